@@ -1,0 +1,73 @@
+package probes
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestJudge(t *testing.T) {
+	connected := Facts{Handshake: true, Models: 3}
+	for _, tc := range []struct {
+		name  string
+		facts Facts
+		want  Reason
+	}{
+		{"nothing heard of systemd yet", Facts{}, Starting},
+		{"nothing heard of systemd yet, connected", connected, Starting},
+		{"starting", unit("activating", "start"), Starting},
+		{"preparing", unit("activating", "start-pre"), Starting},
+		{"active, not yet connected", unit("active", "running"), HandshakePending},
+		{"active and connected", with(unit("active", "running"), connected), Ready},
+		{"reloading and connected", with(unit("reloading", "reload"), connected), Ready},
+		{"active, connected, drained", drained(with(unit("active", "running"), connected)), Draining},
+		{"active, connected, no models", with(unit("active", "running"), Facts{Handshake: true}), NoModels},
+		{"active, connection lost", with(unit("active", "running"), Facts{Lost: true}), HandshakeLost},
+		{"active, lost and connected again", with(unit("active", "running"), Facts{Lost: true, Handshake: true, Models: 1}), Ready},
+		{"exited, restart will follow", unit("failed", "failed-before-auto-restart"), WorkerExited},
+		{"exited cleanly, restart will follow", unit("inactive", "dead-before-auto-restart"), WorkerExited},
+		{"waiting for the restart", unit("activating", "auto-restart"), BackingOff},
+		{"restart queued", unit("activating", "auto-restart-queued"), BackingOff},
+		{"operator stops it", with(unit("deactivating", "stop-sigterm"), connected), Draining},
+		{"watchdog ends it", result(unit("deactivating", "stop-watchdog"), "watchdog"), WorkerExited},
+		{"start limit", restarted(unit("failed", "failed")), StartLimitHit},
+		{"failed for good without a restart", unit("failed", "failed"), WorkerExited},
+		{"stopped", unit("inactive", "dead"), Stopped},
+		{"stopped, start job queued", Facts{ActiveState: "inactive", SubState: "dead", JobPending: true}, Starting},
+		{"not active although connected", with(unit("inactive", "dead"), connected), Stopped},
+		{"a state of a systemd to come", unit("levitating", ""), Starting},
+		{"no bus, not connected", Facts{NoBus: true}, HandshakePending},
+		{"no bus, connected", Facts{NoBus: true, Handshake: true, Models: 1}, Ready},
+		{"no bus, lost", Facts{NoBus: true, Lost: true}, HandshakeLost},
+		{"no bus, drained", Facts{NoBus: true, Handshake: true, Models: 1, Draining: true}, Draining},
+	} {
+		t.Run(tc.name, func(t *testing.T) { assert.Equal(t, tc.want, Judge(tc.facts)) })
+	}
+}
+
+// Ready needs all of its conditions: taking any one away must end it.
+func TestReadyNeedsEverything(t *testing.T) {
+	for _, active := range []string{"", "active", "reloading", "activating", "deactivating", "failed", "inactive"} {
+		for bits := range 8 {
+			f := Facts{ActiveState: active, Handshake: bits&1 != 0, Draining: bits&4 != 0}
+			if bits&2 != 0 {
+				f.Models = 2
+			}
+			want := (active == "active" || active == "reloading") && f.Handshake && f.Models > 0 && !f.Draining
+			assert.Equal(t, want, Judge(f) == Ready, "%+v", f)
+		}
+	}
+}
+
+func unit(active, sub string) Facts {
+	return Facts{ActiveState: active, SubState: sub, Result: "success"}
+}
+
+func with(f, connection Facts) Facts {
+	f.Handshake, f.Models, f.Lost = connection.Handshake, connection.Models, connection.Lost
+	return f
+}
+
+func drained(f Facts) Facts               { f.Draining = true; return f }
+func restarted(f Facts) Facts             { f.Restarts = 7; return f }
+func result(f Facts, result string) Facts { f.Result = result; return f }

@@ -1,0 +1,51 @@
+package probes
+
+import "time"
+
+// Snapshot is the state of the service at one instant.
+type Snapshot struct {
+	At       time.Time
+	Draining bool // the service itself drains
+	Workers  []Worker
+}
+
+// Worker is everything that is published of one worker, in the JSON of the probes.
+type Worker struct {
+	Name                string     `json:"name"`
+	Unit                string     `json:"unit"`
+	ActiveState         string     `json:"active_state"`
+	SubState            string     `json:"sub_state"`
+	MainPID             uint32     `json:"main_pid"`
+	InvocationID        string     `json:"invocation_id,omitempty"`
+	StatusText          string     `json:"status_text,omitempty"`
+	Ready               bool       `json:"ready"`
+	Reason              Reason     `json:"reason"`
+	Handshake           *Handshake `json:"handshake"`
+	RestartsTotal       uint64     `json:"restarts_total"`
+	ConsecutiveFailures uint64     `json:"consecutive_failures"`
+	NextRestartAt       *time.Time `json:"next_restart_at"`
+	LastExit            *Exit      `json:"last_exit"`
+	LastReadyAt         *time.Time `json:"last_ready_at"`
+	StartupLatencyMS    float64    `json:"startup_latency_ms"`
+	Inflight            int        `json:"inflight"`
+}
+
+// Handshake is what the worker answered on its current connection.
+type Handshake struct {
+	At        time.Time `json:"at"`
+	UserAgent string    `json:"user_agent"`
+	Models    []string  `json:"models"`
+}
+
+// Exit is how the worker's process last ended, in systemd's words: the
+// service's Result, the wait code (exited, killed, dumped) and the exit status
+// or signal name.
+type Exit struct {
+	Result string    `json:"result"`
+	Code   string    `json:"code"`
+	Status string    `json:"status"`
+	At     time.Time `json:"at"`
+}
+
+// failed reports whether systemd has given up on the unit.
+func (w Worker) failed() bool { return w.ActiveState == "failed" && w.SubState == "failed" }

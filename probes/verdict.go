@@ -1,0 +1,100 @@
+package probes
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ReadinessOf is the service's readiness: one ready worker is enough, unless
+// the service drains. The second value describes every worker that is not ready.
+func ReadinessOf(s Snapshot) (Reason, string) {
+	switch {
+	case s.Draining:
+		return Draining, "the service is stopping; new requests are refused"
+	case len(s.Workers) == 0:
+		return NoWorker, "no worker is configured: add one to /etc/codex-proxy/workers"
+	}
+	present := map[Reason]bool{}
+	var unready []string
+	for _, w := range s.Workers {
+		present[w.Reason] = true
+		if !w.Ready {
+			unready = append(unready, w.sentence())
+		}
+	}
+	details := strings.Join(unready, "; ")
+	if present[Ready] {
+		return Ready, details
+	}
+	for _, r := range hopeful {
+		if present[r] {
+			return r, details
+		}
+	}
+	return Starting, details
+}
+
+// LivenessOf is false only when nothing will get better without a person:
+// systemd has given up on every worker.
+func LivenessOf(s Snapshot) (bool, Reason) {
+	if len(s.Workers) == 0 {
+		return true, NoWorker
+	}
+	reason := s.Workers[0].Reason
+	for _, w := range s.Workers {
+		if !w.failed() {
+			r, _ := ReadinessOf(s)
+			return true, r
+		}
+		if w.Reason == StartLimitHit {
+			reason = StartLimitHit
+		}
+	}
+	return false, reason
+}
+
+// Settled reports whether waiting longer cannot be expected to change the
+// verdict: a worker is ready, or every worker has come to an end that systemd
+// has named. READY=1 waits for this.
+func Settled(s Snapshot) bool {
+	for _, w := range s.Workers {
+		switch w.Reason {
+		case Ready:
+			return true
+		case Starting, HandshakePending, HandshakeLost, WorkerExited:
+			return false
+		}
+	}
+	return true
+}
+
+// sentence says of one worker what a person asks first: which, why, and what next.
+func (w Worker) sentence() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "worker %s: %s", w.Name, w.Reason)
+	if w.StatusText != "" && w.Reason != Stopped {
+		fmt.Fprintf(&b, " (%s)", w.StatusText)
+	}
+	if w.LastExit != nil && w.Reason != Starting && w.Reason != HandshakePending {
+		fmt.Fprintf(&b, ", last exit %s", w.LastExit)
+	}
+	switch w.Reason {
+	case StartLimitHit, WorkerExited:
+		if w.failed() {
+			fmt.Fprintf(&b, "; see journalctl -u %s, then systemctl reset-failed '%s' && systemctl start codex.target", w.Unit, w.Unit)
+		}
+	case Stopped:
+		fmt.Fprintf(&b, "; systemctl start %s", w.Unit)
+	}
+	return b.String()
+}
+
+// String is systemd's account of an exit in a few words.
+func (e Exit) String() string {
+	switch e.Code {
+	case "killed", "dumped":
+		return fmt.Sprintf("%s by %s (%s)", e.Code, e.Status, e.Result)
+	default:
+		return fmt.Sprintf("status %s (%s)", e.Status, e.Result)
+	}
+}

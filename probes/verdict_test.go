@@ -1,0 +1,129 @@
+package probes
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestReadinessOf(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		snap Snapshot
+		want Reason
+	}{
+		{"no workers", Snapshot{}, NoWorker},
+		{"one ready", fleet(Ready), Ready},
+		{"one ready of many", fleet(StartLimitHit, Ready, BackingOff), Ready},
+		{"service drains", Snapshot{Draining: true, Workers: fleet(Ready).Workers}, Draining},
+		{"the one that recovers soonest speaks", fleet(StartLimitHit, BackingOff, Starting), Starting},
+		{"waiting beats stopped", fleet(Stopped, BackingOff), BackingOff},
+		{"exited", fleet(WorkerExited), WorkerExited},
+		{"lost", fleet(HandshakeLost), HandshakeLost},
+		{"start limit", fleet(StartLimitHit), StartLimitHit},
+		{"stopped", fleet(Stopped), Stopped},
+		{"no models", fleet(NoModels), NoModels},
+		{"pending", fleet(HandshakePending), HandshakePending},
+		{"workers drain", fleet(Draining, Draining), Draining},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, details := ReadinessOf(tc.snap)
+			assert.Equal(t, tc.want, got)
+			if got != Ready {
+				assert.NotEmpty(t, details)
+			}
+		})
+	}
+}
+
+func TestLivenessOf(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		snap   Snapshot
+		live   bool
+		reason Reason
+	}{
+		{"no workers", Snapshot{}, true, NoWorker},
+		{"ready", fleet(Ready), true, Ready},
+		{"restarting", fleet(BackingOff), true, BackingOff},
+		{"one failed, one restarting", fleet(StartLimitHit, BackingOff), true, BackingOff},
+		{"all at the start limit", fleet(StartLimitHit, StartLimitHit), false, StartLimitHit},
+		{"stopped by an operator", fleet(Stopped), true, Stopped},
+		{"failed without restarts", finalFailure(), false, WorkerExited},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			live, reason := LivenessOf(tc.snap)
+			assert.Equal(t, tc.live, live)
+			assert.Equal(t, tc.reason, reason)
+		})
+	}
+}
+
+func TestReadyImpliesLive(t *testing.T) {
+	all := append([]Reason{Ready}, hopeful...)
+	for _, a := range all {
+		for _, b := range all {
+			s := fleet(a, b)
+			reason, _ := ReadinessOf(s)
+			live, _ := LivenessOf(s)
+			assert.False(t, reason == Ready && !live, "%s and %s", a, b)
+		}
+	}
+}
+
+func TestSettled(t *testing.T) {
+	assert.True(t, Settled(Snapshot{}), "nothing to wait for")
+	assert.True(t, Settled(fleet(Ready, Starting)))
+	assert.True(t, Settled(fleet(BackingOff, Stopped)))
+	assert.True(t, Settled(fleet(StartLimitHit)))
+	assert.False(t, Settled(fleet(BackingOff, Starting)))
+	assert.False(t, Settled(fleet(HandshakePending)))
+	assert.False(t, Settled(fleet(WorkerExited)), "systemd has not said yet what follows")
+}
+
+func TestSentenceNamesTheRemedy(t *testing.T) {
+	w := worker("main", StartLimitHit)
+	w.LastExit = &Exit{Result: "exit-code", Code: "exited", Status: "78"}
+	w.StatusText = "codex not found"
+	_, details := ReadinessOf(Snapshot{Workers: []Worker{w}})
+	assert.Equal(t, "worker main: start_limit_hit (codex not found), last exit status 78 (exit-code); "+
+		"see journalctl -u codex-worker@main.service, then systemctl reset-failed 'codex-worker@main.service' && systemctl start codex.target", details)
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Unix(1000, 0)
+	at := func(d time.Duration) *time.Time { n := now.Add(d); return &n }
+	waiting := func(next *time.Time) Report {
+		w := worker("a", BackingOff)
+		w.NextRestartAt = next
+		return Report{Health: Health{Readiness: Readiness{Reason: BackingOff}}, Workers: []Worker{w}}
+	}
+	assert.Equal(t, 3*time.Second, RetryAfter(waiting(at(2300*time.Millisecond)), now))
+	assert.Equal(t, time.Second, RetryAfter(waiting(at(-time.Second)), now), "overdue")
+	assert.Equal(t, time.Minute, RetryAfter(waiting(at(time.Hour)), now))
+	assert.Equal(t, time.Second, RetryAfter(Report{Health: Health{Readiness: Readiness{Reason: Starting}}}, now))
+	assert.Equal(t, time.Minute, RetryAfter(Report{Health: Health{Readiness: Readiness{Reason: StartLimitHit}}}, now))
+}
+
+func fleet(reasons ...Reason) Snapshot {
+	var s Snapshot
+	for i, r := range reasons {
+		s.Workers = append(s.Workers, worker(string(rune('a'+i)), r))
+	}
+	return s
+}
+
+func worker(name string, r Reason) Worker {
+	w := Worker{Name: name, Unit: "codex-worker@" + name + ".service", Reason: r, Ready: r == Ready}
+	if r == StartLimitHit {
+		w.ActiveState, w.SubState = "failed", "failed"
+	}
+	return w
+}
+
+func finalFailure() Snapshot {
+	w := worker("a", WorkerExited)
+	w.ActiveState, w.SubState = "failed", "failed"
+	return Snapshot{Workers: []Worker{w}}
+}
