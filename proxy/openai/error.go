@@ -1,0 +1,70 @@
+package openai
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// Error types of the envelope, as the OpenAI reference names them, and two of
+// our own for what a model behind a supervised worker adds.
+const (
+	TypeInvalidRequest = "invalid_request_error"
+	TypeAuthentication = "authentication_error"
+	TypeRateLimit      = "rate_limit_error"
+	TypeQuota          = "insufficient_quota"
+	TypeServer         = "server_error"
+	TypeBackend        = "backend_unavailable"
+	TypeTimeout        = "timeout_error"
+)
+
+// Error is an error that a client sees: an HTTP status and the envelope
+// {"error":{"message","type","param","code"}}. It is immutable once made.
+type Error struct {
+	Status     int           // HTTP status
+	Type       string        // one of the Type constants
+	Code       string        // one word per cause
+	Param      string        // the field at fault; empty if none
+	Message    string        // what is wrong and how to mend it
+	RetryAfter time.Duration // whole seconds for Retry-After; 0 means none
+	Header     http.Header   // further response headers; nil means none
+}
+
+// Error is the message alone, for logs.
+func (e *Error) Error() string { return e.Code + ": " + e.Message }
+
+// Retryable reports whether the same request may succeed later by itself.
+func (e *Error) Retryable() bool { return e.Status == http.StatusServiceUnavailable }
+
+// MarshalJSON encodes the envelope.
+func (e *Error) MarshalJSON() ([]byte, error) {
+	type body struct {
+		Message   string  `json:"message"`
+		Type      string  `json:"type"`
+		Param     *string `json:"param"`
+		Code      string  `json:"code"`
+		Retryable bool    `json:"retryable,omitempty"`
+	}
+	b := body{Message: e.Message, Type: e.Type, Code: e.Code, Retryable: e.Retryable()}
+	if e.Param != "" {
+		b.Param = &e.Param
+	}
+	return json.Marshal(struct {
+		Error body `json:"error"`
+	}{b})
+}
+
+// Invalid is a 400 that names the field at fault.
+func Invalid(code, param, message string) *Error {
+	return &Error{Status: http.StatusBadRequest, Type: TypeInvalidRequest, Code: code, Param: param, Message: message}
+}
+
+// Unavailable is a 503 that the client may repeat after retryAfter.
+func Unavailable(code, message string, retryAfter time.Duration) *Error {
+	return &Error{Status: http.StatusServiceUnavailable, Type: TypeBackend, Code: code, Message: message, RetryAfter: retryAfter}
+}
+
+// Timeout is a 504.
+func Timeout(code, message string) *Error {
+	return &Error{Status: http.StatusGatewayTimeout, Type: TypeTimeout, Code: code, Message: message}
+}
