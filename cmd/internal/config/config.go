@@ -1,0 +1,190 @@
+// Package config reads the proxy's settings: a strict TOML file becomes a raw
+// struct, and only a validated Config leaves the package.
+package config
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"codex-proxy/cmd/internal/strict"
+	"codex-proxy/proxy/auth"
+	"codex-proxy/units"
+)
+
+// DefaultPath is where the packages install the configuration.
+const DefaultPath = "/etc/codex-proxy/config.toml"
+
+// Config is the validated configuration.
+type Config struct {
+	Listen           string
+	Workers          []string // instance names, at least one
+	SocketDir        string
+	Keys             *auth.Keys
+	BodyLimit        int64 // bytes
+	MaxInflight      int   // turns per worker
+	IdleTimeout      time.Duration
+	Keepalive        time.Duration
+	HandshakeTimeout time.Duration
+	StartTimeout     time.Duration
+	DrainTimeout     time.Duration
+	ResetAfter       time.Duration
+	LogLevel         slog.Level
+}
+
+// Socket is the path of a worker's unix socket.
+func (c *Config) Socket(worker string) string { return filepath.Join(c.SocketDir, worker+".sock") }
+
+// raw is the file as it is written. packaging/etc/config.toml explains each key.
+type raw struct {
+	Listen           string    `toml:"listen"`
+	Workers          []string  `toml:"workers"`
+	SocketDir        string    `toml:"socket_dir"`
+	APIKeys          string    `toml:"api_keys"`
+	BodyLimit        int64     `toml:"body_limit"`
+	MaxInflight      int       `toml:"max_inflight"`
+	IdleTimeout      duration  `toml:"idle_timeout"`
+	Keepalive        duration  `toml:"keepalive"`
+	HandshakeTimeout duration  `toml:"handshake_timeout"`
+	StartTimeout     duration  `toml:"start_timeout"`
+	DrainTimeout     duration  `toml:"drain_timeout"`
+	ResetAfter       duration  `toml:"reset_after"`
+	LogLevel         slogLevel `toml:"log_level"`
+}
+
+func defaults() raw {
+	return raw{
+		Listen: "127.0.0.1:8787", SocketDir: "/run/codex-proxy",
+		BodyLimit: 16 << 20, MaxInflight: 16,
+		IdleTimeout: duration(5 * time.Minute), Keepalive: duration(15 * time.Second),
+		HandshakeTimeout: duration(5 * time.Second), StartTimeout: duration(20 * time.Second),
+		DrainTimeout: duration(5 * time.Minute), ResetAfter: duration(time.Minute),
+	}
+}
+
+// Load reads the file at path, lets each of set ("key=value") override it, and
+// validates the whole. Errors say which file, line and key, and what to do.
+func Load(path string, set []string) (*Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the configuration: %w", err)
+	}
+	r := defaults()
+	if err := strict.Decode(path, text, &r); err != nil {
+		return nil, err
+	}
+	for _, s := range set {
+		if err := override(&r, s); err != nil {
+			return nil, err
+		}
+	}
+	c, err := r.validate(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// override applies one --set. A value that is not TOML is taken as a string,
+// so that nobody has to quote quotes in a shell.
+func override(r *raw, set string) error {
+	key, value, ok := strings.Cut(set, "=")
+	if !ok {
+		return fmt.Errorf("--set %q must have the form key=value", set)
+	}
+	source := "--set " + key
+	if strict.Decode(source, []byte(key+" = "+value), r) == nil {
+		return nil
+	}
+	return strict.Decode(source, fmt.Appendf(nil, "%s = %q", key, value), r)
+}
+
+func (r raw) validate(dir string) (*Config, error) {
+	for _, check := range []func() error{r.checkNumbers, r.checkDurations, r.checkListen} {
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
+	workers, err := r.workers(filepath.Join(dir, "workers"))
+	if err != nil {
+		return nil, err
+	}
+	keys, err := readKeys(r.APIKeys)
+	if err != nil {
+		return nil, err
+	}
+	return &Config{
+		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, Keys: keys,
+		BodyLimit: r.BodyLimit, MaxInflight: r.MaxInflight,
+		IdleTimeout: time.Duration(r.IdleTimeout), Keepalive: time.Duration(r.Keepalive),
+		HandshakeTimeout: time.Duration(r.HandshakeTimeout), StartTimeout: time.Duration(r.StartTimeout),
+		DrainTimeout: time.Duration(r.DrainTimeout), ResetAfter: time.Duration(r.ResetAfter),
+		LogLevel: slog.Level(r.LogLevel),
+	}, nil
+}
+
+func (r raw) checkNumbers() error {
+	switch {
+	case r.BodyLimit < 1024 || r.BodyLimit > 60<<20:
+		return fmt.Errorf("body_limit = %d: must be between 1024 and %d bytes (codex takes messages up to 64 MiB)", r.BodyLimit, 60<<20)
+	case r.MaxInflight < 1 || r.MaxInflight > 96:
+		return fmt.Errorf("max_inflight = %d: must be between 1 and 96 (codex refuses more than about 100)", r.MaxInflight)
+	case !filepath.IsAbs(r.SocketDir):
+		return fmt.Errorf("socket_dir = %q: must be an absolute path", r.SocketDir)
+	}
+	return nil
+}
+
+func (r raw) checkDurations() error {
+	for _, d := range []struct {
+		key   string
+		value duration
+	}{
+		{"idle_timeout", r.IdleTimeout}, {"keepalive", r.Keepalive}, {"handshake_timeout", r.HandshakeTimeout},
+		{"start_timeout", r.StartTimeout}, {"drain_timeout", r.DrainTimeout}, {"reset_after", r.ResetAfter},
+	} {
+		if d.value < duration(10*time.Millisecond) || d.value > duration(24*time.Hour) {
+			return fmt.Errorf("%s = %q: must be between 10ms and 24h", d.key, time.Duration(d.value))
+		}
+	}
+	return nil
+}
+
+func (r raw) checkListen() error {
+	if _, _, err := net.SplitHostPort(r.Listen); err != nil {
+		return fmt.Errorf("listen = %q: must be HOST:PORT", r.Listen)
+	}
+	return nil
+}
+
+// workers are the names in the file, or of all worker files if it names none.
+func (r raw) workers(dir string) ([]string, error) {
+	names := slices.Clone(r.Workers)
+	if len(names) == 0 {
+		files, err := fs.Glob(os.DirFS(dir), "*.toml")
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the workers in %s: %w", dir, err)
+		}
+		for _, f := range files {
+			names = append(names, strings.TrimSuffix(f, ".toml"))
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no worker is configured: put NAME.toml into %s", dir)
+	}
+	for i, name := range names {
+		if err := units.ValidName(name); err != nil {
+			return nil, fmt.Errorf("workers: %w", err)
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("workers: %q stands there twice", name)
+		}
+	}
+	return names, nil
+}

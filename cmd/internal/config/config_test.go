@@ -1,0 +1,126 @@
+package config
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/cmd/internal/strict"
+	"codex-proxy/proxy/auth"
+)
+
+const reference = "../../../packaging/etc/config.toml"
+
+func TestDefaultsNeedNoThought(t *testing.T) {
+	c, err := Load(write(t, ""), nil)
+	require.NoError(t, err)
+	assert.Equal(t, "127.0.0.1:8787", c.Listen)
+	assert.Equal(t, []string{"default"}, c.Workers)
+	assert.Equal(t, "/run/codex-proxy/default.sock", c.Socket("default"))
+	assert.True(t, c.Keys.Empty())
+}
+
+// The reference file is the manual: it must show every key, with its default.
+func TestReferenceFile(t *testing.T) {
+	text, err := os.ReadFile(reference)
+	require.NoError(t, err)
+	shown := regexp.MustCompile(`(?m)^#([a-z_]+ = )`).ReplaceAllString(string(text), "$1")
+
+	var parsed raw
+	require.NoError(t, strict.Decode(reference, []byte(shown), &parsed))
+	if len(parsed.Workers) == 0 {
+		parsed.Workers = nil
+	}
+	assert.Equal(t, defaults(), parsed, "a shown value is not the default")
+	for i := range reflect.TypeFor[raw]().NumField() {
+		key := reflect.TypeFor[raw]().Field(i).Tag.Get("toml")
+		assert.Contains(t, shown, "\n"+key+" = ", "key not shown")
+	}
+}
+
+func TestSetOverrides(t *testing.T) {
+	c, err := Load(write(t, `keepalive = "1s"`), []string{"keepalive=2s", "max_inflight=3", `workers=["a","b"]`, "log_level=debug"})
+	require.NoError(t, err)
+	assert.Equal(t, 2*time.Second, c.Keepalive)
+	assert.Equal(t, 3, c.MaxInflight)
+	assert.Equal(t, []string{"a", "b"}, c.Workers)
+	assert.Equal(t, slog.LevelDebug, c.LogLevel)
+}
+
+func TestLoadNamesWhatIsWrong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		set  []string
+		want string
+	}{
+		"unknown key":    {text: "\nidle_timout = '1s'", want: `config.toml:2: unknown key "idle_timout" (did you mean "idle_timeout"?)`},
+		"not a duration": {text: "keepalive = 'soon'", want: `config.toml:1: keepalive: `},
+		"zero duration":  {text: "keepalive = '0s'", want: "keepalive = \"0s\": must be between 10ms and 24h"},
+		"level":          {text: "log_level = 'loud'", want: "debug, info, warn or error"},
+		"inflight":       {text: "max_inflight = 1000", want: "between 1 and 96"},
+		"body limit":     {text: "body_limit = 1", want: "between 1024"},
+		"listen":         {text: "listen = '8787'", want: "must be HOST:PORT"},
+		"worker name":    {text: "workers = ['a/b']", want: "a/b"},
+		"worker twice":   {text: "workers = ['a', 'a']", want: "twice"},
+		"relative dir":   {text: "socket_dir = 'run'", want: "absolute"},
+		"no keys file":   {text: "api_keys = '/nonexistent'", want: "cannot read the API keys"},
+		"set unknown":    {set: []string{"keepaliv=1s"}, want: `unknown key "keepaliv" (did you mean "keepalive"?)`},
+		"set malformed":  {set: []string{"keepalive"}, want: "key=value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Load(write(t, tc.text), tc.set)
+			require.Error(t, err)
+			assert.Contains(t, err.Error(), tc.want)
+		})
+	}
+}
+
+func TestNoWorkerFile(t *testing.T) {
+	path := write(t, "")
+	require.NoError(t, os.Remove(filepath.Join(filepath.Dir(path), "workers", "default.toml")))
+	_, err := Load(path, nil)
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), "no worker is configured")
+}
+
+func TestKeysComeFromAPrivateFile(t *testing.T) {
+	_, line, err := auth.Generate("ci")
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "keys")
+	require.NoError(t, os.WriteFile(file, []byte(line), 0o600))
+	c, err := Load(write(t, ""), []string{"api_keys=" + file})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"ci"}, c.Keys.Names())
+
+	require.NoError(t, os.Chmod(file, 0o644))
+	_, err = Load(write(t, ""), []string{"api_keys=" + file})
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), "chmod 0600")
+}
+
+func TestKeysComeFromTheCredential(t *testing.T) {
+	_, line, err := auth.Generate("unit")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, credential), []byte(line), 0o400))
+	t.Setenv("CREDENTIALS_DIRECTORY", dir)
+	c, err := Load(write(t, ""), nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"unit"}, c.Keys.Names())
+}
+
+func write(t *testing.T, text string) string {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "workers"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "workers", "default.toml"), nil, 0o644))
+	path := filepath.Join(dir, "config.toml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	return path
+}

@@ -1,0 +1,34 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// duration is written as "1m30s".
+type duration time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is not a duration such as \"300ms\", \"15s\" or \"5m\"", text)
+	}
+	*d = duration(v)
+	return nil
+}
+
+// slogLevel is written as debug, info, warn or error.
+type slogLevel slog.Level
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *slogLevel) UnmarshalText(text []byte) error {
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	v, ok := levels[string(text)]
+	if !ok {
+		return fmt.Errorf("%q is not a log level: debug, info, warn or error", text)
+	}
+	*l = slogLevel(v)
+	return nil
+}
