@@ -1,0 +1,165 @@
+package units
+
+import (
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+)
+
+const unitIface = "org.freedesktop.systemd1.Unit"
+
+// property is one that we read, with the type it has in
+// org.freedesktop.systemd1(5). What has another type is not believed.
+type property struct{ iface, signature string }
+
+func (p property) holds(v dbus.Variant) bool { return v.Signature().String() == p.signature }
+
+var unitProperties = map[string]property{
+	"LoadState":            {unitIface, "s"},
+	"ActiveState":          {unitIface, "s"},
+	"SubState":             {unitIface, "s"},
+	"InvocationID":         {unitIface, "ay"},
+	"Job":                  {unitIface, "(uo)"},
+	"StateChangeTimestamp": {unitIface, "t"},
+}
+
+const serviceIface = "org.freedesktop.systemd1.Service"
+
+var serviceProperties = map[string]property{
+	"Result":                {serviceIface, "s"},
+	"StatusText":            {serviceIface, "s"},
+	"MainPID":               {serviceIface, "u"},
+	"NRestarts":             {serviceIface, "u"},
+	"ExecMainCode":          {serviceIface, "i"},
+	"ExecMainStatus":        {serviceIface, "i"},
+	"ExecMainExitTimestamp": {serviceIface, "t"},
+	"RestartUSec":           {serviceIface, "t"},
+	"RestartUSecNext":       {serviceIface, "t"},
+}
+
+// propertiesOf returns what there is to know of a unit of that type.
+func propertiesOf(unit string) map[string]property {
+	all := make(map[string]property)
+	for name, p := range unitProperties {
+		all[name] = p
+	}
+	switch {
+	case strings.HasSuffix(unit, ".service"):
+		for name, p := range serviceProperties {
+			all[name] = p
+		}
+	case strings.HasSuffix(unit, ".socket"):
+		all["Result"] = property{"org.freedesktop.systemd1.Socket", "s"}
+	}
+	return all
+}
+
+// fact is a property's value and the place on the wire where we read it. A nil
+// value is not known yet, a missing one doesn't exist on this systemd.
+type fact struct {
+	value any
+	seq   dbus.Sequence
+}
+
+type missing struct{}
+
+// facts is what we know of one unit, by property. Replies and signals arrive
+// through different doors; the sequence on the wire says which is newer.
+type facts map[string]fact
+
+func (f facts) learn(name string, value any, seq dbus.Sequence) {
+	if seq >= f[name].seq {
+		f[name] = fact{value, seq}
+	}
+}
+
+func (f facts) text(name string) string {
+	s, _ := f[name].value.(string)
+	return s
+}
+
+func (f facts) uint32(name string) uint32 {
+	n, _ := f[name].value.(uint32)
+	return n
+}
+
+func (f facts) int32(name string) int32 {
+	n, _ := f[name].value.(int32)
+	return n
+}
+
+// time reads microseconds since the epoch; 0 is never.
+func (f facts) time(name string) time.Time {
+	usec, _ := f[name].value.(uint64)
+	if usec == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(usec))
+}
+
+func (f facts) state(unit string) State {
+	id, _ := f["InvocationID"].value.([]byte)
+	s := State{
+		Unit:           unit,
+		LoadState:      f.text("LoadState"),
+		ActiveState:    f.text("ActiveState"),
+		SubState:       f.text("SubState"),
+		Result:         f.text("Result"),
+		InvocationID:   hex.EncodeToString(id),
+		StatusText:     f.text("StatusText"),
+		MainPID:        f.uint32("MainPID"),
+		NRestarts:      f.uint32("NRestarts"),
+		ExecMainCode:   f.int32("ExecMainCode"),
+		ExecMainStatus: f.int32("ExecMainStatus"),
+		ExecMainExitAt: f.time("ExecMainExitTimestamp"),
+		StateChangedAt: f.time("StateChangeTimestamp"),
+		JobPending:     f.job() != 0,
+	}
+	if f["LoadState"].value == (missing{}) { // systemd has no object for such a name
+		s.LoadState = "not-found"
+	}
+	if delay, ok := f.restartDelay(); ok && !f.waitingSince().IsZero() {
+		s.NextRestartAt = s.StateChangedAt.Add(delay)
+	}
+	return s
+}
+
+func (f facts) job() uint32 {
+	job, _ := f["Job"].value.([]any)
+	if len(job) == 0 {
+		return 0
+	}
+	id, _ := job[0].(uint32)
+	return id
+}
+
+// waitingSince returns when the unit began to wait for its automatic restart,
+// zero when it doesn't. When the wait is over systemd queues the job and counts
+// the restart first, and leaves the state auto-restart a moment later.
+func (f facts) waitingSince() time.Time {
+	if f.text("SubState") != "auto-restart" || f.job() != 0 {
+		return time.Time{}
+	}
+	return f.time("StateChangeTimestamp")
+}
+
+// mayRestart reports a failure of which it isn't known whether it is final.
+// Before systemd 254, which brought failed-before-auto-restart and
+// RestartUSecNext, a unit is failed/failed for an instant on its way to
+// auto-restart.
+func (f facts) mayRestart() bool {
+	return f["RestartUSecNext"].value == (missing{}) && f.text("SubState") == "failed"
+}
+
+// restartDelay is RestartUSecNext (systemd 254, where the delay grows with
+// RestartSteps=), or else the constant RestartUSec.
+func (f facts) restartDelay() (time.Duration, bool) {
+	value := f["RestartUSecNext"].value
+	if value == (missing{}) {
+		value = f["RestartUSec"].value
+	}
+	usec, ok := value.(uint64)
+	return time.Duration(usec) * time.Microsecond, ok
+}

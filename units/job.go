@@ -1,0 +1,80 @@
+package units
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/godbus/dbus/v5"
+)
+
+const jobRemovedRule = "type='signal',sender='" + managerName + "',path='" + managerPath +
+	"',interface='" + managerIface + "',member='JobRemoved'"
+
+// jobResults gathers how systemd's jobs ended, while one of them is waited for.
+// A job may end before the reply that names it has been read.
+type jobResults struct {
+	ended chan struct{}
+
+	mu      sync.Mutex
+	results map[dbus.ObjectPath]string
+}
+
+func newJobResults() *jobResults {
+	return &jobResults{ended: make(chan struct{}, 1), results: make(map[dbus.ObjectPath]string)}
+}
+
+// signal takes JobRemoved(id, job, unit, result).
+func (j *jobResults) signal(s *dbus.Signal) {
+	var id uint32
+	var job dbus.ObjectPath
+	var unit, result string
+	if s.Name != managerIface+".JobRemoved" || dbus.Store(s.Body, &id, &job, &unit, &result) != nil {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.results[job] = result
+	kick(j.ended)
+}
+
+// wait waits for the job's result. Results of other jobs are dropped.
+func (j *jobResults) wait(ctx context.Context, b *bus, job dbus.ObjectPath) error {
+	for {
+		if result, ok := j.take(job); ok {
+			return jobError(result)
+		}
+		select {
+		case <-j.ended:
+		case <-b.lost():
+			return fmt.Errorf("%w before systemd said how the job ended", errBusLost)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (j *jobResults) take(job dbus.ObjectPath) (string, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	result, ok := j.results[job]
+	clear(j.results)
+	return result, ok
+}
+
+// jobError puts a job's result in words (org.freedesktop.systemd1(5), JobRemoved).
+func jobError(result string) error {
+	switch result {
+	case "done":
+		return nil
+	case "failed":
+		return fmt.Errorf("the job failed (see the unit's journal)")
+	case "canceled":
+		return fmt.Errorf("another job took its place")
+	case "timeout":
+		return fmt.Errorf("the job took too long")
+	case "dependency":
+		return fmt.Errorf("a unit that it needs failed to start")
+	}
+	return fmt.Errorf("the job ended as %q", result)
+}

@@ -1,0 +1,116 @@
+package units
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/godbus/dbus/v5"
+)
+
+var errClosed = errors.New("the manager is closed")
+
+// Manager asks systemd to start and stop units. Each call has a bus connection
+// of its own, made and closed within it: calls are rare, and there is nothing
+// to repair when the bus was away. Safe for concurrent use.
+type Manager struct {
+	once   sync.Once
+	closed chan struct{}
+}
+
+// NewManager returns a manager. It needs no bus until it is used.
+func NewManager() *Manager { return &Manager{closed: make(chan struct{})} }
+
+// Close makes calls in flight, and later ones, fail. Jobs that systemd has
+// accepted go on.
+func (m *Manager) Close() { m.once.Do(func() { close(m.closed) }) }
+
+// Start starts the unit and waits until systemd says how that ended, or ctx
+// ends. A unit that waits for its automatic restart is started at once.
+func (m *Manager) Start(ctx context.Context, unit string) error {
+	return m.job(ctx, "start", "StartUnit", unit)
+}
+
+// Stop stops the unit and waits as Start does.
+func (m *Manager) Stop(ctx context.Context, unit string) error {
+	return m.job(ctx, "stop", "StopUnit", unit)
+}
+
+// Restart stops and starts the unit, or just starts it when it is down, and
+// waits as Start does.
+func (m *Manager) Restart(ctx context.Context, unit string) error {
+	return m.job(ctx, "restart", "RestartUnit", unit)
+}
+
+// ResetFailed clears the failed state of the unit, its restart counter, its
+// growing restart delay and its start limit. A unit that isn't loaded has
+// nothing to clear.
+func (m *Manager) ResetFailed(ctx context.Context, unit string) error {
+	err := m.with(ctx, func(*dbus.Signal) {}, func(ctx context.Context, b *bus) error {
+		err := b.manager(ctx, "ResetFailedUnit", unit).Err
+		if isError(err, "org.freedesktop.systemd1.NoSuchUnit") {
+			return nil
+		}
+		return refusal(err)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot reset %s: %w", unit, err)
+	}
+	return nil
+}
+
+func (m *Manager) job(ctx context.Context, verb, method, unit string) error {
+	jobs := newJobResults()
+	err := m.with(ctx, jobs.signal, func(ctx context.Context, b *bus) error {
+		if err := b.match(ctx, jobRemovedRule); err != nil {
+			return err
+		}
+		if err := b.follow(ctx); err != nil {
+			return err
+		}
+		var job dbus.ObjectPath
+		if err := b.manager(ctx, method, unit, "replace").Store(&job); err != nil {
+			return refusal(err)
+		}
+		return jobs.wait(ctx, b, job)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot %s %s: %w", verb, unit, err)
+	}
+	return nil
+}
+
+// with runs one exchange on a connection of its own.
+func (m *Manager) with(ctx context.Context, deliver func(*dbus.Signal), do func(context.Context, *bus) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-m.closed:
+			cancel(errClosed)
+		case <-ctx.Done():
+		}
+	}()
+	b, err := connect(ctx, deliver)
+	if err == nil {
+		defer b.close()
+		err = do(ctx, b)
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// refusal says what to do about systemd's no. D-Bus types end here.
+func refusal(err error) error {
+	if err == nil {
+		return nil
+	}
+	if isError(err, "org.freedesktop.DBus.Error.AccessDenied",
+		"org.freedesktop.DBus.Error.InteractiveAuthorizationRequired") {
+		return fmt.Errorf("systemd refuses: %v (is the polkit rule of this package installed?)", err)
+	}
+	return fmt.Errorf("systemd refuses: %v", err)
+}

@@ -1,0 +1,151 @@
+package units_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/units"
+	"codex-proxy/units/unitstest"
+)
+
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestManagerWaitsForJobs(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	w := startWatch(t, units.Config{Units: []string{worker}})
+	w.untilUp()
+	m := units.NewManager()
+	defer m.Close()
+
+	require.NoError(t, m.Start(bounded(t), worker))
+	w.until(func(s units.State) bool { return s.Active() && !s.JobPending })
+	require.NoError(t, m.Restart(bounded(t), worker))
+	w.until(func(s units.State) bool { return s.Active() && !s.JobPending })
+	require.NoError(t, m.Stop(bounded(t), worker))
+	w.until(func(s units.State) bool { return s.SubState == "dead" && !s.JobPending })
+
+	for result, want := range map[string]string{
+		"failed":     "cannot start codex-worker@default.service: the job failed (see the unit's journal)",
+		"canceled":   "cannot start codex-worker@default.service: another job took its place",
+		"timeout":    "cannot start codex-worker@default.service: the job took too long",
+		"dependency": "cannot start codex-worker@default.service: a unit that it needs failed to start",
+		"skipped":    `cannot start codex-worker@default.service: the job ended as "skipped"`,
+	} {
+		unit.Jobs(result)
+		assert.EqualError(t, m.Start(bounded(t), worker), want)
+	}
+}
+
+func TestManagerResetsFailed(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	unit.Exit(3, time.Second)
+	unit.HitStartLimit()
+	w := startWatch(t, units.Config{Units: []string{worker}})
+	w.untilUp()
+	m := units.NewManager()
+	defer m.Close()
+
+	require.NoError(t, m.ResetFailed(bounded(t), worker))
+	s := w.state()
+	assert.False(t, s.Failed())
+	assert.Zero(t, s.NRestarts)
+	assert.NoError(t, m.ResetFailed(bounded(t), units.Worker("unloaded")))
+}
+
+func TestManagerRefused(t *testing.T) {
+	bus := unitstest.Start(t)
+	m := units.NewManager()
+	defer m.Close()
+	bus.Systemd.Refuse("org.freedesktop.DBus.Error.InteractiveAuthorizationRequired")
+	assert.ErrorContains(t, m.Stop(bounded(t), worker), "is the polkit rule of this package installed?")
+	assert.ErrorContains(t, m.ResetFailed(bounded(t), worker), "is the polkit rule of this package installed?")
+	bus.Systemd.Refuse("org.freedesktop.systemd1.NoSuchUnit")
+	assert.ErrorContains(t, m.Start(bounded(t), worker), "cannot start codex-worker@default.service: systemd refuses: ")
+}
+
+// start begins a start whose job stays, and returns when systemd has the job.
+func start(ctx context.Context, t *testing.T, bus *unitstest.Bus, m *units.Manager) <-chan error {
+	t.Helper()
+	unit := bus.Systemd.Unit(worker)
+	unit.Jobs("")
+	w := startWatch(t, units.Config{Units: []string{worker}})
+	w.untilUp()
+	done := make(chan error, 1)
+	go func() { done <- m.Start(ctx, worker) }()
+	w.until(func(s units.State) bool { return s.JobPending })
+	w.stop()
+	return done
+}
+
+func wait(t *testing.T, done <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		require.Fail(t, "the call does not end")
+		return nil
+	}
+}
+
+func TestManagerIsBoundedByContext(t *testing.T) {
+	bus := unitstest.Start(t)
+	m := units.NewManager()
+	defer m.Close()
+	ctx, cancel := context.WithCancelCause(bounded(t))
+	done := start(ctx, t, bus, m)
+	cancel(errTest)
+	assert.ErrorIs(t, wait(t, done), errTest)
+}
+
+func TestManagerClose(t *testing.T) {
+	bus := unitstest.Start(t)
+	m := units.NewManager()
+	done := start(bounded(t), t, bus, m)
+	m.Close()
+	m.Close()
+	assert.ErrorContains(t, wait(t, done), "the manager is closed")
+	assert.ErrorContains(t, m.Stop(bounded(t), worker), "the manager is closed")
+}
+
+func TestManagerLosesTheBus(t *testing.T) {
+	bus := unitstest.Start(t)
+	m := units.NewManager()
+	defer m.Close()
+	done := start(bounded(t), t, bus, m)
+	bus.Kill()
+	assert.ErrorContains(t, wait(t, done), "the bus connection ended before systemd said how the job ended")
+	bus.Restart()
+	bus.Systemd.Unit(worker).Jobs("done")
+	assert.NoError(t, m.Start(bounded(t), worker), "the next call finds the bus again")
+}
+
+func TestManagerBelievesOnlySystemd(t *testing.T) {
+	bus := unitstest.Start(t)
+	m := units.NewManager()
+	defer m.Close()
+	done := start(bounded(t), t, bus, m)
+	for _, path := range []string{"1", "2", "3"} {
+		bus.Forger().UnicastSignal("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager.JobRemoved",
+			uint32(1), unitstest.JobPath(path), worker, "done")
+	}
+	bus.Systemd.Unit(worker).EndJob("failed")
+	assert.ErrorContains(t, wait(t, done), "the job failed")
+}
+
+func TestManagerWithoutABus(t *testing.T) {
+	unitstest.NewStopped(t)
+	m := units.NewManager()
+	defer m.Close()
+	assert.ErrorIs(t, m.Start(bounded(t), worker), units.ErrNoBus)
+}

@@ -1,0 +1,43 @@
+package units
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// Worker returns the service unit of the worker called name.
+func Worker(name string) string { return "codex-worker@" + name + ".service" }
+
+// WorkerSocket returns the socket unit through which the worker called name is
+// reached.
+func WorkerSocket(name string) string { return "codex-worker@" + name + ".socket" }
+
+// ValidName says why name can't be a worker's name, or nil. The set is the one
+// that the polkit rule admits, and needs no escaping in a unit's instance.
+func ValidName(name string) error {
+	if validName.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("cannot use %q as a worker name: use 1 to 64 letters, digits, _ or -", name)
+}
+
+// unitPath returns the object path of a unit: its name escaped as sd-bus does
+// (sd_bus_path_encode(3)). systemd loads the unit when the path is first used,
+// so that a unit that isn't installed has a path too.
+func unitPath(unit string) string {
+	var b strings.Builder
+	b.WriteString("/org/freedesktop/systemd1/unit/")
+	for i := range len(unit) {
+		c := unit[i]
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if letter || i > 0 && c >= '0' && c <= '9' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "_%02x", c)
+		}
+	}
+	return b.String()
+}

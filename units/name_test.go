@@ -1,0 +1,29 @@
+package units
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestWorkerUnits(t *testing.T) {
+	assert.Equal(t, "codex-worker@a-b_1.service", Worker("a-b_1"))
+	assert.Equal(t, "codex-worker@a-b_1.socket", WorkerSocket("a-b_1"))
+}
+
+func TestValidName(t *testing.T) {
+	for _, name := range []string{"default", "A-b_9", strings.Repeat("x", 64)} {
+		assert.NoError(t, ValidName(name))
+	}
+	for _, name := range []string{"", "a b", "a/b", "a.b", "é", "a\n", "a@b", strings.Repeat("x", 65)} {
+		assert.Error(t, ValidName(name), "%q", name)
+	}
+	assert.EqualError(t, ValidName("a b"), `cannot use "a b" as a worker name: use 1 to 64 letters, digits, _ or -`)
+}
+
+func TestUnitPath(t *testing.T) {
+	const root = "/org/freedesktop/systemd1/unit/"
+	assert.Equal(t, root+"codex_2dworker_40default_2eservice", unitPath("codex-worker@default.service"))
+	assert.Equal(t, root+"_31a_5fb2_2etarget", unitPath("1a_b2.target"))
+}

@@ -1,0 +1,135 @@
+package units
+
+import (
+	"time"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// maxStates bounds how many states of one unit wait to be published. A restart
+// makes about eight; when the reader of states is slower than that, the oldest
+// are lost, never the newest.
+const maxStates = 32
+
+// record is one unit on the board, guarded by the board's lock.
+type record struct {
+	unit  string
+	known map[string]property // what a unit of this type has
+
+	facts  facts
+	synced bool                // all properties were read on this connection
+	loose  time.Time           // since when there are changes not published, or zero
+	stale  map[string]struct{} // properties to be read again
+
+	states []State // to be published
+	last   State   // the newest of what was published or waits to be
+}
+
+// answer is the reply to one property read. The value is missing when systemd
+// knows no such property.
+type answer struct {
+	name  string
+	value any
+	seq   dbus.Sequence
+}
+
+func newRecord(unit string) *record {
+	r := &record{unit: unit, known: propertiesOf(unit)}
+	r.reset()
+	return r
+}
+
+func (r *record) reset() {
+	r.facts, r.synced, r.loose = make(facts), false, time.Time{}
+	r.stale = make(map[string]struct{})
+}
+
+// changed takes a PropertiesChanged signal (D-Bus specification, "Standard
+// Interfaces"). systemd sends one for the unit's type and then one for Unit, in
+// this order so that clients can take the two as one change. A body that can't
+// be understood still says that something changed: everything is read again.
+func (r *record) changed(s *dbus.Signal) {
+	iface, values, invalidated, ok := parseChanged(s.Body)
+	if !ok {
+		for name := range r.known {
+			r.reread(name)
+		}
+		return
+	}
+	waiting := r.facts.waitingSince()
+	for name, value := range values {
+		if p := r.known[name]; p.iface == iface && p.holds(value) {
+			r.facts.learn(name, value.Value(), s.Sequence)
+		}
+	}
+	if now := r.facts.waitingSince(); !now.IsZero() && !now.Equal(waiting) {
+		r.newDelay(s.Sequence)
+	}
+	for _, name := range invalidated {
+		if r.known[name].iface == iface {
+			r.reread(name)
+		}
+	}
+	if r.facts.text("LoadState") != "loaded" && r.facts.text("ActiveState") != "inactive" {
+		r.reread("LoadState") // installed since we looked; no signal carries it
+	}
+	if iface == unitIface && !r.facts.mayRestart() {
+		r.publish()
+	} else if r.loose.IsZero() {
+		r.loose = time.Now()
+	}
+}
+
+// parseChanged doesn't use dbus.Store, which turns a struct within a variant
+// (the property Job) into an array.
+func parseChanged(body []any) (iface string, values map[string]dbus.Variant, invalidated []string, ok bool) {
+	if len(body) != 3 {
+		return "", nil, nil, false
+	}
+	iface, ok1 := body[0].(string)
+	values, ok2 := body[1].(map[string]dbus.Variant)
+	invalidated, ok3 := body[2].([]string)
+	return iface, values, invalidated, ok1 && ok2 && ok3
+}
+
+// newDelay forgets the delay before the restart: it is a new one, and no signal
+// carries it.
+func (r *record) newDelay(seq dbus.Sequence) {
+	if _, ok := r.known["RestartUSecNext"]; !ok || r.facts["RestartUSecNext"].value == (missing{}) {
+		return
+	}
+	r.facts.learn("RestartUSecNext", nil, seq)
+	r.reread("RestartUSecNext")
+}
+
+func (r *record) learn(answers []answer) {
+	for _, a := range answers {
+		r.facts.learn(a.name, a.value, a.seq)
+	}
+	r.synced = r.synced || len(r.facts) == len(r.known)
+	r.publish()
+}
+
+func (r *record) reread(name string) { r.stale[name] = struct{}{} }
+
+// settle publishes what was loose for long enough.
+func (r *record) settle() {
+	if !r.loose.IsZero() && time.Since(r.loose) >= settleTime {
+		r.publish()
+	}
+}
+
+func (r *record) publish() {
+	r.loose = time.Time{}
+	if !r.synced {
+		return
+	}
+	s := r.facts.state(r.unit)
+	if s == r.last {
+		return
+	}
+	if len(r.states) == maxStates {
+		r.states = append(r.states[:0], r.states[1:]...)
+	}
+	r.states, r.last = append(r.states, s), s
+}

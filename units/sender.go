@@ -1,0 +1,80 @@
+package units
+
+import (
+	"sync"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// senderFilter is the signal handler of one connection. It passes on only what
+// the owner of org.freedesktop.systemd1 sent. A sender= in a match rule isn't
+// enough: a signal addressed to our own unique name comes past every rule. The
+// sender itself can't be forged, the bus stamps it on.
+type senderFilter struct {
+	deliver func(*dbus.Signal)
+	changed chan struct{} // the owner changed, one pending at most
+
+	mu     sync.Mutex // guards what follows, and is held while delivering
+	owner  string     // the unique name, empty when nobody owns the name
+	heard  bool       // the bus told us of a change
+	closed bool
+}
+
+func newSenderFilter(deliver func(*dbus.Signal)) *senderFilter {
+	return &senderFilter{deliver: deliver, changed: make(chan struct{}, 1)}
+}
+
+// DeliverSignal is called by the connection's reader, in the order of the wire.
+func (f *senderFilter) DeliverSignal(_, _ string, s *dbus.Signal) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.closed:
+	case s.Sender == "org.freedesktop.DBus":
+		f.ownerChanged(s)
+	case f.owner != "" && s.Sender == f.owner:
+		f.deliver(s)
+	}
+}
+
+// ownerChanged follows a daemon-reexec, which changes systemd's unique name.
+func (f *senderFilter) ownerChanged(s *dbus.Signal) {
+	var name, before, after string
+	if s.Name != "org.freedesktop.DBus.NameOwnerChanged" ||
+		dbus.Store(s.Body, &name, &before, &after) != nil || name != managerName {
+		return
+	}
+	f.owner, f.heard = after, true
+	kick(f.changed)
+}
+
+// startWith takes the owner that GetNameOwner returned, unless the bus has
+// meanwhile told of a newer one.
+func (f *senderFilter) startWith(owner string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.heard {
+		f.owner = owner
+	}
+}
+
+func (f *senderFilter) current() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.owner
+}
+
+// close makes sure that nothing is delivered any more.
+func (f *senderFilter) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+}
+
+// kick leaves a note in a channel of capacity one.
+func kick(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,66 @@
+package units
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/units/unitstest"
+)
+
+// Other units' changes never reach us, so that they cost nothing.
+func TestRulesAreNarrow(t *testing.T) {
+	bus := unitstest.Start(t)
+	mine, other := bus.Systemd.Unit(Worker("mine")), bus.Systemd.Unit(Worker("other"))
+	var got atomic.Int32
+	last := make(chan struct{}, 10)
+	s := &session{board: newBoard([]string{Worker("mine")})}
+	var err error
+	s.bus, err = connect(t.Context(), func(s *dbus.Signal) {
+		got.Add(1)
+		last <- struct{}{}
+	})
+	require.NoError(t, err)
+	defer s.bus.close()
+	require.NoError(t, s.begin(t.Context()))
+
+	for range 1000 {
+		other.Start("flapping")
+	}
+	mine.Set(unitstest.Properties{"StatusText": "x"})
+	<-last
+	<-last
+	assert.EqualValues(t, 2, got.Load())
+}
+
+// A listener that never answers must not hold a connection attempt.
+func TestConnectIsBounded(t *testing.T) {
+	path := t.TempDir() + "/bus"
+	silent, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer silent.Close()
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+path)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = connect(ctx, func(*dbus.Signal) {})
+	assert.ErrorContains(t, err, "cannot greet the system bus")
+}
+
+func TestBackoff(t *testing.T) {
+	var never, once backoff
+	once.wasUp = true
+	for range 20 {
+		never.next(ErrNoBus)
+		once.next(ErrNoBus)
+	}
+	assert.Equal(t, slowRetry, never.next(ErrNoBus))
+	assert.Equal(t, lastRetry, once.next(ErrNoBus), "where there was a bus it comes back")
+	assert.Equal(t, lastRetry, never.next(errBusLost))
+	assert.Equal(t, firstRetry, (&backoff{}).next(errBusLost))
+}

@@ -1,0 +1,49 @@
+package units
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestStateInWords(t *testing.T) {
+	for _, c := range []struct {
+		active, sub string
+		up, failed  bool
+	}{
+		{"active", "running", true, false},
+		{"reloading", "reload-notify", true, false},
+		{"activating", "start", false, false},
+		{"activating", "auto-restart", false, false},
+		{"failed", "failed-before-auto-restart", false, false},
+		{"failed", "failed", false, true},
+		{"inactive", "dead", false, false},
+		{"inactive", "dead-before-auto-restart", false, false},
+	} {
+		s := State{ActiveState: c.active, SubState: c.sub}
+		assert.Equal(t, c.up, s.Active(), "%s/%s is active", c.active, c.sub)
+		assert.Equal(t, c.failed, s.Failed(), "%s/%s has failed", c.active, c.sub)
+	}
+}
+
+func TestLastExit(t *testing.T) {
+	_, ok := State{}.LastExit()
+	assert.False(t, ok, "a running process has no exit")
+	for _, c := range []struct {
+		result       string
+		code, status int32
+		want         string
+	}{
+		{"exit-code", 1, 3, "exited with status 3"},
+		{"success", 1, 0, "exited with status 0"},
+		{"signal", 2, 9, "killed by SIGKILL"},
+		{"oom-kill", 2, 9, "killed by SIGKILL (oom-kill)"},
+		{"core-dump", 3, 6, "dumped core on SIGABRT"},
+		{"watchdog", 3, 6, "dumped core on SIGABRT (watchdog)"},
+		{"signal", 2, 34, "killed by signal 34"},
+	} {
+		e, ok := State{Result: c.result, ExecMainCode: c.code, ExecMainStatus: c.status}.LastExit()
+		assert.True(t, ok)
+		assert.Equal(t, c.want, e.String())
+	}
+}

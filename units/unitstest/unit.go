@@ -1,0 +1,224 @@
+package unitstest
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"syscall"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// Unit is one unit of the fake systemd. Each method emits the signals that
+// systemd 257 was seen to emit for it, and returns when they are on the bus.
+type Unit struct {
+	systemd *Systemd
+	name    string
+
+	// guarded by the fake's lock
+	now  Properties
+	job  string // how jobs end; "" leaves them running
+	pid  uint32
+	held Job
+}
+
+// Set changes properties and announces them; several changes back to back.
+func (u *Unit) Set(changes ...Properties) {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	for _, p := range changes {
+		u.set(p)
+	}
+}
+
+// SetSilently changes properties; the signal gets lost.
+func (u *Unit) SetSilently(p Properties) {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	maps.Copy(u.now, p)
+}
+
+// Remove makes systemd know no such property, as older versions do.
+func (u *Unit) Remove(property string) {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	delete(u.now, property)
+}
+
+// Invalidate changes properties and announces only that they changed.
+func (u *Unit) Invalidate(p Properties) {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	maps.Copy(u.now, p)
+	for name := range p {
+		iface := typeIface(u.name)
+		if ofUnit[name] {
+			iface = managerName + ".Unit"
+		}
+		u.systemd.emit(changed(u.name, iface, map[string]dbus.Variant{}, name))
+	}
+}
+
+// SetService changes and announces properties of the service's own interface,
+// without the Unit signal that otherwise follows.
+func (u *Unit) SetService(p Properties) {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	u.now = u.now.with(p)
+	u.systemd.emit(changes(u.name, u.now)[0])
+}
+
+// Emit sends a PropertiesChanged with any body, or none.
+func (u *Unit) Emit(body ...any) {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	u.systemd.emit(signal{unitPath(u.name), propertiesIface + ".PropertiesChanged", body})
+}
+
+// Jobs says how jobs for the unit end: "done", "failed", "canceled", …; with ""
+// they stay until EndJob.
+func (u *Unit) Jobs(result string) {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	u.job = result
+}
+
+// EndJob ends the job that Jobs("") left running.
+func (u *Unit) EndJob(result string) {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	u.endJob(u.held, result)
+}
+
+// Start is a start by hand, of a service that says READY=1 with that status.
+func (u *Unit) Start(status string) {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	job := u.systemd.newJob()
+	u.set(Properties{"NRestarts": uint32(0), "Job": job})
+	u.start(job, status)
+}
+
+// Stop is a stop by hand.
+func (u *Unit) Stop() {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	u.stop(u.systemd.newJob())
+}
+
+// Exit ends the main process with that status, and systemd waits for delay
+// before it restarts the unit.
+func (u *Unit) Exit(status int32, delay time.Duration) { u.end(1, status, "exit-code", delay) }
+
+// Kill ends the main process by that signal, and systemd waits for delay before
+// it restarts the unit.
+func (u *Unit) Kill(sig syscall.Signal, delay time.Duration) { u.end(2, int32(sig), "signal", delay) }
+
+func (u *Unit) end(code, status int32, result string, delay time.Duration) {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	u.set(Properties{
+		"ActiveState": "failed", "SubState": "failed-before-auto-restart", "StateChangeTimestamp": now(),
+		"MainPID": uint32(0), "Result": result, "ExecMainCode": code, "ExecMainStatus": status,
+		"ExecMainExitTimestamp": now(),
+	})
+	maps.Copy(u.now, Properties{"RestartUSecNext": uint64(delay.Microseconds())})
+	u.set(Properties{"ActiveState": "activating", "SubState": "auto-restart", "StateChangeTimestamp": now()})
+}
+
+// AutoRestart ends the wait: systemd restarts the unit. It counts the restart
+// and grows the next delay before it leaves the state auto-restart.
+func (u *Unit) AutoRestart(status string) {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	u.start(u.leaveWait(), status)
+}
+
+// HitStartLimit ends the wait with the restart refused; the refused one counts.
+func (u *Unit) HitStartLimit() {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	job := u.leaveWait()
+	u.set(Properties{"ActiveState": "failed", "SubState": "failed", "StateChangeTimestamp": now()})
+	u.endJob(job, "failed")
+}
+
+func (u *Unit) leaveWait() Job {
+	job := u.systemd.newJob()
+	delay, _ := u.now["RestartUSecNext"].(uint64)
+	maps.Copy(u.now, Properties{"RestartUSecNext": 2 * delay})
+	u.set(Properties{"NRestarts": u.now["NRestarts"].(uint32) + 1, "Job": job})
+	u.set(Properties{"SubState": "auto-restart-queued", "StateChangeTimestamp": now()})
+	return job
+}
+
+func (u *Unit) start(job Job, status string) {
+	u.pid++
+	id := make([]byte, 16)
+	_, _ = rand.Read(id)
+	u.set(Properties{
+		"MainPID": 1000 + u.pid, "InvocationID": id, "Result": "success", "StatusText": "",
+		"ExecMainCode": int32(0), "ExecMainStatus": int32(0), "ExecMainExitTimestamp": uint64(0),
+	})
+	u.set(Properties{"ActiveState": "activating", "SubState": "start", "StateChangeTimestamp": now()})
+	u.set(Properties{"ActiveState": "active", "SubState": "running", "StateChangeTimestamp": now()})
+	maps.Copy(u.now, Properties{"StatusText": status})
+	u.endJob(job, "done")
+}
+
+func (u *Unit) stop(job Job) {
+	u.set(Properties{"Job": job})
+	u.set(Properties{"ActiveState": "deactivating", "SubState": "stop-sigterm", "StateChangeTimestamp": now()})
+	u.set(Properties{
+		"ActiveState": "inactive", "SubState": "dead", "StateChangeTimestamp": now(), "MainPID": uint32(0),
+		"Result": "success", "ExecMainCode": int32(2), "ExecMainStatus": int32(syscall.SIGTERM),
+		"ExecMainExitTimestamp": now(),
+	})
+	u.endJob(job, "done")
+}
+
+// runJob does what StartUnit and its kin asked for.
+func (u *Unit) runJob(method string, job Job) {
+	switch {
+	case u.job == "":
+		u.held = job
+		u.set(Properties{"Job": job})
+	case u.job != "done":
+		u.set(Properties{"Job": job})
+		u.endJob(job, u.job)
+	case method == "StopUnit":
+		u.stop(job)
+	default:
+		u.set(Properties{"NRestarts": uint32(0), "Job": job})
+		u.start(job, "started")
+	}
+}
+
+// endJob tells of the job's end before the unit's Job property changes.
+func (u *Unit) endJob(job Job, result string) {
+	u.systemd.emit(signal{managerPath, managerIface + ".JobRemoved", []any{job.ID, job.Path, u.name, result}})
+	u.set(Properties{"Job": noJob})
+}
+
+func (u *Unit) resetFailed() {
+	p := Properties{"NRestarts": uint32(0), "Result": "success"}
+	if u.now["SubState"] == "failed" {
+		p = p.with(Properties{"ActiveState": "inactive", "SubState": "dead", "StateChangeTimestamp": now()})
+	}
+	u.set(p)
+}
+
+func (u *Unit) set(p Properties) {
+	maps.Copy(u.now, p)
+	for _, s := range changes(u.name, u.now) {
+		u.systemd.emit(s)
+	}
+}
+
+func (m *Systemd) newJob() Job {
+	m.lastJob++
+	return Job{m.lastJob, dbus.ObjectPath(fmt.Sprintf("/org/freedesktop/systemd1/job/%d", m.lastJob))}
+}
+
+func now() uint64 { return uint64(time.Now().UnixMicro()) }

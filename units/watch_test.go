@@ -1,0 +1,139 @@
+package units_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"codex-proxy/units"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 10 * time.Second
+
+var worker = units.Worker("default")
+
+// word is one callback.
+type word struct {
+	state units.State
+	isBus bool
+	up    bool
+	err   error
+}
+
+// watch is a running watcher and what it said.
+type watch struct {
+	t       *testing.T
+	watcher *units.Watcher
+	words   chan word
+	stop    func()
+}
+
+func startWatch(t *testing.T, cfg units.Config) *watch {
+	t.Helper()
+	w := &watch{t: t, words: make(chan word, 10_000)}
+	if cfg.OnState == nil {
+		cfg.OnState = func(s units.State) { w.words <- word{state: s} }
+	}
+	cfg.OnBus = func(up bool, err error) { w.words <- word{isBus: true, up: up, err: err} }
+	w.watcher = units.NewWatcher(cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.watcher.Run(ctx) }()
+	w.stop = func() {
+		cancel()
+		select {
+		case err := <-done:
+			assert.NoError(t, err)
+			done <- nil
+		case <-time.After(patience):
+			t.Error("Run does not end")
+		}
+	}
+	t.Cleanup(w.stop)
+	return w
+}
+
+func (w *watch) next() word {
+	w.t.Helper()
+	select {
+	case x := <-w.words:
+		return x
+	case <-time.After(patience):
+		require.Fail(w.t, "the watcher says nothing")
+		return word{}
+	}
+}
+
+// state returns the next word, which must be a state.
+func (w *watch) state() units.State {
+	w.t.Helper()
+	x := w.next()
+	require.False(w.t, x.isBus, "the bus instead of a state: %v %v", x.up, x.err)
+	return x.state
+}
+
+// until returns all states up to the first that is ok.
+func (w *watch) until(ok func(units.State) bool) []units.State {
+	w.t.Helper()
+	var states []units.State
+	for {
+		s := w.state()
+		if states = append(states, s); ok(s) {
+			return states
+		}
+	}
+}
+
+// untilUp skips states until the watcher says that the bus is up.
+func (w *watch) untilUp() []units.State {
+	w.t.Helper()
+	var states []units.State
+	for {
+		x := w.next()
+		if x.isBus {
+			require.True(w.t, x.up, "%v", x.err)
+			return states
+		}
+		states = append(states, x.state)
+	}
+}
+
+func (w *watch) untilDown() error {
+	w.t.Helper()
+	for {
+		if x := w.next(); x.isBus {
+			require.False(w.t, x.up)
+			return x.err
+		}
+	}
+}
+
+func (w *watch) alive() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return w.watcher.Alive(ctx)
+}
+
+func status(text string) func(units.State) bool {
+	return func(s units.State) bool { return s.StatusText == text }
+}
+
+func subStates(states []units.State) []string {
+	var names []string
+	for _, s := range states {
+		name := s.ActiveState + "/" + s.SubState
+		if len(names) == 0 || names[len(names)-1] != name {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+var errTest = errors.New("test")

@@ -1,0 +1,277 @@
+package units_test
+
+import (
+	"context"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/units"
+	"codex-proxy/units/unitstest"
+)
+
+func TestWatcherFollowsARestart(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	w := startWatch(t, units.Config{Units: []string{worker}})
+
+	assert.Equal(t, []units.State{{Unit: worker, LoadState: "loaded", ActiveState: "inactive", SubState: "dead", Result: "success"}}, w.untilUp())
+
+	unit.Start("ready, 3 models")
+	up := w.until(func(s units.State) bool { return s.Active() && !s.JobPending })
+	first := up[len(up)-1]
+	assert.Equal(t, "ready, 3 models", first.StatusText)
+	assert.Len(t, first.InvocationID, 32)
+	assert.NotZero(t, first.MainPID)
+	assert.Zero(t, first.NextRestartAt)
+
+	before, reads := time.Now(), bus.Systemd.Calls("Get")
+	unit.Kill(syscall.SIGKILL, 740*time.Millisecond)
+	down := w.until(func(s units.State) bool { return !s.NextRestartAt.IsZero() })
+	waiting := down[len(down)-1]
+	assert.Equal(t, []string{"failed/failed-before-auto-restart", "activating/auto-restart"}, subStates(down))
+	for _, s := range down {
+		assert.False(t, s.Failed())
+	}
+	exit, ok := waiting.LastExit()
+	require.True(t, ok)
+	assert.Equal(t, "killed by SIGKILL", exit.String())
+	assert.WithinRange(t, exit.At, before.Truncate(time.Microsecond), time.Now())
+	assert.Equal(t, 740*time.Millisecond, waiting.NextRestartAt.Sub(waiting.StateChangedAt))
+
+	unit.AutoRestart("again")
+	again := w.until(status("again"))
+	second := again[len(again)-1]
+	assert.Equal(t, []string{"activating/auto-restart", "activating/auto-restart-queued", "activating/start", "active/running"}, subStates(again))
+	for _, s := range again {
+		assert.Zero(t, s.NextRestartAt, "the wait was over, and the next delay is not this one's")
+	}
+	assert.EqualValues(t, 1, second.NRestarts)
+	assert.NotEqual(t, first.InvocationID, second.InvocationID)
+	_, ok = second.LastExit()
+	assert.False(t, ok, "systemd forgets the exit when the unit starts")
+	assert.Equal(t, reads+1, bus.Systemd.Calls("Get"), "all but the delay came by signal")
+}
+
+func TestWatcherSeesTheStartLimit(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	unit.Start("ready")
+	w := startWatch(t, units.Config{Units: []string{worker}})
+	w.untilUp()
+
+	unit.Exit(3, time.Second)
+	unit.HitStartLimit()
+	states := w.until(func(s units.State) bool { return s.Failed() && !s.JobPending })
+	last := states[len(states)-1]
+	exit, _ := last.LastExit()
+	assert.Equal(t, "exited with status 3", exit.String())
+	assert.Equal(t, "exit-code", last.Result)
+	assert.EqualValues(t, 1, last.NRestarts)
+}
+
+// Joining late, in the middle of a wait, the delay is that of this wait.
+func TestWatcherStartsDuringAWait(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	unit.Exit(1, 5210*time.Millisecond)
+	w := startWatch(t, units.Config{Units: []string{worker}})
+
+	states := w.untilUp()
+	require.Len(t, states, 1)
+	assert.Equal(t, 5210*time.Millisecond, states[0].NextRestartAt.Sub(states[0].StateChangedAt))
+}
+
+// Before systemd 254 the delay is constant, and a unit that will be restarted
+// looks failed for an instant.
+func TestWatcherWithOldSystemd(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	unit.Remove("RestartUSecNext")
+	w := startWatch(t, units.Config{Units: []string{worker}})
+	w.untilUp()
+	failed := unitstest.Properties{"ActiveState": "failed", "SubState": "failed", "Result": "signal"}
+
+	unit.Set(failed, unitstest.Properties{
+		"ActiveState": "activating", "SubState": "auto-restart", "StateChangeTimestamp": uint64(1_000_000),
+	})
+	s := w.state()
+	assert.False(t, s.Failed())
+	assert.Equal(t, "signal", s.Result)
+	assert.Equal(t, time.UnixMicro(1_200_000), s.NextRestartAt)
+
+	unit.Set(failed)
+	assert.True(t, w.state().Failed())
+}
+
+func TestWatcherWithoutTheUnit(t *testing.T) {
+	bus := unitstest.Start(t)
+	w := startWatch(t, units.Config{Units: []string{worker}})
+	states := w.untilUp()
+	require.Len(t, states, 1)
+	assert.Equal(t, "not-found", states[0].LoadState)
+
+	bus.Systemd.Unit(worker).Start("installed meanwhile")
+	w.until(func(s units.State) bool { return s.LoadState == "loaded" && s.Active() })
+}
+
+func TestWatcherWatchesSockets(t *testing.T) {
+	bus := unitstest.Start(t)
+	socket := units.WorkerSocket("default")
+	unit := bus.Systemd.Unit(socket)
+	w := startWatch(t, units.Config{Units: []string{socket}})
+	w.untilUp()
+
+	unit.Set(unitstest.Properties{"ActiveState": "failed", "SubState": "failed", "Result": "service-start-limit-hit"})
+	s := w.state()
+	assert.True(t, s.Failed())
+	assert.Equal(t, "service-start-limit-hit", s.Result)
+}
+
+func TestWatcherRereads(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	w := startWatch(t, units.Config{Units: []string{worker}})
+	w.untilUp()
+
+	for name, announce := range map[string]func(){
+		"empty":      func() { unit.Emit() },
+		"short":      func() { unit.Emit("org.freedesktop.systemd1.Unit") },
+		"wrong type": func() { unit.Emit(uint32(1), "x", true) },
+		"no map":     func() { unit.Emit("org.freedesktop.systemd1.Unit", []string{"ActiveState"}, []string{}) },
+	} {
+		unit.SetSilently(unitstest.Properties{"StatusText": name})
+		announce()
+		assert.Equal(t, name, w.state().StatusText)
+	}
+	unit.Invalidate(unitstest.Properties{"StatusText": "invalidated"})
+	assert.Equal(t, "invalidated", w.state().StatusText)
+	unit.SetService(unitstest.Properties{"StatusText": "service only"})
+	assert.Equal(t, "service only", w.state().StatusText)
+
+	unit.Set(unitstest.Properties{"StatusText": uint32(7), "NRestarts": uint32(9)})
+	s := w.state()
+	assert.EqualValues(t, 9, s.NRestarts)
+	assert.Equal(t, "service only", s.StatusText, "a value of another type is not believed")
+}
+
+func TestWatcherIsQuietWhenNothingChanges(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	unit.Start("ready")
+	w := startWatch(t, units.Config{Units: []string{worker}, Resync: time.Millisecond})
+	require.Len(t, w.untilUp(), 1)
+
+	unit.Set(nil)
+	bus.Systemd.Reload(func() {})
+	bus.Systemd.Reexec()
+	bus.Kill()
+	require.Error(t, w.untilDown())
+	bus.Restart()
+	assert.Empty(t, w.untilUp())
+	unit.Set(unitstest.Properties{"StatusText": "changed"})
+	assert.Equal(t, "changed", w.state().StatusText)
+}
+
+func TestWatcherFindsLostSignals(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	w := startWatch(t, units.Config{Units: []string{worker}, Resync: 10 * time.Millisecond})
+	w.untilUp()
+
+	bus.Systemd.Mute(true)
+	unit.Start("nobody heard")
+	s := w.until(status("nobody heard"))
+	assert.True(t, s[len(s)-1].Active())
+}
+
+func TestWatcherReadsAgainAfterReload(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	w := startWatch(t, units.Config{Units: []string{worker}})
+	w.untilUp()
+
+	bus.Systemd.Reload(func() { unit.Set(unitstest.Properties{"LoadState": "masked"}) })
+	assert.Equal(t, "masked", w.state().LoadState)
+}
+
+func TestWatcherFollowsReexec(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	w := startWatch(t, units.Config{Units: []string{worker}})
+	w.untilUp()
+
+	for _, text := range []string{"one", "two"} {
+		unit.SetSilently(unitstest.Properties{"StatusText": "missed " + text})
+		bus.Systemd.Reexec()
+		w.until(status("missed " + text))
+		unit.Set(unitstest.Properties{"StatusText": text})
+		w.until(status(text))
+	}
+}
+
+func TestWatcherSubscribesToANewSystemd(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	w := startWatch(t, units.Config{Units: []string{worker}})
+	w.untilUp()
+
+	unit.SetSilently(unitstest.Properties{"StatusText": "missed"})
+	bus.Systemd.Join()
+	w.until(status("missed"))
+	unit.Set(unitstest.Properties{"StatusText": "heard"})
+	w.until(status("heard"))
+}
+
+func TestWatcherSaysWhenSystemdIsGone(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	w := startWatch(t, units.Config{Units: []string{worker}})
+	w.untilUp()
+
+	bus.Systemd.Leave()
+	require.EqualError(t, w.untilDown(), "systemd is not on the bus")
+	unit.SetSilently(unitstest.Properties{"StatusText": "back"})
+	bus.Systemd.Join()
+	assert.Len(t, w.untilUp(), 1)
+}
+
+func TestWatcherIsNotFlooded(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	entered, release := make(chan struct{}), make(chan struct{})
+	states := make(chan units.State, 10_000)
+	var once sync.Once
+	w := startWatch(t, units.Config{Units: []string{worker}, OnState: func(s units.State) {
+		once.Do(func() {
+			close(entered)
+			<-release
+		})
+		states <- s
+	}})
+	<-entered
+	for n := range uint32(5000) {
+		unit.Set(unitstest.Properties{"NRestarts": n + 1})
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, w.watcher.Alive(ctx), context.DeadlineExceeded, "the loop is stuck in a callback")
+
+	close(release)
+	var seen []uint32
+	for len(seen) == 0 || seen[len(seen)-1] < 5000 {
+		select {
+		case s := <-states:
+			seen = append(seen, s.NRestarts)
+		case <-time.After(patience):
+			require.Fail(t, "the newest state is missing")
+		}
+	}
+	require.NoError(t, w.alive())
+	assert.Less(t, len(seen), 5000)
+	assert.IsIncreasing(t, seen)
+}
