@@ -28,6 +28,15 @@ type Worker struct {
 	LastReadyAt         *time.Time `json:"last_ready_at"`
 	StartupLatencyMS    float64    `json:"startup_latency_ms"`
 	Inflight            int        `json:"inflight"`
+	// Transitions are the last changes of Reason, oldest first: the story of a
+	// restart, also for a reader who comes after it.
+	Transitions []Transition `json:"transitions"`
+}
+
+// Transition is one change of a worker's reason.
+type Transition struct {
+	Reason Reason    `json:"reason"`
+	At     time.Time `json:"at"`
 }
 
 // Handshake is what the worker answered on its current connection.

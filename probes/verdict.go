@@ -89,12 +89,17 @@ func (w Worker) sentence() string {
 	return b.String()
 }
 
-// String is systemd's account of an exit in a few words.
-func (e Exit) String() string {
-	switch e.Code {
-	case "killed", "dumped":
-		return fmt.Sprintf("%s by %s (%s)", e.Code, e.Status, e.Result)
-	default:
+// String is systemd's account of an exit in a few words; a nil Exit is an
+// unknown one.
+func (e *Exit) String() string {
+	switch {
+	case e == nil:
+		return "unknown"
+	case e.Code == "":
+		return fmt.Sprintf("before it ran (%s)", e.Result)
+	case e.Code == "exited":
 		return fmt.Sprintf("status %s (%s)", e.Status, e.Result)
+	default:
+		return fmt.Sprintf("%s by %s (%s)", e.Code, e.Status, e.Result)
 	}
 }

@@ -1,0 +1,144 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Command is a program that does not speak sd_notify(3), and how to tell how it
+// is doing. A probe returns a detail for people or why it did not pass, soon
+// after its context is done at the latest.
+type Command struct {
+	Args []string // the program, looked up in PATH, and its arguments
+
+	// Ready decides when the command has started; without it, it has as soon
+	// as its process runs.
+	Ready func(context.Context) (detail string, err error)
+	// Alive decides, after that, whether the service manager's watchdog is
+	// kept quiet. It may ask for less than Ready: what lies outside the
+	// process is no reason to have it killed.
+	Alive func(context.Context) (detail string, err error)
+	// ProbeTimeout bounds one probe. 0 means a third of the watchdog interval,
+	// or five seconds without a watchdog; after start-up the third is a bound
+	// in any case.
+	ProbeTimeout time.Duration
+
+	// Relay, if not nil, serves inherited sockets once the command is ready.
+	Relay *Relay
+}
+
+// flushBound is how long the last bytes of a command that has exited may take to
+// reach the relay's clients.
+const flushBound = time.Second
+
+// forwarded signals go on to the command. SIGABRT is among them because it is
+// the default WatchdogSignal=: it is the command whose stacks are of interest.
+var forwarded = []os.Signal{
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGABRT,
+	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM,
+}
+
+// Exec runs a command as the main process of a Type=notify unit does: READY=1
+// once it is ready, WATCHDOG=1 only while it is alive, STATUS= in words, signals
+// passed on, stdin, stdout and stderr shared. It returns how the command ended;
+// Exit makes that our own end. The error is not nil when the command could not
+// be started, and systemd's name for that exit status is ExitExec.
+//
+// The command gets a process group of its own, so that it sees each signal once
+// even when a terminal sends them to a whole group. It dies with us, however we
+// die. ctx done means SIGTERM for it, so ctx must not itself be bound to the
+// signals above: some programs take a second SIGTERM for impatience.
+func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (syscall.WaitStatus, error) {
+	// PR_SET_PDEATHSIG fires when the *thread* that forked ends. This one
+	// lasts as long as we do.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded...)
+	defer signal.Stop(signals)
+
+	cmd := exec.Command(c.Args[0], c.Args[1:]...)
+	cmd.Env = commandEnv(os.Environ())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if c.Relay != nil {
+		defer c.Relay.Close()
+	}
+	s := newSupervisor(n, logger, c)
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("cannot start %q: %w", c.Args[0], cause(err))
+	}
+
+	var tasks sync.WaitGroup
+	probing, stopProbing := context.WithCancel(context.WithoutCancel(ctx))
+	exited, markExited := context.WithCancel(context.WithoutCancel(ctx))
+	tasks.Go(func() { s.supervise(probing, exited) })
+	tasks.Go(func() { _ = cmd.Wait(); markExited() }) // the status is in ProcessState
+
+	forward(ctx, exited, signals, func(sig os.Signal) {
+		// Signal fails only when the process has ended.
+		if !stops(sig) {
+			_ = cmd.Process.Signal(sig)
+			return
+		}
+		stopProbing()
+		s.stopping("Stopping: " + signalName(sig))
+		_ = cmd.Process.Signal(sig)
+		_ = cmd.Process.Signal(syscall.SIGCONT) // as systemd does: a stopped process ends, too
+	})
+	stopProbing()
+	tasks.Wait()
+	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	s.exited(status)
+	return status, nil
+}
+
+// forward passes signals on until the command has exited.
+func forward(ctx, exited context.Context, signals <-chan os.Signal, pass func(os.Signal)) {
+	cancelled := ctx.Done()
+	for {
+		select {
+		case <-exited.Done():
+			return
+		case sig := <-signals:
+			pass(sig)
+		case <-cancelled:
+			cancelled = nil
+			pass(syscall.SIGTERM)
+		}
+	}
+}
+
+// stops tells the signals that end a program from those that usually make it
+// reload, rotate its logs or dump its state.
+func stops(sig os.Signal) bool {
+	switch sig {
+	case syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2:
+		return false
+	default:
+		return true
+	}
+}
+
+// cause drops the layer of an exec error that repeats the program's name.
+func cause(err error) error {
+	var lookup *exec.Error
+	if errors.As(err, &lookup) {
+		return lookup.Err
+	}
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}

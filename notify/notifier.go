@@ -1,0 +1,172 @@
+// Package notify is this project's side of the service manager's process
+// contract: sd_notify(3) messages, the watchdog of systemd.service(5), the
+// inherited sockets of sd_listen_fds(3), and Exec, which gives all of these to
+// a program that knows none of them.
+package notify
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+)
+
+// sendBound is how long one message may take. The service manager reads at
+// once unless it is itself stuck, and then nobody is helped by our waiting.
+const sendBound = time.Second
+
+// Notifier tells the service manager where this process is in its life. The nil
+// Notifier is the one of a process that no service manager waits for: each of
+// its methods does nothing.
+//
+// A message that cannot be sent is logged and otherwise ignored: no caller can
+// mend it, and the service manager draws its own conclusions from the silence.
+// All methods may be called at any time from any goroutine.
+type Notifier struct {
+	logger   *slog.Logger
+	socket   *net.UnixAddr
+	watchdog time.Duration
+
+	// mu owns what follows. Every message is sent under it, so that their
+	// order is the order of the phases: nothing can say READY=1 after
+	// STOPPING=1.
+	mu       sync.Mutex
+	stopping bool
+	conn     *net.UnixConn
+}
+
+// FromEnv reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID and removes them
+// from the environment, so that no program started later takes them for its
+// own. It returns nil without an error when NOTIFY_SOCKET is not set. It is
+// meant to be called once, before other goroutines read the environment.
+func FromEnv(logger *slog.Logger) (*Notifier, error) {
+	address := os.Getenv("NOTIFY_SOCKET")
+	if err := os.Unsetenv("NOTIFY_SOCKET"); err != nil {
+		return nil, fmt.Errorf("cannot hide NOTIFY_SOCKET: %w", err)
+	}
+	watchdog, err := daemon.SdWatchdogEnabled(true)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the watchdog interval: %w (set by WatchdogSec= of the unit)", err)
+	}
+	if address == "" {
+		return nil, nil
+	}
+	// sd_notify(3): an absolute path, or '@' and the name of an abstract socket.
+	if address[0] != '/' && address[0] != '@' {
+		return nil, fmt.Errorf("cannot use NOTIFY_SOCKET=%q: neither an absolute path nor an abstract socket (@name)", address)
+	}
+	return &Notifier{
+		logger:   logger,
+		socket:   &net.UnixAddr{Net: "unixgram", Name: address},
+		watchdog: watchdog,
+	}, nil
+}
+
+// Ready says that start-up (or a reload) has finished, with a status for people.
+// After Stopping it does nothing.
+func (n *Notifier) Ready(status string) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.stopping {
+		n.send("READY=1", statusLine(status))
+	}
+}
+
+// Status replaces the line that `systemctl status` shows for this unit.
+func (n *Notifier) Status(text string) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.send(statusLine(text))
+}
+
+// Stopping says that shutdown has begun. From here on Ready, Ping and Trigger do
+// nothing, and the service manager's watchdog is off.
+//
+// It has to be turned off explicitly. systemd stops it when a unit begins to
+// stop, but a ping that arrives afterwards starts it again (seen with 257), and
+// one that was sent just before SIGTERM arrived is enough to have a long drain
+// killed at WatchdogSec=. TimeoutStopSec= is what bounds shutdown.
+func (n *Notifier) Stopping(status string) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stopping = true
+	n.send("STOPPING=1", "WATCHDOG_USEC=0", statusLine(status))
+}
+
+// ExtendTimeout asks that start-up, run time or shutdown, whichever is going on,
+// is given at least d from now.
+func (n *Notifier) ExtendTimeout(d time.Duration) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.send(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", d.Microseconds()))
+}
+
+// Ping keeps the service manager's watchdog quiet for another WatchdogInterval.
+// Prefer RunWatchdog, which pings for a reason.
+func (n *Notifier) Ping() { n.beat("WATCHDOG=1") }
+
+// Trigger makes the service manager act as if the watchdog had run out.
+func (n *Notifier) Trigger() { n.beat("WATCHDOG=trigger") }
+
+func (n *Notifier) beat(message string) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.stopping {
+		n.send(message)
+	}
+}
+
+// send is called with mu held.
+func (n *Notifier) send(lines ...string) {
+	message := []byte(strings.Join(lines, "\n"))
+	err := n.write(message)
+	if err != nil {
+		// The service manager may have made its socket anew since we connected.
+		err = n.write(message)
+	}
+	if err != nil {
+		n.logger.Error("cannot notify the service manager", "message", lines[0], "error", err)
+	}
+}
+
+// write keeps its socket between messages: a process that has run out of file
+// descriptors must still be able to ping.
+func (n *Notifier) write(message []byte) error {
+	if n.conn == nil {
+		conn, err := net.DialUnix("unixgram", nil, n.socket)
+		if err != nil {
+			return err
+		}
+		n.conn = conn
+	}
+	err := n.conn.SetWriteDeadline(time.Now().Add(sendBound))
+	if err == nil {
+		_, err = n.conn.Write(message)
+	}
+	if err != nil {
+		err = errors.Join(err, n.conn.Close())
+		n.conn = nil
+	}
+	return err
+}

@@ -1,0 +1,210 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// startRelay runs a relay to a target that behaves as serve says, and returns
+// where to connect and how to end it.
+func startRelay(t *testing.T, limit int, serve func(*net.UnixConn)) (dial func() *net.UnixConn, stop func()) {
+	t.Helper()
+	dir := t.TempDir()
+	listen := func(name string) net.Listener {
+		l, err := net.Listen("unix", filepath.Join(dir, name))
+		require.NoError(t, err)
+		return l
+	}
+	target := listen("target")
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := target.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { defer conn.Close(); serve(conn.(*net.UnixConn)) })
+		}
+	})
+	r := &Relay{Listeners: []net.Listener{listen("front")}, Target: target.Addr().String(), Limit: limit}
+	ctx, cancel := context.WithCancel(t.Context())
+	serving.Go(func() { r.run(ctx, slog.New(slog.DiscardHandler)) })
+	stop = func() { cancel(); target.Close(); serving.Wait() }
+	t.Cleanup(stop)
+	return func() *net.UnixConn {
+		conn, err := net.Dial("unix", filepath.Join(dir, "front"))
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+		return conn.(*net.UnixConn)
+	}, stop
+}
+
+func TestRelayUnderLoad(t *testing.T) {
+	before := descriptors(t)
+	dial, stop := startRelay(t, 8, func(conn *net.UnixConn) {
+		_, _ = io.Copy(struct{ io.Writer }{conn}, conn)
+		_ = conn.CloseWrite()
+	})
+	var clients sync.WaitGroup
+	for range 64 { // eight times the limit: the rest waits in the backlog
+		conn := dial()
+		clients.Go(func() {
+			defer conn.Close()
+			sent := make([]byte, 300_000)
+			_, _ = rand.Read(sent)
+			clients.Go(func() {
+				_, err := conn.Write(sent)
+				assert.NoError(t, err)
+				assert.NoError(t, conn.CloseWrite()) // the answer goes on after this
+			})
+			received, err := io.ReadAll(conn)
+			assert.NoError(t, err)
+			assert.True(t, bytes.Equal(sent, received))
+		})
+	}
+	clients.Wait()
+	stop()
+	assert.Equal(t, before, descriptors(t))
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(fds)
+}
+
+// A client that goes away takes the command's side with it, and the other way
+// round even if the client itself stays.
+func TestRelayPassesTheEndOn(t *testing.T) {
+	ended := make(chan error, 1)
+	dial, _ := startRelay(t, 1, func(conn *net.UnixConn) {
+		first := make([]byte, 1)
+		_, err := io.ReadFull(conn, first)
+		if err == nil && first[0] == 'c' { // close on command
+			return
+		}
+		_, err = conn.Read(first)
+		ended <- err
+	})
+	gone := dial()
+	_, err := gone.Write([]byte("x"))
+	require.NoError(t, err)
+	gone.Close()
+	assert.Equal(t, io.EOF, <-ended)
+
+	// Neither of these closes, yet with one place each must make room for the next.
+	for range 3 {
+		conn := dial()
+		_, err := conn.Write([]byte("c"))
+		require.NoError(t, err)
+		_, err = conn.Read(make([]byte, 1))
+		assert.Equal(t, io.EOF, err)
+	}
+}
+
+// A client that does not read cannot hold up the end for long.
+func TestRelayFlushIsBounded(t *testing.T) {
+	full := make(chan struct{})
+	dial, stop := startRelay(t, 1, func(conn *net.UnixConn) {
+		first := make([]byte, 1)
+		_, _ = io.ReadFull(conn, first)
+		close(full)
+		_, _ = conn.Write(make([]byte, 64<<20))
+	})
+	_, err := dial().Write([]byte("x"))
+	require.NoError(t, err)
+	<-full
+	began := time.Now()
+	stop()
+	assert.Less(t, time.Since(began), flushBound+5*time.Second)
+}
+
+// Connections made before the command is ready wait for it.
+func TestRelayWaitsForReadiness(t *testing.T) {
+	s := newShim(t, "DIR/server", "echo.socket", "server", "DIR/server").listen(t, "echo.socket")
+	early, err := net.Dial("unix", s.socket)
+	require.NoError(t, err)
+	defer early.Close()
+	require.NoError(t, early.SetDeadline(time.Now().Add(patience)))
+	_, err = early.Write([]byte("hello"))
+	require.NoError(t, err)
+	startServer(t, s)
+	answer := make([]byte, 5)
+	_, err = io.ReadFull(early, answer)
+	require.NoError(t, err)
+	assert.Equal(t, "hello", string(answer))
+}
+
+// What the command wrote last arrives although it is gone by then.
+func TestRelayDeliversLastWords(t *testing.T) {
+	s := newShim(t, "DIR/server", "echo.socket", "lastwords", "DIR/server").listen(t, "echo.socket").start(t)
+	require.Contains(t, s.until(t, "STATUS=Starting"), "READY=1")
+	conn, err := net.Dial("unix", s.socket)
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	_, err = conn.Write([]byte("!"))
+	require.NoError(t, err)
+	words, err := io.ReadAll(conn)
+	assert.NoError(t, err)
+	assert.Len(t, words, lastWords)
+	assert.Zero(t, s.wait(t).ExitStatus())
+}
+
+func TestRelayKilledCommand(t *testing.T) {
+	rounds := 20
+	if testing.Short() {
+		rounds = 3
+	}
+	var delays []time.Duration
+	for range rounds {
+		s := newShim(t, "DIR/server", "echo.socket", "server", "DIR/server").listen(t, "echo.socket")
+		startServer(t, s)
+		client, pid := dialServer(t, s.socket)
+		killed := time.Now()
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		_, err := client.Read(make([]byte, 1))
+		delays = append(delays, time.Since(killed))
+		require.Equal(t, io.EOF, err)
+		assert.Equal(t, syscall.SIGKILL, s.wait(t).Signal())
+	}
+	slices.Sort(delays)
+	t.Logf("killed → EOF: median %v, longest %v of %d", delays[rounds/2], delays[rounds-1], rounds)
+	assert.Less(t, delays[rounds/2], 50*time.Millisecond)
+}
+
+func TestRelayCommandGone(t *testing.T) {
+	var log strings.Builder
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "front"))
+	require.NoError(t, err)
+	r := &Relay{Listeners: []net.Listener{l}, Target: filepath.Join(t.TempDir(), "nobody"), Limit: 1}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); r.run(ctx, slog.New(slog.NewTextHandler(&log, nil))) }()
+	conn, err := net.Dial("unix", l.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	_, err = conn.Read(make([]byte, 1))
+	assert.Equal(t, io.EOF, err)
+	cancel()
+	<-ended
+	assert.Contains(t, log.String(), "nobody")
+}

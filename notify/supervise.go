@@ -1,0 +1,154 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Readiness probes begin close together, since most programs are up in less than
+// a second, and get further apart.
+const (
+	firstProbeDelay = 10 * time.Millisecond
+	lastProbeDelay  = 250 * time.Millisecond
+)
+
+// defaultProbeTimeout applies where neither the command nor a watchdog sets one.
+const defaultProbeTimeout = 5 * time.Second
+
+// supervisor turns probe results into notifications while a command runs. All of
+// its methods but stopping belong to the goroutine of supervise.
+type supervisor struct {
+	notifier *Notifier
+	logger   *slog.Logger
+	command  Command
+	started  time.Time
+	said     string    // the last start-up failure that went into STATUS=
+	failing  time.Time // since when Alive has not passed; zero while it passes
+
+	// mu orders statuses against the end: none may overwrite "Stopping".
+	mu    sync.Mutex
+	ended bool
+}
+
+func newSupervisor(n *Notifier, logger *slog.Logger, c Command) *supervisor {
+	return &supervisor{notifier: n, logger: logger, command: c, started: time.Now()}
+}
+
+// supervise returns when probing has ended and what the relay carries has been
+// delivered. The relay outlives the probes: a command that is shutting down may
+// still be finishing its work.
+func (s *supervisor) supervise(probing, exited context.Context) {
+	detail, ready := s.awaitReady(probing)
+	if !ready {
+		return
+	}
+	var relay sync.WaitGroup
+	defer relay.Wait()
+	if s.command.Relay != nil {
+		relay.Go(func() { s.command.Relay.run(exited, s.logger) })
+	}
+	took := time.Since(s.started).Round(time.Millisecond)
+	s.notifier.Ready(fmt.Sprintf("Ready: %s, started in %v", detail, took))
+	s.logger.Info("ready", "detail", detail, "took", took)
+	if s.command.Alive == nil {
+		return
+	}
+	_ = s.notifier.RunWatchdog(probing, s.notifier.WatchdogInterval(), s.alive) // it has no errors
+}
+
+// awaitReady probes until a probe passes or ctx is done.
+func (s *supervisor) awaitReady(ctx context.Context) (detail string, ready bool) {
+	if s.command.Ready == nil {
+		return "not probed", true
+	}
+	timer := time.NewTimer(firstProbeDelay)
+	defer timer.Stop()
+	for delay := firstProbeDelay; ; delay = min(delay*3/2, lastProbeDelay) {
+		select {
+		case <-ctx.Done():
+			return "", false
+		case <-timer.C:
+		}
+		detail, err := s.probe(ctx, s.command.Ready)
+		if err == nil {
+			return detail, true
+		}
+		s.starting(err)
+		timer.Reset(delay)
+	}
+}
+
+// starting tells why the command is not ready yet, once per reason.
+func (s *supervisor) starting(err error) {
+	text := fmt.Sprintf("Starting: %v", err)
+	if text != s.said {
+		s.said = text
+		s.status(text)
+	}
+}
+
+// alive is the watchdog's check, and says in STATUS= what it found.
+func (s *supervisor) alive(ctx context.Context) error {
+	began := time.Now()
+	detail, err := s.probe(ctx, s.command.Alive)
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled): // the probing has ended, not the command
+	case err != nil:
+		if s.failing.IsZero() {
+			s.failing = began
+		}
+		s.status(fmt.Sprintf("Not answering for %v: %v", tenths(time.Since(s.failing)), err))
+	case !s.failing.IsZero():
+		s.status(fmt.Sprintf("Ready: %s, answering again after %v", detail, tenths(time.Since(s.failing))))
+		s.failing = time.Time{}
+	}
+	return err
+}
+
+func tenths(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
+
+func (s *supervisor) probe(ctx context.Context, probe func(context.Context) (string, error)) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.probeTimeout())
+	defer cancel()
+	return probe(ctx)
+}
+
+func (s *supervisor) probeTimeout() time.Duration {
+	if s.command.ProbeTimeout > 0 {
+		return s.command.ProbeTimeout
+	}
+	if pace := watchdogPace(s.notifier.WatchdogInterval()); pace > 0 {
+		return pace
+	}
+	return defaultProbeTimeout
+}
+
+func (s *supervisor) status(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.notifier.Status(text)
+	}
+}
+
+func (s *supervisor) stopping(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	s.notifier.Stopping(text)
+}
+
+// exited leaves behind why there is nothing more to say: systemd shows the last
+// status for as long as the unit is down.
+func (s *supervisor) exited(status syscall.WaitStatus) {
+	how := fmt.Sprintf("exit status %d", status.ExitStatus())
+	if status.Signaled() {
+		how = signalName(status.Signal())
+	}
+	s.notifier.Status(fmt.Sprintf("Ended: %s after %v", how, tenths(time.Since(s.started))))
+}

@@ -1,0 +1,99 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// WatchdogInterval is the longest silence that the service manager accepts:
+// WatchdogSec= of the unit, 0 when it watches no process or another one.
+func (n *Notifier) WatchdogInterval() time.Duration {
+	if n == nil {
+		return 0
+	}
+	return n.watchdog
+}
+
+// watchdogPace is how often RunWatchdog checks for a given interval, and how
+// long a check may take. Both being a third, a good check that begins at its
+// time and uses up its bound still leaves a third of the interval to spare.
+func watchdogPace(interval time.Duration) time.Duration { return interval / 3 }
+
+// RunWatchdog calls check every third of interval and pings the service manager
+// when it passed. A check that fails, or takes longer than that third itself,
+// withholds the ping: after interval the service manager kills and restarts us,
+// unless a later check passes first. The first failure of a row is logged.
+//
+// check must return soon after its context is done. RunWatchdog returns nil when
+// ctx is done, and at once if there is nobody to ping or interval is not
+// positive.
+func (n *Notifier) RunWatchdog(ctx context.Context, interval time.Duration, check func(context.Context) error) error {
+	if n == nil || interval <= 0 {
+		return nil
+	}
+	w := watchdog{notifier: n, interval: interval, pace: watchdogPace(interval), check: check}
+	timer := time.NewTimer(w.pace)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+			began := time.Now()
+			w.beat(ctx)
+			timer.Reset(max(0, w.wait()-time.Since(began)))
+		}
+	}
+}
+
+// watchdog belongs to the one goroutine that runs RunWatchdog.
+type watchdog struct {
+	notifier *Notifier
+	interval time.Duration
+	pace     time.Duration
+	check    func(context.Context) error
+	failing  time.Time // when the row of failures began; zero while checks pass
+}
+
+func (w *watchdog) beat(ctx context.Context) {
+	began := time.Now()
+	err := w.bounded(ctx)
+	switch {
+	case ctx.Err() != nil: // a check cut short by shutdown proves nothing
+	case err == nil:
+		w.passed()
+		w.notifier.Ping()
+	case w.failing.IsZero():
+		w.failing = began
+		w.notifier.logger.Error("watchdog: pings withheld", "error", err, "interval", w.interval)
+	}
+}
+
+func (w *watchdog) passed() {
+	if !w.failing.IsZero() {
+		w.notifier.logger.Info("watchdog: pings resumed", "after", time.Since(w.failing))
+		w.failing = time.Time{}
+	}
+}
+
+// bounded counts a check that passes too late as failed.
+func (w *watchdog) bounded(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, w.pace)
+	defer cancel()
+	err := w.check(ctx)
+	if err == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("check passed only after its %v", w.pace)
+	}
+	return err
+}
+
+// wait is shorter while checks fail: little time is left to find out that all is
+// well again.
+func (w *watchdog) wait() time.Duration {
+	if w.failing.IsZero() {
+		return w.pace
+	}
+	return w.pace / 4
+}

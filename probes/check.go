@@ -1,0 +1,69 @@
+package probes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+)
+
+// Check asks something once whether it works. It returns a few words for people
+// (what answered) or why it does not, soon after ctx is done at the latest. A
+// Check keeps nothing between calls and may run concurrently with itself.
+type Check func(ctx context.Context) (detail string, err error)
+
+// TCP passes when a connection to addr (host:port) is accepted.
+func TCP(addr string) Check {
+	return func(ctx context.Context) (string, error) {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return "", err
+		}
+		return "tcp " + addr, conn.Close()
+	}
+}
+
+// Exec passes when run returns nil. name is what people know the command by.
+func Exec(name string, run func(context.Context) error) Check {
+	return func(ctx context.Context) (string, error) {
+		if err := run(ctx); err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		return name, nil
+	}
+}
+
+var errNoModels = errors.New("model/list: no models (an account that is not logged in, or an empty catalogue)")
+
+// AppServer passes when a new connection to a codex app-server answers the
+// handshake. shake makes that connection, ends it, and returns the user agent.
+func AppServer(shake func(context.Context) (userAgent string, err error)) Check {
+	return func(ctx context.Context) (string, error) {
+		userAgent, err := shake(ctx)
+		return "codex " + codexVersion(userAgent), err
+	}
+}
+
+// AppServerModels passes when the app-server also has models to offer. list is
+// like the function that AppServer takes, and returns how many there are.
+func AppServerModels(list func(context.Context) (userAgent string, models int, err error)) Check {
+	return func(ctx context.Context) (string, error) {
+		userAgent, models, err := list(ctx)
+		if err == nil && models == 0 {
+			err = errNoModels
+		}
+		return fmt.Sprintf("codex %s, %d models", codexVersion(userAgent), models), err
+	}
+}
+
+// codexVersion takes 0.169.0 out of "codex-proxy/0.169.0 (Debian 12.0.0; x86_64)
+// …": codex puts the client's name before its own version.
+func codexVersion(userAgent string) string {
+	product, _, _ := strings.Cut(userAgent, " ")
+	if _, version, ok := strings.Cut(product, "/"); ok && version != "" {
+		return version
+	}
+	return "of unknown version"
+}

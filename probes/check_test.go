@@ -1,0 +1,110 @@
+package probes
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestCheckTCP(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	check := TCP(l.Addr().String())
+	detail, err := check(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "tcp "+l.Addr().String(), detail)
+	l.Close()
+	_, err = check(t.Context())
+	assert.ErrorContains(t, err, "connection refused")
+}
+
+func TestCheckHTTP(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	stop := make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("/ok", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/missing", http.StatusFound) })
+	mux.HandleFunc("/broken", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			_, _ = w.Write(make([]byte, 4096))
+		}
+	})
+	mux.HandleFunc("/silent", func(http.ResponseWriter, *http.Request) { <-stop })
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	defer close(stop)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, path := range []string{"/ok", "/moved", "/endless"} {
+		detail, err := HTTP(server.URL + path)(ctx)
+		assert.NoError(t, err, path)
+		assert.Equal(t, "http "+server.URL+path, detail)
+	}
+	_, err := HTTP(server.URL + "/broken")(ctx)
+	assert.ErrorContains(t, err, "/broken: 503 Service Unavailable")
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	_, err = HTTP(server.URL + "/silent")(short)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestCheckHTTPUnix(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/healthz" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	server.Listener.Close()
+	server.Listener = l
+	server.Start()
+	defer server.Close()
+	_, err = HTTPUnix(path, "/healthz")(t.Context())
+	assert.NoError(t, err)
+	_, err = HTTPUnix(path, "")(t.Context())
+	assert.ErrorContains(t, err, "404")
+}
+
+func TestCheckExec(t *testing.T) {
+	var result error
+	check := Exec("pg_isready", func(context.Context) error { return result })
+	detail, err := check(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "pg_isready", detail)
+	result = errors.New("exit status 2")
+	_, err = check(t.Context())
+	assert.EqualError(t, err, "pg_isready: exit status 2")
+	assert.ErrorIs(t, err, result)
+}
+
+func TestCheckAppServer(t *testing.T) {
+	const userAgent = "codex-proxy/0.169.0 (Debian 12.0.0; x86_64) xterm (codex-proxy; 1)"
+	detail, err := AppServer(func(context.Context) (string, error) { return userAgent, nil })(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "codex 0.169.0", detail)
+
+	models := 12
+	check := AppServerModels(func(context.Context) (string, int, error) { return userAgent, models, nil })
+	detail, err = check(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "codex 0.169.0, 12 models", detail)
+	models = 0
+	_, err = check(t.Context())
+	assert.ErrorContains(t, err, "no models")
+	assert.Equal(t, "of unknown version", codexVersion("codex"))
+}
