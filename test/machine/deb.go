@@ -1,0 +1,19 @@
+package machine
+
+import (
+	"context"
+	"path/filepath"
+)
+
+// InstallDeb installs a .deb of the host with apt-get, maintainer scripts
+// included. No network is needed if the machine has what the package depends
+// on. It returns what apt-get said.
+func (m *Machine) InstallDeb(ctx context.Context, hostPath string) (string, error) {
+	path := "/var/cache/debs/" + filepath.Base(hostPath)
+	if err := m.CopyIn(hostPath, path); err != nil {
+		return "", err
+	}
+	stdout, _, err := m.Run(ctx, "apt-get", "install", "--yes", "--allow-downgrades",
+		"--option=APT::Sandbox::User=root", "--option=Dpkg::Use-Pty=0", path)
+	return stdout, err
+}

@@ -1,0 +1,132 @@
+package machine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// makeTimeout bounds the making of a root, lockTimeout the wait for another
+// process that is at it.
+const (
+	makeTimeout = 10 * time.Minute
+	lockTimeout = makeTimeout + time.Minute
+)
+
+// Debian is a minimal Debian with systemd, D-Bus, polkit, curl and what our
+// package depends on; suite is its code name ("trixie", "bookworm"). It is
+// made once by mmdebstrap(1) and kept in the user's cache directory.
+func Debian(suite string) Root { return debian{suite: suite} }
+
+type debian struct{ suite string }
+
+func (d debian) layout(ctx context.Context) (layout, error) {
+	dir, err := d.cached(ctx)
+	if err != nil {
+		return layout{}, fmt.Errorf("%w: cannot make the Debian %s root: %w", ErrUnable, d.suite, err)
+	}
+	return layout{Lower: dir, Target: "multi-user.target", Hide: generators, Preset: preset()}, nil
+}
+
+// recipe is what mmdebstrap is told; its hash names the cached root.
+func (d debian) recipe() []string {
+	return []string{
+		"--variant=minbase",
+		"--include=systemd,systemd-sysv,dbus,polkitd,ca-certificates,curl,procps",
+		`--aptopt=APT::Install-Recommends "false"`,
+		`--aptopt=Acquire::Languages "none"`,
+		"--dpkgopt=path-exclude=/usr/share/man/*",
+		"--dpkgopt=path-exclude=/usr/share/locale/*",
+		"--dpkgopt=path-exclude=/usr/share/doc/*",
+		"--format=directory",
+		d.suite,
+	}
+}
+
+// cached returns the directory of the root, making it first if need be. The
+// lock lets one process make it while the others wait; the rename at the end
+// means that a directory of that name is whole.
+func (d debian) cached(ctx context.Context) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("%w (set HOME or XDG_CACHE_HOME)", err)
+	}
+	sum := sha256.Sum256([]byte(strings.Join(d.recipe(), "\x00")))
+	dir := filepath.Join(cache, "codex-proxy", "roots", d.suite+"-"+hex.EncodeToString(sum[:6]))
+	if isDir(dir) {
+		return dir, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lockFile(ctx, dir+".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if isDir(dir) {
+		return dir, nil
+	}
+	return dir, d.make(ctx, dir)
+}
+
+func (d debian) make(ctx context.Context, dir string) error {
+	half := dir + ".half"
+	if err := os.RemoveAll(half); err != nil { // of a maker that was killed
+		return err
+	}
+	if err := d.mmdebstrap(ctx, half); err != nil {
+		return errors.Join(err, os.RemoveAll(half))
+	}
+	return os.Rename(half, dir)
+}
+
+// mmdebstrap runs in mount and PID namespaces of its own: however it ends, no
+// mount and no process of it stays.
+func (d debian) mmdebstrap(ctx context.Context, dir string) error {
+	if _, err := exec.LookPath("mmdebstrap"); err != nil {
+		return errors.New("mmdebstrap is not installed (hint: apt install mmdebstrap)")
+	}
+	ctx, cancel := context.WithTimeout(ctx, makeTimeout)
+	defer cancel()
+	args := append([]string{"--mode=root", "--quiet"}, d.recipe()...)
+	cmd := exec.CommandContext(ctx, "mmdebstrap", append(args, dir)...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	cmd.WaitDelay = time.Second
+	runtime.LockOSThread() // Pdeathsig follows the thread
+	defer runtime.UnlockOSThread()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("mmdebstrap: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// lockFile takes an exclusive flock on path, which it makes.
+func lockFile(ctx context.Context, path string) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil { // a blocking flock can't be bounded
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("another process is making the root: %w", ctx.Err()), f.Close())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return func() { _ = f.Close() }, nil
+}

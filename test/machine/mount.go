@@ -1,0 +1,214 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// scratch is where the machine's tmpfs is mounted until it becomes the root:
+// a directory that every host has and that nobody binds from. The mount exists
+// in the machine's own mount namespace only.
+const scratch = "/sys"
+
+// mountAll makes the root and moves the calling process into it.
+func (s spec) mountAll() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("cannot make mounts private: %w", err)
+	}
+	binds, err := s.openBinds()
+	if err != nil {
+		return err
+	}
+	if err := mountFS("tmpfs", scratch, "tmpfs", 0, "mode=0755"); err != nil {
+		return err
+	}
+	root := scratch + "/root"
+	if err := s.mountRoot(root); err != nil {
+		return err
+	}
+	if err := s.unpack(root); err != nil {
+		return err
+	}
+	if err := pivot(root); err != nil {
+		return err
+	}
+	if err := mountSystem(); err != nil {
+		return err
+	}
+	return attachBinds(binds)
+}
+
+// mountRoot mounts the overlay and one more for every file system of the host
+// below its root.
+func (s spec) mountRoot(root string) error {
+	if err := mountOverlay(s.Lower, root, 0); err != nil {
+		return err
+	}
+	for i, point := range s.Submounts {
+		if err := mountOverlay(point, filepath.Join(root, point), i+1); err != nil {
+			return err
+		}
+	}
+	for _, dir := range s.Empty {
+		target := filepath.Join(root, dir)
+		if _, err := os.Stat(target); err == nil {
+			if err := mountFS("tmpfs", target, "tmpfs", 0, "mode=0755"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var overlayEscapes = strings.NewReplacer(`\`, `\\`, `:`, `\:`, `,`, `\,`)
+
+func mountOverlay(lower, target string, n int) error {
+	upper, work := fmt.Sprintf("%s/upper%d", scratch, n), fmt.Sprintf("%s/work%d", scratch, n)
+	for _, dir := range []string{upper, work, target} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("cannot prepare the overlay: %w", err)
+		}
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", overlayEscapes.Replace(lower), upper, work)
+	return mountFS("overlay", target, "overlay", 0, options)
+}
+
+// unpack puts the files of packages into the root as dpkg would.
+func (s spec) unpack(root string) error {
+	for _, deb := range s.Unpack {
+		cmd := exec.Command("dpkg-deb", "--extract", deb, root)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("cannot unpack %s: %w: %s", deb, err, out)
+		}
+	}
+	return nil
+}
+
+// pivot makes root the root of the mount namespace, pivot_root(2), "." over ".".
+func pivot(root string) error {
+	if err := os.Chdir(root); err != nil {
+		return fmt.Errorf("cannot enter the root: %w", err)
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("cannot pivot into the root: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("cannot leave the host's root: %w", err)
+	}
+	return os.Chdir("/")
+}
+
+// mountSystem mounts what the container interface of systemd asks for
+// (https://systemd.io/CONTAINER_INTERFACE). /sys is read-only so that udev
+// stays away; /proc/sys is until systemd has started, see uncoverSysctl.
+func mountSystem() error {
+	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	return errors.Join(
+		mountFS("proc", "/proc", "proc", safe, ""),
+		unix.Mount("/proc/sys", "/proc/sys", "", unix.MS_BIND, ""),
+		unix.Mount("", "/proc/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|safe, ""),
+		mountFS("sysfs", "/sys", "sysfs", safe|unix.MS_RDONLY, ""),
+		mountFS("cgroup2", "/sys/fs/cgroup", "cgroup2", safe, ""),
+		mountFS("tmpfs", "/dev", "tmpfs", unix.MS_NOSUID, "mode=0755"),
+		mountFS("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"),
+		mountFS("tmpfs", "/tmp", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"),
+		os.MkdirAll("/run/host", 0o755),
+		makeDevices(),
+		// Without it LoadCredential= and mounts made by units silently stay unseen.
+		unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""),
+	)
+}
+
+func makeDevices() error {
+	unix.Umask(0)
+	defer unix.Umask(0o022)
+	var errs []error
+	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9} {
+		errs = append(errs, unix.Mknod("/dev/"+name, unix.S_IFCHR|0o666, int(unix.Mkdev(1, minor))))
+	}
+	errs = append(errs,
+		unix.Mknod("/dev/tty", unix.S_IFCHR|0o666, int(unix.Mkdev(5, 0))),
+		unix.Mknod("/dev/console", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))), // nobody watches: null
+		mountFS("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"),
+		mountFS("tmpfs", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"),
+	)
+	for link, target := range map[string]string{
+		"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+	} {
+		errs = append(errs, os.Symlink(target, "/dev/"+link))
+	}
+	return errors.Join(errs...)
+}
+
+func mountFS(source, target, fstype string, flags uintptr, data string) error {
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return fmt.Errorf("cannot mount %s: %w", target, err)
+	}
+	if err := unix.Mount(source, target, fstype, flags, data); err != nil {
+		return fmt.Errorf("cannot mount %s on %s: %w", fstype, target, err)
+	}
+	return nil
+}
+
+// openBind is a detached copy of a mount of the host, waiting for its place.
+type openBind struct {
+	Bind
+	fd int
+}
+
+// openBinds copies the mounts while the host's root is still there.
+func (s spec) openBinds() ([]openBind, error) {
+	var list []openBind
+	for _, b := range s.Binds {
+		fd, err := unix.OpenTree(unix.AT_FDCWD, b.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		if err != nil {
+			return nil, fmt.Errorf("cannot bind %s: %w", b.Source, err)
+		}
+		if b.ReadOnly {
+			attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+			if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+				return nil, fmt.Errorf("cannot bind %s read-only: %w", b.Source, err)
+			}
+		}
+		list = append(list, openBind{Bind: b, fd: fd})
+	}
+	return list, nil
+}
+
+func attachBinds(binds []openBind) error {
+	for _, b := range binds {
+		if err := makeMountPoint(b); err != nil {
+			return fmt.Errorf("cannot bind %s: %w", b.Target, err)
+		}
+		if err := unix.MoveMount(b.fd, "", unix.AT_FDCWD, b.Target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("cannot bind %s on %s: %w", b.Source, b.Target, err)
+		}
+		_ = unix.Close(b.fd)
+	}
+	return nil
+}
+
+// makeMountPoint makes a directory for a directory and a file for the rest.
+func makeMountPoint(b openBind) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(b.fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return os.MkdirAll(b.Target, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(b.Target), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(b.Target, os.O_CREATE|os.O_RDONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}

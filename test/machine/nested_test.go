@@ -1,0 +1,29 @@
+package machine
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestNested boots a machine inside a machine by running this very test
+// program there, which also is how it behaves on a host with cgroup2 alone.
+func TestNested(t *testing.T) {
+	t.Parallel()
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	outer := Boot(t, Debian("trixie"), Options{
+		Binds: []Bind{{Source: filepath.Join(cache, "codex-proxy"), Target: "/root/.cache/codex-proxy", ReadOnly: true}},
+	})
+	program, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, outer.CopyIn(program, "/opt/machine.test"))
+
+	out := outer.MustRun(t, "env", RequireEnv+"=1", "/opt/machine.test", "-test.v", "-test.run=^(TestExec|TestHost)$")
+	assert.Contains(t, out, "--- PASS: TestExec")
+	assert.Contains(t, out, "--- PASS: TestHost")
+	assert.Empty(t, outer.MustRun(t, "sh", "-c", "ls -d /sys/fs/cgroup/"+cgroupPrefix+"* 2>/dev/null || true"))
+}

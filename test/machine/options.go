@@ -1,0 +1,37 @@
+package machine
+
+import "io/fs"
+
+// Options says how a machine differs from its root. The zero value is a
+// machine with a network of its own in which only loopback exists.
+type Options struct {
+	// ShareNetwork gives the machine the host's network, addresses and ports.
+	ShareNetwork bool
+	// Binds shows files and directories of the host inside the machine.
+	Binds []Bind
+	// Empty names directories of the root that the machine sees as empty.
+	Empty []string
+	// Unpack names .deb files of the host whose files (not maintainer
+	// scripts) are there before systemd starts.
+	Unpack []string
+	// Files are written before systemd starts, after Unpack.
+	Files []File
+	// Units are the units whose status and journal Boot prints when the test
+	// fails; shell patterns as systemctl takes them.
+	Units []string
+}
+
+// Bind shows Source of the host at Target in the machine, with all that is
+// mounted below it.
+type Bind struct {
+	Source   string // absolute path on the host
+	Target   string // absolute path in the machine; made if missing
+	ReadOnly bool
+}
+
+// File is a file of the machine; missing directories are made (0755).
+type File struct {
+	Path string
+	Data []byte
+	Mode fs.FileMode // 0 means 0644
+}

@@ -1,0 +1,84 @@
+package machine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Root is where a machine's files come from: Debian or Host.
+type Root interface {
+	layout(ctx context.Context) (layout, error)
+}
+
+// generators run before any unit and only add what a machine must not have
+// (mounts of fstab, consoles, init scripts).
+var generators = []string{"/usr/lib/systemd/system-generators", "/usr/lib/systemd/system-environment-generators", "/etc/systemd/system-generators"}
+
+// preset are files that every machine gets.
+func preset() []File {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails, crypto/rand
+	return []File{
+		// An id of its own, or journalctl would show the journal of the root's.
+		{Path: "/etc/machine-id", Data: []byte(hex.EncodeToString(id) + "\n"), Mode: 0o444},
+		{Path: "/etc/hostname", Data: []byte("machine\n")},
+		{Path: "/etc/fstab", Data: []byte("\n")},
+		{Path: "/etc/systemd/journald.conf.d/90-machine.conf", Data: []byte("[Journal]\nStorage=volatile\nReadKMsg=no\nForwardToSyslog=no\n")},
+	}
+}
+
+// Host is a machine over this host's own files: nothing is downloaded, and
+// nothing the machine writes reaches them. Units enabled on the host stay
+// off; only what systemd itself needs and D-Bus start.
+func Host() Root { return host{} }
+
+type host struct{}
+
+const hostTarget = `[Unit]
+Description=Machine over the host's files
+Requires=basic.target
+Wants=dbus.socket
+After=basic.target dbus.socket
+AllowIsolate=yes
+`
+
+func (host) layout(context.Context) (layout, error) {
+	l := layout{
+		Lower: "/", Submounts: hostSubmounts(), Target: "machine.target",
+		Hide:   append([]string{"/etc/systemd/system", "/var/log/journal"}, generators...),
+		Preset: append(preset(), File{Path: "/etc/systemd/system/machine.target", Data: []byte(hostTarget)}),
+	}
+	if data, err := os.ReadFile("/etc/resolv.conf"); err == nil {
+		l.Preset = append(l.Preset, File{Path: "/etc/resolv.conf", Data: data}) // often a link into the host's /run
+	}
+	if target, err := os.Readlink("/etc/systemd/system/dbus.service"); err == nil {
+		l.Links = append(l.Links, link{"/etc/systemd/system/dbus.service", target}) // which bus the host uses
+	}
+	return l, nil
+}
+
+// hostSubmounts returns the disk file systems of an ordinary layout that are
+// mounted below /: an overlay over / shows empty directories in their place.
+func hostSubmounts() []string {
+	disk := []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs"}
+	tops := []string{"etc", "home", "nix", "opt", "root", "srv", "usr", "var"}
+	var list []string
+	for _, m := range mounts() {
+		top, _, _ := strings.Cut(strings.TrimPrefix(m.point, "/"), "/")
+		if m.point != "/" && slices.Contains(disk, m.fstype) && slices.Contains(tops, top) && isDir(m.point) {
+			list = append(list, m.point)
+		}
+	}
+	slices.Sort(list) // a parent comes before its children
+	return slices.Compact(list)
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(filepath.Clean(path))
+	return err == nil && st.IsDir()
+}

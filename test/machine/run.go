@@ -1,0 +1,112 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exec is a command to run in the machine, as root unless it is runuser(1) or
+// the like.
+type Exec struct {
+	Args           []string // looked up in the machine's PATH
+	Env            []string // added to a small environment
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// environment is that of every command: nothing of the host's gets in.
+var environment = []string{
+	systemPath, "HOME=/root", "LANG=C.UTF-8", "TERM=dumb",
+	"SYSTEMD_PAGER=", "SYSTEMD_COLORS=0", "DEBIAN_FRONTEND=noninteractive",
+}
+
+// Exec runs a command and waits for it. When ctx ends its process group is
+// killed. An exit status other than 0 is an *exec.ExitError.
+func (m *Machine) Exec(ctx context.Context, e Exec) error {
+	scope, err := os.Open(m.cgroup.path("init.scope"))
+	if err != nil {
+		return fmt.Errorf("cannot enter the machine: %w", err)
+	}
+	defer scope.Close()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = append([]string{enterName}, e.Args...)
+	cmd.Env = append(append([]string{}, environment...), e.Env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = e.Stdin, e.Stdout, e.Stderr
+	cmd.ExtraFiles = []*os.File{m.pidfd}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: int(scope.Fd())}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	if err := m.startInside(cmd); err != nil {
+		return fmt.Errorf("cannot enter the machine: %w", err)
+	}
+	return cmd.Wait()
+}
+
+// startInside starts cmd in the machine's PID namespace, which a process can
+// enter only by being born there; runEnter does the rest.
+func (m *Machine) startInside(cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	own, err := os.Open("/proc/self/ns/pid")
+	if err != nil {
+		runtime.UnlockOSThread()
+		return err
+	}
+	defer own.Close()
+	if err := unix.Setns(int(m.pidfd.Fd()), unix.CLONE_NEWPID); err != nil {
+		runtime.UnlockOSThread()
+		return err
+	}
+	err = cmd.Start()
+	if unix.Setns(int(own.Fd()), unix.CLONE_NEWPID) == nil {
+		runtime.UnlockOSThread() // else the thread ends with its goroutine, as no other may use it
+	}
+	return err
+}
+
+// runEnter moves into the namespaces of the PID 1 behind descriptor 3 and
+// becomes the command. The cgroup namespace comes after the process is in its
+// cgroup, as nsdelegate forbids to cross it (cgroups(7)).
+func runEnter() {
+	runtime.LockOSThread()
+	err := enter()
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(127)
+}
+
+func enter() error {
+	unix.CloseOnExec(3)
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a shared root can't change its mount namespace
+		return fmt.Errorf("cannot unshare: %w", err)
+	}
+	const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
+	if err := unix.Setns(3, namespaces); err != nil {
+		return fmt.Errorf("cannot enter the namespaces: %w", err)
+	}
+	unix.Umask(0o022)
+	path, err := exec.LookPath(os.Args[1])
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("cannot execute %s: %w", path, unix.Exec(path, os.Args[1:], os.Environ()))
+}
+
+// Run runs a command and returns what it wrote; err has its exit status and
+// what it wrote to stderr.
+func (m *Machine) Run(ctx context.Context, args ...string) (stdout, stderr string, err error) {
+	var out, errOut bytes.Buffer
+	err = m.Exec(ctx, Exec{Args: args, Stdout: &out, Stderr: &errOut})
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(errOut.Bytes()))
+	}
+	return out.String(), errOut.String(), err
+}
