@@ -1,34 +1,40 @@
 package strict
 
-// nearest is the known word that a misspelt one was probably meant to be, or
-// nothing if none is close.
-func nearest(word string, known []string) string {
-	best, least := "", len(word)/3+2
-	for _, k := range known {
-		if d := distance(word, k); d < least {
-			best, least = k, d
+// Nearest returns the candidate that key is most likely a slip of, or "" when none is close. Of two equally
+// close it takes the one of the same length: a swap is likelier than a forgotten letter.
+func Nearest(key string, candidates []string) string {
+	best, distance := "", 1+(len(key)+2)/3
+	for _, c := range candidates {
+		d := editDistance(key, c)
+		if d < distance || (d == distance && best != "" && len(c) == len(key)) {
+			best, distance = c, d
 		}
 	}
 	return best
 }
 
-// distance is the Levenshtein distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+// editDistance is Levenshtein's, with a swap of neighbours as one edit ("modle").
+func editDistance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitution := diagonal
-			if a[i] != b[j] {
-				substitution++
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitution, row[j]+1, diagonal+1)
+			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = d
 		}
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }

@@ -45,7 +45,7 @@ func unknownKeys(file string, unknown *toml.StrictMissingError, known []string) 
 		line, _ := e.Position()
 		key := strings.Join(e.Key(), ".")
 		hint := "known keys: " + strings.Join(known, ", ")
-		if near := nearest(key, known); near != "" {
+		if near := Nearest(key, known); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		errs = append(errs, fmt.Errorf("%s:%d: unknown key %q (%s)", file, line, key, hint))

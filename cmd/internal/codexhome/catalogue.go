@@ -1,0 +1,90 @@
+package codexhome
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// plainModel is what makes a model of codex's catalogue a language model and nothing else: no shell, patch
+// or code tool, no agents, no prompt of codex's own, no offers of other models.
+var plainModel = map[string]any{
+	"tool_mode": "direct", "use_responses_lite": false, "multi_agent_version": nil, "apply_patch_tool_type": nil,
+	"shell_type": "disabled", "experimental_supported_tools": []any{}, "supports_search_tool": false,
+	"upgrade": nil, "availability_nux": nil, "base_instructions": "", "model_messages": nil,
+}
+
+// foreignModel is what must not be assumed of a model that codex has never heard of.
+var foreignModel = map[string]any{
+	"description": "", "supported_reasoning_levels": []any{}, "default_reasoning_level": nil,
+	"supports_reasoning_summaries": false, "service_tiers": []any{}, "additional_speed_tiers": []any{},
+	"support_verbosity": false, "default_verbosity": nil, "visibility": "list", "upgrade": nil, "availability_nux": nil,
+}
+
+// hasCatalogue says whether the worker's models differ from those codex lists by itself.
+func (w *Worker) hasCatalogue() bool { return w.Mode == Plain || w.Provider != nil }
+
+// catalogue makes the worker's model catalogue out of codex's own (`codex debug models`). A provider's holds
+// what the worker file names and no more; what codex would assume of a model that is not in it brings a
+// 20 KB prompt and tools.
+func (w *Worker) catalogue(bundled []byte) ([]byte, error) {
+	var doc struct {
+		Models []map[string]any `json:"models"`
+	}
+	if err := json.Unmarshal(bundled, &doc); err != nil || len(doc.Models) == 0 {
+		return nil, fmt.Errorf("cannot read the models that codex lists: %d of them, %w", len(doc.Models), err)
+	}
+	template := doc.Models[len(doc.Models)-1]
+	var named []map[string]any
+	for _, name := range w.models() {
+		named = append(named, modelNamed(doc.Models, template, name))
+	}
+	if w.Provider == nil {
+		named = append(doc.Models, slices.DeleteFunc(named, func(m map[string]any) bool { return lists(doc.Models, m["slug"]) })...)
+	}
+	if w.Mode == Plain {
+		for _, m := range named {
+			overlay(m, plainModel)
+		}
+	}
+	return json.Marshal(map[string]any{"models": named})
+}
+
+// models are the names in the worker file, each once.
+func (w *Worker) models() []string {
+	var names []string
+	if w.Model != "" {
+		names = append(names, w.Model)
+	}
+	if w.Provider != nil {
+		for _, name := range w.Provider.Models {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+func lists(models []map[string]any, slug any) bool {
+	return slices.ContainsFunc(models, func(m map[string]any) bool { return m["slug"] == slug })
+}
+
+// modelNamed is codex's entry for name, or one made from the template, whose fields are those that this
+// codex wants.
+func modelNamed(models []map[string]any, template map[string]any, name string) map[string]any {
+	if i := slices.IndexFunc(models, func(m map[string]any) bool { return m["slug"] == name }); i >= 0 {
+		return models[i]
+	}
+	m := map[string]any{}
+	overlay(m, template)
+	overlay(m, foreignModel)
+	m["slug"], m["display_name"] = name, name
+	return m
+}
+
+func overlay(m, over map[string]any) {
+	for key, value := range over {
+		m[key] = value
+	}
+}

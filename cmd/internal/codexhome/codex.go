@@ -1,0 +1,175 @@
+package codexhome
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// runLimit bounds each run of codex; the slowest seen took 3.3 s (no network, an account with policies).
+const runLimit = 15 * time.Second
+
+// oldest is the first minor version of codex 0.x whose app-server this project works with.
+const oldest = 140
+
+// stopped is the error of a run that did not come to its end, and so says nothing about the home.
+type stopped struct{ error }
+
+func (s stopped) Unwrap() error { return s.error }
+
+func wasStopped(err error) bool { return errors.As(err, &stopped{}) }
+
+// codex runs the program on one home.
+type codex struct {
+	path  string
+	home  string
+	dir   string        // working directory: codex reads settings of the project there
+	limit time.Duration // of each run
+}
+
+// run returns what codex printed. err is codex's exit status, or stopped when codex was too slow or ctx
+// ended.
+func (c codex) run(ctx context.Context, args ...string) (stdout, stderr string, err error) {
+	limited, cancel := context.WithTimeout(ctx, c.limit)
+	defer cancel()
+	cmd := exec.CommandContext(limited, c.path, args...)
+	cmd.Env = c.environ()
+	cmd.Dir = c.dir
+	cmd.WaitDelay = time.Second
+	var out, talk bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &talk
+	err = cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		err = stopped{fmt.Errorf("`codex %s` was stopped: %w", strings.Join(args, " "), ctx.Err())}
+	case limited.Err() != nil:
+		err = stopped{fmt.Errorf("`codex %s` did not finish within %s: %w", strings.Join(args, " "), c.limit, ErrRetry)}
+	}
+	return out.String(), talk.String(), err
+}
+
+// environ is ours without what makes a program talk to systemd, and without Rust's stack traces.
+func (c codex) environ() []string {
+	env := []string{}
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		switch name {
+		case "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "RUST_BACKTRACE", "CODEX_HOME":
+		default:
+			env = append(env, kv)
+		}
+	}
+	return append(env, "RUST_BACKTRACE=0", "CODEX_HOME="+c.home)
+}
+
+var versionNumber = regexp.MustCompile(`(\d+)\.(\d+)\.\d+\S*`)
+
+// version is codex's, if this project works with it.
+func (c codex) version(ctx context.Context) (string, error) {
+	out, talk, err := c.run(ctx, "--version")
+	if wasStopped(err) {
+		return "", err
+	}
+	m := versionNumber.FindStringSubmatch(out)
+	if err != nil || m == nil {
+		return "", &Problem{File: c.path, Text: fmt.Sprintf("codex does not run (%v): %s", err, lastLine(talk)), Hint: installHint}
+	}
+	major, _ := strconv.Atoi(m[1])
+	minor, _ := strconv.Atoi(m[2])
+	if major == 0 && minor < oldest {
+		return "", &Problem{File: c.path, Text: fmt.Sprintf("codex %s is too old", m[0]),
+			Hint: fmt.Sprintf("install 0.%d or later, `npm install -g @openai/codex@latest`", oldest)}
+	}
+	return m[0], nil
+}
+
+// models is the catalogue built into codex. The one on the server is not asked for: that takes 3 s without
+// a network, and a start must not depend on it.
+func (c codex) models(ctx context.Context) ([]byte, error) {
+	out, talk, err := c.run(ctx, "debug", "models", "--bundled")
+	if err != nil && !wasStopped(err) {
+		return nil, fmt.Errorf("cannot list the models of codex (%w): %s", err, lastLine(talk))
+	}
+	return []byte(out), err
+}
+
+// loggedIn says whether the home has a login, without asking the server whether it is any good.
+func (c codex) loggedIn(ctx context.Context) (bool, error) {
+	_, talk, err := c.run(ctx, "login", "status")
+	switch {
+	case wasStopped(err):
+		return false, err
+	case err == nil:
+		return true, nil
+	case strings.Contains(talk, "Not logged in"):
+		return false, nil
+	}
+	return false, &Problem{Text: "codex cannot read its login: " + lastLine(talk)}
+}
+
+// refusal is why codex does not accept its configuration.
+type refusal struct {
+	Reason string `json:"reason"`
+	File   string `json:"filePath"` // empty when codex does not say
+	Line   int    `json:"line"`
+	Detail string `json:"detail"`
+}
+
+// check asks codex to read its configuration strictly; a nil refusal means that it does.
+func (c codex) check(ctx context.Context) (*refusal, error) {
+	out, talk, err := c.run(ctx, "app-server", "--print-startup-config", "--strict-config")
+	if strings.Contains(talk, "unexpected argument '--print-startup-config'") {
+		// Before that option (0.140) the server itself is asked, which ends with its standard input.
+		out, talk, err = c.run(ctx, "app-server", "--strict-config")
+	}
+	if err == nil || wasStopped(err) {
+		return nil, err
+	}
+	var reply struct {
+		Error struct{ Data refusal }
+	}
+	if json.Unmarshal([]byte(out), &reply) == nil && reply.Error.Data.Detail != "" {
+		return reply.Error.Data.trimmed(), nil
+	}
+	return parseRefusal(talk), nil
+}
+
+var place = regexp.MustCompile(`^(/[^:]*):(\d+):\d+: `)
+
+// trimmed drops the place from the detail, which repeats it.
+func (r refusal) trimmed() *refusal {
+	r.Detail = place.ReplaceAllString(r.Detail, "")
+	return &r
+}
+
+// parseRefusal reads the line that codex prints when it has no JSON for it: "Error: PATH:LINE:COLUMN: WHY".
+func parseRefusal(talk string) *refusal {
+	r := refusal{Reason: "configLoad", Detail: lastLine(talk)}
+	for line := range strings.Lines(talk) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "Error: "); ok {
+			r.Detail = text
+			break
+		}
+	}
+	if strings.Contains(r.Detail, "cloud config bundle") {
+		r.Reason = "cloudConfigBundle"
+	}
+	if m := place.FindStringSubmatch(r.Detail); m != nil {
+		r.File = m[1]
+		r.Line, _ = strconv.Atoi(m[2])
+	}
+	return r.trimmed()
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}

@@ -1,0 +1,84 @@
+package codexhome
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+var unknownField = regexp.MustCompile("^unknown configuration field `([^`]+)`")
+
+// key is the one that codex objects to, as far as it says.
+func (r *refusal) key(rendered keyLines) string {
+	if m := unknownField.FindStringSubmatch(r.Detail); m != nil {
+		if _, ok := rendered.find(m[1]); ok {
+			return m[1]
+		}
+	}
+	return rendered.key[r.Line]
+}
+
+// dispensable says whether key is a setting of ours that this codex can do without, and that the operator
+// did not write.
+func (w *Worker) dispensable(key string) bool {
+	for k := range needed {
+		if k == key || strings.HasPrefix(k, key+".") || strings.HasPrefix(key, k+".") {
+			return false
+		}
+	}
+	return key != "" && !w.wrote(key)
+}
+
+// wrote says whether the [codex] table sets key or something in it.
+func (w *Worker) wrote(key string) bool { return has(w.Extra, key) }
+
+func has(tree settings, key string) bool {
+	var at any = tree
+	for part := range strings.SplitSeq(key, ".") {
+		table, ok := at.(settings)
+		if !ok {
+			return false
+		}
+		if at, ok = table[part]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// explain tells the operator what codex said about a config.toml that they never wrote.
+func (w *Worker) explain(r *refusal, configFile, key, version string) error {
+	if r.Reason == "cloudConfigBundle" {
+		return fmt.Errorf("codex cannot fetch the policies of this account's workspace (%s): %w", r.Detail, ErrRetry)
+	}
+	if r.File != "" && r.File != configFile {
+		return &Problem{File: r.File, Line: r.Line, Text: "codex " + version + " refuses this file: " + r.Detail}
+	}
+	detail := r.Detail
+	if unknownField.MatchString(detail) {
+		detail = fmt.Sprintf("unknown key %q in [codex], codex %s has no such setting", key, version)
+	} else if key != "" {
+		detail = fmt.Sprintf("codex %s refuses %q: %s", version, key, detail)
+	} else {
+		detail = fmt.Sprintf("codex %s refuses these settings: %s", version, detail)
+	}
+	if w.wrote(key) {
+		return w.problem("codex."+key, detail, "correct or remove it")
+	}
+	if key == "" {
+		return &Problem{File: w.File, Text: detail}
+	}
+	return w.problem(ownKey(key), fmt.Sprintf("codex %s does not take the setting %q that the worker needs: %s", version, key, r.Detail),
+		"use another version of codex")
+}
+
+// ownKey is the key of the worker file that a generated one comes from.
+func ownKey(key string) string {
+	switch {
+	case strings.HasPrefix(key, "model_provider"):
+		return "provider"
+	case key == "model":
+		return "model"
+	}
+	return "mode"
+}

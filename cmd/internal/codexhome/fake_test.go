@@ -1,0 +1,113 @@
+package codexhome
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// TestMain makes this test binary a stand-in for codex when a link named codex starts it: the real one is a
+// native binary too, and only such a one is accepted.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "codex" {
+		os.Exit(fakeCodex(os.Args[1:]))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// fakeCodex answers as the files beside its link say, and counts its runs there.
+func fakeCodex(args []string) int {
+	dir := os.Getenv("FAKE_CODEX_DIR")
+	line := strings.Join(args, " ")
+	log, err := os.OpenFile(filepath.Join(dir, "runs"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 99
+	}
+	defer log.Close()
+	fmt.Fprintln(log, line)
+	said := func(name, otherwise string) string {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+			return string(text)
+		}
+		return otherwise
+	}
+	switch {
+	case line == "hang":
+		time.Sleep(time.Minute)
+	case line == "--version":
+		fmt.Print(said("version", "codex-cli 0.169.0\n"))
+	case line == "debug models --bundled":
+		fmt.Print(said("models", `{"models":[{"slug":"gpt-a","display_name":"A","base_instructions":"long"}]}`))
+	case line == "login status":
+		if text := said("login", ""); text != "" {
+			fmt.Fprintln(os.Stderr, text)
+			return 1
+		}
+	case strings.HasPrefix(line, "app-server"):
+		if text := said("refusal", ""); text != "" {
+			fmt.Println(text)
+			return 1
+		}
+	}
+	return 0
+}
+
+// fake is a home with a worker file and a stand-in for codex.
+type fake struct {
+	*Home
+	dir   string
+	notes []string
+}
+
+func newFake(t *testing.T, worker string) *fake {
+	t.Helper()
+	dir := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
+	// A copy, since the path is resolved before it is run and must still be called codex.
+	program, err := os.ReadFile(self)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/codex"), program, 0o755))
+	t.Setenv("FAKE_CODEX_DIR", dir)
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // else each run under -race ends with a second of sleep
+	f := &fake{Home: newHome(t, dir, worker), dir: dir}
+	f.SearchPath = filepath.Join(dir, "bin")
+	f.Note = func(line string) { f.notes = append(f.notes, line) }
+	return f
+}
+
+// newHome lays out the directories that systemd would.
+func newHome(t *testing.T, dir, worker string) *Home {
+	t.Helper()
+	h := &Home{Worker: "w", File: filepath.Join(dir, "w.toml"), Dir: filepath.Join(dir, "state"), Self: "/usr/bin/codex-proxy",
+		Runtime: filepath.Join(dir, "run"), Note: func(line string) { t.Log(line) }}
+	require.NoError(t, os.MkdirAll(h.Dir, 0o700))
+	require.NoError(t, os.MkdirAll(h.Runtime, 0o700))
+	require.NoError(t, os.WriteFile(h.File, []byte(worker), 0o600))
+	return h
+}
+
+func (f *fake) says(t *testing.T, what, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(f.dir, what), []byte(text), 0o600))
+}
+
+// runs returns what codex was asked since the last call.
+func (f *fake) runs(t *testing.T) []string {
+	t.Helper()
+	log := filepath.Join(f.dir, "runs")
+	text, err := os.ReadFile(log)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(log))
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}

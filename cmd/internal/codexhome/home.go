@@ -1,0 +1,193 @@
+package codexhome
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Home is where one worker lives, and what its preparation depends on.
+type Home struct {
+	Worker      string            // name of the instance
+	File        string            // the worker file
+	Dir         string            // CODEX_HOME
+	Runtime     string            // the unit's RuntimeDirectory
+	Credentials string            // the unit's credentials directory; empty: it has none
+	Self        string            // our own executable, which is the demo worker
+	SearchPath  string            // where to look for codex, as $PATH
+	Note        func(line string) // called with what the operator should know of a start that succeeds
+}
+
+func (h *Home) configFile() string    { return filepath.Join(h.Dir, "config.toml") }
+func (h *Home) catalogueFile() string { return filepath.Join(h.Dir, "model-catalogue.json") }
+func (h *Home) stampFile() string     { return filepath.Join(h.Dir, ".prepared.json") }
+func (h *Home) authFile() string      { return filepath.Join(h.Dir, "auth.json") }
+
+// Prepare makes the home ready for codex, and Runtime/codex a link to the program to run and
+// Runtime/workspace one to the directory to run it in. Every run of codex is bounded by 15 s.
+// When it fails, no config.toml is left. Errors are a *Problem for the operator, ErrRetry when a later
+// run may succeed, or a fault of the machine.
+func (h *Home) Prepare(ctx context.Context) error {
+	program, workspace, err := h.prepare(ctx)
+	if err != nil {
+		if gone := removeFiles(h.stampFile(), h.configFile()); gone != nil {
+			return fmt.Errorf("%w (and %w)", err, gone)
+		}
+		return err
+	}
+	if err := link(workspace, filepath.Join(h.Runtime, "workspace")); err != nil {
+		return err
+	}
+	return link(program, filepath.Join(h.Runtime, "codex"))
+}
+
+func (h *Home) prepare(ctx context.Context) (program, workspace string, err error) {
+	doc, err := os.ReadFile(h.File)
+	if err != nil {
+		return "", "", unreadable(h.File, err)
+	}
+	w, err := parse(h.File, doc)
+	if err != nil {
+		return "", "", err
+	}
+	if workspace, err = h.workspace(w); err != nil || w.Mode == Demo {
+		return h.Self, workspace, err
+	}
+	if program, err = findCodex(w, h.SearchPath, npmPrefixes); err != nil {
+		return "", "", err
+	}
+	if inputs := h.inputs(doc, program); !h.fresh(inputs) {
+		err = h.renew(ctx, w, codex{path: program, home: h.Dir, dir: workspace, limit: runLimit}, inputs)
+	}
+	return program, workspace, err
+}
+
+// workspace is the directory that codex works in: an empty one, except in mode native.
+func (h *Home) workspace(w *Worker) (string, error) {
+	dir := filepath.Join(h.Runtime, "empty")
+	if w.Mode == Native {
+		dir = filepath.Join(h.Dir, "workspace")
+	}
+	if w.Workspace != "" {
+		if info, err := os.Stat(w.Workspace); err != nil || !info.IsDir() {
+			return "", w.problem("workspace", fmt.Sprintf("workspace = %q is not a directory that the worker can see", w.Workspace), "")
+		}
+		return w.Workspace, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("cannot make the workspace: %w", err)
+	}
+	return dir, nil
+}
+
+// renew writes the home anew and has codex read it. The stamp comes last.
+func (h *Home) renew(ctx context.Context, w *Worker, c codex, inputs string) error {
+	if err := removeFiles(h.stampFile(), h.configFile()); err != nil {
+		return err
+	}
+	version, err := c.version(ctx)
+	if err != nil {
+		return err
+	}
+	base, err := h.base(ctx, w, c)
+	if err != nil {
+		return err
+	}
+	written, err := h.settle(ctx, w, c, base, version)
+	if err != nil {
+		return err
+	}
+	if needsLogin(written) {
+		if err := h.requireLogin(ctx, c); err != nil {
+			return err
+		}
+	}
+	files := []string{h.configFile()}
+	if w.hasCatalogue() {
+		files = append(files, h.catalogueFile())
+	}
+	// codex may have touched the login meanwhile; a stamp of older inputs only means one more run.
+	return h.stamp(inputs, files...)
+}
+
+// base writes the model catalogue, if the worker has one, and returns the settings around it.
+func (h *Home) base(ctx context.Context, w *Worker, c codex) (settings, error) {
+	keyFile, err := h.keyFile(w)
+	if err != nil {
+		return nil, err
+	}
+	if !w.hasCatalogue() {
+		return w.base("", keyFile), removeFiles(h.catalogueFile())
+	}
+	bundled, err := c.models(ctx)
+	if err != nil {
+		return nil, err
+	}
+	catalogue, err := w.catalogue(bundled)
+	if err != nil {
+		return nil, err
+	}
+	return w.base(h.catalogueFile(), keyFile), writeFile(h.catalogueFile(), catalogue)
+}
+
+// keyFile is where systemd puts the provider's key.
+func (h *Home) keyFile(w *Worker) (string, error) {
+	if w.Provider == nil || w.Provider.Credential == "" {
+		return "", nil
+	}
+	name := w.Provider.Credential
+	path := filepath.Join(h.Credentials, name)
+	if _, err := os.Stat(path); h.Credentials == "" || err != nil {
+		return "", w.problem("provider.credential", fmt.Sprintf("the unit has no credential %q", name),
+			fmt.Sprintf("`systemctl edit codex-worker@%s` and add [Service] LoadCredential=%s:/path/to/key", h.Worker, name))
+	}
+	return path, nil
+}
+
+// settle writes config.toml and has codex read it, leaving out settings of ours that this codex does not
+// know, until it accepts. It returns what was written.
+func (h *Home) settle(ctx context.Context, w *Worker, c codex, base settings, version string) (settings, error) {
+	var unknown []string
+	for {
+		config := w.config(base, unknown)
+		doc, err := render(h.File, config)
+		if err != nil {
+			return nil, err
+		}
+		if err := writeFile(h.configFile(), doc); err != nil {
+			return nil, err
+		}
+		refused, err := c.check(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if refused == nil {
+			h.noteUnknown(version, unknown)
+			return config, nil
+		}
+		key := refused.key(indexKeys(doc))
+		if refused.File != h.configFile() || !w.dispensable(key) || !has(config, key) {
+			return nil, w.explain(refused, h.configFile(), key, version)
+		}
+		unknown = append(unknown, key) // each is taken out of the config, so this ends
+	}
+}
+
+func (h *Home) noteUnknown(version string, unknown []string) {
+	if len(unknown) > 0 {
+		h.Note(fmt.Sprintf("codex %s is too old to turn off all that it adds (it lacks %s); the worker starts, a newer codex would do better",
+			version, strings.Join(unknown, ", ")))
+	}
+}
+
+func (h *Home) requireLogin(ctx context.Context, c codex) error {
+	in, err := c.loggedIn(ctx)
+	if err != nil || in {
+		return err
+	}
+	return &Problem{File: h.File, Text: "codex is not logged in", Hint: fmt.Sprintf(
+		"run `runuser -u codex-worker -- env CODEX_HOME=%s %s login --device-auth`, then `systemctl restart codex-worker@%s`",
+		h.Dir, c.path, h.Worker)}
+}

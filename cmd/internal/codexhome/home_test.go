@@ -1,0 +1,146 @@
+package codexhome
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPrepareAsksCodexOnlyWhenSomethingChanged(t *testing.T) {
+	f := newFake(t, `mode = "plain"`)
+	full := []string{"--version", "debug models --bundled", "app-server --print-startup-config --strict-config", "login status"}
+	prepare := func(why string, want []string) {
+		t.Helper()
+		require.NoError(t, f.Prepare(context.Background()), why)
+		assert.Equal(t, want, f.runs(t), why)
+	}
+	prepare("first", full)
+	prepare("unchanged", nil)
+	prepare("unchanged", nil)
+
+	require.NoError(t, os.WriteFile(f.File, []byte("mode = \"plain\"\nmodel = \"gpt-a\""), 0o600))
+	prepare("worker file", full)
+	require.NoError(t, os.Remove(f.configFile()))
+	prepare("config gone", full)
+	require.NoError(t, os.WriteFile(f.configFile(), []byte("model = \"other\""), 0o600))
+	prepare("config edited", full)
+	require.NoError(t, os.Chmod(f.configFile(), 0o644))
+	prepare("config readable for others", full)
+	require.NoError(t, os.WriteFile(f.catalogueFile(), []byte("{}"), 0o600))
+	prepare("catalogue edited", full)
+	require.NoError(t, os.WriteFile(f.stampFile(), []byte(`{"inputs":`), 0o600))
+	prepare("stamp corrupt", full)
+	require.NoError(t, os.WriteFile(f.authFile(), []byte(`{}`), 0o600))
+	prepare("login", full)
+	require.NoError(t, os.Remove(filepath.Join(f.Runtime, "codex")))
+	prepare("runtime directory new", nil)
+	assert.FileExists(t, filepath.Join(f.Runtime, "codex"))
+}
+
+func TestPreparedFilesAreTheOwnersOnly(t *testing.T) {
+	f := newFake(t, `mode = "plain"`)
+	require.NoError(t, f.Prepare(context.Background()))
+	for _, path := range []string{f.configFile(), f.catalogueFile(), f.stampFile()} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o600), info.Mode(), path)
+	}
+	left, err := filepath.Glob(filepath.Join(f.Dir, ".new-*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+func TestAFailedPrepareLeavesNoConfigBehind(t *testing.T) {
+	for name, c := range map[string]struct {
+		says, text string
+		want       string
+	}{
+		"too old":       {"version", "codex-cli 0.139.2\n", "codex 0.139.2 is too old: install 0.140 or later"},
+		"not codex":     {"version", "hello\n", "codex does not run"},
+		"no models":     {"models", `{"models":[]}`, "cannot read the models that codex lists"},
+		"not logged in": {"login", "Not logged in", "codex is not logged in: run `runuser -u codex-worker -- env CODEX_HOME="},
+		"broken login":  {"login", "Error checking login status: failed to deserialize", "codex cannot read its login: Error checking"},
+		"refused":       {"refusal", `{"error":{"data":{"reason":"configLoad","filePath":null,"line":null,"detail":"Model provider x not found"}}}`, "codex 0.169.0 refuses these settings: Model provider x not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, `mode = "plain"`)
+			require.NoError(t, f.Prepare(context.Background()))
+			require.NoError(t, os.WriteFile(f.File, []byte("mode = \"plain\" # changed"), 0o600))
+			f.says(t, c.says, c.text)
+			assert.ErrorContains(t, f.Prepare(context.Background()), c.want)
+			assert.NoFileExists(t, f.configFile())
+			assert.NoFileExists(t, f.stampFile())
+		})
+	}
+}
+
+func TestABadWorkerFileLeavesNoConfigBehind(t *testing.T) {
+	f := newFake(t, `mode = "plain"`)
+	require.NoError(t, f.Prepare(context.Background()))
+	require.NoError(t, os.WriteFile(f.File, []byte(`mdoe = "plain"`), 0o600))
+	assert.ErrorContains(t, f.Prepare(context.Background()), `w.toml:1: unknown key "mdoe" (did you mean "mode"?)`)
+	assert.NoFileExists(t, f.configFile())
+}
+
+func TestAnAccountsPoliciesOutOfReachAreNoConfigFault(t *testing.T) {
+	f := newFake(t, `mode = "plain"`)
+	f.says(t, "refusal", `{"error":{"data":{"reason":"cloudConfigBundle","errorCode":"RequestFailed","detail":"Failed to load cloud config bundle (workspace-managed policies)."}}}`)
+	assert.ErrorIs(t, f.Prepare(context.Background()), ErrRetry)
+}
+
+func TestDemoNeedsNoCodex(t *testing.T) {
+	h := newHome(t, t.TempDir(), `mode = "demo"`)
+	require.NoError(t, h.Prepare(context.Background()))
+	dest, err := os.Readlink(filepath.Join(h.Runtime, "codex"))
+	require.NoError(t, err)
+	assert.Equal(t, h.Self, dest)
+	assert.NoFileExists(t, h.configFile())
+	entries, err := os.ReadDir(filepath.Join(h.Runtime, "workspace"))
+	require.NoError(t, err)
+	assert.Empty(t, entries)
+}
+
+func TestTheWorkspaceOfANativeWorker(t *testing.T) {
+	f := newFake(t, `mode = "native"`)
+	require.NoError(t, f.Prepare(context.Background()))
+	dest, err := os.Readlink(filepath.Join(f.Runtime, "workspace"))
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Join(f.Dir, "workspace"), dest)
+
+	require.NoError(t, os.WriteFile(f.File, []byte("mode = \"native\"\nworkspace = \"/nowhere\""), 0o600))
+	assert.ErrorContains(t, f.Prepare(context.Background()), `w.toml:2: workspace = "/nowhere" is not a directory`)
+}
+
+func TestAProvidersKeyIsACredentialOfTheUnit(t *testing.T) {
+	f := newFake(t, "mode = \"plain\"\nmodel = \"m\""+providerTable+"credential = \"key\"\n")
+	assert.ErrorContains(t, f.Prepare(context.Background()),
+		"w.toml:6: the unit has no credential \"key\": `systemctl edit codex-worker@w` and add [Service] LoadCredential=key:")
+	f.Credentials = t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(f.Credentials, "key"), []byte("top-secret"), 0o400))
+	f.says(t, "login", "Not logged in") // which does not matter here
+	require.NoError(t, f.Prepare(context.Background()))
+	config, err := os.ReadFile(f.configFile())
+	require.NoError(t, err)
+	assert.Contains(t, string(config), filepath.Join(f.Credentials, "key"))
+	assert.NotContains(t, string(config), "top-secret")
+}
+
+func TestARunOfCodexIsBounded(t *testing.T) {
+	f := newFake(t, `mode = "plain"`)
+	c := codex{path: filepath.Join(f.SearchPath, "codex"), home: f.Dir, dir: f.Runtime, limit: 100 * time.Millisecond}
+	_, _, err := c.run(context.Background(), "hang")
+	assert.ErrorIs(t, err, ErrRetry)
+	assert.ErrorContains(t, err, "`codex hang` did not finish within 100ms")
+}
+
+func TestAStoppedPrepareIsNotTheOperatorsFault(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	f := newFake(t, `mode = "plain"`)
+	assert.ErrorIs(t, f.Prepare(ctx), context.Canceled)
+}

@@ -1,0 +1,193 @@
+// Package codexhome makes the CODEX_HOME of one worker from its worker file: config.toml, the model
+// catalogue, and the link to the program that the unit runs. It runs before every start of a worker, so
+// it does nothing twice, and it never lets codex start on settings that codex would replace by defaults.
+package codexhome
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"codex-proxy/cmd/internal/strict"
+)
+
+// Mode is what a worker is for.
+type Mode string
+
+// The modes of a worker.
+const (
+	Plain  Mode = "plain"  // a language model: no tools, prompts or context of codex's own
+	Native Mode = "native" // codex with its own tools, read-only, in a workspace
+	Demo   Mode = "demo"   // no codex and no account: the demo worker built into codex-proxy
+)
+
+// Worker is a valid worker file.
+type Worker struct {
+	File      string
+	Mode      Mode
+	CodexPath string         // of the program or its npm start script; empty: look for it
+	Model     string         // empty: codex's own default
+	Workspace string         // native only; empty: a directory of the worker's own
+	Provider  *Provider      // nil: OpenAI, by the worker's login
+	Extra     map[string]any // the [codex] table
+	lines     keyLines
+}
+
+// Provider is an endpoint that speaks the OpenAI Responses API.
+type Provider struct {
+	Name       string
+	BaseURL    string
+	Models     []string // what it serves beside Worker.Model
+	Credential string   // name of the systemd credential that holds its key; empty: none is sent
+}
+
+// rawWorker is the file as written; its toml tags are all the keys there are.
+type rawWorker struct {
+	Mode      *string        `toml:"mode"`
+	CodexPath string         `toml:"codex_path"`
+	Model     string         `toml:"model"`
+	Workspace string         `toml:"workspace"`
+	Provider  *rawProvider   `toml:"provider"`
+	Extra     map[string]any `toml:"codex"`
+}
+
+type rawProvider struct {
+	Name       string   `toml:"name"`
+	BaseURL    string   `toml:"base_url"`
+	Models     []string `toml:"models"`
+	Credential string   `toml:"credential"`
+}
+
+// providerName is also the key of a table in config.toml.
+var providerName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// Load reads a worker file. Its errors are Problems.
+func Load(file string) (*Worker, error) {
+	doc, err := os.ReadFile(file)
+	if err != nil {
+		return nil, unreadable(file, err)
+	}
+	return parse(file, doc)
+}
+
+func unreadable(file string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &Problem{File: file, Text: "no such worker file", Hint: "copy default.toml beside it and edit the copy"}
+	case errors.Is(err, fs.ErrPermission):
+		return &Problem{File: file, Text: "cannot read the worker file", Hint: "make it and its directory readable for the worker's user"}
+	}
+	return &Problem{File: file, Text: fmt.Sprintf("cannot read the worker file: %v", err)}
+}
+
+func parse(file string, doc []byte) (*Worker, error) {
+	var raw rawWorker
+	if err := toml.NewDecoder(bytes.NewReader(doc)).DisallowUnknownFields().Decode(&raw); err != nil {
+		return nil, explainTOML(file, err)
+	}
+	w := &Worker{File: file, CodexPath: raw.CodexPath, Model: raw.Model, Workspace: raw.Workspace, Extra: raw.Extra, lines: indexKeys(doc)}
+	if err := w.setMode(raw.Mode); err != nil {
+		return nil, err
+	}
+	if err := w.checkPaths(); err != nil {
+		return nil, err
+	}
+	return w, w.setProvider(raw.Provider)
+}
+
+// explainTOML says where a file is not what it should be, and for an unknown key which one was meant.
+func explainTOML(file string, err error) error {
+	var unknown *toml.StrictMissingError
+	if errors.As(err, &unknown) && len(unknown.Errors) > 0 {
+		return unknownKey(file, unknown.Errors[0])
+	}
+	var decode *toml.DecodeError
+	if errors.As(err, &decode) {
+		line, _ := decode.Position()
+		text := strings.TrimPrefix(decode.Error(), "toml: ")
+		if key := strings.Join(decode.Key(), "."); key != "" {
+			text = fmt.Sprintf("%q: %s", key, text)
+		}
+		return &Problem{File: file, Line: line, Text: text}
+	}
+	return &Problem{File: file, Text: err.Error()}
+}
+
+// keys are those of each table of a worker file.
+var keys = map[string][]string{
+	"":         {"mode", "codex_path", "model", "workspace", "provider", "codex"},
+	"provider": {"name", "base_url", "models", "credential"},
+}
+
+func unknownKey(file string, e toml.DecodeError) error {
+	line, _ := e.Position()
+	path := e.Key()
+	table := strings.Join(path[:len(path)-1], ".")
+	p := &Problem{File: file, Line: line, Text: fmt.Sprintf("unknown key %q", strings.Join(path, "."))}
+	if near := strict.Nearest(path[len(path)-1], keys[table]); near != "" {
+		p.Text += fmt.Sprintf(" (did you mean %q?)", near)
+	} else {
+		p.Hint = "settings of codex itself go below [codex]"
+	}
+	return p
+}
+
+// problem is one about key, on its line if the file has it.
+func (w *Worker) problem(key, text, hint string) *Problem {
+	line, _ := w.lines.find(key)
+	return &Problem{File: w.File, Line: line, Text: text, Hint: hint}
+}
+
+func (w *Worker) setMode(mode *string) error {
+	const choice = `choose "plain", "native" or "demo"`
+	if mode == nil {
+		return w.problem("", "mode is missing", choice)
+	}
+	w.Mode = Mode(*mode)
+	if w.Mode != Plain && w.Mode != Native && w.Mode != Demo {
+		return w.problem("mode", fmt.Sprintf("unknown mode %q", *mode), choice)
+	}
+	if w.Workspace != "" && w.Mode == Plain {
+		return w.problem("workspace", "a plain worker has no workspace", `remove it, or set mode = "native"`)
+	}
+	return nil
+}
+
+func (w *Worker) checkPaths() error {
+	for key, path := range map[string]string{"codex_path": w.CodexPath, "workspace": w.Workspace} {
+		if path != "" && !filepath.IsAbs(path) {
+			return w.problem(key, fmt.Sprintf("%s = %q is not an absolute path", key, path), "")
+		}
+	}
+	return nil
+}
+
+func (w *Worker) setProvider(raw *rawProvider) error {
+	if raw == nil {
+		return nil
+	}
+	p := Provider(*raw)
+	if !providerName.MatchString(p.Name) {
+		return w.problem("provider.name", fmt.Sprintf("provider.name = %q is not a name", p.Name), "use letters, digits, - and _")
+	}
+	u, err := url.Parse(p.BaseURL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return w.problem("provider.base_url", fmt.Sprintf("provider.base_url = %q is not an http(s) URL", p.BaseURL), "")
+	}
+	if w.Model == "" {
+		return w.problem("provider", "model is missing", "name the model that the [provider] serves")
+	}
+	if strings.ContainsAny(p.Credential, "/ ") {
+		return w.problem("provider.credential", fmt.Sprintf("provider.credential = %q is not the name of a credential", p.Credential), "")
+	}
+	w.Provider = &p
+	return nil
+}

@@ -1,0 +1,73 @@
+package modelserver
+
+import "fmt"
+
+// at adds to an event the place of the open item.
+func (s *stream) at(event map[string]any) map[string]any {
+	event["item_id"], event["output_index"] = s.itemID(), len(s.output)
+	return event
+}
+
+func (s *stream) itemID() string { return fmt.Sprintf("item_%s_%d", s.id, len(s.output)) }
+
+func (s *stream) openItem(kind string) error {
+	if err := s.closeItem(); err != nil {
+		return err
+	}
+	s.item = kind
+	item := map[string]any{"id": s.itemID(), "type": kind, "status": "in_progress"}
+	if kind == "reasoning" {
+		item["summary"] = []any{}
+	} else {
+		item["role"], item["content"] = "assistant", []any{}
+	}
+	if err := s.event("response.output_item.added", map[string]any{"output_index": len(s.output), "item": item}); err != nil {
+		return err
+	}
+	if kind == "reasoning" {
+		return s.event("response.reasoning_summary_part.added",
+			s.at(map[string]any{"summary_index": 0, "part": map[string]any{"type": "summary_text", "text": ""}}))
+	}
+	return s.event("response.content_part.added",
+		s.at(map[string]any{"content_index": 0, "part": map[string]any{"type": "output_text", "text": "", "annotations": []any{}}}))
+}
+
+func (s *stream) closeItem() error {
+	if s.item == "" {
+		return nil
+	}
+	item := map[string]any{"id": s.itemID(), "type": s.item, "status": "completed"}
+	if s.item == "reasoning" {
+		item["summary"] = []any{map[string]any{"type": "summary_text", "text": s.text.String()}}
+		item["encrypted_content"] = "encrypted-" + s.itemID()
+	} else {
+		item["role"] = "assistant"
+		item["content"] = []any{map[string]any{"type": "output_text", "text": s.text.String(), "annotations": []any{}}}
+	}
+	s.item = ""
+	s.text.Reset()
+	return s.done(item)
+}
+
+func (s *stream) done(item map[string]any) error {
+	index := len(s.output)
+	s.output = append(s.output, item)
+	return s.event("response.output_item.done", map[string]any{"output_index": index, "item": item})
+}
+
+func (s *stream) call(name, arguments string) error {
+	if err := s.closeItem(); err != nil {
+		return err
+	}
+	s.calls++
+	item := map[string]any{"id": s.itemID(), "type": "function_call", "status": "completed", "name": name,
+		"arguments": arguments, "call_id": fmt.Sprintf("call_%s_%d", s.id, s.calls)}
+	if err := s.event("response.output_item.added", map[string]any{"output_index": len(s.output), "item": item}); err != nil {
+		return err
+	}
+	err := s.event("response.function_call_arguments.done", s.at(map[string]any{"arguments": arguments}))
+	if err != nil {
+		return err
+	}
+	return s.done(item)
+}

@@ -1,0 +1,88 @@
+package modelserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Request is one request that the server received, with what became of it.
+type Request struct {
+	ID       int         `json:"id"` // 1 for the first
+	At       time.Time   `json:"at"`
+	Method   string      `json:"method"`
+	Path     string      `json:"path"`
+	Header   http.Header `json:"header"`
+	Bytes    int         `json:"bytes"` // of the body
+	Body     Body        `json:"body"`
+	Script   string      `json:"script,omitempty"` // which script answered: queue, model, marker or default
+	Status   int         `json:"status,omitempty"` // what was answered; 0 while nothing was
+	Gate     string      `json:"gate,omitempty"`   // the gate it waits at
+	Finished time.Time   `json:"finished,omitzero"`
+	Cut      time.Time   `json:"cut,omitzero"` // when the client closed before the answer was complete
+}
+
+// Body is the part of a Responses API request that tests look at; Raw is all of it.
+type Body struct {
+	Model        string            `json:"model,omitempty"`
+	Instructions string            `json:"instructions,omitempty"`
+	Input        []json.RawMessage `json:"input,omitempty"`
+	Tools        []json.RawMessage `json:"tools,omitempty"`
+	Text         struct {
+		Format json.RawMessage `json:"format,omitempty"`
+	} `json:"text"`
+	Reasoning json.RawMessage `json:"reasoning,omitempty"`
+	Raw       json.RawMessage `json:"raw,omitempty"`
+}
+
+// Open says whether the answer is still under way.
+func (r Request) Open() bool { return r.Finished.IsZero() && r.Cut.IsZero() }
+
+// record is the log of requests. All of it changes through update, which wakes those who wait.
+type record struct {
+	mu       sync.Mutex
+	requests []Request
+	changed  chan struct{}
+}
+
+func (l *record) init() { l.changed = make(chan struct{}) }
+
+func (l *record) update(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *record) snapshot() ([]Request, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]Request(nil), l.requests...), l.changed
+}
+
+func (l *record) add(r *http.Request, raw []byte) int {
+	req := Request{At: time.Now(), Method: r.Method, Path: r.URL.RequestURI(), Header: r.Header.Clone(), Bytes: len(raw)}
+	if json.Unmarshal(raw, &req.Body) == nil {
+		req.Body.Raw = raw
+	}
+	l.update(func() {
+		req.ID = len(l.requests) + 1
+		l.requests = append(l.requests, req)
+	})
+	return req.ID
+}
+
+// change edits request id in place; ids of a cleared log are ignored.
+func (l *record) change(id int, edit func(*Request)) {
+	l.update(func() {
+		if id <= len(l.requests) {
+			edit(&l.requests[id-1])
+		}
+	})
+}
+
+func (l *record) finish(id, status int) {
+	l.change(id, func(r *Request) { r.Status, r.Finished = status, time.Now() })
+}

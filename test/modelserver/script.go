@@ -1,0 +1,152 @@
+package modelserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"sync"
+)
+
+// Script is the answer to one request or to several.
+//
+// A request takes, in this order: the steps marked in its last user message ("[[error 500]]", any number
+// of marks); a script for its model; the oldest script of the queue (those without a model) that is
+// not used up; a short text. Scripts without end come after those that are used up.
+type Script struct {
+	Model string   `json:"model,omitempty"` // only for requests of this model
+	Times int      `json:"times,omitempty"` // how many requests it answers; 0 is one, -1 is all
+	Steps []string `json:"steps"`           // see Step
+}
+
+// ParseScripts reads one script or a list of them from JSON.
+func ParseScripts(raw []byte) ([]Script, error) {
+	var list []Script
+	if trimmed := bytes.TrimSpace(raw); len(trimmed) > 0 && trimmed[0] == '{' {
+		raw = append(append([]byte{'['}, trimmed...), ']')
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&list); err != nil {
+		return nil, fmt.Errorf("cannot read scripts: %w", err)
+	}
+	return list, nil
+}
+
+// Script queues the answer to the next request that no other script takes.
+func (s *Server) Script(steps ...string) error { return s.Add(Script{Steps: steps}) }
+
+// Always answers so every request of model that no queued script takes; an empty model means any.
+func (s *Server) Always(model string, steps ...string) error {
+	return s.Add(Script{Model: model, Times: -1, Steps: steps})
+}
+
+// Add queues scripts; none is queued when one has a step that cannot be read.
+func (s *Server) Add(list ...Script) error {
+	parsed := make([]queued, 0, len(list))
+	for _, script := range list {
+		steps, err := ParseSteps(script.Steps)
+		if err != nil {
+			return err
+		}
+		left := script.Times
+		if left == 0 {
+			left = 1
+		}
+		parsed = append(parsed, queued{model: script.Model, left: left, steps: steps})
+	}
+	s.scripts.add(parsed)
+	return nil
+}
+
+type queued struct {
+	model string
+	left  int // negative: without end
+	steps []Step
+}
+
+// scripts is what is left to answer with.
+type scripts struct {
+	mu   sync.Mutex
+	list []queued
+}
+
+func (s *scripts) add(list []queued) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, list...)
+}
+
+func (s *scripts) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = nil
+}
+
+// take uses up one answer of the first script for model; one without end answers when no other does, the
+// newest of those.
+func (s *scripts) take(model string) ([]Step, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var endless *queued
+	for i := range s.list {
+		switch q := &s.list[i]; {
+		case q.model != model || q.left == 0:
+		case q.left < 0:
+			endless = q
+		default:
+			q.left--
+			return q.steps, true
+		}
+	}
+	if endless == nil {
+		return nil, false
+	}
+	return endless.steps, true
+}
+
+// choose names the script that answers body, for the record, beside its steps.
+func (s *Server) choose(body Body) (string, []Step, error) {
+	if marked, err := markedSteps(lastUserText(body.Input)); len(marked) > 0 || err != nil {
+		return "marker", marked, err
+	}
+	if body.Model != "" {
+		if steps, ok := s.scripts.take(body.Model); ok {
+			return "model", steps, nil
+		}
+	}
+	if steps, ok := s.scripts.take(""); ok {
+		return "queue", steps, nil
+	}
+	return "default", []Step{{Verb: "text", Text: "hello from the model server"}}, nil
+}
+
+var mark = regexp.MustCompile(`\[\[(.+?)\]\]`)
+
+func markedSteps(text string) ([]Step, error) {
+	var lines []string
+	for _, m := range mark.FindAllStringSubmatch(text, -1) {
+		lines = append(lines, m[1])
+	}
+	return ParseSteps(lines)
+}
+
+// lastUserText is the text of the last input item if a user's message: an item after it (a tool's output)
+// means that its marks were played already.
+func lastUserText(input []json.RawMessage) string {
+	if len(input) == 0 {
+		return ""
+	}
+	var item struct {
+		Type, Role string
+		Content    []struct{ Text string }
+	}
+	if json.Unmarshal(input[len(input)-1], &item) != nil || item.Role != "user" {
+		return ""
+	}
+	var text string
+	for _, part := range item.Content {
+		text += part.Text
+	}
+	return text
+}

@@ -1,0 +1,19 @@
+package main
+
+// What try takes for granted of the package.
+const (
+	target        = "codex.target"
+	ourUnits      = "codex-*"
+	address       = "127.0.0.1:8787"
+	workerUnit    = "codex-worker@default.service"
+	workerFile    = "/etc/codex-proxy/workers/default.toml"
+	workerHome    = "/var/lib/codex-worker/default"
+	workerDropIn  = "/etc/systemd/system/" + workerUnit + ".d/50-try.conf"
+	ownerUser     = "/etc/sysusers.d/50-try.conf"
+	codexInside   = "/opt/codex"           // out of reach of ProtectHome= and PrivateTmp=
+	hostCodexHome = "/run/host/codex-home" // the user's own, with the login
+)
+
+// installed are directories of a codex-proxy installed on this host: the
+// throwaway one must see neither its settings nor its logins.
+var installed = []string{"/etc/codex-proxy", "/var/lib/codex-worker", "/var/lib/codex-proxy"}

@@ -1,0 +1,48 @@
+// Command try is `make run`: it boots a throwaway systemd over this host's own
+// files, with the host's network, installs a freshly built package there,
+// starts codex.target and follows the journal. Ctrl-C leaves nothing behind.
+//
+//	try -deb FILE
+//
+// Environment: MODEL_ENDPOINT (base URL of a Responses API) and MODEL choose
+// where a real codex sends its requests; CODEX is the codex to use instead of
+// that on PATH; CODEX_HOME is where its login is, ~/.codex by default.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	deb := flag.String("deb", "", "the built package")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once; the machine dies with us
+	if err := try(ctx, *deb); err != nil {
+		fmt.Fprintln(os.Stderr, "make run:", err)
+		os.Exit(1)
+	}
+}
+
+func try(ctx context.Context, deb string) error {
+	if deb == "" {
+		return errors.New("no package (hint: -deb FILE, as `make run` gives)")
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("booting systemd in namespaces takes root (hint: sudo -E make run)")
+	}
+	if err := portFree(address); err != nil {
+		return err
+	}
+	w, err := chooseWorker(ctx, environment(os.Getenv))
+	if err != nil {
+		return err
+	}
+	return run(ctx, deb, w, os.Stdout)
+}
