@@ -72,7 +72,7 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if c.Relay != nil {
-		defer c.Relay.Close()
+		defer func() { _ = c.Relay.Close() }()
 	}
 	s := newSupervisor(n, logger, c)
 	if err := cmd.Start(); err != nil {

@@ -54,7 +54,7 @@ func AppServerModels(list func(context.Context) (userAgent string, models int, e
 		if err == nil && models == 0 {
 			err = errNoModels
 		}
-		return fmt.Sprintf("codex %s, %d models", codexVersion(userAgent), models), err
+		return fmt.Sprintf("codex %s, %s", codexVersion(userAgent), plural(models, "model")), err
 	}
 }
 
@@ -66,4 +66,11 @@ func codexVersion(userAgent string) string {
 		return version
 	}
 	return "of unknown version"
+}
+
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -5,27 +5,27 @@ package probes
 type Reason string
 
 const (
-	// Starting: systemd is starting the unit, or nothing is known of it yet.
+	// Starting means that systemd is starting the unit, or nothing is known of it yet.
 	Starting Reason = "starting"
-	// HandshakePending: the unit runs, its JSON-RPC handshake has not been answered yet.
+	// HandshakePending means that the unit runs and its JSON-RPC handshake has not been answered yet.
 	HandshakePending Reason = "handshake_pending"
-	// Ready: the unit runs, the handshake is done and models are listed.
+	// Ready means that the unit runs, the handshake is done and models are listed.
 	Ready Reason = "ready"
-	// WorkerExited: the worker's process has exited and systemd has not begun to wait for its restart.
+	// WorkerExited means that the worker's process has exited and systemd has not begun to wait for its restart.
 	WorkerExited Reason = "worker_exited"
-	// HandshakeLost: the connection broke and systemd still calls the unit active.
+	// HandshakeLost means that the connection broke and systemd still calls the unit active.
 	HandshakeLost Reason = "handshake_lost"
-	// BackingOff: systemd waits before it starts the unit again.
+	// BackingOff means that systemd waits before it starts the unit again.
 	BackingOff Reason = "backing_off"
-	// StartLimitHit: systemd has given up after too many restarts.
+	// StartLimitHit means that systemd has given up after too many restarts.
 	StartLimitHit Reason = "start_limit_hit"
-	// Draining: no new turns are taken because of a stop.
+	// Draining means that no new turns are taken because of a stop.
 	Draining Reason = "draining"
-	// Stopped: the unit is inactive; nobody asked for it to run, or it does not exist.
+	// Stopped means that the unit is inactive; nobody asked for it to run, or it does not exist.
 	Stopped Reason = "stopped"
-	// NoModels: the handshake is done, but the worker advertises no model.
+	// NoModels means that the handshake is done, but the worker advertises no model.
 	NoModels Reason = "no_models"
-	// NoWorker: no worker is configured.
+	// NoWorker means that no worker is configured.
 	NoWorker Reason = "no_worker"
 )
 

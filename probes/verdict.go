@@ -68,15 +68,20 @@ func Settled(s Snapshot) bool {
 	return true
 }
 
+// down reports whether the worker is down for a reason that its exit explains.
+func (w Worker) down() bool {
+	return w.Reason == WorkerExited || w.Reason == BackingOff || w.Reason == StartLimitHit
+}
+
 // sentence says of one worker what a person asks first: which, why, and what next.
 func (w Worker) sentence() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "worker %s: %s", w.Name, w.Reason)
-	if w.StatusText != "" && w.Reason != Stopped {
-		fmt.Fprintf(&b, " (%s)", w.StatusText)
-	}
-	if w.LastExit != nil && w.Reason != Starting && w.Reason != HandshakePending {
+	if w.LastExit != nil && w.down() {
 		fmt.Fprintf(&b, ", last exit %s", w.LastExit)
+	}
+	if w.StatusText != "" && w.down() && (w.LastExit == nil || w.LastExit.Code == "") {
+		fmt.Fprintf(&b, ": %s", w.StatusText) // what stopped it before it ran
 	}
 	switch w.Reason {
 	case StartLimitHit, WorkerExited:

@@ -84,11 +84,19 @@ func TestSettled(t *testing.T) {
 
 func TestSentenceNamesTheRemedy(t *testing.T) {
 	w := worker("main", StartLimitHit)
-	w.LastExit = &Exit{Result: "exit-code", Code: "exited", Status: "78"}
-	w.StatusText = "codex not found"
+	w.LastExit = &Exit{Result: "exit-code"}
+	w.StatusText = "Not started: codex is not installed"
 	_, details := ReadinessOf(Snapshot{Workers: []Worker{w}})
-	assert.Equal(t, "worker main: start_limit_hit (codex not found), last exit status 78 (exit-code); "+
+	assert.Equal(t, "worker main: start_limit_hit, last exit before it ran (exit-code): Not started: codex is not installed; "+
 		"see journalctl -u codex-worker@main.service, then systemctl reset-failed 'codex-worker@main.service' && systemctl start codex.target", details)
+}
+
+func TestSentenceLeavesOutAStatusThatIsOver(t *testing.T) {
+	w := worker("main", BackingOff)
+	w.LastExit = &Exit{Result: "signal", Code: "killed", Status: "SIGKILL"}
+	w.StatusText = "Ready: codex 0.169.0"
+	_, details := ReadinessOf(Snapshot{Workers: []Worker{w}})
+	assert.Equal(t, "worker main: backing_off, last exit killed by SIGKILL (signal)", details)
 }
 
 func TestRetryAfter(t *testing.T) {

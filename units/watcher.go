@@ -121,7 +121,7 @@ func (w *Watcher) busChanged(e busEvent) {
 	w.bus = e.state
 	switch e.state {
 	case busUp:
-		w.cfg.Logger.Info("watching units over the system bus", "units", len(w.cfg.Units))
+		w.cfg.Logger.Debug("watching units over the system bus", "units", len(w.cfg.Units))
 	case busAbsent:
 		w.cfg.Logger.Warn("cannot watch units, still looking for a system bus", "err", e.err)
 	default:

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -69,7 +70,7 @@ func events(body io.Reader) (list []event, err error) {
 	lines := bufio.NewReader(body)
 	for {
 		e, err := next(lines)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return list, nil
 		}
 		if err != nil {

@@ -203,7 +203,9 @@ func TestLogin(t *testing.T) {
 	if codex == "" {
 		t.Skip("CODEX_PROXY_TEST_CODEX is not set")
 	}
-	m := host(t, machine.Bind{Source: filepath.Dir(filepath.Dir(codex)), Target: "/opt/vendor/any", ReadOnly: true})
+	native, err := filepath.EvalSymlinks(codex)
+	require.NoError(t, err)
+	m := host(t, machine.Bind{Source: filepath.Dir(filepath.Dir(native)), Target: "/opt/vendor/any", ReadOnly: true})
 	m.MustRun(t, "useradd", "--create-home", "person")
 	m.MustRun(t, "runuser", "-u", "person", "--", "sh", "-c", "mkdir -m 700 ~/.codex && echo {} >~/.codex/auth.json && chmod 600 ~/.codex/auth.json")
 
@@ -211,7 +213,7 @@ func TestLogin(t *testing.T) {
 	said := first.until(t, "stop     Ctrl-C")
 	assert.Contains(t, said, "/opt/vendor/any/bin/codex with the login in /home/person/.codex")
 	require.NoError(t, unix.Kill(tryPID(t, m), unix.SIGTERM))
-	said, err := first.rest()
+	said, err = first.rest()
 	require.NoError(t, err, said)
 	assert.Contains(t, m.MustRun(t, "cat", "/home/person/.codex/auth.json"), "sk-renewed")
 	assert.Equal(t, "person 600\n", m.MustRun(t, "stat", "--format=%U %a", "/home/person/.codex/auth.json"))

@@ -1,0 +1,62 @@
+package appserver
+
+// decision answers approval requests: the commands and patches of a model never
+// run on somebody's silent consent.
+type decision struct {
+	Decision string `json:"decision"`
+}
+
+// elicitationAnswer answers an MCP server's question to the user.
+type elicitationAnswer struct {
+	Action  string `json:"action"`
+	Content any    `json:"content"`
+}
+
+// toolAnswer is the result of a client tool.
+type toolAnswer struct {
+	ContentItems []toolContent `json:"contentItems"`
+	Success      bool          `json:"success"`
+}
+
+type toolContent struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// permissionsAnswer grants the permissions it names: none.
+type permissionsAnswer struct {
+	Permissions struct{} `json:"permissions"`
+}
+
+// answers is what we say to the requests of codex. Whatever is not here gets
+// CodeMethodNotFound.
+func answers(method string) (any, bool) {
+	switch method {
+	case "item/commandExecution/requestApproval", "item/fileChange/requestApproval":
+		return decision{Decision: "decline"}, true
+	case "item/permissions/requestApproval":
+		return permissionsAnswer{}, true
+	case "mcpServer/elicitation/request":
+		return elicitationAnswer{Action: "decline"}, true
+	case "item/tool/call":
+		text := toolContent{Type: "inputText", Text: "this tool cannot be run here"}
+		return toolAnswer{ContentItems: []toolContent{text}}, true
+	}
+	return nil, false
+}
+
+// answer replies to a request of codex without blocking the reader.
+func (c *Conn) answer(m incoming) error {
+	r := response{ID: m.ID}
+	if result, ok := answers(m.Method); ok {
+		r.Result = result
+	} else {
+		r.Error = &RPCError{Code: CodeMethodNotFound, Message: "method not found: " + m.Method}
+	}
+	c.log.Debug("answered a request of codex app-server", "method", m.Method, "refused", r.Error != nil)
+	b, err := encode(m.Method, r)
+	if err != nil {
+		return lost("answer", err)
+	}
+	return c.sendControl(b)
+}

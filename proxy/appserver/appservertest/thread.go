@@ -1,0 +1,72 @@
+package appservertest
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+)
+
+// Request is what a turn was asked, gathered from thread/start,
+// thread/inject_items and turn/start.
+type Request struct {
+	Model            string
+	Cwd              string
+	BaseInstructions *string
+	Items            []json.RawMessage `json:"-"`
+	Effort           string            `json:"-"`
+	Summary          string            `json:"-"`
+	OutputSchema     json.RawMessage   `json:"-"`
+}
+
+// Prompt returns the text of the last user message.
+func (r Request) Prompt() string {
+	for i := len(r.Items) - 1; i >= 0; i-- {
+		var item struct {
+			Role    string
+			Content []struct{ Text string }
+		}
+		if json.Unmarshal(r.Items[i], &item) != nil || item.Role != "user" {
+			continue
+		}
+		text := ""
+		for _, part := range item.Content {
+			text += part.Text
+		}
+		return text
+	}
+	return ""
+}
+
+// thread is a loaded thread. request is guarded by the peer's lock.
+type thread struct {
+	id         string
+	originator string
+	request    Request
+
+	mu     sync.Mutex
+	turn   string
+	cancel context.CancelFunc
+}
+
+func (th *thread) running(turnID string, cancel context.CancelFunc) {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	th.turn, th.cancel = turnID, cancel
+}
+
+func (th *thread) idle() {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	th.turn, th.cancel = "", nil
+}
+
+// interrupt cancels the running turn; an empty id means whichever it is.
+func (th *thread) interrupt(turnID string) bool {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	if th.cancel == nil || turnID != "" && turnID != th.turn {
+		return false
+	}
+	th.cancel()
+	return true
+}

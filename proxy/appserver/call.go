@@ -1,0 +1,147 @@
+package appserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// pending is a request that waits for its reply.
+type pending struct {
+	reply chan incoming // capacity 1; nil when nobody waits
+	// late runs on the reading goroutine when the reply comes and nobody waits
+	// for it any more. It must not block. May be nil.
+	late func(incoming)
+}
+
+// Call sends a request and decodes the reply's result into result, which may be
+// nil. It returns an *RPCError for an error reply, the context's cause when ctx
+// ends first (a later reply is dropped), and the connection's cause when it closes.
+func (c *Conn) Call(ctx context.Context, method string, params, result any) error {
+	return c.call(ctx, method, params, result, nil)
+}
+
+// Notify sends a notification.
+func (c *Conn) Notify(ctx context.Context, method string, params any) error {
+	b, err := encode(method, notification{Method: method, Params: params})
+	if err != nil {
+		return err
+	}
+	return c.sendBulk(ctx, b)
+}
+
+// call is Call with a hand for the reply that comes after a *waitError.
+func (c *Conn) call(ctx context.Context, method string, params, result any, late func(incoming)) error {
+	p := &pending{reply: make(chan incoming, 1)}
+	id, err := c.register(p)
+	if err != nil {
+		return err
+	}
+	b, err := encode(method, request{ID: id, Method: method, Params: params})
+	if err == nil {
+		err = c.sendBulk(ctx, b)
+	}
+	if err != nil {
+		c.abandon(id, nil)
+		return err
+	}
+	return c.await(ctx, id, p, method, result, late)
+}
+
+func (c *Conn) await(ctx context.Context, id int64, p *pending, method string, result any, late func(incoming)) error {
+	select {
+	case m := <-p.reply:
+		return m.decode(method, result)
+	case <-c.done:
+		if c.abandon(id, nil) {
+			return c.Err()
+		}
+		return (<-p.reply).decode(method, result)
+	case <-ctx.Done():
+	}
+	if !c.abandon(id, late) { // the reply came at the same moment
+		return (<-p.reply).decode(method, result)
+	}
+	return &waitError{method, context.Cause(ctx)}
+}
+
+func (c *Conn) register(p *pending) (id int64, err error) {
+	c.door.enter(func(s *state) {
+		if err = s.err; err == nil {
+			s.lastID++
+			id = s.lastID
+			s.pending[id] = p
+		}
+	})
+	return id, err
+}
+
+// abandon gives up waiting for id; late, if any, takes the reply instead. It
+// returns false when the reply has been delivered already.
+func (c *Conn) abandon(id int64, late func(incoming)) (abandoned bool) {
+	c.door.enter(func(s *state) {
+		if _, abandoned = s.pending[id]; !abandoned {
+			return
+		}
+		delete(s.pending, id)
+		if late != nil && s.err == nil {
+			s.pending[id] = &pending{late: late}
+		}
+	})
+	return abandoned
+}
+
+// settle delivers a reply.
+func (c *Conn) settle(m incoming) {
+	var p *pending
+	if id, ok := m.number(); ok {
+		c.door.enter(func(s *state) {
+			p = s.pending[id]
+			delete(s.pending, id)
+			if p != nil && p.reply != nil {
+				p.reply <- m // capacity 1, and only one reply finds the entry
+			}
+		})
+	}
+	switch {
+	case p == nil:
+		c.log.Warn("codex app-server answered a request that is not pending", "id", string(m.ID), "err", m.Error)
+	case p.reply == nil && p.late != nil:
+		p.late(m)
+	}
+}
+
+// post sends a request ahead of the bulk without waiting; then, if any, runs on
+// the reading goroutine when the reply comes. A nil-reply entry keeps the reply
+// from being reported as unknown.
+func (c *Conn) post(method string, params any, then func(incoming)) {
+	id, err := c.register(&pending{late: then})
+	if err != nil {
+		return
+	}
+	b, err := encode(method, request{ID: id, Method: method, Params: params})
+	if err == nil {
+		err = c.sendControl(b)
+	}
+	if err != nil {
+		c.abandon(id, nil)
+		c.Close(err)
+	}
+}
+
+func (m incoming) decode(method string, result any) error {
+	if m.Error != nil {
+		return m.Error
+	}
+	if result == nil {
+		return nil
+	}
+	if len(m.Result) == 0 {
+		return fmt.Errorf("cannot decode the reply to %s: %w", method, errors.New("no result"))
+	}
+	if err := json.Unmarshal(m.Result, result); err != nil {
+		return fmt.Errorf("cannot decode the reply to %s: %w", method, err)
+	}
+	return nil
+}

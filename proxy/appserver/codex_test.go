@@ -1,0 +1,272 @@
+package appserver_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"text/template"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// codexBinary is the real codex, or the end of the test.
+func codexBinary(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("CODEX_PROXY_TEST_CODEX")
+	if path == "" {
+		t.Skip("CODEX_PROXY_TEST_CODEX does not name a codex binary")
+	}
+	return path
+}
+
+// codexConfig is the configuration of a worker without tools.
+var codexConfig = template.Must(template.New("").Parse(`
+model = "gpt-5.5"
+model_provider = "loop"
+model_catalog_json = "{{.Catalog}}"
+model_context_window = 100000000
+tool_output_token_limit = 10000000
+thread_unload_delay_secs = 0
+approval_policy = "never"
+sandbox_mode = "read-only"
+web_search = "disabled"
+check_for_update_on_startup = false
+cli_auth_credentials_store = "file"
+project_doc_max_bytes = 0
+include_permissions_instructions = false
+include_apps_instructions = false
+include_environment_context = false
+include_collaboration_mode_instructions = false
+history.persistence = "none"
+agents.enabled = false
+analytics.enabled = false
+feedback.enabled = false
+skills.include_instructions = false
+skills.bundled.enabled = false
+cloud.skills.enabled = false
+tools.update_plan.enabled = false
+tools.experimental_request_user_input.enabled = false
+[features]
+{{range .Features}}{{.}} = false
+{{end}}
+[model_providers.loop]
+name = "loop"
+base_url = "{{.URL}}/v1"
+wire_api = "responses"
+requires_openai_auth = false
+supports_websockets = false
+request_max_retries = {{.Retries}}
+stream_max_retries = {{.Retries}}
+stream_idle_timeout_ms = 3000
+`))
+
+var featuresOff = strings.Fields(`apps plugins remote_plugin shell_tool unified_exec goals view_image image_generation
+	sleep_tool tool_suggest skill_search hooks shell_snapshot memories browser_use computer_use in_app_browser
+	unbounded_connection_retries`)
+
+// startCodex runs a codex app-server whose models are upstream, and returns its
+// socket and process.
+func startCodex(t *testing.T, upstream http.Handler, retries int) (socket string, process *os.Process) {
+	t.Helper()
+	binary := codexBinary(t)
+	web := httptest.NewServer(upstream)
+	t.Cleanup(web.Close)
+	home, err := os.MkdirTemp("", "codex")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(home) })
+	writeConfig(t, binary, home, web.URL, retries)
+
+	socket = filepath.Join(home, "s")
+	var stderr bytes.Buffer
+	cmd := exec.Command(binary, "app-server", "--strict-config", "--listen", "unix://"+socket)
+	cmd.Env = codexEnv(home)
+	cmd.Stderr = &stderr
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		if target, err := os.Readlink(socket); err == nil { // a killed codex leaves them in /tmp
+			defer os.Remove(target)
+			defer os.Remove(target + ".lock")
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(stderr.String())
+		}
+	})
+	require.Eventually(t, func() bool { _, err := os.Stat(socket); return err == nil }, 10*time.Second, 5*time.Millisecond)
+	return socket, cmd.Process
+}
+
+func codexEnv(home string) []string {
+	return append(os.Environ(), "CODEX_HOME="+home, "HOME="+home)
+}
+
+func writeConfig(t *testing.T, binary, home, url string, retries int) {
+	t.Helper()
+	catalog := filepath.Join(home, "models.json")
+	var config bytes.Buffer
+	require.NoError(t, codexConfig.Execute(&config, map[string]any{
+		"Catalog": catalog, "URL": url, "Retries": retries, "Features": featuresOff,
+	}))
+	cmd := exec.Command(binary, "debug", "models")
+	cmd.Env = codexEnv(home)
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	var models struct {
+		Models []map[string]any `json:"models"`
+	}
+	require.NoError(t, json.Unmarshal(out, &models))
+	for _, m := range models.Models {
+		for k, v := range map[string]any{
+			"tool_mode": "direct", "use_responses_lite": false, "multi_agent_version": nil, "apply_patch_tool_type": nil,
+			"shell_type": "disabled", "experimental_supported_tools": []any{}, "supports_search_tool": false,
+			"upgrade": nil, "availability_nux": nil,
+		} {
+			m[k] = v
+		}
+	}
+	out, err = json.Marshal(models)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(catalog, out, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(home, "config.toml"), config.Bytes(), 0o600))
+}
+
+// upstream is a Responses API of scripts: each request gets the next one, the
+// last one for ever.
+type upstream struct {
+	mu      sync.Mutex
+	scripts []func(*stream)
+	bodies  []string
+	cut     chan struct{} // one for each request whose client left first
+}
+
+func newUpstream(scripts ...func(*stream)) *upstream {
+	return &upstream{scripts: scripts, cut: make(chan struct{}, 100)}
+}
+
+func (u *upstream) script(scripts ...func(*stream)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.scripts, u.bodies = scripts, nil
+}
+
+func (u *upstream) requests() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.bodies
+}
+
+func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !strings.HasSuffix(r.URL.Path, "/responses") {
+		http.NotFound(w, r)
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	u.mu.Lock()
+	script := u.scripts[0]
+	if len(u.scripts) > 1 {
+		u.scripts = u.scripts[1:]
+	}
+	u.bodies = append(u.bodies, string(body))
+	u.mu.Unlock()
+	script(&stream{w, r, u})
+}
+
+// stream is one answer of the upstream.
+type stream struct {
+	http.ResponseWriter
+	request  *http.Request
+	upstream *upstream
+}
+
+func (s *stream) event(kind string, fields map[string]any) {
+	fields["type"] = kind
+	b, _ := json.Marshal(fields)
+	fmt.Fprintf(s, "event: %s\ndata: %s\n\n", kind, b)
+	s.ResponseWriter.(http.Flusher).Flush()
+}
+
+func (s *stream) created() {
+	s.Header().Set("Content-Type", "text/event-stream")
+	s.event("response.created", map[string]any{"response": map[string]any{"id": "resp_1"}})
+}
+
+func (s *stream) reasoning(chunks ...string) {
+	s.event("response.output_item.added", map[string]any{"item": map[string]any{"type": "reasoning", "id": "rs_1", "summary": []any{}}})
+	s.event("response.reasoning_summary_part.added", map[string]any{"item_id": "rs_1", "summary_index": 0})
+	for _, c := range chunks {
+		s.event("response.reasoning_summary_text.delta", map[string]any{"item_id": "rs_1", "summary_index": 0, "delta": c})
+	}
+	s.event("response.output_item.done", map[string]any{"item": map[string]any{
+		"type": "reasoning", "id": "rs_1", "encrypted_content": "opaque",
+		"summary": []any{map[string]any{"type": "summary_text", "text": strings.Join(chunks, "")}},
+	}})
+}
+
+func (s *stream) deltas(id string, chunks ...string) {
+	s.event("response.output_item.added", map[string]any{"item": map[string]any{
+		"type": "message", "id": id, "role": "assistant", "status": "in_progress", "content": []any{},
+	}})
+	for _, c := range chunks {
+		s.event("response.output_text.delta", map[string]any{"item_id": id, "content_index": 0, "delta": c})
+	}
+}
+
+func (s *stream) itemDone(id, text string) {
+	s.event("response.output_item.done", map[string]any{"item": map[string]any{
+		"type": "message", "id": id, "role": "assistant", "status": "completed",
+		"content": []any{map[string]any{"type": "output_text", "text": text, "annotations": []any{}}},
+	}})
+}
+
+func (s *stream) completed() {
+	s.event("response.completed", map[string]any{"response": map[string]any{"id": "resp_1", "usage": upstreamUsage}})
+}
+
+var upstreamUsage = map[string]any{
+	"input_tokens": 11, "input_tokens_details": map[string]any{"cached_tokens": 3},
+	"output_tokens": 7, "output_tokens_details": map[string]any{"reasoning_tokens": 2}, "total_tokens": 18,
+}
+
+// hang waits for the client to leave.
+func (s *stream) hang() {
+	<-s.request.Context().Done()
+	s.upstream.cut <- struct{}{}
+}
+
+// drop drops the connection.
+func (s *stream) drop() { panic(http.ErrAbortHandler) }
+
+func (s *stream) failed(code string) {
+	s.created()
+	s.event("response.failed", map[string]any{"response": map[string]any{
+		"id": "resp_1", "status": "failed", "error": map[string]any{"code": code, "message": "upstream says no"},
+	}})
+}
+
+func helloWorld(s *stream) {
+	s.created()
+	s.reasoning("let me ", "think")
+	s.deltas("msg_1", "Hello", " world")
+	s.itemDone("msg_1", "Hello world")
+	s.completed()
+}
+
+// status answers with a JSON error.
+func status(code int, body string) func(*stream) {
+	return func(s *stream) {
+		s.Header().Set("Content-Type", "application/json")
+		s.WriteHeader(code)
+		_, _ = io.WriteString(s, body)
+	}
+}

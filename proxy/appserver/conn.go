@@ -1,0 +1,163 @@
+package appserver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/coder/websocket"
+)
+
+// maxMessage is the largest message codex accepts, in fragments, and the
+// largest we accept from it.
+const maxMessage = 64 << 20
+
+// Conn is one connection to a codex app-server. All methods may be called from
+// any goroutine; Run exactly once.
+type Conn struct {
+	ws   *websocket.Conn
+	opts Options
+	log  *slog.Logger
+	done chan struct{}
+	bulk chan []byte   // to the writer, one message at a time
+	wake chan struct{} // tells the writer that state.control has grown
+	door door
+}
+
+// Dial connects to the unix socket at socketPath and upgrades to WebSocket. It
+// sends nothing else and starts no goroutine: call Run, then Initialize.
+func Dial(ctx context.Context, socketPath string, o Options) (*Conn, error) {
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socketPath)
+	}}
+	ws, _, err := websocket.Dial(ctx, "ws://codex/", &websocket.DialOptions{
+		HTTPClient:      &http.Client{Transport: transport},
+		CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil {
+		transport.CloseIdleConnections()
+		return nil, fmt.Errorf("cannot connect to codex app-server at %s: %w", socketPath, err)
+	}
+	ws.SetReadLimit(maxMessage)
+	return newConn(ws, o.withDefaults()), nil
+}
+
+func newConn(ws *websocket.Conn, o Options) *Conn {
+	return &Conn{
+		ws:   ws,
+		opts: o,
+		log:  o.Logger,
+		done: make(chan struct{}),
+		bulk: make(chan []byte),
+		wake: make(chan struct{}, 1),
+		door: newDoor(),
+	}
+}
+
+// Run reads until the connection closes and returns the cause, or nil when the
+// cause is ctx. Nothing moves on a connection whose Run is not running.
+func (c *Conn) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { c.Close(context.Cause(ctx)) })
+	defer stop()
+	written := make(chan struct{})
+	go func() { defer close(written); c.write() }()
+	c.Close(c.read())
+	<-written
+	if ctx.Err() != nil {
+		return nil
+	}
+	return c.Err()
+}
+
+// Close ends the connection. Every waiter gets cause, or ErrClosed when it is
+// nil; only the first cause counts.
+func (c *Conn) Close(cause error) {
+	if cause == nil {
+		cause = ErrClosed
+	}
+	first := false
+	c.door.enter(func(s *state) {
+		if first = s.err == nil; first {
+			s.err = cause
+			close(c.done)
+		}
+	})
+	if first {
+		_ = c.ws.CloseNow()
+	}
+}
+
+// Done is closed when the connection is.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err is nil while the connection is open, then the cause of its end.
+func (c *Conn) Err() (err error) {
+	c.door.enter(func(s *state) { err = s.err })
+	return err
+}
+
+// read handles one message after another until one cannot be read or parsed.
+func (c *Conn) read() error {
+	for {
+		_, b, err := c.ws.Read(context.Background())
+		if err != nil {
+			return lost("read", err)
+		}
+		m, err := parseIncoming(b)
+		if err != nil {
+			return lost("parse a message", err)
+		}
+		if err := c.handle(m); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Conn) handle(m incoming) error {
+	switch {
+	case m.isRequest():
+		return c.answer(m)
+	case m.isReply():
+		c.settle(m)
+	case m.Method != "":
+		c.route(Notification{Method: m.Method, Params: m.Params})
+	default:
+		c.log.Warn("codex app-server sent a message without id and method")
+	}
+	return nil
+}
+
+// route hands a notification to its thread, or to OnNotification.
+func (c *Conn) route(n Notification) {
+	to, err := n.address()
+	switch {
+	case err != nil:
+		c.log.Warn("codex app-server sent a notification that does not parse", "method", n.Method, "err", err)
+	case to.ThreadID != "":
+		c.deliver(n, to)
+	case c.opts.OnNotification != nil:
+		c.opts.OnNotification(n)
+	}
+}
+
+// deliver never waits for the consumer: a turn that cannot keep up is ended.
+func (c *Conn) deliver(n Notification, to address) {
+	var due func()
+	overflown, turnID := false, ""
+	c.door.enter(func(s *state) {
+		if box := s.threads[to.ThreadID]; box != nil {
+			overflown = !box.put(n, to.TurnID, c.opts)
+			turnID, due = box.turnID, box.due(n)
+		}
+	})
+	if due != nil {
+		due()
+	}
+	if overflown {
+		c.log.Warn("turn cancelled: its consumer is too slow", "thread", to.ThreadID)
+		c.post("turn/interrupt", turnInterruptParams{ThreadID: to.ThreadID, TurnID: turnID}, nil)
+	}
+}

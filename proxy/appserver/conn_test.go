@@ -1,0 +1,356 @@
+package appserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/appservertest"
+)
+
+func TestHandshake(t *testing.T) {
+	srv := &appservertest.Server{}
+	c := dial(t, appservertest.Start(t, srv), appserver.Options{ClientName: "tester", ClientVersion: "1.2"})
+	_, err := c.Models(bound(t))
+	require.ErrorContains(t, err, "Not initialized")
+	r, err := c.Initialize(bound(t))
+	require.NoError(t, err)
+	assert.Contains(t, r.UserAgent, "tester/")
+	assert.Equal(t, "linux", r.PlatformOS)
+}
+
+func TestDialFails(t *testing.T) {
+	_, err := appserver.Dial(bound(t), filepath.Join(t.TempDir(), "none"), appserver.Options{})
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestModels(t *testing.T) {
+	srv := &appservertest.Server{Models: []appservertest.Model{{ID: "a", Efforts: []string{"medium", "high"}}, {ID: "b", Hidden: true}}}
+	models, err := connect(t, srv).Models(bound(t))
+	require.NoError(t, err)
+	require.Len(t, models, 2)
+	assert.Equal(t, "a", models[0].ID)
+	assert.Equal(t, "medium", models[0].DefaultReasoningEffort)
+	assert.Equal(t, "high", models[0].SupportedReasoningEfforts[1].ReasoningEffort)
+	assert.False(t, models[0].Hidden)
+	assert.True(t, models[1].Hidden)
+}
+
+func TestModelsReadsAllPages(t *testing.T) {
+	pages := []string{`{"data":[{"id":"a"},{"id":"b"}],"nextCursor":"2"}`, `{"data":[{"id":"c"}],"nextCursor":null}`}
+	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"model/list": func(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
+		p.Reply(id, json.RawMessage(pages[0]))
+		pages = pages[1:]
+		return true
+	}}}
+	models, err := connect(t, srv).Models(bound(t))
+	require.NoError(t, err)
+	assert.Len(t, models, 3)
+}
+
+func TestModelsGivesUpOnAnEndlessList(t *testing.T) {
+	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"model/list": func(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
+		p.Reply(id, json.RawMessage(`{"data":[{"id":"a"}],"nextCursor":"1"}`))
+		return true
+	}}}
+	_, err := connect(t, srv).Models(bound(t))
+	assert.ErrorContains(t, err, "pages")
+}
+
+func TestConcurrentTurns(t *testing.T) {
+	c := connect(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		turn.Text(strings.SplitAfter(turn.Request.Prompt(), "")...)
+		return nil
+	}})
+	var g errgroup.Group
+	for i := range 50 {
+		g.Go(func() error {
+			text := fmt.Sprintf("turn number %d", i)
+			turn, err := c.StartTurn(bound(t), appserver.TurnRequest{Items: []appserver.Item{appserver.TextMessage("user", text)}})
+			if err != nil {
+				return err
+			}
+			o, err := collect(bound(t), turn)
+			if err == nil && o.text != text {
+				err = fmt.Errorf("got %q, want %q", o.text, text)
+			}
+			if err != nil {
+				return err
+			}
+			return turn.Close(context.Background())
+		})
+	}
+	assert.NoError(t, g.Wait())
+}
+
+func TestCallIsCancelled(t *testing.T) {
+	c := connect(t, &appservertest.Server{Faults: map[string]appservertest.Fault{"account/read": appservertest.Silent}})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, c.Call(ctx, "account/read", nil, nil), context.DeadlineExceeded)
+	assert.NoError(t, c.Err(), "a caller that leaves harms nobody")
+	_, err := c.Models(bound(t))
+	assert.NoError(t, err)
+}
+
+func TestStrangeRepliesAreIgnored(t *testing.T) {
+	for _, frame := range []string{
+		`{"id":987654321,"result":{}}`,
+		`{"id":"1","result":{}}`,
+		`{"id":1.5,"result":{}}`,
+		`{"id":null,"error":{"code":-32700,"message":"parse error"}}`,
+		`{"id":{"a":1},"result":{}}`,
+		`{}`,
+		`{"method":"of/the/future"}`,
+		`{"method":"turn/completed","params":{"threadId":"nobody's","turn":{"id":"x"}}}`,
+		`{"method":"turn/completed","params":[1,2]}`,
+		`{"method":"turn/completed","params":"text"}`,
+		`{"method":"turn/completed","params":{"threadId":7}}`,
+	} {
+		srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"model/list": func(_ context.Context, p *appservertest.Peer, _ json.RawMessage) bool {
+			p.Send([]byte(frame))
+			return false
+		}}}
+		_, err := connect(t, srv).Models(bound(t))
+		assert.NoError(t, err, frame)
+	}
+}
+
+func TestMalformedFramesCloseTheConnection(t *testing.T) {
+	for _, frame := range []string{"", " ", "garbage", `[]`, `null`, `{"id":1`, `{"method":5}`, `{"error":"x","id":1}`, `{"a":` + strings.Repeat("[", 20000) + `}`} {
+		srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"model/list": appservertest.Frame([]byte(frame))}}
+		c := connect(t, srv)
+		_, err := c.Models(bound(t))
+		require.ErrorIs(t, err, appserver.ErrConnectionLost, frame)
+		assert.ErrorContains(t, c.Err(), "cannot parse")
+	}
+}
+
+func TestFaultsOfThePeerReachTheCaller(t *testing.T) {
+	for name, fault := range map[string]appservertest.Fault{"half a frame": appservertest.HalfFrame, "end of stream": appservertest.Disconnect} {
+		c := connect(t, &appservertest.Server{Faults: map[string]appservertest.Fault{"model/list": fault}})
+		_, err := c.Models(bound(t))
+		assert.ErrorIs(t, err, appserver.ErrConnectionLost, name)
+	}
+}
+
+func TestEveryWaiterGetsTheCause(t *testing.T) {
+	silent := map[string]appservertest.Fault{"account/read": appservertest.Silent}
+	c := connect(t, &appservertest.Server{Faults: silent, Handler: appservertest.Hang("")})
+	turn := start(t, c, hello())
+	errs := make(chan error, 6)
+	var waiting sync.WaitGroup
+	for range 5 {
+		waiting.Add(1)
+		go func() { waiting.Done(); errs <- c.Call(bound(t), "account/read", nil, nil) }()
+	}
+	waiting.Add(1)
+	go func() {
+		waiting.Done()
+		for {
+			if _, err := turn.Next(bound(t)); err != nil {
+				errs <- err
+				return
+			}
+		}
+	}()
+	waiting.Wait()
+	c.Close(errTest)
+	for range 6 {
+		assert.ErrorIs(t, <-errs, errTest)
+	}
+	assert.Equal(t, errTest, c.Err())
+	assert.ErrorIs(t, c.Notify(bound(t), "x", nil), errTest)
+	c.Close(nil)
+	assert.Equal(t, errTest, c.Err(), "the first cause stands")
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	c, err := appserver.Dial(bound(t), appservertest.Start(t, &appservertest.Server{}), appserver.Options{})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- c.Run(ctx) }()
+	cancel(errTest)
+	assert.NoError(t, <-ran)
+	assert.ErrorIs(t, c.Err(), errTest)
+}
+
+func TestThreadlessNotifications(t *testing.T) {
+	got := make(chan appserver.Notification, 10)
+	srv := &appservertest.Server{Handler: appservertest.Reply("x")}
+	c := connectWith(t, srv, appserver.Options{OnNotification: func(n appserver.Notification) { got <- n }})
+	drain(t, start(t, c, hello()))
+	n := <-got
+	assert.Equal(t, "account/rateLimits/updated", n.Method)
+	assert.Contains(t, string(n.Params), "rateLimits")
+}
+
+func TestServerRequestsAreAnswered(t *testing.T) {
+	for method, want := range map[string]string{
+		"item/commandExecution/requestApproval": `{"id":0,"result":{"decision":"decline"}}`,
+		"item/fileChange/requestApproval":       `{"id":0,"result":{"decision":"decline"}}`,
+		"item/permissions/requestApproval":      `{"id":0,"result":{"permissions":{}}}`,
+		"mcpServer/elicitation/request":         `{"id":0,"result":{"action":"decline","content":null}}`,
+		"item/tool/call":                        `{"id":0,"result":{"contentItems":[{"type":"inputText","text":"this tool cannot be run here"}],"success":false}}`,
+		"currentTime/read":                      `{"id":0,"error":{"code":-32601,"message":"method not found: currentTime/read"}}`,
+	} {
+		answer := make(chan string, 1)
+		c := connect(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+			b, err := turn.Ask(ctx, method, map[string]any{})
+			answer <- string(b)
+			return err
+		}})
+		drain(t, start(t, c, hello()))
+		assert.JSONEq(t, want, <-answer, method)
+	}
+}
+
+func TestLargeMessages(t *testing.T) {
+	big := strings.Repeat("0123456789abcdef", 2<<20/16)
+	srv := &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		b, err := json.Marshal(map[string]any{"method": "item/agentMessage/delta", "params": map[string]any{
+			"threadId": turn.ThreadID, "turnId": turn.ID, "itemId": "m", "delta": turn.Request.Prompt(),
+		}})
+		turn.Peer().SendFragmented(b, 100_000)
+		return err
+	}}
+	tap := newTap(t, appservertest.Start(t, srv))
+	c := dial(t, tap.path, appserver.Options{})
+	_, err := c.Initialize(bound(t))
+	require.NoError(t, err)
+	r := hello()
+	r.Items = []appserver.Item{appserver.TextMessage("user", big)}
+	assert.Equal(t, big, drain(t, start(t, c, r)).text)
+	assert.LessOrEqual(t, tap.largest(), 1<<20, "no frame over 1 MiB")
+	assert.Greater(t, tap.largest(), 1<<19)
+
+	r.Items[0] = appserver.TextMessage("user", strings.Repeat(big, 33))
+	_, err = c.StartTurn(bound(t), r)
+	assert.ErrorIs(t, err, appserver.ErrTooLarge)
+	assert.NoError(t, c.Err())
+}
+
+func TestIncomingLimit(t *testing.T) {
+	frame := append(append([]byte(`{"x":"`), make([]byte, 64<<20)...), `"}`...)
+	c := connect(t, &appservertest.Server{Faults: map[string]appservertest.Fault{"model/list": appservertest.Frame(frame)}})
+	_, err := c.Models(bound(t))
+	assert.ErrorIs(t, err, appserver.ErrConnectionLost)
+}
+
+// A stopped worker accepts bytes until its socket buffer is full.
+func TestStoppedPeerCannotWedgeUs(t *testing.T) {
+	stopped := make(chan struct{})
+	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"account/read": func(ctx context.Context, _ *appservertest.Peer, _ json.RawMessage) bool {
+		close(stopped)
+		<-ctx.Done()
+		return true
+	}}}
+	c := connectWith(t, srv, appserver.Options{WriteTimeout: 300 * time.Millisecond})
+	t.Cleanup(srv.Close)
+	waiting := make(chan error, 1)
+	go func() { waiting <- c.Call(bound(t), "account/read", nil, nil) }()
+	<-stopped
+	err := c.Call(bound(t), "thread/inject_items", strings.Repeat("x", 4<<20), nil)
+	require.ErrorIs(t, err, appserver.ErrConnectionLost)
+	assert.ErrorContains(t, err, "has not read for 300ms")
+	assert.ErrorIs(t, <-waiting, appserver.ErrConnectionLost)
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"model/list": func(ctx context.Context, p *appservertest.Peer, _ json.RawMessage) bool {
+		for ctx.Err() == nil { // floods us and does not read
+			p.Send([]byte(`{"id":1,"method":"` + strings.Repeat("x", 4000) + `"}`))
+		}
+		return true
+	}}}
+	c := connect(t, srv)
+	_, err := c.Models(bound(t))
+	require.ErrorIs(t, err, appserver.ErrConnectionLost)
+	assert.ErrorContains(t, err, "does not read")
+}
+
+// Random frames, the same every time: nothing panics, every connection ends or
+// survives, and nothing is left behind.
+func TestRandomFrames(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	srv := &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		seed := strings.NewReplacer("THREAD", turn.ThreadID, "TURN", turn.ID).Replace(seeds[random.IntN(len(seeds))])
+		turn.Begin("i").Delta("x")
+		turn.Peer().Send(mutate(random, []byte(seed)))
+		return nil
+	}}
+	path := appservertest.Start(t, srv)
+	before := descriptors(t)
+	for range 300 {
+		meetFrame(t, path)
+	}
+	eventually(t, func() bool { return descriptors(t) <= before })
+}
+
+// meetFrame runs a turn in which the fake sends such a frame.
+func meetFrame(t *testing.T, path string) {
+	t.Helper()
+	c, err := appserver.Dial(bound(t), path, appserver.Options{})
+	require.NoError(t, err)
+	ran := make(chan struct{})
+	go func() { defer close(ran); _ = c.Run(context.Background()) }()
+	_, err = c.Initialize(bound(t))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	if turn, err := c.StartTurn(ctx, hello()); err == nil {
+		_, _ = collect(ctx, turn)
+		_ = turn.Close(ctx)
+	}
+	c.Close(nil)
+	<-ran
+}
+
+var seeds = []string{
+	`{"id":3,"result":{"turn":{"id":"TURN"}}}`,
+	`{"id":1,"error":{"code":-32001,"message":"Server overloaded; retry later."}}`,
+	`{"method":"turn/completed","params":{"threadId":"THREAD","turn":{"id":"TURN","status":"failed","error":{"message":"m","codexErrorInfo":"other"}}}}`,
+	`{"method":"item/agentMessage/delta","params":{"threadId":"THREAD","turnId":"TURN","itemId":"i","delta":"d"}}`,
+	`{"method":"error","params":{"threadId":"THREAD","turnId":"TURN","willRetry":true,"error":{"message":"m","codexErrorInfo":{"httpConnectionFailed":{"httpStatusCode":500}}}}}`,
+	`{"id":"x","method":"item/tool/call","params":{"threadId":"THREAD","arguments":{}}}`,
+}
+
+func mutate(random *rand.Rand, b []byte) []byte {
+	for range 1 + random.IntN(8) {
+		i := random.IntN(len(b))
+		switch random.IntN(4) {
+		case 0:
+			b[i] = byte(random.IntN(256))
+		case 1:
+			b = append(b[:i:i], b[min(len(b), i+1+random.IntN(20)):]...)
+		case 2:
+			b = append(b[:i:i], append([]byte(`{"[]},:0-e9ul\n`)[:1+random.IntN(13)], b[i:]...)...)
+		case 3:
+			b = b[:i+1]
+		}
+		if len(b) == 0 {
+			return b
+		}
+	}
+	return b
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(fds)
+}

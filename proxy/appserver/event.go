@@ -1,0 +1,57 @@
+package appserver
+
+import "encoding/json"
+
+// Event is something that happened in a turn: TextDelta, ReasoningDelta,
+// ResponseItem, ResponseCompleted, UsageUpdated, Retrying or TurnCompleted.
+type Event interface{ event() }
+
+// TextDelta is more text of an answer. A turn may have several messages, each
+// with its own ItemID, one after another.
+type TextDelta struct{ ItemID, Text string }
+
+// ReasoningDelta is more of the reasoning summary; Part counts its paragraphs from 0.
+type ReasoningDelta struct {
+	ItemID string
+	Part   int
+	Text   string
+}
+
+// ResponseItem is a finished output item as the model sent it, in the form of
+// the Responses API: message, reasoning with its encrypted content, call.
+type ResponseItem struct{ Item json.RawMessage }
+
+// ResponseCompleted marks the end of one model response. A turn has several
+// when codex runs tools in between.
+type ResponseCompleted struct{ ResponseID string }
+
+// UsageUpdated carries the tokens of the turn so far.
+type UsageUpdated struct{ Usage Usage }
+
+// Retrying says that the upstream failed and codex asks it again. No text has
+// been delivered of the response that it starts over.
+type Retrying struct{ Err *TurnError }
+
+// TurnCompleted is the last event. Err is set when Status is TurnFailed.
+type TurnCompleted struct {
+	Status TurnStatus
+	Err    *TurnError
+}
+
+// TurnStatus is how a turn ended.
+type TurnStatus string
+
+// The ways a turn ends.
+const (
+	TurnCompletedOK TurnStatus = "completed"
+	TurnInterrupted TurnStatus = "interrupted"
+	TurnFailed      TurnStatus = "failed"
+)
+
+func (TextDelta) event()         {}
+func (ReasoningDelta) event()    {}
+func (ResponseItem) event()      {}
+func (ResponseCompleted) event() {}
+func (UsageUpdated) event()      {}
+func (Retrying) event()          {}
+func (TurnCompleted) event()     {}

@@ -1,0 +1,70 @@
+package appserver
+
+import "context"
+
+type initializeParams struct {
+	ClientInfo   clientInfo   `json:"clientInfo"`
+	Capabilities capabilities `json:"capabilities"`
+}
+
+type clientInfo struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+type capabilities struct {
+	ExperimentalAPI           bool     `json:"experimentalApi"`
+	OptOutNotificationMethods []string `json:"optOutNotificationMethods"`
+}
+
+// InitializeResponse is what codex says about itself.
+type InitializeResponse struct {
+	UserAgent      string `json:"userAgent"`
+	CodexHome      string `json:"codexHome"`
+	PlatformFamily string `json:"platformFamily"`
+	PlatformOS     string `json:"platformOs"`
+}
+
+// unused are the notifications we ask codex not to send. Most of a turn's
+// messages are among them.
+var unused = []string{
+	"thread/started",
+	"thread/closed",
+	"thread/status/changed",
+	"thread/settings/updated",
+	"thread/name/updated",
+	"thread/compacted",
+	"item/started",
+	"item/plan/delta",
+	"item/reasoning/textDelta",
+	"item/reasoning/summaryPartAdded",
+	"item/commandExecution/outputDelta",
+	"item/commandExecution/terminalInteraction",
+	"item/fileChange/outputDelta",
+	"item/fileChange/patchUpdated",
+	"item/mcpToolCall/progress",
+	"turn/diff/updated",
+	"turn/plan/updated",
+	"turn/moderationMetadata",
+	"hook/started",
+	"hook/completed",
+	"serverRequest/resolved",
+	"skills/changed",
+	"app/list/updated",
+	"remoteControl/status/changed",
+	"mcpServer/startupStatus/updated",
+}
+
+// Initialize does the handshake: initialize, then the notification initialized.
+// It must be the first thing on a connection, once.
+func (c *Conn) Initialize(ctx context.Context) (InitializeResponse, error) {
+	var r InitializeResponse
+	params := initializeParams{
+		ClientInfo:   clientInfo{Name: c.opts.ClientName, Version: c.opts.ClientVersion},
+		Capabilities: capabilities{ExperimentalAPI: true, OptOutNotificationMethods: unused},
+	}
+	if err := c.Call(ctx, "initialize", params, &r); err != nil {
+		return r, err
+	}
+	return r, c.Notify(ctx, "initialized", nil)
+}

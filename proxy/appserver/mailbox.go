@@ -1,0 +1,100 @@
+package appserver
+
+// mailbox holds the notifications of one thread until its turn's consumer takes
+// them. It is part of state: touch it only inside the door.
+type mailbox struct {
+	turnID    string
+	queue     []Notification
+	bytes     int
+	end       error         // why no more is taken in
+	started   bool          // turn/started has arrived
+	completed bool          // turn/completed has arrived
+	left      bool          // the turn has been closed
+	onStart   func()        // what waits for turn/started, or for turn/completed if that never came
+	ready     chan struct{} // capacity 1: something has changed
+}
+
+func newMailbox() *mailbox { return &mailbox{ready: make(chan struct{}, 1)} }
+
+// put adds n; false means that this very message was one too many, and the turn
+// is to be interrupted. A message alone in the queue may be of any size.
+func (m *mailbox) put(n Notification, turnID string, o Options) bool {
+	if m.foreign(n.Method, turnID) {
+		return true
+	}
+	switch n.Method {
+	case "turn/started":
+		m.turnID, m.started = turnID, true
+		return true
+	case "turn/completed":
+		m.completed = true
+	}
+	if m.end != nil {
+		return true
+	}
+	if len(m.queue) >= o.QueueEvents || len(m.queue) > 0 && m.bytes+len(n.Params) > o.QueueBytes {
+		m.shut(ErrSlowConsumer)
+		return m.completed
+	}
+	m.queue = append(m.queue, n)
+	m.bytes += len(n.Params)
+	m.signal()
+	return true
+}
+
+// after sets what is to be done at turn/started, behind what already waits.
+func (m *mailbox) after(f func()) {
+	before := m.onStart
+	m.onStart = func() {
+		if before != nil {
+			before()
+		}
+		f()
+	}
+}
+
+// due takes what waits for n, if it is what was waited for.
+func (m *mailbox) due(n Notification) (f func()) {
+	if n.Method == "turn/started" || n.Method == "turn/completed" {
+		f, m.onStart = m.onStart, nil
+	}
+	return f
+}
+
+// shut drops what is queued and refuses more. The first reason stands.
+func (m *mailbox) shut(end error) {
+	if m.end == nil {
+		m.end = end
+	}
+	m.queue, m.bytes = nil, 0
+	m.signal()
+}
+
+// foreign reports notifications of the thread that are not of our turn: codex
+// 0.169 echoes every injected item as rawResponseItem/completed of a turn
+// "auto-compact-0", which for a long history is as big as the history.
+func (m *mailbox) foreign(method, turnID string) bool {
+	if m.turnID == "" {
+		return method == "rawResponseItem/completed"
+	}
+	return turnID != "" && turnID != m.turnID
+}
+
+// take removes the oldest notification. Without one, err says why there will be
+// none, or is nil when there may be.
+func (m *mailbox) take() (n Notification, ok bool, err error) {
+	if len(m.queue) == 0 {
+		return n, false, m.end
+	}
+	n, m.queue[0] = m.queue[0], Notification{}
+	m.queue = m.queue[1:]
+	m.bytes -= len(n.Params)
+	return n, true, nil
+}
+
+func (m *mailbox) signal() {
+	select {
+	case m.ready <- struct{}{}:
+	default:
+	}
+}

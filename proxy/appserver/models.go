@@ -1,0 +1,62 @@
+package appserver
+
+import (
+	"context"
+	"fmt"
+)
+
+// maxModelPages bounds a list whose cursor never ends.
+const maxModelPages = 100
+
+// Model is a model that the worker can run.
+type Model struct {
+	// ID is the model's name in requests.
+	ID          string `json:"id"`
+	DisplayName string `json:"displayName"`
+	Description string `json:"description"`
+	// Hidden models are not meant for a picker but run when asked for by name.
+	Hidden bool `json:"hidden"`
+	// IsDefault marks the model that codex itself prefers.
+	IsDefault                 bool              `json:"isDefault"`
+	DefaultReasoningEffort    string            `json:"defaultReasoningEffort"`
+	SupportedReasoningEfforts []ReasoningEffort `json:"supportedReasoningEfforts"`
+	// InputModalities are "text", "image" and "audio"; codex older than the
+	// field leaves it empty.
+	InputModalities []string `json:"inputModalities"`
+}
+
+// ReasoningEffort is one effort that a model accepts.
+type ReasoningEffort struct {
+	ReasoningEffort string `json:"reasoningEffort"`
+	Description     string `json:"description"`
+}
+
+type modelListParams struct {
+	Cursor        string `json:"cursor,omitempty"`
+	IncludeHidden bool   `json:"includeHidden"`
+}
+
+type modelListResponse struct {
+	Data       []Model `json:"data"`
+	NextCursor string  `json:"nextCursor"`
+}
+
+// Models lists all models, the hidden ones too (see Model.Hidden), in codex's
+// own order. The list comes from the worker's catalogue: being logged in makes
+// no difference to it, so it is no proof of a working account.
+func (c *Conn) Models(ctx context.Context) ([]Model, error) {
+	var models []Model
+	params := modelListParams{IncludeHidden: true}
+	for range maxModelPages {
+		var r modelListResponse
+		if err := c.Call(ctx, "model/list", params, &r); err != nil {
+			return nil, fmt.Errorf("cannot list models: %w", err)
+		}
+		models = append(models, r.Data...)
+		if r.NextCursor == "" {
+			return models, nil
+		}
+		params.Cursor = r.NextCursor
+	}
+	return nil, fmt.Errorf("cannot list models: more than %d pages", maxModelPages)
+}

@@ -1,0 +1,47 @@
+package appserver
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Options configures a connection. The zero value works.
+type Options struct {
+	// Logger receives what the peer does wrong; nil discards it.
+	Logger *slog.Logger
+	// ClientName and ClientVersion introduce us to codex, which passes the name
+	// on upstream as the originator. Empty means "codex-proxy" and "0".
+	ClientName, ClientVersion string
+	// OnNotification receives the notifications that belong to no thread, such
+	// as account/rateLimits/updated. It runs on the reading goroutine, so it
+	// must not block and must not call back into the Conn. May be nil.
+	OnNotification func(Notification)
+	// WriteTimeout bounds the writing of one message, so that a stopped peer
+	// cannot wedge us. Zero means 10 s.
+	WriteTimeout time.Duration
+	// QueueEvents and QueueBytes bound what one turn may have waiting for its
+	// consumer. Zero means 16384 events and 8 MiB.
+	QueueEvents, QueueBytes int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.ClientName == "" {
+		o.ClientName = "codex-proxy"
+	}
+	if o.ClientVersion == "" {
+		o.ClientVersion = "0"
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = 10 * time.Second
+	}
+	if o.QueueEvents <= 0 {
+		o.QueueEvents = 16384
+	}
+	if o.QueueBytes <= 0 {
+		o.QueueBytes = 8 << 20
+	}
+	return o
+}

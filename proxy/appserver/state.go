@@ -1,0 +1,34 @@
+package appserver
+
+import "sync"
+
+// door is the only way to the state of a connection.
+type door struct {
+	mu    sync.Mutex
+	state state
+}
+
+// state is everything of a connection that changes. Invariants:
+//   - err is set once, and done is closed in the same step;
+//   - pending has an entry for every request that was handed to the writer and
+//     neither answered nor given up;
+//   - threads has an entry from the reply to thread/start until the turn is known
+//     to have ended and thread/unsubscribe is sent.
+type state struct {
+	err     error
+	lastID  int64
+	pending map[int64]*pending
+	threads map[string]*mailbox
+	control [][]byte // messages that go before all others
+}
+
+func newDoor() door {
+	return door{state: state{pending: map[int64]*pending{}, threads: map[string]*mailbox{}}}
+}
+
+// enter runs f alone with the state. f must not block.
+func (d *door) enter(f func(*state)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f(&d.state)
+}

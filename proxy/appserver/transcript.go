@@ -1,0 +1,197 @@
+package appserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// The notifications of a turn, with the fields in use.
+type (
+	agentMessageDeltaParams struct {
+		ItemID string `json:"itemId"`
+		Delta  string `json:"delta"`
+	}
+	summaryTextDeltaParams struct {
+		ItemID       string `json:"itemId"`
+		Delta        string `json:"delta"`
+		SummaryIndex int    `json:"summaryIndex"`
+	}
+	itemCompletedParams struct {
+		Item threadItem `json:"item"`
+	}
+	// threadItem is an agentMessage (Text) or a reasoning item (Summary); the
+	// other types are not ours to tell.
+	threadItem struct {
+		Type    string   `json:"type"`
+		ID      string   `json:"id"`
+		Text    string   `json:"text"`
+		Summary []string `json:"summary"`
+	}
+	rawItemParams struct {
+		Item json.RawMessage `json:"item"`
+	}
+	rawResponseParams struct {
+		ResponseID string `json:"responseId"`
+	}
+	errorParams struct {
+		Error     *TurnError `json:"error"`
+		WillRetry bool       `json:"willRetry"`
+	}
+	turnCompletedParams struct {
+		Turn turnObject `json:"turn"`
+	}
+	turnObject struct {
+		ID     string     `json:"id"`
+		Status TurnStatus `json:"status"`
+		Error  *TurnError `json:"error"`
+	}
+)
+
+// transcript turns the notifications of one turn into events, so that every
+// piece of text is delivered exactly once. It is used by one goroutine.
+//
+// When codex retries, it starts the response over: deltas begin from zero, under
+// the same item id if the upstream gives the same and under a new one if not.
+// Text that was delivered cannot be taken back, so the turn fails then. Reasoning
+// is only commentary: what follows a retry is left out if some was delivered.
+type transcript struct {
+	text      map[string]*strings.Builder // delivered text of unfinished messages
+	reasoning map[string]bool             // reasoning items with deltas
+	textSent  bool                        // of the current response
+	thought   bool                        // reasoning was delivered, of the current response
+	muted     bool                        // reasoning is left out, until this response ends
+}
+
+func newTranscript() transcript {
+	return transcript{text: map[string]*strings.Builder{}, reasoning: map[string]bool{}}
+}
+
+// add returns the events of n: mostly one, sometimes none. A notification that
+// does not parse fails the turn: to skip it could be to lose text silently.
+func (t *transcript) add(n Notification) []Event {
+	switch n.Method {
+	case "item/agentMessage/delta":
+		return translate(n, func(p agentMessageDeltaParams) []Event { return t.addText(p.ItemID, p.Delta) })
+	case "item/reasoning/summaryTextDelta":
+		return translate(n, func(p summaryTextDeltaParams) []Event {
+			t.reasoning[p.ItemID] = true
+			return t.addReasoning(p.ItemID, p.SummaryIndex, p.Delta)
+		})
+	case "item/completed":
+		return translate(n, func(p itemCompletedParams) []Event { return t.finish(p.Item) })
+	case "rawResponseItem/completed":
+		return translate(n, rawItem)
+	case "rawResponse/completed":
+		return translate(n, func(p rawResponseParams) []Event {
+			t.textSent, t.thought, t.muted = false, false, false
+			return []Event{ResponseCompleted(p)}
+		})
+	case "thread/tokenUsage/updated":
+		return translate(n, func(p tokenUsageParams) []Event { return []Event{UsageUpdated{p.TokenUsage.Total}} })
+	case "error":
+		return translate(n, t.failure)
+	case "turn/completed":
+		return translate(n, complete)
+	}
+	return nil
+}
+
+func translate[P any](n Notification, f func(P) []Event) []Event {
+	var p P
+	if err := json.Unmarshal(n.Params, &p); err != nil {
+		return failed(&TurnError{Message: fmt.Sprintf("cannot decode %s: %s", n.Method, err), Info: ErrorInfo{Kind: ErrorOther}})
+	}
+	return f(p)
+}
+
+func failed(err *TurnError) []Event { return []Event{TurnCompleted{TurnFailed, err}} }
+
+func (t *transcript) addText(id, text string) []Event {
+	if text == "" {
+		return nil
+	}
+	sent := t.text[id]
+	if sent == nil {
+		sent = &strings.Builder{}
+		t.text[id] = sent
+	}
+	sent.WriteString(text)
+	t.textSent = true
+	return []Event{TextDelta{id, text}}
+}
+
+func (t *transcript) addReasoning(id string, part int, text string) []Event {
+	if text == "" || t.muted {
+		return nil
+	}
+	t.thought = true
+	return []Event{ReasoningDelta{id, part, text}}
+}
+
+// finish delivers what of an item has not come as deltas.
+func (t *transcript) finish(item threadItem) (events []Event) {
+	switch item.Type {
+	case "agentMessage":
+		sent := ""
+		if b := t.text[item.ID]; b != nil {
+			sent = b.String()
+		}
+		if rest, ok := strings.CutPrefix(item.Text, sent); ok {
+			events = t.addText(item.ID, rest)
+		}
+		delete(t.text, item.ID)
+	case "reasoning":
+		if t.reasoning[item.ID] {
+			delete(t.reasoning, item.ID)
+			return nil
+		}
+		for i, text := range item.Summary {
+			events = append(events, t.addReasoning(item.ID, i, text)...)
+		}
+	}
+	return events
+}
+
+// rawItem passes on what the model has made. Codex also reports what it has put
+// into the thread itself, such as "<turn_aborted>" in the name of the user, and
+// the outputs of tools.
+func rawItem(p rawItemParams) []Event {
+	var made struct {
+		Type string `json:"type"`
+		Role string `json:"role"`
+	}
+	if json.Unmarshal(p.Item, &made) != nil || made.Role != "" && made.Role != "assistant" || strings.HasSuffix(made.Type, "_output") {
+		return nil
+	}
+	return []Event{ResponseItem(p)}
+}
+
+// failure handles the notification error. A final one says nothing that the
+// turn/completed behind it does not say.
+func (t *transcript) failure(p errorParams) []Event {
+	if !p.WillRetry {
+		return nil
+	}
+	if p.Error == nil {
+		p.Error = unexplained()
+	}
+	if t.textSent {
+		return failed(p.Error)
+	}
+	clear(t.text)
+	clear(t.reasoning)
+	t.muted = t.muted || t.thought
+	return []Event{Retrying{p.Error}}
+}
+
+func unexplained() *TurnError {
+	return &TurnError{Message: "codex gave no reason", Info: ErrorInfo{Kind: ErrorOther}}
+}
+
+func complete(p turnCompletedParams) []Event {
+	if p.Turn.Status == TurnFailed && p.Turn.Error == nil {
+		p.Turn.Error = unexplained()
+	}
+	return []Event{TurnCompleted{p.Turn.Status, p.Turn.Error}}
+}

@@ -1,0 +1,453 @@
+package appserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/appservertest"
+)
+
+func TestTurn(t *testing.T) {
+	c := connect(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		turn.Reasoning("let me ", "think")
+		turn.Text("hello ", "world")
+		turn.EndResponse(appservertest.Usage{Input: 11, Cached: 3, Output: 7, Reasoning: 2})
+		return nil
+	}})
+	turn := start(t, c, hello())
+	o := drain(t, turn)
+
+	assert.Equal(t, "hello world", o.text)
+	assert.Equal(t, "let me think", o.reasoning)
+	assert.Equal(t, appserver.Usage{InputTokens: 11, CachedInputTokens: 3, OutputTokens: 7, ReasoningOutputTokens: 2, TotalTokens: 18}, o.usage)
+	assert.Equal(t, appserver.TurnCompleted{Status: appserver.TurnCompletedOK}, o.end)
+	items := 0
+	for _, e := range o.events {
+		if e, ok := e.(appserver.ResponseItem); ok {
+			items++
+			assert.NotContains(t, string(e.Item), "auto-compact", "the echo of the history is not the model's")
+		}
+	}
+	assert.Equal(t, 2, items)
+	_, err := turn.Next(bound(t))
+	assert.ErrorIs(t, err, io.EOF)
+	assert.NoError(t, turn.Interrupt(bound(t)), "interrupting what has ended is no error")
+}
+
+func TestTurnSendsTheWholeRequest(t *testing.T) {
+	got := make(chan appservertest.Request, 1)
+	c := connect(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		got <- turn.Request
+		return nil
+	}})
+	sys := ""
+	turn := start(t, c, appserver.TurnRequest{
+		Model: "m", Cwd: "/empty", BaseInstructions: &sys, Effort: "high", Summary: "detailed",
+		OutputSchema: json.RawMessage(`{"type":"object"}`),
+		Items: []appserver.Item{
+			appserver.Message("user", appserver.Content{Type: "input_text"}, appserver.Content{Type: "input_image", ImageURL: "data:,"}),
+			appserver.TextMessage("assistant", "yes"),
+			appserver.FunctionCall("call_1", "f", "{}"),
+			appserver.FunctionCallOutput("call_1", "sunny"),
+		},
+	})
+	drain(t, turn)
+	r := <-got
+	assert.Equal(t, "m", r.Model)
+	assert.Equal(t, "/empty", r.Cwd)
+	assert.Equal(t, &sys, r.BaseInstructions)
+	assert.Equal(t, "high", r.Effort)
+	assert.Equal(t, "detailed", r.Summary)
+	assert.JSONEq(t, `{"type":"object"}`, string(r.OutputSchema))
+	items, err := json.Marshal(r.Items)
+	require.NoError(t, err)
+	assert.JSONEq(t, `[
+		{"type":"message","role":"user","content":[{"type":"input_text","text":""},{"type":"input_image","image_url":"data:,"}]},
+		{"type":"message","role":"assistant","content":[{"type":"output_text","text":"yes"}]},
+		{"type":"function_call","name":"f","arguments":"{}","call_id":"call_1"},
+		{"type":"function_call_output","call_id":"call_1","output":"sunny"}]`, string(items))
+}
+
+func TestFirstTextArrivesWhileTheTurnRuns(t *testing.T) {
+	c := connect(t, &appservertest.Server{Handler: appservertest.Hang("first")})
+	turn := start(t, c, hello())
+	e, err := turn.Next(bound(t))
+	require.NoError(t, err)
+	assert.Equal(t, "first", e.(appserver.TextDelta).Text)
+}
+
+func TestSeveralMessagesInOrder(t *testing.T) {
+	c := connect(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		turn.Text("one, ")
+		turn.Whole("two, ")
+		m := turn.Begin("x")
+		m.Delta("thr")
+		turn.Notify("unknown/notification", map[string]any{"turn": 7})
+		m.Delta("ee")
+		m.End()
+		return nil
+	}})
+	o := drain(t, start(t, c, hello()))
+	assert.Equal(t, "one, two, three", o.text)
+	assert.Len(t, o.texts, 3)
+}
+
+func TestTextOnlyInCompletedItem(t *testing.T) {
+	c := connect(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		turn.Whole("all at once")
+		// The tail that codex held back, and reasoning without deltas.
+		turn.Notify("item/agentMessage/delta", map[string]any{"itemId": "m", "delta": " and a"})
+		turn.Notify("item/completed", map[string]any{"item": map[string]any{"type": "agentMessage", "id": "m", "text": " and a tail"}})
+		turn.Notify("item/completed", map[string]any{"item": map[string]any{"type": "reasoning", "id": "r", "summary": []string{"why", "not"}}})
+		return nil
+	}})
+	o := drain(t, start(t, c, hello()))
+	assert.Equal(t, "all at once and a tail", o.text)
+	assert.Equal(t, "whynot", o.reasoning)
+}
+
+func TestRetryBeforeTextIsLeftToCodex(t *testing.T) {
+	c := connect(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		turn.Reasoning("hm")
+		turn.Retry("Reconnecting... 1/2", appservertest.HTTPInfo("responseStreamDisconnected", 0), "stream disconnected")
+		turn.Reasoning("hm")
+		turn.Text("answer")
+		return nil
+	}})
+	o := drain(t, start(t, c, hello()))
+	assert.Equal(t, "answer", o.text)
+	assert.Equal(t, "hm", o.reasoning, "reasoning is not doubled")
+	assert.Equal(t, 1, o.retries)
+	assert.Equal(t, appserver.TurnCompletedOK, o.end.Status)
+}
+
+func TestRetryAfterTextFailsTheTurn(t *testing.T) {
+	srv := &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		m := turn.Begin("same")
+		m.Delta("Hello wor")
+		turn.Retry("Reconnecting... 1/2", appservertest.HTTPInfo("responseStreamDisconnected", 0), "stream disconnected")
+		m = turn.Begin("same")
+		m.Delta("Hello")
+		<-ctx.Done()
+		return nil
+	}}
+	c := connect(t, srv)
+	turn := start(t, c, hello())
+	o := drain(t, turn)
+	assert.Equal(t, "Hello wor", o.text)
+	assert.Equal(t, appserver.TurnFailed, o.end.Status)
+	assert.Equal(t, appserver.ErrorInfo{Kind: appserver.ErrorResponseStreamDisconnected}, o.end.Err.Info)
+	assert.EqualError(t, o.end.Err, "Reconnecting... 1/2: stream disconnected")
+	_, err := turn.Next(bound(t))
+	require.ErrorIs(t, err, io.EOF)
+	require.NoError(t, turn.Close(bound(t)))
+	assert.Contains(t, srv.Requests(), "turn/interrupt", "the retry is not left running")
+}
+
+func TestRetryOfALaterResponseIsLeftToCodex(t *testing.T) {
+	c := connect(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		turn.Text("first. ")
+		turn.EndResponse(appservertest.Usage{Input: 1, Output: 1})
+		turn.Retry("Reconnecting... 1/2", "other", "")
+		turn.Text("second.")
+		turn.EndResponse(appservertest.Usage{Input: 2, Output: 2})
+		return nil
+	}})
+	o := drain(t, start(t, c, hello()))
+	assert.Equal(t, "first. second.", o.text)
+	assert.Equal(t, appserver.TurnCompletedOK, o.end.Status)
+	assert.EqualValues(t, 6, o.usage.TotalTokens)
+}
+
+func TestFailures(t *testing.T) {
+	kinds := []string{
+		"contextWindowExceeded", "sessionBudgetExceeded", "usageLimitExceeded", "rateLimitExceeded", "flexUnavailable",
+		"serverOverloaded", "modelNotFound", "policyCapacityUnavailable", "cyberPolicy", "misalignmentPolicyViolation",
+		"tooManyDenials", "internalServerError", "unauthorized", "badRequest", "threadRollbackFailed", "sandboxError",
+		"other", "inferenceHookDenied", "somethingOfTheFuture",
+	}
+	cases := map[appserver.ErrorInfo]any{}
+	for _, k := range kinds {
+		cases[appserver.ErrorInfo{Kind: k}] = k
+	}
+	for _, k := range []string{"httpConnectionFailed", "responseStreamConnectionFailed", "responseStreamDisconnected", "responseTooManyFailedAttempts"} {
+		cases[appserver.ErrorInfo{Kind: k, HTTPStatus: 503}] = appservertest.HTTPInfo(k, 503)
+		cases[appserver.ErrorInfo{Kind: k}] = appservertest.HTTPInfo(k, 0)
+	}
+	cases[appserver.ErrorInfo{Kind: "activeTurnNotSteerable"}] = map[string]any{"activeTurnNotSteerable": map[string]any{"turnKind": "review"}}
+	cases[appserver.ErrorInfo{}] = nil
+	info := make(chan any, 1)
+	c := connect(t, &appservertest.Server{Handler: func(context.Context, *appservertest.Turn) error {
+		return &appservertest.Failure{Message: "no luck", Info: <-info}
+	}})
+	for want, send := range cases {
+		info <- send
+		o := drain(t, start(t, c, hello()))
+		require.Equal(t, appserver.TurnFailed, o.end.Status)
+		assert.Equal(t, want, o.end.Err.Info)
+		assert.Equal(t, "no luck", o.end.Err.Message)
+	}
+}
+
+func TestIncomplete(t *testing.T) {
+	c := connect(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		turn.Text("half an ans")
+		return &appservertest.Failure{
+			Message: "Incomplete response returned, reason: max_output_tokens", Info: "other",
+			Usage: appservertest.Usage{Input: 5, Output: 3},
+		}
+	}})
+	o := drain(t, start(t, c, hello()))
+	reason, ok := o.end.Err.Incomplete()
+	assert.True(t, ok)
+	assert.Equal(t, "max_output_tokens", reason)
+	assert.EqualValues(t, 8, o.usage.TotalTokens)
+}
+
+func TestInterrupt(t *testing.T) {
+	c := connect(t, &appservertest.Server{Handler: appservertest.Hang("never")})
+	turn := start(t, c, hello())
+	require.NoError(t, turn.Interrupt(bound(t)))
+	o := drain(t, turn)
+	assert.Equal(t, appserver.TurnInterrupted, o.end.Status)
+	for _, e := range o.events {
+		_, made := e.(appserver.ResponseItem)
+		assert.False(t, made, "the note about the interrupt is not the model's")
+	}
+}
+
+func TestCloseInterruptsEvenAfterTheCallersContext(t *testing.T) {
+	ended := make(chan struct{})
+	srv := &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		<-ctx.Done()
+		close(ended)
+		return nil
+	}}
+	c := connect(t, srv)
+	turn, err := c.StartTurn(bound(t), hello())
+	require.NoError(t, err)
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = turn.Close(gone)
+	<-ended
+	assert.NoError(t, turn.Close(bound(t)), "closing again does nothing")
+	_, err = turn.Next(bound(t))
+	assert.ErrorIs(t, err, appserver.ErrTurnClosed)
+}
+
+// Codex knows a turn's id a little before it can interrupt it.
+func TestEarlyInterruptIsSentAgain(t *testing.T) {
+	peer := make(chan *appservertest.Peer, 1)
+	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{
+		"turn/start": func(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
+			p.Reply(id, map[string]any{"turn": map[string]any{"id": "t"}})
+			peer <- p
+			return true
+		},
+		"turn/interrupt": appservertest.Times(3, appservertest.Refused(-32600, "no active turn to interrupt")),
+	}}
+	c := connect(t, srv)
+	turn, err := c.StartTurn(bound(t), hello())
+	require.NoError(t, err)
+	closed := make(chan error, 1)
+	go func() { closed <- turn.Close(bound(t)) }()
+	interrupts := func() (n int) {
+		for _, method := range srv.Requests() {
+			if method == "turn/interrupt" {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, func() bool { return interrupts() == 1 })
+	_, err = c.Models(bound(t)) // the refusal has been read
+	require.NoError(t, err)
+	assert.NotContains(t, srv.Requests(), "thread/unsubscribe", "the thread is not given up while its turn may still start")
+
+	(<-peer).Notify("turn/started", map[string]any{"threadId": turn.ThreadID(), "turn": map[string]any{"id": "t"}})
+	assert.NoError(t, <-closed)
+	assert.Greater(t, interrupts(), 2, "once more at turn/started, and until codex agrees")
+}
+
+func TestCloseEndsAWaitingNext(t *testing.T) {
+	c := connect(t, &appservertest.Server{Handler: func(ctx context.Context, _ *appservertest.Turn) error {
+		<-ctx.Done()
+		return nil
+	}})
+	turn := start(t, c, hello())
+	next := make(chan error, 1)
+	go func() { _, err := turn.Next(bound(t)); next <- err }()
+	require.NoError(t, turn.Close(bound(t)))
+	assert.ErrorIs(t, <-next, appserver.ErrTurnClosed)
+}
+
+func TestSlowConsumerLosesOnlyItsOwnTurn(t *testing.T) {
+	for name, limits := range map[string]appserver.Options{
+		"events": {QueueEvents: 10},
+		"bytes":  {QueueBytes: 10_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			flooded := make(chan struct{})
+			srv := &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+				if turn.Request.Model != "flood" {
+					turn.Text("fine")
+					return nil
+				}
+				m := turn.Begin("")
+				for range 100 {
+					m.Delta(strings.Repeat("x", 1000))
+				}
+				<-ctx.Done() // the overflow interrupts us
+				close(flooded)
+				return nil
+			}}
+			c := connectWith(t, srv, limits)
+			slow := hello()
+			slow.Model = "flood"
+			turn := start(t, c, slow)
+			<-flooded
+			_, err := turn.Next(bound(t))
+			require.ErrorIs(t, err, appserver.ErrSlowConsumer)
+			assert.Equal(t, "fine", drain(t, start(t, c, hello())).text)
+		})
+	}
+}
+
+func TestOverloadedIsTriedAgain(t *testing.T) {
+	srv := &appservertest.Server{
+		Handler: appservertest.Reply("at last"),
+		Faults: map[string]appservertest.Fault{
+			"thread/start":        appservertest.Times(2, appservertest.Overloaded),
+			"thread/inject_items": appservertest.Times(1, appservertest.Overloaded),
+			"turn/start":          appservertest.Times(1, appservertest.Overloaded),
+		},
+	}
+	assert.Equal(t, "at last", drain(t, start(t, connect(t, srv), hello())).text)
+}
+
+func TestOverloadedForTooLong(t *testing.T) {
+	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"turn/start": appservertest.Overloaded}}
+	c := connect(t, srv)
+	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
+	defer cancel()
+	_, err := c.StartTurn(ctx, hello())
+	var rpc *appserver.RPCError
+	require.ErrorAs(t, err, &rpc)
+	assert.Equal(t, appserver.CodeOverloaded, rpc.Code)
+	eventually(t, func() bool { return slices.Contains(srv.Requests(), "thread/unsubscribe") })
+}
+
+func TestRefusedStartLeavesNothingBehind(t *testing.T) {
+	for _, method := range []string{"thread/inject_items", "turn/start"} {
+		srv := &appservertest.Server{Faults: map[string]appservertest.Fault{method: appservertest.Refused(-32600, "no")}}
+		c := connect(t, srv)
+		_, err := c.StartTurn(bound(t), hello())
+		require.ErrorContains(t, err, "no")
+		eventually(t, func() bool { return slices.Contains(srv.Requests(), "thread/unsubscribe") })
+		assert.NotContains(t, srv.Requests(), "turn/interrupt")
+	}
+}
+
+// A client that leaves while thread/start or turn/start is under way must not
+// leave a thread or a turn behind: the late reply tells what to stop.
+func TestCancelledStartLeavesNothingBehind(t *testing.T) {
+	for method, want := range map[string][]string{
+		"thread/start":        {"thread/unsubscribe"},
+		"thread/inject_items": {"thread/unsubscribe"},
+		"turn/start":          {"turn/interrupt", "thread/unsubscribe"},
+	} {
+		t.Run(method, func(t *testing.T) {
+			reached, goOn := make(chan struct{}), make(chan struct{})
+			srv := &appservertest.Server{
+				Handler: appservertest.Hang(""),
+				Faults: map[string]appservertest.Fault{method: func(context.Context, *appservertest.Peer, json.RawMessage) bool {
+					close(reached)
+					<-goOn
+					return false
+				}},
+			}
+			c := connect(t, srv)
+			ctx, cancel := context.WithCancel(context.Background())
+			failed := make(chan error, 1)
+			go func() { _, err := c.StartTurn(ctx, hello()); failed <- err }()
+			<-reached
+			cancel()
+			require.ErrorIs(t, <-failed, context.Canceled)
+			close(goOn)
+			for _, m := range want {
+				eventually(t, func() bool { return slices.Contains(srv.Requests(), m) })
+			}
+		})
+	}
+}
+
+func TestConnectionLostMidTurn(t *testing.T) {
+	for name, lose := range map[string]func(*appservertest.Peer){
+		"end of stream": (*appservertest.Peer).Disconnect,
+		"half a frame":  (*appservertest.Peer).HalfFrame,
+		"not JSON":      func(p *appservertest.Peer) { p.Send([]byte(`{"method":`)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := connect(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+				turn.Begin("").Delta("half an ans")
+				lose(turn.Peer())
+				<-ctx.Done()
+				return nil
+			}})
+			turn := start(t, c, hello())
+			o, err := collect(bound(t), turn)
+			assert.Equal(t, "half an ans", o.text, "what came before the loss is delivered")
+			require.ErrorIs(t, err, appserver.ErrConnectionLost)
+			assert.Equal(t, c.Err(), err)
+			<-c.Done()
+			assert.ErrorIs(t, turn.Close(bound(t)), appserver.ErrConnectionLost)
+			_, err = c.StartTurn(bound(t), hello())
+			assert.ErrorIs(t, err, appserver.ErrConnectionLost)
+		})
+	}
+}
+
+func TestEventThatDoesNotParseFailsTheTurn(t *testing.T) {
+	c := connect(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		turn.Notify("item/agentMessage/delta", map[string]any{"itemId": "m", "delta": 5})
+		<-ctx.Done()
+		return nil
+	}})
+	o := drain(t, start(t, c, hello()))
+	require.Equal(t, appserver.TurnFailed, o.end.Status)
+	assert.ErrorContains(t, o.end.Err, "item/agentMessage/delta")
+}
+
+func TestErrorInfoForms(t *testing.T) {
+	for in, want := range map[string]appserver.ErrorInfo{
+		`"other"`: {Kind: "other"},
+		`null`:    {},
+		`{"httpConnectionFailed":{"httpStatusCode":502}}`:  {Kind: "httpConnectionFailed", HTTPStatus: 502},
+		`{"httpConnectionFailed":{"httpStatusCode":null}}`: {Kind: "httpConnectionFailed"},
+		`{"future":{"httpStatusCode":"x"}}`:                {Kind: "future"},
+		`{"future":3}`:                                     {Kind: "future"},
+		`{"a":1,"b":2}`:                                    {Kind: "other"},
+		`17`:                                               {Kind: "other"},
+	} {
+		var e appserver.TurnError
+		require.NoError(t, json.Unmarshal([]byte(`{"message":"m","codexErrorInfo":`+in+`}`), &e))
+		assert.Equal(t, want, e.Info, in)
+	}
+}
+
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, 5*time.Second, 2*time.Millisecond)
+}
+
+var errTest = errors.New("the test says so")

@@ -1,0 +1,118 @@
+package appserver
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// TurnError says why a turn failed or is being retried.
+//
+// What codex 0.169 reports for what the upstream did, measured with retries set
+// to 0 (the kind is the same after retries; "codes" are error.code in a JSON body
+// or in response.failed):
+//
+//	upstream                                      kind                           HTTPStatus
+//	401 403 404 408 413 422 502 503               httpConnectionFailed           that one
+//	400                                           other (message: the body)      0
+//	400, failed: context_length_exceeded          contextWindowExceeded          0
+//	429                                           responseTooManyFailedAttempts  429
+//	429 with error.type usage_limit_reached,      usageLimitExceeded             0
+//	  insufficient_quota; failed: usage_not_included
+//	500                                           internalServerError            0
+//	503 server_is_overloaded, failed: the same    serverOverloaded               0
+//	503 slow_down, failed: slow_down,             rateLimitExceeded              0
+//	  rate_limit_exceeded
+//	failed: cyber_policy                          cyberPolicy                    0
+//	failed: invalid_prompt                        other (message: upstream's)    0
+//	failed: any other code                        other (*)                      0
+//	no connection, connection cut, half a         other (*)                      0
+//	  stream, end without response.completed,
+//	  garbage, HTML, idle timeout
+//	response.incomplete                           other, see Incomplete          0
+//	response.incomplete inside an open item       other (*), see Incomplete      0
+//
+// (*) The message begins with "stream disconnected before completion: ".
+//
+// Only response.incomplete between items comes with usage. A broken line of JSON
+// inside a healthy stream is skipped and the turn completes. While codex retries
+// (Retrying), the kind is responseStreamDisconnected and the reason is in
+// AdditionalDetails.
+type TurnError struct {
+	Message           string    `json:"message"`
+	Info              ErrorInfo `json:"codexErrorInfo"`
+	AdditionalDetails string    `json:"additionalDetails"`
+}
+
+// Error implements error.
+func (e *TurnError) Error() string {
+	if e.AdditionalDetails == "" {
+		return e.Message
+	}
+	return e.Message + ": " + e.AdditionalDetails
+}
+
+// Incomplete returns the reason of a response.incomplete, "max_output_tokens"
+// or "content_filter". Codex reports it as a failed turn of kind "other", with
+// nothing but the message to tell it by.
+func (e *TurnError) Incomplete() (reason string, ok bool) {
+	const mark = "Incomplete response returned, reason: "
+	if _, reason, ok = strings.Cut(e.Message, mark); ok {
+		return reason, true
+	}
+	_, reason, ok = strings.Cut(e.AdditionalDetails, mark)
+	return reason, ok
+}
+
+// ErrorInfo is codexErrorInfo, which comes as a string or as an object with the
+// kind for its only key.
+type ErrorInfo struct {
+	// Kind is one of the Error… constants, or a kind we do not know, or empty.
+	Kind string
+	// HTTPStatus is the upstream's status, 0 when codex does not tell.
+	HTTPStatus int
+}
+
+// The kinds of codexErrorInfo that a plain turn can meet.
+const (
+	ErrorContextWindowExceeded          = "contextWindowExceeded"
+	ErrorSessionBudgetExceeded          = "sessionBudgetExceeded"
+	ErrorUsageLimitExceeded             = "usageLimitExceeded"
+	ErrorRateLimitExceeded              = "rateLimitExceeded"
+	ErrorServerOverloaded               = "serverOverloaded"
+	ErrorModelNotFound                  = "modelNotFound"
+	ErrorPolicyCapacityUnavailable      = "policyCapacityUnavailable"
+	ErrorCyberPolicy                    = "cyberPolicy"
+	ErrorInternalServerError            = "internalServerError"
+	ErrorUnauthorized                   = "unauthorized"
+	ErrorBadRequest                     = "badRequest"
+	ErrorSandboxError                   = "sandboxError"
+	ErrorOther                          = "other"
+	ErrorHTTPConnectionFailed           = "httpConnectionFailed"
+	ErrorResponseStreamConnectionFailed = "responseStreamConnectionFailed"
+	ErrorResponseStreamDisconnected     = "responseStreamDisconnected"
+	ErrorResponseTooManyFailedAttempts  = "responseTooManyFailedAttempts"
+)
+
+// UnmarshalJSON accepts both forms and never fails on a form it does not know:
+// the error around it is worth more than its kind.
+func (i *ErrorInfo) UnmarshalJSON(b []byte) error {
+	*i = ErrorInfo{}
+	if json.Unmarshal(b, &i.Kind) == nil {
+		return nil
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal(b, &object) != nil || len(object) != 1 {
+		i.Kind = ErrorOther
+		return nil
+	}
+	for kind, raw := range object {
+		i.Kind = kind
+		var detail struct {
+			HTTPStatusCode int `json:"httpStatusCode"`
+		}
+		if json.Unmarshal(raw, &detail) == nil {
+			i.HTTPStatus = detail.HTTPStatusCode
+		}
+	}
+	return nil
+}

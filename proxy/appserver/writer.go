@@ -1,0 +1,117 @@
+package appserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+const (
+	// fragment is how much goes into one frame: codex drops the connection on
+	// a single frame over 16 MiB but takes fragmented messages up to 64 MiB.
+	fragment = 1 << 20
+	// maxControl bounds the answers, interrupts and unsubscriptions waiting for
+	// a peer that has stopped reading.
+	maxControl = 4096
+)
+
+// write sends what is queued until the connection closes. It is the only
+// writer, so a caller whose context ends can leave at once without cutting a
+// message in half (which would end the connection for everyone).
+func (c *Conn) write() {
+	for {
+		b, ok := c.nextControl()
+		if !ok {
+			select {
+			case <-c.done:
+				return
+			case <-c.wake:
+				continue
+			case b = <-c.bulk:
+			}
+		}
+		if err := c.writeMessage(b); err != nil {
+			c.Close(lost("write", err))
+			return
+		}
+	}
+}
+
+func (c *Conn) nextControl() (b []byte, ok bool) {
+	c.door.enter(func(s *state) {
+		if ok = len(s.control) > 0; ok {
+			b, s.control = s.control[0], s.control[1:]
+		}
+	})
+	return b, ok
+}
+
+// writeMessage closes the connection when the peer takes longer than the write
+// timeout: its socket buffer is full and it is not reading.
+func (c *Conn) writeMessage(b []byte) error {
+	t := time.AfterFunc(c.opts.WriteTimeout, func() {
+		c.Close(lost("write", fmt.Errorf("peer has not read for %s", c.opts.WriteTimeout)))
+	})
+	defer t.Stop()
+	ctx := context.Background()
+	if len(b) <= fragment {
+		return c.ws.Write(ctx, websocket.MessageText, b)
+	}
+	w, err := c.ws.Writer(ctx, websocket.MessageText)
+	if err != nil {
+		return err
+	}
+	for len(b) > 0 {
+		n := min(fragment, len(b))
+		if _, err := w.Write(b[:n]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return w.Close()
+}
+
+// sendBulk hands b to the writer. An error means that nothing was sent.
+func (c *Conn) sendBulk(ctx context.Context, b []byte) error {
+	if len(b) > maxMessage {
+		return fmt.Errorf("cannot send %d bytes: %w", len(b), ErrTooLarge)
+	}
+	select {
+	case c.bulk <- b:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.done:
+		return c.Err()
+	}
+}
+
+// sendControl queues b ahead of the bulk messages and never blocks.
+func (c *Conn) sendControl(b []byte) error {
+	full := false
+	c.door.enter(func(s *state) {
+		if full = len(s.control) >= maxControl; !full && s.err == nil {
+			s.control = append(s.control, b)
+		}
+	})
+	if full {
+		return lost("answer", errors.New("peer sends requests but does not read"))
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func encode(method string, message any) ([]byte, error) {
+	b, err := json.Marshal(message)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode %s: %w", method, err)
+	}
+	return b, nil
+}
