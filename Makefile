@@ -53,13 +53,13 @@ run: ## try it: a throwaway systemd over this machine's files, until Ctrl-C
 .PHONY: test
 test: ## run every check: lint, unit tests, then the real thing in booted machines
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	$(MAKE) --no-print-directory $(DEB) $(CODEX)/codex
-	$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory $(DEB) $(CODEX)/codex $(TOOLS)/gotestsum
+	@$(MAKE) --no-print-directory lint
 	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race $$(go list ./... | grep -v /test/integration)
 	$(TOOLS)/gotestsum --format testname -- -count=1 -timeout 12m ./test/integration/...
 
 .PHONY: lint
-lint: | $(TOOLS)/nfpm ## check formatting, vet and the rules of the house
+lint: | $(TOOLS)/golangci-lint ## check formatting, vet and the rules of the house
 	$(TOOLS)/golangci-lint run
 
 .PHONY: fuzz
@@ -82,11 +82,13 @@ needs:
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 
-# golangci-lint, nfpm and gotestsum, at the versions of test/tools/go.mod.
-$(TOOLS)/nfpm:
-	@echo "building the tools of test/tools (once)"
-	@mkdir -p $(TOOLS)
-	go build -C test/tools -o $(TOOLS)/ tool
+# The tools, at the versions of test/tools/go.mod; each is built when it is needed.
+$(TOOLS)/nfpm:          TOOL := github.com/goreleaser/nfpm/v2/cmd/nfpm
+$(TOOLS)/golangci-lint: TOOL := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(TOOLS)/gotestsum:     TOOL := gotest.tools/gotestsum
+$(TOOLS)/%:
+	@echo "building $(@F) (once)"
+	@go build -C test/tools -o $@ $(TOOL)
 
 # The codex of test/codex/package-lock.json: its native binary, by a link.
 $(CODEX)/codex:

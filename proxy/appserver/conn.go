@@ -33,7 +33,7 @@ func Dial(ctx context.Context, socketPath string, o Options) (*Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socketPath)
 	}}
-	ws, _, err := websocket.Dial(ctx, "ws://codex/", &websocket.DialOptions{
+	ws, _, err := websocket.Dial(ctx, "ws://codex/", &websocket.DialOptions{ //nolint:bodyclose // the library closes it
 		HTTPClient:      &http.Client{Transport: transport},
 		CompressionMode: websocket.CompressionDisabled,
 	})

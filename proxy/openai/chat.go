@@ -69,8 +69,9 @@ type CompletionDetails struct {
 
 // Finish reasons.
 const (
-	FinishStop   = "stop"
-	FinishLength = "length"
+	FinishStop          = "stop"
+	FinishLength        = "length"
+	FinishContentFilter = "content_filter"
 )
 
 // Answer gives every part of one answer the same id, time and model.

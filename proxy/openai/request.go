@@ -28,6 +28,9 @@ type Message struct {
 // efforts are the values of reasoning_effort.
 var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh"}
 
+// maxModelName bounds what a client can put into every log line.
+const maxModelName = 256
+
 // rawChat is the request as it arrives; only the honoured fields.
 type rawChat struct {
 	Model           string          `json:"model"`
@@ -114,6 +117,8 @@ func (raw rawChat) validate() (*ChatRequest, error) {
 	switch {
 	case raw.Model == "":
 		return nil, Invalid("model_required", "model", "model is required; GET /v1/models lists what there is")
+	case len(raw.Model) > maxModelName:
+		return nil, Invalid("invalid_value", "model", fmt.Sprintf("model must not be longer than %d bytes", maxModelName))
 	case len(raw.Messages) == 0:
 		return nil, Invalid("messages_required", "messages", "messages must hold at least one message")
 	case raw.N != nil && *raw.N != 1:

@@ -118,7 +118,7 @@ func removeCgroup(path string, timeout time.Duration) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("cannot remove the machine's cgroup: %w", err)
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // see above: there is no event
 	}
 }
 

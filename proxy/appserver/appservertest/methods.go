@@ -3,7 +3,6 @@ package appservertest
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strconv"
 )
 
@@ -53,7 +52,7 @@ func (p *Peer) initialize(m message) {
 	}
 	p.mu.Unlock()
 	p.Reply(m.ID, map[string]any{
-		"userAgent":      fmt.Sprintf("%s/%s (demo; %s)", params.ClientInfo.Name, version, params.ClientInfo.Version),
+		"userAgent":      params.ClientInfo.Name + "/demo (" + params.ClientInfo.Version + ")",
 		"codexHome":      "/nonexistent",
 		"platformFamily": "unix",
 		"platformOs":     "linux",

@@ -1,0 +1,99 @@
+// Command codex-proxy is an OpenAI-compatible endpoint in front of codex
+// app-server workers that systemd supervises.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+)
+
+// Exit statuses, as sysexits.h and systemd.exec(5) name them.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 64
+	exitConfig  = 78
+)
+
+// version is set by the linker in packages.
+var version string
+
+const usage = `Usage: codex-proxy COMMAND [OPTION]...
+
+Commands for people:
+  config check      say whether the configuration is good
+  keys              add, list and revoke API keys
+  version           print the version
+  help              print this text
+
+Commands for systemd units:
+  serve             the HTTP daemon (codex-proxy.service)
+  worker-prepare    write a worker's codex configuration (codex-worker@.service)
+  notify-exec       run a program as a Type=notify service
+  app-server        the demo worker, in place of codex app-server
+
+codex-proxy COMMAND --help tells more about each.
+`
+
+type command struct {
+	name string
+	run  func(ctx context.Context, args []string, stdout, stderr io.Writer) int
+}
+
+func commands() []command {
+	return []command{
+		{"serve", serve},
+		{"notify-exec", notifyExec},
+		{"worker-prepare", workerPrepare},
+		{"app-server", demoAppServer},
+		{"config", configCommand},
+		{"keys", keysCommand},
+		{"version", printVersion},
+	}
+}
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, usage)
+		return exitUsage
+	}
+	name := args[0]
+	if slices.Contains([]string{"help", "-h", "--help"}, name) {
+		fmt.Fprint(stdout, usage)
+		return exitOK
+	}
+	if name == "--version" {
+		name = "version"
+	}
+	for _, c := range commands() {
+		if c.name == name {
+			return c.run(ctx, args[1:], stdout, stderr)
+		}
+	}
+	fmt.Fprintf(stderr, "codex-proxy: unknown command %q; see codex-proxy help\n", name)
+	return exitUsage
+}
+
+func printVersion(_ context.Context, _ []string, stdout, _ io.Writer) int {
+	fmt.Fprintln(stdout, "codex-proxy", versionString())
+	return exitOK
+}
+
+// versionString is the linked version, or what the go command knows.
+func versionString() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// result is what a command line leaves behind.
+type result struct {
+	status         int
+	stdout, stderr string
+}
+
+// try runs a command line.
+func try(t *testing.T, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	status := run(t.Context(), args, &stdout, &stderr)
+	return result{status, stdout.String(), stderr.String()}
+}
+
+func TestUsage(t *testing.T) {
+	assert.Equal(t, result{exitUsage, "", usage}, try(t))
+	for _, help := range []string{"help", "-h", "--help"} {
+		assert.Equal(t, result{exitOK, usage, ""}, try(t, help))
+	}
+	assert.Equal(t, result{exitUsage, "", "codex-proxy: unknown command \"serv\"; see codex-proxy help\n"}, try(t, "serv"))
+}
+
+func TestUsageNamesEveryCommand(t *testing.T) {
+	for _, c := range commands() {
+		assert.Contains(t, usage, "\n  "+c.name+" ")
+		if c.name == "version" {
+			continue
+		}
+		got := try(t, c.name, "--help")
+		assert.Equal(t, exitOK, got.status, c.name)
+		assert.True(t, strings.HasPrefix(got.stdout, "Usage: codex-proxy "+c.name+" "), got.stdout)
+		assert.Empty(t, got.stderr)
+
+		got = try(t, c.name, "--no-such-option")
+		assert.Equal(t, exitUsage, got.status, c.name)
+		assert.Empty(t, got.stdout)
+		assert.Contains(t, got.stderr, "no-such-option")
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, args := range [][]string{{"version"}, {"--version"}} {
+		got := try(t, args...)
+		assert.Equal(t, exitOK, got.status)
+		assert.Regexp(t, `^codex-proxy \S+\n$`, got.stdout)
+		assert.Empty(t, got.stderr)
+	}
+}
+
+// configured writes a configuration with one worker, and returns its path.
+func configured(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "workers"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "workers", "default.toml"), nil, 0o644))
+	path := filepath.Join(dir, "config.toml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	return path
+}
+
+func TestConfigCheck(t *testing.T) {
+	path := configured(t, "max_inflight = 3\n")
+	assert.Equal(t, result{exitOK, path + " is good: workers default\n", ""}, try(t, "config", "check", "--config", path))
+
+	bad := configured(t, "max_inflight = 3\nkeepaliv = \"1s\"\n")
+	got := try(t, "config", "check", "--config", bad)
+	assert.Equal(t, exitConfig, got.status)
+	assert.Empty(t, got.stdout)
+	assert.Contains(t, got.stderr, "codex-proxy config check: "+bad+":2:")
+	assert.Contains(t, got.stderr, `unknown key "keepaliv" (did you mean "keepalive"?)`)
+
+	got = try(t, "config", "check", "--config", path, "--set", "max_inflight=0")
+	assert.Equal(t, exitConfig, got.status)
+	assert.Contains(t, got.stderr, "max_inflight = 0: must be between")
+
+	got = try(t, "config", "check", "--config", filepath.Join(t.TempDir(), "none"))
+	assert.Equal(t, exitConfig, got.status)
+	assert.Contains(t, got.stderr, "cannot read the configuration")
+
+	for _, args := range [][]string{{"config"}, {"config", "show"}, {"config", "check", "--config", path, "more"}} {
+		got = try(t, args...)
+		assert.Equal(t, exitUsage, got.status, args)
+		assert.Empty(t, got.stdout)
+	}
+}
+
+func TestServeTakesABadConfigurationFor78(t *testing.T) {
+	got := try(t, "serve", "--config", configured(t, "listen = 7\n"))
+	assert.Equal(t, exitConfig, got.status)
+	assert.Contains(t, got.stderr, "codex-proxy serve: ")
+	assert.Equal(t, 1, strings.Count(got.stderr, "codex-proxy serve: "))
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/notify"
+	"codex-proxy/probes"
+	"codex-proxy/proxy/appserver"
+)
+
+const notifyExecUsage = `Usage: codex-proxy notify-exec [OPTION]... -- COMMAND [ARG]...
+
+Runs COMMAND as the main process of a systemd unit with Type=notify, for programs
+that do not speak sd_notify(3): READY=1 when the probe passes for the first time,
+WATCHDOG=1 only while it keeps passing (with WatchdogSec=), STATUS= in words.
+Signals go on to COMMAND, and its exit status or signal becomes our own.
+
+  --probe KIND:TARGET    how to find out whether COMMAND works:
+                           appserver:unix:PATH  a codex app-server: handshake, and
+                                                models listed (at start only)
+                           tcp:HOST:PORT        accepts a connection
+                           http:URL             answers GET with 200 to 399;
+                                                http:unix:PATH[:/TARGET] over a
+                                                unix socket
+                           exec:LINE            shell line that exits with 0
+                         Without a probe, COMMAND is ready as soon as it runs.
+  --probe-timeout TIME   how long one probe may take, such as 500ms or 3s. At most
+                         a third of WatchdogSec=, which is also the default; 5s
+                         without a watchdog.
+  --relay NAME           accept on the socket that systemd passed under NAME, once
+  --relay-to PATH        COMMAND is ready, and pass the bytes to its unix socket.
+
+Exit status: that of COMMAND; 64 for wrong usage; 203 if COMMAND cannot be started.
+The unit should have KillMode=mixed: else systemd signals COMMAND as well as us.
+`
+
+const (
+	// notifyExecMisuse is EX_USAGE of sysexits.h.
+	notifyExecMisuse = 64
+	// relayLimit is far above what the few clients of one socket need.
+	relayLimit = 64
+)
+
+// notifyExec is the command of that name. It handles the stop signals itself: ctx
+// must not be bound to them. It does not return when a signal killed COMMAND, but
+// dies of the same.
+func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parseNotifyExec(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stdout, notifyExecUsage)
+		return 0
+	}
+	if err != nil {
+		return notifyExecFailed(stderr, err, notifyExecMisuse)
+	}
+	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
+	notifier, err := notify.FromEnv(logger)
+	if err == nil {
+		err = o.prepare(notifier.WatchdogInterval())
+	}
+	if err != nil {
+		return notifyExecFailed(stderr, err, notifyExecMisuse)
+	}
+	status, err := notify.Exec(ctx, notifier, logger, o.command)
+	if err != nil {
+		return notifyExecFailed(stderr, err, notify.ExitExec)
+	}
+	return notify.Exit(status)
+}
+
+func notifyExecFailed(stderr io.Writer, err error, status int) int {
+	fmt.Fprintf(stderr, "codex-proxy notify-exec: %v\n", err)
+	return status
+}
+
+type notifyExecOptions struct {
+	relay, relayTo string
+	command        notify.Command
+}
+
+func parseNotifyExec(args []string) (*notifyExecOptions, error) {
+	var o notifyExecOptions
+	flags := flag.NewFlagSet("notify-exec", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Func("probe", "", o.setProbe)
+	flags.Func("probe-timeout", "", o.setProbeTimeout)
+	flags.StringVar(&o.relay, "relay", "", "")
+	flags.StringVar(&o.relayTo, "relay-to", "", "")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return nil, err
+	} else if err != nil {
+		return nil, fmt.Errorf("%w (see codex-proxy notify-exec --help)", err)
+	}
+	o.command.Args = flags.Args()
+	return &o, o.validate()
+}
+
+func (o *notifyExecOptions) validate() error {
+	switch {
+	case len(o.command.Args) == 0:
+		return errors.New("no command: put it last, after --, as in notify-exec --probe tcp:127.0.0.1:80 -- COMMAND ARG")
+	case o.relay != "" && o.relayTo == "":
+		return errors.New("--relay needs --relay-to PATH, the unix socket that the command makes")
+	case o.relay == "" && o.relayTo != "":
+		return errors.New("--relay-to needs --relay NAME, the socket that systemd passes (FileDescriptorName= or the socket unit's name)")
+	case o.relayTo != "" && !filepath.IsAbs(o.relayTo):
+		return fmt.Errorf("--relay-to %q: give an absolute path", o.relayTo)
+	default:
+		return nil
+	}
+}
+
+// prepare checks the options against what the service manager passed.
+func (o *notifyExecOptions) prepare(watchdog time.Duration) error {
+	if watchdog > 0 && o.command.Alive == nil {
+		return errors.New("no --probe although the unit has WatchdogSec=: pings would mean nothing; add a probe or drop WatchdogSec=")
+	}
+	sockets, err := notify.Inherited()
+	if err != nil || o.relay == "" {
+		return err
+	}
+	listeners, err := sockets.Listeners(o.relay)
+	if err != nil {
+		return fmt.Errorf("--relay %s: %w", o.relay, err)
+	}
+	o.command.Relay = &notify.Relay{Listeners: listeners, Target: o.relayTo, Limit: relayLimit}
+	return nil
+}
+
+func (o *notifyExecOptions) setProbeTimeout(value string) error {
+	d, err := time.ParseDuration(value)
+	if err != nil || d <= 0 {
+		return errors.New("want a positive time with its unit, such as 500ms or 3s")
+	}
+	o.command.ProbeTimeout = d
+	return nil
+}
+
+// setProbe understands KIND:TARGET.
+func (o *notifyExecOptions) setProbe(value string) error {
+	if o.command.Ready != nil {
+		return errors.New("only one probe is possible: combine several in exec:LINE")
+	}
+	kind, target, _ := strings.Cut(value, ":")
+	parse, known := probeKinds[kind]
+	if !known {
+		return fmt.Errorf("unknown kind %q: want appserver:unix:PATH, tcp:HOST:PORT, http:URL or exec:LINE", kind)
+	}
+	ready, alive, err := parse(target)
+	o.command.Ready, o.command.Alive = ready, alive
+	return err
+}
+
+var probeKinds = map[string]func(target string) (ready, alive probes.Check, err error){
+	"appserver": appServerProbe,
+	"tcp":       tcpProbe,
+	"http":      httpProbe,
+	"exec":      execProbe,
+}
+
+// appServerProbe lists models for readiness only. Whether there are any can depend
+// on the account and on the network, and neither is mended by killing codex.
+func appServerProbe(target string) (ready, alive probes.Check, err error) {
+	path, ok := strings.CutPrefix(target, "unix:")
+	if !ok || !filepath.IsAbs(path) {
+		return nil, nil, errors.New("want appserver:unix:/absolute/path, the path that codex app-server --listen was given")
+	}
+	ready = probes.AppServerModels(func(ctx context.Context) (userAgent string, models int, err error) {
+		userAgent, err = askAppServer(ctx, path, func(conn *appserver.Conn) error {
+			list, err := conn.Models(ctx)
+			models = len(list)
+			return err
+		})
+		return userAgent, models, err
+	})
+	alive = probes.AppServer(func(ctx context.Context) (string, error) {
+		return askAppServer(ctx, path, func(*appserver.Conn) error { return nil })
+	})
+	return ready, alive, nil
+}
+
+// askAppServer uses a connection of its own: a kept one would not prove that codex
+// still accepts. A handshake costs codex half a millisecond. The name is the one
+// that the proxy gives, since codex may remember the first for its upstream.
+func askAppServer(ctx context.Context, path string, ask func(*appserver.Conn) error) (userAgent string, err error) {
+	conn, err := appserver.Dial(ctx, path, appserver.Options{ClientName: "codex-proxy", ClientVersion: versionString()})
+	if err != nil {
+		return "", err
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = conn.Run(context.WithoutCancel(ctx)) }()
+	defer func() { conn.Close(nil); <-ended }()
+	hello, err := conn.Initialize(ctx)
+	if err != nil {
+		return "", err
+	}
+	return hello.UserAgent, ask(conn)
+}
+
+func tcpProbe(target string) (ready, alive probes.Check, err error) {
+	if _, port, err := net.SplitHostPort(target); err != nil || port == "" {
+		return nil, nil, errors.New("want tcp:HOST:PORT, such as tcp:127.0.0.1:7233 or tcp:[::1]:7233")
+	}
+	check := probes.TCP(target)
+	return check, check, nil
+}
+
+func httpProbe(target string) (ready, alive probes.Check, err error) {
+	if socket, ok := strings.CutPrefix(target, "unix:"); ok {
+		return httpUnixProbe(socket)
+	}
+	if strings.HasPrefix(target, "//") { // --probe http://host/path: the kind is the scheme
+		target = "http:" + target
+	}
+	u, err := url.Parse(target)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, nil, errors.New("want http:URL, such as http:http://127.0.0.1:8080/healthz, or http:unix:/absolute/path:/healthz")
+	}
+	check := probes.HTTP(target)
+	return check, check, nil
+}
+
+func httpUnixProbe(socket string) (ready, alive probes.Check, err error) {
+	path, target, _ := strings.Cut(socket, ":")
+	if !filepath.IsAbs(path) || (target != "" && target[0] != '/') {
+		return nil, nil, errors.New("want http:unix:/absolute/path or http:unix:/absolute/path:/target")
+	}
+	check := probes.HTTPUnix(path, target)
+	return check, check, nil
+}
+
+func execProbe(target string) (ready, alive probes.Check, err error) {
+	if strings.TrimSpace(target) == "" {
+		return nil, nil, errors.New("want exec:LINE, such as exec:pg_isready -q")
+	}
+	check := probes.Exec(target, func(ctx context.Context) error { return notify.Shell(ctx, target) })
+	return check, check, nil
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestNotifyExecMisuse(t *testing.T) {
+	for args, complaint := range map[string]string{
+		"":                                 "no command: put it last, after --",
+		"--probe tcp:127.0.0.1:1":          "no command",
+		"--prob x -- true":                 "flag provided but not defined: -prob (see codex-proxy notify-exec --help)",
+		"--probe grpc:x -- true":           `-probe: unknown kind "grpc": want appserver:unix:PATH, tcp:HOST:PORT, http:URL or exec:LINE`,
+		"--probe appserver:/run/s -- true": "want appserver:unix:/absolute/path",
+		"--probe appserver:unix:s -- true": "want appserver:unix:/absolute/path",
+		"--probe tcp:80 -- true":           "want tcp:HOST:PORT",
+		"--probe http:localhost -- true":   "want http:URL",
+		"--probe http:unix:s -- true":      "want http:unix:/absolute/path",
+		"--probe exec: -- true":            "want exec:LINE",
+		"--probe exec:a --probe exec:b x":  "only one probe is possible",
+		"--probe-timeout 3 -- true":        "-probe-timeout: want a positive time with its unit",
+		"--probe-timeout -3s -- true":      "-probe-timeout: want a positive time with its unit",
+		"--relay x -- true":                "--relay needs --relay-to PATH",
+		"--relay-to /x -- true":            "--relay-to needs --relay NAME",
+		"--relay x --relay-to y -- true":   `--relay-to "y": give an absolute path`,
+		"--relay x --relay-to /y -- true":  `--relay x: cannot find the inherited socket "x": the service manager passed none`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			status, stdout, stderr := runNotifyExec(t, t.Context(), strings.Fields(args)...)
+			assert.Equal(t, 64, status)
+			assert.Empty(t, stdout)
+			assert.Contains(t, stderr, complaint)
+			assert.Equal(t, 1, strings.Count(stderr, "\n"), "one line: %s", stderr)
+		})
+	}
+}
+
+func TestNotifyExecHelp(t *testing.T) {
+	status, stdout, stderr := runNotifyExec(t, t.Context(), "--help")
+	assert.Zero(t, status)
+	assert.Equal(t, notifyExecUsage, stdout)
+	assert.Empty(t, stderr)
+	for kind := range probeKinds {
+		assert.Contains(t, stdout, "  "+kind+":")
+	}
+}
+
+func TestNotifyExecStatus(t *testing.T) {
+	status, _, _ := runNotifyExec(t, t.Context(), "--", "/bin/sh", "-c", "exit 3")
+	assert.Equal(t, 3, status)
+	status, _, stderr := runNotifyExec(t, t.Context(), "/nowhere/codex")
+	assert.Equal(t, 203, status)
+	assert.Equal(t, "codex-proxy notify-exec: cannot start \"/nowhere/codex\": no such file or directory\n", stderr)
+}
+
+func TestNotifyExecWatchdogNeedsProbe(t *testing.T) {
+	fakeManager(t)
+	t.Setenv("WATCHDOG_USEC", "3000000")
+	status, _, stderr := runNotifyExec(t, t.Context(), "--", "true")
+	assert.Equal(t, 64, status)
+	assert.Contains(t, stderr, "no --probe although the unit has WatchdogSec=")
+}
+
+func TestNotifyExecProbes(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	marker := filepath.Join(t.TempDir(), "up")
+	for probe, ready := range map[string]string{
+		"tcp:" + l.Addr().String(): "READY=1\nSTATUS=Ready: tcp " + l.Addr().String() + ", started in ",
+		"exec:test -e " + marker:   "READY=1\nSTATUS=Ready: test -e " + marker + ", started in ",
+	} {
+		t.Run(probe, func(t *testing.T) {
+			next := fakeManager(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				defer cancel()
+				assert.Contains(t, next("STATUS=Starting: "), ready)
+			}()
+			status, _, _ := runNotifyExec(t, ctx, "--probe", probe, "--", "/bin/sh", "-c", "touch "+marker+"; trap 'exit 4' TERM; while :; do sleep 0.05; done")
+			assert.Equal(t, 4, status)
+		})
+	}
+}
+
+// The whole way with the real codex: ready, probed as its watchdog wants, stopped.
+func TestNotifyExecCodex(t *testing.T) {
+	codex := os.Getenv("CODEX_PROXY_TEST_CODEX")
+	if codex == "" {
+		t.Skip("CODEX_PROXY_TEST_CODEX does not name a codex binary")
+	}
+	home := t.TempDir()
+	t.Setenv("CODEX_HOME", home)
+	t.Setenv("WATCHDOG_USEC", "600000")
+	socket := filepath.Join(home, "app.sock")
+	next := fakeManager(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		assert.Regexp(t, `^READY=1\nSTATUS=Ready: codex \d+\.\d+\.\d+, [1-9]\d* models, started in \d+ms$`, next("STATUS=Starting: "))
+		assert.Equal(t, "WATCHDOG=1", next())
+		assert.Equal(t, "WATCHDOG=1", next())
+	}()
+	status, _, stderr := runNotifyExec(t, ctx, "--probe", "appserver:unix:"+socket, "--", codex, "app-server", "--listen", "unix://"+socket)
+	assert.Zero(t, status, stderr)
+	assert.Regexp(t, `^STOPPING=1\n`, next("WATCHDOG=1"))
+	assert.Regexp(t, `^STATUS=Ended: exit status 0 after `, next())
+}
+
+func runNotifyExec(t *testing.T, ctx context.Context, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, talk bytes.Buffer
+	status = notifyExec(ctx, args, &out, &talk)
+	return status, out.String(), talk.String()
+}
+
+// fakeManager sets NOTIFY_SOCKET for the test. next waits for the next message that
+// begins with none of the given prefixes; after a time without any it is empty.
+func fakeManager(t *testing.T) (next func(skipped ...string) string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: path})
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	t.Setenv("NOTIFY_SOCKET", path)
+	return func(skipped ...string) string {
+		for {
+			buffer := make([]byte, 8192)
+			_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+			size, err := conn.Read(buffer)
+			if err != nil {
+				return ""
+			}
+			if message := string(buffer[:size]); !startsWithAny(message, skipped) {
+				return message
+			}
+		}
+	}
+}
+
+func startsWithAny(s string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}

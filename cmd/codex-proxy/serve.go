@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/sync/errgroup"
+
+	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/notify"
+	"codex-proxy/probes"
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/workers"
+	"codex-proxy/units"
+)
+
+const serveUsage = `Usage: codex-proxy serve [--config FILE] [--set KEY=VALUE]...
+
+Serves the OpenAI API until SIGTERM or SIGINT, which drain: turns in flight are
+finished. Run by codex-proxy.service.
+
+  --config FILE       the file to read (/etc/codex-proxy/config.toml)
+  --set KEY=VALUE     override one key
+`
+
+// socketName is FileDescriptorName= in codex-proxy.socket.
+const socketName = "http"
+
+// serve is `codex-proxy serve`.
+func serve(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var from configFlags
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	from.register(flags)
+	if status, done := parseOnlyFlags(flags, args, serveUsage, stdout, stderr); done {
+		return status
+	}
+	cfg, err := from.load()
+	if err != nil {
+		return fail(stderr, "serve", err, exitConfig)
+	}
+	logger := slog.New(journal.NewHandler(stderr, cfg.LogLevel))
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	d, err := newDaemon(cfg, logger)
+	if errors.Is(err, errExposed) {
+		return fail(stderr, "serve", err, exitConfig)
+	}
+	if err != nil {
+		return fail(stderr, "serve", err, exitFailure)
+	}
+	if err := d.run(ctx); err != nil {
+		return fail(stderr, "serve", err, exitFailure)
+	}
+	return exitOK
+}
+
+// daemon is everything that runs in codex-proxy.service.
+type daemon struct {
+	cfg       *config.Config
+	logger    *slog.Logger
+	notifier  *notify.Notifier
+	listeners []net.Listener
+	pool      *workers.Pool
+	watcher   *units.Watcher
+	manager   *units.Manager
+	tracker   *probes.Tracker
+	server    *proxy.Server
+	changed   chan struct{} // holds a token when the report may have changed
+}
+
+// newDaemon is the composition root. It starts nothing.
+func newDaemon(cfg *config.Config, logger *slog.Logger) (*daemon, error) {
+	d := &daemon{cfg: cfg, logger: logger, manager: units.NewManager(), changed: make(chan struct{}, 1)}
+	var err error
+	if d.notifier, err = notify.FromEnv(logger); err != nil {
+		return nil, err
+	}
+	if d.listeners, err = listeners(cfg); err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
+	flips := promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
+		Name: "codex_readiness_flips_total", Help: "Changes of readiness, by the reason they led to.",
+	}, []string{"ready", "reason"})
+	d.tracker = probes.NewTracker(time.Now(), func(f probes.Flip) { d.flipped(f, flips) })
+	d.pool = d.newPool()
+	d.watcher = units.NewWatcher(units.Config{
+		Units: unitNames(cfg.Workers), Logger: logger, OnState: d.pool.HeardUnit, OnBus: d.heardBus,
+	})
+	d.server = proxy.New(proxy.Settings{
+		Pool: d.pool, Report: d.report, Keys: cfg.Keys, BodyLimit: cfg.BodyLimit,
+		IdleTimeout: cfg.IdleTimeout, Keepalive: cfg.Keepalive, Registry: registry, Logger: logger,
+	})
+	return d, nil
+}
+
+func (d *daemon) newPool() *workers.Pool {
+	settings := workers.Settings{
+		MaxInflight: d.cfg.MaxInflight, HandshakeTimeout: d.cfg.HandshakeTimeout, ResetAfter: d.cfg.ResetAfter,
+		Client:      appserver.Options{Logger: d.logger, ClientName: "codex-proxy", ClientVersion: versionString()},
+		ResetFailed: d.manager.ResetFailed, OnChange: d.onChange, Logger: d.logger,
+	}
+	all := make([]*workers.Worker, 0, len(d.cfg.Workers))
+	for _, name := range d.cfg.Workers {
+		all = append(all, workers.New(name, d.cfg.Socket(name), settings))
+	}
+	return workers.NewPool(all, d.onChange)
+}
+
+func unitNames(names []string) []string {
+	full := make([]string, 0, len(names))
+	for _, name := range names {
+		full = append(full, units.Worker(name))
+	}
+	return full
+}
+
+func buildInfo() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "codex_proxy_build_info", Help: "Always 1; the label is the version.",
+		ConstLabels: prometheus.Labels{"version": versionString()},
+	}, func() float64 { return 1 })
+}
+
+// listeners are those that systemd passed, or one of our own where it passed none.
+func listeners(cfg *config.Config) ([]net.Listener, error) {
+	sockets, err := notify.Inherited()
+	if err != nil {
+		return nil, err
+	}
+	var ls []net.Listener
+	if len(sockets) > 0 {
+		ls, err = sockets.Listeners(socketName)
+	} else {
+		var l net.Listener
+		l, err = net.Listen("tcp", cfg.Listen)
+		ls = []net.Listener{l}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen: %w", err)
+	}
+	return ls, checkExposure(ls, cfg)
+}
+
+// errExposed is a fault of the configuration: trying again does not mend it.
+var errExposed = errors.New("anyone could use it")
+
+// checkExposure keeps an endpoint without keys off the network.
+func checkExposure(ls []net.Listener, cfg *config.Config) error {
+	if !cfg.Keys.Empty() {
+		return nil
+	}
+	for _, l := range ls {
+		if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+			return fmt.Errorf("cannot listen on %s without API keys: %w; run `codex-proxy keys add NAME`, or listen on 127.0.0.1", a, errExposed)
+		}
+	}
+	return nil
+}
+
+// run is the daemon's life. Every goroutine that outlives a call is started here.
+func (d *daemon) run(ctx context.Context) error {
+	defer d.manager.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	background, stop := context.WithCancel(context.Background())
+	defer stop()
+	var g errgroup.Group
+	failed := make(chan error, 1)
+	start := func(task func() error) {
+		g.Go(func() error {
+			err := task()
+			if err != nil {
+				select {
+				case failed <- err:
+				default: // the first failure is the one that ends us
+				}
+			}
+			return err
+		})
+	}
+	start(func() error { return d.watcher.Run(background) })
+	start(func() error { return d.pool.Run(background) })
+	for _, l := range d.listeners {
+		start(func() error { return d.server.Serve(l) })
+	}
+	start(func() error {
+		return d.notifier.RunWatchdog(background, d.notifier.WatchdogInterval(), d.alive)
+	})
+	for _, l := range d.listeners {
+		d.logger.Info("listening", "address", l.Addr().String(), "workers", len(d.cfg.Workers), "version", versionString())
+	}
+	start(func() error { return d.announce(ctx) })
+	var cause error
+	select {
+	case cause = <-failed:
+	case <-ctx.Done():
+	}
+	cancel()
+	d.drain(background)
+	stop()
+	return errors.Join(cause, g.Wait())
+}
+
+func (d *daemon) onChange() {
+	select {
+	case d.changed <- struct{}{}:
+	default: // a token that nobody has taken yet covers this change too
+	}
+}
+
+// report is the one picture of health that everything publishes.
+func (d *daemon) report() probes.Report { return d.tracker.Observe(d.pool.Snapshot()) }
+
+// alive is the proof of life behind WATCHDOG=1: every loop answers.
+func (d *daemon) alive(ctx context.Context) error {
+	return errors.Join(d.watcher.Alive(ctx), d.pool.Alive(ctx))
+}
+
+func (d *daemon) heardBus(up bool, err error) {
+	switch {
+	case up:
+		d.logger.Info("systemd is heard over D-Bus")
+	case errors.Is(err, units.ErrNoBus):
+		d.logger.Warn("no system bus here: readiness follows the handshake alone, and nobody restarts a worker")
+	default:
+		d.logger.Warn("systemd cannot be heard over D-Bus: connected workers stay ready", "error", err)
+	}
+	d.pool.HeardBus(up, err)
+}
+
+func (d *daemon) flipped(f probes.Flip, flips *prometheus.CounterVec) {
+	level := slog.LevelInfo
+	if !f.Ready {
+		level = slog.LevelWarn
+	}
+	ready := fmt.Sprint(f.Ready)
+	flips.WithLabelValues(ready, string(f.Reason)).Inc()
+	d.logger.Log(context.Background(), level, "readiness changed", "readiness", ready, "reason", string(f.Reason),
+		"elapsed_ms", f.Elapsed.Milliseconds(), "details", f.Details)
+}

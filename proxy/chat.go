@@ -1,0 +1,135 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/workers"
+)
+
+const (
+	// startTimeout bounds the three calls that start a turn.
+	startTimeout = 30 * time.Second
+	// closeTimeout bounds the goodbye to a turn.
+	closeTimeout = 2 * time.Second
+)
+
+// chat serves POST /v1/chat/completions.
+func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
+	body, err := s.readBody(w, r)
+	if err != nil {
+		return err
+	}
+	req, err := openai.DecodeChat(body)
+	if err != nil {
+		return err
+	}
+	x := exchangeOf(r)
+	x.model, x.stream = req.Model, req.Stream
+	if len(req.Ignored) > 0 {
+		w.Header().Set("X-Codex-Ignored-Params", strings.Join(req.Ignored, ", "))
+	}
+	lease, err := s.Pool.Pick(req.Model)
+	if err != nil {
+		return s.pickError(err, req.Model)
+	}
+	defer lease.Release()
+	x.worker = lease.Worker
+	return s.runChat(w, r, lease, req)
+}
+
+func (s *Server) pickError(err error, model string) error {
+	if errors.Is(err, workers.ErrNoModel) {
+		return modelNotFound(fmt.Sprintf("no ready worker has the model %q; GET /v1/models lists what there is", model))
+	}
+	return err
+}
+
+func (s *Server) runChat(w http.ResponseWriter, r *http.Request, lease *workers.Lease, req *openai.ChatRequest) error {
+	turn, err := startTurn(r.Context(), lease, plan(req))
+	if err != nil {
+		return whyEnded(r.Context(), err)
+	}
+	defer closeTurn(r.Context(), turn)
+	x := exchangeOf(r)
+	x.thread = turn.ThreadID()
+	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: req.Model}
+	if req.Stream {
+		return s.streamChat(w, r, turn, answer, req.IncludeUsage)
+	}
+	return s.wholeChat(w, r, turn, answer)
+}
+
+func startTurn(ctx context.Context, lease *workers.Lease, request appserver.TurnRequest) (*appserver.Turn, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return lease.Conn.StartTurn(ctx, request)
+}
+
+// closeTurn interrupts the turn if it still runs. It works after the client
+// has gone, which is when it matters.
+func closeTurn(ctx context.Context, turn *appserver.Turn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	// What fails here is the connection, and the worker's own loop reports that.
+	_ = turn.Close(ctx)
+}
+
+// whyEnded prefers the reason for which the request's context ended over the
+// error that this led to.
+func whyEnded(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() == nil:
+		return err
+	case errors.Is(context.Cause(ctx), ErrDeadline):
+		return ErrDeadline
+	default:
+		return errClientGone
+	}
+}
+
+// wholeChat answers when the turn has completed.
+func (s *Server) wholeChat(w http.ResponseWriter, r *http.Request, turn *appserver.Turn, answer openai.Answer) error {
+	var text strings.Builder
+	finish, err := s.follow(r.Context(), turn, listener{
+		text: func(delta string) error {
+			text.WriteString(delta)
+			return nil
+		},
+		usage: func(u *openai.Usage) { exchangeOf(r).usage = u },
+	})
+	if err != nil {
+		return err
+	}
+	return s.writeJSON(w, answer.Completion(text.String(), finish, exchangeOf(r).usage))
+}
+
+// writeJSON sends a whole answer and flushes it, so that nothing that follows
+// in the handler delays the client.
+func (s *Server) writeJSON(w http.ResponseWriter, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("cannot encode the answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	out := http.NewResponseController(w)
+	if err := out.SetWriteDeadline(time.Now().Add(s.IdleTimeout)); err != nil {
+		return fmt.Errorf("cannot bound the writing of an answer: %w", err)
+	}
+	if _, err := w.Write(data); err != nil {
+		return errClientGone
+	}
+	if out.Flush() != nil {
+		return errClientGone
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+	"time"
+
+	"codex-proxy/proxy/openai"
+)
+
+// exchange is what the log line and the metrics say of one request. It belongs
+// to the request's goroutine.
+type exchange struct {
+	id        string
+	began     time.Time
+	route     string // path of the route, or "other"
+	key       string // name of the API key
+	model     string
+	worker    string
+	thread    string
+	stream    bool
+	status    int
+	firstByte time.Time
+	outcome   string // error code, or ok
+	usage     *openai.Usage
+}
+
+type exchangeKey struct{}
+
+func exchangeOf(r *http.Request) *exchange {
+	return r.Context().Value(exchangeKey{}).(*exchange)
+}
+
+const maxRequestID = 128
+
+// identify gives every request its id: the client's own X-Request-Id if it is
+// fit for a log line, else a new one.
+func (s *Server) identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := &exchange{id: r.Header.Get("X-Request-Id"), began: time.Now(), route: "other", outcome: "ok"}
+		if !validRequestID(x.id) {
+			x.id = newID("req_")
+		}
+		w.Header().Set("X-Request-Id", x.id)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+	})
+}
+
+func validRequestID(id string) bool {
+	for _, c := range []byte(id) {
+		if c <= ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return id != "" && len(id) <= maxRequestID
+}
+
+// newID makes an identifier that nobody can guess.
+func newID(prefix string) string {
+	var random [12]byte
+	rand.Read(random[:]) // never fails: crypto/rand aborts the program instead
+	return prefix + hex.EncodeToString(random[:])
+}

@@ -1,0 +1,112 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/openai"
+)
+
+// listener receives what a turn produces. An error from text or silence ends
+// the following with that error. silence may be nil.
+type listener struct {
+	text    func(delta string) error
+	usage   func(*openai.Usage)
+	silence func() error // the client has heard nothing for the keepalive interval
+
+	heard time.Time // when the client last heard something
+}
+
+var errSilence = errors.New("the worker is silent")
+
+// follow reads the turn to its end and returns the finish reason.
+func (s *Server) follow(ctx context.Context, turn *appserver.Turn, l listener) (string, error) {
+	l.heard = time.Now()
+	for {
+		event, err := s.next(ctx, turn, &l)
+		if err != nil {
+			return "", whyEnded(ctx, err)
+		}
+		switch e := event.(type) {
+		case appserver.TextDelta:
+			err = l.text(e.Text)
+			l.heard = time.Now()
+		case appserver.UsageUpdated:
+			l.usage(usage(e.Usage))
+		case appserver.TurnCompleted:
+			return finishReason(e)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+// next waits for one event. Silence of the worker, not duration, is what times
+// out. The client's silence is another one: while a model thinks there are
+// events of which the client hears nothing.
+func (s *Server) next(ctx context.Context, turn *appserver.Turn, l *listener) (appserver.Event, error) {
+	until := time.Now().Add(s.IdleTimeout)
+	for {
+		wait := time.Until(until)
+		if l.silence != nil {
+			wait = min(wait, time.Until(l.heard.Add(s.Keepalive)))
+		}
+		event, err := nextWithin(ctx, turn, wait)
+		switch {
+		case !errors.Is(err, errSilence):
+			return event, err
+		case l.silence == nil || !time.Now().Before(until):
+			return nil, openai.Timeout("idle_timeout", fmt.Sprintf("the worker sent nothing for %s", s.IdleTimeout))
+		}
+		if err := l.silence(); err != nil {
+			return nil, err
+		}
+		l.heard = time.Now()
+	}
+}
+
+func nextWithin(ctx context.Context, turn *appserver.Turn, d time.Duration) (appserver.Event, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d, errSilence)
+	defer cancel()
+	return turn.Next(ctx)
+}
+
+// finishReason is OpenAI's word for how the turn ended. A response that the
+// model endpoint cut short is a failed turn to codex and an answer to a client.
+func finishReason(e appserver.TurnCompleted) (string, error) {
+	switch e.Status {
+	case appserver.TurnCompletedOK:
+		return openai.FinishStop, nil
+	case appserver.TurnFailed:
+		if e.Err == nil {
+			return "", openai.Unavailable("upstream_error", "the turn failed and codex did not say why", retryUpstream)
+		}
+		return incompleteReason(e.Err)
+	default:
+		return "", openai.Unavailable("turn_interrupted", "the worker interrupted the turn; send the request again", time.Second)
+	}
+}
+
+func incompleteReason(err *appserver.TurnError) (string, error) {
+	reason, incomplete := err.Incomplete()
+	switch {
+	case !incomplete:
+		return "", err
+	case reason == "content_filter":
+		return openai.FinishContentFilter, nil
+	default:
+		return openai.FinishLength, nil
+	}
+}
+
+func usage(u appserver.Usage) *openai.Usage {
+	return &openai.Usage{
+		PromptTokens: u.InputTokens, CompletionTokens: u.OutputTokens, TotalTokens: u.TotalTokens,
+		PromptTokensDetails:     openai.PromptDetails{CachedTokens: u.CachedInputTokens},
+		CompletionTokensDetails: openai.CompletionDetails{ReasoningTokens: u.ReasoningOutputTokens},
+	}
+}

@@ -1,0 +1,101 @@
+package proxy
+
+import (
+	"bufio"
+	"flag"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/appservertest"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var sample = regexp.MustCompile(`(?m)^([a-z_]+(?:\{.*\})?) \S+$`)
+
+// The whole exposition, values aside: names, types, help and labels are what
+// dashboards and alerts rest on.
+func TestMetricsGolden(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x")})
+	r.client.Transport.(*http.Transport).MaxConnsPerHost = 1 // a request is counted before the next on its connection is read
+	text(t, r.chatting(t, hello(streaming)))
+	text(t, r.chatting(t, "{"))
+	text(t, r.do(t, http.MethodGet, "/nowhere", ""))
+	text(t, r.do(t, "BREW", "/livez", "")) // no label of the client's making
+	for _, path := range []string{"/v1/models", "/livez", "/metrics"} {
+		text(t, r.do(t, http.MethodGet, path, ""))
+	}
+	exposition := text(t, r.do(t, http.MethodGet, "/metrics", ""))
+	got := sample.ReplaceAllString(exposition, "$1 VALUE")
+
+	golden := filepath.Join("testdata", "metrics.golden")
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got, "if this is meant: go test ./proxy -run TestMetricsGolden -update")
+
+	for _, line := range []string{
+		`codex_http_requests_total{method="POST",route="/v1/chat/completions",status="200"} 1`,
+		`codex_http_requests_total{method="POST",route="/v1/chat/completions",status="400"} 1`,
+		`codex_http_requests_total{method="GET",route="other",status="404"} 1`,
+		`codex_http_requests_total{method="other",route="other",status="405"} 1`,
+		`codex_http_errors_total{code="invalid_json",route="/v1/chat/completions"} 1`,
+		`codex_http_request_duration_seconds_count{route="/v1/chat/completions"} 2`,
+		`codex_tokens_total{kind="prompt"} 20`,
+		`codex_tokens_total{kind="completion"} 7`,
+		`codex_streams_active 0`,
+		`codex_ready 1`,
+		`codex_worker_ready{worker="default"} 1`,
+		`codex_worker_inflight{worker="default"} 0`,
+	} {
+		assert.Contains(t, exposition, line+"\n")
+	}
+}
+
+// Two names are kept for the dashboards that know them.
+func TestMetricsLint(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")})
+	text(t, r.chatting(t, hello("")))
+	text(t, r.chatting(t, "{"))
+	problems, err := testutil.GatherAndLint(r.Registry)
+	require.NoError(t, err)
+	for _, p := range problems {
+		if p.Metric != "codex_worker_latency_ms" && p.Metric != "codex_worker_backoff_ms" {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+func TestStreamsActive(t *testing.T) {
+	gate := make(chan struct{})
+	r := newRig(t, &appservertest.Server{Handler: gated(gate, "x")})
+	resp := r.chatting(t, hello(streaming), "X-Request-Id", "s")
+	body := bufio.NewReader(resp.Body)
+	frame(t, body)
+	value := func(name string) string {
+		for line := range strings.Lines(text(t, r.do(t, http.MethodGet, "/metrics", ""))) {
+			if v, ok := strings.CutPrefix(line, name+" "); ok {
+				return strings.TrimSpace(v)
+			}
+		}
+		return ""
+	}
+	assert.Equal(t, "1", value("codex_streams_active"))
+	assert.Equal(t, "1", value(`codex_worker_inflight{worker="default"}`))
+	close(gate)
+	text(t, unread(resp, body))
+	r.log.request(t, "s")
+	assert.Equal(t, "0", value("codex_streams_active"))
+	assert.Equal(t, "0", value(`codex_worker_inflight{worker="default"}`))
+}

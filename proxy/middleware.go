@@ -1,0 +1,144 @@
+package proxy
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"codex-proxy/proxy/openai"
+)
+
+// apiHandler is a handler of an API route: an error it returns is written in
+// the envelope if no byte of the answer has left.
+type apiHandler func(w http.ResponseWriter, r *http.Request) error
+
+func (s *Server) api(h apiHandler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	})
+}
+
+// admit applies the route's access class.
+func (s *Server) admit(route route, r *http.Request, x *exchange) error {
+	if route.access == public || s.Keys.Empty() || route.access == operator && fromLoopback(r) {
+		return nil
+	}
+	name, ok := s.Keys.Check(r)
+	if !ok {
+		return unauthorized()
+	}
+	x.key = name
+	return nil
+}
+
+func unauthorized() error {
+	return &openai.Error{
+		Status: http.StatusUnauthorized, Type: openai.TypeAuthentication, Code: "invalid_api_key",
+		Message: "send a valid API key as Authorization: Bearer KEY",
+		Header:  http.Header{"Www-Authenticate": {"Bearer"}},
+	}
+}
+
+func fromLoopback(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	return err == nil && net.ParseIP(host).IsLoopback()
+}
+
+// recover keeps a panic within its request. An answer that has begun is cut off,
+// so that the client does not take it for a whole one.
+func (s *Server) recover(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			s.Logger.Error("panic in a request", "request_id", exchangeOf(r).id, "panic", p, "stack", string(debug.Stack()))
+			begun := exchangeOf(r).status != 0
+			s.fail(w, r, internalError(r))
+			if begun {
+				panic(http.ErrAbortHandler)
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// log writes one line a request when it has ended, and counts it.
+func (s *Server) log(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := exchangeOf(r)
+		defer func() {
+			s.metrics.observe(r.Method, x)
+			s.Logger.LogAttrs(r.Context(), levelOf(x), "request", attributes(r, x)...)
+		}()
+		next.ServeHTTP(&observedWriter{ResponseWriter: w, x: x}, r)
+	})
+}
+
+// levelOf keeps probes and scrapes out of the journal and lifts our own faults.
+func levelOf(x *exchange) slog.Level {
+	switch {
+	case x.status == http.StatusInternalServerError:
+		return slog.LevelError
+	case x.status > http.StatusInternalServerError && x.model != "":
+		return slog.LevelWarn
+	case x.route == "/v1/chat/completions", x.route == "/v1/models", x.route == "other":
+		return slog.LevelInfo
+	default:
+		return slog.LevelDebug
+	}
+}
+
+// attributes are the fields of the request line; of the content there is none.
+func attributes(r *http.Request, x *exchange) []slog.Attr {
+	attrs := []slog.Attr{
+		slog.String("request_id", x.id), slog.String("method", r.Method), slog.String("route", x.route),
+		slog.Int("status", x.status), slog.String("outcome", x.outcome),
+		slog.Float64("duration_ms", milliseconds(time.Since(x.began))),
+	}
+	for _, f := range []struct{ name, value string }{{"key", x.key}, {"model", x.model}, {"worker", x.worker}, {"thread_id", x.thread}} {
+		if f.value != "" {
+			attrs = append(attrs, slog.String(f.name, f.value))
+		}
+	}
+	if x.model != "" {
+		attrs = append(attrs, slog.Bool("stream", x.stream))
+	}
+	if !x.firstByte.IsZero() {
+		attrs = append(attrs, slog.Float64("ttfb_ms", milliseconds(x.firstByte.Sub(x.began))))
+	}
+	if x.usage != nil {
+		attrs = append(attrs, slog.Int64("prompt_tokens", x.usage.PromptTokens), slog.Int64("completion_tokens", x.usage.CompletionTokens))
+	}
+	return attrs
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// observedWriter notes the status and the time of the first byte.
+type observedWriter struct {
+	http.ResponseWriter
+	x *exchange
+}
+
+func (w *observedWriter) WriteHeader(status int) {
+	if w.x.status == 0 && status >= 200 {
+		w.x.status, w.x.firstByte = status, time.Now()
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *observedWriter) Write(b []byte) (int, error) {
+	if w.x.status == 0 {
+		w.x.status, w.x.firstByte = http.StatusOK, time.Now()
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController flush.
+func (w *observedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,80 @@
+package openai
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the table of parameters into docs/api.md")
+
+// paramTable is chatParams for people: by rule, then by name.
+func paramTable() string {
+	var b strings.Builder
+	b.WriteString("| parameter | rule | |\n|---|---|---|\n")
+	for _, r := range []struct {
+		rule rule
+		word string
+	}{{honoured, "honoured"}, {ignored, "ignored"}, {refused, "refused"}} {
+		for _, name := range slices.Sorted(maps.Keys(chatParams)) {
+			if p := chatParams[name]; p.rule == r.rule {
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, r.word, p.why)
+			}
+		}
+	}
+	return b.String()
+}
+
+func TestParametersInTheDocs(t *testing.T) {
+	const end = "<!-- end of parameters -->"
+	path := filepath.Join("..", "..", "docs", "api.md")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	head, rest, ok := strings.Cut(string(text), "<!-- parameters: ")
+	require.True(t, ok)
+	begin, rest, ok := strings.Cut(rest, " -->\n")
+	require.True(t, ok)
+	table, tail, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	if *update {
+		whole := head + "<!-- parameters: " + begin + " -->\n" + paramTable() + end + tail
+		require.NoError(t, os.WriteFile(path, []byte(whole), 0o644))
+		return
+	}
+	assert.Equal(t, paramTable(), table, "if this is meant: go test ./proxy/openai -run TestParametersInTheDocs -update")
+}
+
+// Every parameter in the table can be sent, and what becomes of it is what the
+// table says.
+func TestParametersFollowTheTable(t *testing.T) {
+	values := map[string]string{ // of the honoured ones
+		"model": `"m"`, "messages": `[{"role":"user","content":"x"}]`, "stream": `true`, "stream_options": `{"include_usage":true}`,
+		"reasoning_effort": `"low"`, "n": `1`, "response_format": `{"type":"text"}`, "modalities": `["text"]`,
+	}
+	for name, p := range chatParams {
+		value, known := values[name]
+		if !known {
+			require.NotEqual(t, honoured, p.rule, "%s: give this test a value", name)
+			value = `"x"`
+		}
+		body := fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":"x"}],%q:%s}`, name, value)
+		req, err := DecodeChat([]byte(body))
+		if p.rule == refused {
+			var refusal *Error
+			require.ErrorAs(t, err, &refusal, name)
+			assert.Equal(t, "unsupported_parameter", refusal.Code, name)
+			assert.Equal(t, name, refusal.Param)
+			continue
+		}
+		require.NoError(t, err, name)
+		assert.Equal(t, p.rule == ignored, slices.Contains(req.Ignored, name), name)
+	}
+}

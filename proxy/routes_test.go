@@ -1,0 +1,236 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/appservertest"
+)
+
+// The whole surface, and who may use it. A route that is not here is a mistake
+// here or there.
+func TestRoutes(t *testing.T) {
+	r := newRig(t, nil)
+	got := map[string]access{}
+	for _, route := range r.table {
+		got[route.method+" "+route.path] = route.access
+	}
+	assert.Equal(t, map[string]access{
+		"POST /v1/chat/completions": keyed,
+		"GET /v1/models":            keyed,
+		"GET /livez":                public,
+		"GET /readyz":               public,
+		"GET /healthz":              public,
+		"GET /metrics":              operator,
+	}, got)
+}
+
+func TestKeys(t *testing.T) {
+	keys, secrets := withKeys(t, "alice", "bob")
+	r := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")}, func(o *options) { o.Keys = keys })
+	for name, header := range map[string]string{
+		"none": "", "wrong": "Bearer sk-codex-wrong", "empty": "Bearer ", "another scheme": "Basic " + secrets[0], "cut": "Bearer " + secrets[0][:20],
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, resp := range []*http.Response{
+				r.chatting(t, hello(""), "Authorization", header),
+				r.do(t, http.MethodGet, "/v1/models", "", "Authorization", header),
+			} {
+				assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+				assert.Equal(t, "Bearer", resp.Header.Get("WWW-Authenticate"))
+				e := failure(t, text(t, resp)).Error
+				assert.Equal(t, "authentication_error", e.Type)
+				assert.Equal(t, "invalid_api_key", e.Code)
+			}
+		})
+	}
+	for i, name := range []string{"alice", "bob"} {
+		resp := r.chatting(t, hello(""), "Authorization", "bearer "+secrets[i], "X-Request-Id", name)
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+		assert.Equal(t, name, r.log.request(t, name)["key"])
+	}
+	for _, path := range []string{"/livez", "/readyz", "/healthz", "/metrics"} {
+		assert.Equal(t, http.StatusOK, r.do(t, http.MethodGet, path, "").StatusCode, path)
+	}
+	for _, secret := range secrets {
+		assert.NotContains(t, r.log.String(), secret)
+	}
+}
+
+func TestMetricsFromElsewhereNeedAKey(t *testing.T) {
+	keys, secrets := withKeys(t, "prometheus")
+	r := newRig(t, nil, func(o *options) { o.Keys = keys })
+	for key, status := range map[string]int{"": http.StatusUnauthorized, secrets[0]: http.StatusOK} {
+		req := httptest.NewRequest(http.MethodGet, "/metrics", nil) // comes from 192.0.2.1
+		req.Header.Set("Authorization", "Bearer "+key)
+		w := httptest.NewRecorder()
+		r.Handler().ServeHTTP(w, req)
+		assert.Equal(t, status, w.Code)
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	r := newRig(t, nil)
+	for name, tc := range map[string]struct {
+		id   string
+		kept bool
+	}{
+		"none":        {"", false},
+		"good":        {"req-1.a:b/c", true},
+		"as long":     {strings.Repeat("x", 128), true},
+		"too long":    {strings.Repeat("x", 129), false},
+		"a space":     {"a b", false},
+		"a quote":     {`a"b`, false},
+		"a backslash": {`a\b`, false},
+		"not ASCII":   {"é", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := r.do(t, http.MethodGet, "/livez", "", "X-Request-Id", tc.id).Header.Get("X-Request-Id")
+			if tc.kept {
+				assert.Equal(t, tc.id, got)
+			} else {
+				assert.Regexp(t, `^req_[0-9a-f]{24}$`, got)
+			}
+			r.log.request(t, got)
+		})
+	}
+}
+
+func TestRefusedRequests(t *testing.T) {
+	r := newRig(t, nil, func(o *options) { o.BodyLimit = 1000 })
+	for name, tc := range map[string]struct {
+		method, path, body, contentType string
+		status                          int
+		code, allow                     string
+	}{
+		"unknown path":       {"GET", "/v1/embeddings", "", "", 404, "not_found", ""},
+		"a slash too many":   {"GET", "/livez/", "", "", 404, "not_found", ""},
+		"the root":           {"GET", "/", "", "", 404, "not_found", ""},
+		"wrong method":       {"GET", "/v1/chat/completions", "", "", 405, "method_not_allowed", "POST"},
+		"wrong method too":   {"DELETE", "/v1/models", "", "", 405, "method_not_allowed", "GET, HEAD"},
+		"preflight":          {"OPTIONS", "/v1/chat/completions", "", "", 405, "method_not_allowed", "POST"},
+		"form":               {"POST", "/v1/chat/completions", "a=b", "application/x-www-form-urlencoded", 415, "unsupported_media_type", ""},
+		"no media type":      {"POST", "/v1/chat/completions", "{}", "", 415, "unsupported_media_type", ""},
+		"charset is allowed": {"POST", "/v1/chat/completions", "{", "application/json; charset=utf-8", 400, "invalid_json", ""},
+		"too large":          {"POST", "/v1/chat/completions", strings.Repeat(" ", 1001), "application/json", 413, "request_too_large", ""},
+		"as large":           {"POST", "/v1/chat/completions", strings.Repeat(" ", 1000), "application/json", 400, "invalid_json", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp := r.do(t, tc.method, tc.path, tc.body, "Content-Type", tc.contentType)
+			assert.Equal(t, tc.status, resp.StatusCode)
+			assert.Equal(t, tc.allow, resp.Header.Get("Allow"))
+			e := failure(t, text(t, resp)).Error
+			assert.Equal(t, "invalid_request_error", e.Type)
+			assert.Equal(t, tc.code, e.Code)
+		})
+	}
+}
+
+func TestLongPathsAreNotRepeatedWhole(t *testing.T) {
+	r := newRig(t, nil)
+	e := failure(t, text(t, r.do(t, http.MethodGet, "/"+strings.Repeat("a", 4000), "")))
+	assert.Less(t, len(e.Error.Message), 300)
+}
+
+func TestProbes(t *testing.T) {
+	unready, ready := newRig(t, nil), newRig(t, &appservertest.Server{})
+	for path, status := range map[string]int{"/readyz": 503, "/healthz": 503, "/livez": 200} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			resp := unready.do(t, method, path, "")
+			assert.Equal(t, status, resp.StatusCode, path)
+			assert.Equal(t, status == 503, resp.Header.Get("Retry-After") != "", path)
+			resp = ready.do(t, method, path, "")
+			assert.Equal(t, http.StatusOK, resp.StatusCode, path)
+			assert.Equal(t, "application/json", resp.Header.Get("Content-Type"))
+			body := text(t, resp)
+			if method == http.MethodHead {
+				assert.Empty(t, body)
+				continue
+			}
+			var report struct {
+				OK      bool
+				Workers []struct {
+					Name  string
+					Ready bool
+				}
+			}
+			require.NoError(t, json.Unmarshal([]byte(body), &report))
+			assert.True(t, report.OK)
+			require.Len(t, report.Workers, 1)
+			assert.True(t, report.Workers[0].Ready)
+		}
+	}
+}
+
+func TestPanicStaysWithinItsRequest(t *testing.T) {
+	panics := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("late") {
+			_, _ = fmt.Fprint(w, "half an answer")
+			_ = http.NewResponseController(w).Flush()
+		}
+		panic("the secret reason")
+	})
+	r := newRig(t, nil, func(o *options) { o.route = &route{http.MethodGet, "/panic", public, panics} })
+	resp := r.do(t, http.MethodGet, "/panic", "", "X-Request-Id", "early")
+	assert.Equal(t, http.StatusInternalServerError, resp.StatusCode)
+	e := failure(t, text(t, resp)).Error
+	assert.Equal(t, "server_error", e.Type)
+	assert.Equal(t, "internal_error", e.Code)
+	assert.Contains(t, e.Message, "request_id=early")
+	assert.NotContains(t, e.Message, "secret")
+	line := r.log.request(t, "early")
+	assert.Equal(t, "ERROR", line["level"])
+	assert.InDelta(t, 500, line["status"], 0)
+	assert.Contains(t, r.log.String(), "the secret reason")
+	assert.Contains(t, r.log.String(), "routes_test.go", "the stack names the place")
+
+	resp = r.do(t, http.MethodGet, "/panic?late", "", "X-Request-Id", "late")
+	_, err := io.ReadAll(resp.Body)
+	assert.ErrorIs(t, err, io.ErrUnexpectedEOF, "half an answer must not look whole")
+	assert.Equal(t, "internal_error", r.log.request(t, "late")["outcome"])
+	assert.Equal(t, http.StatusOK, r.do(t, http.MethodGet, "/livez", "").StatusCode)
+}
+
+func TestRequestLine(t *testing.T) {
+	keys, secrets := withKeys(t, "alice")
+	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "the", " answer")}, func(o *options) { o.Keys = keys })
+	body := `{"model":"demo","stream":true,"messages":[{"role":"user","content":"the question"}]}`
+	text(t, r.chatting(t, body, "Authorization", "Bearer "+secrets[0], "X-Request-Id", "r1"))
+	line := r.log.request(t, "r1")
+	for key, want := range map[string]any{
+		"level": "INFO", "method": "POST", "route": "/v1/chat/completions", "status": 200.0, "outcome": "ok", "key": "alice",
+		"model": "demo", "worker": "default", "stream": true, "prompt_tokens": 20.0, "completion_tokens": 7.0,
+	} {
+		assert.Equal(t, want, line[key], key)
+	}
+	assert.Regexp(t, `^[0-9a-f-]{36}$`, line["thread_id"])
+	ttfb, ok := line["ttfb_ms"].(float64)
+	require.True(t, ok)
+	assert.Positive(t, ttfb)
+	assert.GreaterOrEqual(t, line["duration_ms"], ttfb)
+
+	r.do(t, http.MethodGet, "/livez", "", "X-Request-Id", "r2")
+	assert.Equal(t, "DEBUG", r.log.request(t, "r2")["level"], "probes do not fill the journal")
+	for _, secret := range []string{"question", "answer", secrets[0]} {
+		assert.NotContains(t, r.log.String(), secret)
+	}
+}
+
+// What a failed turn says speaks of the client's own request, and is not logged.
+func TestFailureIsLoggedWithoutContent(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: func(context.Context, *appservertest.Turn) error {
+		return &appservertest.Failure{Message: "cannot digest the word xyzzy", Info: "badRequest"}
+	}})
+	assert.Contains(t, text(t, r.chatting(t, hello(""), "X-Request-Id", "r1")), "xyzzy")
+	assert.Equal(t, "upstream_rejected", r.log.request(t, "r1")["outcome"])
+	assert.NotContains(t, r.log.String(), "xyzzy")
+}

@@ -1,0 +1,76 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Limits on what a client may hold open without sending anything useful.
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleConnTimeout   = 2 * time.Minute
+	maxHeaderBytes    = 64 << 10
+)
+
+// ErrDeadline is the cause with which Abort ends turns that outlived the grace.
+var ErrDeadline = errors.New("the service stopped before the turn was finished")
+
+// Server serves the OpenAI API. Create it with New; its methods are safe for
+// concurrent use.
+type Server struct {
+	Settings
+
+	metrics *metrics
+	table   []route
+	http    http.Server
+	base    context.Context // parent of every request; Abort cancels it
+	abort   context.CancelCauseFunc
+}
+
+// New builds a server and registers its metrics.
+func New(settings Settings) *Server {
+	s := &Server{Settings: settings, metrics: newMetrics(settings)}
+	s.base, s.abort = context.WithCancelCause(context.Background())
+	s.table = s.routes()
+	s.http = http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       bodyTimeout, // also for bodies that no handler reads
+		IdleTimeout:       idleConnTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return s.base },
+		ErrorLog:          slog.NewLogLogger(settings.Logger.Handler(), slog.LevelDebug),
+	}
+	return s
+}
+
+// Handler is the whole HTTP surface, for a listener of one's own.
+func (s *Server) Handler() http.Handler {
+	return s.identify(s.log(s.recover(http.HandlerFunc(s.dispatch))))
+}
+
+// Serve accepts on one listener until Shutdown; then it returns nil. It may be
+// called for several listeners at the same time.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("cannot accept on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Abort ends every turn in flight with an error that the client sees.
+func (s *Server) Abort() { s.abort(ErrDeadline) }
+
+// Shutdown stops accepting and waits for open requests until ctx ends; then it
+// closes what is left.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if err := s.http.Shutdown(ctx); err != nil {
+		return errors.Join(err, s.http.Close())
+	}
+	return nil
+}

@@ -1,0 +1,29 @@
+package proxy
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/workers"
+)
+
+// Settings is what a Server needs. All durations must be positive.
+type Settings struct {
+	Pool *workers.Pool
+	// Report is the current health; probes, Retry-After and errors read it.
+	Report func() probes.Report
+	// Keys are the API keys; if there are none, none is asked for.
+	Keys *auth.Keys
+	// BodyLimit bounds a request body, in bytes.
+	BodyLimit int64
+	// IdleTimeout is the longest silence of a worker during a turn.
+	IdleTimeout time.Duration
+	// Keepalive is the silence on a stream after which a comment is sent.
+	Keepalive time.Duration
+	Registry  *prometheus.Registry
+	Logger    *slog.Logger
+}

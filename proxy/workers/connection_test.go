@@ -1,0 +1,273 @@
+package workers_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/workers"
+	"codex-proxy/units"
+)
+
+func TestDialsOnlyActiveUnits(t *testing.T) {
+	s := fake(t, &appservertest.Server{})
+	r := newRig(t, nil, named{"a", s.path})
+	r.run(t)
+	for _, u := range []units.State{
+		unit("a", "inactive", "dead", "", 0),
+		unit("a", "activating", "start-pre", "1", 0),
+		unit("a", "activating", "start", "1", 0),
+		unit("a", "failed", "failed-before-auto-restart", "1", 0),
+		unit("a", "activating", "auto-restart", "1", 0),
+		unit("a", "activating", "auto-restart-queued", "1", 1),
+		unit("a", "deactivating", "stop-sigterm", "1", 1),
+		unit("a", "failed", "failed", "1", 1),
+	} {
+		r.heard(u)
+		r.pool.HeardBus(true, nil)
+		r.settled(t)
+		assert.Empty(t, s.accepted, "%s/%s", u.ActiveState, u.SubState)
+	}
+	r.heard(running("a", "2", 2))
+	r.awaitReady(t)
+	assert.Len(t, s.accepted, 1, "the fake accepts in order: an earlier connection would count here")
+}
+
+func TestDialsNothingBeforeSystemdIsHeard(t *testing.T) {
+	s := fake(t, &appservertest.Server{})
+	r := newRig(t, nil, named{"a", s.path})
+	r.run(t)
+	r.settled(t)
+	assert.Empty(t, s.accepted)
+	r.pool.HeardBus(false, errors.New("the bus does not answer"))
+	r.settled(t)
+	heard := time.Now()
+	r.heard(running("a", "1", 0))
+	r.awaitReady(t)
+	assert.True(t, s.awaitDial(t).After(heard))
+	assert.Empty(t, s.accepted)
+}
+
+func TestReadyNeedsHandshakeAndModels(t *testing.T) {
+	release := make(chan struct{})
+	hold := func(ctx context.Context) {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+	}
+	for name, method := range map[string]string{"handshake": "initialize", "models": "model/list"} {
+		t.Run(name, func(t *testing.T) {
+			release = make(chan struct{})
+			srv := &appservertest.Server{Faults: faults(method, hold)}
+			r := newRig(t, nil, named{"a", fake(t, srv).path})
+			r.noBus()
+			r.run(t)
+			r.settled(t)
+			w := r.pool.Snapshot().Workers[0]
+			assert.False(t, w.Ready)
+			assert.Equal(t, probes.HandshakePending, w.Reason)
+			close(release)
+			w = r.awaitReady(t).Workers[0]
+			assert.Equal(t, []string{"demo"}, w.Handshake.Models)
+			assert.Contains(t, w.Handshake.UserAgent, "/demo ")
+			assert.NotNil(t, w.LastReadyAt)
+		})
+	}
+}
+
+// A worker that advertises nothing is connected and not ready.
+func TestNoModels(t *testing.T) {
+	srv := &appservertest.Server{Models: []appservertest.Model{{ID: "secret", Hidden: true}}}
+	r := newRig(t, nil, named{"a", fake(t, srv).path})
+	r.noBus()
+	r.run(t)
+	r.await(t, "no_models", func(s probes.Snapshot) bool { return s.Workers[0].Reason == probes.NoModels })
+	assert.Empty(t, r.pool.Models())
+	_, err := r.pool.Pick("secret")
+	assert.ErrorIs(t, err, workers.ErrNotReady)
+}
+
+func TestLossMakesNotReadyAtOnce(t *testing.T) {
+	const kills = 50
+	s := fake(t, &appservertest.Server{})
+	var r *rig
+	lost := make(chan time.Time, 1)
+	r = newRig(t, func(settings *workers.Settings) {
+		signal := settings.OnChange
+		settings.OnChange = func() {
+			if w := r.pool.Snapshot().Workers[0]; w.Reason == probes.HandshakeLost {
+				select {
+				case lost <- time.Now():
+				default:
+				}
+			}
+			signal()
+		}
+	}, named{"a", s.path})
+	r.run(t)
+	var took []time.Duration
+	for i := range kills {
+		r.heard(running("a", string(rune('A'+i)), uint32(i)))
+		r.awaitReady(t)
+		began := time.Now()
+		s.cut(t)
+		select {
+		case at := <-lost:
+			took = append(took, at.Sub(began))
+		case <-time.After(bound):
+			require.Fail(t, "the loss was not noticed")
+		}
+	}
+	slices.Sort(took)
+	t.Logf("end of stream to not ready: p50 %s, p99 %s, max %s", took[kills/2], took[kills*99/100-1], took[kills-1])
+	assert.LessOrEqual(t, took[kills*99/100-1], 10*time.Millisecond)
+}
+
+func TestRedialWaitsForSystemdsWord(t *testing.T) {
+	s := fake(t, &appservertest.Server{})
+	r := newRig(t, nil, named{"a", s.path})
+	r.run(t)
+	r.heard(running("a", "1", 0))
+	r.awaitReady(t)
+	s.awaitDial(t)
+
+	s.cut(t)
+	w := r.awaitLoss(t).Workers[0]
+	lost := time.Now()
+	assert.Equal(t, probes.HandshakeLost, w.Reason)
+	assert.GreaterOrEqual(t, s.awaitDial(t).Sub(lost), 900*time.Millisecond,
+		"a word of systemd's that the worker is gone could still have come")
+	r.awaitReady(t)
+}
+
+func TestNewInvocationIsDialledAtOnce(t *testing.T) {
+	s := fake(t, &appservertest.Server{})
+	r := newRig(t, nil, named{"a", s.path})
+	r.run(t)
+	r.heard(running("a", "1", 0))
+	r.awaitReady(t)
+	s.awaitDial(t)
+	s.cut(t)
+	r.awaitLoss(t)
+	r.heard(unit("a", "activating", "auto-restart", "1", 0), unit("a", "activating", "start", "2", 1))
+	r.settled(t)
+	assert.Empty(t, s.accepted)
+	word := time.Now()
+	r.heard(running("a", "2", 1))
+	assert.Less(t, s.awaitDial(t).Sub(word), 500*time.Millisecond)
+	r.awaitReady(t)
+}
+
+// A handshake cut short may be a death that systemd has not told of yet, so the
+// pause is that of a loss. Where nobody listens nobody can be woken.
+func TestPauseAfterAFailedDial(t *testing.T) {
+	t.Run("cut off", func(t *testing.T) {
+		s := fake(t, &appservertest.Server{Faults: map[string]appservertest.Fault{"initialize": appservertest.Times(1, appservertest.Disconnect)}})
+		r := newRig(t, nil, named{"a", s.path})
+		r.run(t)
+		r.heard(running("a", "1", 0))
+		first := s.awaitDial(t)
+		assert.GreaterOrEqual(t, s.awaitDial(t).Sub(first), 900*time.Millisecond)
+		r.awaitReady(t)
+	})
+	t.Run("nobody listens", func(t *testing.T) {
+		r := newRig(t, nil, named{"a", t.TempDir() + "/none"})
+		r.run(t)
+		began := time.Now()
+		r.heard(running("a", "1", 0))
+		r.awaitLog(t, "worker connection ended", 2)
+		assert.Less(t, time.Since(began), 900*time.Millisecond)
+	})
+}
+
+// awaitLog waits until the log holds text n times. Each failed dial changes the state.
+func (r *rig) awaitLog(t *testing.T, text string, n int) {
+	t.Helper()
+	r.await(t, text, func(probes.Snapshot) bool { return strings.Count(r.log.String(), text) >= n })
+}
+
+func TestNoBusHandshakeAloneDecides(t *testing.T) {
+	s := fake(t, &appservertest.Server{})
+	r := newRig(t, nil, named{"a", s.path})
+	r.run(t)
+	r.noBus()
+	w := r.awaitReady(t).Workers[0]
+	assert.Empty(t, w.ActiveState)
+	s.awaitDial(t)
+	s.cut(t)
+	lost := time.Now()
+	assert.Less(t, s.awaitDial(t).Sub(lost), 900*time.Millisecond, "there is no word to wait for")
+	r.awaitReady(t)
+}
+
+func TestBusLost(t *testing.T) {
+	for name, reason := range map[string]error{
+		"closed":         errors.New("the bus connection ended"),
+		"its socket too": units.ErrNoBus, // systemd was heard once: it still holds the sockets
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := fake(t, &appservertest.Server{}), fake(t, &appservertest.Server{})
+			r := newRig(t, nil, named{"a", a.path}, named{"b", b.path})
+			r.run(t)
+			r.heard(running("a", "1", 0), unit("b", "inactive", "dead", "", 0))
+			r.pool.HeardBus(true, nil)
+			r.await(t, "a ready", aReady)
+
+			r.pool.HeardBus(false, reason)
+			r.settled(t)
+			assert.True(t, r.pool.Snapshot().Workers[0].Ready, "a connected worker stays ready")
+			assert.Empty(t, b.accepted, "nothing new is dialled")
+
+			again := time.Now()
+			r.heard(running("b", "1", 0))
+			r.awaitReady(t)
+			assert.True(t, b.awaitDial(t).After(again))
+		})
+	}
+}
+
+func TestSilentHandshakeIsRetriedWithGrowingPauses(t *testing.T) {
+	const timeout = 50 * time.Millisecond
+	s := fake(t, &appservertest.Server{Faults: map[string]appservertest.Fault{"initialize": appservertest.Times(3, appservertest.Silent)}})
+	r := newRig(t, func(settings *workers.Settings) { settings.HandshakeTimeout = timeout }, named{"a", s.path})
+	r.noBus()
+	r.run(t)
+	at := s.awaitDial(t)
+	for _, pause := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
+		next := s.awaitDial(t)
+		gap := next.Sub(at)
+		assert.GreaterOrEqual(t, gap, timeout+pause-10*time.Millisecond)
+		assert.Less(t, gap, timeout+2*pause+100*time.Millisecond)
+		at = next
+	}
+	r.awaitReady(t)
+	assert.Equal(t, 3, strings.Count(r.log.String(), "cannot shake hands with worker a"), "each failure is logged: %s", r.log)
+}
+
+// The proxy's watchdog must not blame the proxy for a worker that hangs.
+func TestAliveWhileTheWorkerHangs(t *testing.T) {
+	s := fake(t, &appservertest.Server{Faults: map[string]appservertest.Fault{"initialize": appservertest.Silent}})
+	r := newRig(t, nil, named{"a", s.path})
+	r.noBus()
+	r.run(t)
+	s.awaitDial(t)
+	r.settled(t)
+}
+
+func TestAliveIsBounded(t *testing.T) {
+	r := newRig(t, nil, named{"a", "/nowhere"}) // nobody runs its loop
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	err := r.pool.Alive(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Contains(t, err.Error(), "worker a")
+}

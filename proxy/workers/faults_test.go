@@ -1,0 +1,16 @@
+package workers_test
+
+import (
+	"context"
+	"encoding/json"
+
+	"codex-proxy/proxy/appserver/appservertest"
+)
+
+// faults lets hold run before each answer to method.
+func faults(method string, hold func(context.Context)) map[string]appservertest.Fault {
+	return map[string]appservertest.Fault{method: func(ctx context.Context, _ *appservertest.Peer, _ json.RawMessage) bool {
+		hold(ctx)
+		return false
+	}}
+}

@@ -1,0 +1,226 @@
+package workers_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/workers"
+	"codex-proxy/units"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bound is the longest that any wait of these tests takes.
+const bound = 15 * time.Second
+
+// socket is a fake worker's listener that tells of each connection and can cut
+// the latest one, as the death of the worker would.
+type socket struct {
+	net.Listener
+	path     string
+	accepted chan time.Time
+
+	mu   sync.Mutex
+	conn net.Conn
+}
+
+func (s *socket) Accept() (net.Conn, error) {
+	c, err := s.Listener.Accept()
+	if err == nil {
+		s.mu.Lock()
+		s.conn = c
+		s.mu.Unlock()
+		s.accepted <- time.Now()
+	}
+	return c, err
+}
+
+func (s *socket) cut(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.NoError(t, s.conn.Close())
+}
+
+// awaitDial waits for the next connection and returns when it came.
+func (s *socket) awaitDial(t *testing.T) time.Time {
+	t.Helper()
+	select {
+	case at := <-s.accepted:
+		return at
+	case <-time.After(bound):
+		require.Fail(t, "the worker was not dialled")
+		return time.Time{}
+	}
+}
+
+// fake serves a fake worker until the test ends.
+func fake(t *testing.T, srv *appservertest.Server) *socket {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "w") // not t.TempDir: a socket's path has at most 107 bytes
+	require.NoError(t, err)
+	s := &socket{path: filepath.Join(dir, "s"), accepted: make(chan time.Time, 1000)}
+	s.Listener, err = net.Listen("unix", s.path)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ctx, s) }()
+	t.Cleanup(func() {
+		srv.Close()
+		cancel()
+		require.NoError(t, <-served)
+		require.NoError(t, os.RemoveAll(dir))
+	})
+	return s
+}
+
+// rig is a pool under test.
+type rig struct {
+	pool    *workers.Pool
+	changed chan struct{}
+	log     *logBuffer
+}
+
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+type named struct {
+	name   string
+	socket string
+}
+
+// newRig makes a pool that does not run yet.
+func newRig(t *testing.T, change func(*workers.Settings), ws ...named) *rig {
+	t.Helper()
+	r := &rig{changed: make(chan struct{}, 1), log: &logBuffer{}}
+	onChange := func() {
+		select {
+		case r.changed <- struct{}{}:
+		default:
+		}
+	}
+	settings := workers.Settings{
+		MaxInflight: 4, HandshakeTimeout: 10 * time.Second, ResetAfter: time.Hour, OnChange: onChange,
+		Logger: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	if change != nil {
+		change(&settings)
+	}
+	var all []*workers.Worker
+	for _, w := range ws {
+		all = append(all, workers.New(w.name, w.socket, settings))
+	}
+	r.pool = workers.NewPool(all, settings.OnChange)
+	return r
+}
+
+// run runs the pool until the test ends.
+func (r *rig) run(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- r.pool.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ran)
+	})
+}
+
+// await waits until the snapshot is as ok wants it.
+func (r *rig) await(t *testing.T, what string, ok func(probes.Snapshot) bool) probes.Snapshot {
+	t.Helper()
+	limit := time.After(bound)
+	for {
+		if s := r.pool.Snapshot(); ok(s) {
+			return s
+		}
+		select {
+		case <-r.changed:
+		case <-limit:
+			require.FailNow(t, "never saw "+what, "%+v\n%s", r.pool.Snapshot(), r.log)
+		}
+	}
+}
+
+func (r *rig) awaitReady(t *testing.T) probes.Snapshot {
+	t.Helper()
+	return r.await(t, "all workers ready", func(s probes.Snapshot) bool {
+		for _, w := range s.Workers {
+			if !w.Ready {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (r *rig) awaitLoss(t *testing.T) probes.Snapshot {
+	t.Helper()
+	return r.await(t, "a worker not ready", func(s probes.Snapshot) bool {
+		for _, w := range s.Workers {
+			if !w.Ready {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// settled returns when every loop has seen all that was told before.
+func (r *rig) settled(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	for range 2 { // the first answer may come from a loop that has not looked yet
+		require.NoError(t, r.pool.Alive(ctx))
+	}
+}
+
+// heard passes on systemd's words.
+func (r *rig) heard(words ...units.State) {
+	for _, u := range words {
+		r.pool.HeardUnit(u)
+	}
+}
+
+func unit(name, active, sub, invocation string, restarts uint32) units.State {
+	return units.State{
+		Unit: units.Worker(name), LoadState: "loaded", ActiveState: active, SubState: sub, Result: "success",
+		InvocationID: invocation, NRestarts: restarts,
+	}
+}
+
+func running(name, invocation string, restarts uint32) units.State {
+	return unit(name, "active", "running", invocation, restarts)
+}
+
+// noBus makes connections alone decide.
+func (r *rig) noBus() { r.pool.HeardBus(false, units.ErrNoBus) }
+
+func aReady(s probes.Snapshot) bool { return s.Workers[0].Ready }

@@ -1,0 +1,110 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"codex-proxy/probes"
+	"codex-proxy/units"
+)
+
+// Pool is a fixed set of workers. Its methods are safe for concurrent use.
+type Pool struct {
+	workers  []*Worker
+	draining atomic.Bool
+	onChange func()
+}
+
+// NewPool groups workers whose settings share the same OnChange.
+func NewPool(workers []*Worker, onChange func()) *Pool {
+	return &Pool{workers: workers, onChange: onChange}
+}
+
+// Run runs every worker until ctx ends; then it returns nil.
+func (p *Pool) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, w := range p.workers {
+		g.Go(func() error { return w.Run(ctx) })
+	}
+	return g.Wait()
+}
+
+// Alive returns nil when the loop of every worker has answered.
+func (p *Pool) Alive(ctx context.Context) error {
+	for _, w := range p.workers {
+		if err := w.Alive(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// HeardUnit takes over systemd's word on one unit.
+func (p *Pool) HeardUnit(u units.State) {
+	for _, w := range p.workers {
+		if w.unit == u.Unit {
+			w.heardUnit(u)
+		}
+	}
+}
+
+// HeardBus takes over whether systemd's words are current. err is
+// units.ErrNoBus where there is no bus at all; then connections alone decide.
+func (p *Pool) HeardBus(up bool, err error) {
+	b := busLost
+	switch {
+	case up:
+		b = busCurrent
+	case errors.Is(err, units.ErrNoBus):
+		b = busNone
+	}
+	for _, w := range p.workers {
+		w.heardBus(b)
+	}
+}
+
+// Drain forbids new turns for good.
+func (p *Pool) Drain() {
+	p.draining.Store(true)
+	p.onChange()
+}
+
+// Inflight is the number of turns in flight.
+func (p *Pool) Inflight() int {
+	n := 0
+	for _, w := range p.workers {
+		s, _ := w.view()
+		n += s.inflight
+	}
+	return n
+}
+
+// Snapshot is the state of all workers now.
+func (p *Pool) Snapshot() probes.Snapshot {
+	snap := probes.Snapshot{At: time.Now(), Draining: p.draining.Load(), Workers: make([]probes.Worker, 0, len(p.workers))}
+	for _, w := range p.workers {
+		snap.Workers = append(snap.Workers, w.snapshot(snap.Draining))
+	}
+	return snap
+}
+
+// Models are the models of all ready workers, each once, in the workers' order.
+func (p *Pool) Models() []string {
+	var ids []string
+	for _, w := range p.Snapshot().Workers {
+		if !w.Ready {
+			continue
+		}
+		for _, id := range w.Handshake.Models {
+			if !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}

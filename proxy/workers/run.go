@@ -1,0 +1,186 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/appserver"
+)
+
+// Run keeps a connection to the worker whenever systemd calls its unit active,
+// until ctx ends; then it returns nil.
+func (w *Worker) Run(ctx context.Context) error {
+	for w.awaitDialable(ctx) {
+		if err := w.session(ctx); err != nil && ctx.Err() == nil {
+			w.settings.Logger.Warn("worker connection ended", "worker", w.name, "unit", w.unit, "error", err)
+		}
+	}
+	return nil
+}
+
+// Alive returns nil when Run's loop has answered, or ctx's error. It says
+// nothing of the worker: the loop answers while a hung worker is waited for,
+// but not once that wait has outlived HandshakeTimeout.
+func (w *Worker) Alive(ctx context.Context) error {
+	select {
+	case w.alive <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the loop of worker %s does not answer: %w", w.name, ctx.Err())
+	}
+}
+
+// awaitDialable blocks until the worker may be dialled; false means that ctx ended.
+func (w *Worker) awaitDialable(ctx context.Context) bool {
+	for {
+		s, changed := w.view()
+		var due <-chan time.Time
+		if s.mayDial() {
+			wait := time.Until(s.dialAfter)
+			if wait <= 0 {
+				return ctx.Err() == nil
+			}
+			due = time.After(wait)
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		case <-due:
+		case <-w.alive:
+		}
+	}
+}
+
+// session is the life of one connection. Its goroutines end with it.
+func (w *Worker) session(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	greeting, stop := context.WithTimeout(ctx, w.settings.HandshakeTimeout)
+	defer stop()
+	conn, err := w.dial(greeting)
+	if err != nil {
+		w.update(func(s *state) { s.dialFailed(err, time.Now()) })
+		return err
+	}
+	var g sync.WaitGroup
+	g.Go(func() { _ = conn.Run(ctx) }) // what it returns is conn.Err, unless we have ended it
+	if w.greet(greeting, conn) {
+		w.awaitLoss(ctx, conn, &g)
+	}
+	// The order matters: whoever sees the connection closed must already find
+	// the worker not ready.
+	cancel()
+	conn.Close(errSessionEnded)
+	g.Wait()
+	return conn.Err()
+}
+
+var errSessionEnded = errors.New("the proxy closes the connection")
+
+func (w *Worker) dial(ctx context.Context) (conn *appserver.Conn, err error) {
+	err = w.meanwhile(ctx, func() (err error) {
+		conn, err = appserver.Dial(ctx, w.socket, w.settings.Client)
+		return err
+	})
+	return conn, err
+}
+
+// greet shakes hands; false means that this failed and the connection is closed.
+func (w *Worker) greet(ctx context.Context, conn *appserver.Conn) bool {
+	var h *probes.Handshake
+	var models []appserver.Model
+	err := w.meanwhile(ctx, func() (err error) {
+		h, models, err = w.shakeHands(ctx, conn)
+		return err
+	})
+	if err != nil {
+		conn.Close(err)
+		w.update(func(s *state) { s.dialFailed(err, time.Now()) })
+		return false
+	}
+	w.update(func(s *state) { s.connected(conn, h, models) })
+	w.settings.Logger.Debug("worker connected", "worker", w.name, "unit", w.unit, "user_agent", h.UserAgent)
+	return true
+}
+
+// meanwhile runs task and answers Alive until ctx, which must bound the task,
+// ends. A task that outlives it is a loop that is stuck.
+func (w *Worker) meanwhile(ctx context.Context, task func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- task() }()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return <-ended
+		case <-w.alive:
+		}
+	}
+}
+
+func (w *Worker) shakeHands(ctx context.Context, conn *appserver.Conn) (*probes.Handshake, []appserver.Model, error) {
+	answer, err := conn.Initialize(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot shake hands with worker %s: %w", w.name, err)
+	}
+	models, err := conn.Models(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("worker %s: %w", w.name, err)
+	}
+	return &probes.Handshake{At: time.Now(), UserAgent: answer.UserAgent, Models: listed(models)}, models, nil
+}
+
+// listed are the ids of the models that are not hidden.
+func listed(models []appserver.Model) []string {
+	ids := []string{}
+	for _, m := range models {
+		if !m.Hidden {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+// awaitLoss blocks until the connection has ended and marks it lost at once.
+// Nothing else may hold it up: systemd can take seconds to answer.
+func (w *Worker) awaitLoss(ctx context.Context, conn *appserver.Conn, g *sync.WaitGroup) {
+	defer w.update(func(s *state) { s.disconnected(time.Now()) })
+	healthy := time.NewTimer(w.settings.ResetAfter)
+	defer healthy.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-conn.Done():
+			return
+		case <-healthy.C:
+			g.Go(func() { w.resetRamp(ctx) })
+		case <-w.alive:
+		}
+	}
+}
+
+// resetRamp makes systemd's next restart delay the first of the ramp again.
+// systemd never does so by itself while a unit runs.
+func (w *Worker) resetRamp(ctx context.Context) {
+	s, _ := w.view()
+	if s.failures == 0 && s.unit.NRestarts == 0 {
+		return
+	}
+	w.update(func(s *state) { s.failures = 0 })
+	if w.settings.ResetFailed == nil || s.bus == busNone {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.settings.HandshakeTimeout)
+	defer cancel()
+	if err := w.settings.ResetFailed(ctx, w.unit); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		w.settings.Logger.Warn("cannot reset the restart delay; is the polkit rule of codex-proxy installed?",
+			"worker", w.name, "unit", w.unit, "error", err)
+	}
+}

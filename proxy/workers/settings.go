@@ -1,0 +1,28 @@
+package workers
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"codex-proxy/proxy/appserver"
+)
+
+// Settings are common to all workers of a pool. All durations must be positive.
+type Settings struct {
+	// MaxInflight bounds the turns in flight on one worker.
+	MaxInflight int
+	// HandshakeTimeout bounds dialling, initialize and model/list together.
+	HandshakeTimeout time.Duration
+	// ResetAfter is how long a worker must stay ready before its restart
+	// counter and with it systemd's restart ramp are reset.
+	ResetAfter time.Duration
+	// Client introduces us to the worker.
+	Client appserver.Options
+	// ResetFailed is ResetFailedUnit of org.freedesktop.systemd1.Manager; nil
+	// where there is no systemd.
+	ResetFailed func(ctx context.Context, unit string) error
+	// OnChange is called after every change of any worker, from any goroutine.
+	OnChange func()
+	Logger   *slog.Logger
+}

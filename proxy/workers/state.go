@@ -1,0 +1,217 @@
+package workers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/units"
+)
+
+// bus is what we may believe of the last unit state.
+type bus int
+
+const (
+	busUnheard bus = iota // systemd has not answered yet
+	busCurrent            // the unit state is systemd's current word
+	busLost               // the bus is gone: the unit state may be stale
+	busNone               // there is no bus here at all
+)
+
+// Bounds of the pause between two attempts to connect to an active unit. After
+// a loss the pause is long enough for systemd to say first that the worker is
+// gone: dialling the socket of a dead worker would start it at once, past
+// systemd's own restart delay.
+const (
+	minDialPause  = 100 * time.Millisecond
+	maxDialPause  = 2 * time.Second
+	afterLossWait = time.Second
+)
+
+// state is all that changes in a Worker. It is touched only under Worker.mu,
+// through Worker.update and Worker.view.
+type state struct {
+	bus  bus
+	unit units.State
+
+	conn      *appserver.Conn // non-nil only after a complete handshake
+	handshake *probes.Handshake
+	models    []appserver.Model
+	lost      bool // a connection of this activation has ended
+	dialAfter time.Time
+	dialPause time.Duration
+
+	startedAt   time.Time // when systemd was seen to begin the current start
+	lastReadyAt time.Time
+	latency     time.Duration // start to ready, of the last start seen
+	restarts    uint64        // never goes back
+	counted     uint32        // NRestarts up to the current invocation
+	exit        *probes.Exit  // the last one seen; systemd forgets it at the next start
+	failures    uint64        // in a row, until ResetAfter of health
+	inflight    int
+	transitions []probes.Transition
+}
+
+// maxTransitions keeps two whole restarts.
+const maxTransitions = 12
+
+func (s *state) reason() probes.Reason { return probes.Judge(s.facts()) }
+
+// follow notes a change of the reason and tells whether there was one.
+func (s *state) follow(now time.Time) bool {
+	reason := s.reason()
+	n := len(s.transitions)
+	if n > 0 && s.transitions[n-1].Reason == reason {
+		return false
+	}
+	if n == maxTransitions {
+		s.transitions = s.transitions[1:]
+	}
+	s.transitions = append(s.transitions, probes.Transition{Reason: reason, At: now})
+	return true
+}
+
+// chain is the way from the last time the worker was ready to now, each reason
+// with how long it held: "handshake_lost 2ms, backing_off 100ms, …".
+func (s *state) chain() string {
+	last := len(s.transitions) - 1
+	first := last
+	for first > 0 && s.transitions[first-1].Reason != probes.Ready {
+		first--
+	}
+	var steps []string
+	for i := first; i < last; i++ {
+		t := s.transitions[i]
+		steps = append(steps, fmt.Sprintf("%s %s", t.Reason, s.transitions[i+1].At.Sub(t.At).Round(time.Millisecond)))
+	}
+	return strings.Join(steps, ", ")
+}
+
+func (s *state) facts() probes.Facts {
+	f := probes.Facts{
+		NoBus:       s.bus == busNone || s.bus == busLost,
+		ActiveState: s.unit.ActiveState, SubState: s.unit.SubState, Result: s.unit.Result,
+		JobPending: s.unit.JobPending, Restarts: s.unit.NRestarts,
+		Handshake: s.conn != nil, Lost: s.lost,
+	}
+	if s.handshake != nil {
+		f.Models = len(s.handshake.Models)
+	}
+	return f
+}
+
+// mayDial reports whether connecting cannot start a worker that systemd does
+// not call active.
+func (s *state) mayDial() bool {
+	return s.bus == busNone || s.bus == busCurrent && s.unit.Active()
+}
+
+// heardBus takes over what may be believed of the unit state. A bus that has
+// spoken of the unit and is not there any more is lost, not absent: systemd
+// still holds the worker's socket.
+func (s *state) heardBus(b bus) {
+	if b == busNone && s.unit.Unit != "" {
+		b = busLost
+	}
+	s.bus = b
+}
+
+// heard takes over what systemd says.
+func (s *state) heard(u units.State, now time.Time) {
+	if s.unit.Unit != "" {
+		s.count(u)
+	}
+	if !u.Active() || u.InvocationID != s.unit.InvocationID {
+		s.lost, s.dialAfter, s.dialPause = false, time.Time{}, 0
+	}
+	if starting(u) && !starting(s.unit) {
+		s.startedAt = now
+	}
+	if exit := exitOf(u); exit != nil {
+		s.exit = exit
+	}
+	s.counted = min(s.counted, u.NRestarts)
+	if u.InvocationID != s.unit.InvocationID {
+		s.counted = u.NRestarts
+	}
+	s.bus, s.unit = busCurrent, u
+}
+
+// count adds what happened since the last word. A restart has happened when a
+// new invocation began by itself: NRestarts alone also counts the one that the
+// start limit refused, and falls back to zero when someone resets the unit.
+func (s *state) count(u units.State) {
+	if u.InvocationID != s.unit.InvocationID && u.InvocationID != "" && u.NRestarts > 0 {
+		s.restarts += max(1, uint64(u.NRestarts)-uint64(min(s.counted, u.NRestarts)))
+	}
+	if down(u) && !down(s.unit) {
+		s.failures++
+	}
+}
+
+// down tells the states after a failure that no operator asked for.
+func down(u units.State) bool {
+	switch u.SubState {
+	case "auto-restart", "auto-restart-queued", "failed-before-auto-restart", "dead-before-auto-restart":
+		return true
+	}
+	return u.Failed()
+}
+
+// exitOf is how the unit's last run ended; nil while systemd does not tell. A
+// start that failed before the main process ran has only a result.
+func exitOf(u units.State) *probes.Exit {
+	if e, ok := u.LastExit(); ok {
+		return &probes.Exit{Result: e.Result, Code: e.Code, Status: e.Status, At: e.At}
+	}
+	if down(u) && u.Result != "success" {
+		return &probes.Exit{Result: u.Result, At: u.StateChangedAt}
+	}
+	return nil
+}
+
+func starting(u units.State) bool {
+	return u.ActiveState == "activating" && u.SubState != "auto-restart" && u.SubState != "auto-restart-queued"
+}
+
+// has reports whether the worker can run the model; hidden ones run too, they
+// are only not listed.
+func (s *state) has(model string) bool {
+	return slices.ContainsFunc(s.models, func(m appserver.Model) bool { return m.ID == model })
+}
+
+func (s *state) connected(conn *appserver.Conn, h *probes.Handshake, models []appserver.Model) {
+	s.conn, s.handshake, s.models, s.lost, s.dialPause = conn, h, models, false, 0
+	s.lastReadyAt = h.At
+	if !s.startedAt.IsZero() {
+		s.latency, s.startedAt = h.At.Sub(s.startedAt), time.Time{}
+	}
+}
+
+func (s *state) disconnected(now time.Time) {
+	s.conn, s.handshake, s.models, s.lost = nil, nil, nil, true
+	s.dialAfter = now.Add(afterLossWait)
+	if s.bus == busNone {
+		s.dialAfter = now.Add(minDialPause)
+	}
+}
+
+// dialFailed plans the next attempt. Where somebody listened, that may have been
+// systemd on behalf of a worker that has just died: it gets as long to say so as
+// after a loss.
+func (s *state) dialFailed(err error, now time.Time) {
+	s.dialPause = min(max(2*s.dialPause, minDialPause), maxDialPause)
+	s.dialAfter = now.Add(s.dialPause)
+	if s.bus != busNone && !nobodyListens(err) {
+		s.dialAfter = now.Add(max(s.dialPause, afterLossWait))
+	}
+}
+
+func nobodyListens(err error) bool {
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED)
+}

@@ -1,0 +1,33 @@
+package workers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"codex-proxy/units"
+)
+
+// Connecting to the socket of a worker that is down starts it, so only what
+// systemd calls active at this moment may be dialled.
+func TestMayDial(t *testing.T) {
+	for _, active := range []string{"", "active", "reloading", "refreshing", "inactive", "activating", "deactivating", "failed", "maintenance"} {
+		u := units.State{Unit: units.Worker("a"), ActiveState: active}
+		runs := active == "active" || active == "reloading" || active == "refreshing"
+
+		var s state
+		assert.False(t, s.mayDial(), "systemd has not been heard")
+		s.heard(u, time.Now())
+		assert.Equal(t, runs, s.mayDial(), "%q", active)
+		for _, b := range []bus{busLost, busNone} { // no bus where one has been heard is a bus lost
+			s.heardBus(b)
+			assert.False(t, s.mayDial(), "%q is an old word", active)
+		}
+		s.heardBus(busCurrent)
+		assert.Equal(t, runs, s.mayDial(), "%q", active)
+	}
+	var alone state
+	alone.heardBus(busNone)
+	assert.True(t, alone.mayDial(), "where there is no systemd nobody can be woken")
+}

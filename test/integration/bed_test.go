@@ -1,0 +1,187 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/probes"
+	"codex-proxy/test/machine"
+	"codex-proxy/test/modelserver"
+)
+
+const (
+	base       = "http://127.0.0.1:8787"
+	modelAddr  = "127.0.0.1:18080"
+	model      = "gpt-test"
+	proxyUnit  = "codex-proxy.service"
+	workerUnit = "codex-worker@default.service"
+	workerFile = "/etc/codex-proxy/workers/default.toml"
+	codexDir   = "/opt/codex"
+
+	// bound is the longest that any wait of these tests may take.
+	bound = 30 * time.Second
+)
+
+// realWorker is a worker file for the real codex and the scripted endpoint.
+const realWorker = `mode = "plain"
+codex_path = "` + codexDir + `/bin/codex"
+model = "` + model + `"
+[provider]
+name = "scripted"
+base_url = "http://` + modelAddr + `/v1"
+`
+
+// bed is a machine with the package installed and a model endpoint inside its
+// network. Nothing of ours runs yet.
+type bed struct {
+	*machine.Machine
+	t      *testing.T
+	http   *http.Client
+	models *modelserver.Server
+}
+
+// newBed installs the package into a booted Debian of that suite. The settings
+// are written after the installation, as an operator would.
+func newBed(t *testing.T, suite, worker, config string) *bed {
+	t.Helper()
+	codex := os.Getenv("CODEX_PROXY_TEST_CODEX")
+	deb := os.Getenv("CODEX_PROXY_TEST_DEB")
+	if codex == "" || deb == "" {
+		if os.Getenv(machine.RequireEnv) == "1" {
+			t.Fatal("CODEX_PROXY_TEST_CODEX and CODEX_PROXY_TEST_DEB are not set; `make test` sets them")
+		}
+		t.Skip("CODEX_PROXY_TEST_CODEX and CODEX_PROXY_TEST_DEB are not set; `make test` sets them")
+	}
+	native, err := filepath.EvalSymlinks(codex)
+	require.NoError(t, err)
+	m := machine.Boot(t, machine.Debian(suite), machine.Options{
+		Binds: []machine.Bind{{Source: filepath.Dir(filepath.Dir(native)), Target: codexDir, ReadOnly: true}},
+		Units: []string{"codex*"},
+	})
+	out, err := m.InstallDeb(t.Context(), deb)
+	require.NoError(t, err, out)
+	require.NoError(t, m.WriteFile(workerFile, []byte(worker), 0o644))
+	if config != "" {
+		require.NoError(t, m.WriteFile("/etc/codex-proxy/config.toml", []byte(config), 0o644))
+	}
+	l, err := m.Listen("tcp", modelAddr)
+	require.NoError(t, err)
+	return &bed{Machine: m, t: t, http: m.HTTPClient(), models: modelserver.StartOn(t, l, model)}
+}
+
+// start is `systemctl start codex.target`, which must return ready.
+func (b *bed) start() {
+	b.t.Helper()
+	b.MustRun(b.t, "systemctl", "start", "codex.target")
+	status, report := b.readyz()
+	require.Equal(b.t, http.StatusOK, status, "%+v", report)
+}
+
+// get is a GET of the proxy.
+func (b *bed) get(path string) (int, []byte) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
+	require.NoError(b.t, err)
+	res, err := b.http.Do(req)
+	require.NoError(b.t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(b.t, err)
+	return res.StatusCode, body
+}
+
+func (b *bed) readyz() (int, probes.Report) {
+	b.t.Helper()
+	status, body := b.get("/readyz")
+	var report probes.Report
+	require.NoError(b.t, json.Unmarshal(body, &report), string(body))
+	return status, report
+}
+
+// until asks /readyz until the answer satisfies ok, and returns it with the
+// time at which it came.
+func (b *bed) until(what string, ok func(status int, r probes.Report) bool) (probes.Report, time.Time) {
+	b.t.Helper()
+	deadline := time.Now().Add(bound)
+	for {
+		status, report := b.readyz()
+		if ok(status, report) {
+			return report, time.Now()
+		}
+		require.True(b.t, time.Now().Before(deadline), "never %s: %+v", what, report)
+	}
+}
+
+func ready(status int, _ probes.Report) bool { return status == http.StatusOK }
+
+// chat posts a raw chat completion and returns status, header and body.
+func (b *bed) chat(stream bool, prompt string) (int, http.Header, string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	defer cancel()
+	body := fmt.Sprintf(`{"model":%q,"stream":%t,"messages":[{"role":"user","content":%q}]}`, model, stream, prompt)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", strings.NewReader(body))
+	require.NoError(b.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := b.http.Do(req)
+	require.NoError(b.t, err)
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	require.NoError(b.t, err)
+	return res.StatusCode, res.Header, string(answer)
+}
+
+// client is the official SDK, pointed at the proxy.
+func (b *bed) client() openai.Client {
+	return openai.NewClient(option.WithBaseURL(base+"/v1"), option.WithAPIKey("none"),
+		option.WithHTTPClient(b.http), option.WithMaxRetries(0))
+}
+
+// codex is the host's PID of the codex process of the worker.
+func (b *bed) codex() machine.Process {
+	b.t.Helper()
+	processes, err := b.Processes(workerUnit)
+	require.NoError(b.t, err)
+	for _, p := range processes {
+		if strings.Contains(p.Command, "app-server") && !strings.Contains(p.Command, "notify-exec") {
+			return p
+		}
+	}
+	require.Fail(b.t, "no codex process", "%+v", processes)
+	return machine.Process{}
+}
+
+func (b *bed) signal(p machine.Process, s unix.Signal) time.Time {
+	b.t.Helper()
+	require.NoError(b.t, unix.Kill(p.Host, s))
+	return time.Now()
+}
+
+func (b *bed) show(unit string, properties ...string) map[string]string {
+	b.t.Helper()
+	values, err := b.Show(b.t.Context(), unit, properties...)
+	require.NoError(b.t, err)
+	return values
+}
+
+func (b *bed) journal(unit string) string {
+	b.t.Helper()
+	out, err := b.Journal(b.t.Context(), "--unit="+unit, "--output=cat")
+	require.NoError(b.t, err)
+	return out
+}

@@ -1,0 +1,211 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/modelserver"
+)
+
+func question(text string) openai.ChatCompletionNewParams {
+	return openai.ChatCompletionNewParams{
+		Model: model,
+		Messages: []openai.ChatCompletionMessageParamUnion{
+			openai.SystemMessage("answer in one word"),
+			openai.DeveloperMessage("lower case"),
+			openai.UserMessage("capital of Italy?"),
+			openai.AssistantMessage("rome"),
+			openai.UserMessage(text),
+		},
+	}
+}
+
+// The official SDK gets what the model endpoint sent.
+func TestChat(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	client := b.client()
+
+	t.Run("models", func(t *testing.T) {
+		page, err := client.Models.List(t.Context())
+		require.NoError(t, err)
+		require.Len(t, page.Data, 1)
+		assert.Equal(t, model, page.Data[0].ID)
+	})
+
+	t.Run("whole", func(t *testing.T) {
+		require.NoError(t, b.models.Script("text par", "split is — Größe 🙂", "usage 21 8 13 5"))
+		answer, err := client.Chat.Completions.New(t.Context(), question("capital of France?"))
+		require.NoError(t, err)
+		require.Len(t, answer.Choices, 1)
+		assert.Equal(t, "paris — Größe 🙂", answer.Choices[0].Message.Content)
+		assert.Equal(t, "stop", answer.Choices[0].FinishReason)
+		assert.Equal(t, model, answer.Model)
+		assertUsage(t, answer.Usage)
+		assertHistory(t, lastTurn(b.models))
+	})
+
+	t.Run("cut short", func(t *testing.T) {
+		require.NoError(t, b.models.Script("text par", "usage 21 8 13 5", "incomplete max_output_tokens"))
+		answer, err := client.Chat.Completions.New(t.Context(), question("capital of France?"))
+		require.NoError(t, err)
+		assert.Equal(t, "par", answer.Choices[0].Message.Content)
+		assert.Equal(t, "length", answer.Choices[0].FinishReason)
+		assertUsage(t, answer.Usage)
+	})
+
+	t.Run("streamed", func(t *testing.T) {
+		require.NoError(t, b.models.Script("text one ", "gate finish", "text two", "usage 21 8 13 5"))
+		params := question("count")
+		params.StreamOptions.IncludeUsage = openai.Bool(true)
+		stream := client.Chat.Completions.NewStreaming(t.Context(), params)
+		var acc openai.ChatCompletionAccumulator
+		released := false
+		for stream.Next() {
+			chunk := stream.Current()
+			require.True(t, acc.AddChunk(chunk))
+			if !released && len(chunk.Choices) > 0 && chunk.Choices[0].Delta.Content == "one " {
+				// The model has not finished: it waits for us.
+				assert.Equal(t, 1, b.models.OpenStreams())
+				b.models.Release("finish")
+				released = true
+			}
+		}
+		require.NoError(t, stream.Err())
+		require.True(t, released, "the first chunk did not come before the model had finished")
+		assert.Equal(t, "one two", acc.Choices[0].Message.Content)
+		assert.Equal(t, "stop", acc.Choices[0].FinishReason)
+		assertUsage(t, acc.Usage)
+	})
+
+	t.Run("disconnect interrupts the turn", func(t *testing.T) {
+		require.NoError(t, b.models.Script("text begin", "silence"))
+		ctx, cancel := context.WithCancel(t.Context())
+		stream := client.Chat.Completions.NewStreaming(ctx, question("talk"))
+		require.True(t, stream.Next(), "%v", stream.Err())
+		gone := time.Now()
+		cancel()
+		wait, stop := context.WithTimeout(t.Context(), bound)
+		defer stop()
+		turns, err := b.models.Wait(wait, modelserver.CutAtLeast(1))
+		require.NoError(t, err)
+		t.Logf("disconnect reached the model endpoint after %s", turns[len(turns)-1].Cut.Sub(gone))
+	})
+
+	t.Run("latency", func(t *testing.T) { b.measureFirstChunk(t, client) })
+}
+
+// measureFirstChunk reports how long the first chunk takes through the whole
+// chain; the figure is for people, the claims are above.
+func (b *bed) measureFirstChunk(t *testing.T, client openai.Client) {
+	const turns = 40
+	require.NoError(t, b.models.Add(modelserver.Script{Model: model, Times: turns, Steps: []string{"text x", "text y"}}))
+	var first, whole sample
+	for range turns {
+		began := time.Now()
+		stream := client.Chat.Completions.NewStreaming(t.Context(), question("measure"))
+		require.True(t, stream.Next(), "%v", stream.Err())
+		first = append(first, time.Since(began))
+		for stream.Next() {
+		}
+		require.NoError(t, stream.Err())
+		whole = append(whole, time.Since(began))
+	}
+	t.Logf("first chunk %s; whole answer %s", first, whole)
+}
+
+func assertUsage(t *testing.T, u openai.CompletionUsage) {
+	t.Helper()
+	assert.Equal(t, []int64{21, 13, 34, 8, 5}, []int64{
+		u.PromptTokens, u.CompletionTokens, u.TotalTokens, u.PromptTokensDetails.CachedTokens, u.CompletionTokensDetails.ReasoningTokens,
+	})
+}
+
+// assertHistory checks what the model was given: every role in its place.
+func assertHistory(t *testing.T, turn modelserver.Request) {
+	t.Helper()
+	var got []string
+	for _, item := range turn.Body.Input {
+		got = append(got, string(item))
+	}
+	all := strings.Join(got, "\n")
+	for _, want := range []string{`"developer"`, "lower case", "capital of Italy?", `"assistant"`, "rome", "capital of France?"} {
+		assert.Contains(t, all, want)
+	}
+	instructions := turn.Body.Instructions + all
+	assert.Contains(t, instructions, "answer in one word")
+	assert.NotContains(t, instructions, "You are Codex", "codex's own prompt must not reach a plain model")
+	assert.Empty(t, turn.Body.Tools)
+	assert.Less(t, strings.Index(all, "capital of Italy?"), strings.Index(all, "capital of France?"))
+}
+
+func lastTurn(s *modelserver.Server) modelserver.Request {
+	turns := s.Turns()
+	return turns[len(turns)-1]
+}
+
+// What the model endpoint does wrong becomes the matching error, before the
+// first byte as a status and after it as a frame; never a hang, never [DONE]
+// without a finish reason.
+func TestModelEndpointFaults(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "idle_timeout = \"2s\"\n")
+	b.start()
+	for _, tc := range []struct {
+		name   string
+		steps  []string
+		status int    // before the first byte
+		code   string // of the envelope or frame
+	}{
+		{"500", []string{"error 500"}, http.StatusServiceUnavailable, "upstream_error"},
+		{"503", []string{"error 503"}, http.StatusServiceUnavailable, "upstream_error"},
+		{"429", []string{"error 429"}, http.StatusTooManyRequests, "rate_limited"},
+		{"401", []string{"error 401"}, http.StatusServiceUnavailable, "upstream_unauthorized"},
+		{"400", []string{"error 400"}, http.StatusBadRequest, "upstream_rejected"},
+		{"garbage", []string{"garbage"}, http.StatusServiceUnavailable, "upstream_error"},
+		{"cut before any text", []string{"drop"}, http.StatusServiceUnavailable, "upstream_error"},
+		{"end before any text", []string{"end"}, http.StatusServiceUnavailable, "upstream_error"},
+		{"failed", []string{"failed server_error"}, http.StatusServiceUnavailable, "upstream_error"},
+		{"context length", []string{"failed context_length_exceeded"}, http.StatusBadRequest, "context_length_exceeded"},
+		{"silence", []string{"silence"}, http.StatusGatewayTimeout, "idle_timeout"},
+		{"hang", []string{"hang"}, http.StatusGatewayTimeout, "idle_timeout"},
+		{"half a stream", []string{"text half", "drop"}, 0, "upstream_error"},
+		{"silence after text", []string{"text half", "silence"}, 0, "idle_timeout"},
+	} {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/stream=%t", tc.name, stream), func(t *testing.T) {
+				require.NoError(t, b.models.Script(tc.steps...))
+				status, header, body := b.chat(stream, "go")
+				framed := stream && tc.status == 0
+				assert.Contains(t, body, `"code":"`+tc.code+`"`)
+				assert.NotContains(t, body, "[DONE]")
+				assert.NotContains(t, body, `"finish_reason":"`)
+				if framed {
+					assert.Equal(t, http.StatusOK, status)
+					assert.Contains(t, body, `"content":"half"`)
+					return
+				}
+				if tc.status != 0 {
+					assert.Equal(t, tc.status, status, body)
+				}
+				if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+					assert.Positive(t, seconds(t, header.Get("Retry-After")))
+				}
+			})
+		}
+	}
+	t.Run("the worker is none the worse", func(t *testing.T) {
+		require.NoError(t, b.models.Script("text fine"))
+		status, _, body := b.chat(false, "go")
+		assert.Equal(t, http.StatusOK, status)
+		assert.Contains(t, body, "fine")
+		assert.Equal(t, "0", b.show(workerUnit, "NRestarts")["NRestarts"])
+	})
+}

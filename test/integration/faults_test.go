@@ -1,0 +1,138 @@
+package integration
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/probes"
+)
+
+func trim(s string) string { return strings.TrimSpace(s) }
+
+// A worker that cannot start says why in one line, in the journal, in
+// `systemctl status` and in /readyz; the proxy stays up.
+func TestWorkerCannotStart(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		worker string
+		dropIn string
+		line   string // what a person needs to read
+	}{
+		{
+			name:   "codex missing",
+			worker: strings.Replace(realWorker, codexDir, "/opt/nothing", 1),
+			line:   `/etc/codex-proxy/workers/default\.toml:2: .*/opt/nothing/bin/codex`,
+		},
+		{
+			name:   "not logged in",
+			worker: "mode = \"plain\"\ncodex_path = \"" + codexDir + "/bin/codex\"\n",
+			line:   `not logged in.*codex.* login`,
+		},
+		{
+			name:   "unknown key for codex",
+			worker: realWorker + "[codex]\nmodel_reasoning_efort = \"high\"\n",
+			line:   `/etc/codex-proxy/workers/default\.toml:8: .*model_reasoning_efort`,
+		},
+		{
+			name:   "unknown key of ours",
+			worker: "modle = \"x\"\n" + realWorker,
+			line:   `/etc/codex-proxy/workers/default\.toml:1: unknown key "modle" \(did you mean "model"\?\)`,
+		},
+		{
+			name:   "socket directory not writable",
+			worker: realWorker,
+			dropIn: "[Service]\nReadOnlyPaths=/run/codex-worker/default\n",
+			line:   `/run/codex-worker/default`,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBed(t, "trixie", tc.worker, "")
+			if tc.dropIn != "" {
+				require.NoError(t, b.WriteFile("/etc/systemd/system/"+workerUnit+".d/fault.conf", []byte(tc.dropIn), 0o644))
+				b.MustRun(t, "systemctl", "daemon-reload")
+			}
+			b.MustRun(t, "systemctl", "start", "codex.target") // the proxy comes up all the same
+			line := regexp.MustCompile(tc.line)
+			r, _ := b.until("telling why", func(status int, r report) bool {
+				return status == http.StatusServiceUnavailable && line.MatchString(r.Health.Readiness.Details)
+			})
+			assert.Contains(t, r.Health.Readiness.Details, "worker default: ")
+			assert.Contains(t, []probes.Reason{probes.BackingOff, probes.WorkerExited, probes.Starting}, r.Health.Readiness.Reason)
+			assert.Equal(t, "active", b.show(proxyUnit, "ActiveState")["ActiveState"])
+			assert.Regexp(t, line, b.show(proxyUnit, "StatusText")["StatusText"])
+			assertOneLinePerStart(t, b, line)
+
+			status, _, body := b.chat(false, "anyone?")
+			assert.Equal(t, http.StatusServiceUnavailable, status)
+			assert.Contains(t, body, `"code":"worker_not_ready"`)
+		})
+	}
+}
+
+// assertOneLinePerStart: each attempt says it once, and nothing else of ours
+// clutters the journal.
+func assertOneLinePerStart(t *testing.T, b *bed, line *regexp.Regexp) {
+	t.Helper()
+	b.MustRun(t, "systemctl", "stop", workerUnit)
+	starts := strings.Count(b.journal(workerUnit), "Starting codex-worker@default.service")
+	said := 0
+	for l := range strings.Lines(b.journal(workerUnit)) {
+		if line.MatchString(l) {
+			said++
+		}
+	}
+	require.Positive(t, starts)
+	assert.LessOrEqual(t, said, starts)
+	assert.GreaterOrEqual(t, said, 1)
+}
+
+// Any local user may send signals on the system bus; only systemd's count.
+func TestForgedSignals(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	const path = "/org/freedesktop/systemd1/unit/codex_2dworker_40default_2eservice"
+	emit := []string{"setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "busctl", "emit"}
+	forged := [][]string{
+		{path, "org.freedesktop.DBus.Properties", "PropertiesChanged", "sa{sv}as", "org.freedesktop.systemd1.Unit", "2", "ActiveState", "s", "failed", "SubState", "s", "failed", "0"},
+		{path, "org.freedesktop.DBus.Properties", "PropertiesChanged", "sa{sv}as", "org.freedesktop.systemd1.Service", "1", "NRestarts", "u", "77", "0"},
+		{path, "org.freedesktop.DBus.Properties", "PropertiesChanged", "sa{sv}as", "", "0", "0"},
+	}
+	for _, unique := range b.connections() {
+		for _, f := range forged {
+			b.MustRun(t, append(append(emit, "--destination="+unique), f...)...) // unicast passes match rules by
+		}
+	}
+	for _, f := range forged {
+		b.MustRun(t, append(emit, f...)...)
+	}
+	// What systemd says afterwards arrives behind the forgeries: once it has
+	// been seen, they have been, too.
+	b.signal(b.codex(), 9)
+	b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
+	r, _ := b.until("ready", ready)
+	w := r.Workers[0]
+	assert.Equal(t, uint64(1), w.RestartsTotal)
+	for _, tr := range w.Transitions {
+		assert.NotEqual(t, probes.StartLimitHit, tr.Reason)
+	}
+	assert.Equal(t, 1, strings.Count(b.journal(proxyUnit), "readiness=false"), "only the real kill may flip readiness")
+}
+
+// connections are the unique bus names of the proxy.
+func (b *bed) connections() []string {
+	b.t.Helper()
+	pid := b.show(proxyUnit, "MainPID")["MainPID"]
+	var names []string
+	for l := range strings.Lines(b.MustRun(b.t, "busctl", "list", "--unique", "--no-legend")) {
+		if f := strings.Fields(l); len(f) > 1 && f[1] == pid {
+			names = append(names, f[0])
+		}
+	}
+	require.NotEmpty(b.t, names)
+	return names
+}

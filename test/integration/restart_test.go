@@ -1,0 +1,195 @@
+package integration
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/probes"
+	"codex-proxy/test/machine"
+)
+
+type report = probes.Report
+
+// kill -9 of codex: not ready within milliseconds of the end of the
+// connection, restarted by systemd alone, ready again soon.
+func TestKill(t *testing.T) {
+	// Half a second of health is enough to begin the restart ramp anew.
+	b := newBed(t, "trixie", realWorker, "reset_after = \"500ms\"\n")
+	b.start()
+	proxy := b.onlyProcess(proxyUnit)
+	var unready, again sample
+	const kills = 30
+	for range kills {
+		before := b.awaitReset()
+		lost, back := b.killOnce()
+		unready, again = append(unready, lost), append(again, back)
+		after := b.show(workerUnit, "NRestarts", "InvocationID")
+		assert.Equal(t, "1", after["NRestarts"], "systemd did not restart it")
+		assert.NotEqual(t, before["InvocationID"], after["InvocationID"])
+	}
+	t.Logf("end of connection to not ready: %s", unready)
+	t.Logf("kill to ready again: %s", again)
+	assert.LessOrEqual(t, unready.quantile(0.99), 10*time.Millisecond)
+	assert.LessOrEqual(t, again.quantile(0.5), 600*time.Millisecond)
+
+	assert.Equal(t, proxy, b.onlyProcess(proxyUnit), "the proxy must neither die nor spawn")
+	_, r := b.readyz()
+	assert.Equal(t, uint64(kills), r.Workers[0].RestartsTotal)
+	b.assertParents()
+	b.assertChain(r.Workers[0])
+}
+
+// awaitReset waits for the proxy to have reset systemd's counter after a spell
+// of health, through D-Bus and the polkit rule.
+func (b *bed) awaitReset() map[string]string {
+	b.t.Helper()
+	b.until("ready", ready)
+	deadline := time.Now().Add(bound)
+	for {
+		values := b.show(workerUnit, "NRestarts", "InvocationID")
+		if values["NRestarts"] == "0" {
+			return values
+		}
+		require.True(b.t, time.Now().Before(deadline), "NRestarts is never reset: %v", values)
+	}
+}
+
+// killOnce kills codex and returns the time from the end of a connection to the
+// worker to the first 503, and that from the kill to the next 200.
+func (b *bed) killOnce() (unready, again time.Duration) {
+	b.t.Helper()
+	ended := b.awaitEnd()
+	killed := b.signal(b.codex(), unix.SIGKILL)
+	_, seen := b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
+	_, back := b.until("ready", ready)
+	return max(0, seen.Sub(<-ended)), back.Sub(killed)
+}
+
+// awaitEnd connects to the worker's socket as the proxy does and delivers the
+// time at which that connection ends.
+func (b *bed) awaitEnd() <-chan time.Time {
+	b.t.Helper()
+	conn, err := b.DialUnix(b.t.Context(), "/run/codex-proxy/default.sock")
+	require.NoError(b.t, err)
+	// A request that the relay has answered is one that it has taken.
+	_, err = conn.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"))
+	require.NoError(b.t, err)
+	_, err = conn.Read(make([]byte, 4096))
+	require.NoError(b.t, err)
+	ended := make(chan time.Time, 1)
+	go func(conn net.Conn) {
+		_, _ = io.Copy(io.Discard, conn)
+		ended <- time.Now()
+		_ = conn.Close()
+	}(conn)
+	return ended
+}
+
+func (b *bed) onlyProcess(unit string) machine.Process {
+	b.t.Helper()
+	processes, err := b.Processes(unit)
+	require.NoError(b.t, err)
+	require.Len(b.t, processes, 1, unit)
+	return processes[0]
+}
+
+// assertParents: codex is a child of the worker's shim, which is a child of PID 1.
+func (b *bed) assertParents() {
+	b.t.Helper()
+	codex := b.codex()
+	shim := b.MustRun(b.t, "ps", "-o", "ppid=", "-p", strconv.Itoa(codex.Inside))
+	assert.Equal(b.t, b.show(workerUnit, "MainPID")["MainPID"], trim(shim))
+	assert.Equal(b.t, "1", trim(b.MustRun(b.t, "ps", "-o", "ppid=", "-p", trim(shim))))
+}
+
+// assertChain: the story of the last restart stands in the JSON and in the journal.
+func (b *bed) assertChain(w probes.Worker) {
+	b.t.Helper()
+	var reasons []probes.Reason
+	for _, tr := range w.Transitions {
+		reasons = append(reasons, tr.Reason)
+	}
+	require.NotEmpty(b.t, reasons)
+	assert.Equal(b.t, probes.Ready, reasons[len(reasons)-1])
+	for _, want := range []probes.Reason{probes.BackingOff, probes.Starting, probes.HandshakePending} {
+		assert.Contains(b.t, reasons, want)
+	}
+	assert.True(b.t, slices.Contains(reasons, probes.HandshakeLost) || slices.Contains(reasons, probes.WorkerExited), "%v", reasons)
+	require.NotNil(b.t, w.LastExit)
+	assert.Equal(b.t, []string{"signal", "killed", "SIGKILL"}, []string{w.LastExit.Result, w.LastExit.Code, w.LastExit.Status})
+
+	journal := b.journal(proxyUnit)
+	assert.Contains(b.t, journal, `msg="readiness changed" readiness=false reason=`)
+	assert.Contains(b.t, journal, `msg="worker is down" worker=default unit=codex-worker@default.service reason=backing_off last_exit="killed by SIGKILL (signal)"`)
+	assert.Regexp(b.t, `msg="worker ready" worker=default unit=codex-worker@default.service chain=".*backing_off \d+m?s, starting \d+m?s, handshake_pending \d+m?s"`, journal)
+	assert.Contains(b.t, journal, `msg="readiness changed" readiness=true reason=ready elapsed_ms=`)
+}
+
+// A stopped codex answers nothing: the watchdog kills it and systemd starts it
+// again, with the shipped WatchdogSec.
+func TestHang(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	watchdog, err := time.ParseDuration(b.show(workerUnit, "WatchdogUSec")["WatchdogUSec"])
+	require.NoError(t, err)
+	hung := b.codex()
+	stopped := b.signal(hung, unix.SIGSTOP)
+	_, unready := b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
+	r, back := b.until("ready", ready)
+	t.Logf("SIGSTOP to not ready %s, to ready again %s, with WatchdogSec=%s", unready.Sub(stopped), back.Sub(stopped), watchdog)
+	assert.LessOrEqual(t, back.Sub(stopped), watchdog+2*time.Second)
+	assert.NotEqual(t, hung.Host, b.codex().Host)
+	assert.ErrorIs(t, unix.Kill(hung.Host, 0), unix.ESRCH, "the hung codex is still there")
+	require.NotNil(t, r.Workers[0].LastExit)
+	assert.Equal(t, "watchdog", r.Workers[0].LastExit.Result)
+	assert.Contains(t, b.journal(workerUnit), "Watchdog timeout")
+}
+
+// After the start limit one line brings everything back.
+func TestStartLimit(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	dropIn := "[Unit]\nStartLimitBurst=3\n[Service]\nRestartSec=10ms\nRestartSteps=0\n"
+	require.NoError(t, b.WriteFile("/etc/systemd/system/"+workerUnit+".d/fast.conf", []byte(dropIn), 0o644))
+	b.MustRun(t, "systemctl", "daemon-reload")
+	b.start()
+	good, err := b.ReadFile(workerFile)
+	require.NoError(t, err)
+	require.NoError(t, b.WriteFile(workerFile, []byte("mode = \"nonsense\"\n"), 0o644))
+	b.signal(b.codex(), unix.SIGKILL)
+	r, _ := b.until("at the start limit", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.StartLimitHit })
+	assert.Contains(t, r.Health.Readiness.Details, "systemctl reset-failed")
+	status, _ := b.get("/livez")
+	assert.Equal(t, http.StatusServiceUnavailable, status, "nothing will get better by itself")
+	code, header, body := b.chat(false, "anyone?")
+	assert.Equal(t, http.StatusServiceUnavailable, code)
+	assert.Contains(t, body, `"code":"worker_not_ready"`)
+	assert.Equal(t, "60", header.Get("Retry-After"))
+
+	require.NoError(t, b.WriteFile(workerFile, good, 0o644))
+	b.MustRun(t, "sh", "-c", "systemctl reset-failed 'codex-worker@*' && systemctl start codex.target")
+	b.until("ready", ready)
+	assert.Equal(t, "0", b.show(proxyUnit, "NRestarts")["NRestarts"])
+}
+
+// The proxy's own death leaves the worker alone and refuses nobody.
+func TestProxyCrash(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	worker := b.codex()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	require.NoError(t, b.Kill(ctx, proxyUnit, unix.SIGKILL))
+	b.until("ready", ready)
+	assert.Equal(t, worker, b.codex(), "the worker must not notice")
+	assert.Equal(t, "1", b.show(proxyUnit, "NRestarts")["NRestarts"])
+}

@@ -1,0 +1,103 @@
+package integration
+
+import (
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// `systemctl start codex.target` returns after READY=1 of the proxy, and that
+// follows a real handshake with models.
+func TestStart(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+
+	_, report := b.readyz()
+	require.Len(t, report.Workers, 1)
+	w := report.Workers[0]
+	require.NotNil(t, w.Handshake)
+	assert.Contains(t, w.Handshake.UserAgent, "0.169")
+	assert.Equal(t, []string{model}, w.Handshake.Models)
+	assert.Equal(t, "active", w.ActiveState)
+	assert.Positive(t, w.StartupLatencyMS)
+
+	entered := b.show(proxyUnit, "ActiveEnterTimestamp", "StatusText", "Type", "NRestarts")
+	active := b.wallClock(proxyUnit, "ActiveEnterTimestamp")
+	assert.False(t, active.Before(w.Handshake.At.Truncate(time.Microsecond)), "READY=1 before the handshake")
+	assert.Equal(t, "Ready: 1 of 1 workers, 0 turns in flight", entered["StatusText"])
+	assert.Equal(t, "0", entered["NRestarts"])
+	assert.Regexp(t, `^Ready: codex 0\.169\.0, 1 models?, started in `, b.show(workerUnit, "StatusText")["StatusText"])
+
+	status := b.MustRun(t, "systemctl", "status", "--no-pager", proxyUnit, workerUnit)
+	assert.Equal(t, 2, strings.Count(status, "Status: \"Ready:"), status)
+	assert.NotContains(t, b.journal("codex*"), "level=ERROR")
+
+	for path, want := range map[string]int{"/livez": 200, "/healthz": 200, "/v1/models": 200, "/metrics": 200, "/nowhere": 404} {
+		code, body := b.get(path)
+		assert.Equal(t, want, code, "%s: %s", path, body)
+	}
+	_, metrics := b.get("/metrics")
+	assert.Contains(t, string(metrics), `codex_worker_ready{worker="default"} 1`)
+	assert.Contains(t, string(metrics), "process_resident_memory_bytes", "ProcSubset=pid hides it")
+}
+
+// The same package on the systemd of Debian 12.
+func TestStartOnDebian12(t *testing.T) {
+	b := newBed(t, "bookworm", realWorker, "")
+	b.start()
+	require.NoError(t, b.models.Script("text hello from bookworm"))
+	status, _, body := b.chat(false, "hi")
+	assert.Equal(t, http.StatusOK, status)
+	assert.Contains(t, body, "hello from bookworm")
+	b.signal(b.codex(), 9)
+	b.until("not ready", func(status int, _ report) bool { return !ready(status, report{}) })
+	b.until("ready", ready)
+}
+
+// An idle stop ends every process of ours, cleanly and quickly.
+func TestStop(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	began := time.Now()
+	b.MustRun(t, "systemctl", "stop", "codex.target")
+	assert.Less(t, time.Since(began), 2*time.Second)
+
+	for _, unit := range []string{proxyUnit, workerUnit} {
+		processes, err := b.Processes(unit)
+		require.NoError(t, err)
+		assert.Empty(t, processes, unit)
+		assert.Equal(t, "inactive", b.show(unit, "ActiveState")["ActiveState"], unit)
+	}
+	for _, unit := range []string{"codex-proxy.socket", "codex-worker@default.socket"} {
+		assert.Equal(t, "inactive", b.show(unit, "ActiveState")["ActiveState"], unit)
+	}
+	journal := b.journal("codex*")
+	for _, line := range []string{"codex-proxy.service: Deactivated successfully", "codex-worker@default.service: Deactivated successfully"} {
+		assert.Contains(t, journal, line)
+	}
+	assert.NotRegexp(t, regexp.MustCompile(`(?i)failed with result|timed out|killing`), journal)
+
+	b.start() // and it comes back
+}
+
+// wallClock reads a timestamp of a unit with its microseconds.
+func (b *bed) wallClock(unit, property string) time.Time {
+	b.t.Helper()
+	out := b.MustRun(b.t, "systemctl", "show", "--timestamp=us+utc", "--property="+property, "--value", unit)
+	at, err := time.Parse("Mon 2006-01-02 15:04:05.999999 MST", strings.TrimSpace(out))
+	require.NoError(b.t, err)
+	return at
+}
+
+func seconds(t *testing.T, s string) float64 {
+	t.Helper()
+	v, err := strconv.ParseFloat(s, 64)
+	require.NoError(t, err)
+	return v
+}

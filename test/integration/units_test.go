@@ -1,0 +1,75 @@
+package integration
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The shipped units say nothing that systemd does not understand, and expose
+// no more than they must.
+func TestUnits(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	stdout, stderr, err := b.Run(t.Context(), "systemd-analyze", "verify", "--man=no",
+		"codex.target", "codex-proxy.socket", "codex-proxy.service", "codex-worker@default.socket", "codex-worker@default.service")
+	assert.NoError(t, err)
+	assert.Empty(t, stdout+stderr)
+
+	for unit, most := range map[string]float64{proxyUnit: 1.5, workerUnit: 3.0} {
+		out := b.MustRun(t, "systemd-analyze", "security", "--no-pager", unit)
+		m := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`).FindStringSubmatch(out)
+		require.NotNil(t, m, out)
+		t.Logf("%s: %s", unit, m[1])
+		assert.LessOrEqual(t, seconds(t, m[1]), most, out)
+	}
+}
+
+// The proxy may restart its workers and nothing else; others may do nothing.
+func TestPolkit(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	as := func(user string, args ...string) error {
+		_, _, err := b.Run(t.Context(), append([]string{"setpriv", "--reuid=" + user, "--clear-groups", "--regid=nogroup", "busctl", "--quiet", "call",
+			"org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"}, args...)...)
+		return err
+	}
+	assert.NoError(t, as("codex-proxy", "ResetFailedUnit", "s", workerUnit))
+	assert.NoError(t, as("codex-proxy", "RestartUnit", "ss", workerUnit, "replace"))
+	assert.Error(t, as("codex-proxy", "RestartUnit", "ss", "dbus.service", "replace"))
+	assert.Error(t, as("codex-proxy", "RestartUnit", "ss", proxyUnit, "replace"))
+	assert.Error(t, as("codex-proxy", "StartTransientUnit", "ssa(sv)a(sa(sv))", "codex-worker@x.service", "replace",
+		"1", "ExecStart", "a(sasb)", "1", "/bin/true", "1", "/bin/true", "false", "0"))
+	assert.Error(t, as("codex-worker", "RestartUnit", "ss", workerUnit, "replace"))
+	assert.Error(t, as("nobody", "ResetFailedUnit", "s", workerUnit))
+}
+
+// Secrets and sockets are for those who need them.
+func TestPermissions(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	modes := b.MustRun(t, "stat", "--format=%n %a %U:%G", "/run/codex-proxy/default.sock", "/etc/codex-proxy/api-keys",
+		"/etc/codex-proxy/config.toml", "/var/lib/codex-worker/default", "/var/lib/codex-worker/default/config.toml", "/run/codex-worker/default")
+	assert.Equal(t, strings.TrimSpace(`
+/run/codex-proxy/default.sock 660 root:codex-proxy
+/etc/codex-proxy/api-keys 600 root:root
+/etc/codex-proxy/config.toml 640 root:codex-proxy
+/var/lib/codex-worker/default 700 codex-worker:codex-worker
+/var/lib/codex-worker/default/config.toml 600 codex-worker:codex-worker
+/run/codex-worker/default 700 codex-worker:codex-worker`), trim(modes))
+}
+
+// A key, once there is one, is asked for; it never shows.
+func TestKeys(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	key := trim(b.MustRun(t, "codex-proxy", "keys", "add", "ci"))
+	b.start()
+	status, _ := b.get("/v1/models")
+	assert.Equal(t, 401, status)
+	out := b.MustRun(t, "curl", "--silent", "--show-error", "--fail", "--header", "Authorization: Bearer "+key, base+"/v1/models")
+	assert.Contains(t, out, model)
+	everything := b.MustRun(t, "sh", "-c", "journalctl --no-pager; systemctl show codex-proxy.service; cat /proc/[0-9]*/cmdline | tr '\\0' ' '; cat /etc/codex-proxy/api-keys")
+	assert.NotContains(t, everything, key)
+}
