@@ -6,8 +6,8 @@ import (
 )
 
 // statusLimit bounds a status in characters. systemd takes datagrams of up to
-// 4096 bytes; this is what is still pleasant to read in a terminal.
-const statusLimit = 240
+// 4096 bytes; this is room for a reason and its remedy, whole.
+const statusLimit = 800
 
 // statusLine makes one sd_notify(3) assignment of a text that may hold anything:
 // systemd rejects a STATUS= that is not UTF-8, and a newline in it would begin

@@ -77,11 +77,12 @@ func (w Worker) down() bool {
 func (w Worker) sentence() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "worker %s: %s", w.Name, w.Reason)
-	if w.LastExit != nil && w.down() {
-		fmt.Fprintf(&b, ", last exit %s", w.LastExit)
-	}
-	if w.StatusText != "" && w.down() && (w.LastExit == nil || w.LastExit.Code == "") {
+	switch {
+	case !w.down():
+	case w.StatusText != "" && (w.LastExit == nil || w.LastExit.Code == ""):
 		fmt.Fprintf(&b, ": %s", w.StatusText) // what stopped it before it ran
+	case w.LastExit != nil:
+		fmt.Fprintf(&b, ", last exit %s", w.LastExit)
 	}
 	switch w.Reason {
 	case StartLimitHit, WorkerExited:

@@ -87,7 +87,7 @@ func TestSentenceNamesTheRemedy(t *testing.T) {
 	w.LastExit = &Exit{Result: "exit-code"}
 	w.StatusText = "Not started: codex is not installed"
 	_, details := ReadinessOf(Snapshot{Workers: []Worker{w}})
-	assert.Equal(t, "worker main: start_limit_hit, last exit before it ran (exit-code): Not started: codex is not installed; "+
+	assert.Equal(t, "worker main: start_limit_hit: Not started: codex is not installed; "+
 		"see journalctl -u codex-worker@main.service, then systemctl reset-failed 'codex-worker@main.service' && systemctl start codex.target", details)
 }
 

@@ -209,11 +209,11 @@ func TestIdleTimeout(t *testing.T) {
 
 // Silence counts, not duration.
 func TestALongTurnIsNotIdle(t *testing.T) {
-	const idle = 150 * time.Millisecond
+	const idle = 300 * time.Millisecond
 	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
 		m, tick := turn.Begin(""), time.NewTicker(idle/5)
 		defer tick.Stop()
-		for range 15 { // three times the idle timeout
+		for range 10 { // twice the idle timeout
 			select {
 			case <-tick.C:
 				m.Delta("x")
@@ -223,10 +223,13 @@ func TestALongTurnIsNotIdle(t *testing.T) {
 		}
 		m.End()
 		return nil
-	}}, func(o *options) { o.IdleTimeout = idle })
-	resp := r.chatting(t, hello(""))
+	}}, func(o *options) { o.IdleTimeout, o.Keepalive = idle, idle })
+	resp := r.chatting(t, hello(streaming))
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
-	assert.Contains(t, text(t, resp), strings.Repeat("x", 15))
+	got := text(t, resp)
+	assert.Equal(t, 10, strings.Count(got, `"content":"x"`))
+	assert.True(t, strings.HasSuffix(got, "data: [DONE]\n\n"))
+	assert.NotContains(t, got, ": keepalive", "the client heard something all the time")
 }
 
 func TestNoWorker(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +22,9 @@ type result struct {
 func try(t *testing.T, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	status := run(t.Context(), args, &stdout, &stderr)
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	status := run(ctx, args, &stdout, &stderr)
 	return result{status, stdout.String(), stderr.String()}
 }
 

@@ -127,9 +127,22 @@ func notifications(t *testing.T, dir string, to chan<- string) *net.UnixConn {
 // line waits for a line on standard error.
 func (s *service) line(t *testing.T, part string) string {
 	t.Helper()
+	return until(t, s.stderr.lines, part, func(string) {})
+}
+
+// until takes strings until one holds part, and shows each to see.
+func until(t *testing.T, from <-chan string, part string, see func(string)) string {
+	t.Helper()
+	limit := time.After(bound)
 	for {
-		if line := received(t, s.stderr.lines); strings.Contains(line, part) {
-			return line
+		select {
+		case text := <-from:
+			see(text)
+			if strings.Contains(text, part) {
+				return text
+			}
+		case <-limit:
+			require.FailNow(t, "never saw "+part)
 		}
 	}
 }
@@ -137,13 +150,7 @@ func (s *service) line(t *testing.T, part string) string {
 // note waits for a notification and returns it.
 func (s *service) note(t *testing.T, part string) string {
 	t.Helper()
-	for {
-		note := received(t, s.notes)
-		s.seen = append(s.seen, note)
-		if strings.Contains(note, part) {
-			return note
-		}
-	}
+	return until(t, s.notes, part, func(note string) { s.seen = append(s.seen, note) })
 }
 
 // ended waits for the end of the daemon and returns its exit status. All

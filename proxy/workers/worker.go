@@ -54,8 +54,7 @@ func (w *Worker) logReason(s *state) {
 	case probes.Ready:
 		log.Info("worker ready", "chain", s.chain(), "latency_ms", s.latency.Milliseconds(), "models", len(s.handshake.Models))
 	case probes.BackingOff, probes.StartLimitHit:
-		log.Warn("worker is down", "reason", string(reason), "last_exit", s.exit.String(), "status", s.unit.StatusText,
-			"n_restarts", s.unit.NRestarts, "next_restart_at", s.unit.NextRestartAt)
+		log.Warn("worker is down", "reason", string(reason), "last_exit", s.exit.String(), "n_restarts", s.unit.NRestarts)
 	}
 }
 

@@ -175,6 +175,9 @@ func TestStartLimit(t *testing.T) {
 	assert.Contains(t, body, `"code":"worker_not_ready"`)
 	assert.Equal(t, "60", header.Get("Retry-After"))
 
+	// The limit takes the socket down with it, which the same line must mend.
+	assert.Equal(t, "failed", b.show("codex-worker@default.socket", "ActiveState")["ActiveState"])
+
 	require.NoError(t, b.WriteFile(workerFile, good, 0o644))
 	b.MustRun(t, "sh", "-c", "systemctl reset-failed 'codex-worker@*' && systemctl start codex.target")
 	b.until("ready", ready)

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,22 +43,22 @@ func TestCloseLeavesNothing(t *testing.T) {
 
 const orphanEnv = "MACHINE_TEST_ORPHAN"
 
-// TestOrphan is the program that TestOwnerKilled kills.
-func TestOrphan(t *testing.T) {
-	if os.Getenv(orphanEnv) == "" {
-		t.Skip("run by TestOwnerKilled")
+// orphan is the program that TestOwnerKilled kills.
+func orphan() error {
+	m, err := Start(context.Background(), Debian("trixie"), Options{})
+	if err != nil {
+		return err
 	}
-	m, err := Start(t.Context(), Debian("trixie"), Options{})
-	require.NoError(t, err)
 	fmt.Println(m.pid, m.cgroup.path())
-	select {}
+	<-m.Done()
+	return nil
 }
 
 // TestOwnerKilled kills the process that booted a machine: the kernel kills
 // the machine, and the next start removes the cgroup.
 func TestOwnerKilled(t *testing.T) {
 	Boot(t, Debian("trixie"), Options{}) // or skip
-	owner := exec.Command("/proc/self/exe", "-test.run=^TestOrphan$")
+	owner := exec.Command("/proc/self/exe")
 	owner.Env = append(os.Environ(), orphanEnv+"=1")
 	out, err := owner.StdoutPipe()
 	require.NoError(t, err)

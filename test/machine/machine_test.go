@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -17,7 +18,17 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets the test program be the one that TestOwnerKilled kills.
+func TestMain(m *testing.M) {
+	if os.Getenv(orphanEnv) == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	if err := orphan(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
 
 // hello answers any connection with one HTTP response.
 var hello = []File{
