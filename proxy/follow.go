@@ -82,9 +82,6 @@ func finishReason(e appserver.TurnCompleted) (string, error) {
 	case appserver.TurnCompletedOK:
 		return openai.FinishStop, nil
 	case appserver.TurnFailed:
-		if e.Err == nil {
-			return "", openai.Unavailable("upstream_error", "the turn failed and codex did not say why", retryUpstream)
-		}
 		return incompleteReason(e.Err)
 	default:
 		return "", openai.Unavailable("turn_interrupted", "the worker interrupted the turn; send the request again", time.Second)

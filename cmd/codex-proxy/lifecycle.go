@@ -24,19 +24,18 @@ const (
 func (d *daemon) announce(ctx context.Context) error {
 	patience := time.NewTimer(d.cfg.StartTimeout)
 	defer patience.Stop()
-	impatient, started := false, false
+	impatient, started, said := false, false, ""
 	for {
 		snap := d.pool.Snapshot()
 		status := statusLine(d.tracker.Observe(snap))
 		switch {
-		case started:
-			d.notifier.Status(status)
-		case impatient || probes.Settled(snap):
+		case !started && (impatient || probes.Settled(snap)):
 			started = true
 			d.notifier.Ready(status)
-		default:
-			d.notifier.Status("Starting: " + status)
+		case status != said: // systemd tells the whole bus of every STATUS
+			d.notifier.Status(status)
 		}
+		said = status
 		select {
 		case <-ctx.Done():
 			return nil
@@ -49,17 +48,16 @@ func (d *daemon) announce(ctx context.Context) error {
 
 // statusLine is what `systemctl status` shows.
 func statusLine(r probes.Report) string {
-	ready, inflight := 0, 0
+	if !r.Health.Readiness.Ready {
+		return "Not ready: " + r.Health.Readiness.Details
+	}
+	ready := 0
 	for _, w := range r.Workers {
 		if w.Ready {
 			ready++
 		}
-		inflight += w.Inflight
 	}
-	if r.Health.Readiness.Ready {
-		return fmt.Sprintf("Ready: %d of %d workers, %d turns in flight", ready, len(r.Workers), inflight)
-	}
-	return fmt.Sprintf("Not ready: %s", r.Health.Readiness.Details)
+	return fmt.Sprintf("Ready: %d of %d workers", ready, len(r.Workers))
 }
 
 // drain refuses new work, lets turns in flight finish within the grace, ends

@@ -80,13 +80,17 @@ func TestNotifyExecProbes(t *testing.T) {
 		"exec:test -e " + marker:   "READY=1\nSTATUS=Ready: test -e " + marker + ", started in ",
 	} {
 		t.Run(probe, func(t *testing.T) {
+			require.NoError(t, os.RemoveAll(marker))
 			next := fakeManager(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				defer cancel()
 				assert.Contains(t, next("STATUS=Starting: "), ready)
+				// The shell must have set its trap before it is stopped: else it
+				// dies of the signal, and so, as it should, do we.
+				assert.Eventually(t, func() bool { _, err := os.Stat(marker); return err == nil }, 10*time.Second, time.Millisecond)
 			}()
-			status, _, _ := runNotifyExec(t, ctx, "--probe", probe, "--", "/bin/sh", "-c", "touch "+marker+"; trap 'exit 4' TERM; while :; do sleep 0.05; done")
+			status, _, _ := runNotifyExec(t, ctx, "--probe", probe, "--", "/bin/sh", "-c", "trap 'exit 4' TERM; touch "+marker+"; while :; do sleep 0.05; done")
 			assert.Equal(t, 4, status)
 		})
 	}

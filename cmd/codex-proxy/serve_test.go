@@ -203,7 +203,7 @@ func TestReadyOnlyAfterTheHandshake(t *testing.T) {
 	assert.Contains(t, note, "STATUS=Ready: 1 of 1 workers")
 	assert.Equal(t, http.StatusOK, s.readyz(t))
 	for _, earlier := range s.seen[:len(s.seen)-1] {
-		assert.Contains(t, earlier, "STATUS=Starting: ", "the wait is explained")
+		assert.Contains(t, earlier, "STATUS=Not ready: ", "the wait is explained")
 	}
 	assert.Contains(t, s.line(t, "readiness=true"), "reason=ready elapsed_ms=")
 	s.stop()

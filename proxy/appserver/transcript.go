@@ -100,7 +100,7 @@ func (t *transcript) add(n Notification) []Event {
 func translate[P any](n Notification, f func(P) []Event) []Event {
 	var p P
 	if err := json.Unmarshal(n.Params, &p); err != nil {
-		return failed(&TurnError{Message: fmt.Sprintf("cannot decode %s: %s", n.Method, err), Info: ErrorInfo{Kind: ErrorOther}})
+		return failed(&TurnError{Message: fmt.Sprintf("cannot decode %s: %s", n.Method, err)})
 	}
 	return f(p)
 }
@@ -186,7 +186,7 @@ func (t *transcript) failure(p errorParams) []Event {
 }
 
 func unexplained() *TurnError {
-	return &TurnError{Message: "codex gave no reason", Info: ErrorInfo{Kind: ErrorOther}}
+	return &TurnError{Message: "codex gave no reason"}
 }
 
 func complete(p turnCompletedParams) []Event {

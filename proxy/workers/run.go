@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -16,10 +18,19 @@ import (
 func (w *Worker) Run(ctx context.Context) error {
 	for w.awaitDialable(ctx) {
 		if err := w.session(ctx); err != nil && ctx.Err() == nil {
-			w.settings.Logger.Warn("worker connection ended", "worker", w.name, "unit", w.unit, "error", err)
+			w.settings.Logger.Log(ctx, lossLevel(err), "worker connection ended", "worker", w.name, "unit", w.unit, "error", err)
 		}
 	}
 	return nil
+}
+
+// lossLevel keeps the plain end of a worker out of the journal: what systemd
+// says of it a moment later tells more.
+func lossLevel(err error) slog.Level {
+	if errors.Is(err, io.EOF) {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
 }
 
 // Alive returns nil when Run's loop has answered, or ctx's error. It says

@@ -30,7 +30,7 @@ func TestStart(t *testing.T) {
 	entered := b.show(proxyUnit, "ActiveEnterTimestamp", "StatusText", "Type", "NRestarts")
 	active := b.wallClock(proxyUnit, "ActiveEnterTimestamp")
 	assert.False(t, active.Before(w.Handshake.At.Truncate(time.Microsecond)), "READY=1 before the handshake")
-	assert.Equal(t, "Ready: 1 of 1 workers, 0 turns in flight", entered["StatusText"])
+	assert.Equal(t, "Ready: 1 of 1 workers", entered["StatusText"])
 	assert.Equal(t, "0", entered["NRestarts"])
 	assert.Regexp(t, `^Ready: codex 0\.169\.0, 1 models?, started in `, b.show(workerUnit, "StatusText")["StatusText"])
 
