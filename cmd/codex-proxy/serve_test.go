@@ -208,6 +208,7 @@ func TestReadyOnlyAfterTheHandshake(t *testing.T) {
 	assert.Contains(t, s.line(t, "readiness=true"), "reason=ready elapsed_ms=")
 	s.stop()
 	assert.Equal(t, exitOK, s.ended(t))
+	assert.Equal(t, 1, strings.Count(s.stderr.String(), "no system bus here: readiness follows the handshake alone"), "said once")
 }
 
 func TestReadyWithoutAWorkerSaysWhy(t *testing.T) {
