@@ -16,9 +16,9 @@ BIN := build/codex-proxy
 DEB := build/codex-proxy_$(VERSION)_$(ARCH).deb
 SRC := $(shell find cmd notify units probes proxy -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 
-# Debian's packages, installed if a command is missing: COMMAND:PACKAGE.
+# Debian's packages, installed if a command or file is missing: WHAT:PACKAGE.
 RUN_NEEDS  := systemctl:systemd dbus-daemon:dbus pkaction:polkitd dpkg-deb:dpkg
-TEST_NEEDS := $(RUN_NEEDS) gcc:gcc npm:npm mmdebstrap:mmdebstrap systemd-analyze:systemd
+TEST_NEEDS := $(RUN_NEEDS) gcc:gcc /usr/include/pthread.h:libc6-dev npm:npm mmdebstrap:mmdebstrap
 
 export CODEX_PROXY_TEST_CODEX := $(CODEX)/codex
 export CODEX_PROXY_TEST_DEB   := $(abspath $(DEB))
@@ -45,7 +45,7 @@ run: ## try it: a throwaway systemd over this machine's files, until Ctrl-C
 	@if [ -n "$(MODEL_ENDPOINT)" ] && [ -z "$$CODEX" ] && ! command -v codex >/dev/null; then \
 		$(MAKE) --no-print-directory needs NEEDS=npm:npm; $(MAKE) --no-print-directory $(CODEX)/codex; fi
 	@$(MAKE) --no-print-directory $(DEB)
-	@go build -o build/try ./test/try
+	@CGO_ENABLED=0 go build -o build/try ./test/try
 	@MODEL_ENDPOINT="$(MODEL_ENDPOINT)" \
 		CODEX="$${CODEX:-$$([ -n "$(MODEL_ENDPOINT)" ] && ! command -v codex >/dev/null && echo $(CODEX)/codex)}" \
 		exec build/try -deb $(abspath $(DEB))
@@ -78,7 +78,7 @@ clean-cache: ## remove what was downloaded or made once
 
 .PHONY: needs
 needs:
-	@missing=; for n in $(NEEDS); do command -v "$${n%%:*}" >/dev/null || missing+=" $${n##*:}"; done; \
+	@missing=; for n in $(NEEDS); do command -v "$${n%%:*}" >/dev/null || test -e "$${n%%:*}" || missing+=" $${n##*:}"; done; \
 	if [ -n "$$missing" ]; then \
 		echo "installing$$missing"; \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
@@ -90,7 +90,7 @@ $(TOOLS)/golangci-lint: TOOL := github.com/golangci/golangci-lint/v2/cmd/golangc
 $(TOOLS)/gotestsum:     TOOL := gotest.tools/gotestsum
 $(TOOLS)/%:
 	@echo "building $(@F) (once)"
-	@go build -C test/tools -o $@ $(TOOL)
+	@CGO_ENABLED=0 go build -C test/tools -o $@ $(TOOL)
 
 # The codex of test/codex/package-lock.json: its native binary, by a link.
 $(CODEX)/codex:
