@@ -2,6 +2,7 @@ package integration
 
 import (
 	"net/http"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -45,6 +46,21 @@ func TestStart(t *testing.T) {
 	_, metrics := b.get("/metrics")
 	assert.Contains(t, string(metrics), `codex_worker_ready{worker="default"} 1`)
 	assert.Contains(t, string(metrics), "process_resident_memory_bytes", "ProcSubset=pid hides it")
+}
+
+// What the README tells to do on a server: codex on PATH, a login as the
+// worker's user, and the worker file as it is shipped.
+func TestInstall(t *testing.T) {
+	b := newBed(t, "trixie", "", "")
+	shipped, err := os.ReadFile("../../packaging/etc/workers/default.toml")
+	require.NoError(t, err)
+	require.NoError(t, b.WriteFile(workerFile, shipped, 0o644))
+	b.MustRun(t, "ln", "-s", codexDir+"/bin/codex", "/usr/local/bin/codex")
+	b.MustRun(t, "sh", "-c", "printf sk-test | runuser -u codex-worker -- env CODEX_HOME=/var/lib/codex-worker/default codex login --with-api-key")
+	b.start()
+	_, report := b.readyz()
+	assert.Greater(t, len(report.Workers[0].Handshake.Models), 1, "codex's own models")
+	assert.Equal(t, "enabled", trim(b.MustRun(t, "systemctl", "is-enabled", "codex.target")), "it starts at boot")
 }
 
 // The same package on the systemd of Debian 12.
