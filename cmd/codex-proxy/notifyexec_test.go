@@ -110,7 +110,7 @@ func TestNotifyExecCodex(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer cancel()
-		assert.Regexp(t, `^READY=1\nSTATUS=Ready: codex \d+\.\d+\.\d+, [1-9]\d* models, started in \d+ms$`, next("STATUS=Starting: "))
+		assert.Regexp(t, `^READY=1\nSTATUS=Ready: codex \d+\.\d+\.\d+, [1-9]\d* models, started in [0-9.]+m?s$`, next("STATUS=Starting: "))
 		assert.Equal(t, "WATCHDOG=1", next())
 		assert.Equal(t, "WATCHDOG=1", next())
 	}()
