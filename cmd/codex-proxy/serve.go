@@ -19,6 +19,7 @@ import (
 
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/internal/fault"
 	"codex-proxy/notify"
 	"codex-proxy/probes"
 	"codex-proxy/proxy"
@@ -224,14 +225,13 @@ func (d *daemon) onChange() {
 }
 
 // report is the one picture of health that everything publishes.
-func (d *daemon) report() probes.Report { return d.tracker.Observe(d.pool.Snapshot()) }
-
-// alive is the proof of life behind WATCHDOG=1: every loop answers.
-func (d *daemon) alive(ctx context.Context) error {
-	return errors.Join(d.watcher.Alive(ctx), d.pool.Alive(ctx))
+func (d *daemon) report() probes.Report {
+	fault.Point("handler")
+	return d.tracker.Observe(d.pool.Snapshot())
 }
 
 func (d *daemon) heardBus(up bool, err error) {
+	fault.Point("watcher") // this is the watcher's goroutine
 	switch {
 	case up:
 		d.logger.Info("systemd is heard over D-Bus")
