@@ -58,7 +58,7 @@ type state struct {
 
 	unreachableSince time.Time // when dialling the active unit began to fail on our side
 	reached          bool      // a connection was once complete
-	transitions []probes.Transition
+	transitions      []probes.Transition
 }
 
 // maxTransitions keeps two whole restarts.

@@ -61,8 +61,10 @@ func TestCrashLoop(t *testing.T) {
 	assert.Greater(t, window, 90*time.Second)
 	assert.Less(t, used.Seconds(), 0.01*window.Seconds(), "CPU")
 	assert.Less(t, strings.Count(told, "\n")-lines, 30, told)
-	for _, once := range []string{`level=WARN msg="worker keeps failing`, `level=ERROR msg="worker is given up`} {
-		assert.Equal(t, 1, strings.Count(told, once), "%s\n%s", once, told)
+	for priority, once := range map[string]string{"warning": "worker keeps failing", "err": "worker is given up"} {
+		of := b.ownLines("--priority=" + priority + ".." + priority)
+		assert.Equal(t, 1, strings.Count(of, once), of)
+		assert.Contains(t, of, `remedy="see journalctl -u `+workerUnit)
 	}
 	b.assertRamp()
 
@@ -128,9 +130,9 @@ func (b *bed) gaps() []time.Duration {
 }
 
 // ownLines are the lines that the proxy itself wrote.
-func (b *bed) ownLines() string {
+func (b *bed) ownLines(options ...string) string {
 	b.t.Helper()
-	out, err := b.Journal(b.t.Context(), "--unit="+proxyUnit, "--output=cat", "SYSLOG_IDENTIFIER=codex-proxy")
+	out, err := b.Journal(b.t.Context(), append([]string{"--unit=" + proxyUnit, "--output=cat", "SYSLOG_IDENTIFIER=codex-proxy"}, options...)...)
 	require.NoError(b.t, err)
 	return out
 }
