@@ -64,3 +64,16 @@ func TestBackoff(t *testing.T) {
 	assert.Equal(t, lastRetry, never.next(errBusLost))
 	assert.Equal(t, firstRetry, (&backoff{}).next(errBusLost))
 }
+
+// The loop can be well while the connection's goroutine is not.
+func TestAliveNamesTheConnector(t *testing.T) {
+	w := NewWatcher(Config{})
+	w.step.Store(time.Now().Add(-stepBound - time.Second).UnixNano())
+	answered := make(chan struct{})
+	go func() { defer close(answered); <-w.pings }()
+	assert.ErrorContains(t, w.Alive(t.Context()), "the unit watcher's bus connection is stuck for")
+	<-answered
+	w.stepped()
+	go func() { <-w.pings }()
+	assert.NoError(t, w.Alive(t.Context()))
+}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -80,6 +81,7 @@ type daemon struct {
 	tracker   *probes.Tracker
 	server    *proxy.Server
 	changed   chan struct{} // holds a token when the report may have changed
+	stuck     atomic.Pointer[string]
 }
 
 // newDaemon is the composition root. It starts nothing.
@@ -199,9 +201,7 @@ func (d *daemon) run(ctx context.Context) error {
 	for _, l := range d.listeners {
 		start(func() error { return d.server.Serve(l) })
 	}
-	start(func() error {
-		return d.notifier.RunWatchdog(background, d.notifier.WatchdogInterval(), d.alive)
-	})
+	start(func() error { return d.watch(background) })
 	for _, l := range d.listeners {
 		d.logger.Info("listening", "address", l.Addr().String(), "workers", len(d.cfg.Workers), "version", versionString())
 	}
@@ -227,7 +227,7 @@ func (d *daemon) onChange() {
 // report is the one picture of health that everything publishes.
 func (d *daemon) report() probes.Report {
 	fault.Point("handler")
-	return d.tracker.Observe(d.pool.Snapshot())
+	return d.tracker.Observe(d.snapshot())
 }
 
 func (d *daemon) heardBus(up bool, err error) {

@@ -21,6 +21,16 @@ func (s *state) unreachable(err error, now time.Time) {
 	}
 }
 
+// Reachable is an error when the proxy itself, and not the worker, keeps them
+// apart for longer than HandshakeTimeout.
+func (w *Worker) Reachable() error {
+	s, _ := w.view()
+	if err := s.ownFault(w.settings.HandshakeTimeout, time.Now()); err != nil {
+		return fmt.Errorf("worker %s cannot be reached: %w", w.name, err)
+	}
+	return nil
+}
+
 func turnedAway(err error) bool {
 	var dial *net.OpError
 	return errors.As(err, &dial) && dial.Op == "dial" && !dial.Timeout() && !errors.Is(err, syscall.EAGAIN)

@@ -14,14 +14,6 @@ import (
 	"codex-proxy/proxy/workers"
 )
 
-// alive asks once, bounded.
-func (r *rig) alive(t *testing.T) error {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
-	defer cancel()
-	return r.pool.Alive(ctx)
-}
-
 func quickHandshake(s *workers.Settings) { s.HandshakeTimeout = 200 * time.Millisecond }
 
 // An active unit whose socket turns us away is our own fault, but only in a
@@ -40,11 +32,11 @@ func TestUnreachableIsOurFault(t *testing.T) {
 	assert.NotContains(t, err.Error(), "never")
 
 	r.heard(unit("a", "activating", "auto-restart", "1", 0))
-	assert.NoError(t, r.alive(t), "a worker that is down is no fault of ours")
+	assert.NoError(t, r.pool.Reachable(), "a worker that is down is no fault of ours")
 	require.NoError(t, os.Rename(s.path+"away", s.path))
 	r.heard(running("a", "2", 1))
 	r.await(t, "a ready", aReady)
-	assert.NoError(t, r.alive(t))
+	assert.NoError(t, r.pool.Reachable())
 }
 
 // untilFault asks after each failed dial until the answer is no.
@@ -52,7 +44,7 @@ func (r *rig) untilFault(t *testing.T) error {
 	t.Helper()
 	limit := time.After(bound)
 	for {
-		if err := r.alive(t); err != nil {
+		if err := r.pool.Reachable(); err != nil {
 			return err
 		}
 		select {
@@ -71,7 +63,7 @@ func TestSilentWorkerIsNotOurFault(t *testing.T) {
 	r.run(t)
 	r.heard(running("a", "1", 0))
 	r.awaitLog(t, "worker connection ended", 2)
-	assert.NoError(t, r.alive(t))
+	assert.NoError(t, r.pool.Reachable())
 }
 
 // Only the loop that is stuck is named.

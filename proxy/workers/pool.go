@@ -35,7 +35,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Alive returns nil when every worker is alive on our side. All are asked at
+// Alive returns nil when the loops of every worker move. All are asked at
 // once: one that is stuck must not use up the time of the others, or they would
 // be blamed with it.
 func (p *Pool) Alive(ctx context.Context) error {
@@ -45,6 +45,15 @@ func (p *Pool) Alive(ctx context.Context) error {
 		g.Go(func() { errs[i] = w.Alive(ctx) })
 	}
 	g.Wait()
+	return errors.Join(errs...)
+}
+
+// Reachable joins what keeps us from our workers by our own fault.
+func (p *Pool) Reachable() error {
+	var errs []error
+	for _, w := range p.workers {
+		errs = append(errs, w.Reachable())
+	}
 	return errors.Join(errs...)
 }
 

@@ -34,10 +34,9 @@ func lossLevel(err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// Alive returns nil when Run's loop has answered and nothing on our side keeps
-// us from the worker. It says nothing of the worker itself: the loop answers
-// while a hung worker is waited for, but not once that wait has outlived
-// HandshakeTimeout.
+// Alive returns nil when Run's loop has answered and the connection's is not
+// stuck. It says nothing of the worker itself: the loop answers while a hung
+// worker is waited for, but not once that wait has outlived HandshakeTimeout.
 func (w *Worker) Alive(ctx context.Context) error {
 	select {
 	case w.alive <- struct{}{}:
@@ -45,9 +44,6 @@ func (w *Worker) Alive(ctx context.Context) error {
 		return fmt.Errorf("the loop of worker %s does not answer: %w", w.name, ctx.Err())
 	}
 	s, _ := w.view()
-	if err := s.ownFault(w.settings.HandshakeTimeout, time.Now()); err != nil {
-		return fmt.Errorf("worker %s cannot be reached: %w", w.name, err)
-	}
 	if s.conn == nil {
 		return nil
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"codex-proxy/probes"
 )
 
 // shortWatchdog keeps these tests short; the shipped WatchdogSec= is longer.
@@ -49,6 +51,11 @@ func TestWatchdog(t *testing.T) {
 			stopped := b.signal(b.onlyProcess(proxyUnit), unix.SIGUSR1)
 			if tc.meet != nil {
 				tc.meet()
+			}
+			if tc.loop == "watcher" || tc.loop == "worker" { // which leave us an answer
+				r, _ := b.until("stuck", func(_ int, r report) bool { return !r.Health.Liveness.Live })
+				assert.Equal(t, probes.Stuck, r.Health.Liveness.Reason)
+				assert.Contains(t, r.Health.Readiness.Details, tc.culprit)
 			}
 			b.untilShow(proxyUnit, "NRestarts", "1")
 			b.until("ready", ready)
