@@ -27,6 +27,8 @@ const (
 	NoModels Reason = "no_models"
 	// NoWorker means that no worker is configured.
 	NoWorker Reason = "no_worker"
+	// Stuck means that a loop of the service itself does not answer.
+	Stuck Reason = "stuck"
 )
 
 // hopeful orders the reasons of workers that are not ready from the one that

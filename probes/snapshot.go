@@ -5,7 +5,8 @@ import "time"
 // Snapshot is the state of the service at one instant.
 type Snapshot struct {
 	At       time.Time
-	Draining bool // the service itself drains
+	Draining bool   // the service itself drains
+	Stuck    string // which of the service's own loops do not answer; empty if all do
 	Workers  []Worker
 }
 

@@ -9,6 +9,8 @@ import (
 // the service drains. The second value describes every worker that is not ready.
 func ReadinessOf(s Snapshot) (Reason, string) {
 	switch {
+	case s.Stuck != "":
+		return Stuck, s.Stuck
 	case s.Draining:
 		return Draining, "the service is stopping; new requests are refused"
 	case len(s.Workers) == 0:
@@ -34,9 +36,12 @@ func ReadinessOf(s Snapshot) (Reason, string) {
 	return Starting, details
 }
 
-// LivenessOf is false only when nothing will get better without a person:
-// systemd has given up on every worker.
+// LivenessOf is false only when nothing will get better by itself: a loop of our
+// own is stuck, or systemd has given up on every worker.
 func LivenessOf(s Snapshot) (bool, Reason) {
+	if s.Stuck != "" {
+		return false, Stuck
+	}
 	if len(s.Workers) == 0 {
 		return true, NoWorker
 	}

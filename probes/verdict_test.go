@@ -51,6 +51,7 @@ func TestLivenessOf(t *testing.T) {
 		{"all at the start limit", fleet(StartLimitHit, StartLimitHit), false, StartLimitHit},
 		{"stopped by an operator", fleet(Stopped), true, Stopped},
 		{"failed without restarts", finalFailure(), false, WorkerExited},
+		{"a loop of ours is stuck", stuck(fleet(Ready)), false, Stuck},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			live, reason := LivenessOf(tc.snap)
@@ -68,6 +69,9 @@ func TestReadyImpliesLive(t *testing.T) {
 			reason, _ := ReadinessOf(s)
 			live, _ := LivenessOf(s)
 			assert.False(t, reason == Ready && !live, "%s and %s", a, b)
+			reason, details := ReadinessOf(stuck(s))
+			assert.Equal(t, Stuck, reason)
+			assert.Equal(t, "the loop does not answer", details)
 		}
 	}
 }
@@ -119,6 +123,11 @@ func fleet(reasons ...Reason) Snapshot {
 	for i, r := range reasons {
 		s.Workers = append(s.Workers, worker(string(rune('a'+i)), r))
 	}
+	return s
+}
+
+func stuck(s Snapshot) Snapshot {
+	s.Stuck = "the loop does not answer"
 	return s
 }
 

@@ -87,6 +87,8 @@ var workerMetrics = []struct {
 		func(w probes.Worker, _ time.Time) float64 { return w.StartupLatencyMS }},
 	{"codex_worker_backoff_ms", "Time until systemd starts the worker again, in milliseconds; 0 if it does not wait.", prometheus.GaugeValue,
 		backoff},
+	{"codex_worker_start_limit_hit", "Whether systemd has given the worker up; it stays down until someone resets it.", prometheus.GaugeValue,
+		func(w probes.Worker, _ time.Time) float64 { return oneIf(w.Reason == probes.StartLimitHit) }},
 	{"codex_worker_inflight", "Turns in flight on the worker.", prometheus.GaugeValue,
 		func(w probes.Worker, _ time.Time) float64 { return float64(w.Inflight) }},
 }

@@ -30,6 +30,7 @@ type Server struct {
 	http    http.Server
 	base    context.Context // parent of every request; Abort cancels it
 	abort   context.CancelCauseFunc
+	pulse   pulse
 }
 
 // New builds a server and registers its metrics.
@@ -57,7 +58,7 @@ func (s *Server) Handler() http.Handler {
 // Serve accepts on one listener until Shutdown; then it returns nil. It may be
 // called for several listeners at the same time.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(s.pulse.listen(l)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("cannot accept on %s: %w", l.Addr(), err)
 	}
 	return nil

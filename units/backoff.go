@@ -8,8 +8,10 @@ import (
 
 const (
 	firstRetry = 50 * time.Millisecond
-	lastRetry  = time.Second      // so that the picture is right soon after the bus is back
-	slowRetry  = 10 * time.Second // where there was never a bus, or no systemd on it
+	// With helloTimeout, which the last vain try can take, less than 2 s: so soon
+	// after the bus is back the picture is right.
+	lastRetry = 400 * time.Millisecond
+	slowRetry = 10 * time.Second // where there was never a bus, or no systemd on it
 )
 
 // backoff paces the tries to get a session. A session that came up resets it.

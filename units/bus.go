@@ -22,8 +22,8 @@ var (
 )
 
 const (
-	helloTimeout = 5 * time.Second  // connect, authenticate, Hello
-	callTimeout  = 10 * time.Second // one method call; a daemon-reload may hold systemd for seconds
+	helloTimeout = 1500 * time.Millisecond // connect, authenticate, Hello; a bus whose policy refuses us may say nothing
+	callTimeout  = 10 * time.Second        // one method call; a daemon-reload may hold systemd for seconds
 
 	managerName  = "org.freedesktop.systemd1"
 	managerPath  = "/org/freedesktop/systemd1"

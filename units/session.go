@@ -19,17 +19,18 @@ const settleTime = 100 * time.Millisecond
 type session struct {
 	bus   *bus
 	board *board
+	step  func() // called after each wait, all of which are bounded
 }
 
 // openSession connects, subscribes, and reads every unit: when it returns the
 // board's picture is right, and signals keep it so.
-func openSession(ctx context.Context, board *board) (*session, error) {
+func openSession(ctx context.Context, board *board, step func()) (*session, error) {
 	board.reset()
 	bus, err := connect(ctx, board.signal)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{bus: bus, board: board}
+	s := &session{bus: bus, board: board, step: step}
 	if err := s.begin(ctx); err != nil {
 		bus.close()
 		return nil, err
@@ -39,6 +40,7 @@ func openSession(ctx context.Context, board *board) (*session, error) {
 
 func (s *session) begin(ctx context.Context) error {
 	for _, rule := range s.rules() {
+		s.step()
 		if err := s.bus.match(ctx, rule); err != nil {
 			return err
 		}
@@ -64,12 +66,16 @@ func (s *session) rules() []string {
 func (s *session) run(ctx context.Context, resync time.Duration) error {
 	tick := time.NewTicker(resync)
 	defer tick.Stop()
+	pulse := time.NewTicker(callTimeout)
+	defer pulse.Stop()
 	var settle <-chan time.Time
 	for {
+		s.step()
 		var err error
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-pulse.C:
 		case <-s.bus.lost():
 			return errBusLost
 		case <-s.bus.from.changed:
@@ -129,6 +135,7 @@ func (s *session) reread(ctx context.Context) error {
 func (s *session) read(ctx context.Context, path dbus.ObjectPath, names []string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	s.step()
 	r := s.board.records[path]
 	unit := s.bus.conn.Object(managerName, path)
 	calls := make([]*dbus.Call, len(names))

@@ -20,7 +20,7 @@ func TestRulesAreNarrow(t *testing.T) {
 	mine, other := bus.Systemd.Unit(Worker("mine")), bus.Systemd.Unit(Worker("other"))
 	var got atomic.Int32
 	last := make(chan struct{}, 10)
-	s := &session{board: newBoard([]string{Worker("mine")})}
+	s := &session{board: newBoard([]string{Worker("mine")}), step: func() {}}
 	var err error
 	s.bus, err = connect(t.Context(), func(s *dbus.Signal) {
 		got.Add(1)
@@ -63,4 +63,17 @@ func TestBackoff(t *testing.T) {
 	assert.Equal(t, lastRetry, once.next(ErrNoBus), "where there was a bus it comes back")
 	assert.Equal(t, lastRetry, never.next(errBusLost))
 	assert.Equal(t, firstRetry, (&backoff{}).next(errBusLost))
+}
+
+// The loop can be well while the connection's goroutine is not.
+func TestAliveNamesTheConnector(t *testing.T) {
+	w := NewWatcher(Config{})
+	w.step.Store(time.Now().Add(-stepBound - time.Second).UnixNano())
+	answered := make(chan struct{})
+	go func() { defer close(answered); <-w.pings }()
+	assert.ErrorContains(t, w.Alive(t.Context()), "the unit watcher's bus connection is stuck for")
+	<-answered
+	w.stepped()
+	go func() { <-w.pings }()
+	assert.NoError(t, w.Alive(t.Context()))
 }

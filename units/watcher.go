@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 )
 
@@ -35,7 +36,13 @@ type Watcher struct {
 	pings chan struct{}
 
 	bus busState // the loop's
+
+	step atomic.Int64 // when the connector last made one, in UnixNano
 }
+
+// stepBound is longer than the connector can take between two steps: three calls
+// in a row that are answered late or never, and then the longest pause.
+const stepBound = 3*callTimeout + slowRetry + callTimeout
 
 // busState is what OnBus was last told.
 type busState int
@@ -75,6 +82,7 @@ func NewWatcher(cfg Config) *Watcher {
 func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	w.stepped()
 	events := make(chan busEvent)
 	done := make(chan struct{})
 	go func() {
@@ -95,16 +103,23 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// Alive returns nil when the watcher's loop answers before ctx ends. It says
-// nothing of the bus: the loop of a watcher without a bus is alive.
+// Alive returns nil when the watcher's loop answers before ctx ends and its bus
+// connection has lately come a step further. It says nothing of the bus: the
+// loop of a watcher without a bus is alive, and waiting has an end.
 func (w *Watcher) Alive(ctx context.Context) error {
 	select {
 	case w.pings <- struct{}{}:
-		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("the unit watcher's loop does not answer: %w", ctx.Err())
 	}
+	if stuck := time.Since(time.Unix(0, w.step.Load())); stuck > stepBound {
+		return fmt.Errorf("the unit watcher's bus connection is stuck for %s", stuck.Round(time.Millisecond))
+	}
+	return nil
 }
+
+// stepped is called by the connector wherever one bounded wait has ended.
+func (w *Watcher) stepped() { w.step.Store(time.Now().UnixNano()) }
 
 func (w *Watcher) publish() {
 	for _, s := range w.board.take() {
@@ -134,6 +149,7 @@ func (w *Watcher) busChanged(e busEvent) {
 func (w *Watcher) connect(ctx context.Context, events chan<- busEvent) {
 	var retry backoff
 	for ctx.Err() == nil {
+		w.stepped()
 		err := w.session(ctx, func() {
 			retry = backoff{wasUp: true}
 			send(ctx, events, busEvent{state: busUp})
@@ -147,7 +163,7 @@ func (w *Watcher) connect(ctx context.Context, events chan<- busEvent) {
 }
 
 func (w *Watcher) session(ctx context.Context, up func()) error {
-	s, err := openSession(ctx, w.board)
+	s, err := openSession(ctx, w.board, w.stepped)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (d *daemon) announce(ctx context.Context) error {
 	defer patience.Stop()
 	impatient, started, said := false, false, ""
 	for {
-		snap := d.pool.Snapshot()
+		snap := d.snapshot()
 		status := statusLine(d.tracker.Observe(snap))
 		switch {
 		case !started && (impatient || probes.Settled(snap)):

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/internal/fault"
 	"codex-proxy/notify"
 	"codex-proxy/probes"
 	"codex-proxy/proxy"
@@ -79,6 +81,7 @@ type daemon struct {
 	tracker   *probes.Tracker
 	server    *proxy.Server
 	changed   chan struct{} // holds a token when the report may have changed
+	stuck     atomic.Pointer[string]
 }
 
 // newDaemon is the composition root. It starts nothing.
@@ -198,9 +201,7 @@ func (d *daemon) run(ctx context.Context) error {
 	for _, l := range d.listeners {
 		start(func() error { return d.server.Serve(l) })
 	}
-	start(func() error {
-		return d.notifier.RunWatchdog(background, d.notifier.WatchdogInterval(), d.alive)
-	})
+	start(func() error { return d.watch(background) })
 	for _, l := range d.listeners {
 		d.logger.Info("listening", "address", l.Addr().String(), "workers", len(d.cfg.Workers), "version", versionString())
 	}
@@ -224,14 +225,13 @@ func (d *daemon) onChange() {
 }
 
 // report is the one picture of health that everything publishes.
-func (d *daemon) report() probes.Report { return d.tracker.Observe(d.pool.Snapshot()) }
-
-// alive is the proof of life behind WATCHDOG=1: every loop answers.
-func (d *daemon) alive(ctx context.Context) error {
-	return errors.Join(d.watcher.Alive(ctx), d.pool.Alive(ctx))
+func (d *daemon) report() probes.Report {
+	fault.Point("handler")
+	return d.tracker.Observe(d.snapshot())
 }
 
 func (d *daemon) heardBus(up bool, err error) {
+	fault.Point("watcher") // this is the watcher's goroutine
 	switch {
 	case up:
 		d.logger.Info("systemd is heard over D-Bus")

@@ -6,8 +6,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	"github.com/coder/websocket"
+
+	"codex-proxy/internal/fault"
 )
 
 // maxMessage is the largest message codex accepts, in fragments, and the
@@ -24,6 +28,8 @@ type Conn struct {
 	bulk chan []byte   // to the writer, one message at a time
 	wake chan struct{} // tells the writer that state.control has grown
 	door door
+
+	handling atomic.Int64 // since when Run handles a message, in UnixNano; 0 while it waits for one
 }
 
 // Dial connects to the unix socket at socketPath and upgrades to WebSocket. It
@@ -110,10 +116,28 @@ func (c *Conn) read() error {
 		if err != nil {
 			return lost("parse a message", err)
 		}
-		if err := c.handle(m); err != nil {
+		c.handling.Store(time.Now().UnixNano())
+		fault.Point("reader")
+		err = c.handle(m)
+		c.handling.Store(0)
+		if err != nil {
 			return err
 		}
 	}
+}
+
+// Alive is an error when the reading loop has been at one message for longer
+// than bound. Handling waits for nobody, so that is our own fault; a worker that
+// sends nothing is not.
+func (c *Conn) Alive(bound time.Duration) error {
+	since := c.handling.Load()
+	if since == 0 {
+		return nil
+	}
+	if d := time.Since(time.Unix(0, since)); d > bound {
+		return fmt.Errorf("the reading loop has been at one message for %s", d.Round(time.Millisecond))
+	}
+	return nil
 }
 
 func (c *Conn) handle(m incoming) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,14 +35,26 @@ func (p *Pool) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Alive returns nil when the loop of every worker has answered.
+// Alive returns nil when the loops of every worker move. All are asked at
+// once: one that is stuck must not use up the time of the others, or they would
+// be blamed with it.
 func (p *Pool) Alive(ctx context.Context) error {
-	for _, w := range p.workers {
-		if err := w.Alive(ctx); err != nil {
-			return err
-		}
+	errs := make([]error, len(p.workers))
+	var g sync.WaitGroup
+	for i, w := range p.workers {
+		g.Go(func() { errs[i] = w.Alive(ctx) })
 	}
-	return nil
+	g.Wait()
+	return errors.Join(errs...)
+}
+
+// Reachable joins what keeps us from our workers by our own fault.
+func (p *Pool) Reachable() error {
+	var errs []error
+	for _, w := range p.workers {
+		errs = append(errs, w.Reachable())
+	}
+	return errors.Join(errs...)
 }
 
 // HeardUnit takes over systemd's word on one unit.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"codex-proxy/internal/fault"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
 )
@@ -33,16 +34,23 @@ func lossLevel(err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// Alive returns nil when Run's loop has answered, or ctx's error. It says
-// nothing of the worker: the loop answers while a hung worker is waited for,
-// but not once that wait has outlived HandshakeTimeout.
+// Alive returns nil when Run's loop has answered and the connection's is not
+// stuck. It says nothing of the worker itself: the loop answers while a hung
+// worker is waited for, but not once that wait has outlived HandshakeTimeout.
 func (w *Worker) Alive(ctx context.Context) error {
 	select {
 	case w.alive <- struct{}{}:
-		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("the loop of worker %s does not answer: %w", w.name, ctx.Err())
 	}
+	s, _ := w.view()
+	if s.conn == nil {
+		return nil
+	}
+	if err := s.conn.Alive(w.settings.HandshakeTimeout); err != nil {
+		return fmt.Errorf("the connection of worker %s: %w", w.name, err)
+	}
+	return nil
 }
 
 // awaitDialable blocks until the worker may be dialled; false means that ctx ended.
@@ -173,6 +181,7 @@ func (w *Worker) awaitLoss(ctx context.Context, conn *appserver.Conn, g *sync.Wa
 		case <-healthy.C:
 			g.Go(func() { w.resetRamp(ctx) })
 		case <-w.alive:
+			fault.Point("worker")
 		}
 	}
 }
@@ -184,7 +193,7 @@ func (w *Worker) resetRamp(ctx context.Context) {
 	if s.failures == 0 && s.unit.NRestarts == 0 {
 		return
 	}
-	w.update(func(s *state) { s.failures = 0 })
+	w.update((*state).healthy)
 	if w.settings.ResetFailed == nil || s.bus == busNone {
 		return
 	}

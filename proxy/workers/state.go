@@ -53,8 +53,12 @@ type state struct {
 	counted     uint32        // NRestarts up to the current invocation
 	exit        *probes.Exit  // the last one seen; systemd forgets it at the next start
 	failures    uint64        // in a row, until ResetAfter of health
+	outage      outage        // what the log has told of it
 	inflight    int
-	transitions []probes.Transition
+
+	unreachableSince time.Time // when dialling the active unit began to fail on our side
+	reached          bool      // a connection was once complete
+	transitions      []probes.Transition
 }
 
 // maxTransitions keeps two whole restarts.
@@ -94,7 +98,7 @@ func (s *state) chain() string {
 
 func (s *state) facts() probes.Facts {
 	f := probes.Facts{
-		NoBus:       s.bus == busNone || s.bus == busLost,
+		NoBus:       s.deaf(),
 		ActiveState: s.unit.ActiveState, SubState: s.unit.SubState, Result: s.unit.Result,
 		JobPending: s.unit.JobPending, Restarts: s.unit.NRestarts,
 		Handshake: s.conn != nil, Lost: s.lost,
@@ -103,6 +107,12 @@ func (s *state) facts() probes.Facts {
 		f.Models = len(s.handshake.Models)
 	}
 	return f
+}
+
+// deaf reports whether the connection alone has to decide. While the bus is
+// lost, a unit that systemd last called down is still best described by that.
+func (s *state) deaf() bool {
+	return s.bus == busNone || s.bus == busLost && (s.conn != nil || s.unit.Unit == "" || s.unit.Active())
 }
 
 // mayDial reports whether connecting cannot start a worker that systemd does
@@ -128,6 +138,7 @@ func (s *state) heard(u units.State, now time.Time) {
 	}
 	if !u.Active() || u.InvocationID != s.unit.InvocationID {
 		s.lost, s.dialAfter, s.dialPause = false, time.Time{}, 0
+		s.unreachableSince = time.Time{}
 	}
 	if starting(u) && !starting(s.unit) {
 		s.startedAt = now
@@ -140,6 +151,9 @@ func (s *state) heard(u units.State, now time.Time) {
 		s.counted = u.NRestarts
 	}
 	s.bus, s.unit = busCurrent, u
+	if !u.Failed() {
+		s.outage.limitTold = false
+	}
 }
 
 // count adds what happened since the last word. A restart has happened when a
@@ -187,6 +201,7 @@ func (s *state) has(model string) bool {
 
 func (s *state) connected(conn *appserver.Conn, h *probes.Handshake, models []appserver.Model) {
 	s.conn, s.handshake, s.models, s.lost, s.dialPause = conn, h, models, false, 0
+	s.reached, s.unreachableSince = true, time.Time{}
 	s.lastReadyAt = h.At
 	if !s.startedAt.IsZero() {
 		s.latency, s.startedAt = h.At.Sub(s.startedAt), time.Time{}
@@ -205,6 +220,7 @@ func (s *state) disconnected(now time.Time) {
 // systemd on behalf of a worker that has just died: it gets as long to say so as
 // after a loss.
 func (s *state) dialFailed(err error, now time.Time) {
+	s.unreachable(err, now)
 	s.dialPause = min(max(2*s.dialPause, minDialPause), maxDialPause)
 	s.dialAfter = now.Add(s.dialPause)
 	if s.bus != busNone && !nobodyListens(err) {

@@ -40,6 +40,7 @@ func (w *Worker) update(change func(*state)) {
 	if w.state.follow(time.Now()) {
 		w.logReason(&w.state)
 	}
+	w.logOutage(&w.state)
 	close(w.changed)
 	w.changed = make(chan struct{})
 	w.mu.Unlock()
@@ -53,8 +54,8 @@ func (w *Worker) logReason(s *state) {
 	switch reason := s.reason(); reason {
 	case probes.Ready:
 		log.Info("worker ready", "chain", s.chain(), "latency_ms", s.latency.Milliseconds(), "models", len(s.handshake.Models))
-	case probes.BackingOff, probes.StartLimitHit:
-		log.Warn("worker is down", "reason", string(reason), "last_exit", s.exit.String(), "n_restarts", s.unit.NRestarts)
+	case probes.BackingOff:
+		log.Info("worker is down", "reason", string(reason), "last_exit", s.exit.String(), "n_restarts", s.unit.NRestarts)
 	}
 }
 

@@ -155,7 +155,8 @@ func TestHang(t *testing.T) {
 	assert.Contains(t, b.journal(workerUnit), "Watchdog timeout")
 }
 
-// After the start limit one line brings everything back.
+// After the start limit an operator's commands bring everything back, in either
+// order, and nobody touches the proxy.
 func TestStartLimit(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
 	dropIn := "[Unit]\nStartLimitBurst=3\n[Service]\nRestartSec=10ms\nRestartSteps=0\n"
@@ -180,6 +181,22 @@ func TestStartLimit(t *testing.T) {
 
 	require.NoError(t, b.WriteFile(workerFile, good, 0o644))
 	b.MustRun(t, "sh", "-c", "systemctl reset-failed 'codex-worker@*' && systemctl start codex.target")
+	b.until("ready", ready)
+
+	// The other way round: the start is refused, the reset only resets, and the
+	// picture follows each step.
+	require.NoError(t, b.WriteFile(workerFile, []byte("mode = \"nonsense\"\n"), 0o644))
+	b.signal(b.codex(), unix.SIGKILL)
+	b.until("at the start limit again", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.StartLimitHit })
+	require.NoError(t, b.WriteFile(workerFile, good, 0o644))
+	_, _, err = b.Run(t.Context(), "systemctl", "start", workerUnit)
+	require.Error(t, err, "systemd keeps to its limit")
+	b.until("still at the limit", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.StartLimitHit })
+	b.MustRun(t, "systemctl", "reset-failed", "codex-worker@*")
+	r, _ = b.until("stopped", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.Stopped })
+	assert.True(t, r.Health.Liveness.Live)
+	assert.Contains(t, r.Health.Readiness.Details, "systemctl start "+workerUnit)
+	b.MustRun(t, "systemctl", "start", workerUnit)
 	b.until("ready", ready)
 	assert.Equal(t, "0", b.show(proxyUnit, "NRestarts")["NRestarts"])
 }

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/workers"
+)
+
+// What the last pass found stands in the picture until a later pass finds it mended.
+func TestStuckIsPublished(t *testing.T) {
+	d := &daemon{pool: workers.NewPool(nil, func() {}), changed: make(chan struct{}, 1)}
+	d.found(nil)
+	assert.Empty(t, d.changed, "nothing new")
+	d.found(errors.New("the loop does not answer"))
+	<-d.changed
+	live, reason := probes.LivenessOf(d.snapshot())
+	assert.False(t, live)
+	assert.Equal(t, probes.Stuck, reason)
+	d.found(nil)
+	<-d.changed
+	live, _ = probes.LivenessOf(d.snapshot())
+	assert.True(t, live)
+}

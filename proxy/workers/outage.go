@@ -1,0 +1,35 @@
+package workers
+
+import (
+	"fmt"
+
+	"codex-proxy/probes"
+)
+
+// manyRestarts in a row are no accident any more.
+const manyRestarts = 3
+
+// outage is what the log has told of the current one, so that each is told once.
+type outage struct {
+	loopTold  bool // cleared by ResetAfter of health
+	limitTold bool // cleared when the unit is no longer failed
+}
+
+// logOutage tells a person, once, that restarts do not help, and once that
+// systemd has given up.
+func (w *Worker) logOutage(s *state) {
+	log := w.settings.Logger.With("worker", w.name, "unit", w.unit, "last_exit", s.exit.String())
+	if reason := s.reason(); reason == probes.StartLimitHit && !s.outage.limitTold {
+		s.outage.limitTold = true
+		log.Error("worker is given up: systemd's start limit is hit", "reason", string(reason), "n_restarts", s.unit.NRestarts,
+			"remedy", fmt.Sprintf("see journalctl -u %s, mend the cause, then systemctl reset-failed 'codex-worker@*' && systemctl start codex.target", w.unit))
+	}
+	if s.failures >= manyRestarts && !s.unit.Failed() && !s.outage.loopTold {
+		s.outage.loopTold = true
+		log.Warn("worker keeps failing: systemd restarts it with growing delay", "reason", string(s.reason()), "consecutive_failures", s.failures,
+			"remedy", fmt.Sprintf("see journalctl -u %s; it is tried until its start limit", w.unit))
+	}
+}
+
+// healthy ends the outage.
+func (s *state) healthy() { s.failures, s.outage.loopTold = 0, false }

@@ -1,0 +1,80 @@
+package workers_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"codex-proxy/proxy/workers"
+	"codex-proxy/units"
+)
+
+// crash passes on the words of one crash and the restart after it.
+func (r *rig) crash(invocation string, restarts uint32) {
+	down := unit("a", "activating", "auto-restart", invocation, restarts)
+	down.Result, down.ExecMainCode, down.ExecMainStatus = "exit-code", 1, 3
+	r.heard(down, unit("a", "activating", "start", invocation+"+", restarts+1))
+}
+
+func (r *rig) giveUp(restarts uint32) {
+	limited := unit("a", "failed", "failed", "z", restarts)
+	limited.Result, limited.ExecMainCode, limited.ExecMainStatus = "exit-code", 1, 3
+	r.heard(limited)
+}
+
+// The third restart in a row is a warning and the start limit an error, each
+// with its reason and its remedy, and each once an outage, whatever the bus does.
+func TestOutageIsToldOnce(t *testing.T) {
+	r := newRig(t, nil, named{"a", "/nowhere"})
+	count := func(level, text string) int {
+		n := 0
+		for l := range strings.Lines(r.log.String()) {
+			if strings.Contains(l, "level="+level) && strings.Contains(l, text) && strings.Contains(l, "remedy=") && strings.Contains(l, "status 3 (exit-code)") {
+				n++
+			}
+		}
+		return n
+	}
+	const loop, limit = "worker keeps failing", "worker is given up"
+	r.heard(running("a", "1", 0))
+	r.crash("1", 0)
+	r.crash("2", 1)
+	assert.Zero(t, count("WARN", loop))
+	r.crash("3", 2)
+	assert.Equal(t, 1, count("WARN", loop))
+	r.crash("4", 3)
+	assert.Zero(t, count("ERROR", limit))
+	r.giveUp(5)
+	for range 3 { // a bus that comes and goes repeats what it said
+		r.pool.HeardBus(false, nil)
+		r.giveUp(5)
+	}
+	assert.Equal(t, 1, count("WARN", loop))
+	assert.Equal(t, 1, count("ERROR", limit))
+
+	// An operator's start that fails again is a new end, not a new outage.
+	r.heard(unit("a", "activating", "start", "5", 0))
+	r.crash("5", 0)
+	r.giveUp(1)
+	assert.Equal(t, 1, count("WARN", loop))
+	assert.Equal(t, 2, count("ERROR", limit))
+}
+
+// What systemd last said of a unit that is down still describes it when the bus
+// is lost; a unit that was up may have been restarted meanwhile.
+func TestReasonWithoutTheBus(t *testing.T) {
+	r := newRig(t, nil, named{"a", "/nowhere"})
+	r.heard(running("a", "1", 0))
+	r.giveUp(5)
+	r.pool.HeardBus(false, nil)
+	assert.Equal(t, "start_limit_hit", string(r.pool.Snapshot().Workers[0].Reason))
+	r.heard(unit("a", "activating", "auto-restart", "2", 1))
+	r.pool.HeardBus(false, nil)
+	assert.Equal(t, "backing_off", string(r.pool.Snapshot().Workers[0].Reason))
+	r.heard(running("a", "3", 0))
+	r.pool.HeardBus(false, units.ErrNoBus)
+	assert.Equal(t, "handshake_pending", string(r.pool.Snapshot().Workers[0].Reason))
+	_, err := r.pool.Pick("demo")
+	assert.ErrorIs(t, err, workers.ErrNotReady)
+}

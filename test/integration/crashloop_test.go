@@ -1,0 +1,175 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/probes"
+	"codex-proxy/test/machine"
+)
+
+const (
+	rampSteps = 15 // starts that the limit admits: the first one and 14 restarts
+	// A restart is a timer of systemd's, whose accuracy is 250 ms, and the
+	// machine has other things to do.
+	rampSlack = 600 * time.Millisecond
+)
+
+// ramp are the delays of RestartSec=100ms RestartSteps=6 RestartMaxDelaySec=10s,
+// systemd.service(5): a geometric series, and then its end for ever.
+func ramp() []time.Duration {
+	delays := []time.Duration{100, 215, 464, 1000, 2154, 4641}
+	for len(delays) < rampSteps-1 {
+		delays = append(delays, 10_000)
+	}
+	for i := range delays {
+		delays[i] *= time.Millisecond
+	}
+	return delays
+}
+
+// A worker that exits at once, for 90 s and more: the delays are systemd's own
+// ramp, run to its end, and the proxy neither burns nor chatters. Then one line
+// brings everything back.
+func TestCrashLoop(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	proxy := b.onlyProcess(proxyUnit)
+	dropIn := "/etc/systemd/system/" + workerUnit + ".d/crash.conf"
+	require.NoError(t, b.WriteFile(dropIn, []byte("[Service]\nExecStartPre=\nExecStart=\nExecStart=/bin/false\n"), 0o644))
+	b.MustRun(t, "systemctl", "daemon-reload")
+	cpu, began := b.cpu(proxyUnit), time.Now()
+	lines := strings.Count(b.ownLines(), "\n")
+	b.signal(b.codex(), unix.SIGKILL)
+	b.awaitJournal(workerUnit, "Start request repeated too quickly", 3*time.Minute)
+	window := time.Since(began)
+	used := b.cpu(proxyUnit) - cpu
+	told := b.ownLines()
+
+	t.Logf("%s of crash loop: %s of CPU (%.3f %%), %d lines", window.Round(time.Millisecond), used, 100*used.Seconds()/window.Seconds(), strings.Count(told, "\n")-lines)
+	assert.Greater(t, window, 90*time.Second)
+	assert.Less(t, used.Seconds(), 0.01*window.Seconds(), "CPU")
+	assert.Less(t, strings.Count(told, "\n")-lines, 30, told)
+	for priority, once := range map[string]string{"warning": "worker keeps failing", "err": "worker is given up"} {
+		of := b.ownLines("--priority=" + priority + ".." + priority)
+		assert.Equal(t, 1, strings.Count(of, once), of)
+		assert.Contains(t, of, `remedy="see journalctl -u `+workerUnit)
+	}
+	b.assertRamp()
+
+	r, _ := b.until("at the start limit", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.StartLimitHit })
+	assert.Equal(t, uint64(rampSteps-1), r.Workers[0].RestartsTotal, "the refused one is none")
+	_, metrics := b.get("/metrics")
+	assert.Contains(t, string(metrics), `codex_worker_start_limit_hit{worker="default"} 1`)
+	status, _ := b.get("/livez")
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+
+	b.MustRun(t, "rm", dropIn)
+	b.MustRun(t, "systemctl", "daemon-reload")
+	b.MustRun(t, "systemctl", "reset-failed", workerUnit, "codex-worker@default.socket")
+	b.MustRun(t, "systemctl", "start", workerUnit) // the unit alone, not the target
+	b.until("ready", ready)
+	_, metrics = b.get("/metrics")
+	assert.Contains(t, string(metrics), `codex_worker_start_limit_hit{worker="default"} 0`)
+	assert.Equal(t, proxy, b.onlyProcess(proxyUnit), "the proxy was not touched")
+}
+
+// assertRamp compares the delay before each restart with the ramp.
+func (b *bed) assertRamp() {
+	b.t.Helper()
+	var got []time.Duration
+	for i, want := range ramp() {
+		gap := b.gaps()[i]
+		got = append(got, gap.Round(time.Millisecond))
+		assert.InDelta(b.t, (want + rampSlack/2).Seconds(), gap.Seconds(), (rampSlack/2 + 20*time.Millisecond).Seconds(), "restart %d", i+1)
+	}
+	b.t.Logf("delays %v", got)
+}
+
+// gaps are the times from each failure of the worker to its restart, by the
+// journal's monotonic clock.
+func (b *bed) gaps() []time.Duration {
+	b.t.Helper()
+	out, err := b.Journal(b.t.Context(), "--unit="+workerUnit, "--output=json", "_PID=1")
+	require.NoError(b.t, err)
+	var gaps []time.Duration
+	var failed time.Duration
+	for l := range strings.Lines(out) {
+		var e struct {
+			Message string `json:"MESSAGE"`
+			At      string `json:"_SOURCE_MONOTONIC_TIMESTAMP"`
+			Stamp   string `json:"__MONOTONIC_TIMESTAMP"`
+		}
+		require.NoError(b.t, json.Unmarshal([]byte(l), &e))
+		if e.At == "" {
+			e.At = e.Stamp
+		}
+		usec, err := strconv.ParseInt(e.At, 10, 64)
+		require.NoError(b.t, err)
+		at := time.Duration(usec) * time.Microsecond
+		switch {
+		case strings.Contains(e.Message, "Failed with result"):
+			failed = at
+		case strings.Contains(e.Message, "Scheduled restart job"):
+			gaps = append(gaps, at-failed)
+		}
+	}
+	require.GreaterOrEqual(b.t, len(gaps), rampSteps-1, out)
+	return gaps
+}
+
+// ownLines are the lines that the proxy itself wrote.
+func (b *bed) ownLines(options ...string) string {
+	b.t.Helper()
+	out, err := b.Journal(b.t.Context(), append([]string{"--unit=" + proxyUnit, "--output=cat", "SYSLOG_IDENTIFIER=codex-proxy"}, options...)...)
+	require.NoError(b.t, err)
+	return out
+}
+
+// cpu is what a unit has used so far, from its cgroup.
+func (b *bed) cpu(unit string) time.Duration {
+	b.t.Helper()
+	n, err := strconv.ParseInt(b.show(unit, "CPUUsageNSec")["CPUUsageNSec"], 10, 64)
+	require.NoError(b.t, err)
+	return time.Duration(n)
+}
+
+// awaitJournal returns when a unit's journal has a line with text. It follows
+// the journal: asking the proxy again and again would cost the CPU that a test
+// may want to measure.
+func (b *bed) awaitJournal(unit, text string, limit time.Duration) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), limit)
+	defer cancel()
+	seen := &grep{text: []byte(text), found: cancel}
+	err := b.Exec(ctx, machine.Exec{Args: []string{"journalctl", "--boot", "--follow", "--no-tail", "--output=cat", "--unit=" + unit}, Stdout: seen})
+	require.True(b.t, seen.ok, "%q never stood in the journal of %s: %v\n%s", text, unit, err, seen.buf.String())
+}
+
+// grep calls found when text was written to it.
+type grep struct {
+	text  []byte
+	found func()
+	buf   bytes.Buffer
+	ok    bool
+}
+
+func (g *grep) Write(p []byte) (int, error) {
+	g.buf.Write(p)
+	if !g.ok && bytes.Contains(g.buf.Bytes(), g.text) {
+		g.ok = true
+		g.found()
+	}
+	return len(p), nil
+}

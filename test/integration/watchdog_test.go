@@ -1,0 +1,188 @@
+package integration
+
+import (
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/probes"
+)
+
+// shortWatchdog keeps these tests short; the shipped WatchdogSec= is longer.
+const shortWatchdog = "[Service]\nWatchdogSec=3s\n"
+
+// shortTimeouts go with it.
+const shortTimeouts = "handshake_timeout = \"2s\"\nstart_timeout = \"1s\"\n"
+
+// Each of the proxy's loops, when it is stopped, is named in the journal; then
+// systemd kills the proxy with a goroutine dump and starts it again, and the
+// worker does not notice.
+func TestWatchdog(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "trixie", realWorker, shortTimeouts)
+	b.installFaulty()
+	b.start()
+	worker := b.codex()
+	for _, tc := range []struct {
+		loop    string
+		culprit string
+		meet    func() // brings the loop to where it stops
+	}{
+		{loop: "accept", culprit: "the loop that accepts on 127.0.0.1:8787 does not answer"},
+		{loop: "handler", culprit: "the HTTP handlers do not answer GET /livez"},
+		{loop: "watcher", culprit: "the unit watcher's loop does not answer", meet: func() { b.MustRun(t, "systemctl", "restart", "dbus.service") }},
+		{loop: "worker", culprit: "the loop of worker default does not answer"},
+		{loop: "reader", culprit: "the connection of worker default: the reading loop has been at one message for", meet: b.anyMessage},
+	} {
+		t.Run(tc.loop, func(t *testing.T) {
+			b := &bed{Machine: b.Machine, t: t, http: b.http, models: b.models}
+			b.dropIn(proxyUnit, "fault", shortWatchdog+"Environment=CODEX_PROXY_FAULT="+tc.loop+"\n")
+			b.MustRun(t, "systemctl", "restart", proxyUnit)
+			b.until("ready", ready)
+			before := b.show(proxyUnit, "InvocationID")["InvocationID"]
+			stopped := b.signal(b.onlyProcess(proxyUnit), unix.SIGUSR1)
+			if tc.meet != nil {
+				tc.meet()
+			}
+			if tc.loop == "watcher" || tc.loop == "worker" { // which leave us an answer
+				r, _ := b.until("stuck", func(_ int, r report) bool { return !r.Health.Liveness.Live })
+				assert.Equal(t, probes.Stuck, r.Health.Liveness.Reason)
+				assert.Contains(t, r.Health.Readiness.Details, tc.culprit)
+			}
+			b.untilShow(proxyUnit, "NRestarts", "1")
+			b.until("ready", ready)
+			t.Logf("stopped to ready again %s", time.Since(stopped).Round(time.Millisecond))
+			assert.Equal(t, worker, b.codex(), "the worker must not notice")
+
+			journal := b.invocation(before)
+			withheld := ""
+			for l := range strings.Lines(journal) {
+				if strings.Contains(l, "watchdog: pings withheld") {
+					withheld += l
+				}
+			}
+			assert.Contains(t, withheld, tc.culprit)
+			assert.Equal(t, 1, strings.Count(withheld, "does not answer")+strings.Count(withheld, "do not answer")+strings.Count(withheld, "has been at one message"), "innocent loops are named, too: %s", withheld)
+			assert.Contains(t, journal, "SIGABRT: abort")
+			assert.Contains(t, journal, "goroutine ")
+			assert.Contains(t, b.journal(proxyUnit), "Watchdog timeout")
+		})
+	}
+}
+
+// anyMessage makes the worker send something. Nobody waits for the answer: it
+// does not come.
+func (b *bed) anyMessage() {
+	require.NoError(b.t, b.models.Script("text hello"))
+	b.MustRun(b.t, "sh", "-c", `curl --silent --max-time 1 --json '{"model":"`+model+`","messages":[{"role":"user","content":"hi"}]}' `+base+`/v1/chat/completions || true`)
+}
+
+// A worker whose unit is active and whose socket turns us away is our own
+// fault, worth one restart. Where that does not mend it, another would not.
+func TestWatchdogUnreachable(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "trixie", realWorker, shortTimeouts)
+	b.dropIn(proxyUnit, "watchdog", shortWatchdog)
+	b.start()
+	b.MustRun(t, "chmod", "0600", "/run/codex-proxy/default.sock")
+	b.MustRun(t, "systemctl", "restart", workerUnit)
+	worker := b.codex()
+	b.untilShow(proxyUnit, "NRestarts", "1")
+	assert.Contains(t, b.journal(proxyUnit), "worker default cannot be reached: its unit is active and cannot be connected to for")
+
+	// Pings go on for longer than the fault took to be found the first time.
+	const long = 10 * time.Second
+	b.untilShown(proxyUnit, func(v map[string]string) bool {
+		return b.usec(v["WatchdogTimestampMonotonic"])-b.usec(v["ActiveEnterTimestampMonotonic"]) > long
+	}, "WatchdogTimestampMonotonic", "ActiveEnterTimestampMonotonic")
+	assert.Equal(t, "1", b.show(proxyUnit, "NRestarts")["NRestarts"])
+	status, _ := b.readyz()
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+
+	b.MustRun(t, "chmod", "0660", "/run/codex-proxy/default.sock")
+	b.until("ready", ready)
+	assert.Equal(t, "1", b.show(proxyUnit, "NRestarts")["NRestarts"])
+	assert.Equal(t, worker, b.codex())
+}
+
+// A worker that is down or hangs is no fault of the proxy's.
+func TestWatchdogIsNotForWorkers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "trixie", realWorker, shortTimeouts)
+	b.dropIn(proxyUnit, "watchdog", shortWatchdog)
+	b.dropIn(workerUnit, "watchdog", "[Service]\nWatchdogSec=0\n")
+	b.start()
+	b.signal(b.codex(), unix.SIGSTOP)
+	// The next connection finds a relay that accepts, and nobody behind it.
+	require.NoError(t, b.Kill(t.Context(), proxyUnit, unix.SIGKILL))
+	b.untilShow(proxyUnit, "NRestarts", "1")
+	const long = 10 * time.Second
+	b.untilShown(proxyUnit, func(v map[string]string) bool {
+		return b.usec(v["WatchdogTimestampMonotonic"])-b.usec(v["ActiveEnterTimestampMonotonic"]) > long
+	}, "WatchdogTimestampMonotonic", "ActiveEnterTimestampMonotonic")
+	assert.NotContains(t, b.journal(proxyUnit), "pings withheld")
+	b.MustRun(t, "systemctl", "kill", "--signal=KILL", workerUnit)
+	b.until("ready", ready)
+	assert.Equal(t, "1", b.show(proxyUnit, "NRestarts")["NRestarts"])
+}
+
+// installFaulty puts a program whose loops can be stopped in the place of the
+// installed one.
+func (b *bed) installFaulty() {
+	b.t.Helper()
+	program := filepath.Join(b.t.TempDir(), "codex-proxy")
+	build := exec.CommandContext(b.t.Context(), "go", "build", "-tags=faultinject", "-o="+program, "codex-proxy/cmd/codex-proxy")
+	build.Env = append(build.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(b.t, err, string(out))
+	require.NoError(b.t, b.CopyIn(program, "/usr/bin/codex-proxy.faulty"))
+	b.MustRun(b.t, "mv", "/usr/bin/codex-proxy.faulty", "/usr/bin/codex-proxy")
+}
+
+// dropIn overrides a unit's settings.
+func (b *bed) dropIn(unit, name, text string) {
+	b.t.Helper()
+	require.NoError(b.t, b.WriteFile("/etc/systemd/system/"+unit+".d/"+name+".conf", []byte(text), 0o644))
+	b.MustRun(b.t, "systemctl", "daemon-reload")
+}
+
+// invocation is the journal of one run of a unit's processes.
+func (b *bed) invocation(id string) string {
+	b.t.Helper()
+	out, err := b.Journal(b.t.Context(), "--output=cat", "_SYSTEMD_INVOCATION_ID="+id)
+	require.NoError(b.t, err)
+	return out
+}
+
+func (b *bed) untilShow(unit, property, value string) {
+	b.t.Helper()
+	b.untilShown(unit, func(v map[string]string) bool { return v[property] == value }, property)
+}
+
+// untilShown asks systemd for properties of a unit until ok.
+func (b *bed) untilShown(unit string, ok func(map[string]string) bool, properties ...string) {
+	b.t.Helper()
+	deadline := time.Now().Add(bound)
+	for {
+		values := b.show(unit, properties...)
+		if ok(values) {
+			return
+		}
+		require.True(b.t, time.Now().Before(deadline), "%s stays at %v", unit, values)
+	}
+}
+
+func (b *bed) usec(s string) time.Duration {
+	b.t.Helper()
+	n, err := strconv.ParseInt(s, 10, 64)
+	require.NoError(b.t, err)
+	return time.Duration(n) * time.Microsecond
+}

@@ -1,0 +1,187 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// afterWeather is how soon after the bus is back the picture must be right.
+const afterWeather = 2 * time.Second
+
+// A worker that is connected needs no bus: whatever becomes of it, requests are
+// served and readiness holds, and soon after its return the picture is right.
+func TestBusWeather(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	proxy, worker := b.onlyProcess(proxyUnit), b.codex()
+	b.warm()
+	memory := []int{b.rss(proxy.Host)}
+	for _, weather := range []struct {
+		name  string
+		storm func()
+		calm  func()
+	}{
+		{"dbus-daemon killed", b.killBus, func() {}},
+		{"dbus restarted", func() { b.MustRun(t, "systemctl", "restart", "dbus.service") }, func() {}},
+		{"dbus stopped", b.stopBus, func() { b.MustRun(t, "systemctl", "start", "dbus.socket", "dbus.service") }},
+		{"dbus-daemon frozen", func() { b.MustRun(t, "systemctl", "kill", "--signal=STOP", "dbus.service") },
+			func() { b.MustRun(t, "systemctl", "kill", "--signal=CONT", "dbus.service") }},
+		{"bus refuses us", b.refuse, b.admit},
+		{"daemon-reload", func() { b.MustRun(t, "systemctl", "daemon-reload") }, func() {}},
+		{"daemon-reexec", func() { b.MustRun(t, "systemctl", "daemon-reexec") }, func() {}},
+	} {
+		flips := b.flips()
+		weather.storm()
+		b.assertServes("storm: " + weather.name)
+		weather.calm()
+		calm := time.Now()
+		b.assertServes("calm: " + weather.name)
+		right := b.untilPictureMoves(calm)
+		t.Logf("%s: the picture is right %s after", weather.name, right.Round(time.Millisecond))
+		assert.Less(t, right, afterWeather, weather.name)
+		assert.Equal(t, flips, b.flips(), "%s: readiness depends on the bus", weather.name)
+		memory = append(memory, b.rss(proxy.Host))
+	}
+	t.Logf("resident memory, KiB: %v", memory)
+	assert.Less(t, memory[len(memory)-1]-memory[0], 6144, "memory grows")
+	assert.Equal(t, proxy, b.onlyProcess(proxyUnit))
+	assert.Equal(t, worker, b.codex())
+}
+
+// A worker that restarts while the bus is away is ready soon after its return.
+func TestRestartWithoutBus(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	b.stopBus()
+	b.signal(b.codex(), unix.SIGKILL)
+	b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
+	b.untilShow(workerUnit, "NRestarts", "1")
+	r, _ := b.until("still not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
+	assert.True(t, r.Health.Liveness.Live)
+	b.MustRun(t, "systemctl", "start", "dbus.socket", "dbus.service")
+	calm := time.Now()
+	r, back := b.until("ready", ready)
+	t.Logf("ready %s after the bus is back", back.Sub(calm).Round(time.Millisecond))
+	assert.Less(t, back.Sub(calm), afterWeather)
+	assert.Equal(t, uint64(1), r.Workers[0].RestartsTotal)
+	assert.Equal(t, "0", b.show(proxyUnit, "NRestarts")["NRestarts"])
+}
+
+// A thousand strangers flap; the proxy hears nothing of it.
+func TestThousandUnits(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "trixie", realWorker, "")
+	require.NoError(t, b.WriteFile("/etc/systemd/system/flap@.target", []byte("[Unit]\nDescription=Flap %i\n"), 0o644))
+	b.MustRun(t, "systemctl", "daemon-reload")
+	b.start()
+	b.warm()
+	proxy := b.onlyProcess(proxyUnit)
+	before, flips := b.rss(proxy.Host), b.flips()
+	flap := func(verb string) string { return "seq -f flap@%g.target 1000 | xargs systemctl " + verb }
+	cpu, began := b.cpu(proxyUnit), time.Now()
+	b.MustRun(t, "sh", "-c", flap("start"))
+	b.MustRun(t, "sh", "-c", flap("stop"))
+	used, window := b.cpu(proxyUnit)-cpu, time.Since(began)
+	assert.Less(t, used.Seconds(), 0.05*window.Seconds())
+
+	flapped := make(chan error, 1)
+	go func() {
+		_, _, err := b.Run(t.Context(), "sh", "-c", "for round in 1 2 3; do "+flap("start")+"; "+flap("stop")+"; done")
+		flapped <- err
+	}()
+	for n := range 10 {
+		b.assertServes(fmt.Sprintf("flap %d", n))
+		assert.Less(t, b.untilPictureMoves(time.Now()), afterWeather)
+	}
+	require.NoError(t, <-flapped)
+	after := b.rss(proxy.Host)
+	t.Logf("1000 units up and down in %s: %s of the proxy's CPU; resident memory %d, then %d KiB", window.Round(time.Millisecond), used, before, after)
+	assert.Less(t, after-before, 4096)
+	assert.Equal(t, flips, b.flips())
+}
+
+// warm lets the heap grow to what requests need.
+func (b *bed) warm() {
+	b.t.Helper()
+	for n := range 30 {
+		b.assertServes(fmt.Sprintf("warm-up %d", n))
+	}
+}
+
+// killBus is the death of dbus-daemon; its socket unit starts another one.
+func (b *bed) killBus() {
+	b.t.Helper()
+	require.NoError(b.t, b.Kill(b.t.Context(), "dbus.service", unix.SIGKILL))
+}
+
+// stopBus takes the bus away, socket and all.
+func (b *bed) stopBus() {
+	b.t.Helper()
+	b.MustRun(b.t, "systemctl", "stop", "dbus.socket", "dbus.service")
+}
+
+const refusal = "/etc/dbus-1/system.d/refuse.conf"
+
+// refuse has the bus turn away the proxy's user, from its next connection on.
+func (b *bed) refuse() {
+	b.t.Helper()
+	policy := `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig><policy user="codex-proxy"><deny send_destination="*"/><deny receive_sender="*"/></policy></busconfig>`
+	require.NoError(b.t, b.WriteFile(refusal, []byte(policy), 0o644))
+	b.MustRun(b.t, "systemctl", "restart", "dbus.service")
+}
+
+func (b *bed) admit() {
+	b.t.Helper()
+	b.MustRun(b.t, "rm", refusal)
+	b.MustRun(b.t, "systemctl", "reload", "dbus.service")
+}
+
+// assertServes has the proxy ready and answering, now and at once.
+func (b *bed) assertServes(when string) {
+	b.t.Helper()
+	status, r := b.readyz()
+	assert.Equal(b.t, http.StatusOK, status, "%s: %s", when, r.Health.Readiness.Details)
+	require.NoError(b.t, b.models.Script("text fair enough"))
+	status, _, body := b.chat(false, when)
+	assert.Equal(b.t, http.StatusOK, status, "%s: %s", when, body)
+}
+
+// untilPictureMoves changes something that only the bus can tell, the status
+// text of the worker, and returns how long after since the proxy publishes it.
+func (b *bed) untilPictureMoves(since time.Time) time.Duration {
+	b.t.Helper()
+	text := "weather " + strconv.FormatInt(time.Now().UnixNano(), 10)
+	b.MustRun(b.t, "env", "NOTIFY_SOCKET=/run/systemd/notify", "systemd-notify", "--pid="+b.show(workerUnit, "MainPID")["MainPID"], "--status="+text)
+	_, at := b.until("told "+text, func(_ int, r report) bool { return r.Workers[0].StatusText == text })
+	return at.Sub(since)
+}
+
+// flips counts the changes of readiness so far.
+func (b *bed) flips() int {
+	b.t.Helper()
+	return strings.Count(b.ownLines(), `msg="readiness changed"`)
+}
+
+// rss is the resident memory of a process, in KiB.
+func (b *bed) rss(pid int) int {
+	b.t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	require.NoError(b.t, err)
+	_, rest, ok := strings.Cut(string(data), "VmRSS:")
+	require.True(b.t, ok)
+	n, err := strconv.Atoi(strings.Fields(rest)[0])
+	require.NoError(b.t, err)
+	return n
+}
