@@ -7,6 +7,7 @@ type Snapshot struct {
 	At       time.Time
 	Draining bool // the service itself drains
 	Workers  []Worker
+	Queue    Queue
 }
 
 // Worker is everything that is published of one worker, in the JSON of the probes.

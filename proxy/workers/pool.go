@@ -18,11 +18,18 @@ type Pool struct {
 	workers  []*Worker
 	draining atomic.Bool
 	onChange func()
+	queue    *queue
+	pace     pace
 }
 
 // NewPool groups workers whose settings share the same OnChange.
-func NewPool(workers []*Worker, onChange func()) *Pool {
-	return &Pool{workers: workers, onChange: onChange}
+func NewPool(workers []*Worker, waiting Queue, onChange func()) *Pool {
+	p := &Pool{workers: workers, onChange: onChange}
+	p.queue = newQueue(waiting, p.pick)
+	for _, w := range workers {
+		w.wake = p.queue.wake
+	}
+	return p
 }
 
 // Run runs every worker until ctx ends; then it returns nil.
@@ -68,9 +75,10 @@ func (p *Pool) HeardBus(up bool, err error) {
 	}
 }
 
-// Drain forbids new turns for good.
+// Drain forbids new turns for good and turns away those that wait.
 func (p *Pool) Drain() {
 	p.draining.Store(true)
+	p.queue.wake()
 	p.onChange()
 }
 
@@ -87,6 +95,7 @@ func (p *Pool) Inflight() int {
 // Snapshot is the state of all workers now.
 func (p *Pool) Snapshot() probes.Snapshot {
 	snap := probes.Snapshot{At: time.Now(), Draining: p.draining.Load(), Workers: make([]probes.Worker, 0, len(p.workers))}
+	snap.Queue = p.queueReport(snap.At)
 	for _, w := range p.workers {
 		snap.Workers = append(snap.Workers, w.snapshot(snap.Draining))
 	}
