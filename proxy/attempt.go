@@ -77,7 +77,7 @@ func (s *Server) runChat(w http.ResponseWriter, r *http.Request, req *openai.Cha
 		s.metrics.retries.WithLabelValues(reason).Inc()
 		s.Logger.Info("turn lost, it runs again", "request_id", x.id, "worker", x.worker, "reason", reason, "attempt", x.attempts)
 		ask.Again = true
-		if reason != lostOverloaded { // that worker may do in a moment; the others are better left alone
+		if reason != lostOverloaded && reason != lostInterrupted { // those workers may do better; the others are on their way out
 			ask.Avoid = append(ask.Avoid, lease.Conn)
 		}
 		x.usage = nil

@@ -53,9 +53,13 @@ func (s *Server) bounded(ctx context.Context) (context.Context, context.CancelFu
 }
 
 func startTurn(ctx context.Context, lease *workers.Lease, request appserver.TurnRequest) (*appserver.Turn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errStartTimeout)
+	ctx, cancel := startContext(ctx)
 	defer cancel()
 	return lease.Conn.StartTurn(ctx, request)
+}
+
+func startContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, startTimeout, errStartTimeout)
 }
 
 // closeTurn interrupts the turn if it still runs. It works after the client

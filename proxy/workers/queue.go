@@ -9,8 +9,8 @@ import (
 	"codex-proxy/proxy/appserver"
 )
 
-// ErrQueueFull: every worker with the model is busy, and as many requests as
-// may wait do. Who is turned away is of the key with the most waiting requests.
+// ErrQueueFull means that every worker with the model is busy, and that as many
+// requests wait as may. Whoever is turned away is of the key with the most.
 var ErrQueueFull = errors.New("the queue is full")
 
 // Queue bounds the waiting for a worker.

@@ -126,32 +126,45 @@ func TestKillBeforeTheFirstByte(t *testing.T) {
 	t.Logf("with a kill in between %s; sent while the worker was down %s", again, waited)
 }
 
-// An operator's restart of the worker is latency, too.
+// An operator's restart of the worker under load is latency, too.
 func TestRestartOfAWorkerIsLatency(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	restarted := make(chan error, 1)
-	go func() {
-		_, _, err := b.Run(ctx, "systemctl", "restart", workerUnit)
-		restarted <- err
-	}()
+	const restarts, clients = 3, 6
 	var took sample
-	for n, done := 0, false; !done || n < 8; n++ {
+	for range restarts {
+		restarted := make(chan struct{})
+		each := make([][]outcome, clients)
+		var g sync.WaitGroup
+		for c := range each {
+			g.Go(func() { each[c] = b.askUntil(ctx, restarted, c%2 == 0) })
+		}
+		b.MustRun(t, "systemctl", "restart", workerUnit)
+		close(restarted)
+		g.Wait()
+		for c, outcomes := range each {
+			for _, o := range outcomes {
+				assertComplete(t, o, c%2 == 0, "answer", o.attempts)
+				took = append(took, o.took)
+			}
+		}
+	}
+	t.Logf("requests during %d restarts of the worker: %s", restarts, took)
+}
+
+// askUntil asks again and again until done, and then once more.
+func (b *bed) askUntil(ctx context.Context, done <-chan struct{}, stream bool) (all []outcome) {
+	for last := false; !last; {
 		select {
-		case err := <-restarted:
-			require.NoError(t, err)
-			done = true
+		case <-done:
+			last = true
 		default:
 		}
-		o := b.ask(ctx, false, fmt.Sprintf("[[text answer-%d]]", n))
-		require.NoError(t, o.err)
-		require.Equal(t, http.StatusOK, o.status, o.body)
-		assert.Contains(t, o.body, fmt.Sprintf("answer-%d", n))
-		took = append(took, o.took)
+		all = append(all, b.ask(ctx, stream, "[[text answer]]"))
 	}
-	t.Logf("requests during a restart of the worker: %s", took)
+	return all
 }
 
 // kill -9 of codex after the first byte: an error frame at once, never [DONE].
@@ -229,7 +242,52 @@ func TestDisconnectInterrupts(t *testing.T) {
 			assert.LessOrEqual(t, took.quantile(1), 100*time.Millisecond)
 		})
 	}
-	assert.Zero(t, b.models.OpenStreams())
+	t.Run("while it starts", b.disconnectEarly)
+}
+
+// disconnectEarly goes as soon as the turn has a place on the worker. codex
+// answers an interrupt that comes before turn/started with an error and runs
+// the turn all the same, so those that got through are to be cut, too.
+func (b *bed) disconnectEarly(t *testing.T) {
+	wait, stop := context.WithTimeout(t.Context(), bound)
+	defer stop()
+	before := len(b.models.Turns())
+	gone := map[string]time.Time{}
+	for i := range 20 {
+		ctx, cancel := context.WithCancel(wait)
+		ended := make(chan outcome, 1)
+		prompt := fmt.Sprintf("early-%02d", i)
+		go func() { ended <- b.ask(ctx, true, prompt+" [[silence]]") }()
+		b.until("taken", func(_ int, r report) bool { return r.Workers[0].Inflight > 0 })
+		cancel()
+		gone[prompt] = time.Now()
+		<-ended
+		b.until("given back", func(_ int, r report) bool { return r.Workers[0].Inflight == 0 })
+	}
+	require.Equal(t, http.StatusOK, b.ask(wait, false, "[[text fine]]").status)
+	_, err := b.models.Wait(wait, func([]modelserver.Request) bool { return b.models.OpenStreams() == 0 })
+	require.NoError(t, err)
+	var took sample
+	for _, turn := range b.models.Turns()[before:] {
+		for prompt, at := range gone {
+			if strings.Contains(string(turn.Body.Input[len(turn.Body.Input)-1]), prompt) {
+				took = append(took, turn.Cut.Sub(latest(at, turn.At)))
+			}
+		}
+	}
+	if len(took) == 0 {
+		t.Log("none of the turns got as far as the model endpoint")
+		return
+	}
+	t.Logf("%d of %d turns reached the model endpoint, cut after %s", len(took), len(gone), took)
+	assert.LessOrEqual(t, took.quantile(1), 100*time.Millisecond)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // disconnect sends a request, goes when the model endpoint has it, and returns
