@@ -62,9 +62,15 @@ func (s *Server) runChat(w http.ResponseWriter, r *http.Request, req *openai.Cha
 	x := exchangeOf(r)
 	ask := workers.Ask{Model: req.Model, Key: x.key, Arrived: x.began}
 	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: req.Model}
+	var lease *workers.Lease
+	defer func() {
+		if lease != nil {
+			lease.Release()
+		}
+	}()
 	for {
-		lease, err := s.admission(r.Context(), x, ask)
-		if err != nil {
+		var err error
+		if lease, err = s.admission(r.Context(), x, ask); err != nil {
 			return err
 		}
 		x.attempts++
@@ -76,7 +82,7 @@ func (s *Server) runChat(w http.ResponseWriter, r *http.Request, req *openai.Cha
 		}
 		s.metrics.retries.WithLabelValues(reason).Inc()
 		s.Logger.Info("turn lost, it runs again", "request_id", x.id, "worker", x.worker, "reason", reason, "attempt", x.attempts)
-		ask.Again = true
+		ask.Lost = lease
 		if reason != lostOverloaded && reason != lostInterrupted { // those workers may do better; the others are on their way out
 			ask.Avoid = append(ask.Avoid, lease.Conn)
 		}
@@ -93,7 +99,6 @@ func (x *exchange) repeatable() bool {
 
 // tryChat is one attempt.
 func (s *Server) tryChat(w http.ResponseWriter, r *http.Request, lease *workers.Lease, req *openai.ChatRequest, answer openai.Answer) error {
-	defer lease.Release()
 	turn, err := startTurn(r.Context(), lease, plan(req))
 	if err != nil {
 		return whyEnded(r.Context(), err)

@@ -237,3 +237,23 @@ func TestStartTimeoutHasItsOwnCause(t *testing.T) {
 		require.Equal(t, lostStart, lossReason(context.Cause(ctx)))
 	})
 }
+
+// A drain finishes what is in flight, also what has to run again for that.
+func TestLostTurnsRunAgainDuringADrain(t *testing.T) {
+	began, drained := make(chan struct{}), make(chan struct{})
+	handler, _ := once(func(ctx context.Context, turn *appservertest.Turn) error {
+		close(began)
+		<-drained
+		return disconnect(ctx, turn)
+	})
+	r := newRig(t, &appservertest.Server{Handler: handler})
+	whole := make(chan *http.Response, 1)
+	go func() { whole <- r.chatting(t, hello("")) }()
+	received(t, began)
+	r.Pool.Drain()
+	close(drained)
+	resp := received(t, whole)
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Equal(t, "2", resp.Header.Get("X-Codex-Attempts"))
+	await(t, tick(t), func() bool { return r.Pool.Inflight() == 0 })
+}

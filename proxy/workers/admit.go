@@ -13,6 +13,10 @@ import (
 // place, or ctx's cause; then the request has left the queue.
 func (p *Pool) Admit(ctx context.Context, a Ask) (*Lease, error) {
 	w := p.queue.enter(a)
+	if a.again() {
+		defer p.onChange() // it counted as in flight while it waited
+		a.Lost.Release()   // not before, so that a drain never misses it
+	}
 	timeout := time.NewTimer(p.queue.Timeout)
 	defer timeout.Stop()
 	select {

@@ -94,8 +94,10 @@ func TestAdmitWaitsThroughARestart(t *testing.T) {
 	lost := r.admittedTo(t, first)
 	a.cut(t)
 	<-lost.Conn.Done()
-	again := r.admit(t, workers.Ask{Model: "m", Again: true, Avoid: []*appserver.Conn{lost.Conn}})
-	lost.Release()
+	again := r.admit(t, workers.Ask{Model: "m", Lost: lost, Avoid: []*appserver.Conn{lost.Conn}})
+	r.await(t, "the lost turn still in flight", func(probes.Snapshot) bool { return r.pool.Inflight() == 1 })
+	r.pool.Drain()
+	assert.ErrorIs(t, (<-r.admit(t, workers.Ask{Model: "m"})).err, workers.ErrDraining)
 	for _, u := range []units.State{
 		unit("a", "failed", "failed-before-auto-restart", "1", 0), unit("a", "activating", "auto-restart", "1", 0),
 		unit("a", "activating", "start", "2", 1),
@@ -106,7 +108,9 @@ func TestAdmitWaitsThroughARestart(t *testing.T) {
 	r.heard(running("a", "2", 1))
 	lease := r.admittedTo(t, again)
 	assert.NotSame(t, lost.Conn, lease.Conn)
+	assert.Equal(t, 1, r.pool.Inflight())
 	lease.Release()
+	assert.Zero(t, r.pool.Inflight())
 }
 
 // Nobody waits for what only a person can mend; until systemd says so, everybody does.

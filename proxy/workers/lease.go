@@ -43,7 +43,7 @@ func (l *Lease) Release() { l.release() }
 func (p *Pool) Pick(model string) (*Lease, error) { return p.pick(Ask{Model: model}) }
 
 func (p *Pool) pick(a Ask) (*Lease, error) {
-	if p.draining.Load() {
+	if p.draining.Load() && !a.again() {
 		return nil, ErrDraining
 	}
 	verdict := errGivenUp

@@ -75,16 +75,18 @@ func (p *Pool) HeardBus(up bool, err error) {
 	}
 }
 
-// Drain forbids new turns for good and turns away those that wait.
+// Drain forbids new turns for good and turns away those that wait for their
+// first place.
 func (p *Pool) Drain() {
 	p.draining.Store(true)
 	p.queue.wake()
 	p.onChange()
 }
 
-// Inflight is the number of turns in flight.
+// Inflight is the number of turns in flight, lost ones that wait to run again
+// among them.
 func (p *Pool) Inflight() int {
-	n := 0
+	n := p.queue.lost()
 	for _, w := range p.workers {
 		s, _ := w.view()
 		n += s.inflight

@@ -24,9 +24,10 @@ type Ask struct {
 	Model string
 	// Key is the name of the request's API key; without a name it is one key, too.
 	Key string
-	// Again marks a request whose turn was lost: it waits ahead of all others,
-	// and the queue's limit does not hold for it, as it was admitted before.
-	Again bool
+	// Lost is the place on which the request's turn was lost; Admit gives it
+	// back. Such a request still counts as in flight: it waits ahead of all
+	// others, and neither the queue's limit nor a drain turns it away.
+	Lost *Lease
 	// Arrived orders the requests that wait again.
 	Arrived time.Time
 	// Avoid are connections that a turn of this request was lost on.
@@ -47,6 +48,8 @@ type queue struct {
 	keys  []string             // keys that wait, the next to be served first
 	lines map[string][]*waiter // of each of keys, oldest first, never empty
 }
+
+func (a Ask) again() bool { return a.Lost != nil }
 
 type waiter struct {
 	ask     Ask
@@ -71,7 +74,7 @@ func (q *queue) enter(a Ask) *waiter {
 	w := &waiter{ask: a, since: time.Now(), answer: make(chan answer, 1)}
 	q.add(w)
 	q.serve()
-	if len(w.answer) == 0 && !a.Again && q.depth() > q.Limit {
+	if len(w.answer) == 0 && !a.again() && q.depth() > q.Limit {
 		q.turnAway(q.victim(w))
 	}
 	return w
@@ -106,6 +109,13 @@ func (q *queue) look(now time.Time) (depth int, oldest time.Duration) {
 	return q.depth(), oldest
 }
 
+// lost is the number of lost turns that wait.
+func (q *queue) lost() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.again)
+}
+
 // What follows is called under the lock.
 
 func (q *queue) all(yield func(*waiter) bool) {
@@ -132,7 +142,7 @@ func (q *queue) depth() int {
 }
 
 func (q *queue) add(w *waiter) {
-	if w.ask.Again {
+	if w.ask.again() {
 		at, _ := slices.BinarySearchFunc(q.again, w, func(a, b *waiter) int { return a.ask.Arrived.Compare(b.ask.Arrived) })
 		q.again = slices.Insert(q.again, at, w)
 		return
@@ -146,7 +156,7 @@ func (q *queue) add(w *waiter) {
 
 func (q *queue) remove(w *waiter) {
 	is := func(other *waiter) bool { return other == w }
-	if w.ask.Again {
+	if w.ask.again() {
 		q.again = slices.DeleteFunc(q.again, is)
 		return
 	}
@@ -167,7 +177,7 @@ func (q *queue) serve() {
 			return
 		}
 		q.remove(w)
-		if key := w.ask.Key; a.lease != nil && !w.ask.Again && len(q.lines[key]) > 0 {
+		if key := w.ask.Key; a.lease != nil && !w.ask.again() && len(q.lines[key]) > 0 {
 			q.keys = append(slices.DeleteFunc(q.keys, func(other string) bool { return other == key }), key)
 		}
 		w.answer <- a

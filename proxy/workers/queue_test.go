@@ -23,7 +23,7 @@ type stage struct {
 }
 
 func newStage(q Queue) *stage {
-	s := &stage{Pool: &Pool{}, free: map[string]int{}, verdict: ErrBusy}
+	s := &stage{Pool: &Pool{onChange: func() {}}, free: map[string]int{}, verdict: ErrBusy}
 	s.queue = newQueue(q, func(a Ask) (*Lease, error) {
 		if !errors.Is(s.verdict, ErrBusy) || s.free[a.Model] == 0 || len(a.Avoid) > 0 {
 			return nil, s.verdict
@@ -66,6 +66,8 @@ func (s *stage) arrive(name string, a Ask) <-chan error {
 	return ended
 }
 
+func lostPlace() *Lease { return &Lease{release: func() {}} }
+
 func (s *stage) depth() int {
 	depth, _ := s.queue.look(time.Now())
 	return depth
@@ -97,9 +99,9 @@ func TestQueueServesLostTurnsFirst(t *testing.T) {
 		born := time.Now()
 		s.arrive("new", Ask{Model: "m", Key: "a"})
 		for _, n := range []int{2, 0, 1} { // past the limit, and in the order of their arrival
-			s.arrive(fmt.Sprintf("lost%d", n), Ask{Model: "m", Key: "a", Again: true, Arrived: born.Add(time.Duration(n))})
+			s.arrive(fmt.Sprintf("lost%d", n), Ask{Model: "m", Key: "a", Lost: lostPlace(), Arrived: born.Add(time.Duration(n))})
 		}
-		avoids := s.arrive("avoids", Ask{Model: "m", Again: true, Arrived: born.Add(-1), Avoid: []*appserver.Conn{nil}})
+		avoids := s.arrive("avoids", Ask{Model: "m", Lost: lostPlace(), Arrived: born.Add(-1), Avoid: []*appserver.Conn{nil}})
 		assert.Equal(t, 5, s.depth())
 		s.give("m", 4)
 		assert.Equal(t, []string{"lost0", "lost1", "lost2", "new"}, s.order, "who cannot be served holds up nobody")
@@ -149,7 +151,7 @@ func TestWhatWaitingDoesNotChangeIsSaidAtOnce(t *testing.T) {
 			s := newStage(Queue{Limit: 64, Timeout: time.Minute})
 			began := time.Now()
 			waiting := s.arrive("waits", Ask{Model: "m", Key: "a"})
-			again := s.arrive("waits again", Ask{Model: "m", Again: true})
+			again := s.arrive("waits again", Ask{Model: "m", Lost: lostPlace()})
 			s.refuse(verdict)
 			assert.ErrorIs(t, <-waiting, verdict)
 			assert.ErrorIs(t, <-again, verdict)
