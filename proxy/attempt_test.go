@@ -257,3 +257,63 @@ func TestLostTurnsRunAgainDuringADrain(t *testing.T) {
 	assert.Equal(t, "2", resp.Header.Get("X-Codex-Attempts"))
 	await(t, tick(t), func() bool { return r.Pool.Inflight() == 0 })
 }
+
+// How codex's silence and its -32001 come out of a start that takes too long.
+func TestStartsThatTakeTooLong(t *testing.T) {
+	for want, fault := range map[string]appservertest.Fault{lostStart: appservertest.Silent, lostOverloaded: appservertest.Overloaded} {
+		for _, method := range []string{"thread/start", "thread/inject_items", "turn/start"} {
+			r := newRig(t, &appservertest.Server{Faults: map[string]appservertest.Fault{method: fault}})
+			lease, err := r.Pool.Pick("demo")
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errStartTimeout)
+			_, err = lease.Conn.StartTurn(ctx, appserver.TurnRequest{Items: []appserver.Item{appserver.TextMessage("user", "x")}})
+			assert.Equal(t, want, lossReason(err), "%s: %v", method, err)
+			cancel()
+			lease.Release()
+		}
+	}
+}
+
+// Sixteen turns are lost with one worker, as many requests come meanwhile:
+// nobody gets an error, and nothing is left over.
+func TestManyLostTurnsRunAgain(t *testing.T) {
+	const turns = 16
+	var begun atomic.Int64
+	all, kill := make(chan struct{}), make(chan struct{})
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		n := begun.Add(1)
+		if n == turns {
+			close(all)
+		}
+		if n <= turns {
+			<-kill
+			turn.Peer().Disconnect()
+			return nil
+		}
+		turn.Text("Hello")
+		return nil
+	}})
+	answers := make(chan *http.Response, 2*turns)
+	for i := range 2 * turns {
+		body := hello("")
+		if i%2 == 0 {
+			body = hello(streaming)
+		}
+		go func() { answers <- r.chatting(t, body) }()
+	}
+	received(t, all)
+	await(t, tick(t), func() bool { return r.Report().Queue.Depth == turns })
+	close(kill)
+	tries := map[string]int{}
+	for range 2 * turns {
+		resp := received(t, answers)
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+		assert.Contains(t, text(t, resp), `"content":"Hello"`)
+		tries[resp.Header.Get("X-Codex-Attempts")]++
+	}
+	assert.Equal(t, map[string]int{"1": turns, "2": turns}, tries)
+	assert.EqualValues(t, 3*turns, begun.Load())
+	assert.Equal(t, "16", r.retries(t, lostWorker))
+	await(t, tick(t), func() bool { return r.Pool.Inflight() == 0 })
+	assert.Zero(t, r.Report().Queue.Depth)
+}
