@@ -18,7 +18,7 @@ func RetryAfter(r Report, now time.Time) time.Duration {
 	case StartLimitHit, Stopped, NoWorker, NoModels:
 		return maxRetryAfter
 	case BackingOff:
-		return clampRetry(untilNextStart(r.Workers, now))
+		return ClampRetry(untilNextStart(r.Workers, now))
 	default:
 		return minRetryAfter
 	}
@@ -34,7 +34,9 @@ func untilNextStart(workers []Worker, now time.Time) time.Duration {
 	return next
 }
 
-func clampRetry(d time.Duration) time.Duration {
+// ClampRetry makes a Retry-After of an estimate: whole seconds, rounded up,
+// within the bounds.
+func ClampRetry(d time.Duration) time.Duration {
 	whole := (d + time.Second - 1).Truncate(time.Second)
 	return min(max(whole, minRetryAfter), maxRetryAfter)
 }

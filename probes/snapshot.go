@@ -8,6 +8,7 @@ type Snapshot struct {
 	Draining bool   // the service itself drains
 	Stuck    string // which of the service's own loops do not answer; empty if all do
 	Workers  []Worker
+	Queue    Queue
 }
 
 // Worker is everything that is published of one worker, in the JSON of the probes.

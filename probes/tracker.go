@@ -10,6 +10,7 @@ type Report struct {
 	OK      bool     `json:"ok"`
 	Health  Health   `json:"health"`
 	Workers []Worker `json:"workers"`
+	Queue   Queue    `json:"queue"`
 }
 
 // Health holds the two verdicts.
@@ -73,7 +74,7 @@ func (t *Tracker) Observe(s Snapshot) Report {
 		t.observeReadiness(s)
 		t.observeLiveness(s)
 	}
-	return Report{OK: t.health.Readiness.Ready, Health: t.health, Workers: s.Workers}
+	return Report{OK: t.health.Readiness.Ready, Health: t.health, Workers: s.Workers, Queue: s.Queue}
 }
 
 func (t *Tracker) observeReadiness(s Snapshot) {

@@ -82,7 +82,7 @@ func TestReportJSON(t *testing.T) {
 	w := worker("main", Ready)
 	w.Handshake = &Handshake{At: time.Unix(1000, 0).UTC(), UserAgent: "codex/1", Models: []string{"m"}}
 	w.LastExit = &Exit{Result: "signal", Code: "killed", Status: "SIGKILL", At: time.Unix(999, 0).UTC()}
-	got, err := json.Marshal(tr.Observe(Snapshot{At: time.Unix(1001, 0).UTC(), Workers: []Worker{w}}))
+	got, err := json.Marshal(tr.Observe(Snapshot{At: time.Unix(1001, 0).UTC(), Workers: []Worker{w}, Queue: Queue{Depth: 2, Limit: 64, OldestWaitMS: 1.5}}))
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"ok":true,
 	 "health":{"readiness":{"ready":true,"reason":"ready","since":"1970-01-01T00:16:41Z","last_change_at":"1970-01-01T00:16:41Z","details":""},
@@ -91,5 +91,6 @@ func TestReportJSON(t *testing.T) {
 	   "handshake":{"at":"1970-01-01T00:16:40Z","user_agent":"codex/1","models":["m"]},
 	   "restarts_total":0,"consecutive_failures":0,"next_restart_at":null,
 	   "last_exit":{"result":"signal","code":"killed","status":"SIGKILL","at":"1970-01-01T00:16:39Z"},
-	   "last_ready_at":null,"startup_latency_ms":0,"inflight":0,"transitions":null}]}`, string(got))
+	   "last_ready_at":null,"startup_latency_ms":0,"inflight":0,"transitions":null}],
+	 "queue":{"depth":2,"limit":64,"oldest_wait_ms":1.5}}`, string(got))
 }

@@ -150,7 +150,7 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				pool := workers.NewPool(nil, func() {})
+				pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: bound}, func() {})
 				s := New(Settings{
 					Pool: pool, Report: func() probes.Report { return probes.Report{} }, BodyLimit: 1000, IdleTimeout: time.Hour, Keepalive: time.Hour,
 					Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),

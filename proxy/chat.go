@@ -37,41 +37,29 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if len(req.Ignored) > 0 {
 		w.Header().Set("X-Codex-Ignored-Params", strings.Join(req.Ignored, ", "))
 	}
-	lease, err := s.Pool.Pick(req.Model)
-	if err != nil {
-		return s.pickError(err, req.Model)
-	}
-	defer lease.Release()
-	x.worker = lease.Worker
-	return s.runChat(w, r, lease, req)
+	ctx, cancel := s.bounded(r.Context())
+	defer cancel()
+	return s.runChat(w, r.WithContext(ctx), req)
 }
 
-func (s *Server) pickError(err error, model string) error {
-	if errors.Is(err, workers.ErrNoModel) {
-		return modelNotFound(fmt.Sprintf("no ready worker has the model %q; GET /v1/models lists what there is", model))
+// bounded applies request_timeout, if there is one, to a request that has
+// arrived: its waiting, its attempts and its answer together.
+func (s *Server) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.RequestTimeout == 0 {
+		return ctx, func() {}
 	}
-	return err
-}
-
-func (s *Server) runChat(w http.ResponseWriter, r *http.Request, lease *workers.Lease, req *openai.ChatRequest) error {
-	turn, err := startTurn(r.Context(), lease, plan(req))
-	if err != nil {
-		return whyEnded(r.Context(), err)
-	}
-	defer closeTurn(r.Context(), turn)
-	x := exchangeOf(r)
-	x.thread = turn.ThreadID()
-	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: req.Model}
-	if req.Stream {
-		return s.streamChat(w, r, turn, answer, req.IncludeUsage)
-	}
-	return s.wholeChat(w, r, turn, answer)
+	return context.WithTimeoutCause(ctx, s.RequestTimeout,
+		openai.Timeout("request_timeout", fmt.Sprintf("the answer was not finished within %s", s.RequestTimeout)))
 }
 
 func startTurn(ctx context.Context, lease *workers.Lease, request appserver.TurnRequest) (*appserver.Turn, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := startContext(ctx)
 	defer cancel()
 	return lease.Conn.StartTurn(ctx, request)
+}
+
+func startContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, startTimeout, errStartTimeout)
 }
 
 // closeTurn interrupts the turn if it still runs. It works after the client
@@ -86,11 +74,14 @@ func closeTurn(ctx context.Context, turn *appserver.Turn) {
 // whyEnded prefers the reason for which the request's context ended over the
 // error that this led to.
 func whyEnded(ctx context.Context, err error) error {
+	var timeout *openai.Error
 	switch {
 	case ctx.Err() == nil:
 		return err
 	case errors.Is(context.Cause(ctx), ErrDeadline):
 		return ErrDeadline
+	case errors.As(context.Cause(ctx), &timeout):
+		return timeout
 	default:
 		return errClientGone
 	}
@@ -104,7 +95,7 @@ func (s *Server) wholeChat(w http.ResponseWriter, r *http.Request, turn *appserv
 			text.WriteString(delta)
 			return nil
 		},
-		usage: func(u *openai.Usage) { exchangeOf(r).usage = u },
+		usage: exchangeOf(r).used, item: exchangeOf(r).produced,
 	})
 	if err != nil {
 		return err

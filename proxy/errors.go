@@ -1,10 +1,8 @@
 package proxy
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -60,7 +58,7 @@ func (s *Server) clientError(r *http.Request, err error) *openai.Error {
 	switch {
 	case errors.As(err, &known):
 		return known
-	case errors.Is(err, workers.ErrDraining), errors.Is(err, workers.ErrNotReady), errors.Is(err, workers.ErrBusy):
+	case errors.Is(err, workers.ErrDraining), errors.Is(err, workers.ErrNotReady), errors.Is(err, workers.ErrBusy), errors.Is(err, workers.ErrQueueFull):
 		return s.unavailable(err)
 	case errors.Is(err, ErrDeadline):
 		return openai.Unavailable("draining", "the service stopped before this answer was finished; send the request again", time.Second)
@@ -74,7 +72,9 @@ func (s *Server) clientError(r *http.Request, err error) *openai.Error {
 		return openai.Timeout("slow_client", "the answer was not read fast enough and was given up")
 	case errors.Is(err, appserver.ErrTooLarge):
 		return &openai.Error{Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: "request_too_large", Message: "the messages are larger than the worker accepts"}
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, errInterrupted):
+		return openai.Unavailable("turn_interrupted", "the worker interrupted the turn; send the request again", time.Second)
+	case errors.Is(err, errStartTimeout):
 		return openai.Timeout("request_timeout", "the worker did not take the turn in time")
 	}
 	s.Logger.Error("request failed", "request_id", exchangeOf(r).id, "error", err)
@@ -86,19 +86,6 @@ func internalError(r *http.Request) *openai.Error {
 		Status: http.StatusInternalServerError, Type: openai.TypeServer, Code: "internal_error",
 		Message: "internal error; the journal has the reason under request_id=" + exchangeOf(r).id,
 	}
-}
-
-// unavailable explains why no worker could be picked.
-func (s *Server) unavailable(err error) *openai.Error {
-	switch {
-	case errors.Is(err, workers.ErrDraining):
-		return openai.Unavailable("draining", "the service is stopping; send the request again in a moment", time.Second)
-	case errors.Is(err, workers.ErrBusy):
-		return openai.Unavailable("overloaded", "every worker is at its in-flight limit; send the request again", time.Second)
-	}
-	r := s.Report()
-	message := fmt.Sprintf("no worker is ready: %s", r.Health.Readiness.Reason)
-	return openai.Unavailable("worker_not_ready", message+"; GET /readyz tells more", probes.RetryAfter(r, time.Now()))
 }
 
 func (s *Server) retryAfter() time.Duration { return probes.RetryAfter(s.Report(), time.Now()) }

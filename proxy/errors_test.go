@@ -3,8 +3,6 @@ package proxy
 import (
 	"bufio"
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -152,18 +150,13 @@ func TestWorkerDies(t *testing.T) {
 }
 
 func TestWorkerRefuses(t *testing.T) {
-	shuttingDown := func(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
-		p.Send(fmt.Appendf(nil, `{"id":%s,"error":{"code":-32600,"message":"server is shutting down","data":{"reason":"serverShuttingDown"}}}`, id))
-		return true
-	}
 	for name, tc := range map[string]struct {
 		fault      appservertest.Fault
 		status     int
 		kind, code string
 	}{
-		"invalid":       {appservertest.Refused(-32600, "no such thing"), 400, "invalid_request_error", "worker_rejected"},
-		"internal":      {appservertest.Refused(-32603, "oops"), 503, "backend_unavailable", "worker_error"},
-		"shutting down": {shuttingDown, 503, "backend_unavailable", "draining"},
+		"invalid":  {appservertest.Refused(-32600, "no such thing"), 400, "invalid_request_error", "worker_rejected"},
+		"internal": {appservertest.Refused(-32603, "oops"), 503, "backend_unavailable", "worker_error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, &appservertest.Server{Faults: map[string]appservertest.Fault{"turn/start": tc.fault}})
@@ -252,18 +245,4 @@ func TestNoSuchModel(t *testing.T) {
 	assert.Equal(t, "model_not_found", e.Code)
 	assert.Equal(t, "model", *e.Param)
 	assert.Contains(t, e.Message, `"gpt-9"`)
-}
-
-func TestEveryWorkerBusy(t *testing.T) {
-	gate := make(chan struct{})
-	r := newRig(t, &appservertest.Server{Handler: gated(gate, "x")}, func(o *options) { o.max = 1 })
-	first := r.chatting(t, hello(streaming))
-	body := bufio.NewReader(first.Body)
-	frame(t, body)
-	resp := r.chatting(t, hello(""))
-	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
-	assert.Equal(t, "1", resp.Header.Get("Retry-After"))
-	assert.Equal(t, "overloaded", failure(t, text(t, resp)).Error.Code)
-	close(gate)
-	assert.Contains(t, text(t, unread(first, body)), "[DONE]")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"net/http"
 	"time"
 
@@ -25,7 +26,13 @@ type exchange struct {
 	firstByte time.Time
 	outcome   string // error code, or ok
 	usage     *openai.Usage
+	attempts  int           // turns begun
+	acted     bool          // the model has called a tool
+	queued    time.Duration // waited for a place, in all attempts
 }
+
+func (x *exchange) used(u *openai.Usage)          { x.usage = u }
+func (x *exchange) produced(item json.RawMessage) { x.acted = x.acted || calls(item) }
 
 type exchangeKey struct{}
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -15,6 +16,7 @@ import (
 type listener struct {
 	text    func(delta string) error
 	usage   func(*openai.Usage)
+	item    func(json.RawMessage)
 	silence func() error // the client has heard nothing for the keepalive interval
 
 	heard time.Time // when the client last heard something
@@ -34,6 +36,8 @@ func (s *Server) follow(ctx context.Context, turn *appserver.Turn, l listener) (
 		case appserver.TextDelta:
 			err = l.text(e.Text)
 			l.heard = time.Now()
+		case appserver.ResponseItem:
+			l.item(e.Item)
 		case appserver.UsageUpdated:
 			l.usage(usage(e.Usage))
 		case appserver.TurnCompleted:
@@ -84,7 +88,7 @@ func finishReason(e appserver.TurnCompleted) (string, error) {
 	case appserver.TurnFailed:
 		return incompleteReason(e.Err)
 	default:
-		return "", openai.Unavailable("turn_interrupted", "the worker interrupted the turn; send the request again", time.Second)
+		return "", errInterrupted
 	}
 }
 

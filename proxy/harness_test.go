@@ -44,6 +44,7 @@ type options struct {
 	Settings
 	worker *appservertest.Server
 	max    int
+	queue  workers.Queue
 	route  *route
 	conns  func(net.Conn, http.ConnState)
 }
@@ -51,7 +52,7 @@ type options struct {
 // newRig starts the server and waits for the worker, if there is one.
 func newRig(t *testing.T, worker *appservertest.Server, changes ...func(*options)) *rig {
 	t.Helper()
-	o := options{worker: worker, max: 16, Settings: Settings{
+	o := options{worker: worker, max: 16, queue: workers.Queue{Limit: 64, Timeout: bound}, Settings: Settings{
 		BodyLimit: 1 << 20, IdleTimeout: 10 * time.Second, Keepalive: 10 * time.Second, Registry: prometheus.NewRegistry(),
 	}}
 	for _, change := range changes {
@@ -90,7 +91,7 @@ func startPool(t *testing.T, o options, onChange func()) *workers.Pool {
 			OnChange: onChange, Logger: slog.New(slog.DiscardHandler),
 		}))
 	}
-	pool := workers.NewPool(all, onChange)
+	pool := workers.NewPool(all, o.queue, onChange)
 	pool.HeardBus(false, units.ErrNoBus)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)

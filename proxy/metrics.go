@@ -19,12 +19,15 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 	streams  prometheus.Gauge
 	tokens   *prometheus.CounterVec
+
+	queueWait prometheus.Histogram
+	retries   *prometheus.CounterVec
 }
 
 func newMetrics(s Settings) *metrics {
 	f := promauto.With(s.Registry)
 	s.Registry.MustRegister(newWorkerCollector(s.Report))
-	return &metrics{
+	m := &metrics{
 		requests: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_http_requests_total", Help: "HTTP requests that have ended.",
 		}, []string{"route", "method", "status"}),
@@ -41,7 +44,18 @@ func newMetrics(s Settings) *metrics {
 		tokens: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_tokens_total", Help: "Tokens of ended turns as the workers reported them.",
 		}, []string{"kind"}),
+		queueWait: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "codex_queue_wait_seconds", Help: "Time that a turn waited for a place on a worker, whether it got one or not.",
+			Buckets: []float64{.001, .005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}),
+		retries: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "codex_turn_retries_total", Help: "Turns that were lost before the client had anything of them and ran again, by how they were lost.",
+		}, []string{"reason"}),
 	}
+	for _, reason := range lossReasons {
+		m.retries.WithLabelValues(reason)
+	}
+	return m
 }
 
 func (m *metrics) observe(method string, x *exchange) {
@@ -93,10 +107,23 @@ var workerMetrics = []struct {
 		func(w probes.Worker, _ time.Time) float64 { return float64(w.Inflight) }},
 }
 
+var queueMetrics = []struct {
+	name, help string
+	value      func(probes.Queue) float64
+}{
+	{"codex_queue_depth", "Requests that wait for a place on a worker.", func(q probes.Queue) float64 { return float64(q.Depth) }},
+	{"codex_queue_limit", "Requests that may wait.", func(q probes.Queue) float64 { return float64(q.Limit) }},
+	{"codex_queue_oldest_wait_seconds", "How long the request that has waited longest waits; 0 if none does.",
+		func(q probes.Queue) float64 { return q.OldestWaitMS / 1000 }},
+}
+
 func newWorkerCollector(report func() probes.Report) *workerCollector {
 	c := &workerCollector{report: report, byName: map[string]*prometheus.Desc{}}
 	for _, m := range workerMetrics {
 		c.byName[m.name] = prometheus.NewDesc(m.name, m.help, []string{"worker"}, nil)
+	}
+	for _, m := range queueMetrics {
+		c.byName[m.name] = prometheus.NewDesc(m.name, m.help, nil, nil)
 	}
 	c.byName["codex_ready"] = prometheus.NewDesc("codex_ready", "Whether the service is ready, as /readyz says.", nil, nil)
 	return c
@@ -113,6 +140,9 @@ func (c *workerCollector) Describe(out chan<- *prometheus.Desc) {
 func (c *workerCollector) Collect(out chan<- prometheus.Metric) {
 	r, now := c.report(), time.Now()
 	out <- prometheus.MustNewConstMetric(c.byName["codex_ready"], prometheus.GaugeValue, oneIf(r.Health.Readiness.Ready))
+	for _, m := range queueMetrics {
+		out <- prometheus.MustNewConstMetric(c.byName[m.name], prometheus.GaugeValue, m.value(r.Queue))
+	}
 	for _, w := range r.Workers {
 		for _, m := range workerMetrics {
 			out <- prometheus.MustNewConstMetric(c.byName[m.name], m.kind, m.value(w, now), w.Name)

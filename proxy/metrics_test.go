@@ -83,19 +83,22 @@ func TestStreamsActive(t *testing.T) {
 	resp := r.chatting(t, hello(streaming), "X-Request-Id", "s")
 	body := bufio.NewReader(resp.Body)
 	frame(t, body)
-	value := func(name string) string {
-		for line := range strings.Lines(text(t, r.do(t, http.MethodGet, "/metrics", ""))) {
-			if v, ok := strings.CutPrefix(line, name+" "); ok {
-				return strings.TrimSpace(v)
-			}
-		}
-		return ""
-	}
-	assert.Equal(t, "1", value("codex_streams_active"))
-	assert.Equal(t, "1", value(`codex_worker_inflight{worker="default"}`))
+	assert.Equal(t, "1", metric(t, r, "codex_streams_active"))
+	assert.Equal(t, "1", metric(t, r, `codex_worker_inflight{worker="default"}`))
 	close(gate)
 	text(t, unread(resp, body))
 	r.log.request(t, "s")
-	assert.Equal(t, "0", value("codex_streams_active"))
-	assert.Equal(t, "0", value(`codex_worker_inflight{worker="default"}`))
+	assert.Equal(t, "0", metric(t, r, "codex_streams_active"))
+	assert.Equal(t, "0", metric(t, r, `codex_worker_inflight{worker="default"}`))
+}
+
+// metric is the value of a sample now.
+func metric(t *testing.T, r *rig, name string) string {
+	t.Helper()
+	for line := range strings.Lines(text(t, r.do(t, http.MethodGet, "/metrics", ""))) {
+		if v, ok := strings.CutPrefix(line, name+" "); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
 }

@@ -109,6 +109,12 @@ func attributes(r *http.Request, x *exchange) []slog.Attr {
 	if x.model != "" {
 		attrs = append(attrs, slog.Bool("stream", x.stream))
 	}
+	if x.model != "" && x.queued >= time.Millisecond {
+		attrs = append(attrs, slog.Float64("queued_ms", milliseconds(x.queued)))
+	}
+	if x.attempts > 1 {
+		attrs = append(attrs, slog.Int("attempts", x.attempts))
+	}
 	if !x.firstByte.IsZero() {
 		attrs = append(attrs, slog.Float64("ttfb_ms", milliseconds(x.firstByte.Sub(x.began))))
 	}

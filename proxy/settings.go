@@ -22,6 +22,9 @@ type Settings struct {
 	BodyLimit int64
 	// IdleTimeout is the longest silence of a worker during a turn.
 	IdleTimeout time.Duration
+	// RequestTimeout bounds a request from the arrival of its body to the end
+	// of its answer; 0 means that it may take as long as it likes.
+	RequestTimeout time.Duration
 	// Keepalive is the silence on a stream after which a comment is sent.
 	Keepalive time.Duration
 	Registry  *prometheus.Registry

@@ -18,7 +18,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, turn *appser
 	st := &stream{w: w, control: http.NewResponseController(w), answer: answer, timeout: s.IdleTimeout}
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
-	l := listener{text: st.text, usage: func(u *openai.Usage) { x.usage = u }, silence: st.keepalive}
+	l := listener{text: st.text, usage: x.used, item: x.produced, silence: st.keepalive}
 	if keepaliveOff(r) {
 		l.silence = nil
 	}

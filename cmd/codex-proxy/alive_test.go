@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -12,7 +13,7 @@ import (
 
 // What the last pass found stands in the picture until a later pass finds it mended.
 func TestStuckIsPublished(t *testing.T) {
-	d := &daemon{pool: workers.NewPool(nil, func() {}), changed: make(chan struct{}, 1)}
+	d := &daemon{pool: workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second}, func() {}), changed: make(chan struct{}, 1)}
 	d.found(nil)
 	assert.Empty(t, d.changed, "nothing new")
 	d.found(errors.New("the loop does not answer"))

@@ -106,7 +106,7 @@ func newDaemon(cfg *config.Config, logger *slog.Logger) (*daemon, error) {
 	})
 	d.server = proxy.New(proxy.Settings{
 		Pool: d.pool, Report: d.report, Keys: cfg.Keys, BodyLimit: cfg.BodyLimit,
-		IdleTimeout: cfg.IdleTimeout, Keepalive: cfg.Keepalive, Registry: registry, Logger: logger,
+		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive, Registry: registry, Logger: logger,
 	})
 	return d, nil
 }
@@ -121,7 +121,7 @@ func (d *daemon) newPool() *workers.Pool {
 	for _, name := range d.cfg.Workers {
 		all = append(all, workers.New(name, d.cfg.Socket(name), settings))
 	}
-	return workers.NewPool(all, d.onChange)
+	return workers.NewPool(all, workers.Queue{Limit: d.cfg.QueueLimit, Timeout: d.cfg.QueueTimeout}, d.onChange)
 }
 
 func unitNames(names []string) []string {

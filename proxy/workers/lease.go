@@ -2,8 +2,10 @@ package workers
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
@@ -17,6 +19,14 @@ var (
 	ErrBusy     = errors.New("every worker is at its in-flight limit")
 )
 
+var (
+	// errGivenUp is ErrNotReady where no waiting helps: a person has to act.
+	errGivenUp = fmt.Errorf("%w, nor will be by itself", ErrNotReady)
+	// errAway is ErrNotReady of a worker that has, or may have, the model and
+	// is expected back.
+	errAway = fmt.Errorf("%w that has this model", ErrNotReady)
+)
+
 // Lease is the right to run one turn on one worker. Release must be called.
 type Lease struct {
 	Worker string
@@ -28,26 +38,40 @@ type Lease struct {
 // Release gives the place back; further calls do nothing.
 func (l *Lease) Release() { l.release() }
 
-// Pick takes the ready worker with the model and the fewest turns in flight.
-// The error is one of the sentinels above.
-func (p *Pool) Pick(model string) (*Lease, error) {
-	if p.draining.Load() {
+// Pick takes the ready worker with the model and the fewest turns in flight,
+// past the queue. The error is one of the sentinels above.
+func (p *Pool) Pick(model string) (*Lease, error) { return p.pick(Ask{Model: model}) }
+
+func (p *Pool) pick(a Ask) (*Lease, error) {
+	if p.draining.Load() && !a.again() {
 		return nil, ErrDraining
 	}
-	verdict := ErrNotReady
+	verdict := errGivenUp
 	for _, w := range p.byLoad() {
-		lease, err := w.lease(model)
+		lease, err := w.lease(a)
 		if err == nil {
-			return lease, nil
+			return p.timed(lease), nil
 		}
 		verdict = moreTelling(verdict, err)
 	}
 	return nil, verdict
 }
 
+// timed makes the lease tell how long it was held, unless its turn was lost.
+func (p *Pool) timed(l *Lease) *Lease {
+	began, release := time.Now(), l.release
+	l.release = sync.OnceFunc(func() {
+		if l.Conn.Err() == nil {
+			p.pace.add(time.Since(began))
+		}
+		release()
+	})
+	return l
+}
+
 // moreTelling prefers what holds of a worker that came closer to being picked.
 func moreTelling(a, b error) error {
-	order := []error{ErrNotReady, ErrNoModel, ErrBusy}
+	order := []error{errGivenUp, ErrNotReady, ErrNoModel, errAway, ErrBusy}
 	if slices.Index(order, b) > slices.Index(order, a) {
 		return b
 	}
@@ -66,20 +90,38 @@ func (p *Pool) byLoad() []*Worker {
 }
 
 // lease checks and takes under one lock, so the limit holds.
-func (w *Worker) lease(model string) (*Lease, error) {
+func (w *Worker) lease(a Ask) (*Lease, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := &w.state
 	switch {
-	case probes.Judge(s.facts()) != probes.Ready:
-		return nil, ErrNotReady
-	case !s.has(model):
+	case s.reason() != probes.Ready, s.conn.Err() != nil: // whoever lost a turn may know it before Run does
+		return nil, s.absence(a.Model)
+	case !s.has(a.Model):
 		return nil, ErrNoModel
+	case slices.Contains(a.Avoid, s.conn):
+		return nil, errAway
 	case s.inflight >= w.settings.MaxInflight:
 		return nil, ErrBusy
 	}
 	s.inflight++
-	return &Lease{Worker: w.name, Conn: s.conn, release: sync.OnceFunc(w.released)}, nil
+	return &Lease{Worker: w.name, Conn: s.conn, release: w.released}, nil
+}
+
+// absence says of a worker that is not ready what one who asks for the model
+// may hope for. A worker that has never been connected may have any model once
+// it starts.
+func (s *state) absence(model string) error {
+	facts := s.facts()
+	reason := probes.Judge(facts)
+	switch {
+	case !probes.Hopeful(facts):
+		return errGivenUp
+	case s.offered == nil && (reason == probes.Starting || reason == probes.HandshakePending), offers(s.offered, model):
+		return errAway
+	default:
+		return ErrNotReady
+	}
 }
 
 func (w *Worker) released() {

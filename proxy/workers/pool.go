@@ -19,11 +19,18 @@ type Pool struct {
 	workers  []*Worker
 	draining atomic.Bool
 	onChange func()
+	queue    *queue
+	pace     pace
 }
 
 // NewPool groups workers whose settings share the same OnChange.
-func NewPool(workers []*Worker, onChange func()) *Pool {
-	return &Pool{workers: workers, onChange: onChange}
+func NewPool(workers []*Worker, waiting Queue, onChange func()) *Pool {
+	p := &Pool{workers: workers, onChange: onChange}
+	p.queue = newQueue(waiting, p.pick)
+	for _, w := range workers {
+		w.wake = p.queue.wake
+	}
+	return p
 }
 
 // Run runs every worker until ctx ends; then it returns nil.
@@ -81,15 +88,18 @@ func (p *Pool) HeardBus(up bool, err error) {
 	}
 }
 
-// Drain forbids new turns for good.
+// Drain forbids new turns for good and turns away those that wait for their
+// first place.
 func (p *Pool) Drain() {
 	p.draining.Store(true)
+	p.queue.wake()
 	p.onChange()
 }
 
-// Inflight is the number of turns in flight.
+// Inflight is the number of turns in flight, lost ones that wait to run again
+// among them.
 func (p *Pool) Inflight() int {
-	n := 0
+	n := p.queue.lost()
 	for _, w := range p.workers {
 		s, _ := w.view()
 		n += s.inflight
@@ -100,6 +110,7 @@ func (p *Pool) Inflight() int {
 // Snapshot is the state of all workers now.
 func (p *Pool) Snapshot() probes.Snapshot {
 	snap := probes.Snapshot{At: time.Now(), Draining: p.draining.Load(), Workers: make([]probes.Worker, 0, len(p.workers))}
+	snap.Queue = p.queueReport(snap.At)
 	for _, w := range p.workers {
 		snap.Workers = append(snap.Workers, w.snapshot(snap.Draining))
 	}

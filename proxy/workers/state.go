@@ -42,7 +42,8 @@ type state struct {
 	conn      *appserver.Conn // non-nil only after a complete handshake
 	handshake *probes.Handshake
 	models    []appserver.Model
-	lost      bool // a connection of this activation has ended
+	offered   []appserver.Model // models of the last handshake, also after its loss
+	lost      bool              // a connection of this activation has ended
 	dialAfter time.Time
 	dialPause time.Duration
 
@@ -195,13 +196,16 @@ func starting(u units.State) bool {
 
 // has reports whether the worker can run the model; hidden ones run too, they
 // are only not listed.
-func (s *state) has(model string) bool {
-	return slices.ContainsFunc(s.models, func(m appserver.Model) bool { return m.ID == model })
+func (s *state) has(model string) bool { return offers(s.models, model) }
+
+func offers(models []appserver.Model, id string) bool {
+	return slices.ContainsFunc(models, func(m appserver.Model) bool { return m.ID == id })
 }
 
 func (s *state) connected(conn *appserver.Conn, h *probes.Handshake, models []appserver.Model) {
 	s.conn, s.handshake, s.models, s.lost, s.dialPause = conn, h, models, false, 0
 	s.reached, s.unreachableSince = true, time.Time{}
+	s.offered = models
 	s.lastReadyAt = h.At
 	if !s.startedAt.IsZero() {
 		s.latency, s.startedAt = h.At.Sub(s.startedAt), time.Time{}

@@ -13,6 +13,7 @@ import (
 type Worker struct {
 	name, unit, socket string
 	settings           Settings
+	wake               func() // the queue of the pool: a place may have become free
 
 	mu      sync.Mutex
 	state   state
@@ -25,7 +26,7 @@ type Worker struct {
 func New(name, socket string, settings Settings) *Worker {
 	return &Worker{
 		name: name, unit: units.Worker(name), socket: socket, settings: settings,
-		changed: make(chan struct{}), alive: make(chan struct{}),
+		wake: func() {}, changed: make(chan struct{}), alive: make(chan struct{}),
 	}
 }
 
@@ -44,6 +45,7 @@ func (w *Worker) update(change func(*state)) {
 	close(w.changed)
 	w.changed = make(chan struct{})
 	w.mu.Unlock()
+	w.wake()
 	w.settings.OnChange()
 }
 

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -84,20 +83,6 @@ func TestChat(t *testing.T) {
 		assert.Equal(t, "one two", acc.Choices[0].Message.Content)
 		assert.Equal(t, "stop", acc.Choices[0].FinishReason)
 		assertUsage(t, acc.Usage)
-	})
-
-	t.Run("disconnect interrupts the turn", func(t *testing.T) {
-		require.NoError(t, b.models.Script("text begin", "silence"))
-		ctx, cancel := context.WithCancel(t.Context())
-		stream := client.Chat.Completions.NewStreaming(ctx, question("talk"))
-		require.True(t, stream.Next(), "%v", stream.Err())
-		gone := time.Now()
-		cancel()
-		wait, stop := context.WithTimeout(t.Context(), bound)
-		defer stop()
-		turns, err := b.models.Wait(wait, modelserver.CutAtLeast(1))
-		require.NoError(t, err)
-		t.Logf("disconnect reached the model endpoint after %s", turns[len(turns)-1].Cut.Sub(gone))
 	})
 
 	t.Run("latency", func(t *testing.T) { b.measureFirstChunk(t, client) })

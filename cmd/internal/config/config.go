@@ -29,7 +29,10 @@ type Config struct {
 	Keys             *auth.Keys
 	BodyLimit        int64 // bytes
 	MaxInflight      int   // turns per worker
+	QueueLimit       int   // requests that may wait
+	QueueTimeout     time.Duration
 	IdleTimeout      time.Duration
+	RequestTimeout   time.Duration // 0 is none
 	Keepalive        time.Duration
 	HandshakeTimeout time.Duration
 	StartTimeout     time.Duration
@@ -49,7 +52,10 @@ type raw struct {
 	APIKeys          string    `toml:"api_keys"`
 	BodyLimit        int64     `toml:"body_limit"`
 	MaxInflight      int       `toml:"max_inflight"`
+	QueueLimit       int       `toml:"queue_limit"`
+	QueueTimeout     duration  `toml:"queue_timeout"`
 	IdleTimeout      duration  `toml:"idle_timeout"`
+	RequestTimeout   duration  `toml:"request_timeout"`
 	Keepalive        duration  `toml:"keepalive"`
 	HandshakeTimeout duration  `toml:"handshake_timeout"`
 	StartTimeout     duration  `toml:"start_timeout"`
@@ -62,6 +68,7 @@ func defaults() raw {
 	return raw{
 		Listen: "127.0.0.1:8787", SocketDir: "/run/codex-proxy",
 		BodyLimit: 16 << 20, MaxInflight: 16,
+		QueueLimit: 64, QueueTimeout: duration(10 * time.Second),
 		IdleTimeout: duration(5 * time.Minute), Keepalive: duration(15 * time.Second),
 		HandshakeTimeout: duration(5 * time.Second), StartTimeout: duration(20 * time.Second),
 		DrainTimeout: duration(5 * time.Minute), ResetAfter: duration(time.Minute),
@@ -122,6 +129,7 @@ func (r raw) validate(dir string) (*Config, error) {
 	return &Config{
 		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, Keys: keys,
 		BodyLimit: r.BodyLimit, MaxInflight: r.MaxInflight,
+		QueueLimit: r.QueueLimit, QueueTimeout: time.Duration(r.QueueTimeout), RequestTimeout: time.Duration(r.RequestTimeout),
 		IdleTimeout: time.Duration(r.IdleTimeout), Keepalive: time.Duration(r.Keepalive),
 		HandshakeTimeout: time.Duration(r.HandshakeTimeout), StartTimeout: time.Duration(r.StartTimeout),
 		DrainTimeout: time.Duration(r.DrainTimeout), ResetAfter: time.Duration(r.ResetAfter),
@@ -135,6 +143,10 @@ func (r raw) checkNumbers() error {
 		return fmt.Errorf("body_limit = %d: must be between 1024 and %d bytes (codex takes messages up to 64 MiB)", r.BodyLimit, 60<<20)
 	case r.MaxInflight < 1 || r.MaxInflight > 96:
 		return fmt.Errorf("max_inflight = %d: must be between 1 and 96 (codex refuses more than about 100)", r.MaxInflight)
+	case r.QueueLimit < 1 || r.QueueLimit > 10000:
+		return fmt.Errorf("queue_limit = %d: must be between 1 and 10000", r.QueueLimit)
+	case r.RequestTimeout != 0 && (r.RequestTimeout < duration(10*time.Millisecond) || r.RequestTimeout > duration(24*time.Hour)):
+		return fmt.Errorf("request_timeout = %q: must be between 10ms and 24h, or 0s for none", time.Duration(r.RequestTimeout))
 	case !filepath.IsAbs(r.SocketDir):
 		return fmt.Errorf("socket_dir = %q: must be an absolute path", r.SocketDir)
 	}
@@ -146,7 +158,7 @@ func (r raw) checkDurations() error {
 		key   string
 		value duration
 	}{
-		{"idle_timeout", r.IdleTimeout}, {"keepalive", r.Keepalive}, {"handshake_timeout", r.HandshakeTimeout},
+		{"queue_timeout", r.QueueTimeout}, {"idle_timeout", r.IdleTimeout}, {"keepalive", r.Keepalive}, {"handshake_timeout", r.HandshakeTimeout},
 		{"start_timeout", r.StartTimeout}, {"drain_timeout", r.DrainTimeout}, {"reset_after", r.ResetAfter},
 	} {
 		if d.value < duration(10*time.Millisecond) || d.value > duration(24*time.Hour) {

@@ -1,0 +1,28 @@
+package probes
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestHopeful(t *testing.T) {
+	for name, tc := range map[string]struct {
+		facts Facts
+		want  bool
+	}{
+		"nothing heard yet":    {Facts{}, true},
+		"waiting to restart":   {unit("activating", "auto-restart"), true},
+		"exited, will restart": {unit("failed", "failed-before-auto-restart"), true},
+		"connection lost":      {with(unit("active", "running"), Facts{Lost: true}), true},
+		"being stopped":        {unit("deactivating", "stop-sigterm"), true},
+		"drained":              {drained(unit("active", "running")), true},
+		"no models":            {with(unit("active", "running"), Facts{Handshake: true}), false},
+		"stopped":              {unit("inactive", "dead"), false},
+		"about to start":       {Facts{ActiveState: "inactive", SubState: "dead", JobPending: true}, true},
+		"failed for good":      {unit("failed", "failed"), false},
+		"start limit":          {restarted(unit("failed", "failed")), false},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, Hopeful(tc.facts)) })
+	}
+}

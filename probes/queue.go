@@ -1,0 +1,8 @@
+package probes
+
+// Queue is what is published of the requests that wait for a worker.
+type Queue struct {
+	Depth        int     `json:"depth"`
+	Limit        int     `json:"limit"`
+	OldestWaitMS float64 `json:"oldest_wait_ms"`
+}

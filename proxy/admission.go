@@ -1,0 +1,54 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/workers"
+)
+
+// admission waits for a place on a worker, within queue_timeout and the limits
+// of the request itself.
+func (s *Server) admission(ctx context.Context, x *exchange, ask workers.Ask) (*workers.Lease, error) {
+	began := time.Now()
+	lease, err := s.Pool.Admit(ctx, ask)
+	waited := time.Since(began)
+	x.queued += waited
+	s.metrics.queueWait.Observe(waited.Seconds())
+	switch {
+	case err == nil:
+		x.worker = lease.Worker
+		return lease, nil
+	case errors.Is(err, workers.ErrNoModel):
+		return nil, modelNotFound(fmt.Sprintf("no ready worker has the model %q; GET /v1/models lists what there is", ask.Model))
+	default:
+		return nil, whyEnded(ctx, err)
+	}
+}
+
+// unavailable explains why there was no place on a worker.
+func (s *Server) unavailable(err error) *openai.Error {
+	switch {
+	case errors.Is(err, workers.ErrDraining):
+		return openai.Unavailable("draining", "the service is stopping; send the request again in a moment", time.Second)
+	case errors.Is(err, workers.ErrQueueFull):
+		return tooMany(openai.TypeRateLimit, "concurrency_exceeded",
+			"the queue is full, and most of it are requests with this API key; send fewer at the same time", s.nextPlace())
+	case errors.Is(err, workers.ErrBusy):
+		return openai.Unavailable("overloaded", "every worker is at its in-flight limit; send the request again", s.nextPlace())
+	}
+	r := s.Report()
+	message := fmt.Sprintf("no worker is ready: %s", r.Health.Readiness.Reason)
+	if r.Health.Readiness.Ready {
+		message = "the worker that has this model is not ready"
+	}
+	return openai.Unavailable("worker_not_ready", message+"; GET /readyz tells more", probes.RetryAfter(r, time.Now()))
+}
+
+// nextPlace is Retry-After for who met the limit: when a new request could
+// expect a place.
+func (s *Server) nextPlace() time.Duration { return probes.ClampRetry(s.Pool.NextPlace()) }

@@ -1,0 +1,122 @@
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/workers"
+)
+
+// maxAttempts bounds how often a request runs: one that kills its workers must
+// not go on doing so.
+const maxAttempts = 3
+
+// Why a turn was lost. The values are those of the label reason of
+// codex_turn_retries_total.
+const (
+	lostWorker      = "worker_lost"     // the connection to the worker ended
+	lostStopping    = "worker_stopping" // the worker takes no new turns
+	lostOverloaded  = "overloaded"      // so it said for as long as a start may take
+	lostStart       = "start_timeout"   // it did not answer
+	lostInterrupted = "interrupted"     // it ended the turn, and nobody here had asked for that
+)
+
+var lossReasons = []string{lostWorker, lostStopping, lostOverloaded, lostStart, lostInterrupted}
+
+// errStartTimeout ends the start of a turn that its worker does not answer.
+var errStartTimeout = errors.New("the worker did not take the turn in time")
+
+// errInterrupted is the end of a turn that the worker interrupted by itself.
+var errInterrupted = errors.New("the worker interrupted the turn")
+
+// lossReason tells a turn that was lost from one that has failed, which is
+// empty: what the model endpoint or codex said of a request, it would say again.
+func lossReason(err error) string {
+	var rpc *appserver.RPCError
+	switch {
+	case errors.Is(err, appserver.ErrConnectionLost):
+		return lostWorker
+	case errors.Is(err, errStartTimeout):
+		return lostStart
+	case errors.Is(err, errInterrupted):
+		return lostInterrupted
+	case !errors.As(err, &rpc):
+		return ""
+	case rpc.ShuttingDown():
+		return lostStopping
+	case rpc.Code == appserver.CodeOverloaded:
+		return lostOverloaded
+	default:
+		return ""
+	}
+}
+
+// runChat runs the request's turn, and runs it again, ahead of the queue, while
+// it is lost and nothing speaks against that.
+func (s *Server) runChat(w http.ResponseWriter, r *http.Request, req *openai.ChatRequest) error {
+	x := exchangeOf(r)
+	ask := workers.Ask{Model: req.Model, Key: x.key, Arrived: x.began}
+	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: req.Model}
+	var lease *workers.Lease
+	defer func() {
+		if lease != nil {
+			lease.Release()
+		}
+	}()
+	for {
+		var err error
+		if lease, err = s.admission(r.Context(), x, ask); err != nil {
+			return err
+		}
+		x.attempts++
+		w.Header().Set("X-Codex-Attempts", strconv.Itoa(x.attempts))
+		err = s.tryChat(w, r, lease, req, answer)
+		reason := lossReason(err)
+		if reason == "" || !x.repeatable() {
+			return err
+		}
+		s.metrics.retries.WithLabelValues(reason).Inc()
+		s.Logger.Info("turn lost, it runs again", "request_id", x.id, "worker", x.worker, "reason", reason, "attempt", x.attempts)
+		ask.Lost = lease
+		if reason != lostOverloaded && reason != lostInterrupted { // those workers may do better; the others are on their way out
+			ask.Avoid = append(ask.Avoid, lease.Conn)
+		}
+		x.usage = nil
+	}
+}
+
+// repeatable reports whether a lost turn may run again: nothing at all has been
+// written to the client, a keepalive comment included, the model has called no
+// tool, and tries are left.
+func (x *exchange) repeatable() bool {
+	return x.status == 0 && !x.acted && x.attempts < maxAttempts
+}
+
+// tryChat is one attempt.
+func (s *Server) tryChat(w http.ResponseWriter, r *http.Request, lease *workers.Lease, req *openai.ChatRequest, answer openai.Answer) error {
+	turn, err := startTurn(r.Context(), lease, plan(req))
+	if err != nil {
+		return whyEnded(r.Context(), err)
+	}
+	defer closeTurn(r.Context(), turn)
+	exchangeOf(r).thread = turn.ThreadID()
+	if req.Stream {
+		return s.streamChat(w, r, turn, answer, req.IncludeUsage)
+	}
+	return s.wholeChat(w, r, turn, answer)
+}
+
+// calls reports whether an item of the model's output is more than words: then
+// something may have been done that must not be done twice.
+func calls(item json.RawMessage) bool {
+	var head struct{ Type string }
+	if json.Unmarshal(item, &head) != nil {
+		return true
+	}
+	return head.Type != "message" && head.Type != "reasoning"
+}

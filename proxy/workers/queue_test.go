@@ -1,0 +1,236 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver"
+)
+
+// stage is a pool whose places the test gives out itself.
+type stage struct {
+	*Pool
+	free    map[string]int // places by model
+	verdict error          // why there is none
+	order   []string       // who got one
+}
+
+func newStage(q Queue) *stage {
+	s := &stage{Pool: &Pool{onChange: func() {}}, free: map[string]int{}, verdict: ErrBusy}
+	s.queue = newQueue(q, func(a Ask) (*Lease, error) {
+		if !errors.Is(s.verdict, ErrBusy) || s.free[a.Model] == 0 || len(a.Avoid) > 0 {
+			return nil, s.verdict
+		}
+		s.free[a.Model]--
+		return &Lease{Worker: a.Model, release: func() {}}, nil
+	})
+	return s
+}
+
+// give frees n places one after the other.
+func (s *stage) give(model string, n int) {
+	for range n {
+		s.queue.mu.Lock()
+		s.free[model]++
+		s.queue.mu.Unlock()
+		s.queue.wake()
+		synctest.Wait()
+	}
+}
+
+func (s *stage) refuse(verdict error) {
+	s.queue.mu.Lock()
+	s.verdict = verdict
+	s.queue.mu.Unlock()
+	s.queue.wake()
+}
+
+// arrive makes a request wait, and notes when it gets its place.
+func (s *stage) arrive(name string, a Ask) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Admit(context.Background(), a)
+		if err == nil {
+			s.order = append(s.order, name)
+		}
+		ended <- err
+	}()
+	synctest.Wait()
+	return ended
+}
+
+func lostPlace() *Lease { return &Lease{release: func() {}} }
+
+func (s *stage) depth() int {
+	depth, _ := s.queue.look(time.Now())
+	return depth
+}
+
+func TestQueueIsFairBetweenKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(Queue{Limit: 64, Timeout: time.Minute})
+		for i := range 4 {
+			s.arrive(fmt.Sprintf("a%d", i), Ask{Model: "m", Key: "a"})
+		}
+		for i := range 2 {
+			s.arrive(fmt.Sprintf("b%d", i), Ask{Model: "m", Key: "b"})
+		}
+		s.arrive("nameless", Ask{Model: "m"})
+		s.give("m", 3)
+		s.arrive("c0", Ask{Model: "m", Key: "c"})
+		s.give("m", 5)
+		assert.Equal(t, []string{"a0", "b0", "nameless", "a1", "b1", "c0", "a2", "a3"}, s.order)
+		assert.Zero(t, s.depth())
+		assert.Empty(t, s.queue.keys)
+		assert.Empty(t, s.queue.lines)
+	})
+}
+
+func TestQueueServesLostTurnsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(Queue{Limit: 1, Timeout: time.Minute})
+		born := time.Now()
+		s.arrive("new", Ask{Model: "m", Key: "a"})
+		for _, n := range []int{2, 0, 1} { // past the limit, and in the order of their arrival
+			s.arrive(fmt.Sprintf("lost%d", n), Ask{Model: "m", Key: "a", Lost: lostPlace(), Arrived: born.Add(time.Duration(n))})
+		}
+		avoids := s.arrive("avoids", Ask{Model: "m", Lost: lostPlace(), Arrived: born.Add(-1), Avoid: []*appserver.Conn{nil}})
+		assert.Equal(t, 5, s.depth())
+		s.give("m", 4)
+		assert.Equal(t, []string{"lost0", "lost1", "lost2", "new"}, s.order, "who cannot be served holds up nobody")
+		synctest.Wait()
+		<-time.After(time.Minute)
+		assert.ErrorIs(t, <-avoids, ErrBusy)
+	})
+}
+
+func TestNobodyOvertakesWhoWaitsForTheSameModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(Queue{Limit: 64, Timeout: time.Minute})
+		s.arrive("first", Ask{Model: "m", Key: "a"})
+		s.queue.mu.Lock()
+		s.free["m"] = 1 // a place that nobody has told of yet
+		s.queue.mu.Unlock()
+		s.arrive("second", Ask{Model: "m", Key: "b"})
+		assert.Equal(t, []string{"first"}, s.order)
+		s.free["n"] = 1
+		s.arrive("other model", Ask{Model: "n", Key: "a"})
+		assert.Equal(t, []string{"first", "other model"}, s.order, "there is no reason to wait for another model's place")
+		s.give("m", 1)
+		assert.Equal(t, []string{"first", "other model", "second"}, s.order)
+	})
+}
+
+func TestQueueDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(Queue{Limit: 64, Timeout: 10 * time.Second})
+		began := time.Now()
+		ended := s.arrive("a", Ask{Model: "m"})
+		<-time.After(4 * time.Second)
+		_, oldest := s.queue.look(time.Now())
+		assert.Equal(t, 4*time.Second, oldest)
+		assert.ErrorIs(t, <-ended, ErrBusy)
+		assert.Equal(t, 10*time.Second, time.Since(began))
+		s.refuse(ErrNotReady)
+		assert.ErrorIs(t, <-s.arrive("b", Ask{Model: "m"}), ErrNotReady)
+		assert.Equal(t, 20*time.Second, time.Since(began))
+		assert.Zero(t, s.depth())
+	})
+}
+
+func TestWhatWaitingDoesNotChangeIsSaidAtOnce(t *testing.T) {
+	for _, verdict := range []error{ErrDraining, ErrNoModel, errGivenUp} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(Queue{Limit: 64, Timeout: time.Minute})
+			began := time.Now()
+			waiting := s.arrive("waits", Ask{Model: "m", Key: "a"})
+			again := s.arrive("waits again", Ask{Model: "m", Lost: lostPlace()})
+			s.refuse(verdict)
+			assert.ErrorIs(t, <-waiting, verdict)
+			assert.ErrorIs(t, <-again, verdict)
+			assert.ErrorIs(t, <-s.arrive("comes", Ask{Model: "m"}), verdict)
+			assert.Zero(t, time.Since(began))
+			assert.Zero(t, s.depth())
+		})
+	}
+}
+
+func TestWhoGoesLeavesTheQueueAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(Queue{Limit: 64, Timeout: time.Minute})
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.Admit(ctx, Ask{Model: "m"})
+			ended <- err
+		}()
+		synctest.Wait()
+		require.Equal(t, 1, s.depth())
+		cancel(gone)
+		assert.ErrorIs(t, <-ended, gone)
+		assert.Zero(t, s.depth())
+		s.arrive("next", Ask{Model: "m"})
+		s.give("m", 1)
+		assert.Equal(t, []string{"next"}, s.order, "no place is lost to who has gone")
+	})
+}
+
+// A place that is given in the very moment of going is given back.
+func TestPlaceGivenToWhoHasGone(t *testing.T) {
+	s := newStage(Queue{Limit: 64, Timeout: time.Minute})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	released := false
+	_, err := s.justInTime(ctx, answer{lease: &Lease{release: func() { released = true }}})
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.True(t, released)
+	_, err = s.justInTime(ctx, answer{err: ErrBusy})
+	assert.ErrorIs(t, err, context.Canceled)
+	lease := &Lease{}
+	got, err := s.justInTime(t.Context(), answer{lease: lease})
+	require.NoError(t, err)
+	assert.Same(t, lease, got)
+}
+
+// A key that floods the queue turns away its own newest requests.
+func TestFullQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(Queue{Limit: 3, Timeout: time.Minute})
+		s.arrive("a0", Ask{Model: "m", Key: "a"})
+		s.arrive("a1", Ask{Model: "m", Key: "a"})
+		a2 := s.arrive("a2", Ask{Model: "m", Key: "a"})
+		assert.ErrorIs(t, <-s.arrive("a3", Ask{Model: "m", Key: "a"}), ErrQueueFull)
+		s.arrive("b0", Ask{Model: "m", Key: "b"})
+		assert.ErrorIs(t, <-a2, ErrQueueFull)
+		assert.ErrorIs(t, <-s.arrive("b1", Ask{Model: "m", Key: "b"}), ErrQueueFull, "a has no more than b would have")
+		s.give("m", 3)
+		assert.Equal(t, []string{"a0", "b0", "a1"}, s.order)
+		s.verdict = ErrNotReady
+		for range 3 {
+			s.arrive("x", Ask{Model: "m"})
+		}
+		err := <-s.arrive("x", Ask{Model: "m"})
+		assert.ErrorIs(t, err, ErrNotReady, "that is not the client's doing")
+		s.refuse(ErrDraining)
+		synctest.Wait()
+	})
+}
+
+func TestPace(t *testing.T) {
+	var p pace
+	assert.Zero(t, p.mean())
+	p.add(time.Second)
+	assert.Equal(t, time.Second, p.mean())
+	for range 100 {
+		p.add(3 * time.Second)
+	}
+	assert.InDelta(t, 3*time.Second, p.mean(), float64(50*time.Millisecond))
+}
