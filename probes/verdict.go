@@ -91,6 +91,11 @@ func (w Worker) sentence() string {
 		}
 	case Stopped:
 		fmt.Fprintf(&b, "; systemctl start %s", w.Unit)
+	case Draining:
+		fmt.Fprintf(&b, ", %d turns in flight", w.Inflight)
+		if w.Drained {
+			fmt.Fprintf(&b, "; codex-proxy undrain %s", w.Name)
+		}
 	}
 	return b.String()
 }

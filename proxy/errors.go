@@ -97,6 +97,9 @@ func (s *Server) unavailable(err error) *openai.Error {
 		return openai.Unavailable("overloaded", "every worker is at its in-flight limit; send the request again", time.Second)
 	}
 	r := s.Report()
+	if r.Health.Readiness.Reason == probes.Draining {
+		return openai.Unavailable("draining", "every worker that could take it is drained; send the request again later", probes.RetryAfter(r, time.Now()))
+	}
 	message := fmt.Sprintf("no worker is ready: %s", r.Health.Readiness.Reason)
 	return openai.Unavailable("worker_not_ready", message+"; GET /readyz tells more", probes.RetryAfter(r, time.Now()))
 }

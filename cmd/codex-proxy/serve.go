@@ -23,6 +23,7 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
 )
@@ -78,7 +79,9 @@ type daemon struct {
 	manager   *units.Manager
 	tracker   *probes.Tracker
 	server    *proxy.Server
-	changed   chan struct{} // holds a token when the report may have changed
+	control   *control.Server
+	controls  []net.Listener // of the control socket; at most one
+	changed   chan struct{}  // holds a token when the report may have changed
 }
 
 // newDaemon is the composition root. It starts nothing.
@@ -105,6 +108,8 @@ func newDaemon(cfg *config.Config, logger *slog.Logger) (*daemon, error) {
 		Pool: d.pool, Report: d.report, Keys: cfg.Keys, BodyLimit: cfg.BodyLimit,
 		IdleTimeout: cfg.IdleTimeout, Keepalive: cfg.Keepalive, Registry: registry, Logger: logger,
 	})
+	d.control = control.New(d.pool, d.report, logger)
+	d.controls = openControl(cfg.ControlSocket, logger)
 	return d, nil
 }
 
@@ -198,6 +203,9 @@ func (d *daemon) run(ctx context.Context) error {
 	for _, l := range d.listeners {
 		start(func() error { return d.server.Serve(l) })
 	}
+	for _, l := range d.controls {
+		start(func() error { return d.serveControl(l) })
+	}
 	start(func() error {
 		return d.notifier.RunWatchdog(background, d.notifier.WatchdogInterval(), d.alive)
 	})
@@ -217,6 +225,7 @@ func (d *daemon) run(ctx context.Context) error {
 }
 
 func (d *daemon) onChange() {
+	d.control.Changed()
 	select {
 	case d.changed <- struct{}{}:
 	default: // a token that nobody has taken yet covers this change too

@@ -54,6 +54,7 @@ type state struct {
 	exit        *probes.Exit  // the last one seen; systemd forgets it at the next start
 	failures    uint64        // in a row, until ResetAfter of health
 	inflight    int
+	drains      drains
 	transitions []probes.Transition
 }
 
@@ -97,7 +98,7 @@ func (s *state) facts() probes.Facts {
 		NoBus:       s.bus == busNone || s.bus == busLost,
 		ActiveState: s.unit.ActiveState, SubState: s.unit.SubState, Result: s.unit.Result,
 		JobPending: s.unit.JobPending, Restarts: s.unit.NRestarts,
-		Handshake: s.conn != nil, Lost: s.lost,
+		Handshake: s.conn != nil, Lost: s.lost, Draining: s.draining(),
 	}
 	if s.handshake != nil {
 		f.Models = len(s.handshake.Models)

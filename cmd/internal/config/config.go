@@ -26,6 +26,7 @@ type Config struct {
 	Listen           string
 	Workers          []string // instance names, at least one
 	SocketDir        string
+	ControlSocket    string // path; empty: none
 	Keys             *auth.Keys
 	BodyLimit        int64 // bytes
 	MaxInflight      int   // turns per worker
@@ -46,6 +47,7 @@ type raw struct {
 	Listen           string    `toml:"listen"`
 	Workers          []string  `toml:"workers"`
 	SocketDir        string    `toml:"socket_dir"`
+	ControlSocket    string    `toml:"control_socket"`
 	APIKeys          string    `toml:"api_keys"`
 	BodyLimit        int64     `toml:"body_limit"`
 	MaxInflight      int       `toml:"max_inflight"`
@@ -120,7 +122,7 @@ func (r raw) validate(dir string) (*Config, error) {
 		return nil, err
 	}
 	return &Config{
-		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, Keys: keys,
+		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, ControlSocket: r.controlSocket(), Keys: keys,
 		BodyLimit: r.BodyLimit, MaxInflight: r.MaxInflight,
 		IdleTimeout: time.Duration(r.IdleTimeout), Keepalive: time.Duration(r.Keepalive),
 		HandshakeTimeout: time.Duration(r.HandshakeTimeout), StartTimeout: time.Duration(r.StartTimeout),
@@ -135,10 +137,22 @@ func (r raw) checkNumbers() error {
 		return fmt.Errorf("body_limit = %d: must be between 1024 and %d bytes (codex takes messages up to 64 MiB)", r.BodyLimit, 60<<20)
 	case r.MaxInflight < 1 || r.MaxInflight > 96:
 		return fmt.Errorf("max_inflight = %d: must be between 1 and 96 (codex refuses more than about 100)", r.MaxInflight)
+	case r.ControlSocket != "" && !filepath.IsAbs(r.ControlSocket):
+		return fmt.Errorf("control_socket = %q: must be an absolute path", r.ControlSocket)
 	case !filepath.IsAbs(r.SocketDir):
 		return fmt.Errorf("socket_dir = %q: must be an absolute path", r.SocketDir)
 	}
 	return nil
+}
+
+// controlSocket is the path in the file, or else in the directory that systemd
+// made for the service (RuntimeDirectory= in codex-proxy.service, systemd.exec(5)).
+func (r raw) controlSocket() string {
+	dir := os.Getenv("RUNTIME_DIRECTORY")
+	if r.ControlSocket != "" || dir == "" {
+		return r.ControlSocket
+	}
+	return filepath.Join(dir, "socket")
 }
 
 func (r raw) checkDurations() error {
