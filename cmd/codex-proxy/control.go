@@ -12,6 +12,10 @@ import (
 // (RuntimeDirectory= in the unit).
 const defaultControlSocket = "/run/codex-proxy/control/socket"
 
+// controlName is the name under which a control socket may be passed, as
+// FileDescriptorName= names it. Without one the daemon opens its own.
+const controlName = "control"
+
 // controlFlag is the option by which a command finds the daemon.
 func controlFlag(flags *flag.FlagSet) *string {
 	return flags.String("socket", defaultControlSocket, "")

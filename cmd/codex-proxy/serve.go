@@ -91,7 +91,7 @@ func newDaemon(cfg *config.Config, logger *slog.Logger) (*daemon, error) {
 	if d.notifier, err = notify.FromEnv(logger); err != nil {
 		return nil, err
 	}
-	if d.listeners, err = listeners(cfg); err != nil {
+	if d.listeners, d.controls, err = listeners(cfg, logger); err != nil {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
@@ -109,7 +109,6 @@ func newDaemon(cfg *config.Config, logger *slog.Logger) (*daemon, error) {
 		IdleTimeout: cfg.IdleTimeout, Keepalive: cfg.Keepalive, Registry: registry, Logger: logger,
 	})
 	d.control = control.New(d.pool, d.report, logger)
-	d.controls = openControl(cfg.ControlSocket, logger)
 	return d, nil
 }
 
@@ -142,12 +141,13 @@ func buildInfo() prometheus.Collector {
 }
 
 // listeners are those that systemd passed, or one of our own where it passed none.
-func listeners(cfg *config.Config) ([]net.Listener, error) {
+func listeners(cfg *config.Config, logger *slog.Logger) (ls, controls []net.Listener, err error) {
 	sockets, err := notify.Inherited()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var ls []net.Listener
+	controls = sockets[controlName]
+	delete(sockets, controlName)
 	if len(sockets) > 0 {
 		ls, err = sockets.Listeners(socketName)
 	} else {
@@ -156,9 +156,15 @@ func listeners(cfg *config.Config) ([]net.Listener, error) {
 		ls = []net.Listener{l}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen: %w", err)
+		return nil, nil, fmt.Errorf("cannot listen: %w", err)
 	}
-	return ls, checkExposure(ls, cfg)
+	if err := checkExposure(ls, cfg); err != nil {
+		return nil, nil, err
+	}
+	if controls == nil {
+		controls = openControl(cfg.ControlSocket, logger)
+	}
+	return ls, controls, nil
 }
 
 // errExposed is a fault of the configuration: trying again does not mend it.

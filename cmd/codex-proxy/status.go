@@ -111,7 +111,10 @@ func (v view) redraw(ctx context.Context) error {
 			return nil
 		})
 	}()
-	defer func() { cancel(); <-ended }()
+	defer func() {
+		cancel()
+		ended <- <-ended // wait for it, whoever has taken its word
+	}()
 	tick := time.NewTicker(refresh)
 	defer tick.Stop()
 	var latest *probes.Report
@@ -120,7 +123,7 @@ func (v view) redraw(ctx context.Context) error {
 		case r := <-reports:
 			latest = &r
 		case err := <-ended:
-			ended <- nil
+			ended <- err
 			return err
 		case <-tick.C:
 		}

@@ -78,6 +78,9 @@ func (c *Client) change(ctx context.Context, path string, req Request) (probes.R
 // ends, each fails or the daemon goes; only the first is not an error.
 func (c *Client) Watch(ctx context.Context, each func(r probes.Report, raw []byte) error) error {
 	res, err := c.do(ctx, http.MethodGet, "/v1/status/watch", nil)
+	if err != nil && ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -142,10 +145,9 @@ func (c *Client) explain(err error) error {
 		return fmt.Errorf("cannot reach %s: %w", c.socket, ErrForbidden)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("cannot reach %s: %w", c.socket, ErrNotRunning)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return fmt.Errorf("codex-proxy stopped meanwhile: %w", ErrNotRunning)
 	case errors.Is(err, context.DeadlineExceeded):
 		return errors.New("codex-proxy does not answer: see systemctl status codex-proxy")
 	}
-	return fmt.Errorf("cannot ask codex-proxy: %v", err)
+	// There was a daemon, and it has gone: net/http has many words for this.
+	return fmt.Errorf("codex-proxy ended the connection (%v): %w", err, ErrNotRunning)
 }

@@ -174,7 +174,7 @@ func TestDrainCommands(t *testing.T) {
 		assert.Equal(t, http.StatusOK, status)
 		_, metrics := b.get("/metrics")
 		assert.Contains(t, string(metrics), `codex_worker_drained{worker="default"} 1`)
-		const says = "worker default: draining, 1 turns in flight; codex-proxy undrain default"
+		const says = "worker default: draining, turns in flight: 1; codex-proxy undrain default"
 		assert.Equal(t, "Not ready: "+says, b.show(proxyUnit, "StatusText")["StatusText"])
 		table := b.MustRun(t, "codex-proxy", "status")
 		assert.Contains(t, table, "not ready (draining) since ")
@@ -202,9 +202,9 @@ func TestDrainCommands(t *testing.T) {
 		b.MustRun(t, "codex-proxy", "undrain")
 	})
 	t.Run("unknown worker", func(t *testing.T) {
-		_, stderr, err := b.Run(t.Context(), "codex-proxy", "drain", "defualt")
+		_, stderr, err := b.Run(t.Context(), "codex-proxy", "drain", "nobody")
 		require.Error(t, err)
-		assert.Equal(t, "codex-proxy drain: no such worker: \"defualt\"; there are default\n", stderr)
+		assert.Equal(t, "codex-proxy drain: no such worker: \"nobody\"; there are default\n", stderr)
 	})
 	t.Run("only root", func(t *testing.T) {
 		for _, user := range []string{"nobody", "codex-worker"} {
