@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/control"
 )
 
 func TestControlCommandLines(t *testing.T) {
@@ -128,4 +129,42 @@ func TestStopOfAWorkerWaitsForItsTurns(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	assert.True(t, strings.HasPrefix(try(t, "status", "--socket", socket).stdout, "ready (ready) since "))
 	assert.True(t, strings.HasPrefix(try(t, "status", "--json", "--socket", socket).stdout, `{"ok":true,`))
+}
+
+// A control socket that cannot be had keeps nobody from being served.
+func TestNoControlSocket(t *testing.T) {
+	s := serving(t, "control_socket="+filepath.Join(shortDir(t), "missing", "socket"))
+	s.worker(t, &appservertest.Server{})
+	s.note(t, "READY=1")
+	assert.Contains(t, s.stderr.String(), "codex-proxy status, drain and undrain will not work")
+}
+
+// screen takes what is written, page by page.
+type screen chan string
+
+func (s screen) Write(p []byte) (int, error) {
+	s <- string(p)
+	return len(p), nil
+}
+
+func TestWatchOnATerminal(t *testing.T) {
+	socket := filepath.Join(shortDir(t), "socket")
+	s := serving(t, "control_socket="+socket)
+	s.worker(t, &appservertest.Server{})
+	s.note(t, "READY=1")
+	pages := make(screen, 1000)
+	v := view{client: control.NewClient(socket), out: pages, terminal: true}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- v.watch(ctx) }()
+	drawn := func(part string) {
+		t.Helper()
+		assert.Equal(t, clearScreen, received(t, pages))
+		assert.Contains(t, received(t, pages), part)
+	}
+	drawn("ready (ready)")
+	drawn("ready (ready)") // a second later, with no change
+	cancel()
+	assert.NoError(t, received(t, ended), "Ctrl-C is no failure")
+	assert.False(t, isTerminal(pages))
 }

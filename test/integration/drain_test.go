@@ -15,6 +15,7 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"codex-proxy/probes"
 	"codex-proxy/test/machine"
@@ -109,6 +110,7 @@ func TestRestartDrainsTheWorker(t *testing.T) {
 	restarted := b.begin("systemctl", "restart", unit)
 	r, _ = b.until("draining", func(_ int, r report) bool { return reasonOf(r, busy) == probes.Draining })
 	assert.True(t, r.OK, "the other worker is ready")
+	assert.Equal(t, "stop", b.show(unit, "SubState")["SubState"], "ExecStop= runs, and no signal was sent")
 
 	require.NoError(t, b.models.Script("text from the other"))
 	status, _, body := b.chat(false, "hi")
@@ -152,6 +154,24 @@ func TestRestartOfTheOnlyWorker(t *testing.T) {
 			assert.NotContains(t, b.journal(workerUnit), "timed out")
 		})
 	}
+}
+
+// `systemctl stop codex.target` finishes what is in flight: the proxy, which
+// stops itself, still answers the workers' ExecStop=.
+func TestStopFinishesTurns(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	h := b.hold()
+	b.MustRun(t, "systemctl", "stop", "codex.target") // does not wait for its parts
+	b.until("refusing", func(status int, _ report) bool { return !ready(status, report{}) })
+	assert.Equal(t, "stop", b.show(workerUnit, "SubState")["SubState"])
+	b.models.Release("finish")
+	h.whole(t)
+	for _, unit := range []string{proxyUnit, workerUnit} {
+		b.awaitInactive(unit)
+		assert.Equal(t, "success", b.show(unit, "Result")["Result"])
+	}
+	assert.NotContains(t, b.journal("codex*"), "codex-proxy drain:")
 }
 
 // drain, undrain and status as an operator types them.
@@ -262,4 +282,21 @@ func (b *bed) watch() *running {
 		_ = writer.Close()
 	}()
 	return r
+}
+
+// ExecStop= also runs when codex has died; then there is nothing to wait for.
+func TestCrashIsNotDrained(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	h := b.hold()
+	b.signal(b.codex(), unix.SIGKILL)
+	b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
+	r, _ := b.until("ready", ready)
+	for h.stream.Next() { // to its end, which is an error
+	}
+	require.Error(t, h.stream.Err())
+	for _, tr := range r.Workers[0].Transitions {
+		assert.NotEqual(t, probes.Draining, tr.Reason)
+	}
+	assert.NotContains(t, b.journal(proxyUnit), "drained for its stop")
 }
