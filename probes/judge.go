@@ -22,6 +22,8 @@ type Facts struct {
 	Lost bool
 	// Draining: an operator or a stop of the service forbids new turns.
 	Draining bool
+	// Drained: an operator's drain, which nobody else takes back.
+	Drained bool
 }
 
 // Judge gives the one reason that holds for a worker. It is Ready only if the
@@ -70,10 +72,11 @@ func (f Facts) judgeActivating() Reason {
 	return Starting
 }
 
-// judgeDeactivating tells an operator's stop from systemd ending a worker that
-// failed (the watchdog, a timeout).
+// judgeDeactivating tells a stop that somebody asked for, which is a job, from
+// systemd clearing up after a worker that failed (the watchdog, a timeout) or
+// exited.
 func (f Facts) judgeDeactivating() Reason {
-	if f.Result != "" && f.Result != "success" {
+	if f.Result != "" && f.Result != "success" || !f.JobPending {
 		return WorkerExited
 	}
 	return Draining

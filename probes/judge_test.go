@@ -28,7 +28,9 @@ func TestJudge(t *testing.T) {
 		{"exited cleanly, restart will follow", unit("inactive", "dead-before-auto-restart"), WorkerExited},
 		{"waiting for the restart", unit("activating", "auto-restart"), BackingOff},
 		{"restart queued", unit("activating", "auto-restart-queued"), BackingOff},
-		{"operator stops it", with(unit("deactivating", "stop-sigterm"), connected), Draining},
+		{"operator stops it", queued(with(unit("deactivating", "stop-sigterm"), connected)), Draining},
+		{"exited by itself, ExecStop= runs", unit("deactivating", "stop"), WorkerExited},
+		{"killed, ExecStop= runs", result(unit("deactivating", "stop"), "signal"), WorkerExited},
 		{"watchdog ends it", result(unit("deactivating", "stop-watchdog"), "watchdog"), WorkerExited},
 		{"start limit", restarted(unit("failed", "failed")), StartLimitHit},
 		{"failed for good without a restart", unit("failed", "failed"), WorkerExited},
@@ -68,6 +70,7 @@ func with(f, connection Facts) Facts {
 	return f
 }
 
+func queued(f Facts) Facts                { f.JobPending = true; return f }
 func drained(f Facts) Facts               { f.Draining = true; return f }
 func restarted(f Facts) Facts             { f.Restarts = 7; return f }
 func result(f Facts, result string) Facts { f.Result = result; return f }

@@ -19,7 +19,7 @@ const (
 	BackingOff Reason = "backing_off"
 	// StartLimitHit means that systemd has given up after too many restarts.
 	StartLimitHit Reason = "start_limit_hit"
-	// Draining means that no new turns are taken because of a stop.
+	// Draining means that no new turns are taken because of a stop, or because an operator wants it so.
 	Draining Reason = "draining"
 	// Stopped means that the unit is inactive; nobody asked for it to run, or it does not exist.
 	Stopped Reason = "stopped"

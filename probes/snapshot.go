@@ -30,6 +30,8 @@ type Worker struct {
 	LastReadyAt         *time.Time `json:"last_ready_at"`
 	StartupLatencyMS    float64    `json:"startup_latency_ms"`
 	Inflight            int        `json:"inflight"`
+	// Drained: an operator has forbidden new turns until further notice.
+	Drained bool `json:"drained"`
 	// Transitions are the last changes of Reason, oldest first: the story of a
 	// restart, also for a reader who comes after it.
 	Transitions []Transition `json:"transitions"`

@@ -91,6 +91,6 @@ func TestReportJSON(t *testing.T) {
 	   "handshake":{"at":"1970-01-01T00:16:40Z","user_agent":"codex/1","models":["m"]},
 	   "restarts_total":0,"consecutive_failures":0,"next_restart_at":null,
 	   "last_exit":{"result":"signal","code":"killed","status":"SIGKILL","at":"1970-01-01T00:16:39Z"},
-	   "last_ready_at":null,"startup_latency_ms":0,"inflight":0,"transitions":null}],
+	   "last_ready_at":null,"startup_latency_ms":0,"inflight":0,"drained":false,"transitions":null}],
 	 "queue":{"depth":2,"limit":64,"oldest_wait_ms":1.5}}`, string(got))
 }

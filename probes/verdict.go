@@ -96,6 +96,11 @@ func (w Worker) sentence() string {
 		}
 	case Stopped:
 		fmt.Fprintf(&b, "; systemctl start %s", w.Unit)
+	case Draining:
+		fmt.Fprintf(&b, ", turns in flight: %d", w.Inflight)
+		if w.Drained {
+			fmt.Fprintf(&b, "; codex-proxy undrain %s", w.Name)
+		}
 	}
 	return b.String()
 }

@@ -42,6 +42,9 @@ func (s *Server) unavailable(err error) *openai.Error {
 		return openai.Unavailable("overloaded", "every worker is at its in-flight limit; send the request again", s.nextPlace())
 	}
 	r := s.Report()
+	if r.Health.Readiness.Reason == probes.Draining {
+		return openai.Unavailable("draining", "every worker that could take it is drained; send the request again later", probes.RetryAfter(r, time.Now()))
+	}
 	message := fmt.Sprintf("no worker is ready: %s", r.Health.Readiness.Reason)
 	if r.Health.Readiness.Ready {
 		message = "the worker that has this model is not ready"

@@ -63,3 +63,17 @@ func TestAbort(t *testing.T) {
 	assert.Equal(t, "draining", e.Code)
 	assert.Contains(t, e.Message, "send the request again")
 }
+
+// With every worker drained by hand requests are refused, and served again
+// after the drain is taken back.
+func TestEveryWorkerDrained(t *testing.T) {
+	r := newRig(t, &appservertest.Server{})
+	name := r.Pool.Names()[0]
+	assert.NoError(t, r.Pool.DrainWorker(name))
+	resp := r.chatting(t, hello(""))
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	assert.Equal(t, "1", resp.Header.Get("Retry-After"))
+	assert.Equal(t, "draining", failure(t, text(t, resp)).Error.Code)
+	assert.NoError(t, r.Pool.UndrainWorker(name))
+	assert.Equal(t, http.StatusOK, r.chatting(t, hello("")).StatusCode)
+}

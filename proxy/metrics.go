@@ -105,6 +105,8 @@ var workerMetrics = []struct {
 		func(w probes.Worker, _ time.Time) float64 { return oneIf(w.Reason == probes.StartLimitHit) }},
 	{"codex_worker_inflight", "Turns in flight on the worker.", prometheus.GaugeValue,
 		func(w probes.Worker, _ time.Time) float64 { return float64(w.Inflight) }},
+	{"codex_worker_drained", "Whether an operator has drained the worker.", prometheus.GaugeValue,
+		func(w probes.Worker, _ time.Time) float64 { return oneIf(w.Drained) }},
 }
 
 var queueMetrics = []struct {

@@ -2,18 +2,22 @@ package main
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"codex-proxy/probes"
+	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/workers"
 )
 
 // What the last pass found stands in the picture until a later pass finds it mended.
 func TestStuckIsPublished(t *testing.T) {
-	d := &daemon{pool: workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second}, func() {}), changed: make(chan struct{}, 1)}
+	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second}, func() {})
+	d := &daemon{pool: pool, changed: make(chan struct{}, 1)}
+	d.control = control.New(pool, d.report, slog.New(slog.DiscardHandler))
 	d.found(nil)
 	assert.Empty(t, d.changed, "nothing new")
 	d.found(errors.New("the loop does not answer"))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"codex-proxy/probes"
@@ -51,13 +52,20 @@ func statusLine(r probes.Report) string {
 	if !r.Health.Readiness.Ready {
 		return "Not ready: " + r.Health.Readiness.Details
 	}
-	ready := 0
+	ready, drained := 0, []string(nil)
 	for _, w := range r.Workers {
 		if w.Ready {
 			ready++
 		}
+		if w.Drained {
+			drained = append(drained, w.Name)
+		}
 	}
-	return fmt.Sprintf("Ready: %d of %d workers", ready, len(r.Workers))
+	line := fmt.Sprintf("Ready: %d of %d workers", ready, len(r.Workers))
+	if len(drained) > 0 {
+		line += "; drained: " + strings.Join(drained, ", ")
+	}
+	return line
 }
 
 // drain refuses new work, lets turns in flight finish within the grace, ends
@@ -74,6 +82,9 @@ func (d *daemon) drain(ctx context.Context) {
 	defer cancel()
 	if err := d.server.Shutdown(ctx); err != nil {
 		d.logger.Warn("connections were closed by force", "error", err)
+	}
+	if err := d.control.Shutdown(ctx); err != nil { // last: stops of workers wait on it
+		d.logger.Warn("commands were cut off", "error", err)
 	}
 }
 

@@ -25,6 +25,9 @@ var version string
 const usage = `Usage: codex-proxy COMMAND [OPTION]...
 
 Commands for people:
+  status            show whether the service is ready, and each worker
+  drain             let a worker, or all, take no new turns
+  undrain           let them take turns again
   config check      say whether the configuration is good
   keys              add, list and revoke API keys
   version           print the version
@@ -50,6 +53,9 @@ func commands() []command {
 		{"notify-exec", notifyExec},
 		{"worker-prepare", workerPrepare},
 		{"app-server", demoAppServer},
+		{"status", statusCommand},
+		{"drain", drainCommand},
+		{"undrain", undrainCommand},
 		{"config", configCommand},
 		{"keys", keysCommand},
 		{"version", printVersion},

@@ -25,6 +25,7 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
 )
@@ -80,7 +81,9 @@ type daemon struct {
 	manager   *units.Manager
 	tracker   *probes.Tracker
 	server    *proxy.Server
-	changed   chan struct{} // holds a token when the report may have changed
+	control   *control.Server
+	controls  []net.Listener // of the control socket; at most one
+	changed   chan struct{}  // holds a token when the report may have changed
 	stuck     atomic.Pointer[string]
 }
 
@@ -91,7 +94,7 @@ func newDaemon(cfg *config.Config, logger *slog.Logger) (*daemon, error) {
 	if d.notifier, err = notify.FromEnv(logger); err != nil {
 		return nil, err
 	}
-	if d.listeners, err = listeners(cfg); err != nil {
+	if d.listeners, d.controls, err = listeners(cfg, logger); err != nil {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
@@ -108,6 +111,7 @@ func newDaemon(cfg *config.Config, logger *slog.Logger) (*daemon, error) {
 		Pool: d.pool, Report: d.report, Keys: cfg.Keys, BodyLimit: cfg.BodyLimit,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive, Registry: registry, Logger: logger,
 	})
+	d.control = control.New(d.pool, d.report, logger)
 	return d, nil
 }
 
@@ -140,12 +144,13 @@ func buildInfo() prometheus.Collector {
 }
 
 // listeners are those that systemd passed, or one of our own where it passed none.
-func listeners(cfg *config.Config) ([]net.Listener, error) {
+func listeners(cfg *config.Config, logger *slog.Logger) (ls, controls []net.Listener, err error) {
 	sockets, err := notify.Inherited()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var ls []net.Listener
+	controls = sockets[controlName]
+	delete(sockets, controlName)
 	if len(sockets) > 0 {
 		ls, err = sockets.Listeners(socketName)
 	} else {
@@ -154,9 +159,15 @@ func listeners(cfg *config.Config) ([]net.Listener, error) {
 		ls = []net.Listener{l}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen: %w", err)
+		return nil, nil, fmt.Errorf("cannot listen: %w", err)
 	}
-	return ls, checkExposure(ls, cfg)
+	if err := checkExposure(ls, cfg); err != nil {
+		return nil, nil, err
+	}
+	if controls == nil {
+		controls = openControl(cfg.ControlSocket, logger)
+	}
+	return ls, controls, nil
 }
 
 // errExposed is a fault of the configuration: trying again does not mend it.
@@ -201,6 +212,9 @@ func (d *daemon) run(ctx context.Context) error {
 	for _, l := range d.listeners {
 		start(func() error { return d.server.Serve(l) })
 	}
+	for _, l := range d.controls {
+		start(func() error { return d.serveControl(l) })
+	}
 	start(func() error { return d.watch(background) })
 	for _, l := range d.listeners {
 		d.logger.Info("listening", "address", l.Addr().String(), "workers", len(d.cfg.Workers), "version", versionString())
@@ -218,6 +232,7 @@ func (d *daemon) run(ctx context.Context) error {
 }
 
 func (d *daemon) onChange() {
+	d.control.Changed()
 	select {
 	case d.changed <- struct{}{}:
 	default: // a token that nobody has taken yet covers this change too

@@ -56,6 +56,7 @@ type state struct {
 	failures    uint64        // in a row, until ResetAfter of health
 	outage      outage        // what the log has told of it
 	inflight    int
+	drains      drains
 
 	unreachableSince time.Time // when dialling the active unit began to fail on our side
 	reached          bool      // a connection was once complete
@@ -102,7 +103,7 @@ func (s *state) facts() probes.Facts {
 		NoBus:       s.deaf(),
 		ActiveState: s.unit.ActiveState, SubState: s.unit.SubState, Result: s.unit.Result,
 		JobPending: s.unit.JobPending, Restarts: s.unit.NRestarts,
-		Handshake: s.conn != nil, Lost: s.lost,
+		Handshake: s.conn != nil, Lost: s.lost, Draining: s.draining(), Drained: s.drains.operator,
 	}
 	if s.handshake != nil {
 		f.Models = len(s.handshake.Models)

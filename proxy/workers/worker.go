@@ -86,7 +86,7 @@ func (w *Worker) heardBus(b bus) { w.update(func(s *state) { s.heardBus(b) }) }
 func (w *Worker) snapshot(draining bool) probes.Worker {
 	s, _ := w.view()
 	facts := s.facts()
-	facts.Draining = draining
+	facts.Draining = facts.Draining || draining
 	reason := probes.Judge(facts)
 	snap := probes.Worker{
 		Name: w.name, Unit: w.unit,
@@ -97,6 +97,7 @@ func (w *Worker) snapshot(draining bool) probes.Worker {
 		Transitions: slices.Clone(s.transitions), LastExit: s.exit,
 		NextRestartAt: timeOrNil(s.unit.NextRestartAt), LastReadyAt: timeOrNil(s.lastReadyAt),
 		StartupLatencyMS: float64(s.latency.Microseconds()) / 1000, Inflight: s.inflight,
+		Drained: s.drains.operator,
 	}
 	return snap
 }

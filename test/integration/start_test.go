@@ -82,6 +82,10 @@ func TestStop(t *testing.T) {
 	b.start()
 	began := time.Now()
 	b.MustRun(t, "systemctl", "stop", "codex.target")
+	for _, unit := range []string{proxyUnit, workerUnit} {
+		b.awaitInactive(unit) // systemctl waits for the target's own job alone
+	}
+	t.Logf("stopped after %s", time.Since(began))
 	assert.Less(t, time.Since(began), 2*time.Second)
 
 	for _, unit := range []string{proxyUnit, workerUnit} {
@@ -100,6 +104,14 @@ func TestStop(t *testing.T) {
 	assert.NotRegexp(t, regexp.MustCompile(`(?i)failed with result|timed out|killing`), journal)
 
 	b.start() // and it comes back
+}
+
+// awaitInactive waits for the end of a unit that is being stopped.
+func (b *bed) awaitInactive(unit string) {
+	b.t.Helper()
+	for deadline := time.Now().Add(bound); b.show(unit, "ActiveState")["ActiveState"] != "inactive"; {
+		require.True(b.t, time.Now().Before(deadline), "%s never stops", unit)
+	}
 }
 
 // wallClock reads a timestamp of a unit with its microseconds.

@@ -180,7 +180,7 @@ func TestKillAfterTheFirstByte(t *testing.T) {
 		const streams = 8
 		rests := make([]func() (string, time.Time), streams)
 		for i := range rests {
-			rests[i] = b.begin(ctx, "[[text first]] [[gate never]]")
+			rests[i] = b.beginStream(ctx, "[[text first]] [[gate never]]")
 		}
 		killed := b.signal(b.codex(), unix.SIGKILL)
 		for _, rest := range rests {
@@ -196,9 +196,9 @@ func TestKillAfterTheFirstByte(t *testing.T) {
 	assert.LessOrEqual(t, ended.quantile(1), 100*time.Millisecond)
 }
 
-// begin reads a stream up to its first text. What it returns waits for the rest
+// beginStream reads a stream up to its first text. What it returns waits for the rest
 // and says when it had come.
-func (b *bed) begin(ctx context.Context, prompt string) (rest func() (string, time.Time)) {
+func (b *bed) beginStream(ctx context.Context, prompt string) (rest func() (string, time.Time)) {
 	b.t.Helper()
 	res, err := b.post(ctx, true, prompt)
 	require.NoError(b.t, err)
@@ -301,7 +301,7 @@ func (b *bed) disconnect(stream bool, prompt string) time.Duration {
 	ctx, cancel := context.WithCancel(wait)
 	gone := make(chan outcome, 1)
 	if strings.Contains(prompt, "first") {
-		rest := b.begin(ctx, prompt)
+		rest := b.beginStream(ctx, prompt)
 		go func() { rest(); gone <- outcome{} }()
 	} else {
 		go func() { gone <- b.ask(ctx, stream, prompt) }()

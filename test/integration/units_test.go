@@ -51,14 +51,17 @@ func TestPermissions(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
 	modes := b.MustRun(t, "stat", "--format=%n %a %U:%G", "/run/codex-proxy/default.sock", "/etc/codex-proxy/api-keys",
-		"/etc/codex-proxy/config.toml", "/var/lib/codex-worker/default", "/var/lib/codex-worker/default/config.toml", "/run/codex-worker/default")
+		"/etc/codex-proxy/config.toml", "/var/lib/codex-worker/default", "/var/lib/codex-worker/default/config.toml", "/run/codex-worker/default",
+		"/run/codex-proxy/control", "/run/codex-proxy/control/socket")
 	assert.Equal(t, strings.TrimSpace(`
 /run/codex-proxy/default.sock 660 root:codex-proxy
 /etc/codex-proxy/api-keys 600 root:root
 /etc/codex-proxy/config.toml 640 root:codex-proxy
 /var/lib/codex-worker/default 700 codex-worker:codex-worker
 /var/lib/codex-worker/default/config.toml 600 codex-worker:codex-worker
-/run/codex-worker/default 700 codex-worker:codex-worker`), trim(modes))
+/run/codex-worker/default 700 codex-worker:codex-worker
+/run/codex-proxy/control 700 codex-proxy:codex-proxy
+/run/codex-proxy/control/socket 600 codex-proxy:codex-proxy`), trim(modes))
 }
 
 // A key, once there is one, is asked for; it never shows.

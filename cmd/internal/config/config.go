@@ -26,6 +26,7 @@ type Config struct {
 	Listen           string
 	Workers          []string // instance names, at least one
 	SocketDir        string
+	ControlSocket    string // path; empty: none
 	Keys             *auth.Keys
 	BodyLimit        int64 // bytes
 	MaxInflight      int   // turns per worker
@@ -49,6 +50,7 @@ type raw struct {
 	Listen           string    `toml:"listen"`
 	Workers          []string  `toml:"workers"`
 	SocketDir        string    `toml:"socket_dir"`
+	ControlSocket    string    `toml:"control_socket"`
 	APIKeys          string    `toml:"api_keys"`
 	BodyLimit        int64     `toml:"body_limit"`
 	MaxInflight      int       `toml:"max_inflight"`
@@ -127,7 +129,7 @@ func (r raw) validate(dir string) (*Config, error) {
 		return nil, err
 	}
 	return &Config{
-		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, Keys: keys,
+		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, ControlSocket: r.controlSocket(), Keys: keys,
 		BodyLimit: r.BodyLimit, MaxInflight: r.MaxInflight,
 		QueueLimit: r.QueueLimit, QueueTimeout: time.Duration(r.QueueTimeout), RequestTimeout: time.Duration(r.RequestTimeout),
 		IdleTimeout: time.Duration(r.IdleTimeout), Keepalive: time.Duration(r.Keepalive),
@@ -147,10 +149,22 @@ func (r raw) checkNumbers() error {
 		return fmt.Errorf("queue_limit = %d: must be between 1 and 10000", r.QueueLimit)
 	case r.RequestTimeout != 0 && (r.RequestTimeout < duration(10*time.Millisecond) || r.RequestTimeout > duration(24*time.Hour)):
 		return fmt.Errorf("request_timeout = %q: must be between 10ms and 24h, or 0s for none", time.Duration(r.RequestTimeout))
+	case r.ControlSocket != "" && !filepath.IsAbs(r.ControlSocket):
+		return fmt.Errorf("control_socket = %q: must be an absolute path", r.ControlSocket)
 	case !filepath.IsAbs(r.SocketDir):
 		return fmt.Errorf("socket_dir = %q: must be an absolute path", r.SocketDir)
 	}
 	return nil
+}
+
+// controlSocket is the path in the file, or else in the directory that systemd
+// made for the service (RuntimeDirectory= in codex-proxy.service, systemd.exec(5)).
+func (r raw) controlSocket() string {
+	dir := os.Getenv("RUNTIME_DIRECTORY")
+	if r.ControlSocket != "" || dir == "" {
+		return r.ControlSocket
+	}
+	return filepath.Join(dir, "socket")
 }
 
 func (r raw) checkDurations() error {

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"flag"
+	"log/slog"
+	"net"
+
+	"codex-proxy/proxy/control"
+)
+
+// defaultControlSocket is where codex-proxy.service has its control socket
+// (RuntimeDirectory= in the unit).
+const defaultControlSocket = "/run/codex-proxy/control/socket"
+
+// controlName is the name under which a control socket may be passed, as
+// FileDescriptorName= names it. Without one the daemon opens its own.
+const controlName = "control"
+
+// controlFlag is the option by which a command finds the daemon.
+func controlFlag(flags *flag.FlagSet) *string {
+	return flags.String("socket", defaultControlSocket, "")
+}
+
+// openControl opens the control socket, if there is a place for one. Without it
+// requests are served all the same.
+func openControl(path string, logger *slog.Logger) []net.Listener {
+	if path == "" {
+		return nil
+	}
+	l, err := control.Listen(path)
+	if err != nil {
+		logger.Error("codex-proxy status, drain and undrain will not work", "error", err)
+		return nil
+	}
+	return []net.Listener{l}
+}
+
+// serveControl answers operators. That it cannot go on ends nothing else.
+func (d *daemon) serveControl(l net.Listener) error {
+	if err := d.control.Serve(l); err != nil {
+		d.logger.Error("codex-proxy status, drain and undrain do not work any more", "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/control"
+)
+
+const statusUsage = `Usage: codex-proxy status [--json] [--watch] [--socket PATH]
+
+Shows whether the service is ready, and each worker: its unit and state, whether
+it takes turns and why, restarts, the next start, turns in flight, its last exit.
+It succeeds whether the service is ready or not.
+
+  --json           the report of /healthz, one line
+  --watch          again after every change, until Ctrl-C
+  --socket PATH    the daemon's control socket (` + defaultControlSocket + `)
+`
+
+// refresh is how often a terminal is redrawn between two changes, so that the
+// durations on it are true.
+const refresh = time.Second
+
+// clearScreen moves to the top left and erases what is there (ECMA-48).
+const clearScreen = "\x1b[H\x1b[2J"
+
+// statusCommand is `codex-proxy status`.
+func statusCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("status", flag.ContinueOnError)
+	asJSON := flags.Bool("json", false, "")
+	watch := flags.Bool("watch", false, "")
+	socket := controlFlag(flags)
+	if status, done := parseOnlyFlags(flags, args, statusUsage, stdout, stderr); done {
+		return status
+	}
+	v := view{client: control.NewClient(*socket), out: stdout, json: *asJSON, terminal: isTerminal(stdout)}
+	show := v.once
+	if *watch {
+		show = v.watch
+	}
+	if err := show(ctx); err != nil {
+		return fail(stderr, "status", err, exitFailure)
+	}
+	return exitOK
+}
+
+// view shows reports as one command line asked for them.
+type view struct {
+	client   *control.Client
+	out      io.Writer
+	json     bool
+	terminal bool
+}
+
+func (v view) once(ctx context.Context) error {
+	report, raw, err := v.client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return v.show(report, raw)
+}
+
+func (v view) show(report probes.Report, raw []byte) error {
+	var page bytes.Buffer
+	if v.json {
+		page.Write(append(bytes.TrimSpace(raw), '\n'))
+	} else {
+		writeStatus(&page, report, time.Now())
+	}
+	_, err := v.out.Write(page.Bytes())
+	return err
+}
+
+// watch shows every change until Ctrl-C: on a terminal in place, elsewhere one
+// after the other.
+func (v view) watch(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if !v.terminal || v.json {
+		shown := 0
+		return v.client.Watch(ctx, func(r probes.Report, raw []byte) error {
+			if shown++; shown > 1 && !v.json {
+				fmt.Fprintln(v.out)
+			}
+			return v.show(r, raw)
+		})
+	}
+	return v.redraw(ctx)
+}
+
+func (v view) redraw(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	reports, ended := make(chan probes.Report), make(chan error, 1)
+	go func() {
+		ended <- v.client.Watch(ctx, func(r probes.Report, _ []byte) error {
+			select {
+			case reports <- r:
+			case <-ctx.Done():
+			}
+			return nil
+		})
+	}()
+	defer func() {
+		cancel()
+		ended <- <-ended // wait for it, whoever has taken its word
+	}()
+	tick := time.NewTicker(refresh)
+	defer tick.Stop()
+	var latest *probes.Report
+	for {
+		select {
+		case r := <-reports:
+			latest = &r
+		case err := <-ended:
+			ended <- err
+			return err
+		case <-tick.C:
+		}
+		if latest == nil {
+			continue
+		}
+		fmt.Fprint(v.out, clearScreen)
+		if err := v.show(*latest, nil); err != nil {
+			return err
+		}
+	}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

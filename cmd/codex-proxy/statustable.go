@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"codex-proxy/probes"
+)
+
+// writeStatus is what `codex-proxy status` shows at now, whose zone its times
+// are in.
+func writeStatus(w io.Writer, r probes.Report, now time.Time) {
+	ready, live := r.Health.Readiness, r.Health.Liveness
+	fmt.Fprintf(w, "%s (%s) since %s; %s since %s\n\n",
+		either(ready.Ready, "ready", "not ready"), ready.Reason, since(ready.Since, now),
+		either(live.Live, "live", "not live"), since(live.Since, now))
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "UNIT\tSTATE\tREADY\tWHY\tRESTARTS\tNEXT START\tIN FLIGHT\tLAST EXIT")
+	for _, worker := range r.Workers {
+		fmt.Fprintln(table, strings.Join(statusRow(worker, now), "\t"))
+	}
+	_ = table.Flush() // whoever reads a part of it has gone
+	if ready.Details != "" {
+		fmt.Fprintf(w, "\n%s\n", ready.Details)
+	}
+}
+
+func statusRow(w probes.Worker, now time.Time) []string {
+	why := string(w.Reason)
+	if w.Drained {
+		why += ", drained"
+	}
+	return []string{
+		w.Unit, state(w), either(w.Ready, "yes", "no"), why, fmt.Sprint(w.RestartsTotal),
+		nextStart(w, now), fmt.Sprint(w.Inflight), lastExit(w.LastExit, now),
+	}
+}
+
+func state(w probes.Worker) string {
+	if w.ActiveState == "" {
+		return "unknown"
+	}
+	return w.ActiveState + " (" + w.SubState + ")"
+}
+
+func nextStart(w probes.Worker, now time.Time) string {
+	if w.NextRestartAt == nil {
+		return "-"
+	}
+	return "in " + max(0, w.NextRestartAt.Sub(now)).Round(100*time.Millisecond).String()
+}
+
+func lastExit(e *probes.Exit, now time.Time) string {
+	if e == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s, %s ago", e, age(e.At, now))
+}
+
+func since(t, now time.Time) string {
+	return fmt.Sprintf("%s (%s)", t.In(now.Location()).Format("2006-01-02 15:04:05 MST"), age(t, now))
+}
+
+// age is how long ago t was, as exactly as anybody cares for.
+func age(t, now time.Time) string {
+	d := max(0, now.Sub(t))
+	switch {
+	case d < time.Hour:
+		return d.Truncate(time.Second).String()
+	case d < 48*time.Hour:
+		return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")
+	default:
+		return fmt.Sprintf("%d days", d/(24*time.Hour))
+	}
+}
+
+func either(which bool, yes, no string) string {
+	if which {
+		return yes
+	}
+	return no
+}

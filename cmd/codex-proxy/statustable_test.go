@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/probes"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestStatusGolden(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	next := now.Add(4200 * time.Millisecond)
+	worker := func(name, active, sub string, reason probes.Reason) probes.Worker {
+		return probes.Worker{Name: name, Unit: "codex-worker@" + name + ".service", ActiveState: active, SubState: sub, Reason: reason, Ready: reason == probes.Ready}
+	}
+	busy := worker("default", "active", "running", probes.Ready)
+	busy.Inflight, busy.RestartsTotal = 3, 2
+	busy.LastExit = &probes.Exit{Result: "signal", Code: "killed", Status: "SIGKILL", At: ago(26*time.Hour + 5*time.Minute)}
+	waiting := worker("second", "activating", "auto-restart", probes.BackingOff)
+	waiting.RestartsTotal, waiting.NextRestartAt = 7, &next
+	waiting.LastExit = &probes.Exit{Result: "exit-code", Code: "exited", Status: "1", At: ago(900 * time.Millisecond)}
+	drained := worker("third", "active", "running", probes.Draining)
+	drained.Drained, drained.Inflight = true, 1
+	limit := worker("default", "failed", "failed", probes.StartLimitHit)
+	limit.RestartsTotal = 15
+	limit.LastExit = &probes.Exit{Result: "exit-code", At: ago(72 * time.Hour)}
+	for name, snap := range map[string]probes.Snapshot{
+		"ready":       {Workers: []probes.Worker{busy, waiting, drained}},
+		"start-limit": {Workers: []probes.Worker{limit}},
+		"unheard":     {Workers: []probes.Worker{worker("default", "", "", probes.Starting)}},
+		"no-worker":   {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tracker := probes.NewTracker(ago(time.Hour), func(probes.Flip) {})
+			snap.At = ago(250 * time.Second)
+			var got bytes.Buffer
+			writeStatus(&got, tracker.Observe(snap), now)
+			file := filepath.Join("testdata", "status-"+name+".txt")
+			if *update {
+				require.NoError(t, os.MkdirAll("testdata", 0o755))
+				require.NoError(t, os.WriteFile(file, got.Bytes(), 0o644))
+			}
+			want, err := os.ReadFile(file)
+			require.NoError(t, err, "go test ./cmd/codex-proxy -run TestStatusGolden -update writes it")
+			assert.Equal(t, string(want), got.String())
+		})
+	}
+}

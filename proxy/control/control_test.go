@@ -1,0 +1,217 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/control"
+	"codex-proxy/proxy/workers"
+	"codex-proxy/units"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bound is the longest that any wait of these tests takes.
+const bound = 15 * time.Second
+
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// rig is a control server in front of a pool of one ready fake worker, a.
+type rig struct {
+	*control.Client
+	pool   *workers.Pool
+	server *control.Server
+	socket string
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "c") // not t.TempDir: a socket's path has at most 107 bytes
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	r := &rig{socket: filepath.Join(dir, "socket")}
+	changed := make(chan struct{}, 1)
+	onChange := func() {
+		if r.server != nil {
+			r.server.Changed()
+		}
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	logger := slog.New(slog.DiscardHandler)
+	a := workers.New("a", appservertest.Start(t, &appservertest.Server{}), workers.Settings{
+		MaxInflight: 4, HandshakeTimeout: bound, ResetAfter: time.Hour, OnChange: onChange, Logger: logger,
+	})
+	r.pool = workers.NewPool([]*workers.Worker{a}, workers.Queue{Limit: 4, Timeout: bound}, onChange)
+	tracker := probes.NewTracker(time.Now(), func(probes.Flip) {})
+	r.server = control.New(r.pool, func() probes.Report { return tracker.Observe(r.pool.Snapshot()) }, logger)
+	l, err := control.Listen(r.socket)
+	require.NoError(t, err)
+	r.Client = control.NewClient(r.socket)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	var g sync.WaitGroup
+	g.Go(func() { assert.NoError(t, r.pool.Run(ctx)) })
+	g.Go(func() { assert.NoError(t, r.server.Serve(l)) })
+	t.Cleanup(func() {
+		assert.NoError(t, r.server.Shutdown(bounded(t)))
+		cancel()
+		g.Wait()
+	})
+	r.pool.HeardBus(false, units.ErrNoBus)
+	for limit := bounded(t); !r.pool.Snapshot().Workers[0].Ready; {
+		select {
+		case <-changed:
+		case <-limit.Done():
+			require.Fail(t, "the worker never got ready")
+		}
+	}
+	return r
+}
+
+func (r *rig) lease(t *testing.T) *workers.Lease {
+	t.Helper()
+	lease, err := r.pool.Pick(r.pool.Models()[0])
+	require.NoError(t, err)
+	return lease
+}
+
+func TestStatus(t *testing.T) {
+	r := newRig(t)
+	report, raw, err := r.Status(t.Context())
+	require.NoError(t, err)
+	assert.True(t, report.OK)
+	assert.Equal(t, "a", report.Workers[0].Name)
+	assert.Contains(t, string(raw), `"workers":[{"name":"a"`)
+}
+
+func TestDrainAnswersWhenTheLastTurnHasEnded(t *testing.T) {
+	r := newRig(t)
+	lease := r.lease(t)
+	report, err := r.Drain(t.Context(), control.Request{Worker: "a"})
+	require.NoError(t, err)
+	assert.Equal(t, 1, report.Workers[0].Inflight)
+	assert.Equal(t, probes.Draining, report.Workers[0].Reason)
+
+	report, err = r.Drain(t.Context(), control.Request{WaitMS: 20})
+	require.NoError(t, err)
+	assert.Equal(t, 1, report.Workers[0].Inflight, "what is left stands in the report")
+
+	answers := make(chan probes.Report)
+	go func() {
+		report, err := r.Drain(context.Background(), control.Request{Worker: "a", WaitMS: bound.Milliseconds()})
+		assert.NoError(t, err)
+		answers <- report
+	}()
+	lease.Release()
+	assert.Zero(t, (<-answers).Workers[0].Inflight)
+
+	report, err = r.Undrain(t.Context(), control.Request{})
+	require.NoError(t, err)
+	assert.True(t, report.OK)
+}
+
+func TestUnknownWorker(t *testing.T) {
+	_, err := newRig(t).Drain(t.Context(), control.Request{Worker: "b"})
+	assert.EqualError(t, err, `no such worker: "b"; there are a`)
+}
+
+func TestWatchTellsEveryChangeOnce(t *testing.T) {
+	r := newRig(t)
+	seen := make(chan probes.Report)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- r.Watch(ctx, func(report probes.Report, _ []byte) error {
+			seen <- report
+			return nil
+		})
+	}()
+	assert.True(t, (<-seen).OK)
+	r.server.Changed() // nothing has
+	require.NoError(t, r.pool.DrainWorker("a"))
+	assert.False(t, (<-seen).OK)
+	cancel()
+	assert.NoError(t, <-ended)
+}
+
+// A daemon that stops leaves nobody waiting.
+func TestShutdownAnswersThoseWhoWait(t *testing.T) {
+	r := newRig(t)
+	defer r.lease(t).Release()
+	watched, watching := make(chan error, 1), make(chan struct{}, 1)
+	go func() {
+		watched <- r.Watch(context.Background(), func(probes.Report, []byte) error {
+			select {
+			case watching <- struct{}{}:
+			default:
+			}
+			return nil
+		})
+	}()
+	<-watching
+	drained := make(chan error, 1)
+	go func() {
+		_, err := r.Drain(context.Background(), control.Request{WaitMS: time.Hour.Milliseconds()})
+		drained <- err
+	}()
+	for limit := bounded(t); len(r.pool.Drained()) == 0; { // the request has come
+		require.NoError(t, limit.Err())
+	}
+	require.NoError(t, r.server.Shutdown(bounded(t)))
+	assert.NoError(t, <-drained)
+	assert.EqualError(t, <-watched, "codex-proxy has stopped, or was restarted")
+}
+
+func TestSocketIsForItsOwnerAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	for range 2 { // what a daemon has left behind is replaced
+		l, err := control.Listen(path)
+		require.NoError(t, err)
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+		require.NoError(t, l.Close())
+		assert.FileExists(t, path, "it may be the next daemon's already")
+	}
+	_, _, err := control.NewClient(path).Status(t.Context())
+	assert.ErrorIs(t, err, control.ErrNotRunning)
+	_, _, err = control.NewClient(path + "x").Status(t.Context())
+	assert.ErrorIs(t, err, control.ErrNotRunning)
+}
+
+// A daemon that dies while it is asked is one that does not run.
+func TestDaemonThatDies(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	closed := make(chan error, 1)
+	go func() {
+		conn, err := l.Accept()
+		closed <- errors.Join(err, conn.Close())
+	}()
+	_, _, err = control.NewClient(path).Status(t.Context())
+	assert.ErrorIs(t, err, control.ErrNotRunning)
+	assert.NoError(t, <-closed)
+	assert.NoError(t, l.Close())
+}

@@ -1,0 +1,26 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+)
+
+// Listen opens the control socket at path, for its owner and root alone. What
+// lies there is the socket of a daemon that has gone or is about to hand over:
+// it is replaced, and stays where it is when the listener is closed.
+func Listen(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("cannot replace the control socket: %w", err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the control socket: %w", err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot protect the control socket: %w", err), l.Close())
+	}
+	return l, nil
+}

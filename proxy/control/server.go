@@ -1,0 +1,89 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/workers"
+)
+
+const (
+	readTimeout = 5 * time.Second
+	bodyLimit   = 64 << 10
+)
+
+// Server answers operators. Create it with New; its methods are safe for
+// concurrent use.
+type Server struct {
+	pool   *workers.Pool
+	report func() probes.Report
+	http   http.Server
+	stop   context.CancelFunc // ends what still waits
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced by Changed
+}
+
+// New builds a server. report is the picture that all probes share.
+func New(pool *workers.Pool, report func() probes.Report, logger *slog.Logger) *Server {
+	base, stop := context.WithCancel(context.Background())
+	s := &Server{pool: pool, report: report, stop: stop, changed: make(chan struct{})}
+	s.http = http.Server{
+		Handler:           s.routes(),
+		ReadHeaderTimeout: readTimeout,
+		ReadTimeout:       readTimeout,
+		IdleTimeout:       readTimeout,
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+	return s
+}
+
+// routes is all that is served. The TCP side has none of it.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", s.status)
+	mux.HandleFunc("GET /v1/status/watch", s.watch)
+	mux.HandleFunc("POST /v1/drain", s.drain)
+	mux.HandleFunc("POST /v1/undrain", s.undrain)
+	return mux
+}
+
+// Serve accepts until Shutdown; then it returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("cannot accept on the control socket: %w", err)
+	}
+	return nil
+}
+
+// Changed tells that the report may have changed. It never blocks.
+func (s *Server) Changed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *Server) changes() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// Shutdown answers those who wait with what holds now, and closes what is left
+// when ctx ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.stop()
+	if err := s.http.Shutdown(ctx); err != nil {
+		return errors.Join(err, s.http.Close())
+	}
+	return nil
+}

@@ -1,0 +1,302 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/probes"
+	"codex-proxy/test/machine"
+)
+
+// second adds the worker b, as an operator would.
+func (b *bed) second() {
+	b.t.Helper()
+	require.NoError(b.t, b.WriteFile("/etc/codex-proxy/workers/b.toml", []byte(realWorker), 0o644))
+	b.MustRun(b.t, "systemctl", "enable", "--quiet", "codex-worker@b.service")
+}
+
+// held is a streamed answer whose end the model holds back behind the gate "finish".
+type held struct {
+	stream *ssestream.Stream[openai.ChatCompletionChunk]
+	answer openai.ChatCompletionAccumulator
+}
+
+// hold begins a stream, with more steps after the gate, and returns when its
+// first text is there.
+func (b *bed) hold(after ...string) *held {
+	b.t.Helper()
+	require.NoError(b.t, b.models.Script(append([]string{"text one ", "gate finish"}, append(after, "text two")...)...))
+	client := b.client()
+	h := &held{stream: client.Chat.Completions.NewStreaming(b.t.Context(), question("count"))}
+	for h.stream.Next() {
+		require.True(b.t, h.answer.AddChunk(h.stream.Current()))
+		if h.answer.Choices[0].Message.Content == "one " {
+			return h
+		}
+	}
+	require.NoError(b.t, h.stream.Err())
+	require.Fail(b.t, "the stream ended early")
+	return nil
+}
+
+// whole reads the rest of the stream, which nothing may have cut short.
+func (h *held) whole(t *testing.T) {
+	t.Helper()
+	for h.stream.Next() {
+		require.True(t, h.answer.AddChunk(h.stream.Current()))
+	}
+	require.NoError(t, h.stream.Err())
+	assert.Equal(t, "one two", h.answer.Choices[0].Message.Content)
+	assert.Equal(t, "stop", h.answer.Choices[0].FinishReason)
+}
+
+// begin runs a command and delivers its end.
+func (b *bed) begin(args ...string) <-chan error {
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	go func() {
+		defer cancel()
+		stdout, stderr, err := b.Run(ctx, args...)
+		if err != nil {
+			err = errors.Join(err, errors.New(stdout+stderr))
+		}
+		ended <- err
+	}()
+	return ended
+}
+
+func reasonOf(r report, worker string) probes.Reason {
+	for _, w := range r.Workers {
+		if w.Name == worker {
+			return w.Reason
+		}
+	}
+	return ""
+}
+
+// `systemctl restart` of a worker: its turn in flight is finished first, and
+// new ones go to the other worker.
+func TestRestartDrainsTheWorker(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.second()
+	b.start()
+	b.until("both ready", func(_ int, r report) bool {
+		return reasonOf(r, "default") == probes.Ready && reasonOf(r, "b") == probes.Ready
+	})
+	h := b.hold()
+	_, r := b.readyz()
+	busy, other := "default", "b"
+	if r.Workers[0].Name != busy {
+		r.Workers[0], r.Workers[1] = r.Workers[1], r.Workers[0]
+	}
+	if r.Workers[0].Inflight == 0 {
+		busy, other = other, busy
+	}
+	unit := "codex-worker@" + busy + ".service"
+	before := b.show(unit, "InvocationID", "MainPID")
+	restarted := b.begin("systemctl", "restart", unit)
+	r, _ = b.until("draining", func(_ int, r report) bool { return reasonOf(r, busy) == probes.Draining })
+	assert.True(t, r.OK, "the other worker is ready")
+	assert.Equal(t, "stop", b.show(unit, "SubState")["SubState"], "ExecStop= runs, and no signal was sent")
+
+	require.NoError(t, b.models.Script("text from the other"))
+	status, _, body := b.chat(false, "hi")
+	assert.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, "from the other")
+	assert.Equal(t, before["MainPID"], b.show(unit, "MainPID")["MainPID"], "the worker was ended with a turn in flight")
+	assert.Equal(t, probes.Ready, reasonOf(r, other))
+
+	b.models.Release("finish")
+	h.whole(t)
+	require.NoError(t, <-restarted)
+	b.until("both ready again", func(_ int, r report) bool {
+		return reasonOf(r, busy) == probes.Ready && reasonOf(r, other) == probes.Ready
+	})
+	assert.NotEqual(t, before["InvocationID"], b.show(unit, "InvocationID")["InvocationID"])
+	assert.Contains(t, b.journal(proxyUnit), `msg="worker drained for its stop" worker=`+busy)
+}
+
+// With no other worker new requests are refused at once, and a turn may take
+// longer than TimeoutStopSec=.
+func TestRestartOfTheOnlyWorker(t *testing.T) {
+	for _, suite := range []string{"trixie", "bookworm"} {
+		t.Run(suite, func(t *testing.T) {
+			b := newBed(t, suite, realWorker, "")
+			dropIn := "[Service]\nTimeoutStopSec=2s\n"
+			require.NoError(t, b.WriteFile("/etc/systemd/system/"+workerUnit+".d/short.conf", []byte(dropIn), 0o644))
+			b.MustRun(t, "systemctl", "daemon-reload")
+			b.start()
+			h := b.hold("delay 3s")
+			restarted := b.begin("systemctl", "restart", workerUnit)
+			b.until("draining", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.Draining })
+			status, header, body := b.chat(false, "hi")
+			assert.Equal(t, http.StatusServiceUnavailable, status)
+			assert.Contains(t, body, `"code":"draining"`)
+			assert.NotEmpty(t, header.Get("Retry-After"))
+
+			b.models.Release("finish")
+			h.whole(t)
+			require.NoError(t, <-restarted)
+			b.until("ready", ready)
+			assert.NotContains(t, b.journal(workerUnit), "timed out")
+		})
+	}
+}
+
+// `systemctl stop codex.target` finishes what is in flight: the proxy, which
+// stops itself, still answers the workers' ExecStop=.
+func TestStopFinishesTurns(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	h := b.hold()
+	b.MustRun(t, "systemctl", "stop", "codex.target") // does not wait for its parts
+	b.until("refusing", func(status int, _ report) bool { return !ready(status, report{}) })
+	assert.Equal(t, "stop", b.show(workerUnit, "SubState")["SubState"])
+	b.models.Release("finish")
+	h.whole(t)
+	for _, unit := range []string{proxyUnit, workerUnit} {
+		b.awaitInactive(unit)
+		assert.Equal(t, "success", b.show(unit, "Result")["Result"])
+	}
+	assert.NotContains(t, b.journal("codex*"), "codex-proxy drain:")
+}
+
+// drain, undrain and status as an operator types them.
+func TestDrainCommands(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	h := b.hold()
+	_, stderr, err := b.Run(t.Context(), "codex-proxy", "drain", "default", "--wait=300ms")
+	require.Error(t, err)
+	assert.Equal(t, "codex-proxy drain: 1 turn still in flight after 300ms; they go on, and the drain holds\n", stderr)
+
+	t.Run("seen everywhere", func(t *testing.T) {
+		for _, path := range []string{"/readyz", "/healthz"} {
+			status, body := b.get(path)
+			assert.Equal(t, http.StatusServiceUnavailable, status)
+			assert.Contains(t, string(body), `"reason":"draining"`)
+			assert.Contains(t, string(body), `"drained":true`)
+		}
+		status, _ := b.get("/livez")
+		assert.Equal(t, http.StatusOK, status)
+		_, metrics := b.get("/metrics")
+		assert.Contains(t, string(metrics), `codex_worker_drained{worker="default"} 1`)
+		const says = "worker default: draining, turns in flight: 1; codex-proxy undrain default"
+		assert.Equal(t, "Not ready: "+says, b.show(proxyUnit, "StatusText")["StatusText"])
+		table := b.MustRun(t, "codex-proxy", "status")
+		assert.Contains(t, table, "not ready (draining) since ")
+		assert.Regexp(t, `codex-worker@default\.service +active \(running\) +no +draining, drained +0 +- +1 +-`, table)
+		assert.Contains(t, table, says)
+		assert.Contains(t, b.journal(proxyUnit), `msg="worker drained" worker=default unit=codex-worker@default.service inflight=1`)
+		assert.Contains(t, b.journal(proxyUnit), "readiness=false reason=draining")
+	})
+
+	waiting := b.begin("codex-proxy", "drain", "default", "--wait")
+	b.models.Release("finish")
+	h.whole(t)
+	require.NoError(t, <-waiting)
+
+	b.MustRun(t, "systemctl", "restart", workerUnit)
+	r, _ := b.until("connected again", func(_ int, r report) bool { return r.Workers[0].Handshake != nil })
+	assert.Equal(t, probes.Draining, r.Workers[0].Reason, "an operator's drain outlives a restart")
+	assert.Equal(t, "worker default is not drained; it is ready\n", b.MustRun(t, "codex-proxy", "undrain", "default"))
+	_, ok := b.readyz()
+	assert.True(t, ok.OK)
+
+	t.Run("all of them", func(t *testing.T) {
+		assert.Equal(t, "worker default takes no new turns; 0 turns in flight\n", b.MustRun(t, "codex-proxy", "drain"))
+		assert.Contains(t, b.MustRun(t, "codex-proxy", "status", "--json"), `"ok":false`)
+		b.MustRun(t, "codex-proxy", "undrain")
+	})
+	t.Run("unknown worker", func(t *testing.T) {
+		_, stderr, err := b.Run(t.Context(), "codex-proxy", "drain", "nobody")
+		require.Error(t, err)
+		assert.Equal(t, "codex-proxy drain: no such worker: \"nobody\"; there are default\n", stderr)
+	})
+	t.Run("only root", func(t *testing.T) {
+		for _, user := range []string{"nobody", "codex-worker"} {
+			for _, command := range []string{"status", "drain", "undrain"} {
+				_, stderr, err := b.Run(t.Context(), "runuser", "-u", user, "--", "codex-proxy", command)
+				require.Error(t, err)
+				assert.Contains(t, stderr, "only root may do this: try sudo")
+			}
+		}
+	})
+	t.Run("not over TCP", func(t *testing.T) {
+		for _, path := range []string{"/v1/status", "/v1/drain", "/v1/status/watch"} {
+			status, _ := b.get(path)
+			assert.Equal(t, http.StatusNotFound, status, path)
+		}
+	})
+	t.Run("watch", func(t *testing.T) {
+		watching := b.watch()
+		assert.Contains(t, watching.until(t, "codex-worker@default.service"), "ready (ready)")
+		b.MustRun(t, "codex-proxy", "drain")
+		watching.until(t, "draining, drained")
+		b.MustRun(t, "systemctl", "stop", proxyUnit)
+		watching.until(t, "codex-proxy has stopped, or was restarted")
+		var failed *exec.ExitError
+		require.ErrorAs(t, <-watching.done, &failed)
+	})
+}
+
+// Neither a command nor a worker's stop starts a proxy that was stopped.
+func TestStoppedProxyStaysStopped(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	b.MustRun(t, "systemctl", "stop", proxyUnit)
+	_, stderr, err := b.Run(t.Context(), "codex-proxy", "status")
+	require.Error(t, err)
+	assert.Contains(t, stderr, "codex-proxy is not running: systemctl start codex.target")
+	began := time.Now()
+	b.MustRun(t, "systemctl", "restart", workerUnit)
+	b.MustRun(t, "systemctl", "stop", workerUnit)
+	t.Logf("restart and stop of a worker without a proxy: %s", time.Since(began))
+	assert.Less(t, time.Since(began), 3*time.Second)
+	assert.Equal(t, "inactive", b.show(proxyUnit, "ActiveState")["ActiveState"])
+	assert.False(t, strings.Contains(b.journal(workerUnit), "codex-proxy drain:"), "nothing went wrong")
+}
+
+// watch is `codex-proxy status --watch` with its output in a pipe.
+func (b *bed) watch() *running {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	b.t.Cleanup(cancel)
+	reader, writer := io.Pipe()
+	r := &running{bed: b, lines: bufio.NewScanner(reader), done: make(chan error, 1)}
+	go func() {
+		r.done <- b.Exec(ctx, machine.Exec{Args: []string{"codex-proxy", "status", "--watch"}, Stdout: writer, Stderr: writer})
+		_ = writer.Close()
+	}()
+	return r
+}
+
+// ExecStop= also runs when codex has died; then there is nothing to wait for.
+func TestCrashIsNotDrained(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	h := b.hold()
+	b.signal(b.codex(), unix.SIGKILL)
+	b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
+	r, _ := b.until("ready", ready)
+	for h.stream.Next() { // to its end, which is an error
+	}
+	require.Error(t, h.stream.Err())
+	for _, tr := range r.Workers[0].Transitions {
+		assert.NotEqual(t, probes.Draining, tr.Reason)
+	}
+	assert.NotContains(t, b.journal(proxyUnit), "drained for its stop")
+}
