@@ -2,6 +2,7 @@ package workers
 
 import (
 	"fmt"
+	"log/slog"
 
 	"codex-proxy/probes"
 )
@@ -18,17 +19,20 @@ type outage struct {
 // logOutage tells a person, once, that restarts do not help, and once that
 // systemd has given up.
 func (w *Worker) logOutage(s *state) {
-	log := w.settings.Logger.With("worker", w.name, "unit", w.unit, "last_exit", s.exit.String())
-	if reason := s.reason(); reason == probes.StartLimitHit && !s.outage.limitTold {
+	if !s.outage.limitTold && s.reason() == probes.StartLimitHit {
 		s.outage.limitTold = true
-		log.Error("worker is given up: systemd's start limit is hit", "reason", string(reason), "n_restarts", s.unit.NRestarts,
+		w.outageLog(s).Error("worker is given up: systemd's start limit is hit", "n_restarts", s.unit.NRestarts,
 			"remedy", fmt.Sprintf("see journalctl -u %s, mend the cause, then systemctl reset-failed 'codex-worker@*' && systemctl start codex.target", w.unit))
 	}
-	if s.failures >= manyRestarts && !s.unit.Failed() && !s.outage.loopTold {
+	if !s.outage.loopTold && s.failures >= manyRestarts && !s.unit.Failed() {
 		s.outage.loopTold = true
-		log.Warn("worker keeps failing: systemd restarts it with growing delay", "reason", string(s.reason()), "consecutive_failures", s.failures,
+		w.outageLog(s).Warn("worker keeps failing: systemd restarts it with growing delay", "consecutive_failures", s.failures,
 			"remedy", fmt.Sprintf("see journalctl -u %s; it is tried until its start limit", w.unit))
 	}
+}
+
+func (w *Worker) outageLog(s *state) *slog.Logger {
+	return w.settings.Logger.With("worker", w.name, "unit", w.unit, "reason", string(s.reason()), "last_exit", s.exit.String())
 }
 
 // healthy ends the outage.

@@ -300,3 +300,23 @@ func TestCrashIsNotDrained(t *testing.T) {
 	}
 	assert.NotContains(t, b.journal(proxyUnit), "drained for its stop")
 }
+
+// An operator need not wait for the drain of a stop.
+func TestStopCanBeHastened(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	h := b.hold()
+	stopped := b.begin("systemctl", "stop", workerUnit)
+	b.until("draining", func(_ int, r report) bool { return r.Workers[0].SubState == "stop" })
+	b.MustRun(t, "systemctl", "kill", "--kill-whom=control", workerUnit)
+	b.until("past the drain", func(_ int, r report) bool { return r.Workers[0].SubState != "stop" })
+	b.models.Release("finish") // codex may wait for it, or not
+	began := time.Now()
+	require.NoError(t, <-stopped)
+	t.Logf("stopped %s after the end of the drain", time.Since(began))
+	for h.stream.Next() {
+	}
+	if err := h.stream.Err(); err != nil {
+		assert.Contains(t, err.Error(), `"code":"worker_exited"`, "cut off, and said so")
+	}
+}
