@@ -261,13 +261,14 @@ func TestLostTurnsRunAgainDuringADrain(t *testing.T) {
 // How codex's silence and its -32001 come out of a start that takes too long.
 func TestStartsThatTakeTooLong(t *testing.T) {
 	for want, fault := range map[string]appservertest.Fault{lostStart: appservertest.Silent, lostOverloaded: appservertest.Overloaded} {
+		wanted := []string{want, lostStart} // the time may be over between a question and its answer, too
 		for _, method := range []string{"thread/start", "thread/inject_items", "turn/start"} {
 			r := newRig(t, &appservertest.Server{Faults: map[string]appservertest.Fault{method: fault}})
 			lease, err := r.Pool.Pick("demo")
 			require.NoError(t, err)
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errStartTimeout)
 			_, err = lease.Conn.StartTurn(ctx, appserver.TurnRequest{Items: []appserver.Item{appserver.TextMessage("user", "x")}})
-			assert.Equal(t, want, lossReason(err), "%s: %v", method, err)
+			assert.Contains(t, wanted, lossReason(err), "%s: %v", method, err)
 			cancel()
 			lease.Release()
 		}

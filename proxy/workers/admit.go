@@ -14,9 +14,16 @@ import (
 func (p *Pool) Admit(ctx context.Context, a Ask) (*Lease, error) {
 	w := p.queue.enter(a)
 	if a.again() {
-		defer p.onChange() // it counted as in flight while it waited
-		a.Lost.Release()   // not before, so that a drain never misses it
+		a.Lost.Release() // not before, so that Inflight never misses it
 	}
+	lease, err := p.await(ctx, w)
+	if err != nil {
+		p.onChange() // Inflight has counted it
+	}
+	return lease, err
+}
+
+func (p *Pool) await(ctx context.Context, w *waiter) (*Lease, error) {
 	timeout := time.NewTimer(p.queue.Timeout)
 	defer timeout.Stop()
 	select {

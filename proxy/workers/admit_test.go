@@ -71,6 +71,7 @@ func TestAdmitWaitsForAFreePlace(t *testing.T) {
 	first := r.admittedTo(t, r.admit(t, workers.Ask{Model: "m"}))
 	second := r.admit(t, workers.Ask{Model: "m"})
 	r.waits(t, 1)
+	assert.Equal(t, 2, r.pool.Inflight(), "a service that stops has both to finish")
 	first.Release()
 	lease := r.admittedTo(t, second)
 	assert.Equal(t, 1, r.pool.Inflight())

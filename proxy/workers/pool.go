@@ -96,10 +96,10 @@ func (p *Pool) Drain() {
 	p.onChange()
 }
 
-// Inflight is the number of turns in flight, lost ones that wait to run again
-// among them.
+// Inflight is the number of turns in flight and of requests that wait for one:
+// what a service that stops has still to do.
 func (p *Pool) Inflight() int {
-	n := p.queue.lost()
+	n, _ := p.queue.look(time.Now())
 	for _, w := range p.workers {
 		s, _ := w.view()
 		n += s.inflight

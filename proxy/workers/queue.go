@@ -109,13 +109,6 @@ func (q *queue) look(now time.Time) (depth int, oldest time.Duration) {
 	return q.depth(), oldest
 }
 
-// lost is the number of lost turns that wait.
-func (q *queue) lost() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.again)
-}
-
 // What follows is called under the lock.
 
 func (q *queue) all(yield func(*waiter) bool) {
