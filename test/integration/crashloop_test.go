@@ -22,7 +22,7 @@ const (
 	rampSteps = 15 // starts that the limit admits: the first one and 14 restarts
 	// A restart is a timer of systemd's, whose accuracy is 250 ms, and the
 	// machine has other things to do.
-	rampSlack = 600 * time.Millisecond
+	rampSlack = 400 * time.Millisecond
 )
 
 // ramp are the delays of RestartSec=100ms RestartSteps=6 RestartMaxDelaySec=10s,
