@@ -17,6 +17,7 @@ import (
 type Pool struct {
 	workers  []*Worker
 	draining atomic.Bool
+	leaving  atomic.Bool
 	onChange func()
 }
 
@@ -74,6 +75,12 @@ func (p *Pool) Drain() {
 	p.onChange()
 }
 
+// Leave makes every worker show as draining, but still allows turns.
+func (p *Pool) Leave() {
+	p.leaving.Store(true)
+	p.onChange()
+}
+
 // Inflight is the number of turns in flight.
 func (p *Pool) Inflight() int {
 	n := 0
@@ -86,7 +93,7 @@ func (p *Pool) Inflight() int {
 
 // Snapshot is the state of all workers now.
 func (p *Pool) Snapshot() probes.Snapshot {
-	snap := probes.Snapshot{At: time.Now(), Draining: p.draining.Load(), Workers: make([]probes.Worker, 0, len(p.workers))}
+	snap := probes.Snapshot{At: time.Now(), Draining: p.draining.Load() || p.leaving.Load(), Workers: make([]probes.Worker, 0, len(p.workers))}
 	for _, w := range p.workers {
 		snap.Workers = append(snap.Workers, w.snapshot(snap.Draining))
 	}
