@@ -65,7 +65,10 @@ func TestStop(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
 	began := time.Now()
-	b.MustRun(t, "systemctl", "stop", "codex.target")
+	b.MustRun(t, "systemctl", "stop", "codex.target") // waits for the target alone
+	for _, unit := range []string{proxyUnit, workerUnit, "codex-proxy.socket", "codex-worker@default.socket"} {
+		require.Eventually(t, func() bool { return b.show(unit, "ActiveState")["ActiveState"] == "inactive" }, bound, 10*time.Millisecond, unit)
+	}
 	assert.Less(t, time.Since(began), 2*time.Second)
 
 	for _, unit := range []string{proxyUnit, workerUnit} {
