@@ -10,6 +10,7 @@ var ours = []string{
 	"NOTIFY_SOCKET",
 	"WATCHDOG_USEC", "WATCHDOG_PID",
 	"LISTEN_PID", "LISTEN_PIDFDID", "LISTEN_FDS", "LISTEN_FDNAMES",
+	handoffEnv,
 }
 
 // commandEnv is environ without ours.

@@ -38,6 +38,7 @@ type Notifier struct {
 	// STOPPING=1.
 	mu       sync.Mutex
 	stopping bool
+	silent   bool // not the main process, yet or any more: see handOver
 	conn     *net.UnixConn
 }
 
@@ -139,6 +140,9 @@ func (n *Notifier) beat(message string) {
 
 // send is called with mu held.
 func (n *Notifier) send(lines ...string) {
+	if n.silent {
+		return
+	}
 	message := []byte(strings.Join(lines, "\n"))
 	err := n.write(message)
 	if err != nil {

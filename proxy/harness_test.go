@@ -74,7 +74,9 @@ func newRig(t *testing.T, worker *appservertest.Server, changes ...func(*options
 	if o.route != nil {
 		r.table = append(r.table, *o.route)
 	}
-	r.http.ConnState = o.conns
+	if o.conns != nil {
+		r.http.ConnState = o.conns
+	}
 	r.serve(t)
 	if worker != nil {
 		await(t, ready, func() bool { return o.Report().OK })

@@ -31,11 +31,12 @@ type Server struct {
 	base    context.Context // parent of every request; Abort cancels it
 	abort   context.CancelCauseFunc
 	pulse   pulse
+	exits   exits
 }
 
 // New builds a server and registers its metrics.
 func New(settings Settings) *Server {
-	s := &Server{Settings: settings, metrics: newMetrics(settings)}
+	s := &Server{Settings: settings, metrics: newMetrics(settings), exits: exits{changed: make(chan struct{}, 1)}}
 	s.base, s.abort = context.WithCancelCause(context.Background())
 	s.table = s.routes()
 	s.http = http.Server{
@@ -45,6 +46,7 @@ func New(settings Settings) *Server {
 		IdleTimeout:       idleConnTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return s.base },
+		ConnState:         s.exits.follow,
 		ErrorLog:          slog.NewLogLogger(settings.Logger.Handler(), slog.LevelDebug),
 	}
 	return s
@@ -52,13 +54,16 @@ func New(settings Settings) *Server {
 
 // Handler is the whole HTTP surface, for a listener of one's own.
 func (s *Server) Handler() http.Handler {
-	return s.identify(s.log(s.recover(http.HandlerFunc(s.dispatch))))
+	return s.exits.show(s.identify(s.log(s.recover(http.HandlerFunc(s.dispatch)))))
 }
 
-// Serve accepts on one listener until Shutdown; then it returns nil. It may be
+// Serve accepts on one listener until Leave or Shutdown; then it returns nil. It may be
 // called for several listeners at the same time.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(s.pulse.listen(l)); !errors.Is(err, http.ErrServerClosed) {
+	if !s.exits.accepts(l) {
+		return nil
+	}
+	if err := s.http.Serve(s.pulse.listen(l)); !errors.Is(err, http.ErrServerClosed) && !s.exits.left() {
 		return fmt.Errorf("cannot accept on %s: %w", l.Addr(), err)
 	}
 	return nil

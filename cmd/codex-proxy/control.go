@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"log/slog"
 	"net"
@@ -35,10 +36,29 @@ func openControl(path string, logger *slog.Logger) []net.Listener {
 	return []net.Listener{l}
 }
 
-// serveControl answers operators. That it cannot go on ends nothing else.
-func (d *daemon) serveControl(l net.Listener) error {
+// serveControl answers operators once this process is the one that serves. That
+// it cannot go on ends nothing else.
+func (d *daemon) serveControl(ctx context.Context, l net.Listener) error {
+	if d.handoff.predecessor != nil {
+		select {
+		case <-d.handoff.started:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 	if err := d.control.Serve(l); err != nil {
 		d.logger.Error("codex-proxy status, drain and undrain do not work any more", "error", err)
+	}
+	return nil
+}
+
+// leaveControl leaves operators to the successor: its workers are the ones that
+// are drained from now on.
+func (d *daemon) leaveControl(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if err := d.control.Shutdown(ctx); err != nil {
+		d.logger.Warn("commands were cut off", "error", err)
 	}
 	return nil
 }

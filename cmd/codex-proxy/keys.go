@@ -19,8 +19,8 @@ const defaultKeyFile = "/etc/codex-proxy/api-keys"
 const keysUsage = `Usage: codex-proxy keys add NAME | list | revoke NAME   [--file FILE]
 
 Keeps the API keys. Only hashes are stored: add shows the key once, on standard
-output. Restart the service to make a change take effect:
-systemctl restart codex-proxy
+output. Restart the service to make a change take effect (systemd reads the
+file only when the service starts): systemctl restart codex-proxy
 
   --file FILE     the key file (/etc/codex-proxy/api-keys)
 `

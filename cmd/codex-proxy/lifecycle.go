@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"codex-proxy/notify"
 	"codex-proxy/probes"
 )
 
@@ -28,11 +29,16 @@ func (d *daemon) announce(ctx context.Context) error {
 	impatient, started, said := false, false, ""
 	for {
 		snap := d.snapshot()
-		status := statusLine(d.tracker.Observe(snap))
+		report := d.tracker.Observe(snap)
+		status := statusLine(report) + d.handoff.lastFailure()
 		switch {
 		case !started && (impatient || probes.Settled(snap)):
 			started = true
+			if err := d.takeOver(report); err != nil {
+				return err
+			}
 			d.notifier.Ready(status)
+			close(d.handoff.started)
 		case status != said: // systemd tells the whole bus of every STATUS
 			d.notifier.Status(status)
 		}
@@ -69,15 +75,31 @@ func statusLine(r probes.Report) string {
 }
 
 // drain refuses new work, lets turns in flight finish within the grace, ends
-// what is left with an error that the client sees, and closes the server.
-func (d *daemon) drain(ctx context.Context) {
+// what is left with an error that the client sees, and closes the server. When
+// systemd is about to start the service again then new work is not refused: it
+// waits in the socket for that.
+func (d *daemon) drain(ctx, grace context.Context) {
 	d.notifier.Stopping("Stopping: finishing turns in flight")
-	d.pool.Drain()
+	d.pool.Leave()
 	d.report() // the flip is told before anything else happens
-	if !d.awaitIdle(ctx) {
+	d.handoff.pass((*notify.Predecessor).Drain)
+	grace, cancel := context.WithTimeout(grace, d.cfg.DrainTimeout)
+	defer cancel()
+	if d.restarting(grace) {
+		d.server.Leave(grace)
+	} else {
+		d.pool.Drain()
+	}
+	if !d.awaitIdle(grace) {
 		d.logger.Warn("turns in flight are cut off", "inflight", d.pool.Inflight(), "drain_timeout", d.cfg.DrainTimeout)
 		d.server.Abort()
+		d.handoff.pass((*notify.Predecessor).Hasten)
 	}
+	d.close(ctx)
+}
+
+// close ends what has no reason to go on.
+func (d *daemon) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	if err := d.server.Shutdown(ctx); err != nil {
@@ -86,23 +108,36 @@ func (d *daemon) drain(ctx context.Context) {
 	if err := d.control.Shutdown(ctx); err != nil { // last: stops of workers wait on it
 		d.logger.Warn("commands were cut off", "error", err)
 	}
+	if predecessor := d.handoff.last(); predecessor != nil {
+		select {
+		case <-predecessor:
+		case <-ctx.Done():
+		}
+	}
 }
 
-// awaitIdle waits for the last turn within the grace.
-func (d *daemon) awaitIdle(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, d.cfg.DrainTimeout)
-	defer cancel()
+// awaitIdle waits within the grace for the last turn, be it our own or one that
+// a predecessor still finishes.
+func (d *daemon) awaitIdle(grace context.Context) bool {
 	extend := time.NewTicker(extendEvery)
 	defer extend.Stop()
-	for d.pool.Inflight() > 0 {
+	for {
+		inflight, predecessor := d.pool.Inflight(), d.handoff.last()
+		if inflight == 0 && predecessor == nil {
+			return true
+		}
 		d.notifier.ExtendTimeout(extendBy)
-		d.notifier.Status(fmt.Sprintf("Stopping: %d turns in flight", d.pool.Inflight()))
+		status := fmt.Sprintf("Stopping: %d turns in flight", inflight)
+		if predecessor != nil {
+			status += ", and those from before the last reload"
+		}
+		d.notifier.Status(status)
 		select {
-		case <-ctx.Done():
+		case <-grace.Done():
 			return false
 		case <-d.changed:
+		case <-predecessor:
 		case <-extend.C:
 		}
 	}
-	return true
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+
+	"codex-proxy/notify"
 )
 
 // Exit statuses, as sysexits.h and systemd.exec(5) name them.
@@ -30,12 +32,14 @@ Commands for people:
   undrain           let them take turns again
   config check      say whether the configuration is good
   keys              add, list and revoke API keys
+  reload            replace the running daemon by the installed one
   version           print the version
   help              print this text
 
 Commands for systemd units:
   serve             the HTTP daemon (codex-proxy.service)
   worker-prepare    write a worker's codex configuration (codex-worker@.service)
+  launch            start the next daemon for a reload (run by serve)
   notify-exec       run a program as a Type=notify service
   app-server        the demo worker, in place of codex app-server
 
@@ -58,6 +62,8 @@ func commands() []command {
 		{"undrain", undrainCommand},
 		{"config", configCommand},
 		{"keys", keysCommand},
+		{"reload", reloadCommand},
+		{notify.LaunchCommand, launch},
 		{"version", printVersion},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"os/signal"
 	"sync/atomic"
 	"syscall"
@@ -33,7 +34,9 @@ import (
 const serveUsage = `Usage: codex-proxy serve [--config FILE] [--set KEY=VALUE]...
 
 Serves the OpenAI API until SIGTERM or SIGINT, which drain: turns in flight are
-finished. Run by codex-proxy.service.
+finished, for up to drain_timeout. A second one cuts them off. SIGHUP and
+codex-proxy reload hand over to a new process of the installed program without
+losing a request. Run by codex-proxy.service.
 
   --config FILE       the file to read (/etc/codex-proxy/config.toml)
   --set KEY=VALUE     override one key
@@ -50,24 +53,34 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if status, done := parseOnlyFlags(flags, args, serveUsage, stdout, stderr); done {
 		return status
 	}
-	cfg, err := from.load()
-	if err != nil {
-		return fail(stderr, "serve", err, exitConfig)
-	}
-	logger := slog.New(journal.NewHandler(stderr, cfg.LogLevel))
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	d, err := newDaemon(cfg, logger)
-	if errors.Is(err, errExposed) {
-		return fail(stderr, "serve", err, exitConfig)
-	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	predecessor, err := notify.FromPredecessor()
 	if err != nil {
 		return fail(stderr, "serve", err, exitFailure)
 	}
-	if err := d.run(ctx); err != nil {
-		return fail(stderr, "serve", err, exitFailure)
+	status, err := serveWith(ctx, from, signals, predecessor, stderr)
+	if err != nil {
+		predecessor.Failed(err)
+		return fail(stderr, "serve", err, status)
 	}
 	return exitOK
+}
+
+func serveWith(ctx context.Context, from configFlags, signals <-chan os.Signal, predecessor *notify.Predecessor, stderr io.Writer) (status int, err error) {
+	cfg, err := from.load()
+	if err != nil {
+		return exitConfig, err
+	}
+	d, err := newDaemon(cfg, slog.New(journal.NewHandler(stderr, cfg.LogLevel)), predecessor)
+	if errors.Is(err, errExposed) {
+		return exitConfig, err
+	}
+	if err != nil {
+		return exitFailure, err
+	}
+	return exitFailure, d.run(ctx, signals)
 }
 
 // daemon is everything that runs in codex-proxy.service.
@@ -75,26 +88,34 @@ type daemon struct {
 	cfg       *config.Config
 	logger    *slog.Logger
 	notifier  *notify.Notifier
-	listeners []net.Listener
+	handoff   *handoff
+	sockets   notify.Sockets
+	listeners []net.Listener // those of the API
 	pool      *workers.Pool
 	watcher   *units.Watcher
 	manager   *units.Manager
 	tracker   *probes.Tracker
 	server    *proxy.Server
 	control   *control.Server
-	controls  []net.Listener // of the control socket; at most one
-	changed   chan struct{}  // holds a token when the report may have changed
+	changed   chan struct{} // holds a token when the report may have changed
 	stuck     atomic.Pointer[string]
 }
 
 // newDaemon is the composition root. It starts nothing.
-func newDaemon(cfg *config.Config, logger *slog.Logger) (*daemon, error) {
+func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Predecessor) (*daemon, error) {
 	d := &daemon{cfg: cfg, logger: logger, manager: units.NewManager(), changed: make(chan struct{}, 1)}
 	var err error
+	if d.handoff, err = newHandoff(predecessor); err != nil {
+		return nil, err
+	}
 	if d.notifier, err = notify.FromEnv(logger); err != nil {
 		return nil, err
 	}
-	if d.listeners, d.controls, err = listeners(cfg, logger); err != nil {
+	predecessor.Hush(d.notifier)
+	if d.sockets, err = sockets(cfg, predecessor, logger); err != nil {
+		return nil, err
+	}
+	if d.listeners, err = listeners(cfg, d.sockets); err != nil {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
@@ -143,31 +164,13 @@ func buildInfo() prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// listeners are those that systemd passed, or one of our own where it passed none.
-func listeners(cfg *config.Config, logger *slog.Logger) (ls, controls []net.Listener, err error) {
-	sockets, err := notify.Inherited()
+// listeners are those of the API.
+func listeners(cfg *config.Config, sockets notify.Sockets) ([]net.Listener, error) {
+	ls, err := sockets.Listeners(socketName)
 	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("cannot listen: %w", err)
 	}
-	controls = sockets[controlName]
-	delete(sockets, controlName)
-	if len(sockets) > 0 {
-		ls, err = sockets.Listeners(socketName)
-	} else {
-		var l net.Listener
-		l, err = net.Listen("tcp", cfg.Listen)
-		ls = []net.Listener{l}
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot listen: %w", err)
-	}
-	if err := checkExposure(ls, cfg); err != nil {
-		return nil, nil, err
-	}
-	if controls == nil {
-		controls = openControl(cfg.ControlSocket, logger)
-	}
-	return ls, controls, nil
+	return ls, checkExposure(ls, cfg)
 }
 
 // errExposed is a fault of the configuration: trying again does not mend it.
@@ -187,12 +190,14 @@ func checkExposure(ls []net.Listener, cfg *config.Config) error {
 }
 
 // run is the daemon's life. Every goroutine that outlives a call is started here.
-func (d *daemon) run(ctx context.Context) error {
+func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	defer d.manager.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	background, stop := context.WithCancel(context.Background())
 	defer stop()
+	grace, hasten := context.WithCancel(background)
+	defer hasten()
 	var g errgroup.Group
 	failed := make(chan error, 1)
 	start := func(task func() error) {
@@ -207,26 +212,43 @@ func (d *daemon) run(ctx context.Context) error {
 			return err
 		})
 	}
+	start(func() error { return d.heed(background, signals, cancel, hasten) })
 	start(func() error { return d.watcher.Run(background) })
 	start(func() error { return d.pool.Run(background) })
 	for _, l := range d.listeners {
-		start(func() error { return d.server.Serve(l) })
+		start(func() error { return d.serve(ctx, l) })
 	}
-	for _, l := range d.controls {
-		start(func() error { return d.serveControl(l) })
+	for _, l := range d.sockets[controlName] {
+		start(func() error { return d.serveControl(ctx, l) })
 	}
 	start(func() error { return d.watch(background) })
 	for _, l := range d.listeners {
 		d.logger.Info("listening", "address", l.Addr().String(), "workers", len(d.cfg.Workers), "version", versionString())
 	}
 	start(func() error { return d.announce(ctx) })
+	start(func() error { return d.awaitPredecessor(background) })
+	start(func() error { return d.serveReloads(ctx) })
+	start(func() error {
+		defer close(d.handoff.settled)
+		return d.awaitReload(ctx)
+	})
 	var cause error
 	select {
 	case cause = <-failed:
 	case <-ctx.Done():
+	case <-d.handoff.replaced:
 	}
+	stopped := ctx.Err() != nil
 	cancel()
-	d.drain(background)
+	<-d.handoff.settled // a hand-off has gone too far, or it does not happen
+	if d.replaced() {
+		if stopped { // what was meant for the main process came to us
+			d.handoff.successor.Stop()
+		}
+		d.retire(background, grace, hasten)
+	} else {
+		d.drain(background, grace)
+	}
 	stop()
 	return errors.Join(cause, g.Wait())
 }

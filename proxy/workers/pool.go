@@ -18,6 +18,7 @@ import (
 type Pool struct {
 	workers  []*Worker
 	draining atomic.Bool
+	leaving  atomic.Bool
 	onChange func()
 	queue    *queue
 	pace     pace
@@ -96,6 +97,12 @@ func (p *Pool) Drain() {
 	p.onChange()
 }
 
+// Leave makes every worker show as draining, but still allows turns.
+func (p *Pool) Leave() {
+	p.leaving.Store(true)
+	p.onChange()
+}
+
 // Inflight is the number of turns in flight and of requests that wait for one:
 // what a service that stops has still to do.
 func (p *Pool) Inflight() int {
@@ -109,7 +116,7 @@ func (p *Pool) Inflight() int {
 
 // Snapshot is the state of all workers now.
 func (p *Pool) Snapshot() probes.Snapshot {
-	snap := probes.Snapshot{At: time.Now(), Draining: p.draining.Load(), Workers: make([]probes.Worker, 0, len(p.workers))}
+	snap := probes.Snapshot{At: time.Now(), Draining: p.draining.Load() || p.leaving.Load(), Workers: make([]probes.Worker, 0, len(p.workers))}
 	snap.Queue = p.queueReport(snap.At)
 	for _, w := range p.workers {
 		snap.Workers = append(snap.Workers, w.snapshot(snap.Draining))

@@ -28,19 +28,19 @@ func (b *bed) second() {
 	b.MustRun(b.t, "systemctl", "enable", "--quiet", "codex-worker@b.service")
 }
 
-// held is a streamed answer whose end the model holds back behind the gate "finish".
-type held struct {
+// gated is a streamed answer whose end the model holds back behind the gate "finish".
+type gated struct {
 	stream *ssestream.Stream[openai.ChatCompletionChunk]
 	answer openai.ChatCompletionAccumulator
 }
 
-// hold begins a stream, with more steps after the gate, and returns when its
+// holdSDK begins a stream, with more steps after the gate, and returns when its
 // first text is there.
-func (b *bed) hold(after ...string) *held {
+func (b *bed) holdSDK(after ...string) *gated {
 	b.t.Helper()
 	require.NoError(b.t, b.models.Script(append([]string{"text one ", "gate finish"}, append(after, "text two")...)...))
 	client := b.client()
-	h := &held{stream: client.Chat.Completions.NewStreaming(b.t.Context(), question("count"))}
+	h := &gated{stream: client.Chat.Completions.NewStreaming(b.t.Context(), question("count"))}
 	for h.stream.Next() {
 		require.True(b.t, h.answer.AddChunk(h.stream.Current()))
 		if h.answer.Choices[0].Message.Content == "one " {
@@ -53,7 +53,7 @@ func (b *bed) hold(after ...string) *held {
 }
 
 // whole reads the rest of the stream, which nothing may have cut short.
-func (h *held) whole(t *testing.T) {
+func (h *gated) whole(t *testing.T) {
 	t.Helper()
 	for h.stream.Next() {
 		require.True(t, h.answer.AddChunk(h.stream.Current()))
@@ -96,7 +96,7 @@ func TestRestartDrainsTheWorker(t *testing.T) {
 	b.until("both ready", func(_ int, r report) bool {
 		return reasonOf(r, "default") == probes.Ready && reasonOf(r, "b") == probes.Ready
 	})
-	h := b.hold()
+	h := b.holdSDK()
 	_, r := b.readyz()
 	busy, other := "default", "b"
 	if r.Workers[0].Name != busy {
@@ -139,7 +139,7 @@ func TestRestartOfTheOnlyWorker(t *testing.T) {
 			require.NoError(t, b.WriteFile("/etc/systemd/system/"+workerUnit+".d/short.conf", []byte(dropIn), 0o644))
 			b.MustRun(t, "systemctl", "daemon-reload")
 			b.start()
-			h := b.hold("delay 3s")
+			h := b.holdSDK("delay 3s")
 			restarted := b.begin("systemctl", "restart", workerUnit)
 			b.until("draining", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.Draining })
 			status, header, body := b.chat(false, "hi")
@@ -161,7 +161,7 @@ func TestRestartOfTheOnlyWorker(t *testing.T) {
 func TestStopFinishesTurns(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
-	h := b.hold()
+	h := b.holdSDK()
 	b.MustRun(t, "systemctl", "stop", "codex.target") // does not wait for its parts
 	b.until("refusing", func(status int, _ report) bool { return !ready(status, report{}) })
 	assert.Equal(t, "stop", b.show(workerUnit, "SubState")["SubState"])
@@ -178,7 +178,7 @@ func TestStopFinishesTurns(t *testing.T) {
 func TestDrainCommands(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
-	h := b.hold()
+	h := b.holdSDK()
 	_, stderr, err := b.Run(t.Context(), "codex-proxy", "drain", "default", "--wait=300ms")
 	require.Error(t, err)
 	assert.Equal(t, "codex-proxy drain: 1 turn still in flight after 300ms; they go on, and the drain holds\n", stderr)
@@ -288,7 +288,7 @@ func (b *bed) watch() *running {
 func TestCrashIsNotDrained(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
-	h := b.hold()
+	h := b.holdSDK()
 	b.signal(b.codex(), unix.SIGKILL)
 	b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
 	r, _ := b.until("ready", ready)
@@ -305,7 +305,7 @@ func TestCrashIsNotDrained(t *testing.T) {
 func TestStopCanBeHastened(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
-	h := b.hold()
+	h := b.holdSDK()
 	stopped := b.begin("systemctl", "stop", workerUnit)
 	b.until("draining", func(_ int, r report) bool { return r.Workers[0].SubState == "stop" })
 	b.MustRun(t, "systemctl", "kill", "--kill-whom=control", workerUnit)

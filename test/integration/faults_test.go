@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -64,7 +65,9 @@ func TestWorkerCannotStart(t *testing.T) {
 			assert.Contains(t, r.Health.Readiness.Details, "worker default: ")
 			assert.Contains(t, []probes.Reason{probes.BackingOff, probes.WorkerExited, probes.Starting}, r.Health.Readiness.Reason)
 			assert.Equal(t, "active", b.show(proxyUnit, "ActiveState")["ActiveState"])
-			assert.Regexp(t, line, b.show(proxyUnit, "StatusText")["StatusText"])
+			require.Eventually(t, func() bool { // between two attempts it says "starting"
+				return line.MatchString(b.show(proxyUnit, "StatusText")["StatusText"])
+			}, bound, 10*time.Millisecond)
 			assertOneLinePerStart(t, b, line)
 
 			status, _, body := b.chat(false, "anyone?")

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"codex-proxy/notify"
+)
+
+// handoffMargin is what a new process gets beyond start_timeout, after which it
+// offers to serve in any case.
+const handoffMargin = 5 * time.Second
+
+// handoff is the daemon's place in a row of processes that follow each other.
+type handoff struct {
+	program     []string // what the next one runs
+	predecessor *notify.Predecessor
+	inherited   chan struct{} // closed when no predecessor is left
+	started     chan struct{} // closed when we serve, and READY=1 is said
+	requests    chan chan<- error
+	replaced    chan struct{} // closed when successor serves
+	settled     chan struct{} // closed when no hand-off can begin any more
+	successor   *notify.Successor
+
+	mu      sync.Mutex
+	failure string // of the last reload
+}
+
+func newHandoff(predecessor *notify.Predecessor) (*handoff, error) {
+	program, err := notify.Program()
+	return &handoff{
+		program: program, predecessor: predecessor, inherited: make(chan struct{}), started: make(chan struct{}),
+		requests: make(chan chan<- error), replaced: make(chan struct{}), settled: make(chan struct{}),
+	}, err
+}
+
+// last is closed when no predecessor is left; nil when that is past, or when we
+// have not taken over from one.
+func (h *handoff) last() <-chan struct{} {
+	if !closed(h.started) || closed(h.inherited) {
+		return nil
+	}
+	return h.inherited
+}
+
+// pass tells a predecessor what is asked of the unit.
+func (h *handoff) pass(order func(*notify.Predecessor)) {
+	if h.last() != nil {
+		order(h.predecessor)
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (h *handoff) lastFailure() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failure
+}
+
+func (h *handoff) note(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failure = ""
+	if err != nil {
+		h.failure = fmt.Sprintf(" (the last reload failed: %v)", err)
+	}
+}
+
+// awaitReload hands over when that is asked for; a failure changes nothing.
+func (d *daemon) awaitReload(ctx context.Context) error {
+	select {
+	case <-d.handoff.started:
+	case <-ctx.Done():
+		return nil
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case verdict := <-d.handoff.requests:
+			taken, err := d.handOver(ctx)
+			if taken { // who asked for it, and connects then, meets the new process
+				d.server.StopAccepting()
+			}
+			verdict <- err
+			if taken {
+				close(d.handoff.replaced)
+				return d.leaveControl(ctx)
+			}
+		}
+	}
+}
+
+// handOver starts the installed program with its present configuration, and
+// makes it the unit's main process once it can serve.
+func (d *daemon) handOver(ctx context.Context) (taken bool, err error) {
+	d.notifier.Reloading("Reloading: starting " + d.handoff.program[0])
+	began := time.Now()
+	if taken, err = d.succeed(ctx); err == nil {
+		d.logger.Info("handed over to a new process", "pid", d.handoff.successor.PID, "took_ms", time.Since(began).Milliseconds())
+		return taken, nil
+	}
+	d.logger.Error("reload failed", "error", err, "took_ms", time.Since(began).Milliseconds(), "serving", !taken)
+	d.handoff.note(err)
+	d.notifier.Ready(statusLine(d.report()) + d.handoff.lastFailure())
+	return taken, err
+}
+
+func (d *daemon) succeed(ctx context.Context) (taken bool, err error) {
+	limit := d.cfg.StartTimeout + handoffMargin
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the new process was not ready within %s", limit))
+	defer cancel()
+	s, err := notify.Succeed(d.handoff.program, d.notifier, d.sockets)
+	if err != nil {
+		return false, err
+	}
+	serving, status, err := s.Await(ctx)
+	if err == nil && !serving && d.report().Health.Readiness.Ready {
+		err = fmt.Errorf("the new process would not be ready, as this one is: %s", status)
+	}
+	if err != nil {
+		s.Kill()
+		return false, err
+	}
+	d.handoff.successor = s
+	return s.Take(d.notifier, d.pool.Memory())
+}
+
+func (d *daemon) replaced() bool { return closed(d.handoff.replaced) }

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"time"
+)
+
+const (
+	// jobTimeout bounds the question to systemd why the service stops.
+	jobTimeout = time.Second
+	proxyUnit  = "codex-proxy.service"
+)
+
+// heed does what signals ask for: SIGTERM and SIGINT stop, a second one hastens
+// that, SIGHUP reloads.
+func (d *daemon) heed(ctx context.Context, signals <-chan os.Signal, stop, hasten func()) error {
+	stopping := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case sig := <-signals:
+			switch {
+			case sig == syscall.SIGHUP:
+				select {
+				case d.handoff.requests <- make(chan error, 1):
+				default: // one is under way
+				}
+			case stopping:
+				d.logger.Warn("asked again to stop: turns in flight are cut off now")
+				hasten()
+			default:
+				stopping = true
+				stop()
+			}
+		}
+	}
+}
+
+// restarting asks systemd whether it is about to start the service again.
+func (d *daemon) restarting(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	defer cancel()
+	job, err := d.manager.Job(ctx, proxyUnit)
+	if err != nil {
+		d.logger.Debug("cannot tell a restart from a stop", "error", err)
+	}
+	return job == "restart" || job == "try-restart"
+}

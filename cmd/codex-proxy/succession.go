@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"codex-proxy/cmd/internal/config"
+	"codex-proxy/notify"
+	"codex-proxy/probes"
+	"codex-proxy/proxy/workers"
+)
+
+// startPatience is how long the first requests wait for the first worker.
+const startPatience = time.Second
+
+// sockets are those of the predecessor or of systemd, or one of our own where
+// there is neither, and the one on which reloads are asked for.
+func sockets(cfg *config.Config, predecessor *notify.Predecessor, logger *slog.Logger) (notify.Sockets, error) {
+	all := predecessor.Sockets()
+	if all == nil {
+		var err error
+		if all, err = notify.Inherited(); err != nil {
+			return nil, err
+		}
+	}
+	if len(all) == 0 {
+		l, err := net.Listen("tcp", cfg.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("cannot listen: %w", err)
+		}
+		all = notify.Sockets{socketName: {l}}
+	}
+	if len(all[controlName]) == 0 {
+		all[controlName] = openControl(cfg.ControlSocket, logger)
+	}
+	return all, addReloadSocket(all)
+}
+
+// serve accepts on l as soon as this process is the one to do so. Otherwise,
+// who comes just after a start waits for the first handshake for a moment: it
+// most often takes milliseconds, and saves a 503.
+func (d *daemon) serve(ctx context.Context, l net.Listener) error {
+	var patience <-chan time.Time
+	if d.handoff.predecessor == nil {
+		timer := time.NewTimer(startPatience)
+		defer timer.Stop()
+		patience = timer.C
+	}
+	select {
+	case <-d.handoff.started:
+	case <-patience:
+	case <-ctx.Done():
+		return nil
+	}
+	return d.server.Serve(l)
+}
+
+// takeOver replaces the predecessor; after it, this is the unit's main process.
+func (d *daemon) takeOver(r probes.Report) error {
+	memory := workers.Memory{}
+	if err := d.handoff.predecessor.Ready(r.Health.Readiness.Ready, statusLine(r), &memory); err != nil {
+		return err
+	}
+	d.pool.Recall(memory)
+	return nil
+}
+
+// awaitPredecessor watches the predecessor finish its work.
+func (d *daemon) awaitPredecessor(ctx context.Context) error {
+	h := d.handoff
+	if h.predecessor != nil {
+		select {
+		case <-h.started:
+		case <-ctx.Done():
+			return nil
+		}
+		h.predecessor.Taken()
+		d.logger.Info("took over; the process before finishes its turns")
+		if h.predecessor.Wait(ctx) != nil {
+			return nil
+		}
+	}
+	close(h.inherited)
+	return nil
+}
+
+// retire is the rest of a process that has been replaced: it leaves its clients
+// to the successor and finishes what they have begun.
+func (d *daemon) retire(ctx, grace context.Context, hasten func()) {
+	var orders sync.WaitGroup
+	defer orders.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	hurry := make(chan struct{})
+	stopping := sync.OnceFunc(func() { close(hurry) })
+	orders.Go(func() {
+		d.handoff.successor.Orders(ctx, func() {
+			d.pool.Drain()
+			d.handoff.pass((*notify.Predecessor).Drain)
+			stopping()
+		}, hasten)
+	})
+	grace, cancelGrace := context.WithTimeout(grace, d.cfg.DrainTimeout)
+	defer cancelGrace()
+	err := d.server.AwaitQuiet(grace, hurry)
+	if err == nil && !d.awaitIdle(grace) {
+		err = context.Cause(grace)
+	}
+	if err != nil {
+		d.logger.Warn("turns in flight are cut off", "inflight", d.pool.Inflight(), "drain_timeout", d.cfg.DrainTimeout)
+		d.server.Abort()
+		d.handoff.pass((*notify.Predecessor).Hasten)
+	}
+	d.close(ctx)
+}

@@ -1,0 +1,147 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// linger is how long connections are still accepted after clients were
+	// first told to close theirs: time for one request on each busy one.
+	linger = 300 * time.Millisecond
+	// quiet is how long a connection without a request is left open for the
+	// next one, which will be told to close it.
+	quiet = 5 * time.Second
+)
+
+// exits is how a server leaves its clients to another process.
+type exits struct {
+	changed chan struct{} // holds a token when a connection has changed
+
+	mu        sync.Mutex
+	leaving   bool // clients are told to close their connections
+	closed    bool // nothing is accepted any more
+	listeners []net.Listener
+	conns     map[net.Conn]http.ConnState
+}
+
+// follow is http.Server.ConnState.
+func (e *exits) follow(conn net.Conn, state http.ConnState) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.conns == nil {
+		e.conns = map[net.Conn]http.ConnState{}
+	}
+	e.conns[conn] = state
+	if state == http.StateClosed || state == http.StateHijacked {
+		delete(e.conns, conn)
+	}
+	select {
+	case e.changed <- struct{}{}:
+	default: // a token that nobody has taken yet covers this change too
+	}
+}
+
+// accepts registers a listener for leave to close; false means that it has.
+func (e *exits) accepts(l net.Listener) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.listeners = append(e.listeners, l)
+	return !e.closed
+}
+
+func (e *exits) left() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closed
+}
+
+// show tells clients to use another connection next time.
+func (e *exits) show(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e.mu.Lock()
+		leaving := e.leaving
+		e.mu.Unlock()
+		if leaving {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (e *exits) begin() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leaving = true
+}
+
+func (e *exits) stopAccepting() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	for _, l := range e.listeners {
+		_ = l.Close()
+	}
+}
+
+// count returns the connections, and those of them with a request.
+func (e *exits) count() (all, busy int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, state := range e.conns {
+		if state != http.StateIdle {
+			busy++
+		}
+	}
+	return len(e.conns), busy
+}
+
+// StopAccepting leaves new connections to who shares the listening socket, and
+// tells clients to close those that they have. It does not wait.
+func (s *Server) StopAccepting() {
+	s.exits.begin()
+	s.exits.stopAccepting()
+}
+
+// Leave is StopAccepting for a time when nobody else accepts yet: clients get a
+// moment to come back on another connection first. The end of ctx hurries it.
+func (s *Server) Leave(ctx context.Context) {
+	s.exits.begin()
+	timer := time.NewTimer(linger)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	s.exits.stopAccepting()
+}
+
+// AwaitQuiet waits until no connection is left that a client may be about to
+// use; when hurry is closed, until none is in use. It returns why ctx ended if
+// that comes first.
+func (s *Server) AwaitQuiet(ctx context.Context, hurry <-chan struct{}) error {
+	timer := time.NewTimer(quiet)
+	defer timer.Stop()
+	enough := false
+	for {
+		all, busy := s.exits.count()
+		if all == 0 || enough && busy == 0 {
+			return nil
+		}
+		select {
+		case <-s.exits.changed:
+			timer.Reset(quiet)
+			enough = hurry == nil
+		case <-timer.C:
+			timer.Reset(quiet)
+			enough = true
+		case <-hurry:
+			hurry, enough = nil, true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package workers
+
+import (
+	"time"
+
+	"codex-proxy/probes"
+)
+
+// Memory is what a pool knows of its workers and systemd would not tell a new
+// process: it survives a reload.
+type Memory map[string]Remembered
+
+// Remembered is one worker's part of a Memory.
+type Remembered struct {
+	Restarts uint64        `json:"restarts"`
+	Failures uint64        `json:"failures"`
+	Latency  time.Duration `json:"latency_ns"`
+	LastExit *probes.Exit  `json:"last_exit,omitempty"`
+	Drained  bool          `json:"drained,omitempty"` // by an operator
+}
+
+// Memory returns what to Recall.
+func (p *Pool) Memory() Memory {
+	m := Memory{}
+	for _, w := range p.workers {
+		s, _ := w.view()
+		m[w.name] = Remembered{Restarts: s.restarts, Failures: s.failures, Latency: s.latency, LastExit: s.exit, Drained: s.drains.operator}
+	}
+	return m
+}
+
+// Recall takes over the memory of another process. What this one has seen by
+// itself meanwhile, the other has seen, too, so counters take the larger value.
+func (p *Pool) Recall(m Memory) {
+	for _, w := range p.workers {
+		r, ok := m[w.name]
+		if !ok {
+			continue
+		}
+		w.update(func(s *state) {
+			s.restarts, s.failures = max(s.restarts, r.Restarts), max(s.failures, r.Failures)
+			s.drains.operator = s.drains.operator || r.Drained
+			if s.latency == 0 {
+				s.latency = r.Latency
+			}
+			if s.exit == nil {
+				s.exit = r.LastExit
+			}
+		})
+	}
+}

@@ -1,0 +1,333 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/test/machine"
+	"codex-proxy/test/modelserver"
+)
+
+const configFile = "/etc/codex-proxy/config.toml"
+
+// Ten reloads under load lose no request, no stream and no connection, and
+// every one of them is to a new process.
+func TestReload(t *testing.T) {
+	for _, suite := range []string{"trixie", "bookworm"} {
+		t.Run(suite, func(t *testing.T) {
+			b := newBed(t, suite, realWorker, "")
+			b.dropIn(proxyUnit, "test", "[Service]\nWatchdogSec=4s\n") // who does not ping is seen
+			b.start()
+			b.signal(b.codex(), unix.SIGKILL)
+			b.until("restarted", func(status int, r report) bool { return status == http.StatusOK && r.Workers[0].RestartsTotal == 1 })
+			worker := b.codex()
+
+			calm := b.load(8)
+			calm.reach(t, 200)
+			calm.end(t)
+			busy := b.load(8)
+			var streams []*held
+			var took sample
+			for i := range 10 {
+				streams = append(streams, b.hold(fmt.Sprintf("reload%d", i)))
+				before := b.mainPID()
+				began := time.Now()
+				b.MustRun(t, "systemctl", "reload", proxyUnit)
+				took = append(took, time.Since(began))
+				assert.NotEqual(t, before, b.mainPID(), "the same process still serves")
+				busy.reach(t, 50)
+				if i%3 == 2 { // the oldest has seen three reloads
+					streams[0].finish(b)
+					streams = streams[1:]
+				}
+			}
+			before := b.mainPID()
+			b.MustRun(t, "systemctl", "kill", "--kill-who=main", "--signal=HUP", proxyUnit)
+			require.Eventually(t, func() bool {
+				now := b.show(proxyUnit, "MainPID", "ActiveState")
+				return now["MainPID"] != before && now["ActiveState"] == "active"
+			}, bound, 20*time.Millisecond, "SIGHUP does not reload")
+			busy.reach(t, 50)
+			busy.end(t)
+			t.Logf("systemctl reload: %s", took)
+			t.Logf("p99 of new connections: %s above calm", busy.opened.quantile(0.99)-calm.opened.quantile(0.99))
+			for _, s := range streams {
+				s.finish(b)
+			}
+			b.awaitSole()
+			assert.Equal(t, worker, b.codex(), "the worker must not notice")
+			show := b.show(proxyUnit, "NRestarts", "ActiveState", "Result")
+			assert.Equal(t, map[string]string{"NRestarts": "0", "ActiveState": "active", "Result": "success"}, show)
+			_, r := b.readyz()
+			assert.Equal(t, uint64(1), r.Workers[0].RestartsTotal, "a counter went back")
+			journal := b.journal(proxyUnit)
+			for _, bad := range []string{"not our child", "reception only permitted", "panic", "Killing process", "cut off", "by force"} {
+				assert.NotContains(t, journal, bad)
+			}
+		})
+	}
+}
+
+func (b *bed) mainPID() string {
+	b.t.Helper()
+	return b.show(proxyUnit, "MainPID")["MainPID"]
+}
+
+// awaitSole waits for the processes from before reloads to end.
+func (b *bed) awaitSole() {
+	b.t.Helper()
+	var processes []machine.Process
+	require.Eventually(b.t, func() bool {
+		var err error
+		processes, err = b.Processes(proxyUnit)
+		return err == nil && len(processes) == 1
+	}, bound, 20*time.Millisecond, "%v", processes)
+	assert.Equal(b.t, b.mainPID(), fmt.Sprint(processes[0].Inside))
+}
+
+// A reload takes the new configuration, and no other process takes its place if
+// that is bad, or if the program is.
+func TestReloadFails(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "start_timeout = \"1s\"\n")
+	b.start()
+	require.NoError(t, b.WriteFile(configFile, []byte("start_timeout = \"1s\"\nbody_limit = 2048\n"), 0o644))
+	long := strings.Repeat("x", 4096)
+	status, _, _ := b.chat(false, long)
+	assert.Equal(t, http.StatusOK, status)
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	b.http.CloseIdleConnections() // one that was open is still the old process's
+	status, _, _ = b.chat(false, long)
+	assert.Equal(t, http.StatusRequestEntityTooLarge, status, "the new configuration is not in force")
+	b.awaitSole()
+
+	good, err := b.ReadFile("/usr/bin/codex-proxy")
+	require.NoError(t, err)
+	require.NoError(t, b.WriteFile("/usr/bin/codex-proxy.good", good, 0o755))
+	main := b.onlyProcess(proxyUnit)
+	stream := b.hold("failing")
+	busy := b.load(4)
+	for _, tc := range []struct {
+		name, file, text, reason string
+	}{
+		{"configuration", configFile, "body_limt = 4096\n", `unknown key "body_limt" (did you mean "body_limit"?)`},
+		{"workers", configFile, "start_timeout = \"1s\"\nworkers = [\"nobody\"]\n", "would not be ready, as this one is: Not ready: worker nobody"},
+		{"exit", "/usr/bin/codex-proxy", "#!/bin/sh\nexit 1\n", "the new process ended (exit status 1) before it was ready"},
+		{"hang", "/usr/bin/codex-proxy", "#!/bin/sh\nsleep 600\n", "the new process was not ready within 6s"},
+		{"no program", "/usr/bin/codex-proxy", "\x00", "cannot start /usr/bin/codex-proxy: exec format error"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			kept, err := b.ReadFile(tc.file)
+			require.NoError(t, err)
+			replace := func(data []byte) {
+				require.NoError(t, b.WriteFile("/tmp/new", data, 0o755))
+				b.MustRun(t, "mv", "/tmp/new", tc.file) // as dpkg does: a running program cannot be written
+			}
+			replace([]byte(tc.text))
+			if tc.file == configFile {
+				_, _, err := b.Run(t.Context(), "systemctl", "reload", proxyUnit)
+				assert.Error(t, err)
+			}
+			_, stderr, err := b.Run(t.Context(), "env", "/usr/bin/codex-proxy.good", "reload")
+			assert.Error(t, err)
+			assert.Contains(t, stderr, tc.reason)
+			replace(kept)
+
+			assert.Contains(t, b.journal(proxyUnit), strings.ReplaceAll(tc.reason, `"`, `\"`))
+			show := b.show(proxyUnit, "StatusText", "ActiveState", "SubState", "NRestarts")
+			assert.Contains(t, show["StatusText"], tc.reason)
+			assert.Equal(t, []string{"active", "running", "0"}, []string{show["ActiveState"], show["SubState"], show["NRestarts"]})
+			assert.Equal(t, main, b.onlyProcess(proxyUnit))
+		})
+	}
+	busy.end(t)
+	stream.finish(b)
+	require.NoError(t, b.WriteFile(configFile, nil, 0o644))
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	b.awaitSole()
+	assert.NotContains(t, b.show(proxyUnit, "StatusText")["StatusText"], "failed")
+}
+
+// A restart finishes the streams in flight; who comes meanwhile waits.
+func TestRestart(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	worker := b.codex()
+	stream := b.hold("restart")
+	restarted := make(chan error, 1)
+	busy := b.load(8)
+	busy.reach(t, 20)
+	go func() {
+		_, _, err := b.Run(t.Context(), "systemctl", "restart", proxyUnit)
+		restarted <- err
+	}()
+	b.awaitStatus("Stopping")
+	busy.reach(t, 1)
+	stream.finish(b)
+	require.NoError(t, <-restarted)
+	busy.reach(t, 50)
+	busy.end(t)
+	assert.Equal(t, worker, b.codex(), "the worker must not notice")
+}
+
+func (b *bed) awaitStatus(text string) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool { return strings.Contains(b.show(proxyUnit, "StatusText")["StatusText"], text) }, bound, 10*time.Millisecond)
+}
+
+// A stop refuses new work and finishes what runs, in every process there is and
+// for longer than TimeoutStopSec=; a second SIGTERM, like the end of
+// drain_timeout, cuts it off, with an error.
+func TestStopDrains(t *testing.T) {
+	for _, tc := range []struct {
+		name, suite, config string
+		reloaded, again     bool
+		whole               bool
+	}{
+		{name: "patient", suite: "trixie", whole: true},
+		{name: "again", suite: "trixie", again: true},
+		{name: "deadline", suite: "trixie", config: "drain_timeout = \"2s\"\n"},
+		{name: "reloaded, patient", suite: "trixie", reloaded: true, whole: true},
+		{name: "reloaded, patient", suite: "bookworm", reloaded: true, whole: true},
+		{name: "reloaded, again", suite: "trixie", reloaded: true, again: true},
+	} {
+		t.Run(tc.name+", "+tc.suite, func(t *testing.T) {
+			b := newBed(t, tc.suite, realWorker, tc.config)
+			b.dropIn(proxyUnit, "test", "[Service]\nTimeoutStopSec=1s\n")
+			b.start()
+			client := b.HTTPClient()
+			require.NoError(t, ask(client, false, false))
+			streams := []*held{b.hold("old")}
+			if tc.reloaded {
+				b.MustRun(t, "systemctl", "reload", proxyUnit)
+				require.NoError(t, ask(client, false, false)) // by the old process
+				require.NoError(t, ask(client, false, false)) // by the new one
+				streams = append(streams, b.hold("new"))
+			}
+			began := time.Now()
+			stopped := make(chan error, 1)
+			go func() {
+				_, _, err := b.Run(t.Context(), "systemctl", "stop", proxyUnit)
+				stopped <- err
+			}()
+			b.awaitStatus("Stopping")
+			b.http.CloseIdleConnections()
+			b.assertDraining()
+			if tc.again {
+				b.MustRun(t, "systemctl", "kill", "--kill-who=main", "--signal=TERM", proxyUnit)
+			}
+			if tc.whole {
+				require.Eventually(t, func() bool { return time.Since(began) > 2500*time.Millisecond }, bound, 100*time.Millisecond)
+			}
+			for _, s := range streams {
+				if tc.whole {
+					s.finish(b)
+				} else {
+					b.assertCut(s)
+				}
+			}
+			require.NoError(t, <-stopped)
+			t.Logf("stopped after %s", time.Since(began))
+			assert.Equal(t, "success", b.show(proxyUnit, "Result")["Result"])
+			assert.NotContains(t, b.journal(proxyUnit), "SIGKILL")
+		})
+	}
+}
+
+// assertDraining: new work is refused with the reason and when to come again.
+func (b *bed) assertDraining() {
+	b.t.Helper()
+	status, header, body := b.chat(false, "too late")
+	assert.Equal(b.t, http.StatusServiceUnavailable, status)
+	assert.Contains(b.t, body, `"code":"draining"`)
+	assert.NotEmpty(b.t, header.Get("Retry-After"))
+	code, r := b.readyz()
+	assert.Equal(b.t, http.StatusServiceUnavailable, code)
+	assert.Equal(b.t, "draining", string(r.Health.Readiness.Reason))
+}
+
+// assertCut: the client is told, and the worker's turn is interrupted.
+func (b *bed) assertCut(s *held) {
+	b.t.Helper()
+	rest := s.rest(b.t)
+	assert.Contains(b.t, rest, `"code":"draining"`)
+	assert.NotContains(b.t, rest, "[DONE]")
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	defer cancel()
+	_, err := b.models.Wait(ctx, modelserver.CutAtLeast(1))
+	assert.NoError(b.t, err)
+}
+
+// kill -9 of the proxy refuses nobody and is over soon.
+func TestProxyKills(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	worker := b.codex()
+	ctx, stop := context.WithCancel(t.Context())
+	opened := b.connecting(ctx)
+	var back sample
+	for range 10 {
+		killed := b.signal(b.onlyProcess(proxyUnit), unix.SIGKILL) // a panic is the same to systemd
+		// The first connection after the kill waits in the socket's backlog.
+		_, at := b.until("ready", ready)
+		back = append(back, at.Sub(killed))
+	}
+	t.Logf("kill to ready again: %s", back)
+	stop()
+	t.Logf("%d connections made meanwhile", <-opened)
+	assert.LessOrEqual(t, back.quantile(0.5), 300*time.Millisecond)
+	assert.Equal(t, worker, b.codex(), "the worker must not notice")
+}
+
+// connecting opens connections until ctx ends, none of which may be refused, and
+// then delivers how many.
+func (b *bed) connecting(ctx context.Context) <-chan int {
+	opened := make(chan int, 1)
+	go func() {
+		n := 0
+		for ; ctx.Err() == nil; n++ {
+			dialling, cancel := context.WithTimeout(context.Background(), bound)
+			conn, err := b.DialContext(dialling, "tcp", "127.0.0.1:8787")
+			cancel()
+			if assert.NoError(b.t, err) {
+				_ = conn.Close()
+			}
+		}
+		opened <- n
+	}()
+	return opened
+}
+
+// An upgrade reloads: no request fails.
+func TestUpgrade(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	require.NoError(t, b.CopyIn(os.Getenv("CODEX_PROXY_TEST_DEB"), "/tmp/now.deb"))
+	b.MustRun(t, "sh", "-ec", `cd /tmp; dpkg-deb -R now.deb next; sed -i 's/^Version: .*/Version: 99.0/' next/DEBIAN/control; dpkg-deb -b next next.deb`)
+	local := filepath.Join(t.TempDir(), "next.deb")
+	next, err := b.ReadFile("/tmp/next.deb")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(local, next, 0o644))
+	before, stream := b.mainPID(), b.hold("upgrade")
+	socket := b.show("codex-proxy.socket", "ActiveEnterTimestampMonotonic")
+	busy := b.load(8)
+	busy.reach(t, 20)
+	out, err := b.InstallDeb(t.Context(), local)
+	require.NoError(t, err, out)
+	busy.reach(t, 50)
+	busy.end(t)
+	assert.NotEqual(t, before, b.mainPID())
+	assert.Contains(t, b.journal(proxyUnit), "handed over to a new process")
+	assert.Equal(t, socket, b.show("codex-proxy.socket", "ActiveEnterTimestampMonotonic"))
+	assert.Equal(t, "99.0", trim(b.MustRun(t, "dpkg-query", "-W", "-f=${Version}", "codex-proxy")))
+	stream.finish(b)
+}
