@@ -38,6 +38,11 @@ func (d *daemon) announce(ctx context.Context) error {
 				return err
 			}
 			d.notifier.Ready(status)
+			if d.handoff.predecessor != nil {
+				// The watchdog's clock runs on across a reload: many in a row, each
+				// before the first pass, would look like silence.
+				d.notifier.Ping()
+			}
 			close(d.handoff.started)
 		case status != said: // systemd tells the whole bus of every STATUS
 			d.notifier.Status(status)
@@ -79,16 +84,18 @@ func statusLine(r probes.Report) string {
 // systemd is about to start the service again then new work is not refused: it
 // waits in the socket for that.
 func (d *daemon) drain(ctx, grace context.Context) {
-	d.notifier.Stopping("Stopping: finishing turns in flight")
-	d.pool.Leave()
-	d.report() // the flip is told before anything else happens
-	d.handoff.pass((*notify.Predecessor).Drain)
 	grace, cancel := context.WithTimeout(grace, d.cfg.DrainTimeout)
 	defer cancel()
-	if d.restarting(grace) {
-		d.server.Leave(grace)
-	} else {
+	d.pool.Leave()
+	d.report() // the flip is told before anything else happens
+	restarting := d.restarting(grace)
+	if !restarting {
 		d.pool.Drain()
+	}
+	d.notifier.Stopping("Stopping: finishing turns in flight") // who reads this is refused, or waits
+	d.handoff.pass((*notify.Predecessor).Drain)
+	if restarting {
+		d.server.Leave(grace)
 	}
 	if !d.awaitIdle(grace) {
 		d.logger.Warn("turns in flight are cut off", "inflight", d.pool.Inflight(), "drain_timeout", d.cfg.DrainTimeout)
