@@ -20,6 +20,9 @@ SRC := $(shell find cmd notify units probes proxy -name '*.go' -not -name '*_tes
 RUN_NEEDS  := systemctl:systemd dbus-daemon:dbus pkaction:polkitd dpkg-deb:dpkg
 TEST_NEEDS := $(RUN_NEEDS) gcc:gcc /usr/include/pthread.h:libc6-dev npm:npm mmdebstrap:mmdebstrap
 
+INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 12m ./test/integration
+WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOfTheOnlyWorker)$$
+
 export CODEX_PROXY_TEST_CODEX := $(CODEX)/codex
 export CODEX_PROXY_TEST_DEB   := $(abspath $(DEB))
 
@@ -55,8 +58,12 @@ test: ## run every check: lint, unit tests, then the real thing in booted machin
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEB) $(CODEX)/codex $(TOOLS)/gotestsum
 	@$(MAKE) --no-print-directory lint
-	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race $$(go list ./... | grep -v /test/integration)
-	$(TOOLS)/gotestsum --format testname -- -count=1 -timeout 12m ./test/integration/...
+	@# What mostly waits for systemd's clock runs beside the unit tests, what
+	@# measures time runs alone.
+	@$(INTEGRATION) -run '$(WAITING)' >build/waiting.log 2>&1 & waiting=$$!; \
+	status=0; $(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race $$(go list ./... | grep -v /test/integration) || status=$$?; \
+	wait $$waiting || status=$$?; cat build/waiting.log; exit $$status
+	$(INTEGRATION) -skip '$(WAITING)'
 
 .PHONY: lint
 lint: | $(TOOLS)/golangci-lint ## check formatting, vet and the rules of the house
