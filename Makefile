@@ -56,12 +56,12 @@ run: ## try it: a throwaway systemd over this machine's files, until Ctrl-C
 .PHONY: test
 test: ## run every check: lint, unit tests, then the real thing in booted machines
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEB) $(CODEX)/codex $(TOOLS)/gotestsum
-	@$(MAKE) --no-print-directory lint
-	@# What mostly waits for systemd's clock runs beside the unit tests, what
-	@# measures time runs alone.
+	@$(MAKE) --no-print-directory $(DEB) $(CODEX)/codex $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@# What mostly waits for systemd's clock runs beside lint and unit tests; what
+	@# measures time runs alone, after them.
+	@mkdir -p build
 	@$(INTEGRATION) -run '$(WAITING)' >build/waiting.log 2>&1 & waiting=$$!; \
-	status=0; $(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race $$(go list ./... | grep -v /test/integration) || status=$$?; \
+	status=0; $(MAKE) --no-print-directory lint && $(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race $$(go list ./... | grep -v /test/integration) || status=$$?; \
 	wait $$waiting || status=$$?; cat build/waiting.log; exit $$status
 	$(INTEGRATION) -skip '$(WAITING)'
 

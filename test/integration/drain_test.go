@@ -132,6 +132,7 @@ func TestRestartDrainsTheWorker(t *testing.T) {
 // With no other worker new requests are refused at once, and a turn may take
 // longer than TimeoutStopSec=.
 func TestRestartOfTheOnlyWorker(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for _, suite := range []string{"trixie", "bookworm"} {
 		t.Run(suite, func(t *testing.T) {
 			b := newBed(t, suite, realWorker, "")
