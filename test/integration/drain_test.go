@@ -213,6 +213,12 @@ func TestDrainCommands(t *testing.T) {
 	b.MustRun(t, "systemctl", "restart", workerUnit)
 	r, _ := b.until("connected again", func(_ int, r report) bool { return r.Workers[0].Handshake != nil })
 	assert.Equal(t, probes.Draining, r.Workers[0].Reason, "an operator's drain outlives a restart")
+	before := b.show(proxyUnit, "MainPID")["MainPID"]
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	require.NotEqual(t, before, b.show(proxyUnit, "MainPID")["MainPID"])
+	b.http.CloseIdleConnections() // what is kept gets one more answer of the process before
+	_, r = b.readyz()
+	assert.Equal(t, probes.Draining, r.Workers[0].Reason, "and a reload of the proxy")
 	assert.Equal(t, "worker default is not drained; it is ready\n", b.MustRun(t, "codex-proxy", "undrain", "default"))
 	_, ok := b.readyz()
 	assert.True(t, ok.OK)
