@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"codex-proxy/internal/fault"
+	"codex-proxy/proxy/fault"
 )
 
 // pulse is how the accepting loops and the handlers are asked whether they move.

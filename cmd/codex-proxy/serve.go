@@ -21,12 +21,12 @@ import (
 
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/cmd/internal/journal"
-	"codex-proxy/internal/fault"
 	"codex-proxy/notify"
 	"codex-proxy/probes"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/control"
+	"codex-proxy/proxy/fault"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
 )

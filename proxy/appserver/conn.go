@@ -11,7 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"codex-proxy/internal/fault"
+	"codex-proxy/proxy/fault"
 )
 
 // maxMessage is the largest message codex accepts, in fragments, and the

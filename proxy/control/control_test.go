@@ -91,7 +91,7 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) lease(t *testing.T) *workers.Lease {
 	t.Helper()
-	lease, err := r.pool.Pick(r.pool.Models()[0])
+	lease, err := r.pool.Admit(t.Context(), workers.Ask{Model: r.pool.Models()[0]})
 	require.NoError(t, err)
 	return lease
 }

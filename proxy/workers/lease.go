@@ -38,10 +38,8 @@ type Lease struct {
 // Release gives the place back; further calls do nothing.
 func (l *Lease) Release() { l.release() }
 
-// Pick takes the ready worker with the model and the fewest turns in flight,
+// pick takes the ready worker with the model and the fewest turns in flight,
 // past the queue. The error is one of the sentinels above.
-func (p *Pool) Pick(model string) (*Lease, error) { return p.pick(Ask{Model: model}) }
-
 func (p *Pool) pick(a Ask) (*Lease, error) {
 	if p.draining.Load() && !a.again() {
 		return nil, ErrDraining

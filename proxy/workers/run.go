@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"codex-proxy/internal/fault"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/fault"
 )
 
 // Run keeps a connection to the worker whenever systemd calls its unit active,
