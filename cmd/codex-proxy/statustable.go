@@ -14,9 +14,9 @@ import (
 // are in.
 func writeStatus(w io.Writer, r probes.Report, now time.Time) {
 	ready, live := r.Health.Readiness, r.Health.Liveness
-	fmt.Fprintf(w, "%s (%s) since %s; %s since %s\n\n",
+	fmt.Fprintf(w, "%s (%s) since %s; %s since %s\n%s\n\n",
 		either(ready.Ready, "ready", "not ready"), ready.Reason, since(ready.Since, now),
-		either(live.Live, "live", "not live"), since(live.Since, now))
+		either(live.Live, "live", "not live ("+string(live.Reason)+")"), since(live.Since, now), queueLine(r.Queue))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "UNIT\tSTATE\tREADY\tWHY\tRESTARTS\tNEXT START\tIN FLIGHT\tLAST EXIT")
 	for _, worker := range r.Workers {
@@ -26,6 +26,16 @@ func writeStatus(w io.Writer, r probes.Report, now time.Time) {
 	if ready.Details != "" {
 		fmt.Fprintf(w, "\n%s\n", ready.Details)
 	}
+}
+
+// queueLine tells of the requests that wait for any worker.
+func queueLine(q probes.Queue) string {
+	line := fmt.Sprintf("queue: %d of %d", q.Depth, q.Limit)
+	if q.Depth > 0 {
+		oldest := time.Duration(q.OldestWaitMS * float64(time.Millisecond))
+		line += fmt.Sprintf(", the oldest for %s", oldest.Round(100*time.Millisecond))
+	}
+	return line
 }
 
 func statusRow(w probes.Worker, now time.Time) []string {

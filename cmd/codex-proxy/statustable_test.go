@@ -43,6 +43,7 @@ func TestStatusGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tracker := probes.NewTracker(ago(time.Hour), func(probes.Flip) {})
 			snap.At = ago(250 * time.Second)
+			snap.Queue = probes.Queue{Depth: len(snap.Workers) / 2, Limit: 64, OldestWaitMS: 1234.5}
 			var got bytes.Buffer
 			writeStatus(&got, tracker.Observe(snap), now)
 			file := filepath.Join("testdata", "status-"+name+".txt")
