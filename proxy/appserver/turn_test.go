@@ -338,7 +338,7 @@ func TestOverloadedIsTriedAgain(t *testing.T) {
 func TestOverloadedForTooLong(t *testing.T) {
 	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"turn/start": appservertest.Overloaded}}
 	c := connect(t, srv)
-	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
 	defer cancel()
 	_, err := c.StartTurn(ctx, hello())
 	var rpc *appserver.RPCError
