@@ -124,7 +124,7 @@ func TestHistoryReachesTheWorkerInItsRoles(t *testing.T) {
 				{"role":"assistant","content":"a"},{"role":"system","content":"late"},{"role":"user","content":"u2"}]}`,
 			instructions: "s1\n\ns2",
 			items: []string{
-				message("developer", "input_text", "d"), message("user", "input_text", "u1au1b"), message("assistant", "output_text", "a"),
+				message("developer", "input_text", "d"), `{"type":"message","role":"user","content":[{"type":"input_text","text":"u1a"},{"type":"input_text","text":"u1b"}]}`, message("assistant", "output_text", "a"),
 				message("developer", "input_text", "late"), message("user", "input_text", "u2"),
 			},
 		},
