@@ -2,8 +2,11 @@ package openai
 
 import "fmt"
 
-// maxMessages bounds a history.
-const maxMessages = 10_000
+// What a history may hold.
+const (
+	maxMessages = 10_000
+	maxImages   = 50
+)
 
 func readMessages(raw []rawMessage) ([]Message, error) {
 	switch {
@@ -12,11 +15,15 @@ func readMessages(raw []rawMessage) ([]Message, error) {
 	case len(raw) > maxMessages:
 		return nil, Invalid("invalid_value", "messages", fmt.Sprintf("messages must not hold more than %d messages", maxMessages))
 	}
+	images := 0
 	messages := make([]Message, 0, len(raw))
 	for i, m := range raw {
 		message, err := m.validate(messageAt(i))
 		if err != nil {
 			return nil, err
+		}
+		if images += message.images(); images > maxImages {
+			return nil, Invalid("invalid_value", messageAt(i)+".content", fmt.Sprintf("messages must not hold more than %d images", maxImages))
 		}
 		messages = append(messages, message)
 	}

@@ -10,6 +10,7 @@ import (
 	"image/jpeg"
 	"image/png"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -86,4 +87,14 @@ func TestRemoteImages(t *testing.T) {
 	for url, remote := range map[string]bool{"https://x/y": true, "HTTP://x": true, "data:image/png;base64,": false, "file:///x": false, "": false} {
 		assert.Equal(t, remote, Image{URL: url}.Remote(), url)
 	}
+}
+
+func TestTooManyImages(t *testing.T) {
+	const image = `{"type":"image_url","image_url":{"url":"https://x/y.png","detail":"low"}}`
+	message := func(n int) string {
+		return `{"role":"user","content":[` + strings.Repeat(image+",", n-1) + image + `]}`
+	}
+	req := decoded(t, `{"model":"m","messages":[`+message(25)+","+message(25)+`]}`)
+	assert.Equal(t, Part{Image: &Image{"https://x/y.png", "low"}, At: "messages[1].content[24].image_url.url"}, req.Messages[1].Parts[24])
+	rejects(t, `{"model":"m","messages":[`+message(25)+","+message(26)+`]}`, "invalid_value", "messages[1].content")
 }

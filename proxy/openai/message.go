@@ -22,6 +22,15 @@ type Message struct {
 	CallID string
 }
 
+func (m Message) images() (n int) {
+	for _, p := range m.Parts {
+		if p.Image != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // ToolCall is the model's call of a tool.
 type ToolCall struct {
 	ID, Name  string
