@@ -35,7 +35,7 @@ func checkConfig(_ context.Context, s *survey) []Finding {
 		found = append(found, s.exposed()...)
 	}
 	found = append(found, s.unread()...)
-	return orOK(found, fmt.Sprintf("%s and %d worker files are good%s", configFile, len(s.workers), s.inUse()))
+	return orOK(found, configFile+" and the worker files are good"+s.inUse())
 }
 
 func (s *survey) badConfig() Finding {
