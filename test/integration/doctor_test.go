@@ -65,12 +65,18 @@ func (b *bed) found(check, says string) string {
 	b.t.Helper()
 	r, status := b.doctor()
 	require.Equal(b.t, 1, status, "%+v", r)
-	for _, f := range r.Findings {
+	return r.remedy(b.t, check, says)
+}
+
+// remedy is that of the failure of check which says so.
+func (d diagnosis) remedy(t *testing.T, check, says string) string {
+	t.Helper()
+	for _, f := range d.Findings {
 		if f.Level == "fail" && f.Check == check && strings.Contains(f.Subject+": "+f.Detail, says) {
 			return f.Remedy
 		}
 	}
-	require.Fail(b.t, "not found: "+check+", "+says, "%+v", r.Findings)
+	require.Fail(t, "not found: "+check+", "+says, "%+v", d.Findings)
 	return ""
 }
 
@@ -182,6 +188,17 @@ func TestDoctorFindsWhatIsBroken(t *testing.T) {
 	b.do(b.found("permissions", "api-keys: has mode 0644"))
 	b.healthy()
 
+	// A daemon that hangs, and one that nobody can ask any more.
+	pid := b.show(proxyUnit, "MainPID")["MainPID"]
+	b.MustRun(t, "kill", "-STOP", pid)
+	hung, _ := b.doctor()
+	hung.remedy(t, "service", "does not answer")
+	hung.remedy(t, "ports", "127.0.0.1:8787: does not answer")
+	b.MustRun(t, "kill", "-CONT", pid)
+	b.MustRun(t, "rm", "/run/codex-proxy/control/socket")
+	b.do(strings.Split(b.found("sockets", "is gone, while the service runs"), ",")[0])
+	b.healthy()
+
 	// No polkit rule, then no bus.
 	b.MustRun(t, "mv", "/usr/share/polkit-1/rules.d/codex-proxy.rules", "/opt/")
 	b.MustRun(t, "systemctl", "restart", "polkit")
@@ -224,5 +241,12 @@ func TestDoctorLooksAtCodex(t *testing.T) {
 	b.MustRun(t, "mount", "-t", "tmpfs", "none", codexDir+"/codex-resources")
 	assert.Contains(t, b.found("sandbox", "codex cannot run a command in its sandbox"), "bubblewrap")
 	b.MustRun(t, "umount", codexDir+"/codex-resources")
+	require.NoError(t, b.WriteFile("/usr/bin/bwrap", []byte(`#!/bin/sh
+case "$*" in *--help* | *--version*) exec `+codexDir+`/codex-resources/bwrap "$@" ;; esac
+echo "bwrap: No permissions to create new namespace" >&2
+exit 1
+`), 0o755))
+	b.found("sandbox", "bwrap: No permissions to create new namespace")
+	b.MustRun(t, "rm", "/usr/bin/bwrap")
 	b.healthy()
 }

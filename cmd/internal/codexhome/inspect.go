@@ -62,23 +62,24 @@ func (p *Program) Version(ctx context.Context) (string, error) { return p.versio
 // LoggedIn says whether the home has a login, without asking the server whether it is any good.
 func (p *Program) LoggedIn(ctx context.Context) (bool, error) { return p.loggedIn(ctx) }
 
-// Sandbox runs a command in codex's own sandbox and says why that does not work, or nil.
+// Sandbox runs a command in codex's own sandbox, which must keep it from writing to the worker's home, and says
+// why that does not work, or nil.
 func (p *Program) Sandbox(ctx context.Context) error {
-	_, talk, err := p.run(ctx, "sandbox", "--", "/bin/true")
-	if err != nil && strings.Contains(talk, "unrecognized subcommand") { // older versions name the platform
-		_, talk, err = p.run(ctx, "sandbox", "linux", "--", "/bin/true")
-	}
-	if err == nil || wasStopped(err) {
+	_, talk, err := p.run(ctx, "sandbox", "--", "/usr/bin/test", "!", "-w", p.home)
+	switch {
+	case err == nil || wasStopped(err):
 		return err
+	case strings.TrimSpace(talk) == "": // test itself says nothing
+		return &Problem{Text: "codex's sandbox lets a command write to " + p.home, Hint: "use another version of codex, or of bubblewrap"}
 	}
-	return &Problem{Text: fmt.Sprintf("codex cannot run a command in its sandbox (%v): %s", err, firstLine(talk)),
+	return &Problem{Text: fmt.Sprintf("codex cannot run a command in its sandbox (%v): %s", err, cause(talk)),
 		Hint: "`apt install bubblewrap`, and allow unprivileged user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"}
 }
 
-// firstLine is the first one that says something.
-func firstLine(text string) string {
-	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return first
+// cause is the last line that is not Rust's advice on stack traces.
+func cause(talk string) string {
+	before, _, _ := strings.Cut(talk, "\nnote: ")
+	return lastLine(before)
 }
 
 // NeedsLogin says whether requests go to OpenAI with the worker's own login.
@@ -89,6 +90,9 @@ func (w *Worker) RunsCommands() bool {
 	features, _ := w.effective()["features"].(settings)
 	return w.Mode != Demo && (features["shell_tool"] != false || features["unified_exec"] != false)
 }
+
+// Unconfined says whether the [codex] table turns the sandbox off.
+func (w *Worker) Unconfined() bool { return w.effective()["sandbox_mode"] == "danger-full-access" }
 
 // effective are the settings that decide what the worker is.
 func (w *Worker) effective() settings { return w.config(w.base("", ""), nil) }

@@ -22,6 +22,7 @@ func TestWhatAWorkerNeeds(t *testing.T) {
 		"native provider":   {"mode = \"native\"\nmodel = \"m\"" + provider, false, true},
 		"plain with a tool": {"mode = \"plain\"\n[codex.features]\nshell_tool = true", true, true},
 		"native without":    {"mode = \"native\"\n[codex.features]\nshell_tool = false\nunified_exec = false", true, false},
+		"no sandbox":        {"mode = \"native\"\n[codex]\nsandbox_mode = \"danger-full-access\"", true, true},
 		"asks for a login":  {"mode = \"plain\"\n[codex]\nmodel_provider = \"y\"\n[codex.model_providers.y]\nrequires_openai_auth = true", true, false},
 		"needs none":        {"mode = \"plain\"\n[codex]\nmodel_provider = \"y\"\n[codex.model_providers.y]\nbase_url = \"http://y\"", false, false},
 	} {
@@ -32,6 +33,7 @@ func TestWhatAWorkerNeeds(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, c.login, w.NeedsLogin())
 			assert.Equal(t, c.commands, w.RunsCommands())
+			assert.Equal(t, name == "no sandbox", w.Unconfined())
 		})
 	}
 }

@@ -2,7 +2,10 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	"codex-proxy/cmd/internal/codexhome"
 )
@@ -62,6 +65,9 @@ func checkSandbox(ctx context.Context, s *survey) []Finding {
 		if !w.file.RunsCommands() {
 			return ok("worker "+w.name, fmt.Sprintf("not needed, mode %q runs no commands", w.file.Mode))
 		}
+		if w.file.Unconfined() {
+			return warn("worker "+w.name, "runs commands without codex's sandbox: only its unit confines them", "take sandbox_mode = \"danger-full-access\" out of "+workerFile(w.name))
+		}
 		if err := c.Sandbox(ctx); err != nil {
 			return blame("worker "+w.name, err, "run it by hand: runuser -u codex-worker -- "+c.Path()+" sandbox -- /bin/true")
 		}
@@ -75,6 +81,10 @@ func checkLogin(ctx context.Context, s *survey) []Finding {
 		subject := "worker " + w.name
 		if !w.file.NeedsLogin() {
 			return ok(subject, "not needed, its endpoint asks for none of codex")
+		}
+		if _, err := os.Stat(s.path(home(w.name))); errors.Is(err, fs.ErrNotExist) {
+			return fail(subject, "has no home yet, and so no login",
+				fmt.Sprintf("install -d -o %s -g %s -m 0700 %s, then %s", workerUser, workerUser, home(w.name), loginRemedy(w, c)))
 		}
 		in, err := c.LoggedIn(ctx)
 		switch {

@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"slices"
 
+	"codex-proxy/probes"
 	"codex-proxy/proxy/auth"
 )
 
@@ -41,7 +43,7 @@ func (s *survey) badConfig() Finding {
 	if errors.Is(s.configErr, fs.ErrPermission) {
 		return unprivileged(configFile, "read it")
 	}
-	return fail(configFile, s.configErr.Error(), "correct it until codex-proxy config check is content; then systemctl reset-failed codex-proxy && systemctl start codex.target")
+	return fail("", s.configErr.Error(), "correct it until codex-proxy config check is content; then systemctl reset-failed codex-proxy && systemctl start codex.target")
 }
 
 // inUse is said when it was really looked at.
@@ -99,8 +101,24 @@ func (s *survey) unread() []Finding {
 		if d := s.units[w.unit()]; d.Active() && s.changedSince(file, d.MainPID) {
 			found = append(found, warn(file, "has changed since the worker read it", "systemctl restart "+w.unit()))
 		}
-		if _, known := s.seen(w.name); s.reportErr == nil && !known {
-			found = append(found, warn("worker "+w.name, "is not known to the running service", "systemctl reload codex-proxy"))
+	}
+	return append(found, s.otherWorkers()...)
+}
+
+// otherWorkers are those that only the files, or only the service, know.
+func (s *survey) otherWorkers() []Finding {
+	if s.reportErr != nil || s.configErr != nil {
+		return nil
+	}
+	var found []Finding
+	for _, name := range s.config.Workers {
+		if !slices.ContainsFunc(s.report.Workers, func(w probes.Worker) bool { return w.Name == name }) {
+			found = append(found, warn("worker "+name, "is not known to the running service", "systemctl reload codex-proxy"))
+		}
+	}
+	for _, w := range s.report.Workers {
+		if !slices.Contains(s.config.Workers, w.Name) {
+			found = append(found, warn("worker "+w.Name, "is not configured any more, and the running service does not know", "systemctl reload codex-proxy"))
 		}
 	}
 	return found

@@ -103,9 +103,13 @@ func TestWhatIsBroken(t *testing.T) {
 		}, want{"fail codex", "/opt/codex: codex 0.139.0 is too old", "install 0.140 or later"}},
 		"hung codex": {func(b *bed) { b.codex.versionErr = context.DeadlineExceeded }, want{"fail codex", "deadline", "runuser -u codex-worker -- /opt/codex --version"}},
 		"sandbox":    {func(b *bed) { b.codex.sandboxErr = &codexhome.Problem{Text: "no namespaces", Hint: "allow them"} }, want{"fail sandbox", "no namespaces", "allow them"}},
-		"logged out": {func(b *bed) { b.codex.in = false }, want{"fail login", "is not logged in", "CODEX_HOME=/var/lib/codex-worker/default /opt/codex login --device-auth, then systemctl restart " + defaultUnit}},
-		"bad login":  {func(b *bed) { b.codex.inErr = errors.New("codex cannot read its login") }, want{"fail login", "cannot read its login", "login --device-auth"}},
-		"not root":   {func(b *bed) { b.host.IsRoot = false }, want{"fail login", "only root", "sudo"}},
+		"no sandbox": {func(b *bed) {
+			b.write(workerFile("default"), "mode = \"native\"\n[codex]\nsandbox_mode = \"danger-full-access\"\n")
+		}, want{"warn sandbox", "without codex's sandbox", "danger-full-access"}},
+		"logged out":     {func(b *bed) { b.codex.in = false }, want{"fail login", "is not logged in", "CODEX_HOME=/var/lib/codex-worker/default /opt/codex login --device-auth, then systemctl restart " + defaultUnit}},
+		"no home, login": {func(b *bed) { b.remove(home("default")) }, want{"fail login", "has no home yet", "install -d -o codex-worker -g codex-worker -m 0700 /var/lib/codex-worker/default, then runuser"}},
+		"bad login":      {func(b *bed) { b.codex.inErr = errors.New("codex cannot read its login") }, want{"fail login", "cannot read its login", "login --device-auth"}},
+		"not root":       {func(b *bed) { b.host.IsRoot = false }, want{"fail login", "only root", "sudo"}},
 
 		"bad config":           {func(b *bed) { b.write(configFile, "queue_limt = 1\n") }, want{"fail config", `unknown key "queue_limt" (did you mean "queue_limit"?)`, "codex-proxy config check"}},
 		"bad config, login":    {func(b *bed) { b.write(configFile, "queue_limt = 1\n"); b.codex.in = false }, want{"fail login", "worker default: codex is not logged in", "login"}},
@@ -115,12 +119,14 @@ func TestWhatIsBroken(t *testing.T) {
 			b.remove(workerFile("default"))
 			b.report.Workers = nil
 		}, want{"fail config", "no worker is configured", "config check"}},
-		"bad keys":       {func(b *bed) { b.write(keyFile, "ci sk-secret\n") }, want{"fail config", "line 1", "systemctl restart codex-proxy"}},
-		"exposed":        {func(b *bed) { b.units[socketUnit].Listen = []string{"0.0.0.0:8787"} }, want{"fail config", "listens on 0.0.0.0:8787 and there are no API keys", "codex-proxy keys add NAME"}},
-		"unread config":  {func(b *bed) { b.touch(configFile) }, want{"warn config", "has changed since the service read it", "systemctl reload codex-proxy"}},
-		"unread keys":    {func(b *bed) { b.touch(keyFile) }, want{"warn config", keyFile + ": has changed", "systemctl restart codex-proxy"}},
-		"unread worker":  {func(b *bed) { b.touch(workerFile("default")) }, want{"warn config", "has changed since the worker read it", "systemctl restart " + defaultUnit}},
-		"unknown worker": {func(b *bed) { b.report.Workers[0].Name = "other" }, want{"warn config", "worker default: is not known to the running service", "systemctl reload"}},
+		"bad keys":          {func(b *bed) { b.write(keyFile, "ci sk-secret\n") }, want{"fail config", "line 1", "systemctl restart codex-proxy"}},
+		"exposed":           {func(b *bed) { b.units[socketUnit].Listen = []string{"0.0.0.0:8787"} }, want{"fail config", "listens on 0.0.0.0:8787 and there are no API keys", "codex-proxy keys add NAME"}},
+		"unread config":     {func(b *bed) { b.touch(configFile) }, want{"warn config", "has changed since the service read it", "systemctl reload codex-proxy"}},
+		"unread keys":       {func(b *bed) { b.touch(keyFile) }, want{"warn config", keyFile + ": has changed", "systemctl restart codex-proxy"}},
+		"unread worker":     {func(b *bed) { b.touch(workerFile("default")) }, want{"warn config", "has changed since the worker read it", "systemctl restart " + defaultUnit}},
+		"bad config, where": {func(b *bed) { b.write(configFile, "queue_limt = 1\n") }, want{"fail config", configFile + ":1:", "codex-proxy config check"}},
+		"unknown worker":    {func(b *bed) { b.report.Workers[0].Name = "other" }, want{"warn config", "worker default: is not known to the running service", "systemctl reload"}},
+		"forgotten worker":  {func(b *bed) { b.write(workerFile("other"), ""); b.remove(workerFile("default")) }, want{"warn config", "worker default: is not configured any more", "systemctl reload"}},
 		"replaced program": {func(b *bed) {
 			b.remove("/proc/80/exe")
 			_ = os.Symlink("/usr/bin/codex-proxy (deleted)", b.path("/proc/80/exe"))
@@ -135,6 +141,9 @@ func TestWhatIsBroken(t *testing.T) {
 		"socket unit down":  {func(b *bed) { b.units[units.WorkerSocket("default")].ActiveState = "failed" }, want{"warn sockets", "does not listen", "units says"}},
 		"open control":      {func(b *bed) { b.chmod(runDir+"/control/socket", 0o666) }, want{"fail sockets", "others may drain workers", "chmod 0600"}},
 		"no control":        {func(b *bed) { b.reportErr = errors.New("cannot reach it") }, want{"fail sockets", "cannot reach it", "systemctl restart codex-proxy"}},
+		"control is gone":   {func(b *bed) { b.reportErr = control.ErrNotRunning }, want{"fail sockets", "is gone, while the service runs", "systemctl restart codex-proxy"}},
+		"control gone, too": {func(b *bed) { b.reportErr = control.ErrNotRunning }, want{"warn service", "not checked: its control socket is gone", "sockets says"}},
+		"no bus, socket":    {func(b *bed) { b.busErr = units.ErrNoBus; b.chmod(runDir+"/default.sock", 0o600) }, want{"fail sockets", "has mode 0600: the proxy cannot connect", "chmod"}},
 		"foreign control":   {func(b *bed) { b.reportErr = control.ErrForbidden }, want{"fail service", "only root", "sudo"}},
 
 		"daemon stopped": {func(b *bed) {
@@ -146,7 +155,7 @@ func TestWhatIsBroken(t *testing.T) {
 		"not ready": {func(b *bed) {
 			b.report.Health.Readiness = probes.Readiness{Reason: probes.BackingOff, Details: "worker default: backing_off"}
 			b.report.Workers[0].Ready = false
-		}, want{"fail service", "is not ready (backing_off): worker default: backing_off", "codex-proxy status --watch"}},
+		}, want{"fail service", "is not ready (backing_off): worker default: backing_off", "codex-proxy status; journalctl"}},
 		"one not ready": {func(b *bed) { b.report.Workers[0].Ready, b.report.Workers[0].Reason = false, probes.HandshakePending }, want{"fail service", "worker default: is not ready (handshake_pending)", "codex-proxy status"}},
 		"drained":       {func(b *bed) { b.report.Workers[0].Drained = true }, want{"warn service", "was drained", "codex-proxy undrain default"}},
 		"flapping":      {func(b *bed) { b.report.Workers[0].ConsecutiveFailures = 3 }, want{"warn service", "has failed 3 times in a row", "journalctl -u " + defaultUnit}},

@@ -18,6 +18,8 @@ func checkService(_ context.Context, s *survey) []Finding {
 	switch {
 	case errors.Is(s.reportErr, control.ErrForbidden):
 		return []Finding{unprivileged(proxyUnit, "ask the daemon")}
+	case s.controlGone():
+		return []Finding{unchecked("", "its control socket is gone", "sockets")}
 	case errors.Is(s.reportErr, control.ErrNotRunning):
 		return []Finding{fail(proxyUnit, "does not run", "systemctl start codex.target; if it ends again, journalctl -u codex-proxy -n 20")}
 	case s.reportErr != nil:
@@ -26,7 +28,7 @@ func checkService(_ context.Context, s *survey) []Finding {
 	var found []Finding
 	ready := s.report.Health.Readiness
 	if !ready.Ready {
-		found = append(found, fail(proxyUnit, fmt.Sprintf("is not ready (%s): %s", ready.Reason, ready.Details), "docs/operations.md, \"Reasons\", tells what to do; codex-proxy status --watch shows when it is over"))
+		found = append(found, fail(proxyUnit, fmt.Sprintf("is not ready (%s): %s", ready.Reason, ready.Details), "codex-proxy status; journalctl -u codex-proxy -n 20"))
 	}
 	for _, w := range s.report.Workers {
 		found = append(found, judgeWorker(w, ready.Ready)...)

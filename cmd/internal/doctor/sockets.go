@@ -34,7 +34,7 @@ func (s *survey) workerSocket(w worker) []Finding {
 		return []Finding{fail(w.socket(), fmt.Sprintf("listens on %v, and the proxy connects to %s", d.Listen, path),
 			"make ListenStream= of the unit and socket_dir in config.toml agree")}
 	}
-	if !s.running(w.socket()) {
+	if s.busErr == nil && !s.running(w.socket()) {
 		return []Finding{unchecked(path, w.socket()+" does not listen", "units")}
 	}
 	again := fmt.Sprintf("systemctl stop %s %s && systemctl start codex.target", w.unit(), w.socket())
@@ -72,13 +72,21 @@ func (s *survey) socketMode(path string, info fs.FileInfo) []Finding {
 	return nil
 }
 
+// controlGone reports that nobody listens on the control socket of a service
+// which runs.
+func (s *survey) controlGone() bool {
+	return errors.Is(s.reportErr, control.ErrNotRunning) && s.running(proxyUnit)
+}
+
 func (s *survey) control() []Finding {
 	path := s.controlSocket()
 	switch {
 	case errors.Is(s.reportErr, control.ErrForbidden):
 		return []Finding{unprivileged(path, "use it")}
+	case s.controlGone():
+		return []Finding{fail(path, "is gone, while the service runs: status, drain and undrain cannot work", "systemctl restart codex-proxy, which makes it anew")}
 	case s.reportErr != nil && !s.running(proxyUnit):
-		return []Finding{unchecked(path, "the service does not run", "units")}
+		return []Finding{unchecked(path, "the service does not run", "service")}
 	case s.reportErr != nil:
 		return []Finding{fail(path, s.reportErr.Error(), "journalctl -u codex-proxy; systemctl restart codex-proxy makes it anew")}
 	}

@@ -110,13 +110,3 @@ func (s *survey) askSystemd(ctx context.Context) {
 // running reports whether systemd calls the unit active. Of a unit that it was
 // not asked about, or said nothing of, nobody knows.
 func (s *survey) running(unit string) bool { return s.units[unit].Active() }
-
-// seen returns what the daemon says of a worker.
-func (s *survey) seen(name string) (probes.Worker, bool) {
-	for _, w := range s.report.Workers {
-		if w.Name == name {
-			return w, true
-		}
-	}
-	return probes.Worker{}, false
-}
