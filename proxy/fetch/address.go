@@ -63,7 +63,7 @@ func own(ip netip.Addr) bool {
 	if err != nil {
 		return false // there is no way to it
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	source, ok := conn.LocalAddr().(*net.UDPAddr)
 	return ok && source.AddrPort().Addr().Unmap() == ip
 }

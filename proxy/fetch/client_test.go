@@ -153,7 +153,7 @@ func TestALyingFetcher(t *testing.T) {
 			go func() { p.ended <- liar.Serve(l) }()
 			assert.Equal(t, tc.want, p.denied(t, "http://127.0.0.1/").Code)
 			liar.Close()
-			await(t, p.ended)
+			assert.ErrorIs(t, await(t, p.ended), http.ErrServerClosed)
 		})
 	}
 }
@@ -178,7 +178,7 @@ func TestInlineCancel(t *testing.T) {
 
 // An idle fetcher ends; one that is at work does not, and finishes what it has.
 func TestIdle(t *testing.T) {
-	await(t, paired(t, loopback(), time.Millisecond).ended)
+	assert.NoError(t, await(t, paired(t, loopback(), time.Millisecond).ended))
 
 	asked, release := make(chan struct{}), make(chan struct{})
 	url := host(t, func(w http.ResponseWriter, _ *http.Request) {

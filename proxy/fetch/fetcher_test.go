@@ -5,8 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -110,8 +109,7 @@ func TestRedirects(t *testing.T) {
 	var others atomic.Int32
 	other := host(t, func(http.ResponseWriter, *http.Request) { others.Add(1) })
 	otherPort := other[strings.LastIndex(other, ":"):]
-	var url string
-	url = host(t, func(w http.ResponseWriter, r *http.Request) {
+	url := host(t, func(w http.ResponseWriter, r *http.Request) {
 		var n int
 		if _, err := fmt.Sscanf(r.URL.Path, "/hop/%d", &n); err == nil && n > 0 {
 			http.Redirect(w, r, fmt.Sprintf("/hop/%d", n-1), http.StatusTemporaryRedirect)
@@ -216,7 +214,7 @@ func TestHostsThatFail(t *testing.T) {
 	refused(t, f, "http://"+l.Addr().String(), CodeFailed, "cannot be reached")
 
 	s := httptest.NewUnstartedServer(serving(png))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	s.StartTLS()
 	defer s.Close()
 	refused(t, f, s.URL, CodeFailed, "certificate is not valid")

@@ -68,7 +68,9 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.http.WriteTimeout)
 	defer cancel()
 	err := s.http.Shutdown(grace)
-	<-served
+	if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
 	return err
 }
 
