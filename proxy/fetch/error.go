@@ -4,7 +4,7 @@ import "fmt"
 
 // What can be wrong with an image, as clients see it in error.code.
 const (
-	CodeURL     = "image_url_invalid"       // not a URL that may be fetched
+	CodeURL     = "invalid_image_url"       // not a URL that may be fetched
 	CodeAddress = "image_address_forbidden" // its host is not on the public network
 	CodeFailed  = "image_fetch_failed"      // not reachable, too slow, or not 200
 	CodeSize    = "image_too_large"
