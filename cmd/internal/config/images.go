@@ -59,8 +59,8 @@ func load(path string, set []string) (raw, error) {
 
 func (r rawImages) validate() (Images, error) {
 	switch {
-	case r.MaxBytes < 1024 || r.MaxBytes > 40<<20:
-		return Images{}, fmt.Errorf("images.max_bytes = %d: must be between 1024 and %d bytes (codex takes messages up to 64 MiB)", r.MaxBytes, 40<<20)
+	case r.MaxBytes < 1024 || r.MaxBytes > 20<<20:
+		return Images{}, fmt.Errorf("images.max_bytes = %d: must be between 1024 and %d bytes", r.MaxBytes, 20<<20)
 	case r.Timeout < duration(100*time.Millisecond) || r.Timeout > duration(time.Minute):
 		return Images{}, fmt.Errorf("images.timeout = %q: must be between 100ms and 1m", time.Duration(r.Timeout))
 	}
