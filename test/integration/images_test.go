@@ -32,27 +32,53 @@ const (
 
 var picture = append([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{7}, 100_000)...)
 
-// gallery serves a picture in the machine's network, and counts who asks.
-func (b *bed) gallery() *atomic.Int32 {
+// gallery is a host of a picture in the machine's network.
+type gallery struct {
+	asked   atomic.Int32
+	held    chan struct{} // a token for each request with ?hold
+	release chan struct{} // which goes on with a token from here
+}
+
+func (b *bed) gallery() *gallery {
 	b.t.Helper()
 	l, err := b.Listen("tcp", imageAddr)
 	require.NoError(b.t, err)
-	var asked atomic.Int32
-	s := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		if to := r.URL.Query().Get("to"); to != "" {
-			http.Redirect(w, r, to, http.StatusFound)
-			return
-		}
-		_, _ = w.Write(picture)
-	})}
+	g := &gallery{held: make(chan struct{}, 8), release: make(chan struct{}, 8)}
+	s := http.Server{Handler: g}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	b.t.Cleanup(func() {
 		s.Close()
 		assert.ErrorIs(b.t, <-done, http.ErrServerClosed)
 	})
-	return &asked
+	return g
+}
+
+func (g *gallery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.asked.Add(1)
+	if to := r.URL.Query().Get("to"); to != "" {
+		http.Redirect(w, r, to, http.StatusFound)
+		return
+	}
+	if r.URL.Query().Has("hold") {
+		g.held <- struct{}{}
+		select {
+		case <-g.release:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	_, _ = w.Write(picture)
+}
+
+// awaitHeld waits until a request with ?hold has come.
+func (g *gallery) awaitHeld(t *testing.T) {
+	t.Helper()
+	select {
+	case <-g.held:
+	case <-time.After(bound):
+		require.Fail(t, "the host is never asked")
+	}
 }
 
 // inline asks the installed fetcher, as the daemon does.
@@ -90,12 +116,12 @@ func TestImagesAddresses(t *testing.T) {
 
 func imagesAddresses(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
-	asked := b.gallery()
+	host := b.gallery()
 	b.start()
 	assert.Equal(t, "inactive", b.show(fetchUnit, "ActiveState")["ActiveState"], "nobody asked yet")
 	b.unfetched("http://"+imageAddr+"/", fetch.CodeAddress)
 	b.unfetched("http://127.0.0.1:8787/", fetch.CodeAddress)
-	assert.Zero(t, asked.Load())
+	assert.Zero(t, host.asked.Load())
 	assert.Equal(t, "active", b.show(fetchUnit, "ActiveState")["ActiveState"])
 
 	require.NoError(t, b.WriteFile(proxyConfig, []byte(onlyThat), 0o644))
@@ -103,7 +129,7 @@ func imagesAddresses(t *testing.T, suite string) {
 	b.MustRun(t, "systemctl", "reload", proxyUnit) // the fetcher goes along
 	b.fetched("http://" + imageAddr + "/")
 	assert.NotEqual(t, before, b.show(fetchUnit, "MainPID"))
-	assert.EqualValues(t, 1, asked.Load())
+	assert.EqualValues(t, 1, host.asked.Load())
 	b.unfetched("http://127.0.0.1:8787/", fetch.CodeAddress)
 	b.unfetched("http://"+imageAddr+"/?to=http://127.0.0.1:8787/livez", fetch.CodeAddress)
 	b.unfetched("http://"+imageAddr+"/?to=http://169.254.169.254/", fetch.CodeAddress)
@@ -118,7 +144,7 @@ func imagesAddresses(t *testing.T, suite string) {
 // even root gets nowhere else.
 func TestImagesFirewall(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, onlyThat)
-	asked := b.gallery()
+	host := b.gallery()
 	require.NoError(t, b.WriteFile("/etc/resolv.conf", []byte("nameserver 127.0.0.53\n"), 0o644))
 	b.start()
 	b.fetched("http://" + imageAddr + "/")
@@ -132,7 +158,7 @@ func TestImagesFirewall(t *testing.T) {
 	}
 	assert.Equal(t, "200", from("http://"+imageAddr+"/"))
 	assert.Equal(t, "000", from(base+"/livez"), "the kernel lets it through")
-	assert.EqualValues(t, 2, asked.Load())
+	assert.EqualValues(t, 2, host.asked.Load())
 
 	// What is no longer allowed is no longer reached.
 	require.NoError(t, b.WriteFile(proxyConfig, nil, 0o644))
@@ -171,6 +197,36 @@ func TestImagesSurvive(t *testing.T) {
 	b.unfetched(url, "image_fetcher_unavailable")
 	b.start()
 	b.fetched(url)
+}
+
+// A fetch in flight outlives the fetcher: it is asked again when that is killed,
+// and finished when that is reloaded; what comes meanwhile waits.
+func TestImagesInFlight(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, onlyThat)
+	host := b.gallery()
+	b.start()
+	begin := func(url string) chan error {
+		done := make(chan error, 1)
+		go func() { _, err := b.inline(url); done <- err }()
+		return done
+	}
+	first := begin("http://" + imageAddr + "/?hold")
+	host.awaitHeld(t)
+	b.MustRun(t, "systemctl", "kill", "--signal=KILL", fetchUnit)
+	host.awaitHeld(t) // again
+	require.Empty(t, first)
+
+	pid := b.show(fetchUnit, "MainPID")
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	second := begin("http://" + imageAddr + "/?hold")
+	require.Empty(t, first)
+	host.release <- struct{}{}
+	assert.NoError(t, <-first)
+	host.awaitHeld(t)
+	host.release <- struct{}{}
+	assert.NoError(t, <-second)
+	assert.NotEqual(t, pid, b.show(fetchUnit, "MainPID"))
+	assert.EqualValues(t, 3, host.asked.Load())
 }
 
 // The daemon still has no network, and the fetcher nothing of ours.
