@@ -129,7 +129,7 @@ func (c *Client) clientError(err error) *openai.Error {
 	var known *Error
 	switch {
 	case !errors.As(err, &known):
-		c.logger.Warn("images cannot be fetched: see systemctl status codex-proxy-fetch.socket codex-proxy-fetch.service", "error", err)
+		c.logger.Warn("images cannot be fetched", "error", err)
 		return openai.Unavailable(codeUnavailable, "images cannot be fetched just now; send the request again, or data URLs", retryAfter)
 	case known.Code == codeOverloaded:
 		return openai.Unavailable(codeOverloaded, "too many images are being fetched; send the request again", retryAfter)

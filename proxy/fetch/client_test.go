@@ -124,7 +124,7 @@ func TestNoFetcher(t *testing.T) {
 	assert.Equal(t, http.StatusServiceUnavailable, e.Status)
 	assert.Equal(t, codeUnavailable, e.Code)
 	assert.Positive(t, e.RetryAfter)
-	assert.Contains(t, p.log.String(), "systemctl status codex-proxy-fetch.socket")
+	assert.Contains(t, p.log.String(), "images cannot be fetched")
 	assert.NotContains(t, p.log.String(), "planted")
 }
 
