@@ -199,6 +199,24 @@ func TestImagesSurvive(t *testing.T) {
 	b.fetched(url)
 }
 
+// A fetcher that cannot start is given up, and comes back as the journal tells.
+func TestImagesStartLimit(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, onlyThat)
+	b.gallery()
+	b.start()
+	require.NoError(t, b.WriteFile(proxyConfig, []byte("[images]\nmax_bytes = 1\n"), 0o644))
+	b.unfetched("http://"+imageAddr+"/", "image_fetcher_unavailable")
+	assert.Contains(t, b.journal(fetchUnit), "images.max_bytes = 1: must be between")
+	assert.Equal(t, "failed", b.show("codex-proxy-fetch.socket", "ActiveState")["ActiveState"])
+	status, _ := b.readyz()
+	assert.Equal(t, http.StatusOK, status)
+
+	require.NoError(t, b.WriteFile(proxyConfig, []byte(onlyThat), 0o644))
+	b.MustRun(t, "systemctl", "reset-failed", "codex-proxy-fetch.*")
+	b.MustRun(t, "systemctl", "start", "codex.target")
+	b.fetched("http://" + imageAddr + "/")
+}
+
 // A fetch in flight outlives the fetcher: it is asked again when that is killed,
 // and finished when that is reloaded; what comes meanwhile waits.
 func TestImagesInFlight(t *testing.T) {
