@@ -6,7 +6,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"image"
+	"image/png"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"strings"
@@ -14,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	sdk "github.com/openai/openai-go/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,7 +34,21 @@ const (
 	proxyConfig = "/etc/codex-proxy/config.toml"
 )
 
-var picture = append([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{7}, 100_000)...)
+var picture = noise()
+
+// noise is a PNG that does not compress.
+func noise() []byte {
+	pixels := image.NewGray(image.Rect(0, 0, 256, 256))
+	random := rand.NewChaCha8([32]byte{})
+	for i := range pixels.Pix {
+		pixels.Pix[i] = byte(random.Uint64())
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, pixels); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
 
 // gallery is a host of a picture in the machine's network.
 type gallery struct {
@@ -58,6 +76,10 @@ func (g *gallery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.asked.Add(1)
 	if to := r.URL.Query().Get("to"); to != "" {
 		http.Redirect(w, r, to, http.StatusFound)
+		return
+	}
+	if r.URL.Query().Has("text") {
+		fmt.Fprint(w, "<html>secret")
 		return
 	}
 	if r.URL.Query().Has("hold") {
@@ -104,6 +126,63 @@ func (b *bed) unfetched(url, code string) {
 	var known *openai.Error
 	require.True(b.t, errors.As(err, &known), "%v", err)
 	assert.Equal(b.t, code, known.Code, known.Message)
+}
+
+// A chat request that names images by URL, through everything: the model endpoint
+// gets the bytes, in their place, and clients are told what is wrong with which.
+func TestImagesInChat(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, onlyThat)
+	host := b.gallery()
+	b.start()
+	ask := func(urls ...string) error {
+		parts := []sdk.ChatCompletionContentPartUnionParam{sdk.TextContentPart("what is this?")}
+		for _, url := range urls {
+			parts = append(parts, sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: url}))
+		}
+		client := b.client()
+		_, err := client.Chat.Completions.New(t.Context(), sdk.ChatCompletionNewParams{
+			Model: model, Messages: []sdk.ChatCompletionMessageParamUnion{sdk.UserMessage(parts)},
+		})
+		return err
+	}
+	url := "http://" + imageAddr + "/"
+	require.NoError(t, b.models.Script("text noise"))
+	require.NoError(t, ask(url+"?token=planted", url+"?to=/again"))
+	sent := "data:image/png;base64," + base64.StdEncoding.EncodeToString(picture)
+	assert.Equal(t, 2, strings.Count(string(lastTurn(b.models).Body.Raw), sent), "the model got something else")
+	assert.EqualValues(t, 3, host.asked.Load())
+
+	turns := len(b.models.Turns())
+	for url, code := range map[string]string{
+		"http://169.254.169.254/latest/meta-data/": fetch.CodeAddress,
+		url + "?to=http://127.0.0.1:8787/metrics":  fetch.CodeAddress,
+		"http://127.0.0.7:9001/":                   fetch.CodeFailed,
+		url + "?text":                              fetch.CodeType,
+		"http://user:planted@127.0.0.7:9000/":      fetch.CodeURL,
+	} {
+		err := ask(url)
+		var told *sdk.Error
+		if assert.ErrorAs(t, err, &told, url) {
+			assert.Equal(t, http.StatusBadRequest, told.StatusCode, url)
+			assert.Equal(t, code, told.Code, url)
+			assert.Equal(t, "messages[0].content[1].image_url.url", told.Param)
+			assert.NotContains(t, told.RawJSON(), "secret", "what is no image reached the client")
+		}
+	}
+	assert.Len(t, b.models.Turns(), turns, "a turn was begun")
+	_, metrics := b.get("/metrics")
+	assert.Contains(t, string(metrics), `codex_image_fetches_total{outcome="ok"} 2`)
+	assert.Contains(t, string(metrics), `codex_image_fetches_total{outcome="image_address_forbidden"} 2`)
+	assert.NotContains(t, b.MustRun(t, "journalctl", "--no-pager", "--output=export"), "planted")
+
+	require.NoError(t, b.WriteFile(proxyConfig, []byte("[images]\nfetch = false\n"), 0o644))
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	b.http.CloseIdleConnections() // they are the old process's
+	var told *sdk.Error
+	require.ErrorAs(t, ask(url), &told)
+	assert.Equal(t, "image_fetch_disabled", told.Code)
+	require.NoError(t, b.models.Script("text noise"))
+	assert.NoError(t, ask(sent), "a data URL needs no network")
 }
 
 // Nobody but the public network is reached, unless the operator says so; then
