@@ -30,6 +30,7 @@ Commands for people:
   status            show whether the service is ready, and each worker
   drain             let a worker, or all, take no new turns
   undrain           let them take turns again
+  doctor            look for what is wrong, and say what to do
   config check      say whether the configuration is good
   keys              add, list and revoke API keys
   reload            replace the running daemon by the installed one
@@ -39,6 +40,8 @@ Commands for people:
 Commands for systemd units:
   serve             the HTTP daemon (codex-proxy.service)
   worker-prepare    write a worker's codex configuration (codex-worker@.service)
+  fetch             fetch images for the daemon (codex-proxy-fetch.service)
+  fetch-prepare     let it reach its name servers (codex-proxy-fetch.service)
   launch            start the next daemon for a reload (run by serve)
   notify-exec       run a program as a Type=notify service
   app-server        the demo worker, in place of codex app-server
@@ -57,9 +60,12 @@ func commands() []command {
 		{"notify-exec", notifyExec},
 		{"worker-prepare", workerPrepare},
 		{"app-server", demoAppServer},
+		{"fetch", fetchCommand},
+		{"fetch-prepare", fetchPrepare},
 		{"status", statusCommand},
 		{"drain", drainCommand},
 		{"undrain", undrainCommand},
+		{"doctor", doctorCommand},
 		{"config", configCommand},
 		{"keys", keysCommand},
 		{"reload", reloadCommand},
