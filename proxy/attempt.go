@@ -1,14 +1,13 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"codex-proxy/proxy/appserver"
-	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/workers"
 )
 
@@ -56,12 +55,11 @@ func lossReason(err error) string {
 	}
 }
 
-// runChat runs the request's turn, and runs it again, ahead of the queue, while
-// it is lost and nothing speaks against that.
-func (s *Server) runChat(w http.ResponseWriter, r *http.Request, req *openai.ChatRequest) error {
-	x := exchangeOf(r)
-	ask := workers.Ask{Model: req.Model, Key: x.key, Arrived: x.began}
-	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: req.Model}
+// runTurn runs a turn and hands it to answer, and runs it again, ahead of the
+// queue, while it is lost and nothing speaks against that. x is the exchange that
+// the turn counts for, ask.Key and ask.Arrived come from it.
+func (s *Server) runTurn(w http.ResponseWriter, r *http.Request, x *exchange, ask workers.Ask, request appserver.TurnRequest, answer func(*appserver.Turn) error) error {
+	ask.Key, ask.Arrived = x.key, x.began
 	var lease *workers.Lease
 	defer func() {
 		if lease != nil {
@@ -75,7 +73,7 @@ func (s *Server) runChat(w http.ResponseWriter, r *http.Request, req *openai.Cha
 		}
 		x.attempts++
 		w.Header().Set("X-Codex-Attempts", strconv.Itoa(x.attempts))
-		err = s.tryChat(w, r, lease, req, answer)
+		err = attempt(r.Context(), lease, x, request, answer)
 		reason := lossReason(err)
 		if reason == "" || !x.repeatable() {
 			return err
@@ -97,18 +95,14 @@ func (x *exchange) repeatable() bool {
 	return x.status == 0 && !x.acted && x.attempts < maxAttempts
 }
 
-// tryChat is one attempt.
-func (s *Server) tryChat(w http.ResponseWriter, r *http.Request, lease *workers.Lease, req *openai.ChatRequest, answer openai.Answer) error {
-	turn, err := startTurn(r.Context(), lease, plan(req))
+func attempt(ctx context.Context, lease *workers.Lease, x *exchange, request appserver.TurnRequest, answer func(*appserver.Turn) error) error {
+	turn, err := startTurn(ctx, lease, request)
 	if err != nil {
-		return whyEnded(r.Context(), err)
+		return whyEnded(ctx, err)
 	}
-	defer closeTurn(r.Context(), turn)
-	exchangeOf(r).thread = turn.ThreadID()
-	if req.Stream {
-		return s.streamChat(w, r, turn, answer, req.IncludeUsage)
-	}
-	return s.wholeChat(w, r, turn, answer)
+	defer closeTurn(ctx, turn)
+	x.thread = turn.ThreadID()
+	return answer(turn)
 }
 
 // calls reports whether an item of the model's output is more than words: then

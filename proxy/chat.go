@@ -39,7 +39,14 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.bounded(r.Context())
 	defer cancel()
-	return s.runChat(w, r.WithContext(ctx), req)
+	r = r.WithContext(ctx)
+	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: req.Model}
+	return s.runTurn(w, r, x, workers.Ask{Model: req.Model}, plan(req), func(turn *appserver.Turn) error {
+		if req.Stream {
+			return s.streamChat(w, r, turn, answer, req.IncludeUsage)
+		}
+		return s.wholeChat(w, r, turn, answer)
+	})
 }
 
 // bounded applies request_timeout, if there is one, to a request that has
@@ -90,12 +97,11 @@ func whyEnded(ctx context.Context, err error) error {
 // wholeChat answers when the turn has completed.
 func (s *Server) wholeChat(w http.ResponseWriter, r *http.Request, turn *appserver.Turn, answer openai.Answer) error {
 	var text strings.Builder
-	finish, err := s.follow(r.Context(), turn, listener{
-		text: func(delta string) error {
+	finish, err := s.follow(r.Context(), turn, exchangeOf(r), listener{
+		text: func(_, delta string) error {
 			text.WriteString(delta)
 			return nil
 		},
-		usage: exchangeOf(r).used, item: exchangeOf(r).produced,
 	})
 	if err != nil {
 		return err

@@ -31,7 +31,6 @@ type exchange struct {
 	queued    time.Duration // waited for a place, in all attempts
 }
 
-func (x *exchange) used(u *openai.Usage)          { x.usage = u }
 func (x *exchange) produced(item json.RawMessage) { x.acted = x.acted || calls(item) }
 
 type exchangeKey struct{}

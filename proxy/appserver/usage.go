@@ -17,3 +17,14 @@ type tokenUsageParams struct {
 		Total Usage `json:"total"`
 	} `json:"tokenUsage"`
 }
+
+// plus adds what one more response took.
+func (u Usage) plus(v Usage) Usage {
+	return Usage{
+		InputTokens:           u.InputTokens + v.InputTokens,
+		CachedInputTokens:     u.CachedInputTokens + v.CachedInputTokens,
+		OutputTokens:          u.OutputTokens + v.OutputTokens,
+		ReasoningOutputTokens: u.ReasoningOutputTokens + v.ReasoningOutputTokens,
+		TotalTokens:           u.TotalTokens + v.TotalTokens,
+	}
+}

@@ -12,10 +12,17 @@ type Request struct {
 	Model            string
 	Cwd              string
 	BaseInstructions *string
+	DynamicTools     []Tool
 	Items            []json.RawMessage `json:"-"`
 	Effort           string            `json:"-"`
 	Summary          string            `json:"-"`
 	OutputSchema     json.RawMessage   `json:"-"`
+}
+
+// Tool is one of thread/start's dynamicTools.
+type Tool struct {
+	Type, Name, Description string
+	InputSchema             json.RawMessage
 }
 
 // Prompt returns the text of the last user message.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -23,6 +24,9 @@ type Turn struct {
 	ended   bool  // the current response has been ended
 	usage   Usage // so far
 	last    any   // the last finished message, for turn/completed
+	calls   []call
+	asking  sync.WaitGroup
+	held    Usage // of the response that called; reported when the calls are answered
 }
 
 // Usage counts tokens.
@@ -64,7 +68,12 @@ func (t *Turn) run(ctx context.Context, h Handler) {
 	turn["startedAt"] = t.started.Unix()
 	t.notify("turn/started", map[string]any{"turn": turn})
 	err := h(ctx, t)
+	if err == nil && len(t.calls) > 0 {
+		t.EndResponse(Usage{})
+		err = t.Outputs(ctx)
+	}
 	interrupted := ctx.Err() != nil
+	t.asking.Wait()
 	t.thread.idle()
 	var failure *Failure
 	switch {
@@ -170,8 +179,12 @@ func (t *Turn) EndResponse(u Usage) {
 		"responseId": t.newItemID("resp"), "usage": u.shape(),
 		"usageMetadata": map[string]any{"amount": nil, "metadata": u.upstreamShape()},
 	})
-	t.tokens(u, u)
-	t.rateLimits()
+	if len(t.calls) == 0 {
+		t.tokens(u, u)
+		t.rateLimits()
+	} else {
+		t.held = u
+	}
 }
 
 func (t *Turn) tokens(u, last Usage) {
