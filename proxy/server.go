@@ -31,12 +31,17 @@ type Server struct {
 	base    context.Context // parent of every request; Abort cancels it
 	abort   context.CancelCauseFunc
 	pulse   pulse
+	limiter *limiter
+	aliases *aliases
 	exits   exits
 }
 
 // New builds a server and registers its metrics.
 func New(settings Settings) *Server {
 	s := &Server{Settings: settings, metrics: newMetrics(settings), exits: exits{changed: make(chan struct{}, 1)}}
+	s.limiter = newLimiter(s.Keys, s.Usage)
+	s.Registry.MustRegister(newKeyCollector(s.limiter))
+	s.aliases = &aliases{names: s.Aliases, known: s.Pool.Known, logger: s.Logger, told: map[string]bool{}}
 	s.base, s.abort = context.WithCancelCause(context.Background())
 	s.table = s.routes()
 	s.http = http.Server{

@@ -8,6 +8,7 @@ import (
 
 	"codex-proxy/probes"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/usage"
 	"codex-proxy/proxy/workers"
 )
 
@@ -18,6 +19,12 @@ type Settings struct {
 	Report func() probes.Report
 	// Keys are the API keys; if there are none, none is asked for.
 	Keys *auth.Keys
+	// Usage counts what the keys use; nil: it is not counted.
+	Usage *usage.Store
+	// Aliases are further names of models.
+	Aliases map[string]Alias
+	// CORSOrigins are the origins whose pages may use the API, or "*".
+	CORSOrigins []string
 	// BodyLimit bounds a request body, in bytes.
 	BodyLimit int64
 	// IdleTimeout is the longest silence of a worker during a turn.

@@ -51,6 +51,14 @@ func (l *Limits) number(name string) *int64 {
 	}
 }
 
+// Number is the limit of that name; 0 if there is none, or if it is not a number.
+func (l Limits) Number(name string) int64 {
+	if n := l.number(name); n != nil {
+		return *n
+	}
+	return 0
+}
+
 // Set takes over one limit as it is written; "none" takes it away. Errors are
 // for operators and do not repeat the value.
 func (l *Limits) Set(name, value string) error {
@@ -93,9 +101,9 @@ func (l *Limits) setModels(value string) error {
 
 // Value is one limit as it is written; "none" if there is none.
 func (l Limits) Value(name string) string {
-	switch n := l.number(name); {
-	case n != nil && *n > 0:
-		return strconv.FormatInt(*n, 10)
+	switch n := l.Number(name); {
+	case n > 0:
+		return strconv.FormatInt(n, 10)
 	case name == Models && len(l.Models) > 0:
 		return strings.Join(l.Models, ",")
 	default:
