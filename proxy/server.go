@@ -34,14 +34,17 @@ type Server struct {
 	limiter *limiter
 	aliases *aliases
 	exits   exits
+	threads *threads
 }
 
 // New builds a server and registers its metrics.
 func New(settings Settings) *Server {
-	s := &Server{Settings: settings, metrics: newMetrics(settings), exits: exits{changed: make(chan struct{}, 1)}}
-	s.limiter = newLimiter(s.Keys, s.Usage)
-	s.Registry.MustRegister(newKeyCollector(s.limiter))
-	s.aliases = &aliases{names: s.Aliases, known: s.Pool.Known, logger: s.Logger, told: map[string]bool{}}
+	s := &Server{
+		Settings: settings, metrics: newMetrics(settings), exits: exits{changed: make(chan struct{}, 1)},
+		threads: newThreads(settings.ThreadCache), limiter: newLimiter(settings.Keys, settings.Usage),
+		aliases: &aliases{names: settings.Aliases, known: settings.Pool.Known, logger: settings.Logger, told: map[string]bool{}},
+	}
+	settings.Registry.MustRegister(newKeyCollector(s.limiter))
 	s.base, s.abort = context.WithCancelCause(context.Background())
 	s.table = s.routes()
 	s.http = http.Server{

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/strict"
+	"codex-proxy/proxy"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/units"
 )
@@ -28,6 +29,10 @@ type Config struct {
 	SocketDir        string
 	ControlSocket    string // path; empty: none
 	Keys             *auth.Keys
+	KeyFile          string // that Keys are from; empty: the unit's credential
+	Aliases          map[string]proxy.Alias
+	CORSOrigins      []string
+	UsageRetention   int // days
 	BodyLimit        int64 // bytes
 	MaxInflight      int   // turns per worker
 	QueueLimit       int   // requests that may wait
@@ -35,6 +40,7 @@ type Config struct {
 	IdleTimeout      time.Duration
 	RequestTimeout   time.Duration // 0 is none
 	Keepalive        time.Duration
+	ThreadCache      int // threads; 0 is off
 	HandshakeTimeout time.Duration
 	StartTimeout     time.Duration
 	DrainTimeout     time.Duration
@@ -52,6 +58,8 @@ type raw struct {
 	SocketDir        string    `toml:"socket_dir"`
 	ControlSocket    string    `toml:"control_socket"`
 	APIKeys          string    `toml:"api_keys"`
+	CORSOrigins      []string  `toml:"cors_origins"`
+	UsageRetention   days      `toml:"usage_retention"`
 	BodyLimit        int64     `toml:"body_limit"`
 	MaxInflight      int       `toml:"max_inflight"`
 	QueueLimit       int       `toml:"queue_limit"`
@@ -59,11 +67,13 @@ type raw struct {
 	IdleTimeout      duration  `toml:"idle_timeout"`
 	RequestTimeout   duration  `toml:"request_timeout"`
 	Keepalive        duration  `toml:"keepalive"`
+	ThreadCache      int       `toml:"thread_cache"`
 	HandshakeTimeout duration  `toml:"handshake_timeout"`
 	StartTimeout     duration  `toml:"start_timeout"`
 	DrainTimeout     duration  `toml:"drain_timeout"`
 	ResetAfter       duration  `toml:"reset_after"`
 	LogLevel         slogLevel `toml:"log_level"`
+	Models           models    `toml:"models"`
 }
 
 func defaults() raw {
@@ -71,9 +81,10 @@ func defaults() raw {
 		Listen: "127.0.0.1:8787", SocketDir: "/run/codex-proxy",
 		BodyLimit: 16 << 20, MaxInflight: 16,
 		QueueLimit: 64, QueueTimeout: duration(10 * time.Second),
-		IdleTimeout: duration(5 * time.Minute), Keepalive: duration(15 * time.Second),
+		IdleTimeout: duration(5 * time.Minute), Keepalive: duration(15 * time.Second), ThreadCache: 32,
 		HandshakeTimeout: duration(5 * time.Second), StartTimeout: duration(20 * time.Second),
 		DrainTimeout: duration(5 * time.Minute), ResetAfter: duration(time.Minute),
+		UsageRetention: 400,
 	}
 }
 
@@ -115,7 +126,7 @@ func override(r *raw, set string) error {
 }
 
 func (r raw) validate(dir string) (*Config, error) {
-	for _, check := range []func() error{r.checkNumbers, r.checkDurations, r.checkListen} {
+	for _, check := range []func() error{r.checkNumbers, r.checkDurations, r.checkListen, r.checkOrigins} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -128,14 +139,18 @@ func (r raw) validate(dir string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	aliases, err := r.Models.aliases()
+	if err != nil {
+		return nil, err
+	}
 	return &Config{
 		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, ControlSocket: r.controlSocket(), Keys: keys,
 		BodyLimit: r.BodyLimit, MaxInflight: r.MaxInflight,
 		QueueLimit: r.QueueLimit, QueueTimeout: time.Duration(r.QueueTimeout), RequestTimeout: time.Duration(r.RequestTimeout),
-		IdleTimeout: time.Duration(r.IdleTimeout), Keepalive: time.Duration(r.Keepalive),
+		IdleTimeout: time.Duration(r.IdleTimeout), Keepalive: time.Duration(r.Keepalive), ThreadCache: r.ThreadCache,
 		HandshakeTimeout: time.Duration(r.HandshakeTimeout), StartTimeout: time.Duration(r.StartTimeout),
 		DrainTimeout: time.Duration(r.DrainTimeout), ResetAfter: time.Duration(r.ResetAfter),
-		LogLevel: slog.Level(r.LogLevel),
+		LogLevel: slog.Level(r.LogLevel), KeyFile: r.APIKeys, Aliases: aliases, CORSOrigins: r.CORSOrigins, UsageRetention: int(r.UsageRetention),
 	}, nil
 }
 
@@ -147,6 +162,8 @@ func (r raw) checkNumbers() error {
 		return fmt.Errorf("max_inflight = %d: must be between 1 and 96 (codex refuses more than about 100)", r.MaxInflight)
 	case r.QueueLimit < 1 || r.QueueLimit > 10000:
 		return fmt.Errorf("queue_limit = %d: must be between 1 and 10000", r.QueueLimit)
+	case r.ThreadCache < 0 || r.ThreadCache > 1000:
+		return fmt.Errorf("thread_cache = %d: must be between 0 and 1000 threads", r.ThreadCache)
 	case r.RequestTimeout != 0 && (r.RequestTimeout < duration(10*time.Millisecond) || r.RequestTimeout > duration(24*time.Hour)):
 		return fmt.Errorf("request_timeout = %q: must be between 10ms and 24h, or 0s for none", time.Duration(r.RequestTimeout))
 	case r.ControlSocket != "" && !filepath.IsAbs(r.ControlSocket):

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/cmd/internal/strict"
+	"codex-proxy/proxy"
 	"codex-proxy/proxy/auth"
 )
 
@@ -27,20 +29,39 @@ func TestDefaultsNeedNoThought(t *testing.T) {
 	assert.True(t, c.Keys.Empty())
 }
 
+func TestAliases(t *testing.T) {
+	c, err := Load(write(t, "cors_origins = ['http://localhost:3000', '*']\n[models.aliases]\n'gpt-5-high' = { model = 'gpt-5', effort = 'high' }\n"),
+		[]string{"models.aliases.mini={model='gpt-5-mini'}", "usage_retention=7d"})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]proxy.Alias{"gpt-5-high": {Model: "gpt-5", Effort: "high"}, "mini": {Model: "gpt-5-mini"}}, c.Aliases)
+	assert.Equal(t, []string{"http://localhost:3000", "*"}, c.CORSOrigins)
+	assert.Equal(t, 7, c.UsageRetention)
+}
+
 // The reference file is the manual: it must show every key, with its default.
 func TestReferenceFile(t *testing.T) {
 	text, err := os.ReadFile(reference)
 	require.NoError(t, err)
-	shown := regexp.MustCompile(`(?m)^#([a-z_]+ = )`).ReplaceAllString(string(text), "$1")
+	// Tables, at the end, are examples.
+	top, tables, _ := strings.Cut(regexp.MustCompile(`(?m)^#(["a-z0-9_-]+ = |\[)`).ReplaceAllString(string(text), "$1"), "\n[")
+	require.NoError(t, strict.Decode(reference, []byte("\n["+tables), new(raw)))
+	shown := top
 
 	var parsed raw
 	require.NoError(t, strict.Decode(reference, []byte(shown), &parsed))
 	if len(parsed.Workers) == 0 {
 		parsed.Workers = nil
 	}
+	if len(parsed.CORSOrigins) == 0 {
+		parsed.CORSOrigins = nil
+	}
 	assert.Equal(t, defaults(), parsed, "a shown value is not the default")
 	for i := range reflect.TypeFor[raw]().NumField() {
 		key := reflect.TypeFor[raw]().Field(i).Tag.Get("toml")
+		if reflect.TypeFor[raw]().Field(i).Type.Kind() == reflect.Struct {
+			assert.Contains(t, "["+tables, "["+key+".", "table not shown")
+			continue
+		}
 		assert.Contains(t, shown, "\n"+key+" = ", "key not shown")
 	}
 }
@@ -74,6 +95,17 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		"worker twice":   {text: "workers = ['a', 'a']", want: "twice"},
 		"relative dir":   {text: "socket_dir = 'run'", want: "absolute"},
 		"no keys file":   {text: "api_keys = '/nonexistent'", want: "cannot read the API keys"},
+		"alias effort":   {text: "[models.aliases]\nx = { model = 'm', effort = 'huge' }", want: `models.aliases: "x": effort = "huge": must be one of none, minimal, low`},
+		"alias model":    {text: "[models.aliases]\nx = { effort = 'low' }", want: "model is missing"},
+		"alias of alias": {text: "[models.aliases]\nx = { model = 'y' }\ny = { model = 'm' }", want: `model = "y" is an alias, too`},
+		"alias of self":  {text: "[models.aliases]\nx = { model = 'x' }", want: "is an alias, too"},
+		"alias name":     {text: "[models.aliases]\n'a,b' = { model = 'm' }", want: "without space, comma and #"},
+		"alias key":      {text: "[models.aliases]\nx = { modle = 'm' }", want: `config.toml:2: unknown key "models.aliases.x.modle" (did you mean "models.aliases.x.model"?)`},
+		"origin":         {text: "cors_origins = ['https://app.example.com/']", want: "without a path"},
+		"origin's case":  {text: "cors_origins = ['https://App.example.com']", want: "lower case"},
+		"no origin":      {text: "cors_origins = ['app.example.com']", want: "must be an origin"},
+		"retention":      {text: "usage_retention = '0d'", want: `config.toml:1: usage_retention: "0d" is not a number of days`},
+		"retention unit": {text: "usage_retention = '24h'", want: "is not a number of days"},
 		"set unknown":    {set: []string{"keepaliv=1s"}, want: `unknown key "keepaliv" (did you mean "keepalive"?)`},
 		"set malformed":  {set: []string{"keepalive"}, want: "key=value"},
 	} {
