@@ -32,7 +32,7 @@ type Config struct {
 	KeyFile          string // that Keys are from; empty: the unit's credential
 	Aliases          map[string]proxy.Alias
 	CORSOrigins      []string
-	UsageRetention   int // days
+	UsageRetention   int   // days
 	BodyLimit        int64 // bytes
 	MaxInflight      int   // turns per worker
 	QueueLimit       int   // requests that may wait

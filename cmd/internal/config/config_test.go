@@ -100,7 +100,7 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		"alias of alias": {text: "[models.aliases]\nx = { model = 'y' }\ny = { model = 'm' }", want: `model = "y" is an alias, too`},
 		"alias of self":  {text: "[models.aliases]\nx = { model = 'x' }", want: "is an alias, too"},
 		"alias name":     {text: "[models.aliases]\n'a,b' = { model = 'm' }", want: "without space, comma and #"},
-		"alias key":      {text: "[models.aliases]\nx = { modle = 'm' }", want: `config.toml:2: unknown key "models.aliases.x.modle" (did you mean "models.aliases.x.model"?)`},
+		"alias key":      {text: "[models.aliases]\nx = { modle = 'm' }", want: `config.toml:2: unknown key "models.aliases.modle" (did you mean "models.aliases.model"?)`},
 		"origin":         {text: "cors_origins = ['https://app.example.com/']", want: "without a path"},
 		"origin's case":  {text: "cors_origins = ['https://App.example.com']", want: "lower case"},
 		"no origin":      {text: "cors_origins = ['app.example.com']", want: "must be an origin"},

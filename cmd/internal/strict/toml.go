@@ -22,7 +22,7 @@ func Decode(file string, text []byte, v any) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &unknown):
-		return unknownKeys(file, unknown, reflect.TypeOf(v))
+		return unknownKeys(file, unknown, keysOf(reflect.TypeOf(v), ""))
 	case errors.As(err, &wrong):
 		line, _ := wrong.Position()
 		return fmt.Errorf("%s:%d: %s", file, line, describe(wrong))
@@ -39,12 +39,11 @@ func describe(e *toml.DecodeError) string {
 	return text
 }
 
-func unknownKeys(file string, unknown *toml.StrictMissingError, t reflect.Type) error {
+func unknownKeys(file string, unknown *toml.StrictMissingError, known []string) error {
 	var errs []error
 	for _, e := range unknown.Errors {
 		line, _ := e.Position()
 		key := strings.Join(e.Key(), ".")
-		known := keysOf(t, e.Key(), "")
 		hint := "known keys: " + strings.Join(known, ", ")
 		if near := Nearest(key, known); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
@@ -54,14 +53,11 @@ func unknownKeys(file string, unknown *toml.StrictMissingError, t reflect.Type) 
 	return errors.Join(errs...)
 }
 
-// keysOf lists the toml keys of a struct, nested ones with dots. In tables of free
-// names it takes the name that is on the way to the key in question.
-func keysOf(t reflect.Type, way []string, prefix string) []string {
-	for t.Kind() == reflect.Pointer {
+// keysOf lists the toml keys of a struct, nested ones with dots; free names of
+// tables are left out.
+func keysOf(t reflect.Type, prefix string) []string {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Map {
 		t = t.Elem()
-	}
-	if t.Kind() == reflect.Map && len(way) > 0 {
-		return keysOf(t.Elem(), way[1:], prefix+way[0]+".")
 	}
 	if t.Kind() != reflect.Struct {
 		return nil
@@ -73,7 +69,7 @@ func keysOf(t reflect.Type, way []string, prefix string) []string {
 			continue
 		}
 		keys = append(keys, prefix+name)
-		keys = append(keys, keysOf(t.Field(i).Type, way[min(1, len(way)):], prefix+name+".")...)
+		keys = append(keys, keysOf(t.Field(i).Type, prefix+name+".")...)
 	}
 	return keys
 }
