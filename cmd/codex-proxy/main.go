@@ -24,14 +24,15 @@ const (
 // version is set by the linker in packages.
 var version string
 
-const usage = `Usage: codex-proxy COMMAND [OPTION]...
+const help = `Usage: codex-proxy COMMAND [OPTION]...
 
 Commands for people:
   status            show whether the service is ready, and each worker
   drain             let a worker, or all, take no new turns
   undrain           let them take turns again
   config check      say whether the configuration is good
-  keys              add, list and revoke API keys
+  keys              add, list, limit and revoke API keys
+  usage             show what API keys have used
   reload            replace the running daemon by the installed one
   version           print the version
   help              print this text
@@ -62,6 +63,7 @@ func commands() []command {
 		{"undrain", undrainCommand},
 		{"config", configCommand},
 		{"keys", keysCommand},
+		{"usage", usageCommand},
 		{"reload", reloadCommand},
 		{notify.LaunchCommand, launch},
 		{"version", printVersion},
@@ -74,12 +76,12 @@ func main() {
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
-		fmt.Fprint(stderr, usage)
+		fmt.Fprint(stderr, help)
 		return exitUsage
 	}
 	name := args[0]
 	if slices.Contains([]string{"help", "-h", "--help"}, name) {
-		fmt.Fprint(stdout, usage)
+		fmt.Fprint(stdout, help)
 		return exitOK
 	}
 	if name == "--version" {
