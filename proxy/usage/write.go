@@ -49,23 +49,28 @@ func (s *Store) Run(ctx context.Context) error {
 		}
 	}()
 	failing := false
-	for ctx.Err() == nil {
+	for {
 		select {
 		case <-ctx.Done():
 		case <-s.dirty:
 			wait(ctx, pause)
 		}
+		last := ctx.Err() != nil
 		err := s.flush()
-		if err != nil && !failing {
+		switch {
+		case last && err != nil:
+			s.Logger.Error("usage is lost, as the usage database cannot be written", "error", err)
+		case err != nil && !failing:
 			s.Logger.Error("cannot write the usage database; it is kept in memory and tried again", "error", err)
 		}
-		failing = err != nil
-		if failing && ctx.Err() == nil {
+		if last {
+			return nil
+		}
+		if failing = err != nil; failing {
 			wait(ctx, retry)
 			s.touch()
 		}
 	}
-	return nil
 }
 
 func (s *Store) touch() {
