@@ -101,7 +101,7 @@ func (s *Store) Add(key, model string, c Counts) {
 func (s *Store) drop(c Counts) {
 	s.metrics.dropped.Add(float64(c.Requests))
 	if !s.full {
-		s.Logger.Error("usage is lost, as too much of it waits for the database", "database", s.Path)
+		s.Logger.Error("usage is lost, as the usage database cannot be written", "error", "too much waits")
 	}
 	s.full = true
 }
