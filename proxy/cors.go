@@ -46,5 +46,5 @@ func (s *Server) preflight(h http.Header, r *http.Request) {
 }
 
 func notInHeaderNames(c rune) bool {
-	return !(c == '-' || c == '_' || c == ',' || c == ' ' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z')
+	return !strings.ContainsRune("-_, ", c) && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
 }
