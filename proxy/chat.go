@@ -34,8 +34,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	}
 	x := exchangeOf(r)
 	x.model, x.stream = req.Model, req.Stream
-	target, err := s.limit(x, req.Model, req.ReasoningEffort)
-	if err != nil {
+	if req.Model, req.ReasoningEffort, err = s.limit(x, req.Model, req.ReasoningEffort); err != nil {
 		return err
 	}
 	if len(req.Ignored) > 0 {
@@ -44,10 +43,8 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := s.bounded(r.Context())
 	defer cancel()
 	r = r.WithContext(ctx)
-	request := plan(req)
-	request.Model, request.Effort = target.Model, target.Effort
-	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: req.Model}
-	return s.runTurn(w, r, x, workers.Ask{Model: target.Model}, request, func(turn *appserver.Turn) error {
+	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: x.model}
+	return s.runTurn(w, r, x, workers.Ask{Model: req.Model}, plan(req), func(turn *appserver.Turn) error {
 		if req.Stream {
 			return s.streamChat(w, r, turn, answer, req.IncludeUsage)
 		}

@@ -11,23 +11,24 @@ import (
 	"codex-proxy/proxy/usage"
 )
 
-// limit lets a request for a model in, before it waits for a worker: the key may
-// use that model, and has not used up what it may use. It returns what is to run.
-// effort is the one that the client asks for, if any. settle is the other end.
-func (s *Server) limit(x *exchange, model, effort string) (Alias, error) {
+// limit lets a request in, before it waits for a worker: its key may use the model
+// that it asks for, and has not used up what it may use. effort is the one that it
+// asks for, or none. What is to run is returned; what is answered, counted and
+// logged is x.model, by the client's name for it. settle is the other end.
+func (s *Server) limit(x *exchange, model, effort string) (runs, with string, err error) {
 	if !x.limits.Allows(model) {
 		s.limiter.refuse(x.key, auth.Models)
-		return Alias{}, s.noModel(x.limits, model)
+		return "", "", s.noModel(x.limits, model)
 	}
 	target, err := s.aliases.resolve(model, effort)
 	if err != nil || x.key == "" {
-		return target, err
+		return target.Model, target.Effort, err
 	}
 	if met, wait := s.limiter.begin(x.key, x.limits); met != "" {
-		return Alias{}, s.limitMet(met, x.limits, wait)
+		return "", "", s.limitMet(met, x.limits, wait)
 	}
 	x.counted = true
-	return target, nil
+	return target.Model, target.Effort, nil
 }
 
 // settle counts what a request has used, once it has ended.
