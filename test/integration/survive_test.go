@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -167,38 +166,6 @@ func (b *bed) askUntil(ctx context.Context, done <-chan struct{}) (all []outcome
 		all = append(all, b.ask(ctx, false, "[[text answer]]"))
 	}
 	return all
-}
-
-// kill -9 of codex after the first byte: an error frame at once, never [DONE].
-func TestKillAfterTheFirstByte(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "reset_after = \"500ms\"\n")
-	b.start()
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
-	var ended, slowest sample
-	for range 7 {
-		b.awaitReset()
-		const streams = 8
-		rests := make([]func() (string, time.Time), streams)
-		for i := range rests {
-			rests[i] = b.beginStream(ctx, "[[text first]] [[gate never]]")
-		}
-		killed := b.signal(b.codex(), unix.SIGKILL)
-		for _, rest := range rests {
-			body, at := rest()
-			assert.Contains(t, body, `"code":"worker_exited"`)
-			assert.Contains(t, body, `"retryable":true`)
-			assert.NotContains(t, body, "[DONE]")
-			assert.NotContains(t, body, `"finish_reason":"`)
-			ended = append(ended, at.Sub(killed))
-		}
-		slowest = append(slowest, slices.Max(ended[len(ended)-streams:]))
-	}
-	t.Logf("kill to the end of the error frame %s; the slowest of each round %s", ended, slowest)
-	// The reader of this test shares its processors with a restarting worker: a
-	// round may be late, not most of them.
-	assert.LessOrEqual(t, slowest.quantile(0.5), 100*time.Millisecond)
-	assert.LessOrEqual(t, slowest.quantile(1), time.Second)
 }
 
 // beginStream reads a stream up to its first text. What it returns waits for the rest
