@@ -63,7 +63,7 @@ type chaos struct {
 	random   *rand.Rand
 	commands sync.WaitGroup // of operators, which may take as long as a turn
 	happened map[string]int
-	kills    []time.Time // of the proxy
+	kills    []within // of the proxy
 }
 
 // rage does one thing after the other, all of them in every round, in another
@@ -106,7 +106,7 @@ func (c *chaos) killProxy() bool {
 	if c.bed.Kill(c.bed.t.Context(), proxyUnit, unix.SIGKILL) != nil {
 		return false // between two processes
 	}
-	c.kills = append(c.kills, at)
+	c.kills = append(c.kills, within{at, time.Now()})
 	return true
 }
 

@@ -321,6 +321,28 @@ func TestRestartBesideAHungProxy(t *testing.T) {
 	assert.Equal(t, proxy, b.onlyProcess(proxyUnit))
 }
 
+// A codex that hangs is killed while its unit is being stopped, too, where
+// systemd's watchdog rests, and who waits for it is told.
+func TestRestartOfAHungWorker(t *testing.T) {
+	t.Parallel() // it mostly waits
+	b := newBed(t, "trixie", realWorker, "")
+	b.dropIn(workerUnit, "watchdog", "[Service]\nWatchdogSec=3s\n")
+	b.start()
+	h := b.holdSDK()
+	hung := b.codex()
+	b.signal(hung, unix.SIGSTOP)
+	began := time.Now()
+	restarted := b.begin("systemctl", "restart", workerUnit)
+	for h.stream.Next() {
+	}
+	require.ErrorContains(t, h.stream.Err(), `"code":"worker_exited"`)
+	require.NoError(t, <-restarted)
+	t.Logf("restarted after %s, with WatchdogSec=3s", time.Since(began))
+	assert.Less(t, time.Since(began), 10*time.Second)
+	b.until("ready", ready)
+	assert.NotEqual(t, hung.Host, b.codex().Host)
+}
+
 // ExecStop= also runs when codex has died; then there is nothing to wait for.
 func TestCrashIsNotDrained(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")

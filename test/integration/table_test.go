@@ -165,18 +165,18 @@ func lastBefore(times []time.Time, end time.Time) (last time.Time) {
 func (b *bed) proxyKills(c *crowd) {
 	worker := b.codex()
 	began := time.Now()
-	var kills []time.Time
+	var kills []within
 	var back sample
 	cut := 0
 	for range 10 {
 		c.reach(b.t, 10)
 		b.http.CloseIdleConnections()
 		proxy := b.onlyProcess(proxyUnit)
-		kills = append(kills, time.Now())
-		b.signal(proxy, unix.SIGKILL)
+		at := time.Now()
+		kills = append(kills, within{at, b.signal(proxy, unix.SIGKILL)})
 		// The first connection after the kill waits in the socket's backlog.
-		_, at := b.until("ready", ready)
-		back = append(back, at.Sub(kills[len(kills)-1]))
+		_, again := b.until("ready", ready)
+		back = append(back, again.Sub(at))
 	}
 	c.reach(b.t, 10)
 	c.stop()
@@ -190,9 +190,4 @@ func (b *bed) proxyKills(c *crowd) {
 	assert.LessOrEqual(b.t, back.quantile(0.5), 300*time.Millisecond)
 	assert.Equal(b.t, worker, b.codex(), "the worker must not notice")
 	assert.Equal(b.t, fmt.Sprint(len(kills)), b.show(proxyUnit, "NRestarts")["NRestarts"])
-}
-
-// cutBy: the connection ended with the kill of the process that served it.
-func (e *entry) cutBy(kill time.Time) bool {
-	return e.err != nil && !e.refused && e.began.Before(kill) && e.ended.After(kill) && e.ended.Before(kill.Add(time.Second))
 }
