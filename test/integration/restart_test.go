@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -197,4 +198,33 @@ func TestStartLimit(t *testing.T) {
 	b.MustRun(t, "systemctl", "start", workerUnit)
 	b.until("ready", ready)
 	assert.Equal(t, "0", b.show(proxyUnit, "NRestarts")["NRestarts"])
+}
+
+// A proxy that crashes at every start does not use up its start limit at once:
+// a fault that passes leaves nothing for a person to do, and who came meanwhile
+// is answered.
+func TestProxyCrashLoop(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "reset_after = \"1s\"\n")
+	b.start()
+	worker := b.codex()
+	b.signal(b.onlyProcess(proxyUnit), unix.SIGKILL)
+	b.untilShow(proxyUnit, "NRestarts", "1")
+	b.untilShow(proxyUnit, "NRestarts", "0") // after a second of health
+
+	b.MustRun(t, "sh", "-ec", `cd /usr/bin; cp codex-proxy good; printf '#!/bin/sh\nexit 1\n' >bad; chmod 755 bad; mv bad codex-proxy`)
+	b.http.CloseIdleConnections()
+	b.signal(b.onlyProcess(proxyUnit), unix.SIGKILL)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	b.untilShow(proxyUnit, "NRestarts", "5")
+	waiting := make(chan outcome, 1)
+	go func() { waiting <- b.ask(ctx, false, "[[text answer]]") }()
+	b.untilShow(proxyUnit, "NRestarts", "11")
+	t.Logf("ten restarts took %s", time.Since(began))
+	assert.Greater(t, time.Since(began), 5*time.Second)
+	b.MustRun(t, "mv", "/usr/bin/good", "/usr/bin/codex-proxy")
+	assertComplete(t, <-waiting, false, "answer", "1")
+	assert.Equal(t, "active", b.show(proxyUnit, "ActiveState")["ActiveState"])
+	assert.Equal(t, worker, b.codex(), "the worker must not notice")
 }
