@@ -1,14 +1,13 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"codex-proxy/proxy/appserver"
-	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/workers"
 )
 
@@ -56,12 +55,15 @@ func lossReason(err error) string {
 	}
 }
 
-// runChat runs the request's turn, and runs it again, ahead of the queue, while
-// it is lost and nothing speaks against that.
-func (s *Server) runChat(w http.ResponseWriter, r *http.Request, req *openai.ChatRequest) error {
-	x := exchangeOf(r)
-	ask := workers.Ask{Model: req.Model, Key: x.key, Arrived: x.began}
-	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: req.Model}
+// runTurn runs a turn and hands it to answer, and runs it again, ahead of the
+// queue, while it is lost and nothing speaks against that. x is the exchange that
+// the turn counts for, ask.Key and ask.Arrived come from it.
+func (s *Server) runTurn(w http.ResponseWriter, r *http.Request, x *exchange, ask workers.Ask, request appserver.TurnRequest, answer func(*appserver.Turn) error) error {
+	ask.Key, ask.Arrived = x.key, x.began
+	c := s.threads.continuation(x.key, request)
+	if ask.Prefer == "" {
+		ask.Prefer = c.worker()
+	}
 	var lease *workers.Lease
 	defer func() {
 		if lease != nil {
@@ -75,7 +77,7 @@ func (s *Server) runChat(w http.ResponseWriter, r *http.Request, req *openai.Cha
 		}
 		x.attempts++
 		w.Header().Set("X-Codex-Attempts", strconv.Itoa(x.attempts))
-		err = s.tryChat(w, r, lease, req, answer)
+		err = s.attempt(r.Context(), lease, x, request, c, answer)
 		reason := lossReason(err)
 		if reason == "" || !x.repeatable() {
 			return err
@@ -86,7 +88,7 @@ func (s *Server) runChat(w http.ResponseWriter, r *http.Request, req *openai.Cha
 		if reason != lostOverloaded && reason != lostInterrupted { // those workers may do better; the others are on their way out
 			ask.Avoid = append(ask.Avoid, lease.Conn)
 		}
-		x.usage = nil
+		x.usage, x.items = nil, nil
 	}
 }
 
@@ -97,18 +99,23 @@ func (x *exchange) repeatable() bool {
 	return x.status == 0 && !x.acted && x.attempts < maxAttempts
 }
 
-// tryChat is one attempt.
-func (s *Server) tryChat(w http.ResponseWriter, r *http.Request, lease *workers.Lease, req *openai.ChatRequest, answer openai.Answer) error {
-	turn, err := startTurn(r.Context(), lease, plan(req))
+func (s *Server) attempt(ctx context.Context, lease *workers.Lease, x *exchange, request appserver.TurnRequest, c *continuation, answer func(*appserver.Turn) error) error {
+	turn, err := s.startTurn(ctx, lease, request, c)
 	if err != nil {
-		return whyEnded(r.Context(), err)
+		return whyEnded(ctx, err)
 	}
-	defer closeTurn(r.Context(), turn)
-	exchangeOf(r).thread = turn.ThreadID()
-	if req.Stream {
-		return s.streamChat(w, r, turn, answer, req.IncludeUsage)
+	kept := false
+	defer func() {
+		if !kept {
+			closeTurn(ctx, turn)
+		}
+	}()
+	x.thread = turn.ThreadID()
+	if err := answer(turn); err != nil {
+		return err
 	}
-	return s.wholeChat(w, r, turn, answer)
+	kept = c.keep(repeated(x.items), turn, lease.Worker)
+	return nil
 }
 
 // calls reports whether an item of the model's output is more than words: then

@@ -39,7 +39,14 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.bounded(r.Context())
 	defer cancel()
-	return s.runChat(w, r.WithContext(ctx), req)
+	r = r.WithContext(ctx)
+	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: req.Model}
+	return s.runTurn(w, r, x, workers.Ask{Model: req.Model}, plan(req), func(turn *appserver.Turn) error {
+		if req.Stream {
+			return s.streamChat(w, r, turn, answer, req.IncludeUsage)
+		}
+		return s.wholeChat(w, r, turn, answer)
+	})
 }
 
 // bounded applies request_timeout, if there is one, to a request that has
@@ -52,10 +59,28 @@ func (s *Server) bounded(ctx context.Context) (context.Context, context.CancelFu
 		openai.Timeout("request_timeout", fmt.Sprintf("the answer was not finished within %s", s.RequestTimeout)))
 }
 
-func startTurn(ctx context.Context, lease *workers.Lease, request appserver.TurnRequest) (*appserver.Turn, error) {
+// startTurn continues a kept thread, or starts one.
+func (s *Server) startTurn(ctx context.Context, lease *workers.Lease, request appserver.TurnRequest, c *continuation) (*appserver.Turn, error) {
 	ctx, cancel := startContext(ctx)
 	defer cancel()
+	if known, thread := c.take(lease.Conn); thread != nil {
+		rest := request
+		rest.Items = request.Items[known:]
+		turn, err := thread.StartTurn(ctx, rest)
+		if !refused(err) {
+			s.metrics.reuse.WithLabelValues("hit").Inc()
+			return turn, err
+		}
+	}
+	s.metrics.reuse.WithLabelValues("miss").Inc()
 	return lease.Conn.StartTurn(ctx, request)
+}
+
+// refused tells that codex does not take a turn on that thread, and may take it
+// on another.
+func refused(err error) bool {
+	var rpc *appserver.RPCError
+	return errors.As(err, &rpc) && lossReason(err) == ""
 }
 
 func startContext(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -90,12 +115,11 @@ func whyEnded(ctx context.Context, err error) error {
 // wholeChat answers when the turn has completed.
 func (s *Server) wholeChat(w http.ResponseWriter, r *http.Request, turn *appserver.Turn, answer openai.Answer) error {
 	var text strings.Builder
-	finish, err := s.follow(r.Context(), turn, listener{
-		text: func(delta string) error {
+	finish, err := s.follow(r.Context(), turn, exchangeOf(r), listener{
+		text: func(_, delta string) error {
 			text.WriteString(delta)
 			return nil
 		},
-		usage: exchangeOf(r).used, item: exchangeOf(r).produced,
 	})
 	if err != nil {
 		return err

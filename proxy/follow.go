@@ -11,42 +11,56 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// listener receives what a turn produces. An error from text or silence ends
-// the following with that error. silence may be nil.
+// listener receives what a turn produces. An error of any function ends the
+// following with that error.
 type listener struct {
-	text    func(delta string) error
-	usage   func(*openai.Usage)
-	item    func(json.RawMessage)
-	silence func() error // the client has heard nothing for the keepalive interval
+	text      func(itemID, delta string) error
+	reasoning func(itemID string, part int, delta string) error // nil: nobody wants it
+	item      func(json.RawMessage) error                       // each finished item of the model's output, verbatim; may be nil
+	silence   func() error                                      // the client has heard nothing for the keepalive interval; may be nil
 
 	heard time.Time // when the client last heard something
 }
 
 var errSilence = errors.New("the worker is silent")
 
-// follow reads the turn to its end and returns the finish reason.
-func (s *Server) follow(ctx context.Context, turn *appserver.Turn, l listener) (string, error) {
+// follow reads the turn to its end and returns the finish reason. What it costs
+// and whether a tool was called goes into x.
+func (s *Server) follow(ctx context.Context, turn *appserver.Turn, x *exchange, l listener) (string, error) {
 	l.heard = time.Now()
 	for {
 		event, err := s.next(ctx, turn, &l)
 		if err != nil {
 			return "", whyEnded(ctx, err)
 		}
-		switch e := event.(type) {
-		case appserver.TextDelta:
-			err = l.text(e.Text)
-			l.heard = time.Now()
-		case appserver.ResponseItem:
-			l.item(e.Item)
-		case appserver.UsageUpdated:
-			l.usage(usage(e.Usage))
-		case appserver.TurnCompleted:
-			return finishReason(e)
+		if end, ok := event.(appserver.TurnCompleted); ok {
+			return finishReason(end)
 		}
-		if err != nil {
+		if err := l.hear(event, x); err != nil {
 			return "", err
 		}
 	}
+}
+
+func (l *listener) hear(event appserver.Event, x *exchange) error {
+	switch e := event.(type) {
+	case appserver.TextDelta:
+		l.heard = time.Now()
+		return l.text(e.ItemID, e.Text)
+	case appserver.ReasoningDelta:
+		if l.reasoning != nil {
+			l.heard = time.Now()
+			return l.reasoning(e.ItemID, e.Part, e.Text)
+		}
+	case appserver.ResponseItem:
+		x.produced(e.Item)
+		if l.item != nil {
+			return l.item(e.Item)
+		}
+	case appserver.UsageUpdated:
+		x.usage = usage(e.Usage)
+	}
+	return nil
 }
 
 // next waits for one event. Silence of the worker, not duration, is what times
@@ -85,6 +99,8 @@ func finishReason(e appserver.TurnCompleted) (string, error) {
 	switch e.Status {
 	case appserver.TurnCompletedOK:
 		return openai.FinishStop, nil
+	case appserver.TurnCalledTools:
+		return openai.FinishToolCalls, nil
 	case appserver.TurnFailed:
 		return incompleteReason(e.Err)
 	default:

@@ -18,11 +18,11 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, turn *appser
 	st := &stream{w: w, control: http.NewResponseController(w), answer: answer, timeout: s.IdleTimeout}
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
-	l := listener{text: st.text, usage: x.used, item: x.produced, silence: st.keepalive}
+	l := listener{text: st.text, silence: st.keepalive}
 	if keepaliveOff(r) {
 		l.silence = nil
 	}
-	finish, err := s.follow(r.Context(), turn, l)
+	finish, err := s.follow(r.Context(), turn, x, l)
 	if err != nil {
 		return s.streamError(st, r, err)
 	}
@@ -59,7 +59,7 @@ type stream struct {
 	role  bool // the role chunk is out
 }
 
-func (st *stream) text(delta string) error {
+func (st *stream) text(_, delta string) error {
 	return st.send(func(w io.Writer) error {
 		if err := st.writeRole(w); err != nil {
 			return err

@@ -41,11 +41,14 @@ type TurnCompleted struct {
 // TurnStatus is how a turn ended.
 type TurnStatus string
 
-// The ways a turn ends.
+// The ways a turn ends. TurnCalledTools is ours: the model has called tools of
+// the client's, each of which came before as a ResponseItem, and codex would
+// wait for their outputs. The answers to them are part of another request.
 const (
 	TurnCompletedOK TurnStatus = "completed"
 	TurnInterrupted TurnStatus = "interrupted"
 	TurnFailed      TurnStatus = "failed"
+	TurnCalledTools TurnStatus = "calledTools"
 )
 
 func (TextDelta) event()         {}

@@ -18,7 +18,7 @@ func FuzzIncoming(f *testing.F) {
 	ws := socket(f)
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		c := newConn(ws, Options{}.withDefaults())
-		turn := c.newTurn("th")
+		turn := c.newTurn("th", nil)
 		turn.id, turn.box.turnID = "tu", "tu"
 		if m, err := parseIncoming(frame); err == nil {
 			_ = c.handle(m)
@@ -41,7 +41,7 @@ func FuzzTranscript(f *testing.F) {
 	f.Add("item/reasoning/summaryTextDelta", []byte(`{"itemId":"i","delta":"d"}`), "error", []byte(`{"willRetry":true}`))
 	f.Add("turn/completed", []byte(`{"turn":{"status":"failed"}}`), "thread/tokenUsage/updated", []byte(`{"tokenUsage":{"total":{"inputTokens":1}}}`))
 	f.Fuzz(func(t *testing.T, method1 string, params1 []byte, method2 string, params2 []byte) {
-		transcript := newTranscript()
+		transcript := newTranscript(nil)
 		transcript.add(Notification{method1, params1})
 		transcript.add(Notification{method2, params2})
 	})

@@ -10,6 +10,7 @@ type mailbox struct {
 	started   bool          // turn/started has arrived
 	completed bool          // turn/completed has arrived
 	left      bool          // the turn has been closed
+	tools     bool          // the client has tools: calls of them are not answered here
 	onStart   func()        // what waits for turn/started, or for turn/completed if that never came
 	ready     chan struct{} // capacity 1: something has changed
 }

@@ -22,6 +22,9 @@ type TurnRequest struct {
 	Effort, Summary string
 	// OutputSchema, if any, is sent upstream as a strict JSON schema.
 	OutputSchema json.RawMessage
+	// Tools are the client's own: the turn ends with TurnCalledTools when the
+	// model has called some.
+	Tools []Tool
 }
 
 // StartTurn starts a thread that nobody keeps, injects the history and starts
@@ -33,7 +36,14 @@ func (c *Conn) StartTurn(ctx context.Context, r TurnRequest) (*Turn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot start a thread: %w", err)
 	}
-	t := c.newTurn(threadID)
+	return c.runTurn(ctx, threadID, Usage{}, r)
+}
+
+// runTurn injects r's items into the thread, which has used so many tokens
+// before, and starts the turn.
+func (c *Conn) runTurn(ctx context.Context, threadID string, before Usage, r TurnRequest) (*Turn, error) {
+	t := c.newTurn(threadID, r.Tools)
+	t.transcript.before, t.transcript.total = before, before
 	if err := c.retrying(ctx, func() error {
 		return c.Call(ctx, "thread/inject_items", injectItemsParams{ThreadID: threadID, Items: r.Items}, nil)
 	}); err != nil {
@@ -53,6 +63,7 @@ func (c *Conn) startThread(ctx context.Context, r TurnRequest) (string, error) {
 		Cwd:                   r.Cwd,
 		BaseInstructions:      r.BaseInstructions,
 		ExperimentalRawEvents: true,
+		DynamicTools:          dynamicTools(r.Tools),
 	}
 	var resp threadStartResponse
 	unsubscribe := func(m incoming) { // on the reading goroutine: resp is not its to touch

@@ -8,6 +8,8 @@ type threadStartParams struct {
 	Cwd                   string  `json:"cwd,omitempty"`
 	BaseInstructions      *string `json:"baseInstructions,omitempty"`
 	ExperimentalRawEvents bool    `json:"experimentalRawEvents"`
+
+	DynamicTools []dynamicTool `json:"dynamicTools,omitempty"`
 }
 
 type threadStartResponse struct {

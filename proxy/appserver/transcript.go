@@ -33,6 +33,7 @@ type (
 	}
 	rawResponseParams struct {
 		ResponseID string `json:"responseId"`
+		Usage      *Usage `json:"usage"`
 	}
 	errorParams struct {
 		Error     *TurnError `json:"error"`
@@ -55,16 +56,27 @@ type (
 // the same item id if the upstream gives the same and under a new one if not.
 // Text that was delivered cannot be taken back, so the turn fails then. Reasoning
 // is only commentary: what follows a retry is left out if some was delivered.
+//
+// A response that calls tools of the client's ends the turn as soon as it is
+// complete: codex goes on only when somebody answers the calls.
 type transcript struct {
+	tools     map[string]bool             // names of the client's tools
+	called    bool                        // one of them, in the current response
+	before    Usage                       // of the thread, before this turn
+	total     Usage                       // of the thread, before the current response
 	text      map[string]*strings.Builder // delivered text of unfinished messages
 	reasoning map[string]bool             // reasoning items with deltas
-	textSent  bool                        // of the current response
+	textSent  bool                        // text or a call was delivered, of the current response
 	thought   bool                        // reasoning was delivered, of the current response
 	muted     bool                        // reasoning is left out, until this response ends
 }
 
-func newTranscript() transcript {
-	return transcript{text: map[string]*strings.Builder{}, reasoning: map[string]bool{}}
+func newTranscript(tools []Tool) transcript {
+	t := transcript{tools: map[string]bool{}, text: map[string]*strings.Builder{}, reasoning: map[string]bool{}}
+	for _, tool := range tools {
+		t.tools[tool.Name] = true
+	}
+	return t
 }
 
 // add returns the events of n: mostly one, sometimes none. A notification that
@@ -81,14 +93,14 @@ func (t *transcript) add(n Notification) []Event {
 	case "item/completed":
 		return translate(n, func(p itemCompletedParams) []Event { return t.finish(p.Item) })
 	case "rawResponseItem/completed":
-		return translate(n, rawItem)
+		return translate(n, t.rawItem)
 	case "rawResponse/completed":
-		return translate(n, func(p rawResponseParams) []Event {
-			t.textSent, t.thought, t.muted = false, false, false
-			return []Event{ResponseCompleted(p)}
-		})
+		return translate(n, t.finishResponse)
 	case "thread/tokenUsage/updated":
-		return translate(n, func(p tokenUsageParams) []Event { return []Event{UsageUpdated{p.TokenUsage.Total}} })
+		return translate(n, func(p tokenUsageParams) []Event {
+			t.total = p.TokenUsage.Total
+			return []Event{UsageUpdated{t.total.plus(t.before, -1)}}
+		})
 	case "error":
 		return translate(n, t.failure)
 	case "turn/completed":
@@ -156,15 +168,37 @@ func (t *transcript) finish(item threadItem) (events []Event) {
 // rawItem passes on what the model has made. Codex also reports what it has put
 // into the thread itself, such as "<turn_aborted>" in the name of the user, and
 // the outputs of tools.
-func rawItem(p rawItemParams) []Event {
+func (t *transcript) rawItem(p rawItemParams) []Event {
 	var made struct {
 		Type string `json:"type"`
 		Role string `json:"role"`
+		Name string `json:"name"`
 	}
 	if json.Unmarshal(p.Item, &made) != nil || made.Role != "" && made.Role != "assistant" || strings.HasSuffix(made.Type, "_output") {
 		return nil
 	}
+	if made.Type == "reasoning" && t.muted {
+		return nil
+	}
+	if made.Type == "function_call" && t.tools[made.Name] {
+		t.called, t.textSent = true, true
+	}
 	return []Event{ResponseItem(p)}
+}
+
+// finishResponse ends one response of the model. The usage of one that has
+// called tools comes to us here only: codex updates the thread's when the calls
+// are answered.
+func (t *transcript) finishResponse(p rawResponseParams) []Event {
+	events := []Event{ResponseCompleted{p.ResponseID}}
+	if t.called {
+		if p.Usage != nil {
+			events = append(events, UsageUpdated{t.total.plus(*p.Usage, 1).plus(t.before, -1)})
+		}
+		events = append(events, TurnCompleted{Status: TurnCalledTools})
+	}
+	t.called, t.textSent, t.thought, t.muted = false, false, false, false
+	return events
 }
 
 // failure handles the notification error. A final one says nothing that the

@@ -22,8 +22,9 @@ type Turn struct {
 	ended        bool
 }
 
-func (c *Conn) newTurn(threadID string) *Turn {
-	t := &Turn{conn: c, threadID: threadID, box: newMailbox(), transcript: newTranscript()}
+func (c *Conn) newTurn(threadID string, tools []Tool) *Turn {
+	t := &Turn{conn: c, threadID: threadID, box: newMailbox(), transcript: newTranscript(tools)}
+	t.box.tools = len(tools) > 0
 	c.door.enter(func(s *state) { s.threads[threadID] = t.box })
 	return t
 }
@@ -57,7 +58,7 @@ func (t *Turn) Next(ctx context.Context) (Event, error) {
 }
 
 // finish ends the stream of events. The turn may still run in codex: after text
-// was delivered, a retry is a failure to us.
+// was delivered, a retry is a failure to us, and a call of a tool is an end.
 func (t *Turn) finish() {
 	t.ended, t.ready = true, nil
 	if t.running() {

@@ -70,6 +70,7 @@ type CompletionDetails struct {
 // Finish reasons.
 const (
 	FinishStop          = "stop"
+	FinishToolCalls     = "tool_calls"
 	FinishLength        = "length"
 	FinishContentFilter = "content_filter"
 )

@@ -12,10 +12,17 @@ type Request struct {
 	Model            string
 	Cwd              string
 	BaseInstructions *string
+	DynamicTools     []Tool
 	Items            []json.RawMessage `json:"-"`
 	Effort           string            `json:"-"`
 	Summary          string            `json:"-"`
 	OutputSchema     json.RawMessage   `json:"-"`
+}
+
+// Tool is one of thread/start's dynamicTools.
+type Tool struct {
+	Type, Name, Description string
+	InputSchema             json.RawMessage
 }
 
 // Prompt returns the text of the last user message.
@@ -46,6 +53,15 @@ type thread struct {
 	mu     sync.Mutex
 	turn   string
 	cancel context.CancelFunc
+	usage  Usage // of all turns so far
+}
+
+// used adds to the thread's usage and returns the total.
+func (th *thread) used(u Usage) Usage {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	th.usage = Usage{th.usage.Input + u.Input, th.usage.Cached + u.Cached, th.usage.Output + u.Output, th.usage.Reasoning + u.Reasoning}
+	return th.usage
 }
 
 func (th *thread) running(turnID string, cancel context.CancelFunc) {

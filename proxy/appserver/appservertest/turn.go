@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -20,9 +21,11 @@ type Turn struct {
 	thread  *thread
 	started time.Time
 	serial  int
-	ended   bool  // the current response has been ended
-	usage   Usage // so far
-	last    any   // the last finished message, for turn/completed
+	ended   bool // the current response has been ended
+	last    any  // the last finished message, for turn/completed
+	calls   []call
+	asking  sync.WaitGroup
+	held    Usage // of the response that called; reported when the calls are answered
 }
 
 // Usage counts tokens.
@@ -64,7 +67,12 @@ func (t *Turn) run(ctx context.Context, h Handler) {
 	turn["startedAt"] = t.started.Unix()
 	t.notify("turn/started", map[string]any{"turn": turn})
 	err := h(ctx, t)
+	if err == nil && len(t.calls) > 0 {
+		t.EndResponse(Usage{})
+		err = t.Outputs(ctx)
+	}
 	interrupted := ctx.Err() != nil
+	t.asking.Wait()
 	t.thread.idle()
 	var failure *Failure
 	switch {
@@ -170,14 +178,18 @@ func (t *Turn) EndResponse(u Usage) {
 		"responseId": t.newItemID("resp"), "usage": u.shape(),
 		"usageMetadata": map[string]any{"amount": nil, "metadata": u.upstreamShape()},
 	})
-	t.tokens(u, u)
-	t.rateLimits()
+	if len(t.calls) == 0 {
+		t.tokens(u, u)
+		t.rateLimits()
+	} else {
+		t.held = u
+	}
 }
 
 func (t *Turn) tokens(u, last Usage) {
-	t.usage = Usage{t.usage.Input + u.Input, t.usage.Cached + u.Cached, t.usage.Output + u.Output, t.usage.Reasoning + u.Reasoning}
+	total := t.thread.used(u)
 	t.notify("thread/tokenUsage/updated", map[string]any{"tokenUsage": map[string]any{
-		"total": t.usage.shape(), "last": last.shape(), "modelContextWindow": 258400,
+		"total": total.shape(), "last": last.shape(), "modelContextWindow": 258400,
 	}})
 }
 

@@ -1,0 +1,26 @@
+package appserver
+
+import "encoding/json"
+
+// Tool is a function of the client's that the model may call.
+type Tool struct {
+	// Name is of A-Z a-z 0-9 _ -, unique, and does not begin with mcp__.
+	Name, Description string
+	// InputSchema is the JSON schema of the arguments, an object.
+	InputSchema json.RawMessage
+}
+
+type dynamicTool struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	InputSchema json.RawMessage `json:"inputSchema"`
+}
+
+func dynamicTools(tools []Tool) []dynamicTool {
+	var list []dynamicTool
+	for _, t := range tools {
+		list = append(list, dynamicTool{"function", t.Name, t.Description, t.InputSchema})
+	}
+	return list
+}

@@ -1,0 +1,146 @@
+package appserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/appservertest"
+)
+
+var weather = appserver.Tool{
+	Name: "weather", Description: "what the sky does",
+	InputSchema: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false}`),
+}
+
+// functionCall is an item of the Responses API, "Function tool call".
+type functionCall struct {
+	Type, Name, Arguments string
+	CallID                string `json:"call_id"`
+}
+
+func calls(o outcome) (list []functionCall) {
+	for _, e := range o.events {
+		item, ok := e.(appserver.ResponseItem)
+		var call functionCall
+		if ok && json.Unmarshal(item.Item, &call) == nil && call.Type == "function_call" {
+			list = append(list, call)
+		}
+	}
+	return list
+}
+
+func TestToolCallsEndTheTurn(t *testing.T) {
+	interrupted := make(chan error, 1)
+	c := connect(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		turn.Text("I will ask.")
+		turn.Call(ctx, "weather", `{"city":"Paris"}`)
+		turn.Call(ctx, "weather", `{"city":"Rome"}`)
+		turn.EndResponse(appservertest.Usage{Input: 5, Output: 7})
+		err := turn.Outputs(ctx)
+		interrupted <- err
+		return err
+	}})
+	r := hello()
+	r.Tools = []appserver.Tool{weather}
+	o := drain(t, start(t, c, r))
+	assert.Equal(t, appserver.TurnCalledTools, o.end.Status)
+	assert.Equal(t, "I will ask.", o.text)
+	assert.Equal(t, int64(12), o.usage.TotalTokens)
+	require.Len(t, calls(o), 2)
+	assert.Equal(t, `{"city":"Rome"}`, calls(o)[1].Arguments)
+	assert.NotEqual(t, calls(o)[0].CallID, calls(o)[1].CallID)
+	assert.ErrorIs(t, <-interrupted, context.Canceled, "nobody has answered, and the turn was interrupted")
+}
+
+// What the model calls by mistake is codex's to answer: the turn goes on.
+func TestUnknownToolsDoNotEndTheTurn(t *testing.T) {
+	c := connect(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		turn.Call(ctx, "nosuch", `{}`)
+		turn.EndResponse(appservertest.Usage{Input: 5, Output: 7})
+		if err := turn.Outputs(ctx); err != nil {
+			return err
+		}
+		turn.Call(ctx, "weather", `{"city":"Rome"}`)
+		turn.EndResponse(appservertest.Usage{Input: 1, Output: 1})
+		return turn.Outputs(ctx)
+	}})
+	r := hello()
+	r.Tools = []appserver.Tool{weather}
+	o := drain(t, start(t, c, r))
+	assert.Equal(t, appserver.TurnCalledTools, o.end.Status)
+	assert.Equal(t, int64(14), o.usage.TotalTokens, "both responses count")
+	assert.Len(t, calls(o), 2)
+}
+
+// A call that was delivered cannot be taken back.
+func TestRetryAfterACallFails(t *testing.T) {
+	c := connect(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		turn.Call(ctx, "weather", `{"city":"Rome"}`)
+		turn.Retry("Reconnecting... 1/1", "other", "")
+		<-ctx.Done()
+		return ctx.Err()
+	}})
+	r := hello()
+	r.Tools = []appserver.Tool{weather}
+	assert.Equal(t, appserver.TurnFailed, drain(t, start(t, c, r)).end.Status)
+}
+
+func callItem(s *stream, id, name, arguments string) {
+	item := map[string]any{"type": "function_call", "id": "fc_" + id, "call_id": id, "name": name, "arguments": ""}
+	s.event("response.output_item.added", map[string]any{"item": item})
+	s.event("response.function_call_arguments.delta", map[string]any{"item_id": "fc_" + id, "delta": arguments})
+	item["arguments"] = arguments
+	s.event("response.output_item.done", map[string]any{"item": item})
+}
+
+func TestLiveTools(t *testing.T) {
+	u := newUpstream(func(s *stream) {
+		s.created()
+		s.deltas("msg_1", "I will ask.")
+		s.itemDone("msg_1", "I will ask.")
+		callItem(s, "call_a", "weather", `{"city":"Paris"}`)
+		callItem(s, "call_b", "weather", `not even JSON`)
+		s.completed()
+	}, helloWorld)
+	c := live(t, u, 0)
+	r := liveHello()
+	r.Tools = []appserver.Tool{weather}
+	turn := start(t, c, r)
+	o := drain(t, turn)
+	require.NoError(t, turn.Close(context.Background()))
+	assert.Equal(t, appserver.TurnCalledTools, o.end.Status)
+	assert.Equal(t, int64(18), o.usage.TotalTokens)
+	require.Equal(t, []functionCall{
+		{"function_call", "weather", `{"city":"Paris"}`, "call_a"},
+		{"function_call", "weather", `not even JSON`, "call_b"},
+	}, calls(o))
+
+	// The follow-up: calls and outputs are history.
+	r.Items = append(r.Items, appserver.TextMessage("assistant", "I will ask."))
+	for _, call := range calls(o) {
+		r.Items = append(r.Items, appserver.FunctionCall(call.CallID, call.Name, call.Arguments), appserver.FunctionCallOutput(call.CallID, "sunny in "+call.CallID))
+	}
+	assert.Equal(t, "Hello world", drain(t, start(t, c, r)).text)
+	require.Len(t, u.requests(), 2, "nothing was asked behind the client's back")
+	var body struct {
+		Tools []struct{ Name string }
+		Input []struct {
+			Type   string
+			CallID string `json:"call_id"`
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(u.requests()[1]), &body))
+	require.Len(t, body.Tools, 1)
+	assert.Equal(t, "weather", body.Tools[0].Name)
+	order := ""
+	for _, item := range body.Input {
+		order += item.Type + " " + item.CallID + ","
+	}
+	assert.True(t, strings.HasSuffix(order, "function_call call_a,function_call_output call_a,function_call call_b,function_call_output call_b,"), order)
+}
