@@ -218,8 +218,8 @@ func TestDisconnectInterrupts(t *testing.T) {
 	t.Run("while it starts", b.disconnectEarly)
 }
 
-// disconnectEarly goes as soon as the turn has a place on the worker. codex
-// answers an interrupt that comes before turn/started with an error and runs
+// disconnectEarly goes at one moment after the other of the start of a turn,
+// from that on at which it has a place on the worker. codex answers an interrupt that comes before turn/started with an error and runs
 // the turn all the same, so those that got through are to be cut, too.
 func (b *bed) disconnectEarly(t *testing.T) {
 	wait, stop := context.WithTimeout(t.Context(), bound)
@@ -232,6 +232,7 @@ func (b *bed) disconnectEarly(t *testing.T) {
 		prompt := fmt.Sprintf("early-%02d", i)
 		go func() { ended <- b.ask(ctx, true, prompt+" [[silence]]") }()
 		b.until("taken", func(_ int, r report) bool { return r.Workers[0].Inflight > 0 })
+		pause(wait, time.Duration(i)*3*time.Millisecond)
 		cancel()
 		gone[prompt] = time.Now()
 		<-ended
@@ -248,10 +249,7 @@ func (b *bed) disconnectEarly(t *testing.T) {
 			}
 		}
 	}
-	if len(took) == 0 {
-		t.Log("none of the turns got as far as the model endpoint")
-		return
-	}
+	require.NotEmpty(t, took, "none of the turns got as far as the model endpoint")
 	t.Logf("%d of %d turns reached the model endpoint, cut after %s", len(took), len(gone), took)
 	assertCut(t, took)
 }
