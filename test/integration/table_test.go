@@ -189,5 +189,4 @@ func (b *bed) proxyKills(c *crowd) {
 	b.t.Logf("%d kills of the proxy: ready again %s; %d requests were cut", len(kills), back, cut)
 	assert.LessOrEqual(b.t, back.quantile(0.5), 300*time.Millisecond)
 	assert.Equal(b.t, worker, b.codex(), "the worker must not notice")
-	assert.Equal(b.t, fmt.Sprint(len(kills)), b.show(proxyUnit, "NRestarts")["NRestarts"])
 }
