@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"codex-proxy/test/machine"
 )
 
 const (
@@ -102,11 +104,12 @@ func (c *chaos) signalWorker(s unix.Signal) bool {
 }
 
 func (c *chaos) killProxy() bool {
+	pid, err := c.bed.MainPID(c.bed.t.Context(), proxyUnit)
 	at := time.Now()
-	if c.bed.Kill(c.bed.t.Context(), proxyUnit, unix.SIGKILL) != nil {
+	if err != nil || unix.Kill(pid, unix.SIGKILL) != nil {
 		return false // between two processes
 	}
-	c.kills = append(c.kills, within{at, time.Now()})
+	c.kills = append(c.kills, within{at, c.bed.awaitDeath(machine.Process{Host: pid})})
 	return true
 }
 

@@ -152,8 +152,8 @@ func (e *entry) told() bool {
 	return e.status == http.StatusServiceUnavailable && e.retryAfter > 0 && e.text == ""
 }
 
-// cutBy: the connection ended with the kill of the process that served it, which
-// was some time in that period.
+// cutBy: the connection ended with the process that served it, which was killed
+// and had ended in that period.
 func (e *entry) cutBy(kill within) bool {
 	return e.err != nil && !e.refused && e.began.Before(kill.to) && e.ended.After(kill.from) && e.ended.Before(kill.to.Add(time.Second))
 }

@@ -173,7 +173,8 @@ func (b *bed) proxyKills(c *crowd) {
 		b.http.CloseIdleConnections()
 		proxy := b.onlyProcess(proxyUnit)
 		at := time.Now()
-		kills = append(kills, within{at, b.signal(proxy, unix.SIGKILL)})
+		b.signal(proxy, unix.SIGKILL)
+		kills = append(kills, within{at, b.awaitDeath(proxy)})
 		// The first connection after the kill waits in the socket's backlog.
 		_, again := b.until("ready", ready)
 		back = append(back, again.Sub(at))
