@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,16 +31,7 @@ func TestUnderLoad(t *testing.T) {
 	c.longest.Store(int64(5 * time.Second))
 	b.workerKills(c)
 	b.proxyKills(c)
-	c.leave(t)
 	assert.Empty(t, c.which(func(e *entry) bool { return e.refused }), "refused")
-}
-
-// reach waits until so many more requests have ended.
-func (l *ledger) reach(t *testing.T, more int) {
-	t.Helper()
-	count := func() int { return len(l.which(func(*entry) bool { return true })) }
-	goal := count() + more
-	require.Eventually(t, func() bool { return count() >= goal }, 2*bound, 10*time.Millisecond)
 }
 
 // nextPackage is the package with a higher version.
@@ -164,6 +156,8 @@ func lastBefore(times []time.Time, end time.Time) (last time.Time) {
 // that is killed cannot tell its clients anything: what it served is cut.
 func (b *bed) proxyKills(c *crowd) {
 	worker := b.codex()
+	ctx, stop := context.WithCancel(b.t.Context())
+	opened := b.connecting(ctx)
 	began := time.Now()
 	var kills []within
 	var back sample
@@ -179,15 +173,16 @@ func (b *bed) proxyKills(c *crowd) {
 		_, again := b.until("ready", ready)
 		back = append(back, again.Sub(at))
 	}
+	stop()
+	connections := <-opened
 	c.reach(b.t, 10)
-	c.stop()
 	c.leave(b.t)
 	lost := c.which(func(e *entry) bool { return !e.ended.Before(began) && !e.complete() })
 	for _, e := range lost {
 		assert.True(b.t, slices.ContainsFunc(kills, e.cutBy), "not cut by a kill: %s", e)
 		cut++
 	}
-	b.t.Logf("%d kills of the proxy: ready again %s; %d requests were cut", len(kills), back, cut)
+	b.t.Logf("%d kills of the proxy: ready again %s; %d requests were cut; %d connections made meanwhile", len(kills), back, cut, connections)
 	assert.LessOrEqual(b.t, back.quantile(0.5), 300*time.Millisecond)
 	assert.Equal(b.t, worker, b.codex(), "the worker must not notice")
 }
