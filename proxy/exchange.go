@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/openai"
 )
 
@@ -18,6 +19,8 @@ type exchange struct {
 	began     time.Time
 	route     string // path of the route, or "other"
 	key       string // name of the API key
+	limits    auth.Limits
+	counted   bool // let in by the limiter, which is owed the end
 	model     string
 	worker    string
 	thread    string
