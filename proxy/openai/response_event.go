@@ -1,0 +1,38 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// ResponseEvent is one event of a streamed response. Which fields are set
+// depends on Type. Source: OpenAI API reference, "Streaming events".
+type ResponseEvent struct {
+	Type           string      `json:"type"`
+	SequenceNumber int         `json:"sequence_number"`
+	Response       *Response   `json:"response,omitempty"`
+	ItemID         string      `json:"item_id,omitempty"`
+	OutputIndex    *int        `json:"output_index,omitempty"`
+	ContentIndex   *int        `json:"content_index,omitempty"`
+	SummaryIndex   *int        `json:"summary_index,omitempty"`
+	Item           *OutputItem `json:"item,omitempty"`
+	Part           any         `json:"part,omitempty"`
+	Delta          *string     `json:"delta,omitempty"`
+	Text           *string     `json:"text,omitempty"`
+	Name           string      `json:"name,omitempty"`
+	Arguments      *string     `json:"arguments,omitempty"`
+	Input          *string     `json:"input,omitempty"`
+	Logprobs       *[]struct{} `json:"logprobs,omitempty"` // of text: always empty
+}
+
+// WriteResponseEvent writes e as a server-sent event that has its type as name.
+func WriteResponseEvent(w io.Writer, e ResponseEvent) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("cannot encode an event: %w", err)
+	}
+	// One Write a frame: a frame is never split by a flush.
+	_, err = w.Write(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", e.Type, data))
+	return err
+}

@@ -1,0 +1,240 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// InputItem is one item of the input, in the form in which it is kept, listed
+// and given to the model. Reference is set instead for an item that the server
+// has to look up.
+type InputItem struct {
+	JSON      json.RawMessage
+	Reference string // id of a stored item
+	At        string // where it stands, for errors: input[3]
+}
+
+// Item is an item of a conversation, whoever made it. Which fields are set
+// depends on Type; JSON names are those of the API.
+type Item struct {
+	Type      string          `json:"type"`
+	ID        string          `json:"id,omitempty"`
+	Status    string          `json:"status,omitempty"`
+	Role      string          `json:"role,omitempty"`
+	Content   []ItemPart      `json:"content,omitempty"`
+	Summary   []summaryPart   `json:"summary,omitempty"`
+	Encrypted string          `json:"encrypted_content,omitempty"`
+	CallID    string          `json:"call_id,omitempty"`
+	Namespace string          `json:"namespace,omitempty"`
+	Name      string          `json:"name,omitempty"`
+	Arguments string          `json:"arguments,omitempty"`
+	Input     string          `json:"input,omitempty"`
+	Output    json.RawMessage `json:"output,omitempty"` // text, or a list of ItemPart
+}
+
+// ItemPart is a part of a message or of a tool's output.
+type ItemPart struct {
+	Type     string `json:"type"` // input_text, output_text or input_image
+	Text     string `json:"text,omitempty"`
+	ImageURL string `json:"image_url,omitempty"`
+	Detail   string `json:"detail,omitempty"`
+}
+
+// MarshalJSON keeps the empty text of a text part.
+func (p ItemPart) MarshalJSON() ([]byte, error) {
+	type image ItemPart
+	if p.Type == partImage {
+		return json.Marshal(image(p))
+	}
+	return json.Marshal(struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}{p.Type, p.Text})
+}
+
+const partImage = "input_image"
+
+// rawItem is an item as it arrives.
+type rawItem struct {
+	Type      string          `json:"type"`
+	ID        string          `json:"id"`
+	Role      string          `json:"role"`
+	Content   json.RawMessage `json:"content"`
+	Summary   []summaryPart   `json:"summary"`
+	Encrypted string          `json:"encrypted_content"`
+	CallID    string          `json:"call_id"`
+	Namespace string          `json:"namespace"`
+	Name      string          `json:"name"`
+	Arguments string          `json:"arguments"`
+	Input     string          `json:"input"`
+	Output    json.RawMessage `json:"output"`
+}
+
+func (raw rawResponse) takeInput(req *ResponseRequest) error {
+	input := bytes.TrimSpace(raw.Input)
+	switch {
+	case len(input) == 0, bytes.Equal(input, []byte("null")):
+		if raw.Previous == "" {
+			return Invalid("input_required", "input", "input is required: text, or a list of items")
+		}
+		return nil
+	case input[0] == '"':
+		var text string
+		if err := json.Unmarshal(input, &text); err != nil {
+			return Invalid("invalid_type", "input", "input must be text or a list of items")
+		}
+		part := ItemPart{Type: "input_text", Text: text}
+		return req.keep("input", Item{Type: itemMessage, Role: "user", Content: []ItemPart{part}})
+	}
+	var items []json.RawMessage
+	if json.Unmarshal(input, &items) != nil {
+		return Invalid("invalid_type", "input", "input must be text or a list of items")
+	}
+	for i, data := range items {
+		at := fmt.Sprintf("input[%d]", i)
+		var item rawItem
+		if !isObject(data) || json.Unmarshal(data, &item) != nil {
+			return Invalid("invalid_type", at, at+" must be an item, with fields of the types that the reference has")
+		}
+		if err := req.takeItem(item, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (req *ResponseRequest) keep(at string, item Item) error {
+	data, err := json.Marshal(item)
+	if err != nil {
+		return fmt.Errorf("cannot encode %s: %w", at, err)
+	}
+	req.Input = append(req.Input, InputItem{JSON: data, At: at})
+	return nil
+}
+
+func (req *ResponseRequest) takeItem(raw rawItem, at string) error {
+	if raw.Type == "" && raw.Role != "" {
+		raw.Type = itemMessage
+	}
+	switch raw.Type {
+	case itemMessage:
+		return req.takeMessage(raw, at)
+	case itemFunction, itemCustomCall:
+		if err := need(at, field{"call_id", raw.CallID}, field{"name", raw.Name}); err != nil {
+			return err
+		}
+		return req.keep(at, Item{
+			Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Namespace: raw.Namespace, Name: raw.Name,
+			Arguments: raw.Arguments, Input: raw.Input,
+		})
+	case "function_call_output", "custom_tool_call_output":
+		return req.takeOutput(raw, at)
+	case itemReasoning:
+		return req.keep(at, Item{Type: raw.Type, ID: raw.ID, Summary: raw.Summary, Encrypted: raw.Encrypted})
+	case "item_reference":
+		if err := need(at, field{"id", raw.ID}); err != nil {
+			return err
+		}
+		req.Input = append(req.Input, InputItem{Reference: raw.ID, At: at})
+		return nil
+	default:
+		return unsupported(at+".type", fmt.Sprintf("%s: items of type %q are not supported", at, clip(raw.Type)))
+	}
+}
+
+type field struct{ name, value string }
+
+func need(at string, fields ...field) error {
+	for _, f := range fields {
+		if f.value == "" {
+			return Invalid(f.name+"_required", at+"."+f.name, at+"."+f.name+" is required")
+		}
+	}
+	return nil
+}
+
+func (req *ResponseRequest) takeMessage(raw rawItem, at string) error {
+	switch raw.Role {
+	case "system", "developer", "user", "assistant":
+	case "":
+		return Invalid("role_required", at+".role", at+".role is required")
+	default:
+		return Invalid("invalid_value", at+".role", fmt.Sprintf("%s.role must be system, developer, user or assistant, not %q", at, clip(raw.Role)))
+	}
+	parts, err := takeParts(raw.Content, at+".content", textPart(raw.Role))
+	if err != nil {
+		return err
+	}
+	return req.keep(at, Item{Type: itemMessage, ID: raw.ID, Status: StatusCompleted, Role: raw.Role, Content: parts})
+}
+
+func textPart(role string) string {
+	if role == "assistant" {
+		return "output_text"
+	}
+	return "input_text"
+}
+
+func (req *ResponseRequest) takeOutput(raw rawItem, at string) error {
+	if err := need(at, field{"call_id", raw.CallID}); err != nil {
+		return err
+	}
+	output := bytes.TrimSpace(raw.Output)
+	if len(output) == 0 || bytes.Equal(output, []byte("null")) {
+		return Invalid("output_required", at+".output", at+".output is required; it may be empty text")
+	}
+	if output[0] != '"' {
+		parts, err := takeParts(output, at+".output", "input_text")
+		if err != nil {
+			return err
+		}
+		if output, err = json.Marshal(parts); err != nil {
+			return fmt.Errorf("cannot encode %s: %w", at, err)
+		}
+	}
+	return req.keep(at, Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Output: output})
+}
+
+// takeParts reads text or a list of parts; kind is the type that its text gets.
+func takeParts(content json.RawMessage, at, kind string) ([]ItemPart, error) {
+	content = bytes.TrimSpace(content)
+	if len(content) == 0 || bytes.Equal(content, []byte("null")) {
+		return nil, Invalid("content_required", at, at+" is required")
+	}
+	var text string
+	if content[0] == '"' && json.Unmarshal(content, &text) == nil {
+		return []ItemPart{{Type: kind, Text: text}}, nil
+	}
+	var raw []struct {
+		ItemPart
+		Refusal string `json:"refusal"`
+		FileID  string `json:"file_id"`
+	}
+	if json.Unmarshal(content, &raw) != nil {
+		return nil, Invalid("invalid_type", at, at+" must be text or a list of parts")
+	}
+	parts := make([]ItemPart, 0, len(raw))
+	for i, p := range raw {
+		where := fmt.Sprintf("%s[%d]", at, i)
+		switch p.Type {
+		case "input_text", "output_text":
+			parts = append(parts, ItemPart{Type: kind, Text: p.Text})
+		case "refusal":
+			parts = append(parts, ItemPart{Type: kind, Text: p.Refusal})
+		case partImage:
+			switch {
+			case kind == "output_text":
+				return nil, Invalid("invalid_value", where+".type", where+": an assistant's message cannot hold images")
+			case p.FileID != "":
+				return nil, unsupported(where+".file_id", where+": files are not kept; send the image as image_url")
+			case p.ImageURL == "":
+				return nil, Invalid("image_url_required", where+".image_url", where+".image_url is required")
+			}
+			parts = append(parts, p.ItemPart)
+		default:
+			return nil, unsupported(where+".type", fmt.Sprintf("%s: parts of type %q are not supported; send input_text or input_image", where, clip(p.Type)))
+		}
+	}
+	return parts, nil
+}
