@@ -60,6 +60,10 @@ func lossReason(err error) string {
 // the turn counts for, ask.Key and ask.Arrived come from it.
 func (s *Server) runTurn(w http.ResponseWriter, r *http.Request, x *exchange, ask workers.Ask, request appserver.TurnRequest, answer func(*appserver.Turn) error) error {
 	ask.Key, ask.Arrived = x.key, x.began
+	c := s.threads.continuation(x.key, request)
+	if ask.Prefer == "" {
+		ask.Prefer = c.worker()
+	}
 	var lease *workers.Lease
 	defer func() {
 		if lease != nil {
@@ -73,7 +77,7 @@ func (s *Server) runTurn(w http.ResponseWriter, r *http.Request, x *exchange, as
 		}
 		x.attempts++
 		w.Header().Set("X-Codex-Attempts", strconv.Itoa(x.attempts))
-		err = attempt(r.Context(), lease, x, request, answer)
+		err = s.attempt(r.Context(), lease, x, request, c, answer)
 		reason := lossReason(err)
 		if reason == "" || !x.repeatable() {
 			return err
@@ -84,7 +88,7 @@ func (s *Server) runTurn(w http.ResponseWriter, r *http.Request, x *exchange, as
 		if reason != lostOverloaded && reason != lostInterrupted { // those workers may do better; the others are on their way out
 			ask.Avoid = append(ask.Avoid, lease.Conn)
 		}
-		x.usage = nil
+		x.usage, x.items = nil, nil
 	}
 }
 
@@ -95,14 +99,23 @@ func (x *exchange) repeatable() bool {
 	return x.status == 0 && !x.acted && x.attempts < maxAttempts
 }
 
-func attempt(ctx context.Context, lease *workers.Lease, x *exchange, request appserver.TurnRequest, answer func(*appserver.Turn) error) error {
-	turn, err := startTurn(ctx, lease, request)
+func (s *Server) attempt(ctx context.Context, lease *workers.Lease, x *exchange, request appserver.TurnRequest, c *continuation, answer func(*appserver.Turn) error) error {
+	turn, err := s.startTurn(ctx, lease, request, c)
 	if err != nil {
 		return whyEnded(ctx, err)
 	}
-	defer closeTurn(ctx, turn)
+	kept := false
+	defer func() {
+		if !kept {
+			closeTurn(ctx, turn)
+		}
+	}()
 	x.thread = turn.ThreadID()
-	return answer(turn)
+	if err := answer(turn); err != nil {
+		return err
+	}
+	kept = c.keep(repeated(x.items), turn, lease.Worker)
+	return nil
 }
 
 // calls reports whether an item of the model's output is more than words: then

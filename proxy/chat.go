@@ -59,10 +59,28 @@ func (s *Server) bounded(ctx context.Context) (context.Context, context.CancelFu
 		openai.Timeout("request_timeout", fmt.Sprintf("the answer was not finished within %s", s.RequestTimeout)))
 }
 
-func startTurn(ctx context.Context, lease *workers.Lease, request appserver.TurnRequest) (*appserver.Turn, error) {
+// startTurn continues a kept thread, or starts one.
+func (s *Server) startTurn(ctx context.Context, lease *workers.Lease, request appserver.TurnRequest, c *continuation) (*appserver.Turn, error) {
 	ctx, cancel := startContext(ctx)
 	defer cancel()
+	if known, thread := c.take(lease.Conn); thread != nil {
+		rest := request
+		rest.Items = request.Items[known:]
+		turn, err := thread.StartTurn(ctx, rest)
+		if !refused(err) {
+			s.metrics.reuse.WithLabelValues("hit").Inc()
+			return turn, err
+		}
+	}
+	s.metrics.reuse.WithLabelValues("miss").Inc()
 	return lease.Conn.StartTurn(ctx, request)
+}
+
+// refused tells that codex does not take a turn on that thread, and may take it
+// on another.
+func refused(err error) bool {
+	var rpc *appserver.RPCError
+	return errors.As(err, &rpc) && lossReason(err) == ""
 }
 
 func startContext(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -26,12 +26,16 @@ type exchange struct {
 	firstByte time.Time
 	outcome   string // error code, or ok
 	usage     *openai.Usage
-	attempts  int           // turns begun
-	acted     bool          // the model has called a tool
-	queued    time.Duration // waited for a place, in all attempts
+	attempts  int               // turns begun
+	acted     bool              // the model has called a tool
+	items     []json.RawMessage // of the current turn's output
+	queued    time.Duration     // waited for a place, in all attempts
 }
 
-func (x *exchange) produced(item json.RawMessage) { x.acted = x.acted || calls(item) }
+func (x *exchange) produced(item json.RawMessage) {
+	x.acted = x.acted || calls(item)
+	x.items = append(x.items, item)
+}
 
 type exchangeKey struct{}
 

@@ -22,6 +22,7 @@ type metrics struct {
 
 	queueWait prometheus.Histogram
 	retries   *prometheus.CounterVec
+	reuse     *prometheus.CounterVec
 }
 
 func newMetrics(s Settings) *metrics {
@@ -51,6 +52,12 @@ func newMetrics(s Settings) *metrics {
 		retries: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_turn_retries_total", Help: "Turns that were lost before the client had anything of them and ran again, by how they were lost.",
 		}, []string{"reason"}),
+	}
+	m.reuse = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "codex_thread_reuse_total", Help: "Turns that were begun, by whether they continued a kept thread.",
+	}, []string{"result"})
+	for _, result := range []string{"hit", "miss"} {
+		m.reuse.WithLabelValues(result)
 	}
 	for _, reason := range lossReasons {
 		m.retries.WithLabelValues(reason)

@@ -32,11 +32,15 @@ type Server struct {
 	abort   context.CancelCauseFunc
 	pulse   pulse
 	exits   exits
+	threads *threads
 }
 
 // New builds a server and registers its metrics.
 func New(settings Settings) *Server {
-	s := &Server{Settings: settings, metrics: newMetrics(settings), exits: exits{changed: make(chan struct{}, 1)}}
+	s := &Server{
+		Settings: settings, metrics: newMetrics(settings), exits: exits{changed: make(chan struct{}, 1)},
+		threads: newThreads(settings.ThreadCache),
+	}
 	s.base, s.abort = context.WithCancelCause(context.Background())
 	s.table = s.routes()
 	s.http = http.Server{

@@ -27,6 +27,9 @@ type Settings struct {
 	RequestTimeout time.Duration
 	// Keepalive is the silence on a stream after which a comment is sent.
 	Keepalive time.Duration
-	Registry  *prometheus.Registry
-	Logger    *slog.Logger
+	// ThreadCache is how many threads of answered requests are kept, for
+	// requests that continue them; 0 turns that off.
+	ThreadCache int
+	Registry    *prometheus.Registry
+	Logger      *slog.Logger
 }

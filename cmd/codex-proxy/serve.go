@@ -130,7 +130,8 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 	})
 	d.server = proxy.New(proxy.Settings{
 		Pool: d.pool, Report: d.report, Keys: cfg.Keys, BodyLimit: cfg.BodyLimit,
-		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive, Registry: registry, Logger: logger,
+		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
+		ThreadCache: cfg.ThreadCache, Registry: registry, Logger: logger,
 	})
 	d.control = control.New(d.pool, d.report, logger)
 	return d, nil

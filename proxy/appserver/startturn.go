@@ -36,7 +36,14 @@ func (c *Conn) StartTurn(ctx context.Context, r TurnRequest) (*Turn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot start a thread: %w", err)
 	}
+	return c.runTurn(ctx, threadID, Usage{}, r)
+}
+
+// runTurn injects r's items into the thread, which has used so many tokens
+// before, and starts the turn.
+func (c *Conn) runTurn(ctx context.Context, threadID string, before Usage, r TurnRequest) (*Turn, error) {
 	t := c.newTurn(threadID, r.Tools)
+	t.transcript.before, t.transcript.total = before, before
 	if err := c.retrying(ctx, func() error {
 		return c.Call(ctx, "thread/inject_items", injectItemsParams{ThreadID: threadID, Items: r.Items}, nil)
 	}); err != nil {

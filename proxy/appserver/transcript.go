@@ -62,7 +62,8 @@ type (
 type transcript struct {
 	tools     map[string]bool             // names of the client's tools
 	called    bool                        // one of them, in the current response
-	used      Usage                       // of the responses before this one
+	before    Usage                       // of the thread, before this turn
+	total     Usage                       // of the thread, before the current response
 	text      map[string]*strings.Builder // delivered text of unfinished messages
 	reasoning map[string]bool             // reasoning items with deltas
 	textSent  bool                        // text or a call was delivered, of the current response
@@ -97,8 +98,8 @@ func (t *transcript) add(n Notification) []Event {
 		return translate(n, t.finishResponse)
 	case "thread/tokenUsage/updated":
 		return translate(n, func(p tokenUsageParams) []Event {
-			t.used = p.TokenUsage.Total
-			return []Event{UsageUpdated{t.used}}
+			t.total = p.TokenUsage.Total
+			return []Event{UsageUpdated{t.total.plus(t.before, -1)}}
 		})
 	case "error":
 		return translate(n, t.failure)
@@ -192,7 +193,7 @@ func (t *transcript) finishResponse(p rawResponseParams) []Event {
 	events := []Event{ResponseCompleted{p.ResponseID}}
 	if t.called {
 		if p.Usage != nil {
-			events = append(events, UsageUpdated{t.used.plus(*p.Usage)})
+			events = append(events, UsageUpdated{t.total.plus(*p.Usage, 1).plus(t.before, -1)})
 		}
 		events = append(events, TurnCompleted{Status: TurnCalledTools})
 	}

@@ -9,22 +9,22 @@ type Usage struct {
 	TotalTokens           int64 `json:"totalTokens"`
 }
 
-// tokenUsageParams is thread/tokenUsage/updated. Total is what we report: a
-// thread of ours has one turn, and after response.incomplete codex 0.169 sends
-// the right total but a zero "last".
+// tokenUsageParams is thread/tokenUsage/updated. Total, less what earlier turns
+// of the thread took, is what we report: a turn may have several responses, and
+// after response.incomplete codex 0.169 sends the right total but a zero "last".
 type tokenUsageParams struct {
 	TokenUsage struct {
 		Total Usage `json:"total"`
 	} `json:"tokenUsage"`
 }
 
-// plus adds what one more response took.
-func (u Usage) plus(v Usage) Usage {
+// plus adds v, sign times.
+func (u Usage) plus(v Usage, sign int64) Usage {
 	return Usage{
-		InputTokens:           u.InputTokens + v.InputTokens,
-		CachedInputTokens:     u.CachedInputTokens + v.CachedInputTokens,
-		OutputTokens:          u.OutputTokens + v.OutputTokens,
-		ReasoningOutputTokens: u.ReasoningOutputTokens + v.ReasoningOutputTokens,
-		TotalTokens:           u.TotalTokens + v.TotalTokens,
+		InputTokens:           u.InputTokens + sign*v.InputTokens,
+		CachedInputTokens:     u.CachedInputTokens + sign*v.CachedInputTokens,
+		OutputTokens:          u.OutputTokens + sign*v.OutputTokens,
+		ReasoningOutputTokens: u.ReasoningOutputTokens + sign*v.ReasoningOutputTokens,
+		TotalTokens:           u.TotalTokens + sign*v.TotalTokens,
 	}
 }

@@ -32,7 +32,7 @@ func Open(ctx context.Context, path string, schema ...string) (*sql.DB, error) {
 	// ours rather than a contention.
 	db.SetMaxOpenConns(1)
 	if err := migrate(ctx, db, schema); err != nil {
-		db.Close()
+		_ = db.Close()
 		return nil, fmt.Errorf("cannot use %s: %w", path, err)
 	}
 	return db, nil

@@ -38,14 +38,14 @@ type Lease struct {
 // Release gives the place back; further calls do nothing.
 func (l *Lease) Release() { l.release() }
 
-// pick takes the ready worker with the model and the fewest turns in flight,
-// past the queue. The error is one of the sentinels above.
+// pick takes the ready worker with the model that is preferred or has the fewest
+// turns in flight, past the queue. The error is one of the sentinels above.
 func (p *Pool) pick(a Ask) (*Lease, error) {
 	if p.draining.Load() && !a.again() {
 		return nil, ErrDraining
 	}
 	verdict := errGivenUp
-	for _, w := range p.byLoad() {
+	for _, w := range p.byLoad(a.Prefer) {
 		lease, err := w.lease(a)
 		if err == nil {
 			return p.timed(lease), nil
@@ -76,11 +76,14 @@ func moreTelling(a, b error) error {
 	return a
 }
 
-func (p *Pool) byLoad() []*Worker {
+func (p *Pool) byLoad(prefer string) []*Worker {
 	load := make(map[*Worker]int, len(p.workers))
 	for _, w := range p.workers {
 		s, _ := w.view()
 		load[w] = s.inflight
+		if w.name == prefer {
+			load[w] = -1
+		}
 	}
 	sorted := slices.Clone(p.workers)
 	slices.SortStableFunc(sorted, func(a, b *Worker) int { return load[a] - load[b] })

@@ -32,6 +32,9 @@ type Ask struct {
 	Arrived time.Time
 	// Avoid are connections that a turn of this request was lost on.
 	Avoid []*appserver.Conn
+	// Prefer names the worker that serves it if it has a place just now; empty
+	// is no preference.
+	Prefer string
 }
 
 // queue holds the requests that wait for a place on a worker. It serves lost

@@ -35,6 +35,7 @@ type Config struct {
 	IdleTimeout      time.Duration
 	RequestTimeout   time.Duration // 0 is none
 	Keepalive        time.Duration
+	ThreadCache      int // threads; 0 is off
 	HandshakeTimeout time.Duration
 	StartTimeout     time.Duration
 	DrainTimeout     time.Duration
@@ -59,6 +60,7 @@ type raw struct {
 	IdleTimeout      duration  `toml:"idle_timeout"`
 	RequestTimeout   duration  `toml:"request_timeout"`
 	Keepalive        duration  `toml:"keepalive"`
+	ThreadCache      int       `toml:"thread_cache"`
 	HandshakeTimeout duration  `toml:"handshake_timeout"`
 	StartTimeout     duration  `toml:"start_timeout"`
 	DrainTimeout     duration  `toml:"drain_timeout"`
@@ -71,7 +73,7 @@ func defaults() raw {
 		Listen: "127.0.0.1:8787", SocketDir: "/run/codex-proxy",
 		BodyLimit: 16 << 20, MaxInflight: 16,
 		QueueLimit: 64, QueueTimeout: duration(10 * time.Second),
-		IdleTimeout: duration(5 * time.Minute), Keepalive: duration(15 * time.Second),
+		IdleTimeout: duration(5 * time.Minute), Keepalive: duration(15 * time.Second), ThreadCache: 32,
 		HandshakeTimeout: duration(5 * time.Second), StartTimeout: duration(20 * time.Second),
 		DrainTimeout: duration(5 * time.Minute), ResetAfter: duration(time.Minute),
 	}
@@ -132,7 +134,7 @@ func (r raw) validate(dir string) (*Config, error) {
 		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, ControlSocket: r.controlSocket(), Keys: keys,
 		BodyLimit: r.BodyLimit, MaxInflight: r.MaxInflight,
 		QueueLimit: r.QueueLimit, QueueTimeout: time.Duration(r.QueueTimeout), RequestTimeout: time.Duration(r.RequestTimeout),
-		IdleTimeout: time.Duration(r.IdleTimeout), Keepalive: time.Duration(r.Keepalive),
+		IdleTimeout: time.Duration(r.IdleTimeout), Keepalive: time.Duration(r.Keepalive), ThreadCache: r.ThreadCache,
 		HandshakeTimeout: time.Duration(r.HandshakeTimeout), StartTimeout: time.Duration(r.StartTimeout),
 		DrainTimeout: time.Duration(r.DrainTimeout), ResetAfter: time.Duration(r.ResetAfter),
 		LogLevel: slog.Level(r.LogLevel),
@@ -147,6 +149,8 @@ func (r raw) checkNumbers() error {
 		return fmt.Errorf("max_inflight = %d: must be between 1 and 96 (codex refuses more than about 100)", r.MaxInflight)
 	case r.QueueLimit < 1 || r.QueueLimit > 10000:
 		return fmt.Errorf("queue_limit = %d: must be between 1 and 10000", r.QueueLimit)
+	case r.ThreadCache < 0 || r.ThreadCache > 1000:
+		return fmt.Errorf("thread_cache = %d: must be between 0 and 1000 threads", r.ThreadCache)
 	case r.RequestTimeout != 0 && (r.RequestTimeout < duration(10*time.Millisecond) || r.RequestTimeout > duration(24*time.Hour)):
 		return fmt.Errorf("request_timeout = %q: must be between 10ms and 24h, or 0s for none", time.Duration(r.RequestTimeout))
 	case r.ControlSocket != "" && !filepath.IsAbs(r.ControlSocket):

@@ -53,6 +53,15 @@ type thread struct {
 	mu     sync.Mutex
 	turn   string
 	cancel context.CancelFunc
+	usage  Usage // of all turns so far
+}
+
+// used adds to the thread's usage and returns the total.
+func (th *thread) used(u Usage) Usage {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	th.usage = Usage{th.usage.Input + u.Input, th.usage.Cached + u.Cached, th.usage.Output + u.Output, th.usage.Reasoning + u.Reasoning}
+	return th.usage
 }
 
 func (th *thread) running(turnID string, cancel context.CancelFunc) {

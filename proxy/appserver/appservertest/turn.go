@@ -21,9 +21,8 @@ type Turn struct {
 	thread  *thread
 	started time.Time
 	serial  int
-	ended   bool  // the current response has been ended
-	usage   Usage // so far
-	last    any   // the last finished message, for turn/completed
+	ended   bool // the current response has been ended
+	last    any  // the last finished message, for turn/completed
 	calls   []call
 	asking  sync.WaitGroup
 	held    Usage // of the response that called; reported when the calls are answered
@@ -188,9 +187,9 @@ func (t *Turn) EndResponse(u Usage) {
 }
 
 func (t *Turn) tokens(u, last Usage) {
-	t.usage = Usage{t.usage.Input + u.Input, t.usage.Cached + u.Cached, t.usage.Output + u.Output, t.usage.Reasoning + u.Reasoning}
+	total := t.thread.used(u)
 	t.notify("thread/tokenUsage/updated", map[string]any{"tokenUsage": map[string]any{
-		"total": t.usage.shape(), "last": last.shape(), "modelContextWindow": 258400,
+		"total": total.shape(), "last": last.shape(), "modelContextWindow": 258400,
 	}})
 }
 

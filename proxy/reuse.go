@@ -1,0 +1,181 @@
+package proxy
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"sync"
+
+	"codex-proxy/proxy/appserver"
+)
+
+// threads keeps the threads of answered requests loaded on their workers, so
+// that a request whose history goes on where one of them ended is continued
+// there: the model endpoint's prompt cache knows a thread by its id. What does
+// not match to the byte starts a thread of its own, as if there were none.
+//
+// A thread is out of here while it has a turn. It costs its worker about 2 MiB.
+type threads struct {
+	limit int // 0: nothing is kept
+
+	mu     sync.Mutex
+	byKey  map[threadKey]*list.Element
+	oldest list.List // of *keptThread; the one unused for longest is in front
+}
+
+// threadKey stands for everything that has gone into a thread.
+type threadKey [sha256.Size]byte
+
+type keptThread struct {
+	key    threadKey
+	thread *appserver.Thread
+	worker string
+}
+
+func newThreads(limit int) *threads {
+	return &threads{limit: limit, byKey: map[threadKey]*list.Element{}}
+}
+
+// continuation is a request as the kept threads see it.
+type continuation struct {
+	threads *threads
+	keys    []threadKey // keys[n] stands for the request with its first n items
+}
+
+// continuation computes the keys of a request. Threads are not shared between
+// API keys.
+func (ts *threads) continuation(apiKey string, r appserver.TurnRequest) *continuation {
+	c := &continuation{threads: ts}
+	if ts.limit == 0 {
+		return c
+	}
+	items := r.Items
+	r.Items = nil
+	head, err := json.Marshal([]any{apiKey, r})
+	if err != nil { // a schema that is not JSON, which codex will refuse
+		return c
+	}
+	c.keys = append(make([]threadKey, 0, len(items)+2), sha256.Sum256(head))
+	for _, item := range items {
+		c.keys = append(c.keys, c.keys[len(c.keys)-1].then(item))
+	}
+	return c
+}
+
+// then is the key with one more item.
+func (k threadKey) then(item appserver.Item) (next threadKey) {
+	h := sha256.New()
+	h.Write(k[:])
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(item))))
+	h.Write(item)
+	h.Sum(next[:0])
+	return next
+}
+
+// worker names the one that has the thread with the longest part of the
+// request; empty if there is none.
+func (c *continuation) worker() string {
+	c.threads.mu.Lock()
+	defer c.threads.mu.Unlock()
+	if _, found := c.find(nil); found != nil {
+		return found.worker
+	}
+	return ""
+}
+
+// take hands over the thread on conn with the longest part of the request, and
+// how many of the items it has; nil if there is none.
+func (c *continuation) take(conn *appserver.Conn) (known int, thread *appserver.Thread) {
+	c.threads.mu.Lock()
+	defer c.threads.mu.Unlock()
+	n, found := c.find(conn)
+	if found == nil {
+		return 0, nil
+	}
+	c.threads.remove(c.threads.byKey[found.key])
+	return n, found.thread
+}
+
+// find is called under the lock. A thread that has all items of the request has
+// nothing new to answer; nil stands for any connection.
+func (c *continuation) find(conn *appserver.Conn) (known int, found *keptThread) {
+	for n := len(c.keys) - 2; n > 0; n-- {
+		e := c.threads.byKey[c.keys[n]]
+		if e == nil {
+			continue
+		}
+		kept := e.Value.(*keptThread)
+		if on := kept.thread.Conn(); on.Err() == nil && (conn == nil || on == conn) {
+			return n, kept
+		}
+	}
+	return 0, nil
+}
+
+// keep stores the turn's thread under the request and what was said to it, in
+// place of closing the turn; false if it cannot.
+func (c *continuation) keep(said []appserver.Item, turn *appserver.Turn, worker string) bool {
+	if len(said) == 0 || len(c.keys) == 0 {
+		return false
+	}
+	thread := turn.Keep()
+	if thread == nil {
+		return false
+	}
+	key := c.keys[len(c.keys)-1]
+	for _, item := range said {
+		key = key.then(item)
+	}
+	for _, surplus := range c.threads.add(&keptThread{key, thread, worker}) {
+		surplus.Close()
+	}
+	return true
+}
+
+// add returns the threads that have to go for the new one.
+func (ts *threads) add(kept *keptThread) (surplus []*appserver.Thread) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if e := ts.byKey[kept.key]; e != nil { // the same was asked and answered twice
+		surplus = append(surplus, ts.remove(e))
+	}
+	for e := ts.oldest.Front(); e != nil; {
+		next := e.Next()
+		if old := e.Value.(*keptThread).thread; old.Conn().Err() != nil {
+			ts.remove(e) // gone with its connection
+		}
+		e = next
+	}
+	ts.byKey[kept.key] = ts.oldest.PushBack(kept)
+	for ts.oldest.Len() > ts.limit {
+		surplus = append(surplus, ts.remove(ts.oldest.Front()))
+	}
+	return surplus
+}
+
+func (ts *threads) remove(e *list.Element) *appserver.Thread {
+	kept := ts.oldest.Remove(e).(*keptThread)
+	delete(ts.byKey, kept.key)
+	return kept.thread
+}
+
+// repeated is what a client will repeat of an answer that had these items, as
+// plan puts it into a history; nil if that cannot be told for sure. Reasoning is
+// not repeated, and stays in the thread.
+func repeated(items []json.RawMessage) (said []appserver.Item) {
+	for _, raw := range items {
+		var item struct {
+			Type    string
+			Content []appserver.Content
+		}
+		switch err := json.Unmarshal(raw, &item); {
+		case err == nil && item.Type == "reasoning":
+		case err == nil && item.Type == "message" && said == nil && len(item.Content) == 1 && item.Content[0].Type == "output_text":
+			said = []appserver.Item{appserver.TextMessage("assistant", item.Content[0].Text)}
+		default:
+			return nil
+		}
+	}
+	return said
+}
