@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"codex-proxy/proxy/openai"
@@ -87,7 +88,7 @@ func levelOf(x *exchange) slog.Level {
 		return slog.LevelError
 	case x.status > http.StatusInternalServerError && x.model != "":
 		return slog.LevelWarn
-	case x.route == "/v1/chat/completions", x.route == "/v1/models", x.route == "other":
+	case strings.HasPrefix(x.route, "/v1/"), x.route == "other":
 		return slog.LevelInfo
 	default:
 		return slog.LevelDebug

@@ -20,8 +20,9 @@ const (
 	operator               // this machine itself, or a holder of an API key
 )
 
-// route is one line of the route table. The path is matched exactly; it is
-// also the route's name in logs and metrics.
+// route is one line of the route table. The path is matched exactly, but for
+// {id}, which stands for one part of it; it is also the route's name in logs and
+// metrics.
 type route struct {
 	method, path string
 	access       access
@@ -33,6 +34,11 @@ func (s *Server) routes() []route {
 	metrics := promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{Registry: s.Registry})
 	return []route{
 		{http.MethodPost, "/v1/chat/completions", keyed, s.api(s.chat)},
+		{http.MethodPost, "/v1/responses", keyed, s.api(s.createResponse)},
+		{http.MethodGet, "/v1/responses/{id}", keyed, s.api(s.response)},
+		{http.MethodDelete, "/v1/responses/{id}", keyed, s.api(s.deleteResponse)},
+		{http.MethodPost, "/v1/responses/{id}/cancel", keyed, s.api(s.cancelResponse)},
+		{http.MethodGet, "/v1/responses/{id}/input_items", keyed, s.api(s.inputItems)},
 		{http.MethodGet, "/v1/models", keyed, s.api(s.models)},
 		{http.MethodGet, "/livez", public, live},
 		{http.MethodGet, "/readyz", public, ready},
@@ -60,7 +66,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 func (s *Server) find(r *http.Request) (route, error) {
 	var methods []string
 	for _, candidate := range s.table {
-		if candidate.path != r.URL.Path {
+		if !candidate.matches(r) {
 			continue
 		}
 		if candidate.method == r.Method || candidate.method == http.MethodGet && r.Method == http.MethodHead {
@@ -77,13 +83,28 @@ func (s *Server) find(r *http.Request) (route, error) {
 	return route{}, wrongMethod(r, methods)
 }
 
+// matches compares the paths, and leaves the {id} of the route with the request.
+func (c route) matches(r *http.Request) bool {
+	before, after, parametric := strings.Cut(c.path, "{id}")
+	if !parametric {
+		return c.path == r.URL.Path
+	}
+	id, begins := strings.CutPrefix(r.URL.Path, before)
+	id, ends := strings.CutSuffix(id, after)
+	if !begins || !ends || id == "" || strings.Contains(id, "/") {
+		return false
+	}
+	r.SetPathValue("id", id)
+	return true
+}
+
 func notFound(path string) error {
 	if len(path) > 128 {
 		path = path[:128] + "…"
 	}
 	return &openai.Error{
 		Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Code: "not_found",
-		Message: "there is no " + path + " here; /v1/chat/completions and /v1/models are served",
+		Message: "there is no " + path + " here; /v1/chat/completions, /v1/responses and /v1/models are served",
 	}
 }
 

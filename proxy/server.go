@@ -32,6 +32,7 @@ type Server struct {
 	abort   context.CancelCauseFunc
 	pulse   pulse
 	exits   exits
+	running responsesRunning
 	threads *threads
 }
 

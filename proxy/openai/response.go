@@ -30,16 +30,15 @@ type Response struct {
 	ParallelToolCalls  bool              `json:"parallel_tool_calls"`
 	PreviousResponseID *string           `json:"previous_response_id"`
 	Reasoning          ResponseReasoning `json:"reasoning"`
-	Store              bool              `json:"store"`
 	Temperature        *float64          `json:"temperature"` // always null
 	Text               ResponseText      `json:"text"`
 	ToolChoice         json.RawMessage   `json:"tool_choice"`
 	Tools              []json.RawMessage `json:"tools"`
 	TopP               *float64          `json:"top_p"`      // always null
 	Truncation         string            `json:"truncation"` // always disabled
-	Usage              *ResponseUsage    `json:"usage"`
-	User               *string           `json:"user"` // always null
+	Usage              *ResponseUsage    `json:"usage,omitempty"`
 	Metadata           map[string]string `json:"metadata"`
+	AccessPrograms     *struct{}         `json:"access_programs"` // always null
 }
 
 // ResponseFailure says why a response has failed.
@@ -67,10 +66,16 @@ type ResponseText struct {
 // ResponseUsage counts tokens as the worker reported them.
 type ResponseUsage struct {
 	InputTokens         int64             `json:"input_tokens"`
-	InputTokensDetails  PromptDetails     `json:"input_tokens_details"`
+	InputTokensDetails  InputDetails      `json:"input_tokens_details"`
 	OutputTokens        int64             `json:"output_tokens"`
 	OutputTokensDetails CompletionDetails `json:"output_tokens_details"`
 	TotalTokens         int64             `json:"total_tokens"`
+}
+
+// InputDetails splits InputTokens.
+type InputDetails struct {
+	CachedTokens     int64 `json:"cached_tokens"`
+	CacheWriteTokens int64 `json:"cache_write_tokens"` // always 0: codex does not tell them
 }
 
 func responseUsage(u *Usage) *ResponseUsage {
@@ -78,7 +83,7 @@ func responseUsage(u *Usage) *ResponseUsage {
 		return nil
 	}
 	return &ResponseUsage{
-		InputTokens: u.PromptTokens, InputTokensDetails: u.PromptTokensDetails,
+		InputTokens: u.PromptTokens, InputTokensDetails: InputDetails{CachedTokens: u.PromptTokensDetails.CachedTokens},
 		OutputTokens: u.CompletionTokens, OutputTokensDetails: u.CompletionTokensDetails, TotalTokens: u.TotalTokens,
 	}
 }

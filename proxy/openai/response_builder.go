@@ -142,9 +142,6 @@ func (b *ResponseBuilder) Fail(err *Error, usage *Usage) []ResponseEvent {
 	return append(events, b.whole("response.failed"))
 }
 
-// Unstored takes back that the response is stored.
-func (b *ResponseBuilder) Unstored() { b.response.Store = false }
-
 func (b *ResponseBuilder) cut(status, reason string) []ResponseEvent {
 	events := append(b.Begin(), b.closeItem(StatusIncomplete)...)
 	b.response.Status = status
@@ -154,18 +151,14 @@ func (b *ResponseBuilder) cut(status, reason string) []ResponseEvent {
 	return append(events, b.whole("response.incomplete"))
 }
 
-// failureOf puts an error into the words that the reference has for responses.
-// Two are not in its list, although OpenAI sends them, and codex looks for them.
+// failureOf puts an error into the few codes that the reference has for
+// responses.
 func failureOf(err *Error) *ResponseFailure {
 	code := "server_error"
-	switch {
-	case err.Code == "context_length_exceeded":
-		code = err.Code
-	case err.Type == TypeQuota:
-		code = "insufficient_quota"
-	case err.Type == TypeRateLimit:
+	switch err.Type {
+	case TypeQuota, TypeRateLimit:
 		code = "rate_limit_exceeded"
-	case err.Type == TypeInvalidRequest:
+	case TypeInvalidRequest:
 		code = "invalid_prompt"
 	}
 	return &ResponseFailure{Code: code, Message: err.Message}

@@ -20,7 +20,6 @@ type ResponseEvent struct {
 	Part           any         `json:"part,omitempty"`
 	Delta          *string     `json:"delta,omitempty"`
 	Text           *string     `json:"text,omitempty"`
-	Name           string      `json:"name,omitempty"`
 	Arguments      *string     `json:"arguments,omitempty"`
 	Input          *string     `json:"input,omitempty"`
 	Logprobs       *[]struct{} `json:"logprobs,omitempty"` // of text: always empty

@@ -6,11 +6,10 @@ import (
 	"fmt"
 )
 
-// InputItem is one item of the input, in the form in which it is kept, listed
-// and given to the model. Reference is set instead for an item that the server
+// InputItem is one item of the input, or the reference to one that the server
 // has to look up.
 type InputItem struct {
-	JSON      json.RawMessage
+	Item
 	Reference string // id of a stored item
 	At        string // where it stands, for errors: input[3]
 }
@@ -31,6 +30,15 @@ type Item struct {
 	Arguments string          `json:"arguments,omitempty"`
 	Input     string          `json:"input,omitempty"`
 	Output    json.RawMessage `json:"output,omitempty"` // text, or a list of ItemPart
+}
+
+// SummaryTexts are the parts of a summary of reasoning.
+func (i Item) SummaryTexts() []string {
+	texts := make([]string, 0, len(i.Summary))
+	for _, part := range i.Summary {
+		texts = append(texts, part.Text)
+	}
+	return texts
 }
 
 // ItemPart is a part of a message or of a tool's output.
@@ -85,7 +93,8 @@ func (raw rawResponse) takeInput(req *ResponseRequest) error {
 			return Invalid("invalid_type", "input", "input must be text or a list of items")
 		}
 		part := ItemPart{Type: "input_text", Text: text}
-		return req.keep("input", Item{Type: itemMessage, Role: "user", Content: []ItemPart{part}})
+		req.keep("input", Item{Type: itemMessage, Status: StatusCompleted, Role: "user", Content: []ItemPart{part}})
+		return nil
 	}
 	var items []json.RawMessage
 	if json.Unmarshal(input, &items) != nil {
@@ -104,13 +113,8 @@ func (raw rawResponse) takeInput(req *ResponseRequest) error {
 	return nil
 }
 
-func (req *ResponseRequest) keep(at string, item Item) error {
-	data, err := json.Marshal(item)
-	if err != nil {
-		return fmt.Errorf("cannot encode %s: %w", at, err)
-	}
-	req.Input = append(req.Input, InputItem{JSON: data, At: at})
-	return nil
+func (req *ResponseRequest) keep(at string, item Item) {
+	req.Input = append(req.Input, InputItem{Item: item, At: at})
 }
 
 func (req *ResponseRequest) takeItem(raw rawItem, at string) error {
@@ -124,14 +128,19 @@ func (req *ResponseRequest) takeItem(raw rawItem, at string) error {
 		if err := need(at, field{"call_id", raw.CallID}, field{"name", raw.Name}); err != nil {
 			return err
 		}
-		return req.keep(at, Item{
+		if raw.Type == itemFunction && raw.Arguments == "" {
+			raw.Arguments = "{}"
+		}
+		req.keep(at, Item{
 			Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Namespace: raw.Namespace, Name: raw.Name,
 			Arguments: raw.Arguments, Input: raw.Input,
 		})
+		return nil
 	case "function_call_output", "custom_tool_call_output":
 		return req.takeOutput(raw, at)
 	case itemReasoning:
-		return req.keep(at, Item{Type: raw.Type, ID: raw.ID, Summary: raw.Summary, Encrypted: raw.Encrypted})
+		req.keep(at, Item{Type: raw.Type, ID: raw.ID, Summary: raw.Summary, Encrypted: raw.Encrypted})
+		return nil
 	case "item_reference":
 		if err := need(at, field{"id", raw.ID}); err != nil {
 			return err
@@ -166,7 +175,8 @@ func (req *ResponseRequest) takeMessage(raw rawItem, at string) error {
 	if err != nil {
 		return err
 	}
-	return req.keep(at, Item{Type: itemMessage, ID: raw.ID, Status: StatusCompleted, Role: raw.Role, Content: parts})
+	req.keep(at, Item{Type: itemMessage, ID: raw.ID, Status: StatusCompleted, Role: raw.Role, Content: parts})
+	return nil
 }
 
 func textPart(role string) string {
@@ -193,7 +203,8 @@ func (req *ResponseRequest) takeOutput(raw rawItem, at string) error {
 			return fmt.Errorf("cannot encode %s: %w", at, err)
 		}
 	}
-	return req.keep(at, Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Output: output})
+	req.keep(at, Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Output: output})
+	return nil
 }
 
 // takeParts reads text or a list of parts; kind is the type that its text gets.

@@ -151,7 +151,7 @@ func (b *ResponseBuilder) call(tool ClientTool, made madeItem) []ResponseEvent {
 	if tool.Custom {
 		end.Input = &arguments
 	} else {
-		end.Name, end.Arguments = tool.Name, &arguments
+		end.Arguments = &arguments
 	}
 	return append(events, d, end, b.done(StatusCompleted))
 }

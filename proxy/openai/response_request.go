@@ -221,10 +221,10 @@ func (raw rawResponse) takeText(req *ResponseRequest) error {
 func isObject(v json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(v), []byte("{")) }
 
 // Blank is the response to the request before anything has come of it.
-func (req *ResponseRequest) Blank(id string, created int64, stored bool) Response {
+func (req *ResponseRequest) Blank(id string, created int64) Response {
 	r := Response{
 		ID: id, Object: "response", CreatedAt: created, Status: StatusInProgress, Instructions: req.Instructions, Model: req.Model,
-		Output: []OutputItem{}, ParallelToolCalls: true, Store: stored, Text: ResponseText{Format: req.Format},
+		Output: []OutputItem{}, ParallelToolCalls: true, Text: ResponseText{Format: req.Format},
 		ToolChoice: req.ToolChoice, Tools: req.Tools.Shown, Truncation: "disabled", Metadata: req.Metadata,
 	}
 	if r.Metadata == nil {
