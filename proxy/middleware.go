@@ -73,12 +73,15 @@ func (s *Server) recover(next http.Handler) http.Handler {
 func (s *Server) log(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchangeOf(r)
-		defer func() {
-			s.metrics.observe(r.Method, x)
-			s.Logger.LogAttrs(r.Context(), levelOf(x), "request", attributes(r, x)...)
-		}()
+		defer s.account(r, x)
 		next.ServeHTTP(&observedWriter{ResponseWriter: w, x: x}, r)
 	})
+}
+
+// account is what remains of a request that has ended.
+func (s *Server) account(r *http.Request, x *exchange) {
+	s.metrics.observe(r.Method, x)
+	s.Logger.LogAttrs(r.Context(), levelOf(x), "request", attributes(r, x)...)
 }
 
 // levelOf keeps probes and scrapes out of the journal and lifts our own faults.

@@ -35,6 +35,7 @@ func (s *Server) routes() []route {
 	return []route{
 		{http.MethodPost, "/v1/chat/completions", keyed, s.api(s.chat)},
 		{http.MethodPost, "/v1/responses", keyed, s.api(s.createResponse)},
+		{http.MethodGet, "/v1/responses", keyed, s.api(s.responsesSocket)},
 		{http.MethodGet, "/v1/responses/{id}", keyed, s.api(s.response)},
 		{http.MethodDelete, "/v1/responses/{id}", keyed, s.api(s.deleteResponse)},
 		{http.MethodPost, "/v1/responses/{id}/cancel", keyed, s.api(s.cancelResponse)},

@@ -35,3 +35,21 @@ func WriteResponseEvent(w io.Writer, e ResponseEvent) error {
 	_, err = w.Write(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", e.Type, data))
 	return err
 }
+
+// ErrorEvent is an error on a WebSocket that belongs to no response.
+type ErrorEvent struct {
+	Type    string            // error
+	Status  int               // HTTP status
+	Error   *Error            // its envelope has more than this event
+	Headers map[string]string // retry-after
+}
+
+// MarshalJSON takes the error out of its envelope.
+func (e ErrorEvent) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Type    string            `json:"type"`
+		Status  int               `json:"status"`
+		Error   errorBody         `json:"error"`
+		Headers map[string]string `json:"headers,omitempty"`
+	}{e.Type, e.Status, e.Error.body(), e.Headers})
+}
