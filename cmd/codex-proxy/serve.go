@@ -27,6 +27,7 @@ import (
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/fault"
+	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
 )
@@ -95,6 +96,7 @@ type daemon struct {
 	watcher   *units.Watcher
 	manager   *units.Manager
 	tracker   *probes.Tracker
+	responses *stored.Store // nil: none is kept
 	server    *proxy.Server
 	control   *control.Server
 	changed   chan struct{} // holds a token when the report may have changed
@@ -128,10 +130,11 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 	d.watcher = units.NewWatcher(units.Config{
 		Units: unitNames(cfg.Workers), Logger: logger, OnState: d.pool.HeardUnit, OnBus: d.heardBus,
 	})
+	d.responses = openResponses(cfg, logger)
 	d.server = proxy.New(proxy.Settings{
 		Pool: d.pool, Report: d.report, Keys: cfg.Keys, BodyLimit: cfg.BodyLimit,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
-		ThreadCache: cfg.ThreadCache, Registry: registry, Logger: logger,
+		ThreadCache: cfg.ThreadCache, Responses: d.responses, Registry: registry, Logger: logger,
 	})
 	d.control = control.New(d.pool, d.report, logger)
 	return d, nil
@@ -216,6 +219,10 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	start(func() error { return d.heed(background, signals, cancel, hasten) })
 	start(func() error { return d.watcher.Run(background) })
 	start(func() error { return d.pool.Run(background) })
+	if d.responses != nil {
+		defer d.responses.Close()
+		start(func() error { return d.responses.Run(background) })
+	}
 	for _, l := range d.listeners {
 		start(func() error { return d.serve(ctx, l) })
 	}
