@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -19,15 +20,11 @@ func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn
 		instructions = *req.Instructions
 	}
 	turn = appserver.TurnRequest{
-		Model: req.Model, BaseInstructions: &instructions, Effort: req.Effort, Summary: "none", OutputSchema: req.Schema,
-	}
-	if req.Summary != "" {
-		turn.Summary = req.Summary
+		Model: req.Model, BaseInstructions: &instructions, Effort: req.Reasoning.Effort, Summary: cmp.Or(req.Reasoning.Summary, "none"),
+		OutputSchema: req.Format.Schema, ServiceTier: req.ServiceTier, Verbosity: req.Verbosity,
 	}
 	for _, tool := range req.Tools.Offered {
-		turn.Tools = append(turn.Tools, appserver.Tool{
-			Name: openai.WireName(tool.Namespace, tool.Name), Description: tool.Description, InputSchema: tool.Schema,
-		})
+		turn.Tools = append(turn.Tools, tools([]openai.Tool{tool.Wire})...)
 	}
 	origin = map[string]string{}
 	var calls callCheck
@@ -47,6 +44,11 @@ func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn
 	if len(turn.Items) == 0 {
 		return turn, nil, openai.Invalid("input_required", "input", "input must hold at least one message")
 	}
+	for _, words := range append(req.Tools.Words, req.Format.Instruction) {
+		if words != "" {
+			turn.Items = append(turn.Items, appserver.TextMessage("developer", words))
+		}
+	}
 	return turn, origin, calls.verdict()
 }
 
@@ -60,7 +62,7 @@ func inject(i openai.Item) appserver.Item {
 		if role == "system" {
 			role = "developer"
 		}
-		return appserver.Message(role, contents(i.Content)...)
+		return appserver.Message(role, partsOf(i.Content)...)
 	case "function_call":
 		return appserver.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), i.Arguments)
 	case "custom_tool_call":
@@ -70,7 +72,10 @@ func inject(i openai.Item) appserver.Item {
 		}
 		return appserver.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), string(arguments))
 	case "function_call_output", "custom_tool_call_output":
-		return appserver.FunctionCallResult(i.CallID, i.Output)
+		if i.Output.Text == nil {
+			return appserver.FunctionCallParts(i.CallID, partsOf(i.Output.Parts)...)
+		}
+		return appserver.FunctionCallOutput(i.CallID, *i.Output.Text)
 	case "reasoning":
 		if i.Encrypted != "" {
 			return appserver.Reasoning(i.SummaryTexts(), i.Encrypted)
@@ -79,10 +84,14 @@ func inject(i openai.Item) appserver.Item {
 	return nil
 }
 
-func contents(parts []openai.ItemPart) []appserver.Content {
+func partsOf(parts []openai.ItemPart) []appserver.Content {
 	list := make([]appserver.Content, 0, len(parts))
 	for _, p := range parts {
-		list = append(list, appserver.Content{Type: p.Type, Text: p.Text, ImageURL: p.ImageURL})
+		c := appserver.Content{Type: p.Type, Text: p.Text}
+		if p.Image != nil {
+			c.ImageURL, c.Detail = p.Image.URL, p.Image.Detail
+		}
+		list = append(list, c)
 	}
 	return list
 }

@@ -126,8 +126,16 @@ func (s *Server) findHistory(ctx context.Context, x *exchange, job *responding, 
 	}
 }
 
-// findInput looks up references, and gives every item an id to refer to.
+// findInput fetches images, looks up references, and gives every item an id to
+// refer to.
 func (s *Server) findInput(ctx context.Context, x *exchange, job *responding) error {
+	var pictures []picture
+	for _, placed := range job.req.Images() {
+		pictures = append(pictures, picture{placed.At, placed.Image})
+	}
+	if err := s.inline(ctx, pictures); err != nil {
+		return err
+	}
 	for _, in := range job.req.Input {
 		if in.Reference != "" {
 			item, err := s.referred(ctx, x, job, in)
@@ -232,7 +240,10 @@ func (s *Server) answerResponse(r *http.Request, x *exchange, job *responding, t
 	var events []openai.ResponseEvent
 	switch {
 	case err == nil:
-		events = b.End(finish, x.usage, time.Now().Unix())
+		if finish == openai.FinishStop && b.Silent() && wrote(x.usage) {
+			events = b.Refuse(unheard)
+		}
+		events = append(events, b.End(finish, x.usage, time.Now().Unix())...)
 	case errors.Is(context.Cause(r.Context()), errCancelled):
 		events, err = b.Cancel(x.usage), nil
 	case !out.begun() || errors.Is(err, errClientGone):

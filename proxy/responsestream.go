@@ -24,7 +24,7 @@ func (s *Server) streamedResponse(w http.ResponseWriter, r *http.Request) delive
 	a := delivery{
 		send:    st.events,
 		begun:   func() bool { return st.begun },
-		silence: st.keepalive,
+		silence: func() error { return st.send(openai.WriteKeepalive) },
 		end:     func(events []openai.ResponseEvent, _ openai.Response) error { return st.events(events) },
 	}
 	if keepaliveOff(r) {

@@ -93,10 +93,10 @@ func FunctionCallOutput(callID, output string) Item {
 	return item(functionCallOutputItem{Type: "function_call_output", CallID: callID, Output: output})
 }
 
-// FunctionCallResult is FunctionCallOutput for an output as the Responses API
-// has it: a JSON string, or a list of input_text and input_image.
-func FunctionCallResult(callID string, output json.RawMessage) Item {
-	return item(functionCallOutputItem{Type: "function_call_output", CallID: callID, Output: output})
+// FunctionCallParts is FunctionCallOutput for an output of input_text and
+// input_image.
+func FunctionCallParts(callID string, parts ...Content) Item {
+	return item(functionCallOutputItem{Type: "function_call_output", CallID: callID, Output: append([]Content{}, parts...)})
 }
 
 // Reasoning is what the model thought in an earlier turn. Only the account that
@@ -109,8 +109,7 @@ func Reasoning(summary []string, encrypted string) Item {
 	return item(r)
 }
 
-// item encodes a struct of strings, or of JSON that was read before, which
-// cannot fail.
+// item encodes a struct of strings, which cannot fail.
 func item(v any) Item {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -15,11 +15,14 @@ type ResponseBuilder struct {
 	response  Response
 	tools     map[string]ClientTool // by the name that the worker knows
 	newID     func(prefix string) string
+	single    bool // the client takes one call
 	summary   bool // the client asked for a summary of the reasoning
 	encrypted bool // and for the reasoning itself, to take it back
 
 	sequence int
 	open     *openItem
+	said     bool            // there is a message or a call
+	called   bool            // a call
 	finished map[string]bool // the model's ids of items that are done
 	kept     []OutputItem    // the output with all that the next turn needs
 }
@@ -39,7 +42,7 @@ type openItem struct {
 func NewResponseBuilder(req *ResponseRequest, blank Response, newID func(prefix string) string) *ResponseBuilder {
 	return &ResponseBuilder{
 		response: blank, tools: req.Tools.byWireName(), newID: newID,
-		summary: req.Summary != "", encrypted: req.Encrypted, finished: map[string]bool{},
+		single: req.Tools.Single, summary: req.Reasoning.Summary != "", encrypted: req.Encrypted, finished: map[string]bool{},
 	}
 }
 
@@ -104,13 +107,42 @@ func (b *ResponseBuilder) Item(raw json.RawMessage) []ResponseEvent {
 		return b.finishReasoning(made)
 	case itemFunction:
 		tool, ok := b.tools[made.Name]
-		if !ok {
+		if !ok || b.single && b.called {
 			return nil
 		}
 		return b.call(tool, made)
 	default:
 		return nil
 	}
+}
+
+// Silent reports whether there is neither a message nor a call.
+func (b *ResponseBuilder) Silent() bool { return !b.said }
+
+// Refuse is a message of the model's that refuses to answer, in these words.
+func (b *ResponseBuilder) Refuse(words string) []ResponseEvent {
+	events := append(b.Begin(), b.closeItem(StatusCompleted)...)
+	b.open = &openItem{
+		OutputItem: OutputItem{Type: itemMessage, ID: b.newID("msg_"), Status: StatusInProgress}, index: len(b.response.Output),
+	}
+	events = append(events, b.item("response.output_item.added"))
+	b.open.Refusal = &words
+	for _, kind := range []string{"response.content_part.added", "response.refusal.delta", "response.refusal.done", "response.content_part.done"} {
+		e := b.at(kind)
+		e.ContentIndex = new(int)
+		switch kind {
+		case "response.content_part.added":
+			e.Part = refusalPart{Type: "refusal"}
+		case "response.refusal.delta":
+			e.Delta = &words
+		case "response.refusal.done":
+			e.Refusal = &words
+		default:
+			e.Part = refusalPart{"refusal", words}
+		}
+		events = append(events, e)
+	}
+	return append(events, b.done(StatusCompleted))
 }
 
 // End is the end of a turn, for the reason that chat completions would name.

@@ -29,7 +29,7 @@ func builder(t *testing.T, body string) *ResponseBuilder {
 const everything = `{"model":"m","input":"x","reasoning":{"summary":"auto"},"include":["reasoning.encrypted_content"],
 	"tools":[{"type":"function","name":"f"},{"type":"custom","name":"patch"},{"type":"namespace","name":"ns","tools":[{"type":"function","name":"f"}]}]}`
 
-func names(events []ResponseEvent) (list []string) {
+func kindsOf(events []ResponseEvent) (list []string) {
 	for _, e := range events {
 		list = append(list, strings.TrimPrefix(e.Type, "response."))
 	}
@@ -41,7 +41,7 @@ func TestResponseEvents(t *testing.T) {
 	var all []ResponseEvent
 	step := func(events []ResponseEvent, want ...string) {
 		t.Helper()
-		assert.Equal(t, want, names(events))
+		assert.Equal(t, want, kindsOf(events))
 		all = append(all, events...)
 	}
 	step(b.Reasoning("r", 0, "th"), "created", "in_progress", "output_item.added", "reasoning_summary_part.added", "reasoning_summary_text.delta")
@@ -99,7 +99,7 @@ func TestResponseEndings(t *testing.T) {
 			b := builder(t, everything)
 			b.Text("m", "half")
 			events := tc.end(b)
-			assert.Equal(t, []string{"output_text.done", "content_part.done", "output_item.done", tc.last}, names(events))
+			assert.Equal(t, []string{"output_text.done", "content_part.done", "output_item.done", tc.last}, kindsOf(events))
 			data, err := json.Marshal(b.Response())
 			require.NoError(t, err)
 			assert.Contains(t, string(data), `"status":"`+tc.status+`"`)
@@ -108,16 +108,16 @@ func TestResponseEndings(t *testing.T) {
 			assert.Equal(t, "half", *b.Response().Output[0].Text)
 
 			b = builder(t, everything)
-			assert.Equal(t, []string{"created", "in_progress", tc.last}, names(tc.end(b)), "even if nothing came before")
+			assert.Equal(t, []string{"created", "in_progress", tc.last}, kindsOf(tc.end(b)), "even if nothing came before")
 		})
 	}
 }
 
 func TestReasoningIsShownToWhoAsks(t *testing.T) {
 	b := builder(t, `{"model":"m","input":"x"}`)
-	assert.Equal(t, []string{"created", "in_progress"}, names(b.Reasoning("r", 0, "think")))
+	assert.Equal(t, []string{"created", "in_progress"}, kindsOf(b.Reasoning("r", 0, "think")))
 	assert.Equal(t, []string{"output_item.added", "output_item.done"},
-		names(b.Item(json.RawMessage(`{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"think"}],"encrypted_content":"secret"}`))))
+		kindsOf(b.Item(json.RawMessage(`{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"think"}],"encrypted_content":"secret"}`))))
 	data, err := json.Marshal(b.Response().Output)
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"type":"reasoning","id":"rs_1","summary":[]}]`, string(data))

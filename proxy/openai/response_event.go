@@ -20,6 +20,7 @@ type ResponseEvent struct {
 	Part           any         `json:"part,omitempty"`
 	Delta          *string     `json:"delta,omitempty"`
 	Text           *string     `json:"text,omitempty"`
+	Refusal        *string     `json:"refusal,omitempty"`
 	Arguments      *string     `json:"arguments,omitempty"`
 	Input          *string     `json:"input,omitempty"`
 	Logprobs       *[]struct{} `json:"logprobs,omitempty"` // of text: always empty

@@ -17,19 +17,19 @@ type InputItem struct {
 // Item is an item of a conversation, whoever made it. Which fields are set
 // depends on Type; JSON names are those of the API.
 type Item struct {
-	Type      string          `json:"type"`
-	ID        string          `json:"id,omitempty"`
-	Status    string          `json:"status,omitempty"`
-	Role      string          `json:"role,omitempty"`
-	Content   []ItemPart      `json:"content,omitempty"`
-	Summary   []summaryPart   `json:"summary,omitempty"`
-	Encrypted string          `json:"encrypted_content,omitempty"`
-	CallID    string          `json:"call_id,omitempty"`
-	Namespace string          `json:"namespace,omitempty"`
-	Name      string          `json:"name,omitempty"`
-	Arguments string          `json:"arguments,omitempty"`
-	Input     string          `json:"input,omitempty"`
-	Output    json.RawMessage `json:"output,omitempty"` // text, or a list of ItemPart
+	Type      string        `json:"type"`
+	ID        string        `json:"id,omitempty"`
+	Status    string        `json:"status,omitempty"`
+	Role      string        `json:"role,omitempty"`
+	Content   []ItemPart    `json:"content,omitempty"`
+	Summary   []summaryPart `json:"summary,omitempty"`
+	Encrypted string        `json:"encrypted_content,omitempty"`
+	CallID    string        `json:"call_id,omitempty"`
+	Namespace string        `json:"namespace,omitempty"`
+	Name      string        `json:"name,omitempty"`
+	Arguments string        `json:"arguments,omitempty"`
+	Input     string        `json:"input,omitempty"`
+	Output    *ItemOutput   `json:"output,omitempty"`
 }
 
 // SummaryTexts are the parts of a summary of reasoning.
@@ -41,24 +41,70 @@ func (i Item) SummaryTexts() []string {
 	return texts
 }
 
-// ItemPart is a part of a message or of a tool's output.
-type ItemPart struct {
-	Type     string `json:"type"` // input_text, output_text or input_image
-	Text     string `json:"text,omitempty"`
-	ImageURL string `json:"image_url,omitempty"`
-	Detail   string `json:"detail,omitempty"`
+// ItemOutput is the output of a tool: text, or parts.
+type ItemOutput struct {
+	Text  *string
+	Parts []ItemPart
 }
 
-// MarshalJSON keeps the empty text of a text part.
+// MarshalJSON encodes whichever there is.
+func (o ItemOutput) MarshalJSON() ([]byte, error) {
+	if o.Text != nil {
+		return json.Marshal(*o.Text)
+	}
+	return json.Marshal(append([]ItemPart{}, o.Parts...))
+}
+
+// UnmarshalJSON reads either form.
+func (o *ItemOutput) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte(`"`)) {
+		return json.Unmarshal(data, &o.Text)
+	}
+	return json.Unmarshal(data, &o.Parts)
+}
+
+// ItemPart is a part of a message or of a tool's output: text, or an image.
+type ItemPart struct {
+	Type  string // input_text, output_text or input_image
+	Text  string
+	Image *Image
+}
+
+type rawItemPart struct {
+	Type     string `json:"type"`
+	Text     string `json:"text,omitempty"`
+	Refusal  string `json:"refusal,omitempty"`
+	ImageURL string `json:"image_url,omitempty"`
+	Detail   string `json:"detail,omitempty"`
+	FileID   string `json:"file_id,omitempty"`
+}
+
+// MarshalJSON encodes the part as its type wants it.
 func (p ItemPart) MarshalJSON() ([]byte, error) {
-	type image ItemPart
-	if p.Type == partImage {
-		return json.Marshal(image(p))
+	if p.Image != nil {
+		return json.Marshal(rawItemPart{Type: p.Type, ImageURL: p.Image.URL, Detail: p.Image.Detail})
 	}
 	return json.Marshal(struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	}{p.Type, p.Text})
+}
+
+// UnmarshalJSON reads a part that has been checked before. A refusal is what its
+// words say.
+func (p *ItemPart) UnmarshalJSON(data []byte) error {
+	var raw rawItemPart
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return err
+	}
+	*p = ItemPart{Type: raw.Type, Text: raw.Text}
+	switch raw.Type {
+	case partImage:
+		p.Image = &Image{raw.ImageURL, raw.Detail}
+	case "refusal":
+		p.Type, p.Text = "output_text", raw.Refusal
+	}
+	return nil
 }
 
 const partImage = "input_image"
@@ -100,6 +146,9 @@ func (raw rawResponse) takeInput(req *ResponseRequest) error {
 	if json.Unmarshal(input, &items) != nil {
 		return Invalid("invalid_type", "input", "input must be text or a list of items")
 	}
+	if len(items) > maxMessages {
+		return Invalid("invalid_value", "input", fmt.Sprintf("input must not hold more than %d items", maxMessages))
+	}
 	for i, data := range items {
 		at := fmt.Sprintf("input[%d]", i)
 		var item rawItem
@@ -110,7 +159,34 @@ func (raw rawResponse) takeInput(req *ResponseRequest) error {
 			return err
 		}
 	}
+	if images := len(req.Images()); images > maxImages {
+		return Invalid("invalid_value", "input", fmt.Sprintf("input must not hold more than %d images, and has %d", maxImages, images))
+	}
 	return nil
+}
+
+// PlacedImage is an image of the input, and where that is.
+type PlacedImage struct {
+	At    string
+	Image *Image
+}
+
+// Images are those of the input.
+func (req *ResponseRequest) Images() (list []PlacedImage) {
+	take := func(at string, parts []ItemPart) {
+		for i, part := range parts {
+			if part.Image != nil {
+				list = append(list, PlacedImage{fmt.Sprintf("%s[%d].image_url", at, i), part.Image})
+			}
+		}
+	}
+	for _, in := range req.Input {
+		take(in.At+".content", in.Content)
+		if in.Output != nil {
+			take(in.At+".output", in.Output.Parts)
+		}
+	}
+	return list
 }
 
 func (req *ResponseRequest) keep(at string, item Item) {
@@ -194,17 +270,15 @@ func (req *ResponseRequest) takeOutput(raw rawItem, at string) error {
 	if len(output) == 0 || bytes.Equal(output, []byte("null")) {
 		return Invalid("output_required", at+".output", at+".output is required; it may be empty text")
 	}
-	if output[0] != '"' {
-		parts, err := takeParts(output, at+".output", "input_text")
-		if err != nil {
-			return err
-		}
-		if output, err = json.Marshal(parts); err != nil {
-			return fmt.Errorf("cannot encode %s: %w", at, err)
-		}
+	kept := Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Output: &ItemOutput{}}
+	var err error
+	if output[0] == '"' {
+		err = decodeJSON(output, &kept.Output.Text)
+	} else {
+		kept.Output.Parts, err = takeParts(output, at+".output", "input_text")
 	}
-	req.keep(at, Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Output: output})
-	return nil
+	req.keep(at, kept)
+	return err
 }
 
 // takeParts reads text or a list of parts; kind is the type that its text gets.
@@ -217,35 +291,37 @@ func takeParts(content json.RawMessage, at, kind string) ([]ItemPart, error) {
 	if content[0] == '"' && json.Unmarshal(content, &text) == nil {
 		return []ItemPart{{Type: kind, Text: text}}, nil
 	}
-	var raw []struct {
-		ItemPart
-		Refusal string `json:"refusal"`
-		FileID  string `json:"file_id"`
-	}
+	var raw []rawItemPart
 	if json.Unmarshal(content, &raw) != nil {
 		return nil, Invalid("invalid_type", at, at+" must be text or a list of parts")
 	}
 	parts := make([]ItemPart, 0, len(raw))
 	for i, p := range raw {
-		where := fmt.Sprintf("%s[%d]", at, i)
-		switch p.Type {
-		case "input_text", "output_text":
-			parts = append(parts, ItemPart{Type: kind, Text: p.Text})
-		case "refusal":
-			parts = append(parts, ItemPart{Type: kind, Text: p.Refusal})
-		case partImage:
-			switch {
-			case kind == "output_text":
-				return nil, Invalid("invalid_value", where+".type", where+": an assistant's message cannot hold images")
-			case p.FileID != "":
-				return nil, unsupported(where+".file_id", where+": files are not kept; send the image as image_url")
-			case p.ImageURL == "":
-				return nil, Invalid("image_url_required", where+".image_url", where+".image_url is required")
-			}
-			parts = append(parts, p.ItemPart)
-		default:
-			return nil, unsupported(where+".type", fmt.Sprintf("%s: parts of type %q are not supported; send input_text or input_image", where, clip(p.Type)))
+		part, err := p.take(fmt.Sprintf("%s[%d]", at, i), kind)
+		if err != nil {
+			return nil, err
 		}
+		parts = append(parts, part)
 	}
 	return parts, nil
+}
+
+func (p rawItemPart) take(at, kind string) (ItemPart, error) {
+	switch p.Type {
+	case "input_text", "output_text":
+		return ItemPart{Type: kind, Text: p.Text}, nil
+	case "refusal":
+		return ItemPart{Type: kind, Text: p.Refusal}, nil
+	case partImage:
+		if kind == "output_text" {
+			return ItemPart{}, Invalid("invalid_value", at+".type", at+": an assistant's message cannot hold images")
+		}
+		if p.FileID != "" {
+			return ItemPart{}, unsupported(at+".file_id", at+": files are not kept; send the image as image_url")
+		}
+		image, err := newImage(at, "image_url", p.ImageURL, p.Detail)
+		return ItemPart{Type: p.Type, Image: &image}, err
+	default:
+		return ItemPart{}, unsupported(at+".type", fmt.Sprintf("%s: parts of type %q are not supported; send input_text or input_image", at, clip(p.Type)))
+	}
 }

@@ -7,7 +7,8 @@ import "encoding/json"
 type OutputItem struct {
 	Type, ID, Status string
 
-	Text *string // of a message; nil: it has no content yet
+	Text    *string // of a message
+	Refusal *string // or this; neither: it has no content yet
 
 	Summary   []string // of reasoning, part by part
 	Encrypted string   // of reasoning, for who takes it back to the account that made it
@@ -18,17 +19,21 @@ type OutputItem struct {
 
 type (
 	messageItem struct {
-		ID      string        `json:"id"`
-		Type    string        `json:"type"`
-		Status  string        `json:"status"`
-		Role    string        `json:"role"`
-		Content []contentPart `json:"content"`
+		ID      string `json:"id"`
+		Type    string `json:"type"`
+		Status  string `json:"status"`
+		Role    string `json:"role"`
+		Content []any  `json:"content"` // contentPart, refusalPart
 	}
 	contentPart struct {
 		Type        string     `json:"type"`
 		Text        string     `json:"text"`
 		Annotations []struct{} `json:"annotations"` // there never are any
 		Logprobs    []struct{} `json:"logprobs"`    // nor these
+	}
+	refusalPart struct {
+		Type    string `json:"type"`
+		Refusal string `json:"refusal"`
 	}
 	reasoningItem struct {
 		ID        string        `json:"id"`
@@ -72,9 +77,12 @@ const (
 func (i OutputItem) MarshalJSON() ([]byte, error) {
 	switch i.Type {
 	case itemMessage:
-		m := messageItem{ID: i.ID, Type: i.Type, Status: i.Status, Role: "assistant", Content: []contentPart{}}
+		m := messageItem{ID: i.ID, Type: i.Type, Status: i.Status, Role: "assistant", Content: []any{}}
 		if i.Text != nil {
 			m.Content = append(m.Content, outputText(*i.Text))
+		}
+		if i.Refusal != nil {
+			m.Content = append(m.Content, refusalPart{"refusal", *i.Refusal})
 		}
 		return json.Marshal(m)
 	case itemReasoning:

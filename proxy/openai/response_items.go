@@ -94,6 +94,8 @@ func (b *ResponseBuilder) done(status string) ResponseEvent {
 	if b.open.source != "" {
 		b.finished[b.open.source] = true
 	}
+	b.said = b.said || b.open.Type != itemReasoning
+	b.called = b.called || b.open.Type == itemFunction || b.open.Type == itemCustomCall
 	b.kept = append(b.kept, b.open.OutputItem)
 	if !b.encrypted {
 		b.open.Encrypted = ""

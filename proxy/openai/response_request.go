@@ -19,12 +19,12 @@ type ResponseRequest struct {
 	Store        *bool // nil: as the server likes it
 	Idle         bool  // generate is false: nothing is asked of the model
 	Tools        ClientTools
-	ToolChoice   json.RawMessage // as it is shown
-	Effort       string          // empty: the model's default
-	Summary      string          // empty: none is wanted
+	Reasoning    Reasoning
 	Encrypted    bool            // include has reasoning.encrypted_content
-	Format       json.RawMessage // text.format as it is shown
-	Schema       json.RawMessage // of the output; nil: free text
+	Shown        json.RawMessage // text.format, as it is shown
+	Format       Format
+	Verbosity    string // text.verbosity: low, medium, high or empty
+	ServiceTier  string // flex, priority or empty
 	Metadata     map[string]string
 	Ignored      []string // parameters accepted without effect, sorted
 }
@@ -38,32 +38,28 @@ const (
 
 // rawResponse is the request as it arrives; only the honoured fields.
 type rawResponse struct {
-	Type         string            `json:"type"` // of a message on a WebSocket
-	Model        string            `json:"model"`
-	Input        json.RawMessage   `json:"input"`
-	Instructions *string           `json:"instructions"`
-	Stream       bool              `json:"stream"`
-	Tools        []json.RawMessage `json:"tools"`
-	ToolChoice   json.RawMessage   `json:"tool_choice"`
-	Text         rawText           `json:"text"`
-	Reasoning    rawReasoning      `json:"reasoning"`
-	Metadata     map[string]string `json:"metadata"`
-	Include      []string          `json:"include"`
-	Store        *bool             `json:"store"`
-	Previous     string            `json:"previous_response_id"`
-	Truncation   string            `json:"truncation"`
-	Generate     *bool             `json:"generate"`
+	Type              string            `json:"type"` // of a message on a WebSocket
+	Model             string            `json:"model"`
+	Input             json.RawMessage   `json:"input"`
+	Instructions      *string           `json:"instructions"`
+	Stream            bool              `json:"stream"`
+	Tools             []json.RawMessage `json:"tools"`
+	ToolChoice        json.RawMessage   `json:"tool_choice"`
+	ParallelToolCalls *bool             `json:"parallel_tool_calls"`
+	Text              rawText           `json:"text"`
+	Reasoning         json.RawMessage   `json:"reasoning"`
+	ServiceTier       string            `json:"service_tier"`
+	Metadata          map[string]string `json:"metadata"`
+	Include           []string          `json:"include"`
+	Store             *bool             `json:"store"`
+	Previous          string            `json:"previous_response_id"`
+	Truncation        string            `json:"truncation"`
+	Generate          *bool             `json:"generate"`
 }
 
 type rawText struct {
 	Format    json.RawMessage `json:"format"`
 	Verbosity string          `json:"verbosity"`
-}
-
-type rawReasoning struct {
-	Effort          string `json:"effort"`
-	Summary         string `json:"summary"`
-	GenerateSummary string `json:"generate_summary"` // its old name
 }
 
 // DecodeResponse parses and validates a request body. Every error is an *Error
@@ -114,6 +110,7 @@ func (raw rawResponse) validate() (*ResponseRequest, error) {
 	req := &ResponseRequest{
 		Model: raw.Model, Instructions: raw.Instructions, Previous: raw.Previous, Stream: raw.Stream, Store: raw.Store,
 		Idle: raw.Generate != nil && !*raw.Generate, Metadata: raw.Metadata,
+		ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Text.Verbosity,
 	}
 	for _, check := range []func(*ResponseRequest) error{
 		raw.checkScalars, raw.takeReasoning, raw.takeInclude, raw.takeText, raw.takeTools, raw.takeInput,
@@ -126,7 +123,12 @@ func (raw rawResponse) validate() (*ResponseRequest, error) {
 }
 
 func (raw rawResponse) checkScalars(*ResponseRequest) error {
+	_, tier := serviceTiers[raw.ServiceTier]
 	switch {
+	case !tier:
+		return Invalid("invalid_value", "service_tier", "service_tier must be auto, default, flex or priority")
+	case !slices.Contains(verbosities, raw.Text.Verbosity):
+		return Invalid("invalid_value", "text.verbosity", "text.verbosity must be low, medium or high")
 	case raw.Model == "":
 		return Invalid("model_required", "model", "model is required; GET /v1/models lists what there is")
 	case len(raw.Model) > maxModelName:
@@ -145,22 +147,10 @@ func (raw rawResponse) checkScalars(*ResponseRequest) error {
 	return nil
 }
 
-func (raw rawResponse) takeReasoning(req *ResponseRequest) error {
-	req.Effort, req.Summary = raw.Reasoning.Effort, raw.Reasoning.Summary
-	if req.Summary == "" {
-		req.Summary = raw.Reasoning.GenerateSummary
-	}
-	switch {
-	case req.Effort != "" && !slices.Contains(efforts, req.Effort):
-		return Invalid("invalid_value", "reasoning.effort", fmt.Sprintf("reasoning.effort must be one of %v", efforts))
-	case req.Summary != "" && !slices.Contains(summaries, req.Summary):
-		return Invalid("invalid_value", "reasoning.summary", fmt.Sprintf("reasoning.summary must be one of %v", summaries))
-	}
-	return nil
+func (raw rawResponse) takeReasoning(req *ResponseRequest) (err error) {
+	req.Reasoning, err = reasoning(raw.Reasoning)
+	return err
 }
-
-// summaries are the values of reasoning.summary.
-var summaries = []string{"auto", "concise", "detailed"}
 
 // hosted are the values of include that speak of hosted tools, of which there
 // are none, or of input images, which the list of input items has in any case.
@@ -186,36 +176,35 @@ func (raw rawResponse) takeInclude(req *ResponseRequest) error {
 	return nil
 }
 
-func (raw rawResponse) takeText(req *ResponseRequest) error {
-	if raw.Text.Verbosity != "" {
-		req.Ignored = append(req.Ignored, "text.verbosity")
-	}
-	req.Format = json.RawMessage(`{"type":"text"}`)
+// rawTextFormat is text.format as it arrives.
+type rawTextFormat struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Schema      json.RawMessage `json:"schema"`
+	Strict      *bool           `json:"strict"`
+}
+
+func (raw rawResponse) takeText(req *ResponseRequest) (err error) {
+	req.Shown = json.RawMessage(`{"type":"text"}`)
 	if isNothing(raw.Text.Format) {
 		return nil
 	}
-	var format struct {
-		Type   string          `json:"type"`
-		Schema json.RawMessage `json:"schema"`
-	}
-	if json.Unmarshal(raw.Text.Format, &format) != nil {
+	var f rawTextFormat
+	if json.Unmarshal(raw.Text.Format, &f) != nil {
 		return Invalid("invalid_type", "text.format", "text.format must be an object")
 	}
-	switch format.Type {
+	req.Shown = raw.Text.Format
+	switch f.Type {
 	case "text":
-		return nil
 	case "json_object":
-		req.Schema = json.RawMessage(`{"type":"object"}`)
+		req.Format = jsonObject
 	case "json_schema":
-		if !isObject(format.Schema) {
-			return Invalid("invalid_value", "text.format.schema", "text.format.schema must be a JSON schema")
-		}
-		req.Schema = format.Schema
+		req.Format, err = schemaFormat("text.format", f.Name, f.Description, f.Schema, f.Strict != nil && *f.Strict)
 	default:
 		return Invalid("invalid_value", "text.format.type", "text.format.type must be text, json_object or json_schema")
 	}
-	req.Format = raw.Text.Format
-	return nil
+	return err
 }
 
 func isObject(v json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(v), []byte("{")) }
@@ -224,8 +213,8 @@ func isObject(v json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(v
 func (req *ResponseRequest) Blank(id string, created int64) Response {
 	r := Response{
 		ID: id, Object: "response", CreatedAt: created, Status: StatusInProgress, Instructions: req.Instructions, Model: req.Model,
-		Output: []OutputItem{}, ParallelToolCalls: true, Text: ResponseText{Format: req.Format},
-		ToolChoice: req.ToolChoice, Tools: req.Tools.Shown, Truncation: "disabled", Metadata: req.Metadata,
+		Output: []OutputItem{}, ParallelToolCalls: !req.Tools.Single, Text: ResponseText{Format: req.Shown},
+		ToolChoice: req.Tools.Choice, Tools: req.Tools.Shown, Truncation: "disabled", Metadata: req.Metadata,
 	}
 	if r.Metadata == nil {
 		r.Metadata = map[string]string{}
@@ -233,7 +222,7 @@ func (req *ResponseRequest) Blank(id string, created int64) Response {
 	for _, f := range []struct {
 		value string
 		into  **string
-	}{{req.Previous, &r.PreviousResponseID}, {req.Effort, &r.Reasoning.Effort}, {req.Summary, &r.Reasoning.Summary}} {
+	}{{req.Previous, &r.PreviousResponseID}, {req.Reasoning.Effort, &r.Reasoning.Effort}, {req.Reasoning.Summary, &r.Reasoning.Summary}} {
 		if f.value != "" {
 			*f.into = new(f.value)
 		}

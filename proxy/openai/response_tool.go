@@ -5,61 +5,63 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // ClientTool is one tool that the client runs itself.
 type ClientTool struct {
 	Name, Namespace string
-	Description     string
-	Schema          json.RawMessage // of the arguments
-	Custom          bool            // its input is free text
+	Custom          bool // its input is free text
+	Wire            Tool // as codex and the model know it
 }
 
 // ClientTools are the tools of a request.
 type ClientTools struct {
 	Offered []ClientTool      // those that the model may call
 	Shown   []json.RawMessage // as the client sent them
+	Choice  json.RawMessage   // tool_choice, as it is shown
+	Single  bool              // the client takes one call in an answer
+	Words   []string          // what has to be asked of the model
 }
 
-// WireName is the name by which the worker knows a tool: codex has no namespaces
-// here, keeps names that begin with mcp__ for itself, and the model endpoint
-// takes 64 characters.
+// hiddenNames are names that codex 0.169 takes for its own: a tool of the
+// client's with such a name never reaches the model.
+var hiddenNames = []string{"exec_command", "shell_command"}
+
+// WireName is the name by which codex and the model know a tool. Codex has no
+// namespaces here, and keeps some names to itself.
 func WireName(namespace, name string) string {
-	if namespace == "" {
+	switch {
+	case namespace != "":
+		name = namespace + "__" + name
+	case !slices.Contains(hiddenNames, name):
+		return name
+	default:
+		name = "client_" + name
+	}
+	if len(name) <= maxToolName && !strings.HasPrefix(name, "mcp__") {
 		return name
 	}
-	wire := namespace + "__" + name
-	if len(wire) <= maxToolName && !strings.HasPrefix(wire, reservedPrefix) {
-		return wire
-	}
-	sum := sha256.Sum256([]byte(wire))
-	return "t_" + clipTo(name, 40) + "_" + hex.EncodeToString(sum[:6])
+	sum := sha256.Sum256([]byte(name))
+	return "t_" + hex.EncodeToString(sum[:6]) + "_" + name[max(0, len(name)-64):]
 }
-
-const (
-	maxToolName    = 64
-	reservedPrefix = "mcp__"
-	maxTools       = 1024
-)
-
-func clipTo(s string, n int) string { return s[:min(n, len(s))] }
-
-func (t ClientTool) wireName() string { return WireName(t.Namespace, t.Name) }
 
 func (t ClientTools) byWireName() map[string]ClientTool {
 	m := make(map[string]ClientTool, len(t.Offered))
 	for _, tool := range t.Offered {
-		m[tool.wireName()] = tool
+		m[tool.Wire.Name] = tool
 	}
 	return m
 }
 
-type rawTool struct {
+// rawClientTool is a tool as it arrives.
+type rawClientTool struct {
 	Type        string            `json:"type"`
 	Name        string            `json:"name"`
 	Description string            `json:"description"`
 	Parameters  json.RawMessage   `json:"parameters"`
+	Strict      bool              `json:"strict"`
 	Tools       []json.RawMessage `json:"tools"` // of a namespace
 	Format      toolFormat        `json:"format"`
 	WebAccess   *bool             `json:"external_web_access"`
@@ -72,32 +74,49 @@ type toolFormat struct {
 	Definition string `json:"definition"`
 }
 
-// takeTools applies tools and tool_choice. codex has no tool_choice: without
-// tools there is nothing to choose, and otherwise the model decides.
+// takeTools applies tools, tool_choice and parallel_tool_calls.
 func (raw rawResponse) takeTools(req *ResponseRequest) error {
-	req.Tools.Shown = []json.RawMessage{}
+	t := &req.Tools
+	t.Shown, t.Choice = append([]json.RawMessage{}, raw.Tools...), json.RawMessage(`"auto"`)
+	if !isNothing(raw.ToolChoice) || string(raw.ToolChoice) == `"none"` {
+		t.Choice = raw.ToolChoice
+	}
+	t.Single = raw.ParallelToolCalls != nil && !*raw.ParallelToolCalls
 	if err := req.takeToolList(raw.Tools, "tools", ""); err != nil {
 		return err
 	}
-	req.Tools.Shown = append(req.Tools.Shown, raw.Tools...)
-	if err := req.Tools.distinct(); err != nil {
+	wire := t.wire()
+	if err := checkTools("tools", wire, func(i int) string { return fmt.Sprintf("tools: the name of tool %d", i+1) }); err != nil {
 		return err
 	}
-	req.ToolChoice = json.RawMessage(`"auto"`)
-	switch strings.TrimSpace(string(raw.ToolChoice)) {
-	case "", "null", `"auto"`:
-	case `"none"`:
-		req.ToolChoice, req.Tools.Offered = raw.ToolChoice, nil
-	default:
-		return unsupported("tool_choice", "tool_choice must be auto or none: codex leaves the choice to the model")
+	choice, err := chooseTools(asFunction(raw.ToolChoice), chosenTool, chosenTools)
+	if err != nil {
+		return err
+	}
+	if wire, err = choice.offer("tool_choice", wire); err != nil {
+		return err
+	}
+	t.Offered = slices.DeleteFunc(t.Offered, func(c ClientTool) bool {
+		return !slices.ContainsFunc(wire, func(w Tool) bool { return w.Name == c.Wire.Name })
+	})
+	if text := choice.instruction(); text != "" {
+		t.Words = append(t.Words, text)
+	}
+	if t.Single && len(t.Offered) > 1 {
+		t.Words = append(t.Words, oneCall)
 	}
 	return nil
 }
 
-func (req *ResponseRequest) takeToolList(list []json.RawMessage, at, namespace string) error {
-	if len(req.Tools.Offered)+len(list) > maxTools {
-		return Invalid("invalid_value", at, fmt.Sprintf("%s must not hold more than %d tools", at, maxTools))
+func (t ClientTools) wire() []Tool {
+	list := make([]Tool, 0, len(t.Offered))
+	for _, tool := range t.Offered {
+		list = append(list, tool.Wire)
 	}
+	return list
+}
+
+func (req *ResponseRequest) takeToolList(list []json.RawMessage, at, namespace string) error {
 	for i, data := range list {
 		if err := req.takeTool(data, fmt.Sprintf("%s[%d]", at, i), namespace); err != nil {
 			return err
@@ -106,52 +125,37 @@ func (req *ResponseRequest) takeToolList(list []json.RawMessage, at, namespace s
 	return nil
 }
 
-func (req *ResponseRequest) takeTool(data json.RawMessage, at, namespace string) error {
-	var raw rawTool
-	if json.Unmarshal(data, &raw) != nil || !isObject(data) {
+func (req *ResponseRequest) takeTool(data json.RawMessage, at, namespace string) (err error) {
+	var raw rawClientTool
+	if !isObject(data) || json.Unmarshal(data, &raw) != nil {
 		return Invalid("invalid_type", at, at+" must be a tool")
 	}
-	tool := ClientTool{Name: raw.Name, Namespace: namespace, Description: raw.Description, Schema: raw.Parameters}
 	switch {
 	case raw.Type == "namespace" && namespace == "":
-		if err := checkToolName(raw.Name, at); err != nil {
+		if err := checkToolName(at+".name", raw.Name); err != nil {
 			return err
 		}
 		return req.takeToolList(raw.Tools, at+".tools", raw.Name)
-	case raw.Type == "function":
-		if isNothing(tool.Schema) {
-			tool.Schema = json.RawMessage(`{"type":"object","properties":{}}`)
-		}
-		if !isObject(tool.Schema) {
-			return Invalid("invalid_value", at+".parameters", at+".parameters must be a JSON schema")
-		}
-	case raw.Type == "custom":
-		tool.Custom, tool.Schema = true, raw.Format.schema()
 	case raw.Type == "web_search" && raw.WebAccess != nil && !*raw.WebAccess:
-		// The codex CLI puts this one into every request. It may not go to the web.
+		// The codex CLI puts this one, which may not go to the web, into every request.
 		req.Ignored = append(req.Ignored, at)
 		return nil
-	default:
-		return unsupported(at+".type", fmt.Sprintf("%s: tools of type %q are not served; offer functions or custom tools", at, clip(raw.Type)))
+	case raw.Type != "function" && raw.Type != "custom":
+		return unsupported(at+".type", fmt.Sprintf("%s: tools of type %q are not served; offer functions, custom tools or namespaces of them", at, clip(raw.Type)))
 	}
-	if err := checkToolName(raw.Name, at); err != nil {
+	if err := checkToolName(at+".name", raw.Name); err != nil {
 		return err
 	}
-	if namespace == "" && strings.HasPrefix(raw.Name, reservedPrefix) {
-		return Invalid("invalid_value", at+".name", at+".name must not begin with "+reservedPrefix+", which codex keeps for itself")
+	tool := ClientTool{Name: raw.Name, Namespace: namespace, Custom: raw.Type == "custom"}
+	if tool.Custom {
+		raw.Parameters = raw.Format.schema()
 	}
+	if raw.Strict && !slices.Contains(req.Ignored, "tools.strict") {
+		req.Ignored = append(req.Ignored, "tools.strict")
+	}
+	tool.Wire, err = newTool(at, WireName(namespace, raw.Name), raw.Description, raw.Parameters)
 	req.Tools.Offered = append(req.Tools.Offered, tool)
-	return nil
-}
-
-func checkToolName(name, at string) error {
-	bad := func(c rune) bool {
-		return c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
-	}
-	if name == "" || len(name) > maxToolName || strings.ContainsFunc(name, bad) {
-		return Invalid("invalid_value", at+".name", fmt.Sprintf("%s.name must be 1 to %d characters of A-Z, a-z, 0-9, _ and -", at, maxToolName))
-	}
-	return nil
+	return err
 }
 
 // schema shows the model a custom tool as a function of one string.
@@ -170,13 +174,27 @@ func (f toolFormat) schema() json.RawMessage {
 	return schema
 }
 
-func (t ClientTools) distinct() error {
-	seen := make(map[string]bool, len(t.Offered))
-	for _, tool := range t.Offered {
-		if seen[tool.wireName()] {
-			return Invalid("invalid_value", "tools", fmt.Sprintf("tools has %q twice", clip(tool.Name)))
-		}
-		seen[tool.wireName()] = true
+// asFunction lets a custom tool be chosen like a function.
+func asFunction(choice json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(choice, &fields) != nil || string(fields["type"]) != `"custom"` {
+		return choice
 	}
-	return nil
+	fields["type"] = json.RawMessage(`"function"`)
+	function, err := json.Marshal(fields)
+	if err != nil { // it was read from JSON
+		panic(err)
+	}
+	return function
+}
+
+func chosenTool(raw json.RawMessage) string {
+	var choice struct{ Namespace, Name string }
+	_ = json.Unmarshal(raw, &choice) // without a name it names no tool
+	return WireName(choice.Namespace, choice.Name)
+}
+
+func chosenTools(raw json.RawMessage) (choice allowedTools) {
+	_ = json.Unmarshal(raw, &choice) // without a mode it is refused
+	return choice
 }
