@@ -102,15 +102,15 @@ func TestCodexCLI(t *testing.T) {
 		t.Run(fmt.Sprintf("websockets=%t", sockets), func(t *testing.T) {
 			home := fmt.Sprintf("/root/cli-%t", sockets)
 			require.NoError(t, b.WriteFile(home+"/config.toml", fmt.Appendf(nil, cliConfig, sockets), 0o600))
-			require.NoError(t, b.models.Script(`call exec_command {"cmd":"echo said-by-$((40+2))"}`, "usage 21 8 13 5"))
+			require.NoError(t, b.models.Script(`call client_exec_command {"cmd":"echo said-by-$((40+2))"}`, "usage 21 8 13 5"))
 			require.NoError(t, b.models.Script("reasoning hm", "text the shell ", "text answered"))
 			before := len(b.models.Turns())
 			out, talk := b.codexExec(home, "run something")
 			assert.Contains(t, out, "the shell answered", talk)
 			turns := b.models.Turns()[before:]
 			require.Len(t, turns, 2, talk)
-			assertGiven(t, turns[0], "run something")
-			assertGiven(t, turns[1], "run something", "exec_command", "said-by-42")
+			assertGiven(t, turns[0], "run something", `"name":"client_exec_command"`)
+			assertGiven(t, turns[1], "run something", "client_exec_command", "said-by-42")
 			served := b.journal(proxyUnit)
 			if sockets {
 				assert.Contains(t, served, "status=101")
