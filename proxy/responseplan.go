@@ -120,10 +120,10 @@ func (c *callCheck) add(i openai.Item) {
 
 func (c *callCheck) verdict() error {
 	if c.orphan != "" {
-		return openai.Invalid("call_not_found", "input", fmt.Sprintf("no tool call found for the output with call_id %q", bounded(c.orphan)))
+		return openai.Invalid("tool_call_id_unknown", "input", fmt.Sprintf("no tool call found for the output with call_id %q", bounded(c.orphan)))
 	}
 	for id := range c.open {
-		return openai.Invalid("output_not_found", "input", fmt.Sprintf("no tool output found for the call with call_id %q", bounded(id)))
+		return openai.Invalid("tool_result_missing", "input", fmt.Sprintf("no tool output found for the call with call_id %q", bounded(id)))
 	}
 	return nil
 }

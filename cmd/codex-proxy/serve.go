@@ -220,7 +220,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	start(func() error { return d.watcher.Run(background) })
 	start(func() error { return d.pool.Run(background) })
 	if d.responses != nil {
-		defer d.responses.Close()
+		defer d.responses.Close() //nolint:errcheck // what it leaves behind, the next Open puts in order
 		start(func() error { return d.responses.Run(background) })
 	}
 	for _, l := range d.listeners {

@@ -233,7 +233,7 @@ type field struct{ name, value string }
 func need(at string, fields ...field) error {
 	for _, f := range fields {
 		if f.value == "" {
-			return Invalid(f.name+"_required", at+"."+f.name, at+"."+f.name+" is required")
+			return Invalid("field_required", at+"."+f.name, at+"."+f.name+" is required")
 		}
 	}
 	return nil
@@ -268,7 +268,7 @@ func (req *ResponseRequest) takeOutput(raw rawItem, at string) error {
 	}
 	output := bytes.TrimSpace(raw.Output)
 	if len(output) == 0 || bytes.Equal(output, []byte("null")) {
-		return Invalid("output_required", at+".output", at+".output is required; it may be empty text")
+		return Invalid("field_required", at+".output", at+".output is required; it may be empty text")
 	}
 	kept := Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Output: &ItemOutput{}}
 	var err error

@@ -14,6 +14,8 @@ type ClientTool struct {
 	Name, Namespace string
 	Custom          bool // its input is free text
 	Wire            Tool // as codex and the model know it
+
+	at string // where it stands in the request
 }
 
 // ClientTools are the tools of a request.
@@ -86,7 +88,7 @@ func (raw rawResponse) takeTools(req *ResponseRequest) error {
 		return err
 	}
 	wire := t.wire()
-	if err := checkTools("tools", wire, func(i int) string { return fmt.Sprintf("tools: the name of tool %d", i+1) }); err != nil {
+	if err := checkTools("tools", wire, func(i int) string { return t.Offered[i].at + ".name" }); err != nil {
 		return err
 	}
 	choice, err := chooseTools(asFunction(raw.ToolChoice), chosenTool, chosenTools)
@@ -146,7 +148,7 @@ func (req *ResponseRequest) takeTool(data json.RawMessage, at, namespace string)
 	if err := checkToolName(at+".name", raw.Name); err != nil {
 		return err
 	}
-	tool := ClientTool{Name: raw.Name, Namespace: namespace, Custom: raw.Type == "custom"}
+	tool := ClientTool{Name: raw.Name, Namespace: namespace, Custom: raw.Type == "custom", at: at}
 	if tool.Custom {
 		raw.Parameters = raw.Format.schema()
 	}
