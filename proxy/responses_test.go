@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/stored"
@@ -325,4 +326,57 @@ func TestLostResponseRunsAgain(t *testing.T) {
 	got := r.whole(t, asked("", `"q"`))
 	require.Len(t, got.Output, 2)
 	assert.Equal(t, "answer to q", got.Output[1].Content[0].Text)
+}
+
+// A response that continues another goes on in its thread, where the reasoning
+// still is.
+func TestResponsesContinueInTheirThread(t *testing.T) {
+	given := make(chan appservertest.Request, 4)
+	threads := make(chan string, 4)
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		given <- turn.Request
+		threads <- turn.ThreadID
+		return thinker(ctx, turn)
+	}}, keeping(t), func(o *options) { o.ThreadCache = 4 })
+	first := r.whole(t, asked("", `"q1"`))
+	second := r.whole(t, asked(`"previous_response_id":"`+first.ID+`",`, `"q2"`))
+	assert.Equal(t, "answer to q2", second.Output[1].Content[0].Text)
+	<-given
+	assert.Len(t, (<-given).Items, 2, "the two questions: nothing of the answer came from us")
+	assert.Equal(t, <-threads, <-threads)
+}
+
+// Reasoning goes back to the worker that made it, and to no other.
+func TestReasoningStaysWithItsWorker(t *testing.T) {
+	theirs, ours := appserver.Reasoning(nil, "theirs"), appserver.Reasoning(nil, "ours")
+	question := appserver.TextMessage("user", "q")
+	fit := fitReasoning(map[string]string{string(theirs): "b", string(ours): "a"}, "a", []appserver.Item{theirs, ours, question})
+	assert.Equal(t, []appserver.Item{ours, question}, fit)
+}
+
+// Calls and outputs that do not belong together are the client's mistake; codex
+// would drop one, and make up the other.
+func TestResponsesCheckCalls(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t))
+	for input, code := range map[string]string{
+		`[{"role":"user","content":"q"},{"type":"function_call_output","call_id":"c","output":"x"}]`:   "tool_call_id_unknown",
+		`[{"role":"user","content":"q"},{"type":"function_call","call_id":"c","name":"f"}]`:            "tool_result_missing",
+		`[{"type":"reasoning","summary":[]}]`:                                                          "input_required",
+		`[{"role":"user","content":[{"type":"input_image","image_url":"https://example.com/a.png"}]}]`: "image_fetch_disabled",
+	} {
+		resp := r.responding(t, asked("", input))
+		assert.Equal(t, http.StatusBadRequest, resp.StatusCode, input)
+		assert.Equal(t, code, failure(t, text(t, resp)).Error.Code, input)
+	}
+}
+
+// A model whose refusal codex keeps to itself has refused.
+func TestRefusedResponse(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		turn.EndResponse(appservertest.Usage{Input: 10, Output: 3})
+		return nil
+	}})
+	stream := text(t, r.responding(t, asked(streaming, `"q"`)))
+	assert.Contains(t, stream, "event: response.refusal.done\n")
+	assert.Contains(t, stream, `"content":[{"type":"refusal","refusal":"`+unheard)
 }
