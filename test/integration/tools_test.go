@@ -186,6 +186,8 @@ func TestChatFeatures(t *testing.T) {
 		assert.Contains(t, body, `"content":"","refusal":null`)
 	})
 
+	t.Run("journal", func(t *testing.T) { assert.NotContains(t, b.journal(workerUnit), "tool call") })
+
 	t.Run("cut short", func(t *testing.T) {
 		const tools = `"tools":[{"type":"function","function":{"name":"f"}}],`
 		_, body, _ := b.complete(t, tools+justHi, "text so far", "incomplete content_filter")
