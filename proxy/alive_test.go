@@ -33,8 +33,8 @@ func TestAlive(t *testing.T) {
 func TestAliveNamesStuckHandlers(t *testing.T) {
 	r := newRig(t, nil)
 	entered, release := make(chan struct{}, 2), make(chan struct{})
-	i := slices.IndexFunc(r.table, func(route route) bool { return route.path == "/livez" })
-	r.table[i].handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	livez := slices.IndexFunc(r.table, func(rt route) bool { return rt.path == "/livez" })
+	r.table[livez].handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		entered <- struct{}{}
 		<-release
 	})

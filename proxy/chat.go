@@ -34,6 +34,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	}
 	x := exchangeOf(r)
 	x.model, x.stream = req.Model, req.Stream
+	if req.Model, req.Reasoning.Effort, err = s.limit(x, req.Model, req.Reasoning.Effort); err != nil {
+		return err
+	}
 	if len(req.Ignored) > 0 {
 		w.Header().Set("X-Codex-Ignored-Params", strings.Join(req.Ignored, ", "))
 	}
@@ -43,7 +46,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err := s.inline(ctx, pictures(req)); err != nil {
 		return err
 	}
-	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: req.Model, Legacy: req.Legacy, Usage: req.Stream && req.IncludeUsage}
+	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: x.model, Legacy: req.Legacy, Usage: req.Stream && req.IncludeUsage}
 	if req.Stream {
 		return s.streamChat(w, r, req, answer)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/openai"
 )
 
@@ -19,6 +20,8 @@ type exchange struct {
 	began     time.Time
 	route     string // path of the route, or "other"
 	key       string // name of the API key
+	limits    auth.Limits
+	counted   bool // let in by the limiter, which is owed the end
 	model     string
 	worker    string
 	thread    string

@@ -197,6 +197,12 @@ func (k *responseSocket) create(r *http.Request, x *exchange, message []byte) er
 		return err
 	}
 	x.model = req.Model
+	if err := k.admit(route{access: keyed}, k.r, x); err != nil { // the key may have been revoked, or limited
+		return err
+	}
+	if req.Model, req.Reasoning.Effort, err = k.limit(x, req.Model, req.Reasoning.Effort); err != nil {
+		return err
+	}
 	job, err := k.newResponse(r.Context(), x, req, k.last)
 	if err != nil {
 		return err

@@ -31,6 +31,8 @@ type Server struct {
 	base    context.Context // parent of every request; Abort cancels it
 	abort   context.CancelCauseFunc
 	pulse   pulse
+	limiter *limiter
+	aliases *aliases
 	exits   exits
 	running responsesRunning
 	threads *threads
@@ -40,8 +42,10 @@ type Server struct {
 func New(settings Settings) *Server {
 	s := &Server{
 		Settings: settings, metrics: newMetrics(settings), exits: newExits(),
-		threads: newThreads(settings.ThreadCache),
+		threads: newThreads(settings.ThreadCache), limiter: newLimiter(settings.Keys, settings.Usage),
+		aliases: &aliases{names: settings.Aliases, known: settings.Pool.Known, logger: settings.Logger, told: map[string]bool{}},
 	}
+	settings.Registry.MustRegister(newKeyCollector(s.limiter))
 	s.base, s.abort = context.WithCancelCause(context.Background())
 	s.table = s.routes()
 	s.http = http.Server{

@@ -9,6 +9,7 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/stored"
+	"codex-proxy/proxy/usage"
 	"codex-proxy/proxy/workers"
 )
 
@@ -21,6 +22,12 @@ type Settings struct {
 	Keys *auth.Keys
 	// Images fetches images that requests name by URL; nil refuses those.
 	Images Images
+	// Usage counts what the keys use; nil: it is not counted.
+	Usage *usage.Store
+	// Aliases are further names of models.
+	Aliases map[string]Alias
+	// CORSOrigins are the origins whose pages may use the API, or "*".
+	CORSOrigins []string
 	// BodyLimit bounds a request body, in bytes, and the images fetched for it.
 	BodyLimit int64
 	// IdleTimeout is the longest silence of a worker during a turn.

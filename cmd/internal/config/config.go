@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/strict"
+	"codex-proxy/proxy"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/units"
 )
@@ -28,6 +29,10 @@ type Config struct {
 	SocketDir         string
 	ControlSocket     string // path; empty: none
 	Keys              *auth.Keys
+	KeyFile           string // that Keys are from; empty: the unit's credential
+	Aliases           map[string]proxy.Alias
+	CORSOrigins       []string
+	UsageRetention    int   // days
 	BodyLimit         int64 // bytes
 	MaxInflight       int   // turns per worker
 	QueueLimit        int   // requests that may wait
@@ -60,6 +65,8 @@ type raw struct {
 	SocketDir         string    `toml:"socket_dir"`
 	ControlSocket     string    `toml:"control_socket"`
 	APIKeys           string    `toml:"api_keys"`
+	CORSOrigins       []string  `toml:"cors_origins"`
+	UsageRetention    days      `toml:"usage_retention"`
 	BodyLimit         int64     `toml:"body_limit"`
 	MaxInflight       int       `toml:"max_inflight"`
 	QueueLimit        int       `toml:"queue_limit"`
@@ -76,6 +83,7 @@ type raw struct {
 	ResetAfter        duration  `toml:"reset_after"`
 	LogLevel          slogLevel `toml:"log_level"`
 	Images            rawImages `toml:"images"`
+	Models            models    `toml:"models"`
 }
 
 func defaults() raw {
@@ -87,7 +95,8 @@ func defaults() raw {
 		ResponseRetention: duration(720 * time.Hour), ResponseStorage: 1 << 30,
 		HandshakeTimeout: duration(5 * time.Second), StartTimeout: duration(20 * time.Second),
 		DrainTimeout: duration(5 * time.Minute), ResetAfter: duration(time.Minute),
-		Images: rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20, Timeout: duration(10 * time.Second)},
+		Images:         rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20, Timeout: duration(10 * time.Second)},
+		UsageRetention: 400,
 	}
 }
 
@@ -120,7 +129,7 @@ func override(r *raw, set string) error {
 }
 
 func (r raw) validate(dir string) (*Config, error) {
-	for _, check := range []func() error{r.checkNumbers, r.checkDurations, r.checkListen} {
+	for _, check := range []func() error{r.checkNumbers, r.checkDurations, r.checkListen, r.checkOrigins} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -137,6 +146,10 @@ func (r raw) validate(dir string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	aliases, err := r.Models.aliases()
+	if err != nil {
+		return nil, err
+	}
 	return &Config{
 		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, ControlSocket: r.controlSocket(), Keys: keys,
 		BodyLimit: r.BodyLimit, MaxInflight: r.MaxInflight,
@@ -145,7 +158,7 @@ func (r raw) validate(dir string) (*Config, error) {
 		ResponseRetention: time.Duration(r.ResponseRetention), ResponseStorage: r.ResponseStorage,
 		HandshakeTimeout: time.Duration(r.HandshakeTimeout), StartTimeout: time.Duration(r.StartTimeout),
 		DrainTimeout: time.Duration(r.DrainTimeout), ResetAfter: time.Duration(r.ResetAfter),
-		LogLevel: slog.Level(r.LogLevel), Images: images,
+		LogLevel: slog.Level(r.LogLevel), Images: images, KeyFile: r.APIKeys, Aliases: aliases, CORSOrigins: r.CORSOrigins, UsageRetention: int(r.UsageRetention),
 	}, nil
 }
 

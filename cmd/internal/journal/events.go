@@ -80,6 +80,32 @@ func Events() []Event {
 		{"worker-undrained", "5a3113f6b827457ab1988c37ec943c71", "worker undrained",
 			"A worker takes turns again",
 			"An operator has ended the drain of @CODEX_WORKER@."},
+		{"api-keys-changed", "5acec9ccbd86811c4efc7908545d1125", "API keys changed",
+			"The API keys are others from here on",
+			"`codex-proxy keys` has changed them; there are @CODEX_KEYS@ now. Requests with a key that was\n" +
+				"revoked are refused; those in flight go on."},
+		{"api-keys-unknown", "ae9efaca60a2047e6a92fdb71f0e80b3", "cannot take over the API keys of the process that serves now",
+			"A process from before a reload did not understand a change of the API keys",
+			"It still finishes requests on open connections, and goes on with the keys from before.\n" +
+				"`systemctl restart codex-proxy` ends it."},
+		{"alias-without-effect", "a46d67e1c713af7745eee8c37c369b18", "an alias has no effect, as a worker has a model of that name; rename it in [models.aliases]",
+			"An alias has no effect",
+			"A worker has a model of the name @CODEX_ALIAS@. Requests for it run that model, not the one of\n" +
+				"the alias in /etc/codex-proxy/config.toml. Rename the alias, then:\n" +
+				"  systemctl reload codex-proxy"},
+		{"usage-not-read", "f877f353231aa1006805fb89d12a88ed", "usage is not written for now, and what keys have used today is forgotten",
+			"The usage database cannot be opened",
+			"Requests are served, and what they use is kept in memory and written as soon as that is\n" +
+				"possible. Daily limits of API keys count from now. Look at the error, at the space on the\n" +
+				"disk and at the owner of /var/lib/codex-proxy."},
+		{"usage-not-written", "8bf01c7a736f5fb8c546f5d744ca8dd7", "cannot write the usage database; it is kept in memory and tried again",
+			"The usage database cannot be written",
+			"Requests are served, and what they use is kept in memory. Look at the error, at the space on\n" +
+				"the disk and at the owner of /var/lib/codex-proxy."},
+		{"usage-lost", "67de1ee6077260a6969aa551ae3fa905", "usage is lost, as the usage database cannot be written",
+			"What API keys have used is lost",
+			"The service ended, or had too much in memory, while the usage database could not be written.\n" +
+				"`codex-proxy usage` shows too little."},
 		{"unit-changed", "eb9c8c0edd304d77b8152e36687a4517", "unit state changed",
 			"systemd reports another state of a worker's unit",
 			"@CODEX_UNIT@ is @CODEX_ACTIVE_STATE@ (@CODEX_SUB_STATE@)."},
