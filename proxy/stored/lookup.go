@@ -80,7 +80,7 @@ func (s *Store) items(ctx context.Context, tx *sql.Tx, owner, id string, output 
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
+	defer rows.Close()
 	for rows.Next() {
 		var item Item
 		var body []byte
