@@ -38,8 +38,9 @@ Signals go on to COMMAND, and its exit status or signal becomes our own.
   --probe-timeout TIME   how long one probe may take, such as 500ms or 3s. At most
                          a third of WatchdogSec=, which is also the default; 5s
                          without a watchdog.
-  --relay NAME           accept on the socket that systemd passed under NAME, once
-  --relay-to PATH        COMMAND is ready, and pass the bytes to its unix socket.
+  --relay NAME           accept connections on the socket that systemd passed under
+                         NAME, once COMMAND is ready
+  --relay-to PATH        the unix socket of COMMAND that their bytes go on to
 
 Exit status: that of COMMAND; 64 for wrong usage; 203 if COMMAND cannot be started.
 The unit should have KillMode=mixed: else systemd signals COMMAND as well as us.
