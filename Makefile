@@ -44,6 +44,7 @@ WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOfTheOnlyWorker)$$
 
 export CODEX_PROXY_TEST_CODEX := $(CODEX)/codex
 export CODEX_PROXY_TEST_DEB   := $(abspath $(DEB))
+export CODEX_PROXY_TEST_RPM   := $(abspath $(RPM))
 
 .PHONY: help
 help: ## list the targets
@@ -98,7 +99,7 @@ run: ## try it: a throwaway systemd over this machine's files, until Ctrl-C
 .PHONY: test
 test: ## run every check: lint, unit tests, then the real thing in booted machines
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEB) $(CODEX)/codex $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(CODEX)/codex $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What mostly waits for systemd's clock runs beside lint and unit tests; what
 	@# measures time runs alone, after them.
 	@mkdir -p build
