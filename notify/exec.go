@@ -32,9 +32,18 @@ type Command struct {
 	// in any case.
 	ProbeTimeout time.Duration
 
+	// Stderr, if not nil, gets each line that the command writes to its standard
+	// error, without its end and of 64 KiB at most; else standard error is shared.
+	// The calls come one after another from a goroutine of their own.
+	Stderr func(line string)
+
 	// Relay, if not nil, serves inherited sockets once the command is ready.
 	Relay *Relay
 }
+
+// lastLines is how long we wait for the end of standard error once the command
+// has exited: what it has started may hold that open for ever.
+const lastLines = 100 * time.Millisecond
 
 // flushBound is how long the last bytes of a command that has exited may take to
 // reach the relay's clients.
@@ -70,6 +79,12 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Env = commandEnv(os.Environ())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if c.Stderr != nil {
+		lines := &lineWriter{each: c.Stderr}
+		defer lines.flush()
+		cmd.Stderr = lines
+		cmd.WaitDelay = lastLines
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if c.Relay != nil {
 		defer func() { _ = c.Relay.Close() }()

@@ -19,6 +19,7 @@ var ErrNoBus = errors.New("there is no system bus here")
 var (
 	errNoManager = errors.New("systemd is not on the bus")
 	errBusLost   = errors.New("the bus connection ended")
+	errMute      = errors.New("it does not answer")
 )
 
 const (
@@ -72,6 +73,9 @@ func connect(ctx context.Context, deliver func(*dbus.Signal)) (*bus, error) {
 	defer stop()
 	if err := b.hello(); err != nil {
 		b.close()
+		if ctx.Err() != nil {
+			err = errMute
+		}
 		return nil, fmt.Errorf("cannot greet the system bus: %v", err)
 	}
 	return b, nil

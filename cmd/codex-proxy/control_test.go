@@ -108,7 +108,7 @@ func TestStopOfAWorkerWaitsForItsTurns(t *testing.T) {
 
 	require.Zero(t, try(t, "drain", "--socket", socket).status)
 	assert.Contains(t, s.note(t, "draining"), "STATUS=Not ready: worker default: draining, turns in flight: 1; codex-proxy undrain default")
-	s.line(t, `msg="worker drained" worker=default`)
+	s.line(t, `"msg":"worker drained","worker":"default"`)
 
 	t.Setenv("NOTIFY_SOCKET", s.socket.Name) // as systemd passes its own to ExecStop=
 	t.Setenv("INVOCATION_ID", "1")

@@ -30,6 +30,7 @@ Commands for people:
   status            show whether the service is ready, and each worker
   drain             let a worker, or all, take no new turns
   undrain           let them take turns again
+  doctor            look for what is wrong, and say what to do
   config check      say whether the configuration is good
   keys              add, list and revoke API keys
   reload            replace the running daemon by the installed one
@@ -60,6 +61,7 @@ func commands() []command {
 		{"status", statusCommand},
 		{"drain", drainCommand},
 		{"undrain", undrainCommand},
+		{"doctor", doctorCommand},
 		{"config", configCommand},
 		{"keys", keysCommand},
 		{"reload", reloadCommand},

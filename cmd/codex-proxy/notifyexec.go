@@ -38,6 +38,9 @@ Signals go on to COMMAND, and its exit status or signal becomes our own.
   --probe-timeout TIME   how long one probe may take, such as 500ms or 3s. At most
                          a third of WatchdogSec=, which is also the default; 5s
                          without a watchdog.
+  --stderr FORMAT        what COMMAND writes to its standard error: plain (shared as
+                         it is, the default), or tracing (of Rust, as codex
+                         does: in the journal, levels become priorities)
   --relay NAME           accept connections on the socket that systemd passed under
                          NAME, once COMMAND is ready
   --relay-to PATH        the unix socket of COMMAND that their bytes go on to
@@ -73,6 +76,9 @@ func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	if err != nil {
 		return notifyExecFailed(stderr, err, notifyExecMisuse)
 	}
+	if o.tracing {
+		o.command.Stderr = journal.NewTracing(stderr)
+	}
 	status, err := notify.Exec(ctx, notifier, logger, o.command)
 	if err != nil {
 		return notifyExecFailed(stderr, err, notify.ExitExec)
@@ -87,6 +93,7 @@ func notifyExecFailed(stderr io.Writer, err error, status int) int {
 
 type notifyExecOptions struct {
 	relay, relayTo string
+	tracing        bool
 	command        notify.Command
 }
 
@@ -96,6 +103,7 @@ func parseNotifyExec(args []string) (*notifyExecOptions, error) {
 	flags.SetOutput(io.Discard)
 	flags.Func("probe", "", o.setProbe)
 	flags.Func("probe-timeout", "", o.setProbeTimeout)
+	flags.Func("stderr", "", o.setStderr)
 	flags.StringVar(&o.relay, "relay", "", "")
 	flags.StringVar(&o.relayTo, "relay-to", "", "")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -145,6 +153,14 @@ func (o *notifyExecOptions) setProbeTimeout(value string) error {
 		return errors.New("want a positive time with its unit, such as 500ms or 3s")
 	}
 	o.command.ProbeTimeout = d
+	return nil
+}
+
+func (o *notifyExecOptions) setStderr(value string) error {
+	if value != "plain" && value != "tracing" {
+		return errors.New("want plain or tracing")
+	}
+	o.tracing = value == "tracing"
 	return nil
 }
 

@@ -102,7 +102,7 @@ func serving(t *testing.T, settings ...string) *service {
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 		assert.NoError(t, goleak.Find(leaks))
 	})
-	s.url = "http://" + regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(s.line(t, "msg=listening"))[1]
+	s.url = "http://" + regexp.MustCompile(`"address":"([^"]+)"`).FindStringSubmatch(s.line(t, `"msg":"listening"`))[1]
 	return s
 }
 
@@ -205,7 +205,7 @@ func TestReadyOnlyAfterTheHandshake(t *testing.T) {
 	for _, earlier := range s.seen[:len(s.seen)-1] {
 		assert.Contains(t, earlier, "STATUS=Not ready: ", "the wait is explained")
 	}
-	assert.Contains(t, s.line(t, "readiness=true"), "reason=ready elapsed_ms=")
+	assert.Contains(t, s.line(t, `"readiness":"true"`), `"reason":"ready","elapsed_ms":`)
 	s.stop()
 	assert.Equal(t, exitOK, s.ended(t))
 	assert.Equal(t, 1, strings.Count(s.stderr.String(), "no system bus here: readiness follows the handshake alone"), "said once")
@@ -252,7 +252,7 @@ func TestSigtermDrains(t *testing.T) {
 		assert.NotContains(t, note, "Stopping", "STOPPING=1 comes first: %q", note)
 	}
 	s.note(t, "EXTEND_TIMEOUT_USEC=")
-	s.line(t, "readiness=false")
+	s.line(t, `"readiness":"false"`)
 	assert.Equal(t, http.StatusServiceUnavailable, s.readyz(t))
 	refused, err := s.chat(t)
 	require.NoError(t, err)

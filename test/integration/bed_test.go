@@ -29,7 +29,6 @@ const (
 	proxyUnit  = "codex-proxy.service"
 	workerUnit = "codex-worker@default.service"
 	workerFile = "/etc/codex-proxy/workers/default.toml"
-	configFile = "/etc/codex-proxy/config.toml"
 	keyFile    = "/etc/codex-proxy/api-keys"
 	codexDir   = "/opt/codex"
 

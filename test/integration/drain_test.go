@@ -126,7 +126,7 @@ func TestRestartDrainsTheWorker(t *testing.T) {
 		return reasonOf(r, busy) == probes.Ready && reasonOf(r, other) == probes.Ready
 	})
 	assert.NotEqual(t, before["InvocationID"], b.show(unit, "InvocationID")["InvocationID"])
-	assert.Contains(t, b.journal(proxyUnit), `msg="worker drained for its stop" worker=`+busy)
+	assert.Contains(t, b.journal(proxyUnit), `worker drained for its stop worker=`+busy)
 }
 
 // With no other worker new requests are refused at once, and a turn may take
@@ -201,7 +201,7 @@ func TestDrainCommands(t *testing.T) {
 		assert.Contains(t, table, "not ready (draining) since ")
 		assert.Regexp(t, `codex-worker@default\.service +active \(running\) +no +draining, drained +0 +- +1 +-`, table)
 		assert.Contains(t, table, says)
-		assert.Contains(t, b.journal(proxyUnit), `msg="worker drained" worker=default unit=codex-worker@default.service inflight=1`)
+		assert.Contains(t, b.journal(proxyUnit), `worker drained worker=default unit=codex-worker@default.service inflight=1`)
 		assert.Contains(t, b.journal(proxyUnit), "readiness=false reason=draining")
 	})
 

@@ -129,10 +129,10 @@ func (b *bed) assertChain(w probes.Worker) {
 	assert.Equal(b.t, []string{"signal", "killed", "SIGKILL"}, []string{w.LastExit.Result, w.LastExit.Code, w.LastExit.Status})
 
 	journal := b.journal(proxyUnit)
-	assert.Contains(b.t, journal, `msg="readiness changed" readiness=false reason=`)
-	assert.Contains(b.t, journal, `msg="worker is down" worker=default unit=codex-worker@default.service reason=backing_off last_exit="killed by SIGKILL (signal)"`)
-	assert.Regexp(b.t, `msg="worker ready" worker=default unit=codex-worker@default.service chain=".*backing_off \d+m?s, starting \d+m?s, handshake_pending \d+m?s"`, journal)
-	assert.Contains(b.t, journal, `msg="readiness changed" readiness=true reason=ready elapsed_ms=`)
+	assert.Contains(b.t, journal, `readiness changed readiness=false reason=`)
+	assert.Contains(b.t, journal, `worker is down worker=default unit=codex-worker@default.service reason=backing_off last_exit="killed by SIGKILL (signal)"`)
+	assert.Regexp(b.t, `worker ready worker=default unit=codex-worker@default.service chain=".*backing_off \d+m?s, starting \d+m?s, handshake_pending \d+m?s"`, journal)
+	assert.Contains(b.t, journal, `readiness changed readiness=true reason=ready elapsed_ms=`)
 }
 
 // A stopped codex answers nothing: the watchdog kills it and systemd starts it

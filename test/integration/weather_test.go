@@ -171,7 +171,7 @@ func (b *bed) untilPictureMoves(since time.Time) time.Duration {
 // flips counts the changes of readiness so far.
 func (b *bed) flips() int {
 	b.t.Helper()
-	return strings.Count(b.ownLines(), `msg="readiness changed"`)
+	return strings.Count(b.ownLines(), `readiness changed`)
 }
 
 // rss is the resident memory of a process, in KiB.

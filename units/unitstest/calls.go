@@ -37,6 +37,10 @@ func (m *Systemd) handle(conn *dbus.Conn, msg *dbus.Message) {
 }
 
 func (m *Systemd) get(conn *dbus.Conn, msg *dbus.Message) {
+	if path(msg) == managerPath {
+		m.getVersion(conn, msg)
+		return
+	}
 	for _, u := range m.units {
 		if unitPath(u.name) == path(msg) {
 			u.get(conn, msg)
@@ -45,6 +49,14 @@ func (m *Systemd) get(conn *dbus.Conn, msg *dbus.Message) {
 	}
 	name := unescape(path(msg))
 	m.lookup(name).get(conn, msg)
+}
+
+func (m *Systemd) getVersion(conn *dbus.Conn, msg *dbus.Message) {
+	if msg.Body[0] != managerIface || msg.Body[1] != "Version" {
+		fail(conn, msg, "org.freedesktop.DBus.Error.UnknownProperty")
+		return
+	}
+	reply(conn, msg, dbus.MakeVariant("257.13-1~deb13u1"))
 }
 
 func (m *Systemd) resetFailed(conn *dbus.Conn, msg *dbus.Message) {

@@ -27,6 +27,7 @@ const propertiesIface = "org.freedesktop.DBus.Properties"
 var ofUnit = map[string]bool{
 	"LoadState": true, "ActiveState": true, "SubState": true,
 	"InvocationID": true, "Job": true, "StateChangeTimestamp": true,
+	"UnitFileState": true, "NeedDaemonReload": true, "WantedBy": true, "RequiredBy": true,
 }
 
 // silent are those that PropertiesChanged never carries.

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -31,8 +32,9 @@ func wasStopped(err error) bool { return errors.As(err, &stopped{}) }
 type codex struct {
 	path  string
 	home  string
-	dir   string        // working directory: codex reads settings of the project there
-	limit time.Duration // of each run
+	dir   string              // working directory: codex reads settings of the project there
+	limit time.Duration       // of each run
+	as    *syscall.Credential // nil: our own user, and environment
 }
 
 // run returns what codex printed. err is codex's exit status, or stopped when codex was too slow or ctx
@@ -43,6 +45,7 @@ func (c codex) run(ctx context.Context, args ...string) (stdout, stderr string, 
 	cmd := exec.CommandContext(limited, c.path, args...)
 	cmd.Env = c.environ()
 	cmd.Dir = c.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.as}
 	cmd.WaitDelay = time.Second
 	var out, talk bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &talk
@@ -56,8 +59,12 @@ func (c codex) run(ctx context.Context, args ...string) (stdout, stderr string, 
 	return out.String(), talk.String(), err
 }
 
-// environ is ours without what makes a program talk to systemd, and without Rust's stack traces.
+// environ is ours without what makes a program talk to systemd, and without Rust's stack traces. Another
+// user gets nothing of it.
 func (c codex) environ() []string {
+	if c.as != nil {
+		return []string{"PATH=" + systemdPath, "LANG=C.UTF-8", "HOME=" + c.home, "RUST_BACKTRACE=0", "CODEX_HOME=" + c.home}
+	}
 	env := []string{}
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")

@@ -1,5 +1,5 @@
-// Package journal writes log records so that journald files each under its
-// priority.
+// Package journal writes log records into the journal, with the fields that one
+// queries it by.
 package journal
 
 import (
@@ -7,83 +7,157 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"os"
+	"slices"
+	"strings"
 	"sync"
+
+	"github.com/coreos/go-systemd/v22/journal"
 )
 
-// Handler is a slog text handler whose lines carry the priority prefix of
-// sd-daemon(3) when standard error leads to the journal, and a time otherwise.
-type Handler struct {
-	text slog.Handler // writes into line
-	out  *output
+// NewHandler speaks the journal's native protocol when standard error leads to
+// the journal, as systemd.exec(5) says of JOURNAL_STREAM, and writes JSON to
+// stderr otherwise. What the journal does not take goes to stderr, too.
+func NewHandler(stderr io.Writer, level slog.Leveler) slog.Handler {
+	plain := slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level})
+	if native, err := journal.StderrIsJournalStream(); err != nil || !native {
+		return plain
+	}
+	return newHandler(journal.Send, plain, level)
+}
+
+// handler writes each record as one entry.
+type handler struct {
+	out   *output
+	plain slog.Handler // for what cannot be sent
+	text  slog.Handler // writes the attributes into out.line, for people
+	group string       // in front of the next attributes' names: "A_B_"
+	with  []field
 }
 
 // output is shared by all handlers derived from one.
 type output struct {
-	mu       sync.Mutex
-	line     bytes.Buffer
-	w        io.Writer
-	prefixed bool
+	send   func(message string, p journal.Priority, vars map[string]string) error
+	events map[string]Event // by message
+	mu     sync.Mutex
+	line   bytes.Buffer
 }
 
-// NewHandler writes to w. systemd sets JOURNAL_STREAM for what leads to the journal.
-func NewHandler(w io.Writer, level slog.Level) *Handler {
-	out := &output{w: w, prefixed: os.Getenv("JOURNAL_STREAM") != ""}
-	options := &slog.HandlerOptions{Level: level}
-	if out.prefixed {
-		options.ReplaceAttr = withoutTimeAndLevel
+type field struct{ name, value string }
+
+func newHandler(send func(string, journal.Priority, map[string]string) error, plain slog.Handler, level slog.Leveler) *handler {
+	out := &output{send: send, events: map[string]Event{}}
+	for _, e := range Events() {
+		out.events[e.Message] = e
 	}
-	return &Handler{text: slog.NewTextHandler(&out.line, options), out: out}
+	text := slog.NewTextHandler(&out.line, &slog.HandlerOptions{Level: level, ReplaceAttr: withoutBuiltIns})
+	return &handler{out: out, plain: plain, text: text}
 }
 
-// withoutTimeAndLevel drops what the journal keeps in fields of its own.
-func withoutTimeAndLevel(groups []string, a slog.Attr) slog.Attr {
-	if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
+// withoutBuiltIns drops what the journal keeps in fields of its own.
+func withoutBuiltIns(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey || a.Key == slog.MessageKey) {
 		return slog.Attr{}
 	}
 	return a
 }
 
 // Enabled implements slog.Handler.
-func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
+func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.text.Enabled(ctx, level)
 }
 
-// Handle implements slog.Handler: one Write a record.
-func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
+// Handle implements slog.Handler.
+func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	h.out.mu.Lock()
 	defer h.out.mu.Unlock()
 	h.out.line.Reset()
-	if h.out.prefixed {
-		h.out.line.WriteString(prefix(r.Level))
-	}
 	if err := h.text.Handle(ctx, r); err != nil {
 		return err
 	}
-	_, err := h.out.w.Write(h.out.line.Bytes())
-	return err
+	message := strings.TrimSpace(r.Message + " " + h.out.line.String())
+	if h.out.send(message, priority(r.Level), h.vars(r)) == nil {
+		return nil
+	}
+	return h.plain.Handle(ctx, r)
+}
+
+// vars are the entry's fields besides MESSAGE and PRIORITY.
+func (h *handler) vars(r slog.Record) map[string]string {
+	vars := map[string]string{"SYSLOG_IDENTIFIER": "codex-proxy"}
+	if e, known := h.out.events[r.Message]; known {
+		vars["MESSAGE_ID"], vars["CODEX_EVENT"] = e.ID, e.Name
+	}
+	fields := h.with
+	r.Attrs(func(a slog.Attr) bool {
+		fields = appendFields(fields, h.group, a)
+		return true
+	})
+	for _, f := range fields {
+		vars[f.name] = f.value
+	}
+	return vars
 }
 
 // WithAttrs implements slog.Handler.
-func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &Handler{text: h.text.WithAttrs(attrs), out: h.out}
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	derived := *h
+	derived.text, derived.plain, derived.with = h.text.WithAttrs(attrs), h.plain.WithAttrs(attrs), slices.Clip(h.with)
+	for _, a := range attrs {
+		derived.with = appendFields(derived.with, h.group, a)
+	}
+	return &derived
 }
 
 // WithGroup implements slog.Handler.
-func (h *Handler) WithGroup(name string) slog.Handler {
-	return &Handler{text: h.text.WithGroup(name), out: h.out}
+func (h *handler) WithGroup(name string) slog.Handler {
+	derived := *h
+	derived.text, derived.plain, derived.group = h.text.WithGroup(name), h.plain.WithGroup(name), h.group+fieldName(name)+"_"
+	return &derived
 }
 
-// prefix is SD_ERR, SD_WARNING, SD_INFO or SD_DEBUG.
-func prefix(l slog.Level) string {
+// appendFields adds the attribute, or those of its group.
+func appendFields(fields []field, group string, a slog.Attr) []field {
+	value := a.Value.Resolve()
+	switch {
+	case a.Equal(slog.Attr{}):
+	case value.Kind() == slog.KindGroup:
+		if a.Key != "" {
+			group += fieldName(a.Key) + "_"
+		}
+		for _, inner := range value.Group() {
+			fields = appendFields(fields, group, inner)
+		}
+	case group == "" && a.Key == "key": // of an API, never the key itself
+		fields = append(fields, field{"CODEX_API_KEY_NAME", value.String()})
+	default:
+		fields = append(fields, field{"CODEX_" + group + fieldName(a.Key), value.String()})
+	}
+	return fields
+}
+
+// fieldName is what systemd.journal-fields(7) allows: A-Z, 0-9 and _.
+func fieldName(key string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z':
+			return r - 'a' + 'A'
+		case 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+			return r
+		default:
+			return '_'
+		}
+	}, key)
+}
+
+func priority(l slog.Level) journal.Priority {
 	switch {
 	case l >= slog.LevelError:
-		return "<3>"
+		return journal.PriErr
 	case l >= slog.LevelWarn:
-		return "<4>"
+		return journal.PriWarning
 	case l >= slog.LevelInfo:
-		return "<6>"
+		return journal.PriInfo
 	default:
-		return "<7>"
+		return journal.PriDebug
 	}
 }

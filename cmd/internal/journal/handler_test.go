@@ -3,70 +3,118 @@ package journal
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
-	"strings"
-	"sync"
 	"testing"
+	"time"
 
+	"github.com/coreos/go-systemd/v22/journal"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-func TestJournalLines(t *testing.T) {
-	t.Setenv("JOURNAL_STREAM", "8:1234")
-	var out bytes.Buffer
-	log := slog.New(NewHandler(&out, slog.LevelDebug))
-	log.Debug("a")
-	log.Info("b", slog.Group("g", "level", 1))
-	log.With("k", "v").Warn("c\nd")
-	log.WithGroup("g").Error("e", "f", "\n<0>forged")
-	assert.Equal(t, []string{
-		"<7>msg=a",
-		"<6>msg=b g.level=1",
-		`<4>msg="c\nd" k=v`,
-		`<3>msg=e g.f="\n<0>forged"`,
-	}, strings.Split(strings.TrimSpace(out.String()), "\n"))
+// entry is what the journal got.
+type entry struct {
+	message  string
+	priority journal.Priority
+	vars     map[string]string
 }
 
-func TestTerminalLines(t *testing.T) {
-	t.Setenv("JOURNAL_STREAM", "")
-	var out bytes.Buffer
-	log := slog.New(NewHandler(&out, slog.LevelWarn))
-	log.Info("hidden")
-	log.Warn("shown", "n", 1)
-	assert.False(t, log.Enabled(context.Background(), slog.LevelInfo))
-	assert.Regexp(t, `^time=\S+ level=WARN msg=shown n=1\n$`, out.String())
+// sink is a journal that takes everything until it has an error.
+type sink struct {
+	entries []entry
+	err     error
 }
 
-// writes are whole lines, so that lines of several goroutines never mix.
-type writes struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (w *writes) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.all = append(w.all, string(p))
-	return len(p), nil
-}
-
-func TestOneWriteARecord(t *testing.T) {
-	t.Setenv("JOURNAL_STREAM", "8:1234")
-	var out writes
-	log := slog.New(NewHandler(&out, slog.LevelInfo))
-	var g sync.WaitGroup
-	for i := range 8 {
-		derived := log.With("worker", i)
-		g.Go(func() {
-			for range 100 {
-				derived.Info("x")
-			}
-		})
+func (s *sink) send(message string, p journal.Priority, vars map[string]string) error {
+	if s.err == nil {
+		s.entries = append(s.entries, entry{message, p, vars})
 	}
-	g.Wait()
-	require.Len(t, out.all, 800)
-	for _, line := range out.all {
-		assert.Regexp(t, `^<6>msg=x worker=\d\n$`, line)
+	return s.err
+}
+
+func logger(s *sink, stderr *bytes.Buffer, level slog.Level) *slog.Logger {
+	return slog.New(newHandler(s.send, slog.NewJSONHandler(stderr, nil), level))
+}
+
+func TestEntries(t *testing.T) {
+	var s sink
+	log := logger(&s, nil, slog.LevelDebug)
+	log.Info("worker ready", "worker", "a", "unit", "codex-worker@a.service", "latency_ms", 7, "took", 3*time.Second)
+	log.With("worker", "b").WithGroup("g").With("x-y", 1).Warn("c\nd", slog.Group("h", "k", "v"), "error", errors.New("no\n<0>way"))
+	log.Error("request failed", "key", "alice", "request_id", "req_1")
+	log.Debug("not an event")
+	require.Len(t, s.entries, 4)
+
+	assert.Equal(t, "worker ready worker=a unit=codex-worker@a.service latency_ms=7 took=3s", s.entries[0].message)
+	assert.Equal(t, journal.PriInfo, s.entries[0].priority)
+	assert.Equal(t, "worker-ready", s.entries[0].vars["CODEX_EVENT"])
+	assert.Len(t, s.entries[0].vars["MESSAGE_ID"], 32)
+	delete(s.entries[0].vars, "MESSAGE_ID")
+	assert.Equal(t, map[string]string{
+		"SYSLOG_IDENTIFIER": "codex-proxy", "CODEX_EVENT": "worker-ready",
+		"CODEX_WORKER": "a", "CODEX_UNIT": "codex-worker@a.service", "CODEX_LATENCY_MS": "7", "CODEX_TOOK": "3s",
+	}, s.entries[0].vars)
+
+	assert.Equal(t, journal.PriWarning, s.entries[1].priority)
+	assert.Equal(t, map[string]string{
+		"SYSLOG_IDENTIFIER": "codex-proxy", "CODEX_WORKER": "b", "CODEX_G_X_Y": "1", "CODEX_G_H_K": "v", "CODEX_G_ERROR": "no\n<0>way",
+	}, s.entries[1].vars)
+
+	assert.Equal(t, journal.PriErr, s.entries[2].priority)
+	assert.Equal(t, "alice", s.entries[2].vars["CODEX_API_KEY_NAME"])
+	assert.NotContains(t, s.entries[3].vars, "MESSAGE_ID")
+}
+
+func TestLevel(t *testing.T) {
+	var s sink
+	log := logger(&s, nil, slog.LevelWarn)
+	log.Info("hidden")
+	assert.False(t, log.Enabled(context.Background(), slog.LevelInfo))
+	assert.Empty(t, s.entries)
+}
+
+// Nothing is lost when the journal is away.
+func TestWhatCannotBeSentGoesToStandardError(t *testing.T) {
+	var stderr bytes.Buffer
+	log := logger(&sink{err: errors.New("no journal")}, &stderr, slog.LevelInfo)
+	log.With("worker", "a").Info("worker ready", "models", 1)
+	assert.Contains(t, stderr.String(), `"msg":"worker ready","worker":"a","models":1}`)
+}
+
+func TestWithoutAJournal(t *testing.T) {
+	t.Setenv("JOURNAL_STREAM", "")
+	var stderr bytes.Buffer
+	slog.New(NewHandler(&stderr, slog.LevelInfo)).Warn("a", "n", 1)
+	assert.Regexp(t, `^\{"time":"\S+","level":"WARN","msg":"a","n":1\}\n$`, stderr.String())
+}
+
+func TestTracing(t *testing.T) {
+	var s sink
+	line := tracing(s.send, nil)
+	for _, l := range []string{
+		"\x1b[2m2026-11-21T00:51:55.715499Z\x1b[0m \x1b[31mERROR\x1b[0m \x1b[2mcodex_app_server\x1b[0m\x1b[2m:\x1b[0m Codex could not find bubblewrap: see https://x.y/z: there",
+		"2026-11-21T00:51:55.715499Z  WARN session_loop{thread_id=01a1fb96-a2db-7690-a724-154667dd1353}:turn{model=x a=\"b c\"}: codex_core::client: stream: broken",
+		"2026-11-21T00:51:55.715499Z  INFO a::b: {x}: y: z",
+		"thread 'main' panicked at x.rs:1:2:",
+	} {
+		line(l)
+	}
+	require.Len(t, s.entries, 4)
+	for i, want := range []struct {
+		message, target, thread string
+		priority                journal.Priority
+	}{
+		{"Codex could not find bubblewrap: see https://x.y/z: there", "codex_app_server", "", journal.PriErr},
+		{"stream: broken", "codex_core::client", "01a1fb96-a2db-7690-a724-154667dd1353", journal.PriWarning},
+		{"{x}: y: z", "a::b", "", journal.PriInfo},
+		{"thread 'main' panicked at x.rs:1:2:", "", "", journal.PriWarning},
+	} {
+		got := s.entries[i]
+		assert.Equal(t, want.message, got.message)
+		assert.Equal(t, want.priority, got.priority)
+		assert.Equal(t, want.target, got.vars["CODEX_TARGET"])
+		assert.Equal(t, want.thread, got.vars["CODEX_THREAD_ID"])
+		assert.Equal(t, "codex", got.vars["CODEX_EVENT"])
 	}
 }

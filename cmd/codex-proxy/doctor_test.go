@@ -1,0 +1,49 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/cmd/internal/doctor"
+)
+
+// Where nothing is installed and nothing can be asked, nothing is well.
+func TestDoctorWithoutSystemd(t *testing.T) {
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "none"))
+	t.Setenv("RUNTIME_DIRECTORY", "/run/of-another-unit")
+	got := try(t, "doctor")
+	assert.Equal(t, exitFailure, got.status)
+	assert.Regexp(t, `(?m)^fail  bus .*there is no system bus here`, got.stdout)
+	assert.Contains(t, got.stdout, "-> apt install dbus, then systemctl start dbus.socket\n")
+	assert.Empty(t, got.stderr)
+
+	got = try(t, "doctor", "--json")
+	assert.Equal(t, exitFailure, got.status)
+	var r doctor.Report
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
+	assert.False(t, r.OK)
+
+	assert.Equal(t, exitUsage, try(t, "doctor", "everything").status)
+}
+
+func TestAccount(t *testing.T) {
+	a, err := account("root")
+	require.NoError(t, err)
+	assert.Equal(t, doctor.Account{Groups: []uint32{0}}, doctor.Account{UID: a.UID, GID: a.GID, Groups: a.Groups[:1]})
+	_, err = account("no-such-user")
+	assert.ErrorContains(t, err, "no-such-user")
+}
+
+func TestClockIsRead(t *testing.T) {
+	c, err := clock()
+	if err != nil && os.Geteuid() != 0 {
+		t.Skip("this container hides its clock")
+	}
+	require.NoError(t, err)
+	assert.False(t, c.Now.IsZero())
+}

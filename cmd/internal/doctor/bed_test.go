@@ -1,0 +1,221 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/probes"
+	"codex-proxy/units"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const defaultUnit = "codex-worker@default.service"
+
+// bed is a machine on which all is well, until a test breaks something.
+type bed struct {
+	t    *testing.T
+	host Host
+
+	version  string
+	busErr   error
+	units    map[string]*units.Description
+	accounts map[string]Account
+	may      map[string]bool // by "user verb unit"
+	mayErr   error
+
+	report    probes.Report
+	reportErr error
+	gets      map[string]get // by URL
+
+	codex    fakeCodex
+	codexErr error
+	clock    Clock
+	clockErr error
+}
+
+type get struct {
+	status int
+	body   any
+	err    error
+}
+
+// newBed needs root: it gives files to users.
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	root, err := os.MkdirTemp("", "doctor") // t.TempDir is too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	b := &bed{t: t, version: "257.13-1~deb13u1", codex: fakeCodex{version: "0.169.0", in: true}}
+	b.accounts = map[string]Account{
+		"root": {0, 0, []uint32{0}}, proxyUser: {995, 993, []uint32{993}}, workerUser: {994, 992, []uint32{992}},
+	}
+	b.may = map[string]bool{"995 reset-failed " + defaultUnit: true, "995 restart " + defaultUnit: true}
+	b.clock = Clock{Now: time.Now(), Synced: true}
+	b.host = Host{
+		Root: root, Control: runDir + "/control/socket", IsRoot: true, Systemd: b,
+		Account: b.account, Status: func(context.Context, string) (probes.Report, error) { return b.report, b.reportErr },
+		Get: b.get, Codex: b.findCodex, Clock: func() (Clock, error) { return b.clock, b.clockErr },
+	}
+	b.install()
+	b.start()
+	return b
+}
+
+// install lays out the files of the package, of systemd and of the kernel.
+func (b *bed) install() {
+	for _, dir := range []string{"/proc/80/fd", "/proc/81", "/proc/99/fd", "/proc/net", "/usr/bin", "/sys/fs/cgroup", settingsDir + "/workers", runDir + "/control", home("default")} {
+		require.NoError(b.t, os.MkdirAll(b.path(dir), 0o755))
+	}
+	b.write(program, "program")
+	b.chmod(program, 0o755)
+	b.write(configFile, "queue_limit = 64\n")
+	b.chown(configFile, "root", proxyUser)
+	b.chmod(configFile, 0o640)
+	b.write(workerFile("default"), "mode = \"native\"\n")
+	b.write(keyFile, "")
+	b.chmod(keyFile, 0o600)
+	b.chmod(home("default"), 0o700)
+	b.chown(home("default"), workerUser, workerUser)
+	b.write(home("default")+"/auth.json", "{}")
+	b.chmod(home("default")+"/auth.json", 0o600)
+	b.chown(home("default")+"/auth.json", workerUser, workerUser)
+	b.chmod(runDir+"/control", 0o700)
+	b.chown(runDir+"/control", proxyUser, proxyUser)
+	b.listen(runDir+"/control/socket", 0o600, proxyUser, proxyUser)
+	b.listen(runDir+"/default.sock", 0o660, "root", proxyUser)
+	b.write("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n")
+	b.write("/proc/stat", fmt.Sprintf("cpu 1 2 3\nbtime %d\n", time.Now().Unix()))
+	for pid, name := range map[int]string{80: "codex-proxy", 81: "a) b c"} {
+		b.write(fmt.Sprintf("/proc/%d/stat", pid), fmt.Sprintf("%d (%s) S 1 80 80 0 -1 4194560 1 0 0 0 3 1 0 0 20 0 7 0 %d 1 1\n", pid, name, 10*userHZ))
+	}
+	require.NoError(b.t, os.Symlink("/usr/bin/codex-proxy", b.path("/proc/80/exe")))
+}
+
+// start is what systemd, the daemon and the endpoint say when all runs.
+func (b *bed) start() {
+	unit := func(name string) *units.Description {
+		return &units.Description{State: units.State{Unit: name, LoadState: "loaded", ActiveState: "active", SubState: "running", MainPID: 81}, WantedBy: []string{targetUnit}}
+	}
+	b.units = map[string]*units.Description{
+		targetUnit: unit(targetUnit), socketUnit: unit(socketUnit), proxyUnit: unit(proxyUnit),
+		defaultUnit: unit(defaultUnit), units.WorkerSocket("default"): unit(units.WorkerSocket("default")),
+	}
+	b.units[targetUnit].FileState = "enabled"
+	b.units[socketUnit].Listen = []string{"127.0.0.1:8787"}
+	b.units[units.WorkerSocket("default")].Listen = []string{runDir + "/default.sock"}
+	proxy, worker := b.units[proxyUnit], b.units[defaultUnit]
+	proxy.MainPID, proxy.User, proxy.Watchdog, proxy.WatchdogAge = 80, proxyUser, 30*time.Second, 5*time.Second
+	worker.User, worker.Watchdog, worker.WatchdogAge, worker.RestartDelay = workerUser, 10*time.Second, time.Second, 100*time.Millisecond
+	b.report = probes.Report{OK: true,
+		Health: probes.Health{Readiness: probes.Readiness{Ready: true, Reason: probes.Ready}, Liveness: probes.Liveness{Live: true, Reason: probes.Ready}},
+		Workers: []probes.Worker{{Name: "default", Unit: defaultUnit, ActiveState: "active", SubState: "running", Ready: true, Reason: probes.Ready,
+			Handshake: &probes.Handshake{Models: []string{"gpt-a"}}}},
+		Queue: probes.Queue{Limit: 64},
+	}
+	b.gets = map[string]get{
+		"http://127.0.0.1:8787/livez":     {status: 200, body: &b.report},
+		"http://127.0.0.1:8787/v1/models": {status: 200},
+	}
+}
+
+func (b *bed) path(path string) string { return b.host.path(path) }
+
+func (b *bed) write(path, text string) {
+	require.NoError(b.t, os.WriteFile(b.path(path), []byte(text), 0o644))
+}
+
+func (b *bed) chmod(path string, mode os.FileMode) {
+	require.NoError(b.t, os.Chmod(b.path(path), mode))
+}
+
+func (b *bed) chown(path, user, group string) {
+	require.NoError(b.t, os.Chown(b.path(path), int(b.accounts[user].UID), int(b.accounts[group].GID)))
+}
+
+func (b *bed) remove(path string) { require.NoError(b.t, os.RemoveAll(b.path(path))) }
+
+// touch makes a file as new as can be.
+func (b *bed) touch(path string) {
+	later := time.Now().Add(time.Minute)
+	require.NoError(b.t, os.Chtimes(b.path(path), later, later))
+}
+
+func (b *bed) listen(path string, mode os.FileMode, user, group string) {
+	l, err := net.Listen("unix", b.path(path))
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = l.Close() })
+	b.chmod(path, mode)
+	b.chown(path, user, group)
+}
+
+func (b *bed) account(name string) (Account, error) {
+	a, known := b.accounts[name]
+	if !known {
+		return a, errors.New("unknown user " + name)
+	}
+	return a, nil
+}
+
+func (b *bed) Version(context.Context) (string, error) { return b.version, b.busErr }
+
+func (b *bed) Describe(_ context.Context, unit string) (units.Description, error) {
+	d, known := b.units[unit]
+	if !known {
+		return units.Description{}, errors.New("cannot ask systemd about " + unit)
+	}
+	return *d, nil
+}
+
+func (b *bed) MayManage(_ context.Context, uid uint32, unit, verb string) (bool, error) {
+	return b.may[fmt.Sprintf("%d %s %s", uid, verb, unit)], b.mayErr
+}
+
+func (b *bed) get(_ context.Context, url string) (int, []byte, error) {
+	g, known := b.gets[url]
+	if !known {
+		return http.StatusNotFound, nil, nil
+	}
+	body, err := json.Marshal(g.body)
+	require.NoError(b.t, err)
+	return g.status, body, g.err
+}
+
+func (b *bed) findCodex(_ *codexhome.Worker, dir string, _ []string, as Account) (Codex, error) {
+	if dir != filepath.Join(b.host.Root, home("default")) || as.UID != b.accounts[workerUser].UID {
+		return nil, fmt.Errorf("codex is to run in %s as %d", dir, as.UID)
+	}
+	return b.codex, b.codexErr
+}
+
+type fakeCodex struct {
+	version                       string
+	in                            bool
+	versionErr, inErr, sandboxErr error
+}
+
+func (fakeCodex) Path() string                              { return "/opt/codex" }
+func (c fakeCodex) Version(context.Context) (string, error) { return c.version, c.versionErr }
+func (c fakeCodex) LoggedIn(context.Context) (bool, error)  { return c.in, c.inErr }
+func (c fakeCodex) Sandbox(context.Context) error           { return c.sandboxErr }
+
+// failed makes a unit one that systemd has given up on.
+func failed(d *units.Description, text string) {
+	d.ActiveState, d.SubState, d.Result, d.StatusText = "failed", "failed", "exit-code", text
+	d.ExecMainCode, d.ExecMainStatus = 1, 78
+}

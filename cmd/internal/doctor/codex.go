@@ -1,0 +1,102 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"codex-proxy/cmd/internal/codexhome"
+)
+
+// eachCodex calls look for the codex of each worker that has one.
+func (s *survey) eachCodex(what string, look func(w worker, c Codex) Finding) []Finding {
+	var found []Finding
+	for _, w := range s.workers {
+		found = append(found, s.oneCodex(w, what, look))
+	}
+	if len(found) == 0 {
+		return []Finding{unchecked("", "no worker is known", "config")}
+	}
+	return found
+}
+
+func (s *survey) oneCodex(w worker, what string, look func(w worker, c Codex) Finding) Finding {
+	subject := "worker " + w.name
+	switch {
+	case w.file == nil:
+		return unchecked(subject, "its file is bad", "config")
+	case w.file.Mode == codexhome.Demo:
+		return ok(subject, "the demo needs none")
+	case !s.IsRoot:
+		return unprivileged(subject, "run codex as "+workerUser)
+	}
+	account, err := s.Account(workerUser)
+	if err != nil {
+		return unchecked(subject, "there is no user "+workerUser, "users")
+	}
+	c, err := s.Codex(w.file, s.path(home(w.name)), s.units[w.unit()].Environment, account)
+	if err != nil && what == "codex" {
+		return blame(subject, err, "install codex, `npm install -g @openai/codex`")
+	}
+	if err != nil {
+		return unchecked(subject, "codex is not found", "codex")
+	}
+	return look(w, c)
+}
+
+// checkCodex is whether there is a native codex, of a version that is known to
+// work, which the worker's user can run.
+func checkCodex(ctx context.Context, s *survey) []Finding {
+	return s.eachCodex("codex", func(w worker, c Codex) Finding {
+		version, err := c.Version(ctx)
+		if err != nil {
+			return blame("worker "+w.name, err, "run it by hand: runuser -u codex-worker -- "+c.Path()+" --version")
+		}
+		return ok("worker "+w.name, fmt.Sprintf("codex %s, native, %s", version, c.Path()))
+	})
+}
+
+// checkSandbox is whether codex can run a command in its sandbox (bubblewrap),
+// of workers that run commands.
+func checkSandbox(ctx context.Context, s *survey) []Finding {
+	return s.eachCodex("sandbox", func(w worker, c Codex) Finding {
+		if !w.file.RunsCommands() {
+			return ok("worker "+w.name, fmt.Sprintf("not needed, mode %q runs no commands", w.file.Mode))
+		}
+		if w.file.Unconfined() {
+			return warn("worker "+w.name, "runs commands without codex's sandbox: only its unit confines them", "take sandbox_mode = \"danger-full-access\" out of "+workerFile(w.name))
+		}
+		if err := c.Sandbox(ctx); err != nil {
+			return blame("worker "+w.name, err, "run it by hand: runuser -u codex-worker -- "+c.Path()+" sandbox -- /bin/true")
+		}
+		return ok("worker "+w.name, "codex runs a command in its sandbox (tried outside of the unit)")
+	})
+}
+
+// checkLogin is whether each worker that needs a login has one.
+func checkLogin(ctx context.Context, s *survey) []Finding {
+	return s.eachCodex("login", func(w worker, c Codex) Finding {
+		subject := "worker " + w.name
+		if !w.file.NeedsLogin() {
+			return ok(subject, "not needed, its endpoint asks for none of codex")
+		}
+		if _, err := os.Stat(s.path(home(w.name))); errors.Is(err, fs.ErrNotExist) {
+			return fail(subject, "has no home yet, and so no login",
+				fmt.Sprintf("install -d -o %s -g %s -m 0700 %s, then %s", workerUser, workerUser, home(w.name), loginRemedy(w, c)))
+		}
+		in, err := c.LoggedIn(ctx)
+		switch {
+		case err != nil:
+			return blame(subject, err, loginRemedy(w, c))
+		case !in:
+			return fail(subject, "codex is not logged in", loginRemedy(w, c))
+		}
+		return ok(subject, "logged in (OpenAI was not asked whether the login still holds)")
+	})
+}
+
+func loginRemedy(w worker, c Codex) string {
+	return fmt.Sprintf("runuser -u codex-worker -- env CODEX_HOME=%s %s login --device-auth, then systemctl restart %s", home(w.name), c.Path(), w.unit())
+}

@@ -1,0 +1,125 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/auth"
+)
+
+// checkConfig is whether the files are good, and are what the running processes
+// have read.
+func checkConfig(_ context.Context, s *survey) []Finding {
+	var found []Finding
+	if s.configErr != nil {
+		found = append(found, s.badConfig())
+	}
+	for _, w := range s.workers {
+		if w.err != nil {
+			found = append(found, blame("worker "+w.name, w.err, "correct the file"))
+			found[len(found)-1].Remedy += "; then systemctl restart " + w.unit()
+		}
+	}
+	keys, err := s.keys()
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		found = append(found, unprivileged(keyFile, "read it"))
+	case err != nil:
+		found = append(found, fail(keyFile, err.Error(), "mend or remove the line; then systemctl restart codex-proxy"))
+	case keys.Empty():
+		found = append(found, s.exposed()...)
+	}
+	found = append(found, s.unread()...)
+	return orOK(found, configFile+" and the worker files are good"+s.inUse())
+}
+
+func (s *survey) badConfig() Finding {
+	if errors.Is(s.configErr, fs.ErrPermission) {
+		return unprivileged(configFile, "read it")
+	}
+	return fail("", s.configErr.Error(), "correct it until codex-proxy config check is content; then systemctl reset-failed codex-proxy && systemctl start codex.target")
+}
+
+// inUse is said when it was really looked at.
+func (s *survey) inUse() string {
+	if s.reportErr != nil || s.startOf(s.units[proxyUnit].MainPID).IsZero() {
+		return ""
+	}
+	return ", and in use"
+}
+
+// keys are the API keys of the file that config.toml names, or else of the one
+// that the unit passes as its credential.
+func (s *survey) keys() (*auth.Keys, error) {
+	if s.config != nil && s.config.Keys != nil {
+		return s.config.Keys, nil
+	}
+	text, err := os.ReadFile(s.path(keyFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // permissions says so
+	}
+	if err != nil {
+		return nil, err
+	}
+	return auth.Parse(bytes.NewReader(text))
+}
+
+// exposed is about an endpoint that anyone on the network could use.
+func (s *survey) exposed() []Finding {
+	var found []Finding
+	for _, address := range s.units[socketUnit].Listen {
+		host, _, err := net.SplitHostPort(address)
+		ip := net.ParseIP(host)
+		if err == nil && ip != nil && !ip.IsLoopback() {
+			found = append(found, fail(socketUnit, "listens on "+address+" and there are no API keys: the service refuses to start",
+				"codex-proxy keys add NAME, or listen on 127.0.0.1: systemctl edit codex-proxy.socket"))
+		}
+	}
+	return found
+}
+
+// unread is about changes that nobody has read yet.
+func (s *survey) unread() []Finding {
+	var found []Finding
+	proxy := s.units[proxyUnit]
+	if proxy.Active() {
+		if s.changedSince(configFile, proxy.MainPID) {
+			found = append(found, warn(configFile, "has changed since the service read it", "systemctl reload codex-proxy"))
+		}
+		if s.changedSince(keyFile, proxy.MainPID) {
+			found = append(found, warn(keyFile, "has changed since the service read it", "systemctl restart codex-proxy"))
+		}
+	}
+	for _, w := range s.workers {
+		file := workerFile(w.name)
+		if d := s.units[w.unit()]; d.Active() && s.changedSince(file, d.MainPID) {
+			found = append(found, warn(file, "has changed since the worker read it", "systemctl restart "+w.unit()))
+		}
+	}
+	return append(found, s.otherWorkers()...)
+}
+
+// otherWorkers are those that only the files, or only the service, know.
+func (s *survey) otherWorkers() []Finding {
+	if s.reportErr != nil || s.configErr != nil {
+		return nil
+	}
+	var found []Finding
+	for _, name := range s.config.Workers {
+		if !slices.ContainsFunc(s.report.Workers, func(w probes.Worker) bool { return w.Name == name }) {
+			found = append(found, warn("worker "+name, "is not known to the running service", "systemctl reload codex-proxy"))
+		}
+	}
+	for _, w := range s.report.Workers {
+		if !slices.Contains(s.config.Workers, w.Name) {
+			found = append(found, warn("worker "+w.Name, "is not configured any more, and the running service does not know", "systemctl reload codex-proxy"))
+		}
+	}
+	return found
+}

@@ -1,0 +1,79 @@
+package doctor
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/config"
+	"codex-proxy/probes"
+	"codex-proxy/units"
+)
+
+// Host is the machine that is looked at. The functions may be called
+// concurrently, and end with their context.
+type Host struct {
+	Root    string // before every path: "/"
+	Control string // control socket, unless config.toml names another
+	IsRoot  bool   // this process may read and run everything
+
+	Systemd Systemd
+	Account func(name string) (Account, error)
+	Status  func(ctx context.Context, socket string) (probes.Report, error)
+	Get     func(ctx context.Context, url string) (status int, body []byte, err error)
+	Codex   func(w *codexhome.Worker, home string, env []string, as Account) (Codex, error)
+	Clock   func() (Clock, error)
+}
+
+// Systemd is what is asked of systemd and polkit. See units.Manager.
+type Systemd interface {
+	Version(ctx context.Context) (string, error)
+	Describe(ctx context.Context, unit string) (units.Description, error)
+	MayManage(ctx context.Context, uid uint32, unit, verb string) (bool, error)
+}
+
+// Codex is the program of one worker. See codexhome.Program.
+type Codex interface {
+	Path() string
+	Version(ctx context.Context) (string, error)
+	LoggedIn(ctx context.Context) (bool, error)
+	Sandbox(ctx context.Context) error
+}
+
+// Account is a user of the machine.
+type Account struct {
+	UID, GID uint32
+	Groups   []uint32 // GID among them
+}
+
+// Clock is the state of the machine's clock.
+type Clock struct {
+	Now    time.Time
+	Synced bool // the kernel calls it synchronised (adjtimex(2))
+}
+
+// The places that the packages and units fix.
+const (
+	proxyUser  = "codex-proxy"
+	workerUser = "codex-worker"
+
+	targetUnit  = "codex.target"
+	socketUnit  = "codex-proxy.socket"
+	proxyUnit   = "codex-proxy.service"
+	program     = "/usr/bin/codex-proxy"
+	configFile  = config.DefaultPath
+	settingsDir = "/etc/codex-proxy"
+	keyFile     = "/etc/codex-proxy/api-keys"
+	homes       = "/var/lib/codex-worker"
+	runDir      = "/run/codex-proxy"
+)
+
+// path is where a path of the machine is to be found.
+func (h Host) path(elem ...string) string { return filepath.Join(append([]string{h.Root}, elem...)...) }
+
+// workerFile is where a worker's settings are.
+func workerFile(worker string) string { return filepath.Join(settingsDir, "workers", worker+".toml") }
+
+// home is a worker's CODEX_HOME, as the unit sets it.
+func home(worker string) string { return filepath.Join(homes, worker) }

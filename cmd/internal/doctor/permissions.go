@@ -1,0 +1,120 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"syscall"
+)
+
+// rule is how a file or directory must be.
+type rule struct {
+	path     string
+	owner    string      // user
+	group    string      // whose group to name in the remedy
+	most     fs.FileMode // no more than these bits
+	readers  []string    // who must be able to read it, and to enter a directory
+	optional bool        // it comes with the first use
+}
+
+// rules are of the package, packaging/tmpfiles and the units.
+func (s *survey) rules() []rule {
+	rules := []rule{
+		{path: program, owner: "root", group: "root", most: 0o755, readers: []string{proxyUser, workerUser}},
+		{path: settingsDir, owner: "root", group: "root", most: 0o755, readers: []string{proxyUser, workerUser}},
+		{path: configFile, owner: "root", group: proxyUser, most: 0o644, readers: []string{proxyUser}},
+		{path: settingsDir + "/workers", owner: "root", group: "root", most: 0o755, readers: []string{proxyUser, workerUser}},
+		{path: keyFile, owner: "root", group: "root", most: 0o600},
+		{path: runDir, owner: "root", group: "root", most: 0o755, readers: []string{proxyUser}},
+		{path: runDir + "/control", owner: proxyUser, group: proxyUser, most: 0o700, optional: true},
+		{path: homes, owner: "root", group: "root", most: 0o755, readers: []string{workerUser}},
+	}
+	for _, w := range s.workers {
+		rules = append(rules,
+			rule{path: workerFile(w.name), owner: "root", group: "root", most: 0o644, readers: []string{workerUser}},
+			rule{path: home(w.name), owner: workerUser, group: workerUser, most: 0o700, readers: []string{workerUser}, optional: w.name != "default"},
+			rule{path: home(w.name) + "/auth.json", owner: workerUser, group: workerUser, most: 0o600, readers: []string{workerUser}, optional: true},
+			rule{path: home(w.name) + "/config.toml", owner: workerUser, group: workerUser, most: 0o600, readers: []string{workerUser}, optional: true},
+		)
+	}
+	return rules
+}
+
+// checkPermissions is whether files are for those who need them and nobody else.
+func checkPermissions(_ context.Context, s *survey) []Finding {
+	var found []Finding
+	rules := s.rules()
+	for _, r := range rules {
+		if f, bad := s.obeyed(r); bad {
+			found = append(found, f)
+		}
+	}
+	return orOK(found, fmt.Sprintf("%d files and directories are for those who need them", len(rules)))
+}
+
+func (s *survey) obeyed(r rule) (Finding, bool) {
+	info, err := os.Stat(s.path(r.path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && r.optional:
+		return Finding{}, false
+	case errors.Is(err, fs.ErrNotExist):
+		return fail(r.path, "is missing", "systemd-tmpfiles --create codex-proxy.conf, or reinstall the package"), true
+	case errors.Is(err, fs.ErrPermission):
+		return unprivileged(r.path, "see it"), true
+	case err != nil:
+		return fail(r.path, "not checked: "+err.Error(), "stat "+r.path), true
+	}
+	owner, err := s.Account(r.owner)
+	if err != nil {
+		return unchecked(r.path, "there is no user "+r.owner, "users"), true
+	}
+	if wrong := s.wrong(r, info, owner); wrong != "" {
+		return fail(r.path, wrong, r.remedy(info)), true
+	}
+	return Finding{}, false
+}
+
+func (s *survey) wrong(r rule, info fs.FileInfo, owner Account) string {
+	st := info.Sys().(*syscall.Stat_t)
+	if st.Uid != owner.UID {
+		return fmt.Sprintf("belongs to the user %d, not to %s", st.Uid, r.owner)
+	}
+	if extra := info.Mode().Perm() &^ r.most; extra != 0 {
+		return fmt.Sprintf("has mode %04o: others than %s may use it (at most %04o)", info.Mode().Perm(), r.owner, r.most)
+	}
+	for _, name := range r.readers {
+		if reader, err := s.Account(name); err == nil && !reader.may(st, info) {
+			return fmt.Sprintf("has mode %04o: %s cannot read it", info.Mode().Perm(), name)
+		}
+	}
+	return ""
+}
+
+// may reports whether the account can read a file, or list and enter a
+// directory, by its mode. Access control lists are not looked at.
+func (a Account) may(st *syscall.Stat_t, info fs.FileInfo) bool {
+	need := fs.FileMode(0o4)
+	if info.IsDir() {
+		need = 0o5
+	}
+	switch {
+	case a.UID == 0:
+		return true
+	case st.Uid == a.UID:
+		need <<= 6
+	case st.Gid == a.GID || slices.Contains(a.Groups, st.Gid):
+		need <<= 3
+	}
+	return info.Mode().Perm()&need == need
+}
+
+func (r rule) remedy(info fs.FileInfo) string {
+	mode := r.most
+	if !info.IsDir() && r.group == proxyUser && r.owner == "root" {
+		mode = 0o640
+	}
+	return fmt.Sprintf("chown %s:%s %s && chmod %04o %s", r.owner, r.group, r.path, mode, r.path)
+}

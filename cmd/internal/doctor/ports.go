@@ -1,0 +1,92 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+
+	"codex-proxy/probes"
+)
+
+// checkPorts is whether the addresses of the API are ours, and answer. Nothing
+// is asked for while the service is down: that would start it.
+func checkPorts(ctx context.Context, s *survey) []Finding {
+	if s.busErr != nil {
+		return []Finding{unchecked("", "systemd does not say what they are", "bus")}
+	}
+	d := s.units[socketUnit]
+	if len(d.Listen) == 0 {
+		return []Finding{unchecked("", socketUnit+" has none", "units")}
+	}
+	var found []Finding
+	for _, address := range d.Listen {
+		found = append(found, s.port(ctx, address, d.Active()))
+	}
+	return found
+}
+
+func (s *survey) port(ctx context.Context, address string, open bool) Finding {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil { // a unix socket, as for a reverse proxy
+		if !open {
+			return unchecked(address, "nothing listens there", "units")
+		}
+		return ok(address, socketUnit+" listens")
+	}
+	switch {
+	case !open:
+		return s.closedPort(address, host, port)
+	case !s.running(proxyUnit):
+		return unchecked(address, "the service does not run", "units")
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return s.openPort(ctx, address, "http://"+net.JoinHostPort(host, port))
+}
+
+// closedPort: if somebody else has the port, that is why it is closed.
+func (s *survey) closedPort(address, host, port string) Finding {
+	if holder, taken := s.listener(host, port); taken {
+		return fail(address, "is taken by "+holder, "stop that, or choose another address: systemctl edit codex-proxy.socket; then systemctl start codex.target")
+	}
+	return unchecked(address, "nothing listens there", "units")
+}
+
+func (s *survey) openPort(ctx context.Context, address, url string) Finding {
+	status, body, err := s.Get(ctx, url+"/livez")
+	if err != nil {
+		return fail(address, "does not answer: "+err.Error(), "systemctl status codex-proxy.socket codex-proxy.service; look for a firewall")
+	}
+	var r probes.Report
+	if json.Unmarshal(body, &r) != nil || r.Health.Liveness.Reason == "" {
+		return fail(address, fmt.Sprintf("is answered by something else (status %d)", status), "ss -ltnp shows who; stop that, or choose another address: systemctl edit codex-proxy.socket")
+	}
+	if !r.Health.Liveness.Live {
+		return fail(address, fmt.Sprintf("answers that the service is not live (%s)", r.Health.Liveness.Reason), "journalctl -u codex-proxy -n 20")
+	}
+	return s.guarded(ctx, address, url)
+}
+
+// guarded: keys are asked for exactly if there are any.
+func (s *survey) guarded(ctx context.Context, address, url string) Finding {
+	keys, err := s.keys()
+	if err != nil {
+		return unchecked(address, "the API keys are not known", "config")
+	}
+	status, _, err := s.Get(ctx, url+"/v1/models")
+	restart := "systemctl restart codex-proxy, which reads the keys anew"
+	switch {
+	case err != nil:
+		return fail(address, "does not answer: "+err.Error(), "journalctl -u codex-proxy -n 20")
+	case !keys.Empty() && status != http.StatusUnauthorized:
+		return fail(address, fmt.Sprintf("answers a request without an API key (status %d)", status), restart)
+	case keys.Empty() && status == http.StatusUnauthorized:
+		return warn(address, "asks for API keys that are not in "+keyFile, restart)
+	case !keys.Empty():
+		return ok(address, "answers, and asks for an API key")
+	}
+	return ok(address, "answers, and asks for no API key")
+}

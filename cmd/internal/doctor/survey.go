@@ -1,0 +1,112 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/config"
+	"codex-proxy/probes"
+	"codex-proxy/units"
+)
+
+// survey is what several checks look at, asked for once. It is not changed
+// after it was made.
+type survey struct {
+	Host
+	config    *config.Config // nil if it is bad
+	configErr error
+	workers   []worker
+
+	version   string // of systemd
+	busErr    error  // systemd does not answer
+	units     map[string]units.Description
+	unitErrs  map[string]error
+	report    probes.Report
+	reportErr error // the daemon does not answer
+}
+
+// worker is one that is configured, or that has a worker file.
+type worker struct {
+	name string
+	file *codexhome.Worker // nil if it is bad
+	err  error
+}
+
+func (w worker) unit() string   { return units.Worker(w.name) }
+func (w worker) socket() string { return units.WorkerSocket(w.name) }
+
+func (h Host) survey(ctx context.Context) *survey {
+	s := &survey{Host: h, units: map[string]units.Description{}, unitErrs: map[string]error{}}
+	s.config, s.configErr = config.Load(h.path(configFile), nil)
+	for _, name := range s.workerNames() {
+		w := worker{name: name}
+		w.file, w.err = codexhome.Load(h.path(workerFile(name)))
+		s.workers = append(s.workers, w)
+	}
+	limited, cancel := context.WithTimeout(ctx, surveyLimit)
+	defer cancel()
+	s.report, s.reportErr = h.Status(limited, s.controlSocket())
+	s.askSystemd(ctx)
+	return s
+}
+
+func (s *survey) controlSocket() string {
+	if s.config != nil {
+		return cmp.Or(s.config.ControlSocket, s.Control)
+	}
+	return s.Control
+}
+
+// workerNames are those of the configuration. If that is bad, the files tell.
+func (s *survey) workerNames() []string {
+	if s.config != nil {
+		return s.config.Workers
+	}
+	files, _ := filepath.Glob(s.path(workerFile("*"))) // the pattern is good
+	var names []string
+	for _, f := range files {
+		if name := strings.TrimSuffix(filepath.Base(f), ".toml"); units.ValidName(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// unitNames are all units that the package and the configuration want.
+func (s *survey) unitNames() []string {
+	names := []string{targetUnit, socketUnit, proxyUnit}
+	for _, w := range s.workers {
+		names = append(names, w.socket(), w.unit())
+	}
+	return names
+}
+
+func (s *survey) askSystemd(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, surveyLimit)
+	defer cancel()
+	if s.version, s.busErr = s.Systemd.Version(ctx); s.busErr != nil {
+		return
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex // guards the maps
+	for _, name := range s.unitNames() {
+		all.Go(func() {
+			d, err := s.Systemd.Describe(ctx, name)
+			mu.Lock()
+			defer mu.Unlock()
+			if s.units[name] = d; err != nil {
+				s.unitErrs[name] = err
+				delete(s.units, name)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// running reports whether systemd calls the unit active. Of a unit that it was
+// not asked about, or said nothing of, nobody knows.
+func (s *survey) running(unit string) bool { return s.units[unit].Active() }

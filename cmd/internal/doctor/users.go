@@ -1,0 +1,51 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// checkUsers is whether the proxy and its workers run as two users of their own.
+func checkUsers(_ context.Context, s *survey) []Finding {
+	var found []Finding
+	accounts := map[string]Account{}
+	for _, name := range []string{proxyUser, workerUser} {
+		a, err := s.Account(name)
+		switch {
+		case err != nil:
+			found = append(found, fail(name, "there is no such user ("+err.Error()+")", "systemd-sysusers codex-proxy.conf"))
+		case a.UID == 0:
+			found = append(found, fail(name, "is root", "give it a user id of its own"))
+		}
+		accounts[name] = a
+	}
+	if len(found) == 0 {
+		found = apart(accounts[proxyUser], accounts[workerUser])
+	}
+	found = append(found, s.runsAs(proxyUnit, proxyUser)...)
+	for _, w := range s.workers {
+		found = append(found, s.runsAs(w.unit(), workerUser)...)
+	}
+	return orOK(found, fmt.Sprintf("%s and %s are two users of their own", proxyUser, workerUser))
+}
+
+// apart: what codex runs for a client must reach neither the proxy nor another
+// worker's socket.
+func apart(proxy, worker Account) []Finding {
+	if proxy.UID == worker.UID {
+		return []Finding{fail(workerUser, "has the user id of "+proxyUser, "give it a user id of its own")}
+	}
+	if slices.Contains(worker.Groups, proxy.GID) {
+		return []Finding{fail(workerUser, "is in the group of "+proxyUser+": what codex runs could use every worker",
+			fmt.Sprintf("gpasswd --delete %s %s", workerUser, proxyUser))}
+	}
+	return nil
+}
+
+func (s *survey) runsAs(unit, user string) []Finding {
+	if d, known := s.units[unit]; known && d.LoadState == "loaded" && d.User != user {
+		return []Finding{fail(unit, fmt.Sprintf("runs as %q, not as %s", d.User, user), "take User= out of the drop-in that systemctl cat "+unit+" shows")}
+	}
+	return nil
+}

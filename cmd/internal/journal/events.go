@@ -1,0 +1,190 @@
+package journal
+
+// Event is one kind of entry. Its ID never changes once it has been released:
+// people filter by it (MESSAGE_ID= in systemd.journal-fields(7)).
+type Event struct {
+	Name    string // CODEX_EVENT
+	ID      string // MESSAGE_ID, 128 bits in hex
+	Message string // what the code logs; empty for lines of other programs
+	Subject string // one line of the catalogue
+	Help    string // what it means and what to do; @FIELD@ stands for a field's value
+}
+
+// Events is every kind of entry that the program makes. A message of the code
+// that is not here fails a test.
+func Events() []Event {
+	return []Event{
+		{"listening", "78a082f3eb1149f8946e699d30ff600b", "listening",
+			"codex-proxy accepts connections",
+			"The service accepts connections at @CODEX_ADDRESS@. It is ready once a worker is:\n" +
+				"`codex-proxy status` tells."},
+		{"request", "5a80483eb50646829a3c78011dfdb2fa", "request",
+			"A request has ended",
+			"@CODEX_METHOD@ @CODEX_ROUTE@ was answered with status @CODEX_STATUS@ (@CODEX_OUTCOME@).\n" +
+				"`journalctl CODEX_REQUEST_ID=@CODEX_REQUEST_ID@` shows all that was said of it. What was\n" +
+				"asked and answered is never logged."},
+		{"request-failed", "809081afdefc414385db209a9a89da76", "request failed",
+			"A request failed by a fault of codex-proxy itself",
+			"The client got status 500. The error is a fault of the program; please report it with\n" +
+				"this entry."},
+		{"request-panic", "ee414683524248afb60604bf610d951f", "panic in a request",
+			"A request failed by a fault of codex-proxy itself",
+			"The client got status 500, or a cut answer. CODEX_STACK shows where; please report it.\n" +
+				"Other requests were not touched."},
+		{"turn-lost", "8e8b254c2d7b481f96744355990e34b1", "turn lost, it runs again",
+			"A worker lost a turn, which runs again",
+			"The worker @CODEX_WORKER@ lost the turn before the client had a byte of it\n" +
+				"(@CODEX_REASON@). The request waits in the queue and runs again; the client sees\n" +
+				"X-Codex-Attempts. If this is frequent, look for the worker's restarts:\n" +
+				"`codex-proxy status`."},
+		{"turn-slow-consumer", "4024813bad8f4a2f87aca2ff07f3dd00", "turn cancelled: its consumer is too slow",
+			"A client read its answer too slowly",
+			"The turn was interrupted, because more of its answer waited to be read than is kept.\n" +
+				"The client has to read faster."},
+		{"readiness-changed", "aa2113861bbf499bafe1bd12fda8487a", "readiness changed",
+			"The service became ready, or ceased to be",
+			"/readyz says ready=@CODEX_READINESS@ because of: @CODEX_REASON@.\n" +
+				"docs/operations.md has a section on each reason; `codex-proxy status` shows the workers."},
+		{"worker-ready", "b0b5656c9b254eb5aefbcb283a67e78c", "worker ready",
+			"A worker takes turns",
+			"codex-worker@@CODEX_WORKER@ is active, its handshake is done and it has listed its\n" +
+				"models. CODEX_CHAIN tells the states it went through and how long each took."},
+		{"worker-down", "6f9a38813f8c4f289f37dd98240f428e", "worker is down",
+			"A worker has ended, and systemd waits to start it again",
+			"@CODEX_UNIT@ ended: @CODEX_LAST_EXIT@. systemd starts it again by itself; requests\n" +
+				"wait meanwhile. `journalctl -u @CODEX_UNIT@` shows why it ended."},
+		{"worker-failing", "6c6ed11f47534d2b816f53e5e23d5190", "worker keeps failing: systemd restarts it with growing delay",
+			"A worker keeps failing",
+			"@CODEX_UNIT@ was restarted @CODEX_CONSECUTIVE_FAILURES@ times in a row; the last exit was:\n" +
+				"@CODEX_LAST_EXIT@. Each delay is longer than the one before. Find the cause with\n" +
+				"`journalctl -u @CODEX_UNIT@`; after a minute of health the delay starts anew."},
+		{"worker-start-limit", "22fed3e2d7ef40908c7245c3c8a401c3", "worker is given up: systemd's start limit is hit",
+			"systemd has given a worker up",
+			"@CODEX_UNIT@ failed too often and stays down until a person acts. Mend the cause\n" +
+				"(`journalctl -u @CODEX_UNIT@`), then:\n" +
+				"  systemctl reset-failed 'codex-worker@*' && systemctl start codex.target"},
+		{"worker-connection-ended", "a6470e85b8374c8db3465d7bd2571f49", "worker connection ended",
+			"The connection to a worker has ended",
+			"Turns that ran on it run again or end in an error that says so. While the unit is\n" +
+				"being restarted this is expected."},
+		{"worker-connected", "f7dd46adc1614c6b88df9c9cac61931d", "worker connected",
+			"The connection to a worker stands",
+			"The handshake with codex app-server is done; its models are asked for next."},
+		{"worker-drained", "36aed19da915437892fe63719bd017d3", "worker drained",
+			"An operator has drained a worker",
+			"It takes no new turns until `codex-proxy undrain @CODEX_WORKER@`; those in flight go on."},
+		{"worker-drained-for-stop", "1027f979238344d2a04885a22380f438", "worker drained for its stop",
+			"A worker takes no new turns because its unit stops",
+			"Its @CODEX_INFLIGHT@ turns in flight are finished first, for at most five minutes. Nothing\n" +
+				"needs to be done: when the unit is started again it takes turns."},
+		{"worker-undrained", "5a3113f6b827457ab1988c37ec943c71", "worker undrained",
+			"A worker takes turns again",
+			"An operator has ended the drain of @CODEX_WORKER@."},
+		{"unit-changed", "eb9c8c0edd304d77b8152e36687a4517", "unit state changed",
+			"systemd reports another state of a worker's unit",
+			"@CODEX_UNIT@ is @CODEX_ACTIVE_STATE@ (@CODEX_SUB_STATE@)."},
+		{"restart-delay-kept", "ad2350e49d1f4eb3ae2d27eeb2605447", "cannot reset the restart delay; is the polkit rule of codex-proxy installed?",
+			"The restart delay of a worker could not be reset",
+			"The worker is healthy again, but systemd did not let the service call ResetFailedUnit,\n" +
+				"so its next failure meets a longer delay. /usr/share/polkit-1/rules.d/codex-proxy.rules\n" +
+				"allows it; polkitd has to run."},
+		{"bus-connected", "d07dc4b78b3f4dcd9211e829036dd482", "systemd is heard over D-Bus",
+			"The states of the units are current",
+			"The service follows the workers' units over the system bus."},
+		{"bus-absent", "761dc71613634a818711c57f9df36bda", "no system bus here: readiness follows the handshake alone, and nobody restarts a worker",
+			"There is no system bus",
+			"The service runs without systemd, or without dbus. Readiness follows the connections\n" +
+				"alone."},
+		{"bus-lost", "075ab63116fc45829d7269b25b03a5ad", "systemd cannot be heard over D-Bus: connected workers stay ready",
+			"The states of the units are not current",
+			"The system bus is away or does not answer. Workers that are connected stay ready. The\n" +
+				"service tries again by itself: `systemctl status dbus` if this lasts."},
+		{"bus-unreachable", "4c1ff5f26c4a42d8b9067535a3860fc1", "cannot watch units, still looking for a system bus",
+			"The system bus cannot be found",
+			"The service tries again by itself."},
+		{"bus-retry", "f13553ed91b54514a4069e505301846c", "cannot watch units, unit states may be old; trying again",
+			"The states of the units may be old",
+			"The service tries again by itself: `systemctl status dbus` if this lasts."},
+		{"handed-over", "b5bec4cd3a9743b491f0da4d402e8abb", "handed over to a new process",
+			"A reload has succeeded",
+			"Process @CODEX_PID@ of the installed program serves now, with the configuration as it is\n" +
+				"now. The process before finishes its turns and ends."},
+		{"took-over", "554a764a0eed4574851f0a9371c68b80", "took over; the process before finishes its turns",
+			"This process serves now",
+			"It was started by a reload. The process before it finishes its turns and ends."},
+		{"reload-failed", "efe6323990aa41b28c5e1cff2248baca", "reload failed",
+			"A reload has failed, and the service goes on as before",
+			"The new process did not become ready: CODEX_ERROR says why. Nothing was lost. Mend the\n" +
+				"cause (`codex-proxy config check`) and reload again."},
+		{"drain-deadline", "92457721dc504c2f8901587ed9577323", "turns in flight are cut off",
+			"Turns were cut off at drain_timeout",
+			"@CODEX_INFLIGHT@ turns were still in flight when the service had to stop. Their clients got\n" +
+				"an error that allows another try. drain_timeout in config.toml says how long turns may\n" +
+				"take."},
+		{"drain-hastened", "3268236bdc844d979a515b407ba946d6", "asked again to stop: turns in flight are cut off now",
+			"A second SIGTERM cut off the turns in flight",
+			"Somebody asked twice. The clients got an error that allows another try."},
+		{"connections-forced", "b3ae382372be4cd79a8efe17131b9501", "connections were closed by force",
+			"Connections were closed by force",
+			"They were still open after every turn had ended; their clients do not read."},
+		{"control-failed", "5c1268ffcf304e25860f044ed6bae44b", "codex-proxy status, drain and undrain will not work",
+			"The control socket could not be made",
+			"The service works; the commands do not. CODEX_ERROR says why."},
+		{"control-lost", "2d255adf8a824753bb762e78b7afaa15", "codex-proxy status, drain and undrain do not work any more",
+			"The control socket has failed",
+			"The service works; the commands do not until it is restarted. CODEX_ERROR says why."},
+		{"commands-cut", "669b64f0edbe4a7996fb3df5c58303c2", "commands were cut off",
+			"Commands were cut off",
+			"`codex-proxy status --watch` or `drain` was still connected when the service ended."},
+		{"watchdog-withheld", "70d8e98efdb34af3a6d30d910c40f4c8", "watchdog: pings withheld",
+			"The service or a worker does not pass its watchdog's check",
+			"CODEX_ERROR names what is stuck. systemd kills and restarts the unit when this lasts\n" +
+				"longer than WatchdogSec=."},
+		{"watchdog-resumed", "ea9dfdcff7e14fe38b334dc39706b945", "watchdog: pings resumed",
+			"The watchdog's check passes again",
+			"It had not for a while, and systemd had not yet acted."},
+		{"service-stuck", "7a900c2dec234767b0d6e82565c51586", "the service is stuck; restart it",
+			"A loop of the service is stuck",
+			"CODEX_ERROR names it. /livez answers 503. Under systemd the watchdog restarts the\n" +
+				"service; without it, restart it yourself."},
+		{"notify-failed", "1538db953f6e4ad893e6823978883c0e", "cannot notify the service manager",
+			"systemd could not be notified",
+			"The state that `systemctl status` shows may be old."},
+		{"shim-ready", "a2c21c81df2f474696be3d3519c309d0", "ready",
+			"A program has become ready",
+			"It answers its readiness probe: @CODEX_DETAIL@, after @CODEX_TOOK@."},
+		{"relay-refused", "b73f69906cfe45caaae1ddc39fd42e44", "relay: cannot accept",
+			"A connection to a worker could not be accepted",
+			"The shim in front of codex tries again by itself."},
+		{"relay-dropped", "bbd46bbc4b3147b7975760d0f62dd096", "relay: connection dropped",
+			"A connection to a worker was dropped",
+			"CODEX_ERROR says why. The service connects again by itself."},
+		{"protocol-unexpected-reply", "bfac3f0e201840b3b71c87e92fdf6ce4", "codex app-server answered a request that is not pending",
+			"codex app-server sent an unexpected reply",
+			"It was ignored. If this is frequent, codex and codex-proxy do not fit: see `codex\n" +
+				"--version`."},
+		{"protocol-no-method", "3fb2a03587a549508d52bcf36ce4dce7", "codex app-server sent a message without id and method",
+			"codex app-server sent an unknown message",
+			"It was ignored. If this is frequent, codex and codex-proxy do not fit: see `codex\n" +
+				"--version`."},
+		{"protocol-bad-notification", "6668feff76834a0b8480194a41508c1f", "codex app-server sent a notification that does not parse",
+			"codex app-server sent a notification that does not parse",
+			"It was ignored. If this is frequent, codex and codex-proxy do not fit: see `codex\n" +
+				"--version`."},
+		{"protocol-answered", "6a00f76b1d5740d0b3b2950db18cface", "answered a request of codex app-server",
+			"codex app-server asked something",
+			"Approvals are declined: nobody is there to be asked."},
+		{"stop-unclear", "f487b7a4ef8243be97cc2e216a620ffe", "cannot tell a restart from a stop",
+			"The service does not know whether it is restarted",
+			"It asked systemd and got no answer, and finishes its turns as for a stop."},
+		{"bus-silent", "903a0017bb9a4202826c1b6fedcdedcb", "still no word from systemd",
+			"systemd does not answer over D-Bus",
+			"The service tries again by itself: `systemctl status dbus` if this lasts."},
+		{"bus-watching", "915ebeff7a2743d7af8d56b7d035ea1d", "watching units over the system bus",
+			"The units are watched",
+			"The service follows the workers' units over the system bus."},
+		{"codex", "dae2bec3b988445b9b16f90aab8782d5", "",
+			"codex has logged a line",
+			"Standard error of the worker's codex. CODEX_TARGET is the part of codex that wrote it."},
+	}
+}

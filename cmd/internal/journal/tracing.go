@@ -1,0 +1,64 @@
+package journal
+
+import (
+	"io"
+	"log/slog"
+	"regexp"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/journal"
+)
+
+// NewTracing takes the standard error of codex line by line. codex writes it with
+// Rust's tracing, as "TIME LEVEL SPANS TARGET: MESSAGE": in the journal, the level
+// becomes the priority, and thread and target become fields. Where standard error
+// does not lead to the journal the lines go there as they are.
+func NewTracing(stderr io.Writer) func(line string) {
+	if native, err := journal.StderrIsJournalStream(); err != nil || !native {
+		return func(line string) { _, _ = io.WriteString(stderr, line+"\n") }
+	}
+	return tracing(journal.Send, stderr)
+}
+
+func tracing(send func(string, journal.Priority, map[string]string) error, stderr io.Writer) func(string) {
+	var id string
+	for _, e := range Events() {
+		if e.Message == "" {
+			id = e.ID
+		}
+	}
+	return func(line string) {
+		line = colour.ReplaceAllString(line, "")
+		message, level, vars := parseTracing(line)
+		vars["MESSAGE_ID"], vars["CODEX_EVENT"], vars["SYSLOG_IDENTIFIER"] = id, "codex", "codex"
+		if send(message, priority(level), vars) != nil {
+			_, _ = io.WriteString(stderr, line+"\n")
+		}
+	}
+}
+
+var (
+	// The spans, of which there may be none, end in "}: ".
+	traced = regexp.MustCompile(`^\S+Z +(TRACE|DEBUG|INFO|WARN|ERROR) (?:\S.*?\}: )??([a-z_][a-z0-9_]*(?:::[a-z0-9_]+)*): (.*)$`)
+	colour = regexp.MustCompile(`\x1b\[[0-9;]*m`) // which codex writes wherever it writes to
+	thread = regexp.MustCompile(`thread[._]id=([0-9a-f-]{36})`)
+)
+
+var levels = map[string]slog.Level{
+	"TRACE": slog.LevelDebug, "DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo, "WARN": slog.LevelWarn, "ERROR": slog.LevelError,
+}
+
+// parseTracing takes a line apart. One that is not of that form, such as the
+// backtrace of a panic, is a warning.
+func parseTracing(line string) (message string, level slog.Level, vars map[string]string) {
+	vars = map[string]string{}
+	if m := thread.FindStringSubmatch(line); m != nil {
+		vars["CODEX_THREAD_ID"] = m[1]
+	}
+	m := traced.FindStringSubmatch(line)
+	if m == nil {
+		return line, slog.LevelWarn, vars
+	}
+	vars["CODEX_TARGET"] = m[2]
+	return strings.TrimSpace(m[3]), levels[m[1]], vars
+}

@@ -1,0 +1,252 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The checks of `codex-proxy doctor`, in order.
+const doctorChecks = "systemd units users permissions bus polkit codex sandbox login config sockets service models watchdog ports cgroup clock"
+
+// ofTheHost depends on the machine that the tests run on, not on ours.
+var ofTheHost = map[string]bool{"cgroup": true, "clock": true}
+
+// diagnosis is the JSON of `codex-proxy doctor`.
+type diagnosis struct {
+	OK       bool `json:"ok"`
+	Findings []struct{ Check, Level, Subject, Detail, Remedy string }
+}
+
+// doctor runs `codex-proxy doctor --json` and returns its exit status, too.
+func (b *bed) doctor() (diagnosis, int) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	defer cancel()
+	out, stderr, err := b.Run(ctx, "codex-proxy", "doctor", "--json")
+	status := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		status = exit.ExitCode()
+	}
+	var r diagnosis
+	require.NoError(b.t, json.Unmarshal([]byte(out), &r), out+stderr)
+	var checks []string
+	for _, f := range r.Findings {
+		if len(checks) == 0 || checks[len(checks)-1] != f.Check {
+			checks = append(checks, f.Check)
+		}
+	}
+	assert.Equal(b.t, doctorChecks, strings.Join(checks, " "), "a check is hidden")
+	assert.Equal(b.t, r.OK, status == 0)
+	return r, status
+}
+
+// healthy requires that nothing of ours is complained about.
+func (b *bed) healthy() {
+	b.t.Helper()
+	r, status := b.doctor()
+	require.Zero(b.t, status, "%+v", r.Findings)
+	for _, f := range r.Findings {
+		if !ofTheHost[f.Check] {
+			require.Equal(b.t, "ok", f.Level, "%+v", f)
+		}
+	}
+}
+
+// found requires a failure of that check which says so, and returns its remedy.
+func (b *bed) found(check, says string) string {
+	b.t.Helper()
+	r, status := b.doctor()
+	require.Equal(b.t, 1, status, "%+v", r)
+	return r.remedy(b.t, check, says)
+}
+
+// remedy is that of the failure of check which says so.
+func (d diagnosis) remedy(t *testing.T, check, says string) string {
+	t.Helper()
+	for _, f := range d.Findings {
+		if f.Level == "fail" && f.Check == check && strings.Contains(f.Subject+": "+f.Detail, says) {
+			return f.Remedy
+		}
+	}
+	require.Fail(t, "not found: "+check+", "+says, "%+v", d.Findings)
+	return ""
+}
+
+// do runs a remedy, all of which is a command.
+func (b *bed) do(remedy string) {
+	b.t.Helper()
+	b.MustRun(b.t, "sh", "-ec", remedy)
+}
+
+// A healthy installation is called so, nothing is changed by looking at it, and
+// a service that was stopped is not started by it.
+func TestDoctor(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	before := b.show(workerUnit, "InvocationID", "NRestarts", "StateChangeTimestampMonotonic")
+	b.healthy()
+	page := b.MustRun(t, "codex-proxy", "doctor")
+	assert.Contains(t, page, "ok    codex        worker default: codex 0.169.0, native, "+codexDir+"/bin/codex\n")
+	assert.Contains(t, page, "ok    models       worker default: offers "+model+"\n")
+	assert.Contains(t, page, "ok    ports        127.0.0.1:8787: answers, and asks for no API key\n")
+	assert.Equal(t, before, b.show(workerUnit, "InvocationID", "NRestarts", "StateChangeTimestampMonotonic"))
+
+	b.MustRun(t, "systemctl", "stop", "codex-proxy.service")
+	remedy := b.found("service", "does not run")
+	b.found("units", "codex-proxy.service: is stopped")
+	assert.Equal(t, "inactive", b.show(proxyUnit, "ActiveState")["ActiveState"], "the doctor started it")
+	b.do(strings.Split(remedy, ";")[0])
+	b.healthy()
+
+	key := trim(b.MustRun(t, "codex-proxy", "keys", "add", "ci"))
+	b.found("ports", "answers a request without an API key")
+	b.MustRun(t, "systemctl", "restart", proxyUnit)
+	b.healthy()
+	assert.NotContains(t, b.MustRun(t, "codex-proxy", "doctor", "--json"), key)
+
+	out, _, err := b.Run(t.Context(), "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "codex-proxy", "doctor")
+	assert.Error(t, err, "what was not looked at is not well")
+	assert.Contains(t, out, "run it as root")
+}
+
+// What systemd 252 lacks is said, once; then the remedy is believed.
+func TestDoctorOnDebian12(t *testing.T) {
+	b := newBed(t, "bookworm", realWorker, "")
+	b.start()
+	r, status := b.doctor()
+	assert.Zero(t, status, "%+v", r)
+	for _, f := range r.Findings {
+		switch {
+		case f.Check == "systemd":
+			assert.Equal(t, "warn", f.Level)
+			assert.Contains(t, f.Detail, "version 252")
+			assert.Contains(t, f.Detail, "constant delay")
+			assert.Contains(t, f.Remedy, "RestartSec= of 5s or more: systemctl edit codex-worker@.service")
+		case !ofTheHost[f.Check]:
+			assert.Equal(t, "ok", f.Level, "%+v", f)
+		}
+	}
+	require.NoError(t, b.WriteFile("/etc/systemd/system/codex-worker@.service.d/local.conf", []byte("[Service]\nRestartSec=5s\n"), 0o644))
+	b.MustRun(t, "systemctl", "daemon-reload")
+	b.healthy()
+}
+
+// Each of these breaks the service, or will at its next start. The doctor names
+// it, and what it says to do helps.
+func TestDoctorFindsWhatIsBroken(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	b.healthy()
+	write := func(path, text string) { require.NoError(b.t, b.WriteFile(path, []byte(text), 0o644)) }
+	good, err := b.ReadFile("/etc/codex-proxy/config.toml")
+	require.NoError(t, err)
+
+	// A worker that somebody has stopped.
+	b.MustRun(t, "systemctl", "stop", workerUnit)
+	b.found("service", "is not ready (stopped)")
+	b.do(b.found("units", workerUnit+": is stopped"))
+	b.until("ready", ready)
+	b.healthy()
+
+	// A worker whose codex is gone: first the next start would fail, then it has.
+	write(workerFile, strings.Replace(realWorker, codexDir+"/bin/codex", "/opt/none", 1))
+	assert.Contains(t, b.found("codex", "cannot use codex_path = \"/opt/none\""), "codex")
+	_, _, err = b.Run(t.Context(), "systemctl", "restart", workerUnit)
+	require.Error(t, err)
+	b.found("units", "codex_path = \"/opt/none\"")
+	write(workerFile, realWorker)
+	b.MustRun(t, "systemctl", "reset-failed", workerUnit)
+	b.MustRun(t, "systemctl", "start", "codex.target")
+	b.until("ready", ready)
+	b.healthy()
+
+	// A configuration that the next start, or reload, would refuse.
+	write("/etc/codex-proxy/config.toml", "queue_limt = 3\n")
+	assert.Contains(t, b.found("config", `/etc/codex-proxy/config.toml:1: unknown key "queue_limt" (did you mean "queue_limit"?)`), "codex-proxy config check")
+	_, _, err = b.Run(t.Context(), "systemctl", "restart", proxyUnit)
+	require.Error(t, err)
+	b.found("units", proxyUnit+": has failed (exited with status 78)")
+	write("/etc/codex-proxy/config.toml", string(good))
+	b.MustRun(t, "systemctl", "reset-failed", proxyUnit)
+	b.MustRun(t, "systemctl", "start", "codex.target")
+	b.healthy()
+
+	// A socket that the proxy could not connect to again, and files of the wrong user.
+	b.MustRun(t, "chmod", "0600", "/run/codex-proxy/default.sock")
+	b.do(strings.Split(b.found("sockets", "has mode 0600: the proxy cannot connect"), ";")[0])
+	b.MustRun(t, "chown", "root:root", "/var/lib/codex-worker/default/config.toml")
+	b.do(b.found("permissions", "config.toml: belongs to the user 0"))
+	b.MustRun(t, "chmod", "0644", "/etc/codex-proxy/api-keys")
+	b.do(b.found("permissions", "api-keys: has mode 0644"))
+	b.healthy()
+
+	// A daemon that hangs, and one that nobody can ask any more.
+	pid := b.show(proxyUnit, "MainPID")["MainPID"]
+	b.MustRun(t, "kill", "-STOP", pid)
+	hung, _ := b.doctor()
+	hung.remedy(t, "service", "does not answer")
+	hung.remedy(t, "ports", "127.0.0.1:8787: does not answer")
+	b.MustRun(t, "kill", "-CONT", pid)
+	b.MustRun(t, "rm", "/run/codex-proxy/control/socket")
+	b.do(strings.Split(b.found("sockets", "is gone, while the service runs"), ",")[0])
+	b.healthy()
+
+	// No polkit rule, then no bus.
+	b.MustRun(t, "mv", "/usr/share/polkit-1/rules.d/codex-proxy.rules", "/opt/")
+	b.MustRun(t, "systemctl", "restart", "polkit")
+	b.found("polkit", "codex-proxy may not reset-failed")
+	b.MustRun(t, "mv", "/opt/codex-proxy.rules", "/usr/share/polkit-1/rules.d/")
+	b.MustRun(t, "systemctl", "restart", "polkit")
+	b.MustRun(t, "systemctl", "stop", "dbus.socket", "dbus.service")
+	b.found("bus", "the system bus")
+	b.MustRun(t, "systemctl", "start", "dbus.socket", "dbus.service", "polkit")
+
+	// The port, taken by somebody else while everything was down.
+	b.MustRun(t, "systemctl", "stop", "codex.target", "codex-proxy.socket")
+	b.awaitInactive(proxyUnit)
+	b.MustRun(t, "systemd-run", "--unit=squatter", "--property=Type=notify",
+		"codex-proxy", "notify-exec", "--probe", "tcp:127.0.0.1:8787", "--", "perl", "-MIO::Socket::INET", "-e",
+		`@s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:8787", Listen => 5, ReuseAddr => 1) or die; sleep 600`)
+	_, _, _ = b.Run(t.Context(), "systemctl", "start", "codex.target")
+	assert.Contains(t, b.found("ports", "127.0.0.1:8787: is taken by perl (process "), "systemctl edit codex-proxy.socket")
+	b.MustRun(t, "systemctl", "stop", "squatter")
+	b.MustRun(t, "systemctl", "start", "codex.target")
+	b.until("ready", ready)
+	b.healthy()
+}
+
+// A worker that talks to OpenAI needs a login, and one that runs commands its sandbox.
+func TestDoctorLooksAtCodex(t *testing.T) {
+	b := newBed(t, "trixie", "mode = \"plain\"\ncodex_path = \""+codexDir+"/bin/codex\"\n", "")
+	_, _, _ = b.Run(t.Context(), "systemctl", "start", "codex.target")
+	assert.Contains(t, b.found("login", "worker default: codex is not logged in"),
+		"runuser -u codex-worker -- env CODEX_HOME=/var/lib/codex-worker/default "+codexDir+"/bin/codex login --device-auth")
+	b.MustRun(t, "sh", "-c", "printf sk-test | runuser -u codex-worker -- env CODEX_HOME=/var/lib/codex-worker/default "+codexDir+"/bin/codex login --with-api-key")
+	b.MustRun(t, "systemctl", "restart", workerUnit)
+	b.until("ready", ready)
+	b.healthy()
+
+	require.NoError(t, b.WriteFile(workerFile, []byte(strings.Replace(realWorker, "plain", "native", 1)), 0o644))
+	b.MustRun(t, "systemctl", "restart", workerUnit)
+	b.until("ready", ready)
+	b.healthy()
+	b.MustRun(t, "mount", "-t", "tmpfs", "none", codexDir+"/codex-resources")
+	assert.Contains(t, b.found("sandbox", "codex cannot run a command in its sandbox"), "bubblewrap")
+	b.MustRun(t, "umount", codexDir+"/codex-resources")
+	require.NoError(t, b.WriteFile("/usr/bin/bwrap", []byte(`#!/bin/sh
+case "$*" in *--help* | *--version*) exec `+codexDir+`/codex-resources/bwrap "$@" ;; esac
+echo "bwrap: No permissions to create new namespace" >&2
+exit 1
+`), 0o755))
+	b.found("sandbox", "bwrap: No permissions to create new namespace")
+	b.MustRun(t, "rm", "/usr/bin/bwrap")
+	b.healthy()
+}

@@ -1,0 +1,103 @@
+package integration
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/probes"
+)
+
+// entries are what the journal has for a query, oldest first.
+func (b *bed) entries(t *testing.T, query ...string) (list []map[string]any) {
+	t.Helper()
+	b.MustRun(t, "journalctl", "--sync")
+	out, err := b.Journal(t.Context(), append([]string{"--output=json"}, query...)...)
+	require.NoError(t, err)
+	for line := range strings.Lines(out) {
+		var e map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &e), line)
+		list = append(list, e)
+	}
+	return list
+}
+
+func TestJournal(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	status, header, _ := b.chat(false, "[[text a secret answer]] to a secret question")
+	require.Equal(t, http.StatusOK, status)
+	id := header.Get("X-Request-Id")
+	b.signal(b.codex(), unix.SIGKILL)
+	b.until("down", func(status int, _ probes.Report) bool { return status != http.StatusOK })
+	b.until("ready", ready)
+
+	t.Run("a request", func(t *testing.T) {
+		of := b.entries(t, "CODEX_REQUEST_ID="+id)
+		require.Len(t, of, 1)
+		e := of[0]
+		assert.Equal(t, "request", e["CODEX_EVENT"])
+		assert.Equal(t, "6", e["PRIORITY"])
+		assert.Equal(t, "codex-proxy.service", e["_SYSTEMD_UNIT"])
+		assert.Equal(t, "200", e["CODEX_STATUS"])
+		assert.Equal(t, "default", e["CODEX_WORKER"])
+		assert.Equal(t, model, e["CODEX_MODEL"])
+		assert.Regexp(t, `^[0-9a-f-]{36}$`, e["CODEX_THREAD_ID"])
+		assert.Regexp(t, `^[0-9.]+$`, e["CODEX_TTFB_MS"])
+		assert.Contains(t, e["MESSAGE"], "request request_id="+id)
+	})
+
+	t.Run("a worker", func(t *testing.T) {
+		down := b.entries(t, "CODEX_EVENT=worker-down")
+		require.NotEmpty(t, down)
+		assert.Equal(t, workerUnit, down[0]["CODEX_UNIT"])
+		assert.Equal(t, "backing_off", down[0]["CODEX_REASON"])
+		assert.Equal(t, "killed by SIGKILL (signal)", down[0]["CODEX_LAST_EXIT"])
+	})
+
+	// codex misses bubblewrap here, and says so as an error.
+	t.Run("codex's own lines", func(t *testing.T) {
+		of := b.entries(t, "CODEX_EVENT=codex", "CODEX_TARGET=codex_app_server")
+		require.NotEmpty(t, of)
+		assert.Equal(t, "3", of[0]["PRIORITY"])
+		assert.Equal(t, workerUnit, of[0]["_SYSTEMD_UNIT"])
+		assert.Regexp(t, `^Codex could not find bubblewrap`, of[0]["MESSAGE"])
+	})
+
+	t.Run("explanations", func(t *testing.T) {
+		out := b.MustRun(t, "journalctl", "--no-pager", "--catalog", "CODEX_EVENT=worker-down")
+		assert.Contains(t, out, "Subject: A worker has ended, and systemd waits to start it again")
+		assert.Contains(t, out, "codex-worker@default.service ended: killed by SIGKILL (signal).")
+		assert.NotContains(t, out, "@CODEX_")
+	})
+
+	t.Run("content is not there", func(t *testing.T) {
+		out, err := b.Journal(t.Context(), "--output=export", "--all")
+		require.NoError(t, err)
+		assert.NotContains(t, out, "a secret")
+	})
+
+	t.Run("queries", func(t *testing.T) {
+		manual, err := os.ReadFile("../../docs/journal.md")
+		require.NoError(t, err)
+		blocks := regexp.MustCompile("(?s)```sh\n(.*?)\n```").FindAllStringSubmatch(string(manual), -1)
+		require.GreaterOrEqual(t, len(blocks), 15)
+		found := 0
+		for _, block := range blocks {
+			query := strings.NewReplacer("req_0", id).Replace(block[1])
+			out, stderr, err := b.Run(t.Context(), "sh", "-c", query)
+			assert.Empty(t, stderr, query)
+			if err == nil && !strings.HasPrefix(out, "-- No entries --") {
+				found++
+			}
+		}
+		assert.GreaterOrEqual(t, found, 9, "queries that find nothing in a life with a restart prove nothing")
+	})
+}

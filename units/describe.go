@@ -1,0 +1,137 @@
+package units
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
+)
+
+// Description is a unit as it is installed and set up, beside its State. Fields
+// that the unit's type lacks are zero.
+type Description struct {
+	State
+	FileState    string   // enabled, disabled, static, masked, … (systemctl(1), is-enabled)
+	NeedReload   bool     // its files have changed since systemd read them
+	WantedBy     []string // the units that start it with them, by Wants= or Requires=
+	User         string
+	Environment  []string      // Environment=, as NAME=VALUE
+	Watchdog     time.Duration // WatchdogSec=, 0 is none
+	WatchdogAge  time.Duration // since the last WATCHDOG=1, or since the start
+	RestartDelay time.Duration // RestartSec=
+	Listen       []string      // ListenStream=, of a socket
+}
+
+// described are read beside what a State is made of.
+var described = map[string]property{
+	"UnitFileState":    {unitIface, "s"},
+	"NeedDaemonReload": {unitIface, "b"},
+	"WantedBy":         {unitIface, "as"},
+	"RequiredBy":       {unitIface, "as"},
+
+	"User":                       {serviceIface, "s"},
+	"Environment":                {serviceIface, "as"},
+	"WatchdogUSec":               {serviceIface, "t"},
+	"WatchdogTimestampMonotonic": {serviceIface, "t"},
+
+	"Listen": {"org.freedesktop.systemd1.Socket", "a(ss)"},
+}
+
+// Describe asks systemd for a unit once. That it is not installed is no error:
+// see LoadState.
+func (m *Manager) Describe(ctx context.Context, unit string) (Description, error) {
+	known := propertiesOf(unit)
+	maps.Copy(known, described)
+	f := make(facts)
+	err := m.with(ctx, func(*dbus.Signal) {}, func(ctx context.Context, b *bus) error {
+		return b.facts(ctx, dbus.ObjectPath(unitPath(unit)), known, f)
+	})
+	if err != nil {
+		return Description{}, fmt.Errorf("cannot ask systemd about %s: %w", unit, err)
+	}
+	return f.description(unit), nil
+}
+
+// Version is systemd's own version, as it says it: "257.13-1~deb13u1".
+func (m *Manager) Version(ctx context.Context) (string, error) {
+	var version string
+	err := m.with(ctx, func(*dbus.Signal) {}, func(ctx context.Context, b *bus) error {
+		return b.property(ctx, managerPath, "Manager", "Version", &version)
+	})
+	if err != nil {
+		return "", fmt.Errorf("cannot ask systemd for its version: %w", err)
+	}
+	return version, nil
+}
+
+// facts reads the known properties of one unit into f, all at once.
+func (b *bus) facts(ctx context.Context, path dbus.ObjectPath, known map[string]property, f facts) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	calls := make(map[string]*dbus.Call)
+	for name, p := range known {
+		calls[name] = b.conn.Object(managerName, path).GoWithContext(ctx, "org.freedesktop.DBus.Properties.Get",
+			dbus.FlagNoAutoStart, nil, p.iface, name)
+	}
+	for name, call := range calls {
+		a, err := newAnswer(name, known[name], <-call.Done)
+		if err != nil {
+			return refusal(err)
+		}
+		f.learn(a.name, a.value, a.seq)
+	}
+	return nil
+}
+
+func (f facts) description(unit string) Description {
+	reload, _ := f["NeedDaemonReload"].value.(bool)
+	return Description{
+		State: f.state(unit), FileState: f.text("UnitFileState"), NeedReload: reload,
+		WantedBy: append(f.texts("WantedBy"), f.texts("RequiredBy")...),
+		User:     f.text("User"), Environment: f.texts("Environment"),
+		Watchdog: f.duration("WatchdogUSec"), WatchdogAge: f.age("WatchdogTimestampMonotonic"),
+		RestartDelay: f.duration("RestartUSec"), Listen: f.streams(),
+	}
+}
+
+func (f facts) texts(name string) []string {
+	list, _ := f[name].value.([]string)
+	return list
+}
+
+func (f facts) duration(name string) time.Duration {
+	usec, _ := f[name].value.(uint64)
+	if usec == unset {
+		return 0
+	}
+	return time.Duration(usec) * time.Microsecond
+}
+
+// unset is systemd's "infinity", which a unit that never ran has for a time.
+const unset = 1<<64 - 1
+
+// age is how long ago a timestamp of CLOCK_MONOTONIC was; 0 for one never set.
+func (f facts) age(name string) time.Duration {
+	at := f.duration(name)
+	var now unix.Timespec
+	if at == 0 || unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil {
+		return 0
+	}
+	return max(0, time.Duration(now.Nano())-at)
+}
+
+// streams are the addresses of a socket that take connections.
+func (f facts) streams() []string {
+	list, _ := f["Listen"].value.([][]any)
+	var streams []string
+	for _, l := range list {
+		if len(l) == 2 && l[0] == "Stream" {
+			address, _ := l[1].(string)
+			streams = append(streams, address)
+		}
+	}
+	return streams
+}
