@@ -106,7 +106,7 @@ const (
 	plain  = "\x02"
 )
 
-var escapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "’", "'", "…", "...", "–", `\(en`, "→", `\(->`,
+var escapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "’", "'", "…", `\[u2026]`, "–", `\(en`, "→", `\(->`,
 	"●", `\(bu`, "≥", `\(>=`, "≤", `\(<=`, "×", `\(mu`, strong, `\fB`, plain, `\fR`)
 
 func escape(text string) string { return escapes.Replace(text) }
