@@ -98,7 +98,7 @@ func (c *command) parse(text string) error {
 	}
 	usage, ok := strings.CutPrefix(strings.Join(all[:end], " "), "Usage: ")
 	if !ok {
-		return fmt.Errorf("the help of %s does not begin with Usage:", c.name)
+		return fmt.Errorf("cannot read the help of %s: it does not begin with \"Usage: \"", c.name)
 	}
 	c.synopsis = strings.Join(strings.Fields(usage), " ")
 	c.body = all[min(end+1, len(all)):]
