@@ -18,7 +18,9 @@ type Settings struct {
 	Report func() probes.Report
 	// Keys are the API keys; if there are none, none is asked for.
 	Keys *auth.Keys
-	// BodyLimit bounds a request body, in bytes.
+	// Images fetches images that requests name by URL; nil refuses those.
+	Images Images
+	// BodyLimit bounds a request body, in bytes, and the images fetched for it.
 	BodyLimit int64
 	// IdleTimeout is the longest silence of a worker during a turn.
 	IdleTimeout time.Duration

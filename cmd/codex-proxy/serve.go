@@ -27,6 +27,7 @@ import (
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/fault"
+	"codex-proxy/proxy/fetch"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
 )
@@ -129,7 +130,7 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 		Units: unitNames(cfg.Workers), Logger: logger, OnState: d.pool.HeardUnit, OnBus: d.heardBus,
 	})
 	d.server = proxy.New(proxy.Settings{
-		Pool: d.pool, Report: d.report, Keys: cfg.Keys, BodyLimit: cfg.BodyLimit,
+		Pool: d.pool, Report: d.report, Keys: cfg.Keys, Images: d.images(registry), BodyLimit: cfg.BodyLimit,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
 		ThreadCache: cfg.ThreadCache, Registry: registry, Logger: logger,
 	})
@@ -148,6 +149,14 @@ func (d *daemon) newPool() *workers.Pool {
 		all = append(all, workers.New(name, d.cfg.Socket(name), settings))
 	}
 	return workers.NewPool(all, workers.Queue{Limit: d.cfg.QueueLimit, Timeout: d.cfg.QueueTimeout}, d.onChange)
+}
+
+// images asks codex-proxy-fetch.service, which alone has a network.
+func (d *daemon) images(registry prometheus.Registerer) proxy.Images {
+	if !d.cfg.Images.Fetch {
+		return nil
+	}
+	return fetch.NewClient(d.cfg.FetchSocket(), fetchLimits(&d.cfg.Images), registry, d.logger)
 }
 
 func unitNames(names []string) []string {
