@@ -74,7 +74,7 @@ func pages(t *testing.T) []string {
 	files, err := made()
 	require.NoError(t, err)
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool { return !strings.HasPrefix(name, "man/") })
-	require.Len(t, names, 5)
+	require.Len(t, names, 6)
 	return names
 }
 
@@ -153,9 +153,10 @@ func TestSettingsPages(t *testing.T) {
 
 func TestUnitPages(t *testing.T) {
 	assert.Contains(t, rendered(t, "man/codex-worker@.service.8.gz"), "RESTART DELAYS")
+	assert.Contains(t, rendered(t, "man/codex-proxy-fetch.service.8.gz"), "ExecStartPre= As root (+)")
 	assert.Contains(t, rendered(t, "man/codex-proxy.service.8.gz"), "start_limit_hit too many starts in a row; systemd: nothing any more;")
 	var r roff
-	assert.ErrorContains(t, r.sections("# T\n\n## One\n", "Two"), `has no section "Two"`)
+	assert.ErrorContains(t, r.sectionOf("# T\n\n## One\n", "Two"), `has no section "Two"`)
 }
 
 func TestBashCompletion(t *testing.T) {

@@ -19,18 +19,16 @@ func marked(text string) string {
 	return link.ReplaceAllString(text, "$1")
 }
 
-// sections writes the named sections (##) of a Markdown text. A name that there
-// is not is an error: the document was changed without its page.
-func (r *roff) sections(text string, titles ...string) error {
-	for _, title := range titles {
-		_, rest, ok := strings.Cut(text, "\n## "+title+"\n")
-		if !ok {
-			return fmt.Errorf("%s has no section %q", operations, title)
-		}
-		body, _, _ := strings.Cut(rest, "\n## ")
-		r.section(title)
-		r.markdown(body)
+// sectionOf writes the section (##) of that title of a Markdown text. If there is
+// none it is an error: the document was changed without its page.
+func (r *roff) sectionOf(text, title string) error {
+	_, rest, ok := strings.Cut(text, "\n## "+title+"\n")
+	if !ok {
+		return fmt.Errorf("%s has no section %q", operations, title)
 	}
+	body, _, _ := strings.Cut(rest, "\n## ")
+	r.section(title)
+	r.markdown(body)
 	return nil
 }
 

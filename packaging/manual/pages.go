@@ -27,23 +27,31 @@ func manPages(commands []command) (map[string]string, error) {
 	if s.date, err = date(); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{proxyFile, workerFile, unitDir + "codex-proxy.service", unitDir + "codex-worker@.service", operations} {
-		text, err := os.ReadFile(name)
-		if err != nil {
+	for _, name := range []string{proxyFile, workerFile, operations} {
+		if err := s.read(name); err != nil {
 			return nil, err
 		}
-		s.files[name] = string(text)
 	}
 	pages := map[string]string{
 		"man/codex-proxy.1":       s.program(),
 		"man/codex-proxy.toml.5":  s.settings("codex-proxy.toml", "/etc/codex-proxy/config.toml", "settings of the HTTP daemon", proxyFile),
 		"man/codex-worker.toml.5": s.settings("codex-worker.toml", "/etc/codex-proxy/workers/NAME.toml", "settings of a worker", workerFile),
 	}
-	if pages["man/codex-proxy.service.8"], err = s.proxyUnits(); err != nil {
-		return nil, err
+	for _, u := range unitPages {
+		if err := s.read(unitDir + u.unit); err != nil {
+			return nil, err
+		}
+		if pages["man/"+u.unit+".8"], err = s.page(u); err != nil {
+			return nil, err
+		}
 	}
-	pages["man/codex-worker@.service.8"], err = s.workerUnits()
-	return pages, err
+	return pages, nil
+}
+
+func (s sources) read(name string) error {
+	text, err := os.ReadFile(name)
+	s.files[name] = string(text)
+	return err
 }
 
 // program is codex-proxy(1).
@@ -87,39 +95,52 @@ func (s sources) settings(name, path, summary, source string) string {
 	return r.String()
 }
 
-// proxyUnits is codex-proxy.service(8).
-func (s sources) proxyUnits() (string, error) {
-	r := newPage("codex-proxy.service", 8, s.date, "the HTTP daemon under systemd")
-	r.section("Synopsis")
-	r.text("codex-proxy.service, codex-proxy.socket, codex.target")
-	r.section("Description")
-	r.paragraph("codex-proxy.service answers HTTP on the socket of codex-proxy.socket, which keeps connections while the service restarts. " +
-		"codex.target is that and all workers. " + strong + "systemctl start codex-proxy" + plain + " starts the target, too; " +
-		strong + "systemctl stop codex.target" + plain + " stops everything.")
-	if err := r.sections(s.files[operations], "What is going on", "Reasons", "The control socket"); err != nil {
-		return "", err
-	}
-	r.unit(s.files[unitDir+"codex-proxy.service"])
-	r.files()
-	r.seeAlso("codex-proxy(1)", "codex-proxy.toml(5)", "codex-worker@.service(8)", "systemd.service(5)")
-	return r.String(), nil
+// unitPage is a page about units, with sections of docs/operations.md.
+type unitPage struct {
+	unit, summary, synopsis, description string
+	sections                             []string
 }
 
-// workerUnits is codex-worker@.service(8).
-func (s sources) workerUnits() (string, error) {
-	r := newPage("codex-worker@.service", 8, s.date, "a codex app-server under systemd")
+var unitPages = []unitPage{
+	{
+		unit: "codex-proxy.service", summary: "the HTTP daemon under systemd",
+		synopsis: "codex-proxy.service, codex-proxy.socket, codex.target",
+		description: "codex-proxy.service answers HTTP on the socket of codex-proxy.socket, which keeps connections while the service restarts. " +
+			"codex.target is that and all workers. " + strong + "systemctl start codex-proxy" + plain + " starts the target, too; " +
+			strong + "systemctl stop codex.target" + plain + " stops everything.",
+		sections: []string{"What is going on", "Reasons", "What is wrong", "The control socket"},
+	},
+	{
+		unit: "codex-proxy-fetch.service", summary: "images from the network for codex-proxy",
+		synopsis:    "codex-proxy-fetch.service, codex-proxy-fetch.socket",
+		description: "codex-proxy-fetch.service fetches the images that clients name by URL.",
+		sections:    []string{"Images from the network"},
+	},
+	{
+		unit: "codex-worker@.service", summary: "a codex app-server under systemd",
+		synopsis: "codex-worker@NAME.service, codex-worker@NAME.socket",
+		description: "codex-worker@NAME.service is one codex app-server with the settings in /etc/codex-proxy/workers/NAME.toml. " +
+			"The daemon reaches it over /run/codex-proxy/NAME.sock, the socket of codex-worker@NAME.socket. " +
+			"systemd restarts it, at growing intervals, and kills it when it hangs.",
+		sections: []string{"Draining", "Stopping and restarting", "The start limit", "Restart delays", "Drop-ins"},
+	},
+}
+
+// page is the unit's page of section 8.
+func (s sources) page(u unitPage) (string, error) {
+	r := newPage(u.unit, 8, s.date, u.summary)
 	r.section("Synopsis")
-	r.text("codex-worker@NAME.service, codex-worker@NAME.socket")
+	r.text(u.synopsis)
 	r.section("Description")
-	r.paragraph("codex-worker@NAME.service is one codex app-server with the settings in /etc/codex-proxy/workers/NAME.toml. " +
-		"The daemon reaches it over /run/codex-proxy/NAME.sock, the socket of codex-worker@NAME.socket. " +
-		"systemd restarts it, at growing intervals, and kills it when it hangs.")
-	if err := r.sections(s.files[operations], "Draining", "Stopping and restarting", "The start limit", "Restart delays", "Drop-ins"); err != nil {
-		return "", err
+	r.paragraph(u.description)
+	for _, title := range u.sections {
+		if err := r.sectionOf(s.files[operations], title); err != nil {
+			return "", err
+		}
 	}
-	r.unit(s.files[unitDir+"codex-worker@.service"])
+	r.unit(s.files[unitDir+u.unit])
 	r.files()
-	r.seeAlso("codex-proxy(1)", "codex-worker.toml(5)", "codex-proxy.service(8)", "systemd.service(5)")
+	r.seeAlso("codex-proxy(1)", "codex-proxy.toml(5)", "codex-worker.toml(5)", "systemd.service(5)")
 	return r.String(), nil
 }
 

@@ -15,13 +15,19 @@ var (
 // setting with the comment above it.
 func (r *roff) reference(text string) {
 	for _, block := range blocks(lines(text)) {
-		n := len(block)
-		isolated := setting.MatchString(block[n-1]) && !strings.HasPrefix(block[n-1], "# ") &&
-			(n == 1 || !anySetting(block[:n-1]))
-		if isolated {
-			r.bare(".TP", block[n-1])
-			r.comment(block[:n-1], true)
-		} else {
+		last := block[len(block)-1]
+		above := block[:len(block)-1]
+		switch {
+		case strings.HasPrefix(last, "# ") || anySetting(above):
+			r.comment(block, false)
+		case setting.MatchString(last):
+			r.WriteString(".TP\n")
+			r.bold(strings.TrimPrefix(last, "#"))
+			r.comment(above, true)
+		case tableHead.MatchString(last):
+			r.subsection(strings.TrimPrefix(last, "#"))
+			r.comment(above, false)
+		default:
 			r.comment(block, false)
 		}
 	}
@@ -34,11 +40,6 @@ func anySetting(rows []string) bool {
 		}
 	}
 	return false
-}
-
-func (r *roff) bare(macro, row string) {
-	r.WriteString(macro + "\n")
-	r.bold(strings.TrimSpace(strings.TrimLeft(row, "#")))
 }
 
 // comment writes the rows of a block in their order: text, settings, and what is
