@@ -51,7 +51,9 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
 
 .PHONY: build
-build: $(BIN) ## build the program into build/
+build: ## build the program into build/
+	@$(MAKE) --no-print-directory needs NEEDS="$(BUILD_NEEDS)"
+	@$(MAKE) --no-print-directory $(BIN)
 
 # The tags leave name and user lookups to Go: the C library is only what starts
 # the program, which so depends on nothing of the machine it runs on.
