@@ -60,6 +60,9 @@ func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) error {
 	}
 	x := exchangeOf(r)
 	x.model, x.stream = req.Model, req.Stream
+	if req.Model, req.Reasoning.Effort, err = s.limit(x, req.Model, req.Reasoning.Effort); err != nil {
+		return err
+	}
 	if len(req.Ignored) > 0 {
 		w.Header().Set("X-Codex-Ignored-Params", strings.Join(req.Ignored, ", "))
 	}
@@ -84,10 +87,7 @@ func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) error {
 // remembers of its last response; it may be nil.
 func (s *Server) newResponse(ctx context.Context, x *exchange, req *openai.ResponseRequest, last *remembered) (*responding, error) {
 	job := &responding{req: req, blank: req.Blank(newID("resp_"), time.Now().Unix()), store: s.Responses != nil}
-	var err error
-	if req.Model, req.Reasoning.Effort, err = s.limit(x, req.Model, req.Reasoning.Effort); err != nil {
-		return nil, err
-	}
+	job.blank.Model = x.model // not what it is an alias of
 	switch {
 	case req.Store != nil && *req.Store && s.Responses == nil:
 		return nil, openai.Invalid("unsupported_parameter", "store", "store must be false: this server keeps no responses (response_retention)")

@@ -35,6 +35,7 @@ type responseSocket struct {
 	conn  *websocket.Conn
 	w     http.ResponseWriter // of the upgrade: nothing can be written to it any more
 	r     *http.Request
+	key   string
 	ahead chan []byte // messages response.create
 	last  *remembered
 }
@@ -61,7 +62,7 @@ func (s *Server) responsesSocket(w http.ResponseWriter, r *http.Request) error {
 	defer conn.CloseNow() //nolint:errcheck // it is closed by then, or of no use
 	x.status = http.StatusSwitchingProtocols
 	conn.SetReadLimit(s.BodyLimit)
-	k := &responseSocket{Server: s, conn: conn, w: w, r: r, ahead: make(chan []byte, maxAhead)}
+	k := &responseSocket{Server: s, conn: conn, w: w, r: r, key: x.key, ahead: make(chan []byte, maxAhead)}
 	k.run()
 	return nil
 }
@@ -142,7 +143,7 @@ func (k *responseSocket) take(message []byte) *openai.Error {
 				fmt.Sprintf("%d requests wait on this connection already; use another one", maxAhead), time.Second)
 		}
 	case "response.cancel":
-		if running := k.running.find(head.ResponseID, exchangeOf(k.r).key); running != nil {
+		if running := k.running.find(head.ResponseID, k.key); running != nil {
 			running.cancel(errCancelled)
 			return nil
 		}
@@ -177,7 +178,7 @@ func (k *responseSocket) ping(ctx context.Context, cancel context.CancelCauseFun
 // answer serves one message response.create, which is a request of its own in
 // log and metrics.
 func (k *responseSocket) answer(ctx context.Context, message []byte) {
-	x := &exchange{id: newID("req_"), began: time.Now(), route: exchangeOf(k.r).route, outcome: "ok", stream: true}
+	x := &exchange{id: newID("req_"), began: time.Now(), route: exchangeOf(k.r).route, key: k.key, outcome: "ok", stream: true}
 	ctx, cancel := k.bounded(context.WithValue(ctx, exchangeKey{}, x))
 	defer cancel()
 	r := k.r.WithContext(ctx)
@@ -195,11 +196,13 @@ func (k *responseSocket) create(r *http.Request, x *exchange, message []byte) er
 	if err != nil {
 		return err
 	}
-	// Again: keys and their limits may have changed since the connection was made.
-	if err := k.recognise(r, x); err != nil {
+	x.model = req.Model
+	if err := k.admit(route{access: keyed}, k.r, x); err != nil { // the key may have been revoked, or limited
 		return err
 	}
-	x.model = req.Model
+	if req.Model, req.Reasoning.Effort, err = k.limit(x, req.Model, req.Reasoning.Effort); err != nil {
+		return err
+	}
 	job, err := k.newResponse(r.Context(), x, req, k.last)
 	if err != nil {
 		return err

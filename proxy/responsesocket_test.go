@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/auth"
 )
 
 // socket is a client's end of a WebSocket.
@@ -185,6 +186,20 @@ func TestSocketClientGone(t *testing.T) {
 	require.NoError(t, k.CloseNow())
 	received(t, ended)
 	await(t, r.log.changed, func() bool { return strings.Contains(r.log.String(), `"outcome":"client_gone"`) })
+}
+
+// A key that is revoked is of no use on a connection that it has opened.
+func TestSocketOfARevokedKey(t *testing.T) {
+	keys, secrets := withKeys(t, "ann")
+	r := newRig(t, &appservertest.Server{Handler: thinker}, func(o *options) { o.Keys = keys })
+	k := r.socket(t, "Authorization", "Bearer "+secrets[0])
+	k.say(create("", `"q"`))
+	assert.Equal(t, "response.completed", k.response().Type)
+	_, other, err := auth.Generate("bob")
+	require.NoError(t, err)
+	require.NoError(t, keys.Replace(other))
+	k.say(create("", `"q"`))
+	assert.Equal(t, "invalid_api_key", k.hear().Error.Code)
 }
 
 func TestSocketNeedsAKey(t *testing.T) {

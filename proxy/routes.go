@@ -129,7 +129,7 @@ func allowing(allow string) http.Handler {
 // notFound names the path that was probably meant: most often the base URL has
 // /v1 once too often or not at all, or there is a slash at the end.
 func (s *Server) notFound(path string) error {
-	hint := "/v1/chat/completions and /v1/models are served"
+	hint := "/v1/chat/completions, /v1/responses and /v1/models are served"
 	rest := strings.Trim(path, "/")
 	for strings.HasPrefix(rest, "v1/") {
 		rest = strings.TrimPrefix(rest, "v1/")

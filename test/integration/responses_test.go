@@ -131,3 +131,79 @@ func (b *bed) codexExec(home, prompt string) (stdout, stderr string) {
 	require.NoError(b.t, err, "%s\n%s\n%s", stdout, stderr, b.journal(proxyUnit))
 	return stdout, stderr
 }
+
+// The official SDK drives responses as it does OpenAI's: streamed with a tool,
+// and over a WebSocket.
+func TestResponsesSDK(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	client := b.client()
+	weather := responses.ToolUnionParam{OfFunction: &responses.FunctionToolParam{
+		Name: "weather", Strict: openai.Bool(false),
+		Parameters: map[string]any{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}}},
+	}}
+
+	t.Run("streamed tool loop", func(t *testing.T) {
+		require.NoError(t, b.models.Script("reasoning hm", "text I ask.", `call weather {"city":"Paris"}`, `call weather {"city":"Rome"}`, "usage 21 8 13 5"))
+		stream := client.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{
+			Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("weather?")}, Tools: []responses.ToolUnionParam{weather},
+		})
+		var done responses.Response
+		for stream.Next() {
+			if e := stream.Current(); e.Type == "response.completed" {
+				done = e.Response
+			}
+		}
+		require.NoError(t, stream.Err())
+		var outputs responses.ResponseInputParam
+		for _, item := range done.Output {
+			if item.Type == "function_call" {
+				output := responses.ResponseInputItemParamOfFunctionCallOutput("sunny: " + item.AsFunctionCall().Arguments)
+				output.OfFunctionCallOutput.CallID = openai.String(item.CallID)
+				outputs = append(outputs, output)
+			}
+		}
+		require.Len(t, outputs, 2)
+		require.NoError(t, b.models.Script("text both sunny"))
+		before := len(b.models.Turns())
+		answer, err := client.Responses.New(t.Context(), responses.ResponseNewParams{
+			Model: model, PreviousResponseID: openai.String(done.ID), Tools: []responses.ToolUnionParam{weather},
+			Input: responses.ResponseNewParamsInputUnion{OfInputItemList: outputs},
+		})
+		require.NoError(t, err)
+		assert.Equal(t, "both sunny", answer.OutputText())
+		require.Len(t, b.models.Turns(), before+1, "nothing was asked behind the client's back")
+		assertGiven(t, lastTurn(b.models), "weather?", "encrypted-", "I ask.", "Paris", "Rome", "sunny: ", "Paris", "sunny: ", "Rome")
+	})
+
+	t.Run("websocket", func(t *testing.T) {
+		conn, err := client.Responses.Connect(t.Context(), responses.ResponseConnectionOptions{})
+		require.NoError(t, err)
+		defer conn.Close()
+		hear := func() responses.Response {
+			for {
+				e, err := conn.Recv(t.Context())
+				require.NoError(t, err)
+				if e.Type == "response.completed" {
+					return e.AsResponseCompleted().Response
+				}
+			}
+		}
+		require.NoError(t, b.models.Script("text one"))
+		require.NoError(t, conn.SendRaw(t.Context(), []byte(`{"type":"response.create","model":"`+model+`","store":false,"input":"q1"}`)))
+		first := hear()
+		assert.Equal(t, "one", first.OutputText())
+
+		// A reload finishes the response in flight, and then says goodbye.
+		require.NoError(t, b.models.Script("text half ", "gate reloaded", "text whole"))
+		require.NoError(t, conn.SendRaw(t.Context(), []byte(`{"type":"response.create","model":"`+model+`","store":false,"previous_response_id":"`+first.ID+`","input":"q2"}`)))
+		for e, err := conn.Recv(t.Context()); e.Type != "response.output_text.delta"; e, err = conn.Recv(t.Context()) {
+			require.NoError(t, err)
+		}
+		b.MustRun(t, "systemctl", "reload", proxyUnit)
+		b.models.Release("reloaded")
+		assert.Equal(t, "half whole", hear().OutputText())
+		_, err = conn.Recv(t.Context())
+		assert.ErrorContains(t, err, "StatusGoingAway")
+	})
+}
