@@ -15,6 +15,10 @@ import (
 // it is about, onto a turn. origin is where reasoning comes from: it can be read
 // by the account that made it alone.
 func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn appserver.TurnRequest, origin map[string]string, err error) {
+	items, err := readItems(req, conversation)
+	if err != nil {
+		return turn, nil, err
+	}
 	instructions := ""
 	if req.Instructions != nil {
 		instructions = *req.Instructions
@@ -28,16 +32,12 @@ func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn
 	}
 	origin = map[string]string{}
 	var calls callCheck
-	for _, kept := range conversation {
-		var item openai.Item
-		if err := json.Unmarshal(kept.JSON, &item); err != nil {
-			return turn, nil, fmt.Errorf("cannot read a stored item: %w", err)
-		}
+	for i, item := range items {
 		calls.add(item)
 		if injected := inject(item); injected != nil {
 			turn.Items = append(turn.Items, injected)
 			if item.Type == "reasoning" {
-				origin[string(injected)] = kept.Worker
+				origin[string(injected)] = conversation[i].Worker
 			}
 		}
 	}
@@ -50,6 +50,22 @@ func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn
 		}
 	}
 	return turn, origin, calls.verdict()
+}
+
+// readItems decodes a conversation, and offers the tools that came in it.
+func readItems(req *openai.ResponseRequest, conversation []stored.Item) (items []openai.Item, err error) {
+	var tools []json.RawMessage
+	for _, kept := range conversation {
+		var item openai.Item
+		if err := json.Unmarshal(kept.JSON, &item); err != nil {
+			return nil, fmt.Errorf("cannot read a stored item: %w", err)
+		}
+		items, tools = append(items, item), append(tools, item.Tools...)
+	}
+	if tools == nil {
+		return items, nil
+	}
+	return items, req.Equip(tools)
 }
 
 // inject is the item as codex takes it into a history; nil if it has nothing to

@@ -17,19 +17,20 @@ type InputItem struct {
 // Item is an item of a conversation, whoever made it. Which fields are set
 // depends on Type; JSON names are those of the API.
 type Item struct {
-	Type      string        `json:"type"`
-	ID        string        `json:"id,omitempty"`
-	Status    string        `json:"status,omitempty"`
-	Role      string        `json:"role,omitempty"`
-	Content   []ItemPart    `json:"content,omitempty"`
-	Summary   []summaryPart `json:"summary,omitempty"`
-	Encrypted string        `json:"encrypted_content,omitempty"`
-	CallID    string        `json:"call_id,omitempty"`
-	Namespace string        `json:"namespace,omitempty"`
-	Name      string        `json:"name,omitempty"`
-	Arguments string        `json:"arguments,omitempty"`
-	Input     string        `json:"input,omitempty"`
-	Output    *ItemOutput   `json:"output,omitempty"`
+	Type      string            `json:"type"`
+	ID        string            `json:"id,omitempty"`
+	Status    string            `json:"status,omitempty"`
+	Role      string            `json:"role,omitempty"`
+	Content   []ItemPart        `json:"content,omitempty"`
+	Summary   []summaryPart     `json:"summary,omitempty"`
+	Encrypted string            `json:"encrypted_content,omitempty"`
+	CallID    string            `json:"call_id,omitempty"`
+	Namespace string            `json:"namespace,omitempty"`
+	Name      string            `json:"name,omitempty"`
+	Arguments string            `json:"arguments,omitempty"`
+	Input     string            `json:"input,omitempty"`
+	Output    *ItemOutput       `json:"output,omitempty"`
+	Tools     []json.RawMessage `json:"tools,omitempty"` // of additional_tools
 }
 
 // SummaryTexts are the parts of a summary of reasoning.
@@ -111,18 +112,19 @@ const partImage = "input_image"
 
 // rawItem is an item as it arrives.
 type rawItem struct {
-	Type      string          `json:"type"`
-	ID        string          `json:"id"`
-	Role      string          `json:"role"`
-	Content   json.RawMessage `json:"content"`
-	Summary   []summaryPart   `json:"summary"`
-	Encrypted string          `json:"encrypted_content"`
-	CallID    string          `json:"call_id"`
-	Namespace string          `json:"namespace"`
-	Name      string          `json:"name"`
-	Arguments string          `json:"arguments"`
-	Input     string          `json:"input"`
-	Output    json.RawMessage `json:"output"`
+	Type      string            `json:"type"`
+	ID        string            `json:"id"`
+	Role      string            `json:"role"`
+	Content   json.RawMessage   `json:"content"`
+	Summary   []summaryPart     `json:"summary"`
+	Encrypted string            `json:"encrypted_content"`
+	CallID    string            `json:"call_id"`
+	Namespace string            `json:"namespace"`
+	Name      string            `json:"name"`
+	Arguments string            `json:"arguments"`
+	Input     string            `json:"input"`
+	Output    json.RawMessage   `json:"output"`
+	Tools     []json.RawMessage `json:"tools"`
 }
 
 func (raw rawResponse) takeInput(req *ResponseRequest) error {
@@ -216,6 +218,9 @@ func (req *ResponseRequest) takeItem(raw rawItem, at string) error {
 		return req.takeOutput(raw, at)
 	case itemReasoning:
 		req.keep(at, Item{Type: raw.Type, ID: raw.ID, Summary: raw.Summary, Encrypted: raw.Encrypted})
+		return nil
+	case "additional_tools":
+		req.keep(at, Item{Type: raw.Type, ID: raw.ID, Role: raw.Role, Tools: raw.Tools})
 		return nil
 	case "item_reference":
 		if err := need(at, field{"id", raw.ID}); err != nil {
