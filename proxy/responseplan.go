@@ -12,9 +12,8 @@ import (
 )
 
 // planResponse maps a request for a response, with the whole conversation that
-// it is about, onto a turn. origin is where reasoning comes from: it can be read
-// by the account that made it alone.
-func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn appserver.TurnRequest, origin map[string]string, err error) {
+// it is about, onto a turn. from is where the reasoning in it comes from.
+func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn appserver.TurnRequest, from *origins, err error) {
 	items, err := readItems(req, conversation)
 	if err != nil {
 		return turn, nil, err
@@ -30,14 +29,18 @@ func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn
 	for _, tool := range req.Tools.Offered {
 		turn.Tools = append(turn.Tools, tools([]openai.Tool{tool.Wire})...)
 	}
-	origin = map[string]string{}
+	from = &origins{}
 	var calls callCheck
 	for i, item := range items {
 		calls.add(item)
+		mark := ""
+		if mark, item.Encrypted = unmark(item.Encrypted); conversation[i].Worker != "" {
+			mark = markOf(conversation[i].Worker)
+		}
 		if injected := inject(item); injected != nil {
 			turn.Items = append(turn.Items, injected)
 			if item.Type == "reasoning" {
-				origin[string(injected)] = conversation[i].Worker
+				from.add(injected, mark)
 			}
 		}
 	}
@@ -49,7 +52,7 @@ func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn
 			turn.Items = append(turn.Items, appserver.TextMessage("developer", words))
 		}
 	}
-	return turn, origin, calls.verdict()
+	return turn, from, calls.verdict()
 }
 
 // readItems decodes a conversation, and offers the tools that came in it.

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -203,17 +204,15 @@ func (j *responding) toStore() (previous string, input []stored.Item) {
 // again, nothing is sent. It returns what is to be remembered of the response,
 // nil if that did not come to an end.
 func (s *Server) respond(w http.ResponseWriter, r *http.Request, x *exchange, job *responding, out delivery) (kept *remembered, err error) {
-	request, origin, err := planResponse(job.req, job.conversation())
+	request, from, err := planResponse(job.req, job.conversation())
 	if err != nil {
 		return nil, err
 	}
 	ctx, running, leave := s.running.enter(r.Context(), job.blank.ID, x.key)
 	defer leave()
 	r = r.WithContext(ctx)
-	x.fit = func(worker string, items []appserver.Item) []appserver.Item {
-		return fitReasoning(origin, worker, items)
-	}
-	err = s.runTurn(w, r, x, workers.Ask{Model: job.req.Model, Prefer: job.prefer}, request, func(turn *appserver.Turn) error {
+	x.fit = from.fit
+	err = s.runTurn(w, r, x, workers.Ask{Model: job.req.Model, Prefer: cmp.Or(s.prefers(from), job.prefer)}, request, func(turn *appserver.Turn) error {
 		var err error
 		kept, err = s.answerResponse(r, x, job, turn, out, running)
 		return err
@@ -221,20 +220,8 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, x *exchange, jo
 	return kept, err
 }
 
-// fitReasoning leaves out reasoning that another worker has made: no other
-// account can read it.
-func fitReasoning(origin map[string]string, worker string, items []appserver.Item) []appserver.Item {
-	fit := make([]appserver.Item, 0, len(items))
-	for _, item := range items {
-		if from := origin[string(item)]; from == "" || from == worker {
-			fit = append(fit, item)
-		}
-	}
-	return fit
-}
-
 func (s *Server) answerResponse(r *http.Request, x *exchange, job *responding, turn *appserver.Turn, out delivery, running *running) (*remembered, error) {
-	b := openai.NewResponseBuilder(job.req, job.blank, newID)
+	b := openai.NewResponseBuilder(job.req, job.blank, markOf(x.worker), newID)
 	finish, err := s.follow(r.Context(), turn, x, listener{
 		text:      func(item, delta string) error { return out.send(b.Text(item, delta)) },
 		reasoning: func(item string, part int, delta string) error { return out.send(b.Reasoning(item, part, delta)) },

@@ -227,7 +227,7 @@ func (k *responseSocket) create(r *http.Request, x *exchange, message []byte) er
 // warmUp answers a request that asks nothing of the model. Its input is what the
 // next one continues.
 func (s *Server) warmUp(r *http.Request, x *exchange, job *responding, out delivery) (*remembered, error) {
-	b := openai.NewResponseBuilder(job.req, job.blank, newID)
+	b := openai.NewResponseBuilder(job.req, job.blank, "", newID)
 	events := b.End(openai.FinishStop, &openai.Usage{}, time.Now().Unix())
 	kept := s.keep(r.Context(), x, job, b)
 	return kept, out.end(events, b.Response())
