@@ -404,3 +404,15 @@ func TestRefusedResponse(t *testing.T) {
 	assert.Contains(t, stream, "event: response.refusal.done\n")
 	assert.Contains(t, stream, `"content":[{"type":"refusal","refusal":"`+unheard)
 }
+
+// What cannot be stored is answered, and the journal says so.
+func TestResponsesWithoutADisk(t *testing.T) {
+	var broken *stored.Store
+	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t), func(o *options) { broken = o.Responses })
+	require.NoError(t, broken.Close())
+	got := r.whole(t, asked("", `"q"`))
+	assert.Equal(t, "completed", got.Status)
+	assert.Contains(t, r.log.String(), "a response is not stored")
+	resp := r.do(t, http.MethodGet, "/v1/responses/"+got.ID, "")
+	assert.Equal(t, http.StatusInternalServerError, resp.StatusCode)
+}

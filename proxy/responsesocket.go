@@ -219,9 +219,21 @@ func (k *responseSocket) create(r *http.Request, x *exchange, message []byte) er
 		kept, err = k.respond(k.w, r, x, job, out)
 	}
 	if kept != nil {
-		k.last = kept
+		k.last = kept.within(k.BodyLimit)
 	}
 	return err
+}
+
+// within is what fits the limit that a client is held to when it sends the whole
+// conversation; nil otherwise.
+func (m *remembered) within(limit int64) *remembered {
+	for _, item := range m.items {
+		limit -= int64(len(item.JSON))
+	}
+	if limit < 0 {
+		return nil
+	}
+	return m
 }
 
 // warmUp answers a request that asks nothing of the model. Its input is what the
