@@ -23,6 +23,7 @@ import (
 //	old → new  take    with what the new one should remember
 //	new → old  taken   it serves, and has said READY=1
 //	new → old  drain, hasten: what the service manager wants of the unit
+//	new → old  news: what has changed and concerns the old one, too
 //
 // The end of a process is the end of its socket. Until it has sent take, the old
 // process can go back at any time: nothing has changed but that a process more
@@ -32,7 +33,7 @@ type message struct {
 	Names   []string        `json:"names,omitempty"`   // hello: one for each socket
 	Serving bool            `json:"serving,omitempty"` // ready: requests would succeed
 	Text    string          `json:"text,omitempty"`    // ready: the status; failed: the reason
-	State   json.RawMessage `json:"state,omitempty"`   // take
+	State   json.RawMessage `json:"state,omitempty"`   // take, news
 }
 
 const (

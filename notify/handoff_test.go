@@ -3,6 +3,7 @@ package notify
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -56,6 +57,7 @@ func playSuccessor(args []string) int {
 	}
 	fmt.Fprintf(conn, "pid %d\n", os.Getpid())
 	p.Drain()
+	p.Tell(remembered{Count: 6})
 	p.Hasten()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -137,14 +139,15 @@ func TestHandOver(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, fmt.Sprintf("pid %d\n", s.PID), line)
 
-	drained, hastened := make(chan struct{}), make(chan struct{})
+	drained, hastened, told := make(chan struct{}), make(chan struct{}), make(chan string, 1)
 	orders, finish := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.Orders(orders, func() { close(drained) }, func() { close(hastened) })
+		s.Orders(orders, func() { close(drained) }, func() { close(hastened) }, func(news json.RawMessage) { told <- string(news) })
 	}()
 	<-drained
+	assert.Equal(t, `{"Count":6}`, <-told)
 	<-hastened
 	finish()
 	<-ended
@@ -192,6 +195,7 @@ func TestNoPredecessor(t *testing.T) {
 	p.Failed(io.EOF)
 	p.Taken()
 	p.Drain()
+	p.Tell(1)
 	p.Hasten()
 	assert.Nil(t, p.Sockets())
 	assert.NoError(t, p.Ready(true, "", nil))

@@ -95,6 +95,13 @@ func (p *Predecessor) Drain() { p.order("drain") }
 // Hasten tells it to cut its work off.
 func (p *Predecessor) Hasten() { p.order("hasten") }
 
+// Tell passes on what a predecessor that still finishes its work must know.
+func (p *Predecessor) Tell(news any) {
+	if raw, err := json.Marshal(news); err == nil && p != nil {
+		_ = p.peer.send(message{Kind: "news", State: raw}) // it may have ended
+	}
+}
+
 func (p *Predecessor) order(kind string) {
 	if p != nil {
 		_ = p.peer.send(message{Kind: kind}) // it may have ended

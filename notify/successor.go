@@ -188,10 +188,10 @@ func (s *Successor) reap() error {
 }
 
 // Orders calls drain and hasten when the successor, told by the service
-// manager, asks for it. It returns when the successor has ended or ctx has. The
+// manager, asks for it, and news with what it passes on. It returns when the successor has ended or ctx has. The
 // socket stays open to the very end of this process, which the successor waits
 // for: when the main process ends first, systemd kills what is left.
-func (s *Successor) Orders(ctx context.Context, drain, hasten func()) {
+func (s *Successor) Orders(ctx context.Context, drain, hasten func(), news func(json.RawMessage)) {
 	stop := context.AfterFunc(ctx, func() { _ = s.peer.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for {
@@ -204,6 +204,8 @@ func (s *Successor) Orders(ctx context.Context, drain, hasten func()) {
 			drain()
 		case "hasten":
 			hasten()
+		case "news":
+			news(m.State)
 		}
 	}
 }

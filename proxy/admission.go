@@ -24,7 +24,7 @@ func (s *Server) admission(ctx context.Context, x *exchange, ask workers.Ask) (*
 		x.worker = lease.Worker
 		return lease, nil
 	case errors.Is(err, workers.ErrNoModel):
-		return nil, modelNotFound(fmt.Sprintf("no ready worker has the model %q; GET /v1/models lists what there is", ask.Model))
+		return nil, s.noModel(x.limits, x.model)
 	default:
 		return nil, whyEnded(ctx, err)
 	}

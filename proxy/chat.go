@@ -34,6 +34,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	}
 	x := exchangeOf(r)
 	x.model, x.stream = req.Model, req.Stream
+	if req.Model, req.Reasoning.Effort, err = s.limit(x, req.Model, req.Reasoning.Effort); err != nil {
+		return err
+	}
 	if len(req.Ignored) > 0 {
 		w.Header().Set("X-Codex-Ignored-Params", strings.Join(req.Ignored, ", "))
 	}
@@ -43,7 +46,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err := s.inline(ctx, pictures(req)); err != nil {
 		return err
 	}
-	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: req.Model, Legacy: req.Legacy, Usage: req.Stream && req.IncludeUsage}
+	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: x.model, Legacy: req.Legacy, Usage: req.Stream && req.IncludeUsage}
 	if req.Stream {
 		return s.streamChat(w, r, req, answer)
 	}
@@ -73,12 +76,16 @@ func (s *Server) bounded(ctx context.Context) (context.Context, context.CancelFu
 }
 
 // startTurn continues a kept thread, or starts one.
-func (s *Server) startTurn(ctx context.Context, lease *workers.Lease, request appserver.TurnRequest, c *continuation) (*appserver.Turn, error) {
+func (s *Server) startTurn(ctx context.Context, lease *workers.Lease, x *exchange, request appserver.TurnRequest, c *continuation) (*appserver.Turn, error) {
 	ctx, cancel := startContext(ctx)
 	defer cancel()
+	fit := x.fit
+	if fit == nil {
+		fit = func(_ string, items []appserver.Item) []appserver.Item { return items }
+	}
 	if known, thread := c.take(lease.Conn); thread != nil {
 		rest := request
-		rest.Items = request.Items[known:]
+		rest.Items = fit(lease.Worker, request.Items[known:])
 		turn, err := thread.StartTurn(ctx, rest)
 		if !refused(err) {
 			s.metrics.reuse.WithLabelValues("hit").Inc()
@@ -86,6 +93,7 @@ func (s *Server) startTurn(ctx context.Context, lease *workers.Lease, request ap
 		}
 	}
 	s.metrics.reuse.WithLabelValues("miss").Inc()
+	request.Items = fit(lease.Worker, request.Items)
 	return lease.Conn.StartTurn(ctx, request)
 }
 

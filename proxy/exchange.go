@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/openai"
 )
 
@@ -18,6 +20,8 @@ type exchange struct {
 	began     time.Time
 	route     string // path of the route, or "other"
 	key       string // name of the API key
+	limits    auth.Limits
+	counted   bool // let in by the limiter, which is owed the end
 	model     string
 	worker    string
 	thread    string
@@ -30,6 +34,8 @@ type exchange struct {
 	acted     bool              // the model has called a tool
 	items     []json.RawMessage // of the current turn's output
 	queued    time.Duration     // waited for a place, in all attempts
+
+	fit func(worker string, items []appserver.Item) []appserver.Item // of a history, what fits that worker; nil: all
 }
 
 func (x *exchange) produced(item json.RawMessage) {

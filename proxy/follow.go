@@ -58,7 +58,7 @@ func (l *listener) hear(event appserver.Event, x *exchange) error {
 			return l.item(e.Item)
 		}
 	case appserver.UsageUpdated:
-		x.usage = usage(e.Usage)
+		x.usage = usageOf(e.Usage)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func incompleteReason(err *appserver.TurnError) (string, error) {
 	}
 }
 
-func usage(u appserver.Usage) *openai.Usage {
+func usageOf(u appserver.Usage) *openai.Usage {
 	return &openai.Usage{
 		PromptTokens: u.InputTokens, CompletionTokens: u.OutputTokens, TotalTokens: u.TotalTokens,
 		PromptTokensDetails:     openai.PromptDetails{CachedTokens: u.CachedInputTokens},

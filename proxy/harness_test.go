@@ -21,6 +21,7 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/usage"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
 )
@@ -68,6 +69,7 @@ func newRig(t *testing.T, worker *appservertest.Server, changes ...func(*options
 		}
 	}
 	o.Pool = startPool(t, o, onChange)
+	o.Usage = usage.New(usage.Settings{Registry: o.Registry, Logger: o.Logger})
 	tracker := probes.NewTracker(time.Now(), func(probes.Flip) {})
 	o.Report = func() probes.Report { return tracker.Observe(o.Pool.Snapshot()) }
 	r.Server = New(o.Settings)
@@ -269,14 +271,15 @@ func frame(t *testing.T, from *bufio.Reader) string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// withKeys makes n keys and returns them.
+// withKeys makes keys and returns them. Limits may follow a name.
 func withKeys(t *testing.T, names ...string) (*auth.Keys, []string) {
 	t.Helper()
 	var lines, secrets []string
 	for _, name := range names {
+		name, limits, _ := strings.Cut(name, " ")
 		key, line, err := auth.Generate(name)
 		require.NoError(t, err)
-		lines, secrets = append(lines, line), append(secrets, key)
+		lines, secrets = append(lines, line+" "+limits), append(secrets, key)
 	}
 	keys, err := auth.Parse(strings.NewReader(strings.Join(lines, "\n")))
 	require.NoError(t, err)

@@ -24,14 +24,18 @@ var sample = regexp.MustCompile(`(?m)^([a-z_]+(?:\{.*\})?) \S+$`)
 // The whole exposition, values aside: names, types, help and labels are what
 // dashboards and alerts rest on.
 func TestMetricsGolden(t *testing.T) {
-	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x")})
+	keys, secrets := withKeys(t, "alice requests-per-minute=2 tokens-per-minute=1000 tokens-per-day=2000 concurrent=3")
+	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x")}, func(o *options) { o.Keys = keys })
 	r.client.Transport.(*http.Transport).MaxConnsPerHost = 1 // a request is counted before the next on its connection is read
-	text(t, r.chatting(t, hello(streaming)))
-	text(t, r.chatting(t, "{"))
+	bearer := "Bearer " + secrets[0]
+	text(t, r.chatting(t, hello(streaming), "Authorization", bearer))
+	text(t, r.chatting(t, "{", "Authorization", bearer))
+	text(t, r.chatting(t, `{"model":"nothing","messages":[{"role":"user","content":"x"}]}`, "Authorization", bearer))
+	text(t, r.chatting(t, hello(""), "Authorization", bearer))
 	text(t, r.do(t, http.MethodGet, "/nowhere", ""))
 	text(t, r.do(t, "BREW", "/livez", "")) // no label of the client's making
 	for _, path := range []string{"/v1/models", "/livez", "/metrics"} {
-		text(t, r.do(t, http.MethodGet, path, ""))
+		text(t, r.do(t, http.MethodGet, path, "", "Authorization", bearer))
 	}
 	exposition := text(t, r.do(t, http.MethodGet, "/metrics", ""))
 	got := sample.ReplaceAllString(exposition, "$1 VALUE")
@@ -51,9 +55,16 @@ func TestMetricsGolden(t *testing.T) {
 		`codex_http_requests_total{method="GET",route="other",status="404"} 1`,
 		`codex_http_requests_total{method="other",route="other",status="405"} 1`,
 		`codex_http_errors_total{code="invalid_json",route="/v1/chat/completions"} 1`,
-		`codex_http_request_duration_seconds_count{route="/v1/chat/completions"} 2`,
+		`codex_http_request_duration_seconds_count{route="/v1/chat/completions"} 4`,
 		`codex_tokens_total{kind="prompt"} 20`,
 		`codex_tokens_total{kind="completion"} 7`,
+		`codex_usage_requests_total{key="alice",model="demo"} 1`,
+		`codex_usage_tokens_total{key="alice",kind="input",model="demo"} 20`,
+		`codex_usage_tokens_total{key="alice",kind="output",model="demo"} 7`,
+		`codex_key_limit{key="alice",limit="tokens-per-day"} 2000`,
+		`codex_key_used{key="alice",limit="tokens-per-day"} 27`,
+		`codex_key_used{key="alice",limit="concurrent"} 0`,
+		`codex_key_refused_total{key="alice",limit="requests-per-minute"} 1`,
 		`codex_streams_active 0`,
 		`codex_ready 1`,
 		`codex_worker_ready{worker="default"} 1`,

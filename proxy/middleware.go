@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"codex-proxy/proxy/openai"
@@ -24,14 +25,14 @@ func (s *Server) api(h apiHandler) http.Handler {
 
 // admit applies the route's access class.
 func (s *Server) admit(route route, r *http.Request, x *exchange) error {
-	if route.access == public || s.Keys.Empty() || route.access == operator && fromLoopback(r) {
+	if route.access == public || s.Keys.Open() || route.access == operator && fromLoopback(r) {
 		return nil
 	}
-	name, ok := s.Keys.Check(r)
+	key, ok := s.Keys.Check(r)
 	if !ok {
 		return unauthorized()
 	}
-	x.key = name
+	x.key, x.limits = key.Name, key.Limits
 	return nil
 }
 
@@ -72,12 +73,16 @@ func (s *Server) recover(next http.Handler) http.Handler {
 func (s *Server) log(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchangeOf(r)
-		defer func() {
-			s.metrics.observe(r.Method, x)
-			s.Logger.LogAttrs(r.Context(), levelOf(x), "request", attributes(r, x)...)
-		}()
-		next.ServeHTTP(&observedWriter{ResponseWriter: w, x: x}, r)
+		defer s.account(r, x)
+		next.ServeHTTP(&observedWriter{ResponseWriter: w, x: x, begun: func() { s.showLimits(w.Header(), x) }}, r)
 	})
+}
+
+// account is what remains of a request that has ended.
+func (s *Server) account(r *http.Request, x *exchange) {
+	s.settle(x)
+	s.metrics.observe(r.Method, x)
+	s.Logger.LogAttrs(r.Context(), levelOf(x), "request", attributes(r, x)...)
 }
 
 // levelOf keeps probes and scrapes out of the journal and lifts our own faults.
@@ -87,7 +92,7 @@ func levelOf(x *exchange) slog.Level {
 		return slog.LevelError
 	case x.status > http.StatusInternalServerError && x.model != "":
 		return slog.LevelWarn
-	case x.route == "/v1/chat/completions", x.route == "/v1/models", x.route == "other":
+	case strings.HasPrefix(x.route, "/v1/"), x.route == "other":
 		return slog.LevelInfo
 	default:
 		return slog.LevelDebug
@@ -129,21 +134,26 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 // observedWriter notes the status and the time of the first byte.
 type observedWriter struct {
 	http.ResponseWriter
-	x *exchange
+	x     *exchange
+	begun func() // called before the header is sent
 }
 
+// WriteHeader implements http.ResponseWriter.
 func (w *observedWriter) WriteHeader(status int) {
-	if w.x.status == 0 && status >= 200 {
-		w.x.status, w.x.firstByte = status, time.Now()
-	}
+	w.begin(status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *observedWriter) Write(b []byte) (int, error) {
-	if w.x.status == 0 {
-		w.x.status, w.x.firstByte = http.StatusOK, time.Now()
-	}
+	w.begin(http.StatusOK)
 	return w.ResponseWriter.Write(b)
+}
+
+func (w *observedWriter) begin(status int) {
+	if w.x.status == 0 && status >= 200 {
+		w.x.status, w.x.firstByte = status, time.Now()
+		w.begun()
+	}
 }
 
 // Unwrap lets http.ResponseController flush.

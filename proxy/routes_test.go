@@ -25,12 +25,19 @@ func TestRoutes(t *testing.T) {
 		got[route.method+" "+route.path] = route.access
 	}
 	assert.Equal(t, map[string]access{
-		"POST /v1/chat/completions": keyed,
-		"GET /v1/models":            keyed,
-		"GET /livez":                public,
-		"GET /readyz":               public,
-		"GET /healthz":              public,
-		"GET /metrics":              operator,
+		"POST /v1/chat/completions":          keyed,
+		"POST /v1/responses":                 keyed,
+		"GET /v1/responses":                  keyed,
+		"GET /v1/models":                     keyed,
+		"GET /v1/models/{id...}":             keyed,
+		"GET /v1/responses/{id}":             keyed,
+		"DELETE /v1/responses/{id}":          keyed,
+		"POST /v1/responses/{id}/cancel":     keyed,
+		"GET /v1/responses/{id}/input_items": keyed,
+		"GET /livez":                         public,
+		"GET /readyz":                        public,
+		"GET /healthz":                       public,
+		"GET /metrics":                       operator,
 	}, got)
 }
 
@@ -114,10 +121,12 @@ func TestRefusedRequests(t *testing.T) {
 	}{
 		"unknown path":       {"GET", "/v1/embeddings", "", "", 404, "not_found", ""},
 		"a slash too many":   {"GET", "/livez/", "", "", 404, "not_found", ""},
+		"and on a model":     {"GET", "/v1/models/", "", "", 404, "not_found", ""},
 		"the root":           {"GET", "/", "", "", 404, "not_found", ""},
-		"wrong method":       {"GET", "/v1/chat/completions", "", "", 405, "method_not_allowed", "POST"},
-		"wrong method too":   {"DELETE", "/v1/models", "", "", 405, "method_not_allowed", "GET, HEAD"},
-		"preflight":          {"OPTIONS", "/v1/chat/completions", "", "", 405, "method_not_allowed", "POST"},
+		"wrong method":       {"GET", "/v1/chat/completions", "", "", 405, "method_not_allowed", "OPTIONS, POST"},
+		"wrong method too":   {"DELETE", "/v1/models", "", "", 405, "method_not_allowed", "GET, HEAD, OPTIONS"},
+		"HEAD of a POST":     {"HEAD", "/v1/chat/completions", "", "", 405, "", "OPTIONS, POST"},
+		"OPTIONS of nothing": {"OPTIONS", "/v1/embeddings", "", "", 404, "not_found", ""},
 		"form":               {"POST", "/v1/chat/completions", "a=b", "application/x-www-form-urlencoded", 415, "unsupported_media_type", ""},
 		"no media type":      {"POST", "/v1/chat/completions", "{}", "", 415, "unsupported_media_type", ""},
 		"charset is allowed": {"POST", "/v1/chat/completions", "{", "application/json; charset=utf-8", 400, "invalid_json", ""},
@@ -128,10 +137,48 @@ func TestRefusedRequests(t *testing.T) {
 			resp := r.do(t, tc.method, tc.path, tc.body, "Content-Type", tc.contentType)
 			assert.Equal(t, tc.status, resp.StatusCode)
 			assert.Equal(t, tc.allow, resp.Header.Get("Allow"))
+			if tc.method == http.MethodHead {
+				return
+			}
 			e := failure(t, text(t, resp)).Error
 			assert.Equal(t, "invalid_request_error", e.Type)
 			assert.Equal(t, tc.code, e.Code)
 		})
+	}
+}
+
+// A path that nearly exists is named; the usual cause is a base URL with /v1 once
+// too often, or without it.
+func TestNearPaths(t *testing.T) {
+	r := newRig(t, nil)
+	for path, meant := range map[string]string{
+		"/v1/models/":               "/v1/models",
+		"/v1/chat/completions/":     "/v1/chat/completions",
+		"/chat/completions":         "/v1/chat/completions",
+		"//v1/chat/completions":     "/v1/chat/completions",
+		"/v1/v1/chat/completions":   "/v1/chat/completions",
+		"/v1/v1/v1/models/org/name": "/v1/models/org/name",
+		"/readyz/":                  "/readyz",
+		"/v1/readyz":                "/readyz",
+	} {
+		e := failure(t, text(t, r.do(t, http.MethodGet, path, ""))).Error
+		assert.Equal(t, "not_found", e.Code, path)
+		assert.Contains(t, e.Message, "did you mean "+meant+"?", path)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	keys, _ := withKeys(t, "alice")
+	r := newRig(t, nil, func(o *options) { o.Keys = keys })
+	for path, allow := range map[string]string{
+		"/v1/chat/completions": "OPTIONS, POST", "/v1/models": "GET, HEAD, OPTIONS", "/v1/models/a/b": "GET, HEAD, OPTIONS", "/livez": "GET, HEAD, OPTIONS",
+	} {
+		resp := r.do(t, http.MethodOptions, path, "", "Origin", "https://example.org", "Access-Control-Request-Method", "POST")
+		assert.Equal(t, http.StatusNoContent, resp.StatusCode, path)
+		assert.Equal(t, allow, resp.Header.Get("Allow"), path)
+		for name := range resp.Header {
+			assert.NotContains(t, name, "Access-Control", "CORS is off")
+		}
 	}
 }
 

@@ -31,16 +31,21 @@ type Server struct {
 	base    context.Context // parent of every request; Abort cancels it
 	abort   context.CancelCauseFunc
 	pulse   pulse
+	limiter *limiter
+	aliases *aliases
 	exits   exits
+	running responsesRunning
 	threads *threads
 }
 
 // New builds a server and registers its metrics.
 func New(settings Settings) *Server {
 	s := &Server{
-		Settings: settings, metrics: newMetrics(settings), exits: exits{changed: make(chan struct{}, 1)},
-		threads: newThreads(settings.ThreadCache),
+		Settings: settings, metrics: newMetrics(settings), exits: newExits(),
+		threads: newThreads(settings.ThreadCache), limiter: newLimiter(settings.Keys, settings.Usage),
+		aliases: &aliases{names: settings.Aliases, known: settings.Pool.Known, logger: settings.Logger, told: map[string]bool{}},
 	}
+	settings.Registry.MustRegister(newKeyCollector(s.limiter))
 	s.base, s.abort = context.WithCancelCause(context.Background())
 	s.table = s.routes()
 	s.http = http.Server{
@@ -79,7 +84,10 @@ func (s *Server) Abort() { s.abort(ErrDeadline) }
 // Shutdown stops accepting and waits for open requests until ctx ends; then it
 // closes what is left.
 func (s *Server) Shutdown(ctx context.Context) error {
-	if err := s.http.Shutdown(ctx); err != nil {
+	s.exits.begin()
+	err := errors.Join(s.http.Shutdown(ctx), s.exits.awaitSockets(ctx))
+	if err != nil {
+		s.Abort() // of WebSockets, nobody else knows
 		return errors.Join(err, s.http.Close())
 	}
 	return nil

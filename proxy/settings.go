@@ -8,6 +8,8 @@ import (
 
 	"codex-proxy/probes"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/stored"
+	"codex-proxy/proxy/usage"
 	"codex-proxy/proxy/workers"
 )
 
@@ -20,6 +22,12 @@ type Settings struct {
 	Keys *auth.Keys
 	// Images fetches images that requests name by URL; nil refuses those.
 	Images Images
+	// Usage counts what the keys use; nil: it is not counted.
+	Usage *usage.Store
+	// Aliases are further names of models.
+	Aliases map[string]Alias
+	// CORSOrigins are the origins whose pages may use the API, or "*".
+	CORSOrigins []string
 	// BodyLimit bounds a request body, in bytes, and the images fetched for it.
 	BodyLimit int64
 	// IdleTimeout is the longest silence of a worker during a turn.
@@ -32,6 +40,8 @@ type Settings struct {
 	// ThreadCache is how many threads of answered requests are kept, for
 	// requests that continue them; 0 turns that off.
 	ThreadCache int
-	Registry    *prometheus.Registry
-	Logger      *slog.Logger
+	// Responses keeps responses; nil: none is kept.
+	Responses *stored.Store
+	Registry  *prometheus.Registry
+	Logger    *slog.Logger
 }

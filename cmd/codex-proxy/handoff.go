@@ -133,7 +133,10 @@ func (d *daemon) succeed(ctx context.Context) (taken bool, err error) {
 		return false, err
 	}
 	d.handoff.successor = s
-	return s.Take(d.notifier, d.pool.Memory())
+	d.keyTable.mu.Lock()
+	defer d.keyTable.mu.Unlock()
+	d.keyTable.moved, err = s.Take(d.notifier, d.remembered())
+	return d.keyTable.moved, err
 }
 
 func (d *daemon) replaced() bool { return closed(d.handoff.replaced) }

@@ -1,55 +1,95 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
+	"strings"
+	"text/tabwriter"
 
 	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/control"
 )
 
-const defaultKeyFile = "/etc/codex-proxy/api-keys"
-
-const keysUsage = `Usage: codex-proxy keys add NAME | list | revoke NAME   [--file FILE]
+const keysUsage = `Usage: codex-proxy keys add NAME [LIMIT]...
+       codex-proxy keys set NAME LIMIT...
+       codex-proxy keys revoke NAME
+       codex-proxy keys list
 
 Keeps the API keys. Only hashes are stored: add shows the key once, on standard
-output. Restart the service to make a change take effect (systemd reads the
-file only when the service starts): systemctl restart codex-proxy
+output. A change holds for every request that comes after it; a service that does
+not run takes it over when it starts.
 
-  --file FILE     the key file (/etc/codex-proxy/api-keys)
+Limits, each a number or "none":
+  --requests-per-minute N
+  --tokens-per-minute N     prompt and completion together; one request may
+                            overshoot, and is paid off before the next
+  --tokens-per-day N        of a day in UTC
+  --concurrent N            requests at the same time
+  --models A,B              the only models, by the names that clients use
+
+  --file FILE      the key file (` + defaultKeyFile + `); with another one the
+                   service is told only if --socket is given, too
+  --socket PATH    the daemon's control socket (` + defaultControlSocket + `)
 `
 
+// keysOptions is one command line of keys.
+type keysOptions struct {
+	file   keyFile
+	tell   bool // the running service
+	socket string
+	limits []limitOption
+	stdout io.Writer
+	stderr io.Writer
+}
+
+type limitOption struct{ name, value string }
+
 // keysCommand is `codex-proxy keys`.
-func keysCommand(_ context.Context, args []string, stdout, stderr io.Writer) int {
+func keysCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o := keysOptions{stdout: stdout, stderr: stderr}
 	flags := flag.NewFlagSet("keys", flag.ContinueOnError)
-	file := flags.String("file", defaultKeyFile, "")
+	flags.StringVar((*string)(&o.file), "file", defaultKeyFile, "")
+	socket := controlFlag(flags)
+	for _, name := range auth.LimitNames {
+		flags.Func(name, "", func(value string) error {
+			o.limits = append(o.limits, limitOption{name, value})
+			return new(auth.Limits).Set(name, value)
+		})
+	}
 	words, rest := splitWords(args)
 	if status, done := parseFlags(flags, rest, keysUsage, stdout, stderr); done {
 		return status
 	}
-	words = append(words, flags.Args()...)
-	var err error
-	switch {
-	case len(words) == 2 && words[0] == "add":
-		err = addKey(*file, words[1], stdout)
-	case len(words) == 1 && words[0] == "list":
-		err = listKeys(*file, stdout)
-	case len(words) == 2 && words[0] == "revoke":
-		err = revokeKey(*file, words[1])
-	default:
+	o.socket, o.tell = *socket, o.file == defaultKeyFile
+	flags.Visit(func(f *flag.Flag) { o.tell = o.tell || f.Name == "socket" })
+	run := o.command(append(words, flags.Args()...))
+	if run == nil {
 		fmt.Fprint(stderr, keysUsage)
 		return exitUsage
 	}
-	if err != nil {
+	if err := run(ctx); err != nil {
 		return fail(stderr, "keys", err, exitFailure)
 	}
 	return exitOK
+}
+
+// command is what the words ask for; nil if they make no sense.
+func (o *keysOptions) command(words []string) func(context.Context) error {
+	switch {
+	case len(words) == 2 && words[0] == "add":
+		return func(ctx context.Context) error { return o.add(ctx, words[1]) }
+	case len(words) == 2 && words[0] == "set" && len(o.limits) > 0:
+		return func(ctx context.Context) error { return o.set(ctx, words[1]) }
+	case len(words) == 2 && words[0] == "revoke" && len(o.limits) == 0:
+		return func(ctx context.Context) error { return o.revoke(ctx, words[1]) }
+	case len(words) == 1 && words[0] == "list" && len(o.limits) == 0:
+		return func(context.Context) error { return o.list() }
+	default:
+		return nil
+	}
 }
 
 // splitWords lets options stand after the words, where people put them.
@@ -61,83 +101,111 @@ func splitWords(args []string) (words, rest []string) {
 	return args[:n], args[n:]
 }
 
-func addKey(file, name string, stdout io.Writer) error {
-	text, keys, err := readKeyFile(file)
-	if err != nil {
-		return err
-	}
-	if slices.Contains(keys.Names(), name) {
-		return fmt.Errorf("there is a key %q already; revoke it first, or choose another name", name)
-	}
+func (o *keysOptions) add(ctx context.Context, name string) error {
 	key, line, err := auth.Generate(name)
 	if err != nil {
 		return err
 	}
-	if len(text) > 0 && text[len(text)-1] != '\n' {
-		text = append(text, '\n')
-	}
-	if err := writeKeyFile(file, append(text, line+"\n"...)); err != nil {
-		return err
-	}
-	fmt.Fprintln(stdout, key)
-	return nil
-}
-
-func listKeys(file string, stdout io.Writer) error {
-	_, keys, err := readKeyFile(file)
+	limits, err := o.limited(auth.Limits{})
 	if err != nil {
 		return err
 	}
-	for _, name := range keys.Names() {
-		fmt.Fprintln(stdout, name)
-	}
-	return nil
+	return o.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {
+		if slices.Contains(keys.Names(), name) {
+			return nil, fmt.Errorf("there is a key %q already; revoke it first, or choose another name", name)
+		}
+		return append(lines, strings.Join(append([]string{line}, limits.Words()...), " ")), nil
+	}, func() { fmt.Fprintln(o.stdout, key) })
 }
 
-func revokeKey(file, name string) error {
-	text, keys, err := readKeyFile(file)
+// limited are the limits with what the options change.
+func (o *keysOptions) limited(limits auth.Limits) (auth.Limits, error) {
+	for _, l := range o.limits {
+		if err := limits.Set(l.name, l.value); err != nil {
+			return limits, err
+		}
+	}
+	return limits, nil
+}
+
+func (o *keysOptions) set(ctx context.Context, name string) error {
+	return o.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {
+		i, key, err := find(lines, keys, name)
+		if err != nil {
+			return nil, err
+		}
+		limits, err := o.limited(key.Limits)
+		if err != nil {
+			return nil, err
+		}
+		words, comment, commented := strings.Cut(lines[i], "#")
+		lines[i] = strings.Join(append(strings.Fields(words)[:2], limits.Words()...), " ")
+		if commented {
+			lines[i] += " #" + comment
+		}
+		return lines, nil
+	}, func() {})
+}
+
+func (o *keysOptions) revoke(ctx context.Context, name string) error {
+	return o.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {
+		i, _, err := find(lines, keys, name)
+		if err != nil {
+			return nil, err
+		}
+		return slices.Delete(lines, i, i+1), nil
+	}, func() {})
+}
+
+// find returns the key of that name, and its line.
+func find(lines []string, keys *auth.Keys, name string) (int, auth.Key, error) {
+	for _, key := range keys.All() {
+		if key.Name != name {
+			continue
+		}
+		return slices.IndexFunc(lines, func(line string) bool {
+			words := auth.Fields(line)
+			return len(words) > 0 && words[0] == name
+		}), key, nil
+	}
+	return 0, auth.Key{}, fmt.Errorf("there is no key %q; codex-proxy keys list shows what there is", name)
+}
+
+// change changes the file, and tells the running service under the same lock, so
+// that of two commands the later one has the last word. written is called between
+// the two.
+func (o *keysOptions) change(ctx context.Context, edit func([]string, *auth.Keys) ([]string, error), written func()) error {
+	unlock, err := o.file.lock(ctx)
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(keys.Names(), name) {
-		return fmt.Errorf("there is no key %q; codex-proxy keys list shows what there is", name)
+	defer unlock()
+	keys, err := o.file.edit(edit)
+	if err != nil {
+		return err
 	}
-	lines := slices.DeleteFunc(bytes.SplitAfter(text, []byte("\n")), func(line []byte) bool {
-		fields := bytes.Fields(line)
-		return len(fields) > 0 && string(fields[0]) == name
-	})
-	return writeKeyFile(file, bytes.Join(lines, nil))
+	written()
+	if !o.tell {
+		return nil
+	}
+	got, err := control.NewClient(o.socket).SetKeys(ctx, keys.Text())
+	return o.told(got, err)
 }
 
-func readKeyFile(file string) ([]byte, *auth.Keys, error) {
-	text, err := os.ReadFile(file)
-	if err != nil && !os.IsNotExist(err) {
-		return nil, nil, fmt.Errorf("cannot read the API keys: %w", err)
+func (o *keysOptions) list() error {
+	_, keys, err := o.file.read()
+	if err != nil || keys.Empty() {
+		return err
 	}
-	keys, err := auth.Parse(bytes.NewReader(text))
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", file, err)
+	table := tabwriter.NewWriter(o.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tREQUESTS/MIN\tTOKENS/MIN\tTOKENS/DAY\tCONCURRENT\tMODELS")
+	for _, key := range keys.All() {
+		row := []string{key.Name}
+		for _, name := range auth.LimitNames {
+			value := key.Limits.Value(name)
+			row = append(row, either(value == "none", "-", value))
+		}
+		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}
-	return text, keys, nil
-}
-
-// writeKeyFile replaces the file in one step: a reader sees the old keys or the
-// new ones, and a crash loses none.
-func writeKeyFile(file string, text []byte) error {
-	fresh, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("cannot write the API keys: %w", err)
-	}
-	_, err = fresh.Write(text)
-	if err == nil {
-		err = fresh.Sync()
-	}
-	err = errors.Join(err, fresh.Close())
-	if err == nil {
-		err = os.Rename(fresh.Name(), file)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write the API keys: %w", errors.Join(err, os.Remove(fresh.Name())))
-	}
-	return nil
+	return table.Flush()
 }

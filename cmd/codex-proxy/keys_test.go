@@ -6,10 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/appservertest"
 )
 
 func TestKeysCommand(t *testing.T) {
@@ -26,7 +29,9 @@ func TestKeysCommand(t *testing.T) {
 	assert.Regexp(t, `^sk-codex-[A-Za-z0-9_-]{43}$`, alice)
 	bob := strings.TrimSpace(keys("add", "bob").stdout)
 	assert.NotEqual(t, alice, bob)
-	assert.Equal(t, result{stdout: "alice\nbob\n"}, keys("list"))
+	assert.Equal(t, "NAME   REQUESTS/MIN  TOKENS/MIN  TOKENS/DAY  CONCURRENT  MODELS\n"+
+		"alice  -             -           -           -           -\n"+
+		"bob    -             -           -           -           -\n", keys("list").stdout)
 
 	info, err := os.Stat(file)
 	require.NoError(t, err)
@@ -47,7 +52,8 @@ func TestKeysCommand(t *testing.T) {
 	assert.Equal(t, exitFailure, unknown.status)
 	assert.Contains(t, unknown.stderr, `there is no key "alice"`)
 
-	for _, words := range [][]string{{}, {"add"}, {"list", "more"}, {"remove", "bob"}, {"add", "a", "b"}} {
+	for _, words := range [][]string{{}, {"add"}, {"list", "more"}, {"remove", "bob"}, {"add", "a", "b"}, {"set", "bob"}, {"set"},
+		{"list", "--concurrent=1"}, {"revoke", "bob", "--concurrent=1"}, {"add", "x", "--concurrent=many"}, {"add", "x", "--concurrent", "0"}} {
 		assert.Equal(t, exitUsage, keys(words...).status, words)
 	}
 	assert.Equal(t, exitFailure, keys("add", "no spaces").status)
@@ -60,14 +66,14 @@ func TestKeysCommand(t *testing.T) {
 // accepted are the names under which the file accepts the keys.
 func accepted(t *testing.T, file string, secrets ...string) []string {
 	t.Helper()
-	_, keys, err := readKeyFile(file)
+	_, keys, err := keyFile(file).read()
 	require.NoError(t, err)
 	var names []string
 	for _, secret := range secrets {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Authorization", "Bearer "+secret)
-		name, _ := keys.Check(r)
-		names = append(names, name)
+		key, _ := keys.Check(r)
+		names = append(names, key.Name)
 	}
 	return names
 }
@@ -111,4 +117,80 @@ func TestKeyFileThatCannotBeRead(t *testing.T) {
 	assert.Contains(t, got.stderr, file+": line 1:")
 	assert.NotContains(t, got.stderr, "oops", "it may be a key")
 	assert.Equal(t, exitFailure, try(t, "keys", "add", "bob", "--file", filepath.Join(file, "below")).status)
+}
+
+func TestKeyLimits(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "api-keys")
+	keys := func(words ...string) result {
+		return try(t, append(append([]string{"keys"}, words...), "--file", file)...)
+	}
+	require.Zero(t, keys("add", "alice", "--tokens-per-day", "5000", "--models=gpt-5,gpt-5-high").status)
+	require.Zero(t, keys("add", "bob").status)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Regexp(t, `^alice [0-9a-f]{64} tokens-per-day=5000 models=gpt-5,gpt-5-high\nbob [0-9a-f]{64}\n$`, string(text))
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), "high\n", "high # the app\n", 1)), 0o600))
+
+	require.Zero(t, keys("set", "alice", "--tokens-per-day=none", "--concurrent=2", "--requests-per-minute=60").status)
+	text, err = os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Regexp(t, `^alice [0-9a-f]{64} requests-per-minute=60 concurrent=2 models=gpt-5,gpt-5-high # the app\nbob `, string(text))
+	assert.Equal(t, "NAME   REQUESTS/MIN  TOKENS/MIN  TOKENS/DAY  CONCURRENT  MODELS\n"+
+		"alice  60            -           -           2           gpt-5,gpt-5-high\n"+
+		"bob    -             -           -           -           -\n", keys("list").stdout)
+
+	got := keys("set", "carol", "--concurrent=1")
+	assert.Equal(t, exitFailure, got.status)
+	assert.Contains(t, got.stderr, `there is no key "carol"`)
+}
+
+// Two commands at a time lose nothing.
+func TestKeysAddedAtOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "api-keys")
+	var g sync.WaitGroup
+	names := []string{"a", "b", "c", "d", "e", "f"}
+	for _, name := range names {
+		g.Go(func() { assert.Zero(t, try(t, "keys", "add", name, "--file", file).status) })
+	}
+	g.Wait()
+	_, keys, err := keyFile(file).read()
+	require.NoError(t, err)
+	assert.ElementsMatch(t, names, keys.Names())
+}
+
+// The running service takes a change over, and what it accepts is in force.
+func TestKeysOfTheRunningService(t *testing.T) {
+	socket := filepath.Join(shortDir(t), "socket")
+	file := filepath.Join(t.TempDir(), "api-keys")
+	keys := func(words ...string) result {
+		return try(t, append(append([]string{"keys"}, words...), "--file", file, "--socket", socket)...)
+	}
+	got := keys("add", "early")
+	assert.Zero(t, got.status)
+	assert.Equal(t, "The service does not run; the change holds from its next start.\n", got.stderr)
+
+	s := serving(t, "control_socket="+socket, "api_keys="+file)
+	s.worker(t, &appservertest.Server{})
+	s.note(t, "READY=1")
+	status := func(key string) int {
+		req, err := http.NewRequest(http.MethodGet, s.url+"/v1/models", nil)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(key))
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		return resp.StatusCode
+	}
+	assert.Equal(t, http.StatusOK, status(got.stdout))
+	late := keys("add", "late")
+	assert.Equal(t, "The running service has taken it over.\n", late.stderr)
+	assert.Equal(t, http.StatusOK, status(late.stdout))
+	require.Zero(t, keys("revoke", "early").status)
+	assert.Equal(t, http.StatusUnauthorized, status(got.stdout))
+	assert.Equal(t, http.StatusOK, status(late.stdout))
+	assert.Contains(t, keys("revoke", "late").stderr, "none is asked for")
+	assert.Equal(t, http.StatusOK, status(""))
+	for _, secret := range []string{got.stdout, late.stdout} {
+		assert.NotContains(t, s.stderr.String(), strings.TrimSpace(secret))
+	}
 }

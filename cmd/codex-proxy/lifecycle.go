@@ -31,6 +31,7 @@ func (d *daemon) announce(ctx context.Context) error {
 		snap := d.snapshot()
 		report := d.tracker.Observe(snap)
 		status := statusLine(report) + d.handoff.lastFailure()
+		d.server.CheckAliases()
 		switch {
 		case !started && (impatient || probes.Settled(snap)):
 			started = true

@@ -24,7 +24,7 @@ const (
 // version is set by the linker in packages.
 var version string
 
-const usage = `Usage: codex-proxy COMMAND [OPTION]...
+const help = `Usage: codex-proxy COMMAND [OPTION]...
 
 Commands for people:
   status            show whether the service is ready, and each worker
@@ -32,7 +32,8 @@ Commands for people:
   undrain           let them take turns again
   doctor            look for what is wrong, and say what to do
   config check      say whether the configuration is good
-  keys              add, list and revoke API keys
+  keys              add, list, limit and revoke API keys
+  usage             show what API keys have used
   reload            replace the running daemon by the installed one
   version           print the version
   help              print this text
@@ -68,6 +69,7 @@ func commands() []command {
 		{"doctor", doctorCommand},
 		{"config", configCommand},
 		{"keys", keysCommand},
+		{"usage", usageCommand},
 		{"reload", reloadCommand},
 		{notify.LaunchCommand, launch},
 		{"version", printVersion},
@@ -80,12 +82,12 @@ func main() {
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
-		fmt.Fprint(stderr, usage)
+		fmt.Fprint(stderr, help)
 		return exitUsage
 	}
 	name := args[0]
 	if slices.Contains([]string{"help", "-h", "--help"}, name) {
-		fmt.Fprint(stdout, usage)
+		fmt.Fprint(stdout, help)
 		return exitOK
 	}
 	if name == "--version" {

@@ -29,16 +29,16 @@ func try(t *testing.T, args ...string) result {
 }
 
 func TestUsage(t *testing.T) {
-	assert.Equal(t, result{exitUsage, "", usage}, try(t))
-	for _, help := range []string{"help", "-h", "--help"} {
-		assert.Equal(t, result{exitOK, usage, ""}, try(t, help))
+	assert.Equal(t, result{exitUsage, "", help}, try(t))
+	for _, word := range []string{"help", "-h", "--help"} {
+		assert.Equal(t, result{exitOK, help, ""}, try(t, word))
 	}
 	assert.Equal(t, result{exitUsage, "", "codex-proxy: unknown command \"serv\"; see codex-proxy help\n"}, try(t, "serv"))
 }
 
 func TestUsageNamesEveryCommand(t *testing.T) {
 	for _, c := range commands() {
-		assert.Contains(t, usage, "\n  "+c.name+" ")
+		assert.Contains(t, help, "\n  "+c.name+" ")
 		if c.name == "version" {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -28,6 +29,8 @@ import (
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/fault"
 	"codex-proxy/proxy/fetch"
+	"codex-proxy/proxy/stored"
+	"codex-proxy/proxy/usage"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
 )
@@ -90,12 +93,15 @@ type daemon struct {
 	logger    *slog.Logger
 	notifier  *notify.Notifier
 	handoff   *handoff
+	keyTable  keyTable
 	sockets   notify.Sockets
 	listeners []net.Listener // those of the API
 	pool      *workers.Pool
 	watcher   *units.Watcher
 	manager   *units.Manager
 	tracker   *probes.Tracker
+	usage     *usage.Store
+	responses *stored.Store // nil: none is kept
 	server    *proxy.Server
 	control   *control.Server
 	changed   chan struct{} // holds a token when the report may have changed
@@ -129,12 +135,15 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 	d.watcher = units.NewWatcher(units.Config{
 		Units: unitNames(cfg.Workers), Logger: logger, OnState: d.pool.HeardUnit, OnBus: d.heardBus,
 	})
+	d.usage = newUsage(cfg, registry, logger)
+	d.responses = openResponses(cfg, logger)
 	d.server = proxy.New(proxy.Settings{
-		Pool: d.pool, Report: d.report, Keys: cfg.Keys, Images: d.images(registry), BodyLimit: cfg.BodyLimit,
+		Pool: d.pool, Report: d.report, Keys: cfg.Keys, Usage: d.usage, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins,
+		Images: d.images(registry), BodyLimit: cfg.BodyLimit,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
-		ThreadCache: cfg.ThreadCache, Registry: registry, Logger: logger,
+		ThreadCache: cfg.ThreadCache, Responses: d.responses, Registry: registry, Logger: logger,
 	})
-	d.control = control.New(d.pool, d.report, logger)
+	d.control = control.New(d.pool, d.report, d.replaceKeys, logger)
 	return d, nil
 }
 
@@ -186,16 +195,17 @@ func listeners(cfg *config.Config, sockets notify.Sockets) ([]net.Listener, erro
 // errExposed is a fault of the configuration: trying again does not mend it.
 var errExposed = errors.New("anyone could use it")
 
-// checkExposure keeps an endpoint without keys off the network.
+// checkExposure keeps an endpoint without keys off the network, now and when its
+// last key is revoked.
 func checkExposure(ls []net.Listener, cfg *config.Config) error {
-	if !cfg.Keys.Empty() {
+	i := slices.IndexFunc(ls, exposed)
+	if i < 0 {
 		return nil
 	}
-	for _, l := range ls {
-		if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
-			return fmt.Errorf("cannot listen on %s without API keys: %w; run `codex-proxy keys add NAME`, or listen on 127.0.0.1", a, errExposed)
-		}
+	if cfg.Keys.Empty() {
+		return fmt.Errorf("cannot listen on %s without API keys: %w; run `codex-proxy keys add NAME`, or listen on 127.0.0.1", ls[i].Addr(), errExposed)
 	}
+	cfg.Keys.Require()
 	return nil
 }
 
@@ -225,6 +235,11 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	start(func() error { return d.heed(background, signals, cancel, hasten) })
 	start(func() error { return d.watcher.Run(background) })
 	start(func() error { return d.pool.Run(background) })
+	start(func() error { return d.usage.Run(background) })
+	if d.responses != nil {
+		defer d.responses.Close() //nolint:errcheck // what it leaves behind, the next Open puts in order
+		start(func() error { return d.responses.Run(background) })
+	}
 	for _, l := range d.listeners {
 		start(func() error { return d.serve(ctx, l) })
 	}
@@ -238,6 +253,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	start(func() error { return d.announce(ctx) })
 	start(func() error { return d.awaitPredecessor(background) })
 	start(func() error { return d.serveReloads(ctx) })
+	start(func() error { return d.resetRamp(ctx) })
 	start(func() error {
 		defer close(d.handoff.settled)
 		return d.awaitReload(ctx)

@@ -11,7 +11,6 @@ import (
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/notify"
 	"codex-proxy/probes"
-	"codex-proxy/proxy/workers"
 )
 
 // startPatience is how long the first requests wait for the first worker.
@@ -61,12 +60,11 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 
 // takeOver replaces the predecessor; after it, this is the unit's main process.
 func (d *daemon) takeOver(r probes.Report) error {
-	memory := workers.Memory{}
-	if err := d.handoff.predecessor.Ready(r.Health.Readiness.Ready, statusLine(r), &memory); err != nil {
+	var m memory
+	if err := d.handoff.predecessor.Ready(r.Health.Readiness.Ready, statusLine(r), &m); err != nil {
 		return err
 	}
-	d.pool.Recall(memory)
-	return nil
+	return d.recall(m)
 }
 
 // awaitPredecessor watches the predecessor finish its work.
@@ -102,7 +100,7 @@ func (d *daemon) retire(ctx, grace context.Context, hasten func()) {
 			d.pool.Drain()
 			d.handoff.pass((*notify.Predecessor).Drain)
 			stopping()
-		}, hasten)
+		}, hasten, d.heardKeys)
 	})
 	grace, cancelGrace := context.WithTimeout(grace, d.cfg.DrainTimeout)
 	defer cancelGrace()

@@ -3,76 +3,98 @@
 package auth
 
 import (
-	"bufio"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
-	"fmt"
-	"io"
 	"net/http"
-	"regexp"
 	"strings"
+	"sync/atomic"
 )
 
-// Keys are the API keys that may use the proxy. The zero value (and nil) holds
-// none. It is read-only once parsed and safe for concurrent use.
+// Keys are the API keys that may use the proxy now. The zero value holds none,
+// and so does nil, which cannot be replaced. Its methods are safe for concurrent
+// use.
 type Keys struct {
-	entries []entry
+	table    atomic.Pointer[table]
+	required atomic.Bool
 }
 
-type entry struct {
-	name string
+// table is one state of the key file. It never changes.
+type table struct{ keys []Key }
+
+// Key is one line of the key file.
+type Key struct {
+	Name   string
+	Limits Limits
+
 	hash [sha256.Size]byte
 }
 
-var validName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
-
-// ValidName tells whether a key may be called name, and if not why.
-func ValidName(name string) error {
-	if !validName.MatchString(name) {
-		return fmt.Errorf("key name %q must be 1 to 64 of A-Z a-z 0-9 _ . -", name)
+func (k *Keys) now() *table {
+	if k == nil || k.table.Load() == nil {
+		return &table{}
 	}
-	return nil
+	return k.table.Load()
 }
 
-// Parse reads a key file: one "NAME SHA256HEX" a line, # begins a comment.
-// Errors name the line and never repeat its content.
-func Parse(r io.Reader) (*Keys, error) {
-	keys := &Keys{}
-	seen := map[string]bool{}
-	lines := bufio.NewScanner(r)
-	for n := 1; lines.Scan(); n++ {
-		fields := strings.Fields(strings.SplitN(lines.Text(), "#", 2)[0])
-		if len(fields) == 0 {
-			continue
-		}
-		e, err := parseEntry(fields)
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		if seen[e.name] {
-			return nil, fmt.Errorf("line %d: key %q stands here twice", n, e.name)
-		}
-		seen[e.name] = true
-		keys.entries = append(keys.entries, e)
+// Replace makes the keys those of a key file: from here on no others are
+// accepted. On an error, which is Parse's, nothing changes.
+func (k *Keys) Replace(file string) error {
+	fresh, err := Parse(strings.NewReader(file))
+	if err == nil {
+		k.table.Store(fresh.now())
 	}
-	return keys, lines.Err()
+	return err
 }
 
-func parseEntry(fields []string) (entry, error) {
-	var e entry
-	if len(fields) != 2 || ValidName(fields[0]) != nil {
-		return e, fmt.Errorf("want NAME and the key's SHA-256 in hex; codex-proxy keys add NAME writes such a line")
+// Text is a key file of these keys, without comments. It holds hashes only.
+func (k *Keys) Text() string {
+	var text strings.Builder
+	for _, e := range k.All() {
+		words := append([]string{e.Name, hex.EncodeToString(e.hash[:])}, e.Limits.Words()...)
+		text.WriteString(strings.Join(words, " ") + "\n")
 	}
-	hash, err := hex.DecodeString(fields[1])
-	if err != nil || len(hash) != sha256.Size {
-		return e, fmt.Errorf("the second word must be a SHA-256 in hex (64 digits), never the key itself; codex-proxy keys add NAME writes such a line")
+	return text.String()
+}
+
+// Require asks for a key from now on even where there is none, so that nobody
+// gets in when the last one is revoked.
+func (k *Keys) Require() { k.required.Store(true) }
+
+// Open reports whether no key is asked for: there is none, and none is required.
+func (k *Keys) Open() bool { return k.Empty() && (k == nil || !k.required.Load()) }
+
+// Empty reports whether there is no key.
+func (k *Keys) Empty() bool { return len(k.now().keys) == 0 }
+
+// All are the keys in file order.
+func (k *Keys) All() []Key { return k.now().keys }
+
+// Names are the names of all keys in file order.
+func (k *Keys) Names() []string {
+	var names []string
+	for _, e := range k.All() {
+		names = append(names, e.Name)
 	}
-	e.name = fields[0]
-	copy(e.hash[:], hash)
-	return e, nil
+	return names
+}
+
+// Check returns the key that the request carries as a bearer token. Every entry
+// is compared, in constant time, so the time taken tells nothing.
+func (k *Keys) Check(r *http.Request) (key Key, ok bool) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return Key{}, false
+	}
+	hash := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	for _, e := range k.All() {
+		if subtle.ConstantTimeCompare(hash[:], e.hash[:]) == 1 {
+			key, ok = e, true
+		}
+	}
+	return key, ok
 }
 
 // Generate makes a new key. The line is for the key file; the key itself is to
@@ -86,33 +108,4 @@ func Generate(name string) (key, line string, err error) {
 	key = "sk-codex-" + base64.RawURLEncoding.EncodeToString(random[:])
 	hash := sha256.Sum256([]byte(key))
 	return key, name + " " + hex.EncodeToString(hash[:]), nil
-}
-
-// Empty reports whether there is no key, so that none is asked for.
-func (k *Keys) Empty() bool { return k == nil || len(k.entries) == 0 }
-
-// Names are the names of all keys in file order.
-func (k *Keys) Names() []string {
-	var names []string
-	for _, e := range k.entries {
-		names = append(names, e.name)
-	}
-	return names
-}
-
-// Check returns the name of the key that the request carries as a bearer
-// token. Every entry is compared, in constant time, so the time taken tells
-// nothing.
-func (k *Keys) Check(r *http.Request) (name string, ok bool) {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return "", false
-	}
-	hash := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	for _, e := range k.entries {
-		if subtle.ConstantTimeCompare(hash[:], e.hash[:]) == 1 {
-			name, ok = e.name, true
-		}
-	}
-	return name, ok
 }

@@ -33,9 +33,9 @@ func TestKeys(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Authorization", tc.header)
-		name, ok := keys.Check(r)
+		got, ok := keys.Check(r)
 		assert.Equal(t, tc.ok, ok, tc.header)
-		assert.Equal(t, tc.ok, name == "ci", tc.header)
+		assert.Equal(t, tc.ok, got.Name == "ci", tc.header)
 	}
 }
 
@@ -43,7 +43,9 @@ func TestNoKeys(t *testing.T) {
 	keys, err := Parse(strings.NewReader("# none\n"))
 	require.NoError(t, err)
 	assert.True(t, keys.Empty())
+	assert.True(t, keys.Open())
 	assert.True(t, (*Keys)(nil).Empty())
+	assert.True(t, (*Keys)(nil).Open())
 }
 
 func TestParseErrorsNameTheLineAndKeepTheSecret(t *testing.T) {
@@ -53,6 +55,9 @@ func TestParseErrorsNameTheLineAndKeepTheSecret(t *testing.T) {
 		"a key instead of its hash": "\nme sk-codex-secret",
 		"one word":                  "\nsk-codex-secret",
 		"three words":               "\na b sk-codex-secret",
+		"a key after the hash":      "\n" + good + " sk-codex-secret",
+		"an unknown limit":          "\n" + good + " sk-codex-secret=1",
+		"a key as a limit":          "\n" + good + " concurrent=sk-codex-secret",
 		"a bad name":                "\na/b " + strings.Fields(good)[1],
 		"twice":                     good + "\n" + good,
 	} {
@@ -67,5 +72,64 @@ func TestGenerateRefusesABadName(t *testing.T) {
 	for _, name := range []string{"", "a b", "ü", strings.Repeat("x", 65)} {
 		_, _, err := Generate(name)
 		assert.Error(t, err, name)
+	}
+}
+
+// What is in force is the last file that was good.
+func TestReplace(t *testing.T) {
+	first, line, err := Generate("first")
+	require.NoError(t, err)
+	second, other, err := Generate("second")
+	require.NoError(t, err)
+	var keys Keys
+	require.NoError(t, keys.Replace(line+"\n"))
+	assert.True(t, accepts(&keys, first))
+	require.NoError(t, keys.Replace(other+" concurrent=2 # new\n"))
+	assert.False(t, accepts(&keys, first))
+	assert.True(t, accepts(&keys, second))
+	assert.Error(t, keys.Replace(line+"\nnonsense\n"))
+	assert.True(t, accepts(&keys, second))
+	assert.Equal(t, other+" concurrent=2\n", keys.Text())
+
+	require.NoError(t, keys.Replace(""))
+	assert.True(t, keys.Open())
+	keys.Require()
+	assert.False(t, keys.Open(), "the last key has gone, and nobody gets in")
+	assert.Error(t, keys.Replace(strings.Repeat("#", MaxFile+1)))
+}
+
+func accepts(keys *Keys, key string) bool {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Authorization", "Bearer "+key)
+	_, ok := keys.Check(r)
+	return ok
+}
+
+func TestLimits(t *testing.T) {
+	_, line, err := Generate("a")
+	require.NoError(t, err)
+	words := "requests-per-minute=60 tokens-per-minute=1000 tokens-per-day=5000 concurrent=4 models=gpt-5,org/x"
+	keys, err := Parse(strings.NewReader(line + " " + words + "\n"))
+	require.NoError(t, err)
+	got := keys.All()[0].Limits
+	assert.Equal(t, Limits{Models: []string{"gpt-5", "org/x"}, RequestsPerMinute: 60, TokensPerMinute: 1000, TokensPerDay: 5000, Concurrent: 4}, got)
+	assert.Equal(t, words, strings.Join(got.Words(), " "))
+	assert.True(t, got.Allows("org/x"))
+	assert.False(t, got.Allows("gpt-5-mini"))
+	assert.True(t, Limits{}.Allows("any"))
+	for _, name := range LimitNames {
+		require.NoError(t, got.Set(name, "none"))
+		assert.Equal(t, "none", got.Value(name))
+	}
+	assert.Equal(t, Limits{}, got)
+
+	for name, values := range map[string][]string{
+		RequestsPerMinute: {"", "0", "-1", "1.5", "many", "1000000000001"},
+		Models:            {"", ",", "a,", "a b", "ü", "a#b", strings.Repeat("x", 257), strings.Repeat("a,", 64) + "a"},
+		"requests":        {"1"},
+	} {
+		for _, value := range values {
+			assert.Error(t, new(Limits).Set(name, value), "%s=%s", name, value)
+		}
 	}
 }

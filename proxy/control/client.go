@@ -132,6 +132,9 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 		return res, nil
 	}
 	defer res.Body.Close()
+	if res.StatusCode == http.StatusConflict {
+		return nil, ErrMoved
+	}
 	var f failure
 	if json.NewDecoder(io.LimitReader(res.Body, maxReport)).Decode(&f) == nil && f.Error != "" {
 		return nil, errors.New(f.Error)

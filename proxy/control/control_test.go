@@ -7,7 +7,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +42,35 @@ type rig struct {
 	pool   *workers.Pool
 	server *control.Server
 	socket string
+	keys   []string     // key files, as they came
+	moved  atomic.Int32 // so many are refused, as another process serves
+}
+
+func (r *rig) setKeys(file string) (control.Keys, error) {
+	if r.moved.Add(-1) >= 0 {
+		return control.Keys{}, control.ErrMoved
+	}
+	if file == "bad" {
+		return control.Keys{}, errors.New("line 1: bad")
+	}
+	r.keys = append(r.keys, file)
+	return control.Keys{Count: 1, Closed: file == ""}, nil
+}
+
+func TestKeys(t *testing.T) {
+	r := newRig(t)
+	got, err := r.SetKeys(t.Context(), "alice 00\n")
+	require.NoError(t, err)
+	assert.Equal(t, control.Keys{Count: 1}, got)
+	_, err = r.SetKeys(t.Context(), "bad")
+	assert.EqualError(t, err, "line 1: bad")
+	r.moved.Store(2)
+	got, err = r.SetKeys(t.Context(), "")
+	require.NoError(t, err, "it asks the process that has taken over")
+	assert.True(t, got.Closed)
+	assert.Equal(t, []string{"alice 00\n", ""}, r.keys)
+	_, err = r.SetKeys(t.Context(), strings.Repeat("x", 70_000))
+	assert.ErrorContains(t, err, "cannot read the keys")
 }
 
 func newRig(t *testing.T) *rig {
@@ -64,7 +95,7 @@ func newRig(t *testing.T) *rig {
 	})
 	r.pool = workers.NewPool([]*workers.Worker{a}, workers.Queue{Limit: 4, Timeout: bound}, onChange)
 	tracker := probes.NewTracker(time.Now(), func(probes.Flip) {})
-	r.server = control.New(r.pool, func() probes.Report { return tracker.Observe(r.pool.Snapshot()) }, logger)
+	r.server = control.New(r.pool, func() probes.Report { return tracker.Observe(r.pool.Snapshot()) }, r.setKeys, logger)
 	l, err := control.Listen(r.socket)
 	require.NoError(t, err)
 	r.Client = control.NewClient(r.socket)

@@ -69,3 +69,27 @@ func migrate(ctx context.Context, db *sql.DB, schema []string) error {
 	}
 	return tx.Commit()
 }
+
+// OpenReadOnly opens a database that is there, for reading. version is the
+// schema that the caller knows. Root may use it whoever owns the file: SQLite
+// gives the journals it may have to make to the owner of the database.
+func OpenReadOnly(ctx context.Context, path string, version int) (*sql.DB, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("cannot open the database: %w", err)
+	}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+url.Values{
+		"mode": {"ro"}, "_pragma": {"busy_timeout(5000)"},
+	}.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("cannot open %s: %w", path, err)
+	}
+	var found int
+	if err = db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&found); err == nil && found != version {
+		err = fmt.Errorf("its schema is %d, and this codex-proxy knows %d", found, version)
+	}
+	if err != nil {
+		db.Close()
+		return nil, fmt.Errorf("cannot use %s: %w", path, err)
+	}
+	return db, nil
+}

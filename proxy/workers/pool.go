@@ -124,6 +124,15 @@ func (p *Pool) Snapshot() probes.Snapshot {
 	return snap
 }
 
+// Known reports whether a worker has the model, or had it when it was last ready;
+// hidden models are known, too.
+func (p *Pool) Known(model string) bool {
+	return slices.ContainsFunc(p.workers, func(w *Worker) bool {
+		s, _ := w.view()
+		return offers(s.offered, model)
+	})
+}
+
 // Models are the models of all ready workers, each once, in the workers' order.
 func (p *Pool) Models() []string {
 	var ids []string

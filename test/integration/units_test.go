@@ -37,6 +37,7 @@ func TestPolkit(t *testing.T) {
 		return err
 	}
 	assert.NoError(t, as("codex-proxy", "ResetFailedUnit", "s", workerUnit))
+	assert.NoError(t, as("codex-proxy", "ResetFailedUnit", "s", proxyUnit))
 	assert.NoError(t, as("codex-proxy", "RestartUnit", "ss", workerUnit, "replace"))
 	assert.Error(t, as("codex-proxy", "RestartUnit", "ss", "dbus.service", "replace"))
 	assert.Error(t, as("codex-proxy", "RestartUnit", "ss", proxyUnit, "replace"))
@@ -44,6 +45,7 @@ func TestPolkit(t *testing.T) {
 		"1", "ExecStart", "a(sasb)", "1", "/bin/true", "1", "/bin/true", "false", "0"))
 	assert.Error(t, as("codex-worker", "RestartUnit", "ss", workerUnit, "replace"))
 	assert.Error(t, as("nobody", "ResetFailedUnit", "s", workerUnit))
+	assert.Error(t, as("codex-worker", "ResetFailedUnit", "s", proxyUnit))
 }
 
 // Secrets and sockets are for those who need them.
@@ -52,7 +54,7 @@ func TestPermissions(t *testing.T) {
 	b.start()
 	modes := b.MustRun(t, "stat", "--format=%n %a %U:%G", "/run/codex-proxy/default.sock", "/etc/codex-proxy/api-keys",
 		"/etc/codex-proxy/config.toml", "/var/lib/codex-worker/default", "/var/lib/codex-worker/default/config.toml", "/run/codex-worker/default",
-		"/run/codex-proxy/control", "/run/codex-proxy/control/socket")
+		"/run/codex-proxy/control", "/run/codex-proxy/control/socket", "/var/lib/codex-proxy", "/var/lib/codex-proxy/usage.db")
 	assert.Equal(t, strings.TrimSpace(`
 /run/codex-proxy/default.sock 660 root:codex-proxy
 /etc/codex-proxy/api-keys 600 root:root
@@ -61,18 +63,7 @@ func TestPermissions(t *testing.T) {
 /var/lib/codex-worker/default/config.toml 600 codex-worker:codex-worker
 /run/codex-worker/default 700 codex-worker:codex-worker
 /run/codex-proxy/control 700 codex-proxy:codex-proxy
-/run/codex-proxy/control/socket 600 codex-proxy:codex-proxy`), trim(modes))
-}
-
-// A key, once there is one, is asked for; it never shows.
-func TestKeys(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
-	key := trim(b.MustRun(t, "codex-proxy", "keys", "add", "ci"))
-	b.start()
-	status, _ := b.get("/v1/models")
-	assert.Equal(t, 401, status)
-	out := b.MustRun(t, "curl", "--silent", "--show-error", "--fail", "--header", "Authorization: Bearer "+key, base+"/v1/models")
-	assert.Contains(t, out, model)
-	everything := b.MustRun(t, "sh", "-c", "journalctl --no-pager; systemctl show codex-proxy.service; cat /proc/[0-9]*/cmdline | tr '\\0' ' '; cat /etc/codex-proxy/api-keys")
-	assert.NotContains(t, everything, key)
+/run/codex-proxy/control/socket 600 codex-proxy:codex-proxy
+/var/lib/codex-proxy 700 codex-proxy:codex-proxy
+/var/lib/codex-proxy/usage.db 600 codex-proxy:codex-proxy`), trim(modes))
 }

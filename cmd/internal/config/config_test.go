@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/cmd/internal/strict"
+	"codex-proxy/proxy"
 	"codex-proxy/proxy/auth"
 )
 
@@ -29,10 +31,24 @@ func TestDefaultsNeedNoThought(t *testing.T) {
 	assert.True(t, c.Keys.Empty())
 }
 
+func TestAliases(t *testing.T) {
+	c, err := Load(write(t, "cors_origins = ['http://localhost:3000', '*']\n[models.aliases]\n'gpt-5-high' = { model = 'gpt-5', effort = 'high' }\n"),
+		[]string{"models.aliases.mini={model='gpt-5-mini'}", "usage_retention=7d"})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]proxy.Alias{"gpt-5-high": {Model: "gpt-5", Effort: "high"}, "mini": {Model: "gpt-5-mini"}}, c.Aliases)
+	assert.Equal(t, []string{"http://localhost:3000", "*"}, c.CORSOrigins)
+	assert.Equal(t, 7, c.UsageRetention)
+}
+
 // The reference file is the manual: it must show every key, with its default.
 func TestReferenceFile(t *testing.T) {
 	text, err := os.ReadFile(reference)
 	require.NoError(t, err)
+	// The table of aliases, at the end, is an example.
+	text, examples, _ := bytes.Cut(text, []byte("\n# Further names of models"))
+	aliases := regexp.MustCompile(`(?m)^#(["a-z0-9_-]+ = |\[)`).ReplaceAllString("#"+string(examples), "$1")
+	require.NoError(t, strict.Decode(reference, []byte(aliases), new(raw)))
+	assert.Contains(t, aliases, "\n[models.aliases]\n")
 	shown := regexp.MustCompile(`(?m)^#([a-z_]+ = )`).ReplaceAllString(string(text), "$1")
 	shown = regexp.MustCompile(`(?m)^#(\[[a-z]+\])$`).ReplaceAllString(shown, "$1")
 
@@ -40,6 +56,9 @@ func TestReferenceFile(t *testing.T) {
 	require.NoError(t, strict.Decode(reference, []byte(shown), &parsed))
 	if len(parsed.Workers) == 0 {
 		parsed.Workers = nil
+	}
+	if len(parsed.CORSOrigins) == 0 {
+		parsed.CORSOrigins = nil
 	}
 	assert.Equal(t, defaults(), parsed, "a shown value is not the default")
 	assertShown(t, shown, reflect.TypeFor[raw]())
@@ -49,6 +68,9 @@ func assertShown(t *testing.T, shown string, table reflect.Type) {
 	t.Helper()
 	for i := range table.NumField() {
 		key := table.Field(i).Tag.Get("toml")
+		if key == "models" {
+			continue
+		}
 		if table.Field(i).Type.Kind() == reflect.Struct {
 			_, text, ok := strings.Cut(shown, "\n["+key+"]\n")
 			assert.True(t, ok, "table [%s] not shown", key)
@@ -94,6 +116,17 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		"not a network":  {text: "[images]\nallow_private = ['10.0.0.1']", want: `config.toml:2: images.allow_private: `},
 		"host bits":      {text: "[images]\nallow_private = ['10.0.0.1/8']", want: `write "10.0.0.0/8" or "10.0.0.1/32"`},
 		"image key":      {text: "[images]\nfetsh = true", want: `(did you mean "images.fetch"?)`},
+		"alias effort":   {text: "[models.aliases]\nx = { model = 'm', effort = 'huge' }", want: `models.aliases: "x": effort = "huge": must be one of none, minimal, low`},
+		"alias model":    {text: "[models.aliases]\nx = { effort = 'low' }", want: "model is missing"},
+		"alias of alias": {text: "[models.aliases]\nx = { model = 'y' }\ny = { model = 'm' }", want: `model = "y" is an alias, too`},
+		"alias of self":  {text: "[models.aliases]\nx = { model = 'x' }", want: "is an alias, too"},
+		"alias name":     {text: "[models.aliases]\n'a,b' = { model = 'm' }", want: "without space, comma and #"},
+		"alias key":      {text: "[models.aliases]\nx = { modle = 'm' }", want: `config.toml:2: unknown key "models.aliases.modle" (did you mean "models.aliases.model"?)`},
+		"origin":         {text: "cors_origins = ['https://app.example.com/']", want: "without a path"},
+		"origin's case":  {text: "cors_origins = ['https://App.example.com']", want: "lower case"},
+		"no origin":      {text: "cors_origins = ['app.example.com']", want: "must be an origin"},
+		"retention":      {text: "usage_retention = '0d'", want: `config.toml:1: usage_retention: "0d" is not a number of days`},
+		"retention unit": {text: "usage_retention = '24h'", want: "is not a number of days"},
 		"set unknown":    {set: []string{"keepaliv=1s"}, want: `unknown key "keepaliv" (did you mean "keepalive"?)`},
 		"set malformed":  {set: []string{"keepalive"}, want: "key=value"},
 	} {

@@ -14,12 +14,12 @@ import (
 const credential = "api-keys"
 
 // readKeys reads the API keys from the file that the configuration names, or
-// else from the unit's credential. Where there is neither, there are no keys.
+// else from the unit's credential. Where there is neither, there are no keys yet.
 func readKeys(file string) (*auth.Keys, error) {
 	if file == "" {
 		dir := os.Getenv("CREDENTIALS_DIRECTORY")
 		if dir == "" {
-			return nil, nil
+			return &auth.Keys{}, nil
 		}
 		file = filepath.Join(dir, credential)
 	} else if err := checkPrivate(file); err != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -17,6 +19,23 @@ func (d *duration) UnmarshalText(text []byte) error {
 		return fmt.Errorf("%q is not a duration such as \"300ms\", \"15s\" or \"5m\"", text)
 	}
 	*d = duration(v)
+	return nil
+}
+
+// days is written as "400d".
+type days int
+
+// maxDays is ten years.
+const maxDays = 3660
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *days) UnmarshalText(text []byte) error {
+	number, ok := strings.CutSuffix(string(text), "d")
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil || n < 1 || n > maxDays {
+		return fmt.Errorf("%q is not a number of days from \"1d\" to \"%dd\"", text, maxDays)
+	}
+	*d = days(n)
 	return nil
 }
 

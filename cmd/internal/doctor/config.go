@@ -57,7 +57,7 @@ func (s *survey) inUse() string {
 // keys are the API keys of the file that config.toml names, or else of the one
 // that the unit passes as its credential.
 func (s *survey) keys() (*auth.Keys, error) {
-	if s.config != nil && s.config.Keys != nil {
+	if s.config != nil && s.config.KeyFile != "" {
 		return s.config.Keys, nil
 	}
 	text, err := os.ReadFile(s.path(keyFile))

@@ -80,6 +80,32 @@ func Events() []Event {
 		{"worker-undrained", "5a3113f6b827457ab1988c37ec943c71", "worker undrained",
 			"A worker takes turns again",
 			"An operator has ended the drain of @CODEX_WORKER@."},
+		{"api-keys-changed", "5acec9ccbd86811c4efc7908545d1125", "API keys changed",
+			"The API keys are others from here on",
+			"`codex-proxy keys` has changed them; there are @CODEX_KEYS@ now. Requests with a key that was\n" +
+				"revoked are refused; those in flight go on."},
+		{"api-keys-unknown", "ae9efaca60a2047e6a92fdb71f0e80b3", "cannot take over the API keys of the process that serves now",
+			"A process from before a reload did not understand a change of the API keys",
+			"It still finishes requests on open connections, and goes on with the keys from before.\n" +
+				"`systemctl restart codex-proxy` ends it."},
+		{"alias-without-effect", "a46d67e1c713af7745eee8c37c369b18", "an alias has no effect, as a worker has a model of that name; rename it in [models.aliases]",
+			"An alias has no effect",
+			"A worker has a model of the name @CODEX_ALIAS@. Requests for it run that model, not the one of\n" +
+				"the alias in /etc/codex-proxy/config.toml. Rename the alias, then:\n" +
+				"  systemctl reload codex-proxy"},
+		{"usage-not-read", "f877f353231aa1006805fb89d12a88ed", "usage is not written for now, and what keys have used today is forgotten",
+			"The usage database cannot be opened",
+			"Requests are served, and what they use is kept in memory and written as soon as that is\n" +
+				"possible. Daily limits of API keys count from now. Look at the error, at the space on the\n" +
+				"disk and at the owner of /var/lib/codex-proxy."},
+		{"usage-not-written", "8bf01c7a736f5fb8c546f5d744ca8dd7", "cannot write the usage database; it is kept in memory and tried again",
+			"The usage database cannot be written",
+			"Requests are served, and what they use is kept in memory. Look at the error, at the space on\n" +
+				"the disk and at the owner of /var/lib/codex-proxy."},
+		{"usage-lost", "67de1ee6077260a6969aa551ae3fa905", "usage is lost, as the usage database cannot be written",
+			"What API keys have used is lost",
+			"The service ended, or had too much in memory, while the usage database could not be written.\n" +
+				"`codex-proxy usage` shows too little."},
 		{"unit-changed", "eb9c8c0edd304d77b8152e36687a4517", "unit state changed",
 			"systemd reports another state of a worker's unit",
 			"@CODEX_UNIT@ is @CODEX_ACTIVE_STATE@ (@CODEX_SUB_STATE@)."},
@@ -188,6 +214,26 @@ func Events() []Event {
 			"The client got status 503 and can try again. See `systemctl status\n" +
 				"codex-proxy-fetch.socket codex-proxy-fetch.service`; after a start limit, `systemctl\n" +
 				"reset-failed 'codex-proxy-fetch.*'` and `systemctl start codex.target`."},
+		{"restart-delay-own", "12113ce278e0461e8e7d9d71aa041bb8", "cannot reset the service's own restart delay",
+			"The restart delay of the service itself could not be reset",
+			"The service is healthy, but systemd did not let it call ResetFailedUnit for its own unit,\n" +
+				"so its next failure meets a longer delay. See the polkit rule, as for workers."},
+		{"command-hangs", "f0dc791897a04c8da609006d5d590a13", "the command hangs and the watchdog rests: it is killed",
+			"A program hangs while its unit is being stopped",
+			"systemd's watchdog rests during a stop, so the shim has killed the program. Nothing needs\n" +
+				"to be done."},
+		{"responses-not-kept", "f08e274f363241ce9fdd791a2170e91b", "no response is kept: a client cannot come back to one, or continue it",
+			"Responses are not stored",
+			"The database of responses cannot be opened: CODEX_ERROR says why. `store` and\n" +
+				"`previous_response_id` are refused until it can, which takes a restart or a reload."},
+		{"response-not-stored", "a684cb7294af45fd9d39004e20908843", "a response is not stored",
+			"A response could not be stored",
+			"Its client got the response, and cannot continue it by its id. CODEX_ERROR says why; is\n" +
+				"the disk full?"},
+		{"responses-not-forgotten", "610540a239f64e39a311cb3c209aa919", "cannot forget old responses",
+			"Old responses could not be removed",
+			"They stay in /var/lib/codex-proxy for longer than response_retention; it is tried again\n" +
+				"by itself. CODEX_ERROR says why."},
 		{"codex", "dae2bec3b988445b9b16f90aab8782d5", "",
 			"codex has logged a line",
 			"Standard error of the worker's codex. CODEX_TARGET is the part of codex that wrote it."},

@@ -53,9 +53,10 @@ func unknownKeys(file string, unknown *toml.StrictMissingError, known []string) 
 	return errors.Join(errs...)
 }
 
-// keysOf lists the toml keys of a struct, nested ones with dots.
+// keysOf lists the toml keys of a struct, nested ones with dots; free names of
+// tables are left out.
 func keysOf(t reflect.Type, prefix string) []string {
-	for t.Kind() == reflect.Pointer {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Map {
 		t = t.Elem()
 	}
 	if t.Kind() != reflect.Struct {

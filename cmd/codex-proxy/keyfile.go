@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/control"
+)
+
+const defaultKeyFile = "/etc/codex-proxy/api-keys"
+
+const (
+	// lockBound is for other commands that are at it: each is done in moments.
+	lockBound = 10 * time.Second
+	lockPause = 20 * time.Millisecond
+)
+
+// keyFile is the path of a key file.
+type keyFile string
+
+// lock keeps other commands from the file. It is a lock of the directory, as the
+// file itself is replaced.
+func (f keyFile) lock(ctx context.Context) (unlock func(), err error) {
+	dir, err := os.Open(filepath.Dir(string(f)))
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the API keys: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockBound)
+	defer cancel()
+	for {
+		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { dir.Close() }, nil
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-ctx.Done():
+			dir.Close()
+			return nil, fmt.Errorf("cannot lock %s, as another command holds it: %w", dir.Name(), err)
+		}
+	}
+}
+
+// edit changes the lines of the file and returns the keys that are in it then.
+func (f keyFile) edit(change func([]string, *auth.Keys) ([]string, error)) (*auth.Keys, error) {
+	text, keys, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	if len(text) > 0 {
+		lines = strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	}
+	if lines, err = change(lines, keys); err != nil {
+		return nil, err
+	}
+	text = nil
+	if len(lines) > 0 {
+		text = []byte(strings.Join(lines, "\n") + "\n")
+	}
+	if err := keys.Replace(string(text)); err != nil {
+		return nil, fmt.Errorf("cannot write the API keys: %w", err)
+	}
+	return keys, f.write(text)
+}
+
+func (f keyFile) read() ([]byte, *auth.Keys, error) {
+	text, err := os.ReadFile(string(f))
+	if err != nil && !os.IsNotExist(err) {
+		return nil, nil, fmt.Errorf("cannot read the API keys: %w", err)
+	}
+	keys, err := auth.Parse(bytes.NewReader(text))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", f, err)
+	}
+	return text, keys, nil
+}
+
+// write replaces the file in one step: a reader sees the old keys or the new
+// ones, and a crash loses none.
+func (f keyFile) write(text []byte) error {
+	fresh, err := os.CreateTemp(filepath.Dir(string(f)), filepath.Base(string(f))+".*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("cannot write the API keys: %w", err)
+	}
+	_, err = fresh.Write(text)
+	if err == nil {
+		err = fresh.Sync()
+	}
+	err = errors.Join(err, fresh.Close())
+	if err == nil {
+		err = os.Rename(fresh.Name(), string(f))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the API keys: %w", errors.Join(err, os.Remove(fresh.Name())))
+	}
+	return nil
+}
+
+// told says what became of the change in the running service.
+func (o *keysOptions) told(keys control.Keys, err error) error {
+	switch {
+	case errors.Is(err, control.ErrNotRunning):
+		fmt.Fprintln(o.stderr, "The service does not run; the change holds from its next start.")
+		return nil
+	case err != nil:
+		return fmt.Errorf("the file is changed, but the running service has not taken it over: %w; systemctl restart codex-proxy makes it", err)
+	case keys.Closed:
+		fmt.Fprintln(o.stderr, "The running service has taken it over. There is no key left, and beyond the loopback none can do without: everyone is refused.")
+	case keys.Count == 0:
+		fmt.Fprintln(o.stderr, "The running service has taken it over. There is no key left, so that none is asked for.")
+	default:
+		fmt.Fprintln(o.stderr, "The running service has taken it over.")
+	}
+	return nil
+}

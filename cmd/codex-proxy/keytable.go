@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"sync"
+
+	"codex-proxy/notify"
+	"codex-proxy/proxy/control"
+	"codex-proxy/proxy/workers"
+)
+
+// memory is what a process leaves to its successor.
+type memory struct {
+	Workers workers.Memory `json:"workers"`
+	// Keys is the key file in force, if it is not the one of the start:
+	// systemd takes credentials once, when the service starts, and not when it is
+	// reloaded (LoadCredential=, systemd.exec(5)).
+	Keys *string `json:"keys,omitempty"`
+}
+
+// keyTable is how the API keys change while the service runs.
+type keyTable struct {
+	mu      sync.Mutex
+	changed bool // since the start of the service
+	moved   bool // to a successor
+}
+
+// replaceKeys is what the control socket calls: the key file is in force when it
+// returns, in processes that still finish their work, too.
+func (d *daemon) replaceKeys(file string) (control.Keys, error) {
+	d.keyTable.mu.Lock()
+	defer d.keyTable.mu.Unlock()
+	if d.keyTable.moved {
+		return control.Keys{}, control.ErrMoved
+	}
+	if err := d.cfg.Keys.Replace(file); err != nil {
+		return control.Keys{}, err
+	}
+	d.keyTable.changed = true
+	d.handoff.pass(func(p *notify.Predecessor) { p.Tell(file) })
+	keys := control.Keys{Count: len(d.cfg.Keys.All()), Closed: d.cfg.Keys.Empty() && !d.cfg.Keys.Open()}
+	d.logger.Info("API keys changed", "keys", keys.Count)
+	return keys, nil
+}
+
+// heardKeys is for a process that has been replaced.
+func (d *daemon) heardKeys(raw json.RawMessage) {
+	var file string
+	if err := json.Unmarshal(raw, &file); err != nil || d.cfg.Keys.Replace(file) != nil {
+		d.logger.Warn("cannot take over the API keys of the process that serves now")
+		return
+	}
+	d.handoff.pass(func(p *notify.Predecessor) { p.Tell(file) })
+}
+
+// remembered is what the successor gets. The lock is to be held until it serves,
+// so that no change gets lost between the two.
+func (d *daemon) remembered() memory {
+	m := memory{Workers: d.pool.Memory()}
+	if d.keyTable.changed {
+		file := d.cfg.Keys.Text()
+		m.Keys = &file
+	}
+	return m
+}
+
+// recall takes over what a predecessor remembered. A key file that we have read
+// ourselves is newer than the predecessor's.
+func (d *daemon) recall(m memory) error {
+	d.pool.Recall(m.Workers)
+	if m.Keys == nil || d.cfg.KeyFile != "" {
+		return nil
+	}
+	d.keyTable.mu.Lock()
+	defer d.keyTable.mu.Unlock()
+	if err := d.cfg.Keys.Replace(*m.Keys); err != nil {
+		return fmt.Errorf("cannot take over the API keys: %w", err)
+	}
+	d.keyTable.changed = true
+	return nil
+}
+
+// exposed reports whether others than this machine can reach a listener.
+func exposed(l net.Listener) bool {
+	a, ok := l.Addr().(*net.TCPAddr)
+	return ok && !a.IP.IsLoopback()
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"codex-proxy/proxy/usage"
+)
+
+// defaultUsage is where codex-proxy.service keeps it (StateDirectory= there).
+const defaultUsage = "/var/lib/codex-proxy/" + usage.FileName
+
+const usageUsage = `Usage: codex-proxy usage [--since DAY] [--by LIST] [--json] [--database FILE]
+
+Shows what API keys have used: requests for which a turn was begun, and the tokens
+that the workers reported. Cached tokens are part of the input, reasoning tokens
+part of the output. What has happened in the last second may be missing.
+
+  --since DAY        the first day, in UTC: 2026-01-31, or 30d for 30 days, which
+                     is the default; 1d is today
+  --by LIST          what to sum up by: some of day, key, model (key,model)
+  --json             one JSON object
+  --database FILE    the database (` + defaultUsage + `)
+`
+
+const defaultSince = 30 // days
+
+// usageCommand is `codex-proxy usage`.
+func usageCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	now := time.Now()
+	since, by := now.AddDate(0, 0, 1-defaultSince), []string{"key", "model"}
+	flags := flag.NewFlagSet("usage", flag.ContinueOnError)
+	flags.Func("since", "", func(text string) (err error) { since, err = parseSince(text, now); return err })
+	flags.Func("by", "", func(text string) (err error) { by, err = parseBy(text); return err })
+	asJSON := flags.Bool("json", false, "")
+	path := flags.String("database", defaultUsage, "")
+	if status, done := parseOnlyFlags(flags, args, usageUsage, stdout, stderr); done {
+		return status
+	}
+	sums, err := usage.Read(ctx, *path, since, by)
+	if err == nil && *asJSON {
+		err = writeUsageJSON(stdout, since, by, sums)
+	} else if err == nil {
+		err = writeUsage(stdout, by, sums)
+	}
+	if err != nil {
+		return fail(stderr, "usage", err, exitFailure)
+	}
+	return exitOK
+}
+
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if number, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(number); err == nil && n >= 1 && n <= 10_000 {
+			return now.AddDate(0, 0, 1-n), nil
+		}
+	}
+	day, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		return day, fmt.Errorf("%q is neither a day such as 2026-01-31 nor a number of days such as 7d", text)
+	}
+	return day, nil
+}
+
+func parseBy(text string) ([]string, error) {
+	by := strings.Split(text, ",")
+	for _, name := range by {
+		if !slices.Contains(usage.Groups, name) {
+			return nil, fmt.Errorf("%q is none of %s", name, strings.Join(usage.Groups, ", "))
+		}
+	}
+	return by, nil
+}
+
+func writeUsageJSON(w io.Writer, since time.Time, by []string, sums []usage.Sum) error {
+	if sums == nil {
+		sums = []usage.Sum{}
+	}
+	return json.NewEncoder(w).Encode(struct {
+		Since string      `json:"since"`
+		By    []string    `json:"by"`
+		Usage []usage.Sum `json:"usage"`
+	}{since.UTC().Format(time.DateOnly), by, sums})
+}
+
+func writeUsage(w io.Writer, by []string, sums []usage.Sum) error {
+	if len(sums) == 0 {
+		_, err := fmt.Fprintln(w, "nothing was used")
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var head []string
+	for _, name := range usage.Groups {
+		if slices.Contains(by, name) {
+			head = append(head, strings.ToUpper(name))
+		}
+	}
+	fmt.Fprintln(table, strings.Join(append(head, "REQUESTS", "INPUT", "CACHED", "OUTPUT", "REASONING"), "\t"))
+	for _, u := range sums {
+		names := map[string]string{"day": u.Day, "key": either(u.Key == "", "(none)", u.Key), "model": u.Model}
+		var row []string
+		for _, name := range head {
+			row = append(row, names[strings.ToLower(name)])
+		}
+		for _, n := range []int64{u.Requests, u.InputTokens, u.CachedTokens, u.OutputTokens, u.ReasoningTokens} {
+			row = append(row, strconv.FormatInt(n, 10))
+		}
+		fmt.Fprintln(table, strings.Join(row, "\t"))
+	}
+	return table.Flush()
+}

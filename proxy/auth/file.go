@@ -1,0 +1,92 @@
+package auth
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// MaxFile is the largest key file, in bytes: some hundred keys. The whole of it
+// is handed to a running daemon, and by that to its successor.
+const MaxFile = 48 << 10
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+// ValidName tells whether a key may be called name, and if not why.
+func ValidName(name string) error {
+	if !validName.MatchString(name) {
+		return fmt.Errorf("key name %q must be 1 to 64 of A-Z a-z 0-9 _ . -", name)
+	}
+	return nil
+}
+
+// Parse reads a key file: a line is a name, the SHA-256 of the key in hex, and
+// the key's limits as Limits has them; # begins a comment. Errors name the line
+// and never repeat what may be a key.
+func Parse(r io.Reader) (*Keys, error) {
+	text, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
+	if err == nil && len(text) > MaxFile {
+		err = fmt.Errorf("the key file is larger than %d bytes", MaxFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := &table{}
+	seen := map[string]bool{}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		fields := Fields(lines.Text())
+		if len(fields) == 0 {
+			continue
+		}
+		key, err := parseKey(fields)
+		if err == nil && seen[key.Name] {
+			err = fmt.Errorf("key %q stands here twice", key.Name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		seen[key.Name] = true
+		t.keys = append(t.keys, key)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	keys := &Keys{}
+	keys.table.Store(t)
+	return keys, nil
+}
+
+// Fields are the words of a line of the key file, without its comment.
+func Fields(line string) []string {
+	words, _, _ := strings.Cut(line, "#")
+	return strings.Fields(words)
+}
+
+func parseKey(fields []string) (Key, error) {
+	var key Key
+	if len(fields) < 2 || ValidName(fields[0]) != nil {
+		return key, errors.New("want NAME and the key's SHA-256 in hex; codex-proxy keys add NAME writes such a line")
+	}
+	hash, err := hex.DecodeString(fields[1])
+	if err != nil || len(hash) != len(key.hash) {
+		return key, errors.New("the second word must be a SHA-256 in hex (64 digits), never the key itself; codex-proxy keys add NAME writes such a line")
+	}
+	key.Name = fields[0]
+	copy(key.hash[:], hash)
+	for _, word := range fields[2:] {
+		name, value, ok := strings.Cut(word, "=")
+		if !ok { // it may be a key
+			return key, errors.New("a word after the hash must have the form LIMIT=VALUE, as codex-proxy keys add writes it")
+		}
+		if err := key.Limits.Set(name, value); err != nil {
+			return key, err
+		}
+	}
+	return key, nil
+}

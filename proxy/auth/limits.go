@@ -1,0 +1,128 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Limits are what one key may use. Zero values do not limit.
+type Limits struct {
+	Models            []string // the only models, by the names that clients use
+	RequestsPerMinute int64
+	TokensPerMinute   int64 // prompt and completion together
+	TokensPerDay      int64 // of a day in UTC
+	Concurrent        int64 // requests in flight
+}
+
+// The names of the limits: in the key file, as options of `codex-proxy keys`
+// and in metrics.
+const (
+	Models            = "models"
+	RequestsPerMinute = "requests-per-minute"
+	TokensPerMinute   = "tokens-per-minute"
+	TokensPerDay      = "tokens-per-day"
+	Concurrent        = "concurrent"
+)
+
+// LimitNames are all of them, in the order in which they are shown.
+var LimitNames = []string{RequestsPerMinute, TokensPerMinute, TokensPerDay, Concurrent, Models}
+
+const (
+	maxLimit = 1_000_000_000_000
+	// A key may name as many models as a worker would list, and a bit.
+	maxModels = 64
+)
+
+func (l *Limits) number(name string) *int64 {
+	switch name {
+	case RequestsPerMinute:
+		return &l.RequestsPerMinute
+	case TokensPerMinute:
+		return &l.TokensPerMinute
+	case TokensPerDay:
+		return &l.TokensPerDay
+	case Concurrent:
+		return &l.Concurrent
+	default:
+		return nil
+	}
+}
+
+// Number is the limit of that name; 0 if there is none, or if it is not a number.
+func (l Limits) Number(name string) int64 {
+	if n := l.number(name); n != nil {
+		return *n
+	}
+	return 0
+}
+
+// Set takes over one limit as it is written; "none" takes it away. Errors are
+// for operators and do not repeat the value.
+func (l *Limits) Set(name, value string) error {
+	if name == Models {
+		return l.setModels(value)
+	}
+	n := l.number(name)
+	if n == nil {
+		return fmt.Errorf("there is no such limit; there are %s", strings.Join(LimitNames, ", "))
+	}
+	if value == "none" {
+		*n = 0
+		return nil
+	}
+	v, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || v < 1 || v > maxLimit {
+		return fmt.Errorf("%s must be a number from 1 to %d, or none", name, int64(maxLimit))
+	}
+	*n = v
+	return nil
+}
+
+func (l *Limits) setModels(value string) error {
+	l.Models = nil
+	if value == "none" {
+		return nil
+	}
+	models := strings.Split(value, ",")
+	if len(models) > maxModels {
+		return fmt.Errorf("models must name at most %d", maxModels)
+	}
+	for _, m := range models {
+		if m == "" || len(m) > 256 || strings.ContainsFunc(m, func(r rune) bool { return r <= ' ' || r == '#' || r > '~' }) {
+			return errors.New("models must be names with a comma between them, without spaces and #")
+		}
+	}
+	l.Models = models
+	return nil
+}
+
+// Value is one limit as it is written; "none" if there is none.
+func (l Limits) Value(name string) string {
+	switch n := l.Number(name); {
+	case n > 0:
+		return strconv.FormatInt(n, 10)
+	case name == Models && len(l.Models) > 0:
+		return strings.Join(l.Models, ",")
+	default:
+		return "none"
+	}
+}
+
+// Words are the limits that there are, as they stand in the key file.
+func (l Limits) Words() []string {
+	var words []string
+	for _, name := range LimitNames {
+		if value := l.Value(name); value != "none" {
+			words = append(words, name+"="+value)
+		}
+	}
+	return words
+}
+
+// Allows reports whether the key may use a model.
+func (l Limits) Allows(model string) bool {
+	return len(l.Models) == 0 || slices.Contains(l.Models, model)
+}

@@ -1,0 +1,102 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/usage"
+)
+
+// limit lets a request in, before it waits for a worker: its key may use the model
+// that it asks for, and has not used up what it may use. effort is the one that it
+// asks for, or none. What is to run is returned; what is answered, counted and
+// logged is x.model, by the client's name for it. settle is the other end.
+func (s *Server) limit(x *exchange, model, effort string) (runs, with string, err error) {
+	if !x.limits.Allows(model) {
+		s.limiter.refuse(x.key, auth.Models)
+		return "", "", s.noModel(x.limits, model)
+	}
+	target, err := s.aliases.resolve(model, effort)
+	if err != nil || x.key == "" {
+		return target.Model, target.Effort, err
+	}
+	if met, wait := s.limiter.begin(x.key, x.limits); met != "" {
+		return "", "", s.limitMet(met, x.limits, wait)
+	}
+	x.counted = true
+	return target.Model, target.Effort, nil
+}
+
+// settle counts what a request has used, once it has ended.
+func (s *Server) settle(x *exchange) {
+	counts := countsOf(x)
+	if counts.Requests > 0 {
+		s.Usage.Add(x.key, x.model, counts)
+	}
+	if x.counted {
+		x.counted = false
+		s.limiter.end(x.key, x.limits, counts.Tokens())
+	}
+}
+
+// countsOf is nothing before a worker has taken the request: until then the name
+// of the model is the client's invention.
+func countsOf(x *exchange) usage.Counts {
+	c := usage.Counts{}
+	if x.attempts == 0 {
+		return c
+	}
+	c.Requests = 1
+	if u := x.usage; u != nil {
+		c.InputTokens, c.CachedTokens = u.PromptTokens, u.PromptTokensDetails.CachedTokens
+		c.OutputTokens, c.ReasoningTokens = u.CompletionTokens, u.CompletionTokensDetails.ReasoningTokens
+	}
+	return c
+}
+
+func (s *Server) limitMet(met string, limits auth.Limits, wait time.Duration) error {
+	message := fmt.Sprintf("this API key has met its limit: %s=%s; send the request again later", met, limits.Value(met))
+	switch met {
+	case auth.Concurrent:
+		return tooMany(openai.TypeRateLimit, "concurrency_exceeded", message, s.nextPlace())
+	case auth.TokensPerDay:
+		return tooMany(openai.TypeQuota, "insufficient_quota", message+", the day ends at midnight UTC", wholeSeconds(wait))
+	default:
+		return tooMany(openai.TypeRateLimit, "rate_limited", message, wholeSeconds(wait))
+	}
+}
+
+// wholeSeconds rounds up: who comes a little early is refused again.
+func wholeSeconds(d time.Duration) time.Duration {
+	return max(time.Second, (d + time.Second - 1).Truncate(time.Second))
+}
+
+// showLimits tells the client where its key stands, in OpenAI's headers. It is
+// called when the header is about to be sent.
+func (s *Server) showLimits(h http.Header, x *exchange) {
+	if l := x.limits; l.RequestsPerMinute == 0 && l.TokensPerMinute == 0 && l.TokensPerDay == 0 {
+		return
+	}
+	pending := int64(0)
+	if x.counted {
+		pending = countsOf(x).Tokens()
+	}
+	requests, tokens := s.limiter.standings(x.key, x.limits, pending)
+	requests.show(h, "requests")
+	tokens.show(h, "tokens")
+}
+
+// show writes the three headers of one limit. Durations are as OpenAI writes
+// them (6m0s, 1s, 250ms), which is Go's way.
+func (st *standing) show(h http.Header, what string) {
+	if st == nil {
+		return
+	}
+	h.Set("X-Ratelimit-Limit-"+what, strconv.FormatInt(st.limit, 10))
+	h.Set("X-Ratelimit-Remaining-"+what, strconv.FormatInt(st.remaining, 10))
+	h.Set("X-Ratelimit-Reset-"+what, (st.reset + time.Millisecond - 1).Truncate(time.Millisecond).String())
+}

@@ -1,0 +1,136 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/appservertest"
+)
+
+const duration = `^([0-9]+h)?([0-9]+m)?[0-9.]+s$|^[0-9]+ms$`
+
+func TestLimitHeaders(t *testing.T) {
+	keys, secrets := withKeys(t, "alice requests-per-minute=3 tokens-per-minute=50", "bob tokens-per-day=1000", "carol")
+	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x")}, func(o *options) { o.Keys = keys })
+	r.client.Transport.(*http.Transport).MaxConnsPerHost = 1 // a request is counted before the next on its connection is read
+	ask := func(secret, extra string) *http.Response {
+		resp := r.chatting(t, hello(extra), "Authorization", "Bearer "+secret)
+		text(t, resp)
+		return resp
+	}
+	limits := func(resp *http.Response) map[string]string {
+		found := map[string]string{}
+		for name := range resp.Header {
+			if what, ok := strings.CutPrefix(name, "X-Ratelimit-"); ok {
+				found[what] = resp.Header.Get(name)
+			}
+		}
+		return found
+	}
+	// 27 tokens each: a whole answer knows what it has cost, the header of a stream cannot.
+	for i, extra := range []string{"", streaming} {
+		resp := ask(secrets[0], extra)
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		got := limits(resp)
+		assert.Len(t, got, 6)
+		assert.Equal(t, "3", got["Limit-Requests"])
+		assert.Equal(t, []string{"2", "1"}[i], got["Remaining-Requests"])
+		assert.Regexp(t, duration, got["Reset-Requests"])
+		assert.Equal(t, "50", got["Limit-Tokens"])
+		assert.Equal(t, "23", got["Remaining-Tokens"][:2])
+		assert.Regexp(t, duration, got["Reset-Tokens"])
+	}
+	resp := r.chatting(t, hello(""), "Authorization", "Bearer "+secrets[0])
+	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
+	assert.Regexp(t, "^[1-9][0-9]*$", resp.Header.Get("Retry-After"))
+	assert.Equal(t, "0", limits(resp)["Remaining-Tokens"])
+	e := failure(t, text(t, resp)).Error
+	assert.Equal(t, "rate_limit_error", e.Type)
+	assert.Equal(t, "rate_limited", e.Code)
+	assert.Contains(t, e.Message, "tokens-per-minute=50")
+	resp = r.do(t, http.MethodGet, "/v1/models", "", "Authorization", "Bearer "+secrets[0])
+	text(t, resp)
+	assert.Len(t, limits(resp), 6, "every answer")
+
+	got := limits(ask(secrets[1], ""))
+	assert.Equal(t, "1000", got["Limit-Tokens"])
+	assert.Equal(t, "973", got["Remaining-Tokens"])
+	assert.Len(t, got, 3)
+	assert.Empty(t, limits(ask(secrets[2], "")), "no limit, no header")
+}
+
+func TestDayIsUsedUp(t *testing.T) {
+	keys, secrets := withKeys(t, "alice tokens-per-day=20")
+	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x")}, func(o *options) { o.Keys = keys })
+	bearer := "Bearer " + secrets[0]
+	text(t, r.chatting(t, hello(""), "Authorization", bearer, "X-Request-Id", "first"))
+	r.log.request(t, "first")
+	resp := r.chatting(t, hello(""), "Authorization", bearer)
+	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
+	assert.NotEmpty(t, resp.Header.Get("Retry-After"))
+	e := failure(t, text(t, resp)).Error
+	assert.Equal(t, "insufficient_quota", e.Type)
+	assert.Equal(t, "insufficient_quota", e.Code)
+}
+
+// A place is held until the whole answer is out, or the client has gone.
+func TestConcurrentRequests(t *testing.T) {
+	keys, secrets := withKeys(t, "alice concurrent=1", "bob")
+	entered, gate := make(chan struct{}, 10), make(chan struct{})
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		entered <- struct{}{}
+		return gated(gate, "", "x")(ctx, turn)
+	}}, func(o *options) { o.Keys = keys })
+	alice, bob := "Bearer "+secrets[0], "Bearer "+secrets[1]
+	ctx, leave := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(hello("")))
+		if err == nil {
+			req.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {alice}, "X-Request-Id": {"left"}}
+			var resp *http.Response
+			if resp, err = r.client.Do(req); err == nil {
+				err = resp.Body.Close()
+			}
+		}
+		first <- err
+	}()
+	received(t, entered)
+	resp := r.chatting(t, hello(""), "Authorization", alice)
+	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
+	assert.NotEmpty(t, resp.Header.Get("Retry-After"))
+	assert.Equal(t, "concurrency_exceeded", failure(t, text(t, resp)).Error.Code)
+	assert.Equal(t, http.StatusOK, r.do(t, http.MethodGet, "/v1/models", "", "Authorization", alice).StatusCode, "lists are no turns")
+
+	leave()
+	assert.ErrorIs(t, received(t, first), context.Canceled)
+	r.log.request(t, "left")
+	close(gate)
+	assert.Equal(t, http.StatusOK, r.chatting(t, hello(""), "Authorization", alice).StatusCode)
+	assert.Equal(t, http.StatusOK, r.chatting(t, hello(""), "Authorization", bob).StatusCode)
+}
+
+// What was revoked is refused from the next request on, on connections that are
+// open, too.
+func TestRevokedKeyIsRefusedAtOnce(t *testing.T) {
+	keys, secrets := withKeys(t, "alice", "bob")
+	r := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")}, func(o *options) { o.Keys = keys })
+	status := func(secret string) int {
+		resp := r.chatting(t, hello(""), "Authorization", "Bearer "+secret)
+		text(t, resp)
+		return resp.StatusCode
+	}
+	assert.Equal(t, http.StatusOK, status(secrets[0]))
+	_, bob, _ := strings.Cut(keys.Text(), "\n")
+	require.NoError(t, keys.Replace(bob))
+	assert.Equal(t, http.StatusUnauthorized, status(secrets[0]))
+	assert.Equal(t, http.StatusOK, status(secrets[1]))
+	keys.Require()
+	require.NoError(t, keys.Replace(""))
+	assert.Equal(t, http.StatusUnauthorized, status(secrets[1]), "the last key's end opens nothing")
+}

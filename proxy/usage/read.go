@@ -1,0 +1,65 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"codex-proxy/proxy/sqlite"
+)
+
+// Groups are what usage can be summed up by.
+var Groups = []string{"day", "key", "model"}
+
+// Sum is one line of a report. The names that it was not summed up by are empty.
+type Sum struct {
+	Day   string `json:"day,omitempty"` // 2006-01-02, UTC
+	Key   string `json:"key,omitempty"` // empty: requests without a key
+	Model string `json:"model,omitempty"`
+	Counts
+}
+
+// Read sums up what the database at path holds since a day, by some of Groups
+// and in their order. It changes nothing, and works while a daemon runs and
+// while none does.
+func Read(ctx context.Context, path string, since time.Time, by []string) ([]Sum, error) {
+	db, err := sqlite.OpenReadOnly(ctx, path, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	rows, err := db.QueryContext(ctx, query(by), dayOf(since))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	defer rows.Close()
+	var sums []Sum
+	for rows.Next() {
+		var u Sum
+		if err := rows.Scan(&u.Day, &u.Key, &u.Model, &u.Requests, &u.InputTokens, &u.CachedTokens, &u.OutputTokens, &u.ReasoningTokens); err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", path, err)
+		}
+		sums = append(sums, u)
+	}
+	return sums, rows.Err()
+}
+
+// query has the columns of a Sum; by only chooses among names of ours.
+func query(by []string) string {
+	var columns, groups []string
+	for _, name := range Groups {
+		if slices.Contains(by, name) {
+			columns, groups = append(columns, name), append(groups, name)
+		} else {
+			columns = append(columns, "''")
+		}
+	}
+	q := "SELECT " + strings.Join(columns, ", ") + `, sum(requests), sum(input_tokens), sum(cached_tokens),
+		sum(output_tokens), sum(reasoning_tokens) FROM usage WHERE day >= ?`
+	if len(groups) == 0 {
+		return q + " HAVING count(*) > 0"
+	}
+	return q + " GROUP BY " + strings.Join(groups, ", ") + " ORDER BY " + strings.Join(groups, ", ")
+}

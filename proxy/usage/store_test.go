@@ -1,0 +1,192 @@
+package usage_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"codex-proxy/proxy/sqlite"
+	"codex-proxy/proxy/usage"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func store(path string) (*usage.Store, *prometheus.Registry, *bytes.Buffer) {
+	registry, log := prometheus.NewRegistry(), new(bytes.Buffer)
+	return usage.New(usage.Settings{Path: path, Retention: 3, Registry: registry, Logger: slog.New(slog.NewTextHandler(log, nil))}), registry, log
+}
+
+// run runs the store until the returned function is called, which flushes it.
+func run(t *testing.T, s *usage.Store) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(ctx) }()
+	return func() {
+		cancel()
+		require.NoError(t, <-ran)
+	}
+}
+
+var some = usage.Counts{Requests: 1, InputTokens: 20, CachedTokens: 5, OutputTokens: 7, ReasoningTokens: 3}
+
+// Two processes count the same key, as after a reload: nothing is lost, and each
+// knows of the other at its next write.
+func TestUsageSurvives(t *testing.T) {
+	path := filepath.Join(t.TempDir(), usage.FileName)
+	old, registry, _ := store(path)
+	require.NoError(t, old.Load(t.Context()))
+	stopOld := run(t, old)
+	old.Add("alice", "gpt-5", some)
+	old.Add("alice", "gpt-5", some)
+	old.Add("alice", "mini", some)
+	old.Add("", "gpt-5", some)
+	assert.Equal(t, int64(81), old.Today("alice"), "before anything is written")
+	fresh, _, _ := store(path)
+	require.NoError(t, fresh.Load(t.Context()))
+	stopFresh := run(t, fresh)
+	stopOld()
+	fresh.Add("alice", "gpt-5", some)
+	stopFresh()
+	assert.Equal(t, int64(4*27), fresh.Today("alice"))
+	assert.Zero(t, fresh.Today("bob"))
+
+	restarted, _, _ := store(path)
+	require.NoError(t, restarted.Load(t.Context()))
+	assert.Equal(t, int64(4*27), restarted.Today("alice"))
+	run(t, restarted)()
+
+	day := time.Now().UTC().Format(time.DateOnly)
+	sums, err := usage.Read(t.Context(), path, time.Now(), []string{"model", "day", "key"})
+	require.NoError(t, err)
+	assert.Equal(t, []usage.Sum{
+		{Day: day, Model: "gpt-5", Counts: some},
+		{Day: day, Key: "alice", Model: "gpt-5", Counts: usage.Counts{Requests: 3, InputTokens: 60, CachedTokens: 15, OutputTokens: 21, ReasoningTokens: 9}},
+		{Day: day, Key: "alice", Model: "mini", Counts: some},
+	}, sums)
+	sums, err = usage.Read(t.Context(), path, time.Now(), nil)
+	require.NoError(t, err)
+	require.Len(t, sums, 1)
+	assert.Equal(t, int64(5), sums[0].Requests)
+	sums, err = usage.Read(t.Context(), path, time.Now().AddDate(0, 0, 2), nil)
+	require.NoError(t, err)
+	assert.Empty(t, sums)
+
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+}
+
+// What waits is written soon, without an end of the service.
+func TestUsageIsReadWhileTheServiceRuns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), usage.FileName)
+	s, _, _ := store(path)
+	require.NoError(t, s.Load(t.Context()))
+	defer run(t, s)()
+	s.Add("alice", "gpt-5", some)
+	require.Eventually(t, func() bool {
+		sums, err := usage.Read(t.Context(), path, time.Now(), []string{"key"})
+		return assert.NoError(t, err) && len(sums) == 1 && sums[0].Counts == some
+	}, 30*time.Second, 20*time.Millisecond)
+}
+
+func TestOldUsageIsForgotten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), usage.FileName)
+	s, _, _ := store(path)
+	require.NoError(t, s.Load(t.Context()))
+	run(t, s)()
+	db, err := sqlite.Open(t.Context(), path, "")
+	require.NoError(t, err)
+	for ago := range 6 {
+		_, err = db.Exec("INSERT INTO usage VALUES (?, 'a', 'm', 1, 1, 1, 1, 1)", time.Now().UTC().AddDate(0, 0, -ago).Format(time.DateOnly))
+		require.NoError(t, err)
+	}
+	require.NoError(t, db.Close())
+	s, _, _ = store(path)
+	require.NoError(t, s.Load(t.Context()))
+	run(t, s)()
+	sums, err := usage.Read(t.Context(), path, time.Now().AddDate(0, 0, -100), []string{"day"})
+	require.NoError(t, err)
+	assert.Len(t, sums, 3, "today and the two days before")
+}
+
+// A database that cannot be written loses nothing as long as the process lives.
+func TestUnwritableDatabase(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "later")
+	path := filepath.Join(dir, usage.FileName)
+	s, registry, log := store(path)
+	require.Error(t, s.Load(t.Context()))
+	stop := run(t, s)
+	s.Add("alice", "gpt-5", some)
+	require.Eventually(t, func() bool { return failures(t, registry) > 0 }, 30*time.Second, 20*time.Millisecond)
+	assert.Equal(t, int64(27), s.Today("alice"))
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	stop()
+	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("cannot write the usage database")))
+	sums, err := usage.Read(t.Context(), path, time.Now(), []string{"key"})
+	require.NoError(t, err)
+	require.Len(t, sums, 1)
+	assert.Equal(t, some, sums[0].Counts)
+	_, err = usage.Read(t.Context(), filepath.Join(dir, "none"), time.Now(), nil)
+	assert.ErrorContains(t, err, "cannot open the database")
+}
+
+func failures(t *testing.T, registry *prometheus.Registry) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == "codex_usage_write_failures_total" {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	return 0
+}
+
+// Memory is bounded, whatever becomes of the database.
+func TestOverflowIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, registry, log := store("")
+		for range 10_005 {
+			time.Sleep(24 * time.Hour) // a row of its own
+			s.Add("a", "m", some)
+		}
+		assert.NoError(t, testutil.GatherAndCompare(registry, bytes.NewBufferString(
+			"# HELP codex_usage_dropped_total Requests that are missing in the usage database because it could not be written for too long.\n"+
+				"# TYPE codex_usage_dropped_total counter\ncodex_usage_dropped_total 5\n"), "codex_usage_dropped_total"))
+		assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("usage is lost")), "logged once")
+	})
+}
+
+// Without a database the day is counted in memory.
+func TestDayInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, _ := store("")
+		stop := run(t, s)
+		for range 3 {
+			s.Add("a", "m", some)
+			time.Sleep(time.Hour)
+		}
+		assert.Equal(t, int64(81), s.Today("a"))
+		time.Sleep(24 * time.Hour)
+		assert.Zero(t, s.Today("a"))
+		s.Add("a", "m", some)
+		time.Sleep(time.Minute)
+		assert.Equal(t, int64(27), s.Today("a"))
+		stop()
+	})
+	var none *usage.Store
+	none.Add("a", "m", some)
+	assert.Zero(t, none.Today("a"))
+}

@@ -1,0 +1,165 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// A key works from the moment it is shown, and not a request longer than it is
+// good: not in the process from before a reload, nor after the next reload,
+// restart or crash.
+func TestKeys(t *testing.T) {
+	for _, suite := range []string{"trixie", "bookworm"} {
+		t.Run(suite, func(t *testing.T) {
+			b := newBed(t, suite, realWorker, "")
+			b.start()
+			stream := b.hold("keys") // keeps the first process until its end
+			alice := b.addKey("alice")
+			assert.Equal(t, http.StatusOK, b.askWith(nil, alice, nil))
+			assert.Equal(t, http.StatusUnauthorized, b.askWith(nil, "", nil))
+			old := &http.Client{Transport: &http.Transport{DialContext: b.DialContext}} // on a connection of its own
+			defer old.CloseIdleConnections()
+			require.Equal(t, http.StatusOK, b.askWith(old, alice, nil))
+
+			b.MustRun(t, "systemctl", "reload", proxyUnit)
+			assert.Empty(t, b.MustRun(t, "cat", "/run/credentials/"+proxyUnit+"/api-keys"), "systemd takes the file once, when the service starts")
+			require.Equal(t, http.StatusOK, b.askWith(nil, alice, nil), "the successor has the keys of today")
+			assert.Equal(t, http.StatusUnauthorized, b.askWith(nil, "", nil))
+			bob := b.addKey("bob")
+			b.keys("revoke", "alice")
+			var closed bool
+			assert.Equal(t, http.StatusUnauthorized, b.askWith(old, alice, &closed), "the first process hears of it, too")
+			assert.True(t, closed, "it was the first process that answered")
+
+			still := func(after string) {
+				assert.Equal(t, http.StatusOK, b.askWith(nil, bob, nil), after)
+				assert.Equal(t, http.StatusUnauthorized, b.askWith(nil, alice, nil), after)
+			}
+			still("the change")
+			b.MustRun(t, "systemctl", "reload", proxyUnit)
+			still("a reload")
+			stream.finish(b)
+			b.awaitSole()
+			b.signal(b.onlyProcess(proxyUnit), unix.SIGKILL)
+			b.until("ready", ready)
+			still("a crash")
+			b.MustRun(t, "systemctl", "restart", proxyUnit)
+			still("a restart")
+			assert.NotContains(t, b.journal(proxyUnit), "cannot take over the API keys")
+
+			b.MustRun(t, "systemctl", "stop", proxyUnit)
+			_, stderr, err := b.Run(t.Context(), "codex-proxy", "keys", "add", "carol")
+			require.NoError(t, err)
+			assert.Contains(t, stderr, "does not run")
+			assert.Equal(t, []string{"NAME", "bob", "carol"}, firstWords(b.keys("list")))
+		})
+	}
+}
+
+// What a key has used of its day is known after a reload and a restart, and
+// `codex-proxy usage` shows it, whether the service runs or not.
+func TestUsage(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	carol := b.addKey("carol", "--tokens-per-day=1")
+	bob := b.addKey("bob", "--requests-per-minute=1000", "--models="+model)
+	require.Equal(t, http.StatusOK, b.askWith(nil, carol, nil))
+	for range 3 {
+		require.Equal(t, http.StatusOK, b.askWith(nil, bob, nil))
+	}
+	assert.Equal(t, http.StatusTooManyRequests, b.askWith(nil, carol, nil))
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	b.awaitSole() // and has written what it knew
+	b.untilUsed("carol", 1)
+	b.untilUsed("bob", 3)
+	b.MustRun(t, "systemctl", "restart", proxyUnit)
+	assert.Equal(t, http.StatusTooManyRequests, b.askWith(nil, carol, nil), "after a restart")
+	require.Equal(t, http.StatusOK, b.askWith(nil, bob, nil))
+	b.MustRun(t, "systemctl", "stop", proxyUnit)
+	b.untilUsed("bob", 4)
+	t.Log("\n" + b.MustRun(t, "codex-proxy", "usage", "--by", "day,key,model"))
+
+	// Root has read it: the service can still write it.
+	b.MustRun(t, "systemctl", "start", proxyUnit)
+	assert.Equal(t, http.StatusTooManyRequests, b.askWith(nil, carol, nil))
+	require.Equal(t, http.StatusOK, b.askWith(nil, bob, nil))
+	b.untilUsed("bob", 5)
+	for _, file := range strings.Fields(b.MustRun(t, "sh", "-c", "stat -c %a-%U /var/lib/codex-proxy/*")) {
+		assert.Equal(t, "600-codex-proxy", file)
+	}
+	assert.NotContains(t, b.journal(proxyUnit), "usage database")
+}
+
+// untilUsed waits until that many requests of a key stand in the database, and no
+// more do.
+func (b *bed) untilUsed(key string, requests int64) {
+	b.t.Helper()
+	var got int64
+	require.Eventually(b.t, func() bool {
+		var report struct {
+			Usage []struct {
+				Key      string
+				Requests int64
+				Input    int64 `json:"input_tokens"`
+			}
+		}
+		out, stderr, err := b.Run(b.t.Context(), "codex-proxy", "usage", "--json", "--by=key")
+		require.NoError(b.t, err, stderr)
+		require.NoError(b.t, json.Unmarshal([]byte(out), &report), out)
+		for _, u := range report.Usage {
+			if u.Key == key {
+				got = u.Requests
+				assert.Positive(b.t, u.Input)
+			}
+		}
+		return got == requests
+	}, bound, 50*time.Millisecond, "%d", got)
+}
+
+func (b *bed) keys(args ...string) string {
+	b.t.Helper()
+	return b.MustRun(b.t, append([]string{"codex-proxy", "keys"}, args...)...)
+}
+
+// addKey returns the new key.
+func (b *bed) addKey(name string, limits ...string) string {
+	b.t.Helper()
+	return trim(b.keys(append([]string{"add", name}, limits...)...))
+}
+
+// askWith asks for a short answer with a key, on a new connection if client is nil.
+func (b *bed) askWith(client *http.Client, key string, closed *bool) int {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	defer cancel()
+	req := chatRequest(ctx, false, "hi")
+	req.Header.Set("Authorization", "Bearer "+key)
+	if client == nil {
+		client, req.Close = b.http, true
+	}
+	res, err := client.Do(req)
+	require.NoError(b.t, err)
+	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, res.Body)
+	require.NoError(b.t, err)
+	if closed != nil {
+		*closed = res.Close
+	}
+	return res.StatusCode
+}
+
+func firstWords(table string) (words []string) {
+	for line := range strings.Lines(table) {
+		words = append(words, strings.Fields(line)[0])
+	}
+	return words
+}
