@@ -57,7 +57,7 @@ type bed struct {
 
 // newBed installs the package into a booted Debian of that suite. The settings
 // are written after the installation, as an operator would.
-func newBed(t *testing.T, suite, worker, config string) *bed {
+func newBed(t *testing.T, suite, worker, config string, binds ...machine.Bind) *bed {
 	t.Helper()
 	codex := os.Getenv("CODEX_PROXY_TEST_CODEX")
 	deb := os.Getenv("CODEX_PROXY_TEST_DEB")
@@ -70,7 +70,7 @@ func newBed(t *testing.T, suite, worker, config string) *bed {
 	native, err := filepath.EvalSymlinks(codex)
 	require.NoError(t, err)
 	m := machine.Boot(t, machine.Debian(suite), machine.Options{
-		Binds: []machine.Bind{{Source: filepath.Dir(filepath.Dir(native)), Target: codexDir, ReadOnly: true}},
+		Binds: append(binds, machine.Bind{Source: filepath.Dir(filepath.Dir(native)), Target: codexDir, ReadOnly: true}),
 		Units: []string{"codex*"},
 	})
 	out, err := m.InstallDeb(t.Context(), deb)
