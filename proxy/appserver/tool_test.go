@@ -174,8 +174,6 @@ func TestLiveSlowAfterACall(t *testing.T) {
 	o := drain(t, turn)
 	assert.Equal(t, appserver.TurnCalledTools, o.end.Status)
 	assert.Len(t, calls(o), 2)
-	require.NoError(t, turn.Close(bound(t)))
-	assert.Len(t, u.requests(), 1, "the second call stays open")
 }
 
 func callItem(s *stream, id, name, arguments string) {
