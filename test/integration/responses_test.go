@@ -154,6 +154,7 @@ func TestResponsesSDK(t *testing.T) {
 		Parameters: map[string]any{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}}},
 	}}
 
+	kept := ""
 	t.Run("streamed tool loop", func(t *testing.T) {
 		require.NoError(t, b.models.Script("reasoning hm", "text I ask.", `call weather {"city":"Paris"}`, `call weather {"city":"Rome"}`, "usage 21 8 13 5"))
 		stream := client.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{
@@ -166,6 +167,7 @@ func TestResponsesSDK(t *testing.T) {
 			}
 		}
 		require.NoError(t, stream.Err())
+		kept = done.ID
 		var outputs responses.ResponseInputParam
 		for _, item := range done.Output {
 			if item.Type == "function_call" {
@@ -216,5 +218,8 @@ func TestResponsesSDK(t *testing.T) {
 		assert.Equal(t, "half whole", hear().OutputText())
 		_, err = conn.Recv(t.Context())
 		assert.ErrorContains(t, err, "StatusGoingAway")
+		got, err := client.Responses.Get(t.Context(), kept, responses.ResponseGetParams{})
+		require.NoError(t, err, "what one process has stored, the next one has")
+		assert.Equal(t, "I ask.", got.OutputText())
 	})
 }
