@@ -92,7 +92,7 @@ func (s *Server) findInput(ctx context.Context, x *exchange, job *responding) er
 
 var idPrefix = map[string]string{
 	"message": "msg_", "reasoning": "rs_", "function_call": "fc_", "function_call_output": "fco_",
-	"custom_tool_call": "ctc_", "custom_tool_call_output": "ctco_", "additional_tools": "at_",
+	"custom_tool_call": "ctc_", "custom_tool_call_output": "ctco_", "additional_tools": "at_", "tool_search_call": "tsc_", "tool_search_output": "tso_",
 }
 
 func (s *Server) referred(ctx context.Context, x *exchange, job *responding, in openai.InputItem) (stored.Item, error) {

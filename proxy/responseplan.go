@@ -83,13 +83,17 @@ func inject(i openai.Item) appserver.Item {
 		}
 		return appserver.Message(role, partsOf(i.Content)...)
 	case "function_call":
-		return appserver.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), i.Arguments)
+		return appserver.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), i.Arguments.Text)
 	case "custom_tool_call":
 		arguments, err := json.Marshal(map[string]string{"input": i.Input})
 		if err != nil { // strings always encode
 			panic(err)
 		}
 		return appserver.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), string(arguments))
+	case "tool_search_call":
+		return appserver.FunctionCall(i.CallID, openai.SearchTool, i.Arguments.Text)
+	case "tool_search_output":
+		return appserver.FunctionCallOutput(i.CallID, found(i.Tools))
 	case "function_call_output", "custom_tool_call_output":
 		if i.Output.Text == nil {
 			return appserver.FunctionCallParts(i.CallID, partsOf(i.Output.Parts)...)
@@ -101,6 +105,19 @@ func inject(i openai.Item) appserver.Item {
 		}
 	}
 	return nil
+}
+
+// found tells the model what its search for tools has brought: they are among its
+// tools from then on.
+func found(tools []json.RawMessage) string {
+	text := "The search has found these tools, which can be called now:"
+	for _, tool := range tools {
+		text += "\n" + string(tool)
+	}
+	if len(tools) == 0 {
+		return "The search has found no tools."
+	}
+	return text
 }
 
 func partsOf(parts []openai.ItemPart) []appserver.Content {
@@ -127,9 +144,9 @@ func (c *callCheck) add(i openai.Item) {
 		c.open = map[string]bool{}
 	}
 	switch i.Type {
-	case "function_call", "custom_tool_call":
+	case "function_call", "custom_tool_call", "tool_search_call":
 		c.open[i.CallID] = true
-	case "function_call_output", "custom_tool_call_output":
+	case "function_call_output", "custom_tool_call_output", "tool_search_output":
 		if !c.open[i.CallID] && c.orphan == "" {
 			c.orphan = i.CallID
 		}

@@ -48,6 +48,20 @@ type delivery struct {
 	end     func([]openai.ResponseEvent, openai.Response) error
 }
 
+// breaking breaks a silence: by the events that come first in any case, if they
+// are not out yet.
+func (d delivery) breaking(b *openai.ResponseBuilder) func() error {
+	if d.silence == nil {
+		return nil
+	}
+	return func() error {
+		if first := b.Begin(); first != nil {
+			return d.send(first)
+		}
+		return d.silence()
+	}
+}
+
 // createResponse serves POST /v1/responses.
 func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) error {
 	body, err := s.readBody(w, r)
@@ -109,7 +123,7 @@ func (s *Server) answerResponse(r *http.Request, x *exchange, job *responding, t
 		text:      func(item, delta string) error { return out.send(b.Text(item, delta)) },
 		reasoning: func(item string, part int, delta string) error { return out.send(b.Reasoning(item, part, delta)) },
 		item:      func(item json.RawMessage) error { return out.send(b.Item(item)) },
-		silence:   out.silence,
+		silence:   out.breaking(b),
 	})
 	var events []openai.ResponseEvent
 	switch {

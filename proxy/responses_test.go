@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -57,10 +58,11 @@ type seen struct {
 }
 
 type seenItem struct {
-	ID, Type, Status, Name, Arguments, Input string
-	CallID                                   string `json:"call_id"`
-	Encrypted                                string `json:"encrypted_content"`
-	Content                                  []struct{ Text string }
+	ID, Type, Status, Name, Input string
+	Arguments                     any
+	CallID                        string `json:"call_id"`
+	Encrypted                     string `json:"encrypted_content"`
+	Content                       []struct{ Text string }
 }
 
 func read[T any](t *testing.T, data string) (v T) {
@@ -394,6 +396,30 @@ func TestResponsesCheckCalls(t *testing.T) {
 	}
 }
 
+// Tools that a search has found are offered, and the search is a function to codex.
+func TestResponsesFindTools(t *testing.T) {
+	given := make(chan appservertest.Request, 4)
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		given <- turn.Request
+		if turn.Request.Prompt() == "search" {
+			turn.Call(ctx, "tool_search", `{"query":"q"}`)
+			return nil
+		}
+		return thinker(ctx, turn)
+	}}, keeping(t))
+	const tools = `"tools":[{"type":"tool_search","execution":"client"}],`
+	first := r.whole(t, asked(tools, `"search"`))
+	require.Equal(t, "tool_search_call", first.Output[0].Type)
+	r.whole(t, asked(tools+`"previous_response_id":"`+first.ID+`",`,
+		`[{"type":"tool_search_output","call_id":"`+first.Output[0].CallID+`","tools":[{"type":"namespace","name":"ns","tools":[{"type":"function","name":"f"}]}]},{"role":"user","content":"go on"}]`))
+	assert.Len(t, (<-given).DynamicTools, 1)
+	second := <-given
+	require.Len(t, second.DynamicTools, 2)
+	assert.Equal(t, "ns__f", second.DynamicTools[1].Name)
+	assert.Contains(t, string(second.Items[1]), `"name":"tool_search","arguments":"{\"query\":\"q\"}"`)
+	assert.Contains(t, string(second.Items[2]), "The search has found")
+}
+
 // A model whose refusal codex keeps to itself has refused.
 func TestRefusedResponse(t *testing.T) {
 	r := newRig(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
@@ -415,4 +441,23 @@ func TestResponsesWithoutADisk(t *testing.T) {
 	assert.Contains(t, r.log.String(), "a response is not stored")
 	resp := r.do(t, http.MethodGet, "/v1/responses/"+got.ID, "")
 	assert.Equal(t, http.StatusInternalServerError, resp.StatusCode)
+}
+
+// The stream begins properly when the model takes its time.
+func TestSilentResponse(t *testing.T) {
+	gate := make(chan struct{})
+	r := newRig(t, &appservertest.Server{Handler: gated(gate, "", "late")}, func(o *options) { o.Keepalive = 10 * time.Millisecond })
+	resp := r.responding(t, asked(streaming, `"q"`))
+	body := bufio.NewReader(resp.Body)
+	line, err := body.ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, "event: response.created\n", line)
+	for line != ": keepalive\n" {
+		line, err = body.ReadString('\n')
+		require.NoError(t, err)
+	}
+	close(gate)
+	rest := text(t, unread(resp, body))
+	assert.Contains(t, rest, "event: response.completed\n")
+	assert.NotContains(t, rest, "event: response.created\n")
 }

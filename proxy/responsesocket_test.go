@@ -248,6 +248,17 @@ func TestSocketsAreLeft(t *testing.T) {
 	assert.NoError(t, received(t, quiet))
 }
 
+func TestShutdownWaitsForSockets(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: thinker})
+	k := r.socket(t)
+	k.say(create("", `"q"`))
+	assert.Equal(t, "response.completed", k.response().Type)
+	down := make(chan error, 1)
+	go func() { down <- r.Shutdown(t.Context()) }()
+	assert.Equal(t, websocket.StatusGoingAway, k.closed())
+	assert.NoError(t, received(t, down))
+}
+
 func TestSocketsAreCutOffAtTheDeadline(t *testing.T) {
 	r := newRig(t, &appservertest.Server{Handler: gated(make(chan struct{}), "half")})
 	k := r.socket(t)

@@ -13,6 +13,7 @@ import (
 type ClientTool struct {
 	Name, Namespace string
 	Custom          bool // its input is free text
+	Search          bool // it finds further tools
 	Wire            Tool // as codex and the model know it
 
 	at string // where it stands in the request
@@ -26,6 +27,10 @@ type ClientTools struct {
 	Single  bool              // the client takes one call in an answer
 	Words   []string          // what has to be asked of the model
 }
+
+// SearchTool is the name by which the model knows a client's tool_search, which
+// has none.
+const SearchTool = "tool_search"
 
 // hiddenNames are names that codex 0.169 takes for its own: a tool of the
 // client's with such a name never reaches the model.
@@ -183,18 +188,19 @@ func (r *toolReader) read(data json.RawMessage, at, namespace string) (err error
 			return err
 		}
 		return r.list(raw.Tools, at+".tools", raw.Name)
-	case raw.Type == "web_search" && raw.WebAccess != nil && !*raw.WebAccess, raw.Type == "tool_search" && raw.Execution == "client":
-		// The codex CLI puts these into every request. One may not go to the web, the
-		// other finds tools beside those that the model has.
+	case raw.Type == "web_search" && raw.WebAccess != nil && !*raw.WebAccess:
+		// The codex CLI puts this one, which may not go to the web, into every request.
 		r.ignored = append(r.ignored, at)
 		return nil
+	case raw.Type == "tool_search" && raw.Execution == "client":
+		raw.Name = SearchTool
 	case raw.Type != "function" && raw.Type != "custom":
 		return unsupported(at+".type", fmt.Sprintf("%s: tools of type %q are not served; offer functions, custom tools or namespaces of them", at, clip(raw.Type)))
 	}
 	if err := checkToolName(at+".name", raw.Name); err != nil {
 		return err
 	}
-	tool := ClientTool{Name: raw.Name, Namespace: namespace, Custom: raw.Type == "custom", at: at}
+	tool := ClientTool{Name: raw.Name, Namespace: namespace, Custom: raw.Type == "custom", Search: raw.Type == "tool_search", at: at}
 	if tool.Custom {
 		raw.Parameters = raw.Format.schema()
 	}

@@ -18,7 +18,7 @@ type Item struct {
 	CallID    string            `json:"call_id,omitempty"`
 	Namespace string            `json:"namespace,omitempty"`
 	Name      string            `json:"name,omitempty"`
-	Arguments string            `json:"arguments,omitempty"`
+	Arguments Arguments         `json:"arguments,omitzero"`
 	Input     string            `json:"input,omitempty"`
 	Output    *ItemOutput       `json:"output,omitempty"`
 	Tools     []json.RawMessage `json:"tools,omitempty"` // of additional_tools
@@ -31,6 +31,29 @@ func (i Item) SummaryTexts() []string {
 		texts = append(texts, part.Text)
 	}
 	return texts
+}
+
+// Arguments are those of a call: text to a function, an object to a tool_search.
+type Arguments struct {
+	Text   string // JSON, as the model wrote it
+	Object bool
+}
+
+// MarshalJSON encodes them as text or as they are.
+func (a Arguments) MarshalJSON() ([]byte, error) {
+	if a.Object {
+		return []byte(a.Text), nil
+	}
+	return json.Marshal(a.Text)
+}
+
+// UnmarshalJSON reads either form.
+func (a *Arguments) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte(`"`)) || bytes.Equal(data, []byte("null")) {
+		return json.Unmarshal(data, &a.Text)
+	}
+	a.Text, a.Object = string(data), true
+	return nil
 }
 
 // ItemOutput is the output of a tool: text, or parts.

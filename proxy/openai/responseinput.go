@@ -25,7 +25,7 @@ type rawItem struct {
 	CallID    string            `json:"call_id"`
 	Namespace string            `json:"namespace"`
 	Name      string            `json:"name"`
-	Arguments string            `json:"arguments"`
+	Arguments Arguments         `json:"arguments"`
 	Input     string            `json:"input"`
 	Output    json.RawMessage   `json:"output"`
 	Tools     []json.RawMessage `json:"tools"`
@@ -106,18 +106,11 @@ func (req *ResponseRequest) takeItem(raw rawItem, at string) error {
 	switch raw.Type {
 	case itemMessage:
 		return req.takeMessage(raw, at)
-	case itemFunction, itemCustomCall:
-		if err := need(at, field{"call_id", raw.CallID}, field{"name", raw.Name}); err != nil {
-			return err
-		}
-		if raw.Type == itemFunction && raw.Arguments == "" {
-			raw.Arguments = "{}"
-		}
-		req.keep(at, Item{
-			Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Namespace: raw.Namespace, Name: raw.Name,
-			Arguments: raw.Arguments, Input: raw.Input,
-		})
-		return nil
+	case itemFunction, itemCustomCall, itemSearchCall:
+		return req.takeCall(raw, at)
+	case "tool_search_output":
+		req.keep(at, Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Tools: raw.Tools})
+		return need(at, field{"call_id", raw.CallID})
 	case "function_call_output", "custom_tool_call_output":
 		return req.takeOutput(raw, at)
 	case itemReasoning:
@@ -135,6 +128,21 @@ func (req *ResponseRequest) takeItem(raw rawItem, at string) error {
 	default:
 		return unsupported(at+".type", fmt.Sprintf("%s: items of type %q are not supported", at, clip(raw.Type)))
 	}
+}
+
+func (req *ResponseRequest) takeCall(raw rawItem, at string) error {
+	kept := Item{
+		Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Namespace: raw.Namespace, Name: raw.Name, Input: raw.Input,
+	}
+	fields := []field{{"call_id", raw.CallID}, {"name", raw.Name}}
+	if raw.Type == itemSearchCall {
+		fields = fields[:1]
+	}
+	if kept.Arguments = raw.Arguments; raw.Type != itemCustomCall && kept.Arguments.Text == "" {
+		kept.Arguments.Text = "{}"
+	}
+	req.keep(at, kept)
+	return need(at, fields...)
 }
 
 type field struct{ name, value string }

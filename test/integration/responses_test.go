@@ -104,11 +104,12 @@ func TestCodexCLI(t *testing.T) {
 	for _, tc := range []struct{ model, call, tool, result string }{
 		{model, `call client_exec_command {"cmd":"echo said-by-$((40+2))"}`, "client_exec_command", "said-by-42"},
 		{"gpt-5.5", `call apply_patch {"input":"*** Begin Patch\n*** Add File: /tmp/patched\n+hello\n*** End Patch\n"}`, "apply_patch", "Success"},
+		{"gpt-5.5", `call tool_search {"query":"agent"}`, "tool_search", "The search has found"},
 		{"gpt-5.6-sol", `call functions__exec {"input":"const r = await tools.exec_command({cmd: 'echo said-by-$((40+2))'}); text(r.output)"}`, "functions__exec", "said-by-42"},
 	} {
 		for _, sockets := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/websockets=%t", tc.model, sockets), func(t *testing.T) {
-				home := fmt.Sprintf("/root/cli-%s-%t", tc.model, sockets)
+			t.Run(fmt.Sprintf("%s/%s/websockets=%t", tc.model, tc.tool, sockets), func(t *testing.T) {
+				home := fmt.Sprintf("/root/cli-%s-%s-%t", tc.model, tc.tool, sockets)
 				require.NoError(t, b.WriteFile(home+"/config.toml", fmt.Appendf(nil, cliConfig, tc.model, sockets), 0o600))
 				require.NoError(t, b.models.Script(tc.call, "usage 21 8 13 5"))
 				require.NoError(t, b.models.Script("reasoning hm", "text the tool ", "text answered"))
@@ -153,6 +154,7 @@ func TestResponsesSDK(t *testing.T) {
 		Parameters: map[string]any{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}}},
 	}}
 
+	kept := ""
 	t.Run("streamed tool loop", func(t *testing.T) {
 		require.NoError(t, b.models.Script("reasoning hm", "text I ask.", `call weather {"city":"Paris"}`, `call weather {"city":"Rome"}`, "usage 21 8 13 5"))
 		stream := client.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{
@@ -165,6 +167,7 @@ func TestResponsesSDK(t *testing.T) {
 			}
 		}
 		require.NoError(t, stream.Err())
+		kept = done.ID
 		var outputs responses.ResponseInputParam
 		for _, item := range done.Output {
 			if item.Type == "function_call" {
@@ -215,5 +218,8 @@ func TestResponsesSDK(t *testing.T) {
 		assert.Equal(t, "half whole", hear().OutputText())
 		_, err = conn.Recv(t.Context())
 		assert.ErrorContains(t, err, "StatusGoingAway")
+		got, err := client.Responses.Get(t.Context(), kept, responses.ResponseGetParams{})
+		require.NoError(t, err, "what one process has stored, the next one has")
+		assert.Equal(t, "I ask.", got.OutputText())
 	})
 }
