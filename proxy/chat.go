@@ -34,7 +34,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	}
 	x := exchangeOf(r)
 	x.model, x.stream = req.Model, req.Stream
-	if req.Model, req.ReasoningEffort, err = s.limit(x, req.Model, req.ReasoningEffort); err != nil {
+	if req.Model, req.Reasoning.Effort, err = s.limit(x, req.Model, req.Reasoning.Effort); err != nil {
 		return err
 	}
 	if len(req.Ignored) > 0 {
@@ -43,13 +43,26 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := s.bounded(r.Context())
 	defer cancel()
 	r = r.WithContext(ctx)
-	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: x.model}
-	return s.runTurn(w, r, x, workers.Ask{Model: req.Model}, plan(req), func(turn *appserver.Turn) error {
-		if req.Stream {
-			return s.streamChat(w, r, turn, answer, req.IncludeUsage)
+	if err := s.inline(ctx, pictures(req)); err != nil {
+		return err
+	}
+	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: x.model, Legacy: req.Legacy, Usage: req.Stream && req.IncludeUsage}
+	if req.Stream {
+		return s.streamChat(w, r, req, answer)
+	}
+	return s.wholeChat(w, r, req, answer)
+}
+
+// pictures are the images of a request.
+func pictures(req *openai.ChatRequest) (list []picture) {
+	for _, m := range req.Messages {
+		for _, p := range m.Parts {
+			if p.Image != nil {
+				list = append(list, picture{p.At, p.Image})
+			}
 		}
-		return s.wholeChat(w, r, turn, answer)
-	})
+	}
+	return list
 }
 
 // bounded applies request_timeout, if there is one, to a request that has
@@ -115,19 +128,19 @@ func whyEnded(ctx context.Context, err error) error {
 	}
 }
 
-// wholeChat answers when the turn has completed.
-func (s *Server) wholeChat(w http.ResponseWriter, r *http.Request, turn *appserver.Turn, answer openai.Answer) error {
-	var text strings.Builder
-	finish, err := s.follow(r.Context(), turn, exchangeOf(r), listener{
-		text: func(_, delta string) error {
-			text.WriteString(delta)
-			return nil
-		},
+// wholeChat answers when all choices are complete.
+func (s *Server) wholeChat(w http.ResponseWriter, r *http.Request, req *openai.ChatRequest, answer openai.Answer) error {
+	said := make([]openai.Said, req.N)
+	err := s.choices(w, r, req, func(c *choice, turn *appserver.Turn) error {
+		whole := &wholeChoice{}
+		err := s.hear(c, turn, req, whole, nil)
+		said[c.index] = whole.said
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, answer.Completion(text.String(), finish, exchangeOf(r).usage))
+	return s.writeJSON(w, answer.Completion(said, exchangeOf(r).usage))
 }
 
 // writeJSON sends a whole answer and flushes it, so that nothing that follows

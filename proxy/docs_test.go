@@ -12,14 +12,14 @@ import (
 )
 
 var (
-	codeInSource = regexp.MustCompile(`(?:Invalid|Unavailable|Timeout)\("([a-z_]+)"|Code: "([a-z_]+)"|tooMany\([A-Za-z.]+, "([a-z_]+)"|unsupported\(()`)
+	codeInSource = regexp.MustCompile(`(?:Invalid|Unavailable|Timeout)\("([a-z_]+)"|Code: "([a-z_]+)"|tooMany\([A-Za-z.]+, "([a-z_]+)"|unsupported\(()|[cC]ode[A-Z][a-z]+ += "([a-z_]+)"`)
 	codeInTable  = regexp.MustCompile("`([a-z_]+)`")
 )
 
 // docs/api.md has every error code that a client can meet, and no other.
 func TestErrorCodesInTheDocs(t *testing.T) {
 	inSource := map[string]bool{}
-	for _, pattern := range []string{"*.go", "openai/*.go"} {
+	for _, pattern := range []string{"*.go", "openai/*.go", "fetch/*.go"} {
 		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, file := range files {
@@ -29,7 +29,7 @@ func TestErrorCodesInTheDocs(t *testing.T) {
 			text, err := os.ReadFile(file)
 			require.NoError(t, err)
 			for _, m := range codeInSource.FindAllStringSubmatch(string(text), -1) {
-				inSource[m[1]+m[2]+m[3]] = true
+				inSource[m[1]+m[2]+m[3]+m[5]] = true
 			}
 		}
 	}

@@ -10,16 +10,21 @@ import (
 // plan maps a chat request onto a turn: the system messages that open the
 // history become the thread's instructions, everything after them is injected
 // in its own role. A later system message becomes a developer message, the role
-// that takes its place in the Responses API; codex drops "system" silently.
+// that takes its place in the Responses API; codex drops "system" silently. What
+// codex has no setting for is asked of the model at the end, where it weighs most.
 func plan(req *openai.ChatRequest) appserver.TurnRequest {
 	instructions, history := splitInstructions(req.Messages)
-	turn := appserver.TurnRequest{Model: req.Model, BaseInstructions: &instructions, Effort: req.ReasoningEffort}
+	turn := appserver.TurnRequest{
+		Model: req.Model, BaseInstructions: &instructions, Effort: req.Reasoning.Effort, Summary: req.Reasoning.Summary,
+		OutputSchema: req.Format.Schema, Tools: tools(req.Tools), ServiceTier: req.ServiceTier, Verbosity: req.Verbosity,
+	}
 	for _, m := range history {
-		role := m.Role
-		if role == "system" {
-			role = "developer"
+		turn.Items = append(turn.Items, items(m)...)
+	}
+	for _, text := range append(req.Instructions, req.Format.Instruction) {
+		if text != "" {
+			turn.Items = append(turn.Items, appserver.TextMessage("developer", text))
 		}
-		turn.Items = append(turn.Items, appserver.TextMessage(role, m.Text))
 	}
 	return turn
 }
@@ -33,7 +38,67 @@ func splitInstructions(messages []openai.Message) (string, []openai.Message) {
 	}
 	texts := make([]string, 0, n)
 	for _, m := range messages[:n] {
-		texts = append(texts, m.Text)
+		texts = append(texts, nameOf(m)+joined(m.Parts))
 	}
 	return strings.Join(texts, "\n\n"), messages[n:]
+}
+
+// items are the pieces of history that one message is.
+func items(m openai.Message) []appserver.Item {
+	var list []appserver.Item
+	switch m.Role {
+	case "tool":
+		return append(list, appserver.FunctionCallOutput(m.CallID, joined(m.Parts)))
+	case "assistant":
+		if joined(m.Parts) != "" || len(m.Calls) == 0 {
+			list = append(list, appserver.Message("assistant", contents(m, "output_text")...))
+		}
+		for _, c := range m.Calls {
+			list = append(list, appserver.FunctionCall(c.ID, c.Name, c.Arguments))
+		}
+		return list
+	case "system":
+		m.Role = "developer"
+	}
+	return append(list, appserver.Message(m.Role, contents(m, "input_text")...))
+}
+
+// contents are the parts of a message. Its name, for which codex has no field, is
+// a part in front of them.
+func contents(m openai.Message, text string) []appserver.Content {
+	var list []appserver.Content
+	if name := nameOf(m); name != "" {
+		list = append(list, appserver.Content{Type: text, Text: name})
+	}
+	for _, p := range m.Parts {
+		if p.Image != nil {
+			list = append(list, appserver.Content{Type: "input_image", ImageURL: p.Image.URL, Detail: p.Image.Detail})
+		} else {
+			list = append(list, appserver.Content{Type: text, Text: p.Text})
+		}
+	}
+	return list
+}
+
+func nameOf(m openai.Message) string {
+	if m.Name == "" {
+		return ""
+	}
+	return "[name: " + m.Name + "]\n"
+}
+
+func joined(parts []openai.Part) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(p.Text)
+	}
+	return b.String()
+}
+
+func tools(list []openai.Tool) []appserver.Tool {
+	var tools []appserver.Tool
+	for _, t := range list {
+		tools = append(tools, appserver.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Parameters})
+	}
+	return tools
 }

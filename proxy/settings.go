@@ -25,7 +25,9 @@ type Settings struct {
 	Aliases map[string]Alias
 	// CORSOrigins are the origins whose pages may use the API, or "*".
 	CORSOrigins []string
-	// BodyLimit bounds a request body, in bytes.
+	// Images fetches images that requests name by URL; nil refuses those.
+	Images Images
+	// BodyLimit bounds a request body, in bytes, and the images fetched for it.
 	BodyLimit int64
 	// IdleTimeout is the longest silence of a worker during a turn.
 	IdleTimeout time.Duration

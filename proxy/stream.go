@@ -4,32 +4,44 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/openai"
 )
 
-// streamChat answers in server-sent events as the turn goes on. Nothing is
-// sent before the model's first word or the first keepalive, so that a failure
-// until then is a real HTTP status.
-func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, turn *appserver.Turn, answer openai.Answer, includeUsage bool) error {
-	x := exchangeOf(r)
-	st := &stream{w: w, control: http.NewResponseController(w), answer: answer, timeout: s.IdleTimeout}
+// streamChat answers in server-sent events as the turns go on. Nothing is sent
+// before the model's first word or the first keepalive, so that a failure until
+// then is a real HTTP status.
+func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, req *openai.ChatRequest, answer openai.Answer) error {
+	st := &stream{w: w, control: http.NewResponseController(w), timeout: s.IdleTimeout}
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
-	l := listener{text: st.text, silence: st.keepalive}
-	if keepaliveOff(r) {
-		l.silence = nil
-	}
-	finish, err := s.follow(r.Context(), turn, x, l)
+	err := s.choices(w, r, req, func(c *choice, turn *appserver.Turn) error {
+		if req.N > 1 {
+			st.turns.Add(1)
+		}
+		sc := &streamChoice{stream: st, answer: answer, choice: c}
+		silence := sc.keepalive
+		if keepaliveOff(r) {
+			silence = nil
+		}
+		return s.hear(c, turn, req, sc, silence)
+	})
 	if err != nil {
 		return s.streamError(st, r, err)
 	}
-	if !includeUsage {
-		return st.end(finish, nil)
-	}
-	return st.end(finish, x.usage)
+	return st.send(func(w io.Writer) error {
+		if usage := exchangeOf(r).usage; answer.Usage && usage != nil {
+			if err := openai.WriteEvent(w, answer.UsageChunk(usage)); err != nil {
+				return err
+			}
+		}
+		return openai.WriteDone(w)
+	})
 }
 
 // streamError reports an error in the way that is still open: the HTTP status
@@ -48,56 +60,22 @@ func keepaliveOff(r *http.Request) bool {
 	return r.Header.Get("X-No-Keepalive") == "1" || r.URL.Query().Get("no_keepalive") == "1"
 }
 
-// stream writes one answer's events. It belongs to the request's goroutine.
+// stream writes the events of one answer, whose choices take turns.
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	answer  openai.Answer
 	timeout time.Duration // bounds each write
+	turns   atomic.Int64  // that were begun, if there are several choices
 
+	mu    sync.Mutex
 	begun bool // the header is out
-	role  bool // the role chunk is out
-}
-
-func (st *stream) text(_, delta string) error {
-	return st.send(func(w io.Writer) error {
-		if err := st.writeRole(w); err != nil {
-			return err
-		}
-		return openai.WriteEvent(w, st.answer.TextChunk(delta))
-	})
-}
-
-func (st *stream) keepalive() error { return st.send(openai.WriteKeepalive) }
-
-func (st *stream) end(finish string, usage *openai.Usage) error {
-	return st.send(func(w io.Writer) error {
-		if err := st.writeRole(w); err != nil {
-			return err
-		}
-		if err := openai.WriteEvent(w, st.answer.FinishChunk(finish)); err != nil {
-			return err
-		}
-		if usage != nil {
-			if err := openai.WriteEvent(w, st.answer.UsageChunk(usage)); err != nil {
-				return err
-			}
-		}
-		return openai.WriteDone(w)
-	})
-}
-
-func (st *stream) writeRole(w io.Writer) error {
-	if st.role {
-		return nil
-	}
-	st.role = true
-	return openai.WriteEvent(w, st.answer.RoleChunk())
 }
 
 // send writes and flushes within the timeout. What fails is the client's
 // connection.
 func (st *stream) send(write func(io.Writer) error) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	st.begin()
 	if err := st.control.SetWriteDeadline(time.Now().Add(st.timeout)); err != nil {
 		return fmt.Errorf("cannot bound a write to the client: %w", err)
@@ -116,6 +94,9 @@ func (st *stream) begin() {
 	h := st.w.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")
+	if n := st.turns.Load(); n > 0 {
+		h.Set("X-Codex-Attempts", strconv.FormatInt(n, 10))
+	}
 	h.Set("X-Accel-Buffering", "no") // nginx would hold the events back
 	st.w.WriteHeader(http.StatusOK)
 }

@@ -41,6 +41,8 @@ Commands for people:
 Commands for systemd units:
   serve             the HTTP daemon (codex-proxy.service)
   worker-prepare    write a worker's codex configuration (codex-worker@.service)
+  fetch             fetch images for the daemon (codex-proxy-fetch.service)
+  fetch-prepare     let it reach its name servers (codex-proxy-fetch.service)
   launch            start the next daemon for a reload (run by serve)
   notify-exec       run a program as a Type=notify service
   app-server        the demo worker, in place of codex app-server
@@ -59,6 +61,8 @@ func commands() []command {
 		{"notify-exec", notifyExec},
 		{"worker-prepare", workerPrepare},
 		{"app-server", demoAppServer},
+		{"fetch", fetchCommand},
+		{"fetch-prepare", fetchPrepare},
 		{"status", statusCommand},
 		{"drain", drainCommand},
 		{"undrain", undrainCommand},

@@ -28,6 +28,7 @@ import (
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/fault"
+	"codex-proxy/proxy/fetch"
 	"codex-proxy/proxy/usage"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
@@ -135,7 +136,8 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 	})
 	d.usage = newUsage(cfg, registry, logger)
 	d.server = proxy.New(proxy.Settings{
-		Pool: d.pool, Report: d.report, Keys: cfg.Keys, Usage: d.usage, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins, BodyLimit: cfg.BodyLimit,
+		Pool: d.pool, Report: d.report, Keys: cfg.Keys, Usage: d.usage, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins,
+		Images: d.images(registry), BodyLimit: cfg.BodyLimit,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
 		ThreadCache: cfg.ThreadCache, Registry: registry, Logger: logger,
 	})
@@ -154,6 +156,14 @@ func (d *daemon) newPool() *workers.Pool {
 		all = append(all, workers.New(name, d.cfg.Socket(name), settings))
 	}
 	return workers.NewPool(all, workers.Queue{Limit: d.cfg.QueueLimit, Timeout: d.cfg.QueueTimeout}, d.onChange)
+}
+
+// images asks codex-proxy-fetch.service, which alone has a network.
+func (d *daemon) images(registry prometheus.Registerer) proxy.Images {
+	if !d.cfg.Images.Fetch {
+		return nil
+	}
+	return fetch.NewClient(d.cfg.FetchSocket(), fetchLimits(&d.cfg.Images), registry, d.logger)
 }
 
 func unitNames(names []string) []string {

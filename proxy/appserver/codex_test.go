@@ -130,7 +130,7 @@ func writeConfig(t *testing.T, binary, home, url string, retries int) {
 		for k, v := range map[string]any{
 			"tool_mode": "direct", "use_responses_lite": false, "multi_agent_version": nil, "apply_patch_tool_type": nil,
 			"shell_type": "disabled", "experimental_supported_tools": []any{}, "supports_search_tool": false,
-			"upgrade": nil, "availability_nux": nil,
+			"upgrade": nil, "availability_nux": nil, "max_context_window": 100000000,
 		} {
 			m[k] = v
 		}

@@ -18,6 +18,9 @@ type Content struct {
 	Text string `json:"text,omitempty"`
 	// ImageURL is a data: URL; codex does not fetch others.
 	ImageURL string `json:"image_url,omitempty"`
+	// Detail of an image is auto, low, high, original or empty. Codex 0.169
+	// scales images itself and sends "original" for models that know it.
+	Detail string `json:"detail,omitempty"`
 }
 
 // MarshalJSON keeps the empty text of a text part, which codex requires.
@@ -26,7 +29,8 @@ func (c Content) MarshalJSON() ([]byte, error) {
 		return json.Marshal(struct {
 			Type     string `json:"type"`
 			ImageURL string `json:"image_url"`
-		}{c.Type, c.ImageURL})
+			Detail   string `json:"detail,omitempty"`
+		}{c.Type, c.ImageURL, c.Detail})
 	}
 	return json.Marshal(struct {
 		Type string `json:"type"`

@@ -271,6 +271,7 @@ func TestLiveLargeHistory(t *testing.T) {
 		r.Items = append(r.Items, appserver.TextMessage("user", strings.Repeat("0123456789abcdef", 1<<20/16)))
 	}
 	assert.Equal(t, "Hello world", drain(t, start(t, c, r)).text)
+	require.Len(t, u.requests(), 1, "no summary is asked for")
 	assert.Greater(t, len(u.requests()[0]), 20<<20)
 }
 

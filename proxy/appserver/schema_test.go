@@ -166,7 +166,7 @@ func (s schema) check(t reflect.Type, n any, path string) []string {
 		}
 		return []string{path + " is no array"}
 	}
-	want := map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer"}[t.Kind()]
+	want := map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer", reflect.Map: "object"}[t.Kind()]
 	for _, a := range alternatives {
 		if hasType(a, want) {
 			return nil

@@ -20,6 +20,11 @@ type TurnRequest struct {
 	Items []Item
 	// Effort and Summary are as in turn/start; empty means the model's default.
 	Effort, Summary string
+	// ServiceTier is flex, priority or empty, which is the worker's own. Codex
+	// 0.169 drops others.
+	ServiceTier string
+	// Verbosity is low, medium, high or empty, which is the model's default.
+	Verbosity string
 	// OutputSchema, if any, is sent upstream as a strict JSON schema.
 	OutputSchema json.RawMessage
 	// Tools are the client's own: the turn ends with TurnCalledTools when the
@@ -63,7 +68,11 @@ func (c *Conn) startThread(ctx context.Context, r TurnRequest) (string, error) {
 		Cwd:                   r.Cwd,
 		BaseInstructions:      r.BaseInstructions,
 		ExperimentalRawEvents: true,
+		ServiceTier:           r.ServiceTier,
 		DynamicTools:          dynamicTools(r.Tools),
+	}
+	if r.Verbosity != "" {
+		params.Config = map[string]string{"model_verbosity": r.Verbosity}
 	}
 	var resp threadStartResponse
 	unsubscribe := func(m incoming) { // on the reading goroutine: resp is not its to touch

@@ -8,8 +8,10 @@ type threadStartParams struct {
 	Cwd                   string  `json:"cwd,omitempty"`
 	BaseInstructions      *string `json:"baseInstructions,omitempty"`
 	ExperimentalRawEvents bool    `json:"experimentalRawEvents"`
+	ServiceTier           string  `json:"serviceTier,omitempty"`
 
-	DynamicTools []dynamicTool `json:"dynamicTools,omitempty"`
+	Config       map[string]string `json:"config,omitempty"` // keys of config.toml, for this thread
+	DynamicTools []dynamicTool     `json:"dynamicTools,omitempty"`
 }
 
 type threadStartResponse struct {

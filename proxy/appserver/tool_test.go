@@ -144,3 +144,107 @@ func TestLiveTools(t *testing.T) {
 	}
 	assert.True(t, strings.HasSuffix(order, "function_call call_a,function_call_output call_a,function_call call_b,function_call_output call_b,"), order)
 }
+
+// What codex 0.169 makes of the schema of a tool; the checks of package openai
+// rest on it. An empty answer is a refusal of the whole thread.
+func TestLiveToolSchemas(t *testing.T) {
+	u := newUpstream(helloWorld)
+	c := live(t, u, 0)
+	property := func(schema string) string { return `{"type":"object","properties":{"a":` + schema + `}}` }
+	described := func(n int) string {
+		return property(`{"type":"string","description":"` + strings.Repeat("d", n-len(property(`{"type":"string","description":""}`))) + `"}`)
+	}
+	for given, want := range map[string]string{
+		// kept
+		property(`{"type":["string","null"],"description":"d","enum":["x",null]}`):                "=",
+		property(`{"type":"array","items":{"type":"integer"},"minItems":1}`):                      "=",
+		property(`{"type":"object","properties":{},"additionalProperties":{"type":"string"}}`):    "=",
+		property(`{"anyOf":[{"type":"string"},{"type":"null"}]}`):                                 "=",
+		property(`{"oneOf":[{"type":"string"},{"type":"null"}]}`):                                 "=",
+		property(`{"allOf":[{"type":"string"},{"type":"string"}]}`):                               "=",
+		`{"type":"object","properties":{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":{"type":"null"}}}`: "=",
+		`{"type":"object","properties":{},"required":["a"],"additionalProperties":false}`:         "=",
+		described(5000): "=",
+		// dropped or changed without a word
+		described(5001): property(`{"type":"string"}`),
+		property(`{"type":"string","minLength":1,"pattern":"x","format":"date","default":"q","title":"t","nullable":true}`): property(`{"type":"string"}`),
+		property(`{"type":"integer","minimum":1,"exclusiveMaximum":5,"multipleOf":2}`):                                      property(`{"type":"integer"}`),
+		property(`{"type":"array","items":{"type":"string"},"maxItems":3,"uniqueItems":true}`):                              property(`{"type":"array","items":{"type":"string"}}`),
+		property(`{"const":3}`):               property(`{"type":"string","enum":[3]}`),
+		property(`{"enum":[1]}`):              property(`{"type":"string","enum":[1]}`),
+		property(`{"description":"d"}`):       property(`{}`),
+		property(`{"type":"wizard"}`):         property(`{}`),
+		property(`{"not":{"type":"string"}}`): property(`{}`),
+		property(`true`):                      property(`{"type":"string"}`),
+		`{}`:                                  `{}`,
+		// refused
+		`3`: "", `[]`: "", `{"type":"null"}`: "",
+		property(`"x"`): "", property(`null`): "", property(`{"type":"string","description":1}`): "", property(`{"type":"string","enum":"x"}`): "",
+		property(`{"$ref":1}`): "", property(`{"type":"array","items":[{}]}`): "", property(`{"type":"array","minItems":-1}`): "", property(`{"type":"array","minItems":1.5}`): "",
+		property(`{"anyOf":{}}`): "", property(`{"oneOf":[1]}`): "", property(`{"type":"object","additionalProperties":1}`): "",
+		`{"type":"object","properties":[]}`: "", `{"type":"object","required":"a"}`: "", `{"type":"object","required":[1]}`: "",
+	} {
+		u.script(helloWorld)
+		r := liveHello()
+		r.Tools = []appserver.Tool{{Name: "f", InputSchema: json.RawMessage(given)}}
+		turn, err := c.StartTurn(bound(t), r)
+		if want == "" {
+			var rpc *appserver.RPCError
+			require.ErrorAs(t, err, &rpc, given)
+			assert.Contains(t, rpc.Message, "input schema is not supported")
+			continue
+		}
+		require.NoError(t, err, given)
+		drain(t, turn)
+		require.NoError(t, turn.Close(bound(t)))
+		var body struct {
+			Tools []struct {
+				Strict     bool
+				Parameters json.RawMessage
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(u.requests()[0]), &body))
+		if want == "=" {
+			want = given
+		}
+		assert.JSONEq(t, want, string(body.Tools[0].Parameters))
+		assert.False(t, body.Tools[0].Strict)
+	}
+}
+
+// How tools may be called, and what a model endpoint hears of the settings that
+// codex has for a turn.
+func TestLiveToolNamesAndSettings(t *testing.T) {
+	u := newUpstream(helloWorld)
+	c := live(t, u, 0)
+	for name, taken := range map[string]bool{
+		"a": true, "-": true, "mcpx": true, strings.Repeat("a", 128): true,
+		"": false, "mcp": false, "mcp__x": false, "a.b": false, "é": false, strings.Repeat("a", 129): false,
+	} {
+		r := liveHello()
+		r.Tools = []appserver.Tool{{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}}
+		turn, err := c.StartTurn(bound(t), r)
+		assert.Equal(t, taken, err == nil, "%q: %v", name, err)
+		if err == nil {
+			require.NoError(t, turn.Close(bound(t)))
+		}
+	}
+	r := liveHello()
+	r.Tools = []appserver.Tool{weather, weather}
+	_, err := c.StartTurn(bound(t), r)
+	assert.ErrorContains(t, err, "duplicate")
+
+	for tier, want := range map[string]string{"": "", "flex": "flex", "priority": "priority", "auto": "", "scale": ""} {
+		u.script(helloWorld)
+		r := liveHello()
+		r.ServiceTier, r.Verbosity = tier, "high"
+		drain(t, start(t, c, r))
+		var body struct {
+			ServiceTier string `json:"service_tier"`
+			Text        struct{ Verbosity string }
+		}
+		require.NoError(t, json.Unmarshal([]byte(u.requests()[0]), &body))
+		assert.Equal(t, want, body.ServiceTier, tier)
+		assert.Equal(t, "high", body.Text.Verbosity)
+	}
+}

@@ -1,5 +1,7 @@
 package openai
 
+import "cmp"
+
 // ChatCompletion is the whole answer of POST /v1/chat/completions.
 type ChatCompletion struct {
 	ID      string       `json:"id"`
@@ -10,7 +12,7 @@ type ChatCompletion struct {
 	Usage   *Usage       `json:"usage,omitempty"`
 }
 
-// ChatChoice is the one choice of a ChatCompletion.
+// ChatChoice is one choice of a ChatCompletion.
 type ChatChoice struct {
 	Index        int         `json:"index"`
 	Message      ChatMessage `json:"message"`
@@ -18,34 +20,39 @@ type ChatChoice struct {
 	FinishReason string      `json:"finish_reason"`
 }
 
-// ChatMessage is what the model said.
+// ChatMessage is what the model said and called. Nil content is null: it said
+// nothing.
 type ChatMessage struct {
-	Role    string  `json:"role"`
-	Content string  `json:"content"`
-	Refusal *string `json:"refusal"` // always null
+	Role             string         `json:"role"` // assistant
+	Content          *string        `json:"content"`
+	Refusal          *string        `json:"refusal"`
+	ReasoningContent string         `json:"reasoning_content,omitempty"`
+	ToolCalls        []ChatToolCall `json:"tool_calls,omitempty"`
+	FunctionCall     *ChatFunction  `json:"function_call,omitempty"` // the legacy form
 }
 
-// ChatChunk is one event of a streamed answer.
-type ChatChunk struct {
-	ID      string        `json:"id"`
-	Object  string        `json:"object"` // chat.completion.chunk
-	Created int64         `json:"created"`
-	Model   string        `json:"model"`
-	Choices []ChunkChoice `json:"choices"`
-	Usage   *Usage        `json:"usage,omitempty"`
+// ChatToolCall is a call of a tool in an answer. In a stream the first piece has
+// everything but the arguments, which follow under the same index.
+type ChatToolCall struct {
+	Index    *int         `json:"index,omitempty"` // in streams only
+	ID       string       `json:"id,omitempty"`
+	Type     string       `json:"type,omitempty"` // function
+	Function ChatFunction `json:"function"`
 }
 
-// ChunkChoice is the one choice of a ChatChunk; the usage chunk has none.
-type ChunkChoice struct {
-	Index        int     `json:"index"`
-	Delta        Delta   `json:"delta"`
-	FinishReason *string `json:"finish_reason"`
+// ChatFunction is a called function.
+type ChatFunction struct {
+	Name      string `json:"name,omitempty"`
+	Arguments string `json:"arguments"` // JSON, as the model wrote it
 }
 
-// Delta is what a chunk adds.
-type Delta struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+// chatCalls are calls as a whole answer shows them.
+func chatCalls(calls []ToolCall) []ChatToolCall {
+	var list []ChatToolCall
+	for _, c := range calls {
+		list = append(list, ChatToolCall{ID: c.ID, Type: "function", Function: ChatFunction{c.Name, c.Arguments}})
+	}
+	return list
 }
 
 // Usage counts tokens as the worker reported them.
@@ -67,12 +74,25 @@ type CompletionDetails struct {
 	ReasoningTokens int64 `json:"reasoning_tokens"`
 }
 
+// Plus is the sum of two usages; nil counts nothing.
+func (u *Usage) Plus(v *Usage) *Usage {
+	if u == nil || v == nil {
+		return cmp.Or(u, v)
+	}
+	return &Usage{
+		PromptTokens: u.PromptTokens + v.PromptTokens, CompletionTokens: u.CompletionTokens + v.CompletionTokens, TotalTokens: u.TotalTokens + v.TotalTokens,
+		PromptTokensDetails:     PromptDetails{u.PromptTokensDetails.CachedTokens + v.PromptTokensDetails.CachedTokens},
+		CompletionTokensDetails: CompletionDetails{u.CompletionTokensDetails.ReasoningTokens + v.CompletionTokensDetails.ReasoningTokens},
+	}
+}
+
 // Finish reasons.
 const (
 	FinishStop          = "stop"
-	FinishToolCalls     = "tool_calls"
 	FinishLength        = "length"
 	FinishContentFilter = "content_filter"
+	FinishToolCalls     = "tool_calls"
+	FinishFunctionCall  = "function_call" // the legacy form of FinishToolCalls
 )
 
 // Answer gives every part of one answer the same id, time and model.
@@ -80,42 +100,42 @@ type Answer struct {
 	ID      string // chatcmpl-…
 	Created int64  // Unix seconds
 	Model   string
+	// Legacy puts a call of a tool into function_call.
+	Legacy bool
+	// Usage says that a chunk with the usage ends the stream; it is null in the
+	// others then.
+	Usage bool
+}
+
+// Said is what a choice of a whole answer holds.
+type Said struct {
+	Text, Reasoning, Refusal string
+	Calls                    []ToolCall
+	Finish                   string
 }
 
 // Completion is the whole answer.
-func (a Answer) Completion(text, finish string, usage *Usage) ChatCompletion {
-	return ChatCompletion{
-		ID: a.ID, Object: "chat.completion", Created: a.Created, Model: a.Model, Usage: usage,
-		Choices: []ChatChoice{{Message: ChatMessage{Role: "assistant", Content: text}, FinishReason: finish}},
+func (a Answer) Completion(choices []Said, usage *Usage) ChatCompletion {
+	c := ChatCompletion{ID: a.ID, Object: "chat.completion", Created: a.Created, Model: a.Model, Usage: usage}
+	for i, said := range choices {
+		c.Choices = append(c.Choices, ChatChoice{Index: i, Message: a.message(said), FinishReason: said.Finish})
 	}
-}
-
-// RoleChunk is the first chunk of a stream.
-func (a Answer) RoleChunk() ChatChunk {
-	empty := ""
-	return a.chunk(ChunkChoice{Delta: Delta{Role: "assistant", Content: &empty}})
-}
-
-// TextChunk adds text.
-func (a Answer) TextChunk(text string) ChatChunk {
-	return a.chunk(ChunkChoice{Delta: Delta{Content: &text}})
-}
-
-// FinishChunk ends the choice.
-func (a Answer) FinishChunk(reason string) ChatChunk {
-	return a.chunk(ChunkChoice{FinishReason: &reason})
-}
-
-// UsageChunk carries the usage; it has no choices.
-func (a Answer) UsageChunk(usage *Usage) ChatChunk {
-	c := a.chunk()
-	c.Usage = usage
 	return c
 }
 
-func (a Answer) chunk(choices ...ChunkChoice) ChatChunk {
-	if choices == nil {
-		choices = []ChunkChoice{}
+func (a Answer) message(said Said) ChatMessage {
+	m := ChatMessage{Role: "assistant", ReasoningContent: said.Reasoning}
+	if said.Text != "" || len(said.Calls) == 0 && said.Refusal == "" {
+		m.Content = &said.Text
 	}
-	return ChatChunk{ID: a.ID, Object: "chat.completion.chunk", Created: a.Created, Model: a.Model, Choices: choices}
+	if said.Refusal != "" {
+		m.Refusal = &said.Refusal
+	}
+	calls := chatCalls(said.Calls)
+	if a.Legacy && len(calls) > 0 {
+		m.FunctionCall = &calls[0].Function
+	} else {
+		m.ToolCalls = calls
+	}
+	return m
 }

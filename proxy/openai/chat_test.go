@@ -2,6 +2,8 @@ package openai
 
 import (
 	"bytes"
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,7 +13,7 @@ import (
 func TestStreamEncoding(t *testing.T) {
 	a := Answer{ID: "chatcmpl-1", Created: 5, Model: "m"}
 	var b bytes.Buffer
-	for _, c := range []ChatChunk{a.RoleChunk(), a.TextChunk("hé\n"), a.FinishChunk(FinishStop), a.UsageChunk(&Usage{PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3})} {
+	for _, c := range []ChatChunk{a.RoleChunk(0, true), a.TextChunk(0, "hé\n"), a.FinishChunk(0, FinishStop), a.UsageChunk(&Usage{PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3})} {
 		require.NoError(t, WriteEvent(&b, c))
 	}
 	require.NoError(t, WriteKeepalive(&b))
@@ -22,4 +24,55 @@ func TestStreamEncoding(t *testing.T) {
 		head+`"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n"+
 		head+`"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}`+"\n\n"+
 		": keepalive\n\ndata: [DONE]\n\n", b.String())
+}
+
+func TestStreamOfCalls(t *testing.T) {
+	call := ToolCall{"call_1", "f", `{"a":1}`}
+	events := func(a Answer, chunks ...ChatChunk) string {
+		var b bytes.Buffer
+		for _, c := range chunks {
+			require.NoError(t, WriteEvent(&b, c))
+		}
+		return strings.ReplaceAll(b.String(), `data: {"id":"","object":"chat.completion.chunk","created":0,"model":"",`, "")
+	}
+	a := Answer{}
+	assert.Equal(t, `"choices":[{"index":2,"delta":{"role":"assistant","content":null},"finish_reason":null}]}`+"\n\n"+
+		`"choices":[{"index":2,"delta":{"tool_calls":[{"index":1,"id":"call_1","type":"function","function":{"name":"f","arguments":""}}]},"finish_reason":null}]}`+"\n\n"+
+		`"choices":[{"index":2,"delta":{"tool_calls":[{"index":1,"function":{"arguments":"{\"a\":1}"}}]},"finish_reason":null}]}`+"\n\n"+
+		`"choices":[{"index":2,"delta":{"reasoning_content":"hm"},"finish_reason":null}]}`+"\n\n"+
+		`"choices":[{"index":2,"delta":{"refusal":"no"},"finish_reason":null}]}`+"\n\n",
+		events(a, append(append([]ChatChunk{a.RoleChunk(2, false)}, a.CallChunks(2, 1, call)...), a.ReasoningChunk(2, "hm"), a.RefusalChunk(2, "no"))...))
+
+	legacy := Answer{Legacy: true, Usage: true}
+	assert.Equal(t, `"choices":[{"index":0,"delta":{"function_call":{"name":"f","arguments":""}},"finish_reason":null}],"usage":null}`+"\n\n"+
+		`"choices":[{"index":0,"delta":{"function_call":{"arguments":"{\"a\":1}"}},"finish_reason":null}],"usage":null}`+"\n\n",
+		events(legacy, legacy.CallChunks(0, 0, call)...))
+}
+
+func TestWholeAnswers(t *testing.T) {
+	call := ToolCall{"call_1", "f", `{"a":1}`}
+	for name, tc := range map[string]struct {
+		answer  Answer
+		said    Said
+		message string
+	}{
+		"text":      {Answer{}, Said{Text: "hi"}, `{"role":"assistant","content":"hi","refusal":null}`},
+		"nothing":   {Answer{}, Said{}, `{"role":"assistant","content":"","refusal":null}`},
+		"refusal":   {Answer{}, Said{Refusal: "no"}, `{"role":"assistant","content":null,"refusal":"no"}`},
+		"reasoning": {Answer{}, Said{Text: "hi", Reasoning: "hm"}, `{"role":"assistant","content":"hi","refusal":null,"reasoning_content":"hm"}`},
+		"call":      {Answer{}, Said{Calls: []ToolCall{call}}, `{"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]}`},
+		"both":      {Answer{}, Said{Text: "hi", Calls: []ToolCall{call}}, `{"role":"assistant","content":"hi","refusal":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]}`},
+		"legacy":    {Answer{Legacy: true}, Said{Calls: []ToolCall{call}}, `{"role":"assistant","content":null,"refusal":null,"function_call":{"name":"f","arguments":"{\"a\":1}"}}`},
+	} {
+		data, err := json.Marshal(tc.answer.Completion([]Said{tc.said}, nil).Choices[0].Message)
+		require.NoError(t, err)
+		assert.JSONEq(t, tc.message, string(data), name)
+	}
+}
+
+func TestUsageAddsUp(t *testing.T) {
+	u := &Usage{1, 2, 3, PromptDetails{4}, CompletionDetails{5}}
+	assert.Equal(t, &Usage{2, 4, 6, PromptDetails{8}, CompletionDetails{10}}, u.Plus(u))
+	assert.Equal(t, u, u.Plus(nil))
+	assert.Equal(t, u, (*Usage)(nil).Plus(u))
 }

@@ -1,92 +1,149 @@
 package openai
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 )
 
-// rawMessage is a message as it arrives.
-type rawMessage struct {
-	Role         string          `json:"role"`
-	Content      content         `json:"content"`
-	Name         string          `json:"name"`
-	ToolCalls    json.RawMessage `json:"tool_calls"`
-	FunctionCall json.RawMessage `json:"function_call"`
+// maxName is the length of a participant's name in the OpenAI reference.
+const maxName = 64
+
+// Message is one turn of the history.
+type Message struct {
+	Role string // system, developer, user, assistant or tool
+	Name string // of the participant; may be empty
+	// Parts are what was said; an assistant that only called tools said nothing.
+	// Those of a tool are texts.
+	Parts []Part
+	// Calls are an assistant's calls of tools, each of which is answered by one
+	// of the messages of role tool that follow.
+	Calls []ToolCall
+	// CallID is the call that a message of role tool answers.
+	CallID string
 }
 
-// content is a string or a list of parts.
-type content struct {
-	set       bool
-	malformed bool // neither of the two
-	text      string
-	parts     []part
-}
-
-type part struct {
-	Type    string `json:"type"`
-	Text    string `json:"text"`
-	Refusal string `json:"refusal"`
-}
-
-// UnmarshalJSON takes both forms of content. It leaves the complaint about
-// anything else to validate, which knows which message it is.
-func (c *content) UnmarshalJSON(data []byte) error {
-	data = bytes.TrimSpace(data)
-	if bytes.Equal(data, []byte("null")) {
-		return nil
-	}
-	c.set = true
-	var into any = &c.parts
-	if data[0] == '"' {
-		into = &c.text
-	}
-	c.malformed = json.Unmarshal(data, into) != nil
-	return nil
-}
-
-func (m rawMessage) validate(at string) (Message, error) {
-	switch m.Role {
-	case "system", "developer", "user", "assistant":
-	case "":
-		return Message{}, Invalid("role_required", at+".role", at+".role is required")
-	case "tool", "function":
-		return Message{}, unsupported(at+".role", fmt.Sprintf("%s: messages with the role %q are not supported: client tools are not served", at, m.Role))
-	default:
-		return Message{}, Invalid("invalid_value", at+".role", fmt.Sprintf("%s.role must be system, developer, user or assistant, not %q", at, clip(m.Role)))
-	}
-	if !isNothing(m.ToolCalls) || !isNothing(m.FunctionCall) {
-		return Message{}, unsupported(at+".tool_calls", at+": tool calls are not supported: client tools are not served")
-	}
-	switch {
-	case !m.Content.set:
-		return Message{}, Invalid("content_required", at+".content", at+".content is required")
-	case m.Content.malformed:
-		return Message{}, Invalid("invalid_type", at+".content", at+".content must be a string or a list of parts")
-	}
-	text, err := m.Content.join(at + ".content")
-	return Message{Role: m.Role, Text: text}, err
-}
-
-func isNothing(v json.RawMessage) bool { return len(v) == 0 || asksForNothing(v) }
-
-// join is the text of all parts: parts of one message are one text.
-func (c content) join(at string) (string, error) {
-	if c.parts == nil {
-		return c.text, nil
-	}
-	var b strings.Builder
-	for i, p := range c.parts {
-		switch p.Type {
-		case "text":
-			b.WriteString(p.Text)
-		case "refusal":
-			b.WriteString(p.Refusal)
-		default:
-			return "", unsupported(fmt.Sprintf("%s[%d].type", at, i),
-				fmt.Sprintf("%s[%d]: parts of type %q are not supported; send text", at, i, clip(p.Type)))
+func (m Message) images() (n int) {
+	for _, p := range m.Parts {
+		if p.Image != nil {
+			n++
 		}
 	}
-	return b.String(), nil
+	return n
+}
+
+// ToolCall is the model's call of a tool.
+type ToolCall struct {
+	ID, Name  string
+	Arguments string // as the model wrote it, which may not be valid JSON
+}
+
+// rawMessage is a message as it arrives.
+type rawMessage struct {
+	Role         string       `json:"role"`
+	Content      content      `json:"content"`
+	Name         string       `json:"name"`
+	Refusal      string       `json:"refusal"`
+	ToolCalls    []rawCall    `json:"tool_calls"`
+	ToolCallID   string       `json:"tool_call_id"`
+	FunctionCall *rawCallBody `json:"function_call"`
+	Audio        *struct{}    `json:"audio"`
+}
+
+type rawCall struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"`
+	Function *rawCallBody `json:"function"`
+}
+
+type rawCallBody struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+func (m rawMessage) validate(at string) (message Message, err error) {
+	message.Role = m.Role
+	if m.Role != "assistant" && (len(m.ToolCalls) > 0 || m.FunctionCall != nil) {
+		return message, Invalid("invalid_value", at+".tool_calls", at+": only messages with the role assistant call tools")
+	}
+	content := at + ".content"
+	switch m.Role {
+	case "system", "developer":
+		message.Parts, err = m.Content.read(content, "text")
+	case "user":
+		message.Parts, err = m.Content.read(content, "text", "image_url")
+	case "assistant":
+		return m.assistant(at)
+	case "tool":
+		message.CallID = m.ToolCallID
+		message.Parts, err = m.Content.read(content, "text")
+		return message, err
+	case "function": // legacy: it answers the function_call before it, see pair
+		message.Name = m.Name
+		message.Parts, err = m.Content.read(content, "text")
+		return message, err
+	case "":
+		return message, Invalid("role_required", at+".role", at+".role is required")
+	default:
+		return message, Invalid("invalid_value", at+".role", fmt.Sprintf("%s.role must be system, developer, user, assistant, tool or function, not %q", at, clip(m.Role)))
+	}
+	if err == nil {
+		message.Name, err = m.Name, checkName(at+".name", m.Name)
+	}
+	return message, err
+}
+
+// assistant is what the model said and called. A refusal is something it said.
+func (m rawMessage) assistant(at string) (message Message, err error) {
+	message.Role, message.Name = m.Role, m.Name
+	if err := checkName(at+".name", m.Name); err != nil {
+		return message, err
+	}
+	if m.Audio != nil {
+		return message, unsupported(at+".audio", at+": audio is not supported; send a transcript")
+	}
+	if message.Calls, err = m.calls(at); err != nil {
+		return message, err
+	}
+	if m.Content.set || message.Calls == nil && m.Refusal == "" {
+		if message.Parts, err = m.Content.read(at+".content", "text", "refusal"); err != nil {
+			return message, err
+		}
+	}
+	if m.Refusal != "" {
+		message.Parts = append(message.Parts, Part{Text: m.Refusal, At: at + ".refusal"})
+	}
+	return message, nil
+}
+
+func (m rawMessage) calls(at string) ([]ToolCall, error) {
+	if m.FunctionCall != nil {
+		if len(m.ToolCalls) > 0 {
+			return nil, Invalid("invalid_value", at+".function_call", at+" must have either tool_calls or the legacy function_call")
+		}
+		return []ToolCall{{Name: m.FunctionCall.Name, Arguments: m.FunctionCall.Arguments}}, checkToolName(at+".function_call.name", m.FunctionCall.Name)
+	}
+	var calls []ToolCall
+	for i, c := range m.ToolCalls {
+		at := fmt.Sprintf("%s.tool_calls[%d]", at, i)
+		switch {
+		case c.Type != "" && c.Type != "function":
+			return nil, unsupported(at+".type", fmt.Sprintf("%s.type must be function; %q is not supported", at, clip(c.Type)))
+		case c.ID == "":
+			return nil, Invalid("tool_call_id_required", at+".id", at+".id is required")
+		case c.Function == nil:
+			return nil, Invalid("name_required", at+".function.name", at+".function is required")
+		}
+		if err := checkToolName(at+".function.name", c.Function.Name); err != nil {
+			return nil, err
+		}
+		calls = append(calls, ToolCall{c.ID, c.Function.Name, c.Function.Arguments})
+	}
+	return calls, nil
+}
+
+func checkName(at, name string) error {
+	if len(name) > maxName || strings.ContainsAny(name, " \t\r\n<|\\/>") {
+		return Invalid("invalid_value", at, fmt.Sprintf("%s must have at most %d characters and no space, <, >, |, / or \\", at, maxName))
+	}
+	return nil
 }

@@ -57,7 +57,10 @@ func TestParametersInTheDocs(t *testing.T) {
 func TestParametersFollowTheTable(t *testing.T) {
 	values := map[string]string{ // of the honoured ones
 		"model": `"m"`, "messages": `[{"role":"user","content":"x"}]`, "stream": `true`, "stream_options": `{"include_usage":true}`,
-		"reasoning_effort": `"low"`, "n": `1`, "response_format": `{"type":"text"}`, "modalities": `["text"]`,
+		"reasoning_effort": `"low"`, "n": `2`, "response_format": `{"type":"json_object"}`, "modalities": `["text"]`,
+		"reasoning": `{"summary":"auto"}`, "service_tier": `"flex"`, "verbosity": `"low"`, "parallel_tool_calls": `false`,
+		"tools": `[{"type":"function","function":{"name":"f"}}]`, "tool_choice": `"auto"`,
+		"functions": `[{"name":"f"}]`, "function_call": `"auto"`,
 	}
 	for name, p := range chatParams {
 		value, known := values[name]

@@ -8,47 +8,63 @@ import (
 	"slices"
 )
 
+// maxChoices bounds n: each choice is a turn of its own.
+const maxChoices = 8
+
 // ChatRequest is a validated request of POST /v1/chat/completions.
 // Source: OpenAI API reference, "Create chat completion".
 type ChatRequest struct {
-	Model           string
-	Messages        []Message
-	Stream          bool
-	IncludeUsage    bool     // stream_options.include_usage
-	ReasoningEffort string   // empty means the model's default
-	Ignored         []string // parameters accepted without effect, sorted
+	Model        string
+	Messages     []Message
+	Stream       bool
+	IncludeUsage bool // stream_options.include_usage
+	N            int  // choices, 1 or more
+	Tools        []Tool
+	// Legacy says that the client speaks of functions, and wants a function_call.
+	Legacy bool
+	// SingleCall says that the client takes one call in an answer.
+	SingleCall bool
+	// Instructions ask the model for what codex has no setting for.
+	Instructions []string
+	Format       Format
+	Reasoning    Reasoning
+	ServiceTier  string   // flex, priority or empty
+	Verbosity    string   // low, medium, high or empty
+	Ignored      []string // parameters accepted without effect, sorted
 }
 
-// Message is one turn of the history: text by a role.
-type Message struct {
-	Role string // system, developer, user or assistant
-	Text string
-}
-
-// efforts are the values of reasoning_effort.
-var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh"}
+var (
+	// serviceTiers are what codex 0.169 passes on, and the words for the default,
+	// which it leaves out.
+	serviceTiers = map[string]string{"": "", "auto": "", "default": "", "flex": "flex", "priority": "priority"}
+	verbosities  = []string{"", "low", "medium", "high"}
+)
 
 // maxModelName bounds what a client can put into every log line.
 const maxModelName = 256
 
 // rawChat is the request as it arrives; only the honoured fields.
 type rawChat struct {
-	Model           string          `json:"model"`
-	Messages        []rawMessage    `json:"messages"`
-	Stream          bool            `json:"stream"`
-	StreamOptions   *streamOptions  `json:"stream_options"`
-	ReasoningEffort string          `json:"reasoning_effort"`
-	N               *int            `json:"n"`
-	ResponseFormat  *responseFormat `json:"response_format"`
-	Modalities      []string        `json:"modalities"`
+	Model             string          `json:"model"`
+	Messages          []rawMessage    `json:"messages"`
+	Stream            bool            `json:"stream"`
+	StreamOptions     *streamOptions  `json:"stream_options"`
+	ReasoningEffort   string          `json:"reasoning_effort"`
+	Reasoning         json.RawMessage `json:"reasoning"`
+	N                 *int            `json:"n"`
+	ResponseFormat    *rawFormat      `json:"response_format"`
+	Modalities        []string        `json:"modalities"`
+	Tools             []rawTool       `json:"tools"`
+	ToolChoice        json.RawMessage `json:"tool_choice"`
+	ParallelToolCalls *bool           `json:"parallel_tool_calls"`
+	Functions         []rawFunction   `json:"functions"`
+	FunctionCall      json.RawMessage `json:"function_call"`
+	ServiceTier       string          `json:"service_tier"`
+	Verbosity         string          `json:"verbosity"`
 }
 
 type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
-}
-
-type responseFormat struct {
-	Type string `json:"type"`
 }
 
 // DecodeChat parses and validates a request body. Every error is an *Error
@@ -69,11 +85,14 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 	if err := decodeJSON(body, &raw); err != nil {
 		return nil, err
 	}
-	req, err := raw.validate()
+	if err := raw.check(); err != nil {
+		return nil, err
+	}
+	req, err := raw.request()
 	if err != nil {
 		return nil, err
 	}
-	req.Ignored = ignoredParams
+	req.Ignored = slices.Sorted(slices.Values(append(req.Ignored, ignoredParams...)))
 	return req, nil
 }
 
@@ -109,39 +128,76 @@ func asksForNothing(v json.RawMessage) bool {
 	return false
 }
 
+func isNothing(v json.RawMessage) bool { return len(v) == 0 || asksForNothing(v) }
+
 func unsupported(param, message string) *Error {
 	return Invalid("unsupported_parameter", param, message)
 }
 
-func (raw rawChat) validate() (*ChatRequest, error) {
+// check refuses values that stand for themselves.
+func (raw rawChat) check() error {
+	_, tier := serviceTiers[raw.ServiceTier]
 	switch {
 	case raw.Model == "":
-		return nil, Invalid("model_required", "model", "model is required; GET /v1/models lists what there is")
+		return Invalid("model_required", "model", "model is required; GET /v1/models lists what there is")
 	case len(raw.Model) > maxModelName:
-		return nil, Invalid("invalid_value", "model", fmt.Sprintf("model must not be longer than %d bytes", maxModelName))
-	case len(raw.Messages) == 0:
-		return nil, Invalid("messages_required", "messages", "messages must hold at least one message")
-	case raw.N != nil && *raw.N != 1:
-		return nil, unsupported("n", "n must be 1: each answer needs a request of its own")
-	case raw.ResponseFormat != nil && raw.ResponseFormat.Type != "text":
-		return nil, unsupported("response_format", `response_format must be {"type":"text"}`)
+		return Invalid("invalid_value", "model", fmt.Sprintf("model must not be longer than %d bytes", maxModelName))
+	case raw.N != nil && (*raw.N < 1 || *raw.N > maxChoices):
+		return Invalid("invalid_value", "n", fmt.Sprintf("n must be from 1 to %d", maxChoices))
 	case len(raw.Modalities) > 0 && !slices.Equal(raw.Modalities, []string{"text"}):
-		return nil, unsupported("modalities", `modalities must be ["text"]`)
-	case raw.ReasoningEffort != "" && !slices.Contains(efforts, raw.ReasoningEffort):
-		return nil, Invalid("invalid_value", "reasoning_effort", fmt.Sprintf("reasoning_effort must be one of %v", efforts))
+		return unsupported("modalities", `modalities must be ["text"]`)
+	case !tier:
+		return Invalid("invalid_value", "service_tier", "service_tier must be auto, default, flex or priority")
+	case !slices.Contains(verbosities, raw.Verbosity):
+		return Invalid("invalid_value", "verbosity", "verbosity must be low, medium or high")
+	}
+	return checkEffort("reasoning_effort", raw.ReasoningEffort)
+}
+
+func (raw rawChat) request() (*ChatRequest, error) {
+	messages, err := readMessages(raw.Messages)
+	if err != nil {
+		return nil, err
+	}
+	set, err := raw.toolset()
+	if err != nil {
+		return nil, err
+	}
+	format, err := raw.ResponseFormat.format()
+	if err != nil {
+		return nil, err
+	}
+	thinking, err := raw.thinking()
+	if err != nil {
+		return nil, err
 	}
 	req := &ChatRequest{
-		Model: raw.Model, Stream: raw.Stream, ReasoningEffort: raw.ReasoningEffort,
+		Model: raw.Model, Messages: messages, Stream: raw.Stream, N: 1,
 		IncludeUsage: raw.StreamOptions != nil && raw.StreamOptions.IncludeUsage,
+		Tools:        set.tools, Legacy: len(raw.Functions) > 0, SingleCall: set.single, Instructions: set.instructions(),
+		Format: format, Reasoning: thinking, ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Verbosity,
 	}
-	for i, m := range raw.Messages {
-		message, err := m.validate(fmt.Sprintf("messages[%d]", i))
-		if err != nil {
-			return nil, err
-		}
-		req.Messages = append(req.Messages, message)
+	if raw.N != nil {
+		req.N = *raw.N
+	}
+	if set.strict {
+		req.Ignored = append(req.Ignored, "tools.strict")
 	}
 	return req, nil
+}
+
+// thinking joins the two ways to set the effort.
+func (raw rawChat) thinking() (Reasoning, error) {
+	r, err := reasoning(raw.Reasoning)
+	switch {
+	case err != nil:
+		return r, err
+	case r.Effort != "" && raw.ReasoningEffort != "" && r.Effort != raw.ReasoningEffort:
+		return r, Invalid("invalid_value", "reasoning.effort", "reasoning.effort and reasoning_effort contradict each other; send one of them")
+	case r.Effort == "":
+		r.Effort = raw.ReasoningEffort
+	}
+	return r, nil
 }
 
 // decodeJSON gives every way in which JSON can be wrong its own words.

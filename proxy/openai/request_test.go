@@ -12,16 +12,25 @@ import (
 
 func TestDecodeChat(t *testing.T) {
 	req, err := DecodeChat([]byte(`{"model":"m","stream":true,"stream_options":{"include_usage":true},
-	  "temperature":0.2,"seed":7,"store":false,"logprobs":false,"tools":[],"tool_choice":"none","n":1,"reasoning_effort":"high",
+	  "temperature":0.2,"seed":7,"store":false,"logprobs":false,"tools":[],"tool_choice":"none","n":3,"reasoning_effort":"high",
+	  "reasoning":{"effort":"high","summary":"detailed"},"service_tier":"priority","verbosity":"low",
 	  "messages":[{"role":"system","content":"be brief"},
 	    {"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"x"},
 	    {"role":"user","content":"hi"},
-	    {"role":"assistant","content":[{"type":"refusal","refusal":"no"}],"tool_calls":null}]}`))
+	    {"role":"assistant","content":[{"type":"refusal","refusal":"no"}],"tool_calls":null,"function_call":null,"refusal":null,"audio":null},
+	    {"role":"assistant","content":null,"refusal":"never"}]}`))
 	require.NoError(t, err)
+	text := func(s, at string) []Part { return []Part{{Text: s, At: at}} }
 	assert.Equal(t, &ChatRequest{
-		Model: "m", Stream: true, IncludeUsage: true, ReasoningEffort: "high",
-		Ignored:  []string{"seed", "temperature"},
-		Messages: []Message{{"system", "be brief"}, {"developer", "ab"}, {"user", "hi"}, {"assistant", "no"}},
+		Model: "m", Stream: true, IncludeUsage: true, N: 3, Reasoning: Reasoning{"high", "detailed"}, ServiceTier: "priority", Verbosity: "low",
+		Ignored: []string{"seed", "temperature"},
+		Messages: []Message{
+			{Role: "system", Parts: text("be brief", "messages[0].content")},
+			{Role: "developer", Name: "x", Parts: []Part{{Text: "a", At: "messages[1].content[0]"}, {Text: "b", At: "messages[1].content[1]"}}},
+			{Role: "user", Parts: text("hi", "messages[2].content")},
+			{Role: "assistant", Parts: text("no", "messages[3].content[0]")},
+			{Role: "assistant", Parts: text("never", "messages[4].refusal")},
+		},
 	}, req)
 }
 
@@ -30,6 +39,9 @@ func TestDecodeChatRefuses(t *testing.T) {
 		return `{"model":"m","messages":[{"role":"user","content":"hi"}],` + extra + `}`
 	}
 	message := func(m string) string { return `{"model":"m","messages":[{"role":"user","content":"a"},` + m + `]}` }
+	part := func(p string) string {
+		return message(`{"role":"user","content":[{"type":"text","text":"a"},` + p + `]}`)
+	}
 	for _, tc := range []struct{ name, body, code, param string }{
 		{"empty", "", "invalid_json", ""},
 		{"cut", `{"model":`, "invalid_json", ""},
@@ -39,32 +51,55 @@ func TestDecodeChatRefuses(t *testing.T) {
 		{"model of the wrong type", `{"model":7,"messages":[]}`, "invalid_type", "model"},
 		{"no messages", `{"model":"m"}`, "messages_required", "messages"},
 		{"unknown parameter", with(`"temprature":1`), "unknown_parameter", "temprature"},
-		{"tools", with(`"tools":[{"type":"function"}]`), "unsupported_parameter", "tools"},
 		{"stop", with(`"stop":"x"`), "unsupported_parameter", "stop"},
-		{"n", with(`"n":2`), "unsupported_parameter", "n"},
-		{"json mode", with(`"response_format":{"type":"json_object"}`), "unsupported_parameter", "response_format"},
-		{"audio", with(`"modalities":["text","audio"]`), "unsupported_parameter", "modalities"},
+		{"no choices", with(`"n":0`), "invalid_value", "n"},
+		{"too many choices", with(`"n":9`), "invalid_value", "n"},
+		{"audio out", with(`"modalities":["text","audio"]`), "unsupported_parameter", "modalities"},
 		{"effort", with(`"reasoning_effort":"huge"`), "invalid_value", "reasoning_effort"},
+		{"reasoning effort", with(`"reasoning":{"effort":"huge"}`), "invalid_value", "reasoning.effort"},
+		{"two efforts", with(`"reasoning":{"effort":"low"},"reasoning_effort":"high"`), "invalid_value", "reasoning.effort"},
+		{"summary", with(`"reasoning":{"summary":"long"}`), "invalid_value", "reasoning.summary"},
+		{"unknown reasoning", with(`"reasoning":{"max_tokens":"5"}`), "unknown_parameter", "reasoning.max_tokens"},
+		{"reasoning of the wrong type", with(`"reasoning":"high"`), "invalid_type", "reasoning"},
+		{"tier", with(`"service_tier":"scale"`), "invalid_value", "service_tier"},
+		{"verbosity", with(`"verbosity":"huge"`), "invalid_value", "verbosity"},
 		{"no role", message(`{"content":"x"}`), "role_required", "messages[1].role"},
 		{"unknown role", message(`{"role":"wizard","content":"x"}`), "invalid_value", "messages[1].role"},
-		{"tool result", message(`{"role":"tool","content":"x","tool_call_id":"c"}`), "unsupported_parameter", "messages[1].role"},
-		{"tool call", message(`{"role":"assistant","tool_calls":[{"id":"c"}]}`), "unsupported_parameter", "messages[1].tool_calls"},
 		{"no content", message(`{"role":"user"}`), "content_required", "messages[1].content"},
 		{"null content", message(`{"role":"user","content":null}`), "content_required", "messages[1].content"},
+		{"no parts", message(`{"role":"user","content":[]}`), "content_required", "messages[1].content"},
+		{"silent assistant", message(`{"role":"assistant","content":null}`), "content_required", "messages[1].content"},
 		{"content of the wrong type", message(`{"role":"user","content":{"a":1}}`), "invalid_type", "messages[1].content"},
-		{"image", message(`{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url"}]}`), "unsupported_parameter", "messages[1].content[1].type"},
+		{"name", message(`{"role":"user","content":"x","name":"a b"}`), "invalid_value", "messages[1].name"},
+		{"text without text", part(`{"type":"text"}`), "content_required", "messages[1].content[1].text"},
+		{"part without type", part(`{}`), "content_required", "messages[1].content[1].type"},
+		{"file", part(`{"type":"file","file":{"file_id":"x"}}`), "unsupported_parameter", "messages[1].content[1].type"},
+		{"audio", part(`{"type":"input_audio","input_audio":{"data":"","format":"wav"}}`), "unsupported_parameter", "messages[1].content[1].type"},
+		{"audio of the past", message(`{"role":"assistant","audio":{"id":"x"}}`), "unsupported_parameter", "messages[1].audio"},
+		{"refusal of a user", part(`{"type":"refusal","refusal":"x"}`), "unsupported_parameter", "messages[1].content[1].type"},
+		{"image of a system", message(`{"role":"system","content":[{"type":"image_url","image_url":{"url":"x"}}]}`), "unsupported_parameter", "messages[1].content[0].type"},
+		{"image without image", part(`{"type":"image_url"}`), "image_required", "messages[1].content[1].image_url.url"},
+		{"image without URL", part(`{"type":"image_url","image_url":{}}`), "image_required", "messages[1].content[1].image_url.url"},
+		{"image of the wrong form", part(`{"type":"image_url","image_url":"https://x"}`), "invalid_type", "messages[1].content"},
+		{"image by path", part(`{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}`), "invalid_image_url", "messages[1].content[1].image_url.url"},
+		{"image detail", part(`{"type":"image_url","image_url":{"url":"https://x","detail":"huge"}}`), "invalid_value", "messages[1].content[1].image_url.detail"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			_, err := DecodeChat([]byte(tc.body))
-			var e *Error
-			require.ErrorAs(t, err, &e)
-			assert.Equal(t, http.StatusBadRequest, e.Status)
-			assert.Equal(t, TypeInvalidRequest, e.Type)
-			assert.Equal(t, tc.code, e.Code)
-			assert.Equal(t, tc.param, e.Param)
-			assert.NotEmpty(t, e.Message)
-		})
+		t.Run(tc.name, func(t *testing.T) { rejects(t, tc.body, tc.code, tc.param) })
 	}
+}
+
+// rejects wants a 400 that names the field at fault.
+func rejects(t *testing.T, body, code, param string) {
+	t.Helper()
+	_, err := DecodeChat([]byte(body))
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, http.StatusBadRequest, e.Status)
+	assert.Equal(t, TypeInvalidRequest, e.Type)
+	assert.Equal(t, code, e.Code, e.Message)
+	assert.Equal(t, param, e.Param)
+	assert.NotEmpty(t, e.Message)
+	assert.Less(t, len(e.Message), 400)
 }
 
 func TestErrorsDoNotEchoWithoutBound(t *testing.T) {
@@ -86,6 +121,12 @@ func FuzzDecodeChat(f *testing.F) {
 	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a"}]}]}`))
 	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":null}],"n":null}`))
 	f.Add([]byte(`{"messages":{"role":[]}}`))
+	f.Add([]byte(`{"model":"m","tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"anyOf":[true,{"$ref":"#"}]}}}}}],
+		"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"f"}}]}},
+		"messages":[{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"x"}]}`))
+	f.Add([]byte(`{"model":"m","functions":[{"name":"f"}],"function_call":{"name":"f"},"messages":[{"role":"assistant","function_call":{"name":"f","arguments":""}},
+		{"role":"function","name":"f","content":"x"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}],
+		"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object","properties":{}}}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		req, err := DecodeChat(body)
 		if err != nil {

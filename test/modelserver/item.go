@@ -71,3 +71,18 @@ func (s *stream) call(name, arguments string) error {
 	}
 	return s.done(item)
 }
+
+// refuse is a message that holds nothing but a refusal.
+func (s *stream) refuse(text string) error {
+	if err := s.openItem("message"); err != nil {
+		return err
+	}
+	err := s.event("response.refusal.delta", s.at(map[string]any{"content_index": 0, "delta": text}))
+	if err != nil {
+		return err
+	}
+	item := map[string]any{"id": s.itemID(), "type": "message", "status": "completed", "role": "assistant",
+		"content": []any{map[string]any{"type": "refusal", "refusal": text}}}
+	s.item = ""
+	return s.done(item)
+}

@@ -16,6 +16,7 @@ import (
 //	trickle DURATION TEXT   TEXT one character at a time, DURATION before each
 //	huge BYTES [CHUNK]      BYTES of text in deltas of CHUNK (8192)
 //	reasoning TEXT          a delta of the reasoning summary
+//	refusal TEXT            a message that is a refusal
 //	call NAME JSON          a function call; several in a row are parallel calls
 //	delay DURATION          nothing, for a while ("20ms")
 //	gate NAME               nothing, until the test releases the gate
@@ -68,7 +69,7 @@ func parseStep(line string) (Step, error) {
 	step := Step{Verb: verb}
 	var err error
 	switch verb {
-	case "text", "split", "reasoning":
+	case "text", "split", "reasoning", "refusal":
 		step.Text = rest
 	case "repeat":
 		step.N, step.Text, err = number(rest)

@@ -46,6 +46,8 @@ func (s *stream) emit(ctx context.Context, step Step) error {
 		return s.huge(ctx, step)
 	case "call":
 		return s.call(step.Name, step.Text)
+	case "refusal":
+		return s.refuse(step.Text)
 	case "usage":
 		s.usage = step.Usage
 		return nil

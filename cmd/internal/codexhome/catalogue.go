@@ -6,12 +6,17 @@ import (
 	"slices"
 )
 
+// unboundedContext is more tokens than any request has: whether a history is too long is for the model
+// endpoint to say.
+const unboundedContext = 100_000_000
+
 // plainModel is what makes a model of codex's catalogue a language model and nothing else: no shell, patch
 // or code tool, no agents, no prompt of codex's own, no offers of other models.
 var plainModel = map[string]any{
 	"tool_mode": "direct", "use_responses_lite": false, "multi_agent_version": nil, "apply_patch_tool_type": nil,
 	"shell_type": "disabled", "experimental_supported_tools": []any{}, "supports_search_tool": false,
 	"upgrade": nil, "availability_nux": nil, "base_instructions": "", "model_messages": nil,
+	"max_context_window": unboundedContext, "auto_compact_token_limit": nil,
 }
 
 // foreignModel is what must not be assumed of a model that codex has never heard of.

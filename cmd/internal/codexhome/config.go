@@ -32,7 +32,7 @@ func always() settings {
 func bare() settings {
 	off := settings{"enabled": false}
 	return settings{
-		"model_context_window":                    100000000, // no compaction behind the client's back
+		"model_context_window":                    unboundedContext, // see plainModel
 		"tool_output_token_limit":                 10000000,
 		"web_search":                              "disabled",
 		"project_doc_max_bytes":                   0,

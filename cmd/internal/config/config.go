@@ -46,10 +46,15 @@ type Config struct {
 	DrainTimeout     time.Duration
 	ResetAfter       time.Duration
 	LogLevel         slog.Level
+	Images           Images
 }
 
 // Socket is the path of a worker's unix socket.
 func (c *Config) Socket(worker string) string { return filepath.Join(c.SocketDir, worker+".sock") }
+
+// FetchSocket is the path of the socket of codex-proxy-fetch.service. No worker
+// can have a name that leads to it.
+func (c *Config) FetchSocket() string { return filepath.Join(c.SocketDir, "fetch.socket") }
 
 // raw is the file as it is written. packaging/etc/config.toml explains each key.
 type raw struct {
@@ -74,6 +79,7 @@ type raw struct {
 	ResetAfter       duration  `toml:"reset_after"`
 	LogLevel         slogLevel `toml:"log_level"`
 	Models           models    `toml:"models"`
+	Images           rawImages `toml:"images"`
 }
 
 func defaults() raw {
@@ -85,24 +91,16 @@ func defaults() raw {
 		HandshakeTimeout: duration(5 * time.Second), StartTimeout: duration(20 * time.Second),
 		DrainTimeout: duration(5 * time.Minute), ResetAfter: duration(time.Minute),
 		UsageRetention: 400,
+		Images:         rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20, Timeout: duration(10 * time.Second)},
 	}
 }
 
 // Load reads the file at path, lets each of set ("key=value") override it, and
 // validates the whole. Errors say which file, line and key, and what to do.
 func Load(path string, set []string) (*Config, error) {
-	text, err := os.ReadFile(path)
+	r, err := load(path, set)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the configuration: %w", err)
-	}
-	r := defaults()
-	if err := strict.Decode(path, text, &r); err != nil {
 		return nil, err
-	}
-	for _, s := range set {
-		if err := override(&r, s); err != nil {
-			return nil, err
-		}
 	}
 	c, err := r.validate(filepath.Dir(path))
 	if err != nil {
@@ -143,6 +141,10 @@ func (r raw) validate(dir string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	images, err := r.Images.validate()
+	if err != nil {
+		return nil, err
+	}
 	return &Config{
 		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, ControlSocket: r.controlSocket(), Keys: keys,
 		BodyLimit: r.BodyLimit, MaxInflight: r.MaxInflight,
@@ -150,7 +152,7 @@ func (r raw) validate(dir string) (*Config, error) {
 		IdleTimeout: time.Duration(r.IdleTimeout), Keepalive: time.Duration(r.Keepalive), ThreadCache: r.ThreadCache,
 		HandshakeTimeout: time.Duration(r.HandshakeTimeout), StartTimeout: time.Duration(r.StartTimeout),
 		DrainTimeout: time.Duration(r.DrainTimeout), ResetAfter: time.Duration(r.ResetAfter),
-		LogLevel: slog.Level(r.LogLevel), KeyFile: r.APIKeys, Aliases: aliases, CORSOrigins: r.CORSOrigins, UsageRetention: int(r.UsageRetention),
+		LogLevel: slog.Level(r.LogLevel), KeyFile: r.APIKeys, Aliases: aliases, CORSOrigins: r.CORSOrigins, UsageRetention: int(r.UsageRetention), Images: images,
 	}, nil
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -42,10 +43,8 @@ func TestAliases(t *testing.T) {
 func TestReferenceFile(t *testing.T) {
 	text, err := os.ReadFile(reference)
 	require.NoError(t, err)
-	// Tables, at the end, are examples.
-	top, tables, _ := strings.Cut(regexp.MustCompile(`(?m)^#(["a-z0-9_-]+ = |\[)`).ReplaceAllString(string(text), "$1"), "\n[")
-	require.NoError(t, strict.Decode(reference, []byte("\n["+tables), new(raw)))
-	shown := top
+	shown := regexp.MustCompile(`(?m)^#([a-z_]+ = )`).ReplaceAllString(string(text), "$1")
+	shown = regexp.MustCompile(`(?m)^#(\[[a-z]+\])$`).ReplaceAllString(shown, "$1")
 
 	var parsed raw
 	require.NoError(t, strict.Decode(reference, []byte(shown), &parsed))
@@ -56,10 +55,24 @@ func TestReferenceFile(t *testing.T) {
 		parsed.CORSOrigins = nil
 	}
 	assert.Equal(t, defaults(), parsed, "a shown value is not the default")
-	for i := range reflect.TypeFor[raw]().NumField() {
-		key := reflect.TypeFor[raw]().Field(i).Tag.Get("toml")
-		if reflect.TypeFor[raw]().Field(i).Type.Kind() == reflect.Struct {
-			assert.Contains(t, "["+tables, "["+key+".", "table not shown")
+	example := regexp.MustCompile(`(?m)^#(\[models\.aliases\]|"[^"]+" = )`).ReplaceAllString(shown, "$1")
+	require.NoError(t, strict.Decode(reference, []byte(example), &parsed))
+	assert.Len(t, parsed.Models.Aliases, 1)
+	assertShown(t, shown, reflect.TypeFor[raw]())
+}
+
+func assertShown(t *testing.T, shown string, table reflect.Type) {
+	t.Helper()
+	for i := range table.NumField() {
+		key := table.Field(i).Tag.Get("toml")
+		if table.Field(i).Type.Kind() == reflect.Map {
+			continue // its keys are free
+		}
+		if table.Field(i).Type.Kind() == reflect.Struct {
+			_, text, ok := strings.Cut(shown, "\n["+key+"]\n")
+			assert.True(t, ok, "table [%s] not shown", key)
+			text, _, _ = strings.Cut(text, "\n[")
+			assertShown(t, "\n"+text, table.Field(i).Type)
 			continue
 		}
 		assert.Contains(t, shown, "\n"+key+" = ", "key not shown")
@@ -106,6 +119,11 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		"no origin":      {text: "cors_origins = ['app.example.com']", want: "must be an origin"},
 		"retention":      {text: "usage_retention = '0d'", want: `config.toml:1: usage_retention: "0d" is not a number of days`},
 		"retention unit": {text: "usage_retention = '24h'", want: "is not a number of days"},
+		"image bytes":    {text: "[images]\nmax_bytes = 1", want: "images.max_bytes = 1: must be between 1024"},
+		"image timeout":  {text: "[images]\ntimeout = '1h'", want: "images.timeout = \"1h0m0s\": must be between 100ms and 1m"},
+		"not a network":  {text: "[images]\nallow_private = ['10.0.0.1']", want: `config.toml:2: images.allow_private: `},
+		"host bits":      {text: "[images]\nallow_private = ['10.0.0.1/8']", want: `write "10.0.0.0/8" or "10.0.0.1/32"`},
+		"image key":      {text: "[images]\nfetsh = true", want: `(did you mean "images.fetch"?)`},
 		"set unknown":    {set: []string{"keepaliv=1s"}, want: `unknown key "keepaliv" (did you mean "keepalive"?)`},
 		"set malformed":  {set: []string{"keepalive"}, want: "key=value"},
 	} {
@@ -115,6 +133,20 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 			assert.Contains(t, err.Error(), tc.want)
 		})
 	}
+}
+
+func TestImages(t *testing.T) {
+	path := write(t, "[images]\nallow_private = ['10.0.0.0/8', 'fd00::/8']")
+	images, err := LoadImages(path, []string{"images.timeout=3s", "images.fetch=false"})
+	require.NoError(t, err)
+	assert.Equal(t, &Images{
+		AllowPrivate: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")},
+		MaxBytes:     10 << 20, Timeout: 3 * time.Second,
+	}, images)
+	c, err := Load(path, []string{"images.timeout=3s", "images.fetch=false"})
+	require.NoError(t, err)
+	assert.Equal(t, *images, c.Images)
+	assert.Equal(t, "/run/codex-proxy/fetch.socket", c.FetchSocket())
 }
 
 func TestNoWorkerFile(t *testing.T) {

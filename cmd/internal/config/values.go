@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -49,5 +50,21 @@ func (l *slogLevel) UnmarshalText(text []byte) error {
 		return fmt.Errorf("%q is not a log level: debug, info, warn or error", text)
 	}
 	*l = slogLevel(v)
+	return nil
+}
+
+// prefix is a network such as "10.0.0.0/8".
+type prefix netip.Prefix
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *prefix) UnmarshalText(text []byte) error {
+	v, err := netip.ParsePrefix(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is not a network such as \"10.0.0.0/8\", \"192.168.1.7/32\" or \"fd00::/8\"", text)
+	}
+	if v != v.Masked() {
+		return fmt.Errorf("%q is an address within a network: write %q or \"%s/%d\"", text, v.Masked(), v.Addr(), v.Addr().BitLen())
+	}
+	*p = prefix(v)
 	return nil
 }

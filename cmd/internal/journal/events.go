@@ -209,6 +209,11 @@ func Events() []Event {
 		{"bus-watching", "915ebeff7a2743d7af8d56b7d035ea1d", "watching units over the system bus",
 			"The units are watched",
 			"The service follows the workers' units over the system bus."},
+		{"images-unavailable", "e7850492836d4354a9f8c2217ae9e54e", "images cannot be fetched",
+			"A request named an image by URL, and nobody fetched it",
+			"The client got status 503 and can try again. See `systemctl status\n" +
+				"codex-proxy-fetch.socket codex-proxy-fetch.service`; after a start limit, `systemctl\n" +
+				"reset-failed 'codex-proxy-fetch.*'` and `systemctl start codex.target`."},
 		{"codex", "dae2bec3b988445b9b16f90aab8782d5", "",
 			"codex has logged a line",
 			"Standard error of the worker's codex. CODEX_TARGET is the part of codex that wrote it."},

@@ -12,6 +12,8 @@ type Request struct {
 	Model            string
 	Cwd              string
 	BaseInstructions *string
+	ServiceTier      string
+	Config           map[string]any
 	DynamicTools     []Tool
 	Items            []json.RawMessage `json:"-"`
 	Effort           string            `json:"-"`

@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/workers"
+)
+
+// choices runs a turn for each choice of a request, all at the same time. One
+// that fails ends the others: an answer has all of them, or none. answer is
+// called anew when a turn runs again, for several choices from several goroutines.
+func (s *Server) choices(w http.ResponseWriter, r *http.Request, req *openai.ChatRequest, answer func(c *choice, turn *appserver.Turn) error) error {
+	x, request, ask := exchangeOf(r), plan(req), workers.Ask{Model: req.Model}
+	if req.N == 1 {
+		c := &choice{ctx: r.Context(), x: x}
+		return s.runTurn(w, r, x, ask, request, func(turn *appserver.Turn) error { return answer(c, turn) })
+	}
+	g, ctx := errgroup.WithContext(r.Context())
+	all := make([]*choice, req.N)
+	for i := range all {
+		c := &choice{index: i, ctx: ctx, x: x.fork()}
+		all[i] = c
+		g.Go(func() error {
+			defer c.rescue()
+			return s.runTurn(nowhere{}, r.WithContext(ctx), c.x, ask, request, func(turn *appserver.Turn) error { return answer(c, turn) })
+		})
+	}
+	err := g.Wait()
+	for _, c := range all {
+		x.join(c.x)
+		if c.panicked != nil {
+			panic(c.panicked)
+		}
+	}
+	w.Header().Set("X-Codex-Attempts", strconv.Itoa(x.attempts))
+	return err
+}
+
+// choice is one of the answers to a request. It belongs to the goroutine of its
+// turn.
+type choice struct {
+	index    int
+	ctx      context.Context
+	x        *exchange // the request's own if there is no other choice
+	panicked any
+}
+
+// rescue carries a panic to the goroutine of the request, where it ends that and
+// not the program. Its fellows run to their ends.
+func (c *choice) rescue() { c.panicked = recover() }
+
+// fork is an exchange for one turn of several.
+func (x *exchange) fork() *exchange {
+	return &exchange{id: x.id, began: x.began, route: x.route, key: x.key, limits: x.limits, model: x.model, stream: x.stream}
+}
+
+// join adds what a turn cost.
+func (x *exchange) join(part *exchange) {
+	x.attempts += part.attempts
+	x.queued = max(x.queued, part.queued)
+	x.usage = x.usage.Plus(part.usage)
+	if x.thread == "" {
+		x.worker, x.thread = part.worker, part.thread
+	}
+}

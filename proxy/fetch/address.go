@@ -1,0 +1,69 @@
+package fetch
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+)
+
+// forbidden is what is not the public network: the special-purpose registries
+// of IANA (RFC 6890), and Azure's platform address. IPAddressDeny= of
+// codex-proxy-fetch.service has them, too.
+var forbidden = prefixes(
+	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+	"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+	"168.63.129.16/32", "224.0.0.0/4", "240.0.0.0/4",
+	// Within global unicast: Teredo and other protocols, documentation, 6to4.
+	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+)
+
+// globalUnicast is all of IPv6 that is in public use (RFC 4291, 2.4): neither
+// loopback, link-local, unique local, multicast nor an IPv4 address in disguise.
+var globalUnicast = netip.MustParsePrefix("2000::/3")
+
+// nat64 leads to the IPv4 address in its last four bytes (RFC 6052, 2.1). Hosts
+// without IPv4 reach all of it that way.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+func prefixes(texts ...string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+// permitted reports whether ip may be connected to: it is public, or the
+// operator allows it.
+func permitted(ip netip.Addr, allowed []netip.Prefix) bool {
+	ip = ip.Unmap()
+	if nat64.Contains(ip) {
+		bytes := ip.As16()
+		ip = netip.AddrFrom4([4]byte(bytes[12:]))
+	}
+	if within(ip, allowed) {
+		return true
+	}
+	if ip.Is6() && !globalUnicast.Contains(ip) { // which no address with a zone is in, either
+		return false
+	}
+	return ip.IsValid() && !within(ip, forbidden) && !own(ip)
+}
+
+func within(ip netip.Addr, all []netip.Prefix) bool {
+	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// own reports whether ip is an address of this host itself: what listens on it
+// may be out of reach for others. Such an address is its own best source, and
+// connecting a UDP socket, which sends nothing, tells that.
+func own(ip netip.Addr) bool {
+	const discard = 9 // any port will do
+	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, discard)))
+	if err != nil {
+		return false // there is no way to it
+	}
+	defer func() { _ = conn.Close() }()
+	source, ok := conn.LocalAddr().(*net.UDPAddr)
+	return ok && source.AddrPort().Addr().Unmap() == ip
+}

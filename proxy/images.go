@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"codex-proxy/proxy/openai"
+)
+
+// parallelImages is how many images of one request are fetched at a time.
+const parallelImages = 4
+
+// Images fetches images for requests that name them by URL.
+type Images interface {
+	// Inline returns the image at an http(s) URL as a data URL. An *openai.Error
+	// is what the client is told.
+	Inline(ctx context.Context, url string) (dataURL string, err error)
+}
+
+// picture is an image of a request, and where in the request it is.
+type picture struct {
+	at    string
+	image *openai.Image
+}
+
+// inline replaces what is named by URL with the image itself: codex takes
+// nothing else. All images of a request are bounded as its body is.
+func (s *Server) inline(ctx context.Context, pictures []picture) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallelImages)
+	var total atomic.Int64
+	for _, p := range pictures {
+		if !p.image.Remote() {
+			continue
+		}
+		if s.Images == nil {
+			return openai.Invalid("image_fetch_disabled", p.at, p.at+": images are taken as data: URLs only; the operator has turned the fetching of others off")
+		}
+		g.Go(func() error {
+			url, err := s.fetch(ctx, p)
+			if err == nil && total.Add(int64(len(url))) > s.BodyLimit {
+				err = &openai.Error{
+					Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: "request_too_large", Param: p.at,
+					Message: fmt.Sprintf("the images are larger than the limit of %d bytes (body_limit)", s.BodyLimit),
+				}
+			}
+			p.image.URL = url
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+func (s *Server) fetch(ctx context.Context, p picture) (string, error) {
+	url, err := s.Images.Inline(ctx, p.image.URL)
+	var known *openai.Error
+	switch {
+	case errors.As(err, &known):
+		told := *known
+		told.Param, told.Message = p.at, p.at+": "+told.Message
+		return "", &told
+	case err != nil:
+		return "", whyEnded(ctx, err)
+	}
+	return url, openai.CheckImage(p.at, url)
+}

@@ -1,0 +1,97 @@
+package openai
+
+// ChatChunk is one event of a streamed answer.
+type ChatChunk struct {
+	ID      string        `json:"id"`
+	Object  string        `json:"object"` // chat.completion.chunk
+	Created int64         `json:"created"`
+	Model   string        `json:"model"`
+	Choices []ChunkChoice `json:"choices"`
+	// Usage is a *Usage, which as nil is null, or nothing, which leaves it out.
+	Usage any `json:"usage,omitempty"`
+}
+
+// ChunkChoice is what a chunk adds to a choice; the usage chunk has none.
+type ChunkChoice struct {
+	Index        int     `json:"index"`
+	Delta        Delta   `json:"delta"`
+	FinishReason *string `json:"finish_reason"`
+}
+
+// Delta is what a chunk adds.
+type Delta struct {
+	Role string `json:"role,omitempty"`
+	// Content is a *string, which as nil is null, or nothing, which leaves it out.
+	Content          any            `json:"content,omitempty"`
+	Refusal          string         `json:"refusal,omitempty"`
+	ReasoningContent string         `json:"reasoning_content,omitempty"`
+	ToolCalls        []ChatToolCall `json:"tool_calls,omitempty"`
+	FunctionCall     *ChatFunction  `json:"function_call,omitempty"`
+}
+
+// RoleChunk is the first chunk of a choice; spoken says that words come first,
+// and not a call.
+func (a Answer) RoleChunk(choice int, spoken bool) ChatChunk {
+	var content *string
+	if spoken {
+		content = new(string)
+	}
+	return a.delta(choice, Delta{Role: "assistant", Content: content})
+}
+
+// TextChunk adds text.
+func (a Answer) TextChunk(choice int, text string) ChatChunk {
+	return a.delta(choice, Delta{Content: &text})
+}
+
+// ReasoningChunk adds to the summary of the reasoning.
+func (a Answer) ReasoningChunk(choice int, text string) ChatChunk {
+	return a.delta(choice, Delta{ReasoningContent: text})
+}
+
+// RefusalChunk says that the model refused.
+func (a Answer) RefusalChunk(choice int, text string) ChatChunk {
+	return a.delta(choice, Delta{Refusal: text})
+}
+
+// CallChunks add the index-th call: first whose it is, then its arguments.
+func (a Answer) CallChunks(choice, index int, call ToolCall) []ChatChunk {
+	arguments := ChatFunction{Arguments: call.Arguments}
+	if a.Legacy {
+		return []ChatChunk{
+			a.delta(choice, Delta{FunctionCall: &ChatFunction{Name: call.Name}}),
+			a.delta(choice, Delta{FunctionCall: &arguments}),
+		}
+	}
+	return []ChatChunk{
+		a.delta(choice, Delta{ToolCalls: []ChatToolCall{{Index: &index, ID: call.ID, Type: "function", Function: ChatFunction{Name: call.Name}}}}),
+		a.delta(choice, Delta{ToolCalls: []ChatToolCall{{Index: &index, Function: arguments}}}),
+	}
+}
+
+// FinishChunk ends a choice.
+func (a Answer) FinishChunk(choice int, reason string) ChatChunk {
+	return a.chunk(ChunkChoice{Index: choice, FinishReason: &reason})
+}
+
+// UsageChunk carries the usage; it has no choices.
+func (a Answer) UsageChunk(usage *Usage) ChatChunk {
+	c := a.chunk()
+	c.Usage = usage
+	return c
+}
+
+func (a Answer) delta(choice int, d Delta) ChatChunk {
+	return a.chunk(ChunkChoice{Index: choice, Delta: d})
+}
+
+func (a Answer) chunk(choices ...ChunkChoice) ChatChunk {
+	if choices == nil {
+		choices = []ChunkChoice{}
+	}
+	c := ChatChunk{ID: a.ID, Object: "chat.completion.chunk", Created: a.Created, Model: a.Model, Choices: choices}
+	if a.Usage {
+		c.Usage = (*Usage)(nil)
+	}
+	return c
+}

@@ -1,0 +1,115 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// maxParts bounds the parts of one message.
+const maxParts = 1000
+
+// Part is one part of a message: text, or an image.
+type Part struct {
+	Text  string
+	Image *Image
+	// At is the path of the part in the request.
+	At string
+}
+
+// content is a string or a list of parts.
+type content struct {
+	set       bool
+	malformed bool // neither of the two
+	text      string
+	parts     []rawPart
+}
+
+type rawPart struct {
+	Type     string  `json:"type"`
+	Text     *string `json:"text"`
+	Refusal  *string `json:"refusal"`
+	ImageURL *struct {
+		URL    string `json:"url"`
+		Detail string `json:"detail"`
+	} `json:"image_url"`
+}
+
+// UnmarshalJSON takes both forms of content. It leaves the complaint about
+// anything else to read, which knows which message it is.
+func (c *content) UnmarshalJSON(data []byte) error {
+	data = bytes.TrimSpace(data)
+	if bytes.Equal(data, []byte("null")) {
+		return nil
+	}
+	c.set = true
+	var into any = &c.parts
+	if data[0] == '"' {
+		into = &c.text
+	}
+	c.malformed = json.Unmarshal(data, into) != nil
+	return nil
+}
+
+// read is the content as parts, of which kinds are allowed.
+func (c content) read(at string, kinds ...string) ([]Part, error) {
+	switch {
+	case c.malformed:
+		return nil, Invalid("invalid_type", at, at+" must be a string or a list of parts")
+	case !c.set:
+		return nil, Invalid("content_required", at, at+" is required")
+	case c.parts == nil:
+		return []Part{{Text: c.text, At: at}}, nil
+	case len(c.parts) == 0:
+		return nil, Invalid("content_required", at, at+" must hold at least one part")
+	case len(c.parts) > maxParts:
+		return nil, Invalid("invalid_value", at, fmt.Sprintf("%s must not hold more than %d parts", at, maxParts))
+	}
+	parts := make([]Part, 0, len(c.parts))
+	for i, raw := range c.parts {
+		part, err := raw.read(fmt.Sprintf("%s[%d]", at, i), kinds)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+func (p rawPart) read(at string, kinds []string) (Part, error) {
+	if err := allowed(at, p.Type, kinds); err != nil {
+		return Part{}, err
+	}
+	text := p.Text
+	switch p.Type {
+	case "image_url":
+		if p.ImageURL == nil {
+			return Part{}, Invalid("image_required", at+".image_url.url", at+".image_url is required")
+		}
+		image, err := newImage(at+".image_url", "url", p.ImageURL.URL, p.ImageURL.Detail)
+		return Part{Image: &image, At: at + ".image_url.url"}, err
+	case "refusal":
+		text = p.Refusal
+	}
+	if text == nil {
+		return Part{}, Invalid("content_required", at+"."+p.Type, at+"."+p.Type+" is required")
+	}
+	return Part{Text: *text, At: at}, nil
+}
+
+func allowed(at, kind string, kinds []string) error {
+	for _, k := range kinds {
+		if k == kind {
+			return nil
+		}
+	}
+	switch kind {
+	case "":
+		return Invalid("content_required", at+".type", at+".type is required")
+	case "file":
+		return unsupported(at+".type", at+": files are not supported; send their text, or images of their pages")
+	case "input_audio":
+		return unsupported(at+".type", at+": audio is not supported; send a transcript")
+	}
+	return unsupported(at+".type", fmt.Sprintf("%s: a part of type %q is not supported here; this message takes %v", at, clip(kind), kinds))
+}

@@ -1,0 +1,119 @@
+package openai
+
+import "fmt"
+
+// What a history may hold.
+const (
+	maxMessages = 10_000
+	maxImages   = 50
+)
+
+func readMessages(raw []rawMessage) ([]Message, error) {
+	switch {
+	case len(raw) == 0:
+		return nil, Invalid("messages_required", "messages", "messages must hold at least one message")
+	case len(raw) > maxMessages:
+		return nil, Invalid("invalid_value", "messages", fmt.Sprintf("messages must not hold more than %d messages", maxMessages))
+	}
+	images := 0
+	messages := make([]Message, 0, len(raw))
+	for i, m := range raw {
+		message, err := m.validate(messageAt(i))
+		if err != nil {
+			return nil, err
+		}
+		if images += message.images(); images > maxImages {
+			return nil, Invalid("invalid_value", messageAt(i)+".content", fmt.Sprintf("messages must not hold more than %d images", maxImages))
+		}
+		messages = append(messages, message)
+	}
+	return messages, pair(messages)
+}
+
+func messageAt(i int) string { return fmt.Sprintf("messages[%d]", i) }
+
+// pair checks that every call is answered, by the messages that follow it, and
+// that every answer has its call: codex drops an answer without one, and makes
+// up an answer where there is none. It gives the legacy form, which has no ids,
+// ids of its own.
+func pair(messages []Message) error {
+	var open openCalls
+	for i := range messages {
+		m := &messages[i]
+		if m.Role == "function" {
+			if err := open.answerByName(m, messageAt(i)); err != nil {
+				return err
+			}
+			continue
+		}
+		if m.Role == "tool" {
+			if err := open.answer(m.CallID, messageAt(i)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := open.done(); err != nil {
+			return err
+		}
+		if err := open.begin(m, i); err != nil {
+			return err
+		}
+	}
+	return open.done()
+}
+
+// openCalls are the calls of one assistant message.
+type openCalls struct {
+	at    string
+	calls []ToolCall
+	by    map[string]string // id → the message that answers it, or nothing yet
+}
+
+func (o *openCalls) begin(m *Message, i int) error {
+	*o = openCalls{at: messageAt(i), calls: m.Calls, by: map[string]string{}}
+	for j := range m.Calls {
+		c := &m.Calls[j]
+		if c.ID == "" { // the legacy form
+			c.ID = fmt.Sprintf("call_of_message_%d", i)
+		}
+		if _, twice := o.by[c.ID]; twice {
+			at := fmt.Sprintf("%s.tool_calls[%d].id", o.at, j)
+			return Invalid("invalid_value", at, fmt.Sprintf("%s: %q is the id of another call of this message, too", at, clip(c.ID)))
+		}
+		o.by[c.ID] = ""
+	}
+	return nil
+}
+
+func (o *openCalls) answer(id, at string) error {
+	param := at + ".tool_call_id"
+	earlier, called := o.by[id]
+	switch {
+	case id == "":
+		return Invalid("tool_call_id_required", param, param+" is required")
+	case !called:
+		return Invalid("tool_call_id_unknown", param, fmt.Sprintf("%s: the assistant message before it has no call with the id %q; tool messages follow the message whose calls they answer", at, clip(id)))
+	case earlier != "":
+		return Invalid("tool_call_id_unknown", param, fmt.Sprintf("%s: the call %q was answered by %s", at, clip(id), earlier))
+	}
+	o.by[id] = at
+	return nil
+}
+
+// answerByName is answer for the legacy form, whose name says what it answers.
+func (o *openCalls) answerByName(m *Message, at string) error {
+	if len(o.calls) != 1 || o.calls[0].Name != m.Name {
+		return Invalid("tool_call_id_unknown", at+".name", fmt.Sprintf("%s: the assistant message before it has no function_call of %q", at, clip(m.Name)))
+	}
+	m.Role, m.Name, m.CallID = "tool", "", o.calls[0].ID
+	return o.answer(m.CallID, at)
+}
+
+func (o *openCalls) done() error {
+	for _, c := range o.calls {
+		if o.by[c.ID] == "" {
+			return Invalid("tool_result_missing", o.at+".tool_calls", fmt.Sprintf("%s: no tool message right after it answers the call %q", o.at, clip(c.ID)))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"image"
+	"image/color"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const tinyWebP = "UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA"
+
+func dataURL(kind string, raw []byte) string {
+	return "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(raw)
+}
+
+func drawn(t *testing.T, encode func(io.Writer, image.Image) error) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, encode(&b, image.NewPaletted(image.Rect(0, 0, 3, 2), color.Palette{color.Black})))
+	return b.Bytes()
+}
+
+func TestImages(t *testing.T) {
+	pngBytes := drawn(t, png.Encode)
+	webp, err := base64.StdEncoding.DecodeString(tinyWebP)
+	require.NoError(t, err)
+	for name, url := range map[string]string{
+		"png":        dataURL("image/png", pngBytes),
+		"jpeg":       dataURL("image/jpeg", drawn(t, func(w io.Writer, i image.Image) error { return jpeg.Encode(w, i, nil) })),
+		"gif":        dataURL("image/gif", drawn(t, func(w io.Writer, i image.Image) error { return gif.Encode(w, i, nil) })),
+		"webp":       dataURL("image/webp", webp),
+		"wrong type": dataURL("image/jpg", pngBytes), // codex looks at the bytes, too
+	} {
+		assert.NoError(t, CheckImage("p", url), name)
+	}
+	huge := bytes.Clone(pngBytes)
+	binary.BigEndian.PutUint32(huge[16:], 1<<20) // the width, in the IHDR chunk,
+	binary.BigEndian.PutUint32(huge[20:], 1<<20) // the height,
+	copy(huge[29:], []byte{0, 0, 0, 0})          // and its checksum
+	for name, tc := range map[string]struct{ url, code string }{
+		"no data URL":  {"x", "invalid_image_url"},
+		"no base64":    {"data:image/png,x", "invalid_image_url"},
+		"svg":          {dataURL("image/svg+xml", []byte("<svg/>")), "invalid_image_url"},
+		"bad base64":   {"data:image/png;base64,!!!", "invalid_image_url"},
+		"broken lines": {"data:image/png;base64,iVBO\nRw0K", "invalid_image_url"},
+		"not an image": {dataURL("image/png", []byte("hello")), "invalid_image_url"},
+		"nothing":      {"data:image/png;base64,", "invalid_image_url"},
+		"cut header":   {dataURL("image/png", pngBytes[:20]), "invalid_image_url"},
+	} {
+		var e *Error
+		require.ErrorAs(t, CheckImage("p", tc.url), &e, name)
+		assert.Equal(t, tc.code, e.Code, name)
+		assert.Equal(t, "p", e.Param)
+	}
+	assert.Error(t, CheckImage("p", dataURL("image/png", huge)))
+}
+
+func TestLargeWebP(t *testing.T) {
+	webp, err := base64.StdEncoding.DecodeString(tinyWebP)
+	require.NoError(t, err)
+	width, height, ok := webpSize(webp)
+	assert.Equal(t, []any{1, 1, true}, []any{width, height, ok})
+	copy(webp[26:], []byte{0xff, 0x3f, 0xff, 0x3f})
+	var e *Error
+	require.ErrorAs(t, CheckImage("p", dataURL("image/webp", webp)), &e)
+	assert.Equal(t, "image_too_large", e.Code)
+
+	extended := append([]byte("RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00"), 0x0f, 0, 0, 0x07, 0, 0)
+	width, height, ok = webpSize(extended)
+	assert.Equal(t, []any{16, 8, true}, []any{width, height, ok})
+	lossless := append([]byte("RIFF\x00\x00\x00\x00WEBPVP8L\x00\x00\x00\x00\x2f"), 0x0f, 0xc0, 0x01, 0, 0, 0, 0, 0, 0)
+	width, height, ok = webpSize(lossless)
+	assert.Equal(t, []any{16, 8, true}, []any{width, height, ok})
+}
+
+func TestRemoteImages(t *testing.T) {
+	for url, remote := range map[string]bool{"https://x/y": true, "HTTP://x": true, "data:image/png;base64,": false, "file:///x": false, "": false} {
+		assert.Equal(t, remote, Image{URL: url}.Remote(), url)
+	}
+}
+
+func TestTooManyImages(t *testing.T) {
+	const image = `{"type":"image_url","image_url":{"url":"https://x/y.png","detail":"low"}}`
+	message := func(n int) string {
+		return `{"role":"user","content":[` + strings.Repeat(image+",", n-1) + image + `]}`
+	}
+	req := decoded(t, `{"model":"m","messages":[`+message(25)+","+message(25)+`]}`)
+	assert.Equal(t, Part{Image: &Image{"https://x/y.png", "low"}, At: "messages[1].content[24].image_url.url"}, req.Messages[1].Parts[24])
+	rejects(t, `{"model":"m","messages":[`+message(25)+","+message(26)+`]}`, "invalid_value", "messages[1].content")
+}

@@ -1,0 +1,103 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// toolChoice is which tools the model may or must call. Codex always says
+// "auto" to the model: what may not be called is left out, and what must be
+// called is asked for in words.
+type toolChoice struct {
+	must  bool     // call one
+	names []string // of these; nil means of all
+}
+
+// chooseTools decodes tool_choice. named reads the name out of
+// {"type":"function",…}, which the two APIs spell in two ways; group does so for
+// {"type":"allowed_tools",…}.
+func chooseTools(raw json.RawMessage, named func(json.RawMessage) string, group func(json.RawMessage) allowedTools) (toolChoice, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return toolChoice{}, nil
+	}
+	var word string
+	if json.Unmarshal(raw, &word) == nil {
+		return choiceByWord("tool_choice", word)
+	}
+	var head struct{ Type string }
+	if json.Unmarshal(raw, &head) != nil {
+		return toolChoice{}, Invalid("invalid_type", "tool_choice", "tool_choice must be a string or an object")
+	}
+	switch head.Type {
+	case "function":
+		return toolChoice{must: true, names: []string{named(raw)}}, nil
+	case "allowed_tools":
+		return choiceOf(group(raw), named)
+	default:
+		return toolChoice{}, unsupported("tool_choice.type", fmt.Sprintf("tool_choice.type must be function or allowed_tools; %q is not supported", clip(head.Type)))
+	}
+}
+
+func choiceByWord(at, word string) (toolChoice, error) {
+	switch word {
+	case "auto":
+		return toolChoice{}, nil
+	case "none":
+		return toolChoice{names: []string{}}, nil
+	case "required":
+		return toolChoice{must: true}, nil
+	}
+	return toolChoice{}, Invalid("invalid_value", at, at+" must be none, auto or required, or name a function")
+}
+
+// allowedTools is the body of {"type":"allowed_tools",…}.
+type allowedTools struct {
+	Mode  string            `json:"mode"`
+	Tools []json.RawMessage `json:"tools"`
+}
+
+func choiceOf(allowed allowedTools, named func(json.RawMessage) string) (toolChoice, error) {
+	if allowed.Mode != "auto" && allowed.Mode != "required" {
+		return toolChoice{}, Invalid("invalid_value", "tool_choice.mode", "the mode of allowed_tools must be auto or required")
+	}
+	choice := toolChoice{must: allowed.Mode == "required", names: []string{}}
+	for _, tool := range allowed.Tools {
+		choice.names = append(choice.names, named(tool))
+	}
+	return choice, nil
+}
+
+// offer is what the model gets to see of tools.
+func (c toolChoice) offer(at string, tools []Tool) ([]Tool, error) {
+	for _, name := range c.names {
+		if !slices.ContainsFunc(tools, func(t Tool) bool { return t.Name == name }) {
+			return nil, Invalid("invalid_value", at, fmt.Sprintf("%s names the function %q, which is not among the tools", at, clip(name)))
+		}
+	}
+	if c.must && len(tools) == 0 {
+		return nil, Invalid("invalid_value", at, at+" asks for a call, and there are no tools")
+	}
+	if c.names == nil {
+		return tools, nil
+	}
+	return slices.DeleteFunc(slices.Clone(tools), func(t Tool) bool { return !slices.Contains(c.names, t.Name) }), nil
+}
+
+// instruction asks the model for what codex cannot demand of it.
+func (c toolChoice) instruction() string {
+	switch {
+	case !c.must:
+		return ""
+	case len(c.names) == 1:
+		return fmt.Sprintf("Your next message must be a call of the function %s. Do not answer in words.", c.names[0])
+	case len(c.names) > 1:
+		return fmt.Sprintf("Your next message must be a call of one of the functions %s. Do not answer in words.", strings.Join(c.names, ", "))
+	default:
+		return "Your next message must be a call of one of your functions. Do not answer in words."
+	}
+}
+
+// oneCall is what the model is told when the client takes one call at a time.
+const oneCall = "Call at most one function in a message; call the next one when you have the result."

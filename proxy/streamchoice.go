@@ -1,0 +1,66 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+
+	"codex-proxy/proxy/openai"
+)
+
+// streamChoice tells a choice in chunks.
+type streamChoice struct {
+	*stream
+	answer openai.Answer
+	choice *choice
+	role   bool // the role chunk is out
+	calls  int
+}
+
+func (c *streamChoice) text(delta string) error {
+	return c.say(true, c.answer.TextChunk(c.choice.index, delta))
+}
+
+func (c *streamChoice) reasoning(delta string) error {
+	return c.say(true, c.answer.ReasoningChunk(c.choice.index, delta))
+}
+
+func (c *streamChoice) call(call openai.ToolCall) error {
+	chunks := c.answer.CallChunks(c.choice.index, c.calls, call)
+	c.calls++
+	return c.say(false, chunks...)
+}
+
+func (c *streamChoice) end(finish, refusal string) error {
+	last := c.answer.FinishChunk(c.choice.index, finish)
+	if refusal != "" {
+		return c.say(false, c.answer.RefusalChunk(c.choice.index, refusal), last)
+	}
+	return c.say(true, last)
+}
+
+func (c *streamChoice) keepalive() error { return c.send(openai.WriteKeepalive) }
+
+// say sends chunks, the one with the role before the first of them.
+func (c *streamChoice) say(spoken bool, chunks ...openai.ChatChunk) error {
+	if !c.role {
+		c.role = true
+		chunks = append([]openai.ChatChunk{c.answer.RoleChunk(c.choice.index, spoken)}, chunks...)
+	}
+	return c.send(func(w io.Writer) error {
+		for _, chunk := range chunks {
+			if err := openai.WriteEvent(w, chunk); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// send notes that something of the choice is out: its turn does not run again.
+func (c *streamChoice) send(write func(io.Writer) error) error {
+	err := c.stream.send(write)
+	if c.choice.x.status == 0 { // it is not the request's own
+		c.choice.x.status = http.StatusOK
+	}
+	return err
+}

@@ -1,0 +1,369 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/proxy/fetch"
+	"codex-proxy/proxy/openai"
+)
+
+const (
+	fetchUnit   = "codex-proxy-fetch.service"
+	imageAddr   = "127.0.0.7:9000"
+	onlyThat    = "[images]\nallow_private = [\"127.0.0.7/32\"]\n"
+	proxyConfig = "/etc/codex-proxy/config.toml"
+)
+
+var picture = noise()
+
+// noise is a PNG that does not compress.
+func noise() []byte {
+	pixels := image.NewGray(image.Rect(0, 0, 256, 256))
+	random := rand.NewChaCha8([32]byte{})
+	for i := range pixels.Pix {
+		pixels.Pix[i] = byte(random.Uint64())
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, pixels); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+// gallery is a host of a picture in the machine's network.
+type gallery struct {
+	asked   atomic.Int32
+	held    chan struct{} // a token for each request with ?hold
+	release chan struct{} // which goes on with a token from here
+}
+
+func (b *bed) gallery() *gallery {
+	b.t.Helper()
+	l, err := b.Listen("tcp", imageAddr)
+	require.NoError(b.t, err)
+	g := &gallery{held: make(chan struct{}, 8), release: make(chan struct{}, 8)}
+	s := http.Server{Handler: g}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	b.t.Cleanup(func() {
+		s.Close()
+		assert.ErrorIs(b.t, <-done, http.ErrServerClosed)
+	})
+	return g
+}
+
+func (g *gallery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.asked.Add(1)
+	if to := r.URL.Query().Get("to"); to != "" {
+		http.Redirect(w, r, to, http.StatusFound)
+		return
+	}
+	if r.URL.Query().Has("text") {
+		fmt.Fprint(w, "<html>secret")
+		return
+	}
+	if r.URL.Query().Has("hold") {
+		g.held <- struct{}{}
+		select {
+		case <-g.release:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	_, _ = w.Write(picture)
+}
+
+// awaitHeld waits until a request with ?hold has come.
+func (g *gallery) awaitHeld(t *testing.T) {
+	t.Helper()
+	select {
+	case <-g.held:
+	case <-time.After(bound):
+		require.Fail(t, "the host is never asked")
+	}
+}
+
+// inline asks the installed fetcher, as the daemon does.
+func (b *bed) inline(url string) (string, error) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	defer cancel()
+	limits := fetch.Limits{Bytes: 10 << 20, Time: 10 * time.Second}
+	socket := fmt.Sprintf("/proc/%d/root/run/codex-proxy/fetch.socket", b.PID())
+	return fetch.NewClient(socket, limits, prometheus.NewRegistry(), slog.New(slog.DiscardHandler)).Inline(ctx, url)
+}
+
+func (b *bed) fetched(url string) {
+	b.t.Helper()
+	got, err := b.inline(url)
+	require.NoError(b.t, err, b.journal(fetchUnit))
+	assert.Equal(b.t, "data:image/png;base64,"+base64.StdEncoding.EncodeToString(picture), got)
+}
+
+func (b *bed) unfetched(url, code string) {
+	b.t.Helper()
+	_, err := b.inline(url)
+	var known *openai.Error
+	require.True(b.t, errors.As(err, &known), "%v", err)
+	assert.Equal(b.t, code, known.Code, known.Message)
+}
+
+// A chat request that names images by URL, through everything: the model endpoint
+// gets the bytes, in their place, and clients are told what is wrong with which.
+func TestImagesInChat(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, onlyThat)
+	host := b.gallery()
+	b.start()
+	ask := func(urls ...string) error {
+		parts := []sdk.ChatCompletionContentPartUnionParam{sdk.TextContentPart("what is this?")}
+		for _, url := range urls {
+			parts = append(parts, sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: url}))
+		}
+		client := b.client()
+		_, err := client.Chat.Completions.New(t.Context(), sdk.ChatCompletionNewParams{
+			Model: model, Messages: []sdk.ChatCompletionMessageParamUnion{sdk.UserMessage(parts)},
+		})
+		return err
+	}
+	url := "http://" + imageAddr + "/"
+	require.NoError(t, b.models.Script("text noise"))
+	require.NoError(t, ask(url+"?token=planted", url+"?to=/again"))
+	sent := "data:image/png;base64," + base64.StdEncoding.EncodeToString(picture)
+	assert.Equal(t, 2, strings.Count(string(lastTurn(b.models).Body.Raw), sent), "the model got something else")
+	assert.EqualValues(t, 3, host.asked.Load())
+
+	turns := len(b.models.Turns())
+	for url, code := range map[string]string{
+		"http://169.254.169.254/latest/meta-data/": fetch.CodeAddress,
+		url + "?to=http://127.0.0.1:8787/metrics":  fetch.CodeAddress,
+		"http://127.0.0.7:9001/":                   fetch.CodeFailed,
+		url + "?text":                              fetch.CodeType,
+		"http://user:planted@127.0.0.7:9000/":      fetch.CodeURL,
+	} {
+		err := ask(url)
+		var told *sdk.Error
+		if assert.ErrorAs(t, err, &told, url) {
+			assert.Equal(t, http.StatusBadRequest, told.StatusCode, url)
+			assert.Equal(t, code, told.Code, url)
+			assert.Equal(t, "messages[0].content[1].image_url.url", told.Param)
+			assert.NotContains(t, told.RawJSON(), "secret", "what is no image reached the client")
+		}
+	}
+	assert.Len(t, b.models.Turns(), turns, "a turn was begun")
+	_, metrics := b.get("/metrics")
+	assert.Contains(t, string(metrics), `codex_image_fetches_total{outcome="ok"} 2`)
+	assert.Contains(t, string(metrics), `codex_image_fetches_total{outcome="image_address_forbidden"} 2`)
+	assert.NotContains(t, b.MustRun(t, "journalctl", "--no-pager", "--output=export"), "planted")
+
+	require.NoError(t, b.WriteFile(proxyConfig, []byte("[images]\nfetch = false\n"), 0o644))
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	b.http.CloseIdleConnections() // they are the old process's
+	var told *sdk.Error
+	require.ErrorAs(t, ask(url), &told)
+	assert.Equal(t, "image_fetch_disabled", told.Code)
+	require.NoError(t, b.models.Script("text noise"))
+	assert.NoError(t, ask(sent), "a data URL needs no network")
+}
+
+// Nobody but the public network is reached, unless the operator says so; then
+// that, and nothing else.
+func TestImagesAddresses(t *testing.T) {
+	for _, suite := range []string{"trixie", "bookworm"} {
+		t.Run(suite, func(t *testing.T) { imagesAddresses(t, suite) })
+	}
+}
+
+func imagesAddresses(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
+	host := b.gallery()
+	b.start()
+	assert.Equal(t, "inactive", b.show(fetchUnit, "ActiveState")["ActiveState"], "nobody asked yet")
+	b.unfetched("http://"+imageAddr+"/", fetch.CodeAddress)
+	b.unfetched("http://127.0.0.1:8787/", fetch.CodeAddress)
+	assert.Zero(t, host.asked.Load())
+	assert.Equal(t, "active", b.show(fetchUnit, "ActiveState")["ActiveState"])
+
+	require.NoError(t, b.WriteFile(proxyConfig, []byte(onlyThat), 0o644))
+	before := b.show(fetchUnit, "MainPID")
+	b.MustRun(t, "systemctl", "reload", proxyUnit) // the fetcher goes along
+	b.fetched("http://" + imageAddr + "/")
+	assert.NotEqual(t, before, b.show(fetchUnit, "MainPID"))
+	assert.EqualValues(t, 1, host.asked.Load())
+	b.unfetched("http://127.0.0.1:8787/", fetch.CodeAddress)
+	b.unfetched("http://"+imageAddr+"/?to=http://127.0.0.1:8787/livez", fetch.CodeAddress)
+	b.unfetched("http://"+imageAddr+"/?to=http://169.254.169.254/", fetch.CodeAddress)
+
+	b.MustRun(t, "systemctl", "restart", proxyUnit)
+	b.fetched("http://" + imageAddr + "/")
+	assert.NotContains(t, b.journal(fetchUnit), imageAddr, "what clients ask for is logged")
+	assert.NotRegexp(t, "(?i)failed|error", b.journal(fetchUnit))
+}
+
+// The kernel, too, keeps the fetcher from what is not public: from its cgroup
+// even root gets nowhere else.
+func TestImagesFirewall(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, onlyThat)
+	host := b.gallery()
+	require.NoError(t, b.WriteFile("/etc/resolv.conf", []byte("nameserver 127.0.0.53\n"), 0o644))
+	b.start()
+	b.fetched("http://" + imageAddr + "/")
+	allowed := b.show(fetchUnit, "IPAddressAllow")["IPAddressAllow"]
+	assert.ElementsMatch(t, []string{"127.0.0.53/32", "127.0.0.7/32"}, strings.Fields(allowed))
+
+	from := func(url string) string {
+		out, _, _ := b.Run(t.Context(), "sh", "-c", `echo $$ >/sys/fs/cgroup/system.slice/`+fetchUnit+`/cgroup.procs &&
+			curl --silent --output /dev/null --max-time 2 --write-out '%{http_code}' `+url)
+		return out
+	}
+	assert.Equal(t, "200", from("http://"+imageAddr+"/"))
+	assert.Equal(t, "000", from(base+"/livez"), "the kernel lets it through")
+	assert.EqualValues(t, 2, host.asked.Load())
+
+	// What is no longer allowed is no longer reached.
+	require.NoError(t, b.WriteFile(proxyConfig, nil, 0o644))
+	b.MustRun(t, "systemctl", "restart", fetchUnit)
+	assert.Equal(t, "127.0.0.53/32", b.show(fetchUnit, "IPAddressAllow")["IPAddressAllow"])
+	assert.Equal(t, "000", from("http://"+imageAddr+"/"))
+
+	b.MustRun(t, "dpkg", "--purge", "codex-proxy")
+	left := b.MustRun(t, "sh", "-c", "systemctl list-units --all --no-legend 'codex*'; find /run /etc /var/lib -name '*codex*' | grep -v /dpkg/ || true")
+	assert.Empty(t, left, "the purge leaves something")
+}
+
+// Killed, stopped or idle, the fetcher is there when it is asked.
+func TestImagesSurvive(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, onlyThat)
+	b.gallery()
+	require.NoError(t, b.WriteFile("/etc/systemd/system/"+fetchUnit+".d/idle.conf", []byte(
+		"[Service]\nExecStart=\nExecStart=/usr/bin/codex-proxy fetch --config %d/config.toml --exit-idle-time 1s\n"), 0o644))
+	b.MustRun(t, "systemctl", "daemon-reload")
+	b.start()
+	url := "http://" + imageAddr + "/"
+	b.fetched(url)
+	b.awaitInactive(fetchUnit) // idle
+	assert.Equal(t, "success", b.show(fetchUnit, "Result")["Result"])
+	for range 3 {
+		b.fetched(url)
+		b.MustRun(t, "systemctl", "kill", "--signal=KILL", fetchUnit)
+	}
+	b.fetched(url)
+	b.MustRun(t, "systemctl", "stop", fetchUnit)
+	b.fetched(url)
+
+	b.MustRun(t, "systemctl", "stop", "codex.target")
+	b.awaitInactive("codex-proxy-fetch.socket")
+	b.awaitInactive(fetchUnit)
+	b.unfetched(url, "image_fetcher_unavailable")
+	b.start()
+	b.fetched(url)
+}
+
+// A fetcher that cannot start is given up, and comes back as the journal tells.
+func TestImagesStartLimit(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, onlyThat)
+	b.gallery()
+	b.start()
+	require.NoError(t, b.WriteFile(proxyConfig, []byte("[images]\nmax_bytes = 1\n"), 0o644))
+	b.unfetched("http://"+imageAddr+"/", "image_fetcher_unavailable")
+	assert.Contains(t, b.journal(fetchUnit), "images.max_bytes = 1: must be between")
+	assert.Equal(t, "failed", b.show("codex-proxy-fetch.socket", "ActiveState")["ActiveState"])
+	status, _ := b.readyz()
+	assert.Equal(t, http.StatusOK, status)
+
+	require.NoError(t, b.WriteFile(proxyConfig, []byte(onlyThat), 0o644))
+	b.MustRun(t, "systemctl", "reset-failed", "codex-proxy-fetch.*")
+	b.MustRun(t, "systemctl", "start", "codex.target")
+	b.fetched("http://" + imageAddr + "/")
+}
+
+// A fetch in flight outlives the fetcher: it is asked again when that is killed,
+// and finished when that is reloaded; what comes meanwhile waits.
+func TestImagesInFlight(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, onlyThat)
+	host := b.gallery()
+	b.start()
+	begin := func(url string) chan error {
+		done := make(chan error, 1)
+		go func() { _, err := b.inline(url); done <- err }()
+		return done
+	}
+	first := begin("http://" + imageAddr + "/?hold")
+	host.awaitHeld(t)
+	b.MustRun(t, "systemctl", "kill", "--signal=KILL", fetchUnit)
+	host.awaitHeld(t) // again
+	require.Empty(t, first)
+
+	pid := b.show(fetchUnit, "MainPID")
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	second := begin("http://" + imageAddr + "/?hold")
+	require.Empty(t, first)
+	host.release <- struct{}{}
+	assert.NoError(t, <-first)
+	host.awaitHeld(t)
+	host.release <- struct{}{}
+	assert.NoError(t, <-second)
+	assert.NotEqual(t, pid, b.show(fetchUnit, "MainPID"))
+	assert.EqualValues(t, 3, host.asked.Load())
+}
+
+// The daemon still has no network, and the fetcher nothing of ours.
+func TestImagesIsolation(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, onlyThat)
+	b.gallery()
+	b.start()
+	b.fetched("http://" + imageAddr + "/")
+
+	daemon := b.show(proxyUnit, "MainPID", "PrivateNetwork", "IPAddressDeny")
+	assert.Equal(t, "yes", daemon["PrivateNetwork"])
+	assert.ElementsMatch(t, []string{"0.0.0.0/0", "::/0"}, strings.Fields(daemon["IPAddressDeny"]))
+	devices := b.MustRun(t, "cat", "/proc/"+daemon["MainPID"]+"/net/dev")
+	assert.Equal(t, []string{"lo:"}, regexp.MustCompile(`\w+:`).FindAllString(devices, -1))
+	routes := b.MustRun(t, "cat", "/proc/"+daemon["MainPID"]+"/net/route")
+	assert.Equal(t, 1, strings.Count(routes, "\n"), "a route: %s", routes)
+
+	fetcher := b.show(fetchUnit, "MainPID", "DynamicUser")["MainPID"]
+	inside := func(args ...string) error {
+		_, _, err := b.Run(t.Context(), append([]string{"nsenter", "--target=" + fetcher, "--mount", "--user", "--preserve-credentials"}, args...)...)
+		return err
+	}
+	assert.NoError(t, inside("cat", "/etc/resolv.conf"))
+	for _, path := range []string{"/etc/codex-proxy/config.toml", "/run/codex-proxy/default.sock", "/run/codex-proxy/control/socket", "/run/dbus/system_bus_socket", "/var/lib/codex-worker/default"} {
+		assert.Error(t, inside("stat", path), path)
+	}
+	status := b.MustRun(t, "cat", "/proc/"+fetcher+"/status")
+	assert.Regexp(t, `(?m)^CapBnd:\s+0+$`, status)
+	assert.Regexp(t, `(?m)^Groups:\s*(\d+ ?)?$`, status)
+	assert.Equal(t, trim(b.MustRun(t, "stat", "--format=%a %U:%G", "/run/codex-proxy/fetch.socket")), "660 root:codex-proxy")
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(fmt.Sprintf("/proc/%d", b.host(fetchUnit)), &st))
+	assert.GreaterOrEqual(t, st.Uid, uint32(61184), "not a dynamic user")
+}
+
+// host is the main process of a unit as the host counts.
+func (b *bed) host(unit string) int {
+	b.t.Helper()
+	processes, err := b.Processes(unit)
+	require.NoError(b.t, err)
+	require.NotEmpty(b.t, processes)
+	return processes[0].Host
+}

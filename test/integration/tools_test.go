@@ -1,0 +1,298 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/modelserver"
+)
+
+// reasoner is a model that codex knows, with all that it can do.
+const reasoner = "gpt-5.5"
+
+// onePixel is a PNG.
+const onePixel = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+
+// upstream is what the model endpoint was asked, in the parts that a client can
+// have a say in.
+type upstream struct {
+	Input []struct {
+		Type, Role, Name, Arguments string
+		CallID                      string `json:"call_id"`
+		Output                      string
+		Content                     []struct {
+			Type, Text string
+			ImageURL   string `json:"image_url"`
+		}
+	}
+	Tools []struct {
+		Type, Name, Description string
+		Parameters              json.RawMessage
+	}
+	Text struct {
+		Verbosity string
+		Format    *struct {
+			Type   string
+			Strict bool
+			Schema json.RawMessage
+		}
+	}
+	Reasoning   struct{ Effort, Summary string }
+	ServiceTier string `json:"service_tier"`
+}
+
+// said is the input in short: roles with what was said, calls with their outputs.
+func (u upstream) said() []string {
+	var list []string
+	for _, item := range u.Input {
+		switch item.Type {
+		case "function_call":
+			list = append(list, item.CallID+" calls "+item.Name+item.Arguments)
+		case "function_call_output":
+			list = append(list, item.CallID+" gives "+item.Output)
+		default:
+			text := item.Role + ":"
+			for _, c := range item.Content {
+				text += " " + c.Text + c.ImageURL
+			}
+			list = append(list, text)
+		}
+	}
+	return list
+}
+
+// complete posts a chat completion for which the endpoint plays steps.
+func (b *bed) complete(t *testing.T, params string, steps ...string) (status int, body string, asked upstream) {
+	t.Helper()
+	require.NoError(t, b.models.Script(steps...))
+	before := len(b.models.Turns())
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", strings.NewReader(`{"model":"`+reasoner+`",`+params+`}`))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := b.http.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	turns := b.models.Turns()[before:]
+	require.Len(t, turns, 1, string(answer))
+	require.NoError(t, json.Unmarshal(turns[0].Body.Raw, &asked))
+	return res.StatusCode, string(answer), asked
+}
+
+const justHi = `"messages":[{"role":"user","content":"hi"}]`
+
+// What a client asks for arrives at the model endpoint, through the real codex,
+// and what the model answers arrives at the client.
+func TestChatFeatures(t *testing.T) {
+	b := newBed(t, "trixie", strings.Replace(realWorker, model, reasoner, 1), "")
+	b.start()
+
+	t.Run("tool loop", func(t *testing.T) { b.toolLoop(t, b.client()) })
+
+	t.Run("streamed calls", func(t *testing.T) {
+		_, body, _ := b.complete(t, `"stream":true,"tools":[{"type":"function","function":{"name":"f"}}],`+justHi, "text I ask.", `call f {"a":1}`, `call f {"a":2}`)
+		for _, want := range []string{
+			`{"role":"assistant","content":""}`, `{"content":"I ask."}`,
+			`"function":{"name":"f","arguments":""}}]}`, `{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":1}"}}]}`,
+			`{"tool_calls":[{"index":1,"id":"call_`, `{"tool_calls":[{"index":1,"function":{"arguments":"{\"a\":2}"}}]}`,
+			`"delta":{},"finish_reason":"tool_calls"`, "data: [DONE]",
+		} {
+			at := strings.Index(body, want)
+			require.GreaterOrEqual(t, at, 0, "%s is missing or out of order", want)
+			body = body[at:]
+		}
+	})
+
+	t.Run("history", func(t *testing.T) {
+		_, _, asked := b.complete(t, `"messages":[
+			{"role":"system","content":"s1"},{"role":"developer","content":"d","name":"bob"},{"role":"user","content":[{"type":"text","text":"u1"},{"type":"image_url","image_url":{"url":"`+onePixel+`"}},{"type":"text","text":"u2"}]},
+			{"role":"assistant","content":"a","tool_calls":[{"id":"c1","type":"function","function":{"name":"mcp__x","arguments":"{\"k\":1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"no JSON"}}]},
+			{"role":"tool","tool_call_id":"c2","content":[{"type":"text","text":"two"}]},{"role":"tool","tool_call_id":"c1","content":"one"},
+			{"role":"assistant","content":null,"refusal":"never"},{"role":"system","content":"s2"},{"role":"user","content":"u3"}]`, "text ok")
+		assert.Equal(t, []string{
+			"developer: s1", "developer: [name: bob]\n d", "user: u1 " + onePixel + " u2", "assistant: a",
+			`c1 calls mcp__x{"k":1}`, "c2 calls gno JSON", "c2 gives two", "c1 gives one", "assistant: never", "developer: s2", "user: u3",
+		}, asked.said())
+		assert.Empty(t, asked.Tools, "calls in the history need no tools")
+	})
+
+	t.Run("legacy functions", func(t *testing.T) {
+		_, body, asked := b.complete(t, `"functions":[{"name":"f"},{"name":"g"}],"function_call":{"name":"f"},"messages":[{"role":"user","content":"u"},
+			{"role":"assistant","content":null,"function_call":{"name":"g","arguments":"{}"}},{"role":"function","name":"g","content":"out"}]`, `call f {"a":1}`, `call f {"a":2}`)
+		assert.Contains(t, body, `"function_call":{"name":"f","arguments":"{\"a\":1}"}`)
+		assert.Contains(t, body, `"finish_reason":"function_call"`)
+		assert.NotContains(t, body, `"tool_calls"`)
+		require.Len(t, asked.Tools, 1)
+		said := asked.said()
+		assert.Equal(t, []string{"user: u", "call_of_message_1 calls g{}", "call_of_message_1 gives out"}, said[:3])
+		assert.Contains(t, said[3], "developer: Your next message must be a call of the function f.")
+	})
+
+	t.Run("no tools by choice", func(t *testing.T) {
+		_, _, asked := b.complete(t, `"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none",`+justHi, "text ok")
+		assert.Empty(t, asked.Tools)
+	})
+
+	t.Run("schemas", func(t *testing.T) { b.schemas(t) })
+	t.Run("formats", func(t *testing.T) { b.formats(t) })
+
+	t.Run("settings", func(t *testing.T) {
+		_, body, asked := b.complete(t, `"reasoning_effort":"high","reasoning":{"summary":"detailed"},"service_tier":"priority","verbosity":"high",`+justHi, "reasoning hm", "text ok")
+		assert.Equal(t, "high", asked.Reasoning.Effort)
+		assert.Equal(t, "detailed", asked.Reasoning.Summary)
+		assert.Equal(t, "priority", asked.ServiceTier)
+		assert.Equal(t, "high", asked.Text.Verbosity)
+		assert.Contains(t, body, `"reasoning_content":"hm"`)
+		_, body, asked = b.complete(t, `"service_tier":"default",`+justHi, "reasoning hm", "text ok")
+		assert.Empty(t, asked.Reasoning.Summary)
+		assert.Empty(t, asked.ServiceTier)
+		assert.NotContains(t, body, "reasoning_content")
+	})
+
+	t.Run("refusal", func(t *testing.T) {
+		_, body, _ := b.complete(t, justHi, "refusal I will not.", "usage 10 0 5 0")
+		assert.Contains(t, body, `"content":null,"refusal":"The model has not given an answer`)
+		_, body, _ = b.complete(t, `"stream":true,`+justHi, "refusal I will not.", "usage 10 0 5 0")
+		assert.Contains(t, body, `"delta":{"refusal":"The model has not given an answer`)
+		_, body, _ = b.complete(t, justHi, "usage 10 0 5 5")
+		assert.Contains(t, body, `"content":"","refusal":null`)
+	})
+
+	t.Run("cut short", func(t *testing.T) {
+		const tools = `"tools":[{"type":"function","function":{"name":"f"}}],`
+		_, body, _ := b.complete(t, tools+justHi, "text so far", "incomplete content_filter")
+		assert.Contains(t, body, `"finish_reason":"content_filter"`)
+		status, body, _ := b.complete(t, `"stream":true,`+tools+justHi, `call f {"a":1}`, "drop")
+		assert.Equal(t, http.StatusOK, status)
+		assert.Contains(t, body, `"code":"upstream_error"`)
+		assert.NotContains(t, body, "[DONE]")
+	})
+
+	t.Run("choices", func(t *testing.T) {
+		require.NoError(t, b.models.Add(modelserver.Script{Steps: []string{"text one"}}, modelserver.Script{Steps: []string{"text two"}}))
+		before := len(b.models.Turns())
+		client := b.client()
+		answer, err := client.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{
+			Model: reasoner, N: openai.Int(2), Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hi")},
+		})
+		require.NoError(t, err)
+		require.Len(t, answer.Choices, 2)
+		assert.ElementsMatch(t, []string{"one", "two"}, []string{answer.Choices[0].Message.Content, answer.Choices[1].Message.Content})
+		assert.EqualValues(t, 30, answer.Usage.TotalTokens)
+		assert.Len(t, b.models.Turns()[before:], 2)
+	})
+
+	t.Run("300 tools and a long history", func(t *testing.T) {
+		var tools, messages []string
+		for i := range 300 {
+			tools = append(tools, fmt.Sprintf(`{"type":"function","function":{"name":"tool_%d","parameters":{"type":"object","properties":{"a":{"type":"string","pattern":"x"}}}}}`, i))
+		}
+		for range 1000 {
+			messages = append(messages, `{"role":"user","content":"`+strings.Repeat("x y ", 512)+`"}`)
+		}
+		long := strings.Repeat("z ", 100_000)
+		messages = append(messages, `{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"tool_1","arguments":"{}"}}]}`,
+			`{"role":"tool","tool_call_id":"c","content":"`+long+`"}`)
+		status, body, asked := b.complete(t, `"tools":[`+strings.Join(tools, ",")+`],"messages":[`+strings.Join(messages, ",")+`]`, "call tool_299 {}")
+		assert.Equal(t, http.StatusOK, status)
+		assert.Contains(t, body, `"name":"tool_299"`)
+		assert.Len(t, asked.Tools, 300)
+		require.Len(t, asked.Input, 1002, "codex asks for no summary of what is longer than the model's context")
+		assert.Equal(t, len(long), len(asked.Input[1001].Output))
+	})
+}
+
+// toolLoop is a client's: question, two calls at once, their results, answer.
+func (b *bed) toolLoop(t *testing.T, client openai.Client) {
+	params := openai.ChatCompletionNewParams{
+		Model: reasoner, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("weather?")},
+		Tools: []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{
+			Name: "weather", Description: openai.String("what the sky does"), Strict: openai.Bool(true),
+			Parameters: openai.FunctionParameters{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}}, "required": []string{"city"}, "additionalProperties": false},
+		})},
+	}
+	require.NoError(t, b.models.Script("reasoning hm", "text Let me see.", `call weather {"city":"Paris"}`, `call weather {"city":"Rome"}`, "usage 21 8 13 5"))
+	answer, err := client.Chat.Completions.New(t.Context(), params)
+	require.NoError(t, err)
+	message := answer.Choices[0].Message
+	assert.Equal(t, "tool_calls", answer.Choices[0].FinishReason)
+	assert.Equal(t, "Let me see.", message.Content)
+	assertUsage(t, answer.Usage)
+	require.Len(t, message.ToolCalls, 2)
+
+	params.Messages = append(params.Messages, message.ToParam())
+	for _, call := range message.ToolCalls {
+		params.Messages = append(params.Messages, openai.ToolMessage("sunny, "+call.Function.Arguments, call.ID))
+	}
+	require.NoError(t, b.models.Script("text Sunny in both."))
+	answer, err = client.Chat.Completions.New(t.Context(), params)
+	require.NoError(t, err)
+	assert.Equal(t, "Sunny in both.", answer.Choices[0].Message.Content)
+	assert.Equal(t, "stop", answer.Choices[0].FinishReason)
+	var asked upstream
+	require.NoError(t, json.Unmarshal(lastTurn(b.models).Body.Raw, &asked))
+	one, two := message.ToolCalls[0], message.ToolCalls[1]
+	assert.Equal(t, []string{
+		"user: weather?", "assistant: Let me see.",
+		one.ID + ` calls weather{"city":"Paris"}`, two.ID + ` calls weather{"city":"Rome"}`,
+		one.ID + ` gives sunny, {"city":"Paris"}`, two.ID + ` gives sunny, {"city":"Rome"}`,
+	}, asked.said())
+	require.Len(t, asked.Tools, 1)
+	assert.Equal(t, "what the sky does", asked.Tools[0].Description)
+}
+
+// schemas: what codex would leave out of a schema stands in the description.
+func (b *bed) schemas(t *testing.T) {
+	property := func(schema string) string { return `{"type":"object","properties":{"a":` + schema + `}}` }
+	for schema, whole := range map[string]bool{
+		property(`{"type":"string","description":"d","enum":["x"]}`):                       true,
+		property(`{"$ref":"#/$defs/A"},"b":{"anyOf":[{"type":"string"},{"type":"null"}]}`): true,
+		property(`{"type":"string","pattern":"^x$"}`):                                      false,
+		property(`{"const":1}`): false,
+		property(`{"type":"string","description":"` + strings.Repeat("d", 5000-len(property(`{"type":"string","description":""}`))) + `"}`): true,
+		property(`{"type":"string","description":"` + strings.Repeat("d", 5001-len(property(`{"type":"string","description":""}`))) + `"}`): false,
+	} {
+		_, body, asked := b.complete(t, `"tools":[{"type":"function","function":{"name":"f","description":"does f","parameters":`+schema+`}}],`+justHi, "text ok")
+		require.Len(t, asked.Tools, 1, body)
+		if whole {
+			assert.JSONEq(t, schema, string(asked.Tools[0].Parameters))
+			assert.Equal(t, "does f", asked.Tools[0].Description)
+		} else {
+			assert.Equal(t, "does f\n\nJSON schema of the parameters: "+schema, asked.Tools[0].Description)
+		}
+	}
+}
+
+func (b *bed) formats(t *testing.T) {
+	const strict = `{"type":"object","properties":{"z":{"type":"string"},"a":{"type":"string"}},"required":["z","a"],"additionalProperties":false}`
+	schema := func(strictly, schema string) string {
+		return `"response_format":{"type":"json_schema","json_schema":{"name":"answer","description":"what it is","strict":` + strictly + `,"schema":` + schema + `}},` + justHi
+	}
+	_, _, asked := b.complete(t, schema("true", strict), `text {"z":"1","a":"2"}`)
+	require.NotNil(t, asked.Text.Format)
+	assert.Equal(t, "json_schema", asked.Text.Format.Type)
+	assert.True(t, asked.Text.Format.Strict)
+	assert.Equal(t, `{"title":"answer","description":"what it is",`+strict[1:], string(asked.Text.Format.Schema))
+	assert.Equal(t, []string{"user: hi"}, asked.said())
+
+	_, _, asked = b.complete(t, schema("false", `{"type":"object"}`), `text {}`)
+	assert.Nil(t, asked.Text.Format)
+	assert.Contains(t, asked.said()[1], `{"type":"object"}`)
+
+	_, body, asked := b.complete(t, `"response_format":{"type":"json_object"},`+justHi, `text {"a":1}`)
+	assert.Nil(t, asked.Text.Format)
+	assert.Contains(t, asked.said()[1], "JSON object")
+	assert.Contains(t, body, `"content":"{\"a\":1}"`)
+}
