@@ -134,3 +134,21 @@ func TestRevokedKeyIsRefusedAtOnce(t *testing.T) {
 	require.NoError(t, keys.Replace(""))
 	assert.Equal(t, http.StatusUnauthorized, status(secrets[1]), "the last key's end opens nothing")
 }
+
+// Several choices are one request, at the price of all of them, and each turn of
+// them knows what its key may see.
+func TestChoicesCountTogether(t *testing.T) {
+	keys, secrets := withKeys(t, "alice concurrent=1 models=demo,nothing")
+	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x"), Models: []appservertest.Model{{ID: "demo"}, {ID: "nothing-else"}}},
+		func(o *options) { o.Keys = keys })
+	bearer := "Bearer " + secrets[0]
+	text(t, r.chatting(t, hello(`"n":3,`), "Authorization", bearer, "X-Request-Id", "three"))
+	r.log.request(t, "three")
+	assert.Equal(t, "1", metric(t, r, `codex_usage_requests_total{key="alice",model="demo"}`))
+	assert.Equal(t, "60", metric(t, r, `codex_usage_tokens_total{key="alice",kind="input",model="demo"}`))
+	for _, n := range []string{"1", "2"} {
+		resp := r.chatting(t, `{"n":`+n+`,"model":"nothing","messages":[{"role":"user","content":"x"}]}`, "Authorization", bearer)
+		assert.Equal(t, http.StatusNotFound, resp.StatusCode)
+		assert.NotContains(t, text(t, resp), "nothing-else", n)
+	}
+}

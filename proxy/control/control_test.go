@@ -73,7 +73,7 @@ func TestKeys(t *testing.T) {
 	assert.Equal(t, []string{"alice 00\n", ""}, r.files)
 	_, err = r.SetKeys(t.Context(), strings.Repeat("x", 70_000))
 	assert.ErrorContains(t, err, "cannot read the keys")
-	got, err = r.Client.Keys(t.Context())
+	got, err = r.Keys(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, r.InForce(), got)
 }
