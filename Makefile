@@ -21,7 +21,7 @@ RUN_NEEDS  := systemctl:systemd dbus-daemon:dbus pkaction:polkitd dpkg-deb:dpkg
 TEST_NEEDS := $(RUN_NEEDS) gcc:gcc /usr/include/pthread.h:libc6-dev npm:npm mmdebstrap:mmdebstrap
 
 INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 12m ./test/integration
-WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOfTheOnlyWorker)$$
+WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker)|TestRestartBesideAHungProxy|TestChaos)$$
 
 export CODEX_PROXY_TEST_CODEX := $(CODEX)/codex
 export CODEX_PROXY_TEST_DEB   := $(abspath $(DEB))
@@ -60,10 +60,16 @@ test: ## run every check: lint, unit tests, then the real thing in booted machin
 	@# What mostly waits for systemd's clock runs beside lint and unit tests; what
 	@# measures time runs alone, after them.
 	@mkdir -p build
-	@$(INTEGRATION) -run '$(WAITING)' >build/waiting.log 2>&1 & waiting=$$!; \
+	@$(INTEGRATION) -parallel 4 -run '$(WAITING)' >build/waiting.log 2>&1 & waiting=$$!; \
 	status=0; $(MAKE) --no-print-directory lint && $(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race $$(go list ./... | grep -v /test/integration) || status=$$?; \
 	wait $$waiting || status=$$?; cat build/waiting.log; exit $$status
 	$(INTEGRATION) -skip '$(WAITING)'
+
+.PHONY: chaos
+chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same order again
+	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
+	@$(MAKE) --no-print-directory $(DEB) $(CODEX)/codex
+	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_CHAOS=$(or $(DURATION),10m) CODEX_PROXY_TEST_CHAOS_SEED=$(SEED) go test -count=1 -timeout 0 -v ./test/integration -run '^TestChaos$$'
 
 .PHONY: lint
 lint: | $(TOOLS)/golangci-lint ## check formatting, vet and the rules of the house

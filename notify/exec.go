@@ -25,7 +25,9 @@ type Command struct {
 	Ready func(context.Context) (detail string, err error)
 	// Alive decides, after that, whether the service manager's watchdog is
 	// kept quiet. It may ask for less than Ready: what lies outside the
-	// process is no reason to have it killed.
+	// process is no reason to have it killed. After one and a half intervals
+	// without a pass the command is killed in any case: the watchdog rests while
+	// a unit is being stopped.
 	Alive func(context.Context) (detail string, err error)
 	// ProbeTimeout bounds one probe. 0 means a third of the watchdog interval,
 	// or five seconds without a watchdog; after start-up the third is a bound
@@ -93,6 +95,8 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("cannot start %q: %w", c.Args[0], cause(err))
 	}
+
+	s.kill = func() { _ = cmd.Process.Kill() }
 
 	var tasks sync.WaitGroup
 	probing, stopProbing := context.WithCancel(context.WithoutCancel(ctx))

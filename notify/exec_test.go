@@ -27,7 +27,7 @@ func TestExecLifecycle(t *testing.T) {
 }
 
 func TestExecWatchdog(t *testing.T) {
-	s := newShim(t, "DIR/server", "-", "server", "DIR/server").watched(600 * time.Millisecond)
+	s := newShim(t, "DIR/server", "-", "server", "DIR/server").watched(1200 * time.Millisecond)
 	_, pid := startServer(t, s)
 	for range 3 {
 		require.Equal(t, "WATCHDOG=1", s.next(t))
@@ -125,6 +125,16 @@ func TestExecEndsFrozenCommand(t *testing.T) {
 		assert.Contains(t, s.next(t), "STATUS=Ended: "+status)
 		s.wait(t)
 	}
+}
+
+// Nobody else ends a command that hangs while its unit is being stopped.
+func TestExecEndsHungCommand(t *testing.T) {
+	s := newShim(t, "DIR/server", "-", "server", "DIR/server").watched(300 * time.Millisecond)
+	_, pid := startServer(t, s)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	assert.Regexp(t, `^STATUS=Ended: SIGKILL after `, s.until(t, "WATCHDOG=1", "STATUS=Not answering"))
+	assert.Equal(t, syscall.SIGKILL, s.wait(t).Signal())
+	assert.Contains(t, s.stderr.String(), "the command hangs and the watchdog rests: it is killed")
 }
 
 func TestExecStoppedBeforeReady(t *testing.T) {

@@ -29,6 +29,7 @@ type supervisor struct {
 	started  time.Time
 	said     string    // the last start-up failure that went into STATUS=
 	failing  time.Time // since when Alive has not passed; zero while it passes
+	kill     func()    // ends the command at once
 
 	// mu orders statuses against the end: none may overwrite "Stopping".
 	mu    sync.Mutex
@@ -103,11 +104,23 @@ func (s *supervisor) alive(ctx context.Context) error {
 			s.failing = began
 		}
 		s.status(fmt.Sprintf("Not answering for %v: %v", tenths(time.Since(s.failing)), err))
+		s.endOverdue()
 	case !s.failing.IsZero():
 		s.status(fmt.Sprintf("Ready: %s, answering again after %v", detail, tenths(time.Since(s.failing))))
 		s.failing = time.Time{}
 	}
 	return err
+}
+
+// endOverdue kills a command that the service manager should have ended: its
+// watchdog rests while a unit is being stopped (measured with systemd 257), and
+// an ExecStop= that waits for the command's work would wait for nothing.
+func (s *supervisor) endOverdue() {
+	interval := s.notifier.WatchdogInterval()
+	if failing := time.Since(s.failing); failing > interval+interval/2 {
+		s.logger.Error("the command hangs and the watchdog rests: it is killed", "for", tenths(failing))
+		s.kill()
+	}
 }
 
 func tenths(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 
@@ -26,8 +27,8 @@ func (s *Server) choices(w http.ResponseWriter, r *http.Request, req *openai.Cha
 	for i := range all {
 		c := &choice{index: i, ctx: ctx, x: x.fork()}
 		all[i] = c
-		g.Go(func() error {
-			defer c.rescue()
+		g.Go(func() (err error) {
+			defer c.rescue(&err)
 			return s.runTurn(nowhere{}, r.WithContext(ctx), c.x, ask, request, func(turn *appserver.Turn) error { return answer(c, turn) })
 		})
 	}
@@ -51,9 +52,16 @@ type choice struct {
 	panicked any
 }
 
+// errPanicked ends the fellows of a choice that panicked.
+var errPanicked = errors.New("a choice panicked")
+
 // rescue carries a panic to the goroutine of the request, where it ends that and
-// not the program. Its fellows run to their ends.
-func (c *choice) rescue() { c.panicked = recover() }
+// not the program.
+func (c *choice) rescue(err *error) {
+	if c.panicked = recover(); c.panicked != nil {
+		*err = errPanicked
+	}
+}
 
 // fork is an exchange for one turn of several.
 func (x *exchange) fork() *exchange {

@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/openai"
 )
 
 // together answers when n turns run at the same time, each with its own number.
@@ -167,11 +169,60 @@ func TestLostChoicesRunAgain(t *testing.T) {
 	assert.Equal(t, "2", r.retries(t, lostWorker))
 }
 
-func TestAChoiceThatPanicsEndsItsRequestAlone(t *testing.T) {
-	c := &choice{}
-	func() {
-		defer c.rescue()
-		panic("oops")
-	}()
-	assert.Equal(t, "oops", c.panicked)
+// A panic in the goroutine of a choice is one of the request: it is logged, the
+// other choices are interrupted, and the service goes on.
+func TestAChoiceThatPanics(t *testing.T) {
+	interrupted := make(chan struct{})
+	var begun atomic.Int64
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		if begun.Add(1) == 2 {
+			turn.Text("boom")
+			return nil
+		}
+		<-ctx.Done()
+		close(interrupted)
+		return ctx.Err()
+	}}, func(o *options) {
+		o.route = &route{method: http.MethodPost, path: "/panic"}
+	})
+	r.table[len(r.table)-1].handler = r.api(func(w http.ResponseWriter, req *http.Request) error {
+		chat, err := openai.DecodeChat([]byte(hello(`"n":2,`)))
+		require.NoError(t, err)
+		return r.choices(w, req, chat, func(c *choice, turn *appserver.Turn) error {
+			return r.hear(c, turn, chat, bomb{}, nil)
+		})
+	})
+	resp := r.do(t, http.MethodPost, "/panic", "{}", "X-Request-Id", "bang")
+	assert.Equal(t, http.StatusInternalServerError, resp.StatusCode)
+	received(t, interrupted)
+	assert.Equal(t, "internal_error", r.log.request(t, "bang")["outcome"])
+	assert.Contains(t, r.log.String(), "panic in a request")
+	await(t, tick(t), func() bool { return r.Pool.Inflight() == 0 })
+}
+
+// bomb panics at the first word.
+type bomb struct{ teller }
+
+func (bomb) text(string) error { panic("boom") }
+
+// The client of several choices leaves: each of their turns is interrupted.
+func TestClientOfSeveralChoicesLeaves(t *testing.T) {
+	began, interrupted := make(chan struct{}, 3), make(chan struct{}, 3)
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		turn.Begin("").Delta("so far")
+		began <- struct{}{}
+		<-ctx.Done()
+		interrupted <- struct{}{}
+		return ctx.Err()
+	}})
+	conn := r.raw(t, hello(streaming+`"n":3,`), "X-Request-Id: gone\r\n")
+	for range 3 {
+		received(t, began)
+	}
+	require.NoError(t, conn.Close())
+	for range 3 {
+		received(t, interrupted)
+	}
+	assert.Equal(t, "client_gone", r.log.request(t, "gone")["outcome"])
+	assert.Zero(t, r.Pool.Inflight())
 }

@@ -19,14 +19,14 @@ type Settings struct {
 	Report func() probes.Report
 	// Keys are the API keys; if there are none, none is asked for.
 	Keys *auth.Keys
+	// Images fetches images that requests name by URL; nil refuses those.
+	Images Images
 	// Usage counts what the keys use; nil: it is not counted.
 	Usage *usage.Store
 	// Aliases are further names of models.
 	Aliases map[string]Alias
 	// CORSOrigins are the origins whose pages may use the API, or "*".
 	CORSOrigins []string
-	// Images fetches images that requests name by URL; nil refuses those.
-	Images Images
 	// BodyLimit bounds a request body, in bytes, and the images fetched for it.
 	BodyLimit int64
 	// IdleTimeout is the longest silence of a worker during a turn.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"codex-proxy/cmd/internal/journal"
@@ -35,8 +36,14 @@ Lets a worker, or all of them, take turns again after codex-proxy drain.
   --socket PATH       the daemon's control socket (` + defaultControlSocket + `)
 `
 
-// defaultWait is that of drain_timeout in config.toml.
-const defaultWait = 5 * time.Minute
+const (
+	// defaultWait is that of drain_timeout in config.toml.
+	defaultWait = 5 * time.Minute
+	// stopSlice is how long a stop waits without an answer to be had: it goes
+	// past a proxy that hangs, and on with the one that a reload has put in its
+	// place.
+	stopSlice = 2 * time.Second
+)
 
 // drainOptions is one command line of drain.
 type drainOptions struct {
@@ -134,7 +141,7 @@ func (o *drainOptions) drainForStop(ctx context.Context, stderr io.Writer) int {
 		return fail(stderr, "drain", err, exitFailure)
 	}
 	request := control.Request{Worker: o.worker, Invocation: invocation, WaitMS: o.wait.Milliseconds()}
-	report, err := extending(notifier, func() (probes.Report, error) { return o.client.Drain(ctx, request) })
+	report, err := extending(notifier, func() (probes.Report, error) { return o.drainInSlices(ctx, request) })
 	if errors.Is(err, control.ErrNotRunning) {
 		return exitOK
 	}
@@ -147,6 +154,24 @@ func (o *drainOptions) drainForStop(ctx context.Context, stderr io.Writer) int {
 		}
 	}
 	return exitOK
+}
+
+// drainInSlices asks again and again until no turn is in flight or the time is
+// over.
+func (o *drainOptions) drainInSlices(ctx context.Context, request control.Request) (probes.Report, error) {
+	deadline := time.Now().Add(o.wait)
+	for {
+		left := time.Until(deadline)
+		request.WaitMS = max(0, min(left, stopSlice)).Milliseconds()
+		report, err := o.client.Drain(ctx, request)
+		if err != nil || left <= stopSlice || idle(chosen(report, o.worker)) {
+			return report, err
+		}
+	}
+}
+
+func idle(workers []probes.Worker) bool {
+	return !slices.ContainsFunc(workers, func(w probes.Worker) bool { return w.Inflight > 0 })
 }
 
 // extending asks systemd for more time than TimeoutStopSec= while the drain

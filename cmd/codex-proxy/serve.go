@@ -247,6 +247,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	start(func() error { return d.announce(ctx) })
 	start(func() error { return d.awaitPredecessor(background) })
 	start(func() error { return d.serveReloads(ctx) })
+	start(func() error { return d.resetRamp(ctx) })
 	start(func() error {
 		defer close(d.handoff.settled)
 		return d.awaitReload(ctx)

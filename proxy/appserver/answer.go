@@ -45,11 +45,9 @@ func answers(method string) (any, bool) {
 	return nil, false
 }
 
-// answer replies to a request of codex without blocking the reader. The call of
-// a client's tool stays open: its turn ends with the response that has called
-// it, and the interrupt that follows ends the call.
+// answer replies to a request of codex without blocking the reader.
 func (c *Conn) answer(m incoming) error {
-	if m.Method == "item/tool/call" && c.clientHasTools(m) {
+	if m.Method == "item/tool/call" && c.hold(m) {
 		return nil
 	}
 	r := response{ID: m.ID}
@@ -64,16 +62,4 @@ func (c *Conn) answer(m incoming) error {
 		return lost("answer", err)
 	}
 	return c.sendControl(b)
-}
-
-func (c *Conn) clientHasTools(m incoming) (has bool) {
-	to, err := Notification{Method: m.Method, Params: m.Params}.address()
-	if err != nil {
-		return false
-	}
-	c.door.enter(func(s *state) {
-		box := s.threads[to.ThreadID]
-		has = box != nil && box.tools
-	})
-	return has
 }

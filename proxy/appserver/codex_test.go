@@ -254,6 +254,12 @@ func (s *stream) failed(code string) {
 	}})
 }
 
+func (s *stream) incomplete(reason string) {
+	s.event("response.incomplete", map[string]any{"response": map[string]any{
+		"id": "resp_1", "status": "incomplete", "incomplete_details": map[string]any{"reason": reason}, "usage": upstreamUsage,
+	}})
+}
+
 func helloWorld(s *stream) {
 	s.created()
 	s.reasoning("let me ", "think")

@@ -186,13 +186,7 @@ func TestLiveErrors(t *testing.T) {
 	partial := func(then func(*stream)) func(*stream) {
 		return func(s *stream) { s.created(); s.deltas("msg_1", "Hello", " wor"); then(s) }
 	}
-	incomplete := func(reason string) func(*stream) {
-		return func(s *stream) {
-			s.event("response.incomplete", map[string]any{"response": map[string]any{
-				"id": "resp_1", "status": "incomplete", "incomplete_details": map[string]any{"reason": reason}, "usage": upstreamUsage,
-			}})
-		}
-	}
+	incomplete := func(reason string) func(*stream) { return func(s *stream) { s.incomplete(reason) } }
 	const broken = "stream disconnected before completion: "
 	for _, c := range []struct {
 		name    string

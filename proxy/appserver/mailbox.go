@@ -1,18 +1,25 @@
 package appserver
 
+import (
+	"encoding/json"
+	"time"
+)
+
 // mailbox holds the notifications of one thread until its turn's consumer takes
 // them. It is part of state: touch it only inside the door.
 type mailbox struct {
 	turnID    string
 	queue     []Notification
 	bytes     int
-	end       error         // why no more is taken in
-	started   bool          // turn/started has arrived
-	completed bool          // turn/completed has arrived
-	left      bool          // the turn has been closed
-	tools     bool          // the client has tools: calls of them are not answered here
-	onStart   func()        // what waits for turn/started, or for turn/completed if that never came
-	ready     chan struct{} // capacity 1: something has changed
+	end       error             // why no more is taken in
+	started   bool              // turn/started has arrived
+	completed bool              // turn/completed has arrived
+	left      bool              // the turn has been closed
+	tools     bool              // the client has tools: calls of them stay open
+	open      []json.RawMessage // ids of those calls
+	heard     time.Time         // when something last came
+	onStart   func()            // what waits for turn/started, or for turn/completed if that never came
+	ready     chan struct{}     // capacity 1: something has changed
 }
 
 func newMailbox() *mailbox { return &mailbox{ready: make(chan struct{}, 1)} }
@@ -23,6 +30,7 @@ func (m *mailbox) put(n Notification, turnID string, o Options) bool {
 	if m.foreign(n.Method, turnID) {
 		return true
 	}
+	m.heard = time.Now()
 	switch n.Method {
 	case "turn/started":
 		m.turnID, m.started = turnID, true

@@ -19,6 +19,10 @@ type Options struct {
 	// WriteTimeout bounds the writing of one message, so that a stopped peer
 	// cannot wedge us. Zero means 10 s.
 	WriteTimeout time.Duration
+	// CallPatience is how long a turn is silent after a call of a client's tool
+	// before codex is told that nobody answers it: only then does codex say
+	// whether the response has failed. Zero means 2 s.
+	CallPatience time.Duration
 	// QueueEvents and QueueBytes bound what one turn may have waiting for its
 	// consumer. Zero means 16384 events and 8 MiB.
 	QueueEvents, QueueBytes int
@@ -36,6 +40,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = 10 * time.Second
+	}
+	if o.CallPatience <= 0 {
+		o.CallPatience = 2 * time.Second
 	}
 	if o.QueueEvents <= 0 {
 		o.QueueEvents = 16384

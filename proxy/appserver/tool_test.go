@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -89,6 +90,75 @@ func TestRetryAfterACallFails(t *testing.T) {
 	r := hello()
 	r.Tools = []appserver.Tool{weather}
 	assert.Equal(t, appserver.TurnFailed, drain(t, start(t, c, r)).end.Status)
+}
+
+// Codex says that a response has failed when the calls in it are answered.
+func TestCutOffAfterACall(t *testing.T) {
+	c := connectWith(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		turn.Call(ctx, "weather", `{"city":"Paris"}`)
+		turn.Call(ctx, "weather", `{"city":"Rome"}`)
+		if err := turn.Outputs(ctx); err != nil {
+			return err
+		}
+		return &appservertest.Failure{Message: "stream disconnected before completion", Info: "other"}
+	}}, appserver.Options{CallPatience: 10 * time.Millisecond})
+	r := hello()
+	r.Tools = []appserver.Tool{weather}
+	o := drain(t, start(t, c, r))
+	assert.Equal(t, appserver.TurnFailed, o.end.Status)
+	assert.Len(t, calls(o), 2)
+}
+
+func TestLiveCutOffAfterACall(t *testing.T) {
+	for name, then := range map[string]func(*stream){
+		"cut":        (*stream).drop,
+		"failed":     func(s *stream) { s.failed("server_error") },
+		"incomplete": func(s *stream) { s.incomplete("content_filter") },
+		"silent":     func(s *stream) { <-s.request.Context().Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream(func(s *stream) {
+				s.created()
+				callItem(s, "call_a", "weather", `{"city":"Paris"}`)
+				then(s)
+			}, helloWorld)
+			socket, _ := startCodex(t, u, 0)
+			c := dial(t, socket, appserver.Options{CallPatience: 200 * time.Millisecond})
+			_, err := c.Initialize(bound(t))
+			require.NoError(t, err)
+			r := liveHello()
+			r.Tools = []appserver.Tool{weather}
+			o := drain(t, start(t, c, r))
+			assert.Equal(t, appserver.TurnFailed, o.end.Status)
+			assert.Len(t, calls(o), 1)
+			assert.Len(t, u.requests(), 1)
+		})
+	}
+}
+
+// A model that was only slow loses nothing.
+func TestLiveSlowAfterACall(t *testing.T) {
+	later := make(chan struct{})
+	u := newUpstream(func(s *stream) {
+		s.created()
+		callItem(s, "call_a", "weather", `{"city":"Paris"}`)
+		<-later
+		callItem(s, "call_b", "weather", `{"city":"Rome"}`)
+		s.completed()
+	}, helloWorld)
+	socket, _ := startCodex(t, u, 0)
+	c := dial(t, socket, appserver.Options{CallPatience: 50 * time.Millisecond})
+	_, err := c.Initialize(bound(t))
+	require.NoError(t, err)
+	r := liveHello()
+	r.Tools = []appserver.Tool{weather}
+	turn := start(t, c, r)
+	time.AfterFunc(300*time.Millisecond, func() { close(later) })
+	o := drain(t, turn)
+	assert.Equal(t, appserver.TurnCalledTools, o.end.Status)
+	assert.Len(t, calls(o), 2)
+	require.NoError(t, turn.Close(bound(t)))
+	assert.Len(t, u.requests(), 1, "the second call stays open")
 }
 
 func callItem(s *stream, id, name, arguments string) {

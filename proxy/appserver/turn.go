@@ -76,6 +76,10 @@ func (t *Turn) receive(ctx context.Context) (Notification, error) {
 		}
 		select {
 		case <-t.box.ready:
+		case <-t.impatience():
+			if err := t.giveUp(); err != nil {
+				return n, err
+			}
 		case <-t.conn.done:
 			if n, ok, err = t.take(); !ok && err == nil {
 				err = t.conn.Err()

@@ -9,23 +9,26 @@ import (
 	"syscall"
 )
 
-// armed is closed by SIGUSR1; the loop to stop is named by CODEX_PROXY_FAULT.
+// armed receives the signal; the loop that it is for is named by CODEX_PROXY_FAULT.
 var armed = sync.OnceValue(func() <-chan os.Signal {
 	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGUSR1)
+	signal.Notify(c, syscall.SIGUSR1, syscall.SIGUSR2)
 	return c
 })
 
 func init() { armed() }
 
 // Point stops the calling goroutine for good, once SIGUSR1 has come, if name is
-// the loop that CODEX_PROXY_FAULT names.
+// the loop that CODEX_PROXY_FAULT names. SIGUSR2 makes it panic.
 func Point(name string) {
 	if name != os.Getenv("CODEX_PROXY_FAULT") {
 		return
 	}
 	select {
-	case <-armed():
+	case s := <-armed():
+		if s == syscall.SIGUSR2 {
+			panic("fault injected into " + name)
+		}
 		select {}
 	default:
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 const (
@@ -182,11 +183,22 @@ func nesting(v any) int {
 }
 
 func badSchema(at, rule string) *Error {
+	at = clipPath(at)
 	return Invalid("invalid_function_parameters", at, at+" "+rule)
 }
 
 func tooDeep(at string) *Error {
+	at = clipPath(at)
 	return Invalid("invalid_schema", at, fmt.Sprintf("%s: schemas must not be nested deeper than %d levels", at, maxSchemaDepth))
+}
+
+// clipPath bounds the path of what is deep inside a schema.
+func clipPath(at string) string {
+	const most = 300
+	if len(at) <= most {
+		return at
+	}
+	return strings.ToValidUTF8(at[:most], "") + "…"
 }
 
 func compact(raw json.RawMessage) json.RawMessage {

@@ -71,6 +71,8 @@ func TestParametersOfFunctions(t *testing.T) {
 		var e *Error
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, "invalid_schema", e.Code)
+		assert.Less(t, len(e.Param), 310)
+		assert.Less(t, len(e.Message), 400)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -48,9 +49,10 @@ base_url = "http://` + modelAddr + `/v1"
 // network. Nothing of ours runs yet.
 type bed struct {
 	*machine.Machine
-	t      *testing.T
-	http   *http.Client
-	models *modelserver.Server
+	t        *testing.T
+	http     *http.Client
+	models   *modelserver.Server
+	endpoint *endpoint // of models
 }
 
 // newBed installs the package into a booted Debian of that suite. The settings
@@ -77,9 +79,9 @@ func newBed(t *testing.T, suite, worker, config string) *bed {
 	if config != "" {
 		require.NoError(t, m.WriteFile("/etc/codex-proxy/config.toml", []byte(config), 0o644))
 	}
-	l, err := m.Listen("tcp", modelAddr)
+	l, err := newEndpoint(func() (net.Listener, error) { return m.Listen("tcp", modelAddr) })
 	require.NoError(t, err)
-	return &bed{Machine: m, t: t, http: m.HTTPClient(), models: modelserver.StartOn(t, l, model)}
+	return &bed{Machine: m, t: t, http: m.HTTPClient(), models: modelserver.StartOn(t, l, model), endpoint: l}
 }
 
 // start is `systemctl start codex.target`, which must return ready.
@@ -152,13 +154,18 @@ func (b *bed) client() openai.Client {
 		option.WithHTTPClient(b.http), option.WithMaxRetries(0))
 }
 
+// isCodex tells codex from the process that supervises it.
+func isCodex(p machine.Process) bool {
+	return strings.Contains(p.Command, "app-server") && !strings.Contains(p.Command, "notify-exec")
+}
+
 // codex is the host's PID of the codex process of the worker.
 func (b *bed) codex() machine.Process {
 	b.t.Helper()
 	processes, err := b.Processes(workerUnit)
 	require.NoError(b.t, err)
 	for _, p := range processes {
-		if strings.Contains(p.Command, "app-server") && !strings.Contains(p.Command, "notify-exec") {
+		if isCodex(p) {
 			return p
 		}
 	}

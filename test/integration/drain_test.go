@@ -291,6 +291,58 @@ func (b *bed) watch() *running {
 	return r
 }
 
+// A proxy that hangs keeps no worker from being stopped and started.
+func TestRestartBesideAHungProxy(t *testing.T) {
+	t.Parallel() // it mostly waits
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	h := b.holdSDK()
+	before := b.show(workerUnit, "InvocationID")["InvocationID"]
+	began := time.Now()
+	restarted := b.begin("systemctl", "restart", workerUnit)
+	b.until("draining", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.Draining })
+	proxy := b.onlyProcess(proxyUnit)
+	b.signal(proxy, unix.SIGSTOP)
+	b.untilShow(workerUnit, "SubState", "stop-sigterm")
+	drained := time.Since(began)
+	b.models.Release("finish")
+	require.NoError(t, <-restarted)
+	t.Logf("given up on the proxy after %s, restarted after %s", drained, time.Since(began))
+	assert.Less(t, drained, 15*time.Second)
+	assert.NotEqual(t, before, b.show(workerUnit, "InvocationID")["InvocationID"])
+	assert.Contains(t, b.journal(workerUnit), "codex-proxy drain: codex-proxy does not answer")
+	b.signal(proxy, unix.SIGCONT)
+	for h.stream.Next() {
+	}
+	if err := h.stream.Err(); err != nil { // codex may wait for its turn's end, or not
+		assert.Contains(t, err.Error(), `"code":"worker_exited"`, "cut off, and said so")
+	}
+	b.until("ready", ready)
+	assert.Equal(t, proxy, b.onlyProcess(proxyUnit))
+}
+
+// A codex that hangs is killed while its unit is being stopped, too, where
+// systemd's watchdog rests, and who waits for it is told.
+func TestRestartOfAHungWorker(t *testing.T) {
+	t.Parallel() // it mostly waits
+	b := newBed(t, "trixie", realWorker, "")
+	b.dropIn(workerUnit, "watchdog", "[Service]\nWatchdogSec=3s\n")
+	b.start()
+	h := b.holdSDK()
+	hung := b.codex()
+	b.signal(hung, unix.SIGSTOP)
+	began := time.Now()
+	restarted := b.begin("systemctl", "restart", workerUnit)
+	for h.stream.Next() {
+	}
+	require.ErrorContains(t, h.stream.Err(), `"code":"worker_exited"`)
+	require.NoError(t, <-restarted)
+	t.Logf("restarted after %s, with WatchdogSec=3s", time.Since(began))
+	assert.Less(t, time.Since(began), 10*time.Second)
+	b.until("ready", ready)
+	assert.NotEqual(t, hung.Host, b.codex().Host)
+}
+
 // ExecStop= also runs when codex has died; then there is nothing to wait for.
 func TestCrashIsNotDrained(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")

@@ -28,7 +28,7 @@ func TestKill(t *testing.T) {
 	b.start()
 	proxy := b.onlyProcess(proxyUnit)
 	var unready, again sample
-	const kills = 30
+	const kills = 10
 	for range kills {
 		before := b.awaitReset()
 		lost, back := b.killOnce()
@@ -40,7 +40,6 @@ func TestKill(t *testing.T) {
 	t.Logf("end of connection to not ready: %s", unready)
 	t.Logf("kill to ready again: %s", again)
 	assert.LessOrEqual(t, unready.quantile(0.99), 10*time.Millisecond)
-	assert.LessOrEqual(t, again.quantile(0.5), 600*time.Millisecond)
 
 	assert.Equal(t, proxy, b.onlyProcess(proxyUnit), "the proxy must neither die nor spawn")
 	_, r := b.readyz()
@@ -201,15 +200,31 @@ func TestStartLimit(t *testing.T) {
 	assert.Equal(t, "0", b.show(proxyUnit, "NRestarts")["NRestarts"])
 }
 
-// The proxy's own death leaves the worker alone and refuses nobody.
-func TestProxyCrash(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+// A proxy that crashes at every start does not use up its start limit at once:
+// a fault that passes leaves nothing for a person to do, and who came meanwhile
+// is answered.
+func TestProxyCrashLoop(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "reset_after = \"1s\"\n")
 	b.start()
 	worker := b.codex()
+	b.signal(b.onlyProcess(proxyUnit), unix.SIGKILL)
+	b.untilShow(proxyUnit, "NRestarts", "1")
+	b.untilShow(proxyUnit, "NRestarts", "0") // after a second of health
+
+	b.MustRun(t, "sh", "-ec", `cd /usr/bin; cp codex-proxy good; printf '#!/bin/sh\nexit 1\n' >bad; chmod 755 bad; mv bad codex-proxy`)
+	b.http.CloseIdleConnections()
+	b.signal(b.onlyProcess(proxyUnit), unix.SIGKILL)
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	require.NoError(t, b.Kill(ctx, proxyUnit, unix.SIGKILL))
-	b.until("ready", ready)
+	b.untilShow(proxyUnit, "NRestarts", "5")
+	waiting := make(chan outcome, 1)
+	go func() { waiting <- b.ask(ctx, false, "[[text answer]]") }()
+	b.untilShow(proxyUnit, "NRestarts", "11")
+	t.Logf("ten restarts took %s", time.Since(began))
+	assert.Greater(t, time.Since(began), 5*time.Second)
+	b.MustRun(t, "mv", "/usr/bin/good", "/usr/bin/codex-proxy")
+	assertComplete(t, <-waiting, false, "answer", "1")
+	assert.Equal(t, "active", b.show(proxyUnit, "ActiveState")["ActiveState"])
 	assert.Equal(t, worker, b.codex(), "the worker must not notice")
-	assert.Equal(t, "1", b.show(proxyUnit, "NRestarts")["NRestarts"])
 }

@@ -1,9 +1,16 @@
 package integration
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/color"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
 	"io"
 	"net/http"
 	"strings"
@@ -146,6 +153,7 @@ func TestChatFeatures(t *testing.T) {
 	})
 
 	t.Run("schemas", func(t *testing.T) { b.schemas(t) })
+	t.Run("images", func(t *testing.T) { b.pictures(t) })
 	t.Run("formats", func(t *testing.T) { b.formats(t) })
 
 	t.Run("settings", func(t *testing.T) {
@@ -272,6 +280,28 @@ func (b *bed) schemas(t *testing.T) {
 		} else {
 			assert.Equal(t, "does f\n\nJSON schema of the parameters: "+schema, asked.Tools[0].Description)
 		}
+	}
+}
+
+// pictures: codex reads what passes for an image here, and does not replace it by
+// words.
+func (b *bed) pictures(t *testing.T) {
+	var drawn [3]bytes.Buffer
+	canvas := image.NewPaletted(image.Rect(0, 0, 40, 30), color.Palette{color.Black, color.White})
+	require.NoError(t, png.Encode(&drawn[0], canvas))
+	require.NoError(t, jpeg.Encode(&drawn[1], canvas, nil))
+	require.NoError(t, gif.Encode(&drawn[2], canvas, nil))
+	webp, err := base64.StdEncoding.DecodeString("UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA")
+	require.NoError(t, err)
+	var parts []string
+	for kind, raw := range map[string][]byte{"png": drawn[0].Bytes(), "jpeg": drawn[1].Bytes(), "gif": drawn[2].Bytes(), "webp": webp} {
+		parts = append(parts, `{"type":"image_url","image_url":{"url":"data:image/`+kind+`;base64,`+base64.StdEncoding.EncodeToString(raw)+`"}}`)
+	}
+	_, _, asked := b.complete(t, `"messages":[{"role":"user","content":[`+strings.Join(parts, ",")+`]}]`, "text ok")
+	require.Len(t, asked.Input, 1)
+	require.Len(t, asked.Input[0].Content, 4)
+	for _, c := range asked.Input[0].Content {
+		assert.Equal(t, "input_image", c.Type, c.Text)
 	}
 }
 

@@ -37,6 +37,7 @@ func TestPolkit(t *testing.T) {
 		return err
 	}
 	assert.NoError(t, as("codex-proxy", "ResetFailedUnit", "s", workerUnit))
+	assert.NoError(t, as("codex-proxy", "ResetFailedUnit", "s", proxyUnit))
 	assert.NoError(t, as("codex-proxy", "RestartUnit", "ss", workerUnit, "replace"))
 	assert.Error(t, as("codex-proxy", "RestartUnit", "ss", "dbus.service", "replace"))
 	assert.Error(t, as("codex-proxy", "RestartUnit", "ss", proxyUnit, "replace"))
@@ -44,6 +45,7 @@ func TestPolkit(t *testing.T) {
 		"1", "ExecStart", "a(sasb)", "1", "/bin/true", "1", "/bin/true", "false", "0"))
 	assert.Error(t, as("codex-worker", "RestartUnit", "ss", workerUnit, "replace"))
 	assert.Error(t, as("nobody", "ResetFailedUnit", "s", workerUnit))
+	assert.Error(t, as("codex-worker", "ResetFailedUnit", "s", proxyUnit))
 }
 
 // Secrets and sockets are for those who need them.

@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/probes"
+	"codex-proxy/test/machine"
 )
 
 // shortWatchdog keeps these tests short; the shipped WatchdogSec= is longer.
@@ -76,6 +79,48 @@ func TestWatchdog(t *testing.T) {
 			assert.Contains(t, b.journal(proxyUnit), "Watchdog timeout")
 		})
 	}
+}
+
+// A panic outside any request ends the proxy, not the workers, and refuses nobody.
+func TestPanic(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.installFaulty()
+	b.dropIn(proxyUnit, "fault", "[Service]\nWatchdogSec=1s\nEnvironment=CODEX_PROXY_FAULT=worker\n") // a pass meets it
+	b.start()
+	worker := b.codex()
+	ctx, stop := context.WithCancel(t.Context())
+	opened := b.connecting(ctx)
+	var back sample
+	const panics = 5
+	for range panics {
+		proxy := b.onlyProcess(proxyUnit)
+		b.signal(proxy, unix.SIGUSR2)
+		died := b.awaitDeath(proxy)
+		b.http.CloseIdleConnections()
+		_, at := b.until("ready", ready)
+		back = append(back, at.Sub(died))
+	}
+	stop()
+	t.Logf("%d panics: ready again %s; %d connections made meanwhile", panics, back, <-opened)
+	assert.LessOrEqual(t, back.quantile(0.5), 300*time.Millisecond)
+	assert.Equal(t, worker, b.codex(), "the worker must not notice")
+	assert.Equal(t, strconv.Itoa(panics), b.show(proxyUnit, "NRestarts")["NRestarts"])
+	assert.Equal(t, panics, strings.Count(b.journal(proxyUnit), "panic: fault injected into worker"))
+}
+
+// awaitDeath returns when a process has ended, see pidfd_open(2).
+func (b *bed) awaitDeath(p machine.Process) time.Time {
+	b.t.Helper()
+	fd, err := unix.PidfdOpen(p.Host, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return time.Now()
+	}
+	require.NoError(b.t, err)
+	defer unix.Close(fd)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(bound.Milliseconds()))
+	require.NoError(b.t, err)
+	require.Equal(b.t, 1, n, "it does not end")
+	return time.Now()
 }
 
 // anyMessage makes the worker send something. Nobody waits for the answer: it

@@ -78,8 +78,8 @@ type raw struct {
 	DrainTimeout     duration  `toml:"drain_timeout"`
 	ResetAfter       duration  `toml:"reset_after"`
 	LogLevel         slogLevel `toml:"log_level"`
-	Models           models    `toml:"models"`
 	Images           rawImages `toml:"images"`
+	Models           models    `toml:"models"`
 }
 
 func defaults() raw {
@@ -90,8 +90,8 @@ func defaults() raw {
 		IdleTimeout: duration(5 * time.Minute), Keepalive: duration(15 * time.Second), ThreadCache: 32,
 		HandshakeTimeout: duration(5 * time.Second), StartTimeout: duration(20 * time.Second),
 		DrainTimeout: duration(5 * time.Minute), ResetAfter: duration(time.Minute),
-		UsageRetention: 400,
 		Images:         rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20, Timeout: duration(10 * time.Second)},
+		UsageRetention: 400,
 	}
 }
 
@@ -137,11 +137,11 @@ func (r raw) validate(dir string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	aliases, err := r.Models.aliases()
+	images, err := r.Images.validate()
 	if err != nil {
 		return nil, err
 	}
-	images, err := r.Images.validate()
+	aliases, err := r.Models.aliases()
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (r raw) validate(dir string) (*Config, error) {
 		IdleTimeout: time.Duration(r.IdleTimeout), Keepalive: time.Duration(r.Keepalive), ThreadCache: r.ThreadCache,
 		HandshakeTimeout: time.Duration(r.HandshakeTimeout), StartTimeout: time.Duration(r.StartTimeout),
 		DrainTimeout: time.Duration(r.DrainTimeout), ResetAfter: time.Duration(r.ResetAfter),
-		LogLevel: slog.Level(r.LogLevel), KeyFile: r.APIKeys, Aliases: aliases, CORSOrigins: r.CORSOrigins, UsageRetention: int(r.UsageRetention), Images: images,
+		LogLevel: slog.Level(r.LogLevel), Images: images, KeyFile: r.APIKeys, Aliases: aliases, CORSOrigins: r.CORSOrigins, UsageRetention: int(r.UsageRetention),
 	}, nil
 }
 

@@ -1,0 +1,196 @@
+package integration
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/test/machine"
+)
+
+const (
+	// chaosEnv is for how long TestChaos goes on, chaosSeedEnv which one it is.
+	chaosEnv     = "CODEX_PROXY_TEST_CHAOS"
+	chaosSeedEnv = "CODEX_PROXY_TEST_CHAOS_SEED"
+	chaosLength  = 30 * time.Second
+)
+
+// Whatever befalls the service under load, each request is answered whole or
+// with an error that says that it may be sent again, and in the end nothing is
+// left over.
+func TestChaos(t *testing.T) {
+	t.Parallel() // it has no eye for time
+	length, seed := chaosLength, rand.Uint64()
+	if text := os.Getenv(chaosEnv); text != "" {
+		var err error
+		length, err = time.ParseDuration(text)
+		require.NoError(t, err, chaosEnv)
+	}
+	if text := os.Getenv(chaosSeedEnv); text != "" {
+		var err error
+		seed, err = strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err, chaosSeedEnv)
+	}
+	t.Logf("%s of chaos, %s=%d", length, chaosSeedEnv, seed)
+
+	// Health is recognised sooner than by default, as the operator of a service
+	// with a crash every few seconds would want.
+	b := newBed(t, "trixie", realWorker, crowdConfig+"reset_after = \"3s\"\n")
+	b.start()
+	b.warm()
+	before := b.remains()
+	c := &chaos{bed: b, crowd: b.crowd(seed, 30*time.Second), random: rand.New(rand.NewPCG(seed, 0)), happened: map[string]int{}}
+	c.rage(length)
+	c.crowd.leave(t)
+	c.commands.Wait()
+	b.settle()
+	c.account()
+	b.assertNothingLeft(before)
+}
+
+// chaos is what befalls the service.
+type chaos struct {
+	bed      *bed
+	crowd    *crowd
+	random   *rand.Rand
+	commands sync.WaitGroup // of operators, which may take as long as a turn
+	happened map[string]int
+	kills    []within // of the proxy
+}
+
+// rage does one thing after the other, all of them in every round, in another
+// order each time.
+func (c *chaos) rage(length time.Duration) {
+	until := time.Now().Add(length)
+	actions := []struct {
+		name string
+		do   func() bool // false: there was nothing to do it to
+	}{
+		{"kill -9 worker", func() bool { return c.signalWorker(unix.SIGKILL) }},
+		{"SIGSTOP worker", func() bool { return c.signalWorker(unix.SIGSTOP) }},
+		{"kill -9 proxy", c.killProxy},
+		{"reload", func() bool { return c.systemctl("reload", proxyUnit) }},
+		{"restart proxy", func() bool { return c.systemctl("restart", proxyUnit) }},
+		{"restart worker", func() bool { return c.systemctl("restart", workerUnit) }},
+		{"dbus restart", func() bool { return c.systemctl("restart", "dbus.service") }},
+		{"model endpoint down", c.endpointDown},
+		{"daemon-reload", func() bool { return c.systemctl("daemon-reload") }},
+	}
+	for round := 0; round == 0 || time.Now().Before(until); round++ {
+		for _, i := range c.random.Perm(len(actions)) {
+			a := actions[i]
+			require.Eventually(c.bed.t, a.do, bound, 20*time.Millisecond, a.name)
+			c.happened[a.name]++
+			pause(c.bed.t.Context(), time.Duration(2000+c.random.IntN(3000))*time.Millisecond)
+		}
+	}
+	c.bed.t.Logf("what happened: %v", c.happened)
+}
+
+func (c *chaos) signalWorker(s unix.Signal) bool {
+	processes, err := c.bed.Processes(workerUnit)
+	at := slices.IndexFunc(processes, isCodex)
+	return err == nil && at >= 0 && unix.Kill(processes[at].Host, s) == nil
+}
+
+func (c *chaos) killProxy() bool {
+	pid, err := c.bed.MainPID(c.bed.t.Context(), proxyUnit)
+	at := time.Now()
+	if err != nil || unix.Kill(pid, unix.SIGKILL) != nil {
+		return false // between two processes
+	}
+	c.kills = append(c.kills, within{at, c.bed.awaitDeath(machine.Process{Host: pid})})
+	return true
+}
+
+// systemctl is an operator, who may have bad luck: what is killed while it
+// reloads fails to reload.
+func (c *chaos) systemctl(args ...string) bool {
+	c.commands.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), hung)
+		defer cancel()
+		began := time.Now()
+		_, stderr, err := c.bed.Run(ctx, append([]string{"systemctl"}, args...)...)
+		assert.NoError(c.bed.t, ctx.Err(), "systemctl %s hangs", args)
+		if err != nil {
+			c.bed.t.Logf("systemctl %s, begun %s: %v %s", strings.Join(args, " "), began.Format("05.000"), err, trim(stderr))
+		}
+	})
+	return true
+}
+
+// endpointDown takes the model endpoint away for a while.
+func (c *chaos) endpointDown() bool {
+	c.bed.endpoint.down()
+	pause(c.bed.t.Context(), time.Duration(500+c.random.IntN(1500))*time.Millisecond)
+	assert.NoError(c.bed.t, c.bed.endpoint.up())
+	return true
+}
+
+// account asserts what became of each request.
+func (c *chaos) account() {
+	t := c.bed.t
+	ends, asked := map[string]int{}, c.bed.asked()
+	for _, e := range c.crowd.which(func(*entry) bool { return true }) {
+		switch {
+		case e.complete():
+			ends["complete"]++
+		case e.told():
+			ends["told to come again: "+e.code]++
+		case slices.ContainsFunc(c.kills, e.cutBy):
+			// A process that is killed cannot tell its clients anything.
+			ends["cut by a kill of the proxy"]++
+		default:
+			ends["broken"]++
+			assert.Fail(t, "neither complete nor told to come again", "%s", e)
+		}
+		c.assertAskedOnce(e, asked[e.id])
+	}
+	t.Logf("the ledger: %v; %d kills of the proxy", ends, len(c.kills))
+	assert.Greater(t, ends["complete"], c.happenings())
+	assert.LessOrEqual(t, ends["cut by a kill of the proxy"], len(c.kills)*crowdSize)
+}
+
+func (c *chaos) happenings() (n int) {
+	for _, times := range c.happened {
+		n += times
+	}
+	return n
+}
+
+// assertAskedOnce: the model endpoint is asked as often as the proxy says that
+// it has tried, and never again once the client has had a byte.
+func (c *chaos) assertAskedOnce(e *entry, asked []time.Time) {
+	for _, at := range asked {
+		assert.True(c.bed.t, e.first.IsZero() || at.Before(e.first), "asked again after the first byte: %s", e)
+	}
+	if e.status != 0 {
+		assert.LessOrEqual(c.bed.t, len(asked), e.attempts, "%s", e)
+	}
+	if e.complete() {
+		assert.NotEmpty(c.bed.t, asked, "nobody answered: %s", e)
+	}
+}
+
+// asked says when each request arrived at the model endpoint, by its id.
+func (b *bed) asked() map[string][]time.Time {
+	all := map[string][]time.Time{}
+	for _, turn := range b.models.Turns() {
+		text := string(turn.Body.Input[len(turn.Body.Input)-1])
+		if _, rest, ok := strings.Cut(text, `"text":"q`); ok {
+			id, _, _ := strings.Cut("q"+rest, " ")
+			all[id] = append(all[id], turn.At)
+		}
+	}
+	return all
+}

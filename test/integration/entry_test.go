@@ -1,0 +1,158 @@
+package integration
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// entry is one request and what became of it. Its client alone writes it until
+// it has ended, apart from first, which is the ledger's.
+type entry struct {
+	id           string
+	stream, anew bool
+	lasts        time.Duration // the model's time for it
+
+	began, ended time.Time
+	first        time.Time // the first byte of the answer's text; for a plain answer, of all of it
+	status       int
+	attempts     int
+	retryAfter   time.Duration
+	text         string
+	finish       string
+	code         string // of the error
+	retryable    bool   // as the error says
+	whole        bool   // the stream ended with [DONE], the plain answer was JSON
+	refused      bool
+	err          error // of the connection
+
+	ledger *ledger
+}
+
+// pieces is how many parts a streamed answer has, one at once.
+const pieces = 5
+
+// prompt holds the answer's script, and the id in each of its words.
+func (e *entry) prompt() string {
+	if !e.stream {
+		return fmt.Sprintf("%s [[delay %s]][[text %s]]", e.id, e.lasts, e.piece(0))
+	}
+	script := e.id + " [[text " + e.piece(0) + "]]"
+	for i := 1; i < pieces; i++ {
+		script += fmt.Sprintf("[[delay %s]][[text %s]]", e.lasts/(pieces-1), e.piece(i))
+	}
+	return script
+}
+
+func (e *entry) piece(i int) string { return fmt.Sprintf("%s.%d;", e.id, i) }
+
+// want is the text of the whole answer.
+func (e *entry) want() string {
+	if !e.stream {
+		return e.piece(0)
+	}
+	text := ""
+	for i := range pieces {
+		text += e.piece(i)
+	}
+	return text
+}
+
+// latency is what the model's own time does not explain of the time to the
+// first byte.
+func (e *entry) latency() time.Duration {
+	if e.stream {
+		return e.first.Sub(e.began)
+	}
+	return e.first.Sub(e.began) - e.lasts
+}
+
+func (e *entry) String() string {
+	return fmt.Sprintf("%s stream=%t new=%t lasts=%s began=%s first=%s ended=%s status=%d attempts=%d text=%q finish=%q code=%q whole=%t err=%v",
+		e.id, e.stream, e.anew, e.lasts.Round(time.Millisecond), e.began.Format("05.000"), e.first.Format("05.000"), e.ended.Format("05.000"),
+		e.status, e.attempts, e.text, e.finish, e.code, e.whole, e.err)
+}
+
+// read reads the answer to its end; an error is one of the connection.
+func (e *entry) read(res *http.Response) error {
+	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		body, err := io.ReadAll(res.Body)
+		if err == nil && e.take(body) == nil {
+			e.whole = true
+		}
+		return err
+	}
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		switch {
+		case !ok: // a comment, or the end of an event
+		case data == "[DONE]":
+			e.whole = true
+		default:
+			if err := e.take([]byte(data)); err != nil {
+				return err
+			}
+		}
+	}
+	return lines.Err()
+}
+
+// take adds a plain answer, a chunk or an error.
+func (e *entry) take(data []byte) error {
+	var part struct {
+		Choices []struct {
+			Message, Delta struct{ Content string }
+			FinishReason   string `json:"finish_reason"`
+		}
+		Error struct {
+			Code      string
+			Retryable bool
+		}
+	}
+	if err := json.Unmarshal(data, &part); err != nil {
+		return fmt.Errorf("%q: %w", data, err)
+	}
+	if part.Error.Code != "" {
+		if e.code != "" {
+			return errors.New("a second error")
+		}
+		e.code, e.retryable = part.Error.Code, part.Error.Retryable
+	}
+	for _, c := range part.Choices {
+		if text := c.Message.Content + c.Delta.Content; text != "" {
+			e.ledger.heard(e)
+			e.text += text
+		}
+		e.finish += c.FinishReason
+	}
+	return nil
+}
+
+// complete: the exact text, a finish reason, and nothing else.
+func (e *entry) complete() bool {
+	return e.err == nil && e.status == http.StatusOK && e.whole && e.code == "" && e.finish == "stop" && e.text == e.want()
+}
+
+// told: an error that says that the request may be sent again, in the way that
+// was still open, and never the look of a whole answer.
+func (e *entry) told() bool {
+	if e.err != nil || e.code == "" || !e.retryable || e.finish != "" {
+		return false
+	}
+	if e.status == http.StatusOK {
+		return e.stream && !e.whole && e.text != "" && strings.HasPrefix(e.want(), e.text)
+	}
+	return e.status == http.StatusServiceUnavailable && e.retryAfter > 0 && e.text == ""
+}
+
+// cutBy: the connection ended with the process that served it, which was killed
+// and had ended in that period.
+func (e *entry) cutBy(kill within) bool {
+	return e.err != nil && !e.refused && e.began.Before(kill.to) && e.ended.After(kill.from) && e.ended.Before(kill.to.Add(time.Second))
+}

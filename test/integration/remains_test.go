@@ -1,0 +1,85 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/modelserver"
+)
+
+// remains is what the service takes of the machine.
+type remains struct {
+	processes []string // the commands of all of ours, wherever they are
+	files     int      // that the proxy has open
+	threads   int
+	resident  int // KiB
+}
+
+func (r remains) String() string {
+	return fmt.Sprintf("%d processes; of the proxy %d files, %d threads, %d KiB", len(r.processes), r.files, r.threads, r.resident)
+}
+
+func (b *bed) remains() remains {
+	b.t.Helper()
+	b.http.CloseIdleConnections()
+	var r remains
+	processes, err := b.Processes("")
+	require.NoError(b.t, err)
+	for _, p := range processes {
+		if strings.Contains(p.Command, "codex") {
+			r.processes = append(r.processes, p.Command)
+		}
+	}
+	slices.Sort(r.processes)
+	proxy := b.onlyProcess(proxyUnit).Host
+	count := func(dir string) int {
+		entries, err := os.ReadDir(filepath.Join("/proc", fmt.Sprint(proxy), dir))
+		require.NoError(b.t, err)
+		return len(entries)
+	}
+	r.files, r.threads, r.resident = count("fd"), count("task"), b.rss(proxy)
+	return r
+}
+
+// settle waits until all is quiet and as it was: the service ready, no process
+// from before a reload, no turn and nothing in the queue, nor at the model endpoint.
+func (b *bed) settle() {
+	b.t.Helper()
+	b.http.CloseIdleConnections()
+	b.until("ready and idle", func(status int, r report) bool {
+		return ready(status, r) && r.Workers[0].Inflight == 0 && r.Queue.Depth == 0
+	})
+	b.awaitSole()
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	defer cancel()
+	_, err := b.models.Wait(ctx, func([]modelserver.Request) bool { return b.models.OpenStreams() == 0 })
+	assert.NoError(b.t, err, "turns go on that nobody waits for")
+}
+
+// assertNothingLeft compares with before. Connections take a moment to close;
+// threads and memory that the Go runtime has needed once it keeps.
+func (b *bed) assertNothingLeft(before remains) {
+	b.t.Helper()
+	var after remains
+	deadline := time.Now().Add(bound)
+	for after = b.remains(); after.files > before.files && time.Now().Before(deadline); after = b.remains() {
+		pause(b.t.Context(), 50*time.Millisecond)
+	}
+	b.t.Logf("before: %s", before)
+	b.t.Logf("after:  %s", after)
+	assert.Equal(b.t, before.processes, after.processes)
+	assert.LessOrEqual(b.t, after.files, before.files)
+	assert.LessOrEqual(b.t, after.threads, before.threads+8)
+	assert.LessOrEqual(b.t, after.resident, before.resident+16<<10)
+	for _, unit := range []string{proxyUnit, workerUnit} {
+		assert.Equal(b.t, "active", b.show(unit, "ActiveState")["ActiveState"], unit)
+	}
+}
