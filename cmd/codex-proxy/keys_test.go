@@ -200,3 +200,18 @@ func TestKeysOfTheRunningService(t *testing.T) {
 		assert.NotContains(t, s.stderr.String(), strings.TrimSpace(secret))
 	}
 }
+
+// Beyond the loopback the last key's end opens nothing.
+func TestRevokingTheLastKeyOfAnExposedService(t *testing.T) {
+	socket := filepath.Join(shortDir(t), "socket")
+	file := filepath.Join(t.TempDir(), "api-keys")
+	require.Zero(t, try(t, "keys", "add", "only", "--file", file).status)
+	s := serving(t, "control_socket="+socket, "api_keys="+file, "listen=0.0.0.0:0")
+	got := try(t, "keys", "revoke", "only", "--file", file, "--socket", socket)
+	assert.Zero(t, got.status, got.stderr)
+	assert.Contains(t, got.stderr, "everyone is refused")
+	resp, err := http.Get(s.url + "/v1/models")
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+}
