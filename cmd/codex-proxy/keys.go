@@ -13,25 +13,23 @@ import (
 	"codex-proxy/proxy/control"
 )
 
-const keysUsage = `Usage: codex-proxy keys add NAME [LIMIT]...
-       codex-proxy keys set NAME LIMIT...
-       codex-proxy keys revoke NAME
-       codex-proxy keys apply
-       codex-proxy keys list
+const keysUsage = `Usage: codex-proxy keys add NAME [LIMIT]... | set NAME LIMIT... | list | revoke NAME | apply
+                        [--file FILE] [--socket PATH]
 
 Keeps the API keys. Only hashes are stored: add shows the key once, on standard
 output. A change holds for every request that comes after it; a service that does
 not run takes it over when it starts. apply makes a change of the file by hand hold.
 
-Limits, each a number or "none":
-  --requests-per-minute N
-  --tokens-per-minute N     prompt and completion together; one request may
+Limits, each a number, or "none" to take it away:
+  --requests-per-minute N   requests for a turn
+  --tokens-per-minute N     prompt and completion together. One request may
                             overshoot, and is paid off before the next
-  --tokens-per-day N        of a day in UTC
+  --tokens-per-day N        the same, of a day in UTC
   --concurrent N            requests at the same time
-  --models A,B              the only models, by the names that clients use
+  --models LIST             the only models, by the names that clients use, with
+                            a comma between them
 
-  --file FILE      the key file (` + defaultKeyFile + `); with another one the
+  --file FILE      the key file (` + defaultKeyFile + `). With another one the
                    service is told only if --socket is given, too
   --socket PATH    the daemon's control socket (` + defaultControlSocket + `)
 `
