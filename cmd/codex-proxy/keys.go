@@ -13,8 +13,11 @@ import (
 	"codex-proxy/proxy/control"
 )
 
-const keysUsage = `Usage: codex-proxy keys add NAME [LIMIT]... | set NAME LIMIT... | list | revoke NAME | apply
-                        [--file FILE] [--socket PATH]
+const keysUsage = `Usage: codex-proxy keys add NAME [LIMIT]...
+       codex-proxy keys set NAME LIMIT...
+       codex-proxy keys revoke NAME
+       codex-proxy keys list
+       codex-proxy keys apply
 
 Keeps the API keys. Only hashes are stored: add shows the key once, on standard
 output. A change holds for every request that comes after it; a service that does
