@@ -59,9 +59,9 @@ type bed struct {
 // newBed installs the package into a booted Debian of that suite. The settings
 // are written after the installation, as an operator would; the API key of the
 // installation goes, as most tests come without one.
-func newBed(t *testing.T, suite, worker, config string) *bed {
+func newBed(t *testing.T, suite, worker, config string, binds ...machine.Bind) *bed {
 	t.Helper()
-	b := emptyBed(t, suite)
+	b := emptyBed(t, suite, binds...)
 	out, err := b.InstallDeb(t.Context(), os.Getenv("CODEX_PROXY_TEST_DEB"))
 	require.NoError(t, err, out)
 	require.NoError(t, b.WriteFile(keyFile, nil, 0o600))
@@ -73,7 +73,7 @@ func newBed(t *testing.T, suite, worker, config string) *bed {
 }
 
 // emptyBed is a bed without the package.
-func emptyBed(t *testing.T, suite string) *bed {
+func emptyBed(t *testing.T, suite string, binds ...machine.Bind) *bed {
 	t.Helper()
 	codex := os.Getenv("CODEX_PROXY_TEST_CODEX")
 	if codex == "" || os.Getenv("CODEX_PROXY_TEST_DEB") == "" {
@@ -85,7 +85,7 @@ func emptyBed(t *testing.T, suite string) *bed {
 	native, err := filepath.EvalSymlinks(codex)
 	require.NoError(t, err)
 	m := machine.Boot(t, machine.Debian(suite), machine.Options{
-		Binds: []machine.Bind{{Source: filepath.Dir(filepath.Dir(native)), Target: codexDir, ReadOnly: true}},
+		Binds: append(binds, machine.Bind{Source: filepath.Dir(filepath.Dir(native)), Target: codexDir, ReadOnly: true}),
 		Units: []string{"codex*"},
 	})
 	l, err := newEndpoint(func() (net.Listener, error) { return m.Listen("tcp", modelAddr) })
