@@ -66,7 +66,7 @@ $(BIN): $(SRC)
 
 # Man pages and completions, from what the program itself says.
 $(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/etc packaging/systemd -type f) docs/operations.md CHANGELOG.md
-	@mkdir -p build/host
+	@rm -rf $(SHARE) && mkdir -p build/host
 	CGO_ENABLED=0 GOARCH=$(HOST) go build -o build/host/ ./cmd/codex-proxy ./packaging/manual
 	build/host/manual -program build/host/codex-proxy -out $(SHARE)
 	@touch $@

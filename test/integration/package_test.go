@@ -51,8 +51,10 @@ func (b *bed) live(p packager) {
 	b.assertGone()
 	b.assertSecret(key)
 
+	b.appendTo(configFile, "keepaliv = \"1s\"\n")
 	p.install(b, p.now)
 	assert.Equal(t, key, trim(b.MustRun(t, "cat", firstKey)), "the key is made once")
+	assert.Contains(t, b.MustRun(t, "cat", configFile), "keepaliv", "an old file is kept, though it is broken")
 	p.purge(b)
 	assert.Empty(t, b.left(before), "what a purge leaves")
 }
