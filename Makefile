@@ -14,13 +14,32 @@ CODEX := $(CACHE)/codex-$(call hash,test/codex/package-lock.json)
 CLIENTS := $(CACHE)/clients-$(call hash,test/clients/package-lock.json)
 SCHEMA := $(CACHE)/schema-$(call hash,test/contract/generate/package-lock.json)
 
-BIN := build/codex-proxy
-DEB := build/codex-proxy_$(VERSION)_$(ARCH).deb
-SRC := $(shell find cmd notify units probes proxy -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+# What others call an architecture.
+GNU_amd64 := x86_64-linux-gnu
+GNU_arm64 := aarch64-linux-gnu
+RPM_amd64 := x86_64
+RPM_arm64 := aarch64
+
+HOST  := $(shell go env GOHOSTARCH)
+BIN   := build/$(if $(filter $(ARCH),$(HOST)),,$(ARCH)/)codex-proxy
+SHARE := build/share
+DEB   := build/codex-proxy_$(VERSION)_$(ARCH).deb
+RPM   := build/codex-proxy-$(VERSION)-1.$(RPM_$(ARCH)).rpm
+SRC   := $(shell find cmd notify units probes proxy -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+
+# A static PIE takes the C compiler of its architecture.
+COMPILER  := $(if $(filter $(ARCH),$(HOST)),gcc,$(GNU_$(ARCH))-gcc)
+LIBC      := $(if $(filter $(ARCH),$(HOST)),/usr/include/pthread.h:libc6-dev,/usr/$(GNU_$(ARCH))/include/pthread.h:libc6-dev-$(ARCH)-cross)
+
+# The packages' date, so that two builds of the same tree are the same bytes.
+export SOURCE_DATE_EPOCH := $(shell date -d "$$(sed -n 's/^  date: //p;/^  date:/q' packaging/changelog.yaml)" +%s)
 
 # Debian's packages, installed if a command or file is missing: WHAT:PACKAGE.
-RUN_NEEDS  := systemctl:systemd dbus-daemon:dbus pkaction:polkitd dpkg-deb:dpkg
-TEST_NEEDS := $(RUN_NEEDS) gcc:gcc /usr/include/pthread.h:libc6-dev npm:npm mmdebstrap:mmdebstrap
+BUILD_NEEDS := $(COMPILER):gcc$(if $(filter gcc,$(COMPILER)),,-$(GNU_$(ARCH))) $(LIBC)
+RUN_NEEDS   := $(BUILD_NEEDS) systemctl:systemd dbus-daemon:dbus pkaction:polkitd dpkg-deb:dpkg
+TEST_NEEDS  := $(RUN_NEEDS) npm:npm mmdebstrap:mmdebstrap lintian:lintian rpmlint:rpmlint rpm:rpm \
+               /usr/lib/python3/dist-packages/magic:python3-magic mandoc:mandoc zsh:zsh fish:fish \
+               aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
 
 INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 12m ./test/integration
 WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker)|TestRestartBesideAHungProxy|TestChaos)$$
@@ -28,22 +47,48 @@ WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStr
 export CODEX_PROXY_TEST_CODEX := $(CODEX)/codex
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)
 export CODEX_PROXY_TEST_DEB   := $(abspath $(DEB))
+export CODEX_PROXY_TEST_RPM   := $(abspath $(RPM))
 
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
 
 .PHONY: build
-build: $(BIN) ## build the program into build/
+build: ## build the program into build/
+	@$(MAKE) --no-print-directory needs NEEDS="$(BUILD_NEEDS)"
+	@$(MAKE) --no-print-directory $(BIN)
 
+# The tags leave name and user lookups to Go: the C library is only what starts
+# the program, which so depends on nothing of the machine it runs on.
 $(BIN): $(SRC)
-	CGO_ENABLED=0 GOARCH=$(ARCH) go build -trimpath -buildmode=pie -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/codex-proxy
+	CGO_ENABLED=1 CC=$(COMPILER) GOARCH=$(ARCH) go build -trimpath -buildvcs=false -buildmode=pie -tags netgo,osusergo \
+		-ldflags '-s -w -linkmode external -extldflags "-static-pie" -X main.version=$(VERSION)' -o $@ ./cmd/codex-proxy
 
-.PHONY: deb
-deb: $(DEB) ## build the Debian package into build/
+# Man pages and completions, from what the program itself says.
+$(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/etc packaging/systemd -type f) docs/operations.md CHANGELOG.md
+	@mkdir -p build/host
+	CGO_ENABLED=0 GOARCH=$(HOST) go build -o build/host/ ./cmd/codex-proxy ./packaging/manual
+	build/host/manual -program build/host/codex-proxy -out $(SHARE)
+	@touch $@
 
-$(DEB): $(BIN) $(shell find packaging deb -type f 2>/dev/null) LICENSE | $(TOOLS)/nfpm
-	VERSION=$(VERSION) ARCH=$(ARCH) $(TOOLS)/nfpm package --config packaging/nfpm.yaml --packager deb --target $@
+PACKED = $(BIN) $(SHARE)/made $(shell find packaging deb rpm -type f) LICENSE README.md | $(TOOLS)/nfpm
+pack   = cat packaging/nfpm.yaml $(1)/nfpm.yaml | VERSION=$(VERSION) ARCH=$(ARCH) BIN=$(BIN) \
+         $(TOOLS)/nfpm package --config - --packager $(1) --target $@
+
+.PHONY: deb rpm
+deb: ## build the Debian package into build/ (ARCH=arm64 for the other one)
+	@$(MAKE) --no-print-directory needs NEEDS="$(BUILD_NEEDS)"
+	@$(MAKE) --no-print-directory $(DEB)
+
+rpm: ## build the RPM package into build/, likewise
+	@$(MAKE) --no-print-directory needs NEEDS="$(BUILD_NEEDS)"
+	@$(MAKE) --no-print-directory $(RPM)
+
+$(DEB): $(PACKED)
+	$(call pack,deb)
+
+$(RPM): $(PACKED)
+	$(call pack,rpm)
 
 .PHONY: run
 run: ## try it: a throwaway systemd over this machine's files, until Ctrl-C
@@ -59,7 +104,7 @@ run: ## try it: a throwaway systemd over this machine's files, until Ctrl-C
 .PHONY: test
 test: ## run every check: lint, unit tests, then the real thing in booted machines
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEB) $(CODEX)/codex $(CLIENTS)/node $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(CODEX)/codex $(CLIENTS)/node $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What mostly waits for systemd's clock runs beside lint and unit tests; what
 	@# measures time runs alone, after them.
 	@mkdir -p build

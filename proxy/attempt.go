@@ -100,7 +100,7 @@ func (x *exchange) repeatable() bool {
 }
 
 func (s *Server) attempt(ctx context.Context, lease *workers.Lease, x *exchange, request appserver.TurnRequest, c *continuation, answer func(*appserver.Turn) error) error {
-	turn, err := s.startTurn(ctx, lease, request, c)
+	turn, err := s.startTurn(ctx, lease, x, request, c)
 	if err != nil {
 		return whyEnded(ctx, err)
 	}

@@ -76,12 +76,16 @@ func (s *Server) bounded(ctx context.Context) (context.Context, context.CancelFu
 }
 
 // startTurn continues a kept thread, or starts one.
-func (s *Server) startTurn(ctx context.Context, lease *workers.Lease, request appserver.TurnRequest, c *continuation) (*appserver.Turn, error) {
+func (s *Server) startTurn(ctx context.Context, lease *workers.Lease, x *exchange, request appserver.TurnRequest, c *continuation) (*appserver.Turn, error) {
 	ctx, cancel := startContext(ctx)
 	defer cancel()
+	fit := x.fit
+	if fit == nil {
+		fit = func(_ string, items []appserver.Item) []appserver.Item { return items }
+	}
 	if known, thread := c.take(lease.Conn); thread != nil {
 		rest := request
-		rest.Items = request.Items[known:]
+		rest.Items = fit(lease.Worker, request.Items[known:])
 		turn, err := thread.StartTurn(ctx, rest)
 		if !refused(err) {
 			s.metrics.reuse.WithLabelValues("hit").Inc()
@@ -89,6 +93,7 @@ func (s *Server) startTurn(ctx context.Context, lease *workers.Lease, request ap
 		}
 	}
 	s.metrics.reuse.WithLabelValues("miss").Inc()
+	request.Items = fit(lease.Worker, request.Items)
 	return lease.Conn.StartTurn(ctx, request)
 }
 

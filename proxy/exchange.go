@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/openai"
 )
@@ -33,6 +34,8 @@ type exchange struct {
 	acted     bool              // the model has called a tool
 	items     []json.RawMessage // of the current turn's output
 	queued    time.Duration     // waited for a place, in all attempts
+
+	fit func(worker string, items []appserver.Item) []appserver.Item // of a history, what fits that worker; nil: all
 }
 
 func (x *exchange) produced(item json.RawMessage) {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -20,12 +21,18 @@ const (
 // exits is how a server leaves its clients to another process.
 type exits struct {
 	changed chan struct{} // holds a token when a connection has changed
+	begun   chan struct{} // closed when clients are told to go elsewhere
 
 	mu        sync.Mutex
 	leaving   bool // clients are told to close their connections
 	closed    bool // nothing is accepted any more
 	listeners []net.Listener
 	conns     map[net.Conn]http.ConnState
+	sockets   int // WebSockets, which are in conns no more
+}
+
+func newExits() exits {
+	return exits{changed: make(chan struct{}, 1), begun: make(chan struct{})}
 }
 
 // follow is http.Server.ConnState.
@@ -39,9 +46,47 @@ func (e *exits) follow(conn net.Conn, state http.ConnState) {
 	if state == http.StateClosed || state == http.StateHijacked {
 		delete(e.conns, conn)
 	}
+	e.note()
+}
+
+func (e *exits) note() {
 	select {
 	case e.changed <- struct{}{}:
 	default: // a token that nobody has taken yet covers this change too
+	}
+}
+
+// openSocket counts a WebSocket until closed is called; false means that there
+// are as many as may be.
+func (e *exits) openSocket() (closed func(), ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.sockets >= maxSockets {
+		return nil, false
+	}
+	e.sockets++
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.sockets--
+		e.note()
+	}, true
+}
+
+// awaitSockets waits for the last WebSocket.
+func (e *exits) awaitSockets(ctx context.Context) error {
+	for {
+		e.mu.Lock()
+		left := e.sockets
+		e.mu.Unlock()
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-e.changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%d WebSockets are still open: %w", left, context.Cause(ctx))
+		}
 	}
 }
 
@@ -75,6 +120,9 @@ func (e *exits) show(next http.Handler) http.Handler {
 func (e *exits) begin() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if !e.leaving {
+		close(e.begun)
+	}
 	e.leaving = true
 }
 
@@ -96,7 +144,7 @@ func (e *exits) count() (all, busy int) {
 			busy++
 		}
 	}
-	return len(e.conns), busy
+	return len(e.conns) + e.sockets, busy + e.sockets
 }
 
 // StopAccepting leaves new connections to who shares the listening socket, and

@@ -67,7 +67,9 @@ func newMetrics(s Settings) *metrics {
 
 func (m *metrics) observe(method string, x *exchange) {
 	m.requests.WithLabelValues(x.route, knownMethod(method), strconv.Itoa(x.status)).Inc()
-	m.duration.WithLabelValues(x.route).Observe(time.Since(x.began).Seconds())
+	if x.status != http.StatusSwitchingProtocols { // its responses are counted one by one
+		m.duration.WithLabelValues(x.route).Observe(time.Since(x.began).Seconds())
+	}
 	if x.outcome != "ok" {
 		m.errors.WithLabelValues(x.route, x.outcome).Inc()
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"container/list"
 	"crypto/sha256"
 	"encoding/binary"
@@ -58,10 +59,17 @@ func (ts *threads) continuation(apiKey string, r appserver.TurnRequest) *continu
 	}
 	c.keys = append(make([]threadKey, 0, len(items)+2), sha256.Sum256(head))
 	for _, item := range items {
-		c.keys = append(c.keys, c.keys[len(c.keys)-1].then(item))
+		key := c.keys[len(c.keys)-1]
+		if !thought(item) { // the thread keeps its own
+			key = key.then(item)
+		}
+		c.keys = append(c.keys, key)
 	}
 	return c
 }
+
+// thought tells an appserver.Reasoning, which begins like this.
+func thought(item appserver.Item) bool { return bytes.HasPrefix(item, []byte(`{"type":"reasoning"`)) }
 
 // then is the key with one more item.
 func (k threadKey) then(item appserver.Item) (next threadKey) {

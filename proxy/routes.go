@@ -47,6 +47,12 @@ func (s *Server) routes() []route {
 	metrics := promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{Registry: s.Registry})
 	return []route{
 		{http.MethodPost, "/v1/chat/completions", keyed, s.api(s.chat)},
+		{http.MethodPost, "/v1/responses", keyed, s.api(s.createResponse)},
+		{http.MethodGet, "/v1/responses", keyed, s.api(s.responsesSocket)},
+		{http.MethodGet, "/v1/responses/{id}", keyed, s.api(s.response)},
+		{http.MethodDelete, "/v1/responses/{id}", keyed, s.api(s.deleteResponse)},
+		{http.MethodPost, "/v1/responses/{id}/cancel", keyed, s.api(s.cancelResponse)},
+		{http.MethodGet, "/v1/responses/{id}/input_items", keyed, s.api(s.inputItems)},
 		{http.MethodGet, "/v1/models", keyed, s.api(s.models)},
 		{http.MethodGet, "/v1/models/{id...}", keyed, s.api(s.model)},
 		{http.MethodGet, "/livez", public, live},
@@ -123,7 +129,7 @@ func allowing(allow string) http.Handler {
 // notFound names the path that was probably meant: most often the base URL has
 // /v1 once too often or not at all, or there is a slash at the end.
 func (s *Server) notFound(path string) error {
-	hint := "/v1/chat/completions and /v1/models are served"
+	hint := "/v1/chat/completions, /v1/responses and /v1/models are served"
 	rest := strings.Trim(path, "/")
 	for strings.HasPrefix(rest, "v1/") {
 		rest = strings.TrimPrefix(rest, "v1/")

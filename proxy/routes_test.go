@@ -25,13 +25,19 @@ func TestRoutes(t *testing.T) {
 		got[route.method+" "+route.path] = route.access
 	}
 	assert.Equal(t, map[string]access{
-		"POST /v1/chat/completions": keyed,
-		"GET /v1/models":            keyed,
-		"GET /v1/models/{id...}":    keyed,
-		"GET /livez":                public,
-		"GET /readyz":               public,
-		"GET /healthz":              public,
-		"GET /metrics":              operator,
+		"POST /v1/chat/completions":          keyed,
+		"POST /v1/responses":                 keyed,
+		"GET /v1/responses":                  keyed,
+		"GET /v1/models":                     keyed,
+		"GET /v1/models/{id...}":             keyed,
+		"GET /v1/responses/{id}":             keyed,
+		"DELETE /v1/responses/{id}":          keyed,
+		"POST /v1/responses/{id}/cancel":     keyed,
+		"GET /v1/responses/{id}/input_items": keyed,
+		"GET /livez":                         public,
+		"GET /readyz":                        public,
+		"GET /healthz":                       public,
+		"GET /metrics":                       operator,
 	}, got)
 }
 

@@ -34,13 +34,14 @@ type Server struct {
 	limiter *limiter
 	aliases *aliases
 	exits   exits
+	running responsesRunning
 	threads *threads
 }
 
 // New builds a server and registers its metrics.
 func New(settings Settings) *Server {
 	s := &Server{
-		Settings: settings, metrics: newMetrics(settings), exits: exits{changed: make(chan struct{}, 1)},
+		Settings: settings, metrics: newMetrics(settings), exits: newExits(),
 		threads: newThreads(settings.ThreadCache), limiter: newLimiter(settings.Keys, settings.Usage),
 		aliases: &aliases{names: settings.Aliases, known: settings.Pool.Known, logger: settings.Logger, told: map[string]bool{}},
 	}
@@ -83,7 +84,10 @@ func (s *Server) Abort() { s.abort(ErrDeadline) }
 // Shutdown stops accepting and waits for open requests until ctx ends; then it
 // closes what is left.
 func (s *Server) Shutdown(ctx context.Context) error {
-	if err := s.http.Shutdown(ctx); err != nil {
+	s.exits.begin()
+	err := errors.Join(s.http.Shutdown(ctx), s.exits.awaitSockets(ctx))
+	if err != nil {
+		s.Abort() // of WebSockets, nobody else knows
 		return errors.Join(err, s.http.Close())
 	}
 	return nil

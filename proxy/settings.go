@@ -8,6 +8,7 @@ import (
 
 	"codex-proxy/probes"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/usage"
 	"codex-proxy/proxy/workers"
 )
@@ -39,6 +40,8 @@ type Settings struct {
 	// ThreadCache is how many threads of answered requests are kept, for
 	// requests that continue them; 0 turns that off.
 	ThreadCache int
-	Registry    *prometheus.Registry
-	Logger      *slog.Logger
+	// Responses keeps responses; nil: none is kept.
+	Responses *stored.Store
+	Registry  *prometheus.Registry
+	Logger    *slog.Logger
 }

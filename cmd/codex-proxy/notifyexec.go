@@ -41,8 +41,9 @@ Signals go on to COMMAND, and its exit status or signal becomes our own.
   --stderr FORMAT        what COMMAND writes to its standard error: plain (shared as
                          it is, the default), or tracing (of Rust, as codex
                          does: in the journal, levels become priorities)
-  --relay NAME           accept on the socket that systemd passed under NAME, once
-  --relay-to PATH        COMMAND is ready, and pass the bytes to its unix socket.
+  --relay NAME           accept connections on the socket that systemd passed under
+                         NAME, once COMMAND is ready
+  --relay-to PATH        the unix socket of COMMAND that their bytes go on to
 
 Exit status: that of COMMAND; 64 for wrong usage; 203 if COMMAND cannot be started.
 The unit should have KillMode=mixed: else systemd signals COMMAND as well as us.

@@ -29,6 +29,7 @@ import (
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/fault"
 	"codex-proxy/proxy/fetch"
+	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/usage"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
@@ -100,6 +101,7 @@ type daemon struct {
 	manager   *units.Manager
 	tracker   *probes.Tracker
 	usage     *usage.Store
+	responses *stored.Store // nil: none is kept
 	server    *proxy.Server
 	control   *control.Server
 	changed   chan struct{} // holds a token when the report may have changed
@@ -134,11 +136,12 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 		Units: unitNames(cfg.Workers), Logger: logger, OnState: d.pool.HeardUnit, OnBus: d.heardBus,
 	})
 	d.usage = newUsage(cfg, registry, logger)
+	d.responses = openResponses(cfg, logger)
 	d.server = proxy.New(proxy.Settings{
 		Pool: d.pool, Report: d.report, Keys: cfg.Keys, Usage: d.usage, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins,
 		Images: d.images(registry), BodyLimit: cfg.BodyLimit,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
-		ThreadCache: cfg.ThreadCache, Registry: registry, Logger: logger,
+		ThreadCache: cfg.ThreadCache, Responses: d.responses, Registry: registry, Logger: logger,
 	})
 	d.control = control.New(d.pool, d.report, d.replaceKeys, logger)
 	return d, nil
@@ -233,6 +236,10 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	start(func() error { return d.watcher.Run(background) })
 	start(func() error { return d.pool.Run(background) })
 	start(func() error { return d.usage.Run(background) })
+	if d.responses != nil {
+		defer d.responses.Close() //nolint:errcheck // what it leaves behind, the next Open puts in order
+		start(func() error { return d.responses.Run(background) })
+	}
 	for _, l := range d.listeners {
 		start(func() error { return d.serve(ctx, l) })
 	}

@@ -54,7 +54,19 @@ type functionCallItem struct {
 type functionCallOutputItem struct {
 	Type   string `json:"type"`
 	CallID string `json:"call_id"`
-	Output string `json:"output"`
+	Output any    `json:"output"`
+}
+
+type reasoningItem struct {
+	Type      string        `json:"type"`
+	Summary   []summaryText `json:"summary"`
+	Content   any           `json:"content"` // codex wants the field
+	Encrypted string        `json:"encrypted_content"`
+}
+
+type summaryText struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
 }
 
 // Message is a message of role user, developer or assistant.
@@ -79,6 +91,22 @@ func FunctionCall(callID, name, arguments string) Item {
 // FunctionCallOutput is the client's answer to the call of that id.
 func FunctionCallOutput(callID, output string) Item {
 	return item(functionCallOutputItem{Type: "function_call_output", CallID: callID, Output: output})
+}
+
+// FunctionCallParts is FunctionCallOutput for an output of input_text and
+// input_image.
+func FunctionCallParts(callID string, parts ...Content) Item {
+	return item(functionCallOutputItem{Type: "function_call_output", CallID: callID, Output: append([]Content{}, parts...)})
+}
+
+// Reasoning is what the model thought in an earlier turn. Only the account that
+// it comes from can read what is encrypted.
+func Reasoning(summary []string, encrypted string) Item {
+	r := reasoningItem{Type: "reasoning", Summary: []summaryText{}, Encrypted: encrypted}
+	for _, text := range summary {
+		r.Summary = append(r.Summary, summaryText{"summary_text", text})
+	}
+	return item(r)
 }
 
 // item encodes a struct of strings, which cannot fail.

@@ -3,6 +3,7 @@ package appserver_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -317,4 +318,28 @@ func TestLiveToolNamesAndSettings(t *testing.T) {
 		assert.Equal(t, want, body.ServiceTier, tier)
 		assert.Equal(t, "high", body.Text.Verbosity)
 	}
+}
+
+// Two names codex 0.169 takes for its own: it accepts tools of the client's with
+// them, and does not show them to the model. Package openai renames them.
+func TestLiveHiddenToolNames(t *testing.T) {
+	u := newUpstream(helloWorld)
+	c := live(t, u, 0)
+	r := liveHello()
+	for _, name := range []string{
+		"exec_command", "shell_command", "client_exec_command", "shell", "local_shell", "write_stdin", "apply_patch", "view_image", "update_plan",
+		"request_user_input", "web_search", "exec", "wait", "get_goal", "tool_search", "spawn_agent", "image_generation",
+	} {
+		r.Tools = append(r.Tools, appserver.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)})
+	}
+	drain(t, start(t, c, r))
+	var body struct{ Tools []struct{ Name string } }
+	require.NoError(t, json.Unmarshal([]byte(u.requests()[0]), &body))
+	var hidden []string
+	for _, tool := range r.Tools {
+		if !slices.ContainsFunc(body.Tools, func(shown struct{ Name string }) bool { return shown.Name == tool.Name }) {
+			hidden = append(hidden, tool.Name)
+		}
+	}
+	assert.Equal(t, []string{"exec_command", "shell_command"}, hidden)
 }

@@ -36,22 +36,28 @@ func (e *Error) Error() string { return e.Code + ": " + e.Message }
 // Retryable reports whether the same request may succeed later by itself.
 func (e *Error) Retryable() bool { return e.Status == http.StatusServiceUnavailable }
 
-// MarshalJSON encodes the envelope.
-func (e *Error) MarshalJSON() ([]byte, error) {
-	type body struct {
-		Message   string  `json:"message"`
-		Type      string  `json:"type"`
-		Param     *string `json:"param"`
-		Code      string  `json:"code"`
-		Retryable bool    `json:"retryable,omitempty"`
-	}
-	b := body{Message: e.Message, Type: e.Type, Code: e.Code, Retryable: e.Retryable()}
+// errorBody is what is in the envelope.
+type errorBody struct {
+	Message   string  `json:"message"`
+	Type      string  `json:"type"`
+	Param     *string `json:"param"`
+	Code      string  `json:"code"`
+	Retryable bool    `json:"retryable,omitempty"`
+}
+
+func (e *Error) body() errorBody {
+	b := errorBody{Message: e.Message, Type: e.Type, Code: e.Code, Retryable: e.Retryable()}
 	if e.Param != "" {
 		b.Param = &e.Param
 	}
+	return b
+}
+
+// MarshalJSON encodes the envelope.
+func (e *Error) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		Error body `json:"error"`
-	}{b})
+		Error errorBody `json:"error"`
+	}{e.body()})
 }
 
 // Invalid is a 400 that names the field at fault.

@@ -16,16 +16,16 @@ import (
 
 var update = flag.Bool("update", false, "write the table of parameters into docs/api.md")
 
-// paramTable is chatParams for people: by rule, then by name.
-func paramTable() string {
+// paramTable is a table of parameters for people: by rule, then by name.
+func paramTable(table params) string {
 	var b strings.Builder
 	b.WriteString("| parameter | rule | |\n|---|---|---|\n")
 	for _, r := range []struct {
 		rule rule
 		word string
 	}{{honoured, "honoured"}, {ignored, "ignored"}, {refused, "refused"}} {
-		for _, name := range slices.Sorted(maps.Keys(chatParams)) {
-			if p := chatParams[name]; p.rule == r.rule {
+		for _, name := range slices.Sorted(maps.Keys(table)) {
+			if p := table[name]; p.rule == r.rule {
 				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, r.word, p.why)
 			}
 		}
@@ -34,22 +34,28 @@ func paramTable() string {
 }
 
 func TestParametersInTheDocs(t *testing.T) {
-	const end = "<!-- end of parameters -->"
+	t.Run("chat", func(t *testing.T) { inTheDocs(t, "parameters", chatParams) })
+	t.Run("responses", func(t *testing.T) { inTheDocs(t, "parameters of responses", responseParams) })
+}
+
+// inTheDocs compares a table with the one between two comments of docs/api.md.
+func inTheDocs(t *testing.T, name string, table params) {
+	end := "<!-- end of " + name + " -->"
 	path := filepath.Join("..", "..", "docs", "api.md")
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	head, rest, ok := strings.Cut(string(text), "<!-- parameters: ")
+	head, rest, ok := strings.Cut(string(text), "<!-- "+name+": ")
 	require.True(t, ok)
 	begin, rest, ok := strings.Cut(rest, " -->\n")
 	require.True(t, ok)
-	table, tail, ok := strings.Cut(rest, end)
+	there, tail, ok := strings.Cut(rest, end)
 	require.True(t, ok)
 	if *update {
-		whole := head + "<!-- parameters: " + begin + " -->\n" + paramTable() + end + tail
+		whole := head + "<!-- " + name + ": " + begin + " -->\n" + paramTable(table) + end + tail
 		require.NoError(t, os.WriteFile(path, []byte(whole), 0o644))
 		return
 	}
-	assert.Equal(t, paramTable(), table, "if this is meant: go test ./proxy/openai -run TestParametersInTheDocs -update")
+	assert.Equal(t, paramTable(table), there, "if this is meant: go test ./proxy/openai -run TestParametersInTheDocs -update")
 }
 
 // Every parameter in the table can be sent, and what becomes of it is what the

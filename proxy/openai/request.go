@@ -77,7 +77,7 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 	if fields == nil {
 		return nil, Invalid("invalid_json", "", "the body must be a JSON object")
 	}
-	ignoredParams, err := checkParams(fields)
+	ignoredParams, err := checkParams(chatParams, fields)
 	if err != nil {
 		return nil, err
 	}
@@ -96,9 +96,9 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 	return req, nil
 }
 
-// checkParams applies the table: it refuses what must be refused and lists
+// checkParams applies a table: it refuses what must be refused and lists
 // what is ignored. A null, false or empty value asks for nothing.
-func checkParams(fields map[string]json.RawMessage) ([]string, error) {
+func checkParams(table params, fields map[string]json.RawMessage) ([]string, error) {
 	var ignoredParams []string
 	names := make([]string, 0, len(fields))
 	for name := range fields {
@@ -106,7 +106,7 @@ func checkParams(fields map[string]json.RawMessage) ([]string, error) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		p, known := chatParams[name]
+		p, known := table[name]
 		switch {
 		case !known:
 			return nil, Invalid("unknown_parameter", clip(name), fmt.Sprintf("unknown parameter %q", clip(name)))

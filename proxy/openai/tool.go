@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -33,6 +34,9 @@ func newTool(at, name, description string, parameters json.RawMessage) (Tool, er
 	}
 	if name == "mcp" || strings.HasPrefix(name, "mcp__") {
 		return Tool{}, Invalid("invalid_value", at+".name", fmt.Sprintf("%s.name: codex keeps mcp and names that begin with mcp__ to itself; rename %q", at, clip(name)))
+	}
+	if slices.Contains(hiddenNames, name) {
+		return Tool{}, Invalid("invalid_value", at+".name", fmt.Sprintf("%s.name: codex takes %q for a tool of its own and hides it from the model; rename it", at, name))
 	}
 	if isNothing(parameters) {
 		return Tool{name, description, noParameters}, nil

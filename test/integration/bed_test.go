@@ -30,6 +30,7 @@ const (
 	proxyUnit  = "codex-proxy.service"
 	workerUnit = "codex-worker@default.service"
 	workerFile = "/etc/codex-proxy/workers/default.toml"
+	keyFile    = "/etc/codex-proxy/api-keys"
 	codexDir   = "/opt/codex"
 
 	// bound is the longest that any wait of these tests may take.
@@ -56,12 +57,26 @@ type bed struct {
 }
 
 // newBed installs the package into a booted Debian of that suite. The settings
-// are written after the installation, as an operator would.
+// are written after the installation, as an operator would; the API key of the
+// installation goes, as most tests come without one.
 func newBed(t *testing.T, suite, worker, config string, binds ...machine.Bind) *bed {
 	t.Helper()
+	b := emptyBed(t, suite, binds...)
+	out, err := b.InstallDeb(t.Context(), os.Getenv("CODEX_PROXY_TEST_DEB"))
+	require.NoError(t, err, out)
+	require.NoError(t, b.WriteFile(keyFile, nil, 0o600))
+	require.NoError(t, b.WriteFile(workerFile, []byte(worker), 0o644))
+	if config != "" {
+		require.NoError(t, b.WriteFile(configFile, []byte(config), 0o644))
+	}
+	return b
+}
+
+// emptyBed is a bed without the package.
+func emptyBed(t *testing.T, suite string, binds ...machine.Bind) *bed {
+	t.Helper()
 	codex := os.Getenv("CODEX_PROXY_TEST_CODEX")
-	deb := os.Getenv("CODEX_PROXY_TEST_DEB")
-	if codex == "" || deb == "" {
+	if codex == "" || os.Getenv("CODEX_PROXY_TEST_DEB") == "" {
 		if os.Getenv(machine.RequireEnv) == "1" {
 			t.Fatal("CODEX_PROXY_TEST_CODEX and CODEX_PROXY_TEST_DEB are not set; `make test` sets them")
 		}
@@ -73,12 +88,6 @@ func newBed(t *testing.T, suite, worker, config string, binds ...machine.Bind) *
 		Binds: append(binds, machine.Bind{Source: filepath.Dir(filepath.Dir(native)), Target: codexDir, ReadOnly: true}),
 		Units: []string{"codex*"},
 	})
-	out, err := m.InstallDeb(t.Context(), deb)
-	require.NoError(t, err, out)
-	require.NoError(t, m.WriteFile(workerFile, []byte(worker), 0o644))
-	if config != "" {
-		require.NoError(t, m.WriteFile("/etc/codex-proxy/config.toml", []byte(config), 0o644))
-	}
 	l, err := newEndpoint(func() (net.Listener, error) { return m.Listen("tcp", modelAddr) })
 	require.NoError(t, err)
 	return &bed{Machine: m, t: t, http: m.HTTPClient(), models: modelserver.StartOn(t, l, model), endpoint: l}

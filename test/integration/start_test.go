@@ -48,6 +48,34 @@ func TestStart(t *testing.T) {
 	assert.Contains(t, string(metrics), "process_resident_memory_bytes", "ProcSubset=pid hides it")
 }
 
+// `systemctl start codex-proxy` starts everything. What was stopped later stays
+// stopped, also when the proxy crashes or is restarted.
+func TestStartOfTheService(t *testing.T) {
+	for _, suite := range []string{"trixie", "bookworm"} {
+		t.Run(suite, func(t *testing.T) {
+			b := newBed(t, suite, realWorker, "start_timeout = \"1s\"\n")
+			b.MustRun(t, "systemctl", "start", "codex-proxy")
+			status, _ := b.readyz()
+			assert.Equal(t, http.StatusOK, status)
+			assert.Equal(t, "active", b.show("codex.target", "ActiveState")["ActiveState"])
+
+			b.MustRun(t, "systemctl", "stop", workerUnit)
+			b.MustRun(t, "systemctl", "kill", "--signal=KILL", proxyUnit)
+			b.until("back", func(_ int, _ report) bool { return b.show(proxyUnit, "NRestarts")["NRestarts"] == "1" })
+			b.assertStopped(workerUnit)
+			b.MustRun(t, "systemctl", "restart", proxyUnit)
+			b.assertStopped(workerUnit)
+		})
+	}
+}
+
+// assertStopped looks for a start that is still to come, too.
+func (b *bed) assertStopped(unit string) {
+	b.t.Helper()
+	assert.Equal(b.t, "inactive", b.show(unit, "ActiveState")["ActiveState"])
+	assert.NotContains(b.t, b.MustRun(b.t, "systemctl", "list-jobs", "--full", "--plain"), unit)
+}
+
 // What the README tells to do on a server: codex on PATH, a login as the
 // worker's user, and the worker file as it is shipped.
 func TestInstall(t *testing.T) {

@@ -24,7 +24,7 @@ const (
 	lockTimeout = makeTimeout + time.Minute
 )
 
-// Debian is a minimal Debian with systemd, D-Bus, polkit, curl and what our
+// Debian is a minimal Debian with systemd, D-Bus, polkit, curl, rpm and what our
 // package depends on; suite is its code name ("trixie", "bookworm"). It is
 // made once by mmdebstrap(1) and kept in the user's cache directory.
 func Debian(suite string) Root { return debian{suite: suite} }
@@ -43,7 +43,7 @@ func (d debian) layout(ctx context.Context) (layout, error) {
 func (d debian) recipe() []string {
 	return []string{
 		"--variant=minbase",
-		"--include=systemd,systemd-sysv,dbus,polkitd,ca-certificates,curl,procps",
+		"--include=systemd,systemd-sysv,dbus,polkitd,ca-certificates,curl,procps,rpm",
 		`--aptopt=APT::Install-Recommends "false"`,
 		`--aptopt=Acquire::Languages "none"`,
 		"--dpkgopt=path-exclude=/usr/share/man/*",

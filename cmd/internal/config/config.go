@@ -24,29 +24,31 @@ const DefaultPath = "/etc/codex-proxy/config.toml"
 
 // Config is the validated configuration.
 type Config struct {
-	Listen           string
-	Workers          []string // instance names, at least one
-	SocketDir        string
-	ControlSocket    string // path; empty: none
-	Keys             *auth.Keys
-	KeyFile          string // that Keys are from; empty: the unit's credential
-	Aliases          map[string]proxy.Alias
-	CORSOrigins      []string
-	UsageRetention   int   // days
-	BodyLimit        int64 // bytes
-	MaxInflight      int   // turns per worker
-	QueueLimit       int   // requests that may wait
-	QueueTimeout     time.Duration
-	IdleTimeout      time.Duration
-	RequestTimeout   time.Duration // 0 is none
-	Keepalive        time.Duration
-	ThreadCache      int // threads; 0 is off
-	HandshakeTimeout time.Duration
-	StartTimeout     time.Duration
-	DrainTimeout     time.Duration
-	ResetAfter       time.Duration
-	LogLevel         slog.Level
-	Images           Images
+	Listen            string
+	Workers           []string // instance names, at least one
+	SocketDir         string
+	ControlSocket     string // path; empty: none
+	Keys              *auth.Keys
+	KeyFile           string // that Keys are from; empty: the unit's credential
+	Aliases           map[string]proxy.Alias
+	CORSOrigins       []string
+	UsageRetention    int   // days
+	BodyLimit         int64 // bytes
+	MaxInflight       int   // turns per worker
+	QueueLimit        int   // requests that may wait
+	QueueTimeout      time.Duration
+	IdleTimeout       time.Duration
+	RequestTimeout    time.Duration // 0 is none
+	Keepalive         time.Duration
+	ThreadCache       int           // threads; 0 is off
+	ResponseRetention time.Duration // 0: none is kept
+	ResponseStorage   int64         // bytes
+	HandshakeTimeout  time.Duration
+	StartTimeout      time.Duration
+	DrainTimeout      time.Duration
+	ResetAfter        time.Duration
+	LogLevel          slog.Level
+	Images            Images
 }
 
 // Socket is the path of a worker's unix socket.
@@ -58,28 +60,30 @@ func (c *Config) FetchSocket() string { return filepath.Join(c.SocketDir, "fetch
 
 // raw is the file as it is written. packaging/etc/config.toml explains each key.
 type raw struct {
-	Listen           string    `toml:"listen"`
-	Workers          []string  `toml:"workers"`
-	SocketDir        string    `toml:"socket_dir"`
-	ControlSocket    string    `toml:"control_socket"`
-	APIKeys          string    `toml:"api_keys"`
-	CORSOrigins      []string  `toml:"cors_origins"`
-	UsageRetention   days      `toml:"usage_retention"`
-	BodyLimit        int64     `toml:"body_limit"`
-	MaxInflight      int       `toml:"max_inflight"`
-	QueueLimit       int       `toml:"queue_limit"`
-	QueueTimeout     duration  `toml:"queue_timeout"`
-	IdleTimeout      duration  `toml:"idle_timeout"`
-	RequestTimeout   duration  `toml:"request_timeout"`
-	Keepalive        duration  `toml:"keepalive"`
-	ThreadCache      int       `toml:"thread_cache"`
-	HandshakeTimeout duration  `toml:"handshake_timeout"`
-	StartTimeout     duration  `toml:"start_timeout"`
-	DrainTimeout     duration  `toml:"drain_timeout"`
-	ResetAfter       duration  `toml:"reset_after"`
-	LogLevel         slogLevel `toml:"log_level"`
-	Images           rawImages `toml:"images"`
-	Models           models    `toml:"models"`
+	Listen            string    `toml:"listen"`
+	Workers           []string  `toml:"workers"`
+	SocketDir         string    `toml:"socket_dir"`
+	ControlSocket     string    `toml:"control_socket"`
+	APIKeys           string    `toml:"api_keys"`
+	CORSOrigins       []string  `toml:"cors_origins"`
+	UsageRetention    days      `toml:"usage_retention"`
+	BodyLimit         int64     `toml:"body_limit"`
+	MaxInflight       int       `toml:"max_inflight"`
+	QueueLimit        int       `toml:"queue_limit"`
+	QueueTimeout      duration  `toml:"queue_timeout"`
+	IdleTimeout       duration  `toml:"idle_timeout"`
+	RequestTimeout    duration  `toml:"request_timeout"`
+	Keepalive         duration  `toml:"keepalive"`
+	ThreadCache       int       `toml:"thread_cache"`
+	ResponseRetention duration  `toml:"response_retention"`
+	ResponseStorage   int64     `toml:"response_storage"`
+	HandshakeTimeout  duration  `toml:"handshake_timeout"`
+	StartTimeout      duration  `toml:"start_timeout"`
+	DrainTimeout      duration  `toml:"drain_timeout"`
+	ResetAfter        duration  `toml:"reset_after"`
+	LogLevel          slogLevel `toml:"log_level"`
+	Images            rawImages `toml:"images"`
+	Models            models    `toml:"models"`
 }
 
 func defaults() raw {
@@ -88,6 +92,7 @@ func defaults() raw {
 		BodyLimit: 16 << 20, MaxInflight: 16,
 		QueueLimit: 64, QueueTimeout: duration(10 * time.Second),
 		IdleTimeout: duration(5 * time.Minute), Keepalive: duration(15 * time.Second), ThreadCache: 32,
+		ResponseRetention: duration(720 * time.Hour), ResponseStorage: 1 << 30,
 		HandshakeTimeout: duration(5 * time.Second), StartTimeout: duration(20 * time.Second),
 		DrainTimeout: duration(5 * time.Minute), ResetAfter: duration(time.Minute),
 		Images:         rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20, Timeout: duration(10 * time.Second)},
@@ -150,6 +155,7 @@ func (r raw) validate(dir string) (*Config, error) {
 		BodyLimit: r.BodyLimit, MaxInflight: r.MaxInflight,
 		QueueLimit: r.QueueLimit, QueueTimeout: time.Duration(r.QueueTimeout), RequestTimeout: time.Duration(r.RequestTimeout),
 		IdleTimeout: time.Duration(r.IdleTimeout), Keepalive: time.Duration(r.Keepalive), ThreadCache: r.ThreadCache,
+		ResponseRetention: time.Duration(r.ResponseRetention), ResponseStorage: r.ResponseStorage,
 		HandshakeTimeout: time.Duration(r.HandshakeTimeout), StartTimeout: time.Duration(r.StartTimeout),
 		DrainTimeout: time.Duration(r.DrainTimeout), ResetAfter: time.Duration(r.ResetAfter),
 		LogLevel: slog.Level(r.LogLevel), Images: images, KeyFile: r.APIKeys, Aliases: aliases, CORSOrigins: r.CORSOrigins, UsageRetention: int(r.UsageRetention),
@@ -164,6 +170,10 @@ func (r raw) checkNumbers() error {
 		return fmt.Errorf("max_inflight = %d: must be between 1 and 96 (codex refuses more than about 100)", r.MaxInflight)
 	case r.QueueLimit < 1 || r.QueueLimit > 10000:
 		return fmt.Errorf("queue_limit = %d: must be between 1 and 10000", r.QueueLimit)
+	case r.ResponseRetention != 0 && (r.ResponseRetention < duration(time.Minute) || r.ResponseRetention > duration(10*365*24*time.Hour)):
+		return fmt.Errorf("response_retention = %q: must be between 1m and 87600h, or 0s to keep none", time.Duration(r.ResponseRetention))
+	case r.ResponseStorage < 1<<20 || r.ResponseStorage > 1<<40:
+		return fmt.Errorf("response_storage = %d: must be between %d and %d bytes", r.ResponseStorage, 1<<20, int64(1)<<40)
 	case r.ThreadCache < 0 || r.ThreadCache > 1000:
 		return fmt.Errorf("thread_cache = %d: must be between 0 and 1000 threads", r.ThreadCache)
 	case r.RequestTimeout != 0 && (r.RequestTimeout < duration(10*time.Millisecond) || r.RequestTimeout > duration(24*time.Hour)):

@@ -214,6 +214,26 @@ func Events() []Event {
 			"The client got status 503 and can try again. See `systemctl status\n" +
 				"codex-proxy-fetch.socket codex-proxy-fetch.service`; after a start limit, `systemctl\n" +
 				"reset-failed 'codex-proxy-fetch.*'` and `systemctl start codex.target`."},
+		{"restart-delay-own", "12113ce278e0461e8e7d9d71aa041bb8", "cannot reset the service's own restart delay",
+			"The restart delay of the service itself could not be reset",
+			"The service is healthy, but systemd did not let it call ResetFailedUnit for its own unit,\n" +
+				"so its next failure meets a longer delay. See the polkit rule, as for workers."},
+		{"command-hangs", "f0dc791897a04c8da609006d5d590a13", "the command hangs and the watchdog rests: it is killed",
+			"A program hangs while its unit is being stopped",
+			"systemd's watchdog rests during a stop, so the shim has killed the program. Nothing needs\n" +
+				"to be done."},
+		{"responses-not-kept", "f08e274f363241ce9fdd791a2170e91b", "no response is kept: a client cannot come back to one, or continue it",
+			"Responses are not stored",
+			"The database of responses cannot be opened: CODEX_ERROR says why. `store` and\n" +
+				"`previous_response_id` are refused until it can, which takes a restart or a reload."},
+		{"response-not-stored", "a684cb7294af45fd9d39004e20908843", "a response is not stored",
+			"A response could not be stored",
+			"Its client got the response, and cannot continue it by its id. CODEX_ERROR says why; is\n" +
+				"the disk full?"},
+		{"responses-not-forgotten", "610540a239f64e39a311cb3c209aa919", "cannot forget old responses",
+			"Old responses could not be removed",
+			"They stay in /var/lib/codex-proxy for longer than response_retention; it is tried again\n" +
+				"by itself. CODEX_ERROR says why."},
 		{"codex", "dae2bec3b988445b9b16f90aab8782d5", "",
 			"codex has logged a line",
 			"Standard error of the worker's codex. CODEX_TARGET is the part of codex that wrote it."},

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const licensesHead = `Licences of what is linked into codex-proxy
+
+codex-proxy itself is under the Apache License, version 2.0. Its start-up code,
+and what that needs, is of the GNU C Library (LGPL-2.1-or-later, with its
+exceptions); https://www.gnu.org/licenses/old-licenses/lgpl-2.1.html has the text.
+`
+
+// licenses are those of every Go module in the program, and of Go.
+func licenses(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-deps", "-f",
+		"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}", "./cmd/codex-proxy").Output()
+	if err != nil {
+		return "", fmt.Errorf("cannot list the modules: %w", err)
+	}
+	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", fmt.Errorf("cannot find Go: %w", err)
+	}
+	modules := append(lines(string(out)), "The Go programming language\t"+strings.TrimSpace(string(root)))
+	slices.Sort(modules)
+	text := licensesHead
+	for _, module := range slices.Compact(modules) {
+		name, dir, ok := strings.Cut(module, "\t")
+		if !ok { // what has no module
+			continue
+		}
+		license, err := license(dir)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		text += "\n" + strings.Repeat("=", 72) + "\n" + name + "\n\n" + license
+	}
+	return text, nil
+}
+
+// license is every licence and notice at the top of dir.
+func license(dir string) (string, error) {
+	var text string
+	for _, pattern := range []string{"LICEN[SC]E*", "COPYING*", "NOTICE*"} {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return "", err
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				return "", err
+			}
+			text += string(content)
+		}
+	}
+	if text == "" {
+		return "", fmt.Errorf("%s has no licence", dir)
+	}
+	return text, nil
+}

@@ -1,0 +1,108 @@
+// Command manual writes what the packages hold beside the program: man pages and
+// shell completions, from the program's own --help, the reference files in
+// packaging/etc, the units and docs/operations.md, so that they cannot disagree;
+// and the compressed changelog and licences. It runs in the repository's root.
+//
+//	manual -program FILE -out DIR
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func main() {
+	program := flag.String("program", "", "codex-proxy, for this machine")
+	out := flag.String("out", "", "directory to write to")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := write(ctx, *program, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "manual:", err)
+		os.Exit(1)
+	}
+}
+
+func write(ctx context.Context, program, out string) error {
+	if program == "" || out == "" {
+		return errors.New("want -program FILE and -out DIR, as make gives")
+	}
+	files, err := manual(ctx, program)
+	if err != nil {
+		return err
+	}
+	for name, text := range files {
+		path := filepath.Join(out, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manual returns every file by its name below -out.
+func manual(ctx context.Context, program string) (map[string][]byte, error) {
+	commands, err := askCommands(ctx, program)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := manPages(commands)
+	if err != nil {
+		return nil, err
+	}
+	texts := map[string]string{
+		"completions/codex-proxy.bash": bashCompletion(commands),
+		"completions/codex-proxy.zsh":  zshCompletion(commands),
+		"completions/codex-proxy.fish": fishCompletion(commands),
+	}
+	files := map[string][]byte{}
+	for name, text := range texts {
+		files[name] = []byte(text)
+	}
+	if pages["doc/licenses"], err = licenses(ctx); err != nil {
+		return nil, err
+	}
+	changelog, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		return nil, err
+	}
+	pages["doc/changelog"] = string(changelog)
+	for name, text := range pages {
+		files[name+".gz"] = compress(text)
+	}
+	return files, nil
+}
+
+// compress is gzip -9 --no-name: the same text gives the same bytes.
+func compress(text string) []byte {
+	var b bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is one that there is
+	_, _ = z.Write([]byte(text))                          // into memory
+	_ = z.Close()
+	return b.Bytes()
+}
+
+// date is that of the packages, SOURCE_DATE_EPOCH (reproducible-builds.org).
+func date() (string, error) {
+	seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
+	if err != nil {
+		return "", errors.New("SOURCE_DATE_EPOCH must be a time in seconds, as make gives")
+	}
+	return time.Unix(seconds, 0).UTC().Format(time.DateOnly), nil
+}
+
+// lines splits text without its last newline.
+func lines(text string) []string { return strings.Split(strings.TrimRight(text, "\n"), "\n") }

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/machine"
+)
+
+// made is what is made of the program as it is, once for all tests.
+var made = sync.OnceValues(func() (map[string][]byte, error) {
+	if err := os.Chdir("../.."); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "manual")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "codex-proxy")
+	if out, err := exec.Command("go", "build", "-o", program, "./cmd/codex-proxy").CombinedOutput(); err != nil {
+		return nil, &exec.Error{Name: string(out), Err: err}
+	}
+	if err := os.Setenv("SOURCE_DATE_EPOCH", "1772366400"); err != nil {
+		return nil, err
+	}
+	files, err := manual(context.Background(), program)
+	if err != nil {
+		return nil, err
+	}
+	files["help"], err = exec.Command(program, "help").Output()
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range parseHelp(string(files["help"])) {
+		files["help "+c.name], _ = exec.Command(program, c.name, "--help").Output() // of help and version there is none
+	}
+	return files, nil
+})
+
+func file(t *testing.T, name string) string {
+	t.Helper()
+	files, err := made()
+	require.NoError(t, err)
+	require.Contains(t, files, name)
+	if !strings.HasSuffix(name, ".gz") {
+		return string(files[name])
+	}
+	z, err := gzip.NewReader(bytes.NewReader(files[name]))
+	require.NoError(t, err)
+	assert.Zero(t, z.ModTime)
+	assert.Empty(t, z.Name)
+	text, err := io.ReadAll(z)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func pages(t *testing.T) []string {
+	t.Helper()
+	files, err := made()
+	require.NoError(t, err)
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool { return !strings.HasPrefix(name, "man/") })
+	require.Len(t, names, 6)
+	return names
+}
+
+func run(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath(args[0]); err != nil {
+		if os.Getenv(machine.RequireEnv) == "1" {
+			t.Fatal(args[0] + " is not installed; `make test` installs it")
+		}
+		t.Skip(args[0] + " is not installed; `make test` installs it")
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return string(out)
+}
+
+func TestPagesAreClean(t *testing.T) {
+	for _, name := range pages(t) {
+		assert.Empty(t, run(t, file(t, name), "mandoc", "-Tlint", "-Wall"), name)
+	}
+}
+
+var overstrike = regexp.MustCompile(`.\x08`)
+
+// rendered is what a reader sees, on one line.
+func rendered(t *testing.T, name string) string {
+	t.Helper()
+	text := run(t, file(t, name), "mandoc", "-Tutf8", "-Owidth=400")
+	return strings.Join(strings.Fields(overstrike.ReplaceAllString(text, "")), " ")
+}
+
+func assertSays(t *testing.T, page, text string) {
+	t.Helper()
+	assert.True(t, strings.Contains(page, strings.Join(strings.Fields(text), " ")), "the page does not say %q", text)
+}
+
+// The page says all that --help says, in the same words.
+func TestProgramPage(t *testing.T) {
+	page := rendered(t, "man/codex-proxy.1.gz")
+	commands := parseHelp(file(t, "help"))
+	require.Greater(t, len(commands), 10)
+	for _, c := range commands {
+		if c.name == "help" || c.name == "version" { // which have none
+			continue
+		}
+		for _, block := range blocks(lines(strings.TrimPrefix(file(t, "help "+c.name), "Usage: "))) {
+			if !strings.HasPrefix(block[0], " ") {
+				assertSays(t, page, strings.Join(block, " "))
+				continue
+			}
+			for _, line := range block {
+				assertSays(t, page, line)
+			}
+		}
+	}
+}
+
+// Every setting of the reference files is a tag or an example of its page.
+func TestSettingsPages(t *testing.T) {
+	for source, page := range map[string]string{proxyFile: "man/codex-proxy.toml.5.gz", workerFile: "man/codex-worker.toml.5.gz"} {
+		text := rendered(t, page)
+		reference, err := os.ReadFile(source)
+		require.NoError(t, err)
+		settings := 0
+		for _, line := range lines(string(reference)) {
+			if setting.MatchString(line) || setting.MatchString(strings.TrimPrefix(line, "#")) {
+				settings++
+				assertSays(t, text, strings.TrimLeft(line, "#"))
+			}
+		}
+		assert.Greater(t, settings, 5)
+	}
+}
+
+func TestUnitPages(t *testing.T) {
+	assert.Contains(t, rendered(t, "man/codex-worker@.service.8.gz"), "RESTART DELAYS")
+	assert.Contains(t, rendered(t, "man/codex-proxy-fetch.service.8.gz"), "ExecStartPre= As root (+)")
+	assert.Contains(t, rendered(t, "man/codex-proxy.service.8.gz"), "start_limit_hit too many starts in a row; systemd: nothing any more;")
+	var r roff
+	assert.ErrorContains(t, r.sectionOf("# T\n\n## One\n", "Two"), `has no section "Two"`)
+}
+
+func TestBashCompletion(t *testing.T) {
+	complete := func(words string) []string {
+		script := file(t, "completions/codex-proxy.bash") +
+			"\ncompopt() { :; }\nCOMP_WORDS=(" + words + ")\nCOMP_CWORD=$((${#COMP_WORDS[@]}-1))\n_codex_proxy\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n"
+		return strings.Fields(run(t, script, "bash", "-eu"))
+	}
+	assert.Equal(t, []string{"status"}, complete("codex-proxy sta"))
+	assert.Equal(t, []string{"--watch"}, complete("codex-proxy status --w"))
+	assert.Subset(t, complete("codex-proxy keys ''"), []string{"add", "list", "revoke"})
+	assert.Equal(t, []string{"check"}, complete("codex-proxy config ''"))
+	assert.Equal(t, []string{"Makefile"}, complete("codex-proxy serve --config Makef"))
+}
+
+func TestFishCompletion(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "codex-proxy.fish")
+	require.NoError(t, os.WriteFile(script, []byte(file(t, "completions/codex-proxy.fish")), 0o644))
+	complete := func(line string) string {
+		return run(t, "", "fish", "--no-config", "--command", "source "+script+"; complete --do-complete='"+line+"'")
+	}
+	assert.Equal(t, "status\tshow whether the service is ready, and each worker\n", complete("codex-proxy sta"))
+	assert.Equal(t, "--watch\tagain after every change, until Ctrl-C\n", complete("codex-proxy status --wa"))
+	assert.Contains(t, complete("codex-proxy keys "), "revoke")
+}
+
+// The completion system of zsh works only in a terminal; these are its two
+// functions that the script calls.
+func TestZshCompletion(t *testing.T) {
+	complete := func(words, current string) string {
+		return run(t, "_describe() { print -l -- ${(P)2} }\n_arguments() { print -l -- \"$@\" }\ntry() {\nlocal -a words=("+words+")\nlocal CURRENT="+current+"\n"+
+			file(t, "completions/codex-proxy.zsh")+"\n}\ntry\n", "zsh", "-f", "-s")
+	}
+	assert.Contains(t, complete("codex-proxy ''", "2"), "status:show whether the service is ready, and each worker\n")
+	assert.Contains(t, complete("codex-proxy status ''", "3"), "--watch[again after every change, until Ctrl-C]\n")
+	assert.Contains(t, complete("codex-proxy keys ''", "3"), "list revoke")
+}
+
+func TestLicenses(t *testing.T) {
+	text := file(t, "doc/licenses.gz")
+	assert.Contains(t, text, "\ngithub.com/godbus/dbus/v5 v")
+	assert.Contains(t, text, "\nThe Go programming language\n")
+	assert.Contains(t, text, "GNU C Library")
+}

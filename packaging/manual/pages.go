@@ -1,0 +1,171 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+const (
+	proxyFile  = "packaging/etc/config.toml"
+	workerFile = "packaging/etc/workers/default.toml"
+	unitDir    = "packaging/systemd/"
+	operations = "docs/operations.md"
+)
+
+// sources are the texts that the pages are made of.
+type sources struct {
+	date     string
+	commands []command
+	files    map[string]string
+}
+
+// manPages returns the pages by their names below -out, without .gz.
+func manPages(commands []command) (map[string]string, error) {
+	s := sources{commands: commands, files: map[string]string{}}
+	var err error
+	if s.date, err = date(); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{proxyFile, workerFile, operations} {
+		if err := s.read(name); err != nil {
+			return nil, err
+		}
+	}
+	pages := map[string]string{
+		"man/codex-proxy.1":       s.program(),
+		"man/codex-proxy.toml.5":  s.settings("codex-proxy.toml", "/etc/codex-proxy/config.toml", "settings of the HTTP daemon", proxyFile),
+		"man/codex-worker.toml.5": s.settings("codex-worker.toml", "/etc/codex-proxy/workers/NAME.toml", "settings of a worker", workerFile),
+	}
+	for _, u := range unitPages {
+		if err := s.read(unitDir + u.unit); err != nil {
+			return nil, err
+		}
+		if pages["man/"+u.unit+".8"], err = s.page(u); err != nil {
+			return nil, err
+		}
+	}
+	return pages, nil
+}
+
+func (s sources) read(name string) error {
+	text, err := os.ReadFile(name)
+	s.files[name] = string(text)
+	return err
+}
+
+// program is codex-proxy(1).
+func (s sources) program() string {
+	r := newPage("codex-proxy", 1, s.date, "OpenAI-compatible endpoint in front of codex workers")
+	r.section("Synopsis")
+	for _, c := range s.commands {
+		r.next()
+		r.bold(c.synopsis)
+	}
+	r.section("Description")
+	r.paragraph("codex-proxy serves the OpenAI API in front of codex app-server. Each worker is a systemd unit of its own, " +
+		"which systemd watches and restarts; readiness follows the real handshake with the worker. " +
+		strong + "systemctl start codex-proxy" + plain + " starts everything.")
+	var group string
+	for _, c := range s.commands {
+		if c.group != group {
+			group = c.group
+			r.section(group)
+		}
+		r.subsection(c.synopsis)
+		if len(c.body) == 0 {
+			r.text(strings.ToUpper(c.summary[:1]) + c.summary[1:] + ".")
+		}
+		r.help(c.body)
+	}
+	r.files()
+	r.seeAlso("codex-proxy.toml(5)", "codex-worker.toml(5)", "codex-proxy.service(8)", "codex-worker@.service(8)")
+	return r.String()
+}
+
+// settings is the page of a reference file.
+func (s sources) settings(name, path, summary, source string) string {
+	r := newPage(name, 5, s.date, summary+" of codex-proxy")
+	r.section("Synopsis")
+	r.text(path)
+	r.section("Description")
+	r.reference(s.files[source])
+	r.files()
+	r.seeAlso("codex-proxy(1)", "codex-proxy.service(8)", "codex-worker@.service(8)")
+	return r.String()
+}
+
+// unitPage is a page about units, with sections of docs/operations.md.
+type unitPage struct {
+	unit, summary, synopsis, description string
+	sections                             []string
+}
+
+var unitPages = []unitPage{
+	{
+		unit: "codex-proxy.service", summary: "the HTTP daemon under systemd",
+		synopsis: "codex-proxy.service, codex-proxy.socket, codex.target",
+		description: "codex-proxy.service answers HTTP on the socket of codex-proxy.socket, which keeps connections while the service restarts. " +
+			"codex.target is that and all workers. " + strong + "systemctl start codex-proxy" + plain + " starts the target, too; " +
+			strong + "systemctl stop codex.target" + plain + " stops everything.",
+		sections: []string{"What is going on", "Reasons", "What is wrong", "The control socket"},
+	},
+	{
+		unit: "codex-proxy-fetch.service", summary: "images from the network for codex-proxy",
+		synopsis:    "codex-proxy-fetch.service, codex-proxy-fetch.socket",
+		description: "codex-proxy-fetch.service fetches the images that clients name by URL.",
+		sections:    []string{"Images from the network"},
+	},
+	{
+		unit: "codex-worker@.service", summary: "a codex app-server under systemd",
+		synopsis: "codex-worker@NAME.service, codex-worker@NAME.socket",
+		description: "codex-worker@NAME.service is one codex app-server with the settings in /etc/codex-proxy/workers/NAME.toml. " +
+			"The daemon reaches it over /run/codex-proxy/NAME.sock, the socket of codex-worker@NAME.socket. " +
+			"systemd restarts it, at growing intervals, and kills it when it hangs.",
+		sections: []string{"Draining", "Stopping and restarting", "The start limit", "Restart delays", "Drop-ins"},
+	},
+}
+
+// page is the unit's page of section 8.
+func (s sources) page(u unitPage) (string, error) {
+	r := newPage(u.unit, 8, s.date, u.summary)
+	r.section("Synopsis")
+	r.text(u.synopsis)
+	r.section("Description")
+	r.paragraph(u.description)
+	for _, title := range u.sections {
+		if err := r.sectionOf(s.files[operations], title); err != nil {
+			return "", err
+		}
+	}
+	r.unit(s.files[unitDir+u.unit])
+	r.files()
+	r.seeAlso("codex-proxy(1)", "codex-proxy.toml(5)", "codex-worker.toml(5)", "systemd.service(5)")
+	return r.String(), nil
+}
+
+// files is the section of that name, the same on every page.
+func (r *roff) files() {
+	r.section("Files")
+	for _, f := range [][2]string{
+		{"/etc/codex-proxy/config.toml", "Settings of the daemon."},
+		{"/etc/codex-proxy/workers/NAME.toml", "Settings of the worker NAME."},
+		{"/etc/codex-proxy/api-keys", "The hashes of the API keys."},
+		{"/etc/codex-proxy/first-key", "The API key that the installation made, for root to read; to be kept elsewhere and deleted."},
+		{"/var/lib/codex-worker/NAME", "The worker's CODEX_HOME, with its login."},
+	} {
+		r.item(f[0], f[1])
+	}
+}
+
+func (r *roff) seeAlso(pages ...string) {
+	r.section("See also")
+	for i, page := range pages {
+		name, section, _ := strings.Cut(page, "(")
+		end := ","
+		if i == len(pages)-1 {
+			end = ""
+		}
+		fmt.Fprintf(r, ".BR %s (%s%s\n", escape(name), section, end)
+	}
+}

@@ -1,0 +1,105 @@
+package openai
+
+import "encoding/json"
+
+// Statuses of a response and of its items.
+const (
+	StatusInProgress = "in_progress"
+	StatusCompleted  = "completed"
+	StatusIncomplete = "incomplete"
+	StatusFailed     = "failed"
+	StatusCancelled  = "cancelled"
+)
+
+// Response is the object of POST /v1/responses. Temperature and TopP are always
+// null: codex does not let a client set them, and does not say what they are.
+// Source: OpenAI API reference, "The response object".
+type Response struct {
+	ID                 string            `json:"id"`         // resp_…
+	Object             string            `json:"object"`     // response
+	CreatedAt          int64             `json:"created_at"` // Unix seconds
+	CompletedAt        *int64            `json:"completed_at"`
+	Status             string            `json:"status"`
+	Background         bool              `json:"background"` // always false
+	Error              *ResponseFailure  `json:"error"`
+	IncompleteDetails  *Incomplete       `json:"incomplete_details"`
+	Instructions       *string           `json:"instructions"`
+	MaxOutputTokens    *int64            `json:"max_output_tokens"` // always null
+	Model              string            `json:"model"`
+	Output             []OutputItem      `json:"output"`
+	ParallelToolCalls  bool              `json:"parallel_tool_calls"`
+	PreviousResponseID *string           `json:"previous_response_id"`
+	Reasoning          ResponseReasoning `json:"reasoning"`
+	Temperature        *float64          `json:"temperature"` // always null
+	Text               ResponseText      `json:"text"`
+	ToolChoice         json.RawMessage   `json:"tool_choice"`
+	Tools              []json.RawMessage `json:"tools"`
+	TopP               *float64          `json:"top_p"`      // always null
+	Truncation         string            `json:"truncation"` // always disabled
+	Usage              *ResponseUsage    `json:"usage,omitempty"`
+	Metadata           map[string]string `json:"metadata"`
+	AccessPrograms     *struct{}         `json:"access_programs"` // always null
+}
+
+// ResponseFailure says why a response has failed.
+type ResponseFailure struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// Incomplete says why a response is cut short.
+type Incomplete struct {
+	Reason string `json:"reason"` // max_output_tokens or content_filter
+}
+
+// ResponseReasoning is the parameter reasoning, as it was asked for.
+type ResponseReasoning struct {
+	Effort  *string `json:"effort"`
+	Summary *string `json:"summary"`
+}
+
+// ResponseText is the parameter text, as it was asked for.
+type ResponseText struct {
+	Format json.RawMessage `json:"format"`
+}
+
+// ResponseUsage counts tokens as the worker reported them.
+type ResponseUsage struct {
+	InputTokens         int64             `json:"input_tokens"`
+	InputTokensDetails  InputDetails      `json:"input_tokens_details"`
+	OutputTokens        int64             `json:"output_tokens"`
+	OutputTokensDetails CompletionDetails `json:"output_tokens_details"`
+	TotalTokens         int64             `json:"total_tokens"`
+}
+
+// InputDetails splits InputTokens.
+type InputDetails struct {
+	CachedTokens     int64 `json:"cached_tokens"`
+	CacheWriteTokens int64 `json:"cache_write_tokens"` // always 0: codex does not tell them
+}
+
+func responseUsage(u *Usage) *ResponseUsage {
+	if u == nil {
+		return nil
+	}
+	return &ResponseUsage{
+		InputTokens: u.PromptTokens, InputTokensDetails: InputDetails{CachedTokens: u.PromptTokensDetails.CachedTokens},
+		OutputTokens: u.CompletionTokens, OutputTokensDetails: u.CompletionTokensDetails, TotalTokens: u.TotalTokens,
+	}
+}
+
+// ResponseDeleted is the answer of DELETE /v1/responses/{id}.
+type ResponseDeleted struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"` // response
+	Deleted bool   `json:"deleted"`
+}
+
+// ItemList is the answer of GET /v1/responses/{id}/input_items.
+type ItemList struct {
+	Object  string            `json:"object"` // list
+	Data    []json.RawMessage `json:"data"`
+	FirstID *string           `json:"first_id"`
+	LastID  *string           `json:"last_id"`
+	HasMore bool              `json:"has_more"`
+}

@@ -1,0 +1,56 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// ResponseEvent is one event of a streamed response. Which fields are set
+// depends on Type. Source: OpenAI API reference, "Streaming events".
+type ResponseEvent struct {
+	Type           string      `json:"type"`
+	SequenceNumber int         `json:"sequence_number"`
+	Response       *Response   `json:"response,omitempty"`
+	ItemID         string      `json:"item_id,omitempty"`
+	OutputIndex    *int        `json:"output_index,omitempty"`
+	ContentIndex   *int        `json:"content_index,omitempty"`
+	SummaryIndex   *int        `json:"summary_index,omitempty"`
+	Item           *OutputItem `json:"item,omitempty"`
+	Part           any         `json:"part,omitempty"`
+	Delta          *string     `json:"delta,omitempty"`
+	Text           *string     `json:"text,omitempty"`
+	Refusal        *string     `json:"refusal,omitempty"`
+	Arguments      *string     `json:"arguments,omitempty"`
+	Input          *string     `json:"input,omitempty"`
+	Logprobs       *[]struct{} `json:"logprobs,omitempty"` // of text: always empty
+}
+
+// WriteResponseEvent writes e as a server-sent event that has its type as name.
+func WriteResponseEvent(w io.Writer, e ResponseEvent) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("cannot encode an event: %w", err)
+	}
+	// One Write a frame: a frame is never split by a flush.
+	_, err = w.Write(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", e.Type, data))
+	return err
+}
+
+// ErrorEvent is an error on a WebSocket that belongs to no response.
+type ErrorEvent struct {
+	Type    string            // error
+	Status  int               // HTTP status
+	Error   *Error            // its envelope has more than this event
+	Headers map[string]string // retry-after
+}
+
+// MarshalJSON takes the error out of its envelope.
+func (e ErrorEvent) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Type    string            `json:"type"`
+		Status  int               `json:"status"`
+		Error   errorBody         `json:"error"`
+		Headers map[string]string `json:"headers,omitempty"`
+	}{e.Type, e.Status, e.Error.body(), e.Headers})
+}

@@ -1,0 +1,327 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// InputItem is one item of the input, or the reference to one that the server
+// has to look up.
+type InputItem struct {
+	Item
+	Reference string // id of a stored item
+	At        string // where it stands, for errors: input[3]
+}
+
+// Item is an item of a conversation, whoever made it. Which fields are set
+// depends on Type; JSON names are those of the API.
+type Item struct {
+	Type      string        `json:"type"`
+	ID        string        `json:"id,omitempty"`
+	Status    string        `json:"status,omitempty"`
+	Role      string        `json:"role,omitempty"`
+	Content   []ItemPart    `json:"content,omitempty"`
+	Summary   []summaryPart `json:"summary,omitempty"`
+	Encrypted string        `json:"encrypted_content,omitempty"`
+	CallID    string        `json:"call_id,omitempty"`
+	Namespace string        `json:"namespace,omitempty"`
+	Name      string        `json:"name,omitempty"`
+	Arguments string        `json:"arguments,omitempty"`
+	Input     string        `json:"input,omitempty"`
+	Output    *ItemOutput   `json:"output,omitempty"`
+}
+
+// SummaryTexts are the parts of a summary of reasoning.
+func (i Item) SummaryTexts() []string {
+	texts := make([]string, 0, len(i.Summary))
+	for _, part := range i.Summary {
+		texts = append(texts, part.Text)
+	}
+	return texts
+}
+
+// ItemOutput is the output of a tool: text, or parts.
+type ItemOutput struct {
+	Text  *string
+	Parts []ItemPart
+}
+
+// MarshalJSON encodes whichever there is.
+func (o ItemOutput) MarshalJSON() ([]byte, error) {
+	if o.Text != nil {
+		return json.Marshal(*o.Text)
+	}
+	return json.Marshal(append([]ItemPart{}, o.Parts...))
+}
+
+// UnmarshalJSON reads either form.
+func (o *ItemOutput) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte(`"`)) {
+		return json.Unmarshal(data, &o.Text)
+	}
+	return json.Unmarshal(data, &o.Parts)
+}
+
+// ItemPart is a part of a message or of a tool's output: text, or an image.
+type ItemPart struct {
+	Type  string // input_text, output_text or input_image
+	Text  string
+	Image *Image
+}
+
+type rawItemPart struct {
+	Type     string `json:"type"`
+	Text     string `json:"text,omitempty"`
+	Refusal  string `json:"refusal,omitempty"`
+	ImageURL string `json:"image_url,omitempty"`
+	Detail   string `json:"detail,omitempty"`
+	FileID   string `json:"file_id,omitempty"`
+}
+
+// MarshalJSON encodes the part as its type wants it.
+func (p ItemPart) MarshalJSON() ([]byte, error) {
+	if p.Image != nil {
+		return json.Marshal(rawItemPart{Type: p.Type, ImageURL: p.Image.URL, Detail: p.Image.Detail})
+	}
+	return json.Marshal(struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}{p.Type, p.Text})
+}
+
+// UnmarshalJSON reads a part that has been checked before. A refusal is what its
+// words say.
+func (p *ItemPart) UnmarshalJSON(data []byte) error {
+	var raw rawItemPart
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return err
+	}
+	*p = ItemPart{Type: raw.Type, Text: raw.Text}
+	switch raw.Type {
+	case partImage:
+		p.Image = &Image{raw.ImageURL, raw.Detail}
+	case "refusal":
+		p.Type, p.Text = "output_text", raw.Refusal
+	}
+	return nil
+}
+
+const partImage = "input_image"
+
+// rawItem is an item as it arrives.
+type rawItem struct {
+	Type      string          `json:"type"`
+	ID        string          `json:"id"`
+	Role      string          `json:"role"`
+	Content   json.RawMessage `json:"content"`
+	Summary   []summaryPart   `json:"summary"`
+	Encrypted string          `json:"encrypted_content"`
+	CallID    string          `json:"call_id"`
+	Namespace string          `json:"namespace"`
+	Name      string          `json:"name"`
+	Arguments string          `json:"arguments"`
+	Input     string          `json:"input"`
+	Output    json.RawMessage `json:"output"`
+}
+
+func (raw rawResponse) takeInput(req *ResponseRequest) error {
+	input := bytes.TrimSpace(raw.Input)
+	switch {
+	case len(input) == 0, bytes.Equal(input, []byte("null")):
+		if raw.Previous == "" {
+			return Invalid("input_required", "input", "input is required: text, or a list of items")
+		}
+		return nil
+	case input[0] == '"':
+		var text string
+		if err := json.Unmarshal(input, &text); err != nil {
+			return Invalid("invalid_type", "input", "input must be text or a list of items")
+		}
+		part := ItemPart{Type: "input_text", Text: text}
+		req.keep("input", Item{Type: itemMessage, Status: StatusCompleted, Role: "user", Content: []ItemPart{part}})
+		return nil
+	}
+	var items []json.RawMessage
+	if json.Unmarshal(input, &items) != nil {
+		return Invalid("invalid_type", "input", "input must be text or a list of items")
+	}
+	if len(items) > maxMessages {
+		return Invalid("invalid_value", "input", fmt.Sprintf("input must not hold more than %d items", maxMessages))
+	}
+	for i, data := range items {
+		at := fmt.Sprintf("input[%d]", i)
+		var item rawItem
+		if !isObject(data) || json.Unmarshal(data, &item) != nil {
+			return Invalid("invalid_type", at, at+" must be an item, with fields of the types that the reference has")
+		}
+		if err := req.takeItem(item, at); err != nil {
+			return err
+		}
+	}
+	if images := len(req.Images()); images > maxImages {
+		return Invalid("invalid_value", "input", fmt.Sprintf("input must not hold more than %d images, and has %d", maxImages, images))
+	}
+	return nil
+}
+
+// PlacedImage is an image of the input, and where that is.
+type PlacedImage struct {
+	At    string
+	Image *Image
+}
+
+// Images are those of the input.
+func (req *ResponseRequest) Images() (list []PlacedImage) {
+	take := func(at string, parts []ItemPart) {
+		for i, part := range parts {
+			if part.Image != nil {
+				list = append(list, PlacedImage{fmt.Sprintf("%s[%d].image_url", at, i), part.Image})
+			}
+		}
+	}
+	for _, in := range req.Input {
+		take(in.At+".content", in.Content)
+		if in.Output != nil {
+			take(in.At+".output", in.Output.Parts)
+		}
+	}
+	return list
+}
+
+func (req *ResponseRequest) keep(at string, item Item) {
+	req.Input = append(req.Input, InputItem{Item: item, At: at})
+}
+
+func (req *ResponseRequest) takeItem(raw rawItem, at string) error {
+	if raw.Type == "" && raw.Role != "" {
+		raw.Type = itemMessage
+	}
+	switch raw.Type {
+	case itemMessage:
+		return req.takeMessage(raw, at)
+	case itemFunction, itemCustomCall:
+		if err := need(at, field{"call_id", raw.CallID}, field{"name", raw.Name}); err != nil {
+			return err
+		}
+		if raw.Type == itemFunction && raw.Arguments == "" {
+			raw.Arguments = "{}"
+		}
+		req.keep(at, Item{
+			Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Namespace: raw.Namespace, Name: raw.Name,
+			Arguments: raw.Arguments, Input: raw.Input,
+		})
+		return nil
+	case "function_call_output", "custom_tool_call_output":
+		return req.takeOutput(raw, at)
+	case itemReasoning:
+		req.keep(at, Item{Type: raw.Type, ID: raw.ID, Summary: raw.Summary, Encrypted: raw.Encrypted})
+		return nil
+	case "item_reference":
+		if err := need(at, field{"id", raw.ID}); err != nil {
+			return err
+		}
+		req.Input = append(req.Input, InputItem{Reference: raw.ID, At: at})
+		return nil
+	default:
+		return unsupported(at+".type", fmt.Sprintf("%s: items of type %q are not supported", at, clip(raw.Type)))
+	}
+}
+
+type field struct{ name, value string }
+
+func need(at string, fields ...field) error {
+	for _, f := range fields {
+		if f.value == "" {
+			return Invalid("field_required", at+"."+f.name, at+"."+f.name+" is required")
+		}
+	}
+	return nil
+}
+
+func (req *ResponseRequest) takeMessage(raw rawItem, at string) error {
+	switch raw.Role {
+	case "system", "developer", "user", "assistant":
+	case "":
+		return Invalid("role_required", at+".role", at+".role is required")
+	default:
+		return Invalid("invalid_value", at+".role", fmt.Sprintf("%s.role must be system, developer, user or assistant, not %q", at, clip(raw.Role)))
+	}
+	parts, err := takeParts(raw.Content, at+".content", textPart(raw.Role))
+	if err != nil {
+		return err
+	}
+	req.keep(at, Item{Type: itemMessage, ID: raw.ID, Status: StatusCompleted, Role: raw.Role, Content: parts})
+	return nil
+}
+
+func textPart(role string) string {
+	if role == "assistant" {
+		return "output_text"
+	}
+	return "input_text"
+}
+
+func (req *ResponseRequest) takeOutput(raw rawItem, at string) error {
+	if err := need(at, field{"call_id", raw.CallID}); err != nil {
+		return err
+	}
+	output := bytes.TrimSpace(raw.Output)
+	if len(output) == 0 || bytes.Equal(output, []byte("null")) {
+		return Invalid("field_required", at+".output", at+".output is required; it may be empty text")
+	}
+	kept := Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Output: &ItemOutput{}}
+	var err error
+	if output[0] == '"' {
+		err = decodeJSON(output, &kept.Output.Text)
+	} else {
+		kept.Output.Parts, err = takeParts(output, at+".output", "input_text")
+	}
+	req.keep(at, kept)
+	return err
+}
+
+// takeParts reads text or a list of parts; kind is the type that its text gets.
+func takeParts(content json.RawMessage, at, kind string) ([]ItemPart, error) {
+	content = bytes.TrimSpace(content)
+	if len(content) == 0 || bytes.Equal(content, []byte("null")) {
+		return nil, Invalid("content_required", at, at+" is required")
+	}
+	var text string
+	if content[0] == '"' && json.Unmarshal(content, &text) == nil {
+		return []ItemPart{{Type: kind, Text: text}}, nil
+	}
+	var raw []rawItemPart
+	if json.Unmarshal(content, &raw) != nil {
+		return nil, Invalid("invalid_type", at, at+" must be text or a list of parts")
+	}
+	parts := make([]ItemPart, 0, len(raw))
+	for i, p := range raw {
+		part, err := p.take(fmt.Sprintf("%s[%d]", at, i), kind)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+func (p rawItemPart) take(at, kind string) (ItemPart, error) {
+	switch p.Type {
+	case "input_text", "output_text":
+		return ItemPart{Type: kind, Text: p.Text}, nil
+	case "refusal":
+		return ItemPart{Type: kind, Text: p.Refusal}, nil
+	case partImage:
+		if kind == "output_text" {
+			return ItemPart{}, Invalid("invalid_value", at+".type", at+": an assistant's message cannot hold images")
+		}
+		if p.FileID != "" {
+			return ItemPart{}, unsupported(at+".file_id", at+": files are not kept; send the image as image_url")
+		}
+		image, err := newImage(at, "image_url", p.ImageURL, p.Detail)
+		return ItemPart{Type: p.Type, Image: &image}, err
+	default:
+		return ItemPart{}, unsupported(at+".type", fmt.Sprintf("%s: parts of type %q are not supported; send input_text or input_image", at, clip(p.Type)))
+	}
+}

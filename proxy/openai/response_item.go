@@ -1,0 +1,108 @@
+package openai
+
+import "encoding/json"
+
+// OutputItem is one item of a response's output. Which fields are sent depends
+// on Type: message, reasoning, function_call or custom_tool_call.
+type OutputItem struct {
+	Type, ID, Status string
+
+	Text    *string // of a message
+	Refusal *string // or this; neither: it has no content yet
+
+	Summary   []string // of reasoning, part by part
+	Encrypted string   // of reasoning, for who takes it back to the account that made it
+
+	CallID, Name, Namespace string
+	Arguments               string // of a call: a function's JSON, a custom tool's input
+}
+
+type (
+	messageItem struct {
+		ID      string `json:"id"`
+		Type    string `json:"type"`
+		Status  string `json:"status"`
+		Role    string `json:"role"`
+		Content []any  `json:"content"` // contentPart, refusalPart
+	}
+	contentPart struct {
+		Type        string     `json:"type"`
+		Text        string     `json:"text"`
+		Annotations []struct{} `json:"annotations"` // there never are any
+		Logprobs    []struct{} `json:"logprobs"`    // nor these
+	}
+	refusalPart struct {
+		Type    string `json:"type"`
+		Refusal string `json:"refusal"`
+	}
+	reasoningItem struct {
+		ID        string        `json:"id"`
+		Type      string        `json:"type"`
+		Summary   []summaryPart `json:"summary"`
+		Encrypted *string       `json:"encrypted_content,omitempty"`
+	}
+	summaryPart struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	functionCallItem struct {
+		ID        string `json:"id"`
+		Type      string `json:"type"`
+		Status    string `json:"status"`
+		CallID    string `json:"call_id"`
+		Namespace string `json:"namespace,omitempty"`
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	}
+	customCallItem struct {
+		ID        string `json:"id"`
+		Type      string `json:"type"`
+		Status    string `json:"status"`
+		CallID    string `json:"call_id"`
+		Namespace string `json:"namespace,omitempty"`
+		Name      string `json:"name"`
+		Input     string `json:"input"`
+	}
+)
+
+// Item types.
+const (
+	itemMessage    = "message"
+	itemReasoning  = "reasoning"
+	itemFunction   = "function_call"
+	itemCustomCall = "custom_tool_call"
+)
+
+// MarshalJSON encodes the item as its type wants it.
+func (i OutputItem) MarshalJSON() ([]byte, error) {
+	switch i.Type {
+	case itemMessage:
+		m := messageItem{ID: i.ID, Type: i.Type, Status: i.Status, Role: "assistant", Content: []any{}}
+		if i.Text != nil {
+			m.Content = append(m.Content, outputText(*i.Text))
+		}
+		if i.Refusal != nil {
+			m.Content = append(m.Content, refusalPart{"refusal", *i.Refusal})
+		}
+		return json.Marshal(m)
+	case itemReasoning:
+		r := reasoningItem{ID: i.ID, Type: i.Type, Summary: []summaryPart{}}
+		for _, text := range i.Summary {
+			r.Summary = append(r.Summary, summaryText(text))
+		}
+		if i.Encrypted != "" {
+			r.Encrypted = &i.Encrypted
+		}
+		return json.Marshal(r)
+	case itemCustomCall:
+		return json.Marshal(customCallItem{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Arguments})
+	default:
+		return json.Marshal(functionCallItem{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Arguments})
+	}
+}
+
+func outputText(text string) contentPart {
+	return contentPart{Type: "output_text", Text: text, Annotations: []struct{}{}, Logprobs: []struct{}{}}
+}
+
+func summaryText(text string) summaryPart { return summaryPart{Type: "summary_text", Text: text} }

@@ -1,0 +1,48 @@
+package openai
+
+// params is a table of parameters.
+type params = map[string]struct {
+	rule rule
+	why  string
+}
+
+// responseParams is every parameter of POST /v1/responses and what becomes of
+// it, as chatParams is for chat completions.
+var responseParams = params{
+	"model":                {honoured, ""},
+	"input":                {honoured, "text, or items: messages, calls and their outputs, reasoning, references to stored items"},
+	"instructions":         {honoured, ""},
+	"stream":               {honoured, ""},
+	"tools":                {honoured, "functions, custom tools and namespaces of them; see below"},
+	"tool_choice":          {honoured, "none, auto and allowed_tools; required and a named tool are asked for in words"},
+	"parallel_tool_calls":  {honoured, "false asks the model for one call, and of several in an answer only the first is passed on"},
+	"text":                 {honoured, "format as for chat completions; verbosity for models that know it"},
+	"service_tier":         {honoured, "flex and priority; auto and default are what the worker is set to"},
+	"reasoning":            {honoured, "effort and summary"},
+	"metadata":             {honoured, "up to 16 pairs of up to 64 and 512 characters"},
+	"include":              {honoured, "reasoning.encrypted_content; of hosted tools there is nothing to include"},
+	"store":                {honoured, "on unless it is false"},
+	"previous_response_id": {honoured, ""},
+	"truncation":           {honoured, "disabled only"},
+	"generate":             {honoured, "on a WebSocket; false only keeps the input for the next response"},
+
+	"temperature":            {ignored, "codex has no such setting"},
+	"top_p":                  {ignored, "codex has no such setting"},
+	"max_output_tokens":      {ignored, "codex has no such setting"},
+	"max_tool_calls":         {ignored, "there are no hosted tools to call"},
+	"stream_options":         {ignored, "nothing is obfuscated"},
+	"user":                   {ignored, "not passed on"},
+	"safety_identifier":      {ignored, "not passed on"},
+	"prompt_cache_key":       {ignored, "codex sets its own"},
+	"prompt_cache_retention": {ignored, "codex sets its own"},
+	"prompt_cache_options":   {ignored, "codex sets its own"},
+	"client_metadata":        {ignored, "not passed on"},
+
+	"background":         {refused, "there is nobody to wait for an answer in the background"},
+	"conversation":       {refused, "conversations are not kept; use previous_response_id"},
+	"prompt":             {refused, "prompt templates are not kept; use instructions and input"},
+	"context_management": {refused, "nothing is compacted"},
+	"moderation":         {refused, "codex has no such setting"},
+	"top_logprobs":       {refused, "codex reports none"},
+	"stream_id":          {refused, "one response at a time on a connection; open another one"},
+}

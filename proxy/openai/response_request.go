@@ -1,0 +1,231 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+)
+
+// ResponseRequest is a validated request of POST /v1/responses, or a message
+// response.create. Source: OpenAI API reference, "Create a model response".
+type ResponseRequest struct {
+	Model        string
+	Instructions *string
+	Input        []InputItem
+	Previous     string // previous_response_id; empty: none
+	Stream       bool
+	Store        *bool // nil: as the server likes it
+	Idle         bool  // generate is false: nothing is asked of the model
+	Tools        ClientTools
+	Reasoning    Reasoning
+	Encrypted    bool            // include has reasoning.encrypted_content
+	Shown        json.RawMessage // text.format, as it is shown
+	Format       Format
+	Verbosity    string // text.verbosity: low, medium, high or empty
+	ServiceTier  string // flex, priority or empty
+	Metadata     map[string]string
+	Ignored      []string // parameters accepted without effect, sorted
+}
+
+// Limits on metadata. Source: OpenAI API reference, "metadata".
+const (
+	maxMetadata      = 16
+	maxMetadataKey   = 64
+	maxMetadataValue = 512
+)
+
+// rawResponse is the request as it arrives; only the honoured fields.
+type rawResponse struct {
+	Type              string            `json:"type"` // of a message on a WebSocket
+	Model             string            `json:"model"`
+	Input             json.RawMessage   `json:"input"`
+	Instructions      *string           `json:"instructions"`
+	Stream            bool              `json:"stream"`
+	Tools             []json.RawMessage `json:"tools"`
+	ToolChoice        json.RawMessage   `json:"tool_choice"`
+	ParallelToolCalls *bool             `json:"parallel_tool_calls"`
+	Text              rawText           `json:"text"`
+	Reasoning         json.RawMessage   `json:"reasoning"`
+	ServiceTier       string            `json:"service_tier"`
+	Metadata          map[string]string `json:"metadata"`
+	Include           []string          `json:"include"`
+	Store             *bool             `json:"store"`
+	Previous          string            `json:"previous_response_id"`
+	Truncation        string            `json:"truncation"`
+	Generate          *bool             `json:"generate"`
+}
+
+type rawText struct {
+	Format    json.RawMessage `json:"format"`
+	Verbosity string          `json:"verbosity"`
+}
+
+// DecodeResponse parses and validates a request body. Every error is an *Error
+// with status 400 that names the field at fault.
+func DecodeResponse(body []byte) (*ResponseRequest, error) {
+	var fields map[string]json.RawMessage
+	if err := decodeJSON(body, &fields); err != nil {
+		return nil, err
+	}
+	if fields == nil {
+		return nil, Invalid("invalid_json", "", "the body must be a JSON object")
+	}
+	if _, ok := fields["generate"]; ok {
+		return nil, Invalid("unknown_parameter", "generate", "generate is for WebSockets; leave it out")
+	}
+	return decodeResponse(body, fields)
+}
+
+// DecodeResponseCreate is DecodeResponse for a message on a WebSocket.
+func DecodeResponseCreate(message []byte) (*ResponseRequest, error) {
+	var fields map[string]json.RawMessage
+	if err := decodeJSON(message, &fields); err != nil {
+		return nil, err
+	}
+	delete(fields, "type")
+	return decodeResponse(message, fields)
+}
+
+func decodeResponse(body []byte, fields map[string]json.RawMessage) (*ResponseRequest, error) {
+	ignoredParams, err := checkParams(responseParams, fields)
+	if err != nil {
+		return nil, err
+	}
+	var raw rawResponse
+	if err := decodeJSON(body, &raw); err != nil {
+		return nil, err
+	}
+	req, err := raw.validate()
+	if err != nil {
+		return nil, err
+	}
+	req.Ignored = append(ignoredParams, req.Ignored...)
+	slices.Sort(req.Ignored)
+	return req, nil
+}
+
+func (raw rawResponse) validate() (*ResponseRequest, error) {
+	req := &ResponseRequest{
+		Model: raw.Model, Instructions: raw.Instructions, Previous: raw.Previous, Stream: raw.Stream, Store: raw.Store,
+		Idle: raw.Generate != nil && !*raw.Generate, Metadata: raw.Metadata,
+		ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Text.Verbosity,
+	}
+	for _, check := range []func(*ResponseRequest) error{
+		raw.checkScalars, raw.takeReasoning, raw.takeInclude, raw.takeText, raw.takeTools, raw.takeInput,
+	} {
+		if err := check(req); err != nil {
+			return nil, err
+		}
+	}
+	return req, nil
+}
+
+func (raw rawResponse) checkScalars(*ResponseRequest) error {
+	_, tier := serviceTiers[raw.ServiceTier]
+	switch {
+	case !tier:
+		return Invalid("invalid_value", "service_tier", "service_tier must be auto, default, flex or priority")
+	case !slices.Contains(verbosities, raw.Text.Verbosity):
+		return Invalid("invalid_value", "text.verbosity", "text.verbosity must be low, medium or high")
+	case raw.Model == "":
+		return Invalid("model_required", "model", "model is required; GET /v1/models lists what there is")
+	case len(raw.Model) > maxModelName:
+		return Invalid("invalid_value", "model", fmt.Sprintf("model must not be longer than %d bytes", maxModelName))
+	case raw.Truncation != "" && raw.Truncation != "disabled":
+		return unsupported("truncation", `truncation must be "disabled": input that is too long is refused`)
+	case len(raw.Metadata) > maxMetadata:
+		return Invalid("invalid_value", "metadata", fmt.Sprintf("metadata must not have more than %d pairs", maxMetadata))
+	}
+	for key, value := range raw.Metadata {
+		if utf8.RuneCountInString(key) > maxMetadataKey || utf8.RuneCountInString(value) > maxMetadataValue {
+			return Invalid("invalid_value", "metadata."+clip(key),
+				fmt.Sprintf("metadata has keys of up to %d and values of up to %d characters", maxMetadataKey, maxMetadataValue))
+		}
+	}
+	return nil
+}
+
+func (raw rawResponse) takeReasoning(req *ResponseRequest) (err error) {
+	req.Reasoning, err = reasoning(raw.Reasoning)
+	return err
+}
+
+// hosted are the values of include that speak of hosted tools, of which there
+// are none, or of input images, which the list of input items has in any case.
+var hosted = []string{
+	"file_search_call.results", "web_search_call.results", "web_search_call.action.sources", "message.input_image.image_url",
+	"computer_call_output.output.image_url", "code_interpreter_call.outputs",
+}
+
+func (raw rawResponse) takeInclude(req *ResponseRequest) error {
+	for i, what := range raw.Include {
+		at := fmt.Sprintf("include[%d]", i)
+		switch {
+		case what == "reasoning.encrypted_content":
+			req.Encrypted = true
+		case slices.Contains(hosted, what):
+			req.Ignored = append(req.Ignored, at)
+		case what == "message.output_text.logprobs":
+			return unsupported(at, at+": codex reports no logprobs; leave it out")
+		default:
+			return Invalid("invalid_value", at, fmt.Sprintf("%s: there is no %q", at, clip(what)))
+		}
+	}
+	return nil
+}
+
+// rawTextFormat is text.format as it arrives.
+type rawTextFormat struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Schema      json.RawMessage `json:"schema"`
+	Strict      *bool           `json:"strict"`
+}
+
+func (raw rawResponse) takeText(req *ResponseRequest) (err error) {
+	req.Shown = json.RawMessage(`{"type":"text"}`)
+	if isNothing(raw.Text.Format) {
+		return nil
+	}
+	var f rawTextFormat
+	if json.Unmarshal(raw.Text.Format, &f) != nil {
+		return Invalid("invalid_type", "text.format", "text.format must be an object")
+	}
+	req.Shown = raw.Text.Format
+	switch f.Type {
+	case "text":
+	case "json_object":
+		req.Format = jsonObject
+	case "json_schema":
+		req.Format, err = schemaFormat("text.format", f.Name, f.Description, f.Schema, f.Strict != nil && *f.Strict)
+	default:
+		return Invalid("invalid_value", "text.format.type", "text.format.type must be text, json_object or json_schema")
+	}
+	return err
+}
+
+func isObject(v json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(v), []byte("{")) }
+
+// Blank is the response to the request before anything has come of it.
+func (req *ResponseRequest) Blank(id string, created int64) Response {
+	r := Response{
+		ID: id, Object: "response", CreatedAt: created, Status: StatusInProgress, Instructions: req.Instructions, Model: req.Model,
+		Output: []OutputItem{}, ParallelToolCalls: !req.Tools.Single, Text: ResponseText{Format: req.Shown},
+		ToolChoice: req.Tools.Choice, Tools: req.Tools.Shown, Truncation: "disabled", Metadata: req.Metadata,
+	}
+	if r.Metadata == nil {
+		r.Metadata = map[string]string{}
+	}
+	for _, f := range []struct {
+		value string
+		into  **string
+	}{{req.Previous, &r.PreviousResponseID}, {req.Reasoning.Effort, &r.Reasoning.Effort}, {req.Reasoning.Summary, &r.Reasoning.Summary}} {
+		if f.value != "" {
+			*f.into = new(f.value)
+		}
+	}
+	return r
+}

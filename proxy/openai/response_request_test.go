@@ -1,0 +1,196 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const pixel = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+
+func TestDecodeResponse(t *testing.T) {
+	req, err := DecodeResponse([]byte(`{"model":"m","stream":true,"store":false,"instructions":"i","temperature":0.2,"user":"u","truncation":"disabled","background":false,
+	  "metadata":{"a":"b"},"include":["reasoning.encrypted_content","web_search_call.results"],"previous_response_id":"resp_0",
+	  "reasoning":{"effort":"high","summary":"auto"},"text":{"format":{"type":"json_object"},"verbosity":"low"},"service_tier":"flex","parallel_tool_calls":false,
+	  "tools":[{"type":"function","name":"f","strict":true,"parameters":{"type":"object","properties":{}}},{"type":"custom","name":"patch","format":{"type":"grammar","syntax":"lark","definition":"start: x"}},
+	    {"type":"namespace","name":"mcp__files","tools":[{"type":"function","name":"read"}]},{"type":"function","name":"exec_command"},{"type":"web_search","external_web_access":false}],
+	  "tool_choice":{"type":"custom","name":"patch"},
+	  "input":[{"role":"system","content":"s"},{"type":"message","role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"` + pixel + `","detail":"low"}]},
+	    {"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"t"}],"encrypted_content":"e"},
+	    {"role":"assistant","content":[{"type":"output_text","text":"b"},{"type":"refusal","refusal":"no"}]},
+	    {"type":"custom_tool_call","call_id":"c","name":"patch","input":"x"},{"type":"custom_tool_call_output","call_id":"c","output":"done"},
+	    {"type":"function_call","call_id":"d","name":"read","namespace":"mcp__files","arguments":"{}"},{"type":"function_call_output","call_id":"d","output":[{"type":"input_image","image_url":"https://x.example/a.png"}]},
+	    {"type":"item_reference","id":"msg_9"}]}`))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"include[1]", "temperature", "tools.strict", "tools[4]", "user"}, req.Ignored)
+	assert.Equal(t, Reasoning{"high", "auto"}, req.Reasoning)
+	assert.Equal(t, "flex", req.ServiceTier)
+	assert.Equal(t, "low", req.Verbosity)
+	assert.Equal(t, jsonObject, req.Format)
+	assert.True(t, req.Encrypted)
+	assert.False(t, *req.Store)
+	require.Len(t, req.Tools.Offered, 1, "the others may not be called")
+	assert.True(t, req.Tools.Offered[0].Custom)
+	assert.Contains(t, string(req.Tools.Offered[0].Wire.Parameters), "lark grammar")
+	assert.Equal(t, []string{"Your next message must be a call of the function patch. Do not answer in words."}, req.Tools.Words)
+	require.Len(t, req.Input, 9)
+	var types []string
+	for _, in := range req.Input {
+		types = append(types, in.Type+in.Role+in.Reference)
+	}
+	assert.Equal(t, []string{"messagesystem", "messageuser", "reasoning", "messageassistant", "custom_tool_call", "custom_tool_call_output", "function_call", "function_call_output", "msg_9"}, types)
+	require.Len(t, req.Images(), 2)
+	assert.Equal(t, "input[7].output[0].image_url", req.Images()[1].At)
+
+	blank, err := json.Marshal(req.Blank("resp_1", 5))
+	require.NoError(t, err)
+	for _, want := range []string{
+		`"previous_response_id":"resp_0"`, `"reasoning":{"effort":"high","summary":"auto"}`, `"metadata":{"a":"b"}`, `"instructions":"i"`, `"output":[]`,
+		`"text":{"format":{"type":"json_object"}}`, `"tool_choice":{"type":"custom","name":"patch"}`, `"parallel_tool_calls":false`, `"temperature":null`, `"truncation":"disabled"`,
+	} {
+		assert.Contains(t, string(blank), want)
+	}
+}
+
+// What is kept of an item is what comes out of it again.
+func TestItemsComeBack(t *testing.T) {
+	req, err := DecodeResponse([]byte(`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":""},{"type":"input_image","image_url":"` + pixel + `"}]},
+		{"type":"function_call","call_id":"d","name":"f"},{"type":"function_call_output","call_id":"d","output":""}]}`))
+	require.NoError(t, err)
+	for _, in := range req.Input {
+		data, err := json.Marshal(in.Item)
+		require.NoError(t, err)
+		var back Item
+		require.NoError(t, json.Unmarshal(data, &back))
+		assert.Equal(t, in.Item, back, string(data))
+	}
+	var made Item
+	data, err := json.Marshal(OutputItem{Type: "message", ID: "msg_1", Status: "completed", Refusal: new("no")})
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, &made))
+	assert.Equal(t, []ItemPart{{Type: "output_text", Text: "no"}}, made.Content)
+}
+
+func TestWireNames(t *testing.T) {
+	long := strings.Repeat("x", 128)
+	for given, want := range map[[2]string]string{
+		{"", "f"}: "f", {"ns", "f"}: "ns__f", {"", "shell_command"}: "client_shell_command", {"ns", "exec_command"}: "ns__exec_command",
+	} {
+		assert.Equal(t, want, WireName(given[0], given[1]))
+	}
+	seen := map[string]bool{}
+	for _, ns := range []string{"mcp__a", "mcp__b", long} {
+		for _, name := range []string{"read", long} {
+			wire := WireName(ns, name)
+			require.NoError(t, checkToolName("x", wire))
+			assert.False(t, strings.HasPrefix(wire, "mcp__"))
+			assert.False(t, seen[wire])
+			seen[wire] = true
+		}
+	}
+}
+
+func TestDecodeResponseRefuses(t *testing.T) {
+	with := func(extra string) string { return `{"model":"m","input":"x",` + extra + `}` }
+	item := func(i string) string { return `{"model":"m","input":[{"role":"user","content":"x"},` + i + `]}` }
+	for _, tc := range []struct{ name, body, code, param string }{
+		{"empty", "", "invalid_json", ""},
+		{"null", "null", "invalid_json", ""},
+		{"no model", `{"input":"x"}`, "model_required", "model"},
+		{"no input", `{"model":"m"}`, "input_required", "input"},
+		{"input of the wrong type", `{"model":"m","input":{}}`, "invalid_type", "input"},
+		{"item of the wrong type", item(`"y"`), "invalid_type", "input[1]"},
+		{"unknown", with(`"inputs":1`), "unknown_parameter", "inputs"},
+		{"warm-up", with(`"generate":false`), "unknown_parameter", "generate"},
+		{"background", with(`"background":true`), "unsupported_parameter", "background"},
+		{"conversation", with(`"conversation":"c"`), "unsupported_parameter", "conversation"},
+		{"prompt", with(`"prompt":{"id":"p"}`), "unsupported_parameter", "prompt"},
+		{"truncation", with(`"truncation":"auto"`), "unsupported_parameter", "truncation"},
+		{"logprobs", with(`"include":["message.output_text.logprobs"]`), "unsupported_parameter", "include[0]"},
+		{"include", with(`"include":["all"]`), "invalid_value", "include[0]"},
+		{"summary", with(`"reasoning":{"summary":"long"}`), "invalid_value", "reasoning.summary"},
+		{"metadata value", with(`"metadata":{"a":"` + strings.Repeat("x", 513) + `"}`), "invalid_value", "metadata.a"},
+		{"metadata number", with(`"metadata":{"a":1}`), "invalid_type", "metadata"},
+		{"format", with(`"text":{"format":{"type":"xml"}}`), "invalid_value", "text.format.type"},
+		{"schema", with(`"text":{"format":{"type":"json_schema","name":"n"}}`), "schema_required", "text.format.schema"},
+		{"verbosity", with(`"text":{"verbosity":"loud"}`), "invalid_value", "text.verbosity"},
+		{"hosted tool", with(`"tools":[{"type":"file_search"}]`), "unsupported_parameter", "tools[0].type"},
+		{"web search", with(`"tools":[{"type":"web_search","external_web_access":true}]`), "unsupported_parameter", "tools[0].type"},
+		{"hosted tool in a namespace", with(`"tools":[{"type":"namespace","name":"n","tools":[{"type":"namespace","name":"m"}]}]`), "unsupported_parameter", "tools[0].tools[0].type"},
+		{"tool name", with(`"tools":[{"type":"function","name":"a b"}]`), "invalid_value", "tools[0].name"},
+		{"twice", with(`"tools":[{"type":"function","name":"n__f"},{"type":"namespace","name":"n","tools":[{"type":"function","name":"f"}]}]`), "invalid_value", "tools[1].tools[0].name"},
+		{"choice", with(`"tool_choice":{"type":"function","name":"f"}`), "invalid_value", "tool_choice"},
+		{"role", item(`{"role":"tool","content":"x"}`), "invalid_value", "input[1].role"},
+		{"no content", item(`{"role":"user"}`), "content_required", "input[1].content"},
+		{"file", item(`{"role":"user","content":[{"type":"input_file"}]}`), "unsupported_parameter", "input[1].content[0].type"},
+		{"image by file", item(`{"role":"user","content":[{"type":"input_image","file_id":"f"}]}`), "unsupported_parameter", "input[1].content[0].file_id"},
+		{"no image", item(`{"role":"user","content":[{"type":"input_image","image_url":"data:text/plain,x"}]}`), "invalid_image_url", "input[1].content[0].image_url"},
+		{"assistant's image", item(`{"role":"assistant","content":[{"type":"input_image","image_url":"` + pixel + `"}]}`), "invalid_value", "input[1].content[0].type"},
+		{"item type", item(`{"type":"computer_call"}`), "unsupported_parameter", "input[1].type"},
+		{"call without id", item(`{"type":"function_call","name":"f"}`), "field_required", "input[1].call_id"},
+		{"output without output", item(`{"type":"function_call_output","call_id":"c"}`), "field_required", "input[1].output"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := DecodeResponse([]byte(tc.body))
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, http.StatusBadRequest, e.Status)
+			assert.Equal(t, tc.code, e.Code, e.Message)
+			assert.Equal(t, tc.param, e.Param)
+			assert.NotEmpty(t, e.Message)
+		})
+	}
+}
+
+// Every parameter of responses can be sent, and what becomes of it is what the
+// table says.
+func TestResponseParametersFollowTheTable(t *testing.T) {
+	values := map[string]string{ // of the honoured ones
+		"model": `"m"`, "input": `"x"`, "instructions": `"i"`, "stream": `true`, "tools": `[{"type":"function","name":"f"}]`, "tool_choice": `"auto"`,
+		"parallel_tool_calls": `false`, "text": `{"format":{"type":"text"}}`, "service_tier": `"flex"`, "reasoning": `{"effort":"low"}`,
+		"metadata": `{"a":"b"}`, "include": `["reasoning.encrypted_content"]`, "store": `true`, "previous_response_id": `"resp_1"`, "truncation": `"disabled"`,
+		"generate": `false`,
+	}
+	for name, p := range responseParams {
+		value, known := values[name]
+		if !known {
+			require.NotEqual(t, honoured, p.rule, "%s: give this test a value", name)
+			value = `"x"`
+		}
+		req, err := DecodeResponseCreate(fmt.Appendf(nil, `{"type":"response.create","model":"m","input":"x",%q:%s}`, name, value))
+		if p.rule == refused {
+			var refusal *Error
+			require.ErrorAs(t, err, &refusal, name)
+			assert.Equal(t, "unsupported_parameter", refusal.Code, name)
+			assert.Equal(t, name, refusal.Param)
+			continue
+		}
+		require.NoError(t, err, name)
+		assert.Equal(t, p.rule == ignored, slices.Contains(req.Ignored, name), name)
+	}
+}
+
+func FuzzDecodeResponse(f *testing.F) {
+	f.Add([]byte(`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"a"}]}],"tools":[{"type":"namespace","name":"n","tools":[{}]}]}`))
+	f.Add([]byte(`{"model":"m","input":[{"type":"function_call_output","call_id":"c","output":[null]}],"tool_choice":{"type":"custom"}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		req, err := DecodeResponse(body)
+		if err != nil {
+			var e *Error
+			require.ErrorAs(t, err, &e, "every error is one a client can read")
+			return
+		}
+		for _, in := range req.Input {
+			_, err := json.Marshal(in.Item)
+			require.NoError(t, err)
+		}
+		_, err = json.Marshal(req.Blank("resp_1", 1))
+		require.NoError(t, err)
+	})
+}

@@ -1,0 +1,137 @@
+package proxy
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/stored"
+)
+
+// planResponse maps a request for a response, with the whole conversation that
+// it is about, onto a turn. origin is where reasoning comes from: it can be read
+// by the account that made it alone.
+func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn appserver.TurnRequest, origin map[string]string, err error) {
+	instructions := ""
+	if req.Instructions != nil {
+		instructions = *req.Instructions
+	}
+	turn = appserver.TurnRequest{
+		Model: req.Model, BaseInstructions: &instructions, Effort: req.Reasoning.Effort, Summary: cmp.Or(req.Reasoning.Summary, "none"),
+		OutputSchema: req.Format.Schema, ServiceTier: req.ServiceTier, Verbosity: req.Verbosity,
+	}
+	for _, tool := range req.Tools.Offered {
+		turn.Tools = append(turn.Tools, tools([]openai.Tool{tool.Wire})...)
+	}
+	origin = map[string]string{}
+	var calls callCheck
+	for _, kept := range conversation {
+		var item openai.Item
+		if err := json.Unmarshal(kept.JSON, &item); err != nil {
+			return turn, nil, fmt.Errorf("cannot read a stored item: %w", err)
+		}
+		calls.add(item)
+		if injected := inject(item); injected != nil {
+			turn.Items = append(turn.Items, injected)
+			if item.Type == "reasoning" {
+				origin[string(injected)] = kept.Worker
+			}
+		}
+	}
+	if len(turn.Items) == 0 {
+		return turn, nil, openai.Invalid("input_required", "input", "input must hold at least one message")
+	}
+	for _, words := range append(req.Tools.Words, req.Format.Instruction) {
+		if words != "" {
+			turn.Items = append(turn.Items, appserver.TextMessage("developer", words))
+		}
+	}
+	return turn, origin, calls.verdict()
+}
+
+// inject is the item as codex takes it into a history; nil if it has nothing to
+// say. Codex drops "system" silently, so that becomes a developer message, and
+// custom tools are functions to it.
+func inject(i openai.Item) appserver.Item {
+	switch i.Type {
+	case "message":
+		role := i.Role
+		if role == "system" {
+			role = "developer"
+		}
+		return appserver.Message(role, partsOf(i.Content)...)
+	case "function_call":
+		return appserver.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), i.Arguments)
+	case "custom_tool_call":
+		arguments, err := json.Marshal(map[string]string{"input": i.Input})
+		if err != nil { // strings always encode
+			panic(err)
+		}
+		return appserver.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), string(arguments))
+	case "function_call_output", "custom_tool_call_output":
+		if i.Output.Text == nil {
+			return appserver.FunctionCallParts(i.CallID, partsOf(i.Output.Parts)...)
+		}
+		return appserver.FunctionCallOutput(i.CallID, *i.Output.Text)
+	case "reasoning":
+		if i.Encrypted != "" {
+			return appserver.Reasoning(i.SummaryTexts(), i.Encrypted)
+		}
+	}
+	return nil
+}
+
+func partsOf(parts []openai.ItemPart) []appserver.Content {
+	list := make([]appserver.Content, 0, len(parts))
+	for _, p := range parts {
+		c := appserver.Content{Type: p.Type, Text: p.Text}
+		if p.Image != nil {
+			c.ImageURL, c.Detail = p.Image.URL, p.Image.Detail
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// callCheck finds calls and outputs without each other: codex would drop an
+// output silently, and make one up for a call.
+type callCheck struct {
+	open   map[string]bool // calls without an output
+	orphan string          // an output without a call
+}
+
+func (c *callCheck) add(i openai.Item) {
+	if c.open == nil {
+		c.open = map[string]bool{}
+	}
+	switch i.Type {
+	case "function_call", "custom_tool_call":
+		c.open[i.CallID] = true
+	case "function_call_output", "custom_tool_call_output":
+		if !c.open[i.CallID] && c.orphan == "" {
+			c.orphan = i.CallID
+		}
+		delete(c.open, i.CallID)
+	}
+}
+
+func (c *callCheck) verdict() error {
+	if c.orphan != "" {
+		return openai.Invalid("tool_call_id_unknown", "input", fmt.Sprintf("no tool call found for the output with call_id %q", bounded(c.orphan)))
+	}
+	for id := range c.open {
+		return openai.Invalid("tool_result_missing", "input", fmt.Sprintf("no tool output found for the call with call_id %q", bounded(id)))
+	}
+	return nil
+}
+
+// previousNotFound is OpenAI's answer to a previous_response_id that leads nowhere.
+func previousNotFound(id, why string) error {
+	return &openai.Error{
+		Status: http.StatusBadRequest, Type: openai.TypeInvalidRequest, Code: "previous_response_not_found", Param: "previous_response_id",
+		Message: fmt.Sprintf("previous response %q not found: %s; send the whole conversation as input", bounded(id), why),
+	}
+}

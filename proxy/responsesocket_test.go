@@ -1,0 +1,298 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/auth"
+)
+
+// socket is a client's end of a WebSocket.
+type socket struct {
+	*websocket.Conn
+	t *testing.T
+}
+
+func (r *rig) socket(t *testing.T, header ...string) *socket {
+	t.Helper()
+	conn, _, err := r.upgrade(t, header...)
+	require.NoError(t, err)
+	conn.SetReadLimit(1 << 24)
+	t.Cleanup(func() { _ = conn.CloseNow() })
+	return &socket{conn, t}
+}
+
+func (r *rig) upgrade(t *testing.T, header ...string) (*websocket.Conn, *http.Response, error) {
+	t.Helper()
+	h := http.Header{}
+	for i := 0; i < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	return websocket.Dial(ctx, r.url+"/v1/responses", &websocket.DialOptions{HTTPHeader: h, HTTPClient: &http.Client{Transport: r.client.Transport}})
+}
+
+func (k *socket) say(message string) {
+	k.t.Helper()
+	ctx, cancel := context.WithTimeout(k.t.Context(), bound)
+	defer cancel()
+	require.NoError(k.t, k.Write(ctx, websocket.MessageText, []byte(message)))
+}
+
+func (k *socket) hear() seen {
+	k.t.Helper()
+	ctx, cancel := context.WithTimeout(k.t.Context(), bound)
+	defer cancel()
+	_, data, err := k.Read(ctx)
+	require.NoError(k.t, err)
+	return read[seen](k.t, string(data))
+}
+
+// response hears one response to its end.
+func (k *socket) response() seen {
+	k.t.Helper()
+	for n := 0; ; n++ {
+		e := k.hear()
+		require.Equal(k.t, n, e.SequenceNumber)
+		switch e.Type {
+		case "response.completed", "response.failed", "response.incomplete", "error":
+			return e
+		}
+	}
+}
+
+// closed hears nothing but the end of the connection.
+func (k *socket) closed() websocket.StatusCode {
+	k.t.Helper()
+	ctx, cancel := context.WithTimeout(k.t.Context(), bound)
+	defer cancel()
+	_, data, err := k.Read(ctx)
+	require.Error(k.t, err, "%s", data)
+	return websocket.CloseStatus(err)
+}
+
+func create(extra, input string) string {
+	return `{"type":"response.create",` + strings.TrimPrefix(asked(extra, input), "{")
+}
+
+// One response after another, each of which continues the last one although
+// nothing is stored.
+func TestResponsesOnASocket(t *testing.T) {
+	given := make(chan appservertest.Request, 8)
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		given <- turn.Request
+		return thinker(ctx, turn)
+	}})
+	k := r.socket(t)
+	k.say(create(`"generate":false,"store":false,`, `[{"role":"developer","content":"d"}]`))
+	warm := k.response()
+	assert.Equal(t, "response.completed", warm.Type)
+	assert.Empty(t, warm.Response.Output)
+	assert.Empty(t, given, "nothing is asked of the model")
+
+	k.say(create(`"store":false,"previous_response_id":"`+warm.Response.ID+`",`, `"q1"`))
+	first := k.response()
+	assert.Equal(t, "answer to q1", first.Response.Output[1].Content[0].Text)
+	assert.Len(t, (<-given).Items, 2)
+	k.say(`{"type":"response.processed","response_id":"x"}`)
+	k.say(create(`"store":false,"stream":true,"previous_response_id":"`+first.Response.ID+`",`, `"q2"`))
+	assert.Equal(t, "answer to q2", k.response().Response.Output[1].Content[0].Text)
+	assert.Len(t, (<-given).Items, 5)
+
+	k.say(create(`"previous_response_id":"`+warm.Response.ID+`",`, `"q"`))
+	e := k.hear()
+	assert.Equal(t, "error", e.Type)
+	assert.Equal(t, "previous_response_not_found", e.Error.Code, "only the last one is remembered")
+	require.NoError(t, k.Close(websocket.StatusNormalClosure, ""))
+	lines := 0
+	await(t, r.log.changed, func() bool {
+		lines = strings.Count(r.log.String(), `"msg":"request"`)
+		return lines == 5
+	})
+	assert.Contains(t, r.log.String(), `"status":101`)
+	assert.Equal(t, 1, strings.Count(r.log.String(), `"outcome":"previous_response_not_found"`))
+}
+
+func TestStoredResponsesOnASocket(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t))
+	k := r.socket(t)
+	k.say(create(`"store":false,`, `"q1"`))
+	loose := k.response().Response.ID
+	k.say(create(`"previous_response_id":"`+loose+`",`, `"q2"`))
+	kept := k.response().Response.ID
+	got := r.whole(t, asked(`"previous_response_id":"`+kept+`",`, `"q3"`))
+	list := text(t, r.do(t, http.MethodGet, "/v1/responses/"+got.ID+"/input_items", ""))
+	assert.Contains(t, list, "q1", "what was not stored by itself is, with what continues it")
+	assert.Equal(t, http.StatusNotFound, r.do(t, http.MethodGet, "/v1/responses/"+loose, "").StatusCode)
+}
+
+func TestSocketErrors(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: thinker}, func(o *options) { o.BodyLimit = 4096 })
+	k := r.socket(t)
+	for message, code := range map[string]string{
+		`hello`: "invalid_json", `{"type":"session.update"}`: "invalid_value", `{"type":"response.cancel","response_id":"resp_1"}`: "response_not_found",
+		create(`"background":true,`, `"q"`): "unsupported_parameter", create(`"stream_id":"a",`, `"q"`): "unsupported_parameter",
+		`{"type":"response.create","input":"q"}`: "model_required", `{"type":"response.create","model":"none","input":"q"}`: "model_not_found",
+	} {
+		k.say(message)
+		e := k.hear()
+		assert.Equal(t, "error", e.Type, message)
+		require.NotNil(t, e.Error, message)
+		assert.Equal(t, code, e.Error.Code, message)
+	}
+	k.say(create("", `"q"`))
+	assert.Equal(t, "response.completed", k.response().Type, "the connection is none the worse")
+	k.say(create("", `"`+strings.Repeat("x", 5000)+`"`))
+	assert.Equal(t, websocket.StatusMessageTooBig, k.closed())
+}
+
+func TestCancelOnASocket(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: gated(make(chan struct{}), "half")})
+	k := r.socket(t)
+	k.say(create("", `"q"`))
+	id := k.hear().Response.ID
+	for k.hear().Type != "response.output_text.delta" {
+	}
+	k.say(`{"type":"response.cancel","response_id":"` + id + `"}`)
+	for {
+		if e := k.hear(); e.Type == "response.incomplete" {
+			assert.Equal(t, "cancelled", e.Response.Status)
+			return
+		}
+	}
+}
+
+// Who goes away takes the turn along.
+func TestSocketClientGone(t *testing.T) {
+	ended := make(chan struct{})
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		turn.Begin("").Delta("half")
+		<-ctx.Done()
+		close(ended)
+		return ctx.Err()
+	}})
+	k := r.socket(t)
+	k.say(create("", `"q"`))
+	k.hear()
+	require.NoError(t, k.CloseNow())
+	received(t, ended)
+	await(t, r.log.changed, func() bool { return strings.Contains(r.log.String(), `"outcome":"client_gone"`) })
+}
+
+// A key that is revoked is of no use on a connection that it has opened.
+func TestSocketOfARevokedKey(t *testing.T) {
+	keys, secrets := withKeys(t, "ann")
+	r := newRig(t, &appservertest.Server{Handler: thinker}, func(o *options) { o.Keys = keys })
+	k := r.socket(t, "Authorization", "Bearer "+secrets[0])
+	k.say(create("", `"q"`))
+	assert.Equal(t, "response.completed", k.response().Type)
+	_, other, err := auth.Generate("bob")
+	require.NoError(t, err)
+	require.NoError(t, keys.Replace(other))
+	k.say(create("", `"q"`))
+	assert.Equal(t, "invalid_api_key", k.hear().Error.Code)
+}
+
+func TestSocketNeedsAKey(t *testing.T) {
+	keys, secrets := withKeys(t, "ann")
+	r := newRig(t, &appservertest.Server{Handler: thinker}, func(o *options) { o.Keys = keys })
+	_, resp, err := r.upgrade(t)
+	require.Error(t, err)
+	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+	_, resp, err = r.upgrade(t, "Authorization", "Bearer "+secrets[0], "Origin", "https://elsewhere.example")
+	require.Error(t, err)
+	assert.Equal(t, http.StatusForbidden, resp.StatusCode, "no page of another site")
+	k := r.socket(t, "Authorization", "Bearer "+secrets[0])
+	k.say(create("", `"q"`))
+	assert.Equal(t, "response.completed", k.response().Type)
+	plain := r.do(t, http.MethodGet, "/v1/responses", "", "Authorization", "Bearer "+secrets[0])
+	assert.Equal(t, http.StatusUpgradeRequired, plain.StatusCode)
+}
+
+// A service that leaves finishes the response in flight, and then closes the
+// connection properly; an idle one it closes at once.
+func TestSocketsAreLeft(t *testing.T) {
+	gate := make(chan struct{})
+	r := newRig(t, &appservertest.Server{Handler: gated(gate, "half", " whole")})
+	idle, busy := r.socket(t), r.socket(t)
+	busy.say(create("", `"q"`))
+	for busy.hear().Type != "response.output_text.delta" {
+	}
+	r.StopAccepting()
+	assert.Equal(t, websocket.StatusGoingAway, idle.closed())
+	quiet := make(chan error, 1)
+	go func() { quiet <- r.AwaitQuiet(t.Context(), nil) }()
+	close(gate)
+	for {
+		if e := busy.hear(); e.Type == "response.completed" {
+			assert.Equal(t, "half whole", e.Response.Output[0].Content[0].Text)
+			break
+		}
+	}
+	assert.Equal(t, websocket.StatusGoingAway, busy.closed())
+	assert.NoError(t, received(t, quiet))
+}
+
+func TestSocketsAreCutOffAtTheDeadline(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: gated(make(chan struct{}), "half")})
+	k := r.socket(t)
+	k.say(create("", `"q"`))
+	for k.hear().Type != "response.output_text.delta" {
+	}
+	r.Abort()
+	for {
+		if e := k.hear(); e.Type == "response.failed" {
+			assert.Equal(t, "server_error", e.Response.Error.Code)
+			break
+		}
+	}
+	assert.Equal(t, websocket.StatusGoingAway, k.closed())
+}
+
+func TestSocketsAreBounded(t *testing.T) {
+	e := newExits()
+	for range maxSockets {
+		_, ok := e.openSocket()
+		require.True(t, ok)
+	}
+	_, ok := e.openSocket()
+	assert.False(t, ok)
+}
+
+// Pings keep a silent line open, and a client that answers them stays.
+func TestSocketIsPinged(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: thinker}, func(o *options) { o.Keepalive = 10 * time.Millisecond })
+	pinged := make(chan struct{}, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	conn, _, err := websocket.Dial(ctx, r.url+"/v1/responses", &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: r.client.Transport},
+		OnPingReceived: func(context.Context, []byte) bool {
+			select {
+			case pinged <- struct{}{}:
+			default:
+			}
+			return true
+		},
+	})
+	require.NoError(t, err)
+	reads := make(chan error, 1)
+	go func() {
+		_, _, err := conn.Read(ctx)
+		reads <- err
+	}()
+	for range 3 {
+		received(t, pinged)
+	}
+	require.NoError(t, conn.Close(websocket.StatusNormalClosure, ""))
+	assert.Equal(t, websocket.StatusNormalClosure, websocket.CloseStatus(<-reads), "the server says goodbye, too")
+}

@@ -1,0 +1,117 @@
+package stored
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Object is the response as it was answered.
+func (s *Store) Object(ctx context.Context, owner, id string) (json.RawMessage, error) {
+	var object []byte
+	err := s.db.QueryRowContext(ctx, `SELECT object FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&object)
+	return object, explain("a response", err)
+}
+
+// Item is the newest item with that id.
+func (s *Store) Item(ctx context.Context, owner, id string) (Item, error) {
+	item := Item{ID: id}
+	var body []byte
+	err := s.db.QueryRowContext(ctx, `SELECT body, CASE made WHEN 1 THEN worker ELSE '' END
+		FROM items JOIN responses ON responses.id = items.response
+		WHERE items.id = ? AND owner = ? ORDER BY used DESC LIMIT 1`, id, owner).Scan(&body, &item.Worker)
+	item.JSON = body
+	return item, explain("an item", err)
+}
+
+// Worker is the worker that answered.
+func (s *Store) Worker(ctx context.Context, owner, id string) (string, error) {
+	var worker string
+	err := s.db.QueryRowContext(ctx, `SELECT worker FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&worker)
+	return worker, explain("a response", err)
+}
+
+// History is all input and output up to the response and with it.
+func (s *Store) History(ctx context.Context, owner, id string) (items []Item, err error) {
+	return s.read(ctx, owner, id, true)
+}
+
+// Input is all that the model was given for the response.
+func (s *Store) Input(ctx context.Context, owner, id string) (items []Item, err error) {
+	return s.read(ctx, owner, id, false)
+}
+
+func (s *Store) read(ctx context.Context, owner, id string, output bool) (items []Item, err error) {
+	err = s.within(ctx, func(tx *sql.Tx) error {
+		if err := whole(ctx, tx, owner, id); err != nil {
+			return err
+		}
+		items, err = s.items(ctx, tx, owner, id, output)
+		return err
+	})
+	return items, explain("the history of a response", err)
+}
+
+// whole says why the chain cannot be read, if so.
+func whole(ctx context.Context, tx *sql.Tx, owner, id string) error {
+	var found, missing int
+	var size int64
+	err := tx.QueryRowContext(ctx, chain+`SELECT COUNT(responses.id), SUM(responses.id IS NULL), IFNULL(SUM(size), 0)
+		FROM chain LEFT JOIN responses ON responses.id = chain.id AND owner = ?`, id, owner, owner).Scan(&found, &missing, &size)
+	switch {
+	case err != nil:
+		return err
+	case found == 0:
+		return ErrNotFound
+	case missing > 0:
+		return ErrBroken
+	case size > maxHistory:
+		return ErrTooLong
+	}
+	return nil
+}
+
+func (s *Store) items(ctx context.Context, tx *sql.Tx, owner, id string, output bool) (items []Item, err error) {
+	rows, err := tx.QueryContext(ctx, chain+`SELECT items.id, body, CASE made WHEN 1 THEN worker ELSE '' END
+		FROM chain JOIN responses USING (id) JOIN items ON items.response = chain.id
+		WHERE ? OR depth > 0 OR NOT made ORDER BY depth DESC, position`, id, owner, output)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var item Item
+		var body []byte
+		if err := rows.Scan(&item.ID, &body, &item.Worker); err != nil {
+			return nil, err
+		}
+		item.JSON = body
+		items = append(items, item)
+	}
+	return items, rows.Err()
+}
+
+// Delete forgets a response; those that continue it cannot be continued then.
+func (s *Store) Delete(ctx context.Context, owner, id string) error {
+	result, err := s.db.ExecContext(ctx, `DELETE FROM responses WHERE id = ? AND owner = ?`, id, owner)
+	if err == nil {
+		var n int64
+		if n, err = result.RowsAffected(); err == nil && n == 0 {
+			err = sql.ErrNoRows
+		}
+	}
+	return explain("a response", err)
+}
+
+func explain(what string, err error) error {
+	switch {
+	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrBroken), errors.Is(err, ErrTooLong):
+		return err
+	case errors.Is(err, sql.ErrNoRows):
+		return ErrNotFound
+	default:
+		return fmt.Errorf("cannot look up %s: %w", what, err)
+	}
+}

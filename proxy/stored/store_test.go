@@ -1,0 +1,165 @@
+package stored
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var roomy = Limits{Retention: time.Hour, Bytes: 1 << 20, Count: 100}
+
+func open(t *testing.T, path string, limits Limits) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), path, limits, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+// response is one with an input and an output item that are named after it.
+func response(id, previous string) Response {
+	return Response{
+		ID: id, Owner: "ann", Previous: previous, Worker: "w-" + id, Object: []byte(`{"id":"` + id + `"}`),
+		Input:  []Item{{ID: "in-" + id, JSON: json.RawMessage(`"in ` + id + `"`)}},
+		Output: []Item{{ID: "out-" + id, JSON: json.RawMessage(`"out ` + id + `"`)}},
+	}
+}
+
+func bodies(items []Item) (all []string) {
+	for _, i := range items {
+		all = append(all, strings.Trim(string(i.JSON), `"`)+"@"+i.Worker)
+	}
+	return all
+}
+
+func TestStore(t *testing.T) {
+	ctx := t.Context()
+	path := filepath.Join(t.TempDir(), "responses.db")
+	s := open(t, path, roomy)
+	for _, r := range []Response{response("a", ""), response("b", "a"), response("c", "b"), response("fork", "a")} {
+		require.NoError(t, s.Put(ctx, r))
+	}
+	// What one process has stored, the next one has, while the last one runs.
+	s = open(t, path, roomy)
+
+	object, err := s.Object(ctx, "ann", "b")
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"id":"b"}`, string(object))
+	history, err := s.History(ctx, "ann", "c")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"in a@", "out a@w-a", "in b@", "out b@w-b", "in c@", "out c@w-c"}, bodies(history))
+	input, err := s.Input(ctx, "ann", "fork")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"in a@", "out a@w-a", "in fork@"}, bodies(input))
+	item, err := s.Item(ctx, "ann", "out-b")
+	require.NoError(t, err)
+	assert.Equal(t, Item{ID: "out-b", JSON: json.RawMessage(`"out b"`), Worker: "w-b"}, item)
+	worker, err := s.Worker(ctx, "ann", "c")
+	require.NoError(t, err)
+	assert.Equal(t, "w-c", worker)
+
+	t.Run("of another owner", func(t *testing.T) {
+		_, err := s.Object(ctx, "bob", "b")
+		assert.ErrorIs(t, err, ErrNotFound)
+		_, err = s.History(ctx, "bob", "b")
+		assert.ErrorIs(t, err, ErrNotFound)
+		_, err = s.Item(ctx, "bob", "out-b")
+		assert.ErrorIs(t, err, ErrNotFound)
+		assert.ErrorIs(t, s.Delete(ctx, "bob", "b"), ErrNotFound)
+		theirs := response("d", "c")
+		theirs.Owner = "bob"
+		require.NoError(t, s.Put(ctx, theirs))
+		_, err = s.History(ctx, "bob", "d")
+		assert.ErrorIs(t, err, ErrBroken, "a chain does not lead to another owner's")
+	})
+	t.Run("deleted", func(t *testing.T) {
+		require.NoError(t, s.Delete(ctx, "ann", "b"))
+		assert.ErrorIs(t, s.Delete(ctx, "ann", "b"), ErrNotFound)
+		_, err := s.Item(ctx, "ann", "out-b")
+		assert.ErrorIs(t, err, ErrNotFound)
+		_, err = s.History(ctx, "ann", "c")
+		assert.ErrorIs(t, err, ErrBroken)
+		_, err = s.Object(ctx, "ann", "c")
+		assert.NoError(t, err, "it can still be read")
+		_, err = s.History(ctx, "ann", "fork")
+		assert.NoError(t, err)
+	})
+}
+
+func TestStoreIsBounded(t *testing.T) {
+	ctx := t.Context()
+	one := int64(len(`{"id":"r0"}"in r0""out r0"`))
+	for name, limits := range map[string]Limits{
+		"in number": {Retention: time.Hour, Bytes: 1 << 20, Count: 3},
+		"in size":   {Retention: time.Hour, Bytes: 3 * one, Count: 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, filepath.Join(t.TempDir(), "r.db"), limits)
+			for i := range 5 {
+				require.NoError(t, s.Put(ctx, response(fmt.Sprintf("r%d", i), "")))
+			}
+			for i := range 5 {
+				_, err := s.Object(ctx, "ann", fmt.Sprintf("r%d", i))
+				if i < 2 {
+					assert.ErrorIs(t, err, ErrNotFound, "r%d", i)
+				} else {
+					assert.NoError(t, err, "r%d", i)
+				}
+			}
+		})
+	}
+}
+
+func TestStoreRefusesEndlessHistories(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "r.db"), Limits{Retention: time.Hour, Bytes: 1 << 30, Count: 100})
+	previous := ""
+	for i := range 4 {
+		r := response(fmt.Sprintf("r%d", i), previous)
+		r.Input[0].JSON = json.RawMessage(`"` + strings.Repeat("x", maxHistory/3) + `"`)
+		require.NoError(t, s.Put(t.Context(), r))
+		previous = r.ID
+	}
+	_, err := s.History(t.Context(), "ann", "r1")
+	require.NoError(t, err)
+	_, err = s.History(t.Context(), "ann", previous)
+	assert.ErrorIs(t, err, ErrTooLong)
+}
+
+// Time is what a response is kept for after its last use, and to be continued
+// is to be used.
+func TestStoreForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := open(t, filepath.Join(t.TempDir(), "r.db"), roomy)
+		ran := make(chan error, 1)
+		go func() { ran <- s.Run(ctx) }()
+		require.NoError(t, s.Put(ctx, response("old", "")))
+		require.NoError(t, s.Put(ctx, response("continued", "")))
+		time.Sleep(40 * time.Minute)
+		require.NoError(t, s.Put(ctx, response("new", "continued")))
+		time.Sleep(40 * time.Minute)
+		synctest.Wait()
+		_, err := s.Object(ctx, "ann", "old")
+		assert.ErrorIs(t, err, ErrNotFound)
+		_, err = s.History(ctx, "ann", "new")
+		assert.NoError(t, err)
+		time.Sleep(40 * time.Minute)
+		synctest.Wait()
+		_, err = s.Object(ctx, "ann", "new")
+		assert.ErrorIs(t, err, ErrNotFound)
+		cancel()
+		assert.NoError(t, <-ran)
+	})
+}

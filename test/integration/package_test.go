@@ -1,0 +1,137 @@
+package integration
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const firstKey = "/etc/codex-proxy/first-key"
+
+// The life of a package on a server, in the order in which things happen.
+func TestPackage(t *testing.T) {
+	t.Run("deb on systemd 257", func(t *testing.T) { emptyBed(t, "trixie").live(deb(t)) })
+	t.Run("deb on systemd 252", func(t *testing.T) { emptyBed(t, "bookworm").live(deb(t)) })
+	t.Run("rpm", func(t *testing.T) { emptyBed(t, "trixie").live(rpm(t)) })
+}
+
+// live is an image, an installation, the first start, an upgrade, a mistake, a
+// downgrade, a removal, another installation, and a purge.
+func (b *bed) live(p packager) {
+	t, before := b.t, b.files()
+	said := b.installInImage(p)
+	assert.Contains(t, said, "systemd does not run here, so no API key was made")
+	b.MustRun(t, "sh", "-c", "! test -s "+keyFile+" && ! test -e "+firstKey)
+	p.purge(b)
+	assert.Empty(t, b.left(before), "what a purge of the image leaves")
+
+	b.assertInstalled(p.install(b, p.now))
+	key := trim(b.MustRun(t, "cat", firstKey))
+	b.assertStarts(key)
+
+	pid := b.show(proxyUnit, "MainPID")["MainPID"]
+	b.appendTo(configFile, "# mine\n")
+	p.install(b, p.next)
+	pid = b.assertTookOver(pid, key)
+	assert.Contains(t, b.MustRun(t, "cat", configFile), "# mine\n", "an edited file is kept")
+
+	b.appendTo(configFile, "keepaliv = \"1s\"\n")
+	assert.Contains(t, p.install(b, p.next), "the old program goes on with the old configuration", "the same again, with a mistake in the file")
+	assert.Equal(t, pid, b.show(proxyUnit, "MainPID")["MainPID"])
+	assert.Equal(t, http.StatusOK, b.listModels(key))
+	b.MustRun(t, "sed", "-i", "/keepaliv /d", configFile)
+
+	p.install(b, p.now)
+	b.assertTookOver(pid, key)
+
+	p.remove(b)
+	b.assertGone()
+	b.assertSecret(key)
+
+	p.install(b, p.now)
+	assert.Equal(t, key, trim(b.MustRun(t, "cat", firstKey)), "the key is made once")
+	p.purge(b)
+	assert.Empty(t, b.left(before), "what a purge leaves")
+}
+
+func (b *bed) assertInstalled(said string) {
+	t := b.t
+	assert.Contains(t, said, "the API key is in "+firstKey)
+	assert.Contains(t, said, "codex is missing: npm install -g @openai/codex\n")
+	assert.Contains(t, said, "\n  runuser -u codex-worker -- env CODEX_HOME=/var/lib/codex-worker/default codex login --device-auth\n  systemctl start codex-proxy\n")
+	assert.Equal(t, "enabled", trim(b.MustRun(t, "systemctl", "is-enabled", "codex.target")))
+	assert.Empty(t, b.activeUnits(), "nothing starts by itself")
+	assert.Equal(t, "600 root:root\n600 root:root", trim(b.MustRun(t, "stat", "--format=%a %U:%G", firstKey, keyFile)))
+	assert.Equal(t, "first", trim(b.MustRun(t, "codex-proxy", "keys", "list")))
+}
+
+// assertStarts starts the service alone, and asks it with the key.
+func (b *bed) assertStarts(key string) {
+	t := b.t
+	require.NoError(t, b.WriteFile(workerFile, []byte(realWorker), 0o644))
+	b.MustRun(t, "systemctl", "start", "codex-proxy")
+	assert.Equal(t, "codex-proxy.service codex-worker@default.service codex-proxy-fetch.socket codex-proxy.socket codex-worker@default.socket codex.target", b.activeUnits())
+	assert.Equal(t, http.StatusOK, b.listModels(key))
+	assert.Equal(t, http.StatusUnauthorized, b.listModels("none"))
+}
+
+// assertTookOver is after an upgrade: a new process took over, nothing was
+// restarted, and the key is what it was. It returns the PID of the new one.
+func (b *bed) assertTookOver(before, key string) string {
+	b.t.Helper()
+	now := b.show(proxyUnit, "MainPID", "NRestarts", "ActiveState")
+	assert.NotEqual(b.t, before, now["MainPID"])
+	assert.Equal(b.t, "active", now["ActiveState"])
+	assert.Equal(b.t, "0", now["NRestarts"])
+	assert.Equal(b.t, http.StatusOK, b.listModels(key))
+	assert.Equal(b.t, key, trim(b.MustRun(b.t, "cat", firstKey)))
+	return now["MainPID"]
+}
+
+// assertGone is after a removal.
+func (b *bed) assertGone() {
+	b.t.Helper()
+	assert.Empty(b.t, b.activeUnits())
+	assert.Empty(b.t, b.MustRun(b.t, "sh", "-c", "ps -e -o args= | grep '[c]odex-proxy\\|[a]pp-server' || true"))
+	_, _, err := b.Run(b.t.Context(), "systemctl", "cat", "codex.target")
+	assert.Error(b.t, err)
+}
+
+// assertSecret looks for the key where everybody looks.
+func (b *bed) assertSecret(key string) {
+	b.t.Helper()
+	require.NotEmpty(b.t, key)
+	assert.NotContains(b.t, b.MustRun(b.t, "journalctl", "--no-pager", "--output=export"), key)
+	assert.NotContains(b.t, b.MustRun(b.t, "cat", keyFile), key)
+}
+
+// listModels is the status of the list of models, asked for with that key.
+func (b *bed) listModels(key string) int {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, base+"/v1/models", nil)
+	require.NoError(b.t, err)
+	req.Header.Set("Authorization", "Bearer "+key)
+	res, err := b.http.Do(req)
+	require.NoError(b.t, err)
+	res.Body.Close()
+	return res.StatusCode
+}
+
+func (b *bed) activeUnits() string {
+	b.t.Helper()
+	out := b.MustRun(b.t, "systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating,deactivating", "codex*.service", "codex*.socket", "codex.target")
+	var units []string
+	for _, line := range strings.Split(trim(out), "\n") {
+		unit, _, _ := strings.Cut(line, " ")
+		units = append(units, unit)
+	}
+	return strings.Join(units, " ")
+}
+
+func (b *bed) appendTo(path, text string) {
+	b.t.Helper()
+	b.MustRun(b.t, "sh", "-c", "printf %s '"+text+"' >>"+path)
+}

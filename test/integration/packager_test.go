@@ -1,0 +1,117 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// packager is what an operator does with one format, on a machine that has no
+// network. now and next are two versions of the package, files of the host.
+type packager struct {
+	now, next string
+	command   []string // installs the file that follows
+	remove    func(b *bed)
+	purge     func(b *bed)
+}
+
+// install also upgrades and downgrades. It returns what was said.
+func (p packager) install(b *bed, file string) string {
+	b.t.Helper()
+	return b.mustSay(append(p.command, b.copied(file))...)
+}
+
+// deb is apt. What is next has another shipped config.toml, too.
+func deb(t *testing.T) packager {
+	now := os.Getenv("CODEX_PROXY_TEST_DEB")
+	dir := t.TempDir()
+	next := filepath.Join(dir, "next.deb")
+	out, err := exec.Command("sh", "-ec", `dpkg-deb --raw-extract "$1" "$2/tree"; cd "$2/tree"
+		sed -i 's/^Version: .*/Version: 9.0-1/' DEBIAN/control
+		echo '# new' >>etc/codex-proxy/config.toml
+		dpkg-deb --build --root-owner-group -Zgzip -z1 . "$3"`, "sh", now, dir, next).CombinedOutput()
+	require.NoError(t, err, string(out))
+	apt := func(words ...string) []string {
+		return append([]string{"apt-get", "--yes", "--allow-downgrades", "--reinstall", "--option=APT::Sandbox::User=root",
+			"--option=Dpkg::Use-Pty=0", "--option=Dpkg::Options::=--force-confold"}, words...)
+	}
+	return packager{
+		now: now, next: next, command: apt("install"),
+		remove: func(b *bed) { b.mustSay(apt("remove", "codex-proxy")...) },
+		purge:  func(b *bed) { b.mustSay(apt("purge", "codex-proxy")...) },
+	}
+}
+
+// rpm is rpm(8); the dependencies are Debian's packages, of which it knows
+// nothing. What it leaves of an edited configuration and of state is deleted by
+// hand.
+func rpm(t *testing.T) packager {
+	now := os.Getenv("CODEX_PROXY_TEST_RPM")
+	require.NotEmpty(t, now, "CODEX_PROXY_TEST_RPM is not set; `make test` sets it")
+	build := exec.Command("make", "--no-print-directory", "--silent", "rpm", "VERSION=9.0")
+	build.Dir = "../.."
+	build.Env = append(os.Environ(), "MAKEFLAGS=")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	next := strings.Replace(now, "-0.1.0-", "-9.0-", 1)
+	remove := func(b *bed) { b.mustSay("rpm", "--erase", "codex-proxy") }
+	return packager{
+		now: now, next: next, command: []string{"rpm", "--upgrade", "--oldpackage", "--replacepkgs", "--nodeps"},
+		remove: remove,
+		purge: func(b *bed) {
+			remove(b)
+			b.MustRun(b.t, "rm", "-rf", "/etc/codex-proxy", "/var/lib/codex-proxy", "/var/lib/codex-worker", "/run/codex-proxy", "/run/codex-worker")
+		},
+	}
+}
+
+// installInImage installs into a root where systemd does not run, as builders of
+// images do, and where there is not even /proc.
+func (b *bed) installInImage(p packager) string {
+	b.t.Helper()
+	b.MustRun(b.t, "sh", "-ec", `mkdir /mnt/image; mount --bind / /mnt/image; mount -t tmpfs none /mnt/image/run
+		mount --rbind /dev /mnt/image/dev`)
+	said := b.mustSay(append(append([]string{"chroot", "/mnt/image"}, p.command...), b.copied(p.now))...)
+	b.MustRun(b.t, "sh", "-ec", "umount --recursive --lazy /mnt/image; rmdir /mnt/image")
+	return said
+}
+
+// copied is the path of a host's file in the machine.
+func (b *bed) copied(file string) string {
+	b.t.Helper()
+	path := "/var/cache/packages/" + filepath.Base(file)
+	require.NoError(b.t, b.CopyIn(file, path))
+	return path
+}
+
+// mustSay is MustRun with what went to stderr.
+func (b *bed) mustSay(args ...string) string {
+	b.t.Helper()
+	stdout, stderr, err := b.Run(b.t.Context(), args...)
+	require.NoError(b.t, err, stdout+stderr)
+	return stdout + stderr
+}
+
+// kept is what package managers and sysusers keep for themselves, and directories
+// of the distribution that an .rpm may make but does not own.
+var kept = regexp.MustCompile(`^/(var/(cache|log|lib/(dpkg|apt|rpm))/|var/lib/rpm$|etc/((passwd|group|shadow|gshadow)-$|\.pwd\.lock$|\.updated$))` +
+	`|^/usr/share/(man/man[158]|licenses|zsh/site-functions)$|^/root/|^/tmp/`)
+
+// files lists the machine's files that somebody may have put there.
+func (b *bed) files() []string {
+	b.t.Helper()
+	out := b.MustRun(b.t, "sh", "-c", "find / -xdev; find /run -path '*codex*'")
+	return slices.DeleteFunc(strings.Split(trim(out), "\n"), kept.MatchString)
+}
+
+// left lists those that were not there before.
+func (b *bed) left(before []string) []string {
+	b.t.Helper()
+	return slices.DeleteFunc(b.files(), func(file string) bool { return slices.Contains(before, file) })
+}

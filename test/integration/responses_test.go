@@ -1,0 +1,209 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/modelserver"
+)
+
+// A response is there for who comes back to it, whatever was restarted since.
+func TestResponsesSurvive(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	client := b.client()
+	ask := func(previous, input string) *responses.Response {
+		t.Helper()
+		params := responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(input)}}
+		if previous != "" {
+			params.PreviousResponseID = openai.String(previous)
+		}
+		got, err := client.Responses.New(t.Context(), params)
+		require.NoError(t, err)
+		require.Equal(t, responses.ResponseStatusCompleted, got.Status)
+		return got
+	}
+	require.NoError(t, b.models.Script("reasoning hm", "text one", "usage 21 8 13 5"))
+	first := ask("", "q1")
+	assert.Equal(t, "one", first.OutputText())
+	assert.Equal(t, int64(34), first.Usage.TotalTokens)
+
+	b.MustRun(t, "systemctl", "restart", proxyUnit)
+	require.NoError(t, b.models.Script("text two"))
+	second := ask(first.ID, "q2")
+	assertGiven(t, lastTurn(b.models), "q1", "encrypted-", "one", "q2")
+
+	b.MustRun(t, "systemctl", "restart", workerUnit)
+	b.until("ready", ready)
+	require.NoError(t, b.models.Script("text three"))
+	third := ask(second.ID, "q3")
+	assertGiven(t, lastTurn(b.models), "q1", "encrypted-", "one", "q2", "two", "q3")
+
+	got, err := client.Responses.Get(t.Context(), third.ID, responses.ResponseGetParams{})
+	require.NoError(t, err)
+	assert.JSONEq(t, third.RawJSON(), got.RawJSON())
+	items := client.Responses.InputItems.ListAutoPaging(t.Context(), third.ID, responses.InputItemListParams{Limit: openai.Int(2)})
+	count := 0
+	for items.Next() {
+		count++
+	}
+	require.NoError(t, items.Err())
+	assert.Equal(t, 6, count)
+	require.NoError(t, client.Responses.Delete(t.Context(), first.ID))
+	_, err = client.Responses.Get(t.Context(), first.ID, responses.ResponseGetParams{})
+	var gone *openai.Error
+	require.ErrorAs(t, err, &gone)
+	assert.Equal(t, http.StatusNotFound, gone.StatusCode)
+	assert.Equal(t, "0700 codex-proxy codex-proxy", strings.TrimSpace(b.MustRun(t, "stat", "-c", "0%a %U %G", "/var/lib/codex-proxy")))
+	assert.Equal(t, "0600", strings.TrimSpace(b.MustRun(t, "stat", "-c", "0%a", "/var/lib/codex-proxy/responses.db")))
+}
+
+// assertGiven checks that the model was given these texts, in this order.
+func assertGiven(t *testing.T, turn modelserver.Request, texts ...string) {
+	t.Helper()
+	rest := string(turn.Body.Raw)
+	for _, text := range texts {
+		_, after, ok := strings.Cut(rest, text)
+		require.True(t, ok, "%q is missing in %s", text, rest)
+		rest = after
+	}
+}
+
+// cliConfig makes the codex CLI a client of the proxy.
+const cliConfig = `model = "` + model + `"
+model_provider = "proxy"
+check_for_update_on_startup = false
+web_search = "disabled"
+[analytics]
+enabled = false
+[model_providers.proxy]
+name = "proxy"
+base_url = "` + base + `/v1"
+wire_api = "responses"
+supports_websockets = %t
+request_max_retries = 0
+stream_max_retries = 0
+`
+
+// The codex CLI runs a turn through us, a shell command of the model's included,
+// over both transports.
+func TestCodexCLI(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	for _, sockets := range []bool{false, true} {
+		t.Run(fmt.Sprintf("websockets=%t", sockets), func(t *testing.T) {
+			home := fmt.Sprintf("/root/cli-%t", sockets)
+			require.NoError(t, b.WriteFile(home+"/config.toml", fmt.Appendf(nil, cliConfig, sockets), 0o600))
+			require.NoError(t, b.models.Script(`call client_exec_command {"cmd":"echo said-by-$((40+2))"}`, "usage 21 8 13 5"))
+			require.NoError(t, b.models.Script("reasoning hm", "text the shell ", "text answered"))
+			before := len(b.models.Turns())
+			out, talk := b.codexExec(home, "run something")
+			assert.Contains(t, out, "the shell answered", talk)
+			turns := b.models.Turns()[before:]
+			require.Len(t, turns, 2, talk)
+			assertGiven(t, turns[0], "run something", `"name":"client_exec_command"`)
+			assertGiven(t, turns[1], "run something", "client_exec_command", "said-by-42")
+			served := b.journal(proxyUnit)
+			if sockets {
+				assert.Contains(t, served, "status=101")
+			} else {
+				assert.NotContains(t, served, "status=101")
+			}
+		})
+	}
+}
+
+// codexExec runs the CLI inside the machine.
+func (b *bed) codexExec(home, prompt string) (stdout, stderr string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 2*bound)
+	defer cancel()
+	stdout, stderr, err := b.Run(ctx, "env", "CODEX_HOME="+home, codexDir+"/bin/codex", "exec",
+		"--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-C", "/tmp", prompt)
+	require.NoError(b.t, err, "%s\n%s\n%s", stdout, stderr, b.journal(proxyUnit))
+	return stdout, stderr
+}
+
+// The official SDK drives responses as it does OpenAI's: streamed with a tool,
+// and over a WebSocket.
+func TestResponsesSDK(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	client := b.client()
+	weather := responses.ToolUnionParam{OfFunction: &responses.FunctionToolParam{
+		Name: "weather", Strict: openai.Bool(false),
+		Parameters: map[string]any{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}}},
+	}}
+
+	t.Run("streamed tool loop", func(t *testing.T) {
+		require.NoError(t, b.models.Script("reasoning hm", "text I ask.", `call weather {"city":"Paris"}`, `call weather {"city":"Rome"}`, "usage 21 8 13 5"))
+		stream := client.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{
+			Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("weather?")}, Tools: []responses.ToolUnionParam{weather},
+		})
+		var done responses.Response
+		for stream.Next() {
+			if e := stream.Current(); e.Type == "response.completed" {
+				done = e.Response
+			}
+		}
+		require.NoError(t, stream.Err())
+		var outputs responses.ResponseInputParam
+		for _, item := range done.Output {
+			if item.Type == "function_call" {
+				output := responses.ResponseInputItemParamOfFunctionCallOutput("sunny: " + item.AsFunctionCall().Arguments)
+				output.OfFunctionCallOutput.CallID = openai.String(item.CallID)
+				outputs = append(outputs, output)
+			}
+		}
+		require.Len(t, outputs, 2)
+		require.NoError(t, b.models.Script("text both sunny"))
+		before := len(b.models.Turns())
+		answer, err := client.Responses.New(t.Context(), responses.ResponseNewParams{
+			Model: model, PreviousResponseID: openai.String(done.ID), Tools: []responses.ToolUnionParam{weather},
+			Input: responses.ResponseNewParamsInputUnion{OfInputItemList: outputs},
+		})
+		require.NoError(t, err)
+		assert.Equal(t, "both sunny", answer.OutputText())
+		require.Len(t, b.models.Turns(), before+1, "nothing was asked behind the client's back")
+		assertGiven(t, lastTurn(b.models), "weather?", "encrypted-", "I ask.", "Paris", "Rome", "sunny: ", "Paris", "sunny: ", "Rome")
+	})
+
+	t.Run("websocket", func(t *testing.T) {
+		conn, err := client.Responses.Connect(t.Context(), responses.ResponseConnectionOptions{})
+		require.NoError(t, err)
+		defer conn.Close()
+		hear := func() responses.Response {
+			for {
+				e, err := conn.Recv(t.Context())
+				require.NoError(t, err)
+				if e.Type == "response.completed" {
+					return e.AsResponseCompleted().Response
+				}
+			}
+		}
+		require.NoError(t, b.models.Script("text one"))
+		require.NoError(t, conn.SendRaw(t.Context(), []byte(`{"type":"response.create","model":"`+model+`","store":false,"input":"q1"}`)))
+		first := hear()
+		assert.Equal(t, "one", first.OutputText())
+
+		// A reload finishes the response in flight, and then says goodbye.
+		require.NoError(t, b.models.Script("text half ", "gate reloaded", "text whole"))
+		require.NoError(t, conn.SendRaw(t.Context(), []byte(`{"type":"response.create","model":"`+model+`","store":false,"previous_response_id":"`+first.ID+`","input":"q2"}`)))
+		for e, err := conn.Recv(t.Context()); e.Type != "response.output_text.delta"; e, err = conn.Recv(t.Context()) {
+			require.NoError(t, err)
+		}
+		b.MustRun(t, "systemctl", "reload", proxyUnit)
+		b.models.Release("reloaded")
+		assert.Equal(t, "half whole", hear().OutputText())
+		_, err = conn.Recv(t.Context())
+		assert.ErrorContains(t, err, "StatusGoingAway")
+	})
+}

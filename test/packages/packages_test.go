@@ -1,0 +1,163 @@
+package packages
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/machine"
+)
+
+// pair is the packages of one build.
+type pair struct{ deb, rpm string }
+
+// built are the packages of this machine's architecture, as make test sets them.
+func built(t *testing.T) pair {
+	t.Helper()
+	p := pair{os.Getenv("CODEX_PROXY_TEST_DEB"), os.Getenv("CODEX_PROXY_TEST_RPM")}
+	if p.deb == "" || p.rpm == "" {
+		unable(t, "CODEX_PROXY_TEST_DEB and CODEX_PROXY_TEST_RPM are not set; `make test` sets them")
+	}
+	return p
+}
+
+// tools skips the test where one of these programs is missing.
+func tools(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			unable(t, name+" is not installed; `make test` installs it")
+		}
+	}
+}
+
+func unable(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv(machine.RequireEnv) == "1" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+func TestLint(t *testing.T) {
+	t.Parallel()
+	lint(t, built(t))
+}
+
+// lint wants of lintian no error and no warning but those that are overridden
+// with a reason, and of rpmlint only what is so on purpose.
+func lint(t *testing.T, p pair) {
+	t.Helper()
+	tools(t, "lintian", "rpmlint", "cpio", "rpm2cpio")
+	out, err := exec.Command("lintian", "--pedantic", "--fail-on=error,warning", p.deb).CombinedOutput()
+	assert.NoError(t, err, "%s", out)
+
+	// The paths in the archive are absolute, and rpmlint unpacks as root.
+	safe := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(safe, "cpio"), []byte("#!/bin/sh\nexec /usr/bin/cpio --no-absolute-filenames \"$@\"\n"), 0o755))
+	cmd := exec.Command("rpmlint", "--config", "../../rpm/rpmlint.toml", p.rpm)
+	cmd.Env = append(os.Environ(), "PATH="+safe+":"+os.Getenv("PATH"))
+	out, _ = cmd.CombinedOutput() // fails for any error
+	var said []string
+	for _, line := range strings.Split(string(out), "\n") {
+		if _, tag, ok := strings.Cut(line, ": E: "); ok {
+			said = append(said, strings.Fields(tag)[0])
+		} else if strings.Contains(line, ": W: ") {
+			said = append(said, line)
+		}
+	}
+	slices.Sort(said)
+	assert.Equal(t, []string{"no-signature", "statically-linked-binary"}, said, "%s", out)
+}
+
+// The same tree in another place, at another time, gives the same bytes.
+func TestReproducible(t *testing.T) {
+	t.Parallel()
+	first := built(t)
+	second := build(t, runtime.GOARCH)
+	for _, files := range [][2]string{{first.deb, second.deb}, {first.rpm, second.rpm}} {
+		a, err := os.ReadFile(files[0])
+		require.NoError(t, err)
+		b, err := os.ReadFile(files[1])
+		require.NoError(t, err)
+		assert.True(t, string(a) == string(b), "%s and %s differ", files[0], files[1])
+	}
+	staticPIE(t, second, map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH])
+}
+
+// The other architecture is built here, too.
+func TestArm64(t *testing.T) {
+	t.Parallel()
+	if runtime.GOARCH == "arm64" {
+		t.Skip("it is this machine's")
+	}
+	tools(t, "aarch64-linux-gnu-gcc", "dpkg-deb", "rpm")
+	p := build(t, "arm64")
+	lint(t, p)
+	staticPIE(t, p, elf.EM_AARCH64)
+	assert.Equal(t, "arm64\n", output(t, "dpkg-deb", "--field", p.deb, "Architecture"))
+	assert.Equal(t, "aarch64", output(t, "rpm", "--query", "--package", "--queryformat=%{arch}", p.rpm))
+}
+
+// build copies what the packages are made of, and makes them.
+func build(t *testing.T, arch string) pair {
+	t.Helper()
+	tools(t, "make", "cp")
+	tree := t.TempDir()
+	for _, source := range []string{
+		"Makefile", "go.mod", "go.sum", "README.md", "CHANGELOG.md", "LICENSE",
+		"cmd", "notify", "units", "probes", "proxy", "packaging", "deb", "rpm", "docs", "test",
+	} {
+		output(t, "cp", "--recursive", "../../"+source, tree)
+	}
+	cmd := exec.Command("make", "deb", "rpm", "ARCH="+arch)
+	cmd.Dir = tree
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	debs, err := filepath.Glob(filepath.Join(tree, "build", "*_"+arch+".deb"))
+	require.NoError(t, err)
+	rpms, err := filepath.Glob(filepath.Join(tree, "build", "*.rpm"))
+	require.NoError(t, err)
+	require.Len(t, append(debs, rpms...), 2, "%s", out)
+	return pair{debs[0], rpms[0]}
+}
+
+// staticPIE looks at the program in the package: position independent, and in
+// need of no loader and no library.
+func staticPIE(t *testing.T, p pair, want elf.Machine) {
+	t.Helper()
+	tree := t.TempDir()
+	output(t, "dpkg-deb", "--extract", p.deb, tree)
+	f, err := elf.Open(filepath.Join(tree, "usr/bin/codex-proxy"))
+	require.NoError(t, err)
+	defer f.Close()
+	assert.Equal(t, want, f.Machine)
+	assert.Equal(t, elf.ET_DYN, f.Type)
+	for _, segment := range f.Progs {
+		assert.NotEqual(t, elf.PT_INTERP, segment.Type)
+	}
+	libraries, err := f.ImportedLibraries()
+	require.NoError(t, err)
+	assert.Empty(t, libraries)
+	flags, err := f.DynValue(elf.DT_FLAGS_1)
+	require.NoError(t, err)
+	require.NotEmpty(t, flags)
+	assert.NotZero(t, flags[0]&uint64(elf.DF_1_PIE), fmt.Sprint(flags))
+}
+
+func output(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	require.NoError(t, err, "%v: %s", args, out)
+	return string(out)
+}
