@@ -128,8 +128,8 @@ func newSpeaker(t *testing.T) *speaker {
 		defer s.mu.Unlock()
 		s.ids = s.says.play(ctx, turn)
 		return nil
-	}}, func(o *options) { o.BodyLimit = 16 << 20 })
-	s.client.Timeout = 4 * bound // a race detector makes much of 5 MB
+	}}, func(o *options) { o.BodyLimit, o.IdleTimeout = 16<<20, 4*bound })
+	s.client.Timeout = 4 * bound // the race detector makes much of a megabyte
 	return s
 }
 
@@ -141,7 +141,7 @@ func (s *speaker) hears(t *testing.T, says saying, q contract.Question) {
 	s.says = says
 	s.mu.Unlock()
 	q.Model = "demo"
-	for _, api := range []contract.API{contract.Chat} {
+	for _, api := range []contract.API{contract.Chat, contract.Responses} {
 		for _, q.Stream = range []bool{false, true} {
 			body, err := api.Body(q)
 			require.NoError(t, err)
@@ -213,17 +213,17 @@ func TestContractOfExtremes(t *testing.T) {
 		q    contract.Question
 	}{
 		"nothing":         {},
-		"1-byte chunks":   {says: saying{messages: [][]string{strings.Split(strings.Repeat("The quick brown fox. ", 200), "")}}},
+		"1-byte chunks":   {says: saying{messages: [][]string{strings.Split(strings.Repeat("The quick brown fox. ", 50), "")}}},
 		"empty chunks":    {says: saying{messages: [][]string{make([]string, 200), {"", "a", ""}}}},
-		"5 MB":            {says: saying{messages: [][]string{pieces(5_000_000, 65536)}}},
-		"5 MB in one":     {says: saying{messages: [][]string{pieces(5_000_000, 5_000_000)}}},
+		"1 MB":            {says: saying{messages: [][]string{pieces(1_000_000, 8192)}}},
+		"1 MB in one":     {says: saying{messages: [][]string{pieces(1_000_000, 1_000_000)}}},
 		"2 MB of history": {says: saying{messages: [][]string{{"ok"}}}, q: contract.Question{Prompt: strings.Repeat("é", 1_000_000)}},
 		"300 tools, 100 calls": {
 			says: saying{calls: slices.Repeat([]contract.Call{{Name: "tool_299", Arguments: `{"x":"é"}`}}, 100)},
 			q:    contract.Question{Tools: offered(300)},
 		},
-		"arguments of 1 MB": {
-			says: saying{calls: []contract.Call{{Name: "tool_0", Arguments: `{"x":"` + strings.Repeat("é", 500_000) + `"}`}}},
+		"arguments of 200 kB": {
+			says: saying{calls: []contract.Call{{Name: "tool_0", Arguments: `{"x":"` + strings.Repeat("é", 100_000) + `"}`}}},
 			q:    contract.Question{Tools: offered(1)},
 		},
 	} {

@@ -72,6 +72,7 @@ func TestClients(t *testing.T) {
 		c.refusedOnce(t, func() error { return c.retriedByGo(t) }),
 	}
 	t.Run("openai-go", c.openaiGo)
+	t.Run("openai-go responses", c.openaiGoResponses)
 	t.Run("npm", func(t *testing.T) {
 		assert.NoError(t, c.run(t, "--test", "--test-isolation=none", "--test-reporter=spec", clientsDir+"/cases/*.test.mjs"))
 	})

@@ -20,7 +20,7 @@ func TestContract(t *testing.T) {
 	b.start()
 	schema, err := contract.Compile()
 	require.NoError(t, err)
-	t.Run("models", func(t *testing.T) { b.assertModels(t, schema) })
+	t.Run("models and stored responses", func(t *testing.T) { b.assertKept(t, schema) })
 	for _, tc := range []struct {
 		name    string
 		prompt  string
@@ -44,7 +44,7 @@ func TestContract(t *testing.T) {
 		{name: "300 tools", tools: 300, prompt: `[[text so]] [[call tool_7 {"x":"é"}]] [[call tool_299 {}]]`, text: "so",
 			calls: []string{`tool_7{"x":"é"}`, "tool_299{}"}, finish: "tool_calls"},
 	} {
-		for _, api := range []contract.API{contract.Chat} {
+		for _, api := range []contract.API{contract.Chat, contract.Responses} {
 			for _, stream := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/stream %t", tc.name, api.Name, stream), func(t *testing.T) {
 					q := contract.Question{Model: model, Prompt: tc.prompt, Stream: stream}
@@ -71,8 +71,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// The list of models has that form as well.
-func (b *bed) assertModels(t *testing.T, schema *contract.Schema) {
+// The lists of models, and what is kept of a response, have that form as well.
+func (b *bed) assertKept(t *testing.T, schema *contract.Schema) {
 	t.Helper()
 	status, body := b.get("/v1/models")
 	require.Equal(t, http.StatusOK, status)
@@ -82,6 +82,16 @@ func (b *bed) assertModels(t *testing.T, schema *contract.Schema) {
 	for _, m := range list.Data {
 		assert.NoError(t, schema.Check(contract.Model, m))
 	}
+
+	sdk := b.client()
+	stored, err := sdk.Responses.New(t.Context(), prompt(`[[reasoning why]] [[text so]]`))
+	require.NoError(t, err)
+	status, body = b.get("/v1/responses/" + stored.ID)
+	require.Equal(t, http.StatusOK, status)
+	answer, err := schema.Response(body)
+	require.NoError(t, err)
+	assert.Equal(t, "so", answer.Text)
+	assert.Equal(t, stored.ID, answer.ID)
 }
 
 // finished is how an API says that a chat would have finished so.

@@ -90,7 +90,7 @@ func TestModelFaults(t *testing.T) {
 	schema, err := contract.Compile()
 	require.NoError(t, err)
 	var cases []faultCase
-	for _, api := range []contract.API{contract.Chat} {
+	for _, api := range []contract.API{contract.Chat, contract.Responses} {
 		for _, stream := range []bool{false, true} {
 			for _, fault := range modelFaults {
 				c := faultCase{fault, api, stream, make(chan reply, 1)}

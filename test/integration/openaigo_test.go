@@ -8,6 +8,7 @@ import (
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -193,7 +194,10 @@ func (c *clients) goErrors(t *testing.T) {
 			_, chat := sdk.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{
 				Model: name, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("x" + tc.prompt)},
 			})
-			for _, err := range []error{chat} {
+			_, response := sdk.Responses.New(t.Context(), responses.ResponseNewParams{
+				Model: name, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("x" + tc.prompt)},
+			})
+			for _, err := range []error{chat, response} {
 				var e *openai.Error
 				require.ErrorAs(t, err, &e)
 				assert.Equal(t, tc.status, e.StatusCode)

@@ -5,7 +5,7 @@ import { generateText, isStepCount, streamText, tool } from "ai";
 import { baseURL, model, parallel, results, turns, weather } from "./bed.mjs";
 
 const provider = createOpenAI({ baseURL, apiKey: process.env.API_KEY });
-const models = { chat: provider.chat(model) };
+const models = { chat: provider.chat(model), responses: provider.responses(model) };
 
 describe("Vercel AI SDK: a loop of two parallel tools", { concurrency: true }, () => {
   for (const [name, m] of Object.entries(models)) {

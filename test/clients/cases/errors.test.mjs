@@ -4,7 +4,8 @@ import OpenAI from "openai";
 import { baseURL, client, model } from "./bed.mjs";
 
 const chat = (c, prompt, more = {}) => c.chat.completions.create({ model, messages: [{ role: "user", content: prompt }], ...more });
-const apis = { chat };
+const response = (c, prompt, more = {}) => c.responses.create({ model, input: prompt, ...more });
+const apis = { chat, response };
 
 const fails = (promise, constructor, want) =>
   assert.rejects(promise, (e) => {
