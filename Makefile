@@ -35,9 +35,9 @@ LIBC      := $(if $(filter $(ARCH),$(HOST)),/usr/include/pthread.h:libc6-dev,/us
 export SOURCE_DATE_EPOCH := $(shell date -d "$$(sed -n 's/^  date: //p;/^  date:/q' packaging/changelog.yaml)" +%s)
 
 # Debian's packages, installed if a command or file is missing: WHAT:PACKAGE.
-BUILD_NEEDS := $(COMPILER):gcc$(if $(filter gcc,$(COMPILER)),,-$(GNU_$(ARCH))) $(LIBC)
+BUILD_NEEDS := $(COMPILER):gcc$(if $(filter gcc,$(COMPILER)),,-$(subst _,-,$(GNU_$(ARCH)))) $(LIBC)
 RUN_NEEDS   := $(BUILD_NEEDS) systemctl:systemd dbus-daemon:dbus pkaction:polkitd dpkg-deb:dpkg
-TEST_NEEDS  := $(RUN_NEEDS) npm:npm mmdebstrap:mmdebstrap lintian:lintian rpmlint:rpmlint rpm:rpm \
+TEST_NEEDS  := $(RUN_NEEDS) npm:npm mmdebstrap:mmdebstrap lintian:lintian rpmlint:rpmlint rpm:rpm rpm2cpio:rpm2cpio cpio:cpio \
                /usr/lib/python3/dist-packages/magic:python3-magic mandoc:mandoc zsh:zsh fish:fish \
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
 
@@ -71,7 +71,7 @@ $(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/e
 	build/host/manual -program build/host/codex-proxy -out $(SHARE)
 	@touch $@
 
-PACKED = $(BIN) $(SHARE)/made $(shell find packaging deb rpm -type f) LICENSE README.md | $(TOOLS)/nfpm
+PACKED = $(BIN) $(SHARE)/made $(shell find packaging deb rpm docs -type f) LICENSE README.md | $(TOOLS)/nfpm
 pack   = cat packaging/nfpm.yaml $(1)/nfpm.yaml | VERSION=$(VERSION) ARCH=$(ARCH) BIN=$(BIN) \
          $(TOOLS)/nfpm package --config - --packager $(1) --target $@
 

@@ -114,7 +114,7 @@ func TestWholeResponse(t *testing.T) {
 	resp := r.responding(t, asked(`"temperature":1,"include":["reasoning.encrypted_content"],`, `"q"`))
 	assert.Equal(t, "temperature", resp.Header.Get("X-Codex-Ignored-Params"))
 	assert.Equal(t, "1", resp.Header.Get("X-Codex-Attempts"))
-	assert.Contains(t, text(t, resp), `"encrypted_content":"demo"`)
+	assert.Contains(t, text(t, resp), `"encrypted_content":"`+markOf("default")+`demo"`)
 }
 
 // The stream ends in what a whole answer would have been.
@@ -346,12 +346,36 @@ func TestResponsesContinueInTheirThread(t *testing.T) {
 	assert.Equal(t, <-threads, <-threads)
 }
 
-// Reasoning goes back to the worker that made it, and to no other.
+// Reasoning goes back to the worker that made it, and to no other, whoever brings
+// it back.
 func TestReasoningStaysWithItsWorker(t *testing.T) {
-	theirs, ours := appserver.Reasoning(nil, "theirs"), appserver.Reasoning(nil, "ours")
+	theirs, foreign := appserver.Reasoning(nil, "theirs"), appserver.Reasoning(nil, "from elsewhere")
 	question := appserver.TextMessage("user", "q")
-	fit := fitReasoning(map[string]string{string(theirs): "b", string(ours): "a"}, "a", []appserver.Item{theirs, ours, question})
-	assert.Equal(t, []appserver.Item{ours, question}, fit)
+	var from origins
+	from.add(theirs, markOf("b"))
+	from.add(foreign, "")
+	assert.Equal(t, []appserver.Item{foreign, question}, from.fit("a", []appserver.Item{theirs, foreign, question}))
+	assert.Equal(t, []appserver.Item{theirs, question}, from.fit("b", []appserver.Item{theirs, question}))
+
+	given := make(chan appservertest.Request, 4)
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		given <- turn.Request
+		return thinker(ctx, turn)
+	}})
+	assert.Equal(t, "default", r.prefers(&origins{last: markOf("default")}))
+	assert.Empty(t, r.prefers(&from))
+	const store = `"store":false,"include":["reasoning.encrypted_content"],`
+	first := r.whole(t, asked(store, `"q1"`))
+	brought := first.Output[0].Encrypted
+	assert.Equal(t, markOf("default")+"demo", brought)
+	for _, encrypted := range []string{brought, "demo", markOf("another") + "demo"} {
+		r.whole(t, asked(store, `[{"role":"user","content":"q1"},{"type":"reasoning","summary":[],"encrypted_content":"`+encrypted+`"},{"role":"user","content":"q2"}]`))
+	}
+	<-given
+	for range 2 {
+		assert.Contains(t, string((<-given).Items[1]), `"encrypted_content":"demo"`)
+	}
+	assert.Len(t, (<-given).Items, 2)
 }
 
 // Calls and outputs that do not belong together are the client's mistake; codex
@@ -379,4 +403,16 @@ func TestRefusedResponse(t *testing.T) {
 	stream := text(t, r.responding(t, asked(streaming, `"q"`)))
 	assert.Contains(t, stream, "event: response.refusal.done\n")
 	assert.Contains(t, stream, `"content":[{"type":"refusal","refusal":"`+unheard)
+}
+
+// What cannot be stored is answered, and the journal says so.
+func TestResponsesWithoutADisk(t *testing.T) {
+	var broken *stored.Store
+	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t), func(o *options) { broken = o.Responses })
+	require.NoError(t, broken.Close())
+	got := r.whole(t, asked("", `"q"`))
+	assert.Equal(t, "completed", got.Status)
+	assert.Contains(t, r.log.String(), "a response is not stored")
+	resp := r.do(t, http.MethodGet, "/v1/responses/"+got.ID, "")
+	assert.Equal(t, http.StatusInternalServerError, resp.StatusCode)
 }

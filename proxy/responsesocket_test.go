@@ -151,6 +151,12 @@ func TestSocketErrors(t *testing.T) {
 	}
 	k.say(create("", `"q"`))
 	assert.Equal(t, "response.completed", k.response().Type, "the connection is none the worse")
+	k.say(create("", `"`+strings.Repeat("x", 1200)+`"`))
+	first := k.response().Response.ID
+	k.say(create(`"previous_response_id":"`+first+`",`, `"`+strings.Repeat("x", 1200)+`"`))
+	second := k.response().Response.ID
+	k.say(create(`"previous_response_id":"`+second+`",`, `"q"`))
+	assert.Equal(t, "previous_response_not_found", k.response().Error.Code, "no more is remembered than could be sent")
 	k.say(create("", `"`+strings.Repeat("x", 5000)+`"`))
 	assert.Equal(t, websocket.StatusMessageTooBig, k.closed())
 }

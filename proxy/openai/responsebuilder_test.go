@@ -23,7 +23,7 @@ func builder(t *testing.T, body string) *ResponseBuilder {
 	t.Helper()
 	req, err := DecodeResponse([]byte(body))
 	require.NoError(t, err)
-	return NewResponseBuilder(req, req.Blank("resp_1", 5), counter())
+	return NewResponseBuilder(req, req.Blank("resp_1", 5), "mark:", counter())
 }
 
 const everything = `{"model":"m","input":"x","reasoning":{"summary":"auto"},"include":["reasoning.encrypted_content"],
@@ -69,7 +69,7 @@ func TestResponseEvents(t *testing.T) {
 	data, err := json.Marshal(last.Output)
 	require.NoError(t, err)
 	assert.JSONEq(t, `[
-		{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"think"},{"type":"summary_text","text":"more"}],"encrypted_content":"secret"},
+		{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"think"},{"type":"summary_text","text":"more"}],"encrypted_content":"mark:secret"},
 		{"type":"message","id":"msg_2","status":"completed","role":"assistant","content":[{"type":"output_text","text":"hello","annotations":[],"logprobs":[]}]},
 		{"type":"function_call","id":"fc_3","status":"completed","call_id":"call_1","name":"f","arguments":"{\"a\":1}"},
 		{"type":"function_call","id":"fc_4","status":"completed","call_id":"call_2","namespace":"ns","name":"f","arguments":"{}"},

@@ -97,8 +97,11 @@ func (b *ResponseBuilder) done(status string) ResponseEvent {
 	b.said = b.said || b.open.Type != itemReasoning
 	b.called = b.called || b.open.Type == itemFunction || b.open.Type == itemCustomCall
 	b.kept = append(b.kept, b.open.OutputItem)
-	if !b.encrypted {
+	switch {
+	case !b.encrypted:
 		b.open.Encrypted = ""
+	case b.open.Encrypted != "":
+		b.open.Encrypted = b.mark + b.open.Encrypted
 	}
 	b.response.Output = append(b.response.Output, b.open.OutputItem)
 	e := b.item("response.output_item.done")
