@@ -41,6 +41,8 @@ describe("openai: errors are the library's own classes", { concurrency: true }, 
     assert.equal(heard.join(""), "so far");
   });
 
+  // With its retries a client would wait two minutes for somebody to log in.
+  test("no waiting for a person", () => fails(chat(client({ maxRetries: 2 }), "[[error 401]]"), OpenAI.InternalServerError, { code: "upstream_unauthorized" }));
   test("unknown path", () => fails(client({ baseURL: baseURL + "/none" }).models.list(), OpenAI.NotFoundError, { code: "not_found" }));
   test("nobody listens", () => assert.rejects(chat(client({ baseURL: "http://127.0.0.1:1/v1" }), "x"), OpenAI.APIConnectionError));
 });
