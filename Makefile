@@ -42,7 +42,7 @@ TEST_NEEDS  := $(RUN_NEEDS) npm:npm mmdebstrap:mmdebstrap lintian:lintian rpmlin
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
 
 INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 12m ./test/integration
-WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker)|TestRestartBesideAHungProxy|TestChaos)$$
+WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker|AHungProxy)|TestRestartAcrossADaemonReload|TestRestartBesideAHungProxy|TestChaos)$$
 
 export CODEX_PROXY_TEST_CODEX := $(CODEX)/codex
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)

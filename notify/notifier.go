@@ -98,7 +98,8 @@ func (n *Notifier) Status(text string) {
 // It has to be turned off explicitly. systemd stops it when a unit begins to
 // stop, but a ping that arrives afterwards starts it again (seen with 257), and
 // one that was sent just before SIGTERM arrived is enough to have a long drain
-// killed at WatchdogSec=. TimeoutStopSec= is what bounds shutdown.
+// killed at WatchdogSec=. TimeoutStopSec= is what bounds shutdown, and
+// StillStopping.
 func (n *Notifier) Stopping(status string) {
 	if n == nil {
 		return
@@ -109,6 +110,27 @@ func (n *Notifier) Stopping(status string) {
 	n.send("STOPPING=1", "WATCHDOG_USEC=0", statusLine(status))
 }
 
+// StillStopping says, after Stopping and again and again, that shutdown goes on:
+// it asks for at least d from now, and to be killed as by the watchdog if the
+// next such word does not come within its interval. TimeoutStopSec= alone would
+// have to be either too short for a long drain or too long for a hung one.
+func (n *Notifier) StillStopping(d time.Duration) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	lines := []string{extendTimeout(d)}
+	if n.watchdog > 0 {
+		lines = append(lines, fmt.Sprintf("WATCHDOG_USEC=%d", n.watchdog.Microseconds()), "WATCHDOG=1")
+	}
+	n.send(lines...)
+}
+
+func extendTimeout(d time.Duration) string {
+	return fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", d.Microseconds())
+}
+
 // ExtendTimeout asks that start-up, run time or shutdown, whichever is going on,
 // is given at least d from now.
 func (n *Notifier) ExtendTimeout(d time.Duration) {
@@ -117,7 +139,7 @@ func (n *Notifier) ExtendTimeout(d time.Duration) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.send(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", d.Microseconds()))
+	n.send(extendTimeout(d))
 }
 
 // Ping keeps the service manager's watchdog quiet for another WatchdogInterval.

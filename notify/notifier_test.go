@@ -81,6 +81,7 @@ func TestMessages(t *testing.T) {
 			n.Ping()
 			n.Trigger()
 			n.Status("two turns left")
+			n.StillStopping(2 * time.Second)
 			assert.Equal(t, []string{
 				"STATUS=starting",
 				"READY=1\nSTATUS=all well",
@@ -89,6 +90,7 @@ func TestMessages(t *testing.T) {
 				"WATCHDOG=trigger",
 				"STOPPING=1\nWATCHDOG_USEC=0\nSTATUS=bye",
 				"STATUS=two turns left",
+				"EXTEND_TIMEOUT_USEC=2000000",
 			}, m.pending(t))
 		})
 	}

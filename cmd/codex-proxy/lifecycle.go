@@ -135,7 +135,7 @@ func (d *daemon) awaitIdle(grace context.Context) bool {
 		if inflight == 0 && predecessor == nil {
 			return true
 		}
-		d.notifier.ExtendTimeout(extendBy)
+		d.notifier.StillStopping(extendBy)
 		status := fmt.Sprintf("Stopping: %d turns in flight", inflight)
 		if predecessor != nil {
 			status += ", and those from before the last reload"

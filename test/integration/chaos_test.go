@@ -89,6 +89,7 @@ func (c *chaos) rage(length time.Duration) {
 	for round := 0; round == 0 || time.Now().Before(until); round++ {
 		for _, i := range c.random.Perm(len(actions)) {
 			a := actions[i]
+			c.bed.t.Logf("%s %s", time.Now().Format("05.000"), a.name)
 			require.Eventually(c.bed.t, a.do, bound, 20*time.Millisecond, a.name)
 			c.happened[a.name]++
 			pause(c.bed.t.Context(), time.Duration(2000+c.random.IntN(3000))*time.Millisecond)

@@ -291,6 +291,41 @@ func (b *bed) watch() *running {
 	return r
 }
 
+// systemd forgets at a daemon-reload, which any installation of a package brings,
+// that a stop was given more time.
+func TestRestartAcrossADaemonReload(t *testing.T) {
+	t.Parallel() // it mostly waits
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	h := b.hold("finish")
+	restarted := b.begin("systemctl", "restart", proxyUnit)
+	b.untilShow(proxyUnit, "SubState", "stop-sigterm")
+	pause(t.Context(), 17*time.Second) // longer than was once enough for it to be killed
+	b.MustRun(t, "systemctl", "daemon-reload")
+	b.untilShow(proxyUnit, "SubState", "stop-sigterm")
+	h.finish(b)
+	require.NoError(t, <-restarted)
+}
+
+// A proxy that hangs while it finishes its turns is not waited for.
+func TestRestartOfAHungProxy(t *testing.T) {
+	t.Parallel() // it mostly waits
+	b := newBed(t, "trixie", realWorker, "")
+	b.dropIn(proxyUnit, "test", "[Service]\nWatchdogSec=3s\n")
+	b.start()
+	b.hold("finish")
+	restarted := b.begin("systemctl", "restart", proxyUnit)
+	b.until("draining", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.Draining })
+	b.untilShow(proxyUnit, "StatusText", "Stopping: 1 turns in flight")
+	began := time.Now()
+	b.signal(b.onlyProcess(proxyUnit), unix.SIGSTOP)
+	require.NoError(t, <-restarted)
+	t.Logf("restarted after %s, with WatchdogSec=3s", time.Since(began))
+	assert.Less(t, time.Since(began), 15*time.Second)
+	b.until("ready", ready)
+	b.models.Release("finish")
+}
+
 // A proxy that hangs keeps no worker from being stopped and started.
 func TestRestartBesideAHungProxy(t *testing.T) {
 	t.Parallel() // it mostly waits
