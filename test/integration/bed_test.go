@@ -59,9 +59,9 @@ type bed struct {
 // newBed installs the package into a booted Debian of that suite. The settings
 // are written after the installation, as an operator would; the API key of the
 // installation goes, as most tests come without one.
-func newBed(t *testing.T, suite, worker, config string) *bed {
+func newBed(t *testing.T, suite, worker, config string, more ...string) *bed {
 	t.Helper()
-	b := emptyBed(t, suite)
+	b := emptyBed(t, suite, more...)
 	out, err := b.InstallDeb(t.Context(), os.Getenv("CODEX_PROXY_TEST_DEB"))
 	require.NoError(t, err, out)
 	require.NoError(t, b.WriteFile(keyFile, nil, 0o600))
@@ -72,8 +72,8 @@ func newBed(t *testing.T, suite, worker, config string) *bed {
 	return b
 }
 
-// emptyBed is a bed without the package.
-func emptyBed(t *testing.T, suite string) *bed {
+// emptyBed is a bed without the package, with those of Debian's in more.
+func emptyBed(t *testing.T, suite string, more ...string) *bed {
 	t.Helper()
 	codex := os.Getenv("CODEX_PROXY_TEST_CODEX")
 	if codex == "" || os.Getenv("CODEX_PROXY_TEST_DEB") == "" {
@@ -84,7 +84,7 @@ func emptyBed(t *testing.T, suite string) *bed {
 	}
 	native, err := filepath.EvalSymlinks(codex)
 	require.NoError(t, err)
-	m := machine.Boot(t, machine.Debian(suite), machine.Options{
+	m := machine.Boot(t, machine.Debian(suite, more...), machine.Options{
 		Binds: []machine.Bind{{Source: filepath.Dir(filepath.Dir(native)), Target: codexDir, ReadOnly: true}},
 		Units: []string{"codex*"},
 	})
