@@ -11,6 +11,8 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/codex-proxy
 hash   = $(shell cat $(1) | sha256sum | cut -c1-12)
 TOOLS := $(CACHE)/tools-$(call hash,test/tools/go.mod)
 CODEX := $(CACHE)/codex-$(call hash,test/codex/package-lock.json)
+CLIENTS := $(CACHE)/clients-$(call hash,test/clients/package-lock.json)
+SCHEMA := $(CACHE)/schema-$(call hash,test/contract/generate/package-lock.json)
 
 # What others call an architecture.
 GNU_amd64 := x86_64-linux-gnu
@@ -33,9 +35,9 @@ LIBC      := $(if $(filter $(ARCH),$(HOST)),/usr/include/pthread.h:libc6-dev,/us
 export SOURCE_DATE_EPOCH := $(shell date -d "$$(sed -n 's/^  date: //p;/^  date:/q' packaging/changelog.yaml)" +%s)
 
 # Debian's packages, installed if a command or file is missing: WHAT:PACKAGE.
-BUILD_NEEDS := $(COMPILER):gcc$(if $(filter gcc,$(COMPILER)),,-$(GNU_$(ARCH))) $(LIBC)
+BUILD_NEEDS := $(COMPILER):gcc$(if $(filter gcc,$(COMPILER)),,-$(subst _,-,$(GNU_$(ARCH)))) $(LIBC)
 RUN_NEEDS   := $(BUILD_NEEDS) systemctl:systemd dbus-daemon:dbus pkaction:polkitd dpkg-deb:dpkg
-TEST_NEEDS  := $(RUN_NEEDS) npm:npm mmdebstrap:mmdebstrap lintian:lintian rpmlint:rpmlint rpm:rpm \
+TEST_NEEDS  := $(RUN_NEEDS) npm:npm mmdebstrap:mmdebstrap lintian:lintian rpmlint:rpmlint rpm:rpm rpm2cpio:rpm2cpio cpio:cpio \
                /usr/lib/python3/dist-packages/magic:python3-magic mandoc:mandoc zsh:zsh fish:fish \
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
 
@@ -43,6 +45,7 @@ INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 12m ./te
 WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker)|TestRestartBesideAHungProxy|TestChaos)$$
 
 export CODEX_PROXY_TEST_CODEX := $(CODEX)/codex
+export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)
 export CODEX_PROXY_TEST_DEB   := $(abspath $(DEB))
 export CODEX_PROXY_TEST_RPM   := $(abspath $(RPM))
 
@@ -63,12 +66,12 @@ $(BIN): $(SRC)
 
 # Man pages and completions, from what the program itself says.
 $(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/etc packaging/systemd -type f) docs/operations.md CHANGELOG.md
-	@mkdir -p build/host
+	@rm -rf $(SHARE) && mkdir -p build/host
 	CGO_ENABLED=0 GOARCH=$(HOST) go build -o build/host/ ./cmd/codex-proxy ./packaging/manual
 	build/host/manual -program build/host/codex-proxy -out $(SHARE)
 	@touch $@
 
-PACKED = $(BIN) $(SHARE)/made $(shell find packaging deb rpm -type f) LICENSE README.md | $(TOOLS)/nfpm
+PACKED = $(BIN) $(SHARE)/made $(shell find packaging deb rpm docs -type f) LICENSE README.md | $(TOOLS)/nfpm
 pack   = cat packaging/nfpm.yaml $(1)/nfpm.yaml | VERSION=$(VERSION) ARCH=$(ARCH) BIN=$(BIN) \
          $(TOOLS)/nfpm package --config - --packager $(1) --target $@
 
@@ -101,7 +104,7 @@ run: ## try it: a throwaway systemd over this machine's files, until Ctrl-C
 .PHONY: test
 test: ## run every check: lint, unit tests, then the real thing in booted machines
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(CODEX)/codex $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(CODEX)/codex $(CLIENTS)/node $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What mostly waits for systemd's clock runs beside lint and unit tests; what
 	@# measures time runs alone, after them.
 	@mkdir -p build
@@ -125,6 +128,15 @@ fuzz: ## fuzz what clients and workers send, FUZZTIME each (30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzDecodeChat -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/appserver -run '^$$' -fuzz FuzzIncoming -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/appserver -run '^$$' -fuzz FuzzTranscript -fuzztime $(or $(FUZZTIME),30s)
+
+.PHONY: schema
+schema: ## write test/contract/openai.json anew, from the types of npm's openai
+	@$(MAKE) --no-print-directory needs NEEDS="npm:npm"
+	@mkdir -p $(SCHEMA)
+	cp test/contract/generate/* $(SCHEMA)/
+	npm ci --prefix $(SCHEMA) --no-audit --no-fund --loglevel=error
+	cd $(SCHEMA) && node_modules/.bin/ts-json-schema-generator --tsconfig tsconfig.json --path surface.ts --type Wire \
+		--expose all --jsDoc none --out $(CURDIR)/test/contract/openai.json
 
 .PHONY: clean
 clean: ## remove build/ (the cache stays: make clean-cache)
@@ -156,3 +168,11 @@ $(CODEX)/codex:
 	cp test/codex/package.json test/codex/package-lock.json $(CODEX)/
 	npm ci --prefix $(CODEX) --no-audit --no-fund --loglevel=error
 	ln -sf $(CODEX)/node_modules/@openai/codex-linux-*/vendor/*/bin/codex $@
+
+# The clients of test/clients/package-lock.json, with the node that runs them:
+# Debian's is too old for them.
+$(CLIENTS)/node:
+	@mkdir -p $(CLIENTS)
+	cp test/clients/package.json test/clients/package-lock.json $(CLIENTS)/
+	npm ci --prefix $(CLIENTS) --no-audit --no-fund --loglevel=error
+	cd $(CLIENTS) && ln -sf node_modules/node-linux-*/bin/node node

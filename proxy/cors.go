@@ -7,7 +7,7 @@ import (
 )
 
 // exposed are the headers of ours that a page may read.
-const exposed = "X-Request-Id, X-Codex-Attempts, X-Codex-Ignored-Params, Retry-After, " +
+const exposed = "X-Request-Id, X-Codex-Attempts, X-Codex-Ignored-Params, Retry-After, X-Should-Retry, " +
 	"X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, " +
 	"X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens"
 

@@ -20,6 +20,11 @@ var errClientGone = errors.New("the client closed the connection")
 // statusClientGone is nginx's number for it, for logs and metrics.
 const statusClientGone = 499
 
+// longWait is a wait that a client is told not to make by itself. OpenAI's
+// libraries sleep, twice and without a word, for a Retry-After of up to a
+// minute, unless X-Should-Retry says no.
+const longWait = time.Minute
+
 // fail writes err in the envelope, unless an answer has begun or the client
 // has gone.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
@@ -42,6 +47,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(e.RetryAfter.Round(time.Second).Seconds())))
+	}
+	if e.RetryAfter >= longWait {
+		w.Header().Set("X-Should-Retry", "false")
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(e.Status)

@@ -62,6 +62,7 @@ func TestFailedTurns(t *testing.T) {
 				assert.Equal(t, tc.status, resp.StatusCode)
 				assert.Equal(t, "application/json", resp.Header.Get("Content-Type"))
 				assert.Equal(t, tc.retryAfter, resp.Header.Get("Retry-After"))
+				assert.Equal(t, tc.retryAfter == "60", resp.Header.Get("X-Should-Retry") == "false")
 				e := failure(t, text(t, resp)).Error
 				assert.Equal(t, tc.kind, e.Type)
 				assert.Equal(t, tc.code, e.Code)

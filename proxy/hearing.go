@@ -24,7 +24,7 @@ const unheard = "The model has not given an answer, which most likely is a refus
 type hearing struct {
 	request *openai.ChatRequest
 	to      teller
-	said    bool   // there was a message
+	said    bool   // there was more than reasoning
 	calls   int    // that were passed on
 	item    string // the reasoning item
 	part    int    // and its paragraph that was heard last
@@ -68,7 +68,7 @@ func (h *hearing) finished(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &item); err != nil {
 		return nil // nothing that could be told to a client
 	}
-	h.said = h.said || item.Type == "message"
+	h.said = h.said || item.Type != "reasoning"
 	if item.Type != "function_call" || !slices.ContainsFunc(h.request.Tools, func(t openai.Tool) bool { return t.Name == item.Name }) {
 		return nil
 	}

@@ -42,7 +42,7 @@ func (g *gallery) Inline(ctx context.Context, url string) (string, error) {
 func looking(extra string, urls ...string) string {
 	var parts []string
 	for _, url := range urls {
-		parts = append(parts, fmt.Sprintf(`{"type":"image_url","image_url":{"url":%q,"detail":"low"}}`, url))
+		parts = append(parts, fmt.Sprintf(`{"type":"image_url","image_url":{"url":%q,"detail":"high"}}`, url))
 	}
 	return `{` + extra + `"model":"demo","messages":[{"role":"user","name":"bob","content":[{"type":"text","text":"see"},` + strings.Join(parts, ",") + `,{"type":"text","text":"?"}]}]}`
 }
@@ -55,7 +55,7 @@ func TestImagesReachTheWorker(t *testing.T) {
 		return nil
 	}}, func(o *options) { o.Images = g })
 	require.Equal(t, http.StatusOK, r.chatting(t, looking("", onePixel, "https://example.com/a.png")).StatusCode)
-	const image = `{"type":"input_image","image_url":"` + onePixel + `","detail":"low"}`
+	const image = `{"type":"input_image","image_url":"` + onePixel + `","detail":"high"}`
 	assert.JSONEq(t, `{"type":"message","role":"user","content":[{"type":"input_text","text":"[name: bob]\n"},{"type":"input_text","text":"see"},`+
 		image+`,`+image+`,{"type":"input_text","text":"?"}]}`, string(received(t, requests).Items[0]))
 	assert.EqualValues(t, 1, g.fetched.Load())

@@ -134,3 +134,44 @@ func TestRevokedKeyIsRefusedAtOnce(t *testing.T) {
 	require.NoError(t, keys.Replace(""))
 	assert.Equal(t, http.StatusUnauthorized, status(secrets[1]), "the last key's end opens nothing")
 }
+
+// A response is a request like any other: limits, usage, aliases.
+func TestLimitsOfResponses(t *testing.T) {
+	keys, secrets := withKeys(t, "alice requests-per-minute=2 tokens-per-day=1000 models=fast")
+	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x")}, func(o *options) {
+		o.Keys, o.Aliases = keys, map[string]Alias{"fast": {Model: "demo", Effort: "low"}}
+	})
+	ask := func(model, id string) *http.Response {
+		return r.do(t, http.MethodPost, "/v1/responses", `{"model":"`+model+`","input":"hi","store":false}`, "Authorization", "Bearer "+secrets[0], "X-Request-Id", id)
+	}
+	resp := ask("fast", "first")
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Equal(t, "1", resp.Header.Get("X-Ratelimit-Remaining-Requests"))
+	assert.Contains(t, text(t, resp), `"model":"fast"`)
+	assert.Equal(t, "fast", r.log.request(t, "first")["model"])
+	assert.Equal(t, http.StatusNotFound, ask("demo", "hidden").StatusCode)
+	text(t, ask("fast", "second"))
+	resp = ask("fast", "third")
+	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
+	assert.Equal(t, "rate_limited", failure(t, text(t, resp)).Error.Code)
+	r.log.request(t, "second")
+	assert.Equal(t, "40", metric(t, r, `codex_usage_tokens_total{key="alice",kind="input",model="fast"}`))
+}
+
+// Several choices are one request, at the price of all of them, and each turn of
+// them knows what its key may see.
+func TestChoicesCountTogether(t *testing.T) {
+	keys, secrets := withKeys(t, "alice concurrent=1 models=demo,nothing")
+	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x"), Models: []appservertest.Model{{ID: "demo"}, {ID: "nothing-else"}}},
+		func(o *options) { o.Keys = keys })
+	bearer := "Bearer " + secrets[0]
+	text(t, r.chatting(t, hello(`"n":3,`), "Authorization", bearer, "X-Request-Id", "three"))
+	r.log.request(t, "three")
+	assert.Equal(t, "1", metric(t, r, `codex_usage_requests_total{key="alice",model="demo"}`))
+	assert.Equal(t, "60", metric(t, r, `codex_usage_tokens_total{key="alice",kind="input",model="demo"}`))
+	for _, n := range []string{"1", "2"} {
+		resp := r.chatting(t, `{"n":`+n+`,"model":"nothing","messages":[{"role":"user","content":"x"}]}`, "Authorization", bearer)
+		assert.Equal(t, http.StatusNotFound, resp.StatusCode)
+		assert.NotContains(t, text(t, resp), "nothing-else", n)
+	}
+}

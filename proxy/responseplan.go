@@ -12,9 +12,12 @@ import (
 )
 
 // planResponse maps a request for a response, with the whole conversation that
-// it is about, onto a turn. origin is where reasoning comes from: it can be read
-// by the account that made it alone.
-func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn appserver.TurnRequest, origin map[string]string, err error) {
+// it is about, onto a turn. from is where the reasoning in it comes from.
+func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn appserver.TurnRequest, from *origins, err error) {
+	items, err := readItems(req, conversation)
+	if err != nil {
+		return turn, nil, err
+	}
 	instructions := ""
 	if req.Instructions != nil {
 		instructions = *req.Instructions
@@ -26,18 +29,18 @@ func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn
 	for _, tool := range req.Tools.Offered {
 		turn.Tools = append(turn.Tools, tools([]openai.Tool{tool.Wire})...)
 	}
-	origin = map[string]string{}
+	from = &origins{}
 	var calls callCheck
-	for _, kept := range conversation {
-		var item openai.Item
-		if err := json.Unmarshal(kept.JSON, &item); err != nil {
-			return turn, nil, fmt.Errorf("cannot read a stored item: %w", err)
-		}
+	for i, item := range items {
 		calls.add(item)
+		mark := ""
+		if mark, item.Encrypted = unmark(item.Encrypted); conversation[i].Worker != "" {
+			mark = markOf(conversation[i].Worker)
+		}
 		if injected := inject(item); injected != nil {
 			turn.Items = append(turn.Items, injected)
 			if item.Type == "reasoning" {
-				origin[string(injected)] = kept.Worker
+				from.add(injected, mark)
 			}
 		}
 	}
@@ -49,7 +52,23 @@ func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn
 			turn.Items = append(turn.Items, appserver.TextMessage("developer", words))
 		}
 	}
-	return turn, origin, calls.verdict()
+	return turn, from, calls.verdict()
+}
+
+// readItems decodes a conversation, and offers the tools that came in it.
+func readItems(req *openai.ResponseRequest, conversation []stored.Item) (items []openai.Item, err error) {
+	var tools []json.RawMessage
+	for _, kept := range conversation {
+		var item openai.Item
+		if err := json.Unmarshal(kept.JSON, &item); err != nil {
+			return nil, fmt.Errorf("cannot read a stored item: %w", err)
+		}
+		items, tools = append(items, item), append(tools, item.Tools...)
+	}
+	if tools == nil {
+		return items, nil
+	}
+	return items, req.Equip(tools)
 }
 
 // inject is the item as codex takes it into a history; nil if it has nothing to
@@ -64,13 +83,17 @@ func inject(i openai.Item) appserver.Item {
 		}
 		return appserver.Message(role, partsOf(i.Content)...)
 	case "function_call":
-		return appserver.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), i.Arguments)
+		return appserver.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), i.Arguments.Text)
 	case "custom_tool_call":
 		arguments, err := json.Marshal(map[string]string{"input": i.Input})
 		if err != nil { // strings always encode
 			panic(err)
 		}
 		return appserver.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), string(arguments))
+	case "tool_search_call":
+		return appserver.FunctionCall(i.CallID, openai.SearchTool, i.Arguments.Text)
+	case "tool_search_output":
+		return appserver.FunctionCallOutput(i.CallID, found(i.Tools))
 	case "function_call_output", "custom_tool_call_output":
 		if i.Output.Text == nil {
 			return appserver.FunctionCallParts(i.CallID, partsOf(i.Output.Parts)...)
@@ -82,6 +105,19 @@ func inject(i openai.Item) appserver.Item {
 		}
 	}
 	return nil
+}
+
+// found tells the model what its search for tools has brought: they are among its
+// tools from then on.
+func found(tools []json.RawMessage) string {
+	text := "The search has found these tools, which can be called now:"
+	for _, tool := range tools {
+		text += "\n" + string(tool)
+	}
+	if len(tools) == 0 {
+		return "The search has found no tools."
+	}
+	return text
 }
 
 func partsOf(parts []openai.ItemPart) []appserver.Content {
@@ -108,9 +144,9 @@ func (c *callCheck) add(i openai.Item) {
 		c.open = map[string]bool{}
 	}
 	switch i.Type {
-	case "function_call", "custom_tool_call":
+	case "function_call", "custom_tool_call", "tool_search_call":
 		c.open[i.CallID] = true
-	case "function_call_output", "custom_tool_call_output":
+	case "function_call_output", "custom_tool_call_output", "tool_search_output":
 		if !c.open[i.CallID] && c.orphan == "" {
 			c.orphan = i.CallID
 		}

@@ -1,10 +1,10 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -48,6 +48,20 @@ type delivery struct {
 	end     func([]openai.ResponseEvent, openai.Response) error
 }
 
+// breaking breaks a silence: by the events that come first in any case, if they
+// are not out yet.
+func (d delivery) breaking(b *openai.ResponseBuilder) func() error {
+	if d.silence == nil {
+		return nil
+	}
+	return func() error {
+		if first := b.Begin(); first != nil {
+			return d.send(first)
+		}
+		return d.silence()
+	}
+}
+
 // createResponse serves POST /v1/responses.
 func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) error {
 	body, err := s.readBody(w, r)
@@ -83,137 +97,19 @@ func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// newResponse finds what the request refers to. last is what a connection
-// remembers of its last response; it may be nil.
-func (s *Server) newResponse(ctx context.Context, x *exchange, req *openai.ResponseRequest, last *remembered) (*responding, error) {
-	job := &responding{req: req, blank: req.Blank(newID("resp_"), time.Now().Unix()), store: s.Responses != nil}
-	job.blank.Model = x.model // not what it is an alias of
-	switch {
-	case req.Store != nil && *req.Store && s.Responses == nil:
-		return nil, openai.Invalid("unsupported_parameter", "store", "store must be false: this server keeps no responses (response_retention)")
-	case req.Store != nil:
-		job.store = *req.Store
-	}
-	if err := s.findHistory(ctx, x, job, last); err != nil {
-		return nil, err
-	}
-	return job, s.findInput(ctx, x, job)
-}
-
-func (s *Server) findHistory(ctx context.Context, x *exchange, job *responding, last *remembered) (err error) {
-	id := job.req.Previous
-	switch {
-	case id == "":
-		return nil
-	case last != nil && last.id == id:
-		job.history, job.prefer, job.loose = last.items, last.worker, !last.stored
-		return nil
-	case s.Responses == nil:
-		return previousNotFound(id, "this server keeps no responses (response_retention)")
-	}
-	job.history, err = s.Responses.History(ctx, x.key, id)
-	switch {
-	case err == nil:
-		job.prefer, err = s.Responses.Worker(ctx, x.key, id)
-		return err
-	case errors.Is(err, stored.ErrNotFound):
-		return previousNotFound(id, "it was not stored, or its time is over")
-	case errors.Is(err, stored.ErrBroken):
-		return previousNotFound(id, stored.ErrBroken.Error())
-	case errors.Is(err, stored.ErrTooLong):
-		return &openai.Error{
-			Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: "request_too_large", Param: "previous_response_id",
-			Message: "the conversation is larger than any worker takes; begin a new one",
-		}
-	default:
-		return err
-	}
-}
-
-// findInput fetches images, looks up references, and gives every item an id to
-// refer to.
-func (s *Server) findInput(ctx context.Context, x *exchange, job *responding) error {
-	var pictures []picture
-	for _, placed := range job.req.Images() {
-		pictures = append(pictures, picture{placed.At, placed.Image})
-	}
-	if err := s.inline(ctx, pictures); err != nil {
-		return err
-	}
-	for _, in := range job.req.Input {
-		if in.Reference != "" {
-			item, err := s.referred(ctx, x, job, in)
-			if err != nil {
-				return err
-			}
-			job.input = append(job.input, item)
-			continue
-		}
-		if in.ID == "" {
-			in.ID = newID(idPrefix[in.Type])
-		}
-		data, err := json.Marshal(in.Item)
-		if err != nil {
-			return fmt.Errorf("cannot encode %s: %w", in.At, err)
-		}
-		job.input = append(job.input, stored.Item{ID: in.ID, JSON: data})
-	}
-	return nil
-}
-
-var idPrefix = map[string]string{
-	"message": "msg_", "reasoning": "rs_", "function_call": "fc_", "function_call_output": "fco_",
-	"custom_tool_call": "ctc_", "custom_tool_call_output": "ctco_",
-}
-
-func (s *Server) referred(ctx context.Context, x *exchange, job *responding, in openai.InputItem) (stored.Item, error) {
-	for _, item := range job.history {
-		if item.ID == in.Reference {
-			return item, nil
-		}
-	}
-	err := stored.ErrNotFound
-	if s.Responses != nil {
-		var item stored.Item
-		if item, err = s.Responses.Item(ctx, x.key, in.Reference); err == nil {
-			return item, nil
-		}
-	}
-	if !errors.Is(err, stored.ErrNotFound) {
-		return stored.Item{}, err
-	}
-	return stored.Item{}, openai.Invalid("item_not_found", in.At+".id", fmt.Sprintf("%s: there is no stored item %q; send the item itself", in.At, bounded(in.Reference)))
-}
-
-// conversation is all that the model is given.
-func (j *responding) conversation() []stored.Item {
-	return append(append(make([]stored.Item, 0, len(j.history)+len(j.input)), j.history...), j.input...)
-}
-
-// toStore are the response that the store is to put this one behind, and the
-// input without what stands there.
-func (j *responding) toStore() (previous string, input []stored.Item) {
-	if j.loose {
-		return "", j.conversation()
-	}
-	return j.req.Previous, j.input
-}
-
 // respond runs the turn of a response. While that can still be lost and run
 // again, nothing is sent. It returns what is to be remembered of the response,
 // nil if that did not come to an end.
 func (s *Server) respond(w http.ResponseWriter, r *http.Request, x *exchange, job *responding, out delivery) (kept *remembered, err error) {
-	request, origin, err := planResponse(job.req, job.conversation())
+	request, from, err := planResponse(job.req, job.conversation())
 	if err != nil {
 		return nil, err
 	}
 	ctx, running, leave := s.running.enter(r.Context(), job.blank.ID, x.key)
 	defer leave()
 	r = r.WithContext(ctx)
-	x.fit = func(worker string, items []appserver.Item) []appserver.Item {
-		return fitReasoning(origin, worker, items)
-	}
-	err = s.runTurn(w, r, x, workers.Ask{Model: job.req.Model, Prefer: job.prefer}, request, func(turn *appserver.Turn) error {
+	x.fit = from.fit
+	err = s.runTurn(w, r, x, workers.Ask{Model: job.req.Model, Prefer: cmp.Or(s.prefers(from), job.prefer)}, request, func(turn *appserver.Turn) error {
 		var err error
 		kept, err = s.answerResponse(r, x, job, turn, out, running)
 		return err
@@ -221,25 +117,13 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, x *exchange, jo
 	return kept, err
 }
 
-// fitReasoning leaves out reasoning that another worker has made: no other
-// account can read it.
-func fitReasoning(origin map[string]string, worker string, items []appserver.Item) []appserver.Item {
-	fit := make([]appserver.Item, 0, len(items))
-	for _, item := range items {
-		if from := origin[string(item)]; from == "" || from == worker {
-			fit = append(fit, item)
-		}
-	}
-	return fit
-}
-
 func (s *Server) answerResponse(r *http.Request, x *exchange, job *responding, turn *appserver.Turn, out delivery, running *running) (*remembered, error) {
-	b := openai.NewResponseBuilder(job.req, job.blank, newID)
+	b := openai.NewResponseBuilder(job.req, job.blank, markOf(x.worker), newID)
 	finish, err := s.follow(r.Context(), turn, x, listener{
 		text:      func(item, delta string) error { return out.send(b.Text(item, delta)) },
 		reasoning: func(item string, part int, delta string) error { return out.send(b.Reasoning(item, part, delta)) },
 		item:      func(item json.RawMessage) error { return out.send(b.Item(item)) },
-		silence:   out.silence,
+		silence:   out.breaking(b),
 	})
 	var events []openai.ResponseEvent
 	switch {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -57,10 +58,11 @@ type seen struct {
 }
 
 type seenItem struct {
-	ID, Type, Status, Name, Arguments, Input string
-	CallID                                   string `json:"call_id"`
-	Encrypted                                string `json:"encrypted_content"`
-	Content                                  []struct{ Text string }
+	ID, Type, Status, Name, Input string
+	Arguments                     any
+	CallID                        string `json:"call_id"`
+	Encrypted                     string `json:"encrypted_content"`
+	Content                       []struct{ Text string }
 }
 
 func read[T any](t *testing.T, data string) (v T) {
@@ -114,7 +116,7 @@ func TestWholeResponse(t *testing.T) {
 	resp := r.responding(t, asked(`"temperature":1,"include":["reasoning.encrypted_content"],`, `"q"`))
 	assert.Equal(t, "temperature", resp.Header.Get("X-Codex-Ignored-Params"))
 	assert.Equal(t, "1", resp.Header.Get("X-Codex-Attempts"))
-	assert.Contains(t, text(t, resp), `"encrypted_content":"demo"`)
+	assert.Contains(t, text(t, resp), `"encrypted_content":"`+markOf("default")+`demo"`)
 }
 
 // The stream ends in what a whole answer would have been.
@@ -346,12 +348,36 @@ func TestResponsesContinueInTheirThread(t *testing.T) {
 	assert.Equal(t, <-threads, <-threads)
 }
 
-// Reasoning goes back to the worker that made it, and to no other.
+// Reasoning goes back to the worker that made it, and to no other, whoever brings
+// it back.
 func TestReasoningStaysWithItsWorker(t *testing.T) {
-	theirs, ours := appserver.Reasoning(nil, "theirs"), appserver.Reasoning(nil, "ours")
+	theirs, foreign := appserver.Reasoning(nil, "theirs"), appserver.Reasoning(nil, "from elsewhere")
 	question := appserver.TextMessage("user", "q")
-	fit := fitReasoning(map[string]string{string(theirs): "b", string(ours): "a"}, "a", []appserver.Item{theirs, ours, question})
-	assert.Equal(t, []appserver.Item{ours, question}, fit)
+	var from origins
+	from.add(theirs, markOf("b"))
+	from.add(foreign, "")
+	assert.Equal(t, []appserver.Item{foreign, question}, from.fit("a", []appserver.Item{theirs, foreign, question}))
+	assert.Equal(t, []appserver.Item{theirs, question}, from.fit("b", []appserver.Item{theirs, question}))
+
+	given := make(chan appservertest.Request, 4)
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		given <- turn.Request
+		return thinker(ctx, turn)
+	}})
+	assert.Equal(t, "default", r.prefers(&origins{last: markOf("default")}))
+	assert.Empty(t, r.prefers(&from))
+	const store = `"store":false,"include":["reasoning.encrypted_content"],`
+	first := r.whole(t, asked(store, `"q1"`))
+	brought := first.Output[0].Encrypted
+	assert.Equal(t, markOf("default")+"demo", brought)
+	for _, encrypted := range []string{brought, "demo", markOf("another") + "demo"} {
+		r.whole(t, asked(store, `[{"role":"user","content":"q1"},{"type":"reasoning","summary":[],"encrypted_content":"`+encrypted+`"},{"role":"user","content":"q2"}]`))
+	}
+	<-given
+	for range 2 {
+		assert.Contains(t, string((<-given).Items[1]), `"encrypted_content":"demo"`)
+	}
+	assert.Len(t, (<-given).Items, 2)
 }
 
 // Calls and outputs that do not belong together are the client's mistake; codex
@@ -370,6 +396,30 @@ func TestResponsesCheckCalls(t *testing.T) {
 	}
 }
 
+// Tools that a search has found are offered, and the search is a function to codex.
+func TestResponsesFindTools(t *testing.T) {
+	given := make(chan appservertest.Request, 4)
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		given <- turn.Request
+		if turn.Request.Prompt() == "search" {
+			turn.Call(ctx, "tool_search", `{"query":"q"}`)
+			return nil
+		}
+		return thinker(ctx, turn)
+	}}, keeping(t))
+	const tools = `"tools":[{"type":"tool_search","execution":"client"}],`
+	first := r.whole(t, asked(tools, `"search"`))
+	require.Equal(t, "tool_search_call", first.Output[0].Type)
+	r.whole(t, asked(tools+`"previous_response_id":"`+first.ID+`",`,
+		`[{"type":"tool_search_output","call_id":"`+first.Output[0].CallID+`","tools":[{"type":"namespace","name":"ns","tools":[{"type":"function","name":"f"}]}]},{"role":"user","content":"go on"}]`))
+	assert.Len(t, (<-given).DynamicTools, 1)
+	second := <-given
+	require.Len(t, second.DynamicTools, 2)
+	assert.Equal(t, "ns__f", second.DynamicTools[1].Name)
+	assert.Contains(t, string(second.Items[1]), `"name":"tool_search","arguments":"{\"query\":\"q\"}"`)
+	assert.Contains(t, string(second.Items[2]), "The search has found")
+}
+
 // A model whose refusal codex keeps to itself has refused.
 func TestRefusedResponse(t *testing.T) {
 	r := newRig(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
@@ -379,4 +429,35 @@ func TestRefusedResponse(t *testing.T) {
 	stream := text(t, r.responding(t, asked(streaming, `"q"`)))
 	assert.Contains(t, stream, "event: response.refusal.done\n")
 	assert.Contains(t, stream, `"content":[{"type":"refusal","refusal":"`+unheard)
+}
+
+// What cannot be stored is answered, and the journal says so.
+func TestResponsesWithoutADisk(t *testing.T) {
+	var broken *stored.Store
+	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t), func(o *options) { broken = o.Responses })
+	require.NoError(t, broken.Close())
+	got := r.whole(t, asked("", `"q"`))
+	assert.Equal(t, "completed", got.Status)
+	assert.Contains(t, r.log.String(), "a response is not stored")
+	resp := r.do(t, http.MethodGet, "/v1/responses/"+got.ID, "")
+	assert.Equal(t, http.StatusInternalServerError, resp.StatusCode)
+}
+
+// The stream begins properly when the model takes its time.
+func TestSilentResponse(t *testing.T) {
+	gate := make(chan struct{})
+	r := newRig(t, &appservertest.Server{Handler: gated(gate, "", "late")}, func(o *options) { o.Keepalive = 10 * time.Millisecond })
+	resp := r.responding(t, asked(streaming, `"q"`))
+	body := bufio.NewReader(resp.Body)
+	line, err := body.ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, "event: response.created\n", line)
+	for line != ": keepalive\n" {
+		line, err = body.ReadString('\n')
+		require.NoError(t, err)
+	}
+	close(gate)
+	rest := text(t, unread(resp, body))
+	assert.Contains(t, rest, "event: response.completed\n")
+	assert.NotContains(t, rest, "event: response.created\n")
 }

@@ -219,15 +219,27 @@ func (k *responseSocket) create(r *http.Request, x *exchange, message []byte) er
 		kept, err = k.respond(k.w, r, x, job, out)
 	}
 	if kept != nil {
-		k.last = kept
+		k.last = kept.within(k.BodyLimit)
 	}
 	return err
+}
+
+// within is what fits the limit that a client is held to when it sends the whole
+// conversation; nil otherwise.
+func (m *remembered) within(limit int64) *remembered {
+	for _, item := range m.items {
+		limit -= int64(len(item.JSON))
+	}
+	if limit < 0 {
+		return nil
+	}
+	return m
 }
 
 // warmUp answers a request that asks nothing of the model. Its input is what the
 // next one continues.
 func (s *Server) warmUp(r *http.Request, x *exchange, job *responding, out delivery) (*remembered, error) {
-	b := openai.NewResponseBuilder(job.req, job.blank, newID)
+	b := openai.NewResponseBuilder(job.req, job.blank, "", newID)
 	events := b.End(openai.FinishStop, &openai.Usage{}, time.Now().Unix())
 	kept := s.keep(r.Context(), x, job, b)
 	return kept, out.end(events, b.Response())

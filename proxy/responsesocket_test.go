@@ -151,6 +151,12 @@ func TestSocketErrors(t *testing.T) {
 	}
 	k.say(create("", `"q"`))
 	assert.Equal(t, "response.completed", k.response().Type, "the connection is none the worse")
+	k.say(create("", `"`+strings.Repeat("x", 1200)+`"`))
+	first := k.response().Response.ID
+	k.say(create(`"previous_response_id":"`+first+`",`, `"`+strings.Repeat("x", 1200)+`"`))
+	second := k.response().Response.ID
+	k.say(create(`"previous_response_id":"`+second+`",`, `"q"`))
+	assert.Equal(t, "previous_response_not_found", k.response().Error.Code, "no more is remembered than could be sent")
 	k.say(create("", `"`+strings.Repeat("x", 5000)+`"`))
 	assert.Equal(t, websocket.StatusMessageTooBig, k.closed())
 }
@@ -240,6 +246,17 @@ func TestSocketsAreLeft(t *testing.T) {
 	}
 	assert.Equal(t, websocket.StatusGoingAway, busy.closed())
 	assert.NoError(t, received(t, quiet))
+}
+
+func TestShutdownWaitsForSockets(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: thinker})
+	k := r.socket(t)
+	k.say(create("", `"q"`))
+	assert.Equal(t, "response.completed", k.response().Type)
+	down := make(chan error, 1)
+	go func() { down <- r.Shutdown(t.Context()) }()
+	assert.Equal(t, websocket.StatusGoingAway, k.closed())
+	assert.NoError(t, received(t, down))
 }
 
 func TestSocketsAreCutOffAtTheDeadline(t *testing.T) {

@@ -66,7 +66,7 @@ func doctorCommand(ctx context.Context, args []string, stdout, stderr io.Writer)
 func thisHost() doctor.Host {
 	return doctor.Host{
 		Root: "/", Control: defaultControlSocket, IsRoot: os.Geteuid() == 0,
-		Systemd: units.NewManager(), Account: account, Status: askStatus, Get: get, Codex: codexOf, Clock: clock,
+		Systemd: units.NewManager(), Account: account, Status: askStatus, Keys: askKeys, Get: get, Codex: codexOf, Clock: clock,
 	}
 }
 
@@ -88,6 +88,11 @@ func account(name string) (doctor.Account, error) {
 		groups = append(groups, uint32(n))
 	}
 	return doctor.Account{UID: groups[0], GID: groups[1], Groups: groups[1:]}, nil
+}
+
+func askKeys(ctx context.Context, socket string) (string, error) {
+	keys, err := control.NewClient(socket).Keys(ctx)
+	return keys.Digest, err
 }
 
 func askStatus(ctx context.Context, socket string) (probes.Report, error) {

@@ -17,20 +17,22 @@ const keysUsage = `Usage: codex-proxy keys add NAME [LIMIT]...
        codex-proxy keys set NAME LIMIT...
        codex-proxy keys revoke NAME
        codex-proxy keys list
+       codex-proxy keys apply
 
 Keeps the API keys. Only hashes are stored: add shows the key once, on standard
 output. A change holds for every request that comes after it; a service that does
-not run takes it over when it starts.
+not run takes it over when it starts. apply makes a change of the file by hand hold.
 
-Limits, each a number or "none":
-  --requests-per-minute N
-  --tokens-per-minute N     prompt and completion together; one request may
+Limits, each a number, or "none" to take it away:
+  --requests-per-minute N   requests for a turn
+  --tokens-per-minute N     prompt and completion together. One request may
                             overshoot, and is paid off before the next
-  --tokens-per-day N        of a day in UTC
+  --tokens-per-day N        the same, of a day in UTC
   --concurrent N            requests at the same time
-  --models A,B              the only models, by the names that clients use
+  --models LIST             the only models, by the names that clients use, with
+                            a comma between them
 
-  --file FILE      the key file (` + defaultKeyFile + `); with another one the
+  --file FILE      the key file (` + defaultKeyFile + `). With another one the
                    service is told only if --socket is given, too
   --socket PATH    the daemon's control socket (` + defaultControlSocket + `)
 `
@@ -85,6 +87,8 @@ func (o *keysOptions) command(words []string) func(context.Context) error {
 		return func(ctx context.Context) error { return o.set(ctx, words[1]) }
 	case len(words) == 2 && words[0] == "revoke" && len(o.limits) == 0:
 		return func(ctx context.Context) error { return o.revoke(ctx, words[1]) }
+	case len(words) == 1 && words[0] == "apply" && len(o.limits) == 0:
+		return o.apply
 	case len(words) == 1 && words[0] == "list" && len(o.limits) == 0:
 		return func(context.Context) error { return o.list() }
 	default:
@@ -155,6 +159,11 @@ func (o *keysOptions) revoke(ctx context.Context, name string) error {
 		}
 		return slices.Delete(lines, i, i+1), nil
 	}, func() {})
+}
+
+func (o *keysOptions) apply(ctx context.Context) error {
+	o.tell = true
+	return o.change(ctx, func(lines []string, _ *auth.Keys) ([]string, error) { return lines, nil }, func() {})
 }
 
 // find returns the key of that name, and its line.

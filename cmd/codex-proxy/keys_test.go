@@ -187,10 +187,31 @@ func TestKeysOfTheRunningService(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status(late.stdout))
 	require.Zero(t, keys("revoke", "early").status)
 	assert.Equal(t, http.StatusUnauthorized, status(got.stdout))
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, append(text, "# by hand\nhand "+strings.Repeat("ab", 32)+"\n"...), 0o600))
+	assert.Equal(t, "The running service has taken it over.\n", keys("apply").stderr)
+	s.line(t, `"keys":2`)
+	require.Zero(t, keys("revoke", "hand").status)
 	assert.Equal(t, http.StatusOK, status(late.stdout))
 	assert.Contains(t, keys("revoke", "late").stderr, "none is asked for")
 	assert.Equal(t, http.StatusOK, status(""))
 	for _, secret := range []string{got.stdout, late.stdout} {
 		assert.NotContains(t, s.stderr.String(), strings.TrimSpace(secret))
 	}
+}
+
+// Beyond the loopback the last key's end opens nothing.
+func TestRevokingTheLastKeyOfAnExposedService(t *testing.T) {
+	socket := filepath.Join(shortDir(t), "socket")
+	file := filepath.Join(t.TempDir(), "api-keys")
+	require.Zero(t, try(t, "keys", "add", "only", "--file", file).status)
+	s := serving(t, "control_socket="+socket, "api_keys="+file, "listen=0.0.0.0:0")
+	got := try(t, "keys", "revoke", "only", "--file", file, "--socket", socket)
+	assert.Zero(t, got.status, got.stderr)
+	assert.Contains(t, got.stderr, "everyone is refused")
+	resp, err := http.Get(s.url + "/v1/models")
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
 }

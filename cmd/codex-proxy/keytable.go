@@ -23,27 +23,37 @@ type memory struct {
 	FailedHandoffs uint64 `json:"failed_handoffs"`
 }
 
-// keyTable is how the API keys change while the service runs.
+// keyTable is how the API keys change while the service runs. It is the
+// control.KeyTable.
 type keyTable struct {
+	daemon *daemon
+
 	mu      sync.Mutex
 	changed bool // since the start of the service
 	moved   bool // to a successor
 }
 
-// replaceKeys is what the control socket calls: the key file is in force when it
-// returns, in processes that still finish their work, too.
-func (d *daemon) replaceKeys(file string) (control.Keys, error) {
-	d.keyTable.mu.Lock()
-	defer d.keyTable.mu.Unlock()
-	if d.keyTable.moved {
+// InForce implements control.KeyTable.
+func (t *keyTable) InForce() control.Keys {
+	keys := t.daemon.cfg.Keys
+	return control.Keys{Count: len(keys.All()), Digest: keys.Digest(), Closed: keys.Empty() && !keys.Open()}
+}
+
+// Replace implements control.KeyTable: the key file is in force when it returns,
+// in processes that still finish their work, too.
+func (t *keyTable) Replace(file string) (control.Keys, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.moved {
 		return control.Keys{}, control.ErrMoved
 	}
+	d := t.daemon
 	if err := d.cfg.Keys.Replace(file); err != nil {
 		return control.Keys{}, err
 	}
-	d.keyTable.changed = true
+	t.changed = true
 	d.handoff.pass(func(p *notify.Predecessor) { p.Tell(file) })
-	keys := control.Keys{Count: len(d.cfg.Keys.All()), Closed: d.cfg.Keys.Empty() && !d.cfg.Keys.Open()}
+	keys := t.InForce()
 	d.logger.Info("API keys changed", "keys", keys.Count)
 	return keys, nil
 }

@@ -12,8 +12,9 @@ import (
 
 const (
 	// extendBy is how much longer systemd is asked to wait, every extendEvery,
-	// while turns in flight are finished (EXTEND_TIMEOUT_USEC, sd_notify(3)).
-	extendBy    = 10 * time.Second
+	// while turns in flight are finished (EXTEND_TIMEOUT_USEC, sd_notify(3)). It
+	// reads that late when it waits for the bus, for 25 s at most (sd_bus_call(3)).
+	extendBy    = 30 * time.Second
 	extendEvery = time.Second
 	// shutdownTimeout bounds what is left after the last turn: open probes,
 	// error frames, idle connections.

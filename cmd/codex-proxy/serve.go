@@ -112,6 +112,7 @@ type daemon struct {
 // newDaemon is the composition root. It starts nothing.
 func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Predecessor) (*daemon, error) {
 	d := &daemon{cfg: cfg, logger: logger, manager: units.NewManager(), changed: make(chan struct{}, 1)}
+	d.keyTable.daemon = d
 	var err error
 	if d.handoff, err = newHandoff(predecessor); err != nil {
 		return nil, err
@@ -142,7 +143,7 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
 		ThreadCache: cfg.ThreadCache, Responses: d.responses, Registry: registry, Logger: logger,
 	})
-	d.control = control.New(d.pool, d.report, d.replaceKeys, logger)
+	d.control = control.New(d.pool, d.report, &d.keyTable, logger)
 	return d, nil
 }
 

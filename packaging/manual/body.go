@@ -51,15 +51,18 @@ func (r *roff) option(rows []string) {
 	}
 }
 
-// blocks splits lines at the empty ones.
+// blocks splits lines at the empty ones, and where indented ones begin.
 func blocks(rows []string) [][]string {
 	var all [][]string
 	var block []string
 	for _, row := range append(rows, "") {
-		if strings.TrimSpace(row) != "" {
-			block = append(block, row)
-		} else if block != nil {
+		empty := strings.TrimSpace(row) == ""
+		begins := block != nil && indent(row) > 0 && indent(block[0]) == 0
+		if block != nil && (empty || begins) {
 			all, block = append(all, block), nil
+		}
+		if !empty {
+			block = append(block, row)
 		}
 	}
 	return all

@@ -111,7 +111,9 @@ func zshSpecs(c command) []string {
 		case o.value != "":
 			spec += "="
 		}
-		spec += "[" + zshEscapes.Replace(o.summary) + "]"
+		if o.summary != "" {
+			spec += "[" + zshEscapes.Replace(o.summary) + "]"
+		}
 		if o.value != "" {
 			spec += strings.Repeat(":", 1+btoi(o.optional)) + zshEscapes.Replace(o.value) + ":"
 		}

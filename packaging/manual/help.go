@@ -14,7 +14,7 @@ type command struct {
 	name     string
 	summary  string
 	group    string
-	synopsis string   // one line
+	synopsis []string // one line a form
 	body     []string // the lines of its help below the synopsis
 	options  []option
 	words    []string // what may follow the name, such as add in keys add
@@ -34,7 +34,7 @@ func (o option) file() bool { return o.value == "FILE" || o.value == "PATH" || o
 
 var (
 	listed     = regexp.MustCompile(`^  ([a-z-]+)(?: [a-z-]+)*  +(\S.*)$`)
-	optionLine = regexp.MustCompile(`^  (--[a-z-]+)(\[=([A-Z]+)\]|[ =]([A-Z]+(?:[:=][A-Z]+)?))?(?:  +(\S.*))?$`)
+	optionLine = regexp.MustCompile(`^  (--[a-z-]+)(\[=([A-Z]+)\]|[ =]([A-Z]+(?:[:=,][A-Z]+)?))?(?:  +(\S.*))?$`)
 	bracketed  = regexp.MustCompile(`\[[^][]*\](\.\.\.)?`)
 	plainWord  = regexp.MustCompile(`^[a-z][a-z-]*$`)
 )
@@ -52,7 +52,7 @@ func askCommands(ctx context.Context, program string) ([]command, error) {
 	for i := range commands {
 		c := &commands[i]
 		if c.name == "help" || c.name == "version" {
-			c.synopsis = "codex-proxy " + c.name
+			c.synopsis = []string{"codex-proxy " + c.name}
 			continue
 		}
 		text, err := ask(ctx, program, c.name, "--help")
@@ -91,16 +91,15 @@ func parseHelp(text string) []command {
 
 // parse reads the command's own help.
 func (c *command) parse(text string) error {
-	all := lines(text)
-	end := max(slices.Index(all, ""), 1)
-	for i := range all[:end] {
-		all[i] = strings.TrimSpace(all[i])
-	}
-	usage, ok := strings.CutPrefix(strings.Join(all[:end], " "), "Usage: ")
+	usage, ok := strings.CutPrefix(text, "Usage: ")
 	if !ok {
 		return fmt.Errorf("cannot read the help of %s: it does not begin with \"Usage: \"", c.name)
 	}
-	c.synopsis = strings.Join(strings.Fields(usage), " ")
+	all := lines(usage)
+	end := max(slices.Index(all, ""), 1)
+	for _, line := range all[:end] {
+		c.synopsis = append(c.synopsis, strings.Join(strings.Fields(line), " "))
+	}
 	c.body = all[min(end+1, len(all)):]
 	for i, line := range c.body {
 		if m := optionLine.FindStringSubmatch(line); m != nil {
@@ -127,9 +126,9 @@ func firstSentence(rows []string, text string) string {
 
 // readWords takes from the synopsis what is to be typed as it stands.
 func (c *command) readWords() {
-	rest := strings.TrimPrefix(c.synopsis, "codex-proxy "+c.name)
-	c.worker = strings.Contains(rest, "WORKER") || strings.HasPrefix(c.name, "worker-")
-	rest, _, _ = strings.Cut(rest, " -- ")
+	forms := strings.Join(c.synopsis, " | ")
+	c.worker = strings.Contains(forms, "WORKER") || strings.HasPrefix(c.name, "worker-")
+	rest, _, _ := strings.Cut(strings.ReplaceAll(forms, "codex-proxy "+c.name, ""), " -- ")
 	for bracketed.MatchString(rest) { // from the innermost outwards
 		rest = bracketed.ReplaceAllString(rest, "")
 	}

@@ -167,7 +167,8 @@ func TestBashCompletion(t *testing.T) {
 	}
 	assert.Equal(t, []string{"status"}, complete("codex-proxy sta"))
 	assert.Equal(t, []string{"--watch"}, complete("codex-proxy status --w"))
-	assert.Subset(t, complete("codex-proxy keys ''"), []string{"add", "list", "revoke"})
+	assert.Subset(t, complete("codex-proxy keys ''"), []string{"add", "set", "revoke", "list"})
+	assert.Equal(t, []string{"--models"}, complete("codex-proxy keys add --mo"))
 	assert.Equal(t, []string{"check"}, complete("codex-proxy config ''"))
 	assert.Equal(t, []string{"Makefile"}, complete("codex-proxy serve --config Makef"))
 }
@@ -192,7 +193,7 @@ func TestZshCompletion(t *testing.T) {
 	}
 	assert.Contains(t, complete("codex-proxy ''", "2"), "status:show whether the service is ready, and each worker\n")
 	assert.Contains(t, complete("codex-proxy status ''", "3"), "--watch[again after every change, until Ctrl-C]\n")
-	assert.Contains(t, complete("codex-proxy keys ''", "3"), "list revoke")
+	assert.Contains(t, complete("codex-proxy keys ''", "3"), "revoke list")
 }
 
 func TestLicenses(t *testing.T) {

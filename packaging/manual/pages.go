@@ -59,8 +59,7 @@ func (s sources) program() string {
 	r := newPage("codex-proxy", 1, s.date, "OpenAI-compatible endpoint in front of codex workers")
 	r.section("Synopsis")
 	for _, c := range s.commands {
-		r.next()
-		r.bold(c.synopsis)
+		r.synopsis(c)
 	}
 	r.section("Description")
 	r.paragraph("codex-proxy serves the OpenAI API in front of codex app-server. Each worker is a systemd unit of its own, " +
@@ -72,15 +71,23 @@ func (s sources) program() string {
 			group = c.group
 			r.section(group)
 		}
-		r.subsection(c.synopsis)
+		r.subsection("codex-proxy " + c.name)
+		r.synopsis(c)
 		if len(c.body) == 0 {
-			r.text(strings.ToUpper(c.summary[:1]) + c.summary[1:] + ".")
+			r.paragraph(strings.ToUpper(c.summary[:1]) + c.summary[1:] + ".")
 		}
 		r.help(c.body)
 	}
 	r.files()
 	r.seeAlso("codex-proxy.toml(5)", "codex-worker.toml(5)", "codex-proxy.service(8)", "codex-worker@.service(8)")
 	return r.String()
+}
+
+func (r *roff) synopsis(c command) {
+	for _, form := range c.synopsis {
+		r.next()
+		r.bold(form)
+	}
 }
 
 // settings is the page of a reference file.

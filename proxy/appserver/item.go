@@ -18,14 +18,18 @@ type Content struct {
 	Text string `json:"text,omitempty"`
 	// ImageURL is a data: URL; codex does not fetch others.
 	ImageURL string `json:"image_url,omitempty"`
-	// Detail of an image is auto, low, high, original or empty. Codex 0.169
-	// scales images itself and sends "original" for models that know it.
+	// Detail of an image is auto, low, high, original or empty. Codex 0.169 sends
+	// "original" for all to models that know it. For the others it would leave an
+	// image of detail low out: low is not sent.
 	Detail string `json:"detail,omitempty"`
 }
 
 // MarshalJSON keeps the empty text of a text part, which codex requires.
 func (c Content) MarshalJSON() ([]byte, error) {
 	if c.Type == "input_image" {
+		if c.Detail == "low" {
+			c.Detail = ""
+		}
 		return json.Marshal(struct {
 			Type     string `json:"type"`
 			ImageURL string `json:"image_url"`

@@ -59,6 +59,12 @@ func (k *Keys) Text() string {
 	return text.String()
 }
 
+// Digest tells two key tables apart: it is the SHA-256 of Text in hex.
+func (k *Keys) Digest() string {
+	sum := sha256.Sum256([]byte(k.Text()))
+	return hex.EncodeToString(sum[:])
+}
+
 // Require asks for a key from now on even where there is none, so that nobody
 // gets in when the last one is revoked.
 func (k *Keys) Require() { k.required.Store(true) }

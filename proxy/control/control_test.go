@@ -42,18 +42,20 @@ type rig struct {
 	pool   *workers.Pool
 	server *control.Server
 	socket string
-	keys   []string     // key files, as they came
+	files  []string     // key files, as they came
 	moved  atomic.Int32 // so many are refused, as another process serves
 }
 
-func (r *rig) setKeys(file string) (control.Keys, error) {
+func (r *rig) InForce() control.Keys { return control.Keys{Count: 7, Digest: "d"} }
+
+func (r *rig) Replace(file string) (control.Keys, error) {
 	if r.moved.Add(-1) >= 0 {
 		return control.Keys{}, control.ErrMoved
 	}
 	if file == "bad" {
 		return control.Keys{}, errors.New("line 1: bad")
 	}
-	r.keys = append(r.keys, file)
+	r.files = append(r.files, file)
 	return control.Keys{Count: 1, Closed: file == ""}, nil
 }
 
@@ -68,9 +70,12 @@ func TestKeys(t *testing.T) {
 	got, err = r.SetKeys(t.Context(), "")
 	require.NoError(t, err, "it asks the process that has taken over")
 	assert.True(t, got.Closed)
-	assert.Equal(t, []string{"alice 00\n", ""}, r.keys)
+	assert.Equal(t, []string{"alice 00\n", ""}, r.files)
 	_, err = r.SetKeys(t.Context(), strings.Repeat("x", 70_000))
 	assert.ErrorContains(t, err, "cannot read the keys")
+	got, err = r.Keys(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, r.InForce(), got)
 }
 
 func newRig(t *testing.T) *rig {
@@ -95,7 +100,7 @@ func newRig(t *testing.T) *rig {
 	})
 	r.pool = workers.NewPool([]*workers.Worker{a}, workers.Queue{Limit: 4, Timeout: bound}, onChange)
 	tracker := probes.NewTracker(time.Now(), func(probes.Flip) {})
-	r.server = control.New(r.pool, func() probes.Report { return tracker.Observe(r.pool.Snapshot()) }, r.setKeys, logger)
+	r.server = control.New(r.pool, func() probes.Report { return tracker.Observe(r.pool.Snapshot()) }, r, logger)
 	l, err := control.Listen(r.socket)
 	require.NoError(t, err)
 	r.Client = control.NewClient(r.socket)

@@ -10,12 +10,21 @@ import (
 	"time"
 )
 
-// Keys is the answer of PUT /v1/keys.
+// Keys is what /v1/keys tells of the API keys in force.
 type Keys struct {
 	Count int `json:"count"`
+	// Digest is auth.Keys.Digest.
+	Digest string `json:"digest"`
 	// Closed says that there is no key, and that one is asked for all the same:
 	// nobody can use the API.
 	Closed bool `json:"closed,omitempty"`
+}
+
+// KeyTable is the API keys of the daemon.
+type KeyTable interface {
+	InForce() Keys
+	// Replace puts a key file into force. The error may be ErrMoved.
+	Replace(file string) (Keys, error)
 }
 
 // ErrMoved means that another process is about to serve instead of this one, or
@@ -25,6 +34,10 @@ var ErrMoved = errors.New("another process has taken over; ask again")
 // movedPause is how long a client waits before it asks the other process.
 const movedPause = 50 * time.Millisecond
 
+func (s *Server) getKeys(w http.ResponseWriter, _ *http.Request) {
+	write(w, http.StatusOK, s.keys.InForce())
+}
+
 // putKeys puts the key file in the body into force, hashes and limits.
 func (s *Server) putKeys(w http.ResponseWriter, r *http.Request) {
 	file, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
@@ -32,7 +45,7 @@ func (s *Server) putKeys(w http.ResponseWriter, r *http.Request) {
 		write(w, http.StatusBadRequest, failure{"cannot read the keys: " + err.Error()})
 		return
 	}
-	keys, err := s.keys(string(file))
+	keys, err := s.keys.Replace(string(file))
 	switch {
 	case errors.Is(err, ErrMoved):
 		write(w, http.StatusConflict, failure{err.Error()})
@@ -49,7 +62,7 @@ func (c *Client) SetKeys(ctx context.Context, file string) (Keys, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout) // a hand-off that is under way comes first
 	defer cancel()
 	for {
-		keys, err := c.setKeys(ctx, file)
+		keys, err := c.askKeys(ctx, http.MethodPut, []byte(file))
 		if !errors.Is(err, ErrMoved) {
 			return keys, err
 		}
@@ -61,8 +74,15 @@ func (c *Client) SetKeys(ctx context.Context, file string) (Keys, error) {
 	}
 }
 
-func (c *Client) setKeys(ctx context.Context, file string) (keys Keys, err error) {
-	res, err := c.do(ctx, http.MethodPut, "/v1/keys", []byte(file))
+// Keys tells of the API keys in force.
+func (c *Client) Keys(ctx context.Context) (Keys, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return c.askKeys(ctx, http.MethodGet, nil)
+}
+
+func (c *Client) askKeys(ctx context.Context, method string, file []byte) (keys Keys, err error) {
+	res, err := c.do(ctx, method, "/v1/keys", file)
 	if err != nil {
 		return keys, err
 	}

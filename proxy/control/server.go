@@ -24,7 +24,7 @@ const (
 type Server struct {
 	pool   *workers.Pool
 	report func() probes.Report
-	keys   func(file string) (Keys, error)
+	keys   KeyTable
 	http   http.Server
 	stop   context.CancelFunc // ends what still waits
 
@@ -32,9 +32,8 @@ type Server struct {
 	changed chan struct{} // closed and replaced by Changed
 }
 
-// New builds a server. report is the picture that all probes share; keys puts a
-// key file into force.
-func New(pool *workers.Pool, report func() probes.Report, keys func(file string) (Keys, error), logger *slog.Logger) *Server {
+// New builds a server. report is the picture that all probes share.
+func New(pool *workers.Pool, report func() probes.Report, keys KeyTable, logger *slog.Logger) *Server {
 	base, stop := context.WithCancel(context.Background())
 	s := &Server{pool: pool, report: report, keys: keys, stop: stop, changed: make(chan struct{})}
 	s.http = http.Server{
@@ -55,6 +54,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/status/watch", s.watch)
 	mux.HandleFunc("POST /v1/drain", s.drain)
 	mux.HandleFunc("POST /v1/undrain", s.undrain)
+	mux.HandleFunc("GET /v1/keys", s.getKeys)
 	mux.HandleFunc("PUT /v1/keys", s.putKeys)
 	return mux
 }

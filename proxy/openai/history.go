@@ -65,15 +65,17 @@ func pair(messages []Message) error {
 // openCalls are the calls of one assistant message.
 type openCalls struct {
 	at    string
+	field string // tool_calls or function_call
 	calls []ToolCall
 	by    map[string]string // id → the message that answers it, or nothing yet
 }
 
 func (o *openCalls) begin(m *Message, i int) error {
-	*o = openCalls{at: messageAt(i), calls: m.Calls, by: map[string]string{}}
+	*o = openCalls{at: messageAt(i), field: "tool_calls", calls: m.Calls, by: map[string]string{}}
 	for j := range m.Calls {
 		c := &m.Calls[j]
 		if c.ID == "" { // the legacy form
+			o.field = "function_call"
 			c.ID = fmt.Sprintf("call_of_message_%d", i)
 		}
 		if _, twice := o.by[c.ID]; twice {
@@ -112,7 +114,7 @@ func (o *openCalls) answerByName(m *Message, at string) error {
 func (o *openCalls) done() error {
 	for _, c := range o.calls {
 		if o.by[c.ID] == "" {
-			return Invalid("tool_result_missing", o.at+".tool_calls", fmt.Sprintf("%s: no tool message right after it answers the call %q", o.at, clip(c.ID)))
+			return Invalid("tool_result_missing", o.at+"."+o.field, fmt.Sprintf("%s: no tool message right after it answers the call %q", o.at, clip(c.ID)))
 		}
 	}
 	return nil

@@ -95,6 +95,7 @@ func TestTooManyImages(t *testing.T) {
 		return `{"role":"user","content":[` + strings.Repeat(image+",", n-1) + image + `]}`
 	}
 	req := decoded(t, `{"model":"m","messages":[`+message(25)+","+message(25)+`]}`)
+	assert.Equal(t, []string{"image_url.detail"}, req.Ignored)
 	assert.Equal(t, Part{Image: &Image{"https://x/y.png", "low"}, At: "messages[1].content[24].image_url.url"}, req.Messages[1].Parts[24])
 	rejects(t, `{"model":"m","messages":[`+message(25)+","+message(26)+`]}`, "invalid_value", "messages[1].content")
 }

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +30,10 @@ func (m Message) images() (n int) {
 		}
 	}
 	return n
+}
+
+func (m Message) lowDetail() bool {
+	return slices.ContainsFunc(m.Parts, func(p Part) bool { return p.Image != nil && p.Image.Detail == "low" })
 }
 
 // ToolCall is the model's call of a tool.

@@ -30,7 +30,7 @@ var chatParams = map[string]struct {
 	"parallel_tool_calls": {honoured, "false asks the model for one call, and of several in an answer only the first is passed on"},
 	"functions":           {honoured, "the legacy form of tools; an answer carries one function_call"},
 	"function_call":       {honoured, "the legacy form of tool_choice"},
-	"service_tier":        {honoured, "flex and priority; auto and default are what the worker is set to"},
+	"service_tier":        {honoured, "flex, and priority for models that have it; auto and default are what the worker is set to"},
 	"verbosity":           {honoured, "for models that know it"},
 
 	"temperature":            {ignored, "codex has no such setting"},

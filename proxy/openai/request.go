@@ -183,6 +183,9 @@ func (raw rawChat) request() (*ChatRequest, error) {
 	if set.strict {
 		req.Ignored = append(req.Ignored, "tools.strict")
 	}
+	if slices.ContainsFunc(messages, Message.lowDetail) {
+		req.Ignored = append(req.Ignored, "image_url.detail")
+	}
 	return req, nil
 }
 

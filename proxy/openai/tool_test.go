@@ -164,7 +164,7 @@ func TestHistoryOfCalls(t *testing.T) {
 		{"name of a call", history(`{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"a b"}}]}`), "invalid_value", "messages[0].tool_calls[0].function.name"},
 		{"image from a tool", history(calling("1"), `{"role":"tool","tool_call_id":"1","content":[{"type":"image_url","image_url":{"url":"https://x"}}]}`), "unsupported_parameter", "messages[1].content[0].type"},
 		{"legacy result without a call", history(`{"role":"function","name":"f","content":"x"}`), "tool_call_id_unknown", "messages[0].name"},
-		{"legacy call without a result", history(`{"role":"assistant","function_call":{"name":"f","arguments":""}}`, user), "tool_result_missing", "messages[0].tool_calls"},
+		{"legacy call without a result", history(`{"role":"assistant","function_call":{"name":"f","arguments":""}}`, user), "tool_result_missing", "messages[0].function_call"},
 		{"both forms", history(`{"role":"assistant","function_call":{"name":"f"},"tool_calls":[{"id":"1","function":{"name":"f"}}]}`), "invalid_value", "messages[0].function_call"},
 	} {
 		t.Run(tc.name, func(t *testing.T) { rejects(t, tc.body, tc.code, tc.param) })

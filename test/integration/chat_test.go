@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -135,62 +133,4 @@ func assertHistory(t *testing.T, turn modelserver.Request) {
 func lastTurn(s *modelserver.Server) modelserver.Request {
 	turns := s.Turns()
 	return turns[len(turns)-1]
-}
-
-// What the model endpoint does wrong becomes the matching error, before the
-// first byte as a status and after it as a frame; never a hang, never [DONE]
-// without a finish reason.
-func TestModelEndpointFaults(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "idle_timeout = \"2s\"\n")
-	b.start()
-	for _, tc := range []struct {
-		name   string
-		steps  []string
-		status int    // before the first byte
-		code   string // of the envelope or frame
-	}{
-		{"500", []string{"error 500"}, http.StatusServiceUnavailable, "upstream_error"},
-		{"503", []string{"error 503"}, http.StatusServiceUnavailable, "upstream_error"},
-		{"429", []string{"error 429"}, http.StatusTooManyRequests, "rate_limited"},
-		{"401", []string{"error 401"}, http.StatusServiceUnavailable, "upstream_unauthorized"},
-		{"400", []string{"error 400"}, http.StatusBadRequest, "upstream_rejected"},
-		{"garbage", []string{"garbage"}, http.StatusServiceUnavailable, "upstream_error"},
-		{"cut before any text", []string{"drop"}, http.StatusServiceUnavailable, "upstream_error"},
-		{"end before any text", []string{"end"}, http.StatusServiceUnavailable, "upstream_error"},
-		{"failed", []string{"failed server_error"}, http.StatusServiceUnavailable, "upstream_error"},
-		{"context length", []string{"failed context_length_exceeded"}, http.StatusBadRequest, "context_length_exceeded"},
-		{"silence", []string{"silence"}, http.StatusGatewayTimeout, "idle_timeout"},
-		{"hang", []string{"hang"}, http.StatusGatewayTimeout, "idle_timeout"},
-		{"half a stream", []string{"text half", "drop"}, 0, "upstream_error"},
-		{"silence after text", []string{"text half", "silence"}, 0, "idle_timeout"},
-	} {
-		for _, stream := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/stream=%t", tc.name, stream), func(t *testing.T) {
-				require.NoError(t, b.models.Script(tc.steps...))
-				status, header, body := b.chat(stream, "go")
-				framed := stream && tc.status == 0
-				assert.Contains(t, body, `"code":"`+tc.code+`"`)
-				assert.NotContains(t, body, "[DONE]")
-				assert.NotContains(t, body, `"finish_reason":"`)
-				if framed {
-					assert.Equal(t, http.StatusOK, status)
-					assert.Contains(t, body, `"content":"half"`)
-					return
-				}
-				if tc.status != 0 {
-					assert.Equal(t, tc.status, status, body)
-				}
-				if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
-					assert.Positive(t, seconds(t, header.Get("Retry-After")))
-				}
-			})
-		}
-	}
-	t.Run("the worker is none the worse", func(t *testing.T) {
-		require.NoError(t, b.models.Script("text fine"))
-		status, _, body := b.chat(false, "go")
-		assert.Equal(t, http.StatusOK, status)
-		assert.Contains(t, body, "fine")
-		assert.Equal(t, "0", b.show(workerUnit, "NRestarts")["NRestarts"])
-	})
 }

@@ -152,7 +152,12 @@ func (e *entry) told() bool {
 }
 
 // cutBy: the connection ended with the process that served it, which was killed
-// and had ended in that period.
+// and had ended in that period. A client may ask on a kept connection in the
+// moment before it learns that this is dead.
 func (e *entry) cutBy(kill within) bool {
-	return e.err != nil && !e.refused && e.began.Before(kill.to) && e.ended.After(kill.from) && e.ended.Before(kill.to.Add(time.Second))
+	late := kill.to
+	if !e.anew {
+		late = late.Add(time.Second)
+	}
+	return e.err != nil && !e.refused && e.began.Before(late) && e.ended.After(kill.from) && e.ended.Before(kill.to.Add(time.Second))
 }

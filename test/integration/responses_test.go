@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/responses"
@@ -78,7 +79,7 @@ func assertGiven(t *testing.T, turn modelserver.Request, texts ...string) {
 }
 
 // cliConfig makes the codex CLI a client of the proxy.
-const cliConfig = `model = "` + model + `"
+const cliConfig = `model = "%s"
 model_provider = "proxy"
 check_for_update_on_startup = false
 web_search = "disabled"
@@ -93,31 +94,41 @@ request_max_retries = 0
 stream_max_retries = 0
 `
 
-// The codex CLI runs a turn through us, a shell command of the model's included,
-// over both transports.
+// The codex CLI runs a turn through us, a tool call of the model's included, over
+// both transports. It treats models in three ways: those it does not know get
+// functions, gpt-5.5 a patch tool of free text as well, and the newer ones a
+// single tool that runs JavaScript.
 func TestCodexCLI(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+	b := newBed(t, "trixie", realWorker+"models = [\"gpt-5.5\", \"gpt-5.6-sol\"]\n", "")
 	b.start()
-	for _, sockets := range []bool{false, true} {
-		t.Run(fmt.Sprintf("websockets=%t", sockets), func(t *testing.T) {
-			home := fmt.Sprintf("/root/cli-%t", sockets)
-			require.NoError(t, b.WriteFile(home+"/config.toml", fmt.Appendf(nil, cliConfig, sockets), 0o600))
-			require.NoError(t, b.models.Script(`call client_exec_command {"cmd":"echo said-by-$((40+2))"}`, "usage 21 8 13 5"))
-			require.NoError(t, b.models.Script("reasoning hm", "text the shell ", "text answered"))
-			before := len(b.models.Turns())
-			out, talk := b.codexExec(home, "run something")
-			assert.Contains(t, out, "the shell answered", talk)
-			turns := b.models.Turns()[before:]
-			require.Len(t, turns, 2, talk)
-			assertGiven(t, turns[0], "run something", `"name":"client_exec_command"`)
-			assertGiven(t, turns[1], "run something", "client_exec_command", "said-by-42")
-			served := b.journal(proxyUnit)
-			if sockets {
-				assert.Contains(t, served, "status=101")
-			} else {
-				assert.NotContains(t, served, "status=101")
-			}
-		})
+	for _, tc := range []struct{ model, call, tool, result string }{
+		{model, `call client_exec_command {"cmd":"echo said-by-$((40+2))"}`, "client_exec_command", "said-by-42"},
+		{"gpt-5.5", `call apply_patch {"input":"*** Begin Patch\n*** Add File: /tmp/patched\n+hello\n*** End Patch\n"}`, "apply_patch", "Success"},
+		{"gpt-5.5", `call tool_search {"query":"agent"}`, "tool_search", "The search has found"},
+		{"gpt-5.6-sol", `call functions__exec {"input":"const r = await tools.exec_command({cmd: 'echo said-by-$((40+2))'}); text(r.output)"}`, "functions__exec", "said-by-42"},
+	} {
+		for _, sockets := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%s/websockets=%t", tc.model, tc.tool, sockets), func(t *testing.T) {
+				home := fmt.Sprintf("/root/cli-%s-%s-%t", tc.model, tc.tool, sockets)
+				require.NoError(t, b.WriteFile(home+"/config.toml", fmt.Appendf(nil, cliConfig, tc.model, sockets), 0o600))
+				require.NoError(t, b.models.Script(tc.call, "usage 21 8 13 5"))
+				require.NoError(t, b.models.Script("reasoning hm", "text the tool ", "text answered"))
+				before := len(b.models.Turns())
+				connections := strings.Count(b.journal(proxyUnit), "status=101")
+				out, talk := b.codexExec(home, "run something")
+				assert.Contains(t, out, "the tool answered", talk)
+				turns := b.models.Turns()[before:]
+				require.Len(t, turns, 2, talk)
+				assertGiven(t, turns[0], "run something", `"name":"`+tc.tool+`"`)
+				assertGiven(t, turns[1], "run something", tc.tool, tc.result)
+				closed := func() bool { return strings.Count(b.journal(proxyUnit), "status=101") > connections }
+				if sockets {
+					assert.Eventually(t, closed, bound, 50*time.Millisecond)
+				} else {
+					assert.False(t, closed())
+				}
+			})
+		}
 	}
 }
 
@@ -143,6 +154,7 @@ func TestResponsesSDK(t *testing.T) {
 		Parameters: map[string]any{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}}},
 	}}
 
+	kept := ""
 	t.Run("streamed tool loop", func(t *testing.T) {
 		require.NoError(t, b.models.Script("reasoning hm", "text I ask.", `call weather {"city":"Paris"}`, `call weather {"city":"Rome"}`, "usage 21 8 13 5"))
 		stream := client.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{
@@ -155,6 +167,7 @@ func TestResponsesSDK(t *testing.T) {
 			}
 		}
 		require.NoError(t, stream.Err())
+		kept = done.ID
 		var outputs responses.ResponseInputParam
 		for _, item := range done.Output {
 			if item.Type == "function_call" {
@@ -205,5 +218,8 @@ func TestResponsesSDK(t *testing.T) {
 		assert.Equal(t, "half whole", hear().OutputText())
 		_, err = conn.Recv(t.Context())
 		assert.ErrorContains(t, err, "StatusGoingAway")
+		got, err := client.Responses.Get(t.Context(), kept, responses.ResponseGetParams{})
+		require.NoError(t, err, "what one process has stored, the next one has")
+		assert.Equal(t, "I ask.", got.OutputText())
 	})
 }

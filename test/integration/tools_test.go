@@ -37,8 +37,8 @@ type upstream struct {
 		CallID                      string `json:"call_id"`
 		Output                      string
 		Content                     []struct {
-			Type, Text string
-			ImageURL   string `json:"image_url"`
+			Type, Text, Detail string
+			ImageURL           string `json:"image_url"`
 		}
 	}
 	Tools []struct {
@@ -80,11 +80,16 @@ func (u upstream) said() []string {
 // complete posts a chat completion for which the endpoint plays steps.
 func (b *bed) complete(t *testing.T, params string, steps ...string) (status int, body string, asked upstream) {
 	t.Helper()
+	return b.completeBy(t, reasoner, params, steps...)
+}
+
+func (b *bed) completeBy(t *testing.T, model, params string, steps ...string) (status int, body string, asked upstream) {
+	t.Helper()
 	require.NoError(t, b.models.Script(steps...))
 	before := len(b.models.Turns())
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", strings.NewReader(`{"model":"`+reasoner+`",`+params+`}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", strings.NewReader(`{"model":"`+model+`",`+params+`}`))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	res, err := b.http.Do(req)
@@ -103,7 +108,7 @@ const justHi = `"messages":[{"role":"user","content":"hi"}]`
 // What a client asks for arrives at the model endpoint, through the real codex,
 // and what the model answers arrives at the client.
 func TestChatFeatures(t *testing.T) {
-	b := newBed(t, "trixie", strings.Replace(realWorker, model, reasoner, 1), "")
+	b := newBed(t, "trixie", realWorker+`models = ["`+reasoner+`"]`+"\n", "")
 	b.start()
 
 	t.Run("tool loop", func(t *testing.T) { b.toolLoop(t, b.client()) })
@@ -153,7 +158,10 @@ func TestChatFeatures(t *testing.T) {
 	})
 
 	t.Run("schemas", func(t *testing.T) { b.schemas(t) })
-	t.Run("images", func(t *testing.T) { b.pictures(t) })
+	t.Run("images", func(t *testing.T) {
+		b.pictures(t, reasoner, "original") // which codex makes of any for the models that know it
+		b.pictures(t, model, "")
+	})
 	t.Run("formats", func(t *testing.T) { b.formats(t) })
 
 	t.Run("settings", func(t *testing.T) {
@@ -177,6 +185,8 @@ func TestChatFeatures(t *testing.T) {
 		_, body, _ = b.complete(t, justHi, "usage 10 0 5 5")
 		assert.Contains(t, body, `"content":"","refusal":null`)
 	})
+
+	t.Run("journal", func(t *testing.T) { assert.NotContains(t, b.journal(workerUnit), "tool call") })
 
 	t.Run("cut short", func(t *testing.T) {
 		const tools = `"tools":[{"type":"function","function":{"name":"f"}}],`
@@ -285,7 +295,7 @@ func (b *bed) schemas(t *testing.T) {
 
 // pictures: codex reads what passes for an image here, and does not replace it by
 // words.
-func (b *bed) pictures(t *testing.T) {
+func (b *bed) pictures(t *testing.T, model, detail string) {
 	var drawn [3]bytes.Buffer
 	canvas := image.NewPaletted(image.Rect(0, 0, 40, 30), color.Palette{color.Black, color.White})
 	require.NoError(t, png.Encode(&drawn[0], canvas))
@@ -295,13 +305,14 @@ func (b *bed) pictures(t *testing.T) {
 	require.NoError(t, err)
 	var parts []string
 	for kind, raw := range map[string][]byte{"png": drawn[0].Bytes(), "jpeg": drawn[1].Bytes(), "gif": drawn[2].Bytes(), "webp": webp} {
-		parts = append(parts, `{"type":"image_url","image_url":{"url":"data:image/`+kind+`;base64,`+base64.StdEncoding.EncodeToString(raw)+`"}}`)
+		parts = append(parts, `{"type":"image_url","image_url":{"url":"data:image/`+kind+`;base64,`+base64.StdEncoding.EncodeToString(raw)+`","detail":"low"}}`)
 	}
-	_, _, asked := b.complete(t, `"messages":[{"role":"user","content":[`+strings.Join(parts, ",")+`]}]`, "text ok")
+	_, _, asked := b.completeBy(t, model, `"messages":[{"role":"user","content":[`+strings.Join(parts, ",")+`]}]`, "text ok")
 	require.Len(t, asked.Input, 1)
 	require.Len(t, asked.Input[0].Content, 4)
 	for _, c := range asked.Input[0].Content {
 		assert.Equal(t, "input_image", c.Type, c.Text)
+		assert.Equal(t, detail, c.Detail)
 	}
 }
 

@@ -25,15 +25,11 @@ const (
 )
 
 // Debian is a minimal Debian with systemd, D-Bus, polkit, curl, rpm and what our
-// package depends on; suite is its code name ("trixie", "bookworm"), and more are
-// further packages. It is made once by mmdebstrap(1) and kept in the user's cache
-// directory.
-func Debian(suite string, more ...string) Root { return debian{suite: suite, more: more} }
+// package depends on; suite is its code name ("trixie", "bookworm"). It is
+// made once by mmdebstrap(1) and kept in the user's cache directory.
+func Debian(suite string) Root { return debian{suite: suite} }
 
-type debian struct {
-	suite string
-	more  []string
-}
+type debian struct{ suite string }
 
 func (d debian) layout(ctx context.Context) (layout, error) {
 	dir, err := d.cached(ctx)
@@ -47,7 +43,7 @@ func (d debian) layout(ctx context.Context) (layout, error) {
 func (d debian) recipe() []string {
 	return []string{
 		"--variant=minbase",
-		"--include=" + strings.Join(append([]string{"systemd,systemd-sysv,dbus,polkitd,ca-certificates,curl,procps,rpm"}, d.more...), ","),
+		"--include=systemd,systemd-sysv,dbus,polkitd,ca-certificates,curl,procps,rpm",
 		`--aptopt=APT::Install-Recommends "false"`,
 		`--aptopt=Acquire::Languages "none"`,
 		"--dpkgopt=path-exclude=/usr/share/man/*",

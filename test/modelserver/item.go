@@ -56,20 +56,33 @@ func (s *stream) done(item map[string]any) error {
 }
 
 func (s *stream) call(name, arguments string) error {
-	if err := s.closeItem(); err != nil {
-		return err
-	}
-	s.calls++
-	item := map[string]any{"id": s.itemID(), "type": "function_call", "status": "completed", "name": name,
-		"arguments": arguments, "call_id": fmt.Sprintf("call_%s_%d", s.id, s.calls)}
-	if err := s.event("response.output_item.added", map[string]any{"output_index": len(s.output), "item": item}); err != nil {
-		return err
-	}
-	err := s.event("response.function_call_arguments.done", s.at(map[string]any{"arguments": arguments}))
+	item, err := s.addCall(name)
 	if err != nil {
 		return err
 	}
+	item["status"], item["arguments"] = "completed", arguments
+	if err := s.event("response.function_call_arguments.done", s.at(map[string]any{"arguments": arguments})); err != nil {
+		return err
+	}
 	return s.done(item)
+}
+
+// openCall begins a call and leaves it there.
+func (s *stream) openCall(name, arguments string) error {
+	if _, err := s.addCall(name); err != nil {
+		return err
+	}
+	return s.event("response.function_call_arguments.delta", s.at(map[string]any{"delta": arguments}))
+}
+
+func (s *stream) addCall(name string) (item map[string]any, err error) {
+	if err := s.closeItem(); err != nil {
+		return nil, err
+	}
+	s.calls++
+	item = map[string]any{"id": s.itemID(), "type": "function_call", "status": "in_progress", "name": name,
+		"arguments": "", "call_id": fmt.Sprintf("call_%s_%d", s.id, s.calls)}
+	return item, s.event("response.output_item.added", map[string]any{"output_index": len(s.output), "item": item})
 }
 
 // refuse is a message that holds nothing but a refusal.

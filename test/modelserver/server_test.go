@@ -70,6 +70,8 @@ func TestStreams(t *testing.T) {
 		"incomplete": {[]string{"text a", "incomplete"}, "a", "incomplete", false},
 		"failed":     {[]string{"text a", "failed server_error went wrong"}, "a", "failed", false},
 		"end":        {[]string{"text a", "end"}, "a", "", false},
+		"completed":  {[]string{"text a", "completed", "drop"}, "a", "completed", true},
+		"calling":    {[]string{"text a", `calling weather {"ci`, "drop"}, "a", "", true},
 		"drop":       {[]string{"text a", "drop"}, "a", "", true},
 		"badjson":    {[]string{"text a", "badjson"}, "a", "", true},
 	} {

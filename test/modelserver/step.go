@@ -18,6 +18,7 @@ import (
 //	reasoning TEXT          a delta of the reasoning summary
 //	refusal TEXT            a message that is a refusal
 //	call NAME JSON          a function call; several in a row are parallel calls
+//	calling NAME JSON       a function call that the next step finds unfinished: JSON is what came of its arguments
 //	delay DURATION          nothing, for a while ("20ms")
 //	gate NAME               nothing, until the test releases the gate
 //	usage IN CACHED OUT REASONING   the token counts of this answer
@@ -27,6 +28,7 @@ import (
 //	garbage                 200 with HTML instead of a stream; must be the first step
 //	badjson                 an event whose data is not JSON
 //	drop                    the connection is cut here
+//	completed               response.completed; the connection stays open for the steps that follow
 //	end                     the stream ends here cleanly, without response.completed
 //	silence                 headers, and what came before; then nothing until the client goes
 //	hang                    nothing at all, not even headers, until the client goes; must be the first step
@@ -79,7 +81,7 @@ func parseStep(line string) (Step, error) {
 		step.Every, _, err = duration(rest)
 	case "huge":
 		err = step.parseHuge(rest)
-	case "call":
+	case "call", "calling":
 		err = step.parseCall(rest)
 	case "usage":
 		err = step.parseUsage(rest)
@@ -87,7 +89,7 @@ func parseStep(line string) (Step, error) {
 		err = step.parseError(rest)
 	case "gate", "failed", "incomplete":
 		step.Name, step.Text, _ = strings.Cut(rest, " ")
-	case "garbage", "badjson", "drop", "end", "silence", "hang":
+	case "garbage", "badjson", "completed", "drop", "end", "silence", "hang":
 	default:
 		err = fmt.Errorf("unknown verb %q", verb)
 	}

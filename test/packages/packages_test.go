@@ -79,39 +79,11 @@ func lint(t *testing.T, p pair) {
 	assert.Equal(t, []string{"no-signature", "statically-linked-binary"}, said, "%s", out)
 }
 
-// The same tree in another place, at another time, gives the same bytes.
-func TestReproducible(t *testing.T) {
+// The same tree in another place, at another time.
+func TestBuildAgain(t *testing.T) {
 	t.Parallel()
 	first := built(t)
-	second := build(t, runtime.GOARCH)
-	for _, files := range [][2]string{{first.deb, second.deb}, {first.rpm, second.rpm}} {
-		a, err := os.ReadFile(files[0])
-		require.NoError(t, err)
-		b, err := os.ReadFile(files[1])
-		require.NoError(t, err)
-		assert.True(t, string(a) == string(b), "%s and %s differ", files[0], files[1])
-	}
-	staticPIE(t, second, map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH])
-}
-
-// The other architecture is built here, too.
-func TestArm64(t *testing.T) {
-	t.Parallel()
-	if runtime.GOARCH == "arm64" {
-		t.Skip("it is this machine's")
-	}
-	tools(t, "aarch64-linux-gnu-gcc", "dpkg-deb", "rpm")
-	p := build(t, "arm64")
-	lint(t, p)
-	staticPIE(t, p, elf.EM_AARCH64)
-	assert.Equal(t, "arm64\n", output(t, "dpkg-deb", "--field", p.deb, "Architecture"))
-	assert.Equal(t, "aarch64", output(t, "rpm", "--query", "--package", "--queryformat=%{arch}", p.rpm))
-}
-
-// build copies what the packages are made of, and makes them.
-func build(t *testing.T, arch string) pair {
-	t.Helper()
-	tools(t, "make", "cp")
+	tools(t, "make", "cp", "dpkg-deb", "rpm", "aarch64-linux-gnu-gcc")
 	tree := t.TempDir()
 	for _, source := range []string{
 		"Makefile", "go.mod", "go.sum", "README.md", "CHANGELOG.md", "LICENSE",
@@ -119,17 +91,50 @@ func build(t *testing.T, arch string) pair {
 	} {
 		output(t, "cp", "--recursive", "../../"+source, tree)
 	}
+
+	t.Run("gives the same bytes", func(t *testing.T) {
+		second := build(t, tree, runtime.GOARCH)
+		for _, files := range [][2]string{{first.deb, second.deb}, {first.rpm, second.rpm}} {
+			assert.True(t, read(t, files[0]) == read(t, files[1]), "%s and %s differ", files[0], files[1])
+		}
+		staticPIE(t, second, map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH])
+	})
+
+	t.Run("for arm64", func(t *testing.T) {
+		p := build(t, tree, "arm64")
+		lint(t, p)
+		staticPIE(t, p, elf.EM_AARCH64)
+		assert.Equal(t, "arm64\n", output(t, "dpkg-deb", "--field", p.deb, "Architecture"))
+		assert.Equal(t, "aarch64", output(t, "rpm", "--query", "--package", "--queryformat=%{arch}", p.rpm))
+	})
+}
+
+// build makes the packages in tree.
+func build(t *testing.T, tree, arch string) pair {
+	t.Helper()
 	cmd := exec.Command("make", "deb", "rpm", "ARCH="+arch)
 	cmd.Dir = tree
 	cmd.Env = append(os.Environ(), "MAKEFLAGS=")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	debs, err := filepath.Glob(filepath.Join(tree, "build", "*_"+arch+".deb"))
+	called := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
+	return pair{only(t, tree, "*_"+arch+".deb"), only(t, tree, "*."+called+".rpm")}
+}
+
+// only is the one file that matches in the tree's build.
+func only(t *testing.T, tree, pattern string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(tree, "build", pattern))
 	require.NoError(t, err)
-	rpms, err := filepath.Glob(filepath.Join(tree, "build", "*.rpm"))
+	require.Len(t, files, 1)
+	return files[0]
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Len(t, append(debs, rpms...), 2, "%s", out)
-	return pair{debs[0], rpms[0]}
+	return string(data)
 }
 
 // staticPIE looks at the program in the package: position independent, and in

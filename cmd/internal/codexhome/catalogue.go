@@ -24,6 +24,7 @@ var foreignModel = map[string]any{
 	"description": "", "supported_reasoning_levels": []any{}, "default_reasoning_level": nil,
 	"supports_reasoning_summaries": false, "service_tiers": []any{}, "additional_speed_tiers": []any{},
 	"support_verbosity": false, "default_verbosity": nil, "visibility": "list", "upgrade": nil, "availability_nux": nil,
+	"supports_image_detail_original": false,
 }
 
 // hasCatalogue says whether the worker's models differ from those codex lists by itself.

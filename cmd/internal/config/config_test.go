@@ -126,6 +126,8 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		"origin's case":  {text: "cors_origins = ['https://App.example.com']", want: "lower case"},
 		"no origin":      {text: "cors_origins = ['app.example.com']", want: "must be an origin"},
 		"retention":      {text: "usage_retention = '0d'", want: `config.toml:1: usage_retention: "0d" is not a number of days`},
+		"responses":      {text: "response_retention = '1s'", want: "must be between 1m and 87600h, or 0s to keep none"},
+		"response bytes": {text: "response_storage = 1", want: "response_storage = 1: must be between 1048576"},
 		"retention unit": {text: "usage_retention = '24h'", want: "is not a number of days"},
 		"set unknown":    {set: []string{"keepaliv=1s"}, want: `unknown key "keepaliv" (did you mean "keepalive"?)`},
 		"set malformed":  {set: []string{"keepalive"}, want: "key=value"},

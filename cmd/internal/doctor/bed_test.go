@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/probes"
+	"codex-proxy/proxy/auth"
 	"codex-proxy/units"
 )
 
@@ -36,6 +38,7 @@ type bed struct {
 	may      map[string]bool // by "user verb unit"
 	mayErr   error
 
+	inForce   string // digest of the daemon's keys; empty: those of the file
 	report    probes.Report
 	reportErr error
 	gets      map[string]get // by URL
@@ -70,11 +73,24 @@ func newBed(t *testing.T) *bed {
 	b.host = Host{
 		Root: root, Control: runDir + "/control/socket", IsRoot: true, Systemd: b,
 		Account: b.account, Status: func(context.Context, string) (probes.Report, error) { return b.report, b.reportErr },
-		Get: b.get, Codex: b.findCodex, Clock: func() (Clock, error) { return b.clock, b.clockErr },
+		Keys: b.keys, Get: b.get, Codex: b.findCodex, Clock: func() (Clock, error) { return b.clock, b.clockErr },
 	}
 	b.install()
 	b.start()
 	return b
+}
+
+// keys are those of the file, unless a test says otherwise.
+func (b *bed) keys(context.Context, string) (string, error) {
+	if b.inForce != "" {
+		return b.inForce, nil
+	}
+	text, err := os.ReadFile(b.host.path(keyFile))
+	if err != nil {
+		return "", err
+	}
+	keys, err := auth.Parse(bytes.NewReader(text))
+	return keys.Digest(), err
 }
 
 // install lays out the files of the package, of systemd and of the kernel.

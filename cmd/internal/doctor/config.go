@@ -92,8 +92,8 @@ func (s *survey) unread() []Finding {
 		if s.changedSince(configFile, proxy.MainPID) {
 			found = append(found, warn(configFile, "has changed since the service read it", "systemctl reload codex-proxy"))
 		}
-		if s.changedSince(keyFile, proxy.MainPID) {
-			found = append(found, warn(keyFile, "has changed since the service read it", "systemctl restart codex-proxy"))
+		if keys, err := s.keys(); err == nil && s.inForce != "" && s.inForce != keys.Digest() {
+			found = append(found, warn(keyFile, "is not what the service goes by", "codex-proxy keys apply"))
 		}
 	}
 	for _, w := range s.workers {

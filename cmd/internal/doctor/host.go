@@ -21,6 +21,7 @@ type Host struct {
 	Systemd Systemd
 	Account func(name string) (Account, error)
 	Status  func(ctx context.Context, socket string) (probes.Report, error)
+	Keys    func(ctx context.Context, socket string) (digest string, err error) // those in force
 	Get     func(ctx context.Context, url string) (status int, body []byte, err error)
 	Codex   func(w *codexhome.Worker, home string, env []string, as Account) (Codex, error)
 	Clock   func() (Clock, error)

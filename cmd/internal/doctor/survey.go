@@ -26,7 +26,8 @@ type survey struct {
 	units     map[string]units.Description
 	unitErrs  map[string]error
 	report    probes.Report
-	reportErr error // the daemon does not answer
+	reportErr error  // the daemon does not answer
+	inForce   string // auth.Keys.Digest of the daemon's API keys; empty if it does not tell
 }
 
 // worker is one that is configured, or that has a worker file.
@@ -50,6 +51,9 @@ func (h Host) survey(ctx context.Context) *survey {
 	limited, cancel := context.WithTimeout(ctx, surveyLimit)
 	defer cancel()
 	s.report, s.reportErr = h.Status(limited, s.controlSocket())
+	if s.reportErr == nil {
+		s.inForce, _ = h.Keys(limited, s.controlSocket()) // one that answers but this is an older one
+	}
 	s.askSystemd(ctx)
 	return s
 }

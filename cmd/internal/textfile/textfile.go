@@ -113,8 +113,7 @@ func (w *Writer) write() {
 		err = nil
 	}
 	if err != nil && !w.failing {
-		w.logger.Warn("cannot write the textfile of node exporter; if that was installed later: "+
-			"systemd-tmpfiles --create codex-proxy.conf && systemctl restart codex-proxy", "path", w.path, "error", err)
+		w.logger.Warn("cannot write the textfile of node exporter", "path", w.path, "error", err)
 	}
 	w.failing = err != nil
 }

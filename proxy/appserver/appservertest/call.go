@@ -3,8 +3,31 @@ package appservertest
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"slices"
+	"strings"
 )
+
+var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+
+// badTools is what codex has against tools; empty is nothing.
+func badTools(tools []Tool) string {
+	seen := map[string]bool{}
+	for _, t := range tools {
+		switch {
+		case !toolName.MatchString(t.Name):
+			return "dynamic tool name must match ^[a-zA-Z0-9_-]+$ to match Responses API: " + t.Name
+		case t.Name == "mcp" || strings.HasPrefix(t.Name, "mcp__"):
+			return "dynamic tool name is reserved: " + t.Name
+		case seen[t.Name]:
+			return "duplicate dynamic tool name: " + t.Name
+		case len(t.InputSchema) == 0 || !strings.ContainsAny(string(t.InputSchema[:1]), "{tf"):
+			return "dynamic tool input schema is not supported for " + t.Name
+		}
+		seen[t.Name] = true
+	}
+	return ""
+}
 
 // call is a call of a tool, and what the client says to it.
 type call struct {

@@ -102,6 +102,10 @@ func (p *Peer) threadStart(m message) {
 	if !p.decode(m, &th.request) {
 		return
 	}
+	if problem := badTools(th.request.DynamicTools); problem != "" {
+		p.Refuse(m.ID, -32600, problem)
+		return
+	}
 	if th.request.Model == "" {
 		th.request.Model = p.server.models()[0].ID
 	}

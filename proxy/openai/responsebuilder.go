@@ -15,6 +15,7 @@ type ResponseBuilder struct {
 	response  Response
 	tools     map[string]ClientTool // by the name that the worker knows
 	newID     func(prefix string) string
+	mark      string
 	single    bool // the client takes one call
 	summary   bool // the client asked for a summary of the reasoning
 	encrypted bool // and for the reasoning itself, to take it back
@@ -38,10 +39,11 @@ type openItem struct {
 }
 
 // NewResponseBuilder begins the response of req, which is blank apart from what
-// req has asked for. newID makes the ids of items.
-func NewResponseBuilder(req *ResponseRequest, blank Response, newID func(prefix string) string) *ResponseBuilder {
+// req has asked for. mark is put in front of encrypted reasoning that the client
+// gets to see. newID makes the ids of items.
+func NewResponseBuilder(req *ResponseRequest, blank Response, mark string, newID func(prefix string) string) *ResponseBuilder {
 	return &ResponseBuilder{
-		response: blank, tools: req.Tools.byWireName(), newID: newID,
+		response: blank, mark: mark, tools: req.Tools.byWireName(), newID: newID,
 		single: req.Tools.Single, summary: req.Reasoning.Summary != "", encrypted: req.Encrypted, finished: map[string]bool{},
 	}
 }

@@ -3,7 +3,8 @@ package openai
 import "encoding/json"
 
 // OutputItem is one item of a response's output. Which fields are sent depends
-// on Type: message, reasoning, function_call or custom_tool_call.
+// on Type: message, reasoning, function_call,
+// custom_tool_call or tool_search_call.
 type OutputItem struct {
 	Type, ID, Status string
 
@@ -54,6 +55,14 @@ type (
 		Name      string `json:"name"`
 		Arguments string `json:"arguments"`
 	}
+	searchCallItem struct {
+		ID        string          `json:"id"`
+		Type      string          `json:"type"`
+		Status    string          `json:"status"`
+		CallID    string          `json:"call_id"`
+		Execution string          `json:"execution"` // client
+		Arguments json.RawMessage `json:"arguments"` // an object
+	}
 	customCallItem struct {
 		ID        string `json:"id"`
 		Type      string `json:"type"`
@@ -71,6 +80,7 @@ const (
 	itemReasoning  = "reasoning"
 	itemFunction   = "function_call"
 	itemCustomCall = "custom_tool_call"
+	itemSearchCall = "tool_search_call"
 )
 
 // MarshalJSON encodes the item as its type wants it.
@@ -96,6 +106,12 @@ func (i OutputItem) MarshalJSON() ([]byte, error) {
 		return json.Marshal(r)
 	case itemCustomCall:
 		return json.Marshal(customCallItem{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Arguments})
+	case itemSearchCall:
+		arguments := json.RawMessage(i.Arguments)
+		if !json.Valid(arguments) {
+			arguments = json.RawMessage(`{}`)
+		}
+		return json.Marshal(searchCallItem{i.ID, i.Type, i.Status, i.CallID, "client", arguments})
 	default:
 		return json.Marshal(functionCallItem{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Arguments})
 	}

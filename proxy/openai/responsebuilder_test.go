@@ -23,11 +23,11 @@ func builder(t *testing.T, body string) *ResponseBuilder {
 	t.Helper()
 	req, err := DecodeResponse([]byte(body))
 	require.NoError(t, err)
-	return NewResponseBuilder(req, req.Blank("resp_1", 5), counter())
+	return NewResponseBuilder(req, req.Blank("resp_1", 5), "mark:", counter())
 }
 
 const everything = `{"model":"m","input":"x","reasoning":{"summary":"auto"},"include":["reasoning.encrypted_content"],
-	"tools":[{"type":"function","name":"f"},{"type":"custom","name":"patch"},{"type":"namespace","name":"ns","tools":[{"type":"function","name":"f"}]}]}`
+	"tools":[{"type":"function","name":"f"},{"type":"custom","name":"patch"},{"type":"tool_search","execution":"client"},{"type":"namespace","name":"ns","tools":[{"type":"function","name":"f"}]}]}`
 
 func kindsOf(events []ResponseEvent) (list []string) {
 	for _, e := range events {
@@ -58,6 +58,8 @@ func TestResponseEvents(t *testing.T) {
 		"output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done")
 	step(b.Item(json.RawMessage(`{"type":"function_call","name":"patch","call_id":"call_3","arguments":"{\"input\":\"*** Begin\"}"}`)),
 		"output_item.added", "custom_tool_call_input.delta", "custom_tool_call_input.done", "output_item.done")
+	step(b.Item(json.RawMessage(`{"type":"function_call","name":"tool_search","call_id":"call_5","arguments":"{\"query\":\"q\"}"}`)),
+		"output_item.added", "output_item.done")
 	step(b.Item(json.RawMessage(`{"type":"function_call","name":"codex's own","call_id":"call_4","arguments":"{}"}`)))
 	step(b.End(FinishToolCalls, &Usage{PromptTokens: 7, CompletionTokens: 3, TotalTokens: 10}, 9), "completed")
 
@@ -69,11 +71,12 @@ func TestResponseEvents(t *testing.T) {
 	data, err := json.Marshal(last.Output)
 	require.NoError(t, err)
 	assert.JSONEq(t, `[
-		{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"think"},{"type":"summary_text","text":"more"}],"encrypted_content":"secret"},
+		{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"think"},{"type":"summary_text","text":"more"}],"encrypted_content":"mark:secret"},
 		{"type":"message","id":"msg_2","status":"completed","role":"assistant","content":[{"type":"output_text","text":"hello","annotations":[],"logprobs":[]}]},
 		{"type":"function_call","id":"fc_3","status":"completed","call_id":"call_1","name":"f","arguments":"{\"a\":1}"},
 		{"type":"function_call","id":"fc_4","status":"completed","call_id":"call_2","namespace":"ns","name":"f","arguments":"{}"},
-		{"type":"custom_tool_call","id":"ctc_6","status":"completed","call_id":"call_3","name":"patch","input":"*** Begin"}]`, string(data))
+		{"type":"custom_tool_call","id":"ctc_6","status":"completed","call_id":"call_3","name":"patch","input":"*** Begin"},
+		{"type":"tool_search_call","id":"tsc_8","status":"completed","call_id":"call_5","execution":"client","arguments":{"query":"q"}}]`, string(data))
 	assert.Equal(t, StatusCompleted, last.Status)
 	assert.Equal(t, int64(9), *last.CompletedAt)
 	assert.Equal(t, int64(10), last.Usage.TotalTokens)

@@ -61,7 +61,9 @@ func TestDecodeResponse(t *testing.T) {
 // What is kept of an item is what comes out of it again.
 func TestItemsComeBack(t *testing.T) {
 	req, err := DecodeResponse([]byte(`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":""},{"type":"input_image","image_url":"` + pixel + `"}]},
-		{"type":"function_call","call_id":"d","name":"f"},{"type":"function_call_output","call_id":"d","output":""}]}`))
+		{"type":"function_call","call_id":"d","name":"f"},{"type":"function_call_output","call_id":"d","output":""},
+		{"type":"tool_search_call","call_id":"e","arguments":{"query":"q"}},{"type":"tool_search_output","call_id":"e","tools":[{"type":"function","name":"found"}]},
+		{"type":"additional_tools","role":"developer","tools":[{"type":"custom","name":"exec"}]}]}`))
 	require.NoError(t, err)
 	for _, in := range req.Input {
 		data, err := json.Marshal(in.Item)
@@ -70,6 +72,14 @@ func TestItemsComeBack(t *testing.T) {
 		require.NoError(t, json.Unmarshal(data, &back))
 		assert.Equal(t, in.Item, back, string(data))
 	}
+	var offered []string
+	for _, tool := range req.Tools.Offered {
+		offered = append(offered, tool.Name)
+	}
+	assert.Equal(t, []string{"found", "exec"}, offered, "tools that come in the input")
+	require.NoError(t, req.Equip([]json.RawMessage{[]byte(`{"type":"function","name":"exec"}`), []byte(`{"type":"function","name":"earlier"}`)}))
+	require.Len(t, req.Tools.Offered, 3)
+	assert.True(t, req.Tools.Offered[2].Custom, "the later one of a name holds")
 	var made Item
 	data, err := json.Marshal(OutputItem{Type: "message", ID: "msg_1", Status: "completed", Refusal: new("no")})
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 type ClientTool struct {
 	Name, Namespace string
 	Custom          bool // its input is free text
+	Search          bool // it finds further tools
 	Wire            Tool // as codex and the model know it
 
 	at string // where it stands in the request
@@ -26,6 +27,10 @@ type ClientTools struct {
 	Single  bool              // the client takes one call in an answer
 	Words   []string          // what has to be asked of the model
 }
+
+// SearchTool is the name by which the model knows a client's tool_search, which
+// has none.
+const SearchTool = "tool_search"
 
 // hiddenNames are names that codex 0.169 takes for its own: a tool of the
 // client's with such a name never reaches the model.
@@ -67,6 +72,7 @@ type rawClientTool struct {
 	Tools       []json.RawMessage `json:"tools"` // of a namespace
 	Format      toolFormat        `json:"format"`
 	WebAccess   *bool             `json:"external_web_access"`
+	Execution   string            `json:"execution"` // of a tool_search
 }
 
 // toolFormat is the format of a custom tool's input.
@@ -76,22 +82,60 @@ type toolFormat struct {
 	Definition string `json:"definition"`
 }
 
-// takeTools applies tools, tool_choice and parallel_tool_calls.
+// takeTools applies tools, tool_choice and parallel_tool_calls, and the tools
+// that come as items of the input.
 func (raw rawResponse) takeTools(req *ResponseRequest) error {
-	t := &req.Tools
-	t.Shown, t.Choice = append([]json.RawMessage{}, raw.Tools...), json.RawMessage(`"auto"`)
-	if !isNothing(raw.ToolChoice) || string(raw.ToolChoice) == `"none"` {
-		t.Choice = raw.ToolChoice
+	req.rawTools, req.rawChoice = raw.Tools, raw.ToolChoice
+	req.Tools.Single = raw.ParallelToolCalls != nil && !*raw.ParallelToolCalls
+	ignored, err := req.equip(nil)
+	req.Ignored = append(req.Ignored, ignored...)
+	return err
+}
+
+// Equip offers the model the tools of an earlier part of the conversation, too.
+// They have been checked before; of two by the same name the later one holds.
+func (req *ResponseRequest) Equip(earlier []json.RawMessage) error {
+	_, err := req.equip(earlier)
+	return err
+}
+
+func (req *ResponseRequest) equip(earlier []json.RawMessage) (ignored []string, err error) {
+	t := ClientTools{Single: req.Tools.Single, Shown: append([]json.RawMessage{}, req.rawTools...), Choice: json.RawMessage(`"auto"`)}
+	if !isNothing(req.rawChoice) || string(req.rawChoice) == `"none"` {
+		t.Choice = req.rawChoice
 	}
-	t.Single = raw.ParallelToolCalls != nil && !*raw.ParallelToolCalls
-	if err := req.takeToolList(raw.Tools, "tools", ""); err != nil {
-		return err
+	var own toolReader
+	if err := own.list(req.rawTools, "tools", ""); err != nil {
+		return nil, err
 	}
-	wire := t.wire()
+	if err := checkTools("tools", wires(own.tools), func(i int) string { return own.tools[i].at + ".name" }); err != nil {
+		return nil, err
+	}
+	var before, after toolReader
+	if err := before.list(earlier, "previous_response_id", ""); err != nil {
+		return nil, err
+	}
+	for _, in := range req.Input {
+		if err := after.list(in.Tools, in.At+".tools", ""); err != nil {
+			return nil, err
+		}
+	}
+	for _, tool := range slices.Concat(before.tools, own.tools, after.tools) {
+		same := func(other ClientTool) bool { return other.Wire.Name == tool.Wire.Name }
+		t.Offered = append(slices.DeleteFunc(t.Offered, same), tool)
+	}
+	err = t.choose(req.rawChoice)
+	req.Tools = t
+	return slices.Compact(append(own.ignored, after.ignored...)), err
+}
+
+// choose applies tool_choice.
+func (t *ClientTools) choose(raw json.RawMessage) error {
+	wire := wires(t.Offered)
 	if err := checkTools("tools", wire, func(i int) string { return t.Offered[i].at + ".name" }); err != nil {
 		return err
 	}
-	choice, err := chooseTools(asFunction(raw.ToolChoice), chosenTool, chosenTools)
+	choice, err := chooseTools(asFunction(raw), chosenTool, chosenTools)
 	if err != nil {
 		return err
 	}
@@ -110,24 +154,30 @@ func (raw rawResponse) takeTools(req *ResponseRequest) error {
 	return nil
 }
 
-func (t ClientTools) wire() []Tool {
-	list := make([]Tool, 0, len(t.Offered))
-	for _, tool := range t.Offered {
+func wires(tools []ClientTool) []Tool {
+	list := make([]Tool, 0, len(tools))
+	for _, tool := range tools {
 		list = append(list, tool.Wire)
 	}
 	return list
 }
 
-func (req *ResponseRequest) takeToolList(list []json.RawMessage, at, namespace string) error {
+// toolReader reads tools as they arrive.
+type toolReader struct {
+	tools   []ClientTool
+	ignored []string // where those are that have no effect
+}
+
+func (r *toolReader) list(list []json.RawMessage, at, namespace string) error {
 	for i, data := range list {
-		if err := req.takeTool(data, fmt.Sprintf("%s[%d]", at, i), namespace); err != nil {
+		if err := r.read(data, fmt.Sprintf("%s[%d]", at, i), namespace); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (req *ResponseRequest) takeTool(data json.RawMessage, at, namespace string) (err error) {
+func (r *toolReader) read(data json.RawMessage, at, namespace string) (err error) {
 	var raw rawClientTool
 	if !isObject(data) || json.Unmarshal(data, &raw) != nil {
 		return Invalid("invalid_type", at, at+" must be a tool")
@@ -137,26 +187,28 @@ func (req *ResponseRequest) takeTool(data json.RawMessage, at, namespace string)
 		if err := checkToolName(at+".name", raw.Name); err != nil {
 			return err
 		}
-		return req.takeToolList(raw.Tools, at+".tools", raw.Name)
+		return r.list(raw.Tools, at+".tools", raw.Name)
 	case raw.Type == "web_search" && raw.WebAccess != nil && !*raw.WebAccess:
 		// The codex CLI puts this one, which may not go to the web, into every request.
-		req.Ignored = append(req.Ignored, at)
+		r.ignored = append(r.ignored, at)
 		return nil
+	case raw.Type == "tool_search" && raw.Execution == "client":
+		raw.Name = SearchTool
 	case raw.Type != "function" && raw.Type != "custom":
 		return unsupported(at+".type", fmt.Sprintf("%s: tools of type %q are not served; offer functions, custom tools or namespaces of them", at, clip(raw.Type)))
 	}
 	if err := checkToolName(at+".name", raw.Name); err != nil {
 		return err
 	}
-	tool := ClientTool{Name: raw.Name, Namespace: namespace, Custom: raw.Type == "custom", at: at}
+	tool := ClientTool{Name: raw.Name, Namespace: namespace, Custom: raw.Type == "custom", Search: raw.Type == "tool_search", at: at}
 	if tool.Custom {
 		raw.Parameters = raw.Format.schema()
 	}
-	if raw.Strict && !slices.Contains(req.Ignored, "tools.strict") {
-		req.Ignored = append(req.Ignored, "tools.strict")
+	if raw.Strict && !slices.Contains(r.ignored, "tools.strict") {
+		r.ignored = append(r.ignored, "tools.strict")
 	}
 	tool.Wire, err = newTool(at, WireName(namespace, raw.Name), raw.Description, raw.Parameters)
-	req.Tools.Offered = append(req.Tools.Offered, tool)
+	r.tools = append(r.tools, tool)
 	return err
 }
 

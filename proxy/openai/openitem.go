@@ -95,10 +95,13 @@ func (b *ResponseBuilder) done(status string) ResponseEvent {
 		b.finished[b.open.source] = true
 	}
 	b.said = b.said || b.open.Type != itemReasoning
-	b.called = b.called || b.open.Type == itemFunction || b.open.Type == itemCustomCall
+	b.called = b.called || b.open.Type != itemReasoning && b.open.Type != itemMessage
 	b.kept = append(b.kept, b.open.OutputItem)
-	if !b.encrypted {
+	switch {
+	case !b.encrypted:
 		b.open.Encrypted = ""
+	case b.open.Encrypted != "":
+		b.open.Encrypted = b.mark + b.open.Encrypted
 	}
 	b.response.Output = append(b.response.Output, b.open.OutputItem)
 	e := b.item("response.output_item.done")
@@ -144,6 +147,12 @@ func (b *ResponseBuilder) call(tool ClientTool, made madeItem) []ResponseEvent {
 	if tool.Custom {
 		b.open.Type, b.open.ID, arguments = itemCustomCall, b.newID("ctc_"), freeInput(made.Arguments)
 		delta, done = "response.custom_tool_call_input.delta", "response.custom_tool_call_input.done"
+	}
+	if tool.Search { // of which there are no events in between
+		b.open.Type, b.open.ID = itemSearchCall, b.newID("tsc_")
+		events = append(events, b.item("response.output_item.added"))
+		b.open.Arguments = arguments
+		return append(events, b.done(StatusCompleted))
 	}
 	events = append(events, b.item("response.output_item.added"))
 	b.open.Arguments = arguments

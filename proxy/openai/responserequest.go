@@ -27,6 +27,9 @@ type ResponseRequest struct {
 	ServiceTier  string // flex, priority or empty
 	Metadata     map[string]string
 	Ignored      []string // parameters accepted without effect, sorted
+
+	rawTools  []json.RawMessage
+	rawChoice json.RawMessage
 }
 
 // Limits on metadata. Source: OpenAI API reference, "metadata".
@@ -113,7 +116,7 @@ func (raw rawResponse) validate() (*ResponseRequest, error) {
 		ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Text.Verbosity,
 	}
 	for _, check := range []func(*ResponseRequest) error{
-		raw.checkScalars, raw.takeReasoning, raw.takeInclude, raw.takeText, raw.takeTools, raw.takeInput,
+		raw.checkScalars, raw.takeReasoning, raw.takeInclude, raw.takeText, raw.takeInput, raw.takeTools,
 	} {
 		if err := check(req); err != nil {
 			return nil, err
@@ -147,7 +150,17 @@ func (raw rawResponse) checkScalars(*ResponseRequest) error {
 	return nil
 }
 
+// takeReasoning leaves out context: codex has no such setting, and gives the model
+// all the reasoning that the history has.
 func (raw rawResponse) takeReasoning(req *ResponseRequest) (err error) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw.Reasoning, &fields) == nil && fields["context"] != nil {
+		delete(fields, "context")
+		req.Ignored = append(req.Ignored, "reasoning.context")
+		if raw.Reasoning, err = json.Marshal(fields); err != nil {
+			return fmt.Errorf("cannot encode reasoning: %w", err)
+		}
+	}
 	req.Reasoning, err = reasoning(raw.Reasoning)
 	return err
 }

@@ -14,115 +14,21 @@ type InputItem struct {
 	At        string // where it stands, for errors: input[3]
 }
 
-// Item is an item of a conversation, whoever made it. Which fields are set
-// depends on Type; JSON names are those of the API.
-type Item struct {
-	Type      string        `json:"type"`
-	ID        string        `json:"id,omitempty"`
-	Status    string        `json:"status,omitempty"`
-	Role      string        `json:"role,omitempty"`
-	Content   []ItemPart    `json:"content,omitempty"`
-	Summary   []summaryPart `json:"summary,omitempty"`
-	Encrypted string        `json:"encrypted_content,omitempty"`
-	CallID    string        `json:"call_id,omitempty"`
-	Namespace string        `json:"namespace,omitempty"`
-	Name      string        `json:"name,omitempty"`
-	Arguments string        `json:"arguments,omitempty"`
-	Input     string        `json:"input,omitempty"`
-	Output    *ItemOutput   `json:"output,omitempty"`
-}
-
-// SummaryTexts are the parts of a summary of reasoning.
-func (i Item) SummaryTexts() []string {
-	texts := make([]string, 0, len(i.Summary))
-	for _, part := range i.Summary {
-		texts = append(texts, part.Text)
-	}
-	return texts
-}
-
-// ItemOutput is the output of a tool: text, or parts.
-type ItemOutput struct {
-	Text  *string
-	Parts []ItemPart
-}
-
-// MarshalJSON encodes whichever there is.
-func (o ItemOutput) MarshalJSON() ([]byte, error) {
-	if o.Text != nil {
-		return json.Marshal(*o.Text)
-	}
-	return json.Marshal(append([]ItemPart{}, o.Parts...))
-}
-
-// UnmarshalJSON reads either form.
-func (o *ItemOutput) UnmarshalJSON(data []byte) error {
-	if bytes.HasPrefix(data, []byte(`"`)) {
-		return json.Unmarshal(data, &o.Text)
-	}
-	return json.Unmarshal(data, &o.Parts)
-}
-
-// ItemPart is a part of a message or of a tool's output: text, or an image.
-type ItemPart struct {
-	Type  string // input_text, output_text or input_image
-	Text  string
-	Image *Image
-}
-
-type rawItemPart struct {
-	Type     string `json:"type"`
-	Text     string `json:"text,omitempty"`
-	Refusal  string `json:"refusal,omitempty"`
-	ImageURL string `json:"image_url,omitempty"`
-	Detail   string `json:"detail,omitempty"`
-	FileID   string `json:"file_id,omitempty"`
-}
-
-// MarshalJSON encodes the part as its type wants it.
-func (p ItemPart) MarshalJSON() ([]byte, error) {
-	if p.Image != nil {
-		return json.Marshal(rawItemPart{Type: p.Type, ImageURL: p.Image.URL, Detail: p.Image.Detail})
-	}
-	return json.Marshal(struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}{p.Type, p.Text})
-}
-
-// UnmarshalJSON reads a part that has been checked before. A refusal is what its
-// words say.
-func (p *ItemPart) UnmarshalJSON(data []byte) error {
-	var raw rawItemPart
-	if err := json.Unmarshal(data, &raw); err != nil {
-		return err
-	}
-	*p = ItemPart{Type: raw.Type, Text: raw.Text}
-	switch raw.Type {
-	case partImage:
-		p.Image = &Image{raw.ImageURL, raw.Detail}
-	case "refusal":
-		p.Type, p.Text = "output_text", raw.Refusal
-	}
-	return nil
-}
-
-const partImage = "input_image"
-
 // rawItem is an item as it arrives.
 type rawItem struct {
-	Type      string          `json:"type"`
-	ID        string          `json:"id"`
-	Role      string          `json:"role"`
-	Content   json.RawMessage `json:"content"`
-	Summary   []summaryPart   `json:"summary"`
-	Encrypted string          `json:"encrypted_content"`
-	CallID    string          `json:"call_id"`
-	Namespace string          `json:"namespace"`
-	Name      string          `json:"name"`
-	Arguments string          `json:"arguments"`
-	Input     string          `json:"input"`
-	Output    json.RawMessage `json:"output"`
+	Type      string            `json:"type"`
+	ID        string            `json:"id"`
+	Role      string            `json:"role"`
+	Content   json.RawMessage   `json:"content"`
+	Summary   []summaryPart     `json:"summary"`
+	Encrypted string            `json:"encrypted_content"`
+	CallID    string            `json:"call_id"`
+	Namespace string            `json:"namespace"`
+	Name      string            `json:"name"`
+	Arguments Arguments         `json:"arguments"`
+	Input     string            `json:"input"`
+	Output    json.RawMessage   `json:"output"`
+	Tools     []json.RawMessage `json:"tools"`
 }
 
 func (raw rawResponse) takeInput(req *ResponseRequest) error {
@@ -200,22 +106,18 @@ func (req *ResponseRequest) takeItem(raw rawItem, at string) error {
 	switch raw.Type {
 	case itemMessage:
 		return req.takeMessage(raw, at)
-	case itemFunction, itemCustomCall:
-		if err := need(at, field{"call_id", raw.CallID}, field{"name", raw.Name}); err != nil {
-			return err
-		}
-		if raw.Type == itemFunction && raw.Arguments == "" {
-			raw.Arguments = "{}"
-		}
-		req.keep(at, Item{
-			Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Namespace: raw.Namespace, Name: raw.Name,
-			Arguments: raw.Arguments, Input: raw.Input,
-		})
-		return nil
+	case itemFunction, itemCustomCall, itemSearchCall:
+		return req.takeCall(raw, at)
+	case "tool_search_output":
+		req.keep(at, Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Tools: raw.Tools})
+		return need(at, field{"call_id", raw.CallID})
 	case "function_call_output", "custom_tool_call_output":
 		return req.takeOutput(raw, at)
 	case itemReasoning:
 		req.keep(at, Item{Type: raw.Type, ID: raw.ID, Summary: raw.Summary, Encrypted: raw.Encrypted})
+		return nil
+	case "additional_tools":
+		req.keep(at, Item{Type: raw.Type, ID: raw.ID, Role: raw.Role, Tools: raw.Tools})
 		return nil
 	case "item_reference":
 		if err := need(at, field{"id", raw.ID}); err != nil {
@@ -226,6 +128,21 @@ func (req *ResponseRequest) takeItem(raw rawItem, at string) error {
 	default:
 		return unsupported(at+".type", fmt.Sprintf("%s: items of type %q are not supported", at, clip(raw.Type)))
 	}
+}
+
+func (req *ResponseRequest) takeCall(raw rawItem, at string) error {
+	kept := Item{
+		Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Namespace: raw.Namespace, Name: raw.Name, Input: raw.Input,
+	}
+	fields := []field{{"call_id", raw.CallID}, {"name", raw.Name}}
+	if raw.Type == itemSearchCall {
+		fields = fields[:1]
+	}
+	if kept.Arguments = raw.Arguments; raw.Type != itemCustomCall && kept.Arguments.Text == "" {
+		kept.Arguments.Text = "{}"
+	}
+	req.keep(at, kept)
+	return need(at, fields...)
 }
 
 type field struct{ name, value string }

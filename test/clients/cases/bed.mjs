@@ -1,0 +1,35 @@
+// What the cases share: the service and the scripted model endpoint behind it.
+// A prompt holds its answer, see package modelserver: [[text hello]].
+import OpenAI from "openai";
+import { z } from "zod";
+
+export const model = "gpt-test";
+export const baseURL = "http://127.0.0.1:8787/v1";
+const endpoint = "http://127.0.0.1:18080";
+
+export const client = (options = {}) => new OpenAI({ baseURL, apiKey: process.env.API_KEY, maxRetries: 0, timeout: 30_000, ...options });
+
+// turns are the bodies that the model endpoint received whose input has the
+// word, oldest first.
+export async function turns(word) {
+  const { requests } = await (await fetch(`${endpoint}/_requests`)).json();
+  return requests.filter((r) => r.method === "POST" && JSON.stringify(r.body.raw.input).includes(word)).map((r) => r.body.raw);
+}
+
+export const City = z.object({ city: z.string(), population: z.number().int() });
+export const rome = { city: "Rome", population: 2800000 };
+
+// pixel is a PNG of one pixel.
+export const pixel =
+  "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+
+export const weather = { description: "the weather in a city", parameters: z.object({ city: z.string() }) };
+// parallel is a prompt to which the model answers with two calls.
+export const parallel = (word) => `${word} [[call get_weather {"city":"Paris"}]] [[call get_weather {"city":"Rome"}]]`;
+
+// results are what a follow-up brought to the model endpoint: the arguments of
+// the calls and their outputs, joined by their ids.
+export function results(turn) {
+  const calls = turn.input.filter((i) => i.type === "function_call");
+  return calls.map((c) => [JSON.parse(c.arguments).city, turn.input.find((o) => o.type === "function_call_output" && o.call_id === c.call_id).output]);
+}

@@ -1,0 +1,26 @@
+package contract
+
+// Answer is what a model said, by whichever API and in whichever way.
+type Answer struct {
+	ID        string
+	Model     string
+	Text      string
+	Reasoning string
+	Refusal   string
+	Calls     []Call
+	Finish    string // chat: finish_reason; responses: the status
+	Tokens    int    // in all; 0 if no usage was reported
+	Failure   *Failure
+	Done      bool // chat: the stream ended in [DONE]
+}
+
+// Call is a call of a client's function.
+type Call struct{ ID, Name, Arguments string }
+
+// Failure is an error of the API.
+type Failure struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    string  `json:"code"`
+}

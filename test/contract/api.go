@@ -1,0 +1,93 @@
+package contract
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// API is a way to ask a model, and to judge its answer.
+type API struct {
+	Name  string
+	Path  string
+	ask   func(prompt string) map[string]any
+	tool  func(Tool) any
+	whole func(s *Schema, body []byte) (Answer, error)
+	chunk func(s *Schema, body []byte) (Answer, error)
+}
+
+// Tool is a function that a client offers.
+type Tool struct {
+	Name       string
+	Parameters json.RawMessage
+}
+
+// Question is what is asked.
+type Question struct {
+	Model  string
+	Prompt string
+	Stream bool
+	Tools  []Tool
+	// Reasoning asks for the summary of the model's reasoning.
+	Reasoning bool
+}
+
+// Chat is POST /v1/chat/completions; streams are asked for their usage.
+var Chat = API{
+	Name: "chat",
+	Path: "/v1/chat/completions",
+	ask: func(prompt string) map[string]any {
+		return map[string]any{"messages": []any{map[string]any{"role": "user", "content": prompt}}}
+	},
+	tool: func(t Tool) any {
+		return map[string]any{"type": "function", "function": map[string]any{"name": t.Name, "parameters": t.Parameters}}
+	},
+	whole: func(s *Schema, body []byte) (Answer, error) { return only(s.Completion(body, 1)) },
+	chunk: func(s *Schema, body []byte) (Answer, error) { return only(s.ChatStream(bytes.NewReader(body), 1)) },
+}
+
+// Responses is POST /v1/responses.
+var Responses = API{
+	Name: "responses",
+	Path: "/v1/responses",
+	ask:  func(prompt string) map[string]any { return map[string]any{"input": prompt, "store": false} },
+	tool: func(t Tool) any {
+		return map[string]any{"type": "function", "name": t.Name, "parameters": t.Parameters, "strict": false}
+	},
+	whole: (*Schema).Response,
+	chunk: func(s *Schema, body []byte) (Answer, error) { return s.ResponseStream(bytes.NewReader(body)) },
+}
+
+func only(answers []Answer, err error) (Answer, error) {
+	if err != nil {
+		return Answer{}, err
+	}
+	return answers[0], nil
+}
+
+// Body is the body of the request.
+func (a API) Body(q Question) ([]byte, error) {
+	body := a.ask(q.Prompt)
+	body["model"], body["stream"] = q.Model, q.Stream
+	if q.Stream && a.Name == Chat.Name {
+		body["stream_options"] = map[string]any{"include_usage": true}
+	}
+	if q.Reasoning {
+		body["reasoning"] = map[string]any{"summary": "auto"}
+	}
+	tools := make([]any, 0, len(q.Tools))
+	for _, t := range q.Tools {
+		tools = append(tools, a.tool(t))
+	}
+	if len(tools) > 0 {
+		body["tools"] = tools
+	}
+	return json.Marshal(body)
+}
+
+// Judge checks the body of an answer with status 200.
+func (a API) Judge(s *Schema, q Question, body []byte) (Answer, error) {
+	if q.Stream {
+		return a.chunk(s, body)
+	}
+	return a.whole(s, body)
+}

@@ -1,0 +1,63 @@
+// What of OpenAI's API codex-proxy serves, in the types that OpenAI generates
+// from its OpenAPI document. Where a type has variants that are never served
+// (hosted tools and what they produce), only those that are served are taken,
+// so that the others are errors.
+import type OpenAI from "openai";
+
+// reasoning_content is no field of OpenAI's: it is how other providers stream a
+// model's reasoning in a chat completion.
+type WithReasoning = { reasoning_content?: string };
+
+type ServedCompletion = Omit<OpenAI.Chat.ChatCompletion, "choices"> & {
+  choices: (Omit<OpenAI.Chat.ChatCompletion.Choice, "message"> & { message: OpenAI.Chat.ChatCompletionMessage & WithReasoning })[];
+};
+type ServedChunk = Omit<OpenAI.Chat.ChatCompletionChunk, "choices"> & {
+  choices: (Omit<OpenAI.Chat.ChatCompletionChunk.Choice, "delta"> & { delta: OpenAI.Chat.ChatCompletionChunk.Choice.Delta & WithReasoning })[];
+};
+
+type Item =
+  | OpenAI.Responses.ResponseOutputMessage
+  | OpenAI.Responses.ResponseFunctionToolCall
+  | OpenAI.Responses.ResponseReasoningItem;
+
+// output_text is added by the library.
+type ServedResponse = Omit<OpenAI.Responses.Response, "output_text" | "output" | "tools" | "tool_choice" | "instructions" | "prompt" | "model"> & {
+  output: Item[];
+  tools: OpenAI.Responses.FunctionTool[];
+  tool_choice: OpenAI.Responses.ToolChoiceOptions | OpenAI.Responses.ToolChoiceFunction | OpenAI.Responses.ToolChoiceAllowed;
+  instructions: string | null;
+  model: string;
+};
+
+type OfResponse<E> = Omit<E, "response"> & { response: ServedResponse };
+type OfItem<E> = Omit<E, "item"> & { item: Item };
+
+type ServedEvent =
+  | OfResponse<OpenAI.Responses.ResponseCreatedEvent>
+  | OfResponse<OpenAI.Responses.ResponseInProgressEvent>
+  | OfResponse<OpenAI.Responses.ResponseCompletedEvent>
+  | OfResponse<OpenAI.Responses.ResponseIncompleteEvent>
+  | OfResponse<OpenAI.Responses.ResponseFailedEvent>
+  | OfItem<OpenAI.Responses.ResponseOutputItemAddedEvent>
+  | OfItem<OpenAI.Responses.ResponseOutputItemDoneEvent>
+  | OpenAI.Responses.ResponseContentPartAddedEvent
+  | OpenAI.Responses.ResponseContentPartDoneEvent
+  | OpenAI.Responses.ResponseTextDeltaEvent
+  | OpenAI.Responses.ResponseTextDoneEvent
+  | OpenAI.Responses.ResponseRefusalDeltaEvent
+  | OpenAI.Responses.ResponseRefusalDoneEvent
+  | OpenAI.Responses.ResponseFunctionCallArgumentsDeltaEvent
+  | OpenAI.Responses.ResponseFunctionCallArgumentsDoneEvent
+  | OpenAI.Responses.ResponseReasoningSummaryPartAddedEvent
+  | OpenAI.Responses.ResponseReasoningSummaryPartDoneEvent
+  | OpenAI.Responses.ResponseReasoningSummaryTextDeltaEvent
+  | OpenAI.Responses.ResponseReasoningSummaryTextDoneEvent;
+
+export interface Wire {
+  completion: ServedCompletion;
+  chunk: ServedChunk;
+  response: ServedResponse;
+  event: ServedEvent;
+  model: OpenAI.Model;
+  error: { error: OpenAI.ErrorObject & { retryable?: true } };
+}

@@ -1,0 +1,109 @@
+package contract
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+//go:embed openai.json
+var openai []byte
+
+const location = "openai.json"
+
+// Kind is an object of the API.
+type Kind string
+
+// The objects that codex-proxy serves.
+const (
+	Completion Kind = "completion" // a whole chat completion
+	Chunk      Kind = "chunk"      // of a streamed one
+	Response   Kind = "response"
+	Model      Kind = "model"
+	Error      Kind = "error" // {"error":{…}}
+)
+
+// Schema holds the compiled schemas. It may be used from any goroutine.
+type Schema struct {
+	kinds  map[Kind]*jsonschema.Schema
+	events map[string]*jsonschema.Schema // of a streamed response, by type
+}
+
+// Compile reads the schemas.
+func Compile() (*Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(openai))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the schemas: %w", err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource(location, doc); err != nil {
+		return nil, fmt.Errorf("cannot read the schemas: %w", err)
+	}
+	s := &Schema{kinds: map[Kind]*jsonschema.Schema{}, events: map[string]*jsonschema.Schema{}}
+	for _, kind := range []Kind{Completion, Chunk, Response, Model, Error} {
+		if s.kinds[kind], err = c.Compile(location + "#/definitions/Wire/properties/" + string(kind)); err != nil {
+			return nil, fmt.Errorf("cannot compile the schema of %s: %w", kind, err)
+		}
+	}
+	return s, s.compileEvents(c)
+}
+
+// compileEvents takes the union of all events apart: one schema says what is
+// wrong with an event, a union only that nothing fits.
+func (s *Schema) compileEvents(c *jsonschema.Compiler) error {
+	var doc struct {
+		Definitions struct {
+			ServedEvent struct {
+				AnyOf []struct {
+					Ref string `json:"$ref"`
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(openai, &doc); err != nil {
+		return fmt.Errorf("cannot read the schemas: %w", err)
+	}
+	for _, event := range doc.Definitions.ServedEvent.AnyOf {
+		schema, err := c.Compile(location + event.Ref)
+		if err != nil {
+			return fmt.Errorf("cannot compile the schema of %s: %w", event.Ref, err)
+		}
+		name, ok := (*schema.Properties["type"].Const).(string)
+		if !ok {
+			return fmt.Errorf("cannot compile the schema of %s: no type", event.Ref)
+		}
+		s.events[name] = schema
+	}
+	return nil
+}
+
+// Check says what is wrong with an object.
+func (s *Schema) Check(kind Kind, data []byte) error {
+	return check(s.kinds[kind], string(kind), data)
+}
+
+// CheckEvent says what is wrong with an event of a streamed response.
+func (s *Schema) CheckEvent(name string, data []byte) error {
+	schema, ok := s.events[name]
+	if !ok {
+		return fmt.Errorf("there is no event %q", name)
+	}
+	return check(schema, name, data)
+}
+
+func check(schema *jsonschema.Schema, name string, data []byte) error {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		return fmt.Errorf("bad JSON in a %s: %w: %s", name, err, excerpt(data))
+	}
+	if err := schema.Validate(value); err != nil {
+		return fmt.Errorf("bad %s: %w: %s", name, err, excerpt(data))
+	}
+	return nil
+}
+
+// excerpt keeps reports of huge answers readable.
+func excerpt(data []byte) []byte { return data[:min(len(data), 2000)] }

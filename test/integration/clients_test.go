@@ -1,0 +1,101 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/machine"
+	"codex-proxy/test/modelserver"
+)
+
+// clientsDir is where the machine sees the npm clients and the cases for them.
+const clientsDir = "/opt/clients"
+
+// clients is a bed whose service asks for a key, with clients in it.
+type clients struct {
+	*bed
+	key  string
+	node string // the program, as the machine sees it
+}
+
+func newClients(t *testing.T) *clients {
+	t.Helper()
+	installed := os.Getenv("CODEX_PROXY_TEST_CLIENTS")
+	if installed == "" {
+		if os.Getenv(machine.RequireEnv) == "1" {
+			t.Fatal("CODEX_PROXY_TEST_CLIENTS is not set; `make test` sets it")
+		}
+		t.Skip("CODEX_PROXY_TEST_CLIENTS is not set; `make test` sets it")
+	}
+	cases, err := filepath.Abs("../clients/cases")
+	require.NoError(t, err)
+	node, err := os.Readlink(filepath.Join(installed, "node"))
+	require.NoError(t, err)
+	b := newBed(t, "trixie", realWorker, "",
+		machine.Bind{Source: filepath.Join(installed, "node_modules"), Target: clientsDir + "/node_modules", ReadOnly: true},
+		machine.Bind{Source: cases, Target: clientsDir + "/cases", ReadOnly: true})
+	key := trim(b.MustRun(t, "codex-proxy", "keys", "add", "clients"))
+	b.start()
+	return &clients{b, key, clientsDir + "/" + node}
+}
+
+// run runs cases in the machine; what they say goes to the test's log.
+func (c *clients) run(t *testing.T, args ...string) error {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var out bytes.Buffer
+	err := c.Exec(ctx, machine.Exec{Args: append([]string{c.node}, args...), Env: []string{"API_KEY=" + c.key}, Stdout: &out, Stderr: &out})
+	t.Logf("%v\n%s", args, out.String())
+	return err
+}
+
+// sdk is openai-go.
+func (c *clients) sdk(options ...option.RequestOption) openai.Client {
+	return openai.NewClient(append([]option.RequestOption{option.WithBaseURL(base + "/v1"), option.WithAPIKey(c.key),
+		option.WithHTTPClient(c.http), option.WithMaxRetries(0)}, options...)...)
+}
+
+// The official clients, and one more, work unchanged with the installed service.
+func TestClients(t *testing.T) {
+	c := newClients(t)
+	retried := []<-chan error{
+		c.refusedOnce(t, func() error { return c.run(t, clientsDir+"/cases/retries.mjs") }),
+		c.refusedOnce(t, func() error { return c.retriedByGo(t) }),
+	}
+	t.Run("openai-go", c.openaiGo)
+	t.Run("openai-go responses", c.openaiGoResponses)
+	t.Run("npm", func(t *testing.T) {
+		assert.NoError(t, c.run(t, "--test", "--test-isolation=none", "--test-reporter=spec", clientsDir+"/cases/*.test.mjs"))
+	})
+	t.Run("retries", func(t *testing.T) {
+		for _, r := range retried {
+			assert.NoError(t, <-r)
+		}
+	})
+}
+
+// refusedOnce has the model endpoint refuse the next two requests, and returns
+// when the clients of do have made them; they will wait for as long as they are
+// told to.
+func (c *clients) refusedOnce(t *testing.T, do func() error) <-chan error {
+	t.Helper()
+	turns := len(c.models.Turns())
+	require.NoError(t, c.models.Script("error 429"))
+	require.NoError(t, c.models.Script("error 503"))
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	_, err := c.models.Wait(ctx, modelserver.AtLeast(turns+2))
+	require.NoError(t, err)
+	return done
+}

@@ -1,0 +1,216 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/contract"
+)
+
+// modelFault is a way in which the model endpoint fails, and what a client sees
+// of it: an error with a status, or, once a stream has brought something, an
+// error that ends it.
+type modelFault struct {
+	phase, name string
+	steps       []string
+	status      int    // of a whole answer
+	kind, code  string // of the error
+	text        string // what a stream brings before it fails
+	calls       int    // how many calls it brings
+}
+
+const (
+	invalid     = "invalid_request_error"
+	unavailable = "backend_unavailable"
+)
+
+var modelFaults = []modelFault{
+	{"before the first byte", "400", []string{"error 400"}, 400, invalid, "upstream_rejected", "", 0},
+	{"before the first byte", "401", []string{"error 401"}, 503, unavailable, "upstream_unauthorized", "", 0},
+	{"before the first byte", "429", []string{"error 429"}, 429, "rate_limit_error", "rate_limited", "", 0},
+	{"before the first byte", "500", []string{"error 500"}, 503, unavailable, "upstream_error", "", 0},
+	{"before the first byte", "503", []string{"error 503"}, 503, unavailable, "upstream_error", "", 0},
+	{"before the first byte", "no event stream", []string{"garbage"}, 503, unavailable, "upstream_error", "", 0},
+	{"before the first byte", "cut", []string{"drop"}, 503, unavailable, "upstream_error", "", 0},
+	{"before the first byte", "ended", []string{"end"}, 503, unavailable, "upstream_error", "", 0},
+	{"before the first byte", "failed", []string{"failed server_error oops"}, 503, unavailable, "upstream_error", "", 0},
+	{"before the first byte", "rate limited", []string{"failed rate_limit_exceeded slow down"}, 429, "rate_limit_error", "rate_limited", "", 0},
+	{"before the first byte", "too long", []string{"failed context_length_exceeded too long"}, 400, invalid, "context_length_exceeded", "", 0},
+	{"before the first byte", "no answer", []string{"hang"}, 504, "timeout_error", "idle_timeout", "", 0},
+	{"before the first byte", "silence", []string{"silence"}, 504, "timeout_error", "idle_timeout", "", 0},
+
+	{"mid-text", "cut", []string{"text so ", "text far", "drop"}, 503, unavailable, "upstream_error", "so far", 0},
+	{"mid-text", "ended", []string{"text so far", "end"}, 503, unavailable, "upstream_error", "so far", 0},
+	{"mid-text", "failed", []string{"text so far", "failed server_error oops"}, 503, unavailable, "upstream_error", "so far", 0},
+	{"mid-text", "rate limited", []string{"text so far", "failed rate_limit_exceeded slow down"}, 429, "rate_limit_error", "rate_limited", "so far", 0},
+	{"mid-text", "silence", []string{"text so far", "silence"}, 504, "timeout_error", "idle_timeout", "so far", 0},
+
+	{"mid-tool", "cut", []string{`calling get_weather {"ci`, "drop"}, 503, unavailable, "upstream_error", "", 0},
+	{"mid-tool", "failed", []string{`calling get_weather {"ci`, "failed server_error oops"}, 503, unavailable, "upstream_error", "", 0},
+	{"mid-tool", "silence", []string{`calling get_weather {"ci`, "silence"}, 504, "timeout_error", "idle_timeout", "", 0},
+	{"mid-tool", "cut after text", []string{"text so far", `calling get_weather {"ci`, "drop"}, 503, unavailable, "upstream_error", "so far", 0},
+	{"mid-tool", "cut in the second", []string{`call get_weather {"city":"Paris"}`, `calling get_weather {"ci`, "drop"}, 503, unavailable, "upstream_error", "", 1},
+
+	{"after the finish", "cut", []string{"text all of it", "completed", "drop"}, 200, "", "", "all of it", 0},
+	{"after the finish", "silence", []string{"text all of it", "completed", "silence"}, 200, "", "", "all of it", 0},
+	{"after the finish", "cut, with a call", []string{`call get_weather {"city":"Paris"}`, "completed", "drop"}, 200, "", "", "", 1},
+}
+
+// faultCase is a fault, met in one way.
+type faultCase struct {
+	modelFault
+	api    contract.API
+	stream bool
+	got    chan reply
+}
+
+// reply is what a client got.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+	asked  int // how often the endpoint was
+	err    error
+}
+
+// What the model endpoint does wrong reaches the client once, as what it is:
+// before the first byte as a status, after it in the stream; never as a hang
+// and never as a whole answer.
+func TestModelFaults(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "idle_timeout = \"5s\"\nmax_inflight = 64\n")
+	b.start()
+	schema, err := contract.Compile()
+	require.NoError(t, err)
+	var cases []faultCase
+	for _, api := range []contract.API{contract.Chat, contract.Responses} {
+		for _, stream := range []bool{false, true} {
+			for _, fault := range modelFaults {
+				c := faultCase{fault, api, stream, make(chan reply, 1)}
+				if c.slow() { // they wait side by side, while the others are tried
+					go func() { c.got <- b.meet(t.Context(), c) }()
+				}
+				cases = append(cases, c)
+			}
+		}
+	}
+	for _, c := range cases {
+		t.Run(c.title(), func(t *testing.T) {
+			if !c.slow() {
+				c.got <- b.meet(t.Context(), c)
+			}
+			c.judge(t, schema, <-c.got)
+		})
+	}
+	t.Run("the worker is none the worse", func(t *testing.T) {
+		status, _, body := b.chat(false, "[[text fine]]")
+		assert.Equal(t, http.StatusOK, status)
+		assert.Contains(t, body, "fine")
+		assert.Equal(t, "0", b.show(workerUnit, "NRestarts")["NRestarts"])
+	})
+}
+
+// slow: the silence of an endpoint takes its time, and so does a failure that an
+// open call hides (appserver.Options.CallPatience).
+func (c faultCase) slow() bool {
+	return c.code == "idle_timeout" || c.calls > 0 && c.status != http.StatusOK
+}
+
+func (c faultCase) title() string {
+	how := "whole"
+	if c.stream {
+		how = "streamed"
+	}
+	return strings.Join([]string{c.api.Name, how, c.phase, c.name}, "/")
+}
+
+// meet asks, with a tool on offer, for the fault.
+func (b *bed) meet(ctx context.Context, c faultCase) reply {
+	r := b.put(ctx, c.api, contract.Question{
+		Model: model, Prompt: c.title() + ": [[" + strings.Join(c.steps, "]] [[") + "]]", Stream: c.stream,
+		Tools: []contract.Tool{{Name: "get_weather", Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}}}`)}},
+	})
+	r.asked = len(b.turnsWith(`"` + c.title() + ":"))
+	return r
+}
+
+// put puts a question to the service, and may be called from any goroutine.
+func (b *bed) put(ctx context.Context, api contract.API, q contract.Question) (r reply) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	body, err := api.Body(q)
+	if err != nil {
+		return reply{err: err}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+api.Path, bytes.NewReader(body))
+	if err != nil {
+		return reply{err: err}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := b.http.Do(req)
+	if err != nil {
+		return reply{err: err}
+	}
+	defer res.Body.Close()
+	r.status, r.header = res.StatusCode, res.Header
+	r.body, r.err = io.ReadAll(res.Body)
+	return r
+}
+
+func (c faultCase) judge(t *testing.T, schema *contract.Schema, r reply) {
+	t.Helper()
+	require.NoError(t, r.err)
+	assert.Equal(t, 1, r.asked, "requests at the endpoint")
+	begun := c.stream && (c.text != "" || c.calls > 0)
+	if c.status != http.StatusOK && !begun {
+		c.judgeStatus(t, schema, r)
+		return
+	}
+	require.Equal(t, http.StatusOK, r.status, "%s", r.body)
+	answer, err := c.api.Judge(schema, contract.Question{Stream: c.stream}, r.body)
+	require.NoError(t, err, "%s", r.body)
+	assert.Equal(t, c.text, answer.Text)
+	assert.Len(t, answer.Calls, c.calls)
+	if c.status == http.StatusOK {
+		assert.Nil(t, answer.Failure)
+		return
+	}
+	require.NotNil(t, answer.Failure, "%s", r.body)
+	assert.False(t, answer.Done)
+	assert.Equal(t, c.codeIn(), answer.Failure.Code)
+	if c.api.Name == contract.Chat.Name {
+		assert.Equal(t, c.kind, answer.Failure.Type)
+	}
+}
+
+// codeIn is the code in a stream: a response has OpenAI's own.
+func (c faultCase) codeIn() string {
+	switch {
+	case c.api.Name == contract.Chat.Name:
+		return c.code
+	case c.code == "rate_limited":
+		return "rate_limit_exceeded"
+	default:
+		return "server_error"
+	}
+}
+
+func (c faultCase) judgeStatus(t *testing.T, schema *contract.Schema, r reply) {
+	t.Helper()
+	assert.Equal(t, c.status, r.status, "%s", r.body)
+	require.NoError(t, schema.Check(contract.Error, r.body))
+	var e struct{ Error contract.Failure }
+	require.NoError(t, json.Unmarshal(r.body, &e))
+	assert.Equal(t, c.kind, e.Error.Type)
+	assert.Equal(t, c.code, e.Error.Code)
+	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
+		assert.Positive(t, seconds(t, r.header.Get("Retry-After")))
+	}
+}

@@ -1,0 +1,57 @@
+package packages
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Both formats hold the same files, but for what only one of them has.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	p := built(t)
+	tools(t, "dpkg-deb", "rpm", "tar")
+	inDeb := strings.Fields(output(t, "sh", "-c", "dpkg-deb --fsys-tarfile "+p.deb+" | tar --list | grep -v '/$' | sed 's/^[.]//'"))
+	inRPM := strings.Fields(output(t, "rpm", "--query", "--package", "--list", p.rpm))
+
+	for _, file := range without(inDeb, inRPM) {
+		assert.Regexp(t, `^/usr/share/(doc|lintian|zsh/vendor-completions)/`, file, "only in the .deb")
+	}
+	for _, file := range without(inRPM, inDeb) {
+		assert.Regexp(t, `^(/etc/codex-proxy(/workers)?$|/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`, file, "only in the .rpm")
+	}
+	for _, file := range shipped(t) {
+		assert.True(t, slices.ContainsFunc(inDeb, func(f string) bool { return strings.HasSuffix(f, "/"+file) }), "%s is not in the packages", file)
+	}
+
+	settings := "/etc/codex-proxy/config.toml\n/etc/codex-proxy/workers/default.toml\n"
+	assert.Equal(t, settings, output(t, "dpkg-deb", "--info", p.deb, "conffiles"))
+	assert.Equal(t, settings, output(t, "rpm", "--query", "--package", "--configfiles", p.rpm))
+}
+
+// shipped are the files of packaging that are installed as they are.
+func shipped(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, dir := range []string{"systemd", "sysusers", "tmpfiles", "polkit", "journal", "etc"} {
+		err := fs.WalkDir(os.DirFS("../../packaging"), dir, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() {
+				names = append(names, filepath.Base(path))
+			}
+			return err
+		})
+		require.NoError(t, err)
+	}
+	require.NotEmpty(t, names)
+	return names
+}
+
+func without(all, some []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(file string) bool { return slices.Contains(some, file) })
+}
