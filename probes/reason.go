@@ -38,3 +38,9 @@ var hopeful = []Reason{
 	HandshakePending, Starting, HandshakeLost, WorkerExited, BackingOff,
 	Draining, NoModels, Stopped, StartLimitHit,
 }
+
+// Reasons is the whole vocabulary.
+var Reasons = []Reason{
+	Starting, HandshakePending, Ready, WorkerExited, HandshakeLost, BackingOff,
+	StartLimitHit, Draining, Stopped, NoModels, NoWorker, Stuck,
+}

@@ -1,6 +1,7 @@
 package probes
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -11,6 +12,8 @@ type Report struct {
 	Health  Health   `json:"health"`
 	Workers []Worker `json:"workers"`
 	Queue   Queue    `json:"queue"`
+	// NotReady is how long the service was not ready, by reason, up to now.
+	NotReady map[Reason]time.Duration `json:"-"`
 }
 
 // Health holds the two verdicts.
@@ -52,13 +55,14 @@ type Tracker struct {
 	mu     sync.Mutex
 	health Health
 	latest time.Time
+	spent  map[Reason]time.Duration // not ready
 }
 
 // NewTracker begins at now with a service that is starting. onFlip is called
 // for every change of readiness, in order, under the tracker's lock: it must
 // be quick and must not call the tracker.
 func NewTracker(now time.Time, onFlip func(Flip)) *Tracker {
-	return &Tracker{onFlip: onFlip, latest: now, health: Health{
+	return &Tracker{onFlip: onFlip, latest: now, spent: map[Reason]time.Duration{}, health: Health{
 		Readiness: Readiness{Reason: Starting, Since: now, LastChangeAt: now},
 		Liveness:  Liveness{Live: true, Reason: Starting, Since: now},
 	}}
@@ -70,11 +74,14 @@ func (t *Tracker) Observe(s Snapshot) Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !s.At.Before(t.latest) {
+		if r := t.health.Readiness; !r.Ready {
+			t.spent[r.Reason] += s.At.Sub(t.latest)
+		}
 		t.latest = s.At
 		t.observeReadiness(s)
 		t.observeLiveness(s)
 	}
-	return Report{OK: t.health.Readiness.Ready, Health: t.health, Workers: s.Workers, Queue: s.Queue}
+	return Report{OK: t.health.Readiness.Ready, Health: t.health, Workers: s.Workers, Queue: s.Queue, NotReady: maps.Clone(t.spent)}
 }
 
 func (t *Tracker) observeReadiness(s Snapshot) {

@@ -19,6 +19,9 @@ func (s *Server) admission(ctx context.Context, x *exchange, ask workers.Ask) (*
 	waited := time.Since(began)
 	x.queued += waited
 	s.metrics.queueWait.Observe(waited.Seconds())
+	if err != nil {
+		s.metrics.queueRefused.WithLabelValues(refusal(err)).Inc()
+	}
 	switch {
 	case err == nil:
 		x.worker = lease.Worker

@@ -78,6 +78,7 @@ func (s *Server) runTurn(w http.ResponseWriter, r *http.Request, x *exchange, as
 		x.attempts++
 		w.Header().Set("X-Codex-Attempts", strconv.Itoa(x.attempts))
 		err = s.attempt(r.Context(), lease, x, request, c, answer)
+		s.metrics.turns.WithLabelValues(turnOutcome(r.Context(), err)).Inc()
 		reason := lossReason(err)
 		if reason == "" || !x.repeatable() {
 			return err

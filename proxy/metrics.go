@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -8,21 +10,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"codex-proxy/probes"
+	"codex-proxy/proxy/workers"
 )
 
 // metrics are what the requests move. Labels take their values from closed
 // sets: routes of the table, known methods, status codes.
 type metrics struct {
-	requests *prometheus.CounterVec
-	errors   *prometheus.CounterVec
-	duration *prometheus.HistogramVec
-	streams  prometheus.Gauge
-	tokens   *prometheus.CounterVec
+	requests  *prometheus.CounterVec
+	errors    *prometheus.CounterVec
+	duration  *prometheus.HistogramVec
+	firstByte *prometheus.HistogramVec
+	streams   prometheus.Gauge
+	ends      *prometheus.CounterVec
+	tokens    *prometheus.CounterVec
 
-	queueWait prometheus.Histogram
-	retries   *prometheus.CounterVec
-	reuse     *prometheus.CounterVec
+	queueWait    prometheus.Histogram
+	queueRefused *prometheus.CounterVec
+	turns        *prometheus.CounterVec
+	retries      *prometheus.CounterVec
+	reuse        *prometheus.CounterVec
 }
 
 func newMetrics(s Settings) *metrics {
@@ -35,34 +41,56 @@ func newMetrics(s Settings) *metrics {
 		errors: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_http_errors_total", Help: "HTTP requests that have ended in an error, by its code.",
 		}, []string{"route", "code"}),
-		duration: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "codex_http_request_duration_seconds", Help: "Time from a request's header to the end of its answer.",
-			Buckets: []float64{.005, .025, .1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
-		}, []string{"route"}),
+		duration: f.NewHistogramVec(histogram("codex_http_request_duration_seconds",
+			"Time from a request's header to the end of its answer.",
+			.005, .025, .1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600), []string{"route"}),
+		firstByte: f.NewHistogramVec(histogram("codex_http_first_byte_seconds",
+			"Time from a request's header to the first byte of its answer, of requests that named a model.",
+			.025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120), []string{"route"}),
 		streams: f.NewGauge(prometheus.GaugeOpts{
 			Name: "codex_streams_active", Help: "Streamed answers in progress.",
 		}),
+		ends: closed(f.NewCounterVec(prometheus.CounterOpts{
+			Name: "codex_stream_ends_total", Help: "Streamed answers that had begun and have ended, by why.",
+		}, []string{"cause"}), streamCauses...),
 		tokens: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "codex_tokens_total", Help: "Tokens of ended turns as the workers reported them.",
+			Name: "codex_tokens_total", Help: "Tokens of ended turns as the workers reported them. Cached are part of prompt, reasoning part of completion.",
 		}, []string{"kind"}),
-		queueWait: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "codex_queue_wait_seconds", Help: "Time that a turn waited for a place on a worker, whether it got one or not.",
-			Buckets: []float64{.001, .005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-		}),
-		retries: f.NewCounterVec(prometheus.CounterOpts{
+		queueWait: f.NewHistogram(histogram("codex_queue_wait_seconds",
+			"Time that a turn waited for a place on a worker, whether it got one or not.",
+			.001, .005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)),
+		queueRefused: closed(f.NewCounterVec(prometheus.CounterOpts{
+			Name: "codex_queue_refused_total", Help: "Turns that got no place on a worker, by why.",
+		}, []string{"reason"}), refusals...),
+		turns: closed(f.NewCounterVec(prometheus.CounterOpts{
+			Name: "codex_turns_total", Help: "Turns that were begun on a worker and have ended, by outcome; lost ones may have run again.",
+		}, []string{"outcome"}), turnOutcomes...),
+		retries: closed(f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_turn_retries_total", Help: "Turns that were lost before the client had anything of them and ran again, by how they were lost.",
-		}, []string{"reason"}),
-	}
-	m.reuse = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "codex_thread_reuse_total", Help: "Turns that were begun, by whether they continued a kept thread.",
-	}, []string{"result"})
-	for _, result := range []string{"hit", "miss"} {
-		m.reuse.WithLabelValues(result)
-	}
-	for _, reason := range lossReasons {
-		m.retries.WithLabelValues(reason)
+		}, []string{"reason"}), lossReasons...),
+		reuse: closed(f.NewCounterVec(prometheus.CounterOpts{
+			Name: "codex_thread_reuse_total", Help: "Turns that were begun, by whether they continued a kept thread.",
+		}, []string{"result"}), "hit", "miss"),
 	}
 	return m
+}
+
+// histogram has classic buckets for every scraper, and native ones for those
+// that ask for them: resolution of a tenth, in a bounded number of buckets.
+func histogram(name, help string, buckets ...float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
+	}
+}
+
+// closed has each value of the only label from the start: a rate of what has
+// never happened is 0 and not absent.
+func closed(c *prometheus.CounterVec, values ...string) *prometheus.CounterVec {
+	for _, v := range values {
+		c.WithLabelValues(v)
+	}
+	return c
 }
 
 func (m *metrics) observe(method string, x *exchange) {
@@ -70,12 +98,72 @@ func (m *metrics) observe(method string, x *exchange) {
 	if x.status != http.StatusSwitchingProtocols { // its responses are counted one by one
 		m.duration.WithLabelValues(x.route).Observe(time.Since(x.began).Seconds())
 	}
+	if x.model != "" && !x.firstByte.IsZero() {
+		m.firstByte.WithLabelValues(x.route).Observe(x.firstByte.Sub(x.began).Seconds())
+	}
+	if x.stream && x.status == http.StatusOK {
+		m.ends.WithLabelValues(streamCause(x.outcome)).Inc()
+	}
 	if x.outcome != "ok" {
 		m.errors.WithLabelValues(x.route, x.outcome).Inc()
 	}
-	if x.usage != nil {
-		m.tokens.WithLabelValues("prompt").Add(float64(x.usage.PromptTokens))
-		m.tokens.WithLabelValues("completion").Add(float64(x.usage.CompletionTokens))
+	if u := x.usage; u != nil {
+		m.tokens.WithLabelValues("prompt").Add(float64(u.PromptTokens))
+		m.tokens.WithLabelValues("cached").Add(float64(u.PromptTokensDetails.CachedTokens))
+		m.tokens.WithLabelValues("completion").Add(float64(u.CompletionTokens))
+		m.tokens.WithLabelValues("reasoning").Add(float64(u.CompletionTokensDetails.ReasoningTokens))
+	}
+}
+
+var streamCauses = []string{"finished", "client_gone", "slow_client", "idle_timeout", "request_timeout", "draining", "worker_exited", "error"}
+
+// streamCause is why a stream that had begun has ended.
+func streamCause(outcome string) string {
+	switch outcome {
+	case "ok":
+		return "finished"
+	case "client_gone", "slow_client", "idle_timeout", "request_timeout", "draining", "worker_exited":
+		return outcome
+	default:
+		return "error"
+	}
+}
+
+// refusals are why a turn got no place; ended is that of the request itself, while
+// it waited.
+var refusals = []string{"draining", "queue_full", "busy", "not_ready", "no_model", "ended"}
+
+func refusal(err error) string {
+	switch {
+	case errors.Is(err, workers.ErrDraining):
+		return "draining"
+	case errors.Is(err, workers.ErrQueueFull):
+		return "queue_full"
+	case errors.Is(err, workers.ErrBusy):
+		return "busy"
+	case errors.Is(err, workers.ErrNoModel):
+		return "no_model"
+	case errors.Is(err, workers.ErrNotReady):
+		return "not_ready"
+	default:
+		return "ended"
+	}
+}
+
+var turnOutcomes = []string{"completed", "failed", "cancelled", "lost"}
+
+// turnOutcome is what has become of a turn: lost ones are no fault of the
+// request, cancelled ones ended because the request did.
+func turnOutcome(ctx context.Context, err error) string {
+	switch {
+	case err == nil:
+		return "completed"
+	case ctx.Err() != nil, errors.Is(err, errClientGone):
+		return "cancelled"
+	case lossReason(err) != "":
+		return "lost"
+	default:
+		return "failed"
 	}
 }
 
@@ -86,91 +174,4 @@ func knownMethod(method string) string {
 	default:
 		return "other"
 	}
-}
-
-// workerCollector publishes the report that the probes publish, at the moment
-// of the scrape.
-type workerCollector struct {
-	report func() probes.Report
-	byName map[string]*prometheus.Desc
-}
-
-var workerMetrics = []struct {
-	name, help string
-	kind       prometheus.ValueType
-	value      func(probes.Worker, time.Time) float64
-}{
-	{"codex_worker_ready", "Whether the worker takes turns.", prometheus.GaugeValue,
-		func(w probes.Worker, _ time.Time) float64 { return oneIf(w.Ready) }},
-	{"codex_worker_restarts_total", "Automatic restarts by systemd since the proxy started.", prometheus.CounterValue,
-		func(w probes.Worker, _ time.Time) float64 { return float64(w.RestartsTotal) }},
-	{"codex_worker_consecutive_failures", "Restarts in a row since the worker was last healthy.", prometheus.GaugeValue,
-		func(w probes.Worker, _ time.Time) float64 { return float64(w.ConsecutiveFailures) }},
-	{"codex_worker_latency_ms", "Start to ready of the worker's last start, in milliseconds.", prometheus.GaugeValue,
-		func(w probes.Worker, _ time.Time) float64 { return w.StartupLatencyMS }},
-	{"codex_worker_backoff_ms", "Time until systemd starts the worker again, in milliseconds; 0 if it does not wait.", prometheus.GaugeValue,
-		backoff},
-	{"codex_worker_start_limit_hit", "Whether systemd has given the worker up; it stays down until someone resets it.", prometheus.GaugeValue,
-		func(w probes.Worker, _ time.Time) float64 { return oneIf(w.Reason == probes.StartLimitHit) }},
-	{"codex_worker_inflight", "Turns in flight on the worker.", prometheus.GaugeValue,
-		func(w probes.Worker, _ time.Time) float64 { return float64(w.Inflight) }},
-	{"codex_worker_drained", "Whether an operator has drained the worker.", prometheus.GaugeValue,
-		func(w probes.Worker, _ time.Time) float64 { return oneIf(w.Drained) }},
-}
-
-var queueMetrics = []struct {
-	name, help string
-	value      func(probes.Queue) float64
-}{
-	{"codex_queue_depth", "Requests that wait for a place on a worker.", func(q probes.Queue) float64 { return float64(q.Depth) }},
-	{"codex_queue_limit", "Requests that may wait.", func(q probes.Queue) float64 { return float64(q.Limit) }},
-	{"codex_queue_oldest_wait_seconds", "How long the request that has waited longest waits; 0 if none does.",
-		func(q probes.Queue) float64 { return q.OldestWaitMS / 1000 }},
-}
-
-func newWorkerCollector(report func() probes.Report) *workerCollector {
-	c := &workerCollector{report: report, byName: map[string]*prometheus.Desc{}}
-	for _, m := range workerMetrics {
-		c.byName[m.name] = prometheus.NewDesc(m.name, m.help, []string{"worker"}, nil)
-	}
-	for _, m := range queueMetrics {
-		c.byName[m.name] = prometheus.NewDesc(m.name, m.help, nil, nil)
-	}
-	c.byName["codex_ready"] = prometheus.NewDesc("codex_ready", "Whether the service is ready, as /readyz says.", nil, nil)
-	return c
-}
-
-// Describe implements prometheus.Collector.
-func (c *workerCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range c.byName {
-		out <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c *workerCollector) Collect(out chan<- prometheus.Metric) {
-	r, now := c.report(), time.Now()
-	out <- prometheus.MustNewConstMetric(c.byName["codex_ready"], prometheus.GaugeValue, oneIf(r.Health.Readiness.Ready))
-	for _, m := range queueMetrics {
-		out <- prometheus.MustNewConstMetric(c.byName[m.name], prometheus.GaugeValue, m.value(r.Queue))
-	}
-	for _, w := range r.Workers {
-		for _, m := range workerMetrics {
-			out <- prometheus.MustNewConstMetric(c.byName[m.name], m.kind, m.value(w, now), w.Name)
-		}
-	}
-}
-
-func backoff(w probes.Worker, now time.Time) float64 {
-	if w.NextRestartAt == nil {
-		return 0
-	}
-	return max(0, milliseconds(w.NextRestartAt.Sub(now)))
-}
-
-func oneIf(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -2,6 +2,7 @@ package units
 
 import (
 	"sync"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 )
@@ -16,16 +17,19 @@ type board struct {
 	loose  chan struct{} // a unit has changes that wait for what follows them
 	resync chan struct{} // systemd has reloaded: everything must be read again
 
+	metrics *metrics
+
 	mu      sync.Mutex // guards the records
 	records map[dbus.ObjectPath]*record
 }
 
-func newBoard(units []string) *board {
+func newBoard(units []string, m *metrics) *board {
 	b := &board{
 		news:    make(chan struct{}, 1),
 		reread:  make(chan struct{}, 1),
 		loose:   make(chan struct{}, 1),
 		resync:  make(chan struct{}, 1),
+		metrics: m,
 		records: make(map[dbus.ObjectPath]*record),
 	}
 	for _, unit := range units {
@@ -67,12 +71,21 @@ func (b *board) reset() {
 func (b *board) signal(s *dbus.Signal) {
 	switch s.Name {
 	case "org.freedesktop.DBus.Properties.PropertiesChanged":
-		b.update(s.Path, func(r *record) { r.changed(s) })
+		b.update(s.Path, func(r *record) { b.heard(r, s) })
 	case managerIface + ".Reloading":
 		var starts bool
 		if err := dbus.Store(s.Body, &starts); err != nil || !starts {
 			kick(b.resync)
 		}
+	}
+}
+
+// heard measures how late the signal is, if it carries a change of state.
+func (b *board) heard(r *record, s *dbus.Signal) {
+	before := r.facts.time("StateChangeTimestamp")
+	r.changed(s)
+	if at := r.facts.time("StateChangeTimestamp"); r.synced && at.After(before) {
+		b.metrics.lag.Observe(max(0, time.Since(at).Seconds()))
 	}
 }
 

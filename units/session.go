@@ -48,7 +48,7 @@ func (s *session) begin(ctx context.Context) error {
 	if err := s.bus.follow(ctx); err != nil {
 		return err
 	}
-	return s.sync(ctx)
+	return s.sync(ctx, resyncConnect)
 }
 
 // rules are narrow: a thousand other units may flap and we hear nothing of it.
@@ -81,9 +81,9 @@ func (s *session) run(ctx context.Context, resync time.Duration) error {
 		case <-s.bus.from.changed:
 			err = s.ownerChanged(ctx)
 		case <-s.board.resync:
-			err = s.sync(ctx)
+			err = s.sync(ctx, resyncReload)
 		case <-tick.C:
-			err = s.sync(ctx)
+			err = s.sync(ctx, resyncTimer)
 		case <-s.board.reread:
 			err = s.reread(ctx)
 		case <-s.board.loose:
@@ -109,10 +109,11 @@ func (s *session) ownerChanged(ctx context.Context) error {
 	if err := s.bus.subscribe(ctx); err != nil {
 		return err
 	}
-	return s.sync(ctx)
+	return s.sync(ctx, resyncReexec)
 }
 
-func (s *session) sync(ctx context.Context) error {
+func (s *session) sync(ctx context.Context, cause string) error {
+	s.board.metrics.resyncs.WithLabelValues(cause).Inc()
 	for path, r := range s.board.records {
 		if err := s.read(ctx, path, slices.Collect(maps.Keys(r.known))); err != nil {
 			return err

@@ -20,7 +20,7 @@ func TestRulesAreNarrow(t *testing.T) {
 	mine, other := bus.Systemd.Unit(Worker("mine")), bus.Systemd.Unit(Worker("other"))
 	var got atomic.Int32
 	last := make(chan struct{}, 10)
-	s := &session{board: newBoard([]string{Worker("mine")}), step: func() {}}
+	s := &session{board: newBoard([]string{Worker("mine")}, newMetrics(nil)), step: func() {}}
 	var err error
 	s.bus, err = connect(t.Context(), func(s *dbus.Signal) {
 		got.Add(1)

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Config says what to watch and whom to tell. The callbacks run on the
@@ -16,6 +18,8 @@ type Config struct {
 	Units  []string      // full unit names, such as Worker returns
 	Resync time.Duration // how often everything is read anew, 30 s when zero
 	Logger *slog.Logger  // discarded when nil
+	// Registry is where its metrics go; nil: nobody looks at them.
+	Registry prometheus.Registerer
 
 	// OnState gets each change of a unit's state, in order, and nothing that
 	// isn't a change, also across reconnects. A reader that can't follow loses
@@ -74,7 +78,7 @@ func NewWatcher(cfg Config) *Watcher {
 	if cfg.OnBus == nil {
 		cfg.OnBus = func(bool, error) {}
 	}
-	return &Watcher{cfg: cfg, board: newBoard(cfg.Units), pings: make(chan struct{})}
+	return &Watcher{cfg: cfg, board: newBoard(cfg.Units, newMetrics(cfg.Registry)), pings: make(chan struct{})}
 }
 
 // Run watches until ctx is cancelled, and then returns nil. It is to be called
@@ -134,8 +138,10 @@ func (w *Watcher) busChanged(e busEvent) {
 		return
 	}
 	w.bus = e.state
+	w.board.metrics.up.Set(0)
 	switch e.state {
 	case busUp:
+		w.board.metrics.up.Set(1)
 		w.cfg.Logger.Debug("watching units over the system bus", "units", len(w.cfg.Units))
 	case busAbsent:
 		w.cfg.Logger.Warn("cannot watch units, still looking for a system bus", "err", e.err)
@@ -148,9 +154,14 @@ func (w *Watcher) busChanged(e busEvent) {
 // connect keeps one session after the other until ctx ends.
 func (w *Watcher) connect(ctx context.Context, events chan<- busEvent) {
 	var retry backoff
+	wasUp := false // at any time
 	for ctx.Err() == nil {
 		w.stepped()
 		err := w.session(ctx, func() {
+			if wasUp {
+				w.board.metrics.reconnects.Inc()
+			}
+			wasUp = true
 			retry = backoff{wasUp: true}
 			send(ctx, events, busEvent{state: busUp})
 		})

@@ -17,7 +17,7 @@ const passEvery = 10 * time.Second
 // manager while they answer.
 func (d *daemon) watch(ctx context.Context) error {
 	if interval := d.notifier.WatchdogInterval(); interval > 0 {
-		return d.notifier.RunWatchdog(ctx, interval, d.alive)
+		return d.notifier.RunWatchdog(ctx, interval, d.beating)
 	}
 	tick := time.NewTicker(passEvery)
 	defer tick.Stop()

@@ -112,6 +112,7 @@ func (d *daemon) handOver(ctx context.Context) (taken bool, err error) {
 	}
 	d.logger.Error("reload failed", "error", err, "took_ms", time.Since(began).Milliseconds(), "serving", !taken)
 	d.handoff.note(err)
+	d.metrics.handoffs.failed.Add(1)
 	d.notifier.Ready(statusLine(d.report()) + d.handoff.lastFailure())
 	return taken, err
 }

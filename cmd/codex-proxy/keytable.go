@@ -18,6 +18,9 @@ type memory struct {
 	// systemd takes credentials once, when the service starts, and not when it is
 	// reloaded (LoadCredential=, systemd.exec(5)).
 	Keys *string `json:"keys,omitempty"`
+	// Handoffs and FailedHandoffs are how many reloads there were.
+	Handoffs       uint64 `json:"handoffs"`
+	FailedHandoffs uint64 `json:"failed_handoffs"`
 }
 
 // keyTable is how the API keys change while the service runs. It is the
@@ -68,7 +71,10 @@ func (d *daemon) heardKeys(raw json.RawMessage) {
 // remembered is what the successor gets. The lock is to be held until it serves,
 // so that no change gets lost between the two.
 func (d *daemon) remembered() memory {
-	m := memory{Workers: d.pool.Memory()}
+	m := memory{
+		Workers:  d.pool.Memory(),
+		Handoffs: d.metrics.handoffs.done.Load() + 1, FailedHandoffs: d.metrics.handoffs.failed.Load(), // the one to come is counted by who takes over
+	}
 	if d.keyTable.changed {
 		file := d.cfg.Keys.Text()
 		m.Keys = &file
@@ -80,6 +86,8 @@ func (d *daemon) remembered() memory {
 // ourselves is newer than the predecessor's.
 func (d *daemon) recall(m memory) error {
 	d.pool.Recall(m.Workers)
+	d.metrics.handoffs.done.Store(m.Handoffs)
+	d.metrics.handoffs.failed.Store(m.FailedHandoffs)
 	if m.Keys == nil || d.cfg.KeyFile != "" {
 		return nil
 	}

@@ -16,12 +16,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/cmd/internal/textfile"
 	"codex-proxy/notify"
 	"codex-proxy/probes"
 	"codex-proxy/proxy"
@@ -100,6 +99,8 @@ type daemon struct {
 	watcher   *units.Watcher
 	manager   *units.Manager
 	tracker   *probes.Tracker
+	metrics   *metrics
+	textfile  *textfile.Writer // nil: none is written
 	usage     *usage.Store
 	responses *stored.Store // nil: none is kept
 	server    *proxy.Server
@@ -127,14 +128,12 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
-	flips := promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
-		Name: "codex_readiness_flips_total", Help: "Changes of readiness, by the reason they led to.",
-	}, []string{"ready", "reason"})
-	d.tracker = probes.NewTracker(time.Now(), func(f probes.Flip) { d.flipped(f, flips) })
+	d.metrics = newMetrics(registry, d)
+	d.tracker = probes.NewTracker(time.Now(), d.flipped)
+	d.textfile = d.newTextfile()
 	d.pool = d.newPool()
 	d.watcher = units.NewWatcher(units.Config{
-		Units: unitNames(cfg.Workers), Logger: logger, OnState: d.pool.HeardUnit, OnBus: d.heardBus,
+		Units: unitNames(cfg.Workers), Logger: logger, Registry: registry, OnState: d.pool.HeardUnit, OnBus: d.heardBus,
 	})
 	d.usage = newUsage(cfg, registry, logger)
 	d.responses = openResponses(cfg, logger)
@@ -175,13 +174,6 @@ func unitNames(names []string) []string {
 		full = append(full, units.Worker(name))
 	}
 	return full
-}
-
-func buildInfo() prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "codex_proxy_build_info", Help: "Always 1; the label is the version.",
-		ConstLabels: prometheus.Labels{"version": versionString()},
-	}, func() float64 { return 1 })
 }
 
 // listeners are those of the API.
@@ -237,6 +229,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	start(func() error { return d.watcher.Run(background) })
 	start(func() error { return d.pool.Run(background) })
 	start(func() error { return d.usage.Run(background) })
+	start(func() error { return d.keepTextfile(background) })
 	if d.responses != nil {
 		defer d.responses.Close() //nolint:errcheck // what it leaves behind, the next Open puts in order
 		start(func() error { return d.responses.Run(background) })
@@ -282,6 +275,9 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 
 func (d *daemon) onChange() {
 	d.control.Changed()
+	if d.textfile != nil {
+		d.textfile.Changed()
+	}
 	select {
 	case d.changed <- struct{}{}:
 	default: // a token that nobody has taken yet covers this change too
@@ -307,13 +303,13 @@ func (d *daemon) heardBus(up bool, err error) {
 	d.pool.HeardBus(up, err)
 }
 
-func (d *daemon) flipped(f probes.Flip, flips *prometheus.CounterVec) {
+func (d *daemon) flipped(f probes.Flip) {
 	level := slog.LevelInfo
 	if !f.Ready {
 		level = slog.LevelWarn
 	}
 	ready := fmt.Sprint(f.Ready)
-	flips.WithLabelValues(ready, string(f.Reason)).Inc()
+	d.metrics.flips.WithLabelValues(ready, string(f.Reason)).Inc()
 	d.logger.Log(context.Background(), level, "readiness changed", "readiness", ready, "reason", string(f.Reason),
 		"elapsed_ms", f.Elapsed.Milliseconds(), "details", f.Details)
 }

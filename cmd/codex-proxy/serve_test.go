@@ -84,7 +84,7 @@ func serving(t *testing.T, settings ...string) *service {
 	t.Setenv("NOTIFY_SOCKET", s.socket.Name)
 	t.Setenv("WATCHDOG_USEC", "")
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+filepath.Join(s.dir, "no-bus"))
-	args := []string{"serve", "--config", configured(t, ""), "--set", "listen=127.0.0.1:0", "--set", "socket_dir=" + s.dir}
+	args := []string{"serve", "--config", configured(t, ""), "--set", "listen=127.0.0.1:0", "--set", "socket_dir=" + s.dir, "--set", "textfile=" + filepath.Join(s.dir, "codex-proxy.prom")}
 	for _, set := range settings {
 		args = append(args, "--set", set)
 	}

@@ -62,18 +62,28 @@ type bed struct {
 func newBed(t *testing.T, suite, worker, config string, binds ...machine.Bind) *bed {
 	t.Helper()
 	b := emptyBed(t, suite, binds...)
-	out, err := b.InstallDeb(t.Context(), os.Getenv("CODEX_PROXY_TEST_DEB"))
-	require.NoError(t, err, out)
-	require.NoError(t, b.WriteFile(keyFile, nil, 0o600))
-	require.NoError(t, b.WriteFile(workerFile, []byte(worker), 0o644))
-	if config != "" {
-		require.NoError(t, b.WriteFile(configFile, []byte(config), 0o644))
-	}
+	b.install(worker, config)
 	return b
+}
+
+func (b *bed) install(worker, config string) {
+	b.t.Helper()
+	out, err := b.InstallDeb(b.t.Context(), os.Getenv("CODEX_PROXY_TEST_DEB"))
+	require.NoError(b.t, err, out)
+	require.NoError(b.t, b.WriteFile(keyFile, nil, 0o600))
+	require.NoError(b.t, b.WriteFile(workerFile, []byte(worker), 0o644))
+	if config != "" {
+		require.NoError(b.t, b.WriteFile(configFile, []byte(config), 0o644))
+	}
 }
 
 // emptyBed is a bed without the package.
 func emptyBed(t *testing.T, suite string, binds ...machine.Bind) *bed {
+	t.Helper()
+	return bootBed(t, machine.Debian(suite), binds...)
+}
+
+func bootBed(t *testing.T, root machine.Root, binds ...machine.Bind) *bed {
 	t.Helper()
 	codex := os.Getenv("CODEX_PROXY_TEST_CODEX")
 	if codex == "" || os.Getenv("CODEX_PROXY_TEST_DEB") == "" {
@@ -84,7 +94,7 @@ func emptyBed(t *testing.T, suite string, binds ...machine.Bind) *bed {
 	}
 	native, err := filepath.EvalSymlinks(codex)
 	require.NoError(t, err)
-	m := machine.Boot(t, machine.Debian(suite), machine.Options{
+	m := machine.Boot(t, root, machine.Options{
 		Binds: append(binds, machine.Bind{Source: filepath.Dir(filepath.Dir(native)), Target: codexDir, ReadOnly: true}),
 		Units: []string{"codex*"},
 	})

@@ -48,6 +48,7 @@ type Config struct {
 	DrainTimeout      time.Duration
 	ResetAfter        time.Duration
 	LogLevel          slog.Level
+	Textfile          string // path; empty: none
 	Images            Images
 }
 
@@ -82,6 +83,7 @@ type raw struct {
 	DrainTimeout      duration  `toml:"drain_timeout"`
 	ResetAfter        duration  `toml:"reset_after"`
 	LogLevel          slogLevel `toml:"log_level"`
+	Textfile          string    `toml:"textfile"`
 	Images            rawImages `toml:"images"`
 	Models            models    `toml:"models"`
 }
@@ -96,7 +98,7 @@ func defaults() raw {
 		HandshakeTimeout: duration(5 * time.Second), StartTimeout: duration(20 * time.Second),
 		DrainTimeout: duration(5 * time.Minute), ResetAfter: duration(time.Minute),
 		Images:         rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20, Timeout: duration(10 * time.Second)},
-		UsageRetention: 400,
+		UsageRetention: 400, Textfile: "/var/lib/prometheus/node-exporter/codex-proxy.prom",
 	}
 }
 
@@ -158,7 +160,7 @@ func (r raw) validate(dir string) (*Config, error) {
 		ResponseRetention: time.Duration(r.ResponseRetention), ResponseStorage: r.ResponseStorage,
 		HandshakeTimeout: time.Duration(r.HandshakeTimeout), StartTimeout: time.Duration(r.StartTimeout),
 		DrainTimeout: time.Duration(r.DrainTimeout), ResetAfter: time.Duration(r.ResetAfter),
-		LogLevel: slog.Level(r.LogLevel), Images: images, KeyFile: r.APIKeys, Aliases: aliases, CORSOrigins: r.CORSOrigins, UsageRetention: int(r.UsageRetention),
+		LogLevel: slog.Level(r.LogLevel), Textfile: r.Textfile, Images: images, KeyFile: r.APIKeys, Aliases: aliases, CORSOrigins: r.CORSOrigins, UsageRetention: int(r.UsageRetention),
 	}, nil
 }
 
@@ -180,6 +182,8 @@ func (r raw) checkNumbers() error {
 		return fmt.Errorf("request_timeout = %q: must be between 10ms and 24h, or 0s for none", time.Duration(r.RequestTimeout))
 	case r.ControlSocket != "" && !filepath.IsAbs(r.ControlSocket):
 		return fmt.Errorf("control_socket = %q: must be an absolute path", r.ControlSocket)
+	case r.Textfile != "" && (!filepath.IsAbs(r.Textfile) || filepath.Ext(r.Textfile) != ".prom"):
+		return fmt.Errorf("textfile = %q: must be an absolute path that ends in .prom, which is what node exporter reads; or empty for none", r.Textfile)
 	case !filepath.IsAbs(r.SocketDir):
 		return fmt.Errorf("socket_dir = %q: must be an absolute path", r.SocketDir)
 	}

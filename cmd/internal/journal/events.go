@@ -214,6 +214,14 @@ func Events() []Event {
 			"The client got status 503 and can try again. See `systemctl status\n" +
 				"codex-proxy-fetch.socket codex-proxy-fetch.service`; after a start limit, `systemctl\n" +
 				"reset-failed 'codex-proxy-fetch.*'` and `systemctl start codex.target`."},
+		{"textfile-not-written", "44bd39cf63c6494ea5e7b80efd8ac6c9", "cannot write the textfile of node exporter",
+			"The file for node exporter cannot be written",
+			"@CODEX_PATH@ is old or missing; requests are served. If node exporter was installed after\n" +
+				"codex-proxy:\n" +
+				"  systemd-tmpfiles --create codex-proxy.conf && systemctl restart codex-proxy"},
+		{"textfile-not-removed", "f884ac07eb62415fa591f7addcbfc906", "cannot remove the textfile of node exporter",
+			"The file for node exporter is still there",
+			"The service ended, and @CODEX_PATH@ shows its last state. Remove the file by hand."},
 		{"restart-delay-own", "12113ce278e0461e8e7d9d71aa041bb8", "cannot reset the service's own restart delay",
 			"The restart delay of the service itself could not be reset",
 			"The service is healthy, but systemd did not let it call ResetFailedUnit for its own unit,\n" +

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"codex-proxy/probes"
+)
+
+// metrics are what the daemon's own life moves: process, readiness, hand-offs
+// and watchdog.
+type metrics struct {
+	flips    *prometheus.CounterVec
+	handoffs struct{ done, failed atomic.Uint64 }
+	passed   atomic.Int64 // when the watchdog's check last passed, in UnixNano
+}
+
+// newMetrics registers them for d, whose handoff and notifier are there.
+func newMetrics(registry prometheus.Registerer, d *daemon) *metrics {
+	m := &metrics{}
+	m.passed.Store(time.Now().UnixNano())
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	f := promauto.With(registry)
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "codex_proxy_build_info", Help: "Always 1; the label is the version.",
+		ConstLabels: prometheus.Labels{"version": versionString()},
+	}, func() float64 { return 1 })
+	m.flips = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "codex_readiness_flips_total", Help: "Changes of readiness, by the reason they led to.",
+	}, []string{"ready", "reason"})
+	for _, reason := range probes.Reasons {
+		m.flips.WithLabelValues(strconv.FormatBool(reason == probes.Ready), string(reason))
+	}
+	for result, n := range map[string]*atomic.Uint64{"done": &m.handoffs.done, "failed": &m.handoffs.failed} {
+		f.NewCounterFunc(prometheus.CounterOpts{
+			Name: "codex_handoffs_total", Help: "Reloads since the service started, by whether the new process took over.",
+			ConstLabels: prometheus.Labels{"result": result},
+		}, func() float64 { return float64(n.Load()) })
+	}
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "codex_predecessor_active", Help: "Whether the process before the last reload still finishes its turns.",
+	}, func() float64 {
+		if d.handoff.last() != nil {
+			return 1
+		}
+		return 0
+	})
+	if interval := d.notifier.WatchdogInterval(); interval > 0 {
+		f.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "codex_watchdog_interval_seconds", Help: "The longest silence that systemd's watchdog accepts; absent without one.",
+		}, interval.Seconds)
+		f.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "codex_watchdog_margin_seconds", Help: "Time that is left until systemd's watchdog would act; absent without one.",
+		}, func() float64 { return (interval - time.Since(time.Unix(0, m.passed.Load()))).Seconds() })
+	}
+	return m
+}
+
+// beating is the check behind the watchdog, whose last pass is remembered.
+func (d *daemon) beating(ctx context.Context) error {
+	err := d.alive(ctx)
+	if err == nil {
+		d.metrics.passed.Store(time.Now().UnixNano())
+	}
+	return err
+}

@@ -1,0 +1,91 @@
+package textfile
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"codex-proxy/probes"
+)
+
+// Their names are not those of /metrics: who scrapes both would count twice.
+var ofService = []struct {
+	desc  *prometheus.Desc
+	value func(probes.Report) float64
+}{
+	{prometheus.NewDesc("codex_textfile_ready", "Whether the service is ready, as /readyz says.", nil, nil),
+		func(r probes.Report) float64 { return oneIf(r.Health.Readiness.Ready) }},
+	{prometheus.NewDesc("codex_textfile_draining", "Whether the service stops, or all workers are drained.", nil, nil),
+		func(r probes.Report) float64 { return oneIf(r.Health.Readiness.Reason == probes.Draining) }},
+	{prometheus.NewDesc("codex_textfile_state_since_timestamp_seconds", "When readiness or its reason last changed.", nil, nil),
+		func(r probes.Report) float64 { return seconds(r.Health.Readiness.LastChangeAt) }},
+	{prometheus.NewDesc("codex_textfile_queue_depth", "Requests that wait for a place on a worker.", nil, nil),
+		func(r probes.Report) float64 { return float64(r.Queue.Depth) }},
+}
+
+var ofWorkers = []struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(probes.Worker) float64
+}{
+	{prometheus.NewDesc("codex_textfile_worker_ready", "Whether the worker takes turns.", []string{"worker"}, nil), prometheus.GaugeValue,
+		func(w probes.Worker) float64 { return oneIf(w.Ready) }},
+	{prometheus.NewDesc("codex_textfile_worker_restarts_total", "Automatic restarts by systemd since the proxy started.", []string{"worker"}, nil), prometheus.CounterValue,
+		func(w probes.Worker) float64 { return float64(w.RestartsTotal) }},
+	{prometheus.NewDesc("codex_textfile_worker_start_limit_hit", "Whether systemd has given the worker up.", []string{"worker"}, nil), prometheus.GaugeValue,
+		func(w probes.Worker) float64 { return oneIf(w.Reason == probes.StartLimitHit) }},
+	{prometheus.NewDesc("codex_textfile_worker_inflight", "Turns in flight on the worker.", []string{"worker"}, nil), prometheus.GaugeValue,
+		func(w probes.Worker) float64 { return float64(w.Inflight) }},
+}
+
+// collector is what the file says, at the moment it is written.
+type collector struct {
+	info, written *prometheus.Desc
+	version       string
+	report        func() probes.Report
+}
+
+func newCollector(version string, report func() probes.Report) *collector {
+	return &collector{
+		info: prometheus.NewDesc("codex_textfile_info", "Always 1; the label is the version.", []string{"version"}, nil),
+		written: prometheus.NewDesc("codex_textfile_written_timestamp_seconds",
+			"When this was written: every 15 seconds at least, unless the proxy is dead or hangs.", nil, nil),
+		version: version, report: report,
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	out <- c.info
+	out <- c.written
+	for _, m := range ofService {
+		out <- m.desc
+	}
+	for _, m := range ofWorkers {
+		out <- m.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	r := c.report()
+	out <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, c.version)
+	out <- prometheus.MustNewConstMetric(c.written, prometheus.GaugeValue, seconds(time.Now()))
+	for _, m := range ofService {
+		out <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, m.value(r))
+	}
+	for _, w := range r.Workers {
+		for _, m := range ofWorkers {
+			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(w), w.Name)
+		}
+	}
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,124 @@
+package textfile
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/probes"
+)
+
+// rig is a writer whose report the test sets.
+type rig struct {
+	*Writer
+	path string
+	now  atomic.Pointer[probes.Report]
+	log  bytes.Buffer
+}
+
+func newRig(t *testing.T, path string) *rig {
+	t.Helper()
+	r := &rig{path: path}
+	r.now.Store(&probes.Report{})
+	r.Writer = New(path, "1.2.3", func() probes.Report { return *r.now.Load() }, slog.New(slog.NewTextHandler(&r.log, nil)))
+	return r
+}
+
+// become changes the report and says so.
+func (r *rig) become(reason probes.Reason, restarts uint64) {
+	ready := reason == probes.Ready
+	r.now.Store(&probes.Report{
+		Health:  probes.Health{Readiness: probes.Readiness{Ready: ready, Reason: reason}},
+		Workers: []probes.Worker{{Name: "default", Ready: ready, Reason: reason, RestartsTotal: restarts, Inflight: 2}},
+	})
+	r.Changed()
+}
+
+func (r *rig) text(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(r.path)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// running runs the writer while test runs.
+func running(t *testing.T, r *rig, test func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	synctest.Wait()
+	test()
+	cancel()
+	assert.NoError(t, <-ended)
+}
+
+func TestWrittenAtChangesAndOnATimer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "codex-proxy.prom")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, path)
+		r.become(probes.BackingOff, 1)
+		running(t, r, func() {
+			assert.Contains(t, r.text(t), "codex_textfile_ready 0\n")
+			assert.Contains(t, r.text(t), `codex_textfile_worker_restarts_total{worker="default"} 1`)
+			assert.Contains(t, r.text(t), `codex_textfile_info{version="1.2.3"} 1`)
+
+			r.become(probes.Ready, 2)
+			<-time.After(2 * pause)
+			synctest.Wait()
+			assert.Contains(t, r.text(t), "codex_textfile_ready 1\n")
+			assert.Contains(t, r.text(t), `codex_textfile_worker_ready{worker="default"} 1`)
+
+			require.NoError(t, os.Remove(path))
+			<-time.After(pause) // turns in flight alone are not worth a write
+			r.Changed()
+			synctest.Wait()
+			assert.NoFileExists(t, path)
+			<-time.After(every)
+			synctest.Wait()
+			assert.Contains(t, r.text(t), "codex_textfile_ready 1\n")
+		})
+		r.Remove()
+		assert.NoFileExists(t, path)
+		r.Remove() // twice is no matter
+		assert.Empty(t, r.log.String())
+	})
+}
+
+// Node exporter runs as another user, and takes every *.prom for metrics.
+func TestReadableAndAlone(t *testing.T) {
+	dir := t.TempDir()
+	r := newRig(t, filepath.Join(dir, "codex-proxy.prom"))
+	r.write()
+	info, err := os.Stat(r.path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o644), info.Mode())
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, entries, 1)
+}
+
+func TestWithoutNodeExporter(t *testing.T) {
+	r := newRig(t, filepath.Join(t.TempDir(), "none", "codex-proxy.prom"))
+	r.write()
+	assert.Empty(t, r.log.String())
+}
+
+func TestFailureIsToldOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	r := newRig(t, filepath.Join(file, "codex-proxy.prom"))
+	r.write()
+	r.write()
+	assert.Equal(t, 1, strings.Count(r.log.String(), "cannot write the textfile"), r.log.String())
+}
