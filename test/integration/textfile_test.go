@@ -1,0 +1,47 @@
+package integration
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/probes"
+)
+
+const textfile = "/var/lib/prometheus/node-exporter/codex-proxy.prom"
+
+// Where node exporter has its directory, the state of the service lies in it for
+// as long as the service runs.
+func TestTextfile(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	assert.NotContains(t, b.journal(proxyUnit), "textfile", "without node exporter there is nothing to say")
+	b.MustRun(t, "systemctl", "stop", proxyUnit)
+
+	b.MustRun(t, "mkdir", "-p", "/var/lib/prometheus/node-exporter")
+	b.MustRun(t, "systemd-tmpfiles", "--create", "codex-proxy.conf")
+	b.start()
+	says := func(line string) func() bool {
+		return func() bool {
+			text, err := b.ReadFile(textfile)
+			return err == nil && strings.Contains(string(text), "\n"+line+"\n")
+		}
+	}
+	require.Eventually(t, says("codex_textfile_ready 1"), bound, 20*time.Millisecond)
+	assert.Equal(t, "644\n", b.MustRun(t, "stat", "--format=%a", textfile), "node exporter is another user")
+	b.signal(b.codex(), unix.SIGKILL)
+	b.until("down", func(status int, _ probes.Report) bool { return status != http.StatusOK })
+	b.until("ready", ready)
+	require.Eventually(t, says(`codex_textfile_worker_restarts_total{worker="default"} 1`), bound, 20*time.Millisecond)
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	assert.True(t, says("codex_textfile_ready 1")(), "a reload leaves it")
+	b.MustRun(t, "systemctl", "stop", proxyUnit)
+	_, err := b.ReadFile(textfile)
+	assert.Error(t, err, "a service that was stopped is not one that is dead")
+	assert.NotContains(t, b.journal(proxyUnit), "textfile")
+}
