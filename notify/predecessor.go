@@ -119,5 +119,9 @@ func (p *Predecessor) Wait(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.peer.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	_, _, _ = p.peer.receive() // it says nothing more
-	return ctx.Err()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	_ = p.peer.conn.Close() // what is said to it from here on goes nowhere
+	return nil
 }

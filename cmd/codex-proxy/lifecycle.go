@@ -131,11 +131,12 @@ func (d *daemon) awaitIdle(grace context.Context) bool {
 	extend := time.NewTicker(extendEvery)
 	defer extend.Stop()
 	for {
+		// Also when nothing is left to wait for: what follows must end, too.
+		d.notifier.StillStopping(extendBy)
 		inflight, predecessor := d.pool.Inflight(), d.handoff.last()
 		if inflight == 0 && predecessor == nil {
 			return true
 		}
-		d.notifier.StillStopping(extendBy)
 		status := fmt.Sprintf("Stopping: %d turns in flight", inflight)
 		if predecessor != nil {
 			status += ", and those from before the last reload"

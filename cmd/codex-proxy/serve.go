@@ -138,7 +138,7 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 	d.usage = newUsage(cfg, registry, logger)
 	d.responses = openResponses(cfg, logger)
 	d.server = proxy.New(proxy.Settings{
-		Pool: d.pool, Report: d.report, Keys: cfg.Keys, Usage: d.usage, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins,
+		Pool: d.pool, Report: d.handled, Keys: cfg.Keys, Usage: d.usage, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins,
 		Images: d.images(registry), BodyLimit: cfg.BodyLimit,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
 		ThreadCache: cfg.ThreadCache, Responses: d.responses, Registry: registry, Logger: logger,
@@ -285,9 +285,12 @@ func (d *daemon) onChange() {
 }
 
 // report is the one picture of health that everything publishes.
-func (d *daemon) report() probes.Report {
+func (d *daemon) report() probes.Report { return d.tracker.Observe(d.snapshot()) }
+
+// handled is the report for an HTTP handler, on its goroutine.
+func (d *daemon) handled() probes.Report {
 	fault.Point("handler")
-	return d.tracker.Observe(d.snapshot())
+	return d.report()
 }
 
 func (d *daemon) heardBus(up bool, err error) {
