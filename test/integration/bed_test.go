@@ -83,6 +83,12 @@ func emptyBed(t *testing.T, suite string, binds ...machine.Bind) *bed {
 	return bootBed(t, machine.Debian(suite), binds...)
 }
 
+// neighbours is a Debian with the programs that operators run beside us. All
+// tests that need any of them share it, as making it takes a minute.
+func neighbours() machine.Root {
+	return machine.Debian("trixie", "prometheus", "prometheus-node-exporter", "haproxy", "nginx-light", "caddy")
+}
+
 func bootBed(t *testing.T, root machine.Root, binds ...machine.Bind) *bed {
 	t.Helper()
 	codex := os.Getenv("CODEX_PROXY_TEST_CODEX")

@@ -26,10 +26,14 @@ const (
 
 // Debian is a minimal Debian with systemd, D-Bus, polkit, curl, rpm and what our
 // package depends on; suite is its code name ("trixie", "bookworm"). It is
-// made once by mmdebstrap(1) and kept in the user's cache directory.
-func Debian(suite string) Root { return debian{suite: suite} }
+// made once by mmdebstrap(1) and kept in the user's cache directory. Further
+// packages of Debian's come with it, if named; no unit of theirs starts by itself.
+func Debian(suite string, packages ...string) Root { return debian{suite, packages} }
 
-type debian struct{ suite string }
+type debian struct {
+	suite    string
+	packages []string
+}
 
 func (d debian) layout(ctx context.Context) (layout, error) {
 	dir, err := d.cached(ctx)
@@ -41,7 +45,7 @@ func (d debian) layout(ctx context.Context) (layout, error) {
 
 // recipe is what mmdebstrap is told; its hash names the cached root.
 func (d debian) recipe() []string {
-	return []string{
+	recipe := []string{
 		"--variant=minbase",
 		"--include=systemd,systemd-sysv,dbus,polkitd,ca-certificates,curl,procps,rpm",
 		`--aptopt=APT::Install-Recommends "false"`,
@@ -50,8 +54,12 @@ func (d debian) recipe() []string {
 		"--dpkgopt=path-exclude=/usr/share/locale/*",
 		"--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--format=directory",
-		d.suite,
 	}
+	if len(d.packages) > 0 {
+		recipe = append(recipe, "--include="+strings.Join(d.packages, ","),
+			`--customize-hook=find "$1"/etc/systemd/system -path '*.wants/*' -delete`)
+	}
+	return append(recipe, d.suite)
 }
 
 // cached returns the directory of the root, making it first if need be. The
