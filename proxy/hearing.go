@@ -60,16 +60,19 @@ func (h *hearing) reasoning(item string, part int, delta string) error {
 
 // finished takes the calls from the finished items. A call of what the client
 // does not have, codex has answered by itself.
-func (h *hearing) finished(raw json.RawMessage) error {
-	var item struct {
-		Type, Name, Arguments string
-		CallID                string `json:"call_id"`
+func (h *hearing) finished(made appserver.ResponseItem) error {
+	h.said = h.said || made.Type != "reasoning"
+	if made.Type != "function_call" {
+		return nil
 	}
-	if err := json.Unmarshal(raw, &item); err != nil {
+	var item struct {
+		Name, Arguments string
+		CallID          string `json:"call_id"`
+	}
+	if err := json.Unmarshal(made.Item, &item); err != nil {
 		return nil // nothing that could be told to a client
 	}
-	h.said = h.said || item.Type != "reasoning"
-	if item.Type != "function_call" || !slices.ContainsFunc(h.request.Tools, func(t openai.Tool) bool { return t.Name == item.Name }) {
+	if !slices.ContainsFunc(h.request.Tools, func(t openai.Tool) bool { return t.Name == item.Name }) {
 		return nil
 	}
 	h.calls++

@@ -122,7 +122,7 @@ func (s *Server) answerResponse(r *http.Request, x *exchange, job *responding, t
 	finish, err := s.follow(r.Context(), turn, x, listener{
 		text:      func(item, delta string) error { return out.send(b.Text(item, delta)) },
 		reasoning: func(item string, part int, delta string) error { return out.send(b.Reasoning(item, part, delta)) },
-		item:      func(item json.RawMessage) error { return out.send(b.Item(item)) },
+		item:      func(item appserver.ResponseItem) error { return out.send(b.Item(item.Item)) },
 		silence:   out.breaking(b),
 	})
 	var events []openai.ResponseEvent

@@ -1,6 +1,7 @@
 package appserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,6 +101,7 @@ func (c *Conn) settle(m incoming) {
 			p = s.pending[id]
 			delete(s.pending, id)
 			if p != nil && p.reply != nil {
+				m.Result = bytes.Clone(m.Result)
 				p.reply <- m // capacity 1, and only one reply finds the entry
 			}
 		})
