@@ -189,7 +189,7 @@ func TestAChoiceThatPanics(t *testing.T) {
 		chat, err := openai.DecodeChat([]byte(hello(`"n":2,`)))
 		require.NoError(t, err)
 		return r.choices(w, req, chat, func(c *choice, turn *appserver.Turn) error {
-			return r.hear(c, turn, chat, bomb{}, nil)
+			return r.hear(c, turn, chat, bomb{}, nil, nil)
 		})
 	})
 	resp := r.do(t, http.MethodPost, "/panic", "{}", "X-Request-Id", "bang")

@@ -16,6 +16,7 @@ type listener struct {
 	text      func(itemID, delta string) error
 	reasoning func(itemID string, part int, delta string) error // nil: nobody wants it
 	item      func(appserver.ResponseItem) error                // each finished item of the model's output; may be nil
+	idle      func() error                                      // nothing more has come yet; may be nil
 	silence   func() error                                      // the client has heard nothing for the keepalive interval; may be nil
 
 	heard time.Time // when the client last heard something
@@ -64,6 +65,11 @@ func (l *listener) hear(event appserver.Event, x *exchange) error {
 // out. The client's silence is another one: while a model thinks there are
 // events of which the client hears nothing.
 func (s *Server) next(ctx context.Context, turn *appserver.Turn, l *listener) (appserver.Event, error) {
+	if l.idle != nil && !turn.Ready() {
+		if err := l.idle(); err != nil {
+			return nil, err
+		}
+	}
 	until := time.Now().Add(s.IdleTimeout)
 	for {
 		wait := time.Until(until)

@@ -31,9 +31,9 @@ type hearing struct {
 }
 
 // hear follows the turn to the end of the choice.
-func (s *Server) hear(c *choice, turn *appserver.Turn, request *openai.ChatRequest, to teller, silence func() error) error {
+func (s *Server) hear(c *choice, turn *appserver.Turn, request *openai.ChatRequest, to teller, idle, silence func() error) error {
 	h := hearing{request: request, to: to}
-	l := listener{text: h.text, item: h.finished, silence: silence}
+	l := listener{text: h.text, item: h.finished, idle: idle, silence: silence}
 	if request.Reasoning.Summary != "" {
 		l.reasoning = h.reasoning
 	}

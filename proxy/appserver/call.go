@@ -39,7 +39,7 @@ func (c *Conn) call(ctx context.Context, method string, params, result any, late
 	if err != nil {
 		return err
 	}
-	b, err := encode(method, request{ID: id, Method: method, Params: params})
+	b, err := encodeRequest(id, method, params)
 	if err == nil {
 		err = c.sendBulk(ctx, b)
 	}
@@ -122,7 +122,7 @@ func (c *Conn) post(method string, params any, then func(incoming)) {
 	if err != nil {
 		return
 	}
-	b, err := encode(method, request{ID: id, Method: method, Params: params})
+	b, err := encodeRequest(id, method, params)
 	if err == nil {
 		err = c.sendControl(b)
 	}

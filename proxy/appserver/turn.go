@@ -63,6 +63,14 @@ func (t *Turn) NextWithin(ctx context.Context, patience time.Duration) (Event, e
 	return e, nil
 }
 
+// Ready reports whether something has come that Next has not looked at: it may
+// not wait then.
+func (t *Turn) Ready() bool {
+	ready := len(t.ready) > 0
+	t.conn.door.enter(func(*state) { ready = ready || t.box.waiting() > 0 })
+	return ready
+}
+
 // finish ends the stream of events. The turn may still run in codex: after text
 // was delivered, a retry is a failure to us, and a call of a tool is an end.
 func (t *Turn) finish() {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/coder/websocket"
@@ -106,6 +107,17 @@ func (c *Conn) sendControl(b []byte) error {
 	default:
 	}
 	return nil
+}
+
+// encodeRequest is encode for a request, most of whose bytes may be JSON already.
+func encodeRequest(id int64, method string, params any) ([]byte, error) {
+	history, ok := params.(injectItemsParams)
+	if !ok {
+		return encode(method, request{ID: id, Method: method, Params: params})
+	}
+	b := append(make([]byte, 0, history.size()), `{"id":`...)
+	b = quoted(append(strconv.AppendInt(b, id, 10), `,"method":`...), method, `,"params":`)
+	return append(history.append(b), '}'), nil
 }
 
 func encode(method string, message any) ([]byte, error) {
