@@ -3,7 +3,6 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -201,30 +200,6 @@ func (raw rawChat) thinking() (Reasoning, error) {
 		r.Effort = raw.ReasoningEffort
 	}
 	return r, nil
-}
-
-// decodeJSON gives every way in which JSON can be wrong its own words.
-func decodeJSON(body []byte, v any) error {
-	err := json.Unmarshal(body, v)
-	var wrongType *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &wrongType):
-		return Invalid("invalid_type", wrongType.Field, fmt.Sprintf("%s must not be a JSON %s", orBody(wrongType.Field), wrongType.Value))
-	case errors.As(err, &syntax):
-		return Invalid("invalid_json", "", fmt.Sprintf("the body is not valid JSON at byte %d: %v", syntax.Offset, err))
-	default:
-		return Invalid("invalid_json", "", "the body is not valid JSON: "+err.Error())
-	}
-}
-
-func orBody(field string) string {
-	if field == "" {
-		return "the body"
-	}
-	return field
 }
 
 // clip bounds what of a client's own words goes back into an error.
