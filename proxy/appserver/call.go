@@ -3,7 +3,6 @@ package appserver
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 )
@@ -142,7 +141,7 @@ func (m incoming) decode(method string, result any) error {
 	if len(m.Result) == 0 {
 		return fmt.Errorf("cannot decode the reply to %s: %w", method, errors.New("no result"))
 	}
-	if err := json.Unmarshal(m.Result, result); err != nil {
+	if err := unmarshal(m.Result, result); err != nil {
 		return fmt.Errorf("cannot decode the reply to %s: %w", method, err)
 	}
 	return nil

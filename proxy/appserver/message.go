@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // request, notification and response are the three shapes we send
@@ -120,6 +123,11 @@ var frequent = func() map[string]string {
 	}
 	return names
 }()
+
+// unmarshal is json.Unmarshal in one pass, and by the exact names.
+func unmarshal(data []byte, v any) error {
+	return jsonv2.Unmarshal(data, v, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+}
 
 func (m incoming) isRequest() bool { return m.Method != "" && len(m.ID) > 0 }
 func (m incoming) isReply() bool   { return m.Method == "" && len(m.ID) > 0 }

@@ -105,7 +105,7 @@ func (t *transcript) add(n Notification) []Event {
 
 func translate[P any](n Notification, f func(P) []Event) []Event {
 	var p P
-	if err := json.Unmarshal(n.Params, &p); err != nil {
+	if err := unmarshal(n.Params, &p); err != nil {
 		return undecodable(n, err)
 	}
 	return f(p)

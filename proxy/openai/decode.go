@@ -17,6 +17,17 @@ func unmarshal(data []byte, v any) error {
 	return jsonv2.Unmarshal(data, v, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
+// glimpse is the beginning of a value, enough to tell whether it asks for
+// something: a history need not be copied for that.
+type glimpse string
+
+// UnmarshalJSONFrom passes over the value.
+func (g *glimpse) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	value, err := from.ReadValue()
+	*g = glimpse(value[:min(len(value), 16)])
+	return err
+}
+
 // decodeJSON gives every way in which JSON can be wrong its own words.
 func decodeJSON(body []byte, v any) error {
 	err := unmarshal(body, v)

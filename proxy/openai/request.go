@@ -69,7 +69,7 @@ type streamOptions struct {
 // DecodeChat parses and validates a request body. Every error is an *Error
 // with status 400 that names the field at fault.
 func DecodeChat(body []byte) (*ChatRequest, error) {
-	var fields map[string]json.RawMessage
+	var fields map[string]glimpse
 	if err := decodeJSON(body, &fields); err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 
 // checkParams applies a table: it refuses what must be refused and lists
 // what is ignored. A null, false or empty value asks for nothing.
-func checkParams(table params, fields map[string]json.RawMessage) ([]string, error) {
+func checkParams(table params, fields map[string]glimpse) ([]string, error) {
 	var ignoredParams []string
 	names := make([]string, 0, len(fields))
 	for name := range fields {
@@ -109,7 +109,7 @@ func checkParams(table params, fields map[string]json.RawMessage) ([]string, err
 		switch {
 		case !known:
 			return nil, Invalid("unknown_parameter", clip(name), fmt.Sprintf("unknown parameter %q", clip(name)))
-		case asksForNothing(fields[name]):
+		case asksForNothing(json.RawMessage(fields[name])):
 		case p.rule == refused:
 			return nil, unsupported(name, fmt.Sprintf("%s is not supported: %s; leave it out", name, p.why))
 		case p.rule == ignored:
