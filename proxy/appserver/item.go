@@ -68,7 +68,7 @@ const spare = 128
 func Message(role string, content ...Content) Item {
 	size := spare
 	for _, c := range content {
-		size += len(c.Text) + len(c.Text)/16 + len(c.ImageURL) + spare
+		size += len(c.Text) + len(c.Text)/8 + len(c.ImageURL) + spare
 	}
 	b := quoted(append(make([]byte, 0, size), `{"type":"message","role":`...), role, `,"content":`)
 	return append(appendContents(b, content), '}')
