@@ -44,7 +44,14 @@ func unauthorized() error {
 	}
 }
 
+// fromLoopback tells this machine itself from the clients of a reverse proxy on
+// it, as far as that says that it is one.
 func fromLoopback(r *http.Request) bool {
+	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Real-Ip"} {
+		if r.Header.Get(name) != "" {
+			return false
+		}
+	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	return err == nil && net.ParseIP(host).IsLoopback()
 }

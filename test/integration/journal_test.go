@@ -3,8 +3,6 @@ package integration
 import (
 	"encoding/json"
 	"net/http"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -13,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/probes"
+	"codex-proxy/test/manual"
 )
 
 // entries are what the journal has for a query, oldest first.
@@ -85,13 +84,11 @@ func TestJournal(t *testing.T) {
 	})
 
 	t.Run("queries", func(t *testing.T) {
-		manual, err := os.ReadFile("../../docs/journal.md")
-		require.NoError(t, err)
-		blocks := regexp.MustCompile("(?s)```sh\n(.*?)\n```").FindAllStringSubmatch(string(manual), -1)
+		blocks := manual.Open(t, "docs/journal.md").Commands()
 		require.GreaterOrEqual(t, len(blocks), 15)
 		found := 0
 		for _, block := range blocks {
-			query := strings.NewReplacer("req_0", id).Replace(block[1])
+			query := strings.NewReplacer("req_0", id).Replace(block)
 			out, stderr, err := b.Run(t.Context(), "sh", "-c", query)
 			assert.Empty(t, stderr, query)
 			if err == nil && !strings.HasPrefix(out, "-- No entries --") {

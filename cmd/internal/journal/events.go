@@ -218,7 +218,8 @@ func Events() []Event {
 			"The file for node exporter cannot be written",
 			"@CODEX_PATH@ is old or missing; requests are served. If node exporter was installed after\n" +
 				"codex-proxy:\n" +
-				"  systemd-tmpfiles --create codex-proxy.conf && systemctl restart codex-proxy"},
+				"  chgrp codex-proxy /var/lib/prometheus/node-exporter\n" +
+				"  chmod g+w /var/lib/prometheus/node-exporter && systemctl restart codex-proxy"},
 		{"textfile-not-removed", "f884ac07eb62415fa591f7addcbfc906", "cannot remove the textfile of node exporter",
 			"The file for node exporter is still there",
 			"The service ended, and @CODEX_PATH@ shows its last state. Remove the file by hand."},
