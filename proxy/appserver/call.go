@@ -38,7 +38,7 @@ func (c *Conn) call(ctx context.Context, method string, params, result any, late
 	if err != nil {
 		return err
 	}
-	b, err := encode(method, request{ID: id, Method: method, Params: params})
+	b, err := encode(method, request{ID: id, Method: method, Params: params, Trace: traceOf(ctx)})
 	if err == nil {
 		err = c.sendBulk(ctx, b)
 	}
