@@ -155,8 +155,56 @@ func TestTraceOfAFailure(t *testing.T) {
 	assert.Equal(t, int64(401), attributesOf(request)["http.response.status_code"])
 }
 
-// A turn that is lost and one of several choices are spans of their own. Probes
-// and requests that are not sampled are none.
+// A turn that is lost is a span of its own, and the request did not fail.
+func TestTraceOfALostTurn(t *testing.T) {
+	tracer, out := spans(t)
+	handler, _ := once(disconnect)
+	r := newRig(t, &appservertest.Server{Handler: handler}, func(o *options) { o.Traces = tracer })
+	require.Equal(t, http.StatusOK, r.chatting(t, hello(streaming), "Traceparent", clientSpan).StatusCode)
+	request, inner := trace(t, out)
+	assert.Nil(t, request.Status)
+	require.Len(t, inner["turn"], 2)
+	require.Len(t, inner["queue"], 2)
+	lost, again := inner["turn"][0], inner["turn"][1]
+	assert.Equal(t, otlp.Status_STATUS_CODE_ERROR, lost.Status.GetCode())
+	assert.Equal(t, "lost", attributesOf(lost)["error.type"])
+	assert.Empty(t, lost.Events)
+	assert.Nil(t, again.Status)
+	assert.Len(t, again.Events, 1)
+	assert.Equal(t, int64(2), attributesOf(again)["codex.attempt"])
+}
+
+// The responses of a WebSocket are requests within that of the connection.
+func TestTraceOfASocket(t *testing.T) {
+	tracer, out := spans(t)
+	r := newRig(t, &appservertest.Server{}, func(o *options) { o.Traces = tracer })
+	k := r.socket(t, "Traceparent", clientSpan)
+	k.say(create("", `"planted"`))
+	k.response()
+	response, inner := trace(t, out)
+	assert.Equal(t, "POST /v1/responses", response.Name)
+	assert.Equal(t, response.SpanId, inner["turn"][0].ParentSpanId)
+	require.NoError(t, k.CloseNow())
+	connection, _ := trace(t, out)
+	assert.Equal(t, "GET /v1/responses", connection.Name)
+	assert.Equal(t, connection.SpanId, response.ParentSpanId)
+	assert.Equal(t, "b7ad6b7169203331", hex.EncodeToString(connection.ParentSpanId))
+	assert.Nil(t, connection.Status)
+}
+
+// An image is fetched in a span that does not say which.
+func TestTraceOfAnImage(t *testing.T) {
+	tracer, out := spans(t)
+	r := newRig(t, &appservertest.Server{}, func(o *options) { o.Traces, o.Images = tracer, &gallery{} })
+	r.chatting(t, `{"model":"demo","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.com/planted.png"}}]}]}`,
+		"Traceparent", clientSpan)
+	request, inner := trace(t, out)
+	require.Len(t, inner["image"], 1)
+	assert.Equal(t, request.SpanId, inner["image"][0].ParentSpanId)
+}
+
+// Each of several choices is a span of its own. Probes, unknown paths and
+// requests that are not sampled are none.
 func TestTraceOfTurns(t *testing.T) {
 	tracer, out := spans(t)
 	r := newRig(t, &appservertest.Server{}, func(o *options) { o.Traces = tracer })
