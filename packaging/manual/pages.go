@@ -164,6 +164,7 @@ func (r *roff) files() {
 		{"/etc/codex-proxy/config.toml", "Settings of the daemon."},
 		{"/etc/codex-proxy/workers/NAME.toml", "Settings of the worker NAME."},
 		{"/etc/codex-proxy/api-keys", "The hashes of the API keys."},
+		{"/etc/codex-proxy/traces-headers", "Headers for the collector of traces."},
 		{"/etc/codex-proxy/first-key", "The API key that the installation made, for root to read; to be kept elsewhere and deleted."},
 		{"/var/lib/codex-worker/NAME", "The worker's CODEX_HOME, with its login."},
 	} {

@@ -15,9 +15,9 @@ const (
 // maxText bounds the value of an attribute, in bytes: some come from clients.
 const maxText = 256
 
-// Span is something that took its time. It belongs to one goroutine until End,
-// but Child may be called from any; nothing may be done with it after End. All
-// methods of a nil *Span do nothing.
+// Span is something that took its time. It belongs to one goroutine, until End;
+// Child, Context and TraceID may be called from any, and later. All methods of a
+// nil *Span do nothing.
 type Span struct {
 	tracer     *Tracer
 	trace      traceID

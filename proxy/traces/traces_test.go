@@ -161,6 +161,18 @@ func TestTraceparent(t *testing.T) {
 	assert.Empty(t, r.state)
 }
 
+// What a client sends is taken only if it can be said again in the same words.
+func FuzzTraceparent(f *testing.F) {
+	f.Add(parent)
+	f.Add("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more")
+	f.Fuzz(func(t *testing.T, text string) {
+		r, ok := parse(header("Traceparent", text))
+		if ok {
+			assert.Equal(t, strings.TrimSpace(text)[3:52], hex.EncodeToString(r.trace[:])+"-"+hex.EncodeToString(r.span[:]))
+		}
+	})
+}
+
 // The client decides what is traced, if it has an opinion, and else the ratio.
 func TestSampling(t *testing.T) {
 	unsampled := strings.TrimSuffix(parent, "1") + "0"
@@ -228,6 +240,7 @@ func TestCollectorIsAway(t *testing.T) {
 		assert.Equal(t, 5*time.Second, time.Since(began), "requests wait")
 		assert.Equal(t, 10., testutil.ToFloat64(tr.spans.WithLabelValues("dropped")))
 		time.Sleep(aWhile)
+		synctest.Wait()
 		assert.Equal(t, 5*9, tries, "five tries of each batch")
 		assert.Equal(t, maxWaiting+11., testutil.ToFloat64(tr.spans.WithLabelValues("dropped")))
 		said := strings.Count(log.String(), "traces cannot be sent")
@@ -238,6 +251,7 @@ func TestCollectorIsAway(t *testing.T) {
 		tr.Begin(header(), began).End()
 		tr.Begin(header(), began).End()
 		time.Sleep(aWhile)
+		synctest.Wait()
 		assert.Equal(t, 1., testutil.ToFloat64(tr.spans.WithLabelValues("sent")), "one was rejected")
 		cancel()
 		assert.NoError(t, <-ran)
