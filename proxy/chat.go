@@ -141,7 +141,7 @@ func (s *Server) wholeChat(w http.ResponseWriter, r *http.Request, req *openai.C
 	said := make([]openai.Said, req.N)
 	err := s.choices(w, r, req, func(c *choice, turn *appserver.Turn) error {
 		whole := &wholeChoice{}
-		err := s.hear(c, turn, req, whole, nil)
+		err := s.hear(c, turn, req, whole, nil, nil)
 		said[c.index] = whole.said
 		return err
 	})

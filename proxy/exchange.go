@@ -41,9 +41,11 @@ type exchange struct {
 	fit func(worker string, items []appserver.Item) []appserver.Item // of a history, what fits that worker; nil: all
 }
 
-func (x *exchange) produced(item json.RawMessage) {
-	x.acted = x.acted || calls(item)
-	x.items = append(x.items, item)
+// produced notes an item of the model's output. One that is more than words may
+// have done something that must not be done twice.
+func (x *exchange) produced(item appserver.ResponseItem) {
+	x.acted = x.acted || item.Type != "message" && item.Type != "reasoning"
+	x.items = append(x.items, item.Item)
 }
 
 type exchangeKey struct{}

@@ -57,6 +57,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if status, done := parseOnlyFlags(flags, args, serveUsage, stdout, stderr); done {
 		return status
 	}
+	leaveProcessors()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)

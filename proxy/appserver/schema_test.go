@@ -26,7 +26,7 @@ var typed = map[string]any{
 	"v2/TurnStartParams":                       turnStartParams{},
 	"v2/TurnStartResponse":                     turnStartResponse{},
 	"v2/TurnInterruptParams":                   turnInterruptParams{},
-	"v2/AgentMessageDeltaNotification":         agentMessageDeltaParams{},
+	"v2/AgentMessageDeltaNotification":         agentMessageDelta{},
 	"v2/ReasoningSummaryTextDeltaNotification": summaryTextDeltaParams{},
 	"v2/ItemCompletedNotification":             itemCompletedParams{},
 	"v2/ThreadTokenUsageUpdatedNotification":   tokenUsageParams{},
@@ -39,6 +39,12 @@ var typed = map[string]any{
 	"PermissionsRequestApprovalResponse":       permissionsAnswer{},
 	"McpServerElicitationRequestResponse":      elicitationAnswer{},
 	"DynamicToolCallResponse":                  toolAnswer{},
+}
+
+// agentMessageDelta has the members that transcript.delta reads.
+type agentMessageDelta struct {
+	ItemID string `json:"itemId"`
+	Delta  string `json:"delta"`
 }
 
 // methodsIn is every method of ours by the schema file that lists it.
