@@ -33,6 +33,7 @@ var typed = map[string]any{
 	"v2/ErrorNotification":                     errorParams{},
 	"v2/TurnCompletedNotification":             turnCompletedParams{},
 	"JSONRPCErrorError":                        RPCError{},
+	"JSONRPCRequest":                           request{},
 	"CommandExecutionRequestApprovalResponse":  decision{},
 	"FileChangeRequestApprovalResponse":        decision{},
 	"PermissionsRequestApprovalResponse":       permissionsAnswer{},
