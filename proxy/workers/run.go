@@ -95,6 +95,7 @@ func (w *Worker) session(ctx context.Context) error {
 	// the worker not ready.
 	cancel()
 	conn.Close(errSessionEnded)
+	w.annotator.reset()
 	g.Wait()
 	return conn.Err()
 }

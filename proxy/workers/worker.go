@@ -20,6 +20,8 @@ type Worker struct {
 	changed chan struct{} // closed and replaced by every update
 
 	alive chan struct{} // a receive by Run proves that it is not stuck
+
+	annotator annotator
 }
 
 // New describes the worker name, reached over the unix socket at path socket.
@@ -27,6 +29,7 @@ func New(name, socket string, settings Settings) *Worker {
 	return &Worker{
 		name: name, unit: units.Worker(name), socket: socket, settings: settings,
 		wake: func() {}, changed: make(chan struct{}), alive: make(chan struct{}),
+		annotator: annotator{socket: socket},
 	}
 }
 
