@@ -187,7 +187,5 @@ func (h *Home) requireLogin(ctx context.Context, c codex) error {
 	if err != nil || in {
 		return err
 	}
-	return &Problem{File: h.File, Text: "codex is not logged in", Hint: fmt.Sprintf(
-		"run `runuser -u codex-worker -- env CODEX_HOME=%s %s login --device-auth`, then `systemctl restart codex-worker@%s`",
-		h.Dir, c.path, h.Worker)}
+	return &Problem{File: h.File, Text: "codex is not logged in", Hint: fmt.Sprintf("run `codex-proxy accounts login %s`", h.Worker)}
 }

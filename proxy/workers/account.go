@@ -1,0 +1,160 @@
+package workers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"codex-proxy/proxy/appserver"
+)
+
+const (
+	// accountInterval is how often codex is asked for its account: limits are
+	// also used up elsewhere, and their windows end, while no turn tells of it.
+	accountInterval = 5 * time.Minute
+	// accountTimeout bounds that; codex asks the account's server.
+	accountTimeout = 30 * time.Second
+)
+
+// Account is what a connected worker says of its login.
+type Account struct {
+	Worker string `json:"worker"`
+	// Login is chatgpt, apiKey or another word of codex's; empty without one.
+	Login string `json:"login"`
+	// Required tells that the worker's requests need a login.
+	Required bool    `json:"required"`
+	Plan     string  `json:"plan,omitempty"`
+	Email    string  `json:"email,omitempty"`
+	Limits   []Limit `json:"limits"`
+}
+
+// Limit is how much of an account is used up in one window of time.
+type Limit struct {
+	Window    string    `json:"window"` // its length, such as 5h or 7d
+	UsedRatio float64   `json:"used_ratio"`
+	ResetsAt  time.Time `json:"resets_at,omitzero"`
+}
+
+// account is what the worker of the current connection has told of its account.
+// It is no part of the state, as nothing is decided by it.
+type account struct {
+	mu     sync.Mutex
+	known  bool
+	said   appserver.Account
+	limits appserver.RateLimits
+}
+
+func (a *account) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.known, a.said, a.limits = false, appserver.Account{}, appserver.RateLimits{}
+}
+
+// notified takes over what codex tells by itself, after a turn.
+func (a *account) notified(n appserver.Notification) {
+	update, ok := n.RateLimitsUpdate()
+	if !ok {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.limits = a.limits.Merge(update)
+}
+
+// read asks codex. What cannot be read stays as it was.
+func (a *account) read(ctx context.Context, conn *appserver.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
+	defer cancel()
+	said, err := conn.Account(ctx)
+	if err != nil {
+		return err
+	}
+	a.update(said, nil)
+	if said.Login == nil || said.Login.Type != "chatgpt" { // only those have limits
+		return nil
+	}
+	limits, err := conn.RateLimits(ctx)
+	if err != nil {
+		return err
+	}
+	a.update(said, &limits)
+	return nil
+}
+
+func (a *account) update(said appserver.Account, limits *appserver.RateLimits) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.known, a.said = true, said
+	if limits != nil {
+		a.limits = *limits
+	}
+}
+
+// look is what is known at now; false without a connection.
+func (a *account) look(now time.Time) (Account, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	view := Account{Required: a.said.Required, Limits: limitsAt(a.limits, now)}
+	if login := a.said.Login; login != nil {
+		view.Login, view.Plan, view.Email = login.Type, login.PlanType, login.Email
+	}
+	return view, a.known
+}
+
+// limitsAt are the limits by their length. A window that has ended since codex
+// told of it is left out: what is used of the next one is not known.
+func limitsAt(l appserver.RateLimits, now time.Time) []Limit {
+	limits := []Limit{}
+	for _, w := range []*appserver.RateLimitWindow{l.Primary, l.Secondary} {
+		if w == nil || w.WindowDurationMins <= 0 {
+			continue
+		}
+		limit := Limit{Window: windowName(w.WindowDurationMins), UsedRatio: float64(w.UsedPercent) / 100}
+		if w.ResetsAt != 0 {
+			limit.ResetsAt = time.Unix(w.ResetsAt, 0).UTC()
+		}
+		if !limit.ResetsAt.IsZero() && !now.Before(limit.ResetsAt) || len(limits) == 1 && limits[0].Window == limit.Window {
+			continue
+		}
+		limits = append(limits, limit)
+	}
+	return limits
+}
+
+// windowName is 5h for 300 minutes, and for 299: OpenAI has sent windows that
+// are a minute or two short.
+func windowName(minutes int64) string {
+	const hour, day, slack = 60, 24 * 60, 3
+	whole := (minutes + hour/2) / hour * hour
+	if off := whole - minutes; whole > 0 && -slack <= off && off <= slack {
+		minutes = whole
+	}
+	switch {
+	case minutes%day == 0:
+		return fmt.Sprintf("%dd", minutes/day)
+	case minutes%hour == 0:
+		return fmt.Sprintf("%dh", minutes/hour)
+	}
+	return fmt.Sprintf("%dm", minutes)
+}
+
+// readAccount keeps the worker's account up to date. That it cannot be read, for
+// want of a network say, is no fault of the worker.
+func (w *Worker) readAccount(ctx context.Context, conn *appserver.Conn) {
+	if err := w.account.read(ctx, conn); err != nil && ctx.Err() == nil {
+		w.settings.Logger.Debug("cannot read the account of a worker", "worker", w.name, "unit", w.unit, "error", err)
+	}
+}
+
+// Accounts are those of the workers that are connected and have told of them.
+func (p *Pool) Accounts() []Account {
+	accounts := []Account{}
+	for _, w := range p.workers {
+		if a, known := w.account.look(time.Now()); known {
+			a.Worker = w.name
+			accounts = append(accounts, a)
+		}
+	}
+	return accounts
+}
