@@ -43,12 +43,23 @@ type account struct {
 	known  bool
 	said   appserver.Account
 	limits appserver.RateLimits
+	failed bool // the last reading
 }
 
+// forget is for the end of a connection: the next process may have another login.
 func (a *account) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.known, a.said, a.limits = false, appserver.Account{}, appserver.RateLimits{}
+}
+
+// failing reports whether readings begin to fail.
+func (a *account) failing(failed bool) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	begins := failed && !a.failed
+	a.failed = failed
+	return begins
 }
 
 // notified takes over what codex tells by itself, after a turn.
@@ -140,10 +151,11 @@ func windowName(minutes int64) string {
 }
 
 // readAccount keeps the worker's account up to date. That it cannot be read, for
-// want of a network say, is no fault of the worker.
+// want of a network say, is no fault of the worker; it is told once.
 func (w *Worker) readAccount(ctx context.Context, conn *appserver.Conn) {
-	if err := w.account.read(ctx, conn); err != nil && ctx.Err() == nil {
-		w.settings.Logger.Debug("cannot read the account of a worker", "worker", w.name, "unit", w.unit, "error", err)
+	err := w.account.read(ctx, conn)
+	if ctx.Err() == nil && w.account.failing(err != nil) {
+		w.settings.Logger.Warn("cannot read the account of a worker", "worker", w.name, "unit", w.unit, "error", err)
 	}
 }
 

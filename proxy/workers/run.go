@@ -96,7 +96,7 @@ func (w *Worker) session(ctx context.Context) error {
 	cancel()
 	conn.Close(errSessionEnded)
 	g.Wait()
-	w.account.forget() // the next process may have another login
+	w.account.forget()
 	return conn.Err()
 }
 

@@ -61,7 +61,7 @@ func (p *Program) LogIn(ctx context.Context, apiKey bool, in io.Reader, out, tal
 	cmd := exec.CommandContext(ctx, p.path, append(args, "-c", `cli_auth_credentials_store="file"`)...)
 	cmd.Env, cmd.Dir = p.environ(), p.dir
 	// A session of its own: who shares a terminal with root may type into it (TIOCSTI, ioctl_tty(2)).
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.as, Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.as, Setsid: true, Pdeathsig: syscall.SIGTERM}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, talk
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
