@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/test/machine"
+	"codex-proxy/test/modelserver"
 )
 
 // plainWorker is a worker of OpenAI's, by the login that it gets.
@@ -97,7 +99,6 @@ func TestAccountsWithAPIKeys(t *testing.T) {
 	b := newBed(t, "trixie", plainWorker, "")
 	b.MustRun(t, "ln", "-s", codexDir+"/bin/codex", "/usr/local/bin/codex")
 	openai := b.openAI()
-	before := b.files()
 	assert.Equal(t, "inactive (dead) needs login - -", b.row("default"))
 
 	said := b.logIn("default", "sk-first-SECRET")
@@ -111,6 +112,7 @@ func TestAccountsWithAPIKeys(t *testing.T) {
 	assert.Empty(t, models.Accounts[0].Limits, "an API key has none")
 
 	// Another one, as an operator would; it has its own login.
+	before := b.files()
 	out, stderr, err := b.Run(t.Context(), "codex-proxy", "accounts", "add", "second")
 	require.NoError(t, err, out+stderr)
 	assert.Contains(t, stderr, "codex-proxy accounts login second")
@@ -128,7 +130,7 @@ func TestAccountsWithAPIKeys(t *testing.T) {
 	assert.Equal(t, "active (running) API key - -", b.row("second"))
 	for worker, key := range map[string]string{"default": "sk-second-SECRET", "second": "sk-first-SECRET"} { // the other one serves
 		b.MustRun(t, "codex-proxy", "drain", worker)
-		b.askOpenAI(openAIModel, "hello")
+		b.askOpenAI("hello")
 		seen := openai.seen()
 		assert.Equal(t, key, seen[len(seen)-1])
 		b.MustRun(t, "codex-proxy", "undrain", worker)
@@ -138,7 +140,7 @@ func TestAccountsWithAPIKeys(t *testing.T) {
 	b.logIn("second", "sk-third-SECRET")
 	b.until("ready again", func(_ int, r report) bool { return r.Workers[1].Ready })
 	b.MustRun(t, "codex-proxy", "drain", "default")
-	b.askOpenAI(openAIModel, "hello")
+	b.askOpenAI("hello")
 	seen := openai.seen()
 	assert.Equal(t, "sk-third-SECRET", seen[len(seen)-1])
 	b.MustRun(t, "codex-proxy", "undrain", "default")
@@ -154,13 +156,9 @@ func TestAccountsWithAPIKeys(t *testing.T) {
 	require.NoError(t, err, stderr)
 	assert.Contains(t, stderr, "codex-worker@second.service is ready.")
 	b.MustRun(t, "codex-proxy", "accounts", "remove", "second", "--purge")
-	var left []string
 	for _, path := range b.left(before) {
-		if strings.Contains(path, "second") {
-			left = append(left, path)
-		}
+		assert.NotRegexp(t, "^/etc/|^/run/codex|^/run/systemd|^/var/lib/codex-worker/second|second", path, "what a round leaves")
 	}
-	assert.Empty(t, left, "what a round leaves")
 	assert.Empty(t, trim(b.MustRun(t, "systemctl", "list-units", "--all", "--plain", "--no-legend", "codex-worker@second*")))
 	for _, refused := range [][]string{{"remove", "second"}, {"remove", "default"}, {"add", "../x"}, {"login", "none"}} {
 		_, _, err = b.Run(t.Context(), append([]string{"codex-proxy", "accounts"}, refused...)...)
@@ -170,7 +168,6 @@ func TestAccountsWithAPIKeys(t *testing.T) {
 
 // assertUnseen looks for a secret where others than the worker could see it.
 func (b *bed) assertUnseen(secret string) {
-	b.t.Helper()
 	b.t.Helper()
 	assert.NotContains(b.t, b.MustRun(b.t, "journalctl", "--no-pager", "--output=export"), secret)
 	assert.NotContains(b.t, b.MustRun(b.t, "systemctl", "show", "--all", "codex-worker@default", "codex-worker@second", "codex-proxy"), secret)
@@ -183,22 +180,30 @@ func (b *bed) assertUnseen(secret string) {
 // openAIModel is one that codex lists by itself.
 const openAIModel = "gpt-5.5"
 
-// ask is a turn that must be answered.
-func (b *bed) askOpenAI(model, prompt string) {
+// askOpenAI is a turn that must be answered.
+func (b *bed) askOpenAI(prompt string) {
 	b.t.Helper()
+	status, body, err := b.tryOpenAI(prompt)
+	require.NoError(b.t, err)
+	require.Equal(b.t, http.StatusOK, status, body)
+}
+
+func (b *bed) tryOpenAI(prompt string) (int, string, error) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions",
-		strings.NewReader(`{"model":"`+model+`","messages":[{"role":"user","content":"`+prompt+`"}]}`))
-	require.NoError(b.t, err)
+		strings.NewReader(`{"model":"`+openAIModel+`","messages":[{"role":"user","content":"`+prompt+`"}]}`))
+	if err != nil {
+		return 0, "", err
+	}
 	req.Header.Set("Content-Type", "application/json")
 	res, err := b.http.Do(req)
-	require.NoError(b.t, err)
+	if err != nil {
+		return 0, "", err
+	}
 	defer res.Body.Close()
-	var text bytes.Buffer
-	_, err = text.ReadFrom(res.Body)
-	require.NoError(b.t, err)
-	require.Equal(b.t, http.StatusOK, res.StatusCode, text.String())
+	body, err := io.ReadAll(res.Body)
+	return res.StatusCode, string(body), err
 }
 
 // The login by device code, as a person does it, and the limits of such an account
@@ -235,10 +240,21 @@ func TestAccountsWithADeviceCode(t *testing.T) {
 	_, health := b.get("/healthz")
 	assert.NotContains(t, string(health), accountMail)
 
-	b.askOpenAI(openAIModel, "hello") // its answer tells of the limits
+	b.askOpenAI("hello") // its answer tells of the limits
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="5h",worker="default"} 0.43`)
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="7d",worker="default"} 0.07`)
 	b.assertUnseen("SECRET")
+
+	// Limits that nobody answers for hold up no turn.
+	goOn := openai.hang()
+	defer goOn()
+	b.MustRun(t, "systemctl", "restart", workerUnit)
+	b.until("ready", ready)
+	<-openai.asked
+	b.askOpenAI("hello")
+	goOn()
+	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="7d",worker="default"} 0.07`)
+
 	b.MustRun(t, "systemctl", "stop", "codex.target")
 	b.awaitInactive(workerUnit)
 	assert.Equal(t, "inactive (dead) ChatGPT - -", b.row("default"))
@@ -259,6 +275,52 @@ func (b *bed) untilMetric(line string) {
 			require.Fail(b.t, "never "+line, "%q", about)
 		}
 	}
+}
+
+// A login of a worker that is at work cuts no turn off, and one that is given up
+// leaves nothing behind.
+func TestAccountsLoginWhileATurnRuns(t *testing.T) {
+	b := newBed(t, "trixie", plainWorker, "")
+	openai := b.openAI()
+	b.logIn("default", "sk-first-SECRET")
+	b.start()
+	require.NoError(t, b.models.Script("text one", "gate login", "text two"))
+	var status int
+	var body string
+	answered := make(chan error, 1)
+	go func() {
+		var err error
+		status, body, err = b.tryOpenAI("hello")
+		answered <- err
+	}()
+	_, err := b.models.Wait(t.Context(), func(turns []modelserver.Request) bool { return len(turns) == 1 && turns[0].Gate != "" })
+	require.NoError(t, err)
+	loggedIn := make(chan error, 1)
+	go func() {
+		loggedIn <- b.Exec(t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login", "--with-api-key"}, Stdin: strings.NewReader("sk-second-SECRET")})
+	}()
+	b.until("draining", func(_ int, r report) bool { return r.Workers[0].Reason == "draining" })
+	b.models.Release("login")
+	require.NoError(t, <-answered)
+	assert.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, "onetwo")
+	require.NoError(t, <-loggedIn)
+	b.until("ready", ready)
+	b.askOpenAI("hello")
+	assert.Equal(t, []string{"sk-first-SECRET", "sk-second-SECRET"}, openai.seen())
+
+	said := &watched{want: regexp.MustCompile(userCode), came: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- b.Exec(t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login"}, Stdout: said, Stderr: said})
+	}()
+	<-said.came
+	b.MustRun(t, "sh", "-c", "kill -INT $(pgrep -fx 'codex-proxy accounts login')")
+	require.Error(t, <-ended)
+	assert.Contains(t, said.String(), "codex has not logged in")
+	assert.Empty(t, b.MustRun(t, "sh", "-c", "ps -e -o args= | grep '[d]evice-auth' || true"))
+	assert.Equal(t, "active (running) API key - -", b.row("default"), "the login of before holds")
+	b.askOpenAI("hello")
 }
 
 // A worker that needs no login says so, whoever asks.

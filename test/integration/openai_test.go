@@ -11,7 +11,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"log"
+	"log/slog"
 	"math/big"
 	"net/http"
 	"strings"
@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,9 +30,11 @@ type openAI struct {
 	models http.Handler
 
 	mu       sync.Mutex
-	approved bool     // the person at the browser
-	used     int      // percent of the windows
-	bearers  []string // of turns, in order
+	approved bool          // the person at the browser
+	used     int           // percent of the windows
+	bearers  []string      // of turns, in order
+	stuck    chan struct{} // if not nil, questions about limits wait for its end
+	asked    chan struct{} // has room for one; gets a token when one waits
 }
 
 const (
@@ -50,13 +53,13 @@ func (b *bed) openAI() *openAI {
 	b.appendTo("/etc/hosts", "127.0.0.1 auth.openai.com chatgpt.com api.openai.com\n")
 	l, err := b.Listen("tcp", "127.0.0.1:443")
 	require.NoError(b.t, err)
-	server := &http.Server{Handler: o, ErrorLog: log.New(b.t.Output(), "openai: ", 0),
+	server := &http.Server{Handler: o, ErrorLog: slog.NewLogLogger(slog.NewTextHandler(b.t.Output(), nil), slog.LevelInfo),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}}}
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(l, "", "") }()
 	b.t.Cleanup(func() {
 		_ = server.Close()
-		<-served
+		assert.ErrorIs(b.t, <-served, http.ErrServerClosed)
 	})
 	return o
 }
@@ -118,6 +121,7 @@ func (o *openAI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"id": "account-1", "name": "Person", "structure": "personal", "plan_type": "pro", "is_deactivated": false, "can_access_with_session": true,
 			"workspace_backend_origin": "https://chatgpt.com", "account_routing_override": "NO_CONSTRAINT"}}})
 	case "chatgpt.com/backend-api/wham/usage":
+		o.wait(r)
 		window := func(used, seconds int) map[string]any {
 			return map[string]any{"used_percent": used, "limit_window_seconds": seconds, "reset_after_seconds": 4320, "reset_at": reset}
 		}
@@ -127,6 +131,31 @@ func (o *openAI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		o.turn(w, r, used, reset)
 	default:
 		sendJSON(w, http.StatusNotFound, map[string]any{"error": map[string]any{"message": "there is no such thing here"}})
+	}
+}
+
+// hang makes questions about limits wait until the function that it returns is called.
+func (o *openAI) hang() (goOn func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stuck, o.asked = make(chan struct{}), make(chan struct{}, 1)
+	return sync.OnceFunc(func() { close(o.stuck) })
+}
+
+func (o *openAI) wait(r *http.Request) {
+	o.mu.Lock()
+	stuck, asked := o.stuck, o.asked
+	o.mu.Unlock()
+	if stuck == nil {
+		return
+	}
+	select {
+	case asked <- struct{}{}:
+	default:
+	}
+	select {
+	case <-stuck:
+	case <-r.Context().Done():
 	}
 }
 
