@@ -39,11 +39,34 @@ func (o *accountsOptions) login(ctx context.Context, name string) error {
 	if err := makeHome(workerHomeOf(name), as); err != nil {
 		return err
 	}
-	if err := o.runLogin(ctx, p); err != nil {
+	return o.renew(ctx, name, p, as)
+}
+
+// renew logs in beside the worker's home, so that the login there holds until there
+// is another, and then ends the one before.
+func (o *accountsOptions) renew(ctx context.Context, name string, p *codexhome.Program, as codexhome.Account) error {
+	aside, err := os.MkdirTemp(workerHomes, ".login-"+name+"-") // mode 0700; no worker has such a name
+	if err != nil {
+		return fmt.Errorf("cannot prepare the login: %w", err)
+	}
+	defer os.RemoveAll(aside)
+	if err := os.Chown(aside, int(as.UID), int(as.GID)); err != nil {
+		return fmt.Errorf("cannot prepare the login: %w", err)
+	}
+	if err := o.runLogin(ctx, p, aside); err != nil {
+		return err
+	}
+	if err := p.TakeOver(aside); err != nil {
 		return err
 	}
 	o.tell("The worker %s is logged in.", name)
-	return o.takeUp(ctx, name)
+	if err := o.takeUp(ctx, name); err != nil {
+		return err
+	}
+	if err := p.LogOut(ctx, aside); err != nil {
+		o.tell("The login of before may still hold at OpenAI: %v", err)
+	}
+	return nil
 }
 
 // needsLogin is why a worker has no use for a login, or nil.
@@ -73,21 +96,14 @@ func makeHome(dir string, owner codexhome.Account) error {
 	return nil
 }
 
-// runLogin leaves the terminal to codex, whose login is done when it returns nil.
-func (o *accountsOptions) runLogin(ctx context.Context, p *codexhome.Program) error {
+// runLogin leaves the terminal to codex, which has logged in when it returns nil.
+func (o *accountsOptions) runLogin(ctx context.Context, p *codexhome.Program, dir string) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 	mask := syscall.Umask(0o077)
 	defer syscall.Umask(mask)
-	if err := p.LogIn(ctx, o.apiKey, o.stdin, o.stdout, o.stderr, signals); err != nil {
-		return err
-	}
-	in, err := p.Login(ctx)
-	if err == nil && in == codexhome.NoLogin {
-		err = errors.New("codex said that it has logged in, and finds no login now; codex-proxy doctor may know why")
-	}
-	return err
+	return p.LogIn(ctx, dir, o.apiKey, o.stdin, o.stdout, o.stderr, signals)
 }
 
 // takeUp makes the worker use its new login, which codex reads when it starts and

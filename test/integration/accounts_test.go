@@ -226,7 +226,7 @@ func TestAccountsWithADeviceCode(t *testing.T) {
 		require.NoError(t, err, said.String())
 	}
 	assert.Contains(t, said.String(), "https://auth.openai.com/codex/device")
-	openai.approve()
+	openai.approve(true)
 	require.NoError(t, <-ended, said.String())
 	assert.Contains(t, said.String(), "codex-worker@default.service is ready.")
 	b.until("ready", ready)
@@ -254,6 +254,19 @@ func TestAccountsWithADeviceCode(t *testing.T) {
 	b.askOpenAI("hello")
 	goOn()
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="7d",worker="default"} 0.07`)
+
+	// Another login ends the one before, but not until it is there itself.
+	openai.approve(false)
+	b.giveUp()
+	assert.Zero(t, openai.revocations())
+	assert.Contains(t, b.row("default"), "active (running) ChatGPT pro ")
+	b.askOpenAI("hello")
+	openai.approve(true)
+	b.MustRun(t, "codex-proxy", "accounts", "login")
+	assert.Equal(t, 1, openai.revocations())
+	b.until("ready", ready)
+	b.askOpenAI("hello")
+	b.assertUnseen("SECRET")
 
 	b.MustRun(t, "systemctl", "stop", "codex.target")
 	b.awaitInactive(workerUnit)
@@ -309,18 +322,29 @@ func TestAccountsLoginWhileATurnRuns(t *testing.T) {
 	b.askOpenAI("hello")
 	assert.Equal(t, []string{"sk-first-SECRET", "sk-second-SECRET"}, openai.seen())
 
+	b.giveUp()
+	assert.Equal(t, "active (running) API key - -", b.row("default"), "the login of before holds")
+	b.askOpenAI("hello")
+}
+
+// giveUp begins a login by device code, and ends it with Ctrl-C.
+func (b *bed) giveUp() {
+	b.t.Helper()
 	said := &watched{want: regexp.MustCompile(userCode), came: make(chan struct{})}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.Exec(t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login"}, Stdout: said, Stderr: said})
+		ended <- b.Exec(b.t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login"}, Stdout: said, Stderr: said})
 	}()
-	<-said.came
-	b.MustRun(t, "sh", "-c", "kill -INT $(pgrep -fx 'codex-proxy accounts login')")
-	require.Error(t, <-ended)
-	assert.Contains(t, said.String(), "codex has not logged in")
-	assert.Empty(t, b.MustRun(t, "sh", "-c", "ps -e -o args= | grep '[d]evice-auth' || true"))
-	assert.Equal(t, "active (running) API key - -", b.row("default"), "the login of before holds")
-	b.askOpenAI("hello")
+	select {
+	case <-said.came:
+	case err := <-ended:
+		require.NoError(b.t, err, said.String())
+	}
+	b.MustRun(b.t, "sh", "-c", "kill -INT $(pgrep -fx 'codex-proxy accounts login')")
+	require.Error(b.t, <-ended)
+	assert.Contains(b.t, said.String(), "codex has not logged in")
+	assert.Empty(b.t, b.MustRun(b.t, "sh", "-c", "ps -e -o args= | grep '[d]evice-auth' || true"))
+	assert.Empty(b.t, b.MustRun(b.t, "find", "/var/lib/codex-worker", "-maxdepth", "1", "-name", ".login-*"))
 }
 
 // A worker that needs no login says so, whoever asks.

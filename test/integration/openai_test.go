@@ -33,6 +33,7 @@ type openAI struct {
 	approved bool          // the person at the browser
 	used     int           // percent of the windows
 	bearers  []string      // of turns, in order
+	revoked  int           // logins
 	stuck    chan struct{} // if not nil, questions about limits wait for its end
 	asked    chan struct{} // has room for one; gets a token when one waits
 }
@@ -86,11 +87,18 @@ func certify(t *testing.T, names ...string) (tls.Certificate, []byte) {
 	return tls.Certificate{Certificate: [][]byte{leaf}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root})
 }
 
-// approve is what the person at the browser does.
-func (o *openAI) approve() {
+// approve is what the person at the browser does, or has not done yet.
+func (o *openAI) approve(yes bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.approved = true
+	o.approved = yes
+}
+
+// revocations are how many logins were ended.
+func (o *openAI) revocations() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.revoked
 }
 
 func (o *openAI) seen() []string {
@@ -116,6 +124,11 @@ func (o *openAI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sendJSON(w, http.StatusOK, map[string]any{"authorization_code": "code-1", "code_challenge": "challenge", "code_verifier": "verifier"})
 	case "auth.openai.com/oauth/token":
 		sendJSON(w, http.StatusOK, map[string]any{"id_token": token("id"), "access_token": token("access"), "refresh_token": "refresh-SECRET"})
+	case "auth.openai.com/oauth/revoke":
+		o.mu.Lock()
+		o.revoked++
+		o.mu.Unlock()
+		sendJSON(w, http.StatusOK, map[string]any{})
 	case "chatgpt.com/backend-api/wham/accounts/check":
 		sendJSON(w, http.StatusOK, map[string]any{"default_account_id": "account-1", "account_ordering": []any{"account-1"}, "accounts": []any{map[string]any{
 			"id": "account-1", "name": "Person", "structure": "personal", "plan_type": "pro", "is_deactivated": false, "can_access_with_session": true,

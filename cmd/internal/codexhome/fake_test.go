@@ -52,6 +52,11 @@ func fakeCodex(args []string) int {
 		if strings.Contains(line, "--device-auth") && said("approved", "") == "" {
 			time.Sleep(time.Minute)
 		}
+	case strings.HasPrefix(line, "logout"):
+		if text := said("logout", ""); text != "" {
+			fmt.Fprintln(os.Stderr, text)
+			return 1
+		}
 	case line == "login status":
 		if text := said("login", ""); text != "" {
 			fmt.Fprintln(os.Stderr, text)

@@ -23,7 +23,10 @@ type Home struct {
 func (h *Home) configFile() string    { return filepath.Join(h.Dir, "config.toml") }
 func (h *Home) catalogueFile() string { return filepath.Join(h.Dir, "model-catalogue.json") }
 func (h *Home) stampFile() string     { return filepath.Join(h.Dir, ".prepared.json") }
-func (h *Home) authFile() string      { return filepath.Join(h.Dir, "auth.json") }
+func (h *Home) authFile() string      { return filepath.Join(h.Dir, authName) }
+
+// authName is where codex keeps its login, in its home.
+const authName = "auth.json"
 
 // Prepare makes the home ready for codex, and Runtime/codex a link to the program to run and
 // Runtime/workspace one to the directory to run it in. Every run of codex is bounded by 15 s.

@@ -2,6 +2,7 @@ package codexhome
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,14 +44,18 @@ func TestLogIn(t *testing.T) {
 	f := newFake(t, `mode = "plain"`)
 	p := loginProgram(f)
 	var out, talk strings.Builder
-	require.NoError(t, p.LogIn(t.Context(), true, strings.NewReader("sk-SECRET"), &out, &talk, nil))
-	assert.Equal(t, "home "+f.Dir+", key sk-SECRET\n", out.String())
+	dir := t.TempDir()
+	require.NoError(t, p.LogIn(t.Context(), dir, true, strings.NewReader("sk-SECRET"), &out, &talk, nil))
+	assert.Equal(t, "home "+dir+", key sk-SECRET\n", out.String())
 	assert.Equal(t, "open the page\n", talk.String())
 	assert.Equal(t, []string{`login --with-api-key -c cli_auth_credentials_store="file"`}, f.runs(t))
+	link, err := os.Readlink(filepath.Join(dir, "config.toml"))
+	require.NoError(t, err)
+	assert.Equal(t, f.configFile(), link, "the settings are the worker's")
 	assert.Contains(t, p.environ(), "HTTPS_PROXY=http://proxy:1", "the way out is the unit's")
 
 	f.says(t, "approved", "yes")
-	require.NoError(t, p.LogIn(t.Context(), false, strings.NewReader(""), &out, &talk, nil))
+	require.NoError(t, p.LogIn(t.Context(), t.TempDir(), false, strings.NewReader(""), &out, &talk, nil))
 	assert.Equal(t, `login --device-auth -c cli_auth_credentials_store="file"`, f.runs(t)[0])
 }
 
@@ -59,7 +64,7 @@ func TestLogInIsInterrupted(t *testing.T) {
 	f := newFake(t, `mode = "plain"`)
 	signals := make(chan os.Signal, 1)
 	said := &waker{signals: signals}
-	err := loginProgram(f).LogIn(t.Context(), false, strings.NewReader(""), &strings.Builder{}, said, signals)
+	err := loginProgram(f).LogIn(t.Context(), t.TempDir(), false, strings.NewReader(""), &strings.Builder{}, said, signals)
 	assert.EqualError(t, err, "codex has not logged in (signal: interrupt)")
 }
 
@@ -72,4 +77,30 @@ func (w *waker) Write(p []byte) (int, error) {
 	default:
 	}
 	return len(p), nil
+}
+
+func TestTakeOver(t *testing.T) {
+	f := newFake(t, `mode = "plain"`)
+	p := loginProgram(f)
+	for _, login := range []string{"first", "second"} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "auth.json"), []byte(login), 0o600))
+		require.NoError(t, p.TakeOver(dir))
+		got, err := os.ReadFile(f.authFile())
+		require.NoError(t, err)
+		assert.Equal(t, login, string(got))
+		before, err := os.ReadFile(filepath.Join(dir, "auth.json"))
+		if login == "first" {
+			assert.ErrorIs(t, err, os.ErrNotExist)
+		} else {
+			assert.Equal(t, "first", string(before))
+		}
+	}
+	assert.ErrorContains(t, p.TakeOver(t.TempDir()), "cannot put the login into the worker's home")
+	got, err := os.ReadFile(f.authFile())
+	require.NoError(t, err)
+	assert.Equal(t, "second", string(got), "the login that is there stays")
+
+	f.says(t, "logout", "no network")
+	assert.EqualError(t, p.LogOut(t.Context(), t.TempDir()), "codex cannot end a login: no network")
 }
