@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -77,8 +76,11 @@ func (s *Server) runTurn(w http.ResponseWriter, r *http.Request, x *exchange, as
 		}
 		x.attempts++
 		w.Header().Set("X-Codex-Attempts", strconv.Itoa(x.attempts))
+		x.turn = x.span.Child("turn")
 		err = s.attempt(r.Context(), lease, x, request, c, answer)
-		s.metrics.turns.WithLabelValues(turnOutcome(r.Context(), err)).Inc()
+		outcome := turnOutcome(r.Context(), err)
+		s.metrics.turns.WithLabelValues(outcome).Inc()
+		x.endTurn(outcome)
 		reason := lossReason(err)
 		if reason == "" || !x.repeatable() {
 			return err
@@ -117,14 +119,4 @@ func (s *Server) attempt(ctx context.Context, lease *workers.Lease, x *exchange,
 	}
 	kept = c.keep(repeated(x.items), turn, lease.Worker)
 	return nil
-}
-
-// calls reports whether an item of the model's output is more than words: then
-// something may have been done that must not be done twice.
-func calls(item json.RawMessage) bool {
-	var head struct{ Type string }
-	if json.Unmarshal(item, &head) != nil {
-		return true
-	}
-	return head.Type != "message" && head.Type != "reasoning"
 }

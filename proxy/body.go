@@ -1,9 +1,9 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"os"
@@ -15,6 +15,9 @@ import (
 // bodyTimeout bounds the reading of a request body.
 const bodyTimeout = time.Minute
 
+// maxTrusted is how much memory a client gets for saying that it will send that.
+const maxTrusted = 1 << 20
+
 // readBody reads a JSON body within the limits on size and time.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err := checkContentType(r); err != nil {
@@ -24,7 +27,9 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	if err := control.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
 		return nil, fmt.Errorf("cannot bound the reading of a body: %w", err)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.BodyLimit))
+	var body bytes.Buffer
+	body.Grow(int(min(max(r.ContentLength, 0), maxTrusted)) + bytes.MinRead) // nothing has to be copied then as it grows
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, s.BodyLimit))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -38,7 +43,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		return nil, openai.Invalid("body_unreadable", "", "the body did not arrive whole: "+err.Error())
 	}
 	// Without a deadline the server notices when the client goes away.
-	return body, control.SetReadDeadline(time.Time{})
+	return body.Bytes(), control.SetReadDeadline(time.Time{})
 }
 
 func checkContentType(r *http.Request) error {

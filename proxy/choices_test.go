@@ -152,12 +152,12 @@ func TestAChoiceFailsInAStream(t *testing.T) {
 func TestLostChoicesRunAgain(t *testing.T) {
 	var begun atomic.Int64
 	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
-		if begun.Add(1) == 2 {
-			return disconnect(ctx, turn)
-		}
-		if begun.Load() < 2 {
+		switch begun.Add(1) {
+		case 1:
 			<-ctx.Done()
 			return ctx.Err()
+		case 2:
+			return disconnect(ctx, turn)
 		}
 		turn.Text("Hello")
 		return nil
@@ -189,7 +189,7 @@ func TestAChoiceThatPanics(t *testing.T) {
 		chat, err := openai.DecodeChat([]byte(hello(`"n":2,`)))
 		require.NoError(t, err)
 		return r.choices(w, req, chat, func(c *choice, turn *appserver.Turn) error {
-			return r.hear(c, turn, chat, bomb{}, nil)
+			return r.hear(c, turn, chat, bomb{}, nil, nil)
 		})
 	})
 	resp := r.do(t, http.MethodPost, "/panic", "{}", "X-Request-Id", "bang")

@@ -11,6 +11,7 @@ import (
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/traces"
 )
 
 // exchange is what the log line and the metrics say of one request. It belongs
@@ -34,13 +35,17 @@ type exchange struct {
 	acted     bool              // the model has called a tool
 	items     []json.RawMessage // of the current turn's output
 	queued    time.Duration     // waited for a place, in all attempts
+	span      *traces.Span      // of the request
+	turn      *traces.Span      // of the current turn
 
 	fit func(worker string, items []appserver.Item) []appserver.Item // of a history, what fits that worker; nil: all
 }
 
-func (x *exchange) produced(item json.RawMessage) {
-	x.acted = x.acted || calls(item)
-	x.items = append(x.items, item)
+// produced notes an item of the model's output. One that is more than words may
+// have done something that must not be done twice.
+func (x *exchange) produced(item appserver.ResponseItem) {
+	x.acted = x.acted || item.Type != "message" && item.Type != "reasoning"
+	x.items = append(x.items, item.Item)
 }
 
 type exchangeKey struct{}

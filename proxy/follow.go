@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -16,13 +15,12 @@ import (
 type listener struct {
 	text      func(itemID, delta string) error
 	reasoning func(itemID string, part int, delta string) error // nil: nobody wants it
-	item      func(json.RawMessage) error                       // each finished item of the model's output, verbatim; may be nil
+	item      func(appserver.ResponseItem) error                // each finished item of the model's output; may be nil
+	idle      func() error                                      // nothing more has come yet; may be nil
 	silence   func() error                                      // the client has heard nothing for the keepalive interval; may be nil
 
 	heard time.Time // when the client last heard something
 }
-
-var errSilence = errors.New("the worker is silent")
 
 // follow reads the turn to its end and returns the finish reason. What it costs
 // and whether a tool was called goes into x.
@@ -45,17 +43,20 @@ func (s *Server) follow(ctx context.Context, turn *appserver.Turn, x *exchange, 
 func (l *listener) hear(event appserver.Event, x *exchange) error {
 	switch e := event.(type) {
 	case appserver.TextDelta:
+		x.turn.Once(firstToken)
 		l.heard = time.Now()
 		return l.text(e.ItemID, e.Text)
 	case appserver.ReasoningDelta:
+		x.turn.Once(firstToken)
 		if l.reasoning != nil {
 			l.heard = time.Now()
 			return l.reasoning(e.ItemID, e.Part, e.Text)
 		}
 	case appserver.ResponseItem:
-		x.produced(e.Item)
+		x.turn.Once(firstToken)
+		x.produced(e)
 		if l.item != nil {
-			return l.item(e.Item)
+			return l.item(e)
 		}
 	case appserver.UsageUpdated:
 		x.usage = usageOf(e.Usage)
@@ -67,15 +68,20 @@ func (l *listener) hear(event appserver.Event, x *exchange) error {
 // out. The client's silence is another one: while a model thinks there are
 // events of which the client hears nothing.
 func (s *Server) next(ctx context.Context, turn *appserver.Turn, l *listener) (appserver.Event, error) {
+	if l.idle != nil && !turn.Ready() {
+		if err := l.idle(); err != nil {
+			return nil, err
+		}
+	}
 	until := time.Now().Add(s.IdleTimeout)
 	for {
 		wait := time.Until(until)
 		if l.silence != nil {
 			wait = min(wait, time.Until(l.heard.Add(s.Keepalive)))
 		}
-		event, err := nextWithin(ctx, turn, wait)
+		event, err := turn.NextWithin(ctx, wait)
 		switch {
-		case !errors.Is(err, errSilence):
+		case !errors.Is(err, appserver.ErrSilent):
 			return event, err
 		case l.silence == nil || !time.Now().Before(until):
 			return nil, openai.Timeout("idle_timeout", fmt.Sprintf("the worker sent nothing for %s", s.IdleTimeout))
@@ -85,12 +91,6 @@ func (s *Server) next(ctx context.Context, turn *appserver.Turn, l *listener) (a
 		}
 		l.heard = time.Now()
 	}
-}
-
-func nextWithin(ctx context.Context, turn *appserver.Turn, d time.Duration) (appserver.Event, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, d, errSilence)
-	defer cancel()
-	return turn.Next(ctx)
 }
 
 // finishReason is OpenAI's word for how the turn ended. A response that the

@@ -31,9 +31,9 @@ type hearing struct {
 }
 
 // hear follows the turn to the end of the choice.
-func (s *Server) hear(c *choice, turn *appserver.Turn, request *openai.ChatRequest, to teller, silence func() error) error {
+func (s *Server) hear(c *choice, turn *appserver.Turn, request *openai.ChatRequest, to teller, idle, silence func() error) error {
 	h := hearing{request: request, to: to}
-	l := listener{text: h.text, item: h.finished, silence: silence}
+	l := listener{text: h.text, item: h.finished, idle: idle, silence: silence}
 	if request.Reasoning.Summary != "" {
 		l.reasoning = h.reasoning
 	}
@@ -60,16 +60,19 @@ func (h *hearing) reasoning(item string, part int, delta string) error {
 
 // finished takes the calls from the finished items. A call of what the client
 // does not have, codex has answered by itself.
-func (h *hearing) finished(raw json.RawMessage) error {
-	var item struct {
-		Type, Name, Arguments string
-		CallID                string `json:"call_id"`
+func (h *hearing) finished(made appserver.ResponseItem) error {
+	h.said = h.said || made.Type != "reasoning"
+	if made.Type != "function_call" {
+		return nil
 	}
-	if err := json.Unmarshal(raw, &item); err != nil {
+	var item struct {
+		Name, Arguments string
+		CallID          string `json:"call_id"`
+	}
+	if err := json.Unmarshal(made.Item, &item); err != nil {
 		return nil // nothing that could be told to a client
 	}
-	h.said = h.said || item.Type != "reasoning"
-	if item.Type != "function_call" || !slices.ContainsFunc(h.request.Tools, func(t openai.Tool) bool { return t.Name == item.Name }) {
+	if !slices.ContainsFunc(h.request.Tools, func(t openai.Tool) bool { return t.Name == item.Name }) {
 		return nil
 	}
 	h.calls++

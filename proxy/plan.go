@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"slices"
 	"strings"
 
 	"codex-proxy/proxy/appserver"
@@ -50,7 +51,7 @@ func items(m openai.Message) []appserver.Item {
 	case "tool":
 		return append(list, appserver.FunctionCallOutput(m.CallID, joined(m.Parts)))
 	case "assistant":
-		if joined(m.Parts) != "" || len(m.Calls) == 0 {
+		if says(m.Parts) || len(m.Calls) == 0 {
 			list = append(list, appserver.Message("assistant", contents(m, "output_text")...))
 		}
 		for _, c := range m.Calls {
@@ -85,6 +86,10 @@ func nameOf(m openai.Message) string {
 		return ""
 	}
 	return "[name: " + m.Name + "]\n"
+}
+
+func says(parts []openai.Part) bool {
+	return slices.ContainsFunc(parts, func(p openai.Part) bool { return p.Text != "" })
 }
 
 func joined(parts []openai.Part) string {

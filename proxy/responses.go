@@ -43,6 +43,7 @@ type remembered struct {
 // delivery is how a response leaves: as events, or as a whole.
 type delivery struct {
 	send    func([]openai.ResponseEvent) error // as they come; nothing may be in it
+	flush   func() error                       // lets the client have what was sent; nil: it has
 	silence func() error                       // nil: silence is not to be broken
 	begun   func() bool                        // something has left
 	end     func([]openai.ResponseEvent, openai.Response) error
@@ -56,7 +57,10 @@ func (d delivery) breaking(b *openai.ResponseBuilder) func() error {
 	}
 	return func() error {
 		if first := b.Begin(); first != nil {
-			return d.send(first)
+			if err := d.send(first); err != nil || d.flush == nil {
+				return err
+			}
+			return d.flush()
 		}
 		return d.silence()
 	}
@@ -122,7 +126,8 @@ func (s *Server) answerResponse(r *http.Request, x *exchange, job *responding, t
 	finish, err := s.follow(r.Context(), turn, x, listener{
 		text:      func(item, delta string) error { return out.send(b.Text(item, delta)) },
 		reasoning: func(item string, part int, delta string) error { return out.send(b.Reasoning(item, part, delta)) },
-		item:      func(item json.RawMessage) error { return out.send(b.Item(item)) },
+		item:      func(item appserver.ResponseItem) error { return out.send(b.Item(item.Item)) },
+		idle:      out.flush,
 		silence:   out.breaking(b),
 	})
 	var events []openai.ResponseEvent

@@ -23,9 +23,15 @@ func (s *Server) streamedResponse(w http.ResponseWriter, r *http.Request) delive
 	st := &stream{w: w, control: http.NewResponseController(w), timeout: s.IdleTimeout}
 	a := delivery{
 		send:    st.events,
+		flush:   st.flush,
 		begun:   func() bool { return st.begun },
 		silence: func() error { return st.send(openai.WriteKeepalive) },
-		end:     func(events []openai.ResponseEvent, _ openai.Response) error { return st.events(events) },
+		end: func(events []openai.ResponseEvent, _ openai.Response) error {
+			if err := st.events(events); err != nil {
+				return err
+			}
+			return st.flush()
+		},
 	}
 	if keepaliveOff(r) {
 		a.silence = nil
@@ -33,12 +39,12 @@ func (s *Server) streamedResponse(w http.ResponseWriter, r *http.Request) delive
 	return a
 }
 
-// events sends events of a response.
+// events writes events of a response.
 func (st *stream) events(events []openai.ResponseEvent) error {
 	if len(events) == 0 {
 		return nil
 	}
-	return st.send(func(w io.Writer) error {
+	return st.write(func(w io.Writer) error {
 		for _, e := range events {
 			if err := openai.WriteResponseEvent(w, e); err != nil {
 				return err

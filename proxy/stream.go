@@ -29,7 +29,10 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, req *openai.
 		if keepaliveOff(r) {
 			silence = nil
 		}
-		return s.hear(c, turn, req, sc, silence)
+		if err := s.hear(c, turn, req, sc, st.flush, silence); err != nil || req.N == 1 { // what ends the answer comes at once
+			return err
+		}
+		return st.flush()
 	})
 	if err != nil {
 		return s.streamError(st, r, err)
@@ -67,20 +70,46 @@ type stream struct {
 	timeout time.Duration // bounds each write
 	turns   atomic.Int64  // that were begun, if there are several choices
 
-	mu    sync.Mutex
-	begun bool // the header is out
+	mu      sync.Mutex
+	begun   bool // the header is out
+	pending bool // something was written since the last flush
 }
 
 // send writes and flushes within the timeout. What fails is the client's
 // connection.
 func (st *stream) send(write func(io.Writer) error) error {
+	if err := st.write(write); err != nil {
+		return err
+	}
+	return st.flush()
+}
+
+// write leaves the flush to whoever knows that nothing follows at once, as what
+// comes together should leave together: each flush is a system call here and one
+// more at the client. It must come, or the client waits for what it has.
+func (st *stream) write(write func(io.Writer) error) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.begin()
 	if err := st.control.SetWriteDeadline(time.Now().Add(st.timeout)); err != nil {
 		return fmt.Errorf("cannot bound a write to the client: %w", err)
 	}
-	if write(st.w) != nil || st.control.Flush() != nil {
+	st.pending = true
+	if write(st.w) != nil {
+		return errClientGone
+	}
+	return nil
+}
+
+// flush sends what was written.
+func (st *stream) flush() error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if !st.pending {
+		return nil
+	}
+	st.pending = false
+	if st.control.Flush() != nil {
 		return errClientGone
 	}
 	return nil

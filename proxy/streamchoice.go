@@ -14,10 +14,17 @@ type streamChoice struct {
 	choice *choice
 	role   bool // the role chunk is out
 	calls  int
+	words  *openai.TextWriter
 }
 
 func (c *streamChoice) text(delta string) error {
-	return c.say(true, c.answer.TextChunk(c.choice.index, delta))
+	if c.words == nil {
+		c.words = c.answer.TextWriter(c.choice.index)
+		if err := c.say(true); err != nil {
+			return err
+		}
+	}
+	return c.write(func(w io.Writer) error { return c.words.WriteEvent(w, delta) })
 }
 
 func (c *streamChoice) reasoning(delta string) error {
@@ -38,7 +45,12 @@ func (c *streamChoice) end(finish, refusal string) error {
 	return c.say(true, last)
 }
 
-func (c *streamChoice) keepalive() error { return c.send(openai.WriteKeepalive) }
+func (c *streamChoice) keepalive() error {
+	if err := c.write(openai.WriteKeepalive); err != nil {
+		return err
+	}
+	return c.flush()
+}
 
 // say sends chunks, the one with the role before the first of them.
 func (c *streamChoice) say(spoken bool, chunks ...openai.ChatChunk) error {
@@ -46,7 +58,7 @@ func (c *streamChoice) say(spoken bool, chunks ...openai.ChatChunk) error {
 		c.role = true
 		chunks = append([]openai.ChatChunk{c.answer.RoleChunk(c.choice.index, spoken)}, chunks...)
 	}
-	return c.send(func(w io.Writer) error {
+	return c.write(func(w io.Writer) error {
 		for _, chunk := range chunks {
 			if err := openai.WriteEvent(w, chunk); err != nil {
 				return err
@@ -56,9 +68,9 @@ func (c *streamChoice) say(spoken bool, chunks ...openai.ChatChunk) error {
 	})
 }
 
-// send notes that something of the choice is out: its turn does not run again.
-func (c *streamChoice) send(write func(io.Writer) error) error {
-	err := c.stream.send(write)
+// write notes that something of the choice is out: its turn does not run again.
+func (c *streamChoice) write(write func(io.Writer) error) error {
+	err := c.stream.write(write)
 	if c.choice.x.status == 0 { // it is not the request's own
 		c.choice.x.status = http.StatusOK
 	}

@@ -115,6 +115,19 @@ func (b *board) wanted() map[dbus.ObjectPath][]string {
 	return wanted
 }
 
+// nextStart is the first automatic restart that is announced for a time after
+// that one; zero without any.
+func (b *board) nextStart(after time.Time) (next time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.records {
+		if at := r.last.NextRestartAt; at.After(after) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
 // take returns the states to publish, each unit's in order, and forgets them.
 func (b *board) take() []State {
 	b.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -15,11 +16,18 @@ import (
 // the automatic restart. systemd writes the two back to back.
 const settleTime = 100 * time.Millisecond
 
+// wakeAfter is how long after the announced time the timer has surely run out:
+// systemd sets it a moment after it has noted when the wait began.
+const wakeAfter = 10 * time.Millisecond
+
 // session is the life of one bus connection.
 type session struct {
 	bus   *bus
 	board *board
 	step  func() // called after each wait, all of which are bounded
+
+	due             *time.Timer // when systemd is woken for the expected start
+	expected, woken time.Time
 }
 
 // openSession connects, subscribes, and reads every unit: when it returns the
@@ -30,7 +38,7 @@ func openSession(ctx context.Context, board *board, step func()) (*session, erro
 	if err != nil {
 		return nil, err
 	}
-	s := &session{bus: bus, board: board, step: step}
+	s := &session{bus: bus, board: board, step: step, due: time.NewTimer(math.MaxInt64)}
 	if err := s.begin(ctx); err != nil {
 		bus.close()
 		return nil, err
@@ -71,6 +79,7 @@ func (s *session) run(ctx context.Context, resync time.Duration) error {
 	var settle <-chan time.Time
 	for {
 		s.step()
+		s.expectStart()
 		var err error
 		select {
 		case <-ctx.Done():
@@ -86,6 +95,8 @@ func (s *session) run(ctx context.Context, resync time.Duration) error {
 			err = s.sync(ctx, resyncTimer)
 		case <-s.board.reread:
 			err = s.reread(ctx)
+		case <-s.due.C:
+			s.wake()
 		case <-s.board.loose:
 			if settle == nil {
 				settle = time.After(settleTime)
@@ -98,6 +109,24 @@ func (s *session) run(ctx context.Context, resync time.Duration) error {
 			return err
 		}
 	}
+}
+
+// expectStart sets the clock to the next automatic restart.
+func (s *session) expectStart() {
+	if next := s.board.nextStart(s.woken); !next.IsZero() && !next.Equal(s.expected) {
+		s.expected = next
+		s.due.Reset(time.Until(next) + wakeAfter)
+	}
+}
+
+// wake makes systemd look at its clock. To save power its timers run out up to
+// 250 ms late unless something else wakes it before (sd_event_add_time(3), and
+// RestartSec= has no setting for that), and requests wait for the worker
+// meanwhile. It is systemd that starts the unit, at the time that it has chosen.
+// Nobody waits for the answer.
+func (s *session) wake() {
+	s.woken = s.expected
+	s.bus.conn.Object(managerName, managerPath).Go("org.freedesktop.DBus.Peer.Ping", dbus.FlagNoAutoStart|dbus.FlagNoReplyExpected, nil)
 }
 
 // ownerChanged follows a daemon-reexec. Units may have changed while systemd

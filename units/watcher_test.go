@@ -57,6 +57,23 @@ func TestWatcherFollowsARestart(t *testing.T) {
 	assert.Equal(t, reads+1, bus.Systemd.Calls("Get"), "all but the delay came by signal")
 }
 
+// systemd is woken when its timer has run out, once for each start.
+func TestWatcherWakesSystemdForAStart(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	w := startWatch(t, units.Config{Units: []string{worker}})
+	w.untilUp()
+	for n := range 2 {
+		unit.Start("ready")
+		w.until(status("ready"))
+		assert.Equal(t, n, bus.Systemd.Calls("Ping"))
+		unit.Kill(syscall.SIGKILL, 50*time.Millisecond)
+		due := w.until(func(s units.State) bool { return !s.NextRestartAt.IsZero() })
+		bus.Systemd.UntilCalled("Ping", n+1)
+		assert.False(t, time.Now().Before(due[len(due)-1].NextRestartAt))
+	}
+}
+
 func TestWatcherSeesTheStartLimit(t *testing.T) {
 	bus := unitstest.Start(t)
 	unit := bus.Systemd.Unit(worker)

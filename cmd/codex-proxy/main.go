@@ -44,6 +44,8 @@ Commands for systemd units:
   worker-prepare    write a worker's codex configuration (codex-worker@.service)
   fetch             fetch images for the daemon (codex-proxy-fetch.service)
   fetch-prepare     let it reach its name servers (codex-proxy-fetch.service)
+  send-traces       send the daemon's traces on (codex-proxy-traces.service)
+  traces-prepare    let it reach the collector (codex-proxy-traces.service)
   launch            start the next daemon for a reload (run by serve)
   notify-exec       run a program as a Type=notify service
   app-server        the demo worker, in place of codex app-server
@@ -64,6 +66,8 @@ func commands() []command {
 		{"app-server", demoAppServer},
 		{"fetch", fetchCommand},
 		{"fetch-prepare", fetchPrepare},
+		{"send-traces", sendTraces},
+		{"traces-prepare", tracesPrepare},
 		{"status", statusCommand},
 		{"drain", drainCommand},
 		{"undrain", undrainCommand},

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -68,6 +69,7 @@ func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	if err != nil {
 		return notifyExecFailed(stderr, err, notifyExecMisuse)
 	}
+	runtime.GOMAXPROCS(1) // it passes bytes on, and watches
 	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
 	notifier, err := notify.FromEnv(logger)
 	if err == nil {

@@ -1,8 +1,8 @@
 package appserver
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 )
@@ -38,7 +38,7 @@ func (c *Conn) call(ctx context.Context, method string, params, result any, late
 	if err != nil {
 		return err
 	}
-	b, err := encode(method, request{ID: id, Method: method, Params: params})
+	b, err := encodeRequest(id, method, params, traceOf(ctx))
 	if err == nil {
 		err = c.sendBulk(ctx, b)
 	}
@@ -100,6 +100,7 @@ func (c *Conn) settle(m incoming) {
 			p = s.pending[id]
 			delete(s.pending, id)
 			if p != nil && p.reply != nil {
+				m.Result = bytes.Clone(m.Result)
 				p.reply <- m // capacity 1, and only one reply finds the entry
 			}
 		})
@@ -120,7 +121,7 @@ func (c *Conn) post(method string, params any, then func(incoming)) {
 	if err != nil {
 		return
 	}
-	b, err := encode(method, request{ID: id, Method: method, Params: params})
+	b, err := encodeRequest(id, method, params, nil)
 	if err == nil {
 		err = c.sendControl(b)
 	}
@@ -140,7 +141,7 @@ func (m incoming) decode(method string, result any) error {
 	if len(m.Result) == 0 {
 		return fmt.Errorf("cannot decode the reply to %s: %w", method, errors.New("no result"))
 	}
-	if err := json.Unmarshal(m.Result, result); err != nil {
+	if err := unmarshal(m.Result, result); err != nil {
 		return fmt.Errorf("cannot decode the reply to %s: %w", method, err)
 	}
 	return nil

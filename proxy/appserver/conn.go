@@ -1,6 +1,7 @@
 package appserver
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -107,8 +108,9 @@ func (c *Conn) Err() (err error) {
 
 // read handles one message after another until one cannot be read or parsed.
 func (c *Conn) read() error {
+	var buffer bytes.Buffer
 	for {
-		_, b, err := c.ws.Read(context.Background())
+		b, err := c.next(&buffer)
 		if err != nil {
 			return lost("read", err)
 		}
@@ -124,6 +126,24 @@ func (c *Conn) read() error {
 			return err
 		}
 	}
+}
+
+// keptBuffer is the largest buffer that is kept for the next message. Most have
+// a few hundred bytes; codex sends back what it is given of a history.
+const keptBuffer = 1 << 20
+
+// next reads a message into the buffer of the last one.
+func (c *Conn) next(buffer *bytes.Buffer) ([]byte, error) {
+	_, r, err := c.ws.Reader(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	if buffer.Cap() > keptBuffer {
+		*buffer = bytes.Buffer{}
+	}
+	buffer.Reset()
+	_, err = buffer.ReadFrom(r)
+	return buffer.Bytes(), err
 }
 
 // Alive is an error when the reading loop has been at one message for longer
@@ -160,9 +180,10 @@ func (c *Conn) route(n Notification) {
 	switch {
 	case err != nil:
 		c.log.Warn("codex app-server sent a notification that does not parse", "method", n.Method, "err", err)
-	case to.ThreadID != "":
+	case len(to.threadID) > 0:
 		c.deliver(n, to)
 	case c.opts.OnNotification != nil:
+		n.Params = bytes.Clone(n.Params)
 		c.opts.OnNotification(n)
 	}
 }
@@ -172,8 +193,8 @@ func (c *Conn) deliver(n Notification, to address) {
 	var due func()
 	overflown, turnID := false, ""
 	c.door.enter(func(s *state) {
-		if box := s.threads[to.ThreadID]; box != nil {
-			overflown = !box.put(n, to.TurnID, c.opts)
+		if box := s.threads[string(to.threadID)]; box != nil {
+			overflown = !box.put(n, to.turnID, c.opts)
 			turnID, due = box.turnID, box.due(n)
 		}
 	})
@@ -181,7 +202,7 @@ func (c *Conn) deliver(n Notification, to address) {
 		due()
 	}
 	if overflown {
-		c.log.Warn("turn cancelled: its consumer is too slow", "thread", to.ThreadID)
-		c.post("turn/interrupt", turnInterruptParams{ThreadID: to.ThreadID, TurnID: turnID}, nil)
+		c.log.Warn("turn cancelled: its consumer is too slow", "thread", string(to.threadID))
+		c.post("turn/interrupt", turnInterruptParams{ThreadID: string(to.threadID), TurnID: turnID}, nil)
 	}
 }

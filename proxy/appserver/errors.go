@@ -16,6 +16,8 @@ var (
 	ErrSlowConsumer = errors.New("turn cancelled: its events were not read fast enough")
 	// ErrTurnClosed is what Next returns after Close.
 	ErrTurnClosed = errors.New("turn closed")
+	// ErrSilent is what NextWithin returns when nothing has come for so long.
+	ErrSilent = errors.New("codex app-server is silent")
 	// ErrTooLarge means a message beyond what codex accepts (64 MiB).
 	ErrTooLarge = errors.New("message too large for codex app-server")
 )

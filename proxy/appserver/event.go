@@ -18,8 +18,12 @@ type ReasoningDelta struct {
 }
 
 // ResponseItem is a finished output item as the model sent it, in the form of
-// the Responses API: message, reasoning with its encrypted content, call.
-type ResponseItem struct{ Item json.RawMessage }
+// the Responses API: message, reasoning with its encrypted content, call. Type is
+// the item's own.
+type ResponseItem struct {
+	Type string
+	Item json.RawMessage
+}
 
 // ResponseCompleted marks the end of one model response. A turn has several
 // when codex runs tools in between.

@@ -1,6 +1,10 @@
 package appserver
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
 
 // Item is one piece of history in the form of the Responses API, verbatim. Make
 // one with Message, FunctionCall or FunctionCallOutput, or convert the JSON of
@@ -24,58 +28,50 @@ type Content struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// MarshalJSON keeps the empty text of a text part, which codex requires.
-func (c Content) MarshalJSON() ([]byte, error) {
-	if c.Type == "input_image" {
-		if c.Detail == "low" {
-			c.Detail = ""
-		}
-		return json.Marshal(struct {
-			Type     string `json:"type"`
-			ImageURL string `json:"image_url"`
-			Detail   string `json:"detail,omitempty"`
-		}{c.Type, c.ImageURL, c.Detail})
+// The items are written by hand: encoding/json would look at each byte of a
+// history three times more before it is sent.
+
+// append writes the part. A text part keeps its empty text, which codex requires.
+func (c Content) append(b []byte) []byte {
+	if c.Type != "input_image" {
+		return quoted(quoted(append(b, `{"type":`...), c.Type, `,"text":`), c.Text, "}")
 	}
-	return json.Marshal(struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}{c.Type, c.Text})
+	b = quoted(append(b, `{"type":"input_image","image_url":`...), c.ImageURL, "")
+	if c.Detail != "" && c.Detail != "low" {
+		b = quoted(append(b, `,"detail":`...), c.Detail, "")
+	}
+	return append(b, '}')
 }
 
-type messageItem struct {
-	Type    string    `json:"type"`
-	Role    string    `json:"role"`
-	Content []Content `json:"content"`
+func appendContents(b []byte, list []Content) []byte {
+	b = append(b, '[')
+	for i, c := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = c.append(b)
+	}
+	return append(b, ']')
 }
 
-type functionCallItem struct {
-	Type      string `json:"type"`
-	Name      string `json:"name"`
-	Arguments string `json:"arguments"`
-	CallID    string `json:"call_id"`
+// quoted appends s as a JSON string, and then what follows it. Bytes that are
+// not UTF-8 become U+FFFD.
+func quoted(b []byte, s, then string) []byte {
+	b, _ = jsontext.AppendQuote(b, s) // its error only tells of such bytes
+	return append(b, then...)
 }
 
-type functionCallOutputItem struct {
-	Type   string `json:"type"`
-	CallID string `json:"call_id"`
-	Output any    `json:"output"`
-}
-
-type reasoningItem struct {
-	Type      string        `json:"type"`
-	Summary   []summaryText `json:"summary"`
-	Content   any           `json:"content"` // codex wants the field
-	Encrypted string        `json:"encrypted_content"`
-}
-
-type summaryText struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
+// spare is what an item has beside its texts, about.
+const spare = 128
 
 // Message is a message of role user, developer or assistant.
 func Message(role string, content ...Content) Item {
-	return item(messageItem{Type: "message", Role: role, Content: append([]Content{}, content...)})
+	size := spare
+	for _, c := range content {
+		size += len(c.Text) + len(c.Text)/8 + len(c.ImageURL) + spare
+	}
+	b := quoted(append(make([]byte, 0, size), `{"type":"message","role":`...), role, `,"content":`)
+	return append(appendContents(b, content), '}')
 }
 
 // TextMessage is a message of one text part, of the type its role needs.
@@ -89,35 +85,32 @@ func TextMessage(role, text string) Item {
 
 // FunctionCall is a model's call of a client tool; arguments is JSON in a string.
 func FunctionCall(callID, name, arguments string) Item {
-	return item(functionCallItem{Type: "function_call", Name: name, Arguments: arguments, CallID: callID})
+	b := quoted([]byte(`{"type":"function_call","name":`), name, `,"arguments":`)
+	return quoted(quoted(b, arguments, `,"call_id":`), callID, "}")
 }
 
 // FunctionCallOutput is the client's answer to the call of that id.
 func FunctionCallOutput(callID, output string) Item {
-	return item(functionCallOutputItem{Type: "function_call_output", CallID: callID, Output: output})
+	return quoted(quoted([]byte(outputHead), callID, `,"output":`), output, "}")
 }
 
 // FunctionCallParts is FunctionCallOutput for an output of input_text and
 // input_image.
 func FunctionCallParts(callID string, parts ...Content) Item {
-	return item(functionCallOutputItem{Type: "function_call_output", CallID: callID, Output: append([]Content{}, parts...)})
+	return append(appendContents(quoted([]byte(outputHead), callID, `,"output":`), parts), '}')
 }
+
+const outputHead = `{"type":"function_call_output","call_id":`
 
 // Reasoning is what the model thought in an earlier turn. Only the account that
-// it comes from can read what is encrypted.
+// it comes from can read what is encrypted. Codex wants the empty content.
 func Reasoning(summary []string, encrypted string) Item {
-	r := reasoningItem{Type: "reasoning", Summary: []summaryText{}, Encrypted: encrypted}
-	for _, text := range summary {
-		r.Summary = append(r.Summary, summaryText{"summary_text", text})
+	b := []byte(`{"type":"reasoning","summary":[`)
+	for i, text := range summary {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = quoted(append(b, `{"type":"summary_text","text":`...), text, "}")
 	}
-	return item(r)
-}
-
-// item encodes a struct of strings, which cannot fail.
-func item(v any) Item {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
+	return quoted(append(b, `],"content":null,"encrypted_content":`...), encrypted, "}")
 }

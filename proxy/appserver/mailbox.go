@@ -1,6 +1,7 @@
 package appserver
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 )
@@ -10,6 +11,7 @@ import (
 type mailbox struct {
 	turnID    string
 	queue     []Notification
+	taken     int // of the queue
 	bytes     int
 	end       error             // why no more is taken in
 	started   bool              // turn/started has arrived
@@ -25,15 +27,16 @@ type mailbox struct {
 func newMailbox() *mailbox { return &mailbox{ready: make(chan struct{}, 1)} }
 
 // put adds n; false means that this very message was one too many, and the turn
-// is to be interrupted. A message alone in the queue may be of any size.
-func (m *mailbox) put(n Notification, turnID string, o Options) bool {
+// is to be interrupted. A message alone in the queue may be of any size. What is
+// kept of n is a copy.
+func (m *mailbox) put(n Notification, turnID []byte, o Options) bool {
 	if m.foreign(n.Method, turnID) {
 		return true
 	}
 	m.heard = time.Now()
 	switch n.Method {
 	case "turn/started":
-		m.turnID, m.started = turnID, true
+		m.turnID, m.started = string(turnID), true
 		return true
 	case "turn/completed":
 		m.completed = true
@@ -41,10 +44,16 @@ func (m *mailbox) put(n Notification, turnID string, o Options) bool {
 	if m.end != nil {
 		return true
 	}
-	if len(m.queue) >= o.QueueEvents || len(m.queue) > 0 && m.bytes+len(n.Params) > o.QueueBytes {
+	if m.waiting() >= o.QueueEvents || m.waiting() > 0 && m.bytes+len(n.Params) > o.QueueBytes {
 		m.shut(ErrSlowConsumer)
 		return m.completed
 	}
+	if m.taken > 0 && len(m.queue) == cap(m.queue) {
+		rest := copy(m.queue, m.queue[m.taken:])
+		clear(m.queue[rest:])
+		m.queue, m.taken = m.queue[:rest], 0
+	}
+	n.Params = bytes.Clone(n.Params)
 	m.queue = append(m.queue, n)
 	m.bytes += len(n.Params)
 	m.signal()
@@ -75,31 +84,35 @@ func (m *mailbox) shut(end error) {
 	if m.end == nil {
 		m.end = end
 	}
-	m.queue, m.bytes = nil, 0
+	m.queue, m.taken, m.bytes = nil, 0, 0
 	m.signal()
 }
 
 // foreign reports notifications of the thread that are not of our turn: codex
 // 0.169 echoes every injected item as rawResponseItem/completed of a turn
 // "auto-compact-0", which for a long history is as big as the history.
-func (m *mailbox) foreign(method, turnID string) bool {
+func (m *mailbox) foreign(method string, turnID []byte) bool {
 	if m.turnID == "" {
 		return method == "rawResponseItem/completed"
 	}
-	return turnID != "" && turnID != m.turnID
+	return len(turnID) > 0 && string(turnID) != m.turnID
 }
 
 // take removes the oldest notification. Without one, err says why there will be
 // none, or is nil when there may be.
 func (m *mailbox) take() (n Notification, ok bool, err error) {
-	if len(m.queue) == 0 {
+	if m.waiting() == 0 {
 		return n, false, m.end
 	}
-	n, m.queue[0] = m.queue[0], Notification{}
-	m.queue = m.queue[1:]
+	n, m.queue[m.taken] = m.queue[m.taken], Notification{}
+	if m.taken++; m.taken == len(m.queue) { // from the beginning of the same array
+		m.queue, m.taken = m.queue[:0], 0
+	}
 	m.bytes -= len(n.Params)
 	return n, true, nil
 }
+
+func (m *mailbox) waiting() int { return len(m.queue) - m.taken }
 
 func (m *mailbox) signal() {
 	select {

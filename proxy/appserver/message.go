@@ -1,10 +1,13 @@
 package appserver
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // request, notification and response are the three shapes we send
@@ -13,6 +16,7 @@ type request struct {
 	ID     int64  `json:"id"`
 	Method string `json:"method"`
 	Params any    `json:"params,omitempty"`
+	Trace  *Trace `json:"trace,omitempty"`
 }
 
 type notification struct {
@@ -27,13 +31,14 @@ type response struct {
 }
 
 // incoming is any message of the peer. Which one it is follows from the
-// members that are present.
+// members that are present. The values lie in the message as it was read: what
+// is to outlive the handling of it is copied.
 type incoming struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *RPCError       `json:"error"`
+	ID     json.RawMessage
+	Method string
+	Params json.RawMessage
+	Result json.RawMessage
+	Error  *RPCError
 }
 
 // Notification is a message of codex that wants no answer.
@@ -43,37 +48,86 @@ type Notification struct {
 }
 
 // address is what routing needs of a notification's parameters.
-type address struct {
-	ThreadID string `json:"threadId"`
-	TurnID   string `json:"turnId"`
-}
+type address struct{ threadID, turnID []byte }
 
 // address reads whose notification it is; none without parameters. A turn that
 // does not parse still belongs to its thread, whose transcript will fail on it.
 func (n Notification) address() (a address, err error) {
-	if len(n.Params) == 0 {
+	if len(n.Params) == 0 || string(n.Params) == "null" {
 		return a, nil
 	}
-	if err := json.Unmarshal(n.Params, &a); err != nil {
-		return a, err
+	params := openObject(n.Params)
+	for name, value, ok := params.next(); ok && err == nil; name, value, ok = params.next() {
+		switch string(name) {
+		case "threadId":
+			a.threadID, err = text(value)
+		case "turnId":
+			a.turnID, err = text(value)
+		case "turn":
+			if n.Method == "turn/started" || n.Method == "turn/completed" {
+				a.turnID = turnID(value)
+			}
+		}
 	}
-	if n.Method == "turn/started" || n.Method == "turn/completed" {
-		var p turnCompletedParams
-		_ = json.Unmarshal(n.Params, &p)
-		a.TurnID = p.Turn.ID
-	}
-	return a, nil
+	return a, errors.Join(err, params.err)
 }
 
-func parseIncoming(b []byte) (incoming, error) {
-	if t := bytes.TrimLeft(b, " \t\r\n"); len(t) == 0 || t[0] != '{' {
-		return incoming{}, fmt.Errorf("not a JSON object: %.80q", b)
+func turnID(turn []byte) (id []byte) {
+	members := openObject(turn)
+	for name, value, ok := members.next(); ok; name, value, ok = members.next() {
+		if string(name) == "id" {
+			id, _ = text(value)
+		}
 	}
-	var m incoming
-	if err := json.Unmarshal(b, &m); err != nil {
-		return incoming{}, fmt.Errorf("%w in %.80q", err, b)
+	return id
+}
+
+func parseIncoming(b []byte) (m incoming, err error) {
+	members := openObject(b)
+	for name, value, ok := members.next(); ok && err == nil; name, value, ok = members.next() {
+		switch string(name) {
+		case "id":
+			m.ID = value
+		case "method":
+			m.Method, err = methodName(value)
+		case "params":
+			m.Params = value
+		case "result":
+			m.Result = value
+		case "error":
+			err = json.Unmarshal(value, &m.Error)
+		}
+	}
+	if err = errors.Join(err, members.err); err != nil {
+		return incoming{}, fmt.Errorf("%w: %.80q", err, b)
 	}
 	return m, nil
+}
+
+// methodName makes no string anew of those that come with every turn.
+func methodName(v []byte) (string, error) {
+	name, err := text(v)
+	if known, ok := frequent[string(name)]; ok {
+		return known, nil
+	}
+	return string(name), err
+}
+
+var frequent = func() map[string]string {
+	names := map[string]string{}
+	for _, name := range []string{
+		"item/agentMessage/delta", "item/reasoning/summaryTextDelta", "item/started", "item/completed", "rawResponseItem/completed",
+		"rawResponse/completed", "thread/tokenUsage/updated", "thread/status/changed", "turn/started", "turn/completed", "thread/started",
+		"account/rateLimits/updated",
+	} {
+		names[name] = name
+	}
+	return names
+}()
+
+// unmarshal is json.Unmarshal in one pass, and by the exact names.
+func unmarshal(data []byte, v any) error {
+	return jsonv2.Unmarshal(data, v, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
 func (m incoming) isRequest() bool { return m.Method != "" && len(m.ID) > 0 }

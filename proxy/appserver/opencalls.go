@@ -1,6 +1,7 @@
 package appserver
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 )
@@ -20,9 +21,9 @@ func (c *Conn) hold(m incoming) (held bool) {
 		return false
 	}
 	c.door.enter(func(s *state) {
-		box := s.threads[to.ThreadID]
+		box := s.threads[string(to.threadID)]
 		if held = box != nil && box.tools; held {
-			box.open = append(box.open, m.ID)
+			box.open = append(box.open, bytes.Clone(m.ID))
 			box.heard = time.Now()
 			box.signal()
 		}

@@ -30,18 +30,25 @@ var typed = map[string]any{
 	"v2/TurnStartParams":                       turnStartParams{},
 	"v2/TurnStartResponse":                     turnStartResponse{},
 	"v2/TurnInterruptParams":                   turnInterruptParams{},
-	"v2/AgentMessageDeltaNotification":         agentMessageDeltaParams{},
+	"v2/AgentMessageDeltaNotification":         agentMessageDelta{},
 	"v2/ReasoningSummaryTextDeltaNotification": summaryTextDeltaParams{},
 	"v2/ItemCompletedNotification":             itemCompletedParams{},
 	"v2/ThreadTokenUsageUpdatedNotification":   tokenUsageParams{},
 	"v2/ErrorNotification":                     errorParams{},
 	"v2/TurnCompletedNotification":             turnCompletedParams{},
 	"JSONRPCErrorError":                        RPCError{},
+	"JSONRPCRequest":                           request{},
 	"CommandExecutionRequestApprovalResponse":  decision{},
 	"FileChangeRequestApprovalResponse":        decision{},
 	"PermissionsRequestApprovalResponse":       permissionsAnswer{},
 	"McpServerElicitationRequestResponse":      elicitationAnswer{},
 	"DynamicToolCallResponse":                  toolAnswer{},
+}
+
+// agentMessageDelta has the members that transcript.delta reads.
+type agentMessageDelta struct {
+	ItemID string `json:"itemId"`
+	Delta  string `json:"delta"`
 }
 
 // methodsIn is every method of ours by the schema file that lists it.

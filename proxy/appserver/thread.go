@@ -25,6 +25,25 @@ type injectItemsParams struct {
 	Items    []Item `json:"items"`
 }
 
+// append is the parameters as JSON: the items are JSON, and the whole history.
+func (p injectItemsParams) append(b []byte) []byte {
+	b = quoted(append(b, `{"threadId":`...), p.ThreadID, `,"items":[`)
+	for i, item := range p.Items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, item...)
+	}
+	return append(b, "]}"...)
+}
+
+func (p injectItemsParams) size() (n int) {
+	for _, item := range p.Items {
+		n += len(item) + 1
+	}
+	return n + spare
+}
+
 type turnStartParams struct {
 	ThreadID     string          `json:"threadId"`
 	Input        []struct{}      `json:"input"`

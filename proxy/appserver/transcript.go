@@ -2,16 +2,13 @@ package appserver
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 )
 
 // The notifications of a turn, with the fields in use.
 type (
-	agentMessageDeltaParams struct {
-		ItemID string `json:"itemId"`
-		Delta  string `json:"delta"`
-	}
 	summaryTextDeltaParams struct {
 		ItemID       string `json:"itemId"`
 		Delta        string `json:"delta"`
@@ -27,9 +24,6 @@ type (
 		ID      string   `json:"id"`
 		Text    string   `json:"text"`
 		Summary []string `json:"summary"`
-	}
-	rawItemParams struct {
-		Item json.RawMessage `json:"item"`
 	}
 	rawResponseParams struct {
 		ResponseID string `json:"responseId"`
@@ -84,7 +78,7 @@ func newTranscript(tools []Tool) transcript {
 func (t *transcript) add(n Notification) []Event {
 	switch n.Method {
 	case "item/agentMessage/delta":
-		return translate(n, func(p agentMessageDeltaParams) []Event { return t.addText(p.ItemID, p.Delta) })
+		return t.delta(n)
 	case "item/reasoning/summaryTextDelta":
 		return translate(n, func(p summaryTextDeltaParams) []Event {
 			t.reasoning[p.ItemID] = true
@@ -93,7 +87,7 @@ func (t *transcript) add(n Notification) []Event {
 	case "item/completed":
 		return translate(n, func(p itemCompletedParams) []Event { return t.finish(p.Item) })
 	case "rawResponseItem/completed":
-		return translate(n, t.rawItem)
+		return t.rawItem(n)
 	case "rawResponse/completed":
 		return translate(n, t.finishResponse)
 	case "thread/tokenUsage/updated":
@@ -111,13 +105,36 @@ func (t *transcript) add(n Notification) []Event {
 
 func translate[P any](n Notification, f func(P) []Event) []Event {
 	var p P
-	if err := json.Unmarshal(n.Params, &p); err != nil {
-		return failed(&TurnError{Message: fmt.Sprintf("cannot decode %s: %s", n.Method, err)})
+	if err := unmarshal(n.Params, &p); err != nil {
+		return undecodable(n, err)
 	}
 	return f(p)
 }
 
+func undecodable(n Notification, err error) []Event {
+	return failed(&TurnError{Message: fmt.Sprintf("cannot decode %s: %s", n.Method, err)})
+}
+
 func failed(err *TurnError) []Event { return []Event{TurnCompleted{TurnFailed, err}} }
+
+// delta is what most notifications are, and what somebody waits to read.
+func (t *transcript) delta(n Notification) []Event {
+	var id, words []byte
+	var err error
+	params := openObject(n.Params)
+	for name, value, ok := params.next(); ok && err == nil; name, value, ok = params.next() {
+		switch string(name) {
+		case "itemId":
+			id, err = text(value)
+		case "delta":
+			words, err = text(value)
+		}
+	}
+	if err = errors.Join(err, params.err); err != nil {
+		return undecodable(n, err)
+	}
+	return t.addText(string(id), string(words))
+}
 
 func (t *transcript) addText(id, text string) []Event {
 	if text == "" {
@@ -168,22 +185,51 @@ func (t *transcript) finish(item threadItem) (events []Event) {
 // rawItem passes on what the model has made. Codex also reports what it has put
 // into the thread itself, such as "<turn_aborted>" in the name of the user, and
 // the outputs of tools.
-func (t *transcript) rawItem(p rawItemParams) []Event {
-	var made struct {
-		Type string `json:"type"`
-		Role string `json:"role"`
-		Name string `json:"name"`
+func (t *transcript) rawItem(n Notification) []Event {
+	item, err := rawItem(n.Params)
+	if err != nil {
+		return undecodable(n, err)
 	}
-	if json.Unmarshal(p.Item, &made) != nil || made.Role != "" && made.Role != "assistant" || strings.HasSuffix(made.Type, "_output") {
+	var made struct{ kind, role, name string }
+	members := openObject(item)
+	for name, value, ok := members.next(); ok; name, value, ok = members.next() {
+		into := (*string)(nil)
+		switch string(name) {
+		case "type":
+			into = &made.kind
+		case "role":
+			into = &made.role
+		case "name":
+			into = &made.name
+		default:
+			continue
+		}
+		s, err := text(value)
+		if err != nil {
+			return nil
+		}
+		*into = string(s)
+	}
+	switch {
+	case members.err != nil, made.role != "" && made.role != "assistant", strings.HasSuffix(made.kind, "_output"):
 		return nil
-	}
-	if made.Type == "reasoning" && t.muted {
+	case made.kind == "reasoning" && t.muted:
 		return nil
-	}
-	if made.Type == "function_call" && t.tools[made.Name] {
+	case made.kind == "function_call" && t.tools[made.name]:
 		t.called, t.textSent = true, true
 	}
-	return []Event{ResponseItem(p)}
+	return []Event{ResponseItem{made.kind, item}}
+}
+
+// rawItem is the item in the parameters, verbatim.
+func rawItem(params []byte) (item json.RawMessage, err error) {
+	members := openObject(params)
+	for name, value, ok := members.next(); ok; name, value, ok = members.next() {
+		if string(name) == "item" {
+			item = value
+		}
+	}
+	return item, members.err
 }
 
 // finishResponse ends one response of the model. The usage of one that has

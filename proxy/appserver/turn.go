@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"time"
 )
 
@@ -19,11 +20,12 @@ type Turn struct {
 	box          *mailbox // inside the connection's door
 	transcript   transcript
 	ready        []Event
+	clock        *time.Timer // for NextWithin
 	ended        bool
 }
 
 func (c *Conn) newTurn(threadID string, tools []Tool) *Turn {
-	t := &Turn{conn: c, threadID: threadID, box: newMailbox(), transcript: newTranscript(tools)}
+	t := &Turn{conn: c, threadID: threadID, box: newMailbox(), transcript: newTranscript(tools), clock: time.NewTimer(math.MaxInt64)}
 	t.box.tools = len(tools) > 0
 	c.door.enter(func(s *state) { s.threads[threadID] = t.box })
 	return t
@@ -38,12 +40,16 @@ func (t *Turn) ID() string { return t.id }
 // Next waits for the next event. After TurnCompleted it returns io.EOF; when the
 // consumer was too slow, ErrSlowConsumer; after Close, ErrTurnClosed; when the
 // connection is lost, its cause; when ctx ends, ctx's cause (and the turn runs on).
-func (t *Turn) Next(ctx context.Context) (Event, error) {
+func (t *Turn) Next(ctx context.Context) (Event, error) { return t.NextWithin(ctx, math.MaxInt64) }
+
+// NextWithin is Next that waits no longer than that; then it returns ErrSilent,
+// and may be called again.
+func (t *Turn) NextWithin(ctx context.Context, patience time.Duration) (Event, error) {
 	for len(t.ready) == 0 {
 		if t.ended {
 			return nil, io.EOF
 		}
-		n, err := t.receive(ctx)
+		n, err := t.receive(ctx, patience)
 		if err != nil {
 			return nil, err
 		}
@@ -57,6 +63,14 @@ func (t *Turn) Next(ctx context.Context) (Event, error) {
 	return e, nil
 }
 
+// Ready reports whether something has come that Next has not looked at: it may
+// not wait then.
+func (t *Turn) Ready() bool {
+	ready := len(t.ready) > 0
+	t.conn.door.enter(func(*state) { ready = ready || t.box.waiting() > 0 })
+	return ready
+}
+
 // finish ends the stream of events. The turn may still run in codex: after text
 // was delivered, a retry is a failure to us, and a call of a tool is an end.
 func (t *Turn) finish() {
@@ -68,14 +82,18 @@ func (t *Turn) finish() {
 
 // receive takes the next notification. What arrived before the connection was
 // lost comes before the loss.
-func (t *Turn) receive(ctx context.Context) (Notification, error) {
+func (t *Turn) receive(ctx context.Context, patience time.Duration) (Notification, error) {
+	n, ok, err := t.take()
+	if ok || err != nil {
+		return n, err
+	}
+	t.clock.Reset(patience) // one for all of the turn: most waits are for the next word
+	defer t.clock.Stop()
 	for {
-		n, ok, err := t.take()
-		if ok || err != nil {
-			return n, err
-		}
 		select {
 		case <-t.box.ready:
+		case <-t.clock.C:
+			return n, ErrSilent
 		case <-t.impatience():
 			if err := t.giveUp(); err != nil {
 				return n, err
@@ -87,6 +105,9 @@ func (t *Turn) receive(ctx context.Context) (Notification, error) {
 			return n, err
 		case <-ctx.Done():
 			return n, context.Cause(ctx)
+		}
+		if n, ok, err = t.take(); ok || err != nil {
+			return n, err
 		}
 	}
 }

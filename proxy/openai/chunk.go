@@ -1,5 +1,14 @@
 package openai
 
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
 // ChatChunk is one event of a streamed answer.
 type ChatChunk struct {
 	ID      string        `json:"id"`
@@ -42,6 +51,31 @@ func (a Answer) RoleChunk(choice int, spoken bool) ChatChunk {
 // TextChunk adds text.
 func (a Answer) TextChunk(choice int, text string) ChatChunk {
 	return a.delta(choice, Delta{Content: &text})
+}
+
+// TextWriter writes TextChunks, which differ in nothing but their text. It
+// belongs to one goroutine.
+type TextWriter struct {
+	head, tail []byte
+	event      []byte // the last one, for its memory
+}
+
+// TextWriter is for one choice.
+func (a Answer) TextWriter(choice int) *TextWriter {
+	data, err := json.Marshal(a.TextChunk(choice, ""))
+	if err != nil { // it holds strings and numbers
+		panic(err)
+	}
+	head, tail, _ := bytes.Cut(data, []byte(`"content":""`))
+	return &TextWriter{head: slices.Concat([]byte("data: "), head, []byte(`"content":`)), tail: append(tail, "\n\n"...)}
+}
+
+// WriteEvent is WriteEvent of the chunk with that text.
+func (t *TextWriter) WriteEvent(w io.Writer, text string) error {
+	t.event, _ = jsontext.AppendQuote(append(t.event[:0], t.head...), text) // its error tells of bytes that are not UTF-8, and have been replaced
+	t.event = append(t.event, t.tail...)
+	_, err := w.Write(t.event)
+	return err
 }
 
 // ReasoningChunk adds to the summary of the reasoning.

@@ -1,9 +1,9 @@
 package openai
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxParts bounds the parts of one message.
@@ -35,19 +35,22 @@ type rawPart struct {
 	} `json:"image_url"`
 }
 
-// UnmarshalJSON takes both forms of content. It leaves the complaint about
+// UnmarshalJSONFrom takes both forms of content. It leaves the complaint about
 // anything else to read, which knows which message it is.
-func (c *content) UnmarshalJSON(data []byte) error {
-	data = bytes.TrimSpace(data)
-	if bytes.Equal(data, []byte("null")) {
+func (c *content) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	data, err := from.ReadValue()
+	if err != nil {
+		return err
+	}
+	switch data.Kind() {
+	case 'n':
 		return nil
+	case '"':
+		err = unmarshal(data, &c.text)
+	default:
+		err = unmarshal(data, &c.parts)
 	}
-	c.set = true
-	var into any = &c.parts
-	if data[0] == '"' {
-		into = &c.text
-	}
-	c.malformed = json.Unmarshal(data, into) != nil
+	c.set, c.malformed = true, err != nil
 	return nil
 }
 

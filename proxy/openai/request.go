@@ -3,7 +3,6 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -70,7 +69,7 @@ type streamOptions struct {
 // DecodeChat parses and validates a request body. Every error is an *Error
 // with status 400 that names the field at fault.
 func DecodeChat(body []byte) (*ChatRequest, error) {
-	var fields map[string]json.RawMessage
+	var fields map[string]glimpse
 	if err := decodeJSON(body, &fields); err != nil {
 		return nil, err
 	}
@@ -98,7 +97,7 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 
 // checkParams applies a table: it refuses what must be refused and lists
 // what is ignored. A null, false or empty value asks for nothing.
-func checkParams(table params, fields map[string]json.RawMessage) ([]string, error) {
+func checkParams(table params, fields map[string]glimpse) ([]string, error) {
 	var ignoredParams []string
 	names := make([]string, 0, len(fields))
 	for name := range fields {
@@ -110,7 +109,7 @@ func checkParams(table params, fields map[string]json.RawMessage) ([]string, err
 		switch {
 		case !known:
 			return nil, Invalid("unknown_parameter", clip(name), fmt.Sprintf("unknown parameter %q", clip(name)))
-		case asksForNothing(fields[name]):
+		case asksForNothing(json.RawMessage(fields[name])):
 		case p.rule == refused:
 			return nil, unsupported(name, fmt.Sprintf("%s is not supported: %s; leave it out", name, p.why))
 		case p.rule == ignored:
@@ -201,30 +200,6 @@ func (raw rawChat) thinking() (Reasoning, error) {
 		r.Effort = raw.ReasoningEffort
 	}
 	return r, nil
-}
-
-// decodeJSON gives every way in which JSON can be wrong its own words.
-func decodeJSON(body []byte, v any) error {
-	err := json.Unmarshal(body, v)
-	var wrongType *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &wrongType):
-		return Invalid("invalid_type", wrongType.Field, fmt.Sprintf("%s must not be a JSON %s", orBody(wrongType.Field), wrongType.Value))
-	case errors.As(err, &syntax):
-		return Invalid("invalid_json", "", fmt.Sprintf("the body is not valid JSON at byte %d: %v", syntax.Offset, err))
-	default:
-		return Invalid("invalid_json", "", "the body is not valid JSON: "+err.Error())
-	}
-}
-
-func orBody(field string) string {
-	if field == "" {
-		return "the body"
-	}
-	return field
 }
 
 // clip bounds what of a client's own words goes back into an error.

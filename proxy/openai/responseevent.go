@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // ResponseEvent is one event of a streamed response. Which fields are set
@@ -33,7 +34,7 @@ func WriteResponseEvent(w io.Writer, e ResponseEvent) error {
 		return fmt.Errorf("cannot encode an event: %w", err)
 	}
 	// One Write a frame: a frame is never split by a flush.
-	_, err = w.Write(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", e.Type, data))
+	_, err = w.Write(slices.Concat([]byte("event: "), []byte(e.Type), []byte("\ndata: "), data, []byte("\n\n")))
 	return err
 }
 

@@ -41,7 +41,7 @@ func (raw rawResponse) takeInput(req *ResponseRequest) error {
 		return nil
 	case input[0] == '"':
 		var text string
-		if err := json.Unmarshal(input, &text); err != nil {
+		if err := unmarshal(input, &text); err != nil {
 			return Invalid("invalid_type", "input", "input must be text or a list of items")
 		}
 		part := ItemPart{Type: "input_text", Text: text}
@@ -49,7 +49,7 @@ func (raw rawResponse) takeInput(req *ResponseRequest) error {
 		return nil
 	}
 	var items []json.RawMessage
-	if json.Unmarshal(input, &items) != nil {
+	if unmarshal(input, &items) != nil {
 		return Invalid("invalid_type", "input", "input must be text or a list of items")
 	}
 	if len(items) > maxMessages {
@@ -58,7 +58,7 @@ func (raw rawResponse) takeInput(req *ResponseRequest) error {
 	for i, data := range items {
 		at := fmt.Sprintf("input[%d]", i)
 		var item rawItem
-		if !isObject(data) || json.Unmarshal(data, &item) != nil {
+		if !isObject(data) || unmarshal(data, &item) != nil {
 			return Invalid("invalid_type", at, at+" must be an item, with fields of the types that the reference has")
 		}
 		if err := req.takeItem(item, at); err != nil {
@@ -205,11 +205,11 @@ func takeParts(content json.RawMessage, at, kind string) ([]ItemPart, error) {
 		return nil, Invalid("content_required", at, at+" is required")
 	}
 	var text string
-	if content[0] == '"' && json.Unmarshal(content, &text) == nil {
+	if content[0] == '"' && unmarshal(content, &text) == nil {
 		return []ItemPart{{Type: kind, Text: text}}, nil
 	}
 	var raw []rawItemPart
-	if json.Unmarshal(content, &raw) != nil {
+	if unmarshal(content, &raw) != nil {
 		return nil, Invalid("invalid_type", at, at+" must be text or a list of parts")
 	}
 	parts := make([]ItemPart, 0, len(raw))

@@ -68,7 +68,7 @@ type rawText struct {
 // DecodeResponse parses and validates a request body. Every error is an *Error
 // with status 400 that names the field at fault.
 func DecodeResponse(body []byte) (*ResponseRequest, error) {
-	var fields map[string]json.RawMessage
+	var fields map[string]glimpse
 	if err := decodeJSON(body, &fields); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func DecodeResponse(body []byte) (*ResponseRequest, error) {
 
 // DecodeResponseCreate is DecodeResponse for a message on a WebSocket.
 func DecodeResponseCreate(message []byte) (*ResponseRequest, error) {
-	var fields map[string]json.RawMessage
+	var fields map[string]glimpse
 	if err := decodeJSON(message, &fields); err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func DecodeResponseCreate(message []byte) (*ResponseRequest, error) {
 	return decodeResponse(message, fields)
 }
 
-func decodeResponse(body []byte, fields map[string]json.RawMessage) (*ResponseRequest, error) {
+func decodeResponse(body []byte, fields map[string]glimpse) (*ResponseRequest, error) {
 	ignoredParams, err := checkParams(responseParams, fields)
 	if err != nil {
 		return nil, err

@@ -126,7 +126,7 @@ func TestDecodeResponseRefuses(t *testing.T) {
 		{"include", with(`"include":["all"]`), "invalid_value", "include[0]"},
 		{"summary", with(`"reasoning":{"summary":"long"}`), "invalid_value", "reasoning.summary"},
 		{"metadata value", with(`"metadata":{"a":"` + strings.Repeat("x", 513) + `"}`), "invalid_value", "metadata.a"},
-		{"metadata number", with(`"metadata":{"a":1}`), "invalid_type", "metadata"},
+		{"metadata number", with(`"metadata":{"a":1}`), "invalid_type", "metadata.a"},
 		{"format", with(`"text":{"format":{"type":"xml"}}`), "invalid_value", "text.format.type"},
 		{"schema", with(`"text":{"format":{"type":"json_schema","name":"n"}}`), "schema_required", "text.format.schema"},
 		{"verbosity", with(`"text":{"verbosity":"loud"}`), "invalid_value", "text.verbosity"},

@@ -219,6 +219,12 @@ func Events() []Event {
 			"The client got status 503 and can try again. See `systemctl status\n" +
 				"codex-proxy-fetch.socket codex-proxy-fetch.service`; after a start limit, `systemctl\n" +
 				"reset-failed 'codex-proxy-fetch.*'` and `systemctl start codex.target`."},
+		{"traces-not-sent", "79bb2f3cd6db4279aca1f54d1712c112", "traces cannot be sent",
+			"The collector of traces does not take them",
+			"Requests are served as ever. What cannot be sent within some seconds is dropped, and\n" +
+				"counted in codex_trace_spans_total. CODEX_ERROR says why; see endpoint in config.toml and\n" +
+				"`systemctl status codex-proxy-traces.socket codex-proxy-traces.service`. This is said once\n" +
+				"a minute."},
 		{"textfile-not-written", "44bd39cf63c6494ea5e7b80efd8ac6c9", "cannot write the textfile of node exporter",
 			"The file for node exporter cannot be written",
 			"@CODEX_PATH@ is old or missing; requests are served. If node exporter was installed after\n" +

@@ -1,0 +1,83 @@
+package appserver
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// membersOf are the members of an object, the last of each name.
+func membersOf(b []byte) (map[string]json.RawMessage, error) {
+	all := map[string]json.RawMessage{}
+	o := openObject(b)
+	for name, value, ok := o.next(); ok; name, value, ok = o.next() {
+		all[string(name)] = value
+	}
+	return all, o.err
+}
+
+func TestObject(t *testing.T) {
+	for name, tc := range map[string]struct {
+		object string
+		want   map[string]string
+	}{
+		"empty":          {` { } `, map[string]string{}},
+		"all kinds":      {`{"a":1,"b":"x","c":[1,{"d":"]}"}],"e":{"f":{}},"g":null,"h":-1.5e3,"i":true}`, map[string]string{"a": "1", "b": `"x"`, "c": `[1,{"d":"]}"}]`, "e": `{"f":{}}`, "g": "null", "h": "-1.5e3", "i": "true"}},
+		"space":          {"{ \"a\" : 1 ,\n\t\"b\" : [ ] }\r\n", map[string]string{"a": "1", "b": "[ ]"}},
+		"escaped quotes": {`{"a":"\"","b":"\\","c":"\\\"}","d":"x"}`, map[string]string{"a": `"\""`, "b": `"\\"`, "c": `"\\\"}"`, "d": `"x"`}},
+		"twice":          {`{"a":1,"a":2}`, map[string]string{"a": "2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := membersOf([]byte(tc.object))
+			require.NoError(t, err)
+			require.Len(t, got, len(tc.want))
+			for name, value := range tc.want {
+				assert.Equal(t, value, string(got[name]), name)
+			}
+		})
+	}
+}
+
+func TestObjectThatIsNone(t *testing.T) {
+	for _, b := range []string{
+		``, ` `, `null`, `[]`, `"a"`, `{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{"a":"x}`, `{"a":"\"}`, `{"a":[1}`, `{a:1}`, `{"a" 1}`, `{"a":1}{`, `{"a":1 "b":2}`, `{,}`, `{"a":}`,
+	} {
+		_, err := membersOf([]byte(b))
+		assert.Error(t, err, b)
+	}
+}
+
+// FuzzObject compares with encoding/json: what that takes for an object has the
+// same members here.
+func FuzzObject(f *testing.F) {
+	f.Add([]byte(`{"method":"m","params":{"a":"\"","b":[{}, 1]},"id":"\\"} `))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := membersOf(b)
+		var want map[string]json.RawMessage
+		if json.Unmarshal(b, &want) != nil || want == nil {
+			return // only that it ends, and does not panic
+		}
+		require.NoError(t, err)
+		for name, value := range want {
+			if plain, err := json.Marshal(name); err == nil && string(plain) == `"`+name+`"` { // written without escapes, as all names that we ask for
+				if raw, ok := got[name]; ok {
+					assert.JSONEq(t, string(value), string(raw))
+				}
+			}
+		}
+	})
+}
+
+func TestText(t *testing.T) {
+	for v, want := range map[string]string{`"x"`: "x", `""`: "", `"a\n\u00e4\ud83d\ude00"`: "a\nä😀", "\"\xff\"": "\uFFFD", `null`: ""} {
+		got, err := text([]byte(v))
+		require.NoError(t, err, v)
+		assert.Equal(t, want, string(got), v)
+	}
+	for _, v := range []string{`1`, `{}`, `"x`, `"\x"`, ``} {
+		_, err := text([]byte(v))
+		assert.Error(t, err, v)
+	}
+}

@@ -1,0 +1,72 @@
+package openai
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// unmarshal is json.Unmarshal in one pass, which a long history deserves. Names
+// are case-sensitive; of two members with the same name the last one counts, and
+// bytes that are not UTF-8 become U+FFFD, as with encoding/json.
+func unmarshal(data []byte, v any) error {
+	return jsonv2.Unmarshal(data, v, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+}
+
+// glimpse is the beginning of a value, enough to tell whether it asks for
+// something: a history need not be copied for that.
+type glimpse string
+
+// UnmarshalJSONFrom passes over the value.
+func (g *glimpse) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	value, err := from.ReadValue()
+	*g = glimpse(value[:min(len(value), 16)])
+	return err
+}
+
+// decodeJSON gives every way in which JSON can be wrong its own words.
+func decodeJSON(body []byte, v any) error {
+	err := unmarshal(body, v)
+	var wrongType *jsonv2.SemanticError
+	var syntax *jsontext.SyntacticError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &syntax):
+		return Invalid("invalid_json", "", fmt.Sprintf("the body is not valid JSON at byte %d: %v", syntax.ByteOffset, syntax.Err))
+	case errors.As(err, &wrongType):
+		field := path(wrongType.JSONPointer)
+		return Invalid("invalid_type", field, fmt.Sprintf("%s must not be a JSON %s", orBody(field), kinds[wrongType.JSONKind]))
+	default:
+		return Invalid("invalid_json", "", "the body is not valid JSON: "+err.Error())
+	}
+}
+
+var kinds = map[jsontext.Kind]string{'n': "null", 'f': "boolean", 't': "boolean", '"': "string", '0': "number", '{': "object", '[': "array"}
+
+// path is where p points to, as we name fields: messages[0].content.
+func path(p jsontext.Pointer) string {
+	var b strings.Builder
+	for token := range p.Tokens() {
+		if _, err := strconv.Atoi(token); err == nil && b.Len() > 0 {
+			b.WriteString("[" + token + "]")
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(clip(token))
+	}
+	return b.String()
+}
+
+func orBody(field string) string {
+	if field == "" {
+		return "the body"
+	}
+	return field
+}
