@@ -56,4 +56,3 @@ func windowName(minutes int64) string {
 	}
 	return fmt.Sprintf("%dm", minutes)
 }
-
