@@ -19,6 +19,8 @@ type Worker struct {
 	state   state
 	changed chan struct{} // closed and replaced by every update
 
+	account account
+
 	alive chan struct{} // a receive by Run proves that it is not stuck
 
 	annotator annotator
