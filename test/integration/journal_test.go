@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -128,6 +129,7 @@ systemctl daemon-reload`)
 	defer cancel()
 	_, err := b.models.Wait(ctx, modelserver.AtLeast(1))
 	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(b.entries(t, "CODEX_REQUEST_ID="+id)) > 0 }, bound, 20*time.Millisecond, "codex says something of the request")
 	b.signal(b.codex(), unix.SIGKILL)
 	_, err = b.models.Wait(ctx, modelserver.AtLeast(2))
 	require.NoError(t, err)
