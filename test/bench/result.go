@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -84,4 +85,25 @@ func (r *result) table(w io.Writer, last result) error {
 		fmt.Fprintf(t, "%s\t%s\t%.4g %s\t%s\t%s\t%s\t%s\t%s\n", one.What, must, value, one.Unit, nginx, ratio, was, change, verdict)
 	}
 	return t.Flush()
+}
+
+// markdown is the table of docs/performance.md.
+func (r *result) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %d processors, %s. Figures marked * are of little worth unless the machine did nothing else.\n\n", r.Date, r.Processors, r.Go)
+	b.WriteString("| what | must | codex-proxy | nginx |\n|---|---|---|---|\n")
+	for _, one := range r.Rows {
+		must, nginx, mark := "", "", ""
+		if one.Limit > 0 {
+			must = fmt.Sprintf("≤ %.4g", one.Limit)
+		}
+		if n, ok := one.Values["nginx"]; ok {
+			nginx = fmt.Sprintf("%.3g", n)
+		}
+		if one.Quiet {
+			mark = "*"
+		}
+		fmt.Fprintf(&b, "| %s%s | %s | %.4g %s | %s |\n", one.What, mark, must, one.Values[ours], one.Unit, nginx)
+	}
+	return b.String()
 }
