@@ -1,9 +1,11 @@
 package integration
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"codex-proxy/test/manual"
 )
@@ -22,6 +24,9 @@ func (b *bed) follow(m *manual.Manual) {
 func TestOperationsManual(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
+	request := manual.Open(t, "docs/api.md").Commands()
+	require.Len(t, request, 1)
+	assert.Contains(t, b.MustRun(t, "sh", "-ec", strings.Replace(request[0], "MODEL", model, 1)), "\ndata: [DONE]\n")
 	b.follow(manual.Open(t, "docs/operations.md"))
 	assert.Contains(t, b.MustRun(t, "codex-proxy", "status"), "ready (ready) since ")
 	drain := b.show(workerUnit, "ExecStop")["ExecStop"]
