@@ -114,6 +114,7 @@ func (s *Server) attempt(ctx context.Context, lease *workers.Lease, x *exchange,
 		}
 	}()
 	x.thread = turn.ThreadID()
+	lease.Annotate(x.thread, x.id)
 	if err := answer(turn); err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ Commands for people:
   status            show whether the service is ready, and each worker
   drain             let a worker, or all, take no new turns
   undrain           let them take turns again
+  accounts          log workers in, list, add and remove them
   doctor            look for what is wrong, and say what to do
   config check      say whether the configuration is good
   keys              add, list, limit and revoke API keys
@@ -70,6 +71,7 @@ func commands() []command {
 		{"status", statusCommand},
 		{"drain", drainCommand},
 		{"undrain", undrainCommand},
+		{"accounts", accountsCommand},
 		{"doctor", doctorCommand},
 		{"config", configCommand},
 		{"keys", keysCommand},

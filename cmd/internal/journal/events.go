@@ -70,6 +70,11 @@ func Events() []Event {
 		{"worker-connected", "f7dd46adc1614c6b88df9c9cac61931d", "worker connected",
 			"The connection to a worker stands",
 			"The handshake with codex app-server is done; its models are asked for next."},
+		{"account-unread", "96fb8877bb34440882e074c513d317cd", "cannot read the account of a worker",
+			"The limits of a worker's account are not known",
+			"codex could not ask OpenAI for the account of the worker @CODEX_WORKER@: CODEX_ERROR says why.\n" +
+				"`codex-proxy accounts list` and the metrics lack it until that works again; it is tried\n" +
+				"every five minutes. Turns do not depend on it."},
 		{"worker-drained", "36aed19da915437892fe63719bd017d3", "worker drained",
 			"An operator has drained a worker",
 			"It takes no new turns until `codex-proxy undrain @CODEX_WORKER@`; those in flight go on."},
