@@ -121,10 +121,11 @@ chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same 
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_CHAOS=$(or $(DURATION),10m) CODEX_PROXY_TEST_CHAOS_SEED=$(SEED) go test -count=1 -timeout 0 -v ./test/integration -run '^TestChaos$$'
 
 .PHONY: bench soak
-bench: ## what it costs, beside nginx: LONG=1 for a million requests, ROUNDS=5
-	@$(MAKE) --no-print-directory build $(NGINX)/usr/sbin/nginx
+bench: ## what it costs, beside nginx: LONG=1 for a million requests, ROUNDS=5, ONLY=part
+	@$(MAKE) --no-print-directory build needs NEEDS=npm:npm
+	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(CODEX)/codex
 	@go build -o build/bench ./test/bench
-	build/bench -nginx $(NGINX)/usr/sbin/nginx -rounds $(or $(ROUNDS),5) $(if $(LONG),-long)
+	build/bench -nginx $(NGINX)/usr/sbin/nginx -codex $(CODEX)/codex -rounds $(or $(ROUNDS),5) -only "$(ONLY)" $(if $(LONG),-long)
 
 soak: ## load for a long time, with the curve of memory and files: DURATION=30m
 	@$(MAKE) --no-print-directory build

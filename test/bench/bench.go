@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -29,9 +30,12 @@ func (b *bench) run(ctx context.Context) error {
 	}{
 		{"requests", b.requests}, {"the coding prompt", b.codingPrompt}, {"memory", b.openStreams}, {"starts", b.starts},
 		{"growth with streams", b.growthStreams}, {"growth with workers", b.growthWorkers}, {"growth with requests", b.growthRequests},
-		{"pauses", b.collector}, {"slow clients", b.slowClients},
+		{"pauses", b.collector}, {"slow clients", b.slowClients}, {"the real codex", b.realCodex},
 	}
 	for _, part := range parts {
+		if !strings.Contains(part.name, b.only) {
+			continue
+		}
 		began := time.Now()
 		if err := part.do(ctx); err != nil {
 			return fmt.Errorf("cannot measure %s: %w", part.name, err)

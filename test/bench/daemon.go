@@ -41,18 +41,33 @@ func (b *bench) startDaemon(ctx context.Context, workers int, env ...string) (*d
 		return nil, err
 	}
 	if err := until(ctx, "the fake", dialled("unix", sockets[workers-1])); err != nil {
+		return d, err
+	}
+	return d, b.configured(ctx, d, dir, dir, names, env)
+}
+
+// startBefore starts it before a worker that is there, whose socket is that of
+// the name w0.
+func (b *bench) startBefore(ctx context.Context, socket string) (*daemon, error) {
+	dir, err := os.MkdirTemp(b.dir, "run-")
+	if err != nil {
 		return nil, err
 	}
+	d := &daemon{talk: &pauses{}}
+	return d, b.configured(ctx, d, dir, filepath.Dir(socket), []string{`"w0"`}, nil)
+}
+
+func (b *bench) configured(ctx context.Context, d *daemon, dir, sockets string, names, env []string) (err error) {
 	if d.key, err = b.addKey(dir); err != nil {
-		return nil, err
+		return err
 	}
 	config := fmt.Sprintf("listen = %q\nworkers = [%s]\nsocket_dir = %q\napi_keys = %q\ntextfile = \"\"\nmax_inflight = 96\n",
-		proxyAddress, strings.Join(names, ", "), dir, filepath.Join(dir, "api-keys"))
+		proxyAddress, strings.Join(names, ", "), sockets, filepath.Join(dir, "api-keys"))
 	file := filepath.Join(dir, "config.toml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		return nil, err
+		return err
 	}
-	return d, d.exec(ctx, b.program, dir, file, env)
+	return d.exec(ctx, b.program, dir, file, env)
 }
 
 func (b *bench) addKey(dir string) (string, error) {

@@ -52,6 +52,8 @@ func main() {
 // options are the flags.
 type options struct {
 	program, nginx string
+	codex          string
+	only           string
 	last, json     string
 	rounds         int
 	long           bool
@@ -62,6 +64,8 @@ func parse(args []string) (o options) {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	flags.StringVar(&o.program, "program", "build/codex-proxy", "the program to measure")
 	flags.StringVar(&o.nginx, "nginx", "", "the nginx to compare with")
+	flags.StringVar(&o.codex, "codex", "", "the codex whose turns are compared")
+	flags.StringVar(&o.only, "only", "", "measure only the parts whose names have this in them")
 	flags.StringVar(&o.last, "last", "test/bench/result.json", "the result to compare with")
 	flags.StringVar(&o.json, "json", "build/bench.json", "where the result goes")
 	flags.IntVar(&o.rounds, "rounds", 5, "interleaved rounds")

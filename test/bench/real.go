@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/test/modelserver"
+)
+
+// endpointOfModels is where the scripted model endpoint listens.
+const endpointOfModels = "127.0.0.1:18080"
+
+// real is the real codex app-server before a scripted endpoint: driven directly,
+// as well as we can, and through codex-proxy.
+type real struct {
+	daemon *daemon
+	conn   *appserver.Conn
+}
+
+// realCodex measures what codex-proxy adds to the turns of the real codex.
+func (b *bench) realCodex(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running errgroup.Group
+	defer func() { cancel(); _ = running.Wait() }() // what they return is that they were ended
+	l, err := net.Listen("tcp", endpointOfModels)
+	if err != nil {
+		return err
+	}
+	models := modelserver.New("demo")
+	if err := models.Always("", "text It is a fine day."); err != nil {
+		return err
+	}
+	running.Go(func() error { return models.Serve(ctx, l) })
+	codex, socket, err := b.startCodex(ctx)
+	if err != nil {
+		return err
+	}
+	defer codex.stop()
+	d, err := b.startBefore(ctx, socket)
+	if d != nil {
+		defer d.stop()
+	}
+	if err != nil {
+		return err
+	}
+	conn, err := appserver.Dial(ctx, socket, appserver.Options{})
+	if err != nil {
+		return err
+	}
+	running.Go(func() error { return conn.Run(ctx) })
+	if _, err := conn.Initialize(ctx); err != nil {
+		return err
+	}
+	return b.compareTurns(ctx, real{d, conn})
+}
+
+// startCodex runs codex as a worker that `codex-proxy worker-prepare` has made.
+func (b *bench) startCodex(ctx context.Context) (codex *process, socket string, err error) {
+	dir, err := os.MkdirTemp(b.dir, "codex-")
+	if err != nil {
+		return nil, "", err
+	}
+	worker := fmt.Sprintf("mode = \"plain\"\ncodex_path = %q\nmodel = \"demo\"\n[provider]\nname = \"scripted\"\nbase_url = \"http://%s/v1\"\n", b.codex, endpointOfModels)
+	env := []string{"CODEX_HOME=" + dir, "HOME=" + dir, "RUNTIME_DIRECTORY=" + dir, "STATE_DIRECTORY=" + dir, "CONFIGURATION_DIRECTORY=" + dir}
+	if err := os.Mkdir(filepath.Join(dir, "workers"), 0o700); err != nil {
+		return nil, "", err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "workers", "w0.toml"), []byte(worker), 0o600); err != nil {
+		return nil, "", err
+	}
+	prepare := exec.CommandContext(ctx, b.program, "worker-prepare", "w0")
+	prepare.Env = append(os.Environ(), env...)
+	if out, err := prepare.CombinedOutput(); err != nil {
+		return nil, "", fmt.Errorf("cannot prepare the worker: %w: %s", err, out)
+	}
+	socket = filepath.Join(dir, "w0.sock")
+	codex, err = start(io.Discard, append(env, "RUST_LOG=error"), filepath.Join(dir, "codex"), "app-server", "--strict-config", "--listen", "unix://"+socket)
+	if err != nil {
+		return nil, "", err
+	}
+	return codex, socket, until(ctx, "codex", dialled("unix", socket))
+}
+
+// compareTurns interleaves the two ways, and tells what is lost through codex-proxy
+// in per cent.
+func (b *bench) compareTurns(ctx context.Context, r real) error {
+	for _, row := range []struct {
+		what    string
+		limit   float64
+		clients int
+		turns   int // of each client
+		reused  bool
+	}{
+		{"real codex, one turn at a time: latency added", 3, 1, 40, false},
+		{"real codex, 16 at a time: throughput lost", 3, 16, 10, false},
+		{"real codex, 16 conversations: throughput lost", 10, 16, 12, true},
+	} {
+		var direct, through time.Duration
+		for round := range b.rounds + 1 {
+			if round == 1 { // the first was to warm up
+				direct, through = 0, 0
+			}
+			for _, way := range []struct {
+				took *time.Duration
+				talk func(context.Context, int, bool) error
+			}{{&direct, r.directly}, {&through, r.throughProxy}} {
+				began := time.Now()
+				g, gctx := errgroup.WithContext(ctx)
+				for range row.clients {
+					g.Go(func() error { return way.talk(gctx, row.turns, row.reused) })
+				}
+				if err := g.Wait(); err != nil {
+					return err
+				}
+				*way.took += time.Since(began)
+			}
+		}
+		lost := 100 * (1 - float64(direct)/float64(through))
+		if row.clients == 1 {
+			lost = 100 * (float64(through)/float64(direct) - 1)
+		}
+		b.result.add(perCent(row.what, row.limit, lost))
+		turns := float64(b.rounds * row.clients * row.turns)
+		fmt.Fprintf(os.Stderr, "%s: %.1f turns/s directly, %.1f through codex-proxy\n", row.what, turns/direct.Seconds(), turns/through.Seconds())
+	}
+	return nil
+}
+
+func perCent(what string, limit, value float64) row {
+	return row{What: what, Unit: "%", Limit: limit, Quiet: true, Values: map[string]float64{ours: value}}
+}
+
+// directly runs turns on the app-server's own wire, each on a thread of its own or
+// all on one.
+func (r real) directly(ctx context.Context, turns int, reused bool) error {
+	var thread *appserver.Thread
+	instructions := "You are a helpful assistant."
+	for n := range turns {
+		ask := appserver.TurnRequest{Model: "demo", BaseInstructions: &instructions, Items: []appserver.Item{appserver.TextMessage("user", question(n))}}
+		turn, err := r.begin(ctx, thread, ask)
+		if err != nil {
+			return err
+		}
+		for done := false; !done; {
+			event, err := turn.Next(ctx)
+			if err != nil {
+				return err
+			}
+			_, done = event.(appserver.TurnCompleted)
+		}
+		if reused {
+			if thread = turn.Keep(); thread == nil {
+				return errors.New("codex did not keep a thread")
+			}
+			continue
+		}
+		if err := turn.Close(ctx); err != nil {
+			return err
+		}
+	}
+	if thread != nil {
+		thread.Close()
+	}
+	return nil
+}
+
+func (r real) begin(ctx context.Context, thread *appserver.Thread, ask appserver.TurnRequest) (*appserver.Turn, error) {
+	if thread != nil {
+		return thread.StartTurn(ctx, ask)
+	}
+	return r.conn.StartTurn(ctx, ask)
+}
+
+// question is another one each time, so that no conversation looks like one that
+// was before.
+func question(n int) string { return fmt.Sprintf("question %d at %d", n, time.Now().UnixNano()) }
+
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// throughProxy asks for the same by chat completions, over a connection of its own.
+func (r real) throughProxy(ctx context.Context, turns int, reused bool) error {
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	system := message{"system", "You are a helpful assistant."}
+	messages := []message{system}
+	for n := range turns {
+		messages = append(messages, message{"user", question(n)})
+		answer, err := r.chat(ctx, client, messages)
+		if err != nil {
+			return err
+		}
+		if messages = append(messages, answer); !reused {
+			messages = []message{system}
+		}
+	}
+	return nil
+}
+
+func (r real) chat(ctx context.Context, client *http.Client, messages []message) (message, error) {
+	body, err := json.Marshal(map[string]any{"model": "demo", "messages": messages})
+	if err != nil {
+		return message{}, err
+	}
+	l := load{address: proxyAddress, key: r.daemon.key, body: func(int) []byte { return body }}
+	req, err := l.request(ctx, 0)
+	if err != nil {
+		return message{}, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return message{}, err
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		return message{}, err
+	}
+	var answer struct{ Choices []struct{ Message message } }
+	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&answer); err != nil || len(answer.Choices) != 1 {
+		return message{}, fmt.Errorf("codex-proxy answered %s: %s", res.Status, data)
+	}
+	return answer.Choices[0].Message, nil
+}
