@@ -23,6 +23,12 @@ type Relay struct {
 	Listeners []net.Listener // stream sockets; the relay closes them
 	Target    string         // path of the command's unix socket
 	Limit     int            // connections at a time; more wait in the backlog
+
+	// Aside, if any, takes the connections that begin with AsidePrefix, which then
+	// are not the command's. The relay closes them. Clients must be the first to
+	// say something, then.
+	Aside       func(net.Conn)
+	AsidePrefix string
 }
 
 // dialBound is for the connection to the command. Its socket is local, so it
@@ -115,6 +121,11 @@ func (r *Relay) serve(ctx context.Context, accepted net.Conn) error {
 	if !ok {
 		return errors.New("cannot relay " + accepted.LocalAddr().Network() + " sockets, only streams")
 	}
+	if r.Aside != nil && r.isAside(client) {
+		defer context.AfterFunc(ctx, func() { _ = client.Close() })()
+		r.Aside(client)
+		return nil
+	}
 	dialer := net.Dialer{Timeout: dialBound}
 	dialled, err := dialer.DialContext(ctx, "unix", r.Target)
 	if err != nil {
@@ -132,6 +143,25 @@ func (r *Relay) serve(ctx context.Context, accepted net.Conn) error {
 	pump(client, target)
 	up.Wait()
 	return nil
+}
+
+// isAside looks at how a connection begins, and takes nothing of it. A client that
+// says nothing for dialBound is the command's.
+func (r *Relay) isAside(conn halfConn) (aside bool) {
+	raw, err := conn.SyscallConn()
+	if err != nil || conn.SetReadDeadline(time.Now().Add(dialBound)) != nil {
+		return false
+	}
+	beginning := make([]byte, len(r.AsidePrefix))
+	_ = raw.Read(func(fd uintptr) (done bool) {
+		n, _, err := unix.Recvfrom(int(fd), beginning, unix.MSG_PEEK)
+		if errors.Is(err, unix.EAGAIN) {
+			return false
+		}
+		aside = n == len(beginning) && string(beginning) == r.AsidePrefix
+		return n <= 0 || aside || string(beginning[:n]) != r.AsidePrefix[:n] // else the rest is on its way
+	})
+	return conn.SetReadDeadline(time.Time{}) == nil && aside
 }
 
 // pump copies until src has no more to give or dst takes no more, and hands that

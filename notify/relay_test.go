@@ -208,3 +208,63 @@ func TestRelayCommandGone(t *testing.T) {
 	<-ended
 	assert.Contains(t, log.String(), "nobody")
 }
+
+// Connections that begin with the prefix are taken aside, whatever the pieces in
+// which it comes; all others reach the command whole.
+func TestRelayAside(t *testing.T) {
+	dir := t.TempDir()
+	front, err := net.Listen("unix", filepath.Join(dir, "front"))
+	require.NoError(t, err)
+	target, err := net.Listen("unix", filepath.Join(dir, "target"))
+	require.NoError(t, err)
+	aside, relayed := make(chan string, 8), make(chan string, 8)
+	all := func(to chan<- string) func(net.Conn) {
+		return func(conn net.Conn) {
+			said, err := io.ReadAll(conn)
+			assert.NoError(t, err)
+			to <- string(said)
+		}
+	}
+	r := &Relay{Listeners: []net.Listener{front}, Target: target.Addr().String(), Limit: 8, Aside: all(aside), AsidePrefix: "notes\n"}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.run(ctx, slog.New(slog.DiscardHandler)) })
+	running.Go(func() {
+		for {
+			conn, err := target.Accept()
+			if err != nil {
+				return
+			}
+			all(relayed)(conn)
+			conn.Close()
+		}
+	})
+	defer func() { cancel(); target.Close(); running.Wait() }()
+	for _, tc := range []struct {
+		to     <-chan string
+		pieces []string
+	}{
+		{aside, []string{"notes\n"}},
+		{aside, []string{"notes\nand more"}},
+		{aside, []string{"no", "tes", "\nx"}},
+		{relayed, []string{"GET / HTTP/1.1\r\n"}},
+		{relayed, []string{"note"}},
+		{relayed, []string{"not", "this"}},
+		{relayed, []string{""}},
+	} {
+		conn, err := net.Dial("unix", front.Addr().String())
+		require.NoError(t, err)
+		for _, piece := range tc.pieces {
+			_, err := conn.Write([]byte(piece))
+			require.NoError(t, err)
+		}
+		require.NoError(t, conn.(*net.UnixConn).CloseWrite())
+		select {
+		case got := <-tc.to:
+			assert.Equal(t, strings.Join(tc.pieces, ""), got)
+		case <-time.After(patience):
+			require.Fail(t, "lost", "%q", tc.pieces)
+		}
+		require.NoError(t, conn.Close())
+	}
+}

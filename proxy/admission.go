@@ -14,9 +14,10 @@ import (
 // admission waits for a place on a worker, within queue_timeout and the limits
 // of the request itself.
 func (s *Server) admission(ctx context.Context, x *exchange, ask workers.Ask) (*workers.Lease, error) {
-	began := time.Now()
+	began, span := time.Now(), x.span.Child("queue")
 	lease, err := s.Pool.Admit(ctx, ask)
 	waited := time.Since(began)
+	endQueue(span, err)
 	x.queued += waited
 	s.metrics.queueWait.Observe(waited.Seconds())
 	if err != nil {

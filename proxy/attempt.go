@@ -76,8 +76,11 @@ func (s *Server) runTurn(w http.ResponseWriter, r *http.Request, x *exchange, as
 		}
 		x.attempts++
 		w.Header().Set("X-Codex-Attempts", strconv.Itoa(x.attempts))
+		x.turn = x.span.Child("turn")
 		err = s.attempt(r.Context(), lease, x, request, c, answer)
-		s.metrics.turns.WithLabelValues(turnOutcome(r.Context(), err)).Inc()
+		outcome := turnOutcome(r.Context(), err)
+		s.metrics.turns.WithLabelValues(outcome).Inc()
+		x.endTurn(outcome)
 		reason := lossReason(err)
 		if reason == "" || !x.repeatable() {
 			return err
@@ -111,6 +114,7 @@ func (s *Server) attempt(ctx context.Context, lease *workers.Lease, x *exchange,
 		}
 	}()
 	x.thread = turn.ThreadID()
+	lease.Annotate(x.thread, x.id)
 	if err := answer(turn); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := s.bounded(r.Context())
 	defer cancel()
 	r = r.WithContext(ctx)
-	if err := s.inline(ctx, pictures(req)); err != nil {
+	if err := s.inline(ctx, x, pictures(req)); err != nil {
 		return err
 	}
 	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: x.model, Legacy: req.Legacy, Usage: req.Stream && req.IncludeUsage}
@@ -79,6 +79,9 @@ func (s *Server) bounded(ctx context.Context) (context.Context, context.CancelFu
 func (s *Server) startTurn(ctx context.Context, lease *workers.Lease, x *exchange, request appserver.TurnRequest, c *continuation) (*appserver.Turn, error) {
 	ctx, cancel := startContext(ctx)
 	defer cancel()
+	if trace, ok := x.turn.Context(); ok {
+		ctx = appserver.WithTrace(ctx, appserver.Trace(trace))
+	}
 	fit := x.fit
 	if fit == nil {
 		fit = func(_ string, items []appserver.Item) []appserver.Item { return items }

@@ -65,7 +65,7 @@ func (c *choice) rescue(err *error) {
 
 // fork is an exchange for one turn of several.
 func (x *exchange) fork() *exchange {
-	return &exchange{id: x.id, began: x.began, route: x.route, key: x.key, limits: x.limits, model: x.model, stream: x.stream}
+	return &exchange{id: x.id, began: x.began, route: x.route, key: x.key, limits: x.limits, model: x.model, stream: x.stream, span: x.span}
 }
 
 // join adds what a turn cost.

@@ -11,6 +11,7 @@ import (
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/traces"
 )
 
 // exchange is what the log line and the metrics say of one request. It belongs
@@ -34,6 +35,8 @@ type exchange struct {
 	acted     bool              // the model has called a tool
 	items     []json.RawMessage // of the current turn's output
 	queued    time.Duration     // waited for a place, in all attempts
+	span      *traces.Span      // of the request
+	turn      *traces.Span      // of the current turn
 
 	fit func(worker string, items []appserver.Item) []appserver.Item // of a history, what fits that worker; nil: all
 }

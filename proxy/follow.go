@@ -43,14 +43,17 @@ func (s *Server) follow(ctx context.Context, turn *appserver.Turn, x *exchange, 
 func (l *listener) hear(event appserver.Event, x *exchange) error {
 	switch e := event.(type) {
 	case appserver.TextDelta:
+		x.turn.Once(firstToken)
 		l.heard = time.Now()
 		return l.text(e.ItemID, e.Text)
 	case appserver.ReasoningDelta:
+		x.turn.Once(firstToken)
 		if l.reasoning != nil {
 			l.heard = time.Now()
 			return l.reasoning(e.ItemID, e.Part, e.Text)
 		}
 	case appserver.ResponseItem:
+		x.turn.Once(firstToken)
 		x.produced(e)
 		if l.item != nil {
 			return l.item(e)

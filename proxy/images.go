@@ -30,7 +30,7 @@ type picture struct {
 
 // inline replaces what is named by URL with the image itself: codex takes
 // nothing else. All images of a request are bounded as its body is.
-func (s *Server) inline(ctx context.Context, pictures []picture) error {
+func (s *Server) inline(ctx context.Context, x *exchange, pictures []picture) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelImages)
 	var total atomic.Int64
@@ -42,7 +42,9 @@ func (s *Server) inline(ctx context.Context, pictures []picture) error {
 			return openai.Invalid("image_fetch_disabled", p.at, p.at+": images are taken as data: URLs only; the operator has turned the fetching of others off")
 		}
 		g.Go(func() error {
+			span := x.span.Child("image")
 			url, err := s.fetch(ctx, p)
+			endImage(span, err)
 			if err == nil && total.Add(int64(len(url))) > s.BodyLimit {
 				err = &openai.Error{
 					Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: "request_too_large", Param: p.at,

@@ -33,7 +33,7 @@ type metrics struct {
 
 func newMetrics(s Settings) *metrics {
 	f := promauto.With(s.Registry)
-	s.Registry.MustRegister(newWorkerCollector(s.Report))
+	s.Registry.MustRegister(newWorkerCollector(s.Report), newRateLimitCollector(s.Pool.Accounts))
 	m := &metrics{
 		requests: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_http_requests_total", Help: "HTTP requests that have ended.",

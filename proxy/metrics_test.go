@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"bufio"
+	"context"
+	"encoding/json"
 	"flag"
 	"net/http"
 	"os"
@@ -9,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
@@ -21,11 +24,26 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var sample = regexp.MustCompile(`(?m)^([a-z_]+(?:\{.*\})?) \S+$`)
 
+// limitedAccount makes a worker of one with limits.
+var limitedAccount = map[string]appservertest.Fault{
+	"account/read": answerWith(`{"account":{"type":"chatgpt","email":"a@example.com","planType":"pro"},"requiresOpenaiAuth":true}`),
+	"account/rateLimits/read": answerWith(`{"rateLimits":{"primary":{"usedPercent":42,"windowDurationMins":300,"resetsAt":4102444800},
+		"secondary":{"usedPercent":7,"windowDurationMins":10080,"resetsAt":4102444800}}}`),
+}
+
+func answerWith(result string) appservertest.Fault {
+	return func(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
+		p.Reply(id, json.RawMessage(result))
+		return true
+	}
+}
+
 // The whole exposition, values aside: names, types, help and labels are what
 // dashboards and alerts rest on.
 func TestMetricsGolden(t *testing.T) {
 	keys, secrets := withKeys(t, "alice requests-per-minute=2 tokens-per-minute=1000 tokens-per-day=2000 concurrent=3")
-	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x")}, func(o *options) { o.Keys = keys })
+	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x"), Faults: limitedAccount}, func(o *options) { o.Keys = keys })
+	require.Eventually(t, func() bool { a := r.Pool.Accounts(); return len(a) == 1 && len(a[0].Limits) == 2 }, bound, time.Millisecond)
 	r.client.Transport.(*http.Transport).MaxConnsPerHost = 1 // a request is counted before the next on its connection is read
 	bearer := "Bearer " + secrets[0]
 	text(t, r.chatting(t, hello(streaming), "Authorization", bearer))
@@ -68,6 +86,8 @@ func TestMetricsGolden(t *testing.T) {
 		`codex_streams_active 0`,
 		`codex_ready 1`,
 		`codex_worker_ready{worker="default"} 1`,
+		`codex_worker_rate_limit_used_ratio{window="5h",worker="default"} 0.42`,
+		`codex_worker_rate_limit_reset_timestamp_seconds{window="7d",worker="default"} 4.1024448e+09`,
 		`codex_worker_inflight{worker="default"} 0`,
 	} {
 		assert.Contains(t, exposition, line+"\n")

@@ -44,7 +44,14 @@ func unauthorized() error {
 	}
 }
 
+// fromLoopback tells this machine itself from the clients of a reverse proxy on
+// it, as far as that says that it is one.
 func fromLoopback(r *http.Request) bool {
+	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Real-Ip"} {
+		if r.Header.Get(name) != "" {
+			return false
+		}
+	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	return err == nil && net.ParseIP(host).IsLoopback()
 }
@@ -82,6 +89,7 @@ func (s *Server) log(next http.Handler) http.Handler {
 func (s *Server) account(r *http.Request, x *exchange) {
 	s.settle(x)
 	s.metrics.observe(r.Method, x)
+	x.endSpan(r)
 	s.Logger.LogAttrs(r.Context(), levelOf(x), "request", attributes(r, x)...)
 }
 
@@ -106,7 +114,7 @@ func attributes(r *http.Request, x *exchange) []slog.Attr {
 		slog.Int("status", x.status), slog.String("outcome", x.outcome),
 		slog.Float64("duration_ms", milliseconds(time.Since(x.began))),
 	}
-	for _, f := range []struct{ name, value string }{{"key", x.key}, {"model", x.model}, {"worker", x.worker}, {"thread_id", x.thread}} {
+	for _, f := range []struct{ name, value string }{{"key", x.key}, {"model", x.model}, {"worker", x.worker}, {"thread_id", x.thread}, {"trace_id", x.span.TraceID()}} {
 		if f.value != "" {
 			attrs = append(attrs, slog.String(f.name, f.value))
 		}

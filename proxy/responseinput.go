@@ -66,7 +66,7 @@ func (s *Server) findInput(ctx context.Context, x *exchange, job *responding) er
 	for _, placed := range job.req.Images() {
 		pictures = append(pictures, picture{placed.At, placed.Image})
 	}
-	if err := s.inline(ctx, pictures); err != nil {
+	if err := s.inline(ctx, x, pictures); err != nil {
 		return err
 	}
 	for _, in := range job.req.Input {

@@ -70,6 +70,9 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	route, err := s.find(r)
 	if err == nil {
 		x.route = route.path
+		if route.access == keyed { // not what probes and scrapes ask for
+			x.span = s.Traces.Begin(r.Header, x.began)
+		}
 		err = s.admit(route, r, x)
 	}
 	if err != nil {

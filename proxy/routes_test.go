@@ -85,6 +85,16 @@ func TestMetricsFromElsewhereNeedAKey(t *testing.T) {
 	}
 }
 
+// Whoever comes through a reverse proxy on this host is not this host.
+func TestMetricsThroughAReverseProxyNeedAKey(t *testing.T) {
+	keys, _ := withKeys(t, "prometheus")
+	r := newRig(t, nil, func(o *options) { o.Keys = keys })
+	for _, header := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"} {
+		assert.Equal(t, http.StatusUnauthorized, r.do(t, http.MethodGet, "/metrics", "", header, "192.0.2.1").StatusCode, header)
+	}
+	assert.Equal(t, http.StatusOK, r.do(t, http.MethodGet, "/metrics", "").StatusCode)
+}
+
 func TestRequestIDs(t *testing.T) {
 	r := newRig(t, nil)
 	for name, tc := range map[string]struct {

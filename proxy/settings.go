@@ -9,6 +9,7 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/stored"
+	"codex-proxy/proxy/traces"
 	"codex-proxy/proxy/usage"
 	"codex-proxy/proxy/workers"
 )
@@ -42,6 +43,8 @@ type Settings struct {
 	ThreadCache int
 	// Responses keeps responses; nil: none is kept.
 	Responses *stored.Store
-	Registry  *prometheus.Registry
-	Logger    *slog.Logger
+	// Traces records what became of requests; nil: nothing does.
+	Traces   *traces.Tracer
+	Registry *prometheus.Registry
+	Logger   *slog.Logger
 }

@@ -62,6 +62,22 @@ func TestManagerResetsFailed(t *testing.T) {
 	assert.NoError(t, m.ResetFailed(bounded(t), units.Worker("unloaded")))
 }
 
+// That the links are made shows on the real systemd.
+func TestManagerInstalls(t *testing.T) {
+	bus := unitstest.Start(t)
+	m := units.NewManager()
+	defer m.Close()
+	require.NoError(t, m.Enable(bounded(t), worker))
+	require.NoError(t, m.Disable(bounded(t), worker))
+	assert.Equal(t, 1, bus.Systemd.Calls("EnableUnitFiles"))
+	assert.Equal(t, 1, bus.Systemd.Calls("DisableUnitFiles"))
+	assert.Equal(t, 2, bus.Systemd.Calls("Reload"), "systemd reads the links")
+	require.NoError(t, m.Reload(bounded(t), worker))
+	bus.Systemd.Refuse("org.freedesktop.DBus.Error.AccessDenied")
+	assert.ErrorContains(t, m.Enable(bounded(t), worker), "cannot enable codex-worker@default.service: systemd refuses: ")
+	assert.ErrorContains(t, m.Reload(bounded(t), worker), "cannot reload codex-worker@default.service: systemd refuses: ")
+}
+
 func TestManagerRefused(t *testing.T) {
 	bus := unitstest.Start(t)
 	m := units.NewManager()

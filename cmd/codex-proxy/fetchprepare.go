@@ -45,22 +45,23 @@ func fetchPrepare(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	if err != nil {
 		return fail(stderr, "fetch-prepare", err, exitConfig)
 	}
-	if err := allow(ctx, images); err != nil {
+	text, err := os.ReadFile(resolverConfig)
+	if err != nil && !os.IsNotExist(err) {
+		return fail(stderr, "fetch-prepare", fmt.Errorf("cannot find the name servers: %w", err), exitFailure)
+	}
+	if err := allow(ctx, fetchUnit, slices.Concat(nameServers(string(text)), images.AllowPrivate)); err != nil {
 		return fail(stderr, "fetch-prepare", err, exitFailure)
 	}
 	return exitOK
 }
 
-func allow(ctx context.Context, images *config.Images) error {
+// allow lets the unit reach those networks.
+func allow(ctx context.Context, unit string, networks []netip.Prefix) error {
 	ctx, cancel := context.WithTimeout(ctx, allowBound)
 	defer cancel()
-	text, err := os.ReadFile(resolverConfig)
-	if err != nil && !os.IsNotExist(err) {
-		return fmt.Errorf("cannot find the name servers: %w", err)
-	}
 	manager := units.NewManager()
 	defer manager.Close()
-	return manager.AllowNetworks(ctx, fetchUnit, slices.Concat(nameServers(string(text)), images.AllowPrivate))
+	return manager.AllowNetworks(ctx, unit, networks)
 }
 
 // nameServers are those that a program asks which reads resolv.conf(5) itself;

@@ -30,6 +30,7 @@ Commands for people:
   status            show whether the service is ready, and each worker
   drain             let a worker, or all, take no new turns
   undrain           let them take turns again
+  accounts          log workers in, list, add and remove them
   doctor            look for what is wrong, and say what to do
   config check      say whether the configuration is good
   keys              add, list, limit and revoke API keys
@@ -43,6 +44,8 @@ Commands for systemd units:
   worker-prepare    write a worker's codex configuration (codex-worker@.service)
   fetch             fetch images for the daemon (codex-proxy-fetch.service)
   fetch-prepare     let it reach its name servers (codex-proxy-fetch.service)
+  send-traces       send the daemon's traces on (codex-proxy-traces.service)
+  traces-prepare    let it reach the collector (codex-proxy-traces.service)
   launch            start the next daemon for a reload (run by serve)
   notify-exec       run a program as a Type=notify service
   app-server        the demo worker, in place of codex app-server
@@ -63,9 +66,12 @@ func commands() []command {
 		{"app-server", demoAppServer},
 		{"fetch", fetchCommand},
 		{"fetch-prepare", fetchPrepare},
+		{"send-traces", sendTraces},
+		{"traces-prepare", tracesPrepare},
 		{"status", statusCommand},
 		{"drain", drainCommand},
 		{"undrain", undrainCommand},
+		{"accounts", accountsCommand},
 		{"doctor", doctorCommand},
 		{"config", configCommand},
 		{"keys", keysCommand},

@@ -18,6 +18,7 @@ import (
 	"codex-proxy/notify"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/workers"
 )
 
 const notifyExecUsage = `Usage: codex-proxy notify-exec [OPTION]... -- COMMAND [ARG]...
@@ -41,7 +42,8 @@ Signals go on to COMMAND, and its exit status or signal becomes our own.
                          without a watchdog.
   --stderr FORMAT        what COMMAND writes to its standard error: plain (shared as
                          it is, the default), or tracing (of Rust, as codex
-                         does: in the journal, levels become priorities)
+                         does: in the journal, levels become priorities;
+                         with --relay the lines name the proxy's requests)
   --relay NAME           accept connections on the socket that systemd passed under
                          NAME, once COMMAND is ready
   --relay-to PATH        the unix socket of COMMAND that their bytes go on to
@@ -79,7 +81,7 @@ func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) in
 		return notifyExecFailed(stderr, err, notifyExecMisuse)
 	}
 	if o.tracing {
-		o.command.Stderr = journal.NewTracing(stderr)
+		o.command.Stderr = journal.NewTracing(stderr, o.requests.of)
 	}
 	status, err := notify.Exec(ctx, notifier, logger, o.command)
 	if err != nil {
@@ -96,6 +98,7 @@ func notifyExecFailed(stderr io.Writer, err error, status int) int {
 type notifyExecOptions struct {
 	relay, relayTo string
 	tracing        bool
+	requests       requests
 	command        notify.Command
 }
 
@@ -146,6 +149,9 @@ func (o *notifyExecOptions) prepare(watchdog time.Duration) error {
 		return fmt.Errorf("--relay %s: %w", o.relay, err)
 	}
 	o.command.Relay = &notify.Relay{Listeners: listeners, Target: o.relayTo, Limit: relayLimit}
+	if o.tracing {
+		o.command.Relay.Aside, o.command.Relay.AsidePrefix = o.requests.read, workers.Annotations
+	}
 	return nil
 }
 

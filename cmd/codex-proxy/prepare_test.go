@@ -50,7 +50,7 @@ func TestWorkerPrepareLinksTheDemoWorker(t *testing.T) {
 func TestWorkerPrepareSaysWhatIsWrongInOneLine(t *testing.T) {
 	for name, c := range map[string]struct{ worker, args, want string }{
 		"unknown key": {"mode = \"plain\"\nmodle = \"x\"", "w", `/etc/workers/w.toml:2: unknown key "modle" (did you mean "model"?)`},
-		"no file":     {``, "other", "/etc/workers/other.toml: no such worker file: copy default.toml beside it and edit the copy"},
+		"no file":     {``, "other", "/etc/workers/other.toml: no such worker file: `codex-proxy accounts add` makes one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			workerUnit(t, c.worker)

@@ -29,6 +29,7 @@ import (
 	"codex-proxy/proxy/fault"
 	"codex-proxy/proxy/fetch"
 	"codex-proxy/proxy/stored"
+	"codex-proxy/proxy/traces"
 	"codex-proxy/proxy/usage"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
@@ -103,7 +104,8 @@ type daemon struct {
 	metrics   *metrics
 	textfile  *textfile.Writer // nil: none is written
 	usage     *usage.Store
-	responses *stored.Store // nil: none is kept
+	responses *stored.Store  // nil: none is kept
+	traces    *traces.Tracer // nil: there are none
 	server    *proxy.Server
 	control   *control.Server
 	changed   chan struct{} // holds a token when the report may have changed
@@ -138,11 +140,12 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 	})
 	d.usage = newUsage(cfg, registry, logger)
 	d.responses = openResponses(cfg, logger)
+	d.traces = newTraces(cfg, registry, logger)
 	d.server = proxy.New(proxy.Settings{
 		Pool: d.pool, Report: d.handled, Keys: cfg.Keys, Usage: d.usage, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins,
 		Images: d.images(registry), BodyLimit: cfg.BodyLimit,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
-		ThreadCache: cfg.ThreadCache, Responses: d.responses, Registry: registry, Logger: logger,
+		ThreadCache: cfg.ThreadCache, Responses: d.responses, Traces: d.traces, Registry: registry, Logger: logger,
 	})
 	d.control = control.New(d.pool, d.report, &d.keyTable, logger)
 	return d, nil
@@ -234,6 +237,9 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	if d.responses != nil {
 		defer d.responses.Close() //nolint:errcheck // what it leaves behind, the next Open puts in order
 		start(func() error { return d.responses.Run(background) })
+	}
+	if d.traces != nil {
+		start(func() error { return d.traces.Run(background) })
 	}
 	for _, l := range d.listeners {
 		start(func() error { return d.serve(ctx, l) })

@@ -124,6 +124,12 @@ var unitPages = []unitPage{
 		sections:    []string{"Images from the network"},
 	},
 	{
+		unit: "codex-proxy-traces.service", summary: "traces of codex-proxy on their way",
+		synopsis:    "codex-proxy-traces.service, codex-proxy-traces.socket",
+		description: "codex-proxy-traces.service sends the daemon's OpenTelemetry traces to the collector that [traces] in /etc/codex-proxy/config.toml names.",
+		sections:    []string{"Traces"},
+	},
+	{
 		unit: "codex-worker@.service", summary: "a codex app-server under systemd",
 		synopsis: "codex-worker@NAME.service, codex-worker@NAME.socket",
 		description: "codex-worker@NAME.service is one codex app-server with the settings in /etc/codex-proxy/workers/NAME.toml. " +
@@ -158,6 +164,7 @@ func (r *roff) files() {
 		{"/etc/codex-proxy/config.toml", "Settings of the daemon."},
 		{"/etc/codex-proxy/workers/NAME.toml", "Settings of the worker NAME."},
 		{"/etc/codex-proxy/api-keys", "The hashes of the API keys."},
+		{"/etc/codex-proxy/traces-headers", "Headers for the collector of traces."},
 		{"/etc/codex-proxy/first-key", "The API key that the installation made, for root to read; to be kept elsewhere and deleted."},
 		{"/var/lib/codex-worker/NAME", "The worker's CODEX_HOME, with its login."},
 	} {

@@ -38,7 +38,7 @@ func (c *Conn) call(ctx context.Context, method string, params, result any, late
 	if err != nil {
 		return err
 	}
-	b, err := encodeRequest(id, method, params)
+	b, err := encodeRequest(id, method, params, traceOf(ctx))
 	if err == nil {
 		err = c.sendBulk(ctx, b)
 	}
@@ -121,7 +121,7 @@ func (c *Conn) post(method string, params any, then func(incoming)) {
 	if err != nil {
 		return
 	}
-	b, err := encodeRequest(id, method, params)
+	b, err := encodeRequest(id, method, params, nil)
 	if err == nil {
 		err = c.sendControl(b)
 	}

@@ -16,6 +16,7 @@ type request struct {
 	ID     int64  `json:"id"`
 	Method string `json:"method"`
 	Params any    `json:"params,omitempty"`
+	Trace  *Trace `json:"trace,omitempty"`
 }
 
 type notification struct {

@@ -17,6 +17,10 @@ import (
 var typed = map[string]any{
 	"v1/InitializeParams":                      initializeParams{},
 	"v1/InitializeResponse":                    InitializeResponse{},
+	"v2/GetAccountParams":                      accountReadParams{},
+	"v2/GetAccountResponse":                    Account{},
+	"v2/GetAccountRateLimitsResponse":          rateLimitsPayload{},
+	"v2/AccountRateLimitsUpdatedNotification":  rateLimitsPayload{},
 	"v2/ModelListParams":                       modelListParams{},
 	"v2/ModelListResponse":                     modelListResponse{},
 	"v2/ThreadStartParams":                     threadStartParams{},
@@ -33,6 +37,7 @@ var typed = map[string]any{
 	"v2/ErrorNotification":                     errorParams{},
 	"v2/TurnCompletedNotification":             turnCompletedParams{},
 	"JSONRPCErrorError":                        RPCError{},
+	"JSONRPCRequest":                           request{},
 	"CommandExecutionRequestApprovalResponse":  decision{},
 	"FileChangeRequestApprovalResponse":        decision{},
 	"PermissionsRequestApprovalResponse":       permissionsAnswer{},
@@ -52,6 +57,7 @@ type agentMessageDelta struct {
 var methodsIn = map[string][]string{
 	"ClientRequest": {
 		"initialize", "model/list", "thread/start", "thread/inject_items", "thread/unsubscribe", "turn/start", "turn/interrupt",
+		"account/read", "account/rateLimits/read",
 	},
 	"ClientNotification": {"initialized"},
 	"ServerRequest": {

@@ -110,14 +110,22 @@ func (c *Conn) sendControl(b []byte) error {
 }
 
 // encodeRequest is encode for a request, most of whose bytes may be JSON already.
-func encodeRequest(id int64, method string, params any) ([]byte, error) {
+func encodeRequest(id int64, method string, params any, trace *Trace) ([]byte, error) {
 	history, ok := params.(injectItemsParams)
 	if !ok {
-		return encode(method, request{ID: id, Method: method, Params: params})
+		return encode(method, request{ID: id, Method: method, Params: params, Trace: trace})
 	}
 	b := append(make([]byte, 0, history.size()), `{"id":`...)
 	b = quoted(append(strconv.AppendInt(b, id, 10), `,"method":`...), method, `,"params":`)
-	return append(history.append(b), '}'), nil
+	b = history.append(b)
+	if trace != nil {
+		member, err := encode(method, trace)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, `,"trace":`...), member...)
+	}
+	return append(b, '}'), nil
 }
 
 func encode(method string, message any) ([]byte, error) {

@@ -59,6 +59,20 @@ func (r *rig) Replace(file string) (control.Keys, error) {
 	return control.Keys{Count: 1, Closed: file == ""}, nil
 }
 
+func TestAccounts(t *testing.T) {
+	r := newRig(t)
+	want := []workers.Account{{Worker: "a", Limits: []workers.Limit{}}} // the fake needs no login
+	var got []workers.Account
+	require.Eventually(t, func() (ok bool) {
+		var err error
+		got, err = r.Accounts(t.Context())
+		return err == nil && len(got) == 1
+	}, bound, time.Millisecond)
+	assert.Equal(t, want, got)
+	_, err := control.NewClient(filepath.Join(t.TempDir(), "none")).Accounts(t.Context())
+	assert.ErrorIs(t, err, control.ErrNotRunning)
+}
+
 func TestKeys(t *testing.T) {
 	r := newRig(t)
 	got, err := r.SetKeys(t.Context(), "alice 00\n")

@@ -54,6 +54,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/status/watch", s.watch)
 	mux.HandleFunc("POST /v1/drain", s.drain)
 	mux.HandleFunc("POST /v1/undrain", s.undrain)
+	mux.HandleFunc("GET /v1/accounts", s.accounts)
 	mux.HandleFunc("GET /v1/keys", s.getKeys)
 	mux.HandleFunc("PUT /v1/keys", s.putKeys)
 	return mux

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -194,18 +193,4 @@ func TestIdle(t *testing.T) {
 	close(release)
 	assert.NoError(t, await(t, done))
 	assert.NoError(t, await(t, p.ended))
-}
-
-// Time counts from the end of the last connection.
-func TestIdleTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := NewServer(New(loopback()), time.Minute, slog.New(slog.DiscardHandler))
-		began := time.Now()
-		time.AfterFunc(50*time.Second, func() { s.count(nil, http.StateNew) })
-		time.AfterFunc(55*time.Second, func() { s.count(nil, http.StateNew) })
-		time.AfterFunc(70*time.Second, func() { s.count(nil, http.StateClosed) })
-		time.AfterFunc(80*time.Second, func() { s.count(nil, http.StateClosed) })
-		<-s.timer.C
-		assert.Equal(t, 140*time.Second, time.Since(began))
-	})
 }

@@ -4,21 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
+
+	"codex-proxy/proxy/ondemand"
 )
 
 const (
-	// requestTimeout bounds the arrival of a request, answerMargin the way of an
-	// answer: the daemon is on the same machine.
-	requestTimeout = 5 * time.Second
-	answerMargin   = 5 * time.Second
-	requestLimit   = 4 * urlLimit // bytes; JSON may write a byte in six
+	// answerMargin bounds the way of an answer: the daemon is on the same machine.
+	answerMargin = 5 * time.Second
+	requestLimit = 4 * urlLimit // bytes; JSON may write a byte in six
 )
 
 // request is the body of POST /fetch.
@@ -29,65 +27,21 @@ type request struct {
 // Server answers the daemon. Create it with NewServer.
 type Server struct {
 	fetcher *Fetcher
-	http    http.Server
-	unused  time.Duration
-	timer   *time.Timer // runs while there is no connection
-
-	mu   sync.Mutex
-	open int // connections
+	http    *ondemand.Server
 }
 
 // NewServer builds a server that ends when it had no connection for unused.
 func NewServer(fetcher *Fetcher, unused time.Duration, logger *slog.Logger) *Server {
-	s := &Server{fetcher: fetcher, unused: unused, timer: time.NewTimer(unused)}
+	s := &Server{fetcher: fetcher}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /fetch", s.fetch)
-	s.http = http.Server{
-		Handler:           mux,
-		ReadHeaderTimeout: requestTimeout,
-		ReadTimeout:       requestTimeout,
-		WriteTimeout:      fetcher.limits.Time + answerMargin + requestTimeout,
-		ConnState:         s.count,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-	}
+	s.http = ondemand.NewServer(mux, fetcher.limits.Time+answerMargin, unused, logger)
 	return s
 }
 
 // Run accepts until ctx ends or nobody has connected for long enough, and
 // finishes what it has accepted; then it returns nil.
-func (s *Server) Run(ctx context.Context, l net.Listener) error {
-	defer s.timer.Stop()
-	served := make(chan error, 1)
-	go func() { served <- s.http.Serve(l) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("cannot accept: %v", err)
-	case <-ctx.Done():
-	case <-s.timer.C:
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.http.WriteTimeout)
-	defer cancel()
-	err := s.http.Shutdown(grace)
-	if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
-		err = errors.Join(err, ended)
-	}
-	return err
-}
-
-// count starts the timer with the end of the last connection.
-func (s *Server) count(_ net.Conn, state http.ConnState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch state {
-	case http.StateNew:
-		s.open++
-		s.timer.Stop()
-	case http.StateClosed:
-		if s.open--; s.open == 0 {
-			s.timer.Reset(s.unused)
-		}
-	}
-}
+func (s *Server) Run(ctx context.Context, l net.Listener) error { return s.http.Run(ctx, l) }
 
 // fetch serves POST /fetch.
 func (s *Server) fetch(w http.ResponseWriter, r *http.Request) {

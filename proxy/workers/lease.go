@@ -32,7 +32,17 @@ type Lease struct {
 	Worker string
 	Conn   *appserver.Conn
 
-	release func()
+	release   func()
+	annotator *annotator
+}
+
+// Annotate lets the worker's lines in the journal that name the thread name the
+// request, too, if something in front of codex sees to that. It does not wait
+// for it.
+func (l *Lease) Annotate(thread, request string) {
+	if l.annotator != nil {
+		l.annotator.tell(thread, request)
+	}
 }
 
 // Release gives the place back; further calls do nothing.
@@ -106,7 +116,7 @@ func (w *Worker) lease(a Ask) (*Lease, error) {
 		return nil, ErrBusy
 	}
 	s.inflight++
-	return &Lease{Worker: w.name, Conn: s.conn, release: w.released}, nil
+	return &Lease{Worker: w.name, Conn: s.conn, release: w.released, annotator: &w.annotator}, nil
 }
 
 // absence says of a worker that is not ready what one who asks for the model

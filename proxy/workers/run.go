@@ -95,7 +95,9 @@ func (w *Worker) session(ctx context.Context) error {
 	// the worker not ready.
 	cancel()
 	conn.Close(errSessionEnded)
+	w.annotator.reset()
 	g.Wait()
+	w.account.forget()
 	return conn.Err()
 }
 
@@ -103,7 +105,9 @@ var errSessionEnded = errors.New("the proxy closes the connection")
 
 func (w *Worker) dial(ctx context.Context) (conn *appserver.Conn, err error) {
 	err = w.meanwhile(ctx, func() (err error) {
-		conn, err = appserver.Dial(ctx, w.socket, w.settings.Client)
+		options := w.settings.Client
+		options.OnNotification = w.account.notified
+		conn, err = appserver.Dial(ctx, w.socket, options)
 		return err
 	})
 	return conn, err
@@ -172,6 +176,8 @@ func (w *Worker) awaitLoss(ctx context.Context, conn *appserver.Conn, g *sync.Wa
 	defer w.update(func(s *state) { s.disconnected(time.Now()) })
 	healthy := time.NewTimer(w.settings.ResetAfter)
 	defer healthy.Stop()
+	account := time.NewTimer(0)
+	defer account.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -180,6 +186,9 @@ func (w *Worker) awaitLoss(ctx context.Context, conn *appserver.Conn, g *sync.Wa
 			return
 		case <-healthy.C:
 			g.Go(func() { w.resetRamp(ctx) })
+		case <-account.C:
+			g.Go(func() { w.readAccount(ctx, conn) })
+			account.Reset(accountInterval)
 		case <-w.alive:
 			fault.Point("worker")
 		}

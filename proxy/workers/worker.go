@@ -19,7 +19,11 @@ type Worker struct {
 	state   state
 	changed chan struct{} // closed and replaced by every update
 
+	account account
+
 	alive chan struct{} // a receive by Run proves that it is not stuck
+
+	annotator annotator
 }
 
 // New describes the worker name, reached over the unix socket at path socket.
@@ -27,6 +31,7 @@ func New(name, socket string, settings Settings) *Worker {
 	return &Worker{
 		name: name, unit: units.Worker(name), socket: socket, settings: settings,
 		wake: func() {}, changed: make(chan struct{}), alive: make(chan struct{}),
+		annotator: annotator{socket: socket},
 	}
 }
 

@@ -227,10 +227,7 @@ func TestDoctorFindsWhatIsBroken(t *testing.T) {
 func TestDoctorLooksAtCodex(t *testing.T) {
 	b := newBed(t, "trixie", "mode = \"plain\"\ncodex_path = \""+codexDir+"/bin/codex\"\n", "")
 	_, _, _ = b.Run(t.Context(), "systemctl", "start", "codex.target")
-	assert.Contains(t, b.found("login", "worker default: codex is not logged in"),
-		"runuser -u codex-worker -- env CODEX_HOME=/var/lib/codex-worker/default "+codexDir+"/bin/codex login --device-auth")
-	b.MustRun(t, "sh", "-c", "printf sk-test | runuser -u codex-worker -- env CODEX_HOME=/var/lib/codex-worker/default "+codexDir+"/bin/codex login --with-api-key")
-	b.MustRun(t, "systemctl", "restart", workerUnit)
+	b.do("printf sk-test | " + b.found("login", "worker default: codex is not logged in") + " --with-api-key")
 	b.until("ready", ready)
 	b.healthy()
 

@@ -1,18 +1,21 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/probes"
+	"codex-proxy/test/manual"
+	"codex-proxy/test/modelserver"
 )
 
 // entries are what the journal has for a query, oldest first.
@@ -85,13 +88,11 @@ func TestJournal(t *testing.T) {
 	})
 
 	t.Run("queries", func(t *testing.T) {
-		manual, err := os.ReadFile("../../docs/journal.md")
-		require.NoError(t, err)
-		blocks := regexp.MustCompile("(?s)```sh\n(.*?)\n```").FindAllStringSubmatch(string(manual), -1)
+		blocks := manual.Open(t, "docs/journal.md").Commands()
 		require.GreaterOrEqual(t, len(blocks), 15)
 		found := 0
 		for _, block := range blocks {
-			query := strings.NewReplacer("req_0", id).Replace(block[1])
+			query := strings.NewReplacer("req_0", id).Replace(block)
 			out, stderr, err := b.Run(t.Context(), "sh", "-c", query)
 			assert.Empty(t, stderr, query)
 			if err == nil && !strings.HasPrefix(out, "-- No entries --") {
@@ -100,4 +101,53 @@ func TestJournal(t *testing.T) {
 		}
 		assert.GreaterOrEqual(t, found, 9, "queries that find nothing in a life with a restart prove nothing")
 	})
+}
+
+// The story of a request whose worker dies: what the proxy did, and what codex in
+// both of its processes said, by one query.
+func TestJournalOfARequest(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.MustRun(t, "sh", "-ec", `mkdir -p /etc/systemd/system/codex-worker@.service.d
+printf '[Service]\nEnvironment=RUST_LOG=info\n' >/etc/systemd/system/codex-worker@.service.d/log.conf
+systemctl daemon-reload`)
+	b.start()
+	const id = "req-of-two-lives"
+	status := make(chan int, 1)
+	go func() {
+		req, _ := http.NewRequest(http.MethodPost, base+"/v1/chat/completions", strings.NewReader(`{"model":"`+model+`","messages":[{"role":"user","content":"a secret [[gate story]] [[text done]]"}]}`))
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("X-Request-Id", id)
+		res, err := b.http.Do(req)
+		if err != nil {
+			status <- 0
+			return
+		}
+		_ = res.Body.Close()
+		status <- res.StatusCode
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	_, err := b.models.Wait(ctx, modelserver.AtLeast(1))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(b.entries(t, "CODEX_REQUEST_ID="+id)) > 0 }, bound, 20*time.Millisecond, "codex says something of the request")
+	b.signal(b.codex(), unix.SIGKILL)
+	_, err = b.models.Wait(ctx, modelserver.AtLeast(2))
+	require.NoError(t, err)
+	b.models.Release("story")
+	require.Equal(t, http.StatusOK, <-status)
+
+	lives := map[any]bool{}
+	var events []string
+	for _, e := range b.entries(t, "CODEX_REQUEST_ID="+id) {
+		assert.NotContains(t, fmt.Sprint(e), "a secret")
+		if e["_SYSTEMD_UNIT"] == workerUnit {
+			lives[e["_SYSTEMD_INVOCATION_ID"]] = true
+			assert.NotEmpty(t, e["CODEX_THREAD_ID"])
+			continue
+		}
+		assert.Equal(t, proxyUnit, e["_SYSTEMD_UNIT"])
+		events = append(events, e["CODEX_EVENT"].(string))
+	}
+	assert.Equal(t, []string{"turn-lost", "request"}, events)
+	assert.Len(t, lives, 2, "codex was killed, and its successor served the request")
 }

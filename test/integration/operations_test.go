@@ -1,30 +1,33 @@
 package integration
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/manual"
 )
+
+// follow runs the commands of a manual, as they stand there.
+func (b *bed) follow(m *manual.Manual) {
+	b.t.Helper()
+	for _, block := range m.Commands() {
+		out, stderr, err := b.Run(b.t.Context(), "sh", "-ec", block)
+		assert.NoError(b.t, err, "%s\n%s%s", block, out, stderr)
+	}
+}
 
 // Every block of commands in docs/operations.md works as it stands there, and
 // in the end everything runs.
 func TestOperationsManual(t *testing.T) {
-	manual, err := os.ReadFile("../../docs/operations.md")
-	require.NoError(t, err)
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
-	blocks := 0
-	for _, part := range strings.Split(string(manual), "\n```sh\n")[1:] {
-		block, _, ended := strings.Cut(part, "\n```\n")
-		require.True(t, ended)
-		out, stderr, err := b.Run(t.Context(), "sh", "-ec", block)
-		assert.NoError(t, err, "%s\n%s%s", block, out, stderr)
-		blocks++
-	}
-	require.Greater(t, blocks, 8, "the blocks are not found any more")
+	request := manual.Open(t, "docs/api.md").Commands()
+	require.Len(t, request, 1)
+	assert.Contains(t, b.MustRun(t, "sh", "-ec", strings.Replace(request[0], "MODEL", model, 1)), "\ndata: [DONE]\n")
+	b.follow(manual.Open(t, "docs/operations.md"))
 	assert.Contains(t, b.MustRun(t, "codex-proxy", "status"), "ready (ready) since ")
 	drain := b.show(workerUnit, "ExecStop")["ExecStop"]
 	assert.Contains(t, drain, "--wait=1m")

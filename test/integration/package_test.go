@@ -63,7 +63,7 @@ func (b *bed) assertInstalled(said string) {
 	t := b.t
 	assert.Contains(t, said, "the API key is in "+firstKey)
 	assert.Contains(t, said, "codex is missing: npm install -g @openai/codex\n")
-	assert.Contains(t, said, "\n  runuser -u codex-worker -- env CODEX_HOME=/var/lib/codex-worker/default codex login --device-auth\n  systemctl start codex-proxy\n")
+	assert.Contains(t, said, "\n  codex-proxy accounts login\n  systemctl start codex-proxy\n")
 	assert.Equal(t, "enabled", trim(b.MustRun(t, "systemctl", "is-enabled", "codex.target")))
 	assert.Empty(t, b.activeUnits(), "nothing starts by itself")
 	assert.Equal(t, "600 root:root\n600 root:root", trim(b.MustRun(t, "stat", "--format=%a %U:%G", firstKey, keyFile)))
@@ -75,7 +75,7 @@ func (b *bed) assertStarts(key string) {
 	t := b.t
 	require.NoError(t, b.WriteFile(workerFile, []byte(realWorker), 0o644))
 	b.MustRun(t, "systemctl", "start", "codex-proxy")
-	assert.Equal(t, "codex-proxy.service codex-worker@default.service codex-proxy-fetch.socket codex-proxy.socket codex-worker@default.socket codex.target", b.activeUnits())
+	assert.Equal(t, "codex-proxy.service codex-worker@default.service codex-proxy-fetch.socket codex-proxy-traces.socket codex-proxy.socket codex-worker@default.socket codex.target", b.activeUnits())
 	assert.Equal(t, http.StatusOK, b.listModels(key))
 	assert.Equal(t, http.StatusUnauthorized, b.listModels("none"))
 }

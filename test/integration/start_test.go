@@ -76,15 +76,15 @@ func (b *bed) assertStopped(unit string) {
 	assert.NotContains(b.t, b.MustRun(b.t, "systemctl", "list-jobs", "--full", "--plain"), unit)
 }
 
-// What the README tells to do on a server: codex on PATH, a login as the
-// worker's user, and the worker file as it is shipped.
+// What the README tells to do on a server: codex on PATH, a login, and the worker
+// file as it is shipped.
 func TestInstall(t *testing.T) {
 	b := newBed(t, "trixie", "", "")
 	shipped, err := os.ReadFile("../../packaging/etc/workers/default.toml")
 	require.NoError(t, err)
 	require.NoError(t, b.WriteFile(workerFile, shipped, 0o644))
 	b.MustRun(t, "ln", "-s", codexDir+"/bin/codex", "/usr/local/bin/codex")
-	b.MustRun(t, "sh", "-c", "printf sk-test | runuser -u codex-worker -- env CODEX_HOME=/var/lib/codex-worker/default codex login --with-api-key")
+	b.MustRun(t, "sh", "-c", "printf sk-test | codex-proxy accounts login --with-api-key")
 	b.start()
 	_, report := b.readyz()
 	assert.Greater(t, len(report.Workers[0].Handshake.Models), 1, "codex's own models")

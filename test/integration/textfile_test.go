@@ -24,7 +24,8 @@ func TestTextfile(t *testing.T) {
 	b.MustRun(t, "systemctl", "stop", proxyUnit)
 
 	b.MustRun(t, "mkdir", "-p", "/var/lib/prometheus/node-exporter")
-	b.MustRun(t, "systemd-tmpfiles", "--create", "codex-proxy.conf")
+	b.MustRun(t, "chgrp", "codex-proxy", "/var/lib/prometheus/node-exporter")
+	b.MustRun(t, "chmod", "g+w", "/var/lib/prometheus/node-exporter")
 	b.start()
 	says := func(line string) func() bool {
 		return func() bool {

@@ -14,11 +14,11 @@ import (
 func TestUnits(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
 	stdout, stderr, err := b.Run(t.Context(), "systemd-analyze", "verify", "--man=no",
-		"codex.target", "codex-proxy.socket", "codex-proxy.service", "codex-proxy-fetch.socket", "codex-proxy-fetch.service", "codex-worker@default.socket", "codex-worker@default.service")
+		"codex.target", "codex-proxy.socket", "codex-proxy.service", "codex-proxy-fetch.socket", "codex-proxy-fetch.service", "codex-proxy-traces.socket", "codex-proxy-traces.service", "codex-worker@default.socket", "codex-worker@default.service")
 	assert.NoError(t, err)
 	assert.Empty(t, stdout+stderr)
 
-	for unit, most := range map[string]float64{proxyUnit: 1.5, fetchUnit: 1.5, workerUnit: 3.0} {
+	for unit, most := range map[string]float64{proxyUnit: 1.5, fetchUnit: 1.5, tracesUnit: 1.5, workerUnit: 3.0} {
 		out := b.MustRun(t, "systemd-analyze", "security", "--no-pager", unit)
 		m := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`).FindStringSubmatch(out)
 		require.NotNil(t, m, out)

@@ -24,7 +24,7 @@ func TestFiles(t *testing.T) {
 		assert.Regexp(t, `^/usr/share/(doc|lintian|zsh/vendor-completions)/`, file, "only in the .deb")
 	}
 	for _, file := range without(inRPM, inDeb) {
-		assert.Regexp(t, `^(/etc/codex-proxy(/workers)?$|/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`, file, "only in the .rpm")
+		assert.Regexp(t, `^(/etc/codex-proxy(/workers)?$|/usr/share/codex-proxy$|/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`, file, "only in the .rpm")
 	}
 	for _, file := range shipped(t) {
 		assert.True(t, slices.ContainsFunc(inDeb, func(f string) bool { return strings.HasSuffix(f, "/"+file) }), "%s is not in the packages", file)

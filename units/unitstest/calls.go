@@ -29,6 +29,18 @@ func (m *Systemd) handle(conn *dbus.Conn, msg *dbus.Message) {
 		job := m.newJob()
 		reply(conn, msg, job.Path)
 		u.runJob(member, job)
+	case "ReloadUnit":
+		if m.refuse(conn, msg) {
+			return
+		}
+		u := m.lookup(msg.Body[0].(string))
+		job := m.newJob()
+		reply(conn, msg, job.Path)
+		u.endJob(job, "done")
+	case "EnableUnitFiles", "DisableUnitFiles", "Reload":
+		if !m.refuse(conn, msg) {
+			reply(conn, msg)
+		}
 	case "ResetFailedUnit":
 		m.resetFailed(conn, msg)
 	default:

@@ -3,7 +3,6 @@ package unitstest
 import (
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/godbus/dbus/v5"
 )
@@ -55,15 +54,6 @@ func (m *Systemd) Calls(method string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.calls[method]
-}
-
-// UntilCalled waits until a method was called so often.
-func (m *Systemd) UntilCalled(method string, times int) {
-	for deadline := time.Now().Add(10 * time.Second); m.Calls(method) < times; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			m.t.Fatalf("%s was not called %d times within 10 s", method, times)
-		}
-	}
 }
 
 // Refuse makes starts, stops and resets fail with the D-Bus error of that name;

@@ -35,6 +35,7 @@ type codex struct {
 	dir   string              // working directory: codex reads settings of the project there
 	limit time.Duration       // of each run
 	as    *syscall.Credential // nil: our own user, and environment
+	env   []string            // of the unit; for another user
 }
 
 // run returns what codex printed. err is codex's exit status, or stopped when codex was too slow or ctx
@@ -60,10 +61,11 @@ func (c codex) run(ctx context.Context, args ...string) (stdout, stderr string, 
 }
 
 // environ is ours without what makes a program talk to systemd, and without Rust's stack traces. Another
-// user gets nothing of it.
+// user gets nothing of it, but what the unit sets: the way out may be an HTTP proxy, or need a certificate.
 func (c codex) environ() []string {
 	if c.as != nil {
-		return []string{"PATH=" + systemdPath, "LANG=C.UTF-8", "HOME=" + c.home, "RUST_BACKTRACE=0", "CODEX_HOME=" + c.home}
+		env := append([]string{"PATH=" + systemdPath, "LANG=C.UTF-8"}, c.env...)
+		return append(env, "HOME="+c.home, "RUST_BACKTRACE=0", "CODEX_HOME="+c.home)
 	}
 	env := []string{}
 	for _, kv := range os.Environ() {
@@ -106,20 +108,6 @@ func (c codex) models(ctx context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("cannot list the models of codex (%w): %s", err, lastLine(talk))
 	}
 	return []byte(out), err
-}
-
-// loggedIn says whether the home has a login, without asking the server whether it is any good.
-func (c codex) loggedIn(ctx context.Context) (bool, error) {
-	_, talk, err := c.run(ctx, "login", "status")
-	switch {
-	case wasStopped(err):
-		return false, err
-	case err == nil:
-		return true, nil
-	case strings.Contains(talk, "Not logged in"):
-		return false, nil
-	}
-	return false, &Problem{Text: "codex cannot read its login: " + lastLine(talk)}
 }
 
 // refusal is why codex does not accept its configuration.

@@ -2,6 +2,7 @@ package codexhome
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,11 +45,24 @@ func fakeCodex(args []string) int {
 		fmt.Print(said("version", "codex-cli 0.169.0\n"))
 	case line == "debug models --bundled":
 		fmt.Print(said("models", `{"models":[{"slug":"gpt-a","display_name":"A","base_instructions":"long"}]}`))
+	case strings.HasPrefix(line, "login --"):
+		key, _ := io.ReadAll(os.Stdin)
+		fmt.Println("home " + os.Getenv("HOME") + ", key " + string(key))
+		fmt.Fprintln(os.Stderr, "open the page")
+		if strings.Contains(line, "--device-auth") && said("approved", "") == "" {
+			time.Sleep(time.Minute)
+		}
+	case strings.HasPrefix(line, "logout"):
+		if text := said("logout", ""); text != "" {
+			fmt.Fprintln(os.Stderr, text)
+			return 1
+		}
 	case line == "login status":
 		if text := said("login", ""); text != "" {
 			fmt.Fprintln(os.Stderr, text)
 			return 1
 		}
+		fmt.Fprintln(os.Stderr, said("login-kind", "Logged in using ChatGPT"))
 	case strings.HasPrefix(line, "app-server"):
 		if text := said("refusal", ""); text != "" {
 			fmt.Println(text)

@@ -23,7 +23,10 @@ type Home struct {
 func (h *Home) configFile() string    { return filepath.Join(h.Dir, "config.toml") }
 func (h *Home) catalogueFile() string { return filepath.Join(h.Dir, "model-catalogue.json") }
 func (h *Home) stampFile() string     { return filepath.Join(h.Dir, ".prepared.json") }
-func (h *Home) authFile() string      { return filepath.Join(h.Dir, "auth.json") }
+func (h *Home) authFile() string      { return filepath.Join(h.Dir, authName) }
+
+// authName is where codex keeps its login, in its home.
+const authName = "auth.json"
 
 // Prepare makes the home ready for codex, and Runtime/codex a link to the program to run and
 // Runtime/workspace one to the directory to run it in. Every run of codex is bounded by 15 s.
@@ -187,7 +190,5 @@ func (h *Home) requireLogin(ctx context.Context, c codex) error {
 	if err != nil || in {
 		return err
 	}
-	return &Problem{File: h.File, Text: "codex is not logged in", Hint: fmt.Sprintf(
-		"run `runuser -u codex-worker -- env CODEX_HOME=%s %s login --device-auth`, then `systemctl restart codex-worker@%s`",
-		h.Dir, c.path, h.Worker)}
+	return &Problem{File: h.File, Text: "codex is not logged in", Hint: fmt.Sprintf("run `codex-proxy accounts login %s`", h.Worker)}
 }

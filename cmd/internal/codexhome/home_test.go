@@ -63,7 +63,7 @@ func TestAFailedPrepareLeavesNoConfigBehind(t *testing.T) {
 		"too old":       {"version", "codex-cli 0.139.2\n", "codex 0.139.2 is too old: install 0.140 or later"},
 		"not codex":     {"version", "hello\n", "codex does not run"},
 		"no models":     {"models", `{"models":[]}`, "cannot read the models that codex lists"},
-		"not logged in": {"login", "Not logged in", "codex is not logged in: run `runuser -u codex-worker -- env CODEX_HOME="},
+		"not logged in": {"login", "Not logged in", "codex is not logged in: run `codex-proxy accounts login w`"},
 		"broken login":  {"login", "Error checking login status: failed to deserialize", "codex cannot read its login: Error checking"},
 		"refused":       {"refusal", `{"error":{"data":{"reason":"configLoad","filePath":null,"line":null,"detail":"Model provider x not found"}}}`, "codex 0.169.0 refuses these settings: Model provider x not found"},
 	} {

@@ -39,7 +39,7 @@ func (w *Worker) Program(home string, env []string, as Account) (*Program, error
 				"install codex elsewhere, `npm install -g @openai/codex`")
 		}
 	}
-	return &Program{codex{path: path, home: home, dir: "/", limit: inspectLimit, as: &syscall.Credential{Uid: as.UID, Gid: as.GID}}}, nil
+	return &Program{codex{path: path, home: home, dir: "/", limit: inspectLimit, as: &syscall.Credential{Uid: as.UID, Gid: as.GID}, env: env}}, nil
 }
 
 // searchPath is the last PATH of a unit's Environment=, or else systemd's.

@@ -58,7 +58,7 @@ func TestRealCodexTakesEachMode(t *testing.T) {
 			err := h.Prepare(bounded(t))
 			var problem *Problem
 			require.ErrorAs(t, err, &problem)
-			assert.ErrorContains(t, err, "codex is not logged in: run `runuser -u codex-worker -- env CODEX_HOME="+h.Dir)
+			assert.ErrorContains(t, err, "codex is not logged in: run `codex-proxy accounts login w`")
 			assert.NoFileExists(t, h.configFile())
 
 			h.logIn(t)

@@ -81,7 +81,7 @@ func Load(file string) (*Worker, error) {
 func unreadable(file string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &Problem{File: file, Text: "no such worker file", Hint: "copy default.toml beside it and edit the copy"}
+		return &Problem{File: file, Text: "no such worker file", Hint: "`codex-proxy accounts add` makes one"}
 	case errors.Is(err, fs.ErrPermission):
 		return &Problem{File: file, Text: "cannot read the worker file", Hint: "make it and its directory readable for the worker's user"}
 	}

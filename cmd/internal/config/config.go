@@ -50,6 +50,7 @@ type Config struct {
 	LogLevel          slog.Level
 	Textfile          string // path; empty: none
 	Images            Images
+	Traces            Traces
 }
 
 // Socket is the path of a worker's unix socket.
@@ -58,6 +59,9 @@ func (c *Config) Socket(worker string) string { return filepath.Join(c.SocketDir
 // FetchSocket is the path of the socket of codex-proxy-fetch.service. No worker
 // can have a name that leads to it.
 func (c *Config) FetchSocket() string { return filepath.Join(c.SocketDir, "fetch.socket") }
+
+// TracesSocket is the path of the socket of codex-proxy-traces.service.
+func (c *Config) TracesSocket() string { return filepath.Join(c.SocketDir, "traces.socket") }
 
 // raw is the file as it is written. packaging/etc/config.toml explains each key.
 type raw struct {
@@ -85,6 +89,7 @@ type raw struct {
 	LogLevel          slogLevel `toml:"log_level"`
 	Textfile          string    `toml:"textfile"`
 	Images            rawImages `toml:"images"`
+	Traces            rawTraces `toml:"traces"`
 	Models            models    `toml:"models"`
 }
 
@@ -98,6 +103,7 @@ func defaults() raw {
 		HandshakeTimeout: duration(5 * time.Second), StartTimeout: duration(20 * time.Second),
 		DrainTimeout: duration(5 * time.Minute), ResetAfter: duration(time.Minute),
 		Images:         rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20, Timeout: duration(10 * time.Second)},
+		Traces:         rawTraces{SampleRatio: 1},
 		UsageRetention: 400, Textfile: "/var/lib/prometheus/node-exporter/codex-proxy.prom",
 	}
 }
@@ -148,6 +154,10 @@ func (r raw) validate(dir string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	traces, err := r.Traces.validate()
+	if err != nil {
+		return nil, err
+	}
 	aliases, err := r.Models.aliases()
 	if err != nil {
 		return nil, err
@@ -160,7 +170,7 @@ func (r raw) validate(dir string) (*Config, error) {
 		ResponseRetention: time.Duration(r.ResponseRetention), ResponseStorage: r.ResponseStorage,
 		HandshakeTimeout: time.Duration(r.HandshakeTimeout), StartTimeout: time.Duration(r.StartTimeout),
 		DrainTimeout: time.Duration(r.DrainTimeout), ResetAfter: time.Duration(r.ResetAfter),
-		LogLevel: slog.Level(r.LogLevel), Textfile: r.Textfile, Images: images, KeyFile: r.APIKeys, Aliases: aliases, CORSOrigins: r.CORSOrigins, UsageRetention: int(r.UsageRetention),
+		LogLevel: slog.Level(r.LogLevel), Textfile: r.Textfile, Images: images, Traces: traces, KeyFile: r.APIKeys, Aliases: aliases, CORSOrigins: r.CORSOrigins, UsageRetention: int(r.UsageRetention),
 	}, nil
 }
 

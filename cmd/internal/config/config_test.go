@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -115,6 +116,12 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		"image timeout":  {text: "[images]\ntimeout = '1h'", want: "images.timeout = \"1h0m0s\": must be between 100ms and 1m"},
 		"not a network":  {text: "[images]\nallow_private = ['10.0.0.1']", want: `config.toml:2: images.allow_private: `},
 		"host bits":      {text: "[images]\nallow_private = ['10.0.0.1/8']", want: `write "10.0.0.0/8" or "10.0.0.1/32"`},
+		"trace ratio":    {text: "[traces]\nsample_ratio = 1.5", want: "traces.sample_ratio = 1.5: must be between 0 and 1"},
+		"trace scheme":   {text: "[traces]\nendpoint = 'collector:4317'", want: `traces.endpoint: must be the URL of an OTLP/HTTP collector, such as "http://`},
+		"trace host":     {text: "[traces]\nendpoint = 'http:///v1/traces'", want: "traces.endpoint: must be the URL"},
+		"trace secret":   {text: "[traces]\nendpoint = 'https://me:planted@collector'", want: "secrets go into /etc/codex-proxy/traces-headers"},
+		"trace query":    {text: "[traces]\nendpoint = 'https://collector?key=planted'", want: "secrets go into"},
+		"trace key":      {text: "[traces]\nendpoit = ''", want: `(did you mean "traces.endpoint"?)`},
 		"image key":      {text: "[images]\nfetsh = true", want: `(did you mean "images.fetch"?)`},
 		"alias effort":   {text: "[models.aliases]\nx = { model = 'm', effort = 'huge' }", want: `models.aliases: "x": effort = "huge": must be one of none, minimal, low`},
 		"alias model":    {text: "[models.aliases]\nx = { effort = 'low' }", want: "model is missing"},
@@ -152,6 +159,49 @@ func TestImages(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, *images, c.Images)
 	assert.Equal(t, "/run/codex-proxy/fetch.socket", c.FetchSocket())
+}
+
+func TestTraces(t *testing.T) {
+	off, err := LoadTraces(write(t, ""), nil)
+	require.NoError(t, err)
+	assert.Equal(t, &Traces{SampleRatio: 1}, off)
+	assert.Empty(t, off.Host())
+	for endpoint, want := range map[string]Traces{
+		"http://127.0.0.1:4318":          {Endpoint: "http://127.0.0.1:4318/v1/traces", SampleRatio: 1},
+		"https://[::1]:4318/":            {Endpoint: "https://[::1]:4318/v1/traces", SampleRatio: 1},
+		"https://traces.example/otlp/v1": {Endpoint: "https://traces.example/otlp/v1", SampleRatio: 1},
+	} {
+		path := write(t, "[traces]\nendpoint = '"+endpoint+"'")
+		traces, err := LoadTraces(path, nil)
+		require.NoError(t, err)
+		assert.Equal(t, &want, traces)
+		c, err := Load(path, nil)
+		require.NoError(t, err)
+		assert.Equal(t, want, c.Traces)
+	}
+	assert.Equal(t, "::1", (&Traces{Endpoint: "https://[::1]:4318/v1/traces"}).Host())
+}
+
+func TestHeaders(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "headers")
+	read := func(text string) (http.Header, error) {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return ReadHeaders(file)
+	}
+	none, err := ReadHeaders("")
+	require.NoError(t, err)
+	assert.Empty(t, none)
+	h, err := read("# for the collector\n\nAuthorization: Bearer x:y\r\nx-scope:  me \n")
+	require.NoError(t, err)
+	assert.Equal(t, http.Header{"Authorization": {"Bearer x:y"}, "X-Scope": {"me"}}, h)
+	for _, text := range []string{"planted", "A B: planted", "A: b\nB: plan\x01ted"} {
+		_, err = read(text)
+		assert.ErrorContains(t, err, "must be a header, as in: Authorization: Bearer TOKEN")
+		assert.NotContains(t, err.Error(), "plan")
+	}
+	require.NoError(t, os.Chmod(file, 0o644))
+	_, err = ReadHeaders(file)
+	assert.ErrorContains(t, err, "others must not read it: chmod 0600")
 }
 
 func TestNoWorkerFile(t *testing.T) {

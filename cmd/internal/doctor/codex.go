@@ -83,20 +83,17 @@ func checkLogin(ctx context.Context, s *survey) []Finding {
 			return ok(subject, "not needed, its endpoint asks for none of codex")
 		}
 		if _, err := os.Stat(s.path(home(w.name))); errors.Is(err, fs.ErrNotExist) {
-			return fail(subject, "has no home yet, and so no login",
-				fmt.Sprintf("install -d -o %s -g %s -m 0700 %s, then %s", workerUser, workerUser, home(w.name), loginRemedy(w, c)))
+			return fail(subject, "has no home yet, and so no login", loginRemedy(w))
 		}
 		in, err := c.LoggedIn(ctx)
 		switch {
 		case err != nil:
-			return blame(subject, err, loginRemedy(w, c))
+			return blame(subject, err, loginRemedy(w))
 		case !in:
-			return fail(subject, "codex is not logged in", loginRemedy(w, c))
+			return fail(subject, "codex is not logged in", loginRemedy(w))
 		}
 		return ok(subject, "logged in (OpenAI was not asked whether the login still holds)")
 	})
 }
 
-func loginRemedy(w worker, c Codex) string {
-	return fmt.Sprintf("runuser -u codex-worker -- env CODEX_HOME=%s %s login --device-auth, then systemctl restart %s", home(w.name), c.Path(), w.unit())
-}
+func loginRemedy(w worker) string { return "codex-proxy accounts login " + w.name }

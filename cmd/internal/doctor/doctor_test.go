@@ -106,9 +106,9 @@ func TestWhatIsBroken(t *testing.T) {
 		"no sandbox": {func(b *bed) {
 			b.write(workerFile("default"), "mode = \"native\"\n[codex]\nsandbox_mode = \"danger-full-access\"\n")
 		}, want{"warn sandbox", "without codex's sandbox", "danger-full-access"}},
-		"logged out":     {func(b *bed) { b.codex.in = false }, want{"fail login", "is not logged in", "CODEX_HOME=/var/lib/codex-worker/default /opt/codex login --device-auth, then systemctl restart " + defaultUnit}},
-		"no home, login": {func(b *bed) { b.remove(home("default")) }, want{"fail login", "has no home yet", "install -d -o codex-worker -g codex-worker -m 0700 /var/lib/codex-worker/default, then runuser"}},
-		"bad login":      {func(b *bed) { b.codex.inErr = errors.New("codex cannot read its login") }, want{"fail login", "cannot read its login", "login --device-auth"}},
+		"logged out":     {func(b *bed) { b.codex.in = false }, want{"fail login", "is not logged in", "codex-proxy accounts login default"}},
+		"no home, login": {func(b *bed) { b.remove(home("default")) }, want{"fail login", "has no home yet", "codex-proxy accounts login default"}},
+		"bad login":      {func(b *bed) { b.codex.inErr = errors.New("codex cannot read its login") }, want{"fail login", "cannot read its login", "codex-proxy accounts login default"}},
 		"not root":       {func(b *bed) { b.host.IsRoot = false }, want{"fail login", "only root", "sudo"}},
 
 		"bad config":           {func(b *bed) { b.write(configFile, "queue_limt = 1\n") }, want{"fail config", `unknown key "queue_limt" (did you mean "queue_limit"?)`, "codex-proxy config check"}},

@@ -60,6 +60,7 @@ const (
 	workerUser = "codex-worker"
 
 	targetUnit  = "codex.target"
+	tracesUnit  = "codex-proxy-traces.socket"
 	socketUnit  = "codex-proxy.socket"
 	proxyUnit   = "codex-proxy.service"
 	program     = "/usr/bin/codex-proxy"

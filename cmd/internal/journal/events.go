@@ -70,6 +70,11 @@ func Events() []Event {
 		{"worker-connected", "f7dd46adc1614c6b88df9c9cac61931d", "worker connected",
 			"The connection to a worker stands",
 			"The handshake with codex app-server is done; its models are asked for next."},
+		{"account-unread", "96fb8877bb34440882e074c513d317cd", "cannot read the account of a worker",
+			"The limits of a worker's account are not known",
+			"codex could not ask OpenAI for the account of the worker @CODEX_WORKER@: CODEX_ERROR says why.\n" +
+				"`codex-proxy accounts list` and the metrics lack it until that works again; it is tried\n" +
+				"every five minutes. Turns do not depend on it."},
 		{"worker-drained", "36aed19da915437892fe63719bd017d3", "worker drained",
 			"An operator has drained a worker",
 			"It takes no new turns until `codex-proxy undrain @CODEX_WORKER@`; those in flight go on."},
@@ -214,11 +219,18 @@ func Events() []Event {
 			"The client got status 503 and can try again. See `systemctl status\n" +
 				"codex-proxy-fetch.socket codex-proxy-fetch.service`; after a start limit, `systemctl\n" +
 				"reset-failed 'codex-proxy-fetch.*'` and `systemctl start codex.target`."},
+		{"traces-not-sent", "79bb2f3cd6db4279aca1f54d1712c112", "traces cannot be sent",
+			"The collector of traces does not take them",
+			"Requests are served as ever. What cannot be sent within some seconds is dropped, and\n" +
+				"counted in codex_trace_spans_total. CODEX_ERROR says why; see endpoint in config.toml and\n" +
+				"`systemctl status codex-proxy-traces.socket codex-proxy-traces.service`. This is said once\n" +
+				"a minute."},
 		{"textfile-not-written", "44bd39cf63c6494ea5e7b80efd8ac6c9", "cannot write the textfile of node exporter",
 			"The file for node exporter cannot be written",
 			"@CODEX_PATH@ is old or missing; requests are served. If node exporter was installed after\n" +
 				"codex-proxy:\n" +
-				"  systemd-tmpfiles --create codex-proxy.conf && systemctl restart codex-proxy"},
+				"  chgrp codex-proxy /var/lib/prometheus/node-exporter\n" +
+				"  chmod g+w /var/lib/prometheus/node-exporter && systemctl restart codex-proxy"},
 		{"textfile-not-removed", "f884ac07eb62415fa591f7addcbfc906", "cannot remove the textfile of node exporter",
 			"The file for node exporter is still there",
 			"The service ended, and @CODEX_PATH@ shows its last state. Remove the file by hand."},

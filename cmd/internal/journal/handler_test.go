@@ -91,30 +91,37 @@ func TestWithoutAJournal(t *testing.T) {
 
 func TestTracing(t *testing.T) {
 	var s sink
-	line := tracing(s.send, nil)
+	line := tracing(s.send, nil, func(thread string) string {
+		return map[string]string{"01a1fb96-a2db-7690-a724-154667dd1353": "req_1"}[thread]
+	})
 	for _, l := range []string{
 		"\x1b[2m2026-11-21T00:51:55.715499Z\x1b[0m \x1b[31mERROR\x1b[0m \x1b[2mcodex_app_server\x1b[0m\x1b[2m:\x1b[0m Codex could not find bubblewrap: see https://x.y/z: there",
 		"2026-11-21T00:51:55.715499Z  WARN session_loop{thread_id=01a1fb96-a2db-7690-a724-154667dd1353}:turn{model=x a=\"b c\"}: codex_core::client: stream: broken",
 		"2026-11-21T00:51:55.715499Z  INFO a::b: {x}: y: z",
 		"thread 'main' panicked at x.rs:1:2:",
+		"2026-11-21T00:51:55.715499Z  INFO turn{thread.id=01a1fb96-a2db-7690-a724-154667dd1353 a=\"b\"}:step_context.capture:mcp: codex_core::session: close",
+		"2026-11-21T00:51:55.715499Z ERROR codex_core: failed conversation.id=01a1fb96-a2db-7690-a724-154667dd1354",
 	} {
 		line(l)
 	}
-	require.Len(t, s.entries, 4)
+	require.Len(t, s.entries, 6)
 	for i, want := range []struct {
-		message, target, thread string
-		priority                journal.Priority
+		message, target, thread, request string
+		priority                         journal.Priority
 	}{
-		{"Codex could not find bubblewrap: see https://x.y/z: there", "codex_app_server", "", journal.PriErr},
-		{"stream: broken", "codex_core::client", "01a1fb96-a2db-7690-a724-154667dd1353", journal.PriWarning},
-		{"{x}: y: z", "a::b", "", journal.PriInfo},
-		{"thread 'main' panicked at x.rs:1:2:", "", "", journal.PriWarning},
+		{"Codex could not find bubblewrap: see https://x.y/z: there", "codex_app_server", "", "", journal.PriErr},
+		{"stream: broken", "codex_core::client", "01a1fb96-a2db-7690-a724-154667dd1353", "req_1", journal.PriWarning},
+		{"{x}: y: z", "a::b", "", "", journal.PriInfo},
+		{"thread 'main' panicked at x.rs:1:2:", "", "", "", journal.PriWarning},
+		{"close", "codex_core::session", "01a1fb96-a2db-7690-a724-154667dd1353", "req_1", journal.PriInfo},
+		{"failed conversation.id=01a1fb96-a2db-7690-a724-154667dd1354", "codex_core", "01a1fb96-a2db-7690-a724-154667dd1354", "", journal.PriErr},
 	} {
 		got := s.entries[i]
 		assert.Equal(t, want.message, got.message)
 		assert.Equal(t, want.priority, got.priority)
 		assert.Equal(t, want.target, got.vars["CODEX_TARGET"])
 		assert.Equal(t, want.thread, got.vars["CODEX_THREAD_ID"])
+		assert.Equal(t, want.request, got.vars["CODEX_REQUEST_ID"])
 		assert.Equal(t, "codex", got.vars["CODEX_EVENT"])
 	}
 }

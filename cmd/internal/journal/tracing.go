@@ -12,15 +12,16 @@ import (
 // NewTracing takes the standard error of codex line by line. codex writes it with
 // Rust's tracing, as "TIME LEVEL SPANS TARGET: MESSAGE": in the journal, the level
 // becomes the priority, and thread and target become fields. Where standard error
-// does not lead to the journal the lines go there as they are.
-func NewTracing(stderr io.Writer) func(line string) {
+// does not lead to the journal the lines go there as they are. requests tells which
+// request a thread is at; empty if nobody knows.
+func NewTracing(stderr io.Writer, requests func(thread string) string) func(line string) {
 	if native, err := journal.StderrIsJournalStream(); err != nil || !native {
 		return func(line string) { _, _ = io.WriteString(stderr, line+"\n") }
 	}
-	return tracing(journal.Send, stderr)
+	return tracing(journal.Send, stderr, requests)
 }
 
-func tracing(send func(string, journal.Priority, map[string]string) error, stderr io.Writer) func(string) {
+func tracing(send func(string, journal.Priority, map[string]string) error, stderr io.Writer, requests func(string) string) func(string) {
 	var id string
 	for _, e := range Events() {
 		if e.Message == "" {
@@ -30,6 +31,9 @@ func tracing(send func(string, journal.Priority, map[string]string) error, stder
 	return func(line string) {
 		line = colour.ReplaceAllString(line, "")
 		message, level, vars := parseTracing(line)
+		if request := requests(vars["CODEX_THREAD_ID"]); request != "" {
+			vars["CODEX_REQUEST_ID"] = request
+		}
 		vars["MESSAGE_ID"], vars["CODEX_EVENT"], vars["SYSLOG_IDENTIFIER"] = id, "codex", "codex"
 		if send(message, priority(level), vars) != nil {
 			_, _ = io.WriteString(stderr, line+"\n")
@@ -38,10 +42,11 @@ func tracing(send func(string, journal.Priority, map[string]string) error, stder
 }
 
 var (
-	// The spans, of which there may be none, end in "}: ".
-	traced = regexp.MustCompile(`^\S+Z +(TRACE|DEBUG|INFO|WARN|ERROR) (?:\S.*?\}: )??([a-z_][a-z0-9_]*(?:::[a-z0-9_]+)*): (.*)$`)
+	// The spans, of which there may be none, end in ": ". Only their names are
+	// without braces.
+	traced = regexp.MustCompile(`^\S+Z +(TRACE|DEBUG|INFO|WARN|ERROR) (?:\S.*?\}(?::[a-z_.]+)*: )??([a-z_][a-z0-9_]*(?:::[a-z0-9_]+)*): (.*)$`)
 	colour = regexp.MustCompile(`\x1b\[[0-9;]*m`) // which codex writes wherever it writes to
-	thread = regexp.MustCompile(`thread[._]id=([0-9a-f-]{36})`)
+	thread = regexp.MustCompile(`(?:thread[._]id|conversation\.id)=([0-9a-f-]{36})`)
 )
 
 var levels = map[string]slog.Level{

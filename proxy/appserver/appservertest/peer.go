@@ -41,6 +41,7 @@ type message struct {
 	Params json.RawMessage `json:"params,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  json.RawMessage `json:"error,omitempty"`
+	Trace  *Trace          `json:"trace,omitempty"`
 }
 
 func upgrade(s *Server, w http.ResponseWriter, r *http.Request, cancel context.CancelFunc) (*Peer, error) {
@@ -87,7 +88,7 @@ func (p *Peer) run(ctx context.Context) {
 
 // handle answers a request, in the order in which requests come.
 func (p *Peer) handle(ctx context.Context, m message) {
-	draining := p.server.received(m.Method)
+	draining := p.server.received(m.Method, m.Trace)
 	if fault := p.server.Faults[m.Method]; fault != nil && fault(ctx, p, m.ID) {
 		return
 	}

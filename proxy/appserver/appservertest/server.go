@@ -36,6 +36,7 @@ type Server struct {
 	closed   bool
 	draining bool
 	requests []string
+	traces   map[string][]Trace // by method
 	serving  sync.WaitGroup
 	turns    sync.WaitGroup
 }
@@ -98,6 +99,19 @@ func (s *Server) Requests() []string {
 	return append([]string(nil), s.requests...)
 }
 
+// Trace is the trace context that came with a request.
+type Trace struct {
+	Traceparent string `json:"traceparent"`
+	Tracestate  string `json:"tracestate"`
+}
+
+// Traced returns those that came with requests of that method.
+func (s *Server) Traced(method string) []Trace {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Trace(nil), s.traces[method]...)
+}
+
 func (s *Server) accept(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(context.Background()) // net/http forgets hijacked connections
 	defer cancel()
@@ -135,13 +149,19 @@ func (s *Server) leave(p *Peer) {
 }
 
 // received records a request; draining says whether new work is refused.
-func (s *Server) received(method string) (draining bool) {
+func (s *Server) received(method string, trace *Trace) (draining bool) {
 	if s.Logger != nil {
 		s.Logger.Debug("request", "method", method)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, method)
+	if trace != nil {
+		if s.traces == nil {
+			s.traces = map[string][]Trace{}
+		}
+		s.traces[method] = append(s.traces[method], *trace)
+	}
 	return s.draining
 }
 

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/packaging/etc"
+	"codex-proxy/proxy/workers"
+)
+
+func TestAccountsTakesNoNonsense(t *testing.T) {
+	for _, args := range [][]string{
+		nil, {"lst"}, {"list", "default"}, {"list", "--purge"}, {"login", "a", "b"}, {"login", "--json"}, {"login", "--purge"},
+		{"add"}, {"add", "a", "--with-api-key"}, {"add", "a", "--json"}, {"remove"}, {"remove", "a", "--with-api-key"},
+	} {
+		assert.Equal(t, result{exitUsage, "", accountsUsage}, try(t, append([]string{"accounts"}, args...)...), args)
+	}
+	got := try(t, "accounts", "add", "../x")
+	assert.Equal(t, exitFailure, got.status)
+	assert.Contains(t, got.stderr, "codex-proxy accounts: ")
+}
+
+func TestAccountsTable(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	limits := []workers.Limit{
+		{Window: "5h", UsedRatio: 0.42, ResetsAt: now.Add(72 * time.Minute)}, {Window: "7d", UsedRatio: 1, ResetsAt: now.Add(80 * time.Hour)}, {Window: "30d", UsedRatio: 0}}
+	rows := []accountRow{
+		{Name: "default", ActiveState: "active", SubState: "running", Login: "chatgpt", Plan: "pro", Email: "a@example.com", Limits: limits},
+		{Name: "second", ActiveState: "inactive", SubState: "dead", Login: "missing"},
+		{Name: "third", Login: "unknown", Error: "codex is not installed"},
+		{Name: "local", ActiveState: "active", SubState: "running", Login: "not_needed"},
+	}
+	var page bytes.Buffer
+	require.NoError(t, writeAccounts(&page, rows, now))
+	assert.Equal(t, `NAME     STATE             LOGIN        PLAN  LIMITS
+default  active (running)  ChatGPT      pro   5h 42 % used, resets in 1h12m; 7d 100 % used, resets in 3 days; 30d 0 % used
+second   inactive (dead)   needs login  -     -
+third    unknown           unknown      -     -
+local    active (running)  not needed   -     -
+
+third: codex is not installed
+`, page.String())
+}
+
+func TestTimeLeft(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Minute: "0m", 59 * time.Second: "0m", 59*time.Minute + 59*time.Second: "59m", 47*time.Hour + 59*time.Minute: "47h59m", 48 * time.Hour: "2 days",
+	} {
+		assert.Equal(t, want, left(d), d)
+	}
+}
+
+func TestWordsOfLogins(t *testing.T) {
+	for want, a := range map[string]workers.Account{
+		"chatgpt": {Login: "chatgpt"}, "api_key": {Login: "apiKey"}, "other": {Login: "amazonBedrock"}, "missing": {Required: true}, "not_needed": {},
+	} {
+		assert.Equal(t, want, loginOf(a))
+		assert.NotEmpty(t, loginWords[want])
+	}
+	assert.NotEmpty(t, loginWords[loginUnknown])
+}
+
+// A new worker's file is the packaged one, and speaks of that worker.
+func TestWorkerFileOfANewWorker(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "night.toml")
+	require.NoError(t, writeWorkerFile(file, "night"))
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "# The worker \"night\": codex-worker@night.service.\n")
+	assert.Contains(t, string(text), "codex-proxy accounts login night\n")
+	assert.NotContains(t, string(text), "@default")
+	assert.Contains(t, string(text), "takes for its own default.")
+	w, err := codexhome.Load(file)
+	require.NoError(t, err)
+	assert.True(t, w.NeedsLogin())
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o644), info.Mode())
+	assert.ErrorContains(t, writeWorkerFile(file, "night"), `there is a worker "night" already`)
+
+	shipped, err := os.ReadFile("../../packaging/etc/workers/default.toml")
+	require.NoError(t, err)
+	assert.Equal(t, string(shipped), etc.Worker)
+	assert.Equal(t, etc.Worker, workerFileFor("default"))
+}
+
+func TestWhoNeedsNoLogin(t *testing.T) {
+	for text, want := range map[string]string{
+		`mode = "plain"`: "", `mode = "demo"`: "it is the demo",
+		"mode = \"plain\"\nmodel = \"m\"\n[provider]\nname = \"local\"\nbase_url = \"http://127.0.0.1:1/v1\"\n": "its requests go to another endpoint",
+	} {
+		file := filepath.Join(t.TempDir(), "w.toml")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		w, err := codexhome.Load(file)
+		require.NoError(t, err)
+		if err = needsLogin(w); want == "" {
+			assert.NoError(t, err)
+		} else {
+			assert.ErrorContains(t, err, want)
+		}
+	}
+}
+
+func TestMakeHome(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "w")
+	me := codexhome.Account{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
+	require.NoError(t, makeHome(dir, me))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "auth.json"), nil, 0o600))
+	require.NoError(t, makeHome(dir, me), "one that is there is kept")
+	assert.FileExists(t, filepath.Join(dir, "auth.json"))
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	assert.Equal(t, os.ModeDir|0o700, info.Mode())
+	assert.ErrorContains(t, makeHome(filepath.Join(dir, "x", "y"), me), "cannot make the worker's home")
+}

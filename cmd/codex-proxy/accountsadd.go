@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/config"
+	"codex-proxy/packaging/etc"
+	"codex-proxy/units"
+)
+
+// add is `codex-proxy accounts add`.
+func (o *accountsOptions) add(ctx context.Context, name string) error {
+	file, unit := workerFileOf(name), units.Worker(name)
+	if err := writeWorkerFile(file, name); err != nil {
+		return err
+	}
+	if err := o.systemd.Enable(ctx, unit); err != nil {
+		return errors.Join(err, os.Remove(file))
+	}
+	o.tell("The worker %s is made: %s, %s.", name, file, unit)
+	o.reloadProxy(ctx, func(names []string) string {
+		if slices.Contains(names, name) {
+			return ""
+		}
+		return fmt.Sprintf("config.toml names the workers that are used: add %q to `workers` there, then systemctl reload codex-proxy", name)
+	})
+	in, err := o.hasLogin(ctx, file, name)
+	if err != nil {
+		o.tell("Before it can start: %v", err)
+	}
+	if in {
+		o.tell("It has the login that was left in %s.", workerHomeOf(name))
+		return o.takeUp(ctx, name)
+	}
+	o.tell("Log it in, which starts it: codex-proxy accounts login %s", name)
+	return nil
+}
+
+// writeWorkerFile makes a worker file of the one that the packages ship.
+func writeWorkerFile(file, name string) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("there is a worker %q already: %s", name, file)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the worker file: %w", err)
+	}
+	_, err = f.WriteString(workerFileFor(name))
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil { // the worker's user reads it
+		return fmt.Errorf("cannot write the worker file: %w", errors.Join(err, os.Remove(file)))
+	}
+	return nil
+}
+
+// workerFileFor is the packaged worker file, whose comments speak of NAME.
+func workerFileFor(name string) string {
+	return strings.NewReplacer(`"default"`, `"`+name+`"`, "codex-worker@default", "codex-worker@"+name,
+		"accounts login default", "accounts login "+name).Replace(etc.Worker)
+}
+
+// hasLogin says whether the worker was there before, and its home was kept.
+func (o *accountsOptions) hasLogin(ctx context.Context, file, name string) (bool, error) {
+	w, err := codexhome.Load(file)
+	if err != nil {
+		return false, err
+	}
+	unit, err := o.describe(ctx, units.Worker(name))
+	if err != nil {
+		return false, err
+	}
+	login, err := o.loginAtHome(ctx, w, name, unit)
+	return err == nil && login != loginMissing, err
+}
+
+// reloadProxy makes a running service read which workers there are. hint says what
+// stands in the way, given the names that config.toml leads to. That it does not
+// work undoes nothing.
+func (o *accountsOptions) reloadProxy(ctx context.Context, hint func(names []string) string) {
+	cfg, err := config.Load(config.DefaultPath, nil)
+	if err != nil {
+		o.tell("The service is not reloaded: %v", err)
+		return
+	}
+	if text := hint(cfg.Workers); text != "" {
+		o.tell("%s", text)
+		return
+	}
+	proxy, err := o.describe(ctx, proxyService)
+	if err == nil && proxy.ActiveState != "active" {
+		return // it reads them when it starts
+	}
+	if err == nil {
+		ctx, stop := o.interruptible(ctx)
+		defer stop()
+		err = o.systemd.Reload(ctx, proxyService)
+	}
+	if err != nil {
+		o.tell("The service does not know of it yet: %v; then systemctl reload codex-proxy", err)
+		return
+	}
+	o.tell("%s is reloaded.", proxyService)
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/proxy/control"
+	"codex-proxy/proxy/workers"
+	"codex-proxy/units"
+)
+
+// The words for what a worker is logged in with, beside those of codexhome.Login.
+const (
+	loginNotNeeded = "not_needed"
+	loginMissing   = "missing"
+	loginUnknown   = "unknown"
+)
+
+// accountRow is one worker as `codex-proxy accounts list` shows it.
+type accountRow struct {
+	Name        string          `json:"name"`
+	Unit        string          `json:"unit"`
+	ActiveState string          `json:"active_state"`
+	SubState    string          `json:"sub_state"`
+	Login       string          `json:"login"`
+	Plan        string          `json:"plan,omitempty"`
+	Email       string          `json:"email,omitempty"`
+	Limits      []workers.Limit `json:"limits"`
+	Error       string          `json:"error,omitempty"` // why the login is unknown
+}
+
+// list is `codex-proxy accounts list`. A running worker is asked by the daemon, over
+// the connection that it has; for another one codex looks into its home.
+func (o *accountsOptions) list(ctx context.Context) error {
+	names, err := workerNames()
+	if err != nil {
+		return err
+	}
+	running := o.running(ctx)
+	rows := []accountRow{}
+	for _, name := range names {
+		unit, err := o.describe(ctx, units.Worker(name))
+		if err != nil {
+			return err
+		}
+		row := accountRow{Name: name, Unit: unit.Unit, ActiveState: unit.ActiveState, SubState: unit.SubState, Limits: []workers.Limit{}}
+		o.fill(ctx, &row, unit, running)
+		rows = append(rows, row)
+	}
+	if o.json {
+		return json.NewEncoder(o.stdout).Encode(map[string]any{"accounts": rows})
+	}
+	return writeAccounts(o.stdout, rows, time.Now())
+}
+
+// workerNames are those of the worker files.
+func workerNames() ([]string, error) {
+	files, err := os.ReadDir(workerFiles)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the workers: %w", err)
+	}
+	var names []string
+	for _, f := range files {
+		if name, ok := strings.CutSuffix(f.Name(), ".toml"); ok && units.ValidName(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// running are the accounts that the daemon knows. A daemon that cannot be asked
+// knows none.
+func (o *accountsOptions) running(ctx context.Context) map[string]workers.Account {
+	accounts, err := control.NewClient(o.socket).Accounts(ctx)
+	if err != nil && !errors.Is(err, control.ErrNotRunning) {
+		o.tell("The service cannot say what plans and limits there are: %v", err)
+	}
+	running := map[string]workers.Account{}
+	for _, a := range accounts {
+		running[a.Worker] = a
+	}
+	return running
+}
+
+func (o *accountsOptions) fill(ctx context.Context, row *accountRow, unit units.Description, running map[string]workers.Account) {
+	w, err := codexhome.Load(workerFileOf(row.Name))
+	a, known := running[row.Name]
+	switch {
+	case err != nil:
+		row.Login, row.Error = loginUnknown, err.Error()
+	case !w.NeedsLogin():
+		row.Login = loginNotNeeded
+	case known:
+		row.Login, row.Plan, row.Email, row.Limits = loginOf(a), a.Plan, a.Email, a.Limits
+	default:
+		row.Login, err = o.loginAtHome(ctx, w, row.Name, unit)
+		if err != nil {
+			row.Login, row.Error = loginUnknown, err.Error()
+		}
+	}
+}
+
+// loginOf puts codex's word for a login into ours.
+func loginOf(a workers.Account) string {
+	switch a.Login {
+	case "chatgpt":
+		return string(codexhome.ChatGPT)
+	case "apiKey":
+		return string(codexhome.APIKey)
+	case "":
+		return either(a.Required, loginMissing, loginNotNeeded)
+	}
+	return string(codexhome.OtherLogin)
+}
+
+// loginAtHome is the login in the worker's home, as codex reads it.
+func (o *accountsOptions) loginAtHome(ctx context.Context, w *codexhome.Worker, name string, unit units.Description) (string, error) {
+	p, _, err := o.program(w, name, unit)
+	if err != nil || !exists(workerHomeOf(name)) {
+		return loginMissing, err
+	}
+	in, err := p.Login(ctx)
+	return either(in == codexhome.NoLogin, loginMissing, string(in)), err
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/units"
+)
+
+// login is `codex-proxy accounts login`.
+func (o *accountsOptions) login(ctx context.Context, name string) error {
+	w, err := codexhome.Load(workerFileOf(name))
+	if err != nil {
+		return err
+	}
+	if err := needsLogin(w); err != nil {
+		return err
+	}
+	if o.apiKey && isTerminal(o.stdin) {
+		return fmt.Errorf("the API key is read from standard input: codex-proxy accounts login %s --with-api-key <FILE", name)
+	}
+	unit, err := o.describe(ctx, units.Worker(name))
+	if err != nil {
+		return err
+	}
+	p, as, err := o.program(w, name, unit)
+	if err != nil {
+		return err
+	}
+	if _, err := p.Version(ctx); err != nil { // says what is wrong with a codex that the user cannot run
+		return err
+	}
+	if err := makeHome(workerHomeOf(name), as); err != nil {
+		return err
+	}
+	return o.renew(ctx, name, p, as)
+}
+
+// renew logs in beside the worker's home, so that the login there holds until there
+// is another, and then ends the one before.
+func (o *accountsOptions) renew(ctx context.Context, name string, p *codexhome.Program, as codexhome.Account) error {
+	aside, err := os.MkdirTemp(workerHomes, ".login-"+name+"-") // mode 0700; no worker has such a name
+	if err != nil {
+		return fmt.Errorf("cannot prepare the login: %w", err)
+	}
+	defer os.RemoveAll(aside)
+	if err := os.Chown(aside, int(as.UID), int(as.GID)); err != nil {
+		return fmt.Errorf("cannot prepare the login: %w", err)
+	}
+	if err := o.runLogin(ctx, p, aside); err != nil {
+		return err
+	}
+	if err := p.TakeOver(aside); err != nil {
+		return err
+	}
+	o.tell("The worker %s is logged in.", name)
+	if err := o.takeUp(ctx, name); err != nil {
+		return err
+	}
+	if err := p.LogOut(ctx, aside); err != nil {
+		o.tell("The login of before may still hold at OpenAI: %v", err)
+	}
+	return nil
+}
+
+// needsLogin is why a worker has no use for a login, or nil.
+func needsLogin(w *codexhome.Worker) error {
+	switch {
+	case w.NeedsLogin():
+		return nil
+	case w.Mode == codexhome.Demo:
+		return fmt.Errorf("the worker needs no login: it is the demo (mode in %s)", w.File)
+	}
+	return fmt.Errorf("the worker needs no login: its requests go to another endpoint than OpenAI's (%s); that endpoint's key is set there, too", w.File)
+}
+
+// makeHome makes the worker's home as systemd would at the first start of its unit
+// (StateDirectory=, StateDirectoryMode=).
+func makeHome(dir string, owner codexhome.Account) error {
+	err := os.Mkdir(dir, 0o700)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot make the worker's home: %w", err)
+	}
+	if err := os.Chown(dir, int(owner.UID), int(owner.GID)); err != nil {
+		return fmt.Errorf("cannot make the worker's home: %w", errors.Join(err, os.Remove(dir)))
+	}
+	return nil
+}
+
+// runLogin leaves the terminal to codex, which has logged in when it returns nil.
+func (o *accountsOptions) runLogin(ctx context.Context, p *codexhome.Program, dir string) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+	mask := syscall.Umask(0o077)
+	defer syscall.Umask(mask)
+	return p.LogIn(ctx, dir, o.apiKey, o.stdin, o.stdout, o.stderr, signals)
+}
+
+// takeUp makes the worker use its new login, which codex reads when it starts and
+// not again. Turns in flight are finished first, as in every restart.
+func (o *accountsOptions) takeUp(ctx context.Context, name string) error {
+	unit, err := o.describe(ctx, units.Worker(name))
+	if err != nil {
+		return err
+	}
+	target, err := o.describe(ctx, codexTarget)
+	if err != nil {
+		return err
+	}
+	switch {
+	case unit.LoadState != "loaded":
+		o.tell("There is no unit %s to start.", unit.Unit)
+		return nil
+	case unit.ActiveState == "inactive" && target.ActiveState != "active":
+		o.tell("Start it: systemctl start codex-proxy")
+		return nil
+	case unit.Active():
+		o.tell("Restarting %s; its turns in flight are finished first.", unit.Unit)
+	default:
+		o.tell("Starting %s.", unit.Unit)
+	}
+	ctx, stop := o.interruptible(ctx)
+	defer stop()
+	for _, failed := range []string{units.WorkerSocket(name), unit.Unit} { // it may have failed for want of the login
+		if err := o.systemd.ResetFailed(ctx, failed); err != nil {
+			return err
+		}
+	}
+	if err := o.systemd.Restart(ctx, unit.Unit); err != nil {
+		return fmt.Errorf("it is logged in, but %w", err)
+	}
+	o.tell("%s is ready.", unit.Unit)
+	return nil
+}
+
+// interruptible bounds the wait for jobs of systemd's, which go on if it ends.
+func (o *accountsOptions) interruptible(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithTimeout(ctx, jobBound)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	return ctx, func() { stop(); cancel() }
+}

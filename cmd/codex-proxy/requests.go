@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bufio"
+	"net"
+	"strings"
+	"sync"
+)
+
+const (
+	// maxRequests bounds the threads that are remembered; the ones told of first
+	// go first.
+	maxRequests = 1024
+	// maxAnnotation is a thread, a request id of 128 bytes, and some.
+	maxAnnotation = 256
+)
+
+// requests are what the proxy tells of the threads of a worker: which request
+// each is at. The zero value knows none.
+type requests struct {
+	mu    sync.Mutex
+	at    map[string]string
+	order []string
+}
+
+// read takes a connection whose first line says what it is for, until it ends.
+func (r *requests) read(conn net.Conn) {
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(make([]byte, maxAnnotation), maxAnnotation)
+	for lines.Scan() {
+		if thread, request, ok := strings.Cut(lines.Text(), " "); ok {
+			r.note(thread, request)
+		}
+	}
+}
+
+func (r *requests) note(thread, request string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at == nil {
+		r.at = map[string]string{}
+	}
+	if _, known := r.at[thread]; !known {
+		if len(r.order) == maxRequests {
+			delete(r.at, r.order[0])
+			r.order = r.order[1:]
+		}
+		r.order = append(r.order, thread)
+	}
+	r.at[thread] = request
+}
+
+// of is the request that the thread is at; empty if nobody has told.
+func (r *requests) of(thread string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.at[thread]
+}

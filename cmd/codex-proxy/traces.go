@@ -1,0 +1,24 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"codex-proxy/cmd/internal/config"
+	"codex-proxy/proxy/traces"
+)
+
+// newTraces hands spans to codex-proxy-traces.service, which alone has a network;
+// nil where the settings want none.
+func newTraces(cfg *config.Config, registry prometheus.Registerer, logger *slog.Logger) *traces.Tracer {
+	if cfg.Traces.Endpoint == "" {
+		return nil
+	}
+	host, _ := os.Hostname() // traces do without it
+	return traces.New(traces.Settings{
+		Socket: cfg.TracesSocket(), Ratio: cfg.Traces.SampleRatio,
+		Version: versionString(), Host: host, Registry: registry, Logger: logger,
+	})
+}

@@ -1,0 +1,78 @@
+// Package ondemand serves HTTP on a socket of systemd's, for a unit that runs
+// only while there is something to do.
+package ondemand
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// requestTimeout bounds the arrival of a request: the daemon is on the same machine.
+const requestTimeout = 5 * time.Second
+
+// Server ends when nobody needs it. Create it with NewServer.
+type Server struct {
+	http   http.Server
+	unused time.Duration
+	timer  *time.Timer // runs while there is no connection
+
+	mu   sync.Mutex
+	open int // connections
+}
+
+// NewServer builds a server that ends when it had no connection for unused. An
+// answer may take answer after its request has arrived.
+func NewServer(handler http.Handler, answer, unused time.Duration, logger *slog.Logger) *Server {
+	s := &Server{unused: unused, timer: time.NewTimer(unused)}
+	s.http = http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: requestTimeout,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      answer + requestTimeout,
+		ConnState:         s.count,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+	return s
+}
+
+// Run accepts until ctx ends or nobody has connected for long enough, and
+// finishes what it has accepted; then it returns nil.
+func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	defer s.timer.Stop()
+	served := make(chan error, 1)
+	go func() { served <- s.http.Serve(l) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("cannot accept: %v", err)
+	case <-ctx.Done():
+	case <-s.timer.C:
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.http.WriteTimeout)
+	defer cancel()
+	err := s.http.Shutdown(grace)
+	if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
+	return err
+}
+
+// count starts the timer with the end of the last connection.
+func (s *Server) count(_ net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		s.open++
+		s.timer.Stop()
+	case http.StateClosed:
+		if s.open--; s.open == 0 {
+			s.timer.Reset(s.unused)
+		}
+	}
+}

@@ -1,0 +1,25 @@
+package ondemand
+
+import (
+	"log/slog"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Time counts from the end of the last connection.
+func TestIdleTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(http.NotFoundHandler(), time.Second, time.Minute, slog.New(slog.DiscardHandler))
+		began := time.Now()
+		time.AfterFunc(50*time.Second, func() { s.count(nil, http.StateNew) })
+		time.AfterFunc(55*time.Second, func() { s.count(nil, http.StateNew) })
+		time.AfterFunc(70*time.Second, func() { s.count(nil, http.StateClosed) })
+		time.AfterFunc(80*time.Second, func() { s.count(nil, http.StateClosed) })
+		<-s.timer.C
+		assert.Equal(t, 140*time.Second, time.Since(began))
+	})
+}

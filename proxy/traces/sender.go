@@ -1,0 +1,108 @@
+package traces
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+const (
+	// tracesPath is that of OTLP/HTTP.
+	tracesPath  = "/v1/traces"
+	contentType = "application/x-protobuf"
+	// reasonHeader is where a Forwarder says why it could not send.
+	reasonHeader = "X-Codex-Reason"
+	// sendTime bounds one try, with the start of the forwarder.
+	sendTime = forwardTime + 5*time.Second
+	// firstWait is the wait after the first try, lastWait the longest: so long is
+	// a collector given to restart.
+	firstWait = time.Second
+	lastWait  = 8 * time.Second
+	maxAnswer = 64 << 10
+)
+
+// passingError is one that may be gone at the next try.
+type passingError struct{ error }
+
+func passing(err error) bool {
+	var p passingError
+	return errors.As(err, &p)
+}
+
+// sender hands batches to the forwarder.
+type sender struct{ http http.Client }
+
+func newSender(socket string) *sender {
+	return &sender{http.Client{Timeout: sendTime, Transport: &http.Transport{
+		DisableKeepAlives: true, // the forwarder ends when it has no connection
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}}
+}
+
+// send returns how many spans the collector did not take.
+func (s *sender) send(ctx context.Context, batch []byte) (rejected int64, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://traces"+tracesPath, bytes.NewReader(batch))
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Content-Type", contentType)
+	res, err := s.http.Do(r)
+	if err != nil {
+		return 0, passingError{err}
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	switch {
+	case err != nil:
+		return 0, passingError{err}
+	case res.StatusCode/100 == 2:
+		return rejectedSpans(answer), nil
+	}
+	err = fmt.Errorf("the collector answers %s", res.Status)
+	if reason := res.Header.Get(reasonHeader); reason != "" {
+		err = errors.New(reason)
+	}
+	switch res.StatusCode { // those are for another try, says the specification
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return 0, passingError{err}
+	}
+	return 0, err
+}
+
+// rejectedSpans reads ExportTraceServiceResponse.partial_success.rejected_spans.
+func rejectedSpans(answer []byte) (n int64) {
+	partial := field(answer, protowire.BytesType)
+	message, _ := protowire.ConsumeBytes(partial)
+	count, length := protowire.ConsumeVarint(field(message, protowire.VarintType))
+	if length < 0 {
+		return 0
+	}
+	return int64(count)
+}
+
+// field is what begins with the value of the first field 1 of that type.
+func field(message []byte, want protowire.Type) []byte {
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return nil
+		}
+		if message = message[n:]; number == 1 && kind == want {
+			return message
+		}
+		if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {
+			return nil
+		}
+		message = message[n:]
+	}
+	return nil
+}

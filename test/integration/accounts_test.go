@@ -1,0 +1,367 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/machine"
+	"codex-proxy/test/modelserver"
+)
+
+// plainWorker is a worker of OpenAI's, by the login that it gets.
+const plainWorker = "mode = \"plain\"\ncodex_path = \"" + codexDir + "/bin/codex\"\n"
+
+// accountList is the JSON of `codex-proxy accounts list`.
+type accountList struct {
+	Accounts []struct {
+		Name, Login, Plan, Email, Error string
+		ActiveState                     string `json:"active_state"`
+		Limits                          []struct {
+			Window    string
+			UsedRatio float64 `json:"used_ratio"`
+			ResetsAt  string  `json:"resets_at"`
+		}
+	}
+}
+
+func (b *bed) accounts() accountList {
+	b.t.Helper()
+	var l accountList
+	out := b.MustRun(b.t, "codex-proxy", "accounts", "list", "--json")
+	require.NoError(b.t, json.Unmarshal([]byte(out), &l), out)
+	return l
+}
+
+// row is one line of `codex-proxy accounts list`, with one space between its words.
+func (b *bed) row(worker string) string {
+	b.t.Helper()
+	for line := range strings.Lines(b.MustRun(b.t, "codex-proxy", "accounts", "list")) {
+		if words := strings.Fields(line); len(words) > 0 && words[0] == worker {
+			return strings.Join(words[1:], " ")
+		}
+	}
+	return ""
+}
+
+// logIn logs a worker in with an API key, and returns what was said.
+func (b *bed) logIn(worker, key string) string {
+	b.t.Helper()
+	var out bytes.Buffer
+	ctx, cancel := context.WithTimeout(b.t.Context(), 2*bound)
+	defer cancel()
+	err := b.Exec(ctx, machine.Exec{Args: []string{"codex-proxy", "accounts", "login", worker, "--with-api-key"},
+		Stdin: strings.NewReader(key + "\n"), Stdout: &out, Stderr: &out})
+	require.NoError(b.t, err, out.String())
+	return out.String()
+}
+
+// watched is what a program has said so far.
+type watched struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	want *regexp.Regexp
+	came chan struct{} // closed when it has said what is wanted
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text.Write(p)
+	if w.want.Match(w.text.Bytes()) {
+		select {
+		case <-w.came:
+		default:
+			close(w.came)
+		}
+	}
+	return len(p), nil
+}
+
+func (w *watched) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+// A worker from its installation to a turn that OpenAI sees its own API key in,
+// then a second worker with another account beside it.
+func TestAccountsWithAPIKeys(t *testing.T) {
+	b := newBed(t, "trixie", plainWorker, "")
+	b.MustRun(t, "ln", "-s", codexDir+"/bin/codex", "/usr/local/bin/codex")
+	openai := b.openAI()
+	assert.Equal(t, "inactive (dead) needs login - -", b.row("default"))
+
+	said := b.logIn("default", "sk-first-SECRET")
+	assert.Contains(t, said, "systemctl start codex-proxy")
+	assert.Equal(t, "600 codex-worker:codex-worker", trim(b.MustRun(t, "stat", "--format=%a %U:%G", "/var/lib/codex-worker/default/auth.json")))
+	assert.Equal(t, "inactive (dead) API key - -", b.row("default"))
+	b.start()
+	assert.Equal(t, "active (running) API key - -", b.row("default"))
+	models := b.accounts()
+	assert.Equal(t, "api_key", models.Accounts[0].Login)
+	assert.Empty(t, models.Accounts[0].Limits, "an API key has none")
+
+	// Another one, as an operator would; it has its own login.
+	before := b.files()
+	out, stderr, err := b.Run(t.Context(), "codex-proxy", "accounts", "add", "second")
+	require.NoError(t, err, out+stderr)
+	assert.Contains(t, stderr, "codex-proxy accounts login second")
+	assert.Contains(t, stderr, "codex-proxy.service is reloaded.")
+	_, stderr, err = b.Run(t.Context(), "codex-proxy", "accounts", "add", "second")
+	require.Error(t, err)
+	assert.Contains(t, stderr, `there is a worker "second" already`)
+	assert.Equal(t, "inactive (dead) needs login - -", b.row("second"))
+	assert.Equal(t, "enabled", trim(b.MustRun(t, "systemctl", "is-enabled", "codex-worker@second.service")))
+	said = b.logIn("second", "sk-second-SECRET")
+	assert.Contains(t, said, "codex-worker@second.service is ready.")
+	b.until("two ready", func(status int, r report) bool {
+		return status == http.StatusOK && len(r.Workers) == 2 && r.Workers[0].Ready && r.Workers[1].Ready
+	})
+	assert.Equal(t, "active (running) API key - -", b.row("second"))
+	for worker, key := range map[string]string{"default": "sk-second-SECRET", "second": "sk-first-SECRET"} { // the other one serves
+		b.MustRun(t, "codex-proxy", "drain", worker)
+		b.askOpenAI("hello")
+		seen := openai.seen()
+		assert.Equal(t, key, seen[len(seen)-1])
+		b.MustRun(t, "codex-proxy", "undrain", worker)
+	}
+
+	// Another login of a running worker is used at once.
+	b.logIn("second", "sk-third-SECRET")
+	b.until("ready again", func(_ int, r report) bool { return r.Workers[1].Ready })
+	b.MustRun(t, "codex-proxy", "drain", "default")
+	b.askOpenAI("hello")
+	seen := openai.seen()
+	assert.Equal(t, "sk-third-SECRET", seen[len(seen)-1])
+	b.MustRun(t, "codex-proxy", "undrain", "default")
+	b.assertUnseen("SECRET")
+
+	// Without its home it is gone for good; with it, it comes back logged in.
+	_, stderr, err = b.Run(t.Context(), "codex-proxy", "accounts", "remove", "second")
+	require.NoError(t, err, stderr)
+	assert.Contains(t, stderr, "Its home stays, with its login: /var/lib/codex-worker/second")
+	assert.Contains(t, stderr, "codex-proxy.service is reloaded.")
+	b.until("one worker", func(_ int, r report) bool { return len(r.Workers) == 1 }) // the process before lingers
+	_, stderr, err = b.Run(t.Context(), "codex-proxy", "accounts", "add", "second")
+	require.NoError(t, err, stderr)
+	assert.Contains(t, stderr, "codex-worker@second.service is ready.")
+	b.MustRun(t, "codex-proxy", "accounts", "remove", "second", "--purge")
+	for _, path := range b.left(before) {
+		assert.NotRegexp(t, "^/etc/|^/run/codex|^/run/systemd|^/var/lib/codex-worker/second|second", path, "what a round leaves")
+	}
+	assert.Empty(t, trim(b.MustRun(t, "systemctl", "list-units", "--all", "--plain", "--no-legend", "codex-worker@second*")))
+	for _, refused := range [][]string{{"remove", "second"}, {"remove", "default"}, {"add", "../x"}, {"login", "none"}} {
+		_, _, err = b.Run(t.Context(), append([]string{"codex-proxy", "accounts"}, refused...)...)
+		assert.Error(t, err, refused)
+	}
+}
+
+// assertUnseen looks for a secret where others than the worker could see it.
+func (b *bed) assertUnseen(secret string) {
+	b.t.Helper()
+	assert.NotContains(b.t, b.MustRun(b.t, "journalctl", "--no-pager", "--output=export"), secret)
+	assert.NotContains(b.t, b.MustRun(b.t, "systemctl", "show", "--all", "codex-worker@default", "codex-worker@second", "codex-proxy"), secret)
+	assert.NotContains(b.t, b.MustRun(b.t, "sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'"), secret)
+	_, _, err := b.Run(b.t.Context(), "runuser", "-u", "codex-proxy", "--", "cat", "/var/lib/codex-worker/default/auth.json")
+	assert.Error(b.t, err)
+	assert.NotContains(b.t, b.MustRun(b.t, "codex-proxy", "accounts", "list", "--json"), secret)
+}
+
+// openAIModel is one that codex lists by itself.
+const openAIModel = "gpt-5.5"
+
+// askOpenAI is a turn that must be answered.
+func (b *bed) askOpenAI(prompt string) {
+	b.t.Helper()
+	status, body, err := b.tryOpenAI(prompt)
+	require.NoError(b.t, err)
+	require.Equal(b.t, http.StatusOK, status, body)
+}
+
+func (b *bed) tryOpenAI(prompt string) (int, string, error) {
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions",
+		strings.NewReader(`{"model":"`+openAIModel+`","messages":[{"role":"user","content":"`+prompt+`"}]}`))
+	if err != nil {
+		return 0, "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := b.http.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return res.StatusCode, string(body), err
+}
+
+// The login by device code, as a person does it, and the limits of such an account
+// in the list and in the metrics.
+func TestAccountsWithADeviceCode(t *testing.T) {
+	b := newBed(t, "trixie", plainWorker, "")
+	openai := b.openAI()
+	_, _, err := b.Run(t.Context(), "systemctl", "start", "codex.target")
+	_ = err // the worker waits for its login
+	assert.Contains(t, b.row("default"), "needs login - -")
+
+	said := &watched{want: regexp.MustCompile(userCode), came: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- b.Exec(t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login"}, Stdout: said, Stderr: said})
+	}()
+	select {
+	case <-said.came:
+	case err := <-ended:
+		require.NoError(t, err, said.String())
+	}
+	assert.Contains(t, said.String(), "https://auth.openai.com/codex/device")
+	openai.approve(true)
+	require.NoError(t, <-ended, said.String())
+	assert.Contains(t, said.String(), "codex-worker@default.service is ready.")
+	b.until("ready", ready)
+
+	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="5h",worker="default"} 0.42`)
+	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="7d",worker="default"} 0.07`)
+	assert.Regexp(t, `^active \(running\) ChatGPT pro 5h 42 % used, resets in 1h1[12]m; 7d 7 % used, resets in 1h1[12]m$`, b.row("default"))
+	l := b.accounts()
+	assert.Equal(t, accountMail, l.Accounts[0].Email)
+	assert.NotContains(t, b.MustRun(t, "codex-proxy", "accounts", "list"), accountMail)
+	_, health := b.get("/healthz")
+	assert.NotContains(t, string(health), accountMail)
+
+	b.askOpenAI("hello") // its answer tells of the limits
+	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="5h",worker="default"} 0.43`)
+	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="7d",worker="default"} 0.07`)
+	b.assertUnseen("SECRET")
+
+	// Limits that nobody answers for hold up no turn.
+	goOn := openai.hang()
+	defer goOn()
+	b.MustRun(t, "systemctl", "restart", workerUnit)
+	b.until("ready", ready)
+	<-openai.asked
+	b.askOpenAI("hello")
+	goOn()
+	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="7d",worker="default"} 0.07`)
+
+	// Another login ends the one before, but not until it is there itself.
+	openai.approve(false)
+	b.giveUp()
+	assert.Zero(t, openai.revocations())
+	assert.Contains(t, b.row("default"), "active (running) ChatGPT pro ")
+	b.askOpenAI("hello")
+	openai.approve(true)
+	b.MustRun(t, "codex-proxy", "accounts", "login")
+	assert.Equal(t, 1, openai.revocations())
+	b.until("ready", ready)
+	b.askOpenAI("hello")
+	b.assertUnseen("SECRET")
+
+	b.MustRun(t, "systemctl", "stop", "codex.target")
+	b.awaitInactive(workerUnit)
+	assert.Equal(t, "inactive (dead) ChatGPT - -", b.row("default"))
+}
+
+// untilMetric waits for a line of the metrics.
+func (b *bed) untilMetric(line string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	defer cancel()
+	for {
+		_, text := b.get("/metrics")
+		if strings.Contains(string(text), line+"\n") {
+			return
+		}
+		if ctx.Err() != nil {
+			about := regexp.MustCompile(`(?m)^codex_worker_rate_limit.*$`).FindAllString(string(text), -1)
+			require.Fail(b.t, "never "+line, "%q", about)
+		}
+	}
+}
+
+// A login of a worker that is at work cuts no turn off, and one that is given up
+// leaves nothing behind.
+func TestAccountsLoginWhileATurnRuns(t *testing.T) {
+	b := newBed(t, "trixie", plainWorker, "")
+	openai := b.openAI()
+	b.logIn("default", "sk-first-SECRET")
+	b.start()
+	require.NoError(t, b.models.Script("text one", "gate login", "text two"))
+	var status int
+	var body string
+	answered := make(chan error, 1)
+	go func() {
+		var err error
+		status, body, err = b.tryOpenAI("hello")
+		answered <- err
+	}()
+	_, err := b.models.Wait(t.Context(), func(turns []modelserver.Request) bool { return len(turns) == 1 && turns[0].Gate != "" })
+	require.NoError(t, err)
+	loggedIn := make(chan error, 1)
+	go func() {
+		loggedIn <- b.Exec(t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login", "--with-api-key"}, Stdin: strings.NewReader("sk-second-SECRET")})
+	}()
+	b.until("draining", func(_ int, r report) bool { return r.Workers[0].Reason == "draining" })
+	b.models.Release("login")
+	require.NoError(t, <-answered)
+	assert.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, "onetwo")
+	require.NoError(t, <-loggedIn)
+	b.until("ready", ready)
+	b.askOpenAI("hello")
+	assert.Equal(t, []string{"sk-first-SECRET", "sk-second-SECRET"}, openai.seen())
+
+	b.giveUp()
+	assert.Equal(t, "active (running) API key - -", b.row("default"), "the login of before holds")
+	b.askOpenAI("hello")
+}
+
+// giveUp begins a login by device code, and ends it with Ctrl-C.
+func (b *bed) giveUp() {
+	b.t.Helper()
+	said := &watched{want: regexp.MustCompile(userCode), came: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- b.Exec(b.t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login"}, Stdout: said, Stderr: said})
+	}()
+	select {
+	case <-said.came:
+	case err := <-ended:
+		require.NoError(b.t, err, said.String())
+	}
+	b.MustRun(b.t, "sh", "-c", "kill -INT $(pgrep -fx 'codex-proxy accounts login')")
+	require.Error(b.t, <-ended)
+	assert.Contains(b.t, said.String(), "codex has not logged in")
+	assert.Empty(b.t, b.MustRun(b.t, "sh", "-c", "ps -e -o args= | grep '[d]evice-auth' || true"))
+	assert.Empty(b.t, b.MustRun(b.t, "find", "/var/lib/codex-worker", "-maxdepth", "1", "-name", ".login-*"))
+}
+
+// A worker that needs no login says so, whoever asks.
+func TestAccountsThatAreNotNeeded(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	assert.Equal(t, "active (running) not needed - -", b.row("default"))
+	_, stderr, err := b.Run(t.Context(), "codex-proxy", "accounts", "login")
+	require.Error(t, err)
+	assert.Contains(t, stderr, "the worker needs no login: its requests go to another endpoint")
+	require.NoError(t, b.WriteFile(workerFile, []byte("mode = \"demo\"\n"), 0o644))
+	_, stderr, err = b.Run(t.Context(), "codex-proxy", "accounts", "login")
+	require.Error(t, err)
+	assert.Contains(t, stderr, "it is the demo")
+	require.NoError(t, b.WriteFile(workerFile, []byte("mod = 1\n"), 0o644))
+	assert.Contains(t, b.MustRun(t, "codex-proxy", "accounts", "list"), `default: `+workerFile+`:1: unknown key "mod" (did you mean "mode"?)`)
+	_, stderr, err = b.Run(t.Context(), "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "codex-proxy", "accounts", "list")
+	require.Error(t, err)
+	assert.Contains(t, stderr, "only root may do this")
+}

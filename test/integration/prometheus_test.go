@@ -1,0 +1,310 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/probes"
+	"codex-proxy/test/manual"
+)
+
+const (
+	prometheusURL = "http://127.0.0.1:9090"
+	monitoring    = "../../packaging/monitoring"
+	defaults      = "/etc/default/prometheus"
+	nodeDefaults  = "/etc/default/prometheus-node-exporter"
+)
+
+// promServer asks the real one.
+type promServer struct{ *bed }
+
+// get is an answer of its HTTP API.
+func (p promServer) get(path string, params url.Values, into any) error {
+	res, err := p.http.Get(prometheusURL + "/api/v1/" + path + "?" + params.Encode())
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Status, Error string
+		Data          json.RawMessage
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		return fmt.Errorf("%s: %w", res.Status, err)
+	}
+	if answer.Status != "success" {
+		return fmt.Errorf("%s: %s", path, answer.Error)
+	}
+	return json.Unmarshal(answer.Data, into)
+}
+
+// vectorElement is one element of a vector; its value is NaN for a histogram.
+type vectorElement struct {
+	Metric map[string]string
+	Value  [2]any
+}
+
+func (p promServer) query(promql string) (vector []vectorElement, err error) {
+	var data struct {
+		ResultType string
+		Result     []vectorElement
+	}
+	err = p.get("query", url.Values{"query": {promql}}, &data)
+	return data.Result, err
+}
+
+// until asks until the answer is not empty: a comparison keeps what it is true of.
+func (p promServer) until(promql string) []vectorElement {
+	p.t.Helper()
+	var last []vectorElement
+	require.Eventually(p.t, func() bool {
+		var err error
+		last, err = p.query(promql)
+		return err == nil && len(last) > 0
+	}, bound, 100*time.Millisecond, "%s never had an answer", promql)
+	return last
+}
+
+// TestPrometheus has Debian's own Prometheus and node exporter, configured as
+// docs/metrics.md says, watch the service through the life of a worker.
+func TestPrometheus(t *testing.T) {
+	b := bootBed(t, neighbours())
+	b.install(realWorker, "")
+	p, doc := promServer{b}, manual.Open(t, "docs/metrics.md")
+	commands := doc.Commands()
+	require.Len(t, commands, 2)
+	b.start()
+	b.MustRun(t, "sh", "-ec", commands[0])
+	quick := strings.ReplaceAll(doc.File("/etc/prometheus/prometheus.yml"), ": 15s", ": 1s")
+	require.NotContains(t, quick, "15s")
+	require.NoError(t, b.WriteFile("/etc/prometheus/prometheus.yml", []byte(quick), 0o644))
+	require.NoError(t, b.WriteFile(nodeDefaults, []byte(doc.File(nodeDefaults)), 0o644))
+	b.MustRun(t, "promtool", "check", "config", "/etc/prometheus/prometheus.yml")
+	b.MustRun(t, "systemctl", "start", "prometheus", "prometheus-node-exporter")
+
+	p.until(`up{job="codex-proxy"} == 1`)
+	p.until(`up{job="node"} == 1`)
+	p.until(`codex_ready == 1`)
+	assert.Equal(t, "default", p.until(`codex_worker_state{state="ready"} == 1`)[0].Metric["worker"])
+	p.until(`node_systemd_unit_state{name="codex-worker@default.service",state="active"} == 1`)
+	p.until(`codex_textfile_ready == 1`)
+
+	t.Run("promtool takes the metrics", func(t *testing.T) { b.lint(t) })
+	t.Run("without the key", func(t *testing.T) { b.guarded(t) })
+
+	key, err := b.ReadFile("/etc/prometheus/codex-proxy.key")
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, b.scrape(t, strings.TrimSpace(string(key)), ""))
+	b.MustRun(t, "codex-proxy", "keys", "revoke", "prometheus") // from here on no key is asked for
+	for n := range 3 {
+		status, _, body := b.chat(true, "measured [[text hello]]")
+		require.Equal(t, http.StatusOK, status, body)
+		p.until(fmt.Sprintf(`sum(codex_http_requests_total{route="/v1/chat/completions",status="200"}) == %d`, n+1))
+	}
+	p.until(`sum(increase(codex_http_requests_total{route="/v1/chat/completions"}[1m])) > 0`)
+	p.until(`histogram_quantile(0.99, sum by (le) (rate(codex_http_first_byte_seconds_bucket{route="/v1/chat/completions"}[1m]))) > 0`)
+	p.until(`codex_tokens_total{kind="prompt"} > 0`)
+	p.until(`codex_stream_ends_total{cause="finished"} == 3`)
+
+	b.signal(b.codex(), unix.SIGKILL)
+	b.until("down", func(status int, _ probes.Report) bool { return status != http.StatusOK })
+	b.until("ready again", ready)
+	p.until(`codex_worker_restarts_total{worker="default"} == 1`)
+	p.until(`codex_textfile_worker_restarts_total{worker="default"} == 1`)
+	p.until(`node_systemd_service_restart_total{name="codex-worker@default.service"} == 1`)
+	p.until(`sum(codex_readiness_flips_total{ready="false"}) >= 1`)
+	p.until(`codex_not_ready_seconds_total > 0`)
+	p.until(`codex_worker_latency_ms > 0`)
+
+	// A worker that was stopped: the service is there and not ready.
+	b.MustRun(t, "systemctl", "stop", workerUnit)
+	p.until(`codex_ready == 0`)
+	p.until(`codex_worker_state{state="stopped"} == 1`)
+	p.until(`codex_textfile_ready == 0`)
+	p.until(`node_systemd_unit_state{name="codex-worker@default.service",state="inactive"} == 1`)
+	b.MustRun(t, "systemctl", "start", workerUnit)
+	p.until(`codex_ready == 1`)
+
+	t.Run("questions", func(t *testing.T) { p.questions(t, doc) })
+	t.Run("alerts", func(t *testing.T) { p.alerts(t) })
+	t.Run("dashboard", func(t *testing.T) { p.dashboard(t) })
+
+	require.NoError(t, b.WriteFile(defaults, []byte(doc.File(defaults)), 0o644))
+	b.MustRun(t, "systemctl", "restart", "prometheus")
+	p.until(`histogram_count(codex_http_first_byte_seconds{route="/v1/chat/completions"}) >= 3`)
+	p.until(`histogram_quantile(0.99, codex_http_first_byte_seconds{route="/v1/chat/completions"}) > 0`)
+
+	// A service that was killed leaves the file, and its age tells.
+	b.MustRun(t, "systemctl", "mask", "--runtime", proxyUnit)
+	b.MustRun(t, "systemctl", "kill", "--signal=SIGKILL", proxyUnit)
+	p.until(`up{job="codex-proxy"} == 0`)
+	p.until(`time() - codex_textfile_written_timestamp_seconds > 2`)
+	p.until(`codex_textfile_ready == 1`) // which is why its age has to be looked at
+	b.MustRun(t, "systemctl", "unmask", "--runtime", proxyUnit)
+	b.MustRun(t, "sh", "-ec", commands[1])
+	p.until(`up{job="codex-proxy"} == 1`)
+	p.until(`time() - codex_textfile_written_timestamp_seconds < 2`)
+}
+
+// tolerated are complaints about the names and forms that the predecessor's dashboards know.
+var tolerated = regexp.MustCompile(`^codex_worker_(latency|backoff)_ms (use base unit "seconds" instead of "milliseconds"|metric names should not contain abbreviated units)$`)
+
+// lint has promtool read a scrape.
+func (b *bed) lint(t *testing.T) {
+	_, stderr, _ := b.Run(t.Context(), "sh", "-c", "curl -s "+base+"/metrics | promtool check metrics")
+	complaints := 0
+	for line := range strings.Lines(stderr) {
+		complaints++
+		assert.Regexp(t, tolerated, strings.TrimSpace(line))
+	}
+	assert.Positive(t, complaints, "no exception is needed any more")
+}
+
+// scrape asks for the metrics as if for somebody else, if that is named.
+func (b *bed) scrape(t *testing.T, key, forwardedFor string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/metrics", nil)
+	require.NoError(t, err)
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	if forwardedFor != "" {
+		req.Header.Set("X-Forwarded-For", forwardedFor)
+	}
+	res, err := b.http.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	return res.StatusCode
+}
+
+// guarded: this host needs no key, and whoever comes through a proxy on it does.
+func (b *bed) guarded(t *testing.T) {
+	key, err := b.ReadFile("/etc/prometheus/codex-proxy.key")
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, b.scrape(t, "", ""))
+	assert.Equal(t, http.StatusUnauthorized, b.scrape(t, "", "192.0.2.1"))
+	assert.Equal(t, http.StatusOK, b.scrape(t, strings.TrimSpace(string(key)), "192.0.2.1"))
+	status := b.MustRun(t, "curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", base+"/v1/chat/completions",
+		"-H", "Authorization: Bearer "+strings.TrimSpace(string(key)), "-H", "Content-Type: application/json",
+		"-d", fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"hi"}]}`, model))
+	assert.Equal(t, "404", status, "the scraper's key can run nothing")
+}
+
+// questions runs the PromQL of the manual.
+func (p promServer) questions(t *testing.T, doc *manual.Manual) {
+	answered := 0
+	for _, block := range doc.All("promql") {
+		for promql := range strings.Lines(block) {
+			vector, err := p.query(strings.TrimSpace(promql))
+			require.NoError(t, err, promql)
+			if len(vector) > 0 {
+				answered++
+			}
+		}
+	}
+	assert.GreaterOrEqual(t, answered, 16, "questions that have no answer in such a life prove nothing")
+}
+
+// alerts are loaded, evaluate, and ask for nothing that there is not.
+func (p promServer) alerts(t *testing.T) {
+	var rules struct {
+		Groups []struct {
+			Rules []struct{ Name, Query, Health, LastError, State string }
+		}
+	}
+	require.NoError(t, p.get("rules", nil, &rules))
+	require.Len(t, rules.Groups, 2)
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			assert.Equal(t, "ok", rule.Health, "%s: %s", rule.Name, rule.LastError)
+			assert.NotEqual(t, "firing", rule.State, rule.Name)
+			p.exists(t, rule.Name, rule.Query)
+		}
+	}
+}
+
+// dashboard: each query of a panel has names and labels that there are, and
+// Prometheus can read it.
+func (p promServer) dashboard(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(monitoring, "dashboard.json"))
+	require.NoError(t, err)
+	exprs := expressions(t, data)
+	require.Greater(t, len(exprs), 20)
+	for title, list := range exprs {
+		for _, expr := range list {
+			expr = strings.NewReplacer("$__rate_interval", "1m", "$__range", "1h", "$instance", ".*", "$worker", ".*").Replace(expr)
+			_, err := p.query(expr)
+			assert.NoError(t, err, "%s: %s", title, expr)
+			p.exists(t, title, expr)
+		}
+	}
+}
+
+var (
+	quoted     = regexp.MustCompile(`"[^"]*"`)
+	metricName = regexp.MustCompile(`\b(?:codex|node|process|go)_[a-z_]+|\bup\b`)
+	selector   = regexp.MustCompile(`((?:codex|node|process|go)_[a-z_]+|\bup)\{([^}]*)\}`)
+	matcher    = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)`)
+
+	// conditional are the metrics that a machine like this one does not have.
+	conditional = regexp.MustCompile(`^codex_(worker_rate_limit_\w+|key_\w+|watchdog_\w+)$`)
+)
+
+// exists looks for the names in a query, and the labels that it selects by.
+func (p promServer) exists(t *testing.T, what, promql string) {
+	t.Helper()
+	has := func(selector string) bool {
+		var series []map[string]string
+		require.NoError(t, p.get("series", url.Values{"match[]": {selector}}, &series))
+		return len(series) > 0
+	}
+	for _, name := range metricName.FindAllString(quoted.ReplaceAllString(promql, `""`), -1) {
+		assert.True(t, conditional.MatchString(name) || has(name), "%s: there is no metric %s", what, name)
+	}
+	for _, s := range selector.FindAllStringSubmatch(quoted.ReplaceAllString(promql, `""`), -1) {
+		for _, label := range matcher.FindAllStringSubmatch(s[2], -1) {
+			assert.True(t, conditional.MatchString(s[1]) || has(fmt.Sprintf(`%s{%s!=""}`, s[1], label[1])), "%s: %s has no label %s", what, s[1], label[1])
+		}
+	}
+}
+
+// TestAlerts has promtool run the tests of the alerts.
+func TestAlerts(t *testing.T) {
+	b := bootBed(t, neighbours())
+	for _, name := range []string{"alerts.yaml", "alerts_test.yaml"} {
+		data, err := os.ReadFile(filepath.Join(monitoring, name))
+		require.NoError(t, err)
+		require.NoError(t, b.WriteFile("/root/"+name, data, 0o644))
+		if name == "alerts.yaml" {
+			continue
+		}
+		alerts := b.MustRun(t, "sed", "-n", "s/^ *- alert: //p", "/root/alerts.yaml")
+		for _, alert := range strings.Fields(alerts) {
+			cases := strings.Split(string(data), "alertname: "+alert)[1:]
+			silent, fires := 0, 0
+			for _, rest := range cases {
+				if strings.HasPrefix(strings.TrimSpace(strings.TrimPrefix(rest, "}")), "exp_alerts:") {
+					fires++
+				} else {
+					silent++
+				}
+			}
+			assert.Positive(t, fires, "nothing shows that %s fires", alert)
+			assert.Positive(t, silent, "nothing shows that %s is silent", alert)
+		}
+	}
+	b.MustRun(t, "promtool", "check", "rules", "/root/alerts.yaml")
+	b.MustRun(t, "promtool", "test", "rules", "/root/alerts_test.yaml")
+}

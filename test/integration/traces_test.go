@@ -1,0 +1,242 @@
+package integration
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coltrace "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
+	otlp "go.opentelemetry.io/proto/slim/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	tracesUnit    = "codex-proxy-traces.service"
+	tracesSocket  = "codex-proxy-traces.socket"
+	headersFile   = "/etc/codex-proxy/traces-headers"
+	collectorAddr = "127.0.0.9:4318"
+	toCollector   = "[traces]\nendpoint = \"http://" + collectorAddr + "\"\n"
+	traceID       = "0af7651916cd43dd8448eb211c80319c"
+	clientSpan    = "b7ad6b7169203331"
+)
+
+// collector is an OTLP/HTTP receiver in the machine's network.
+type collector struct {
+	t      *testing.T
+	spans  chan *otlp.Span
+	header chan http.Header // of the last message
+	close  func()
+}
+
+func (b *bed) collector() *collector {
+	b.t.Helper()
+	l, err := b.Listen("tcp", collectorAddr)
+	require.NoError(b.t, err)
+	c := &collector{t: b.t, spans: make(chan *otlp.Span, 1000), header: make(chan http.Header, 1000)}
+	s := http.Server{Handler: c}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	closed := false
+	c.close = func() {
+		if !closed {
+			closed = true
+			s.Close()
+			assert.ErrorIs(b.t, <-done, http.ErrServerClosed)
+		}
+	}
+	b.t.Cleanup(c.close)
+	return c
+}
+
+func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	assert.NoError(c.t, err)
+	assert.Equal(c.t, "POST /v1/traces", r.Method+" "+r.URL.Path)
+	var request coltrace.ExportTraceServiceRequest
+	assert.NoError(c.t, proto.Unmarshal(body, &request))
+	for name, text := range planted {
+		assert.NotContains(c.t, string(body), text, name)
+	}
+	assert.NotContains(c.t, string(body), "sk-")
+	c.header <- r.Header
+	for _, s := range request.ResourceSpans[0].ScopeSpans[0].Spans {
+		c.spans <- s
+	}
+}
+
+// trace collects spans up to that of the request with that id.
+func (c *collector) trace(id string) map[string]*otlp.Span {
+	c.t.Helper()
+	all, limit := map[string]*otlp.Span{}, time.After(bound)
+	for {
+		select {
+		case s := <-c.spans:
+			all[s.Name] = s
+			if attributes(s)["codex.request_id"] == id {
+				return all
+			}
+		case <-limit:
+			require.FailNow(c.t, "no span of "+id, "%v", all)
+		}
+	}
+}
+
+func attributes(s *otlp.Span) map[string]string {
+	all := map[string]string{}
+	for _, a := range s.Attributes {
+		all[a.Key] = a.Value.GetStringValue()
+	}
+	return all
+}
+
+// traced posts a chat request in the client's trace, as id.
+func (b *bed) traced(id, key, prompt string, stream bool) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	defer cancel()
+	req := chatRequest(ctx, stream, prompt)
+	for name, value := range map[string]string{
+		"Traceparent": "00-" + traceID + "-" + clientSpan + "-01", "Tracestate": "vendor=1", "X-Request-Id": id, "Authorization": "Bearer " + key,
+	} {
+		req.Header.Set(name, value)
+	}
+	res, err := b.http.Do(req)
+	require.NoError(b.t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(b.t, err)
+	require.Equal(b.t, http.StatusOK, res.StatusCode, string(body))
+}
+
+// The spans of a stream arrive at a collector beyond the daemon's network, linked
+// and in order, and go on to do so across a reload and a stop.
+func TestTraces(t *testing.T) {
+	for _, suite := range []string{"trixie", "bookworm"} {
+		t.Run(suite, func(t *testing.T) { tracesArrive(t, suite) })
+	}
+}
+
+func tracesArrive(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, toCollector)
+	c := b.collector()
+	b.MustRun(t, "chmod", "0600", headersFile)
+	require.NoError(t, b.WriteFile(headersFile, []byte("Authorization: Bearer planted-for-the-collector\n"), 0o600))
+	b.start()
+	key := b.addKey("alice")
+	assert.Equal(t, "inactive", b.show(tracesUnit, "ActiveState")["ActiveState"], "nobody asked yet")
+
+	began := time.Now()
+	b.traced("first", key, planted["prompt"]+"[[text "+planted["answer"]+"]][[delay 300ms]][[text "+planted["held"]+"]]", true)
+	took := time.Since(began)
+	spans := c.trace("first")
+	assert.Equal(t, "Bearer planted-for-the-collector", (<-c.header).Get("Authorization"))
+	request, queue, turn := spans["POST /v1/chat/completions"], spans["queue"], spans["turn"]
+	require.NotNil(t, queue)
+	require.NotNil(t, turn)
+	require.Len(t, turn.Events, 1)
+	assert.Equal(t, clientSpan, hex.EncodeToString(request.ParentSpanId))
+	assert.Equal(t, request.SpanId, queue.ParentSpanId)
+	assert.Equal(t, request.SpanId, turn.ParentSpanId)
+	for _, s := range []*otlp.Span{request, queue, turn} {
+		assert.Equal(t, traceID, hex.EncodeToString(s.TraceId))
+	}
+	token := turn.Events[0].TimeUnixNano
+	assert.IsNonDecreasing(t, []uint64{
+		uint64(began.UnixNano()), request.StartTimeUnixNano, queue.StartTimeUnixNano, queue.EndTimeUnixNano, turn.StartTimeUnixNano,
+		token, turn.EndTimeUnixNano, request.EndTimeUnixNano, uint64(began.Add(took + time.Second).UnixNano()),
+	})
+	assert.Greater(t, turn.EndTimeUnixNano-token, uint64(250*time.Millisecond), "the first token, not the last")
+	assert.Equal(t, "alice", attributes(request)["codex.api_key_name"])
+	assert.Equal(t, "default", attributes(turn)["codex.worker"])
+	entry := b.entries(t, "CODEX_TRACE_ID="+traceID)
+	require.Len(t, entry, 1)
+	assert.Equal(t, entry[0]["CODEX_THREAD_ID"], attributes(turn)["codex.thread_id"])
+
+	// It is still the other unit that has a network, and only to there.
+	assert.Equal(t, "yes", b.show(proxyUnit, "PrivateNetwork")["PrivateNetwork"])
+	assert.Equal(t, "127.0.0.9/32", b.show(tracesUnit, "IPAddressAllow")["IPAddressAllow"])
+	code, _, _ := b.Run(t.Context(), "sh", "-c", `echo $$ >/sys/fs/cgroup/system.slice/`+tracesUnit+`/cgroup.procs &&
+		curl --silent --output /dev/null --max-time 2 --write-out '%{http_code}' `+base+`/livez`)
+	assert.Equal(t, "000", code, "the kernel lets it through")
+
+	b.traced("reload", key, "[[text a]]", false)
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	b.http.CloseIdleConnections() // they are the old process's
+	c.trace("reload")
+	b.traced("restart", key, "[[text a]]", false)
+	b.MustRun(t, "systemctl", "restart", proxyUnit)
+	c.trace("restart")
+	b.traced("stop", key, "[[text a]]", false)
+	b.MustRun(t, "systemctl", "stop", "codex.target")
+	c.trace("stop")
+	b.awaitInactive(tracesUnit)
+	b.awaitInactive(tracesSocket)
+	assert.NotContains(t, b.MustRun(t, "journalctl", "--no-pager", "--output=export"), "planted-for-the-collector")
+	assert.NotRegexp(t, "(?i)failed|error", b.journal(tracesUnit))
+}
+
+// A collector that is away, or forwarding that fails, costs requests nothing, and
+// is told.
+func TestTracesGoNowhere(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, toCollector)
+	c := b.collector()
+	b.start()
+	b.healthy()
+	c.close()
+	b.traced("away", "none", "[[text a]]", true)
+	b.awaitJournal(proxyUnit, "traces cannot be sent", bound)
+	told := b.entries(t, "CODEX_EVENT=traces-not-sent")
+	assert.Contains(t, told[0]["CODEX_ERROR"], "connection refused")
+	for i := range 20 {
+		b.traced(fmt.Sprint("away", i), "none", "[[text a]]", false)
+	}
+	b.MustRun(t, "systemctl", "stop", tracesSocket, tracesUnit)
+	b.do(b.found("units", tracesSocket+": is stopped"))
+	b.healthy()
+	b.awaitMetric(`codex_trace_spans_total{outcome="dropped"} `)
+	assert.Less(t, len(b.entries(t, "CODEX_EVENT=traces-not-sent")), 3, "once a minute")
+
+	b.collector()
+	require.NoError(t, b.WriteFile(proxyConfig, nil, 0o644))
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	b.http.CloseIdleConnections()
+	_, metrics := b.get("/metrics")
+	assert.NotContains(t, string(metrics), "codex_trace_spans_total", "there are no traces any more")
+	b.awaitSole()
+	assert.Equal(t, "active", b.show(tracesSocket, "ActiveState")["ActiveState"])
+}
+
+// awaitMetric waits until the sample that begins so is not 0.
+func (b *bed) awaitMetric(sample string) {
+	b.t.Helper()
+	deadline := time.Now().Add(bound)
+	for {
+		_, metrics := b.get("/metrics")
+		for line := range strings.Lines(string(metrics)) {
+			if value, ok := strings.CutPrefix(line, sample); ok && trim(value) != "0" {
+				return
+			}
+		}
+		require.True(b.t, time.Now().Before(deadline), "never: %s", sample)
+	}
+}
+
+// By default there are no traces, and nothing is started for them.
+func TestNoTraces(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	b.traced("untraced", "none", "[[text a]]", true)
+	b.MustRun(t, "systemctl", "restart", proxyUnit) // what there is would be flushed
+	assert.Empty(t, b.entries(t, "CODEX_TRACE_ID="+traceID))
+	assert.Empty(t, b.entries(t, "_SYSTEMD_UNIT="+tracesUnit))
+	assert.Empty(t, b.entries(t, "UNIT="+tracesUnit), "it was started")
+	assert.Equal(t, "active", b.show(tracesSocket, "ActiveState")["ActiveState"])
+	assert.Equal(t, "600 root:root", trim(b.MustRun(t, "stat", "--format=%a %U:%G", headersFile)))
+}

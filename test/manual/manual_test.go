@@ -1,0 +1,59 @@
+package manual
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Each document with something to run is opened by a test, which then must run
+// it.
+func TestEveryCommandIsRun(t *testing.T) {
+	root := Root(t)
+	documents, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	require.NoError(t, err)
+	require.NotEmpty(t, documents)
+	tests := sources(t, root)
+	for _, path := range append(documents, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
+		name, err := filepath.Rel(root, path)
+		require.NoError(t, err)
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, b := range parse(t, name, string(text)) {
+			if b.runnable() {
+				assert.True(t, strings.Contains(tests, `manual.Open(t, "`+name+`")`), "no test opens %s, whose line %d is to be run", name, b.line)
+				break
+			}
+		}
+	}
+}
+
+// sources are all tests of the repository, one behind the other.
+func sources(t *testing.T, root string) string {
+	t.Helper()
+	var all strings.Builder
+	err := fs.WalkDir(os.DirFS(root), ".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(root, path))
+		all.Write(text)
+		return err
+	})
+	require.NoError(t, err)
+	return all.String()
+}
+
+func TestParse(t *testing.T) {
+	blocks := parse(t, "x.md", "a\n```sh\none\ntwo\n```\n```sh (not run by the tests: it needs a login)\nthree\n```\n```yaml file=/etc/x\nfour\n```\n```\nfive\n```\n")
+	require.Len(t, blocks, 4)
+	assert.Equal(t, block{language: "sh", line: 3, text: "one\ntwo\n"}, *blocks[0])
+	assert.Equal(t, "it needs a login", blocks[1].excuse)
+	assert.Equal(t, "/etc/x", blocks[2].file)
+	assert.Equal(t, []bool{true, false, true, false}, []bool{blocks[0].runnable(), blocks[1].runnable(), blocks[2].runnable(), blocks[3].runnable()})
+}

@@ -1,0 +1,40 @@
+package units
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// Enable makes systemd start the unit with those that its [Install] section names,
+// from now on. It does not start it.
+func (m *Manager) Enable(ctx context.Context, unit string) error {
+	const forThisBootOnly, replaceOthers = false, false
+	return m.install(ctx, "enable", "EnableUnitFiles", unit, forThisBootOnly, replaceOthers)
+}
+
+// Disable undoes Enable. It does not stop the unit.
+func (m *Manager) Disable(ctx context.Context, unit string) error {
+	const forThisBootOnly = false
+	return m.install(ctx, "disable", "DisableUnitFiles", unit, forThisBootOnly)
+}
+
+// Reload makes the unit take over its configuration, and waits as Start does.
+func (m *Manager) Reload(ctx context.Context, unit string) error {
+	return m.job(ctx, "reload", "ReloadUnit", unit)
+}
+
+// install changes the links between units, and has systemd read them.
+func (m *Manager) install(ctx context.Context, verb, method, unit string, flags ...any) error {
+	err := m.with(ctx, func(*dbus.Signal) {}, func(ctx context.Context, b *bus) error {
+		if err := b.manager(ctx, method, append([]any{[]string{unit}}, flags...)...).Err; err != nil {
+			return refusal(err)
+		}
+		return refusal(b.manager(ctx, "Reload").Err)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot %s %s: %w", verb, unit, err)
+	}
+	return nil
+}
