@@ -7,35 +7,30 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/test/manual"
 	"codex-proxy/test/modelserver"
 )
 
 // front is a reverse proxy before codex-proxy, as docs/reverse-proxies.md sets
 // it up, and a second server behind it that is none of ours.
 type front struct {
-	unit, file, fence string
-	check             []string // what finds mistakes in the file
-	roots             *x509.CertPool
+	unit, file string
+	check      []string // what finds mistakes in the file
+	roots      *x509.CertPool
 }
 
-func fronts() []*front {
-	return []*front{
-		{unit: "nginx.service", fence: "nginx", file: "/etc/nginx/conf.d/codex-proxy.conf", check: []string{"nginx", "-t"}},
-		{unit: "caddy.service", fence: "caddyfile", file: "/etc/caddy/Caddyfile", check: []string{"caddy", "validate", "--config", "/etc/caddy/Caddyfile"}},
-		haproxy(),
+func fronts() map[string]*front {
+	return map[string]*front{
+		"nginx":   {unit: "nginx.service", file: "/etc/nginx/conf.d/codex-proxy.conf", check: []string{"nginx", "-t"}},
+		"caddy":   {unit: "caddy.service", file: "/etc/caddy/Caddyfile", check: []string{"caddy", "validate", "--config", "/etc/caddy/Caddyfile"}},
+		"haproxy": {unit: "haproxy.service", file: "/etc/haproxy/haproxy.cfg", check: []string{"haproxy", "-c", "-f", "/etc/haproxy/haproxy.cfg"}},
 	}
-}
-
-func haproxy() *front {
-	return &front{unit: "haproxy.service", fence: "haproxy", file: "/etc/haproxy/haproxy.cfg", check: []string{"haproxy", "-c", "-f", "/etc/haproxy/haproxy.cfg"}}
 }
 
 // frontName is the name in the files, and otherAddr where the second server is
@@ -45,19 +40,9 @@ const (
 	otherAddr = "127.0.0.2:8787"
 )
 
-// block is the one block of a document with that fence.
-func block(t *testing.T, document, fence string) string {
-	t.Helper()
-	text, err := os.ReadFile("../../docs/" + document)
-	require.NoError(t, err)
-	found := regexp.MustCompile("(?s)\n```"+fence+"\n(.*?\n)```\n").FindAllSubmatch(text, -1)
-	require.Len(t, found, 1, fence)
-	return string(found[0][1])
-}
-
 // raise makes a certificate, writes the file, has the program check it, and
 // starts the program; load and hold go through it from then on.
-func (b *bed) raise(f *front) {
+func (b *bed) raise(f *front, doc *manual.Manual) {
 	b.t.Helper()
 	b.MustRun(b.t, "sh", "-ec", `mkdir -p /etc/ssl/codex-proxy; cd /etc/ssl/codex-proxy
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=`+frontName+` -addext subjectAltName=DNS:`+frontName+` -keyout key.pem -out cert.pem
@@ -67,9 +52,9 @@ chmod 644 *.pem`)
 	require.NoError(b.t, err)
 	f.roots = x509.NewCertPool()
 	require.True(b.t, f.roots.AppendCertsFromPEM(pem))
-	config := strings.ReplaceAll(block(b.t, "reverse-proxies.md", f.fence), "10.0.0.2:8787", otherAddr)
+	config := strings.ReplaceAll(doc.File(f.file), "10.0.0.2:8787", otherAddr)
 	require.NoError(b.t, b.WriteFile(f.file, []byte(config), 0o644))
-	b.MustRun(b.t, f.check...) // fails for a mistake
+	b.MustRun(b.t, f.check...)                                                              // fails for a mistake
 	require.NoError(b.t, b.WriteFile("/etc/hosts", []byte("127.0.0.1 localhost\n"), 0o644)) // Caddy's own administration listens there
 	b.MustRun(b.t, "systemctl", "start", f.unit)
 	b.front = f
@@ -84,16 +69,37 @@ func (b *bed) lower() {
 
 // newClient has connections of its own to the proxy, or to what is before it.
 func (b *bed) newClient() *http.Client {
-	if b.front == nil {
-		return b.HTTPClient()
+	client := b.HTTPClient()
+	if b.front != nil {
+		client.Transport = b.front.transport(b.DialContext)
 	}
-	return &http.Client{Transport: &fronted{http.Transport{
+	if b.key != "" {
+		client.Transport = &bearer{client.Transport, b.key}
+	}
+	return client
+}
+
+// bearer sends an API key with each request.
+type bearer struct {
+	http.RoundTripper
+	key string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+t.key)
+	return t.RoundTripper.RoundTrip(r)
+}
+
+func (f *front) transport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *fronted {
+	return &fronted{http.Transport{
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return b.DialContext(ctx, network, "127.0.0.1:443")
+			return dial(ctx, network, "127.0.0.1:443")
 		},
-		TLSClientConfig:   &tls.Config{RootCAs: b.front.roots, ServerName: frontName},
+		TLSClientConfig:   &tls.Config{RootCAs: f.roots, ServerName: frontName},
 		ForceAttemptHTTP2: true,
-	}}}
+	}}
 }
 
 // fronted takes requests to the proxy to its front.

@@ -14,25 +14,34 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/probes"
+	"codex-proxy/test/manual"
 )
 
 // What docs/reverse-proxies.md promises of each program, by the program itself
 // and its file there.
 func TestReverseProxies(t *testing.T) {
+	doc := manual.Open(t, "docs/reverse-proxies.md")
 	b := bootBed(t, neighbours())
 	b.install(realWorker, "")
 	b.start()
-	for _, f := range fronts() {
-		t.Run(f.fence, func(t *testing.T) {
-			b.raise(f)
+	for name, f := range fronts() {
+		t.Run(name, func(t *testing.T) {
+			b.raise(f, doc)
 			defer b.lower()
-			t.Run("stream", func(t *testing.T) { b.hold(f.fence).finish(b) })
+			t.Run("stream", func(t *testing.T) { b.hold(name).finish(b) })
 			t.Run("websocket", b.overWebSocket)
 			t.Run("body", b.bigBody)
 			t.Run("errors", b.errorsPass)
 			t.Run("only the API", b.onlyTheAPI)
 		})
 	}
+	t.Run("drain behind haproxy", func(t *testing.T) {
+		b.raise(fronts()["haproxy"], doc)
+		defer b.lower()
+		b.drainBehind(t)
+	})
+	t.Run("traefik", func(t *testing.T) { readTraefik(t, doc.File("/etc/traefik/dynamic/codex-proxy.toml")) })
+	t.Run("unix socket", func(t *testing.T) { b.overUnix(t, doc) })
 }
 
 // overWebSocket has a turn on a WebSocket.
@@ -111,7 +120,7 @@ func (b *bed) errorsPass(t *testing.T) {
 	defer b.MustRun(t, "codex-proxy", "undrain")
 	res, text := b.through(t, http.MethodPost, "/v1/chat/completions", chatBody("hi", false))
 	assert.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
-	if b.front.fence != "caddyfile" { // which may have seen the drain, and refuses by itself
+	if b.front.unit != "caddy.service" { // which may have seen the drain, and refuses by itself
 		assert.Contains(t, text, `"type":"backend_unavailable"`)
 		assert.NotEmpty(t, res.Header.Get("Retry-After"))
 	}
@@ -127,14 +136,10 @@ func (b *bed) onlyTheAPI(t *testing.T) {
 	}
 }
 
-// A drain, an undrain and a restart behind HAProxy and beside a second server,
-// under load: no request fails, and streams in flight are whole.
-func TestDrainBehindHAProxy(t *testing.T) {
-	b := bootBed(t, neighbours())
-	b.install(realWorker, "")
-	b.start()
+// drainBehind: a drain, an undrain and a restart behind HAProxy and beside a
+// second server, under load. No request fails, and streams in flight are whole.
+func (b *bed) drainBehind(t *testing.T) {
 	other := b.otherServer()
-	b.raise(haproxy())
 	b.awaitServer("UP")
 	held := b.holdHere("drain")
 	busy := b.load(8)
@@ -162,12 +167,30 @@ func TestDrainBehindHAProxy(t *testing.T) {
 	b.awaitTurn(len(b.models.Turns()))
 	busy.reach(t, 50)
 	busy.end(t)
-	b.lower()
 }
 
-// The file for Traefik, which Debian does not have, is TOML of the form that its
-// file provider reads.
-func TestTraefikFile(t *testing.T) {
+// overUnix: codex-proxy listens on both sockets, has a turn and is reloaded on the
+// new one, and asks for a key there.
+func (b *bed) overUnix(t *testing.T, doc *manual.Manual) {
+	const dropIn, socket = "/etc/systemd/system/codex-proxy.socket.d/unix.conf", "/run/codex-proxy-http.sock"
+	require.NoError(t, b.WriteFile(dropIn, []byte(doc.File(dropIn)), 0o644))
+	b.follow(doc)
+	assert.Equal(t, "root www-data 660\n", b.MustRun(t, "stat", "-c", "%U %G %a", socket))
+	curl := func(args ...string) string {
+		return b.MustRun(t, append([]string{"runuser", "-u", "www-data", "--", "curl", "-s", "--unix-socket", socket}, args...)...)
+	}
+	b.MustRun(t, "codex-proxy", "reload")
+	body := chatBody("[[text by a file]]", false)
+	assert.Contains(t, curl("http://localhost/v1/chat/completions", "-H", "Content-Type: application/json", "-d", body), "by a file")
+	b.until("ready on the loopback", ready)
+	b.MustRun(t, "codex-proxy", "keys", "add", "someone")
+	assert.Contains(t, curl("http://localhost/metrics"), "invalid_api_key")
+}
+
+// readTraefik reads the file for Traefik, which Debian does not have: it is TOML
+// of the form that its file provider takes.
+func readTraefik(t *testing.T, text string) {
+	t.Helper()
 	type service struct {
 		LoadBalancer struct {
 			ServersTransport string                                   `toml:"serversTransport"`
@@ -192,7 +215,7 @@ func TestTraefikFile(t *testing.T) {
 			Certificates []map[string]string `toml:"certificates"`
 		} `toml:"tls"`
 	}
-	decoder := toml.NewDecoder(strings.NewReader(block(t, "reverse-proxies.md", "toml"))).DisallowUnknownFields()
+	decoder := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields()
 	require.NoError(t, decoder.Decode(&file))
 	require.Len(t, file.HTTP.Routers, 1)
 	for _, router := range file.HTTP.Routers {
