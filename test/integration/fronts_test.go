@@ -52,7 +52,7 @@ func (b *bed) overWebSocket(t *testing.T) {
 	client.Transport.(*fronted).ForceAttemptHTTP2 = false // the upgrade is of HTTP/1.1
 	conn, _, err := websocket.Dial(ctx, base+"/v1/responses", &websocket.DialOptions{HTTPClient: client})
 	require.NoError(t, err)
-	defer conn.CloseNow() //nolint:errcheck // closed below, if all went well
+	defer conn.CloseNow() // closed below, if all went well
 	conn.SetReadLimit(1 << 20)
 	request := fmt.Sprintf(`{"type":"response.create","model":%q,"input":"[[text over the socket]]"}`, model)
 	require.NoError(t, conn.Write(ctx, websocket.MessageText, []byte(request)))
