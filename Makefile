@@ -12,6 +12,7 @@ hash   = $(shell cat $(1) | sha256sum | cut -c1-12)
 TOOLS := $(CACHE)/tools-$(call hash,test/tools/go.mod)
 CODEX := $(CACHE)/codex-$(call hash,test/codex/package-lock.json)
 CLIENTS := $(CACHE)/clients-$(call hash,test/clients/package-lock.json)
+NGINX := $(CACHE)/nginx
 SCHEMA := $(CACHE)/schema-$(call hash,test/contract/generate/package-lock.json)
 
 # What others call an architecture.
@@ -119,6 +120,17 @@ chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same 
 	@$(MAKE) --no-print-directory $(DEB) $(CODEX)/codex
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_CHAOS=$(or $(DURATION),10m) CODEX_PROXY_TEST_CHAOS_SEED=$(SEED) go test -count=1 -timeout 0 -v ./test/integration -run '^TestChaos$$'
 
+.PHONY: bench soak
+bench: ## what it costs, beside nginx: LONG=1 for a million requests, ROUNDS=5
+	@$(MAKE) --no-print-directory build $(NGINX)/usr/sbin/nginx
+	@go build -o build/bench ./test/bench
+	build/bench -nginx $(NGINX)/usr/sbin/nginx -rounds $(or $(ROUNDS),5) $(if $(LONG),-long)
+
+soak: ## load for a long time, with the curve of memory and files: DURATION=30m
+	@$(MAKE) --no-print-directory build
+	@go build -o build/bench ./test/bench
+	build/bench -soak $(or $(DURATION),30m)
+
 .PHONY: lint
 lint: | $(TOOLS)/golangci-lint ## check formatting, vet and the rules of the house
 	$(TOOLS)/golangci-lint run
@@ -168,6 +180,11 @@ $(CODEX)/codex:
 	cp test/codex/package.json test/codex/package-lock.json $(CODEX)/
 	npm ci --prefix $(CODEX) --no-audit --no-fund --loglevel=error
 	ln -sf $(CODEX)/node_modules/@openai/codex-linux-*/vendor/*/bin/codex $@
+
+# Debian's nginx, unpacked and not installed: installing it would start it.
+$(NGINX)/usr/sbin/nginx:
+	@rm -rf $(NGINX) && mkdir -p $(NGINX)
+	cd $(NGINX) && apt-get update -qq && apt-get download -qq nginx && dpkg -x nginx_*.deb .
 
 # The clients of test/clients/package-lock.json, with the node that runs them:
 # Debian's is too old for them.

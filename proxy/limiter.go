@@ -143,7 +143,12 @@ func (l *limiter) uses(name string, limits auth.Limits) (used, refused map[strin
 		auth.Concurrent:        float64(m.running),
 	}
 	maps.DeleteFunc(all, func(limit string, _ float64) bool { return limits.Number(limit) == 0 })
-	return all, maps.Clone(m.refused)
+	refused = make(map[string]float64, len(all))
+	for limit := range all { // what has never happened is 0 and not absent
+		refused[limit] = 0
+	}
+	maps.Copy(refused, m.refused)
+	return all, refused
 }
 
 // standing is what a key has left of one limit.

@@ -53,9 +53,9 @@ func newMetrics(s Settings) *metrics {
 		ends: closed(f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_stream_ends_total", Help: "Streamed answers that had begun and have ended, by why.",
 		}, []string{"cause"}), streamCauses...),
-		tokens: f.NewCounterVec(prometheus.CounterOpts{
+		tokens: closed(f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_tokens_total", Help: "Tokens of ended turns as the workers reported them. Cached are part of prompt, reasoning part of completion.",
-		}, []string{"kind"}),
+		}, []string{"kind"}), "prompt", "cached", "completion", "reasoning"),
 		queueWait: f.NewHistogram(histogram("codex_queue_wait_seconds",
 			"Time that a turn waited for a place on a worker, whether it got one or not.",
 			.001, .005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)),

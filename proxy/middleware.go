@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -25,35 +24,26 @@ func (s *Server) api(h apiHandler) http.Handler {
 
 // admit applies the route's access class.
 func (s *Server) admit(route route, r *http.Request, x *exchange) error {
-	if route.access == public || s.Keys.Open() || route.access == operator && fromLoopback(r) {
+	if route.access == public || s.Keys.Open() || route.access == operator && fromHere(r) {
 		return nil
 	}
 	key, ok := s.Keys.Check(r)
+	if !ok && route.access == operator {
+		return unauthorized("; without one, " + route.path + " is for this machine alone, by the name localhost and not through a reverse proxy")
+	}
 	if !ok {
-		return unauthorized()
+		return unauthorized("")
 	}
 	x.key, x.limits = key.Name, key.Limits
 	return nil
 }
 
-func unauthorized() error {
+func unauthorized(hint string) error {
 	return &openai.Error{
 		Status: http.StatusUnauthorized, Type: openai.TypeAuthentication, Code: "invalid_api_key",
-		Message: "send a valid API key as Authorization: Bearer KEY",
+		Message: "send a valid API key as Authorization: Bearer KEY" + hint,
 		Header:  http.Header{"Www-Authenticate": {"Bearer"}},
 	}
-}
-
-// fromLoopback tells this machine itself from the clients of a reverse proxy on
-// it, as far as that says that it is one.
-func fromLoopback(r *http.Request) bool {
-	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Real-Ip"} {
-		if r.Header.Get(name) != "" {
-			return false
-		}
-	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	return err == nil && net.ParseIP(host).IsLoopback()
 }
 
 // recover keeps a panic within its request. An answer that has begun is cut off,

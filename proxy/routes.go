@@ -17,7 +17,7 @@ type access int
 const (
 	public   access = iota // anyone: probes must work without a secret
 	keyed                  // a holder of an API key, if there are keys
-	operator               // this machine itself, or a holder of an API key
+	operator               // who is on this machine (fromHere), or a holder of an API key
 )
 
 // route is one line of the route table. The path is matched exactly, {name} in

@@ -73,15 +73,54 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// Who comes through a reverse proxy on this machine has this machine's address.
 func TestMetricsFromElsewhereNeedAKey(t *testing.T) {
 	keys, secrets := withKeys(t, "prometheus")
 	r := newRig(t, nil, func(o *options) { o.Keys = keys })
-	for key, status := range map[string]int{"": http.StatusUnauthorized, secrets[0]: http.StatusOK} {
-		req := httptest.NewRequest(http.MethodGet, "/metrics", nil) // comes from 192.0.2.1
-		req.Header.Set("Authorization", "Bearer "+key)
-		w := httptest.NewRecorder()
-		r.Handler().ServeHTTP(w, req)
-		assert.Equal(t, status, w.Code)
+	for name, tc := range map[string]struct {
+		from, host, proto string
+		header            [2]string
+		free              bool
+	}{
+		"here":              {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{}, true},
+		"here by name":      {"127.0.0.1:4711", "localhost:8787", "HTTP/1.1", [2]string{}, true},
+		"here over IPv6":    {"[::1]:4711", "[::1]:8787", "HTTP/1.1", [2]string{}, true},
+		"the default port":  {"[::1]:4711", "[::1]", "HTTP/1.1", [2]string{}, true},
+		"elsewhere":         {"192.0.2.1:4711", "localhost:8787", "HTTP/1.1", [2]string{}, false},
+		"another name":      {"127.0.0.1:4711", "proxy.example", "HTTP/1.1", [2]string{}, false},
+		"no name":           {"127.0.0.1:4711", "", "HTTP/1.1", [2]string{}, false},
+		"a similar name":    {"127.0.0.1:4711", "localhost.example:80", "HTTP/1.1", [2]string{}, false},
+		"nginx as it is":    {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.0", [2]string{}, false},
+		"X-Forwarded-For":   {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Forwarded-For", "127.0.0.1"}, false},
+		"empty":             {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Forwarded-For", ""}, false},
+		"X-Real-IP":         {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Real-IP", "192.0.2.1"}, false},
+		"Forwarded":         {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"Forwarded", "for=192.0.2.1"}, false},
+		"Via":               {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"Via", "1.1 front"}, false},
+		"X-Forwarded-Proto": {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Forwarded-Proto", "https"}, false},
+		"X-Forwarded-Host":  {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Forwarded-Host", "proxy.example"}, false},
+		"not an address":    {"@", "127.0.0.1:8787", "HTTP/1.1", [2]string{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+			req.RemoteAddr, req.Host, req.Proto = tc.from, tc.host, tc.proto
+			req.ProtoMajor, req.ProtoMinor, _ = http.ParseHTTPVersion(tc.proto)
+			if tc.header[0] != "" {
+				req.Header.Set(tc.header[0], tc.header[1])
+			}
+			without := httptest.NewRecorder()
+			r.Handler().ServeHTTP(without, req)
+			if tc.free {
+				assert.Equal(t, http.StatusOK, without.Code)
+			} else {
+				assert.Equal(t, http.StatusUnauthorized, without.Code)
+				assert.Contains(t, without.Body.String(), "is for this machine alone")
+				assert.NotContains(t, without.Body.String(), "codex_ready")
+			}
+			req.Header.Set("Authorization", "Bearer "+secrets[0])
+			with := httptest.NewRecorder()
+			r.Handler().ServeHTTP(with, req)
+			assert.Equal(t, http.StatusOK, with.Code)
+		})
 	}
 }
 

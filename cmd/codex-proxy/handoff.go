@@ -23,6 +23,7 @@ type handoff struct {
 	replaced    chan struct{} // closed when successor serves
 	settled     chan struct{} // closed when no hand-off can begin any more
 	successor   *notify.Successor
+	began       time.Time // the last reload; awaitReload's
 
 	mu      sync.Mutex
 	failure string // of the last reload
@@ -105,12 +106,12 @@ func (d *daemon) awaitReload(ctx context.Context) error {
 // makes it the unit's main process once it can serve.
 func (d *daemon) handOver(ctx context.Context) (taken bool, err error) {
 	d.notifier.Reloading("Reloading: starting " + d.handoff.program[0])
-	began := time.Now()
+	d.handoff.began = time.Now()
 	if taken, err = d.succeed(ctx); err == nil {
-		d.logger.Info("handed over to a new process", "pid", d.handoff.successor.PID, "took_ms", time.Since(began).Milliseconds())
+		d.logger.Info("handed over to a new process", "pid", d.handoff.successor.PID, "took_ms", time.Since(d.handoff.began).Milliseconds())
 		return taken, nil
 	}
-	d.logger.Error("reload failed", "error", err, "took_ms", time.Since(began).Milliseconds(), "serving", !taken)
+	d.logger.Error("reload failed", "error", err, "took_ms", time.Since(d.handoff.began).Milliseconds(), "serving", !taken)
 	d.handoff.note(err)
 	d.metrics.handoffs.failed.Add(1)
 	d.notifier.Ready(statusLine(d.report()) + d.handoff.lastFailure())

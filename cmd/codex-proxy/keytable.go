@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"codex-proxy/notify"
 	"codex-proxy/proxy/control"
@@ -21,6 +22,8 @@ type memory struct {
 	// Handoffs and FailedHandoffs are how many reloads there were.
 	Handoffs       uint64 `json:"handoffs"`
 	FailedHandoffs uint64 `json:"failed_handoffs"`
+	// HandoffBegan is when this one was asked for.
+	HandoffBegan time.Time `json:"handoff_began,omitzero"`
 }
 
 // keyTable is how the API keys change while the service runs. It is the
@@ -74,6 +77,7 @@ func (d *daemon) remembered() memory {
 	m := memory{
 		Workers:  d.pool.Memory(),
 		Handoffs: d.metrics.handoffs.done.Load() + 1, FailedHandoffs: d.metrics.handoffs.failed.Load(), // the one to come is counted by who takes over
+		HandoffBegan: d.handoff.began,
 	}
 	if d.keyTable.changed {
 		file := d.cfg.Keys.Text()
@@ -88,6 +92,9 @@ func (d *daemon) recall(m memory) error {
 	d.pool.Recall(m.Workers)
 	d.metrics.handoffs.done.Store(m.Handoffs)
 	d.metrics.handoffs.failed.Store(m.FailedHandoffs)
+	if !m.HandoffBegan.IsZero() { // another version may not say it
+		d.metrics.took.Set(max(0, time.Since(m.HandoffBegan).Seconds()))
+	}
 	if m.Keys == nil || d.cfg.KeyFile != "" {
 		return nil
 	}

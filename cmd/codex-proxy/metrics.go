@@ -18,6 +18,7 @@ import (
 type metrics struct {
 	flips    *prometheus.CounterVec
 	handoffs struct{ done, failed atomic.Uint64 }
+	took     prometheus.Gauge
 	passed   atomic.Int64 // when the watchdog's check last passed, in UnixNano
 }
 
@@ -43,6 +44,9 @@ func newMetrics(registry prometheus.Registerer, d *daemon) *metrics {
 			ConstLabels: prometheus.Labels{"result": result},
 		}, func() float64 { return float64(n.Load()) })
 	}
+	m.took = f.NewGauge(prometheus.GaugeOpts{
+		Name: "codex_handoff_last_seconds", Help: "How long the last reload took, from its request until this process served in place of the one before; 0 if this one followed none.",
+	})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "codex_predecessor_active", Help: "Whether the process before the last reload still finishes its turns.",
 	}, func() float64 {

@@ -74,6 +74,12 @@ type service struct {
 // serving starts the daemon and waits until it listens.
 func serving(t *testing.T, settings ...string) *service {
 	t.Helper()
+	return servingUnder(t, "", settings...)
+}
+
+// servingUnder has a watchdog of that many microseconds.
+func servingUnder(t *testing.T, watchdog string, settings ...string) *service {
+	t.Helper()
 	leaks := goleak.IgnoreCurrent()
 	s := &service{
 		dir: shortDir(t), stderr: &journalled{lines: make(chan string, 1000)},
@@ -82,7 +88,7 @@ func serving(t *testing.T, settings ...string) *service {
 	notes := notifications(t, s.dir, s.notes)
 	s.socket = notes.LocalAddr().(*net.UnixAddr)
 	t.Setenv("NOTIFY_SOCKET", s.socket.Name)
-	t.Setenv("WATCHDOG_USEC", "")
+	t.Setenv("WATCHDOG_USEC", watchdog)
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+filepath.Join(s.dir, "no-bus"))
 	args := []string{"serve", "--config", configured(t, ""), "--set", "listen=127.0.0.1:0", "--set", "socket_dir=" + s.dir, "--set", "textfile=" + filepath.Join(s.dir, "codex-proxy.prom")}
 	for _, set := range settings {

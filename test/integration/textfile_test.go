@@ -41,6 +41,7 @@ func TestTextfile(t *testing.T) {
 	require.Eventually(t, says(`codex_textfile_worker_restarts_total{worker="default"} 1`), bound, 20*time.Millisecond)
 	b.MustRun(t, "systemctl", "reload", proxyUnit)
 	assert.True(t, says("codex_textfile_ready 1")(), "a reload leaves it")
+	assert.Regexp(t, `\ncodex_handoff_last_seconds (0\.|[1-9])`, b.MustRun(t, "curl", "-s", base+"/metrics"), "of the new process")
 	b.MustRun(t, "systemctl", "stop", proxyUnit)
 	_, err := b.ReadFile(textfile)
 	assert.Error(t, err, "a service that was stopped is not one that is dead")

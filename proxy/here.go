@@ -1,0 +1,37 @@
+package proxy
+
+import (
+	"net"
+	"net/http"
+	"strings"
+)
+
+// forwarded are the headers by which a reverse proxy tells that it speaks for
+// somebody else: RFC 7239, RFC 9110 7.6.3, and what was there before them.
+var forwarded = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
+
+// fromHere reports whether a program on this machine asks, and for itself. Who
+// comes through a reverse proxy on this machine has its address, so that says
+// nothing alone. One that adds no header passes on the name that its client
+// asked for, as a browser does that was led here by its DNS; or it is nginx
+// without any setting, which speaks HTTP/1.0.
+func fromHere(r *http.Request) bool {
+	if !isLoopback(r.RemoteAddr) || !isLoopback(r.Host) || !r.ProtoAtLeast(1, 1) {
+		return false
+	}
+	for _, name := range forwarded {
+		if _, there := r.Header[name]; there {
+			return false
+		}
+	}
+	return true
+}
+
+// isLoopback takes an address or localhost, with a port or without.
+func isLoopback(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.Trim(hostport, "[]")
+	}
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
+}

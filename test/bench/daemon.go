@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// daemon is codex-proxy as it is shipped, with an API key, metrics, a usage
+// database and its log, in front of fakes in a process of their own.
+type daemon struct {
+	*process
+	fakes *process
+	key   string
+	ready time.Duration // from exec to READY=1
+	talk  *pauses
+}
+
+// startDaemon starts codex-proxy in front of so many workers, and returns when
+// it says READY=1 and a worker answers.
+func (b *bench) startDaemon(ctx context.Context, workers int, env ...string) (*daemon, error) {
+	dir, err := os.MkdirTemp(b.dir, "run-")
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{talk: &pauses{}}
+	names, sockets := make([]string, workers), make([]string, workers)
+	for i := range workers {
+		names[i] = fmt.Sprintf("%q", fmt.Sprintf("w%d", i))
+		sockets[i] = filepath.Join(dir, fmt.Sprintf("w%d.sock", i))
+	}
+	if d.fakes, err = start(os.Stderr, nil, "/proc/self/exe", append([]string{fakeName}, sockets...)...); err != nil {
+		return nil, err
+	}
+	if err := until(ctx, "the fake", dialled("unix", sockets[workers-1])); err != nil {
+		return nil, err
+	}
+	if d.key, err = b.addKey(dir); err != nil {
+		return nil, err
+	}
+	config := fmt.Sprintf("listen = %q\nworkers = [%s]\nsocket_dir = %q\napi_keys = %q\ntextfile = \"\"\nmax_inflight = 96\n",
+		proxyAddress, strings.Join(names, ", "), dir, filepath.Join(dir, "api-keys"))
+	file := filepath.Join(dir, "config.toml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	return d, d.exec(ctx, b.program, dir, file, env)
+}
+
+func (b *bench) addKey(dir string) (string, error) {
+	out, err := exec.Command(b.program, "keys", "add", "bench", "--file", filepath.Join(dir, "api-keys")).Output()
+	if err != nil {
+		return "", fmt.Errorf("cannot add a key: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func (d *daemon) exec(ctx context.Context, program, dir, config string, env []string) error {
+	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	defer notify.Close()
+	env = append(env, "NOTIFY_SOCKET="+filepath.Join(dir, "notify"), "STATE_DIRECTORY="+dir)
+	began := time.Now()
+	if d.process, err = start(d.talk, env, program, "serve", "--config", config); err != nil {
+		return err
+	}
+	_ = notify.SetReadDeadline(began.Add(30 * time.Second))
+	for message := make([]byte, 4096); ; {
+		n, err := notify.Read(message)
+		if err != nil {
+			return fmt.Errorf("codex-proxy did not become ready: %w\n%s", err, d.talk.last())
+		}
+		if bytes.Contains(message[:n], []byte("READY=1")) {
+			d.ready = time.Since(began)
+			break
+		}
+	}
+	return until(ctx, "every worker", d.whole)
+}
+
+// whole tells whether all workers are ready, not only the first.
+func (d *daemon) whole() error {
+	res, err := http.Get("http://" + proxyAddress + "/readyz")
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	_, list, _ := strings.Cut(string(body), `"workers":[`)
+	if strings.Contains(list, `"ready":false`) || res.StatusCode != http.StatusOK {
+		return fmt.Errorf("not all workers are ready: %.300s", body)
+	}
+	return nil
+}
+
+func (d *daemon) stop() {
+	if d.process != nil {
+		d.process.stop()
+	}
+	if d.fakes != nil {
+		d.fakes.stop()
+	}
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// with runs do against a daemon of its own.
+func (b *bench) with(ctx context.Context, workers int, do func(*daemon) error, env ...string) error {
+	d, err := b.startDaemon(ctx, workers, env...)
+	if d != nil {
+		defer d.stop()
+	}
+	if err != nil {
+		return err
+	}
+	return do(d)
+}
+
+func (b *bench) codingPrompt(ctx context.Context) error {
+	return b.with(ctx, 1, func(d *daemon) error {
+		body := coding()
+		l := load{clients: 1, requests: 20, body: body}
+		if _, _, err := d.target().measure(ctx, l); err != nil { // warms up
+			return err
+		}
+		if err := d.resetPeak(); err != nil {
+			return err
+		}
+		l.requests, l.body = 20*b.rounds, func(i int) []byte { return body(i + 20) }
+		cpu, _, err := d.target().measure(ctx, l)
+		if err != nil {
+			return err
+		}
+		peak, err := d.memory("VmHWM")
+		b.result.one("CPU: coding prompt of 500 KB", "ms", 10, micros(cpu)/1000)
+		b.result.one("peak RSS: coding prompts, one at a time", "MiB", 60, peak)
+		return err
+	})
+}
+
+// openStreams is memory without, with and after open streams.
+func (b *bench) openStreams(ctx context.Context) error {
+	return b.with(ctx, 53, func(d *daemon) error {
+		idle, err := d.memory("VmRSS")
+		if err != nil {
+			return err
+		}
+		b.result.one("RSS: idle, 53 workers", "MiB", 0, idle)
+		for _, step := range []struct {
+			streams int
+			limit   float64
+		}{{64, 40}, {5000, 300}} {
+			held, err := d.hold(ctx, step.streams, 0)
+			if err != nil {
+				return err
+			}
+			rss, err := d.memory("VmRSS")
+			held.close()
+			if err != nil {
+				return err
+			}
+			b.result.one(fmt.Sprintf("RSS: %d open streams", step.streams), "MiB", step.limit, rss)
+		}
+		return nil
+	})
+}
+
+// starts is exec to READY=1 with a running worker, and memory right after.
+func (b *bench) starts(ctx context.Context) error {
+	var took []time.Duration
+	for i := range 4 * b.rounds {
+		err := b.with(ctx, 1, func(d *daemon) error {
+			took = append(took, d.ready)
+			if i > 0 {
+				return nil
+			}
+			rss, err := d.memory("VmRSS")
+			b.result.one("RSS: idle, 1 worker", "MiB", 22, rss)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	b.result.add(row{What: "exec to READY, p50", Unit: "ms", Limit: 60, Quiet: true, Values: map[string]float64{ours: micros(quantile(took, 0.5)) / 1000}})
+	b.result.add(row{What: "exec to READY, slowest", Unit: "ms", Quiet: true, Values: map[string]float64{ours: micros(quantile(took, 1)) / 1000}})
+	return nil
+}
+
+// growthStreams is the cost of a stream among others.
+func (b *bench) growthStreams(ctx context.Context) error {
+	return b.with(ctx, 53, func(d *daemon) error {
+		first := 0.0
+		for _, clients := range []int{1, 64, 1000, 5000} {
+			// A pace at which neither the fake nor the clients are the limit.
+			pace := max(2*time.Millisecond, time.Duration(clients)*100*time.Microsecond)
+			l := load{clients: clients, requests: max(clients, 50), body: chat(askFrames(64, pace, len(frameText)), true), stream: true}
+			cpu, _, err := d.target().measure(ctx, l)
+			if err != nil {
+				return err
+			}
+			b.result.one(fmt.Sprintf("CPU: stream of 64 frames among %d", clients), "µs", first*1.1, micros(cpu))
+			if first == 0 {
+				first = micros(cpu)
+			}
+		}
+		return nil
+	})
+}
+
+func (b *bench) growthWorkers(ctx context.Context) error {
+	first := 0.0
+	for _, workers := range []int{1, 10, 50} {
+		err := b.with(ctx, workers, func(d *daemon) error {
+			l := load{clients: 16, requests: 2000, body: chat(askAnswer, false)}
+			if _, _, err := d.target().measure(ctx, l); err != nil { // warms up
+				return err
+			}
+			cpu, _, err := d.target().measure(ctx, l)
+			b.result.one(fmt.Sprintf("CPU: chat, 16 clients, %d workers", workers), "µs", first*1.1, micros(cpu))
+			if first == 0 {
+				first = micros(cpu)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// growthRequests compares the first tenth of many requests with the last.
+func (b *bench) growthRequests(ctx context.Context) error {
+	all := 50_000
+	if b.long {
+		all = 1_000_000
+	}
+	return b.with(ctx, 1, func(d *daemon) error {
+		var cpus [10]time.Duration
+		var rss [10]float64
+		for i := range cpus {
+			var err error
+			l := load{clients: 16, requests: all / len(cpus), body: chat(askAnswer, false)}
+			if cpus[i], _, err = d.target().measure(ctx, l); err != nil {
+				return err
+			}
+			if rss[i], err = d.memory("VmRSS"); err != nil {
+				return err
+			}
+		}
+		b.result.one(fmt.Sprintf("CPU: chat, second tenth of %d", all), "µs", 0, micros(cpus[1]))
+		b.result.one(fmt.Sprintf("CPU: chat, last tenth of %d", all), "µs", micros(cpus[1])*1.1, micros(cpus[9]))
+		b.result.one(fmt.Sprintf("RSS: after the second tenth of %d", all), "MiB", 0, rss[1])
+		b.result.one(fmt.Sprintf("RSS: after the last tenth of %d", all), "MiB", rss[1]*1.1, rss[9])
+		return nil
+	})
+}
+
+// collector is how long the garbage collector stops the world.
+func (b *bench) collector(ctx context.Context) error {
+	return b.with(ctx, 53, func(d *daemon) error {
+		held, err := d.hold(ctx, 2000, 0)
+		if err != nil {
+			return err
+		}
+		defer held.close()
+		l := load{clients: 16, requests: 5000, body: chat(askAnswer, false)}
+		if _, _, err := d.target().measure(ctx, l); err != nil {
+			return err
+		}
+		l = load{clients: 2, requests: 40, body: coding()}
+		if _, _, err := d.target().measure(ctx, l); err != nil {
+			return err
+		}
+		p99, n := d.talk.worst(0.99)
+		if n == 0 {
+			return fmt.Errorf("the collector did not run")
+		}
+		b.result.add(row{What: fmt.Sprintf("pauses of the collector among 2000 streams, p99 of %d", n), Unit: "ms", Limit: 2, Quiet: true,
+			Values: map[string]float64{ours: micros(p99) / 1000}})
+		return nil
+	}, "GODEBUG=gctrace=1")
+}
+
+// slowClients is what 10 000 clients that read a byte a second cost, and what
+// others notice.
+func (b *bench) slowClients(ctx context.Context) error {
+	return b.with(ctx, 106, func(d *daemon) error {
+		others := load{clients: 4, requests: 1000, body: chat(askAnswer, false)}
+		measure := func(when string) error {
+			cpu, s, err := d.target().measure(ctx, others)
+			if err != nil {
+				return err
+			}
+			b.result.one("CPU: chat, 4 clients, "+when, "µs", 0, micros(cpu))
+			b.result.add(row{What: "time to the answer: chat, 4 clients, p99, " + when, Unit: "ms", Quiet: true,
+				Values: map[string]float64{ours: micros(quantile(s.whole, 0.99)) / 1000}})
+			return nil
+		}
+		if err := measure("no slow clients"); err != nil {
+			return err
+		}
+		held, err := d.hold(ctx, 10_000, 256<<10)
+		if err != nil {
+			return err
+		}
+		defer held.close()
+		if err := measure("beside 10 000 slow clients"); err != nil {
+			return err
+		}
+		peak, err := d.memory("VmHWM")
+		b.result.one("peak RSS: 10 000 clients that read a byte a second", "MiB", 0, peak)
+		return err
+	})
+}
