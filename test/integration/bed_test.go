@@ -54,6 +54,8 @@ type bed struct {
 	http     *http.Client
 	models   *modelserver.Server
 	endpoint *endpoint // of models
+	front    *front    // the reverse proxy that load and hold go through, if any
+	key      string    // the API key that they have, if any
 }
 
 // newBed installs the package into a booted Debian of that suite. The settings

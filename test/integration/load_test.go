@@ -38,7 +38,7 @@ func (b *bed) load(clients int) *load {
 	b.t.Cleanup(func() { stop(); l.done.Wait() })
 	for i := range clients {
 		l.done.Go(func() {
-			client := b.HTTPClient()
+			client := b.newClient()
 			defer client.CloseIdleConnections()
 			for ctx.Err() == nil {
 				l.ask(client, i%2 == 0, i%4 < 2)
@@ -132,7 +132,7 @@ func (b *bed) hold(gate string) *held {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
 	b.t.Cleanup(cancel)
-	res, err := b.HTTPClient().Do(chatRequest(ctx, true, "[[text first]][[gate "+gate+"]][[text  and last]]"))
+	res, err := b.newClient().Do(chatRequest(ctx, true, "[[text first]][[gate "+gate+"]][[text  and last]]"))
 	require.NoError(b.t, err)
 	h := &held{gate: gate, res: res, body: bufio.NewReader(res.Body)}
 	for !strings.Contains(h.head, "first") {

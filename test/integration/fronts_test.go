@@ -1,0 +1,229 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/pelletier/go-toml/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/probes"
+	"codex-proxy/test/manual"
+)
+
+// What docs/reverse-proxies.md promises of each program, by the program itself
+// and its file there.
+func TestReverseProxies(t *testing.T) {
+	doc := manual.Open(t, "docs/reverse-proxies.md")
+	b := bootBed(t, neighbours())
+	b.install(realWorker, "")
+	b.start()
+	for name, f := range fronts() {
+		t.Run(name, func(t *testing.T) {
+			b.raise(f, doc)
+			defer b.lower()
+			t.Run("stream", func(t *testing.T) { b.hold(name).finish(b) })
+			t.Run("websocket", b.overWebSocket)
+			t.Run("body", b.bigBody)
+			t.Run("errors", b.errorsPass)
+			t.Run("only the API", b.onlyTheAPI)
+		})
+	}
+	t.Run("drain behind haproxy", func(t *testing.T) {
+		b.raise(fronts()["haproxy"], doc)
+		defer b.lower()
+		b.drainBehind(t)
+	})
+	t.Run("traefik", func(t *testing.T) { readTraefik(t, doc.File("/etc/traefik/dynamic/codex-proxy.toml")) })
+	t.Run("unix socket", func(t *testing.T) { b.overUnix(t, doc) })
+}
+
+// overWebSocket has a turn on a WebSocket.
+func (b *bed) overWebSocket(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	client := b.newClient()
+	client.Transport.(*fronted).ForceAttemptHTTP2 = false // the upgrade is of HTTP/1.1
+	conn, _, err := websocket.Dial(ctx, base+"/v1/responses", &websocket.DialOptions{HTTPClient: client})
+	require.NoError(t, err)
+	defer conn.CloseNow() // closed below, if all went well
+	conn.SetReadLimit(1 << 20)
+	request := fmt.Sprintf(`{"type":"response.create","model":%q,"input":"[[text over the socket]]"}`, model)
+	require.NoError(t, conn.Write(ctx, websocket.MessageText, []byte(request)))
+	for {
+		_, message, err := conn.Read(ctx)
+		require.NoError(t, err)
+		if strings.Contains(string(message), `"type":"response.completed"`) {
+			assert.Contains(t, string(message), "over the socket")
+			break
+		}
+	}
+	assert.NoError(t, conn.Close(websocket.StatusNormalClosure, ""))
+}
+
+// through is a request through the front.
+func (b *bed) through(t *testing.T, method, path, body string, header ...string) (*http.Response, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, base+path, strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	client := b.newClient()
+	defer client.CloseIdleConnections()
+	res, err := client.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	return res, string(text)
+}
+
+// bigBody sends nearly as much as codex-proxy takes, and more.
+func (b *bed) bigBody(t *testing.T) {
+	const mib = 1 << 20
+	long := func(n int) string {
+		return fmt.Sprintf(`{"model":%q,"messages":[{"role":"system","content":%q},{"role":"user","content":"[[text read it]]"}]}`, model, strings.Repeat("x", n))
+	}
+	res, text := b.through(t, http.MethodPost, "/v1/chat/completions", long(15*mib))
+	assert.Equal(t, http.StatusOK, res.StatusCode, text)
+	assert.Contains(t, text, "read it")
+	res, text = b.through(t, http.MethodPost, "/v1/chat/completions", long(17*mib))
+	assert.Equal(t, http.StatusRequestEntityTooLarge, res.StatusCode)
+	assert.Contains(t, text, `"error":{`)
+}
+
+// errorsPass: status, header and envelope of an error are what they are without
+// a front, and the client's request id is in both.
+func (b *bed) errorsPass(t *testing.T) {
+	for _, body := range []string{`{"model":"nobody","messages":[]}`, `{`} {
+		res, text := b.through(t, http.MethodPost, "/v1/chat/completions", body, "X-Request-Id", "front-1")
+		front := b.front
+		b.front = nil
+		plain, want := b.through(t, http.MethodPost, "/v1/chat/completions", body, "X-Request-Id", "front-1")
+		b.front = front
+		assert.Equal(t, plain.StatusCode, res.StatusCode)
+		assert.Equal(t, want, text)
+		assert.Equal(t, "front-1", res.Header.Get("X-Request-Id"))
+		assert.Equal(t, plain.Header.Get("Content-Type"), res.Header.Get("Content-Type"))
+	}
+	b.MustRun(t, "codex-proxy", "drain")
+	defer b.MustRun(t, "codex-proxy", "undrain")
+	res, text := b.through(t, http.MethodPost, "/v1/chat/completions", chatBody("hi", false))
+	assert.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+	if b.front.unit != "caddy.service" { // which may have seen the drain, and refuses by itself
+		assert.Contains(t, text, `"type":"backend_unavailable"`)
+		assert.NotEmpty(t, res.Header.Get("Retry-After"))
+	}
+}
+
+// onlyTheAPI: what is for operators is not there for others.
+func (b *bed) onlyTheAPI(t *testing.T) {
+	for _, path := range []string{"/metrics", "/healthz", "/readyz", "/livez", "/", "/v1/../metrics", "/v1/%2e%2e/metrics", "//metrics"} {
+		res, text := b.through(t, http.MethodGet, path, "")
+		assert.NotEqual(t, http.StatusOK, res.StatusCode, path)
+		assert.NotContains(t, text, "codex_worker", path)
+		assert.NotContains(t, text, "liveness", path)
+	}
+}
+
+// drainBehind: a drain, an undrain and a restart behind HAProxy and beside a
+// second server, under load. No request fails, and streams in flight are whole.
+func (b *bed) drainBehind(t *testing.T) {
+	other := b.otherServer()
+	b.awaitServer("UP")
+	held := b.holdHere("drain")
+	busy := b.load(8)
+	busy.reach(t, 50)
+
+	b.MustRun(t, "codex-proxy", "drain")
+	b.awaitServer("DOWN")
+	other.await(t)
+	before := len(b.models.Turns())
+	busy.reach(t, 50)
+	assert.Len(t, b.models.Turns(), before, "a server that is out is still asked")
+	held.finish(b)
+
+	b.MustRun(t, "codex-proxy", "undrain")
+	b.awaitServer("UP")
+	b.awaitTurn(before)
+
+	held = b.holdHere("restart")
+	restarted := b.begin("systemctl", "restart", proxyUnit)
+	b.until("draining", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.Draining })
+	busy.reach(t, 50)
+	held.finish(b)
+	require.NoError(t, <-restarted)
+	b.awaitServer("UP")
+	b.awaitTurn(len(b.models.Turns()))
+	busy.reach(t, 50)
+	busy.end(t)
+}
+
+// overUnix: codex-proxy listens on both sockets, has a turn and is reloaded on the
+// new one, and asks for a key there.
+func (b *bed) overUnix(t *testing.T, doc *manual.Manual) {
+	const dropIn, socket = "/etc/systemd/system/codex-proxy.socket.d/unix.conf", "/run/codex-proxy-http.sock"
+	require.NoError(t, b.WriteFile(dropIn, []byte(doc.File(dropIn)), 0o644))
+	b.follow(doc)
+	assert.Equal(t, "root www-data 660\n", b.MustRun(t, "stat", "-c", "%U %G %a", socket))
+	curl := func(args ...string) string {
+		return b.MustRun(t, append([]string{"runuser", "-u", "www-data", "--", "curl", "-s", "--unix-socket", socket}, args...)...)
+	}
+	b.MustRun(t, "codex-proxy", "reload")
+	body := chatBody("[[text by a file]]", false)
+	assert.Contains(t, curl("http://localhost/v1/chat/completions", "-H", "Content-Type: application/json", "-d", body), "by a file")
+	b.until("ready on the loopback", ready)
+	b.MustRun(t, "codex-proxy", "keys", "add", "someone")
+	assert.Contains(t, curl("http://localhost/metrics"), "invalid_api_key")
+}
+
+// readTraefik reads the file for Traefik, which Debian does not have: it is TOML
+// of the form that its file provider takes.
+func readTraefik(t *testing.T, text string) {
+	t.Helper()
+	type service struct {
+		LoadBalancer struct {
+			ServersTransport string                                   `toml:"serversTransport"`
+			Servers          []map[string]string                      `toml:"servers"`
+			HealthCheck      struct{ Path, Interval, Timeout string } `toml:"healthCheck"`
+		} `toml:"loadBalancer"`
+	}
+	var file struct {
+		HTTP struct {
+			Routers map[string]struct {
+				Rule        string    `toml:"rule"`
+				EntryPoints []string  `toml:"entryPoints"`
+				Service     string    `toml:"service"`
+				TLS         *struct{} `toml:"tls"`
+			} `toml:"routers"`
+			Services          map[string]service `toml:"services"`
+			ServersTransports map[string]struct {
+				ForwardingTimeouts map[string]string `toml:"forwardingTimeouts"`
+			} `toml:"serversTransports"`
+		} `toml:"http"`
+		TLS struct {
+			Certificates []map[string]string `toml:"certificates"`
+		} `toml:"tls"`
+	}
+	decoder := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(&file))
+	require.Len(t, file.HTTP.Routers, 1)
+	for _, router := range file.HTTP.Routers {
+		require.Contains(t, file.HTTP.Services, router.Service)
+		balancer := file.HTTP.Services[router.Service].LoadBalancer
+		assert.Equal(t, "/readyz", balancer.HealthCheck.Path)
+		assert.Len(t, balancer.Servers, 2)
+		assert.Contains(t, file.HTTP.ServersTransports, balancer.ServersTransport)
+		assert.NotNil(t, router.TLS)
+	}
+}
