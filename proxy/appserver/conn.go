@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -191,15 +192,19 @@ func (c *Conn) route(n Notification) {
 // deliver never waits for the consumer: a turn that cannot keep up is ended.
 func (c *Conn) deliver(n Notification, to address) {
 	var due func()
-	overflown, turnID := false, ""
+	overflown, crowded, turnID := false, false, ""
 	c.door.enter(func(s *state) {
 		if box := s.threads[string(to.threadID)]; box != nil {
 			overflown = !box.put(n, to.turnID, c.opts)
 			turnID, due = box.turnID, box.due(n)
+			crowded = box.bytes > c.opts.QueueBytes/4
 		}
 	})
 	if due != nil {
 		due()
+	}
+	if crowded {
+		runtime.Gosched() // a consumer that is not held up by its client catches up
 	}
 	if overflown {
 		c.log.Warn("turn cancelled: its consumer is too slow", "thread", string(to.threadID))

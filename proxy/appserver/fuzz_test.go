@@ -25,7 +25,7 @@ func FuzzIncoming(f *testing.F) {
 		}
 		// Take what there is and no more.
 		for n, ok, _ := turn.take(); ok; n, ok, _ = turn.take() {
-			for _, e := range turn.transcript.add(n) {
+			for _, e := range turn.transcript.take(n) {
 				if done, is := e.(TurnCompleted); is && done.Status == TurnFailed && done.Err == nil {
 					t.Fatal("failed without an error")
 				}

@@ -6,12 +6,28 @@ import (
 	"time"
 )
 
+// behind is how many notifications wait when the consumer counts as behind: then
+// pieces of text that come one after another are joined. Alone each is a JSON
+// object, ten times as large as its text.
+const behind = 64
+
+// maxJoined bounds what is joined into one.
+const maxJoined = 16 << 10
+
+// mail is a notification in the mailbox, or text of an item.
+type mail struct {
+	Notification
+	item string
+	text []byte // not nil: it is text
+}
+
 // mailbox holds the notifications of one thread until its turn's consumer takes
 // them. It is part of state: touch it only inside the door.
 type mailbox struct {
 	turnID    string
-	queue     []Notification
-	taken     int // of the queue
+	queue     []mail
+	taken     int    // of the queue
+	item      string // that text last came of
 	bytes     int
 	end       error             // why no more is taken in
 	started   bool              // turn/started has arrived
@@ -48,17 +64,41 @@ func (m *mailbox) put(n Notification, turnID []byte, o Options) bool {
 		m.shut(ErrSlowConsumer)
 		return m.completed
 	}
+	if item, text, ok := n.delta(); ok {
+		m.addText(item, text)
+	} else {
+		n.Params = bytes.Clone(n.Params)
+		m.add(mail{Notification: n})
+	}
+	m.signal()
+	return true
+}
+
+func (m *mailbox) addText(item, text []byte) {
+	if m.waiting() > behind {
+		if last := &m.queue[len(m.queue)-1]; last.text != nil && last.item == string(item) && len(last.text) < maxJoined {
+			last.text = append(last.text, text...)
+			m.bytes += len(text)
+			return
+		}
+	}
+	if m.item != string(item) {
+		m.item = string(item)
+	}
+	m.add(mail{item: m.item, text: append(make([]byte, 0, len(text)), text...)})
+}
+
+func (m *mailbox) add(one mail) {
 	if m.taken > 0 && len(m.queue) == cap(m.queue) {
 		rest := copy(m.queue, m.queue[m.taken:])
 		clear(m.queue[rest:])
 		m.queue, m.taken = m.queue[:rest], 0
 	}
-	n.Params = bytes.Clone(n.Params)
-	m.queue = append(m.queue, n)
-	m.bytes += len(n.Params)
-	m.signal()
-	return true
+	m.queue = append(m.queue, one)
+	m.bytes += one.size()
 }
+
+func (m mail) size() int { return len(m.Params) + len(m.text) }
 
 // after sets what is to be done at turn/started, behind what already waits.
 func (m *mailbox) after(f func()) {
@@ -100,15 +140,15 @@ func (m *mailbox) foreign(method string, turnID []byte) bool {
 
 // take removes the oldest notification. Without one, err says why there will be
 // none, or is nil when there may be.
-func (m *mailbox) take() (n Notification, ok bool, err error) {
+func (m *mailbox) take() (n mail, ok bool, err error) {
 	if m.waiting() == 0 {
 		return n, false, m.end
 	}
-	n, m.queue[m.taken] = m.queue[m.taken], Notification{}
+	n, m.queue[m.taken] = m.queue[m.taken], mail{}
 	if m.taken++; m.taken == len(m.queue) { // from the beginning of the same array
 		m.queue, m.taken = m.queue[:0], 0
 	}
-	m.bytes -= len(n.Params)
+	m.bytes -= n.size()
 	return n, true, nil
 }
 

@@ -72,6 +72,28 @@ func (n Notification) address() (a address, err error) {
 	return a, errors.Join(err, params.err)
 }
 
+// textDelta is what most notifications are, and what somebody waits to read.
+const textDelta = "item/agentMessage/delta"
+
+// delta is the text that n carries, and the item that it belongs to, if it is a
+// whole textDelta. Both may lie in n.
+func (n Notification) delta() (item, words []byte, ok bool) {
+	if n.Method != textDelta {
+		return nil, nil, false
+	}
+	var err error
+	params := openObject(n.Params)
+	for name, value, more := params.next(); more && err == nil; name, value, more = params.next() {
+		switch string(name) {
+		case "itemId":
+			item, err = text(value)
+		case "delta":
+			words, err = text(value)
+		}
+	}
+	return item, words, err == nil && params.err == nil
+}
+
 func turnID(turn []byte) (id []byte) {
 	members := openObject(turn)
 	for name, value, ok := members.next(); ok; name, value, ok = members.next() {
@@ -116,7 +138,7 @@ func methodName(v []byte) (string, error) {
 var frequent = func() map[string]string {
 	names := map[string]string{}
 	for _, name := range []string{
-		"item/agentMessage/delta", "item/reasoning/summaryTextDelta", "item/started", "item/completed", "rawResponseItem/completed",
+		textDelta, "item/reasoning/summaryTextDelta", "item/started", "item/completed", "rawResponseItem/completed",
 		"rawResponse/completed", "thread/tokenUsage/updated", "thread/status/changed", "turn/started", "turn/completed", "thread/started",
 		"account/rateLimits/updated",
 	} {

@@ -2,7 +2,6 @@ package appserver
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -73,12 +72,20 @@ func newTranscript(tools []Tool) transcript {
 	return t
 }
 
+// take returns the events of what was in the mailbox.
+func (t *transcript) take(m mail) []Event {
+	if m.text != nil {
+		return t.addText(m.item, string(m.text))
+	}
+	return t.add(m.Notification)
+}
+
 // add returns the events of n: mostly one, sometimes none. A notification that
 // does not parse fails the turn: to skip it could be to lose text silently.
 func (t *transcript) add(n Notification) []Event {
 	switch n.Method {
-	case "item/agentMessage/delta":
-		return t.delta(n)
+	case textDelta: // the mailbox has taken the text out of those that are whole
+		return undecodable(n, errNotJSON)
 	case "item/reasoning/summaryTextDelta":
 		return translate(n, func(p summaryTextDeltaParams) []Event {
 			t.reasoning[p.ItemID] = true
@@ -116,25 +123,6 @@ func undecodable(n Notification, err error) []Event {
 }
 
 func failed(err *TurnError) []Event { return []Event{TurnCompleted{TurnFailed, err}} }
-
-// delta is what most notifications are, and what somebody waits to read.
-func (t *transcript) delta(n Notification) []Event {
-	var id, words []byte
-	var err error
-	params := openObject(n.Params)
-	for name, value, ok := params.next(); ok && err == nil; name, value, ok = params.next() {
-		switch string(name) {
-		case "itemId":
-			id, err = text(value)
-		case "delta":
-			words, err = text(value)
-		}
-	}
-	if err = errors.Join(err, params.err); err != nil {
-		return undecodable(n, err)
-	}
-	return t.addText(string(id), string(words))
-}
 
 func (t *transcript) addText(id, text string) []Event {
 	if text == "" {

@@ -53,7 +53,7 @@ func (t *Turn) NextWithin(ctx context.Context, patience time.Duration) (Event, e
 		if err != nil {
 			return nil, err
 		}
-		t.ready = t.transcript.add(n)
+		t.ready = t.transcript.take(n)
 	}
 	e := t.ready[0]
 	t.ready = t.ready[1:]
@@ -82,7 +82,7 @@ func (t *Turn) finish() {
 
 // receive takes the next notification. What arrived before the connection was
 // lost comes before the loss.
-func (t *Turn) receive(ctx context.Context, patience time.Duration) (Notification, error) {
+func (t *Turn) receive(ctx context.Context, patience time.Duration) (mail, error) {
 	n, ok, err := t.take()
 	if ok || err != nil {
 		return n, err
@@ -112,7 +112,7 @@ func (t *Turn) receive(ctx context.Context, patience time.Duration) (Notificatio
 	}
 }
 
-func (t *Turn) take() (n Notification, ok bool, err error) {
+func (t *Turn) take() (n mail, ok bool, err error) {
 	t.conn.door.enter(func(*state) { n, ok, err = t.box.take() })
 	return n, ok, err
 }
