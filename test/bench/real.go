@@ -23,9 +23,9 @@ import (
 // endpointOfModels is where the scripted model endpoint listens.
 const endpointOfModels = "127.0.0.1:18080"
 
-// real is the real codex app-server before a scripted endpoint: driven directly,
+// turns are of the real codex app-server before a scripted endpoint: driven directly,
 // as well as we can, and through codex-proxy.
-type real struct {
+type turns struct {
 	daemon *daemon
 	conn   *appserver.Conn
 }
@@ -65,7 +65,7 @@ func (b *bench) realCodex(ctx context.Context) error {
 	if _, err := conn.Initialize(ctx); err != nil {
 		return err
 	}
-	return b.compareTurns(ctx, real{d, conn})
+	return b.compareTurns(ctx, turns{d, conn})
 }
 
 // startCodex runs codex as a worker that `codex-proxy worker-prepare` has made.
@@ -97,12 +97,12 @@ func (b *bench) startCodex(ctx context.Context) (codex *process, socket string, 
 
 // compareTurns interleaves the two ways, and tells what is lost through codex-proxy
 // in per cent.
-func (b *bench) compareTurns(ctx context.Context, r real) error {
+func (b *bench) compareTurns(ctx context.Context, r turns) error {
 	for _, row := range []struct {
 		what    string
 		limit   float64
 		clients int
-		turns   int // of each client
+		count   int // of each client
 		reused  bool
 	}{
 		{"real codex, one turn at a time: latency added", 3, 1, 40, false},
@@ -121,7 +121,7 @@ func (b *bench) compareTurns(ctx context.Context, r real) error {
 				began := time.Now()
 				g, gctx := errgroup.WithContext(ctx)
 				for range row.clients {
-					g.Go(func() error { return way.talk(gctx, row.turns, row.reused) })
+					g.Go(func() error { return way.talk(gctx, row.count, row.reused) })
 				}
 				if err := g.Wait(); err != nil {
 					return err
@@ -134,8 +134,8 @@ func (b *bench) compareTurns(ctx context.Context, r real) error {
 			lost = 100 * (float64(through)/float64(direct) - 1)
 		}
 		b.result.add(perCent(row.what, row.limit, lost))
-		turns := float64(b.rounds * row.clients * row.turns)
-		fmt.Fprintf(os.Stderr, "%s: %.1f turns/s directly, %.1f through codex-proxy\n", row.what, turns/direct.Seconds(), turns/through.Seconds())
+		all := float64(b.rounds * row.clients * row.count)
+		fmt.Fprintf(os.Stderr, "%s: %.1f turns/s directly, %.1f through codex-proxy\n", row.what, all/direct.Seconds(), all/through.Seconds())
 	}
 	return nil
 }
@@ -146,10 +146,10 @@ func perCent(what string, limit, value float64) row {
 
 // directly runs turns on the app-server's own wire, each on a thread of its own or
 // all on one.
-func (r real) directly(ctx context.Context, turns int, reused bool) error {
+func (r turns) directly(ctx context.Context, count int, reused bool) error {
 	var thread *appserver.Thread
 	instructions := "You are a helpful assistant."
-	for n := range turns {
+	for n := range count {
 		ask := appserver.TurnRequest{Model: "demo", BaseInstructions: &instructions, Items: []appserver.Item{appserver.TextMessage("user", question(n))}}
 		turn, err := r.begin(ctx, thread, ask)
 		if err != nil {
@@ -178,7 +178,7 @@ func (r real) directly(ctx context.Context, turns int, reused bool) error {
 	return nil
 }
 
-func (r real) begin(ctx context.Context, thread *appserver.Thread, ask appserver.TurnRequest) (*appserver.Turn, error) {
+func (r turns) begin(ctx context.Context, thread *appserver.Thread, ask appserver.TurnRequest) (*appserver.Turn, error) {
 	if thread != nil {
 		return thread.StartTurn(ctx, ask)
 	}
@@ -195,13 +195,13 @@ type message struct {
 }
 
 // throughProxy asks for the same by chat completions, over a connection of its own.
-func (r real) throughProxy(ctx context.Context, turns int, reused bool) error {
+func (r turns) throughProxy(ctx context.Context, count int, reused bool) error {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	system := message{"system", "You are a helpful assistant."}
 	messages := []message{system}
-	for n := range turns {
+	for n := range count {
 		messages = append(messages, message{"user", question(n)})
 		answer, err := r.chat(ctx, client, messages)
 		if err != nil {
@@ -214,7 +214,7 @@ func (r real) throughProxy(ctx context.Context, turns int, reused bool) error {
 	return nil
 }
 
-func (r real) chat(ctx context.Context, client *http.Client, messages []message) (message, error) {
+func (r turns) chat(ctx context.Context, client *http.Client, messages []message) (message, error) {
 	body, err := json.Marshal(map[string]any{"model": "demo", "messages": messages})
 	if err != nil {
 		return message{}, err
