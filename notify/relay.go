@@ -90,7 +90,7 @@ func (r *Relay) accept(ctx, serving context.Context, l net.Listener, places chan
 		}
 		conns.Go(func() {
 			defer func() { <-places }()
-			if err := r.serve(serving, conn); err != nil {
+			if err := r.serve(ctx, serving, conn); err != nil {
 				logger.Warn("relay: connection dropped", "error", err)
 			}
 		})
@@ -114,26 +114,31 @@ type halfConn interface {
 	CloseWrite() error
 }
 
-// serve copies in both directions until both have ended or ctx is done.
-func (r *Relay) serve(ctx context.Context, accepted net.Conn) error {
+// serve copies in both directions until both have ended or serving is done. What is
+// aside ends with ctx, which is when the command has exited.
+func (r *Relay) serve(ctx, serving context.Context, accepted net.Conn) error {
 	defer accepted.Close()
 	client, ok := accepted.(halfConn)
 	if !ok {
 		return errors.New("cannot relay " + accepted.LocalAddr().Network() + " sockets, only streams")
 	}
-	if r.Aside != nil && r.isAside(client) {
-		defer context.AfterFunc(ctx, func() { _ = client.Close() })()
-		r.Aside(client)
-		return nil
+	if r.Aside != nil {
+		stop := context.AfterFunc(ctx, func() { _ = client.Close() })
+		defer stop()
+		if r.isAside(client) {
+			r.Aside(client)
+			return nil
+		}
+		stop()
 	}
 	dialer := net.Dialer{Timeout: dialBound}
-	dialled, err := dialer.DialContext(ctx, "unix", r.Target)
+	dialled, err := dialer.DialContext(serving, "unix", r.Target)
 	if err != nil {
 		return err
 	}
 	defer dialled.Close()
 	target := dialled.(*net.UnixConn)
-	defer context.AfterFunc(ctx, func() {
+	defer context.AfterFunc(serving, func() {
 		_ = client.Close()
 		_ = target.Close()
 	})()

@@ -56,10 +56,19 @@ func document(b *strings.Builder, rows []string) {
 		}
 		switch kind {
 		case kindCode:
-			fmt.Fprintf(b, "\n```\n%s\n```\n", strings.Join(unindent(part), "\n"))
+			code := strings.Join(unindent(part), "\n")
+			fmt.Fprintf(b, "\n```%s\n%s\n```\n", languageOf(code), code)
 		case kindText:
 			fmt.Fprintf(b, "\n%s\n", strings.Join(strings.Fields(strings.Join(part, " ")), " "))
 		}
 		i = end
 	}
+}
+
+// languageOf tells commands from settings and words.
+func languageOf(code string) string {
+	if program, _, _ := strings.Cut(code, " "); program == "systemctl" || program == "codex-proxy" {
+		return "sh (not run by the tests: those of operations.md are)"
+	}
+	return ""
 }

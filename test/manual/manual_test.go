@@ -4,12 +4,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+var command = regexp.MustCompile(`(?m)^(\$ |# )?(codex-proxy|systemctl|journalctl|curl|apt|make|promtool) [a-z-]`)
 
 // Each document with something to run is opened by a test, which then must run
 // it.
@@ -24,7 +27,11 @@ func TestEveryCommandIsRun(t *testing.T) {
 		require.NoError(t, err)
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
-		for _, b := range parse(t, name, string(text)) {
+		blocks := parse(t, name, string(text))
+		for _, b := range blocks {
+			assert.False(t, b.language == "" && command.MatchString(b.text), "%s:%d: this is a command, in no language", name, b.line)
+		}
+		for _, b := range blocks {
 			if b.runnable() {
 				assert.True(t, strings.Contains(tests, `manual.Open(t, "`+name+`")`), "no test opens %s, whose line %d is to be run", name, b.line)
 				break
