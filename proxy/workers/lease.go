@@ -3,6 +3,8 @@ package workers
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -55,7 +57,7 @@ func (p *Pool) pick(a Ask) (*Lease, error) {
 		return nil, ErrDraining
 	}
 	verdict := errGivenUp
-	for _, w := range p.byLoad(a.Prefer) {
+	for w := range p.byLoad(a.Prefer) {
 		lease, err := w.lease(a)
 		if err == nil {
 			return p.timed(lease), nil
@@ -86,18 +88,32 @@ func moreTelling(a, b error) error {
 	return a
 }
 
-func (p *Pool) byLoad(prefer string) []*Worker {
-	load := make(map[*Worker]int, len(p.workers))
-	for _, w := range p.workers {
-		s, _ := w.view()
-		load[w] = s.inflight
-		if w.name == prefer {
-			load[w] = -1
+// byLoad yields the workers, the preferred one first and then by their turns in
+// flight. Mostly the first one takes the turn, so nothing is sorted.
+func (p *Pool) byLoad(prefer string) iter.Seq[*Worker] {
+	const tried = math.MaxInt
+	return func(yield func(*Worker) bool) {
+		loads := make([]int, len(p.workers))
+		for i, w := range p.workers {
+			if loads[i] = w.load(); w.name == prefer {
+				loads[i] = -1
+			}
+		}
+		for range p.workers {
+			best := slices.Index(loads, slices.Min(loads))
+			loads[best] = tried
+			if !yield(p.workers[best]) {
+				return
+			}
 		}
 	}
-	sorted := slices.Clone(p.workers)
-	slices.SortStableFunc(sorted, func(a, b *Worker) int { return load[a] - load[b] })
-	return sorted
+}
+
+// load is how many turns are in flight.
+func (w *Worker) load() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state.inflight
 }
 
 // lease checks and takes under one lock, so the limit holds.
