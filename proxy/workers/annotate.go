@@ -13,8 +13,6 @@ const (
 	Annotations = "codex-proxy annotations\n"
 	// annotateBound is for one of them, which is only a help for people.
 	annotateBound = 50 * time.Millisecond
-	// annotatePause follows one that failed: there may be no such shim.
-	annotatePause = 10 * time.Second
 )
 
 // annotator tells the shim which request a thread is at, so that what codex writes
@@ -22,23 +20,23 @@ const (
 type annotator struct {
 	socket string
 
-	mu     sync.Mutex
-	conn   net.Conn
-	resume time.Time
+	mu   sync.Mutex
+	conn net.Conn
+	off  bool // there is no such shim, or it does not take it: not before the next reset
 }
 
 // tell never waits long and cannot fail: without it a line lacks a field.
 func (a *annotator) tell(thread, request string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if time.Now().Before(a.resume) {
+	if a.off {
 		return
 	}
 	line := thread + " " + request + "\n"
 	if a.conn == nil {
 		conn, err := net.DialTimeout("unix", a.socket, annotateBound)
 		if err != nil {
-			a.resume = time.Now().Add(annotatePause)
+			a.off = true
 			return
 		}
 		a.conn, line = conn, Annotations+line
@@ -49,7 +47,7 @@ func (a *annotator) tell(thread, request string) {
 	}
 	if err != nil {
 		a.close()
-		a.resume = time.Now().Add(annotatePause)
+		a.off = true
 	}
 }
 
@@ -59,7 +57,7 @@ func (a *annotator) reset() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.close()
-	a.resume = time.Time{}
+	a.off = false
 }
 
 // close is called under the lock.

@@ -3,8 +3,10 @@ package workers
 import (
 	"bufio"
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,11 +34,29 @@ func TestAnnotator(t *testing.T) {
 	}
 }
 
-// Nobody waits for what is not there, twice.
+// Without the shim codex itself is there, which takes it for a bad request: it is
+// asked once.
+func TestAnnotatorBeforeSomethingElse(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	require.NoError(t, err)
+	defer l.Close()
+	a := annotator{socket: l.Addr().String()}
+	a.tell("t1", "r1")
+	conn, err := l.Accept()
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	require.Eventually(t, func() bool { a.tell("t2", "r2"); return a.off }, time.Second, time.Millisecond)
+	a.tell("t3", "r3")
+	require.NoError(t, l.(*net.UnixListener).SetDeadline(time.Now().Add(10*time.Millisecond)))
+	_, err = l.Accept()
+	assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+// What is not there is not asked for twice.
 func TestAnnotatorWithoutAShim(t *testing.T) {
 	a := annotator{socket: filepath.Join(t.TempDir(), "none")}
 	a.tell("t", "r")
-	assert.False(t, a.resume.IsZero())
+	assert.True(t, a.off)
 	a.reset()
-	assert.True(t, a.resume.IsZero())
+	assert.False(t, a.off)
 }
