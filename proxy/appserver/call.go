@@ -33,37 +33,70 @@ func (c *Conn) Notify(ctx context.Context, method string, params any) error {
 
 // call is Call with a hand for the reply that comes after a *waitError.
 func (c *Conn) call(ctx context.Context, method string, params, result any, late func(incoming)) error {
-	p := &pending{reply: make(chan incoming, 1)}
-	id, err := c.register(p)
+	q, err := c.question(ctx, method, params)
 	if err != nil {
 		return err
 	}
-	b, err := encodeRequest(id, method, params, traceOf(ctx))
-	if err == nil {
-		err = c.sendBulk(ctx, b)
-	}
-	if err != nil {
-		c.abandon(id, nil)
+	if err := c.ask(ctx, q); err != nil {
 		return err
 	}
-	return c.await(ctx, id, p, method, result, late)
+	return c.await(ctx, q, result, late)
 }
 
-func (c *Conn) await(ctx context.Context, id int64, p *pending, method string, result any, late func(incoming)) error {
+// question is a request that is registered and encoded. It has to be asked.
+type question struct {
+	*pending
+	id      int64
+	method  string
+	message []byte
+}
+
+func (c *Conn) question(ctx context.Context, method string, params any) (q question, err error) {
+	q = question{pending: &pending{reply: make(chan incoming, 1)}, method: method}
+	if q.id, err = c.register(q.pending); err != nil {
+		return q, err
+	}
+	if q.message, err = encodeRequest(q.id, method, params, traceOf(ctx)); err != nil {
+		c.abandon(q.id, nil)
+	}
+	return q, err
+}
+
+// ask sends the questions one right after the other. An error means that none was
+// sent, and none is answered.
+func (c *Conn) ask(ctx context.Context, questions ...question) error {
+	messages := make([][]byte, len(questions))
+	for i, q := range questions {
+		messages[i] = q.message
+	}
+	err := c.sendBulk(ctx, messages...)
+	if err != nil {
+		c.abandonAll(questions)
+	}
+	return err
+}
+
+func (c *Conn) abandonAll(questions []question) {
+	for _, q := range questions {
+		c.abandon(q.id, nil)
+	}
+}
+
+func (c *Conn) await(ctx context.Context, q question, result any, late func(incoming)) error {
 	select {
-	case m := <-p.reply:
-		return m.decode(method, result)
+	case m := <-q.reply:
+		return m.decode(q.method, result)
 	case <-c.done:
-		if c.abandon(id, nil) {
+		if c.abandon(q.id, nil) {
 			return c.Err()
 		}
-		return (<-p.reply).decode(method, result)
+		return (<-q.reply).decode(q.method, result)
 	case <-ctx.Done():
 	}
-	if !c.abandon(id, late) { // the reply came at the same moment
-		return (<-p.reply).decode(method, result)
+	if !c.abandon(q.id, late) { // the reply came at the same moment
+		return (<-q.reply).decode(q.method, result)
 	}
-	return &waitError{method, context.Cause(ctx)}
+	return &waitError{q.method, context.Cause(ctx)}
 }
 
 func (c *Conn) register(p *pending) (id int64, err error) {

@@ -27,7 +27,8 @@ type Conn struct {
 	opts Options
 	log  *slog.Logger
 	done chan struct{}
-	bulk chan []byte   // to the writer, one message at a time
+	cork *cork
+	bulk chan [][]byte // to the writer
 	wake chan struct{} // tells the writer that state.control has grown
 	door door
 
@@ -37,9 +38,11 @@ type Conn struct {
 // Dial connects to the unix socket at socketPath and upgrades to WebSocket. It
 // sends nothing else and starts no goroutine: call Run, then Initialize.
 func Dial(ctx context.Context, socketPath string, o Options) (*Conn, error) {
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	cork := &cork{}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (_ net.Conn, err error) {
 		var d net.Dialer
-		return d.DialContext(ctx, "unix", socketPath)
+		cork.Conn, err = d.DialContext(ctx, "unix", socketPath)
+		return cork, err
 	}}
 	ws, _, err := websocket.Dial(ctx, "ws://codex/", &websocket.DialOptions{ //nolint:bodyclose // the library closes it
 		HTTPClient:      &http.Client{Transport: transport},
@@ -50,16 +53,17 @@ func Dial(ctx context.Context, socketPath string, o Options) (*Conn, error) {
 		return nil, fmt.Errorf("cannot connect to codex app-server at %s: %w", socketPath, err)
 	}
 	ws.SetReadLimit(maxMessage)
-	return newConn(ws, o.withDefaults()), nil
+	return newConn(ws, cork, o.withDefaults()), nil
 }
 
-func newConn(ws *websocket.Conn, o Options) *Conn {
+func newConn(ws *websocket.Conn, cork *cork, o Options) *Conn {
 	return &Conn{
 		ws:   ws,
+		cork: cork,
 		opts: o,
 		log:  o.Logger,
 		done: make(chan struct{}),
-		bulk: make(chan []byte),
+		bulk: make(chan [][]byte),
 		wake: make(chan struct{}, 1),
 		door: newDoor(),
 	}

@@ -17,7 +17,7 @@ func FuzzIncoming(f *testing.F) {
 	f.Add([]byte(`{"id":1,"method":"item/tool/call"}`))
 	ws := socket(f)
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		c := newConn(ws, Options{}.withDefaults())
+		c := newConn(ws, &cork{}, Options{}.withDefaults())
 		turn := c.newTurn("th", nil)
 		turn.id, turn.box.turnID = "tu", "tu"
 		if m, err := parseIncoming(frame); err == nil {

@@ -49,16 +49,16 @@ func (c *Conn) StartTurn(ctx context.Context, r TurnRequest) (*Turn, error) {
 func (c *Conn) runTurn(ctx context.Context, threadID string, before Usage, r TurnRequest) (*Turn, error) {
 	t := c.newTurn(threadID, r.Tools)
 	t.transcript.before, t.transcript.total = before, before
-	if err := c.retrying(ctx, func() error {
-		return c.Call(ctx, "thread/inject_items", injectItemsParams{ThreadID: threadID, Items: r.Items}, nil)
-	}); err != nil {
+	late, err := t.begin(ctx, r)
+	switch {
+	case err == nil:
+		return t, nil
+	case late: // the answer to turn/start is still to come, and ends it
+		c.door.enter(func(*state) { t.box.shut(ErrTurnClosed) })
+	default:
 		t.leave()
-		return nil, fmt.Errorf("cannot inject the history: %w", err)
 	}
-	if err := t.start(ctx, r); err != nil {
-		return nil, fmt.Errorf("cannot start a turn: %w", err)
-	}
-	return t, nil
+	return nil, err
 }
 
 func (c *Conn) startThread(ctx context.Context, r TurnRequest) (string, error) {
@@ -85,36 +85,78 @@ func (c *Conn) startThread(ctx context.Context, r TurnRequest) (string, error) {
 	return resp.Thread.ID, err
 }
 
-// start sends turn/start. When the caller leaves before the reply, the reply
-// brings the turn's id, which is what it takes to stop it.
-func (t *Turn) start(ctx context.Context, r TurnRequest) error {
-	params := turnStartParams{
-		ThreadID:     t.threadID,
-		Input:        []struct{}{},
-		Effort:       r.Effort,
-		Summary:      r.Summary,
-		OutputSchema: r.OutputSchema,
-	}
-	var resp turnStartResponse
-	stop := func(m incoming) {
-		var late turnStartResponse
-		if m.decode("turn/start", &late) == nil {
-			t.conn.door.enter(func(*state) { t.box.turnID = late.Turn.ID })
+// begin sends thread/inject_items and turn/start in one go, as codex takes the
+// requests of a connection one after the other, and again what it is too busy for.
+// late tells that the answer to turn/start is still to come.
+func (t *Turn) begin(ctx context.Context, r TurnRequest) (late bool, err error) {
+	var missed error
+	injected := false
+	err = t.conn.retrying(ctx, func() error {
+		inject, start, err := t.ask(ctx, r, !injected)
+		if err != nil {
+			return err
 		}
-		t.leave()
+		if !injected {
+			missed = t.conn.await(ctx, inject, nil, nil)
+			injected = missed == nil
+		}
+		err = t.started(ctx, start)
+		late = errors.As(err, new(*waitError))
+		if injected || isOverloaded(missed) && isOverloaded(err) {
+			return err
+		}
+		return nil // if the turn has started, it has not all that belongs to it
+	})
+	if missed != nil {
+		err = fmt.Errorf("cannot inject the history: %w", missed)
 	}
-	err := t.conn.retrying(ctx, func() error { return t.conn.call(ctx, "turn/start", params, &resp, stop) })
-	if wait := (*waitError)(nil); errors.As(err, &wait) {
-		t.conn.door.enter(func(*state) { t.box.shut(ErrTurnClosed) })
-		return err
+	return late, err
+}
+
+// ask sends turn/start, and the items before it if so.
+func (t *Turn) ask(ctx context.Context, r TurnRequest, items bool) (inject, start question, err error) {
+	var questions []question
+	if items {
+		inject, err = t.conn.question(ctx, "thread/inject_items", injectItemsParams{ThreadID: t.threadID, Items: r.Items})
+		questions = append(questions, inject)
+	}
+	if err == nil {
+		start, err = t.conn.question(ctx, "turn/start", turnStartParams{
+			ThreadID:     t.threadID,
+			Input:        []struct{}{},
+			Effort:       r.Effort,
+			Summary:      r.Summary,
+			OutputSchema: r.OutputSchema,
+		})
+		questions = append(questions, start)
 	}
 	if err != nil {
-		t.leave()
-		return err
+		t.conn.abandonAll(questions)
+		return inject, start, err
+	}
+	return inject, start, t.conn.ask(ctx, questions...)
+}
+
+// started takes the answer to turn/start. If the caller leaves before it, the
+// answer ends the turn.
+func (t *Turn) started(ctx context.Context, start question) error {
+	var resp turnStartResponse
+	if err := t.conn.await(ctx, start, &resp, t.end); err != nil {
+		return fmt.Errorf("cannot start a turn: %w", err)
 	}
 	t.id = resp.Turn.ID
 	t.conn.door.enter(func(*state) { t.box.turnID = t.id })
 	return nil
+}
+
+// end takes an answer to turn/start that comes too late. It brings the turn's id,
+// which is what it takes to stop it.
+func (t *Turn) end(m incoming) {
+	var late turnStartResponse
+	if m.decode("turn/start", &late) == nil {
+		t.conn.door.enter(func(*state) { t.box.turnID = late.Turn.ID })
+	}
+	t.leave()
 }
 
 const (

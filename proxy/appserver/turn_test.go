@@ -348,13 +348,25 @@ func TestOverloadedForTooLong(t *testing.T) {
 }
 
 func TestRefusedStartLeavesNothingBehind(t *testing.T) {
-	for _, method := range []string{"thread/inject_items", "turn/start"} {
-		srv := &appservertest.Server{Faults: map[string]appservertest.Fault{method: appservertest.Refused(-32600, "no")}}
-		c := connect(t, srv)
-		_, err := c.StartTurn(bound(t), hello())
-		require.ErrorContains(t, err, "no")
+	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"turn/start": appservertest.Refused(-32600, "no")}}
+	_, err := connect(t, srv).StartTurn(bound(t), hello())
+	require.ErrorContains(t, err, "no")
+	eventually(t, func() bool { return slices.Contains(srv.Requests(), "thread/unsubscribe") })
+	assert.NotContains(t, srv.Requests(), "turn/interrupt")
+}
+
+// turn/start is on its way already when the history is refused.
+func TestTurnWithoutItsHistoryIsEnded(t *testing.T) {
+	for _, fault := range []appservertest.Fault{appservertest.Refused(-32600, "no"), appservertest.Times(1, appservertest.Overloaded)} {
+		srv := &appservertest.Server{
+			Handler: appservertest.Hang(""),
+			Faults:  map[string]appservertest.Fault{"thread/inject_items": fault},
+		}
+		_, err := connect(t, srv).StartTurn(bound(t), hello())
+		require.ErrorContains(t, err, "cannot inject the history")
+		assert.ErrorAs(t, err, new(*appserver.RPCError))
 		eventually(t, func() bool { return slices.Contains(srv.Requests(), "thread/unsubscribe") })
-		assert.NotContains(t, srv.Requests(), "turn/interrupt")
+		assert.Contains(t, srv.Requests(), "turn/interrupt")
 	}
 }
 

@@ -25,8 +25,8 @@ const (
 // message in half (which would end the connection for everyone).
 func (c *Conn) write() {
 	for {
-		b, ok := c.nextControl()
-		if !ok {
+		b := c.queued()
+		if b == nil {
 			select {
 			case <-c.done:
 				return
@@ -35,11 +35,36 @@ func (c *Conn) write() {
 			case b = <-c.bulk:
 			}
 		}
-		if err := c.writeMessage(b); err != nil {
+		if err := c.writeAll(b); err != nil {
 			c.Close(lost("write", err))
 			return
 		}
 	}
+}
+
+// writeAll sends b and whatever is queued by then in one go: each system call
+// wakes up the peer.
+func (c *Conn) writeAll(b [][]byte) (err error) {
+	c.cork.hold()
+	for ; b != nil && err == nil; b = c.queued() {
+		for _, message := range b {
+			err = errors.Join(err, c.bounded(func() error { return c.writeMessage(message) }))
+		}
+	}
+	return errors.Join(err, c.bounded(c.cork.release))
+}
+
+// queued is what can be sent at once, the control messages first; nil if there is
+// nothing.
+func (c *Conn) queued() (b [][]byte) {
+	if one, ok := c.nextControl(); ok {
+		return [][]byte{one}
+	}
+	select {
+	case b = <-c.bulk:
+	default:
+	}
+	return b
 }
 
 func (c *Conn) nextControl() (b []byte, ok bool) {
@@ -51,13 +76,17 @@ func (c *Conn) nextControl() (b []byte, ok bool) {
 	return b, ok
 }
 
-// writeMessage closes the connection when the peer takes longer than the write
+// bounded closes the connection when the peer takes longer than the write
 // timeout: its socket buffer is full and it is not reading.
-func (c *Conn) writeMessage(b []byte) error {
+func (c *Conn) bounded(write func() error) error {
 	t := time.AfterFunc(c.opts.WriteTimeout, func() {
 		c.Close(lost("write", fmt.Errorf("peer has not read for %s", c.opts.WriteTimeout)))
 	})
 	defer t.Stop()
+	return write()
+}
+
+func (c *Conn) writeMessage(b []byte) error {
 	ctx := context.Background()
 	if len(b) <= fragment {
 		return c.ws.Write(ctx, websocket.MessageText, b)
@@ -76,10 +105,13 @@ func (c *Conn) writeMessage(b []byte) error {
 	return w.Close()
 }
 
-// sendBulk hands b to the writer. An error means that nothing was sent.
-func (c *Conn) sendBulk(ctx context.Context, b []byte) error {
-	if len(b) > maxMessage {
-		return fmt.Errorf("cannot send %d bytes: %w", len(b), ErrTooLarge)
+// sendBulk hands messages to the writer, which sends one right after the other. An
+// error means that nothing was sent.
+func (c *Conn) sendBulk(ctx context.Context, b ...[]byte) error {
+	for _, message := range b {
+		if len(message) > maxMessage {
+			return fmt.Errorf("cannot send %d bytes: %w", len(message), ErrTooLarge)
+		}
 	}
 	select {
 	case c.bulk <- b:
