@@ -151,10 +151,13 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 	return d, nil
 }
 
+// threadsAhead is how many threads a worker has ready at most, of 2 MiB each.
+const threadsAhead = 16
+
 func (d *daemon) newPool() *workers.Pool {
 	settings := workers.Settings{
 		MaxInflight: d.cfg.MaxInflight, HandshakeTimeout: d.cfg.HandshakeTimeout, ResetAfter: d.cfg.ResetAfter,
-		Client:      appserver.Options{Logger: d.logger, ClientName: "codex-proxy", ClientVersion: versionString()},
+		Client:      appserver.Options{Logger: d.logger, ClientName: "codex-proxy", ClientVersion: versionString(), Ahead: min(d.cfg.ThreadCache, threadsAhead)},
 		ResetFailed: d.manager.ResetFailed, OnChange: d.onChange, Logger: d.logger,
 	}
 	all := make([]*workers.Worker, 0, len(d.cfg.Workers))

@@ -59,6 +59,13 @@ func isOverloaded(err error) bool {
 	return errors.As(err, &e) && e.Code == CodeOverloaded
 }
 
+// isRefused reports whether err is codex saying that it never will: of a thread,
+// for example, that it does not know any more.
+func isRefused(err error) bool {
+	var e *RPCError
+	return errors.As(err, &e) && e.Code != CodeOverloaded && !e.ShuttingDown()
+}
+
 // waitError says that a request was sent and its reply not waited for.
 type waitError struct {
 	method string

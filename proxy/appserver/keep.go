@@ -24,6 +24,7 @@ func (t *Turn) Keep() *Thread {
 	if !kept {
 		return nil
 	}
+	t.startAhead()
 	return &Thread{conn: t.conn, id: t.threadID, total: t.transcript.total}
 }
 
@@ -32,7 +33,7 @@ func (t *Turn) Keep() *Thread {
 // codex keeps it; r.Tools is what Turn needs to know them by. After an error the
 // thread is gone.
 func (th *Thread) StartTurn(ctx context.Context, r TurnRequest) (*Turn, error) {
-	return th.conn.runTurn(ctx, th.id, th.total, r)
+	return th.conn.runTurn(ctx, th.id, th.total, nil, r)
 }
 
 // Conn is the connection that the thread lives on, and ends with.

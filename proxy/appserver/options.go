@@ -19,6 +19,10 @@ type Options struct {
 	// WriteTimeout bounds the writing of one message, so that a stopped peer
 	// cannot wedge us. Zero means 10 s.
 	WriteTimeout time.Duration
+	// Ahead is how many threads may wait that were started before anybody asked
+	// for them, for turns that begin like earlier ones. Each costs codex 0.169 about
+	// 2 MiB. Zero means none.
+	Ahead int
 	// CallPatience is how long a turn is silent after a call of a client's tool
 	// before codex is told that nobody answers it: only then does codex say
 	// whether the response has failed. Zero means 2 s.

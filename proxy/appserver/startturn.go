@@ -2,6 +2,7 @@ package appserver
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,17 +38,28 @@ type TurnRequest struct {
 // long as ctx lasts. After an error nothing is left running in codex, even when
 // ctx ended between a request and its reply.
 func (c *Conn) StartTurn(ctx context.Context, r TurnRequest) (*Turn, error) {
-	threadID, err := c.startThread(ctx, r)
+	start, err := newThread(r)
+	if err != nil {
+		return nil, err
+	}
+	if id := c.takeAhead(start); id != "" {
+		if t, err := c.runTurn(ctx, id, Usage{}, start, r); !isRefused(err) {
+			return t, err
+		}
+	}
+	threadID, err := c.startThread(ctx, start)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start a thread: %w", err)
 	}
-	return c.runTurn(ctx, threadID, Usage{}, r)
+	return c.runTurn(ctx, threadID, Usage{}, start, r)
 }
 
 // runTurn injects r's items into the thread, which has used so many tokens
-// before, and starts the turn.
-func (c *Conn) runTurn(ctx context.Context, threadID string, before Usage, r TurnRequest) (*Turn, error) {
+// before, and starts the turn. next is what the thread of another one may be started
+// with; nil if it is not worth while.
+func (c *Conn) runTurn(ctx context.Context, threadID string, before Usage, next *threadStart, r TurnRequest) (*Turn, error) {
 	t := c.newTurn(threadID, r.Tools)
+	t.next = next
 	t.transcript.before, t.transcript.total = before, before
 	late, err := t.begin(ctx, r)
 	switch {
@@ -61,7 +73,14 @@ func (c *Conn) runTurn(ctx context.Context, threadID string, before Usage, r Tur
 	return nil, err
 }
 
-func (c *Conn) startThread(ctx context.Context, r TurnRequest) (string, error) {
+// threadStart is what a thread is started with.
+type threadStart struct {
+	params json.RawMessage
+	kind   kind
+	known  bool // others were started like that
+}
+
+func newThread(r TurnRequest) (start *threadStart, err error) {
 	params := threadStartParams{
 		Ephemeral:             true,
 		Model:                 r.Model,
@@ -74,6 +93,15 @@ func (c *Conn) startThread(ctx context.Context, r TurnRequest) (string, error) {
 	if r.Verbosity != "" {
 		params.Config = map[string]string{"model_verbosity": r.Verbosity}
 	}
+	start = &threadStart{}
+	if start.params, err = encode("thread/start", params); err != nil {
+		return nil, err
+	}
+	start.kind = sha256.Sum256(start.params)
+	return start, nil
+}
+
+func (c *Conn) startThread(ctx context.Context, start *threadStart) (string, error) {
 	var resp threadStartResponse
 	unsubscribe := func(m incoming) { // on the reading goroutine: resp is not its to touch
 		var late threadStartResponse
@@ -81,7 +109,7 @@ func (c *Conn) startThread(ctx context.Context, r TurnRequest) (string, error) {
 			c.post("thread/unsubscribe", unsubscribeParams{ThreadID: late.Thread.ID}, nil)
 		}
 	}
-	err := c.retrying(ctx, func() error { return c.call(ctx, "thread/start", params, &resp, unsubscribe) })
+	err := c.retrying(ctx, func() error { return c.call(ctx, "thread/start", start.params, &resp, unsubscribe) })
 	return resp.Thread.ID, err
 }
 

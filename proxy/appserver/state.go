@@ -20,6 +20,7 @@ type state struct {
 	pending map[int64]*pending
 	threads map[string]*mailbox
 	control [][]byte // messages that go before all others
+	ahead   ahead
 }
 
 func newDoor() door {

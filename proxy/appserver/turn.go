@@ -19,6 +19,7 @@ type Turn struct {
 	threadID, id string
 	box          *mailbox // inside the connection's door
 	transcript   transcript
+	next         *threadStart // of a thread that may be started when this turn has ended; may be nil
 	ready        []Event
 	clock        *time.Timer // for NextWithin
 	ended        bool
@@ -221,6 +222,9 @@ func (t *Turn) leaveWith(then func(incoming)) bool {
 		t.stop(maxInterrupts, func(error) { t.unsubscribe(then) })
 	case first:
 		t.unsubscribe(then)
+	}
+	if first {
+		t.startAhead()
 	}
 	return first
 }

@@ -142,14 +142,15 @@ func (c *Conn) sendControl(b []byte) error {
 }
 
 // encodeRequest is encode for a request, most of whose bytes may be JSON already.
-func encodeRequest(id int64, method string, params any, trace *Trace) ([]byte, error) {
-	history, ok := params.(injectItemsParams)
-	if !ok {
+func encodeRequest(id int64, method string, params any, trace *Trace) (b []byte, err error) {
+	switch params := params.(type) {
+	case injectItemsParams:
+		b = params.append(requestHead(params.size(), id, method))
+	case json.RawMessage:
+		b = append(requestHead(len(params)+spare, id, method), params...)
+	default:
 		return encode(method, request{ID: id, Method: method, Params: params, Trace: trace})
 	}
-	b := append(make([]byte, 0, history.size()), `{"id":`...)
-	b = quoted(append(strconv.AppendInt(b, id, 10), `,"method":`...), method, `,"params":`)
-	b = history.append(b)
 	if trace != nil {
 		member, err := encode(method, trace)
 		if err != nil {
@@ -158,6 +159,12 @@ func encodeRequest(id int64, method string, params any, trace *Trace) ([]byte, e
 		b = append(append(b, `,"trace":`...), member...)
 	}
 	return append(b, '}'), nil
+}
+
+// requestHead is a request up to its parameters, with so much room.
+func requestHead(room int, id int64, method string) []byte {
+	b := append(make([]byte, 0, room), `{"id":`...)
+	return quoted(append(strconv.AppendInt(b, id, 10), `,"method":`...), method, `,"params":`)
 }
 
 func encode(method string, message any) ([]byte, error) {

@@ -1,0 +1,118 @@
+package appserver
+
+import (
+	"crypto/sha256"
+	"slices"
+)
+
+// Of codex's work on a turn that stands alone, a third is to start its thread, and
+// most turns are for threads that all begin alike: with the same instructions and
+// tools. So when such a turn has ended, the thread of the next one is started.
+
+// kind is what a thread is started with: a hash of its parameters.
+type kind [sha256.Size]byte
+
+// remembered is how many kinds are known again, the others are taken for unique.
+const remembered = 64
+
+// ahead are threads that nobody has asked for yet. It is part of state.
+type ahead struct {
+	known   []kind  // of the last threads, the newest last
+	threads []early // the oldest first
+}
+
+// early is a thread that waits for its turn.
+type early struct {
+	kind kind
+	id   string // empty while it is being started
+}
+
+// take removes a thread of the kind, and returns none if there is none.
+func (a *ahead) take(k kind) (id string) {
+	i := slices.IndexFunc(a.threads, func(e early) bool { return e.kind == k && e.id != "" })
+	if i < 0 {
+		return ""
+	}
+	id = a.threads[i].id
+	a.threads = slices.Delete(a.threads, i, i+1)
+	return id
+}
+
+// again reports whether a thread of the kind was started before, and remembers it.
+func (a *ahead) again(k kind) (known bool) {
+	if i := slices.Index(a.known, k); i >= 0 {
+		a.known, known = slices.Delete(a.known, i, i+1), true
+	}
+	if a.known = append(a.known, k); len(a.known) > remembered {
+		a.known = slices.Delete(a.known, 0, 1)
+	}
+	return known
+}
+
+// takeAhead returns a thread that was started like that, if there is one.
+func (c *Conn) takeAhead(start *threadStart) (id string) {
+	if c.opts.Ahead == 0 {
+		return ""
+	}
+	c.door.enter(func(s *state) {
+		start.known = s.ahead.again(start.kind)
+		id = s.ahead.take(start.kind)
+	})
+	return id
+}
+
+// of counts the threads of the kind.
+func (a *ahead) of(k kind) (n int) {
+	for _, s := range a.threads {
+		if s.kind == k {
+			n++
+		}
+	}
+	return n
+}
+
+// startAhead starts a thread like the turn's, if there are fewer than can be in
+// use. It does not wait.
+func (t *Turn) startAhead() {
+	if t.next == nil || !t.next.known {
+		return
+	}
+	wanted, surplus := false, ""
+	t.conn.door.enter(func(s *state) {
+		a := &s.ahead
+		if a.of(t.next.kind) > len(s.threads) {
+			return
+		}
+		if len(a.threads) >= t.conn.opts.Ahead {
+			oldest := slices.IndexFunc(a.threads, func(e early) bool { return e.id != "" })
+			if oldest < 0 || a.threads[oldest].kind == t.next.kind {
+				return
+			}
+			surplus = a.threads[oldest].id
+			a.threads = slices.Delete(a.threads, oldest, oldest+1)
+		}
+		wanted = true
+		a.threads = append(a.threads, early{kind: t.next.kind})
+	})
+	if surplus != "" {
+		t.conn.post("thread/unsubscribe", unsubscribeParams{ThreadID: surplus}, nil)
+	}
+	if wanted {
+		t.conn.post("thread/start", t.next.params, func(m incoming) { t.conn.startedAhead(t.next.kind, m) })
+	}
+}
+
+// startedAhead takes the answer. Codex that will not start a thread just now is
+// asked again when it is needed.
+func (c *Conn) startedAhead(k kind, m incoming) {
+	var resp threadStartResponse
+	err := m.decode("thread/start", &resp)
+	c.door.enter(func(s *state) {
+		i := slices.Index(s.ahead.threads, early{kind: k})
+		if err == nil {
+			s.ahead.threads[i].id = resp.Thread.ID
+		} else {
+			s.ahead.threads = slices.Delete(s.ahead.threads, i, i+1)
+		}
+	})
+}
