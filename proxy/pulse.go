@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"codex-proxy/proxy/direct"
 	"codex-proxy/proxy/fault"
 )
 
@@ -76,11 +77,14 @@ type door struct {
 func (d *door) Accept() (net.Conn, error) {
 	for {
 		conn, err := d.deadliner.Accept()
+		if err == nil {
+			return direct.Conn(conn), nil
+		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			if errors.Is(err, net.ErrClosed) {
 				d.once.Do(func() { close(d.closed) })
 			}
-			return conn, err
+			return nil, err
 		}
 		fault.Point("accept")
 		// Cleared before it is told: a deadline that is set from now on is a new question.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"codex-proxy/proxy/direct"
 	"codex-proxy/proxy/fault"
 )
 
@@ -39,10 +40,14 @@ type Conn struct {
 // sends nothing else and starts no goroutine: call Run, then Initialize.
 func Dial(ctx context.Context, socketPath string, o Options) (*Conn, error) {
 	cork := &cork{}
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (_ net.Conn, err error) {
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
-		cork.Conn, err = d.DialContext(ctx, "unix", socketPath)
-		return cork, err
+		conn, err := d.DialContext(ctx, "unix", socketPath)
+		if err != nil {
+			return nil, err
+		}
+		cork.Conn = direct.Conn(conn)
+		return cork, nil
 	}}
 	ws, _, err := websocket.Dial(ctx, "ws://codex/", &websocket.DialOptions{ //nolint:bodyclose // the library closes it
 		HTTPClient:      &http.Client{Transport: transport},

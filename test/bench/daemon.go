@@ -84,9 +84,19 @@ func (d *daemon) exec(ctx context.Context, program, dir, config string, env []st
 		return err
 	}
 	defer notify.Close()
-	env = append(env, "NOTIFY_SOCKET="+filepath.Join(dir, "notify"), "STATE_DIRECTORY="+dir)
+	heard, stderr, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	go func() { _, _ = io.Copy(d.talk, heard); _ = heard.Close() }() // to the end of the daemon
+	defer stderr.Close()
+	stream, err := asService(stderr)
+	if err != nil {
+		return err
+	}
+	env = append(env, "NOTIFY_SOCKET="+filepath.Join(dir, "notify"), "STATE_DIRECTORY="+dir, stream)
 	began := time.Now()
-	if d.process, err = start(d.talk, env, program, "serve", "--config", config); err != nil {
+	if d.process, err = start(stderr, env, program, "serve", "--config", config); err != nil {
 		return err
 	}
 	_ = notify.SetReadDeadline(began.Add(30 * time.Second))

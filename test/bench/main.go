@@ -75,15 +75,15 @@ func parse(args []string) (o options) {
 	return o
 }
 
-// outside runs this program again in a network of its own: ports are free there,
-// and nothing else is heard.
+// outside runs this program again in a network of its own, where ports are free and
+// nothing else is heard, and with mounts of its own, for the journal.
 func outside(args []string) error {
 	if o := parse(args); o.soak == 0 && o.nginx == "" {
 		return fmt.Errorf("cannot compare without -nginx (hint: run `make bench`)")
 	}
 	cmd := exec.Command("/proc/self/exe", append([]string{insideName}, args...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("cannot measure in a network of its own: %w (it takes root)", err)
 	}
@@ -95,6 +95,11 @@ func inside(ctx context.Context, args []string) error {
 	if err := loopbackUp(); err != nil {
 		return fmt.Errorf("cannot set up the network: %w", err)
 	}
+	journal, err := listenAsJournal()
+	if err != nil {
+		return fmt.Errorf("cannot stand in for the journal: %w", err)
+	}
+	defer journal.Close()
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ func NewHandler(stderr io.Writer, level slog.Leveler) slog.Handler {
 	if native, err := journal.StderrIsJournalStream(); err != nil || !native {
 		return plain
 	}
-	return newHandler(journal.Send, plain, level)
+	return newHandler((&native{path: nativeSocket}).send, plain, level)
 }
 
 // handler writes each record as one entry.
