@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -92,7 +94,10 @@ func (f keyFile) write(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("cannot write the API keys: %w", err)
 	}
-	_, err = fresh.Write(text)
+	err = f.lend(fresh)
+	if err == nil {
+		_, err = fresh.Write(text)
+	}
 	if err == nil {
 		err = fresh.Sync()
 	}
@@ -104,6 +109,23 @@ func (f keyFile) write(text []byte) error {
 		return fmt.Errorf("cannot write the API keys: %w", errors.Join(err, os.Remove(fresh.Name())))
 	}
 	return nil
+}
+
+// lend gives another file the owner, group and mode of this one, if it is there:
+// whoever reads it must be able to go on.
+func (f keyFile) lend(to *os.File) error {
+	info, err := os.Stat(string(f))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	was := info.Sys().(*syscall.Stat_t)
+	if err := to.Chown(int(was.Uid), int(was.Gid)); err != nil {
+		return err
+	}
+	return to.Chmod(info.Mode().Perm())
 }
 
 // told says what became of the change in the running service.
