@@ -34,7 +34,7 @@ both away again. The service is reloaded after add and remove. Run it as root.
                    Without this codex shows an address and a code for a browser
   --purge          remove the worker's home, too, and with it its login
   --json           {"accounts":[…]}, with the email of each account
-  --socket PATH    the daemon's control socket (` + defaultControlSocket + `)
+  --socket PATH    the daemon's control socket (as config.toml says)
 `
 
 // The places that the packages and units fix.
@@ -77,7 +77,7 @@ func accountsCommand(ctx context.Context, args []string, stdout, stderr io.Write
 	if status, done := parseFlags(flags, rest, accountsUsage, stdout, stderr); done {
 		return status
 	}
-	o.socket = *socket
+	o.socket = socket()
 	run := o.command(append(words, flags.Args()...))
 	if run == nil {
 		fmt.Fprint(stderr, accountsUsage)

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"log/slog"
 	"net"
 
+	"codex-proxy/cmd/internal/config"
 	"codex-proxy/proxy/control"
 )
 
@@ -17,9 +19,18 @@ const defaultControlSocket = "/run/codex-proxy/control/socket"
 // FileDescriptorName= names it. Without one the daemon opens its own.
 const controlName = "control"
 
-// controlFlag is the option by which a command finds the daemon.
-func controlFlag(flags *flag.FlagSet) *string {
-	return flags.String("socket", defaultControlSocket, "")
+// controlFlag is the option by which a command finds the daemon: called after the
+// options are parsed, it is the path.
+func controlFlag(flags *flag.FlagSet) func() string {
+	path := flags.String("socket", "", "")
+	return func() string { return cmp.Or(*path, controlSocket(config.DefaultPath)) }
+}
+
+// controlSocket is where the daemon of these settings listens. If they are bad, one
+// that runs has read others, and a stop must find it.
+func controlSocket(settings string) string {
+	places, _ := config.LoadPlaces(settings)
+	return cmp.Or(places.ControlSocket, defaultControlSocket)
 }
 
 // openControl opens the control socket, if there is a place for one. Without it

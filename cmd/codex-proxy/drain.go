@@ -26,14 +26,14 @@ holds until codex-proxy undrain, also when the worker is restarted.
                       TIMEOUT (5m), saying what is left
   --stop              as ExecStop= of codex-worker@WORKER.service: drain the run
                       that is being stopped, and not the next one
-  --socket PATH       the daemon's control socket (` + defaultControlSocket + `)
+  --socket PATH       the daemon's control socket (as config.toml says)
 `
 
 const undrainUsage = `Usage: codex-proxy undrain [WORKER] [--socket PATH]
 
 Lets a worker, or all of them, take turns again after codex-proxy drain.
 
-  --socket PATH       the daemon's control socket (` + defaultControlSocket + `)
+  --socket PATH       the daemon's control socket (as config.toml says)
 `
 
 const (
@@ -112,7 +112,7 @@ func (o *drainOptions) parse(flags *flag.FlagSet, args []string, usage string, s
 	if len(words) == 1 {
 		o.worker = words[0]
 	}
-	o.client = control.NewClient(*socket)
+	o.client = control.NewClient(socket())
 	return exitOK, false
 }
 

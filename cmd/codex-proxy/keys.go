@@ -1,14 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
+	"codex-proxy/cmd/internal/config"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
 )
@@ -32,9 +37,9 @@ Limits, each a number, or "none" to take it away:
   --models LIST             the only models, by the names that clients use, with
                             a comma between them
 
-  --file FILE      the key file (` + defaultKeyFile + `). With another one the
-                   service is told only if --socket is given, too
-  --socket PATH    the daemon's control socket (` + defaultControlSocket + `)
+  --file FILE      the key file (as config.toml says). With another one the service
+                   is told only if --socket is given, too
+  --socket PATH    the daemon's control socket (as config.toml says)
 `
 
 // keysOptions is one command line of keys.
@@ -53,8 +58,8 @@ type limitOption struct{ name, value string }
 func keysCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o := keysOptions{stdout: stdout, stderr: stderr}
 	flags := flag.NewFlagSet("keys", flag.ContinueOnError)
-	flags.StringVar((*string)(&o.file), "file", defaultKeyFile, "")
-	socket := controlFlag(flags)
+	flags.StringVar((*string)(&o.file), "file", "", "")
+	flags.StringVar(&o.socket, "socket", "", "")
 	for _, name := range auth.LimitNames {
 		flags.Func(name, "", func(value string) error {
 			o.limits = append(o.limits, limitOption{name, value})
@@ -65,17 +70,35 @@ func keysCommand(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	if status, done := parseFlags(flags, rest, keysUsage, stdout, stderr); done {
 		return status
 	}
-	o.socket, o.tell = *socket, o.file == defaultKeyFile
-	flags.Visit(func(f *flag.Flag) { o.tell = o.tell || f.Name == "socket" })
 	run := o.command(append(words, flags.Args()...))
 	if run == nil {
 		fmt.Fprint(stderr, keysUsage)
 		return exitUsage
 	}
-	if err := run(ctx); err != nil {
+	err := o.locate(config.DefaultPath)
+	if err == nil {
+		err = run(ctx)
+	}
+	if err != nil {
 		return fail(stderr, "keys", err, exitFailure)
 	}
 	return exitOK
+}
+
+// locate finds the file and the socket of the service with these settings, where no
+// option names others. The running service gets no keys but those of its own file,
+// unless it is asked for by --socket.
+func (o *keysOptions) locate(settings string) error {
+	places, err := config.LoadPlaces(settings)
+	own := keyFile(cmp.Or(places.KeyFile, defaultKeyFile))
+	// Who names both needs no settings, nor does a user who may not read them.
+	if err != nil && (o.file == "" || o.socket == "" && !errors.Is(err, fs.ErrPermission)) {
+		return fmt.Errorf("cannot tell which file has the keys: %w", err)
+	}
+	o.tell = o.socket != "" || o.file == "" || filepath.Clean(string(o.file)) == filepath.Clean(string(own))
+	o.file = cmp.Or(o.file, own)
+	o.socket = cmp.Or(o.socket, places.ControlSocket, defaultControlSocket)
+	return nil
 }
 
 // command is what the words ask for; nil if they make no sense.

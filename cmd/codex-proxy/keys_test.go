@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -89,7 +90,51 @@ func TestKeysKeepCommentsAndOtherLines(t *testing.T) {
 	assert.Regexp(t, `^# alice: do not touch\nbob `+hash+`\ncarol [0-9a-f]{64}\n$`, string(text))
 	info, err := os.Stat(file)
 	require.NoError(t, err)
-	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "whatever it was before")
+	assert.Equal(t, os.FileMode(0o644), info.Mode().Perm(), "as it was before")
+}
+
+// The service that reads the file can still do so after a change.
+func TestKeyFileKeepsItsOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	file := filepath.Join(t.TempDir(), "api-keys")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, os.Chown(file, 4711, 4712))
+	require.NoError(t, os.Chmod(file, 0o440))
+	require.Zero(t, try(t, "keys", "add", "alice", "--file", file).status)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o440), info.Mode().Perm())
+	was := info.Sys().(*syscall.Stat_t)
+	assert.Equal(t, []uint32{4711, 4712}, []uint32{was.Uid, was.Gid})
+}
+
+// What the settings name is changed, and only that goes to the running service.
+func TestKeysAreThoseOfTheSettings(t *testing.T) {
+	own := configured(t, "api_keys = \"/srv/keys\"\ncontrol_socket = \"/srv/socket\"\n")
+	empty, bad := configured(t, ""), configured(t, "api_kees = \"/srv/keys\"\n")
+	for _, tc := range []struct {
+		name, settings string
+		given, want    keysOptions
+	}{
+		{"named", own, keysOptions{}, keysOptions{file: "/srv/keys", socket: "/srv/socket", tell: true}},
+		{"the same", own, keysOptions{file: "/srv//keys"}, keysOptions{file: "/srv//keys", socket: "/srv/socket", tell: true}},
+		{"another", own, keysOptions{file: defaultKeyFile}, keysOptions{file: defaultKeyFile, socket: "/srv/socket"}},
+		{"another, with a socket", own, keysOptions{file: "/x", socket: "/y"}, keysOptions{file: "/x", socket: "/y", tell: true}},
+		{"none named", empty, keysOptions{}, keysOptions{file: defaultKeyFile, socket: defaultControlSocket, tell: true}},
+		{"no settings", empty + ".none", keysOptions{}, keysOptions{file: defaultKeyFile, socket: defaultControlSocket, tell: true}},
+		{"bad settings, not needed", bad, keysOptions{file: "/x", socket: "/y"}, keysOptions{file: "/x", socket: "/y", tell: true}},
+	} {
+		require.NoError(t, tc.given.locate(tc.settings), tc.name)
+		assert.Equal(t, tc.want, tc.given, tc.name)
+	}
+	for _, o := range []keysOptions{{}, {file: "/x"}, {socket: "/y"}} {
+		assert.ErrorContains(t, o.locate(bad), "api_keys", "%+v", o)
+	}
+	assert.Equal(t, "/srv/socket", controlSocket(own))
+	assert.Equal(t, defaultControlSocket, controlSocket(empty))
+	assert.Equal(t, defaultControlSocket, controlSocket(bad), "the service may run still")
 }
 
 // A reader, such as systemd loading the credential, holds whole files: the old

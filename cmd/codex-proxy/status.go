@@ -25,7 +25,7 @@ It succeeds whether the service is ready or not.
 
   --json           the report of /healthz, one line
   --watch          again after every change, until Ctrl-C
-  --socket PATH    the daemon's control socket (` + defaultControlSocket + `)
+  --socket PATH    the daemon's control socket (as config.toml says)
 `
 
 // refresh is how often a terminal is redrawn between two changes, so that the
@@ -44,7 +44,7 @@ func statusCommand(ctx context.Context, args []string, stdout, stderr io.Writer)
 	if status, done := parseOnlyFlags(flags, args, statusUsage, stdout, stderr); done {
 		return status
 	}
-	v := view{client: control.NewClient(*socket), out: stdout, json: *asJSON, terminal: isTerminal(stdout)}
+	v := view{client: control.NewClient(socket()), out: stdout, json: *asJSON, terminal: isTerminal(stdout)}
 	show := v.once
 	if *watch {
 		show = v.watch

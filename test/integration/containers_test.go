@@ -48,7 +48,7 @@ func TestContainer(t *testing.T) {
 	t.Run("control", func(t *testing.T) {
 		inside := []string{"nsenter", "--mount", "--pid", "--target", b.served(), "setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"}
 		for _, args := range [][]string{{"drain"}, {"undrain"}, {"status"}} {
-			b.MustRun(t, append(append(inside, "codex-proxy"), append(args, "--socket", "/run/codex-proxy/control.sock")...)...)
+			b.MustRun(t, append(append(inside, "codex-proxy"), args...)...)
 		}
 	})
 	t.Run("the worker dies", func(t *testing.T) {

@@ -192,6 +192,8 @@ func (r raw) checkNumbers() error {
 		return fmt.Errorf("request_timeout = %q: must be between 10ms and 24h, or 0s for none", time.Duration(r.RequestTimeout))
 	case r.ControlSocket != "" && !filepath.IsAbs(r.ControlSocket):
 		return fmt.Errorf("control_socket = %q: must be an absolute path", r.ControlSocket)
+	case r.APIKeys != "" && !filepath.IsAbs(r.APIKeys):
+		return fmt.Errorf("api_keys = %q: must be an absolute path", r.APIKeys)
 	case r.Textfile != "" && (!filepath.IsAbs(r.Textfile) || filepath.Ext(r.Textfile) != ".prom"):
 		return fmt.Errorf("textfile = %q: must be an absolute path that ends in .prom, which is what node exporter reads; or empty for none", r.Textfile)
 	case !filepath.IsAbs(r.SocketDir):

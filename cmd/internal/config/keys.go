@@ -2,7 +2,9 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -12,6 +14,22 @@ import (
 // credential is the name under which the unit passes the API keys
 // (LoadCredential= in codex-proxy.service, systemd.exec(5)).
 const credential = "api-keys"
+
+// Places is where an operator's commands find what is the daemon's.
+type Places struct {
+	KeyFile       string // empty: the file of the unit's credential
+	ControlSocket string // empty: that of the unit
+}
+
+// LoadPlaces reads nothing but the file at path, as what it names may yet have to
+// be made or mended. Without that file all is as it is by default.
+func LoadPlaces(path string) (Places, error) {
+	r, err := load(path, nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return Places{KeyFile: r.APIKeys, ControlSocket: r.ControlSocket}, err
+}
 
 // readKeys reads the API keys from the file that the configuration names, or
 // else from the unit's credential. Where there is neither, there are no keys yet.

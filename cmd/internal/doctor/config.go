@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -70,6 +71,13 @@ func (s *survey) keys() (*auth.Keys, error) {
 	return auth.Parse(bytes.NewReader(text))
 }
 
+func (s *survey) keyFile() string {
+	if s.config == nil {
+		return keyFile
+	}
+	return cmp.Or(s.config.KeyFile, keyFile)
+}
+
 // exposed is about an endpoint that anyone on the network could use.
 func (s *survey) exposed() []Finding {
 	var found []Finding
@@ -93,7 +101,7 @@ func (s *survey) unread() []Finding {
 			found = append(found, warn(configFile, "has changed since the service read it", "systemctl reload codex-proxy"))
 		}
 		if keys, err := s.keys(); err == nil && s.inForce != "" && s.inForce != keys.Digest() {
-			found = append(found, warn(keyFile, "is not what the service goes by", "codex-proxy keys apply"))
+			found = append(found, warn(s.keyFile(), "is not what the service goes by", "codex-proxy keys apply"))
 		}
 	}
 	for _, w := range s.workers {
