@@ -41,4 +41,8 @@ func TestTextfileDirectory(t *testing.T) {
 		_, err := b.ReadFile(textfile)
 		return err == nil
 	}, bound, 20*time.Millisecond, "the daemon was not restarted")
+	pid := b.show(proxyUnit, "MainPID")
+	b.MustRun(t, "dpkg-trigger", "--no-await", dir)
+	b.MustRun(t, "dpkg", "--triggers-only", "--pending")
+	assert.Equal(t, pid, b.show(proxyUnit, "MainPID"), "the directory was ours already")
 }
