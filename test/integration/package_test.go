@@ -55,6 +55,7 @@ func (b *bed) live(p packager) {
 	p.install(b, p.now)
 	assert.Equal(t, key, trim(b.MustRun(t, "cat", firstKey)), "the key is made once")
 	assert.Contains(t, b.MustRun(t, "cat", configFile), "keepaliv", "an old file is kept, though it is broken")
+	b.MustRun(t, "systemctl", "enable", "codex-worker@second.service") // as accounts add does
 	p.purge(b)
 	assert.Empty(t, b.left(before), "what a purge leaves")
 }
