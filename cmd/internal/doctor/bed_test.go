@@ -129,7 +129,7 @@ func (b *bed) start() {
 		return &units.Description{State: units.State{Unit: name, LoadState: "loaded", ActiveState: "active", SubState: "running", MainPID: 81}, WantedBy: []string{targetUnit}}
 	}
 	b.units = map[string]*units.Description{
-		targetUnit: unit(targetUnit), socketUnit: unit(socketUnit), proxyUnit: unit(proxyUnit),
+		targetUnit: unit(targetUnit), socketUnit: unit(socketUnit), proxyUnit: unit(proxyUnit), fetchUnit: unit(fetchUnit),
 		defaultUnit: unit(defaultUnit), units.WorkerSocket("default"): unit(units.WorkerSocket("default")),
 	}
 	b.units[targetUnit].FileState = "enabled"

@@ -65,6 +65,7 @@ func TestWhatIsBroken(t *testing.T) {
 		"target stopped":    {func(b *bed) { b.units[targetUnit].ActiveState = "inactive" }, want{"warn units", "codex.target: is not active", "systemctl start codex.target"}},
 		"target disabled":   {func(b *bed) { b.units[targetUnit].FileState = "disabled" }, want{"warn units", "codex.target: does not start at boot", "systemctl enable codex.target"}},
 		"worker not wanted": {func(b *bed) { b.units[defaultUnit].WantedBy = nil }, want{"warn units", "does not start at boot", "systemctl enable " + defaultUnit}},
+		"fetcher stopped":   {func(b *bed) { b.units[fetchUnit].ActiveState = "inactive" }, want{"fail units", fetchUnit + ": is stopped", "systemctl start codex.target"}},
 		"daemon-reload":     {func(b *bed) { b.units[proxyUnit].NeedReload = true }, want{"warn units", "has not read", "systemctl daemon-reload"}},
 
 		"no user":       {func(b *bed) { delete(b.accounts, workerUser) }, want{"fail users", "codex-worker: there is no such user", "systemd-sysusers"}},
@@ -131,6 +132,9 @@ func TestWhatIsBroken(t *testing.T) {
 			b.remove("/proc/80/exe")
 			_ = os.Symlink("/usr/bin/codex-proxy (deleted)", b.path("/proc/80/exe"))
 		}, want{"warn service", "has been replaced", "systemctl reload codex-proxy"}},
+		"replaced program of a worker": {func(b *bed) {
+			_ = os.Symlink("/usr/bin/codex-proxy (deleted)", b.path("/proc/81/exe"))
+		}, want{"warn service", "worker default: runs a program that has been replaced", "systemctl restart " + defaultUnit}},
 
 		"closed socket":     {func(b *bed) { b.chmod(runDir+"/default.sock", 0o600) }, want{"fail sockets", "has mode 0600: the proxy cannot connect", "chmod 0660 /run/codex-proxy/default.sock"}},
 		"open socket":       {func(b *bed) { b.chmod(runDir+"/default.sock", 0o666) }, want{"fail sockets", "has mode 0666: every user", "SocketMode="}},

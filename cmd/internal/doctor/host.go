@@ -60,6 +60,7 @@ const (
 	workerUser = "codex-worker"
 
 	targetUnit  = "codex.target"
+	fetchUnit   = "codex-proxy-fetch.socket"
 	tracesUnit  = "codex-proxy-traces.socket"
 	socketUnit  = "codex-proxy.socket"
 	proxyUnit   = "codex-proxy.service"

@@ -36,6 +36,11 @@ func checkService(_ context.Context, s *survey) []Finding {
 	if s.replaced(s.units[proxyUnit].MainPID) {
 		found = append(found, warn(proxyUnit, "runs a program that has been replaced since", "systemctl reload codex-proxy"))
 	}
+	for _, w := range s.workers {
+		if unit := w.unit(); s.replaced(s.units[unit].MainPID) {
+			found = append(found, warn("worker "+w.name, "runs a program that has been replaced since", "systemctl restart "+unit))
+		}
+	}
 	if q := s.report.Queue; q.Limit > 0 && q.Depth >= q.Limit {
 		found = append(found, warn("queue", fmt.Sprintf("is full: %d requests wait", q.Depth), "add a worker, or raise max_inflight or queue_limit"))
 	}

@@ -83,6 +83,9 @@ func (s *survey) workerNames() []string {
 // unitNames are all units that the package and the configuration want.
 func (s *survey) unitNames() []string {
 	names := []string{targetUnit, socketUnit, proxyUnit}
+	if s.config != nil && s.config.Images.Fetch {
+		names = append(names, fetchUnit)
+	}
 	if s.config != nil && s.config.Traces.Endpoint != "" {
 		names = append(names, tracesUnit)
 	}
