@@ -44,7 +44,8 @@ func Events() []Event {
 		{"readiness-changed", "aa2113861bbf499bafe1bd12fda8487a", "readiness changed",
 			"The service became ready, or ceased to be",
 			"/readyz says ready=@CODEX_READINESS@ because of: @CODEX_REASON@.\n" +
-				"docs/operations.md has a section on each reason; `codex-proxy status` shows the workers."},
+				"/usr/share/doc/codex-proxy/operations.md says what each reason means; `codex-proxy\n" +
+				"status` shows the workers."},
 		{"worker-ready", "b0b5656c9b254eb5aefbcb283a67e78c", "worker ready",
 			"A worker takes turns",
 			"codex-worker@@CODEX_WORKER@ is active, its handshake is done and it has listed its\n" +
