@@ -17,6 +17,7 @@ const handoffMargin = 5 * time.Second
 type handoff struct {
 	program     []string // what the next one runs
 	predecessor *notify.Predecessor
+	wrote       string        // the predecessor's textfile; set before started is closed
 	inherited   chan struct{} // closed when no predecessor is left
 	started     chan struct{} // closed when we serve, and READY=1 is said
 	requests    chan chan<- error

@@ -19,6 +19,8 @@ type memory struct {
 	// systemd takes credentials once, when the service starts, and not when it is
 	// reloaded (LoadCredential=, systemd.exec(5)).
 	Keys *string `json:"keys,omitempty"`
+	// Textfile is the one that is written, which other settings may not name any more.
+	Textfile string `json:"textfile,omitempty"`
 	// Handoffs and FailedHandoffs are how many reloads there were.
 	Handoffs       uint64 `json:"handoffs"`
 	FailedHandoffs uint64 `json:"failed_handoffs"`
@@ -75,7 +77,7 @@ func (d *daemon) heardKeys(raw json.RawMessage) {
 // so that no change gets lost between the two.
 func (d *daemon) remembered() memory {
 	m := memory{
-		Workers:  d.pool.Memory(),
+		Workers: d.pool.Memory(), Textfile: d.cfg.Textfile,
 		Handoffs: d.metrics.handoffs.done.Load() + 1, FailedHandoffs: d.metrics.handoffs.failed.Load(), // the one to come is counted by who takes over
 		HandoffBegan: d.handoff.began,
 	}
@@ -90,6 +92,7 @@ func (d *daemon) remembered() memory {
 // ourselves is newer than the predecessor's.
 func (d *daemon) recall(m memory) error {
 	d.pool.Recall(m.Workers)
+	d.handoff.wrote = m.Textfile
 	d.metrics.handoffs.done.Store(m.Handoffs)
 	d.metrics.handoffs.failed.Store(m.FailedHandoffs)
 	if !m.HandoffBegan.IsZero() { // another version may not say it

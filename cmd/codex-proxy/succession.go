@@ -78,9 +78,11 @@ func (d *daemon) awaitPredecessor(ctx context.Context) error {
 		}
 		h.predecessor.Taken()
 		d.logger.Info("took over; the process before finishes its turns")
+		d.dropTextfile()
 		if h.predecessor.Wait(ctx) != nil {
 			return nil
 		}
+		d.dropTextfile() // it may have written once more while it was replaced
 	}
 	close(h.inherited)
 	return nil

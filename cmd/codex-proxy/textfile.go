@@ -15,6 +15,14 @@ func (d *daemon) newTextfile() *textfile.Writer {
 	return textfile.New(d.cfg.Textfile, versionString(), d.report, d.logger)
 }
 
+// dropTextfile removes the file of the process before, unless it is ours now, or
+// not ours to judge any more.
+func (d *daemon) dropTextfile() {
+	if old := d.handoff.wrote; old != "" && old != d.cfg.Textfile && !d.replaced() {
+		textfile.Remove(old, d.logger)
+	}
+}
+
 // keepTextfile writes it as long as this is the process that serves. It is
 // removed when the service ends, and left to a successor.
 func (d *daemon) keepTextfile(ctx context.Context) error {

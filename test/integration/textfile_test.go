@@ -45,5 +45,13 @@ func TestTextfile(t *testing.T) {
 	b.MustRun(t, "systemctl", "stop", proxyUnit)
 	_, err := b.ReadFile(textfile)
 	assert.Error(t, err, "a service that was stopped is not one that is dead")
+	b.start()
+	require.Eventually(t, says("codex_textfile_ready 1"), bound, 20*time.Millisecond)
+	b.appendTo(configFile, "textfile = \"\"\n")
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	require.Eventually(t, func() bool {
+		_, err := b.ReadFile(textfile)
+		return err != nil
+	}, bound, 20*time.Millisecond, "a reload without it leaves none")
 	assert.NotContains(t, b.journal(proxyUnit), "textfile")
 }

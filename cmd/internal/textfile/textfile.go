@@ -99,9 +99,12 @@ func stateOf(r probes.Report) []string {
 }
 
 // Remove takes the file away: a service that was stopped is not one that is dead.
-func (w *Writer) Remove() {
-	if err := os.Remove(w.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		w.logger.Warn("cannot remove the textfile of node exporter", "path", w.path, "error", err)
+func (w *Writer) Remove() { Remove(w.path, w.logger) }
+
+// Remove takes a file away that nobody writes any more.
+func Remove(path string, logger *slog.Logger) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		logger.Warn("cannot remove the textfile of node exporter", "path", path, "error", err)
 	}
 }
 
