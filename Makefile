@@ -163,6 +163,7 @@ clean-cache: ## remove what was downloaded or made once
 needs:
 	@missing=; for n in $(NEEDS); do command -v "$${n%%:*}" >/dev/null || test -e "$${n%%:*}" || missing+=" $${n##*:}"; done; \
 	if [ -n "$$missing" ]; then \
+		command -v apt-get >/dev/null || { echo "not here, by the names of Debian's packages:$$missing; install what has them, and try again" >&2; exit 1; }; \
 		echo "installing$$missing"; \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
