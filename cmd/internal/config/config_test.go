@@ -111,6 +111,7 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		"worker name":    {text: "workers = ['a/b']", want: "a/b"},
 		"worker twice":   {text: "workers = ['a', 'a']", want: "twice"},
 		"relative dir":   {text: "socket_dir = 'run'", want: "absolute"},
+		"relative keys":  {text: "api_keys = 'keys'", want: "api_keys = \"keys\": must be an absolute path"},
 		"no keys file":   {text: "api_keys = '/nonexistent'", want: "cannot read the API keys"},
 		"image bytes":    {text: "[images]\nmax_bytes = 1", want: "images.max_bytes = 1: must be between 1024"},
 		"image timeout":  {text: "[images]\ntimeout = '1h'", want: "images.timeout = \"1h0m0s\": must be between 100ms and 1m"},
