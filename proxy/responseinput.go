@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"codex-proxy/proxy/openai"
@@ -50,12 +51,16 @@ func (s *Server) findHistory(ctx context.Context, x *exchange, job *responding, 
 	case errors.Is(err, stored.ErrBroken):
 		return previousNotFound(id, stored.ErrBroken.Error())
 	case errors.Is(err, stored.ErrTooLong):
-		return &openai.Error{
-			Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: "request_too_large", Param: "previous_response_id",
-			Message: "the conversation is larger than any worker takes; begin a new one",
-		}
+		return tooLong("previous_response_id", "begin a new one")
 	default:
 		return err
+	}
+}
+
+func tooLong(param, remedy string) error {
+	return &openai.Error{
+		Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: "request_too_large", Param: param,
+		Message: fmt.Sprintf("the conversation is larger than the %d bytes that a worker takes; %s", stored.MaxHistory, remedy),
 	}
 }
 
@@ -69,13 +74,21 @@ func (s *Server) findInput(ctx context.Context, x *exchange, job *responding) er
 	if err := s.inline(ctx, x, pictures); err != nil {
 		return err
 	}
+	size, known := 0, make(map[string]stored.Item, len(job.history))
+	for _, item := range slices.Backward(job.history) { // of two by the same id the first holds
+		size, known[item.ID] = size+len(item.JSON), item
+	}
 	for _, in := range job.req.Input {
 		if in.Reference != "" {
-			item, err := s.referred(ctx, x, job, in)
+			item, err := s.referred(ctx, x, known, in)
 			if err != nil {
 				return err
 			}
-			job.input = append(job.input, item)
+			// A reference of a few bytes stands for many, and may be repeated.
+			if size += len(item.JSON); size > stored.MaxHistory {
+				return tooLong(in.At, "refer to less")
+			}
+			job.input, known[item.ID] = append(job.input, item), item
 			continue
 		}
 		if in.ID == "" {
@@ -85,6 +98,7 @@ func (s *Server) findInput(ctx context.Context, x *exchange, job *responding) er
 		if err != nil {
 			return fmt.Errorf("cannot encode %s: %w", in.At, err)
 		}
+		size += len(data)
 		job.input = append(job.input, stored.Item{ID: in.ID, JSON: data})
 	}
 	return nil
@@ -95,11 +109,9 @@ var idPrefix = map[string]string{
 	"custom_tool_call": "ctc_", "custom_tool_call_output": "ctco_", "additional_tools": "at_", "tool_search_call": "tsc_", "tool_search_output": "tso_",
 }
 
-func (s *Server) referred(ctx context.Context, x *exchange, job *responding, in openai.InputItem) (stored.Item, error) {
-	for _, item := range job.history {
-		if item.ID == in.Reference {
-			return item, nil
-		}
+func (s *Server) referred(ctx context.Context, x *exchange, known map[string]stored.Item, in openai.InputItem) (stored.Item, error) {
+	if item, ok := known[in.Reference]; ok {
+		return item, nil
 	}
 	err := stored.ErrNotFound
 	if s.Responses != nil {

@@ -193,6 +193,17 @@ func TestResponsesContinue(t *testing.T) {
 		r.whole(t, asked("", `[{"role":"user","content":"again"},{"type":"item_reference","id":"`+first.Output[1].ID+`"},{"role":"user","content":"more"}]`))
 		assert.Contains(t, string((<-given).Items[1]), "answer to q1")
 	})
+	t.Run("too many references", func(t *testing.T) {
+		r.whole(t, asked("", `[{"role":"user","id":"msg_large","content":"`+strings.Repeat("x", 1000<<10)+`"}]`))
+		<-given
+		const reference = `{"type":"item_reference","id":"msg_large"}`
+		resp := r.responding(t, asked("", "["+strings.Repeat(reference+",", 1000)+reference+"]"))
+		assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
+		e := failure(t, text(t, resp)).Error
+		assert.Equal(t, "request_too_large", e.Code)
+		assert.Equal(t, "input[61]", *e.Param, "where it was too much")
+		assert.Contains(t, e.Message, "62914560 bytes")
+	})
 	t.Run("deleted", func(t *testing.T) {
 		assert.JSONEq(t, `{"id":"`+first.ID+`","object":"response","deleted":true}`, text(t, r.do(t, http.MethodDelete, "/v1/responses/"+first.ID, "")))
 		for _, method := range []string{http.MethodGet, http.MethodDelete} {

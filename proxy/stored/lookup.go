@@ -67,7 +67,7 @@ func whole(ctx context.Context, tx *sql.Tx, owner, id string) error {
 		return ErrNotFound
 	case missing > 0:
 		return ErrBroken
-	case size > maxHistory:
+	case size > MaxHistory:
 		return ErrTooLong
 	}
 	return nil

@@ -27,9 +27,9 @@ var (
 	ErrTooLong = errors.New("the history is too long")
 )
 
-// maxHistory bounds what is read of a chain, in bytes; codex takes messages of
+// MaxHistory bounds what is read of a chain, in bytes; codex takes messages of
 // up to 64 MiB.
-const maxHistory = 60 << 20
+const MaxHistory = 60 << 20
 
 // Limits say when responses go. The ones used longest ago go first; to be
 // continued is to be used.

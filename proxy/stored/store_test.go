@@ -127,7 +127,7 @@ func TestStoreRefusesEndlessHistories(t *testing.T) {
 	previous := ""
 	for i := range 4 {
 		r := response(fmt.Sprintf("r%d", i), previous)
-		r.Input[0].JSON = json.RawMessage(`"` + strings.Repeat("x", maxHistory/3) + `"`)
+		r.Input[0].JSON = json.RawMessage(`"` + strings.Repeat("x", MaxHistory/3) + `"`)
 		require.NoError(t, s.Put(t.Context(), r))
 		previous = r.ID
 	}
