@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/openai"
@@ -110,14 +111,16 @@ func inject(i openai.Item) appserver.Item {
 // found tells the model what its search for tools has brought: they are among its
 // tools from then on.
 func found(tools []json.RawMessage) string {
-	text := "The search has found these tools, which can be called now:"
-	for _, tool := range tools {
-		text += "\n" + string(tool)
-	}
 	if len(tools) == 0 {
 		return "The search has found no tools."
 	}
-	return text
+	var text strings.Builder
+	text.WriteString("The search has found these tools, which can be called now:")
+	for _, tool := range tools {
+		text.WriteByte('\n')
+		text.Write(tool)
+	}
+	return text.String()
 }
 
 func partsOf(parts []openai.ItemPart) []appserver.Content {

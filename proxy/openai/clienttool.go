@@ -120,10 +120,14 @@ func (req *ResponseRequest) equip(earlier []json.RawMessage) (ignored []string, 
 			return nil, err
 		}
 	}
-	for _, tool := range slices.Concat(before.tools, own.tools, after.tools) {
-		same := func(other ClientTool) bool { return other.Wire.Name == tool.Wire.Name }
-		t.Offered = append(slices.DeleteFunc(t.Offered, same), tool)
+	seen := map[string]bool{}
+	for _, tool := range slices.Backward(slices.Concat(before.tools, own.tools, after.tools)) {
+		if !seen[tool.Wire.Name] {
+			seen[tool.Wire.Name] = true
+			t.Offered = append(t.Offered, tool)
+		}
 	}
+	slices.Reverse(t.Offered)
 	err = t.choose(req.rawChoice)
 	req.Tools = t
 	return slices.Compact(append(own.ignored, after.ignored...)), err
@@ -166,18 +170,22 @@ func wires(tools []ClientTool) []Tool {
 type toolReader struct {
 	tools   []ClientTool
 	ignored []string // where those are that have no effect
+	read    int
 }
 
 func (r *toolReader) list(list []json.RawMessage, at, namespace string) error {
+	if r.read += len(list); r.read > maxList { // of the same name there may be many, in the items of a conversation
+		return Invalid("invalid_value", at, fmt.Sprintf("%s: there must not be more than %d tools, repeated ones included", at, maxList))
+	}
 	for i, data := range list {
-		if err := r.read(data, fmt.Sprintf("%s[%d]", at, i), namespace); err != nil {
+		if err := r.take(data, fmt.Sprintf("%s[%d]", at, i), namespace); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *toolReader) read(data json.RawMessage, at, namespace string) (err error) {
+func (r *toolReader) take(data json.RawMessage, at, namespace string) (err error) {
 	var raw rawClientTool
 	if !isObject(data) || json.Unmarshal(data, &raw) != nil {
 		return Invalid("invalid_type", at, at+" must be a tool")

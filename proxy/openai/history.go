@@ -2,9 +2,12 @@ package openai
 
 import "fmt"
 
+// maxList is the most that any list of a request may hold.
+const maxList = 10_000
+
 // What a history may hold.
 const (
-	maxMessages = 10_000
+	maxMessages = maxList
 	maxImages   = 50
 )
 

@@ -109,6 +109,9 @@ func TestWireNames(t *testing.T) {
 func TestDecodeResponseRefuses(t *testing.T) {
 	with := func(extra string) string { return `{"model":"m","input":"x",` + extra + `}` }
 	item := func(i string) string { return `{"model":"m","input":[{"role":"user","content":"x"},` + i + `]}` }
+	tools := func(n int) string {
+		return `{"type":"additional_tools","tools":[` + strings.Repeat(`{"type":"custom","name":"c"},`, n-1) + `{"type":"custom","name":"c"}]}`
+	}
 	for _, tc := range []struct{ name, body, code, param string }{
 		{"empty", "", "invalid_json", ""},
 		{"null", "null", "invalid_json", ""},
@@ -135,6 +138,10 @@ func TestDecodeResponseRefuses(t *testing.T) {
 		{"hosted tool in a namespace", with(`"tools":[{"type":"namespace","name":"n","tools":[{"type":"namespace","name":"m"}]}]`), "unsupported_parameter", "tools[0].tools[0].type"},
 		{"tool name", with(`"tools":[{"type":"function","name":"a b"}]`), "invalid_value", "tools[0].name"},
 		{"twice", with(`"tools":[{"type":"function","name":"n__f"},{"type":"namespace","name":"n","tools":[{"type":"function","name":"f"}]}]`), "invalid_value", "tools[1].tools[0].name"},
+		{"group", with(`"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[` + strings.Repeat("1,", maxTools) + `1]}`), "invalid_value", "tool_choice.tools"},
+		{"more tools than can be read", item(tools(maxList/2) + "," + tools(maxList/2) + "," + tools(1)), "invalid_value", "input[3].tools"},
+		{"and in a namespace", item(`{"type":"additional_tools","tools":[{"type":"namespace","name":"n","tools":[` + strings.Repeat(`{"type":"custom","name":"c"},`, maxList) + `1]}]}`),
+			"invalid_value", "input[1].tools[0].tools"},
 		{"choice", with(`"tool_choice":{"type":"function","name":"f"}`), "invalid_value", "tool_choice"},
 		{"role", item(`{"role":"tool","content":"x"}`), "invalid_value", "input[1].role"},
 		{"no content", item(`{"role":"user"}`), "content_required", "input[1].content"},

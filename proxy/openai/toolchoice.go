@@ -62,6 +62,9 @@ func choiceOf(allowed allowedTools, named func(json.RawMessage) string) (toolCho
 	if allowed.Mode != "auto" && allowed.Mode != "required" {
 		return toolChoice{}, Invalid("invalid_value", "tool_choice.mode", "the mode of allowed_tools must be auto or required")
 	}
+	if len(allowed.Tools) > maxTools {
+		return toolChoice{}, Invalid("invalid_value", "tool_choice.tools", fmt.Sprintf("allowed_tools must not hold more than %d tools", maxTools))
+	}
 	choice := toolChoice{must: allowed.Mode == "required", names: []string{}}
 	for _, tool := range allowed.Tools {
 		choice.names = append(choice.names, named(tool))
