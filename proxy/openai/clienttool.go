@@ -64,15 +64,15 @@ func (t ClientTools) byWireName() map[string]ClientTool {
 
 // rawClientTool is a tool as it arrives.
 type rawClientTool struct {
-	Type        string            `json:"type"`
-	Name        string            `json:"name"`
-	Description string            `json:"description"`
-	Parameters  json.RawMessage   `json:"parameters"`
-	Strict      bool              `json:"strict"`
-	Tools       []json.RawMessage `json:"tools"` // of a namespace
-	Format      toolFormat        `json:"format"`
-	WebAccess   *bool             `json:"external_web_access"`
-	Execution   string            `json:"execution"` // of a tool_search
+	Type        string                `json:"type"`
+	Name        string                `json:"name"`
+	Description string                `json:"description"`
+	Parameters  json.RawMessage       `json:"parameters"`
+	Strict      bool                  `json:"strict"`
+	Tools       some[json.RawMessage] `json:"tools"` // of a namespace
+	Format      toolFormat            `json:"format"`
+	WebAccess   *bool                 `json:"external_web_access"`
+	Execution   string                `json:"execution"` // of a tool_search
 }
 
 // toolFormat is the format of a custom tool's input.
@@ -187,7 +187,7 @@ func (r *toolReader) list(list []json.RawMessage, at, namespace string) error {
 
 func (r *toolReader) take(data json.RawMessage, at, namespace string) (err error) {
 	var raw rawClientTool
-	if !isObject(data) || json.Unmarshal(data, &raw) != nil {
+	if !isObject(data) || unmarshal(data, &raw) != nil {
 		return Invalid("invalid_type", at, at+" must be a tool")
 	}
 	switch {

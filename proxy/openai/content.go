@@ -1,6 +1,8 @@
 package openai
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,10 +21,9 @@ type Part struct {
 
 // content is a string or a list of parts.
 type content struct {
-	set       bool
-	malformed bool // neither of the two
-	text      string
-	parts     []rawPart
+	set   bool
+	text  string
+	parts json.RawMessage // or whatever is there instead of text
 }
 
 type rawPart struct {
@@ -35,8 +36,8 @@ type rawPart struct {
 	} `json:"image_url"`
 }
 
-// UnmarshalJSONFrom takes both forms of content. It leaves the complaint about
-// anything else to read, which knows which message it is.
+// UnmarshalJSONFrom takes both forms of content. Parts are decoded by read, message
+// by message: the first that is no good spares the others.
 func (c *content) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	data, err := from.ReadValue()
 	if err != nil {
@@ -48,28 +49,32 @@ func (c *content) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	case '"':
 		err = unmarshal(data, &c.text)
 	default:
-		err = unmarshal(data, &c.parts)
+		c.parts = bytes.Clone(data)
 	}
-	c.set, c.malformed = true, err != nil
-	return nil
+	c.set = true
+	return err
 }
 
 // read is the content as parts, of which kinds are allowed.
 func (c content) read(at string, kinds ...string) ([]Part, error) {
 	switch {
-	case c.malformed:
-		return nil, Invalid("invalid_type", at, at+" must be a string or a list of parts")
 	case !c.set:
 		return nil, Invalid("content_required", at, at+" is required")
 	case c.parts == nil:
 		return []Part{{Text: c.text, At: at}}, nil
-	case len(c.parts) == 0:
+	}
+	var list some[rawPart]
+	err := unmarshal(c.parts, &list)
+	switch {
+	case err != nil:
+		return nil, Invalid("invalid_type", at, at+" must be a string or a list of parts")
+	case len(list) == 0:
 		return nil, Invalid("content_required", at, at+" must hold at least one part")
-	case len(c.parts) > maxParts:
+	case len(list) > maxParts:
 		return nil, Invalid("invalid_value", at, fmt.Sprintf("%s must not hold more than %d parts", at, maxParts))
 	}
-	parts := make([]Part, 0, len(c.parts))
-	for i, raw := range c.parts {
+	parts := make([]Part, 0, len(list))
+	for i, raw := range list {
 		part, err := raw.read(fmt.Sprintf("%s[%d]", at, i), kinds)
 		if err != nil {
 			return nil, err

@@ -28,6 +28,36 @@ func (g *glimpse) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	return err
 }
 
+// some is a list of which no more is decoded than one element too many, which is
+// refused where lengths are checked: `{}` is a hundred times as large decoded.
+type some[T any] []T
+
+// UnmarshalJSONFrom decodes the beginning of the list, and passes over the rest.
+func (s *some[T]) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	if from.PeekKind() != '[' {
+		return jsonv2.UnmarshalDecode(from, (*[]T)(s)) // null, or an error
+	}
+	if _, err := from.ReadToken(); err != nil {
+		return err
+	}
+	*s = some[T]{}
+	for from.PeekKind() != ']' {
+		if len(*s) > maxList {
+			if err := from.SkipValue(); err != nil {
+				return err
+			}
+			continue
+		}
+		var one T
+		if err := jsonv2.UnmarshalDecode(from, &one); err != nil {
+			return err
+		}
+		*s = append(*s, one)
+	}
+	_, err := from.ReadToken()
+	return err
+}
+
 // decodeJSON gives every way in which JSON can be wrong its own words.
 func decodeJSON(body []byte, v any) error {
 	err := unmarshal(body, v)

@@ -44,14 +44,14 @@ type ToolCall struct {
 
 // rawMessage is a message as it arrives.
 type rawMessage struct {
-	Role         string       `json:"role"`
-	Content      content      `json:"content"`
-	Name         string       `json:"name"`
-	Refusal      string       `json:"refusal"`
-	ToolCalls    []rawCall    `json:"tool_calls"`
-	ToolCallID   string       `json:"tool_call_id"`
-	FunctionCall *rawCallBody `json:"function_call"`
-	Audio        *struct{}    `json:"audio"`
+	Role         string        `json:"role"`
+	Content      content       `json:"content"`
+	Name         string        `json:"name"`
+	Refusal      string        `json:"refusal"`
+	ToolCalls    some[rawCall] `json:"tool_calls"`
+	ToolCallID   string        `json:"tool_call_id"`
+	FunctionCall *rawCallBody  `json:"function_call"`
+	Audio        *struct{}     `json:"audio"`
 }
 
 type rawCall struct {
@@ -126,6 +126,9 @@ func (m rawMessage) calls(at string) ([]ToolCall, error) {
 			return nil, Invalid("invalid_value", at+".function_call", at+" must have either tool_calls or the legacy function_call")
 		}
 		return []ToolCall{{Name: m.FunctionCall.Name, Arguments: m.FunctionCall.Arguments}}, checkToolName(at+".function_call.name", m.FunctionCall.Name)
+	}
+	if len(m.ToolCalls) > maxList {
+		return nil, Invalid("invalid_value", at+".tool_calls", fmt.Sprintf("%s.tool_calls must not hold more than %d calls", at, maxList))
 	}
 	var calls []ToolCall
 	for i, c := range m.ToolCalls {

@@ -44,22 +44,22 @@ const maxModelName = 256
 
 // rawChat is the request as it arrives; only the honoured fields.
 type rawChat struct {
-	Model             string          `json:"model"`
-	Messages          []rawMessage    `json:"messages"`
-	Stream            bool            `json:"stream"`
-	StreamOptions     *streamOptions  `json:"stream_options"`
-	ReasoningEffort   string          `json:"reasoning_effort"`
-	Reasoning         json.RawMessage `json:"reasoning"`
-	N                 *int            `json:"n"`
-	ResponseFormat    *rawFormat      `json:"response_format"`
-	Modalities        []string        `json:"modalities"`
-	Tools             []rawTool       `json:"tools"`
-	ToolChoice        json.RawMessage `json:"tool_choice"`
-	ParallelToolCalls *bool           `json:"parallel_tool_calls"`
-	Functions         []rawFunction   `json:"functions"`
-	FunctionCall      json.RawMessage `json:"function_call"`
-	ServiceTier       string          `json:"service_tier"`
-	Verbosity         string          `json:"verbosity"`
+	Model             string            `json:"model"`
+	Messages          some[rawMessage]  `json:"messages"`
+	Stream            bool              `json:"stream"`
+	StreamOptions     *streamOptions    `json:"stream_options"`
+	ReasoningEffort   string            `json:"reasoning_effort"`
+	Reasoning         json.RawMessage   `json:"reasoning"`
+	N                 *int              `json:"n"`
+	ResponseFormat    *rawFormat        `json:"response_format"`
+	Modalities        []string          `json:"modalities"`
+	Tools             some[rawTool]     `json:"tools"`
+	ToolChoice        json.RawMessage   `json:"tool_choice"`
+	ParallelToolCalls *bool             `json:"parallel_tool_calls"`
+	Functions         some[rawFunction] `json:"functions"`
+	FunctionCall      json.RawMessage   `json:"function_call"`
+	ServiceTier       string            `json:"service_tier"`
+	Verbosity         string            `json:"verbosity"`
 }
 
 type streamOptions struct {

@@ -16,19 +16,19 @@ type InputItem struct {
 
 // rawItem is an item as it arrives.
 type rawItem struct {
-	Type      string            `json:"type"`
-	ID        string            `json:"id"`
-	Role      string            `json:"role"`
-	Content   json.RawMessage   `json:"content"`
-	Summary   []summaryPart     `json:"summary"`
-	Encrypted string            `json:"encrypted_content"`
-	CallID    string            `json:"call_id"`
-	Namespace string            `json:"namespace"`
-	Name      string            `json:"name"`
-	Arguments Arguments         `json:"arguments"`
-	Input     string            `json:"input"`
-	Output    json.RawMessage   `json:"output"`
-	Tools     []json.RawMessage `json:"tools"`
+	Type      string                `json:"type"`
+	ID        string                `json:"id"`
+	Role      string                `json:"role"`
+	Content   json.RawMessage       `json:"content"`
+	Summary   []summaryPart         `json:"summary"`
+	Encrypted string                `json:"encrypted_content"`
+	CallID    string                `json:"call_id"`
+	Namespace string                `json:"namespace"`
+	Name      string                `json:"name"`
+	Arguments Arguments             `json:"arguments"`
+	Input     string                `json:"input"`
+	Output    json.RawMessage       `json:"output"`
+	Tools     some[json.RawMessage] `json:"tools"`
 }
 
 func (raw rawResponse) takeInput(req *ResponseRequest) error {
@@ -48,7 +48,7 @@ func (raw rawResponse) takeInput(req *ResponseRequest) error {
 		req.keep("input", Item{Type: itemMessage, Status: StatusCompleted, Role: "user", Content: []ItemPart{part}})
 		return nil
 	}
-	var items []json.RawMessage
+	var items some[json.RawMessage]
 	if unmarshal(input, &items) != nil {
 		return Invalid("invalid_type", "input", "input must be text or a list of items")
 	}
@@ -208,9 +208,12 @@ func takeParts(content json.RawMessage, at, kind string) ([]ItemPart, error) {
 	if content[0] == '"' && unmarshal(content, &text) == nil {
 		return []ItemPart{{Type: kind, Text: text}}, nil
 	}
-	var raw []rawItemPart
+	var raw some[rawItemPart]
 	if unmarshal(content, &raw) != nil {
 		return nil, Invalid("invalid_type", at, at+" must be text or a list of parts")
+	}
+	if len(raw) > maxList {
+		return nil, Invalid("invalid_value", at, fmt.Sprintf("%s must not hold more than %d parts", at, maxList))
 	}
 	parts := make([]ItemPart, 0, len(raw))
 	for i, p := range raw {

@@ -41,23 +41,23 @@ const (
 
 // rawResponse is the request as it arrives; only the honoured fields.
 type rawResponse struct {
-	Type              string            `json:"type"` // of a message on a WebSocket
-	Model             string            `json:"model"`
-	Input             json.RawMessage   `json:"input"`
-	Instructions      *string           `json:"instructions"`
-	Stream            bool              `json:"stream"`
-	Tools             []json.RawMessage `json:"tools"`
-	ToolChoice        json.RawMessage   `json:"tool_choice"`
-	ParallelToolCalls *bool             `json:"parallel_tool_calls"`
-	Text              rawText           `json:"text"`
-	Reasoning         json.RawMessage   `json:"reasoning"`
-	ServiceTier       string            `json:"service_tier"`
-	Metadata          map[string]string `json:"metadata"`
-	Include           []string          `json:"include"`
-	Store             *bool             `json:"store"`
-	Previous          string            `json:"previous_response_id"`
-	Truncation        string            `json:"truncation"`
-	Generate          *bool             `json:"generate"`
+	Type              string                `json:"type"` // of a message on a WebSocket
+	Model             string                `json:"model"`
+	Input             json.RawMessage       `json:"input"`
+	Instructions      *string               `json:"instructions"`
+	Stream            bool                  `json:"stream"`
+	Tools             some[json.RawMessage] `json:"tools"`
+	ToolChoice        json.RawMessage       `json:"tool_choice"`
+	ParallelToolCalls *bool                 `json:"parallel_tool_calls"`
+	Text              rawText               `json:"text"`
+	Reasoning         json.RawMessage       `json:"reasoning"`
+	ServiceTier       string                `json:"service_tier"`
+	Metadata          map[string]string     `json:"metadata"`
+	Include           []string              `json:"include"`
+	Store             *bool                 `json:"store"`
+	Previous          string                `json:"previous_response_id"`
+	Truncation        string                `json:"truncation"`
+	Generate          *bool                 `json:"generate"`
 }
 
 type rawText struct {
