@@ -125,7 +125,7 @@ func closeTurn(ctx context.Context, turn *appserver.Turn) {
 func whyEnded(ctx context.Context, err error) error {
 	var timeout *openai.Error
 	switch {
-	case ctx.Err() == nil:
+	case err == nil || ctx.Err() == nil:
 		return err
 	case errors.Is(context.Cause(ctx), ErrDeadline):
 		return ErrDeadline

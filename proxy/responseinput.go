@@ -45,7 +45,7 @@ func (s *Server) findHistory(ctx context.Context, x *exchange, job *responding, 
 	switch {
 	case err == nil:
 		job.prefer, err = s.Responses.Worker(ctx, x.key, id)
-		return err
+		return whyEnded(ctx, err)
 	case errors.Is(err, stored.ErrNotFound):
 		return previousNotFound(id, "it was not stored, or its time is over")
 	case errors.Is(err, stored.ErrBroken):
@@ -53,7 +53,7 @@ func (s *Server) findHistory(ctx context.Context, x *exchange, job *responding, 
 	case errors.Is(err, stored.ErrTooLong):
 		return tooLong("previous_response_id", "begin a new one")
 	default:
-		return err
+		return whyEnded(ctx, err)
 	}
 }
 
@@ -121,7 +121,7 @@ func (s *Server) referred(ctx context.Context, x *exchange, known map[string]sto
 		}
 	}
 	if !errors.Is(err, stored.ErrNotFound) {
-		return stored.Item{}, err
+		return stored.Item{}, whyEnded(ctx, err)
 	}
 	return stored.Item{}, openai.Invalid("item_not_found", in.At+".id", fmt.Sprintf("%s: there is no stored item %q; send the item itself", in.At, bounded(in.Reference)))
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,11 +22,12 @@ import (
 	"codex-proxy/proxy/stored"
 )
 
-// keeping gives the server a store.
-func keeping(t *testing.T) func(*options) {
+// keeping gives the server a store, of 16 MiB or as many bytes.
+func keeping(t *testing.T, bytes ...int64) func(*options) {
 	t.Helper()
+	size := append(bytes, 1<<24)[0]
 	store, err := stored.Open(t.Context(), filepath.Join(t.TempDir(), "responses.db"),
-		stored.Limits{Retention: time.Hour, Bytes: 1 << 24, Count: 1000}, slog.New(slog.DiscardHandler))
+		stored.Limits{Retention: time.Hour, Bytes: size, Count: 1000}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
 	return func(o *options) { o.Responses = store }
@@ -452,6 +454,41 @@ func TestResponsesWithoutADisk(t *testing.T) {
 	assert.Contains(t, r.log.String(), "a response is not stored")
 	resp := r.do(t, http.MethodGet, "/v1/responses/"+got.ID, "")
 	assert.Equal(t, http.StatusInternalServerError, resp.StatusCode)
+}
+
+// Who ends a request while the store is read is told why, and nobody is alarmed.
+func TestLookupsThatAreEnded(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t))
+	id := r.whole(t, asked("", `"q"`)).ID
+	for cause, status := range map[error]int{context.Canceled: 499, ErrDeadline: 503, openai.Timeout("request_timeout", "late"): 504} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		for _, try := range [][2]string{{http.MethodGet, ""}, {http.MethodDelete, ""}, {http.MethodPost, "/cancel"}, {http.MethodGet, "/input_items"}} {
+			answer := httptest.NewRecorder()
+			r.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, try[0], "/v1/responses/"+id+try[1], nil))
+			assert.Equal(t, status, answer.Code, try)
+		}
+		for _, body := range []string{asked(`"previous_response_id":"`+id+`",`, `"q"`), asked("", `[{"type":"item_reference","id":"x"}]`)} {
+			req, err := openai.DecodeResponse([]byte(body))
+			require.NoError(t, err)
+			_, err = r.newResponse(ctx, &exchange{}, req, nil)
+			answer := httptest.NewRecorder()
+			r.fail(answer, httptest.NewRequestWithContext(context.WithValue(ctx, exchangeKey{}, &exchange{}), http.MethodPost, "/", nil), err)
+			assert.Equal(t, status, answer.Code, body)
+		}
+	}
+	assert.NotContains(t, r.log.String(), `"level":"ERROR"`)
+}
+
+func TestInputItemsOfALongConversation(t *testing.T) {
+	var store *stored.Store
+	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t, 1<<30), func(o *options) { store = o.Responses })
+	require.NoError(t, store.Put(t.Context(), stored.Response{ID: "resp_1", Object: make([]byte, stored.MaxHistory+1)}))
+	resp := r.do(t, http.MethodGet, "/v1/responses/resp_1/input_items", "")
+	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
+	assert.Equal(t, "request_too_large", failure(t, text(t, resp)).Error.Code)
+	resp = r.responding(t, asked(`"previous_response_id":"resp_1",`, `"q"`))
+	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
 }
 
 // The stream begins properly when the model takes its time.

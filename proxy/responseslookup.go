@@ -38,7 +38,7 @@ func (s *Server) object(r *http.Request) (json.RawMessage, error) {
 	if errors.Is(err, stored.ErrNotFound) {
 		return nil, responseNotFound(r)
 	}
-	return object, err
+	return object, whyEnded(r.Context(), err)
 }
 
 func responseNotFound(r *http.Request) error {
@@ -58,7 +58,7 @@ func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) error {
 	case errors.Is(err, stored.ErrNotFound):
 		return responseNotFound(r)
 	case err != nil:
-		return err
+		return whyEnded(r.Context(), err)
 	}
 	return s.writeJSON(w, openai.ResponseDeleted{ID: id, Object: "response", Deleted: true})
 }
@@ -83,7 +83,7 @@ func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) error {
 	select {
 	case <-running.over:
 	case <-ctx.Done():
-		return openai.Timeout("request_timeout", "the response is being cancelled, and has not ended yet")
+		return whyEnded(r.Context(), openai.Timeout("request_timeout", "the response is being cancelled, and has not ended yet"))
 	}
 	switch last := running.last; {
 	case last == nil:
@@ -112,8 +112,10 @@ func (s *Server) inputItems(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case errors.Is(err, stored.ErrNotFound), errors.Is(err, stored.ErrBroken):
 		return responseNotFound(r)
+	case errors.Is(err, stored.ErrTooLong):
+		return tooLong("response_id", "list the items of an earlier response")
 	case err != nil:
-		return err
+		return whyEnded(r.Context(), err)
 	}
 	if descending {
 		slices.Reverse(items)
