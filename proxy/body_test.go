@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,15 +151,7 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: bound}, func() {})
-				s := New(Settings{
-					Pool: pool, Report: func() probes.Report { return probes.Report{} }, BodyLimit: 1000, IdleTimeout: time.Hour, Keepalive: time.Hour,
-					Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-				})
-				listener, served := make(pipes), make(chan error, 1)
-				go func() { served <- s.Serve(listener) }()
-				client, server := net.Pipe()
-				listener <- server
+				client, leave := piped(t)
 				began := time.Now()
 				_, err := fmt.Fprintf(client, "%sContent-Length: 10\r\n\r\n", tc.head)
 				require.NoError(t, err)
@@ -170,9 +163,44 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 				defer resp.Body.Close()
 				assert.Equal(t, tc.status, resp.StatusCode)
 				assert.Equal(t, tc.code, failure(t, text(t, resp)).Error.Code)
-				require.NoError(t, s.Shutdown(context.Background()))
-				require.NoError(t, <-served)
+				leave()
 			})
 		})
+	}
+}
+
+// An answer that nobody reads holds a connection for the idle timeout.
+func TestAnswersThatNobodyReads(t *testing.T) {
+	for _, head := range []string{
+		"GET /livez", "GET /readyz", "GET /healthz", "GET /metrics", "OPTIONS /v1/models", "GET /nowhere", "PUT /livez", "GET /v1/models", "GET /v1/responses/resp_1",
+	} {
+		t.Run(head, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, leave := piped(t)
+				require.NoError(t, client.SetWriteDeadline(time.Now().Add(2*time.Hour)))
+				_, err := io.WriteString(client, strings.Repeat(head+" HTTP/1.1\r\nHost: localhost\r\n\r\n", 1000))
+				assert.ErrorIs(t, err, io.ErrClosedPipe, "the server has closed it")
+				require.NoError(t, client.Close())
+				leave()
+			})
+		})
+	}
+}
+
+// piped is a client of a server without workers, whose idle timeout is an hour.
+func piped(t *testing.T) (client net.Conn, leave func()) {
+	t.Helper()
+	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: bound}, func() {})
+	s := New(Settings{
+		Pool: pool, Report: func() probes.Report { return probes.Report{} }, BodyLimit: 1000, IdleTimeout: time.Hour, Keepalive: time.Hour,
+		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	})
+	listener, served := make(pipes), make(chan error, 1)
+	go func() { served <- s.Serve(listener) }()
+	client, server := net.Pipe()
+	listener <- server
+	return client, func() {
+		require.NoError(t, s.Shutdown(context.Background()))
+		require.NoError(t, <-served)
 	}
 }

@@ -160,14 +160,10 @@ func (s *Server) writeJSON(w http.ResponseWriter, v any) error {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	out := http.NewResponseController(w)
-	if err := out.SetWriteDeadline(time.Now().Add(s.IdleTimeout)); err != nil {
-		return fmt.Errorf("cannot bound the writing of an answer: %w", err)
-	}
 	if _, err := w.Write(data); err != nil {
 		return errClientGone
 	}
-	if out.Flush() != nil {
+	if http.NewResponseController(w).Flush() != nil {
 		return errClientGone
 	}
 	return nil

@@ -71,8 +71,16 @@ func (s *Server) log(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchangeOf(r)
 		defer s.account(r, x)
-		next.ServeHTTP(&observedWriter{ResponseWriter: w, x: x, begun: func() { s.showLimits(w.Header(), x) }}, r)
+		next.ServeHTTP(&observedWriter{ResponseWriter: w, x: x, begun: func() { s.begin(w, x) }}, r)
 	})
+}
+
+// begin is called when an answer is about to begin. A client that does not read
+// it must not hold on to the connection for ever.
+func (s *Server) begin(w http.ResponseWriter, x *exchange) {
+	s.showLimits(w.Header(), x)
+	// Where this fails, nobody is at the other end: it is our own trip, or over.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.IdleTimeout))
 }
 
 // account is what remains of a request that has ended.
