@@ -34,7 +34,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	}
 	x := exchangeOf(r)
 	x.model, x.stream = req.Model, req.Stream
-	if req.Model, req.Reasoning.Effort, err = s.limit(x, req.Model, req.Reasoning.Effort); err != nil {
+	if req.Model, req.Reasoning.Effort, err = s.limit(x, req.Model, req.Reasoning.Effort, req.N); err != nil {
 		return err
 	}
 	if len(req.Ignored) > 0 {

@@ -22,7 +22,7 @@ type exchange struct {
 	route     string // path of the route, or "other"
 	key       string // name of the API key
 	limits    auth.Limits
-	counted   bool // let in by the limiter, which is owed the end
+	turns     int64 // let in by the limiter, which is owed the end
 	model     string
 	worker    string
 	thread    string

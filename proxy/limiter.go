@@ -77,46 +77,46 @@ func (l *limiter) forget() {
 	}
 }
 
-// begin lets a request of the key in, which must end then, or names the limit
-// that is met and when a request may be let in again; 0 is not known. A request
-// that is not let in uses nothing.
-func (l *limiter) begin(name string, limits auth.Limits) (met string, wait time.Duration) {
+// begin lets a request of so many turns in, which must end then, or names the
+// limit that is met and when it may be let in; 0 is not known. A request that is
+// not let in uses nothing.
+func (l *limiter) begin(name string, limits auth.Limits, turns int64) (met string, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m, now := l.meter(name), time.Now()
-	if met, wait = l.check(name, m, limits, now); met != "" {
+	if met, wait = l.check(name, m, limits, turns, now); met != "" {
 		m.refused[met]++
 		return met, wait
 	}
-	m.running++
+	m.running += turns
 	if limits.RequestsPerMinute > 0 {
-		m.requests.used++
+		m.requests.used += float64(turns)
 	}
 	return "", 0
 }
 
-func (l *limiter) check(name string, m *meter, limits auth.Limits, now time.Time) (met string, wait time.Duration) {
+func (l *limiter) check(name string, m *meter, limits auth.Limits, turns int64, now time.Time) (met string, wait time.Duration) {
 	perMinute, tokens := limits.RequestsPerMinute, limits.TokensPerMinute
 	requests, spent := m.requests.flow(perMinute, now), m.tokens.flow(tokens, now)
 	switch {
-	case limits.Concurrent > 0 && m.running >= limits.Concurrent:
+	case limits.Concurrent > 0 && m.running+turns > limits.Concurrent:
 		return auth.Concurrent, 0
 	case limits.TokensPerDay > 0 && l.usage.Today(name) >= limits.TokensPerDay:
 		return auth.TokensPerDay, untilTomorrow(now)
 	case tokens > 0 && spent > float64(tokens)-1:
 		return auth.TokensPerMinute, m.tokens.until(tokens, float64(tokens)-1)
-	case perMinute > 0 && requests > float64(perMinute)-1:
-		return auth.RequestsPerMinute, m.requests.until(perMinute, float64(perMinute)-1)
+	case perMinute > 0 && requests > float64(perMinute-turns):
+		return auth.RequestsPerMinute, m.requests.until(perMinute, float64(perMinute-turns))
 	}
 	return "", 0
 }
 
 // end is for a request that was let in, with the tokens that it took.
-func (l *limiter) end(name string, limits auth.Limits, tokens int64) {
+func (l *limiter) end(name string, limits auth.Limits, turns, tokens int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.meter(name)
-	m.running--
+	m.running -= turns
 	if limits.TokensPerMinute > 0 {
 		m.tokens.flow(limits.TokensPerMinute, time.Now())
 		m.tokens.used += float64(tokens)

@@ -17,7 +17,7 @@ func limited(t *testing.T, limits auth.Limits, test func(t *testing.T, l *limite
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(nil, usage.New(usage.Settings{Registry: prometheus.NewRegistry()}))
-		test(t, l, func() (string, time.Duration) { return l.begin("a", limits) })
+		test(t, l, func() (string, time.Duration) { return l.begin("a", limits, 1) })
 	})
 }
 
@@ -58,7 +58,7 @@ func TestTokensPerMinute(t *testing.T) {
 		met, _ := begin()
 		assert.Empty(t, met)
 		time.Sleep(time.Hour) // a long answer earns nothing beyond the minute's worth
-		l.end("a", limits, 180)
+		l.end("a", limits, 1, 180)
 		met, wait := begin()
 		assert.Equal(t, auth.TokensPerMinute, met)
 		assert.Equal(t, 121*time.Second, wait)
@@ -98,7 +98,7 @@ func TestConcurrent(t *testing.T) {
 			met, _ := begin()
 			assert.Equal(t, want, met)
 		}
-		l.end("a", limits, 5)
+		l.end("a", limits, 1, 5)
 		met, _ := begin()
 		assert.Empty(t, met)
 		used, refused := l.uses("a", limits)
@@ -107,12 +107,34 @@ func TestConcurrent(t *testing.T) {
 	})
 }
 
+// A request of several turns takes up as much as several requests.
+func TestTurnsOfARequest(t *testing.T) {
+	limits := auth.Limits{Concurrent: 5, RequestsPerMinute: 6}
+	limited(t, limits, func(t *testing.T, l *limiter, begin func() (string, time.Duration)) {
+		met, _ := l.begin("a", limits, 4)
+		assert.Empty(t, met)
+		met, _ = l.begin("a", limits, 2)
+		assert.Equal(t, auth.Concurrent, met)
+		met, _ = begin()
+		assert.Empty(t, met)
+		l.end("a", limits, 4, 0)
+		met, wait := l.begin("a", limits, 3)
+		assert.Equal(t, auth.RequestsPerMinute, met)
+		assert.Equal(t, 20*time.Second, wait)
+		time.Sleep(wait)
+		met, _ = l.begin("a", limits, 3)
+		assert.Empty(t, met)
+		used, _ := l.uses("a", limits)
+		assert.Equal(t, map[string]float64{auth.Concurrent: 4, auth.RequestsPerMinute: 6}, used)
+	})
+}
+
 // A limit that is changed holds for what has been used; one that is taken away
 // leaves no debt behind.
 func TestLimitsChange(t *testing.T) {
 	limited(t, auth.Limits{}, func(t *testing.T, l *limiter, _ func() (string, time.Duration)) {
 		begin := func(perMinute int64) string {
-			met, _ := l.begin("a", auth.Limits{RequestsPerMinute: perMinute})
+			met, _ := l.begin("a", auth.Limits{RequestsPerMinute: perMinute}, 1)
 			return met
 		}
 		for range 100 {
@@ -128,10 +150,10 @@ func TestLimitsChange(t *testing.T) {
 func TestMetersOfRevokedKeysAreForgotten(t *testing.T) {
 	l := newLimiter(nil, nil)
 	for _, name := range []string{"running", "gone"} {
-		met, _ := l.begin(name, auth.Limits{})
+		met, _ := l.begin(name, auth.Limits{}, 1)
 		assert.Empty(t, met)
 	}
-	l.end("gone", auth.Limits{}, 0)
+	l.end("gone", auth.Limits{}, 1, 0)
 	l.refuse("new", auth.Models)
 	assert.Len(t, l.meters, 2)
 	assert.NotContains(t, l.meters, "gone")

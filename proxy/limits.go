@@ -13,9 +13,10 @@ import (
 
 // limit lets a request in, before it waits for a worker: its key may use the model
 // that it asks for, and has not used up what it may use. effort is the one that it
-// asks for, or none. What is to run is returned; what is answered, counted and
-// logged is x.model, by the client's name for it. settle is the other end.
-func (s *Server) limit(x *exchange, model, effort string) (runs, with string, err error) {
+// asks for, or none; choices are turns of their own. What is to run is returned;
+// what is answered, counted and logged is x.model, by the client's name for it.
+// settle is the other end.
+func (s *Server) limit(x *exchange, model, effort string, choices int) (runs, with string, err error) {
 	if !x.limits.Allows(model) {
 		s.limiter.refuse(x.key, auth.Models)
 		return "", "", s.noModel(x.limits, model)
@@ -24,10 +25,17 @@ func (s *Server) limit(x *exchange, model, effort string) (runs, with string, er
 	if err != nil || x.key == "" {
 		return target.Model, target.Effort, err
 	}
-	if met, wait := s.limiter.begin(x.key, x.limits); met != "" {
+	turns := int64(choices)
+	for _, limit := range []string{auth.Concurrent, auth.RequestsPerMinute} {
+		if most := x.limits.Number(limit); most > 0 && turns > most { // to come again would not help
+			s.limiter.refuse(x.key, limit)
+			return "", "", openai.Invalid("invalid_value", "n", fmt.Sprintf("n must not be larger than the limit of this API key: %s=%d", limit, most))
+		}
+	}
+	if met, wait := s.limiter.begin(x.key, x.limits, turns); met != "" {
 		return "", "", s.limitMet(met, x.limits, wait)
 	}
-	x.counted = true
+	x.turns = turns
 	return target.Model, target.Effort, nil
 }
 
@@ -37,9 +45,9 @@ func (s *Server) settle(x *exchange) {
 	if counts.Requests > 0 {
 		s.Usage.Add(x.key, x.model, counts)
 	}
-	if x.counted {
-		x.counted = false
-		s.limiter.end(x.key, x.limits, counts.Tokens())
+	if x.turns > 0 {
+		s.limiter.end(x.key, x.limits, x.turns, counts.Tokens())
+		x.turns = 0
 	}
 }
 
@@ -82,7 +90,7 @@ func (s *Server) showLimits(h http.Header, x *exchange) {
 		return
 	}
 	pending := int64(0)
-	if x.counted {
+	if x.turns > 0 {
 		pending = countsOf(x).Tokens()
 	}
 	requests, tokens := s.limiter.standings(x.key, x.limits, pending)

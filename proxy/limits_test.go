@@ -158,14 +158,21 @@ func TestLimitsOfResponses(t *testing.T) {
 	assert.Equal(t, "40", metric(t, r, `codex_usage_tokens_total{key="alice",kind="input",model="fast"}`))
 }
 
-// Several choices are one request, at the price of all of them, and each turn of
-// them knows what its key may see.
+// Several choices are one request, at the price of all of them, and a turn each to
+// the limits. Each knows what its key may see.
 func TestChoicesCountTogether(t *testing.T) {
-	keys, secrets := withKeys(t, "alice concurrent=1 models=demo,nothing")
+	keys, secrets := withKeys(t, "alice concurrent=3 requests-per-minute=20 models=demo,nothing")
 	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x"), Models: []appservertest.Model{{ID: "demo"}, {ID: "nothing-else"}}},
 		func(o *options) { o.Keys = keys })
 	bearer := "Bearer " + secrets[0]
-	text(t, r.chatting(t, hello(`"n":3,`), "Authorization", bearer, "X-Request-Id", "three"))
+	resp := r.chatting(t, hello(`"n":3,`), "Authorization", bearer, "X-Request-Id", "three")
+	text(t, resp)
+	assert.Equal(t, "17", resp.Header.Get("X-Ratelimit-Remaining-Requests"))
+	resp = r.chatting(t, hello(`"n":4,`), "Authorization", bearer)
+	assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
+	e := failure(t, text(t, resp)).Error
+	assert.Equal(t, "n", *e.Param)
+	assert.Contains(t, e.Message, "concurrent=3")
 	r.log.request(t, "three")
 	assert.Equal(t, "1", metric(t, r, `codex_usage_requests_total{key="alice",model="demo"}`))
 	assert.Equal(t, "60", metric(t, r, `codex_usage_tokens_total{key="alice",kind="input",model="demo"}`))

@@ -78,7 +78,7 @@ func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) error {
 	}
 	x := exchangeOf(r)
 	x.model, x.stream = req.Model, req.Stream
-	if req.Model, req.Reasoning.Effort, err = s.limit(x, req.Model, req.Reasoning.Effort); err != nil {
+	if req.Model, req.Reasoning.Effort, err = s.limit(x, req.Model, req.Reasoning.Effort, 1); err != nil {
 		return err
 	}
 	if len(req.Ignored) > 0 {

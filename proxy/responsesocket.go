@@ -201,7 +201,7 @@ func (k *responseSocket) create(r *http.Request, x *exchange, message []byte) er
 	if err := k.admit(route{access: keyed}, k.r, x); err != nil { // the key may have been revoked, or limited
 		return err
 	}
-	if req.Model, req.Reasoning.Effort, err = k.limit(x, req.Model, req.Reasoning.Effort); err != nil {
+	if req.Model, req.Reasoning.Effort, err = k.limit(x, req.Model, req.Reasoning.Effort, 1); err != nil {
 		return err
 	}
 	job, err := k.newResponse(r.Context(), x, req, k.last)
