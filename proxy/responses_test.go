@@ -393,6 +393,35 @@ func TestReasoningStaysWithItsWorker(t *testing.T) {
 	assert.Len(t, (<-given).Items, 2)
 }
 
+// A copy of reasoning in the input of another response is still its worker's.
+func TestCopiedReasoningStaysWithItsWorker(t *testing.T) {
+	given := make(chan appservertest.Request, 8)
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		given <- turn.Request
+		return thinker(ctx, turn)
+	}}, keeping(t))
+	first := r.whole(t, asked("", `"q1"`))
+	referring := r.whole(t, asked("", `[{"type":"item_reference","id":"`+first.Output[0].ID+`"},{"role":"user","content":"q2"}]`))
+	k := r.socket(t)
+	k.say(create(`"store":false,`, `"q1"`))
+	loose := k.response().Response.ID
+	k.say(create(`"previous_response_id":"`+loose+`",`, `"q2"`))
+	continuing := k.response().Response
+	<-given
+	assert.Contains(t, string((<-given).Items[0]), `"encrypted_content":"demo"`, "as the worker knows it")
+	for _, id := range []string{referring.ID, continuing.ID} {
+		list := text(t, r.do(t, http.MethodGet, "/v1/responses/"+id+"/input_items", ""))
+		assert.Contains(t, list, `"encrypted_content":"`+markOf("default")+`demo"`)
+		history, err := r.Responses.History(t.Context(), "", id)
+		require.NoError(t, err)
+		turn, from, err := planResponse(&openai.ResponseRequest{Model: "demo"}, history)
+		require.NoError(t, err)
+		for _, item := range from.fit("another", turn.Items) {
+			assert.NotContains(t, string(item), "encrypted_content")
+		}
+	}
+}
+
 // Calls and outputs that do not belong together are the client's mistake; codex
 // would drop one, and make up the other.
 func TestResponsesCheckCalls(t *testing.T) {

@@ -96,12 +96,12 @@ func (b *ResponseBuilder) done(status string) ResponseEvent {
 	}
 	b.said = b.said || b.open.Type != itemReasoning
 	b.called = b.called || b.open.Type != itemReasoning && b.open.Type != itemMessage
-	b.kept = append(b.kept, b.open.OutputItem)
-	switch {
-	case !b.encrypted:
-		b.open.Encrypted = ""
-	case b.open.Encrypted != "":
+	if b.open.Encrypted != "" {
 		b.open.Encrypted = b.mark + b.open.Encrypted
+	}
+	b.kept = append(b.kept, b.open.OutputItem)
+	if !b.encrypted {
+		b.open.Encrypted = ""
 	}
 	b.response.Output = append(b.response.Output, b.open.OutputItem)
 	e := b.item("response.output_item.done")

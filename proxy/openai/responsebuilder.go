@@ -39,8 +39,8 @@ type openItem struct {
 }
 
 // NewResponseBuilder begins the response of req, which is blank apart from what
-// req has asked for. mark is put in front of encrypted reasoning that the client
-// gets to see. newID makes the ids of items.
+// req has asked for. mark is put in front of encrypted reasoning, and stays there
+// wherever that is copied to. newID makes the ids of items.
 func NewResponseBuilder(req *ResponseRequest, blank Response, mark string, newID func(prefix string) string) *ResponseBuilder {
 	return &ResponseBuilder{
 		response: blank, mark: mark, tools: req.Tools.byWireName(), newID: newID,

@@ -124,7 +124,7 @@ func TestReasoningIsShownToWhoAsks(t *testing.T) {
 	data, err := json.Marshal(b.Response().Output)
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"type":"reasoning","id":"rs_1","summary":[]}]`, string(data))
-	assert.Equal(t, "secret", b.Kept()[0].Encrypted)
+	assert.Equal(t, "mark:secret", b.Kept()[0].Encrypted)
 }
 
 // Whatever comes, in whatever order: the events build up what the final response
