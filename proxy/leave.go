@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"codex-proxy/proxy/openai"
 )
 
 const (
@@ -28,11 +30,12 @@ type exits struct {
 	closed    bool // nothing is accepted any more
 	listeners []net.Listener
 	conns     map[net.Conn]http.ConnState
-	sockets   int // WebSockets, which are in conns no more
+	sockets   int            // WebSockets, which are in conns no more
+	socketsOf map[string]int // by API key
 }
 
 func newExits() exits {
-	return exits{changed: make(chan struct{}, 1), begun: make(chan struct{})}
+	return exits{changed: make(chan struct{}, 1), begun: make(chan struct{}), socketsOf: map[string]int{}}
 }
 
 // follow is http.Server.ConnState.
@@ -56,21 +59,29 @@ func (e *exits) note() {
 	}
 }
 
-// openSocket counts a WebSocket until closed is called; false means that there
-// are as many as may be.
-func (e *exits) openSocket() (closed func(), ok bool) {
+// openSocket counts a WebSocket of an API key, or of no key, until closed is
+// called, unless there are as many as may be.
+func (e *exits) openSocket(key string) (closed func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.sockets >= maxSockets {
-		return nil, false
+	switch {
+	case key != "" && e.socketsOf[key] >= maxKeySockets:
+		return nil, tooMany(openai.TypeRateLimit, "concurrency_exceeded",
+			fmt.Sprintf("this API key has %d WebSockets already, as many as it may; use one of them", maxKeySockets), time.Second)
+	case e.sockets >= maxSockets:
+		return nil, openai.Unavailable("overloaded", fmt.Sprintf("there are %d WebSockets already", maxSockets), time.Second)
 	}
 	e.sockets++
+	e.socketsOf[key]++
 	return func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.sockets--
+		if e.socketsOf[key]--; e.socketsOf[key] == 0 {
+			delete(e.socketsOf, key)
+		}
 		e.note()
-	}, true
+	}, nil
 }
 
 // awaitSockets waits for the last WebSocket.

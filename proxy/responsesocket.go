@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -19,7 +20,10 @@ import (
 const (
 	// maxSockets bounds the connections, each of which remembers a conversation.
 	maxSockets = 512
-	// maxAhead bounds the requests on a connection that wait for the one in flight.
+	// maxKeySockets leaves room for other keys when one holds as many as it can.
+	maxKeySockets = maxSockets / 4
+	// maxAhead bounds the requests on a connection that wait for the one in flight;
+	// BodyLimit bounds their bytes.
 	maxAhead = 4
 	// socketIdle is how long a connection may be without a response.
 	socketIdle = time.Hour
@@ -32,12 +36,13 @@ const (
 // Source: OpenAI API guide, "WebSocket mode".
 type responseSocket struct {
 	*Server
-	conn  *websocket.Conn
-	w     http.ResponseWriter // of the upgrade: nothing can be written to it any more
-	r     *http.Request
-	key   string
-	ahead chan []byte // messages response.create
-	last  *remembered
+	conn    *websocket.Conn
+	w       http.ResponseWriter // of the upgrade: nothing can be written to it any more
+	r       *http.Request
+	key     string
+	ahead   chan []byte  // messages response.create
+	waiting atomic.Int64 // bytes of them
+	last    *remembered
 }
 
 // responsesSocket serves GET /v1/responses, which is a WebSocket.
@@ -48,12 +53,12 @@ func (s *Server) responsesSocket(w http.ResponseWriter, r *http.Request) error {
 			Message: "GET /v1/responses is a WebSocket; POST a request instead, or GET /v1/responses/{id}", Header: http.Header{"Upgrade": {"websocket"}},
 		}
 	}
-	closed, ok := s.exits.openSocket()
-	if !ok {
-		return openai.Unavailable("overloaded", fmt.Sprintf("there are %d WebSockets already", maxSockets), time.Second)
+	x := exchangeOf(r)
+	closed, err := s.exits.openSocket(x.key)
+	if err != nil {
+		return err
 	}
 	defer closed()
-	x := exchangeOf(r)
 	conn, err := websocket.Accept(w, r, nil) // it wants a page's Origin to be this host
 	if err != nil {
 		x.outcome = "bad_upgrade" // Accept has answered
@@ -87,6 +92,7 @@ func (k *responseSocket) run() {
 		idle := time.NewTimer(socketIdle)
 		select {
 		case message := <-k.ahead:
+			k.waiting.Add(-int64(len(message)))
 			k.answer(ctx, message)
 		case <-k.exits.begun:
 		case <-idle.C:
@@ -135,13 +141,7 @@ func (k *responseSocket) take(message []byte) *openai.Error {
 	}
 	switch head.Type {
 	case "response.create":
-		select {
-		case k.ahead <- message:
-			return nil
-		default:
-			return tooMany(openai.TypeRateLimit, "concurrency_exceeded",
-				fmt.Sprintf("%d requests wait on this connection already; use another one", maxAhead), time.Second)
-		}
+		return k.queue(message)
 	case "response.cancel":
 		if running := k.running.find(head.ResponseID, k.key); running != nil {
 			running.cancel(errCancelled)
@@ -152,6 +152,25 @@ func (k *responseSocket) take(message []byte) *openai.Error {
 		return nil
 	default:
 		return openai.Invalid("invalid_value", "type", fmt.Sprintf("there is no message of type %q; send response.create", bounded(head.Type)))
+	}
+}
+
+// queue has a request wait for those before it, of which there are not too many
+// nor too large ones.
+func (k *responseSocket) queue(message []byte) *openai.Error {
+	size := int64(len(message))
+	if k.waiting.Add(size) > k.BodyLimit {
+		k.waiting.Add(-size)
+		return tooMany(openai.TypeRateLimit, "concurrency_exceeded",
+			fmt.Sprintf("the requests that wait on this connection would be larger than %d bytes (body_limit); use another one", k.BodyLimit), time.Second)
+	}
+	select {
+	case k.ahead <- message:
+		return nil
+	default:
+		k.waiting.Add(-size)
+		return tooMany(openai.TypeRateLimit, "concurrency_exceeded",
+			fmt.Sprintf("%d requests wait on this connection already; use another one", maxAhead), time.Second)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/openai"
 )
 
 // socket is a client's end of a WebSocket.
@@ -277,12 +278,52 @@ func TestSocketsAreCutOffAtTheDeadline(t *testing.T) {
 
 func TestSocketsAreBounded(t *testing.T) {
 	e := newExits()
-	for range maxSockets {
-		_, ok := e.openSocket()
-		require.True(t, ok)
+	closed, err := e.openSocket("ann")
+	require.NoError(t, err)
+	for range maxKeySockets - 1 {
+		_, err := e.openSocket("ann")
+		require.NoError(t, err)
 	}
-	_, ok := e.openSocket()
-	assert.False(t, ok)
+	var known *openai.Error
+	_, err = e.openSocket("ann")
+	require.ErrorAs(t, err, &known)
+	assert.Equal(t, http.StatusTooManyRequests, known.Status)
+	assert.Contains(t, known.Message, "128 WebSockets")
+	closed()
+	_, err = e.openSocket("ann")
+	require.NoError(t, err, "one has closed")
+
+	for range maxSockets - maxKeySockets { // without keys there is nobody to be fair to
+		_, err := e.openSocket("")
+		require.NoError(t, err)
+	}
+	_, err = e.openSocket("bob")
+	require.ErrorAs(t, err, &known)
+	assert.Equal(t, http.StatusServiceUnavailable, known.Status)
+}
+
+// What waits on a connection is no larger than one request may be.
+func TestSocketsHoldNoMoreThanABody(t *testing.T) {
+	gate := make(chan struct{})
+	r := newRig(t, &appservertest.Server{Handler: gated(gate, "half")}, func(o *options) { o.BodyLimit = 4096 })
+	k := r.socket(t)
+	large := create("", `"`+strings.Repeat("x", 3000)+`"`)
+	k.say(large)
+	for k.hear().Type != "response.output_text.delta" {
+	}
+	k.say(large)
+	k.say(large)
+	e := k.hear()
+	require.Equal(t, "error", e.Type)
+	assert.Equal(t, "concurrency_exceeded", e.Error.Code)
+	close(gate)
+	for range 2 {
+		for k.hear().Type != "response.completed" {
+		}
+	}
+	k.say(large)
+	for k.hear().Type != "response.completed" {
+	}
 }
 
 // Pings keep a silent line open, and a client that answers them stays.
