@@ -44,9 +44,10 @@ func (s *Store) sweep(ctx context.Context, now time.Time) error {
 	}
 }
 
-// makeRoom forgets the responses used longest ago until the rest is within the
-// limits, be it the one that was just stored.
-func (s *Store) makeRoom(ctx context.Context, tx *sql.Tx) error {
+// makeRoom forgets responses until the rest is within the limits: the owner that
+// has the most loses the one used longest ago, so that nobody fills the file at
+// the expense of others. If r alone is too much, there is no room for it.
+func (s *Store) makeRoom(ctx context.Context, tx *sql.Tx, r Response) error {
 	for {
 		var count int
 		var bytes int64
@@ -56,8 +57,16 @@ func (s *Store) makeRoom(ctx context.Context, tx *sql.Tx) error {
 		if count <= s.limits.Count && bytes <= s.limits.Bytes {
 			return nil
 		}
-		if _, err := tx.ExecContext(ctx, `DELETE FROM responses WHERE id = (SELECT id FROM responses ORDER BY used LIMIT 1)`); err != nil {
+		result, err := tx.ExecContext(ctx, `DELETE FROM responses WHERE id = (SELECT id FROM responses WHERE id <> ? AND owner =
+			(SELECT owner FROM owners ORDER BY CASE ? WHEN 1 THEN count ELSE bytes END DESC, owner = ? LIMIT 1) ORDER BY used LIMIT 1)`,
+			r.ID, count > s.limits.Count, r.Owner)
+		if err != nil {
 			return err
+		}
+		if n, err := result.RowsAffected(); err != nil {
+			return err
+		} else if n == 0 {
+			return errNoRoom
 		}
 	}
 }

@@ -25,14 +25,16 @@ var (
 	// ErrTooLong means that the history of a response is larger than any worker
 	// would take.
 	ErrTooLong = errors.New("the history is too long")
+
+	errNoRoom = errors.New("it is too large for the limit of all responses together (response_storage)")
 )
 
 // MaxHistory bounds what is read of a chain, in bytes; codex takes messages of
 // up to 64 MiB.
 const MaxHistory = 60 << 20
 
-// Limits say when responses go. The ones used longest ago go first; to be
-// continued is to be used.
+// Limits say when responses go. The ones used longest ago go first, of the owner
+// that has the most; to be continued is to be used.
 type Limits struct {
 	Retention time.Duration // after the last use
 	Bytes     int64         // of all responses together
@@ -93,9 +95,23 @@ CREATE TRIGGER responses_out AFTER DELETE ON responses BEGIN
 	UPDATE totals SET count = count - 1, bytes = bytes - OLD.size;
 END;`
 
+// owners are the totals of each, so that nothing has to be added up.
+const ownerSchema = `
+CREATE INDEX responses_owner ON responses (owner, used);
+CREATE TABLE owners (owner TEXT PRIMARY KEY, count INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+INSERT INTO owners SELECT owner, count(*), sum(size) FROM responses GROUP BY owner;
+CREATE TRIGGER owners_in AFTER INSERT ON responses BEGIN
+	INSERT INTO owners VALUES (NEW.owner, 1, NEW.size)
+		ON CONFLICT DO UPDATE SET count = count + 1, bytes = bytes + NEW.size;
+END;
+CREATE TRIGGER owners_out AFTER DELETE ON responses BEGIN
+	UPDATE owners SET count = count - 1, bytes = bytes - OLD.size WHERE owner = OLD.owner;
+	DELETE FROM owners WHERE owner = OLD.owner AND count = 0;
+END;`
+
 // Open opens the file at path, and makes it if need be.
 func Open(ctx context.Context, path string, limits Limits, log *slog.Logger) (*Store, error) {
-	db, err := sqlite.Open(ctx, path, schema)
+	db, err := sqlite.Open(ctx, path, schema, ownerSchema)
 	if err != nil {
 		return nil, fmt.Errorf("cannot store responses: %w", err)
 	}
@@ -119,7 +135,11 @@ func (s *Store) within(ctx context.Context, f func(*sql.Tx) error) error {
 }
 
 // Put stores r. When it returns nil, every process that has the file finds it.
+// What there is no room for takes nobody else's.
 func (s *Store) Put(ctx context.Context, r Response) error {
+	if r.size() > s.limits.Bytes {
+		return fmt.Errorf("cannot store a response: %w", errNoRoom)
+	}
 	err := s.within(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
 		if err := insert(ctx, tx, r, now); err != nil {
@@ -130,7 +150,7 @@ func (s *Store) Put(ctx context.Context, r Response) error {
 				return err
 			}
 		}
-		return s.makeRoom(ctx, tx)
+		return s.makeRoom(ctx, tx, r)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot store a response: %w", err)
@@ -138,16 +158,19 @@ func (s *Store) Put(ctx context.Context, r Response) error {
 	return nil
 }
 
-func insert(ctx context.Context, tx *sql.Tx, r Response, now time.Time) error {
+func (r *Response) size() int64 {
 	size := len(r.Object)
-	for _, item := range r.Input {
-		size += len(item.JSON)
+	for _, items := range [][]Item{r.Input, r.Output} {
+		for _, item := range items {
+			size += len(item.JSON)
+		}
 	}
-	for _, item := range r.Output {
-		size += len(item.JSON)
-	}
+	return int64(size)
+}
+
+func insert(ctx context.Context, tx *sql.Tx, r Response, now time.Time) error {
 	if _, err := tx.ExecContext(ctx, `INSERT INTO responses VALUES (?, ?, NULLIF(?, ''), ?, ?, ?, ?)`,
-		r.ID, r.Owner, r.Previous, r.Worker, now.UnixMilli(), size, r.Object); err != nil {
+		r.ID, r.Owner, r.Previous, r.Worker, now.UnixMilli(), r.size(), r.Object); err != nil {
 		return err
 	}
 	position := 0

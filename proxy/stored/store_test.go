@@ -2,6 +2,7 @@ package stored
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"codex-proxy/proxy/sqlite"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -120,6 +123,90 @@ func TestStoreIsBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who has the most makes room, and what there is no room for takes nobody's.
+func TestStoreIsShared(t *testing.T) {
+	ctx := t.Context()
+	one := int64(len(`{"id":"a0"}"in a0""out a0"`))
+	large := func(id string) Response {
+		r := response(id, "")
+		r.Input[0].JSON = json.RawMessage(`"` + strings.Repeat("x", int(one)) + `"`)
+		return r
+	}
+	there := func(s *Store, owner string, ids ...string) {
+		t.Helper()
+		var found []string
+		for _, id := range []string{"a0", "a1", "a2", "a3", "b0", "b1"} {
+			if _, err := s.Object(ctx, owner, id); err == nil {
+				found = append(found, id)
+			}
+		}
+		assert.Equal(t, ids, found)
+	}
+	for name, limits := range map[string]Limits{
+		"in number": {Retention: time.Hour, Bytes: 1 << 20, Count: 3},
+		"in size":   {Retention: time.Hour, Bytes: 3 * one, Count: 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, filepath.Join(t.TempDir(), "r.db"), limits)
+			theirs := response("b0", "")
+			theirs.Owner = "bob"
+			require.NoError(t, s.Put(ctx, theirs))
+			for i := range 4 {
+				require.NoError(t, s.Put(ctx, response(fmt.Sprintf("a%d", i), "")))
+			}
+			there(s, "bob", "b0")
+			there(s, "ann", "a2", "a3")
+			theirs = response("b1", "")
+			theirs.Owner = "bob"
+			require.NoError(t, s.Put(ctx, theirs))
+			there(s, "bob", "b0", "b1")
+			there(s, "ann", "a3")
+		})
+	}
+	t.Run("no room", func(t *testing.T) {
+		s := open(t, filepath.Join(t.TempDir(), "r.db"), Limits{Retention: time.Hour, Bytes: 2 * one, Count: 100})
+		theirs := response("b0", "")
+		theirs.Owner = "bob"
+		require.NoError(t, s.Put(ctx, theirs))
+		require.NoError(t, s.Put(ctx, response("a0", "")))
+		assert.ErrorIs(t, s.Put(ctx, large("a1")), errNoRoom, "beside another's")
+		huge := large("a2")
+		huge.Object = append(huge.Object, make([]byte, 2*one)...)
+		assert.ErrorIs(t, s.Put(ctx, huge), errNoRoom, "at all")
+		there(s, "bob", "b0")
+		there(s, "ann", "a0")
+	})
+}
+
+// A file of before knows nothing of owners, and its process writes to it still.
+func TestStoreLearnsOfOwners(t *testing.T) {
+	ctx := t.Context()
+	path := filepath.Join(t.TempDir(), "r.db")
+	db, err := sqlite.Open(ctx, path, schema)
+	require.NoError(t, err)
+	defer db.Close()
+	old := &Store{db: db, limits: roomy}
+	put := func(id, owner string) {
+		t.Helper()
+		r := response(id, "")
+		r.Owner = owner
+		require.NoError(t, old.within(ctx, func(tx *sql.Tx) error { return insert(ctx, tx, r, time.Now()) }))
+	}
+	put("a", "ann")
+	s := open(t, path, Limits{Retention: time.Hour, Bytes: 1 << 20, Count: 3})
+	put("b", "bob")
+	put("c", "bob")
+	require.NoError(t, s.Put(ctx, response("d", "")))
+	_, err = s.Object(ctx, "ann", "a")
+	require.NoError(t, err, "bob has as many, and ann comes")
+	_, err = s.Object(ctx, "bob", "b")
+	assert.ErrorIs(t, err, ErrNotFound)
+	require.NoError(t, s.Delete(ctx, "bob", "c"))
+	var owners int
+	require.NoError(t, s.db.QueryRow("SELECT count(*) FROM owners").Scan(&owners))
+	assert.Equal(t, 1, owners)
 }
 
 func TestStoreRefusesEndlessHistories(t *testing.T) {
