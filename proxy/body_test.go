@@ -27,7 +27,7 @@ import (
 )
 
 // post is the head of a chat request.
-const post = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+const post = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 // malformed makes one request in one of the ways in which bodies go wrong.
 func malformed(random *rand.Rand) []byte {
@@ -147,7 +147,7 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 		code   string
 	}{
 		"read by a handler": {post, 400, "body_timeout"},
-		"read by nobody":    {"PUT /livez HTTP/1.1\r\nHost: x\r\n", 405, "method_not_allowed"},
+		"read by nobody":    {"PUT /livez HTTP/1.1\r\nHost: localhost\r\n", 405, "method_not_allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 )
 
@@ -25,6 +26,14 @@ func fromHere(r *http.Request) bool {
 		}
 	}
 	return true
+}
+
+// misled reports whether a request over TCP asks for another host than this one:
+// a browser does, with a page whose name its DNS has led here. A unix socket is
+// out of a page's reach.
+func misled(r *http.Request) bool {
+	_, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && !isLoopback(r.Host)
 }
 
 // isLoopback takes an address or localhost, with a port or without.

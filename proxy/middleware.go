@@ -24,7 +24,12 @@ func (s *Server) api(h apiHandler) http.Handler {
 
 // admit applies the route's access class.
 func (s *Server) admit(route route, r *http.Request, x *exchange) error {
-	if route.access == public || s.Keys.Open() || route.access == operator && fromHere(r) {
+	switch {
+	case route.access == public:
+		return nil
+	case s.Keys.Open() && misled(r):
+		return forbidden()
+	case s.Keys.Open() || route.access == operator && fromHere(r):
 		return nil
 	}
 	key, ok := s.Keys.Check(r)
@@ -36,6 +41,13 @@ func (s *Server) admit(route route, r *http.Request, x *exchange) error {
 	}
 	x.key, x.limits = key.Name, key.Limits
 	return nil
+}
+
+func forbidden() error {
+	return &openai.Error{
+		Status: http.StatusForbidden, Type: openai.TypeInvalidRequest, Code: "host_not_allowed",
+		Message: "without API keys this is for programs on this machine that ask for it by the name localhost: use http://localhost:PORT, or have the operator make a key with `codex-proxy keys add NAME`",
+	}
 }
 
 func unauthorized(hint string) error {

@@ -73,6 +73,38 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// A page whose name leads here has this machine's address, and is of the same
+// origin as what it asks for.
+func TestWithoutKeysOnlyThisHostIsAskedFor(t *testing.T) {
+	keys, secrets := withKeys(t, "ann")
+	open, closed := newRig(t, nil), newRig(t, nil, func(o *options) { o.Keys = keys })
+	ask := func(r *rig, method, path, from, host string) *httptest.ResponseRecorder {
+		req := httptest.NewRequest(method, path, nil)
+		req.RemoteAddr, req.Host = from, host
+		req.Header.Set("Authorization", "Bearer "+secrets[0])
+		w := httptest.NewRecorder()
+		r.Handler().ServeHTTP(w, req)
+		return w
+	}
+	const local = "127.0.0.1:4711"
+	for _, host := range []string{"localhost:8787", "LOCALHOST", "127.0.0.1:8787", "127.1.2.3", "[::1]:8787", "[::1]"} {
+		assert.Equal(t, http.StatusOK, ask(open, http.MethodGet, "/metrics", local, host).Code, host)
+	}
+	for _, host := range []string{"evil.example:8787", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "192.0.2.1", ""} {
+		for _, path := range []string{"/metrics", "/v1/models", "/v1/responses"} {
+			w := ask(open, http.MethodGet, path, local, host)
+			assert.Equal(t, http.StatusForbidden, w.Code, "%s %s", host, path)
+			e := failure(t, w.Body.String()).Error
+			assert.Equal(t, "host_not_allowed", e.Code)
+			assert.Contains(t, e.Message, "codex-proxy keys add")
+		}
+		assert.NotEqual(t, http.StatusForbidden, ask(open, http.MethodGet, "/readyz", local, host).Code, host)
+	}
+	assert.Equal(t, http.StatusForbidden, ask(open, http.MethodGet, "/metrics", "[::1]:4711", "evil.example").Code)
+	assert.Equal(t, http.StatusOK, ask(open, http.MethodGet, "/metrics", "@", "api.example.com").Code, "a unix socket")
+	assert.Equal(t, http.StatusOK, ask(closed, http.MethodGet, "/metrics", local, "api.example.com").Code, "a key is enough")
+}
+
 // Who comes through a reverse proxy on this machine has this machine's address.
 func TestMetricsFromElsewhereNeedAKey(t *testing.T) {
 	keys, secrets := withKeys(t, "prometheus")

@@ -92,6 +92,11 @@ func (t *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.RoundTripper.RoundTrip(r)
 }
 
+// CloseIdleConnections is what http.Client looks for.
+func (t *bearer) CloseIdleConnections() {
+	(&http.Client{Transport: t.RoundTripper}).CloseIdleConnections()
+}
+
 func (f *front) transport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *fronted {
 	return &fronted{http.Transport{
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {

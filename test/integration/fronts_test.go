@@ -24,6 +24,9 @@ func TestReverseProxies(t *testing.T) {
 	b := bootBed(t, neighbours())
 	b.install(realWorker, "")
 	b.start()
+	key, _, err := b.Run(t.Context(), "codex-proxy", "keys", "add", "front")
+	require.NoError(t, err)
+	b.key = strings.TrimSpace(key)
 	for name, f := range fronts() {
 		t.Run(name, func(t *testing.T) {
 			b.raise(f, doc)
@@ -49,7 +52,7 @@ func (b *bed) overWebSocket(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	client := b.newClient()
-	client.Transport.(*fronted).ForceAttemptHTTP2 = false // the upgrade is of HTTP/1.1
+	client.Transport.(*bearer).RoundTripper.(*fronted).ForceAttemptHTTP2 = false // the upgrade is of HTTP/1.1
 	conn, _, err := websocket.Dial(ctx, base+"/v1/responses", &websocket.DialOptions{HTTPClient: client})
 	require.NoError(t, err)
 	defer conn.CloseNow() // closed below, if all went well
@@ -170,7 +173,7 @@ func (b *bed) drainBehind(t *testing.T) {
 }
 
 // overUnix: codex-proxy listens on both sockets, has a turn and is reloaded on the
-// new one, and asks for a key there.
+// new one, without any key by whatever name, and asks for a key once there is one.
 func (b *bed) overUnix(t *testing.T, doc *manual.Manual) {
 	const dropIn, socket = "/etc/systemd/system/codex-proxy.socket.d/unix.conf", "/run/codex-proxy-http.sock"
 	require.NoError(t, b.WriteFile(dropIn, []byte(doc.File(dropIn)), 0o644))
@@ -179,10 +182,12 @@ func (b *bed) overUnix(t *testing.T, doc *manual.Manual) {
 	curl := func(args ...string) string {
 		return b.MustRun(t, append([]string{"runuser", "-u", "www-data", "--", "curl", "-s", "--unix-socket", socket}, args...)...)
 	}
+	b.MustRun(t, "codex-proxy", "keys", "revoke", "front")
 	b.MustRun(t, "codex-proxy", "reload")
 	body := chatBody("[[text by a file]]", false)
-	assert.Contains(t, curl("http://localhost/v1/chat/completions", "-H", "Content-Type: application/json", "-d", body), "by a file")
+	assert.Contains(t, curl("http://"+frontName+"/v1/chat/completions", "-H", "Content-Type: application/json", "-d", body), "by a file")
 	b.until("ready on the loopback", ready)
+	assert.Contains(t, b.MustRun(t, "curl", "-s", base+"/v1/models", "-H", "Host: "+frontName), "host_not_allowed")
 	b.MustRun(t, "codex-proxy", "keys", "add", "someone")
 	assert.Contains(t, curl("http://localhost/metrics"), "invalid_api_key")
 }
