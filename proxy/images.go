@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -12,8 +13,9 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// parallelImages is how many images of one request are fetched at a time.
-const parallelImages = 4
+// parallelImages is how many images of one request, and of one API key, are
+// fetched at a time. The fetcher has eight places: two keys leave some to others.
+const parallelImages = 3
 
 // Images fetches images for requests that name them by URL.
 type Images interface {
@@ -43,7 +45,7 @@ func (s *Server) inline(ctx context.Context, x *exchange, pictures []picture) er
 		}
 		g.Go(func() error {
 			span := x.span.Child("image")
-			url, err := s.fetch(ctx, p)
+			url, err := s.fetch(ctx, x.key, p)
 			endImage(span, err)
 			if err == nil && total.Add(int64(len(url))) > s.BodyLimit {
 				err = &openai.Error{
@@ -58,7 +60,30 @@ func (s *Server) inline(ctx context.Context, x *exchange, pictures []picture) er
 	return g.Wait()
 }
 
-func (s *Server) fetch(ctx context.Context, p picture) (string, error) {
+// imagePlaces are those of each API key. They are few bytes, and stay.
+type imagePlaces struct{ of sync.Map } // name → chan struct{}
+
+// take waits for a place of the key; without keys there is nobody to be fair to.
+func (p *imagePlaces) take(ctx context.Context, key string) (free func(), err error) {
+	if key == "" {
+		return func() {}, nil
+	}
+	taken, _ := p.of.LoadOrStore(key, make(chan struct{}, parallelImages))
+	places := taken.(chan struct{})
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *Server) fetch(ctx context.Context, key string, p picture) (string, error) {
+	free, err := s.imagePlaces.take(ctx, key)
+	if err != nil {
+		return "", whyEnded(ctx, err)
+	}
+	defer free()
 	url, err := s.Images.Inline(ctx, p.image.URL)
 	var known *openai.Error
 	switch {

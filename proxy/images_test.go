@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,7 +24,10 @@ import (
 const onePixel = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 
 // gallery fetches by the last word of a URL.
-type gallery struct{ fetched atomic.Int64 }
+type gallery struct {
+	fetched atomic.Int64
+	begun   chan struct{} // if set: told of each that is slow
+}
 
 func (g *gallery) Inline(ctx context.Context, url string) (string, error) {
 	g.fetched.Add(1)
@@ -33,6 +39,9 @@ func (g *gallery) Inline(ctx context.Context, url string) (string, error) {
 	case strings.HasSuffix(url, "private"):
 		return "", openai.Invalid("image_address_forbidden", "", "not there")
 	case strings.HasSuffix(url, "slow"):
+		if g.begun != nil {
+			g.begun <- struct{}{}
+		}
 		<-ctx.Done()
 		return "", ctx.Err()
 	}
@@ -97,4 +106,53 @@ func TestFetchingEndsWithTheRequest(t *testing.T) {
 	resp := r.chatting(t, looking("", "https://x/slow"))
 	assert.Equal(t, http.StatusGatewayTimeout, resp.StatusCode)
 	assert.Equal(t, "request_timeout", failure(t, text(t, resp)).Error.Code)
+}
+
+// One key's slow images keep nobody else's from being fetched, in however many
+// requests they come.
+func TestFetchingIsSharedBetweenKeys(t *testing.T) {
+	keys, secrets := withKeys(t, "ann", "bob")
+	g := &gallery{begun: make(chan struct{}, 16)}
+	r := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")}, func(o *options) { o.Images, o.Keys = g, keys })
+	ctx, cancel := context.WithCancel(t.Context())
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	defer cancel()
+	for range 2 {
+		body := looking("", "https://x/1slow", "https://x/2slow")
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(body))
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Authorization", "Bearer "+secrets[0])
+		asked.Go(func() {
+			if resp, err := r.client.Do(req); err == nil {
+				resp.Body.Close()
+			}
+		})
+	}
+	for range parallelImages {
+		received(t, g.begun)
+	}
+	resp := r.chatting(t, looking("", "https://x/a.png"), "Authorization", "Bearer "+secrets[1])
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.EqualValues(t, parallelImages+1, g.fetched.Load(), "the fourth waits for a place of its key")
+}
+
+func TestImagePlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p imagePlaces
+		frees := make([]func(), parallelImages)
+		for i := range frees {
+			var err error
+			frees[i], err = p.take(t.Context(), "ann")
+			require.NoError(t, err)
+		}
+		within, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := p.take(within, "ann")
+		require.ErrorIs(t, err, context.DeadlineExceeded, "a wait ends with its request")
+		time.AfterFunc(time.Second, frees[0])
+		_, err = p.take(t.Context(), "ann")
+		require.NoError(t, err, "one is free")
+	})
 }

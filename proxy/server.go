@@ -36,6 +36,8 @@ type Server struct {
 	exits   exits
 	running responsesRunning
 	threads *threads
+
+	imagePlaces imagePlaces
 }
 
 // New builds a server and registers its metrics.
