@@ -95,7 +95,7 @@ CREATE TRIGGER responses_out AFTER DELETE ON responses BEGIN
 	UPDATE totals SET count = count - 1, bytes = bytes - OLD.size;
 END;`
 
-// owners are the totals of each, so that nothing has to be added up.
+// ownerSchema keeps the totals of each owner, so that nothing has to be added up.
 const ownerSchema = `
 CREATE INDEX responses_owner ON responses (owner, used);
 CREATE TABLE owners (owner TEXT PRIMARY KEY, count INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;
