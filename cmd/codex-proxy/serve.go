@@ -40,7 +40,7 @@ const serveUsage = `Usage: codex-proxy serve [--config FILE] [--set KEY=VALUE]..
 Serves the OpenAI API until SIGTERM or SIGINT, which drain: turns in flight are
 finished, for up to drain_timeout. A second one cuts them off. SIGHUP and
 codex-proxy reload hand over to a new process of the installed program without
-losing a request. Run by codex-proxy.service.
+losing a request; without systemd they are refused. Run by codex-proxy.service.
 
   --config FILE       the file to read (/etc/codex-proxy/config.toml)
   --set KEY=VALUE     override one key

@@ -146,8 +146,8 @@ func Events() []Event {
 			"It was started by a reload. The process before it finishes its turns and ends."},
 		{"reload-failed", "efe6323990aa41b28c5e1cff2248baca", "reload failed",
 			"A reload has failed, and the service goes on as before",
-			"The new process did not become ready: CODEX_ERROR says why. Nothing was lost. Mend the\n" +
-				"cause (`codex-proxy config check`) and reload again."},
+			"The new process did not become ready, or there is no systemd to tell of it: CODEX_ERROR\n" +
+				"says why. Nothing was lost. Mend the cause (`codex-proxy config check`) and reload again."},
 		{"drain-deadline", "92457721dc504c2f8901587ed9577323", "turns in flight are cut off",
 			"Turns were cut off at drain_timeout",
 			"@CODEX_INFLIGHT@ turns were still in flight when the service had to stop. Their clients got\n" +
