@@ -187,6 +187,34 @@ func TestHandOverFails(t *testing.T) {
 	})
 }
 
+// A new process that the service manager was not told of does not serve.
+func TestHandOverThatNobodyHears(t *testing.T) {
+	h := newHanding(t)
+	s := h.succeed(t, "serve")
+	_, _, err := s.Await(t.Context())
+	require.NoError(t, err)
+	process, err := unix.PidfdOpen(s.PID, 0)
+	require.NoError(t, err)
+	defer unix.Close(process)
+	require.NoError(t, h.notes.Close())
+	require.NoError(t, os.RemoveAll(h.notifier.socket.Name))
+	taken, err := s.Take(h.notifier, remembered{})
+	assert.False(t, taken)
+	assert.ErrorContains(t, err, "cannot tell the service manager of the new process")
+	ended, err := 0, error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		ended, err = unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 10_000)
+	}
+	require.NoError(t, err)
+	assert.Equal(t, 1, ended, "it is still there")
+
+	h.notes, err = net.ListenUnixgram("unixgram", h.notifier.socket)
+	require.NoError(t, err)
+	defer h.notes.Close()
+	h.notifier.Ready("goes on")
+	assert.Equal(t, "READY=1\nSTATUS=goes on", h.note(t))
+}
+
 func TestNoPredecessor(t *testing.T) {
 	p, err := FromPredecessor()
 	require.NoError(t, err)

@@ -27,6 +27,7 @@ const sendBound = time.Second
 //
 // A message that cannot be sent is logged and otherwise ignored: no caller can
 // mend it, and the service manager draws its own conclusions from the silence.
+// The exception is that of a hand-off, which does not happen then.
 // All methods may be called at any time from any goroutine.
 type Notifier struct {
 	logger   *slog.Logger
@@ -165,15 +166,17 @@ func (n *Notifier) send(lines ...string) {
 	if n.silent {
 		return
 	}
-	message := []byte(strings.Join(lines, "\n"))
-	err := n.write(message)
-	if err != nil {
-		// The service manager may have made its socket anew since we connected.
-		err = n.write(message)
-	}
-	if err != nil {
+	if err := n.deliver(lines...); err != nil {
 		n.logger.Error("cannot notify the service manager", "message", lines[0], "error", err)
 	}
+}
+
+func (n *Notifier) deliver(lines ...string) error {
+	message := []byte(strings.Join(lines, "\n"))
+	if n.write(message) == nil {
+		return nil
+	}
+	return n.write(message) // the service manager may have made its socket anew since we connected
 }
 
 // write keeps its socket between messages: a process that has run out of file

@@ -25,15 +25,18 @@ func (n *Notifier) Reloading(status string) {
 // handOver makes pid the unit's main process. From here on the service manager
 // listens to that one alone (NotifyAccess=main), so this Notifier falls silent.
 // Messages are read in the order in which they were sent, whoever sent them:
-// what pid says after this has returned is heard.
-func (n *Notifier) handOver(pid int) {
+// what pid says after this has returned is heard. After an error nothing has changed.
+func (n *Notifier) handOver(pid int) error {
 	if n == nil {
-		return
+		return nil
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.send("MAINPID=" + strconv.Itoa(pid))
+	if err := n.deliver("MAINPID=" + strconv.Itoa(pid)); err != nil {
+		return fmt.Errorf("cannot tell the service manager of the new process: %w", err)
+	}
 	n.silent = true
+	return nil
 }
 
 // hush sets whether messages are dropped. It is for a process that is not the

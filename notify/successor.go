@@ -144,11 +144,15 @@ func (s *Successor) Take(n *Notifier, state any) (taken bool, err error) {
 		s.Kill()
 		return false, fmt.Errorf("cannot release the new process: %w", err)
 	}
-	if err := s.reap(); err != nil {
-		_ = syscall.Kill(-s.PID, syscall.SIGKILL)
-		return false, errors.Join(fmt.Errorf("cannot release the new process: %w", err), s.peer.conn.Close())
+	if err = s.reap(); err != nil {
+		err = fmt.Errorf("cannot release the new process: %w", err)
+	} else {
+		err = n.handOver(s.PID)
 	}
-	n.handOver(s.PID)
+	if err != nil {
+		_ = syscall.Kill(-s.PID, syscall.SIGKILL)
+		return false, errors.Join(err, s.peer.conn.Close())
+	}
 	if err = s.peer.send(message{Kind: "take", State: raw}); err == nil {
 		err = s.taken()
 	}
