@@ -32,6 +32,8 @@ const (
 	defaultRuntimeDir = "/run/codex-proxy/control"
 	// greetBound is for what is answered at once.
 	greetBound = 5 * time.Second
+	// acceptPause follows a request that could not be accepted.
+	acceptPause = time.Second
 )
 
 // addReloadSocket makes the socket on which reloads are asked for in the unit's
@@ -71,13 +73,18 @@ func (d *daemon) serveReloads(ctx context.Context) error {
 	defer stop()
 	for {
 		conn, err := l.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
+		switch {
+		case err == nil:
+			d.answerReload(ctx, conn)
+		case ctx.Err() != nil, errors.Is(err, net.ErrClosed):
+			return nil
+		default: // such as too many open files, which ends no request either
+			d.logger.Warn("cannot accept reloads", "error", err)
+			select {
+			case <-time.After(acceptPause):
+			case <-ctx.Done():
 			}
-			return fmt.Errorf("cannot accept reloads: %w", err)
 		}
-		d.answerReload(ctx, conn)
 	}
 }
 

@@ -3,10 +3,16 @@ package main
 import (
 	"context"
 	"io"
+	"log/slog"
+	"net"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
+
+	"codex-proxy/notify"
 )
 
 // Where nobody would follow it to a new process, the one that runs stays.
@@ -28,4 +34,29 @@ func TestReloadWithoutAServiceManager(t *testing.T) {
 	until(t, stderr.lines, `"msg":"reload failed"`, func(string) {})
 	stop()
 	assert.Equal(t, exitOK, received(t, status))
+}
+
+// failing is a listener that accepts nothing, for these reasons.
+type failing struct {
+	net.Listener
+	reasons []error
+}
+
+func (l *failing) Accept() (net.Conn, error) {
+	err := l.reasons[0]
+	l.reasons = l.reasons[1:]
+	return nil, err
+}
+
+func TestReloadsThatCannotBeAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &failing{reasons: []error{syscall.EMFILE, syscall.EMFILE, net.ErrClosed}}
+		d := &daemon{
+			logger: slog.New(slog.DiscardHandler), sockets: notify.Sockets{reloadSocket: {l}},
+			handoff: &handoff{started: make(chan struct{})},
+		}
+		close(d.handoff.started)
+		assert.NoError(t, d.serveReloads(t.Context()), "it must not end the service")
+		assert.Empty(t, l.reasons)
+	})
 }

@@ -148,6 +148,9 @@ func Events() []Event {
 			"A reload has failed, and the service goes on as before",
 			"The new process did not become ready, or there is no systemd to tell of it: CODEX_ERROR\n" +
 				"says why. Nothing was lost. Mend the cause (`codex-proxy config check`) and reload again."},
+		{"reloads-refused", "0f9a6c1be2f44d0d8f35a17c1d6f2b84", "cannot accept reloads",
+			"A reload could not be asked for",
+			"CODEX_ERROR says why; the service tries again every second. Requests are served as ever."},
 		{"drain-deadline", "92457721dc504c2f8901587ed9577323", "turns in flight are cut off",
 			"Turns were cut off at drain_timeout",
 			"@CODEX_INFLIGHT@ turns were still in flight when the service had to stop. Their clients got\n" +
