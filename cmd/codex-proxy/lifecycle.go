@@ -45,6 +45,7 @@ func (d *daemon) announce(ctx context.Context) error {
 				// before the first pass, would look like silence.
 				d.notifier.Ping()
 			}
+			d.handoff.predecessor.Taken() // before anything that started lets us tell it
 			close(d.handoff.started)
 		case status != said: // systemd tells the whole bus of every STATUS
 			d.notifier.Status(status)

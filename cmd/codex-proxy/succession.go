@@ -76,7 +76,6 @@ func (d *daemon) awaitPredecessor(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		h.predecessor.Taken()
 		d.logger.Info("took over; the process before finishes its turns")
 		d.dropTextfile()
 		if h.predecessor.Wait(ctx) != nil {
