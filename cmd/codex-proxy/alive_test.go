@@ -17,7 +17,7 @@ import (
 func TestStuckIsPublished(t *testing.T) {
 	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second}, func() {})
 	d := &daemon{pool: pool, changed: make(chan struct{}, 1)}
-	d.control = control.New(pool, d.report, &d.keyTable, slog.New(slog.DiscardHandler))
+	d.control = control.New(pool, d.report, &d.keyTable, drainTable{d}, slog.New(slog.DiscardHandler))
 	d.found(nil)
 	assert.Empty(t, d.changed, "nothing new")
 	d.found(errors.New("the loop does not answer"))

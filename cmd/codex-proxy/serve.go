@@ -147,7 +147,7 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
 		ThreadCache: cfg.ThreadCache, Responses: d.responses, Traces: d.traces, Registry: registry, Logger: logger,
 	})
-	d.control = control.New(d.pool, d.report, &d.keyTable, logger)
+	d.control = control.New(d.pool, d.report, &d.keyTable, drainTable{d}, logger)
 	return d, nil
 }
 

@@ -70,8 +70,27 @@ func (c *Client) change(ctx context.Context, path string, req Request) (probes.R
 	if err != nil {
 		return probes.Report{}, err
 	}
-	r, _, err := c.ask(ctx, http.MethodPost, path, body)
+	var r probes.Report
+	err = settled(ctx, func() (err error) {
+		r, _, err = c.ask(ctx, http.MethodPost, path, body)
+		return err
+	})
 	return r, err
+}
+
+// settled asks again while one process hands over to the next.
+func settled(ctx context.Context, ask func() error) error {
+	for {
+		err := ask()
+		if !errors.Is(err, ErrMoved) {
+			return err
+		}
+		select {
+		case <-time.After(movedPause):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // Watch calls each for the report now and after every change of it, until ctx

@@ -59,6 +59,16 @@ func (r *rig) Replace(file string) (control.Keys, error) {
 	return control.Keys{Count: 1, Closed: file == ""}, nil
 }
 
+// drains are the rig's; Drain of the rig itself is the client's.
+type drains struct{ *rig }
+
+func (r drains) Drain(change control.Drain) error {
+	if r.moved.Add(-1) >= 0 {
+		return control.ErrMoved
+	}
+	return change.Apply(r.pool)
+}
+
 func TestAccounts(t *testing.T) {
 	r := newRig(t)
 	want := []workers.Account{{Worker: "a", Limits: []workers.Limit{}}} // the fake needs no login
@@ -114,7 +124,7 @@ func newRig(t *testing.T) *rig {
 	})
 	r.pool = workers.NewPool([]*workers.Worker{a}, workers.Queue{Limit: 4, Timeout: bound}, onChange)
 	tracker := probes.NewTracker(time.Now(), func(probes.Flip) {})
-	r.server = control.New(r.pool, func() probes.Report { return tracker.Observe(r.pool.Snapshot()) }, r, logger)
+	r.server = control.New(r.pool, func() probes.Report { return tracker.Observe(r.pool.Snapshot()) }, r, drains{r}, logger)
 	l, err := control.Listen(r.socket)
 	require.NoError(t, err)
 	r.Client = control.NewClient(r.socket)
@@ -179,6 +189,19 @@ func TestDrainAnswersWhenTheLastTurnHasEnded(t *testing.T) {
 	report, err = r.Undrain(t.Context(), control.Request{})
 	require.NoError(t, err)
 	assert.True(t, report.OK)
+}
+
+// While another process takes over no drain gets lost.
+func TestDrainDuringAHandOff(t *testing.T) {
+	r := newRig(t)
+	r.moved.Store(2)
+	report, err := r.Drain(t.Context(), control.Request{})
+	require.NoError(t, err)
+	assert.True(t, report.Workers[0].Drained)
+	r.moved.Store(2)
+	report, err = r.Undrain(t.Context(), control.Request{Worker: "a"})
+	require.NoError(t, err)
+	assert.False(t, report.Workers[0].Drained)
 }
 
 func TestUnknownWorker(t *testing.T) {

@@ -23,22 +23,45 @@ type Request struct {
 	WaitMS int64 `json:"wait_ms,omitempty"`
 }
 
+// Drain is a change of which workers take new turns.
+type Drain struct {
+	Workers    []string `json:"workers"`
+	Invocation string   `json:"invocation,omitempty"` // as in Request
+	Undo       bool     `json:"undo,omitempty"`
+}
+
+// Apply makes the change in a pool.
+func (d Drain) Apply(pool *workers.Pool) error {
+	for _, name := range d.Workers {
+		var err error
+		switch {
+		case d.Undo:
+			err = pool.UndrainWorker(name)
+		case d.Invocation != "":
+			err = pool.DrainForStop(name, d.Invocation)
+		default:
+			err = pool.DrainWorker(name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DrainTable is the drains of the daemon.
+type DrainTable interface {
+	// Drain puts a change into force. The error may be ErrMoved.
+	Drain(Drain) error
+}
+
 // drain answers with the report after the drain, in which the turns that are
 // still in flight stand.
-func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
-	s.change(w, r, func(req Request, name string) error {
-		if req.Invocation != "" {
-			return s.pool.DrainForStop(name, req.Invocation)
-		}
-		return s.pool.DrainWorker(name)
-	})
-}
+func (s *Server) drain(w http.ResponseWriter, r *http.Request) { s.change(w, r, false) }
 
-func (s *Server) undrain(w http.ResponseWriter, r *http.Request) {
-	s.change(w, r, func(_ Request, name string) error { return s.pool.UndrainWorker(name) })
-}
+func (s *Server) undrain(w http.ResponseWriter, r *http.Request) { s.change(w, r, true) }
 
-func (s *Server) change(w http.ResponseWriter, r *http.Request, change func(Request, string) error) {
+func (s *Server) change(w http.ResponseWriter, r *http.Request, undo bool) {
 	var req Request
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, bodyLimit)).Decode(&req); err != nil {
 		write(w, http.StatusBadRequest, failure{"cannot read the request: " + err.Error()})
@@ -48,11 +71,9 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, change func(Requ
 	if req.Worker != "" {
 		names = []string{req.Worker}
 	}
-	for _, name := range names {
-		if err := change(req, name); err != nil {
-			write(w, statusOf(err), failure{err.Error()})
-			return
-		}
+	if err := s.drains.Drain(Drain{Workers: names, Invocation: req.Invocation, Undo: undo}); err != nil {
+		write(w, statusOf(err), failure{err.Error()})
+		return
 	}
 	s.report() // a flip of readiness is told before anything else happens
 	s.await(r.Context(), names, time.Duration(req.WaitMS)*time.Millisecond)
@@ -67,8 +88,11 @@ func (s *Server) await(ctx context.Context, names []string, most time.Duration) 
 }
 
 func statusOf(err error) int {
-	if errors.Is(err, workers.ErrUnknown) {
+	switch {
+	case errors.Is(err, workers.ErrUnknown):
 		return http.StatusNotFound
+	case errors.Is(err, ErrMoved):
+		return http.StatusConflict
 	}
 	return http.StatusInternalServerError
 }

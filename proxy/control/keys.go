@@ -58,20 +58,14 @@ func (s *Server) putKeys(w http.ResponseWriter, r *http.Request) {
 
 // SetKeys puts a key file into force in the running daemon, for every request
 // that comes from then on.
-func (c *Client) SetKeys(ctx context.Context, file string) (Keys, error) {
+func (c *Client) SetKeys(ctx context.Context, file string) (keys Keys, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout) // a hand-off that is under way comes first
 	defer cancel()
-	for {
-		keys, err := c.askKeys(ctx, http.MethodPut, []byte(file))
-		if !errors.Is(err, ErrMoved) {
-			return keys, err
-		}
-		select {
-		case <-time.After(movedPause):
-		case <-ctx.Done():
-			return keys, err
-		}
-	}
+	err = settled(ctx, func() (err error) {
+		keys, err = c.askKeys(ctx, http.MethodPut, []byte(file))
+		return err
+	})
+	return keys, err
 }
 
 // Keys tells of the API keys in force.

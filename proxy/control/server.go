@@ -25,6 +25,7 @@ type Server struct {
 	pool   *workers.Pool
 	report func() probes.Report
 	keys   KeyTable
+	drains DrainTable
 	http   http.Server
 	stop   context.CancelFunc // ends what still waits
 
@@ -33,9 +34,9 @@ type Server struct {
 }
 
 // New builds a server. report is the picture that all probes share.
-func New(pool *workers.Pool, report func() probes.Report, keys KeyTable, logger *slog.Logger) *Server {
+func New(pool *workers.Pool, report func() probes.Report, keys KeyTable, drains DrainTable, logger *slog.Logger) *Server {
 	base, stop := context.WithCancel(context.Background())
-	s := &Server{pool: pool, report: report, keys: keys, stop: stop, changed: make(chan struct{})}
+	s := &Server{pool: pool, report: report, keys: keys, drains: drains, stop: stop, changed: make(chan struct{})}
 	s.http = http.Server{
 		Handler:           s.routes(),
 		ReadHeaderTimeout: readTimeout,
