@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -88,8 +89,7 @@ func (d *daemon) remembered() memory {
 	return m
 }
 
-// recall takes over what a predecessor remembered. A key file that we have read
-// ourselves is newer than the predecessor's.
+// recall takes over what a predecessor remembered.
 func (d *daemon) recall(m memory) error {
 	d.pool.Recall(m.Workers)
 	d.handoff.wrote = m.Textfile
@@ -98,11 +98,19 @@ func (d *daemon) recall(m memory) error {
 	if !m.HandoffBegan.IsZero() { // another version may not say it
 		d.metrics.took.Set(max(0, time.Since(m.HandoffBegan).Seconds()))
 	}
-	if m.Keys == nil || d.cfg.KeyFile != "" {
-		return nil
-	}
 	d.keyTable.mu.Lock()
 	defer d.keyTable.mu.Unlock()
+	if d.cfg.KeyFile != "" {
+		// It may have changed since we started. `codex-proxy keys` writes it before
+		// it tells anybody, so that no key file is newer.
+		text, err := os.ReadFile(d.cfg.KeyFile)
+		if err == nil && d.cfg.Keys.Replace(string(text)) == nil {
+			return nil
+		}
+	}
+	if m.Keys == nil {
+		return nil
+	}
 	if err := d.cfg.Keys.Replace(*m.Keys); err != nil {
 		return fmt.Errorf("cannot take over the API keys: %w", err)
 	}

@@ -60,6 +60,9 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 
 // takeOver replaces the predecessor; after it, this is the unit's main process.
 func (d *daemon) takeOver(r probes.Report) error {
+	if d.handoff.predecessor == nil {
+		return nil
+	}
 	var m memory
 	if err := d.handoff.predecessor.Ready(r.Health.Readiness.Ready, statusLine(r), &m); err != nil {
 		return err
