@@ -2,16 +2,24 @@ package units
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/godbus/dbus/v5"
 )
 
 // Enable makes systemd start the unit with those that its [Install] section names,
-// from now on. It does not start it.
+// from now on. It does not start it. After an error it is not enabled.
 func (m *Manager) Enable(ctx context.Context, unit string) error {
 	const forThisBootOnly, replaceOthers = false, false
-	return m.install(ctx, "enable", "EnableUnitFiles", unit, forThisBootOnly, replaceOthers)
+	err := m.install(ctx, "enable", "EnableUnitFiles", unit, forThisBootOnly, replaceOthers)
+	if err == nil || errors.Is(err, ErrNoBus) {
+		return err
+	}
+	// The links may have been made, and systemd not have read them.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*callTimeout)
+	defer cancel()
+	return errors.Join(err, m.Disable(ctx, unit))
 }
 
 // Disable undoes Enable. It does not stop the unit.

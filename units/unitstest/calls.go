@@ -1,6 +1,7 @@
 package unitstest
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/godbus/dbus/v5"
@@ -85,10 +86,11 @@ func (m *Systemd) resetFailed(conn *dbus.Conn, msg *dbus.Message) {
 }
 
 func (m *Systemd) refuse(conn *dbus.Conn, msg *dbus.Message) bool {
-	if m.refusal != "" {
-		fail(conn, msg, m.refusal)
+	if m.refusal == "" || len(m.refused) > 0 && !slices.Contains(m.refused, header(msg, dbus.FieldMember)) {
+		return false
 	}
-	return m.refusal != ""
+	fail(conn, msg, m.refusal)
+	return true
 }
 
 func (u *Unit) get(conn *dbus.Conn, msg *dbus.Message) {

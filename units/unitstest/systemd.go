@@ -26,7 +26,8 @@ type Systemd struct {
 	units       map[string]*Unit
 	subscribers map[string]bool
 	calls       map[string]int
-	refusal     string // the error that starts and stops get
+	refusal     string   // an error
+	refused     []string // the methods that get it; none: all that change something
 	lastJob     uint32
 	mute        bool
 }
@@ -56,12 +57,12 @@ func (m *Systemd) Calls(method string) int {
 	return m.calls[method]
 }
 
-// Refuse makes starts, stops and resets fail with the D-Bus error of that name;
-// "" allows them again.
-func (m *Systemd) Refuse(name string) {
+// Refuse makes what changes something fail with the D-Bus error of that name, or
+// only these of its methods; "" allows them again.
+func (m *Systemd) Refuse(name string, methods ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.refusal = name
+	m.refusal, m.refused = name, methods
 }
 
 // Mute makes all signals get lost, until it is called with false.
