@@ -75,7 +75,9 @@ func (d *daemon) serveReloads(ctx context.Context) error {
 		conn, err := l.Accept()
 		switch {
 		case err == nil:
-			d.answerReload(ctx, conn)
+			if d.answerReload(ctx, conn) {
+				return nil // the next one is the successor's
+			}
 		case ctx.Err() != nil, errors.Is(err, net.ErrClosed):
 			return nil
 		default: // such as too many open files, which ends no request either
@@ -88,7 +90,7 @@ func (d *daemon) serveReloads(ctx context.Context) error {
 	}
 }
 
-func (d *daemon) answerReload(ctx context.Context, conn net.Conn) {
+func (d *daemon) answerReload(ctx context.Context, conn net.Conn) (replaced bool) {
 	defer conn.Close()
 	limit := d.cfg.StartTimeout + 2*handoffMargin
 	_ = conn.SetDeadline(time.Now().Add(limit))
@@ -98,13 +100,14 @@ func (d *daemon) answerReload(ctx context.Context, conn net.Conn) {
 	case d.handoff.requests <- verdict:
 	case <-ctx.Done():
 		fmt.Fprintln(conn, "the service is stopping")
-		return
+		return false
 	}
 	if err := <-verdict; err != nil {
 		fmt.Fprintln(conn, err)
-		return
+		return false
 	}
 	fmt.Fprintln(conn, "ok")
+	return true
 }
 
 // reloadCommand is `codex-proxy reload`.
