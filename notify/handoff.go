@@ -23,7 +23,7 @@ import (
 //	old → new  take    with what the new one should remember
 //	new → old  taken   it serves, and has said READY=1
 //	new → old  drain, hasten: what the service manager wants of the unit
-//	new → old  news: what has changed and concerns the old one, too
+//	new ↔ old  news: what has changed and concerns the other one, too
 //
 // The end of a process is the end of its socket. Until it has sent take, the old
 // process can go back at any time: nothing has changed but that a process more
@@ -94,6 +94,12 @@ func (p peer) send(m message, fds ...int) error {
 	}
 	_, _, err = p.conn.WriteMsgUnix(packet, rights, nil)
 	return err
+}
+
+func (p peer) tell(news any) {
+	if raw, err := json.Marshal(news); err == nil {
+		_ = p.send(message{Kind: "news", State: raw}) // the other may have ended
+	}
 }
 
 // receive returns the next message and the descriptors that came with it.

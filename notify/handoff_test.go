@@ -61,7 +61,7 @@ func playSuccessor(args []string) int {
 	p.Hasten()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := p.Wait(ctx); err != nil {
+	if err := p.Wait(ctx, func(news json.RawMessage) { fmt.Fprintf(conn, "told %s\n", news) }); err != nil {
 		return fail(err)
 	}
 	fmt.Fprintln(conn, "alone")
@@ -149,12 +149,13 @@ func TestHandOver(t *testing.T) {
 	<-drained
 	assert.Equal(t, `{"Count":6}`, <-told)
 	<-hastened
+	s.Tell(remembered{Count: 7})
 	finish()
 	<-ended
 	require.NoError(t, s.peer.conn.Close()) // as the end of this process would
 	rest, err := io.ReadAll(said)
 	require.NoError(t, err)
-	assert.Equal(t, "alone\n", string(rest))
+	assert.Equal(t, "told {\"Count\":7}\nalone\n", string(rest))
 }
 
 func TestHandOverFails(t *testing.T) {
@@ -227,7 +228,7 @@ func TestNoPredecessor(t *testing.T) {
 	p.Hasten()
 	assert.Nil(t, p.Sockets())
 	assert.NoError(t, p.Ready(true, "", nil))
-	assert.NoError(t, p.Wait(t.Context()))
+	assert.NoError(t, p.Wait(t.Context(), nil))
 	var n *Notifier
 	n.Reloading("")
 }

@@ -97,8 +97,8 @@ func (p *Predecessor) Hasten() { p.order("hasten") }
 
 // Tell passes on what a predecessor that still finishes its work must know.
 func (p *Predecessor) Tell(news any) {
-	if raw, err := json.Marshal(news); err == nil && p != nil {
-		_ = p.peer.send(message{Kind: "news", State: raw}) // it may have ended
+	if p != nil {
+		p.peer.tell(news)
 	}
 }
 
@@ -108,8 +108,9 @@ func (p *Predecessor) order(kind string) {
 	}
 }
 
-// Wait returns nil when the predecessor has ended; then so have its own.
-func (p *Predecessor) Wait(ctx context.Context) error {
+// Wait calls news with what the predecessor tells of itself, and returns nil when
+// it has ended; then so have its own.
+func (p *Predecessor) Wait(ctx context.Context, news func(json.RawMessage)) error {
 	if p == nil {
 		return nil
 	}
@@ -118,7 +119,15 @@ func (p *Predecessor) Wait(ctx context.Context) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = p.peer.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	_, _, _ = p.peer.receive() // it says nothing more
+	for {
+		m, _, err := p.peer.receive()
+		if err != nil {
+			break
+		}
+		if m.Kind == "news" {
+			news(m.State)
+		}
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -191,10 +191,14 @@ func (s *Successor) reap() error {
 	return errors.Join(err, s.pipe.Close())
 }
 
+// Tell passes on what the process must know of this one.
+func (s *Successor) Tell(news any) { s.peer.tell(news) }
+
 // Orders calls drain and hasten when the successor, told by the service
-// manager, asks for it, and news with what it passes on. It returns when the successor has ended or ctx has. The
-// socket stays open to the very end of this process, which the successor waits
-// for: when the main process ends first, systemd kills what is left.
+// manager, asks for it, and news with what it passes on. It returns when the
+// successor has ended or ctx has. The socket stays open to the very end of this
+// process, which the successor waits for: when the main process ends first,
+// systemd kills what is left.
 func (s *Successor) Orders(ctx context.Context, drain, hasten func(), news func(json.RawMessage)) {
 	stop := context.AfterFunc(ctx, func() { _ = s.peer.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()

@@ -75,20 +75,24 @@ func TestDrainForStop(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A reload answers the drain of a stop early; the new process is asked again.
-func TestDrainForStopOutlivesAReload(t *testing.T) {
+// A reload answers a drain early; the new process is asked again.
+func TestDrainOutlivesAReload(t *testing.T) {
 	socket := filepath.Join(shortDir(t), "socket")
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
-	answers := make(chan string, 2)
-	answers <- `{"workers":[{"name":"default","inflight":1}]}`
-	answers <- `{"workers":[{"name":"default","inflight":0}]}`
+	answers := make(chan string, 4)
+	for range 2 {
+		answers <- `{"workers":[{"name":"default","inflight":1}]}`
+		answers <- `{"workers":[{"name":"default","inflight":0}]}`
+	}
 	server := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, <-answers) })}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	t.Setenv("INVOCATION_ID", "1")
 	t.Setenv("MAINPID", "7")
 	assert.Equal(t, result{}, try(t, "drain", "default", "--stop", "--wait=1m", "--socket", socket))
+	assert.Len(t, answers, 2, "asked once")
+	assert.Equal(t, result{stdout: "worker default takes no new turns; 0 turns in flight\n"}, try(t, "drain", "default", "--wait=1m", "--socket", socket))
 	assert.Empty(t, answers, "asked once")
 	require.NoError(t, server.Close())
 	assert.ErrorIs(t, received(t, served), http.ErrServerClosed)

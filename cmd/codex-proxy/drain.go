@@ -66,7 +66,7 @@ func drainCommand(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	if o.stop {
 		return o.drainForStop(ctx, stderr)
 	}
-	report, err := o.client.Drain(ctx, control.Request{Worker: o.worker, WaitMS: o.wait.Milliseconds()})
+	report, err := o.drainInSlices(ctx, control.Request{Worker: o.worker}, o.wait)
 	if err != nil {
 		return fail(stderr, "drain", err, exitFailure)
 	}
@@ -140,8 +140,8 @@ func (o *drainOptions) drainForStop(ctx context.Context, stderr io.Writer) int {
 	if err != nil {
 		return fail(stderr, "drain", err, exitFailure)
 	}
-	request := control.Request{Worker: o.worker, Invocation: invocation, WaitMS: o.wait.Milliseconds()}
-	report, err := extending(notifier, func() (probes.Report, error) { return o.drainInSlices(ctx, request) })
+	request := control.Request{Worker: o.worker, Invocation: invocation}
+	report, err := extending(notifier, func() (probes.Report, error) { return o.drainInSlices(ctx, request, stopSlice) })
 	if errors.Is(err, control.ErrNotRunning) {
 		return exitOK
 	}
@@ -157,14 +157,13 @@ func (o *drainOptions) drainForStop(ctx context.Context, stderr io.Writer) int {
 }
 
 // drainInSlices asks again and again until no turn is in flight or the time is
-// over.
-func (o *drainOptions) drainInSlices(ctx context.Context, request control.Request) (probes.Report, error) {
+// over: a reload answers early.
+func (o *drainOptions) drainInSlices(ctx context.Context, request control.Request, slice time.Duration) (probes.Report, error) {
 	deadline := time.Now().Add(o.wait)
 	for {
-		left := time.Until(deadline)
-		request.WaitMS = max(0, min(left, stopSlice)).Milliseconds()
+		request.WaitMS = max(0, min(time.Until(deadline), slice)).Milliseconds()
 		report, err := o.client.Drain(ctx, request)
-		if err != nil || left <= stopSlice || idle(chosen(report, o.worker)) {
+		if err != nil || request.WaitMS == 0 || idle(chosen(report, o.worker)) {
 			return report, err
 		}
 	}

@@ -27,8 +27,12 @@ type handoff struct {
 	successor   *notify.Successor
 	began       time.Time // the last reload; awaitReload's
 
+	drains  uint64        // that the predecessor was told of; passDrain's
+	answers chan struct{} // holds a token when it has told of its turns
+
 	mu      sync.Mutex
 	failure string // of the last reload
+	before  turnsBefore
 }
 
 func newHandoff(predecessor *notify.Predecessor) (*handoff, error) {
@@ -36,6 +40,7 @@ func newHandoff(predecessor *notify.Predecessor) (*handoff, error) {
 	return &handoff{
 		program: program, predecessor: predecessor, inherited: make(chan struct{}), started: make(chan struct{}),
 		requests: make(chan chan<- error), replaced: make(chan struct{}), settled: make(chan struct{}),
+		answers: make(chan struct{}, 1),
 	}, err
 }
 

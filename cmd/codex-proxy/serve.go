@@ -109,12 +109,15 @@ type daemon struct {
 	server    *proxy.Server
 	control   *control.Server
 	changed   chan struct{} // holds a token when the report may have changed
+	turns     chan struct{} // likewise, for tellTurns
 	stuck     atomic.Pointer[string]
+
+	drainsHeard atomic.Uint64 // from the successor
 }
 
 // newDaemon is the composition root. It starts nothing.
 func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Predecessor) (*daemon, error) {
-	d := &daemon{cfg: cfg, logger: logger, manager: units.NewManager(), changed: make(chan struct{}, 1)}
+	d := &daemon{cfg: cfg, logger: logger, manager: units.NewManager(), changed: make(chan struct{}, 1), turns: make(chan struct{}, 1)}
 	d.keyTable.daemon = d
 	var err error
 	if d.handoff, err = newHandoff(predecessor); err != nil {
@@ -288,9 +291,11 @@ func (d *daemon) onChange() {
 	if d.textfile != nil {
 		d.textfile.Changed()
 	}
-	select {
-	case d.changed <- struct{}{}:
-	default: // a token that nobody has taken yet covers this change too
+	for _, c := range []chan struct{}{d.changed, d.turns} {
+		select {
+		case c <- struct{}{}:
+		default: // a token that nobody has taken yet covers this change too
+		}
 	}
 }
 

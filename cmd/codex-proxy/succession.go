@@ -81,12 +81,13 @@ func (d *daemon) awaitPredecessor(ctx context.Context) error {
 		}
 		d.logger.Info("took over; the process before finishes its turns")
 		d.dropTextfile()
-		if h.predecessor.Wait(ctx) != nil {
+		if h.predecessor.Wait(ctx, d.heardTurns) != nil {
 			return nil
 		}
 		d.dropTextfile() // it may have written once more while it was replaced
 	}
 	close(h.inherited)
+	d.onChange() // who waits for the turns of a predecessor
 	return nil
 }
 
@@ -104,8 +105,9 @@ func (d *daemon) retire(ctx, grace context.Context, hasten func()) {
 			d.pool.Drain()
 			d.handoff.pass((*notify.Predecessor).Drain)
 			stopping()
-		}, hasten, d.heardKeys)
+		}, hasten, d.heardNews)
 	})
+	orders.Go(func() { d.tellTurns(ctx) })
 	grace, cancelGrace := context.WithTimeout(grace, d.cfg.DrainTimeout)
 	defer cancelGrace()
 	err := d.server.AwaitQuiet(grace, hurry)

@@ -43,6 +43,7 @@ type rig struct {
 	server *control.Server
 	socket string
 	files  []string     // key files, as they came
+	before atomic.Int32 // turns of the process before
 	moved  atomic.Int32 // so many are refused, as another process serves
 }
 
@@ -68,6 +69,8 @@ func (r drains) Drain(change control.Drain) error {
 	}
 	return change.Apply(r.pool)
 }
+
+func (r drains) Before(string) int { return int(r.before.Load()) }
 
 func TestAccounts(t *testing.T) {
 	r := newRig(t)
@@ -202,6 +205,24 @@ func TestDrainDuringAHandOff(t *testing.T) {
 	report, err = r.Undrain(t.Context(), control.Request{Worker: "a"})
 	require.NoError(t, err)
 	assert.False(t, report.Workers[0].Drained)
+}
+
+// After a reload the process before may still have turns on the worker.
+func TestDrainWaitsForTheProcessBefore(t *testing.T) {
+	r := newRig(t)
+	r.before.Store(2)
+	report, err := r.Drain(t.Context(), control.Request{Worker: "a", WaitMS: 20})
+	require.NoError(t, err)
+	assert.Equal(t, 2, report.Workers[0].Inflight)
+	answers := make(chan probes.Report)
+	go func() {
+		report, err := r.Drain(context.Background(), control.Request{WaitMS: bound.Milliseconds()})
+		assert.NoError(t, err)
+		answers <- report
+	}()
+	r.before.Store(0)
+	r.server.Changed()
+	assert.Zero(t, (<-answers).Workers[0].Inflight)
 }
 
 func TestUnknownWorker(t *testing.T) {

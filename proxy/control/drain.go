@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"codex-proxy/proxy/workers"
@@ -30,29 +31,29 @@ type Drain struct {
 	Undo       bool     `json:"undo,omitempty"`
 }
 
-// Apply makes the change in a pool.
-func (d Drain) Apply(pool *workers.Pool) error {
+// Apply makes the change in a pool, for the workers that it has.
+func (d Drain) Apply(pool *workers.Pool) (err error) {
 	for _, name := range d.Workers {
-		var err error
 		switch {
 		case d.Undo:
-			err = pool.UndrainWorker(name)
+			err = errors.Join(err, pool.UndrainWorker(name))
 		case d.Invocation != "":
-			err = pool.DrainForStop(name, d.Invocation)
+			err = errors.Join(err, pool.DrainForStop(name, d.Invocation))
 		default:
-			err = pool.DrainWorker(name)
-		}
-		if err != nil {
-			return err
+			err = errors.Join(err, pool.DrainWorker(name))
 		}
 	}
-	return nil
+	return err
 }
 
 // DrainTable is the drains of the daemon.
 type DrainTable interface {
-	// Drain puts a change into force. The error may be ErrMoved.
+	// Drain puts a change into force, in processes that still finish their work,
+	// too. The error may be ErrMoved.
 	Drain(Drain) error
+	// Before is how many turns those have in flight on a worker, as far as drains
+	// have made them tell. A change of it is one of the report.
+	Before(worker string) int
 }
 
 // drain answers with the report after the drain, in which the turns that are
@@ -77,14 +78,29 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, undo bool) {
 	}
 	s.report() // a flip of readiness is told before anything else happens
 	s.await(r.Context(), names, time.Duration(req.WaitMS)*time.Millisecond)
-	write(w, http.StatusOK, s.report())
+	report := s.report()
+	for i := range report.Workers {
+		report.Workers[i].Inflight += s.drains.Before(report.Workers[i].Name)
+	}
+	write(w, http.StatusOK, report)
 }
 
 // await waits for the last turn of these workers. Why it ended is in the report.
 func (s *Server) await(ctx context.Context, names []string, most time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	_ = s.pool.AwaitIdle(ctx, names...)
+	before := func(name string) bool { return s.drains.Before(name) > 0 }
+	for {
+		changed := s.changes()
+		if s.pool.AwaitIdle(ctx, names...) != nil || !slices.ContainsFunc(names, before) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func statusOf(err error) int {
