@@ -47,7 +47,7 @@ func process(t *testing.T, settings ...string) *service {
 	require.NoError(t, err)
 	cmd := exec.Command(exe, args...)
 	cmd.Env = append(os.Environ(), asProgram+"=1", "NOTIFY_SOCKET="+s.socket.Name, "DBUS_SYSTEM_BUS_ADDRESS=unix:path="+filepath.Join(s.dir, "no-bus"))
-	cmd.Stderr = s.stderr
+	cmd.Stderr, cmd.WaitDelay = s.stderr, bound
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
