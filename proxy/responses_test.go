@@ -494,7 +494,7 @@ func TestLookupsThatAreEnded(t *testing.T) {
 		cancel(cause)
 		for _, try := range [][2]string{{http.MethodGet, ""}, {http.MethodDelete, ""}, {http.MethodPost, "/cancel"}, {http.MethodGet, "/input_items"}} {
 			answer := httptest.NewRecorder()
-			r.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, try[0], "/v1/responses/"+id+try[1], nil))
+			r.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, try[0], "http://localhost/v1/responses/"+id+try[1], nil))
 			assert.Equal(t, status, answer.Code, try)
 		}
 		for _, body := range []string{asked(`"previous_response_id":"`+id+`",`, `"q"`), asked("", `[{"type":"item_reference","id":"x"}]`)} {

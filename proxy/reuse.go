@@ -8,6 +8,9 @@ import (
 	"encoding/json"
 	"sync"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"codex-proxy/proxy/appserver"
 )
 
@@ -174,10 +177,10 @@ func (ts *threads) remove(e *list.Element) *appserver.Thread {
 func repeated(items []json.RawMessage) (said []appserver.Item) {
 	for _, raw := range items {
 		var item struct {
-			Type    string
-			Content []appserver.Content
+			Type    string              `json:"type"`
+			Content []appserver.Content `json:"content"`
 		}
-		switch err := json.Unmarshal(raw, &item); {
+		switch err := jsonv2.Unmarshal(raw, &item, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)); {
 		case err == nil && item.Type == "reasoning":
 		case err == nil && item.Type == "message" && said == nil && len(item.Content) == 1 && item.Content[0].Type == "output_text":
 			said = []appserver.Item{appserver.TextMessage("assistant", item.Content[0].Text)}

@@ -23,8 +23,9 @@ func TestKeysChangedDuringAHandOff(t *testing.T) {
 	keys, err := auth.Parse(strings.NewReader("alice " + hash + "\nbob " + hash + "\n"))
 	require.NoError(t, err)
 	d := &daemon{
-		cfg:  &config.Config{Keys: keys, KeyFile: file},
-		pool: workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second}, func() {}),
+		cfg:     &config.Config{Keys: keys, KeyFile: file},
+		handoff: &handoff{},
+		pool:    workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second}, func() {}),
 	}
 	d.metrics = newMetrics(prometheus.NewRegistry(), d)
 	require.NoError(t, os.WriteFile(file, []byte("bob "+hash+"\n"), 0o600))

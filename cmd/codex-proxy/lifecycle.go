@@ -131,6 +131,7 @@ func (d *daemon) close(ctx context.Context) {
 func (d *daemon) awaitIdle(grace context.Context) bool {
 	extend := time.NewTicker(extendEvery)
 	defer extend.Stop()
+	d.finishing.Store(true)
 	for {
 		// Also when nothing is left to wait for: what follows must end, too.
 		d.notifier.StillStopping(extendBy)

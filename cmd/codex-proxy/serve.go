@@ -109,6 +109,7 @@ type daemon struct {
 	server    *proxy.Server
 	control   *control.Server
 	changed   chan struct{} // holds a token when the report may have changed
+	finishing atomic.Bool   // the ends of turns are waited for
 	turns     chan struct{} // likewise, for tellTurns
 	stuck     atomic.Pointer[string]
 
@@ -161,7 +162,7 @@ func (d *daemon) newPool() *workers.Pool {
 	settings := workers.Settings{
 		MaxInflight: d.cfg.MaxInflight, HandshakeTimeout: d.cfg.HandshakeTimeout, ResetAfter: d.cfg.ResetAfter,
 		Client:      appserver.Options{Logger: d.logger, ClientName: "codex-proxy", ClientVersion: versionString(), Ahead: min(d.cfg.ThreadCache, threadsAhead)},
-		ResetFailed: d.manager.ResetFailed, OnChange: d.onChange, Logger: d.logger,
+		ResetFailed: d.manager.ResetFailed, OnChange: d.onChange, OnTurnEnd: d.onTurnEnd, Logger: d.logger,
 	}
 	all := make([]*workers.Worker, 0, len(d.cfg.Workers))
 	for _, name := range d.cfg.Workers {
@@ -296,6 +297,15 @@ func (d *daemon) onChange() {
 		case c <- struct{}{}:
 		default: // a token that nobody has taken yet covers this change too
 		}
+	}
+}
+
+// onTurnEnd is for those who wait for turns to end: to look at all workers for each
+// of them would make turns dearer the more workers there are.
+func (d *daemon) onTurnEnd() {
+	d.control.Changed()
+	if d.finishing.Load() {
+		d.onChange()
 	}
 }
 

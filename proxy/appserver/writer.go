@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -24,6 +25,10 @@ const (
 // writer, so a caller whose context ends can leave at once without cutting a
 // message in half (which would end the connection for everyone).
 func (c *Conn) write() {
+	patience := time.AfterFunc(math.MaxInt64, func() {
+		c.Close(lost("write", fmt.Errorf("peer has not read for %s", c.opts.WriteTimeout)))
+	})
+	defer patience.Stop()
 	for {
 		b := c.queued()
 		if b == nil {
@@ -35,7 +40,7 @@ func (c *Conn) write() {
 			case b = <-c.bulk:
 			}
 		}
-		if err := c.writeAll(b); err != nil {
+		if err := c.writeAll(b, patience); err != nil {
 			c.Close(lost("write", err))
 			return
 		}
@@ -43,15 +48,21 @@ func (c *Conn) write() {
 }
 
 // writeAll sends b and whatever is queued by then in one go: each system call
-// wakes up the peer.
-func (c *Conn) writeAll(b [][]byte) (err error) {
+// wakes up the peer. patience ends the connection when the peer takes longer than
+// the write timeout for a message: its socket buffer is full and it is not reading.
+func (c *Conn) writeAll(b [][]byte, patience *time.Timer) (err error) {
+	defer patience.Stop()
 	c.cork.hold()
-	for ; b != nil && err == nil; b = c.queued() {
+	for ; b != nil; b = c.queued() {
 		for _, message := range b {
-			err = errors.Join(err, c.bounded(func() error { return c.writeMessage(message) }))
+			patience.Reset(c.opts.WriteTimeout)
+			if err := c.writeMessage(message); err != nil {
+				return err
+			}
 		}
 	}
-	return errors.Join(err, c.bounded(c.cork.release))
+	patience.Reset(c.opts.WriteTimeout)
+	return c.cork.release()
 }
 
 // queued is what can be sent at once, the control messages first; nil if there is
@@ -74,16 +85,6 @@ func (c *Conn) nextControl() (b []byte, ok bool) {
 		}
 	})
 	return b, ok
-}
-
-// bounded closes the connection when the peer takes longer than the write
-// timeout: its socket buffer is full and it is not reading.
-func (c *Conn) bounded(write func() error) error {
-	t := time.AfterFunc(c.opts.WriteTimeout, func() {
-		c.Close(lost("write", fmt.Errorf("peer has not read for %s", c.opts.WriteTimeout)))
-	})
-	defer t.Stop()
-	return write()
 }
 
 func (c *Conn) writeMessage(b []byte) error {

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"time"
@@ -35,14 +36,15 @@ type account struct {
 	known  bool
 	said   appserver.Account
 	limits appserver.RateLimits
-	failed bool // the last reading
+	heard  []byte // the last notification
+	failed bool   // the last reading
 }
 
 // forget is for the end of a connection: the next process may have another login.
 func (a *account) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.known, a.said, a.limits = false, appserver.Account{}, appserver.RateLimits{}
+	a.known, a.said, a.limits, a.heard = false, appserver.Account{}, appserver.RateLimits{}, nil
 }
 
 // failing reports whether readings begin to fail.
@@ -56,13 +58,14 @@ func (a *account) failing(failed bool) bool {
 
 // notified takes over what codex tells by itself, after a turn.
 func (a *account) notified(n appserver.Notification) {
-	update, ok := n.RateLimitsUpdate()
-	if !ok {
-		return
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.limits = a.limits.Merge(update)
+	if bytes.Equal(n.Params, a.heard) { // as after most turns
+		return
+	}
+	if update, ok := n.RateLimitsUpdate(); ok {
+		a.limits, a.heard = a.limits.Merge(update), n.Params
+	}
 }
 
 // read asks codex. What cannot be read stays as it was.
@@ -90,7 +93,7 @@ func (a *account) update(said appserver.Account, limits *appserver.RateLimits) {
 	defer a.mu.Unlock()
 	a.known, a.said = true, said
 	if limits != nil {
-		a.limits = *limits
+		a.limits, a.heard = *limits, nil
 	}
 }
 

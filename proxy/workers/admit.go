@@ -24,6 +24,9 @@ func (p *Pool) Admit(ctx context.Context, a Ask) (*Lease, error) {
 }
 
 func (p *Pool) await(ctx context.Context, w *waiter) (*Lease, error) {
+	if len(w.answer) > 0 { // mostly there is a place
+		return p.justInTime(ctx, <-w.answer)
+	}
 	timeout := time.NewTimer(p.queue.Timeout)
 	defer timeout.Stop()
 	select {

@@ -151,6 +151,17 @@ func (s *state) absence(model string) error {
 	}
 }
 
+// released takes a turn off the count. Of a ready worker the probes publish
+// nothing that depends on that.
 func (w *Worker) released() {
-	w.update(func(s *state) { s.inflight-- })
+	ready := false
+	w.change(func(s *state) {
+		s.inflight--
+		ready = s.reason() == probes.Ready
+	})
+	if ready && w.settings.OnTurnEnd != nil {
+		w.settings.OnTurnEnd()
+	} else {
+		w.settings.OnChange()
+	}
 }

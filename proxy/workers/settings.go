@@ -24,5 +24,8 @@ type Settings struct {
 	ResetFailed func(ctx context.Context, unit string) error
 	// OnChange is called after every change of any worker, from any goroutine.
 	OnChange func()
-	Logger   *slog.Logger
+	// OnTurnEnd is called in its place when only a turn has ended on a worker that
+	// is ready. Nil: OnChange is.
+	OnTurnEnd func()
+	Logger    *slog.Logger
 }

@@ -38,9 +38,15 @@ func New(name, socket string, settings Settings) *Worker {
 // Name is the instance name of the worker's unit.
 func (w *Worker) Name() string { return w.name }
 
-// update is the one door to the state for writers. What it logs is in the order
-// of the changes, because it is logged under the lock.
+// update changes the state and tells.
 func (w *Worker) update(change func(*state)) {
+	w.change(change)
+	w.settings.OnChange()
+}
+
+// change is the one door to the state for writers. What it logs is in the order
+// of the changes, because it is logged under the lock.
+func (w *Worker) change(change func(*state)) {
 	w.mu.Lock()
 	change(&w.state)
 	if w.state.follow(time.Now()) {
@@ -51,7 +57,6 @@ func (w *Worker) update(change func(*state)) {
 	w.changed = make(chan struct{})
 	w.mu.Unlock()
 	w.wake()
-	w.settings.OnChange()
 }
 
 // logReason tells of an outage in two lines: that systemd waits to restart the
