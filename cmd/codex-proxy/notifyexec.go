@@ -6,9 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -44,6 +46,8 @@ Signals go on to COMMAND, and its exit status or signal becomes our own.
                          it is, the default), or tracing (of Rust, as codex
                          does: in the journal, levels become priorities;
                          with --relay the lines name the proxy's requests)
+  --certificates PATH    the only certificate authorities for COMMAND, as
+                         SSL_CERT_FILE=, if PATH is there and the unit sets none
   --relay NAME           accept connections on the socket that systemd passed under
                          NAME, once COMMAND is ready
   --relay-to PATH        the unix socket of COMMAND that their bytes go on to
@@ -80,6 +84,9 @@ func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	if err != nil {
 		return notifyExecFailed(stderr, err, notifyExecMisuse)
 	}
+	if err := trust(o.certificates); err != nil {
+		return notifyExecFailed(stderr, err, notify.ExitExec)
+	}
 	if o.tracing {
 		o.command.Stderr = journal.NewTracing(stderr, o.requests.of)
 	}
@@ -90,6 +97,20 @@ func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	return notify.Exit(status)
 }
 
+// trust sets SSL_CERT_FILE, of OpenSSL and whoever follows it.
+func trust(path string) error {
+	if _, set := os.LookupEnv("SSL_CERT_FILE"); set || path == "" {
+		return nil
+	}
+	switch _, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("--certificates: %w", err)
+	}
+	return os.Setenv("SSL_CERT_FILE", path)
+}
+
 func notifyExecFailed(stderr io.Writer, err error, status int) int {
 	fmt.Fprintf(stderr, "codex-proxy notify-exec: %v\n", err)
 	return status
@@ -97,6 +118,7 @@ func notifyExecFailed(stderr io.Writer, err error, status int) int {
 
 type notifyExecOptions struct {
 	relay, relayTo string
+	certificates   string
 	tracing        bool
 	requests       requests
 	command        notify.Command
@@ -109,6 +131,7 @@ func parseNotifyExec(args []string) (*notifyExecOptions, error) {
 	flags.Func("probe", "", o.setProbe)
 	flags.Func("probe-timeout", "", o.setProbeTimeout)
 	flags.Func("stderr", "", o.setStderr)
+	flags.StringVar(&o.certificates, "certificates", "", "")
 	flags.StringVar(&o.relay, "relay", "", "")
 	flags.StringVar(&o.relayTo, "relay-to", "", "")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {

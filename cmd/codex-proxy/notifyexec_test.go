@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -158,4 +160,20 @@ func startsWithAny(s string, prefixes []string) bool {
 		}
 	}
 	return false
+}
+
+func TestNotifyExecCertificates(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	for _, c := range []struct{ set, want string }{{"", ""}, {"", path}, {"/own.pem", "/own.pem"}} {
+		if c.want == path {
+			require.NoError(t, os.WriteFile(path, nil, 0o600))
+		}
+		t.Setenv("SSL_CERT_FILE", c.set)
+		if c.set == "" {
+			require.NoError(t, os.Unsetenv("SSL_CERT_FILE"))
+		}
+		var stderr strings.Builder
+		line := fmt.Sprintf(`test "$SSL_CERT_FILE" = "%s"`, c.want)
+		assert.Zero(t, notifyExec(t.Context(), []string{"--certificates", path, "--", "sh", "-c", line}, io.Discard, &stderr), stderr.String())
+	}
 }

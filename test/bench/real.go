@@ -88,6 +88,7 @@ func (b *bench) startCodex(ctx context.Context) (codex *process, socket string, 
 		return nil, "", fmt.Errorf("cannot prepare the worker: %w: %s", err, out)
 	}
 	socket = filepath.Join(dir, "w0.sock")
+	env = append(env, "SSL_CERT_FILE="+filepath.Join(dir, "certificates.pem")) // as codex-worker@.service has it
 	codex, err = start(io.Discard, append(env, "RUST_LOG=error"), filepath.Join(dir, "codex"), "app-server", "--strict-config", "--listen", "unix://"+socket)
 	if err != nil {
 		return nil, "", err

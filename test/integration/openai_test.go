@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"log/slog"
 	"math/big"
 	"net/http"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,16 +50,7 @@ func (b *bed) openAI() *openAI {
 	require.NoError(b.t, b.WriteFile(authority, root, 0o644))
 	b.dropIn("codex-worker@.service", "openai", "[Service]\nEnvironment=SSL_CERT_FILE="+authority+"\n")
 	b.appendTo("/etc/hosts", "127.0.0.1 auth.openai.com chatgpt.com api.openai.com\n")
-	l, err := b.Listen("tcp", "127.0.0.1:443")
-	require.NoError(b.t, err)
-	server := &http.Server{Handler: o, ErrorLog: slog.NewLogLogger(slog.NewTextHandler(b.t.Output(), nil), slog.LevelInfo),
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}}}
-	served := make(chan error, 1)
-	go func() { served <- server.ServeTLS(l, "", "") }()
-	b.t.Cleanup(func() {
-		_ = server.Close()
-		assert.ErrorIs(b.t, <-served, http.ErrServerClosed)
-	})
+	b.serveTLS("127.0.0.1:443", certificate, o)
 	return o
 }
 

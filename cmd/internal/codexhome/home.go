@@ -29,7 +29,8 @@ func (h *Home) authFile() string      { return filepath.Join(h.Dir, authName) }
 const authName = "auth.json"
 
 // Prepare makes the home ready for codex, and Runtime/codex a link to the program to run and
-// Runtime/workspace one to the directory to run it in. Every run of codex is bounded by 15 s.
+// Runtime/workspace one to the directory to run it in; Runtime/certificates.pem is
+// there if codex is to trust that alone. Every run of codex is bounded by 15 s.
 // When it fails, no config.toml is left. Errors are a *Problem for the operator, ErrRetry when a later
 // run may succeed, or a fault of the machine.
 func (h *Home) Prepare(ctx context.Context) error {
@@ -59,6 +60,9 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 		return h.Self, workspace, err
 	}
 	if program, err = findCodex(w, h.SearchPath, npmPrefixes); err != nil {
+		return "", "", err
+	}
+	if err = h.certificates(w); err != nil {
 		return "", "", err
 	}
 	if inputs := h.inputs(doc, program); !h.fresh(inputs) {

@@ -47,6 +47,7 @@ type Provider struct {
 	BaseURL    string
 	Models     []string // what it serves beside Worker.Model
 	Credential string   // name of the systemd credential that holds its key; empty: none is sent
+	CAFile     string   // the certificate authorities that codex trusts; empty: the system's
 }
 
 // rawWorker is the file as written; its toml tags are all the keys there are.
@@ -64,6 +65,7 @@ type rawProvider struct {
 	BaseURL    string   `toml:"base_url"`
 	Models     []string `toml:"models"`
 	Credential string   `toml:"credential"`
+	CAFile     string   `toml:"ca_file"`
 }
 
 // providerName is also the key of a table in config.toml.
@@ -124,7 +126,7 @@ func explainTOML(file string, err error) error {
 // keys are those of each table of a worker file.
 var keys = map[string][]string{
 	"":         {"mode", "codex_path", "model", "workspace", "provider", "codex"},
-	"provider": {"name", "base_url", "models", "credential"},
+	"provider": {"name", "base_url", "models", "credential", "ca_file"},
 }
 
 func unknownKey(file string, e toml.DecodeError) error {
@@ -187,6 +189,9 @@ func (w *Worker) setProvider(raw *rawProvider) error {
 	}
 	if strings.ContainsAny(p.Credential, "/ ") {
 		return w.problem("provider.credential", fmt.Sprintf("provider.credential = %q is not the name of a credential", p.Credential), "")
+	}
+	if p.CAFile != "" && !filepath.IsAbs(p.CAFile) {
+		return w.problem("provider.ca_file", fmt.Sprintf("provider.ca_file = %q is not an absolute path", p.CAFile), "")
 	}
 	w.Provider = &p
 	return nil
