@@ -155,13 +155,20 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 	return d, nil
 }
 
-// threadsAhead is how many threads a worker has ready at most, of 2 MiB each.
-const threadsAhead = 16
+const (
+	// threadsAhead is how many threads a worker has ready at most, of 2 MiB each.
+	threadsAhead = 16
+	// maxBacklog is how many bytes of answers may wait for slow clients.
+	maxBacklog = 256 << 20
+)
 
 func (d *daemon) newPool() *workers.Pool {
 	settings := workers.Settings{
 		MaxInflight: d.cfg.MaxInflight, HandshakeTimeout: d.cfg.HandshakeTimeout, ResetAfter: d.cfg.ResetAfter,
-		Client:      appserver.Options{Logger: d.logger, ClientName: "codex-proxy", ClientVersion: versionString(), Ahead: min(d.cfg.ThreadCache, threadsAhead)},
+		Client: appserver.Options{
+			Logger: d.logger, ClientName: "codex-proxy", ClientVersion: versionString(),
+			Ahead: min(d.cfg.ThreadCache, threadsAhead), Backlog: appserver.NewBacklog(maxBacklog),
+		},
 		ResetFailed: d.manager.ResetFailed, OnChange: d.onChange, OnTurnEnd: d.onTurnEnd, Logger: d.logger,
 	}
 	all := make([]*workers.Worker, 0, len(d.cfg.Workers))

@@ -18,6 +18,7 @@ func (t *Turn) Keep() *Thread {
 	t.conn.door.enter(func(s *state) {
 		if kept = t.ended && t.box.completed && !t.box.left && t.box.end == nil; kept {
 			t.box.left = true
+			t.box.drop()
 			delete(s.threads, t.threadID)
 		}
 	})

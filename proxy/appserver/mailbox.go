@@ -38,9 +38,12 @@ type mailbox struct {
 	heard     time.Time         // when something last came
 	onStart   func()            // what waits for turn/started, or for turn/completed if that never came
 	ready     chan struct{}     // capacity 1: something has changed
+	backlog   *Backlog          // that bytes is a part of; may be nil
 }
 
-func newMailbox() *mailbox { return &mailbox{ready: make(chan struct{}, 1)} }
+func newMailbox(backlog *Backlog) *mailbox {
+	return &mailbox{ready: make(chan struct{}, 1), backlog: backlog}
+}
 
 // put adds n; false means that this very message was one too many, and the turn
 // is to be interrupted. A message alone in the queue may be of any size. What is
@@ -60,7 +63,7 @@ func (m *mailbox) put(n Notification, turnID []byte, o Options) bool {
 	if m.end != nil {
 		return true
 	}
-	if m.waiting() >= o.QueueEvents || m.waiting() > 0 && m.bytes+len(n.Params) > o.QueueBytes {
+	if m.waiting() >= o.QueueEvents || m.waiting() > 0 && (m.bytes+len(n.Params) > o.QueueBytes || m.backlog.unfair(m.bytes)) {
 		m.shut(ErrSlowConsumer)
 		return m.completed
 	}
@@ -78,7 +81,7 @@ func (m *mailbox) addText(item, text []byte) {
 	if m.waiting() > behind {
 		if last := &m.queue[len(m.queue)-1]; last.text != nil && last.item == string(item) && len(last.text) < maxJoined {
 			last.text = append(last.text, text...)
-			m.bytes += len(text)
+			m.grow(len(text))
 			return
 		}
 	}
@@ -95,7 +98,12 @@ func (m *mailbox) add(one mail) {
 		m.queue, m.taken = m.queue[:rest], 0
 	}
 	m.queue = append(m.queue, one)
-	m.bytes += one.size()
+	m.grow(one.size())
+}
+
+func (m *mailbox) grow(by int) {
+	m.backlog.changed(m.bytes, m.bytes+by)
+	m.bytes += by
 }
 
 func (m mail) size() int { return len(m.Params) + len(m.text) }
@@ -124,8 +132,14 @@ func (m *mailbox) shut(end error) {
 	if m.end == nil {
 		m.end = end
 	}
-	m.queue, m.taken, m.bytes = nil, 0, 0
+	m.drop()
 	m.signal()
+}
+
+// drop throws away what is queued.
+func (m *mailbox) drop() {
+	m.queue, m.taken = nil, 0
+	m.grow(-m.bytes)
 }
 
 // foreign reports notifications of the thread that are not of our turn: codex
@@ -148,7 +162,7 @@ func (m *mailbox) take() (n mail, ok bool, err error) {
 	if m.taken++; m.taken == len(m.queue) { // from the beginning of the same array
 		m.queue, m.taken = m.queue[:0], 0
 	}
-	m.bytes -= n.size()
+	m.grow(-n.size())
 	return n, true, nil
 }
 

@@ -30,6 +30,9 @@ type Options struct {
 	// QueueEvents and QueueBytes bound what one turn may have waiting for its
 	// consumer. Zero means 16384 events and 8 MiB.
 	QueueEvents, QueueBytes int
+	// Backlog bounds what all turns have waiting, those of other connections that
+	// share it included. Nil: nothing does.
+	Backlog *Backlog
 }
 
 func (o Options) withDefaults() Options {

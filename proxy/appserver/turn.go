@@ -26,7 +26,7 @@ type Turn struct {
 }
 
 func (c *Conn) newTurn(threadID string, tools []Tool) *Turn {
-	t := &Turn{conn: c, threadID: threadID, box: newMailbox(), transcript: newTranscript(tools), clock: time.NewTimer(math.MaxInt64)}
+	t := &Turn{conn: c, threadID: threadID, box: newMailbox(c.opts.Backlog), transcript: newTranscript(tools), clock: time.NewTimer(math.MaxInt64)}
 	t.box.tools = len(tools) > 0
 	c.door.enter(func(s *state) { s.threads[threadID] = t.box })
 	return t

@@ -1,0 +1,57 @@
+package appserver_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/appservertest"
+)
+
+// Turns of two connections that nobody reads share what there is: some are given
+// up. One that is read goes on beside them, and in the end nothing is counted.
+func TestBacklog(t *testing.T) {
+	const piece, pieces, turns = 1 << 10, 64, 8
+	srv := &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		if turn.Request.Prompt() != "hello" {
+			return appservertest.Reply("yes")(ctx, turn)
+		}
+		m := turn.Begin("")
+		for range pieces {
+			m.Delta(strings.Repeat("x", piece))
+		}
+		turn.EndResponse(appservertest.Usage{})
+		return nil
+	}}
+	backlog := appserver.NewBacklog(turns / 2 * piece * pieces)
+	var idle []*appserver.Turn
+	var conns []*appserver.Conn
+	for range 2 {
+		c := connectWith(t, srv, appserver.Options{Backlog: backlog})
+		conns = append(conns, c)
+		for range turns / 2 {
+			idle = append(idle, start(t, c, hello()))
+		}
+	}
+	eventually(t, func() bool { return backlog.Bytes() > turns/2*piece*(pieces-16) })
+	small := hello()
+	small.Items = []appserver.Item{appserver.TextMessage("user", "small")}
+	read := start(t, conns[0], small)
+	assert.Equal(t, "yes", drain(t, read).text)
+	given := 0
+	for _, turn := range idle {
+		if _, err := collect(bound(t), turn); err != nil {
+			require.ErrorIs(t, err, appserver.ErrSlowConsumer)
+			given++
+		}
+		require.NoError(t, turn.Close(bound(t)))
+	}
+	assert.Positive(t, given)
+	assert.Less(t, given, turns)
+	require.NoError(t, read.Close(bound(t)))
+	assert.Zero(t, backlog.Bytes())
+}
