@@ -12,8 +12,9 @@ import (
 // bench is one run.
 type bench struct {
 	options
-	dir    string
-	result result
+	dir     string
+	result  result
+	daemons int // that were started
 }
 
 // target is one way to the same answers.
@@ -76,7 +77,7 @@ func (b *bench) requests(ctx context.Context) error {
 			return err
 		}
 	}
-	targets := []target{{"direct", endpointAddress, "", nil}, {"nginx", nginxAddress, "", nginx}, {ours, proxyAddress, d.key, d.process}}
+	targets := []target{{"direct", endpointAddress, "", nil}, {"nginx", nginxAddress, "", nginx}, d.target()}
 	paced, burst := askFrames(64, 2*time.Millisecond, len(frameText)), askFrames(64, 0, len(frameText))
 	for _, m := range []measured{
 		{row: "chat, 1 client", limit: 200, load: load{clients: 1, requests: 1000, body: chat(askAnswer, false)}},
@@ -173,4 +174,4 @@ func (t target) measure(ctx context.Context, l load) (cpu time.Duration, s sampl
 	return (after - before) / time.Duration(l.requests), s, nil
 }
 
-func (d *daemon) target() target { return target{ours, proxyAddress, d.key, d.process} }
+func (d *daemon) target() target { return target{ours, d.address, d.key, d.process} }

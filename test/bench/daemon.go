@@ -18,10 +18,11 @@ import (
 // database and its log, in front of fakes in a process of their own.
 type daemon struct {
 	*process
-	fakes *process
-	key   string
-	ready time.Duration // from exec to READY=1
-	talk  *pauses
+	fakes   *process
+	address string
+	key     string
+	ready   time.Duration // from exec to READY=1
+	talk    *pauses
 }
 
 // startDaemon starts codex-proxy in front of so many workers, and returns when
@@ -31,7 +32,7 @@ func (b *bench) startDaemon(ctx context.Context, workers int, env ...string) (*d
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{talk: &pauses{}}
+	d := b.newDaemon()
 	names, sockets := make([]string, workers), make([]string, workers)
 	for i := range workers {
 		names[i] = fmt.Sprintf("%q", fmt.Sprintf("w%d", i))
@@ -53,8 +54,14 @@ func (b *bench) startBefore(ctx context.Context, socket string) (*daemon, error)
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{talk: &pauses{}}
+	d := b.newDaemon()
 	return d, b.configured(ctx, d, dir, filepath.Dir(socket), []string{`"w0"`}, nil)
+}
+
+// newDaemon has an address of its own: several may run beside each other.
+func (b *bench) newDaemon() *daemon {
+	b.daemons++
+	return &daemon{talk: &pauses{}, address: fmt.Sprintf("127.0.0.1:%d", 8800+b.daemons)}
 }
 
 func (b *bench) configured(ctx context.Context, d *daemon, dir, sockets string, names, env []string) (err error) {
@@ -62,7 +69,7 @@ func (b *bench) configured(ctx context.Context, d *daemon, dir, sockets string, 
 		return err
 	}
 	config := fmt.Sprintf("listen = %q\nworkers = [%s]\nsocket_dir = %q\napi_keys = %q\ntextfile = \"\"\nmax_inflight = 96\n",
-		proxyAddress, strings.Join(names, ", "), sockets, filepath.Join(dir, "api-keys"))
+		d.address, strings.Join(names, ", "), sockets, filepath.Join(dir, "api-keys"))
 	file := filepath.Join(dir, "config.toml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return err
@@ -115,7 +122,7 @@ func (d *daemon) exec(ctx context.Context, program, dir, config string, env []st
 
 // whole tells whether all workers are ready, not only the first.
 func (d *daemon) whole() error {
-	res, err := http.Get("http://" + proxyAddress + "/readyz")
+	res, err := http.Get("http://" + d.address + "/readyz")
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 const (
 	endpointAddress = "127.0.0.1:8700"
 	nginxAddress    = "127.0.0.1:8701"
-	proxyAddress    = "127.0.0.1:8787"
 )
 
 // serveEndpoint answers as codex-proxy with its fake does, frame by frame and

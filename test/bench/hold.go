@@ -74,13 +74,13 @@ func (d *daemon) open(size int) (net.Conn, error) {
 		prompt = askFrames(64, 0, size/64)
 		dialer.Control = func(_, _ string, c syscall.RawConn) error { return c.Control(shrink) }
 	}
-	c, err := dialer.Dial("tcp", proxyAddress)
+	c, err := dialer.Dial("tcp", d.address)
 	if err != nil {
 		return nil, err
 	}
 	body := chat(prompt, true)(0)
 	_, err = fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
-		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", proxyAddress, d.key, len(body), body)
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", d.address, d.key, len(body), body)
 	if err != nil {
 		_ = c.Close()
 		return nil, err

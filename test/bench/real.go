@@ -220,7 +220,7 @@ func (r turns) chat(ctx context.Context, client *http.Client, messages []message
 	if err != nil {
 		return message{}, err
 	}
-	l := load{address: proxyAddress, key: r.daemon.key, body: func(int) []byte { return body }}
+	l := load{address: r.daemon.address, key: r.daemon.key, body: func(int) []byte { return body }}
 	req, err := l.request(ctx, 0)
 	if err != nil {
 		return message{}, err
