@@ -149,6 +149,9 @@ var frequent = func() map[string]string {
 
 // unmarshal is json.Unmarshal in one pass, and by the exact names.
 func unmarshal(data []byte, v any) error {
+	if s, ok := v.(scanned); ok {
+		return scanInto(data, s)
+	}
 	return jsonv2.Unmarshal(data, v, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 

@@ -15,9 +15,7 @@ type threadStartParams struct {
 }
 
 type threadStartResponse struct {
-	Thread struct {
-		ID string `json:"id"`
-	} `json:"thread"`
+	Thread identified `json:"thread"`
 }
 
 type injectItemsParams struct {
@@ -53,9 +51,7 @@ type turnStartParams struct {
 }
 
 type turnStartResponse struct {
-	Turn struct {
-		ID string `json:"id"`
-	} `json:"turn"`
+	Turn identified `json:"turn"`
 }
 
 type turnInterruptParams struct {

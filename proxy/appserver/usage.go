@@ -13,9 +13,11 @@ type Usage struct {
 // of the thread took, is what we report: a turn may have several responses, and
 // after response.incomplete codex 0.169 sends the right total but a zero "last".
 type tokenUsageParams struct {
-	TokenUsage struct {
-		Total Usage `json:"total"`
-	} `json:"tokenUsage"`
+	TokenUsage tokenUsage `json:"tokenUsage"`
+}
+
+type tokenUsage struct {
+	Total Usage `json:"total"`
 }
 
 // plus adds v, sign times.
