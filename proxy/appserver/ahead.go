@@ -3,6 +3,7 @@ package appserver
 import (
 	"crypto/sha256"
 	"slices"
+	"time"
 )
 
 // Of codex's work on a turn that stands alone, a third is to start its thread, and
@@ -23,19 +24,32 @@ type ahead struct {
 
 // early is a thread that waits for its turn.
 type early struct {
-	kind kind
-	id   string // empty while it is being started
+	kind  kind
+	id    string // empty while it is being started
+	since time.Time
 }
 
-// take removes a thread of the kind, and returns none if there is none.
-func (a *ahead) take(k kind) (id string) {
-	i := slices.IndexFunc(a.threads, func(e early) bool { return e.kind == k && e.id != "" })
-	if i < 0 {
-		return ""
-	}
-	id = a.threads[i].id
-	a.threads = slices.Delete(a.threads, i, i+1)
-	return id
+// aheadAge bounds how old a thread is when its turn comes: codex may have noted in
+// it what goes out of date, such as the day.
+const aheadAge = 10 * time.Minute
+
+// take removes a thread of the kind, and returns none if there is none, and those
+// that have become too old.
+func (a *ahead) take(k kind) (id string, old []string) {
+	a.threads = slices.DeleteFunc(a.threads, func(e early) bool {
+		switch {
+		case e.id == "":
+			return false
+		case time.Since(e.since) > aheadAge:
+			old = append(old, e.id)
+			return true
+		case id == "" && e.kind == k:
+			id = e.id
+			return true
+		}
+		return false
+	})
+	return id, old
 }
 
 // again reports whether a thread of the kind was started before, and remembers it.
@@ -54,10 +68,14 @@ func (c *Conn) takeAhead(start *threadStart) (id string) {
 	if c.opts.Ahead == 0 {
 		return ""
 	}
+	var old []string
 	c.door.enter(func(s *state) {
 		start.known = s.ahead.again(start.kind)
-		id = s.ahead.take(start.kind)
+		id, old = s.ahead.take(start.kind)
 	})
+	for _, thread := range old {
+		c.post("thread/unsubscribe", unsubscribeParams{ThreadID: thread}, nil)
+	}
 	return id
 }
 
@@ -108,9 +126,9 @@ func (c *Conn) startedAhead(k kind, m incoming) {
 	var resp threadStartResponse
 	err := m.decode("thread/start", &resp)
 	c.door.enter(func(s *state) {
-		i := slices.Index(s.ahead.threads, early{kind: k})
+		i := slices.IndexFunc(s.ahead.threads, func(e early) bool { return e.kind == k && e.id == "" })
 		if err == nil {
-			s.ahead.threads[i].id = resp.Thread.ID
+			s.ahead.threads[i].id, s.ahead.threads[i].since = resp.Thread.ID, time.Now()
 		} else {
 			s.ahead.threads = slices.Delete(s.ahead.threads, i, i+1)
 		}
