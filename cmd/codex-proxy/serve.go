@@ -159,7 +159,7 @@ const (
 	// threadsAhead is how many threads a worker has ready at most, of 2 MiB each.
 	threadsAhead = 16
 	// maxBacklog is how many bytes of answers may wait for slow clients.
-	maxBacklog = 256 << 20
+	maxBacklog = 128 << 20
 )
 
 func (d *daemon) newPool() *workers.Pool {

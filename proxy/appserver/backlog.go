@@ -1,38 +1,101 @@
 package appserver
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// slow is what a turn has waiting at least to be looked at by a Backlog.
+	slow = 32 << 10
+	// stalled is how long its consumer has taken nothing when it may be ended: the
+	// one of a turn that has just brought much has not had the time.
+	stalled = time.Second
+	// relief is how often the turns are looked at, at most.
+	relief = 10 * time.Millisecond
+)
 
 // Backlog bounds what the turns of several connections have waiting for their
-// consumers, all together: slow clients are many or none. Beyond the limit a turn
-// whose own part is more than fair is ended with ErrSlowConsumer as soon as more
-// comes for it. All goroutines may use it.
+// consumers, all together: slow clients are many or none. Beyond the limit those
+// turns whose consumers have stood still for longest are ended with
+// ErrSlowConsumer. All goroutines may use it.
 type Backlog struct {
-	limit int64
-	bytes atomic.Int64
-	turns atomic.Int64 // that have something waiting
+	limit  int64
+	bytes  atomic.Int64
+	looked atomic.Int64 // when the turns were last looked at, in UnixNano
+
+	mu    sync.Mutex
+	turns map[*Turn]struct{} // with much waiting
 }
 
 // NewBacklog bounds them to limit bytes.
-func NewBacklog(limit int64) *Backlog { return &Backlog{limit: limit} }
+func NewBacklog(limit int64) *Backlog { return &Backlog{limit: limit, turns: map[*Turn]struct{}{}} }
 
 // Bytes is what waits now.
 func (b *Backlog) Bytes() int64 { return b.bytes.Load() }
 
 // changed takes over that a turn has after bytes waiting in place of before.
-func (b *Backlog) changed(before, after int) {
+func (b *Backlog) changed(t *Turn, before, after int) {
 	if b == nil {
 		return
 	}
 	b.bytes.Add(int64(after - before))
-	switch {
-	case before == 0 && after > 0:
-		b.turns.Add(1)
-	case before > 0 && after == 0:
-		b.turns.Add(-1)
+	if (before >= slow) == (after >= slow) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if after >= slow {
+		b.turns[t] = struct{}{}
+	} else {
+		delete(b.turns, t)
 	}
 }
 
-// unfair reports whether a turn with so many bytes has to go.
-func (b *Backlog) unfair(bytes int) bool {
-	return b != nil && b.bytes.Load() > b.limit && int64(bytes) > b.limit/max(b.turns.Load(), 1)
+// relieve ends turns while there is too much. It must not be called inside a door.
+func (b *Backlog) relieve() {
+	if b == nil || b.bytes.Load() <= b.limit {
+		return
+	}
+	now, last := time.Now(), b.looked.Load()
+	if now.UnixNano()-last < int64(relief) || !b.looked.CompareAndSwap(last, now.UnixNano()) {
+		return
+	}
+	for _, t := range b.slowest(now) {
+		if b.bytes.Load() <= b.limit {
+			return
+		}
+		t.tooSlow()
+	}
+}
+
+// slowest are the turns that stand still, the longest first.
+func (b *Backlog) slowest(now time.Time) (list []*Turn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	since := map[*Turn]int64{}
+	for t := range b.turns {
+		if still := t.box.still.Load(); now.UnixNano()-still > int64(stalled) {
+			since[t] = still
+			list = append(list, t)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Turn) int { return int(since[a] - since[b]) })
+	return list
+}
+
+// tooSlow ends a turn that is not read.
+func (t *Turn) tooSlow() {
+	ended, turnID := false, ""
+	t.conn.door.enter(func(*state) {
+		if ended = t.box.end == nil; ended {
+			t.box.shut(ErrSlowConsumer)
+			ended, turnID = !t.box.completed, t.box.turnID
+		}
+	})
+	if ended {
+		t.conn.interruptSlow(t.threadID, turnID)
+	}
 }

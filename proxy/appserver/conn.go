@@ -216,7 +216,12 @@ func (c *Conn) deliver(n Notification, to address) {
 		runtime.Gosched() // a consumer that is not held up by its client catches up
 	}
 	if overflown {
-		c.log.Warn("turn cancelled: its consumer is too slow", "thread", string(to.threadID))
-		c.post("turn/interrupt", turnInterruptParams{ThreadID: string(to.threadID), TurnID: turnID}, nil)
+		c.interruptSlow(string(to.threadID), turnID)
 	}
+	c.opts.Backlog.relieve()
+}
+
+func (c *Conn) interruptSlow(threadID, turnID string) {
+	c.log.Warn("turn cancelled: its consumer is too slow", "thread", threadID)
+	c.post("turn/interrupt", turnInterruptParams{ThreadID: threadID, TurnID: turnID}, nil)
 }

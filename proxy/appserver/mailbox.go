@@ -3,6 +3,7 @@ package appserver
 import (
 	"bytes"
 	"encoding/json"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,12 +39,11 @@ type mailbox struct {
 	heard     time.Time         // when something last came
 	onStart   func()            // what waits for turn/started, or for turn/completed if that never came
 	ready     chan struct{}     // capacity 1: something has changed
-	backlog   *Backlog          // that bytes is a part of; may be nil
+	turn      *Turn             // whose it is
+	still     atomic.Int64      // since when the consumer has taken nothing of what waits, in UnixNano
 }
 
-func newMailbox(backlog *Backlog) *mailbox {
-	return &mailbox{ready: make(chan struct{}, 1), backlog: backlog}
-}
+func newMailbox(turn *Turn) *mailbox { return &mailbox{ready: make(chan struct{}, 1), turn: turn} }
 
 // put adds n; false means that this very message was one too many, and the turn
 // is to be interrupted. A message alone in the queue may be of any size. What is
@@ -63,7 +63,7 @@ func (m *mailbox) put(n Notification, turnID []byte, o Options) bool {
 	if m.end != nil {
 		return true
 	}
-	if m.waiting() >= o.QueueEvents || m.waiting() > 0 && (m.bytes+len(n.Params) > o.QueueBytes || m.backlog.unfair(m.bytes)) {
+	if m.waiting() >= o.QueueEvents || m.waiting() > 0 && m.bytes+len(n.Params) > o.QueueBytes {
 		m.shut(ErrSlowConsumer)
 		return m.completed
 	}
@@ -92,6 +92,9 @@ func (m *mailbox) addText(item, text []byte) {
 }
 
 func (m *mailbox) add(one mail) {
+	if m.waiting() == 0 {
+		m.still.Store(m.heard.UnixNano())
+	}
 	if m.taken > 0 && len(m.queue) == cap(m.queue) {
 		rest := copy(m.queue, m.queue[m.taken:])
 		clear(m.queue[rest:])
@@ -102,7 +105,7 @@ func (m *mailbox) add(one mail) {
 }
 
 func (m *mailbox) grow(by int) {
-	m.backlog.changed(m.bytes, m.bytes+by)
+	m.turn.conn.opts.Backlog.changed(m.turn, m.bytes, m.bytes+by)
 	m.bytes += by
 }
 
@@ -158,6 +161,7 @@ func (m *mailbox) take() (n mail, ok bool, err error) {
 	if m.waiting() == 0 {
 		return n, false, m.end
 	}
+	m.still.Store(time.Now().UnixNano())
 	n, m.queue[m.taken] = m.queue[m.taken], mail{}
 	if m.taken++; m.taken == len(m.queue) { // from the beginning of the same array
 		m.queue, m.taken = m.queue[:0], 0

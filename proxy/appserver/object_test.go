@@ -85,7 +85,7 @@ func TestText(t *testing.T) {
 // Text that comes faster than it is read is joined, so that it takes up no more
 // than itself; what is between stays in its place.
 func TestTextIsJoinedWhenTheConsumerIsBehind(t *testing.T) {
-	m := newMailbox(nil)
+	m := newMailbox(&Turn{conn: &Conn{}})
 	m.turnID = "tu"
 	o := Options{}.withDefaults()
 	delta := func(item string) {

@@ -3,6 +3,7 @@ package appserver
 import (
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"strings"
 )
 
@@ -53,19 +54,41 @@ type (
 // A response that calls tools of the client's ends the turn as soon as it is
 // complete: codex goes on only when somebody answers the calls.
 type transcript struct {
-	tools     map[string]bool             // names of the client's tools
-	called    bool                        // one of them, in the current response
-	before    Usage                       // of the thread, before this turn
-	total     Usage                       // of the thread, before the current response
-	text      map[string]*strings.Builder // delivered text of unfinished messages
-	reasoning map[string]bool             // reasoning items with deltas
-	textSent  bool                        // text or a call was delivered, of the current response
-	thought   bool                        // reasoning was delivered, of the current response
-	muted     bool                        // reasoning is left out, until this response ends
+	tools     map[string]bool       // names of the client's tools
+	called    bool                  // one of them, in the current response
+	before    Usage                 // of the thread, before this turn
+	total     Usage                 // of the thread, before the current response
+	text      map[string]*delivered // of unfinished messages
+	reasoning map[string]bool       // reasoning items with deltas
+	textSent  bool                  // text or a call was delivered, of the current response
+	thought   bool                  // reasoning was delivered, of the current response
+	muted     bool                  // reasoning is left out, until this response ends
+}
+
+// delivered is text that was delivered, as far as it takes to know it again: all of
+// it would be much for thousands of long answers that are read slowly.
+type delivered struct {
+	size int
+	hash maphash.Hash
+}
+
+var seed = maphash.MakeSeed()
+
+func (d *delivered) add(text string) {
+	d.size += len(text)
+	d.hash.WriteString(text)
+}
+
+// cutFrom returns text without the delivered, with which it must begin.
+func (d *delivered) cutFrom(text string) (rest string, ok bool) {
+	if len(text) < d.size || maphash.String(seed, text[:d.size]) != d.hash.Sum64() {
+		return "", false
+	}
+	return text[d.size:], true
 }
 
 func newTranscript(tools []Tool) transcript {
-	t := transcript{tools: map[string]bool{}, text: map[string]*strings.Builder{}, reasoning: map[string]bool{}}
+	t := transcript{tools: map[string]bool{}, text: map[string]*delivered{}, reasoning: map[string]bool{}}
 	for _, tool := range tools {
 		t.tools[tool.Name] = true
 	}
@@ -130,10 +153,11 @@ func (t *transcript) addText(id, text string) []Event {
 	}
 	sent := t.text[id]
 	if sent == nil {
-		sent = &strings.Builder{}
+		sent = &delivered{}
+		sent.hash.SetSeed(seed)
 		t.text[id] = sent
 	}
-	sent.WriteString(text)
+	sent.add(text)
 	t.textSent = true
 	return []Event{TextDelta{id, text}}
 }
@@ -150,11 +174,11 @@ func (t *transcript) addReasoning(id string, part int, text string) []Event {
 func (t *transcript) finish(item threadItem) (events []Event) {
 	switch item.Type {
 	case "agentMessage":
-		sent := ""
-		if b := t.text[item.ID]; b != nil {
-			sent = b.String()
+		rest, ok := item.Text, true
+		if sent := t.text[item.ID]; sent != nil {
+			rest, ok = sent.cutFrom(item.Text)
 		}
-		if rest, ok := strings.CutPrefix(item.Text, sent); ok {
+		if ok {
 			events = t.addText(item.ID, rest)
 		}
 		delete(t.text, item.ID)

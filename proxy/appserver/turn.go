@@ -26,7 +26,8 @@ type Turn struct {
 }
 
 func (c *Conn) newTurn(threadID string, tools []Tool) *Turn {
-	t := &Turn{conn: c, threadID: threadID, box: newMailbox(c.opts.Backlog), transcript: newTranscript(tools), clock: time.NewTimer(math.MaxInt64)}
+	t := &Turn{conn: c, threadID: threadID, transcript: newTranscript(tools), clock: time.NewTimer(math.MaxInt64)}
+	t.box = newMailbox(t)
 	t.box.tools = len(tools) > 0
 	c.door.enter(func(s *state) { s.threads[threadID] = t.box })
 	return t

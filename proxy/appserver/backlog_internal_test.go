@@ -1,0 +1,38 @@
+package appserver
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What comes at once after a long silence has not been left lying.
+func TestOnlyWhoStandsStillIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBacklog(1)
+		turn := &Turn{conn: &Conn{opts: Options{Backlog: b}.withDefaults()}}
+		turn.box = newMailbox(turn)
+		put := func() {
+			params := `{"itemId":"i","delta":"` + strings.Repeat("x", slow) + `"}`
+			require.True(t, turn.box.put(Notification{Method: textDelta, Params: []byte(params)}, nil, turn.conn.opts))
+		}
+		<-time.After(time.Minute)
+		put()
+		put()
+		assert.Empty(t, b.slowest(time.Now()))
+		<-time.After(stalled + time.Millisecond)
+		assert.Equal(t, []*Turn{turn}, b.slowest(time.Now()))
+		_, ok, err := turn.box.take()
+		require.NoError(t, err)
+		require.True(t, ok)
+		assert.Empty(t, b.slowest(time.Now()), "it goes on")
+		turn.box.shut(ErrTurnClosed)
+		<-time.After(stalled + time.Millisecond)
+		assert.Empty(t, b.slowest(time.Now()))
+		assert.Zero(t, b.Bytes())
+	})
+}
