@@ -81,6 +81,9 @@ func (t *Turn) Outputs(ctx context.Context) error {
 	for _, c := range t.calls {
 		select {
 		case output := <-c.output:
+			if err := ctx.Err(); err != nil { // it is not an answer but the end of the turn
+				return err
+			}
 			t.rawItem(map[string]any{"type": "function_call_output", "id": t.newItemID("fco"), "call_id": c.id, "output": output})
 		case <-ctx.Done():
 			return ctx.Err()
