@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -33,6 +34,10 @@ type Command struct {
 	// or five seconds without a watchdog; after start-up the third is a bound
 	// in any case.
 	ProbeTimeout time.Duration
+
+	// StopTimeout is how long the command may take to end once a signal has told it
+	// to; then it is killed. 0: as long as the service manager lets it.
+	StopTimeout time.Duration
 
 	// Stderr, if not nil, gets each line that the command writes to its standard
 	// error, without its end and of 64 KiB at most; else standard error is shared.
@@ -104,6 +109,13 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 	tasks.Go(func() { s.supervise(probing, exited) })
 	tasks.Go(func() { _ = cmd.Wait(); markExited() }) // the status is in ProcessState
 
+	overdue := time.AfterFunc(math.MaxInt64, s.endLate)
+	defer overdue.Stop()
+	stopTimeout := sync.OnceFunc(func() {
+		if c.StopTimeout > 0 {
+			overdue.Reset(c.StopTimeout)
+		}
+	})
 	forward(ctx, exited, signals, func(sig os.Signal) {
 		// Signal fails only when the process has ended.
 		if !stops(sig) {
@@ -112,6 +124,7 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 		}
 		stopProbing()
 		s.stopping("Stopping: " + signalName(sig))
+		stopTimeout()
 		_ = cmd.Process.Signal(sig)
 		_ = cmd.Process.Signal(syscall.SIGCONT) // as systemd does: a stopped process ends, too
 	})

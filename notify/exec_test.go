@@ -178,3 +178,23 @@ func TestExecCancelled(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 5, status.ExitStatus())
 }
+
+// A command that has been told to end has so long for it.
+func TestExecEndsLateCommand(t *testing.T) {
+	deaf := filepath.Join(t.TempDir(), "deaf")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	status, err := Exec(ctx, nil, slog.New(slog.DiscardHandler), Command{
+		Args: []string{"sh", "-c", `trap "" TERM; touch "$0"; exec sleep 1000`, deaf},
+		Ready: func(context.Context) (string, error) {
+			_, err := os.Stat(deaf)
+			if err == nil {
+				cancel()
+			}
+			return "deaf", err
+		},
+		StopTimeout: 50 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	assert.Equal(t, syscall.SIGKILL, status.Signal())
+}

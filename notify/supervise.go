@@ -123,6 +123,12 @@ func (s *supervisor) endOverdue() {
 	}
 }
 
+// endLate kills a command that does not end although it was told to.
+func (s *supervisor) endLate() {
+	s.logger.Error("the command does not end: it is killed", "after", s.command.StopTimeout)
+	s.kill()
+}
+
 func tenths(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
 
 func (s *supervisor) probe(ctx context.Context, probe func(context.Context) (string, error)) (string, error) {

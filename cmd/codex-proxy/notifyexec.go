@@ -42,6 +42,9 @@ Signals go on to COMMAND, and its exit status or signal becomes our own.
   --probe-timeout TIME   how long one probe may take, such as 500ms or 3s. At most
                          a third of WatchdogSec=, which is also the default; 5s
                          without a watchdog.
+  --stop-timeout TIME    how long COMMAND may take to end once a signal has told it
+                         to; then it is killed. As long as systemd lets it by
+                         default
   --stderr FORMAT        what COMMAND writes to its standard error: plain (shared as
                          it is, the default), or tracing (of Rust, as codex
                          does: in the journal, levels become priorities;
@@ -130,6 +133,7 @@ func parseNotifyExec(args []string) (*notifyExecOptions, error) {
 	flags.SetOutput(io.Discard)
 	flags.Func("probe", "", o.setProbe)
 	flags.Func("probe-timeout", "", o.setProbeTimeout)
+	flags.Func("stop-timeout", "", o.setStopTimeout)
 	flags.Func("stderr", "", o.setStderr)
 	flags.StringVar(&o.certificates, "certificates", "", "")
 	flags.StringVar(&o.relay, "relay", "", "")
@@ -179,11 +183,19 @@ func (o *notifyExecOptions) prepare(watchdog time.Duration) error {
 }
 
 func (o *notifyExecOptions) setProbeTimeout(value string) error {
+	return positive(value, &o.command.ProbeTimeout)
+}
+
+func (o *notifyExecOptions) setStopTimeout(value string) error {
+	return positive(value, &o.command.StopTimeout)
+}
+
+func positive(value string, into *time.Duration) error {
 	d, err := time.ParseDuration(value)
 	if err != nil || d <= 0 {
 		return errors.New("want a positive time with its unit, such as 500ms or 3s")
 	}
-	o.command.ProbeTimeout = d
+	*into = d
 	return nil
 }
 

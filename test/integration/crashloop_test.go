@@ -92,7 +92,7 @@ func (b *bed) assertRamp() {
 	for i, want := range ramp() {
 		gap := b.gaps()[i]
 		got = append(got, gap.Round(time.Millisecond))
-		assert.InDelta(b.t, (want + rampSlack/2).Seconds(), gap.Seconds(), (rampSlack/2 + 20*time.Millisecond).Seconds(), "restart %d", i+1)
+		assert.InDelta(b.t, (want + rampSlack/2).Seconds(), gap.Seconds(), (rampSlack/2 + 50*time.Millisecond).Seconds(), "restart %d", i+1)
 	}
 	b.t.Logf("delays %v", got)
 }

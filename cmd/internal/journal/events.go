@@ -246,6 +246,10 @@ func Events() []Event {
 			"A program hangs while its unit is being stopped",
 			"systemd's watchdog rests during a stop, so the shim has killed the program. Nothing needs\n" +
 				"to be done."},
+		{"command-stays", "5d0c0f6b7c1f4a0f9a3d7b1e2c84f6a9", "the command does not end: it is killed",
+			"A program did not end although it was told to",
+			"It had CODEX_AFTER since the signal; what it still did, nobody waits for. Nothing needs to be\n" +
+				"done."},
 		{"responses-not-kept", "f08e274f363241ce9fdd791a2170e91b", "no response is kept: a client cannot come back to one, or continue it",
 			"Responses are not stored",
 			"The database of responses cannot be opened: CODEX_ERROR says why. `store` and\n" +
