@@ -36,15 +36,20 @@ type handler struct {
 
 // output is shared by all handlers derived from one.
 type output struct {
-	send   func(message string, p journal.Priority, vars map[string]string) error
+	send   sender
 	events map[string]Event // by message
 	mu     sync.Mutex
 	line   bytes.Buffer
+	vars   []field
 }
+
+// sender sends an entry: its MESSAGE, its PRIORITY and its other fields, of which
+// it keeps nothing.
+type sender func(message string, p journal.Priority, vars []field) error
 
 type field struct{ name, value string }
 
-func newHandler(send func(string, journal.Priority, map[string]string) error, plain slog.Handler, level slog.Leveler) *handler {
+func newHandler(send sender, plain slog.Handler, level slog.Leveler) *handler {
 	out := &output{send: send, events: map[string]Event{}}
 	for _, e := range Events() {
 		out.events[e.Message] = e
@@ -81,20 +86,19 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.plain.Handle(ctx, r)
 }
 
-// vars are the entry's fields besides MESSAGE and PRIORITY.
-func (h *handler) vars(r slog.Record) map[string]string {
-	vars := map[string]string{"SYSLOG_IDENTIFIER": "codex-proxy"}
+// vars are the entry's fields besides MESSAGE and PRIORITY. It is called under the
+// lock, and the next call overwrites what it returns.
+func (h *handler) vars(r slog.Record) []field {
+	vars := append(h.out.vars[:0], field{"SYSLOG_IDENTIFIER", "codex-proxy"})
 	if e, known := h.out.events[r.Message]; known {
-		vars["MESSAGE_ID"], vars["CODEX_EVENT"] = e.ID, e.Name
+		vars = append(vars, field{"MESSAGE_ID", e.ID}, field{"CODEX_EVENT", e.Name})
 	}
-	fields := h.with
+	vars = append(vars, h.with...)
 	r.Attrs(func(a slog.Attr) bool {
-		fields = appendFields(fields, h.group, a)
+		vars = appendFields(vars, h.group, a)
 		return true
 	})
-	for _, f := range fields {
-		vars[f.name] = f.value
-	}
+	h.out.vars = vars
 	return vars
 }
 
@@ -130,13 +134,44 @@ func appendFields(fields []field, group string, a slog.Attr) []field {
 	case group == "" && a.Key == "key": // of an API, never the key itself
 		fields = append(fields, field{"CODEX_API_KEY_NAME", value.String()})
 	default:
-		fields = append(fields, field{"CODEX_" + group + fieldName(a.Key), value.String()})
+		fields = append(fields, field{ownField(group, a.Key), value.String()})
 	}
 	return fields
 }
 
-// fieldName is what systemd.journal-fields(7) allows: A-Z, 0-9 and _.
-func fieldName(key string) string {
+// names are what becomes of a key: alone, and as a field of ours.
+type names struct{ bare, field string }
+
+func ownField(group, key string) string {
+	if group == "" {
+		return namesOf(key).field
+	}
+	return "CODEX_" + group + fieldName(key)
+}
+
+func fieldName(key string) string { return namesOf(key).bare }
+
+// namesOf remembers: the keys are few, and come with every request.
+func namesOf(key string) names {
+	known.RLock()
+	n, ok := known.names[key]
+	known.RUnlock()
+	if !ok {
+		n = names{allowed(key), "CODEX_" + allowed(key)}
+		known.Lock()
+		defer known.Unlock()
+		known.names[key] = n
+	}
+	return n
+}
+
+var known = struct {
+	sync.RWMutex
+	names map[string]names
+}{names: map[string]names{}}
+
+// allowed is what systemd.journal-fields(7) allows: A-Z, 0-9 and _.
+func allowed(key string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case 'a' <= r && r <= 'z':

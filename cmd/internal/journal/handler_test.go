@@ -26,9 +26,13 @@ type sink struct {
 	err     error
 }
 
-func (s *sink) send(message string, p journal.Priority, vars map[string]string) error {
+func (s *sink) send(message string, p journal.Priority, vars []field) error {
 	if s.err == nil {
-		s.entries = append(s.entries, entry{message, p, vars})
+		kept := map[string]string{}
+		for _, f := range vars {
+			kept[f.name] = f.value
+		}
+		s.entries = append(s.entries, entry{message, p, kept})
 	}
 	return s.err
 }

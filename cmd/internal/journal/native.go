@@ -30,14 +30,18 @@ type native struct {
 	buf  []byte
 }
 
-func (n *native) send(message string, p journal.Priority, vars map[string]string) error {
+func (n *native) send(message string, p journal.Priority, vars []field) error {
 	if n.try(message, p, vars) {
 		return nil
 	}
-	return journal.Send(message, p, vars)
+	all := map[string]string{}
+	for _, f := range vars {
+		all[f.name] = f.value
+	}
+	return journal.Send(message, p, all)
 }
 
-func (n *native) try(message string, p journal.Priority, vars map[string]string) bool {
+func (n *native) try(message string, p journal.Priority, vars []field) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.conn == nil {
@@ -49,8 +53,8 @@ func (n *native) try(message string, p journal.Priority, vars map[string]string)
 	}
 	n.buf = appendVar(n.buf[:0], "PRIORITY", strconv.Itoa(int(p)))
 	n.buf = appendVar(n.buf, "MESSAGE", message)
-	for name, value := range vars {
-		n.buf = appendVar(n.buf, name, value)
+	for _, f := range vars {
+		n.buf = appendVar(n.buf, f.name, f.value)
 	}
 	err := n.conn.SetWriteDeadline(time.Now().Add(patience))
 	if err == nil {

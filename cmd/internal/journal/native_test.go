@@ -25,7 +25,7 @@ func TestNative(t *testing.T) {
 		require.NoError(t, err)
 		return string(b[:size])
 	}
-	require.True(t, n.try("hello", journal.PriInfo, map[string]string{"A": "b"}))
+	require.True(t, n.try("hello", journal.PriInfo, []field{{"A", "b"}}))
 	assert.Equal(t, "PRIORITY=6\nMESSAGE=hello\nA=b\n", read())
 	require.True(t, n.try("two\nlines", journal.PriErr, nil))
 	assert.Equal(t, "PRIORITY=3\nMESSAGE\n\x09\x00\x00\x00\x00\x00\x00\x00two\nlines\n", read())

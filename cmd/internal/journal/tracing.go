@@ -21,7 +21,7 @@ func NewTracing(stderr io.Writer, requests func(thread string) string) func(line
 	return tracing((&native{path: nativeSocket}).send, stderr, requests)
 }
 
-func tracing(send func(string, journal.Priority, map[string]string) error, stderr io.Writer, requests func(string) string) func(string) {
+func tracing(send sender, stderr io.Writer, requests func(string) string) func(string) {
 	var id string
 	for _, e := range Events() {
 		if e.Message == "" {
@@ -31,10 +31,15 @@ func tracing(send func(string, journal.Priority, map[string]string) error, stder
 	return func(line string) {
 		line = colour.ReplaceAllString(line, "")
 		message, level, vars := parseTracing(line)
-		if request := requests(vars["CODEX_THREAD_ID"]); request != "" {
-			vars["CODEX_REQUEST_ID"] = request
+		for _, f := range vars {
+			if f.name != threadField {
+				continue
+			}
+			if request := requests(f.value); request != "" {
+				vars = append(vars, field{"CODEX_REQUEST_ID", request})
+			}
 		}
-		vars["MESSAGE_ID"], vars["CODEX_EVENT"], vars["SYSLOG_IDENTIFIER"] = id, "codex", "codex"
+		vars = append(vars, field{"MESSAGE_ID", id}, field{"CODEX_EVENT", "codex"}, field{"SYSLOG_IDENTIFIER", "codex"})
 		if send(message, priority(level), vars) != nil {
 			_, _ = io.WriteString(stderr, line+"\n")
 		}
@@ -53,17 +58,17 @@ var levels = map[string]slog.Level{
 	"TRACE": slog.LevelDebug, "DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo, "WARN": slog.LevelWarn, "ERROR": slog.LevelError,
 }
 
+const threadField = "CODEX_THREAD_ID"
+
 // parseTracing takes a line apart. One that is not of that form, such as the
 // backtrace of a panic, is a warning.
-func parseTracing(line string) (message string, level slog.Level, vars map[string]string) {
-	vars = map[string]string{}
+func parseTracing(line string) (message string, level slog.Level, vars []field) {
 	if m := thread.FindStringSubmatch(line); m != nil {
-		vars["CODEX_THREAD_ID"] = m[1]
+		vars = append(vars, field{threadField, m[1]})
 	}
 	m := traced.FindStringSubmatch(line)
 	if m == nil {
 		return line, slog.LevelWarn, vars
 	}
-	vars["CODEX_TARGET"] = m[2]
-	return strings.TrimSpace(m[3]), levels[m[1]], vars
+	return strings.TrimSpace(m[3]), levels[m[1]], append(vars, field{"CODEX_TARGET", m[2]})
 }
