@@ -15,6 +15,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
@@ -202,5 +203,33 @@ func piped(t *testing.T) (client net.Conn, leave func()) {
 	return client, func() {
 		require.NoError(t, s.Shutdown(context.Background()))
 		require.NoError(t, <-served)
+	}
+}
+
+// What would make codex hang up, or keep silent, comes to it in a form that it
+// takes: the fake does as codex does.
+func TestWhatCodexCannotRead(t *testing.T) {
+	var tools, schema, items string
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		tools, schema, items = fmt.Sprintf("%s", turn.Request.DynamicTools), string(turn.Request.OutputSchema), fmt.Sprintf("%s", turn.Request.Items)
+		return appservertest.Reply("yes")(ctx, turn)
+	}})
+	for _, bad := range []string{"\xff", `\udc00`} {
+		parameters := `{"type":"object","properties":{},"description":"` + bad + `"}`
+		for path, body := range map[string]string{
+			"/v1/chat/completions": `{"model":"demo","messages":[{"role":"user","content":"` + bad + `"}],"tools":[{"type":"function","function":{"name":"f","parameters":` + parameters + `}}],
+				"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","required":[],"additionalProperties":false,"properties":{},"description":"` + bad + `"}}}}`,
+			"/v1/responses": `{"model":"demo","input":[{"role":"user","content":"` + bad + `"}],"tools":[{"type":"function","name":"f","parameters":` + parameters + `}],
+				"text":{"format":{"type":"json_schema","name":"x","strict":true,"schema":{"type":"object","required":[],"additionalProperties":false,"properties":{},"description":"` + bad + `"}}}}`,
+		} {
+			resp := r.do(t, http.MethodPost, path, body)
+			answer := text(t, resp)
+			assert.Equal(t, http.StatusOK, resp.StatusCode, answer)
+			assert.Equal(t, "1", resp.Header.Get("X-Codex-Attempts"))
+			assert.True(t, utf8.ValidString(answer))
+			for _, got := range []string{tools, schema, items} {
+				assert.Regexp(t, `\x{fffd}|\\ufffd`, got)
+			}
+		}
 	}
 }

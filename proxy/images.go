@@ -33,6 +33,9 @@ type picture struct {
 // inline replaces what is named by URL with the image itself: codex takes
 // nothing else. All images of a request are bounded as its body is.
 func (s *Server) inline(ctx context.Context, x *exchange, pictures []picture) error {
+	if len(pictures) == 0 {
+		return nil
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelImages)
 	var total atomic.Int64

@@ -11,11 +11,13 @@ import (
 )
 
 // unmarshal is json.Unmarshal in one pass, which a long history deserves. Names
-// are case-sensitive; of two members with the same name the last one counts, and
-// bytes that are not UTF-8 become U+FFFD, as with encoding/json.
+// are case-sensitive; of two members with the same name the last one counts, as
+// with encoding/json.
 func unmarshal(data []byte, v any) error {
-	return jsonv2.Unmarshal(data, v, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	return jsonv2.Unmarshal(data, v, lenient)
 }
+
+var lenient = jsontext.AllowDuplicateNames(true)
 
 // glimpse is the beginning of a value, enough to tell whether it asks for
 // something: a history need not be copied for that.
@@ -60,12 +62,26 @@ func (s *some[T]) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 
 // decodeJSON gives every way in which JSON can be wrong its own words.
 func decodeJSON(body []byte, v any) error {
-	err := unmarshal(body, v)
+	if err := unmarshal(body, v); err != nil {
+		return explain(err)
+	}
+	return nil
+}
+
+// decodeBody is decodeJSON of an object, which must be done with body.
+func decodeBody(body []byte, v any) error {
+	body = tame(body)
+	err := decodeJSON(body, v)
+	if err == nil && !isObject(body) {
+		return Invalid("invalid_json", "", "the body must be a JSON object")
+	}
+	return err
+}
+
+func explain(err error) error {
 	var wrongType *jsonv2.SemanticError
 	var syntax *jsontext.SyntacticError
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &syntax):
 		return Invalid("invalid_json", "", fmt.Sprintf("the body is not valid JSON at byte %d: %v", syntax.ByteOffset, syntax.Err))
 	case errors.As(err, &wrongType):

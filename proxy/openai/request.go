@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -60,6 +61,8 @@ type rawChat struct {
 	FunctionCall      json.RawMessage   `json:"function_call"`
 	ServiceTier       string            `json:"service_tier"`
 	Verbosity         string            `json:"verbosity"`
+
+	Others map[string]glimpse `json:",embed"`
 }
 
 type streamOptions struct {
@@ -69,19 +72,12 @@ type streamOptions struct {
 // DecodeChat parses and validates a request body. Every error is an *Error
 // with status 400 that names the field at fault.
 func DecodeChat(body []byte) (*ChatRequest, error) {
-	var fields map[string]glimpse
-	if err := decodeJSON(body, &fields); err != nil {
-		return nil, err
-	}
-	if fields == nil {
-		return nil, Invalid("invalid_json", "", "the body must be a JSON object")
-	}
-	ignoredParams, err := checkParams(chatParams, fields)
-	if err != nil {
-		return nil, err
-	}
 	var raw rawChat
-	if err := decodeJSON(body, &raw); err != nil {
+	if err := decodeBody(body, &raw); err != nil {
+		return nil, err
+	}
+	ignoredParams, err := checkParams(chatParams, raw.Others)
+	if err != nil {
 		return nil, err
 	}
 	if err := raw.check(); err != nil {
@@ -91,20 +87,16 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Ignored = slices.Sorted(slices.Values(append(req.Ignored, ignoredParams...)))
+	req.Ignored = append(req.Ignored, ignoredParams...)
+	slices.Sort(req.Ignored)
 	return req, nil
 }
 
-// checkParams applies a table: it refuses what must be refused and lists
-// what is ignored. A null, false or empty value asks for nothing.
-func checkParams(table params, fields map[string]glimpse) ([]string, error) {
-	var ignoredParams []string
-	names := make([]string, 0, len(fields))
-	for name := range fields {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+// checkParams applies a table to those parameters that are not honoured: it
+// refuses what must be refused and lists what is ignored. A null, false or empty
+// value asks for nothing.
+func checkParams(table params, fields map[string]glimpse) (ignoredParams []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		p, known := table[name]
 		switch {
 		case !known:

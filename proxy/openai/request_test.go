@@ -3,6 +3,8 @@ package openai
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -137,4 +139,30 @@ func FuzzDecodeChat(f *testing.F) {
 		assert.NotEmpty(t, req.Model)
 		assert.NotEmpty(t, req.Messages)
 	})
+}
+
+// What a table calls honoured is what is decoded: the others are looked at by name
+// only.
+func TestHonouredParametersAreDecoded(t *testing.T) {
+	for _, tc := range []struct {
+		table params
+		raw   reflect.Type
+		ours  []string // that no client of the API sends
+	}{
+		{chatParams, reflect.TypeFor[rawChat](), nil},
+		{responseParams, reflect.TypeFor[rawResponse](), []string{"type"}},
+	} {
+		var named, decoded []string
+		for name, p := range tc.table {
+			if p.rule == honoured {
+				named = append(named, name)
+			}
+		}
+		for i := range tc.raw.NumField() {
+			if name := tc.raw.Field(i).Tag.Get("json"); name != ",embed" && !slices.Contains(tc.ours, name) {
+				decoded = append(decoded, name)
+			}
+		}
+		assert.ElementsMatch(t, named, decoded)
+	}
 }

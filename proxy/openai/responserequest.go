@@ -58,6 +58,8 @@ type rawResponse struct {
 	Previous          string                `json:"previous_response_id"`
 	Truncation        string                `json:"truncation"`
 	Generate          *bool                 `json:"generate"`
+
+	Others map[string]glimpse `json:",embed"`
 }
 
 type rawText struct {
@@ -68,36 +70,31 @@ type rawText struct {
 // DecodeResponse parses and validates a request body. Every error is an *Error
 // with status 400 that names the field at fault.
 func DecodeResponse(body []byte) (*ResponseRequest, error) {
-	var fields map[string]glimpse
-	if err := decodeJSON(body, &fields); err != nil {
+	var raw rawResponse
+	if err := decodeBody(body, &raw); err != nil {
 		return nil, err
 	}
-	if fields == nil {
-		return nil, Invalid("invalid_json", "", "the body must be a JSON object")
-	}
-	if _, ok := fields["generate"]; ok {
+	switch {
+	case raw.Generate != nil:
 		return nil, Invalid("unknown_parameter", "generate", "generate is for WebSockets; leave it out")
+	case raw.Type != "":
+		return nil, Invalid("unknown_parameter", "type", `unknown parameter "type"`)
 	}
-	return decodeResponse(body, fields)
+	return raw.decoded()
 }
 
 // DecodeResponseCreate is DecodeResponse for a message on a WebSocket.
 func DecodeResponseCreate(message []byte) (*ResponseRequest, error) {
-	var fields map[string]glimpse
-	if err := decodeJSON(message, &fields); err != nil {
+	var raw rawResponse
+	if err := decodeBody(message, &raw); err != nil {
 		return nil, err
 	}
-	delete(fields, "type")
-	return decodeResponse(message, fields)
+	return raw.decoded()
 }
 
-func decodeResponse(body []byte, fields map[string]glimpse) (*ResponseRequest, error) {
-	ignoredParams, err := checkParams(responseParams, fields)
+func (raw rawResponse) decoded() (*ResponseRequest, error) {
+	ignoredParams, err := checkParams(responseParams, raw.Others)
 	if err != nil {
-		return nil, err
-	}
-	var raw rawResponse
-	if err := decodeJSON(body, &raw); err != nil {
 		return nil, err
 	}
 	req, err := raw.validate()

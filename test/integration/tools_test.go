@@ -127,6 +127,17 @@ func TestChatFeatures(t *testing.T) {
 		}
 	})
 
+	t.Run("what codex cannot read", func(t *testing.T) {
+		for name, schema := range map[string]string{
+			"bytes that are not UTF-8": `{"type":"object","properties":{},"description":"` + "\xff" + `"}`,
+			"half of a surrogate pair": `{"type":"object","properties":{},"description":"\ud800"}`,
+		} {
+			status, body, asked := b.complete(t, `"tools":[{"type":"function","function":{"name":"f","parameters":`+schema+`}}],`+justHi, "text Hello.")
+			assert.Equal(t, http.StatusOK, status, "%s: %s", name, body)
+			assert.Len(t, asked.Tools, 1, name)
+		}
+	})
+
 	t.Run("history", func(t *testing.T) {
 		_, _, asked := b.complete(t, `"messages":[
 			{"role":"system","content":"s1"},{"role":"developer","content":"d","name":"bob"},{"role":"user","content":[{"type":"text","text":"u1"},{"type":"image_url","image_url":{"url":"`+onePixel+`"}},{"type":"text","text":"u2"}]},

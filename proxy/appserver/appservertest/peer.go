@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coder/websocket"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 const writeTimeout = 10 * time.Second
@@ -70,11 +72,12 @@ func (p *Peer) run(ctx context.Context) {
 	defer p.Disconnect()
 	for {
 		_, b, err := p.ws.Read(context.Background())
-		if err != nil {
+		if err != nil || !utf8.Valid(b) { // codex hangs up on text that is none
 			return
 		}
 		var m message
-		if json.Unmarshal(b, &m) != nil {
+		// What it cannot parse it does not answer, such as half of a surrogate pair.
+		if !jsontext.Value(b).IsValid(jsontext.AllowDuplicateNames(true)) || json.Unmarshal(b, &m) != nil {
 			continue
 		}
 		switch {
