@@ -119,11 +119,11 @@ func levelOf(x *exchange) slog.Level {
 
 // attributes are the fields of the request line; of the content there is none.
 func attributes(r *http.Request, x *exchange) []slog.Attr {
-	attrs := []slog.Attr{
+	attrs := append(make([]slog.Attr, 0, 16),
 		slog.String("request_id", x.id), slog.String("method", r.Method), slog.String("route", x.route),
 		slog.Int("status", x.status), slog.String("outcome", x.outcome),
 		slog.Float64("duration_ms", milliseconds(time.Since(x.began))),
-	}
+	)
 	for _, f := range []struct{ name, value string }{{"key", x.key}, {"model", x.model}, {"worker", x.worker}, {"thread_id", x.thread}, {"trace_id", x.span.TraceID()}} {
 		if f.value != "" {
 			attrs = append(attrs, slog.String(f.name, f.value))

@@ -54,14 +54,9 @@ func (ts *threads) continuation(apiKey string, r appserver.TurnRequest) *continu
 	if ts.limit == 0 {
 		return c
 	}
-	items := r.Items
-	r.Items = nil
-	head, err := json.Marshal([]any{apiKey, r})
-	if err != nil { // a schema that is not JSON, which codex will refuse
-		return c
-	}
-	c.keys = append(make([]threadKey, 0, len(items)+2), sha256.Sum256(head))
-	for _, item := range items {
+	kind := r.Kind()
+	c.keys = append(make([]threadKey, 0, len(r.Items)+2), sha256.Sum256(append(kind[:], apiKey...)))
+	for _, item := range r.Items {
 		key := c.keys[len(c.keys)-1]
 		if !thought(item) { // the thread keeps its own
 			key = key.then(item)
@@ -171,6 +166,9 @@ func (ts *threads) remove(e *list.Element) *appserver.Thread {
 	return kept.thread
 }
 
+// lenient is JSON as encoding/json reads it.
+var lenient = jsonv2.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+
 // repeated is what a client will repeat of an answer that had these items, as
 // plan puts it into a history; nil if that cannot be told for sure. Reasoning is
 // not repeated, and stays in the thread.
@@ -180,7 +178,7 @@ func repeated(items []json.RawMessage) (said []appserver.Item) {
 			Type    string              `json:"type"`
 			Content []appserver.Content `json:"content"`
 		}
-		switch err := jsonv2.Unmarshal(raw, &item, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)); {
+		switch err := jsonv2.Unmarshal(raw, &item, lenient); {
 		case err == nil && item.Type == "reasoning":
 		case err == nil && item.Type == "message" && said == nil && len(item.Content) == 1 && item.Content[0].Type == "output_text":
 			said = []appserver.Item{appserver.TextMessage("assistant", item.Content[0].Text)}

@@ -17,8 +17,8 @@ func TestOnlyWhoStandsStillIsSlow(t *testing.T) {
 		turn := &Turn{conn: &Conn{opts: Options{Backlog: b}.withDefaults()}}
 		turn.box = newMailbox(turn)
 		put := func() {
-			params := `{"itemId":"i","delta":"` + strings.Repeat("x", slow) + `"}`
-			require.True(t, turn.box.put(Notification{Method: textDelta, Params: []byte(params)}, nil, turn.conn.opts))
+			words := []byte(`"` + strings.Repeat("x", slow) + `"`)
+			require.True(t, turn.box.put(incoming{Method: textDelta, at: time.Now(), parts: parts{itemID: []byte(`"i"`), delta: words}}, nil, turn.conn.opts))
 		}
 		<-time.After(time.Minute)
 		put()

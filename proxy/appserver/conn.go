@@ -1,6 +1,7 @@
 package appserver
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -47,6 +48,7 @@ func Dial(ctx context.Context, socketPath string, o Options) (*Conn, error) {
 			return nil, err
 		}
 		cork.Conn = direct.Conn(conn)
+		cork.in = bufio.NewReaderSize(cork.Conn, readAtOnce)
 		return cork, nil
 	}}
 	ws, _, err := websocket.Dial(ctx, "ws://codex/", &websocket.DialOptions{ //nolint:bodyclose // the library closes it
@@ -128,7 +130,8 @@ func (c *Conn) read() error {
 		if err != nil {
 			return lost("parse a message", err)
 		}
-		c.handling.Store(time.Now().UnixNano())
+		m.at = time.Now()
+		c.handling.Store(m.at.UnixNano())
 		fault.Point("reader")
 		err = c.handle(m)
 		c.handling.Store(0)
@@ -177,7 +180,7 @@ func (c *Conn) handle(m incoming) error {
 	case m.isReply():
 		c.settle(m)
 	case m.Method != "":
-		c.route(Notification{Method: m.Method, Params: m.Params})
+		c.route(m)
 	default:
 		c.log.Warn("codex app-server sent a message without id and method")
 	}
@@ -185,27 +188,26 @@ func (c *Conn) handle(m incoming) error {
 }
 
 // route hands a notification to its thread, or to OnNotification.
-func (c *Conn) route(n Notification) {
-	to, err := n.address()
+func (c *Conn) route(m incoming) {
+	to, err := m.address()
 	switch {
 	case err != nil:
-		c.log.Warn("codex app-server sent a notification that does not parse", "method", n.Method, "err", err)
+		c.log.Warn("codex app-server sent a notification that does not parse", "method", m.Method, "err", err)
 	case len(to.threadID) > 0:
-		c.deliver(n, to)
+		c.deliver(m, to)
 	case c.opts.OnNotification != nil:
-		n.Params = bytes.Clone(n.Params)
-		c.opts.OnNotification(n)
+		c.opts.OnNotification(Notification{Method: m.Method, Params: bytes.Clone(m.Params)})
 	}
 }
 
 // deliver never waits for the consumer: a turn that cannot keep up is ended.
-func (c *Conn) deliver(n Notification, to address) {
+func (c *Conn) deliver(m incoming, to address) {
 	var due func()
 	overflown, crowded, turnID := false, false, ""
 	c.door.enter(func(s *state) {
 		if box := s.threads[string(to.threadID)]; box != nil {
-			overflown = !box.put(n, to.turnID, c.opts)
-			turnID, due = box.turnID, box.due(n)
+			overflown = !box.put(m, to.turnID, c.opts)
+			turnID, due = box.turnID, box.due(m.Method)
 			crowded = box.bytes > c.opts.QueueBytes/4
 		}
 	})

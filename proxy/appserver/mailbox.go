@@ -45,14 +45,14 @@ type mailbox struct {
 
 func newMailbox(turn *Turn) *mailbox { return &mailbox{ready: make(chan struct{}, 1), turn: turn} }
 
-// put adds n; false means that this very message was one too many, and the turn
-// is to be interrupted. A message alone in the queue may be of any size. What is
-// kept of n is a copy.
-func (m *mailbox) put(n Notification, turnID []byte, o Options) bool {
+// put adds a notification; false means that this very message was one too many,
+// and the turn is to be interrupted. A message alone in the queue may be of any
+// size. What is kept of n is a copy.
+func (m *mailbox) put(n incoming, turnID []byte, o Options) bool {
 	if m.foreign(n.Method, turnID) {
 		return true
 	}
-	m.heard = time.Now()
+	m.heard = n.at
 	switch n.Method {
 	case "turn/started":
 		m.turnID, m.started = string(turnID), true
@@ -67,11 +67,10 @@ func (m *mailbox) put(n Notification, turnID []byte, o Options) bool {
 		m.shut(ErrSlowConsumer)
 		return m.completed
 	}
-	if item, text, ok := n.delta(); ok {
+	if item, text, ok := n.text(); ok {
 		m.addText(item, text)
 	} else {
-		n.Params = bytes.Clone(n.Params)
-		m.add(mail{Notification: n})
+		m.add(mail{Notification: Notification{Method: n.Method, Params: bytes.Clone(n.Params)}})
 	}
 	m.signal()
 	return true
@@ -122,9 +121,9 @@ func (m *mailbox) after(f func()) {
 	}
 }
 
-// due takes what waits for n, if it is what was waited for.
-func (m *mailbox) due(n Notification) (f func()) {
-	if n.Method == "turn/started" || n.Method == "turn/completed" {
+// due takes what waits for such a notification, if it was waited for.
+func (m *mailbox) due(method string) (f func()) {
+	if method == "turn/started" || method == "turn/completed" {
 		f, m.onStart = m.onStart, nil
 	}
 	return f
@@ -161,10 +160,11 @@ func (m *mailbox) take() (n mail, ok bool, err error) {
 	if m.waiting() == 0 {
 		return n, false, m.end
 	}
-	m.still.Store(time.Now().UnixNano())
 	n, m.queue[m.taken] = m.queue[m.taken], mail{}
 	if m.taken++; m.taken == len(m.queue) { // from the beginning of the same array
 		m.queue, m.taken = m.queue[:0], 0
+	} else {
+		m.still.Store(time.Now().UnixNano())
 	}
 	m.grow(-n.size())
 	return n, true, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -37,6 +38,8 @@ type incoming struct {
 	ID     json.RawMessage
 	Method string
 	Params json.RawMessage
+	parts  parts // of Params
+	at     time.Time
 	Result json.RawMessage
 	Error  *RPCError
 }
@@ -52,46 +55,41 @@ type address struct{ threadID, turnID []byte }
 
 // address reads whose notification it is; none without parameters. A turn that
 // does not parse still belongs to its thread, whose transcript will fail on it.
-func (n Notification) address() (a address, err error) {
-	if len(n.Params) == 0 || string(n.Params) == "null" {
+func (m incoming) address() (a address, err error) {
+	if len(m.Params) == 0 || string(m.Params) == "null" {
 		return a, nil
 	}
-	params := openObject(n.Params)
-	for name, value, ok := params.next(); ok && err == nil; name, value, ok = params.next() {
-		switch string(name) {
-		case "threadId":
-			a.threadID, err = text(value)
-		case "turnId":
-			a.turnID, err = text(value)
-		case "turn":
-			if n.Method == "turn/started" || n.Method == "turn/completed" {
-				a.turnID = turnID(value)
-			}
-		}
+	if m.Params[0] != '{' {
+		return a, errors.New("its parameters are no object")
 	}
-	return a, errors.Join(err, params.err)
+	var noThread, noTurn error
+	a.threadID, noThread = textOf(m.parts.threadID)
+	a.turnID, noTurn = textOf(m.parts.turnID)
+	if m.Method == "turn/started" || m.Method == "turn/completed" {
+		a.turnID = turnID(m.parts.turn)
+	}
+	return a, errors.Join(noThread, noTurn)
+}
+
+// textOf is text of a member that need not be there.
+func textOf(v []byte) ([]byte, error) {
+	if v == nil {
+		return nil, nil
+	}
+	return text(v)
 }
 
 // textDelta is what most notifications are, and what somebody waits to read.
 const textDelta = "item/agentMessage/delta"
 
-// delta is the text that n carries, and the item that it belongs to, if it is a
-// whole textDelta. Both may lie in n.
-func (n Notification) delta() (item, words []byte, ok bool) {
-	if n.Method != textDelta {
+// text is that of a textDelta and the item that it belongs to, if it is whole.
+func (m incoming) text() (item, words []byte, ok bool) {
+	if m.Method != textDelta {
 		return nil, nil, false
 	}
-	var err error
-	params := openObject(n.Params)
-	for name, value, more := params.next(); more && err == nil; name, value, more = params.next() {
-		switch string(name) {
-		case "itemId":
-			item, err = text(value)
-		case "delta":
-			words, err = text(value)
-		}
-	}
-	return item, words, err == nil && params.err == nil
+	item, noItem := textOf(m.parts.itemID)
+	words, noWords := textOf(m.parts.delta)
+	return item, words, noItem == nil && noWords == nil
 }
 
 func turnID(turn []byte) (id []byte) {
@@ -106,24 +104,34 @@ func turnID(turn []byte) (id []byte) {
 
 func parseIncoming(b []byte) (m incoming, err error) {
 	members := openObject(b)
-	for name, value, ok := members.next(); ok && err == nil; name, value, ok = members.next() {
+	for name, ok := members.name(); ok && err == nil; name, ok = members.name() {
+		if string(name) == "params" {
+			m.Params, m.parts, _ = members.parameters()
+			continue
+		}
+		value, _ := members.value()
 		switch string(name) {
 		case "id":
 			m.ID = value
 		case "method":
 			m.Method, err = methodName(value)
-		case "params":
-			m.Params = value
 		case "result":
 			m.Result = value
 		case "error":
-			err = json.Unmarshal(value, &m.Error)
+			m.Error, err = parseError(value)
 		}
 	}
 	if err = errors.Join(err, members.err); err != nil {
 		return incoming{}, fmt.Errorf("%w: %.80q", err, b)
 	}
 	return m, nil
+}
+
+// parseError is a function of its own so that the messages without an error stay
+// off the heap.
+func parseError(value []byte) (e *RPCError, err error) {
+	err = json.Unmarshal(value, &e)
+	return e, err
 }
 
 // methodName makes no string anew of those that come with every turn.
@@ -152,8 +160,10 @@ func unmarshal(data []byte, v any) error {
 	if s, ok := v.(scanned); ok {
 		return scanInto(data, s)
 	}
-	return jsonv2.Unmarshal(data, v, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	return jsonv2.Unmarshal(data, v, lenient)
 }
+
+var lenient = jsonv2.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 func (m incoming) isRequest() bool { return m.Method != "" && len(m.ID) > 0 }
 func (m incoming) isReply() bool   { return m.Method == "" && len(m.ID) > 0 }

@@ -13,65 +13,126 @@ import (
 // whole history that nobody here wants. It looks at a value only as closely as
 // it takes to find its end. Whoever takes the value finds out what it is.
 type object struct {
-	rest []byte // from the next name on
-	err  error
+	rest  []byte // from the next name, or its value, on
+	inner bool   // something may follow
+	tail  []byte // what follows
+	err   error
 }
 
 var errNotJSON = errors.New("not valid JSON")
 
 // openObject is an error by next if b is no object.
-func openObject(b []byte) object {
+func openObject(b []byte) (o object) {
+	o.open(b)
+	return o
+}
+
+func (o *object) open(b []byte) {
 	b = skipSpace(b)
 	if len(b) == 0 || b[0] != '{' {
-		return object{err: errors.New("not a JSON object")}
+		o.err = errors.New("not a JSON object")
+		return
 	}
 	b = skipSpace(b[1:])
 	switch {
 	case len(b) == 0:
-		return object{err: errNotJSON}
+		o.err = errNotJSON
 	case b[0] == '}':
-		return ended(b[1:])
+		o.end(b[1:])
+	default:
+		o.rest = b
 	}
-	return object{rest: b}
 }
 
-// ended is an object behind which there must be nothing more.
-func ended(rest []byte) object {
-	if len(skipSpace(rest)) > 0 {
-		return object{err: errNotJSON}
+// end is called at the end of the object. Mostly nothing must follow.
+func (o *object) end(tail []byte) {
+	o.rest, o.tail = nil, tail
+	if !o.inner && len(skipSpace(tail)) > 0 {
+		o.err = errNotJSON
 	}
-	return object{}
 }
 
 // next is the next member: its name, between the quotes, and its value. Both lie
 // in the bytes of the object. After the last one, or an error in o.err, ok is false.
 func (o *object) next() (name, value []byte, ok bool) {
+	if name, ok = o.name(); ok {
+		value, ok = o.value()
+	}
+	return name, value, ok
+}
+
+// name is the first half of next; what follows is value or parameters.
+func (o *object) name() (name []byte, ok bool) {
 	if len(o.rest) == 0 || o.err != nil {
-		return nil, nil, false
+		return nil, false
 	}
 	name, rest := cutValue(o.rest)
 	rest = skipSpace(rest)
 	if len(name) < 2 || name[0] != '"' || len(rest) == 0 || rest[0] != ':' {
 		o.err = errNotJSON
-		return nil, nil, false
+		return nil, false
 	}
-	value, rest = cutValue(skipSpace(rest[1:]))
+	o.rest = skipSpace(rest[1:])
+	return name[1 : len(name)-1], true
+}
+
+func (o *object) value() (value []byte, ok bool) {
+	value, rest := cutValue(o.rest)
+	if len(value) == 0 {
+		o.err = errNotJSON
+	}
+	o.goOn(rest)
+	return value, o.err == nil
+}
+
+// goOn goes to the next name, behind a value.
+func (o *object) goOn(rest []byte) {
 	rest = skipSpace(rest)
 	switch {
-	case len(value) == 0 || len(rest) == 0:
+	case o.err != nil:
+	case len(rest) == 0:
 		o.err = errNotJSON
-		return nil, nil, false
+	case rest[0] == '}':
+		o.end(rest[1:])
 	case rest[0] == ',':
 		o.rest = skipSpace(rest[1:])
 		if len(o.rest) == 0 {
 			o.err = errNotJSON
 		}
-	case rest[0] == '}':
-		*o = ended(rest[1:])
 	default:
 		o.err = errNotJSON
 	}
-	return name[1 : len(name)-1], value, o.err == nil
+}
+
+// parts are the members of a notification's parameters that it takes to deliver
+// it, as JSON. Not there is nil.
+type parts struct{ threadID, turnID, turn, itemID, delta []byte }
+
+// parameters is value that picks the parts out in the same pass.
+func (o *object) parameters() (value []byte, p parts, ok bool) {
+	if len(o.rest) == 0 || o.rest[0] != '{' {
+		value, ok = o.value()
+		return value, p, ok
+	}
+	params := object{inner: true}
+	params.open(o.rest)
+	for name, v, ok := params.next(); ok; name, v, ok = params.next() {
+		switch string(name) {
+		case "threadId":
+			p.threadID = v
+		case "turnId":
+			p.turnID = v
+		case "turn":
+			p.turn = v
+		case "itemId":
+			p.itemID = v
+		case "delta":
+			p.delta = v
+		}
+	}
+	value, o.err = o.rest[:len(o.rest)-len(params.tail)], params.err
+	o.goOn(params.tail)
+	return value, p, o.err == nil
 }
 
 func skipSpace(b []byte) []byte {

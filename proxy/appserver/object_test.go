@@ -3,6 +3,7 @@ package appserver
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -89,12 +90,13 @@ func TestTextIsJoinedWhenTheConsumerIsBehind(t *testing.T) {
 	m.turnID = "tu"
 	o := Options{}.withDefaults()
 	delta := func(item string) {
-		require.True(t, m.put(Notification{textDelta, []byte(`{"threadId":"th","turnId":"tu","itemId":"` + item + `","delta":"word "}`)}, []byte("tu"), o))
+		n := incoming{Method: textDelta, at: time.Now(), parts: parts{itemID: []byte(`"` + item + `"`), delta: []byte(`"word "`)}}
+		require.True(t, m.put(n, []byte("tu"), o))
 	}
 	for range 1000 {
 		delta("a")
 	}
-	require.True(t, m.put(Notification{"error", []byte(`{}`)}, []byte("tu"), o))
+	require.True(t, m.put(incoming{Method: "error", at: time.Now(), Params: []byte(`{}`)}, []byte("tu"), o))
 	delta("a")
 	delta("b")
 	assert.LessOrEqual(t, m.waiting(), behind+5)

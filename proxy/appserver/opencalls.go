@@ -16,7 +16,7 @@ import (
 
 // hold keeps a call open if the client has tools.
 func (c *Conn) hold(m incoming) (held bool) {
-	to, err := Notification{Method: m.Method, Params: m.Params}.address()
+	to, err := m.address()
 	if err != nil {
 		return false
 	}

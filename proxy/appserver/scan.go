@@ -6,7 +6,7 @@ import "strconv"
 // every turn, of which codex sends several times more than we want to know.
 type scanned interface {
 	// scan takes one member of the object.
-	scan(name string, value []byte) error
+	scan(name, value []byte) error
 }
 
 // scanInto reads an object, or null.
@@ -16,7 +16,7 @@ func scanInto(data []byte, into scanned) error {
 	}
 	members := openObject(data)
 	for name, value, ok := members.next(); ok; name, value, ok = members.next() {
-		if err := into.scan(string(name), value); err != nil {
+		if err := into.scan(name, value); err != nil {
 			return err
 		}
 	}
@@ -41,29 +41,29 @@ type identified struct {
 	ID string `json:"id"`
 }
 
-func (o *identified) scan(name string, value []byte) error {
-	if name == "id" {
+func (o *identified) scan(name, value []byte) error {
+	if string(name) == "id" {
 		return scanText(value, &o.ID)
 	}
 	return nil
 }
 
-func (r *threadStartResponse) scan(name string, value []byte) error {
-	if name == "thread" {
+func (r *threadStartResponse) scan(name, value []byte) error {
+	if string(name) == "thread" {
 		return scanInto(value, &r.Thread)
 	}
 	return nil
 }
 
-func (r *turnStartResponse) scan(name string, value []byte) error {
-	if name == "turn" {
+func (r *turnStartResponse) scan(name, value []byte) error {
+	if string(name) == "turn" {
 		return scanInto(value, &r.Turn)
 	}
 	return nil
 }
 
-func (p *summaryTextDeltaParams) scan(name string, value []byte) error {
-	switch name {
+func (p *summaryTextDeltaParams) scan(name, value []byte) error {
+	switch string(name) {
 	case "itemId":
 		return scanText(value, &p.ItemID)
 	case "delta":
@@ -77,15 +77,15 @@ func (p *summaryTextDeltaParams) scan(name string, value []byte) error {
 	return nil
 }
 
-func (p *itemCompletedParams) scan(name string, value []byte) error {
-	if name == "item" {
+func (p *itemCompletedParams) scan(name, value []byte) error {
+	if string(name) == "item" {
 		return scanInto(value, &p.Item)
 	}
 	return nil
 }
 
-func (i *threadItem) scan(name string, value []byte) error {
-	switch name {
+func (i *threadItem) scan(name, value []byte) error {
+	switch string(name) {
 	case "type":
 		return scanText(value, &i.Type)
 	case "id":
@@ -98,8 +98,8 @@ func (i *threadItem) scan(name string, value []byte) error {
 	return nil
 }
 
-func (p *rawResponseParams) scan(name string, value []byte) error {
-	switch name {
+func (p *rawResponseParams) scan(name, value []byte) error {
+	switch string(name) {
 	case "responseId":
 		return scanText(value, &p.ResponseID)
 	case "usage":
@@ -111,22 +111,22 @@ func (p *rawResponseParams) scan(name string, value []byte) error {
 	return nil
 }
 
-func (p *tokenUsageParams) scan(name string, value []byte) error {
-	if name == "tokenUsage" {
+func (p *tokenUsageParams) scan(name, value []byte) error {
+	if string(name) == "tokenUsage" {
 		return scanInto(value, &p.TokenUsage)
 	}
 	return nil
 }
 
-func (u *tokenUsage) scan(name string, value []byte) error {
-	if name == "total" {
+func (u *tokenUsage) scan(name, value []byte) error {
+	if string(name) == "total" {
 		return scanInto(value, &u.Total)
 	}
 	return nil
 }
 
-func (u *Usage) scan(name string, value []byte) error {
-	switch name {
+func (u *Usage) scan(name, value []byte) error {
+	switch string(name) {
 	case "inputTokens":
 		return scanInt(value, &u.InputTokens)
 	case "cachedInputTokens":
@@ -141,15 +141,15 @@ func (u *Usage) scan(name string, value []byte) error {
 	return nil
 }
 
-func (p *turnCompletedParams) scan(name string, value []byte) error {
-	if name == "turn" {
+func (p *turnCompletedParams) scan(name, value []byte) error {
+	if string(name) == "turn" {
 		return scanInto(value, &p.Turn)
 	}
 	return nil
 }
 
-func (t *turnObject) scan(name string, value []byte) error {
-	switch name {
+func (t *turnObject) scan(name, value []byte) error {
+	switch string(name) {
 	case "id":
 		return scanText(value, &t.ID)
 	case "status":

@@ -38,10 +38,7 @@ type TurnRequest struct {
 // long as ctx lasts. After an error nothing is left running in codex, even when
 // ctx ended between a request and its reply.
 func (c *Conn) StartTurn(ctx context.Context, r TurnRequest) (*Turn, error) {
-	start, err := newThread(r)
-	if err != nil {
-		return nil, err
-	}
+	start := newThread(r)
 	if id := c.takeAhead(start); id != "" {
 		if t, err := c.runTurn(ctx, id, Usage{}, start, r); !isRefused(err) {
 			return t, err
@@ -80,7 +77,7 @@ type threadStart struct {
 	known  bool // others were started like that
 }
 
-func newThread(r TurnRequest) (start *threadStart, err error) {
+func newThread(r TurnRequest) *threadStart {
 	params := threadStartParams{
 		Ephemeral:             true,
 		Model:                 r.Model,
@@ -91,14 +88,21 @@ func newThread(r TurnRequest) (start *threadStart, err error) {
 		DynamicTools:          dynamicTools(r.Tools),
 	}
 	if r.Verbosity != "" {
-		params.Config = map[string]string{"model_verbosity": r.Verbosity}
+		params.Config = &threadConfig{r.Verbosity}
 	}
-	start = &threadStart{}
-	if start.params, err = encode("thread/start", params); err != nil {
-		return nil, err
-	}
+	start := &threadStart{params: params.append(make([]byte, 0, params.size()))}
 	start.kind = sha256.Sum256(start.params)
-	return start, nil
+	return start
+}
+
+// Kind stands for all of a request but its items.
+func (r TurnRequest) Kind() [sha256.Size]byte {
+	thread := newThread(r).kind
+	b := append(make([]byte, 0, spare), thread[:]...)
+	for _, s := range []string{r.Effort, r.Summary, string(r.OutputSchema)} {
+		b = quoted(b, s, "")
+	}
+	return sha256.Sum256(b)
 }
 
 func (c *Conn) startThread(ctx context.Context, start *threadStart) (string, error) {

@@ -1,6 +1,9 @@
 package appserver
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strconv"
+)
 
 type threadStartParams struct {
 	Ephemeral             bool    `json:"ephemeral"`
@@ -10,8 +13,45 @@ type threadStartParams struct {
 	ExperimentalRawEvents bool    `json:"experimentalRawEvents"`
 	ServiceTier           string  `json:"serviceTier,omitempty"`
 
-	Config       map[string]string `json:"config,omitempty"` // keys of config.toml, for this thread
-	DynamicTools []dynamicTool     `json:"dynamicTools,omitempty"`
+	Config       *threadConfig `json:"config,omitempty"`
+	DynamicTools []dynamicTool `json:"dynamicTools,omitempty"`
+}
+
+// threadConfig are keys of config.toml, for one thread.
+type threadConfig struct {
+	ModelVerbosity string `json:"model_verbosity"`
+}
+
+func (p threadStartParams) append(b []byte) []byte {
+	b = strconv.AppendBool(append(b, `{"ephemeral":`...), p.Ephemeral)
+	b = strconv.AppendBool(append(b, `,"experimentalRawEvents":`...), p.ExperimentalRawEvents)
+	b = optional(b, "model", p.Model)
+	b = optional(b, "cwd", p.Cwd)
+	b = optional(b, "serviceTier", p.ServiceTier)
+	if p.BaseInstructions != nil {
+		b = quoted(append(b, `,"baseInstructions":`...), *p.BaseInstructions, "")
+	}
+	if p.Config != nil {
+		b = quoted(append(b, `,"config":{"model_verbosity":`...), p.Config.ModelVerbosity, "}")
+	}
+	for i, t := range p.DynamicTools {
+		b = t.append(append(b, separator(i, `,"dynamicTools":[`)...))
+	}
+	if len(p.DynamicTools) > 0 {
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+func (p threadStartParams) size() (n int) {
+	n = 2 * spare
+	if p.BaseInstructions != nil {
+		n += len(*p.BaseInstructions) + len(*p.BaseInstructions)/8
+	}
+	for _, t := range p.DynamicTools {
+		n += spare + len(t.Description) + len(t.InputSchema)
+	}
+	return n
 }
 
 type threadStartResponse struct {
@@ -23,16 +63,35 @@ type injectItemsParams struct {
 	Items    []Item `json:"items"`
 }
 
-// append is the parameters as JSON: the items are JSON, and the whole history.
+// appended are parameters that come with every turn, and write themselves.
+type appended interface {
+	append([]byte) []byte
+	size() int // about
+}
+
+// append adds the parameters as JSON: the items are JSON, and the whole history.
 func (p injectItemsParams) append(b []byte) []byte {
 	b = quoted(append(b, `{"threadId":`...), p.ThreadID, `,"items":[`)
 	for i, item := range p.Items {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, item...)
+		b = append(append(b, separator(i, "")...), item...)
 	}
 	return append(b, "]}"...)
+}
+
+// optional adds a member behind others, if it has a value.
+func optional(b []byte, name, value string) []byte {
+	if value == "" {
+		return b
+	}
+	return quoted(quoted(append(b, ','), name, ":"), value, "")
+}
+
+// separator is what is in front of the element at i of a list.
+func separator(i int, first string) string {
+	if i == 0 {
+		return first
+	}
+	return ","
 }
 
 func (p injectItemsParams) size() (n int) {
@@ -50,6 +109,18 @@ type turnStartParams struct {
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
 }
 
+func (p turnStartParams) append(b []byte) []byte {
+	b = quoted(append(b, `{"threadId":`...), p.ThreadID, `,"input":[]`)
+	b = optional(b, "effort", p.Effort)
+	b = optional(b, "summary", p.Summary)
+	if len(p.OutputSchema) > 0 {
+		b = append(append(b, `,"outputSchema":`...), p.OutputSchema...)
+	}
+	return append(b, '}')
+}
+
+func (p turnStartParams) size() int { return spare + len(p.OutputSchema) }
+
 type turnStartResponse struct {
 	Turn identified `json:"turn"`
 }
@@ -62,3 +133,9 @@ type turnInterruptParams struct {
 type unsubscribeParams struct {
 	ThreadID string `json:"threadId"`
 }
+
+func (p unsubscribeParams) append(b []byte) []byte {
+	return quoted(append(b, `{"threadId":`...), p.ThreadID, "}")
+}
+
+func (p unsubscribeParams) size() int { return spare }

@@ -17,6 +17,12 @@ type dynamicTool struct {
 	InputSchema json.RawMessage `json:"inputSchema"`
 }
 
+func (t dynamicTool) append(b []byte) []byte {
+	b = quoted(append(b, `{"type":`...), t.Type, `,"name":`)
+	b = quoted(quoted(b, t.Name, `,"description":`), t.Description, `,"inputSchema":`)
+	return append(append(b, t.InputSchema...), '}')
+}
+
 func dynamicTools(tools []Tool) []dynamicTool {
 	var list []dynamicTool
 	for _, t := range tools {

@@ -88,7 +88,10 @@ func (d *delivered) cutFrom(text string) (rest string, ok bool) {
 }
 
 func newTranscript(tools []Tool) transcript {
-	t := transcript{tools: map[string]bool{}, text: map[string]*delivered{}, reasoning: map[string]bool{}}
+	t := transcript{text: map[string]*delivered{}}
+	if len(tools) > 0 {
+		t.tools = make(map[string]bool, len(tools))
+	}
 	for _, tool := range tools {
 		t.tools[tool.Name] = true
 	}
@@ -111,6 +114,9 @@ func (t *transcript) add(n Notification) []Event {
 		return undecodable(n, errNotJSON)
 	case "item/reasoning/summaryTextDelta":
 		return translate(n, func(p summaryTextDeltaParams) []Event {
+			if t.reasoning == nil {
+				t.reasoning = map[string]bool{}
+			}
 			t.reasoning[p.ItemID] = true
 			return t.addReasoning(p.ItemID, p.SummaryIndex, p.Delta)
 		})

@@ -49,19 +49,26 @@ func (c *Conn) write() {
 
 // writeAll sends b and whatever is queued by then in one go: each system call
 // wakes up the peer. patience ends the connection when the peer takes longer than
-// the write timeout for a message: its socket buffer is full and it is not reading.
+// the write timeout for that, or for a long message: its socket buffer is full and
+// it is not reading.
 func (c *Conn) writeAll(b [][]byte, patience *time.Timer) (err error) {
+	patience.Reset(c.opts.WriteTimeout)
 	defer patience.Stop()
 	c.cork.hold()
-	for ; b != nil; b = c.queued() {
+	for size := 0; b != nil; b = c.queued() {
 		for _, message := range b {
-			patience.Reset(c.opts.WriteTimeout)
+			if len(message) > corked {
+				patience.Reset(c.opts.WriteTimeout)
+			}
 			if err := c.writeMessage(message); err != nil {
 				return err
 			}
+			size += len(message)
+		}
+		if size > corked {
+			break
 		}
 	}
-	patience.Reset(c.opts.WriteTimeout)
 	return c.cork.release()
 }
 
@@ -145,7 +152,7 @@ func (c *Conn) sendControl(b []byte) error {
 // encodeRequest is encode for a request, most of whose bytes may be JSON already.
 func encodeRequest(id int64, method string, params any, trace *Trace) (b []byte, err error) {
 	switch params := params.(type) {
-	case injectItemsParams:
+	case appended:
 		b = params.append(requestHead(params.size(), id, method))
 	case json.RawMessage:
 		b = append(requestHead(len(params)+spare, id, method), params...)

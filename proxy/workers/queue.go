@@ -75,6 +75,12 @@ func (q *queue) enter(a Ask) *waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w := &waiter{ask: a, since: time.Now(), answer: make(chan answer, 1)}
+	if len(q.again) == 0 && len(q.keys) == 0 { // mostly nobody waits, and there is a place
+		if lease, err := q.pick(a); err == nil {
+			w.answer <- answer{lease: lease}
+			return w
+		}
+	}
 	q.add(w)
 	q.serve()
 	if len(w.answer) == 0 && !a.again() && q.depth() > q.Limit {

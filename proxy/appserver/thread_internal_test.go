@@ -1,0 +1,63 @@
+package appserver
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What is written by hand is what encoding/json would write.
+func TestParametersWriteThemselves(t *testing.T) {
+	terse := "be \"terse\"\n"
+	for _, p := range []appended{
+		threadStartParams{},
+		threadStartParams{
+			Ephemeral: true, Model: "m", Cwd: "/", BaseInstructions: &terse, ExperimentalRawEvents: true, ServiceTier: "flex", Config: &threadConfig{"low"},
+			DynamicTools: dynamicTools([]Tool{{"f", "does\tthis", []byte(`{"type":"object"}`)}, {"g", "", []byte(`{}`)}}),
+		},
+		injectItemsParams{"th", []Item{TextMessage("user", "a"), TextMessage("user", "b")}},
+		turnStartParams{ThreadID: "th", Input: []struct{}{}},
+		turnStartParams{"th", []struct{}{}, "high", "auto", []byte(`{"type":"object"}`)},
+		unsubscribeParams{"th"},
+	} {
+		want, err := json.Marshal(p)
+		require.NoError(t, err)
+		got := p.append(nil)
+		assert.JSONEq(t, string(want), string(got))
+		assert.LessOrEqual(t, len(got), 2*p.size(), "room for it was about right")
+	}
+}
+
+// No two requests that differ in more than their items are of one kind.
+func TestKind(t *testing.T) {
+	seen := map[[32]byte]string{TurnRequest{}.Kind(): "nothing"}
+	different := func(r TurnRequest, what string) {
+		k := r.Kind()
+		assert.Empty(t, seen[k], what)
+		seen[k] = what
+	}
+	empty := ""
+	different(TurnRequest{BaseInstructions: &empty}, "empty instructions")
+	fields := reflect.TypeFor[TurnRequest]()
+	for i := range fields.NumField() {
+		var r TurnRequest
+		switch field := reflect.ValueOf(&r).Elem().Field(i).Addr().Interface().(type) {
+		case *string:
+			*field = "x"
+		case **string:
+			*field = new("x")
+		case *json.RawMessage:
+			*field = []byte(`{}`)
+		case *[]Tool:
+			*field = []Tool{{Name: "x", InputSchema: []byte(`{}`)}}
+		case *[]Item:
+			continue
+		default:
+			t.Fatal(fields.Field(i).Name)
+		}
+		different(r, fields.Field(i).Name)
+	}
+}
