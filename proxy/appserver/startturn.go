@@ -88,7 +88,7 @@ func newThread(r TurnRequest) *threadStart {
 		DynamicTools:          dynamicTools(r.Tools),
 	}
 	if r.Verbosity != "" {
-		params.Config = &threadConfig{r.Verbosity}
+		params.Config = threadConfig{modelVerbosity: r.Verbosity}
 	}
 	start := &threadStart{params: params.append(make([]byte, 0, params.size()))}
 	start.kind = sha256.Sum256(start.params)

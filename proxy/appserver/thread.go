@@ -13,14 +13,14 @@ type threadStartParams struct {
 	ExperimentalRawEvents bool    `json:"experimentalRawEvents"`
 	ServiceTier           string  `json:"serviceTier,omitempty"`
 
-	Config       *threadConfig `json:"config,omitempty"`
+	Config       threadConfig  `json:"config,omitempty"`
 	DynamicTools []dynamicTool `json:"dynamicTools,omitempty"`
 }
 
 // threadConfig are keys of config.toml, for one thread.
-type threadConfig struct {
-	ModelVerbosity string `json:"model_verbosity"`
-}
+type threadConfig map[string]string
+
+const modelVerbosity = "model_verbosity"
 
 func (p threadStartParams) append(b []byte) []byte {
 	b = strconv.AppendBool(append(b, `{"ephemeral":`...), p.Ephemeral)
@@ -31,8 +31,8 @@ func (p threadStartParams) append(b []byte) []byte {
 	if p.BaseInstructions != nil {
 		b = quoted(append(b, `,"baseInstructions":`...), *p.BaseInstructions, "")
 	}
-	if p.Config != nil {
-		b = quoted(append(b, `,"config":{"model_verbosity":`...), p.Config.ModelVerbosity, "}")
+	if v := p.Config[modelVerbosity]; v != "" {
+		b = quoted(quoted(append(b, `,"config":{`...), modelVerbosity, ":"), v, "}")
 	}
 	for i, t := range p.DynamicTools {
 		b = t.append(append(b, separator(i, `,"dynamicTools":[`)...))

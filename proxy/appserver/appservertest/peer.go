@@ -215,8 +215,8 @@ func (p *Peer) HalfFrame() {
 
 // Disconnect closes the connection without a word.
 func (p *Peer) Disconnect() {
+	_ = p.raw.Close() // before the turns end, which they would tell
 	p.cancel()
-	_ = p.raw.Close()
 	_ = p.ws.CloseNow()
 }
 
