@@ -11,8 +11,10 @@ const (
 	// slow is what a turn has waiting at least to be looked at by a Backlog.
 	slow = 32 << 10
 	// stalled is how long its consumer has taken nothing when it may be ended: the
-	// one of a turn that has just brought much has not had the time.
-	stalled = time.Second
+	// one of a turn that has just brought much has not had the time. It is less when
+	// there is more than the limit, as what comes in that time is not bounded, and
+	// no less than leastStalled.
+	stalled, leastStalled = time.Second, time.Second / 10
 	// relief is how often the turns are looked at, at most.
 	relief = 10 * time.Millisecond
 )
@@ -75,15 +77,21 @@ func (b *Backlog) relieve() {
 func (b *Backlog) slowest(now time.Time) (list []*Turn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	since := map[*Turn]int64{}
+	since, patience := map[*Turn]int64{}, b.patience()
 	for t := range b.turns {
-		if still := t.box.still.Load(); now.UnixNano()-still > int64(stalled) {
+		if still := t.box.still.Load(); now.UnixNano()-still > int64(patience) {
 			since[t] = still
 			list = append(list, t)
 		}
 	}
 	slices.SortFunc(list, func(a, b *Turn) int { return int(since[a] - since[b]) })
 	return list
+}
+
+// patience is half of stalled when there is twice as much as the limit.
+func (b *Backlog) patience() time.Duration {
+	over := max(1, float64(b.bytes.Load())/float64(b.limit))
+	return max(leastStalled, time.Duration(float64(stalled)/over))
 }
 
 // tooSlow ends a turn that is not read.

@@ -13,7 +13,7 @@ import (
 // What comes at once after a long silence has not been left lying.
 func TestOnlyWhoStandsStillIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBacklog(1)
+		b := NewBacklog(1 << 20)
 		turn := &Turn{conn: &Conn{opts: Options{Backlog: b}.withDefaults()}}
 		turn.box = newMailbox(turn)
 		put := func() {
@@ -35,4 +35,15 @@ func TestOnlyWhoStandsStillIsSlow(t *testing.T) {
 		assert.Empty(t, b.slowest(time.Now()))
 		assert.Zero(t, b.Bytes())
 	})
+}
+
+// The more there is the sooner a turn counts as slow.
+func TestPatienceOfTheBacklog(t *testing.T) {
+	b := NewBacklog(1000)
+	for waiting, want := range map[int64]time.Duration{
+		0: time.Second, 1000: time.Second, 2000: time.Second / 2, 4000: time.Second / 4, 10000: leastStalled, 1 << 40: leastStalled,
+	} {
+		b.bytes.Store(waiting)
+		assert.Equal(t, want, b.patience(), waiting)
+	}
 }

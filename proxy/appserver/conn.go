@@ -141,9 +141,10 @@ func (c *Conn) read() error {
 	}
 }
 
-// keptBuffer is the largest buffer that is kept for the next message. Most have
-// a few hundred bytes; codex sends back what it is given of a history.
-const keptBuffer = 1 << 20
+// keptBuffer is the largest buffer that is kept for the next message, by each
+// connection. Most messages have a few hundred bytes; codex sends back what it is
+// given of a history, and long answers.
+const keptBuffer = 64 << 10
 
 // next reads a message into the buffer of the last one.
 func (c *Conn) next(buffer *bytes.Buffer) ([]byte, error) {

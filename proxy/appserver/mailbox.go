@@ -27,8 +27,9 @@ type mail struct {
 type mailbox struct {
 	turnID    string
 	queue     []mail
-	taken     int    // of the queue
-	item      string // that text last came of
+	taken     int                // of the queue
+	item      string             // that text last came of
+	spoken    map[string]*spoken // by the item
 	bytes     int
 	end       error             // why no more is taken in
 	started   bool              // turn/started has arrived
@@ -59,6 +60,8 @@ func (m *mailbox) put(n incoming, turnID []byte, o Options) bool {
 		return true
 	case "turn/completed":
 		m.completed = true
+	case "error": // codex may begin the response anew; if any of it was passed on, the turn fails
+		clear(m.spoken)
 	}
 	if m.end != nil {
 		return true
@@ -69,6 +72,8 @@ func (m *mailbox) put(n incoming, turnID []byte, o Options) bool {
 	}
 	if item, text, ok := n.text(); ok {
 		m.addText(item, text)
+	} else if item, text, ok := n.message(); ok {
+		m.finish(item, text)
 	} else {
 		m.add(mail{Notification: Notification{Method: n.Method, Params: bytes.Clone(n.Params)}})
 	}
@@ -76,7 +81,21 @@ func (m *mailbox) put(n incoming, turnID []byte, o Options) bool {
 	return true
 }
 
+// finish adds what of a message has not come as deltas. All of it would come twice
+// otherwise, and wait as long.
+func (m *mailbox) finish(item, text []byte) {
+	rest, ok := text, true
+	if spoken := m.spoken[string(item)]; spoken != nil {
+		rest, ok = spoken.cutFrom(text)
+	}
+	if ok && len(rest) > 0 {
+		m.addText(item, rest)
+	}
+	delete(m.spoken, string(item))
+}
+
 func (m *mailbox) addText(item, text []byte) {
+	m.speak(item, text)
 	if m.waiting() > behind {
 		if last := &m.queue[len(m.queue)-1]; last.text != nil && last.item == string(item) && len(last.text) < maxJoined {
 			last.text = append(last.text, text...)
@@ -88,6 +107,19 @@ func (m *mailbox) addText(item, text []byte) {
 		m.item = string(item)
 	}
 	m.add(mail{item: m.item, text: append(make([]byte, 0, len(text)), text...)})
+}
+
+// speak notes text that is passed on.
+func (m *mailbox) speak(item, text []byte) {
+	s := m.spoken[string(item)]
+	if s == nil {
+		if m.spoken == nil {
+			m.spoken = map[string]*spoken{}
+		}
+		s = newSpoken()
+		m.spoken[string(item)] = s
+	}
+	s.add(text)
 }
 
 func (m *mailbox) add(one mail) {

@@ -106,7 +106,7 @@ func (o *object) goOn(rest []byte) {
 
 // parts are the members of a notification's parameters that it takes to deliver
 // it, as JSON. Not there is nil.
-type parts struct{ threadID, turnID, turn, itemID, delta []byte }
+type parts struct{ threadID, turnID, turn, itemID, item, delta []byte }
 
 // parameters is value that picks the parts out in the same pass.
 func (o *object) parameters() (value []byte, p parts, ok bool) {
@@ -126,6 +126,8 @@ func (o *object) parameters() (value []byte, p parts, ok bool) {
 			p.turn = v
 		case "itemId":
 			p.itemID = v
+		case "item":
+			p.item = v
 		case "delta":
 			p.delta = v
 		}

@@ -90,8 +90,6 @@ func (i *threadItem) scan(name, value []byte) error {
 		return scanText(value, &i.Type)
 	case "id":
 		return scanText(value, &i.ID)
-	case "text":
-		return scanText(value, &i.Text)
 	case "summary":
 		return unmarshal(value, &i.Summary)
 	}

@@ -32,7 +32,7 @@ var typed = map[string]any{
 	"v2/TurnInterruptParams":                   turnInterruptParams{},
 	"v2/AgentMessageDeltaNotification":         agentMessageDelta{},
 	"v2/ReasoningSummaryTextDeltaNotification": summaryTextDeltaParams{},
-	"v2/ItemCompletedNotification":             itemCompletedParams{},
+	"v2/ItemCompletedNotification":             completedItem{},
 	"v2/ThreadTokenUsageUpdatedNotification":   tokenUsageParams{},
 	"v2/ErrorNotification":                     errorParams{},
 	"v2/TurnCompletedNotification":             turnCompletedParams{},
@@ -49,6 +49,16 @@ var typed = map[string]any{
 type agentMessageDelta struct {
 	ItemID string `json:"itemId"`
 	Delta  string `json:"delta"`
+}
+
+// completedItem has the members that incoming.message and itemCompletedParams read.
+type completedItem struct {
+	Item struct {
+		Type    string   `json:"type"`
+		ID      string   `json:"id"`
+		Text    string   `json:"text"`
+		Summary []string `json:"summary"`
+	} `json:"item"`
 }
 
 // methodsIn is every method of ours by the schema file that lists it.

@@ -3,7 +3,6 @@ package appserver
 import (
 	"encoding/json"
 	"fmt"
-	"hash/maphash"
 	"strings"
 )
 
@@ -17,12 +16,10 @@ type (
 	itemCompletedParams struct {
 		Item threadItem `json:"item"`
 	}
-	// threadItem is an agentMessage (Text) or a reasoning item (Summary); the
-	// other types are not ours to tell.
+	// threadItem is a reasoning item; the other types are not ours to tell.
 	threadItem struct {
 		Type    string   `json:"type"`
 		ID      string   `json:"id"`
-		Text    string   `json:"text"`
 		Summary []string `json:"summary"`
 	}
 	rawResponseParams struct {
@@ -54,41 +51,18 @@ type (
 // A response that calls tools of the client's ends the turn as soon as it is
 // complete: codex goes on only when somebody answers the calls.
 type transcript struct {
-	tools     map[string]bool       // names of the client's tools
-	called    bool                  // one of them, in the current response
-	before    Usage                 // of the thread, before this turn
-	total     Usage                 // of the thread, before the current response
-	text      map[string]*delivered // of unfinished messages
-	reasoning map[string]bool       // reasoning items with deltas
-	textSent  bool                  // text or a call was delivered, of the current response
-	thought   bool                  // reasoning was delivered, of the current response
-	muted     bool                  // reasoning is left out, until this response ends
-}
-
-// delivered is text that was delivered, as far as it takes to know it again: all of
-// it would be much for thousands of long answers that are read slowly.
-type delivered struct {
-	size int
-	hash maphash.Hash
-}
-
-var seed = maphash.MakeSeed()
-
-func (d *delivered) add(text string) {
-	d.size += len(text)
-	d.hash.WriteString(text)
-}
-
-// cutFrom returns text without the delivered, with which it must begin.
-func (d *delivered) cutFrom(text string) (rest string, ok bool) {
-	if len(text) < d.size || maphash.String(seed, text[:d.size]) != d.hash.Sum64() {
-		return "", false
-	}
-	return text[d.size:], true
+	tools     map[string]bool // names of the client's tools
+	called    bool            // one of them, in the current response
+	before    Usage           // of the thread, before this turn
+	total     Usage           // of the thread, before the current response
+	reasoning map[string]bool // reasoning items with deltas
+	textSent  bool            // text or a call was delivered, of the current response
+	thought   bool            // reasoning was delivered, of the current response
+	muted     bool            // reasoning is left out, until this response ends
 }
 
 func newTranscript(tools []Tool) transcript {
-	t := transcript{text: map[string]*delivered{}}
+	t := transcript{}
 	if len(tools) > 0 {
 		t.tools = make(map[string]bool, len(tools))
 	}
@@ -157,13 +131,6 @@ func (t *transcript) addText(id, text string) []Event {
 	if text == "" {
 		return nil
 	}
-	sent := t.text[id]
-	if sent == nil {
-		sent = &delivered{}
-		sent.hash.SetSeed(seed)
-		t.text[id] = sent
-	}
-	sent.add(text)
 	t.textSent = true
 	return []Event{TextDelta{id, text}}
 }
@@ -176,26 +143,18 @@ func (t *transcript) addReasoning(id string, part int, text string) []Event {
 	return []Event{ReasoningDelta{id, part, text}}
 }
 
-// finish delivers what of an item has not come as deltas.
+// finish delivers the summary of reasoning that has not come as deltas. Messages
+// the mailbox has seen to.
 func (t *transcript) finish(item threadItem) (events []Event) {
-	switch item.Type {
-	case "agentMessage":
-		rest, ok := item.Text, true
-		if sent := t.text[item.ID]; sent != nil {
-			rest, ok = sent.cutFrom(item.Text)
-		}
-		if ok {
-			events = t.addText(item.ID, rest)
-		}
-		delete(t.text, item.ID)
-	case "reasoning":
-		if t.reasoning[item.ID] {
-			delete(t.reasoning, item.ID)
-			return nil
-		}
-		for i, text := range item.Summary {
-			events = append(events, t.addReasoning(item.ID, i, text)...)
-		}
+	if item.Type != "reasoning" {
+		return nil
+	}
+	if t.reasoning[item.ID] {
+		delete(t.reasoning, item.ID)
+		return nil
+	}
+	for i, text := range item.Summary {
+		events = append(events, t.addReasoning(item.ID, i, text)...)
 	}
 	return events
 }
@@ -277,7 +236,6 @@ func (t *transcript) failure(p errorParams) []Event {
 	if t.textSent {
 		return failed(p.Error)
 	}
-	clear(t.text)
 	clear(t.reasoning)
 	t.muted = t.muted || t.thought
 	return []Event{Retrying{p.Error}}
