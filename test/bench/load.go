@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -133,9 +134,9 @@ func chat(prompt string, stream bool) func(int) []byte {
 }
 
 // quantile q of ds, which it sorts.
-func quantile(ds []time.Duration, q float64) time.Duration {
+func quantile[T cmp.Ordered](ds []T, q float64) (value T) {
 	if len(ds) == 0 {
-		return 0
+		return value
 	}
 	slices.Sort(ds)
 	return ds[min(len(ds)-1, int(q*float64(len(ds))))]

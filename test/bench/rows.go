@@ -154,7 +154,7 @@ func (b *bench) growthStreams(ctx context.Context) error {
 // rounds.
 func (b *bench) growthWorkers(ctx context.Context) error {
 	numbers := []int{1, 10, 50}
-	daemons, cpus := make([]*daemon, len(numbers)), make([][]time.Duration, len(numbers))
+	daemons := make([]*daemon, len(numbers))
 	for i, workers := range numbers {
 		d, err := b.startDaemon(ctx, workers)
 		if d != nil {
@@ -165,53 +165,77 @@ func (b *bench) growthWorkers(ctx context.Context) error {
 		}
 		daemons[i] = d
 	}
-	l := load{clients: 16, requests: 2000, body: chat(askAnswer, false)}
-	for round := range b.rounds + 1 {
-		for i, d := range daemons {
-			cpu, _, err := d.target().measure(ctx, l)
-			if err != nil {
-				return err
-			}
-			if round > 0 { // that was to warm up
-				cpus[i] = append(cpus[i], cpu)
-			}
+	// With one client nothing is shared by chance: sixteen share system calls the
+	// more, the fewer connections they have to share.
+	for _, c := range []struct {
+		who string
+		load
+	}{{"16 clients", load{clients: 16, requests: 800}}, {"1 client", load{clients: 1, requests: 200}}} {
+		c.body = chat(askAnswer, false)
+		if err := b.growth(ctx, daemons, c.load, func(i int) string { return fmt.Sprintf("CPU: chat, %s, %d workers", c.who, numbers[i]) }); err != nil {
+			return err
 		}
-	}
-	first := micros(quantile(cpus[0], 0.5))
-	for i, workers := range numbers {
-		limit := first * 1.1
-		if i == 0 {
-			limit = 0
-		}
-		b.result.one(fmt.Sprintf("CPU: chat, 16 clients, %d workers", workers), "µs", limit, micros(quantile(cpus[i], 0.5)))
 	}
 	return nil
 }
 
-// growthRequests compares the first tenth of many requests with the last.
+// growth compares the daemons with the first of them: in each of many short rounds,
+// as the machine has faster and slower seconds.
+func (b *bench) growth(ctx context.Context, daemons []*daemon, l load, what func(int) string) error {
+	cpus, ratios := make([]time.Duration, 0, 4*b.rounds), make([][]float64, len(daemons))
+	for round := range 4*b.rounds + 1 {
+		for i, d := range daemons {
+			cpu, _, err := d.target().measure(ctx, l)
+			switch {
+			case err != nil:
+				return err
+			case round == 0: // that is to warm up
+				continue
+			case i == 0:
+				cpus = append(cpus, cpu)
+			}
+			ratios[i] = append(ratios[i], float64(cpu)/float64(cpus[round-1]))
+		}
+	}
+	first := micros(quantile(cpus, 0.5))
+	for i := range daemons {
+		limit := first * 1.1
+		if i == 0 {
+			limit = 0
+		}
+		b.result.one(what(i), "µs", limit, first*quantile(ratios[i], 0.5))
+	}
+	return nil
+}
+
+// growthRequests compares a daemon that has had many requests with a young one.
 func (b *bench) growthRequests(ctx context.Context) error {
 	all := 50_000
 	if b.long {
 		all = 1_000_000
 	}
-	return b.with(ctx, 1, func(d *daemon) error {
-		var cpus [10]time.Duration
+	return b.with(ctx, 1, func(old *daemon) error {
 		var rss [10]float64
-		for i := range cpus {
-			var err error
-			l := load{clients: 16, requests: all / len(cpus), body: chat(askAnswer, false)}
-			if cpus[i], _, err = d.target().measure(ctx, l); err != nil {
+		for i := range rss {
+			l := load{clients: 16, requests: all / len(rss), body: chat(askAnswer, false)}
+			if _, _, err := old.target().measure(ctx, l); err != nil {
 				return err
 			}
-			if rss[i], err = d.memory("VmRSS"); err != nil {
+			var err error
+			if rss[i], err = old.memory("VmRSS"); err != nil {
 				return err
 			}
 		}
-		b.result.one(fmt.Sprintf("CPU: chat, second tenth of %d", all), "µs", 0, micros(cpus[1]))
-		b.result.one(fmt.Sprintf("CPU: chat, last tenth of %d", all), "µs", micros(cpus[1])*1.1, micros(cpus[9]))
 		b.result.one(fmt.Sprintf("RSS: after the second tenth of %d", all), "MiB", 0, rss[1])
 		b.result.one(fmt.Sprintf("RSS: after the last tenth of %d", all), "MiB", rss[1]*1.1, rss[9])
-		return nil
+		return b.with(ctx, 1, func(young *daemon) error {
+			if _, err := young.used(ctx); err != nil {
+				return err
+			}
+			l := load{clients: 16, requests: 800, body: chat(askAnswer, false)}
+			had := []string{"a young daemon", fmt.Sprintf("one that has had %d", all)}
+			return b.growth(ctx, []*daemon{young, old}, l, func(i int) string { return "CPU: chat, 16 clients, " + had[i] })
+		})
 	})
 }
 
