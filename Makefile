@@ -20,6 +20,9 @@ GNU_amd64 := x86_64-linux-gnu
 GNU_arm64 := aarch64-linux-gnu
 RPM_amd64 := x86_64
 RPM_arm64 := aarch64
+# Relocations in a thirtieth of the space: 1.6 MiB that every start reads and keeps
+# mapped. The linker of Debian 12 has that for amd64 alone.
+PACKED_amd64 := -Wl,-z,pack-relative-relocs
 
 HOST  := $(shell go env GOHOSTARCH)
 BIN   := build/$(if $(filter $(ARCH),$(HOST)),,$(ARCH)/)codex-proxy
@@ -63,7 +66,7 @@ build: ## build the program into build/
 # the program, which so depends on nothing of the machine it runs on.
 $(BIN): $(SRC)
 	CGO_ENABLED=1 CC=$(COMPILER) GOARCH=$(ARCH) go build -trimpath -buildvcs=false -buildmode=pie -tags netgo,osusergo \
-		-ldflags '-s -w -linkmode external -extldflags "-static-pie" -X main.version=$(VERSION)' -o $@ ./cmd/codex-proxy
+		-ldflags '-s -w -linkmode external -extldflags "-static-pie $(PACKED_$(ARCH))" -X main.version=$(VERSION)' -o $@ ./cmd/codex-proxy
 
 # Man pages and completions, from what the program itself says.
 $(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/etc packaging/systemd -type f) docs/operations.md CHANGELOG.md
