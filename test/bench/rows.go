@@ -60,10 +60,14 @@ func (b *bench) openStreams(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := b.memoryComesBack(ctx, d, before); err != nil {
+		after, err := b.memoryComesBack(ctx, d, before, "")
+		if err != nil {
 			return err
 		}
-		_, err = b.open(ctx, d, 5000, ", again", first*1.1)
+		if _, err := b.open(ctx, d, 5000, ", again", first*1.1); err != nil {
+			return err
+		}
+		_, err = b.memoryComesBack(ctx, d, after, ", again")
 		return err
 	})
 }
@@ -90,20 +94,20 @@ func (d *daemon) used(ctx context.Context) (float64, error) {
 }
 
 // memoryComesBack waits up to a minute, in light use, for the memory of before.
-func (b *bench) memoryComesBack(ctx context.Context, d *daemon, before float64) error {
+func (b *bench) memoryComesBack(ctx context.Context, d *daemon, before float64, which string) (float64, error) {
 	began := time.Now()
 	for {
 		after, err := d.used(ctx)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		took := time.Since(began)
 		if after > before*1.1 && took < time.Minute {
 			continue
 		}
-		b.result.one("RSS: after all streams have ended", "MiB", before*1.1, after)
-		b.result.one("until then", "s", 60, took.Seconds())
-		return nil
+		b.result.one("RSS: after all streams have ended"+which, "MiB", before*1.1, after)
+		b.result.one("until then"+which, "s", 60, took.Seconds())
+		return after, nil
 	}
 }
 
