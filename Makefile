@@ -64,7 +64,7 @@ build: ## build the program into build/
 
 # The tags leave name and user lookups to Go: the C library is only what starts
 # the program, which so depends on nothing of the machine it runs on.
-$(BIN): $(SRC)
+$(BIN): $(SRC) Makefile
 	CGO_ENABLED=1 CC=$(COMPILER) GOARCH=$(ARCH) go build -trimpath -buildvcs=false -buildmode=pie -tags netgo,osusergo \
 		-ldflags '-s -w -linkmode external -extldflags "-static-pie $(PACKED_$(ARCH))" -X main.version=$(VERSION)' -o $@ ./cmd/codex-proxy
 

@@ -158,6 +158,12 @@ func staticPIE(t *testing.T, p pair, want elf.Machine) {
 	require.NoError(t, err)
 	require.NotEmpty(t, flags)
 	assert.NotZero(t, flags[0]&uint64(elf.DF_1_PIE), fmt.Sprint(flags))
+	if want == elf.EM_X86_64 {
+		const packed = elf.DynTag(36) // DT_RELR (generic ELF specification), which package elf has no name for
+		relocations, err := f.DynValue(packed)
+		require.NoError(t, err)
+		assert.NotEmpty(t, relocations, "the relocations are not packed")
+	}
 }
 
 func output(t *testing.T, args ...string) string {
