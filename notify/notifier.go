@@ -93,8 +93,8 @@ func (n *Notifier) Status(text string) {
 	n.send(statusLine(text))
 }
 
-// Stopping says that shutdown has begun. From here on Ready, Ping and Trigger do
-// nothing, and the service manager's watchdog is off.
+// Stopping says that shutdown has begun. From here on Ready and Ping do nothing, and
+// the service manager's watchdog is off.
 //
 // It has to be turned off explicitly. systemd stops it when a unit begins to
 // stop, but a ping that arrives afterwards starts it again (seen with 257), and
@@ -145,19 +145,14 @@ func (n *Notifier) ExtendTimeout(d time.Duration) {
 
 // Ping keeps the service manager's watchdog quiet for another WatchdogInterval.
 // Prefer RunWatchdog, which pings for a reason.
-func (n *Notifier) Ping() { n.beat("WATCHDOG=1") }
-
-// Trigger makes the service manager act as if the watchdog had run out.
-func (n *Notifier) Trigger() { n.beat("WATCHDOG=trigger") }
-
-func (n *Notifier) beat(message string) {
+func (n *Notifier) Ping() {
 	if n == nil {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.stopping {
-		n.send(message)
+		n.send("WATCHDOG=1")
 	}
 }
 

@@ -60,7 +60,6 @@ func TestNilNotifier(t *testing.T) {
 	n.Stopping("x")
 	n.ExtendTimeout(time.Second)
 	n.Ping()
-	n.Trigger()
 	assert.Zero(t, n.WatchdogInterval())
 	assert.NoError(t, n.RunWatchdog(context.Background(), time.Second, nil))
 }
@@ -75,11 +74,9 @@ func TestMessages(t *testing.T) {
 			n.Ready("all well")
 			n.ExtendTimeout(1500 * time.Millisecond)
 			n.Ping()
-			n.Trigger()
 			n.Stopping("bye")
 			n.Ready("never")
 			n.Ping()
-			n.Trigger()
 			n.Status("two turns left")
 			n.StillStopping(2 * time.Second)
 			assert.Equal(t, []string{
@@ -87,7 +84,6 @@ func TestMessages(t *testing.T) {
 				"READY=1\nSTATUS=all well",
 				"EXTEND_TIMEOUT_USEC=1500000",
 				"WATCHDOG=1",
-				"WATCHDOG=trigger",
 				"STOPPING=1\nWATCHDOG_USEC=0\nSTATUS=bye",
 				"STATUS=two turns left",
 				"EXTEND_TIMEOUT_USEC=2000000",

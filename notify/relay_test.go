@@ -80,7 +80,7 @@ func TestRelayUnderLoad(t *testing.T) {
 	}
 	clients.Wait()
 	stop()
-	assert.Equal(t, before, descriptors(t))
+	assert.LessOrEqual(t, descriptors(t), before)
 }
 
 func descriptors(t *testing.T) int {
@@ -138,7 +138,7 @@ func TestRelayFlushIsBounded(t *testing.T) {
 
 // Connections made before the command is ready wait for it.
 func TestRelayWaitsForReadiness(t *testing.T) {
-	s := newShim(t, "DIR/server", "echo.socket", "server", "DIR/server").listen(t, "echo.socket")
+	s := newShim(t, "DIR/server", "echo.socket", "server", "DIR/server").listen(t)
 	early, err := net.Dial("unix", s.socket)
 	require.NoError(t, err)
 	defer early.Close()
@@ -154,7 +154,7 @@ func TestRelayWaitsForReadiness(t *testing.T) {
 
 // What the command wrote last arrives although it is gone by then.
 func TestRelayDeliversLastWords(t *testing.T) {
-	s := newShim(t, "DIR/server", "echo.socket", "lastwords", "DIR/server").listen(t, "echo.socket").start(t)
+	s := newShim(t, "DIR/server", "echo.socket", "lastwords", "DIR/server").listen(t).start(t)
 	require.Contains(t, s.until(t, "STATUS=Starting"), "READY=1")
 	conn, err := net.Dial("unix", s.socket)
 	require.NoError(t, err)
@@ -175,7 +175,7 @@ func TestRelayKilledCommand(t *testing.T) {
 	}
 	var delays []time.Duration
 	for range rounds {
-		s := newShim(t, "DIR/server", "echo.socket", "server", "DIR/server").listen(t, "echo.socket")
+		s := newShim(t, "DIR/server", "echo.socket", "server", "DIR/server").listen(t)
 		startServer(t, s)
 		client, pid := dialServer(t, s.socket)
 		killed := time.Now()

@@ -53,8 +53,8 @@ func (s *shim) watched(d time.Duration) *shim {
 	return s
 }
 
-// listen passes a listening unix socket under name.
-func (s *shim) listen(t *testing.T, name string) *shim {
+// listen passes a listening unix socket, as echo.socket.
+func (s *shim) listen(t *testing.T) *shim {
 	t.Helper()
 	s.socket = filepath.Join(s.dir, "relay")
 	l, err := net.Listen("unix", s.socket)
@@ -63,7 +63,7 @@ func (s *shim) listen(t *testing.T, name string) *shim {
 	f, err := l.(*net.UnixListener).File()
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
-	return s.pass(f, name)
+	return s.pass(f, "echo.socket")
 }
 
 func (s *shim) pass(f *os.File, name string) *shim {

@@ -43,7 +43,7 @@ func TestListenersByName(t *testing.T) {
 // A command sees neither the protocols' variables nor the sockets.
 func TestCommandInheritsNothing(t *testing.T) {
 	s := newShim(t, "-", "echo.socket", "inherited")
-	s.listen(t, "echo.socket")
+	s.listen(t)
 	// The signs of a watchdog would make the shim ping, so this one has none.
 	s.cmd.Env = append(s.cmd.Env, "LISTEN_PIDFDID=1")
 	assert.Empty(t, s.output(t))

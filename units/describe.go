@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -46,8 +47,12 @@ func (m *Manager) Describe(ctx context.Context, unit string) (Description, error
 	known := propertiesOf(unit)
 	maps.Copy(known, described)
 	f := make(facts)
-	err := m.with(ctx, func(*dbus.Signal) {}, func(ctx context.Context, b *bus) error {
-		return b.facts(ctx, dbus.ObjectPath(unitPath(unit)), known, f)
+	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
+		answers, err := b.properties(ctx, dbus.ObjectPath(unitPath(unit)), known, slices.Collect(maps.Keys(known)))
+		for _, a := range answers {
+			f.learn(a.name, a.value, a.seq)
+		}
+		return refusal(err)
 	})
 	if err != nil {
 		return Description{}, fmt.Errorf("cannot ask systemd about %s: %w", unit, err)
@@ -58,32 +63,13 @@ func (m *Manager) Describe(ctx context.Context, unit string) (Description, error
 // Version is systemd's own version, as it says it: "257.13-1~deb13u1".
 func (m *Manager) Version(ctx context.Context) (string, error) {
 	var version string
-	err := m.with(ctx, func(*dbus.Signal) {}, func(ctx context.Context, b *bus) error {
+	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
 		return b.property(ctx, managerPath, "Manager", "Version", &version)
 	})
 	if err != nil {
 		return "", fmt.Errorf("cannot ask systemd for its version: %w", err)
 	}
 	return version, nil
-}
-
-// facts reads the known properties of one unit into f, all at once.
-func (b *bus) facts(ctx context.Context, path dbus.ObjectPath, known map[string]property, f facts) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	calls := make(map[string]*dbus.Call)
-	for name, p := range known {
-		calls[name] = b.conn.Object(managerName, path).GoWithContext(ctx, "org.freedesktop.DBus.Properties.Get",
-			dbus.FlagNoAutoStart, nil, p.iface, name)
-	}
-	for name, call := range calls {
-		a, err := newAnswer(name, known[name], <-call.Done)
-		if err != nil {
-			return refusal(err)
-		}
-		f.learn(a.name, a.value, a.seq)
-	}
-	return nil
 }
 
 func (f facts) description(unit string) Description {

@@ -38,7 +38,7 @@ func (m *Manager) AllowNetworks(ctx context.Context, unit string, networks []net
 		{name, dbus.MakeVariant([]network{})}, // an empty list forgets; one with elements adds
 		{name, dbus.MakeVariant(allow)},
 	}
-	err := m.with(ctx, func(*dbus.Signal) {}, func(ctx context.Context, b *bus) error {
+	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
 		return refusal(b.manager(ctx, "SetUnitProperties", unit, runtime, changes).Err)
 	})
 	if err != nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/godbus/dbus/v5"
 )
 
 // Enable makes systemd start the unit with those that its [Install] section names,
@@ -35,7 +33,7 @@ func (m *Manager) Reload(ctx context.Context, unit string) error {
 
 // install changes the links between units, and has systemd read them.
 func (m *Manager) install(ctx context.Context, verb, method, unit string, flags ...any) error {
-	err := m.with(ctx, func(*dbus.Signal) {}, func(ctx context.Context, b *bus) error {
+	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
 		if err := b.manager(ctx, method, append([]any{[]string{unit}}, flags...)...).Err; err != nil {
 			return refusal(err)
 		}

@@ -11,7 +11,7 @@ import (
 // "reload" and so on, or nothing.
 func (m *Manager) Job(ctx context.Context, unit string) (string, error) {
 	var kind string
-	err := m.with(ctx, func(*dbus.Signal) {}, func(ctx context.Context, b *bus) error {
+	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
 		var path dbus.ObjectPath
 		if err := b.manager(ctx, "GetUnit", unit).Store(&path); err != nil {
 			return refusal(err)

@@ -47,7 +47,7 @@ func (m *Manager) Restart(ctx context.Context, unit string) error {
 // growing restart delay and its start limit. A unit that isn't loaded has
 // nothing to clear.
 func (m *Manager) ResetFailed(ctx context.Context, unit string) error {
-	err := m.with(ctx, func(*dbus.Signal) {}, func(ctx context.Context, b *bus) error {
+	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
 		err := b.manager(ctx, "ResetFailedUnit", unit).Err
 		if isError(err, "org.freedesktop.systemd1.NoSuchUnit") {
 			return nil
@@ -79,6 +79,11 @@ func (m *Manager) job(ctx context.Context, verb, method, unit string) error {
 		return fmt.Errorf("cannot %s %s: %w", verb, unit, err)
 	}
 	return nil
+}
+
+// ask is with for what needs no signals.
+func (m *Manager) ask(ctx context.Context, do func(context.Context, *bus) error) error {
+	return m.with(ctx, func(*dbus.Signal) {}, do)
 }
 
 // with runs one exchange on a connection of its own.

@@ -25,17 +25,20 @@ type metrics struct {
 }
 
 // newMetrics registers them; a nil registry has nobody look at them.
-func newMetrics(registry prometheus.Registerer) *metrics {
-	f := promauto.With(registry)
+func newMetrics(registry prometheus.Registerer, unmanaged bool) *metrics {
+	f, managed := promauto.With(registry), promauto.With(registry)
+	if unmanaged {
+		managed = promauto.With(nil)
+	}
 	m := &metrics{
-		up: f.NewGauge(prometheus.GaugeOpts{
-			Name: "codex_bus_up", Help: "Whether systemd is heard over D-Bus.",
+		up: managed.NewGauge(prometheus.GaugeOpts{
+			Name: "codex_bus_up", Help: "Whether systemd is heard over D-Bus; absent where it did not start the service.",
 		}),
 		reconnects: f.NewCounter(prometheus.CounterOpts{
 			Name: "codex_bus_reconnects_total", Help: "Connections to systemd over D-Bus after the first.",
 		}),
 		resyncs: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "codex_bus_resyncs_total", Help: "How often the state of all units was read anew, by cause.",
+			Name: "codex_bus_resyncs_total", Help: "How often the state of all units was read anew, by cause; by timer one after the other.",
 		}, []string{"cause"}),
 		lag: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "codex_bus_signal_lag_seconds", Help: "Time from a change of a unit, by systemd's clock, to the arrival of its signal.",

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // Worker returns the service unit of the worker called name.
 func Worker(name string) string { return "codex-worker@" + name + ".service" }
@@ -16,12 +16,13 @@ func Worker(name string) string { return "codex-worker@" + name + ".service" }
 func WorkerSocket(name string) string { return "codex-worker@" + name + ".socket" }
 
 // ValidName says why name can't be a worker's name, or nil. The set is the one
-// that the polkit rule admits, and needs no escaping in a unit's instance.
+// that the polkit rule admits, needs no escaping in a unit's instance, and has no
+// name that a command would take for an option.
 func ValidName(name string) error {
 	if validName.MatchString(name) {
 		return nil
 	}
-	return fmt.Errorf("cannot use %q as a worker name: use 1 to 64 letters, digits, _ or -", name)
+	return fmt.Errorf("cannot use %q as a worker name: use 1 to 64 letters, digits, _ or -, a letter or digit first", name)
 }
 
 // unitPath returns the object path of a unit: its name escaped as sd-bus does

@@ -1,10 +1,12 @@
 package units
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestWorkerUnits(t *testing.T) {
@@ -13,13 +15,20 @@ func TestWorkerUnits(t *testing.T) {
 }
 
 func TestValidName(t *testing.T) {
-	for _, name := range []string{"default", "A-b_9", strings.Repeat("x", 64)} {
+	for _, name := range []string{"default", "A-b_9", "9", strings.Repeat("x", 64)} {
 		assert.NoError(t, ValidName(name))
 	}
-	for _, name := range []string{"", "a b", "a/b", "a.b", "é", "a\n", "a@b", strings.Repeat("x", 65)} {
+	for _, name := range []string{"", "-x", "--help", "_x", "a b", "a/b", "a.b", "é", "a\n", "a@b", strings.Repeat("x", 65)} {
 		assert.Error(t, ValidName(name), "%q", name)
 	}
-	assert.EqualError(t, ValidName("a b"), `cannot use "a b" as a worker name: use 1 to 64 letters, digits, _ or -`)
+	assert.EqualError(t, ValidName("a b"), `cannot use "a b" as a worker name: use 1 to 64 letters, digits, _ or -, a letter or digit first`)
+}
+
+// Both rules must be the same.
+func TestPolkitAdmitsValidNames(t *testing.T) {
+	rule, err := os.ReadFile("../packaging/polkit/codex-proxy.rules")
+	require.NoError(t, err)
+	assert.Contains(t, string(rule), "/^codex-worker@"+strings.Trim(validName.String(), "^$")+`\.service$/`)
 }
 
 func TestUnitPath(t *testing.T) {

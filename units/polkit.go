@@ -21,7 +21,7 @@ func (m *Manager) MayManage(ctx context.Context, uid uint32, unit, verb string) 
 		Authorized, Challenge bool
 		Details               map[string]string
 	}
-	err := m.with(ctx, func(*dbus.Signal) {}, func(ctx context.Context, b *bus) error {
+	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
 		call := b.conn.Object("org.freedesktop.PolicyKit1", "/org/freedesktop/PolicyKit1/Authority").CallWithContext(ctx,
 			"org.freedesktop.PolicyKit1.Authority.CheckAuthorization", 0,
 			processOf(uid), "org.freedesktop.systemd1.manage-units", map[string]string{"unit": unit, "verb": verb},

@@ -28,6 +28,8 @@ type session struct {
 
 	due             *time.Timer // when systemd is woken for the expected start
 	expected, woken time.Time
+
+	round []dbus.ObjectPath // units that the resync by the clock has still to read
 }
 
 // openSession connects, subscribes, and reads every unit: when it returns the
@@ -92,7 +94,7 @@ func (s *session) run(ctx context.Context, resync time.Duration) error {
 		case <-s.board.resync:
 			err = s.sync(ctx, resyncReload)
 		case <-tick.C:
-			err = s.sync(ctx, resyncTimer)
+			err = s.syncNext(ctx)
 		case <-s.board.reread:
 			err = s.reread(ctx)
 		case <-s.due.C:
@@ -143,12 +145,27 @@ func (s *session) ownerChanged(ctx context.Context) error {
 
 func (s *session) sync(ctx context.Context, cause string) error {
 	s.board.metrics.resyncs.WithLabelValues(cause).Inc()
-	for path, r := range s.board.records {
-		if err := s.read(ctx, path, slices.Collect(maps.Keys(r.known))); err != nil {
+	for path := range s.board.records {
+		if err := s.readAll(ctx, path); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// syncNext finds what no signal told of, and a systemd that no longer answers. One unit
+// at a time: to read fifty costs as much as a minute of watching them.
+func (s *session) syncNext(ctx context.Context) error {
+	if len(s.round) == 0 {
+		s.board.metrics.resyncs.WithLabelValues(resyncTimer).Inc()
+		s.round = slices.Collect(maps.Keys(s.board.records))
+	}
+	if len(s.round) == 0 {
+		return nil
+	}
+	path := s.round[0]
+	s.round = s.round[1:]
+	return s.readAll(ctx, path)
 }
 
 func (s *session) reread(ctx context.Context) error {
@@ -160,29 +177,40 @@ func (s *session) reread(ctx context.Context) error {
 	return nil
 }
 
-// read asks for the named properties of one unit, all at once: fifteen Gets
-// cost systemd a third of the two GetAlls, which render some 450 properties.
+func (s *session) readAll(ctx context.Context, path dbus.ObjectPath) error {
+	return s.read(ctx, path, slices.Collect(maps.Keys(s.board.records[path].known)))
+}
+
 func (s *session) read(ctx context.Context, path dbus.ObjectPath, names []string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	s.step()
 	r := s.board.records[path]
-	unit := s.bus.conn.Object(managerName, path)
-	calls := make([]*dbus.Call, len(names))
-	for i, name := range names {
-		calls[i] = unit.GoWithContext(ctx, "org.freedesktop.DBus.Properties.Get", dbus.FlagNoAutoStart,
-			nil, r.known[name].iface, name)
-	}
-	answers := make([]answer, len(names))
-	for i, name := range names {
-		a, err := newAnswer(name, r.known[name], <-calls[i].Done)
-		if err != nil {
-			return fmt.Errorf("cannot read %s of %s: %v", name, r.unit, err)
-		}
-		answers[i] = a
+	answers, err := s.bus.properties(ctx, path, r.known, names)
+	if err != nil {
+		return fmt.Errorf("unit %s: %v", r.unit, err)
 	}
 	s.board.learn(path, answers)
 	return nil
+}
+
+// properties asks for the named ones of one unit, all at once: fifteen Gets cost
+// systemd a third of the two GetAlls, which render some 450 properties.
+func (b *bus) properties(ctx context.Context, path dbus.ObjectPath, known map[string]property, names []string) ([]answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	unit := b.conn.Object(managerName, path)
+	calls := make([]*dbus.Call, len(names))
+	for i, name := range names {
+		calls[i] = unit.GoWithContext(ctx, "org.freedesktop.DBus.Properties.Get", dbus.FlagNoAutoStart,
+			nil, known[name].iface, name)
+	}
+	answers := make([]answer, len(names))
+	for i, name := range names {
+		var err error
+		if answers[i], err = newAnswer(name, known[name], <-calls[i].Done); err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", name, err)
+		}
+	}
+	return answers, nil
 }
 
 // newAnswer reads a reply. That systemd has no such property, or no object for

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/assert"
@@ -20,7 +21,7 @@ func TestRulesAreNarrow(t *testing.T) {
 	mine, other := bus.Systemd.Unit(Worker("mine")), bus.Systemd.Unit(Worker("other"))
 	var got atomic.Int32
 	last := make(chan struct{}, 10)
-	s := &session{board: newBoard([]string{Worker("mine")}, newMetrics(nil)), step: func() {}}
+	s := &session{board: newBoard([]string{Worker("mine")}, newMetrics(nil, false)), step: func() {}}
 	var err error
 	s.bus, err = connect(t.Context(), func(s *dbus.Signal) {
 		got.Add(1)
@@ -68,7 +69,7 @@ func TestBackoff(t *testing.T) {
 // The loop can be well while the connection's goroutine is not.
 func TestAliveNamesTheConnector(t *testing.T) {
 	w := NewWatcher(Config{})
-	w.step.Store(time.Now().Add(-stepBound - time.Second).UnixNano())
+	w.step.Store(-int64(stepBound + time.Second))
 	answered := make(chan struct{})
 	go func() { defer close(answered); <-w.pings }()
 	assert.ErrorContains(t, w.Alive(t.Context()), "the unit watcher's bus connection is stuck for")
@@ -76,4 +77,27 @@ func TestAliveNamesTheConnector(t *testing.T) {
 	w.stepped()
 	go func() { <-w.pings }()
 	assert.NoError(t, w.Alive(t.Context()))
+}
+
+// A clock that is set says nothing of the connector.
+func TestAliveOutlivesASetClock(t *testing.T) {
+	for name, hours := range map[string]int{"forward": 1, "back": -1} {
+		t.Run(name, func(t *testing.T) {
+			w := NewWatcher(Config{})
+			w.stepped()
+			w.began = setSince(w.began, hours)
+			go func() { <-w.pings }()
+			assert.NoError(t, w.Alive(t.Context()))
+			w.stepped()
+			go func() { <-w.pings }()
+			assert.NoError(t, w.Alive(t.Context()))
+		})
+	}
+}
+
+// setSince is the same instant to a wall clock that has been set forward since. Only
+// the seconds of a time's wall clock are changed, which have 33 bits (package time).
+func setSince(at time.Time, hours int) time.Time {
+	*(*uint64)(unsafe.Pointer(&at)) -= uint64(hours*3600) << 30
+	return at
 }

@@ -16,10 +16,12 @@ import (
 // published and Alive fails. A nil callback is not called.
 type Config struct {
 	Units  []string      // full unit names, such as Worker returns
-	Resync time.Duration // how often everything is read anew, 30 s when zero
+	Resync time.Duration // how often one of the units is read anew, 30 s when zero
 	Logger *slog.Logger  // discarded when nil
 	// Registry is where its metrics go; nil: nobody looks at them.
 	Registry prometheus.Registerer
+	// Unmanaged says that systemd did not start us: that it is not heard is no fault.
+	Unmanaged bool
 
 	// OnState gets each change of a unit's state, in order, and nothing that
 	// isn't a change, also across reconnects. A reader that can't follow loses
@@ -41,7 +43,8 @@ type Watcher struct {
 
 	bus busState // the loop's
 
-	step atomic.Int64 // when the connector last made one, in UnixNano
+	began time.Time    // where step counts from, so that a clock that is set does not change it
+	step  atomic.Int64 // when the connector last made one, in nanoseconds since began
 }
 
 // stepBound is longer than the connector can take between two steps: three calls
@@ -78,7 +81,7 @@ func NewWatcher(cfg Config) *Watcher {
 	if cfg.OnBus == nil {
 		cfg.OnBus = func(bool, error) {}
 	}
-	return &Watcher{cfg: cfg, board: newBoard(cfg.Units, newMetrics(cfg.Registry)), pings: make(chan struct{})}
+	return &Watcher{cfg: cfg, began: time.Now(), board: newBoard(cfg.Units, newMetrics(cfg.Registry, cfg.Unmanaged)), pings: make(chan struct{})}
 }
 
 // Run watches until ctx is cancelled, and then returns nil. It is to be called
@@ -116,14 +119,14 @@ func (w *Watcher) Alive(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("the unit watcher's loop does not answer: %w", ctx.Err())
 	}
-	if stuck := time.Since(time.Unix(0, w.step.Load())); stuck > stepBound {
+	if stuck := time.Since(w.began) - time.Duration(w.step.Load()); stuck > stepBound {
 		return fmt.Errorf("the unit watcher's bus connection is stuck for %s", stuck.Round(time.Millisecond))
 	}
 	return nil
 }
 
 // stepped is called by the connector wherever one bounded wait has ended.
-func (w *Watcher) stepped() { w.step.Store(time.Now().UnixNano()) }
+func (w *Watcher) stepped() { w.step.Store(int64(time.Since(w.began))) }
 
 func (w *Watcher) publish() {
 	for _, s := range w.board.take() {
@@ -134,7 +137,7 @@ func (w *Watcher) publish() {
 // busChanged tells of the bus when there is something new to tell.
 func (w *Watcher) busChanged(e busEvent) {
 	if e.state == w.bus {
-		w.cfg.Logger.Debug("still no word from systemd", "err", e.err)
+		w.cfg.Logger.Debug("still no word from systemd", "error", e.err)
 		return
 	}
 	w.bus = e.state
@@ -144,9 +147,9 @@ func (w *Watcher) busChanged(e busEvent) {
 		w.board.metrics.up.Set(1)
 		w.cfg.Logger.Debug("watching units over the system bus", "units", len(w.cfg.Units))
 	case busAbsent:
-		w.cfg.Logger.Warn("cannot watch units, still looking for a system bus", "err", e.err)
+		w.cfg.Logger.Warn("cannot watch units, still looking for a system bus", "error", e.err)
 	default:
-		w.cfg.Logger.Warn("cannot watch units, unit states may be old; trying again", "err", e.err)
+		w.cfg.Logger.Warn("cannot watch units, unit states may be old; trying again", "error", e.err)
 	}
 	w.cfg.OnBus(e.state == busUp, e.err)
 }

@@ -22,6 +22,12 @@ func (m *Systemd) handle(conn *dbus.Conn, msg *dbus.Message) {
 		}
 		m.subscribers[sender] = true
 		reply(conn, msg)
+	case "GetUnit":
+		if m.units[msg.Body[0].(string)] == nil {
+			fail(conn, msg, "org.freedesktop.systemd1.NoSuchUnit")
+			return
+		}
+		reply(conn, msg, unitPath(msg.Body[0].(string)))
 	case "StartUnit", "StopUnit", "RestartUnit":
 		if m.refuse(conn, msg) {
 			return
@@ -52,6 +58,10 @@ func (m *Systemd) handle(conn *dbus.Conn, msg *dbus.Message) {
 func (m *Systemd) get(conn *dbus.Conn, msg *dbus.Message) {
 	if path(msg) == managerPath {
 		m.getVersion(conn, msg)
+		return
+	}
+	if kind, ok := m.queued[path(msg)]; ok {
+		reply(conn, msg, dbus.MakeVariant(kind))
 		return
 	}
 	for _, u := range m.units {

@@ -29,13 +29,14 @@ type Systemd struct {
 	refusal     string   // an error
 	refused     []string // the methods that get it; none: all that change something
 	lastJob     uint32
+	queued      map[dbus.ObjectPath]string // the types of jobs that Queue made
 	mute        bool
 }
 
 func newSystemd(t testing.TB, address string) *Systemd {
 	return &Systemd{
 		t: t, address: address, units: make(map[string]*Unit),
-		subscribers: make(map[string]bool), calls: make(map[string]int),
+		subscribers: make(map[string]bool), calls: make(map[string]int), queued: make(map[dbus.ObjectPath]string),
 	}
 }
 

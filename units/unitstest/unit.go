@@ -84,6 +84,18 @@ func (u *Unit) Jobs(result string) {
 	u.job = result
 }
 
+// Queue gives the unit a job of that type, which stays; "" is none.
+func (u *Unit) Queue(kind string) {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	job := noJob
+	if kind != "" {
+		job = u.systemd.newJob()
+		u.systemd.queued[job.Path] = kind
+	}
+	u.set(Properties{"Job": job})
+}
+
 // EndJob ends the job that Jobs("") left running.
 func (u *Unit) EndJob(result string) {
 	u.systemd.mu.Lock()
@@ -98,13 +110,6 @@ func (u *Unit) Start(status string) {
 	job := u.systemd.newJob()
 	u.set(Properties{"NRestarts": uint32(0), "Job": job})
 	u.start(job, status)
-}
-
-// Stop is a stop by hand.
-func (u *Unit) Stop() {
-	u.systemd.mu.Lock()
-	defer u.systemd.mu.Unlock()
-	u.stop(u.systemd.newJob())
 }
 
 // Exit ends the main process with that status, and systemd waits for delay
