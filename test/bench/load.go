@@ -22,6 +22,7 @@ type load struct {
 	requests     int
 	body         func(i int) []byte
 	stream       bool
+	responses    bool // to /v1/responses
 }
 
 // sample is what the clients saw.
@@ -89,7 +90,11 @@ func (l load) ask(ctx context.Context, client *http.Client, i int) (first, whole
 }
 
 func (l load) request(ctx context.Context, i int) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+l.address+"/v1/chat/completions", bytes.NewReader(l.body(i)))
+	path := "/v1/chat/completions"
+	if l.responses {
+		path = "/v1/responses"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+l.address+path, bytes.NewReader(l.body(i)))
 	if err != nil {
 		return nil, err
 	}

@@ -19,25 +19,48 @@ func (b *bench) with(ctx context.Context, workers int, do func(*daemon) error, e
 }
 
 func (b *bench) codingPrompt(ctx context.Context) error {
+	for _, p := range []struct {
+		what  string
+		limit float64 // of its CPU time
+		load
+	}{
+		{"", 10, load{body: coding()}},
+		{" to /v1/responses", 10, load{body: codingResponse(false), responses: true}},
+		{" to /v1/responses, stored", 0, load{body: codingResponse(true), responses: true}},
+	} {
+		if err := b.with(ctx, 1, func(d *daemon) error { return b.codingPrompts(ctx, d, p.load, p.what, p.limit) }); err != nil {
+			return err
+		}
+	}
 	return b.with(ctx, 1, func(d *daemon) error {
-		body := coding()
-		l := load{clients: 1, requests: 20, body: body}
-		if _, _, err := d.target().measure(ctx, l); err != nil { // warms up
-			return err
-		}
-		if err := d.resetPeak(); err != nil {
-			return err
-		}
-		l.requests, l.body = 20*b.rounds, func(i int) []byte { return body(i + 20) }
-		cpu, _, err := d.target().measure(ctx, l)
-		if err != nil {
+		l := load{clients: 64, requests: 128, body: long(4 << 20)}
+		if _, _, err := d.target().measure(ctx, l); err != nil {
 			return err
 		}
 		peak, err := d.memory("VmHWM")
-		b.result.one("CPU: coding prompt of 500 KB", "ms", 10, micros(cpu)/1000)
-		b.result.one("peak RSS: coding prompts, one at a time", "MiB", 60, peak)
+		b.result.one("peak RSS: prompts of 4 MiB, 64 clients", "MiB", 700, peak)
 		return err
 	})
+}
+
+func (b *bench) codingPrompts(ctx context.Context, d *daemon, l load, what string, limit float64) error {
+	body := l.body
+	l.clients, l.requests = 1, 20
+	if _, _, err := d.target().measure(ctx, l); err != nil { // warms up
+		return err
+	}
+	if err := d.resetPeak(); err != nil {
+		return err
+	}
+	l.requests, l.body = 20*b.rounds, func(i int) []byte { return body(i + 20) }
+	cpu, _, err := d.target().measure(ctx, l)
+	if err != nil {
+		return err
+	}
+	peak, err := d.memory("VmHWM")
+	b.result.one("CPU: coding prompt of 500 KB"+what, "ms", limit, micros(cpu)/1000)
+	b.result.one("peak RSS: coding prompts, one at a time"+what, "MiB", 60, peak)
+	return err
 }
 
 // openStreams is memory without, with and after open streams.
