@@ -21,17 +21,17 @@ func TestFiles(t *testing.T) {
 	inRPM := strings.Fields(output(t, "rpm", "--query", "--package", "--list", p.rpm))
 
 	for _, file := range without(inDeb, inRPM) {
-		assert.Regexp(t, `^/usr/share/(doc|lintian|zsh/vendor-completions)/`, file, "only in the .deb")
+		assert.Regexp(t, `^(/etc/codex-proxy/workers/default.toml$|/usr/share/(doc|lintian|zsh/vendor-completions)/)`, file, "only in the .deb")
 	}
 	for _, file := range without(inRPM, inDeb) {
-		assert.Regexp(t, `^(/etc/codex-proxy(/workers)?$|/usr/share/codex-proxy$|/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`, file, "only in the .rpm")
+		assert.Regexp(t, `^(/etc/codex-proxy(/workers)?$|/usr/share/codex-proxy(/default.toml)?$|/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`, file, "only in the .rpm")
 	}
 	for _, file := range shipped(t) {
 		assert.True(t, slices.ContainsFunc(inDeb, func(f string) bool { return strings.HasSuffix(f, "/"+file) }), "%s is not in the packages", file)
 	}
 
-	settings := "/etc/codex-proxy/config.toml\n/etc/codex-proxy/workers/default.toml\n"
-	assert.Equal(t, settings, output(t, "dpkg-deb", "--info", p.deb, "conffiles"))
+	settings := "/etc/codex-proxy/config.toml\n"
+	assert.Equal(t, settings+"/etc/codex-proxy/workers/default.toml\n", output(t, "dpkg-deb", "--info", p.deb, "conffiles"))
 	assert.Equal(t, settings, output(t, "rpm", "--query", "--package", "--configfiles", p.rpm))
 }
 
