@@ -29,7 +29,7 @@ BIN   := build/$(if $(filter $(ARCH),$(HOST)),,$(ARCH)/)codex-proxy
 SHARE := build/share
 DEB   := build/codex-proxy_$(VERSION)_$(ARCH).deb
 RPM   := build/codex-proxy-$(VERSION)-1.$(RPM_$(ARCH)).rpm
-SRC   := $(shell find cmd notify units probes proxy -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+SRC   := $(shell find cmd notify units probes proxy -name '*.go' -not -name '*_test.go' 2>/dev/null) packaging/etc/embed.go packaging/etc/workers/default.toml go.mod go.sum
 
 # A static PIE takes the C compiler of its architecture.
 COMPILER  := $(if $(filter $(ARCH),$(HOST)),gcc,$(GNU_$(ARCH))-gcc)
@@ -62,9 +62,14 @@ build: ## build the program into build/
 	@$(MAKE) --no-print-directory needs NEEDS="$(BUILD_NEEDS)"
 	@$(MAKE) --no-print-directory $(BIN)
 
+# What goes into the program beside its source stands in the name of a file.
+FLAGS := build/flags-$(ARCH)-$(VERSION)
+$(FLAGS):
+	@mkdir -p build && rm -f build/flags-$(ARCH)-* && touch $@
+
 # The tags leave name and user lookups to Go: the C library is only what starts
 # the program, which so depends on nothing of the machine it runs on.
-$(BIN): $(SRC) Makefile
+$(BIN): $(SRC) Makefile $(FLAGS)
 	CGO_ENABLED=1 CC=$(COMPILER) GOARCH=$(ARCH) go build -trimpath -buildvcs=false -buildmode=pie -tags netgo,osusergo \
 		-ldflags '-s -w -linkmode external -extldflags "-static-pie $(PACKED_$(ARCH))" -X main.version=$(VERSION)' -o $@ ./cmd/codex-proxy
 

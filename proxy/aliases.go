@@ -33,8 +33,9 @@ func (a *aliases) find(name string) (Alias, bool) {
 	return alias, ok && !a.known(name)
 }
 
-// resolve returns what to run for a model name of a client.
-func (a *aliases) resolve(name, effort string) (Alias, error) {
+// resolve returns what to run for a model name of a client, who has asked for the
+// effort in that field.
+func (a *aliases) resolve(name, effort, field string) (Alias, error) {
 	alias, ok := a.find(name)
 	switch {
 	case !ok:
@@ -42,8 +43,8 @@ func (a *aliases) resolve(name, effort string) (Alias, error) {
 	case alias.Effort == "":
 		alias.Effort = effort
 	case effort != "" && effort != alias.Effort:
-		return alias, openai.Invalid("invalid_value", "reasoning_effort",
-			fmt.Sprintf("the model %s is %s with reasoning_effort %s; leave reasoning_effort out, or ask for another model", name, alias.Model, alias.Effort))
+		return alias, openai.Invalid("invalid_value", field,
+			fmt.Sprintf("the model %s comes with %s %q; leave %[2]s out, or ask for another model", name, field, alias.Effort))
 	}
 	return alias, nil
 }

@@ -17,7 +17,7 @@ const maxAttempts = 3
 // Why a turn was lost. The values are those of the label reason of
 // codex_turn_retries_total.
 const (
-	lostWorker      = "worker_lost"     // the connection to the worker ended
+	lostWorker      = "worker_exited"   // the connection to the worker ended
 	lostStopping    = "worker_stopping" // the worker takes no new turns
 	lostOverloaded  = "overloaded"      // so it said for as long as a start may take
 	lostStart       = "start_timeout"   // it did not answer
@@ -56,10 +56,13 @@ func lossReason(err error) string {
 
 // runTurn runs a turn and hands it to answer, and runs it again, ahead of the
 // queue, while it is lost and nothing speaks against that. x is the exchange that
-// the turn counts for, ask.Key and ask.Arrived come from it.
-func (s *Server) runTurn(w http.ResponseWriter, r *http.Request, x *exchange, ask workers.Ask, request appserver.TurnRequest, answer func(*appserver.Turn) error) error {
+// the turn counts for, ask.Key and ask.Arrived come from it. end, if there is one,
+// is called when the turn has been answered and is still to be closed: nobody waits
+// for the worker's answer to that.
+func (s *Server) runTurn(w http.ResponseWriter, r *http.Request, x *exchange, ask workers.Ask, request appserver.TurnRequest, answer func(*appserver.Turn) error, end func() error) error {
 	ask.Key, ask.Arrived = x.key, x.began
 	c := s.threads.continuation(x.key, request)
+	x.request = &request
 	if ask.Prefer == "" {
 		ask.Prefer = c.worker()
 	}
@@ -77,7 +80,7 @@ func (s *Server) runTurn(w http.ResponseWriter, r *http.Request, x *exchange, as
 		x.attempts++
 		w.Header().Set("X-Codex-Attempts", strconv.Itoa(x.attempts))
 		x.turn = x.span.Child("turn")
-		err = s.attempt(r.Context(), lease, x, request, c, answer)
+		err = s.attempt(r.Context(), lease, x, c, answer, end)
 		outcome := turnOutcome(r.Context(), err)
 		s.metrics.turns.WithLabelValues(outcome).Inc()
 		x.endTurn(outcome)
@@ -99,11 +102,11 @@ func (s *Server) runTurn(w http.ResponseWriter, r *http.Request, x *exchange, as
 // written to the client, a keepalive comment included, the model has called no
 // tool, and tries are left.
 func (x *exchange) repeatable() bool {
-	return x.status == 0 && !x.acted && x.attempts < maxAttempts
+	return x.request != nil && !x.acted && x.attempts < maxAttempts
 }
 
-func (s *Server) attempt(ctx context.Context, lease *workers.Lease, x *exchange, request appserver.TurnRequest, c *continuation, answer func(*appserver.Turn) error) error {
-	turn, err := s.startTurn(ctx, lease, x, request, c)
+func (s *Server) attempt(ctx context.Context, lease *workers.Lease, x *exchange, c *continuation, answer func(*appserver.Turn) error, end func() error) error {
+	turn, err := s.startTurn(ctx, lease, x, *x.request, c)
 	if err != nil {
 		return whyEnded(ctx, err)
 	}
@@ -119,5 +122,8 @@ func (s *Server) attempt(ctx context.Context, lease *workers.Lease, x *exchange,
 		return err
 	}
 	kept = c.keep(repeated(x.items), turn, lease.Worker)
-	return nil
+	if end == nil {
+		return nil
+	}
+	return end()
 }

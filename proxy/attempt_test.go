@@ -93,7 +93,7 @@ func TestLostTurnsRunAgain(t *testing.T) {
 				line := r.log.request(t, "again")
 				assert.Equal(t, "ok", line["outcome"])
 				assert.InDelta(t, 2, line["attempts"], 0)
-				assert.InDelta(t, 20, line["prompt_tokens"], 0)
+				assert.InDelta(t, 20, line["input_tokens"], 0)
 				assert.Equal(t, "1", r.retries(t, tc.reason))
 				assert.Zero(t, r.Pool.Inflight())
 				assert.Zero(t, r.Report().Queue.Depth)

@@ -87,7 +87,7 @@ func TestMalformedBodies(t *testing.T) {
 	for range count {
 		received(t, closed)
 	}
-	assert.Equal(t, descriptors, openFiles(t))
+	assert.LessOrEqual(t, openFiles(t), descriptors, "a test before may still have been closing one")
 	assert.NoError(t, goleak.Find(before))
 	assert.Zero(t, r.Pool.Inflight())
 	assert.NotContains(t, r.log.String(), `"level":"ERROR"`)
@@ -189,13 +189,17 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 }
 
 // piped is a client of a server without workers, whose idle timeout is an hour.
-func piped(t *testing.T) (client net.Conn, leave func()) {
+func piped(t *testing.T, changes ...func(*Settings)) (client net.Conn, leave func()) {
 	t.Helper()
 	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: bound}, func() {})
-	s := New(Settings{
-		Pool: pool, Report: func() probes.Report { return probes.Report{} }, BodyLimit: 1000, IdleTimeout: time.Hour, Keepalive: time.Hour,
+	settings := Settings{
+		Pool: pool, Report: func() probes.Report { return probes.Report{} }, BodyLimit: 1000, RequestMemory: 8000, QueueTimeout: bound, IdleTimeout: time.Hour, Keepalive: time.Hour,
 		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, change := range changes {
+		change(&settings)
+	}
+	s := New(settings)
 	listener, served := make(pipes), make(chan error, 1)
 	go func() { served <- s.Serve(listener) }()
 	client, server := net.Pipe()

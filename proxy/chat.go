@@ -43,7 +43,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := s.bounded(r.Context())
 	defer cancel()
 	r = r.WithContext(ctx)
-	if err := s.inline(ctx, x, pictures(req)); err != nil {
+	if err := s.inline(ctx, x, req.Images()); err != nil {
 		return err
 	}
 	answer := openai.Answer{ID: newID("chatcmpl-"), Created: time.Now().Unix(), Model: x.model, Legacy: req.Legacy, Usage: req.Stream && req.IncludeUsage}
@@ -51,18 +51,6 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 		return s.streamChat(w, r, req, answer)
 	}
 	return s.wholeChat(w, r, req, answer)
-}
-
-// pictures are the images of a request.
-func pictures(req *openai.ChatRequest) (list []picture) {
-	for _, m := range req.Messages {
-		for _, p := range m.Parts {
-			if p.Image != nil {
-				list = append(list, picture{p.At, p.Image})
-			}
-		}
-	}
-	return list
 }
 
 // bounded applies request_timeout, if there is one, to a request that has
@@ -139,16 +127,12 @@ func whyEnded(ctx context.Context, err error) error {
 // wholeChat answers when all choices are complete.
 func (s *Server) wholeChat(w http.ResponseWriter, r *http.Request, req *openai.ChatRequest, answer openai.Answer) error {
 	said := make([]openai.Said, req.N)
-	err := s.choices(w, r, req, func(c *choice, turn *appserver.Turn) error {
+	return s.choices(w, r, req, func(c *choice, turn *appserver.Turn) error {
 		whole := &wholeChoice{}
 		err := s.hear(c, turn, req, whole, nil, nil)
 		said[c.index] = whole.said
 		return err
-	})
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, answer.Completion(said, exchangeOf(r).usage))
+	}, func() error { return s.writeJSON(w, answer.Completion(said, exchangeOf(r).usage)) })
 }
 
 // writeJSON sends a whole answer and flushes it, so that nothing that follows

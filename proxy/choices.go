@@ -16,11 +16,18 @@ import (
 // choices runs a turn for each choice of a request, all at the same time. One
 // that fails ends the others: an answer has all of them, or none. answer is
 // called anew when a turn runs again, for several choices from several goroutines.
-func (s *Server) choices(w http.ResponseWriter, r *http.Request, req *openai.ChatRequest, answer func(c *choice, turn *appserver.Turn) error) error {
+// end is called when all have succeeded.
+func (s *Server) choices(w http.ResponseWriter, r *http.Request, req *openai.ChatRequest, answer func(c *choice, turn *appserver.Turn) error, end func() error) error {
 	x, request, ask := exchangeOf(r), plan(req), workers.Ask{Model: req.Model}
+	settled := func() error {
+		s.settle(x)
+		return end()
+	}
+	req.Messages = nil // they are in the items now, and would be there as long as the answer takes
+	x.keeps = req.N > 1
 	if req.N == 1 {
 		c := &choice{ctx: r.Context(), x: x}
-		return s.runTurn(w, r, x, ask, request, func(turn *appserver.Turn) error { return answer(c, turn) })
+		return s.runTurn(w, r, x, ask, request, func(turn *appserver.Turn) error { return answer(c, turn) }, settled)
 	}
 	g, ctx := errgroup.WithContext(r.Context())
 	all := make([]*choice, req.N)
@@ -29,7 +36,7 @@ func (s *Server) choices(w http.ResponseWriter, r *http.Request, req *openai.Cha
 		all[i] = c
 		g.Go(func() (err error) {
 			defer c.rescue(&err)
-			return s.runTurn(nowhere{}, r.WithContext(ctx), c.x, ask, request, func(turn *appserver.Turn) error { return answer(c, turn) })
+			return s.runTurn(nowhere{}, r.WithContext(ctx), c.x, ask, request, func(turn *appserver.Turn) error { return answer(c, turn) }, nil)
 		})
 	}
 	err := g.Wait()
@@ -39,8 +46,13 @@ func (s *Server) choices(w http.ResponseWriter, r *http.Request, req *openai.Cha
 			panic(c.panicked)
 		}
 	}
-	w.Header().Set("X-Codex-Attempts", strconv.Itoa(x.attempts))
-	return err
+	if x.attempts > 0 {
+		w.Header().Set("X-Codex-Attempts", strconv.Itoa(x.attempts))
+	}
+	if err != nil {
+		return err
+	}
+	return settled()
 }
 
 // choice is one of the answers to a request. It belongs to the goroutine of its

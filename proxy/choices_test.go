@@ -65,7 +65,7 @@ func TestSeveralChoices(t *testing.T) {
 	assert.Len(t, seen, 3, "each choice is an answer of its own")
 	assert.Equal(t, 3*27, whole.Usage.TotalTokens)
 	line := r.log.request(t, "three")
-	assert.InDelta(t, 60, line["prompt_tokens"], 0)
+	assert.InDelta(t, 60, line["input_tokens"], 0)
 	assert.InDelta(t, 3, line["attempts"], 0)
 	assert.Equal(t, "default", line["worker"])
 	assert.Zero(t, r.Pool.Inflight())
@@ -190,7 +190,7 @@ func TestAChoiceThatPanics(t *testing.T) {
 		require.NoError(t, err)
 		return r.choices(w, req, chat, func(c *choice, turn *appserver.Turn) error {
 			return r.hear(c, turn, chat, bomb{}, nil, nil)
-		})
+		}, func() error { return nil })
 	})
 	resp := r.do(t, http.MethodPost, "/panic", "{}", "X-Request-Id", "bang")
 	assert.Equal(t, http.StatusInternalServerError, resp.StatusCode)

@@ -71,7 +71,7 @@ func (s *Server) clientError(r *http.Request, err error) *openai.Error {
 	case errors.Is(err, ErrDeadline):
 		return openai.Unavailable("draining", "the service stopped before this answer was finished; send the request again", time.Second)
 	case errors.As(err, &turn):
-		return turnError(turn)
+		return turnError(turn, exchangeOf(r).field("messages", "input"))
 	case errors.As(err, &rpc):
 		return rpcError(rpc)
 	case errors.Is(err, appserver.ErrConnectionLost):
@@ -79,7 +79,7 @@ func (s *Server) clientError(r *http.Request, err error) *openai.Error {
 	case errors.Is(err, appserver.ErrSlowConsumer):
 		return openai.Timeout("slow_client", "the answer was not read fast enough and was given up")
 	case errors.Is(err, appserver.ErrTooLarge):
-		return &openai.Error{Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: "request_too_large", Message: "the messages are larger than the worker accepts"}
+		return tooLarge("", "the messages are larger than the worker accepts")
 	case errors.Is(err, errInterrupted):
 		return openai.Unavailable("turn_interrupted", "the worker interrupted the turn; send the request again", time.Second)
 	case errors.Is(err, errStartTimeout):

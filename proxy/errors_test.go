@@ -73,6 +73,15 @@ func TestFailedTurns(t *testing.T) {
 	}
 }
 
+// The field at fault has the name that it has in that request.
+func TestErrorsNameTheFieldOfTheRequest(t *testing.T) {
+	for _, info := range []string{"contextWindowExceeded", "cyberPolicy"} {
+		r := newRig(t, &appservertest.Server{Handler: appservertest.Fail("no", info)})
+		assert.Equal(t, "messages", *failure(t, text(t, r.chatting(t, hello("")))).Error.Param)
+		assert.Equal(t, "input", *failure(t, text(t, r.responding(t, asked("", `"q"`)))).Error.Param)
+	}
+}
+
 func TestLongUpstreamMessagesAreBounded(t *testing.T) {
 	r := newRig(t, &appservertest.Server{Handler: appservertest.Fail(strings.Repeat("é", 10_000), "badRequest")})
 	e := failure(t, text(t, r.chatting(t, hello("")))).Error
@@ -224,6 +233,28 @@ func TestALongTurnIsNotIdle(t *testing.T) {
 	assert.Equal(t, 10, strings.Count(got, `"content":"x"`))
 	assert.True(t, strings.HasSuffix(got, "data: [DONE]\n\n"))
 	assert.NotContains(t, got, ": keepalive", "the client heard something all the time")
+}
+
+// Nor does it matter whether there is an event in what the worker says.
+func TestAWorkerThatTalksOfOtherThingsIsNotIdle(t *testing.T) {
+	const idle = 300 * time.Millisecond
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		tick := time.NewTicker(idle / 5)
+		defer tick.Stop()
+		for range 10 {
+			select {
+			case <-tick.C:
+				turn.Notify("unknown/notification", map[string]any{})
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		turn.Text("done")
+		return nil
+	}}, func(o *options) { o.IdleTimeout, o.Keepalive = idle, idle/10 })
+	for _, body := range []string{hello(streaming), hello("")} { // with keepalives and without
+		assert.Contains(t, text(t, r.chatting(t, body)), "done")
+	}
 }
 
 func TestNoWorker(t *testing.T) {

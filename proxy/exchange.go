@@ -19,10 +19,12 @@ import (
 type exchange struct {
 	id        string
 	began     time.Time
+	held      held   // of memory
 	route     string // path of the route, or "other"
 	key       string // name of the API key
 	limits    auth.Limits
 	turns     int64 // let in by the limiter, which is owed the end
+	settled   bool  // what it has used is counted
 	model     string
 	worker    string
 	thread    string
@@ -38,6 +40,9 @@ type exchange struct {
 	span      *traces.Span      // of the request
 	turn      *traces.Span      // of the current turn
 
+	request *appserver.TurnRequest // what runs again if its turn is lost; nil: nothing does
+	keeps   bool                   // something of the request is needed to the end
+
 	fit func(worker string, items []appserver.Item) []appserver.Item // of a history, what fits that worker; nil: all
 }
 
@@ -46,6 +51,23 @@ type exchange struct {
 func (x *exchange) produced(item appserver.ResponseItem) {
 	x.acted = x.acted || item.Type != "message" && item.Type != "reasoning"
 	x.items = append(x.items, item.Item)
+}
+
+// field is what a field of a request is called: in a chat, and in /v1/responses.
+func (x *exchange) field(chat, responses string) string {
+	if x.route == "/v1/responses" {
+		return responses
+	}
+	return chat
+}
+
+// begun lets go of the request when something of the answer is out: its turn does
+// not run again.
+func (x *exchange) begun() {
+	x.request = nil
+	if !x.keeps {
+		x.held.keep(0)
+	}
 }
 
 type exchangeKey struct{}

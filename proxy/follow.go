@@ -65,8 +65,8 @@ func (l *listener) hear(event appserver.Event, x *exchange) error {
 }
 
 // next waits for one event. Silence of the worker, not duration, is what times
-// out. The client's silence is another one: while a model thinks there are
-// events of which the client hears nothing.
+// out, and what makes no event is no silence. The client's silence is another one:
+// while a model thinks there are events of which the client hears nothing.
 func (s *Server) next(ctx context.Context, turn *appserver.Turn, l *listener) (appserver.Event, error) {
 	if l.idle != nil && !turn.Ready() {
 		if err := l.idle(); err != nil {
@@ -80,16 +80,23 @@ func (s *Server) next(ctx context.Context, turn *appserver.Turn, l *listener) (a
 			wait = min(wait, time.Until(l.heard.Add(s.Keepalive)))
 		}
 		event, err := turn.NextWithin(ctx, wait)
-		switch {
-		case !errors.Is(err, appserver.ErrSilent):
+		if !errors.Is(err, appserver.ErrSilent) {
 			return event, err
-		case l.silence == nil || !time.Now().Before(until):
+		}
+		if later := turn.Heard().Add(s.IdleTimeout); later.After(until) {
+			until = later
+		}
+		now := time.Now()
+		if !now.Before(until) {
 			return nil, openai.Timeout("idle_timeout", fmt.Sprintf("the worker sent nothing for %s", s.IdleTimeout))
+		}
+		if l.silence == nil || now.Before(l.heard.Add(s.Keepalive)) {
+			continue
 		}
 		if err := l.silence(); err != nil {
 			return nil, err
 		}
-		l.heard = time.Now()
+		l.heard = now
 	}
 }
 

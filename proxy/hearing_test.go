@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -75,6 +76,23 @@ func TestToolCalls(t *testing.T) {
 	assert.Equal(t, "function_call", finish)
 	request = received(t, requests)
 	assert.Contains(t, string(request.Items[len(request.Items)-1]), "must be a call of the function weather")
+}
+
+// What is called is told before the worker has answered the goodbye to the turn.
+func TestToolCallsDoNotWaitForTheGoodbye(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: callingTools, Faults: map[string]appservertest.Fault{
+		"turn/interrupt": appservertest.Silent, "thread/unsubscribe": appservertest.Silent,
+	}})
+	closing := func() {
+		assert.Equal(t, 1, r.Pool.Inflight())
+		await(t, tick(t), func() bool { return r.Pool.Inflight() == 0 })
+	}
+	assert.Contains(t, text(t, r.chatting(t, hello(weatherTools))), "Rome")
+	closing()
+	stream := bufio.NewReader(r.chatting(t, hello(streaming+weatherTools)).Body)
+	for frame(t, stream) != "data: [DONE]" {
+	}
+	closing()
 }
 
 func TestStreamedToolCalls(t *testing.T) {

@@ -14,8 +14,9 @@ var forwarded = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Hos
 // fromHere reports whether a program on this machine asks, and for itself. Who
 // comes through a reverse proxy on this machine has its address, so that says
 // nothing alone. One that adds no header passes on the name that its client
-// asked for, as a browser does that was led here by its DNS; or it is nginx
-// without any setting, which speaks HTTP/1.0.
+// asked for, as a browser does that was led here by its DNS; or it is nginx before
+// 1.29.7 without any setting, which speaks HTTP/1.0. A later one without any
+// setting cannot be told from a program here.
 func fromHere(r *http.Request) bool {
 	if !isLoopback(r.RemoteAddr) || !isLoopback(r.Host) || !r.ProtoAtLeast(1, 1) {
 		return false

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,43 +22,48 @@ type Images interface {
 	Inline(ctx context.Context, url string) (dataURL string, err error)
 }
 
-// picture is an image of a request, and where in the request it is.
-type picture struct {
-	at    string
-	image *openai.Image
-}
-
 // inline replaces what is named by URL with the image itself: codex takes
 // nothing else. All images of a request are bounded as its body is.
-func (s *Server) inline(ctx context.Context, x *exchange, pictures []picture) error {
-	if len(pictures) == 0 {
+func (s *Server) inline(ctx context.Context, x *exchange, images []openai.PlacedImage) error {
+	if len(images) == 0 {
 		return nil
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelImages)
-	var total atomic.Int64
-	for _, p := range pictures {
-		if !p.image.Remote() {
+	room := imageRoom{server: s, held: &x.held}
+	for _, p := range images {
+		if !p.Image.Remote() {
 			continue
 		}
 		if s.Images == nil {
-			return openai.Invalid("image_fetch_disabled", p.at, p.at+": images are taken as data: URLs only; the operator has turned the fetching of others off")
+			return openai.Invalid("image_fetch_disabled", p.At, p.At+": images are taken as data: URLs only; the operator has turned the fetching of others off")
 		}
 		g.Go(func() error {
 			span := x.span.Child("image")
-			url, err := s.fetch(ctx, x.key, p)
+			err := s.fetch(ctx, x.key, p, &room)
 			endImage(span, err)
-			if err == nil && total.Add(int64(len(url))) > s.BodyLimit {
-				err = &openai.Error{
-					Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: "request_too_large", Param: p.at,
-					Message: fmt.Sprintf("the images are larger than the limit of %d bytes (body_limit)", s.BodyLimit),
-				}
-			}
-			p.image.URL = url
 			return err
 		})
 	}
 	return g.Wait()
+}
+
+// imageRoom counts the images of one request.
+type imageRoom struct {
+	server *Server
+	mu     sync.Mutex
+	held   *held
+	bytes  int64
+}
+
+// take waits for memory for one image.
+func (i *imageRoom) take(ctx context.Context, p openai.PlacedImage, size int) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.bytes += int64(size); i.bytes > i.server.BodyLimit {
+		return tooLarge(p.At, fmt.Sprintf("the images are larger than the limit of %d bytes (body_limit)", i.server.BodyLimit))
+	}
+	return i.held.take(ctx, int64(size))
 }
 
 // imagePlaces are those of each API key. They are few bytes, and stay.
@@ -81,21 +84,27 @@ func (p *imagePlaces) take(ctx context.Context, key string) (free func(), err er
 	}
 }
 
-func (s *Server) fetch(ctx context.Context, key string, p picture) (string, error) {
+// fetch keeps its place until there is memory for the image: what has no memory
+// yet is as little as there are places.
+func (s *Server) fetch(ctx context.Context, key string, p openai.PlacedImage, room *imageRoom) error {
 	free, err := s.imagePlaces.take(ctx, key)
 	if err != nil {
-		return "", whyEnded(ctx, err)
+		return whyEnded(ctx, err)
 	}
 	defer free()
-	url, err := s.Images.Inline(ctx, p.image.URL)
+	url, err := s.Images.Inline(ctx, p.Image.URL)
 	var known *openai.Error
 	switch {
 	case errors.As(err, &known):
 		told := *known
-		told.Param, told.Message = p.at, p.at+": "+told.Message
-		return "", &told
+		told.Param, told.Message = p.At, p.At+": "+told.Message
+		return &told
 	case err != nil:
-		return "", whyEnded(ctx, err)
+		return whyEnded(ctx, err)
 	}
-	return url, openai.CheckImage(p.at, url)
+	if err := openai.CheckImage(p.At, url); err != nil {
+		return err
+	}
+	p.Image.URL = url
+	return room.take(ctx, p, len(url))
 }

@@ -26,12 +26,18 @@ type exits struct {
 	begun   chan struct{} // closed when clients are told to go elsewhere
 
 	mu        sync.Mutex
-	leaving   bool // clients are told to close their connections
-	closed    bool // nothing is accepted any more
+	leaving   bool      // clients are told to close their connections
+	closed    bool      // nothing is accepted any more
+	refused   time.Time // what has come since then is refused; zero: nothing is
 	listeners []net.Listener
-	conns     map[net.Conn]http.ConnState
+	conns     map[net.Conn]connection
 	sockets   int            // WebSockets, which are in conns no more
 	socketsOf map[string]int // by API key
+}
+
+type connection struct {
+	state http.ConnState
+	since time.Time
 }
 
 func newExits() exits {
@@ -43,9 +49,9 @@ func (e *exits) follow(conn net.Conn, state http.ConnState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.conns == nil {
-		e.conns = map[net.Conn]http.ConnState{}
+		e.conns = map[net.Conn]connection{}
 	}
-	e.conns[conn] = state
+	e.conns[conn] = connection{state, time.Now()}
 	if state == http.StateClosed || state == http.StateHijacked {
 		delete(e.conns, conn)
 	}
@@ -150,13 +156,38 @@ func (e *exits) stopAccepting() {
 func (e *exits) count() (all, busy int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, state := range e.conns {
-		if state != http.StateIdle {
+	for _, c := range e.conns {
+		if c.state != http.StateIdle {
 			busy++
 		}
 	}
 	return len(e.conns) + e.sockets, busy + e.sockets
 }
+
+// Refuse is called when requests are refused from now on: Unanswered leaves those out.
+func (s *Server) Refuse() {
+	s.exits.mu.Lock()
+	defer s.exits.mu.Unlock()
+	s.exits.refused = time.Now()
+}
+
+// Unanswered returns how many requests have come and are not answered to the end:
+// their heads are here, and perhaps no more. Those of WebSockets are not among them.
+func (s *Server) Unanswered() (n int) {
+	s.exits.mu.Lock()
+	defer s.exits.mu.Unlock()
+	refused := s.exits.refused
+	for _, c := range s.exits.conns {
+		if c.state == http.StateActive && (refused.IsZero() || c.since.Before(refused)) {
+			n++
+		}
+	}
+	return n
+}
+
+// Changed holds a token when Unanswered may have changed. It is for one who waits,
+// while neither AwaitQuiet nor Shutdown does.
+func (s *Server) Changed() <-chan struct{} { return s.exits.changed }
 
 // StopAccepting leaves new connections to who shares the listening socket, and
 // tells clients to close those that they have. It does not wait.

@@ -3,8 +3,10 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -61,3 +63,87 @@ func TestLeave(t *testing.T) {
 	close(hurry)
 	assert.NoError(t, r.AwaitQuiet(t.Context(), hurry))
 }
+
+// What a stop or a restart waits for: requests whose heads are here, but for those
+// that have come since all are refused.
+func TestUnanswered(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: thinker})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- r.Serve(l) }()
+	uploading := func() (rest func()) {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		_, err = io.WriteString(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+			"Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n")
+		require.NoError(t, err)
+		answer := bufio.NewReader(conn)
+		line, err := answer.ReadString('\n')
+		require.NoError(t, err)
+		require.Contains(t, line, "100 Continue")
+		return func() {
+			_, err = io.WriteString(conn, "{}")
+			require.NoError(t, err)
+			line, err := io.ReadAll(answer)
+			require.NoError(t, err)
+			assert.Contains(t, string(line), "400 Bad Request")
+			require.NoError(t, conn.Close())
+		}
+	}
+	silent, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer silent.Close()
+	assert.Zero(t, r.Unanswered())
+	first, second := uploading(), uploading()
+	assert.Equal(t, 2, r.Unanswered())
+	r.Refuse()
+	late := uploading()
+	assert.Equal(t, 2, r.Unanswered())
+	for _, rest := range []func(){late, first, second} {
+		rest()
+	}
+	for r.Unanswered() > 0 {
+		received(t, r.Changed())
+	}
+	r.StopAccepting()
+	require.NoError(t, received(t, served))
+}
+
+// TestShutdownAfterStopAccepting: a listener that was closed by StopAccepting and whose
+// accepting loop has not noticed yet is no reason to cut anybody off.
+func TestShutdownAfterStopAccepting(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: thinker})
+	l := &lateListener{accepting: make(chan struct{}), ended: make(chan struct{})}
+	served := make(chan error, 1)
+	go func() { served <- r.Serve(l) }()
+	<-l.accepting
+	r.StopAccepting()
+	require.NoError(t, r.Shutdown(t.Context()))
+	require.NoError(t, received(t, served))
+}
+
+// lateListener hears of its end when it is closed for the second time.
+type lateListener struct {
+	net.Listener
+
+	accepting chan struct{} // closed when the loop waits
+	ended     chan struct{}
+	closes    atomic.Int32
+}
+
+func (l *lateListener) Accept() (net.Conn, error) {
+	close(l.accepting)
+	<-l.ended
+	return nil, net.ErrClosed
+}
+
+func (l *lateListener) Close() error {
+	if l.closes.Add(1) == 1 {
+		return nil
+	}
+	close(l.ended)
+	return net.ErrClosed
+}
+
+func (*lateListener) Addr() net.Addr { return &net.UnixAddr{Name: "late", Net: "unix"} }

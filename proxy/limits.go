@@ -21,7 +21,7 @@ func (s *Server) limit(x *exchange, model, effort string, choices int) (runs, wi
 		s.limiter.refuse(x.key, auth.Models)
 		return "", "", s.noModel(x.limits, model)
 	}
-	target, err := s.aliases.resolve(model, effort)
+	target, err := s.aliases.resolve(model, effort, x.field("reasoning_effort", "reasoning.effort"))
 	if err != nil || x.key == "" {
 		return target.Model, target.Effort, err
 	}
@@ -39,8 +39,13 @@ func (s *Server) limit(x *exchange, model, effort string, choices int) (runs, wi
 	return target.Model, target.Effort, nil
 }
 
-// settle counts what a request has used, once it has ended.
+// settle counts what a request has used, once: before the last of its answer is sent,
+// as the client may come again as soon as it has that, or when it has ended.
 func (s *Server) settle(x *exchange) {
+	if x.settled {
+		return
+	}
+	x.settled = true
 	counts := countsOf(x)
 	if counts.Requests > 0 {
 		s.Usage.Add(x.key, x.model, counts)

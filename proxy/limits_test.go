@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"net/http"
 	"strings"
@@ -17,7 +18,6 @@ const duration = `^([0-9]+h)?([0-9]+m)?[0-9.]+s$|^[0-9]+ms$`
 func TestLimitHeaders(t *testing.T) {
 	keys, secrets := withKeys(t, "alice requests-per-minute=3 tokens-per-minute=50", "bob tokens-per-day=1000", "carol")
 	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x")}, func(o *options) { o.Keys = keys })
-	r.client.Transport.(*http.Transport).MaxConnsPerHost = 1 // a request is counted before the next on its connection is read
 	ask := func(secret, extra string) *http.Response {
 		resp := r.chatting(t, hello(extra), "Authorization", "Bearer "+secret)
 		text(t, resp)
@@ -76,6 +76,25 @@ func TestDayIsUsedUp(t *testing.T) {
 	e := failure(t, text(t, resp)).Error
 	assert.Equal(t, "insufficient_quota", e.Type)
 	assert.Equal(t, "insufficient_quota", e.Code)
+}
+
+// Who has the last of an answer may ask again at once, on another connection: the
+// worker may still be saying goodbye to the turn.
+func TestConcurrentPlaceIsFreeWithTheAnswer(t *testing.T) {
+	keys, secrets := withKeys(t, "alice concurrent=1 requests-per-minute=100")
+	r := newRig(t, &appservertest.Server{Handler: callingTools, Faults: map[string]appservertest.Fault{
+		"turn/interrupt": appservertest.Silent, "thread/unsubscribe": appservertest.Silent,
+	}}, keeping(t), func(o *options) { o.Keys, o.max = keys, 8 })
+	r.client.Transport.(*http.Transport).DisableKeepAlives = true
+	alice := []string{"Authorization", "Bearer " + secrets[0]}
+	for range 2 {
+		assert.Contains(t, text(t, r.chatting(t, hello(weatherTools), alice...)), "Rome")
+		assert.Contains(t, text(t, r.chatting(t, hello(`"n":2,`+weatherTools), alice...)), "must not be larger")
+		stream := bufio.NewReader(r.chatting(t, hello(streaming+weatherTools), alice...).Body)
+		for frame(t, stream) != "data: [DONE]" {
+		}
+		assert.Contains(t, text(t, r.responding(t, asked(`"tools":[{"type":"function","name":"weather"},{"type":"function","name":"time"}],`, `"q"`), alice...)), "Rome")
+	}
 }
 
 // A place is held until the whole answer is out, or the client has gone.

@@ -54,8 +54,8 @@ func newMetrics(s Settings) *metrics {
 			Name: "codex_stream_ends_total", Help: "Streamed answers that had begun and have ended, by why.",
 		}, []string{"cause"}), streamCauses...),
 		tokens: closed(f.NewCounterVec(prometheus.CounterOpts{
-			Name: "codex_tokens_total", Help: "Tokens of ended turns as the workers reported them. Cached are part of prompt, reasoning part of completion.",
-		}, []string{"kind"}), "prompt", "cached", "completion", "reasoning"),
+			Name: "codex_tokens_total", Help: "Tokens of ended turns as the workers reported them. Cached are part of input, reasoning part of output.",
+		}, []string{"kind"}), "input", "cached", "output", "reasoning"),
 		queueWait: f.NewHistogram(histogram("codex_queue_wait_seconds",
 			"Time that a turn waited for a place on a worker, whether it got one or not.",
 			.001, .005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)),
@@ -70,7 +70,7 @@ func newMetrics(s Settings) *metrics {
 		}, []string{"reason"}), lossReasons...),
 		reuse: closed(f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_thread_reuse_total", Help: "Turns that were begun, by whether they continued a kept thread.",
-		}, []string{"result"}), "hit", "miss"),
+		}, []string{"outcome"}), "hit", "miss"),
 	}
 	return m
 }
@@ -108,9 +108,9 @@ func (m *metrics) observe(method string, x *exchange) {
 		m.errors.WithLabelValues(x.route, x.outcome).Inc()
 	}
 	if u := x.usage; u != nil {
-		m.tokens.WithLabelValues("prompt").Add(float64(u.PromptTokens))
+		m.tokens.WithLabelValues("input").Add(float64(u.PromptTokens))
 		m.tokens.WithLabelValues("cached").Add(float64(u.PromptTokensDetails.CachedTokens))
-		m.tokens.WithLabelValues("completion").Add(float64(u.CompletionTokens))
+		m.tokens.WithLabelValues("output").Add(float64(u.CompletionTokens))
 		m.tokens.WithLabelValues("reasoning").Add(float64(u.CompletionTokensDetails.ReasoningTokens))
 	}
 }

@@ -90,6 +90,7 @@ func (s *Server) log(next http.Handler) http.Handler {
 // begin is called when an answer is about to begin. A client that does not read
 // it must not hold on to the connection for ever.
 func (s *Server) begin(w http.ResponseWriter, x *exchange) {
+	x.begun()
 	s.showLimits(w.Header(), x)
 	// Where this fails, nobody is at the other end: it is our own trip, or over.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.IdleTimeout))
@@ -97,6 +98,7 @@ func (s *Server) begin(w http.ResponseWriter, x *exchange) {
 
 // account is what remains of a request that has ended.
 func (s *Server) account(r *http.Request, x *exchange) {
+	x.held.keep(0)
 	s.settle(x)
 	s.metrics.observe(r.Method, x)
 	x.endSpan(r)
@@ -142,7 +144,7 @@ func attributes(r *http.Request, x *exchange) []slog.Attr {
 		attrs = append(attrs, slog.Float64("ttfb_ms", milliseconds(x.firstByte.Sub(x.began))))
 	}
 	if x.usage != nil {
-		attrs = append(attrs, slog.Int64("prompt_tokens", x.usage.PromptTokens), slog.Int64("completion_tokens", x.usage.CompletionTokens))
+		attrs = append(attrs, slog.Int64("input_tokens", x.usage.PromptTokens), slog.Int64("output_tokens", x.usage.CompletionTokens))
 	}
 	return attrs
 }

@@ -129,6 +129,12 @@ func TestAliases(t *testing.T) {
 				got := received(t, asked)
 				assert.Equal(t, []string{tc.ran, tc.with}, []string{got.Model, got.Effort})
 			}
+			if tc.status == http.StatusBadRequest {
+				assert.Equal(t, "reasoning_effort", *failure(t, answer).Error.Param)
+				assert.NotRegexp(t, `gpt-5\b[^-]`, answer, "the other name is not told")
+				resp := r.responding(t, fmt.Sprintf(`{"model":%q,"reasoning":{"effort":%q},"input":"hi"}`, tc.model, tc.effort), "Authorization", "Bearer "+secrets[tc.key])
+				assert.Equal(t, "reasoning.effort", *failure(t, text(t, resp)).Error.Param)
+			}
 		})
 	}
 }

@@ -2,10 +2,8 @@ package proxy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -37,15 +35,15 @@ func (s *Server) findHistory(ctx context.Context, x *exchange, job *responding, 
 		return nil
 	case last != nil && last.id == id:
 		job.history, job.prefer, job.loose = last.items, last.worker, !last.stored
-		return nil
+		if last.stored { // it may have been deleted since, or what it continues
+			_, _, err = s.Responses.About(ctx, x.key, id)
+		}
 	case s.Responses == nil:
 		return previousNotFound(id, "this server keeps no responses (response_retention)")
+	default:
+		err = s.readHistory(ctx, x, job)
 	}
-	job.history, err = s.Responses.History(ctx, x.key, id)
 	switch {
-	case err == nil:
-		job.prefer, err = s.Responses.Worker(ctx, x.key, id)
-		return whyEnded(ctx, err)
 	case errors.Is(err, stored.ErrNotFound):
 		return previousNotFound(id, "it was not stored, or its time is over")
 	case errors.Is(err, stored.ErrBroken):
@@ -57,26 +55,32 @@ func (s *Server) findHistory(ctx context.Context, x *exchange, job *responding, 
 	}
 }
 
-func tooLong(param, remedy string) error {
-	return &openai.Error{
-		Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: "request_too_large", Param: param,
-		Message: fmt.Sprintf("the conversation is larger than the %d bytes that a worker takes; %s", stored.MaxHistory, remedy),
+func (s *Server) readHistory(ctx context.Context, x *exchange, job *responding) error {
+	worker, size, err := s.Responses.About(ctx, x.key, job.req.Previous)
+	if err != nil {
+		return err
 	}
+	if err := x.held.take(ctx, size); err != nil {
+		return err
+	}
+	history, err := s.Responses.History(ctx, x.key, job.req.Previous)
+	job.prefer, job.history = worker, asStored(history)
+	return err
+}
+
+func tooLong(param, remedy string) error {
+	return tooLarge(param, fmt.Sprintf("the conversation is larger than the %d bytes that a worker takes; %s", stored.MaxHistory, remedy))
 }
 
 // findInput fetches images, looks up references, and gives every item an id to
 // refer to.
 func (s *Server) findInput(ctx context.Context, x *exchange, job *responding) error {
-	var pictures []picture
-	for _, placed := range job.req.Images() {
-		pictures = append(pictures, picture{placed.At, placed.Image})
-	}
-	if err := s.inline(ctx, x, pictures); err != nil {
+	if err := s.inline(ctx, x, job.req.Images()); err != nil {
 		return err
 	}
-	size, known := 0, make(map[string]stored.Item, len(job.history))
+	size, known := 0, make(map[string]said, len(job.history))
 	for _, item := range slices.Backward(job.history) { // of two by the same id the first holds
-		size, known[item.ID] = size+len(item.JSON), item
+		size, known[item.ID] = size+item.size(), item
 	}
 	for _, in := range job.req.Input {
 		if in.Reference != "" {
@@ -84,8 +88,11 @@ func (s *Server) findInput(ctx context.Context, x *exchange, job *responding) er
 			if err != nil {
 				return err
 			}
+			if err := x.held.take(ctx, int64(item.size())); err != nil {
+				return err
+			}
 			// A reference of a few bytes stands for many, and may be repeated.
-			if size += len(item.JSON); size > stored.MaxHistory {
+			if size += item.size(); size > stored.MaxHistory {
 				return tooLong(in.At, "refer to less")
 			}
 			job.input, known[item.ID] = append(job.input, item), item
@@ -94,12 +101,10 @@ func (s *Server) findInput(ctx context.Context, x *exchange, job *responding) er
 		if in.ID == "" {
 			in.ID = newID(idPrefix[in.Type])
 		}
-		data, err := json.Marshal(in.Item)
-		if err != nil {
-			return fmt.Errorf("cannot encode %s: %w", in.At, err)
+		if size += in.Size(); size > stored.MaxHistory { // nobody could continue what is stored
+			return tooLong(in.At, "send less")
 		}
-		size += len(data)
-		job.input = append(job.input, stored.Item{ID: in.ID, JSON: data})
+		job.input = append(job.input, said{Item: stored.Item{ID: in.ID}, brought: &in.Item})
 	}
 	return nil
 }
@@ -109,7 +114,7 @@ var idPrefix = map[string]string{
 	"custom_tool_call": "ctc_", "custom_tool_call_output": "ctco_", "additional_tools": "at_", "tool_search_call": "tsc_", "tool_search_output": "tso_",
 }
 
-func (s *Server) referred(ctx context.Context, x *exchange, known map[string]stored.Item, in openai.InputItem) (stored.Item, error) {
+func (s *Server) referred(ctx context.Context, x *exchange, known map[string]said, in openai.InputItem) (said, error) {
 	if item, ok := known[in.Reference]; ok {
 		return item, nil
 	}
@@ -117,25 +122,16 @@ func (s *Server) referred(ctx context.Context, x *exchange, known map[string]sto
 	if s.Responses != nil {
 		var item stored.Item
 		if item, err = s.Responses.Item(ctx, x.key, in.Reference); err == nil {
-			return item, nil
+			return said{Item: item}, nil
 		}
 	}
 	if !errors.Is(err, stored.ErrNotFound) {
-		return stored.Item{}, whyEnded(ctx, err)
+		return said{}, whyEnded(ctx, err)
 	}
-	return stored.Item{}, openai.Invalid("item_not_found", in.At+".id", fmt.Sprintf("%s: there is no stored item %q; send the item itself", in.At, bounded(in.Reference)))
+	return said{}, openai.Invalid("item_not_found", in.At+".id", fmt.Sprintf("%s: there is no stored item %q; send the item itself", in.At, bounded(in.Reference)))
 }
 
 // conversation is all that the model is given.
-func (j *responding) conversation() []stored.Item {
-	return append(append(make([]stored.Item, 0, len(j.history)+len(j.input)), j.history...), j.input...)
-}
-
-// toStore are the response that the store is to put this one behind, and the
-// input without what stands there.
-func (j *responding) toStore() (previous string, input []stored.Item) {
-	if j.loose {
-		return "", j.conversation()
-	}
-	return j.req.Previous, j.input
+func (j *responding) conversation() []said {
+	return append(append(make([]said, 0, len(j.history)+len(j.input)), j.history...), j.input...)
 }

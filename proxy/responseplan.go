@@ -9,12 +9,11 @@ import (
 
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/openai"
-	"codex-proxy/proxy/stored"
 )
 
 // planResponse maps a request for a response, with the whole conversation that
 // it is about, onto a turn. from is where the reasoning in it comes from.
-func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn appserver.TurnRequest, from *origins, err error) {
+func planResponse(req *openai.ResponseRequest, conversation []said) (turn appserver.TurnRequest, from *origins, err error) {
 	items, err := readItems(req, conversation)
 	if err != nil {
 		return turn, nil, err
@@ -57,17 +56,14 @@ func planResponse(req *openai.ResponseRequest, conversation []stored.Item) (turn
 }
 
 // readItems decodes a conversation, and offers the tools that came in it.
-func readItems(req *openai.ResponseRequest, conversation []stored.Item) (items []openai.Item, err error) {
+func readItems(req *openai.ResponseRequest, conversation []said) (items []openai.Item, err error) {
 	var tools []json.RawMessage
 	for _, kept := range conversation {
-		var item openai.Item
-		if err := json.Unmarshal(kept.JSON, &item); err != nil {
-			return nil, fmt.Errorf("cannot read a stored item: %w", err)
+		item, err := kept.read()
+		if err != nil {
+			return nil, err
 		}
 		items, tools = append(items, item), append(tools, item.Tools...)
-	}
-	if tools == nil {
-		return items, nil
 	}
 	return items, req.Equip(tools)
 }

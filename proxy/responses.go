@@ -26,17 +26,21 @@ var errCancelled = errors.New("the response was cancelled")
 type responding struct {
 	req     *openai.ResponseRequest
 	blank   openai.Response
-	history []stored.Item // what came before the input
-	input   []stored.Item
+	history []said // what came before the input
+	input   []said
 	loose   bool // the history is not stored
 	store   bool
+	recall  bool   // its connection remembers it
 	prefer  string // the worker that answered last
 }
+
+// kept tells that somebody may come back to the response.
+func (j *responding) kept() bool { return j.store || j.recall }
 
 // remembered is what a connection knows of its last response, stored or not.
 type remembered struct {
 	id, worker string
-	items      []stored.Item // the whole conversation
+	items      []said // the whole conversation
 	stored     bool
 }
 
@@ -109,6 +113,11 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, x *exchange, jo
 	if err != nil {
 		return nil, err
 	}
+	// What is in the plan would be there as long as the answer takes.
+	job.req.Input = nil
+	if x.keeps = job.kept(); !x.keeps {
+		job.history, job.input = nil, nil
+	}
 	ctx, running, leave := s.running.enter(r.Context(), job.blank.ID, x.key)
 	defer leave()
 	r = r.WithContext(ctx)
@@ -117,7 +126,10 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, x *exchange, jo
 		var err error
 		kept, err = s.answerResponse(r, x, job, turn, out, running)
 		return err
-	})
+	}, nil)
+	if errors.Is(err, errCancelled) {
+		err = nil // that was the answer
+	}
 	return kept, err
 }
 
@@ -131,6 +143,7 @@ func (s *Server) answerResponse(r *http.Request, x *exchange, job *responding, t
 		silence:   out.breaking(b),
 	})
 	var events []openai.ResponseEvent
+	var outcome error
 	switch {
 	case err == nil:
 		if finish == openai.FinishStop && b.Silent() && wrote(x.usage) {
@@ -138,7 +151,7 @@ func (s *Server) answerResponse(r *http.Request, x *exchange, job *responding, t
 		}
 		events = append(events, b.End(finish, x.usage, time.Now().Unix())...)
 	case errors.Is(context.Cause(r.Context()), errCancelled):
-		events, err = b.Cancel(x.usage), nil
+		events, err, outcome = b.Cancel(x.usage), nil, errCancelled
 	case !out.begun() || errors.Is(err, errClientGone):
 		return nil, err
 	default:
@@ -146,40 +159,62 @@ func (s *Server) answerResponse(r *http.Request, x *exchange, job *responding, t
 	}
 	kept := s.keep(r.Context(), x, job, b)
 	running.ended(b.Response())
+	s.settle(x)
 	if sent := out.end(events, b.Response()); err == nil {
 		err = sent
 	}
-	return kept, err
+	return kept, cmp.Or(err, outcome)
 }
 
 // keep stores the response before anybody can refer to it. What cannot be stored
-// is still answered, and cannot be referred to later.
+// is still answered, and cannot be referred to later; on its connection it can,
+// unless what it continues was deleted meanwhile.
 func (s *Server) keep(ctx context.Context, x *exchange, job *responding, b *openai.ResponseBuilder) *remembered {
 	response := b.Response()
 	kept := &remembered{id: response.ID, worker: x.worker, items: job.conversation()}
-	var output []stored.Item
-	for _, item := range b.Kept() {
-		data, err := json.Marshal(item)
-		if err != nil { // it was made from strings
-			panic(err)
-		}
-		output = append(output, stored.Item{ID: item.ID, JSON: data, Worker: x.worker})
-	}
+	output := made(b.Kept(), x.worker)
 	kept.items = append(kept.items, output...)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
 	if !job.store {
+		s.renew(ctx, x, job)
 		return kept
 	}
-	object, err := json.Marshal(response)
-	if err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
-		defer cancel()
-		previous, input := job.toStore()
-		err = s.Responses.Put(ctx, stored.Response{
-			ID: response.ID, Owner: x.key, Previous: previous, Worker: x.worker, Object: object, Input: input, Output: output,
-		})
-	}
+	err := s.store(ctx, x, job, response, output)
 	if kept.stored = err == nil; !kept.stored {
 		s.Logger.Error("a response is not stored", "request_id", x.id, "response_id", response.ID, "error", err)
 	}
+	if errors.Is(err, stored.ErrNotFound) || errors.Is(err, stored.ErrBroken) {
+		return nil
+	}
 	return kept
+}
+
+// renew tells that the history was used, although nothing is put behind it.
+func (s *Server) renew(ctx context.Context, x *exchange, job *responding) {
+	if job.req.Previous == "" || job.loose {
+		return
+	}
+	if err := s.Responses.Renew(ctx, x.key, job.req.Previous); err != nil {
+		s.Logger.Error("a response that was continued may go sooner than it should", "request_id", x.id, "response_id", job.req.Previous, "error", err)
+	}
+}
+
+func (s *Server) store(ctx context.Context, x *exchange, job *responding, response openai.Response, output []said) error {
+	r := stored.Response{ID: response.ID, Owner: x.key, Worker: x.worker}
+	input := job.input
+	if r.Previous = job.req.Previous; job.loose { // there is nothing to put it behind
+		r.Previous, input = "", job.conversation()
+	}
+	var err error
+	if r.Object, err = json.Marshal(response); err != nil {
+		return err
+	}
+	if r.Input, err = toStore(input); err != nil {
+		return err
+	}
+	if r.Output, err = toStore(output); err != nil {
+		return err
+	}
+	return s.Responses.Put(ctx, r)
 }

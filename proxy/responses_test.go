@@ -17,15 +17,20 @@ import (
 
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/sqlite"
 	"codex-proxy/proxy/stored"
+	"codex-proxy/test/contract"
 )
 
 // keeping gives the server a store, of 16 MiB or as many bytes.
 func keeping(t *testing.T, bytes ...int64) func(*options) {
 	t.Helper()
-	size := append(bytes, 1<<24)[0]
-	store, err := stored.Open(t.Context(), filepath.Join(t.TempDir(), "responses.db"),
-		stored.Limits{Retention: time.Hour, Bytes: size, Count: 1000}, slog.New(slog.DiscardHandler))
+	return keepingAt(t, filepath.Join(t.TempDir(), "responses.db"), append(bytes, 1<<24)[0])
+}
+
+func keepingAt(t *testing.T, path string, size int64) func(*options) {
+	t.Helper()
+	store, err := stored.Open(t.Context(), path, stored.Limits{Retention: time.Hour, Bytes: size, Count: 1000}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
 	return func(o *options) { o.Responses = store }
@@ -102,6 +107,14 @@ func thinker(_ context.Context, turn *appservertest.Turn) error {
 	turn.Text("a", "nswer to "+turn.Request.Prompt())
 	turn.EndResponse(appservertest.Usage{Input: 10, Output: 3, Reasoning: 2})
 	return nil
+}
+
+// telling is a thinker that says what it was asked.
+func telling(given chan<- appservertest.Request) func(context.Context, *appservertest.Turn) error {
+	return func(ctx context.Context, turn *appservertest.Turn) error {
+		given <- turn.Request
+		return thinker(ctx, turn)
+	}
 }
 
 func TestWholeResponse(t *testing.T) {
@@ -203,6 +216,9 @@ func TestResponsesContinue(t *testing.T) {
 		assert.Equal(t, "request_too_large", e.Code)
 		assert.Equal(t, "input[61]", *e.Param, "where it was too much")
 		assert.Contains(t, e.Message, "62914560 bytes")
+		resp = r.responding(t, asked("", "["+strings.Repeat(reference+",", 61)+`{"role":"user","content":"`+strings.Repeat("x", 500<<10)+`"}]`))
+		assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode, "what is sent counts, too")
+		assert.Equal(t, "input[61]", *failure(t, text(t, resp)).Error.Param)
 	})
 	t.Run("deleted", func(t *testing.T) {
 		assert.JSONEq(t, `{"id":"`+first.ID+`","object":"response","deleted":true}`, text(t, r.do(t, http.MethodDelete, "/v1/responses/"+first.ID, "")))
@@ -253,6 +269,24 @@ func TestResponsesAreNotKept(t *testing.T) {
 	assert.Equal(t, "store", *failure(t, text(t, resp)).Error.Param)
 }
 
+// To be continued is to be used, by a response that is not kept, too.
+func TestContinuedResponsesAreRenewed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "responses.db")
+	r := newRig(t, &appservertest.Server{Handler: thinker}, keepingAt(t, path, 1<<24))
+	db, err := sqlite.Readers(path)
+	require.NoError(t, err)
+	defer db.Close()
+	first := r.whole(t, asked("", `"q"`)).ID
+	used := func() (at int64) {
+		require.NoError(t, db.QueryRow("SELECT used FROM responses WHERE id = ?", first).Scan(&at))
+		return at
+	}
+	before := used()
+	await(t, tick(t), func() bool { return time.Now().UnixMilli() > before })
+	r.whole(t, asked(`"store":false,"previous_response_id":"`+first+`",`, `"q2"`))
+	assert.Greater(t, used(), before)
+}
+
 func TestCancelResponse(t *testing.T) {
 	gate := make(chan struct{})
 	r := newRig(t, &appservertest.Server{Handler: gated(gate, "half", "rest")}, keeping(t))
@@ -294,6 +328,8 @@ func TestCancelResponse(t *testing.T) {
 	again := r.do(t, http.MethodPost, "/v1/responses/"+id+"/cancel", "")
 	assert.Equal(t, http.StatusBadRequest, again.StatusCode)
 	assert.Equal(t, "cannot cancel a cancelled response", failure(t, text(t, again)).Error.Message)
+	assert.Equal(t, "1", metric(t, r, `codex_turns_total{outcome="cancelled"}`))
+	assert.Equal(t, "0", metric(t, r, `codex_turns_total{outcome="completed"}`))
 }
 
 // A failure is a status until something has left, and response.failed after that.
@@ -322,6 +358,33 @@ func TestFailedResponse(t *testing.T) {
 	assert.Equal(t, "server_error", last.Response.Error.Code)
 	assert.Equal(t, "half", last.Response.Output[0].Content[0].Text)
 	assert.Equal(t, "overloaded", r.log.request(t, id)["outcome"])
+}
+
+// That the conversation is too long is told in the same word before and after the
+// first one of the model: the codex CLI goes by it.
+func TestConversationThatIsTooLong(t *testing.T) {
+	schema, err := contract.Compile()
+	require.NoError(t, err)
+	r := newRig(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		if turn.Request.Prompt() == "late" {
+			turn.Begin("").Delta("half")
+		}
+		return &appservertest.Failure{Message: "too long", Info: "contextWindowExceeded"}
+	}})
+	for _, stream := range []string{"", streaming} {
+		resp := r.responding(t, asked(stream, `"early"`))
+		assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
+		assert.Equal(t, "context_length_exceeded", failure(t, text(t, resp)).Error.Code)
+	}
+	answer, err := schema.ResponseStream(strings.NewReader(text(t, r.responding(t, asked(streaming, `"late"`)))))
+	require.NoError(t, err)
+	require.NotNil(t, answer.Failure)
+	assert.Equal(t, "context_length_exceeded", answer.Failure.Code)
+	k := r.socket(t)
+	k.say(create("", `"early"`))
+	assert.Equal(t, "context_length_exceeded", k.response().Error.Code)
+	k.say(create("", `"late"`))
+	assert.Equal(t, "context_length_exceeded", k.response().Response.Error.Code)
 }
 
 // A turn that is lost before anything was sent runs again, and leaves no trace
@@ -357,46 +420,6 @@ func TestResponsesContinueInTheirThread(t *testing.T) {
 	<-given
 	assert.Len(t, (<-given).Items, 2, "the two questions: nothing of the answer came from us")
 	assert.Equal(t, <-threads, <-threads)
-}
-
-// Calls and outputs that do not belong together are the client's mistake; codex
-// would drop one, and make up the other.
-func TestResponsesCheckCalls(t *testing.T) {
-	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t))
-	for input, code := range map[string]string{
-		`[{"role":"user","content":"q"},{"type":"function_call_output","call_id":"c","output":"x"}]`:   "tool_call_id_unknown",
-		`[{"role":"user","content":"q"},{"type":"function_call","call_id":"c","name":"f"}]`:            "tool_result_missing",
-		`[{"type":"reasoning","summary":[]}]`:                                                          "input_required",
-		`[{"role":"user","content":[{"type":"input_image","image_url":"https://example.com/a.png"}]}]`: "image_fetch_disabled",
-	} {
-		resp := r.responding(t, asked("", input))
-		assert.Equal(t, http.StatusBadRequest, resp.StatusCode, input)
-		assert.Equal(t, code, failure(t, text(t, resp)).Error.Code, input)
-	}
-}
-
-// Tools that a search has found are offered, and the search is a function to codex.
-func TestResponsesFindTools(t *testing.T) {
-	given := make(chan appservertest.Request, 4)
-	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
-		given <- turn.Request
-		if turn.Request.Prompt() == "search" {
-			turn.Call(ctx, "tool_search", `{"query":"q"}`)
-			return nil
-		}
-		return thinker(ctx, turn)
-	}}, keeping(t))
-	const tools = `"tools":[{"type":"tool_search","execution":"client"}],`
-	first := r.whole(t, asked(tools, `"search"`))
-	require.Equal(t, "tool_search_call", first.Output[0].Type)
-	r.whole(t, asked(tools+`"previous_response_id":"`+first.ID+`",`,
-		`[{"type":"tool_search_output","call_id":"`+first.Output[0].CallID+`","tools":[{"type":"namespace","name":"ns","tools":[{"type":"function","name":"f"}]}]},{"role":"user","content":"go on"}]`))
-	assert.Len(t, (<-given).DynamicTools, 1)
-	second := <-given
-	require.Len(t, second.DynamicTools, 2)
-	assert.Equal(t, "ns__f", second.DynamicTools[1].Name)
-	assert.Contains(t, string(second.Items[1]), `"name":"tool_search","arguments":"{\"query\":\"q\"}"`)
-	assert.Contains(t, string(second.Items[2]), "The search has found")
 }
 
 // A model whose refusal codex keeps to itself has refused.

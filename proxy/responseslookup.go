@@ -99,6 +99,19 @@ func cannotCancel(status string) error {
 	return openai.Invalid("response_not_cancellable", "", fmt.Sprintf("cannot cancel a %s response", status))
 }
 
+// input is all that the model was given for the response that the path names.
+func (s *Server) input(r *http.Request) ([]stored.Item, error) {
+	x, id := exchangeOf(r), r.PathValue("id")
+	_, size, err := s.Responses.About(r.Context(), x.key, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.held.take(r.Context(), size); err != nil {
+		return nil, err
+	}
+	return s.Responses.Input(r.Context(), x.key, id)
+}
+
 // inputItems serves GET /v1/responses/{id}/input_items.
 func (s *Server) inputItems(w http.ResponseWriter, r *http.Request) error {
 	limit, descending, err := listing(r)
@@ -108,7 +121,7 @@ func (s *Server) inputItems(w http.ResponseWriter, r *http.Request) error {
 	if s.Responses == nil {
 		return responseNotFound(r)
 	}
-	items, err := s.Responses.Input(r.Context(), exchangeOf(r).key, r.PathValue("id"))
+	items, err := s.input(r)
 	switch {
 	case errors.Is(err, stored.ErrNotFound), errors.Is(err, stored.ErrBroken):
 		return responseNotFound(r)

@@ -27,10 +27,7 @@ func TestReasoningStaysWithItsWorker(t *testing.T) {
 	assert.Equal(t, []appserver.Item{theirs, question}, from.fit("b", []appserver.Item{theirs, question}))
 
 	given := make(chan appservertest.Request, 4)
-	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
-		given <- turn.Request
-		return thinker(ctx, turn)
-	}})
+	r := newRig(t, &appservertest.Server{Handler: telling(given)})
 	assert.Equal(t, "default", r.prefers(&origins{last: markOf("default")}))
 	assert.Empty(t, r.prefers(&from))
 	const store = `"store":false,"include":["reasoning.encrypted_content"],`
@@ -50,10 +47,7 @@ func TestReasoningStaysWithItsWorker(t *testing.T) {
 // A copy of reasoning in the input of another response is still its worker's.
 func TestCopiedReasoningStaysWithItsWorker(t *testing.T) {
 	given := make(chan appservertest.Request, 8)
-	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
-		given <- turn.Request
-		return thinker(ctx, turn)
-	}}, keeping(t))
+	r := newRig(t, &appservertest.Server{Handler: telling(given)}, keeping(t))
 	first := r.whole(t, asked("", `"q1"`))
 	referring := r.whole(t, asked("", `[{"type":"item_reference","id":"`+first.Output[0].ID+`"},{"role":"user","content":"q2"}]`))
 	k := r.socket(t)
@@ -68,7 +62,7 @@ func TestCopiedReasoningStaysWithItsWorker(t *testing.T) {
 		assert.Contains(t, list, `"encrypted_content":"`+markOf("default")+`demo"`)
 		history, err := r.Responses.History(t.Context(), "", id)
 		require.NoError(t, err)
-		turn, from, err := planResponse(&openai.ResponseRequest{Model: "demo"}, history)
+		turn, from, err := planResponse(&openai.ResponseRequest{Model: "demo"}, asStored(history))
 		require.NoError(t, err)
 		for _, item := range from.fit("another", turn.Items) {
 			assert.NotContains(t, string(item), "encrypted_content")
@@ -80,6 +74,9 @@ func TestCopiedReasoningStaysWithItsWorker(t *testing.T) {
 func TestLookupsThatAreEnded(t *testing.T) {
 	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t))
 	id := r.whole(t, asked("", `"q"`)).ID
+	if running := r.running.find(id, ""); running != nil {
+		<-running.over // it was answered a moment before
+	}
 	for cause, status := range map[error]int{context.Canceled: 499, ErrDeadline: 503, openai.Timeout("request_timeout", "late"): 504} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)
@@ -103,7 +100,7 @@ func TestLookupsThatAreEnded(t *testing.T) {
 func TestInputItemsOfALongConversation(t *testing.T) {
 	var store *stored.Store
 	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t, 1<<30), func(o *options) { store = o.Responses })
-	require.NoError(t, store.Put(t.Context(), stored.Response{ID: "resp_1", Object: make([]byte, stored.MaxHistory+1)}))
+	require.NoError(t, store.Put(t.Context(), stored.Response{ID: "resp_1", Object: []byte("{}"), Input: []stored.Item{{JSON: make([]byte, stored.MaxHistory+1)}}}))
 	resp := r.do(t, http.MethodGet, "/v1/responses/resp_1/input_items", "")
 	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
 	assert.Equal(t, "request_too_large", failure(t, text(t, resp)).Error.Code)

@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -25,6 +27,10 @@ const (
 	// maxAhead bounds the requests on a connection that wait for the one in flight;
 	// BodyLimit bounds their bytes.
 	maxAhead = 4
+	// smallMessage is what is read of a message without asking for memory, so that a
+	// cancel gets through when there is none. Little enough to wait uncounted,
+	// maxAhead times on every connection.
+	smallMessage = 16 << 10
 	// socketIdle is how long a connection may be without a response.
 	socketIdle = time.Hour
 	// pongTimeout bounds the wait for the answer to a ping.
@@ -40,9 +46,17 @@ type responseSocket struct {
 	w       http.ResponseWriter // of the upgrade: nothing can be written to it any more
 	r       *http.Request
 	key     string
-	ahead   chan []byte  // messages response.create
-	waiting atomic.Int64 // bytes of them
+	ahead   chan socketMessage // response.create
+	waiting atomic.Int64       // bytes of them
+	edges   atomic.Int64       // beginnings and ends of messages so far: odd while one arrives
 	last    *remembered
+	held    held // by last
+}
+
+// socketMessage is one of a WebSocket, and the memory that it holds.
+type socketMessage struct {
+	body []byte
+	held held
 }
 
 // responsesSocket serves GET /v1/responses, which is a WebSocket.
@@ -59,24 +73,46 @@ func (s *Server) responsesSocket(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer closed()
-	conn, err := websocket.Accept(w, r, nil) // it wants a page's Origin to be this host
+	handshake := &handshake{ResponseWriter: w}
+	conn, err := websocket.Accept(handshake, r, nil) // it wants a page's Origin to be this host
 	if err != nil {
-		x.outcome = "bad_upgrade" // Accept has answered
-		return nil
+		return &openai.Error{Status: handshake.status, Type: openai.TypeInvalidRequest, Code: "bad_upgrade", Message: err.Error()}
 	}
 	defer conn.CloseNow() //nolint:errcheck // it is closed by then, or of no use
 	x.status = http.StatusSwitchingProtocols
 	conn.SetReadLimit(s.BodyLimit)
-	k := &responseSocket{Server: s, conn: conn, w: w, r: r, key: x.key, ahead: make(chan []byte, maxAhead)}
+	k := &responseSocket{Server: s, conn: conn, w: w, r: r, key: x.key, ahead: make(chan socketMessage, maxAhead), held: s.remembered.hold(x.key)}
 	k.run()
 	return nil
 }
+
+// handshake keeps back what the library answers to a handshake that it refuses:
+// that has no envelope.
+type handshake struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (h *handshake) WriteHeader(status int) {
+	h.status = status
+	if status == http.StatusSwitchingProtocols {
+		h.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (h *handshake) Write(b []byte) (int, error) { return len(b), nil }
+
+// Unwrap lets the library hijack the connection.
+func (h *handshake) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
 // run serves until the client goes, nothing happens for too long, or the service
 // leaves; then the response in flight comes to its end first.
 func (k *responseSocket) run() {
 	ctx, cancel := context.WithCancelCause(k.r.Context())
 	var others sync.WaitGroup
+	defer k.forget()
 	defer others.Wait()
 	defer k.conn.CloseNow() //nolint:errcheck // what ends the reader
 	defer cancel(nil)
@@ -91,9 +127,9 @@ func (k *responseSocket) run() {
 		}
 		idle := time.NewTimer(socketIdle)
 		select {
-		case message := <-k.ahead:
-			k.waiting.Add(-int64(len(message)))
-			k.answer(ctx, message)
+		case m := <-k.ahead:
+			k.waiting.Add(-int64(len(m.body)))
+			k.answer(ctx, m)
 		case <-k.exits.begun:
 		case <-idle.C:
 			k.bye("no response for too long")
@@ -108,6 +144,15 @@ func (k *responseSocket) run() {
 	}
 }
 
+// forget gives back all memory, when there is no reader any more.
+func (k *responseSocket) forget() {
+	for len(k.ahead) > 0 {
+		m := <-k.ahead
+		m.held.keep(0)
+	}
+	k.held.keep(0)
+}
+
 // bye closes the connection properly. That the client does not answer is no
 // matter.
 func (k *responseSocket) bye(why string) { _ = k.conn.Close(websocket.StatusGoingAway, why) }
@@ -115,66 +160,118 @@ func (k *responseSocket) bye(why string) { _ = k.conn.Close(websocket.StatusGoin
 // read takes messages until the connection ends. It never waits for anything
 // else: it is what notices that the client goes.
 func (k *responseSocket) read() error {
-	ctx := context.WithoutCancel(k.r.Context()) // CloseNow ends it, after what has to be said
 	for {
-		kind, message, err := k.conn.Read(ctx)
+		err := k.readMessage()
+		var known *openai.Error
 		switch {
+		case errors.As(err, &known):
+			k.sendError(known)
 		case err != nil:
-			return errClientGone
-		case kind != websocket.MessageText:
-			_ = k.conn.Close(websocket.StatusUnsupportedData, "send text messages")
-			return errClientGone
-		}
-		if err := k.take(message); err != nil {
-			k.sendError(err)
+			return err
 		}
 	}
 }
 
-func (k *responseSocket) take(message []byte) *openai.Error {
+// readMessage waits for a message as long as the connection is there; what has
+// begun to come has to come within bodyTimeout, and what is large into memory. A
+// small request waits for room in its turn, where that keeps nothing from being read.
+func (k *responseSocket) readMessage() error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(k.r.Context())) // CloseNow ends it, after what has to be said
+	defer cancel()
+	kind, body, err := k.conn.Reader(ctx)
+	switch {
+	case err != nil:
+		return errClientGone
+	case kind != websocket.MessageText:
+		_ = k.conn.Close(websocket.StatusUnsupportedData, "send text messages")
+		return errClientGone
+	}
+	k.edges.Add(1)
+	defer k.edges.Add(1)
+	late := time.AfterFunc(bodyTimeout, cancel)
+	defer late.Stop()
+	m := socketMessage{held: k.memory.hold(k.key)}
+	if m.body, err = io.ReadAll(io.LimitReader(body, smallMessage+1)); err != nil {
+		return errClientGone
+	}
+	if len(m.body) <= smallMessage {
+		m.held.try(int64(len(m.body)))
+	} else if err := k.readLarge(ctx, &m, body, late); err != nil {
+		return err
+	}
+	queued, err := k.take(m)
+	if !queued {
+		m.held.keep(0)
+	}
+	return err
+}
+
+// readLarge reads the rest of a message, when there is room for the largest.
+func (k *responseSocket) readLarge(ctx context.Context, m *socketMessage, rest io.Reader, late *time.Timer) error {
+	late.Stop() // the client is not to blame
+	refused := m.held.take(ctx, k.BodyLimit)
+	late.Reset(bodyTimeout)
+	if refused != nil {
+		if _, err := io.Copy(io.Discard, rest); err != nil {
+			return errClientGone
+		}
+		return refused
+	}
+	var err error
+	if m.body, err = io.ReadAll(io.MultiReader(bytes.NewReader(m.body), rest)); err != nil {
+		m.held.keep(0)
+		return errClientGone
+	}
+	m.held.keep(int64(len(m.body)))
+	return nil
+}
+
+func (k *responseSocket) take(m socketMessage) (queued bool, err error) {
 	var head struct {
 		Type       string `json:"type"`
 		ResponseID string `json:"response_id"`
 	}
-	if json.Unmarshal(message, &head) != nil {
-		return openai.Invalid("invalid_json", "", "a message must be a JSON object with a type")
+	if json.Unmarshal(m.body, &head) != nil {
+		return false, openai.Invalid("invalid_json", "", "a message must be a JSON object with a type")
 	}
 	switch head.Type {
 	case "response.create":
-		return k.queue(message)
+		return k.queue(m)
 	case "response.cancel":
 		if running := k.running.find(head.ResponseID, k.key); running != nil {
 			running.cancel(errCancelled)
-			return nil
+			return false, nil
 		}
-		return openai.Invalid("response_not_found", "response_id", "there is no such response in flight")
+		return false, openai.Invalid("response_not_found", "response_id", "there is no such response in flight")
 	case "response.processed": // codex tells that it has done with one
-		return nil
+		return false, nil
 	default:
-		return openai.Invalid("invalid_value", "type", fmt.Sprintf("there is no message of type %q; send response.create", bounded(head.Type)))
+		return false, openai.Invalid("invalid_value", "type", fmt.Sprintf("there is no message of type %q; send response.create", bounded(head.Type)))
 	}
 }
 
 // queue has a request wait for those before it, of which there are not too many
 // nor too large ones.
-func (k *responseSocket) queue(message []byte) *openai.Error {
-	size := int64(len(message))
+func (k *responseSocket) queue(m socketMessage) (queued bool, err error) {
+	size := int64(len(m.body))
 	if k.waiting.Add(size) > k.BodyLimit {
 		k.waiting.Add(-size)
-		return tooMany(openai.TypeRateLimit, "concurrency_exceeded",
+		return false, tooMany(openai.TypeRateLimit, "concurrency_exceeded",
 			fmt.Sprintf("the requests that wait on this connection would be larger than %d bytes (body_limit); use another one", k.BodyLimit), time.Second)
 	}
 	select {
-	case k.ahead <- message:
-		return nil
+	case k.ahead <- m:
+		return true, nil
 	default:
 		k.waiting.Add(-size)
-		return tooMany(openai.TypeRateLimit, "concurrency_exceeded",
+		return false, tooMany(openai.TypeRateLimit, "concurrency_exceeded",
 			fmt.Sprintf("%d requests wait on this connection already; use another one", maxAhead), time.Second)
 	}
 }
 
-// ping keeps the line open, and finds out when nobody is at its other end.
+// ping keeps the line open, and finds out when nobody is at its other end. Who
+// sends a message is there, and cannot answer in the middle of its only frame:
+// how long that may take is bounded by itself.
 func (k *responseSocket) ping(ctx context.Context, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(k.Keepalive)
 	defer ticker.Stop()
@@ -184,10 +281,14 @@ func (k *responseSocket) ping(ctx context.Context, cancel context.CancelCauseFun
 		case <-ctx.Done():
 			return
 		}
+		before := k.edges.Load()
+		if before%2 == 1 {
+			continue
+		}
 		within, done := context.WithTimeout(context.WithoutCancel(ctx), pongTimeout)
 		err := k.conn.Ping(within)
 		done()
-		if err != nil {
+		if err != nil && k.edges.Load() == before {
 			cancel(errClientGone)
 			return
 		}
@@ -196,8 +297,8 @@ func (k *responseSocket) ping(ctx context.Context, cancel context.CancelCauseFun
 
 // answer serves one message response.create, which is a request of its own in
 // log and metrics.
-func (k *responseSocket) answer(ctx context.Context, message []byte) {
-	x := &exchange{id: newID("req_"), began: time.Now(), route: exchangeOf(k.r).route, key: k.key, outcome: "ok", stream: true}
+func (k *responseSocket) answer(ctx context.Context, m socketMessage) {
+	x := &exchange{id: newID("req_"), began: time.Now(), route: exchangeOf(k.r).route, key: k.key, outcome: "ok", stream: true, held: m.held}
 	x.span = k.Traces.Within(exchangeOf(k.r).span)
 	ctx, cancel := k.bounded(context.WithValue(ctx, exchangeKey{}, x))
 	defer cancel()
@@ -206,12 +307,17 @@ func (k *responseSocket) answer(ctx context.Context, message []byte) {
 	defer k.account(r, x)
 	k.metrics.streams.Inc()
 	defer k.metrics.streams.Dec()
-	if err := k.create(r, x, message); err != nil {
+	if err := k.create(r, x, m.body); err != nil {
 		k.failed(r, x, err)
 	}
 }
 
 func (k *responseSocket) create(r *http.Request, x *exchange, message []byte) error {
+	if x.held.bytes == 0 { // it was small, and there was no room
+		if err := x.held.take(r.Context(), int64(len(message))); err != nil {
+			return err
+		}
+	}
 	req, err := openai.DecodeResponseCreate(message)
 	if err != nil {
 		return err
@@ -227,6 +333,7 @@ func (k *responseSocket) create(r *http.Request, x *exchange, message []byte) er
 	if err != nil {
 		return err
 	}
+	job.recall = true
 	out := delivery{
 		send:  func(events []openai.ResponseEvent) error { return k.sendEvents(x, events) },
 		begun: func() bool { return x.status != 0 },
@@ -239,21 +346,20 @@ func (k *responseSocket) create(r *http.Request, x *exchange, message []byte) er
 		kept, err = k.respond(k.w, r, x, job, out)
 	}
 	if kept != nil {
-		k.last = kept.within(k.BodyLimit)
+		k.remember(kept)
 	}
 	return err
 }
 
-// within is what fits the limit that a client is held to when it sends the whole
-// conversation; nil otherwise.
-func (m *remembered) within(limit int64) *remembered {
-	for _, item := range m.items {
-		limit -= int64(len(item.JSON))
+// remember keeps a response for the next request, if it fits the limit that a
+// client is held to when it sends the whole conversation, and memory.
+func (k *responseSocket) remember(response *remembered) {
+	size := size(response.items)
+	k.last = nil
+	k.held.keep(0)
+	if size <= k.BodyLimit && k.held.try(size) {
+		k.last = response
 	}
-	if limit < 0 {
-		return nil
-	}
-	return m
 }
 
 // warmUp answers a request that asks nothing of the model. Its input is what the
@@ -285,6 +391,7 @@ func (k *responseSocket) failed(r *http.Request, x *exchange, err error) {
 func (k *responseSocket) sendEvents(x *exchange, events []openai.ResponseEvent) error {
 	for _, e := range events {
 		if x.status == 0 {
+			x.begun()
 			x.status, x.firstByte = http.StatusOK, time.Now()
 		}
 		if err := k.send(e); err != nil {

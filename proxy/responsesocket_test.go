@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -89,10 +91,7 @@ func create(extra, input string) string {
 // nothing is stored.
 func TestResponsesOnASocket(t *testing.T) {
 	given := make(chan appservertest.Request, 8)
-	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
-		given <- turn.Request
-		return thinker(ctx, turn)
-	}})
+	r := newRig(t, &appservertest.Server{Handler: telling(given)})
 	k := r.socket(t)
 	k.say(create(`"generate":false,"store":false,`, `[{"role":"developer","content":"d"}]`))
 	warm := k.response()
@@ -134,6 +133,54 @@ func TestStoredResponsesOnASocket(t *testing.T) {
 	list := text(t, r.do(t, http.MethodGet, "/v1/responses/"+got.ID+"/input_items", ""))
 	assert.Contains(t, list, "q1", "what was not stored by itself is, with what continues it")
 	assert.Equal(t, http.StatusNotFound, r.do(t, http.MethodGet, "/v1/responses/"+loose, "").StatusCode)
+}
+
+// What a connection remembers is continued only as long as it could be from elsewhere.
+func TestDeletedResponsesOnASocket(t *testing.T) {
+	begun, gate := make(chan string, 1), make(chan struct{})
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		if turn.Request.Prompt() == "wait" {
+			begun <- ""
+			<-gate
+		}
+		return thinker(ctx, turn)
+	}}, keeping(t))
+	k := r.socket(t)
+	respond := func(previous, input string) string {
+		k.say(create(`"previous_response_id":"`+previous+`",`, input))
+		e := k.response()
+		require.Nil(t, e.Error)
+		return e.Response.ID
+	}
+	refused := func(previous string) {
+		k.say(create(`"previous_response_id":"`+previous+`",`, `"q"`))
+		e := k.response()
+		require.NotNil(t, e.Error)
+		assert.Equal(t, "previous_response_not_found", e.Error.Code)
+	}
+	forget := func(id string) {
+		assert.Equal(t, http.StatusOK, r.do(t, http.MethodDelete, "/v1/responses/"+id, "").StatusCode)
+	}
+	first := respond("", `"q1"`)
+	second := respond(first, `"q2"`)
+	forget(second)
+	refused(second)
+
+	first = respond("", `"q1"`)
+	second = respond(first, `"q2"`)
+	forget(first)
+	refused(second)
+
+	first = respond("", `"q1"`)
+	k.say(create(`"previous_response_id":"`+first+`",`, `"wait"`))
+	received(t, begun)
+	forget(first)
+	close(gate)
+	last := k.response()
+	assert.Equal(t, "response.completed", last.Type)
+	assert.Equal(t, http.StatusNotFound, r.do(t, http.MethodGet, "/v1/responses/"+last.Response.ID, "").StatusCode, "it could not be continued")
+	refused(last.Response.ID)
+	refused(first)
 }
 
 func TestSocketErrors(t *testing.T) {
@@ -218,6 +265,13 @@ func TestSocketNeedsAKey(t *testing.T) {
 	_, resp, err = r.upgrade(t, "Authorization", "Bearer "+secrets[0], "Origin", "https://elsewhere.example")
 	require.Error(t, err)
 	assert.Equal(t, http.StatusForbidden, resp.StatusCode, "no page of another site")
+	assert.Equal(t, "bad_upgrade", failure(t, text(t, resp)).Error.Code)
+	for status, header := range map[int][]string{http.StatusUpgradeRequired: {}, http.StatusBadRequest: {"Connection", "Upgrade"}} {
+		resp := r.do(t, http.MethodGet, "/v1/responses", "", append(header, "Upgrade", "websocket", "Authorization", "Bearer "+secrets[0])...)
+		assert.Equal(t, status, resp.StatusCode)
+		assert.Equal(t, "application/json", resp.Header.Get("Content-Type"))
+		assert.Equal(t, "bad_upgrade", failure(t, text(t, resp)).Error.Code)
+	}
 	k := r.socket(t, "Authorization", "Bearer "+secrets[0])
 	k.say(create("", `"q"`))
 	assert.Equal(t, "response.completed", k.response().Type)
@@ -329,17 +383,16 @@ func TestSocketsHoldNoMoreThanABody(t *testing.T) {
 // Pings keep a silent line open, and a client that answers them stays.
 func TestSocketIsPinged(t *testing.T) {
 	r := newRig(t, &appservertest.Server{Handler: thinker}, func(o *options) { o.Keepalive = 10 * time.Millisecond })
-	pinged := make(chan struct{}, 1)
+	pinged := make(chan struct{}, 4)
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
+	answers := 3
 	conn, _, err := websocket.Dial(ctx, r.url+"/v1/responses", &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: r.client.Transport},
 		OnPingReceived: func(context.Context, []byte) bool {
-			select {
-			case pinged <- struct{}{}:
-			default:
-			}
-			return true
+			pinged <- struct{}{}
+			answers--
+			return answers >= 0 // the library takes a ping amiss while it closes
 		},
 	})
 	require.NoError(t, err)
@@ -348,9 +401,31 @@ func TestSocketIsPinged(t *testing.T) {
 		_, _, err := conn.Read(ctx)
 		reads <- err
 	}()
-	for range 3 {
+	for range 4 {
 		received(t, pinged)
 	}
 	require.NoError(t, conn.Close(websocket.StatusNormalClosure, ""))
 	assert.Equal(t, websocket.StatusNormalClosure, websocket.CloseStatus(<-reads), "the server says goodbye, too")
+}
+
+// No pong fits into the middle of a frame: who sends a long one is taken for gone
+// neither for a ping during it nor for one before it. Between messages it has to
+// answer.
+func TestSlowMessagesNeedNoPong(t *testing.T) {
+	for _, before := range []time.Duration{0, 16 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			client, leave := piped(t, func(s *Settings) { s.Keepalive = 15 * time.Second })
+			answer := upgraded(t, client)
+			<-time.After(before)
+			_, err := client.Write([]byte("\x81\xe4\x00\x00\x00\x00" + `{"type":"`)) // the head of a masked text of 100 bytes, and some of them
+			require.NoError(t, err)
+			<-time.After(50 * time.Second)
+			_, err = io.WriteString(client, strings.Repeat("x", 89)+`"}`)
+			require.NoError(t, err)
+			sent := time.Now()
+			assert.Contains(t, <-answer, "invalid_value")
+			assert.LessOrEqual(t, time.Since(sent), 45*time.Second)
+			leave()
+		})
+	}
 }

@@ -71,7 +71,7 @@ func TestAContinuedConversationKeepsItsThread(t *testing.T) {
 	assert.Len(t, slices.Compact(slices.Clone(k.threads)), 1, "one thread for all: %v", k.threads)
 	// The fake holds what was injected, and an answer is not injected.
 	assert.Equal(t, []int{1, 2, 3, 4, 5}, k.items)
-	assert.Contains(t, text(t, r.do(t, http.MethodGet, "/metrics", "")), "codex_thread_reuse_total{result=\"hit\"} 4\n")
+	assert.Contains(t, text(t, r.do(t, http.MethodGet, "/metrics", "")), "codex_thread_reuse_total{outcome=\"hit\"} 4\n")
 }
 
 func TestWhatDiffersHasAThreadOfItsOwn(t *testing.T) {

@@ -122,7 +122,7 @@ func TestMetricsFromElsewhereNeedAKey(t *testing.T) {
 		"another name":      {"127.0.0.1:4711", "proxy.example", "HTTP/1.1", [2]string{}, false},
 		"no name":           {"127.0.0.1:4711", "", "HTTP/1.1", [2]string{}, false},
 		"a similar name":    {"127.0.0.1:4711", "localhost.example:80", "HTTP/1.1", [2]string{}, false},
-		"nginx as it is":    {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.0", [2]string{}, false},
+		"nginx before 1.29": {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.0", [2]string{}, false},
 		"X-Forwarded-For":   {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Forwarded-For", "127.0.0.1"}, false},
 		"empty":             {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Forwarded-For", ""}, false},
 		"X-Real-IP":         {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Real-IP", "192.0.2.1"}, false},
@@ -199,23 +199,25 @@ func TestRefusedRequests(t *testing.T) {
 		method, path, body, contentType string
 		status                          int
 		code, allow                     string
+		coding                          string
 	}{
-		"unknown path":       {"GET", "/v1/embeddings", "", "", 404, "not_found", ""},
-		"a slash too many":   {"GET", "/livez/", "", "", 404, "not_found", ""},
-		"and on a model":     {"GET", "/v1/models/", "", "", 404, "not_found", ""},
-		"the root":           {"GET", "/", "", "", 404, "not_found", ""},
-		"wrong method":       {"GET", "/v1/chat/completions", "", "", 405, "method_not_allowed", "OPTIONS, POST"},
-		"wrong method too":   {"DELETE", "/v1/models", "", "", 405, "method_not_allowed", "GET, HEAD, OPTIONS"},
-		"HEAD of a POST":     {"HEAD", "/v1/chat/completions", "", "", 405, "", "OPTIONS, POST"},
-		"OPTIONS of nothing": {"OPTIONS", "/v1/embeddings", "", "", 404, "not_found", ""},
-		"form":               {"POST", "/v1/chat/completions", "a=b", "application/x-www-form-urlencoded", 415, "unsupported_media_type", ""},
-		"no media type":      {"POST", "/v1/chat/completions", "{}", "", 415, "unsupported_media_type", ""},
-		"charset is allowed": {"POST", "/v1/chat/completions", "{", "application/json; charset=utf-8", 400, "invalid_json", ""},
-		"too large":          {"POST", "/v1/chat/completions", strings.Repeat(" ", 1001), "application/json", 413, "request_too_large", ""},
-		"as large":           {"POST", "/v1/chat/completions", strings.Repeat(" ", 1000), "application/json", 400, "invalid_json", ""},
+		"unknown path":       {"GET", "/v1/embeddings", "", "", 404, "not_found", "", ""},
+		"a slash too many":   {"GET", "/livez/", "", "", 404, "not_found", "", ""},
+		"and on a model":     {"GET", "/v1/models/", "", "", 404, "not_found", "", ""},
+		"the root":           {"GET", "/", "", "", 404, "not_found", "", ""},
+		"wrong method":       {"GET", "/v1/chat/completions", "", "", 405, "method_not_allowed", "OPTIONS, POST", ""},
+		"wrong method too":   {"DELETE", "/v1/models", "", "", 405, "method_not_allowed", "GET, HEAD, OPTIONS", ""},
+		"HEAD of a POST":     {"HEAD", "/v1/chat/completions", "", "", 405, "", "OPTIONS, POST", ""},
+		"OPTIONS of nothing": {"OPTIONS", "/v1/embeddings", "", "", 404, "not_found", "", ""},
+		"form":               {"POST", "/v1/chat/completions", "a=b", "application/x-www-form-urlencoded", 415, "unsupported_media_type", "", ""},
+		"no media type":      {"POST", "/v1/chat/completions", "{}", "", 415, "unsupported_media_type", "", ""},
+		"charset is allowed": {"POST", "/v1/chat/completions", "{", "application/json; charset=utf-8", 400, "invalid_json", "", ""},
+		"too large":          {"POST", "/v1/chat/completions", strings.Repeat(" ", 1001), "application/json", 413, "request_too_large", "", ""},
+		"as large":           {"POST", "/v1/chat/completions", strings.Repeat(" ", 1000), "application/json", 400, "invalid_json", "", ""},
+		"compressed":         {"POST", "/v1/chat/completions", "x", "application/json", 415, "unsupported_media_type", "", "gzip"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resp := r.do(t, tc.method, tc.path, tc.body, "Content-Type", tc.contentType)
+			resp := r.do(t, tc.method, tc.path, tc.body, "Content-Type", tc.contentType, "Content-Encoding", tc.coding)
 			assert.Equal(t, tc.status, resp.StatusCode)
 			assert.Equal(t, tc.allow, resp.Header.Get("Allow"))
 			if tc.method == http.MethodHead {
@@ -336,7 +338,7 @@ func TestRequestLine(t *testing.T) {
 	line := r.log.request(t, "r1")
 	for key, want := range map[string]any{
 		"level": "INFO", "method": "POST", "route": "/v1/chat/completions", "status": 200.0, "outcome": "ok", "key": "alice",
-		"model": "demo", "worker": "default", "stream": true, "prompt_tokens": 20.0, "completion_tokens": 7.0,
+		"model": "demo", "worker": "default", "stream": true, "input_tokens": 20.0, "output_tokens": 7.0,
 	} {
 		assert.Equal(t, want, line[key], key)
 	}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Limits on what a client may hold open without sending anything useful.
@@ -36,7 +38,9 @@ type Server struct {
 	exits   exits
 	running responsesRunning
 	threads *threads
+	memory  *memory // of requests
 
+	remembered  *memory // of WebSockets
 	imagePlaces imagePlaces
 }
 
@@ -44,10 +48,13 @@ type Server struct {
 func New(settings Settings) *Server {
 	s := &Server{
 		Settings: settings, metrics: newMetrics(settings), exits: newExits(),
+		memory: newMemory(settings.RequestMemory, settings.QueueTimeout), remembered: newMemory(settings.RequestMemory, 0),
 		threads: newThreads(settings.ThreadCache), limiter: newLimiter(settings.Keys, settings.Usage),
 		aliases: &aliases{names: settings.Aliases, known: settings.Pool.Known, logger: settings.Logger, told: map[string]bool{}},
 	}
-	settings.Registry.MustRegister(newKeyCollector(s.limiter))
+	settings.Registry.MustRegister(newKeyCollector(s.limiter), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "codex_request_memory_bytes", Help: "Bytes that requests hold: bodies, images and stored conversations.",
+	}, func() float64 { return float64(s.memory.bytes.Load()) }))
 	s.base, s.abort = context.WithCancelCause(context.Background())
 	s.table = s.routes()
 	s.http = http.Server{
@@ -87,8 +94,11 @@ func (s *Server) Abort() { s.abort(ErrDeadline) }
 // closes what is left.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.exits.begin()
-	err := errors.Join(s.http.Shutdown(ctx), s.exits.awaitSockets(ctx))
-	if err != nil {
+	err := s.http.Shutdown(ctx)
+	if errors.Is(err, net.ErrClosed) {
+		err = nil // StopAccepting came first, and Serve has not noticed yet
+	}
+	if err = errors.Join(err, s.exits.awaitSockets(ctx)); err != nil {
 		s.Abort() // of WebSockets, nobody else knows
 		return errors.Join(err, s.http.Close())
 	}

@@ -31,6 +31,12 @@ type Settings struct {
 	CORSOrigins []string
 	// BodyLimit bounds a request body, in bytes, and the images fetched for it.
 	BodyLimit int64
+	// RequestMemory bounds the bytes that requests hold at the same time: their
+	// bodies, images and conversations. WebSockets remember as much. It must be
+	// several times BodyLimit.
+	RequestMemory int64
+	// QueueTimeout is the longest that a request waits for memory.
+	QueueTimeout time.Duration
 	// IdleTimeout is the longest silence of a worker during a turn.
 	IdleTimeout time.Duration
 	// RequestTimeout bounds a request from the arrival of its body to the end

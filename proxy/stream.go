@@ -33,18 +33,20 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, req *openai.
 			return err
 		}
 		return st.flush()
+	}, func() error {
+		return st.send(func(w io.Writer) error {
+			if usage := exchangeOf(r).usage; answer.Usage && usage != nil {
+				if err := openai.WriteEvent(w, answer.UsageChunk(usage)); err != nil {
+					return err
+				}
+			}
+			return openai.WriteDone(w)
+		})
 	})
 	if err != nil {
 		return s.streamError(st, r, err)
 	}
-	return st.send(func(w io.Writer) error {
-		if usage := exchangeOf(r).usage; answer.Usage && usage != nil {
-			if err := openai.WriteEvent(w, answer.UsageChunk(usage)); err != nil {
-				return err
-			}
-		}
-		return openai.WriteDone(w)
-	})
+	return nil
 }
 
 // streamError reports an error in the way that is still open: the HTTP status

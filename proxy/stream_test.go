@@ -72,27 +72,34 @@ func tick(t *testing.T) <-chan struct{} {
 
 // The worker is not silent while the model thinks, but the client hears nothing.
 func TestKeepaliveWhileTheModelThinks(t *testing.T) {
-	gate := make(chan struct{})
-	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
-		thought := time.NewTicker(2 * time.Millisecond)
-		defer thought.Stop()
-		for {
-			select {
-			case <-thought.C:
-				turn.Reasoning("hm")
-			case <-gate:
-				turn.Text("done")
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
+	for name, say := range map[string]func(*appservertest.Turn){
+		"of events":          func(turn *appservertest.Turn) { turn.Reasoning("hm") },
+		"of what makes none": func(turn *appservertest.Turn) { turn.Notify("unknown/notification", map[string]any{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			gate := make(chan struct{})
+			r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+				thought := time.NewTicker(2 * time.Millisecond)
+				defer thought.Stop()
+				for {
+					select {
+					case <-thought.C:
+						say(turn)
+					case <-gate:
+						turn.Text("done")
+						return nil
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+			}}, func(o *options) { o.Keepalive = 30 * time.Millisecond })
+			body := bufio.NewReader(r.chatting(t, hello(streaming)).Body)
+			for range 2 {
+				assert.Equal(t, ": keepalive", frame(t, body))
 			}
-		}
-	}}, func(o *options) { o.Keepalive = 30 * time.Millisecond })
-	body := bufio.NewReader(r.chatting(t, hello(streaming)).Body)
-	for range 2 {
-		assert.Equal(t, ": keepalive", frame(t, body))
+			close(gate)
+		})
 	}
-	close(gate)
 }
 
 // untilInterrupted sends text and tells when the turn was interrupted.

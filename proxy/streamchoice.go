@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"io"
-	"net/http"
 
 	"codex-proxy/proxy/openai"
 )
@@ -68,11 +67,8 @@ func (c *streamChoice) say(spoken bool, chunks ...openai.ChatChunk) error {
 	})
 }
 
-// write notes that something of the choice is out: its turn does not run again.
+// write notes that something of the choice is out.
 func (c *streamChoice) write(write func(io.Writer) error) error {
-	err := c.stream.write(write)
-	if c.choice.x.status == 0 { // it is not the request's own
-		c.choice.x.status = http.StatusOK
-	}
-	return err
+	c.choice.x.begun() // it may not be the request's own
+	return c.stream.write(write)
 }

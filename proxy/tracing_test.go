@@ -120,7 +120,7 @@ func TestTraceOfAStream(t *testing.T) {
 		"http.request.method": "POST", "http.route": "/v1/chat/completions", "url.scheme": "http", "http.response.status_code": int64(200),
 		"codex.request_id": "mine", "codex.api_key_name": "alice", "codex.worker": "default", "codex.thread_id": log["thread_id"], "codex.outcome": "ok",
 		"gen_ai.operation.name": "chat", "gen_ai.request.model": "demo",
-		"gen_ai.usage.input_tokens": int64(log["prompt_tokens"].(float64)), "gen_ai.usage.output_tokens": int64(log["completion_tokens"].(float64)),
+		"gen_ai.usage.input_tokens": int64(log["input_tokens"].(float64)), "gen_ai.usage.output_tokens": int64(log["output_tokens"].(float64)),
 	}, attributesOf(request))
 	assert.Equal(t, int64(1), attributesOf(turn)["codex.attempt"])
 	assert.Equal(t, "completed", attributesOf(turn)["codex.outcome"])

@@ -18,8 +18,8 @@ const (
 
 // turnError is the error that a client sees for a failed turn, by codex's
 // codexErrorInfo. The message is the upstream's own, bounded: it speaks of the
-// client's own request.
-func turnError(e *appserver.TurnError) *openai.Error {
+// client's own request, whose history is in a field of that name.
+func turnError(e *appserver.TurnError, history string) *openai.Error {
 	message := bounded(e.Error())
 	switch e.Info.Kind {
 	case appserver.ErrorUsageLimitExceeded, appserver.ErrorSessionBudgetExceeded:
@@ -29,9 +29,9 @@ func turnError(e *appserver.TurnError) *openai.Error {
 	case appserver.ErrorServerOverloaded, appserver.ErrorPolicyCapacityUnavailable:
 		return openai.Unavailable("overloaded", message, retryUpstream)
 	case appserver.ErrorContextWindowExceeded:
-		return openai.Invalid("context_length_exceeded", "messages", message)
+		return openai.Invalid("context_length_exceeded", history, message)
 	case appserver.ErrorCyberPolicy:
-		return openai.Invalid("content_policy_violation", "messages", message)
+		return openai.Invalid("content_policy_violation", history, message)
 	case appserver.ErrorBadRequest:
 		return openai.Invalid("upstream_rejected", "", message)
 	case appserver.ErrorModelNotFound:
@@ -74,6 +74,10 @@ func otherError(message string) *openai.Error {
 
 func tooMany(kind, code, message string, retryAfter time.Duration) *openai.Error {
 	return &openai.Error{Status: http.StatusTooManyRequests, Type: kind, Code: code, Message: message, RetryAfter: retryAfter}
+}
+
+func tooLarge(param, message string) *openai.Error {
+	return &openai.Error{Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: "request_too_large", Param: param, Message: message}
 }
 
 func upstreamUnauthorized() *openai.Error {

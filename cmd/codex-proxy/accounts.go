@@ -44,7 +44,6 @@ const (
 	socketFiles   = "/run/codex-proxy"      // ListenStream= of codex-worker@.socket
 	workerUser    = "codex-worker"
 	defaultWorker = "default"
-	proxyService  = "codex-proxy.service"
 	codexTarget   = "codex.target"
 )
 

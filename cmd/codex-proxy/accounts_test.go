@@ -13,6 +13,8 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/packaging/etc"
 	"codex-proxy/proxy/workers"
+	"codex-proxy/units"
+	"codex-proxy/units/unitstest"
 )
 
 func TestAccountsTakesNoNonsense(t *testing.T) {
@@ -119,4 +121,39 @@ func TestMakeHome(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, os.ModeDir|0o700, info.Mode())
 	assert.ErrorContains(t, makeHome(filepath.Join(dir, "x", "y"), me), "cannot make the worker's home")
+}
+
+// While the target is stopped a login starts no worker, also none that has failed;
+// one that somebody runs without the target takes its login up.
+func TestLoginStartsNothingWhileTheTargetIsStopped(t *testing.T) {
+	systemd := unitstest.Start(t).Systemd
+	var said bytes.Buffer
+	o := accountsOptions{systemd: units.NewManager(), stderr: &said}
+	defer o.systemd.Close()
+	require.NoError(t, o.takeUp(t.Context(), "a"))
+	assert.Equal(t, "There is no unit codex-worker@a.service to start.\n", said.String())
+	worker, target, restarts := systemd.Unit(units.Worker("a")), systemd.Unit(codexTarget), 0
+	for _, tc := range []struct {
+		target, worker string
+		says           string
+		restart        bool
+	}{
+		{"inactive", "inactive", "Start it: systemctl start codex-proxy", false},
+		{"inactive", "failed", "Start it: systemctl start codex-proxy", false},
+		{"inactive", "deactivating", "Start it: systemctl start codex-proxy", false},
+		{"inactive", "activating", "Starting codex-worker@a.service.", true},
+		{"inactive", "active", "Restarting codex-worker@a.service; ", true},
+		{"active", "inactive", "Starting codex-worker@a.service.", true},
+		{"active", "failed", "Starting codex-worker@a.service.", true},
+	} {
+		said.Reset()
+		target.SetSilently(unitstest.Properties{"ActiveState": tc.target})
+		worker.SetSilently(unitstest.Properties{"ActiveState": tc.worker})
+		require.NoError(t, o.takeUp(t.Context(), "a"))
+		assert.Contains(t, said.String(), tc.says, "%+v", tc)
+		if tc.restart {
+			restarts++
+		}
+		assert.Equal(t, restarts, systemd.Calls("RestartUnit"), "%+v", tc)
+	}
 }

@@ -92,18 +92,18 @@ func (o *accountsOptions) reloadProxy(ctx context.Context, hint func(names []str
 		o.tell("%s", text)
 		return
 	}
-	proxy, err := o.describe(ctx, proxyService)
+	proxy, err := o.describe(ctx, proxyUnit)
 	if err == nil && proxy.ActiveState != "active" {
 		return // it reads them when it starts
 	}
 	if err == nil {
 		ctx, stop := o.interruptible(ctx)
 		defer stop()
-		err = o.systemd.Reload(ctx, proxyService)
+		err = o.systemd.Reload(ctx, proxyUnit)
 	}
 	if err != nil {
 		o.tell("The service does not know of it yet: %v; then systemctl reload codex-proxy", err)
 		return
 	}
-	o.tell("%s is reloaded.", proxyService)
+	o.tell("%s is reloaded.", proxyUnit)
 }

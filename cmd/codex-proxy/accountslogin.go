@@ -117,17 +117,9 @@ func (o *accountsOptions) takeUp(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case unit.LoadState != "loaded":
+	if unit.LoadState != "loaded" {
 		o.tell("There is no unit %s to start.", unit.Unit)
 		return nil
-	case unit.ActiveState == "inactive" && target.ActiveState != "active":
-		o.tell("Start it: systemctl start codex-proxy")
-		return nil
-	case unit.Active():
-		o.tell("Restarting %s; its turns in flight are finished first.", unit.Unit)
-	default:
-		o.tell("Starting %s.", unit.Unit)
 	}
 	ctx, stop := o.interruptible(ctx)
 	defer stop()
@@ -136,11 +128,29 @@ func (o *accountsOptions) takeUp(ctx context.Context, name string) error {
 			return err
 		}
 	}
+	switch {
+	case down(unit) && target.ActiveState != "active":
+		o.tell("Start it: systemctl start codex-proxy")
+		return nil
+	case unit.Active():
+		o.tell("Restarting %s; its turns in flight are finished first.", unit.Unit)
+	default:
+		o.tell("Starting %s.", unit.Unit)
+	}
 	if err := o.systemd.Restart(ctx, unit.Unit); err != nil {
 		return fmt.Errorf("it is logged in, but %w", err)
 	}
 	o.tell("%s is ready.", unit.Unit)
 	return nil
+}
+
+// down reports whether nothing of the unit runs, or will unless somebody starts it.
+func down(unit units.Description) bool {
+	switch unit.ActiveState {
+	case "inactive", "failed", "deactivating":
+		return true
+	}
+	return false
 }
 
 // interruptible bounds the wait for jobs of systemd's, which go on if it ends.

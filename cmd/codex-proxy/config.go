@@ -10,8 +10,8 @@ import (
 
 const configUsage = `Usage: codex-proxy config check [--config FILE] [--set KEY=VALUE]...
 
-Says whether the configuration is good. If not, it names the file, the line and
-the key, and exits with 78.
+Says whether the configuration is good, and so are the API keys. If not, it names
+the file, the line and the key, and exits with 78.
 
   --config FILE       the file to read (/etc/codex-proxy/config.toml)
   --set KEY=VALUE     override one key
@@ -33,8 +33,11 @@ func configCommand(_ context.Context, args []string, stdout, stderr io.Writer) i
 		return status
 	}
 	c, err := from.load()
+	if err == nil {
+		err = c.CheckCredential(from.path)
+	}
 	if err != nil {
-		return fail(stderr, "config check", err, exitConfig)
+		return fail(stderr, "config check", asRoot(err), exitConfig)
 	}
 	fmt.Fprintf(stdout, "%s is good: workers %s\n", from.path, strings.Join(c.Workers, ", "))
 	return exitOK

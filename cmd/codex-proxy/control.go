@@ -3,9 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/proxy/control"
@@ -30,21 +35,45 @@ func controlFlag(flags *flag.FlagSet) func() string {
 // that runs has read others, and a stop must find it.
 func controlSocket(settings string) string {
 	places, _ := config.LoadPlaces(settings)
+	return controlSocketOf(places)
+}
+
+// controlSocketOf goes by what is there, while the daemon has not read of a new place.
+func controlSocketOf(places config.Places) string {
+	if _, err := os.Lstat(places.ControlSocket); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(defaultControlSocket); err == nil {
+			return defaultControlSocket
+		}
+	}
 	return cmp.Or(places.ControlSocket, defaultControlSocket)
 }
 
-// openControl opens the control socket, if there is a place for one. Without it
-// requests are served all the same.
-func openControl(path string, logger *slog.Logger) []net.Listener {
+// errControl is a fault of the configuration: trying again does not mend it.
+var errControl = errors.New("name a file in a directory where the service can make one, or leave control_socket empty; codex-proxy.service can write in " +
+	defaultRuntimeDir + " and " + stateDir)
+
+// openControl opens the control socket, if there is a place for one. Without one in
+// the directory that systemd made, requests are served all the same. One that was
+// asked for is where the stop of a worker looks, and takes no answer for no daemon.
+func openControl(path string, logger *slog.Logger) ([]net.Listener, error) {
 	if path == "" {
-		return nil
+		return nil, nil
 	}
 	l, err := control.Listen(path)
-	if err != nil {
+	switch {
+	case err == nil:
+		return []net.Listener{l}, nil
+	case filepath.Dir(path) == os.Getenv("RUNTIME_DIRECTORY"):
 		logger.Error("codex-proxy status, drain and undrain will not work", "error", err)
-		return nil
+		return nil, nil
 	}
-	return []net.Listener{l}
+	return nil, fmt.Errorf("control_socket = %q: %w; %w", path, err, errControl)
+}
+
+// moved reports whether the settings have the control socket elsewhere than the
+// process before.
+func moved(ls []net.Listener, path string) bool {
+	return path != "" && len(ls) > 0 && ls[0].Addr().String() != path
 }
 
 // serveControl answers operators once this process is the one that serves. That

@@ -26,7 +26,8 @@ func TestControlCommandLines(t *testing.T) {
 		{[]string{"drain", "a", "b"}, "one WORKER is wanted"},
 		{[]string{"drain", "--stop"}, "one WORKER is wanted"},
 		{[]string{"drain", "--wait=soon"}, "--help"},
-		{[]string{"drain", "--wait=-1s"}, "the timeout must be positive"},
+		{[]string{"drain", "--wait=-1s"}, "codex-proxy drain: --wait=-1s: the timeout must be a time such as 30s or 5m; leave --wait out"},
+		{[]string{"drain", "--wait=0"}, "codex-proxy drain: --wait=0: the timeout must be"},
 		{[]string{"undrain", "--wait"}, "--help"},
 		{[]string{"status", "default"}, `unexpected "default"`},
 	} {
@@ -41,7 +42,7 @@ func TestControlWithoutADaemon(t *testing.T) {
 	for _, command := range []string{"status", "drain", "undrain"} {
 		got := try(t, command, "--socket", socket)
 		assert.Equal(t, exitFailure, got.status)
-		assert.Equal(t, "codex-proxy "+command+": cannot reach "+socket+": codex-proxy is not running: systemctl start codex.target\n", got.stderr)
+		assert.Equal(t, "codex-proxy "+command+": nothing listens on "+socket+": codex-proxy is not running (systemctl start codex.target), or has its control socket elsewhere\n", got.stderr)
 	}
 }
 
@@ -155,9 +156,22 @@ func TestStopOfAWorkerWaitsForItsTurns(t *testing.T) {
 	assert.True(t, strings.HasPrefix(try(t, "status", "--json", "--socket", socket).stdout, `{"ok":true,`))
 }
 
-// A control socket that cannot be had keeps nobody from being served.
+// A control socket that was asked for and cannot be had is a fault of the settings.
+func TestControlSocketThatCannotBeMade(t *testing.T) {
+	dir := shortDir(t)
+	missing := filepath.Join(dir, "missing", "socket")
+	got := try(t, "serve", "--config", configured(t, ""), "--set=listen=127.0.0.1:0", "--set=socket_dir="+dir, "--set=textfile=", "--set=control_socket="+missing)
+	assert.Equal(t, exitConfig, got.status)
+	assert.Contains(t, got.stderr, "codex-proxy serve: control_socket = \""+missing+"\": cannot open the control socket: ")
+	assert.Contains(t, got.stderr, "codex-proxy.service can write in /run/codex-proxy/control and /var/lib/codex-proxy\n")
+}
+
+// That there is none where systemd made room for it keeps nobody from being served.
 func TestNoControlSocket(t *testing.T) {
-	s := serving(t, "control_socket="+filepath.Join(shortDir(t), "missing", "socket"))
+	dir := shortDir(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "socket", "taken"), 0o755))
+	t.Setenv("RUNTIME_DIRECTORY", dir)
+	s := serving(t)
 	s.worker(t, &appservertest.Server{})
 	s.note(t, "READY=1")
 	assert.Contains(t, s.stderr.String(), "codex-proxy status, drain and undrain will not work")

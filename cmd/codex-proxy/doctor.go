@@ -25,8 +25,8 @@ const doctorUsage = `Usage: codex-proxy doctor [--json]
 
 Looks at the installation and says what is wrong with it, and what to do: the
 version of systemd, units, users, permissions, the bus and polkit, codex, its
-sandbox and logins, the configuration, sockets, models, watchdogs, ports, the
-clock. It changes nothing and starts no service. Run it as root.
+sandbox and logins, the configuration, databases, sockets, models, watchdogs,
+ports, the clock. It changes nothing and starts no service. Run it as root.
 
 It exits with 1 if anything failed. What only could be better ("warn") is no
 failure.
@@ -90,9 +90,8 @@ func account(name string) (doctor.Account, error) {
 	return doctor.Account{UID: groups[0], GID: groups[1], Groups: groups[1:]}, nil
 }
 
-func askKeys(ctx context.Context, socket string) (string, error) {
-	keys, err := control.NewClient(socket).Keys(ctx)
-	return keys.Digest, err
+func askKeys(ctx context.Context, socket string) (control.Keys, error) {
+	return control.NewClient(socket).Keys(ctx)
 }
 
 func askStatus(ctx context.Context, socket string) (probes.Report, error) {

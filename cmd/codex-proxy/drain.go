@@ -58,10 +58,14 @@ func drainCommand(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	var o drainOptions
 	flags := flag.NewFlagSet("drain", flag.ContinueOnError)
 	flags.BoolVar(&o.stop, "stop", false, "")
-	flags.BoolFunc("wait", "", o.parseWait)
+	wait := ""
+	flags.BoolFunc("wait", "", func(text string) error { wait = text; return nil })
 	status, done := o.parse(flags, args, drainUsage, stdout, stderr)
 	if done {
 		return status
+	}
+	if err := o.parseWait(wait); err != nil {
+		return fail(stderr, "drain", err, exitUsage)
 	}
 	if o.stop {
 		return o.drainForStop(ctx, stderr)
@@ -118,14 +122,17 @@ func (o *drainOptions) parse(flags *flag.FlagSet, args []string, usage string, s
 
 // parseWait takes --wait and --wait=TIMEOUT.
 func (o *drainOptions) parseWait(text string) (err error) {
-	if text == "true" { // flag.BoolFunc's word for an option without a value
+	switch text {
+	case "":
+		return nil
+	case "true": // flag.BoolFunc's word for an option without a value
 		o.wait = defaultWait
 		return nil
 	}
-	if o.wait, err = time.ParseDuration(text); err == nil && o.wait <= 0 {
-		err = errors.New("the timeout must be positive")
+	if o.wait, err = time.ParseDuration(text); err != nil || o.wait <= 0 {
+		return fmt.Errorf("--wait=%s: the timeout must be a time such as 30s or 5m; leave --wait out to wait for nothing; see --help", text)
 	}
-	return err
+	return nil
 }
 
 // drainForStop is ExecStop=. systemd runs it after a crash, too, but passes no

@@ -3,9 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"codex-proxy/proxy/control"
+	"codex-proxy/proxy/workers"
 )
 
 // answerBound is how long a predecessor may take to hear of a drain.
@@ -16,7 +20,8 @@ const answerBound = time.Second
 type drainTable struct{ daemon *daemon }
 
 // Drain implements control.DrainTable. The successor gets what is in force when it
-// takes over; a change that comes later is its own.
+// takes over; a change that comes later is its own. A worker that has gone from the
+// settings is that of the processes before which still have turns on it.
 func (t drainTable) Drain(change control.Drain) error {
 	d := t.daemon
 	d.keyTable.mu.Lock()
@@ -24,11 +29,15 @@ func (t drainTable) Drain(change control.Drain) error {
 	if d.keyTable.moved {
 		return control.ErrMoved
 	}
-	if err := change.Apply(d.pool); err != nil {
+	err := change.Apply(d.pool)
+	if err != nil && !errors.Is(err, workers.ErrUnknown) {
 		return err
 	}
 	d.handoff.passDrain(change)
-	return nil
+	if d.handoff.has(change.Workers) {
+		return nil
+	}
+	return err
 }
 
 // Before implements control.DrainTable.
@@ -68,12 +77,23 @@ func (h *handoff) told() turnsBefore {
 	return h.before
 }
 
-// turnsOn is how many turns predecessors have in flight on a worker.
-func (h *handoff) turnsOn(worker string) int {
+// turns are those that predecessors have in flight on each of their workers.
+func (h *handoff) turns() map[string]int {
 	if h.last() == nil {
-		return 0
+		return nil
 	}
-	return h.told().Inflight[worker]
+	return h.told().Inflight
+}
+
+func (h *handoff) turnsOn(worker string) int { return h.turns()[worker] }
+
+// has reports whether predecessors have told of all of these workers.
+func (h *handoff) has(names []string) bool {
+	before := h.turns()
+	return !slices.ContainsFunc(names, func(name string) bool {
+		_, ok := before[name]
+		return !ok
+	})
 }
 
 // heardTurns is what a predecessor tells.
@@ -123,8 +143,9 @@ func (d *daemon) tellTurns(ctx context.Context) {
 // inflight is the turns in flight on each worker, ours and those before us.
 func (d *daemon) inflight() map[string]int {
 	all := map[string]int{}
+	maps.Copy(all, d.handoff.turns()) // also on workers that are not ours
 	for _, w := range d.pool.Snapshot().Workers {
-		all[w.Name] = w.Inflight + d.handoff.turnsOn(w.Name)
+		all[w.Name] += w.Inflight
 	}
 	return all
 }

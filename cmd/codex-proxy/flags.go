@@ -5,8 +5,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 
 	"codex-proxy/cmd/internal/config"
+	"codex-proxy/proxy/control"
 )
 
 // fail prints an error as "codex-proxy COMMAND: …", one line each, and passes
@@ -14,6 +17,15 @@ import (
 func fail(stderr io.Writer, command string, err error, status int) int {
 	fmt.Fprintf(stderr, "codex-proxy %s: %v\n", command, err)
 	return status
+}
+
+// asRoot says what to do about a file that is not the caller's, as the daemon's
+// socket does.
+func asRoot(err error) error {
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+		return fmt.Errorf("%w: %w", err, control.ErrForbidden)
+	}
+	return err
 }
 
 // parseFlags parses and says which exit status ends the command, if any:

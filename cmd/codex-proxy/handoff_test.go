@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/control"
 )
 
 // asProgram makes the test binary the program, for tests of more than one process.
@@ -39,8 +41,9 @@ func process(t *testing.T, settings ...string) *service {
 	notes := notifications(t, s.dir, s.notes)
 	s.socket = notes.LocalAddr().(*net.UnixAddr)
 	t.Setenv("RUNTIME_DIRECTORY", s.dir)
-	args := []string{"serve", "--config", configured(t, "")}
-	for _, set := range append(settings, "listen=127.0.0.1:0", "socket_dir="+s.dir, "control_socket="+filepath.Join(s.dir, "control"), "textfile=") {
+	s.config = configured(t, fmt.Sprintf("control_socket = %q\n", filepath.Join(s.dir, "control")))
+	args := []string{"serve", "--config", s.config}
+	for _, set := range append(settings, "listen=127.0.0.1:0", "socket_dir="+s.dir, "textfile=") {
 		args = append(args, "--set", set)
 	}
 	exe, err := os.Executable()
@@ -72,18 +75,44 @@ func (s *service) reload(t *testing.T) {
 	s.line(t, `"msg":"took over`)
 }
 
-// A drain holds in the processes before a reload, too, and waits for their turns.
-func TestDrainAfterReloads(t *testing.T) {
-	gate := make(chan struct{})
+// The control socket goes where the settings have it by now, or the reload fails.
+func TestReloadMovesTheControlSocket(t *testing.T) {
+	s := process(t)
+	s.worker(t, &appservertest.Server{})
+	s.note(t, "READY=1")
+	name := func(path string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(s.config, fmt.Appendf(nil, "control_socket = %q\n", path), 0o644))
+	}
+	name("/proc/nowhere/socket")
+	got := try(t, "reload")
+	assert.Equal(t, exitFailure, got.status)
+	assert.Contains(t, got.stderr, `control_socket = "/proc/nowhere/socket": `)
+	assert.Zero(t, try(t, "status", "--socket", filepath.Join(s.dir, "control")).status)
+	name(filepath.Join(s.dir, "elsewhere"))
+	s.reload(t)
+	assert.Zero(t, try(t, "status", "--socket", filepath.Join(s.dir, "elsewhere")).status)
+}
+
+// streamed is a service and the stream of a turn that ends when gate is closed.
+func streamed(t *testing.T, gate <-chan struct{}) (*service, *bufio.Reader) {
+	t.Helper()
 	s := process(t)
 	s.worker(t, &appservertest.Server{Handler: gated(gate)})
 	s.note(t, "READY=1")
 	old, err := s.chat(t)
 	require.NoError(t, err)
-	defer old.Body.Close()
+	t.Cleanup(func() { old.Body.Close() })
 	stream := bufio.NewReader(old.Body)
 	_, err = stream.ReadString('\n')
 	require.NoError(t, err)
+	return s, stream
+}
+
+// A drain holds in the processes before a reload, too, and waits for their turns.
+func TestDrainAfterReloads(t *testing.T) {
+	gate := make(chan struct{})
+	s, stream := streamed(t, gate)
 	kept := &http.Client{Transport: &http.Transport{}} // a connection of its own
 	defer kept.CloseIdleConnections()
 	ask := func(body string) *http.Response {
@@ -115,4 +144,54 @@ func TestDrainAfterReloads(t *testing.T) {
 	assert.Contains(t, string(rest), "last")
 	assert.Equal(t, result{stdout: "worker default takes no new turns; 0 turns in flight\n"}, received(t, waiting))
 	assert.Zero(t, try(t, "undrain", "--socket", socket).status)
+}
+
+// A worker that has gone from the settings may have turns from before the reloads,
+// for which its stop waits.
+func TestStopOfAWorkerThatHasGone(t *testing.T) {
+	gate := make(chan struct{})
+	s, stream := streamed(t, gate)
+
+	require.NoError(t, os.Symlink(appservertest.Start(t, &appservertest.Server{}), filepath.Join(s.dir, "other.sock")))
+	socket := filepath.Join(s.dir, "control")
+	require.NoError(t, os.WriteFile(s.config, fmt.Appendf(nil, "workers = [\"other\"]\ncontrol_socket = %q\n", socket), 0o644))
+	s.reload(t)
+	s.reload(t) // now two processes have not heard of it
+	got := try(t, "drain", "third", "--socket", socket)
+	assert.Equal(t, "codex-proxy drain: no such worker: \"third\"; there are other\n", got.stderr)
+	assert.Equal(t, result{stdout: "worker default takes no new turns; 1 turn in flight\n"}, try(t, "drain", "default", "--socket", socket))
+
+	t.Setenv("INVOCATION_ID", "1")
+	t.Setenv("MAINPID", "7")
+	got = try(t, "drain", "default", "--stop", "--wait=50ms", "--socket", socket)
+	assert.Contains(t, got.stderr, "1 turn still in flight after 50ms; they end with the worker")
+	stopped := make(chan result, 1)
+	go func() { stopped <- try(t, "drain", "default", "--stop", "--wait=1m", "--socket", socket) }()
+	close(gate)
+	rest, err := io.ReadAll(stream)
+	require.NoError(t, err)
+	assert.Contains(t, string(rest), "last")
+	assert.Zero(t, received(t, stopped).status)
+}
+
+// A reload ends no status --watch.
+func TestWatchAcrossReloads(t *testing.T) {
+	s := process(t)
+	s.worker(t, &appservertest.Server{})
+	s.note(t, "READY=1")
+	socket := filepath.Join(s.dir, "control")
+	pages := make(screen, 1000)
+	v := view{client: control.NewClient(socket), out: pages, json: true}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- v.watch(ctx) }()
+	until(t, pages, `"drained":false`, func(string) {})
+	s.reload(t)
+	require.Zero(t, try(t, "drain", "--socket", socket).status)
+	until(t, pages, `"drained":true`, func(string) {})
+	s.reload(t)
+	require.Zero(t, try(t, "undrain", "--socket", socket).status)
+	until(t, pages, `"drained":false`, func(string) {})
+	cancel()
+	assert.NoError(t, received(t, ended))
 }

@@ -7,18 +7,24 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/cmd/internal/config"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
 )
 
-const defaultKeyFile = "/etc/codex-proxy/api-keys"
+const defaultKeyFile = config.DefaultKeyFile
+
+// daemonGroup is Group= in codex-proxy.service.
+const daemonGroup = "codex-proxy"
 
 const (
 	// lockBound is for other commands that are at it: each is done in moments.
@@ -116,7 +122,7 @@ func (f keyFile) write(text []byte) error {
 func (f keyFile) lend(to *os.File) error {
 	info, err := os.Stat(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return f.admit(to)
 	}
 	if err != nil {
 		return err
@@ -128,11 +134,33 @@ func (f keyFile) lend(to *os.File) error {
 	return to.Chmod(info.Mode().Perm())
 }
 
+// admit lets the daemon read a new file of root's. The default one comes to it as
+// a credential, and where there is no such group another user runs the daemon.
+func (f keyFile) admit(to *os.File) error {
+	group, err := user.LookupGroup(daemonGroup)
+	if f == defaultKeyFile || os.Geteuid() != 0 || err != nil {
+		return nil
+	}
+	gid, err := strconv.Atoi(group.Gid)
+	if err != nil {
+		return err
+	}
+	if err := to.Chown(0, gid); err != nil {
+		return err
+	}
+	return to.Chmod(0o640)
+}
+
 // told says what became of the change in the running service.
 func (o *keysOptions) told(keys control.Keys, err error) error {
 	switch {
+	case errors.Is(err, control.ErrOtherFile) && !o.applying:
+		fmt.Fprintf(o.stderr, "The file is changed, but %v.\n", err)
+		return nil
+	case errors.Is(err, control.ErrOtherFile):
+		return err
 	case errors.Is(err, control.ErrNotRunning):
-		fmt.Fprintln(o.stderr, "The service does not run; the change holds from its next start.")
+		fmt.Fprintf(o.stderr, "The service does not run, or does not listen on %s; the change holds from its next start.\n", o.socket)
 		return nil
 	case err != nil:
 		return fmt.Errorf("the file is changed, but the running service has not taken it over: %w; systemctl restart codex-proxy makes it", err)

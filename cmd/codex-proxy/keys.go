@@ -45,11 +45,14 @@ Limits, each a number, or "none" to take it away:
 // keysOptions is one command line of keys.
 type keysOptions struct {
 	file   keyFile
-	tell   bool // the running service
+	tell   bool   // the running service
+	named  string // the file that it must go by; empty: any
 	socket string
 	limits []limitOption
 	stdout io.Writer
 	stderr io.Writer
+
+	applying bool // there is nothing to do but to tell it
 }
 
 type limitOption struct{ name, value string }
@@ -80,14 +83,14 @@ func keysCommand(ctx context.Context, args []string, stdout, stderr io.Writer) i
 		err = run(ctx)
 	}
 	if err != nil {
-		return fail(stderr, "keys", err, exitFailure)
+		return fail(stderr, "keys", asRoot(err), exitFailure)
 	}
 	return exitOK
 }
 
 // locate finds the file and the socket of the service with these settings, where no
-// option names others. The running service gets no keys but those of its own file,
-// unless it is asked for by --socket.
+// option names others. The running service, which may go by settings of before, gets
+// no keys but those of its own file, unless it is asked for by --socket.
 func (o *keysOptions) locate(settings string) error {
 	places, err := config.LoadPlaces(settings)
 	own := keyFile(cmp.Or(places.KeyFile, defaultKeyFile))
@@ -97,7 +100,10 @@ func (o *keysOptions) locate(settings string) error {
 	}
 	o.tell = o.socket != "" || o.file == "" || filepath.Clean(string(o.file)) == filepath.Clean(string(own))
 	o.file = cmp.Or(o.file, own)
-	o.socket = cmp.Or(o.socket, places.ControlSocket, defaultControlSocket)
+	if o.socket == "" {
+		o.named = filepath.Clean(string(o.file))
+	}
+	o.socket = cmp.Or(o.socket, controlSocketOf(places))
 	return nil
 }
 
@@ -185,7 +191,7 @@ func (o *keysOptions) revoke(ctx context.Context, name string) error {
 }
 
 func (o *keysOptions) apply(ctx context.Context) error {
-	o.tell = true
+	o.tell, o.applying = true, true
 	return o.change(ctx, func(lines []string, _ *auth.Keys) ([]string, error) { return lines, nil }, func() {})
 }
 
@@ -220,7 +226,7 @@ func (o *keysOptions) change(ctx context.Context, edit func([]string, *auth.Keys
 	if !o.tell {
 		return nil
 	}
-	got, err := control.NewClient(o.socket).SetKeys(ctx, keys.Text())
+	got, err := control.NewClient(o.socket).SetKeys(ctx, o.named, keys.Text())
 	return o.told(got, err)
 }
 

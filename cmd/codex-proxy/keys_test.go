@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/control"
 )
 
 func TestKeysCommand(t *testing.T) {
@@ -118,12 +123,12 @@ func TestKeysAreThoseOfTheSettings(t *testing.T) {
 		name, settings string
 		given, want    keysOptions
 	}{
-		{"named", own, keysOptions{}, keysOptions{file: "/srv/keys", socket: "/srv/socket", tell: true}},
-		{"the same", own, keysOptions{file: "/srv//keys"}, keysOptions{file: "/srv//keys", socket: "/srv/socket", tell: true}},
-		{"another", own, keysOptions{file: defaultKeyFile}, keysOptions{file: defaultKeyFile, socket: "/srv/socket"}},
+		{"named", own, keysOptions{}, keysOptions{file: "/srv/keys", socket: "/srv/socket", tell: true, named: "/srv/keys"}},
+		{"the same", own, keysOptions{file: "/srv//keys"}, keysOptions{file: "/srv//keys", socket: "/srv/socket", tell: true, named: "/srv/keys"}},
+		{"another", own, keysOptions{file: defaultKeyFile}, keysOptions{file: defaultKeyFile, socket: "/srv/socket", named: defaultKeyFile}},
 		{"another, with a socket", own, keysOptions{file: "/x", socket: "/y"}, keysOptions{file: "/x", socket: "/y", tell: true}},
-		{"none named", empty, keysOptions{}, keysOptions{file: defaultKeyFile, socket: defaultControlSocket, tell: true}},
-		{"no settings", empty + ".none", keysOptions{}, keysOptions{file: defaultKeyFile, socket: defaultControlSocket, tell: true}},
+		{"none named", empty, keysOptions{}, keysOptions{file: defaultKeyFile, socket: defaultControlSocket, tell: true, named: defaultKeyFile}},
+		{"no settings", empty + ".none", keysOptions{}, keysOptions{file: defaultKeyFile, socket: defaultControlSocket, tell: true, named: defaultKeyFile}},
 		{"bad settings, not needed", bad, keysOptions{file: "/x", socket: "/y"}, keysOptions{file: "/x", socket: "/y", tell: true}},
 	} {
 		require.NoError(t, tc.given.locate(tc.settings), tc.name)
@@ -135,6 +140,56 @@ func TestKeysAreThoseOfTheSettings(t *testing.T) {
 	assert.Equal(t, "/srv/socket", controlSocket(own))
 	assert.Equal(t, defaultControlSocket, controlSocket(empty))
 	assert.Equal(t, defaultControlSocket, controlSocket(bad), "the service may run still")
+}
+
+// A new file of root's is for the daemon to read.
+func TestNewKeyFileIsForTheDaemon(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	file := keyFile(filepath.Join(t.TempDir(), "api-keys"))
+	group, err := user.LookupGroup(daemonGroup)
+	require.NoError(t, file.write(nil))
+	info, statErr := os.Stat(string(file))
+	require.NoError(t, statErr)
+	if err != nil {
+		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "there is no such group here")
+		return
+	}
+	assert.Equal(t, os.FileMode(0o640), info.Mode().Perm())
+	assert.Equal(t, group.Gid, fmt.Sprint(info.Sys().(*syscall.Stat_t).Gid))
+}
+
+// The settings name another file by now than the running service has read: its keys
+// stay in force until it is reloaded.
+func TestKeysOfAnotherFile(t *testing.T) {
+	dir := shortDir(t)
+	old, fresh, socket := filepath.Join(dir, "old"), filepath.Join(dir, "fresh"), filepath.Join(dir, "socket")
+	require.Zero(t, try(t, "keys", "add", "old", "--file", old).status)
+	s := serving(t, "control_socket="+socket, "api_keys="+old)
+	s.worker(t, &appservertest.Server{})
+	s.note(t, "READY=1")
+	keys := func(o keysOptions, words ...string) result {
+		var stdout, stderr strings.Builder
+		o.stdout, o.stderr = &stdout, &stderr
+		require.NoError(t, o.locate(configured(t, fmt.Sprintf("api_keys = %q\ncontrol_socket = %q\n", fresh, socket))))
+		if err := o.command(words)(t.Context()); err != nil {
+			return result{exitFailure, stdout.String(), err.Error()}
+		}
+		return result{exitOK, stdout.String(), stderr.String()}
+	}
+	other := "the running service goes by " + old + " and not by " + fresh + ": systemctl reload codex-proxy makes it go by what config.toml names"
+	added := keys(keysOptions{}, "add", "new")
+	assert.Equal(t, result{exitOK, added.stdout, "The file is changed, but " + other + ".\n"}, added)
+	assert.Equal(t, result{exitFailure, "", other}, keys(keysOptions{}, "apply"))
+	inForce, err := control.NewClient(socket).Keys(t.Context())
+	require.NoError(t, err)
+	was, _, err := keyFile(old).read()
+	require.NoError(t, err)
+	table, err := auth.Parse(bytes.NewReader(was))
+	require.NoError(t, err)
+	assert.Equal(t, control.Keys{Count: 1, Digest: table.Digest(), File: old}, inForce)
+	assert.Equal(t, "The running service has taken it over.\n", keys(keysOptions{socket: socket}, "apply").stderr, "which was asked for")
 }
 
 // A reader, such as systemd loading the credential, holds whole files: the old
@@ -212,7 +267,7 @@ func TestKeysOfTheRunningService(t *testing.T) {
 	}
 	got := keys("add", "early")
 	assert.Zero(t, got.status)
-	assert.Equal(t, "The service does not run; the change holds from its next start.\n", got.stderr)
+	assert.Equal(t, "The service does not run, or does not listen on "+socket+"; the change holds from its next start.\n", got.stderr)
 
 	s := serving(t, "control_socket="+socket, "api_keys="+file)
 	s.worker(t, &appservertest.Server{})

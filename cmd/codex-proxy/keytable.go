@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
+	"codex-proxy/cmd/internal/config"
 	"codex-proxy/notify"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/workers"
@@ -20,6 +23,8 @@ type memory struct {
 	// systemd takes credentials once, when the service starts, and not when it is
 	// reloaded (LoadCredential=, systemd.exec(5)).
 	Keys *string `json:"keys,omitempty"`
+	// KeyFile is where they are from.
+	KeyFile string `json:"key_file,omitempty"`
 	// Textfile is the one that is written, which other settings may not name any more.
 	Textfile string `json:"textfile,omitempty"`
 	// Handoffs and FailedHandoffs are how many reloads there were.
@@ -42,16 +47,24 @@ type keyTable struct {
 // InForce implements control.KeyTable.
 func (t *keyTable) InForce() control.Keys {
 	keys := t.daemon.cfg.Keys
-	return control.Keys{Count: len(keys.All()), Digest: keys.Digest(), Closed: keys.Empty() && !keys.Open()}
+	return control.Keys{Count: len(keys.All()), File: t.file(), Digest: keys.Digest(), Closed: keys.Empty() && !keys.Open()}
+}
+
+// file is where the keys are from: that of the unit's credential, if none is named.
+func (t *keyTable) file() string {
+	return filepath.Clean(cmp.Or(t.daemon.cfg.KeyFile, config.DefaultKeyFile))
 }
 
 // Replace implements control.KeyTable: the key file is in force when it returns,
 // in processes that still finish their work, too.
-func (t *keyTable) Replace(file string) (control.Keys, error) {
+func (t *keyTable) Replace(path, file string) (control.Keys, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.moved {
 		return control.Keys{}, control.ErrMoved
+	}
+	if path != "" && path != t.file() {
+		return control.Keys{}, control.ErrOtherFile
 	}
 	d := t.daemon
 	if err := d.cfg.Keys.Replace(file); err != nil {
@@ -84,7 +97,7 @@ func (d *daemon) remembered() memory {
 	}
 	if d.keyTable.changed {
 		file := d.cfg.Keys.Text()
-		m.Keys = &file
+		m.Keys, m.KeyFile = &file, d.keyTable.file()
 	}
 	return m
 }
@@ -108,7 +121,7 @@ func (d *daemon) recall(m memory) error {
 			return nil
 		}
 	}
-	if m.Keys == nil {
+	if m.Keys == nil || m.KeyFile != "" && m.KeyFile != d.keyTable.file() { // another version may not say it
 		return nil
 	}
 	if err := d.cfg.Keys.Replace(*m.Keys); err != nil {

@@ -27,6 +27,7 @@ func TestKeysChangedDuringAHandOff(t *testing.T) {
 		handoff: &handoff{},
 		pool:    workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second}, func() {}),
 	}
+	d.keyTable.daemon = d
 	d.metrics = newMetrics(prometheus.NewRegistry(), d)
 	require.NoError(t, os.WriteFile(file, []byte("bob "+hash+"\n"), 0o600))
 	older := "alice " + hash + "\n"
@@ -39,4 +40,7 @@ func TestKeysChangedDuringAHandOff(t *testing.T) {
 	assert.Equal(t, []string{"bob"}, keys.Names())
 	require.NoError(t, d.recall(memory{Keys: &older}))
 	assert.Equal(t, []string{"alice"}, keys.Names())
+	other := "carol " + hash + "\n"
+	require.NoError(t, d.recall(memory{Keys: &other, KeyFile: "/srv/other"}))
+	assert.Equal(t, []string{"alice"}, keys.Names(), "those of another file")
 }

@@ -82,10 +82,10 @@ func statusLine(r probes.Report) string {
 	return line
 }
 
-// drain refuses new work, lets turns in flight finish within the grace, ends
-// what is left with an error that the client sees, and closes the server. When
-// systemd is about to start the service again then new work is not refused: it
-// waits in the socket for that.
+// drain refuses new work, lets turns in flight finish and answers the requests that
+// have come, within the grace; it ends what is left with an error that the client
+// sees, and closes the server. When systemd is about to start the service again then
+// new work is not refused: it waits in the socket for that.
 func (d *daemon) drain(ctx, grace context.Context) {
 	grace, cancel := context.WithTimeout(grace, d.cfg.DrainTimeout)
 	defer cancel()
@@ -94,6 +94,7 @@ func (d *daemon) drain(ctx, grace context.Context) {
 	restarting := d.restarting(grace)
 	if !restarting {
 		d.pool.Drain()
+		d.server.Refuse()
 	}
 	d.notifier.Stopping("Stopping: finishing turns in flight") // who reads this is refused, or waits
 	d.handoff.pass((*notify.Predecessor).Drain)
@@ -127,29 +128,38 @@ func (d *daemon) close(ctx context.Context) {
 }
 
 // awaitIdle waits within the grace for the last turn, be it our own or one that
-// a predecessor still finishes.
+// a predecessor still finishes, and for the last request, which has no turn yet while
+// its body comes or its images are fetched. Requests that are refused are not waited
+// for: while they keep coming, there may always be one.
 func (d *daemon) awaitIdle(grace context.Context) bool {
 	extend := time.NewTicker(extendEvery)
 	defer extend.Stop()
 	d.finishing.Store(true)
-	for {
-		// Also when nothing is left to wait for: what follows must end, too.
-		d.notifier.StillStopping(extendBy)
-		inflight, predecessor := d.pool.Inflight(), d.handoff.last()
-		if inflight == 0 && predecessor == nil {
+	d.notifier.StillStopping(extendBy) // also when nothing is left to wait for: what follows must end, too
+	for said := ""; ; {
+		inflight, requests, predecessor := d.pool.Inflight(), d.server.Unanswered(), d.handoff.last()
+		if inflight == 0 && requests == 0 && predecessor == nil {
 			return true
 		}
 		status := fmt.Sprintf("Stopping: %d turns in flight", inflight)
+		if inflight == 0 && requests > 0 {
+			status = fmt.Sprintf("Stopping: %d requests to answer", requests)
+		}
 		if predecessor != nil {
 			status += ", and those from before the last reload"
 		}
-		d.notifier.Status(status)
+		if status != said { // connections change more often than that
+			d.notifier.Status(status)
+		}
+		said = status
 		select {
 		case <-grace.Done():
 			return false
 		case <-d.changed:
+		case <-d.server.Changed():
 		case <-predecessor:
 		case <-extend.C:
+			d.notifier.StillStopping(extendBy)
 		}
 	}
 }

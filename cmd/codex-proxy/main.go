@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -108,7 +109,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitUsage
 }
 
-func printVersion(_ context.Context, _ []string, stdout, _ io.Writer) int {
+const versionUsage = `Usage: codex-proxy version
+
+Prints the version.
+`
+
+func printVersion(_ context.Context, args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("version", flag.ContinueOnError)
+	if status, done := parseOnlyFlags(flags, args, versionUsage, stdout, stderr); done {
+		return status
+	}
 	fmt.Fprintln(stdout, "codex-proxy", versionString())
 	return exitOK
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,18 +41,37 @@ func TestUsage(t *testing.T) {
 func TestUsageNamesEveryCommand(t *testing.T) {
 	for _, c := range commands() {
 		assert.Contains(t, help, "\n  "+c.name+" ")
-		if c.name == "version" {
-			continue
-		}
 		got := try(t, c.name, "--help")
 		assert.Equal(t, exitOK, got.status, c.name)
-		assert.True(t, strings.HasPrefix(got.stdout, "Usage: codex-proxy "+c.name+" "), got.stdout)
+		assert.True(t, strings.HasPrefix(got.stdout, "Usage: codex-proxy "+c.name), got.stdout)
 		assert.Empty(t, got.stderr)
 
 		got = try(t, c.name, "--no-such-option")
 		assert.Equal(t, exitUsage, got.status, c.name)
 		assert.Empty(t, got.stdout)
 		assert.Contains(t, got.stderr, "no-such-option")
+	}
+}
+
+// What is root's alone is said to be so.
+func TestCommandsOfRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	dir := t.TempDir() // nobody else may enter it
+	require.NoError(t, os.Chmod(dir, 0o700))
+	for _, args := range [][]string{
+		{"keys", "list", "--file", filepath.Join(dir, "keys"), "--socket", filepath.Join(dir, "socket")},
+		{"keys", "add", "x", "--file", filepath.Join(dir, "keys"), "--socket", filepath.Join(dir, "socket")},
+		{"usage", "--database", filepath.Join(dir, "usage.db")},
+		{"config", "check", "--config", filepath.Join(dir, "config.toml")},
+	} {
+		cmd := exec.Command("/proc/self/exe", args...)
+		cmd.Dir, cmd.Env = "/", append(os.Environ(), asProgram+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		said, err := cmd.CombinedOutput()
+		assert.Error(t, err)
+		assert.Regexp(t, `^codex-proxy `+args[0]+`.*: permission denied: only root may do this: try sudo\n$`, string(said))
 	}
 }
 
@@ -92,6 +113,15 @@ func TestConfigCheck(t *testing.T) {
 	got = try(t, "config", "check", "--config", filepath.Join(t.TempDir(), "none"))
 	assert.Equal(t, exitConfig, got.status)
 	assert.Contains(t, got.stderr, "cannot read the configuration")
+
+	file := filepath.Join(filepath.Dir(path), "api-keys")
+	require.NoError(t, os.WriteFile(file, []byte("garbage\n"), 0o600))
+	got = try(t, "config", "check", "--config", path)
+	assert.Equal(t, exitConfig, got.status)
+	assert.Contains(t, got.stderr, "codex-proxy config check: "+file+": line 1: ")
+	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
+	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), "api-keys"), nil, 0o600))
+	assert.Zero(t, try(t, "config", "check", "--config", path).status, "the unit has been given others")
 
 	for _, args := range [][]string{{"config"}, {"config", "show"}, {"config", "check", "--config", path, "more"}} {
 		got = try(t, args...)

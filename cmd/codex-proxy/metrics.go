@@ -38,10 +38,10 @@ func newMetrics(registry prometheus.Registerer, d *daemon) *metrics {
 	for _, reason := range probes.Reasons {
 		m.flips.WithLabelValues(strconv.FormatBool(reason == probes.Ready), string(reason))
 	}
-	for result, n := range map[string]*atomic.Uint64{"done": &m.handoffs.done, "failed": &m.handoffs.failed} {
+	for outcome, n := range map[string]*atomic.Uint64{"done": &m.handoffs.done, "failed": &m.handoffs.failed} {
 		f.NewCounterFunc(prometheus.CounterOpts{
 			Name: "codex_handoffs_total", Help: "Reloads since the service started, by whether the new process took over.",
-			ConstLabels: prometheus.Labels{"result": result},
+			ConstLabels: prometheus.Labels{"outcome": outcome},
 		}, func() float64 { return float64(n.Load()) })
 	}
 	m.took = f.NewGauge(prometheus.GaugeOpts{

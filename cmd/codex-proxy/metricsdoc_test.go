@@ -124,6 +124,7 @@ func TestMetricsInTheDocs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "api-keys")
 	added := try(t, "keys", "add", "alice", "--file", file, "--requests-per-minute=1", "--concurrent=2", "--tokens-per-minute=9", "--tokens-per-day=99", "--models=demo")
 	require.Zero(t, added.status)
+	t.Setenv("INVOCATION_ID", "1")
 	s := servingUnder(t, "60000000", "api_keys="+file, `traces.endpoint="http://127.0.0.1:4318"`)
 	scrape := func() map[string]*family {
 		resp, err := http.Get(s.url + "/metrics")
@@ -152,6 +153,19 @@ func TestMetricsInTheDocs(t *testing.T) {
 	require.NoError(t, err)
 	ofFile := families(t, string(text))
 	inTheDocs(t, "textfile", table(ofFile, ofFile))
+}
+
+// Nobody has to be told that there is no systemd where it did not start the service.
+func TestNoBusMetricWithoutSystemd(t *testing.T) {
+	t.Setenv("INVOCATION_ID", "")
+	s := serving(t)
+	resp, err := http.Get(s.url + "/metrics")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), "codex_bus_up")
+	assert.Contains(t, string(text), "codex_bus_reconnects_total 0\n")
 }
 
 func answer(result string) appservertest.Fault {

@@ -59,12 +59,8 @@ Exit status: that of COMMAND; 64 for wrong usage; 203 if COMMAND cannot be start
 The unit should have KillMode=mixed: else systemd signals COMMAND as well as us.
 `
 
-const (
-	// notifyExecMisuse is EX_USAGE of sysexits.h.
-	notifyExecMisuse = 64
-	// relayLimit is far above what the few clients of one socket need.
-	relayLimit = 64
-)
+// relayLimit is far above what the few clients of one socket need.
+const relayLimit = 64
 
 // notifyExec is the command of that name. It handles the stop signals itself: ctx
 // must not be bound to them. It does not return when a signal killed COMMAND, but
@@ -76,7 +72,7 @@ func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) in
 		return 0
 	}
 	if err != nil {
-		return notifyExecFailed(stderr, err, notifyExecMisuse)
+		return fail(stderr, "notify-exec", err, exitUsage)
 	}
 	runtime.GOMAXPROCS(1) // it passes bytes on, and watches
 	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
@@ -85,17 +81,17 @@ func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) in
 		err = o.prepare(notifier.WatchdogInterval())
 	}
 	if err != nil {
-		return notifyExecFailed(stderr, err, notifyExecMisuse)
+		return fail(stderr, "notify-exec", err, exitUsage)
 	}
 	if err := trust(o.certificates); err != nil {
-		return notifyExecFailed(stderr, err, notify.ExitExec)
+		return fail(stderr, "notify-exec", err, notify.ExitExec)
 	}
 	if o.tracing {
 		o.command.Stderr = journal.NewTracing(stderr, o.requests.of)
 	}
 	status, err := notify.Exec(ctx, notifier, logger, o.command)
 	if err != nil {
-		return notifyExecFailed(stderr, err, notify.ExitExec)
+		return fail(stderr, "notify-exec", err, notify.ExitExec)
 	}
 	return notify.Exit(status)
 }
@@ -112,11 +108,6 @@ func trust(path string) error {
 		return fmt.Errorf("--certificates: %w", err)
 	}
 	return os.Setenv("SSL_CERT_FILE", path)
-}
-
-func notifyExecFailed(stderr io.Writer, err error, status int) int {
-	fmt.Fprintf(stderr, "codex-proxy notify-exec: %v\n", err)
-	return status
 }
 
 type notifyExecOptions struct {

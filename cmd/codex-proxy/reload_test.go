@@ -5,15 +5,33 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"codex-proxy/cmd/internal/config"
 	"codex-proxy/notify"
 )
+
+// What only systemctl reload does stands in the help of the command.
+func TestReloadTellsWhatItLeavesAlone(t *testing.T) {
+	unit, err := os.ReadFile("../../packaging/systemd/codex-proxy.service")
+	require.NoError(t, err)
+	kill := regexp.MustCompile(`(?m)^ExecReload=.* kill (.+)$`).FindSubmatch(unit)
+	require.NotNil(t, kill)
+	help := try(t, "reload", "--help").stdout
+	for name := range strings.FieldsSeq(string(kill[1])) {
+		assert.Contains(t, help, name)
+	}
+}
 
 // Where nobody would follow it to a new process, the one that runs stays.
 func TestReloadWithoutAServiceManager(t *testing.T) {
@@ -34,6 +52,17 @@ func TestReloadWithoutAServiceManager(t *testing.T) {
 	until(t, stderr.lines, `"msg":"reload failed"`, func(string) {})
 	stop()
 	assert.Equal(t, exitOK, received(t, status))
+}
+
+// A start, and a reload with its last steps, must end before systemd ends them.
+func TestStartFitsIntoTheUnit(t *testing.T) {
+	unit, err := os.ReadFile("../../packaging/systemd/codex-proxy.service")
+	require.NoError(t, err)
+	found := regexp.MustCompile(`(?m)^TimeoutStartSec=(.*)$`).FindSubmatch(unit)
+	require.NotNil(t, found)
+	limit, err := time.ParseDuration(string(found[1]))
+	require.NoError(t, err)
+	assert.Less(t, max(storeBound, 2*handoffMargin)+config.MaxStart, limit)
 }
 
 // failing is a listener that accepts nothing, for these reasons.

@@ -29,7 +29,7 @@ func openResponses(cfg *config.Config, logger *slog.Logger) *stored.Store {
 	ctx, cancel := context.WithTimeout(context.Background(), storeBound)
 	defer cancel()
 	limits := stored.Limits{Retention: cfg.ResponseRetention, Bytes: cfg.ResponseStorage, Count: maxResponses}
-	store, err := stored.Open(ctx, filepath.Join(dir, "responses.db"), limits, logger)
+	store, err := stored.Open(ctx, filepath.Join(dir, stored.FileName), limits, logger)
 	if err != nil {
 		logger.Error("no response is kept: a client cannot come back to one, or continue it", "error", err)
 		return nil

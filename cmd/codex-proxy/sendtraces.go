@@ -4,17 +4,11 @@ import (
 	"cmp"
 	"context"
 	"flag"
-	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"codex-proxy/cmd/internal/config"
-	"codex-proxy/cmd/internal/journal"
-	"codex-proxy/notify"
 	"codex-proxy/proxy/traces"
 )
 
@@ -22,6 +16,8 @@ const sendTracesUsage = `Usage: codex-proxy send-traces [--config FILE] [--set K
 
 Sends the daemon's traces on to the collector that [traces] names, until SIGTERM
 or SIGINT, or until there were none for a while; what it has begun it finishes.
+Without a good configuration it refuses all for 5 seconds, says why, and exits
+with 78.
 Run by codex-proxy-traces.service, which codex-proxy-traces.socket starts.
 
   --config FILE          the file to read (/etc/codex-proxy/config.toml)
@@ -30,56 +26,25 @@ Run by codex-proxy-traces.service, which codex-proxy-traces.socket starts.
   --exit-idle-time TIME  how long it waits for the next traces (5m)
 `
 
-const (
-	// tracesSocket is FileDescriptorName= in codex-proxy-traces.socket.
-	tracesSocket   = "traces"
-	tracesIdleTime = 5 * time.Minute
-)
-
 // sendTraces is the command of that name.
 func sendTraces(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var from configFlags
 	flags := flag.NewFlagSet("send-traces", flag.ContinueOnError)
 	from.register(flags)
 	headers := flags.String("headers", "", "")
-	idle := flags.Duration("exit-idle-time", tracesIdleTime, "")
-	if status, done := parseOnlyFlags(flags, args, sendTracesUsage, stdout, stderr); done {
-		return status
-	}
-	if *idle <= 0 {
-		return fail(stderr, "send-traces", fmt.Errorf("--exit-idle-time %s: must be more than zero", *idle), exitUsage)
-	}
-	settings, err := config.LoadTraces(from.path, from.set)
-	if err != nil {
-		return fail(stderr, "send-traces", err, exitConfig)
-	}
-	header, err := config.ReadHeaders(*headers)
-	if err != nil {
-		return fail(stderr, "send-traces", err, exitConfig)
-	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if err := sendTracesFor(ctx, settings.Endpoint, header, *idle, slog.New(journal.NewHandler(stderr, slog.LevelInfo))); err != nil {
-		return fail(stderr, "send-traces", err, exitFailure)
-	}
-	return exitOK
-}
-
-func sendTracesFor(ctx context.Context, endpoint string, header http.Header, idle time.Duration, logger *slog.Logger) error {
-	notifier, err := notify.FromEnv(logger)
-	if err != nil {
-		return err
-	}
-	sockets, err := notify.Inherited()
-	if err != nil {
-		return err
-	}
-	listeners, err := sockets.Listeners(tracesSocket)
-	if err != nil {
-		return err
-	}
-	forwarder := traces.NewForwarder(endpoint, header, idle, logger)
-	notifier.Ready("Ready: sends to " + cmp.Or(endpoint, "nobody, as no collector is configured"))
-	defer notifier.Stopping("Finishing what was handed over")
-	return forwarder.Run(ctx, listeners[0])
+	return onDemand{
+		name: "send-traces", usage: sendTracesUsage, socket: "traces", leaving: "Finishing what was handed over",
+		load: func(idle time.Duration, logger *slog.Logger) (runner, string, error) {
+			settings, err := config.LoadTraces(from.path, from.set)
+			if err != nil {
+				return nil, "", err
+			}
+			header, err := config.ReadHeaders(*headers)
+			if err != nil {
+				return nil, "", err
+			}
+			return traces.NewForwarder(settings.Endpoint, header, idle, logger),
+				"Ready: sends to " + cmp.Or(settings.Endpoint, "nobody, as no collector is configured"), nil
+		},
+	}.run(ctx, flags, args, stdout, stderr)
 }

@@ -79,7 +79,7 @@ func serveWith(ctx context.Context, from configFlags, signals <-chan os.Signal, 
 		return exitConfig, err
 	}
 	d, err := newDaemon(cfg, slog.New(journal.NewHandler(stderr, cfg.LogLevel)), predecessor)
-	if errors.Is(err, errExposed) {
+	if errors.Is(err, errExposed) || errors.Is(err, errControl) {
 		return exitConfig, err
 	}
 	if err != nil {
@@ -141,13 +141,14 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 	d.pool = d.newPool()
 	d.watcher = units.NewWatcher(units.Config{
 		Units: unitNames(cfg.Workers), Logger: logger, Registry: registry, OnState: d.pool.HeardUnit, OnBus: d.heardBus,
+		Unmanaged: os.Getenv("INVOCATION_ID") == "", // systemd.exec(5)
 	})
 	d.usage = newUsage(cfg, registry, logger)
 	d.responses = openResponses(cfg, logger)
 	d.traces = newTraces(cfg, registry, logger)
 	d.server = proxy.New(proxy.Settings{
 		Pool: d.pool, Report: d.handled, Keys: cfg.Keys, Usage: d.usage, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins,
-		Images: d.images(registry), BodyLimit: cfg.BodyLimit,
+		Images: d.images(registry), BodyLimit: cfg.BodyLimit, RequestMemory: cfg.RequestMemory, QueueTimeout: cfg.QueueTimeout,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
 		ThreadCache: cfg.ThreadCache, Responses: d.responses, Traces: d.traces, Registry: registry, Logger: logger,
 	})

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -62,6 +63,7 @@ func (j *journalled) String() string {
 // no system bus.
 type service struct {
 	dir    string // of the workers' sockets
+	config string // the settings' file, of a process
 	url    string
 	stderr *journalled
 	socket *net.UnixAddr
@@ -272,6 +274,46 @@ func TestSigtermDrains(t *testing.T) {
 	assert.True(t, strings.HasSuffix(string(rest), "data: [DONE]\n\n"), "%s", rest)
 	assert.Equal(t, exitOK, s.ended(t))
 	s.neverReadyAfterStopping(t)
+}
+
+// A request whose body still comes when the service is stopped has no turn, and is
+// answered nevertheless.
+func TestSigtermAwaitsBodies(t *testing.T) {
+	s := serving(t)
+	s.worker(t, &appservertest.Server{})
+	s.note(t, "READY=1")
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(bound)))
+	const body = `{"model":"demo","messages":[{"role":"user","content":"hi"}]}`
+	_, err = fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
+	require.NoError(t, err)
+	answer := bufio.NewReader(conn)
+	awaited, err := answer.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, awaited, "100 Continue", "its body is being read")
+	_, err = answer.ReadString('\n')
+	require.NoError(t, err)
+
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+	s.note(t, "STATUS=Stopping: 1 requests to answer")
+	refused, err := s.chat(t)
+	require.NoError(t, err)
+	defer refused.Body.Close()
+	assert.Equal(t, http.StatusServiceUnavailable, refused.StatusCode)
+
+	_, err = io.WriteString(conn, body)
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(answer, nil)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	assert.Contains(t, string(text), `"code":"draining"`)
+	assert.Equal(t, exitOK, s.ended(t))
 }
 
 func TestDrainTimeoutEndsTurnsWithAnError(t *testing.T) {

@@ -9,8 +9,9 @@ import (
 
 const (
 	// jobTimeout bounds the question to systemd why the service stops.
-	jobTimeout = time.Second
-	proxyUnit  = "codex-proxy.service"
+	jobTimeout  = time.Second
+	proxyUnit   = "codex-proxy.service"
+	proxySocket = "codex-proxy.socket"
 )
 
 // heed does what signals ask for: SIGTERM and SIGINT stop, a second one hastens
@@ -39,13 +40,25 @@ func (d *daemon) heed(ctx context.Context, signals <-chan os.Signal, stop, haste
 	}
 }
 
-// restarting asks systemd whether it is about to start the service again.
+// restarting asks systemd whether it is about to start the service again, on the
+// socket that there is. A socket that stops or restarts, too, as at a restart of
+// codex.target, does so after us: who waits in it then is reset.
 func (d *daemon) restarting(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
-	job, err := d.manager.Job(ctx, proxyUnit)
+	if !isRestart(d.job(ctx, proxyUnit)) {
+		return false
+	}
+	socket := d.job(ctx, proxySocket) // none, if the socket is not systemd's
+	return socket != "stop" && !isRestart(socket)
+}
+
+func (d *daemon) job(ctx context.Context, unit string) string {
+	job, err := d.manager.Job(ctx, unit)
 	if err != nil {
 		d.logger.Debug("cannot tell a restart from a stop", "error", err)
 	}
-	return job == "restart" || job == "try-restart"
+	return job
 }
+
+func isRestart(job string) bool { return job == "restart" || job == "try-restart" }

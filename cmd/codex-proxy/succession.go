@@ -33,8 +33,12 @@ func sockets(cfg *config.Config, predecessor *notify.Predecessor, logger *slog.L
 		}
 		all = notify.Sockets{socketName: {l}}
 	}
-	if len(all[controlName]) == 0 {
-		all[controlName] = openControl(cfg.ControlSocket, logger)
+	if ls := all[controlName]; len(ls) == 0 || predecessor != nil && moved(ls, cfg.ControlSocket) {
+		fresh, err := openControl(cfg.ControlSocket, logger)
+		if err != nil {
+			return nil, err
+		}
+		all[controlName] = fresh
 	}
 	return all, addReloadSocket(all)
 }

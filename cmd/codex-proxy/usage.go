@@ -16,7 +16,10 @@ import (
 )
 
 // defaultUsage is where codex-proxy.service keeps it (StateDirectory= there).
-const defaultUsage = "/var/lib/codex-proxy/" + usage.FileName
+const defaultUsage = stateDir + "/" + usage.FileName
+
+// stateDir is StateDirectory= of codex-proxy.service.
+const stateDir = "/var/lib/codex-proxy"
 
 const usageUsage = `Usage: codex-proxy usage [--since DAY] [--by LIST] [--json] [--database FILE]
 
@@ -52,7 +55,7 @@ func usageCommand(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		err = writeUsage(stdout, by, sums)
 	}
 	if err != nil {
-		return fail(stderr, "usage", err, exitFailure)
+		return fail(stderr, "usage", asRoot(err), exitFailure)
 	}
 	return exitOK
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -27,4 +29,72 @@ func TestConfigurationInTheDocs(t *testing.T) {
 	got, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, want, string(got), "run: go test ./packaging/manual -run ConfigurationInTheDocs -update")
+}
+
+// configuration is docs/configuration.md: the reference files, in the form of the
+// other documents.
+func configuration(proxy, worker string) string {
+	var b strings.Builder
+	b.WriteString(`# Configuration
+
+What follows is made of the reference files that the package installs, which are their own manual. codex-proxy.toml(5) and codex-worker.toml(5) say the same.
+
+| file | holds | takes effect |
+|---|---|---|
+| ` + "`/etc/codex-proxy/config.toml`" + ` | settings of the daemon | ` + "`systemctl reload codex-proxy`" + `; no request is lost |
+| ` + "`/etc/codex-proxy/workers/NAME.toml`" + ` | settings of a worker | ` + "`systemctl restart codex-worker@NAME`" + `, which finishes its turns first; a new file, or one that is gone: a reload of the daemon, too |
+| ` + "`/etc/codex-proxy/api-keys`" + ` | API keys and their limits | at once, by ` + "`codex-proxy keys`" + ` |
+| ` + "`/etc/codex-proxy/traces-headers`" + ` | headers for the collector of traces | when codex-proxy-traces.service starts again |
+| drop-ins (` + "`systemctl edit`" + `) | restarts, watchdog, address, limits of memory and CPU | as systemd says: ` + "[operations.md](operations.md#drop-ins)" + ` |
+
+` + "`codex-proxy config check`" + ` looks for mistakes, ` + "`codex-proxy serve --set KEY=VALUE`" + ` overrides one setting of the daemon. The address is that of codex-proxy.socket.
+`)
+	fmt.Fprintf(&b, "\n## config.toml\n%s\n## workers/NAME.toml\n%s", markdownOf(proxy), markdownOf(worker))
+	return b.String()
+}
+
+// markdownOf is a reference file: text is text, settings are headings over what
+// the comment above them says, and the rest is code.
+func markdownOf(text string) string {
+	var b strings.Builder
+	for _, block := range blocks(lines(text)) {
+		last := block[len(block)-1]
+		above := block[:len(block)-1]
+		if !anySetting(above) && (setting.MatchString(last) || tableHead.MatchString(last)) {
+			fmt.Fprintf(&b, "\n### `%s`\n", strings.TrimLeft(last, "# "))
+			document(&b, above)
+		} else {
+			document(&b, block)
+		}
+	}
+	return b.String()
+}
+
+func document(b *strings.Builder, rows []string) {
+	for i := 0; i < len(rows); {
+		kind, end := kindOf(rows[i]), i+1
+		for end < len(rows) && kindOf(rows[end]) == kind {
+			end++
+		}
+		part := make([]string, end-i)
+		for n, row := range rows[i:end] {
+			part[n] = strings.TrimPrefix(row, "#")
+		}
+		switch kind {
+		case kindCode:
+			code := strings.Join(unindent(part), "\n")
+			fmt.Fprintf(b, "\n```%s\n%s\n```\n", languageOf(code), code)
+		case kindText:
+			fmt.Fprintf(b, "\n%s\n", strings.Join(strings.Fields(strings.Join(part, " ")), " "))
+		}
+		i = end
+	}
+}
+
+// languageOf tells commands from settings and words.
+func languageOf(code string) string {
+	if program, _, _ := strings.Cut(code, " "); program == "systemctl" || program == "codex-proxy" {
+		return "sh (not run by the tests: those of operations.md are)"
+	}
+	return ""
 }

@@ -51,7 +51,7 @@ func askCommands(ctx context.Context, program string) ([]command, error) {
 	}
 	for i := range commands {
 		c := &commands[i]
-		if c.name == "help" || c.name == "version" {
+		if c.name == "help" {
 			c.synopsis = []string{"codex-proxy " + c.name}
 			continue
 		}

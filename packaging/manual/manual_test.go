@@ -119,7 +119,7 @@ func TestProgramPage(t *testing.T) {
 	commands := parseHelp(file(t, "help"))
 	require.Greater(t, len(commands), 10)
 	for _, c := range commands {
-		if c.name == "help" || c.name == "version" { // which have none
+		if c.name == "help" { // which has none
 			continue
 		}
 		for _, block := range blocks(lines(strings.TrimPrefix(file(t, "help "+c.name), "Usage: "))) {

@@ -67,5 +67,5 @@ func when(r rule) string {
 
 // cell is a text with Prometheus' templates in words.
 func cell(text string) string {
-	return strings.NewReplacer("{{ $labels.worker }}", "NAME", "{{ $labels.name }}", "UNIT", "{{ $value }}", "N", "|", `\|`).Replace(text)
+	return strings.NewReplacer("{{ $labels.worker }}", "NAME", "{{ $labels.name }}", "UNIT", "{{ reReplaceAll `[.][a-z]+$` `` $labels.name }}", "NAME", "{{ $value }}", "N", "|", `\|`).Replace(text)
 }

@@ -74,7 +74,7 @@ func (c *Conn) takeAhead(start *threadStart) (id string) {
 		id, old = s.ahead.take(start.kind)
 	})
 	for _, thread := range old {
-		c.post("thread/unsubscribe", unsubscribeParams{ThreadID: thread}, nil)
+		c.insist("thread/unsubscribe", unsubscribeParams{ThreadID: thread}, nil)
 	}
 	return id
 }
@@ -113,7 +113,7 @@ func (t *Turn) startAhead() {
 		a.threads = append(a.threads, early{kind: t.next.kind})
 	})
 	if surplus != "" {
-		t.conn.post("thread/unsubscribe", unsubscribeParams{ThreadID: surplus}, nil)
+		t.conn.insist("thread/unsubscribe", unsubscribeParams{ThreadID: surplus}, nil)
 	}
 	if wanted {
 		t.conn.post("thread/start", t.next.params, func(m incoming) { t.conn.startedAhead(t.next.kind, m) })

@@ -26,7 +26,7 @@ const (
 type Backlog struct {
 	limit  int64
 	bytes  atomic.Int64
-	looked atomic.Int64 // when the turns were last looked at, in UnixNano
+	looked atomic.Int64 // when the turns were last looked at, in ticks
 
 	mu    sync.Mutex
 	turns map[*Turn]struct{} // with much waiting
@@ -35,8 +35,11 @@ type Backlog struct {
 // NewBacklog bounds them to limit bytes.
 func NewBacklog(limit int64) *Backlog { return &Backlog{limit: limit, turns: map[*Turn]struct{}{}} }
 
-// Bytes is what waits now.
-func (b *Backlog) Bytes() int64 { return b.bytes.Load() }
+// began is where ticks are counted from.
+var began = time.Now()
+
+// ticks are nanoseconds whose differences stay true when the clock is set.
+func ticks(at time.Time) int64 { return int64(at.Sub(began)) }
 
 // changed takes over that a turn has after bytes waiting in place of before.
 func (b *Backlog) changed(t *Turn, before, after int) {
@@ -62,7 +65,7 @@ func (b *Backlog) relieve() {
 		return
 	}
 	now, last := time.Now(), b.looked.Load()
-	if now.UnixNano()-last < int64(relief) || !b.looked.CompareAndSwap(last, now.UnixNano()) {
+	if ticks(now)-last < int64(relief) || !b.looked.CompareAndSwap(last, ticks(now)) {
 		return
 	}
 	for _, t := range b.slowest(now) {
@@ -79,7 +82,7 @@ func (b *Backlog) slowest(now time.Time) (list []*Turn) {
 	defer b.mu.Unlock()
 	since, patience := map[*Turn]int64{}, b.patience()
 	for t := range b.turns {
-		if still := t.box.still.Load(); now.UnixNano()-still > int64(patience) {
+		if still := t.box.still.Load(); ticks(now)-still > int64(patience) {
 			since[t] = still
 			list = append(list, t)
 		}

@@ -5,10 +5,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// Bytes is what waits now.
+func (b *Backlog) Bytes() int64 { return b.bytes.Load() }
 
 // What comes at once after a long silence has not been left lying.
 func TestOnlyWhoStandsStillIsSlow(t *testing.T) {
@@ -45,5 +49,23 @@ func TestPatienceOfTheBacklog(t *testing.T) {
 	} {
 		b.bytes.Store(waiting)
 		assert.Equal(t, want, b.patience(), waiting)
+	}
+}
+
+// A clock that is set forward ends no turn: nobody has stood still meanwhile.
+func TestTicksOutliveASetClock(t *testing.T) {
+	now := time.Now()
+	for _, hours := range []int{1, -1} {
+		set := now
+		// The seconds of a time's wall clock begin at bit 30 (package time).
+		*(*uint64)(unsafe.Pointer(&set)) += uint64(hours*3600) << 30
+		require.NotEqual(t, now.Unix(), set.Unix())
+		assert.Equal(t, ticks(now), ticks(set))
+
+		b := NewBacklog(1 << 20)
+		turn := &Turn{box: &mailbox{}}
+		turn.box.still.Store(ticks(now))
+		b.changed(turn, 0, slow)
+		assert.Empty(t, b.slowest(set))
 	}
 }

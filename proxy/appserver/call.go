@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // pending is a request that waits for its reply.
@@ -140,7 +141,7 @@ func (c *Conn) settle(m incoming) {
 	}
 	switch {
 	case p == nil:
-		c.log.Warn("codex app-server answered a request that is not pending", "id", string(m.ID), "err", m.Error)
+		c.log.Warn("codex app-server answered a request that is not pending", "id", string(m.ID), "error", m.Error)
 	case p.reply == nil && p.late != nil:
 		p.late(m)
 	}
@@ -162,6 +163,23 @@ func (c *Conn) post(method string, params any, then func(incoming)) {
 		c.abandon(id, nil)
 		c.Close(err)
 	}
+}
+
+// insist is post, and again while codex is overloaded: what gives up a turn or a
+// thread has nobody who would come back to it.
+func (c *Conn) insist(method string, params any, then func(incoming)) {
+	c.insistAfter(firstBackoff, method, params, then)
+}
+
+func (c *Conn) insistAfter(backoff time.Duration, method string, params any, then func(incoming)) {
+	c.post(method, params, func(m incoming) {
+		switch {
+		case m.Error != nil && m.Error.Code == CodeOverloaded:
+			time.AfterFunc(jitter(backoff), func() { c.insistAfter(longer(backoff), method, params, then) })
+		case then != nil:
+			then(m)
+		}
+	})
 }
 
 func (m incoming) decode(method string, result any) error {

@@ -34,7 +34,7 @@ type Conn struct {
 	wake chan struct{} // tells the writer that state.control has grown
 	door door
 
-	handling atomic.Int64 // since when Run handles a message, in UnixNano; 0 while it waits for one
+	handling atomic.Int64 // since when Run handles a message, in ticks; 0 while it waits for one
 }
 
 // Dial connects to the unix socket at socketPath and upgrades to WebSocket. It
@@ -131,7 +131,7 @@ func (c *Conn) read() error {
 			return lost("parse a message", err)
 		}
 		m.at = time.Now()
-		c.handling.Store(m.at.UnixNano())
+		c.handling.Store(ticks(m.at))
 		fault.Point("reader")
 		err = c.handle(m)
 		c.handling.Store(0)
@@ -168,7 +168,7 @@ func (c *Conn) Alive(bound time.Duration) error {
 	if since == 0 {
 		return nil
 	}
-	if d := time.Since(time.Unix(0, since)); d > bound {
+	if d := time.Duration(ticks(time.Now()) - since); d > bound {
 		return fmt.Errorf("the reading loop has been at one message for %s", d.Round(time.Millisecond))
 	}
 	return nil
@@ -193,7 +193,7 @@ func (c *Conn) route(m incoming) {
 	to, err := m.address()
 	switch {
 	case err != nil:
-		c.log.Warn("codex app-server sent a notification that does not parse", "method", m.Method, "err", err)
+		c.log.Warn("codex app-server sent a notification that does not parse", "method", m.Method, "error", err)
 	case len(to.threadID) > 0:
 		c.deliver(m, to)
 	case c.opts.OnNotification != nil:
@@ -225,6 +225,6 @@ func (c *Conn) deliver(m incoming, to address) {
 }
 
 func (c *Conn) interruptSlow(threadID, turnID string) {
-	c.log.Warn("turn cancelled: its consumer is too slow", "thread", threadID)
-	c.post("turn/interrupt", turnInterruptParams{ThreadID: threadID, TurnID: turnID}, nil)
+	c.log.Warn("turn cancelled: its consumer is too slow", "thread_id", threadID)
+	c.insist("turn/interrupt", turnInterruptParams{ThreadID: threadID, TurnID: turnID}, nil)
 }

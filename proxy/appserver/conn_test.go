@@ -28,7 +28,6 @@ func TestHandshake(t *testing.T) {
 	r, err := c.Initialize(bound(t))
 	require.NoError(t, err)
 	assert.Contains(t, r.UserAgent, "tester/")
-	assert.Equal(t, "linux", r.PlatformOS)
 }
 
 func TestDialFails(t *testing.T) {
@@ -37,13 +36,11 @@ func TestDialFails(t *testing.T) {
 }
 
 func TestModels(t *testing.T) {
-	srv := &appservertest.Server{Models: []appservertest.Model{{ID: "a", Efforts: []string{"medium", "high"}}, {ID: "b", Hidden: true}}}
+	srv := &appservertest.Server{Models: []appservertest.Model{{ID: "a"}, {ID: "b", Hidden: true}}}
 	models, err := connect(t, srv).Models(bound(t))
 	require.NoError(t, err)
 	require.Len(t, models, 2)
 	assert.Equal(t, "a", models[0].ID)
-	assert.Equal(t, "medium", models[0].DefaultReasoningEffort)
-	assert.Equal(t, "high", models[0].SupportedReasoningEfforts[1].ReasoningEffort)
 	assert.False(t, models[0].Hidden)
 	assert.True(t, models[1].Hidden)
 }

@@ -16,7 +16,7 @@ var (
 	ErrSlowConsumer = errors.New("turn cancelled: its events were not read fast enough")
 	// ErrTurnClosed is what Next returns after Close.
 	ErrTurnClosed = errors.New("turn closed")
-	// ErrSilent is what NextWithin returns when nothing has come for so long.
+	// ErrSilent is what NextWithin returns when no event has come for so long.
 	ErrSilent = errors.New("codex app-server is silent")
 	// ErrTooLarge means a message beyond what codex accepts (64 MiB).
 	ErrTooLarge = errors.New("message too large for codex app-server")
@@ -27,7 +27,6 @@ var (
 const (
 	CodeInvalidRequest = -32600
 	CodeMethodNotFound = -32601
-	CodeInvalidParams  = -32602
 	CodeInternalError  = -32603
 	CodeOverloaded     = -32001
 )

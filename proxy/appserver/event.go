@@ -3,7 +3,7 @@ package appserver
 import "encoding/json"
 
 // Event is something that happened in a turn: TextDelta, ReasoningDelta,
-// ResponseItem, ResponseCompleted, UsageUpdated, Retrying or TurnCompleted.
+// ResponseItem, UsageUpdated, Retrying or TurnCompleted.
 type Event interface{ event() }
 
 // TextDelta is more text of an answer. A turn may have several messages, each
@@ -24,10 +24,6 @@ type ResponseItem struct {
 	Type string
 	Item json.RawMessage
 }
-
-// ResponseCompleted marks the end of one model response. A turn has several
-// when codex runs tools in between.
-type ResponseCompleted struct{ ResponseID string }
 
 // UsageUpdated carries the tokens of the turn so far.
 type UsageUpdated struct{ Usage Usage }
@@ -55,10 +51,9 @@ const (
 	TurnCalledTools TurnStatus = "calledTools"
 )
 
-func (TextDelta) event()         {}
-func (ReasoningDelta) event()    {}
-func (ResponseItem) event()      {}
-func (ResponseCompleted) event() {}
-func (UsageUpdated) event()      {}
-func (Retrying) event()          {}
-func (TurnCompleted) event()     {}
+func (TextDelta) event()      {}
+func (ReasoningDelta) event() {}
+func (ResponseItem) event()   {}
+func (UsageUpdated) event()   {}
+func (Retrying) event()       {}
+func (TurnCompleted) event()  {}

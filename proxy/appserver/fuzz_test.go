@@ -19,7 +19,7 @@ func FuzzIncoming(f *testing.F) {
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		c := newConn(ws, &cork{}, Options{}.withDefaults())
 		turn := c.newTurn("th", nil)
-		turn.id, turn.box.turnID = "tu", "tu"
+		turn.box.turnID = "tu"
 		if m, err := parseIncoming(frame); err == nil {
 			_ = c.handle(m)
 		}

@@ -19,10 +19,7 @@ type capabilities struct {
 
 // InitializeResponse is what codex says about itself.
 type InitializeResponse struct {
-	UserAgent      string `json:"userAgent"`
-	CodexHome      string `json:"codexHome"`
-	PlatformFamily string `json:"platformFamily"`
-	PlatformOS     string `json:"platformOs"`
+	UserAgent string `json:"userAgent"`
 }
 
 // unused are the notifications we ask codex not to send. Most of a turn's

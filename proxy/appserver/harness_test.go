@@ -61,7 +61,7 @@ func start(t *testing.T, c *appserver.Conn, r appserver.TurnRequest) *appserver.
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if c.Err() == nil {
-			require.NoError(t, turn.Close(context.Background()))
+			require.NoError(t, turn.Close(bound(t)))
 		}
 	})
 	return turn

@@ -42,5 +42,5 @@ func (th *Thread) Conn() *Conn { return th.conn }
 
 // Close lets codex unload the thread. It does not wait.
 func (th *Thread) Close() {
-	th.conn.post("thread/unsubscribe", unsubscribeParams{ThreadID: th.id}, nil)
+	th.conn.insist("thread/unsubscribe", unsubscribeParams{ThreadID: th.id}, nil)
 }

@@ -41,7 +41,7 @@ type mailbox struct {
 	onStart   func()            // what waits for turn/started, or for turn/completed if that never came
 	ready     chan struct{}     // capacity 1: something has changed
 	turn      *Turn             // whose it is
-	still     atomic.Int64      // since when the consumer has taken nothing of what waits, in UnixNano
+	still     atomic.Int64      // since when the consumer has taken nothing of what waits, in ticks
 }
 
 func newMailbox(turn *Turn) *mailbox { return &mailbox{ready: make(chan struct{}, 1), turn: turn} }
@@ -73,7 +73,9 @@ func (m *mailbox) put(n incoming, turnID []byte, o Options) bool {
 	if item, text, ok := n.text(); ok {
 		m.addText(item, text)
 	} else if item, text, ok := n.message(); ok {
-		m.finish(item, text)
+		if !m.finish(item, text) {
+			return true
+		}
 	} else {
 		m.add(mail{Notification: Notification{Method: n.Method, Params: bytes.Clone(n.Params)}})
 	}
@@ -81,17 +83,18 @@ func (m *mailbox) put(n incoming, turnID []byte, o Options) bool {
 	return true
 }
 
-// finish adds what of a message has not come as deltas. All of it would come twice
-// otherwise, and wait as long.
-func (m *mailbox) finish(item, text []byte) {
+// finish adds what of a message has not come as deltas, if anything. All of it would
+// come twice otherwise, and wait as long.
+func (m *mailbox) finish(item, text []byte) (added bool) {
 	rest, ok := text, true
 	if spoken := m.spoken[string(item)]; spoken != nil {
 		rest, ok = spoken.cutFrom(text)
 	}
-	if ok && len(rest) > 0 {
+	if added = ok && len(rest) > 0; added {
 		m.addText(item, rest)
 	}
 	delete(m.spoken, string(item))
+	return added
 }
 
 func (m *mailbox) addText(item, text []byte) {
@@ -124,7 +127,7 @@ func (m *mailbox) speak(item, text []byte) {
 
 func (m *mailbox) add(one mail) {
 	if m.waiting() == 0 {
-		m.still.Store(m.heard.UnixNano())
+		m.still.Store(ticks(m.heard))
 	}
 	if m.taken > 0 && len(m.queue) == cap(m.queue) {
 		rest := copy(m.queue, m.queue[m.taken:])
@@ -196,7 +199,7 @@ func (m *mailbox) take() (n mail, ok bool, err error) {
 	if m.taken++; m.taken == len(m.queue) { // from the beginning of the same array
 		m.queue, m.taken = m.queue[:0], 0
 	} else {
-		m.still.Store(time.Now().UnixNano())
+		m.still.Store(ticks(time.Now()))
 	}
 	m.grow(-n.size())
 	return n, true, nil

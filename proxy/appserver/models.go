@@ -11,24 +11,9 @@ const maxModelPages = 100
 // Model is a model that the worker can run.
 type Model struct {
 	// ID is the model's name in requests.
-	ID          string `json:"id"`
-	DisplayName string `json:"displayName"`
-	Description string `json:"description"`
+	ID string `json:"id"`
 	// Hidden models are not meant for a picker but run when asked for by name.
 	Hidden bool `json:"hidden"`
-	// IsDefault marks the model that codex itself prefers.
-	IsDefault                 bool              `json:"isDefault"`
-	DefaultReasoningEffort    string            `json:"defaultReasoningEffort"`
-	SupportedReasoningEfforts []ReasoningEffort `json:"supportedReasoningEfforts"`
-	// InputModalities are "text", "image" and "audio"; codex older than the
-	// field leaves it empty.
-	InputModalities []string `json:"inputModalities"`
-}
-
-// ReasoningEffort is one effort that a model accepts.
-type ReasoningEffort struct {
-	ReasoningEffort string `json:"reasoningEffort"`
-	Description     string `json:"description"`
 }
 
 type modelListParams struct {

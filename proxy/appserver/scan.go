@@ -97,14 +97,9 @@ func (i *threadItem) scan(name, value []byte) error {
 }
 
 func (p *rawResponseParams) scan(name, value []byte) error {
-	switch string(name) {
-	case "responseId":
-		return scanText(value, &p.ResponseID)
-	case "usage":
-		if string(value) != "null" {
-			p.Usage = &Usage{}
-			return scanInto(value, p.Usage)
-		}
+	if string(name) == "usage" && string(value) != "null" {
+		p.Usage = &Usage{}
+		return scanInto(value, p.Usage)
 	}
 	return nil
 }
@@ -148,8 +143,6 @@ func (p *turnCompletedParams) scan(name, value []byte) error {
 
 func (t *turnObject) scan(name, value []byte) error {
 	switch string(name) {
-	case "id":
-		return scanText(value, &t.ID)
 	case "status":
 		return scanText(value, (*string)(&t.Status))
 	case "error":

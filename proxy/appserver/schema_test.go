@@ -45,7 +45,7 @@ var typed = map[string]any{
 	"DynamicToolCallResponse":                  toolAnswer{},
 }
 
-// agentMessageDelta has the members that transcript.delta reads.
+// agentMessageDelta has the members that incoming.text reads.
 type agentMessageDelta struct {
 	ItemID string `json:"itemId"`
 	Delta  string `json:"delta"`

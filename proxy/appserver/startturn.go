@@ -12,8 +12,8 @@ import (
 
 // TurnRequest is one stateless request: the whole history, answered once.
 type TurnRequest struct {
-	// Model and Cwd may be empty for the worker's own.
-	Model, Cwd string
+	// Model may be empty for the worker's own.
+	Model string
 	// BaseInstructions replaces codex's own system prompt; nil keeps it and ""
 	// sends none. Codex 0.169 puts it upstream as a developer message.
 	BaseInstructions *string
@@ -37,10 +37,22 @@ type TurnRequest struct {
 // the turn. While codex answers that it is overloaded it tries again, for as
 // long as ctx lasts. After an error nothing is left running in codex, even when
 // ctx ended between a request and its reply.
-func (c *Conn) StartTurn(ctx context.Context, r TurnRequest) (*Turn, error) {
+func (c *Conn) StartTurn(ctx context.Context, r TurnRequest) (t *Turn, err error) {
 	start := newThread(r)
-	if id := c.takeAhead(start); id != "" {
-		if t, err := c.runTurn(ctx, id, Usage{}, start, r); !isRefused(err) {
+	ahead := c.takeAhead(start)
+	err = c.retrying(ctx, func() error {
+		t, err = c.startTurn(ctx, ahead, start, r)
+		ahead = "" // it has been tried
+		return err
+	})
+	return t, err
+}
+
+// startTurn starts the turn in the thread that was started ahead, if there is one
+// and codex takes it.
+func (c *Conn) startTurn(ctx context.Context, ahead string, start *threadStart, r TurnRequest) (*Turn, error) {
+	if ahead != "" {
+		if t, err := c.runTurn(ctx, ahead, Usage{}, start, r); !isRefused(err) {
 			return t, err
 		}
 	}
@@ -81,7 +93,6 @@ func newThread(r TurnRequest) *threadStart {
 	params := threadStartParams{
 		Ephemeral:             true,
 		Model:                 r.Model,
-		Cwd:                   r.Cwd,
 		BaseInstructions:      r.BaseInstructions,
 		ExperimentalRawEvents: true,
 		ServiceTier:           r.ServiceTier,
@@ -110,10 +121,10 @@ func (c *Conn) startThread(ctx context.Context, start *threadStart) (string, err
 	unsubscribe := func(m incoming) { // on the reading goroutine: resp is not its to touch
 		var late threadStartResponse
 		if m.decode("thread/start", &late) == nil {
-			c.post("thread/unsubscribe", unsubscribeParams{ThreadID: late.Thread.ID}, nil)
+			c.insist("thread/unsubscribe", unsubscribeParams{ThreadID: late.Thread.ID}, nil)
 		}
 	}
-	err := c.retrying(ctx, func() error { return c.call(ctx, "thread/start", start.params, &resp, unsubscribe) })
+	err := c.call(ctx, "thread/start", start.params, &resp, unsubscribe)
 	return resp.Thread.ID, err
 }
 
@@ -176,8 +187,7 @@ func (t *Turn) started(ctx context.Context, start question) error {
 	if err := t.conn.await(ctx, start, &resp, t.end); err != nil {
 		return fmt.Errorf("cannot start a turn: %w", err)
 	}
-	t.id = resp.Turn.ID
-	t.conn.door.enter(func(*state) { t.box.turnID = t.id })
+	t.conn.door.enter(func(*state) { t.box.turnID = resp.Turn.ID })
 	return nil
 }
 
@@ -196,15 +206,19 @@ const (
 	maxBackoff   = 2 * time.Second
 )
 
-// retrying repeats f while codex is overloaded: it asks for "exponentially
-// increasing delay and jitter" with its code -32001.
+// longer and jitter make the "exponentially increasing delay and jitter" that codex
+// asks for with its code -32001.
+func longer(backoff time.Duration) time.Duration { return min(2*backoff, maxBackoff) }
+func jitter(backoff time.Duration) time.Duration { return backoff/2 + rand.N(backoff) }
+
+// retrying repeats f while codex is overloaded.
 func (c *Conn) retrying(ctx context.Context, f func() error) error {
-	for backoff := firstBackoff; ; backoff = min(2*backoff, maxBackoff) {
+	for backoff := firstBackoff; ; backoff = longer(backoff) {
 		err := f()
 		if !isOverloaded(err) {
 			return err
 		}
-		t := time.NewTimer(backoff/2 + rand.N(backoff))
+		t := time.NewTimer(jitter(backoff))
 		select {
 		case <-t.C:
 		case <-ctx.Done():

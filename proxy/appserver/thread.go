@@ -8,7 +8,6 @@ import (
 type threadStartParams struct {
 	Ephemeral             bool    `json:"ephemeral"`
 	Model                 string  `json:"model,omitempty"`
-	Cwd                   string  `json:"cwd,omitempty"`
 	BaseInstructions      *string `json:"baseInstructions,omitempty"`
 	ExperimentalRawEvents bool    `json:"experimentalRawEvents"`
 	ServiceTier           string  `json:"serviceTier,omitempty"`
@@ -26,7 +25,6 @@ func (p threadStartParams) append(b []byte) []byte {
 	b = strconv.AppendBool(append(b, `{"ephemeral":`...), p.Ephemeral)
 	b = strconv.AppendBool(append(b, `,"experimentalRawEvents":`...), p.ExperimentalRawEvents)
 	b = optional(b, "model", p.Model)
-	b = optional(b, "cwd", p.Cwd)
 	b = optional(b, "serviceTier", p.ServiceTier)
 	if p.BaseInstructions != nil {
 		b = quoted(append(b, `,"baseInstructions":`...), *p.BaseInstructions, "")

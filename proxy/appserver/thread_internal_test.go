@@ -15,7 +15,7 @@ func TestParametersWriteThemselves(t *testing.T) {
 	for _, p := range []appended{
 		threadStartParams{},
 		threadStartParams{
-			Ephemeral: true, Model: "m", Cwd: "/", BaseInstructions: &terse, ExperimentalRawEvents: true, ServiceTier: "flex", Config: threadConfig{modelVerbosity: "low"},
+			Ephemeral: true, Model: "m", BaseInstructions: &terse, ExperimentalRawEvents: true, ServiceTier: "flex", Config: threadConfig{modelVerbosity: "low"},
 			DynamicTools: dynamicTools([]Tool{{"f", "does\tthis", []byte(`{"type":"object"}`)}, {"g", "", []byte(`{}`)}}),
 		},
 		injectItemsParams{"th", []Item{TextMessage("user", "a"), TextMessage("user", "b")}},

@@ -136,7 +136,7 @@ func TestLiveCutOffAfterACall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			u := newUpstream(func(s *stream) {
 				s.created()
-				callItem(s, "call_a", "weather", `{"city":"Paris"}`)
+				callItem(s, "call_a", `{"city":"Paris"}`)
 				then(s)
 			}, helloWorld)
 			socket, _ := startCodex(t, u, 0)
@@ -158,9 +158,9 @@ func TestLiveSlowAfterACall(t *testing.T) {
 	later := make(chan struct{})
 	u := newUpstream(func(s *stream) {
 		s.created()
-		callItem(s, "call_a", "weather", `{"city":"Paris"}`)
+		callItem(s, "call_a", `{"city":"Paris"}`)
 		<-later
-		callItem(s, "call_b", "weather", `{"city":"Rome"}`)
+		callItem(s, "call_b", `{"city":"Rome"}`)
 		s.completed()
 	}, helloWorld)
 	socket, _ := startCodex(t, u, 0)
@@ -176,8 +176,9 @@ func TestLiveSlowAfterACall(t *testing.T) {
 	assert.Len(t, calls(o), 2)
 }
 
-func callItem(s *stream, id, name, arguments string) {
-	item := map[string]any{"type": "function_call", "id": "fc_" + id, "call_id": id, "name": name, "arguments": ""}
+// callItem calls the tool weather.
+func callItem(s *stream, id, arguments string) {
+	item := map[string]any{"type": "function_call", "id": "fc_" + id, "call_id": id, "name": "weather", "arguments": ""}
 	s.event("response.output_item.added", map[string]any{"item": item})
 	s.event("response.function_call_arguments.delta", map[string]any{"item_id": "fc_" + id, "delta": arguments})
 	item["arguments"] = arguments
@@ -189,8 +190,8 @@ func TestLiveTools(t *testing.T) {
 		s.created()
 		s.deltas("msg_1", "I will ask.")
 		s.itemDone("msg_1", "I will ask.")
-		callItem(s, "call_a", "weather", `{"city":"Paris"}`)
-		callItem(s, "call_b", "weather", `not even JSON`)
+		callItem(s, "call_a", `{"city":"Paris"}`)
+		callItem(s, "call_b", `not even JSON`)
 		s.completed()
 	}, helloWorld)
 	c := live(t, u, 0)

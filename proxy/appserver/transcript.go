@@ -23,8 +23,7 @@ type (
 		Summary []string `json:"summary"`
 	}
 	rawResponseParams struct {
-		ResponseID string `json:"responseId"`
-		Usage      *Usage `json:"usage"`
+		Usage *Usage `json:"usage"`
 	}
 	errorParams struct {
 		Error     *TurnError `json:"error"`
@@ -34,7 +33,6 @@ type (
 		Turn turnObject `json:"turn"`
 	}
 	turnObject struct {
-		ID     string     `json:"id"`
 		Status TurnStatus `json:"status"`
 		Error  *TurnError `json:"error"`
 	}
@@ -209,11 +207,10 @@ func rawItem(params []byte) (item json.RawMessage, err error) {
 	return item, members.err
 }
 
-// finishResponse ends one response of the model. The usage of one that has
-// called tools comes to us here only: codex updates the thread's when the calls
-// are answered.
-func (t *transcript) finishResponse(p rawResponseParams) []Event {
-	events := []Event{ResponseCompleted{p.ResponseID}}
+// finishResponse ends one response of the model, of which a turn has several when
+// codex runs tools in between. The usage of one that has called tools comes to us
+// here only: codex updates the thread's when the calls are answered.
+func (t *transcript) finishResponse(p rawResponseParams) (events []Event) {
 	if t.called {
 		if p.Usage != nil {
 			events = append(events, UsageUpdated{t.total.plus(*p.Usage, 1).plus(t.before, -1)})

@@ -2,27 +2,22 @@ package appserver
 
 import (
 	"context"
-	"errors"
 	"io"
 	"math"
 	"time"
 )
 
-// closeTimeout bounds Turn.Close whatever its context says. Measured: codex
-// answers an interrupt in about 3 ms.
-const closeTimeout = 5 * time.Second
-
 // Turn is one running turn on a thread of its own. Next belongs to one
-// goroutine; Interrupt and Close may be called from any.
+// goroutine; Close may be called from any.
 type Turn struct {
-	conn         *Conn
-	threadID, id string
-	box          *mailbox // inside the connection's door
-	transcript   transcript
-	next         *threadStart // of a thread that may be started when this turn has ended; may be nil
-	ready        []Event
-	clock        *time.Timer // for NextWithin
-	ended        bool
+	conn       *Conn
+	threadID   string
+	box        *mailbox // inside the connection's door
+	transcript transcript
+	next       *threadStart // of a thread that may be started when this turn has ended; may be nil
+	ready      []Event
+	clock      *time.Timer // for NextWithin
+	ended      bool
 }
 
 func (c *Conn) newTurn(threadID string, tools []Tool) *Turn {
@@ -36,9 +31,6 @@ func (c *Conn) newTurn(threadID string, tools []Tool) *Turn {
 // ThreadID is codex's id of the thread.
 func (t *Turn) ThreadID() string { return t.threadID }
 
-// ID is codex's id of the turn.
-func (t *Turn) ID() string { return t.id }
-
 // Next waits for the next event. After TurnCompleted it returns io.EOF; when the
 // consumer was too slow, ErrSlowConsumer; after Close, ErrTurnClosed; when the
 // connection is lost, its cause; when ctx ends, ctx's cause (and the turn runs on).
@@ -47,11 +39,18 @@ func (t *Turn) Next(ctx context.Context) (Event, error) { return t.NextWithin(ct
 // NextWithin is Next that waits no longer than that; then it returns ErrSilent,
 // and may be called again.
 func (t *Turn) NextWithin(ctx context.Context, patience time.Duration) (Event, error) {
-	for len(t.ready) == 0 {
+	for waited := false; len(t.ready) == 0; {
 		if t.ended {
 			return nil, io.EOF
 		}
-		n, err := t.receive(ctx, patience)
+		n, ok, err := t.take()
+		if !ok && err == nil {
+			if !waited { // one patience for all that comes without being an event
+				waited = true
+				t.clock.Reset(patience)
+			}
+			n, err = t.receive(ctx)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -65,12 +64,23 @@ func (t *Turn) NextWithin(ctx context.Context, patience time.Duration) (Event, e
 	return e, nil
 }
 
-// Ready reports whether something has come that Next has not looked at: it may
-// not wait then.
+// Heard is when codex last said something of the turn, be it no event.
+func (t *Turn) Heard() (at time.Time) {
+	t.conn.door.enter(func(*state) { at = t.box.heard })
+	return at
+}
+
+// Ready reports whether Next returns without waiting. What has come and makes no
+// event is out of the way then.
 func (t *Turn) Ready() bool {
-	ready := len(t.ready) > 0
-	t.conn.door.enter(func(*state) { ready = ready || t.box.waiting() > 0 })
-	return ready
+	for len(t.ready) == 0 && !t.ended {
+		n, ok, err := t.take()
+		if !ok {
+			return err != nil // as Next will say
+		}
+		t.ready = t.transcript.take(n)
+	}
+	return true
 }
 
 // finish ends the stream of events. The turn may still run in codex: after text
@@ -78,20 +88,14 @@ func (t *Turn) Ready() bool {
 func (t *Turn) finish() {
 	t.ended, t.ready = true, nil
 	if t.running() {
-		t.stop(maxInterrupts, func(error) {})
+		t.stop(maxInterrupts, func() {})
 	}
 }
 
-// receive takes the next notification. What arrived before the connection was
-// lost comes before the loss.
-func (t *Turn) receive(ctx context.Context, patience time.Duration) (mail, error) {
-	n, ok, err := t.take()
-	if ok || err != nil {
-		return n, err
-	}
-	t.clock.Reset(patience) // one for all of the turn: most waits are for the next word
-	defer t.clock.Stop()
-	for {
+// receive waits for the next notification until the clock strikes. What arrived
+// before the connection was lost comes before the loss.
+func (t *Turn) receive(ctx context.Context) (n mail, err error) {
+	for ok := false; ; {
 		select {
 		case <-t.box.ready:
 		case <-t.clock.C:
@@ -124,42 +128,21 @@ func (t *Turn) running() (running bool) {
 	return running
 }
 
-// Interrupt asks codex to stop the turn, ahead of whatever else waits to be
-// sent, and waits until it has agreed. Next then delivers TurnCompleted with
-// TurnInterrupted. To interrupt a turn that has ended is not an error. Measured:
-// codex takes 1 to 3 ms, and now and then the 105 ms after which it stops asking
-// its own task nicely.
-func (t *Turn) Interrupt(ctx context.Context) error {
-	if !t.running() {
-		return nil
-	}
-	answered := make(chan error, 1)
-	t.stop(maxInterrupts, func(err error) { answered <- err })
-	select {
-	case err := <-answered:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.conn.done:
-		return t.conn.Err()
-	}
-}
-
 // maxInterrupts is how often we interrupt a turn of which codex says that it is
 // not active, although it has not told us of its end.
 const maxInterrupts = 5
 
 // stop posts turn/interrupt; then runs on the reading goroutine once the turn
-// has been stopped. Between its reply to turn/start and turn/started, codex
+// has been stopped. Measured: codex takes 1 to 3 ms, and now and then the 105 ms
+// after which it stops asking its own task nicely. Between its reply to turn/start and turn/started, codex
 // 0.169 answers "no active turn to interrupt" and then runs the turn all the
 // same, so an interrupt that comes too early is sent again at turn/started.
-func (t *Turn) stop(tries int, then func(error)) {
-	t.conn.post("turn/interrupt", t.interruptParams(), func(m incoming) {
-		err, wait, again := m.decode("turn/interrupt", nil), false, false
+func (t *Turn) stop(tries int, then func()) {
+	t.conn.insist("turn/interrupt", t.interruptParams(), func(m incoming) {
+		wait, again := false, false
 		t.conn.door.enter(func(*state) {
 			switch {
-			case err == nil || t.box.completed:
-				err = nil
+			case m.Error == nil || t.box.completed:
 			case !t.box.started:
 				wait = true
 				t.box.after(func() { t.stop(tries, then) })
@@ -171,7 +154,7 @@ func (t *Turn) stop(tries int, then func(error)) {
 		case again:
 			t.stop(tries-1, then)
 		case !wait:
-			then(err)
+			then()
 		}
 	})
 }
@@ -182,20 +165,16 @@ func (t *Turn) interruptParams() (p turnInterruptParams) {
 }
 
 // Close ends the turn if it still runs and gives the thread back. The messages
-// for that go out even when ctx has ended; ctx, and 5 s, bound the waiting for
-// codex to agree. Closing again does nothing.
+// for that go out even when ctx has ended; ctx bounds the waiting for codex to
+// agree. Closing again does nothing.
 func (t *Turn) Close(ctx context.Context) error {
 	closed := make(chan error, 1)
 	if !t.leaveWith(func(m incoming) { closed <- m.decode("thread/unsubscribe", nil) }) {
 		return nil
 	}
-	timeout := time.NewTimer(closeTimeout)
-	defer timeout.Stop()
 	select {
 	case err := <-closed:
 		return err
-	case <-timeout.C:
-		return errors.New("cannot close the turn: codex app-server does not answer")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-t.conn.done:
@@ -220,7 +199,7 @@ func (t *Turn) leaveWith(then func(incoming)) bool {
 	})
 	switch {
 	case first && running:
-		t.stop(maxInterrupts, func(error) { t.unsubscribe(then) })
+		t.stop(maxInterrupts, func() { t.unsubscribe(then) })
 	case first:
 		t.unsubscribe(then)
 	}
@@ -232,5 +211,5 @@ func (t *Turn) leaveWith(then func(incoming)) bool {
 
 func (t *Turn) unsubscribe(then func(incoming)) {
 	t.conn.door.enter(func(s *state) { delete(s.threads, t.threadID) })
-	t.conn.post("thread/unsubscribe", unsubscribeParams{ThreadID: t.threadID}, then)
+	t.conn.insist("thread/unsubscribe", unsubscribeParams{ThreadID: t.threadID}, then)
 }

@@ -41,7 +41,6 @@ func TestTurn(t *testing.T) {
 	assert.Equal(t, 2, items)
 	_, err := turn.Next(bound(t))
 	assert.ErrorIs(t, err, io.EOF)
-	assert.NoError(t, turn.Interrupt(bound(t)), "interrupting what has ended is no error")
 }
 
 func TestTurnSendsTheWholeRequest(t *testing.T) {
@@ -52,7 +51,7 @@ func TestTurnSendsTheWholeRequest(t *testing.T) {
 	}})
 	sys := ""
 	turn := start(t, c, appserver.TurnRequest{
-		Model: "m", Cwd: "/empty", BaseInstructions: &sys, Effort: "high", Summary: "detailed",
+		Model: "m", BaseInstructions: &sys, Effort: "high", Summary: "detailed",
 		OutputSchema: json.RawMessage(`{"type":"object"}`),
 		Items: []appserver.Item{
 			appserver.Message("user", appserver.Content{Type: "input_text"}, appserver.Content{Type: "input_image", ImageURL: "data:,"}),
@@ -64,7 +63,6 @@ func TestTurnSendsTheWholeRequest(t *testing.T) {
 	drain(t, turn)
 	r := <-got
 	assert.Equal(t, "m", r.Model)
-	assert.Equal(t, "/empty", r.Cwd)
 	assert.Equal(t, &sys, r.BaseInstructions)
 	assert.Equal(t, "high", r.Effort)
 	assert.Equal(t, "detailed", r.Summary)
@@ -146,7 +144,7 @@ func TestRetryAfterTextFailsTheTurn(t *testing.T) {
 	o := drain(t, turn)
 	assert.Equal(t, "Hello wor", o.text)
 	assert.Equal(t, appserver.TurnFailed, o.end.Status)
-	assert.Equal(t, appserver.ErrorInfo{Kind: appserver.ErrorResponseStreamDisconnected}, o.end.Err.Info)
+	assert.Equal(t, appserver.ErrorInfo{Kind: "responseStreamDisconnected"}, o.end.Err.Info)
 	assert.EqualError(t, o.end.Err, "Reconnecting... 1/2: stream disconnected")
 	_, err := turn.Next(bound(t))
 	require.ErrorIs(t, err, io.EOF)
@@ -214,10 +212,11 @@ func TestIncomplete(t *testing.T) {
 	assert.EqualValues(t, 8, o.usage.TotalTokens)
 }
 
-func TestInterrupt(t *testing.T) {
+// Codex ends a turn for other reasons than ours.
+func TestInterruptByOthers(t *testing.T) {
 	c := connect(t, &appservertest.Server{Handler: appservertest.Hang("never")})
 	turn := start(t, c, hello())
-	require.NoError(t, turn.Interrupt(bound(t)))
+	require.NoError(t, c.Call(bound(t), "turn/interrupt", map[string]string{"threadId": turn.ThreadID()}, nil))
 	o := drain(t, turn)
 	assert.Equal(t, appserver.TurnInterrupted, o.end.Status)
 	for _, e := range o.events {
@@ -279,6 +278,67 @@ func TestEarlyInterruptIsSentAgain(t *testing.T) {
 	assert.Greater(t, interrupts(), 2, "once more at turn/started, and until codex agrees")
 }
 
+// Codex goes on with a turn and keeps a thread whose end it was too busy for.
+func TestLeavingIsTriedAgainWhileOverloaded(t *testing.T) {
+	busy := func() map[string]appservertest.Fault {
+		return map[string]appservertest.Fault{
+			"turn/interrupt":     appservertest.Times(2, appservertest.Overloaded),
+			"thread/unsubscribe": appservertest.Times(1, appservertest.Overloaded),
+		}
+	}
+	only := func(srv *appservertest.Server, methods ...string) (asked []string) {
+		for _, method := range srv.Requests() {
+			if slices.Contains(methods, method) {
+				asked = append(asked, method)
+			}
+		}
+		return asked
+	}
+	t.Run("a turn", func(t *testing.T) {
+		srv := &appservertest.Server{Handler: appservertest.Hang("x"), Faults: busy()}
+		turn, err := connect(t, srv).StartTurn(bound(t), hello())
+		require.NoError(t, err)
+		_, err = turn.Next(bound(t)) // it has started
+		require.NoError(t, err)
+		require.NoError(t, turn.Close(bound(t)))
+		assert.Equal(t, []string{"turn/interrupt", "turn/interrupt", "turn/interrupt", "thread/unsubscribe", "thread/unsubscribe"},
+			only(srv, "turn/interrupt", "thread/unsubscribe"))
+	})
+	t.Run("a slow consumer's", func(t *testing.T) {
+		ended := make(chan struct{})
+		srv := &appservertest.Server{Faults: busy(), Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+			defer close(ended)
+			turn.Text(strings.Repeat("x", 1000), strings.Repeat("x", 1000))
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		c := connectWith(t, srv, appserver.Options{QueueBytes: 1000})
+		start(t, c, hello())
+		<-ended
+	})
+	t.Run("a kept thread", func(t *testing.T) {
+		srv := &appservertest.Server{Handler: appservertest.Reply("yes"), Faults: busy()}
+		turn, err := connect(t, srv).StartTurn(bound(t), hello())
+		require.NoError(t, err)
+		drain(t, turn)
+		turn.Keep().Close()
+		eventually(t, func() bool { return len(only(srv, "thread/unsubscribe")) == 2 })
+	})
+	t.Run("a thread ahead", func(t *testing.T) {
+		srv := &appservertest.Server{Handler: appservertest.Reply("yes")}
+		c := connectWith(t, srv, appserver.Options{Ahead: 1})
+		turnOf(t, c, srv, hello())
+		turnOf(t, c, srv, hello())
+		other := hello()
+		other.Model = "other"
+		turnOf(t, c, srv, other)
+		closed := len(only(srv, "thread/unsubscribe"))
+		srv.Faults = map[string]appservertest.Fault{"thread/unsubscribe": appservertest.Times(2, appservertest.Overloaded)}
+		turnOf(t, c, srv, other)
+		eventually(t, func() bool { return len(only(srv, "thread/unsubscribe")) == closed+4 }) // its own, and the one that had to go
+	})
+}
+
 func TestCloseEndsAWaitingNext(t *testing.T) {
 	c := connect(t, &appservertest.Server{Handler: func(ctx context.Context, _ *appservertest.Turn) error {
 		<-ctx.Done()
@@ -289,6 +349,35 @@ func TestCloseEndsAWaitingNext(t *testing.T) {
 	go func() { _, err := turn.Next(bound(t)); next <- err }()
 	require.NoError(t, turn.Close(bound(t)))
 	assert.ErrorIs(t, <-next, appserver.ErrTurnClosed)
+}
+
+// What makes no event does not prolong the waiting for one.
+func TestNextWithin(t *testing.T) {
+	goOn := make(chan struct{})
+	c := connect(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				turn.Notify("unknown/notification", map[string]any{})
+			case <-goOn:
+				turn.Text("done")
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}})
+	turn := start(t, c, hello())
+	began := time.Now()
+	for range 2 {
+		_, err := turn.NextWithin(bound(t), 50*time.Millisecond)
+		require.ErrorIs(t, err, appserver.ErrSilent)
+	}
+	assert.True(t, turn.Heard().After(began))
+	close(goOn)
+	assert.Equal(t, "done", drain(t, turn).text)
 }
 
 func TestSlowConsumerLosesOnlyItsOwnTurn(t *testing.T) {
@@ -319,86 +408,6 @@ func TestSlowConsumerLosesOnlyItsOwnTurn(t *testing.T) {
 			_, err := turn.Next(bound(t))
 			require.ErrorIs(t, err, appserver.ErrSlowConsumer)
 			assert.Equal(t, "fine", drain(t, start(t, c, hello())).text)
-		})
-	}
-}
-
-func TestOverloadedIsTriedAgain(t *testing.T) {
-	srv := &appservertest.Server{
-		Handler: appservertest.Reply("at last"),
-		Faults: map[string]appservertest.Fault{
-			"thread/start":        appservertest.Times(2, appservertest.Overloaded),
-			"thread/inject_items": appservertest.Times(1, appservertest.Overloaded),
-			"turn/start":          appservertest.Times(1, appservertest.Overloaded),
-		},
-	}
-	assert.Equal(t, "at last", drain(t, start(t, connect(t, srv), hello())).text)
-}
-
-func TestOverloadedForTooLong(t *testing.T) {
-	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"turn/start": appservertest.Overloaded}}
-	c := connect(t, srv)
-	ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
-	defer cancel()
-	_, err := c.StartTurn(ctx, hello())
-	var rpc *appserver.RPCError
-	require.ErrorAs(t, err, &rpc)
-	assert.Equal(t, appserver.CodeOverloaded, rpc.Code)
-	eventually(t, func() bool { return slices.Contains(srv.Requests(), "thread/unsubscribe") })
-}
-
-func TestRefusedStartLeavesNothingBehind(t *testing.T) {
-	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"turn/start": appservertest.Refused(-32600, "no")}}
-	_, err := connect(t, srv).StartTurn(bound(t), hello())
-	require.ErrorContains(t, err, "no")
-	eventually(t, func() bool { return slices.Contains(srv.Requests(), "thread/unsubscribe") })
-	assert.NotContains(t, srv.Requests(), "turn/interrupt")
-}
-
-// turn/start is on its way already when the history is refused.
-func TestTurnWithoutItsHistoryIsEnded(t *testing.T) {
-	for _, fault := range []appservertest.Fault{appservertest.Refused(-32600, "no"), appservertest.Times(1, appservertest.Overloaded)} {
-		srv := &appservertest.Server{
-			Handler: appservertest.Hang(""),
-			Faults:  map[string]appservertest.Fault{"thread/inject_items": fault},
-		}
-		_, err := connect(t, srv).StartTurn(bound(t), hello())
-		require.ErrorContains(t, err, "cannot inject the history")
-		assert.ErrorAs(t, err, new(*appserver.RPCError))
-		eventually(t, func() bool { return slices.Contains(srv.Requests(), "thread/unsubscribe") })
-		assert.Contains(t, srv.Requests(), "turn/interrupt")
-	}
-}
-
-// A client that leaves while thread/start or turn/start is under way must not
-// leave a thread or a turn behind: the late reply tells what to stop.
-func TestCancelledStartLeavesNothingBehind(t *testing.T) {
-	for method, want := range map[string][]string{
-		"thread/start":        {"thread/unsubscribe"},
-		"thread/inject_items": {"thread/unsubscribe"},
-		"turn/start":          {"turn/interrupt", "thread/unsubscribe"},
-	} {
-		t.Run(method, func(t *testing.T) {
-			reached, goOn := make(chan struct{}), make(chan struct{})
-			srv := &appservertest.Server{
-				Handler: appservertest.Hang(""),
-				Faults: map[string]appservertest.Fault{method: func(context.Context, *appservertest.Peer, json.RawMessage) bool {
-					close(reached)
-					<-goOn
-					return false
-				}},
-			}
-			c := connect(t, srv)
-			ctx, cancel := context.WithCancel(context.Background())
-			failed := make(chan error, 1)
-			go func() { _, err := c.StartTurn(ctx, hello()); failed <- err }()
-			<-reached
-			cancel()
-			require.ErrorIs(t, <-failed, context.Canceled)
-			close(goOn)
-			for _, m := range want {
-				eventually(t, func() bool { return slices.Contains(srv.Requests(), m) })
-			}
 		})
 	}
 }

@@ -66,31 +66,25 @@ func (e *TurnError) Incomplete() (reason string, ok bool) {
 // ErrorInfo is codexErrorInfo, which comes as a string or as an object with the
 // kind for its only key.
 type ErrorInfo struct {
-	// Kind is one of the Error… constants, or a kind we do not know, or empty.
+	// Kind is one of the Error… constants, or another of codex's words, or empty.
 	Kind string
 	// HTTPStatus is the upstream's status, 0 when codex does not tell.
 	HTTPStatus int
 }
 
-// The kinds of codexErrorInfo that a plain turn can meet.
+// The kinds of codexErrorInfo that say more than HTTPStatus.
 const (
-	ErrorContextWindowExceeded          = "contextWindowExceeded"
-	ErrorSessionBudgetExceeded          = "sessionBudgetExceeded"
-	ErrorUsageLimitExceeded             = "usageLimitExceeded"
-	ErrorRateLimitExceeded              = "rateLimitExceeded"
-	ErrorServerOverloaded               = "serverOverloaded"
-	ErrorModelNotFound                  = "modelNotFound"
-	ErrorPolicyCapacityUnavailable      = "policyCapacityUnavailable"
-	ErrorCyberPolicy                    = "cyberPolicy"
-	ErrorInternalServerError            = "internalServerError"
-	ErrorUnauthorized                   = "unauthorized"
-	ErrorBadRequest                     = "badRequest"
-	ErrorSandboxError                   = "sandboxError"
-	ErrorOther                          = "other"
-	ErrorHTTPConnectionFailed           = "httpConnectionFailed"
-	ErrorResponseStreamConnectionFailed = "responseStreamConnectionFailed"
-	ErrorResponseStreamDisconnected     = "responseStreamDisconnected"
-	ErrorResponseTooManyFailedAttempts  = "responseTooManyFailedAttempts"
+	ErrorContextWindowExceeded     = "contextWindowExceeded"
+	ErrorSessionBudgetExceeded     = "sessionBudgetExceeded"
+	ErrorUsageLimitExceeded        = "usageLimitExceeded"
+	ErrorRateLimitExceeded         = "rateLimitExceeded"
+	ErrorServerOverloaded          = "serverOverloaded"
+	ErrorModelNotFound             = "modelNotFound"
+	ErrorPolicyCapacityUnavailable = "policyCapacityUnavailable"
+	ErrorCyberPolicy               = "cyberPolicy"
+	ErrorUnauthorized              = "unauthorized"
+	ErrorBadRequest                = "badRequest"
+	ErrorOther                     = "other"
 )
 
 // UnmarshalJSON accepts both forms and never fails on a form it does not know:

@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// MaxFile is the largest key file, in bytes: some hundred keys. The whole of it
+// maxFile is the largest key file, in bytes: some hundred keys. The whole of it
 // is handed to a running daemon, and by that to its successor.
-const MaxFile = 48 << 10
+const maxFile = 48 << 10
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// ValidName tells whether a key may be called name, and if not why.
-func ValidName(name string) error {
+// checkName tells whether a key may be called name, and if not why.
+func checkName(name string) error {
 	if !validName.MatchString(name) {
 		return fmt.Errorf("key name %q must be 1 to 64 of A-Z a-z 0-9 _ . -", name)
 	}
@@ -29,9 +29,9 @@ func ValidName(name string) error {
 // the key's limits as Limits has them; # begins a comment. Errors name the line
 // and never repeat what may be a key.
 func Parse(r io.Reader) (*Keys, error) {
-	text, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
-	if err == nil && len(text) > MaxFile {
-		err = fmt.Errorf("the key file is larger than %d bytes", MaxFile)
+	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("the key file is larger than %d bytes", maxFile)
 	}
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func Fields(line string) []string {
 
 func parseKey(fields []string) (Key, error) {
 	var key Key
-	if len(fields) < 2 || ValidName(fields[0]) != nil {
+	if len(fields) < 2 || checkName(fields[0]) != nil {
 		return key, errors.New("want NAME and the key's SHA-256 in hex; codex-proxy keys add NAME writes such a line")
 	}
 	hash, err := hex.DecodeString(fields[1])

@@ -106,7 +106,7 @@ func (k *Keys) Check(r *http.Request) (key Key, ok bool) {
 // Generate makes a new key. The line is for the key file; the key itself is to
 // be shown once and kept nowhere.
 func Generate(name string) (key, line string, err error) {
-	if err := ValidName(name); err != nil {
+	if err := checkName(name); err != nil {
 		return "", "", err
 	}
 	var random [32]byte

@@ -95,7 +95,7 @@ func TestReplace(t *testing.T) {
 	assert.True(t, keys.Open())
 	keys.Require()
 	assert.False(t, keys.Open(), "the last key has gone, and nobody gets in")
-	assert.Error(t, keys.Replace(strings.Repeat("#", MaxFile+1)))
+	assert.Error(t, keys.Replace(strings.Repeat("#", maxFile+1)))
 }
 
 func accepts(keys *Keys, key string) bool {

@@ -2,9 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 
 	"codex-proxy/proxy/workers"
@@ -24,14 +21,7 @@ func (s *Server) accounts(w http.ResponseWriter, _ *http.Request) {
 func (c *Client) Accounts(ctx context.Context) ([]workers.Account, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	res, err := c.do(ctx, http.MethodGet, "/v1/accounts", nil)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
 	var a accounts
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxReport)).Decode(&a); err != nil {
-		return nil, fmt.Errorf("cannot read the answer of codex-proxy: %w", err)
-	}
-	return a.Accounts, nil
+	_, err := c.ask(ctx, http.MethodGet, "/v1/accounts", nil, &a)
+	return a.Accounts, err
 }

@@ -21,10 +21,12 @@ const (
 	// answerTimeout bounds what has nothing to wait for.
 	answerTimeout = 5 * time.Second
 	maxReport     = 4 << 20
+	// nextBound is how long a watch looks for the next daemon.
+	nextBound = time.Second
 )
 
 // ErrNotRunning means that no daemon listens.
-var ErrNotRunning = errors.New("codex-proxy is not running: systemctl start codex.target")
+var ErrNotRunning = errors.New("codex-proxy is not running (systemctl start codex.target), or has its control socket elsewhere")
 
 // ErrForbidden means that the caller may not use the control socket.
 var ErrForbidden = errors.New("only root may do this: try sudo")
@@ -50,7 +52,8 @@ func NewClient(path string) *Client {
 func (c *Client) Status(ctx context.Context) (r probes.Report, raw []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	return c.ask(ctx, http.MethodGet, "/v1/status", nil)
+	raw, err = c.ask(ctx, http.MethodGet, "/v1/status", nil, &r)
+	return r, raw, err
 }
 
 // Drain makes workers take no new turns, and waits as long as req says.
@@ -71,8 +74,8 @@ func (c *Client) change(ctx context.Context, path string, req Request) (probes.R
 		return probes.Report{}, err
 	}
 	var r probes.Report
-	err = settled(ctx, func() (err error) {
-		r, _, err = c.ask(ctx, http.MethodPost, path, body)
+	err = settled(ctx, func() error {
+		_, err := c.ask(ctx, http.MethodPost, path, body, &r)
 		return err
 	})
 	return r, err
@@ -93,15 +96,55 @@ func settled(ctx context.Context, ask func() error) error {
 	}
 }
 
+// errGone is the end of a daemon that nobody has followed.
+var errGone = errors.New("codex-proxy has stopped, or was restarted")
+
 // Watch calls each for the report now and after every change of it, until ctx
-// ends, each fails or the daemon goes; only the first is not an error.
+// ends, each fails or the daemon goes; only the first is not an error. After a
+// reload it goes on with the new process.
 func (c *Client) Watch(ctx context.Context, each func(r probes.Report, raw []byte) error) error {
+	told, err := c.follow(ctx, each)
+	for told && err == nil && ctx.Err() == nil {
+		told, err = c.followNext(ctx, each)
+	}
+	if err == nil && ctx.Err() == nil {
+		err = errGone
+	}
+	return err
+}
+
+// followNext is follow of the next daemon, if there is one soon. The one before may
+// still accept, and then tells nothing.
+func (c *Client) followNext(ctx context.Context, each func(r probes.Report, raw []byte) error) (told bool, err error) {
+	bounded, cancel := context.WithCancel(ctx)
+	defer cancel()
+	bound := time.AfterFunc(nextBound, cancel)
+	defer bound.Stop()
+	for {
+		told, err = c.follow(bounded, func(r probes.Report, raw []byte) error {
+			bound.Stop()
+			return each(r, raw)
+		})
+		if told {
+			return true, err
+		}
+		select {
+		case <-time.After(movedPause):
+		case <-bounded.Done():
+			return false, nil
+		}
+	}
+}
+
+// follow is Watch of one daemon; told says whether that has told anything. Its end
+// is no error.
+func (c *Client) follow(ctx context.Context, each func(r probes.Report, raw []byte) error) (told bool, err error) {
 	res, err := c.do(ctx, http.MethodGet, "/v1/status/watch", nil)
 	if err != nil && ctx.Err() != nil {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer res.Body.Close()
 	lines := bufio.NewScanner(res.Body)
@@ -109,32 +152,31 @@ func (c *Client) Watch(ctx context.Context, each func(r probes.Report, raw []byt
 	for lines.Scan() {
 		var r probes.Report
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			return fmt.Errorf("cannot read the report: %w", err)
+			return told, fmt.Errorf("cannot read the report: %w", err)
 		}
+		told = true
 		if err := each(r, lines.Bytes()); err != nil {
-			return err
+			return told, err
 		}
 	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return errors.New("codex-proxy has stopped, or was restarted")
+	return told, nil
 }
 
-func (c *Client) ask(ctx context.Context, method, path string, body []byte) (r probes.Report, raw []byte, err error) {
+// ask sends one request and decodes what comes back; raw is its JSON.
+func (c *Client) ask(ctx context.Context, method, path string, body []byte, answer any) (raw []byte, err error) {
 	res, err := c.do(ctx, method, path, body)
 	if err != nil {
-		return r, nil, err
+		return nil, err
 	}
 	defer res.Body.Close()
 	raw, err = io.ReadAll(io.LimitReader(res.Body, maxReport))
 	if err == nil {
-		err = json.Unmarshal(raw, &r)
+		err = json.Unmarshal(raw, answer)
 	}
 	if err != nil {
-		return r, nil, fmt.Errorf("cannot read the answer of codex-proxy: %w", err)
+		return nil, fmt.Errorf("cannot read the answer of codex-proxy: %w", err)
 	}
-	return r, bytes.TrimSpace(raw), nil
+	return bytes.TrimSpace(raw), nil
 }
 
 // do sends one request; an answer other than 200 is an error.
@@ -155,7 +197,11 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 		return nil, ErrMoved
 	}
 	var f failure
-	if json.NewDecoder(io.LimitReader(res.Body, maxReport)).Decode(&f) == nil && f.Error != "" {
+	said := json.NewDecoder(io.LimitReader(res.Body, maxReport)).Decode(&f) == nil && f.Error != ""
+	switch {
+	case said && res.StatusCode == http.StatusPreconditionFailed:
+		return nil, fmt.Errorf("%s: %w", f.Error, ErrOtherFile)
+	case said:
 		return nil, errors.New(f.Error)
 	}
 	return nil, fmt.Errorf("codex-proxy answers %s; are the command and the daemon of the same version?", res.Status)
@@ -166,7 +212,7 @@ func (c *Client) explain(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("cannot reach %s: %w", c.socket, ErrForbidden)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("cannot reach %s: %w", c.socket, ErrNotRunning)
+		return fmt.Errorf("nothing listens on %s: %w", c.socket, ErrNotRunning)
 	case errors.Is(err, context.DeadlineExceeded):
 		return errors.New("codex-proxy does not answer: see systemctl status codex-proxy")
 	}

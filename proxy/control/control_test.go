@@ -47,9 +47,12 @@ type rig struct {
 	moved  atomic.Int32 // so many are refused, as another process serves
 }
 
-func (r *rig) InForce() control.Keys { return control.Keys{Count: 7, Digest: "d"} }
+func (r *rig) InForce() control.Keys { return control.Keys{Count: 7, File: "/own", Digest: "d"} }
 
-func (r *rig) Replace(file string) (control.Keys, error) {
+func (r *rig) Replace(path, file string) (control.Keys, error) {
+	if path != "" && path != "/own" {
+		return control.Keys{}, control.ErrOtherFile
+	}
 	if r.moved.Add(-1) >= 0 {
 		return control.Keys{}, control.ErrMoved
 	}
@@ -88,17 +91,20 @@ func TestAccounts(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	r := newRig(t)
-	got, err := r.SetKeys(t.Context(), "alice 00\n")
+	got, err := r.SetKeys(t.Context(), "/own", "alice 00\n")
 	require.NoError(t, err)
 	assert.Equal(t, control.Keys{Count: 1}, got)
-	_, err = r.SetKeys(t.Context(), "bad")
+	_, err = r.SetKeys(t.Context(), "", "bad")
 	assert.EqualError(t, err, "line 1: bad")
 	r.moved.Store(2)
-	got, err = r.SetKeys(t.Context(), "")
+	got, err = r.SetKeys(t.Context(), "", "")
 	require.NoError(t, err, "it asks the process that has taken over")
 	assert.True(t, got.Closed)
 	assert.Equal(t, []string{"alice 00\n", ""}, r.files)
-	_, err = r.SetKeys(t.Context(), strings.Repeat("x", 70_000))
+	_, err = r.SetKeys(t.Context(), "/an other", "bob 00\n")
+	assert.ErrorIs(t, err, control.ErrOtherFile)
+	assert.ErrorContains(t, err, "goes by /own and not by /an other: systemctl reload")
+	_, err = r.SetKeys(t.Context(), "", strings.Repeat("x", 70_000))
 	assert.ErrorContains(t, err, "cannot read the keys")
 	got, err = r.Keys(t.Context())
 	require.NoError(t, err)
@@ -269,7 +275,7 @@ func TestShutdownAnswersThoseWhoWait(t *testing.T) {
 		_, err := r.Drain(context.Background(), control.Request{WaitMS: time.Hour.Milliseconds()})
 		drained <- err
 	}()
-	for limit := bounded(t); len(r.pool.Drained()) == 0; { // the request has come
+	for limit := bounded(t); !r.pool.Snapshot().Workers[0].Drained; { // the request has come
 		require.NoError(t, limit.Err())
 	}
 	require.NoError(t, r.server.Shutdown(bounded(t)))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"codex-proxy/probes"
 	"codex-proxy/proxy/workers"
 )
 
@@ -49,7 +50,8 @@ func (d Drain) Apply(pool *workers.Pool) (err error) {
 // DrainTable is the drains of the daemon.
 type DrainTable interface {
 	// Drain puts a change into force, in processes that still finish their work,
-	// too. The error may be ErrMoved.
+	// too. The error may be ErrMoved. It is workers.ErrUnknown for a worker that
+	// none of them has.
 	Drain(Drain) error
 	// Before is how many turns those have in flight on a worker, as far as drains
 	// have made them tell. A change of it is one of the report.
@@ -79,20 +81,33 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, undo bool) {
 	s.report() // a flip of readiness is told before anything else happens
 	s.await(r.Context(), names, time.Duration(req.WaitMS)*time.Millisecond)
 	report := s.report()
+	for _, name := range names {
+		if !s.has(name) { // another process has it
+			report.Workers = append(report.Workers, probes.Worker{Name: name, Reason: probes.NoWorker})
+		}
+	}
 	for i := range report.Workers {
 		report.Workers[i].Inflight += s.drains.Before(report.Workers[i].Name)
 	}
 	write(w, http.StatusOK, report)
 }
 
+func (s *Server) has(worker string) bool { return slices.Contains(s.pool.Names(), worker) }
+
 // await waits for the last turn of these workers. Why it ended is in the report.
 func (s *Server) await(ctx context.Context, names []string, most time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	before := func(name string) bool { return s.drains.Before(name) > 0 }
+	var ours []string
+	for _, name := range names {
+		if s.has(name) {
+			ours = append(ours, name)
+		}
+	}
 	for {
 		changed := s.changes()
-		if s.pool.AwaitIdle(ctx, names...) != nil || !slices.ContainsFunc(names, before) {
+		if s.pool.AwaitIdle(ctx, ours...) != nil || !slices.ContainsFunc(names, before) {
 			return
 		}
 		select {

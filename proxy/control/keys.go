@@ -2,17 +2,19 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 )
 
 // Keys is what /v1/keys tells of the API keys in force.
 type Keys struct {
 	Count int `json:"count"`
+	// File is where they are from.
+	File string `json:"file,omitempty"`
 	// Digest is auth.Keys.Digest.
 	Digest string `json:"digest"`
 	// Closed says that there is no key, and that one is asked for all the same:
@@ -23,13 +25,17 @@ type Keys struct {
 // KeyTable is the API keys of the daemon.
 type KeyTable interface {
 	InForce() Keys
-	// Replace puts a key file into force. The error may be ErrMoved.
-	Replace(file string) (Keys, error)
+	// Replace puts a key file into force, which must be the one at path unless that
+	// is empty. The error may be ErrMoved or ErrOtherFile.
+	Replace(path, file string) (Keys, error)
 }
 
 // ErrMoved means that another process is about to serve instead of this one, or
 // does already: it is the one to ask.
 var ErrMoved = errors.New("another process has taken over; ask again")
+
+// ErrOtherFile means that the daemon's keys are from another file.
+var ErrOtherFile = errors.New("systemctl reload codex-proxy makes it go by what config.toml names")
 
 // movedPause is how long a client waits before it asks the other process.
 const movedPause = 50 * time.Millisecond
@@ -45,10 +51,13 @@ func (s *Server) putKeys(w http.ResponseWriter, r *http.Request) {
 		write(w, http.StatusBadRequest, failure{"cannot read the keys: " + err.Error()})
 		return
 	}
-	keys, err := s.keys.Replace(string(file))
+	path := r.URL.Query().Get("path")
+	keys, err := s.keys.Replace(path, string(file))
 	switch {
 	case errors.Is(err, ErrMoved):
 		write(w, http.StatusConflict, failure{err.Error()})
+	case errors.Is(err, ErrOtherFile):
+		write(w, http.StatusPreconditionFailed, failure{fmt.Sprintf("the running service goes by %s and not by %s", s.keys.InForce().File, path)})
 	case err != nil:
 		write(w, http.StatusBadRequest, failure{err.Error()})
 	default:
@@ -57,32 +66,21 @@ func (s *Server) putKeys(w http.ResponseWriter, r *http.Request) {
 }
 
 // SetKeys puts a key file into force in the running daemon, for every request
-// that comes from then on.
-func (c *Client) SetKeys(ctx context.Context, file string) (keys Keys, err error) {
+// that comes from then on. It must go by the file at path, unless that is empty.
+func (c *Client) SetKeys(ctx context.Context, path, file string) (keys Keys, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout) // a hand-off that is under way comes first
 	defer cancel()
-	err = settled(ctx, func() (err error) {
-		keys, err = c.askKeys(ctx, http.MethodPut, []byte(file))
+	err = settled(ctx, func() error {
+		_, err := c.ask(ctx, http.MethodPut, "/v1/keys?path="+url.QueryEscape(path), []byte(file), &keys)
 		return err
 	})
 	return keys, err
 }
 
 // Keys tells of the API keys in force.
-func (c *Client) Keys(ctx context.Context) (Keys, error) {
+func (c *Client) Keys(ctx context.Context) (keys Keys, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	return c.askKeys(ctx, http.MethodGet, nil)
-}
-
-func (c *Client) askKeys(ctx context.Context, method string, file []byte) (keys Keys, err error) {
-	res, err := c.do(ctx, method, "/v1/keys", file)
-	if err != nil {
-		return keys, err
-	}
-	defer res.Body.Close()
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxReport)).Decode(&keys); err != nil {
-		return keys, fmt.Errorf("cannot read the answer of codex-proxy: %w", err)
-	}
-	return keys, nil
+	_, err = c.ask(ctx, http.MethodGet, "/v1/keys", nil, &keys)
+	return keys, err
 }

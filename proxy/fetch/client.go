@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"codex-proxy/proxy/ondemand"
 	"codex-proxy/proxy/openai"
 )
 
@@ -115,6 +116,9 @@ func (c *Client) read(body io.Reader) (Image, error) {
 }
 
 func refusal(res *http.Response) error {
+	if reason := res.Header.Get(ondemand.ReasonHeader); reason != "" {
+		return fmt.Errorf("the image fetcher refuses: %s", reason)
+	}
 	var e Error
 	err := json.NewDecoder(io.LimitReader(res.Body, maxHeader)).Decode(&e)
 	if err != nil || !slices.Contains(outcomes, e.Code) {

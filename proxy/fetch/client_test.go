@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/proxy/ondemand"
 	"codex-proxy/proxy/openai"
 )
 
@@ -46,6 +47,17 @@ func paired(t *testing.T, limits Limits, unused time.Duration) *pair {
 	p.stop = stop
 	go func() { p.ended <- NewServer(New(limits), unused, logger).Run(ctx, p.listener) }()
 	return p
+}
+
+// replaced is the socket of a fetcher in place of the one that is stopped.
+func (p *pair) replaced(t *testing.T) net.Listener {
+	t.Helper()
+	p.stop()
+	require.NoError(t, await(t, p.ended))
+	require.NoError(t, os.Remove(p.socket))
+	l, err := net.Listen("unix", p.socket)
+	require.NoError(t, err)
+	return l
 }
 
 func (p *pair) outcome(code string) float64 {
@@ -95,11 +107,7 @@ func TestInlineRefuses(t *testing.T) {
 func TestTheFetcherIsKilled(t *testing.T) {
 	url := host(t, serving(gif))
 	p := paired(t, loopback(), bound)
-	p.stop()
-	require.NoError(t, await(t, p.ended))
-	require.NoError(t, os.Remove(p.socket))
-	l, err := net.Listen("unix", p.socket)
-	require.NoError(t, err)
+	l := p.replaced(t)
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
 		conn, err := l.Accept()
@@ -125,6 +133,22 @@ func TestNoFetcher(t *testing.T) {
 	assert.Positive(t, e.RetryAfter)
 	assert.Contains(t, p.log.String(), "images cannot be fetched")
 	assert.NotContains(t, p.log.String(), "planted")
+}
+
+// A fetcher with a bad configuration says why, to the operator alone.
+func TestTheFetcherRefuses(t *testing.T) {
+	p := paired(t, loopback(), bound)
+	l := p.replaced(t)
+	refusing := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(ondemand.ReasonHeader, "line 3 is bad")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})}
+	go refusing.Serve(l) //nolint:errcheck // it ends with the test
+	defer refusing.Close()
+	e := p.denied(t, "http://127.0.0.1/")
+	assert.Equal(t, codeUnavailable, e.Code)
+	assert.NotContains(t, e.Message, "line 3")
+	assert.Contains(t, p.log.String(), "the image fetcher refuses: line 3 is bad")
 }
 
 // What the fetcher says is checked again: it is the one that strangers get at.

@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// ReasonHeader is where such a unit says why it refuses, for the log of the daemon.
+const ReasonHeader = "X-Codex-Reason"
+
 // requestTimeout bounds the arrival of a request: the daemon is on the same machine.
 const requestTimeout = 5 * time.Second
 

@@ -85,21 +85,27 @@ func (raw rawChat) legacyTools() (toolset, error) {
 
 func legacyChoice(raw json.RawMessage) (toolChoice, error) {
 	var word string
-	var function struct{ Name string }
+	var function struct {
+		Name string `json:"name"`
+	}
 	switch {
 	case len(raw) == 0 || string(raw) == "null":
 		return toolChoice{}, nil
-	case json.Unmarshal(raw, &word) == nil && (word == "none" || word == "auto"):
+	case unmarshal(raw, &word) == nil && (word == "none" || word == "auto"):
 		return choiceByWord("function_call", word)
-	case json.Unmarshal(raw, &function) == nil && function.Name != "":
+	case unmarshal(raw, &function) == nil && function.Name != "":
 		return toolChoice{must: true, names: []string{function.Name}}, nil
 	}
 	return toolChoice{}, Invalid("invalid_value", "function_call", "function_call must be none or auto, or name a function")
 }
 
 func chosenFunction(raw json.RawMessage) string {
-	var choice struct{ Function struct{ Name string } }
-	_ = json.Unmarshal(raw, &choice) // without a name it names no tool
+	var choice struct {
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	}
+	_ = unmarshal(raw, &choice) // without a name it names no tool
 	return choice.Function.Name
 }
 
@@ -107,7 +113,7 @@ func chosenGroup(raw json.RawMessage) allowedTools {
 	var choice struct {
 		AllowedTools allowedTools `json:"allowed_tools"`
 	}
-	_ = json.Unmarshal(raw, &choice) // without a mode it is refused
+	_ = unmarshal(raw, &choice) // without a mode it is refused
 	return choice.AllowedTools
 }
 

@@ -85,71 +85,73 @@ type toolFormat struct {
 // takeTools applies tools, tool_choice and parallel_tool_calls, and the tools
 // that come as items of the input.
 func (raw rawResponse) takeTools(req *ResponseRequest) error {
-	req.rawTools, req.rawChoice = raw.Tools, raw.ToolChoice
-	req.Tools.Single = raw.ParallelToolCalls != nil && !*raw.ParallelToolCalls
-	ignored, err := req.equip(nil)
-	req.Ignored = append(req.Ignored, ignored...)
-	return err
+	t := &req.Tools
+	t.Single, t.Shown, t.Choice = raw.ParallelToolCalls != nil && !*raw.ParallelToolCalls, append([]json.RawMessage{}, raw.Tools...), json.RawMessage(`"auto"`)
+	if !isNothing(raw.ToolChoice) || string(raw.ToolChoice) == `"none"` {
+		t.Choice = raw.ToolChoice
+	}
+	if err := req.own.list(raw.Tools, "tools", ""); err != nil {
+		return err
+	}
+	if err := checkTools("tools", wires(req.own.tools), func(i int) string { return req.own.tools[i].at + ".name" }); err != nil {
+		return err
+	}
+	for _, in := range req.Input {
+		if err := req.after.list(in.Tools, in.At+".tools", ""); err != nil {
+			return err
+		}
+	}
+	req.Ignored = append(append(req.Ignored, req.own.ignored...), req.after.ignored...)
+	var err error
+	if req.choice, err = chooseTools(asFunction(raw.ToolChoice), chosenTool, chosenTools); err != nil || req.refers() {
+		return err
+	}
+	return req.offer(nil)
+}
+
+// refers reports whether there may be more tools than the request brings.
+func (req *ResponseRequest) refers() bool {
+	return req.Previous != "" || slices.ContainsFunc(req.Input, func(in InputItem) bool { return in.Reference != "" })
 }
 
 // Equip offers the model the tools of an earlier part of the conversation, too.
-// They have been checked before; of two by the same name the later one holds.
+// They have been checked before; of two by the same name the later one holds. A
+// request that refers to others has none until then, as it may choose from all.
 func (req *ResponseRequest) Equip(earlier []json.RawMessage) error {
-	_, err := req.equip(earlier)
-	return err
+	if earlier == nil && !req.refers() {
+		return nil
+	}
+	var before toolReader
+	if err := before.list(earlier, "previous_response_id", ""); err != nil {
+		return err
+	}
+	return req.offer(before.tools)
 }
 
-func (req *ResponseRequest) equip(earlier []json.RawMessage) (ignored []string, err error) {
-	t := ClientTools{Single: req.Tools.Single, Shown: append([]json.RawMessage{}, req.rawTools...), Choice: json.RawMessage(`"auto"`)}
-	if !isNothing(req.rawChoice) || string(req.rawChoice) == `"none"` {
-		t.Choice = req.rawChoice
-	}
-	var own toolReader
-	if err := own.list(req.rawTools, "tools", ""); err != nil {
-		return nil, err
-	}
-	if err := checkTools("tools", wires(own.tools), func(i int) string { return own.tools[i].at + ".name" }); err != nil {
-		return nil, err
-	}
-	var before, after toolReader
-	if err := before.list(earlier, "previous_response_id", ""); err != nil {
-		return nil, err
-	}
-	for _, in := range req.Input {
-		if err := after.list(in.Tools, in.At+".tools", ""); err != nil {
-			return nil, err
-		}
-	}
+// offer applies tool_choice.
+func (req *ResponseRequest) offer(before []ClientTool) error {
+	t := &req.Tools
+	t.Offered, t.Words = nil, nil
 	seen := map[string]bool{}
-	for _, tool := range slices.Backward(slices.Concat(before.tools, own.tools, after.tools)) {
+	for _, tool := range slices.Backward(slices.Concat(before, req.own.tools, req.after.tools)) {
 		if !seen[tool.Wire.Name] {
 			seen[tool.Wire.Name] = true
 			t.Offered = append(t.Offered, tool)
 		}
 	}
 	slices.Reverse(t.Offered)
-	err = t.choose(req.rawChoice)
-	req.Tools = t
-	return slices.Compact(append(own.ignored, after.ignored...)), err
-}
-
-// choose applies tool_choice.
-func (t *ClientTools) choose(raw json.RawMessage) error {
 	wire := wires(t.Offered)
 	if err := checkTools("tools", wire, func(i int) string { return t.Offered[i].at + ".name" }); err != nil {
 		return err
 	}
-	choice, err := chooseTools(asFunction(raw), chosenTool, chosenTools)
+	wire, err := req.choice.offer("tool_choice", wire)
 	if err != nil {
-		return err
-	}
-	if wire, err = choice.offer("tool_choice", wire); err != nil {
 		return err
 	}
 	t.Offered = slices.DeleteFunc(t.Offered, func(c ClientTool) bool {
 		return !slices.ContainsFunc(wire, func(w Tool) bool { return w.Name == c.Wire.Name })
 	})
-	if text := choice.instruction(); text != "" {
+	if text := req.choice.instruction(); text != "" {
 		t.Words = append(t.Words, text)
 	}
 	if t.Single && len(t.Offered) > 1 {
@@ -169,7 +171,7 @@ func wires(tools []ClientTool) []Tool {
 // toolReader reads tools as they arrive.
 type toolReader struct {
 	tools   []ClientTool
-	ignored []string // where those are that have no effect
+	ignored []string // what has no effect
 	read    int
 }
 
@@ -185,6 +187,12 @@ func (r *toolReader) list(list []json.RawMessage, at, namespace string) error {
 	return nil
 }
 
+func (r *toolReader) ignore(what string) {
+	if !slices.Contains(r.ignored, what) {
+		r.ignored = append(r.ignored, what)
+	}
+}
+
 func (r *toolReader) take(data json.RawMessage, at, namespace string) (err error) {
 	var raw rawClientTool
 	if !isObject(data) || unmarshal(data, &raw) != nil {
@@ -198,7 +206,7 @@ func (r *toolReader) take(data json.RawMessage, at, namespace string) (err error
 		return r.list(raw.Tools, at+".tools", raw.Name)
 	case raw.Type == "web_search" && raw.WebAccess != nil && !*raw.WebAccess:
 		// The codex CLI puts this one, which may not go to the web, into every request.
-		r.ignored = append(r.ignored, at)
+		r.ignore("tools")
 		return nil
 	case raw.Type == "tool_search" && raw.Execution == "client":
 		raw.Name = SearchTool
@@ -212,8 +220,8 @@ func (r *toolReader) take(data json.RawMessage, at, namespace string) (err error
 	if tool.Custom {
 		raw.Parameters = raw.Format.schema()
 	}
-	if raw.Strict && !slices.Contains(r.ignored, "tools.strict") {
-		r.ignored = append(r.ignored, "tools.strict")
+	if raw.Strict {
+		r.ignore("tools.strict")
 	}
 	tool.Wire, err = newTool(at, WireName(namespace, raw.Name), raw.Description, raw.Parameters)
 	r.tools = append(r.tools, tool)
@@ -238,25 +246,32 @@ func (f toolFormat) schema() json.RawMessage {
 
 // asFunction lets a custom tool be chosen like a function.
 func asFunction(choice json.RawMessage) json.RawMessage {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(choice, &fields) != nil || string(fields["type"]) != `"custom"` {
+	var tool clientChoice
+	if unmarshal(choice, &tool) != nil || tool.Type != "custom" {
 		return choice
 	}
-	fields["type"] = json.RawMessage(`"function"`)
-	function, err := json.Marshal(fields)
-	if err != nil { // it was read from JSON
+	tool.Type = "function"
+	function, err := json.Marshal(tool)
+	if err != nil { // strings always encode
 		panic(err)
 	}
 	return function
 }
 
+// clientChoice is a tool that tool_choice names.
+type clientChoice struct {
+	Type      string `json:"type"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
 func chosenTool(raw json.RawMessage) string {
-	var choice struct{ Namespace, Name string }
-	_ = json.Unmarshal(raw, &choice) // without a name it names no tool
+	var choice clientChoice
+	_ = unmarshal(raw, &choice) // without a name it names no tool
 	return WireName(choice.Namespace, choice.Name)
 }
 
 func chosenTools(raw json.RawMessage) (choice allowedTools) {
-	_ = json.Unmarshal(raw, &choice) // without a mode it is refused
+	_ = unmarshal(raw, &choice) // without a mode it is refused
 	return choice
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -36,22 +37,18 @@ type rawPart struct {
 	} `json:"image_url"`
 }
 
-// UnmarshalJSONFrom takes both forms of content. Parts are decoded by read, message
+// UnmarshalJSONFrom takes both forms of content. Parts are decoded later, message
 // by message: the first that is no good spares the others.
 func (c *content) UnmarshalJSONFrom(from *jsontext.Decoder) error {
-	data, err := from.ReadValue()
-	if err != nil {
-		return err
+	kind := from.PeekKind()
+	c.set = kind != 'n'
+	if kind == '"' {
+		return jsonv2.UnmarshalDecode(from, &c.text)
 	}
-	switch data.Kind() {
-	case 'n':
-		return nil
-	case '"':
-		err = unmarshal(data, &c.text)
-	default:
+	data, err := from.ReadValue()
+	if c.set {
 		c.parts = bytes.Clone(data)
 	}
-	c.set = true
 	return err
 }
 

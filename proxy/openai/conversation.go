@@ -1,8 +1,10 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Item is an item of a conversation, whoever made it. Which fields are set
@@ -20,8 +22,41 @@ type Item struct {
 	Name      string            `json:"name,omitempty"`
 	Arguments Arguments         `json:"arguments,omitzero"`
 	Input     string            `json:"input,omitempty"`
-	Output    *ItemOutput       `json:"output,omitempty"`
+	Output    *ItemOutput       `json:"output,omitzero"`
 	Tools     []json.RawMessage `json:"tools,omitempty"` // of additional_tools
+}
+
+// DecodeItem reads an item that has been checked before.
+func DecodeItem(data []byte) (item Item, err error) {
+	err = unmarshal(data, &item)
+	return item, err
+}
+
+// Encode is the item as JSON.
+func (i Item) Encode() (json.RawMessage, error) { return jsonv2.Marshal(i, lenient) }
+
+// Size is how many bytes the item is, about.
+func (i Item) Size() int {
+	size := len(i.Encrypted) + len(i.Arguments.Text) + len(i.Input)
+	for _, part := range i.Summary {
+		size += partSize + len(part.Text)
+	}
+	for _, tool := range i.Tools {
+		size += len(tool)
+	}
+	parts := i.Content
+	if i.Output != nil && i.Output.Text != nil {
+		size += len(*i.Output.Text)
+	} else if i.Output != nil {
+		parts = i.Output.Parts
+	}
+	for _, part := range parts {
+		size += partSize + len(part.Text)
+		if part.Image != nil {
+			size += len(part.Image.URL)
+		}
+	}
+	return size
 }
 
 // SummaryTexts are the parts of a summary of reasoning.
@@ -39,21 +74,22 @@ type Arguments struct {
 	Object bool
 }
 
-// MarshalJSON encodes them as text or as they are.
-func (a Arguments) MarshalJSON() ([]byte, error) {
+// MarshalJSONTo encodes them as text or as they are.
+func (a Arguments) MarshalJSONTo(to *jsontext.Encoder) error {
 	if a.Object {
-		return []byte(a.Text), nil
+		return to.WriteValue(jsontext.Value(a.Text))
 	}
-	return json.Marshal(a.Text)
+	return to.WriteToken(jsontext.String(a.Text))
 }
 
-// UnmarshalJSON reads either form.
-func (a *Arguments) UnmarshalJSON(data []byte) error {
-	if bytes.HasPrefix(data, []byte(`"`)) || bytes.Equal(data, []byte("null")) {
-		return json.Unmarshal(data, &a.Text)
+// UnmarshalJSONFrom reads either form.
+func (a *Arguments) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	if kind := from.PeekKind(); kind == '"' || kind == 'n' {
+		return jsonv2.UnmarshalDecode(from, &a.Text)
 	}
-	a.Text, a.Object = string(data), true
-	return nil
+	object, err := from.ReadValue()
+	a.Text, a.Object = string(object), true
+	return err
 }
 
 // ItemOutput is the output of a tool: text, or parts.
@@ -62,20 +98,20 @@ type ItemOutput struct {
 	Parts []ItemPart
 }
 
-// MarshalJSON encodes whichever there is.
-func (o ItemOutput) MarshalJSON() ([]byte, error) {
+// MarshalJSONTo encodes whichever there is.
+func (o ItemOutput) MarshalJSONTo(to *jsontext.Encoder) error {
 	if o.Text != nil {
-		return json.Marshal(*o.Text)
+		return to.WriteToken(jsontext.String(*o.Text))
 	}
-	return json.Marshal(append([]ItemPart{}, o.Parts...))
+	return jsonv2.MarshalEncode(to, o.Parts)
 }
 
-// UnmarshalJSON reads either form.
-func (o *ItemOutput) UnmarshalJSON(data []byte) error {
-	if bytes.HasPrefix(data, []byte(`"`)) {
-		return json.Unmarshal(data, &o.Text)
+// UnmarshalJSONFrom reads either form.
+func (o *ItemOutput) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	if from.PeekKind() == '"' {
+		return jsonv2.UnmarshalDecode(from, &o.Text)
 	}
-	return json.Unmarshal(data, &o.Parts)
+	return jsonv2.UnmarshalDecode(from, &o.Parts)
 }
 
 // ItemPart is a part of a message or of a tool's output: text, or an image.
@@ -94,22 +130,22 @@ type rawItemPart struct {
 	FileID   string `json:"file_id,omitempty"`
 }
 
-// MarshalJSON encodes the part as its type wants it.
-func (p ItemPart) MarshalJSON() ([]byte, error) {
+// MarshalJSONTo encodes the part as its type wants it.
+func (p ItemPart) MarshalJSONTo(to *jsontext.Encoder) error {
 	if p.Image != nil {
-		return json.Marshal(rawItemPart{Type: p.Type, ImageURL: p.Image.URL, Detail: p.Image.Detail})
+		return jsonv2.MarshalEncode(to, rawItemPart{Type: p.Type, ImageURL: p.Image.URL, Detail: p.Image.Detail})
 	}
-	return json.Marshal(struct {
+	return jsonv2.MarshalEncode(to, struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	}{p.Type, p.Text})
 }
 
-// UnmarshalJSON reads a part that has been checked before. A refusal is what its
+// UnmarshalJSONFrom reads a part that has been checked before. A refusal is what its
 // words say.
-func (p *ItemPart) UnmarshalJSON(data []byte) error {
+func (p *ItemPart) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	var raw rawItemPart
-	if err := json.Unmarshal(data, &raw); err != nil {
+	if err := jsonv2.UnmarshalDecode(from, &raw); err != nil {
 		return err
 	}
 	*p = ItemPart{Type: raw.Type, Text: raw.Text}
@@ -122,4 +158,9 @@ func (p *ItemPart) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-const partImage = "input_image"
+const (
+	partImage   = "input_image"
+	partSummary = "summary_text"
+	// partSize is what a part is without its text, in JSON.
+	partSize = len(`{"type":"output_text","text":""},`)
+)

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -25,9 +26,25 @@ type glimpse string
 
 // UnmarshalJSONFrom passes over the value.
 func (g *glimpse) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	if err := checkMembers(from, maxMembers); err != nil {
+		return err
+	}
 	value, err := from.ReadValue()
 	*g = glimpse(value[:min(len(value), 16)])
 	return err
+}
+
+// maxMembers bounds an object of which every member is looked at.
+const maxMembers = 1000
+
+// checkMembers refuses the object whose value comes next if it has more members
+// than that: its names alone are several times as large in memory.
+func checkMembers(from *jsontext.Decoder, most int64) error {
+	if _, parts := from.StackIndex(from.StackDepth()); parts < 2*most {
+		return nil
+	}
+	at := path(from.StackPointer().Parent())
+	return Invalid("invalid_value", at, fmt.Sprintf("%s must not have more than %d members", cmp.Or(at, "the body"), most))
 }
 
 // some is a list of which no more is decoded than one element too many, which is
@@ -60,33 +77,39 @@ func (s *some[T]) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	return err
 }
 
-// decodeJSON gives every way in which JSON can be wrong its own words.
-func decodeJSON(body []byte, v any) error {
+// decodeBody decodes an object, which must be done with body, and gives every way in
+// which JSON can be wrong its own words.
+func decodeBody(body []byte, v any) error {
+	body = tame(body)
 	if err := unmarshal(body, v); err != nil {
 		return explain(err)
+	}
+	if !isObject(body) { // it is null
+		return notAnObject()
 	}
 	return nil
 }
 
-// decodeBody is decodeJSON of an object, which must be done with body.
-func decodeBody(body []byte, v any) error {
-	body = tame(body)
-	err := decodeJSON(body, v)
-	if err == nil && !isObject(body) {
-		return Invalid("invalid_json", "", "the body must be a JSON object")
-	}
-	return err
-}
+func notAnObject() error { return Invalid("invalid_json", "", "the body must be a JSON object") }
 
 func explain(err error) error {
 	var wrongType *jsonv2.SemanticError
 	var syntax *jsontext.SyntacticError
+	var told *Error
 	switch {
+	case errors.As(err, &told):
+		return told
 	case errors.As(err, &syntax):
 		return Invalid("invalid_json", "", fmt.Sprintf("the body is not valid JSON at byte %d: %v", syntax.ByteOffset, syntax.Err))
 	case errors.As(err, &wrongType):
 		field := path(wrongType.JSONPointer)
-		return Invalid("invalid_type", field, fmt.Sprintf("%s must not be a JSON %s", orBody(field), kinds[wrongType.JSONKind]))
+		switch {
+		case field == "":
+			return notAnObject()
+		case wrongType.JSONKind == '0' && wrongType.Err != nil:
+			return Invalid("invalid_value", field, field+" must be a whole number within its range")
+		}
+		return Invalid("invalid_type", field, fmt.Sprintf("%s must not be a JSON %s", field, kinds[wrongType.JSONKind]))
 	default:
 		return Invalid("invalid_json", "", "the body is not valid JSON: "+err.Error())
 	}
@@ -108,11 +131,4 @@ func path(p jsontext.Pointer) string {
 		b.WriteString(clip(token))
 	}
 	return b.String()
-}
-
-func orBody(field string) string {
-	if field == "" {
-		return "the body"
-	}
-	return field
 }

@@ -3,6 +3,7 @@ package openai
 import (
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ func TestLongListsAreNotDecoded(t *testing.T) {
 	response := func(body string) error { _, err := DecodeResponse([]byte(body)); return err }
 	for name, tc := range map[string]struct {
 		decode     func(string) error
-		body, what string // %s: the list
+		body, what string // %s: the list; #: a number in it
 		param      string
 	}{
 		"messages":      {chat, `{"model":"m","messages":[%s]}`, `{}`, "messages"},
@@ -26,14 +27,31 @@ func TestLongListsAreNotDecoded(t *testing.T) {
 		"calls":         {chat, `{"model":"m","messages":[{"role":"assistant","tool_calls":[%s]}]}`, `{}`, "messages[0].tool_calls"},
 		"tools":         {chat, asking(`"tools":[%s]`), `{}`, "tools[0].type"},
 		"functions":     {chat, asking(`"functions":[%s]`), `{}`, "functions[0].name"},
-		"items":         {response, `{"model":"m","input":[%s]}`, `1`, "input"},
+		"items":         {response, `{"model":"m","input":[%s]}`, `{}`, "input"},
 		"item parts":    {response, `{"model":"m","input":[{"role":"user","content":[%s]}]}`, `{}`, "input[0].content"},
 		"client tools":  {response, `{"model":"m","input":"x","tools":[%s]}`, `1`, "tools"},
 		"item tools":    {response, `{"model":"m","input":[{"type":"additional_tools","tools":[%s]}]}`, `1`, "input[0].tools"},
+		"summary":       {response, `{"model":"m","input":[{"type":"reasoning","summary":[%s]}]}`, `{}`, "input[0].summary"},
+		"summaries":     {response, `{"model":"m","input":[%s]}`, `{"type":"reasoning","summary":[` + strings.Repeat("{},", 999) + `{}]}`, "input[0].summary[0].type"},
 		"grouped tools": {response, `{"model":"m","input":"x","tools":[{"type":"namespace","name":"n","tools":[%s]}]}`, `1`, "tools[0].tools"},
+		"modalities":    {chat, asking(`"modalities":[%s]`), `""`, "modalities"},
+		"include":       {response, `{"model":"m","input":"x","include":[%s]}`, `""`, "include"},
+		"allowed tools": {response, `{"model":"m","input":"x","tool_choice":{"type":"allowed_tools","mode":"auto","tools":[%s]}}`, `1`, "tool_choice.tools"},
+		"group of chat": {chat, asking(`"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[%s]}}`), `1`, "tool_choice.tools"},
+		"choice":        {response, `{"model":"m","input":"x","tool_choice":{"type":"custom","name":"f",%s}}`, `"#":1`, "tool_choice"},
+		"members":       {chat, asking(`%s`), `"#":1`, ""},
+		"metadata":      {response, `{"model":"m","input":"x","metadata":{%s}}`, `"#":""`, "metadata"},
+		"reasoning":     {response, `{"model":"m","input":"x","reasoning":{%s}}`, `"#":null`, "reasoning"},
+		"properties":    {chat, asking(`"tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{%s}}}}]`), `"#":{}`, "tools[0].function.parameters"},
+		"lists":         {chat, asking(`"response_format":{"type":"json_schema","json_schema":{"name":"f","schema":{"enum":[%s]}}}`), `[]`, "response_format.json_schema.schema"},
+		"deep schemas":  {chat, asking(`"tools":[%s]`), deepTool(), "tools[1].function.name"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			body := fmt.Sprintf(tc.body, strings.Repeat(tc.what+",", size/(len(tc.what)+1))+tc.what)
+			var list strings.Builder
+			for i := 0; list.Len() < size-len(tc.what); i++ {
+				list.WriteString(strings.ReplaceAll(tc.what, "#", strconv.FormatInt(int64(i), 36)) + ",")
+			}
+			body := fmt.Sprintf(tc.body, list.String()+strings.ReplaceAll(tc.what, "#", "last"))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			err := tc.decode(body)
@@ -44,6 +62,17 @@ func TestLongListsAreNotDecoded(t *testing.T) {
 			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(times*size))
 		})
 	}
+}
+
+// deepTool has many properties where their paths are long.
+func deepTool() string {
+	var leaves strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&leaves, `"%d":{"title":"%s"},`, i, strings.Repeat("x", 150))
+	}
+	const levels = 40
+	return `{"type":"function","function":{"name":"f","parameters":` + strings.Repeat(`{"properties":{"`+strings.Repeat("k", 60)+`":`, levels) +
+		`{"properties":{` + leaves.String() + `"x":{}}}` + strings.Repeat(`}}`, levels) + `}}`
 }
 
 // An error in a list says where.

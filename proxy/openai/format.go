@@ -31,12 +31,19 @@ type rawFormat struct {
 		Schema      json.RawMessage `json:"schema"`
 		Strict      *bool           `json:"strict"`
 	} `json:"json_schema"`
+
+	Others map[string]glimpse `json:",embed"`
+}
+
+// nothing reports whether no format is asked for; one without a type is not one.
+func (f *rawFormat) nothing() bool {
+	return f == nil || f.Type == "" && f.JSONSchema == nil && len(f.Others) == 0
 }
 
 func (f *rawFormat) format() (Format, error) {
 	const at = "response_format"
 	switch {
-	case f == nil || f.Type == "text":
+	case f.nothing() || f.Type == "text":
 		return Format{}, nil
 	case f.Type == "json_object":
 		return jsonObject, nil
@@ -60,6 +67,9 @@ func schemaFormat(at, name, description string, schema json.RawMessage, strict b
 		return Format{}, Invalid("invalid_value", at+".name", fmt.Sprintf("%s.name must not be longer than %d characters", at, maxFormatName))
 	}
 	at += ".schema"
+	if err := checkLength(at, schema); err != nil {
+		return Format{}, err
+	}
 	var root map[string]any
 	switch {
 	case isNothing(schema):
@@ -67,7 +77,7 @@ func schemaFormat(at, name, description string, schema json.RawMessage, strict b
 	case json.Unmarshal(schema, &root) != nil:
 		return Format{}, Invalid("invalid_schema", at, at+" must be a JSON schema, which is an object")
 	case nesting(root) > maxSchemaDepth:
-		return Format{}, tooDeep(at)
+		return Format{}, tooDeep().at(at)
 	case strict && root["type"] != "object":
 		return Format{}, Invalid("invalid_schema", at+".type", at+`.type must be "object" for a strict schema`)
 	case strict || root["type"] == "object" && strictly(root):
@@ -140,9 +150,15 @@ func strictlyInside(kind int, v any) bool {
 }
 
 func requires(required any, properties map[string]any) bool {
-	names, _ := required.([]any)
+	list, _ := required.([]any)
+	names := make(map[string]bool, len(list))
+	for _, name := range list {
+		if text, ok := name.(string); ok {
+			names[text] = true
+		}
+	}
 	for name := range properties {
-		if !slices.Contains(names, any(name)) {
+		if !names[name] {
 			return false
 		}
 	}

@@ -24,6 +24,12 @@ type Image struct {
 	Detail string
 }
 
+// PlacedImage is an image of a request, and where that is.
+type PlacedImage struct {
+	At    string
+	Image *Image
+}
+
 // Remote reports whether the image has yet to be fetched.
 func (i Image) Remote() bool {
 	scheme, _, _ := strings.Cut(i.URL, ":")

@@ -121,4 +121,4 @@ func outputText(text string) contentPart {
 	return contentPart{Type: "output_text", Text: text, Annotations: []struct{}{}, Logprobs: []struct{}{}}
 }
 
-func summaryText(text string) summaryPart { return summaryPart{Type: "summary_text", Text: text} }
+func summaryText(text string) summaryPart { return summaryPart{Type: partSummary, Text: text} }

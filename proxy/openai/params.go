@@ -46,6 +46,7 @@ var chatParams = map[string]struct {
 	"safety_identifier":      {ignored, "not passed on"},
 	"prompt_cache_key":       {ignored, "codex sets its own"},
 	"prompt_cache_retention": {ignored, "codex sets its own"},
+	"prompt_cache_options":   {ignored, "codex sets its own"},
 	"prediction":             {ignored, "codex has no such setting"},
 
 	"stop":               {refused, "the answer would not stop there"},
@@ -54,4 +55,5 @@ var chatParams = map[string]struct {
 	"top_logprobs":       {refused, "codex reports none"},
 	"audio":              {refused, "codex produces text"},
 	"web_search_options": {refused, "hosted tools are not served"},
+	"moderation":         {refused, "codex has no such setting"},
 }

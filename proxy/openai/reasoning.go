@@ -1,8 +1,10 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -18,34 +20,37 @@ type Reasoning struct {
 }
 
 // reasoning reads the parameter "reasoning" in the form that the Responses API
-// gave it.
-func reasoning(raw json.RawMessage) (Reasoning, error) {
-	var fields map[string]*string
+// gave it. Of the fields that have no effect it returns those that are set.
+func reasoning(raw json.RawMessage, without ...string) (r Reasoning, ignored []string, err error) {
 	if isNothing(raw) {
-		return Reasoning{}, nil
+		return r, nil, nil
 	}
-	if json.Unmarshal(raw, &fields) != nil {
-		return Reasoning{}, Invalid("invalid_type", "reasoning", "reasoning must be an object of the strings effort and summary")
+	var fields struct {
+		Effort  string             `json:"effort"`
+		Summary string             `json:"summary"`
+		Old     string             `json:"generate_summary"`
+		Others  map[string]glimpse `json:",embed"`
 	}
-	var r Reasoning
-	for name, value := range fields {
+	if !isObject(raw) || unmarshal(raw, &fields) != nil {
+		return r, nil, Invalid("invalid_type", "reasoning", "reasoning must be an object of the strings effort and summary")
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields.Others)) {
 		switch {
-		case value == nil:
-		case name == "effort":
-			r.Effort = *value
-		case name == "summary" || name == "generate_summary":
-			r.Summary = *value
+		case fields.Others[name] == "null":
+		case slices.Contains(without, name):
+			ignored = append(ignored, "reasoning."+name)
 		default:
-			return r, Invalid("unknown_parameter", "reasoning."+clip(name), fmt.Sprintf("reasoning has no field %q; there are effort and summary", clip(name)))
+			return r, nil, Invalid("unknown_parameter", "reasoning."+clip(name), fmt.Sprintf("reasoning has no field %q; there are effort and summary", clip(name)))
 		}
 	}
+	r = Reasoning{fields.Effort, cmp.Or(fields.Summary, fields.Old)}
 	if r.Summary == "none" {
 		r.Summary = ""
 	}
 	if r.Summary != "" && !slices.Contains(summaries, r.Summary) {
-		return r, Invalid("invalid_value", "reasoning.summary", fmt.Sprintf("reasoning.summary must be one of %v", summaries))
+		return r, nil, Invalid("invalid_value", "reasoning.summary", fmt.Sprintf("reasoning.summary must be one of %v", summaries))
 	}
-	return r, checkEffort("reasoning.effort", r.Effort)
+	return r, ignored, checkEffort("reasoning.effort", r.Effort)
 }
 
 func checkEffort(at, effort string) error {

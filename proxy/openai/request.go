@@ -33,6 +33,18 @@ type ChatRequest struct {
 	Ignored      []string // parameters accepted without effect, sorted
 }
 
+// Images are those of the messages.
+func (req *ChatRequest) Images() (list []PlacedImage) {
+	for _, m := range req.Messages {
+		for _, p := range m.Parts {
+			if p.Image != nil {
+				list = append(list, PlacedImage{p.At, p.Image})
+			}
+		}
+	}
+	return list
+}
+
 var (
 	// serviceTiers are what codex 0.169 passes on, and the words for the default,
 	// which it leaves out.
@@ -53,7 +65,7 @@ type rawChat struct {
 	Reasoning         json.RawMessage   `json:"reasoning"`
 	N                 *int              `json:"n"`
 	ResponseFormat    *rawFormat        `json:"response_format"`
-	Modalities        []string          `json:"modalities"`
+	Modalities        some[string]      `json:"modalities"`
 	Tools             some[rawTool]     `json:"tools"`
 	ToolChoice        json.RawMessage   `json:"tool_choice"`
 	ParallelToolCalls *bool             `json:"parallel_tool_calls"`
@@ -102,6 +114,7 @@ func checkParams(table params, fields map[string]glimpse) (ignoredParams []strin
 		case !known:
 			return nil, Invalid("unknown_parameter", clip(name), fmt.Sprintf("unknown parameter %q", clip(name)))
 		case asksForNothing(json.RawMessage(fields[name])):
+		case name == "top_logprobs" && fields[name] == "0":
 		case p.rule == refused:
 			return nil, unsupported(name, fmt.Sprintf("%s is not supported: %s; leave it out", name, p.why))
 		case p.rule == ignored:
@@ -135,7 +148,7 @@ func (raw rawChat) check() error {
 		return Invalid("invalid_value", "model", fmt.Sprintf("model must not be longer than %d bytes", maxModelName))
 	case raw.N != nil && (*raw.N < 1 || *raw.N > maxChoices):
 		return Invalid("invalid_value", "n", fmt.Sprintf("n must be from 1 to %d", maxChoices))
-	case len(raw.Modalities) > 0 && !slices.Equal(raw.Modalities, []string{"text"}):
+	case len(raw.Modalities) > 0 && !slices.Equal(raw.Modalities, some[string]{"text"}):
 		return unsupported("modalities", `modalities must be ["text"]`)
 	case !tier:
 		return Invalid("invalid_value", "service_tier", "service_tier must be auto, default, flex or priority")
@@ -182,7 +195,7 @@ func (raw rawChat) request() (*ChatRequest, error) {
 
 // thinking joins the two ways to set the effort.
 func (raw rawChat) thinking() (Reasoning, error) {
-	r, err := reasoning(raw.Reasoning)
+	r, _, err := reasoning(raw.Reasoning)
 	switch {
 	case err != nil:
 		return r, err

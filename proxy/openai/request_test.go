@@ -36,6 +36,22 @@ func TestDecodeChat(t *testing.T) {
 	}, req)
 }
 
+// What asks for nothing is neither refused nor named as ignored.
+func TestParametersThatAskForNothing(t *testing.T) {
+	for _, extra := range []string{`"response_format":{}`, `"response_format":null`, `"top_logprobs":0`, `"logprobs":false`, `"stop":[]`, `"tool_choice":{}`, `"tool_choice":""`, `"reasoning":{}`} {
+		req, err := DecodeChat([]byte(asking(extra)))
+		require.NoError(t, err, extra)
+		assert.Empty(t, req.Ignored, extra)
+		assert.Empty(t, req.Format, extra)
+	}
+	for _, extra := range []string{`"text":{"format":{}}`, `"text":{}`, `"top_logprobs":0`, `"background":false`, `"tool_choice":{}`} {
+		req, err := DecodeResponse([]byte(`{"model":"m","input":"x",` + extra + `}`))
+		require.NoError(t, err, extra)
+		assert.Empty(t, req.Ignored, extra)
+		assert.JSONEq(t, `"auto"`, string(req.Tools.Choice))
+	}
+}
+
 func TestDecodeChatRefuses(t *testing.T) {
 	with := func(extra string) string {
 		return `{"model":"m","messages":[{"role":"user","content":"hi"}],` + extra + `}`
@@ -47,7 +63,8 @@ func TestDecodeChatRefuses(t *testing.T) {
 	for _, tc := range []struct{ name, body, code, param string }{
 		{"empty", "", "invalid_json", ""},
 		{"cut", `{"model":`, "invalid_json", ""},
-		{"array", `[]`, "invalid_type", ""},
+		{"array", `[]`, "invalid_json", ""},
+		{"text", `"x"`, "invalid_json", ""},
 		{"null", `null`, "invalid_json", ""},
 		{"no model", `{"messages":[{"role":"user","content":"a"}]}`, "model_required", "model"},
 		{"model of the wrong type", `{"model":7,"messages":[]}`, "invalid_type", "model"},
@@ -56,6 +73,12 @@ func TestDecodeChatRefuses(t *testing.T) {
 		{"stop", with(`"stop":"x"`), "unsupported_parameter", "stop"},
 		{"no choices", with(`"n":0`), "invalid_value", "n"},
 		{"too many choices", with(`"n":9`), "invalid_value", "n"},
+		{"format without a type", with(`"response_format":{"json_schema":{}}`), "invalid_value", "response_format.type"},
+		{"format of other fields", with(`"response_format":{"typ":"json_object"}`), "invalid_value", "response_format.type"},
+		{"logprobs", with(`"top_logprobs":1`), "unsupported_parameter", "top_logprobs"},
+		{"half a choice", with(`"n":1.5`), "invalid_value", "n"},
+		{"more choices than there are numbers", with(`"n":99999999999999999999`), "invalid_value", "n"},
+		{"choices in words", with(`"n":"2"`), "invalid_type", "n"},
 		{"audio out", with(`"modalities":["text","audio"]`), "unsupported_parameter", "modalities"},
 		{"effort", with(`"reasoning_effort":"huge"`), "invalid_value", "reasoning_effort"},
 		{"reasoning effort", with(`"reasoning":{"effort":"huge"}`), "invalid_value", "reasoning.effort"},

@@ -185,14 +185,19 @@ func (b *ResponseBuilder) cut(status, reason string) []ResponseEvent {
 	return append(events, b.whole("response.incomplete"))
 }
 
-// failureOf puts an error into the few codes that the reference has for
-// responses.
+// codeContextLength is a code of OpenAI's that the reference leaves out for
+// responses. The codex CLI knows by it that the conversation is too long.
+const codeContextLength = "context_length_exceeded"
+
+// failureOf puts an error into the few codes that there are for responses.
 func failureOf(err *Error) *ResponseFailure {
 	code := "server_error"
-	switch err.Type {
-	case TypeQuota, TypeRateLimit:
+	switch {
+	case err.Code == codeContextLength:
+		code = codeContextLength
+	case err.Type == TypeQuota, err.Type == TypeRateLimit:
 		code = "rate_limit_exceeded"
-	case TypeInvalidRequest:
+	case err.Type == TypeInvalidRequest:
 		code = "invalid_prompt"
 	}
 	return &ResponseFailure{Code: code, Message: err.Message}

@@ -96,7 +96,10 @@ func TestResponseEndings(t *testing.T) {
 		"cancel":  {func(b *ResponseBuilder) []ResponseEvent { return b.Cancel(nil) }, StatusCancelled, "incomplete", `"incomplete_details":null`},
 		"quota":   {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(&Error{Type: TypeQuota, Message: "m"}, nil) }, StatusFailed, "failed", `"error":{"code":"rate_limit_exceeded","message":"m"}`},
 		"request": {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(Invalid("c", "p", "m"), nil) }, StatusFailed, "failed", `"error":{"code":"invalid_prompt","message":"m"}`},
-		"worker":  {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(Unavailable("c", "m", 0), nil) }, StatusFailed, "failed", `"error":{"code":"server_error","message":"m"}`},
+		"length of the input": {
+			func(b *ResponseBuilder) []ResponseEvent { return b.Fail(Invalid(codeContextLength, "input", "m"), nil) }, StatusFailed, "failed", `"error":{"code":"context_length_exceeded","message":"m"}`,
+		},
+		"worker": {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(Unavailable("c", "m", 0), nil) }, StatusFailed, "failed", `"error":{"code":"server_error","message":"m"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := builder(t, everything)

@@ -1,9 +1,13 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // InputItem is one item of the input, or the reference to one that the server
@@ -19,62 +23,92 @@ type rawItem struct {
 	Type      string                `json:"type"`
 	ID        string                `json:"id"`
 	Role      string                `json:"role"`
-	Content   json.RawMessage       `json:"content"`
-	Summary   []summaryPart         `json:"summary"`
+	Content   content               `json:"content"`
+	Summary   json.RawMessage       `json:"summary"`
 	Encrypted string                `json:"encrypted_content"`
 	CallID    string                `json:"call_id"`
 	Namespace string                `json:"namespace"`
 	Name      string                `json:"name"`
 	Arguments Arguments             `json:"arguments"`
 	Input     string                `json:"input"`
-	Output    json.RawMessage       `json:"output"`
+	Output    content               `json:"output"`
 	Tools     some[json.RawMessage] `json:"tools"`
 }
 
-func (raw rawResponse) takeInput(req *ResponseRequest) error {
-	input := bytes.TrimSpace(raw.Input)
-	switch {
-	case len(input) == 0, bytes.Equal(input, []byte("null")):
-		if raw.Previous == "" {
-			return Invalid("input_required", "input", "input is required: text, or a list of items")
+// rawInput is a string or a list of items.
+type rawInput struct {
+	set   bool
+	text  *string
+	items []rawItem
+}
+
+// UnmarshalJSONFrom takes both forms.
+func (in *rawInput) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	kind := from.PeekKind()
+	in.set = kind != 'n'
+	switch kind {
+	case '"':
+		return jsonv2.UnmarshalDecode(from, &in.text)
+	case '[':
+		return in.list(from)
+	case 'n':
+		return from.SkipValue()
+	}
+	if err := from.SkipValue(); err != nil {
+		return err
+	}
+	return Invalid("invalid_type", "input", "input must be text or a list of items")
+}
+
+func (in *rawInput) list(from *jsontext.Decoder) error {
+	if _, err := from.ReadToken(); err != nil {
+		return err
+	}
+	for from.PeekKind() != ']' {
+		if len(in.items) == maxMessages {
+			return Invalid("invalid_value", "input", fmt.Sprintf("input must not hold more than %d items", maxMessages))
 		}
-		return nil
-	case input[0] == '"':
-		var text string
-		if err := unmarshal(input, &text); err != nil {
-			return Invalid("invalid_type", "input", "input must be text or a list of items")
-		}
-		part := ItemPart{Type: "input_text", Text: text}
-		req.keep("input", Item{Type: itemMessage, Status: StatusCompleted, Role: "user", Content: []ItemPart{part}})
-		return nil
-	}
-	var items some[json.RawMessage]
-	if unmarshal(input, &items) != nil {
-		return Invalid("invalid_type", "input", "input must be text or a list of items")
-	}
-	if len(items) > maxMessages {
-		return Invalid("invalid_value", "input", fmt.Sprintf("input must not hold more than %d items", maxMessages))
-	}
-	for i, data := range items {
-		at := fmt.Sprintf("input[%d]", i)
-		var item rawItem
-		if !isObject(data) || unmarshal(data, &item) != nil {
+		in.items = append(in.items, rawItem{})
+		at := len(in.items) - 1
+		kind := from.PeekKind()
+		err := jsonv2.UnmarshalDecode(from, &in.items[at])
+		var wrongType *jsonv2.SemanticError
+		if err == nil && kind != '{' || errors.As(err, &wrongType) {
+			at := inputAt(at)
 			return Invalid("invalid_type", at, at+" must be an item, with fields of the types that the reference has")
 		}
-		if err := req.takeItem(item, at); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	if images := len(req.Images()); images > maxImages {
-		return Invalid("invalid_value", "input", fmt.Sprintf("input must not hold more than %d images, and has %d", maxImages, images))
-	}
-	return nil
+	_, err := from.ReadToken()
+	return err
 }
 
-// PlacedImage is an image of the input, and where that is.
-type PlacedImage struct {
-	At    string
-	Image *Image
+func inputAt(i int) string { return fmt.Sprintf("input[%d]", i) }
+
+func (raw rawResponse) takeInput(req *ResponseRequest) error {
+	switch in := raw.Input; {
+	case !in.set && raw.Previous == "":
+		return Invalid("input_required", "input", "input is required: text, or a list of items")
+	case in.text != nil:
+		part := ItemPart{Type: "input_text", Text: *in.text}
+		req.keep("input", Item{Type: itemMessage, Status: StatusCompleted, Role: "user", Content: []ItemPart{part}})
+		return nil
+	}
+	for i, item := range raw.Input.items {
+		if err := req.takeItem(item, inputAt(i)); err != nil {
+			return err
+		}
+	}
+	images := req.Images()
+	if len(images) > maxImages {
+		return Invalid("invalid_value", "input", fmt.Sprintf("input must not hold more than %d images, and has %d", maxImages, len(images)))
+	}
+	if slices.ContainsFunc(images, func(i PlacedImage) bool { return i.Image.Detail == "low" }) {
+		req.Ignored = append(req.Ignored, "input_image.detail")
+	}
+	return nil
 }
 
 // Images are those of the input.
@@ -100,8 +134,11 @@ func (req *ResponseRequest) keep(at string, item Item) {
 }
 
 func (req *ResponseRequest) takeItem(raw rawItem, at string) error {
-	if raw.Type == "" && raw.Role != "" {
+	switch {
+	case raw.Type == "" && raw.Role != "":
 		raw.Type = itemMessage
+	case raw.Type == "" && raw.ID != "": // as the SDKs' helpers write it
+		raw.Type = "item_reference"
 	}
 	switch raw.Type {
 	case itemMessage:
@@ -114,8 +151,9 @@ func (req *ResponseRequest) takeItem(raw rawItem, at string) error {
 	case "function_call_output", "custom_tool_call_output":
 		return req.takeOutput(raw, at)
 	case itemReasoning:
-		req.keep(at, Item{Type: raw.Type, ID: raw.ID, Summary: raw.Summary, Encrypted: raw.Encrypted})
-		return nil
+		summary, err := takeSummary(raw.Summary, at+".summary")
+		req.keep(at, Item{Type: raw.Type, ID: raw.ID, Summary: summary, Encrypted: raw.Encrypted})
+		return err
 	case "additional_tools":
 		req.keep(at, Item{Type: raw.Type, ID: raw.ID, Role: raw.Role, Tools: raw.Tools})
 		return nil
@@ -183,33 +221,31 @@ func (req *ResponseRequest) takeOutput(raw rawItem, at string) error {
 	if err := need(at, field{"call_id", raw.CallID}); err != nil {
 		return err
 	}
-	output := bytes.TrimSpace(raw.Output)
-	if len(output) == 0 || bytes.Equal(output, []byte("null")) {
+	if !raw.Output.set {
 		return Invalid("field_required", at+".output", at+".output is required; it may be empty text")
 	}
 	kept := Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Output: &ItemOutput{}}
-	var err error
-	if output[0] == '"' {
-		err = decodeJSON(output, &kept.Output.Text)
-	} else {
-		kept.Output.Parts, err = takeParts(output, at+".output", "input_text")
+	if raw.Output.parts == nil {
+		kept.Output.Text = &raw.Output.text
+		req.keep(at, kept)
+		return nil
 	}
+	var err error
+	kept.Output.Parts, err = takeParts(raw.Output, at+".output", "input_text")
 	req.keep(at, kept)
 	return err
 }
 
 // takeParts reads text or a list of parts; kind is the type that its text gets.
-func takeParts(content json.RawMessage, at, kind string) ([]ItemPart, error) {
-	content = bytes.TrimSpace(content)
-	if len(content) == 0 || bytes.Equal(content, []byte("null")) {
+func takeParts(content content, at, kind string) ([]ItemPart, error) {
+	switch {
+	case !content.set:
 		return nil, Invalid("content_required", at, at+" is required")
-	}
-	var text string
-	if content[0] == '"' && unmarshal(content, &text) == nil {
-		return []ItemPart{{Type: kind, Text: text}}, nil
+	case content.parts == nil:
+		return []ItemPart{{Type: kind, Text: content.text}}, nil
 	}
 	var raw some[rawItemPart]
-	if unmarshal(content, &raw) != nil {
+	if unmarshal(content.parts, &raw) != nil {
 		return nil, Invalid("invalid_type", at, at+" must be text or a list of parts")
 	}
 	if len(raw) > maxList {
@@ -222,6 +258,23 @@ func takeParts(content json.RawMessage, at, kind string) ([]ItemPart, error) {
 			return nil, err
 		}
 		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+// takeSummary reads the summary of reasoning, item by item as takeParts does.
+func takeSummary(raw json.RawMessage, at string) (parts some[summaryPart], err error) {
+	if raw != nil && unmarshal(raw, &parts) != nil {
+		return nil, Invalid("invalid_type", at, at+" must be a list of parts")
+	}
+	if len(parts) > maxList {
+		return nil, Invalid("invalid_value", at, fmt.Sprintf("%s must not hold more than %d parts", at, maxList))
+	}
+	for i, part := range parts {
+		if part.Type != partSummary {
+			at := fmt.Sprintf("%s[%d].type", at, i)
+			return nil, unsupported(at, fmt.Sprintf("%s must be %s; %q is not supported", at, partSummary, clip(part.Type)))
+		}
 	}
 	return parts, nil
 }

@@ -43,6 +43,7 @@ var responseParams = params{
 	"prompt":             {refused, "prompt templates are not kept; use instructions and input"},
 	"context_management": {refused, "nothing is compacted"},
 	"moderation":         {refused, "codex has no such setting"},
+	"access_programs":    {refused, "codex has no such setting"},
 	"top_logprobs":       {refused, "codex reports none"},
 	"stream_id":          {refused, "one response at a time on a connection; open another one"},
 }

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // ResponseRequest is a validated request of POST /v1/responses, or a message
@@ -28,8 +31,8 @@ type ResponseRequest struct {
 	Metadata     map[string]string
 	Ignored      []string // parameters accepted without effect, sorted
 
-	rawTools  []json.RawMessage
-	rawChoice json.RawMessage
+	own, after toolReader // in the parameter tools, and in items
+	choice     toolChoice
 }
 
 // Limits on metadata. Source: OpenAI API reference, "metadata".
@@ -43,7 +46,7 @@ const (
 type rawResponse struct {
 	Type              string                `json:"type"` // of a message on a WebSocket
 	Model             string                `json:"model"`
-	Input             json.RawMessage       `json:"input"`
+	Input             rawInput              `json:"input"`
 	Instructions      *string               `json:"instructions"`
 	Stream            bool                  `json:"stream"`
 	Tools             some[json.RawMessage] `json:"tools"`
@@ -52,14 +55,25 @@ type rawResponse struct {
 	Text              rawText               `json:"text"`
 	Reasoning         json.RawMessage       `json:"reasoning"`
 	ServiceTier       string                `json:"service_tier"`
-	Metadata          map[string]string     `json:"metadata"`
-	Include           []string              `json:"include"`
+	Metadata          map[string]metadatum  `json:"metadata"`
+	Include           some[string]          `json:"include"`
 	Store             *bool                 `json:"store"`
 	Previous          string                `json:"previous_response_id"`
 	Truncation        string                `json:"truncation"`
 	Generate          *bool                 `json:"generate"`
 
 	Others map[string]glimpse `json:",embed"`
+}
+
+// metadatum is one value of metadata.
+type metadatum string
+
+// UnmarshalJSONFrom refuses what is one too many.
+func (m *metadatum) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	if err := checkMembers(from, maxMetadata); err != nil {
+		return err
+	}
+	return jsonv2.UnmarshalDecode(from, (*string)(m))
 }
 
 type rawText struct {
@@ -103,17 +117,18 @@ func (raw rawResponse) decoded() (*ResponseRequest, error) {
 	}
 	req.Ignored = append(ignoredParams, req.Ignored...)
 	slices.Sort(req.Ignored)
+	req.Ignored = slices.Compact(req.Ignored) // a header names them
 	return req, nil
 }
 
 func (raw rawResponse) validate() (*ResponseRequest, error) {
 	req := &ResponseRequest{
 		Model: raw.Model, Instructions: raw.Instructions, Previous: raw.Previous, Stream: raw.Stream, Store: raw.Store,
-		Idle: raw.Generate != nil && !*raw.Generate, Metadata: raw.Metadata,
+		Idle:        raw.Generate != nil && !*raw.Generate,
 		ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Text.Verbosity,
 	}
 	for _, check := range []func(*ResponseRequest) error{
-		raw.checkScalars, raw.takeReasoning, raw.takeInclude, raw.takeText, raw.takeInput, raw.takeTools,
+		raw.checkScalars, raw.takeMetadata, raw.takeReasoning, raw.takeInclude, raw.takeText, raw.takeInput, raw.takeTools,
 	} {
 		if err := check(req); err != nil {
 			return nil, err
@@ -135,14 +150,21 @@ func (raw rawResponse) checkScalars(*ResponseRequest) error {
 		return Invalid("invalid_value", "model", fmt.Sprintf("model must not be longer than %d bytes", maxModelName))
 	case raw.Truncation != "" && raw.Truncation != "disabled":
 		return unsupported("truncation", `truncation must be "disabled": input that is too long is refused`)
-	case len(raw.Metadata) > maxMetadata:
-		return Invalid("invalid_value", "metadata", fmt.Sprintf("metadata must not have more than %d pairs", maxMetadata))
 	}
+	return nil
+}
+
+func (raw rawResponse) takeMetadata(req *ResponseRequest) error {
+	if len(raw.Metadata) > maxMetadata { // it came twice
+		return Invalid("invalid_value", "metadata", fmt.Sprintf("metadata must not have more than %d members", maxMetadata))
+	}
+	req.Metadata = make(map[string]string, len(raw.Metadata))
 	for key, value := range raw.Metadata {
-		if utf8.RuneCountInString(key) > maxMetadataKey || utf8.RuneCountInString(value) > maxMetadataValue {
+		if utf8.RuneCountInString(key) > maxMetadataKey || utf8.RuneCountInString(string(value)) > maxMetadataValue {
 			return Invalid("invalid_value", "metadata."+clip(key),
 				fmt.Sprintf("metadata has keys of up to %d and values of up to %d characters", maxMetadataKey, maxMetadataValue))
 		}
+		req.Metadata[key] = string(value)
 	}
 	return nil
 }
@@ -150,15 +172,9 @@ func (raw rawResponse) checkScalars(*ResponseRequest) error {
 // takeReasoning leaves out context: codex has no such setting, and gives the model
 // all the reasoning that the history has.
 func (raw rawResponse) takeReasoning(req *ResponseRequest) (err error) {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(raw.Reasoning, &fields) == nil && fields["context"] != nil {
-		delete(fields, "context")
-		req.Ignored = append(req.Ignored, "reasoning.context")
-		if raw.Reasoning, err = json.Marshal(fields); err != nil {
-			return fmt.Errorf("cannot encode reasoning: %w", err)
-		}
-	}
-	req.Reasoning, err = reasoning(raw.Reasoning)
+	var ignored []string
+	req.Reasoning, ignored, err = reasoning(raw.Reasoning, "context")
+	req.Ignored = append(req.Ignored, ignored...)
 	return err
 }
 
@@ -170,19 +186,24 @@ var hosted = []string{
 }
 
 func (raw rawResponse) takeInclude(req *ResponseRequest) error {
+	if len(raw.Include) > maxList {
+		return Invalid("invalid_value", "include", fmt.Sprintf("include must not hold more than %d values", maxList))
+	}
+	var ignored []string
 	for i, what := range raw.Include {
 		at := fmt.Sprintf("include[%d]", i)
 		switch {
 		case what == "reasoning.encrypted_content":
 			req.Encrypted = true
 		case slices.Contains(hosted, what):
-			req.Ignored = append(req.Ignored, at)
+			ignored = []string{"include"}
 		case what == "message.output_text.logprobs":
 			return unsupported(at, at+": codex reports no logprobs; leave it out")
 		default:
 			return Invalid("invalid_value", at, fmt.Sprintf("%s: there is no %q", at, clip(what)))
 		}
 	}
+	req.Ignored = append(req.Ignored, ignored...)
 	return nil
 }
 
@@ -225,9 +246,6 @@ func (req *ResponseRequest) Blank(id string, created int64) Response {
 		ID: id, Object: "response", CreatedAt: created, Status: StatusInProgress, Instructions: req.Instructions, Model: req.Model,
 		Output: []OutputItem{}, ParallelToolCalls: !req.Tools.Single, Text: ResponseText{Format: req.Shown},
 		ToolChoice: req.Tools.Choice, Tools: req.Tools.Shown, Truncation: "disabled", Metadata: req.Metadata,
-	}
-	if r.Metadata == nil {
-		r.Metadata = map[string]string{}
 	}
 	for _, f := range []struct {
 		value string

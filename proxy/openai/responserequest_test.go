@@ -16,35 +16,37 @@ const pixel = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcS
 
 func TestDecodeResponse(t *testing.T) {
 	req, err := DecodeResponse([]byte(`{"model":"m","stream":true,"store":false,"instructions":"i","temperature":0.2,"user":"u","truncation":"disabled","background":false,
-	  "metadata":{"a":"b"},"include":["reasoning.encrypted_content","web_search_call.results"],"previous_response_id":"resp_0",
+	  "metadata":{"a":"b"},"include":["reasoning.encrypted_content","web_search_call.results","web_search_call.results"],"previous_response_id":"resp_0",
 	  "reasoning":{"effort":"high","summary":"auto"},"text":{"format":{"type":"json_object"},"verbosity":"low"},"service_tier":"flex","parallel_tool_calls":false,
 	  "tools":[{"type":"function","name":"f","strict":true,"parameters":{"type":"object","properties":{}}},{"type":"custom","name":"patch","format":{"type":"grammar","syntax":"lark","definition":"start: x"}},
-	    {"type":"namespace","name":"mcp__files","tools":[{"type":"function","name":"read"}]},{"type":"function","name":"exec_command"},{"type":"web_search","external_web_access":false}],
+	    {"type":"namespace","name":"mcp__files","tools":[{"type":"function","name":"read"}]},{"type":"function","name":"exec_command"},{"type":"web_search","external_web_access":false},{"type":"web_search","external_web_access":false}],
 	  "tool_choice":{"type":"custom","name":"patch"},
 	  "input":[{"role":"system","content":"s"},{"type":"message","role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"` + pixel + `","detail":"low"}]},
 	    {"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"t"}],"encrypted_content":"e"},
 	    {"role":"assistant","content":[{"type":"output_text","text":"b"},{"type":"refusal","refusal":"no"}]},
 	    {"type":"custom_tool_call","call_id":"c","name":"patch","input":"x"},{"type":"custom_tool_call_output","call_id":"c","output":"done"},
 	    {"type":"function_call","call_id":"d","name":"read","namespace":"mcp__files","arguments":"{}"},{"type":"function_call_output","call_id":"d","output":[{"type":"input_image","image_url":"https://x.example/a.png"}]},
-	    {"type":"item_reference","id":"msg_9"}]}`))
+	    {"type":"item_reference","id":"msg_9"},{"id":"msg_10"}]}`))
 	require.NoError(t, err)
-	assert.Equal(t, []string{"include[1]", "temperature", "tools.strict", "tools[4]", "user"}, req.Ignored)
+	assert.Equal(t, []string{"include", "input_image.detail", "temperature", "tools", "tools.strict", "user"}, req.Ignored)
 	assert.Equal(t, Reasoning{"high", "auto"}, req.Reasoning)
 	assert.Equal(t, "flex", req.ServiceTier)
 	assert.Equal(t, "low", req.Verbosity)
 	assert.Equal(t, jsonObject, req.Format)
 	assert.True(t, req.Encrypted)
 	assert.False(t, *req.Store)
+	require.Empty(t, req.Tools.Offered, "there may be more in what it refers to")
+	require.NoError(t, req.Equip(nil))
 	require.Len(t, req.Tools.Offered, 1, "the others may not be called")
 	assert.True(t, req.Tools.Offered[0].Custom)
 	assert.Contains(t, string(req.Tools.Offered[0].Wire.Parameters), "lark grammar")
 	assert.Equal(t, []string{"Your next message must be a call of the function patch. Do not answer in words."}, req.Tools.Words)
-	require.Len(t, req.Input, 9)
+	require.Len(t, req.Input, 10)
 	var types []string
 	for _, in := range req.Input {
 		types = append(types, in.Type+in.Role+in.Reference)
 	}
-	assert.Equal(t, []string{"messagesystem", "messageuser", "reasoning", "messageassistant", "custom_tool_call", "custom_tool_call_output", "function_call", "function_call_output", "msg_9"}, types)
+	assert.Equal(t, []string{"messagesystem", "messageuser", "reasoning", "messageassistant", "custom_tool_call", "custom_tool_call_output", "function_call", "function_call_output", "msg_9", "msg_10"}, types)
 	require.Len(t, req.Images(), 2)
 	assert.Equal(t, "input[7].output[0].image_url", req.Images()[1].At)
 
@@ -63,14 +65,17 @@ func TestItemsComeBack(t *testing.T) {
 	req, err := DecodeResponse([]byte(`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":""},{"type":"input_image","image_url":"` + pixel + `"}]},
 		{"type":"function_call","call_id":"d","name":"f"},{"type":"function_call_output","call_id":"d","output":""},
 		{"type":"tool_search_call","call_id":"e","arguments":{"query":"q"}},{"type":"tool_search_output","call_id":"e","tools":[{"type":"function","name":"found"}]},
-		{"type":"additional_tools","role":"developer","tools":[{"type":"custom","name":"exec"}]}]}`))
+		{"type":"additional_tools","role":"developer","tools":[{"type":"custom","name":"exec"}]},
+		{"role":"assistant","content":[{"type":"output_text","text":""}` + strings.Repeat(`,{"type":"output_text","text":""}`, 999) + `]},
+		{"type":"reasoning","summary":[{"type":"summary_text","text":""}` + strings.Repeat(`,{"type":"summary_text","text":"x"}`, 999) + `]}]}`))
 	require.NoError(t, err)
 	for _, in := range req.Input {
-		data, err := json.Marshal(in.Item)
+		data, err := in.Encode()
 		require.NoError(t, err)
-		var back Item
-		require.NoError(t, json.Unmarshal(data, &back))
+		back, err := DecodeItem(data)
+		require.NoError(t, err)
 		assert.Equal(t, in.Item, back, string(data))
+		assert.InDelta(t, len(data), in.Size(), 150+0.05*float64(len(data)), "about")
 	}
 	var offered []string
 	for _, tool := range req.Tools.Offered {
@@ -80,10 +85,10 @@ func TestItemsComeBack(t *testing.T) {
 	require.NoError(t, req.Equip([]json.RawMessage{[]byte(`{"type":"function","name":"exec"}`), []byte(`{"type":"function","name":"earlier"}`)}))
 	require.Len(t, req.Tools.Offered, 3)
 	assert.True(t, req.Tools.Offered[2].Custom, "the later one of a name holds")
-	var made Item
 	data, err := json.Marshal(OutputItem{Type: "message", ID: "msg_1", Status: "completed", Refusal: new("no")})
 	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(data, &made))
+	made, err := DecodeItem(data)
+	require.NoError(t, err)
 	assert.Equal(t, []ItemPart{{Type: "output_text", Text: "no"}}, made.Content)
 }
 
@@ -112,9 +117,17 @@ func TestDecodeResponseRefuses(t *testing.T) {
 	tools := func(n int) string {
 		return `{"type":"additional_tools","tools":[` + strings.Repeat(`{"type":"custom","name":"c"},`, n-1) + `{"type":"custom","name":"c"}]}`
 	}
+	pairs := func(from, to int) string {
+		list := `"x":""`
+		for i := range to - from {
+			list += fmt.Sprintf(`,"%d":""`, from+i)
+		}
+		return list
+	}
 	for _, tc := range []struct{ name, body, code, param string }{
 		{"empty", "", "invalid_json", ""},
 		{"null", "null", "invalid_json", ""},
+		{"array", "[]", "invalid_json", ""},
 		{"no model", `{"input":"x"}`, "model_required", "model"},
 		{"no input", `{"model":"m"}`, "input_required", "input"},
 		{"input of the wrong type", `{"model":"m","input":{}}`, "invalid_type", "input"},
@@ -129,6 +142,8 @@ func TestDecodeResponseRefuses(t *testing.T) {
 		{"include", with(`"include":["all"]`), "invalid_value", "include[0]"},
 		{"summary", with(`"reasoning":{"summary":"long"}`), "invalid_value", "reasoning.summary"},
 		{"metadata value", with(`"metadata":{"a":"` + strings.Repeat("x", 513) + `"}`), "invalid_value", "metadata.a"},
+		{"metadata", with(`"metadata":{` + strings.Repeat(`"a":"",`, 16) + `"a":""}`), "invalid_value", "metadata"},
+		{"metadata twice", with(`"metadata":{` + pairs(0, 15) + `},"metadata":{` + pairs(9, 24) + `}`), "invalid_value", "metadata"},
 		{"metadata number", with(`"metadata":{"a":1}`), "invalid_type", "metadata.a"},
 		{"format", with(`"text":{"format":{"type":"xml"}}`), "invalid_value", "text.format.type"},
 		{"schema", with(`"text":{"format":{"type":"json_schema","name":"n"}}`), "schema_required", "text.format.schema"},
@@ -149,6 +164,8 @@ func TestDecodeResponseRefuses(t *testing.T) {
 		{"image by file", item(`{"role":"user","content":[{"type":"input_image","file_id":"f"}]}`), "unsupported_parameter", "input[1].content[0].file_id"},
 		{"no image", item(`{"role":"user","content":[{"type":"input_image","image_url":"data:text/plain,x"}]}`), "invalid_image_url", "input[1].content[0].image_url"},
 		{"assistant's image", item(`{"role":"assistant","content":[{"type":"input_image","image_url":"` + pixel + `"}]}`), "invalid_value", "input[1].content[0].type"},
+		{"summary of the wrong type", item(`{"type":"reasoning","summary":"x"}`), "invalid_type", "input[1].summary"},
+		{"part of a summary", item(`{"type":"reasoning","summary":[{"type":"summary_text"},{"type":"text"}]}`), "unsupported_parameter", "input[1].summary[1].type"},
 		{"item type", item(`{"type":"computer_call"}`), "unsupported_parameter", "input[1].type"},
 		{"call without id", item(`{"type":"function_call","name":"f"}`), "field_required", "input[1].call_id"},
 		{"output without output", item(`{"type":"function_call_output","call_id":"c"}`), "field_required", "input[1].output"},

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 const (
@@ -16,6 +18,9 @@ const (
 	// maxWholeSchema is the size in bytes up to which codex passes a tool's
 	// schema on; it leaves the descriptions out of a longer one. Measured: 5000.
 	maxWholeSchema = 5000
+	// maxSchemaTokens bounds the names, values and brackets of a schema, which is a
+	// hundred times as large decoded. OpenAI takes 5000 properties.
+	maxSchemaTokens = 100_000
 )
 
 var schemaTypes = []string{"string", "number", "integer", "boolean", "object", "array", "null"}
@@ -25,30 +30,75 @@ var schemaTypes = []string{"string", "number", "integer", "boolean", "object", "
 // what it does not know it drops without a word. Types that do not exist it
 // drops, too; they are refused here.
 func checkParameters(at string, raw json.RawMessage) (whole bool, err error) {
+	if err := checkLength(at, raw); err != nil {
+		return false, err
+	}
 	var schema map[string]any
 	if json.Unmarshal(raw, &schema) != nil {
-		return false, badSchema(at, "must be a JSON schema, which is an object")
+		return false, badSchema("must be a JSON schema, which is an object").at(at)
 	}
 	if kind, ok := schema["type"]; ok && kind != "object" {
-		return false, badSchema(at+".type", `must be "object"`)
+		return false, badSchema(`must be "object"`).at(at + ".type")
 	}
 	w := schemaWalk{whole: len(compact(raw)) <= maxWholeSchema}
-	return w.whole, w.node(at, schema, 1)
+	if fault := w.node(schema, 1); fault != nil {
+		return false, fault.at(at)
+	}
+	return w.whole, nil
+}
+
+// checkLength refuses a schema that is too long to be decoded. A token is a byte
+// at least, so that most need not be counted.
+func checkLength(at string, raw json.RawMessage) error {
+	if len(raw) <= maxSchemaTokens {
+		return nil
+	}
+	from := jsontext.NewDecoder(bytes.NewBuffer(raw), lenient)
+	for range maxSchemaTokens {
+		if _, err := from.ReadToken(); err != nil {
+			return nil // it ends
+		}
+	}
+	return Invalid("invalid_schema", at, fmt.Sprintf("%s: a schema must not have more than %d names, values and brackets", at, maxSchemaTokens))
+}
+
+// schemaFault is what is wrong somewhere in a schema. Its path is put together on
+// the way out.
+type schemaFault struct {
+	path, rule string // without a rule it is too deep
+}
+
+func badSchema(rule string) *schemaFault { return &schemaFault{rule: rule} }
+
+func tooDeep() *schemaFault { return &schemaFault{} }
+
+// in is the fault as seen from one level above.
+func (f *schemaFault) in(step string) *schemaFault {
+	f.path = step + f.path
+	return f
+}
+
+func (f *schemaFault) at(root string) *Error {
+	path := clipPath(root + f.path)
+	if f.rule == "" {
+		return Invalid("invalid_schema", path, fmt.Sprintf("%s: schemas must not be nested deeper than %d levels", path, maxSchemaDepth))
+	}
+	return Invalid("invalid_function_parameters", path, path+" "+f.rule)
 }
 
 // schemaWalk goes through a schema.
 type schemaWalk struct{ whole bool }
 
-func (w *schemaWalk) node(at string, v any, depth int) error {
+func (w *schemaWalk) node(v any, depth int) *schemaFault {
 	if depth > maxSchemaDepth {
-		return tooDeep(at)
+		return tooDeep()
 	}
 	schema, ok := v.(map[string]any)
 	if _, boolean := v.(bool); boolean {
 		w.whole = false
 		return nil
 	} else if !ok {
-		return badSchema(at, "must be a JSON schema")
+		return badSchema("must be a JSON schema")
 	}
 	if !typed(schema) {
 		w.whole = false
@@ -57,8 +107,8 @@ func (w *schemaWalk) node(at string, v any, depth int) error {
 		if schema[key] == nil {
 			continue
 		}
-		if err := w.keyword(at+"."+clip(key), key, schema[key], depth+1); err != nil {
-			return err
+		if fault := w.keyword(key, schema[key], depth+1); fault != nil {
+			return fault.in("." + clip(key))
 		}
 	}
 	return nil
@@ -78,88 +128,88 @@ func typed(schema map[string]any) bool {
 	return !described || len(schema) > 1
 }
 
-func (w *schemaWalk) keyword(at, key string, v any, depth int) error {
+func (w *schemaWalk) keyword(key string, v any, depth int) *schemaFault {
 	switch key {
 	case "$schema", "$id", "$comment", "title": // says nothing of the value
 		return nil
 	case "type":
-		return checkType(at, v)
+		return checkType(v)
 	case "description", "$ref":
 		if _, ok := v.(string); !ok {
-			return badSchema(at, "must be a string")
+			return badSchema("must be a string")
 		}
 	case "enum":
 		if _, ok := v.([]any); !ok {
-			return badSchema(at, "must be a list")
+			return badSchema("must be a list")
 		}
 	case "required":
-		return checkStrings(at, v)
+		return checkStrings(v)
 	case "minItems":
 		if n, ok := v.(float64); !ok || n < 0 || n != float64(int64(n)) {
-			return badSchema(at, "must be a whole number")
+			return badSchema("must be a whole number")
 		}
 	case "properties", "$defs", "definitions":
-		return w.named(at, v, depth)
+		return w.named(v, depth)
 	case "items":
-		return w.node(at, v, depth)
+		return w.node(v, depth)
 	case "additionalProperties":
 		if _, ok := v.(bool); !ok {
-			return w.node(at, v, depth)
+			return w.node(v, depth)
 		}
 	case "anyOf", "oneOf", "allOf":
-		return w.list(at, v, depth)
+		return w.list(v, depth)
 	default:
 		w.whole = false
 		if nesting(v) > maxSchemaDepth-depth {
-			return tooDeep(at)
+			return tooDeep()
 		}
 	}
 	return nil
 }
 
-func (w *schemaWalk) named(at string, v any, depth int) error {
+func (w *schemaWalk) named(v any, depth int) *schemaFault {
 	schemas, ok := v.(map[string]any)
 	if !ok {
-		return badSchema(at, "must be an object of JSON schemas")
+		return badSchema("must be an object of JSON schemas")
 	}
 	for _, name := range slices.Sorted(maps.Keys(schemas)) {
-		if err := w.node(at+"."+clip(name), schemas[name], depth+1); err != nil {
-			return err
+		if fault := w.node(schemas[name], depth+1); fault != nil {
+			return fault.in("." + clip(name))
 		}
 	}
 	return nil
 }
 
-func (w *schemaWalk) list(at string, v any, depth int) error {
+func (w *schemaWalk) list(v any, depth int) *schemaFault {
 	schemas, ok := v.([]any)
 	if !ok {
-		return badSchema(at, "must be a list of JSON schemas")
+		return badSchema("must be a list of JSON schemas")
 	}
 	for i, s := range schemas {
-		if err := w.node(fmt.Sprintf("%s[%d]", at, i), s, depth+1); err != nil {
-			return err
+		if fault := w.node(s, depth+1); fault != nil {
+			return fault.in(fmt.Sprintf("[%d]", i))
 		}
 	}
 	return nil
 }
 
-func checkType(at string, v any) error {
+func checkType(v any) *schemaFault {
 	kinds, list := v.([]any)
 	if !list {
 		kinds = []any{v}
 	}
 	for _, kind := range kinds {
 		if name, ok := kind.(string); !ok || !slices.Contains(schemaTypes, name) {
-			return badSchema(at, fmt.Sprintf("must be of %v", schemaTypes))
+			return badSchema(fmt.Sprintf("must be of %v", schemaTypes))
 		}
 	}
 	return nil
 }
 
-func checkStrings(at string, v any) error {
+func checkStrings(v any) *schemaFault {
 	list, ok := v.([]any)
 	if !ok || slices.ContainsFunc(list, func(v any) bool { _, text := v.(string); return !text }) {
-		return badSchema(at, "must be a list of strings")
+		return badSchema("must be a list of strings")
 	}
 	return nil
 }
@@ -180,16 +230,6 @@ func nesting(v any) int {
 		return 0
 	}
 	return max(deepest, 0) + 1
-}
-
-func badSchema(at, rule string) *Error {
-	at = clipPath(at)
-	return Invalid("invalid_function_parameters", at, at+" "+rule)
-}
-
-func tooDeep(at string) *Error {
-	at = clipPath(at)
-	return Invalid("invalid_schema", at, fmt.Sprintf("%s: schemas must not be nested deeper than %d levels", at, maxSchemaDepth))
 }
 
 // clipPath bounds the path of what is deep inside a schema.

@@ -19,15 +19,17 @@ type toolChoice struct {
 // {"type":"function",…}, which the two APIs spell in two ways; group does so for
 // {"type":"allowed_tools",…}.
 func chooseTools(raw json.RawMessage, named func(json.RawMessage) string, group func(json.RawMessage) allowedTools) (toolChoice, error) {
-	if len(raw) == 0 || string(raw) == "null" {
+	if isNothing(raw) && string(raw) != `"none"` {
 		return toolChoice{}, nil
 	}
 	var word string
-	if json.Unmarshal(raw, &word) == nil {
+	if unmarshal(raw, &word) == nil {
 		return choiceByWord("tool_choice", word)
 	}
-	var head struct{ Type string }
-	if json.Unmarshal(raw, &head) != nil {
+	var head struct {
+		Type string `json:"type"`
+	}
+	if unmarshal(raw, &head) != nil {
 		return toolChoice{}, Invalid("invalid_type", "tool_choice", "tool_choice must be a string or an object")
 	}
 	switch head.Type {
@@ -54,8 +56,8 @@ func choiceByWord(at, word string) (toolChoice, error) {
 
 // allowedTools is the body of {"type":"allowed_tools",…}.
 type allowedTools struct {
-	Mode  string            `json:"mode"`
-	Tools []json.RawMessage `json:"tools"`
+	Mode  string                `json:"mode"`
+	Tools some[json.RawMessage] `json:"tools"`
 }
 
 func choiceOf(allowed allowedTools, named func(json.RawMessage) string) (toolChoice, error) {

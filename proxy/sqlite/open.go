@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"time"
 
 	_ "modernc.org/sqlite" // the driver, in Go: the program stays static
 )
@@ -24,7 +25,10 @@ func Open(ctx context.Context, path string, schema ...string) (*sql.DB, error) {
 		return nil, fmt.Errorf("cannot open the database: %w", err)
 	}
 	file.Close()
-	db, err := sql.Open("sqlite", dsn(path))
+	db, err := sql.Open("sqlite", dsn(path, url.Values{
+		"_txlock": {"immediate"},
+		"_pragma": {"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(ON)"},
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}
@@ -38,26 +42,50 @@ func Open(ctx context.Context, path string, schema ...string) (*sql.DB, error) {
 	return db, nil
 }
 
-func dsn(path string) string {
-	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{
-		"_txlock": {"immediate"},
-		"_pragma": {"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(ON)"},
-	}.Encode()
+func dsn(path string, options url.Values) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + options.Encode()
 }
 
-// migrate takes the steps that the file has not had; user_version counts them.
+const (
+	// maxReaders bounds the connections that read, each of which has a cache of up
+	// to 2 MiB and three files.
+	maxReaders = 4
+	// readerIdle is how long one of them is kept for the next reader.
+	readerIdle = 10 * time.Second
+)
+
+// Readers are connections that read a database which Open has opened, beside the
+// one that writes: in its journal's mode neither waits for the other, and a
+// transaction sees all that was written before it began. They are made when they
+// are needed.
+func Readers(path string) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", dsn(path, readOnly))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open %s: %w", path, err)
+	}
+	db.SetMaxOpenConns(maxReaders)
+	db.SetConnMaxIdleTime(readerIdle)
+	return db, nil
+}
+
+var readOnly = url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)"}}
+
+// migrate takes the steps that the file has not had; user_version counts them. If
+// there are none, it neither writes, for which there may be no space, nor waits for
+// who does.
 func migrate(ctx context.Context, db *sql.DB, schema []string) error {
+	if version, err := taken(ctx, db, len(schema)); err != nil || version == len(schema) {
+		return err
+	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
-	var version int
-	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+	// Once more: another process may have been faster.
+	version, err := taken(ctx, tx, len(schema))
+	if err != nil {
 		return err
-	}
-	if version > len(schema) {
-		return fmt.Errorf("it was written by a newer codex-proxy (schema %d, this one knows %d); install that version, or move the file away", version, len(schema))
 	}
 	for _, step := range schema[version:] {
 		if _, err := tx.ExecContext(ctx, step); err != nil {
@@ -70,6 +98,38 @@ func migrate(ctx context.Context, db *sql.DB, schema []string) error {
 	return tx.Commit()
 }
 
+// taken is how many steps the file has had, of those that are known.
+func taken(ctx context.Context, from interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}, steps int) (version int, err error) {
+	if err := from.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return 0, err
+	}
+	if version > steps {
+		return 0, fmt.Errorf("it was written by a newer codex-proxy (schema %d, this one knows %d); install that version, or move the file away", version, steps)
+	}
+	return version, nil
+}
+
+// Check says why Open could not use the database at path with that many steps, or nil.
+// It writes nothing, not even a journal, and reads no more than the head of the file.
+func Check(ctx context.Context, path string, steps int) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	file.Close()
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?mode=ro&immutable=1")
+	if err != nil {
+		return fmt.Errorf("cannot use it: %w", err)
+	}
+	defer db.Close()
+	if _, err := taken(ctx, db, steps); err != nil {
+		return fmt.Errorf("cannot use it: %w", err)
+	}
+	return nil
+}
+
 // OpenReadOnly opens a database that is there, for reading. version is the
 // schema that the caller knows. Root may use it whoever owns the file: SQLite
 // gives the journals it may have to make to the owner of the database.
@@ -77,9 +137,7 @@ func OpenReadOnly(ctx context.Context, path string, version int) (*sql.DB, error
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("cannot open the database: %w", err)
 	}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+url.Values{
-		"mode": {"ro"}, "_pragma": {"busy_timeout(5000)"},
-	}.Encode())
+	db, err := sql.Open("sqlite", dsn(path, readOnly))
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}

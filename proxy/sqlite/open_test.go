@@ -31,6 +31,39 @@ func TestOpenGrowsTheSchema(t *testing.T) {
 
 	_, err = sqlite.Open(t.Context(), path, first)
 	assert.ErrorContains(t, err, "newer codex-proxy")
+	assert.ErrorContains(t, sqlite.Check(t.Context(), path, 1), "newer codex-proxy")
+	before, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	assert.NoError(t, sqlite.Check(t.Context(), path, 2))
+	after, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	assert.Len(t, after, len(before), "nothing is written")
+}
+
+// A reload opens a file that somebody is writing to, or for which the disk has no
+// space left.
+func TestOpenNeitherWritesNorWaits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	db, err := sqlite.Open(t.Context(), path, first)
+	require.NoError(t, err)
+	defer db.Close()
+	before, err := os.Stat(path + "-wal")
+	require.NoError(t, err)
+	next, err := sqlite.Open(t.Context(), path, first)
+	require.NoError(t, err)
+	require.NoError(t, next.Close())
+	after, err := os.Stat(path + "-wal")
+	require.NoError(t, err)
+	assert.Equal(t, before.Size(), after.Size(), "nothing is written")
+
+	writing, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer writing.Rollback() //nolint:errcheck // nothing was written
+	next, err = sqlite.Open(t.Context(), path, first)
+	require.NoError(t, err)
+	require.NoError(t, next.Close())
+	_, err = sqlite.Open(t.Context(), path)
+	assert.ErrorContains(t, err, "newer codex-proxy")
 }
 
 func TestOpenKeepsOthersOut(t *testing.T) {
@@ -57,4 +90,27 @@ func TestOpenSaysWhy(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("this is no database, and it is long enough to tell, is it not?\n"), 0o600))
 	_, err = sqlite.Open(t.Context(), path, first)
 	assert.ErrorContains(t, err, "cannot use "+path)
+	assert.ErrorContains(t, sqlite.Check(t.Context(), path, 1), "file is not a database")
+	assert.ErrorIs(t, sqlite.Check(t.Context(), path+".none", 1), os.ErrNotExist)
+}
+
+func TestReaders(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a b?c.db")
+	db, err := sqlite.Open(t.Context(), path, first)
+	require.NoError(t, err)
+	defer db.Close()
+	reads, err := sqlite.Readers(path)
+	require.NoError(t, err)
+	defer reads.Close()
+	assert.Zero(t, reads.Stats().OpenConnections, "none before somebody reads")
+	for range 3 {
+		_, err = db.Exec("INSERT INTO a VALUES ('x')")
+		require.NoError(t, err)
+		var written, read int
+		require.NoError(t, db.QueryRow("SELECT count(*) FROM a").Scan(&written))
+		require.NoError(t, reads.QueryRow("SELECT count(*) FROM a").Scan(&read))
+		assert.Equal(t, written, read)
+	}
+	_, err = reads.Exec("DELETE FROM a")
+	assert.ErrorContains(t, err, "readonly")
 }

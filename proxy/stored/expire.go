@@ -3,6 +3,8 @@ package stored
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -12,6 +14,12 @@ const (
 	// batch bounds how many responses go in one transaction, which nobody can
 	// write beside.
 	batch = 100
+	// moment is how long the sweep keeps others from writing while it waits for
+	// those who read.
+	moment = 100 * time.Millisecond
+	// maxJournal is the size in pages, 64 MiB, from which on the journal matters
+	// more than that.
+	maxJournal = 64 << 20 / 4096
 )
 
 // Run forgets responses whose time is over until ctx ends; then it returns nil.
@@ -38,10 +46,54 @@ func (s *Store) sweep(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		if n, err := result.RowsAffected(); err != nil || n < batch {
+		if n, err := result.RowsAffected(); err != nil {
 			return err
+		} else if n < batch {
+			break
 		}
 	}
+	return s.beginJournal(ctx)
+}
+
+// beginJournal writes what is in the journal into the database, and begins it anew.
+// While somebody always reads what was just written, that never happens by itself.
+// This waits for those who do, which nobody can write beside; who comes then reads
+// the database. So it waits for a moment only, until the journal is large.
+func (s *Store) beginJournal(ctx context.Context) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // it goes back to its pool
+	var patience int64
+	if err := conn.QueryRowContext(ctx, `PRAGMA busy_timeout`).Scan(&patience); err != nil {
+		return err
+	}
+	if err := wait(ctx, conn, moment.Milliseconds()); err != nil {
+		return err
+	}
+	busy, pages, err := checkpoint(ctx, conn)
+	if err := errors.Join(err, wait(ctx, conn, patience)); err != nil {
+		return err
+	}
+	if busy && pages > maxJournal {
+		_, _, err = checkpoint(ctx, conn)
+	}
+	return err
+}
+
+// wait sets how long a connection waits for others, in milliseconds. It does so when
+// ctx has ended, too: what is stored after that waits as always.
+func wait(ctx context.Context, conn *sql.Conn, milliseconds int64) error {
+	_, err := conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf(`PRAGMA busy_timeout = %d`, milliseconds))
+	return err
+}
+
+// checkpoint returns whether somebody was in the way, and the pages in the journal.
+func checkpoint(ctx context.Context, conn *sql.Conn) (busy bool, pages int, err error) {
+	var written int
+	err = conn.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &pages, &written)
+	return busy, pages, err
 }
 
 // makeRoom forgets responses until the rest is within the limits: the owner that

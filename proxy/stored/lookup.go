@@ -11,7 +11,7 @@ import (
 // Object is the response as it was answered.
 func (s *Store) Object(ctx context.Context, owner, id string) (json.RawMessage, error) {
 	var object []byte
-	err := s.db.QueryRowContext(ctx, `SELECT object FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&object)
+	err := s.reads.QueryRowContext(ctx, `SELECT object FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&object)
 	return object, explain("a response", err)
 }
 
@@ -19,18 +19,22 @@ func (s *Store) Object(ctx context.Context, owner, id string) (json.RawMessage, 
 func (s *Store) Item(ctx context.Context, owner, id string) (Item, error) {
 	item := Item{ID: id}
 	var body []byte
-	err := s.db.QueryRowContext(ctx, `SELECT body, CASE made WHEN 1 THEN worker ELSE '' END
+	err := s.reads.QueryRowContext(ctx, `SELECT body, CASE made WHEN 1 THEN worker ELSE '' END
 		FROM items JOIN responses ON responses.id = items.response
 		WHERE items.id = ? AND owner = ? ORDER BY used DESC LIMIT 1`, id, owner).Scan(&body, &item.Worker)
 	item.JSON = body
 	return item, explain("an item", err)
 }
 
-// Worker is the worker that answered.
-func (s *Store) Worker(ctx context.Context, owner, id string) (string, error) {
-	var worker string
-	err := s.db.QueryRowContext(ctx, `SELECT worker FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&worker)
-	return worker, explain("a response", err)
+// About is the worker that answered, and how many bytes History would be.
+func (s *Store) About(ctx context.Context, owner, id string) (worker string, size int64, err error) {
+	err = within(ctx, s.reads, func(tx *sql.Tx) error {
+		if size, err = readable(ctx, tx, owner, id); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, `SELECT worker FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&worker)
+	})
+	return worker, size, explain("a response", err)
 }
 
 // History is all input and output up to the response and with it.
@@ -44,36 +48,44 @@ func (s *Store) Input(ctx context.Context, owner, id string) (items []Item, err 
 }
 
 func (s *Store) read(ctx context.Context, owner, id string, output bool) (items []Item, err error) {
-	err = s.within(ctx, func(tx *sql.Tx) error {
-		if err := whole(ctx, tx, owner, id); err != nil {
+	err = within(ctx, s.reads, func(tx *sql.Tx) error {
+		if _, err := readable(ctx, tx, owner, id); err != nil {
 			return err
 		}
-		items, err = s.items(ctx, tx, owner, id, output)
+		items, err = itemsOf(ctx, tx, owner, id, output)
 		return err
 	})
 	return items, explain("the history of a response", err)
 }
 
-// whole says why the chain cannot be read, if so.
-func whole(ctx context.Context, tx *sql.Tx, owner, id string) error {
+// readable is the size of the items of a chain, or why that cannot be read.
+func readable(ctx context.Context, tx *sql.Tx, owner, id string) (int64, error) {
+	size, err := whole(ctx, tx, owner, id)
+	if err == nil && size > MaxHistory {
+		err = ErrTooLong
+	}
+	return size, err
+}
+
+// whole is the size of the items of a chain that is there to its beginning. The
+// responses as they were answered, which repeat their output and have the tools,
+// are no part of it.
+func whole(ctx context.Context, tx *sql.Tx, owner, id string) (size int64, err error) {
 	var found, missing int
-	var size int64
-	err := tx.QueryRowContext(ctx, chain+`SELECT COUNT(responses.id), SUM(responses.id IS NULL), IFNULL(SUM(size), 0)
+	err = tx.QueryRowContext(ctx, chain+`SELECT COUNT(responses.id), SUM(responses.id IS NULL), IFNULL(SUM(size - length(object)), 0)
 		FROM chain LEFT JOIN responses ON responses.id = chain.id AND owner = ?`, id, owner, owner).Scan(&found, &missing, &size)
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case found == 0:
-		return ErrNotFound
+		return 0, ErrNotFound
 	case missing > 0:
-		return ErrBroken
-	case size > MaxHistory:
-		return ErrTooLong
+		return 0, ErrBroken
 	}
-	return nil
+	return size, nil
 }
 
-func (s *Store) items(ctx context.Context, tx *sql.Tx, owner, id string, output bool) (items []Item, err error) {
+func itemsOf(ctx context.Context, tx *sql.Tx, owner, id string, output bool) (items []Item, err error) {
 	rows, err := tx.QueryContext(ctx, chain+`SELECT items.id, body, CASE made WHEN 1 THEN worker ELSE '' END
 		FROM chain JOIN responses USING (id) JOIN items ON items.response = chain.id
 		WHERE ? OR depth > 0 OR NOT made ORDER BY depth DESC, position`, id, owner, output)

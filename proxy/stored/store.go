@@ -61,7 +61,8 @@ type Item struct {
 // Store is a file of responses. Two processes may use it at the same time. Its
 // methods are safe for concurrent use.
 type Store struct {
-	db     *sql.DB
+	db     *sql.DB // what writes waits for what writes alone
+	reads  *sql.DB
 	limits Limits
 	log    *slog.Logger
 }
@@ -109,21 +110,35 @@ CREATE TRIGGER owners_out AFTER DELETE ON responses BEGIN
 	DELETE FROM owners WHERE owner = OLD.owner AND count = 0;
 END;`
 
+// FileName is the database's name in the state directory.
+const FileName = "responses.db"
+
+// steps are those of the schema.
+var steps = []string{schema, ownerSchema}
+
+// Check says why Open could not use the file at path, or nil.
+func Check(ctx context.Context, path string) error { return sqlite.Check(ctx, path, len(steps)) }
+
 // Open opens the file at path, and makes it if need be.
 func Open(ctx context.Context, path string, limits Limits, log *slog.Logger) (*Store, error) {
-	db, err := sqlite.Open(ctx, path, schema, ownerSchema)
+	db, err := sqlite.Open(ctx, path, steps...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot store responses: %w", err)
 	}
-	return &Store{db: db, limits: limits, log: log}, nil
+	reads, err := sqlite.Readers(path)
+	if err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("cannot store responses: %w", err)
+	}
+	return &Store{db: db, reads: reads, limits: limits, log: log}, nil
 }
 
 // Close closes the file.
-func (s *Store) Close() error { return s.db.Close() }
+func (s *Store) Close() error { return errors.Join(s.reads.Close(), s.db.Close()) }
 
 // within runs f in a transaction.
-func (s *Store) within(ctx context.Context, f func(*sql.Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+func within(ctx context.Context, db *sql.DB, f func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -135,20 +150,24 @@ func (s *Store) within(ctx context.Context, f func(*sql.Tx) error) error {
 }
 
 // Put stores r. When it returns nil, every process that has the file finds it.
-// What there is no room for takes nobody else's.
+// What there is no room for takes nobody else's. It is ErrNotFound or ErrBroken if
+// what r continues is gone: r alone could not be continued.
 func (s *Store) Put(ctx context.Context, r Response) error {
 	if r.size() > s.limits.Bytes {
 		return fmt.Errorf("cannot store a response: %w", errNoRoom)
 	}
-	err := s.within(ctx, func(tx *sql.Tx) error {
+	err := within(ctx, s.db, func(tx *sql.Tx) error {
 		now := time.Now()
-		if err := insert(ctx, tx, r, now); err != nil {
-			return err
-		}
 		if r.Previous != "" {
-			if err := touch(ctx, tx, r, now); err != nil {
+			if _, err := whole(ctx, tx, r.Owner, r.Previous); err != nil {
 				return err
 			}
+			if err := touch(ctx, tx, r.Owner, r.Previous, now); err != nil {
+				return err
+			}
+		}
+		if err := insert(ctx, tx, r, now); err != nil {
+			return err
 		}
 		return s.makeRoom(ctx, tx, r)
 	})
@@ -194,8 +213,13 @@ const chain = `WITH RECURSIVE chain (id, depth) AS (
 	SELECT previous, depth + 1 FROM responses JOIN chain USING (id) WHERE owner = ? AND previous IS NOT NULL
 ) `
 
-// touch makes the responses that r continues as fresh as r.
-func touch(ctx context.Context, tx *sql.Tx, r Response, now time.Time) error {
-	_, err := tx.ExecContext(ctx, chain+`UPDATE responses SET used = ? WHERE id IN (SELECT id FROM chain)`, r.Previous, r.Owner, now.UnixMilli())
+// touch makes a response and those that it continues fresh.
+func touch(ctx context.Context, tx *sql.Tx, owner, id string, now time.Time) error {
+	_, err := tx.ExecContext(ctx, chain+`UPDATE responses SET used = ? WHERE id IN (SELECT id FROM chain)`, id, owner, now.UnixMilli())
 	return err
+}
+
+// Renew makes a response as fresh as if one that continues it had been stored.
+func (s *Store) Renew(ctx context.Context, owner, id string) error {
+	return within(ctx, s.db, func(tx *sql.Tx) error { return touch(ctx, tx, owner, id, time.Now()) })
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -69,9 +70,13 @@ func TestStore(t *testing.T) {
 	item, err := s.Item(ctx, "ann", "out-b")
 	require.NoError(t, err)
 	assert.Equal(t, Item{ID: "out-b", JSON: json.RawMessage(`"out b"`), Worker: "w-b"}, item)
-	worker, err := s.Worker(ctx, "ann", "c")
+	worker, size, err := s.About(ctx, "ann", "c")
 	require.NoError(t, err)
 	assert.Equal(t, "w-c", worker)
+	for _, item := range history {
+		size -= int64(len(item.JSON))
+	}
+	assert.Zero(t, size)
 
 	t.Run("of another owner", func(t *testing.T) {
 		_, err := s.Object(ctx, "bob", "b")
@@ -83,9 +88,9 @@ func TestStore(t *testing.T) {
 		assert.ErrorIs(t, s.Delete(ctx, "bob", "b"), ErrNotFound)
 		theirs := response("d", "c")
 		theirs.Owner = "bob"
-		require.NoError(t, s.Put(ctx, theirs))
-		_, err = s.History(ctx, "bob", "d")
-		assert.ErrorIs(t, err, ErrBroken, "a chain does not lead to another owner's")
+		assert.ErrorIs(t, s.Put(ctx, theirs), ErrNotFound, "a chain does not lead to another owner's")
+		_, err = s.Object(ctx, "bob", "d")
+		assert.ErrorIs(t, err, ErrNotFound)
 	})
 	t.Run("deleted", func(t *testing.T) {
 		require.NoError(t, s.Delete(ctx, "ann", "b"))
@@ -96,6 +101,8 @@ func TestStore(t *testing.T) {
 		assert.ErrorIs(t, err, ErrBroken)
 		_, err = s.Object(ctx, "ann", "c")
 		assert.NoError(t, err, "it can still be read")
+		assert.ErrorIs(t, s.Put(ctx, response("e", "b")), ErrNotFound)
+		assert.ErrorIs(t, s.Put(ctx, response("e", "c")), ErrBroken)
 		_, err = s.History(ctx, "ann", "fork")
 		assert.NoError(t, err)
 	})
@@ -187,12 +194,11 @@ func TestStoreLearnsOfOwners(t *testing.T) {
 	db, err := sqlite.Open(ctx, path, schema)
 	require.NoError(t, err)
 	defer db.Close()
-	old := &Store{db: db, limits: roomy}
 	put := func(id, owner string) {
 		t.Helper()
 		r := response(id, "")
 		r.Owner = owner
-		require.NoError(t, old.within(ctx, func(tx *sql.Tx) error { return insert(ctx, tx, r, time.Now()) }))
+		require.NoError(t, within(ctx, db, func(tx *sql.Tx) error { return insert(ctx, tx, r, time.Now()) }))
 	}
 	put("a", "ann")
 	s := open(t, path, Limits{Retention: time.Hour, Bytes: 1 << 20, Count: 3})
@@ -220,8 +226,96 @@ func TestStoreRefusesEndlessHistories(t *testing.T) {
 	}
 	_, err := s.History(t.Context(), "ann", "r1")
 	require.NoError(t, err)
+	_, _, err = s.About(t.Context(), "ann", previous)
+	assert.ErrorIs(t, err, ErrTooLong)
 	_, err = s.History(t.Context(), "ann", previous)
 	assert.ErrorIs(t, err, ErrTooLong)
+}
+
+// What a response repeats of its tools and output is no part of its history.
+func TestStoreReadsHistoriesOfLargeResponses(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "r.db"), Limits{Retention: time.Hour, Bytes: 1 << 30, Count: 100})
+	previous := ""
+	for i := range 4 {
+		r := response(fmt.Sprintf("r%d", i), previous)
+		r.Object = make([]byte, MaxHistory/3)
+		require.NoError(t, s.Put(t.Context(), r))
+		previous = r.ID
+	}
+	history, err := s.History(t.Context(), "ann", previous)
+	require.NoError(t, err)
+	assert.Len(t, history, 8)
+}
+
+// Those who read keep nobody from storing, however many they are.
+func TestReadersKeepNoWriterWaiting(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	path := filepath.Join(t.TempDir(), "r.db")
+	s := open(t, path, roomy)
+	require.NoError(t, s.Put(ctx, response("a", "")))
+	read := func(tx *sql.Tx) (count int) {
+		require.NoError(t, tx.QueryRowContext(ctx, "SELECT count(*) FROM responses").Scan(&count))
+		return count
+	}
+	var reading []*sql.Tx
+	for range s.reads.Stats().MaxOpenConnections {
+		tx, err := s.reads.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		require.Equal(t, 1, read(tx))
+		reading = append(reading, tx)
+	}
+	require.NoError(t, s.Put(ctx, response("b", "a")))
+	for _, tx := range reading {
+		assert.Equal(t, 1, read(tx), "as it was")
+		require.NoError(t, tx.Rollback())
+	}
+	history, err := s.History(ctx, "ann", "b")
+	require.NoError(t, err)
+	assert.Len(t, history, 4)
+
+	require.NoError(t, s.sweep(ctx, time.Now()))
+	journal, err := os.Stat(path + "-wal")
+	require.NoError(t, err)
+	assert.Zero(t, journal.Size(), "it is begun anew")
+}
+
+// Who reads for long keeps nobody from storing while the sweep would begin the
+// journal anew, unless that has become large.
+func TestSweepBesideALongReader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r.db")
+	s := open(t, path, Limits{Retention: time.Hour, Bytes: 1 << 30, Count: 100})
+	require.NoError(t, s.Put(t.Context(), response("a", "")))
+	reading := func() *sql.Tx {
+		tx, err := s.reads.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		var count int
+		require.NoError(t, tx.QueryRow("SELECT count(*) FROM responses").Scan(&count))
+		return tx
+	}
+	journal := func() int64 {
+		info, err := os.Stat(path + "-wal")
+		require.NoError(t, err)
+		return info.Size()
+	}
+	short, cancel := context.WithTimeout(t.Context(), 3*time.Second) // less than writers wait for each other
+	defer cancel()
+	reader := reading()
+	require.NoError(t, s.sweep(short, time.Now()))
+	assert.NotZero(t, journal(), "it is still read")
+	var patience int
+	require.NoError(t, s.db.QueryRow("PRAGMA busy_timeout").Scan(&patience))
+	assert.Equal(t, 5000, patience, "writers wait for each other as before")
+	require.NoError(t, reader.Rollback())
+
+	large := response("b", "")
+	large.Object = make([]byte, 65<<20)
+	require.NoError(t, s.Put(t.Context(), large))
+	reader = reading()
+	later := time.AfterFunc(10*moment, func() { assert.NoError(t, reader.Rollback()) })
+	defer later.Stop()
+	require.NoError(t, s.sweep(t.Context(), time.Now()))
+	assert.Zero(t, journal(), "this was worth the wait")
 }
 
 // Time is what a response is kept for after its last use, and to be continued
@@ -233,7 +327,10 @@ func TestStoreForgets(t *testing.T) {
 		ran := make(chan error, 1)
 		go func() { ran <- s.Run(ctx) }()
 		require.NoError(t, s.Put(ctx, response("old", "")))
-		require.NoError(t, s.Put(ctx, response("continued", "")))
+		require.NoError(t, s.Put(ctx, response("first", "")))
+		require.NoError(t, s.Put(ctx, response("continued", "first")))
+		time.Sleep(40 * time.Minute)
+		require.NoError(t, s.Renew(ctx, "ann", "continued"))
 		time.Sleep(40 * time.Minute)
 		require.NoError(t, s.Put(ctx, response("new", "continued")))
 		time.Sleep(40 * time.Minute)

@@ -105,6 +105,6 @@ func (f *Forwarder) post(ctx context.Context, message []byte) (status int, answe
 }
 
 func refuse(w http.ResponseWriter, status int, err error) {
-	w.Header().Set(reasonHeader, err.Error())
+	w.Header().Set(ondemand.ReasonHeader, err.Error())
 	w.WriteHeader(status)
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	collector "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"codex-proxy/proxy/ondemand"
 )
 
 // forwarding is a sender whose forwarder leads to endpoint.
@@ -71,7 +73,7 @@ func TestForwardRefused(t *testing.T) {
 		http.StatusTooManyRequests: true, http.StatusServiceUnavailable: true,
 	} {
 		s := forwarding(t, fake(t, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set(reasonHeader, "planted")
+			w.Header().Set(ondemand.ReasonHeader, "planted")
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, "planted")
 		}), nil)

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"codex-proxy/proxy/ondemand"
 )
 
 const (
 	// tracesPath is that of OTLP/HTTP.
 	tracesPath  = "/v1/traces"
 	contentType = "application/x-protobuf"
-	// reasonHeader is where a Forwarder says why it could not send.
-	reasonHeader = "X-Codex-Reason"
 	// sendTime bounds one try, with the start of the forwarder.
 	sendTime = forwardTime + 5*time.Second
 	// firstWait is the wait after the first try, lastWait the longest: so long is
@@ -68,7 +68,7 @@ func (s *sender) send(ctx context.Context, batch []byte) (rejected int64, err er
 		return rejectedSpans(answer), nil
 	}
 	err = fmt.Errorf("the collector answers %s", res.Status)
-	if reason := res.Header.Get(reasonHeader); reason != "" {
+	if reason := res.Header.Get(ondemand.ReasonHeader); reason != "" {
 		err = errors.New(reason)
 	}
 	switch res.StatusCode { // those are for another try, says the specification

@@ -25,7 +25,7 @@ type Sum struct {
 // and in their order. It changes nothing, and works while a daemon runs and
 // while none does.
 func Read(ctx context.Context, path string, since time.Time, by []string) ([]Sum, error) {
-	db, err := sqlite.OpenReadOnly(ctx, path, 1)
+	db, err := sqlite.OpenReadOnly(ctx, path, schemas)
 	if err != nil {
 		return nil, err
 	}
@@ -45,6 +45,9 @@ func Read(ctx context.Context, path string, since time.Time, by []string) ([]Sum
 	}
 	return sums, rows.Err()
 }
+
+// Check says why the service could not use the database at path, or nil.
+func Check(ctx context.Context, path string) error { return sqlite.Check(ctx, path, schemas) }
 
 // query has the columns of a Sum; by only chooses among names of ours.
 func query(by []string) string {

@@ -92,10 +92,7 @@ func (s *Store) Add(key, model string, c Counts) {
 		return
 	}
 	s.waiting[r] = s.waiting[r].plus(c)
-	select {
-	case s.dirty <- struct{}{}:
-	default: // a token that nobody has taken yet covers this row too
-	}
+	s.touch()
 }
 
 func (s *Store) drop(c Counts) {

@@ -166,6 +166,29 @@ func TestAdmitKnowsWhoHasWhichModel(t *testing.T) {
 	assert.Equal(t, probes.Ready, r.pool.Snapshot().Workers[0].Reason)
 }
 
+// A worker that fails its first starts may have any model. Only while there is one
+// does a model that nobody has wait, for no longer than the queue allows.
+func TestAdmitWaitsForWhoWasNeverThere(t *testing.T) {
+	a, b := fake(t, models("m1")), fake(t, models("m2"))
+	r := newRig(t, nil, named{"a", a.path}, named{"b", b.path})
+	r.run(t)
+	r.heard(running("a", "1", 0))
+	r.await(t, "a ready", aReady)
+	waiting := r.admit(t, workers.Ask{Model: "m2"})
+	nobodys := r.admit(t, workers.Ask{Model: "m3"})
+	for _, u := range []units.State{
+		unit("b", "activating", "start", "1", 0), unit("b", "failed", "failed-before-auto-restart", "1", 0),
+		unit("b", "activating", "auto-restart", "1", 0), unit("b", "activating", "start", "2", 1),
+	} {
+		r.heard(u)
+		r.waits(t, 2)
+	}
+	r.heard(running("b", "2", 1))
+	r.admittedTo(t, waiting).Release()
+	assert.ErrorIs(t, (<-nobodys).err, workers.ErrNoModel)
+	assert.ErrorIs(t, (<-r.admit(t, workers.Ask{Model: "m3"})).err, workers.ErrNoModel)
+}
+
 func TestNextPlace(t *testing.T) {
 	a := fake(t, models("m"))
 	r := newRig(t, nil, named{"a", a.path})

@@ -16,54 +16,56 @@ const (
 )
 
 // annotator tells the shim which request a thread is at, so that what codex writes
-// to the journal can say so. Any goroutine may tell.
+// to the journal can say so. It is connected once, when the worker has just shaken
+// hands: systemd starts a worker that has gone for whoever connects to its socket.
+// Any goroutine may tell.
 type annotator struct {
-	socket string
-
 	mu   sync.Mutex
-	conn net.Conn
-	off  bool // there is no such shim, or it does not take it: not before the next reset
+	conn net.Conn // nil: there is no such shim, or it does not take it
+}
+
+func (a *annotator) connect(socket string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	conn, err := net.DialTimeout("unix", socket, annotateBound)
+	if err == nil {
+		a.conn = conn
+		a.write(Annotations)
+	}
 }
 
 // tell never waits long and cannot fail: without it a line lacks a field.
 func (a *annotator) tell(thread, request string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.off {
-		return
+	if a.conn != nil {
+		a.write(thread + " " + request + "\n")
 	}
-	line := thread + " " + request + "\n"
-	if a.conn == nil {
-		conn, err := net.DialTimeout("unix", a.socket, annotateBound)
-		if err != nil {
-			a.off = true
-			return
-		}
-		a.conn, line = conn, Annotations+line
-	}
+}
+
+// write is called under the lock.
+func (a *annotator) write(line string) {
 	err := a.conn.SetWriteDeadline(time.Now().Add(annotateBound))
 	if err == nil {
 		_, err = a.conn.Write([]byte(line))
 	}
 	if err != nil {
 		a.close()
-		a.off = true
 	}
 }
 
-// reset follows the end of the connection to the worker: the next one is another
-// process.
-func (a *annotator) reset() {
+// disconnect follows the end of the connection to the worker: the next one is
+// another process.
+func (a *annotator) disconnect() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.close()
-	a.off = false
+	if a.conn != nil {
+		a.close()
+	}
 }
 
 // close is called under the lock.
 func (a *annotator) close() {
-	if a.conn != nil {
-		_ = a.conn.Close() // it was only written to
-		a.conn = nil
-	}
+	_ = a.conn.Close() // it was only written to
+	a.conn = nil
 }

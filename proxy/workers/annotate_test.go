@@ -1,62 +1,69 @@
-package workers
+package workers_test
 
 import (
 	"bufio"
-	"net"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/workers"
 )
 
-func TestAnnotator(t *testing.T) {
-	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	require.NoError(t, err)
-	defer l.Close()
-	a := annotator{socket: l.Addr().String()}
-	defer a.reset()
-	for range 2 { // once for each worker process
-		a.tell("t1", "r1")
-		a.tell("t2", "r2")
-		conn, err := l.Accept()
-		require.NoError(t, err)
+func TestAnnotations(t *testing.T) {
+	s := fake(t, &appservertest.Server{})
+	r := newRig(t, nil, named{"a", s.path})
+	r.run(t)
+	for _, invocation := range []string{"1", "2"} { // once for each worker process
+		r.heard(running("a", invocation, 0))
+		r.awaitReady(t)
+		lease := r.admittedTo(t, r.admit(t, workers.Ask{Model: "demo"}))
+		lease.Annotate("t1", "r1")
+		lease.Annotate("t2", "r2")
+		conn := s.awaitAnnotations(t)
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(bound)))
 		lines := bufio.NewScanner(conn)
 		for _, want := range []string{"codex-proxy annotations", "t1 r1", "t2 r2"} {
 			require.True(t, lines.Scan())
 			assert.Equal(t, want, lines.Text())
 		}
-		a.reset()
+		s.cut(t)
 		assert.False(t, lines.Scan())
+		require.NoError(t, lines.Err())
 		require.NoError(t, conn.Close())
+		lease.Release()
+		r.awaitLoss(t)
 	}
 }
 
-// Without the shim codex itself is there, which takes it for a bad request: it is
-// asked once.
-func TestAnnotatorBeforeSomethingElse(t *testing.T) {
-	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	require.NoError(t, err)
-	defer l.Close()
-	a := annotator{socket: l.Addr().String()}
-	a.tell("t1", "r1")
-	conn, err := l.Accept()
-	require.NoError(t, err)
-	require.NoError(t, conn.Close())
-	require.Eventually(t, func() bool { a.tell("t2", "r2"); return a.off }, time.Second, time.Millisecond)
-	a.tell("t3", "r3")
-	require.NoError(t, l.(*net.UnixListener).SetDeadline(time.Now().Add(10*time.Millisecond)))
-	_, err = l.Accept()
-	assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
-}
-
-// What is not there is not asked for twice.
-func TestAnnotatorWithoutAShim(t *testing.T) {
-	a := annotator{socket: filepath.Join(t.TempDir(), "none")}
-	a.tell("t", "r")
-	assert.True(t, a.off)
-	a.reset()
-	assert.False(t, a.off)
+// systemd starts a worker that has gone for whoever connects to its socket.
+func TestWhatHasGoneIsNotToldOfAThread(t *testing.T) {
+	for name, shim := range map[string]bool{"with a shim": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			s := fake(t, &appservertest.Server{})
+			r := newRig(t, nil, named{"a", s.path})
+			r.run(t)
+			r.heard(running("a", "1", 0))
+			r.awaitReady(t)
+			lease := r.admittedTo(t, r.admit(t, workers.Ask{Model: "demo"}))
+			defer lease.Release()
+			conn := s.awaitAnnotations(t)
+			defer conn.Close()
+			if !shim { // codex takes it for a bad request
+				require.NoError(t, conn.Close())
+				lease.Annotate("thread", "request")
+			} else {
+				s.cut(t)
+				<-lease.Conn.Done()
+				r.heard(unit("a", "inactive", "dead", "1", 0))
+				r.await(t, "a stopped worker", func(s probes.Snapshot) bool { return s.Workers[0].ActiveState == "inactive" })
+				r.settled(t)
+			}
+			lease.Annotate("thread", "request")
+			s.idle(t)
+		})
+	}
 }

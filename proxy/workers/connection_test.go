@@ -33,7 +33,6 @@ func TestDialsOnlyActiveUnits(t *testing.T) {
 		unit("a", "failed", "failed", "1", 1),
 	} {
 		r.heard(u)
-		r.pool.HeardBus(true, nil)
 		r.settled(t)
 		assert.Empty(t, s.accepted, "%s/%s", u.ActiveState, u.SubState)
 	}
@@ -227,7 +226,6 @@ func TestBusLost(t *testing.T) {
 			r := newRig(t, nil, named{"a", a.path}, named{"b", b.path})
 			r.run(t)
 			r.heard(running("a", "1", 0), unit("b", "inactive", "dead", "", 0))
-			r.pool.HeardBus(true, nil)
 			r.await(t, "a ready", aReady)
 
 			r.pool.HeardBus(false, reason)

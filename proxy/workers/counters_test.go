@@ -3,6 +3,7 @@ package workers_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,8 +105,11 @@ func resets(result error) (chan string, func(*workers.Settings)) {
 	calls := make(chan string, 10)
 	return calls, func(s *workers.Settings) {
 		s.ResetAfter = 20 * time.Millisecond
-		s.ResetFailed = func(_ context.Context, unit string) error {
-			calls <- unit
+		s.ResetFailed = func(ctx context.Context, unit string) error {
+			select {
+			case calls <- unit:
+			case <-ctx.Done():
+			}
 			return result
 		}
 	}
@@ -159,6 +163,11 @@ func TestResetFailedRefused(t *testing.T) {
 	awaitCall(t, calls)
 	r.settled(t)
 	assert.True(t, r.pool.Snapshot().Workers[0].Ready, "a worker needs no permission to be ready")
+	for range 2 { // what systemd refused once it may do later, while the worker is well
+		awaitCall(t, calls)
+	}
+	r.settled(t)
+	assert.Equal(t, 1, strings.Count(r.log.String(), "level=WARN msg=\"cannot reset the restart delay"), r.log)
 }
 
 // systemd can take seconds to answer; the end of a connection cannot wait for it.

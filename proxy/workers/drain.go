@@ -59,18 +59,6 @@ func (p *Pool) setDrains(name, message string, change func(*drains)) error {
 	return nil
 }
 
-// Drained are the workers that an operator has drained, in the pool's order. A
-// pool that takes over from this one starts with DrainWorker for each of them.
-func (p *Pool) Drained() []string {
-	var names []string
-	for _, w := range p.workers {
-		if s, _ := w.view(); s.drains.operator {
-			names = append(names, w.name)
-		}
-	}
-	return names
-}
-
 // Names are the names of all workers, in the pool's order.
 func (p *Pool) Names() []string {
 	names := make([]string, 0, len(p.workers))

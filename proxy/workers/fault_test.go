@@ -85,7 +85,7 @@ func TestAliveNamesTheCulprit(t *testing.T) {
 		}
 	}, named{"a", fake(t, &appservertest.Server{}).path}, named{"b", "/nowhere"})
 	r.run(t)
-	r.heard(running("a", "1", 0))
+	go r.heard(running("a", "1", 0)) // a may have connected before this returns, which is stuck then, too
 	<-stuck
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()

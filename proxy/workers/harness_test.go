@@ -1,6 +1,7 @@
 package workers_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -26,26 +28,44 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const bound = 15 * time.Second
 
 // socket is a fake worker's listener that tells of each connection and can cut
-// the latest one, as the death of the worker would.
+// the latest one, as the death of the worker would. Those for annotations are not
+// the fake's, as with the shim before codex.
 type socket struct {
 	net.Listener
 	path     string
 	accepted chan time.Time
+	aside    chan net.Conn
 
 	mu   sync.Mutex
 	conn net.Conn
 }
 
 func (s *socket) Accept() (net.Conn, error) {
-	c, err := s.Listener.Accept()
-	if err == nil {
+	for {
+		c, err := s.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		p := peeked{c, bufio.NewReader(c)}
+		if first, _ := p.in.Peek(1); string(first) == workers.Annotations[:1] {
+			s.aside <- p
+			continue
+		}
 		s.mu.Lock()
 		s.conn = c
 		s.mu.Unlock()
 		s.accepted <- time.Now()
+		return p, nil
 	}
-	return c, err
 }
+
+// peeked is a connection that was looked into.
+type peeked struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (p peeked) Read(b []byte) (int, error) { return p.in.Read(b) }
 
 func (s *socket) cut(t *testing.T) {
 	t.Helper()
@@ -66,12 +86,39 @@ func (s *socket) awaitDial(t *testing.T) time.Time {
 	}
 }
 
+func (s *socket) awaitAnnotations(t *testing.T) net.Conn {
+	t.Helper()
+	select {
+	case conn := <-s.aside:
+		return conn
+	case <-time.After(bound):
+		require.Fail(t, "no connection for annotations")
+		return nil
+	}
+}
+
+// idle fails the test if somebody has connected since: connections are accepted in
+// order.
+func (s *socket) idle(t *testing.T) {
+	t.Helper()
+	for len(s.accepted) > 0 {
+		<-s.accepted
+	}
+	conn, err := net.Dial("unix", s.path)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Write([]byte("GET"))
+	require.NoError(t, err)
+	s.awaitDial(t)
+	assert.Empty(t, s.aside)
+}
+
 // fake serves a fake worker until the test ends.
 func fake(t *testing.T, srv *appservertest.Server) *socket {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "w") // not t.TempDir: a socket's path has at most 107 bytes
 	require.NoError(t, err)
-	s := &socket{path: filepath.Join(dir, "s"), accepted: make(chan time.Time, 1000)}
+	s := &socket{path: filepath.Join(dir, "s"), accepted: make(chan time.Time, 1000), aside: make(chan net.Conn, 1000)}
 	s.Listener, err = net.Listen("unix", s.path)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -81,6 +128,9 @@ func fake(t *testing.T, srv *appservertest.Server) *socket {
 		srv.Close()
 		cancel()
 		require.NoError(t, <-served)
+		for len(s.aside) > 0 {
+			require.NoError(t, (<-s.aside).Close())
+		}
 		require.NoError(t, os.RemoveAll(dir))
 	})
 	return s
@@ -202,11 +252,12 @@ func (r *rig) settled(t *testing.T) {
 	}
 }
 
-// heard passes on systemd's words.
+// heard passes on systemd's words, over a bus that is up.
 func (r *rig) heard(words ...units.State) {
 	for _, u := range words {
 		r.pool.HeardUnit(u)
 	}
+	r.pool.HeardBus(true, nil)
 }
 
 func unit(name, active, sub, invocation string, restarts uint32) units.State {

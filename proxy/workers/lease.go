@@ -124,7 +124,7 @@ func (w *Worker) lease(a Ask) (*Lease, error) {
 	switch {
 	case s.reason() != probes.Ready, s.conn.Err() != nil: // whoever lost a turn may know it before Run does
 		return nil, s.absence(a.Model)
-	case !s.has(a.Model):
+	case !offers(s.offered, a.Model):
 		return nil, ErrNoModel
 	case slices.Contains(a.Avoid, s.conn):
 		return nil, errAway
@@ -137,14 +137,12 @@ func (w *Worker) lease(a Ask) (*Lease, error) {
 
 // absence says of a worker that is not ready what one who asks for the model
 // may hope for. A worker that has never been connected may have any model once
-// it starts.
+// it starts, also if systemd is just about to try again.
 func (s *state) absence(model string) error {
-	facts := s.facts()
-	reason := probes.Judge(facts)
 	switch {
-	case !probes.Hopeful(facts):
+	case !probes.Hopeful(s.facts()):
 		return errGivenUp
-	case s.offered == nil && (reason == probes.Starting || reason == probes.HandshakePending), offers(s.offered, model):
+	case s.offered == nil, offers(s.offered, model):
 		return errAway
 	default:
 		return ErrNotReady

@@ -106,10 +106,11 @@ func (p *Pool) Leave() {
 // Inflight is the number of turns in flight and of requests that wait for one:
 // what a service that stops has still to do.
 func (p *Pool) Inflight() int {
-	n, _ := p.queue.look(time.Now())
+	p.queue.mu.Lock() // or a lost turn that goes from its worker to the queue meanwhile is in neither
+	defer p.queue.mu.Unlock()
+	n := p.queue.depth()
 	for _, w := range p.workers {
-		s, _ := w.view()
-		n += s.inflight
+		n += w.load()
 	}
 	return n
 }

@@ -172,7 +172,7 @@ func (q *queue) remove(w *waiter) {
 
 // serve answers everyone who can be answered now, in the order of their turns.
 func (q *queue) serve() {
-	refused := map[string]error{}
+	refused := map[asked]error{}
 	for {
 		w, a := q.next(refused)
 		if w == nil {
@@ -187,8 +187,8 @@ func (q *queue) serve() {
 }
 
 // next is the first in turn who can be answered. refused remembers what was
-// said of a model: a place that gets free meanwhile wakes the queue again.
-func (q *queue) next(refused map[string]error) (*waiter, answer) {
+// said: a place that gets free meanwhile wakes the queue again.
+func (q *queue) next(refused map[asked]error) (*waiter, answer) {
 	for w := range q.all {
 		lease, err := q.try(w, refused)
 		if err == nil || final(err) {
@@ -199,18 +199,25 @@ func (q *queue) next(refused map[string]error) (*waiter, answer) {
 	return nil, answer{}
 }
 
-func (q *queue) try(w *waiter, refused map[string]error) (*Lease, error) {
+func (q *queue) try(w *waiter, refused map[asked]error) (*Lease, error) {
 	if len(w.ask.Avoid) > 0 { // what holds for it need not hold for others
 		return q.pick(w.ask)
 	}
-	if err := refused[w.ask.Model]; err != nil {
+	of := asked{w.ask.Model, w.ask.again()}
+	if err := refused[of]; err != nil {
 		return nil, err
 	}
 	lease, err := q.pick(w.ask)
 	if err != nil {
-		refused[w.ask.Model] = err
+		refused[of] = err
 	}
 	return lease, err
+}
+
+// asked is what a refusal depends on: a drain turns no lost turn away.
+type asked struct {
+	model string
+	again bool
 }
 
 // final tells what waiting does not change.

@@ -34,11 +34,11 @@ func newStage(q Queue) *stage {
 	return s
 }
 
-// give frees n places one after the other.
-func (s *stage) give(model string, n int) {
+// give frees n places for model m one after the other.
+func (s *stage) give(n int) {
 	for range n {
 		s.queue.mu.Lock()
-		s.free[model]++
+		s.free["m"]++
 		s.queue.mu.Unlock()
 		s.queue.wake()
 		synctest.Wait()
@@ -83,9 +83,9 @@ func TestQueueIsFairBetweenKeys(t *testing.T) {
 			s.arrive(fmt.Sprintf("b%d", i), Ask{Model: "m", Key: "b"})
 		}
 		s.arrive("nameless", Ask{Model: "m"})
-		s.give("m", 3)
+		s.give(3)
 		s.arrive("c0", Ask{Model: "m", Key: "c"})
-		s.give("m", 5)
+		s.give(5)
 		assert.Equal(t, []string{"a0", "b0", "nameless", "a1", "b1", "c0", "a2", "a3"}, s.order)
 		assert.Zero(t, s.depth())
 		assert.Empty(t, s.queue.keys)
@@ -103,7 +103,7 @@ func TestQueueServesLostTurnsFirst(t *testing.T) {
 		}
 		avoids := s.arrive("avoids", Ask{Model: "m", Lost: lostPlace(), Arrived: born.Add(-1), Avoid: []*appserver.Conn{nil}})
 		assert.Equal(t, 5, s.depth())
-		s.give("m", 4)
+		s.give(4)
 		assert.Equal(t, []string{"lost0", "lost1", "lost2", "new"}, s.order, "who cannot be served holds up nobody")
 		synctest.Wait()
 		<-time.After(time.Minute)
@@ -123,7 +123,7 @@ func TestNobodyOvertakesWhoWaitsForTheSameModel(t *testing.T) {
 		s.free["n"] = 1
 		s.arrive("other model", Ask{Model: "n", Key: "a"})
 		assert.Equal(t, []string{"first", "other model"}, s.order, "there is no reason to wait for another model's place")
-		s.give("m", 1)
+		s.give(1)
 		assert.Equal(t, []string{"first", "other model", "second"}, s.order)
 	})
 }
@@ -162,6 +162,23 @@ func TestWhatWaitingDoesNotChangeIsSaidAtOnce(t *testing.T) {
 	}
 }
 
+// A lost turn waits through a drain. Those behind it do not.
+func TestDrainTurnsAwayBehindALostTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(Queue{Limit: 64, Timeout: time.Minute})
+		s.queue.pick = s.pick // the pool's own
+		s.workers = []*Worker{New("a", "/nowhere", Settings{OnChange: func() {}})}
+		lost, fresh := s.arrive("lost", Ask{Model: "m", Lost: lostPlace()}), s.arrive("fresh", Ask{Model: "m"})
+		require.Equal(t, 2, s.depth())
+		began := time.Now()
+		s.Drain()
+		require.ErrorIs(t, <-fresh, ErrDraining)
+		assert.Zero(t, time.Since(began))
+		assert.Equal(t, 1, s.depth())
+		assert.ErrorIs(t, <-lost, ErrNotReady)
+	})
+}
+
 func TestWhoGoesLeavesTheQueueAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(Queue{Limit: 64, Timeout: time.Minute})
@@ -178,7 +195,7 @@ func TestWhoGoesLeavesTheQueueAtOnce(t *testing.T) {
 		assert.ErrorIs(t, <-ended, gone)
 		assert.Zero(t, s.depth())
 		s.arrive("next", Ask{Model: "m"})
-		s.give("m", 1)
+		s.give(1)
 		assert.Equal(t, []string{"next"}, s.order, "no place is lost to who has gone")
 	})
 }
@@ -211,7 +228,7 @@ func TestFullQueue(t *testing.T) {
 		s.arrive("b0", Ask{Model: "m", Key: "b"})
 		assert.ErrorIs(t, <-a2, ErrQueueFull)
 		assert.ErrorIs(t, <-s.arrive("b1", Ask{Model: "m", Key: "b"}), ErrQueueFull, "a has no more than b would have")
-		s.give("m", 3)
+		s.give(3)
 		assert.Equal(t, []string{"a0", "b0", "a1"}, s.order)
 		s.verdict = ErrNotReady
 		for range 3 {
@@ -233,4 +250,26 @@ func TestPace(t *testing.T) {
 		p.add(3 * time.Second)
 	}
 	assert.InDelta(t, 3*time.Second, p.mean(), float64(50*time.Millisecond))
+}
+
+// A turn that goes from one to the other while both are counted would be missed, and
+// a drain end before it.
+func TestInflightCountsWorkersAndQueueAtOnce(t *testing.T) {
+	w := New("a", "/nowhere", Settings{})
+	p := NewPool([]*Worker{w}, Queue{Limit: 64, Timeout: time.Minute}, func() {})
+	w.state.inflight = 1
+	w.mu.Lock()
+	counted := make(chan int, 1)
+	go func() { counted <- p.Inflight() }()
+	held := func() bool {
+		free := p.queue.mu.TryLock()
+		if free {
+			p.queue.mu.Unlock()
+		}
+		return !free
+	}
+	assert.Eventually(t, held, 10*time.Second, time.Millisecond)
+	assert.True(t, held(), "for as long as the workers are counted")
+	w.mu.Unlock()
+	assert.Equal(t, 1, <-counted)
 }

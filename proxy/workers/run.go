@@ -95,7 +95,7 @@ func (w *Worker) session(ctx context.Context) error {
 	// the worker not ready.
 	cancel()
 	conn.Close(errSessionEnded)
-	w.annotator.reset()
+	w.annotator.disconnect()
 	g.Wait()
 	w.account.forget()
 	return conn.Err()
@@ -126,6 +126,7 @@ func (w *Worker) greet(ctx context.Context, conn *appserver.Conn) bool {
 		w.update(func(s *state) { s.dialFailed(err, time.Now()) })
 		return false
 	}
+	w.annotator.connect(w.socket) // before the first turn
 	w.update(func(s *state) { s.connected(conn, h, models) })
 	w.settings.Logger.Debug("worker connected", "worker", w.name, "unit", w.unit, "user_agent", h.UserAgent)
 	return true
@@ -176,6 +177,7 @@ func (w *Worker) awaitLoss(ctx context.Context, conn *appserver.Conn, g *sync.Wa
 	defer w.update(func(s *state) { s.disconnected(time.Now()) })
 	healthy := time.NewTimer(w.settings.ResetAfter)
 	defer healthy.Stop()
+	reset, refusal := make(chan error, 1), slog.LevelWarn
 	account := time.NewTimer(0)
 	defer account.Stop()
 	for {
@@ -185,7 +187,14 @@ func (w *Worker) awaitLoss(ctx context.Context, conn *appserver.Conn, g *sync.Wa
 		case <-conn.Done():
 			return
 		case <-healthy.C:
-			g.Go(func() { w.resetRamp(ctx) })
+			g.Go(func() { reset <- w.resetRamp(ctx) })
+		case err := <-reset:
+			if err != nil && ctx.Err() == nil { // systemd may just be busy, or the bus away
+				w.settings.Logger.Log(ctx, refusal, "cannot reset the restart delay; is the polkit rule of codex-proxy installed?",
+					"worker", w.name, "unit", w.unit, "error", err)
+				refusal = slog.LevelDebug // once a connection
+				healthy.Reset(w.settings.ResetAfter)
+			}
 		case <-account.C:
 			g.Go(func() { w.readAccount(ctx, conn) })
 			account.Reset(accountInterval)
@@ -197,19 +206,16 @@ func (w *Worker) awaitLoss(ctx context.Context, conn *appserver.Conn, g *sync.Wa
 
 // resetRamp makes systemd's next restart delay the first of the ramp again.
 // systemd never does so by itself while a unit runs.
-func (w *Worker) resetRamp(ctx context.Context) {
+func (w *Worker) resetRamp(ctx context.Context) error {
 	s, _ := w.view()
 	if s.failures == 0 && s.unit.NRestarts == 0 {
-		return
+		return nil
 	}
 	w.update((*state).healthy)
 	if w.settings.ResetFailed == nil || s.bus == busNone {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.settings.HandshakeTimeout)
 	defer cancel()
-	if err := w.settings.ResetFailed(ctx, w.unit); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		w.settings.Logger.Warn("cannot reset the restart delay; is the polkit rule of codex-proxy installed?",
-			"worker", w.name, "unit", w.unit, "error", err)
-	}
+	return w.settings.ResetFailed(ctx, w.unit)
 }

@@ -41,7 +41,6 @@ type state struct {
 
 	conn      *appserver.Conn // non-nil only after a complete handshake
 	handshake *probes.Handshake
-	models    []appserver.Model
 	offered   []appserver.Model // models of the last handshake, also after its loss
 	lost      bool              // a connection of this activation has ended
 	dialAfter time.Time
@@ -133,7 +132,8 @@ func (s *state) heardBus(b bus) {
 	s.bus = b
 }
 
-// heard takes over what systemd says.
+// heard takes over what systemd says. That it is current is heardBus's to say: the
+// bus may fail again before every unit was heard.
 func (s *state) heard(u units.State, now time.Time) {
 	if s.unit.Unit != "" {
 		s.count(u)
@@ -152,7 +152,8 @@ func (s *state) heard(u units.State, now time.Time) {
 	if u.InvocationID != s.unit.InvocationID {
 		s.counted = u.NRestarts
 	}
-	s.bus, s.unit = busCurrent, u
+	s.unit = u
+	s.heardBus(s.bus) // which is there, then
 	if !u.Failed() {
 		s.outage.limitTold = false
 	}
@@ -195,16 +196,14 @@ func starting(u units.State) bool {
 	return u.ActiveState == "activating" && u.SubState != "auto-restart" && u.SubState != "auto-restart-queued"
 }
 
-// has reports whether the worker can run the model; hidden ones run too, they
-// are only not listed.
-func (s *state) has(model string) bool { return offers(s.models, model) }
-
+// offers reports whether the model can be run; hidden ones run too, they are only
+// not listed.
 func offers(models []appserver.Model, id string) bool {
 	return slices.ContainsFunc(models, func(m appserver.Model) bool { return m.ID == id })
 }
 
 func (s *state) connected(conn *appserver.Conn, h *probes.Handshake, models []appserver.Model) {
-	s.conn, s.handshake, s.models, s.lost, s.dialPause = conn, h, models, false, 0
+	s.conn, s.handshake, s.lost, s.dialPause = conn, h, false, 0
 	s.reached, s.unreachableSince = true, time.Time{}
 	s.offered = models
 	s.lastReadyAt = h.At
@@ -214,7 +213,7 @@ func (s *state) connected(conn *appserver.Conn, h *probes.Handshake, models []ap
 }
 
 func (s *state) disconnected(now time.Time) {
-	s.conn, s.handshake, s.models, s.lost = nil, nil, nil, true
+	s.conn, s.handshake, s.lost = nil, nil, true
 	s.dialAfter = now.Add(afterLossWait)
 	if s.bus == busNone {
 		s.dialAfter = now.Add(minDialPause)

@@ -19,10 +19,16 @@ func TestMayDial(t *testing.T) {
 		var s state
 		assert.False(t, s.mayDial(), "systemd has not been heard")
 		s.heard(u, time.Now())
+		assert.False(t, s.mayDial(), "the bus is still being read")
+		s.heardBus(busCurrent)
+		assert.Equal(t, runs, s.mayDial(), "%q", active)
+		s.heard(u, time.Now())
 		assert.Equal(t, runs, s.mayDial(), "%q", active)
 		for _, b := range []bus{busLost, busNone} { // no bus where one has been heard is a bus lost
 			s.heardBus(b)
 			assert.False(t, s.mayDial(), "%q is an old word", active)
+			s.heard(u, time.Now())
+			assert.False(t, s.mayDial(), "%q may be old once the bus has failed again", active)
 		}
 		s.heardBus(busCurrent)
 		assert.Equal(t, runs, s.mayDial(), "%q", active)
@@ -30,4 +36,6 @@ func TestMayDial(t *testing.T) {
 	var alone state
 	alone.heardBus(busNone)
 	assert.True(t, alone.mayDial(), "where there is no systemd nobody can be woken")
+	alone.heard(units.State{Unit: units.Worker("a"), ActiveState: "inactive"}, time.Now())
+	assert.False(t, alone.mayDial(), "there is one now")
 }

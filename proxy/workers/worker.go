@@ -31,12 +31,8 @@ func New(name, socket string, settings Settings) *Worker {
 	return &Worker{
 		name: name, unit: units.Worker(name), socket: socket, settings: settings,
 		wake: func() {}, changed: make(chan struct{}), alive: make(chan struct{}),
-		annotator: annotator{socket: socket},
 	}
 }
-
-// Name is the instance name of the worker's unit.
-func (w *Worker) Name() string { return w.name }
 
 // update changes the state and tells.
 func (w *Worker) update(change func(*state)) {

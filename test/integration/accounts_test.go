@@ -130,7 +130,7 @@ func TestAccountsWithAPIKeys(t *testing.T) {
 	assert.Equal(t, "active (running) API key - -", b.row("second"))
 	for worker, key := range map[string]string{"default": "sk-second-SECRET", "second": "sk-first-SECRET"} { // the other one serves
 		b.MustRun(t, "codex-proxy", "drain", worker)
-		b.askOpenAI("hello")
+		b.askOpenAI()
 		seen := openai.seen()
 		assert.Equal(t, key, seen[len(seen)-1])
 		b.MustRun(t, "codex-proxy", "undrain", worker)
@@ -140,7 +140,7 @@ func TestAccountsWithAPIKeys(t *testing.T) {
 	b.logIn("second", "sk-third-SECRET")
 	b.until("ready again", func(_ int, r report) bool { return r.Workers[1].Ready })
 	b.MustRun(t, "codex-proxy", "drain", "default")
-	b.askOpenAI("hello")
+	b.askOpenAI()
 	seen := openai.seen()
 	assert.Equal(t, "sk-third-SECRET", seen[len(seen)-1])
 	b.MustRun(t, "codex-proxy", "undrain", "default")
@@ -181,18 +181,18 @@ func (b *bed) assertUnseen(secret string) {
 const openAIModel = "gpt-5.5"
 
 // askOpenAI is a turn that must be answered.
-func (b *bed) askOpenAI(prompt string) {
+func (b *bed) askOpenAI() {
 	b.t.Helper()
-	status, body, err := b.tryOpenAI(prompt)
+	status, body, err := b.tryOpenAI()
 	require.NoError(b.t, err)
 	require.Equal(b.t, http.StatusOK, status, body)
 }
 
-func (b *bed) tryOpenAI(prompt string) (int, string, error) {
+func (b *bed) tryOpenAI() (int, string, error) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions",
-		strings.NewReader(`{"model":"`+openAIModel+`","messages":[{"role":"user","content":"`+prompt+`"}]}`))
+		strings.NewReader(`{"model":"`+openAIModel+`","messages":[{"role":"user","content":"hello"}]}`))
 	if err != nil {
 		return 0, "", err
 	}
@@ -240,7 +240,7 @@ func TestAccountsWithADeviceCode(t *testing.T) {
 	_, health := b.get("/healthz")
 	assert.NotContains(t, string(health), accountMail)
 
-	b.askOpenAI("hello") // its answer tells of the limits
+	b.askOpenAI() // its answer tells of the limits
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="5h",worker="default"} 0.43`)
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="7d",worker="default"} 0.07`)
 	b.assertUnseen("SECRET")
@@ -251,7 +251,7 @@ func TestAccountsWithADeviceCode(t *testing.T) {
 	b.MustRun(t, "systemctl", "restart", workerUnit)
 	b.until("ready", ready)
 	<-openai.asked
-	b.askOpenAI("hello")
+	b.askOpenAI()
 	goOn()
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="7d",worker="default"} 0.07`)
 
@@ -260,12 +260,12 @@ func TestAccountsWithADeviceCode(t *testing.T) {
 	b.giveUp()
 	assert.Zero(t, openai.revocations())
 	assert.Contains(t, b.row("default"), "active (running) ChatGPT pro ")
-	b.askOpenAI("hello")
+	b.askOpenAI()
 	openai.approve(true)
 	b.MustRun(t, "codex-proxy", "accounts", "login")
 	assert.Equal(t, 1, openai.revocations())
 	b.until("ready", ready)
-	b.askOpenAI("hello")
+	b.askOpenAI()
 	b.assertUnseen("SECRET")
 
 	b.MustRun(t, "systemctl", "stop", "codex.target")
@@ -303,7 +303,7 @@ func TestAccountsLoginWhileATurnRuns(t *testing.T) {
 	answered := make(chan error, 1)
 	go func() {
 		var err error
-		status, body, err = b.tryOpenAI("hello")
+		status, body, err = b.tryOpenAI()
 		answered <- err
 	}()
 	_, err := b.models.Wait(t.Context(), func(turns []modelserver.Request) bool { return len(turns) == 1 && turns[0].Gate != "" })
@@ -319,12 +319,12 @@ func TestAccountsLoginWhileATurnRuns(t *testing.T) {
 	assert.Contains(t, body, "onetwo")
 	require.NoError(t, <-loggedIn)
 	b.until("ready", ready)
-	b.askOpenAI("hello")
+	b.askOpenAI()
 	assert.Equal(t, []string{"sk-first-SECRET", "sk-second-SECRET"}, openai.seen())
 
 	b.giveUp()
 	assert.Equal(t, "active (running) API key - -", b.row("default"), "the login of before holds")
-	b.askOpenAI("hello")
+	b.askOpenAI()
 }
 
 // giveUp begins a login by device code, and ends it with Ctrl-C.

@@ -13,7 +13,7 @@ import (
 )
 
 // The checks of `codex-proxy doctor`, in order.
-const doctorChecks = "systemd units users permissions bus polkit codex sandbox login config sockets service models watchdog ports cgroup clock"
+const doctorChecks = "systemd units users permissions bus polkit codex sandbox login config databases sockets service models watchdog ports cgroup clock"
 
 // ofTheHost depends on the machine that the tests run on, not on ours.
 var ofTheHost = map[string]bool{"cgroup": true, "clock": true}

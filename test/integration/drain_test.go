@@ -175,6 +175,20 @@ func TestStopFinishesTurns(t *testing.T) {
 	assert.NotContains(t, b.journal("codex*"), "codex-proxy drain:")
 }
 
+// The socket restarts with the target: who waited in it would be reset.
+func TestRestartOfTheTargetRefuses(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	h, before := b.hold("finish"), b.mainPID()
+	restarted := b.begin("systemctl", "restart", "codex.target")
+	b.awaitStatus("Stopping")
+	b.http.CloseIdleConnections()
+	b.assertDraining()
+	h.finish(b)
+	require.NoError(t, <-restarted)
+	assert.NotEqual(t, before, b.mainPID())
+}
+
 // drain, undrain and status as an operator types them.
 func TestDrainCommands(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
@@ -267,7 +281,7 @@ func TestStoppedProxyStaysStopped(t *testing.T) {
 	b.MustRun(t, "systemctl", "stop", proxyUnit)
 	_, stderr, err := b.Run(t.Context(), "codex-proxy", "status")
 	require.Error(t, err)
-	assert.Contains(t, stderr, "codex-proxy is not running: systemctl start codex.target")
+	assert.Contains(t, stderr, "codex-proxy is not running (systemctl start codex.target)")
 	began := time.Now()
 	b.MustRun(t, "systemctl", "restart", workerUnit)
 	b.MustRun(t, "systemctl", "stop", workerUnit)

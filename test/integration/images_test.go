@@ -278,21 +278,74 @@ func TestImagesSurvive(t *testing.T) {
 	b.fetched(url)
 }
 
-// A fetcher that cannot start is given up, and comes back as the journal tells.
+// A mistake in config.toml costs nothing while the fetcher runs; one that starts
+// with it refuses, says why and is not given up, nor is it with no file at all. It
+// is there again once that is mended, at once with a reload.
+func TestImagesMistake(t *testing.T) {
+	for _, suite := range []string{"trixie", "bookworm"} {
+		t.Run(suite, func(t *testing.T) { imagesMistake(t, suite) })
+	}
+}
+
+func imagesMistake(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, onlyThat)
+	b.gallery()
+	b.start()
+	url := "http://" + imageAddr + "/"
+	b.fetched(url)
+	require.NoError(t, b.WriteFile(proxyConfig, []byte("[images]\nmax_bytes = 1\n"), 0o644))
+	pid := b.show(fetchUnit, "MainPID")
+	_, _, err := b.Run(t.Context(), "systemctl", "reload", proxyUnit)
+	require.Error(t, err)
+	b.fetched(url)
+	assert.Equal(t, pid, b.show(fetchUnit, "MainPID"))
+
+	b.MustRun(t, "systemctl", "stop", fetchUnit)
+	for range 40 { // the start limit is 30
+		b.unfetched(url, "image_fetcher_unavailable")
+	}
+	b.assertRefuses(fetchUnit, "images.max_bytes = 1: must be between")
+	require.NoError(t, b.WriteFile(proxyConfig, []byte(onlyThat), 0o644))
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	b.fetched(url)
+
+	b.MustRun(t, "mv", proxyConfig, "/root/")
+	b.MustRun(t, "systemctl", "stop", fetchUnit)
+	b.unfetched(url, "image_fetcher_unavailable")
+	b.assertRefuses(fetchUnit, "open "+proxyConfig+": no such file")
+	b.MustRun(t, "mv", "/root/config.toml", proxyConfig)
+	b.awaitInactive(fetchUnit)
+	assert.Equal(t, "success", b.show(fetchUnit, "Result")["Result"])
+	b.fetched(url)
+}
+
+// assertRefuses is that the unit runs, and was not started again and again.
+func (b *bed) assertRefuses(unit, why string) {
+	b.t.Helper()
+	assert.Equal(b.t, "active", b.show(unit, "ActiveState")["ActiveState"])
+	assert.Contains(b.t, b.show(unit, "StatusText")["StatusText"], "Refuses all: ")
+	assert.Contains(b.t, b.journal(unit), why)
+	assert.Less(b.t, strings.Count(b.journal(unit), "Starting "), 8)
+}
+
+// A fetcher that cannot start is given up, and comes back as the doctor tells.
 func TestImagesStartLimit(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, onlyThat)
 	b.gallery()
 	b.start()
-	require.NoError(t, b.WriteFile(proxyConfig, []byte("[images]\nmax_bytes = 1\n"), 0o644))
+	dropIn := "/run/systemd/system/" + fetchUnit + ".d/broken.conf"
+	require.NoError(t, b.WriteFile(dropIn, []byte("[Service]\nExecStartPre=/bin/sh -c 'echo told here; false'\n"), 0o644))
+	b.MustRun(t, "systemctl", "daemon-reload")
 	b.unfetched("http://"+imageAddr+"/", "image_fetcher_unavailable")
-	assert.Contains(t, b.journal(fetchUnit), "images.max_bytes = 1: must be between")
 	assert.Equal(t, "failed", b.show("codex-proxy-fetch.socket", "ActiveState")["ActiveState"])
 	status, _ := b.readyz()
 	assert.Equal(t, http.StatusOK, status)
 
-	require.NoError(t, b.WriteFile(proxyConfig, []byte(onlyThat), 0o644))
-	b.MustRun(t, "systemctl", "reset-failed", "codex-proxy-fetch.*")
-	b.MustRun(t, "systemctl", "start", "codex.target")
+	b.MustRun(t, "rm", dropIn)
+	b.MustRun(t, "systemctl", "daemon-reload")
+	look, mend, _ := strings.Cut(b.found("units", "codex-proxy-fetch.socket: has failed (service-start-limit-hit)"), ", and mend the cause; then ")
+	assert.Contains(t, b.MustRun(t, "sh", "-ec", look), "told here")
+	b.do(mend)
 	b.fetched("http://" + imageAddr + "/")
 }
 

@@ -38,6 +38,9 @@ func TestJournal(t *testing.T) {
 	status, header, _ := b.chat(false, "[[text a secret answer]] to a secret question")
 	require.Equal(t, http.StatusOK, status)
 	id := header.Get("X-Request-Id")
+	status, header, _ = b.chat(true, "[[text a]][[failed server_error oops]]")
+	require.Equal(t, http.StatusOK, status)
+	broken := header.Get("X-Request-Id")
 	b.signal(b.codex(), unix.SIGKILL)
 	b.until("down", func(status int, _ probes.Report) bool { return status != http.StatusOK })
 	b.until("ready", ready)
@@ -55,6 +58,14 @@ func TestJournal(t *testing.T) {
 		assert.Regexp(t, `^[0-9a-f-]{36}$`, e["CODEX_THREAD_ID"])
 		assert.Regexp(t, `^[0-9.]+$`, e["CODEX_TTFB_MS"])
 		assert.Contains(t, e["MESSAGE"], "request request_id="+id)
+	})
+
+	t.Run("a broken stream", func(t *testing.T) {
+		b.MustRun(t, "journalctl", "--sync")
+		remedy := b.MustRun(t, "sed", "-n", `/alert: CodexStreamsBreak/,/remedy:/s/^ *remedy: "\(.*\)"$/\1/p`, "/usr/share/codex-proxy/alerts.yaml")
+		found := b.MustRun(t, "sh", "-ec", remedy)
+		assert.Contains(t, found, broken)
+		assert.NotContains(t, found, id)
 	})
 
 	t.Run("a worker", func(t *testing.T) {
@@ -95,6 +106,10 @@ func TestJournal(t *testing.T) {
 			query := strings.NewReplacer("req_0", id).Replace(block)
 			out, stderr, err := b.Run(t.Context(), "sh", "-c", query)
 			assert.Empty(t, stderr, query)
+			if strings.Contains(query, "outcome=") {
+				assert.Contains(t, out, broken)
+				assert.NotContains(t, out, id)
+			}
 			if err == nil && !strings.HasPrefix(out, "-- No entries --") {
 				found++
 			}

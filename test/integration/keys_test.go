@@ -30,8 +30,8 @@ func TestKeys(t *testing.T) {
 			defer old.CloseIdleConnections()
 			require.Equal(t, http.StatusOK, b.askWith(old, alice, nil))
 
+			assert.Empty(t, b.MustRun(t, "cat", "/run/credentials/"+proxyUnit+"/api-keys"), "systemd takes the file when the service starts, and 252 after a reload")
 			b.MustRun(t, "systemctl", "reload", proxyUnit)
-			assert.Empty(t, b.MustRun(t, "cat", "/run/credentials/"+proxyUnit+"/api-keys"), "systemd takes the file once, when the service starts")
 			require.Equal(t, http.StatusOK, b.askWith(nil, alice, nil), "the successor has the keys of today")
 			assert.Equal(t, http.StatusUnauthorized, b.askWith(nil, "", nil))
 			bob := b.addKey("bob")
@@ -63,6 +63,63 @@ func TestKeys(t *testing.T) {
 			assert.Equal(t, []string{"NAME", "bob", "carol"}, firstWords(b.keys("list")))
 		})
 	}
+}
+
+// The keys of a file that config.toml names are in force once the service has read
+// that, and not those of a file that it has not read.
+func TestKeysOfANamedFile(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	alice := b.addKey("alice")
+	settings := func(text string) { require.NoError(t, b.WriteFile(configFile, []byte(text), 0o644)) }
+	settings("api_keys = \"/etc/codex-proxy/more-keys\"\n")
+	bob, stderr, err := b.Run(t.Context(), "codex-proxy", "keys", "add", "bob")
+	require.NoError(t, err)
+	assert.Contains(t, stderr, "goes by /etc/codex-proxy/api-keys and not by /etc/codex-proxy/more-keys: systemctl reload codex-proxy")
+	assert.Equal(t, http.StatusOK, b.askWith(nil, alice, nil), "the keys in force stay in force")
+	assert.Equal(t, "640 root:codex-proxy\n", b.MustRun(t, "stat", "--format=%a %U:%G", "/etc/codex-proxy/more-keys"))
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	bob = strings.TrimSpace(bob)
+	only := func(good, bad, when string) {
+		t.Helper()
+		assert.Equal(t, http.StatusOK, b.askWith(nil, good, nil), when)
+		assert.Equal(t, http.StatusUnauthorized, b.askWith(nil, bad, nil), when)
+	}
+	only(bob, alice, "reloaded")
+	only(b.addKey("carol"), alice, "added")
+	b.MustRun(t, "systemctl", "restart", proxyUnit)
+	only(bob, alice, "restarted")
+	b.healthy()
+	settings("api_keys = \"/etc/codex-proxy/api-keys\"\n") // which is the credential
+	b.MustRun(t, "systemctl", "restart", proxyUnit)
+	only(alice, bob, "the default")
+}
+
+// A control socket goes where the settings say, and nowhere where the unit cannot
+// make one.
+func TestControlSocketOfTheSettings(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	settings := func(path string) {
+		require.NoError(t, b.WriteFile(configFile, []byte("control_socket = \""+path+"\"\n"), 0o644))
+	}
+	settings("/etc/codex-proxy/socket")
+	_, stderr, err := b.Run(t.Context(), "codex-proxy", "reload")
+	assert.Error(t, err)
+	assert.Contains(t, stderr, "control_socket = \"/etc/codex-proxy/socket\": ")
+	b.MustRun(t, "codex-proxy", "status")
+	_, _, err = b.Run(t.Context(), "systemctl", "restart", proxyUnit)
+	require.Error(t, err)
+	assert.Equal(t, "78", b.show(proxyUnit, "ExecMainStatus")["ExecMainStatus"])
+	settings("/var/lib/codex-proxy/socket")
+	b.MustRun(t, "systemctl", "reset-failed", proxyUnit)
+	b.MustRun(t, "systemctl", "start", "codex.target")
+	b.until("ready", ready)
+	b.healthy()
+	settings("/run/codex-proxy/control/another")
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	b.MustRun(t, "codex-proxy", "status", "--socket", "/run/codex-proxy/control/another")
+	b.healthy()
 }
 
 // What a key has used of its day is known after a reload and a restart, and

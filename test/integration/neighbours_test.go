@@ -42,7 +42,18 @@ func TestTextfileDirectory(t *testing.T) {
 		return err == nil
 	}, bound, 20*time.Millisecond, "the daemon was not restarted")
 	pid := b.show(proxyUnit, "MainPID")
-	b.MustRun(t, "dpkg-trigger", "--no-await", dir)
-	b.MustRun(t, "dpkg", "--triggers-only", "--pending")
+	trigger := func() {
+		b.MustRun(t, "dpkg-trigger", "--no-await", dir)
+		b.MustRun(t, "dpkg", "--triggers-only", "--pending")
+	}
+	trigger()
 	assert.Equal(t, pid, b.show(proxyUnit, "MainPID"), "the directory was ours already")
+	b.MustRun(t, "chgrp", "root", dir)
+	b.appendTo(configFile, "keepaliv = \"1s\"\n")
+	trigger()
+	assert.Equal(t, "root:codex-proxy 775\n", rights())
+	assert.Equal(t, pid, b.show(proxyUnit, "MainPID"), "a restart would have ended it")
+	b.MustRun(t, "sh", "-ec", "chgrp root "+dir+"; mv "+dir+" /opt/elsewhere; ln -s /opt/elsewhere "+dir)
+	trigger()
+	assert.Equal(t, "root:root 775\n", b.MustRun(t, "stat", "-c", "%U:%G %a", "/opt/elsewhere"), "a link was followed")
 }

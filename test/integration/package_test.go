@@ -38,11 +38,12 @@ func (b *bed) live(p packager) {
 	pid = b.assertTookOver(pid, key)
 	assert.Contains(t, b.MustRun(t, "cat", configFile), "# mine\n", "an edited file is kept")
 
-	b.appendTo(configFile, "keepaliv = \"1s\"\n")
-	assert.Contains(t, p.install(b, p.next), "the old program goes on with the old configuration", "the same again, with a mistake in the file")
+	b.MustRun(t, "sh", "-ec", "mv "+workerFile+" /root/; cp "+keyFile+" /etc/codex-proxy/own; sed -i '1i workers = [\"default\"]\\napi_keys = \"/etc/codex-proxy/own\"' "+configFile)
+	assert.Contains(t, b.MustRun(t, "codex-proxy", "config", "check"), "is good", "root's word for it")
+	assert.Contains(t, p.install(b, p.next), "the old program goes on with the old configuration, for what systemctl status codex-proxy says; mend that", "the same again, with a mistake that only the daemon sees")
 	assert.Equal(t, pid, b.show(proxyUnit, "MainPID")["MainPID"])
 	assert.Equal(t, http.StatusOK, b.listModels(key))
-	b.MustRun(t, "sed", "-i", "/keepaliv /d", configFile)
+	b.MustRun(t, "sh", "-ec", "! test -e "+workerFile+"; mv /root/default.toml "+workerFile+"; rm /etc/codex-proxy/own; sed -i 1,2d "+configFile)
 
 	p.install(b, p.now)
 	b.assertTookOver(pid, key)
@@ -52,12 +53,16 @@ func (b *bed) live(p packager) {
 	b.assertSecret(key)
 
 	b.appendTo(configFile, "keepaliv = \"1s\"\n")
-	p.install(b, p.now)
+	said = p.install(b, p.now)
+	assert.Contains(t, said, "systemctl start codex-proxy\n", "what ran before does not")
 	assert.Equal(t, key, trim(b.MustRun(t, "cat", firstKey)), "the key is made once")
 	assert.Contains(t, b.MustRun(t, "cat", configFile), "keepaliv", "an old file is kept, though it is broken")
 	b.MustRun(t, "systemctl", "enable", "codex-worker@second.service") // as accounts add does
+	_, _, err := b.Run(t.Context(), "systemctl", "start", "codex-proxy")
+	require.Error(t, err)
 	p.purge(b)
 	assert.Empty(t, b.left(before), "what a purge leaves")
+	assert.Empty(t, b.MustRun(t, "systemctl", "list-units", "--all", "--no-legend", "codex*"), "what has failed before it")
 }
 
 func (b *bed) assertInstalled(said string) {

@@ -59,6 +59,9 @@ func rpm(t *testing.T) packager {
 	build.Env = append(os.Environ(), "MAKEFLAGS=")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
+	version, err := exec.Command("../../build/codex-proxy", "version").Output()
+	require.NoError(t, err)
+	require.Equal(t, "codex-proxy 9.0\n", string(version), "the program that is packed")
 	next := strings.Replace(now, "-0.1.0-", "-9.0-", 1)
 	remove := func(b *bed) { b.mustSay("rpm", "--erase", "codex-proxy") }
 	return packager{

@@ -115,7 +115,7 @@ func TestPrometheus(t *testing.T) {
 	}
 	p.until(`sum(increase(codex_http_requests_total{route="/v1/chat/completions"}[1m])) > 0`)
 	p.until(`histogram_quantile(0.99, sum by (le) (rate(codex_http_first_byte_seconds_bucket{route="/v1/chat/completions"}[1m]))) > 0`)
-	p.until(`codex_tokens_total{kind="prompt"} > 0`)
+	p.until(`codex_tokens_total{kind="input"} > 0`)
 	p.until(`codex_stream_ends_total{cause="finished"} == 3`)
 
 	b.signal(b.codex(), unix.SIGKILL)

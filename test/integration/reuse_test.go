@@ -36,7 +36,7 @@ func TestThreadReuse(t *testing.T) {
 	assert.Len(t, keys, 1, "one thread has one key")
 	assert.NotEqual(t, cacheKey(t, apart[0]), cacheKey(t, apart[1]))
 	_, metrics := b.get("/metrics")
-	assert.Contains(t, string(metrics), `codex_thread_reuse_total{result="hit"} 3`)
+	assert.Contains(t, string(metrics), `codex_thread_reuse_total{outcome="hit"} 3`)
 }
 
 // converse has a conversation of four questions and returns what the model

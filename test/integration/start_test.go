@@ -132,6 +132,11 @@ func TestStop(t *testing.T) {
 	assert.NotRegexp(t, regexp.MustCompile(`(?i)failed with result|timed out|killing`), journal)
 
 	b.start() // and it comes back
+
+	b.MustRun(t, "systemctl", "stop", proxyUnit)
+	b.http.CloseIdleConnections()
+	status, _ := b.get("/livez")
+	assert.Equal(t, http.StatusOK, status, "the socket is there, and starts it")
 }
 
 // awaitInactive waits for the end of a unit that is being stopped.

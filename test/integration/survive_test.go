@@ -122,7 +122,7 @@ func TestKillBeforeTheFirstByte(t *testing.T) {
 	assert.Zero(t, report.Queue.Depth)
 	assert.Equal(t, 64, report.Queue.Limit)
 	_, metrics := b.get("/metrics")
-	assert.Contains(t, string(metrics), fmt.Sprintf("codex_turn_retries_total{reason=\"worker_lost\"} %d\n", turns))
+	assert.Contains(t, string(metrics), fmt.Sprintf("codex_turn_retries_total{reason=\"worker_exited\"} %d\n", turns))
 	t.Logf("with a kill in between %s; sent while the worker was down %s", again, waited)
 }
 

@@ -187,13 +187,24 @@ func tracesArrive(t *testing.T, suite string) {
 func TestTracesGoNowhere(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, toCollector)
 	c := b.collector()
+	require.NoError(t, b.WriteFile(headersFile, []byte("planted-no-header\n"), 0o600))
 	b.start()
+	b.traced("refused", "none", "[[text a]]", false)
+	b.awaitJournal(tracesUnit, "traces-headers:1: must be a header", bound)
+	b.assertRefuses(tracesUnit, "must be a header")
+	b.MustRun(t, "rm", headersFile)
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	b.awaitJournal(proxyUnit, "traces-headers:1: must be a header", bound) // from the old process
+	b.http.CloseIdleConnections()
+	b.traced("mended", "none", "[[text a]]", false)
+	c.trace("mended")
+	b.MustRun(t, "systemd-tmpfiles", "--create", "codex-proxy.conf")
 	b.healthy()
 	c.close()
 	b.traced("away", "none", "[[text a]]", true)
-	b.awaitJournal(proxyUnit, "traces cannot be sent", bound)
+	b.awaitJournal(proxyUnit, "connection refused", bound)
 	told := b.entries(t, "CODEX_EVENT=traces-not-sent")
-	assert.Contains(t, told[0]["CODEX_ERROR"], "connection refused")
+	assert.Contains(t, told[1]["CODEX_ERROR"], "connection refused")
 	for i := range 20 {
 		b.traced(fmt.Sprint("away", i), "none", "[[text a]]", false)
 	}
@@ -201,7 +212,7 @@ func TestTracesGoNowhere(t *testing.T) {
 	b.do(b.found("units", tracesSocket+": is stopped"))
 	b.healthy()
 	b.awaitMetric(`codex_trace_spans_total{outcome="dropped"} `)
-	assert.Less(t, len(b.entries(t, "CODEX_EVENT=traces-not-sent")), 3, "once a minute")
+	assert.Less(t, len(b.entries(t, "CODEX_EVENT=traces-not-sent")), 4, "once a minute")
 
 	b.collector()
 	require.NoError(t, b.WriteFile(proxyConfig, nil, 0o644))

@@ -22,6 +22,10 @@ import (
 // DefaultPath is where the packages install the configuration.
 const DefaultPath = "/etc/codex-proxy/config.toml"
 
+// MaxStart bounds start_timeout: systemd gives a start, and a reload, TimeoutStartSec=
+// of codex-proxy.service. Asking for more is forgotten at a daemon-reload.
+const MaxStart = 40 * time.Second
+
 // Config is the validated configuration.
 type Config struct {
 	Listen            string
@@ -34,6 +38,7 @@ type Config struct {
 	CORSOrigins       []string
 	UsageRetention    int   // days
 	BodyLimit         int64 // bytes
+	RequestMemory     int64 // bytes
 	MaxInflight       int   // turns per worker
 	QueueLimit        int   // requests that may wait
 	QueueTimeout      time.Duration
@@ -73,6 +78,7 @@ type raw struct {
 	CORSOrigins       []string  `toml:"cors_origins"`
 	UsageRetention    days      `toml:"usage_retention"`
 	BodyLimit         int64     `toml:"body_limit"`
+	RequestMemory     int64     `toml:"request_memory"`
 	MaxInflight       int       `toml:"max_inflight"`
 	QueueLimit        int       `toml:"queue_limit"`
 	QueueTimeout      duration  `toml:"queue_timeout"`
@@ -96,15 +102,15 @@ type raw struct {
 func defaults() raw {
 	return raw{
 		Listen: "127.0.0.1:8787", SocketDir: "/run/codex-proxy",
-		BodyLimit: 16 << 20, MaxInflight: 16,
-		QueueLimit: 64, QueueTimeout: duration(10 * time.Second),
-		IdleTimeout: duration(5 * time.Minute), Keepalive: duration(15 * time.Second), ThreadCache: 32,
-		ResponseRetention: duration(720 * time.Hour), ResponseStorage: 1 << 30,
-		HandshakeTimeout: duration(5 * time.Second), StartTimeout: duration(20 * time.Second),
-		DrainTimeout: duration(5 * time.Minute), ResetAfter: duration(time.Minute),
-		Images:         rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20, Timeout: duration(10 * time.Second)},
+		BodyLimit: 16 << 20, RequestMemory: 256 << 20, MaxInflight: 16,
+		QueueLimit: 64, QueueTimeout: duration{10 * time.Second},
+		IdleTimeout: duration{5 * time.Minute}, Keepalive: duration{15 * time.Second}, ThreadCache: 32,
+		ResponseRetention: duration{720 * time.Hour}, ResponseStorage: 1 << 30,
+		HandshakeTimeout: duration{5 * time.Second}, StartTimeout: duration{20 * time.Second},
+		DrainTimeout: duration{5 * time.Minute}, ResetAfter: duration{time.Minute},
+		Images:         rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20, Timeout: duration{10 * time.Second}},
 		Traces:         rawTraces{SampleRatio: 1},
-		UsageRetention: 400, Textfile: "/var/lib/prometheus/node-exporter/codex-proxy.prom",
+		UsageRetention: days{400}, Textfile: "/var/lib/prometheus/node-exporter/codex-proxy.prom",
 	}
 }
 
@@ -146,7 +152,7 @@ func (r raw) validate(dir string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := readKeys(r.APIKeys)
+	keys, err := readKeys(r.keyFile())
 	if err != nil {
 		return nil, err
 	}
@@ -164,13 +170,13 @@ func (r raw) validate(dir string) (*Config, error) {
 	}
 	return &Config{
 		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, ControlSocket: r.controlSocket(), Keys: keys,
-		BodyLimit: r.BodyLimit, MaxInflight: r.MaxInflight,
-		QueueLimit: r.QueueLimit, QueueTimeout: time.Duration(r.QueueTimeout), RequestTimeout: time.Duration(r.RequestTimeout),
-		IdleTimeout: time.Duration(r.IdleTimeout), Keepalive: time.Duration(r.Keepalive), ThreadCache: r.ThreadCache,
-		ResponseRetention: time.Duration(r.ResponseRetention), ResponseStorage: r.ResponseStorage,
-		HandshakeTimeout: time.Duration(r.HandshakeTimeout), StartTimeout: time.Duration(r.StartTimeout),
-		DrainTimeout: time.Duration(r.DrainTimeout), ResetAfter: time.Duration(r.ResetAfter),
-		LogLevel: slog.Level(r.LogLevel), Textfile: r.Textfile, Images: images, Traces: traces, KeyFile: r.APIKeys, Aliases: aliases, CORSOrigins: r.CORSOrigins, UsageRetention: int(r.UsageRetention),
+		BodyLimit: r.BodyLimit, RequestMemory: r.RequestMemory, MaxInflight: r.MaxInflight,
+		QueueLimit: r.QueueLimit, QueueTimeout: r.QueueTimeout.Duration, RequestTimeout: r.RequestTimeout.Duration,
+		IdleTimeout: r.IdleTimeout.Duration, Keepalive: r.Keepalive.Duration, ThreadCache: r.ThreadCache,
+		ResponseRetention: r.ResponseRetention.Duration, ResponseStorage: r.ResponseStorage,
+		HandshakeTimeout: r.HandshakeTimeout.Duration, StartTimeout: r.StartTimeout.Duration,
+		DrainTimeout: r.DrainTimeout.Duration, ResetAfter: r.ResetAfter.Duration,
+		LogLevel: r.LogLevel.Level, Textfile: r.Textfile, Images: images, Traces: traces, KeyFile: r.keyFile(), Aliases: aliases, CORSOrigins: r.CORSOrigins, UsageRetention: r.UsageRetention.n,
 	}, nil
 }
 
@@ -178,18 +184,20 @@ func (r raw) checkNumbers() error {
 	switch {
 	case r.BodyLimit < 1024 || r.BodyLimit > 60<<20:
 		return fmt.Errorf("body_limit = %d: must be between 1024 and %d bytes (codex takes messages up to 64 MiB)", r.BodyLimit, 60<<20)
+	case r.RequestMemory < 4*r.BodyLimit || r.RequestMemory > 1<<40:
+		return fmt.Errorf("request_memory = %d: must be between four times body_limit, which is %d, and %d bytes", r.RequestMemory, 4*r.BodyLimit, int64(1)<<40)
 	case r.MaxInflight < 1 || r.MaxInflight > 96:
 		return fmt.Errorf("max_inflight = %d: must be between 1 and 96 (codex refuses more than about 100)", r.MaxInflight)
 	case r.QueueLimit < 1 || r.QueueLimit > 10000:
 		return fmt.Errorf("queue_limit = %d: must be between 1 and 10000", r.QueueLimit)
-	case r.ResponseRetention != 0 && (r.ResponseRetention < duration(time.Minute) || r.ResponseRetention > duration(10*365*24*time.Hour)):
-		return fmt.Errorf("response_retention = %q: must be between 1m and 87600h, or 0s to keep none", time.Duration(r.ResponseRetention))
+	case r.ResponseRetention.Duration != 0 && (r.ResponseRetention.Duration < time.Minute || r.ResponseRetention.Duration > 10*365*24*time.Hour):
+		return fmt.Errorf("response_retention = %q: must be between 1m and 87600h, or 0s to keep none", r.ResponseRetention.Duration)
 	case r.ResponseStorage < 1<<20 || r.ResponseStorage > 1<<40:
 		return fmt.Errorf("response_storage = %d: must be between %d and %d bytes", r.ResponseStorage, 1<<20, int64(1)<<40)
 	case r.ThreadCache < 0 || r.ThreadCache > 1000:
 		return fmt.Errorf("thread_cache = %d: must be between 0 and 1000 threads", r.ThreadCache)
-	case r.RequestTimeout != 0 && (r.RequestTimeout < duration(10*time.Millisecond) || r.RequestTimeout > duration(24*time.Hour)):
-		return fmt.Errorf("request_timeout = %q: must be between 10ms and 24h, or 0s for none", time.Duration(r.RequestTimeout))
+	case r.RequestTimeout.Duration != 0 && (r.RequestTimeout.Duration < 10*time.Millisecond || r.RequestTimeout.Duration > 24*time.Hour):
+		return fmt.Errorf("request_timeout = %q: must be between 10ms and 24h, or 0s for none", r.RequestTimeout.Duration)
 	case r.ControlSocket != "" && !filepath.IsAbs(r.ControlSocket):
 		return fmt.Errorf("control_socket = %q: must be an absolute path", r.ControlSocket)
 	case r.APIKeys != "" && !filepath.IsAbs(r.APIKeys):
@@ -218,18 +226,25 @@ func (r raw) checkDurations() error {
 		value duration
 	}{
 		{"queue_timeout", r.QueueTimeout}, {"idle_timeout", r.IdleTimeout}, {"keepalive", r.Keepalive}, {"handshake_timeout", r.HandshakeTimeout},
-		{"start_timeout", r.StartTimeout}, {"drain_timeout", r.DrainTimeout}, {"reset_after", r.ResetAfter},
+		{"drain_timeout", r.DrainTimeout}, {"reset_after", r.ResetAfter},
 	} {
-		if d.value < duration(10*time.Millisecond) || d.value > duration(24*time.Hour) {
-			return fmt.Errorf("%s = %q: must be between 10ms and 24h", d.key, time.Duration(d.value))
+		if d.value.Duration < 10*time.Millisecond || d.value.Duration > 24*time.Hour {
+			return fmt.Errorf("%s = %q: must be between 10ms and 24h", d.key, d.value.Duration)
 		}
+	}
+	if d := r.StartTimeout.Duration; d < 10*time.Millisecond || d > MaxStart {
+		return fmt.Errorf("start_timeout = %q: must be between 10ms and %s, as systemd ends a start or reload after a minute (TimeoutStartSec= of codex-proxy.service)", d, MaxStart)
 	}
 	return nil
 }
 
 func (r raw) checkListen() error {
-	if _, _, err := net.SplitHostPort(r.Listen); err != nil {
+	_, port, err := net.SplitHostPort(r.Listen)
+	if err != nil || port == "" {
 		return fmt.Errorf("listen = %q: must be HOST:PORT", r.Listen)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return fmt.Errorf("listen = %q: there is no port %q; use a number up to 65535", r.Listen, port)
 	}
 	return nil
 }

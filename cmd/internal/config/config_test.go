@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"encoding"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -33,11 +34,11 @@ func TestDefaultsNeedNoThought(t *testing.T) {
 }
 
 func TestAliases(t *testing.T) {
-	c, err := Load(write(t, "cors_origins = ['http://localhost:3000', '*']\n[models.aliases]\n'gpt-5-high' = { model = 'gpt-5', effort = 'high' }\n"),
+	c, err := Load(write(t, "cors_origins = ['http://localhost:3000', '*', 'https://a.b:80', 'chrome-extension://abc', 'capacitor://localhost']\n[models.aliases]\n'gpt-5-high' = { model = 'gpt-5', effort = 'high' }\n"),
 		[]string{"models.aliases.mini={model='gpt-5-mini'}", "usage_retention=7d"})
 	require.NoError(t, err)
 	assert.Equal(t, map[string]proxy.Alias{"gpt-5-high": {Model: "gpt-5", Effort: "high"}, "mini": {Model: "gpt-5-mini"}}, c.Aliases)
-	assert.Equal(t, []string{"http://localhost:3000", "*"}, c.CORSOrigins)
+	assert.Equal(t, []string{"http://localhost:3000", "*", "https://a.b:80", "chrome-extension://abc", "capacitor://localhost"}, c.CORSOrigins)
 	assert.Equal(t, 7, c.UsageRetention)
 }
 
@@ -72,11 +73,11 @@ func assertShown(t *testing.T, shown string, table reflect.Type) {
 		if key == "models" {
 			continue
 		}
-		if table.Field(i).Type.Kind() == reflect.Struct {
+		if f := table.Field(i).Type; f.Kind() == reflect.Struct && !reflect.PointerTo(f).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 			_, text, ok := strings.Cut(shown, "\n["+key+"]\n")
 			assert.True(t, ok, "table [%s] not shown", key)
 			text, _, _ = strings.Cut(text, "\n[")
-			assertShown(t, "\n"+text, table.Field(i).Type)
+			assertShown(t, "\n"+text, f)
 			continue
 		}
 		assert.Contains(t, shown, "\n"+key+" = ", "key not shown")
@@ -100,6 +101,14 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 	}{
 		"unknown key":    {text: "\nidle_timout = '1s'", want: `config.toml:2: unknown key "idle_timout" (did you mean "idle_timeout"?)`},
 		"not a duration": {text: "keepalive = 'soon'", want: `config.toml:1: keepalive: `},
+		"a number":       {text: "keepalive = 15", want: `config.toml:1: keepalive: "15" is not a duration such as "300ms", "15s"`},
+		"a fraction":     {text: "\nkeepalive = 1.5", want: `config.toml:2: keepalive: "1.5" is not a duration such as`},
+		"image seconds":  {text: "[images]\ntimeout = 15", want: `config.toml:2: images.timeout: "15" is not a duration such as`},
+		"set a number":   {set: []string{"keepalive=15"}, want: `keepalive: "15" is not a duration such as`},
+		"days":           {text: "usage_retention = -1000000", want: `config.toml:1: usage_retention: "-1000000" is not a number of days from "1d"`},
+		"zero days":      {text: "usage_retention = 0", want: `usage_retention: "0" is not a number of days from "1d"`},
+		"level's number": {text: "log_level = 99", want: `config.toml:1: log_level: "99" is not a log level: debug, info, warn or error`},
+		"network number": {text: "[images]\nallow_private = [\n'10.0.0.0/8',\n10]", want: `config.toml:4: images.allow_private: "10" is not a network such as`},
 		"zero duration":  {text: "keepalive = '0s'", want: "keepalive = \"0s\": must be between 10ms and 24h"},
 		"level":          {text: "log_level = 'loud'", want: "debug, info, warn or error"},
 		"inflight":       {text: "max_inflight = 1000", want: "between 1 and 96"},
@@ -107,7 +116,11 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		"queue timeout":  {text: "queue_timeout = '0s'", want: "queue_timeout = \"0s\": must be between 10ms and 24h"},
 		"total timeout":  {text: "request_timeout = '1ms'", want: "must be between 10ms and 24h, or 0s for none"},
 		"body limit":     {text: "body_limit = 1", want: "between 1024"},
+		"start timeout":  {text: "start_timeout = '41s'", want: "start_timeout = \"41s\": must be between 10ms and 40s, as systemd ends"},
 		"listen":         {text: "listen = '8787'", want: "must be HOST:PORT"},
+		"no port":        {text: "listen = '127.0.0.1:'", want: "must be HOST:PORT"},
+		"large port":     {text: "listen = '127.0.0.1:99999'", want: "listen = \"127.0.0.1:99999\": there is no port \"99999\"; use a number up to 65535"},
+		"named port":     {text: "listen = ':nosuch'", want: "there is no port \"nosuch\""},
 		"worker name":    {text: "workers = ['a/b']", want: "a/b"},
 		"worker twice":   {text: "workers = ['a', 'a']", want: "twice"},
 		"relative dir":   {text: "socket_dir = 'run'", want: "absolute"},
@@ -133,6 +146,12 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		"origin":         {text: "cors_origins = ['https://app.example.com/']", want: "without a path"},
 		"origin's case":  {text: "cors_origins = ['https://App.example.com']", want: "lower case"},
 		"no origin":      {text: "cors_origins = ['app.example.com']", want: "must be an origin"},
+		"https port":     {text: "cors_origins = ['https://a.b:443']", want: `browsers send "https://a.b:443" without the port: write "https://a.b"`},
+		"http port":      {text: "cors_origins = ['http://[::1]:80']", want: `write "http://[::1]"`},
+		"empty port":     {text: "cors_origins = ['https://a.b:']", want: `write "https://a.b"`},
+		"file transfer":  {text: "cors_origins = ['ftp://x']", want: `no page has the origin "ftp://x": write "https://x", or "http://x"`},
+		"umlaut":         {text: "cors_origins = ['https://bücher.example']", want: "browsers send the name in"},
+		"mapped network": {text: "[images]\nallow_private = ['::ffff:10.0.0.0/104']", want: `"::ffff:10.0.0.0/104" is a network of IPv4: write "10.0.0.0/8"`},
 		"retention":      {text: "usage_retention = '0d'", want: `config.toml:1: usage_retention: "0d" is not a number of days`},
 		"responses":      {text: "response_retention = '1s'", want: "must be between 1m and 87600h, or 0s to keep none"},
 		"response bytes": {text: "response_storage = 1", want: "response_storage = 1: must be between 1048576"},
@@ -222,10 +241,15 @@ func TestKeysComeFromAPrivateFile(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"ci"}, c.Keys.Names())
 
-	require.NoError(t, os.Chmod(file, 0o644))
-	_, err = Load(write(t, ""), []string{"api_keys=" + file})
-	require.Error(t, err)
-	assert.Contains(t, err.Error(), "chmod 0600")
+	for mode, good := range map[os.FileMode]bool{0o640: true, 0o440: true, 0o644: false, 0o660: false, 0o601: false} {
+		require.NoError(t, os.Chmod(file, mode))
+		_, err = Load(write(t, ""), []string{"api_keys=" + file})
+		if good {
+			assert.NoError(t, err, "%04o", mode)
+		} else {
+			assert.ErrorContains(t, err, "chmod 0640 "+file)
+		}
+	}
 }
 
 func TestKeysComeFromTheCredential(t *testing.T) {
@@ -237,6 +261,10 @@ func TestKeysComeFromTheCredential(t *testing.T) {
 	c, err := Load(write(t, ""), nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"unit"}, c.Keys.Names())
+	c, err = Load(write(t, ""), []string{"api_keys=" + DefaultKeyFile})
+	require.NoError(t, err, "the file itself is root's alone")
+	assert.Equal(t, []string{"unit"}, c.Keys.Names())
+	assert.Empty(t, c.KeyFile)
 }
 
 func write(t *testing.T, text string) string {

@@ -61,10 +61,10 @@ func (r rawImages) validate() (Images, error) {
 	switch {
 	case r.MaxBytes < 1024 || r.MaxBytes > 20<<20:
 		return Images{}, fmt.Errorf("images.max_bytes = %d: must be between 1024 and %d bytes", r.MaxBytes, 20<<20)
-	case r.Timeout < duration(100*time.Millisecond) || r.Timeout > duration(time.Minute):
-		return Images{}, fmt.Errorf("images.timeout = %q: must be between 100ms and 1m", time.Duration(r.Timeout))
+	case r.Timeout.Duration < 100*time.Millisecond || r.Timeout.Duration > time.Minute:
+		return Images{}, fmt.Errorf("images.timeout = %q: must be between 100ms and 1m", r.Timeout.Duration)
 	}
-	images := Images{Fetch: r.Fetch, MaxBytes: r.MaxBytes, Timeout: time.Duration(r.Timeout)}
+	images := Images{Fetch: r.Fetch, MaxBytes: r.MaxBytes, Timeout: r.Timeout.Duration}
 	for _, p := range r.AllowPrivate {
 		images.AllowPrivate = append(images.AllowPrivate, netip.Prefix(p))
 	}

@@ -15,6 +15,9 @@ import (
 // (LoadCredential= in codex-proxy.service, systemd.exec(5)).
 const credential = "api-keys"
 
+// DefaultKeyFile is what the unit passes as its credential.
+const DefaultKeyFile = "/etc/codex-proxy/api-keys"
+
 // Places is where an operator's commands find what is the daemon's.
 type Places struct {
 	KeyFile       string // empty: the file of the unit's credential
@@ -31,6 +34,15 @@ func LoadPlaces(path string) (Places, error) {
 	return Places{KeyFile: r.APIKeys, ControlSocket: r.ControlSocket}, err
 }
 
+// keyFile is the file in the configuration; empty if it is the one that the unit
+// passes as its credential, which root alone can read.
+func (r raw) keyFile() string {
+	if r.APIKeys == DefaultKeyFile && os.Getenv("CREDENTIALS_DIRECTORY") != "" {
+		return ""
+	}
+	return r.APIKeys
+}
+
 // readKeys reads the API keys from the file that the configuration names, or
 // else from the unit's credential. Where there is neither, there are no keys yet.
 func readKeys(file string) (*auth.Keys, error) {
@@ -44,6 +56,9 @@ func readKeys(file string) (*auth.Keys, error) {
 		return nil, err
 	}
 	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("api_keys: cannot read the API keys: %w; chown root:codex-proxy %s && chmod 0640 %s", err, file, file)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the API keys: %w", err)
 	}
@@ -54,13 +69,35 @@ func readKeys(file string) (*auth.Keys, error) {
 	return keys, nil
 }
 
+// CheckCredential reads the file that codex-proxy.service passes as a credential to
+// a daemon of the configuration at path, which names no other. It lies beside it. What
+// the caller may not read, and what is not there, is no fault.
+func (c *Config) CheckCredential(path string) error {
+	file := filepath.Join(filepath.Dir(path), credential)
+	if c.KeyFile != "" || os.Getenv("CREDENTIALS_DIRECTORY") != "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot read the API keys: %w", err)
+	}
+	if _, err := auth.Parse(bytes.NewReader(text)); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
 func checkPrivate(file string) error {
 	info, err := os.Stat(file)
 	if err != nil {
 		return fmt.Errorf("cannot read the API keys: %w", err)
 	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("api_keys: %s has mode %04o; others must not read it: chmod 0600 %s", file, info.Mode().Perm(), file)
+	// The group's right is how the daemon reads a file of root's.
+	if mode := info.Mode().Perm(); mode&0o027 != 0 {
+		return fmt.Errorf("api_keys: %s has mode %04o; others must not read it, nor its group write it: chmod 0640 %s", file, mode, file)
 	}
 	return nil
 }

@@ -50,15 +50,29 @@ func (m models) check(name string, a alias) error {
 	return nil
 }
 
+// originPorts are those that browsers leave out; a page has no other of the special
+// schemes (https://url.spec.whatwg.org/#special-scheme). Extensions and apps have
+// schemes of their own.
+var originPorts = map[string]string{"http": "80", "https": "443"}
+
 // checkOrigins compares with what browsers send (RFC 6454, section 7): an origin
 // that is written in another way would never match.
 func (r raw) checkOrigins() error {
 	for _, origin := range r.CORSOrigins {
-		u, err := url.Parse(origin)
-		if origin == "*" || err == nil && u.Host != "" && origin == strings.ToLower(u.Scheme+"://"+u.Host) {
+		if origin == "*" {
 			continue
 		}
-		return fmt.Errorf("cors_origins: %q must be an origin such as \"https://app.example.com\", without a path and in lower case, or \"*\"", origin)
+		u, err := url.Parse(origin)
+		switch {
+		case err != nil, u.Hostname() == "", origin != strings.ToLower(u.Scheme+"://"+u.Host):
+			return fmt.Errorf("cors_origins: %q must be an origin such as \"https://app.example.com\", without a path and in lower case, or \"*\"", origin)
+		case slices.Contains([]string{"ftp", "ws", "wss", "file"}, u.Scheme):
+			return fmt.Errorf("cors_origins: no page has the origin %q: write \"https://%s\", or \"http://%s\"", origin, u.Host, u.Host)
+		case strings.HasSuffix(u.Host, ":"), u.Port() != "" && u.Port() == originPorts[u.Scheme]:
+			return fmt.Errorf("cors_origins: browsers send %q without the port: write %q", origin, strings.TrimSuffix(origin, ":"+u.Port()))
+		case strings.ContainsFunc(origin, func(c rune) bool { return c > '~' }):
+			return fmt.Errorf("cors_origins: browsers send the name in %q as ASCII: write it as they show it in location.origin, \"https://xn--…\"", origin)
+		}
 	}
 	return nil
 }

@@ -1,29 +1,37 @@
 package config
 
 import (
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// duration is written as "1m30s".
-type duration time.Duration
+// bad is about the text of a value, which go-toml finds in the file by it: it
+// does so by itself only for a string.
+func bad(text []byte, format string, args ...any) error {
+	return unstable.NewParserError(text, format, args...)
+}
+
+// duration is written as "1m30s". Like days and slogLevel it is a struct, as
+// go-toml puts a number into a type of numbers without asking UnmarshalText.
+type duration struct{ time.Duration }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%q is not a duration such as \"300ms\", \"15s\" or \"5m\"", text)
+		return bad(text, "%q is not a duration such as \"300ms\", \"15s\" or \"5m\"", text)
 	}
-	*d = duration(v)
+	d.Duration = v
 	return nil
 }
 
 // days is written as "400d".
-type days int
+type days struct{ n int }
 
 // maxDays is ten years.
 const maxDays = 3660
@@ -33,23 +41,23 @@ func (d *days) UnmarshalText(text []byte) error {
 	number, ok := strings.CutSuffix(string(text), "d")
 	n, err := strconv.Atoi(number)
 	if !ok || err != nil || n < 1 || n > maxDays {
-		return fmt.Errorf("%q is not a number of days from \"1d\" to \"%dd\"", text, maxDays)
+		return bad(text, "%q is not a number of days from \"1d\" to \"%dd\"", text, maxDays)
 	}
-	*d = days(n)
+	d.n = n
 	return nil
 }
 
 // slogLevel is written as debug, info, warn or error.
-type slogLevel slog.Level
+type slogLevel struct{ slog.Level }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (l *slogLevel) UnmarshalText(text []byte) error {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 	v, ok := levels[string(text)]
 	if !ok {
-		return fmt.Errorf("%q is not a log level: debug, info, warn or error", text)
+		return bad(text, "%q is not a log level: debug, info, warn or error", text)
 	}
-	*l = slogLevel(v)
+	l.Level = v
 	return nil
 }
 
@@ -60,10 +68,13 @@ type prefix netip.Prefix
 func (p *prefix) UnmarshalText(text []byte) error {
 	v, err := netip.ParsePrefix(string(text))
 	if err != nil {
-		return fmt.Errorf("%q is not a network such as \"10.0.0.0/8\", \"192.168.1.7/32\" or \"fd00::/8\"", text)
+		return bad(text, "%q is not a network such as \"10.0.0.0/8\", \"192.168.1.7/32\" or \"fd00::/8\"", text)
 	}
 	if v != v.Masked() {
-		return fmt.Errorf("%q is an address within a network: write %q or \"%s/%d\"", text, v.Masked(), v.Addr(), v.Addr().BitLen())
+		return bad(text, "%q is an address within a network: write %q or \"%s/%d\"", text, v.Masked(), v.Addr(), v.Addr().BitLen())
+	}
+	if v.Addr().Is4In6() { // addresses are compared as IPv4
+		return bad(text, "%q is a network of IPv4: write %q", text, netip.PrefixFrom(v.Addr().Unmap(), v.Bits()-96))
 	}
 	*p = prefix(v)
 	return nil

@@ -19,6 +19,7 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/control"
 	"codex-proxy/units"
 )
 
@@ -38,7 +39,7 @@ type bed struct {
 	may      map[string]bool // by "user verb unit"
 	mayErr   error
 
-	inForce   string // digest of the daemon's keys; empty: those of the file
+	inForce   control.Keys // of the daemon; empty: those of the file
 	report    probes.Report
 	reportErr error
 	gets      map[string]get // by URL
@@ -81,21 +82,21 @@ func newBed(t *testing.T) *bed {
 }
 
 // keys are those of the file, unless a test says otherwise.
-func (b *bed) keys(context.Context, string) (string, error) {
-	if b.inForce != "" {
+func (b *bed) keys(context.Context, string) (control.Keys, error) {
+	if b.inForce.Digest != "" {
 		return b.inForce, nil
 	}
 	text, err := os.ReadFile(b.host.path(keyFile))
 	if err != nil {
-		return "", err
+		return control.Keys{}, err
 	}
 	keys, err := auth.Parse(bytes.NewReader(text))
-	return keys.Digest(), err
+	return control.Keys{Digest: keys.Digest(), File: keyFile}, err
 }
 
 // install lays out the files of the package, of systemd and of the kernel.
 func (b *bed) install() {
-	for _, dir := range []string{"/proc/80/fd", "/proc/81", "/proc/99/fd", "/proc/net", "/usr/bin", "/sys/fs/cgroup", settingsDir + "/workers", runDir + "/control", home("default")} {
+	for _, dir := range []string{"/proc/80/fd", "/proc/81", "/proc/99/fd", "/proc/net", "/usr/bin", "/sys/fs/cgroup", settingsDir + "/workers", runDir + "/control", stateDir, home("default")} {
 		require.NoError(b.t, os.MkdirAll(b.path(dir), 0o755))
 	}
 	b.write(program, "program")
@@ -111,6 +112,8 @@ func (b *bed) install() {
 	b.write(home("default")+"/auth.json", "{}")
 	b.chmod(home("default")+"/auth.json", 0o600)
 	b.chown(home("default")+"/auth.json", workerUser, workerUser)
+	b.chmod(stateDir, 0o700)
+	b.chown(stateDir, proxyUser, proxyUser)
 	b.chmod(runDir+"/control", 0o700)
 	b.chown(runDir+"/control", proxyUser, proxyUser)
 	b.listen(runDir+"/control/socket", 0o600, proxyUser, proxyUser)
@@ -129,7 +132,7 @@ func (b *bed) start() {
 		return &units.Description{State: units.State{Unit: name, LoadState: "loaded", ActiveState: "active", SubState: "running", MainPID: 81}, WantedBy: []string{targetUnit}}
 	}
 	b.units = map[string]*units.Description{
-		targetUnit: unit(targetUnit), socketUnit: unit(socketUnit), proxyUnit: unit(proxyUnit), fetchUnit: unit(fetchUnit),
+		targetUnit: unit(targetUnit), socketUnit: unit(socketUnit), proxyUnit: unit(proxyUnit), fetchSocket: unit(fetchSocket),
 		defaultUnit: unit(defaultUnit), units.WorkerSocket("default"): unit(units.WorkerSocket("default")),
 	}
 	b.units[targetUnit].FileState = "enabled"
@@ -162,6 +165,21 @@ func (b *bed) chmod(path string, mode os.FileMode) {
 
 func (b *bed) chown(path, user, group string) {
 	require.NoError(b.t, os.Chown(b.path(path), int(b.accounts[user].UID), int(b.accounts[group].GID)))
+}
+
+// nameKeys has api_keys name a file of root's, which lies where the configuration
+// is read and where the machine is looked at.
+func (b *bed) nameKeys(group string, dirMode, mode os.FileMode) {
+	dir := b.path("/named")
+	b.write(configFile, fmt.Sprintf("api_keys = %q\n", dir+"/keys"))
+	require.NoError(b.t, os.MkdirAll(b.path(dir), 0o755))
+	require.NoError(b.t, os.Mkdir(dir, 0o755))
+	for _, path := range []string{"/named/keys", dir + "/keys"} {
+		b.write(path, "")
+		b.chmod(path, mode)
+		b.chown(path, "root", group)
+	}
+	b.chmod(dir, dirMode)
 }
 
 func (b *bed) remove(path string) { require.NoError(b.t, os.RemoveAll(b.path(path))) }

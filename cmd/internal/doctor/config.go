@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"codex-proxy/probes"
@@ -44,7 +45,11 @@ func (s *survey) badConfig() Finding {
 	if errors.Is(s.configErr, fs.ErrPermission) {
 		return unprivileged(configFile, "read it")
 	}
-	return fail("", s.configErr.Error(), "correct it until codex-proxy config check is content; then systemctl reset-failed codex-proxy && systemctl start codex.target")
+	apply := "systemctl reset-failed codex-proxy && systemctl start codex.target"
+	if s.running(proxyUnit) { // with what it has read before
+		apply = "systemctl reload codex-proxy"
+	}
+	return fail("", s.configErr.Error(), "correct it until codex-proxy config check is content; then "+apply)
 }
 
 // inUse is said when it was really looked at.
@@ -100,8 +105,8 @@ func (s *survey) unread() []Finding {
 		if s.changedSince(configFile, proxy.MainPID) {
 			found = append(found, warn(configFile, "has changed since the service read it", "systemctl reload codex-proxy"))
 		}
-		if keys, err := s.keys(); err == nil && s.inForce != "" && s.inForce != keys.Digest() {
-			found = append(found, warn(s.keyFile(), "is not what the service goes by", "codex-proxy keys apply"))
+		if keys, err := s.keys(); err == nil && s.inForce.Digest != "" && s.inForce.Digest != keys.Digest() {
+			found = append(found, warn(s.keyFile(), "is not what the service goes by", s.applyKeys()))
 		}
 	}
 	for _, w := range s.workers {
@@ -111,6 +116,14 @@ func (s *survey) unread() []Finding {
 		}
 	}
 	return append(found, s.otherWorkers()...)
+}
+
+// applyKeys is how the service comes to go by its key file.
+func (s *survey) applyKeys() string {
+	if file := s.inForce.File; file != "" && file != filepath.Clean(s.keyFile()) {
+		return "systemctl reload codex-proxy"
+	}
+	return "codex-proxy keys apply"
 }
 
 // otherWorkers are those that only the files, or only the service, know.

@@ -39,6 +39,7 @@ func checks() []check {
 		{"sandbox", checkSandbox},
 		{"login", checkLogin},
 		{"config", checkConfig},
+		{"databases", checkDatabases},
 		{"sockets", checkSockets},
 		{"service", checkService},
 		{"models", checkModels},

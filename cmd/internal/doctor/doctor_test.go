@@ -13,13 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/config"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/control"
 	"codex-proxy/units"
 )
 
 // names are those that scripts match on.
-var names = strings.Fields("systemd units users permissions bus polkit codex sandbox login config sockets service models watchdog ports cgroup clock")
+var names = strings.Fields("systemd units users permissions bus polkit codex sandbox login config databases sockets service models watchdog ports cgroup clock")
 
 func TestAllIsWell(t *testing.T) {
 	r := Examine(t.Context(), newBed(t).host)
@@ -32,6 +33,8 @@ func TestAllIsWell(t *testing.T) {
 	}
 	assert.Equal(t, names, said)
 }
+
+const garbage = "this is no database, and it is long enough to tell, is it not?\n"
 
 // want is one finding among others: "level check" and what it must say.
 type want struct {
@@ -65,8 +68,12 @@ func TestWhatIsBroken(t *testing.T) {
 		"target stopped":    {func(b *bed) { b.units[targetUnit].ActiveState = "inactive" }, want{"warn units", "codex.target: is not active", "systemctl start codex.target"}},
 		"target disabled":   {func(b *bed) { b.units[targetUnit].FileState = "disabled" }, want{"warn units", "codex.target: does not start at boot", "systemctl enable codex.target"}},
 		"worker not wanted": {func(b *bed) { b.units[defaultUnit].WantedBy = nil }, want{"warn units", "does not start at boot", "systemctl enable " + defaultUnit}},
-		"fetcher stopped":   {func(b *bed) { b.units[fetchUnit].ActiveState = "inactive" }, want{"fail units", fetchUnit + ": is stopped", "systemctl start codex.target"}},
-		"daemon-reload":     {func(b *bed) { b.units[proxyUnit].NeedReload = true }, want{"warn units", "has not read", "systemctl daemon-reload"}},
+		"fetcher stopped":   {func(b *bed) { b.units[fetchSocket].ActiveState = "inactive" }, want{"fail units", fetchSocket + ": is stopped", "systemctl start codex.target"}},
+		"fetcher given up": {func(b *bed) {
+			b.units[fetchSocket].ActiveState, b.units[fetchSocket].Result = "failed", "service-start-limit-hit"
+		},
+			want{"fail units", fetchSocket + ": has failed (service-start-limit-hit)", "journalctl -u codex-proxy-fetch.service -n 20, and mend the cause; then systemctl reset-failed '" + fetchSocket + "' 'codex-proxy-fetch.service' && "}},
+		"daemon-reload": {func(b *bed) { b.units[proxyUnit].NeedReload = true }, want{"warn units", "has not read", "systemctl daemon-reload"}},
 
 		"no user":       {func(b *bed) { delete(b.accounts, workerUser) }, want{"fail users", "codex-worker: there is no such user", "systemd-sysusers"}},
 		"root":          {func(b *bed) { b.accounts[proxyUser] = Account{} }, want{"fail users", "codex-proxy: is root", "user id of its own"}},
@@ -77,6 +84,8 @@ func TestWhatIsBroken(t *testing.T) {
 		"no keys":       {func(b *bed) { b.remove(keyFile) }, want{"fail permissions", keyFile + ": is missing", "systemd-tmpfiles --create codex-proxy.conf"}},
 		"closed config": {func(b *bed) { b.chown(configFile, "root", "root") }, want{"fail permissions", "codex-proxy cannot read it", "chown root:codex-proxy " + configFile + " && chmod 0640"}},
 		"open config":   {func(b *bed) { b.chmod(configFile, 0o666) }, want{"fail permissions", "0666", "chmod 0640"}},
+		"closed keys":   {func(b *bed) { b.nameKeys(proxyUser, 0o750, 0o640) }, want{"fail permissions", "/named: has mode 0750: codex-proxy cannot enter it", "move the file to /etc/codex-proxy"}},
+		"root's keys":   {func(b *bed) { b.nameKeys("root", 0o755, 0o640) }, want{"fail permissions", "/named/keys: has mode 0640: codex-proxy cannot read it", "/named/keys && chmod 0640 /"}},
 		"closed directory": {func(b *bed) { b.chmod(settingsDir+"/workers", 0o700) },
 			want{"fail permissions", settingsDir + "/workers: has mode 0700: codex-proxy cannot read it", "chmod 0755"}},
 		"login of root": {func(b *bed) { b.chown(home("default")+"/auth.json", "root", "root") },
@@ -112,7 +121,11 @@ func TestWhatIsBroken(t *testing.T) {
 		"bad login":      {func(b *bed) { b.codex.inErr = errors.New("codex cannot read its login") }, want{"fail login", "cannot read its login", "codex-proxy accounts login default"}},
 		"not root":       {func(b *bed) { b.host.IsRoot = false }, want{"fail login", "only root", "sudo"}},
 
-		"bad config":           {func(b *bed) { b.write(configFile, "queue_limt = 1\n") }, want{"fail config", `unknown key "queue_limt" (did you mean "queue_limit"?)`, "codex-proxy config check"}},
+		"bad config": {func(b *bed) { b.write(configFile, "queue_limt = 1\n") }, want{"fail config", `unknown key "queue_limt" (did you mean "queue_limit"?)`, "codex-proxy config check is content; then systemctl reload codex-proxy"}},
+		"bad config, down": {func(b *bed) {
+			b.write(configFile, "queue_limt = 1\n")
+			failed(b.units[proxyUnit], "")
+		}, want{"fail config", `unknown key "queue_limt"`, "then systemctl reset-failed codex-proxy && systemctl start codex.target"}},
 		"bad config, login":    {func(b *bed) { b.write(configFile, "queue_limt = 1\n"); b.codex.in = false }, want{"fail login", "worker default: codex is not logged in", "login"}},
 		"bad worker file":      {func(b *bed) { b.write(workerFile("default"), "mode = \"plane\"\n") }, want{"fail config", `default.toml:1: unknown mode "plane"`, `choose "plain", "native" or "demo"; then systemctl restart ` + defaultUnit}},
 		"bad worker file, too": {func(b *bed) { b.write(workerFile("default"), "mode = \"plane\"\n") }, want{"warn codex", "its file is bad", "config says"}},
@@ -123,7 +136,8 @@ func TestWhatIsBroken(t *testing.T) {
 		"bad keys":          {func(b *bed) { b.write(keyFile, "ci sk-secret\n") }, want{"fail config", "line 1", "systemctl restart codex-proxy"}},
 		"exposed":           {func(b *bed) { b.units[socketUnit].Listen = []string{"0.0.0.0:8787"} }, want{"fail config", "listens on 0.0.0.0:8787 and there are no API keys", "codex-proxy keys add NAME"}},
 		"unread config":     {func(b *bed) { b.touch(configFile) }, want{"warn config", "has changed since the service read it", "systemctl reload codex-proxy"}},
-		"unread keys":       {func(b *bed) { b.inForce = "another" }, want{"warn config", keyFile + ": is not what the service goes by", "codex-proxy keys apply"}},
+		"unread keys":       {func(b *bed) { b.inForce.Digest = "another" }, want{"warn config", keyFile + ": is not what the service goes by", "codex-proxy keys apply"}},
+		"unread key file":   {func(b *bed) { b.inForce = control.Keys{Digest: "another", File: "/srv/keys"} }, want{"warn config", "is not what the service goes by", "systemctl reload codex-proxy"}},
 		"unread worker":     {func(b *bed) { b.touch(workerFile("default")) }, want{"warn config", "has changed since the worker read it", "systemctl restart " + defaultUnit}},
 		"bad config, where": {func(b *bed) { b.write(configFile, "queue_limt = 1\n") }, want{"fail config", configFile + ":1:", "codex-proxy config check"}},
 		"unknown worker":    {func(b *bed) { b.report.Workers[0].Name = "other" }, want{"warn config", "worker default: is not known to the running service", "systemctl reload"}},
@@ -136,6 +150,10 @@ func TestWhatIsBroken(t *testing.T) {
 			_ = os.Symlink("/usr/bin/codex-proxy (deleted)", b.path("/proc/81/exe"))
 		}, want{"warn service", "worker default: runs a program that has been replaced", "systemctl restart " + defaultUnit}},
 
+		"bad usage":         {func(b *bed) { b.write(stateDir+"/usage.db", garbage) }, want{"fail databases", "usage.db: cannot use it: file is not a database (26): usage is kept in memory", "mv " + stateDir + "/usage.db* "}},
+		"bad responses":     {func(b *bed) { b.write(stateDir+"/responses.db", garbage) }, want{"fail databases", "no response is kept", "mv " + stateDir + "/responses.db* "}},
+		"root's usage":      {func(b *bed) { b.write(stateDir+"/usage.db", "") }, want{"fail permissions", "usage.db: belongs to the user 0, not to codex-proxy", "chown codex-proxy:codex-proxy"}},
+		"no database":       {func(b *bed) { require.NoError(b.t, os.Mkdir(b.path(stateDir+"/usage.db"), 0o755)) }, want{"fail databases", "usage.db: cannot use it: ", "mkdir"}},
 		"closed socket":     {func(b *bed) { b.chmod(runDir+"/default.sock", 0o600) }, want{"fail sockets", "has mode 0600: the proxy cannot connect", "chmod 0660 /run/codex-proxy/default.sock"}},
 		"open socket":       {func(b *bed) { b.chmod(runDir+"/default.sock", 0o666) }, want{"fail sockets", "has mode 0666: every user", "SocketMode="}},
 		"socket's owner":    {func(b *bed) { b.chown(runDir+"/default.sock", "root", "root") }, want{"fail sockets", "belongs to 0:0, not to root:codex-proxy", "chown root:codex-proxy"}},
@@ -264,6 +282,8 @@ func TestWhatIsWellToo(t *testing.T) {
 			b.gets = map[string]get{"http://localhost:8787/livez": {status: 503, body: &b.report}, "http://localhost:8787/v1/models": {status: 401}}
 		}, want{"ok ports", "asks for an API key", ""}},
 		"unix socket":   {func(b *bed) { b.units[socketUnit].Listen = []string{"/run/http.sock"} }, want{"ok ports", "/run/http.sock", ""}},
+		"named keys":    {func(b *bed) { b.nameKeys(proxyUser, 0o755, 0o640) }, want{"ok permissions", "", ""}},
+		"other control": {func(b *bed) { b.write(configFile, "control_socket = \"/run/new/socket\"\n") }, want{"ok sockets", "", ""}},
 		"never started": {func(b *bed) { b.remove(home("default") + "/auth.json") }, want{"ok permissions", "", ""}},
 		"open config":   {func(b *bed) { b.chmod(configFile, 0o644) }, want{"ok permissions", "", ""}},
 	} {
@@ -275,6 +295,17 @@ func TestWhatIsWellToo(t *testing.T) {
 			assert.True(t, r.OK, "%+v", r)
 		})
 	}
+}
+
+// What the unit hides from the daemon has the wrong place, and what it is handed as
+// a credential is not its to read.
+func TestKeysThatTheUnitHides(t *testing.T) {
+	s := &survey{Host: newBed(t).host, config: &config.Config{KeyFile: "/root/../root/keys"}}
+	found := s.namedKeys()
+	require.Len(t, found, 1)
+	assert.Equal(t, "/root/keys: cannot be seen by the service (ProtectHome= in its unit)", found[0].sentence())
+	s.config.KeyFile = keyFile
+	assert.Empty(t, s.namedKeys())
 }
 
 // A check that hangs is reported, and hides no other.

@@ -8,6 +8,7 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/probes"
+	"codex-proxy/proxy/control"
 	"codex-proxy/units"
 )
 
@@ -21,7 +22,7 @@ type Host struct {
 	Systemd Systemd
 	Account func(name string) (Account, error)
 	Status  func(ctx context.Context, socket string) (probes.Report, error)
-	Keys    func(ctx context.Context, socket string) (digest string, err error) // those in force
+	Keys    func(ctx context.Context, socket string) (control.Keys, error) // those in force
 	Get     func(ctx context.Context, url string) (status int, body []byte, err error)
 	Codex   func(w *codexhome.Worker, home string, env []string, as Account) (Codex, error)
 	Clock   func() (Clock, error)
@@ -59,17 +60,18 @@ const (
 	proxyUser  = "codex-proxy"
 	workerUser = "codex-worker"
 
-	targetUnit  = "codex.target"
-	fetchUnit   = "codex-proxy-fetch.socket"
-	tracesUnit  = "codex-proxy-traces.socket"
-	socketUnit  = "codex-proxy.socket"
-	proxyUnit   = "codex-proxy.service"
-	program     = "/usr/bin/codex-proxy"
-	configFile  = config.DefaultPath
-	settingsDir = "/etc/codex-proxy"
-	keyFile     = "/etc/codex-proxy/api-keys"
-	homes       = "/var/lib/codex-worker"
-	runDir      = "/run/codex-proxy"
+	targetUnit   = "codex.target"
+	fetchSocket  = "codex-proxy-fetch.socket"
+	tracesSocket = "codex-proxy-traces.socket"
+	socketUnit   = "codex-proxy.socket"
+	proxyUnit    = "codex-proxy.service"
+	program      = "/usr/bin/codex-proxy"
+	configFile   = config.DefaultPath
+	settingsDir  = "/etc/codex-proxy"
+	keyFile      = config.DefaultKeyFile
+	homes        = "/var/lib/codex-worker"
+	runDir       = "/run/codex-proxy"
+	stateDir     = "/var/lib/codex-proxy"
 )
 
 // path is where a path of the machine is to be found.

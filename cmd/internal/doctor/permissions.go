@@ -6,8 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
+
+	"codex-proxy/proxy/stored"
+	"codex-proxy/proxy/usage"
 )
 
 // rule is how a file or directory must be.
@@ -30,6 +35,9 @@ func (s *survey) rules() []rule {
 		{path: keyFile, owner: "root", group: "root", most: 0o600},
 		{path: runDir, owner: "root", group: "root", most: 0o755, readers: []string{proxyUser}},
 		{path: runDir + "/control", owner: proxyUser, group: proxyUser, most: 0o700, optional: true},
+		{path: stateDir, owner: proxyUser, group: proxyUser, most: 0o700, readers: []string{proxyUser}, optional: true},
+		{path: stateDir + "/" + usage.FileName, owner: proxyUser, group: proxyUser, most: 0o600, readers: []string{proxyUser}, optional: true},
+		{path: stateDir + "/" + stored.FileName, owner: proxyUser, group: proxyUser, most: 0o600, readers: []string{proxyUser}, optional: true},
 		{path: homes, owner: "root", group: "root", most: 0o755, readers: []string{workerUser}},
 	}
 	for _, w := range s.workers {
@@ -52,7 +60,41 @@ func checkPermissions(_ context.Context, s *survey) []Finding {
 			found = append(found, f)
 		}
 	}
+	found = append(found, s.namedKeys()...)
 	return orOK(found, fmt.Sprintf("%d files and directories are for those who need them", len(rules)))
+}
+
+// namedKeys is about the file of API keys that config.toml names: the daemon reads
+// it itself. The default one is a credential.
+func (s *survey) namedKeys() []Finding {
+	reader, err := s.Account(proxyUser)
+	if s.config == nil || s.config.KeyFile == "" || s.config.KeyFile == keyFile || err != nil {
+		return nil
+	}
+	file := filepath.Clean(s.config.KeyFile)
+	const elsewhere = "move the file to " + settingsDir + ", say so in api_keys, and systemctl reload codex-proxy"
+	for _, hidden := range []string{"/home/", "/root/", "/run/user/"} {
+		if strings.HasPrefix(file, hidden) {
+			return []Finding{fail(file, "cannot be seen by the service (ProtectHome= in its unit)", elsewhere)}
+		}
+	}
+	for path := file; path != "/"; path = filepath.Dir(path) {
+		info, err := os.Stat(s.path(path))
+		if errors.Is(err, fs.ErrPermission) {
+			return []Finding{unprivileged(path, "see it")}
+		}
+		if err != nil {
+			return []Finding{fail(path, "not checked: "+err.Error(), "stat "+path)}
+		}
+		st, mode := info.Sys().(*syscall.Stat_t), info.Mode().Perm()
+		switch {
+		case path == file && !reader.has(0o4, st, info):
+			return []Finding{fail(path, fmt.Sprintf("has mode %04o: %s cannot read it", mode, proxyUser), fmt.Sprintf("chown root:%s %s && chmod 0640 %s", proxyUser, path, path))}
+		case path != file && !reader.has(0o1, st, info):
+			return []Finding{fail(path, fmt.Sprintf("has mode %04o: %s cannot enter it, and reads no API keys there", mode, proxyUser), elsewhere)}
+		}
+	}
+	return nil
 }
 
 func (s *survey) obeyed(r rule) (Finding, bool) {
@@ -100,6 +142,11 @@ func (a Account) may(st *syscall.Stat_t, info fs.FileInfo) bool {
 	if info.IsDir() {
 		need = 0o5
 	}
+	return a.has(need, st, info)
+}
+
+// has is about one digit of the mode.
+func (a Account) has(need fs.FileMode, st *syscall.Stat_t, info fs.FileInfo) bool {
 	switch {
 	case a.UID == 0:
 		return true

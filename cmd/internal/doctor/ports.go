@@ -77,14 +77,14 @@ func (s *survey) guarded(ctx context.Context, address, url string) Finding {
 		return unchecked(address, "the API keys are not known", "config")
 	}
 	status, _, err := s.Get(ctx, url+"/v1/models")
-	apply := "codex-proxy keys apply"
+	apply := s.applyKeys()
 	switch {
 	case err != nil:
 		return fail(address, "does not answer: "+err.Error(), "journalctl -u codex-proxy -n 20")
 	case !keys.Empty() && status != http.StatusUnauthorized:
 		return fail(address, fmt.Sprintf("answers a request without an API key (status %d)", status), apply)
 	case keys.Empty() && status == http.StatusUnauthorized:
-		return warn(address, "asks for API keys that are not in "+keyFile, apply)
+		return warn(address, "asks for API keys that are not in "+s.keyFile(), apply)
 	case !keys.Empty():
 		return ok(address, "answers, and asks for an API key")
 	}

@@ -3,6 +3,9 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -10,6 +13,7 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/probes"
+	"codex-proxy/proxy/control"
 	"codex-proxy/units"
 )
 
@@ -26,8 +30,8 @@ type survey struct {
 	units     map[string]units.Description
 	unitErrs  map[string]error
 	report    probes.Report
-	reportErr error  // the daemon does not answer
-	inForce   string // auth.Keys.Digest of the daemon's API keys; empty if it does not tell
+	reportErr error        // the daemon does not answer
+	inForce   control.Keys // of the daemon; empty if it does not tell
 }
 
 // worker is one that is configured, or that has a worker file.
@@ -58,11 +62,18 @@ func (h Host) survey(ctx context.Context) *survey {
 	return s
 }
 
+// controlSocket goes by what is there, while the daemon has not read of a new place.
 func (s *survey) controlSocket() string {
-	if s.config != nil {
-		return cmp.Or(s.config.ControlSocket, s.Control)
+	if s.config == nil {
+		return s.Control
 	}
-	return s.Control
+	named := cmp.Or(s.config.ControlSocket, s.Control)
+	if _, err := os.Lstat(s.path(named)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(s.path(s.Control)); err == nil {
+			return s.Control
+		}
+	}
+	return named
 }
 
 // workerNames are those of the configuration. If that is bad, the files tell.
@@ -84,10 +95,10 @@ func (s *survey) workerNames() []string {
 func (s *survey) unitNames() []string {
 	names := []string{targetUnit, socketUnit, proxyUnit}
 	if s.config != nil && s.config.Images.Fetch {
-		names = append(names, fetchUnit)
+		names = append(names, fetchSocket)
 	}
 	if s.config != nil && s.config.Traces.Endpoint != "" {
-		names = append(names, tracesUnit)
+		names = append(names, tracesSocket)
 	}
 	for _, w := range s.workers {
 		names = append(names, w.socket(), w.unit())

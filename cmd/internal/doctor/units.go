@@ -55,12 +55,17 @@ func judgeFile(d units.Description) (Finding, bool) {
 }
 
 func judgeState(d units.Description) (Finding, bool) {
-	journal := fmt.Sprintf("journalctl -u %s -n 20, and mend the cause", d.Unit)
+	blamed, reset := d.Unit, "'"+d.Unit+"'"
+	if d.Result == "service-start-limit-hit" { // of a socket; the limit is the service's
+		blamed = strings.TrimSuffix(d.Unit, ".socket") + ".service"
+		reset += " '" + blamed + "'"
+	}
+	journal := fmt.Sprintf("journalctl -u %s -n 20, and mend the cause", blamed)
 	switch {
 	case d.ActiveState == "active" || d.ActiveState == "reloading" || d.ActiveState == "refreshing":
 		return Finding{}, false
 	case d.Failed():
-		return fail(d.Unit, "has failed"+why(d), fmt.Sprintf("%s; then systemctl reset-failed '%s' && systemctl start codex.target", journal, d.Unit)), true
+		return fail(d.Unit, "has failed"+why(d), fmt.Sprintf("%s; then systemctl reset-failed %s && systemctl start codex.target", journal, reset)), true
 	case d.ActiveState == "failed" || strings.HasPrefix(d.SubState, "auto-restart"):
 		return fail(d.Unit, "keeps failing, and waits for its next start"+why(d), journal), true
 	case d.ActiveState == "activating" || d.ActiveState == "deactivating":

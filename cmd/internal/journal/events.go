@@ -118,8 +118,8 @@ func Events() []Event {
 		{"restart-delay-kept", "ad2350e49d1f4eb3ae2d27eeb2605447", "cannot reset the restart delay; is the polkit rule of codex-proxy installed?",
 			"The restart delay of a worker could not be reset",
 			"The worker is healthy again, but systemd did not let the service call ResetFailedUnit,\n" +
-				"so its next failure meets a longer delay. /usr/share/polkit-1/rules.d/codex-proxy.rules\n" +
-				"allows it; polkitd has to run."},
+				"so its next failure meets a longer delay. It is tried again every reset_after.\n" +
+				"/usr/share/polkit-1/rules.d/codex-proxy.rules allows it; polkitd has to run."},
 		{"bus-connected", "d07dc4b78b3f4dcd9211e829036dd482", "systemd is heard over D-Bus",
 			"The states of the units are current",
 			"The service follows the workers' units over the system bus."},
@@ -153,9 +153,9 @@ func Events() []Event {
 			"CODEX_ERROR says why; the service tries again every second. Requests are served as ever."},
 		{"drain-deadline", "92457721dc504c2f8901587ed9577323", "turns in flight are cut off",
 			"Turns were cut off at drain_timeout",
-			"@CODEX_INFLIGHT@ turns were still in flight when the service had to stop. Their clients got\n" +
-				"an error that allows another try. drain_timeout in config.toml says how long turns may\n" +
-				"take."},
+			"@CODEX_INFLIGHT@ turns, or requests that had none yet, were left when the service had to\n" +
+				"stop. Their clients got an error that allows another try. drain_timeout in config.toml\n" +
+				"says how long they may take."},
 		{"drain-hastened", "3268236bdc844d979a515b407ba946d6", "asked again to stop: turns in flight are cut off now",
 			"A second SIGTERM cut off the turns in flight",
 			"Somebody asked twice. The clients got an error that allows another try."},
@@ -220,8 +220,8 @@ func Events() []Event {
 			"The service follows the workers' units over the system bus."},
 		{"images-unavailable", "e7850492836d4354a9f8c2217ae9e54e", "images cannot be fetched",
 			"A request named an image by URL, and nobody fetched it",
-			"The client got status 503 and can try again. See `systemctl status\n" +
-				"codex-proxy-fetch.socket codex-proxy-fetch.service`; after a start limit, `systemctl\n" +
+			"The client got status 503 and can try again. See `journalctl -u\n" +
+				"'codex-proxy-fetch.*'`, after a mistake in config.toml, too; after a start limit, `systemctl\n" +
 				"reset-failed 'codex-proxy-fetch.*'` and `systemctl start codex.target`."},
 		{"traces-not-sent", "79bb2f3cd6db4279aca1f54d1712c112", "traces cannot be sent",
 			"The collector of traces does not take them",
@@ -258,6 +258,10 @@ func Events() []Event {
 			"A response could not be stored",
 			"Its client got the response, and cannot continue it by its id. CODEX_ERROR says why; is\n" +
 				"the disk full?"},
+		{"response-not-renewed", "c98f77aad1124f3d80e90df92fe49a02", "a response that was continued may go sooner than it should",
+			"A response that was continued is not as fresh as it should be",
+			"Its time (response_retention) runs on from when it was last used before. CODEX_ERROR says\n" +
+				"why that could not be noted; is the disk full?"},
 		{"responses-not-forgotten", "610540a239f64e39a311cb3c209aa919", "cannot forget old responses",
 			"Old responses could not be removed",
 			"They stay in /var/lib/codex-proxy for longer than response_retention; it is tried again\n" +

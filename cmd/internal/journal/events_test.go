@@ -1,8 +1,8 @@
 package journal
 
 import (
-	"bytes"
 	"flag"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -107,25 +107,33 @@ func methodName(method *ast.SelectorExpr, ok bool) string {
 	return method.Sel.Name
 }
 
-// The catalogue names only fields that the program sends, and the shipped file is
-// what WriteCatalogue writes.
+// catalogue is what `journalctl -x` shows of every event, in the format of
+// https://systemd.io/CATALOG/.
+func catalogue() string {
+	var b strings.Builder
+	for _, e := range Events() {
+		fmt.Fprintf(&b, "-- %s\nSubject: %s\nDefined-By: codex-proxy\nDocumentation: man:codex-proxy(1)\n\n%s\n\n", e.ID, e.Subject, e.Help)
+	}
+	return b.String()
+}
+
+// The catalogue names only fields that the program sends, and is what is shipped.
 func TestCatalogue(t *testing.T) {
-	var written bytes.Buffer
-	require.NoError(t, WriteCatalogue(&written))
+	written := catalogue()
 	path := filepath.Join(root, "packaging/journal/codex-proxy.catalog")
 	if *update {
-		require.NoError(t, os.WriteFile(path, written.Bytes(), 0o644))
+		require.NoError(t, os.WriteFile(path, []byte(written), 0o644))
 	}
 	shipped, err := os.ReadFile(path)
 	require.NoError(t, err)
-	assert.Equal(t, written.String(), string(shipped), "if this is meant: go test ./cmd/internal/journal -run TestCatalogue -update")
+	assert.Equal(t, written, string(shipped), "if this is meant: go test ./cmd/internal/journal -run TestCatalogue -update")
 	text := ""
 	for _, file := range sources(t) {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
 		text += string(b)
 	}
-	for _, m := range regexp.MustCompile(`@CODEX_([A-Z_]+)@`).FindAllStringSubmatch(written.String(), -1) {
+	for _, m := range regexp.MustCompile(`@CODEX_([A-Z_]+)@`).FindAllStringSubmatch(written, -1) {
 		assert.Contains(t, text, `"`+strings.ToLower(m[1])+`"`, "no attribute makes CODEX_%s", m[1])
 	}
 }

@@ -16,13 +16,14 @@ import (
 
 // NewHandler speaks the journal's native protocol when standard error leads to
 // the journal, as systemd.exec(5) says of JOURNAL_STREAM, and writes JSON to
-// stderr otherwise. What the journal does not take goes to stderr, too.
+// stderr otherwise. What cannot be sent goes to stderr, too. Nobody who logs waits
+// for a journal that stands still: it misses those entries.
 func NewHandler(stderr io.Writer, level slog.Leveler) slog.Handler {
-	plain := slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level})
+	options := &slog.HandlerOptions{Level: level}
 	if native, err := journal.StderrIsJournalStream(); err != nil || !native {
-		return plain
+		return slog.NewJSONHandler(stderr, options)
 	}
-	return newHandler((&native{path: nativeSocket}).send, plain, level)
+	return newHandler((&native{path: nativeSocket}).send, slog.NewJSONHandler(newStream(stderr), options), level)
 }
 
 // handler writes each record as one entry.

@@ -2,13 +2,17 @@ package journal
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/journal"
+	"golang.org/x/sys/unix"
 
 	"codex-proxy/proxy/direct"
 )
@@ -16,55 +20,100 @@ import (
 // nativeSocket is where the journal listens (systemd-journald.service(8)).
 const nativeSocket = "/run/systemd/journal/socket"
 
-// patience bounds the writing of an entry that the journal is too busy for.
-const patience = time.Second
+// patience bounds the writing of an entry that the journal is too busy for. Once it
+// has run out, entries wait for a moment only until the journal takes one again:
+// whoever logs holds others up.
+const (
+	patience = time.Second
+	moment   = time.Millisecond
+)
 
 // native sends entries over a connection of its own, as every request writes one:
-// see package direct. What does not go that way, such as an entry too large for a
-// datagram, goes the library's.
+// see package direct. The library's writes have no bound.
 type native struct {
 	path string
 
-	mu   sync.Mutex
-	conn net.Conn
-	buf  []byte
+	mu     sync.Mutex
+	conn   *net.UnixConn
+	quick  net.Conn // conn, for most entries
+	buf    []byte
+	missed int // entries that the journal did not take since it stands still
 }
 
+// send drops an entry that the journal does not take in time, and says so later: it
+// would not take it as a line of standard error either.
 func (n *native) send(message string, p journal.Priority, vars []field) error {
-	if n.try(message, p, vars) {
-		return nil
-	}
-	all := map[string]string{}
-	for _, f := range vars {
-		all[f.name] = f.value
-	}
-	return journal.Send(message, p, all)
-}
-
-func (n *native) try(message string, p journal.Priority, vars []field) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.conn == nil {
-		c, err := net.Dial("unixgram", n.path)
-		if err != nil {
-			return false
+	var err error
+	if n.missed > 0 {
+		told := fmt.Sprintf("the journal stood still, and entries of codex-proxy are missing: %d", n.missed)
+		if err = n.write(moment, told, journal.PriWarning, []field{{"SYSLOG_IDENTIFIER", "codex-proxy"}}); err == nil {
+			n.missed = 0
 		}
-		n.conn = direct.Conn(c)
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		err = n.write(patience, message, p, vars)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		n.missed++
+		return nil
+	}
+	return err
+}
+
+// What follows is called under the lock.
+
+func (n *native) write(within time.Duration, message string, p journal.Priority, vars []field) error {
+	if n.conn == nil {
+		c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.path, Net: "unixgram"})
+		if err != nil {
+			return err
+		}
+		n.conn, n.quick = c, direct.Conn(c)
 	}
 	n.buf = appendVar(n.buf[:0], "PRIORITY", strconv.Itoa(int(p)))
 	n.buf = appendVar(n.buf, "MESSAGE", message)
 	for _, f := range vars {
 		n.buf = appendVar(n.buf, f.name, f.value)
 	}
-	err := n.conn.SetWriteDeadline(time.Now().Add(patience))
+	err := n.conn.SetWriteDeadline(time.Now().Add(within))
 	if err == nil {
-		_, err = n.conn.Write(n.buf)
+		_, err = n.quick.Write(n.buf)
 	}
-	if err != nil {
+	if errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ENOBUFS) {
+		err = n.attach(n.buf)
+	}
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		_ = n.conn.Close() // the next entry tries again
 		n.conn = nil
 	}
-	return err == nil
+	return err
+}
+
+// attach sends an entry that is too large for a datagram as a file.
+func (n *native) attach(entry []byte) error {
+	fd, err := unix.MemfdCreate("journal-entry", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), "journal-entry")
+	defer f.Close()
+	if _, err := f.Write(entry); err != nil {
+		return err
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE|unix.F_SEAL_SEAL); err != nil {
+		return err
+	}
+	raw, err := n.conn.SyscallConn() // WriteMsgUnix is for those that are not connected
+	if err != nil {
+		return err
+	}
+	waited := raw.Write(func(socket uintptr) (done bool) {
+		_, err = unix.SendmsgN(int(socket), nil, unix.UnixRights(fd), nil, 0)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	return errors.Join(waited, err)
 }
 
 // appendVar adds a field in the journal's native protocol

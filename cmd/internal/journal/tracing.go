@@ -18,7 +18,7 @@ func NewTracing(stderr io.Writer, requests func(thread string) string) func(line
 	if native, err := journal.StderrIsJournalStream(); err != nil || !native {
 		return func(line string) { _, _ = io.WriteString(stderr, line+"\n") }
 	}
-	return tracing((&native{path: nativeSocket}).send, stderr, requests)
+	return tracing((&native{path: nativeSocket}).send, newStream(stderr), requests)
 }
 
 func tracing(send sender, stderr io.Writer, requests func(string) string) func(string) {

@@ -4,17 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"sync/atomic"
-	"time"
 )
 
 // Silent takes the request and never answers.
 func Silent(context.Context, *Peer, json.RawMessage) bool { return true }
-
-// WrongID answers under an id that nobody has used.
-func WrongID(_ context.Context, p *Peer, _ json.RawMessage) bool {
-	p.Reply(json.RawMessage("987654321"), map[string]any{})
-	return true
-}
 
 // HalfFrame answers with half a frame and disconnects.
 func HalfFrame(_ context.Context, p *Peer, _ json.RawMessage) bool {
@@ -47,20 +40,6 @@ func Frame(b []byte) Fault {
 	return func(_ context.Context, p *Peer, _ json.RawMessage) bool {
 		p.Send(b)
 		return true
-	}
-}
-
-// Slow delays everything on the connection by d, then answers as usual.
-func Slow(d time.Duration) Fault {
-	return func(ctx context.Context, _ *Peer, _ json.RawMessage) bool {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return false
-		case <-ctx.Done():
-			return true
-		}
 	}
 }
 

@@ -109,9 +109,6 @@ func (p *Peer) threadStart(m message) {
 	if th.request.Model == "" {
 		th.request.Model = p.server.models()[0].ID
 	}
-	if th.request.Cwd == "" {
-		th.request.Cwd = "/"
-	}
 	p.mu.Lock()
 	th.originator = p.originator
 	p.threads[th.id] = th

@@ -2,34 +2,26 @@ package appservertest
 
 // Model is an entry of model/list.
 type Model struct {
-	ID          string
-	Description string
-	Hidden      bool
-	// Efforts are the reasoning efforts; none means "low", "medium" and "high".
-	// The first is the default.
-	Efforts []string
+	ID     string
+	Hidden bool
 }
 
 func (s *Server) models() []Model {
 	if len(s.Models) == 0 {
-		return []Model{{ID: "demo", Description: "Answers without a model, to try things out."}}
+		return []Model{{ID: "demo"}}
 	}
 	return s.Models
 }
 
 func (m Model) shape() map[string]any {
-	names := m.Efforts
-	if len(names) == 0 {
-		names = []string{"low", "medium", "high"}
-	}
-	efforts := make([]any, 0, len(names))
-	for _, name := range names {
+	var efforts []any
+	for _, name := range []string{"low", "medium", "high"} {
 		efforts = append(efforts, map[string]any{"reasoningEffort": name, "description": name + " effort"})
 	}
 	return map[string]any{
-		"id": m.ID, "model": m.ID, "displayName": m.ID, "description": m.Description, "hidden": m.Hidden, "isDefault": false,
+		"id": m.ID, "model": m.ID, "displayName": m.ID, "description": "Answers without a model, to try things out.", "hidden": m.Hidden, "isDefault": false,
 		"upgrade": nil, "upgradeInfo": nil, "availabilityNux": nil, "modelSpecialty": nil,
-		"supportedReasoningEfforts": efforts, "defaultReasoningEffort": names[0],
+		"supportedReasoningEfforts": efforts, "defaultReasoningEffort": "low",
 		"inputModalities": []any{"text", "image"}, "supportsPersonality": false, "multiAgentVersion": nil,
 		"additionalSpeedTiers": []any{}, "serviceTiers": []any{}, "defaultServiceTier": nil, "availableAccessPrograms": nil,
 	}

@@ -27,7 +27,7 @@ func (th *thread) shape() map[string]any {
 		"environments": []any{}, "extra": nil, "preview": "", "ephemeral": true, "section": nil, "sectionEnteredAt": nil,
 		"projectId": nil, "historyMode": "paginated", "modelProvider": "demo", "model": th.request.Model,
 		"reasoningEffort": nil, "createdAt": now, "updatedAt": now, "recencyAt": now,
-		"status": map[string]any{"type": "idle"}, "path": nil, "cwd": th.request.Cwd, "cliVersion": version,
+		"status": map[string]any{"type": "idle"}, "path": nil, "cwd": "/", "cliVersion": version,
 		"originator": th.originator, "source": "vscode", "canAcceptDirectInput": true, "threadSource": nil,
 		"agentNickname": nil, "agentRole": nil, "gitInfo": nil, "name": nil, "daybreakEnabled": nil, "turns": []any{},
 	}
@@ -36,7 +36,7 @@ func (th *thread) shape() map[string]any {
 func (th *thread) startShape() map[string]any {
 	return map[string]any{
 		"thread": th.shape(), "model": th.request.Model, "modelProvider": "demo", "serviceTier": nil,
-		"disabledPluginIds": []any{}, "cwd": th.request.Cwd, "runtimeWorkspaceRoots": []any{}, "instructionSources": []any{},
+		"disabledPluginIds": []any{}, "cwd": "/", "runtimeWorkspaceRoots": []any{}, "instructionSources": []any{},
 		"approvalPolicy": "never", "approvalsReviewer": "user", "sandbox": sandboxShape(),
 		"activePermissionProfile": nil, "reasoningEffort": nil, "multiAgentMode": "explicitRequestOnly",
 	}
@@ -44,7 +44,7 @@ func (th *thread) startShape() map[string]any {
 
 func (th *thread) settingsShape(r Request) map[string]any {
 	return map[string]any{"threadId": th.id, "threadSettings": map[string]any{
-		"disabledPluginIds": []any{}, "cwd": r.Cwd, "environments": []any{}, "approvalPolicy": "never",
+		"disabledPluginIds": []any{}, "cwd": "/", "environments": []any{}, "approvalPolicy": "never",
 		"approvalsReviewer": "user", "sandboxPolicy": sandboxShape(), "activePermissionProfile": nil,
 		"model": r.Model, "modelProvider": "demo", "serviceTier": nil, "effort": orNull(r.Effort), "summary": orNull(r.Summary),
 		"collaborationMode": map[string]any{"mode": "default", "settings": map[string]any{

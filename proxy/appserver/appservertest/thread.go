@@ -10,7 +10,6 @@ import (
 // thread/inject_items and turn/start.
 type Request struct {
 	Model            string
-	Cwd              string
 	BaseInstructions *string
 	ServiceTier      string
 	Config           map[string]any

@@ -20,8 +20,13 @@ type Item =
   | OpenAI.Responses.ResponseFunctionToolCall
   | OpenAI.Responses.ResponseReasoningItem;
 
+// context_length_exceeded is no code of the document's for a response: the codex
+// CLI tells by it, in response.failed, that the conversation is too long.
+type ServedResponseError = Omit<OpenAI.Responses.ResponseError, "code"> & { code: OpenAI.Responses.ResponseError["code"] | "context_length_exceeded" };
+
 // output_text is added by the library.
-type ServedResponse = Omit<OpenAI.Responses.Response, "output_text" | "output" | "tools" | "tool_choice" | "instructions" | "prompt" | "model"> & {
+type ServedResponse = Omit<OpenAI.Responses.Response, "output_text" | "output" | "tools" | "tool_choice" | "instructions" | "prompt" | "model" | "error"> & {
+  error: ServedResponseError | null;
   output: Item[];
   tools: OpenAI.Responses.FunctionTool[];
   tool_choice: OpenAI.Responses.ToolChoiceOptions | OpenAI.Responses.ToolChoiceFunction | OpenAI.Responses.ToolChoiceAllowed;

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"codex-proxy/units"
+	"codex-proxy/units/unitstest"
+)
+
+// New work waits in the socket for the next start only if the socket stays.
+func TestRestarting(t *testing.T) {
+	systemd := unitstest.Start(t).Systemd
+	d := &daemon{manager: units.NewManager(), logger: slog.New(slog.DiscardHandler)}
+	defer d.manager.Close()
+	assert.False(t, d.restarting(t.Context()), "systemd knows nothing of us")
+	systemd.Unit(proxyUnit).Queue("restart")
+	assert.True(t, d.restarting(t.Context()), "the socket is not systemd's")
+	for _, tc := range []struct {
+		service, socket string
+		want            bool
+	}{
+		{"", "", false}, {"stop", "", false}, {"stop", "stop", false},
+		{"restart", "", true}, {"try-restart", "", true}, {"restart", "start", true},
+		{"restart", "restart", false}, {"try-restart", "try-restart", false}, {"restart", "stop", false},
+	} {
+		systemd.Unit(proxyUnit).Queue(tc.service)
+		systemd.Unit(proxySocket).Queue(tc.socket)
+		assert.Equal(t, tc.want, d.restarting(t.Context()), "%+v", tc)
+	}
+}

@@ -1,0 +1,36 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"codex-proxy/proxy/stored"
+	"codex-proxy/proxy/usage"
+)
+
+// checkDatabases is whether the daemon can use what it keeps. Without, it serves all
+// the same, and forgets.
+func checkDatabases(ctx context.Context, s *survey) []Finding {
+	var found []Finding
+	for _, db := range []struct {
+		name, without string
+		check         func(context.Context, string) error
+	}{
+		{usage.FileName, "usage is kept in memory, and daily limits of API keys begin anew at each start", usage.Check},
+		{stored.FileName, "no response is kept", stored.Check},
+	} {
+		path := stateDir + "/" + db.name
+		err := db.check(ctx, s.path(path))
+		switch {
+		case err == nil, errors.Is(err, fs.ErrNotExist): // it comes with the first use
+		case errors.Is(err, fs.ErrPermission):
+			found = append(found, unprivileged(path, "read it"))
+		default:
+			found = append(found, fail(path, fmt.Sprintf("%v: %s", err, db.without), // beside it lies what belongs to it
+				fmt.Sprintf("mkdir -p %[1]s/bad && mv %[2]s* %[1]s/bad && systemctl try-reload-or-restart codex-proxy, which begins a new one", stateDir, path)))
+		}
+	}
+	return orOK(found, "usage and responses can be kept")
+}

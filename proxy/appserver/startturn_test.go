@@ -1,0 +1,115 @@
+package appserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/appservertest"
+)
+
+func TestOverloadedIsTriedAgain(t *testing.T) {
+	srv := &appservertest.Server{
+		Handler: appservertest.Reply("at last"),
+		Faults: map[string]appservertest.Fault{
+			"thread/start":        appservertest.Times(2, appservertest.Overloaded),
+			"thread/inject_items": appservertest.Times(1, appservertest.Overloaded),
+			"turn/start":          appservertest.Times(1, appservertest.Overloaded),
+		},
+	}
+	assert.Equal(t, "at last", drain(t, start(t, connect(t, srv), hello())).text)
+}
+
+func TestOverloadedForTooLong(t *testing.T) {
+	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"turn/start": appservertest.Overloaded}}
+	c := connect(t, srv)
+	ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
+	defer cancel()
+	_, err := c.StartTurn(ctx, hello())
+	var rpc *appserver.RPCError
+	require.ErrorAs(t, err, &rpc)
+	assert.Equal(t, appserver.CodeOverloaded, rpc.Code)
+	eventually(t, func() bool { return slices.Contains(srv.Requests(), "thread/unsubscribe") })
+}
+
+func TestRefusedStartLeavesNothingBehind(t *testing.T) {
+	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"turn/start": appservertest.Refused(-32600, "no")}}
+	_, err := connect(t, srv).StartTurn(bound(t), hello())
+	require.ErrorContains(t, err, "no")
+	eventually(t, func() bool { return slices.Contains(srv.Requests(), "thread/unsubscribe") })
+	assert.NotContains(t, srv.Requests(), "turn/interrupt")
+}
+
+// turn/start is on its way already when the history is refused.
+func TestTurnWithoutItsHistoryIsEnded(t *testing.T) {
+	srv := &appservertest.Server{
+		Handler: appservertest.Hang(""),
+		Faults:  map[string]appservertest.Fault{"thread/inject_items": appservertest.Refused(-32600, "no")},
+	}
+	_, err := connect(t, srv).StartTurn(bound(t), hello())
+	require.ErrorContains(t, err, "cannot inject the history")
+	assert.ErrorAs(t, err, new(*appserver.RPCError))
+	eventually(t, func() bool { return slices.Contains(srv.Requests(), "thread/unsubscribe") })
+	assert.Contains(t, srv.Requests(), "turn/interrupt")
+}
+
+// The turn that has started without its history spoils its thread: the next try is
+// in another one, with all of it.
+func TestTurnWithoutItsHistoryIsTriedAgainWhileOverloaded(t *testing.T) {
+	srv := &appservertest.Server{
+		Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+			if len(turn.Request.Items) == 0 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			turn.Text("with ", turn.Request.Prompt())
+			return nil
+		},
+		Faults: map[string]appservertest.Fault{"thread/inject_items": appservertest.Times(2, appservertest.Overloaded)},
+	}
+	assert.Equal(t, "with hello", drain(t, start(t, connect(t, srv), hello())).text)
+	for method, times := range map[string]int{"thread/start": 3, "turn/interrupt": 2, "thread/unsubscribe": 2} {
+		eventually(t, func() bool {
+			return len(slices.DeleteFunc(srv.Requests(), func(m string) bool { return m != method })) >= times
+		})
+	}
+}
+
+// A client that leaves while thread/start or turn/start is under way must not
+// leave a thread or a turn behind: the late reply tells what to stop.
+func TestCancelledStartLeavesNothingBehind(t *testing.T) {
+	for method, want := range map[string][]string{
+		"thread/start":        {"thread/unsubscribe"},
+		"thread/inject_items": {"thread/unsubscribe"},
+		"turn/start":          {"turn/interrupt", "thread/unsubscribe"},
+	} {
+		t.Run(method, func(t *testing.T) {
+			reached, goOn := make(chan struct{}), make(chan struct{})
+			srv := &appservertest.Server{
+				Handler: appservertest.Hang(""),
+				Faults: map[string]appservertest.Fault{method: func(context.Context, *appservertest.Peer, json.RawMessage) bool {
+					close(reached)
+					<-goOn
+					return false
+				}},
+			}
+			c := connect(t, srv)
+			ctx, cancel := context.WithCancel(context.Background())
+			failed := make(chan error, 1)
+			go func() { _, err := c.StartTurn(ctx, hello()); failed <- err }()
+			<-reached
+			cancel()
+			require.ErrorIs(t, <-failed, context.Canceled)
+			close(goOn)
+			for _, m := range want {
+				eventually(t, func() bool { return slices.Contains(srv.Requests(), m) })
+			}
+		})
+	}
+}

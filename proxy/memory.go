@@ -1,0 +1,104 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"codex-proxy/proxy/openai"
+)
+
+// memory bounds the bytes of requests that are held at the same time, and those of
+// each API key to half of that. Who waits for room gets it in turn, so that small
+// requests do not keep a large one waiting for ever.
+type memory struct {
+	limit  int64
+	wait   time.Duration // the longest that one waits for room
+	all    *semaphore.Weighted
+	shares sync.Map // API key → *semaphore.Weighted; they are few bytes, and stay
+	bytes  atomic.Int64
+}
+
+func newMemory(limit int64, wait time.Duration) *memory {
+	return &memory{limit: limit, wait: wait, all: semaphore.NewWeighted(limit)}
+}
+
+// share is the most that one API key holds, and one request.
+func (m *memory) share() int64 { return m.limit / 2 }
+
+// hold begins to count for an API key; without keys there is nobody to be fair to.
+func (m *memory) hold(key string) held {
+	share, ok := m.shares.Load(key)
+	if !ok {
+		size := m.share()
+		if key == "" {
+			size = math.MaxInt64
+		}
+		share, _ = m.shares.LoadOrStore(key, semaphore.NewWeighted(size))
+	}
+	return held{memory: m, share: share.(*semaphore.Weighted)}
+}
+
+// held is what a request or a connection holds. It belongs to one goroutine.
+type held struct {
+	memory *memory
+	share  *semaphore.Weighted // of the API key
+	bytes  int64
+}
+
+// take waits until there is room for n more bytes. Parts of a request that are
+// within their own limits, and together more than a share, count as one.
+func (h *held) take(ctx context.Context, n int64) error {
+	m := h.memory
+	n = min(n, m.share()-h.bytes)
+	if h.try(n) {
+		return nil
+	}
+	within, cancel := context.WithTimeout(ctx, m.wait)
+	defer cancel()
+	if h.share.Acquire(within, n) != nil {
+		return whyEnded(ctx, tooMany(openai.TypeRateLimit, "concurrency_exceeded",
+			fmt.Sprintf("the requests in flight with this API key hold as much memory as they may, %d bytes (half of request_memory); send fewer at the same time", m.share()), time.Second))
+	}
+	if m.all.Acquire(within, n) != nil {
+		h.share.Release(n)
+		return whyEnded(ctx, openai.Unavailable("overloaded",
+			fmt.Sprintf("all requests in flight hold as much memory as they may, %d bytes (request_memory); send the request again", m.limit), time.Second))
+	}
+	h.count(n)
+	return nil
+}
+
+// try is take without waiting; false means that there is no room.
+func (h *held) try(n int64) bool {
+	if !h.share.TryAcquire(n) {
+		return false
+	}
+	if !h.memory.all.TryAcquire(n) {
+		h.share.Release(n)
+		return false
+	}
+	h.count(n)
+	return true
+}
+
+// keep gives back what is more than n.
+func (h *held) keep(n int64) {
+	rest := h.bytes - n
+	if rest <= 0 {
+		return
+	}
+	h.memory.all.Release(rest)
+	h.share.Release(rest)
+	h.count(-rest)
+}
+
+func (h *held) count(n int64) {
+	h.bytes += n
+	h.memory.bytes.Add(n)
+}
