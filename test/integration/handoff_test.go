@@ -73,7 +73,7 @@ func (b *bed) awaitSole() {
 // A reload takes the new configuration, and no other process takes its place if
 // that is bad, or if the program is.
 func TestReloadFails(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "start_timeout = \"1s\"\n")
+	b := newBed(t, "trixie", realWorker, "")
 	b.start()
 	require.NoError(t, b.WriteFile(configFile, []byte("start_timeout = \"1s\"\nbody_limit = 2048\n"), 0o644))
 	long := strings.Repeat("x", 4096)

@@ -32,7 +32,7 @@ func TestWatchdog(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, "trixie", realWorker, shortTimeouts)
 	b.installFaulty()
-	b.start()
+	b.startShort()
 	worker := b.codex()
 	for _, tc := range []struct {
 		loop    string
@@ -136,7 +136,7 @@ func TestWatchdogUnreachable(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, "trixie", realWorker, shortTimeouts)
 	b.dropIn(proxyUnit, "watchdog", shortWatchdog)
-	b.start()
+	b.startShort()
 	b.MustRun(t, "chmod", "0600", "/run/codex-proxy/default.sock")
 	b.MustRun(t, "systemctl", "restart", workerUnit)
 	worker := b.codex()
@@ -164,7 +164,7 @@ func TestWatchdogIsNotForWorkers(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, shortTimeouts)
 	b.dropIn(proxyUnit, "watchdog", shortWatchdog)
 	b.dropIn(workerUnit, "watchdog", "[Service]\nWatchdogSec=0\n")
-	b.start()
+	b.startShort()
 	b.signal(b.codex(), unix.SIGSTOP)
 	// The next connection finds a relay that accepts, and nobody behind it.
 	require.NoError(t, b.Kill(t.Context(), proxyUnit, unix.SIGKILL))
