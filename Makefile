@@ -169,7 +169,7 @@ clean-cache: ## remove what was downloaded or made once
 
 .PHONY: needs
 needs:
-	@missing=; for n in $(NEEDS); do command -v "$${n%%:*}" >/dev/null || test -e "$${n%%:*}" || missing+=" $${n##*:}"; done; \
+	@missing=; for n in $(NEEDS); do case "$$n" in /*) test -e "$${n%%:*}";; *) command -v "$${n%%:*}" >/dev/null;; esac || missing+=" $${n##*:}"; done; \
 	if [ -n "$$missing" ]; then \
 		command -v apt-get >/dev/null || { echo "not here, by the names of Debian's packages:$$missing; install what has them, and try again" >&2; exit 1; }; \
 		echo "installing$$missing"; \

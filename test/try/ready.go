@@ -15,6 +15,7 @@ import (
 const (
 	readyTimeout = 20 * time.Second
 	readyStep    = 50 * time.Millisecond
+	probeTimeout = 5 * time.Second
 	triesPerLook = 10 // tries of /readyz for one look at the units
 )
 
@@ -29,7 +30,11 @@ func awaitReady(ctx context.Context, m *machine.Machine) error {
 			return nil
 		}
 		if tries%triesPerLook == 0 && failed(ctx, m) {
-			return notReady(context.WithoutCancel(ctx), m, err)
+			// Once more, for the reason: there may have been nobody yet to give it.
+			if err := probe(ctx); err != nil {
+				return notReady(context.WithoutCancel(ctx), m, err)
+			}
+			return nil
 		}
 		select {
 		case <-time.After(readyStep):
@@ -49,7 +54,7 @@ func failed(ctx context.Context, m *machine.Machine) bool {
 
 // probe returns nil when the proxy is ready, else why not.
 func probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
 	if err != nil {
