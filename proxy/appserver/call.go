@@ -94,6 +94,9 @@ func (c *Conn) await(ctx context.Context, q question, result any, late func(inco
 		return (<-q.reply).decode(q.method, result)
 	case <-ctx.Done():
 	}
+	if late == nil {
+		late = func(incoming) {} // the reply is still to come, and no surprise
+	}
 	if !c.abandon(q.id, late) { // the reply came at the same moment
 		return (<-q.reply).decode(q.method, result)
 	}

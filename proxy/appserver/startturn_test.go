@@ -1,8 +1,10 @@
 package appserver_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -86,7 +88,7 @@ func TestTurnWithoutItsHistoryIsTriedAgainWhileOverloaded(t *testing.T) {
 func TestCancelledStartLeavesNothingBehind(t *testing.T) {
 	for method, want := range map[string][]string{
 		"thread/start":        {"thread/unsubscribe"},
-		"thread/inject_items": {"thread/unsubscribe"},
+		"thread/inject_items": {"turn/interrupt", "thread/unsubscribe"},
 		"turn/start":          {"turn/interrupt", "thread/unsubscribe"},
 	} {
 		t.Run(method, func(t *testing.T) {
@@ -99,7 +101,8 @@ func TestCancelledStartLeavesNothingBehind(t *testing.T) {
 					return false
 				}},
 			}
-			c := connect(t, srv)
+			var log bytes.Buffer
+			c := connectWith(t, srv, appserver.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			ctx, cancel := context.WithCancel(context.Background())
 			failed := make(chan error, 1)
 			go func() { _, err := c.StartTurn(ctx, hello()); failed <- err }()
@@ -110,6 +113,9 @@ func TestCancelledStartLeavesNothingBehind(t *testing.T) {
 			for _, m := range want {
 				eventually(t, func() bool { return slices.Contains(srv.Requests(), m) })
 			}
+			_, err := c.Models(bound(t)) // what came before has been handled then
+			require.NoError(t, err)
+			assert.Empty(t, log.String(), "codex is not to blame")
 		})
 	}
 }

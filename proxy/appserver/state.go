@@ -10,8 +10,8 @@ type door struct {
 
 // state is everything of a connection that changes. Invariants:
 //   - err is set once, and done is closed in the same step;
-//   - pending has an entry for every request that was handed to the writer and
-//     neither answered nor given up;
+//   - pending has an entry for every request that was handed to the writer and not
+//     answered yet, also when nobody waits for that any more;
 //   - threads has an entry from the reply to thread/start until the turn is known
 //     to have ended and thread/unsubscribe is sent.
 type state struct {
