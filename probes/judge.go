@@ -84,10 +84,11 @@ func (f Facts) judgeDeactivating() Reason {
 
 // judgeFailed: failed-before-auto-restart lasts an instant and is not final.
 // A final failure after restarts is the start limit, whatever Result says
-// (systemd keeps the Result of the first failure); one without restarts means
-// that the unit may not be restarted at all.
+// (systemd keeps the Result of the first failure). Starts that were asked for
+// count for the limit, too, and are no restarts. Else the unit may not be
+// restarted at all.
 func (f Facts) judgeFailed() Reason {
-	if f.SubState == "failed" && f.Restarts > 0 {
+	if f.SubState == "failed" && (f.Restarts > 0 || f.Result == "start-limit-hit") {
 		return StartLimitHit
 	}
 	return WorkerExited

@@ -33,6 +33,7 @@ func TestJudge(t *testing.T) {
 		{"killed, ExecStop= runs", result(unit("deactivating", "stop"), "signal"), WorkerExited},
 		{"watchdog ends it", result(unit("deactivating", "stop-watchdog"), "watchdog"), WorkerExited},
 		{"start limit", restarted(unit("failed", "failed")), StartLimitHit},
+		{"start limit, of starts that were asked for", result(unit("failed", "failed"), "start-limit-hit"), StartLimitHit},
 		{"failed for good without a restart", unit("failed", "failed"), WorkerExited},
 		{"stopped", unit("inactive", "dead"), Stopped},
 		{"stopped, start job queued", Facts{ActiveState: "inactive", SubState: "dead", JobPending: true}, Starting},

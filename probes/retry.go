@@ -17,6 +17,11 @@ func RetryAfter(r Report, now time.Time) time.Duration {
 	switch r.Health.Readiness.Reason {
 	case StartLimitHit, Stopped, NoWorker, NoModels:
 		return maxRetryAfter
+	case WorkerExited:
+		if !r.Health.Liveness.Live { // for good
+			return maxRetryAfter
+		}
+		return minRetryAfter
 	case BackingOff:
 		return ClampRetry(untilNextStart(r.Workers, now))
 	default:

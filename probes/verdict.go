@@ -66,8 +66,12 @@ func Settled(s Snapshot) bool {
 		switch w.Reason {
 		case Ready:
 			return true
-		case Starting, HandshakePending, HandshakeLost, WorkerExited:
+		case Starting, HandshakePending, HandshakeLost:
 			return false
+		case WorkerExited:
+			if !w.failed() {
+				return false
+			}
 		}
 	}
 	return true

@@ -84,6 +84,7 @@ func TestSettled(t *testing.T) {
 	assert.False(t, Settled(fleet(BackingOff, Starting)))
 	assert.False(t, Settled(fleet(HandshakePending)))
 	assert.False(t, Settled(fleet(WorkerExited)), "systemd has not said yet what follows")
+	assert.True(t, Settled(finalFailure()))
 }
 
 func TestSentenceNamesTheRemedy(t *testing.T) {
@@ -116,6 +117,10 @@ func TestRetryAfter(t *testing.T) {
 	assert.Equal(t, time.Minute, RetryAfter(waiting(at(time.Hour)), now))
 	assert.Equal(t, time.Second, RetryAfter(Report{Health: Health{Readiness: Readiness{Reason: Starting}}}, now))
 	assert.Equal(t, time.Minute, RetryAfter(Report{Health: Health{Readiness: Readiness{Reason: StartLimitHit}}}, now))
+	exited := Report{Health: Health{Readiness: Readiness{Reason: WorkerExited}, Liveness: Liveness{Live: true}}}
+	assert.Equal(t, time.Second, RetryAfter(exited, now))
+	exited.Health.Liveness.Live = false
+	assert.Equal(t, time.Minute, RetryAfter(exited, now), "for good")
 }
 
 func fleet(reasons ...Reason) Snapshot {

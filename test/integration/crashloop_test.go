@@ -85,6 +85,35 @@ func TestCrashLoop(t *testing.T) {
 	assert.Equal(t, proxy, b.onlyProcess(proxyUnit), "the proxy was not touched")
 }
 
+// Starts that somebody asks for count for systemd's start limit, too, and then no
+// restart has happened. The remedy that /readyz names brings everything back.
+func TestStartLimitWithoutARestart(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	err := error(nil)
+	for range rampSteps {
+		if _, _, err = b.Run(t.Context(), "systemctl", "restart", workerUnit); err != nil {
+			break
+		}
+	}
+	require.Error(t, err, "the start limit")
+	r, _ := b.until("at the start limit", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.StartLimitHit })
+	assert.Equal(t, "0", b.show(workerUnit, "NRestarts")["NRestarts"])
+	b.awaitJournal(proxyUnit, "worker is given up", bound)
+	status, header, body := b.chat(false, "hello")
+	assert.Equal(t, http.StatusServiceUnavailable, status, body)
+	assert.Equal(t, "60", header.Get("Retry-After"))
+
+	began := time.Now()
+	b.MustRun(t, "systemctl", "restart", proxyUnit)
+	assert.Less(t, time.Since(began), 10*time.Second, "there is nothing to wait for")
+
+	_, remedy, _ := strings.Cut(r.Health.Readiness.Details, ", then ")
+	b.MustRun(t, "sh", "-c", remedy)
+	b.until("ready", ready)
+}
+
 // assertRamp compares the delay before each restart with the ramp.
 func (b *bed) assertRamp() {
 	b.t.Helper()
