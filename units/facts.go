@@ -145,12 +145,13 @@ func (f facts) waitingSince() time.Time {
 	return f.time("StateChangeTimestamp")
 }
 
-// mayRestart reports a failure of which it isn't known whether it is final.
-// Before systemd 254, which brought failed-before-auto-restart and
-// RestartUSecNext, a unit is failed/failed for an instant on its way to
-// auto-restart.
+// mayRestart reports an end of which it isn't known whether it is final. Before
+// systemd 254, which brought failed-before-auto-restart, dead-before-auto-restart
+// and RestartUSecNext, a unit is failed/failed or, after a clean exit,
+// inactive/dead for an instant on its way to auto-restart.
 func (f facts) mayRestart() bool {
-	return f["RestartUSecNext"].value == (missing{}) && f.text("SubState") == "failed"
+	sub := f.text("SubState")
+	return f["RestartUSecNext"].value == (missing{}) && (sub == "failed" || sub == "dead")
 }
 
 // restartDelay is RestartUSecNext (systemd 254, where the delay grows with

@@ -12,8 +12,8 @@ import (
 )
 
 // settleTime is how long a change waits for the signal that completes it: one
-// of the Service interface for the Unit's, and before systemd 254 a failure for
-// the automatic restart. systemd writes the two back to back.
+// of the Service interface for the Unit's, and before systemd 254 an end for the
+// automatic restart. systemd writes the two back to back.
 const settleTime = 100 * time.Millisecond
 
 // wakeAfter is how long after the announced time the timer has surely run out:

@@ -124,6 +124,12 @@ func TestWatcherWithOldSystemd(t *testing.T) {
 
 	unit.Set(failed)
 	assert.True(t, w.state().Failed())
+
+	dead := unitstest.Properties{"ActiveState": "inactive", "SubState": "dead", "Result": "success"}
+	unit.Set(dead, unitstest.Properties{"ActiveState": "activating", "SubState": "auto-restart"})
+	assert.Equal(t, "auto-restart", w.state().SubState)
+	unit.Set(dead)
+	assert.Equal(t, "dead", w.state().SubState)
 }
 
 func TestWatcherWithoutTheUnit(t *testing.T) {
