@@ -21,8 +21,9 @@ func TestHopeful(t *testing.T) {
 		"no models":            {with(unit("active", "running"), Facts{Handshake: true}), false},
 		"stopped":              {unit("inactive", "dead"), false},
 		"about to start":       {Facts{ActiveState: "inactive", SubState: "dead", JobPending: true}, true},
+		"failed in its stop":   {queued(unit("failed", "failed")), true},
 		"failed for good":      {unit("failed", "failed"), false},
-		"start limit":          {restarted(unit("failed", "failed")), false},
+		"start limit":          {limited(unit("failed", "failed")), false},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, Hopeful(tc.facts)) })
 	}

@@ -12,8 +12,8 @@ type Facts struct {
 	Result string
 	// JobPending: systemd has a job queued for the unit.
 	JobPending bool
-	// Restarts counts the automatic restarts since the unit was last started by hand (NRestarts).
-	Restarts uint32
+	// StartLimited: the unit has failed because systemd does not start it again.
+	StartLimited bool
 	// Handshake: initialize was answered and models were listed on the current connection.
 	Handshake bool
 	// Models is how many models the worker listed.
@@ -82,16 +82,21 @@ func (f Facts) judgeDeactivating() Reason {
 	return Draining
 }
 
-// judgeFailed: failed-before-auto-restart lasts an instant and is not final.
-// A final failure after restarts is the start limit, whatever Result says
-// (systemd keeps the Result of the first failure). Starts that were asked for
-// count for the limit, too, and are no restarts. Else the unit may not be
-// restarted at all.
+// judgeFailed: failed-before-auto-restart lasts an instant and is not final. A job
+// is a start that follows: a restart that was asked for, whose stop has ended in a
+// failure. A final failure that is no start limit was a stop, too, or the unit may
+// not be restarted at all.
 func (f Facts) judgeFailed() Reason {
-	if f.SubState == "failed" && (f.Restarts > 0 || f.Result == "start-limit-hit") {
+	switch {
+	case f.SubState != "failed":
+		return WorkerExited
+	case f.JobPending:
+		return Starting
+	case f.StartLimited:
 		return StartLimitHit
+	default:
+		return WorkerExited
 	}
-	return WorkerExited
 }
 
 func (f Facts) judgeInactive() Reason {

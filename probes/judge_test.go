@@ -32,8 +32,9 @@ func TestJudge(t *testing.T) {
 		{"exited by itself, ExecStop= runs", unit("deactivating", "stop"), WorkerExited},
 		{"killed, ExecStop= runs", result(unit("deactivating", "stop"), "signal"), WorkerExited},
 		{"watchdog ends it", result(unit("deactivating", "stop-watchdog"), "watchdog"), WorkerExited},
-		{"start limit", restarted(unit("failed", "failed")), StartLimitHit},
-		{"start limit, of starts that were asked for", result(unit("failed", "failed"), "start-limit-hit"), StartLimitHit},
+		{"start limit", limited(unit("failed", "failed")), StartLimitHit},
+		{"failed while it stopped, start job queued", queued(unit("failed", "failed")), Starting},
+		{"the start limit, its job not gone yet", queued(limited(unit("failed", "failed"))), Starting},
 		{"failed for good without a restart", unit("failed", "failed"), WorkerExited},
 		{"stopped", unit("inactive", "dead"), Stopped},
 		{"stopped, start job queued", Facts{ActiveState: "inactive", SubState: "dead", JobPending: true}, Starting},
@@ -73,5 +74,5 @@ func with(f, connection Facts) Facts {
 
 func queued(f Facts) Facts                { f.JobPending = true; return f }
 func drained(f Facts) Facts               { f.Draining = true; return f }
-func restarted(f Facts) Facts             { f.Restarts = 7; return f }
+func limited(f Facts) Facts               { f.StartLimited = true; return f }
 func result(f Facts, result string) Facts { f.Result = result; return f }

@@ -60,5 +60,8 @@ type Exit struct {
 	At     time.Time `json:"at"`
 }
 
-// failed reports whether systemd has given up on the unit.
-func (w Worker) failed() bool { return w.ActiveState == "failed" && w.SubState == "failed" }
+// failed reports whether systemd has given up on the unit: it does not start it again
+// just now.
+func (w Worker) failed() bool {
+	return w.ActiveState == "failed" && w.SubState == "failed" && w.Reason != Starting
+}

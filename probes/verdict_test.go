@@ -51,6 +51,7 @@ func TestLivenessOf(t *testing.T) {
 		{"all at the start limit", fleet(StartLimitHit, StartLimitHit), false, StartLimitHit},
 		{"stopped by an operator", fleet(Stopped), true, Stopped},
 		{"failed without restarts", finalFailure(), false, WorkerExited},
+		{"failed, and started again", failedAs(Starting), true, Starting},
 		{"a loop of ours is stuck", stuck(fleet(Ready)), false, Stuck},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -144,8 +145,10 @@ func worker(name string, r Reason) Worker {
 	return w
 }
 
-func finalFailure() Snapshot {
-	w := worker("a", WorkerExited)
+func finalFailure() Snapshot { return failedAs(WorkerExited) }
+
+func failedAs(r Reason) Snapshot {
+	w := worker("a", r)
 	w.ActiveState, w.SubState = "failed", "failed"
 	return Snapshot{Workers: []Worker{w}}
 }

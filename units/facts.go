@@ -23,6 +23,8 @@ var unitProperties = map[string]property{
 	"InvocationID":         {unitIface, "ay"},
 	"Job":                  {unitIface, "(uo)"},
 	"StateChangeTimestamp": {unitIface, "t"},
+
+	"InactiveExitTimestamp": {unitIface, "t"},
 }
 
 const serviceIface = "org.freedesktop.systemd1.Service"
@@ -115,6 +117,7 @@ func (f facts) state(unit string) State {
 		ExecMainStatus: f.int32("ExecMainStatus"),
 		ExecMainExitAt: f.time("ExecMainExitTimestamp"),
 		StateChangedAt: f.time("StateChangeTimestamp"),
+		LeftInactiveAt: f.time("InactiveExitTimestamp"),
 		JobPending:     f.job() != 0,
 	}
 	if f["LoadState"].value == (missing{}) { // systemd has no object for such a name

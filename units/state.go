@@ -26,6 +26,7 @@ type State struct {
 	ExecMainExitAt time.Time
 
 	StateChangedAt time.Time
+	LeftInactiveAt time.Time // to start, or to wait for the automatic restart
 
 	// NextRestartAt is when systemd will start the unit again, zero unless it
 	// is waiting to. It follows the auto-restart state by one bus round trip.
@@ -49,4 +50,13 @@ func (s State) Active() bool {
 // watcher hides that older systemd calls it failed/failed.
 func (s State) Failed() bool {
 	return s.ActiveState == "failed" && s.SubState != "failed-before-auto-restart"
+}
+
+// StartLimited reports whether the unit has failed because systemd's start limit
+// keeps it down. Result tells only where starts that were asked for were too many:
+// after a crash loop systemd keeps that of the crash. Then the unit has restarted,
+// and waited for one restart more after its last run; after a stop that has ended in
+// a failure it has not.
+func (s State) StartLimited() bool {
+	return s.Failed() && (s.Result == "start-limit-hit" || s.NRestarts > 0 && !s.ExecMainExitAt.After(s.LeftInactiveAt))
 }

@@ -2,6 +2,7 @@ package units
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -45,5 +46,26 @@ func TestLastExit(t *testing.T) {
 		e, ok := State{Result: c.result, ExecMainCode: c.code, ExecMainStatus: c.status}.LastExit()
 		assert.True(t, ok)
 		assert.Equal(t, c.want, e.String())
+	}
+}
+
+func TestStartLimited(t *testing.T) {
+	at := func(sec int64) time.Time { return time.Unix(sec, 0) }
+	failed := State{ActiveState: "failed", SubState: "failed", Result: "exit-code"}
+	for what, c := range map[string]struct {
+		change  func(*State)
+		limited bool
+	}{
+		"it may not be restarted":         {func(s *State) { s.LeftInactiveAt, s.ExecMainExitAt = at(1), at(2) }, false},
+		"its main process never ran":      {func(s *State) { s.NRestarts, s.LeftInactiveAt = 14, at(3) }, true},
+		"after a crash loop":              {func(s *State) { s.NRestarts, s.ExecMainExitAt, s.LeftInactiveAt = 14, at(2), at(3) }, true},
+		"killed while it was stopped":     {func(s *State) { s.NRestarts, s.LeftInactiveAt, s.ExecMainExitAt = 1, at(1), at(2) }, false},
+		"starts that somebody asked for":  {func(s *State) { s.Result, s.LeftInactiveAt, s.ExecMainExitAt = "start-limit-hit", at(1), at(2) }, true},
+		"it waits, and is to be started":  {func(s *State) { s.ActiveState, s.SubState, s.NRestarts = "activating", "auto-restart", 1 }, false},
+		"systemd has not decided, so far": {func(s *State) { s.SubState, s.NRestarts = "failed-before-auto-restart", 1 }, false},
+	} {
+		s := failed
+		c.change(&s)
+		assert.Equal(t, c.limited, s.StartLimited(), what)
 	}
 }

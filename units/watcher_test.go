@@ -90,6 +90,7 @@ func TestWatcherSeesTheStartLimit(t *testing.T) {
 	assert.Equal(t, "exited with status 3", exit.String())
 	assert.Equal(t, "exit-code", last.Result)
 	assert.EqualValues(t, 1, last.NRestarts)
+	assert.True(t, last.StartLimited())
 }
 
 // Joining late, in the middle of a wait, the delay is that of this wait.

@@ -101,7 +101,7 @@ func (s *state) facts() probes.Facts {
 	f := probes.Facts{
 		NoBus:       s.deaf(),
 		ActiveState: s.unit.ActiveState, SubState: s.unit.SubState, Result: s.unit.Result,
-		JobPending: s.unit.JobPending, Restarts: s.unit.NRestarts,
+		JobPending: s.unit.JobPending, StartLimited: s.unit.StartLimited(),
 		Handshake: s.conn != nil, Lost: s.lost, Draining: s.draining(), Drained: s.drains.operator,
 	}
 	if s.handshake != nil {

@@ -428,3 +428,38 @@ func TestStopCanBeHastened(t *testing.T) {
 		assert.Contains(t, err.Error(), `"code":"worker_exited"`, "cut off, and said so")
 	}
 }
+
+// A stop may end in a failure, as when its turns are cut off by SIGKILL. The start of
+// a restart follows all the same, and requests wait for it; a unit that is stopped
+// like that has met no start limit.
+func TestStopThatFails(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "trixie", realWorker, "")
+	b.start()
+	cutOff := func(verb string) {
+		h := b.hold(verb)
+		done := b.begin("systemctl", verb, workerUnit)
+		b.until("draining", func(_ int, r report) bool { return r.Workers[0].SubState == "stop" })
+		waiting := make(chan error, 1)
+		if verb == "restart" {
+			go func() { waiting <- ask(b.newClient(), true, false) }()
+			b.until("a request waits", func(_ int, r report) bool { return r.Queue.Depth == 1 })
+		} else {
+			close(waiting)
+		}
+		b.MustRun(t, "systemctl", "kill", "--signal=SIGKILL", workerUnit)
+		assert.NoError(t, <-waiting)
+		assert.NoError(t, <-done)
+		assert.Contains(t, h.rest(t), `"code":"worker_exited"`)
+		b.models.Release(verb)
+	}
+	cutOff("restart")
+	b.until("ready", ready)
+	b.signal(b.codex(), unix.SIGKILL)
+	b.until("restarted", func(status int, r report) bool { return status == http.StatusOK && r.Workers[0].RestartsTotal == 1 })
+	cutOff("stop")
+	r, _ := b.until("failed", func(_ int, r report) bool { return r.Workers[0].ActiveState == "failed" })
+	assert.Equal(t, "1", b.show(workerUnit, "NRestarts")["NRestarts"])
+	assert.Equal(t, probes.WorkerExited, r.Workers[0].Reason)
+	assert.NotContains(t, b.ownLines(), "worker is given up")
+}

@@ -26,7 +26,7 @@ const propertiesIface = "org.freedesktop.DBus.Properties"
 // ofUnit are the properties of the Unit interface; the rest is the service's.
 var ofUnit = map[string]bool{
 	"LoadState": true, "ActiveState": true, "SubState": true,
-	"InvocationID": true, "Job": true, "StateChangeTimestamp": true,
+	"InvocationID": true, "Job": true, "StateChangeTimestamp": true, "InactiveExitTimestamp": true,
 	"UnitFileState": true, "NeedDaemonReload": true, "WantedBy": true, "RequiredBy": true,
 }
 
@@ -37,7 +37,7 @@ var silent = map[string]bool{"LoadState": true, "RestartUSec": true, "RestartUSe
 func fresh(loadState string) Properties {
 	return Properties{
 		"LoadState": loadState, "ActiveState": "inactive", "SubState": "dead",
-		"InvocationID": []byte{}, "Job": noJob, "StateChangeTimestamp": uint64(0),
+		"InvocationID": []byte{}, "Job": noJob, "StateChangeTimestamp": uint64(0), "InactiveExitTimestamp": uint64(0),
 		"Result": "success", "StatusText": "", "MainPID": uint32(0), "NRestarts": uint32(0),
 		"ExecMainCode": int32(0), "ExecMainStatus": int32(0), "ExecMainExitTimestamp": uint64(0),
 		"RestartUSec": uint64(200_000), "RestartUSecNext": uint64(200_000),

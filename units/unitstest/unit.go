@@ -129,7 +129,9 @@ func (u *Unit) end(code, status int32, result string, delay time.Duration) {
 		"ExecMainExitTimestamp": now(),
 	})
 	maps.Copy(u.now, Properties{"RestartUSecNext": uint64(delay.Microseconds())})
-	u.set(Properties{"ActiveState": "activating", "SubState": "auto-restart", "StateChangeTimestamp": now()})
+	u.set(Properties{
+		"ActiveState": "activating", "SubState": "auto-restart", "StateChangeTimestamp": now(), "InactiveExitTimestamp": now(),
+	})
 }
 
 // AutoRestart ends the wait: systemd restarts the unit. It counts the restart
