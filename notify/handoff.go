@@ -77,13 +77,18 @@ func newPair() (ours peer, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-func (p peer) send(m message, fds ...int) error {
+func (m message) packet() ([]byte, error) {
 	packet, err := json.Marshal(m)
+	if err == nil && len(packet) > packetLimit {
+		err = fmt.Errorf("a message of %d bytes is too long", len(packet))
+	}
+	return packet, err
+}
+
+func (p peer) send(m message, fds ...int) error {
+	packet, err := m.packet()
 	if err != nil {
 		return err
-	}
-	if len(packet) > packetLimit {
-		return fmt.Errorf("a message of %d bytes is too long", len(packet))
 	}
 	var rights []byte
 	if len(fds) > 0 {

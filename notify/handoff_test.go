@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -212,6 +213,20 @@ func TestHandOverThatNobodyHears(t *testing.T) {
 	h.notes, err = net.ListenUnixgram("unixgram", h.notifier.socket)
 	require.NoError(t, err)
 	defer h.notes.Close()
+	h.notifier.Ready("goes on")
+	assert.Equal(t, "READY=1\nSTATUS=goes on", h.note(t))
+}
+
+// What does not fit into a message keeps this process in its place.
+func TestHandOverOfTooMuch(t *testing.T) {
+	h := newHanding(t)
+	s := h.succeed(t, "serve")
+	_, _, err := s.Await(t.Context())
+	require.NoError(t, err)
+	taken, err := s.Take(h.notifier, strings.Repeat("x", packetLimit))
+	assert.False(t, taken)
+	assert.ErrorContains(t, err, "too long")
+	assert.ErrorIs(t, unix.Kill(s.PID, 0), unix.ESRCH, "it is still there")
 	h.notifier.Ready("goes on")
 	assert.Equal(t, "READY=1\nSTATUS=goes on", h.note(t))
 }

@@ -136,7 +136,11 @@ func (s *Successor) Await(ctx context.Context) (serving bool, status string, err
 // tells whether that has become of it; then n is silent. Otherwise nothing has
 // changed, and the process is killed.
 func (s *Successor) Take(n *Notifier, state any) (taken bool, err error) {
-	raw, err := json.Marshal(state)
+	take := message{Kind: "take"}
+	take.State, err = json.Marshal(state)
+	if err == nil {
+		_, err = take.packet() // while there is a way back
+	}
 	if err == nil {
 		_, err = s.release.Write([]byte{1})
 	}
@@ -153,7 +157,7 @@ func (s *Successor) Take(n *Notifier, state any) (taken bool, err error) {
 		_ = syscall.Kill(-s.PID, syscall.SIGKILL)
 		return false, errors.Join(err, s.peer.conn.Close())
 	}
-	if err = s.peer.send(message{Kind: "take", State: raw}); err == nil {
+	if err = s.peer.send(take); err == nil {
 		err = s.taken()
 	}
 	if err != nil {
