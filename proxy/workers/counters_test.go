@@ -25,6 +25,8 @@ func TestRestartsAccumulate(t *testing.T) {
 		u.Result, u.ExecMainCode, u.ExecMainStatus = "signal", 2, 9
 		return u
 	}
+	killed := unit("a", "failed", "failed", "9", 1)
+	killed.Result = "signal"
 	limited := unit("a", "failed", "failed", "9", 2)
 	limited.Result = "start-limit-hit"
 	for i, step := range []struct {
@@ -45,6 +47,8 @@ func TestRestartsAccumulate(t *testing.T) {
 		{"an operator's restart", running("a", "7", 0), 5, 2},
 		{"one that crashed while it started", backingOff("7", 1), 5, 3},
 		{"and again", running("a", "9", 1), 6, 3},
+		{"a start that an operator broke off", killed, 6, 3},
+		{"the next one", unit("a", "activating", "start", "9", 1), 6, 3},
 		{"the start limit: counted by systemd, refused by it", limited, 6, 4},
 	} {
 		r.heard(step.word)

@@ -3,6 +3,7 @@ package workers_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -20,6 +21,7 @@ func (r *rig) crash(invocation string, restarts uint32) {
 func (r *rig) giveUp(restarts uint32) {
 	limited := unit("a", "failed", "failed", "z", restarts)
 	limited.Result, limited.ExecMainCode, limited.ExecMainStatus = "exit-code", 1, 3
+	limited.LeftInactiveAt = time.Unix(int64(restarts), 0) // to wait for the start that was refused
 	r.heard(limited)
 }
 

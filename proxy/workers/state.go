@@ -38,6 +38,8 @@ const (
 type state struct {
 	bus  bus
 	unit units.State
+	// limited: the unit has failed, and that is its start limit.
+	limited bool
 
 	conn      *appserver.Conn // non-nil only after a complete handshake
 	handshake *probes.Handshake
@@ -101,7 +103,7 @@ func (s *state) facts() probes.Facts {
 	f := probes.Facts{
 		NoBus:       s.deaf(),
 		ActiveState: s.unit.ActiveState, SubState: s.unit.SubState, Result: s.unit.Result,
-		JobPending: s.unit.JobPending, StartLimited: s.unit.StartLimited(),
+		JobPending: s.unit.JobPending, StartLimited: s.limited,
 		Handshake: s.conn != nil, Lost: s.lost, Draining: s.draining(), Drained: s.drains.operator,
 	}
 	if s.handshake != nil {
@@ -135,8 +137,9 @@ func (s *state) heardBus(b bus) {
 // heard takes over what systemd says. That it is current is heardBus's to say: the
 // bus may fail again before every unit was heard.
 func (s *state) heard(u units.State, now time.Time) {
+	limited := u.StartLimited() && !s.brokenOff(u)
 	if s.unit.Unit != "" {
-		s.count(u)
+		s.count(u, limited)
 	}
 	if !u.Active() || u.InvocationID != s.unit.InvocationID {
 		s.lost, s.dialAfter, s.dialPause = false, time.Time{}, 0
@@ -152,7 +155,7 @@ func (s *state) heard(u units.State, now time.Time) {
 	if u.InvocationID != s.unit.InvocationID {
 		s.counted = u.NRestarts
 	}
-	s.unit = u
+	s.unit, s.limited = u, limited
 	s.heardBus(s.bus) // which is there, then
 	if !u.Failed() {
 		s.outage.limitTold = false
@@ -162,22 +165,35 @@ func (s *state) heard(u units.State, now time.Time) {
 // count adds what happened since the last word. A restart has happened when a
 // new invocation began by itself: NRestarts alone also counts the one that the
 // start limit refused, and falls back to zero when someone resets the unit.
-func (s *state) count(u units.State) {
+func (s *state) count(u units.State, limited bool) {
 	if u.InvocationID != s.unit.InvocationID && u.InvocationID != "" && u.NRestarts > 0 {
 		s.restarts += max(1, uint64(u.NRestarts)-uint64(min(s.counted, u.NRestarts)))
 	}
-	if down(u) && !down(s.unit) {
+	if (limited || waiting(u)) && !waiting(s.unit) && !s.unit.Failed() {
 		s.failures++
 	}
 }
 
-// down tells the states after a failure that no operator asked for.
-func down(u units.State) bool {
+// brokenOff reports whether a unit that has failed was starting before, and did not
+// wait for another start since: somebody stopped it. Of a start that has not come to
+// its main process systemd notes nothing else.
+func (s *state) brokenOff(u units.State) bool {
+	if s.unit.Unit == "" || u.Result == "start-limit-hit" || !u.LeftInactiveAt.Equal(s.unit.LeftInactiveAt) {
+		return false
+	}
+	if waiting(s.unit) {
+		return u.InvocationID != s.unit.InvocationID
+	}
+	return !s.unit.Failed() || !s.limited
+}
+
+// waiting tells the states between an end that nobody asked for and the next start.
+func waiting(u units.State) bool {
 	switch u.SubState {
 	case "auto-restart", "auto-restart-queued", "failed-before-auto-restart", "dead-before-auto-restart":
 		return true
 	}
-	return u.Failed()
+	return false
 }
 
 // exitOf is how the unit's last run ended; nil while systemd does not tell. A
@@ -186,7 +202,7 @@ func exitOf(u units.State) *probes.Exit {
 	if e, ok := u.LastExit(); ok {
 		return &probes.Exit{Result: e.Result, Code: e.Code, Status: e.Status, At: e.At}
 	}
-	if down(u) && u.Result != "success" {
+	if (waiting(u) || u.Failed()) && u.Result != "success" {
 		return &probes.Exit{Result: u.Result, At: u.StateChangedAt}
 	}
 	return nil

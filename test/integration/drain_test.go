@@ -461,5 +461,17 @@ func TestStopThatFails(t *testing.T) {
 	r, _ := b.until("failed", func(_ int, r report) bool { return r.Workers[0].ActiveState == "failed" })
 	assert.Equal(t, "1", b.show(workerUnit, "NRestarts")["NRestarts"])
 	assert.Equal(t, probes.WorkerExited, r.Workers[0].Reason)
+
+	// Nor is one that breaks off a start.
+	b.MustRun(t, "systemctl", "start", workerUnit)
+	b.until("ready", ready)
+	b.dropIn(workerUnit, "slow", "[Service]\nExecStartPre=/bin/sleep infinity\n")
+	b.signal(b.codex(), unix.SIGKILL)
+	b.until("starting", func(_ int, r report) bool { return r.Workers[0].SubState == "start-pre" })
+	b.MustRun(t, "systemctl", "stop", workerUnit)
+	r, _ = b.until("failed", func(_ int, r report) bool { return r.Workers[0].ActiveState == "failed" })
+	assert.Equal(t, "1", b.show(workerUnit, "NRestarts")["NRestarts"])
+	assert.Equal(t, probes.WorkerExited, r.Workers[0].Reason)
+	assert.EqualValues(t, 2, r.Workers[0].ConsecutiveFailures, "it was killed twice")
 	assert.NotContains(t, b.ownLines(), "worker is given up")
 }
