@@ -14,15 +14,18 @@ const (
 	// batch bounds how many responses go in one transaction, which nobody can
 	// write beside.
 	batch = 100
-	// moment is how long the sweep keeps others from writing while it waits for
-	// those who read.
+	// moment is how long the sweep keeps others from writing while it makes room,
+	// or waits for those who read.
 	moment = 100 * time.Millisecond
+	// roomTime is how long one that is stored does so to make room for itself.
+	roomTime = time.Second
 	// maxJournal is the size in pages, 64 MiB, from which on the journal matters
 	// more than that.
 	maxJournal = 64 << 20 / 4096
 )
 
-// Run forgets responses whose time is over until ctx ends; then it returns nil.
+// Run forgets responses whose time is over, and those beyond the limits, which an
+// operator may have lowered, until ctx ends; then it returns nil.
 // What fails is logged and tried again: the file is bounded in size in any case.
 func (s *Store) Run(ctx context.Context) error {
 	ticker := time.NewTicker(sweepEvery)
@@ -50,6 +53,14 @@ func (s *Store) sweep(ctx context.Context, now time.Time) error {
 			return err
 		} else if n < batch {
 			break
+		}
+	}
+	for room := false; !room; {
+		if err := within(ctx, s.db, func(tx *sql.Tx) (err error) {
+			room, err = s.makeRoom(ctx, tx, Response{}, time.Now().Add(moment))
+			return err
+		}); err != nil {
+			return err
 		}
 	}
 	return s.beginJournal(ctx)
@@ -98,27 +109,32 @@ func checkpoint(ctx context.Context, conn *sql.Conn) (busy bool, pages int, err 
 
 // makeRoom forgets responses until the rest is within the limits: the owner that
 // has the most loses the one used longest ago, so that nobody fills the file at
-// the expense of others. If r alone is too much, there is no room for it.
-func (s *Store) makeRoom(ctx context.Context, tx *sql.Tx, r Response) error {
+// the expense of others. If r alone is too much, there is no room for it. After
+// until the sweep is to go on with it: a transaction that takes too long would come
+// to nothing, and so would each after it.
+func (s *Store) makeRoom(ctx context.Context, tx *sql.Tx, r Response, until time.Time) (room bool, err error) {
 	for {
 		var count int
 		var bytes int64
 		if err := tx.QueryRowContext(ctx, `SELECT count, bytes FROM totals`).Scan(&count, &bytes); err != nil {
-			return err
+			return false, err
 		}
 		if count <= s.limits.Count && bytes <= s.limits.Bytes {
-			return nil
+			return true, nil
 		}
 		result, err := tx.ExecContext(ctx, `DELETE FROM responses WHERE id = (SELECT id FROM responses WHERE id <> ? AND owner =
 			(SELECT owner FROM owners ORDER BY CASE ? WHEN 1 THEN count ELSE bytes END DESC, owner = ? LIMIT 1) ORDER BY used LIMIT 1)`,
 			r.ID, count > s.limits.Count, r.Owner)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if n, err := result.RowsAffected(); err != nil {
-			return err
+			return false, err
 		} else if n == 0 {
-			return errNoRoom
+			return false, errNoRoom
+		}
+		if !time.Now().Before(until) {
+			return false, nil
 		}
 	}
 }

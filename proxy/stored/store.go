@@ -169,7 +169,8 @@ func (s *Store) Put(ctx context.Context, r Response) error {
 		if err := insert(ctx, tx, r, now); err != nil {
 			return err
 		}
-		return s.makeRoom(ctx, tx, r)
+		_, err := s.makeRoom(ctx, tx, r, now.Add(roomTime))
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("cannot store a response: %w", err)

@@ -187,6 +187,34 @@ func TestStoreIsShared(t *testing.T) {
 	})
 }
 
+// After a reload the limits may be far below what is stored. To forget it all takes
+// longer than anybody waits for one response to be stored.
+func TestLimitsMayBeLowered(t *testing.T) {
+	ctx := t.Context()
+	path := filepath.Join(t.TempDir(), "r.db")
+	before := open(t, path, roomy)
+	for i := range 50 {
+		require.NoError(t, before.Put(ctx, response(fmt.Sprintf("r%02d", i), "")))
+	}
+	s := open(t, path, Limits{Retention: time.Hour, Bytes: 1 << 20, Count: 3})
+	count := func() (n int) {
+		require.NoError(t, s.reads.QueryRow("SELECT count(*) FROM responses").Scan(&n))
+		return n
+	}
+	require.NoError(t, within(ctx, s.db, func(tx *sql.Tx) error {
+		room, err := s.makeRoom(ctx, tx, response("r49", ""), time.Now())
+		assert.False(t, room)
+		return err
+	}))
+	assert.Equal(t, 49, count(), "it stops in time, and keeps what it has done")
+	require.NoError(t, s.sweep(ctx, time.Now()))
+	assert.Equal(t, 3, count())
+	for _, id := range []string{"r47", "r48", "r49"} {
+		_, err := s.Object(ctx, "ann", id)
+		assert.NoError(t, err, id)
+	}
+}
+
 // A file of before knows nothing of owners, and its process writes to it still.
 func TestStoreLearnsOfOwners(t *testing.T) {
 	ctx := t.Context()
