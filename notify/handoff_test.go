@@ -60,7 +60,7 @@ func playSuccessor(args []string) int {
 	p.Drain()
 	p.Tell(remembered{Count: 6})
 	p.Hasten()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := p.Wait(ctx, func(news json.RawMessage) { fmt.Fprintf(conn, "told %s\n", news) }); err != nil {
 		return fail(err)
@@ -99,7 +99,7 @@ func newHanding(t *testing.T) handing {
 
 func (h handing) note(t *testing.T) string {
 	t.Helper()
-	require.NoError(t, h.notes.SetReadDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, h.notes.SetReadDeadline(time.Now().Add(patience)))
 	buf := make([]byte, 4096)
 	n, err := h.notes.Read(buf)
 	require.NoError(t, err)
@@ -118,7 +118,7 @@ func (h handing) succeed(t *testing.T, how string) *Successor {
 func TestHandOver(t *testing.T) {
 	h := newHanding(t)
 	s := h.succeed(t, "serve")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	serving, status, err := s.Await(ctx)
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestHandOverFails(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			h := newHanding(t)
 			s := h.succeed(t, how)
-			bound := 10 * time.Second
+			bound := patience
 			if how == "hang" {
 				bound = 50 * time.Millisecond
 			}

@@ -208,7 +208,7 @@ type manager struct {
 	address string
 }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func newManager(t *testing.T, address string) *manager {
 	t.Helper()

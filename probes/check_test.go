@@ -45,7 +45,7 @@ func TestCheckHTTP(t *testing.T) {
 	defer server.Close()
 	defer close(stop)
 
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, path := range []string{"/ok", "/moved", "/endless"} {
 		detail, err := HTTP(server.URL + path)(ctx)

@@ -184,7 +184,7 @@ func TestWorkerRefuses(t *testing.T) {
 }
 
 func TestIdleTimeout(t *testing.T) {
-	short := func(o *options) { o.IdleTimeout = 60 * time.Millisecond }
+	short := func(o *options) { o.IdleTimeout = 500 * time.Millisecond } // within which a busy machine begins an answer
 	silent := func(text string) *appservertest.Server {
 		return &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
 			if text != "" {
@@ -212,7 +212,7 @@ func TestIdleTimeout(t *testing.T) {
 
 // Silence counts, not duration.
 func TestALongTurnIsNotIdle(t *testing.T) {
-	const idle = 300 * time.Millisecond
+	const idle = time.Second
 	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
 		m, tick := turn.Begin(""), time.NewTicker(idle/5)
 		defer tick.Stop()
@@ -237,7 +237,7 @@ func TestALongTurnIsNotIdle(t *testing.T) {
 
 // Nor does it matter whether there is an event in what the worker says.
 func TestAWorkerThatTalksOfOtherThingsIsNotIdle(t *testing.T) {
-	const idle = 300 * time.Millisecond
+	const idle = time.Second
 	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
 		tick := time.NewTicker(idle / 5)
 		defer tick.Stop()

@@ -29,7 +29,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bound is the longest that any wait of these tests takes.
-const bound = 15 * time.Second
+const bound = time.Minute
 
 // rig is a server on a real listener, in front of one fake worker.
 type rig struct {

@@ -70,7 +70,7 @@ func TestWatcherWakesSystemdForAStart(t *testing.T) {
 		assert.Equal(t, n, bus.Systemd.Calls("Ping"))
 		unit.Kill(syscall.SIGKILL, 50*time.Millisecond)
 		due := w.until(func(s units.State) bool { return !s.NextRestartAt.IsZero() })
-		require.Eventually(t, func() bool { return bus.Systemd.Calls("Ping") > n }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return bus.Systemd.Calls("Ping") > n }, patience, time.Millisecond)
 		assert.False(t, time.Now().Before(due[len(due)-1].NextRestartAt))
 	}
 }

@@ -103,7 +103,7 @@ func startCodex(t *testing.T, upstream http.Handler, retries int) (socket string
 			t.Log(stderr.String())
 		}
 	})
-	require.Eventually(t, func() bool { _, err := os.Stat(socket); return err == nil }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(socket); return err == nil }, time.Minute, 5*time.Millisecond)
 	return socket, cmd.Process
 }
 

@@ -127,7 +127,7 @@ func TestLiveCloseCutsTheUpstream(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, turn.Close(bound(t)))
 	<-u.cut
-	assert.Less(t, time.Since(began), time.Second)
+	assert.Less(t, time.Since(began), 5*time.Second)
 }
 
 // The turn is closed before anything has come of it, even before turn/started.

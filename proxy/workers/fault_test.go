@@ -87,7 +87,7 @@ func TestAliveNamesTheCulprit(t *testing.T) {
 	r.run(t)
 	go r.heard(running("a", "1", 0)) // a may have connected before this returns, which is stuck then, too
 	<-stuck
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // b has to answer in it
 	defer cancel()
 	err := r.pool.Alive(ctx)
 	assert.ErrorContains(t, err, "the loop of worker a does not answer")

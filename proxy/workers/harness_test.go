@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bound is the longest that any wait of these tests takes.
-const bound = 15 * time.Second
+const bound = time.Minute
 
 // socket is a fake worker's listener that tells of each connection and can cut
 // the latest one, as the death of the worker would. Those for annotations are not

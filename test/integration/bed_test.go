@@ -34,7 +34,7 @@ const (
 	codexDir   = "/opt/codex"
 
 	// bound is the longest that any wait of these tests may take.
-	bound = 30 * time.Second
+	bound = time.Minute
 )
 
 // realWorker is a worker file for the real codex and the scripted endpoint.

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The demo worker, with the client that will really talk to it.
 func TestDemo(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	srv := &appservertest.Server{Handler: appservertest.Demo(time.Microsecond)}
 	c := connect(t, ctx, appservertest.Start(t, srv))
@@ -56,7 +56,7 @@ func TestDemo(t *testing.T) {
 
 // As codex on SIGTERM: running turns end in peace, new ones are refused.
 func TestServeDrains(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	finish := make(chan struct{})
 	srv := &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
@@ -80,7 +80,7 @@ func TestServeDrains(t *testing.T) {
 		_, err := c.StartTurn(ctx, hello)
 		var rpc *appserver.RPCError
 		return errors.As(err, &rpc) && rpc.ShuttingDown()
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	close(finish)
 	e, err := turn.Next(ctx)
 	require.NoError(t, err)
