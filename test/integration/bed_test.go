@@ -226,3 +226,11 @@ func (b *bed) journal(unit string) string {
 	require.NoError(b.t, err)
 	return out
 }
+
+// export is all that the journal has.
+func (b *bed) export() string {
+	b.t.Helper()
+	out, err := b.Journal(b.t.Context(), "--output=export")
+	require.NoError(b.t, err)
+	return out
+}

@@ -387,7 +387,7 @@ func TestRestartOfAHungWorker(t *testing.T) {
 	require.ErrorContains(t, h.stream.Err(), `"code":"worker_exited"`)
 	require.NoError(t, <-restarted)
 	t.Logf("restarted after %s, with WatchdogSec=3s", time.Since(began))
-	assert.Less(t, time.Since(began), 10*time.Second)
+	assert.Less(t, time.Since(began), 20*time.Second) // a codex that does not end has 30 s
 	b.until("ready", ready)
 	assert.NotEqual(t, hung.Host, b.codex().Host)
 }

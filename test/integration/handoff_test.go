@@ -180,14 +180,14 @@ func TestStopDrains(t *testing.T) {
 	}{
 		{name: "patient", suite: "trixie", whole: true},
 		{name: "again", suite: "trixie", again: true},
-		{name: "deadline", suite: "trixie", config: "drain_timeout = \"2s\"\n"},
+		{name: "deadline", suite: "trixie", config: "drain_timeout = \"5s\"\n"},
 		{name: "reloaded, patient", suite: "trixie", reloaded: true, whole: true},
 		{name: "reloaded, patient", suite: "bookworm", reloaded: true, whole: true},
 		{name: "reloaded, again", suite: "trixie", reloaded: true, again: true},
 	} {
 		t.Run(tc.name+", "+tc.suite, func(t *testing.T) {
 			b := newBed(t, tc.suite, realWorker, tc.config)
-			b.dropIn(proxyUnit, "test", "[Service]\nTimeoutStopSec=1s\n")
+			b.dropIn(proxyUnit, "test", "[Service]\nTimeoutStopSec=2s\n")
 			b.start()
 			client := b.HTTPClient()
 			require.NoError(t, ask(client, false, false))
@@ -211,7 +211,7 @@ func TestStopDrains(t *testing.T) {
 				b.MustRun(t, "systemctl", "kill", "--kill-who=main", "--signal=TERM", proxyUnit)
 			}
 			if tc.whole {
-				require.Eventually(t, func() bool { return time.Since(began) > 2500*time.Millisecond }, bound, 100*time.Millisecond)
+				require.Eventually(t, func() bool { return time.Since(began) > 3500*time.Millisecond }, bound, 100*time.Millisecond)
 			}
 			for _, s := range streams {
 				if tc.whole {

@@ -173,7 +173,7 @@ func TestImagesInChat(t *testing.T) {
 	_, metrics := b.get("/metrics")
 	assert.Contains(t, string(metrics), `codex_image_fetches_total{outcome="ok"} 2`)
 	assert.Contains(t, string(metrics), `codex_image_fetches_total{outcome="image_address_forbidden"} 2`)
-	assert.NotContains(t, b.MustRun(t, "journalctl", "--no-pager", "--output=export"), "planted")
+	assert.NotContains(t, b.export(), "planted")
 
 	require.NoError(t, b.WriteFile(proxyConfig, []byte("[images]\nfetch = false\n"), 0o644))
 	b.MustRun(t, "systemctl", "reload", proxyUnit)

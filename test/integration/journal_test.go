@@ -21,7 +21,6 @@ import (
 // entries are what the journal has for a query, oldest first.
 func (b *bed) entries(t *testing.T, query ...string) (list []map[string]any) {
 	t.Helper()
-	b.MustRun(t, "journalctl", "--sync")
 	out, err := b.Journal(t.Context(), append([]string{"--output=json"}, query...)...)
 	require.NoError(t, err)
 	for line := range strings.Lines(out) {

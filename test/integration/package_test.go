@@ -112,7 +112,7 @@ func (b *bed) assertGone() {
 func (b *bed) assertSecret(key string) {
 	b.t.Helper()
 	require.NotEmpty(b.t, key)
-	assert.NotContains(b.t, b.MustRun(b.t, "journalctl", "--no-pager", "--output=export"), key)
+	assert.NotContains(b.t, b.export(), key)
 	assert.NotContains(b.t, b.MustRun(b.t, "cat", keyFile), key)
 }
 

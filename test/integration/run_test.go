@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 		began := time.Now()
 		r := b.run("MODEL_ENDPOINT=http://"+modelAddr+"/v1", "CODEX="+codexDir+"/bin/codex")
 		said := r.until(t, "nothing stays behind")
-		assert.Less(t, time.Since(began), 10*time.Second, "a second run must be quick")
+		assert.Less(t, time.Since(began), 30*time.Second, "a second run must be quick")
 		assert.Contains(t, said, codexDir+"/bin/codex against http://"+modelAddr)
 		require.NoError(t, b.models.Script("text hello from the endpoint"))
 		assert.Contains(t, b.MustRun(t, "sh", "-c", curlLine(t, said)), `"content":"hello from the endpoint"`)

@@ -206,7 +206,7 @@ func (b *bed) tellings(key string) map[string]string {
 	require.NoError(b.t, err)
 	return map[string]string{
 		"metrics":     string(exposition),
-		"journal":     sh("journalctl --no-pager --all --output=verbose --boot; journalctl --no-pager --all --output=cat --boot"),
+		"journal":     sh("journalctl --sync; journalctl --no-pager --all --output=verbose --boot; journalctl --no-pager --all --output=cat --boot"),
 		"environment": sh(`cat /proc/[0-9]*/environ 2>/dev/null | tr '\0' '\n'`),
 		"cmdline":     sh(`cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' '`),
 		"show":        sh(`systemctl show '*'; systemctl status --no-pager --full --lines=1000 'codex*' || true`),

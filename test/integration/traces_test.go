@@ -133,7 +133,7 @@ func tracesArrive(t *testing.T, suite string) {
 	assert.Equal(t, "inactive", b.show(tracesUnit, "ActiveState")["ActiveState"], "nobody asked yet")
 
 	began := time.Now()
-	b.traced("first", key, planted["prompt"]+"[[text "+planted["answer"]+"]][[delay 300ms]][[text "+planted["held"]+"]]", true)
+	b.traced("first", key, planted["prompt"]+"[[text "+planted["answer"]+"]][[delay 2s]][[text "+planted["held"]+"]]", true)
 	took := time.Since(began)
 	spans := c.trace("first")
 	assert.Equal(t, "Bearer planted-for-the-collector", (<-c.header).Get("Authorization"))
@@ -152,7 +152,7 @@ func tracesArrive(t *testing.T, suite string) {
 		uint64(began.UnixNano()), request.StartTimeUnixNano, queue.StartTimeUnixNano, queue.EndTimeUnixNano, turn.StartTimeUnixNano,
 		token, turn.EndTimeUnixNano, request.EndTimeUnixNano, uint64(began.Add(took + time.Second).UnixNano()),
 	})
-	assert.Greater(t, turn.EndTimeUnixNano-token, uint64(250*time.Millisecond), "the first token, not the last")
+	assert.Greater(t, turn.EndTimeUnixNano-token, uint64(time.Second), "the first token, not the last")
 	assert.Equal(t, "alice", attributes(request)["codex.api_key_name"])
 	assert.Equal(t, "default", attributes(turn)["codex.worker"])
 	entry := b.entries(t, "CODEX_TRACE_ID="+traceID)
@@ -178,7 +178,7 @@ func tracesArrive(t *testing.T, suite string) {
 	c.trace("stop")
 	b.awaitInactive(tracesUnit)
 	b.awaitInactive(tracesSocket)
-	assert.NotContains(t, b.MustRun(t, "journalctl", "--no-pager", "--output=export"), "planted-for-the-collector")
+	assert.NotContains(t, b.export(), "planted-for-the-collector")
 	assert.NotRegexp(t, "(?i)failed|error", b.journal(tracesUnit))
 }
 

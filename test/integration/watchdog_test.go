@@ -85,7 +85,7 @@ func TestWatchdog(t *testing.T) {
 func TestPanic(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
 	b.installFaulty()
-	b.dropIn(proxyUnit, "fault", "[Service]\nWatchdogSec=1s\nEnvironment=CODEX_PROXY_FAULT=worker\n") // a pass meets it
+	b.dropIn(proxyUnit, "fault", "[Service]\nWatchdogSec=3s\nEnvironment=CODEX_PROXY_FAULT=worker\n") // a pass meets it
 	b.start()
 	times := b.slower()
 	worker := b.codex()

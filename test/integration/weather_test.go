@@ -15,7 +15,7 @@ import (
 )
 
 // afterWeather is how soon after the bus is back the picture must be right.
-const afterWeather = 2 * time.Second
+const afterWeather = 5 * time.Second // half of what a bus that was never there is given
 
 // A worker that is connected needs no bus: whatever becomes of it, requests are
 // served and readiness holds, and soon after its return the picture is right.

@@ -68,7 +68,6 @@ func TestDebian(t *testing.T) {
 			})
 			t.Run("json journal", func(t *testing.T) {
 				m.MustRun(t, "logger", "--tag=test", "a line")
-				m.MustRun(t, "journalctl", "--sync")
 				out, err := m.Journal(t.Context(), "--output=json", "SYSLOG_IDENTIFIER=test")
 				require.NoError(t, err)
 				var entry map[string]string

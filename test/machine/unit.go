@@ -12,8 +12,12 @@ func (m *Machine) Systemctl(ctx context.Context, args ...string) (string, error)
 }
 
 // Journal runs journalctl(1) over this boot and returns its stdout; args are
-// its options, "--unit=codex-proxy.service", "--output=json".
+// its options, "--unit=codex-proxy.service", "--output=json". All that was logged
+// before is in it: journald itself may be behind.
 func (m *Machine) Journal(ctx context.Context, args ...string) (string, error) {
+	if _, _, err := m.Run(ctx, "journalctl", "--sync"); err != nil {
+		return "", err
+	}
 	stdout, _, err := m.Run(ctx, append([]string{"journalctl", "--boot", "--no-pager", "--quiet"}, args...)...)
 	return stdout, err
 }
