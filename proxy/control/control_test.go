@@ -300,6 +300,15 @@ func TestSocketIsForItsOwnerAlone(t *testing.T) {
 	assert.ErrorIs(t, err, control.ErrNotRunning)
 }
 
+// A path that was mistyped costs nobody a file.
+func TestOnlySocketsAreReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "usage.db")
+	require.NoError(t, os.WriteFile(path, []byte("usage"), 0o600))
+	_, err := control.Listen(path)
+	assert.ErrorContains(t, err, "there is a file that is none")
+	assert.FileExists(t, path)
+}
+
 // A daemon that dies while it is asked is one that does not run.
 func TestDaemonThatDies(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")

@@ -9,8 +9,12 @@ import (
 
 // Listen opens the control socket at path, for its owner and root alone. What
 // lies there is the socket of a daemon that has gone or is about to hand over:
-// it is replaced, and stays where it is when the listener is closed.
+// it is replaced, and stays where it is when the listener is closed. Any other file
+// is somebody's.
 func Listen(path string) (net.Listener, error) {
+	if is, err := os.Lstat(path); err == nil && is.Mode().Type() != os.ModeSocket {
+		return nil, errors.New("cannot replace the control socket: there is a file that is none")
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot replace the control socket: %w", err)
 	}

@@ -149,6 +149,7 @@ systemctl daemon-reload`)
 	require.NoError(t, err)
 	b.models.Release("story")
 	require.Equal(t, http.StatusOK, <-status)
+	require.Eventually(t, func() bool { return len(b.entries(t, "CODEX_REQUEST_ID="+id, "CODEX_EVENT=request")) > 0 }, bound, 20*time.Millisecond, "the answer goes before its line")
 
 	lives := map[any]bool{}
 	var events []string
