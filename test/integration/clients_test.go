@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -50,7 +49,7 @@ func newClients(t *testing.T) *clients {
 
 // run runs cases in the machine; what they say goes to the test's log.
 func (c *clients) run(t *testing.T, args ...string) error {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
 	defer cancel()
 	var out bytes.Buffer
 	err := c.Exec(ctx, machine.Exec{Args: append([]string{c.node}, args...), Env: []string{"API_KEY=" + c.key}, Stdout: &out, Stderr: &out})
