@@ -91,7 +91,7 @@ func startPool(t *testing.T, o options, onChange func()) *workers.Pool {
 	var all []*workers.Worker
 	if o.worker != nil {
 		all = append(all, workers.New("default", appservertest.Start(t, o.worker), workers.Settings{
-			MaxInflight: o.max, HandshakeTimeout: 10 * time.Second, ResetAfter: time.Hour,
+			MaxInflight: o.max, HandshakeTimeout: bound, ResetAfter: time.Hour,
 			OnChange: onChange, Logger: slog.New(slog.DiscardHandler),
 		}))
 	}

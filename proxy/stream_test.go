@@ -181,7 +181,7 @@ func TestSlowClientIsGivenUp(t *testing.T) {
 			m.Delta(much)
 		}
 		return ctx.Err()
-	}}, func(o *options) { o.IdleTimeout = 200 * time.Millisecond })
+	}}, func(o *options) { o.IdleTimeout = 2 * time.Second }) // within which a busy worker says something
 	r.raw(t, hello(streaming), "X-Request-Id: slow\r\n") // and never reads
 	received(t, ended)
 	assert.Contains(t, []any{"client_gone", "slow_client"}, r.log.request(t, "slow")["outcome"])
