@@ -48,6 +48,8 @@ func (b *bed) live(p packager) {
 	p.install(b, p.now)
 	b.assertTookOver(pid, key)
 
+	const third = "codex-worker@third.service"
+	b.MustRun(t, "sh", "-ec", "cp "+workerFile+" /etc/codex-proxy/workers/third.toml; systemctl enable "+third) // as accounts add does
 	p.remove(b)
 	b.assertGone()
 	b.assertSecret(key)
@@ -57,7 +59,8 @@ func (b *bed) live(p packager) {
 	assert.Contains(t, said, "systemctl start codex-proxy\n", "what ran before does not")
 	assert.Equal(t, key, trim(b.MustRun(t, "cat", firstKey)), "the key is made once")
 	assert.Contains(t, b.MustRun(t, "cat", configFile), "keepaliv", "an old file is kept, though it is broken")
-	b.MustRun(t, "systemctl", "enable", "codex-worker@second.service") // as accounts add does
+	assert.Equal(t, "enabled", trim(b.MustRun(t, "systemctl", "is-enabled", third)), "a worker is there with its file")
+	b.MustRun(t, "sh", "-ec", "rm /etc/codex-proxy/workers/third.toml; systemctl enable codex-worker@second.service")
 	_, _, err := b.Run(t.Context(), "systemctl", "start", "codex-proxy")
 	require.Error(t, err)
 	p.purge(b)
