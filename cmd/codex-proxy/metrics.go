@@ -19,13 +19,13 @@ type metrics struct {
 	flips    *prometheus.CounterVec
 	handoffs struct{ done, failed atomic.Uint64 }
 	took     prometheus.Gauge
-	passed   atomic.Int64 // when the watchdog's check last passed, in UnixNano
+	passed   atomic.Pointer[time.Time] // when the watchdog's check last did; a clock that is set changes nothing
 }
 
 // newMetrics registers them for d, whose handoff and notifier are there.
 func newMetrics(registry prometheus.Registerer, d *daemon) *metrics {
 	m := &metrics{}
-	m.passed.Store(time.Now().UnixNano())
+	m.pass()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := promauto.With(registry)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
@@ -61,16 +61,21 @@ func newMetrics(registry prometheus.Registerer, d *daemon) *metrics {
 		}, interval.Seconds)
 		f.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "codex_watchdog_margin_seconds", Help: "Time that is left until systemd's watchdog would act; absent without one.",
-		}, func() float64 { return (interval - time.Since(time.Unix(0, m.passed.Load()))).Seconds() })
+		}, func() float64 { return (interval - time.Since(*m.passed.Load())).Seconds() })
 	}
 	return m
+}
+
+func (m *metrics) pass() {
+	now := time.Now()
+	m.passed.Store(&now)
 }
 
 // beating is the check behind the watchdog, whose last pass is remembered.
 func (d *daemon) beating(ctx context.Context) error {
 	err := d.alive(ctx)
 	if err == nil {
-		d.metrics.passed.Store(time.Now().UnixNano())
+		d.metrics.pass()
 	}
 	return err
 }
