@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"codex-proxy/units"
@@ -13,23 +14,24 @@ const resetBound = 5 * time.Second
 
 // resetRamp makes the next restart of our own unit an immediate one again, after
 // as long a time of health as a worker needs for it. systemd never does so by
-// itself while a unit runs.
+// itself while a unit runs. It may just be busy, or the bus away: it is asked
+// until it has done so.
 func (d *daemon) resetRamp(ctx context.Context) error {
 	if d.notifier == nil { // nobody restarts us
 		return nil
 	}
-	healthy := time.NewTimer(d.cfg.ResetAfter)
-	defer healthy.Stop()
-	select {
-	case <-healthy.C:
-	case <-ctx.Done():
-		return nil
+	for level := slog.LevelWarn; ; level = slog.LevelDebug { // the warning comes once
+		select {
+		case <-time.After(d.cfg.ResetAfter):
+		case <-ctx.Done():
+			return nil
+		}
+		bounded, cancel := context.WithTimeout(ctx, resetBound)
+		err := d.manager.ResetFailed(bounded, proxyUnit)
+		cancel()
+		if err == nil || ctx.Err() != nil || errors.Is(err, units.ErrNoBus) {
+			return nil
+		}
+		d.logger.Log(ctx, level, "cannot reset the service's own restart delay", "unit", proxyUnit, "error", err)
 	}
-	bounded, cancel := context.WithTimeout(ctx, resetBound)
-	defer cancel()
-	err := d.manager.ResetFailed(bounded, proxyUnit)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, units.ErrNoBus) {
-		d.logger.Warn("cannot reset the service's own restart delay", "unit", proxyUnit, "error", err)
-	}
-	return nil
 }

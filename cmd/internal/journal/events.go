@@ -241,7 +241,8 @@ func Events() []Event {
 		{"restart-delay-own", "12113ce278e0461e8e7d9d71aa041bb8", "cannot reset the service's own restart delay",
 			"The restart delay of the service itself could not be reset",
 			"The service is healthy, but systemd did not let it call ResetFailedUnit for its own unit,\n" +
-				"so its next failure meets a longer delay. See the polkit rule, as for workers."},
+				"so its next failure meets a longer delay. It is tried again every reset_after. See the\n" +
+				"polkit rule, as for workers."},
 		{"command-hangs", "f0dc791897a04c8da609006d5d590a13", "the command hangs and the watchdog rests: it is killed",
 			"A program hangs while its unit is being stopped",
 			"systemd's watchdog rests during a stop, so the shim has killed the program. Nothing needs\n" +
