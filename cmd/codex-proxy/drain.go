@@ -97,7 +97,11 @@ func undrainCommand(ctx context.Context, args []string, stdout, stderr io.Writer
 		return fail(stderr, "undrain", err, exitFailure)
 	}
 	for _, w := range chosen(report, o.worker) {
-		fmt.Fprintf(stdout, "worker %s is not drained; it is %s\n", w.Name, w.Reason)
+		state := "is " + string(w.Reason)
+		if w.Reason == probes.NoWorker {
+			state = "has gone from config.toml, and finishes its turns from before the reload"
+		}
+		fmt.Fprintf(stdout, "worker %s is not drained; it %s\n", w.Name, state)
 	}
 	return exitOK
 }

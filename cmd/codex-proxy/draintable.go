@@ -41,7 +41,7 @@ func (t drainTable) Drain(change control.Drain) error {
 }
 
 // Before implements control.DrainTable.
-func (t drainTable) Before(worker string) int { return t.daemon.handoff.turnsOn(worker) }
+func (t drainTable) Before() map[string]int { return t.daemon.handoff.turns() }
 
 // turnsBefore is what a process that has been replaced tells of its turns and of
 // those of the ones before it, from the first drain on.
@@ -84,8 +84,6 @@ func (h *handoff) turns() map[string]int {
 	}
 	return h.told().Inflight
 }
-
-func (h *handoff) turnsOn(worker string) int { return h.turns()[worker] }
 
 // has reports whether predecessors have told of all of these workers.
 func (h *handoff) has(names []string) bool {

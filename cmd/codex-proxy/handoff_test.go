@@ -160,6 +160,11 @@ func TestStopOfAWorkerThatHasGone(t *testing.T) {
 	got := try(t, "drain", "third", "--socket", socket)
 	assert.Equal(t, "codex-proxy drain: no such worker: \"third\"; there are other\n", got.stderr)
 	assert.Equal(t, result{stdout: "worker default takes no new turns; 1 turn in flight\n"}, try(t, "drain", "default", "--socket", socket))
+	assert.Equal(t, result{stdout: "worker default is not drained; it has gone from config.toml, and finishes its turns from before the reload\n"},
+		try(t, "undrain", "default", "--socket", socket))
+	got = try(t, "drain", "--wait=50ms", "--socket", socket)
+	assert.Equal(t, "worker other takes no new turns; 0 turns in flight\nworker default takes no new turns; 1 turn in flight\n", got.stdout, "of all")
+	assert.Contains(t, got.stderr, "1 turn still in flight after 50ms")
 
 	t.Setenv("INVOCATION_ID", "1")
 	t.Setenv("MAINPID", "7")

@@ -73,7 +73,7 @@ func (r drains) Drain(change control.Drain) error {
 	return change.Apply(r.pool)
 }
 
-func (r drains) Before(string) int { return int(r.before.Load()) }
+func (r drains) Before() map[string]int { return map[string]int{"a": int(r.before.Load())} }
 
 func TestAccounts(t *testing.T) {
 	r := newRig(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -30,11 +31,16 @@ type Drain struct {
 	Workers    []string `json:"workers"`
 	Invocation string   `json:"invocation,omitempty"` // as in Request
 	Undo       bool     `json:"undo,omitempty"`
+	All        bool     `json:"all,omitempty"` // also of the workers that only processes before have
 }
 
 // Apply makes the change in a pool, for the workers that it has.
 func (d Drain) Apply(pool *workers.Pool) (err error) {
-	for _, name := range d.Workers {
+	names := d.Workers
+	if d.All {
+		names = pool.Names()
+	}
+	for _, name := range names {
 		switch {
 		case d.Undo:
 			err = errors.Join(err, pool.UndrainWorker(name))
@@ -53,9 +59,9 @@ type DrainTable interface {
 	// too. The error may be ErrMoved. It is workers.ErrUnknown for a worker that
 	// none of them has.
 	Drain(Drain) error
-	// Before is how many turns those have in flight on a worker, as far as drains
+	// Before is how many turns those have in flight on each worker, as far as drains
 	// have made them tell. A change of it is one of the report.
-	Before(worker string) int
+	Before() map[string]int
 }
 
 // drain answers with the report after the drain, in which the turns that are
@@ -74,9 +80,16 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, undo bool) {
 	if req.Worker != "" {
 		names = []string{req.Worker}
 	}
-	if err := s.drains.Drain(Drain{Workers: names, Invocation: req.Invocation, Undo: undo}); err != nil {
+	if err := s.drains.Drain(Drain{Workers: names, Invocation: req.Invocation, Undo: undo, All: req.Worker == ""}); err != nil {
 		write(w, statusOf(err), failure{err.Error()})
 		return
+	}
+	if req.Worker == "" {
+		for _, name := range slices.Sorted(maps.Keys(s.drains.Before())) {
+			if !s.has(name) {
+				names = append(names, name)
+			}
+		}
 	}
 	s.report() // a flip of readiness is told before anything else happens
 	s.await(r.Context(), names, time.Duration(req.WaitMS)*time.Millisecond)
@@ -86,8 +99,9 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, undo bool) {
 			report.Workers = append(report.Workers, probes.Worker{Name: name, Reason: probes.NoWorker})
 		}
 	}
+	before := s.drains.Before()
 	for i := range report.Workers {
-		report.Workers[i].Inflight += s.drains.Before(report.Workers[i].Name)
+		report.Workers[i].Inflight += before[report.Workers[i].Name]
 	}
 	write(w, http.StatusOK, report)
 }
@@ -98,7 +112,7 @@ func (s *Server) has(worker string) bool { return slices.Contains(s.pool.Names()
 func (s *Server) await(ctx context.Context, names []string, most time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	before := func(name string) bool { return s.drains.Before(name) > 0 }
+	busy := func(name string) bool { return s.drains.Before()[name] > 0 }
 	var ours []string
 	for _, name := range names {
 		if s.has(name) {
@@ -107,7 +121,7 @@ func (s *Server) await(ctx context.Context, names []string, most time.Duration) 
 	}
 	for {
 		changed := s.changes()
-		if s.pool.AwaitIdle(ctx, ours...) != nil || !slices.ContainsFunc(names, before) {
+		if s.pool.AwaitIdle(ctx, ours...) != nil || !slices.ContainsFunc(names, busy) {
 			return
 		}
 		select {
