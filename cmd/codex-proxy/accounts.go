@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/config"
 	"codex-proxy/units"
 )
 
@@ -53,19 +54,20 @@ const jobBound = 7 * time.Minute
 
 // accountsOptions is one command line of accounts.
 type accountsOptions struct {
-	systemd *units.Manager
-	socket  string
-	apiKey  bool
-	purge   bool
-	json    bool
-	stdin   *os.File
-	stdout  io.Writer
-	stderr  io.Writer
+	systemd  *units.Manager
+	settings string // config.toml
+	socket   string
+	apiKey   bool
+	purge    bool
+	json     bool
+	stdin    *os.File
+	stdout   io.Writer
+	stderr   io.Writer
 }
 
 // accountsCommand is `codex-proxy accounts`.
 func accountsCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o := accountsOptions{systemd: units.NewManager(), stdin: os.Stdin, stdout: stdout, stderr: stderr}
+	o := accountsOptions{systemd: units.NewManager(), settings: config.DefaultPath, stdin: os.Stdin, stdout: stdout, stderr: stderr}
 	defer o.systemd.Close()
 	flags := flag.NewFlagSet("accounts", flag.ContinueOnError)
 	flags.BoolVar(&o.apiKey, "with-api-key", false, "")

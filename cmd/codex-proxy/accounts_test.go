@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -156,4 +157,21 @@ func TestLoginStartsNothingWhileTheTargetIsStopped(t *testing.T) {
 		}
 		assert.Equal(t, restarts, systemd.Calls("RestartUnit"), "%+v", tc)
 	}
+}
+
+// A reload that is under way may have read the settings before they changed.
+func TestReloadAfterAReload(t *testing.T) {
+	systemd := unitstest.Start(t).Systemd
+	var said bytes.Buffer
+	o := accountsOptions{systemd: units.NewManager(), settings: configured(t, ""), stderr: &said}
+	defer o.systemd.Close()
+	for _, tc := range []struct {
+		state string
+		calls int
+	}{{"inactive", 0}, {"active", 1}, {"reloading", 2}, {"refreshing", 3}} {
+		systemd.Unit(proxyUnit).SetSilently(unitstest.Properties{"ActiveState": tc.state})
+		o.reloadProxy(t.Context(), func([]string) string { return "" })
+		assert.Equal(t, tc.calls, systemd.Calls("ReloadUnit"), tc.state)
+	}
+	assert.Equal(t, 3, strings.Count(said.String(), "codex-proxy.service is reloaded."), said.String())
 }

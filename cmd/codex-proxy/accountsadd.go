@@ -83,7 +83,7 @@ func (o *accountsOptions) hasLogin(ctx context.Context, file, name string) (bool
 // stands in the way, given the names that config.toml leads to. That it does not
 // work undoes nothing.
 func (o *accountsOptions) reloadProxy(ctx context.Context, hint func(names []string) string) {
-	cfg, err := config.Load(config.DefaultPath, nil)
+	cfg, err := config.Load(o.settings, nil)
 	if err != nil {
 		o.tell("The service is not reloaded: %v", err)
 		return
@@ -93,8 +93,8 @@ func (o *accountsOptions) reloadProxy(ctx context.Context, hint func(names []str
 		return
 	}
 	proxy, err := o.describe(ctx, proxyUnit)
-	if err == nil && proxy.ActiveState != "active" {
-		return // it reads them when it starts
+	if err == nil && !proxy.Active() {
+		return // it reads them when it starts; a reload under way may have read them already
 	}
 	if err == nil {
 		ctx, stop := o.interruptible(ctx)
