@@ -143,12 +143,17 @@ func (o *keysOptions) add(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return o.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {
+	var shown error
+	err = o.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {
 		if slices.Contains(keys.Names(), name) {
 			return nil, fmt.Errorf("there is a key %q already; revoke it first, or choose another name", name)
 		}
 		return append(lines, strings.Join(append([]string{line}, limits.Words()...), " ")), nil
-	}, func() { fmt.Fprintln(o.stdout, key) })
+	}, func() { _, shown = fmt.Fprintln(o.stdout, key) })
+	if shown != nil {
+		return errors.Join(err, fmt.Errorf("the key %q is made, but could not be shown, and nobody has it: %w; codex-proxy keys revoke %s, and add it again", name, shown, name))
+	}
+	return err
 }
 
 // limited are the limits with what the options change.

@@ -69,6 +69,17 @@ func TestKeysCommand(t *testing.T) {
 	assert.Len(t, entries, 1, "no temporary files stay behind")
 }
 
+// A key that nobody has seen is no success.
+func TestKeyThatCannotBeShown(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	var stderr bytes.Buffer
+	file := filepath.Join(t.TempDir(), "api-keys")
+	assert.Equal(t, exitFailure, run(t.Context(), []string{"keys", "add", "alice", "--file", file}, full, &stderr))
+	assert.Contains(t, stderr.String(), `the key "alice" is made, but could not be shown, and nobody has it: write /dev/full: no space left on device; codex-proxy keys revoke alice, and add it again`)
+}
+
 // accepted are the names under which the file accepts the keys.
 func accepted(t *testing.T, file string, secrets ...string) []string {
 	t.Helper()
