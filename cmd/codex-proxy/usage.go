@@ -39,7 +39,7 @@ const defaultSince = 30 // days
 // usageCommand is `codex-proxy usage`.
 func usageCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	now := time.Now()
-	since, by := now.AddDate(0, 0, 1-defaultSince), []string{"key", "model"}
+	since, by := firstOf(defaultSince, now), []string{"key", "model"}
 	flags := flag.NewFlagSet("usage", flag.ContinueOnError)
 	flags.Func("since", "", func(text string) (err error) { since, err = parseSince(text, now); return err })
 	flags.Func("by", "", func(text string) (err error) { by, err = parseBy(text); return err })
@@ -60,10 +60,14 @@ func usageCommand(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	return exitOK
 }
 
+// firstOf is the first of so many days. They are of UTC: in another zone one may
+// have 23 hours.
+func firstOf(days int, now time.Time) time.Time { return now.UTC().AddDate(0, 0, 1-days) }
+
 func parseSince(text string, now time.Time) (time.Time, error) {
 	if number, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.Atoi(number); err == nil && n >= 1 && n <= 10_000 {
-			return now.AddDate(0, 0, 1-n), nil
+			return firstOf(n, now), nil
 		}
 	}
 	day, err := time.Parse(time.DateOnly, text)

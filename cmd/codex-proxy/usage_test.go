@@ -47,3 +47,12 @@ func TestUsageCommand(t *testing.T) {
 		assert.Equal(t, exitUsage, show(args...).status, args)
 	}
 }
+
+// A change of the local clock between two days moves neither of them in UTC.
+func TestSinceIsInUTC(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	since, err := parseSince("7d", time.Date(2026, 4, 1, 1, 30, 0, 0, berlin)) // 23:30 UTC of the day before
+	require.NoError(t, err)
+	assert.Equal(t, "2026-03-25", since.UTC().Format(time.DateOnly))
+}
