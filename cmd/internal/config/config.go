@@ -258,7 +258,9 @@ func (r raw) workers(dir string) ([]string, error) {
 			return nil, fmt.Errorf("cannot list the workers in %s: %w", dir, err)
 		}
 		for _, f := range files {
-			names = append(names, strings.TrimSuffix(f, ".toml"))
+			if f[0] != '.' { // of an editor, or on its way here
+				names = append(names, strings.TrimSuffix(f, ".toml"))
+			}
 		}
 	}
 	if len(names) == 0 {

@@ -232,6 +232,16 @@ func TestNoWorkerFile(t *testing.T) {
 	assert.Contains(t, err.Error(), "no worker is configured")
 }
 
+// An editor leaves files of its own beside the one that it has open.
+func TestHiddenFilesAreNoWorkers(t *testing.T) {
+	path := write(t, "")
+	dir := filepath.Join(filepath.Dir(path), "workers")
+	require.NoError(t, os.Symlink("root@host.1:2", filepath.Join(dir, ".#default.toml")))
+	c, err := Load(path, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"default"}, c.Workers)
+}
+
 func TestKeysComeFromAPrivateFile(t *testing.T) {
 	_, line, err := auth.Generate("ci")
 	require.NoError(t, err)
