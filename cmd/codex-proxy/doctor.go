@@ -66,7 +66,7 @@ func doctorCommand(ctx context.Context, args []string, stdout, stderr io.Writer)
 func thisHost() doctor.Host {
 	return doctor.Host{
 		Root: "/", Control: defaultControlSocket, IsRoot: os.Geteuid() == 0,
-		Systemd: units.NewManager(), Account: account, Status: askStatus, Keys: askKeys, Get: get, Codex: codexOf, Clock: clock,
+		Systemd: units.NewManager(), Account: account, Status: askStatus, Keys: askKeys, Get: get, Codex: codexOf, Clock: clock, Free: free,
 	}
 }
 
@@ -118,6 +118,12 @@ func get(ctx context.Context, url string) (status int, body []byte, err error) {
 
 func codexOf(w *codexhome.Worker, home string, env []string, as doctor.Account) (doctor.Codex, error) {
 	return w.Program(home, env, codexhome.Account{UID: as.UID, GID: as.GID})
+}
+
+func free(dir string) (uint64, error) {
+	var fs unix.Statfs_t
+	err := unix.Statfs(dir, &fs)
+	return fs.Bavail * uint64(fs.Bsize), err
 }
 
 // clock asks the kernel, which knows whether anything keeps the time.

@@ -48,6 +48,7 @@ type bed struct {
 	codexErr error
 	clock    Clock
 	clockErr error
+	free     uint64
 }
 
 type get struct {
@@ -65,7 +66,7 @@ func newBed(t *testing.T) *bed {
 	root, err := os.MkdirTemp("", "doctor") // t.TempDir is too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
-	b := &bed{t: t, version: "257.13-1~deb13u1", codex: fakeCodex{version: "0.169.0", in: true}}
+	b := &bed{t: t, version: "257.13-1~deb13u1", codex: fakeCodex{version: "0.169.0", in: true}, free: 1 << 30}
 	b.accounts = map[string]Account{
 		"root": {0, 0, []uint32{0}}, proxyUser: {995, 993, []uint32{993}}, workerUser: {994, 992, []uint32{992}},
 	}
@@ -75,6 +76,7 @@ func newBed(t *testing.T) *bed {
 		Root: root, Control: runDir + "/control/socket", IsRoot: true, Systemd: b,
 		Account: b.account, Status: func(context.Context, string) (probes.Report, error) { return b.report, b.reportErr },
 		Keys: b.keys, Get: b.get, Codex: b.findCodex, Clock: func() (Clock, error) { return b.clock, b.clockErr },
+		Free: func(string) (uint64, error) { return b.free, nil },
 	}
 	b.install()
 	b.start()

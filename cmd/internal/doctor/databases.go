@@ -10,6 +10,9 @@ import (
 	"codex-proxy/proxy/usage"
 )
 
+// leastFree is less than what any write of a database may take.
+const leastFree = 1 << 20
+
 // checkDatabases is whether the daemon can use what it keeps. Without, it serves all
 // the same, and forgets.
 func checkDatabases(ctx context.Context, s *survey) []Finding {
@@ -31,6 +34,9 @@ func checkDatabases(ctx context.Context, s *survey) []Finding {
 			found = append(found, fail(path, fmt.Sprintf("%v: %s", err, db.without), // beside it lies what belongs to it
 				fmt.Sprintf("mkdir -p %[1]s/bad && mv %[2]s* %[1]s/bad && systemctl try-reload-or-restart codex-proxy, which begins a new one", stateDir, path)))
 		}
+	}
+	if free, err := s.Free(s.path(stateDir)); err == nil && free < leastFree { // without the directory there is none yet
+		found = append(found, fail(stateDir, "its file system is full: usage waits in memory, and no response is kept", "make room, which df "+stateDir+" shows; then systemctl reload codex-proxy"))
 	}
 	return orOK(found, "usage and responses can be kept")
 }

@@ -26,6 +26,7 @@ type Host struct {
 	Get     func(ctx context.Context, url string) (status int, body []byte, err error)
 	Codex   func(w *codexhome.Worker, home string, env []string, as Account) (Codex, error)
 	Clock   func() (Clock, error)
+	Free    func(dir string) (uint64, error) // bytes that others than root may still write there
 }
 
 // Systemd is what is asked of systemd and polkit. See units.Manager.
