@@ -19,7 +19,7 @@ func TestDoctorWithoutSystemd(t *testing.T) {
 	got := try(t, "doctor")
 	assert.Equal(t, exitFailure, got.status)
 	assert.Regexp(t, `(?m)^fail  bus .*there is no system bus here`, got.stdout)
-	assert.Contains(t, got.stdout, "-> apt install dbus, then systemctl start dbus.socket\n")
+	assert.Contains(t, got.stdout, "-> apt install dbus, or dnf install dbus; then systemctl start dbus.socket\n")
 	assert.Empty(t, got.stderr)
 
 	got = try(t, "doctor", "--json")

@@ -73,7 +73,7 @@ func (p *Program) Sandbox(ctx context.Context) error {
 		return &Problem{Text: "codex's sandbox lets a command write to " + p.home, Hint: "use another version of codex, or of bubblewrap"}
 	}
 	return &Problem{Text: fmt.Sprintf("codex cannot run a command in its sandbox (%v): %s", err, cause(talk)),
-		Hint: "`apt install bubblewrap`, and allow unprivileged user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"}
+		Hint: "install bubblewrap, and allow unprivileged user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"}
 }
 
 // cause is the last line that is not Rust's advice on stack traces.

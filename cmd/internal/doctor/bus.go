@@ -11,7 +11,7 @@ import (
 func checkBus(_ context.Context, s *survey) []Finding {
 	switch {
 	case errors.Is(s.busErr, units.ErrNoBus):
-		return []Finding{fail("", s.busErr.Error(), "apt install dbus, then systemctl start dbus.socket")}
+		return []Finding{fail("", s.busErr.Error(), "apt install dbus, or dnf install dbus; then systemctl start dbus.socket")}
 	case s.busErr != nil:
 		return []Finding{fail("", s.busErr.Error(), "systemctl status dbus.service; journalctl -u dbus")}
 	}
@@ -62,7 +62,7 @@ func (s *survey) askPolkit(ctx context.Context, user, unit, verb string, want bo
 	switch {
 	case errors.Is(err, units.ErrNoPolkit):
 		return warn("", "polkit is not installed: the proxy cannot set back a worker's restart delay when it is healthy again",
-			"apt install polkitd"), true
+			"apt install polkitd, or dnf install polkit"), true
 	case err != nil:
 		return fail("", err.Error(), "systemctl status polkit; journalctl -u polkit"), true
 	case want && !may:

@@ -97,7 +97,7 @@ func TestWhatIsBroken(t *testing.T) {
 		"no bus, units":  {func(b *bed) { b.busErr = units.ErrNoBus }, want{"warn units", "not checked: systemd does not answer", "bus says"}},
 		"no bus, polkit": {func(b *bed) { b.busErr = units.ErrNoBus }, want{"warn polkit", "not checked", "bus says"}},
 		"deaf daemon":    {func(b *bed) { b.report.Workers[0].ActiveState = "" }, want{"fail bus", "does not hear", "journalctl"}},
-		"no polkit":      {func(b *bed) { b.mayErr = units.ErrNoPolkit }, want{"warn polkit", "not installed", "apt install polkitd"}},
+		"no polkit":      {func(b *bed) { b.mayErr = units.ErrNoPolkit }, want{"warn polkit", "not installed", "apt install polkitd, or dnf install polkit"}},
 		"mute polkit":    {func(b *bed) { b.mayErr = errors.New("cannot ask polkit: timeout") }, want{"fail polkit", "timeout", "systemctl status polkit"}},
 		"no rule":        {func(b *bed) { b.may = nil }, want{"fail polkit", "codex-proxy may not reset-failed " + defaultUnit, "reinstall the package"}},
 		"large rule":     {func(b *bed) { b.may["995 restart dbus.service"] = true }, want{"fail polkit", "codex-proxy may restart dbus.service", "/etc/polkit-1/rules.d"}},

@@ -49,7 +49,7 @@ func checkClock(_ context.Context, s *survey) []Finding {
 			"timedatectl set-ntp true")}
 	}
 	if !c.Synced {
-		return []Finding{warn("", "the clock is not synchronised with anything", "timedatectl set-ntp true (apt install systemd-timesyncd, or chrony)")}
+		return []Finding{warn("", "the clock is not synchronised with anything", "timedatectl set-ntp true (with systemd-timesyncd or chrony)")}
 	}
 	return []Finding{ok("", "synchronised")}
 }
