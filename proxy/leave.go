@@ -31,8 +31,9 @@ type exits struct {
 	refused   time.Time // what has come since then is refused; zero: nothing is
 	listeners []net.Listener
 	conns     map[net.Conn]connection
-	sockets   int            // WebSockets, which are in conns no more
-	socketsOf map[string]int // by API key
+	sockets   int                    // WebSockets, which are in conns no more
+	socketsOf map[string]int         // by API key
+	requests  map[*exchange]struct{} // on WebSockets
 }
 
 type connection struct {
@@ -41,7 +42,7 @@ type connection struct {
 }
 
 func newExits() exits {
-	return exits{changed: make(chan struct{}, 1), begun: make(chan struct{}), socketsOf: map[string]int{}}
+	return exits{changed: make(chan struct{}, 1), begun: make(chan struct{}), socketsOf: map[string]int{}, requests: map[*exchange]struct{}{}}
 }
 
 // follow is http.Server.ConnState.
@@ -88,6 +89,19 @@ func (e *exits) openSocket(key string) (closed func(), err error) {
 		}
 		e.note()
 	}, nil
+}
+
+// openRequest counts a request on a WebSocket until answered is called.
+func (e *exits) openRequest(x *exchange) (answered func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.requests[x] = struct{}{}
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.requests, x)
+		e.note()
+	}
 }
 
 // awaitSockets waits for the last WebSocket.
@@ -172,13 +186,20 @@ func (s *Server) Refuse() {
 }
 
 // Unanswered returns how many requests have come and are not answered to the end:
-// their heads are here, and perhaps no more. Those of WebSockets are not among them.
+// their heads are here, and perhaps no more. Messages that wait on a WebSocket for
+// their turn are not among them: the end of the connection tells that of them.
 func (s *Server) Unanswered() (n int) {
 	s.exits.mu.Lock()
 	defer s.exits.mu.Unlock()
 	refused := s.exits.refused
+	waited := func(since time.Time) bool { return refused.IsZero() || since.Before(refused) }
 	for _, c := range s.exits.conns {
-		if c.state == http.StateActive && (refused.IsZero() || c.since.Before(refused)) {
+		if c.state == http.StateActive && waited(c.since) {
+			n++
+		}
+	}
+	for x := range s.exits.requests {
+		if waited(x.began) {
 			n++
 		}
 	}

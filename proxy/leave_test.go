@@ -110,6 +110,28 @@ func TestUnanswered(t *testing.T) {
 	require.NoError(t, received(t, served))
 }
 
+// A stop waits for requests on WebSockets, too, be there a turn yet or not.
+func TestUnansweredOnASocket(t *testing.T) {
+	images := &gallery{begun: make(chan struct{})}
+	r := newRig(t, &appservertest.Server{Handler: thinker}, func(o *options) { o.Images = images })
+	fetching := func() *socket {
+		k := r.socket(t)
+		k.say(create("", `[{"role":"user","content":[{"type":"input_image","image_url":"https://a/slow"}]}]`))
+		received(t, images.begun)
+		return k
+	}
+	first := fetching()
+	assert.Equal(t, 1, r.Unanswered())
+	r.Refuse()
+	late := fetching()
+	assert.Equal(t, 1, r.Unanswered(), "what comes later is refused, and not waited for")
+	require.NoError(t, first.CloseNow())
+	for r.Unanswered() > 0 {
+		received(t, r.Changed())
+	}
+	require.NoError(t, late.CloseNow())
+}
+
 // TestShutdownAfterStopAccepting: a listener that was closed by StopAccepting and whose
 // accepting loop has not noticed yet is no reason to cut anybody off.
 func TestShutdownAfterStopAccepting(t *testing.T) {

@@ -299,6 +299,7 @@ func (k *responseSocket) ping(ctx context.Context, cancel context.CancelCauseFun
 // log and metrics.
 func (k *responseSocket) answer(ctx context.Context, m socketMessage) {
 	x := &exchange{id: newID("req_"), began: time.Now(), route: exchangeOf(k.r).route, key: k.key, outcome: "ok", stream: true, held: m.held}
+	defer k.exits.openRequest(x)()
 	x.span = k.Traces.Within(exchangeOf(k.r).span)
 	ctx, cancel := k.bounded(context.WithValue(ctx, exchangeKey{}, x))
 	defer cancel()
