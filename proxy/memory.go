@@ -13,19 +13,25 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
+// smallRequest is the most bytes of a request that is called small here; where little
+// is held, it is less.
+const smallRequest = 64 << 10
+
 // memory bounds the bytes of requests that are held at the same time, and those of
-// each API key to half of that. Who waits for room gets it in turn, so that small
-// requests do not keep a large one waiting for ever.
+// each API key to half of that. Who waits for room gets it in turn, so that others do
+// not keep a large request waiting for ever; a sixteenth is for small ones alone, so
+// that a large one does not keep those waiting either.
 type memory struct {
-	limit  int64
-	wait   time.Duration // the longest that one waits for room
-	all    *semaphore.Weighted
-	shares sync.Map // API key → *semaphore.Weighted; they are few bytes, and stay
-	bytes  atomic.Int64
+	limit      int64
+	wait       time.Duration // the longest that one waits for room
+	all, small *semaphore.Weighted
+	shares     sync.Map // API key → *semaphore.Weighted; they are few bytes, and stay
+	bytes      atomic.Int64
 }
 
 func newMemory(limit int64, wait time.Duration) *memory {
-	return &memory{limit: limit, wait: wait, all: semaphore.NewWeighted(limit)}
+	forSmall := limit / 16
+	return &memory{limit: limit, wait: wait, all: semaphore.NewWeighted(limit - forSmall), small: semaphore.NewWeighted(forSmall)}
 }
 
 // share is the most that one API key holds, and one request.
@@ -49,6 +55,17 @@ type held struct {
 	memory *memory
 	share  *semaphore.Weighted // of the API key
 	bytes  int64
+	small  int64 // of them, out of what is for small ones
+}
+
+// fromSmall takes n bytes out of what is for small requests, if this is one and there
+// is room; who finds none is like all others.
+func (h *held) fromSmall(n int64) bool {
+	if h.bytes+n > min(smallRequest, h.memory.limit/256) || !h.memory.small.TryAcquire(n) {
+		return false
+	}
+	h.small += n
+	return true
 }
 
 // take waits until there is room for n more bytes. Parts of a request that are
@@ -65,7 +82,7 @@ func (h *held) take(ctx context.Context, n int64) error {
 		return whyEnded(ctx, tooMany(openai.TypeRateLimit, "concurrency_exceeded",
 			fmt.Sprintf("the requests in flight with this API key hold as much memory as they may, %d bytes (half of request_memory); send fewer at the same time", m.share()), time.Second))
 	}
-	if m.all.Acquire(within, n) != nil {
+	if !h.fromSmall(n) && m.all.Acquire(within, n) != nil {
 		h.share.Release(n)
 		return whyEnded(ctx, openai.Unavailable("overloaded",
 			fmt.Sprintf("all requests in flight hold as much memory as they may, %d bytes (request_memory); send the request again", m.limit), time.Second))
@@ -79,7 +96,7 @@ func (h *held) try(n int64) bool {
 	if !h.share.TryAcquire(n) {
 		return false
 	}
-	if !h.memory.all.TryAcquire(n) {
+	if !h.fromSmall(n) && !h.memory.all.TryAcquire(n) {
 		h.share.Release(n)
 		return false
 	}
@@ -93,8 +110,11 @@ func (h *held) keep(n int64) {
 	if rest <= 0 {
 		return
 	}
-	h.memory.all.Release(rest)
+	small := max(0, h.small-n)
+	h.memory.all.Release(rest - small)
+	h.memory.small.Release(small)
 	h.share.Release(rest)
+	h.small -= small
 	h.count(-rest)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/openai"
@@ -30,25 +31,25 @@ func refusedBy(t *testing.T, err error) string {
 
 func TestMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory(100, time.Minute)
+		m := newMemory(160, time.Minute) // 10 of which are for small requests, of no bytes
 		ann, again, bob, eve := m.hold("ann"), m.hold("ann"), m.hold("bob"), m.hold("eve")
 		ctx := t.Context()
 		require.NoError(t, ann.take(ctx, 40))
 		began := time.Now()
-		assert.Equal(t, "concurrency_exceeded", refusedBy(t, again.take(ctx, 20)), "half is for one key")
+		assert.Equal(t, "concurrency_exceeded", refusedBy(t, again.take(ctx, 50)), "half is for one key")
 		assert.Equal(t, time.Minute, time.Since(began))
 		require.NoError(t, bob.take(ctx, 200), "no part is too large for an idle service")
-		assert.Equal(t, int64(50), bob.bytes)
-		assert.Equal(t, "overloaded", refusedBy(t, eve.take(ctx, 20)))
-		require.NoError(t, eve.take(ctx, 10), "what was refused is not counted")
-		assert.Equal(t, int64(100), m.bytes.Load())
+		assert.Equal(t, int64(80), bob.bytes)
+		assert.Equal(t, "overloaded", refusedBy(t, eve.take(ctx, 40)))
+		require.NoError(t, eve.take(ctx, 30), "what was refused is not counted")
+		assert.Equal(t, int64(150), m.bytes.Load())
 
 		waited := make(chan error, 2)
 		go func() { waited <- eve.take(ctx, 30) }()
 		synctest.Wait()
 		assert.False(t, again.try(1))
-		bob.keep(30)
-		bob.keep(40)
+		bob.keep(60)
+		bob.keep(70)
 		synctest.Wait()
 		assert.Empty(t, waited, "20 bytes are not 30")
 		assert.False(t, again.try(1), "nobody overtakes who waits")
@@ -58,17 +59,72 @@ func TestMemory(t *testing.T) {
 
 		left, leave := context.WithCancelCause(ctx)
 		leave(errors.New("gone"))
-		assert.ErrorIs(t, again.take(left, 50), errClientGone)
+		assert.ErrorIs(t, again.take(left, 80), errClientGone)
 		for _, h := range []*held{&ann, &again, &bob, &eve} {
 			h.keep(0)
 		}
 		assert.Zero(t, m.bytes.Load())
 		for _, key := range []string{"ann", "bob", "eve"} {
 			h := m.hold(key)
-			require.True(t, h.try(50), key)
+			require.True(t, h.try(80), key)
 			h.keep(0)
 		}
 	})
+}
+
+// Small requests wait neither behind a large one nor for it, and have the room of all
+// others when their own is full.
+func TestMemoryOfSmallRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(64<<10, time.Minute)
+		full, large, late := m.hold(""), m.hold(""), m.hold("")
+		require.NoError(t, full.take(t.Context(), 32<<10))
+		require.NoError(t, large.take(t.Context(), 28<<10))
+		waited := make(chan error, 1)
+		go func() { waited <- late.take(t.Context(), 1000) }()
+		synctest.Wait()
+		var small [17]held
+		began := time.Now()
+		for i := range 16 {
+			small[i] = m.hold("")
+			require.NoError(t, small[i].take(t.Context(), 100))
+			require.NoError(t, small[i].take(t.Context(), 156))
+		}
+		assert.Zero(t, time.Since(began))
+		small[16] = m.hold("")
+		assert.False(t, small[16].try(1), "that is all of theirs")
+		small[0].keep(200)
+		assert.False(t, small[1].try(1), "it would be small no more")
+		full.keep(0)
+		require.NoError(t, <-waited)
+		assert.True(t, small[16].try(57), "one more than there is for small ones")
+		assert.True(t, small[1].try(1000))
+		large.keep(100)
+		for _, h := range append(small[:], large, late) {
+			h.keep(0)
+		}
+		assert.Zero(t, m.bytes.Load())
+		require.True(t, m.all.TryAcquire(60<<10))
+		require.True(t, m.small.TryAcquire(4<<10))
+	})
+}
+
+// fill takes all memory that is left.
+func fill(m *memory) (free func()) {
+	drain := func(all *semaphore.Weighted) (free func()) {
+		taken := int64(0)
+		for n := m.limit; n > 0; n /= 2 {
+			for all.TryAcquire(n) {
+				taken += n
+			}
+		}
+		return func() { all.Release(taken) }
+	}
+	all, small := drain(m.all), drain(m.small)
+	return func() {
+		all()
+		small()
+	}
 }
 
 // large is a request of n bytes, about.
@@ -180,8 +236,7 @@ func TestMemoryOfImages(t *testing.T) {
 	require.NoError(t, s.inline(t.Context(), x, images))
 	assert.Equal(t, int64(min(50, len(onePixel))), x.held.bytes)
 	full := newMemory(100, 10*time.Millisecond)
-	all := full.hold("")
-	require.True(t, all.try(100))
+	fill(full)
 	x.held = full.hold("")
 	assert.Equal(t, "overloaded", refusedBy(t, s.inline(t.Context(), x, []openai.PlacedImage{{At: "a", Image: &openai.Image{URL: "https://a/png"}}})))
 }
@@ -196,30 +251,29 @@ func TestMemoryOfWebSockets(t *testing.T) {
 	await(t, tick(t), func() bool { return r.memory.bytes.Load() == 0 })
 	await(t, tick(t), func() bool { return r.remembered.bytes.Load() > 40<<10 })
 
-	all := r.memory.hold("")
-	require.True(t, all.try(400<<10))
+	free := fill(r.memory)
 	for _, input := range []string{"q", strings.Repeat("x", smallMessage)} {
 		k.say(create("", `"`+input+`"`))
 		e := k.hear()
 		assert.Equal(t, "error", e.Type)
 		assert.Equal(t, "overloaded", e.Error.Code)
 	}
-	all.keep(0)
+	free()
 
 	others := r.remembered.hold("")
-	require.True(t, others.try(350<<10))
+	require.True(t, others.try(330<<10))
 	k.say(create(`"store":false,"previous_response_id":"`+first+`",`, `"`+strings.Repeat("y", 20<<10)+`"`))
 	second := k.response()
 	require.Equal(t, "response.completed", second.Type, "the connection goes on, and remembers")
-	await(t, tick(t), func() bool { return r.remembered.bytes.Load() == 350<<10 }) // for more there is no room
+	await(t, tick(t), func() bool { return r.remembered.bytes.Load() == 330<<10 }) // for more there is no room
 	k.say(create(`"store":false,"previous_response_id":"`+second.Response.ID+`",`, `"q"`))
 	assert.Equal(t, "previous_response_not_found", k.hear().Error.Code)
 	k.say(create(`"store":false,`, `"q"`))
 	k.response()
-	await(t, tick(t), func() bool { return r.remembered.bytes.Load() > 350<<10 })
+	await(t, tick(t), func() bool { return r.remembered.bytes.Load() > 330<<10 })
 	k.say(create(`"store":false,`, `"q"`))
 	_ = k.CloseNow()
-	await(t, tick(t), func() bool { return r.memory.bytes.Load() == 0 && r.remembered.bytes.Load() == 350<<10 })
+	await(t, tick(t), func() bool { return r.memory.bytes.Load() == 0 && r.remembered.bytes.Load() == 330<<10 })
 }
 
 // Small messages are read when there is no memory: a cancel gets through, and what
@@ -232,14 +286,13 @@ func TestCancelWithoutMemory(t *testing.T) {
 	id := k.hear().Response.ID
 	for k.hear().Type != "response.output_text.delta" {
 	}
-	all, large := r.memory.hold(""), create("", `"`+strings.Repeat("x", smallMessage)+`"`)
-	require.True(t, all.try(64<<20-r.memory.bytes.Load()))
+	free := fill(r.memory)
 	k.say(create("", `"q"`))
 	k.say(`{"type":"response.cancel","response_id":"` + id + `"}`)
 	for k.hear().Type != "response.incomplete" {
 	}
-	k.say(large)
-	all.keep(0)
+	k.say(create("", `"`+strings.Repeat("x", smallMessage)+`"`))
+	free()
 	close(gate)
 	for range 2 {
 		for k.hear().Type != "response.completed" {
