@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/semaphore"
@@ -300,6 +301,20 @@ func TestCancelWithoutMemory(t *testing.T) {
 	}
 	require.NoError(t, k.CloseNow())
 	await(t, tick(t), func() bool { return r.memory.bytes.Load() == 0 })
+}
+
+// A large message that waits for memory holds up no WebSocket that is to be left.
+func TestLeavingWithoutMemory(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: thinker}, func(o *options) { o.QueueTimeout = time.Hour })
+	k := r.socket(t)
+	defer fill(r.memory)()
+	k.say(create("", `"`+strings.Repeat("x", smallMessage)+`"`))
+	await(t, tick(t), func() bool { return !r.memory.all.TryAcquire(0) }) // as somebody waits
+	r.StopAccepting()
+	assert.Equal(t, websocket.StatusGoingAway, k.closed())
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	assert.NoError(t, r.AwaitQuiet(ctx, nil))
 }
 
 // upgraded makes a WebSocket of a connection; what is said on it comes when it ends.

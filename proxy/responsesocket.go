@@ -116,7 +116,7 @@ func (k *responseSocket) run() {
 	defer others.Wait()
 	defer k.conn.CloseNow() //nolint:errcheck // what ends the reader
 	defer cancel(nil)
-	others.Go(func() { cancel(k.read()) })
+	others.Go(func() { cancel(k.read(ctx)) })
 	others.Go(func() { k.ping(ctx, cancel) })
 	for {
 		select { // a message that is there comes after the wish to leave
@@ -157,11 +157,12 @@ func (k *responseSocket) forget() {
 // matter.
 func (k *responseSocket) bye(why string) { _ = k.conn.Close(websocket.StatusGoingAway, why) }
 
-// read takes messages until the connection ends. It never waits for anything
-// else: it is what notices that the client goes.
-func (k *responseSocket) read() error {
+// read takes messages until the connection ends. It never waits for anything else but
+// memory, and for that not when the handler is done: it is what notices that the client
+// goes.
+func (k *responseSocket) read(handler context.Context) error {
 	for {
-		err := k.readMessage()
+		err := k.readMessage(handler)
 		var known *openai.Error
 		switch {
 		case errors.As(err, &known):
@@ -175,7 +176,7 @@ func (k *responseSocket) read() error {
 // readMessage waits for a message as long as the connection is there; what has
 // begun to come has to come within bodyTimeout, and what is large into memory. A
 // small request waits for room in its turn, where that keeps nothing from being read.
-func (k *responseSocket) readMessage() error {
+func (k *responseSocket) readMessage(handler context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(k.r.Context())) // CloseNow ends it, after what has to be said
 	defer cancel()
 	kind, body, err := k.conn.Reader(ctx)
@@ -196,7 +197,7 @@ func (k *responseSocket) readMessage() error {
 	}
 	if len(m.body) <= smallMessage {
 		m.held.try(int64(len(m.body)))
-	} else if err := k.readLarge(ctx, &m, body, late); err != nil {
+	} else if err := k.readLarge(handler, &m, body, late); err != nil {
 		return err
 	}
 	queued, err := k.take(m)
@@ -207,9 +208,9 @@ func (k *responseSocket) readMessage() error {
 }
 
 // readLarge reads the rest of a message, when there is room for the largest.
-func (k *responseSocket) readLarge(ctx context.Context, m *socketMessage, rest io.Reader, late *time.Timer) error {
+func (k *responseSocket) readLarge(handler context.Context, m *socketMessage, rest io.Reader, late *time.Timer) error {
 	late.Stop() // the client is not to blame
-	refused := m.held.take(ctx, k.BodyLimit)
+	refused := m.held.take(handler, k.BodyLimit)
 	late.Reset(bodyTimeout)
 	if refused != nil {
 		if _, err := io.Copy(io.Discard, rest); err != nil {
