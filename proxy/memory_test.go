@@ -317,11 +317,14 @@ func TestLeavingWithoutMemory(t *testing.T) {
 	assert.NoError(t, r.AwaitQuiet(ctx, nil))
 }
 
+// upgrading asks for a WebSocket.
+const upgrading = "GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+
 // upgraded makes a WebSocket of a connection; what is said on it comes when it ends.
 func upgraded(t *testing.T, client net.Conn) <-chan string {
 	t.Helper()
-	_, err := io.WriteString(client, "GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+	_, err := io.WriteString(client, upgrading)
 	require.NoError(t, err)
 	answer := make(chan string, 1)
 	go func() {

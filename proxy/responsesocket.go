@@ -49,6 +49,7 @@ type responseSocket struct {
 	ahead   chan socketMessage // response.create
 	waiting atomic.Int64       // bytes of them
 	edges   atomic.Int64       // beginnings and ends of messages so far: odd while one arrives
+	sending atomic.Int64       // messages that are being sent
 	last    *remembered
 	held    held // by last
 }
@@ -272,7 +273,8 @@ func (k *responseSocket) queue(m socketMessage) (queued bool, err error) {
 
 // ping keeps the line open, and finds out when nobody is at its other end. Who
 // sends a message is there, and cannot answer in the middle of its only frame:
-// how long that may take is bounded by itself.
+// how long that may take is bounded by itself. So it is with what is being sent, which
+// no ping gets past.
 func (k *responseSocket) ping(ctx context.Context, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(k.Keepalive)
 	defer ticker.Stop()
@@ -283,13 +285,13 @@ func (k *responseSocket) ping(ctx context.Context, cancel context.CancelCauseFun
 			return
 		}
 		before := k.edges.Load()
-		if before%2 == 1 {
+		if before%2 == 1 || k.sending.Load() > 0 {
 			continue
 		}
 		within, done := context.WithTimeout(context.WithoutCancel(ctx), pongTimeout)
 		err := k.conn.Ping(within)
 		done()
-		if err != nil && k.edges.Load() == before {
+		if err != nil && k.edges.Load() == before && k.sending.Load() == 0 {
 			cancel(errClientGone)
 			return
 		}
@@ -422,6 +424,8 @@ func (k *responseSocket) send(v any) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.r.Context()), k.IdleTimeout)
 	defer cancel()
+	k.sending.Add(1)
+	defer k.sending.Add(-1)
 	if k.conn.Write(ctx, websocket.MessageText, data) != nil {
 		return errClientGone
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"net/http"
@@ -428,4 +429,26 @@ func TestSlowMessagesNeedNoPong(t *testing.T) {
 			leave()
 		})
 	}
+}
+
+// No ping gets past a message that is being sent: who takes long to read one is not
+// gone.
+func TestSlowReadersNeedNoPong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, leave := piped(t, func(s *Settings) { s.Keepalive = 15 * time.Second })
+		_, err := io.WriteString(client, upgrading)
+		require.NoError(t, err)
+		answer := bufio.NewReader(client)
+		head, err := http.ReadResponse(answer, nil)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusSwitchingProtocols, head.StatusCode)
+		_, err = io.WriteString(client, "\x81\x8f\x00\x00\x00\x00"+`{"type":"none"}`)
+		require.NoError(t, err)
+		<-time.After(25 * time.Second)
+		said, err := answer.ReadString('}')
+		require.NoError(t, err)
+		assert.Contains(t, said, "invalid_value")
+		require.NoError(t, client.Close())
+		leave()
+	})
 }
