@@ -26,6 +26,7 @@ type hearing struct {
 	to      teller
 	said    bool   // there was more than reasoning
 	calls   int    // that were passed on
+	message string // that was heard last
 	item    string // the reasoning item
 	part    int    // and its paragraph that was heard last
 }
@@ -44,8 +45,16 @@ func (s *Server) hear(c *choice, turn *appserver.Turn, request *openai.ChatReque
 	return h.end(finish, c.x.usage)
 }
 
-func (h *hearing) text(_, delta string) error {
+// text separates the messages of an answer, which has room for one: codex lets the
+// model say something before each call of codex's own tools.
+func (h *hearing) text(message, delta string) error {
 	h.said = true
+	if delta != "" && h.message != "" && h.message != message {
+		delta = "\n\n" + delta
+	}
+	if delta != "" {
+		h.message = message
+	}
 	return h.to.text(delta)
 }
 

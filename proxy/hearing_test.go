@@ -123,6 +123,21 @@ func TestStreamedToolCalls(t *testing.T) {
 	assert.NotContains(t, got, `"time"`)
 }
 
+// A turn may have several messages, and an answer has one.
+func TestSeveralMessagesAreOneAnswer(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		turn.Text("I will ", "look.")
+		turn.Text("It is ", "five.")
+		return nil
+	}})
+	whole, _ := message(t, r.chatting(t, hello("")))
+	assert.JSONEq(t, `{"role":"assistant","content":"I will look.\n\nIt is five.","refusal":null}`, whole)
+	streamed := regexp.MustCompile(`"delta":{"content":"([^"]*)"`).FindAllStringSubmatch(strings.Join(frames(t, r.chatting(t, hello(streaming))), "\n"), -1)
+	require.Len(t, streamed, 4)
+	assert.Equal(t, `\n\nIt is `, streamed[2][1])
+	assert.Equal(t, "five.", streamed[3][1])
+}
+
 func TestReasoningIsSentWhereAsked(t *testing.T) {
 	requests := make(chan appservertest.Request, 4)
 	r := newRig(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
