@@ -239,7 +239,7 @@ func TestALongTurnIsNotIdle(t *testing.T) {
 func TestAWorkerThatTalksOfOtherThingsIsNotIdle(t *testing.T) {
 	const idle = time.Second
 	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
-		tick := time.NewTicker(idle / 5)
+		tick := time.NewTicker(idle / 8)
 		defer tick.Stop()
 		for range 10 {
 			select {
