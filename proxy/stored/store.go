@@ -193,11 +193,15 @@ func insert(ctx context.Context, tx *sql.Tx, r Response, now time.Time) error {
 		r.ID, r.Owner, r.Previous, r.Worker, now.UnixMilli(), r.size(), r.Object); err != nil {
 		return err
 	}
+	item, err := tx.PrepareContext(ctx, `INSERT INTO items VALUES (?, ?, ?, ?, ?)`)
+	if err != nil {
+		return err
+	}
+	defer item.Close() //nolint:errcheck // the transaction says what fails
 	position := 0
 	for made, items := range [][]Item{r.Input, r.Output} {
-		for _, item := range items {
-			if _, err := tx.ExecContext(ctx, `INSERT INTO items VALUES (?, ?, ?, ?, ?)`,
-				r.ID, position, made, item.ID, []byte(item.JSON)); err != nil {
+		for _, i := range items {
+			if _, err := item.ExecContext(ctx, r.ID, position, made, i.ID, []byte(i.JSON)); err != nil {
 				return err
 			}
 			position++
