@@ -12,7 +12,7 @@ import (
 	"codex-proxy/proxy/workers"
 )
 
-// answerBound is how long a predecessor may take to hear of a drain.
+// answerBound is how long a predecessor may take to hear news.
 const answerBound = time.Second
 
 // drainTable is how drains change while the service runs. It is the
@@ -33,7 +33,7 @@ func (t drainTable) Drain(change control.Drain) error {
 	if err != nil && !errors.Is(err, workers.ErrUnknown) {
 		return err
 	}
-	d.handoff.passDrain(change)
+	d.handoff.passNews(change)
 	if d.handoff.has(change.Workers) {
 		return nil
 	}
@@ -44,23 +44,23 @@ func (t drainTable) Drain(change control.Drain) error {
 func (t drainTable) Before() map[string]int { return t.daemon.handoff.turns() }
 
 // turnsBefore is what a process that has been replaced tells of its turns and of
-// those of the ones before it, from the first drain on.
+// those of the ones before it, from the first news on.
 type turnsBefore struct {
-	Drains   uint64         `json:"drains"` // that it has heard of
+	News     uint64         `json:"drains"` // that it has heard: drains, and key files
 	Inflight map[string]int `json:"inflight"`
 }
 
-// passDrain tells the predecessor of a drain, and waits until it takes no new turns
-// and has told of those in flight. One caller at a time.
-func (h *handoff) passDrain(change control.Drain) {
+// passNews tells the predecessor of a drain or a key file, and waits until it goes by
+// it and has told of its turns in flight. One caller at a time.
+func (h *handoff) passNews(news any) {
 	last := h.last()
 	if last == nil {
 		return
 	}
-	h.drains++
-	h.predecessor.Tell(change)
+	h.news++
+	h.predecessor.Tell(news)
 	bound := time.After(answerBound)
-	for h.told().Drains < h.drains {
+	for h.told().News < h.news {
 		select {
 		case <-h.answers:
 		case <-last:
@@ -116,15 +116,15 @@ func (d *daemon) heardNews(raw json.RawMessage) {
 	var change control.Drain
 	if json.Unmarshal(raw, &change) != nil {
 		d.heardKeys(raw)
-		return
+	} else {
+		_ = change.Apply(d.pool) // our workers may be others
+		d.handoff.passNews(change)
 	}
-	_ = change.Apply(d.pool) // our workers may be others
-	d.handoff.passDrain(change)
-	d.drainsHeard.Add(1)
+	d.newsHeard.Add(1)
 	d.onChange()
 }
 
-// tellTurns answers the successor's drains, and goes on with every change.
+// tellTurns answers the successor's news, and goes on with every change.
 func (d *daemon) tellTurns(ctx context.Context) {
 	for {
 		select {
@@ -132,8 +132,8 @@ func (d *daemon) tellTurns(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if n := d.drainsHeard.Load(); n > 0 {
-			d.handoff.successor.Tell(turnsBefore{Drains: n, Inflight: d.inflight()})
+		if n := d.newsHeard.Load(); n > 0 {
+			d.handoff.successor.Tell(turnsBefore{News: n, Inflight: d.inflight()})
 		}
 	}
 }

@@ -28,7 +28,7 @@ type handoff struct {
 	successor   *notify.Successor
 	began       time.Time // the last reload; awaitReload's
 
-	drains  uint64        // that the predecessor was told of; passDrain's
+	news    uint64        // that the predecessor was told; passNews's
 	answers chan struct{} // holds a token when it has told of its turns
 
 	mu      sync.Mutex

@@ -94,8 +94,11 @@ func (f keyFile) read() ([]byte, *auth.Keys, error) {
 }
 
 // write replaces the file in one step: a reader sees the old keys or the new
-// ones, and a crash loses none.
+// ones, and a crash loses none. A symbolic link stays what it is.
 func (f keyFile) write(text []byte) error {
+	if file, err := filepath.EvalSymlinks(string(f)); err == nil {
+		f = keyFile(file)
+	}
 	fresh, err := os.CreateTemp(filepath.Dir(string(f)), filepath.Base(string(f))+".*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("cannot write the API keys: %w", err)

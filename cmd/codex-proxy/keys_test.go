@@ -153,6 +153,20 @@ func TestKeysAreThoseOfTheSettings(t *testing.T) {
 	assert.Equal(t, defaultControlSocket, controlSocket(bad), "the service may run still")
 }
 
+// Somebody keeps the file elsewhere.
+func TestKeysBehindALink(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "kept"), filepath.Join(dir, "api-keys")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.NoError(t, os.Symlink("kept", link))
+	require.Zero(t, try(t, "keys", "add", "one", "--file", link).status)
+	_, keys, err := keyFile(file).read()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"one"}, keys.Names())
+	_, err = os.Readlink(link)
+	assert.NoError(t, err, "the link is gone")
+}
+
 // A new file of root's is for the daemon to read.
 func TestNewKeyFileIsForTheDaemon(t *testing.T) {
 	if os.Geteuid() != 0 {

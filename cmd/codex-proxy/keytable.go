@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/config"
-	"codex-proxy/notify"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/workers"
 )
@@ -56,7 +55,7 @@ func (t *keyTable) file() string {
 }
 
 // Replace implements control.KeyTable: the key file is in force when it returns,
-// in processes that still finish their work, too.
+// in processes that still finish their work, too, but for one that hangs.
 func (t *keyTable) Replace(path, file string) (control.Keys, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,7 +70,7 @@ func (t *keyTable) Replace(path, file string) (control.Keys, error) {
 		return control.Keys{}, err
 	}
 	t.changed = true
-	d.handoff.pass(func(p *notify.Predecessor) { p.Tell(file) })
+	d.handoff.passNews(file)
 	keys := t.InForce()
 	d.logger.Info("API keys changed", "keys", keys.Count)
 	return keys, nil
@@ -84,7 +83,7 @@ func (d *daemon) heardKeys(raw json.RawMessage) {
 		d.logger.Warn("cannot take over the API keys of the process that serves now")
 		return
 	}
-	d.handoff.pass(func(p *notify.Predecessor) { p.Tell(file) })
+	d.handoff.passNews(file)
 }
 
 // remembered is what the successor gets. The lock is to be held until it serves,

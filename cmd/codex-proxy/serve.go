@@ -113,7 +113,7 @@ type daemon struct {
 	turns     chan struct{} // likewise, for tellTurns
 	stuck     atomic.Pointer[string]
 
-	drainsHeard atomic.Uint64 // from the successor
+	newsHeard atomic.Uint64 // from the successor
 }
 
 // newDaemon is the composition root. It starts nothing.

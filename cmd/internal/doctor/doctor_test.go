@@ -81,7 +81,7 @@ func TestWhatIsBroken(t *testing.T) {
 		"in the group":  {func(b *bed) { b.accounts[workerUser] = Account{994, 992, []uint32{992, 993}} }, want{"fail users", "is in the group of codex-proxy", "gpasswd --delete codex-worker codex-proxy"}},
 		"other user":    {func(b *bed) { b.units[defaultUnit].User = "" }, want{"fail users", `runs as "", not as codex-worker`, "User="}},
 		"open keys":     {func(b *bed) { b.chmod(keyFile, 0o644) }, want{"fail permissions", keyFile + ": has mode 0644: others than root may use it", "chmod 0600 " + keyFile}},
-		"no keys":       {func(b *bed) { b.remove(keyFile) }, want{"fail permissions", keyFile + ": is missing", "systemd-tmpfiles --create codex-proxy.conf"}},
+		"no keys":       {func(b *bed) { b.remove(keyFile) }, want{"fail permissions", keyFile + ": is missing", "codex-proxy keys add NAME"}},
 		"closed config": {func(b *bed) { b.chown(configFile, "root", "root") }, want{"fail permissions", "codex-proxy cannot read it", "chown root:codex-proxy " + configFile + " && chmod 0640"}},
 		"open config":   {func(b *bed) { b.chmod(configFile, 0o666) }, want{"fail permissions", "0666", "chmod 0640"}},
 		"closed keys":   {func(b *bed) { b.nameKeys(proxyUser, 0o750, 0o640) }, want{"fail permissions", "/named: has mode 0750: codex-proxy cannot enter it", "move the file to /etc/codex-proxy"}},

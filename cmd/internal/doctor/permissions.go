@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type rule struct {
 	most     fs.FileMode // no more than these bits
 	readers  []string    // who must be able to read it, and to enter a directory
 	optional bool        // it comes with the first use
+	made     string      // what to make it with, if that is not systemd-tmpfiles
 }
 
 // rules are of the package, packaging/tmpfiles and the units.
@@ -32,7 +34,7 @@ func (s *survey) rules() []rule {
 		{path: settingsDir, owner: "root", group: "root", most: 0o755, readers: []string{proxyUser, workerUser}},
 		{path: configFile, owner: "root", group: proxyUser, most: 0o644, readers: []string{proxyUser}},
 		{path: settingsDir + "/workers", owner: "root", group: "root", most: 0o755, readers: []string{proxyUser, workerUser}},
-		{path: keyFile, owner: "root", group: "root", most: 0o600},
+		{path: keyFile, owner: "root", group: "root", most: 0o600, made: "codex-proxy keys add NAME; an empty file would let in all that reach a loopback address"},
 		{path: runDir, owner: "root", group: "root", most: 0o755, readers: []string{proxyUser}},
 		{path: runDir + "/control", owner: proxyUser, group: proxyUser, most: 0o700, optional: true},
 		{path: stateDir, owner: proxyUser, group: proxyUser, most: 0o700, readers: []string{proxyUser}, optional: true},
@@ -103,7 +105,7 @@ func (s *survey) obeyed(r rule) (Finding, bool) {
 	case errors.Is(err, fs.ErrNotExist) && r.optional:
 		return Finding{}, false
 	case errors.Is(err, fs.ErrNotExist):
-		return fail(r.path, "is missing", "systemd-tmpfiles --create codex-proxy.conf, or reinstall the package"), true
+		return fail(r.path, "is missing", cmp.Or(r.made, "systemd-tmpfiles --create codex-proxy.conf, or reinstall the package")), true
 	case errors.Is(err, fs.ErrPermission):
 		return unprivileged(r.path, "see it"), true
 	case err != nil:
