@@ -81,7 +81,7 @@ func (p promServer) until(promql string) []vectorElement {
 // docs/metrics.md says, watch the service through the life of a worker.
 func TestPrometheus(t *testing.T) {
 	b := bootBed(t, neighbours())
-	b.install(realWorker, "")
+	b.install(realWorker, toCollector) // so that traces are measured, too
 	p, doc := promServer{b}, manual.Open(t, "docs/metrics.md")
 	commands := doc.Commands()
 	require.Len(t, commands, 2)
