@@ -34,7 +34,9 @@ func (b *bench) run(ctx context.Context) error {
 		{"growth with streams", b.growthStreams}, {"growth with workers", b.growthWorkers}, {"growth with requests", b.growthRequests},
 		{"pauses", b.collector}, {"slow clients", b.slowClients}, {"the real codex", b.realCodex},
 	}
+	var names []string
 	for _, part := range parts {
+		names = append(names, part.name)
 		if !strings.Contains(part.name, b.only) {
 			continue
 		}
@@ -43,6 +45,9 @@ func (b *bench) run(ctx context.Context) error {
 			return fmt.Errorf("cannot measure %s: %w", part.name, err)
 		}
 		fmt.Fprintf(os.Stderr, "%s: measured in %s\n", part.name, time.Since(began).Round(time.Second))
+	}
+	if len(b.result.Rows) == 0 {
+		return fmt.Errorf("no part has %q in its name; there are: %s", b.only, strings.Join(names, ", "))
 	}
 	if err := b.result.write(b.json); err != nil {
 		return err

@@ -84,8 +84,11 @@ func outside(args []string) error {
 	cmd := exec.Command("/proc/self/exe", append([]string{insideName}, args...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Run(); err != nil {
+	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("cannot measure in a network of its own: %w (it takes root)", err)
+	}
+	if cmd.Wait() != nil { // it has said why
+		os.Exit(1)
 	}
 	return nil
 }
