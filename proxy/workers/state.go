@@ -184,7 +184,7 @@ func (s *state) brokenOff(u units.State) bool {
 	if waiting(s.unit) {
 		return u.InvocationID != s.unit.InvocationID
 	}
-	return !s.unit.Failed() || !s.limited
+	return !s.limited
 }
 
 // waiting tells the states between an end that nobody asked for and the next start.

@@ -164,7 +164,13 @@ func TestHang(t *testing.T) {
 // After the start limit an operator's commands bring everything back, in either
 // order, and nobody touches the proxy.
 func TestStartLimit(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+	for _, suite := range []string{"trixie", "bookworm"} {
+		t.Run(suite, func(t *testing.T) { startLimit(t, suite) })
+	}
+}
+
+func startLimit(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	dropIn := "[Unit]\nStartLimitBurst=3\n[Service]\nRestartSec=10ms\nRestartSteps=0\n"
 	require.NoError(t, b.WriteFile("/etc/systemd/system/"+workerUnit+".d/fast.conf", []byte(dropIn), 0o644))
 	b.MustRun(t, "systemctl", "daemon-reload")
