@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -50,9 +51,11 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, req *openai.
 }
 
 // streamError reports an error in the way that is still open: the HTTP status
-// before the first byte, an error frame after it. [DONE] never follows.
+// before the first byte, an error frame after it. [DONE] never follows. A client
+// that leaves gets no error: one that has only shut down its sending side would
+// read it.
 func (s *Server) streamError(st *stream, r *http.Request, err error) error {
-	if !st.begun {
+	if !st.begun || errors.Is(err, errClientGone) {
 		return err
 	}
 	// A client that is not there any more cannot be told.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -146,28 +147,90 @@ func TestClientGoes(t *testing.T) {
 	}
 }
 
-// A client that has shut down its sending side gets no empty 200.
-func TestClientHalfCloses(t *testing.T) {
-	began, interrupted := make(chan struct{}, 1), make(chan time.Time, 1)
-	r := newRig(t, &appservertest.Server{Handler: untilInterrupted(began, interrupted)})
-	conn := r.raw(t, hello(""), "")
-	received(t, began)
-	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+// leavers are the requests whose client leaves, of both APIs, which end alike.
+var leavers = []struct{ name, path, body string }{
+	{"chat/streamed", "/v1/chat/completions", hello(streaming)},
+	{"chat/streamed choices", "/v1/chat/completions", hello(streaming + `"n":3,`)},
+	{"chat/whole", "/v1/chat/completions", hello("")},
+	{"chat/whole choices", "/v1/chat/completions", hello(`"n":3,`)},
+	{"responses/streamed", "/v1/responses", asked(streaming, `"q"`)},
+	{"responses/whole", "/v1/responses", asked("", `"q"`)},
+}
+
+// A client that leaves is no fault of the service, and one that has only shut down
+// its sending side reads neither an error nor an empty 200.
+func TestClientLeaves(t *testing.T) {
+	for _, tc := range leavers {
+		for silence, first := range map[string]string{"text": "text", "keepalives": ""} {
+			for how, leave := range map[string]func(*net.TCPConn) error{
+				"half-closed": (*net.TCPConn).CloseWrite,
+				"closed":      (*net.TCPConn).Close,
+				"reset":       func(c *net.TCPConn) error { return errors.Join(c.SetLinger(0), c.Close()) },
+			} {
+				t.Run(tc.name+"/"+silence+"/"+how, func(t *testing.T) {
+					began := make(chan struct{}, 3)
+					r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+						began <- struct{}{}
+						return gated(nil, first)(ctx, turn)
+					}}, func(o *options) {
+						if first == "" {
+							o.Keepalive = time.Millisecond
+						}
+					})
+					conn := r.sent(t, tc.path, tc.body, "X-Request-Id: gone\r\n").(*net.TCPConn)
+					received(t, began)
+					answer := bufio.NewReader(conn)
+					streamed := strings.Contains(tc.body, streaming)
+					if streamed {
+						_, err := answer.Peek(1)
+						require.NoError(t, err)
+					}
+					require.NoError(t, leave(conn))
+					if how == "half-closed" {
+						leftWithoutError(t, answer, streamed)
+					}
+					assert.Equal(t, "client_gone", r.log.request(t, "gone")["outcome"])
+					assert.NotContains(t, r.log.String(), "request failed")
+					assert.NotContains(t, r.log.String(), `"level":"ERROR"`)
+				})
+			}
+		}
+	}
+}
+
+// leftWithoutError reads an answer whose client has shut down its sending side.
+func leftWithoutError(t *testing.T, answer *bufio.Reader, streamed bool) {
+	t.Helper()
+	resp, err := http.ReadResponse(answer, nil)
 	require.NoError(t, err)
 	defer resp.Body.Close()
-	assert.Equal(t, 499, resp.StatusCode)
-	received(t, interrupted)
+	body := text(t, resp)
+	if !streamed {
+		assert.Equal(t, 499, resp.StatusCode)
+		assert.Empty(t, body)
+		return
+	}
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	for _, never := range []string{`"error":{`, "event: error", "response.failed", "[DONE]", "response.completed", `_reason":"`} {
+		assert.NotContains(t, body, never)
+	}
 }
 
 // raw sends a chat request over a connection of the test's own.
 func (r *rig) raw(t *testing.T, body, header string) net.Conn {
 	t.Helper()
+	return r.sent(t, "/v1/chat/completions", body, header)
+}
+
+// sent is raw for any path.
+func (r *rig) sent(t *testing.T, path, body, header string) net.Conn {
+	t.Helper()
 	conn, err := net.Dial("tcp", r.addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(t, conn.SetDeadline(time.Now().Add(bound)))
-	_, err = fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s", header, len(body), body)
+	header = "Host: localhost\r\nContent-Type: application/json\r\n" + header
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\n%sContent-Length: %d\r\n\r\n%s", path, header, len(body), body)
 	require.NoError(t, err)
 	return conn
 }
