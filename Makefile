@@ -2,7 +2,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-VERSION ?= 0.1.0
+VERSION ?= 0.2.0
 ARCH    ?= $(shell go env GOARCH)
 
 # What is downloaded or made once is kept where os.UserCacheDir() points; its
@@ -14,6 +14,10 @@ CODEX := $(CACHE)/codex-$(call hash,test/codex/package-lock.json)
 CLIENTS := $(CACHE)/clients-$(call hash,test/clients/package-lock.json)
 NGINX := $(CACHE)/nginx
 SCHEMA := $(CACHE)/schema-$(call hash,test/contract/generate/package-lock.json)
+
+# The release before this version: the tests upgrade from its packages.
+RELEASE := 94f9eb6f3b34e81e
+RELEASED := $(CACHE)/release-$(RELEASE)
 
 # What others call an architecture.
 GNU_amd64 := x86_64-linux-gnu
@@ -36,7 +40,7 @@ COMPILER  := $(if $(filter $(ARCH),$(HOST)),gcc,$(GNU_$(ARCH))-gcc)
 LIBC      := $(if $(filter $(ARCH),$(HOST)),/usr/include/pthread.h:libc6-dev,/usr/$(GNU_$(ARCH))/include/pthread.h:libc6-dev-$(ARCH)-cross)
 
 # The packages' date, so that two builds of the same tree are the same bytes.
-export SOURCE_DATE_EPOCH := $(shell date -d "$$(sed -n 's/^  date: //p;/^  date:/q' packaging/changelog.yaml)" +%s)
+export SOURCE_DATE_EPOCH := $(shell date -d "$$(sed -n '/^  date: /{s///p;q}' packaging/changelog.yaml)" +%s)
 
 # Debian's packages, installed if a command or file is missing: WHAT:PACKAGE.
 BUILD_NEEDS := $(COMPILER):gcc$(if $(filter gcc,$(COMPILER)),,-$(subst _,-,$(GNU_$(ARCH)))) $(LIBC)
@@ -46,12 +50,13 @@ TEST_NEEDS  := $(RUN_NEEDS) npm:npm mmdebstrap:mmdebstrap lintian:lintian rpmlin
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
 
 INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 12m ./test/integration
-WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker|AHungProxy)|TestRestartAcrossADaemonReload|TestRestartBesideAHungProxy|TestChaos)$$
+WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker|AHungProxy)|TestRestartAcrossADaemonReload|TestRestartBesideAHungProxy|TestRelease|TestChaos)$$
 
 export CODEX_PROXY_TEST_CODEX := $(CODEX)/codex
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)
 export CODEX_PROXY_TEST_DEB   := $(abspath $(DEB))
 export CODEX_PROXY_TEST_RPM   := $(abspath $(RPM))
+export CODEX_PROXY_TEST_RELEASED := $(RELEASED)
 
 .PHONY: help
 help: ## list the targets
@@ -113,7 +118,7 @@ run: ## try it: a throwaway systemd over this machine's files, until Ctrl-C
 .PHONY: test
 test: ## run every check: lint, unit tests, then the real thing in booted machines
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(CODEX)/codex $(CLIENTS)/node $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(RELEASED)/made $(CODEX)/codex $(CLIENTS)/node $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What mostly waits for systemd's clock runs beside lint and unit tests; what
 	@# measures time runs alone, after them.
 	@mkdir -p build
@@ -183,6 +188,14 @@ $(TOOLS)/gotestsum:     TOOL := gotest.tools/gotestsum
 $(TOOLS)/%:
 	@echo "building $(@F) (once)"
 	@CGO_ENABLED=0 go build -C test/tools -o $@ $(TOOL)
+
+# The packages of the release, built from its own commit.
+$(RELEASED)/made:
+	@git cat-file -e $(RELEASE)^{commit} || { echo "the commit of the release before, $(RELEASE), is not in this clone; try: git fetch --unshallow" >&2; exit 1; }
+	@rm -rf $(RELEASED) && mkdir -p $(RELEASED)/tree
+	git archive $(RELEASE) | tar -x -C $(RELEASED)/tree
+	env -u MAKEFLAGS -u MAKEOVERRIDES $(MAKE) --no-print-directory -C $(RELEASED)/tree deb rpm
+	@mv $(RELEASED)/tree/build/*.deb $(RELEASED)/tree/build/*.rpm $(RELEASED)/ && rm -rf $(RELEASED)/tree && touch $@
 
 # The codex of test/codex/package-lock.json: its native binary, by a link.
 $(CODEX)/codex:

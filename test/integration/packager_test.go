@@ -27,33 +27,50 @@ func (p packager) install(b *bed, file string) string {
 	return b.mustSay(append(p.command, b.copied(file))...)
 }
 
-// deb is apt. What is next has another shipped config.toml, too.
-func deb(t *testing.T) packager {
-	now := os.Getenv("CODEX_PROXY_TEST_DEB")
-	dir := t.TempDir()
-	next := filepath.Join(dir, "next.deb")
-	out, err := exec.Command("sh", "-ec", `dpkg-deb --raw-extract "$1" "$2/tree"; cd "$2/tree"
-		sed -i 's/^Version: .*/Version: 9.0-1/' DEBIAN/control
-		echo '# new' >>etc/codex-proxy/config.toml
-		dpkg-deb --build --root-owner-group -Zgzip -z1 . "$3"`, "sh", now, dir, next).CombinedOutput()
-	require.NoError(t, err, string(out))
+// aptGet has no next package.
+func aptGet() packager {
 	apt := func(words ...string) []string {
 		return append([]string{"apt-get", "--yes", "--allow-downgrades", "--reinstall", "--option=APT::Sandbox::User=root",
 			"--option=Dpkg::Use-Pty=0", "--option=Dpkg::Options::=--force-confold"}, words...)
 	}
 	return packager{
-		now: now, next: next, command: apt("install"),
+		now: os.Getenv("CODEX_PROXY_TEST_DEB"), command: apt("install"),
 		remove: func(b *bed) { b.mustSay(apt("remove", "codex-proxy")...) },
 		purge:  func(b *bed) { b.mustSay(apt("purge", "codex-proxy")...) },
 	}
 }
 
-// rpm is rpm(8); the dependencies are Debian's packages, of which it knows
-// nothing. What it leaves of an edited configuration and of state is deleted by
-// hand.
+// deb is apt. Its next package has another shipped config.toml, too.
+func deb(t *testing.T) packager {
+	p, dir := aptGet(), t.TempDir()
+	p.next = filepath.Join(dir, "next.deb")
+	out, err := exec.Command("sh", "-ec", `dpkg-deb --raw-extract "$1" "$2/tree"; cd "$2/tree"
+		sed -i 's/^Version: .*/Version: 9.0-1/' DEBIAN/control
+		echo '# new' >>etc/codex-proxy/config.toml
+		dpkg-deb --build --root-owner-group -Zgzip -z1 . "$3"`, "sh", p.now, dir, p.next).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return p
+}
+
+// rpmCommand has no next package. It is rpm(8): the dependencies are Debian's
+// packages, which rpm does not know. The purge deletes by hand what rpm leaves of
+// an edited configuration and of state.
+func rpmCommand() packager {
+	remove := func(b *bed) { b.mustSay("rpm", "--erase", "codex-proxy") }
+	return packager{
+		now: os.Getenv("CODEX_PROXY_TEST_RPM"), command: []string{"rpm", "--upgrade", "--oldpackage", "--replacepkgs", "--nodeps"},
+		remove: remove,
+		purge: func(b *bed) {
+			remove(b)
+			b.MustRun(b.t, "rm", "-rf", "/etc/codex-proxy", "/var/lib/codex-proxy", "/var/lib/codex-worker", "/run/codex-proxy", "/run/codex-worker")
+		},
+	}
+}
+
+// rpm is rpm(8), with a next package.
 func rpm(t *testing.T) packager {
-	now := os.Getenv("CODEX_PROXY_TEST_RPM")
-	require.NotEmpty(t, now, "CODEX_PROXY_TEST_RPM is not set; `make test` sets it")
+	p := rpmCommand()
+	require.NotEmpty(t, p.now, "CODEX_PROXY_TEST_RPM is not set; `make test` sets it")
 	build := exec.Command("make", "--no-print-directory", "--silent", "rpm", "VERSION=9.0")
 	build.Dir = "../.."
 	build.Env = append(os.Environ(), "MAKEFLAGS=")
@@ -62,16 +79,8 @@ func rpm(t *testing.T) packager {
 	version, err := exec.Command("../../build/codex-proxy", "version").Output()
 	require.NoError(t, err)
 	require.Equal(t, "codex-proxy 9.0\n", string(version), "the program that is packed")
-	next := strings.Replace(now, "-0.1.0-", "-9.0-", 1)
-	remove := func(b *bed) { b.mustSay("rpm", "--erase", "codex-proxy") }
-	return packager{
-		now: now, next: next, command: []string{"rpm", "--upgrade", "--oldpackage", "--replacepkgs", "--nodeps"},
-		remove: remove,
-		purge: func(b *bed) {
-			remove(b)
-			b.MustRun(b.t, "rm", "-rf", "/etc/codex-proxy", "/var/lib/codex-proxy", "/var/lib/codex-worker", "/run/codex-proxy", "/run/codex-worker")
-		},
-	}
+	p.next = regexp.MustCompile(`-[0-9.]+-1\.`).ReplaceAllString(p.now, "-9.0-1.")
+	return p
 }
 
 // installInImage installs into a root where systemd does not run, as builders of
