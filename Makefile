@@ -136,9 +136,9 @@ chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same 
 .PHONY: bench soak
 bench: ## what it costs, beside nginx: LONG=1 for a million requests, ROUNDS=5, ONLY=part
 	@$(MAKE) --no-print-directory build needs NEEDS=npm:npm
-	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(CODEX)/codex
+	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(CODEX)/codex $(RELEASED)/made
 	@go build -o build/bench ./test/bench
-	build/bench -nginx $(NGINX)/usr/sbin/nginx -codex $(CODEX)/codex -rounds $(or $(ROUNDS),5) -only "$(ONLY)" $(if $(LONG),-long)
+	build/bench -nginx $(NGINX)/usr/sbin/nginx -codex $(CODEX)/codex -released $(RELEASED)/codex-proxy -rounds $(or $(ROUNDS),5) -only "$(ONLY)" $(if $(LONG),-long)
 
 soak: ## load for a long time, with the curve of memory and files: DURATION=30m
 	@$(MAKE) --no-print-directory build
@@ -189,13 +189,13 @@ $(TOOLS)/%:
 	@echo "building $(@F) (once)"
 	@CGO_ENABLED=0 go build -C test/tools -o $@ $(TOOL)
 
-# The packages of the release, built from its own commit.
+# The program and packages of the release, built from its own commit.
 $(RELEASED)/made:
 	@git cat-file -e $(RELEASE)^{commit} || { echo "the commit of the release before, $(RELEASE), is not in this clone; try: git fetch --unshallow" >&2; exit 1; }
 	@rm -rf $(RELEASED) && mkdir -p $(RELEASED)/tree
 	git archive $(RELEASE) | tar -x -C $(RELEASED)/tree
 	env -u MAKEFLAGS -u MAKEOVERRIDES $(MAKE) --no-print-directory -C $(RELEASED)/tree deb rpm
-	@mv $(RELEASED)/tree/build/*.deb $(RELEASED)/tree/build/*.rpm $(RELEASED)/ && rm -rf $(RELEASED)/tree && touch $@
+	@mv $(RELEASED)/tree/build/*.deb $(RELEASED)/tree/build/*.rpm $(RELEASED)/tree/build/codex-proxy $(RELEASED)/ && rm -rf $(RELEASED)/tree && touch $@
 
 # The codex of test/codex/package-lock.json: its native binary, by a link.
 $(CODEX)/codex:

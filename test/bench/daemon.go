@@ -18,6 +18,7 @@ import (
 // database and its log, in front of fakes in a process of their own.
 type daemon struct {
 	*process
+	program string
 	fakes   *process
 	address string
 	key     string
@@ -28,6 +29,11 @@ type daemon struct {
 // startDaemon starts codex-proxy in front of so many workers, and returns when
 // it says READY=1 and a worker answers.
 func (b *bench) startDaemon(ctx context.Context, workers int, env ...string) (*daemon, error) {
+	return b.startProgram(ctx, b.program, workers, env...)
+}
+
+// startProgram is startDaemon of another version.
+func (b *bench) startProgram(ctx context.Context, program string, workers int, env ...string) (*daemon, error) {
 	dir, err := os.MkdirTemp(b.dir, "run-")
 	if err != nil {
 		return nil, err
@@ -44,6 +50,7 @@ func (b *bench) startDaemon(ctx context.Context, workers int, env ...string) (*d
 	if err := until(ctx, "the fake", dialled("unix", sockets[workers-1])); err != nil {
 		return d, err
 	}
+	d.program = program
 	return d, b.configured(ctx, d, dir, dir, names, env)
 }
 
@@ -61,7 +68,7 @@ func (b *bench) startBefore(ctx context.Context, socket string) (*daemon, error)
 // newDaemon has an address of its own: several may run beside each other.
 func (b *bench) newDaemon() *daemon {
 	b.daemons++
-	return &daemon{talk: &pauses{}, address: fmt.Sprintf("127.0.0.1:%d", 8800+b.daemons)}
+	return &daemon{program: b.program, talk: &pauses{}, address: fmt.Sprintf("127.0.0.1:%d", 8800+b.daemons)}
 }
 
 func (b *bench) configured(ctx context.Context, d *daemon, dir, sockets string, names, env []string) (err error) {
@@ -74,7 +81,7 @@ func (b *bench) configured(ctx context.Context, d *daemon, dir, sockets string, 
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return err
 	}
-	return d.exec(ctx, b.program, dir, file, env)
+	return d.exec(ctx, dir, file, env)
 }
 
 func (b *bench) addKey(dir string) (string, error) {
@@ -85,7 +92,7 @@ func (b *bench) addKey(dir string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-func (d *daemon) exec(ctx context.Context, program, dir, config string, env []string) error {
+func (d *daemon) exec(ctx context.Context, dir, config string, env []string) error {
 	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
 	if err != nil {
 		return err
@@ -103,7 +110,7 @@ func (d *daemon) exec(ctx context.Context, program, dir, config string, env []st
 	}
 	env = append(env, "NOTIFY_SOCKET="+filepath.Join(dir, "notify"), "STATE_DIRECTORY="+dir, stream)
 	began := time.Now()
-	if d.process, err = start(stderr, env, program, "serve", "--config", config); err != nil {
+	if d.process, err = start(stderr, env, d.program, "serve", "--config", config); err != nil {
 		return err
 	}
 	_ = notify.SetReadDeadline(began.Add(30 * time.Second))

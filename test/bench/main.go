@@ -52,6 +52,7 @@ func main() {
 // options are the flags.
 type options struct {
 	program, nginx string
+	released       string
 	codex          string
 	only           string
 	last, json     string
@@ -63,6 +64,7 @@ type options struct {
 func parse(args []string) (o options) {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	flags.StringVar(&o.program, "program", "build/codex-proxy", "the program to measure")
+	flags.StringVar(&o.released, "released", "", "the program of the release before")
 	flags.StringVar(&o.nginx, "nginx", "", "the nginx to compare with")
 	flags.StringVar(&o.codex, "codex", "", "the codex whose turns are compared")
 	flags.StringVar(&o.only, "only", "", "measure only the parts whose names have this in them")

@@ -266,6 +266,37 @@ func (b *bench) growthRequests(ctx context.Context) error {
 	})
 }
 
+// releases compares the program with the release before it.
+func (b *bench) releases(ctx context.Context) error {
+	daemons, names := make([]*daemon, 2), []string{"the release before", "this program"}
+	for i, program := range []string{b.released, b.program} {
+		d, err := b.startProgram(ctx, program, 1)
+		if d != nil {
+			defer d.stop()
+		}
+		if err != nil {
+			return err
+		}
+		daemons[i] = d
+	}
+	burst := chat(askFrames(64, 0, len(frameText)), true)
+	for _, l := range []struct {
+		what string
+		load
+	}{
+		{"chat, 1 client", load{clients: 1, requests: 200, body: chat(askAnswer, false)}},
+		{"chat, 16 clients", load{clients: 16, requests: 800, body: chat(askAnswer, false)}},
+		{"stream of 64 frames at once, 1 client", load{clients: 1, requests: 100, body: burst, stream: true}},
+		{"stream of 64 frames at once, 16 clients", load{clients: 16, requests: 320, body: burst, stream: true}},
+		{"coding prompt of 500 KB", load{clients: 1, requests: 10, body: coding()}},
+	} {
+		if err := b.growth(ctx, daemons, l.load, func(i int) string { return "CPU: " + l.what + ", " + names[i] }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // collector is how long the garbage collector stops the world.
 func (b *bench) collector(ctx context.Context) error {
 	return b.with(ctx, 53, func(d *daemon) error {
