@@ -39,18 +39,15 @@ type Command struct {
 	// to; then it is killed. 0: as long as the service manager lets it.
 	StopTimeout time.Duration
 
-	// Stderr, if not nil, gets each line that the command writes to its standard
-	// error, without its end and of 64 KiB at most; else standard error is shared.
-	// The calls come one after another from a goroutine of their own.
-	Stderr func(line string)
+	// Stderr, if not nil, gets what the command writes to its standard error, a line
+	// with its end at a time; else standard error is shared. A line of more than
+	// 64 KiB comes in several pieces, of which only the last has the end. Nothing is
+	// left out. The calls come one after another from a goroutine of their own.
+	Stderr func(piece string)
 
 	// Relay, if not nil, serves inherited sockets once the command is ready.
 	Relay *Relay
 }
-
-// lastLines is how long we wait for the end of standard error once the command
-// has exited: what it has started may hold that open for ever.
-const lastLines = 100 * time.Millisecond
 
 // flushBound is how long the last bytes of a command that has exited may take to
 // reach the relay's clients.
@@ -85,19 +82,18 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Env = commandEnv(os.Environ())
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if c.Stderr != nil {
-		lines := &lineWriter{each: c.Stderr}
-		defer lines.flush()
-		cmd.Stderr = lines
-		cmd.WaitDelay = lastLines
+	said, err := newTalk(c.Stderr)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the standard error of %q: %w", c.Args[0], err)
 	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, said.file()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if c.Relay != nil {
 		defer func() { _ = c.Relay.Close() }()
 	}
 	s := newSupervisor(n, logger, c)
 	if err := cmd.Start(); err != nil {
+		said.close()
 		return 0, fmt.Errorf("cannot start %q: %w", c.Args[0], cause(err))
 	}
 
@@ -107,7 +103,8 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 	probing, stopProbing := context.WithCancel(context.WithoutCancel(ctx))
 	exited, markExited := context.WithCancel(context.WithoutCancel(ctx))
 	tasks.Go(func() { s.supervise(probing, exited) })
-	tasks.Go(func() { _ = cmd.Wait(); markExited() }) // the status is in ProcessState
+	tasks.Go(said.run)
+	tasks.Go(func() { _ = cmd.Wait(); said.end(); markExited() }) // the status is in ProcessState
 
 	overdue := time.AfterFunc(math.MaxInt64, s.endLate)
 	defer overdue.Stop()

@@ -106,9 +106,10 @@ func TestTracing(t *testing.T) {
 		"2026-11-21T00:51:55.715499Z  INFO turn{thread.id=01a1fb96-a2db-7690-a724-154667dd1353 a=\"b\"}:step_context.capture:mcp: codex_core::session: close",
 		"2026-11-21T00:51:55.715499Z ERROR codex_core: failed conversation.id=01a1fb96-a2db-7690-a724-154667dd1354",
 	} {
-		line(l)
+		line(l + "\n")
 	}
-	require.Len(t, s.entries, 6)
+	line("\n")
+	require.Len(t, s.entries, 6, "an empty line is no entry")
 	for i, want := range []struct {
 		message, target, thread, request string
 		priority                         journal.Priority
@@ -128,4 +129,44 @@ func TestTracing(t *testing.T) {
 		assert.Equal(t, want.request, got.vars["CODEX_REQUEST_ID"])
 		assert.Equal(t, "codex", got.vars["CODEX_EVENT"])
 	}
+}
+
+// A long line comes in pieces, and is in the journal with all of its bytes: the
+// pieces have the priority and the fields of the first.
+func TestTracingOfLongLines(t *testing.T) {
+	const id = "01a1fb96-a2db-7690-a724-154667dd1353"
+	for name, c := range map[string]struct{ pieces, messages []string }{
+		"message": {[]string{"2026-11-21T00:51:55.715499Z ERROR turn{thread.id=" + id + "}: a::b: one ", " two", " \n"}, []string{"one ", " two", " "}},
+		"spans":   {[]string{"2026-11-21T00:51:55.715499Z ERROR turn{thread.id=" + id + " x=", "y}: a::b: one\n"}, []string{"2026-11-21T00:51:55.715499Z ERROR turn{thread.id=" + id + " x=", "y}: a::b: one"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s sink
+			pass := tracing(s.send, nil, func(string) string { return "req_1" })
+			for _, piece := range append(c.pieces, "another\n") {
+				pass(piece)
+			}
+			require.Len(t, s.entries, len(c.messages)+1)
+			for i, message := range c.messages {
+				assert.Equal(t, message, s.entries[i].message)
+				assert.Equal(t, journal.PriErr, s.entries[i].priority)
+				assert.Equal(t, id, s.entries[i].vars["CODEX_THREAD_ID"])
+				assert.Equal(t, s.entries[0].vars, s.entries[i].vars)
+				assert.Equal(t, "req_1", s.entries[i].vars["CODEX_REQUEST_ID"])
+			}
+			last := s.entries[len(c.messages)]
+			assert.Equal(t, journal.PriWarning, last.priority)
+			assert.NotContains(t, last.vars, "CODEX_THREAD_ID")
+		})
+	}
+}
+
+// Where there is no journal, standard error has the bytes as they are.
+func TestTracingWithoutAJournal(t *testing.T) {
+	t.Setenv("JOURNAL_STREAM", "")
+	var stderr bytes.Buffer
+	pass := NewTracing(&stderr, nil)
+	for _, piece := range []string{"a", "b\n", "\n", "\x1b[0mc"} {
+		pass(piece)
+	}
+	assert.Equal(t, "ab\n\n\x1b[0mc", stderr.String())
 }
