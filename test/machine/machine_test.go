@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -32,7 +31,7 @@ func TestMain(m *testing.M) {
 
 // hello answers any connection with one HTTP response.
 var hello = []File{
-	{Path: "/etc/systemd/system/hello.socket", Data: []byte("[Socket]\nListenStream=127.0.0.1:8787\nListenStream=/run/hello.sock\nAccept=yes\n")},
+	{Path: "/etc/systemd/system/hello.socket", Data: []byte("[Socket]\nListenStream=/run/hello.sock\nAccept=yes\n")},
 	{Path: "/etc/systemd/system/hello@.service", Data: []byte("[Service]\nStandardInput=socket\n" +
 		`ExecStart=/bin/sh -c 'read line; printf "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"; cat >/dev/null'` + "\n")},
 }
@@ -41,7 +40,9 @@ func TestDebian(t *testing.T) {
 	for _, suite := range []string{"trixie", "bookworm"} {
 		t.Run(suite, func(t *testing.T) {
 			t.Parallel()
-			m := Boot(t, Debian(suite), Options{Files: hello, Units: []string{"hello.socket"}})
+			server := serve(t)
+			port := File{Path: "/etc/systemd/system/hello.socket.d/port.conf", Data: []byte("[Socket]\nListenStream=" + server.Listener.Addr().String() + "\n")}
+			m := Boot(t, Debian(suite), Options{Files: append([]File{port}, hello...), Units: []string{"hello.socket"}})
 			assert.Equal(t, "running\n", m.MustRun(t, "systemctl", "is-system-running"))
 			assert.Contains(t, string(must(m.ReadFile("/etc/os-release"))(t)), "VERSION_CODENAME="+suite)
 			assert.NotContains(t, m.MustRun(t, "cat", "/proc/self/mountinfo"), "/proc/sys")
@@ -59,12 +60,8 @@ func TestDebian(t *testing.T) {
 				m.MustRun(t, "runuser", "-u", "nobody", "--", "systemctl", "start", "hello.socket")
 			})
 			t.Run("http", func(t *testing.T) {
-				res, err := m.HTTPClient().Get("http://127.0.0.1:8787/")
-				require.NoError(t, err)
-				defer res.Body.Close()
-				assert.Equal(t, "hello", string(must(io.ReadAll(res.Body))(t)))
-				_, err = net.Dial("tcp", "127.0.0.1:8787")
-				assert.Error(t, err, "the machine's port must not be on the host")
+				assert.Equal(t, "hello", get(t, m.HTTPClient(), server.URL))
+				assert.Equal(t, "from the host", get(t, server.Client(), server.URL), "the machine's port must not be on the host")
 			})
 			t.Run("json journal", func(t *testing.T) {
 				m.MustRun(t, "logger", "--tag=test", "a line")
@@ -152,20 +149,31 @@ func TestKill(t *testing.T) {
 
 func TestHost(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "from the host") }))
-	defer server.Close()
+	server := serve(t)
 	m := Boot(t, Host(), Options{ShareNetwork: true, Units: []string{"dbus.service"}})
 
 	assert.Equal(t, "running\n", m.MustRun(t, "systemctl", "is-system-running"))
 	m.MustRun(t, "busctl", "--no-pager", "list")
 	m.MustRun(t, "touch", "/etc/written-by-a-machine")
 	assert.NoFileExists(t, "/etc/written-by-a-machine")
-	res, err := m.HTTPClient().Get(server.URL)
-	require.NoError(t, err)
-	defer res.Body.Close()
-	assert.Equal(t, "from the host", string(must(io.ReadAll(res.Body))(t)))
+	assert.Equal(t, "from the host", get(t, m.HTTPClient(), server.URL))
 	present, missing := m.Controllers()
 	assert.ElementsMatch(t, []string{"memory", "cpu", "pids", "io"}, append(present, missing...))
+}
+
+// serve is a server on a free port of the host.
+func serve(t *testing.T) *httptest.Server {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "from the host") }))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func get(t *testing.T, client *http.Client, url string) string {
+	t.Helper()
+	res, err := client.Get(url)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	return string(must(io.ReadAll(res.Body))(t))
 }
 
 // must lets a call with an error stand in an expression.
