@@ -56,7 +56,7 @@ func (s *stream) done(item map[string]any) error {
 }
 
 func (s *stream) call(name, arguments string) error {
-	item, err := s.addCall(name)
+	item, err := s.addCall("function_call", name, "arguments")
 	if err != nil {
 		return err
 	}
@@ -67,21 +67,35 @@ func (s *stream) call(name, arguments string) error {
 	return s.done(item)
 }
 
+// callCustom is a call of a custom tool (OpenAI's API reference, "Custom tools").
+func (s *stream) callCustom(name, input string) error {
+	item, err := s.addCall("custom_tool_call", name, "input")
+	if err != nil {
+		return err
+	}
+	item["status"], item["input"] = "completed", input
+	if err := s.event("response.custom_tool_call_input.done", s.at(map[string]any{"input": input})); err != nil {
+		return err
+	}
+	return s.done(item)
+}
+
 // openCall begins a call and leaves it there.
 func (s *stream) openCall(name, arguments string) error {
-	if _, err := s.addCall(name); err != nil {
+	if _, err := s.addCall("function_call", name, "arguments"); err != nil {
 		return err
 	}
 	return s.event("response.function_call_arguments.delta", s.at(map[string]any{"delta": arguments}))
 }
 
-func (s *stream) addCall(name string) (item map[string]any, err error) {
+// addCall begins a call; parameters is what its kind calls them.
+func (s *stream) addCall(kind, name, parameters string) (item map[string]any, err error) {
 	if err := s.closeItem(); err != nil {
 		return nil, err
 	}
 	s.calls++
-	item = map[string]any{"id": s.itemID(), "type": "function_call", "status": "in_progress", "name": name,
-		"arguments": "", "call_id": fmt.Sprintf("call_%s_%d", s.id, s.calls)}
+	item = map[string]any{"id": s.itemID(), "type": kind, "status": "in_progress", "name": name,
+		parameters: "", "call_id": fmt.Sprintf("call_%s_%d", s.id, s.calls)}
 	return item, s.event("response.output_item.added", map[string]any{"output_index": len(s.output), "item": item})
 }
 

@@ -19,6 +19,7 @@ import (
 //	refusal TEXT            a message that is a refusal
 //	call NAME JSON          a function call; several in a row are parallel calls
 //	calling NAME JSON       a function call that the next step finds unfinished: JSON is what came of its arguments
+//	custom NAME INPUT       a call of a custom tool, whose input is text, such as codex's own "exec"
 //	delay DURATION          nothing, for a while ("20ms")
 //	gate NAME               nothing, until the test releases the gate
 //	usage IN CACHED OUT REASONING   the token counts of this answer
@@ -81,7 +82,7 @@ func parseStep(line string) (Step, error) {
 		step.Every, _, err = duration(rest)
 	case "huge":
 		err = step.parseHuge(rest)
-	case "call", "calling":
+	case "call", "calling", "custom":
 		err = step.parseCall(rest)
 	case "usage":
 		err = step.parseUsage(rest)

@@ -46,6 +46,8 @@ func (s *stream) emit(ctx context.Context, step Step) error {
 		return s.huge(ctx, step)
 	case "call":
 		return s.call(step.Name, step.Text)
+	case "custom":
+		return s.callCustom(step.Name, step.Text)
 	case "calling":
 		return s.openCall(step.Name, step.Text)
 	case "completed":

@@ -1,0 +1,52 @@
+package integration
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	nativeHome = "/var/lib/codex-worker/default"
+
+	// inSandbox is a shell command that reports its user, its filters and where it
+	// may write.
+	inSandbox = `id -un; grep -c Seccomp_filters /proc/self/status; for d in . ` + nativeHome + ` /etc; do touch $d/made 2>/dev/null && echo $d yes || echo $d no; done`
+)
+
+// nativeWorker is realWorker with codex's own tools.
+func nativeWorker() string { return strings.Replace(realWorker, "plain", "native", 1) }
+
+// tool has the model call codex's own shell tool, and returns what codex reports to
+// the model.
+func (b *bed) tool(command string) string {
+	b.t.Helper()
+	before := len(b.models.Turns())
+	require.NotContains(b.t, command, "]]")
+	status, _, answer := b.chat(false, "[[custom exec text((await tools.exec_command({cmd: `"+command+"`, login: false})).output)]]")
+	require.Equal(b.t, http.StatusOK, status, answer)
+	turns := b.models.Turns()[before:]
+	require.Len(b.t, turns, 2, "the call, and its output")
+	return string(turns[1].Body.Input[len(turns[1].Body.Input)-1])
+}
+
+// A native worker runs a command that the model asks for, in codex's sandbox under
+// the restrictions of the installed unit.
+func TestNativeWorkerRunsCommands(t *testing.T) {
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newBed(t, suite, nativeWorker(), "")
+		b.start()
+		out := b.tool(inSandbox)
+		assert.Contains(t, out, `codex-worker\n1\n. no\n`+nativeHome+` no\n/etc no\n`)
+
+		require.NoError(t, b.WriteFile(workerFile, []byte(nativeWorker()+"[codex]\nsandbox_mode = \"workspace-write\"\n"), 0o644))
+		b.MustRun(t, "systemctl", "restart", workerUnit)
+		b.until("ready", ready)
+		out = b.tool(inSandbox)
+		assert.Contains(t, out, `codex-worker\n1\n. yes\n`+nativeHome+` no\n/etc no\n`)
+		b.MustRun(t, "test", "-e", nativeHome+"/workspace/made")
+	})
+}
