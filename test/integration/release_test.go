@@ -26,7 +26,7 @@ func TestRelease(t *testing.T) {
 		packager             packager
 	}{
 		{"deb on systemd 257", "trixie", "*.deb", aptGet()}, {"deb on systemd 252", "bookworm", "*.deb", aptGet()},
-		{"rpm", "trixie", "*.rpm", rpmCommand()},
+		{"rpm on systemd 257", "trixie", "*.rpm", rpmCommand()}, {"rpm on systemd 252", "bookworm", "*.rpm", rpmCommand()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
