@@ -17,6 +17,7 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/doctor"
 	"codex-proxy/probes"
+	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/control"
 	"codex-proxy/units"
 )
@@ -66,7 +67,7 @@ func doctorCommand(ctx context.Context, args []string, stdout, stderr io.Writer)
 func thisHost() doctor.Host {
 	return doctor.Host{
 		Root: "/", Control: defaultControlSocket, IsRoot: os.Geteuid() == 0,
-		Systemd: units.NewManager(), Account: account, Status: askStatus, Keys: askKeys, Get: get, Codex: codexOf, Clock: clock, Free: free,
+		Systemd: units.NewManager(), Account: account, Status: askStatus, Keys: askKeys, Get: get, Codex: codexOf, Command: runInWorker, Clock: clock, Free: free,
 	}
 }
 
@@ -118,6 +119,18 @@ func get(ctx context.Context, url string) (status int, body []byte, err error) {
 
 func codexOf(w *codexhome.Worker, home string, env []string, as doctor.Account) (doctor.Codex, error) {
 	return w.Program(home, env, codexhome.Account{UID: as.UID, GID: as.GID})
+}
+
+// runInWorker is bounded by 5 s, of which the command has 4.
+func runInWorker(ctx context.Context, socket string, command []string) (r appserver.CommandResult, err error) {
+	const longest, ofCommand = 5 * time.Second, 4 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	_, err = askAppServer(ctx, socket, func(conn *appserver.Conn) error {
+		r, err = conn.RunCommand(ctx, command, ofCommand)
+		return err
+	})
+	return r, err
 }
 
 func free(dir string) (uint64, error) {

@@ -23,6 +23,8 @@ var typed = map[string]any{
 	"v2/AccountRateLimitsUpdatedNotification":  rateLimitsPayload{},
 	"v2/ModelListParams":                       modelListParams{},
 	"v2/ModelListResponse":                     modelListResponse{},
+	"v2/CommandExecParams":                     commandExecParams{},
+	"v2/CommandExecResponse":                   CommandResult{},
 	"v2/ThreadStartParams":                     threadStartParams{},
 	"v2/ThreadStartResponse":                   threadStartResponse{},
 	"v2/ThreadInjectItemsParams":               injectItemsParams{},
@@ -67,7 +69,7 @@ type completedItem struct {
 var methodsIn = map[string][]string{
 	"ClientRequest": {
 		"initialize", "model/list", "thread/start", "thread/inject_items", "thread/unsubscribe", "turn/start", "turn/interrupt",
-		"account/read", "account/rateLimits/read",
+		"account/read", "account/rateLimits/read", "command/exec",
 	},
 	"ClientNotification": {"initialized"},
 	"ServerRequest": {

@@ -41,6 +41,8 @@ func TestNativeWorkerRunsCommands(t *testing.T) {
 		b.start()
 		out := b.tool(inSandbox)
 		assert.Contains(t, out, `codex-worker\n1\n. no\n`+nativeHome+` no\n/etc no\n`)
+		page := b.MustRun(t, "codex-proxy", "doctor")
+		assert.Contains(t, page, "ok    sandbox      worker default: codex runs a command in its sandbox, inside "+workerUnit+"\n")
 
 		require.NoError(t, b.WriteFile(workerFile, []byte(nativeWorker()+"[codex]\nsandbox_mode = \"workspace-write\"\n"), 0o644))
 		b.MustRun(t, "systemctl", "restart", workerUnit)
@@ -48,5 +50,25 @@ func TestNativeWorkerRunsCommands(t *testing.T) {
 		out = b.tool(inSandbox)
 		assert.Contains(t, out, `codex-worker\n1\n. yes\n`+nativeHome+` no\n/etc no\n`)
 		b.MustRun(t, "test", "-e", nativeHome+"/workspace/made")
+	})
+}
+
+// A drop-in may take away what codex's sandbox needs. The doctor reports it, and a
+// worker that does not run is not started for that.
+func TestDoctorTriesTheSandboxInsideTheUnit(t *testing.T) {
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newBed(t, suite, nativeWorker(), "")
+		require.NoError(t, b.WriteFile("/etc/systemd/system/codex-worker@.service.d/strict.conf", []byte("[Service]\nSystemCallFilter=~seccomp\n"), 0o644))
+		b.MustRun(t, "systemctl", "daemon-reload")
+		b.start()
+		assert.Contains(t, b.tool(inSandbox), "SeccompInstall")
+		remedy := b.found("sandbox", "SeccompInstall")
+		assert.Contains(t, b.MustRun(t, "sh", "-c", strings.Split(remedy, ";")[0]), "SystemCallFilter=~seccomp")
+
+		b.MustRun(t, "systemctl", "stop", workerUnit)
+		page, _, err := b.Run(t.Context(), "codex-proxy", "doctor")
+		assert.Error(t, err)
+		assert.Contains(t, page, "inside this was not tried: it does not run\n")
+		assert.Equal(t, "inactive", b.show(workerUnit, "ActiveState")["ActiveState"])
 	})
 }

@@ -62,18 +62,28 @@ func (p *Program) Version(ctx context.Context) (string, error) { return p.versio
 // LoggedIn says whether the home has a login, without asking the server whether it is any good.
 func (p *Program) LoggedIn(ctx context.Context) (bool, error) { return p.loggedIn(ctx) }
 
-// Sandbox runs a command in codex's own sandbox, which must keep it from writing to the worker's home, and says
-// why that does not work, or nil.
-func (p *Program) Sandbox(ctx context.Context) error {
-	_, talk, err := p.run(ctx, "sandbox", "--", "/usr/bin/test", "!", "-w", p.home)
-	switch {
-	case err == nil || wasStopped(err):
-		return err
-	case strings.TrimSpace(talk) == "": // test itself says nothing
-		return &Problem{Text: "codex's sandbox lets a command write to " + p.home, Hint: "use another version of codex, or of bubblewrap"}
+// SandboxTest is a command that succeeds in codex's sandbox, which must keep it from writing to the worker's
+// home.
+func SandboxTest(home string) []string { return []string{"/usr/bin/test", "!", "-w", home} }
+
+// SandboxProblem is why codex could not run SandboxTest, from how that ended and what it wrote to its
+// standard error.
+func SandboxProblem(home, end, talk string) *Problem {
+	if strings.TrimSpace(talk) == "" { // test itself says nothing
+		return &Problem{Text: "codex's sandbox lets a command write to " + home, Hint: "use another version of codex, or of bubblewrap"}
 	}
-	return &Problem{Text: fmt.Sprintf("codex cannot run a command in its sandbox (%v): %s", err, cause(talk)),
+	return &Problem{Text: fmt.Sprintf("codex cannot run a command in its sandbox (%s): %s", end, cause(talk)),
 		Hint: "install bubblewrap, and allow unprivileged user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"}
+}
+
+// Sandbox runs SandboxTest in codex's own sandbox, outside of the worker's unit, and says why that does not
+// work, or nil.
+func (p *Program) Sandbox(ctx context.Context) error {
+	_, talk, err := p.run(ctx, append([]string{"sandbox", "--"}, SandboxTest(p.home)...)...)
+	if err == nil || wasStopped(err) {
+		return err
+	}
+	return SandboxProblem(p.home, err.Error(), talk)
 }
 
 // cause is the last line that is not Rust's advice on stack traces.

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/probes"
+	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
 	"codex-proxy/units"
@@ -46,6 +49,8 @@ type bed struct {
 
 	codex    fakeCodex
 	codexErr error
+	inside   appserver.CommandResult // of a command in the worker
+	askErr   error                   // the worker's codex cannot be asked
 	clock    Clock
 	clockErr error
 	free     uint64
@@ -75,7 +80,7 @@ func newBed(t *testing.T) *bed {
 	b.host = Host{
 		Root: root, Control: runDir + "/control/socket", IsRoot: true, Systemd: b,
 		Account: b.account, Status: func(context.Context, string) (probes.Report, error) { return b.report, b.reportErr },
-		Keys: b.keys, Get: b.get, Codex: b.findCodex, Clock: func() (Clock, error) { return b.clock, b.clockErr },
+		Keys: b.keys, Get: b.get, Codex: b.findCodex, Command: b.command, Clock: func() (Clock, error) { return b.clock, b.clockErr },
 		Free: func(string) (uint64, error) { return b.free, nil },
 	}
 	b.install()
@@ -237,6 +242,13 @@ func (b *bed) findCodex(_ *codexhome.Worker, dir string, _ []string, as Account)
 		return nil, fmt.Errorf("codex is to run in %s as %d", dir, as.UID)
 	}
 	return b.codex, b.codexErr
+}
+
+func (b *bed) command(_ context.Context, socket string, command []string) (appserver.CommandResult, error) {
+	if want := codexhome.SandboxTest(home("default")); !strings.HasSuffix(socket, "/default.sock") || !slices.Equal(want, command) {
+		return appserver.CommandResult{}, fmt.Errorf("%v is run by way of %s", command, socket)
+	}
+	return b.inside, b.askErr
 }
 
 type fakeCodex struct {

@@ -58,23 +58,6 @@ func checkCodex(ctx context.Context, s *survey) []Finding {
 	})
 }
 
-// checkSandbox is whether codex can run a command in its sandbox (bubblewrap),
-// of workers that run commands.
-func checkSandbox(ctx context.Context, s *survey) []Finding {
-	return s.eachCodex("sandbox", func(w worker, c Codex) Finding {
-		if !w.file.RunsCommands() {
-			return ok("worker "+w.name, fmt.Sprintf("not needed, mode %q runs no commands", w.file.Mode))
-		}
-		if w.file.Unconfined() {
-			return warn("worker "+w.name, "runs commands without codex's sandbox: only its unit confines them", "take sandbox_mode = \"danger-full-access\" out of "+workerFile(w.name))
-		}
-		if err := c.Sandbox(ctx); err != nil {
-			return blame("worker "+w.name, err, "run it by hand: runuser -u codex-worker -- "+c.Path()+" sandbox -- /bin/true")
-		}
-		return ok("worker "+w.name, "codex runs a command in its sandbox (tried outside of the unit)")
-	})
-}
-
 // checkLogin is whether each worker that needs a login has one.
 func checkLogin(ctx context.Context, s *survey) []Finding {
 	return s.eachCodex("login", func(w worker, c Codex) Finding {

@@ -15,6 +15,7 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/probes"
+	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/control"
 	"codex-proxy/units"
 )
@@ -112,7 +113,17 @@ func TestWhatIsBroken(t *testing.T) {
 			b.codex.versionErr = &codexhome.Problem{File: "/opt/codex", Text: "codex 0.139.0 is too old", Hint: "install 0.140 or later"}
 		}, want{"fail codex", "/opt/codex: codex 0.139.0 is too old", "install 0.140 or later"}},
 		"hung codex": {func(b *bed) { b.codex.versionErr = context.DeadlineExceeded }, want{"fail codex", "deadline", "runuser -u codex-worker -- /opt/codex --version"}},
-		"sandbox":    {func(b *bed) { b.codex.sandboxErr = &codexhome.Problem{Text: "no namespaces", Hint: "allow them"} }, want{"fail sandbox", "no namespaces", "allow them"}},
+		"sandbox": {func(b *bed) {
+			b.inside = appserver.CommandResult{ExitCode: 1, Stderr: "anything"}
+			b.codex.sandboxErr = &codexhome.Problem{Text: "no namespaces", Hint: "allow them"}
+		}, want{"fail sandbox", "no namespaces", "allow them"}},
+		"sandbox in the unit": {func(b *bed) {
+			b.inside = appserver.CommandResult{ExitCode: 101, Stderr: "\nthread 'main' panicked\nerror applying Linux sandbox restrictions\nnote: run with RUST_BACKTRACE\n"}
+		}, want{"fail sandbox", "worker default: codex cannot run a command in its sandbox (exit status 101): error applying Linux sandbox restrictions; outside of " + defaultUnit + " this works", "systemctl cat " + defaultUnit}},
+		"open sandbox":    {func(b *bed) { b.inside.ExitCode = 1 }, want{"fail sandbox", "lets a command write to " + home("default"), "systemctl cat " + defaultUnit}},
+		"sandbox, down":   {func(b *bed) { b.units[defaultUnit].ActiveState = "inactive"; b.askErr = errors.New("it was started") }, want{"warn sandbox", "outside of " + defaultUnit + "; inside this was not tried: it does not run", "systemctl start " + defaultUnit}},
+		"sandbox, mute":   {func(b *bed) { b.askErr = errors.New("no answer") }, want{"warn sandbox", "inside this was not tried: no answer", "journalctl -u " + defaultUnit}},
+		"sandbox, no bus": {func(b *bed) { b.busErr = units.ErrNoBus }, want{"warn sandbox", "inside this was not tried: systemd does not answer", "look again"}},
 		"no sandbox": {func(b *bed) {
 			b.write(workerFile("default"), "mode = \"native\"\n[codex]\nsandbox_mode = \"danger-full-access\"\n")
 		}, want{"warn sandbox", "without codex's sandbox", "danger-full-access"}},

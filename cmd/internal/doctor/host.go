@@ -8,6 +8,7 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/probes"
+	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/control"
 	"codex-proxy/units"
 )
@@ -25,6 +26,8 @@ type Host struct {
 	Keys    func(ctx context.Context, socket string) (control.Keys, error) // those in force
 	Get     func(ctx context.Context, url string) (status int, body []byte, err error)
 	Codex   func(w *codexhome.Worker, home string, env []string, as Account) (Codex, error)
+	// Command has the codex behind a worker's socket run a command as one of the model's.
+	Command func(ctx context.Context, socket string, command []string) (appserver.CommandResult, error)
 	Clock   func() (Clock, error)
 	Free    func(dir string) (uint64, error) // bytes that others than root may still write there
 }

@@ -25,11 +25,15 @@ func checkSockets(_ context.Context, s *survey) []Finding {
 	return orOK(found, fmt.Sprintf("%d of workers, and the control socket", len(s.workers)))
 }
 
-func (s *survey) workerSocket(w worker) []Finding {
-	path := filepath.Join(runDir, w.name+".sock")
+func (s *survey) socketPath(w worker) string {
 	if s.config != nil {
-		path = s.config.Socket(w.name)
+		return s.config.Socket(w.name)
 	}
+	return filepath.Join(runDir, w.name+".sock")
+}
+
+func (s *survey) workerSocket(w worker) []Finding {
+	path := s.socketPath(w)
 	if d, known := s.units[w.socket()]; known && d.LoadState == "loaded" && !slices.Contains(d.Listen, path) {
 		return []Finding{fail(w.socket(), fmt.Sprintf("listens on %v, and the proxy connects to %s", d.Listen, path),
 			"make ListenStream= of the unit and socket_dir in config.toml agree")}

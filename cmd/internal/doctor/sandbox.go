@@ -1,0 +1,65 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"codex-proxy/cmd/internal/codexhome"
+)
+
+// checkSandbox is whether codex can run a command in its sandbox (bubblewrap), of
+// workers that run commands.
+func checkSandbox(ctx context.Context, s *survey) []Finding {
+	return s.eachCodex("sandbox", func(w worker, c Codex) Finding {
+		switch subject := "worker " + w.name; {
+		case !w.file.RunsCommands():
+			return ok(subject, fmt.Sprintf("not needed, mode %q runs no commands", w.file.Mode))
+		case w.file.Unconfined():
+			return warn(subject, "runs commands without codex's sandbox: only its unit confines them", "take sandbox_mode = \"danger-full-access\" out of "+workerFile(w.name))
+		default:
+			return s.trySandbox(ctx, w, c)
+		}
+	})
+}
+
+// trySandbox has the running worker run a command, since the restrictions of its unit
+// decide, too. Where that fails the same outside of the unit shows where the fault is.
+func (s *survey) trySandbox(ctx context.Context, w worker, c Codex) Finding {
+	subject := "worker " + w.name
+	problem, untried := s.sandboxInside(ctx, w)
+	if problem == nil && untried == nil {
+		return ok(subject, "codex runs a command in its sandbox, inside "+w.unit())
+	}
+	if err := c.Sandbox(ctx); err != nil {
+		return blame(subject, err, "run it by hand: runuser -u codex-worker -- "+c.Path()+" sandbox -- /bin/true")
+	}
+	if untried != nil {
+		remedy := "journalctl -u " + w.unit() + " -n 20; then look again"
+		if !s.running(w.unit()) {
+			remedy = "systemctl start " + w.unit() + ", then look again"
+		}
+		return warn(subject, "codex runs a command in its sandbox outside of "+w.unit()+"; inside this was not tried: "+untried.Error(), remedy)
+	}
+	return fail(subject, problem.Text+"; outside of "+w.unit()+" this works",
+		"systemctl cat "+w.unit()+"; remove the settings of drop-ins that confine it more than the package does, then systemctl restart "+w.unit())
+}
+
+// sandboxInside is why codex cannot run a command in its sandbox inside the unit, and
+// why that is not known.
+func (s *survey) sandboxInside(ctx context.Context, w worker) (problem *codexhome.Problem, untried error) {
+	switch {
+	case s.busErr != nil:
+		return nil, errors.New("systemd does not answer")
+	case !s.running(w.unit()): // a connection would start it
+		return nil, errors.New("it does not run")
+	}
+	r, err := s.Command(ctx, s.socketPath(w), codexhome.SandboxTest(home(w.name)))
+	if err != nil {
+		return nil, err
+	}
+	if r.ExitCode == 0 {
+		return nil, nil
+	}
+	return codexhome.SandboxProblem(home(w.name), fmt.Sprintf("exit status %d", r.ExitCode), r.Stderr), nil
+}
