@@ -135,17 +135,15 @@ func (e *exits) left() bool {
 	return e.closed
 }
 
-// show tells clients to use another connection next time.
-func (e *exits) show(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e.mu.Lock()
-		leaving := e.leaving
-		e.mu.Unlock()
-		if leaving {
-			w.Header().Set("Connection", "close")
-		}
-		next.ServeHTTP(w, r)
-	})
+// show makes a client use another connection next time. It is called when the header
+// is about to be sent: a request may have come long before its server leaves, and its
+// client comes back on the same connection unless the answer forbids that.
+func (e *exits) show(h http.Header) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.leaving {
+		h.Set("Connection", "close")
+	}
 }
 
 func (e *exits) begin() {
@@ -228,6 +226,42 @@ func (s *Server) Leave(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	s.exits.stopAccepting()
+}
+
+// Rest waits for the next request on a connection that is open, and reports whether
+// one has come before every connection has been without one for the linger. An answer
+// that had begun before Leave did not tell its client to close the connection: that
+// client may come back as soon as the answer has ended.
+func (s *Server) Rest(ctx context.Context) (come bool) {
+	for {
+		left, busy := s.exits.unrested(time.Now())
+		if busy || left <= 0 {
+			return busy
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-s.exits.changed:
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+		timer.Stop()
+	}
+}
+
+// unrested returns whether a connection has a request, and if none has, after which
+// time the last one will have been without one for the linger.
+func (e *exits) unrested(now time.Time) (left time.Duration, busy bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.conns {
+		if c.state == http.StateActive {
+			return 0, true
+		}
+		left = max(left, linger-now.Sub(c.since))
+	}
+	return left, false
 }
 
 // AwaitQuiet waits until no connection is left that a client may be about to

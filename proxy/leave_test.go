@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -62,6 +63,65 @@ func TestLeave(t *testing.T) {
 	hurry := make(chan struct{})
 	close(hurry)
 	assert.NoError(t, r.AwaitQuiet(t.Context(), hurry))
+}
+
+// An answer that begins after its server has begun to leave sends its client
+// elsewhere, however long before that the request came.
+func TestLeaveDuringARequest(t *testing.T) {
+	gate := make(chan struct{})
+	r := newRig(t, &appservertest.Server{Handler: gated(gate, "first", "last")})
+	answered := make(chan *http.Response, 1)
+	go func() { answered <- r.chatting(t, hello("")) }()
+	for r.Unanswered() == 0 {
+		received(t, r.Changed())
+	}
+	r.StopAccepting()
+	close(gate)
+	res := received(t, answered)
+	text(t, res)
+	assert.True(t, res.Close, "the next request on this connection would meet its end")
+}
+
+// A stream that had begun before could not say so: its connection stays for a moment,
+// and the client that comes back on it is answered.
+func TestRest(t *testing.T) {
+	gate := make(chan struct{})
+	r := newRig(t, &appservertest.Server{Handler: gated(gate, "first", "last")})
+	stream := r.chatting(t, hello(streaming))
+	body := bufio.NewReader(stream.Body)
+	frame(t, body)
+	r.Leave(t.Context())
+	assert.True(t, r.Rest(t.Context()), "a stream is in flight")
+	close(gate)
+	frames(t, unread(stream, body))
+	for r.Unanswered() > 0 {
+		received(t, r.Changed())
+	}
+	left, busy := r.exits.unrested(r.exits.lastChange())
+	assert.False(t, busy)
+	assert.Equal(t, linger, left)
+	assert.False(t, r.Rest(t.Context()), "nothing has come")
+	left, _ = r.exits.unrested(time.Now())
+	assert.LessOrEqual(t, left, time.Duration(0))
+	kept := r.do(t, http.MethodGet, "/livez", "")
+	text(t, kept)
+	assert.True(t, kept.Close)
+}
+
+func (e *exits) lastChange() (last time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.conns {
+		last = latest(last, c.since)
+	}
+	return last
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // What a stop or a restart waits for: requests whose heads are here, but for those

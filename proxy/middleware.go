@@ -92,6 +92,7 @@ func (s *Server) log(next http.Handler) http.Handler {
 func (s *Server) begin(w http.ResponseWriter, x *exchange) {
 	x.begun()
 	s.showLimits(w.Header(), x)
+	s.exits.show(w.Header())
 	// Where this fails, nobody is at the other end: it is our own trip, or over.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.IdleTimeout))
 }

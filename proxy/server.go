@@ -72,7 +72,7 @@ func New(settings Settings) *Server {
 
 // Handler is the whole HTTP surface, for a listener of one's own.
 func (s *Server) Handler() http.Handler {
-	return s.exits.show(s.identify(s.log(s.recover(http.HandlerFunc(s.dispatch)))))
+	return s.identify(s.log(s.recover(http.HandlerFunc(s.dispatch))))
 }
 
 // Serve accepts on one listener until Leave or Shutdown; then it returns nil. It may be

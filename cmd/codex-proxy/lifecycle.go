@@ -101,7 +101,11 @@ func (d *daemon) drain(ctx, grace context.Context) {
 	if restarting {
 		d.server.Leave(grace)
 	}
-	if !d.awaitIdle(grace) {
+	idle := d.awaitIdle(grace)
+	for idle && restarting && d.server.Rest(grace) {
+		idle = d.awaitIdle(grace)
+	}
+	if !idle {
 		d.logger.Warn("turns in flight are cut off", "inflight", d.pool.Inflight(), "drain_timeout", d.cfg.DrainTimeout)
 		d.server.Abort()
 		d.handoff.pass((*notify.Predecessor).Hasten)
