@@ -14,10 +14,13 @@ import (
 // bucket holds a minute's worth and is refilled evenly, so that a key which was
 // idle may use a minute's worth at once. What a request costs in tokens is known
 // when it has ended: it is let in while the bucket is not empty and takes its
-// whole cost out then, below zero if need be. The day is counted by usage.
+// whole cost out then, below zero if need be. The day is counted by usage. What
+// other processes let in counts, too: see KeyUse.
 type limiter struct {
-	keys  *auth.Keys
-	usage *usage.Store
+	keys    *auth.Keys
+	usage   *usage.Store
+	claim   func() bool // Settings.Claim, or nil
+	changed func()      // Settings.OnKeyUse, or nil
 
 	mu     sync.Mutex
 	meters map[string]*meter // by key name; a key without a meter is unused
@@ -26,7 +29,8 @@ type limiter struct {
 // meter is what one key uses now.
 type meter struct {
 	requests, tokens bucket
-	running          int64
+	use              KeyUse             // by this process
+	elsewhere        KeyUse             // by others
 	refused          map[string]float64 // how often, by the limit that was met
 }
 
@@ -71,7 +75,7 @@ func (l *limiter) forget() {
 		known[k.Name] = true
 	}
 	for name, m := range l.meters {
-		if !known[name] && m.running == 0 {
+		if !known[name] && m.use.Running == 0 && m.elsewhere == (KeyUse{}) {
 			delete(l.meters, name)
 		}
 	}
@@ -88,18 +92,36 @@ func (l *limiter) begin(name string, limits auth.Limits, turns int64) (met strin
 		m.refused[met]++
 		return met, wait
 	}
-	m.running += turns
+	m.use.Running += turns
+	if limits.Concurrent > 0 && l.claimed() && m.running() > limits.Concurrent {
+		m.use.Running -= turns
+		l.tell()
+		m.refused[auth.Concurrent]++
+		return auth.Concurrent, 0
+	}
 	if limits.RequestsPerMinute > 0 {
 		m.requests.used += float64(turns)
+		m.use.Requests += turns
 	}
 	return "", 0
+}
+
+// claimed waits, without the lock, until the other processes know what this one has
+// counted; false means that there are none that have to.
+func (l *limiter) claimed() bool {
+	if l.claim == nil {
+		return false
+	}
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	return l.claim()
 }
 
 func (l *limiter) check(name string, m *meter, limits auth.Limits, turns int64, now time.Time) (met string, wait time.Duration) {
 	perMinute, tokens := limits.RequestsPerMinute, limits.TokensPerMinute
 	requests, spent := m.requests.flow(perMinute, now), m.tokens.flow(tokens, now)
 	switch {
-	case limits.Concurrent > 0 && m.running+turns > limits.Concurrent:
+	case limits.Concurrent > 0 && m.running()+turns > limits.Concurrent:
 		return auth.Concurrent, 0
 	case limits.TokensPerDay > 0 && l.usage.Today(name) >= limits.TokensPerDay:
 		return auth.TokensPerDay, untilTomorrow(now)
@@ -116,10 +138,19 @@ func (l *limiter) end(name string, limits auth.Limits, turns, tokens int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.meter(name)
-	m.running -= turns
+	m.use.Running -= turns
 	if limits.TokensPerMinute > 0 {
 		m.tokens.flow(limits.TokensPerMinute, time.Now())
 		m.tokens.used += float64(tokens)
+		m.use.Tokens += tokens
+	}
+	l.tell()
+}
+
+// tell may be called under the lock.
+func (l *limiter) tell() {
+	if l.changed != nil {
+		l.changed()
 	}
 }
 
@@ -140,7 +171,7 @@ func (l *limiter) uses(name string, limits auth.Limits) (used, refused map[strin
 		auth.RequestsPerMinute: m.requests.flow(limits.RequestsPerMinute, now),
 		auth.TokensPerMinute:   m.tokens.flow(limits.TokensPerMinute, now),
 		auth.TokensPerDay:      float64(l.usage.Today(name)),
-		auth.Concurrent:        float64(m.running),
+		auth.Concurrent:        float64(m.running()),
 	}
 	maps.DeleteFunc(all, func(limit string, _ float64) bool { return limits.Number(limit) == 0 })
 	refused = make(map[string]float64, len(all))

@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/usage"
@@ -157,4 +159,51 @@ func TestMetersOfRevokedKeysAreForgotten(t *testing.T) {
 	l.refuse("new", auth.Models)
 	assert.Len(t, l.meters, 2)
 	assert.NotContains(t, l.meters, "gone")
+}
+
+// What other processes let in counts, and no longer when they have ended.
+func TestKeysElsewhere(t *testing.T) {
+	limits := auth.Limits{Concurrent: 2, RequestsPerMinute: 60, TokensPerMinute: 600}
+	limited(t, limits, func(t *testing.T, l *limiter, begin func() (string, time.Duration)) {
+		keys, err := auth.Parse(strings.NewReader("a " + strings.Repeat("ab", 32) + " concurrent=2 requests-per-minute=60 tokens-per-minute=600\n"))
+		require.NoError(t, err)
+		s := &Server{Settings: Settings{Keys: keys}, limiter: l}
+		l.keys = keys
+		s.RecallKeys(map[string]KeyLevel{"a": {Requests: 30, Tokens: 100}}, map[string]KeyUse{"a": {Running: 1, Requests: 7, Tokens: 70}})
+		assert.Equal(t, map[string]KeyLevel{"a": {Requests: 30, Tokens: 100}}, s.KeyLevels())
+		met, _ := begin()
+		assert.Empty(t, met)
+		met, _ = begin()
+		assert.Equal(t, auth.Concurrent, met)
+		s.KeysElsewhere(map[string]KeyUse{"a": {Requests: 9, Tokens: 270}})
+		assert.Equal(t, map[string]KeyLevel{"a": {Requests: 33, Tokens: 300}}, s.KeyLevels())
+		assert.Equal(t, map[string]KeyUse{"a": {Running: 1, Requests: 1}}, s.KeyUses())
+		s.KeysElsewhere(nil)
+		assert.Equal(t, map[string]KeyLevel{"a": {Requests: 33, Tokens: 300}}, s.KeyLevels(), "what was used was used")
+		l.end("a", limits, 1, 5)
+		assert.Equal(t, map[string]KeyUse{"a": {Requests: 1, Tokens: 5}}, s.KeyUses())
+	})
+}
+
+// A request that another process has let in meanwhile takes precedence.
+func TestClaimOfAKey(t *testing.T) {
+	limits := auth.Limits{Concurrent: 1}
+	limited(t, limits, func(t *testing.T, l *limiter, begin func() (string, time.Duration)) {
+		s := &Server{limiter: l}
+		heard, told := map[string]KeyUse{"a": {Running: 1}}, 0
+		l.changed = func() { told++ }
+		l.claim = func() bool {
+			assert.Equal(t, map[string]KeyUse{"a": {Running: 1}}, s.KeyUses())
+			s.KeysElsewhere(heard)
+			return true
+		}
+		met, _ := begin()
+		assert.Equal(t, auth.Concurrent, met)
+		assert.Empty(t, s.KeyUses())
+		assert.Equal(t, 1, told)
+		heard = nil
+		s.KeysElsewhere(nil)
+		met, _ = begin()
+		assert.Empty(t, met)
+	})
 }

@@ -52,6 +52,7 @@ func New(settings Settings) *Server {
 		threads: newThreads(settings.ThreadCache), limiter: newLimiter(settings.Keys, settings.Usage),
 		aliases: &aliases{names: settings.Aliases, known: settings.Pool.Known, logger: settings.Logger, told: map[string]bool{}},
 	}
+	s.limiter.claim, s.limiter.changed = settings.Claim, settings.OnKeyUse
 	settings.Registry.MustRegister(newKeyCollector(s.limiter), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "codex_request_memory_bytes", Help: "Bytes that requests hold: bodies, images and stored conversations.",
 	}, func() float64 { return float64(s.memory.bytes.Load()) }))

@@ -25,6 +25,12 @@ type Settings struct {
 	Images Images
 	// Usage counts what the keys use; nil: it is not counted.
 	Usage *usage.Store
+	// Claim is called when a request was counted as running, as
+	// workers.Settings.Claim is of a place; it may call KeysElsewhere.
+	Claim func() bool
+	// OnKeyUse is called when KeyUses may have become less, and must not wait. Nil:
+	// nobody needs to know.
+	OnKeyUse func()
 	// Aliases are further names of models.
 	Aliases map[string]Alias
 	// CORSOrigins are the origins whose pages may use the API, or "*".

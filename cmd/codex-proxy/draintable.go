@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -44,10 +43,11 @@ func (t drainTable) Drain(change control.Drain) error {
 func (t drainTable) Before() map[string]int { return t.daemon.handoff.turns() }
 
 // turnsBefore is what a process that has been replaced tells of its turns and of
-// those of the ones before it, from the first news on.
+// those of the ones before it.
 type turnsBefore struct {
 	News     uint64         `json:"drains"` // that it has heard: drains, and key files
 	Inflight map[string]int `json:"inflight"`
+	Load     *inflight      `json:"load,omitempty"`
 }
 
 // passNews tells the predecessor of a drain or a key file, and waits until it goes by
@@ -104,15 +104,17 @@ func (d *daemon) heardTurns(raw json.RawMessage) {
 	h.mu.Lock()
 	h.before = before
 	h.mu.Unlock()
-	select {
-	case h.answers <- struct{}{}:
-	default:
-	}
+	touch(h.answers)
+	d.heardBefore(before.load())
 	d.onChange()
 }
 
-// heardNews is for a process that has been replaced: a drain, or a key file.
+// heardNews is for a process that has been replaced: a drain, a key file, or what
+// the processes after it have in flight.
 func (d *daemon) heardNews(raw json.RawMessage) {
+	if d.heardLoad(raw) {
+		return
+	}
 	var change control.Drain
 	if json.Unmarshal(raw, &change) != nil {
 		d.heardKeys(raw)
@@ -124,26 +126,15 @@ func (d *daemon) heardNews(raw json.RawMessage) {
 	d.onChange()
 }
 
-// tellTurns answers the successor's news, and goes on with every change.
-func (d *daemon) tellTurns(ctx context.Context) {
-	for {
-		select {
-		case <-d.turns:
-		case <-ctx.Done():
-			return
-		}
-		if n := d.newsHeard.Load(); n > 0 {
-			d.handoff.successor.Tell(turnsBefore{News: n, Inflight: d.inflight()})
-		}
-	}
-}
-
 // inflight is the turns in flight on each worker, ours and those before us.
 func (d *daemon) inflight() map[string]int {
 	all := map[string]int{}
+	for _, name := range d.pool.Names() {
+		all[name] = 0
+	}
 	maps.Copy(all, d.handoff.turns()) // also on workers that are not ours
-	for _, w := range d.pool.Snapshot().Workers {
-		all[w.Name] += w.Inflight
+	for name, l := range d.pool.Loads() {
+		all[name] += l.Turns
 	}
 	return all
 }

@@ -20,6 +20,7 @@ type handoff struct {
 	program     []string // what the next one runs
 	predecessor *notify.Predecessor
 	wrote       string        // the predecessor's textfile; set before started is closed
+	mute        bool          // the predecessor tells its turns only when it has heard news; likewise
 	inherited   chan struct{} // closed when no predecessor is left
 	started     chan struct{} // closed when we serve, and READY=1 is said
 	requests    chan chan<- error
@@ -152,7 +153,9 @@ func (d *daemon) succeed(ctx context.Context) (taken bool, err error) {
 	d.handoff.successor = s
 	d.keyTable.mu.Lock()
 	defer d.keyTable.mu.Unlock()
+	d.neighbours.ask(true) // from here on the successor has to know
 	d.keyTable.moved, err = s.Take(d.notifier, d.remembered())
+	d.neighbours.ask(d.keyTable.moved)
 	return d.keyTable.moved, err
 }
 

@@ -52,6 +52,7 @@ func process(t *testing.T, settings ...string) *service {
 	cmd.Env = append(os.Environ(), asProgram+"=1", "NOTIFY_SOCKET="+s.socket.Name, "DBUS_SYSTEM_BUS_ADDRESS=unix:path="+filepath.Join(s.dir, "no-bus"))
 	cmd.Stderr, cmd.WaitDelay = s.stderr, bound
 	require.NoError(t, cmd.Start())
+	s.pid = cmd.Process.Pid
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // until no process has its standard error any more

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/config"
+	"codex-proxy/proxy"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/workers"
 )
@@ -31,7 +32,14 @@ type memory struct {
 	FailedHandoffs uint64 `json:"failed_handoffs"`
 	// HandoffBegan is when this one was asked for.
 	HandoffBegan time.Time `json:"handoff_began,omitzero"`
+	// Load is what this process and those before it have in flight.
+	Load *inflight `json:"load,omitempty"`
+	// KeyLevels are how much of their limits per minute the keys have used up.
+	KeyLevels map[string]proxy.KeyLevel `json:"key_levels,omitempty"`
 }
+
+// maxMemory leaves room for the rest of the packet that takes a memory over.
+const maxMemory = 120 << 10
 
 // keyTable is how the API keys change while the service runs. It is the
 // control.KeyTable.
@@ -98,12 +106,18 @@ func (d *daemon) remembered() memory {
 		file := d.cfg.Keys.Text()
 		m.Keys, m.KeyFile = &file, d.keyTable.file()
 	}
+	load := d.forSuccessor()
+	m.Load, m.KeyLevels = &load, d.server.KeyLevels()
+	if raw, err := json.Marshal(m); err == nil && len(raw) > maxMemory {
+		m.KeyLevels = nil // of many hundred keys: they begin anew, and the reload succeeds
+	}
 	return m
 }
 
 // recall takes over what a predecessor remembered.
 func (d *daemon) recall(m memory) error {
 	d.pool.Recall(m.Workers)
+	d.recallInflight(m)
 	d.handoff.wrote = m.Textfile
 	d.metrics.handoffs.done.Store(m.Handoffs)
 	d.metrics.handoffs.failed.Store(m.FailedHandoffs)

@@ -90,35 +90,38 @@ func serveWith(ctx context.Context, from configFlags, signals <-chan os.Signal, 
 
 // daemon is everything that runs in codex-proxy.service.
 type daemon struct {
-	cfg       *config.Config
-	logger    *slog.Logger
-	notifier  *notify.Notifier
-	handoff   *handoff
-	keyTable  keyTable
-	sockets   notify.Sockets
-	listeners []net.Listener // those of the API
-	pool      *workers.Pool
-	watcher   *units.Watcher
-	manager   *units.Manager
-	tracker   *probes.Tracker
-	metrics   *metrics
-	textfile  *textfile.Writer // nil: none is written
-	usage     *usage.Store
-	responses *stored.Store  // nil: none is kept
-	traces    *traces.Tracer // nil: there are none
-	server    *proxy.Server
-	control   *control.Server
-	changed   chan struct{} // holds a token when the report may have changed
-	finishing atomic.Bool   // the ends of turns are waited for
-	turns     chan struct{} // likewise, for tellTurns
-	stuck     atomic.Pointer[string]
+	cfg        *config.Config
+	logger     *slog.Logger
+	notifier   *notify.Notifier
+	handoff    *handoff
+	keyTable   keyTable
+	sockets    notify.Sockets
+	listeners  []net.Listener // those of the API
+	pool       *workers.Pool
+	watcher    *units.Watcher
+	manager    *units.Manager
+	tracker    *probes.Tracker
+	metrics    *metrics
+	textfile   *textfile.Writer // nil: none is written
+	usage      *usage.Store
+	responses  *stored.Store  // nil: none is kept
+	traces     *traces.Tracer // nil: there are none
+	server     *proxy.Server
+	control    *control.Server
+	changed    chan struct{} // holds a token when the report may have changed
+	finishing  atomic.Bool   // the ends of turns are waited for
+	turns      chan struct{} // likewise, for tellInflight
+	places     chan struct{} // holds a token when another process may have given places back
+	neighbours neighbours
+	stuck      atomic.Pointer[string]
 
 	newsHeard atomic.Uint64 // from the successor
 }
 
 // newDaemon is the composition root. It starts nothing.
 func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Predecessor) (*daemon, error) {
-	d := &daemon{cfg: cfg, logger: logger, manager: units.NewManager(), changed: make(chan struct{}, 1), turns: make(chan struct{}, 1)}
+	d := &daemon{cfg: cfg, logger: logger, manager: units.NewManager(), changed: make(chan struct{}, 1), turns: make(chan struct{}, 1),
+		places: make(chan struct{}, 1), neighbours: newNeighbours()}
 	d.keyTable.daemon = d
 	var err error
 	if d.handoff, err = newHandoff(predecessor); err != nil {
@@ -147,7 +150,7 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Pred
 	d.responses = openResponses(cfg, logger)
 	d.traces = newTraces(cfg, registry, logger)
 	d.server = proxy.New(proxy.Settings{
-		Pool: d.pool, Report: d.handled, Keys: cfg.Keys, Usage: d.usage, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins,
+		Pool: d.pool, Report: d.handled, Keys: cfg.Keys, Usage: d.usage, Claim: d.claim, OnKeyUse: d.touchTurns, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins,
 		Images: d.images(registry), BodyLimit: cfg.BodyLimit, RequestMemory: cfg.RequestMemory, QueueTimeout: cfg.QueueTimeout,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
 		ThreadCache: cfg.ThreadCache, Responses: d.responses, Traces: d.traces, Registry: registry, Logger: logger,
@@ -170,7 +173,7 @@ func (d *daemon) newPool() *workers.Pool {
 			Logger: d.logger, ClientName: "codex-proxy", ClientVersion: versionString(),
 			Ahead: min(d.cfg.ThreadCache, threadsAhead), Backlog: appserver.NewBacklog(maxBacklog),
 		},
-		ResetFailed: d.manager.ResetFailed, OnChange: d.onChange, OnTurnEnd: d.onTurnEnd, Logger: d.logger,
+		ResetFailed: d.manager.ResetFailed, OnChange: d.onChange, OnTurnEnd: d.onTurnEnd, Claim: d.claim, Logger: d.logger,
 	}
 	all := make([]*workers.Worker, 0, len(d.cfg.Workers))
 	for _, name := range d.cfg.Workers {
@@ -268,6 +271,8 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	}
 	start(func() error { return d.announce(ctx) })
 	start(func() error { return d.awaitPredecessor(background) })
+	start(func() error { return d.tellInflight(background) })
+	start(func() error { return d.wakeQueues(background) })
 	start(func() error { return d.serveReloads(ctx) })
 	start(func() error { return d.resetRamp(ctx) })
 	start(func() error {
@@ -300,18 +305,15 @@ func (d *daemon) onChange() {
 	if d.textfile != nil {
 		d.textfile.Changed()
 	}
-	for _, c := range []chan struct{}{d.changed, d.turns} {
-		select {
-		case c <- struct{}{}:
-		default: // a token that nobody has taken yet covers this change too
-		}
-	}
+	touch(d.changed)
+	d.touchTurns()
 }
 
 // onTurnEnd is for those who wait for turns to end: to look at all workers for each
 // of them would make turns dearer the more workers there are.
 func (d *daemon) onTurnEnd() {
 	d.control.Changed()
+	d.touchTurns()
 	if d.finishing.Load() {
 		d.onChange()
 	}

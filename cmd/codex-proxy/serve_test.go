@@ -65,6 +65,7 @@ type service struct {
 	dir    string // of the workers' sockets
 	config string // the settings' file, of a process
 	url    string
+	pid    int // of a process
 	stderr *journalled
 	socket *net.UnixAddr
 	notes  chan string // each datagram

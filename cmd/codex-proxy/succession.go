@@ -85,9 +85,13 @@ func (d *daemon) awaitPredecessor(ctx context.Context) error {
 		}
 		d.logger.Info("took over; the process before finishes its turns")
 		d.dropTextfile()
+		if h.mute {
+			d.askForTurns()
+		}
 		if h.predecessor.Wait(ctx, d.heardTurns) != nil {
 			return nil
 		}
+		d.heardBefore(inflight{})
 		d.dropTextfile() // it may have written once more while it was replaced
 	}
 	close(h.inherited)
@@ -110,8 +114,11 @@ func (d *daemon) retire(ctx, grace context.Context, hasten func()) {
 			d.handoff.pass((*notify.Predecessor).Drain)
 			stopping()
 		}, hasten, d.heardNews)
+		d.neighbours.ask(false) // nobody answers
+		d.heardAfter(inflight{})
 	})
-	orders.Go(func() { d.tellTurns(ctx) })
+	d.finishing.Store(true) // the successor hears of every end
+	d.touchTurns()
 	grace, cancelGrace := context.WithTimeout(grace, d.cfg.DrainTimeout)
 	defer cancelGrace()
 	err := d.server.AwaitQuiet(grace, hurry)

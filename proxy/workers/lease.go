@@ -60,6 +60,9 @@ func (p *Pool) pick(a Ask) (*Lease, error) {
 	for w := range p.byLoad(a.Prefer) {
 		lease, err := w.lease(a)
 		if err == nil {
+			err = w.confirm()
+		}
+		if err == nil {
 			return p.timed(lease), nil
 		}
 		verdict = moreTelling(verdict, err)
@@ -109,11 +112,11 @@ func (p *Pool) byLoad(prefer string) iter.Seq[*Worker] {
 	}
 }
 
-// load is how many turns are in flight.
+// load is how many turns are in flight, in all processes.
 func (w *Worker) load() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.state.inflight
+	return w.state.total().Turns
 }
 
 // lease checks and takes under one lock, so the limit holds.
@@ -128,7 +131,7 @@ func (w *Worker) lease(a Ask) (*Lease, error) {
 		return nil, ErrNoModel
 	case slices.Contains(a.Avoid, s.conn):
 		return nil, errAway
-	case s.inflight >= w.settings.MaxInflight:
+	case w.settings.full(s.total()):
 		return nil, ErrBusy
 	}
 	s.inflight++

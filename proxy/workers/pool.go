@@ -110,7 +110,7 @@ func (p *Pool) Inflight() int {
 	defer p.queue.mu.Unlock()
 	n := p.queue.depth()
 	for _, w := range p.workers {
-		n += w.load()
+		n += w.own().Turns
 	}
 	return n
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"codex-proxy/proxy/appserver"
@@ -45,6 +46,8 @@ type Ask struct {
 type queue struct {
 	Queue
 	pick func(Ask) (*Lease, error)
+
+	waiting atomic.Int64 // how many; changed under mu
 
 	mu    sync.Mutex
 	again []*waiter            // lost turns, oldest request first
@@ -144,6 +147,7 @@ func (q *queue) depth() int {
 }
 
 func (q *queue) add(w *waiter) {
+	q.waiting.Add(1)
 	if w.ask.again() {
 		at, _ := slices.BinarySearchFunc(q.again, w, func(a, b *waiter) int { return a.ask.Arrived.Compare(b.ask.Arrived) })
 		q.again = slices.Insert(q.again, at, w)
@@ -157,6 +161,7 @@ func (q *queue) add(w *waiter) {
 }
 
 func (q *queue) remove(w *waiter) {
+	q.waiting.Add(-1)
 	is := func(other *waiter) bool { return other == w }
 	if w.ask.again() {
 		q.again = slices.DeleteFunc(q.again, is)

@@ -27,5 +27,10 @@ type Settings struct {
 	// OnTurnEnd is called in its place when only a turn has ended on a worker that
 	// is ready. Nil: OnChange is.
 	OnTurnEnd func()
-	Logger    *slog.Logger
+	// Claim is called when a place was taken, and not used yet. If other processes
+	// have to know of it, it waits until they do, calls Pool.Elsewhere meanwhile, and
+	// returns true. It must not call Pool.Wake before it has returned. Nil: there are
+	// no others.
+	Claim  func() bool
+	Logger *slog.Logger
 }

@@ -57,6 +57,7 @@ type state struct {
 	failures    uint64        // in a row, until ResetAfter of health
 	outage      outage        // what the log has told of it
 	inflight    int
+	elsewhere   Load // what other processes have in flight
 	drains      drains
 
 	unreachableSince time.Time // when dialling the active unit began to fail on our side

@@ -144,6 +144,11 @@ func Events() []Event {
 		{"took-over", "554a764a0eed4574851f0a9371c68b80", "took over; the process before finishes its turns",
 			"This process serves now",
 			"It was started by a reload. The process before it finishes its turns and ends."},
+		{"claims-unanswered", "3d0b6d7f0f2e4c0f9c8b7a6d51e2f480", "the process that took over does not answer: each counts what is in flight alone",
+			"Limits are counted by each process alone",
+			"The process that took over is of a version that does not count with the one before, or\n" +
+				"hangs. Until the one before has ended, max_inflight and the limits of API keys hold for\n" +
+				"each of the two."},
 		{"reload-failed", "efe6323990aa41b28c5e1cff2248baca", "reload failed",
 			"A reload has failed, and the service goes on as before",
 			"The new process did not become ready, or there is no systemd to tell of it: CODEX_ERROR\n" +

@@ -1,0 +1,54 @@
+package integration
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What processes from before reloads have in flight counts against the limit of an API
+// key and against max_inflight, until it has ended and no longer.
+func TestLimitsAcrossReloads(t *testing.T) {
+	for _, suite := range []string{"trixie", "bookworm"} {
+		t.Run(suite, func(t *testing.T) { limitsAcrossReloads(t, suite) })
+	}
+}
+
+func limitsAcrossReloads(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "max_inflight = 2\nqueue_timeout = \"1m\"\n")
+	b.start()
+	alice, bob := b.addKey("alice", "--concurrent=1"), b.addKey("bob")
+	b.key = alice
+	first := b.hold("first")
+	for range 4 {
+		kept := b.HTTPClient() // has a connection to the process that is about to be replaced
+		require.Equal(t, http.StatusTooManyRequests, b.askWith(kept, alice, nil))
+		b.MustRun(t, "systemctl", "reload", proxyUnit)
+		assert.Equal(t, http.StatusTooManyRequests, b.askWith(nil, alice, nil))
+		assert.Equal(t, http.StatusTooManyRequests, b.askWith(kept, alice, nil))
+	}
+	b.key = bob
+	second := b.hold("second")
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	third := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	go func() { third <- ask(b.newClient(), true, false) }()
+	b.until("waiting", func(_ int, r report) bool { return r.Queue.Depth == 1 })
+	assert.Empty(t, third)
+	first.finish(b)
+	select {
+	case err := <-third:
+		assert.NoError(t, err)
+	case <-ctx.Done():
+		assert.Fail(t, "the place of the turn that has ended is not given back")
+	}
+	assert.Eventually(t, func() bool { return b.askWith(nil, alice, nil) == http.StatusOK }, bound, 10*time.Millisecond)
+	second.finish(b)
+	b.awaitSole()
+	b.assertSmooth()
+}
