@@ -43,16 +43,12 @@ func (s *Store) Run(ctx context.Context) error {
 }
 
 func (s *Store) sweep(ctx context.Context, now time.Time) error {
-	for {
-		result, err := s.db.ExecContext(ctx, `DELETE FROM responses WHERE id IN
-			(SELECT id FROM responses WHERE used < ? ORDER BY used LIMIT ?)`, now.Add(-s.limits.Retention).UnixMilli(), batch)
-		if err != nil {
+	for gone := batch; gone == batch; {
+		if err := within(ctx, s.db, func(tx *sql.Tx) (err error) {
+			gone, err = expire(ctx, tx, now.Add(-s.limits.Retention))
 			return err
-		}
-		if n, err := result.RowsAffected(); err != nil {
+		}); err != nil {
 			return err
-		} else if n < batch {
-			break
 		}
 	}
 	for room := false; !room; {
@@ -64,6 +60,23 @@ func (s *Store) sweep(ctx context.Context, now time.Time) error {
 		}
 	}
 	return s.beginJournal(ctx)
+}
+
+// expire forgets up to batch responses that nothing continues and that were last used
+// before then, and what they leave without a continuation.
+func expire(ctx context.Context, tx *sql.Tx, then time.Time) (gone int, err error) {
+	for gone < batch {
+		result, err := tx.ExecContext(ctx, `DELETE FROM responses WHERE id IN
+			(SELECT id FROM links WHERE next = 0 AND used < ? ORDER BY used LIMIT ?)`, then.UnixMilli(), batch-gone)
+		if err != nil {
+			return 0, err
+		}
+		n, err := result.RowsAffected()
+		if gone += int(n); err != nil || n == 0 {
+			return gone, err
+		}
+	}
+	return gone, nil
 }
 
 // beginJournal writes what is in the journal into the database, and begins it anew.
@@ -109,7 +122,7 @@ func checkpoint(ctx context.Context, conn *sql.Conn) (busy bool, pages int, err 
 
 // makeRoom forgets responses until the rest is within the limits: the owner that
 // has the most loses the one used longest ago, so that nobody fills the file at
-// the expense of others. If r alone is too much, there is no room for it. After
+// the expense of others. Of a chain the last one goes first. If r alone is too much, there is no room for it. After
 // until the sweep is to go on with it: a transaction that takes too long would come
 // to nothing, and so would each after it.
 func (s *Store) makeRoom(ctx context.Context, tx *sql.Tx, r Response, until time.Time) (room bool, err error) {
@@ -122,16 +135,18 @@ func (s *Store) makeRoom(ctx context.Context, tx *sql.Tx, r Response, until time
 		if count <= s.limits.Count && bytes <= s.limits.Bytes {
 			return true, nil
 		}
-		result, err := tx.ExecContext(ctx, `DELETE FROM responses WHERE id = (SELECT id FROM responses WHERE id <> ? AND owner =
-			(SELECT owner FROM owners ORDER BY CASE ? WHEN 1 THEN count ELSE bytes END DESC, owner = ? LIMIT 1) ORDER BY used LIMIT 1)`,
-			r.ID, count > s.limits.Count, r.Owner)
+		var owner, id string
+		err := tx.QueryRowContext(ctx, `SELECT owner, id FROM links WHERE id <> ? AND owner =
+			(SELECT owner FROM owners ORDER BY CASE ? WHEN 1 THEN count ELSE bytes END DESC, owner = ? LIMIT 1) ORDER BY next > 0, used LIMIT 1`,
+			r.ID, count > s.limits.Count, r.Owner).Scan(&owner, &id)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = errNoRoom
+		}
 		if err != nil {
 			return false, err
 		}
-		if n, err := result.RowsAffected(); err != nil {
+		if _, err := remove(ctx, tx, owner, id); err != nil {
 			return false, err
-		} else if n == 0 {
-			return false, errNoRoom
 		}
 		if !time.Now().Before(until) {
 			return false, nil

@@ -67,13 +67,21 @@ func readable(ctx context.Context, tx *sql.Tx, owner, id string) (int64, error) 
 	return size, err
 }
 
+// chain are the ids from a response back to the first one; the last one may not
+// be there any more. Its parameters are the id and the owner.
+const chain = `WITH RECURSIVE chain (id, depth) AS (
+	SELECT ?, 0
+	UNION ALL
+	SELECT previous, depth + 1 FROM links JOIN chain USING (id) WHERE owner = ? AND previous IS NOT NULL
+) `
+
 // whole is the size of the items of a chain that is there to its beginning. The
 // responses as they were answered, which repeat their output and have the tools,
 // are no part of it.
 func whole(ctx context.Context, tx *sql.Tx, owner, id string) (size int64, err error) {
 	var found, missing int
-	err = tx.QueryRowContext(ctx, chain+`SELECT COUNT(responses.id), SUM(responses.id IS NULL), IFNULL(SUM(size - length(object)), 0)
-		FROM chain LEFT JOIN responses ON responses.id = chain.id AND owner = ?`, id, owner, owner).Scan(&found, &missing, &size)
+	err = tx.QueryRowContext(ctx, chain+`SELECT COUNT(links.id), SUM(links.id IS NULL), IFNULL(SUM(size), 0)
+		FROM chain LEFT JOIN links ON links.id = chain.id AND owner = ?`, id, owner, owner).Scan(&found, &missing, &size)
 	switch {
 	case err != nil:
 		return 0, err
@@ -103,18 +111,6 @@ func itemsOf(ctx context.Context, tx *sql.Tx, owner, id string, output bool) (it
 		items = append(items, item)
 	}
 	return items, rows.Err()
-}
-
-// Delete forgets a response; those that continue it cannot be continued then.
-func (s *Store) Delete(ctx context.Context, owner, id string) error {
-	result, err := s.db.ExecContext(ctx, `DELETE FROM responses WHERE id = ? AND owner = ?`, id, owner)
-	if err == nil {
-		var n int64
-		if n, err = result.RowsAffected(); err == nil && n == 0 {
-			err = sql.ErrNoRows
-		}
-	}
-	return explain("a response", err)
 }
 
 func explain(what string, err error) error {

@@ -67,54 +67,8 @@ type Store struct {
 	log    *slog.Logger
 }
 
-const schema = `
-CREATE TABLE responses (
-	id       TEXT PRIMARY KEY,
-	owner    TEXT NOT NULL,
-	previous TEXT,
-	worker   TEXT NOT NULL,
-	used     INTEGER NOT NULL, -- Unix milliseconds
-	size     INTEGER NOT NULL, -- bytes
-	object   BLOB NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE INDEX responses_used ON responses (used);
-CREATE TABLE items (
-	response TEXT NOT NULL REFERENCES responses (id) ON DELETE CASCADE,
-	position INTEGER NOT NULL,
-	made     INTEGER NOT NULL, -- whether it is output
-	id       TEXT NOT NULL,
-	body     BLOB NOT NULL,
-	PRIMARY KEY (response, position)
-) STRICT;
-CREATE INDEX items_id ON items (id);
-CREATE TABLE totals (count INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT;
-INSERT INTO totals VALUES (0, 0);
-CREATE TRIGGER responses_in AFTER INSERT ON responses BEGIN
-	UPDATE totals SET count = count + 1, bytes = bytes + NEW.size;
-END;
-CREATE TRIGGER responses_out AFTER DELETE ON responses BEGIN
-	UPDATE totals SET count = count - 1, bytes = bytes - OLD.size;
-END;`
-
-// ownerSchema keeps the totals of each owner, so that nothing has to be added up.
-const ownerSchema = `
-CREATE INDEX responses_owner ON responses (owner, used);
-CREATE TABLE owners (owner TEXT PRIMARY KEY, count INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-INSERT INTO owners SELECT owner, count(*), sum(size) FROM responses GROUP BY owner;
-CREATE TRIGGER owners_in AFTER INSERT ON responses BEGIN
-	INSERT INTO owners VALUES (NEW.owner, 1, NEW.size)
-		ON CONFLICT DO UPDATE SET count = count + 1, bytes = bytes + NEW.size;
-END;
-CREATE TRIGGER owners_out AFTER DELETE ON responses BEGIN
-	UPDATE owners SET count = count - 1, bytes = bytes - OLD.size WHERE owner = OLD.owner;
-	DELETE FROM owners WHERE owner = OLD.owner AND count = 0;
-END;`
-
 // FileName is the database's name in the state directory.
 const FileName = "responses.db"
-
-// steps are those of the schema.
-var steps = []string{schema, ownerSchema}
 
 // Check says why Open could not use the file at path, or nil.
 func Check(ctx context.Context, path string) error { return sqlite.Check(ctx, path, len(steps)) }
@@ -124,6 +78,10 @@ func Open(ctx context.Context, path string, limits Limits, log *slog.Logger) (*S
 	db, err := sqlite.Open(ctx, path, steps...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot store responses: %w", err)
+	}
+	if err := link(ctx, db); err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("cannot use %s: %w", path, err)
 	}
 	reads, err := sqlite.Readers(path)
 	if err != nil {
@@ -151,20 +109,16 @@ func within(ctx context.Context, db *sql.DB, f func(*sql.Tx) error) error {
 
 // Put stores r. When it returns nil, every process that has the file finds it.
 // What there is no room for takes nobody else's. It is ErrNotFound or ErrBroken if
-// what r continues is gone: r alone could not be continued.
+// what r continues is gone: r alone could not be continued. It costs the same however
+// long the chain is.
 func (s *Store) Put(ctx context.Context, r Response) error {
 	if r.size() > s.limits.Bytes {
 		return fmt.Errorf("cannot store a response: %w", errNoRoom)
 	}
 	err := within(ctx, s.db, func(tx *sql.Tx) error {
 		now := time.Now()
-		if r.Previous != "" {
-			if _, err := whole(ctx, tx, r.Owner, r.Previous); err != nil {
-				return err
-			}
-			if err := touch(ctx, tx, r.Owner, r.Previous, now); err != nil {
-				return err
-			}
+		if err := continuable(ctx, tx, r.Owner, r.Previous); err != nil {
+			return err
 		}
 		if err := insert(ctx, tx, r, now); err != nil {
 			return err
@@ -210,21 +164,25 @@ func insert(ctx context.Context, tx *sql.Tx, r Response, now time.Time) error {
 	return nil
 }
 
-// chain are the ids from a response back to the first one; the last one may not
-// be there any more. Its parameters are the id and the owner.
-const chain = `WITH RECURSIVE chain (id, depth) AS (
-	SELECT ?, 0
-	UNION ALL
-	SELECT previous, depth + 1 FROM responses JOIN chain USING (id) WHERE owner = ? AND previous IS NOT NULL
-) `
-
-// touch makes a response and those that it continues fresh.
-func touch(ctx context.Context, tx *sql.Tx, owner, id string, now time.Time) error {
-	_, err := tx.ExecContext(ctx, chain+`UPDATE responses SET used = ? WHERE id IN (SELECT id FROM chain)`, id, owner, now.UnixMilli())
+// continuable is nil if a response and all before it are there, or if there is no id.
+func continuable(ctx context.Context, tx *sql.Tx, owner, id string) error {
+	if id == "" {
+		return nil
+	}
+	var broken bool
+	err := tx.QueryRowContext(ctx, `SELECT broken FROM links WHERE id = ? AND owner = ?`, id, owner).Scan(&broken)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return ErrNotFound
+	case broken:
+		return ErrBroken
+	}
 	return err
 }
 
-// Renew makes a response as fresh as if one that continues it had been stored.
+// Renew makes a response as fresh as if one that continues it had been stored. Those
+// before it stay as long as it does.
 func (s *Store) Renew(ctx context.Context, owner, id string) error {
-	return within(ctx, s.db, func(tx *sql.Tx) error { return touch(ctx, tx, owner, id, time.Now()) })
+	_, err := s.db.ExecContext(ctx, `UPDATE links SET used = max(used, ?) WHERE id = ? AND owner = ?`, time.Now().UnixMilli(), id, owner)
+	return err
 }

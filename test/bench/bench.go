@@ -32,7 +32,8 @@ func (b *bench) run(ctx context.Context) error {
 		// Later the kernel maps the program in huge pages, which count as a whole.
 		{"starts", b.starts}, {"requests", b.requests}, {"the coding prompt", b.codingPrompt}, {"memory", b.openStreams},
 		{"growth with streams", b.growthStreams}, {"growth with workers", b.growthWorkers}, {"growth with requests", b.growthRequests},
-		{"pauses", b.collector}, {"the release before", b.releases}, {"slow clients", b.slowClients}, {"the real codex", b.realCodex},
+		{"storing", b.storing}, {"pauses", b.collector}, {"the release before", b.releases}, {"slow clients", b.slowClients},
+		{"the real codex", b.realCodex},
 	}
 	var names []string
 	for _, part := range parts {

@@ -1,0 +1,51 @@
+package stored
+
+import (
+	"context"
+	"database/sql"
+)
+
+// Delete forgets a response; those that continue it cannot be continued then.
+func (s *Store) Delete(ctx context.Context, owner, id string) error {
+	return explain("a response", within(ctx, s.db, func(tx *sql.Tx) error {
+		found, err := remove(ctx, tx, owner, id)
+		if err == nil && !found {
+			err = ErrNotFound
+		}
+		return err
+	}))
+}
+
+// remove forgets a response and breaks the chains behind it.
+func remove(ctx context.Context, tx *sql.Tx, owner, id string) (found bool, err error) {
+	if err := cut(ctx, tx, owner, id); err != nil {
+		return false, err
+	}
+	result, err := tx.ExecContext(ctx, `DELETE FROM responses WHERE id = ? AND owner = ?`, id, owner)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+// after are the ids of all responses behind one, or of those whose chain is not broken.
+// Its parameters are the id, the owner, and whether they are all, twice over.
+const after = `WITH RECURSIVE after (id, owner) AS (
+	SELECT id, owner FROM links WHERE previous = ? AND owner = ? AND (? OR NOT broken)
+	UNION ALL
+	SELECT links.id, links.owner FROM after JOIN links ON links.previous = after.id AND links.owner = after.owner WHERE ? OR NOT broken
+) `
+
+// cut separates a response from those behind it: what is before it was used when they
+// were, and their chains are broken. Each chain breaks once: of one that is broken,
+// all behind is.
+func cut(ctx context.Context, tx *sql.Tx, owner, id string) error {
+	_, err := tx.ExecContext(ctx, after+`UPDATE links SET used = max(used, IFNULL((SELECT max(used) FROM after JOIN links USING (id)), 0))
+		WHERE id = ? AND next > 0 AND EXISTS (SELECT 1 FROM links AS before WHERE before.id = links.previous)`, id, owner, true, true, id)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, after+`UPDATE links SET broken = 1 WHERE id IN (SELECT id FROM after)`, id, owner, false, false)
+	return err
+}
