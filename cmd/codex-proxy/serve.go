@@ -173,7 +173,7 @@ func (d *daemon) newPool() *workers.Pool {
 			Logger: d.logger, ClientName: "codex-proxy", ClientVersion: versionString(),
 			Ahead: min(d.cfg.ThreadCache, threadsAhead), Backlog: appserver.NewBacklog(maxBacklog),
 		},
-		ResetFailed: d.manager.ResetFailed, OnChange: d.onChange, OnTurnEnd: d.onTurnEnd, Claim: d.claim, Logger: d.logger,
+		Runs: units.WorkerRuns, ResetFailed: d.manager.ResetFailed, OnChange: d.onChange, OnTurnEnd: d.onTurnEnd, Claim: d.claim, Logger: d.logger,
 	}
 	all := make([]*workers.Worker, 0, len(d.cfg.Workers))
 	for _, name := range d.cfg.Workers {

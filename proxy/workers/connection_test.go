@@ -250,6 +250,26 @@ func TestBusLost(t *testing.T) {
 	}
 }
 
+// A process that cannot ask systemd from its beginning on connects to a worker that
+// runs, and starts no other.
+func TestBusRefuses(t *testing.T) {
+	a, b := fake(t, &appservertest.Server{}), fake(t, &appservertest.Server{})
+	r := newRig(t, func(s *workers.Settings) {
+		s.Runs = func(name string) bool { return name == "a" }
+	}, named{"a", a.path}, named{"b", b.path})
+	r.run(t)
+	r.settled(t)
+	assert.Empty(t, a.accepted, "systemd may still answer")
+	r.pool.HeardBus(false, errors.New("access denied"))
+	r.await(t, "a ready", aReady)
+	a.awaitDial(t)
+	a.cut(t)
+	r.await(t, "a lost", func(s probes.Snapshot) bool { return !aReady(s) })
+	r.settled(t)
+	assert.Empty(t, a.accepted, "it may have been stopped")
+	assert.Empty(t, b.accepted)
+}
+
 func TestSilentHandshakeIsRetriedWithGrowingPauses(t *testing.T) {
 	const timeout = 50 * time.Millisecond
 	s := fake(t, &appservertest.Server{Faults: map[string]appservertest.Fault{"initialize": appservertest.Times(3, appservertest.Silent)}})

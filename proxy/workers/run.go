@@ -58,11 +58,14 @@ func (w *Worker) awaitDialable(ctx context.Context) bool {
 	for {
 		s, changed := w.view()
 		var due <-chan time.Time
-		if s.mayDial() {
-			wait := time.Until(s.dialAfter)
-			if wait <= 0 {
-				return ctx.Err() == nil
+		switch wait := time.Until(s.dialAfter); {
+		case !s.mayDial() && !w.runs(&s):
+			if s.unasked() {
+				due = time.After(maxDialPause) // nothing tells when its unit starts
 			}
+		case wait <= 0:
+			return ctx.Err() == nil
+		default:
 			due = time.After(wait)
 		}
 		select {
@@ -73,6 +76,13 @@ func (w *Worker) awaitDialable(ctx context.Context) bool {
 		case <-w.alive:
 		}
 	}
+}
+
+// runs reports whether a worker of which systemd cannot be asked runs all the same, so
+// that connecting starts nothing. It is for the first connection: what was lost since
+// may be on its way out.
+func (w *Worker) runs(s *state) bool {
+	return s.unasked() && w.settings.Runs != nil && w.settings.Runs(w.name)
 }
 
 // session is the life of one connection. Its goroutines end with it.

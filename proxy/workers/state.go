@@ -125,6 +125,10 @@ func (s *state) mayDial() bool {
 	return s.bus == busNone || s.bus == busCurrent && s.unit.Active()
 }
 
+// unasked reports whether systemd could not be asked since this process began: nothing
+// is known of the unit, which may run all the same.
+func (s *state) unasked() bool { return s.bus == busLost && s.unit.Unit == "" && !s.reached }
+
 // heardBus takes over what may be believed of the unit state. A bus that has
 // spoken of the unit and is not there any more is lost, not absent: systemd
 // still holds the worker's socket.

@@ -58,6 +58,37 @@ func TestBusWeather(t *testing.T) {
 	assert.Equal(t, worker, b.codex())
 }
 
+// A proxy that starts while the bus refuses it is ready soon with a worker that runs,
+// and starts none that was stopped.
+func TestProxyRestartWithoutBus(t *testing.T) {
+	t.Parallel()
+	for _, suite := range []string{"trixie", "bookworm"} {
+		t.Run(suite, func(t *testing.T) { proxyRestartWithoutBus(t, suite) })
+	}
+}
+
+func proxyRestartWithoutBus(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "start_timeout = \"5s\"\n")
+	b.startShort()
+	b.refuse()
+	began := time.Now()
+	b.MustRun(t, "systemctl", "restart", proxyUnit)
+	_, back := b.until("ready", ready)
+	t.Logf("ready %s after the beginning of the restart", back.Sub(began).Round(time.Millisecond))
+	b.assertServes("refused")
+
+	b.MustRun(t, "systemctl", "stop", workerUnit)
+	b.MustRun(t, "systemctl", "restart", proxyUnit) // which waits for start_timeout
+	status, r := b.readyz()
+	assert.Equal(t, http.StatusServiceUnavailable, status, "%+v", r)
+	assert.Equal(t, "inactive", b.show(workerUnit, "ActiveState")["ActiveState"])
+	b.MustRun(t, "systemctl", "start", workerUnit)
+	b.until("ready again", ready)
+	b.assertServes("started")
+	b.admit()
+	b.untilPictureMoves(time.Now())
+}
+
 // A worker that restarts while the bus is away is ready soon after its return.
 func TestRestartWithoutBus(t *testing.T) {
 	t.Parallel()
