@@ -221,7 +221,8 @@ func TestLimitsHoldDuringReloads(t *testing.T) {
 	close(done)
 	clients.Wait()
 	ends.Wait()
-	assert.EqualValues(t, 2, w.most.Load())
+	assert.LessOrEqual(t, w.most.Load(), int64(2))
+	assert.NotZero(t, w.most.Load())
 }
 
 // A version that does not know of claims tells its turns when it has heard news.
