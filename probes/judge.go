@@ -10,6 +10,8 @@ type Facts struct {
 	ActiveState, SubState string
 	// Result is the service's result so far (org.freedesktop.systemd1.Service), "success" while all is well.
 	Result string
+	// HeldBack: the unit starts, and waits for the rest of its restart delay first.
+	HeldBack bool
 	// JobPending: systemd has a job queued for the unit.
 	JobPending bool
 	// StartLimited: the unit has failed because systemd does not start it again.
@@ -64,9 +66,10 @@ func (f Facts) judgeConnection() Reason {
 	}
 }
 
-// judgeActivating tells systemd's waiting (auto-restart) from its starting.
+// judgeActivating tells systemd's waiting (auto-restart), and that in its place,
+// from its starting.
 func (f Facts) judgeActivating() Reason {
-	if f.SubState == "auto-restart" || f.SubState == "auto-restart-queued" {
+	if f.HeldBack || f.SubState == "auto-restart" || f.SubState == "auto-restart-queued" {
 		return BackingOff
 	}
 	return Starting

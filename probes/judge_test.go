@@ -17,6 +17,7 @@ func TestJudge(t *testing.T) {
 		{"nothing heard of systemd yet, connected", connected, Starting},
 		{"starting", unit("activating", "start"), Starting},
 		{"preparing", unit("activating", "start-pre"), Starting},
+		{"waiting for the restart in the place of systemd", heldBack(unit("activating", "start-pre")), BackingOff},
 		{"active, not yet connected", unit("active", "running"), HandshakePending},
 		{"active and connected", with(unit("active", "running"), connected), Ready},
 		{"reloading and connected", with(unit("reloading", "reload"), connected), Ready},
@@ -72,6 +73,7 @@ func with(f, connection Facts) Facts {
 	return f
 }
 
+func heldBack(f Facts) Facts              { f.HeldBack = true; return f }
 func queued(f Facts) Facts                { f.JobPending = true; return f }
 func drained(f Facts) Facts               { f.Draining = true; return f }
 func limited(f Facts) Facts               { f.StartLimited = true; return f }

@@ -15,7 +15,7 @@ const (
 	WorkerExited Reason = "worker_exited"
 	// HandshakeLost means that the connection broke and systemd still calls the unit active.
 	HandshakeLost Reason = "handshake_lost"
-	// BackingOff means that systemd waits before it starts the unit again.
+	// BackingOff means that systemd, or before version 254 the unit's own start, waits for the restart delay.
 	BackingOff Reason = "backing_off"
 	// StartLimitHit means that systemd has given up after too many restarts.
 	StartLimitHit Reason = "start_limit_hit"

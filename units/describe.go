@@ -15,15 +15,14 @@ import (
 // that the unit's type lacks are zero.
 type Description struct {
 	State
-	FileState    string   // enabled, disabled, static, masked, … (systemctl(1), is-enabled)
-	NeedReload   bool     // its files have changed since systemd read them
-	WantedBy     []string // the units that start it with them, by Wants= or Requires=
-	User         string
-	Environment  []string      // Environment=, as NAME=VALUE
-	Watchdog     time.Duration // WatchdogSec=, 0 is none
-	WatchdogAge  time.Duration // since the last WATCHDOG=1, or since the start
-	RestartDelay time.Duration // RestartSec=
-	Listen       []string      // ListenStream=, of a socket
+	FileState   string   // enabled, disabled, static, masked, … (systemctl(1), is-enabled)
+	NeedReload  bool     // its files have changed since systemd read them
+	WantedBy    []string // the units that start it with them, by Wants= or Requires=
+	User        string
+	Environment []string      // Environment=, as NAME=VALUE
+	Watchdog    time.Duration // WatchdogSec=, 0 is none
+	WatchdogAge time.Duration // since the last WATCHDOG=1, or since the start
+	Listen      []string      // ListenStream=, of a socket
 }
 
 // described are read beside what a State is made of.
@@ -79,7 +78,7 @@ func (f facts) description(unit string) Description {
 		WantedBy: append(f.texts("WantedBy"), f.texts("RequiredBy")...),
 		User:     f.text("User"), Environment: f.texts("Environment"),
 		Watchdog: f.duration("WatchdogUSec"), WatchdogAge: f.age("WatchdogTimestampMonotonic"),
-		RestartDelay: f.duration("RestartUSec"), Listen: f.streams(),
+		Listen: f.streams(),
 	}
 }
 

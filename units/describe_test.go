@@ -41,7 +41,6 @@ func TestDescribe(t *testing.T) {
 	assert.Equal(t, []string{"A=b c"}, d.Environment)
 	assert.Equal(t, 10*time.Second, d.Watchdog)
 	assert.GreaterOrEqual(t, d.WatchdogAge, 3*time.Second)
-	assert.Equal(t, 200*time.Millisecond, d.RestartDelay)
 	assert.Empty(t, d.Listen)
 
 	service.SetSilently(unitstest.Properties{"WatchdogUSec": uint64(1<<64 - 1)})

@@ -25,6 +25,9 @@ var unitProperties = map[string]property{
 	"StateChangeTimestamp": {unitIface, "t"},
 
 	"InactiveExitTimestamp": {unitIface, "t"},
+
+	"FragmentPath": {unitIface, "s"},
+	"DropInPaths":  {unitIface, "as"},
 }
 
 const serviceIface = "org.freedesktop.systemd1.Service"
@@ -126,6 +129,9 @@ func (f facts) state(unit string) State {
 	if delay, ok := f.restartDelay(); ok && !f.waitingSince().IsZero() {
 		s.NextRestartAt = s.StateChangedAt.Add(delay)
 	}
+	if until, held := f.held(); held {
+		s.HeldBack, s.NextRestartAt = true, until
+	}
 	return s
 }
 
@@ -158,12 +164,17 @@ func (f facts) mayRestart() bool {
 }
 
 // restartDelay is RestartUSecNext (systemd 254, where the delay grows with
-// RestartSteps=), or else the constant RestartUSec.
+// RestartSteps=), or else what the unit's own process makes of it: see Holdback.
 func (f facts) restartDelay() (time.Duration, bool) {
 	value := f["RestartUSecNext"].value
 	if value == (missing{}) {
-		value = f["RestartUSec"].value
+		return f.ramp().Delay(f.uint32("NRestarts") + 1), true
 	}
 	usec, ok := value.(uint64)
 	return time.Duration(usec) * time.Microsecond, ok
+}
+
+// ramp reads the unit's files: a systemd without growing delays knows of RestartSec= alone.
+func (f facts) ramp() Ramp {
+	return rampOf(f.duration("RestartUSec"), append([]string{f.text("FragmentPath")}, f.texts("DropInPaths")...))
 }

@@ -31,6 +31,9 @@ type State struct {
 	// NextRestartAt is when systemd will start the unit again, zero unless it
 	// is waiting to. It follows the auto-restart state by one bus round trip.
 	NextRestartAt time.Time
+	// HeldBack: the unit starts, and its own process still waits for what is left
+	// of the restart delay, as systemd has none that grow (before 254). See Holdback.
+	HeldBack bool
 
 	JobPending bool // systemd has a job for the unit: a start, a stop, a restart
 }

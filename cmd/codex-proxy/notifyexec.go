@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/cmd/internal/ramp"
 	"codex-proxy/notify"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
@@ -88,6 +89,9 @@ func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	}
 	if o.tracing {
 		o.command.Stderr = journal.NewTracing(stderr, o.requests.of)
+	}
+	if ramp.Await(ctx, notifier, logger) != nil {
+		return exitOK // it was stopped
 	}
 	status, err := notify.Exec(ctx, notifier, logger, o.command)
 	if err != nil {

@@ -11,9 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/cmd/internal/ramp"
 	"codex-proxy/notify"
 	"codex-proxy/units"
 )
@@ -21,12 +23,18 @@ import (
 // exitTempFail is EX_TEMPFAIL of sysexits.h: another try may succeed, so systemd should make one.
 const exitTempFail = 75
 
+// stopBound is for one question to systemd.
+const stopBound = 5 * time.Second
+
 const prepareUsage = `Usage: codex-proxy worker-prepare NAME
 
 Makes the CODEX_HOME of the worker NAME from /etc/codex-proxy/workers/NAME.toml, has codex check it, and
 links RUNTIME_DIRECTORY/codex to the program to run. It is ExecStartPre of codex-worker@NAME.service and
 takes its directories from systemd: STATE_DIRECTORY or CODEX_HOME, RUNTIME_DIRECTORY,
 CREDENTIALS_DIRECTORY, CONFIGURATION_DIRECTORY.
+
+Where systemd has no growing restart delays (before 254), it first waits for what
+is left of the delay that RestartSteps= and RestartMaxDelaySec= ask for.
 `
 
 // workerPrepare runs `codex-proxy worker-prepare` and returns its exit status. What is wrong is one line on
@@ -46,25 +54,40 @@ func workerPrepare(ctx context.Context, args []string, stdout, stderr io.Writer)
 	say := func(line string) {
 		fmt.Fprintf(stderr, "codex-worker@%s: %s\n", args[0], strings.Join(strings.Fields(line), " "))
 	}
+	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
+	notifier, err := notify.FromEnv(logger)
+	if err != nil {
+		return fail(stderr, "worker-prepare", err, exitFailure)
+	}
+	if ramp.Await(ctx, notifier, logger) != nil {
+		return stoppedStatus(ctx, args[0])
+	}
+	notifier.Status("Starting: the configuration is written and checked")
 	home, err := workerHome(args[0], say)
 	if err == nil {
 		err = home.Prepare(ctx)
 	}
 	if err != nil {
 		say(err.Error())
-		tellStatus(err, stderr)
+		// `systemctl status` and, over D-Bus, the proxy's probes show it.
+		// NotifyAccess=exec lets a command of ExecStartPre= do so.
+		notifier.Status("Not started: " + err.Error())
 	}
 	return prepareStatus(err)
 }
 
-// tellStatus makes the reason the unit's STATUS, where `systemctl status` and,
-// over D-Bus, the proxy's probes show it. NotifyAccess=exec lets a command of
-// ExecStartPre= do so.
-func tellStatus(err error, stderr io.Writer) {
-	notifier, envErr := notify.FromEnv(slog.New(journal.NewHandler(stderr, slog.LevelWarn)))
-	if envErr == nil {
-		notifier.Status("Not started: " + err.Error())
+// stoppedStatus lets a stop of the unit during the wait for its restart be none of
+// its failures. After any other signal nothing is prepared, and the start fails.
+func stoppedStatus(ctx context.Context, worker string) int {
+	ctx, cancel := context.WithTimeout(ctx, stopBound)
+	defer cancel()
+	manager := units.NewManager()
+	defer manager.Close()
+	unit, err := manager.Describe(ctx, units.Worker(worker))
+	if err == nil && unit.ActiveState == "deactivating" {
+		return exitOK
 	}
+	return exitTempFail
 }
 
 func prepareStatus(err error) int {

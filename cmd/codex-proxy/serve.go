@@ -20,6 +20,7 @@ import (
 
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/cmd/internal/ramp"
 	"codex-proxy/cmd/internal/textfile"
 	"codex-proxy/notify"
 	"codex-proxy/probes"
@@ -78,7 +79,15 @@ func serveWith(ctx context.Context, from configFlags, signals <-chan os.Signal, 
 	if err != nil {
 		return exitConfig, err
 	}
-	d, err := newDaemon(cfg, slog.New(journal.NewHandler(stderr, cfg.LogLevel)), predecessor)
+	logger := slog.New(journal.NewHandler(stderr, cfg.LogLevel))
+	notifier, err := notify.FromEnv(logger)
+	if err != nil {
+		return exitFailure, err
+	}
+	if predecessor == nil && ramp.Await(ctx, notifier, logger) != nil {
+		return exitOK, nil // it was stopped
+	}
+	d, err := newDaemon(cfg, logger, notifier, predecessor)
 	if errors.Is(err, errExposed) || errors.Is(err, errControl) {
 		return exitConfig, err
 	}
@@ -119,15 +128,12 @@ type daemon struct {
 }
 
 // newDaemon is the composition root. It starts nothing.
-func newDaemon(cfg *config.Config, logger *slog.Logger, predecessor *notify.Predecessor) (*daemon, error) {
-	d := &daemon{cfg: cfg, logger: logger, manager: units.NewManager(), changed: make(chan struct{}, 1), turns: make(chan struct{}, 1),
-		places: make(chan struct{}, 1), neighbours: newNeighbours()}
+func newDaemon(cfg *config.Config, logger *slog.Logger, notifier *notify.Notifier, predecessor *notify.Predecessor) (*daemon, error) {
+	d := &daemon{cfg: cfg, logger: logger, notifier: notifier, manager: units.NewManager(), changed: make(chan struct{}, 1),
+		turns: make(chan struct{}, 1), places: make(chan struct{}, 1), neighbours: newNeighbours()}
 	d.keyTable.daemon = d
 	var err error
 	if d.handoff, err = newHandoff(predecessor); err != nil {
-		return nil, err
-	}
-	if d.notifier, err = notify.FromEnv(logger); err != nil {
 		return nil, err
 	}
 	predecessor.Hush(d.notifier)

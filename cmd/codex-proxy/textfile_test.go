@@ -17,7 +17,7 @@ import (
 func TestTextfileOfThePredecessor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "codex-proxy.prom")
 	fresh := func(textfile string) *daemon {
-		d, err := newDaemon(&config.Config{Listen: "127.0.0.1:0", Textfile: textfile}, slog.New(slog.DiscardHandler), nil)
+		d, err := newDaemon(&config.Config{Listen: "127.0.0.1:0", Textfile: textfile}, slog.New(slog.DiscardHandler), nil, nil)
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, d.listeners[0].Close()) })
 		return d

@@ -104,7 +104,7 @@ func (s *state) facts() probes.Facts {
 	f := probes.Facts{
 		NoBus:       s.deaf(),
 		ActiveState: s.unit.ActiveState, SubState: s.unit.SubState, Result: s.unit.Result,
-		JobPending: s.unit.JobPending, StartLimited: s.limited,
+		HeldBack: s.unit.HeldBack, JobPending: s.unit.JobPending, StartLimited: s.limited,
 		Handshake: s.conn != nil, Lost: s.lost, Draining: s.draining(), Drained: s.drains.operator,
 	}
 	if s.handshake != nil {
@@ -155,6 +155,9 @@ func (s *state) heard(u units.State, now time.Time) {
 	}
 	if exit := exitOf(u); exit != nil {
 		s.exit = exit
+	}
+	if u.HeldBack { // the status of before says why it is down
+		u.StatusText = s.unit.StatusText
 	}
 	s.counted = min(s.counted, u.NRestarts)
 	if u.InvocationID != s.unit.InvocationID {
@@ -214,7 +217,7 @@ func exitOf(u units.State) *probes.Exit {
 }
 
 func starting(u units.State) bool {
-	return u.ActiveState == "activating" && u.SubState != "auto-restart" && u.SubState != "auto-restart-queued"
+	return u.ActiveState == "activating" && !u.HeldBack && u.SubState != "auto-restart" && u.SubState != "auto-restart-queued"
 }
 
 // offers reports whether the model can be run; hidden ones run too, they are only

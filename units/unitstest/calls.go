@@ -28,6 +28,12 @@ func (m *Systemd) handle(conn *dbus.Conn, msg *dbus.Message) {
 			return
 		}
 		reply(conn, msg, unitPath(msg.Body[0].(string)))
+	case "GetUnitByPID":
+		if m.own == "" {
+			fail(conn, msg, "org.freedesktop.systemd1.NoUnitForPID")
+			return
+		}
+		reply(conn, msg, unitPath(m.own))
 	case "StartUnit", "StopUnit", "RestartUnit":
 		if m.refuse(conn, msg) {
 			return

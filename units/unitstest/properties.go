@@ -27,11 +27,15 @@ const propertiesIface = "org.freedesktop.DBus.Properties"
 var ofUnit = map[string]bool{
 	"LoadState": true, "ActiveState": true, "SubState": true,
 	"InvocationID": true, "Job": true, "StateChangeTimestamp": true, "InactiveExitTimestamp": true,
+	"FragmentPath": true, "DropInPaths": true, "InactiveExitTimestampMonotonic": true,
 	"UnitFileState": true, "NeedDaemonReload": true, "WantedBy": true, "RequiredBy": true,
 }
 
 // silent are those that PropertiesChanged never carries.
-var silent = map[string]bool{"LoadState": true, "RestartUSec": true, "RestartUSecNext": true}
+var silent = map[string]bool{
+	"LoadState": true, "FragmentPath": true, "DropInPaths": true,
+	"RestartUSec": true, "RestartUSecNext": true, "RestartSteps": true,
+}
 
 // fresh is a unit as systemd describes one that never ran.
 func fresh(loadState string) Properties {
@@ -40,7 +44,8 @@ func fresh(loadState string) Properties {
 		"InvocationID": []byte{}, "Job": noJob, "StateChangeTimestamp": uint64(0), "InactiveExitTimestamp": uint64(0),
 		"Result": "success", "StatusText": "", "MainPID": uint32(0), "NRestarts": uint32(0),
 		"ExecMainCode": int32(0), "ExecMainStatus": int32(0), "ExecMainExitTimestamp": uint64(0),
-		"RestartUSec": uint64(200_000), "RestartUSecNext": uint64(200_000),
+		"RestartUSec": uint64(200_000), "RestartUSecNext": uint64(200_000), "RestartSteps": uint32(6),
+		"FragmentPath": "", "DropInPaths": []string{},
 	}
 }
 

@@ -28,6 +28,7 @@ type Systemd struct {
 	calls       map[string]int
 	refusal     string   // an error
 	refused     []string // the methods that get it; none: all that change something
+	own         string   // the unit of who asks
 	lastJob     uint32
 	queued      map[dbus.ObjectPath]string // the types of jobs that Queue made
 	mute        bool
@@ -49,6 +50,13 @@ func (m *Systemd) Unit(name string) *Unit {
 		u.now["LoadState"] = "loaded"
 	}
 	return u
+}
+
+// Own makes the unit of that name the one that whoever asks is a process of.
+func (m *Systemd) Own(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.own = name
 }
 
 // Calls counts the calls of a method ("Get", "Subscribe", "StartUnit") so far.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
 )
 
 // Unit is one unit of the fake systemd. Each method emits the signals that
@@ -94,6 +95,25 @@ func (u *Unit) Queue(kind string) {
 		u.systemd.queued[job.Path] = kind
 	}
 	u.set(Properties{"Job": job})
+}
+
+// HoldBack is an automatic restart of that number by systemd 252, which knows no
+// growing delays: RestartSec= is over, and the first ExecStartPre= has just begun.
+func (u *Unit) HoldBack(restart uint32) {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	delete(u.now, "RestartUSecNext")
+	delete(u.now, "RestartSteps")
+	u.set(Properties{"Job": u.systemd.newJob(), "NRestarts": restart, "StatusText": "", "InactiveExitTimestamp": now(),
+		"InactiveExitTimestampMonotonic": monotonic(), "ActiveState": "activating", "SubState": "start-pre"})
+}
+
+// StartAgain is a start that somebody asks for while the unit's job runs, and joins that.
+func (u *Unit) StartAgain() {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	changed := []any{managerName + ".Job", map[string]dbus.Variant{"State": dbus.MakeVariant("running")}, []string{}}
+	u.systemd.emit(signal{u.now["Job"].(Job).Path, propertiesIface + ".PropertiesChanged", changed})
 }
 
 // EndJob ends the job that Jobs("") left running.
@@ -229,3 +249,9 @@ func (m *Systemd) newJob() Job {
 }
 
 func now() uint64 { return uint64(time.Now().UnixMicro()) }
+
+func monotonic() uint64 {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // it cannot fail
+	return uint64(now.Nano() / 1000)
+}

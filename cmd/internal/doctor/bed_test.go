@@ -147,7 +147,7 @@ func (b *bed) start() {
 	b.units[units.WorkerSocket("default")].Listen = []string{runDir + "/default.sock"}
 	proxy, worker := b.units[proxyUnit], b.units[defaultUnit]
 	proxy.MainPID, proxy.User, proxy.Watchdog, proxy.WatchdogAge = 80, proxyUser, 30*time.Second, 5*time.Second
-	worker.User, worker.Watchdog, worker.WatchdogAge, worker.RestartDelay = workerUser, 10*time.Second, time.Second, 100*time.Millisecond
+	worker.User, worker.Watchdog, worker.WatchdogAge = workerUser, 10*time.Second, time.Second
 	b.report = probes.Report{OK: true,
 		Health: probes.Health{Readiness: probes.Readiness{Ready: true, Reason: probes.Ready}, Liveness: probes.Liveness{Live: true, Reason: probes.Ready}},
 		Workers: []probes.Worker{{Name: "default", Unit: defaultUnit, ActiveState: "active", SubState: "running", Ready: true, Reason: probes.Ready,

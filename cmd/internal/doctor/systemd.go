@@ -5,16 +5,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
 const (
 	oldestSystemd = 252
 	// growingDelays is the version that brought RestartSteps= and RestartMaxDelaySec=.
+	// Before it, package ramp stands in.
 	growingDelays = 254
-	// patientDelay is a constant delay with which the start limit of
-	// codex-worker@.service, 15 starts, lasts more than a minute.
-	patientDelay = 5 * time.Second
 )
 
 // checkSystemd is about its version, and what that lacks.
@@ -30,21 +27,7 @@ func checkSystemd(_ context.Context, s *survey) []Finding {
 	case major < oldestSystemd:
 		return []Finding{fail("", fmt.Sprintf("version %s is too old", s.version), fmt.Sprintf("codex-proxy needs systemd %d or later (Debian 12)", oldestSystemd))}
 	case major < growingDelays:
-		return s.constantDelays()
+		return []Finding{ok("", fmt.Sprintf("version %s: has no growing restart delays, the units themselves wait for them", s.version))}
 	}
 	return []Finding{ok("", "version "+s.version)}
-}
-
-// constantDelays: what systemd lacks matters to the workers' restarts.
-func (s *survey) constantDelays() []Finding {
-	lacks := fmt.Sprintf("version %s restarts a worker at a constant delay; delays that grow need %d", s.version, growingDelays)
-	var found []Finding
-	for _, w := range s.workers {
-		d, known := s.units[w.unit()]
-		if known && d.RestartDelay < patientDelay {
-			found = append(found, warn(w.unit(), fmt.Sprintf("%s. With RestartSec=%s a crash loop reaches the start limit within seconds", lacks, d.RestartDelay),
-				"choose a RestartSec= of 5s or more: systemctl edit codex-worker@.service"))
-		}
-	}
-	return orOK(found, lacks+"; RestartSec= allows for it")
 }

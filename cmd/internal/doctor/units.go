@@ -66,7 +66,7 @@ func judgeState(d units.Description) (Finding, bool) {
 		return Finding{}, false
 	case d.Failed():
 		return fail(d.Unit, "has failed"+why(d), fmt.Sprintf("%s; then systemctl reset-failed %s && systemctl start codex.target", journal, reset)), true
-	case d.ActiveState == "failed" || strings.HasPrefix(d.SubState, "auto-restart"):
+	case d.ActiveState == "failed" || d.HeldBack || strings.HasPrefix(d.SubState, "auto-restart"):
 		return fail(d.Unit, "keeps failing, and waits for its next start"+why(d), journal), true
 	case d.ActiveState == "activating" || d.ActiveState == "deactivating":
 		return warn(d.Unit, fmt.Sprintf("is on its way (%s, %s)", d.ActiveState, d.SubState), "look again in a minute"), true

@@ -54,6 +54,15 @@ func Events() []Event {
 			"A worker has ended, and systemd waits to start it again",
 			"@CODEX_UNIT@ ended: @CODEX_LAST_EXIT@. systemd starts it again by itself; requests\n" +
 				"wait meanwhile. `journalctl -u @CODEX_UNIT@` shows why it ended."},
+		{"restart-waits", "f27325e632ee1ee4d0280452f9203915", "restart waits: this systemd has no growing delays",
+			"A unit waits before its restart",
+			"Restart @CODEX_N_RESTARTS@ waits for @CODEX_WAIT@. systemd 254 and later wait so themselves\n" +
+				"(RestartSteps=, RestartMaxDelaySec=); in its place the unit does, as a part of its start.\n" +
+				"`systemctl start` of the unit ends the wait."},
+		{"restart-unknown", "4e53a5fc06e2f239672e09d2b47e24c6", "the restart delay is not waited for",
+			"systemd does not say whether a restart should wait",
+			"The unit starts at once. If systemd is older than 254, a crash loop meets the start limit\n" +
+				"within seconds: see that the system bus works (`systemctl status dbus`)."},
 		{"worker-failing", "6c6ed11f47534d2b816f53e5e23d5190", "worker keeps failing: systemd restarts it with growing delay",
 			"A worker keeps failing",
 			"@CODEX_UNIT@ was restarted @CODEX_CONSECUTIVE_FAILURES@ times in a row; the last exit was:\n" +

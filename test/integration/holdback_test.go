@@ -1,0 +1,118 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/probes"
+)
+
+// patientRamp has the second restart wait for longer than any test, as an operator
+// may ask for it, and for longer than TimeoutStartSec=.
+const patientRamp = "[Service]\nRestartSteps=1\nRestartMaxDelaySec=10min\nTimeoutStartSec=10s\n"
+
+// On systemd 252 the start of a worker waits in the place of systemd. Everything that
+// reports the worker reports the wait, and what ends it ends it at once.
+func TestHeldBackOnDebian12(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "bookworm", realWorker, "")
+	b.start()
+	const ramp = "/etc/systemd/system/codex-worker@.service.d/ramp.conf"
+	require.NoError(t, b.WriteFile(ramp, []byte(patientRamp), 0o644))
+	b.MustRun(t, "systemctl", "daemon-reload")
+	require.NoError(t, b.WriteFile(workerFile, []byte("modle = \"x\"\n"), 0o644))
+	b.MustRun(t, "systemctl", "kill", "--signal=KILL", workerUnit)
+	r := b.heldBack()
+	b.MustRun(t, "systemctl", "daemon-reload") // which is no start
+	b.assertHeldBack(r)
+	b.until("over TimeoutStartSec=", func(_ int, r report) bool {
+		last := r.Workers[0].Transitions
+		return time.Since(last[len(last)-1].At) > 12*time.Second
+	})
+	for _, c := range []struct{ end, restarts string }{{"reset-failed", "2"}, {"start", "3"}} {
+		before := b.show(workerUnit, "InvocationID")
+		b.MustRun(t, "codex-proxy", "drain", "default")
+		b.MustRun(t, "codex-proxy", "undrain", "default")
+		assert.Equal(t, before, b.show(workerUnit, "InvocationID"), "it waits on")
+		_, _, _ = b.Run(t.Context(), "systemctl", c.end, workerUnit) // a start fails: the file is still bad
+		b.until("tried", func(int, report) bool {
+			return b.show(workerUnit, "InvocationID")["InvocationID"] != before["InvocationID"]
+		})
+		b.heldBack()
+		assert.Equal(t, c.restarts, b.show(workerUnit, "NRestarts")["NRestarts"], c.end)
+	}
+
+	stopped := time.Now()
+	b.MustRun(t, "systemctl", "stop", workerUnit)
+	assert.Less(t, time.Since(stopped), bound/2)
+	assert.Equal(t, map[string]string{"ActiveState": "inactive", "Result": "success"}, b.show(workerUnit, "ActiveState", "Result"))
+	b.until("stopped", func(_ int, r report) bool { return r.Workers[0].Reason == probes.Stopped })
+	assert.NotContains(t, b.journal(workerUnit), "timed out")
+
+	b.MustRun(t, "rm", ramp)
+	b.MustRun(t, "systemctl", "daemon-reload")
+	require.NoError(t, b.WriteFile(workerFile, []byte(realWorker), 0o644))
+	b.MustRun(t, "systemctl", "start", workerUnit)
+	b.until("ready", ready)
+}
+
+// heldBack awaits the wait of ten minutes.
+func (b *bed) heldBack() report {
+	b.t.Helper()
+	r, _ := b.until("held back", func(_ int, r report) bool {
+		w := r.Workers[0]
+		return w.SubState == "start-pre" && w.NextRestartAt != nil && time.Until(*w.NextRestartAt) > 5*time.Minute &&
+			strings.HasPrefix(b.show(workerUnit, "StatusText")["StatusText"], "Backing off until ")
+	})
+	return r
+}
+
+func (b *bed) assertHeldBack(r report) {
+	t := b.t
+	w := r.Workers[0]
+	assert.Equal(t, probes.BackingOff, w.Reason)
+	assert.Contains(t, r.Health.Readiness.Details, `worker default: backing_off: Not started: `)
+	assert.Contains(t, r.Health.Readiness.Details, `unknown key "modle"`)
+	text, _, _ := strings.Cut(strings.TrimPrefix(b.show(workerUnit, "StatusText")["StatusText"], "Backing off until "), ",")
+	until, err := time.Parse(time.RFC3339, text)
+	require.NoError(t, err)
+	assert.WithinDuration(t, *w.NextRestartAt, until, time.Second)
+	_, metrics := b.get("/metrics")
+	assert.Contains(t, string(metrics), `codex_worker_state{state="backing_off",worker="default"} 1`)
+	assert.Regexp(t, `codex_worker_backoff_ms\{worker="default"\} [1-9]`, string(metrics))
+	status, _, _ := b.Run(t.Context(), "codex-proxy", "status")
+	assert.Regexp(t, `activating \(start-pre\) +no +backing_off +\d+ +in \dm`, status)
+	doctor, _, _ := b.Run(t.Context(), "codex-proxy", "doctor")
+	assert.Contains(t, doctor, "keeps failing, and waits for its next start")
+	out, err := b.Journal(t.Context(), "--unit="+workerUnit, "CODEX_EVENT=restart-waits", "--output=cat")
+	require.NoError(t, err)
+	assert.Contains(t, out, "n_restarts=2")
+}
+
+// The proxy comes back at once, as connections wait in its socket, until it crashes
+// again and again.
+func TestProxyRampOnDebian12(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "bookworm", realWorker, "start_timeout = \"1s\"\n")
+	b.startShort()
+	for n := range 11 {
+		b.MustRun(t, "systemctl", "kill", "--signal=KILL", proxyUnit)
+		b.until("back", func(int, report) bool { return b.show(proxyUnit, "NRestarts")["NRestarts"] == fmt.Sprint(n+1) })
+		b.until("active", func(status int, _ report) bool {
+			return status == http.StatusOK && b.show(proxyUnit, "ActiveState")["ActiveState"] == "active"
+		})
+	}
+	gaps := b.gaps(proxyUnit, "listening")
+	t.Log(gaps)
+	require.Len(t, gaps, 11)
+	first := sample(gaps[:7])
+	assert.Less(t, first.quantile(0.5), time.Second, "at once")
+	assert.Greater(t, gaps[9], time.Second)
+	assert.Greater(t, gaps[10], 4900*time.Millisecond)
+}
