@@ -17,7 +17,8 @@ import (
 // A hand-off replaces the running process of a unit by one of the installed
 // program. The two talk over a pair of sockets, one JSON object per packet:
 //
-//	old → new  hello   with the listening sockets (SCM_RIGHTS) and their names
+//	old → new  hello   with the listening sockets (SCM_RIGHTS), their names, and
+//	                   what the new one must know before it could serve
 //	new → old  ready   it could serve now; or failed, and why
 //	           the old one makes the new one the unit's main process
 //	old → new  take    with what the new one should remember
@@ -33,7 +34,7 @@ type message struct {
 	Names   []string        `json:"names,omitempty"`   // hello: one for each socket
 	Serving bool            `json:"serving,omitempty"` // ready: requests would succeed
 	Text    string          `json:"text,omitempty"`    // ready: the status; failed: the reason
-	State   json.RawMessage `json:"state,omitempty"`   // take, news
+	State   json.RawMessage `json:"state,omitempty"`   // hello, take, news
 }
 
 const (
@@ -137,8 +138,12 @@ func passedFDs(rights []byte) ([]int, error) {
 
 // sendSockets shares the sockets. It goes around os.File, whose Fd method would
 // make them blocking for both processes.
-func (p peer) sendSockets(sockets Sockets) error {
-	hello := message{Kind: "hello"}
+func (p peer) sendSockets(sockets Sockets, state any) error {
+	raw, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	hello := message{Kind: "hello", State: raw}
 	var fds []int
 	defer func() {
 		for _, fd := range fds {
@@ -172,7 +177,7 @@ func duplicate(l net.Listener) (int, error) {
 }
 
 // receiveSockets is the other side of sendSockets.
-func (p peer) receiveSockets() (Sockets, error) {
+func (p peer) receiveSockets() (Sockets, json.RawMessage, error) {
 	hello, fds, err := p.receive()
 	for _, fd := range fds {
 		unix.CloseOnExec(fd)
@@ -192,7 +197,7 @@ func (p peer) receiveSockets() (Sockets, error) {
 		_ = f.Close()
 	}
 	if err != nil {
-		return nil, errors.Join(err, sockets.Close())
+		return nil, nil, errors.Join(err, sockets.Close())
 	}
-	return sockets, nil
+	return sockets, hello.State, nil
 }

@@ -45,8 +45,12 @@ func playSuccessor(args []string) int {
 		return 1
 	}
 	n.Status("nobody may hear this")
+	var status string
+	if known, err := p.State(&status); !known || err != nil {
+		return fail(fmt.Errorf("%t: %w", known, err))
+	}
 	var state remembered
-	if err := p.Ready(true, "all is well", &state); err != nil {
+	if err := p.Ready(true, status, &state); err != nil {
 		return fail(err)
 	}
 	n.Ready(fmt.Sprintf("counted %d", state.Count))
@@ -110,7 +114,7 @@ func (h handing) succeed(t *testing.T, how string) *Successor {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	s, err := Succeed([]string{exe, "successor", how}, h.notifier, h.sockets)
+	s, err := Succeed([]string{exe, "successor", how}, h.notifier, h.sockets, "all is well")
 	require.NoError(t, err)
 	return s
 }
@@ -184,7 +188,7 @@ func TestHandOverFails(t *testing.T) {
 	}
 	t.Run("no program", func(t *testing.T) {
 		h := newHanding(t)
-		_, err := Succeed([]string{"/nonexistent"}, h.notifier, h.sockets)
+		_, err := Succeed([]string{"/nonexistent"}, h.notifier, h.sockets, "state")
 		assert.EqualError(t, err, "cannot start /nonexistent: no such file or directory")
 	})
 }
@@ -242,6 +246,9 @@ func TestNoPredecessor(t *testing.T) {
 	p.Tell(1)
 	p.Hasten()
 	assert.Nil(t, p.Sockets())
+	known, err := p.State(nil)
+	assert.False(t, known)
+	assert.NoError(t, err)
 	assert.NoError(t, p.Ready(true, "", nil))
 	assert.NoError(t, p.Wait(t.Context(), nil))
 	var n *Notifier

@@ -15,6 +15,7 @@ type Predecessor struct {
 	notifier *Notifier
 	peer     peer
 	sockets  Sockets
+	state    json.RawMessage // of the hello; nil: an older version says nothing there
 }
 
 // FromPredecessor takes over the hand-off that this process was started for; it
@@ -31,11 +32,11 @@ func FromPredecessor() (*Predecessor, error) {
 	if err := p.conn.SetReadDeadline(time.Now().Add(takeBound)); err != nil {
 		return nil, err
 	}
-	sockets, err := p.receiveSockets()
+	sockets, state, err := p.receiveSockets()
 	if err != nil {
 		return nil, fmt.Errorf("cannot take over the sockets: %w", err)
 	}
-	return &Predecessor{peer: p, sockets: sockets}, nil
+	return &Predecessor{peer: p, sockets: sockets, state: state}, nil
 }
 
 // Sockets are those that the predecessor listens on, as Inherited returns them.
@@ -44,6 +45,15 @@ func (p *Predecessor) Sockets() Sockets {
 		return nil
 	}
 	return p.sockets
+}
+
+// State reads what Succeed was given as its state. It reports false if there is no
+// predecessor, or one of a version that says nothing there.
+func (p *Predecessor) State(state any) (ok bool, err error) {
+	if p == nil || p.state == nil {
+		return false, nil
+	}
+	return true, json.Unmarshal(p.state, state)
 }
 
 // Hush keeps n silent until Ready has returned: before that the service manager

@@ -47,9 +47,10 @@ type Successor struct {
 }
 
 // Succeed starts program, its path first, so that it can take over the sockets
-// and n. systemd wants a new main process to be its own child, so the process
-// is started by another one that ends: this program with LaunchCommand.
-func Succeed(program []string, n *Notifier, sockets Sockets) (*Successor, error) {
+// and n. state is for Predecessor.State, before the program could serve. systemd
+// wants a new main process to be its own child, so the process is started by another
+// one that ends: this program with LaunchCommand.
+func Succeed(program []string, n *Notifier, sockets Sockets, state any) (*Successor, error) {
 	ours, theirs, err := newPair()
 	if err != nil {
 		return nil, fmt.Errorf("cannot prepare a hand-off: %w", err)
@@ -61,7 +62,7 @@ func Succeed(program []string, n *Notifier, sockets Sockets) (*Successor, error)
 		return nil, err
 	}
 	if s.PID, err = s.readPID(); err == nil {
-		err = s.peer.sendSockets(sockets)
+		err = s.peer.sendSockets(sockets, state)
 	}
 	if err != nil {
 		s.Kill()

@@ -12,10 +12,11 @@ const exposed = "X-Request-Id, X-Codex-Attempts, X-Codex-Ignored-Params, Retry-A
 	"X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens"
 
 // allowOrigin lets the pages of configured origins use the API: without cookies,
-// with a key that the page itself has. The probes and metrics stay closed.
+// with a key that the page itself has. While there is no key, none may, and the
+// probes and metrics stay closed.
 // Source: https://fetch.spec.whatwg.org/#http-cors-protocol
 func (s *Server) allowOrigin(h http.Header, r *http.Request) {
-	if len(s.CORSOrigins) == 0 || !strings.HasPrefix(r.URL.Path, "/v1/") {
+	if len(s.CORSOrigins) == 0 || s.Keys.Empty() || !strings.HasPrefix(r.URL.Path, "/v1/") {
 		return
 	}
 	h.Add("Vary", "Origin")

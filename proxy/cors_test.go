@@ -14,7 +14,8 @@ func TestCORS(t *testing.T) {
 	one := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")}, func(o *options) {
 		o.Keys, o.CORSOrigins = keys, []string{"https://app.example", "http://localhost:3000"}
 	})
-	any := newRig(t, nil, func(o *options) { o.CORSOrigins = []string{"*"} })
+	any := newRig(t, nil, func(o *options) { o.Keys, o.CORSOrigins = keys, []string{"*"} })
+	keyless := newRig(t, nil, func(o *options) { o.CORSOrigins = []string{"*"} })
 	for _, tc := range []struct {
 		name          string
 		r             *rig
@@ -31,6 +32,7 @@ func TestCORS(t *testing.T) {
 		{"no page", one, "GET", "/v1/models", "", "", 200},
 		{"not for the rest", one, "GET", "/healthz", "https://app.example", "", 200},
 		{"not for metrics", one, "GET", "/metrics", "https://app.example", "", 200},
+		{"without keys no page", keyless, "GET", "/v1/models", "https://evil.example", "", 503},
 		{"anyone", any, "GET", "/v1/models", "https://evil.example", "*", 503},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

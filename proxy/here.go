@@ -11,22 +11,28 @@ import (
 // somebody else: RFC 7239, RFC 9110 7.6.3, and what was there before them.
 var forwarded = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
 
-// fromHere reports whether a program on this machine asks, and for itself. Who
-// comes through a reverse proxy on this machine has its address, so that says
-// nothing alone. One that adds no header passes on the name that its client
+// fromHere reports whether a program on this machine asks, and for itself. A
+// request through a reverse proxy on this machine has this machine's address, too.
+// A reverse proxy that adds no header passes on the name that its client
 // asked for, as a browser does that was led here by its DNS; or it is nginx before
 // 1.29.7 without any setting, which speaks HTTP/1.0. A later one without any
 // setting cannot be told from a program here.
 func fromHere(r *http.Request) bool {
-	if !isLoopback(r.RemoteAddr) || !isLoopback(r.Host) || !r.ProtoAtLeast(1, 1) {
-		return false
-	}
+	return isLoopback(r.RemoteAddr) && isLoopback(r.Host) && passedOn(r) == ""
+}
+
+// passedOn is what shows that a reverse proxy speaks, for somebody else; empty:
+// nothing does.
+func passedOn(r *http.Request) string {
 	for _, name := range forwarded {
 		if _, there := r.Header[name]; there {
-			return false
+			return name
 		}
 	}
-	return true
+	if !r.ProtoAtLeast(1, 1) {
+		return r.Proto
+	}
+	return ""
 }
 
 // misled reports whether a request over TCP asks for another host than this one:

@@ -27,6 +27,8 @@ func (s *Server) admit(route route, r *http.Request, x *exchange) error {
 	switch {
 	case route.access == public:
 		return nil
+	case s.Keys.Open() && passedOn(r) != "":
+		return notForwarded(passedOn(r))
 	case s.Keys.Open() && misled(r):
 		return forbidden()
 	case s.Keys.Open() || route.access == operator && fromHere(r):
@@ -35,6 +37,9 @@ func (s *Server) admit(route route, r *http.Request, x *exchange) error {
 	key, ok := s.Keys.Check(r)
 	if !ok && route.access == operator {
 		return unauthorized("; without one, " + route.path + " is for this machine alone, by the name localhost and not through a reverse proxy")
+	}
+	if !ok && s.Keys.Empty() {
+		return unauthorized("; there is none, so that nobody is let in until the operator makes one: codex-proxy keys add NAME")
 	}
 	if !ok {
 		return unauthorized("")
@@ -47,6 +52,17 @@ func forbidden() error {
 	return &openai.Error{
 		Status: http.StatusForbidden, Type: openai.TypeInvalidRequest, Code: "host_not_allowed",
 		Message: "without API keys this is for programs on this machine that ask for it by the name localhost: use http://localhost:PORT, or have the operator make a key with `codex-proxy keys add NAME`",
+	}
+}
+
+// notForwarded refuses what a reverse proxy has passed on, or seems to have, for what
+// sign shows.
+func notForwarded(sign string) error {
+	return &openai.Error{
+		Status: http.StatusForbidden, Type: openai.TypeInvalidRequest, Code: "forwarding_not_allowed",
+		Message: "without API keys this is for programs on this machine that speak HTTP/1.1, and a request with " + sign +
+			" may come from elsewhere through a reverse proxy: " +
+			"have the operator make a key with `codex-proxy keys add NAME`, and send it",
 	}
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/auth"
 )
 
 // The whole surface, and who may use it. A route that is not here is a mistake
@@ -103,6 +105,59 @@ func TestWithoutKeysOnlyThisHostIsAskedFor(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, ask(open, http.MethodGet, "/metrics", "[::1]:4711", "evil.example").Code)
 	assert.Equal(t, http.StatusOK, ask(open, http.MethodGet, "/metrics", "@", "api.example.com").Code, "a unix socket")
 	assert.Equal(t, http.StatusOK, ask(closed, http.MethodGet, "/metrics", local, "api.example.com").Code, "a key is enough")
+}
+
+// What a reverse proxy passes on is for somebody else, whatever it asks for, and over
+// a unix socket as over TCP.
+func TestWithoutKeysNothingIsPassedOn(t *testing.T) {
+	keys, secrets := withKeys(t, "ann")
+	open, closed := newRig(t, nil), newRig(t, nil, func(o *options) { o.Keys = keys })
+	ask := func(r *rig, path, from, proto, header string) *httptest.ResponseRecorder {
+		req := httptest.NewRequest(http.MethodGet, path, nil)
+		req.RemoteAddr, req.Host, req.Proto = from, "127.0.0.1:8787", proto
+		req.ProtoMajor, req.ProtoMinor, _ = http.ParseHTTPVersion(proto)
+		req.Header.Set("Authorization", "Bearer "+secrets[0])
+		if header != "" {
+			req.Header.Set(header, "x")
+		}
+		w := httptest.NewRecorder()
+		r.Handler().ServeHTTP(w, req)
+		return w
+	}
+	for _, from := range []string{"127.0.0.1:4711", "@"} {
+		for _, tc := range [][2]string{
+			{"HTTP/1.1", "X-Forwarded-For"}, {"HTTP/1.1", "X-Forwarded-Host"}, {"HTTP/1.1", "X-Forwarded-Proto"},
+			{"HTTP/1.1", "X-Real-IP"}, {"HTTP/1.1", "Forwarded"}, {"HTTP/1.1", "Via"}, {"HTTP/1.0", ""},
+		} {
+			for _, path := range []string{"/v1/models", "/v1/responses", "/v1/responses/x", "/metrics"} {
+				w := ask(open, path, from, tc[0], tc[1])
+				assert.Equal(t, http.StatusForbidden, w.Code, "%s %s", tc, path)
+				e := failure(t, w.Body.String()).Error
+				assert.Equal(t, "forwarding_not_allowed", e.Code)
+				assert.Contains(t, strings.ToLower(e.Message), "a request with "+strings.ToLower(cmp.Or(tc[1], tc[0])))
+				assert.Contains(t, e.Message, "codex-proxy keys add")
+			}
+			assert.NotEqual(t, http.StatusForbidden, ask(open, "/readyz", from, tc[0], tc[1]).Code)
+			assert.Equal(t, http.StatusOK, ask(closed, "/metrics", from, tc[0], tc[1]).Code, "a key is enough")
+		}
+		assert.Equal(t, http.StatusOK, ask(open, "/metrics", from, "HTTP/1.1", "User-Agent").Code)
+	}
+}
+
+// A file that has had a key lets nobody in when none is left.
+func TestClosedWithoutAKey(t *testing.T) {
+	keys, secrets := withKeys(t, "ann")
+	require.NoError(t, keys.Replace(auth.ClosedLine()))
+	r := newRig(t, nil, func(o *options) { o.Keys = keys })
+	for _, path := range []string{"/v1/models", "/v1/responses"} {
+		resp := r.do(t, http.MethodGet, path, "", "Authorization", "Bearer "+secrets[0])
+		assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+		assert.Contains(t, failure(t, text(t, resp)).Error.Message, "there is none, so that nobody is let in until the operator makes one: codex-proxy keys add NAME")
+	}
+	assert.Equal(t, http.StatusOK, r.do(t, http.MethodGet, "/metrics", "").StatusCode, "of this machine itself")
+	assert.Equal(t, http.StatusUnauthorized, r.do(t, http.MethodGet, "/metrics", "", "Via", "1.1 front").StatusCode)
+	require.NoError(t, keys.Replace("")) // opened
+	assert.Equal(t, http.StatusServiceUnavailable, r.do(t, http.MethodGet, "/v1/models", "").StatusCode)
 }
 
 // Who comes through a reverse proxy on this machine has this machine's address.

@@ -34,7 +34,7 @@ func configCommand(_ context.Context, args []string, stdout, stderr io.Writer) i
 	}
 	c, err := from.load()
 	if err == nil {
-		err = c.CheckCredential(from.path)
+		err = c.CheckKeys(from.path)
 	}
 	if err != nil {
 		return fail(stderr, "config check", asRoot(err), exitConfig)

@@ -138,7 +138,7 @@ func (d *daemon) succeed(ctx context.Context) (taken bool, err error) {
 	limit := d.cfg.StartTimeout + handoffMargin
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the new process was not ready within %s", limit))
 	defer cancel()
-	s, err := notify.Succeed(d.handoff.program, d.notifier, d.sockets)
+	s, err := notify.Succeed(d.handoff.program, d.notifier, d.sockets, d.keyTable.memoryNow())
 	if err != nil {
 		return false, err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -58,8 +59,12 @@ func (f keyFile) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// edit changes the lines of the file and returns the keys that are in it then.
-func (f keyFile) edit(change func([]string, *auth.Keys) ([]string, error)) (*auth.Keys, error) {
+// keyChange returns the lines that a key file is to have, given those that it has.
+type keyChange func(lines []string, keys *auth.Keys) ([]string, error)
+
+// edit changes the lines of the file and returns the keys that are in it then, which
+// allow has to let pass. A file that has had a key stays closed, unless it was opened.
+func (f keyFile) edit(change keyChange, allow func(*auth.Keys) error) (*auth.Keys, error) {
 	text, keys, err := f.read()
 	if err != nil {
 		return nil, err
@@ -68,9 +73,11 @@ func (f keyFile) edit(change func([]string, *auth.Keys) ([]string, error)) (*aut
 	if len(text) > 0 {
 		lines = strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	}
+	had := !keys.Empty()
 	if lines, err = change(lines, keys); err != nil {
 		return nil, err
 	}
+	lines = closing(lines, had)
 	text = nil
 	if len(lines) > 0 {
 		text = []byte(strings.Join(lines, "\n") + "\n")
@@ -78,7 +85,33 @@ func (f keyFile) edit(change func([]string, *auth.Keys) ([]string, error)) (*aut
 	if err := keys.Replace(string(text)); err != nil {
 		return nil, fmt.Errorf("cannot write the API keys: %w", err)
 	}
+	if err := allow(keys); err != nil {
+		return nil, err
+	}
 	return keys, f.write(text)
+}
+
+// closing are the lines with auth.ClosedLine, if there is a key or was one.
+func closing(lines []string, had bool) []string {
+	isKey := func(line string) bool { return len(auth.Fields(line)) > 0 && !auth.IsClosedLine(line) }
+	if slices.ContainsFunc(lines, auth.IsClosedLine) || !had && !slices.ContainsFunc(lines, isKey) {
+		return lines
+	}
+	return append([]string{auth.ClosedLine()}, lines...)
+}
+
+// keyless is how things stand while there is no key.
+func keyless(keys control.Keys) string {
+	switch {
+	case keys.Required:
+		return "There is no key, and beyond the loopback one is asked for: nobody is let in until " +
+			"codex-proxy keys add NAME makes one."
+	case keys.Closed:
+		return "There is no key, and nobody is let in without one: codex-proxy keys add NAME makes one, " +
+			"and codex-proxy keys open lets programs on this machine in."
+	default:
+		return "There is no key, and none is asked for: programs on this machine may use the API."
+	}
 }
 
 func (f keyFile) read() ([]byte, *auth.Keys, error) {
@@ -167,10 +200,8 @@ func (o *keysOptions) told(keys control.Keys, err error) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("the file is changed, but the running service has not taken it over: %w; systemctl restart codex-proxy makes it", err)
-	case keys.Closed:
-		fmt.Fprintln(o.stderr, "The running service has taken it over. There is no key left, and beyond the loopback none can do without: everyone is refused.")
 	case keys.Count == 0:
-		fmt.Fprintln(o.stderr, "The running service has taken it over. There is no key left, so that none is asked for.")
+		fmt.Fprintln(o.stderr, "The running service has taken it over. "+keyless(keys))
 	default:
 		fmt.Fprintln(o.stderr, "The running service has taken it over.")
 	}

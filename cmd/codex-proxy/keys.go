@@ -21,12 +21,16 @@ import (
 const keysUsage = `Usage: codex-proxy keys add NAME [LIMIT]...
        codex-proxy keys set NAME LIMIT...
        codex-proxy keys revoke NAME
+       codex-proxy keys open
        codex-proxy keys list
        codex-proxy keys apply
 
 Keeps the API keys. Only hashes are stored: add shows the key once, on standard
 output. A change holds for every request that comes after it; a service that does
 not run takes it over when it starts. apply makes a change of the file by hand hold.
+
+Once there has been a key, nobody is let in without one. When the last is revoked,
+open lets programs on this machine in, but nothing that a reverse proxy passes on.
 
 Limits, each a number, or "none" to take it away:
   --requests-per-minute N   requests for a turn
@@ -48,6 +52,7 @@ type keysOptions struct {
 	tell   bool   // the running service
 	named  string // the file that it must go by; empty: any
 	socket string
+	pages  config.Pages // that may use the API with a key
 	limits []limitOption
 	stdout io.Writer
 	stderr io.Writer
@@ -100,6 +105,9 @@ func (o *keysOptions) locate(settings string) error {
 	}
 	o.tell = o.socket != "" || o.file == "" || filepath.Clean(string(o.file)) == filepath.Clean(string(own))
 	o.file = cmp.Or(o.file, own)
+	if filepath.Clean(string(o.file)) == filepath.Clean(string(own)) {
+		o.pages = places.Pages
+	}
 	if o.socket == "" {
 		o.named = filepath.Clean(string(o.file))
 	}
@@ -116,6 +124,8 @@ func (o *keysOptions) command(words []string) func(context.Context) error {
 		return func(ctx context.Context) error { return o.set(ctx, words[1]) }
 	case len(words) == 2 && words[0] == "revoke" && len(o.limits) == 0:
 		return func(ctx context.Context) error { return o.revoke(ctx, words[1]) }
+	case len(words) == 1 && words[0] == "open" && len(o.limits) == 0:
+		return o.open
 	case len(words) == 1 && words[0] == "apply" && len(o.limits) == 0:
 		return o.apply
 	case len(words) == 1 && words[0] == "list" && len(o.limits) == 0:
@@ -195,9 +205,40 @@ func (o *keysOptions) revoke(ctx context.Context, name string) error {
 	}, func() {})
 }
 
+// open lets programs on this machine in without a key.
+func (o *keysOptions) open(ctx context.Context) error {
+	return o.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {
+		if !keys.Empty() {
+			return nil, fmt.Errorf("there are keys, without which nobody is let in: codex-proxy keys revoke each of %s first",
+				strings.Join(keys.Names(), ", "))
+		}
+		if o.inForce(ctx).Required {
+			return nil, errors.New("other machines can reach the API, so that a key is asked for in any case; " +
+				"codex-proxy keys add NAME, or listen on 127.0.0.1")
+		}
+		return slices.DeleteFunc(lines, auth.IsClosedLine), nil
+	}, func() {})
+}
+
+// apply opens nothing: an empty file may be a mistake.
 func (o *keysOptions) apply(ctx context.Context) error {
 	o.tell, o.applying = true, true
-	return o.change(ctx, func(lines []string, _ *auth.Keys) ([]string, error) { return lines, nil }, func() {})
+	return o.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {
+		if now := o.inForce(ctx); keys.Open() && (now.Count > 0 || now.Closed) {
+			return nil, fmt.Errorf("%s holds no key, and the running service asks for one; codex-proxy keys add NAME makes one, "+
+				"and codex-proxy keys open lets programs on this machine in without one", o.file)
+		}
+		return lines, nil
+	}, func() {})
+}
+
+// inForce is what the running service goes by; empty if there is none to be told, or
+// if it does not say.
+func (o *keysOptions) inForce(ctx context.Context) (keys control.Keys) {
+	if o.tell {
+		keys, _ = control.NewClient(o.socket).Keys(ctx)
+	}
+	return keys
 }
 
 // find returns the key of that name, and its line.
@@ -217,13 +258,13 @@ func find(lines []string, keys *auth.Keys, name string) (int, auth.Key, error) {
 // change changes the file, and tells the running service under the same lock, so
 // that of two commands the later one has the last word. written is called between
 // the two.
-func (o *keysOptions) change(ctx context.Context, edit func([]string, *auth.Keys) ([]string, error), written func()) error {
+func (o *keysOptions) change(ctx context.Context, edit keyChange, written func()) error {
 	unlock, err := o.file.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	keys, err := o.file.edit(edit)
+	keys, err := o.file.edit(edit, o.pages.Check)
 	if err != nil {
 		return err
 	}
@@ -237,8 +278,12 @@ func (o *keysOptions) change(ctx context.Context, edit func([]string, *auth.Keys
 
 func (o *keysOptions) list() error {
 	_, keys, err := o.file.read()
-	if err != nil || keys.Empty() {
+	if err != nil {
 		return err
+	}
+	if keys.Empty() {
+		fmt.Fprintln(o.stderr, keyless(control.Keys{Closed: keys.Closed()}))
+		return nil
 	}
 	table := tabwriter.NewWriter(o.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tREQUESTS/MIN\tTOKENS/MIN\tTOKENS/DAY\tCONCURRENT\tMODELS")

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,7 +29,7 @@ func TestKeysCommand(t *testing.T) {
 		return try(t, append(append([]string{"keys"}, words...), "--file", file)...)
 	}
 
-	assert.Equal(t, result{}, keys("list"), "no file is no key")
+	assert.Equal(t, result{stderr: keyless(control.Keys{}) + "\n"}, keys("list"), "no file is no key")
 	added := keys("add", "alice")
 	require.Zero(t, added.status, added.stderr)
 	alice := strings.TrimSpace(added.stdout)
@@ -45,7 +46,7 @@ func TestKeysCommand(t *testing.T) {
 	assert.Equal(t, []string{"alice", "bob"}, accepted(t, file, alice, bob))
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Regexp(t, `^alice [0-9a-f]{64}\nbob [0-9a-f]{64}\n$`, string(text), "hashes only")
+	assert.Regexp(t, `^no-key 0{64} # [^\n]*\nalice [0-9a-f]{64}\nbob [0-9a-f]{64}\n$`, string(text), "hashes only")
 
 	again := keys("add", "alice")
 	assert.Equal(t, exitFailure, again.status)
@@ -58,7 +59,7 @@ func TestKeysCommand(t *testing.T) {
 	assert.Equal(t, exitFailure, unknown.status)
 	assert.Contains(t, unknown.stderr, `there is no key "alice"`)
 
-	for _, words := range [][]string{{}, {"add"}, {"list", "more"}, {"remove", "bob"}, {"add", "a", "b"}, {"set", "bob"}, {"set"},
+	for _, words := range [][]string{{}, {"add"}, {"list", "more"}, {"remove", "bob"}, {"open", "bob"}, {"open", "--concurrent=1"}, {"add", "a", "b"}, {"set", "bob"}, {"set"},
 		{"list", "--concurrent=1"}, {"revoke", "bob", "--concurrent=1"}, {"add", "x", "--concurrent=many"}, {"add", "x", "--concurrent", "0"}} {
 		assert.Equal(t, exitUsage, keys(words...).status, words)
 	}
@@ -103,7 +104,7 @@ func TestKeysKeepCommentsAndOtherLines(t *testing.T) {
 	require.Zero(t, try(t, "keys", "revoke", "alice", "--file", file).status)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Regexp(t, `^# alice: do not touch\nbob `+hash+`\ncarol [0-9a-f]{64}\n$`, string(text))
+	assert.Regexp(t, `^no-key [^\n]*\n# alice: do not touch\nbob `+hash+`\ncarol [0-9a-f]{64}\n$`, string(text))
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o644), info.Mode().Perm(), "as it was before")
@@ -253,13 +254,13 @@ func TestKeyLimits(t *testing.T) {
 	require.Zero(t, keys("add", "bob").status)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Regexp(t, `^alice [0-9a-f]{64} tokens-per-day=5000 models=gpt-5,gpt-5-high\nbob [0-9a-f]{64}\n$`, string(text))
+	assert.Regexp(t, `\nalice [0-9a-f]{64} tokens-per-day=5000 models=gpt-5,gpt-5-high\nbob [0-9a-f]{64}\n$`, string(text))
 	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), "high\n", "high # the app\n", 1)), 0o600))
 
 	require.Zero(t, keys("set", "alice", "--tokens-per-day=none", "--concurrent=2", "--requests-per-minute=60").status)
 	text, err = os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Regexp(t, `^alice [0-9a-f]{64} requests-per-minute=60 concurrent=2 models=gpt-5,gpt-5-high # the app\nbob `, string(text))
+	assert.Regexp(t, `\nalice [0-9a-f]{64} requests-per-minute=60 concurrent=2 models=gpt-5,gpt-5-high # the app\nbob `, string(text))
 	assert.Equal(t, "NAME   REQUESTS/MIN  TOKENS/MIN  TOKENS/DAY  CONCURRENT  MODELS\n"+
 		"alice  60            -           -           2           gpt-5,gpt-5-high\n"+
 		"bob    -             -           -           -           -\n", keys("list").stdout)
@@ -319,7 +320,14 @@ func TestKeysOfTheRunningService(t *testing.T) {
 	s.line(t, `"keys":2`)
 	require.Zero(t, keys("revoke", "hand").status)
 	assert.Equal(t, http.StatusOK, status(late.stdout))
-	assert.Contains(t, keys("revoke", "late").stderr, "none is asked for")
+	assert.Contains(t, keys("open").stderr, "there are keys, without which nobody is let in: codex-proxy keys revoke each of late first")
+	assert.Contains(t, keys("revoke", "late").stderr, "taken it over. "+keyless(control.Keys{Closed: true}))
+	assert.Equal(t, http.StatusUnauthorized, status(""), "nobody has asked for that")
+	assert.Equal(t, keyless(control.Keys{Closed: true})+"\n", keys("list").stderr)
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	assert.Contains(t, keys("apply").stderr, file+" holds no key, and the running service asks for one; codex-proxy keys add NAME")
+	assert.Equal(t, http.StatusUnauthorized, status(""), "an empty file may be a mistake")
+	assert.Contains(t, keys("open").stderr, "taken it over. "+keyless(control.Keys{}))
 	assert.Equal(t, http.StatusOK, status(""))
 	for _, secret := range []string{got.stdout, late.stdout} {
 		assert.NotContains(t, s.stderr.String(), strings.TrimSpace(secret))
@@ -334,9 +342,99 @@ func TestRevokingTheLastKeyOfAnExposedService(t *testing.T) {
 	s := serving(t, "control_socket="+socket, "api_keys="+file, "listen=0.0.0.0:0")
 	got := try(t, "keys", "revoke", "only", "--file", file, "--socket", socket)
 	assert.Zero(t, got.status, got.stderr)
-	assert.Contains(t, got.stderr, "everyone is refused")
+	assert.Contains(t, got.stderr, "beyond the loopback one is asked for: nobody is let in")
 	resp, err := http.Get(s.url + "/v1/models")
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+	got = try(t, "keys", "open", "--file", file, "--socket", socket)
+	assert.Equal(t, exitFailure, got.status)
+	assert.Contains(t, got.stderr, "other machines can reach the API")
+}
+
+// What a file says of a service without keys, and what commands make of it.
+func TestKeyFileWithoutKeys(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "api-keys")
+	hash := strings.Repeat("ab", 32)
+	for name, tc := range map[string]struct {
+		text    string
+		command []string
+		open    bool
+	}{
+		"fresh":                       {"", []string{"apply"}, true},
+		"the last is revoked":         {"alice " + hash + "\n", []string{"revoke", "alice"}, false},
+		"the last is deleted by hand": {auth.ClosedLine() + "\n", []string{"apply"}, false},
+		"opened":                      {"# mine\n" + auth.ClosedLine(), []string{"open"}, true},
+		"opened twice":                {"", []string{"open"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(file, []byte(tc.text), 0o600))
+			got := try(t, append(append([]string{"keys"}, tc.command...), "--file", file, "--socket", "/nowhere")...)
+			require.Zero(t, got.status, got.stderr)
+			_, keys, err := keyFile(file).read()
+			require.NoError(t, err)
+			assert.Equal(t, tc.open, keys.Open())
+			assert.Equal(t, keyless(control.Keys{Closed: !tc.open})+"\n", try(t, "keys", "list", "--file", file).stderr)
+		})
+	}
+}
+
+// A page may use the API with a key, so that one there must be.
+func TestPagesNeedAKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "api-keys")
+	settings := configured(t, fmt.Sprintf("api_keys = %q\n\ncors_origins = [\"*\"]\n", file))
+	keys := func(words ...string) error {
+		o := keysOptions{socket: "/nowhere", stdout: io.Discard, stderr: io.Discard}
+		require.NoError(t, o.locate(settings))
+		return o.command(words)(t.Context())
+	}
+	none := settings + ":3: cors_origins: lets web pages use the API with a key of their own, and there is no key; codex-proxy keys add NAME, or take cors_origins out"
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	assert.EqualError(t, keys("open"), none)
+	for _, command := range [][]string{{"config", "check"}, {"serve"}} {
+		got := try(t, append(command, "--config", settings)...)
+		assert.Equal(t, result{status: exitConfig, stderr: "codex-proxy " + strings.Join(command, " ") + ": " + none + "\n"}, got)
+	}
+	require.NoError(t, keys("add", "one"))
+	assert.Zero(t, try(t, "config", "check", "--config", settings).status)
+	assert.EqualError(t, keys("revoke", "one"), none)
+	_, there, err := keyFile(file).read()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"one"}, there.Names())
+	require.NoError(t, keys("add", "two"))
+	assert.NoError(t, keys("revoke", "one"), "there is another")
+	assert.Zero(t, try(t, "keys", "revoke", "two", "--file", file).status, "as for a file of another service")
+	assert.Contains(t, try(t, "config", "check", "--config", settings).stderr, none)
+}
+
+// A reload goes by the keys in force, which may be newer than the unit's credential.
+func TestReloadForPagesNeedsAKey(t *testing.T) {
+	credentials := t.TempDir()
+	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
+	file := filepath.Join(credentials, "api-keys")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	s := process(t)
+	s.worker(t, &appservertest.Server{})
+	s.note(t, "READY=1")
+	socket := filepath.Join(s.dir, "control")
+	source := filepath.Join(t.TempDir(), "source") // of the credential
+	keys := func(words ...string) {
+		t.Helper()
+		got := try(t, append(append([]string{"keys"}, words...), "--file", source, "--socket", socket)...)
+		require.Zero(t, got.status, got.stderr)
+	}
+	require.NoError(t, os.WriteFile(s.config, fmt.Appendf(nil, "control_socket = %q\ncors_origins = [\"*\"]\n", socket), 0o644))
+	refused := func(why string) {
+		t.Helper()
+		got := try(t, "reload")
+		assert.Equal(t, exitFailure, got.status, why)
+		assert.Contains(t, got.stderr, s.config+":2: cors_origins: lets web pages use the API", why)
+	}
+	refused("none")
+	keys("add", "one")
+	s.reload(t)
+	keys("revoke", "one") // of which these settings know nothing
+	refused("the last has gone")
+	keys("add", "two")
+	s.reload(t)
 }

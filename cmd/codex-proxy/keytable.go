@@ -7,11 +7,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"codex-proxy/cmd/internal/config"
+	"codex-proxy/notify"
 	"codex-proxy/proxy"
+	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/workers"
 )
@@ -19,12 +22,7 @@ import (
 // memory is what a process leaves to its successor.
 type memory struct {
 	Workers workers.Memory `json:"workers"`
-	// Keys is the key file in force, if it is not the one of the start:
-	// systemd takes credentials once, when the service starts, and not when it is
-	// reloaded (LoadCredential=, systemd.exec(5)).
-	Keys *string `json:"keys,omitempty"`
-	// KeyFile is where they are from.
-	KeyFile string `json:"key_file,omitempty"`
+	keyMemory
 	// Textfile is the one that is written, which other settings may not name any more.
 	Textfile string `json:"textfile,omitempty"`
 	// Handoffs and FailedHandoffs are how many reloads there were.
@@ -41,6 +39,24 @@ type memory struct {
 // maxMemory leaves room for the rest of the packet that takes a memory over.
 const maxMemory = 120 << 10
 
+// keyMemory is of memory what a successor must know before it could serve.
+type keyMemory struct {
+	// Keys is the key file in force, if it is not the one of the start:
+	// systemd takes credentials once, when the service starts, and not when it is
+	// reloaded (LoadCredential=, systemd.exec(5)).
+	Keys *string `json:"keys,omitempty"`
+	// KeyFile is where they are from.
+	KeyFile string `json:"key_file,omitempty"`
+}
+
+// from is what is remembered of the keys that are from file; nil: nothing is.
+func (m keyMemory) from(file string) *string {
+	if m.KeyFile != "" && m.KeyFile != file { // another version may not say it
+		return nil
+	}
+	return m.Keys
+}
+
 // keyTable is how the API keys change while the service runs. It is the
 // control.KeyTable.
 type keyTable struct {
@@ -54,12 +70,53 @@ type keyTable struct {
 // InForce implements control.KeyTable.
 func (t *keyTable) InForce() control.Keys {
 	keys := t.daemon.cfg.Keys
-	return control.Keys{Count: len(keys.All()), File: t.file(), Digest: keys.Digest(), Closed: keys.Empty() && !keys.Open()}
+	return control.Keys{
+		Count: len(keys.All()), File: t.file(), Digest: keys.Digest(),
+		Closed: keys.Empty() && !keys.Open(), Required: keys.Required(),
+	}
 }
 
-// file is where the keys are from: that of the unit's credential, if none is named.
-func (t *keyTable) file() string {
-	return filepath.Clean(cmp.Or(t.daemon.cfg.KeyFile, config.DefaultKeyFile))
+func (t *keyTable) file() string { return keyFileOf(t.daemon.cfg) }
+
+// keyFileOf is where the keys are from: that of the unit's credential, if none is named.
+func keyFileOf(cfg *config.Config) string {
+	return filepath.Clean(cmp.Or(cfg.KeyFile, config.DefaultKeyFile))
+}
+
+// memory is what a successor is told of the keys.
+func (t *keyTable) memory() keyMemory {
+	if !t.changed {
+		return keyMemory{}
+	}
+	return keyMemory{Keys: new(t.daemon.cfg.Keys.Text()), KeyFile: t.file()}
+}
+
+// memoryNow is memory for a process that does not hold the lock.
+func (t *keyTable) memoryNow() keyMemory {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.memory()
+}
+
+// checkPages keeps pages away from a service without keys. A credential may be older
+// than the keys in force, which a predecessor knows.
+func checkPages(cfg *config.Config, predecessor *notify.Predecessor) error {
+	var m keyMemory
+	known, err := predecessor.State(&m)
+	if err != nil {
+		return err
+	}
+	keys, file := cfg.Keys, m.from(keyFileOf(cfg))
+	switch {
+	case cfg.KeyFile != "": // it was read just now
+	case predecessor != nil && !known: // proxy.Server keeps pages away, too
+		return nil
+	case file != nil:
+		if keys, err = auth.Parse(strings.NewReader(*file)); err != nil {
+			return err
+		}
+	}
+	return cfg.Pages.Check(keys)
 }
 
 // Replace implements control.KeyTable: the key file is in force when it returns,
@@ -81,7 +138,15 @@ func (t *keyTable) Replace(path, file string) (control.Keys, error) {
 	d.handoff.passNews(file)
 	keys := t.InForce()
 	d.logger.Info("API keys changed", "keys", keys.Count)
+	d.logKeyless()
 	return keys, nil
+}
+
+// logKeyless logs what holds while there is no key.
+func (d *daemon) logKeyless() {
+	if keys := d.cfg.Keys; keys.Empty() {
+		d.logger.Info("there is no API key", "access", either(keys.Open(), "open", "closed"))
+	}
 }
 
 // heardKeys is for a process that has been replaced.
@@ -100,11 +165,7 @@ func (d *daemon) remembered() memory {
 	m := memory{
 		Workers: d.pool.Memory(), Textfile: d.cfg.Textfile,
 		Handoffs: d.metrics.handoffs.done.Load() + 1, FailedHandoffs: d.metrics.handoffs.failed.Load(), // the one to come is counted by who takes over
-		HandoffBegan: d.handoff.began,
-	}
-	if d.keyTable.changed {
-		file := d.cfg.Keys.Text()
-		m.Keys, m.KeyFile = &file, d.keyTable.file()
+		HandoffBegan: d.handoff.began, keyMemory: d.keyTable.memory(),
 	}
 	load := d.forSuccessor()
 	m.Load, m.KeyLevels = &load, d.server.KeyLevels()
@@ -134,10 +195,11 @@ func (d *daemon) recall(m memory) error {
 			return nil
 		}
 	}
-	if m.Keys == nil || m.KeyFile != "" && m.KeyFile != d.keyTable.file() { // another version may not say it
+	file := m.from(d.keyTable.file())
+	if file == nil {
 		return nil
 	}
-	if err := d.cfg.Keys.Replace(*m.Keys); err != nil {
+	if err := d.cfg.Keys.Replace(*file); err != nil {
 		return fmt.Errorf("cannot take over the API keys: %w", err)
 	}
 	d.keyTable.changed = true

@@ -31,16 +31,16 @@ func TestKeysChangedDuringAHandOff(t *testing.T) {
 	d.metrics = newMetrics(prometheus.NewRegistry(), d)
 	require.NoError(t, os.WriteFile(file, []byte("bob "+hash+"\n"), 0o600))
 	older := "alice " + hash + "\n"
-	for _, m := range []memory{{}, {Keys: &older}} {
+	for _, m := range []memory{{}, {keyMemory: keyMemory{Keys: &older}}} {
 		require.NoError(t, d.recall(m))
 		assert.Equal(t, []string{"bob"}, keys.Names(), "the file is the newest")
 	}
 	require.NoError(t, os.WriteFile(file, []byte("bob"), 0o600))
 	require.NoError(t, d.recall(memory{}))
 	assert.Equal(t, []string{"bob"}, keys.Names())
-	require.NoError(t, d.recall(memory{Keys: &older}))
+	require.NoError(t, d.recall(memory{keyMemory: keyMemory{Keys: &older}}))
 	assert.Equal(t, []string{"alice"}, keys.Names())
 	other := "carol " + hash + "\n"
-	require.NoError(t, d.recall(memory{Keys: &other, KeyFile: "/srv/other"}))
+	require.NoError(t, d.recall(memory{keyMemory: keyMemory{Keys: &other, KeyFile: "/srv/other"}}))
 	assert.Equal(t, []string{"alice"}, keys.Names(), "those of another file")
 }

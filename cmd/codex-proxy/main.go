@@ -34,7 +34,7 @@ Commands for people:
   accounts          log workers in, list, add and remove them
   doctor            look for what is wrong, and say what to do
   config check      say whether the configuration is good
-  keys              add, list, limit and revoke API keys
+  keys              add, list, limit and revoke API keys, or do without
   usage             show what API keys have used
   reload            replace the running daemon by the installed one
   version           print the version

@@ -76,6 +76,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func serveWith(ctx context.Context, from configFlags, signals <-chan os.Signal, predecessor *notify.Predecessor, stderr io.Writer) (status int, err error) {
 	cfg, err := from.load()
+	if err == nil {
+		err = checkPages(cfg, predecessor)
+	}
 	if err != nil {
 		return exitConfig, err
 	}
@@ -274,6 +277,9 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	start(func() error { return d.watch(background) })
 	for _, l := range d.listeners {
 		d.logger.Info("listening", "address", l.Addr().String(), "workers", len(d.cfg.Workers), "version", versionString())
+	}
+	if d.handoff.predecessor == nil { // which knows the keys in force
+		d.logKeyless()
 	}
 	start(func() error { return d.announce(ctx) })
 	start(func() error { return d.awaitPredecessor(background) })

@@ -20,7 +20,8 @@ import (
 const statusUsage = `Usage: codex-proxy status [--json] [--watch] [--socket PATH]
 
 Shows whether the service is ready, and each worker: its unit and state, whether
-it takes turns and why, restarts, the next start, turns in flight, its last exit.
+it takes turns and why, restarts, the next start, turns in flight, its last exit;
+and what holds while there is no API key.
 It succeeds whether the service is ready or not.
 
   --json           the report of /healthz, one line
@@ -68,15 +69,18 @@ func (v view) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return v.show(report, raw)
+	return v.show(ctx, report, raw)
 }
 
-func (v view) show(report probes.Report, raw []byte) error {
+func (v view) show(ctx context.Context, report probes.Report, raw []byte) error {
 	var page bytes.Buffer
 	if v.json {
 		page.Write(append(bytes.TrimSpace(raw), '\n'))
 	} else {
 		writeStatus(&page, report, time.Now())
+		if keys, err := v.client.Keys(ctx); err == nil && keys.Count == 0 {
+			fmt.Fprintf(&page, "\n%s\n", keyless(keys))
+		}
 	}
 	_, err := v.out.Write(page.Bytes())
 	return err
@@ -93,7 +97,7 @@ func (v view) watch(ctx context.Context) error {
 			if shown++; shown > 1 && !v.json {
 				fmt.Fprintln(v.out)
 			}
-			return v.show(r, raw)
+			return v.show(ctx, r, raw)
 		})
 	}
 	return v.redraw(ctx)
@@ -131,7 +135,7 @@ func (v view) redraw(ctx context.Context) error {
 			continue
 		}
 		fmt.Fprint(v.out, clearScreen)
-		if err := v.show(*latest, nil); err != nil {
+		if err := v.show(ctx, *latest, nil); err != nil {
 			return err
 		}
 	}

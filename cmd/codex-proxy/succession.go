@@ -71,7 +71,9 @@ func (d *daemon) takeOver(r probes.Report) error {
 	if err := d.handoff.predecessor.Ready(r.Health.Readiness.Ready, statusLine(r), &m); err != nil {
 		return err
 	}
-	return d.recall(m)
+	err := d.recall(m)
+	d.logKeyless()
+	return err
 }
 
 // awaitPredecessor watches the predecessor finish its work.

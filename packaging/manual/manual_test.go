@@ -193,7 +193,7 @@ func TestZshCompletion(t *testing.T) {
 	}
 	assert.Contains(t, complete("codex-proxy ''", "2"), "status:show whether the service is ready, and each worker\n")
 	assert.Contains(t, complete("codex-proxy status ''", "3"), "--watch[again after every change, until Ctrl-C]\n")
-	assert.Contains(t, complete("codex-proxy keys ''", "3"), "revoke list")
+	assert.Contains(t, complete("codex-proxy keys ''", "3"), "revoke open list")
 }
 
 func TestLicenses(t *testing.T) {

@@ -3,6 +3,7 @@ package auth
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,6 +18,25 @@ const maxFile = 48 << 10
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
+// noKey is the name of the line by which a key file says that it has had a key:
+// when none is left, nobody is let in. To a version that does not know the line it
+// is a key that nobody has, as no bytes are known whose SHA-256 is zero.
+const noKey = "no-key"
+
+var noKeyHash = strings.Repeat("0", 2*sha256.Size)
+
+// ClosedLine is that line of a key file.
+func ClosedLine() string {
+	return noKey + " " + noKeyHash + " # without a key nobody is let in; codex-proxy keys open changes that"
+}
+
+// IsClosedLine reports whether a line of a key file is ClosedLine, whatever its
+// comment.
+func IsClosedLine(line string) bool {
+	fields := Fields(line)
+	return len(fields) == 2 && fields[0] == noKey && fields[1] == noKeyHash
+}
+
 // checkName tells whether a key may be called name, and if not why.
 func checkName(name string) error {
 	if !validName.MatchString(name) {
@@ -26,8 +46,8 @@ func checkName(name string) error {
 }
 
 // Parse reads a key file: a line is a name, the SHA-256 of the key in hex, and
-// the key's limits as Limits has them; # begins a comment. Errors name the line
-// and never repeat what may be a key.
+// the key's limits as Limits has them; # begins a comment. ClosedLine may be among
+// them. Errors name the line and never repeat what may be a key.
 func Parse(r io.Reader) (*Keys, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err == nil && len(text) > maxFile {
@@ -42,6 +62,10 @@ func Parse(r io.Reader) (*Keys, error) {
 	for n := 1; lines.Scan(); n++ {
 		fields := Fields(lines.Text())
 		if len(fields) == 0 {
+			continue
+		}
+		if IsClosedLine(lines.Text()) {
+			t.closed = true
 			continue
 		}
 		key, err := parseKey(fields)

@@ -8,6 +8,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -22,7 +23,10 @@ type Keys struct {
 }
 
 // table is one state of the key file. It never changes.
-type table struct{ keys []Key }
+type table struct {
+	keys   []Key
+	closed bool // the file has had a key: without one nobody is let in
+}
 
 // Key is one line of the key file.
 type Key struct {
@@ -49,9 +53,13 @@ func (k *Keys) Replace(file string) error {
 	return err
 }
 
-// Text is a key file of these keys, without comments. It holds hashes only.
+// Text is a key file of these keys, without comments, that is as closed as theirs.
+// It holds hashes only.
 func (k *Keys) Text() string {
 	var text strings.Builder
+	if k.now().closed {
+		text.WriteString(noKey + " " + noKeyHash + "\n")
+	}
 	for _, e := range k.All() {
 		words := append([]string{e.Name, hex.EncodeToString(e.hash[:])}, e.Limits.Words()...)
 		text.WriteString(strings.Join(words, " ") + "\n")
@@ -69,8 +77,15 @@ func (k *Keys) Digest() string {
 // gets in when the last one is revoked.
 func (k *Keys) Require() { k.required.Store(true) }
 
-// Open reports whether no key is asked for: there is none, and none is required.
-func (k *Keys) Open() bool { return k.Empty() && (k == nil || !k.required.Load()) }
+// Required reports whether Require was called.
+func (k *Keys) Required() bool { return k != nil && k.required.Load() }
+
+// Closed reports whether the key file has ClosedLine.
+func (k *Keys) Closed() bool { return k.now().closed }
+
+// Open reports whether no key is asked for: there is none, the file has had none
+// since it was opened, and none is required.
+func (k *Keys) Open() bool { return k.Empty() && !k.Closed() && !k.Required() }
 
 // Empty reports whether there is no key.
 func (k *Keys) Empty() bool { return len(k.now().keys) == 0 }
@@ -108,6 +123,9 @@ func (k *Keys) Check(r *http.Request) (key Key, ok bool) {
 func Generate(name string) (key, line string, err error) {
 	if err := checkName(name); err != nil {
 		return "", "", err
+	}
+	if name == noKey {
+		return "", "", fmt.Errorf("key name %q is that of a line of the key file that is no key; choose another name", name)
 	}
 	var random [32]byte
 	rand.Read(random[:]) // never fails: crypto/rand aborts the program instead

@@ -48,6 +48,31 @@ func TestNoKeys(t *testing.T) {
 	assert.True(t, (*Keys)(nil).Open())
 }
 
+// A file that has had a key stays closed without one, in every copy of it.
+func TestClosedFile(t *testing.T) {
+	key, line, err := Generate("ci")
+	require.NoError(t, err)
+	for _, file := range []string{ClosedLine() + "\n", "# none\n" + ClosedLine() + "\n" + ClosedLine(), noKey + " " + noKeyHash} {
+		keys, err := Parse(strings.NewReader(file))
+		require.NoError(t, err)
+		assert.True(t, keys.Empty(), "the line is no key")
+		assert.True(t, keys.Closed())
+		assert.False(t, keys.Open())
+		copied, err := Parse(strings.NewReader(keys.Text()))
+		require.NoError(t, err)
+		assert.True(t, copied.Closed())
+		assert.NotEqual(t, new(Keys).Digest(), keys.Digest(), "open is something else")
+		require.NoError(t, keys.Replace(""))
+		assert.True(t, keys.Open())
+		require.NoError(t, keys.Replace(file+"\n"+line))
+		assert.Equal(t, []string{"ci"}, keys.Names())
+		assert.True(t, keys.Closed(), "it remains when the key has gone")
+	}
+	assert.NotContains(t, ClosedLine(), key)
+	_, _, err = Generate(noKey)
+	assert.ErrorContains(t, err, "choose another name")
+}
+
 func TestParseErrorsNameTheLineAndKeepTheSecret(t *testing.T) {
 	_, good, err := Generate("a")
 	require.NoError(t, err)

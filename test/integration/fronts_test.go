@@ -44,6 +44,7 @@ func TestReverseProxies(t *testing.T) {
 		b.drainBehind(t)
 	})
 	t.Run("traefik", func(t *testing.T) { readTraefik(t, doc.File("/etc/traefik/dynamic/codex-proxy.toml")) })
+	t.Run("plain nginx", func(t *testing.T) { b.plainNginx(t) })
 	t.Run("unix socket", func(t *testing.T) { b.overUnix(t, doc) })
 }
 
@@ -172,6 +173,41 @@ func (b *bed) drainBehind(t *testing.T) {
 	busy.end(t)
 }
 
+// plainNginx is Debian's nginx with nothing but proxy_pass, which adds no header and
+// speaks HTTP/1.0: it needs a key, whether there is one or not.
+func (b *bed) plainNginx(t *testing.T) {
+	const file = "/etc/nginx/conf.d/plain.conf"
+	config := "server { listen 127.0.0.1:8088; location / { proxy_pass http://127.0.0.1:8787; } }\n"
+	require.NoError(t, b.WriteFile(file, []byte(config), 0o644))
+	b.MustRun(t, "mv", "/etc/nginx/conf.d/codex-proxy.conf", "/root/")
+	b.MustRun(t, "systemctl", "start", "nginx")
+	defer b.MustRun(t, "systemctl", "stop", "nginx")
+	ask := func(url string, args ...string) string {
+		return b.MustRun(t, append([]string{"curl", "-s", "-w", " status %{http_code}", url}, args...)...)
+	}
+	passed := func(path, want string) {
+		t.Helper()
+		for _, url := range []string{"http://127.0.0.1:8088" + path, "http://localhost:8088" + path} {
+			assert.Contains(t, ask(url), want)
+		}
+		assert.Contains(t, ask("http://127.0.0.1:8088"+path, "-H", "Host: "+frontName), want)
+	}
+	passed("/v1/models", "invalid_api_key")
+	assert.Contains(t, ask("http://127.0.0.1:8088/v1/models", "-H", "Authorization: Bearer "+b.key), "status 200")
+	b.keys("revoke", "front")
+	for _, path := range []string{"/v1/models", "/metrics"} {
+		passed(path, "status 401")
+	}
+	assert.Contains(t, ask(base+"/v1/models"), "nobody is let in until the operator makes one: codex-proxy keys add NAME")
+	b.keys("open")
+	for _, path := range []string{"/v1/models", "/v1/responses", "/metrics"} {
+		passed(path, "forwarding_not_allowed")
+	}
+	assert.Contains(t, ask(base+"/v1/models"), "status 200")
+	assert.Contains(t, ask(base+"/v1/models", "--http1.0"), "a request with HTTP/1.0 may come from elsewhere")
+	b.key = b.addKey("front")
+}
+
 // overUnix: codex-proxy listens on both sockets, has a turn and is reloaded on the
 // new one, without any key by whatever name, and asks for a key once there is one.
 func (b *bed) overUnix(t *testing.T, doc *manual.Manual) {
@@ -182,10 +218,12 @@ func (b *bed) overUnix(t *testing.T, doc *manual.Manual) {
 	curl := func(args ...string) string {
 		return b.MustRun(t, append([]string{"runuser", "-u", "www-data", "--", "curl", "-s", "--unix-socket", socket}, args...)...)
 	}
-	b.MustRun(t, "codex-proxy", "keys", "revoke", "front")
+	b.keys("revoke", "front")
+	b.keys("open")
 	b.MustRun(t, "codex-proxy", "reload")
 	body := chatBody("[[text by a file]]", false)
 	assert.Contains(t, curl("http://"+frontName+"/v1/chat/completions", "-H", "Content-Type: application/json", "-d", body), "by a file")
+	assert.Contains(t, curl("http://"+frontName+"/v1/models", "-H", "X-Forwarded-For: 192.0.2.1"), "forwarding_not_allowed")
 	b.until("ready on the loopback", ready)
 	assert.Contains(t, b.MustRun(t, "curl", "-s", base+"/v1/models", "-H", "Host: "+frontName), "host_not_allowed")
 	b.MustRun(t, "codex-proxy", "keys", "add", "someone")

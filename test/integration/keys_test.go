@@ -56,12 +56,81 @@ func TestKeys(t *testing.T) {
 			still("a restart")
 			assert.NotContains(t, b.journal(proxyUnit), "cannot take over the API keys")
 
+			b.pagesNeedAKey("bob")
+			b.withoutAKey("bob")
+			b.addKey("bob")
 			b.MustRun(t, "systemctl", "stop", proxyUnit)
 			_, stderr, err := b.Run(t.Context(), "codex-proxy", "keys", "add", "carol")
 			require.NoError(t, err)
 			assert.Contains(t, stderr, "does not run")
 			assert.Equal(t, []string{"NAME", "bob", "carol"}, firstWords(b.keys("list")))
 		})
+	}
+}
+
+// pagesNeedAKey: while web pages may use the API, the last key stays, and where there
+// is none pages may not.
+func (b *bed) pagesNeedAKey(last string) {
+	b.t.Helper()
+	const none = configFile + ":1: cors_origins: lets web pages use the API with a key of their own, and there is no key; codex-proxy keys add NAME"
+	was, err := b.ReadFile(configFile)
+	require.NoError(b.t, err)
+	pages := func() { require.NoError(b.t, b.WriteFile(configFile, []byte("cors_origins = [\"*\"]\n"), 0o644)) }
+	refused := func(command ...string) {
+		b.t.Helper()
+		_, stderr, err := b.Run(b.t.Context(), command...)
+		require.Error(b.t, err)
+		assert.Contains(b.t, stderr, none)
+	}
+	pages()
+	b.MustRun(b.t, "systemctl", "reload", proxyUnit)
+	refused("codex-proxy", "keys", "revoke", last)
+	require.NoError(b.t, b.WriteFile(configFile, was, 0o644))
+	b.MustRun(b.t, "systemctl", "reload", proxyUnit)
+	b.keys("revoke", last)
+	pages()
+	refused("codex-proxy", "config", "check")
+	refused("codex-proxy", "reload") // although the service was started with a key
+	refused("codex-proxy", "keys", "open")
+	assert.Equal(b.t, http.StatusUnauthorized, b.askWith(nil, "", nil), "the service goes on")
+	_, _, err = b.Run(b.t.Context(), "systemctl", "restart", proxyUnit)
+	require.Error(b.t, err)
+	assert.Equal(b.t, "78", b.show(proxyUnit, "ExecMainStatus")["ExecMainStatus"])
+	require.NoError(b.t, b.WriteFile(configFile, was, 0o644))
+	b.MustRun(b.t, "systemctl", "reset-failed", proxyUnit)
+	b.MustRun(b.t, "systemctl", "start", "codex.target")
+	b.until("ready", ready)
+	assert.Equal(b.t, http.StatusUnauthorized, b.askWith(nil, "", nil), "it was closed meanwhile")
+	b.addKey(last)
+}
+
+// withoutAKey: once there has been a key, nobody is let in without one until somebody
+// opens the API, whatever happens to the service.
+func (b *bed) withoutAKey(last string) {
+	b.t.Helper()
+	still := func(status int) {
+		b.t.Helper()
+		for name, happens := range map[string]func(){
+			"nothing": func() {},
+			"reload":  func() { b.MustRun(b.t, "systemctl", "reload", proxyUnit); b.awaitSole() },
+			"crash":   func() { b.signal(b.onlyProcess(proxyUnit), unix.SIGKILL); b.until("ready", ready) },
+			"restart": func() { b.MustRun(b.t, "systemctl", "restart", proxyUnit) },
+		} {
+			happens()
+			assert.Equal(b.t, status, b.askWith(nil, "", nil), name)
+		}
+	}
+	b.MustRun(b.t, "sed", "-i", "/^"+last+" /d", keyFile)
+	b.keys("apply")
+	still(http.StatusUnauthorized)
+	assert.Contains(b.t, b.MustRun(b.t, "codex-proxy", "status"), "nobody is let in without one")
+	b.MustRun(b.t, "codex-proxy", "doctor")
+	b.keys("open")
+	still(http.StatusOK)
+	assert.Contains(b.t, b.MustRun(b.t, "codex-proxy", "status"), "programs on this machine may use the API")
+	for _, access := range []string{"closed", "open"} {
+		log := b.MustRun(b.t, "journalctl", "-o", "cat", "-u", proxyUnit, "CODEX_EVENT=api-keys-none", "CODEX_ACCESS="+access)
+		assert.Contains(b.t, log, "there is no API key")
 	}
 }
 

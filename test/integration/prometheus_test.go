@@ -107,7 +107,8 @@ func TestPrometheus(t *testing.T) {
 	key, err := b.ReadFile("/etc/prometheus/codex-proxy.key")
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusOK, b.scrape(t, strings.TrimSpace(string(key)), ""))
-	b.MustRun(t, "codex-proxy", "keys", "revoke", "prometheus") // from here on no key is asked for
+	b.MustRun(t, "codex-proxy", "keys", "revoke", "prometheus")
+	b.MustRun(t, "codex-proxy", "keys", "open") // from here on no key is asked for
 	for n := range 3 {
 		status, _, body := b.chat(true, "measured [[text hello]]")
 		require.Equal(t, http.StatusOK, status, body)

@@ -48,6 +48,7 @@ func fromRelease(t *testing.T, suite, pattern string, p packager) {
 	}
 	s.mendAfter(p, released)
 	s.stopFirst(p, released)
+	s.stayClosed(p, released)
 }
 
 // furnished is a server with all that an operator and clients have made there.
@@ -188,4 +189,16 @@ func (s *furnished) stopFirst(p packager, released string) {
 	s.until("two ready", func(_ int, r report) bool { return len(r.Workers) == 2 && r.Workers[0].Ready && r.Workers[1].Ready })
 	s.assertStored("an upgrade while the service did not run")
 	s.assertServes(p.now)
+}
+
+// stayClosed downgrades a server whose last key has gone.
+func (s *furnished) stayClosed(p packager, released string) {
+	s.t.Helper()
+	s.keys("revoke", "first")
+	s.keys("revoke", "other")
+	assert.Equal(s.t, http.StatusUnauthorized, s.listModels(""))
+	p.install(s.bed, released)
+	assert.Equal(s.t, http.StatusUnauthorized, s.listModels(""), "a downgrade opens nothing")
+	s.MustRun(s.t, "systemctl", "restart", proxyUnit)
+	assert.Equal(s.t, http.StatusUnauthorized, s.listModels(""), "nor does a start of that")
 }

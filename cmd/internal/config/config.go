@@ -36,6 +36,7 @@ type Config struct {
 	KeyFile           string // that Keys are from; empty: the unit's credential
 	Aliases           map[string]proxy.Alias
 	CORSOrigins       []string
+	Pages             Pages // where CORSOrigins are named
 	UsageRetention    int   // days
 	BodyLimit         int64 // bytes
 	RequestMemory     int64 // bytes
@@ -97,6 +98,8 @@ type raw struct {
 	Images            rawImages `toml:"images"`
 	Traces            rawTraces `toml:"traces"`
 	Models            models    `toml:"models"`
+
+	pages Pages
 }
 
 func defaults() raw {
@@ -176,7 +179,8 @@ func (r raw) validate(dir string) (*Config, error) {
 		ResponseRetention: r.ResponseRetention.Duration, ResponseStorage: r.ResponseStorage,
 		HandshakeTimeout: r.HandshakeTimeout.Duration, StartTimeout: r.StartTimeout.Duration,
 		DrainTimeout: r.DrainTimeout.Duration, ResetAfter: r.ResetAfter.Duration,
-		LogLevel: r.LogLevel.Level, Textfile: r.Textfile, Images: images, Traces: traces, KeyFile: r.keyFile(), Aliases: aliases, CORSOrigins: r.CORSOrigins, UsageRetention: r.UsageRetention.n,
+		LogLevel: r.LogLevel.Level, Textfile: r.Textfile, Images: images, Traces: traces, KeyFile: r.keyFile(), Aliases: aliases,
+		CORSOrigins: r.CORSOrigins, Pages: r.pages, UsageRetention: r.UsageRetention.n,
 	}, nil
 }
 

@@ -70,7 +70,7 @@ func assertShown(t *testing.T, shown string, table reflect.Type) {
 	t.Helper()
 	for i := range table.NumField() {
 		key := table.Field(i).Tag.Get("toml")
-		if key == "models" {
+		if key == "models" || !table.Field(i).IsExported() {
 			continue
 		}
 		if f := table.Field(i).Type; f.Kind() == reflect.Struct && !reflect.PointerTo(f).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {

@@ -54,6 +54,9 @@ func load(path string, set []string) (raw, error) {
 			return raw{}, err
 		}
 	}
+	if len(r.CORSOrigins) > 0 {
+		r.pages = pagesIn(path, text, set)
+	}
 	return r, nil
 }
 

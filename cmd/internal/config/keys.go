@@ -22,6 +22,7 @@ const DefaultKeyFile = "/etc/codex-proxy/api-keys"
 type Places struct {
 	KeyFile       string // empty: the file of the unit's credential
 	ControlSocket string // empty: that of the unit
+	Pages         Pages
 }
 
 // LoadPlaces reads nothing but the file at path, as what it names may yet have to
@@ -31,7 +32,7 @@ func LoadPlaces(path string) (Places, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return Places{KeyFile: r.APIKeys, ControlSocket: r.ControlSocket}, err
+	return Places{KeyFile: r.APIKeys, ControlSocket: r.ControlSocket, Pages: r.pages}, err
 }
 
 // keyFile is the file in the configuration; empty if it is the one that the unit
@@ -69,25 +70,27 @@ func readKeys(file string) (*auth.Keys, error) {
 	return keys, nil
 }
 
-// CheckCredential reads the file that codex-proxy.service passes as a credential to
-// a daemon of the configuration at path, which names no other. It lies beside it. What
-// the caller may not read, and what is not there, is no fault.
-func (c *Config) CheckCredential(path string) error {
-	file := filepath.Join(filepath.Dir(path), credential)
+// CheckKeys reads the file that codex-proxy.service passes as a credential to a daemon
+// of the configuration at path, which names no other. It lies beside it. What the caller
+// may not read, and what is not there, is no fault, but where there is no key no page
+// may use the API.
+func (c *Config) CheckKeys(path string) error {
 	if c.KeyFile != "" || os.Getenv("CREDENTIALS_DIRECTORY") != "" {
-		return nil
+		return c.Pages.Check(c.Keys)
 	}
+	file := filepath.Join(filepath.Dir(path), credential)
 	text, err := os.ReadFile(file)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission):
 		return nil
-	case err != nil:
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("cannot read the API keys: %w", err)
 	}
-	if _, err := auth.Parse(bytes.NewReader(text)); err != nil {
+	keys, err := auth.Parse(bytes.NewReader(text))
+	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	return nil
+	return c.Pages.Check(keys)
 }
 
 func checkPrivate(file string) error {

@@ -20,7 +20,7 @@ import (
 func checkConfig(_ context.Context, s *survey) []Finding {
 	var found []Finding
 	if s.configErr != nil {
-		found = append(found, s.badConfig())
+		found = append(found, s.badConfig(s.configErr))
 	}
 	for _, w := range s.workers {
 		if w.err != nil {
@@ -35,21 +35,21 @@ func checkConfig(_ context.Context, s *survey) []Finding {
 	case err != nil:
 		found = append(found, fail(keyFile, err.Error(), "mend or remove the line; then systemctl restart codex-proxy"))
 	case keys.Empty():
-		found = append(found, s.exposed()...)
+		found = append(append(found, s.exposed()...), s.keyless(keys)...)
 	}
 	found = append(found, s.unread()...)
 	return orOK(found, configFile+" and the worker files are good"+s.inUse())
 }
 
-func (s *survey) badConfig() Finding {
-	if errors.Is(s.configErr, fs.ErrPermission) {
+func (s *survey) badConfig(err error) Finding {
+	if errors.Is(err, fs.ErrPermission) {
 		return unprivileged(configFile, "read it")
 	}
 	apply := "systemctl reset-failed codex-proxy && systemctl start codex.target"
 	if s.running(proxyUnit) { // with what it has read before
 		apply = "systemctl reload codex-proxy"
 	}
-	return fail("", s.configErr.Error(), "correct it until codex-proxy config check is content; then "+apply)
+	return fail("", err.Error(), "correct it until codex-proxy config check is content; then "+apply)
 }
 
 // inUse is said when it was really looked at.
@@ -93,6 +93,21 @@ func (s *survey) exposed() []Finding {
 			found = append(found, fail(socketUnit, "listens on "+address+" and there are no API keys: the service refuses to start",
 				"codex-proxy keys add NAME, or listen on 127.0.0.1: systemctl edit codex-proxy.socket"))
 		}
+	}
+	return found
+}
+
+// keyless is about a service without keys that lets nobody in, or that must have one.
+func (s *survey) keyless(keys *auth.Keys) []Finding {
+	var found []Finding
+	if s.config != nil {
+		if err := s.config.Pages.Check(keys); err != nil {
+			found = append(found, s.badConfig(err))
+		}
+	}
+	if keys.Closed() {
+		found = append(found, warn(s.keyFile(), "holds no key, and nobody is let in without one",
+			"codex-proxy keys add NAME; or, for programs on this machine alone, codex-proxy keys open"))
 	}
 	return found
 }

@@ -16,6 +16,7 @@ import (
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
 	"codex-proxy/units"
 )
@@ -143,9 +144,13 @@ func TestWhatIsBroken(t *testing.T) {
 			b.remove(workerFile("default"))
 			b.report.Workers = nil
 		}, want{"fail config", "no worker is configured", "config check"}},
-		"bad keys":          {func(b *bed) { b.write(keyFile, "ci sk-secret\n") }, want{"fail config", "line 1", "systemctl restart codex-proxy"}},
-		"exposed":           {func(b *bed) { b.units[socketUnit].Listen = []string{"0.0.0.0:8787"} }, want{"fail config", "listens on 0.0.0.0:8787 and there are no API keys", "codex-proxy keys add NAME"}},
-		"unread config":     {func(b *bed) { b.touch(configFile) }, want{"warn config", "has changed since the service read it", "systemctl reload codex-proxy"}},
+		"bad keys":      {func(b *bed) { b.write(keyFile, "ci sk-secret\n") }, want{"fail config", "line 1", "systemctl restart codex-proxy"}},
+		"exposed":       {func(b *bed) { b.units[socketUnit].Listen = []string{"0.0.0.0:8787"} }, want{"fail config", "listens on 0.0.0.0:8787 and there are no API keys", "codex-proxy keys add NAME"}},
+		"unread config": {func(b *bed) { b.touch(configFile) }, want{"warn config", "has changed since the service read it", "systemctl reload codex-proxy"}},
+		"closed": {closeKeys, want{"warn config", keyFile + ": holds no key, and nobody is let in without one",
+			"codex-proxy keys add NAME; or, for programs on this machine alone, codex-proxy keys open"}},
+		"pages": {func(b *bed) { b.write(configFile, "\ncors_origins = ['*']\n") },
+			want{"fail config", configFile + ":2: cors_origins: lets web pages use the API", "codex-proxy config check"}},
 		"unread keys":       {func(b *bed) { b.inForce.Digest = "another" }, want{"warn config", keyFile + ": is not what the service goes by", "codex-proxy keys apply"}},
 		"unread key file":   {func(b *bed) { b.inForce = control.Keys{Digest: "another", File: "/srv/keys"} }, want{"warn config", "is not what the service goes by", "systemctl reload codex-proxy"}},
 		"unread worker":     {func(b *bed) { b.touch(workerFile("default")) }, want{"warn config", "has changed since the worker read it", "systemctl restart " + defaultUnit}},
@@ -220,8 +225,13 @@ func TestWhatIsBroken(t *testing.T) {
 		"not live":           {func(b *bed) { b.report.Health.Liveness = probes.Liveness{Reason: probes.Stuck} }, want{"fail ports", "not live (stuck)", "journalctl"}},
 		"service down":       {func(b *bed) { b.units[proxyUnit].ActiveState = "inactive" }, want{"warn ports", "the service does not run", "units says"}},
 		"keys not asked for": {func(b *bed) { b.write(keyFile, "ci "+strings.Repeat("ab", 32)+"\n") }, want{"fail ports", "answers a request without an API key", "codex-proxy keys apply"}},
-		"keys asked for":     {func(b *bed) { b.gets["http://127.0.0.1:8787/v1/models"] = get{status: 401} }, want{"warn ports", "asks for API keys that are not in", "codex-proxy keys apply"}},
-		"no address":         {func(b *bed) { b.units[socketUnit].Listen = nil }, want{"warn ports", "has none", "units says"}},
+		"closed, and answers so": {func(b *bed) {
+			closeKeys(b)
+			b.gets["http://127.0.0.1:8787/v1/models"] = get{status: 401}
+		}, want{"ok ports", "lets nobody in, as there is no API key", ""}},
+		"not closed":     {closeKeys, want{"fail ports", "answers a request without an API key", "codex-proxy keys apply"}},
+		"keys asked for": {func(b *bed) { b.gets["http://127.0.0.1:8787/v1/models"] = get{status: 401} }, want{"warn ports", "asks for API keys that are not in", "codex-proxy keys apply"}},
+		"no address":     {func(b *bed) { b.units[socketUnit].Listen = nil }, want{"warn ports", "has none", "units says"}},
 
 		"controllers": {func(b *bed) { b.write("/sys/fs/cgroup/cgroup.controllers", "cpu io") }, want{"warn cgroup", "memory, pids are missing", "ask for them"}},
 		"old cgroups": {func(b *bed) { b.remove("/sys/fs/cgroup/cgroup.controllers") }, want{"warn cgroup", "no unified hierarchy", "unified_cgroup_hierarchy"}},
@@ -354,3 +364,6 @@ fail  units        b.service: is stopped
 `, page.String())
 	assert.False(t, r.OK)
 }
+
+// closeKeys is what the end of the last key leaves.
+func closeKeys(b *bed) { b.write(keyFile, auth.ClosedLine()+"\n") }

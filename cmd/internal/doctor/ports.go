@@ -70,7 +70,7 @@ func (s *survey) openPort(ctx context.Context, address, url string) Finding {
 	return s.guarded(ctx, address, url)
 }
 
-// guarded: keys are asked for exactly if there are any.
+// guarded: keys are asked for exactly if there are any, or have been any.
 func (s *survey) guarded(ctx context.Context, address, url string) Finding {
 	keys, err := s.keys()
 	if err != nil {
@@ -82,6 +82,10 @@ func (s *survey) guarded(ctx context.Context, address, url string) Finding {
 	case err != nil:
 		return fail(address, "does not answer: "+err.Error(), "journalctl -u codex-proxy -n 20")
 	case !keys.Empty() && status != http.StatusUnauthorized:
+		return fail(address, fmt.Sprintf("answers a request without an API key (status %d)", status), apply)
+	case keys.Empty() && keys.Closed() && status == http.StatusUnauthorized:
+		return ok(address, "answers, and lets nobody in, as there is no API key")
+	case keys.Empty() && keys.Closed():
 		return fail(address, fmt.Sprintf("answers a request without an API key (status %d)", status), apply)
 	case keys.Empty() && status == http.StatusUnauthorized:
 		return warn(address, "asks for API keys that are not in "+s.keyFile(), apply)

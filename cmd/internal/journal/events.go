@@ -99,6 +99,11 @@ func Events() []Event {
 			"The API keys are others from here on",
 			"`codex-proxy keys` has changed them; there are @CODEX_KEYS@ now. Requests with a key that was\n" +
 				"revoked are refused; those in flight go on."},
+		{"api-keys-none", "f9c695e83e2e4f129ceacad22d2e3b90", "there is no API key",
+			"There is no API key",
+			"The API is @CODEX_ACCESS@. While it is open, programs on this machine may use it without a\n" +
+				"key, and nothing that a reverse proxy passes on is let in. While it is closed, nobody is\n" +
+				"let in. `codex-proxy keys add NAME` makes a key; `codex-proxy keys open` opens the API."},
 		{"api-keys-unknown", "ae9efaca60a2047e6a92fdb71f0e80b3", "cannot take over the API keys of the process that serves now",
 			"A process from before a reload did not understand a change of the API keys",
 			"It still finishes requests on open connections, and goes on with the keys from before.\n" +

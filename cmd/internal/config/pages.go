@@ -1,0 +1,41 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"codex-proxy/proxy/auth"
+)
+
+// Pages is where cors_origins lets web pages use the API: FILE:LINE or an option.
+// Empty: no page may.
+type Pages string
+
+// Check reports that pages may use the API while there is no key: a page needs one,
+// as a browser runs pages of anybody beside what only this machine may reach.
+func (p Pages) Check(keys *auth.Keys) error {
+	if p == "" || !keys.Empty() {
+		return nil
+	}
+	return fmt.Errorf("%s: cors_origins: lets web pages use the API with a key of their own, and there is no key; "+
+		"codex-proxy keys add NAME, or take cors_origins out", p)
+}
+
+var originsLine = regexp.MustCompile(`^[ \t]*["']?cors_origins["']?[ \t]*=`)
+
+// pagesIn finds cors_origins in the text of the file at path, unless one of set has it.
+func pagesIn(path string, text []byte, set []string) Pages {
+	for _, s := range set {
+		if key, _, _ := strings.Cut(s, "="); strings.TrimSpace(key) == "cors_origins" {
+			return "--set cors_origins"
+		}
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		if n++; originsLine.MatchString(line) {
+			return Pages(fmt.Sprintf("%s:%d", path, n))
+		}
+	}
+	return Pages(path)
+}
