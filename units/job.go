@@ -38,18 +38,27 @@ func (j *jobResults) signal(s *dbus.Signal) {
 	kick(j.ended)
 }
 
-// wait waits for the job's result. Results of other jobs are dropped.
+// wait waits for the job to be done.
 func (j *jobResults) wait(ctx context.Context, b *bus, job dbus.ObjectPath) error {
+	result, err := j.result(ctx, b, job)
+	if err != nil {
+		return err
+	}
+	return jobError(result)
+}
+
+// result waits for the job's result. Results of other jobs are dropped.
+func (j *jobResults) result(ctx context.Context, b *bus, job dbus.ObjectPath) (string, error) {
 	for {
 		if result, ok := j.take(job); ok {
-			return jobError(result)
+			return result, nil
 		}
 		select {
 		case <-j.ended:
 		case <-b.lost():
-			return fmt.Errorf("%w before systemd said how the job ended", errBusLost)
+			return "", fmt.Errorf("%w before systemd said how the job ended", errBusLost)
 		case <-ctx.Done():
-			return ctx.Err()
+			return "", ctx.Err()
 		}
 	}
 }

@@ -12,23 +12,56 @@ import (
 func (m *Manager) Job(ctx context.Context, unit string) (string, error) {
 	var kind string
 	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
-		var path dbus.ObjectPath
-		if err := b.manager(ctx, "GetUnit", unit).Store(&path); err != nil {
-			return refusal(err)
-		}
-		var job struct {
-			ID   uint32
-			Path dbus.ObjectPath
-		}
-		if err := b.property(ctx, path, "Unit", "Job", &job); err != nil || job.ID == 0 {
+		job, err := b.job(ctx, unit)
+		if err != nil || job == "" {
 			return err
 		}
-		return b.property(ctx, job.Path, "Job", "JobType", &kind)
+		return b.property(ctx, job, "Job", "JobType", &kind)
 	})
 	if err != nil {
 		return "", fmt.Errorf("cannot find the job of %s: %w", unit, err)
 	}
 	return kind, nil
+}
+
+// AwaitJob waits until what systemd is doing to the unit is over, however that ends,
+// or ctx ends. It returns at once if systemd is doing nothing.
+func (m *Manager) AwaitJob(ctx context.Context, unit string) error {
+	jobs := newJobResults()
+	err := m.with(ctx, jobs.signal, func(ctx context.Context, b *bus) error {
+		if err := b.match(ctx, jobRemovedRule); err != nil {
+			return err
+		}
+		if err := b.follow(ctx); err != nil {
+			return err
+		}
+		job, err := b.job(ctx, unit)
+		if err != nil || job == "" {
+			return err
+		}
+		_, err = jobs.result(ctx, b, job)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot wait for the job of %s: %w", unit, err)
+	}
+	return nil
+}
+
+// job is the unit's job; empty: it has none.
+func (b *bus) job(ctx context.Context, unit string) (dbus.ObjectPath, error) {
+	var path dbus.ObjectPath
+	if err := b.manager(ctx, "GetUnit", unit).Store(&path); err != nil {
+		return "", refusal(err)
+	}
+	var job struct {
+		ID   uint32
+		Path dbus.ObjectPath
+	}
+	if err := b.property(ctx, path, "Unit", "Job", &job); err != nil || job.ID == 0 {
+		return "", err
+	}
+	return job.Path, nil
 }
 
 // property reads one property of one of systemd's objects, bounded.

@@ -168,10 +168,54 @@ func TestReloadAfterAReload(t *testing.T) {
 	for _, tc := range []struct {
 		state string
 		calls int
-	}{{"inactive", 0}, {"active", 1}, {"reloading", 2}, {"refreshing", 3}} {
+	}{{"inactive", 0}, {"deactivating", 0}, {"active", 1}, {"reloading", 2}, {"refreshing", 3}} {
 		systemd.Unit(proxyUnit).SetSilently(unitstest.Properties{"ActiveState": tc.state})
 		o.reloadProxy(t.Context(), func([]string) string { return "" })
 		assert.Equal(t, tc.calls, systemd.Calls("ReloadUnit"), tc.state)
 	}
 	assert.Equal(t, 3, strings.Count(said.String(), "codex-proxy.service is reloaded."), said.String())
+}
+
+// A start that is under way may have read the settings, too, and nothing that starts
+// can be reloaded.
+func TestReloadAfterAStart(t *testing.T) {
+	for _, tc := range []struct {
+		name, state, sub string
+		calls            int
+		says             string
+	}{
+		{"it succeeds", "active", "running", 1, "codex-proxy.service is reloaded.\n"},
+		{"it fails", "failed", "failed", 0, ""},
+		{"it is tried again", "activating", "auto-restart", 0, ""},
+		{"it goes on without a job", "activating", "start", 0,
+			"The service does not know of it yet: it is still starting; then systemctl reload codex-proxy\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			systemd := unitstest.Start(t).Systemd
+			proxy := systemd.Unit(proxyUnit)
+			proxy.Jobs("")
+			var said bytes.Buffer
+			o := accountsOptions{systemd: units.NewManager(), settings: configured(t, ""), stderr: &said}
+			defer o.systemd.Close()
+			started, reloaded := make(chan error, 1), make(chan struct{})
+			go func() { started <- o.systemd.Start(t.Context(), proxyUnit) }()
+			called := func(method string) {
+				t.Helper()
+				require.Eventually(t, func() bool { return systemd.Calls(method) > 0 }, bound, time.Millisecond, method)
+			}
+			called("StartUnit")
+			proxy.Set(unitstest.Properties{"ActiveState": "activating", "SubState": "start"})
+			go func() {
+				defer close(reloaded)
+				o.reloadProxy(t.Context(), func([]string) string { return "" })
+			}()
+			called("GetUnit") // for the job
+			proxy.Set(unitstest.Properties{"ActiveState": tc.state, "SubState": tc.sub})
+			proxy.EndJob("done")
+			received(t, reloaded)
+			assert.Equal(t, tc.calls, systemd.Calls("ReloadUnit"))
+			assert.Equal(t, tc.says, said.String())
+			require.NoError(t, received(t, started))
+		})
+	}
 }

@@ -92,13 +92,13 @@ func (o *accountsOptions) reloadProxy(ctx context.Context, hint func(names []str
 		o.tell("%s", text)
 		return
 	}
-	proxy, err := o.describe(ctx, proxyUnit)
+	ctx, stop := o.interruptible(ctx)
+	defer stop()
+	proxy, err := o.started(ctx)
 	if err == nil && !proxy.Active() {
 		return // it reads them when it starts; a reload under way may have read them already
 	}
 	if err == nil {
-		ctx, stop := o.interruptible(ctx)
-		defer stop()
 		err = o.systemd.Reload(ctx, proxyUnit)
 	}
 	if err != nil {
@@ -106,4 +106,20 @@ func (o *accountsOptions) reloadProxy(ctx context.Context, hint func(names []str
 		return
 	}
 	o.tell("%s is reloaded.", proxyUnit)
+}
+
+// started is the service, when a start that is under way is over: that may have read
+// the workers already, and systemd reloads nothing that is starting.
+func (o *accountsOptions) started(ctx context.Context) (units.Description, error) {
+	proxy, err := o.describe(ctx, proxyUnit)
+	if err != nil || proxy.ActiveState != "activating" || proxy.SubState == "auto-restart" {
+		return proxy, err
+	}
+	if err := o.systemd.AwaitJob(ctx, proxyUnit); err != nil {
+		return proxy, err
+	}
+	if proxy, err = o.describe(ctx, proxyUnit); err == nil && proxy.ActiveState == "activating" && proxy.SubState != "auto-restart" {
+		err = errors.New("it is still starting")
+	}
+	return proxy, err
 }

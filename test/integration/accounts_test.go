@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -364,4 +365,31 @@ func TestAccountsThatAreNotNeeded(t *testing.T) {
 	_, stderr, err = b.Run(t.Context(), "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "codex-proxy", "accounts", "list")
 	require.Error(t, err)
 	assert.Contains(t, stderr, "only root may do this")
+}
+
+// A worker that is added while the service starts is known to it when the command
+// has ended, although the service has read which workers there are before.
+func TestAccountsAddDuringAStart(t *testing.T) {
+	for _, suite := range []string{"trixie", "bookworm"} {
+		t.Run(suite, func(t *testing.T) {
+			b := newBed(t, suite, realWorker, "start_timeout = \"40s\"\n")
+			const dropIn = "/etc/systemd/system/codex-worker@default.service.d/wait.conf"
+			wait := "[Service]\nExecStartPre=/bin/sh -c 'until [ -e /etc/go ]; do sleep 0.05; done'\n"
+			require.NoError(t, b.WriteFile(dropIn, []byte(wait), 0o644))
+			b.MustRun(t, "systemctl", "daemon-reload")
+			b.MustRun(t, "systemctl", "start", "codex-proxy.socket")
+			b.MustRun(t, "systemctl", "start", "--no-block", "codex.target")
+			b.until("listening", func(int, report) bool { return true })
+			require.Equal(t, "activating", b.show(proxyUnit, "ActiveState")["ActiveState"])
+			added := b.begin("codex-proxy", "accounts", "add", "second")
+			require.Eventually(t, func() bool {
+				_, _, err := b.Run(t.Context(), "systemctl", "is-enabled", "codex-worker@second.service")
+				return err == nil
+			}, bound, 50*time.Millisecond)
+			b.MustRun(t, "touch", "/etc/go")
+			require.NoError(t, <-added)
+			b.until("two workers", func(_ int, r report) bool { return len(r.Workers) == 2 }) // the process before lingers
+			b.until("ready", ready)
+		})
+	}
 }
