@@ -42,6 +42,9 @@ func (s *Server) unavailable(err error) *openai.Error {
 	case errors.Is(err, workers.ErrQueueFull):
 		return tooMany(openai.TypeRateLimit, "concurrency_exceeded",
 			"the queue is full, and most of it are requests with this API key; send fewer at the same time", s.nextPlace())
+	case errors.Is(err, workers.ErrDecoding):
+		return openai.Unavailable("overloaded",
+			"every worker is busy with the images of other requests; send the request again", s.nextPlace())
 	case errors.Is(err, workers.ErrBusy):
 		return openai.Unavailable("overloaded", "every worker is at its in-flight limit; send the request again", s.nextPlace())
 	}

@@ -29,6 +29,14 @@ var lossReasons = []string{lostWorker, lostStopping, lostOverloaded, lostStart, 
 // errStartTimeout ends the start of a turn that its worker does not answer.
 var errStartTimeout = errors.New("the worker did not take the turn in time")
 
+// heavyImages is how many bytes of images a request has that is to blame itself if its
+// worker does not take the turn in time: codex takes seconds for them, and would
+// take them again on the next worker. Room for others is left beside half as much.
+const heavyImages = 256 << 20
+
+// errImagesTimeout is errStartTimeout of a request with such images.
+var errImagesTimeout = errors.New("the worker did not decode the images in time")
+
 // errInterrupted is the end of a turn that the worker interrupted by itself.
 var errInterrupted = errors.New("the worker interrupted the turn")
 
@@ -85,6 +93,9 @@ func (s *Server) runTurn(w http.ResponseWriter, r *http.Request, x *exchange, as
 		s.metrics.turns.WithLabelValues(outcome).Inc()
 		x.endTurn(outcome)
 		reason := lossReason(err)
+		if reason == lostStart && ask.Decoding >= heavyImages {
+			return errImagesTimeout
+		}
 		if reason == "" || !x.repeatable() {
 			return err
 		}
@@ -105,8 +116,22 @@ func (x *exchange) repeatable() bool {
 	return x.request != nil && !x.acted && x.attempts < maxAttempts
 }
 
-func (s *Server) attempt(ctx context.Context, lease *workers.Lease, x *exchange, c *continuation, answer func(*appserver.Turn) error, end func() error) error {
+// beginTurn starts the turn. After an error codex may still be at work on it, and
+// the place on the worker is not free until codex has ended that.
+func (s *Server) beginTurn(
+	ctx context.Context, lease *workers.Lease, x *exchange, c *continuation,
+) (*appserver.Turn, error) {
+	let := lease.Hold() // or the images of a thread that codex refuses would make room for others
+	defer let()
 	turn, err := s.startTurn(ctx, lease, x, *x.request, c)
+	if err == nil {
+		lease.Decoded() // codex decodes them before it answers thread/inject_items
+	}
+	return turn, err
+}
+
+func (s *Server) attempt(ctx context.Context, lease *workers.Lease, x *exchange, c *continuation, answer func(*appserver.Turn) error, end func() error) error {
+	turn, err := s.beginTurn(ctx, lease, x, c)
 	if err != nil {
 		return whyEnded(ctx, err)
 	}

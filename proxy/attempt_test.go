@@ -231,7 +231,7 @@ func TestLossReasons(t *testing.T) {
 func TestStartTimeoutHasItsOwnCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		ctx, cancel := startContext(t.Context())
+		ctx, cancel := (&Server{startTimeout: startTimeout}).startContext(t.Context())
 		defer cancel()
 		<-ctx.Done()
 		assert.Equal(t, startTimeout, time.Since(began))

@@ -65,7 +65,7 @@ func (s *Server) bounded(ctx context.Context) (context.Context, context.CancelFu
 
 // startTurn continues a kept thread, or starts one.
 func (s *Server) startTurn(ctx context.Context, lease *workers.Lease, x *exchange, request appserver.TurnRequest, c *continuation) (*appserver.Turn, error) {
-	ctx, cancel := startContext(ctx)
+	ctx, cancel := s.startContext(ctx)
 	defer cancel()
 	if trace, ok := x.turn.Context(); ok {
 		ctx = appserver.WithTrace(ctx, appserver.Trace(trace))
@@ -76,7 +76,7 @@ func (s *Server) startTurn(ctx context.Context, lease *workers.Lease, x *exchang
 	}
 	if known, thread := c.take(lease.Conn); thread != nil {
 		rest := request
-		rest.Items = fit(lease.Worker, request.Items[known:])
+		rest.Items, rest.Ended = fit(lease.Worker, request.Items[known:]), lease.Hold()
 		turn, err := thread.StartTurn(ctx, rest)
 		if !refused(err) {
 			s.metrics.reuse.WithLabelValues("hit").Inc()
@@ -84,7 +84,7 @@ func (s *Server) startTurn(ctx context.Context, lease *workers.Lease, x *exchang
 		}
 	}
 	s.metrics.reuse.WithLabelValues("miss").Inc()
-	request.Items = fit(lease.Worker, request.Items)
+	request.Items, request.Ended = fit(lease.Worker, request.Items), lease.Hold()
 	return lease.Conn.StartTurn(ctx, request)
 }
 
@@ -95,8 +95,8 @@ func refused(err error) bool {
 	return errors.As(err, &rpc) && lossReason(err) == ""
 }
 
-func startContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, startTimeout, errStartTimeout)
+func (s *Server) startContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, s.startTimeout, errStartTimeout)
 }
 
 // closeTurn interrupts the turn if it still runs. It works after the client

@@ -18,7 +18,11 @@ import (
 // called anew when a turn runs again, for several choices from several goroutines.
 // end is called when all have succeeded.
 func (s *Server) choices(w http.ResponseWriter, r *http.Request, req *openai.ChatRequest, answer func(c *choice, turn *appserver.Turn) error, end func() error) error {
-	x, request, ask := exchangeOf(r), plan(req), workers.Ask{Model: req.Model}
+	images, err := decoding(req.Images(), req.N)
+	if err != nil {
+		return err
+	}
+	x, request, ask := exchangeOf(r), plan(req), workers.Ask{Model: req.Model, Decoding: images}
 	settled := func() error {
 		s.settle(x)
 		return end()
@@ -39,7 +43,7 @@ func (s *Server) choices(w http.ResponseWriter, r *http.Request, req *openai.Cha
 			return s.runTurn(nowhere{}, r.WithContext(ctx), c.x, ask, request, func(turn *appserver.Turn) error { return answer(c, turn) }, nil)
 		})
 	}
-	err := g.Wait()
+	err = g.Wait()
 	for _, c := range all {
 		x.join(c.x)
 		if c.panicked != nil {

@@ -82,6 +82,8 @@ func (s *Server) clientError(r *http.Request, err error) *openai.Error {
 		return tooLarge("", "the messages are larger than the worker accepts")
 	case errors.Is(err, errInterrupted):
 		return openai.Unavailable("turn_interrupted", "the worker interrupted the turn; send the request again", time.Second)
+	case errors.Is(err, errImagesTimeout):
+		return imagesTimeout(exchangeOf(r).field("messages", "input"))
 	case errors.Is(err, errStartTimeout):
 		return openai.Timeout("request_timeout", "the worker did not take the turn in time")
 	}

@@ -48,6 +48,28 @@ func (s *Server) inline(ctx context.Context, x *exchange, images []openai.Placed
 	return g.Wait()
 }
 
+// decoding is how many bytes codex needs to decode the images for each of so many
+// turns, which for all of them together must not be more than a request may need.
+func decoding(images []openai.PlacedImage, turns int) (bytes int64, err error) {
+	for _, p := range images {
+		bytes += p.Image.Decoding()
+		if all := bytes * int64(turns); all > openai.MaxDecoding {
+			return 0, tooMuchToDecode(p.At, turns)
+		}
+	}
+	return bytes, nil
+}
+
+func tooMuchToDecode(at string, turns int) error {
+	times := ""
+	if turns > 1 {
+		times = fmt.Sprintf(", for each of %d choices", turns)
+	}
+	return openai.Invalid("image_too_large", at, fmt.Sprintf("%s: the images up to this one are more than a worker decodes"+
+		" for one request%s; the limit is %d MiB, as docs/api.md counts them: send fewer, or scale them down"+
+		" (1600 × 1600 pixels count for little)", at, times, openai.MaxDecoding>>20))
+}
+
 // imageRoom counts the images of one request.
 type imageRoom struct {
 	server *Server
@@ -102,9 +124,8 @@ func (s *Server) fetch(ctx context.Context, key string, p openai.PlacedImage, ro
 	case err != nil:
 		return whyEnded(ctx, err)
 	}
-	if err := openai.CheckImage(p.At, url); err != nil {
+	if err := p.Image.Inline(p.At, url); err != nil {
 		return err
 	}
-	p.Image.URL = url
 	return room.take(ctx, p, len(url))
 }

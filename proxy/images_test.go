@@ -34,6 +34,8 @@ func (g *gallery) Inline(ctx context.Context, url string) (string, error) {
 	switch {
 	case strings.HasSuffix(url, "png"):
 		return onePixel, nil
+	case strings.HasSuffix(url, "huge"):
+		return huge, nil
 	case strings.HasSuffix(url, "html"):
 		return "data:image/png;base64,PGh0bWw+", nil
 	case strings.HasSuffix(url, "private"):

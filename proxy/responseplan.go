@@ -12,11 +12,17 @@ import (
 )
 
 // planResponse maps a request for a response, with the whole conversation that
-// it is about, onto a turn. from is where the reasoning in it comes from.
-func planResponse(req *openai.ResponseRequest, conversation []said) (turn appserver.TurnRequest, from *origins, err error) {
+// it is about, onto a turn. from is where the reasoning in it comes from, images
+// what codex needs to decode those in it.
+func planResponse(req *openai.ResponseRequest, conversation []said) (
+	turn appserver.TurnRequest, from *origins, images int64, err error,
+) {
 	items, err := readItems(req, conversation)
 	if err != nil {
-		return turn, nil, err
+		return turn, nil, 0, err
+	}
+	if images, err = decoding(imagesOf(req, items), 1); err != nil {
+		return turn, nil, 0, err
 	}
 	instructions := ""
 	if req.Instructions != nil {
@@ -45,14 +51,40 @@ func planResponse(req *openai.ResponseRequest, conversation []said) (turn appser
 		}
 	}
 	if len(turn.Items) == 0 {
-		return turn, nil, openai.Invalid("input_required", "input", "input must hold at least one message")
+		return turn, nil, 0, openai.Invalid("input_required", "input", "input must hold at least one message")
 	}
 	for _, words := range append(req.Tools.Words, req.Format.Instruction) {
 		if words != "" {
 			turn.Items = append(turn.Items, appserver.TextMessage("developer", words))
 		}
 	}
-	return turn, from, calls.verdict()
+	return turn, from, images, calls.verdict()
+}
+
+// imagesOf are those of a conversation, which ends with the input of the request.
+func imagesOf(req *openai.ResponseRequest, items []openai.Item) (list []openai.PlacedImage) {
+	history := len(items) - len(req.Input)
+	for i, item := range items {
+		placed := item.Images("")
+		switch {
+		case i < history:
+			placed = at("previous_response_id", placed)
+		case req.Input[i-history].Reference != "":
+			placed = at(req.Input[i-history].At, placed)
+		default:
+			placed = item.Images(req.Input[i-history].At)
+		}
+		list = append(list, placed...)
+	}
+	return list
+}
+
+// at puts images where they came in from.
+func at(place string, images []openai.PlacedImage) []openai.PlacedImage {
+	for i := range images {
+		images[i].At = place
+	}
+	return images
 }
 
 // readItems decodes a conversation, and offers the tools that came in it.

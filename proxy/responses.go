@@ -109,7 +109,7 @@ func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) error {
 // again, nothing is sent. It returns what is to be remembered of the response,
 // nil if that did not come to an end.
 func (s *Server) respond(w http.ResponseWriter, r *http.Request, x *exchange, job *responding, out delivery) (kept *remembered, err error) {
-	request, from, err := planResponse(job.req, job.conversation())
+	request, from, images, err := planResponse(job.req, job.conversation())
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,8 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, x *exchange, jo
 	defer leave()
 	r = r.WithContext(ctx)
 	x.fit = from.fit
-	err = s.runTurn(w, r, x, workers.Ask{Model: job.req.Model, Prefer: cmp.Or(s.prefers(from), job.prefer)}, request, func(turn *appserver.Turn) error {
+	ask := workers.Ask{Model: job.req.Model, Prefer: cmp.Or(s.prefers(from), job.prefer), Decoding: images}
+	err = s.runTurn(w, r, x, ask, request, func(turn *appserver.Turn) error {
 		var err error
 		kept, err = s.answerResponse(r, x, job, turn, out, running)
 		return err

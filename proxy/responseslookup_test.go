@@ -62,7 +62,7 @@ func TestCopiedReasoningStaysWithItsWorker(t *testing.T) {
 		assert.Contains(t, list, `"encrypted_content":"`+markOf("default")+`demo"`)
 		history, err := r.Responses.History(t.Context(), "", id)
 		require.NoError(t, err)
-		turn, from, err := planResponse(&openai.ResponseRequest{Model: "demo"}, asStored(history))
+		turn, from, _, err := planResponse(&openai.ResponseRequest{Model: "demo"}, asStored(history))
 		require.NoError(t, err)
 		for _, item := range from.fit("another", turn.Items) {
 			assert.NotContains(t, string(item), "encrypted_content")

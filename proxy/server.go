@@ -42,12 +42,14 @@ type Server struct {
 
 	remembered  *memory // of WebSockets
 	imagePlaces imagePlaces
+
+	startTimeout time.Duration // of tests, else the constant
 }
 
 // New builds a server and registers its metrics.
 func New(settings Settings) *Server {
 	s := &Server{
-		Settings: settings, metrics: newMetrics(settings), exits: newExits(),
+		Settings: settings, startTimeout: startTimeout, metrics: newMetrics(settings), exits: newExits(),
 		memory: newMemory(settings.RequestMemory, settings.QueueTimeout), remembered: newMemory(settings.RequestMemory, 0),
 		threads: newThreads(settings.ThreadCache), limiter: newLimiter(settings.Keys, settings.Usage),
 		aliases: &aliases{names: settings.Aliases, known: settings.Pool.Known, logger: settings.Logger, told: map[string]bool{}},

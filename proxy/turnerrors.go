@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -74,6 +75,15 @@ func otherError(message string) *openai.Error {
 
 func tooMany(kind, code, message string, retryAfter time.Duration) *openai.Error {
 	return &openai.Error{Status: http.StatusTooManyRequests, Type: kind, Code: code, Message: message, RetryAfter: retryAfter}
+}
+
+// imagesTimeout says that the same request would take as long again; OpenAI's
+// libraries would send it twice more.
+func imagesTimeout(param string) *openai.Error {
+	e := openai.Timeout("image_timeout",
+		fmt.Sprintf("the worker did not decode the images within %s; send fewer, or scale them down", startTimeout))
+	e.Param, e.Header = param, http.Header{"X-Should-Retry": {"false"}}
+	return e
 }
 
 func tooLarge(param, message string) *openai.Error {

@@ -11,8 +11,8 @@ import (
 // pending is a request that waits for its reply.
 type pending struct {
 	reply chan incoming // capacity 1; nil when nobody waits
-	// late runs on the reading goroutine when the reply comes and nobody waits
-	// for it any more. It must not block. May be nil.
+	// late runs when the reply comes and nobody waits for it any more, or the connection
+	// is closed before. It must not block. May be nil.
 	late func(incoming)
 }
 
@@ -58,7 +58,7 @@ func (c *Conn) question(ctx context.Context, method string, params any) (q quest
 		return q, err
 	}
 	if q.message, err = encodeRequest(q.id, method, params, traceOf(ctx)); err != nil {
-		c.abandon(q.id, nil)
+		c.abandon(q.id)
 	}
 	return q, err
 }
@@ -79,7 +79,7 @@ func (c *Conn) ask(ctx context.Context, questions ...question) error {
 
 func (c *Conn) abandonAll(questions []question) {
 	for _, q := range questions {
-		c.abandon(q.id, nil)
+		c.abandon(q.id)
 	}
 }
 
@@ -88,7 +88,7 @@ func (c *Conn) await(ctx context.Context, q question, result any, late func(inco
 	case m := <-q.reply:
 		return m.decode(q.method, result)
 	case <-c.done:
-		if c.abandon(q.id, nil) {
+		if c.abandon(q.id) {
 			return c.Err()
 		}
 		return (<-q.reply).decode(q.method, result)
@@ -97,10 +97,14 @@ func (c *Conn) await(ctx context.Context, q question, result any, late func(inco
 	if late == nil {
 		late = func(incoming) {} // the reply is still to come, and no surprise
 	}
-	if !c.abandon(q.id, late) { // the reply came at the same moment
+	switch handed, err := c.hand(q.id, late); {
+	case !handed: // the reply came at the same moment
 		return (<-q.reply).decode(q.method, result)
+	case err != nil:
+		return err
+	default:
+		return &waitError{q.method, context.Cause(ctx)}
 	}
-	return &waitError{q.method, context.Cause(ctx)}
 }
 
 func (c *Conn) register(p *pending) (id int64, err error) {
@@ -114,19 +118,30 @@ func (c *Conn) register(p *pending) (id int64, err error) {
 	return id, err
 }
 
-// abandon gives up waiting for id; late, if any, takes the reply instead. It
-// returns false when the reply has been delivered already.
-func (c *Conn) abandon(id int64, late func(incoming)) (abandoned bool) {
+// abandon gives up waiting for id. It returns false when the reply has been
+// delivered already.
+func (c *Conn) abandon(id int64) (abandoned bool) {
 	c.door.enter(func(s *state) {
-		if _, abandoned = s.pending[id]; !abandoned {
+		_, abandoned = s.pending[id]
+		delete(s.pending, id)
+	})
+	return abandoned
+}
+
+// hand gives up waiting for id, and lets late take the reply. It returns false when
+// the reply has been delivered already, and the cause when the connection is closed:
+// then late does not run.
+func (c *Conn) hand(id int64, late func(incoming)) (handed bool, err error) {
+	c.door.enter(func(s *state) {
+		if _, handed = s.pending[id]; !handed {
 			return
 		}
 		delete(s.pending, id)
-		if late != nil && s.err == nil {
+		if err = s.err; err == nil {
 			s.pending[id] = &pending{late: late}
 		}
 	})
-	return abandoned
+	return handed, err
 }
 
 // settle delivers a reply.
@@ -150,22 +165,28 @@ func (c *Conn) settle(m incoming) {
 	}
 }
 
-// post sends a request ahead of the bulk without waiting; then, if any, runs on
-// the reading goroutine when the reply comes. A nil-reply entry keeps the reply
-// from being reported as unknown.
+// post sends a request ahead of the bulk without waiting; then, if any, runs once,
+// when the reply comes or the connection is closed. A nil-reply entry keeps the
+// reply from being reported as unknown.
 func (c *Conn) post(method string, params any, then func(incoming)) {
 	id, err := c.register(&pending{late: then})
-	if err != nil {
-		return
-	}
-	b, err := encodeRequest(id, method, params, nil)
 	if err == nil {
-		err = c.sendControl(b)
-	}
-	if err != nil {
-		c.abandon(id, nil)
+		if err = c.sendPosted(id, method, params); err == nil || !c.abandon(id) {
+			return // or Close has called then
+		}
 		c.Close(err)
 	}
+	if then != nil {
+		then(incoming{gone: err})
+	}
+}
+
+func (c *Conn) sendPosted(id int64, method string, params any) error {
+	b, err := encodeRequest(id, method, params, nil)
+	if err != nil {
+		return err
+	}
+	return c.sendControl(b)
 }
 
 // insist is post, and again while codex is overloaded: what gives up a turn or a
@@ -186,6 +207,9 @@ func (c *Conn) insistAfter(backoff time.Duration, method string, params any, the
 }
 
 func (m incoming) decode(method string, result any) error {
+	if m.gone != nil {
+		return m.gone
+	}
 	if m.Error != nil {
 		return m.Error
 	}

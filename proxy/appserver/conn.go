@@ -98,14 +98,19 @@ func (c *Conn) Close(cause error) {
 		cause = ErrClosed
 	}
 	first := false
+	var late []func(incoming)
 	c.door.enter(func(s *state) {
 		if first = s.err == nil; first {
 			s.err = cause
 			close(c.done)
+			late = s.unanswered()
 		}
 	})
 	if first {
 		_ = c.ws.CloseNow()
+	}
+	for _, f := range late {
+		f(incoming{gone: cause})
 	}
 }
 

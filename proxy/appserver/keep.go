@@ -25,6 +25,7 @@ func (t *Turn) Keep() *Thread {
 	if !kept {
 		return nil
 	}
+	t.tail.let()
 	t.startAhead()
 	return &Thread{conn: t.conn, id: t.threadID, total: t.transcript.total}
 }
@@ -34,7 +35,9 @@ func (t *Turn) Keep() *Thread {
 // codex keeps it; r.Tools is what Turn needs to know them by. After an error the
 // thread is gone.
 func (th *Thread) StartTurn(ctx context.Context, r TurnRequest) (*Turn, error) {
-	return th.conn.runTurn(ctx, th.id, th.total, nil, r)
+	tail := newTail(r.Ended)
+	defer tail.let()
+	return th.conn.runTurn(ctx, th.id, th.total, nil, r, tail)
 }
 
 // Conn is the connection that the thread lives on, and ends with.

@@ -42,6 +42,7 @@ type incoming struct {
 	at     time.Time
 	Result json.RawMessage
 	Error  *RPCError
+	gone   error // nothing has come: the connection is closed, for that cause
 }
 
 // Notification is a message of codex that wants no answer.

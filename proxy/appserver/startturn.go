@@ -31,6 +31,12 @@ type TurnRequest struct {
 	// Tools are the client's own: the turn ends with TurnCalledTools when the
 	// model has called some.
 	Tools []Tool
+	// Ended is called once, when codex has nothing more to do for the turn: it has
+	// confirmed the end and let go of the thread, or the thread is kept, or the turn did
+	// not come about, or the connection is closed. That may be long after StartTurn
+	// or Turn.Close has returned, as they end with their context. It is called from
+	// any goroutine, and must not wait. May be nil.
+	Ended func()
 }
 
 // StartTurn starts a thread that nobody keeps, injects the history and starts
@@ -38,10 +44,12 @@ type TurnRequest struct {
 // long as ctx lasts. After an error nothing is left running in codex, even when
 // ctx ended between a request and its reply.
 func (c *Conn) StartTurn(ctx context.Context, r TurnRequest) (t *Turn, err error) {
+	tail := newTail(r.Ended)
+	defer tail.let()
 	start := newThread(r)
 	ahead := c.takeAhead(start)
 	err = c.retrying(ctx, func() error {
-		t, err = c.startTurn(ctx, ahead, start, r)
+		t, err = c.startTurn(ctx, ahead, start, r, tail)
 		ahead = "" // it has been tried
 		return err
 	})
@@ -50,24 +58,30 @@ func (c *Conn) StartTurn(ctx context.Context, r TurnRequest) (t *Turn, err error
 
 // startTurn starts the turn in the thread that was started ahead, if there is one
 // and codex takes it.
-func (c *Conn) startTurn(ctx context.Context, ahead string, start *threadStart, r TurnRequest) (*Turn, error) {
+func (c *Conn) startTurn(
+	ctx context.Context, ahead string, start *threadStart, r TurnRequest, tail *tail,
+) (*Turn, error) {
 	if ahead != "" {
-		if t, err := c.runTurn(ctx, ahead, Usage{}, start, r); !isRefused(err) {
+		if t, err := c.runTurn(ctx, ahead, Usage{}, start, r, tail); !isRefused(err) {
 			return t, err
 		}
 	}
-	threadID, err := c.startThread(ctx, start)
+	threadID, err := c.startThread(ctx, start, tail)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start a thread: %w", err)
 	}
-	return c.runTurn(ctx, threadID, Usage{}, start, r)
+	return c.runTurn(ctx, threadID, Usage{}, start, r, tail)
 }
 
 // runTurn injects r's items into the thread, which has used so many tokens
 // before, and starts the turn. next is what the thread of another one may be started
 // with; nil if it is not worth while.
-func (c *Conn) runTurn(ctx context.Context, threadID string, before Usage, next *threadStart, r TurnRequest) (*Turn, error) {
+func (c *Conn) runTurn(
+	ctx context.Context, threadID string, before Usage, next *threadStart, r TurnRequest, tail *tail,
+) (*Turn, error) {
 	t := c.newTurn(threadID, r.Tools)
+	t.tail = tail
+	tail.hold()
 	t.next = next
 	t.transcript.before, t.transcript.total = before, before
 	late, err := t.begin(ctx, r)
@@ -116,15 +130,21 @@ func (r TurnRequest) Kind() [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-func (c *Conn) startThread(ctx context.Context, start *threadStart) (string, error) {
+func (c *Conn) startThread(ctx context.Context, start *threadStart, tail *tail) (string, error) {
 	var resp threadStartResponse
-	unsubscribe := func(m incoming) { // on the reading goroutine: resp is not its to touch
+	unsubscribe := func(m incoming) { // resp is not its to touch
 		var late threadStartResponse
-		if m.decode("thread/start", &late) == nil {
-			c.insist("thread/unsubscribe", unsubscribeParams{ThreadID: late.Thread.ID}, nil)
+		if m.decode("thread/start", &late) != nil {
+			tail.let()
+			return
 		}
+		c.insist("thread/unsubscribe", unsubscribeParams{ThreadID: late.Thread.ID}, func(incoming) { tail.let() })
 	}
+	tail.hold()
 	err := c.call(ctx, "thread/start", start.params, &resp, unsubscribe)
+	if !errors.As(err, new(*waitError)) {
+		tail.let()
+	}
 	return resp.Thread.ID, err
 }
 

@@ -33,3 +33,21 @@ func (d *door) enter(f func(*state)) {
 	defer d.mu.Unlock()
 	f(&d.state)
 }
+
+// unanswered takes what was to run at a reply, or at the start of a turn, which will
+// not come any more.
+func (s *state) unanswered() (late []func(incoming)) {
+	for id, p := range s.pending {
+		if p.reply == nil && p.late != nil {
+			late = append(late, p.late)
+			s.pending[id] = &pending{}
+		}
+	}
+	for _, box := range s.threads {
+		if f := box.onStart; f != nil {
+			late = append(late, func(incoming) { f() })
+			box.onStart = nil
+		}
+	}
+	return late
+}

@@ -53,7 +53,7 @@ func TestKind(t *testing.T) {
 			*field = []byte(`{}`)
 		case *[]Tool:
 			*field = []Tool{{Name: "x", InputSchema: []byte(`{}`)}}
-		case *[]Item:
+		case *[]Item, *func():
 			continue
 		default:
 			t.Fatal(fields.Field(i).Name)

@@ -14,6 +14,7 @@ type Turn struct {
 	threadID   string
 	box        *mailbox // inside the connection's door
 	transcript transcript
+	tail       *tail        // held until codex has let go of the thread
 	next       *threadStart // of a thread that may be started when this turn has ended; may be nil
 	ready      []Event
 	clock      *time.Timer // for NextWithin
@@ -132,17 +133,17 @@ func (t *Turn) running() (running bool) {
 // not active, although it has not told us of its end.
 const maxInterrupts = 5
 
-// stop posts turn/interrupt; then runs on the reading goroutine once the turn
-// has been stopped. Measured: codex takes 1 to 3 ms, and now and then the 105 ms
+// stop posts turn/interrupt; then runs once the turn has been stopped, or the
+// connection is closed. Measured: codex takes 1 to 3 ms, and now and then the 105 ms
 // after which it stops asking its own task nicely. Between its reply to turn/start and turn/started, codex
 // 0.169 answers "no active turn to interrupt" and then runs the turn all the
 // same, so an interrupt that comes too early is sent again at turn/started.
 func (t *Turn) stop(tries int, then func()) {
 	t.conn.insist("turn/interrupt", t.interruptParams(), func(m incoming) {
 		wait, again := false, false
-		t.conn.door.enter(func(*state) {
+		t.conn.door.enter(func(s *state) {
 			switch {
-			case m.Error == nil || t.box.completed:
+			case m.Error == nil || t.box.completed || s.err != nil:
 			case !t.box.started:
 				wait = true
 				t.box.after(func() { t.stop(tries, then) })
@@ -189,6 +190,12 @@ func (t *Turn) leave() { t.leaveWith(nil) }
 // thread that nobody listens to goes on with its turn. It returns false when
 // that has been done before.
 func (t *Turn) leaveWith(then func(incoming)) bool {
+	left := func(m incoming) {
+		t.tail.let()
+		if then != nil {
+			then(m)
+		}
+	}
 	first, running := false, false
 	t.conn.door.enter(func(*state) {
 		if first = !t.box.left; first {
@@ -199,9 +206,9 @@ func (t *Turn) leaveWith(then func(incoming)) bool {
 	})
 	switch {
 	case first && running:
-		t.stop(maxInterrupts, func() { t.unsubscribe(then) })
+		t.stop(maxInterrupts, func() { t.unsubscribe(left) })
 	case first:
-		t.unsubscribe(then)
+		t.unsubscribe(left)
 	}
 	if first {
 		t.startAhead()

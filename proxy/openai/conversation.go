@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"fmt"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -57,6 +58,23 @@ func (i Item) Size() int {
 		}
 	}
 	return size
+}
+
+// Images are those of the item, which is at that place of a request: of a message, or
+// of the output of a tool.
+func (i Item) Images(at string) (list []PlacedImage) {
+	take := func(at string, parts []ItemPart) {
+		for n, part := range parts {
+			if part.Image != nil {
+				list = append(list, PlacedImage{fmt.Sprintf("%s[%d].image_url", at, n), part.Image})
+			}
+		}
+	}
+	take(at+".content", i.Content)
+	if i.Output != nil {
+		take(at+".output", i.Output.Parts)
+	}
+	return list
 }
 
 // SummaryTexts are the parts of a summary of reasoning.
@@ -151,7 +169,7 @@ func (p *ItemPart) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	*p = ItemPart{Type: raw.Type, Text: raw.Text}
 	switch raw.Type {
 	case partImage:
-		p.Image = &Image{raw.ImageURL, raw.Detail}
+		p.Image = &Image{URL: raw.ImageURL, Detail: raw.Detail}
 	case "refusal":
 		p.Type, p.Text = "output_text", raw.Refusal
 	}

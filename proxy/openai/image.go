@@ -1,13 +1,8 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/base64"
 	"fmt"
-	"image"
-	_ "image/gif"  // decoders of
-	_ "image/jpeg" // the headers
-	_ "image/png"  // of images
 	"slices"
 	"strings"
 )
@@ -22,12 +17,25 @@ type Image struct {
 	URL string
 	// Detail is auto, low, high, original or empty.
 	Detail string
+
+	decoding int64 // 0: not known yet
 }
 
 // PlacedImage is an image of a request, and where that is.
 type PlacedImage struct {
 	At    string
 	Image *Image
+}
+
+// Decoding is how many bytes codex needs to decode the image, which must not be
+// remote any more.
+func (i *Image) Decoding() int64 {
+	if i.decoding == 0 {
+		raw, _ := decodeDataURL("", i.URL) // it was checked when it came
+		h, _ := readImageHeader(raw)
+		i.decoding = h.decoding(len(raw))
+	}
+	return i.decoding
 }
 
 // Remote reports whether the image has yet to be fetched.
@@ -44,7 +52,7 @@ var (
 // newImage checks an image that a client sends; at is the path of the object
 // that holds detail, url the name of its other field.
 func newImage(at, field, url, detail string) (Image, error) {
-	i := Image{url, detail}
+	i := Image{URL: url, Detail: detail}
 	switch {
 	case !slices.Contains(imageDetails, detail):
 		return i, Invalid("invalid_value", at+".detail", at+".detail must be auto, low or high")
@@ -53,55 +61,52 @@ func newImage(at, field, url, detail string) (Image, error) {
 	case i.Remote():
 		return i, nil
 	}
-	return i, CheckImage(at+"."+field, url)
+	return i, i.check(at + "." + field)
 }
 
-// CheckImage checks a data: URL. Codex replaces an image that it cannot read by
-// words that say so, and the model would answer those. The check reads the
-// image's header, not its data.
-func CheckImage(at, url string) error {
-	kind, data, ok := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
-	if !ok || !strings.HasPrefix(url, "data:") {
-		return Invalid("invalid_image_url", at, at+" must be an http(s) URL or data:image/png;base64,… (png, jpeg, gif or webp)")
+// Inline puts a fetched image, a data: URL, in place of the URL that named it. at is
+// where that is.
+func (i *Image) Inline(at, url string) error {
+	i.URL = url
+	return i.check(at)
+}
+
+// check checks a data: URL. Codex replaces an image that it cannot read by words
+// that say so, and the model would answer those. The check reads the image's
+// header, not its data.
+func (i *Image) check(at string) error {
+	raw, err := decodeDataURL(at, i.URL)
+	if err != nil {
+		return err
 	}
-	if !slices.Contains(imageTypes, strings.ToLower(kind)) {
-		return Invalid("invalid_image_url", at, fmt.Sprintf("%s must be an image of type png, jpeg, gif or webp, not %q", at, clip(kind)))
-	}
-	raw, err := base64.StdEncoding.Strict().DecodeString(data)
-	if err != nil || strings.ContainsAny(data, "\r\n") {
-		return Invalid("invalid_image_url", at, at+" is not valid base64")
-	}
-	width, height, ok := imageSize(raw)
+	h, ok := readImageHeader(raw)
 	switch {
 	case !ok:
 		return Invalid("invalid_image_url", at, at+" does not hold a png, jpeg, gif or webp image")
-	case width <= 0 || height <= 0 || height > maxPixels/width:
-		return Invalid("image_too_large", at, fmt.Sprintf("%s is an image of %d × %d pixels; the limit is %d", at, width, height, maxPixels))
+	case h.width <= 0 || h.height <= 0 || h.height > maxPixels/h.width:
+		return Invalid("image_too_large", at, fmt.Sprintf("%s is an image of %d × %d pixels; the limit is %d", at, h.width, h.height, maxPixels))
+	}
+	i.decoding = h.decoding(len(raw))
+	if i.decoding > maxDecoding {
+		return Invalid("image_too_large", at, fmt.Sprintf(
+			"%s is an image of %d × %d pixels, for which a worker needs %d MiB of memory; the limit is %d: scale it down",
+			at, h.width, h.height, i.decoding>>20, maxDecoding>>20))
 	}
 	return nil
 }
 
-func imageSize(raw []byte) (width, height int, ok bool) {
-	if width, height, ok = webpSize(raw); ok {
-		return width, height, true
+// decodeDataURL is the file in a data: URL of an image.
+func decodeDataURL(at, url string) ([]byte, error) {
+	kind, data, ok := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
+	if !ok || !strings.HasPrefix(url, "data:") {
+		return nil, Invalid("invalid_image_url", at, at+" must be an http(s) URL or data:image/png;base64,… (png, jpeg, gif or webp)")
 	}
-	config, _, err := image.DecodeConfig(bytes.NewReader(raw))
-	return config.Width, config.Height, err == nil
-}
-
-// webpSize reads the first chunk of a WebP file (RFC 9649, sections 2.5 to 2.7).
-func webpSize(b []byte) (width, height int, ok bool) {
-	if len(b) < 30 || string(b[:4]) != "RIFF" || string(b[8:12]) != "WEBP" {
-		return 0, 0, false
+	if !slices.Contains(imageTypes, strings.ToLower(kind)) {
+		return nil, Invalid("invalid_image_url", at, fmt.Sprintf("%s must be an image of type png, jpeg, gif or webp, not %q", at, clip(kind)))
 	}
-	switch string(b[12:16]) {
-	case "VP8 ":
-		return (int(b[26]) | int(b[27])<<8) & 0x3fff, (int(b[28]) | int(b[29])<<8) & 0x3fff, true
-	case "VP8L":
-		bits := int(b[21]) | int(b[22])<<8 | int(b[23])<<16 | int(b[24])<<24
-		return bits&0x3fff + 1, bits>>14&0x3fff + 1, b[20] == 0x2f
-	case "VP8X":
-		return 1 + (int(b[24]) | int(b[25])<<8 | int(b[26])<<16), 1 + (int(b[27]) | int(b[28])<<8 | int(b[29])<<16), true
+	raw, err := base64.StdEncoding.Strict().DecodeString(data)
+	if err != nil || strings.ContainsAny(data, "\r\n") {
+		return nil, Invalid("invalid_image_url", at, at+" is not valid base64")
 	}
-	return 0, 0, false
+	return raw, nil
 }

@@ -113,18 +113,8 @@ func (raw rawResponse) takeInput(req *ResponseRequest) error {
 
 // Images are those of the input.
 func (req *ResponseRequest) Images() (list []PlacedImage) {
-	take := func(at string, parts []ItemPart) {
-		for i, part := range parts {
-			if part.Image != nil {
-				list = append(list, PlacedImage{fmt.Sprintf("%s[%d].image_url", at, i), part.Image})
-			}
-		}
-	}
 	for _, in := range req.Input {
-		take(in.At+".content", in.Content)
-		if in.Output != nil {
-			take(in.At+".output", in.Output.Parts)
-		}
+		list = append(list, in.Images(in.At)...)
 	}
 	return list
 }

@@ -76,6 +76,9 @@ func TestItemsComeBack(t *testing.T) {
 		require.NoError(t, err)
 		back, err := DecodeItem(data)
 		require.NoError(t, err)
+		for _, placed := range back.Images(in.At) { // which is not known before somebody asks
+			assert.Positive(t, placed.Image.Decoding())
+		}
 		assert.Equal(t, in.Item, back, string(data))
 		assert.InDelta(t, len(data), in.Size(), 150+0.05*float64(len(data)), "about")
 	}

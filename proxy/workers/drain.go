@@ -51,7 +51,7 @@ func (p *Pool) setDrains(name, message string, change func(*drains)) error {
 	w.update(func(s *state) {
 		before := s.drains
 		change(&s.drains)
-		inflight, changed = s.inflight, s.drains != before
+		inflight, changed = s.turns(), s.drains != before
 	})
 	if changed {
 		w.settings.Logger.Info(message, "worker", w.name, "unit", w.unit, "inflight", inflight)
@@ -87,7 +87,7 @@ func (p *Pool) AwaitIdle(ctx context.Context, names ...string) error {
 func (w *Worker) awaitIdle(ctx context.Context) error {
 	for {
 		s, changed := w.view()
-		if s.inflight == 0 {
+		if s.turns() == 0 {
 			return nil
 		}
 		select {

@@ -19,6 +19,8 @@ var (
 	ErrNotReady = errors.New("no worker is ready")
 	ErrNoModel  = errors.New("no ready worker has this model")
 	ErrBusy     = errors.New("every worker is at its in-flight limit")
+	// ErrDecoding is ErrBusy of a request with images.
+	ErrDecoding = fmt.Errorf("%w for images", ErrBusy)
 )
 
 var (
@@ -34,6 +36,7 @@ type Lease struct {
 	Worker string
 	Conn   *appserver.Conn
 
+	place     *place
 	release   func()
 	annotator *annotator
 }
@@ -47,8 +50,17 @@ func (l *Lease) Annotate(thread, request string) {
 	}
 }
 
-// Release gives the place back; further calls do nothing.
+// Release gives the place back, as soon as codex has nothing more to do for it, see
+// Hold; further calls do nothing.
 func (l *Lease) Release() { l.release() }
+
+// Hold tells that codex is at work for the lease until let is called. A request may
+// end sooner; until then nobody else gets the place. let may be called from any
+// goroutine, and does not wait.
+func (l *Lease) Hold() (let func()) { return l.place.hold() }
+
+// Decoded tells that codex has decoded the images of the request.
+func (l *Lease) Decoded() { l.place.decoded() }
 
 // pick takes the ready worker with the model that is preferred or has the fewest
 // turns in flight, past the queue. The error is one of the sentinels above.
@@ -60,7 +72,7 @@ func (p *Pool) pick(a Ask) (*Lease, error) {
 	for w := range p.byLoad(a.Prefer) {
 		lease, err := w.lease(a)
 		if err == nil {
-			err = w.confirm()
+			err = w.confirm(lease.place)
 		}
 		if err == nil {
 			return p.timed(lease), nil
@@ -84,7 +96,7 @@ func (p *Pool) timed(l *Lease) *Lease {
 
 // moreTelling prefers what holds of a worker that came closer to being picked.
 func moreTelling(a, b error) error {
-	order := []error{errGivenUp, ErrNotReady, ErrNoModel, errAway, ErrBusy}
+	order := []error{errGivenUp, ErrNotReady, ErrNoModel, errAway, ErrBusy, ErrDecoding}
 	if slices.Index(order, b) > slices.Index(order, a) {
 		return b
 	}
@@ -131,11 +143,13 @@ func (w *Worker) lease(a Ask) (*Lease, error) {
 		return nil, ErrNoModel
 	case slices.Contains(a.Avoid, s.conn):
 		return nil, errAway
-	case w.settings.full(s.total()):
-		return nil, ErrBusy
 	}
-	s.inflight++
-	return &Lease{Worker: w.name, Conn: s.conn, release: w.released, annotator: &w.annotator}, nil
+	if err := w.room(a.Decoding); err != nil {
+		return nil, err
+	}
+	s.take(a.Decoding)
+	place := &place{worker: w, decoding: a.Decoding}
+	return &Lease{Worker: w.name, Conn: s.conn, place: place, release: place.release, annotator: &w.annotator}, nil
 }
 
 // absence says of a worker that is not ready what one who asks for the model
@@ -149,20 +163,5 @@ func (s *state) absence(model string) error {
 		return errAway
 	default:
 		return ErrNotReady
-	}
-}
-
-// released takes a turn off the count. Of a ready worker the probes publish
-// nothing that depends on that.
-func (w *Worker) released() {
-	ready := false
-	w.change(func(s *state) {
-		s.inflight--
-		ready = s.reason() == probes.Ready
-	})
-	if ready && w.settings.OnTurnEnd != nil {
-		w.settings.OnTurnEnd()
-	} else {
-		w.settings.OnChange()
 	}
 }

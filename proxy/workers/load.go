@@ -2,11 +2,12 @@ package workers
 
 // Load is what turns take up of a worker.
 type Load struct {
-	Turns int `json:"turns,omitempty"` // in flight
+	Turns    int   `json:"turns,omitempty"`    // in flight, and those that codex has yet to end
+	Decoding int64 `json:"decoding,omitempty"` // bytes of images that codex may be decoding
 }
 
 // Plus is both together.
-func (l Load) Plus(o Load) Load { return Load{Turns: l.Turns + o.Turns} }
+func (l Load) Plus(o Load) Load { return Load{l.Turns + o.Turns, l.Decoding + o.Decoding} }
 
 // Loads are what this process has in flight on each worker that has any.
 func (p *Pool) Loads() map[string]Load {
@@ -45,32 +46,45 @@ func (w *Worker) own() Load {
 }
 
 // load is what this process has in flight, total that of all processes.
-func (s *state) load() Load  { return Load{Turns: s.inflight} }
+func (s *state) load() Load  { return Load{s.turns(), s.decoding} }
 func (s *state) total() Load { return s.load().Plus(s.elsewhere) }
 
-// full reports whether this load is all that the worker may have.
-func (s *Settings) full(l Load) bool { return l.Turns >= s.MaxInflight }
+// room is an error if a turn with so many bytes of images finds none. It is called
+// under the lock.
+func (w *Worker) room(decoding int64) error {
+	switch l := w.state.total(); {
+	case l.Turns >= w.settings.MaxInflight:
+		return ErrBusy
+	case !l.decodes(decoding):
+		return ErrDecoding
+	}
+	return nil
+}
+
+// take and give are of a turn in flight with so many bytes of images.
+func (s *state) take(decoding int64) { s.inflight, s.decoding = s.inflight+1, s.decoding+decoding }
+func (s *state) give(decoding int64) { s.inflight, s.decoding = s.inflight-1, s.decoding-decoding }
 
 // confirm makes a place that was just taken known to the other processes, and gives
 // it back if by then they had no room for it.
-func (w *Worker) confirm() error {
+func (w *Worker) confirm(p *place) error {
 	if w.settings.Claim == nil || !w.settings.Claim() {
 		return nil
 	}
-	if w.keepPlace() {
-		return nil
+	err := w.keepPlace(p)
+	if err != nil {
+		w.settings.OnChange() // others count it still
 	}
-	w.settings.OnChange() // others count it still
-	return ErrBusy
+	return err
 }
 
-func (w *Worker) keepPlace() bool {
+func (w *Worker) keepPlace(p *place) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.state.inflight--
-	kept := !w.settings.full(w.state.total())
-	if kept {
-		w.state.inflight++
+	w.state.give(p.decoding)
+	if err := w.room(p.decoding); err != nil {
+		return err
 	}
-	return kept
+	w.state.take(p.decoding)
+	return nil
 }

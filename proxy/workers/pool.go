@@ -110,7 +110,8 @@ func (p *Pool) Inflight() int {
 	defer p.queue.mu.Unlock()
 	n := p.queue.depth()
 	for _, w := range p.workers {
-		n += w.own().Turns
+		s, _ := w.view()
+		n += s.inflight
 	}
 	return n
 }

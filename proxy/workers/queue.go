@@ -33,6 +33,8 @@ type Ask struct {
 	Arrived time.Time
 	// Avoid are connections that a turn of this request was lost on.
 	Avoid []*appserver.Conn
+	// Decoding is how many bytes codex needs to decode the images of the request.
+	Decoding int64
 	// Prefer names the worker that serves it if it has a place just now; empty
 	// is no preference.
 	Prefer string
@@ -41,8 +43,9 @@ type Ask struct {
 // queue holds the requests that wait for a place on a worker. It serves lost
 // turns first, then one request of each waiting key after the other, within a
 // key the oldest first. Nobody gets a place past it, so nobody overtakes one
-// who waits for the same model. Whatever may free a place calls wake; nothing
-// is polled.
+// who waits for the same model; but for a request without images, which passes
+// those that wait with theirs. Whatever may free a place calls wake; nothing is
+// polled.
 type queue struct {
 	Queue
 	pick func(Ask) (*Lease, error)
@@ -53,6 +56,10 @@ type queue struct {
 	again []*waiter            // lost turns, oldest request first
 	keys  []string             // keys that wait, the next to be served first
 	lines map[string][]*waiter // of each of keys, oldest first, never empty
+
+	// images are those that wait for room for their images, by the model. Smaller ones
+	// that come after them would keep them waiting for ever.
+	images map[string]*waiter
 }
 
 func (a Ask) again() bool { return a.Lost != nil }
@@ -70,7 +77,7 @@ type answer struct {
 }
 
 func newQueue(q Queue, pick func(Ask) (*Lease, error)) *queue {
-	return &queue{Queue: q, pick: pick, lines: map[string][]*waiter{}}
+	return &queue{Queue: q, pick: pick, lines: map[string][]*waiter{}, images: map[string]*waiter{}}
 }
 
 // enter answers at once who can be, and makes the others wait.
@@ -108,6 +115,7 @@ func (q *queue) leave(w *waiter) (verdict error, waited bool) {
 		return nil, false
 	}
 	q.remove(w)
+	q.serve() // those that its images kept waiting
 	return w.verdict, true
 }
 
@@ -161,6 +169,9 @@ func (q *queue) add(w *waiter) {
 }
 
 func (q *queue) remove(w *waiter) {
+	if q.images[w.ask.Model] == w {
+		delete(q.images, w.ask.Model)
+	}
 	q.waiting.Add(-1)
 	is := func(other *waiter) bool { return other == w }
 	if w.ask.again() {
@@ -182,6 +193,9 @@ func (q *queue) serve() {
 		w, a := q.next(refused)
 		if w == nil {
 			return
+		}
+		if q.images[w.ask.Model] == w {
+			delete(refused, asked{w.ask.Model, false, true})
 		}
 		q.remove(w)
 		if key := w.ask.Key; a.lease != nil && !w.ask.again() && len(q.lines[key]) > 0 {
@@ -208,21 +222,29 @@ func (q *queue) try(w *waiter, refused map[asked]error) (*Lease, error) {
 	if len(w.ask.Avoid) > 0 { // what holds for it need not hold for others
 		return q.pick(w.ask)
 	}
-	of := asked{w.ask.Model, w.ask.again()}
+	of := asked{w.ask.Model, w.ask.again(), w.ask.Decoding > 0}
 	if err := refused[of]; err != nil {
 		return nil, err
+	}
+	if first := q.images[of.model]; of.images && !of.again && first != nil && first != w {
+		return nil, ErrDecoding
 	}
 	lease, err := q.pick(w.ask)
 	if err != nil {
 		refused[of] = err
 	}
+	if errors.Is(err, ErrDecoding) && q.images[of.model] == nil {
+		q.images[of.model] = w
+	}
 	return lease, err
 }
 
-// asked is what a refusal depends on: a drain turns no lost turn away.
+// asked is what a refusal depends on: a drain turns no lost turn away, and images
+// need room of their own.
 type asked struct {
-	model string
-	again bool
+	model  string
+	again  bool
+	images bool
 }
 
 // final tells what waiting does not change.
@@ -249,4 +271,5 @@ func (q *queue) turnAway(w *waiter) {
 		err = ErrQueueFull
 	}
 	w.answer <- answer{err: err}
+	q.serve()
 }

@@ -57,7 +57,9 @@ type state struct {
 	failures    uint64        // in a row, until ResetAfter of health
 	outage      outage        // what the log has told of it
 	inflight    int
-	elsewhere   Load // what other processes have in flight
+	elsewhere   Load  // what other processes have in flight
+	lingering   int   // turns that no request has any more, and that codex has yet to end
+	decoding    int64 // bytes of images that codex may be decoding
 	drains      drains
 
 	unreachableSince time.Time // when dialling the active unit began to fail on our side

@@ -102,7 +102,7 @@ func (w *Worker) snapshot(draining bool) probes.Worker {
 		RestartsTotal: s.restarts, ConsecutiveFailures: s.failures,
 		Transitions: slices.Clone(s.transitions), LastExit: s.exit,
 		NextRestartAt: timeOrNil(s.unit.NextRestartAt), LastReadyAt: timeOrNil(s.lastReadyAt),
-		StartupLatencyMS: float64(s.latency.Microseconds()) / 1000, Inflight: s.inflight,
+		StartupLatencyMS: float64(s.latency.Microseconds()) / 1000, Inflight: s.turns(),
 		Drained: s.drains.operator,
 	}
 	return snap

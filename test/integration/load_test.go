@@ -127,10 +127,11 @@ type held struct {
 	head string
 }
 
-// hold opens a stream and returns when its first text is there.
-func (b *bed) hold(gate string) *held {
+// hold opens a stream and returns when its first text is there. It may take two
+// minutes, or as long as is named.
+func (b *bed) hold(gate string, within ...time.Duration) *held {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
+	ctx, cancel := context.WithTimeout(context.Background(), append(within, 2*bound)[0])
 	b.t.Cleanup(cancel)
 	res, err := b.newClient().Do(chatRequest(ctx, true, "[[text first]][[gate "+gate+"]][[text  and last]]"))
 	require.NoError(b.t, err)

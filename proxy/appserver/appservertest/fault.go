@@ -9,6 +9,19 @@ import (
 // Silent takes the request and never answers.
 func Silent(context.Context, *Peer, json.RawMessage) bool { return true }
 
+// Held answers as usual once gate is closed, and nothing that comes after it on the
+// connection before: so codex is while it decodes images.
+func Held(gate <-chan struct{}) Fault {
+	return func(ctx context.Context, _ *Peer, _ json.RawMessage) bool {
+		select {
+		case <-gate:
+			return false
+		case <-ctx.Done():
+			return true
+		}
+	}
+}
+
 // HalfFrame answers with half a frame and disconnects.
 func HalfFrame(_ context.Context, p *Peer, _ json.RawMessage) bool {
 	p.HalfFrame()

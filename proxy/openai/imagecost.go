@@ -1,0 +1,86 @@
+package openai
+
+import "math"
+
+// What codex 0.169 decodes, it takes memory and time for, and a file of 30 bytes
+// can be an image of 8000 × 8000 pixels: while it decodes, a worker answers others
+// late, and beyond its memory not at all. So images are counted in the bytes that
+// codex needs to decode them, which their headers tell, before it sees them.
+//
+// Codex decodes the images of one request one after the other, those of different
+// requests at the same time. It decodes the first frame of an image that has
+// several. An image that is larger than a model takes is scaled down, by way of
+// one row of four floats a pixel for each row of the result, and encoded again.
+//
+// Measured at thread/inject_items with codex 0.169 on two processors, an image a
+// request, beyond what codex has idle (135 MiB):
+//
+//	image                                peak MiB  counted MiB  CPU s
+//	PNG 1920 × 1080, RGB                       13            8    0.02
+//	PNG 3840 × 2160, RGB                       31          110    0.1
+//	JPEG 4000 × 3000, a photo of 2 MB         245          241    0.8
+//	  the same, progressive                   256          240    0.9
+//	WebP 4000 × 3000, the same                249          259    1.0
+//	JPEG 8160 × 6120, a photo of 9 MB         555          553    1.5
+//	PNG 8000 × 8000: grey                     468          532    1.3
+//	  RGB, 1 bit, palette: RGB                608          674    1.3 to 1.6
+//	  RGBA                                    680          674    1.3
+//	  grey of 16 bits                         538          674    1.2
+//	  RGB of 16 bits                          821          958    1.4
+//	  RGBA of 16 bits                         964          959    1.6
+//	JPEG 8000 × 8000: grey                    471          464    1.3
+//	  colour                                  614          608    1.7
+//	  progressive                             611          605    2.1
+//	  progressive, CMYK                       683          677    2.7
+//	WebP 8000 × 8000: lossless, 30 bytes      607          673    1.5
+//	  lossy, with alpha                       686          674    2.1
+//	GIF 8000 × 8000                           679          674    1.5
+//	PNG 64 000 000 × 1, grey                 1051         1098    1.4
+//	PNG 1 × 64 000 000, grey                   65         7813    2.6
+//
+// For a model that takes smaller images, as all do that codex does not know, the
+// large ones take half or less. So codex takes 2 to 5 ms of CPU time for a MiB, and
+// up to 10 where an image is hard to decode and is not scaled down.
+const (
+	// MaxDecoding is the most that the images of a request may need, in bytes: five
+	// photos of 50 megapixels, a dozen of 12, 300 screenshots of 1080 rows. Codex
+	// takes 7 to 15 s of CPU time for as much, of the 30 s in which a turn has to start.
+	MaxDecoding = 3 << 30
+	// maxDecoding is the most that one image may need: any of 64 megapixels but those
+	// of extreme shape. It is what a worker has to have beyond its memory when idle.
+	maxDecoding = 1 << 30
+)
+
+// minRow is how many pixels a row counts for at least: it takes the decoder as long.
+const minRow = 64
+
+// fit is the largest size that codex does not scale down.
+type fit struct{ side, pixels float64 }
+
+// fits are those of the models that take images of detail "original", and of all
+// others. An image counts for the one that makes it dearer.
+var fits = []fit{{6000, 10000 * 32 * 32}, {2048, 2500 * 32 * 32}}
+
+// decoding is how many bytes codex needs to decode the image, a file of that size:
+// it has the file as base64, and most of it once more when it encodes again.
+func (h imageHeader) decoding(file int) int64 {
+	const most = 1 << 60
+	need := h.area() * float64(h.peak)
+	for _, f := range fits {
+		need = max(need, h.scaling(f))
+	}
+	return int64(min(need, most)) + 4*int64(file)
+}
+
+func (h imageHeader) area() float64 { return float64(max(h.width, minRow)) * float64(h.height) }
+
+// scaling is how many bytes there are while the image is scaled down, if it is.
+func (h imageHeader) scaling(to fit) float64 {
+	width, height := float64(h.width), float64(h.height)
+	scale := min(to.side/max(width, height), math.Sqrt(to.pixels/(width*height)))
+	if scale >= 1 {
+		return 0
+	}
+	rows, columns := max(1, height*scale), max(1, width*scale)
+	return (h.area()+rows*columns)*float64(h.pixel) + width*rows*16
+}

@@ -1,0 +1,129 @@
+package integration
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	// sharpModel is one that codex sends images to as they are, up to 10 million
+	// pixels: the larger ones cost it most.
+	sharpModel = "gpt-5.5"
+	// hugeClients come at the same time.
+	hugeClients = 15
+	// hugeBound is how long they may take together: each some 2 s of CPU time.
+	hugeBound = 5 * time.Minute
+	// codexPeak is more than codex takes when it decodes one of the largest images and
+	// nothing else: 140 MiB when idle, 610 for the image, and half as much to spare.
+	codexPeak = 1100 << 20
+)
+
+// hugeImage is a WebP of 8000 × 8000 pixels: lossless, of one colour (RFC 9649,
+// section 3.7.2.1.1), and with a tail that makes it another image to codex, which
+// decodes the same one once.
+func hugeImage(n int) string {
+	file := fmt.Appendf([]byte("RIFF\x16\x00\x00\x00WEBPVP8L\x0a\x00\x00\x00\x2f\x3f\x5f\xcf\x07\x88\x88\x08\x00\x00"), "%06d", n)
+	return "data:image/webp;base64," + base64.StdEncoding.EncodeToString(file)
+}
+
+// look posts a chat completion with these images to the sharp model.
+func (b *bed) look(client *http.Client, images ...string) (status int, answer string, err error) {
+	parts := []any{map[string]string{"type": "text", "text": "[[text seen]]"}}
+	for _, url := range images {
+		parts = append(parts, map[string]any{"type": "image_url", "image_url": map[string]string{"url": url}})
+	}
+	body, err := json.Marshal(map[string]any{"model": sharpModel, "messages": []any{map[string]any{"role": "user", "content": parts}}})
+	if err != nil {
+		return 0, "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hugeBound)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", strings.NewReader(string(body)))
+	if err != nil {
+		return 0, "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return res.StatusCode, string(text), err
+}
+
+// Small files that are very large images do not take a worker down: fifty in one
+// request are refused, and as many requests with one as like wait for each other,
+// and keep nobody else waiting.
+func TestHugeImages(t *testing.T) {
+	b := newBed(t, "trixie", realWorker+"models = [\""+sharpModel+"\"]\n", "queue_timeout = \"5m\"\n")
+	b.start()
+	codex := b.codex()
+	images := make([]string, 50)
+	for i := range images {
+		images[i] = hugeImage(i)
+	}
+	status, answer, err := b.look(b.http, images...)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusBadRequest, status, answer)
+	assert.Contains(t, answer, `"param":"messages[0].content[5].image_url.url"`)
+	assert.Contains(t, answer, `"code":"image_too_large"`)
+	assert.Empty(t, b.models.Turns())
+
+	bystander := b.hold("bystander", hugeBound)
+	began := time.Now()
+	var clients sync.WaitGroup
+	for i := range hugeClients {
+		clients.Go(func() {
+			status, answer, err := b.look(b.newClient(), hugeImage(100+i))
+			assert.NoError(t, err)
+			assert.Equal(t, http.StatusOK, status, answer)
+		})
+	}
+	gone := make(chan struct{})
+	go func() { clients.Wait(); close(gone) }()
+	light := 0
+	for waiting := true; waiting; light++ { // who has no images does not wait for those
+		status, header, answer := b.chat(false, "[[text light]]")
+		assert.Equal(t, http.StatusOK, status, answer)
+		assert.Equal(t, "1", header.Get("X-Codex-Attempts"))
+		select {
+		case <-gone:
+			waiting = false
+		default:
+		}
+	}
+	peak := b.peak(codex.Host)
+	t.Logf("%d huge images took %s, %d chats beside them; codex's peak %d MiB", hugeClients, time.Since(began).Round(time.Second), light, peak>>20)
+	bystander.finish(b)
+	assert.Equal(t, codex, b.codex(), "codex was killed")
+	assert.Equal(t, "0", b.show(workerUnit, "NRestarts")["NRestarts"])
+	assert.Less(t, peak, int64(codexPeak))
+	assert.Greater(t, light, 1)
+	assert.NotContains(t, b.journal(proxyUnit), "turn lost")
+}
+
+// peak is the most memory that the process has had, in bytes (proc_pid_status(5)).
+func (b *bed) peak(pid int) int64 {
+	b.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	require.NoError(b.t, err)
+	_, line, found := strings.Cut(string(status), "VmHWM:")
+	require.True(b.t, found)
+	kib, err := strconv.ParseInt(strings.Fields(line)[0], 10, 64)
+	require.NoError(b.t, err)
+	return kib << 10
+}
