@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Command is a program that does not speak sd_notify(3), and how to tell how it
@@ -38,6 +40,15 @@ type Command struct {
 	// StopTimeout is how long the command may take to end once a signal has told it
 	// to; then it is killed. 0: as long as the service manager lets it.
 	StopTimeout time.Duration
+
+	// Drain has SIGTERM end the command only when Relay carries nothing any more: then
+	// the command gets SIGHUP in its place. It is for `systemctl kill`, which sends
+	// SIGTERM to all processes of a unit; a stop of the unit should come as another
+	// signal (KillSignal=). A second SIGTERM is passed on as SIGINT, at once.
+	Drain bool
+	// BlockTerm starts the command with SIGTERM blocked, so that the one of `systemctl
+	// kill` does not reach it. All that the command starts inherits that.
+	BlockTerm bool
 
 	// Stderr, if not nil, gets what the command writes to its standard error, a line
 	// with its end at a time; else standard error is shared. A line of more than
@@ -92,7 +103,7 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 		defer func() { _ = c.Relay.Close() }()
 	}
 	s := newSupervisor(n, logger, c)
-	if err := cmd.Start(); err != nil {
+	if err := start(cmd, c.BlockTerm); err != nil {
 		said.close()
 		return 0, fmt.Errorf("cannot start %q: %w", c.Args[0], cause(err))
 	}
@@ -113,23 +124,46 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 			overdue.Reset(c.StopTimeout)
 		}
 	})
-	forward(ctx, exited, signals, func(sig os.Signal) {
-		// Signal fails only when the process has ended.
-		if !stops(sig) {
-			_ = cmd.Process.Signal(sig)
-			return
-		}
-		stopProbing()
-		s.stopping("Stopping: " + signalName(sig))
+	end := func(sig os.Signal) {
 		stopTimeout()
+		// Signal fails only when the process has ended.
 		_ = cmd.Process.Signal(sig)
 		_ = cmd.Process.Signal(syscall.SIGCONT) // as systemd does: a stopped process ends, too
+	}
+	draining := false
+	forward(ctx, exited, signals, func(sig os.Signal) {
+		switch {
+		case !stops(sig):
+			_ = cmd.Process.Signal(sig)
+		case sig == syscall.SIGTERM && c.Drain && !draining:
+			draining = true
+			s.stopping("Stopping: what runs is finished") // a hang is still looked for
+			tasks.Go(func() { s.drain(exited, func() { end(syscall.SIGHUP) }) })
+		case sig == syscall.SIGTERM && c.Drain:
+			end(syscall.SIGINT)
+		default:
+			stopProbing()
+			s.stopping("Stopping: " + signalName(sig))
+			end(sig)
+		}
 	})
 	stopProbing()
 	tasks.Wait()
 	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	s.exited(status)
 	return status, nil
+}
+
+// start starts the command. A process begins with the signal mask of the thread that
+// forked it; the caller has locked its own.
+func start(cmd *exec.Cmd, blockTerm bool) error {
+	if blockTerm {
+		if err := maskTerm(unix.SIG_BLOCK); err != nil {
+			return err
+		}
+		defer maskTerm(unix.SIG_UNBLOCK) //nolint:errcheck // what could be blocked can be unblocked
+	}
+	return cmd.Start()
 }
 
 // forward passes signals on until the command has exited.

@@ -42,11 +42,16 @@ func dieOf(sig syscall.Signal) {
 }
 
 // unblock: whoever started us may have blocked the signal.
-func unblock(sig syscall.Signal) error {
+func unblock(sig syscall.Signal) error { return mask(unix.SIG_UNBLOCK, sig) }
+
+// maskTerm blocks or unblocks SIGTERM for the calling thread.
+func maskTerm(how int) error { return mask(how, syscall.SIGTERM) }
+
+func mask(how int, sig syscall.Signal) error {
 	var set unix.Sigset_t
 	bits := uint(unsafe.Sizeof(set.Val[0]) * 8)
 	set.Val[uint(sig-1)/bits] |= 1 << (uint(sig-1) % bits)
-	return unix.PthreadSigmask(unix.SIG_UNBLOCK, &set, nil)
+	return unix.PthreadSigmask(how, &set, nil)
 }
 
 // signalName is the name that kill(1) knows, such as SIGTERM.

@@ -43,7 +43,8 @@ func TestMain(m *testing.M) {
 }
 
 // playShim runs Exec: PROBE RELAY COMMAND..., where PROBE is the echo server's
-// socket and RELAY the name of an inherited socket; "-" is none.
+// socket and RELAY the name of an inherited socket; "-" is none. SHIM_DRAIN and
+// SHIM_BLOCK in the environment are Command.Drain and BlockTerm.
 func playShim(args []string) int {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	notifier, err := FromEnv(logger)
@@ -54,7 +55,7 @@ func playShim(args []string) int {
 	if err != nil {
 		return fail(err)
 	}
-	c := Command{Args: args[2:]}
+	c := Command{Args: args[2:], Drain: os.Getenv("SHIM_DRAIN") != "", BlockTerm: os.Getenv("SHIM_BLOCK") != ""}
 	if args[0] != "-" {
 		probe := func(ctx context.Context) (string, error) { return "echo", echo(ctx, args[0]) }
 		c.Ready, c.Alive = probe, probe
@@ -171,7 +172,7 @@ func playDie(args []string) int {
 // playSignals prints what it gets until SIGUSR1, then exits with 7.
 func playSignals([]string) int {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGABRT, syscall.SIGUSR1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGABRT, syscall.SIGUSR1)
 	fmt.Println("up")
 	for sig := range signals {
 		fmt.Println(signalName(sig))

@@ -21,7 +21,7 @@ const (
 const defaultProbeTimeout = 5 * time.Second
 
 // supervisor turns probe results into notifications while a command runs. All of
-// its methods but stopping belong to the goroutine of supervise.
+// its methods but stopping and drain belong to the goroutine of supervise.
 type supervisor struct {
 	notifier *Notifier
 	logger   *slog.Logger
@@ -32,8 +32,9 @@ type supervisor struct {
 	kill     func()    // ends the command at once
 
 	// mu orders statuses against the end: none may overwrite "Stopping".
-	mu    sync.Mutex
-	ended bool
+	mu      sync.Mutex
+	ended   bool
+	relayed chan struct{} // closed when the relay has ended; nil before it began
 }
 
 func newSupervisor(n *Notifier, logger *slog.Logger, c Command) *supervisor {
@@ -51,7 +52,8 @@ func (s *supervisor) supervise(probing, exited context.Context) {
 	var relay sync.WaitGroup
 	defer relay.Wait()
 	if s.command.Relay != nil {
-		relay.Go(func() { s.command.Relay.run(exited, s.logger) })
+		relayed := s.relaying()
+		relay.Go(func() { defer close(relayed); s.command.Relay.run(exited, s.logger) })
 	}
 	took := time.Since(s.started).Round(time.Millisecond)
 	s.notifier.Ready(fmt.Sprintf("Ready: %s, started in %v", detail, took))
@@ -60,6 +62,32 @@ func (s *supervisor) supervise(probing, exited context.Context) {
 		return
 	}
 	_ = s.notifier.RunWatchdog(probing, s.notifier.WatchdogInterval(), s.alive) // it has no errors
+}
+
+func (s *supervisor) relaying() chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.relayed = make(chan struct{})
+	return s.relayed
+}
+
+// drain calls end when the relay carries nothing any more. It takes no more
+// connections: those wait in the socket for the next start.
+func (s *supervisor) drain(exited context.Context, end func()) {
+	if s.command.Relay != nil {
+		_ = s.command.Relay.Close()
+	}
+	s.mu.Lock()
+	relayed := s.relayed
+	s.mu.Unlock()
+	if relayed != nil {
+		select {
+		case <-relayed:
+		case <-exited.Done():
+			return
+		}
+	}
+	end()
 }
 
 // awaitReady probes until a probe passes or ctx is done.

@@ -75,11 +75,11 @@ func (f Facts) judgeActivating() Reason {
 	return Starting
 }
 
-// judgeDeactivating tells a stop that somebody asked for, which is a job, from
-// systemd clearing up after a worker that failed (the watchdog, a timeout) or
-// exited.
+// judgeDeactivating tells a stop that somebody asked for, which is a job, or after
+// `systemctl kill` the word of the worker, from systemd clearing up after a worker
+// that failed (the watchdog, a timeout) or exited.
 func (f Facts) judgeDeactivating() Reason {
-	if f.Result != "" && f.Result != "success" || !f.JobPending {
+	if f.Result != "" && f.Result != "success" || !f.JobPending && f.SubState != "stop-sigterm" {
 		return WorkerExited
 	}
 	return Draining

@@ -30,6 +30,7 @@ func TestJudge(t *testing.T) {
 		{"waiting for the restart", unit("activating", "auto-restart"), BackingOff},
 		{"restart queued", unit("activating", "auto-restart-queued"), BackingOff},
 		{"operator stops it", queued(with(unit("deactivating", "stop-sigterm"), connected)), Draining},
+		{"finishes its turns after systemctl kill", with(unit("deactivating", "stop-sigterm"), connected), Draining},
 		{"exited by itself, ExecStop= runs", unit("deactivating", "stop"), WorkerExited},
 		{"killed, ExecStop= runs", result(unit("deactivating", "stop"), "signal"), WorkerExited},
 		{"watchdog ends it", result(unit("deactivating", "stop-watchdog"), "watchdog"), WorkerExited},

@@ -46,6 +46,13 @@ Signals go on to COMMAND, and its exit status or signal becomes our own.
   --stop-timeout TIME    how long COMMAND may take to end once a signal has told it
                          to; then it is killed. As long as systemd lets it by
                          default
+  --drain                when SIGTERM comes, from ` + "`systemctl kill`" + `, wait until the
+                         connections of --relay have ended, and only then end
+                         COMMAND, with SIGHUP. The unit should have
+                         KillSignal=SIGINT, which goes on to COMMAND at once
+  --block-sigterm PATH   if PATH is there, start COMMAND with SIGTERM blocked:
+                         ` + "`systemctl kill`" + ` sends it to all processes of a unit. What
+                         COMMAND starts inherits that
   --stderr FORMAT        what COMMAND writes to its standard error: plain (shared as
                          it is, the default), or tracing (of Rust, as codex
                          does: in the journal, levels become priorities;
@@ -87,6 +94,9 @@ func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	if err := trust(o.certificates); err != nil {
 		return fail(stderr, "notify-exec", err, notify.ExitExec)
 	}
+	if _, err := os.Stat(o.blockSIGTERM); err == nil {
+		o.command.BlockTerm = true
+	}
 	if o.tracing {
 		o.command.Stderr = journal.NewTracing(stderr, o.requests.of)
 	}
@@ -117,6 +127,7 @@ func trust(path string) error {
 type notifyExecOptions struct {
 	relay, relayTo string
 	certificates   string
+	blockSIGTERM   string
 	tracing        bool
 	requests       requests
 	command        notify.Command
@@ -131,6 +142,8 @@ func parseNotifyExec(args []string) (*notifyExecOptions, error) {
 	flags.Func("stop-timeout", "", o.setStopTimeout)
 	flags.Func("stderr", "", o.setStderr)
 	flags.StringVar(&o.certificates, "certificates", "", "")
+	flags.BoolVar(&o.command.Drain, "drain", false, "")
+	flags.StringVar(&o.blockSIGTERM, "block-sigterm", "", "")
 	flags.StringVar(&o.relay, "relay", "", "")
 	flags.StringVar(&o.relayTo, "relay-to", "", "")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {

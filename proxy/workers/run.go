@@ -28,7 +28,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // lossLevel keeps the plain end of a worker out of the journal: what systemd
 // says of it a moment later tells more.
 func lossLevel(err error) slog.Level {
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, errLeft) {
 		return slog.LevelDebug
 	}
 	return slog.LevelWarn
@@ -111,7 +111,11 @@ func (w *Worker) session(ctx context.Context) error {
 	return conn.Err()
 }
 
-var errSessionEnded = errors.New("the proxy closes the connection")
+var (
+	errSessionEnded = errors.New("the proxy closes the connection")
+	// errLeft is of a worker that is being stopped.
+	errLeft = errors.New("the worker is being stopped, and its last turn has ended")
+)
 
 func (w *Worker) dial(ctx context.Context) (conn *appserver.Conn, err error) {
 	err = w.meanwhile(ctx, func() (err error) {
@@ -188,6 +192,7 @@ func (w *Worker) awaitLoss(ctx context.Context, conn *appserver.Conn, g *sync.Wa
 	healthy := time.NewTimer(w.settings.ResetAfter)
 	defer healthy.Stop()
 	reset, refusal := make(chan error, 1), slog.LevelWarn
+	g.Go(func() { w.leave(ctx, conn) })
 	account := time.NewTimer(0)
 	defer account.Stop()
 	for {
@@ -210,6 +215,25 @@ func (w *Worker) awaitLoss(ctx context.Context, conn *appserver.Conn, g *sync.Wa
 			account.Reset(accountInterval)
 		case <-w.alive:
 			fault.Point("worker")
+		}
+	}
+}
+
+// leave ends the connection to a worker that is being stopped when its last turn has
+// ended, for which its shim may wait.
+func (w *Worker) leave(ctx context.Context, conn *appserver.Conn) {
+	for {
+		s, changed := w.view()
+		if s.unit.ActiveState == "deactivating" && s.unit.SubState == "stop-sigterm" && s.inflight == 0 && s.bus == busCurrent {
+			conn.Close(errLeft)
+			return
+		}
+		select {
+		case <-changed:
+		case <-conn.Done():
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -30,7 +30,8 @@ const authName = "auth.json"
 
 // Prepare makes the home ready for codex, and Runtime/codex a link to the program to run and
 // Runtime/workspace one to the directory to run it in; Runtime/certificates.pem is
-// there if codex is to trust that alone. Every run of codex is bounded by 15 s.
+// there if codex is to trust that alone, and Runtime/no-tools if it starts no
+// programs. Every run of codex is bounded by 15 s.
 // When it fails, no config.toml is left. Errors are a *Problem for the operator, ErrRetry when a later
 // run may succeed, or a fault of the machine.
 func (h *Home) Prepare(ctx context.Context) error {
@@ -65,10 +66,22 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 	if err = h.certificates(w); err != nil {
 		return "", "", err
 	}
+	if err = h.noTools(w); err != nil {
+		return "", "", err
+	}
 	if inputs := h.inputs(doc, program); !h.fresh(inputs) {
 		err = h.renew(ctx, w, codex{path: program, home: h.Dir, dir: workspace, limit: runLimit}, inputs)
 	}
 	return program, workspace, err
+}
+
+// noTools makes Runtime/no-tools, if codex starts no programs.
+func (h *Home) noTools(w *Worker) error {
+	path := filepath.Join(h.Runtime, "no-tools")
+	if w.Mode != Plain {
+		return removeFiles(path)
+	}
+	return writeFile(path, nil)
 }
 
 // workspace is the directory that codex works in: an empty one, except in mode native.

@@ -144,3 +144,13 @@ func TestAStoppedPrepareIsNotTheOperatorsFault(t *testing.T) {
 	f := newFake(t, `mode = "plain"`)
 	assert.ErrorIs(t, f.Prepare(ctx), context.Canceled)
 }
+
+// Only a worker whose codex starts no programs may have SIGTERM blocked.
+func TestNoTools(t *testing.T) {
+	f := newFake(t, `mode = "plain"`)
+	require.NoError(t, f.Prepare(context.Background()))
+	assert.FileExists(t, filepath.Join(f.Runtime, "no-tools"))
+	require.NoError(t, os.WriteFile(f.File, []byte(`mode = "native"`), 0o600))
+	require.NoError(t, f.Prepare(context.Background()))
+	assert.NoFileExists(t, filepath.Join(f.Runtime, "no-tools"))
+}

@@ -1,0 +1,69 @@
+package notify
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// SIGTERM waits for the connections of the relay, and takes no more of them.
+func TestExecDrains(t *testing.T) {
+	s := newShim(t, "DIR/server", "echo.socket", "server", "DIR/server").listen(t)
+	s.cmd.Env = append(s.cmd.Env, "SHIM_DRAIN=1")
+	startServer(t, s)
+	conn, _ := dialServer(t, s.socket)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, "STOPPING=1\nWATCHDOG_USEC=0\nSTATUS=Stopping: what runs is finished", s.next(t))
+	_, err := conn.Write([]byte("x"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(conn, make([]byte, 1))
+	require.NoError(t, err, "the connection goes on")
+	late, err := net.Dial("unix", s.socket)
+	require.NoError(t, err)
+	defer late.Close()
+	require.NoError(t, late.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	_, err = late.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, os.ErrDeadlineExceeded, "it waits for the next start")
+	conn.Close()
+	assert.Regexp(t, `^STATUS=Ended: SIGHUP after `, s.next(t))
+	assert.Equal(t, syscall.SIGHUP, s.wait(t).Signal())
+}
+
+// Without connections SIGTERM waits for nothing. A second one is impatience, and
+// another signal goes on as it is.
+func TestExecDrainIsHastened(t *testing.T) {
+	s := newShim(t, "-", "-", "signals")
+	s.cmd.Env = append(s.cmd.Env, "SHIM_DRAIN=1")
+	out, err := s.cmd.StdoutPipe()
+	require.NoError(t, err)
+	s.start(t)
+	lines := bufio.NewScanner(out)
+	require.True(t, lines.Scan())
+	for _, c := range []struct {
+		sent syscall.Signal
+		want string
+	}{{syscall.SIGTERM, "SIGHUP"}, {syscall.SIGTERM, "SIGINT"}, {syscall.SIGABRT, "SIGABRT"}} {
+		require.NoError(t, s.cmd.Process.Signal(c.sent))
+		require.True(t, lines.Scan())
+		assert.Equal(t, c.want, lines.Text())
+	}
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGUSR1))
+	assert.Equal(t, 7, s.wait(t).ExitStatus())
+}
+
+func TestExecBlocksSIGTERM(t *testing.T) {
+	for env, want := range map[string]string{"SHIM_BLOCK=1": "4", "SHIM_BLOCK=": "0"} {
+		s := newShim(t, "-", "-", "x")
+		self := len(s.cmd.Args) - 2
+		s.cmd.Args = append(s.cmd.Args[:self], "/bin/grep", "^SigBlk:.*"+want+"...$", "/proc/self/status")
+		s.cmd.Env = append(s.cmd.Env, env)
+		assert.NotEmpty(t, s.output(t), env)
+	}
+}
