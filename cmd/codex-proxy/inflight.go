@@ -26,9 +26,9 @@ import (
 //   - A claim of a process before that one is passed on as one of its own.
 //   - A process before that has requests that wait gets every change, too.
 //
-// It is part of the news of a hand-off. Version 0.1.0 knows no such news, but tells its
-// turns once it has heard any: then those count against max_inflight, and against no
-// limit of a key. As a successor it never answers a claim, and claimBound ends the
+// It is part of the news of a hand-off. Version 0.1.0 knows no such news, but answers
+// any with its turns: it is asked again and again, and those count against
+// max_inflight, and against no limit of a key. As a successor it never answers a claim, and claimBound ends the
 // first wait and all later ones: each of the two counts alone.
 type inflight struct {
 	Workers map[string]workers.Load `json:"workers,omitempty"`
@@ -263,9 +263,33 @@ type after struct {
 	Load *inflight `json:"load"`
 }
 
-// askForTurns makes a predecessor tell what it has in flight that does so only once
-// it has heard news. A drain of no worker changes nothing.
-func (d *daemon) askForTurns() {
+// askEvery is how often a mute predecessor is asked for its turns: so late is a place
+// of its own free here.
+const askEvery = 500 * time.Millisecond
+
+// askForTurns makes a predecessor tell what it has in flight that tells nothing of
+// each turn's end, but answers news, as long as there is one.
+func (d *daemon) askForTurns(ctx context.Context) error {
+	select {
+	case <-d.handoff.started:
+	case <-ctx.Done():
+		return nil
+	}
+	again := time.NewTicker(askEvery)
+	defer again.Stop()
+	for d.handoff.mute && d.handoff.last() != nil {
+		d.ask()
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// ask sends a drain of no worker, which changes nothing.
+func (d *daemon) ask() {
 	d.keyTable.mu.Lock()
 	defer d.keyTable.mu.Unlock()
 	d.handoff.news++

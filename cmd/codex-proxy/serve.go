@@ -284,6 +284,7 @@ func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	start(func() error { return d.announce(ctx) })
 	start(func() error { return d.awaitPredecessor(background) })
 	start(func() error { return d.tellInflight(background) })
+	start(func() error { return d.askForTurns(background) })
 	start(func() error { return d.wakeQueues(background) })
 	start(func() error { return d.serveReloads(ctx) })
 	start(func() error { return d.resetRamp(ctx) })

@@ -87,9 +87,6 @@ func (d *daemon) awaitPredecessor(ctx context.Context) error {
 		}
 		d.logger.Info("took over; the process before finishes its turns")
 		d.dropTextfile()
-		if h.mute {
-			d.askForTurns()
-		}
 		if h.predecessor.Wait(ctx, d.heardTurns) != nil {
 			return nil
 		}

@@ -3,6 +3,8 @@ package integration
 import (
 	"context"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -49,6 +51,38 @@ func limitsAcrossReloads(t *testing.T, suite string) {
 	}
 	assert.Eventually(t, func() bool { return b.askWith(nil, alice, nil) == http.StatusOK }, bound, 10*time.Millisecond)
 	second.finish(b)
+	b.awaitSole()
+	b.assertSmooth()
+}
+
+// The turns of a process of the last release count against max_inflight after an
+// upgrade, and no longer when they have ended; a downgrade loses none.
+func TestPlacesAcrossReleases(t *testing.T) {
+	found, err := filepath.Glob(filepath.Join(os.Getenv("CODEX_PROXY_TEST_RELEASED"), "*.deb"))
+	require.NoError(t, err)
+	require.Len(t, found, 1, "CODEX_PROXY_TEST_RELEASED has no package of the release; `make test` makes it")
+	b, p := emptyBed(t, "trixie"), aptGet()
+	p.install(b, found[0])
+	require.NoError(t, b.WriteFile(keyFile, nil, 0o600))
+	require.NoError(t, b.WriteFile(workerFile, []byte(realWorker), 0o644))
+	require.NoError(t, b.WriteFile(configFile, []byte("max_inflight = 2\nqueue_timeout = \"1m\"\n"), 0o644))
+	b.start()
+	first, second := b.hold("first"), b.hold("second")
+	p.install(b, p.now)
+	third := make(chan error, 1)
+	go func() { third <- ask(b.newClient(), true, false) }()
+	b.until("waiting", func(_ int, r report) bool { return r.Queue.Depth == 1 })
+	first.finish(b)
+	select {
+	case err := <-third:
+		assert.NoError(t, err)
+	case <-time.After(bound):
+		assert.Fail(t, "the place of the turn that has ended is not given back")
+	}
+	last := b.hold("last")
+	p.install(b, found[0])
+	second.finish(b)
+	last.finish(b)
 	b.awaitSole()
 	b.assertSmooth()
 }
