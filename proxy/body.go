@@ -21,7 +21,10 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		return nil, err
 	}
 	x, size := exchangeOf(r), r.ContentLength
-	if size < 0 || size > s.BodyLimit {
+	switch {
+	case size > s.BodyLimit: // before anything is held or read; the server closes the connection
+		return nil, s.bodyTooLarge()
+	case size < 0:
 		size = s.BodyLimit
 	}
 	if err := x.held.take(r.Context(), size); err != nil {
@@ -32,14 +35,12 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		return nil, fmt.Errorf("cannot bound the reading of a body: %w", err)
 	}
 	var body bytes.Buffer
-	if r.ContentLength <= s.BodyLimit {
-		body.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead) // nothing has to be copied then as it grows
-	}
+	body.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead) // nothing has to be copied then as it grows
 	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, s.BodyLimit))
 	var beyond *http.MaxBytesError
 	switch {
 	case errors.As(err, &beyond):
-		return nil, tooLarge("", fmt.Sprintf("the body is larger than the limit of %d bytes (body_limit)", s.BodyLimit))
+		return nil, s.bodyTooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, openai.Invalid("body_timeout", "", fmt.Sprintf("the body did not arrive within %s", bodyTimeout))
 	case err != nil: // cut off, or badly framed: whoever still listens is told
@@ -48,6 +49,10 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	x.held.keep(int64(body.Len()))
 	// Without a deadline the server notices when the client goes away.
 	return body.Bytes(), control.SetReadDeadline(time.Time{})
+}
+
+func (s *Server) bodyTooLarge() error {
+	return tooLarge("", fmt.Sprintf("the body is larger than the limit of %d bytes (body_limit)", s.BodyLimit))
 }
 
 func checkContentType(r *http.Request) error {

@@ -24,6 +24,8 @@ const (
 type exits struct {
 	changed chan struct{} // holds a token when a connection has changed
 	begun   chan struct{} // closed when clients are told to go elsewhere
+	most    int           // connections
+	crowded func(int)     // logs that there are more
 
 	mu        sync.Mutex
 	leaving   bool      // clients are told to close their connections
@@ -31,6 +33,7 @@ type exits struct {
 	refused   time.Time // what has come since then is refused; zero: nothing is
 	listeners []net.Listener
 	conns     map[net.Conn]connection
+	crowdedAt time.Time              // the last time that crowded was called
 	sockets   int                    // WebSockets, which are in conns no more
 	socketsOf map[string]int         // by API key
 	requests  map[*exchange]struct{} // on WebSockets
@@ -53,7 +56,10 @@ func (e *exits) follow(conn net.Conn, state http.ConnState) {
 		e.conns = map[net.Conn]connection{}
 	}
 	e.conns[conn] = connection{state, time.Now()}
-	if state == http.StateClosed || state == http.StateHijacked {
+	switch state {
+	case http.StateNew:
+		e.makeRoom(conn)
+	case http.StateClosed, http.StateHijacked:
 		delete(e.conns, conn)
 	}
 	e.note()

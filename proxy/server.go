@@ -58,6 +58,9 @@ func New(settings Settings) *Server {
 	settings.Registry.MustRegister(newKeyCollector(s.limiter), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "codex_request_memory_bytes", Help: "Bytes that requests hold: bodies, images and stored conversations.",
 	}, func() float64 { return float64(s.memory.bytes.Load()) }))
+	s.exits.most, s.exits.crowded = connectionLimit(), func(most int) {
+		settings.Logger.Warn("too many connections: those without a request are closed", "limit", most)
+	}
 	s.base, s.abort = context.WithCancelCause(context.Background())
 	s.table = s.routes()
 	s.http = http.Server{

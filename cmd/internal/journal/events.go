@@ -178,6 +178,11 @@ func Events() []Event {
 		{"drain-hastened", "3268236bdc844d979a515b407ba946d6", "asked again to stop: turns in flight are cut off now",
 			"A second SIGTERM cut off the turns in flight",
 			"Somebody asked twice. The clients got an error that allows another try."},
+		{"connections-crowded", "a7e1c0f5f3634b0c8a0d5f1f6f0b9a62", "too many connections: those without a request are closed",
+			"Clients have too many connections open",
+			"There are more than @CODEX_LIMIT@, which is 8192 or three quarters of LimitNOFILE=. The ones\n" +
+				"that have been without a request for the longest time are closed, so that others are\n" +
+				"served. Find the client that opens them: `ss -tnp sport = :8787`."},
 		{"connections-forced", "b3ae382372be4cd79a8efe17131b9501", "connections were closed by force",
 			"Connections were closed by force",
 			"They were still open after every turn had ended; their clients do not read."},
