@@ -49,8 +49,8 @@ TEST_NEEDS  := $(RUN_NEEDS) npm:npm mmdebstrap:mmdebstrap lintian:lintian rpmlin
                /usr/lib/python3/dist-packages/magic:python3-magic mandoc:mandoc zsh:zsh fish:fish \
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
 
-INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 12m ./test/integration
-WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker|AHungProxy)|TestRestartAcrossADaemonReload|TestRestartBesideAHungProxy|TestRelease|TestChaos)$$
+INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 25m ./test/integration
+WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker|AHungProxy)|TestRestartAcrossADaemonReload|TestRestartBesideAHungProxy|TestHeldBackOnDebian12|TestProxyRampOnDebian12|TestRelease|TestChaos)$$
 
 export CODEX_PROXY_TEST_CODEX := $(CODEX)/codex
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)
@@ -122,7 +122,7 @@ test: ## run every check: lint, unit tests, then the real thing in booted machin
 	@# What mostly waits for systemd's clock runs beside lint and unit tests; what
 	@# measures time runs alone, after them.
 	@mkdir -p build
-	@$(INTEGRATION) -parallel 4 -run '$(WAITING)' >build/waiting.log 2>&1 & waiting=$$!; \
+	@$(INTEGRATION) -parallel 8 -run '$(WAITING)' >build/waiting.log 2>&1 & waiting=$$!; \
 	status=0; $(MAKE) --no-print-directory lint && $(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race $$(go list ./... | grep -v /test/integration) || status=$$?; \
 	wait $$waiting || status=$$?; cat build/waiting.log; exit $$status
 	$(INTEGRATION) -skip '$(WAITING)'

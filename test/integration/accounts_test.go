@@ -96,8 +96,10 @@ func (w *watched) String() string {
 
 // A worker from its installation to a turn that OpenAI sees its own API key in,
 // then a second worker with another account beside it.
-func TestAccountsWithAPIKeys(t *testing.T) {
-	b := newBed(t, "trixie", plainWorker, "")
+func TestAccountsWithAPIKeys(t *testing.T) { bothSuites(t, testAccountsWithAPIKeys) }
+
+func testAccountsWithAPIKeys(t *testing.T, suite string) {
+	b := newBed(t, suite, plainWorker, "")
 	b.MustRun(t, "ln", "-s", codexDir+"/bin/codex", "/usr/local/bin/codex")
 	openai := b.openAI()
 	assert.Equal(t, "inactive (dead) needs login - -", b.row("default"))
@@ -209,8 +211,10 @@ func (b *bed) tryOpenAI() (int, string, error) {
 
 // The login by device code, as a person does it, and the limits of such an account
 // in the list and in the metrics.
-func TestAccountsWithADeviceCode(t *testing.T) {
-	b := newBed(t, "trixie", plainWorker, "")
+func TestAccountsWithADeviceCode(t *testing.T) { bothSuites(t, testAccountsWithADeviceCode) }
+
+func testAccountsWithADeviceCode(t *testing.T, suite string) {
+	b := newBed(t, suite, plainWorker, "")
 	openai := b.openAI()
 	_, _, err := b.Run(t.Context(), "systemctl", "start", "codex.target")
 	_ = err // the worker waits for its login
@@ -293,8 +297,10 @@ func (b *bed) untilMetric(line string) {
 
 // A login of a worker that is at work cuts no turn off, and one that is given up
 // leaves nothing behind.
-func TestAccountsLoginWhileATurnRuns(t *testing.T) {
-	b := newBed(t, "trixie", plainWorker, "")
+func TestAccountsLoginWhileATurnRuns(t *testing.T) { bothSuites(t, testAccountsLoginWhileATurnRuns) }
+
+func testAccountsLoginWhileATurnRuns(t *testing.T, suite string) {
+	b := newBed(t, suite, plainWorker, "")
 	openai := b.openAI()
 	b.logIn("default", "sk-first-SECRET")
 	b.start()
@@ -349,8 +355,10 @@ func (b *bed) giveUp() {
 }
 
 // A worker that needs no login says so, whoever asks.
-func TestAccountsThatAreNotNeeded(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestAccountsThatAreNotNeeded(t *testing.T) { bothSuites(t, testAccountsThatAreNotNeeded) }
+
+func testAccountsThatAreNotNeeded(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	assert.Equal(t, "active (running) not needed - -", b.row("default"))
 	_, stderr, err := b.Run(t.Context(), "codex-proxy", "accounts", "login")
@@ -370,26 +378,24 @@ func TestAccountsThatAreNotNeeded(t *testing.T) {
 // A worker that is added while the service starts is known to it when the command
 // has ended, although the service has read which workers there are before.
 func TestAccountsAddDuringAStart(t *testing.T) {
-	for _, suite := range []string{"trixie", "bookworm"} {
-		t.Run(suite, func(t *testing.T) {
-			b := newBed(t, suite, realWorker, "start_timeout = \"40s\"\n")
-			const dropIn = "/etc/systemd/system/codex-worker@default.service.d/wait.conf"
-			wait := "[Service]\nExecStartPre=/bin/sh -c 'until [ -e /etc/go ]; do sleep 0.05; done'\n"
-			require.NoError(t, b.WriteFile(dropIn, []byte(wait), 0o644))
-			b.MustRun(t, "systemctl", "daemon-reload")
-			b.MustRun(t, "systemctl", "start", "codex-proxy.socket")
-			b.MustRun(t, "systemctl", "start", "--no-block", "codex.target")
-			b.until("listening", func(int, report) bool { return true })
-			require.Equal(t, "activating", b.show(proxyUnit, "ActiveState")["ActiveState"])
-			added := b.begin("codex-proxy", "accounts", "add", "second")
-			require.Eventually(t, func() bool {
-				_, _, err := b.Run(t.Context(), "systemctl", "is-enabled", "codex-worker@second.service")
-				return err == nil
-			}, bound, 50*time.Millisecond)
-			b.MustRun(t, "touch", "/etc/go")
-			require.NoError(t, <-added)
-			b.until("two workers", func(_ int, r report) bool { return len(r.Workers) == 2 }) // the process before lingers
-			b.until("ready", ready)
-		})
-	}
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newBed(t, suite, realWorker, "start_timeout = \"40s\"\n")
+		const dropIn = "/etc/systemd/system/codex-worker@default.service.d/wait.conf"
+		wait := "[Service]\nExecStartPre=/bin/sh -c 'until [ -e /etc/go ]; do sleep 0.05; done'\n"
+		require.NoError(t, b.WriteFile(dropIn, []byte(wait), 0o644))
+		b.MustRun(t, "systemctl", "daemon-reload")
+		b.MustRun(t, "systemctl", "start", "codex-proxy.socket")
+		b.MustRun(t, "systemctl", "start", "--no-block", "codex.target")
+		b.until("listening", func(int, report) bool { return true })
+		require.Equal(t, "activating", b.show(proxyUnit, "ActiveState")["ActiveState"])
+		added := b.begin("codex-proxy", "accounts", "add", "second")
+		require.Eventually(t, func() bool {
+			_, _, err := b.Run(t.Context(), "systemctl", "is-enabled", "codex-worker@second.service")
+			return err == nil
+		}, bound, 50*time.Millisecond)
+		b.MustRun(t, "touch", "/etc/go")
+		require.NoError(t, <-added)
+		b.until("two workers", func(_ int, r report) bool { return len(r.Workers) == 2 }) // the process before lingers
+		b.until("ready", ready)
+	})
 }

@@ -15,12 +15,14 @@ import (
 
 // What codex trusts is its endpoint's authority alone, or nobody where there is no
 // TLS; what an operator sets in the unit comes first.
-func TestCertificates(t *testing.T) {
+func TestCertificates(t *testing.T) { bothSuites(t, testCertificates) }
+
+func testCertificates(t *testing.T, suite string) {
 	const (
 		own      = "/run/codex-worker/default/certificates.pem"
 		internal = "/etc/ssl/internal.pem"
 	)
-	b := newBed(t, "trixie", realWorker, "")
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	assert.Equal(t, own, b.trusts())
 

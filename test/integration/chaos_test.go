@@ -30,6 +30,10 @@ const (
 // left over.
 func TestChaos(t *testing.T) {
 	t.Parallel() // it has no eye for time
+	bothSuites(t, testChaos)
+}
+
+func testChaos(t *testing.T, suite string) {
 	length, seed := chaosLength, rand.Uint64()
 	if text := os.Getenv(chaosEnv); text != "" {
 		var err error
@@ -45,7 +49,7 @@ func TestChaos(t *testing.T) {
 
 	// Health is recognised sooner than by default, as the operator of a service
 	// with a crash every few seconds would want.
-	b := newBed(t, "trixie", realWorker, crowdConfig+"reset_after = \"3s\"\n")
+	b := newBed(t, suite, realWorker, crowdConfig+"reset_after = \"3s\"\n")
 	b.start()
 	b.warm()
 	before := b.remains()

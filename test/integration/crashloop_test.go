@@ -113,7 +113,11 @@ func (b *bed) crashLoop(restarted string, restarts int) {
 // restart has happened. The remedy that /readyz names brings everything back.
 func TestStartLimitWithoutARestart(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "trixie", realWorker, "")
+	bothSuites(t, testStartLimitWithoutARestart)
+}
+
+func testStartLimitWithoutARestart(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	err := error(nil)
 	for range rampSteps {

@@ -89,8 +89,10 @@ func reasonOf(r report, worker string) probes.Reason {
 
 // `systemctl restart` of a worker: its turn in flight is finished first, and
 // new ones go to the other worker.
-func TestRestartDrainsTheWorker(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestRestartDrainsTheWorker(t *testing.T) { bothSuites(t, testRestartDrainsTheWorker) }
+
+func testRestartDrainsTheWorker(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.second()
 	b.start()
 	b.until("both ready", func(_ int, r report) bool {
@@ -133,34 +135,34 @@ func TestRestartDrainsTheWorker(t *testing.T) {
 // longer than TimeoutStopSec=.
 func TestRestartOfTheOnlyWorker(t *testing.T) {
 	t.Parallel() // it mostly waits
-	for _, suite := range []string{"trixie", "bookworm"} {
-		t.Run(suite, func(t *testing.T) {
-			b := newBed(t, suite, realWorker, "")
-			dropIn := "[Service]\nTimeoutStopSec=2s\n"
-			require.NoError(t, b.WriteFile("/etc/systemd/system/"+workerUnit+".d/short.conf", []byte(dropIn), 0o644))
-			b.MustRun(t, "systemctl", "daemon-reload")
-			b.start()
-			h := b.holdSDK("delay 3s")
-			restarted := b.begin("systemctl", "restart", workerUnit)
-			b.until("draining", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.Draining })
-			status, header, body := b.chat(false, "hi")
-			assert.Equal(t, http.StatusServiceUnavailable, status)
-			assert.Contains(t, body, `"code":"draining"`)
-			assert.NotEmpty(t, header.Get("Retry-After"))
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newBed(t, suite, realWorker, "")
+		dropIn := "[Service]\nTimeoutStopSec=2s\n"
+		require.NoError(t, b.WriteFile("/etc/systemd/system/"+workerUnit+".d/short.conf", []byte(dropIn), 0o644))
+		b.MustRun(t, "systemctl", "daemon-reload")
+		b.start()
+		h := b.holdSDK("delay 3s")
+		restarted := b.begin("systemctl", "restart", workerUnit)
+		b.until("draining", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.Draining })
+		status, header, body := b.chat(false, "hi")
+		assert.Equal(t, http.StatusServiceUnavailable, status)
+		assert.Contains(t, body, `"code":"draining"`)
+		assert.NotEmpty(t, header.Get("Retry-After"))
 
-			b.models.Release("finish")
-			h.whole(t)
-			require.NoError(t, <-restarted)
-			b.until("ready", ready)
-			assert.NotContains(t, b.journal(workerUnit), "timed out")
-		})
-	}
+		b.models.Release("finish")
+		h.whole(t)
+		require.NoError(t, <-restarted)
+		b.until("ready", ready)
+		assert.NotContains(t, b.journal(workerUnit), "timed out")
+	})
 }
 
 // `systemctl stop codex.target` finishes what is in flight: the proxy, which
 // stops itself, still answers the workers' ExecStop=.
-func TestStopFinishesTurns(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestStopFinishesTurns(t *testing.T) { bothSuites(t, testStopFinishesTurns) }
+
+func testStopFinishesTurns(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	h := b.holdSDK()
 	b.MustRun(t, "systemctl", "stop", "codex.target") // does not wait for its parts
@@ -176,8 +178,10 @@ func TestStopFinishesTurns(t *testing.T) {
 }
 
 // The socket restarts with the target: who waited in it would be reset.
-func TestRestartOfTheTargetRefuses(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestRestartOfTheTargetRefuses(t *testing.T) { bothSuites(t, testRestartOfTheTargetRefuses) }
+
+func testRestartOfTheTargetRefuses(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	h, before := b.hold("finish"), b.mainPID()
 	restarted := b.begin("systemctl", "restart", "codex.target")
@@ -190,8 +194,10 @@ func TestRestartOfTheTargetRefuses(t *testing.T) {
 }
 
 // drain, undrain and status as an operator types them.
-func TestDrainCommands(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestDrainCommands(t *testing.T) { bothSuites(t, testDrainCommands) }
+
+func testDrainCommands(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	h := b.holdSDK()
 	_, stderr, err := b.Run(t.Context(), "codex-proxy", "drain", "default", "--wait=300ms")
@@ -275,8 +281,10 @@ func TestDrainCommands(t *testing.T) {
 }
 
 // Neither a command nor a worker's stop starts a proxy that was stopped.
-func TestStoppedProxyStaysStopped(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestStoppedProxyStaysStopped(t *testing.T) { bothSuitesInTurn(t, testStoppedProxyStaysStopped) }
+
+func testStoppedProxyStaysStopped(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	b.MustRun(t, "systemctl", "stop", proxyUnit)
 	_, stderr, err := b.Run(t.Context(), "codex-proxy", "status")
@@ -309,7 +317,11 @@ func (b *bed) watch() *running {
 // that a stop was given more time.
 func TestRestartAcrossADaemonReload(t *testing.T) {
 	t.Parallel() // it mostly waits
-	b := newBed(t, "trixie", realWorker, "")
+	bothSuites(t, testRestartAcrossADaemonReload)
+}
+
+func testRestartAcrossADaemonReload(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	h := b.hold("finish")
 	restarted := b.begin("systemctl", "restart", proxyUnit)
@@ -324,7 +336,11 @@ func TestRestartAcrossADaemonReload(t *testing.T) {
 // A proxy that hangs while it finishes its turns is not waited for.
 func TestRestartOfAHungProxy(t *testing.T) {
 	t.Parallel() // it mostly waits
-	b := newBed(t, "trixie", realWorker, "")
+	bothSuites(t, testRestartOfAHungProxy)
+}
+
+func testRestartOfAHungProxy(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.dropIn(proxyUnit, "test", "[Service]\nWatchdogSec=3s\n")
 	b.start()
 	b.hold("finish")
@@ -343,7 +359,11 @@ func TestRestartOfAHungProxy(t *testing.T) {
 // A proxy that hangs keeps no worker from being stopped and started.
 func TestRestartBesideAHungProxy(t *testing.T) {
 	t.Parallel() // it mostly waits
-	b := newBed(t, "trixie", realWorker, "")
+	bothSuites(t, testRestartBesideAHungProxy)
+}
+
+func testRestartBesideAHungProxy(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	h := b.holdSDK()
 	before := b.show(workerUnit, "InvocationID")["InvocationID"]
@@ -374,7 +394,11 @@ func TestRestartBesideAHungProxy(t *testing.T) {
 // systemd's watchdog rests, and who waits for it is told.
 func TestRestartOfAHungWorker(t *testing.T) {
 	t.Parallel() // it mostly waits
-	b := newBed(t, "trixie", realWorker, "")
+	bothSuites(t, testRestartOfAHungWorker)
+}
+
+func testRestartOfAHungWorker(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.dropIn(workerUnit, "watchdog", "[Service]\nWatchdogSec=3s\n")
 	b.start()
 	h := b.holdSDK()
@@ -393,8 +417,10 @@ func TestRestartOfAHungWorker(t *testing.T) {
 }
 
 // ExecStop= also runs when codex has died; then there is nothing to wait for.
-func TestCrashIsNotDrained(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestCrashIsNotDrained(t *testing.T) { bothSuites(t, testCrashIsNotDrained) }
+
+func testCrashIsNotDrained(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	h := b.holdSDK()
 	b.signal(b.codex(), unix.SIGKILL)
@@ -410,8 +436,10 @@ func TestCrashIsNotDrained(t *testing.T) {
 }
 
 // An operator need not wait for the drain of a stop.
-func TestStopCanBeHastened(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestStopCanBeHastened(t *testing.T) { bothSuites(t, testStopCanBeHastened) }
+
+func testStopCanBeHastened(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	h := b.holdSDK()
 	stopped := b.begin("systemctl", "stop", workerUnit)
@@ -434,7 +462,11 @@ func TestStopCanBeHastened(t *testing.T) {
 // like that has met no start limit.
 func TestStopThatFails(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "trixie", realWorker, "")
+	bothSuites(t, testStopThatFails)
+}
+
+func testStopThatFails(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	cutOff := func(verb string) {
 		h := b.hold(verb)

@@ -17,7 +17,9 @@ func trim(s string) string { return strings.TrimSpace(s) }
 
 // A worker that cannot start says why in one line, in the journal, in
 // `systemctl status` and in /readyz; the proxy stays up.
-func TestWorkerCannotStart(t *testing.T) {
+func TestWorkerCannotStart(t *testing.T) { bothSuites(t, testWorkerCannotStart) }
+
+func testWorkerCannotStart(t *testing.T, suite string) {
 	for _, tc := range []struct {
 		name   string
 		worker string
@@ -52,7 +54,7 @@ func TestWorkerCannotStart(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := newBed(t, "trixie", tc.worker, "")
+			b := newBed(t, suite, tc.worker, "")
 			if tc.dropIn != "" {
 				require.NoError(t, b.WriteFile("/etc/systemd/system/"+workerUnit+".d/fault.conf", []byte(tc.dropIn), 0o644))
 				b.MustRun(t, "systemctl", "daemon-reload")
@@ -95,8 +97,10 @@ func assertOneLinePerStart(t *testing.T, b *bed, line *regexp.Regexp) {
 }
 
 // Any local user may send signals on the system bus; only systemd's count.
-func TestForgedSignals(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestForgedSignals(t *testing.T) { bothSuites(t, testForgedSignals) }
+
+func testForgedSignals(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	const path = "/org/freedesktop/systemd1/unit/codex_2dworker_40default_2eservice"
 	emit := []string{"setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "busctl", "emit"}

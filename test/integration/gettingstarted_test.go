@@ -13,8 +13,10 @@ import (
 
 // A newcomer's way through docs/getting-started.md, on a machine with the package
 // and codex and nothing else.
-func TestGettingStarted(t *testing.T) {
-	b := emptyBed(t, "trixie")
+func TestGettingStarted(t *testing.T) { bothSuites(t, testGettingStarted) }
+
+func testGettingStarted(t *testing.T, suite string) {
+	b := emptyBed(t, suite)
 	out, err := b.InstallDeb(t.Context(), os.Getenv("CODEX_PROXY_TEST_DEB"))
 	require.NoError(t, err, out)
 	b.MustRun(t, "ln", "-s", codexDir+"/bin/codex", "/usr/local/bin/codex") // as npm install -g does

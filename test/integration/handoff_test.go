@@ -72,8 +72,10 @@ func (b *bed) awaitSole() {
 
 // A reload takes the new configuration, and no other process takes its place if
 // that is bad, or if the program is.
-func TestReloadFails(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestReloadFails(t *testing.T) { bothSuites(t, testReloadFails) }
+
+func testReloadFails(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	require.NoError(t, b.WriteFile(configFile, []byte("start_timeout = \"1s\"\nbody_limit = 2048\n"), 0o644))
 	long := strings.Repeat("x", 4096)
@@ -140,7 +142,11 @@ func (b *bed) awaitStatus(text string) {
 // A restart finishes even streams of a minute; who comes meanwhile waits.
 func TestRestartOfLongStreams(t *testing.T) {
 	t.Parallel() // it mostly waits
-	b := newBed(t, "trixie", realWorker, crowdConfig)
+	bothSuites(t, testRestartOfLongStreams)
+}
+
+func testRestartOfLongStreams(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, crowdConfig)
 	b.start()
 	worker := b.codex()
 	l := newLedger()
@@ -172,21 +178,21 @@ func TestRestartOfLongStreams(t *testing.T) {
 // A stop refuses new work and finishes what runs, in every process there is and
 // for longer than TimeoutStopSec=; a second SIGTERM, like the end of
 // drain_timeout, cuts it off, with an error.
-func TestStopDrains(t *testing.T) {
+func TestStopDrains(t *testing.T) { bothSuites(t, testStopDrains) }
+
+func testStopDrains(t *testing.T, suite string) {
 	for _, tc := range []struct {
-		name, suite, config string
-		reloaded, again     bool
-		whole               bool
+		name, config           string
+		reloaded, again, whole bool
 	}{
-		{name: "patient", suite: "trixie", whole: true},
-		{name: "again", suite: "trixie", again: true},
-		{name: "deadline", suite: "trixie", config: "drain_timeout = \"5s\"\n"},
-		{name: "reloaded, patient", suite: "trixie", reloaded: true, whole: true},
-		{name: "reloaded, patient", suite: "bookworm", reloaded: true, whole: true},
-		{name: "reloaded, again", suite: "trixie", reloaded: true, again: true},
+		{name: "patient", whole: true},
+		{name: "again", again: true},
+		{name: "deadline", config: "drain_timeout = \"5s\"\n"},
+		{name: "reloaded, patient", reloaded: true, whole: true},
+		{name: "reloaded, again", reloaded: true, again: true},
 	} {
-		t.Run(tc.name+", "+tc.suite, func(t *testing.T) {
-			b := newBed(t, tc.suite, realWorker, tc.config)
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBed(t, suite, realWorker, tc.config)
 			b.dropIn(proxyUnit, "test", "[Service]\nTimeoutStopSec=2s\n")
 			b.start()
 			client := b.HTTPClient()

@@ -18,8 +18,10 @@ const fifty = 50
 
 // TestIdleWatch: to watch fifty worker units costs next to nothing while nothing
 // happens. systemd tells by signals.
-func TestIdleWatch(t *testing.T) {
-	b := newBed(t, "trixie", `mode = "demo"`, "")
+func TestIdleWatch(t *testing.T) { bothSuites(t, testIdleWatch) }
+
+func testIdleWatch(t *testing.T, suite string) {
+	b := newBed(t, suite, `mode = "demo"`, "")
 	var names []string
 	for n := range fifty - 1 {
 		name := fmt.Sprintf("w%d", n)

@@ -130,8 +130,10 @@ func (b *bed) unfetched(url, code string) {
 
 // A chat request that names images by URL, through everything: the model endpoint
 // gets the bytes, in their place, and clients are told what is wrong with which.
-func TestImagesInChat(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, onlyThat)
+func TestImagesInChat(t *testing.T) { bothSuites(t, testImagesInChat) }
+
+func testImagesInChat(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, onlyThat)
 	host := b.gallery()
 	b.start()
 	ask := func(urls ...string) error {
@@ -188,9 +190,7 @@ func TestImagesInChat(t *testing.T) {
 // Nobody but the public network is reached, unless the operator says so; then
 // that, and nothing else.
 func TestImagesAddresses(t *testing.T) {
-	for _, suite := range []string{"trixie", "bookworm"} {
-		t.Run(suite, func(t *testing.T) { imagesAddresses(t, suite) })
-	}
+	bothSuites(t, imagesAddresses)
 }
 
 func imagesAddresses(t *testing.T, suite string) {
@@ -221,8 +221,10 @@ func imagesAddresses(t *testing.T, suite string) {
 
 // The kernel, too, keeps the fetcher from what is not public: from its cgroup
 // even root gets nowhere else.
-func TestImagesFirewall(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, onlyThat)
+func TestImagesFirewall(t *testing.T) { bothSuites(t, testImagesFirewall) }
+
+func testImagesFirewall(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, onlyThat)
 	host := b.gallery()
 	require.NoError(t, b.WriteFile("/etc/resolv.conf", []byte("nameserver 127.0.0.53\n"), 0o644))
 	b.start()
@@ -251,8 +253,10 @@ func TestImagesFirewall(t *testing.T) {
 }
 
 // Killed, stopped or idle, the fetcher is there when it is asked.
-func TestImagesSurvive(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, onlyThat)
+func TestImagesSurvive(t *testing.T) { bothSuites(t, testImagesSurvive) }
+
+func testImagesSurvive(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, onlyThat)
 	b.gallery()
 	require.NoError(t, b.WriteFile("/etc/systemd/system/"+fetchUnit+".d/idle.conf", []byte(
 		"[Service]\nExecStart=\nExecStart=/usr/bin/codex-proxy fetch --config %d/config.toml --exit-idle-time 1s\n"), 0o644))
@@ -282,9 +286,7 @@ func TestImagesSurvive(t *testing.T) {
 // with it refuses, says why and is not given up, nor is it with no file at all. It
 // is there again once that is mended, at once with a reload.
 func TestImagesMistake(t *testing.T) {
-	for _, suite := range []string{"trixie", "bookworm"} {
-		t.Run(suite, func(t *testing.T) { imagesMistake(t, suite) })
-	}
+	bothSuites(t, imagesMistake)
 }
 
 func imagesMistake(t *testing.T, suite string) {
@@ -331,8 +333,10 @@ func (b *bed) assertRefuses(unit, why string) {
 }
 
 // A fetcher that cannot start is given up, and comes back as the doctor tells.
-func TestImagesStartLimit(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, onlyThat)
+func TestImagesStartLimit(t *testing.T) { bothSuites(t, testImagesStartLimit) }
+
+func testImagesStartLimit(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, onlyThat)
 	b.gallery()
 	b.start()
 	dropIn := "/run/systemd/system/" + fetchUnit + ".d/broken.conf"
@@ -353,8 +357,10 @@ func TestImagesStartLimit(t *testing.T) {
 
 // A fetch in flight outlives the fetcher: it is asked again when that is killed,
 // and finished when that is reloaded; what comes meanwhile waits.
-func TestImagesInFlight(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, onlyThat)
+func TestImagesInFlight(t *testing.T) { bothSuites(t, testImagesInFlight) }
+
+func testImagesInFlight(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, onlyThat)
 	host := b.gallery()
 	b.start()
 	begin := func(url string) chan error {
@@ -382,8 +388,10 @@ func TestImagesInFlight(t *testing.T) {
 }
 
 // The daemon still has no network, and the fetcher nothing of ours.
-func TestImagesIsolation(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, onlyThat)
+func TestImagesIsolation(t *testing.T) { bothSuites(t, testImagesIsolation) }
+
+func testImagesIsolation(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, onlyThat)
 	b.gallery()
 	b.start()
 	b.fetched("http://" + imageAddr + "/")

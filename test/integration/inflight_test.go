@@ -15,9 +15,7 @@ import (
 // What processes from before reloads have in flight counts against the limit of an API
 // key and against max_inflight, until it has ended and no longer.
 func TestLimitsAcrossReloads(t *testing.T) {
-	for _, suite := range []string{"trixie", "bookworm"} {
-		t.Run(suite, func(t *testing.T) { limitsAcrossReloads(t, suite) })
-	}
+	bothSuites(t, limitsAcrossReloads)
 }
 
 func limitsAcrossReloads(t *testing.T, suite string) {

@@ -31,8 +31,10 @@ func (b *bed) entries(t *testing.T, query ...string) (list []map[string]any) {
 	return list
 }
 
-func TestJournal(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestJournal(t *testing.T) { bothSuites(t, testJournal) }
+
+func testJournal(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	status, header, _ := b.chat(false, "[[text a secret answer]] to a secret question")
 	require.Equal(t, http.StatusOK, status)
@@ -119,8 +121,10 @@ func TestJournal(t *testing.T) {
 
 // The story of a request whose worker dies: what the proxy did, and what codex in
 // both of its processes said, by one query.
-func TestJournalOfARequest(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestJournalOfARequest(t *testing.T) { bothSuites(t, testJournalOfARequest) }
+
+func testJournalOfARequest(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.MustRun(t, "sh", "-ec", `mkdir -p /etc/systemd/system/codex-worker@.service.d
 printf '[Service]\nEnvironment=RUST_LOG=info\n' >/etc/systemd/system/codex-worker@.service.d/log.conf
 systemctl daemon-reload`)

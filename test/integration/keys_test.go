@@ -18,54 +18,52 @@ import (
 // good: not in the process from before a reload, nor after the next reload,
 // restart or crash.
 func TestKeys(t *testing.T) {
-	for _, suite := range []string{"trixie", "bookworm"} {
-		t.Run(suite, func(t *testing.T) {
-			b := newBed(t, suite, realWorker, "")
-			b.start()
-			stream := b.hold("keys") // keeps the first process until its end
-			alice := b.addKey("alice")
-			assert.Equal(t, http.StatusOK, b.askWith(nil, alice, nil))
-			assert.Equal(t, http.StatusUnauthorized, b.askWith(nil, "", nil))
-			old := &http.Client{Transport: &http.Transport{DialContext: b.DialContext}} // on a connection of its own
-			defer old.CloseIdleConnections()
-			require.Equal(t, http.StatusOK, b.askWith(old, alice, nil))
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newBed(t, suite, realWorker, "")
+		b.start()
+		stream := b.hold("keys") // keeps the first process until its end
+		alice := b.addKey("alice")
+		assert.Equal(t, http.StatusOK, b.askWith(nil, alice, nil))
+		assert.Equal(t, http.StatusUnauthorized, b.askWith(nil, "", nil))
+		old := &http.Client{Transport: &http.Transport{DialContext: b.DialContext}} // on a connection of its own
+		defer old.CloseIdleConnections()
+		require.Equal(t, http.StatusOK, b.askWith(old, alice, nil))
 
-			assert.Empty(t, b.MustRun(t, "cat", "/run/credentials/"+proxyUnit+"/api-keys"), "systemd takes the file when the service starts, and 252 after a reload")
-			b.MustRun(t, "systemctl", "reload", proxyUnit)
-			require.Equal(t, http.StatusOK, b.askWith(nil, alice, nil), "the successor has the keys of today")
-			assert.Equal(t, http.StatusUnauthorized, b.askWith(nil, "", nil))
-			bob := b.addKey("bob")
-			b.keys("revoke", "alice")
-			var closed bool
-			assert.Equal(t, http.StatusUnauthorized, b.askWith(old, alice, &closed), "the first process hears of it, too")
-			assert.True(t, closed, "it was the first process that answered")
+		assert.Empty(t, b.MustRun(t, "cat", "/run/credentials/"+proxyUnit+"/api-keys"), "systemd takes the file when the service starts, and 252 after a reload")
+		b.MustRun(t, "systemctl", "reload", proxyUnit)
+		require.Equal(t, http.StatusOK, b.askWith(nil, alice, nil), "the successor has the keys of today")
+		assert.Equal(t, http.StatusUnauthorized, b.askWith(nil, "", nil))
+		bob := b.addKey("bob")
+		b.keys("revoke", "alice")
+		var closed bool
+		assert.Equal(t, http.StatusUnauthorized, b.askWith(old, alice, &closed), "the first process hears of it, too")
+		assert.True(t, closed, "it was the first process that answered")
 
-			still := func(after string) {
-				assert.Equal(t, http.StatusOK, b.askWith(nil, bob, nil), after)
-				assert.Equal(t, http.StatusUnauthorized, b.askWith(nil, alice, nil), after)
-			}
-			still("the change")
-			b.MustRun(t, "systemctl", "reload", proxyUnit)
-			still("a reload")
-			stream.finish(b)
-			b.awaitSole()
-			b.signal(b.onlyProcess(proxyUnit), unix.SIGKILL)
-			b.until("ready", ready)
-			still("a crash")
-			b.MustRun(t, "systemctl", "restart", proxyUnit)
-			still("a restart")
-			assert.NotContains(t, b.journal(proxyUnit), "cannot take over the API keys")
+		still := func(after string) {
+			assert.Equal(t, http.StatusOK, b.askWith(nil, bob, nil), after)
+			assert.Equal(t, http.StatusUnauthorized, b.askWith(nil, alice, nil), after)
+		}
+		still("the change")
+		b.MustRun(t, "systemctl", "reload", proxyUnit)
+		still("a reload")
+		stream.finish(b)
+		b.awaitSole()
+		b.signal(b.onlyProcess(proxyUnit), unix.SIGKILL)
+		b.until("ready", ready)
+		still("a crash")
+		b.MustRun(t, "systemctl", "restart", proxyUnit)
+		still("a restart")
+		assert.NotContains(t, b.journal(proxyUnit), "cannot take over the API keys")
 
-			b.pagesNeedAKey("bob")
-			b.withoutAKey("bob")
-			b.addKey("bob")
-			b.MustRun(t, "systemctl", "stop", proxyUnit)
-			_, stderr, err := b.Run(t.Context(), "codex-proxy", "keys", "add", "carol")
-			require.NoError(t, err)
-			assert.Contains(t, stderr, "does not run")
-			assert.Equal(t, []string{"NAME", "bob", "carol"}, firstWords(b.keys("list")))
-		})
-	}
+		b.pagesNeedAKey("bob")
+		b.withoutAKey("bob")
+		b.addKey("bob")
+		b.MustRun(t, "systemctl", "stop", proxyUnit)
+		_, stderr, err := b.Run(t.Context(), "codex-proxy", "keys", "add", "carol")
+		require.NoError(t, err)
+		assert.Contains(t, stderr, "does not run")
+		assert.Equal(t, []string{"NAME", "bob", "carol"}, firstWords(b.keys("list")))
+	})
 }
 
 // pagesNeedAKey: while web pages may use the API, the last key stays, and where there
@@ -136,8 +134,10 @@ func (b *bed) withoutAKey(last string) {
 
 // The keys of a file that config.toml names are in force once the service has read
 // that, and not those of a file that it has not read.
-func TestKeysOfANamedFile(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestKeysOfANamedFile(t *testing.T) { bothSuites(t, testKeysOfANamedFile) }
+
+func testKeysOfANamedFile(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	alice := b.addKey("alice")
 	settings := func(text string) { require.NoError(t, b.WriteFile(configFile, []byte(text), 0o644)) }
@@ -166,8 +166,10 @@ func TestKeysOfANamedFile(t *testing.T) {
 
 // A control socket goes where the settings say, and nowhere where the unit cannot
 // make one.
-func TestControlSocketOfTheSettings(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestControlSocketOfTheSettings(t *testing.T) { bothSuites(t, testControlSocketOfTheSettings) }
+
+func testControlSocketOfTheSettings(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	settings := func(path string) {
 		require.NoError(t, b.WriteFile(configFile, []byte("control_socket = \""+path+"\"\n"), 0o644))
@@ -193,8 +195,10 @@ func TestControlSocketOfTheSettings(t *testing.T) {
 
 // What a key has used of its day is known after a reload and a restart, and
 // `codex-proxy usage` shows it, whether the service runs or not.
-func TestUsage(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestUsage(t *testing.T) { bothSuites(t, testUsage) }
+
+func testUsage(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	carol := b.addKey("carol", "--tokens-per-day=1")
 	bob := b.addKey("bob", "--requests-per-minute=1000", "--models="+model)

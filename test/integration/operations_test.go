@@ -21,8 +21,10 @@ func (b *bed) follow(m *manual.Manual) {
 
 // Every block of commands in docs/operations.md works as it stands there, and
 // in the end everything runs.
-func TestOperationsManual(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestOperationsManual(t *testing.T) { bothSuites(t, testOperationsManual) }
+
+func testOperationsManual(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	request := manual.Open(t, "docs/api.md").Commands()
 	require.Len(t, request, 1)

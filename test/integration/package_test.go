@@ -13,9 +13,11 @@ const firstKey = "/etc/codex-proxy/first-key"
 
 // The life of a package on a server, in the order in which things happen.
 func TestPackage(t *testing.T) {
-	t.Run("deb on systemd 257", func(t *testing.T) { emptyBed(t, "trixie").live(deb(t)) })
-	t.Run("deb on systemd 252", func(t *testing.T) { emptyBed(t, "bookworm").live(deb(t)) })
-	t.Run("rpm", func(t *testing.T) { emptyBed(t, "trixie").live(rpm(t)) })
+	debs, rpms := deb(t), rpm(t)
+	bothSuites(t, func(t *testing.T, suite string) {
+		t.Run("deb", func(t *testing.T) { emptyBed(t, suite).live(debs) })
+		t.Run("rpm", func(t *testing.T) { emptyBed(t, suite).live(rpms) })
+	})
 }
 
 // live is an image, an installation, the first start, an upgrade, a mistake, a

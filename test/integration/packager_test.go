@@ -113,7 +113,7 @@ func (b *bed) mustSay(args ...string) string {
 // kept is what package managers and sysusers keep for themselves, and directories
 // of the distribution that an .rpm may make but does not own.
 var kept = regexp.MustCompile(`^/(var/(cache|log|lib/(dpkg|apt|rpm))/|var/lib/rpm$|etc/((passwd|group|shadow|gshadow)-$|\.pwd\.lock$|\.updated$))` +
-	`|^/usr/share/(man/man[158]|licenses|zsh/site-functions)$|^/root/|^/tmp/`)
+	`|^/usr/share/(man/man[158]|licenses|zsh/site-functions|fish(/vendor_completions\.d)?)$|^/root/|^/tmp/`)
 
 // files lists the machine's files that somebody may have put there.
 func (b *bed) files() []string {

@@ -17,8 +17,10 @@ import (
 )
 
 // A response is there for who comes back to it, whatever was restarted since.
-func TestResponsesSurvive(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestResponsesSurvive(t *testing.T) { bothSuites(t, testResponsesSurvive) }
+
+func testResponsesSurvive(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	client := b.client()
 	ask := func(previous, input string) *responses.Response {

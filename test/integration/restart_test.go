@@ -22,9 +22,11 @@ type report = probes.Report
 
 // kill -9 of codex: not ready within milliseconds of the end of the
 // connection, restarted by systemd alone, ready again soon.
-func TestKill(t *testing.T) {
+func TestKill(t *testing.T) { bothSuitesInTurn(t, testKill) }
+
+func testKill(t *testing.T, suite string) {
 	// Half a second of health is enough to begin the restart ramp anew.
-	b := newBed(t, "trixie", realWorker, "reset_after = \"500ms\"\n")
+	b := newBed(t, suite, realWorker, "reset_after = \"500ms\"\n")
 	b.start()
 	times := b.slower()
 	proxy := b.onlyProcess(proxyUnit)
@@ -143,8 +145,10 @@ func (b *bed) assertChain(w probes.Worker) {
 
 // A stopped codex answers nothing: the watchdog kills it and systemd starts it
 // again, with the shipped WatchdogSec.
-func TestHang(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestHang(t *testing.T) { bothSuitesInTurn(t, testHang) }
+
+func testHang(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	watchdog, err := time.ParseDuration(b.show(workerUnit, "WatchdogUSec")["WatchdogUSec"])
 	require.NoError(t, err)
@@ -164,9 +168,7 @@ func TestHang(t *testing.T) {
 // After the start limit an operator's commands bring everything back, in either
 // order, and nobody touches the proxy.
 func TestStartLimit(t *testing.T) {
-	for _, suite := range []string{"trixie", "bookworm"} {
-		t.Run(suite, func(t *testing.T) { startLimit(t, suite) })
-	}
+	bothSuites(t, startLimit)
 }
 
 func startLimit(t *testing.T, suite string) {
@@ -217,7 +219,7 @@ func startLimit(t *testing.T, suite string) {
 // a fault that passes leaves nothing for a person to do, and who came meanwhile
 // is answered.
 func TestProxyCrashLoop(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "reset_after = \"1s\"\n")
+	b := newBed(t, newest, realWorker, "reset_after = \"1s\"\n")
 	b.start()
 	worker := b.codex()
 	b.signal(b.onlyProcess(proxyUnit), unix.SIGKILL)

@@ -34,8 +34,10 @@ var planted = map[string]string{
 // Nothing of a request's content is left behind at the default log level, and
 // nothing of a key anywhere, come what may: answers, errors of every kind, clients
 // that go, and the end of the proxy by its watchdog, goroutine dump included.
-func TestSecretsStaySecret(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestSecretsStaySecret(t *testing.T) { bothSuites(t, testSecretsStaySecret) }
+
+func testSecretsStaySecret(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.installFaulty()
 	b.dropIn(proxyUnit, "fault", shortWatchdog+"Environment=CODEX_PROXY_FAULT=accept\n")
 	b.start()

@@ -30,8 +30,10 @@ func securityRows(t *testing.T, first string) (rows [][]string) {
 
 // The files of the installed and running service belong to whom
 // docs/security.md says.
-func TestFilesAreWhose(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestFilesAreWhose(t *testing.T) { bothSuites(t, testFilesAreWhose) }
+
+func testFilesAreWhose(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	files := 0
 	for _, row := range securityRows(t, `^/(usr|etc|var|run)/`) {

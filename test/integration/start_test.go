@@ -15,8 +15,10 @@ import (
 
 // `systemctl start codex.target` returns after READY=1 of the proxy, and that
 // follows a real handshake with models.
-func TestStart(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestStart(t *testing.T) { bothSuites(t, testStart) }
+
+func testStart(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 
 	_, report := b.readyz()
@@ -51,24 +53,22 @@ func TestStart(t *testing.T) {
 // `systemctl start codex-proxy` starts everything. What was stopped later stays
 // stopped, also when the proxy crashes or is restarted.
 func TestStartOfTheService(t *testing.T) {
-	for _, suite := range []string{"trixie", "bookworm"} {
-		t.Run(suite, func(t *testing.T) {
-			b := newBed(t, suite, realWorker, "")
-			b.MustRun(t, "systemctl", "start", "codex-proxy")
-			status, _ := b.readyz()
-			assert.Equal(t, http.StatusOK, status)
-			assert.Equal(t, "active", b.show("codex.target", "ActiveState")["ActiveState"])
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newBed(t, suite, realWorker, "")
+		b.MustRun(t, "systemctl", "start", "codex-proxy")
+		status, _ := b.readyz()
+		assert.Equal(t, http.StatusOK, status)
+		assert.Equal(t, "active", b.show("codex.target", "ActiveState")["ActiveState"])
 
-			// What starts beside a stopped worker waits for it in vain.
-			require.NoError(t, b.WriteFile(configFile, []byte("start_timeout = \"1s\"\n"), 0o644))
-			b.MustRun(t, "systemctl", "stop", workerUnit)
-			b.MustRun(t, "systemctl", "kill", "--signal=KILL", proxyUnit)
-			b.until("back", func(_ int, _ report) bool { return b.show(proxyUnit, "NRestarts")["NRestarts"] == "1" })
-			b.assertStopped(workerUnit)
-			b.MustRun(t, "systemctl", "restart", proxyUnit)
-			b.assertStopped(workerUnit)
-		})
-	}
+		// What starts beside a stopped worker waits for it in vain.
+		require.NoError(t, b.WriteFile(configFile, []byte("start_timeout = \"1s\"\n"), 0o644))
+		b.MustRun(t, "systemctl", "stop", workerUnit)
+		b.MustRun(t, "systemctl", "kill", "--signal=KILL", proxyUnit)
+		b.until("back", func(_ int, _ report) bool { return b.show(proxyUnit, "NRestarts")["NRestarts"] == "1" })
+		b.assertStopped(workerUnit)
+		b.MustRun(t, "systemctl", "restart", proxyUnit)
+		b.assertStopped(workerUnit)
+	})
 }
 
 // assertStopped looks for a start that is still to come, too.
@@ -80,8 +80,10 @@ func (b *bed) assertStopped(unit string) {
 
 // What the README tells to do on a server: codex on PATH, a login, and the worker
 // file as it is shipped.
-func TestInstall(t *testing.T) {
-	b := newBed(t, "trixie", "", "")
+func TestInstall(t *testing.T) { bothSuites(t, testInstall) }
+
+func testInstall(t *testing.T, suite string) {
+	b := newBed(t, suite, "", "")
 	shipped, err := os.ReadFile("../../packaging/etc/workers/default.toml")
 	require.NoError(t, err)
 	require.NoError(t, b.WriteFile(workerFile, shipped, 0o644))
@@ -93,22 +95,11 @@ func TestInstall(t *testing.T) {
 	assert.Equal(t, "enabled", trim(b.MustRun(t, "systemctl", "is-enabled", "codex.target")), "it starts at boot")
 }
 
-// The same package on the systemd of Debian 12.
-func TestStartOnDebian12(t *testing.T) {
-	b := newBed(t, "bookworm", realWorker, "")
-	b.start()
-	require.NoError(t, b.models.Script("text hello from bookworm"))
-	status, _, body := b.chat(false, "hi")
-	assert.Equal(t, http.StatusOK, status)
-	assert.Contains(t, body, "hello from bookworm")
-	b.signal(b.codex(), 9)
-	b.until("not ready", func(status int, _ report) bool { return !ready(status, report{}) })
-	b.until("ready", ready)
-}
-
 // An idle stop ends every process of ours, cleanly and quickly.
-func TestStop(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestStop(t *testing.T) { bothSuitesInTurn(t, testStop) }
+
+func testStop(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	began := time.Now()
 	b.MustRun(t, "systemctl", "stop", "codex.target")
@@ -141,19 +132,17 @@ func TestStop(t *testing.T) {
 // However often somebody restarts the target, all of it is back: no limit counts that,
 // and the address is free.
 func TestRestartsOfTheTarget(t *testing.T) {
-	for _, suite := range []string{"trixie", "bookworm"} {
-		t.Run(suite, func(t *testing.T) {
-			b := newBed(t, suite, realWorker, "")
-			b.start()
-			for range 10 {
-				b.MustRun(t, "systemctl", "restart", "codex.target")
-				b.http.CloseIdleConnections()
-				status, report := b.readyz()
-				require.Equal(t, http.StatusOK, status, "%+v", report)
-			}
-			assert.Empty(t, b.MustRun(t, "systemctl", "--failed", "--no-legend", "list-units", "codex*"))
-		})
-	}
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newBed(t, suite, realWorker, "")
+		b.start()
+		for range 10 {
+			b.MustRun(t, "systemctl", "restart", "codex.target")
+			b.http.CloseIdleConnections()
+			status, report := b.readyz()
+			require.Equal(t, http.StatusOK, status, "%+v", report)
+		}
+		assert.Empty(t, b.MustRun(t, "systemctl", "--failed", "--no-legend", "list-units", "codex*"))
+	})
 }
 
 // awaitInactive waits for the end of a unit that is being stopped.

@@ -1,15 +1,104 @@
 package integration
 
-import "testing"
+import (
+	"go/ast"
+	"go/parser"
+	gotoken "go/token"
+	"path/filepath"
+	"strings"
+	"testing"
 
-// bothSuites runs a test on the newest systemd that is supported, 257 of Debian 13,
-// and on the oldest, 252 of Debian 12.
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The newest systemd that the tests have, 257 of Debian 13, and the oldest that is
+// supported, 252 of Debian 12.
+const newest, oldest = "trixie", "bookworm"
+
+// bothSuites runs a test on both, at the same time.
 func bothSuites(t *testing.T, test func(t *testing.T, suite string)) {
 	t.Helper()
-	for _, suite := range []string{"trixie", "bookworm"} {
+	for _, suite := range []string{newest, oldest} {
 		t.Run(suite, func(t *testing.T) {
 			t.Parallel()
 			test(t, suite)
 		})
 	}
+}
+
+// bothSuitesInTurn is bothSuites for a test that measures times.
+func bothSuitesInTurn(t *testing.T, test func(t *testing.T, suite string)) {
+	t.Helper()
+	for _, suite := range []string{newest, oldest} {
+		t.Run(suite, func(t *testing.T) { test(t, suite) })
+	}
+}
+
+const (
+	ofTheAPI      = "what clients send and get, of which nothing is systemd's"
+	ofItsPrograms = "the programs beside ours are those of Debian 13"
+)
+
+// oneSuite has every test that does not run on both, with the reason. A test of units,
+// system call filters, D-Bus or sandboxes is among them only where it is about what one
+// of the two lacks.
+var oneSuite = map[string]string{
+	"TestChat":         ofTheAPI,
+	"TestChatFeatures": ofTheAPI,
+	"TestClients":      ofTheAPI,
+	"TestCodexCLI":     ofTheAPI,
+	"TestContract":     ofTheAPI,
+	"TestModelFaults":  ofTheAPI,
+	"TestResponsesSDK": ofTheAPI,
+	"TestThreadReuse":  ofTheAPI,
+
+	"TestNeighbours":        ofItsPrograms,
+	"TestTextfileDirectory": ofItsPrograms,
+	"TestPrometheus":        ofItsPrograms,
+	"TestAlerts":            ofItsPrograms,
+	"TestReverseProxies":    ofItsPrograms,
+
+	"TestSuites":              "a look at this package's files",
+	"TestContainer":           "there is no systemd in a container",
+	"TestRun":                 "`make run` takes the systemd of the machine where somebody develops",
+	"TestReloadOnOldSystemd":  "systemd has reloads of its own since 253",
+	"TestHeldBackOnDebian12":  "systemd's own delays grow since 254",
+	"TestProxyRampOnDebian12": "systemd's own delays grow since 254",
+	"TestProxyCrashLoop":      "a program that does not even run cannot wait in the place of systemd before 254",
+}
+
+// Each test runs on both suites, or the table has the reason why it does not.
+func TestSuites(t *testing.T) {
+	files, err := filepath.Glob("*_test.go")
+	require.NoError(t, err)
+	found := map[string]bool{}
+	for _, path := range files {
+		file, err := parser.ParseFile(gotoken.NewFileSet(), path, nil, 0)
+		require.NoError(t, err)
+		for _, d := range file.Decls {
+			if f, is := d.(*ast.FuncDecl); is && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
+				found[f.Name.Name] = true
+				assert.NotEqual(t, oneSuite[f.Name.Name] != "", onBoth(f), "%s: pass it to bothSuites, or name it in oneSuite with the reason", f.Name.Name)
+			}
+		}
+	}
+	for name := range oneSuite {
+		assert.True(t, found[name], "there is no %s", name)
+	}
+}
+
+// onBoth reports whether a test names both suites, or leaves that to bothSuites.
+func onBoth(f *ast.FuncDecl) bool {
+	named := map[string]bool{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			named[n.Name] = true
+		case *ast.BasicLit:
+			named[strings.Trim(n.Value, `"`)] = true
+		}
+		return true
+	})
+	return named["bothSuites"] || named["bothSuitesInTurn"] || (named["newest"] || named[newest]) && (named["oldest"] || named[oldest])
 }

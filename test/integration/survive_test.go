@@ -86,8 +86,10 @@ func (b *bed) seen(prompt string) int {
 }
 
 // kill -9 of codex while no client has a byte of its answer: nobody notices.
-func TestKillBeforeTheFirstByte(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestKillBeforeTheFirstByte(t *testing.T) { bothSuites(t, testKillBeforeTheFirstByte) }
+
+func testKillBeforeTheFirstByte(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
@@ -128,8 +130,10 @@ func TestKillBeforeTheFirstByte(t *testing.T) {
 
 // An operator's restart of the worker under load is latency, too, for whoever
 // has had nothing of the answer yet.
-func TestRestartOfAWorkerIsLatency(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestRestartOfAWorkerIsLatency(t *testing.T) { bothSuites(t, testRestartOfAWorkerIsLatency) }
+
+func testRestartOfAWorkerIsLatency(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
@@ -195,8 +199,10 @@ func (b *bed) beginStream(ctx context.Context, prompt string) (rest func() (stri
 
 // What a client does not want any more is cut at the model endpoint at once,
 // wherever the turn is: it has written, it is silent, or it has just begun.
-func TestDisconnectInterrupts(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestDisconnectInterrupts(t *testing.T) { bothSuites(t, testDisconnectInterrupts) }
+
+func testDisconnectInterrupts(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	for _, tc := range []struct {
 		name, prompt string

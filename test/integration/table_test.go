@@ -17,9 +17,11 @@ import (
 )
 
 // What is promised of restarts holds under the load of a crowd.
-func TestUnderLoad(t *testing.T) {
+func TestUnderLoad(t *testing.T) { bothSuitesInTurn(t, testUnderLoad) }
+
+func testUnderLoad(t *testing.T, suite string) {
 	// Half a second of health is enough to begin the restart ramp anew.
-	b := newBed(t, "trixie", realWorker, crowdConfig+"reset_after = \"500ms\"\n")
+	b := newBed(t, suite, realWorker, crowdConfig+"reset_after = \"500ms\"\n")
 	b.dropIn(proxyUnit, "test", "[Service]\nWatchdogSec=4s\n") // who does not ping is seen
 	b.start()
 	times := b.slower()
@@ -57,7 +59,7 @@ func (b *bed) measure(round func() (missed string)) {
 func (b *bed) nextPackage() string {
 	b.t.Helper()
 	require.NoError(b.t, b.CopyIn(os.Getenv("CODEX_PROXY_TEST_DEB"), "/tmp/now.deb"))
-	b.MustRun(b.t, "sh", "-ec", `cd /tmp; dpkg-deb -R now.deb next; sed -i 's/^Version: .*/Version: 99.0/' next/DEBIAN/control; dpkg-deb -b next next.deb`)
+	b.MustRun(b.t, "sh", "-ec", `cd /tmp; dpkg-deb -R now.deb next; sed -i 's/^Version: .*/Version: 99.0/' next/DEBIAN/control; dpkg-deb -Zgzip -z1 -b next next.deb`)
 	local := filepath.Join(b.t.TempDir(), "next.deb")
 	next, err := b.ReadFile("/tmp/next.deb")
 	require.NoError(b.t, err)

@@ -17,8 +17,10 @@ const textfile = "/var/lib/prometheus/node-exporter/codex-proxy.prom"
 
 // Where node exporter has its directory, the state of the service lies in it for
 // as long as the service runs.
-func TestTextfile(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestTextfile(t *testing.T) { bothSuites(t, testTextfile) }
+
+func testTextfile(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	assert.NotContains(t, b.journal(proxyUnit), "textfile", "without node exporter there is nothing to say")
 	b.MustRun(t, "systemctl", "stop", proxyUnit)

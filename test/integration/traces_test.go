@@ -118,9 +118,7 @@ func (b *bed) traced(id, key, prompt string, stream bool) {
 // The spans of a stream arrive at a collector beyond the daemon's network, linked
 // and in order, and go on to do so across a reload and a stop.
 func TestTraces(t *testing.T) {
-	for _, suite := range []string{"trixie", "bookworm"} {
-		t.Run(suite, func(t *testing.T) { tracesArrive(t, suite) })
-	}
+	bothSuites(t, tracesArrive)
 }
 
 func tracesArrive(t *testing.T, suite string) {
@@ -184,8 +182,10 @@ func tracesArrive(t *testing.T, suite string) {
 
 // A collector that is away, or forwarding that fails, costs requests nothing, and
 // is told.
-func TestTracesGoNowhere(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, toCollector)
+func TestTracesGoNowhere(t *testing.T) { bothSuites(t, testTracesGoNowhere) }
+
+func testTracesGoNowhere(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, toCollector)
 	c := b.collector()
 	require.NoError(t, b.WriteFile(headersFile, []byte("planted-no-header\n"), 0o600))
 	b.start()
@@ -240,8 +240,10 @@ func (b *bed) awaitMetric(sample string) {
 }
 
 // By default there are no traces, and nothing is started for them.
-func TestNoTraces(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestNoTraces(t *testing.T) { bothSuites(t, testNoTraces) }
+
+func testNoTraces(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	b.traced("untraced", "none", "[[text a]]", true)
 	b.MustRun(t, "systemctl", "restart", proxyUnit) // what there is would be flushed

@@ -30,7 +30,11 @@ const shortTimeouts = "handshake_timeout = \"2s\"\nstart_timeout = \"1s\"\n"
 // worker does not notice.
 func TestWatchdog(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "trixie", realWorker, shortTimeouts)
+	bothSuites(t, testWatchdog)
+}
+
+func testWatchdog(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, shortTimeouts)
 	b.installFaulty()
 	b.startShort()
 	worker := b.codex()
@@ -82,8 +86,10 @@ func TestWatchdog(t *testing.T) {
 }
 
 // A panic outside any request ends the proxy, not the workers, and refuses nobody.
-func TestPanic(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestPanic(t *testing.T) { bothSuitesInTurn(t, testPanic) }
+
+func testPanic(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.installFaulty()
 	b.dropIn(proxyUnit, "fault", "[Service]\nWatchdogSec=3s\nEnvironment=CODEX_PROXY_FAULT=worker\n") // a pass meets it
 	b.start()
@@ -135,7 +141,11 @@ func (b *bed) anyMessage() {
 // fault, worth one restart. Where that does not mend it, another would not.
 func TestWatchdogUnreachable(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "trixie", realWorker, shortTimeouts)
+	bothSuites(t, testWatchdogUnreachable)
+}
+
+func testWatchdogUnreachable(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, shortTimeouts)
 	b.dropIn(proxyUnit, "watchdog", shortWatchdog)
 	b.startShort()
 	b.MustRun(t, "chmod", "0600", "/run/codex-proxy/default.sock")
@@ -162,7 +172,11 @@ func TestWatchdogUnreachable(t *testing.T) {
 // A worker that is down or hangs is no fault of the proxy's.
 func TestWatchdogIsNotForWorkers(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "trixie", realWorker, shortTimeouts)
+	bothSuites(t, testWatchdogIsNotForWorkers)
+}
+
+func testWatchdogIsNotForWorkers(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, shortTimeouts)
 	b.dropIn(proxyUnit, "watchdog", shortWatchdog)
 	b.dropIn(workerUnit, "watchdog", "[Service]\nWatchdogSec=0\n")
 	b.startShort()

@@ -21,7 +21,11 @@ const afterWeather = 5 * time.Second // half of what a bus that was never there 
 // served and readiness holds, and soon after its return the picture is right.
 func TestBusWeather(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "trixie", realWorker, "")
+	bothSuites(t, testBusWeather)
+}
+
+func testBusWeather(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	proxy, worker := b.onlyProcess(proxyUnit), b.codex()
 	b.warm()
@@ -62,9 +66,7 @@ func TestBusWeather(t *testing.T) {
 // and starts none that was stopped.
 func TestProxyRestartWithoutBus(t *testing.T) {
 	t.Parallel()
-	for _, suite := range []string{"trixie", "bookworm"} {
-		t.Run(suite, func(t *testing.T) { proxyRestartWithoutBus(t, suite) })
-	}
+	bothSuites(t, proxyRestartWithoutBus)
 }
 
 func proxyRestartWithoutBus(t *testing.T, suite string) {
@@ -92,7 +94,11 @@ func proxyRestartWithoutBus(t *testing.T, suite string) {
 // A worker that restarts while the bus is away is ready soon after its return.
 func TestRestartWithoutBus(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "trixie", realWorker, "")
+	bothSuites(t, testRestartWithoutBus)
+}
+
+func testRestartWithoutBus(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	b.stopBus()
 	b.signal(b.codex(), unix.SIGKILL)
@@ -112,7 +118,11 @@ func TestRestartWithoutBus(t *testing.T) {
 // A thousand strangers flap; the proxy hears nothing of it.
 func TestThousandUnits(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "trixie", realWorker, "")
+	bothSuites(t, testThousandUnits)
+}
+
+func testThousandUnits(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	require.NoError(t, b.WriteFile("/etc/systemd/system/flap@.target", []byte("[Unit]\nDescription=Flap %i\n"), 0o644))
 	b.MustRun(t, "systemctl", "daemon-reload")
 	b.start()
