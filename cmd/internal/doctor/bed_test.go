@@ -75,7 +75,7 @@ func newBed(t *testing.T) *bed {
 	b.accounts = map[string]Account{
 		"root": {0, 0, []uint32{0}}, proxyUser: {995, 993, []uint32{993}}, workerUser: {994, 992, []uint32{992}},
 	}
-	b.may = map[string]bool{"995 reset-failed " + defaultUnit: true, "995 restart " + defaultUnit: true}
+	b.may = map[string]bool{"995 reset-failed " + defaultUnit: true, "995 reset-failed " + proxyUnit: true}
 	b.clock = Clock{Now: time.Now(), Synced: true}
 	b.host = Host{
 		Root: root, Control: runDir + "/control/socket", IsRoot: true, Systemd: b,

@@ -26,8 +26,8 @@ func checkBus(_ context.Context, s *survey) []Finding {
 	return []Finding{ok("", "systemd answers, and the daemon hears it")}
 }
 
-// checkPolkit is whether the proxy may do what it does with its workers, and no
-// more. Nothing is done to any unit.
+// checkPolkit is whether the proxy may do what it does with units, and no more.
+// Nothing is done to any unit.
 func checkPolkit(ctx context.Context, s *survey) []Finding {
 	if s.busErr != nil {
 		return []Finding{unchecked("", "the system bus does not answer", "bus")}
@@ -43,14 +43,15 @@ func checkPolkit(ctx context.Context, s *survey) []Finding {
 		user, unit, verb string
 		may              bool
 	}{
-		{proxyUser, worker, "reset-failed", true}, {proxyUser, worker, "restart", true},
-		{proxyUser, "dbus.service", "restart", false}, {workerUser, worker, "restart", false},
+		{proxyUser, worker, "reset-failed", true}, {proxyUser, proxyUnit, "reset-failed", true},
+		{proxyUser, worker, "restart", false}, {workerUser, worker, "restart", false},
+		{proxyUser, "dbus.service", "restart", false}, {workerUser, worker, "reset-failed", false},
 	} {
 		if f, bad := s.askPolkit(ctx, q.user, q.unit, q.verb, q.may); bad {
 			return []Finding{f}
 		}
 	}
-	return []Finding{ok("", "codex-proxy may manage its workers, and nothing else")}
+	return []Finding{ok("", "codex-proxy may reset its workers and itself, and nothing else")}
 }
 
 func (s *survey) askPolkit(ctx context.Context, user, unit, verb string, want bool) (Finding, bool) {

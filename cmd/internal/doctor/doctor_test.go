@@ -102,6 +102,7 @@ func TestWhatIsBroken(t *testing.T) {
 		"mute polkit":    {func(b *bed) { b.mayErr = errors.New("cannot ask polkit: timeout") }, want{"fail polkit", "timeout", "systemctl status polkit"}},
 		"no rule":        {func(b *bed) { b.may = nil }, want{"fail polkit", "codex-proxy may not reset-failed " + defaultUnit, "reinstall the package"}},
 		"large rule":     {func(b *bed) { b.may["995 restart dbus.service"] = true }, want{"fail polkit", "codex-proxy may restart dbus.service", "/etc/polkit-1/rules.d"}},
+		"rule of before": {func(b *bed) { b.may["995 restart "+defaultUnit] = true }, want{"fail polkit", "codex-proxy may restart " + defaultUnit, "/etc/polkit-1/rules.d"}},
 		"wrong rule":     {func(b *bed) { b.may["994 restart "+defaultUnit] = true }, want{"fail polkit", "codex-worker may restart", "/etc/polkit-1/rules.d"}},
 
 		"no codex": {func(b *bed) {
