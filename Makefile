@@ -152,6 +152,8 @@ lint: | $(TOOLS)/golangci-lint ## check formatting, vet and the rules of the hou
 .PHONY: fuzz
 fuzz: ## fuzz what clients and workers send, FUZZTIME each (30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzDecodeChat -fuzztime $(or $(FUZZTIME),30s)
+	go test ./proxy/openai -run '^$$' -fuzz FuzzDecodeResponse -fuzztime $(or $(FUZZTIME),30s)
+	go test ./proxy/openai -run '^$$' -fuzz FuzzNames -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/appserver -run '^$$' -fuzz FuzzIncoming -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/appserver -run '^$$' -fuzz FuzzTranscript -fuzztime $(or $(FUZZTIME),30s)
 

@@ -182,7 +182,7 @@ func (s *Server) keep(ctx context.Context, x *exchange, job *responding, b *open
 		return kept
 	}
 	err := s.store(ctx, x, job, response, output)
-	if kept.stored = err == nil; !kept.stored {
+	if kept.stored = err == nil; !kept.stored && !errors.Is(err, stored.ErrUnavailable) { // that is logged once for all
 		s.Logger.Error("a response is not stored", "request_id", x.id, "response_id", response.ID, "error", err)
 	}
 	if errors.Is(err, stored.ErrNotFound) || errors.Is(err, stored.ErrBroken) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -30,10 +31,16 @@ func keeping(t *testing.T, bytes ...int64) func(*options) {
 
 func keepingAt(t *testing.T, path string, size int64) func(*options) {
 	t.Helper()
-	store, err := stored.Open(t.Context(), path, stored.Limits{Retention: time.Hour, Bytes: size, Count: 1000}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	store := newStore(path, size)
+	require.NoError(t, store.Open(t.Context()))
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
 	return func(o *options) { o.Responses = store }
+}
+
+func newStore(path string, size int64) *stored.Store {
+	return stored.New(stored.Settings{
+		Path: path, Limits: stored.Limits{Retention: time.Hour, Bytes: size, Count: 1000}, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	})
 }
 
 // asked is a request for a response; extra goes in front.
@@ -443,6 +450,28 @@ func TestResponsesWithoutADisk(t *testing.T) {
 	assert.Contains(t, r.log.String(), "a response is not stored")
 	resp := r.do(t, http.MethodGet, "/v1/responses/"+got.ID, "")
 	assert.Equal(t, http.StatusInternalServerError, resp.StatusCode)
+}
+
+// Where the database could not be opened yet, responses are answered, and stored ones
+// have to wait. Nothing is logged for each of them.
+func TestResponsesBeforeTheirDatabase(t *testing.T) {
+	store := newStore(filepath.Join(t.TempDir(), "responses.db"), 1<<24)
+	r := newRig(t, &appservertest.Server{Handler: thinker}, func(o *options) { o.Responses = store })
+	got := r.whole(t, asked(`"store":true,`, `"q"`))
+	assert.Equal(t, "completed", got.Status)
+	for _, resp := range []*http.Response{
+		r.do(t, http.MethodGet, "/v1/responses/"+got.ID, ""), r.do(t, http.MethodDelete, "/v1/responses/"+got.ID, ""),
+		r.do(t, http.MethodGet, "/v1/responses/"+got.ID+"/input_items", ""),
+		r.responding(t, asked(`"previous_response_id":"`+got.ID+`",`, `"q2"`)), r.responding(t, asked("", `[{"type":"item_reference","id":"msg_1"}]`)),
+	} {
+		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+		assert.Equal(t, "responses_unavailable", failure(t, text(t, resp)).Error.Code)
+	}
+	assert.NotContains(t, r.log.String(), "level=ERROR")
+	require.NoError(t, store.Open(t.Context()))
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	got = r.whole(t, asked("", `"q3"`))
+	assert.Equal(t, http.StatusOK, r.do(t, http.MethodGet, "/v1/responses/"+got.ID, "").StatusCode)
 }
 
 // The stream begins properly when the model takes its time.

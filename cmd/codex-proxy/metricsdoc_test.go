@@ -125,6 +125,7 @@ func TestMetricsInTheDocs(t *testing.T) {
 	added := try(t, "keys", "add", "alice", "--file", file, "--requests-per-minute=1", "--concurrent=2", "--tokens-per-minute=9", "--tokens-per-day=99", "--models=demo")
 	require.Zero(t, added.status)
 	t.Setenv("INVOCATION_ID", "1")
+	t.Setenv("STATE_DIRECTORY", t.TempDir())
 	s := servingUnder(t, "60000000", "api_keys="+file, `traces.endpoint="http://127.0.0.1:4318"`)
 	scrape := func() map[string]*family {
 		resp, err := http.Get(s.url + "/metrics")

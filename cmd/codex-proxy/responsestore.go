@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/proxy/stored"
 )
@@ -20,19 +22,20 @@ const (
 
 // openResponses opens the responses in the unit's state directory
 // (StateDirectory=, systemd.exec(5)); where there is none, none are kept. A file
-// that cannot be used keeps nobody from being served.
-func openResponses(cfg *config.Config, logger *slog.Logger) *stored.Store {
+// that cannot be used keeps nobody from being served, and is tried again.
+func openResponses(cfg *config.Config, registry prometheus.Registerer, logger *slog.Logger) *stored.Store {
 	dir := os.Getenv("STATE_DIRECTORY")
 	if dir == "" || cfg.ResponseRetention == 0 {
 		return nil
 	}
+	store := stored.New(stored.Settings{
+		Path: filepath.Join(dir, stored.FileName), Registry: registry, Logger: logger,
+		Limits: stored.Limits{Retention: cfg.ResponseRetention, Bytes: cfg.ResponseStorage, Count: maxResponses},
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), storeBound)
 	defer cancel()
-	limits := stored.Limits{Retention: cfg.ResponseRetention, Bytes: cfg.ResponseStorage, Count: maxResponses}
-	store, err := stored.Open(ctx, filepath.Join(dir, stored.FileName), limits, logger)
-	if err != nil {
-		logger.Error("no response is kept: a client cannot come back to one, or continue it", "error", err)
-		return nil
+	if err := store.Open(ctx); err != nil {
+		logger.Error("no response is kept for now: a client cannot come back to one, or continue it", "error", err)
 	}
 	return store
 }

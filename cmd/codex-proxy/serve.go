@@ -156,7 +156,7 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, notifier *notify.Notifie
 		Unmanaged: os.Getenv("INVOCATION_ID") == "", // systemd.exec(5)
 	})
 	d.usage = newUsage(cfg, registry, logger)
-	d.responses = openResponses(cfg, logger)
+	d.responses = openResponses(cfg, registry, logger)
 	d.traces = newTraces(cfg, registry, logger)
 	d.server = proxy.New(proxy.Settings{
 		Pool: d.pool, Report: d.handled, Keys: cfg.Keys, Usage: d.usage, Claim: d.claim, OnKeyUse: d.touchTurns, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins,

@@ -5,6 +5,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -106,9 +107,13 @@ func taken(ctx context.Context, from interface {
 		return 0, err
 	}
 	if version > steps {
-		return 0, fmt.Errorf("it was written by a newer codex-proxy (schema %d, this one knows %d); install that version, or move the file away", version, steps)
+		return 0, newer(version, steps)
 	}
 	return version, nil
+}
+
+func newer(version, steps int) error {
+	return fmt.Errorf("it was written by a newer codex-proxy (schema %d, this one knows %d); install that version, or move the file away", version, steps)
 }
 
 // Check says why Open could not use the database at path with that many steps, or nil.
@@ -142,8 +147,15 @@ func OpenReadOnly(ctx context.Context, path string, version int) (*sql.DB, error
 		return nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}
 	var found int
-	if err = db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&found); err == nil && found != version {
-		err = fmt.Errorf("its schema is %d, and this codex-proxy knows %d", found, version)
+	err = db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&found)
+	switch {
+	case err != nil:
+	case found == 0:
+		err = errors.New("nothing could be written to it yet: is the disk full? Once there is room, the running service begins it by itself")
+	case found < version:
+		err = errors.New("it was written by an older codex-proxy; start the service, which brings it up to date")
+	case found > version:
+		err = newer(found, version)
 	}
 	if err != nil {
 		db.Close()

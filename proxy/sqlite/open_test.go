@@ -114,3 +114,21 @@ func TestReaders(t *testing.T) {
 	_, err = reads.Exec("DELETE FROM a")
 	assert.ErrorContains(t, err, "readonly")
 }
+
+// What cannot be read says why, and what to do.
+func TestOpenReadOnlySaysWhy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	_, err := sqlite.OpenReadOnly(t.Context(), path, 2)
+	assert.ErrorContains(t, err, "nothing could be written to it yet")
+	db, err := sqlite.Open(t.Context(), path, first)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	_, err = sqlite.OpenReadOnly(t.Context(), path, 2)
+	assert.ErrorContains(t, err, "an older codex-proxy; start the service")
+	db, err = sqlite.Open(t.Context(), path, first, second, "")
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	_, err = sqlite.OpenReadOnly(t.Context(), path, 2)
+	assert.ErrorContains(t, err, "a newer codex-proxy")
+}

@@ -7,7 +7,7 @@ import (
 
 // Delete forgets a response; those that continue it cannot be continued then.
 func (s *Store) Delete(ctx context.Context, owner, id string) error {
-	return explain("a response", within(ctx, s.db, func(tx *sql.Tx) error {
+	return explain("a response", s.write(ctx, func(tx *sql.Tx) error {
 		found, err := remove(ctx, tx, owner, id)
 		if err == nil && !found {
 			err = ErrNotFound

@@ -9,6 +9,10 @@ import (
 )
 
 const (
+	// retry is the pause between tries to open the file: a disk is full, most likely.
+	retry = 10 * time.Second
+	// openBound is for one of them: a file of before may get new tables then.
+	openBound = time.Minute
 	// sweepEvery is how late a response may go, apart from its last use.
 	sweepEvery = time.Minute
 	// batch bounds how many responses go in one transaction, which nobody can
@@ -24,16 +28,23 @@ const (
 	maxJournal = 64 << 20 / 4096
 )
 
-// Run forgets responses whose time is over, and those beyond the limits, which an
-// operator may have lowered, until ctx ends; then it returns nil.
-// What fails is logged and tried again: the file is bounded in size in any case.
+// Run opens the file if it is not open yet, and forgets responses whose time is over,
+// and those beyond the limits, which an operator may have lowered, until ctx ends; then
+// it returns nil. What fails is logged once and tried again: the file is bounded in size
+// in any case.
 func (s *Store) Run(ctx context.Context) error {
+	if !s.reopen(ctx) {
+		return nil
+	}
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
+	failing := false
 	for {
-		if err := s.sweep(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			s.log.Error("cannot forget old responses", "error", err)
+		err := s.sweep(ctx, time.Now())
+		if err != nil && ctx.Err() == nil && !failing {
+			s.Logger.Error("cannot forget old responses", "error", err)
 		}
+		failing = err != nil
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -42,17 +53,40 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
+// reopen tries to open the file until it is open, which it returns, or ctx ends.
+func (s *Store) reopen(ctx context.Context) bool {
+	if s.opened.Load() != nil {
+		return true
+	}
+	ticker := time.NewTicker(retry)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return false
+		}
+		bounded, cancel := context.WithTimeout(ctx, openBound)
+		err := s.Open(bounded)
+		cancel()
+		if err == nil {
+			s.Logger.Info("responses are kept again")
+			return true
+		}
+	}
+}
+
 func (s *Store) sweep(ctx context.Context, now time.Time) error {
 	for gone := batch; gone == batch; {
-		if err := within(ctx, s.db, func(tx *sql.Tx) (err error) {
-			gone, err = expire(ctx, tx, now.Add(-s.limits.Retention))
+		if err := s.write(ctx, func(tx *sql.Tx) (err error) {
+			gone, err = expire(ctx, tx, now.Add(-s.Limits.Retention))
 			return err
 		}); err != nil {
 			return err
 		}
 	}
 	for room := false; !room; {
-		if err := within(ctx, s.db, func(tx *sql.Tx) (err error) {
+		if err := s.write(ctx, func(tx *sql.Tx) (err error) {
 			room, err = s.makeRoom(ctx, tx, Response{}, time.Now().Add(moment))
 			return err
 		}); err != nil {
@@ -84,7 +118,7 @@ func expire(ctx context.Context, tx *sql.Tx, then time.Time) (gone int, err erro
 // This waits for those who do, which nobody can write beside; who comes then reads
 // the database. So it waits for a moment only, until the journal is large.
 func (s *Store) beginJournal(ctx context.Context) error {
-	conn, err := s.db.Conn(ctx)
+	conn, err := s.opened.Load().db.Conn(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,13 +166,13 @@ func (s *Store) makeRoom(ctx context.Context, tx *sql.Tx, r Response, until time
 		if err := tx.QueryRowContext(ctx, `SELECT count, bytes FROM totals`).Scan(&count, &bytes); err != nil {
 			return false, err
 		}
-		if count <= s.limits.Count && bytes <= s.limits.Bytes {
+		if count <= s.Limits.Count && bytes <= s.Limits.Bytes {
 			return true, nil
 		}
 		var owner, id string
 		err := tx.QueryRowContext(ctx, `SELECT owner, id FROM links WHERE id <> ? AND owner =
 			(SELECT owner FROM owners ORDER BY CASE ? WHEN 1 THEN count ELSE bytes END DESC, owner = ? LIMIT 1) ORDER BY next > 0, used LIMIT 1`,
-			r.ID, count > s.limits.Count, r.Owner).Scan(&owner, &id)
+			r.ID, count > s.Limits.Count, r.Owner).Scan(&owner, &id)
 		if errors.Is(err, sql.ErrNoRows) {
 			err = errNoRoom
 		}

@@ -24,7 +24,7 @@ import (
 func changed(t *testing.T, s *Store, f func()) (rows int64) {
 	t.Helper()
 	total := func() (n int64) {
-		require.NoError(t, s.db.QueryRow("SELECT total_changes()").Scan(&n))
+		require.NoError(t, s.opened.Load().db.QueryRow("SELECT total_changes()").Scan(&n))
 		return n
 	}
 	before := total()
@@ -54,7 +54,7 @@ func TestReadersDoNotWaitForAWriter(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "r.db"), roomy)
 	require.NoError(t, s.Put(t.Context(), response("a", "")))
 	require.NoError(t, s.Put(t.Context(), response("b", "a")))
-	require.NoError(t, within(t.Context(), s.db, func(tx *sql.Tx) error {
+	require.NoError(t, s.write(t.Context(), func(tx *sql.Tx) error {
 		_, _, err := s.About(t.Context(), "ann", "b")
 		require.NoError(t, err)
 		_, err = s.History(t.Context(), "ann", "b")
@@ -100,7 +100,7 @@ func TestStoreLearnsOfLinks(t *testing.T) {
 	require.NoError(t, err)
 	assert.ErrorIs(t, s.Put(ctx, response("g", "f")), ErrBroken)
 	var stale int
-	require.NoError(t, s.db.QueryRow(`SELECT count(*) FROM links WHERE next <>
+	require.NoError(t, s.opened.Load().db.QueryRow(`SELECT count(*) FROM links WHERE next <>
 		(SELECT count(*) FROM links AS after WHERE after.previous = links.id)`).Scan(&stale))
 	assert.Zero(t, stale)
 
@@ -153,7 +153,7 @@ func (m model) whole(id string) error {
 
 func everyID(t *testing.T, s *Store) (ids []string) {
 	t.Helper()
-	rows, err := s.reads.Query("SELECT id FROM responses ORDER BY id")
+	rows, err := s.opened.Load().reads.Query("SELECT id FROM responses ORDER BY id")
 	require.NoError(t, err)
 	defer rows.Close()
 	for rows.Next() {
@@ -234,7 +234,7 @@ func TestChainsAreWalkedByAnIndex(t *testing.T) {
 		after + `SELECT id FROM after`:                                           {"a", "ann", true, true},
 		after + `UPDATE links SET broken = 1 WHERE id IN (SELECT id FROM after)`: {"a", "ann", false, false},
 	} {
-		rows, err := s.db.Query("EXPLAIN QUERY PLAN "+query, args...)
+		rows, err := s.opened.Load().db.Query("EXPLAIN QUERY PLAN "+query, args...)
 		require.NoError(t, err)
 		for rows.Next() {
 			var id, parent, unused int

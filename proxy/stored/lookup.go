@@ -11,7 +11,9 @@ import (
 // Object is the response as it was answered.
 func (s *Store) Object(ctx context.Context, owner, id string) (json.RawMessage, error) {
 	var object []byte
-	err := s.reads.QueryRowContext(ctx, `SELECT object FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&object)
+	err := s.read(ctx, func(tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT object FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&object)
+	})
 	return object, explain("a response", err)
 }
 
@@ -19,16 +21,18 @@ func (s *Store) Object(ctx context.Context, owner, id string) (json.RawMessage, 
 func (s *Store) Item(ctx context.Context, owner, id string) (Item, error) {
 	item := Item{ID: id}
 	var body []byte
-	err := s.reads.QueryRowContext(ctx, `SELECT body, CASE made WHEN 1 THEN worker ELSE '' END
-		FROM items JOIN responses ON responses.id = items.response
-		WHERE items.id = ? AND owner = ? ORDER BY used DESC LIMIT 1`, id, owner).Scan(&body, &item.Worker)
+	err := s.read(ctx, func(tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT body, CASE made WHEN 1 THEN worker ELSE '' END
+			FROM items JOIN responses ON responses.id = items.response
+			WHERE items.id = ? AND owner = ? ORDER BY used DESC LIMIT 1`, id, owner).Scan(&body, &item.Worker)
+	})
 	item.JSON = body
 	return item, explain("an item", err)
 }
 
 // About is the worker that answered, and how many bytes History would be.
 func (s *Store) About(ctx context.Context, owner, id string) (worker string, size int64, err error) {
-	err = within(ctx, s.reads, func(tx *sql.Tx) error {
+	err = s.read(ctx, func(tx *sql.Tx) error {
 		if size, err = readable(ctx, tx, owner, id); err != nil {
 			return err
 		}
@@ -39,16 +43,16 @@ func (s *Store) About(ctx context.Context, owner, id string) (worker string, siz
 
 // History is all input and output up to the response and with it.
 func (s *Store) History(ctx context.Context, owner, id string) (items []Item, err error) {
-	return s.read(ctx, owner, id, true)
+	return s.items(ctx, owner, id, true)
 }
 
 // Input is all that the model was given for the response.
 func (s *Store) Input(ctx context.Context, owner, id string) (items []Item, err error) {
-	return s.read(ctx, owner, id, false)
+	return s.items(ctx, owner, id, false)
 }
 
-func (s *Store) read(ctx context.Context, owner, id string, output bool) (items []Item, err error) {
-	err = within(ctx, s.reads, func(tx *sql.Tx) error {
+func (s *Store) items(ctx context.Context, owner, id string, output bool) (items []Item, err error) {
+	err = s.read(ctx, func(tx *sql.Tx) error {
 		if _, err := readable(ctx, tx, owner, id); err != nil {
 			return err
 		}
@@ -115,7 +119,7 @@ func itemsOf(ctx context.Context, tx *sql.Tx, owner, id string, output bool) (it
 
 func explain(what string, err error) error {
 	switch {
-	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrBroken), errors.Is(err, ErrTooLong):
+	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrBroken), errors.Is(err, ErrTooLong), errors.Is(err, ErrUnavailable):
 		return err
 	case errors.Is(err, sql.ErrNoRows):
 		return ErrNotFound

@@ -10,7 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"codex-proxy/proxy/sqlite"
 )
@@ -25,6 +28,9 @@ var (
 	// ErrTooLong means that the history of a response is larger than any worker
 	// would take.
 	ErrTooLong = errors.New("the history is too long")
+
+	// ErrUnavailable means that the file could not be opened yet, as on a full disk.
+	ErrUnavailable = errors.New("the database of responses cannot be opened")
 
 	errNoRoom = errors.New("it is too large for the limit of all responses together (response_storage)")
 )
@@ -58,13 +64,28 @@ type Item struct {
 	Worker string // of output: the worker that made it
 }
 
+// Settings of a Store.
+type Settings struct {
+	Path     string
+	Limits   Limits
+	Registry prometheus.Registerer
+	Logger   *slog.Logger
+}
+
 // Store is a file of responses. Two processes may use it at the same time. Its
-// methods are safe for concurrent use.
+// methods are safe for concurrent use. Until the file could be opened they return
+// ErrUnavailable.
 type Store struct {
-	db     *sql.DB // what writes waits for what writes alone
-	reads  *sql.DB
-	limits Limits
-	log    *slog.Logger
+	Settings
+
+	failures prometheus.Counter
+	opened   atomic.Pointer[file]
+}
+
+// file is the database.
+type file struct {
+	db    *sql.DB // what writes waits for what writes alone
+	reads *sql.DB
 }
 
 // FileName is the database's name in the state directory.
@@ -73,11 +94,26 @@ const FileName = "responses.db"
 // Check says why Open could not use the file at path, or nil.
 func Check(ctx context.Context, path string) error { return sqlite.Check(ctx, path, len(steps)) }
 
-// Open opens the file at path, and makes it if need be.
-func Open(ctx context.Context, path string, limits Limits, log *slog.Logger) (*Store, error) {
+// New builds a store and registers its metrics. It opens nothing: see Open.
+func New(s Settings) *Store {
+	return &Store{Settings: s, failures: newFailures(s.Registry)}
+}
+
+// Open opens the file, and makes it if need be. If it fails then Run goes on trying.
+func (s *Store) Open(ctx context.Context) error {
+	f, err := openFile(ctx, s.Path)
+	if err != nil {
+		s.failures.Inc()
+		return fmt.Errorf("cannot store responses: %w", err)
+	}
+	s.opened.Store(f)
+	return nil
+}
+
+func openFile(ctx context.Context, path string) (*file, error) {
 	db, err := sqlite.Open(ctx, path, steps...)
 	if err != nil {
-		return nil, fmt.Errorf("cannot store responses: %w", err)
+		return nil, err
 	}
 	if err := link(ctx, db); err != nil {
 		_ = db.Close()
@@ -86,13 +122,51 @@ func Open(ctx context.Context, path string, limits Limits, log *slog.Logger) (*S
 	reads, err := sqlite.Readers(path)
 	if err != nil {
 		_ = db.Close()
-		return nil, fmt.Errorf("cannot store responses: %w", err)
+		return nil, err
 	}
-	return &Store{db: db, reads: reads, limits: limits, log: log}, nil
+	return &file{db: db, reads: reads}, nil
 }
 
-// Close closes the file.
-func (s *Store) Close() error { return errors.Join(s.reads.Close(), s.db.Close()) }
+// Close closes the file. Nothing may use the store any more.
+func (s *Store) Close() error {
+	f := s.opened.Load()
+	if f == nil {
+		return nil
+	}
+	return errors.Join(f.reads.Close(), f.db.Close())
+}
+
+// write runs f in a transaction that writes.
+func (s *Store) write(ctx context.Context, f func(*sql.Tx) error) error {
+	file := s.opened.Load()
+	if file == nil {
+		return ErrUnavailable
+	}
+	err := within(ctx, file.db, f)
+	if err != nil && !expected(err) {
+		s.failures.Inc()
+	}
+	return err
+}
+
+// read runs f in a transaction that sees one state of the file.
+func (s *Store) read(ctx context.Context, f func(*sql.Tx) error) error {
+	file := s.opened.Load()
+	if file == nil {
+		return ErrUnavailable
+	}
+	return within(ctx, file.reads, f)
+}
+
+// expected reports whether an error is no fault of the file.
+func expected(err error) bool {
+	for _, known := range []error{ErrNotFound, ErrBroken, ErrTooLong, ErrUnavailable, errNoRoom, sql.ErrNoRows, context.Canceled} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
 
 // within runs f in a transaction.
 func within(ctx context.Context, db *sql.DB, f func(*sql.Tx) error) error {
@@ -112,10 +186,10 @@ func within(ctx context.Context, db *sql.DB, f func(*sql.Tx) error) error {
 // what r continues is gone: r alone could not be continued. It costs the same however
 // long the chain is.
 func (s *Store) Put(ctx context.Context, r Response) error {
-	if r.size() > s.limits.Bytes {
+	if r.size() > s.Limits.Bytes {
 		return fmt.Errorf("cannot store a response: %w", errNoRoom)
 	}
-	err := within(ctx, s.db, func(tx *sql.Tx) error {
+	err := s.write(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
 		if err := continuable(ctx, tx, r.Owner, r.Previous); err != nil {
 			return err
@@ -183,6 +257,8 @@ func continuable(ctx context.Context, tx *sql.Tx, owner, id string) error {
 // Renew makes a response as fresh as if one that continues it had been stored. Those
 // before it stay as long as it does.
 func (s *Store) Renew(ctx context.Context, owner, id string) error {
-	_, err := s.db.ExecContext(ctx, `UPDATE links SET used = max(used, ?) WHERE id = ? AND owner = ?`, time.Now().UnixMilli(), id, owner)
-	return err
+	return s.write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE links SET used = max(used, ?) WHERE id = ? AND owner = ?`, time.Now().UnixMilli(), id, owner)
+		return err
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -26,8 +27,8 @@ var roomy = Limits{Retention: time.Hour, Bytes: 1 << 20, Count: 100}
 
 func open(t *testing.T, path string, limits Limits) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), path, limits, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	s := New(Settings{Path: path, Limits: limits, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, s.Open(t.Context()))
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
 }
@@ -198,10 +199,10 @@ func TestLimitsMayBeLowered(t *testing.T) {
 	}
 	s := open(t, path, Limits{Retention: time.Hour, Bytes: 1 << 20, Count: 3})
 	count := func() (n int) {
-		require.NoError(t, s.reads.QueryRow("SELECT count(*) FROM responses").Scan(&n))
+		require.NoError(t, s.opened.Load().reads.QueryRow("SELECT count(*) FROM responses").Scan(&n))
 		return n
 	}
-	require.NoError(t, within(ctx, s.db, func(tx *sql.Tx) error {
+	require.NoError(t, s.write(ctx, func(tx *sql.Tx) error {
 		room, err := s.makeRoom(ctx, tx, response("r49", ""), time.Now())
 		assert.False(t, room)
 		return err
@@ -239,7 +240,7 @@ func TestStoreLearnsOfOwners(t *testing.T) {
 	assert.ErrorIs(t, err, ErrNotFound)
 	require.NoError(t, s.Delete(ctx, "bob", "c"))
 	var owners int
-	require.NoError(t, s.db.QueryRow("SELECT count(*) FROM owners").Scan(&owners))
+	require.NoError(t, s.opened.Load().db.QueryRow("SELECT count(*) FROM owners").Scan(&owners))
 	assert.Equal(t, 1, owners)
 }
 
@@ -287,8 +288,8 @@ func TestReadersKeepNoWriterWaiting(t *testing.T) {
 		return count
 	}
 	var reading []*sql.Tx
-	for range s.reads.Stats().MaxOpenConnections {
-		tx, err := s.reads.BeginTx(ctx, nil)
+	for range s.opened.Load().reads.Stats().MaxOpenConnections {
+		tx, err := s.opened.Load().reads.BeginTx(ctx, nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, read(tx))
 		reading = append(reading, tx)
@@ -315,7 +316,7 @@ func TestSweepBesideALongReader(t *testing.T) {
 	s := open(t, path, Limits{Retention: time.Hour, Bytes: 1 << 30, Count: 100})
 	require.NoError(t, s.Put(t.Context(), response("a", "")))
 	reading := func() *sql.Tx {
-		tx, err := s.reads.BeginTx(t.Context(), nil)
+		tx, err := s.opened.Load().reads.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		var count int
 		require.NoError(t, tx.QueryRow("SELECT count(*) FROM responses").Scan(&count))
@@ -332,7 +333,7 @@ func TestSweepBesideALongReader(t *testing.T) {
 	require.NoError(t, s.sweep(short, time.Now()))
 	assert.NotZero(t, journal(), "it is still read")
 	var patience int
-	require.NoError(t, s.db.QueryRow("PRAGMA busy_timeout").Scan(&patience))
+	require.NoError(t, s.opened.Load().db.QueryRow("PRAGMA busy_timeout").Scan(&patience))
 	assert.Equal(t, 5000, patience, "writers wait for each other as before")
 	require.NoError(t, reader.Rollback())
 

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"codex-proxy/proxy/sqlite"
+	"codex-proxy/proxy/sqlite/sqlitetest"
 	"codex-proxy/proxy/usage"
 )
 
@@ -133,13 +134,40 @@ func TestUnwritableDatabase(t *testing.T) {
 	assert.Equal(t, int64(27), s.Today("alice"))
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	stop()
-	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("cannot write the usage database")))
+	assert.Empty(t, log.String(), "the error of Load is logged by its caller, once")
 	sums, err := usage.Read(t.Context(), path, time.Now(), []string{"key"})
 	require.NoError(t, err)
 	require.Len(t, sums, 1)
 	assert.Equal(t, some, sums[0].Counts)
 	_, err = usage.Read(t.Context(), filepath.Join(dir, "none"), time.Now(), nil)
 	assert.ErrorContains(t, err, "cannot open the database")
+}
+
+// A database that cannot be begun is tried again without any use, and counted. Its
+// file, which is empty, has a plain message.
+func TestFullDiskAtStart(t *testing.T) {
+	dir, room := sqlitetest.FullDisk(t)
+	path := filepath.Join(dir, usage.FileName)
+	synctest.Test(t, func(t *testing.T) {
+		s, registry, log := store(path)
+		require.Error(t, s.Load(t.Context()))
+		assert.InDelta(t, 1, failures(t, registry), 0)
+		_, err := usage.Read(t.Context(), path, time.Now(), nil)
+		require.ErrorContains(t, err, "nothing could be written to it yet: is the disk full?")
+		assert.NotContains(t, err.Error(), "schema")
+		stop := run(t, s)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Greater(t, failures(t, registry), 4.0)
+		room()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		sums, err := usage.Read(t.Context(), path, time.Now(), nil)
+		require.NoError(t, err)
+		assert.Empty(t, sums)
+		stop()
+		assert.Empty(t, log.String())
+	})
 }
 
 func failures(t *testing.T, registry *prometheus.Registry) float64 {

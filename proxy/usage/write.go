@@ -39,9 +39,16 @@ const upsert = `INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO
 	reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens`
 
 // Load opens the database and reads what was used today. It is to be called
-// before Run; if it fails then Run goes on trying, and Today knows only what was
-// added since.
-func (s *Store) Load(ctx context.Context) error { return s.write(ctx, nil) }
+// before Run; if it fails then Run goes on trying, whether anything is added or not,
+// and Today knows only what was added since. The caller logs the error.
+func (s *Store) Load(ctx context.Context) error {
+	err := s.write(ctx, nil)
+	if s.failing = err != nil; s.failing {
+		s.metrics.failures.Inc()
+		s.touch()
+	}
+	return err
+}
 
 // Run writes what was added, a moment later, and the rest when ctx ends; then it
 // returns nil. A failure is logged, and what was not written is tried again.
@@ -51,7 +58,6 @@ func (s *Store) Run(ctx context.Context) error {
 			_ = s.db.Close() // everything is written, or has failed
 		}
 	}()
-	failing := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -61,19 +67,26 @@ func (s *Store) Run(ctx context.Context) error {
 		last := ctx.Err() != nil
 		err := s.flush()
 		switch {
-		case last && err != nil:
+		case last && err != nil && s.waits():
 			s.Logger.Error("usage is lost, as the usage database cannot be written", "error", err)
-		case err != nil && !failing:
+		case err != nil && !s.failing:
 			s.Logger.Error("cannot write the usage database; it is kept in memory and tried again", "error", err)
 		}
 		if last {
 			return nil
 		}
-		if failing = err != nil; failing {
+		if s.failing = err != nil; s.failing {
 			wait(ctx, retry)
 			s.touch()
 		}
 	}
+}
+
+// waits reports whether anything is not written.
+func (s *Store) waits() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting) > 0
 }
 
 func (s *Store) touch() {

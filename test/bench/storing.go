@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"codex-proxy/proxy/stored"
 )
 
@@ -28,8 +30,10 @@ func (b *bench) storing(ctx context.Context) error {
 		return err
 	}
 	limits := stored.Limits{Retention: time.Hour, Bytes: 1 << 30, Count: 100_000}
-	s, err := stored.Open(ctx, filepath.Join(dir, stored.FileName), limits, slog.New(slog.DiscardHandler))
-	if err != nil {
+	s := stored.New(stored.Settings{
+		Path: filepath.Join(dir, stored.FileName), Limits: limits, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err := s.Open(ctx); err != nil {
 		return err
 	}
 	defer s.Close()

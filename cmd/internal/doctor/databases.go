@@ -14,7 +14,7 @@ import (
 const leastFree = 1 << 20
 
 // checkDatabases is whether the daemon can use what it keeps. Without, it serves all
-// the same, and forgets.
+// the same, forgets, and tries again.
 func checkDatabases(ctx context.Context, s *survey) []Finding {
 	var found []Finding
 	for _, db := range []struct {
@@ -36,7 +36,7 @@ func checkDatabases(ctx context.Context, s *survey) []Finding {
 		}
 	}
 	if free, err := s.Free(s.path(stateDir)); err == nil && free < leastFree { // without the directory there is none yet
-		found = append(found, fail(stateDir, "its file system is full: usage waits in memory, and no response is kept", "make room, which df "+stateDir+" shows; then systemctl reload codex-proxy"))
+		found = append(found, fail(stateDir, "its file system is full: usage waits in memory, and no response is kept", "make room, which df "+stateDir+" shows; the service then goes on by itself"))
 	}
 	return orOK(found, "usage and responses can be kept")
 }

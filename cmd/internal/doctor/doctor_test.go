@@ -170,7 +170,7 @@ func TestWhatIsBroken(t *testing.T) {
 		"bad responses":     {func(b *bed) { b.write(stateDir+"/responses.db", garbage) }, want{"fail databases", "no response is kept", "mv " + stateDir + "/responses.db* "}},
 		"root's usage":      {func(b *bed) { b.write(stateDir+"/usage.db", "") }, want{"fail permissions", "usage.db: belongs to the user 0, not to codex-proxy", "chown codex-proxy:codex-proxy"}},
 		"no database":       {func(b *bed) { require.NoError(b.t, os.Mkdir(b.path(stateDir+"/usage.db"), 0o755)) }, want{"fail databases", "usage.db: cannot use it: ", "mkdir"}},
-		"full disk":         {func(b *bed) { b.free = 4096 }, want{"fail databases", "/var/lib/codex-proxy: its file system is full", "systemctl reload codex-proxy"}},
+		"full disk":         {func(b *bed) { b.free = 4096 }, want{"fail databases", "/var/lib/codex-proxy: its file system is full", "the service then goes on by itself"}},
 		"closed socket":     {func(b *bed) { b.chmod(runDir+"/default.sock", 0o600) }, want{"fail sockets", "has mode 0600: the proxy cannot connect", "chmod 0660 /run/codex-proxy/default.sock"}},
 		"open socket":       {func(b *bed) { b.chmod(runDir+"/default.sock", 0o666) }, want{"fail sockets", "has mode 0666: every user", "SocketMode="}},
 		"socket's owner":    {func(b *bed) { b.chown(runDir+"/default.sock", "root", "root") }, want{"fail sockets", "belongs to 0:0, not to root:codex-proxy", "chown root:codex-proxy"}},

@@ -275,10 +275,13 @@ func Events() []Event {
 			"A program did not end although it was told to",
 			"It had CODEX_AFTER since the signal; what it still did, nobody waits for. Nothing needs to be\n" +
 				"done."},
-		{"responses-not-kept", "f08e274f363241ce9fdd791a2170e91b", "no response is kept: a client cannot come back to one, or continue it",
+		{"responses-not-kept", "f08e274f363241ce9fdd791a2170e91b", "no response is kept for now: a client cannot come back to one, or continue it",
 			"Responses are not stored",
-			"The database of responses cannot be opened: CODEX_ERROR says why. `store` and\n" +
-				"`previous_response_id` are refused until it can, which takes a restart or a reload."},
+			"The database of responses cannot be opened: CODEX_ERROR says why; is the disk full? It is\n" +
+				"tried again every 10 seconds. Until then `previous_response_id` is refused with 503."},
+		{"responses-kept-again", "269df426efe642ab85c55809de55e67a", "responses are kept again",
+			"Responses are stored again",
+			"The database of responses could be opened. Nothing needs to be done."},
 		{"response-not-stored", "a684cb7294af45fd9d39004e20908843", "a response is not stored",
 			"A response could not be stored",
 			"Its client got the response, and cannot continue it by its id. CODEX_ERROR says why; is\n" +

@@ -1,0 +1,59 @@
+package integration
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A service that starts on a full disk answers, says what it cannot do, and stores
+// responses and usage as soon as there is room, without a reload.
+func TestStartOnAFullDisk(t *testing.T) {
+	b := newBed(t, "trixie", realWorker, "")
+	b.MustRun(t, "sh", "-ec", `mkdir -p /var/lib/codex-proxy; mount -t tmpfs -o size=8m none /var/lib/codex-proxy
+		chown codex-proxy:codex-proxy /var/lib/codex-proxy; chmod 0700 /var/lib/codex-proxy
+		cat /dev/zero >/var/lib/codex-proxy/filler 2>/dev/null || true`)
+	b.start()
+	client := b.client()
+	ask := func() *responses.Response {
+		t.Helper()
+		require.NoError(t, b.models.Script("text Hello.", "usage 21 8 13 5"))
+		params := responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("q")}}
+		got, err := client.Responses.New(t.Context(), params)
+		require.NoError(t, err)
+		return got
+	}
+	status, answer := b.get("/v1/responses/" + ask().ID)
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Contains(t, string(answer), "responses_unavailable")
+	_, metrics := b.get("/metrics")
+	assert.Regexp(t, `(?m)^codex_response_write_failures_total [1-9]`, string(metrics))
+	assert.Regexp(t, `(?m)^codex_usage_write_failures_total [1-9]`, string(metrics))
+	_, said, err := b.Run(t.Context(), "codex-proxy", "usage")
+	require.Error(t, err)
+	assert.Contains(t, said, "nothing could be written to it yet: is the disk full?")
+	assert.Contains(t, b.found("databases", "its file system is full"), "df /var/lib/codex-proxy")
+
+	b.MustRun(t, "rm", "/var/lib/codex-proxy/filler")
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	for !strings.Contains(b.journal(proxyUnit), "responses are kept again") { // the pause between two tries is part of the wait
+		require.NoError(t, ctx.Err(), "never opened")
+	}
+	_, err = client.Responses.Get(t.Context(), ask().ID, responses.ResponseGetParams{})
+	require.NoError(t, err)
+	for !strings.Contains(b.MustRun(t, "sh", "-c", "codex-proxy usage 2>&1 || true"), model) {
+		require.NoError(t, ctx.Err(), "usage is never written")
+	}
+	log := b.journal(proxyUnit)
+	assert.Equal(t, 1, strings.Count(log, "no response is kept for now"), log)
+	assert.Equal(t, 1, strings.Count(log, "usage is not written for now"), log)
+	assert.NotContains(t, log, "a response is not stored")
+	assert.NotContains(t, log, "cannot write the usage database")
+}
