@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -239,4 +241,27 @@ func TestInflightPlus(t *testing.T) {
 		Workers: map[string]workers.Load{"x": {Turns: 3}, "y": {Turns: 3}}, Keys: map[string]proxy.KeyUse{"k": {Running: 3, Tokens: 5}}, Waits: true,
 	}, a.plus(b))
 	assert.Equal(t, map[string]workers.Load{"x": {Turns: 1}}, a.Workers)
+}
+
+// A claim waits for a neighbour that hangs once, and for none that has gone.
+func TestClaimThatNobodyHears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &daemon{handoff: &handoff{}, neighbours: newNeighbours(), logger: slog.New(slog.DiscardHandler)}
+		assert.False(t, d.claim(), "there is no successor")
+		d.neighbours.ask(true)
+		began := time.Now()
+		assert.True(t, d.claim())
+		assert.Equal(t, claimBound, time.Since(began))
+		assert.True(t, d.claim())
+		assert.Equal(t, claimBound, time.Since(began))
+
+		d.neighbours = newNeighbours()
+		d.neighbours.ask(true)
+		claimed := make(chan bool)
+		go func() { claimed <- d.claim() }()
+		synctest.Wait()
+		d.neighbours.ask(false)
+		assert.True(t, <-claimed)
+		assert.Equal(t, claimBound, time.Since(began))
+	})
 }
