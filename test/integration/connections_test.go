@@ -15,7 +15,11 @@ import (
 // out: probes, requests, operators and a reload get through.
 func TestManyIdleConnections(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "trixie", realWorker, "")
+	bothSuites(t, testManyIdleConnections)
+}
+
+func testManyIdleConnections(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.dropIn(proxyUnit, "files", "[Service]\nLimitNOFILE=128\n")
 	b.start()
 	for n := range 300 {

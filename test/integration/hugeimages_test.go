@@ -68,10 +68,8 @@ func (b *bed) look(client *http.Client, images ...string) (status int, answer st
 // Small files that are very large images do not take a worker down: fifty in one
 // request are refused, and as many requests with one as like wait for each other,
 // and keep nobody else waiting.
-func TestHugeImages(t *testing.T) { bothSuites(t, testHugeImages) }
-
-func testHugeImages(t *testing.T, suite string) {
-	b := newBed(t, suite, realWorker+"models = [\""+sharpModel+"\"]\n", "queue_timeout = \"5m\"\n")
+func TestHugeImages(t *testing.T) {
+	b := newBed(t, newest, realWorker+"models = [\""+sharpModel+"\"]\n", "queue_timeout = \"5m\"\n")
 	b.start()
 	codex := b.codex()
 	images := make([]string, 50)

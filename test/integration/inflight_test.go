@@ -55,11 +55,13 @@ func limitsAcrossReloads(t *testing.T, suite string) {
 
 // The turns of a process of the last release count against max_inflight after an
 // upgrade, and no longer when they have ended; a downgrade loses none.
-func TestPlacesAcrossReleases(t *testing.T) {
+func TestPlacesAcrossReleases(t *testing.T) { bothSuites(t, testPlacesAcrossReleases) }
+
+func testPlacesAcrossReleases(t *testing.T, suite string) {
 	found, err := filepath.Glob(filepath.Join(os.Getenv("CODEX_PROXY_TEST_RELEASED"), "*.deb"))
 	require.NoError(t, err)
 	require.Len(t, found, 1, "CODEX_PROXY_TEST_RELEASED has no package of the release; `make test` makes it")
-	b, p := emptyBed(t, "trixie"), aptGet()
+	b, p := emptyBed(t, suite), aptGet()
 	p.install(b, found[0])
 	require.NoError(t, b.WriteFile(keyFile, nil, 0o600))
 	require.NoError(t, b.WriteFile(workerFile, []byte(realWorker), 0o644))

@@ -49,8 +49,10 @@ func TestKillOfAWorker(t *testing.T) {
 }
 
 // Without turns a kill and a stop are quick, and codex ends by itself.
-func TestKillOfAnIdleWorker(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestKillOfAnIdleWorker(t *testing.T) { bothSuites(t, testKillOfAnIdleWorker) }
+
+func testKillOfAnIdleWorker(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.start()
 	codex := b.codex()
 	began := time.Now()

@@ -55,32 +55,30 @@ func testFilesAreWhose(t *testing.T, suite string) {
 // The service's user may have systemd forget failures, and do nothing else to units,
 // in whatever mode.
 func TestWhatTheServiceMayAskOfSystemd(t *testing.T) {
-	for _, suite := range []string{"trixie", "bookworm"} {
-		t.Run(suite, func(t *testing.T) {
-			b := newBed(t, suite, realWorker, "")
-			b.start()
-			ask := func(method string, args ...string) error {
-				call := []string{"runuser", "-u", "codex-proxy", "--", "busctl", "call", "--allow-interactive-authorization=no",
-					"org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", method}
-				_, stderr, err := b.Run(t.Context(), append(call, args...)...)
-				if err != nil {
-					assert.Regexp(t, "Access denied|Permission denied|authentication required", stderr, "%s %s", method, args)
-				}
-				return err
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newBed(t, suite, realWorker, "")
+		b.start()
+		ask := func(method string, args ...string) error {
+			call := []string{"runuser", "-u", "codex-proxy", "--", "busctl", "call", "--allow-interactive-authorization=no",
+				"org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", method}
+			_, stderr, err := b.Run(t.Context(), append(call, args...)...)
+			if err != nil {
+				assert.Regexp(t, "Access denied|Permission denied|authentication required", stderr, "%s %s", method, args)
 			}
-			for _, unit := range []string{workerUnit, proxyUnit} {
-				assert.NoError(t, ask("ResetFailedUnit", "s", unit))
-				for _, mode := range []string{"replace", "flush", "replace-irreversibly", "ignore-dependencies"} {
-					for _, method := range []string{"StartUnit", "StopUnit", "RestartUnit", "ReloadUnit"} {
-						assert.Error(t, ask(method, "ss", unit, mode), "%s %s %s", method, unit, mode)
-					}
+			return err
+		}
+		for _, unit := range []string{workerUnit, proxyUnit} {
+			assert.NoError(t, ask("ResetFailedUnit", "s", unit))
+			for _, mode := range []string{"replace", "flush", "replace-irreversibly", "ignore-dependencies"} {
+				for _, method := range []string{"StartUnit", "StopUnit", "RestartUnit", "ReloadUnit"} {
+					assert.Error(t, ask(method, "ss", unit, mode), "%s %s %s", method, unit, mode)
 				}
-				assert.Error(t, ask("KillUnit", "ssi", unit, "all", "9"))
-				assert.Error(t, ask("SetUnitProperties", "sba(sv)", unit, "true", "1", "Description", "s", "x"))
 			}
-			assert.Error(t, ask("StartTransientUnit", "ssa(sv)a(sa(sv))", "codex-worker@other.service", "flush", "0", "0"))
-			assert.Error(t, ask("ResetFailedUnit", "s", "dbus.service"))
-			b.healthy()
-		})
-	}
+			assert.Error(t, ask("KillUnit", "ssi", unit, "all", "9"))
+			assert.Error(t, ask("SetUnitProperties", "sba(sv)", unit, "true", "1", "Description", "s", "x"))
+		}
+		assert.Error(t, ask("StartTransientUnit", "ssa(sv)a(sa(sv))", "codex-worker@other.service", "flush", "0", "0"))
+		assert.Error(t, ask("ResetFailedUnit", "s", "dbus.service"))
+		b.healthy()
+	})
 }

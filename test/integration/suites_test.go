@@ -49,6 +49,7 @@ var oneSuite = map[string]string{
 	"TestClients":      ofTheAPI,
 	"TestCodexCLI":     ofTheAPI,
 	"TestContract":     ofTheAPI,
+	"TestHugeImages":   ofTheAPI,
 	"TestModelFaults":  ofTheAPI,
 	"TestResponsesSDK": ofTheAPI,
 	"TestThreadReuse":  ofTheAPI,
