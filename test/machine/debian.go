@@ -62,16 +62,20 @@ func (d debian) recipe() []string {
 	return append(recipe, d.suite)
 }
 
-// cached returns the directory of the root, making it first if need be. The
-// lock lets one process make it while the others wait; the rename at the end
-// means that a directory of that name is whole.
 func (d debian) cached(ctx context.Context) (string, error) {
+	return cached(ctx, d.suite, d.recipe())
+}
+
+// cached returns the directory that mmdebstrap makes by a recipe, making it first if
+// need be. The lock lets one process make it while the others wait; the rename at
+// the end means that a directory of that name is whole.
+func cached(ctx context.Context, name string, recipe []string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("%w (set HOME or XDG_CACHE_HOME)", err)
 	}
-	sum := sha256.Sum256([]byte(strings.Join(d.recipe(), "\x00")))
-	dir := filepath.Join(cache, "codex-proxy", "roots", d.suite+"-"+hex.EncodeToString(sum[:6]))
+	sum := sha256.Sum256([]byte(strings.Join(recipe, "\x00")))
+	dir := filepath.Join(cache, "codex-proxy", "roots", name+"-"+hex.EncodeToString(sum[:6]))
 	if isDir(dir) {
 		return dir, nil
 	}
@@ -86,15 +90,15 @@ func (d debian) cached(ctx context.Context) (string, error) {
 	if isDir(dir) {
 		return dir, nil
 	}
-	return dir, d.make(ctx, dir)
+	return dir, makeRoot(ctx, recipe, dir)
 }
 
-func (d debian) make(ctx context.Context, dir string) error {
+func makeRoot(ctx context.Context, recipe []string, dir string) error {
 	half := dir + ".half"
 	if err := os.RemoveAll(half); err != nil { // of a maker that was killed
 		return err
 	}
-	if err := d.mmdebstrap(ctx, half); err != nil {
+	if err := mmdebstrap(ctx, recipe, half); err != nil {
 		return errors.Join(err, os.RemoveAll(half))
 	}
 	return os.Rename(half, dir)
@@ -102,13 +106,13 @@ func (d debian) make(ctx context.Context, dir string) error {
 
 // mmdebstrap runs in mount and PID namespaces of its own: however it ends, no
 // mount and no process of it stays.
-func (d debian) mmdebstrap(ctx context.Context, dir string) error {
+func mmdebstrap(ctx context.Context, recipe []string, dir string) error {
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
 		return errors.New("mmdebstrap is not installed (hint: apt install mmdebstrap)")
 	}
 	ctx, cancel := context.WithTimeout(ctx, makeTimeout)
 	defer cancel()
-	args := append([]string{"--mode=root", "--quiet"}, d.recipe()...)
+	args := append([]string{"--mode=root", "--quiet"}, recipe...)
 	cmd := exec.CommandContext(ctx, "mmdebstrap", append(args, dir)...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}

@@ -1,0 +1,186 @@
+package machine
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// Emulation is a machine with a kernel of its own, in QEMU's software emulation: it
+// has the controllers for memory, pids and cpu that the cgroups of this host may
+// lack, and it is ten to thirty times slower. It has no network but loopback, and
+// runs one script.
+type Emulation struct {
+	Packages []string // .deb files of the host, installed before the boot
+	Files    []File   // written after that
+	Binds    []Bind   // files of the host that are copied to Target; the rest is ignored
+	Memory   int      // MiB
+
+	// Script is run by bash -eux as root, when the machine has booted. What it leaves
+	// in /results is the result, beside status (its exit status), log (what it
+	// wrote) and journal.
+	Script string
+	// Timeout bounds the script, and is extended by emulationSlack for the rest.
+	Timeout time.Duration
+}
+
+// emulationSlack bounds making the disk, the boot and the end.
+const emulationSlack = 5 * time.Minute
+
+const (
+	emulationUnit = "emulation.service"
+	resultsSize   = 64 << 20
+)
+
+// Emulate boots root, runs the script and returns the files of /results by name. It
+// fails t if the script does not end with 0, and logs what it did if t fails. Where no machine can be emulated, t is
+// skipped with the reason, unless RequireEnv is set.
+func Emulate(t testing.TB, root Root, e Emulation) map[string]string {
+	t.Helper()
+	results, console, err := e.run(t.Context(), root, t.TempDir())
+	if errors.Is(err, ErrUnable) && os.Getenv(RequireEnv) != "1" {
+		line, _, _ := strings.Cut(err.Error(), "\n")
+		t.Skip(line)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("--- console\n%s--- log\n%s--- journal\n%s", console, results["log"], withoutKernel(results["journal"]))
+		}
+	})
+	require.NoError(t, err)
+	require.Equal(t, "0\n", results["status"], "the script's exit status")
+	return results
+}
+
+// withoutKernel leaves out what the kernel said while it booted.
+func withoutKernel(journal string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(journal) {
+		if !strings.Contains(line, " kernel: ") || strings.Contains(line, "oom-kill:") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+func (e Emulation) run(ctx context.Context, root Root, scratch string) (results map[string]string, console string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout+emulationSlack)
+	defer cancel()
+	if err := emulates(); err != nil {
+		return nil, "", err
+	}
+	files, err := root.layout(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	vmlinuz, err := kernel(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	disk, err := makeDisk(ctx, files.Lower, scratch, e)
+	if err != nil {
+		return nil, "", err
+	}
+	return e.boot(ctx, vmlinuz, disk, filepath.Join(scratch, "results"))
+}
+
+// emulates returns why this host can emulate no machine.
+func emulates() error {
+	if runtime.GOARCH != "amd64" {
+		return fmt.Errorf("%w: the kernel is for amd64", ErrUnable)
+	}
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("%w: not root", ErrUnable)
+	}
+	for _, program := range []string{"qemu-system-x86_64", "/usr/sbin/mke2fs"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%w: %w (hint: apt install qemu-system-x86 e2fsprogs)", ErrUnable, err)
+		}
+	}
+	return nil
+}
+
+// boot runs QEMU until the machine powers itself off. TCG is named, as a /dev/kvm that
+// is there may not work.
+func (e Emulation) boot(ctx context.Context, vmlinuz, disk, tape string) (results map[string]string, console string, err error) {
+	if err := os.WriteFile(tape, nil, 0o600); err != nil {
+		return nil, "", err
+	}
+	if err := os.Truncate(tape, resultsSize); err != nil {
+		return nil, "", err
+	}
+	runtime.LockOSThread() // Pdeathsig follows the thread
+	defer runtime.UnlockOSThread()
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-machine", "q35", "-cpu", "max", "-smp", "2",
+		"-m", fmt.Sprint(e.Memory), "-nographic", "-nodefaults", "-serial", "stdio", "-no-reboot", "-net", "none", "-kernel", vmlinuz,
+		"-append", "root=/dev/nvme0n1 rw console=ttyS0 panic=-1 quiet",
+		"-drive", "file="+disk+",if=none,id=disk,format=raw,cache=unsafe", "-device", "nvme,drive=disk,serial=disk",
+		"-drive", "file="+tape+",if=none,id=tape,format=raw,cache=unsafe", "-device", "nvme,drive=tape,serial=tape")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if err := cmd.Run(); err != nil {
+		return nil, out.String(), fmt.Errorf("cannot emulate a machine: %w", errors.Join(err, context.Cause(ctx)))
+	}
+	results, err = readTape(tape)
+	return results, out.String(), err
+}
+
+func readTape(tape string) (map[string]string, error) {
+	f, err := os.Open(tape)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	results := map[string]string{}
+	for entries := tar.NewReader(f); ; {
+		entry, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			return results, nil
+		}
+		if err != nil {
+			return results, fmt.Errorf("cannot read the results: %w", err)
+		}
+		content, err := io.ReadAll(entries)
+		if err != nil {
+			return results, fmt.Errorf("cannot read the results: %w", err)
+		}
+		results[path.Clean(entry.Name)] = string(content)
+	}
+}
+
+// preset is what runs the script. Results are written however it ends.
+func (e Emulation) preset() []File {
+	unit := fmt.Sprintf(`[Unit]
+After=basic.target dbus.socket
+[Service]
+Type=oneshot
+TimeoutStartSec=%d
+ExecStart=/bin/bash -eux /results/script
+ExecStopPost=/bin/sh -c 'echo $$EXIT_STATUS >/results/status; journalctl --sync; journalctl --no-pager -o short-monotonic >/results/journal; \
+	tar -C /results -cf /dev/nvme1n1 .; sync; systemctl poweroff -ff'
+StandardOutput=append:/results/log
+StandardError=append:/results/log
+`, int(e.Timeout.Seconds()))
+	return append(preset(),
+		File{Path: "/results/script", Data: []byte(e.Script)},
+		File{Path: "/etc/systemd/system/" + emulationUnit, Data: []byte(unit)},
+		// A kernel of its own, whose lines preset leaves out elsewhere.
+		File{Path: "/etc/systemd/journald.conf.d/91-emulation.conf", Data: []byte("[Journal]\nReadKMsg=yes\nRuntimeMaxUse=64M\n")},
+	)
+}
