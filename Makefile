@@ -47,10 +47,11 @@ BUILD_NEEDS := $(COMPILER):gcc$(if $(filter gcc,$(COMPILER)),,-$(subst _,-,$(GNU
 RUN_NEEDS   := $(BUILD_NEEDS) systemctl:systemd dbus-daemon:dbus pkaction:polkitd dpkg-deb:dpkg
 TEST_NEEDS  := $(RUN_NEEDS) npm:npm mmdebstrap:mmdebstrap lintian:lintian rpmlint:rpmlint rpm:rpm rpm2cpio:rpm2cpio cpio:cpio \
                /usr/lib/python3/dist-packages/magic:python3-magic mandoc:mandoc zsh:zsh fish:fish \
+               $(if $(filter amd64,$(HOST)),qemu-system-x86_64:qemu-system-x86 /usr/sbin/mke2fs:e2fsprogs) \
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
 
 INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 25m ./test/integration
-WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker|AHungProxy)|TestRestartAcrossADaemonReload|TestRestartBesideAHungProxy|TestHeldBackOnDebian12|TestProxyRampOnDebian12|TestRelease|TestChaos)$$
+WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker|AHungProxy)|TestRestartAcrossADaemonReload|TestRestartBesideAHungProxy|TestHeldBackOnDebian12|TestProxyRampOnDebian12|TestRelease|TestChaos|TestOutOfMemory)$$
 
 export CODEX_PROXY_TEST_CODEX := $(CODEX)/codex
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)

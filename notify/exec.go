@@ -56,6 +56,11 @@ type Command struct {
 	// left out. The calls come one after another from a goroutine of their own.
 	Stderr func(piece string)
 
+	// MemoryEvents is where the kernel counts what it kills for lack of memory: a
+	// command that ends so leaves ENOMEM behind, as Notifier.Failed has it. Without
+	// it nothing is known of that.
+	MemoryEvents string
+
 	// Relay, if not nil, serves inherited sockets once the command is ready.
 	Relay *Relay
 }
@@ -108,7 +113,7 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 		return 0, fmt.Errorf("cannot start %q: %w", c.Args[0], cause(err))
 	}
 
-	s.kill = func() { _ = cmd.Process.Kill() }
+	s.kill = func() { s.killed.Store(true); _ = cmd.Process.Kill() }
 
 	var tasks sync.WaitGroup
 	probing, stopProbing := context.WithCancel(context.WithoutCancel(ctx))

@@ -55,7 +55,7 @@ func playShim(args []string) int {
 	if err != nil {
 		return fail(err)
 	}
-	c := Command{Args: args[2:], Drain: os.Getenv("SHIM_DRAIN") != "", BlockTerm: os.Getenv("SHIM_BLOCK") != ""}
+	c := Command{Args: args[2:], Drain: os.Getenv("SHIM_DRAIN") != "", BlockTerm: os.Getenv("SHIM_BLOCK") != "", MemoryEvents: os.Getenv("MEMORY_EVENTS")}
 	if args[0] != "-" {
 		probe := func(ctx context.Context) (string, error) { return "echo", echo(ctx, args[0]) }
 		c.Ready, c.Alive = probe, probe

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -91,6 +92,17 @@ func (n *Notifier) Status(text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.send(statusLine(text))
+}
+
+// Failed is Status with the reason of a failure as an errno, which systemd keeps
+// until the next start: "Error:" of `systemctl status`, StatusErrno of D-Bus.
+func (n *Notifier) Failed(text string, reason syscall.Errno) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.send(statusLine(text), fmt.Sprintf("ERRNO=%d", reason))
 }
 
 // Stopping says that shutdown has begun. From here on Ready and Ping do nothing, and

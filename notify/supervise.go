@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -30,6 +31,8 @@ type supervisor struct {
 	said     string    // the last start-up failure that went into STATUS=
 	failing  time.Time // since when Alive has not passed; zero while it passes
 	kill     func()    // ends the command at once
+	oom      *oomKills
+	killed   atomic.Bool // by us
 
 	// mu orders statuses against the end: none may overwrite "Stopping".
 	mu      sync.Mutex
@@ -38,7 +41,7 @@ type supervisor struct {
 }
 
 func newSupervisor(n *Notifier, logger *slog.Logger, c Command) *supervisor {
-	return &supervisor{notifier: n, logger: logger, command: c, started: time.Now()}
+	return &supervisor{notifier: n, logger: logger, command: c, started: time.Now(), oom: newOOMKills(c.MemoryEvents)}
 }
 
 // supervise returns when probing has ended and what the relay carries has been
@@ -123,7 +126,7 @@ func (s *supervisor) starting(err error) {
 
 // alive is the watchdog's check, and says in STATUS= what it found.
 func (s *supervisor) alive(ctx context.Context) error {
-	began := time.Now()
+	began, kills := time.Now(), s.oom.count()
 	detail, err := s.probe(ctx, s.command.Alive)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled): // the probing has ended, not the command
@@ -137,7 +140,18 @@ func (s *supervisor) alive(ctx context.Context) error {
 		s.status(fmt.Sprintf("Ready: %s, answering again after %v", detail, tenths(time.Since(s.failing))))
 		s.failing = time.Time{}
 	}
+	if err == nil {
+		s.outlived(kills)
+	}
 	return err
+}
+
+// outlived tells of processes that were killed for lack of memory before the
+// command answered: those of the command's own making.
+func (s *supervisor) outlived(kills uint64) {
+	if others := s.oom.outlived(kills); others > 0 {
+		s.logger.Warn("out of memory: a process that the command has started was killed", "processes", others)
+	}
 }
 
 // endOverdue kills a command that the service manager should have ended: its
@@ -191,11 +205,18 @@ func (s *supervisor) stopping(text string) {
 }
 
 // exited leaves behind why there is nothing more to say: systemd shows the last
-// status for as long as the unit is down.
+// status for as long as the unit is down. A process that is killed for lack of
+// memory has nothing in its wait status that says so.
 func (s *supervisor) exited(status syscall.WaitStatus) {
 	how := fmt.Sprintf("exit status %d", status.ExitStatus())
 	if status.Signaled() {
 		how = signalName(status.Signal())
 	}
-	s.notifier.Status(fmt.Sprintf("Ended: %s after %v", how, tenths(time.Since(s.started))))
+	text := fmt.Sprintf("Ended: %s after %v", how, tenths(time.Since(s.started)))
+	if !status.Signaled() || status.Signal() != syscall.SIGKILL || s.killed.Load() || !s.oom.fatal() {
+		s.notifier.Status(text)
+		return
+	}
+	s.logger.Error("out of memory: the command was killed")
+	s.notifier.Failed(text+", out of memory", syscall.ENOMEM)
 }

@@ -24,6 +24,7 @@ type Worker struct {
 	Reason              Reason     `json:"reason"`
 	Handshake           *Handshake `json:"handshake"`
 	RestartsTotal       uint64     `json:"restarts_total"`
+	OOMKillsTotal       uint64     `json:"oom_kills_total"`
 	ConsecutiveFailures uint64     `json:"consecutive_failures"`
 	NextRestartAt       *time.Time `json:"next_restart_at"`
 	LastExit            *Exit      `json:"last_exit"`
@@ -58,6 +59,14 @@ type Exit struct {
 	Code   string    `json:"code"`
 	Status string    `json:"status"`
 	At     time.Time `json:"at"`
+}
+
+// OutOfMemory reports whether the kernel has killed the process for lack of memory.
+func (e *Exit) OutOfMemory() bool { return e != nil && e.Result == "oom-kill" }
+
+// OutOfMemoryRemedy is what a person can do about it.
+func OutOfMemoryRemedy(unit string) string {
+	return "journalctl -k --grep=oom-kill names what took the memory, and whose limit it met; systemctl set-property " + unit + " MemoryMax=SIZE sets another one"
 }
 
 // failed reports whether systemd has given up on the unit: it does not start it again

@@ -89,7 +89,7 @@ func TestReportJSON(t *testing.T) {
 	           "liveness":{"live":true,"reason":"ready","since":"1970-01-01T00:16:40Z"}},
 	 "workers":[{"name":"main","unit":"codex-worker@main.service","active_state":"","sub_state":"","main_pid":0,"ready":true,"reason":"ready",
 	   "handshake":{"at":"1970-01-01T00:16:40Z","user_agent":"codex/1","models":["m"]},
-	   "restarts_total":0,"consecutive_failures":0,"next_restart_at":null,
+	   "restarts_total":0,"oom_kills_total":0,"consecutive_failures":0,"next_restart_at":null,
 	   "last_exit":{"result":"signal","code":"killed","status":"SIGKILL","at":"1970-01-01T00:16:39Z"},
 	   "last_ready_at":null,"startup_latency_ms":0,"inflight":0,"drained":false,"transitions":null}],
 	 "queue":{"depth":2,"limit":64,"oldest_wait_ms":1.5}}`, string(got))

@@ -93,6 +93,9 @@ func (w Worker) sentence() string {
 	case w.LastExit != nil:
 		fmt.Fprintf(&b, ", last exit %s", w.LastExit)
 	}
+	if w.down() && w.LastExit.OutOfMemory() {
+		fmt.Fprintf(&b, "; %s", OutOfMemoryRemedy(w.Unit))
+	}
 	switch w.Reason {
 	case StartLimitHit, WorkerExited:
 		if w.failed() {

@@ -97,6 +97,14 @@ func TestSentenceNamesTheRemedy(t *testing.T) {
 		"see journalctl -u codex-worker@main.service, then systemctl reset-failed 'codex-worker@main.service' && systemctl start codex.target", details)
 }
 
+func TestSentenceOfAnOutOfMemory(t *testing.T) {
+	w := worker("main", BackingOff)
+	w.LastExit = &Exit{Result: "oom-kill", Code: "killed", Status: "SIGKILL"}
+	_, details := ReadinessOf(Snapshot{Workers: []Worker{w}})
+	assert.Equal(t, "worker main: backing_off, last exit killed by SIGKILL (oom-kill); journalctl -k --grep=oom-kill names what took the memory, "+
+		"and whose limit it met; systemctl set-property codex-worker@main.service MemoryMax=SIZE sets another one", details)
+}
+
 func TestSentenceLeavesOutAStatusThatIsOver(t *testing.T) {
 	w := worker("main", BackingOff)
 	w.LastExit = &Exit{Result: "signal", Code: "killed", Status: "SIGKILL"}

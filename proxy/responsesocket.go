@@ -229,9 +229,12 @@ func (k *responseSocket) readLarge(handler context.Context, m *socketMessage, re
 }
 
 func (k *responseSocket) take(m socketMessage) (queued bool, err error) {
-	head, err := openai.DecodeMessage(m.body)
-	if err != nil {
-		return false, err
+	var head struct {
+		Type       string `json:"type"`
+		ResponseID string `json:"response_id"`
+	}
+	if json.Unmarshal(m.body, &head) != nil {
+		return false, openai.Invalid("invalid_json", "", "a message must be a JSON object with a type")
 	}
 	switch head.Type {
 	case "response.create":

@@ -24,6 +24,8 @@ var workerMetrics = []struct {
 		func(w probes.Worker, _ time.Time) float64 { return oneIf(w.Ready) }},
 	{"codex_worker_restarts_total", "Automatic restarts by systemd since the proxy started.", prometheus.CounterValue,
 		func(w probes.Worker, _ time.Time) float64 { return float64(w.RestartsTotal) }},
+	{"codex_worker_oom_kills_total", "Runs of the worker that ended because the kernel killed it for lack of memory, since the proxy started.", prometheus.CounterValue,
+		func(w probes.Worker, _ time.Time) float64 { return float64(w.OOMKillsTotal) }},
 	{"codex_worker_consecutive_failures", "Restarts in a row since the worker was last healthy.", prometheus.GaugeValue,
 		func(w probes.Worker, _ time.Time) float64 { return float64(w.ConsecutiveFailures) }},
 	{"codex_worker_latency_ms", "Start to ready of the worker's last start, in milliseconds.", prometheus.GaugeValue,

@@ -24,6 +24,10 @@ type Exit struct {
 	At     time.Time
 }
 
+// OOMKill is the Result of a service that the kernel has killed a process of for
+// lack of memory, and of an Exit with that cause.
+const OOMKill = "oom-kill"
+
 // LastExit returns how the main process last ended. It knows only until the
 // unit starts again, which may be a moment later: keep what you saw.
 func (s State) LastExit() (Exit, bool) {
@@ -38,7 +42,18 @@ func (s State) LastExit() (Exit, bool) {
 	default:
 		return Exit{}, false
 	}
+	if s.outOfMemory() {
+		e.Result = OOMKill
+	}
 	return e, true
+}
+
+// outOfMemory reports what systemd calls a mere signal with OOMPolicy=continue:
+// notify-exec has found that its command was killed for lack of memory, and ended
+// of the same signal.
+func (s State) outOfMemory() bool {
+	killed := s.ExecMainCode == codeKilled && syscall.Signal(s.ExecMainStatus) == syscall.SIGKILL
+	return s.Result == "signal" && killed && syscall.Errno(s.StatusErrno) == syscall.ENOMEM
 }
 
 // String says it in words: "exited with status 3", "killed by SIGABRT (watchdog)".

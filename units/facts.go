@@ -35,6 +35,7 @@ const serviceIface = "org.freedesktop.systemd1.Service"
 var serviceProperties = map[string]property{
 	"Result":                {serviceIface, "s"},
 	"StatusText":            {serviceIface, "s"},
+	"StatusErrno":           {serviceIface, "i"},
 	"MainPID":               {serviceIface, "u"},
 	"NRestarts":             {serviceIface, "u"},
 	"ExecMainCode":          {serviceIface, "i"},
@@ -114,6 +115,7 @@ func (f facts) state(unit string) State {
 		Result:         f.text("Result"),
 		InvocationID:   hex.EncodeToString(id),
 		StatusText:     f.text("StatusText"),
+		StatusErrno:    f.int32("StatusErrno"),
 		MainPID:        f.uint32("MainPID"),
 		NRestarts:      f.uint32("NRestarts"),
 		ExecMainCode:   f.int32("ExecMainCode"),

@@ -13,6 +13,7 @@ type State struct {
 	Result       string // success, exit-code, signal, core-dump, watchdog, timeout, oom-kill, …
 	InvocationID string // hexadecimal, new with every start
 	StatusText   string // what the service said of itself by sd_notify
+	StatusErrno  int32  // the errno(3) of a failure that the service reported, or 0
 	MainPID      uint32
 
 	// NRestarts counts automatic restarts since the last explicit start or

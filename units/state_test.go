@@ -49,6 +49,27 @@ func TestLastExit(t *testing.T) {
 	}
 }
 
+// With OOMPolicy=continue systemd's Result is signal; the shim's errno says more.
+func TestLastExitOutOfMemory(t *testing.T) {
+	killed := State{Result: "signal", ExecMainCode: 2, ExecMainStatus: 9, StatusErrno: 12}
+	for what, c := range map[string]struct {
+		change func(*State)
+		want   string
+	}{
+		"out of memory":              {func(*State) {}, "killed by SIGKILL (oom-kill)"},
+		"killed by somebody":         {func(s *State) { s.StatusErrno = 0 }, "killed by SIGKILL"},
+		"killed by the watchdog":     {func(s *State) { s.Result = "watchdog" }, "killed by SIGKILL (watchdog)"},
+		"another signal":             {func(s *State) { s.ExecMainStatus = 15 }, "killed by SIGTERM"},
+		"another program's own word": {func(s *State) { s.Result, s.ExecMainCode, s.ExecMainStatus = "exit-code", 1, 9 }, "exited with status 9"},
+	} {
+		s := killed
+		c.change(&s)
+		e, ok := s.LastExit()
+		assert.True(t, ok, what)
+		assert.Equal(t, c.want, e.String(), what)
+	}
+}
+
 func TestStartLimited(t *testing.T) {
 	at := func(sec int64) time.Time { return time.Unix(sec, 0) }
 	failed := State{ActiveState: "failed", SubState: "failed", Result: "exit-code"}

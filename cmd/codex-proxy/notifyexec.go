@@ -29,7 +29,9 @@ const notifyExecUsage = `Usage: codex-proxy notify-exec [OPTION]... -- COMMAND [
 Runs COMMAND as the main process of a systemd unit with Type=notify, for programs
 that do not speak sd_notify(3): READY=1 when the probe passes for the first time,
 WATCHDOG=1 only while it keeps passing (with WatchdogSec=), STATUS= in words.
-Signals go on to COMMAND, and its exit status or signal becomes our own.
+Signals go on to COMMAND, and its exit status or signal becomes our own. A COMMAND
+that the kernel kills for lack of memory leaves ERRNO=12 (ENOMEM), as sd_notify(3)
+has it: with OOMPolicy=continue systemd itself calls that a signal.
 
   --probe KIND:TARGET    how to find out whether COMMAND works:
                            appserver:unix:PATH  a codex app-server: handshake, and
@@ -103,6 +105,7 @@ func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	if ramp.Await(ctx, notifier, logger) != nil {
 		return exitOK // it was stopped
 	}
+	o.command.MemoryEvents = notify.MemoryEvents()
 	status, err := notify.Exec(ctx, notifier, logger, o.command)
 	if err != nil {
 		return fail(stderr, "notify-exec", err, notify.ExitExec)

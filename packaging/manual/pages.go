@@ -115,7 +115,7 @@ var unitPages = []unitPage{
 		description: "codex-proxy.service answers HTTP on the socket of codex-proxy.socket, which keeps connections while the service restarts. " +
 			"codex.target is that and all workers. " + strong + "systemctl start codex-proxy" + plain + " starts the target, too; " +
 			strong + "systemctl stop codex.target" + plain + " stops everything.",
-		sections: []string{"What is going on", "Reasons", "What is wrong", "Upgrades", "The control socket"},
+		sections: []string{"What is going on", "Reasons", "What is wrong", "Upgrades", "Memory", "The control socket"},
 	},
 	{
 		unit: "codex-proxy-fetch.service", summary: "images from the network for codex-proxy",
@@ -135,7 +135,7 @@ var unitPages = []unitPage{
 		description: "codex-worker@NAME.service is one codex app-server with the settings in /etc/codex-proxy/workers/NAME.toml. " +
 			"The daemon reaches it over /run/codex-proxy/NAME.sock, the socket of codex-worker@NAME.socket. " +
 			"systemd restarts it, at growing intervals, and kills it when it hangs.",
-		sections: []string{"Draining", "Stopping and restarting", "The start limit", "Restart delays", "Drop-ins"},
+		sections: []string{"Draining", "Stopping and restarting", "The start limit", "Restart delays", "Memory", "Drop-ins"},
 	},
 }
 

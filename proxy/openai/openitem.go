@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"encoding/json"
 	"strings"
 )
 
@@ -172,7 +173,7 @@ func freeInput(arguments string) string {
 	var a struct {
 		Input *string `json:"input"`
 	}
-	if unmarshal([]byte(arguments), &a) != nil || a.Input == nil {
+	if json.Unmarshal([]byte(arguments), &a) != nil || a.Input == nil {
 		return arguments
 	}
 	return *a.Input

@@ -14,6 +14,7 @@ type Memory map[string]Remembered
 type Remembered struct {
 	Restarts uint64        `json:"restarts"`
 	Failures uint64        `json:"failures"`
+	OOMKills uint64        `json:"oom_kills"`
 	Latency  time.Duration `json:"latency_ns"`
 	LastExit *probes.Exit  `json:"last_exit,omitempty"`
 	Drained  bool          `json:"drained,omitempty"` // by an operator
@@ -24,7 +25,7 @@ func (p *Pool) Memory() Memory {
 	m := Memory{}
 	for _, w := range p.workers {
 		s, _ := w.view()
-		m[w.name] = Remembered{Restarts: s.restarts, Failures: s.failures, Latency: s.latency, LastExit: s.exit, Drained: s.drains.operator}
+		m[w.name] = Remembered{Restarts: s.restarts, Failures: s.failures, OOMKills: s.oomKills, Latency: s.latency, LastExit: s.exit, Drained: s.drains.operator}
 	}
 	return m
 }
@@ -39,6 +40,8 @@ func (p *Pool) Recall(m Memory) {
 		}
 		w.update(func(s *state) {
 			s.restarts, s.failures = max(s.restarts, r.Restarts), max(s.failures, r.Failures)
+			s.oomKills = max(s.oomKills, r.OOMKills)
+			s.outage.oomTold = s.oomKills
 			s.drains.operator = s.drains.operator || r.Drained
 			if s.latency == 0 {
 				s.latency = r.Latency

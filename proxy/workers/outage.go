@@ -14,11 +14,16 @@ const manyRestarts = 3
 type outage struct {
 	loopTold  bool // cleared by ResetAfter of health
 	limitTold bool // cleared when the unit is no longer failed
+	oomTold   uint64
 }
 
 // logOutage tells a person, once, that restarts do not help, and once that
-// systemd has given up.
+// systemd has given up. That memory is short it tells each time.
 func (w *Worker) logOutage(s *state) {
+	if s.outage.oomTold < s.oomKills {
+		s.outage.oomTold = s.oomKills
+		w.outageLog(s).Warn("worker was killed: out of memory", "oom_kills", s.oomKills, "remedy", probes.OutOfMemoryRemedy(w.unit))
+	}
 	if !s.outage.limitTold && s.reason() == probes.StartLimitHit {
 		s.outage.limitTold = true
 		w.outageLog(s).Error("worker is given up: systemd's start limit is hit", "n_restarts", s.unit.NRestarts,

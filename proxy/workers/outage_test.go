@@ -63,6 +63,40 @@ func TestOutageIsToldOnce(t *testing.T) {
 	assert.Equal(t, 2, count("ERROR", limit))
 }
 
+// A lack of memory is told of each time, by its name, however often systemd repeats
+// it, and counted past a reload.
+func TestOutOfMemory(t *testing.T) {
+	r := newRig(t, nil, named{"a", "/nowhere"})
+	oom := func(invocation string, restarts uint32, at int64) units.State {
+		u := unit("a", "activating", "auto-restart", invocation, restarts)
+		u.Result, u.StatusErrno, u.ExecMainCode, u.ExecMainStatus, u.ExecMainExitAt = "signal", 12, 2, 9, time.Unix(at, 0)
+		return u
+	}
+	told := func() int { return strings.Count(r.log.String(), "worker was killed: out of memory") }
+	first := oom("1", 0, 7)
+	r.heard(first) // before this process began
+	assert.Zero(t, r.pool.Snapshot().Workers[0].OOMKillsTotal)
+	r.heard(running("a", "2", 1), oom("2", 1, 8), oom("2", 1, 8))
+	assert.Equal(t, uint64(1), r.pool.Snapshot().Workers[0].OOMKillsTotal)
+	assert.Equal(t, "killed by SIGKILL (oom-kill)", r.pool.Snapshot().Workers[0].LastExit.String())
+	assert.Equal(t, 1, told())
+	assert.Contains(t, r.log.String(), "systemctl set-property codex-worker@a.service MemoryMax=SIZE")
+
+	killed := oom("3", 2, 9)
+	killed.StatusErrno = 0
+	r.heard(running("a", "3", 2), killed, running("a", "4", 3))
+	assert.Equal(t, 1, told(), "somebody's SIGKILL")
+	byName := oom("4", 3, 10) // with OOMPolicy=stop
+	byName.Result, byName.StatusErrno = "oom-kill", 0
+	r.heard(byName)
+	assert.Equal(t, 2, told())
+
+	after := newRig(t, nil, named{"a", "/nowhere"})
+	after.pool.Recall(r.pool.Memory())
+	assert.Equal(t, uint64(2), after.pool.Snapshot().Workers[0].OOMKillsTotal)
+	assert.NotContains(t, after.log.String(), "out of memory")
+}
+
 // What systemd last said of a unit that is down still describes it when the bus
 // is lost; a unit that was up may have been restarted meanwhile.
 func TestReasonWithoutTheBus(t *testing.T) {

@@ -55,6 +55,7 @@ type state struct {
 	counted     uint32        // NRestarts up to the current invocation
 	exit        *probes.Exit  // the last one seen; systemd forgets it at the next start
 	failures    uint64        // in a row, until ResetAfter of health
+	oomKills    uint64        // runs that a lack of memory has ended; never goes back
 	outage      outage        // what the log has told of it
 	inflight    int
 	elsewhere   Load  // what other processes have in flight
@@ -156,7 +157,7 @@ func (s *state) heard(u units.State, now time.Time) {
 		s.startedAt = now
 	}
 	if exit := exitOf(u); exit != nil {
-		s.exit = exit
+		s.ended(exit)
 	}
 	if u.HeldBack { // the status of before says why it is down
 		u.StatusText = s.unit.StatusText
@@ -170,6 +171,15 @@ func (s *state) heard(u units.State, now time.Time) {
 	if !u.Failed() {
 		s.outage.limitTold = false
 	}
+}
+
+// ended takes over how a run has ended, which systemd says more than once.
+func (s *state) ended(exit *probes.Exit) {
+	known := s.exit != nil && *s.exit == *exit
+	if exit.OutOfMemory() && !known && s.unit.Unit != "" {
+		s.oomKills++
+	}
+	s.exit = exit
 }
 
 // count adds what happened since the last word. A restart has happened when a

@@ -99,7 +99,7 @@ func (w *Worker) snapshot(draining bool) probes.Worker {
 		ActiveState: s.unit.ActiveState, SubState: s.unit.SubState, MainPID: s.unit.MainPID,
 		InvocationID: s.unit.InvocationID, StatusText: s.unit.StatusText,
 		Ready: reason == probes.Ready, Reason: reason, Handshake: s.handshake,
-		RestartsTotal: s.restarts, ConsecutiveFailures: s.failures,
+		RestartsTotal: s.restarts, OOMKillsTotal: s.oomKills, ConsecutiveFailures: s.failures,
 		Transitions: slices.Clone(s.transitions), LastExit: s.exit,
 		NextRestartAt: timeOrNil(s.unit.NextRestartAt), LastReadyAt: timeOrNil(s.lastReadyAt),
 		StartupLatencyMS: float64(s.latency.Microseconds()) / 1000, Inflight: s.turns(),

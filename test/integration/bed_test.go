@@ -91,7 +91,9 @@ func neighbours() machine.Root {
 	return machine.Debian("trixie", "prometheus", "prometheus-node-exporter", "haproxy", "nginx-light", "caddy")
 }
 
-func bootBed(t *testing.T, root machine.Root, binds ...machine.Bind) *bed {
+// requireCodex returns the path of the real codex; without it, or without our package,
+// t is skipped.
+func requireCodex(t *testing.T) string {
 	t.Helper()
 	codex := os.Getenv("CODEX_PROXY_TEST_CODEX")
 	if codex == "" || os.Getenv("CODEX_PROXY_TEST_DEB") == "" {
@@ -102,6 +104,12 @@ func bootBed(t *testing.T, root machine.Root, binds ...machine.Bind) *bed {
 	}
 	native, err := filepath.EvalSymlinks(codex)
 	require.NoError(t, err)
+	return native
+}
+
+func bootBed(t *testing.T, root machine.Root, binds ...machine.Bind) *bed {
+	t.Helper()
+	native := requireCodex(t)
 	m := machine.Boot(t, root, machine.Options{
 		Binds: append(binds, machine.Bind{Source: filepath.Dir(filepath.Dir(native)), Target: codexDir, ReadOnly: true}),
 		Units: []string{"codex*"},

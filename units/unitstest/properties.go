@@ -42,7 +42,7 @@ func fresh(loadState string) Properties {
 	return Properties{
 		"LoadState": loadState, "ActiveState": "inactive", "SubState": "dead",
 		"InvocationID": []byte{}, "Job": noJob, "StateChangeTimestamp": uint64(0), "InactiveExitTimestamp": uint64(0),
-		"Result": "success", "StatusText": "", "MainPID": uint32(0), "NRestarts": uint32(0),
+		"Result": "success", "StatusText": "", "StatusErrno": int32(0), "MainPID": uint32(0), "NRestarts": uint32(0),
 		"ExecMainCode": int32(0), "ExecMainStatus": int32(0), "ExecMainExitTimestamp": uint64(0),
 		"RestartUSec": uint64(200_000), "RestartUSecNext": uint64(200_000), "RestartSteps": uint32(6),
 		"FragmentPath": "", "DropInPaths": []string{},

@@ -185,7 +185,7 @@ func (u *Unit) start(job Job, status string) {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id)
 	u.set(Properties{
-		"MainPID": 1000 + u.pid, "InvocationID": id, "Result": "success", "StatusText": "",
+		"MainPID": 1000 + u.pid, "InvocationID": id, "Result": "success", "StatusText": "", "StatusErrno": int32(0),
 		"ExecMainCode": int32(0), "ExecMainStatus": int32(0), "ExecMainExitTimestamp": uint64(0),
 	})
 	u.set(Properties{"ActiveState": "activating", "SubState": "start", "StateChangeTimestamp": now()})

@@ -63,6 +63,14 @@ func Events() []Event {
 			"systemd does not say whether a restart should wait",
 			"The unit starts at once. If systemd is older than 254, a crash loop meets the start limit\n" +
 				"within seconds: see that the system bus works (`systemctl status dbus`)."},
+		{"worker-out-of-memory", "a9d0f2ffd9f1419b929b98ba76f95fa7", "worker was killed: out of memory",
+			"A worker was killed because memory was short",
+			"The kernel killed the codex of @CODEX_UNIT@: it, its slice system-codex.slice or the whole\n" +
+				"machine had used up its memory. systemd starts the worker again. To see what took the\n" +
+				"memory, and whose limit it met:\n" +
+				"  journalctl -k --grep=oom-kill\n" +
+				"To set another limit:\n" +
+				"  systemctl set-property @CODEX_UNIT@ MemoryMax=SIZE"},
 		{"worker-failing", "6c6ed11f47534d2b816f53e5e23d5190", "worker keeps failing: systemd restarts it with growing delay",
 			"A worker keeps failing",
 			"@CODEX_UNIT@ was restarted @CODEX_CONSECUTIVE_FAILURES@ times in a row; the last exit was:\n" +
@@ -212,6 +220,17 @@ func Events() []Event {
 		{"shim-ready", "a2c21c81df2f474696be3d3519c309d0", "ready",
 			"A program has become ready",
 			"It answers its readiness probe: @CODEX_DETAIL@, after @CODEX_TOOK@."},
+		{"shim-out-of-memory", "5ddfc695bcbe4e35905f9f0526069532", "out of memory: the command was killed",
+			"A program was killed because memory was short",
+			"The kernel killed the main program of @_SYSTEMD_UNIT@: the unit, its slice or the whole\n" +
+				"machine had used up its memory. `journalctl -k --grep=oom-kill` names what took it;\n" +
+				"MemoryMax= of the unit is the limit. Of systemd the unit's Result is `signal`."},
+		{"shim-outlived-out-of-memory", "456636acbeab4633b4c098fec3352d01", "out of memory: a process that the command has started was killed",
+			"A process in a unit was killed because memory was short",
+			"The kernel killed @CODEX_PROCESSES@ of the processes of @_SYSTEMD_UNIT@, such as a command\n" +
+				"that a model ran in a worker of the mode \"native\". The worker and its turns go on.\n" +
+				"`journalctl -k --grep=oom-kill` names the process and its size; MemoryMax= of the unit\n" +
+				"is the limit."},
 		{"relay-refused", "b73f69906cfe45caaae1ddc39fd42e44", "relay: cannot accept",
 			"A connection to a worker could not be accepted",
 			"The shim in front of codex tries again by itself."},

@@ -1,0 +1,69 @@
+package notify
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// oomShim is a shim in a cgroup whose memory.events the test writes.
+func oomShim(t *testing.T, watchdog time.Duration) (s *shim, kills func(n int)) {
+	t.Helper()
+	events := filepath.Join(t.TempDir(), "memory.events")
+	kills = func(n int) {
+		require.NoError(t, os.WriteFile(events+".new", fmt.Appendf(nil, "low 0\nhigh 0\nmax 4\noom 1\noom_kill %d\noom_group_kill 0\n", n), 0o600))
+		require.NoError(t, os.Rename(events+".new", events))
+	}
+	kills(3) // of another run of the unit
+	s = newShim(t, "DIR/server", "-", "server", "DIR/server").watched(watchdog)
+	s.cmd.Env = append(s.cmd.Env, "MEMORY_EVENTS="+events)
+	return s, kills
+}
+
+func TestExecOutOfMemory(t *testing.T) {
+	s, kills := oomShim(t, time.Minute)
+	_, pid := startServer(t, s)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP)) // or it could answer between the two that follow
+	kills(4)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	assert.Regexp(t, `^STATUS=Ended: SIGKILL after .*s, out of memory\nERRNO=12$`, s.until(t, "WATCHDOG=1", "STATUS=Not answering"))
+	assert.Equal(t, syscall.SIGKILL, s.wait(t).Signal(), "its own end is the command's, as ever")
+	assert.Contains(t, s.stderr.String(), "out of memory: the command was killed")
+}
+
+// A process that the command has started is killed, and the command answers after it.
+func TestExecOutlivesAnOutOfMemory(t *testing.T) {
+	s, kills := oomShim(t, 3*time.Second)
+	_, pid := startServer(t, s)
+	kills(4)
+	for range 3 { // one may have been on its way, and its probe, too
+		require.Equal(t, "WATCHDOG=1", s.next(t))
+	}
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	assert.Regexp(t, `^STATUS=Ended: SIGKILL after [^,]*$`, s.until(t, "WATCHDOG=1", "STATUS=Not answering"))
+	s.wait(t)
+	assert.Contains(t, s.stderr.String(), `"out of memory: a process that the command has started was killed" processes=1`)
+	assert.NotContains(t, s.stderr.String(), "the command was killed")
+}
+
+// A command that the shim itself has killed was not killed for lack of memory.
+func TestExecHungIsNotOutOfMemory(t *testing.T) {
+	s, kills := oomShim(t, 300*time.Millisecond)
+	_, pid := startServer(t, s)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	kills(4)
+	assert.Regexp(t, `^STATUS=Ended: SIGKILL after [^,]*$`, s.until(t, "WATCHDOG=1", "STATUS=Not answering"))
+	s.wait(t)
+}
+
+func TestMemoryEvents(t *testing.T) {
+	assert.Regexp(t, `^(/sys/fs/cgroup/.*/?memory\.events)?$`, MemoryEvents())
+	assert.Zero(t, newOOMKills("/nowhere/memory.events").count())
+	assert.False(t, newOOMKills("").fatal())
+}
