@@ -112,9 +112,18 @@ func (r *record) learn(answers []answer) {
 
 func (r *record) reread(name string) { r.stale[name] = struct{}{} }
 
-// settle publishes what was loose for long enough.
+// settle publishes what was loose for long enough. An end that may be none is read
+// again first: systemd sets both states at a stroke, so that its answer is past that
+// instant, however late the signal of the second is.
 func (r *record) settle() {
-	if !r.loose.IsZero() && time.Since(r.loose) >= settleTime {
+	switch {
+	case r.loose.IsZero() || time.Since(r.loose) < settleTime:
+	case r.facts.mayRestart():
+		r.loose = time.Time{}
+		for name := range r.known {
+			r.reread(name)
+		}
+	default:
 		r.publish()
 	}
 }

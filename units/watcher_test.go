@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -131,6 +132,23 @@ func TestWatcherWithOldSystemd(t *testing.T) {
 	assert.Equal(t, "auto-restart", w.state().SubState)
 	unit.Set(dead)
 	assert.Equal(t, "dead", w.state().SubState)
+}
+
+// On a busy machine the signal of the wait comes long after that of the end.
+func TestWatcherWithOldSystemdThatIsLate(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	unit.Remove("RestartUSecNext")
+	w := startWatch(t, units.Config{Units: []string{worker}})
+	w.untilUp()
+
+	unit.SetSilently(unitstest.Properties{"ActiveState": "activating", "SubState": "auto-restart", "Result": "signal"})
+	unit.Emit("org.freedesktop.systemd1.Unit", map[string]dbus.Variant{
+		"ActiveState": dbus.MakeVariant("failed"), "SubState": dbus.MakeVariant("failed"),
+	}, []string{})
+	s := w.state()
+	assert.False(t, s.Failed())
+	assert.Equal(t, "auto-restart", s.SubState)
 }
 
 func TestWatcherWithoutTheUnit(t *testing.T) {
