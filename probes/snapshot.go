@@ -33,6 +33,8 @@ type Worker struct {
 	Inflight            int        `json:"inflight"`
 	// Drained: an operator has forbidden new turns until further notice.
 	Drained bool `json:"drained"`
+	// Fault says in words what is wrong with a worker that its unit calls active.
+	Fault string `json:"fault,omitempty"`
 	// Transitions are the last changes of Reason, oldest first: the story of a
 	// restart, also for a reader who comes after it.
 	Transitions []Transition `json:"transitions"`

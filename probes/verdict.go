@@ -87,6 +87,8 @@ func (w Worker) sentence() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "worker %s: %s", w.Name, w.Reason)
 	switch {
+	case w.Fault != "":
+		fmt.Fprintf(&b, ": %s; its watchdog restarts it", w.Fault)
 	case !w.down():
 	case w.StatusText != "" && (w.LastExit == nil || w.LastExit.Code == ""):
 		fmt.Fprintf(&b, ": %s", w.StatusText) // what stopped it before it ran

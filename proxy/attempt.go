@@ -131,8 +131,12 @@ func (s *Server) beginTurn(
 }
 
 func (s *Server) attempt(ctx context.Context, lease *workers.Lease, x *exchange, c *continuation, answer func(*appserver.Turn) error, end func() error) error {
+	x.suspect = lease.Suspect
 	turn, err := s.beginTurn(ctx, lease, x, c)
 	if err != nil {
+		if errors.Is(err, errStartTimeout) {
+			x.suspect()
+		}
 		return whyEnded(ctx, err)
 	}
 	kept := false

@@ -43,6 +43,8 @@ type exchange struct {
 	request *appserver.TurnRequest // what runs again if its turn is lost; nil: nothing does
 	keeps   bool                   // something of the request is needed to the end
 
+	suspect func() // reports that the worker has sent nothing for the current turn
+
 	fit func(worker string, items []appserver.Item) []appserver.Item // of a history, what fits that worker; nil: all
 }
 

@@ -27,7 +27,7 @@ type listener struct {
 func (s *Server) follow(ctx context.Context, turn *appserver.Turn, x *exchange, l listener) (string, error) {
 	l.heard = time.Now()
 	for {
-		event, err := s.next(ctx, turn, &l)
+		event, err := s.next(ctx, turn, &l, x.suspect)
 		if err != nil {
 			return "", whyEnded(ctx, err)
 		}
@@ -67,7 +67,7 @@ func (l *listener) hear(event appserver.Event, x *exchange) error {
 // next waits for one event. Silence of the worker, not duration, is what times
 // out, and what makes no event is no silence. The client's silence is another one:
 // while a model thinks there are events of which the client hears nothing.
-func (s *Server) next(ctx context.Context, turn *appserver.Turn, l *listener) (appserver.Event, error) {
+func (s *Server) next(ctx context.Context, turn *appserver.Turn, l *listener, suspect func()) (appserver.Event, error) {
 	if l.idle != nil && !turn.Ready() {
 		if err := l.idle(); err != nil {
 			return nil, err
@@ -88,6 +88,7 @@ func (s *Server) next(ctx context.Context, turn *appserver.Turn, l *listener) (a
 		}
 		now := time.Now()
 		if !now.Before(until) {
+			suspect()
 			return nil, openai.Timeout("idle_timeout", fmt.Sprintf("the worker sent nothing for %s", s.IdleTimeout))
 		}
 		if l.silence == nil || now.Before(l.heard.Add(s.Keepalive)) {

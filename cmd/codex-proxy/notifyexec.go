@@ -189,6 +189,9 @@ func (o *notifyExecOptions) prepare(watchdog time.Duration) error {
 	o.command.Relay = &notify.Relay{Listeners: listeners, Target: o.relayTo, Limit: relayLimit}
 	if o.tracing {
 		o.command.Relay.Aside, o.command.Relay.AsidePrefix = o.requests.read, workers.Annotations
+		if o.command.Alive != nil {
+			o.command.Alive = o.requests.alive(o.command.Alive)
+		}
 	}
 	return nil
 }

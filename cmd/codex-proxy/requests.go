@@ -2,9 +2,14 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"net"
 	"strings"
 	"sync"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/workers"
 )
 
 const (
@@ -21,6 +26,7 @@ type requests struct {
 	mu    sync.Mutex
 	at    map[string]string
 	order []string
+	fault string // what the proxy says of all of codex
 }
 
 // read takes a connection whose first line says what it is for, until it ends.
@@ -28,7 +34,11 @@ func (r *requests) read(conn net.Conn) {
 	lines := bufio.NewScanner(conn)
 	lines.Buffer(make([]byte, maxAnnotation), maxAnnotation)
 	for lines.Scan() {
-		if thread, request, ok := strings.Cut(lines.Text(), " "); ok {
+		thread, request, ok := strings.Cut(lines.Text(), " ")
+		switch {
+		case ok && thread == workers.Wedged:
+			r.blame(request)
+		case ok:
 			r.note(thread, request)
 		}
 	}
@@ -48,6 +58,25 @@ func (r *requests) note(thread, request string) {
 		r.order = append(r.order, thread)
 	}
 	r.at[thread] = request
+}
+
+func (r *requests) blame(words string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fault = words
+}
+
+// alive is check, which fails for good once the proxy has found codex wedged.
+func (r *requests) alive(check probes.Check) probes.Check {
+	return func(ctx context.Context) (string, error) {
+		detail, err := check(ctx)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if err == nil && r.fault != "" {
+			err = errors.New(r.fault)
+		}
+		return detail, err
+	}
 }
 
 // of is the request that the thread is at; empty if nobody has told.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/workers"
 )
 
 func TestRequestsOfThreads(t *testing.T) {
@@ -41,4 +44,23 @@ func TestRequestsOfThreadsAreBounded(t *testing.T) {
 	_, _ = theirs.Write([]byte("x " + strings.Repeat("y", 2*maxAnnotation)))
 	received(t, read)
 	assert.Empty(t, r.of("x"))
+}
+
+// What the proxy reports of all of codex fails the probe that feeds the watchdog, for good.
+func TestWedgedFailsTheProbe(t *testing.T) {
+	var r requests
+	probe := r.alive(func(context.Context) (string, error) { return "codex 1", nil })
+	detail, err := probe(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "codex 1", detail)
+	here, there := net.Pipe()
+	done := make(chan struct{})
+	go func() { defer close(done); r.read(here) }()
+	_, err = there.Write([]byte("t1 r1\n" + workers.Wedged + " codex has answered nothing\n"))
+	require.NoError(t, err)
+	require.NoError(t, there.Close())
+	<-done
+	_, err = probe(t.Context())
+	require.EqualError(t, err, "codex has answered nothing")
+	assert.Equal(t, "r1", r.of("t1"))
 }

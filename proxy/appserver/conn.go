@@ -34,6 +34,7 @@ type Conn struct {
 	wake chan struct{} // tells the writer that state.control has grown
 	door door
 
+	heard    atomic.Int64 // when the last message came, in ticks
 	handling atomic.Int64 // since when Run handles a message, in ticks; 0 while it waits for one
 }
 
@@ -136,6 +137,7 @@ func (c *Conn) read() error {
 			return lost("parse a message", err)
 		}
 		m.at = time.Now()
+		c.heard.Store(ticks(m.at))
 		c.handling.Store(ticks(m.at))
 		fault.Point("reader")
 		err = c.handle(m)
@@ -164,6 +166,9 @@ func (c *Conn) next(buffer *bytes.Buffer) ([]byte, error) {
 	_, err = buffer.ReadFrom(r)
 	return buffer.Bytes(), err
 }
+
+// Heard is when the last message of any kind came.
+func (c *Conn) Heard() time.Time { return began.Add(time.Duration(c.heard.Load())) }
 
 // Alive is an error when the reading loop has been at one message for longer
 // than bound. Handling waits for nobody, so that is our own fault; a worker that

@@ -34,13 +34,14 @@ func (a *annotator) connect(socket string) {
 	}
 }
 
-// tell never waits long and cannot fail: without it a line lacks a field.
-func (a *annotator) tell(thread, request string) {
+// tell never waits long. If nobody takes it, it returns false: then a line lacks a field.
+func (a *annotator) tell(thread, request string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.conn != nil {
 		a.write(thread + " " + request + "\n")
 	}
+	return a.conn != nil
 }
 
 // write is called under the lock.

@@ -39,6 +39,7 @@ type Lease struct {
 	place     *place
 	release   func()
 	annotator *annotator
+	suspects  chan<- *appserver.Conn
 }
 
 // Annotate lets the worker's lines in the journal that name the thread name the
@@ -149,7 +150,7 @@ func (w *Worker) lease(a Ask) (*Lease, error) {
 	}
 	s.take(a.Decoding)
 	place := &place{worker: w, decoding: a.Decoding}
-	return &Lease{Worker: w.name, Conn: s.conn, place: place, release: place.release, annotator: &w.annotator}, nil
+	return &Lease{Worker: w.name, Conn: s.conn, place: place, release: place.release, annotator: &w.annotator, suspects: w.suspects}, nil
 }
 
 // absence says of a worker that is not ready what one who asks for the model

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"codex-proxy/probes"
@@ -28,7 +29,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // lossLevel keeps the plain end of a worker out of the journal: what systemd
 // says of it a moment later tells more.
 func lossLevel(err error) slog.Level {
-	if errors.Is(err, io.EOF) || errors.Is(err, errLeft) {
+	if errors.Is(err, io.EOF) || errors.Is(err, errLeft) || errors.Is(err, errWedged) {
 		return slog.LevelDebug
 	}
 	return slog.LevelWarn
@@ -193,6 +194,7 @@ func (w *Worker) awaitLoss(ctx context.Context, conn *appserver.Conn, g *sync.Wa
 	defer healthy.Stop()
 	reset, refusal := make(chan error, 1), slog.LevelWarn
 	g.Go(func() { w.leave(ctx, conn) })
+	var examining atomic.Bool
 	account := time.NewTimer(0)
 	defer account.Stop()
 	for {
@@ -209,6 +211,10 @@ func (w *Worker) awaitLoss(ctx context.Context, conn *appserver.Conn, g *sync.Wa
 					"worker", w.name, "unit", w.unit, "error", err)
 				refusal = slog.LevelDebug // once a connection
 				healthy.Reset(w.settings.ResetAfter)
+			}
+		case suspect := <-w.suspects:
+			if suspect == conn && examining.CompareAndSwap(false, true) {
+				g.Go(func() { defer examining.Store(false); w.examine(ctx, conn) })
 			}
 		case <-account.C:
 			g.Go(func() { w.readAccount(ctx, conn) })

@@ -57,6 +57,7 @@ type state struct {
 	failures    uint64        // in a row, until ResetAfter of health
 	oomKills    uint64        // runs that a lack of memory has ended; never goes back
 	outage      outage        // what the log has told of it
+	wedge       wedge
 	inflight    int
 	elsewhere   Load  // what other processes have in flight
 	lingering   int   // turns that no request has any more, and that codex has yet to end
@@ -240,6 +241,7 @@ func offers(models []appserver.Model, id string) bool {
 
 func (s *state) connected(conn *appserver.Conn, h *probes.Handshake, models []appserver.Model) {
 	s.conn, s.handshake, s.lost, s.dialPause = conn, h, false, 0
+	s.wedge = wedge{}
 	s.reached, s.unreachableSince = true, time.Time{}
 	s.offered = models
 	s.lastReadyAt = h.At
@@ -251,8 +253,11 @@ func (s *state) connected(conn *appserver.Conn, h *probes.Handshake, models []ap
 func (s *state) disconnected(now time.Time) {
 	s.conn, s.handshake, s.lost = nil, nil, true
 	s.dialAfter = now.Add(afterLossWait)
-	if s.bus == busNone {
+	switch {
+	case s.bus == busNone:
 		s.dialAfter = now.Add(minDialPause)
+	case s.wedged() != "":
+		s.dialAfter = now.Add(wedgedWait)
 	}
 }
 

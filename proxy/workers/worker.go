@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"codex-proxy/probes"
+	"codex-proxy/proxy/appserver"
 	"codex-proxy/units"
 )
 
@@ -24,6 +25,7 @@ type Worker struct {
 	alive chan struct{} // a receive by Run proves that it is not stuck
 
 	annotator annotator
+	suspects  chan *appserver.Conn // of capacity 1: on which a turn had no message for too long
 }
 
 // New describes the worker name, reached over the unix socket at path socket.
@@ -31,6 +33,7 @@ func New(name, socket string, settings Settings) *Worker {
 	return &Worker{
 		name: name, unit: units.Worker(name), socket: socket, settings: settings,
 		wake: func() {}, changed: make(chan struct{}), alive: make(chan struct{}),
+		suspects: make(chan *appserver.Conn, 1),
 	}
 }
 
@@ -103,7 +106,7 @@ func (w *Worker) snapshot(draining bool) probes.Worker {
 		Transitions: slices.Clone(s.transitions), LastExit: s.exit,
 		NextRestartAt: timeOrNil(s.unit.NextRestartAt), LastReadyAt: timeOrNil(s.lastReadyAt),
 		StartupLatencyMS: float64(s.latency.Microseconds()) / 1000, Inflight: s.turns(),
-		Drained: s.drains.operator,
+		Drained: s.drains.operator, Fault: s.wedged(),
 	}
 	return snap
 }

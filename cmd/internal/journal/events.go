@@ -76,6 +76,11 @@ func Events() []Event {
 			"@CODEX_UNIT@ was restarted @CODEX_CONSECUTIVE_FAILURES@ times in a row; the last exit was:\n" +
 				"@CODEX_LAST_EXIT@. Each delay is longer than the one before. Find the cause with\n" +
 				"`journalctl -u @CODEX_UNIT@`; after a minute of health the delay starts anew."},
+		{"worker-wedged", "f55e8eeb421c70ec93ae61f931a21e01", "worker is wedged: its watchdog restarts it",
+			"A worker answers nothing to the service",
+			"@CODEX_UNIT@: @CODEX_REASON@, although turns waited for it. Its own probe may pass all the\n" +
+				"while. notify-exec has been asked to withhold the pings of the watchdog, so systemd kills\n" +
+				"and restarts the worker after WatchdogSec=. Turns in flight run again, or end in an error."},
 		{"worker-start-limit", "22fed3e2d7ef40908c7245c3c8a401c3", "worker is given up: systemd's start limit is hit",
 			"systemd has given a worker up",
 			"@CODEX_UNIT@ failed too often and stays down until a person acts. Mend the cause\n" +

@@ -1,0 +1,77 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/probes"
+)
+
+// wedgeUnits put a relay between the shim and codex, for the proxy's connection alone:
+// the shim's own probe goes past it. When it stops, codex is as wedged as it can be
+// for us. It is restarted with its worker.
+var wedgeUnits = map[string]string{
+	"wedge.socket": "[Socket]\nListenStream=/run/wedge.sock\nSocketUser=codex-worker\n",
+	"wedge.service": `[Unit]
+PartOf=` + workerUnit + `
+JoinsNamespaceOf=` + workerUnit + `
+[Service]
+User=codex-worker
+PrivateTmp=yes
+ExecStart=/usr/lib/systemd/systemd-socket-proxyd /run/codex-worker/default/app-server.sock
+`,
+}
+
+// A codex whose own probe passes, and that answers nothing on our connection: turn
+// after turn would end in idle_timeout. The second finds it out, and its watchdog
+// restarts it.
+func TestWedgedWorker(t *testing.T) {
+	t.Parallel() // it mostly waits
+	b := newBed(t, "trixie", realWorker, "idle_timeout = \"2s\"\nhandshake_timeout = \"2s\"\n")
+	for name, text := range wedgeUnits {
+		require.NoError(t, b.WriteFile("/etc/systemd/system/"+name, []byte(text), 0o644))
+	}
+	unit, err := b.ReadFile("/usr/lib/systemd/system/codex-worker@.service")
+	require.NoError(t, err)
+	for l := range strings.Lines(string(unit)) {
+		if strings.HasPrefix(l, "ExecStart=") {
+			l = strings.Replace(l, "--relay-to %t/codex-worker/%i/app-server.sock", "--relay-to /run/wedge.sock", 1)
+			b.dropIn(workerUnit, "wedge", "[Unit]\nWants=wedge.socket\n[Service]\nWatchdogSec=3s\nExecStart=\n"+l)
+		}
+	}
+	b.MustRun(t, "systemctl", "daemon-reload")
+	b.start()
+	codex := b.codex()
+	for range 2 { // a model that is silent is no fault of codex
+		require.NoError(t, b.models.Script("text one", "gate never"))
+		_, _, body := b.chat(true, "hi")
+		assert.Contains(t, body, "idle_timeout")
+	}
+	assert.Equal(t, codex.Host, b.codex().Host)
+
+	h := b.holdSDK()
+	b.signal(b.onlyProcess("wedge.service"), unix.SIGSTOP)
+	began := time.Now()
+	for h.stream.Next() {
+	}
+	assert.ErrorContains(t, h.stream.Err(), "idle_timeout")
+	ended := make(chan string, 1)
+	go func() { _, _, body := b.chat(true, "hi"); ended <- body }()
+	r, _ := b.until("found out", func(_ int, r report) bool { return r.Workers[0].Fault != "" })
+	assert.Equal(t, probes.HandshakeLost, r.Health.Readiness.Reason)
+	assert.Contains(t, r.Health.Readiness.Details, "codex has answered nothing on the proxy's connection, twice for 2s; its watchdog restarts it")
+	b.awaitJournal(workerUnit, "Failed with result 'watchdog'", bound)
+	t.Logf("restarted by its watchdog after %s", time.Since(began))
+	b.MustRun(t, "systemctl", "kill", "--signal=KILL", "wedge.service")
+	b.until("ready", ready)
+	assert.NotEqual(t, codex.Host, b.codex().Host)
+	assert.Contains(t, b.ownLines("--priority=err..err"), "worker is wedged: its watchdog restarts it")
+	assert.Contains(t, <-ended, "[DONE]", "it ran again on the next one")
+	b.models.Release("never")
+	b.models.Release("finish")
+}
