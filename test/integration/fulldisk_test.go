@@ -14,8 +14,10 @@ import (
 
 // A service that starts on a full disk answers, says what it cannot do, and stores
 // responses and usage as soon as there is room, without a reload.
-func TestStartOnAFullDisk(t *testing.T) {
-	b := newBed(t, "trixie", realWorker, "")
+func TestStartOnAFullDisk(t *testing.T) { bothSuites(t, testStartOnAFullDisk) }
+
+func testStartOnAFullDisk(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
 	b.MustRun(t, "sh", "-ec", `mkdir -p /var/lib/codex-proxy; mount -t tmpfs -o size=8m none /var/lib/codex-proxy
 		chown codex-proxy:codex-proxy /var/lib/codex-proxy; chmod 0700 /var/lib/codex-proxy
 		cat /dev/zero >/var/lib/codex-proxy/filler 2>/dev/null || true`)
