@@ -51,7 +51,7 @@ TEST_NEEDS  := $(RUN_NEEDS) npm:npm mmdebstrap:mmdebstrap lintian:lintian rpmlin
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
 
 INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 25m ./test/integration
-WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker|AHungProxy)|TestRestartAcrossADaemonReload|TestRestartBesideAHungProxy|TestHeldBackOnDebian12|TestProxyRampOnDebian12|TestRelease|TestChaos|TestOutOfMemory)$$
+WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker|AHungProxy)|TestRestartAcrossADaemonReload|TestRestartBesideAHungProxy|TestWedgedWorker|TestHeldBackOnDebian12|TestProxyRampOnDebian12|TestRelease|TestChaos|TestOutOfMemory)$$
 
 export CODEX_PROXY_TEST_CODEX := $(CODEX)/codex
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)

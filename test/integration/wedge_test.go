@@ -32,7 +32,11 @@ ExecStart=/usr/lib/systemd/systemd-socket-proxyd /run/codex-worker/default/app-s
 // restarts it.
 func TestWedgedWorker(t *testing.T) {
 	t.Parallel() // it mostly waits
-	b := newBed(t, "trixie", realWorker, "idle_timeout = \"2s\"\nhandshake_timeout = \"2s\"\n")
+	bothSuites(t, testWedgedWorker)
+}
+
+func testWedgedWorker(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "idle_timeout = \"2s\"\nhandshake_timeout = \"2s\"\n")
 	for name, text := range wedgeUnits {
 		require.NoError(t, b.WriteFile("/etc/systemd/system/"+name, []byte(text), 0o644))
 	}
@@ -62,7 +66,7 @@ func TestWedgedWorker(t *testing.T) {
 	assert.ErrorContains(t, h.stream.Err(), "idle_timeout")
 	ended := make(chan string, 1)
 	go func() { _, _, body := b.chat(true, "hi"); ended <- body }()
-	r, _ := b.until("found out", func(_ int, r report) bool { return r.Workers[0].Fault != "" })
+	r, _ := b.until("found out", func(status int, r report) bool { return r.Workers[0].Fault != "" && !ready(status, r) })
 	assert.Equal(t, probes.HandshakeLost, r.Health.Readiness.Reason)
 	assert.Contains(t, r.Health.Readiness.Details, "codex has answered nothing on the proxy's connection, twice for 2s; its watchdog restarts it")
 	b.awaitJournal(workerUnit, "Failed with result 'watchdog'", bound)
