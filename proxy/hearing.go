@@ -1,8 +1,9 @@
 package proxy
 
 import (
-	"encoding/json"
 	"slices"
+
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/openai"
@@ -75,10 +76,11 @@ func (h *hearing) finished(made appserver.ResponseItem) error {
 		return nil
 	}
 	var item struct {
-		Name, Arguments string
-		CallID          string `json:"call_id"`
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+		CallID    string `json:"call_id"`
 	}
-	if err := json.Unmarshal(made.Item, &item); err != nil {
+	if err := jsonv2.Unmarshal(made.Item, &item, lenient); err != nil {
 		return nil // nothing that could be told to a client
 	}
 	if !slices.ContainsFunc(h.request.Tools, func(t openai.Tool) bool { return t.Name == item.Name }) {

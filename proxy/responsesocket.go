@@ -229,12 +229,9 @@ func (k *responseSocket) readLarge(handler context.Context, m *socketMessage, re
 }
 
 func (k *responseSocket) take(m socketMessage) (queued bool, err error) {
-	var head struct {
-		Type       string `json:"type"`
-		ResponseID string `json:"response_id"`
-	}
-	if json.Unmarshal(m.body, &head) != nil {
-		return false, openai.Invalid("invalid_json", "", "a message must be a JSON object with a type")
+	head, err := openai.DecodeMessage(m.body)
+	if err != nil {
+		return false, err
 	}
 	switch head.Type {
 	case "response.create":

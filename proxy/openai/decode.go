@@ -12,8 +12,8 @@ import (
 )
 
 // unmarshal is json.Unmarshal in one pass, which a long history deserves. Names
-// are case-sensitive; of two members with the same name the last one counts, as
-// with encoding/json.
+// are case-sensitive. That no name is there twice is left to checkNames, once for a
+// whole body.
 func unmarshal(data []byte, v any) error {
 	return jsonv2.Unmarshal(data, v, lenient)
 }
@@ -87,7 +87,7 @@ func decodeBody(body []byte, v any) error {
 	if !isObject(body) { // it is null
 		return notAnObject()
 	}
-	return nil
+	return checkNames(body)
 }
 
 func notAnObject() error { return Invalid("invalid_json", "", "the body must be a JSON object") }

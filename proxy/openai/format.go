@@ -67,14 +67,14 @@ func schemaFormat(at, name, description string, schema json.RawMessage, strict b
 		return Format{}, Invalid("invalid_value", at+".name", fmt.Sprintf("%s.name must not be longer than %d characters", at, maxFormatName))
 	}
 	at += ".schema"
-	if err := checkLength(at, schema); err != nil {
-		return Format{}, err
-	}
-	var root map[string]any
-	switch {
-	case isNothing(schema):
+	if isNothing(schema) {
 		return Format{}, Invalid("schema_required", at, at+" is required")
-	case json.Unmarshal(schema, &root) != nil:
+	}
+	root, err := decodeSchema(at, schema)
+	switch {
+	case err != nil:
+		return Format{}, err
+	case root == nil:
 		return Format{}, Invalid("invalid_schema", at, at+" must be a JSON schema, which is an object")
 	case nesting(root) > maxSchemaDepth:
 		return Format{}, tooDeep().at(at)

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"encoding/json"
 	"strings"
 )
 
@@ -173,7 +172,7 @@ func freeInput(arguments string) string {
 	var a struct {
 		Input *string `json:"input"`
 	}
-	if json.Unmarshal([]byte(arguments), &a) != nil || a.Input == nil {
+	if unmarshal([]byte(arguments), &a) != nil || a.Input == nil {
 		return arguments
 	}
 	return *a.Input

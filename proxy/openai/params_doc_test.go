@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -74,8 +75,11 @@ func TestParametersFollowTheTable(t *testing.T) {
 			require.NotEqual(t, honoured, p.rule, "%s: give this test a value", name)
 			value = `"x"`
 		}
-		body := fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":"x"}],%q:%s}`, name, value)
-		req, err := DecodeChat([]byte(body))
+		parameters := map[string]json.RawMessage{"model": []byte(`"m"`), "messages": []byte(`[{"role":"user","content":"x"}]`)}
+		parameters[name] = json.RawMessage(value)
+		body, err := json.Marshal(parameters)
+		require.NoError(t, err)
+		req, err := DecodeChat(body)
 		if p.rule == refused {
 			var refusal *Error
 			require.ErrorAs(t, err, &refusal, name)

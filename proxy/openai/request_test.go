@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -146,6 +147,7 @@ func FuzzDecodeChat(f *testing.F) {
 	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a"}]}]}`))
 	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":null}],"n":null}`))
 	f.Add([]byte(`{"messages":{"role":[]}}`))
+	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","x":[[[]]],"\u0078":1e400}}}]}`))
 	f.Add([]byte(`{"model":"m","tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"anyOf":[true,{"$ref":"#"}]}}}}}],
 		"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"f"}}]}},
 		"messages":[{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"x"}]}`))
@@ -161,6 +163,25 @@ func FuzzDecodeChat(f *testing.F) {
 		}
 		assert.NotEmpty(t, req.Model)
 		assert.NotEmpty(t, req.Messages)
+		var asked struct {
+			Tools []struct {
+				Function fuzzedTool `json:"function"`
+			} `json:"tools"`
+			Functions []fuzzedTool `json:"functions"`
+			Format    struct {
+				JSON struct {
+					Schema map[string]any `json:"schema"`
+				} `json:"json_schema"`
+			} `json:"response_format"`
+		}
+		require.NoError(t, jsonv2.Unmarshal(tame(body), &asked), "what a strict reader takes")
+		for _, tool := range asked.Tools {
+			asked.Functions = append(asked.Functions, tool.Function)
+		}
+		for _, tool := range req.Tools {
+			assertSent(t, tool, asked.Functions)
+		}
+		assertSchemaSent(t, req.Format.Schema, asked.Format.JSON.Schema)
 	})
 }
 

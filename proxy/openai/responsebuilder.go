@@ -99,7 +99,7 @@ func (b *ResponseBuilder) Reasoning(source string, part int, delta string) []Res
 // not the client's are codex's business, and nothing comes of them.
 func (b *ResponseBuilder) Item(raw json.RawMessage) []ResponseEvent {
 	var made madeItem
-	if json.Unmarshal(raw, &made) != nil || made.ID != "" && b.finished[made.ID] {
+	if unmarshal(raw, &made) != nil || made.ID != "" && b.finished[made.ID] {
 		return nil
 	}
 	switch made.Type {

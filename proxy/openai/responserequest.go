@@ -222,7 +222,7 @@ func (raw rawResponse) takeText(req *ResponseRequest) (err error) {
 		return nil
 	}
 	var f rawTextFormat
-	if json.Unmarshal(raw.Text.Format, &f) != nil {
+	if unmarshal(raw.Text.Format, &f) != nil {
 		return Invalid("invalid_type", "text.format", "text.format must be an object")
 	}
 	req.Shown = raw.Text.Format

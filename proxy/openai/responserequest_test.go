@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -146,7 +148,7 @@ func TestDecodeResponseRefuses(t *testing.T) {
 		{"summary", with(`"reasoning":{"summary":"long"}`), "invalid_value", "reasoning.summary"},
 		{"metadata value", with(`"metadata":{"a":"` + strings.Repeat("x", 513) + `"}`), "invalid_value", "metadata.a"},
 		{"metadata", with(`"metadata":{` + strings.Repeat(`"a":"",`, 16) + `"a":""}`), "invalid_value", "metadata"},
-		{"metadata twice", with(`"metadata":{` + pairs(0, 15) + `},"metadata":{` + pairs(9, 24) + `}`), "invalid_value", "metadata"},
+		{"metadata twice", with(`"metadata":{` + pairs(0, 15) + `},"metadata":{` + pairs(9, 24) + `}`), "duplicate_name", "metadata"},
 		{"metadata number", with(`"metadata":{"a":1}`), "invalid_type", "metadata.a"},
 		{"format", with(`"text":{"format":{"type":"xml"}}`), "invalid_value", "text.format.type"},
 		{"schema", with(`"text":{"format":{"type":"json_schema","name":"n"}}`), "schema_required", "text.format.schema"},
@@ -200,7 +202,11 @@ func TestResponseParametersFollowTheTable(t *testing.T) {
 			require.NotEqual(t, honoured, p.rule, "%s: give this test a value", name)
 			value = `"x"`
 		}
-		req, err := DecodeResponseCreate(fmt.Appendf(nil, `{"type":"response.create","model":"m","input":"x",%q:%s}`, name, value))
+		parameters := map[string]json.RawMessage{"type": []byte(`"response.create"`), "model": []byte(`"m"`), "input": []byte(`"x"`)}
+		parameters[name] = json.RawMessage(value)
+		body, err := json.Marshal(parameters)
+		require.NoError(t, err)
+		req, err := DecodeResponseCreate(body)
 		if p.rule == refused {
 			var refusal *Error
 			require.ErrorAs(t, err, &refusal, name)
@@ -216,6 +222,8 @@ func TestResponseParametersFollowTheTable(t *testing.T) {
 func FuzzDecodeResponse(f *testing.F) {
 	f.Add([]byte(`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"a"}]}],"tools":[{"type":"namespace","name":"n","tools":[{}]}]}`))
 	f.Add([]byte(`{"model":"m","input":[{"type":"function_call_output","call_id":"c","output":[null]}],"tool_choice":{"type":"custom"}}`))
+	f.Add([]byte(`{"model":"m","input":"a","tools":[{"type":"function","name":"f","parameters":{"type":"object","x":1,"\u0078":[[]]}},{"type":"custom","name":"g"}],
+		"text":{"format":{"type":"json_schema","name":"s","schema":{"type":"object","properties":{},"required":[],"additionalProperties":false}}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		req, err := DecodeResponse(body)
 		if err != nil {
@@ -229,5 +237,14 @@ func FuzzDecodeResponse(f *testing.F) {
 		}
 		_, err = json.Marshal(req.Blank("resp_1", 1))
 		require.NoError(t, err)
+		body = tame(body)
+		require.True(t, jsontext.Value(body).IsValid(), "what a strict reader takes")
+		for _, tool := range req.Tools.Offered {
+			assertReadable(t, tool.Wire.Parameters)
+			assert.True(t, tool.Custom || bytes.Contains(body, tool.Wire.Parameters) || &tool.Wire.Parameters[0] == &noParameters[0])
+		}
+		if req.Format.Schema != nil {
+			assertReadable(t, req.Format.Schema)
+		}
 	})
 }

@@ -3,11 +3,13 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -30,11 +32,11 @@ var schemaTypes = []string{"string", "number", "integer", "boolean", "object", "
 // what it does not know it drops without a word. Types that do not exist it
 // drops, too; they are refused here.
 func checkParameters(at string, raw json.RawMessage) (whole bool, err error) {
-	if err := checkLength(at, raw); err != nil {
+	schema, err := decodeSchema(at, raw)
+	switch {
+	case err != nil:
 		return false, err
-	}
-	var schema map[string]any
-	if json.Unmarshal(raw, &schema) != nil {
+	case schema == nil:
 		return false, badSchema("must be a JSON schema, which is an object").at(at)
 	}
 	if kind, ok := schema["type"]; ok && kind != "object" {
@@ -44,7 +46,73 @@ func checkParameters(at string, raw json.RawMessage) (whole bool, err error) {
 	if fault := w.node(schema, 1); fault != nil {
 		return false, fault.at(at)
 	}
+	if !w.counts {
+		return w.whole, nil
+	}
+	if fault := w.node(literal(raw), 1); fault != nil {
+		return false, fault.at(at)
+	}
 	return w.whole, nil
+}
+
+// literal is a schema with its numbers as they are written. That it is one is known.
+func literal(raw json.RawMessage) (schema map[string]any) {
+	from := json.NewDecoder(bytes.NewReader(raw))
+	from.UseNumber()
+	_ = from.Decode(&schema)
+	return schema
+}
+
+// decodeSchema is nil for what is no object. A schema goes on as it is: one that reads
+// differently elsewhere is refused. Stored ones have been checked by other programs.
+func decodeSchema(at string, raw json.RawMessage) (schema map[string]any, err error) {
+	if err := checkLength(at, raw); err != nil {
+		return nil, err
+	}
+	var wrong *jsonv2.SemanticError
+	var syntax *jsontext.SyntacticError
+	switch err := jsonv2.Unmarshal(raw, &schema); {
+	case err == nil:
+		if fault := reserved(schema); fault != nil {
+			at := clipPath(at + fault.path)
+			return nil, Invalid("invalid_schema", at, at+": codex keeps names that begin with "+reservedPrefix+" to itself; rename it")
+		}
+		return schema, nil
+	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntax):
+		return nil, twice(at + "." + path(syntax.JSONPointer))
+	case errors.As(err, &wrong) && wrong.JSONKind == '0' && wrong.JSONPointer != "":
+		at := clipPath(at + "." + path(wrong.JSONPointer))
+		return nil, Invalid("invalid_value", at, at+" must be a number that fits into 64 bits")
+	default:
+		return nil, nil
+	}
+}
+
+// reservedPrefix begins the names by which codex's JSON library marks what it has not
+// parsed: codex 0.169 takes such an object for the JSON in its value, of any depth, and
+// never answers if that is none. Source: serde_json, src/number.rs and src/raw.rs.
+const reservedPrefix = "$serde_json::private::"
+
+// reserved finds such a name.
+func reserved(v any) *schemaFault {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, inner := range v {
+			if strings.HasPrefix(name, reservedPrefix) {
+				return badSchema("").in("." + clip(name))
+			}
+			if fault := reserved(inner); fault != nil {
+				return fault.in("." + clip(name))
+			}
+		}
+	case []any:
+		for i, inner := range v {
+			if fault := reserved(inner); fault != nil {
+				return fault.in(fmt.Sprintf("[%d]", i))
+			}
+		}
+	}
+	return nil
 }
 
 // checkLength refuses a schema that is too long to be decoded. A token is a byte
@@ -87,7 +155,10 @@ func (f *schemaFault) at(root string) *Error {
 }
 
 // schemaWalk goes through a schema.
-type schemaWalk struct{ whole bool }
+type schemaWalk struct {
+	whole  bool
+	counts bool // there is a number that codex reads as a count
+}
 
 func (w *schemaWalk) node(v any, depth int) *schemaFault {
 	if depth > maxSchemaDepth {
@@ -131,7 +202,7 @@ func typed(schema map[string]any) bool {
 func (w *schemaWalk) keyword(key string, v any, depth int) *schemaFault {
 	switch key {
 	case "$schema", "$id", "$comment", "title": // says nothing of the value
-		return nil
+		return shallow(v, depth)
 	case "type":
 		return checkType(v)
 	case "description", "$ref":
@@ -142,11 +213,13 @@ func (w *schemaWalk) keyword(key string, v any, depth int) *schemaFault {
 		if _, ok := v.([]any); !ok {
 			return badSchema("must be a list")
 		}
+		return shallow(v, depth)
 	case "required":
 		return checkStrings(v)
 	case "minItems":
-		if n, ok := v.(float64); !ok || n < 0 || n != float64(int64(n)) {
-			return badSchema("must be a whole number")
+		w.counts = true
+		if !isCount(v) {
+			return badSchema("must be a whole number, without a point or an exponent")
 		}
 	case "properties", "$defs", "definitions":
 		return w.named(v, depth)
@@ -160,11 +233,29 @@ func (w *schemaWalk) keyword(key string, v any, depth int) *schemaFault {
 		return w.list(v, depth)
 	default:
 		w.whole = false
-		if nesting(v) > maxSchemaDepth-depth {
-			return tooDeep()
-		}
+		return shallow(v, depth)
 	}
 	return nil
+}
+
+// shallow refuses a value that is too deep, where it is at that depth itself.
+func shallow(v any, depth int) *schemaFault {
+	if nesting(v) > maxSchemaDepth-depth {
+		return tooDeep()
+	}
+	return nil
+}
+
+// isCount is what codex takes as a count: it refuses 1.0 and 1e1.
+func isCount(v any) bool {
+	switch n := v.(type) {
+	case float64:
+		return n >= 0 && n == float64(int64(n))
+	case json.Number:
+		return !strings.ContainsAny(n.String(), ".eE")
+	default:
+		return false
+	}
 }
 
 func (w *schemaWalk) named(v any, depth int) *schemaFault {

@@ -52,6 +52,8 @@ func TestParametersOfFunctions(t *testing.T) {
 		property(`{"items":[]}`):               "p.properties.a.items",
 		property(`{"minItems":-1}`):            "p.properties.a.minItems",
 		property(`{"minItems":1.5}`):           "p.properties.a.minItems",
+		property(`{"minItems":1.0}`):           "p.properties.a.minItems",
+		property(`{"minItems":1e1}`):           "p.properties.a.minItems",
 		property(`{"anyOf":{}}`):               "p.properties.a.anyOf",
 		property(`{"oneOf":[1]}`):              "p.properties.a.oneOf[0]",
 		property(`{"additionalProperties":1}`): "p.properties.a.additionalProperties",

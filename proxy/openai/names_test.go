@@ -1,0 +1,157 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// No name may be there twice, wherever it is and however it is written.
+func TestDuplicateNames(t *testing.T) {
+	deep := strings.Repeat("[", 200) + strings.Repeat("]", 200)
+	var many strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&many, `"%d":{},`, i)
+	}
+	tool := func(parameters string) string {
+		return asking(`"tools":[{"type":"function","function":{"name":"f","parameters":` + parameters + `}}]`)
+	}
+	const schema = "tools[0].function.parameters"
+	for name, tc := range map[string]struct{ body, param string }{
+		"top":           {`{"model":"m","model":"n","messages":[{"role":"user","content":"x"}]}`, "model"},
+		"escaped":       {`{"model":"m","mode\u006c":"n","messages":[{"role":"user","content":"x"}]}`, "model"},
+		"unknown":       {asking(`"user":"a","user":"b"`), "user"},
+		"message":       {asking(`"metadata":{"a":[{"b":1},{"b":1,"c":{},"b":2}]}`), "metadata.a[1].b"},
+		"deep":          {tool(`{"type":"object","x":` + deep + `,"x":1}`), schema + ".x"},
+		"deep, escaped": {tool(`{"type":"object","x":` + deep + `,"\u0078":1}`), schema + ".x"},
+		"type":          {tool(`{"type":"string","type":"object"}`), schema + ".type"},
+		"of many":       {tool(`{"type":"object","properties":{` + many.String() + `"99":{}}}`), schema + ".properties[99]"},
+		"empty":         {asking(`"metadata":{"":"a","":"b"}`), "metadata."},
+		"format":        {asking(`"response_format":{"type":"text","json_schema":{"name":"f","schema":{"a":1,"b":2,"a":` + deep + `}}}`), "response_format.json_schema.schema.a"},
+		"long":          {asking(`"metadata":{"` + strings.Repeat("x", 9000) + `":1,"` + strings.Repeat("x", 9000) + `":1}`), "metadata." + strings.Repeat("x", 64) + "…"},
+	} {
+		t.Run(name, func(t *testing.T) { rejects(t, tc.body, "duplicate_name", tc.param) })
+	}
+	for _, body := range []string{
+		asking(`"metadata":{"a":{"a":{"a":1}},"b":[{"a":1},{"a":1}],"A":"a","a\\":"\"a\":1,\"a\":1"}`),
+		tool(`{"type":"object","properties":{` + many.String() + `"100":{}}}`),
+	} {
+		_, err := DecodeChat([]byte(body))
+		assert.NoError(t, err, body)
+	}
+	_, err := DecodeMessage([]byte(`{"type":"response.create","type":"response.cancel","response_id":"r"}`))
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, "duplicate_name", e.Code)
+	m, err := DecodeMessage([]byte(`{"Type":"response.cancel","type":"response.create"}`))
+	require.NoError(t, err)
+	assert.Equal(t, "response.create", m.Type)
+}
+
+// FuzzNames: a body is refused if, and only if, a strict reader refuses it.
+func FuzzNames(f *testing.F) {
+	f.Add([]byte(`{"a":[{"b":"\"","\u0062":{}},"x",["y","y"]],"c":{"c":1.5e3,"":"","\\":null}}`))
+	f.Add([]byte(`{"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1,"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"9":1}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		body = tame(body)
+		if !jsontext.Value(body).IsValid(lenient) {
+			return
+		}
+		assert.Equal(t, jsontext.Value(body).IsValid(), checkNames(body) == nil)
+	})
+}
+
+// fuzzedTool is a function as a body has it.
+type fuzzedTool struct {
+	Name       string         `json:"name"`
+	Parameters jsontext.Value `json:"parameters"`
+}
+
+// assertSent wants the schema of a tool to be the one in the body, to the letter.
+func assertSent(t *testing.T, tool Tool, asked []fuzzedTool) {
+	t.Helper()
+	at := slices.IndexFunc(asked, func(a fuzzedTool) bool { return a.Name == tool.Name })
+	require.GreaterOrEqual(t, at, 0)
+	want := asked[at].Parameters
+	if isNothing(json.RawMessage(want)) {
+		want = jsontext.Value(noParameters)
+	}
+	assert.Equal(t, string(bytes.TrimSpace(want)), string(bytes.TrimSpace(tool.Parameters)))
+	assertReadable(t, tool.Parameters)
+}
+
+// assertSchemaSent wants the schema of an answer to be the one in the body, with a title
+// and a description.
+func assertSchemaSent(t *testing.T, sent json.RawMessage, asked map[string]any) {
+	t.Helper()
+	if sent == nil {
+		return
+	}
+	got := assertReadable(t, sent)
+	for _, key := range []string{"title", "description"} {
+		if _, has := asked[key]; !has {
+			delete(got, key)
+		}
+	}
+	assert.True(t, maps.EqualFunc(asked, got, func(a, b any) bool { return assert.ObjectsAreEqual(a, b) }), "%s", sent)
+}
+
+// assertReadable wants a schema that no reader takes for another one, nor chokes on.
+func assertReadable(t *testing.T, raw json.RawMessage) (schema map[string]any) {
+	t.Helper()
+	require.NoError(t, jsonv2.Unmarshal(raw, &schema))
+	assert.Nil(t, reserved(schema))
+	assert.LessOrEqual(t, nesting(schema), maxSchemaDepth)
+	return schema
+}
+
+// A number that not every reader can hold goes nowhere.
+func TestNumbersOfSchemas(t *testing.T) {
+	for number, param := range map[string]string{"1e400": "x", "-1e999": "x", strings.Repeat("9", 400): "x", "1e300": "", "1e-400": "", strconv.FormatUint(1<<63, 10): ""} {
+		for body, at := range map[string]string{
+			asking(`"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","x":[` + number + `]}}}]`):                         "tools[0].function.parameters.x[0]",
+			asking(`"response_format":{"type":"json_schema","json_schema":{"name":"f","schema":{"type":"object","x":[` + number + `]},"strict":true}}`): "response_format.json_schema.schema.x[0]",
+		} {
+			if param != "" {
+				rejects(t, body, "invalid_value", at)
+				continue
+			}
+			_, err := DecodeChat([]byte(body))
+			assert.NoError(t, err, body)
+		}
+	}
+}
+
+// What says nothing of a value is as deep as anything else to codex.
+func TestDepthOfEveryKeyword(t *testing.T) {
+	list := func(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
+	for _, key := range []string{"title", "$schema", "$id", "$comment", "enum", "default", "const", "examples"} {
+		_, err := checkParameters("p", json.RawMessage(`{"type":"object","`+key+`":`+list(97)+`}`))
+		assert.NoError(t, err, key)
+		_, err = checkParameters("p", json.RawMessage(`{"type":"object","`+key+`":`+list(100)+`}`))
+		var e *Error
+		require.ErrorAs(t, err, &e, key)
+		assert.Equal(t, "invalid_schema", e.Code)
+		assert.Equal(t, "p."+key, e.Param)
+	}
+}
+
+// codex 0.169 takes an object with such a name for what is in its value.
+func TestReservedNames(t *testing.T) {
+	for _, name := range []string{"$serde_json::private::RawValue", "$serde_json::private::Number", `\u0024serde_json::private::RawValue`} {
+		schema := `{"type":"object","x":[0,{"` + name + `":"[["}]}`
+		at := ".x[1]." + strings.Replace(name, `\u0024`, "$", 1)
+		rejects(t, asking(`"tools":[{"type":"function","function":{"name":"f","parameters":`+schema+`}}]`), "invalid_schema", "tools[0].function.parameters"+at)
+		rejects(t, asking(`"response_format":{"type":"json_schema","json_schema":{"name":"f","schema":`+schema+`}}`), "invalid_schema", "response_format.json_schema.schema"+at)
+	}
+}
