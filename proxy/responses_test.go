@@ -285,7 +285,7 @@ func TestContinuedResponsesAreRenewed(t *testing.T) {
 	defer db.Close()
 	first := r.whole(t, asked("", `"q"`)).ID
 	used := func() (at int64) {
-		require.NoError(t, db.QueryRow("SELECT used FROM responses WHERE id = ?", first).Scan(&at))
+		require.NoError(t, db.QueryRow("SELECT used FROM links WHERE id = ?", first).Scan(&at))
 		return at
 	}
 	before := used()
