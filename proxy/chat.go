@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -138,14 +137,14 @@ func (s *Server) wholeChat(w http.ResponseWriter, r *http.Request, req *openai.C
 // writeJSON sends a whole answer and flushes it, so that nothing that follows
 // in the handler delays the client.
 func (s *Server) writeJSON(w http.ResponseWriter, v any) error {
-	data, err := json.Marshal(v)
+	data, err := openai.Encode(v)
 	if err != nil {
 		return fmt.Errorf("cannot encode the answer: %w", err)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	if _, err := w.Write(data); err != nil {
-		return errClientGone
+	if err := s.writeAll(w, data); err != nil {
+		return err
 	}
 	if http.NewResponseController(w).Flush() != nil {
 		return errClientGone

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
 
@@ -28,7 +29,10 @@ func (s *Server) choices(w http.ResponseWriter, r *http.Request, req *openai.Cha
 		return end()
 	}
 	req.Messages = nil // they are in the items now, and would be there as long as the answer takes
-	x.keeps = req.N > 1
+	x.held.keep(request.Footprint())
+	if req.N > 1 {
+		x.lasts = math.MaxInt64
+	}
 	if req.N == 1 {
 		c := &choice{ctx: r.Context(), x: x}
 		return s.runTurn(w, r, x, ask, request, func(turn *appserver.Turn) error { return answer(c, turn) }, settled)
@@ -81,7 +85,7 @@ func (c *choice) rescue(err *error) {
 
 // fork is an exchange for one turn of several.
 func (x *exchange) fork() *exchange {
-	return &exchange{id: x.id, began: x.began, route: x.route, key: x.key, limits: x.limits, model: x.model, stream: x.stream, span: x.span}
+	return &exchange{id: x.id, began: x.began, route: x.route, key: x.key, limits: x.limits, model: x.model, stream: x.stream, span: x.span, made: x.made.another()}
 }
 
 // join adds what a turn cost.
@@ -89,6 +93,7 @@ func (x *exchange) join(part *exchange) {
 	x.attempts += part.attempts
 	x.queued = max(x.queued, part.queued)
 	x.usage = x.usage.Plus(part.usage)
+	x.parts = append(x.parts, part)
 	if x.thread == "" {
 		x.worker, x.thread = part.worker, part.thread
 	}

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"codex-proxy/proxy/openai"
@@ -68,7 +67,7 @@ func toStore(conversation []said) ([]stored.Item, error) {
 func made(output []openai.OutputItem, worker string) []said {
 	list := make([]said, 0, len(output))
 	for _, item := range output {
-		data, err := json.Marshal(item)
+		data, err := openai.Encode(item)
 		if err != nil { // it was made from strings
 			panic(err)
 		}

@@ -19,9 +19,12 @@ import (
 type exchange struct {
 	id        string
 	began     time.Time
-	held      held   // of memory
-	route     string // path of the route, or "other"
-	key       string // name of the API key
+	held      held        // of memory, for what was asked
+	made      held        // and for what is answered
+	output    int64       // bytes of that so far, as they count
+	parts     []*exchange // of several choices
+	route     string      // path of the route, or "other"
+	key       string      // name of the API key
 	limits    auth.Limits
 	turns     int64 // let in by the limiter, which is owed the end
 	settled   bool  // what it has used is counted
@@ -41,7 +44,7 @@ type exchange struct {
 	turn      *traces.Span      // of the current turn
 
 	request *appserver.TurnRequest // what runs again if its turn is lost; nil: nothing does
-	keeps   bool                   // something of the request is needed to the end
+	lasts   int64                  // bytes of what is held of the request that it needs to the end
 
 	suspect func() // reports that the worker has sent nothing for the current turn
 
@@ -67,9 +70,7 @@ func (x *exchange) field(chat, responses string) string {
 // not run again.
 func (x *exchange) begun() {
 	x.request = nil
-	if !x.keeps {
-		x.held.keep(0)
-	}
+	x.held.keep(x.lasts)
 }
 
 type exchangeKey struct{}

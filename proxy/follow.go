@@ -34,26 +34,36 @@ func (s *Server) follow(ctx context.Context, turn *appserver.Turn, x *exchange, 
 		if end, ok := event.(appserver.TurnCompleted); ok {
 			return finishReason(end)
 		}
-		if err := l.hear(event, x); err != nil {
+		if err := l.hear(ctx, event, x); err != nil {
 			return "", err
 		}
 	}
 }
 
-func (l *listener) hear(event appserver.Event, x *exchange) error {
+func (l *listener) hear(ctx context.Context, event appserver.Event, x *exchange) error {
 	switch e := event.(type) {
 	case appserver.TextDelta:
 		x.turn.Once(firstToken)
 		l.heard = time.Now()
+		if err := x.grow(ctx, len(e.Text)); err != nil {
+			return err
+		}
 		return l.text(e.ItemID, e.Text)
 	case appserver.ReasoningDelta:
 		x.turn.Once(firstToken)
-		if l.reasoning != nil {
-			l.heard = time.Now()
-			return l.reasoning(e.ItemID, e.Part, e.Text)
+		if l.reasoning == nil {
+			return nil
 		}
+		l.heard = time.Now()
+		if err := x.grow(ctx, len(e.Text)); err != nil {
+			return err
+		}
+		return l.reasoning(e.ItemID, e.Part, e.Text)
 	case appserver.ResponseItem:
 		x.turn.Once(firstToken)
+		if err := x.grow(ctx, len(e.Item)); err != nil {
+			return err
+		}
 		x.produced(e)
 		if l.item != nil {
 			return l.item(e)

@@ -85,7 +85,7 @@ func (i *imageRoom) take(ctx context.Context, p openai.PlacedImage, size int) er
 	if i.bytes += int64(size); i.bytes > i.server.BodyLimit {
 		return tooLarge(p.At, fmt.Sprintf("the images are larger than the limit of %d bytes (body_limit)", i.server.BodyLimit))
 	}
-	return i.held.take(ctx, int64(size))
+	return i.held.take(ctx, perByte*int64(size))
 }
 
 // imagePlaces are those of each API key. They are few bytes, and stay.

@@ -16,27 +16,50 @@ import (
 // asks for, or none; choices are turns of their own. What is to run is returned;
 // what is answered, counted and logged is x.model, by the client's name for it.
 // settle is the other end.
+// Most of it was applied before the body was decoded, see enter.
 func (s *Server) limit(x *exchange, model, effort string, choices int) (runs, with string, err error) {
 	if !x.limits.Allows(model) {
 		s.limiter.refuse(x.key, auth.Models)
 		return "", "", s.noModel(x.limits, model)
 	}
 	target, err := s.aliases.resolve(model, effort, x.field("reasoning_effort", "reasoning.effort"))
-	if err != nil || x.key == "" {
-		return target.Model, target.Effort, err
+	if err == nil {
+		err = s.letIn(x, int64(choices))
 	}
-	turns := int64(choices)
+	return target.Model, target.Effort, err
+}
+
+// enter is as much of limit as needs no decoded body, which a key that has used up
+// what it may use is not worth.
+func (s *Server) enter(x *exchange, w openai.Weight) error {
+	if w.Model != "" && !x.limits.Allows(w.Model) {
+		x.model = w.Model
+		s.limiter.refuse(x.key, auth.Models)
+		return s.noModel(x.limits, w.Model)
+	}
+	if err := s.letIn(x, min(max(w.Choices, 1), openai.MaxChoices)); err != nil {
+		x.model = w.Model
+		return err
+	}
+	return nil
+}
+
+// letIn lets a request of so many turns in, less those that it has been let in with.
+func (s *Server) letIn(x *exchange, turns int64) error {
+	if x.key == "" || turns <= x.turns {
+		return nil
+	}
 	for _, limit := range []string{auth.Concurrent, auth.RequestsPerMinute} {
 		if most := x.limits.Number(limit); most > 0 && turns > most { // to come again would not help
 			s.limiter.refuse(x.key, limit)
-			return "", "", openai.Invalid("invalid_value", "n", fmt.Sprintf("n must not be larger than the limit of this API key: %s=%d", limit, most))
+			return openai.Invalid("invalid_value", "n", fmt.Sprintf("n must not be larger than the limit of this API key: %s=%d", limit, most))
 		}
 	}
-	if met, wait := s.limiter.begin(x.key, x.limits, turns); met != "" {
-		return "", "", s.limitMet(met, x.limits, wait)
+	if met, wait := s.limiter.begin(x.key, x.limits, turns-x.turns); met != "" {
+		return s.limitMet(met, x.limits, wait)
 	}
 	x.turns = turns
-	return target.Model, target.Effort, nil
+	return nil
 }
 
 // settle counts what a request has used, once: before the last of its answer is sent,

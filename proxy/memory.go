@@ -50,11 +50,15 @@ func (m *memory) hold(key string) held {
 	return held{memory: m, share: share.(*semaphore.Weighted)}
 }
 
+// another begins to count for the same API key.
+func (h *held) another() held { return held{memory: h.memory, share: h.share} }
+
 // held is what a request or a connection holds. It belongs to one goroutine.
 type held struct {
 	memory *memory
 	share  *semaphore.Weighted // of the API key
 	bytes  int64
+	wanted int64 // more than bytes where that would be more than a share
 	small  int64 // of them, out of what is for small ones
 }
 
@@ -72,6 +76,7 @@ func (h *held) fromSmall(n int64) bool {
 // within their own limits, and together more than a share, count as one.
 func (h *held) take(ctx context.Context, n int64) error {
 	m := h.memory
+	h.wanted += n
 	n = min(n, m.share()-h.bytes)
 	if h.try(n) {
 		return nil
@@ -106,6 +111,7 @@ func (h *held) try(n int64) bool {
 
 // keep gives back what is more than n.
 func (h *held) keep(n int64) {
+	h.wanted = min(h.wanted, n)
 	rest := h.bytes - n
 	if rest <= 0 {
 		return

@@ -116,6 +116,9 @@ func (s *Server) begin(w http.ResponseWriter, x *exchange) {
 // account is what remains of a request that has ended.
 func (s *Server) account(r *http.Request, x *exchange) {
 	x.held.keep(0)
+	for _, part := range append(x.parts, x) {
+		part.made.keep(0)
+	}
 	s.settle(x)
 	s.metrics.observe(r.Method, x)
 	x.endSpan(r)

@@ -19,6 +19,7 @@ func plan(req *openai.ChatRequest) appserver.TurnRequest {
 		Model: req.Model, BaseInstructions: &instructions, Effort: req.Reasoning.Effort, Summary: req.Reasoning.Summary,
 		OutputSchema: req.Format.Schema, Tools: tools(req.Tools), ServiceTier: req.ServiceTier, Verbosity: req.Verbosity,
 	}
+	turn.Items = make([]appserver.Item, 0, len(history)+len(req.Instructions)+1)
 	for _, m := range history {
 		turn.Items = append(turn.Items, items(m)...)
 	}

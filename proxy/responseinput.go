@@ -35,6 +35,9 @@ func (s *Server) findHistory(ctx context.Context, x *exchange, job *responding, 
 		return nil
 	case last != nil && last.id == id:
 		job.history, job.prefer, job.loose = last.items, last.worker, !last.stored
+		if err := x.held.add(ctx, perByte*size(last.items)+heldBy(last.items)); err != nil {
+			return err
+		}
 		if last.stored { // it may have been deleted since, or what it continues
 			_, _, err = s.Responses.About(ctx, x.key, id)
 		}
@@ -60,12 +63,15 @@ func (s *Server) readHistory(ctx context.Context, x *exchange, job *responding) 
 	if err != nil {
 		return err
 	}
-	if err := x.held.take(ctx, size); err != nil {
+	if err := x.held.add(ctx, perByte*size); err != nil {
 		return err
 	}
 	history, err := s.Responses.History(ctx, x.key, job.req.Previous)
+	if err != nil {
+		return err
+	}
 	job.prefer, job.history = worker, asStored(history)
-	return err
+	return x.held.add(ctx, heldBy(job.history))
 }
 
 func tooLong(param, remedy string) error {
@@ -82,13 +88,14 @@ func (s *Server) findInput(ctx context.Context, x *exchange, job *responding) er
 	for _, item := range slices.Backward(job.history) { // of two by the same id the first holds
 		size, known[item.ID] = size+item.size(), item
 	}
+	job.input = make([]said, 0, len(job.req.Input))
 	for _, in := range job.req.Input {
 		if in.Reference != "" {
 			item, err := s.referred(ctx, x, known, in)
 			if err != nil {
 				return err
 			}
-			if err := x.held.take(ctx, int64(item.size())); err != nil {
+			if err := x.held.add(ctx, perByte*int64(item.size())+heldBy([]said{item})); err != nil {
 				return err
 			}
 			// A reference of a few bytes stands for many, and may be repeated.

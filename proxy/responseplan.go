@@ -36,6 +36,7 @@ func planResponse(req *openai.ResponseRequest, conversation []said) (
 		turn.Tools = append(turn.Tools, tools([]openai.Tool{tool.Wire})...)
 	}
 	from = &origins{}
+	turn.Items = make([]appserver.Item, 0, len(items)+len(req.Tools.Words)+1)
 	var calls callCheck
 	for i, item := range items {
 		calls.add(item)
@@ -90,6 +91,7 @@ func at(place string, images []openai.PlacedImage) []openai.PlacedImage {
 // readItems decodes a conversation, and offers the tools that came in it.
 func readItems(req *openai.ResponseRequest, conversation []said) (items []openai.Item, err error) {
 	var tools []json.RawMessage
+	items = make([]openai.Item, 0, len(conversation))
 	for _, kept := range conversation {
 		item, err := kept.read()
 		if err != nil {
@@ -114,7 +116,7 @@ func inject(i openai.Item) appserver.Item {
 	case "function_call":
 		return appserver.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), i.Arguments.Text)
 	case "custom_tool_call":
-		arguments, err := json.Marshal(map[string]string{"input": i.Input})
+		arguments, err := openai.Encode(map[string]string{"input": i.Input})
 		if err != nil { // strings always encode
 			panic(err)
 		}

@@ -3,8 +3,8 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -115,8 +115,11 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, x *exchange, jo
 	}
 	// What is in the plan would be there as long as the answer takes.
 	job.req.Input = nil
-	if x.keeps = job.kept(); !x.keeps {
+	x.lasts = math.MaxInt64 // until it is stored
+	if !job.kept() {
 		job.history, job.input = nil, nil
+		x.lasts = perByte * int64(job.blank.Size())
+		x.held.keep(x.lasts + request.Footprint())
 	}
 	ctx, running, leave := s.running.enter(r.Context(), job.blank.ID, x.key)
 	defer leave()
@@ -208,7 +211,7 @@ func (s *Server) store(ctx context.Context, x *exchange, job *responding, respon
 		r.Previous, input = "", job.conversation()
 	}
 	var err error
-	if r.Object, err = json.Marshal(response); err != nil {
+	if r.Object, err = openai.Encode(response); err != nil {
 		return err
 	}
 	if r.Input, err = toStore(input); err != nil {

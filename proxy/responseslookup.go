@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,23 +23,51 @@ func (s *Server) response(w http.ResponseWriter, r *http.Request) error {
 	if value := r.URL.Query().Get("stream"); value != "" && value != "false" {
 		return openai.Invalid("unsupported_parameter", "stream", "a stored response is not streamed; leave stream out")
 	}
-	object, err := s.object(r)
+	x, id := exchangeOf(r), r.PathValue("id")
+	size, err := s.sizeOf(r)
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, object)
+	l := &lent{size: size, held: x.held.another(), read: func(ctx context.Context, from, n int64) ([]byte, error) {
+		return s.Responses.ObjectPart(ctx, x.key, id, from, n)
+	}}
+	return s.answerLent(w, r, []piece{{lent: l}})
 }
 
-// object is the stored response that the path names.
-func (s *Server) object(r *http.Request) (json.RawMessage, error) {
+// sizeOf is how many bytes the stored response has that the path names.
+func (s *Server) sizeOf(r *http.Request) (int64, error) {
 	if s.Responses == nil {
-		return nil, responseNotFound(r)
+		return 0, responseNotFound(r)
 	}
-	object, err := s.Responses.Object(r.Context(), exchangeOf(r).key, r.PathValue("id"))
+	size, err := s.Responses.ObjectSize(r.Context(), exchangeOf(r).key, r.PathValue("id"))
 	if errors.Is(err, stored.ErrNotFound) {
-		return nil, responseNotFound(r)
+		return 0, responseNotFound(r)
 	}
-	return object, whyEnded(r.Context(), err)
+	return size, whyEnded(r.Context(), err)
+}
+
+// status is that of the stored response that the path names.
+func (s *Server) status(r *http.Request) (string, error) {
+	size, err := s.sizeOf(r)
+	if err != nil {
+		return "", err
+	}
+	x := exchangeOf(r)
+	if err := x.held.add(r.Context(), perByte*size); err != nil {
+		return "", err
+	}
+	object, err := s.Responses.Object(r.Context(), x.key, r.PathValue("id"))
+	if errors.Is(err, stored.ErrNotFound) {
+		return "", responseNotFound(r)
+	}
+	if err != nil {
+		return "", whyEnded(r.Context(), err)
+	}
+	var stored struct{ Status string }
+	if err := json.Unmarshal(object, &stored); err != nil {
+		return "", fmt.Errorf("cannot read a stored response: %w", err)
+	}
+	return stored.Status, nil
 }
 
 func responseNotFound(r *http.Request) error {
@@ -67,15 +96,11 @@ func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) error {
 	running := s.running.find(r.PathValue("id"), exchangeOf(r).key)
 	if running == nil {
-		object, err := s.object(r)
+		status, err := s.status(r)
 		if err != nil {
 			return err
 		}
-		var stored struct{ Status string }
-		if err := json.Unmarshal(object, &stored); err != nil {
-			return fmt.Errorf("cannot read a stored response: %w", err)
-		}
-		return cannotCancel(stored.Status)
+		return cannotCancel(status)
 	}
 	running.cancel(errCancelled)
 	ctx, cancel := context.WithTimeout(r.Context(), cancelTimeout)
@@ -91,25 +116,15 @@ func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) error {
 	case last.Status != openai.StatusCancelled:
 		return cannotCancel(last.Status)
 	default:
+		if err := exchangeOf(r).held.add(r.Context(), perByte*int64(last.Size())); err != nil {
+			return err
+		}
 		return s.writeJSON(w, last)
 	}
 }
 
 func cannotCancel(status string) error {
 	return openai.Invalid("response_not_cancellable", "", fmt.Sprintf("cannot cancel a %s response", status))
-}
-
-// input is all that the model was given for the response that the path names.
-func (s *Server) input(r *http.Request) ([]stored.Item, error) {
-	x, id := exchangeOf(r), r.PathValue("id")
-	_, size, err := s.Responses.About(r.Context(), x.key, id)
-	if err != nil {
-		return nil, err
-	}
-	if err := x.held.take(r.Context(), size); err != nil {
-		return nil, err
-	}
-	return s.Responses.Input(r.Context(), x.key, id)
 }
 
 // inputItems serves GET /v1/responses/{id}/input_items.
@@ -121,7 +136,7 @@ func (s *Server) inputItems(w http.ResponseWriter, r *http.Request) error {
 	if s.Responses == nil {
 		return responseNotFound(r)
 	}
-	items, err := s.input(r)
+	items, err := s.Responses.InputHeads(r.Context(), exchangeOf(r).key, r.PathValue("id"))
 	switch {
 	case errors.Is(err, stored.ErrNotFound), errors.Is(err, stored.ErrBroken):
 		return responseNotFound(r)
@@ -134,21 +149,40 @@ func (s *Server) inputItems(w http.ResponseWriter, r *http.Request) error {
 		slices.Reverse(items)
 	}
 	if after := r.URL.Query().Get("after"); after != "" {
-		at := slices.IndexFunc(items, func(i stored.Item) bool { return i.ID == after })
+		at := slices.IndexFunc(items, func(i stored.Head) bool { return i.ID == after })
 		if at < 0 {
 			return openai.Invalid("invalid_value", "after", "after must be the id of one of the items")
 		}
 		items = items[at+1:]
 	}
-	list := openai.ItemList{Object: "list", Data: []json.RawMessage{}, HasMore: len(items) > limit}
-	for _, item := range items[:min(limit, len(items))] {
-		list.Data = append(list.Data, item.JSON)
-		if list.FirstID == nil {
-			list.FirstID = new(item.ID)
-		}
-		list.LastID = new(item.ID)
+	return s.listItems(w, r, items[:min(limit, len(items))], len(items) > limit)
+}
+
+// listItems answers with a list of items, one after another.
+func (s *Server) listItems(w http.ResponseWriter, r *http.Request, items []stored.Head, more bool) error {
+	list := openai.ItemList{Object: "list", Data: []json.RawMessage{}, HasMore: more}
+	if len(items) > 0 {
+		list.FirstID, list.LastID = &items[0].ID, &items[len(items)-1].ID
 	}
-	return s.writeJSON(w, list)
+	frame, err := openai.Encode(list)
+	if err != nil {
+		return fmt.Errorf("cannot encode a list: %w", err)
+	}
+	before, after, _ := bytes.Cut(frame, []byte(`"data":[`))
+	pieces := []piece{{text: string(before) + `"data":[`}}
+	for i, item := range items {
+		if i > 0 {
+			pieces = append(pieces, piece{text: ","})
+		}
+		pieces = append(pieces, piece{lent: s.lendItem(r, item)})
+	}
+	return s.answerLent(w, r, append(pieces, piece{text: string(after)}))
+}
+
+func (s *Server) lendItem(r *http.Request, item stored.Head) *lent {
+	return &lent{size: item.Size, held: exchangeOf(r).held.another(), read: func(ctx context.Context, from, n int64) ([]byte, error) {
+		return s.Responses.BodyPart(ctx, item, from, n)
+	}}
 }
 
 // listing reads how a list is to be. Source: OpenAI API reference, "List input items".

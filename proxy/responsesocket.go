@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -197,7 +196,7 @@ func (k *responseSocket) readMessage(handler context.Context) error {
 		return errClientGone
 	}
 	if len(m.body) <= smallMessage {
-		m.held.try(int64(len(m.body)))
+		m.held.try(perByte * int64(len(m.body)))
 	} else if err := k.readLarge(handler, &m, body, late); err != nil {
 		return err
 	}
@@ -208,24 +207,36 @@ func (k *responseSocket) readMessage(handler context.Context) error {
 	return err
 }
 
-// readLarge reads the rest of a message, when there is room for the largest.
-func (k *responseSocket) readLarge(handler context.Context, m *socketMessage, rest io.Reader, late *time.Timer) error {
-	late.Stop() // the client is not to blame
-	refused := m.held.take(handler, k.BodyLimit)
-	late.Reset(bodyTimeout)
-	if refused != nil {
-		if _, err := io.Copy(io.Discard, rest); err != nil {
-			return errClientGone
-		}
-		return refused
+// readLarge reads the rest of a message, for which it takes memory as it comes. What
+// there is no room for is read nevertheless, as others follow it.
+func (k *responseSocket) readLarge(handler context.Context, m *socketMessage, rest io.Reader, late *time.Timer) (err error) {
+	m.body, err = readAll(io.MultiReader(bytes.NewReader(m.body), rest), k.BodyLimit, func(bytes int64) error {
+		late.Stop() // the client is not to blame for the wait
+		defer late.Reset(bodyTimeout)
+		return m.held.reach(handler, bytes)
+	})
+	if err == nil {
+		late.Stop()
+		return m.weigh(handler)
 	}
-	var err error
-	if m.body, err = io.ReadAll(io.MultiReader(bytes.NewReader(m.body), rest)); err != nil {
-		m.held.keep(0)
+	m.held.keep(0)
+	var refused *openai.Error
+	if _, lost := io.Copy(io.Discard, rest); lost != nil || !errors.As(err, &refused) {
 		return errClientGone
 	}
-	m.held.keep(int64(len(m.body)))
-	return nil
+	return err
+}
+
+// weigh takes the memory for what a large message makes when it is looked into.
+func (m *socketMessage) weigh(ctx context.Context) error {
+	bytes, _, err := weightOf(m.body)
+	if err == nil {
+		err = m.held.reach(ctx, bytes)
+	}
+	if err != nil {
+		m.held.keep(0)
+	}
+	return err
 }
 
 func (k *responseSocket) take(m socketMessage) (queued bool, err error) {
@@ -298,7 +309,7 @@ func (k *responseSocket) ping(ctx context.Context, cancel context.CancelCauseFun
 // answer serves one message response.create, which is a request of its own in
 // log and metrics.
 func (k *responseSocket) answer(ctx context.Context, m socketMessage) {
-	x := &exchange{id: newID("req_"), began: time.Now(), route: exchangeOf(k.r).route, key: k.key, outcome: "ok", stream: true, held: m.held}
+	x := &exchange{id: newID("req_"), began: time.Now(), route: exchangeOf(k.r).route, key: k.key, outcome: "ok", stream: true, held: m.held, made: k.memory.hold(k.key)}
 	defer k.exits.openRequest(x)()
 	x.span = k.Traces.Within(exchangeOf(k.r).span)
 	ctx, cancel := k.bounded(context.WithValue(ctx, exchangeKey{}, x))
@@ -314,19 +325,17 @@ func (k *responseSocket) answer(ctx context.Context, m socketMessage) {
 }
 
 func (k *responseSocket) create(r *http.Request, x *exchange, message []byte) error {
-	if x.held.bytes == 0 { // it was small, and there was no room
-		if err := x.held.take(r.Context(), int64(len(message))); err != nil {
-			return err
-		}
+	if err := k.admit(route{access: keyed}, k.r, x); err != nil { // the key may have been revoked, or limited
+		return err
+	}
+	if err := k.weigh(r.Context(), x, message); err != nil {
+		return err
 	}
 	req, err := openai.DecodeResponseCreate(message)
 	if err != nil {
 		return err
 	}
 	x.model = req.Model
-	if err := k.admit(route{access: keyed}, k.r, x); err != nil { // the key may have been revoked, or limited
-		return err
-	}
 	if req.Model, req.Reasoning.Effort, err = k.limit(x, req.Model, req.Reasoning.Effort, 1); err != nil {
 		return err
 	}
@@ -358,7 +367,7 @@ func (k *responseSocket) remember(response *remembered) {
 	size := size(response.items)
 	k.last = nil
 	k.held.keep(0)
-	if size <= k.BodyLimit && k.held.try(size) {
+	if size <= k.BodyLimit && k.held.try(size+int64(len(response.items))*perItem/2) {
 		k.last = response
 	}
 }
@@ -415,7 +424,7 @@ func (k *responseSocket) sendError(e *openai.Error) {
 // send may be called from any goroutine. It does not end with the request: the
 // end has to be told, too.
 func (k *responseSocket) send(v any) error {
-	data, err := json.Marshal(v)
+	data, err := openai.Encode(v)
 	if err != nil {
 		return fmt.Errorf("cannot encode an event: %w", err)
 	}

@@ -74,7 +74,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 			x.span = s.Traces.Begin(r.Header, x.began)
 		}
 		err = s.admit(route, r, x)
-		x.held = s.memory.hold(x.key)
+		x.held, x.made = s.memory.hold(x.key), s.memory.hold(x.key)
 	}
 	if err != nil {
 		s.fail(w, r, err)

@@ -50,13 +50,13 @@ type Server struct {
 func New(settings Settings) *Server {
 	s := &Server{
 		Settings: settings, startTimeout: startTimeout, metrics: newMetrics(settings), exits: newExits(),
-		memory: newMemory(settings.RequestMemory, settings.QueueTimeout), remembered: newMemory(settings.RequestMemory, 0),
+		memory: newMemory(settings.RequestMemory, settings.QueueTimeout), remembered: newMemory(settings.RequestMemory/4, 0),
 		threads: newThreads(settings.ThreadCache), limiter: newLimiter(settings.Keys, settings.Usage),
 		aliases: &aliases{names: settings.Aliases, known: settings.Pool.Known, logger: settings.Logger, told: map[string]bool{}},
 	}
 	s.limiter.claim, s.limiter.changed = settings.Claim, settings.OnKeyUse
 	settings.Registry.MustRegister(newKeyCollector(s.limiter), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "codex_request_memory_bytes", Help: "Bytes that requests hold: bodies, images and stored conversations.",
+		Name: "codex_request_memory_bytes", Help: "Bytes that requests hold: bodies as they come and decoded, images, stored conversations, and answers that are not sent yet.",
 	}, func() float64 { return float64(s.memory.bytes.Load()) }))
 	s.exits.most, s.exits.crowded = connectionLimit(), func(most int) {
 		settings.Logger.Warn("too many connections: those without a request are closed", "limit", most)

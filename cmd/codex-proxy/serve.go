@@ -171,7 +171,8 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, notifier *notify.Notifie
 const (
 	// threadsAhead is how many threads a worker has ready at most, of 2 MiB each.
 	threadsAhead = 16
-	// maxBacklog is how many bytes of answers may wait for slow clients.
+	// maxBacklog is how many bytes of answers may wait for slow clients, and a quarter of
+	// request_memory is.
 	maxBacklog = 128 << 20
 )
 
@@ -180,7 +181,7 @@ func (d *daemon) newPool() *workers.Pool {
 		MaxInflight: d.cfg.MaxInflight, HandshakeTimeout: d.cfg.HandshakeTimeout, ResetAfter: d.cfg.ResetAfter,
 		Client: appserver.Options{
 			Logger: d.logger, ClientName: "codex-proxy", ClientVersion: versionString(),
-			Ahead: min(d.cfg.ThreadCache, threadsAhead), Backlog: appserver.NewBacklog(maxBacklog),
+			Ahead: min(d.cfg.ThreadCache, threadsAhead), Backlog: appserver.NewBacklog(min(maxBacklog, d.cfg.RequestMemory/4)),
 		},
 		Runs: units.WorkerRuns, ResetFailed: d.manager.ResetFailed, OnChange: d.onChange, OnTurnEnd: d.onTurnEnd, Claim: d.claim, Logger: d.logger,
 	}
@@ -236,6 +237,7 @@ func checkExposure(ls []net.Listener, cfg *config.Config) error {
 // run is the daemon's life. Every goroutine that outlives a call is started here.
 func (d *daemon) run(ctx context.Context, signals <-chan os.Signal) error {
 	defer d.manager.Close()
+	limitMemory(d.cfg.RequestMemory)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	background, stop := context.WithCancel(context.Background())

@@ -39,6 +39,22 @@ type TurnRequest struct {
 	Ended func()
 }
 
+// Footprint is how many bytes it takes at most to start the turn: the items, and once
+// more as they are sent; all else also as a parameter of its thread.
+func (r TurnRequest) Footprint() (n int64) {
+	rest := len(r.OutputSchema)
+	if r.BaseInstructions != nil {
+		rest += len(*r.BaseInstructions)
+	}
+	for _, t := range r.Tools {
+		rest += len(t.Name) + len(t.Description) + len(t.InputSchema)
+	}
+	for _, item := range r.Items {
+		n += 2 * (int64(len(item)) + spare)
+	}
+	return n + 3*int64(rest)
+}
+
 // StartTurn starts a thread that nobody keeps, injects the history and starts
 // the turn. While codex answers that it is overloaded it tries again, for as
 // long as ctx lasts. After an error nothing is left running in codex, even when
@@ -82,7 +98,9 @@ func (c *Conn) runTurn(
 	t := c.newTurn(threadID, r.Tools)
 	t.tail = tail
 	tail.hold()
-	t.next = next
+	if next.worthKeeping() {
+		t.next = next
+	}
 	t.transcript.before, t.transcript.total = before, before
 	late, err := t.begin(ctx, r)
 	switch {
@@ -102,6 +120,12 @@ type threadStart struct {
 	kind   kind
 	known  bool // others were started like that
 }
+
+// keptStart is the longest start that is kept for the thread of another turn, in bytes:
+// each turn in flight has its own.
+const keptStart = 256 << 10
+
+func (s *threadStart) worthKeeping() bool { return s != nil && s.known && len(s.params) <= keptStart }
 
 func newThread(r TurnRequest) *threadStart {
 	params := threadStartParams{

@@ -234,7 +234,7 @@ func (f toolFormat) schema() json.RawMessage {
 	if f.Type == "grammar" {
 		says = fmt.Sprintf("the input of the tool: text, not JSON, that follows this %s grammar:\n%s", f.Syntax, f.Definition)
 	}
-	schema, err := json.Marshal(map[string]any{
+	schema, err := Encode(map[string]any{
 		"type": "object", "additionalProperties": false, "required": []string{"input"},
 		"properties": map[string]any{"input": map[string]string{"type": "string", "description": says}},
 	})
@@ -251,7 +251,7 @@ func asFunction(choice json.RawMessage) json.RawMessage {
 		return choice
 	}
 	tool.Type = "function"
-	function, err := json.Marshal(tool)
+	function, err := Encode(tool)
 	if err != nil { // strings always encode
 		panic(err)
 	}

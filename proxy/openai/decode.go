@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,10 +72,19 @@ func (s *some[T]) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 		if err := jsonv2.UnmarshalDecode(from, &one); err != nil {
 			return err
 		}
-		*s = append(*s, one)
+		*s = append(slices.Grow(*s, roomIn(*s)), one)
 	}
 	_, err := from.ReadToken()
 	return err
+}
+
+// roomIn is how much more room a list gets for its next element: as much as it has, if
+// it is full. append would copy a long one twice as often.
+func roomIn[T any](list []T) int {
+	if len(list) < cap(list) {
+		return 1
+	}
+	return max(1, len(list))
 }
 
 // decodeBody decodes an object, which must be done with body, and gives every way in

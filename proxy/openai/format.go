@@ -96,7 +96,7 @@ func describe(schema json.RawMessage, root map[string]any, key, value string) js
 	if _, has := root[key]; has || value == "" {
 		return schema
 	}
-	text, err := json.Marshal(value)
+	text, err := Encode(value)
 	if err != nil {
 		return schema // not possible with a string
 	}

@@ -130,7 +130,10 @@ func (m rawMessage) calls(at string) ([]ToolCall, error) {
 	if len(m.ToolCalls) > maxList {
 		return nil, Invalid("invalid_value", at+".tool_calls", fmt.Sprintf("%s.tool_calls must not hold more than %d calls", at, maxList))
 	}
-	var calls []ToolCall
+	if m.ToolCalls == nil {
+		return nil, nil
+	}
+	calls := make([]ToolCall, 0, len(m.ToolCalls))
 	for i, c := range m.ToolCalls {
 		at := fmt.Sprintf("%s.tool_calls[%d]", at, i)
 		switch {

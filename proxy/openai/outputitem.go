@@ -94,7 +94,7 @@ func (i OutputItem) MarshalJSON() ([]byte, error) {
 		if i.Refusal != nil {
 			m.Content = append(m.Content, refusalPart{"refusal", *i.Refusal})
 		}
-		return json.Marshal(m)
+		return Encode(m)
 	case itemReasoning:
 		r := reasoningItem{ID: i.ID, Type: i.Type, Summary: []summaryPart{}}
 		for _, text := range i.Summary {
@@ -103,17 +103,17 @@ func (i OutputItem) MarshalJSON() ([]byte, error) {
 		if i.Encrypted != "" {
 			r.Encrypted = &i.Encrypted
 		}
-		return json.Marshal(r)
+		return Encode(r)
 	case itemCustomCall:
-		return json.Marshal(customCallItem{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Arguments})
+		return Encode(customCallItem{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Arguments})
 	case itemSearchCall:
 		arguments := json.RawMessage(i.Arguments)
 		if !json.Valid(arguments) {
 			arguments = json.RawMessage(`{}`)
 		}
-		return json.Marshal(searchCallItem{i.ID, i.Type, i.Status, i.CallID, "client", arguments})
+		return Encode(searchCallItem{i.ID, i.Type, i.Status, i.CallID, "client", arguments})
 	default:
-		return json.Marshal(functionCallItem{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Arguments})
+		return Encode(functionCallItem{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Arguments})
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// maxChoices bounds n: each choice is a turn of its own.
-const maxChoices = 8
+// MaxChoices bounds n: each choice is a turn of its own.
+const MaxChoices = 8
 
 // ChatRequest is a validated request of POST /v1/chat/completions.
 // Source: OpenAI API reference, "Create chat completion".
@@ -146,8 +146,8 @@ func (raw rawChat) check() error {
 		return Invalid("model_required", "model", "model is required; GET /v1/models lists what there is")
 	case len(raw.Model) > maxModelName:
 		return Invalid("invalid_value", "model", fmt.Sprintf("model must not be longer than %d bytes", maxModelName))
-	case raw.N != nil && (*raw.N < 1 || *raw.N > maxChoices):
-		return Invalid("invalid_value", "n", fmt.Sprintf("n must be from 1 to %d", maxChoices))
+	case raw.N != nil && (*raw.N < 1 || *raw.N > MaxChoices):
+		return Invalid("invalid_value", "n", fmt.Sprintf("n must be from 1 to %d", MaxChoices))
 	case len(raw.Modalities) > 0 && !slices.Equal(raw.Modalities, some[string]{"text"}):
 		return unsupported("modalities", `modalities must be ["text"]`)
 	case !tier:

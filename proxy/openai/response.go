@@ -41,6 +41,22 @@ type Response struct {
 	AccessPrograms     *struct{}         `json:"access_programs"` // always null
 }
 
+// Size is how many bytes there are of what the request has brought, which is in every
+// copy of the response.
+func (r Response) Size() (n int) {
+	n = len(r.Text.Format) + len(r.ToolChoice)
+	if r.Instructions != nil {
+		n += len(*r.Instructions)
+	}
+	for _, tool := range r.Tools {
+		n += len(tool)
+	}
+	for key, value := range r.Metadata {
+		n += len(key) + len(value)
+	}
+	return n
+}
+
 // ResponseFailure says why a response has failed.
 type ResponseFailure struct {
 	Code    string `json:"code"`

@@ -2,9 +2,7 @@ package openai
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
-	"slices"
 )
 
 // ResponseEvent is one event of a streamed response. Which fields are set
@@ -29,13 +27,7 @@ type ResponseEvent struct {
 
 // WriteResponseEvent writes e as a server-sent event that has its type as name.
 func WriteResponseEvent(w io.Writer, e ResponseEvent) error {
-	data, err := json.Marshal(e)
-	if err != nil {
-		return fmt.Errorf("cannot encode an event: %w", err)
-	}
-	// One Write a frame: a frame is never split by a flush.
-	_, err = w.Write(slices.Concat([]byte("event: "), []byte(e.Type), []byte("\ndata: "), data, []byte("\n\n")))
-	return err
+	return writeEvent(w, "event: "+e.Type+"\n", e)
 }
 
 // ErrorEvent is an error on a WebSocket that belongs to no response.

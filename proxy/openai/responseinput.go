@@ -68,7 +68,7 @@ func (in *rawInput) list(from *jsontext.Decoder) error {
 		if len(in.items) == maxMessages {
 			return Invalid("invalid_value", "input", fmt.Sprintf("input must not hold more than %d items", maxMessages))
 		}
-		in.items = append(in.items, rawItem{})
+		in.items = append(slices.Grow(in.items, roomIn(in.items)), rawItem{})
 		at := len(in.items) - 1
 		kind := from.PeekKind()
 		err := jsonv2.UnmarshalDecode(from, &in.items[at])
@@ -96,6 +96,7 @@ func (raw rawResponse) takeInput(req *ResponseRequest) error {
 		req.keep("input", Item{Type: itemMessage, Status: StatusCompleted, Role: "user", Content: []ItemPart{part}})
 		return nil
 	}
+	req.Input = make([]InputItem, 0, len(raw.Input.items))
 	for i, item := range raw.Input.items {
 		if err := req.takeItem(item, inputAt(i)); err != nil {
 			return err

@@ -1,20 +1,35 @@
 package openai
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // WriteEvent writes v as one data-only server-sent event.
 func WriteEvent(w io.Writer, v any) error {
-	data, err := json.Marshal(v)
+	return writeEvent(w, "", v)
+}
+
+// longEvent is an event that is not copied to be written at once.
+const longEvent = 64 << 10
+
+// writeEvent writes v as an event, behind head.
+func writeEvent(w io.Writer, head string, v any) error {
+	data, err := Encode(v)
 	if err != nil {
 		return fmt.Errorf("cannot encode an event: %w", err)
 	}
-	// One Write a frame: a frame is never split by a flush.
-	_, err = w.Write(append(append([]byte("data: "), data...), "\n\n"...))
-	return err
+	if len(data) <= longEvent { // one Write a frame, which no flush splits then
+		_, err = w.Write(slices.Concat([]byte(head), []byte("data: "), data, []byte("\n\n")))
+		return err
+	}
+	for _, part := range [][]byte{[]byte(head + "data: "), data, []byte("\n\n")} {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // WriteDone writes the end marker of a stream that finished.

@@ -1,0 +1,13 @@
+package openai
+
+import (
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+)
+
+// Encode is json.Marshal without the escapes that JSON does not need: with them a text
+// of "<" is six times as long, and a request would be answered with six times its size.
+func Encode(v any) ([]byte, error) { return jsonv2.Marshal(v, plainly) }
+
+var plainly = jsonv2.JoinOptions(jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false), jsontext.EscapeForJS(false))

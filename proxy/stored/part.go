@@ -1,0 +1,71 @@
+package stored
+
+import (
+	"context"
+	"database/sql"
+)
+
+// Head is an item without its body.
+type Head struct {
+	ID   string // empty: it cannot be referred to
+	Size int64  // of the body, in bytes
+
+	owner, response string
+	position        int64
+}
+
+// ObjectSize is how many bytes the response has, as it was answered.
+func (s *Store) ObjectSize(ctx context.Context, owner, id string) (size int64, err error) {
+	err = s.read(ctx, func(tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT length(object) FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&size)
+	})
+	return size, explain("a response", err)
+}
+
+// ObjectPart is up to n bytes of the response, from the one at from on. SQLite reads
+// all of it for that.
+func (s *Store) ObjectPart(ctx context.Context, owner, id string, from, n int64) (part []byte, err error) {
+	err = s.read(ctx, func(tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT substr(object, ?, ?) FROM responses WHERE id = ? AND owner = ?`, from+1, n, id, owner).Scan(&part)
+	})
+	return part, explain("a response", err)
+}
+
+// InputHeads is Input without the bodies of the items.
+func (s *Store) InputHeads(ctx context.Context, owner, id string) (heads []Head, err error) {
+	err = s.read(ctx, func(tx *sql.Tx) error {
+		if _, err := readable(ctx, tx, owner, id); err != nil {
+			return err
+		}
+		heads, err = headsOf(ctx, tx, owner, id)
+		return err
+	})
+	return heads, explain("the input of a response", err)
+}
+
+func headsOf(ctx context.Context, tx *sql.Tx, owner, id string) (heads []Head, err error) {
+	rows, err := tx.QueryContext(ctx, chain+`SELECT items.id, length(body), response, position
+		FROM chain JOIN responses USING (id) JOIN items ON items.response = chain.id
+		WHERE depth > 0 OR NOT made ORDER BY depth DESC, position`, id, owner)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		h := Head{owner: owner}
+		if err := rows.Scan(&h.ID, &h.Size, &h.response, &h.position); err != nil {
+			return nil, err
+		}
+		heads = append(heads, h)
+	}
+	return heads, rows.Err()
+}
+
+// BodyPart is ObjectPart for the body of an item.
+func (s *Store) BodyPart(ctx context.Context, h Head, from, n int64) (part []byte, err error) {
+	err = s.read(ctx, func(tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT substr(body, ?, ?) FROM items JOIN responses ON responses.id = items.response
+			WHERE response = ? AND position = ? AND owner = ?`, from+1, n, h.response, h.position, h.owner).Scan(&part)
+	})
+	return part, explain("an item", err)
+}
