@@ -58,6 +58,23 @@ func TestExecDrainIsHastened(t *testing.T) {
 	assert.Equal(t, 7, s.wait(t).ExitStatus())
 }
 
+// A SIGTERM that is part of a stop does not drain, and reaches a command that may
+// have it blocked as another signal.
+func TestExecDoesNotDrainForAStop(t *testing.T) {
+	s := newShim(t, "-", "-", "signals")
+	s.cmd.Env = append(s.cmd.Env, "SHIM_DRAIN=1", "SHIM_STOPPED=1")
+	out, err := s.cmd.StdoutPipe()
+	require.NoError(t, err)
+	s.start(t)
+	lines := bufio.NewScanner(out)
+	require.True(t, lines.Scan())
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	require.True(t, lines.Scan())
+	assert.Equal(t, "SIGINT", lines.Text())
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGUSR1))
+	assert.Equal(t, 7, s.wait(t).ExitStatus())
+}
+
 func TestExecBlocksSIGTERM(t *testing.T) {
 	for env, want := range map[string]string{"SHIM_BLOCK=1": "4", "SHIM_BLOCK=": "0"} {
 		s := newShim(t, "-", "-", "x")

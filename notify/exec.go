@@ -46,6 +46,9 @@ type Command struct {
 	// SIGTERM to all processes of a unit; a stop of the unit should come as another
 	// signal (KillSignal=). A second SIGTERM is passed on as SIGINT, at once.
 	Drain bool
+	// Stopped, if not nil, reports whether a SIGTERM is that of a stop all the same: then
+	// Drain waits for nothing. Exec passes no signal on before it returns.
+	Stopped func(context.Context) bool
 	// BlockTerm starts the command with SIGTERM blocked, so that the one of `systemctl
 	// kill` does not reach it. All that the command starts inherits that.
 	BlockTerm bool
@@ -140,15 +143,16 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 		switch {
 		case !stops(sig):
 			_ = cmd.Process.Signal(sig)
-		case sig == syscall.SIGTERM && c.Drain && !draining:
+		case sig == syscall.SIGTERM && c.Drain && !draining && !c.stopped(ctx):
 			draining = true
 			s.stopping("Stopping: what runs is finished") // a hang is still looked for
 			tasks.Go(func() { s.drain(exited, func() { end(syscall.SIGHUP) }) })
-		case sig == syscall.SIGTERM && c.Drain:
-			end(syscall.SIGINT)
 		default:
 			stopProbing()
 			s.stopping("Stopping: " + signalName(sig))
+			if sig == syscall.SIGTERM && c.Drain {
+				sig = syscall.SIGINT // the command may have SIGTERM blocked
+			}
 			end(sig)
 		}
 	})
@@ -158,6 +162,8 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 	s.exited(status)
 	return status, nil
 }
+
+func (c Command) stopped(ctx context.Context) bool { return c.Stopped != nil && c.Stopped(ctx) }
 
 // start starts the command. A process begins with the signal mask of the thread that
 // forked it; the caller has locked its own.

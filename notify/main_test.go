@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 
 // playShim runs Exec: PROBE RELAY COMMAND..., where PROBE is the echo server's
 // socket and RELAY the name of an inherited socket; "-" is none. SHIM_DRAIN and
-// SHIM_BLOCK in the environment are Command.Drain and BlockTerm.
+// SHIM_BLOCK in the environment are Command.Drain and BlockTerm, SHIM_STOPPED is Stopped.
 func playShim(args []string) int {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	notifier, err := FromEnv(logger)
@@ -55,7 +55,9 @@ func playShim(args []string) int {
 	if err != nil {
 		return fail(err)
 	}
-	c := Command{Args: args[2:], Drain: os.Getenv("SHIM_DRAIN") != "", BlockTerm: os.Getenv("SHIM_BLOCK") != "", MemoryEvents: os.Getenv("MEMORY_EVENTS")}
+	c := Command{Args: args[2:], Drain: os.Getenv("SHIM_DRAIN") != "",
+		Stopped:   func(context.Context) bool { return os.Getenv("SHIM_STOPPED") != "" },
+		BlockTerm: os.Getenv("SHIM_BLOCK") != "", MemoryEvents: os.Getenv("MEMORY_EVENTS")}
 	if args[0] != "-" {
 		probe := func(ctx context.Context) (string, error) { return "echo", echo(ctx, args[0]) }
 		c.Ready, c.Alive = probe, probe

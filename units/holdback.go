@@ -94,13 +94,6 @@ func (b *bus) followJob(ctx context.Context, job dbus.ObjectPath) error {
 	return b.follow(ctx)
 }
 
-// ownUnit is the object of the unit that we run in.
-func (b *bus) ownUnit(ctx context.Context) (unit dbus.ObjectPath, err error) {
-	const ourselves = uint32(0)
-	err = b.manager(ctx, "GetUnitByPID", ourselves).Store(&unit)
-	return unit, refusal(err)
-}
-
 // stillHeld looks again. A systemd that does not answer prolongs no wait.
 func (b *bus) stillHeld(ctx context.Context, unit dbus.ObjectPath, before Holdback) Holdback {
 	asked := time.Now().Add(-min(before.Wait, lookAgain))

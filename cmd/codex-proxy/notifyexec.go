@@ -22,6 +22,7 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/workers"
+	"codex-proxy/units"
 )
 
 const notifyExecUsage = `Usage: codex-proxy notify-exec [OPTION]... -- COMMAND [ARG]...
@@ -69,6 +70,17 @@ Exit status: that of COMMAND; 64 for wrong usage; 203 if COMMAND cannot be start
 The unit should have KillMode=mixed: else systemd signals COMMAND as well as us.
 `
 
+// beingStopped reports whether the unit that we run in is being stopped. systemd not
+// answering within stopBound means that it is not.
+func beingStopped(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, stopBound)
+	defer cancel()
+	manager := units.NewManager()
+	defer manager.Close()
+	stopping, err := manager.Stopping(ctx)
+	return err == nil && stopping
+}
+
 // relayLimit is far above what the few clients of one socket need.
 const relayLimit = 64
 
@@ -106,6 +118,7 @@ func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) in
 		return exitOK // it was stopped
 	}
 	o.command.MemoryEvents = notify.MemoryEvents()
+	o.command.Stopped = beingStopped
 	status, err := notify.Exec(ctx, notifier, logger, o.command)
 	if err != nil {
 		return fail(stderr, "notify-exec", err, notify.ExitExec)
