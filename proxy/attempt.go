@@ -123,7 +123,12 @@ func (s *Server) beginTurn(
 ) (*appserver.Turn, error) {
 	let := lease.Hold() // or the images of a thread that codex refuses would make room for others
 	defer let()
+	started, err := x.awaitStart(ctx)
+	if err != nil {
+		return nil, err
+	}
 	turn, err := s.startTurn(ctx, lease, x, *x.request, c)
+	started()
 	if err == nil {
 		lease.Decoded() // codex decodes them before it answers thread/inject_items
 	}

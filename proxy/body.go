@@ -24,7 +24,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	if r.ContentLength > s.BodyLimit { // before anything is held or read; the server closes the connection
 		return nil, s.bodyTooLarge()
 	}
-	if err := exchangeOf(r).held.take(r.Context(), perByte*max(0, r.ContentLength)); err != nil { // more is counted as it comes
+	if err := exchangeOf(r).held.take(r.Context(), expected(max(0, r.ContentLength))); err != nil { // more is counted as it comes
 		return nil, err
 	}
 	control := http.NewResponseController(w)

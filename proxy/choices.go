@@ -38,6 +38,9 @@ func (s *Server) choices(w http.ResponseWriter, r *http.Request, req *openai.Cha
 		return s.runTurn(w, r, x, ask, request, func(turn *appserver.Turn) error { return answer(c, turn) }, settled)
 	}
 	g, ctx := errgroup.WithContext(r.Context())
+	if request.Footprint() > largeStart {
+		x.starts = make(chan struct{}, 1)
+	}
 	all := make([]*choice, req.N)
 	for i := range all {
 		c := &choice{index: i, ctx: ctx, x: x.fork()}
@@ -85,7 +88,24 @@ func (c *choice) rescue(err *error) {
 
 // fork is an exchange for one turn of several.
 func (x *exchange) fork() *exchange {
-	return &exchange{id: x.id, began: x.began, route: x.route, key: x.key, limits: x.limits, model: x.model, stream: x.stream, span: x.span, made: x.made.another()}
+	return &exchange{id: x.id, began: x.began, route: x.route, key: x.key, limits: x.limits, model: x.model, stream: x.stream, span: x.span,
+		made: x.made.another(), starts: x.starts}
+}
+
+// largeStart is a request whose choices begin one after another: each sends all of it.
+const largeStart = 1 << 20
+
+// awaitStart waits until no other choice begins. started lets the next one.
+func (x *exchange) awaitStart(ctx context.Context) (started func(), err error) {
+	if x.starts == nil {
+		return func() {}, nil
+	}
+	select {
+	case x.starts <- struct{}{}:
+		return func() { <-x.starts }, nil
+	case <-ctx.Done():
+		return nil, whyEnded(ctx, context.Cause(ctx))
+	}
 }
 
 // join adds what a turn cost.

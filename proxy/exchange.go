@@ -44,6 +44,7 @@ type exchange struct {
 	turn      *traces.Span      // of the current turn
 
 	request *appserver.TurnRequest // what runs again if its turn is lost; nil: nothing does
+	starts  chan struct{}          // one choice begins at a time; nil: all at once
 	lasts   int64                  // bytes of what is held of the request that it needs to the end
 
 	suspect func() // reports that the worker has sent nothing for the current turn

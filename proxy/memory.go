@@ -25,13 +25,15 @@ type memory struct {
 	limit      int64
 	wait       time.Duration // the longest that one waits for room
 	all, small *semaphore.Weighted
-	shares     sync.Map // API key → *semaphore.Weighted; they are few bytes, and stay
+	more       *semaphore.Weighted // an eighth, for those that hold something already
+	shares     sync.Map            // API key → *semaphore.Weighted; they are few bytes, and stay
 	bytes      atomic.Int64
 }
 
 func newMemory(limit int64, wait time.Duration) *memory {
 	forSmall := limit / 16
-	return &memory{limit: limit, wait: wait, all: semaphore.NewWeighted(limit - forSmall), small: semaphore.NewWeighted(forSmall)}
+	return &memory{limit: limit, wait: wait, all: semaphore.NewWeighted(limit - forSmall), small: semaphore.NewWeighted(forSmall),
+		more: semaphore.NewWeighted(limit / 8)}
 }
 
 // share is the most that one API key holds, and one request.
@@ -60,6 +62,7 @@ type held struct {
 	bytes  int64
 	wanted int64 // more than bytes where that would be more than a share
 	small  int64 // of them, out of what is for small ones
+	more   int64 // and out of what is for those that hold something
 }
 
 // fromSmall takes n bytes out of what is for small requests, if this is one and there
@@ -89,11 +92,39 @@ func (h *held) take(ctx context.Context, n int64) error {
 	}
 	if !h.fromSmall(n) && m.all.Acquire(within, n) != nil {
 		h.share.Release(n)
-		return whyEnded(ctx, openai.Unavailable("overloaded",
-			fmt.Sprintf("all requests in flight hold as much memory as they may, %d bytes (request_memory); send the request again", m.limit), time.Second))
+		return whyEnded(ctx, m.full())
 	}
 	h.count(n)
 	return nil
+}
+
+// extend is take for one that holds something: if it waited for what others hold, they
+// could wait for what it holds. There is an eighth beside the limit for that, which
+// counts for no key.
+func (h *held) extend(ctx context.Context, n int64) error {
+	m := h.memory
+	part := min(n, m.share()-h.bytes)
+	if part > m.limit/8 {
+		return h.take(ctx, n)
+	}
+	h.wanted += n
+	if n = part; h.try(n) {
+		return nil
+	}
+	within, cancel := context.WithTimeout(ctx, m.wait)
+	defer cancel()
+	if m.more.Acquire(within, n) != nil {
+		return whyEnded(ctx, m.full())
+	}
+	h.more += n
+	h.count(n)
+	return nil
+}
+
+// full is the answer when all that may be held is.
+func (m *memory) full() error {
+	return openai.Unavailable("overloaded",
+		fmt.Sprintf("all requests in flight hold as much memory as they may, %d bytes (request_memory); send the request again", m.limit), time.Second)
 }
 
 // try is take without waiting; false means that there is no room.
@@ -116,6 +147,11 @@ func (h *held) keep(n int64) {
 	if rest <= 0 {
 		return
 	}
+	more := min(rest, h.more)
+	h.memory.more.Release(more)
+	h.more -= more
+	h.count(-more)
+	rest -= more
 	small := max(0, h.small-n)
 	h.memory.all.Release(rest - small)
 	h.memory.small.Release(small)

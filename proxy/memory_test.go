@@ -110,6 +110,37 @@ func TestMemoryOfSmallRequests(t *testing.T) {
 	})
 }
 
+// What holds something already waits for none of those that hold the rest, nor for one
+// that waits.
+func TestMemoryIsExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(1600, time.Minute)
+		ann, bob, eve := m.hold("ann"), m.hold("bob"), m.hold("eve")
+		require.NoError(t, ann.take(t.Context(), 800))
+		require.NoError(t, bob.take(t.Context(), 700))
+		waited := make(chan error, 1)
+		go func() { waited <- eve.take(t.Context(), 700) }()
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, bob.extend(t.Context(), 80))
+		require.NoError(t, ann.extend(t.Context(), 80), "it has its share, and counts as that")
+		assert.Zero(t, time.Since(began))
+		assert.Equal(t, int64(1580), m.bytes.Load())
+		mary := m.hold("mary")
+		mary.try(0)
+		assert.Equal(t, "overloaded", refusedBy(t, mary.extend(t.Context(), 150)), "an eighth is for all of them")
+		bob.keep(710)
+		bob.keep(600)
+		ann.keep(0)
+		require.NoError(t, <-waited)
+		bob.keep(0)
+		eve.keep(0)
+		assert.Zero(t, m.bytes.Load())
+		require.True(t, m.all.TryAcquire(1500))
+		require.True(t, m.more.TryAcquire(200))
+	})
+}
+
 // fill takes all memory that is left.
 func fill(m *memory) (free func()) {
 	drain := func(all *semaphore.Weighted) (free func()) {
@@ -121,10 +152,11 @@ func fill(m *memory) (free func()) {
 		}
 		return func() { all.Release(taken) }
 	}
-	all, small := drain(m.all), drain(m.small)
+	all, small, more := drain(m.all), drain(m.small), drain(m.more)
 	return func() {
 		all()
 		small()
+		more()
 	}
 }
 

@@ -19,5 +19,5 @@ func (x *exchange) grow(ctx context.Context, n int) error {
 	if missing <= 0 || x.made.memory == nil {
 		return nil
 	}
-	return x.made.take(ctx, max(missing, outputStep))
+	return x.made.extend(ctx, max(missing, outputStep))
 }

@@ -196,7 +196,7 @@ func (k *responseSocket) readMessage(handler context.Context) error {
 		return errClientGone
 	}
 	if len(m.body) <= smallMessage {
-		m.held.try(perByte * int64(len(m.body)))
+		m.held.try(expected(int64(len(m.body))))
 	} else if err := k.readLarge(handler, &m, body, late); err != nil {
 		return err
 	}

@@ -16,6 +16,10 @@ const (
 	perItem    = 1536 // a message, an item of the input or a tool
 )
 
+// expected is what is taken for a body of so many bytes before it is read: most take
+// less, and have not to wait for more when they are there.
+func expected(size int64) int64 { return perByte*size + size/2 + 8<<10 }
+
 // weightOf is what the body takes in all, or why it must not be decoded.
 func weightOf(body []byte) (bytes int64, w openai.Weight, err error) {
 	w = openai.Weigh(body)
@@ -35,6 +39,7 @@ func (s *Server) weigh(ctx context.Context, x *exchange, body []byte) error {
 	if tooMany != nil {
 		return tooMany
 	}
+	x.held.keep(bytes)
 	return x.held.reach(ctx, bytes)
 }
 
@@ -46,7 +51,10 @@ func (h *held) reach(ctx context.Context, bytes int64) error {
 	if bytes <= h.wanted {
 		return nil
 	}
-	return h.take(ctx, bytes-h.wanted)
+	if h.bytes == 0 {
+		return h.take(ctx, bytes)
+	}
+	return h.extend(ctx, bytes-h.wanted)
 }
 
 // add is reach for bytes that are to come on top of all others.

@@ -13,6 +13,6 @@ const ownMemory = 16 << 20
 // Source: https://go.dev/doc/gc-guide#Memory_limit
 func limitMemory(requestMemory int64) {
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(ownMemory + requestMemory/4*7)
+		debug.SetMemoryLimit(ownMemory + requestMemory/4*5)
 	}
 }
