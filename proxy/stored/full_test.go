@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,13 +18,31 @@ import (
 	"codex-proxy/proxy/sqlite/sqlitetest"
 )
 
+// journal is a log that may be read while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
 // A store that begins on a full disk counts its tries, logs nothing more, and stores as
 // soon as there is room.
 func TestFullDiskAtStart(t *testing.T) {
 	dir, room := sqlitetest.FullDisk(t)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		var log bytes.Buffer
+		var log journal
 		registry := prometheus.NewRegistry()
 		s := New(Settings{
 			Path: filepath.Join(dir, FileName), Limits: roomy, Registry: registry, Logger: slog.New(slog.NewTextHandler(&log, nil)),

@@ -37,7 +37,8 @@ type Bus struct {
 	Systemd *Systemd
 
 	t      testing.TB
-	socket string
+	socket string // a link to own, once systemd is on the bus
+	own    string // where it listens
 	config string
 	daemon *exec.Cmd
 }
@@ -60,9 +61,9 @@ func NewStopped(t testing.TB) *Bus {
 	}
 	dir, err := os.MkdirTemp("", "unitstest") // t.TempDir is too long for a socket
 	require.NoError(t, err)
-	b := &Bus{t: t, socket: filepath.Join(dir, "bus"), config: filepath.Join(dir, "bus.conf")}
-	require.NoError(t, os.WriteFile(b.config, fmt.Appendf(nil, config, b.socket), 0o600))
-	b.Systemd = newSystemd(t, b.Address())
+	b := &Bus{t: t, socket: filepath.Join(dir, "bus"), own: filepath.Join(dir, "own"), config: filepath.Join(dir, "bus.conf")}
+	require.NoError(t, os.WriteFile(b.config, fmt.Appendf(nil, config, b.own), 0o600))
+	b.Systemd = newSystemd(t, "unix:path="+b.own)
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", b.Address())
 	t.Cleanup(func() {
 		b.Kill()
@@ -95,14 +96,28 @@ func (b *Bus) Kill() {
 // back on it, having forgotten who subscribed.
 func (b *Bus) Restart() {
 	b.t.Helper()
-	b.StartBusOnly()
+	b.run()
 	b.Systemd.Join()
+	b.show()
 }
 
 // StartBusOnly starts a bus that systemd isn't on.
 func (b *Bus) StartBusOnly() {
 	b.t.Helper()
+	b.run()
+	b.show()
+}
+
+// show lets others than systemd find the bus.
+func (b *Bus) show() { require.NoError(b.t, os.Symlink(b.own, b.socket)) }
+
+// run starts the bus, which only systemd finds.
+func (b *Bus) run() {
+	b.t.Helper()
 	b.Kill()
+	if err := os.Remove(b.socket); err != nil {
+		require.ErrorIs(b.t, err, os.ErrNotExist)
+	}
 	b.daemon = exec.Command("dbus-daemon", "--nofork", "--nopidfile", "--nosyslog",
 		"--config-file="+b.config, "--print-address=1")
 	b.daemon.Stderr = b.t.Output()
