@@ -34,6 +34,9 @@ Signals go on to COMMAND, and its exit status or signal becomes our own. A COMMA
 that the kernel kills for lack of memory leaves ERRNO=12 (ENOMEM), as sd_notify(3)
 has it: with OOMPolicy=continue systemd itself calls that a signal.
 
+Where systemd has no growing restart delays (before 254), it first waits for what
+is left of the delay that RestartSteps= and RestartMaxDelaySec= ask for.
+
   --probe KIND:TARGET    how to find out whether COMMAND works:
                            appserver:unix:PATH  a codex app-server: handshake, and
                                                 models listed (at start only)

@@ -43,6 +43,9 @@ finished, for up to drain_timeout. A second one cuts them off. SIGHUP and
 codex-proxy reload hand over to a new process of the installed program without
 losing a request; without systemd they are refused. Run by codex-proxy.service.
 
+Where systemd has no growing restart delays (before 254), it first waits for what
+is left of the delay that RestartSteps= and RestartMaxDelaySec= ask for.
+
   --config FILE       the file to read (/etc/codex-proxy/config.toml)
   --set KEY=VALUE     override one key
 `

@@ -56,8 +56,8 @@ func Events() []Event {
 				"wait meanwhile. `journalctl -u @CODEX_UNIT@` shows why it ended."},
 		{"restart-waits", "f27325e632ee1ee4d0280452f9203915", "restart waits: this systemd has no growing delays",
 			"A unit waits before its restart",
-			"Restart @CODEX_N_RESTARTS@ waits for @CODEX_WAIT@. systemd 254 and later wait so themselves\n" +
-				"(RestartSteps=, RestartMaxDelaySec=); in its place the unit does, as a part of its start.\n" +
+			"Restart @CODEX_N_RESTARTS@ waits for @CODEX_WAIT@. systemd 254 and later do this themselves\n" +
+				"(RestartSteps=, RestartMaxDelaySec=); before that, the unit waits as a part of its start.\n" +
 				"`systemctl start` of the unit ends the wait."},
 		{"restart-unknown", "4e53a5fc06e2f239672e09d2b47e24c6", "the restart delay is not waited for",
 			"systemd does not say whether a restart should wait",
@@ -193,7 +193,7 @@ func Events() []Event {
 			"Somebody asked twice. The clients got an error that allows another try."},
 		{"connections-crowded", "a7e1c0f5f3634b0c8a0d5f1f6f0b9a62", "too many connections: those without a request are closed",
 			"Clients have too many connections open",
-			"There are more than @CODEX_LIMIT@, which is 8192 or three quarters of LimitNOFILE=. The ones\n" +
+			"There are more than @CODEX_LIMIT@: 8192, or fewer with a small LimitNOFILE=. The ones\n" +
 				"that have been without a request for the longest time are closed, so that others are\n" +
 				"served. Find the client that opens them: `ss -tnp sport = :8787`."},
 		{"connections-forced", "b3ae382372be4cd79a8efe17131b9501", "connections were closed by force",
@@ -229,7 +229,7 @@ func Events() []Event {
 			"A program was killed because memory was short",
 			"The kernel killed the main program of @_SYSTEMD_UNIT@: the unit, its slice or the whole\n" +
 				"machine had used up its memory. `journalctl -k --grep=oom-kill` names what took it;\n" +
-				"MemoryMax= of the unit is the limit. Of systemd the unit's Result is `signal`."},
+				"MemoryMax= of the unit is the limit. systemd shows the Result `signal` for the unit."},
 		{"shim-outlived-out-of-memory", "456636acbeab4633b4c098fec3352d01", "out of memory: a process that the command has started was killed",
 			"A process in a unit was killed because memory was short",
 			"The kernel killed @CODEX_PROCESSES@ of the processes of @_SYSTEMD_UNIT@, such as a command\n" +
