@@ -51,8 +51,10 @@ func (s *Server) choices(w http.ResponseWriter, r *http.Request, req *openai.Cha
 		})
 	}
 	err = g.Wait()
-	for _, c := range all {
+	for _, c := range all { // before a panic: what they hold is given back with the request
 		x.join(c.x)
+	}
+	for _, c := range all {
 		if c.panicked != nil {
 			panic(c.panicked)
 		}

@@ -188,7 +188,15 @@ func TestAChoiceThatPanics(t *testing.T) {
 	r.table[len(r.table)-1].handler = r.api(func(w http.ResponseWriter, req *http.Request) error {
 		chat, err := openai.DecodeChat([]byte(hello(`"n":2,`)))
 		require.NoError(t, err)
+		var held sync.WaitGroup
+		held.Add(2)
 		return r.choices(w, req, chat, func(c *choice, turn *appserver.Turn) error {
+			err := c.x.grow(c.ctx, 1<<20)
+			held.Done()
+			held.Wait()
+			if err != nil {
+				return err
+			}
 			return r.hear(c, turn, chat, bomb{}, nil, nil)
 		}, func() error { return nil })
 	})
@@ -197,7 +205,7 @@ func TestAChoiceThatPanics(t *testing.T) {
 	received(t, interrupted)
 	assert.Equal(t, "internal_error", r.log.request(t, "bang")["outcome"])
 	assert.Contains(t, r.log.String(), "panic in a request")
-	await(t, tick(t), func() bool { return r.Pool.Inflight() == 0 })
+	await(t, tick(t), func() bool { return r.Pool.Inflight() == 0 && r.memory.bytes.Load() == 0 })
 }
 
 // bomb panics at the first word.
