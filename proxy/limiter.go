@@ -88,7 +88,13 @@ func (l *limiter) begin(name string, limits auth.Limits, turns int64) (met strin
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m, now := l.meter(name), time.Now()
-	if met, wait = l.check(name, m, limits, turns, now); met != "" {
+	met, wait = l.check(name, m, limits, turns, now)
+	if met == auth.Concurrent && m.elsewhere.Running > 0 && l.claimed() {
+		// What the others have in flight may have ended meanwhile: not every end is sent.
+		m = l.meter(name)
+		met, wait = l.check(name, m, limits, turns, time.Now())
+	}
+	if met != "" {
 		m.refused[met]++
 		return met, wait
 	}
