@@ -39,3 +39,17 @@ func TestMayDial(t *testing.T) {
 	alone.heard(units.State{Unit: units.Worker("a"), ActiveState: "inactive"}, time.Now())
 	assert.False(t, alone.mayDial(), "there is one now")
 }
+
+// Two silences with a sign of life between them are those of a codex that works, and
+// what it decodes for another process makes it silent, too.
+func TestSilenceThatEndsIsNoWedge(t *testing.T) {
+	s, now := state{}, time.Now()
+	at := func(second int) time.Time { return now.Add(time.Duration(second) * time.Second) }
+	assert.False(t, s.examined(true, at(10), at(9), time.Second))
+	assert.False(t, s.examined(true, at(20), at(15), time.Second), "it answered at 15")
+	s.elsewhere.Decoding = 1
+	assert.False(t, s.examined(true, at(30), at(15), time.Second))
+	s.elsewhere.Decoding = 0
+	assert.False(t, s.examined(true, at(40), at(15), time.Second))
+	assert.True(t, s.examined(true, at(50), at(15), time.Second))
+}

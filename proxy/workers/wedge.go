@@ -27,7 +27,8 @@ var errWedged = errors.New("codex does not answer on it")
 // wedge is what is known of a codex that may answer everybody but us.
 type wedge struct {
 	strikes    int
-	invocation string // of the unit when it was found wedged; empty: it was not
+	since      time.Time // of the first of them
+	invocation string    // of the unit when it was found wedged; empty: it was not
 	words      string
 }
 
@@ -52,7 +53,7 @@ func (w *Worker) examine(ctx context.Context, conn *appserver.Conn) {
 	err := conn.Call(bounded, "thread/loaded/list", struct{}{}, nil)
 	silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && conn.Err() == nil && conn.Heard().Before(began)
 	found := false
-	w.update(func(s *state) { found = s.examined(silent, w.settings.HandshakeTimeout) })
+	w.update(func(s *state) { found = s.examined(silent, began, conn.Heard(), w.settings.HandshakeTimeout) })
 	if !found {
 		return
 	}
@@ -64,8 +65,13 @@ func (w *Worker) examine(ctx context.Context, conn *appserver.Conn) {
 	conn.Close(errWedged)
 }
 
-func (s *state) examined(silent bool, bound time.Duration) (found bool) {
-	if !silent || s.decoding > 0 { // while codex decodes images it answers nothing
+// examined takes over how a call that began then was answered, and when codex last
+// said anything.
+func (s *state) examined(silent bool, began, heard time.Time, bound time.Duration) (found bool) {
+	if heard.After(s.wedge.since) { // the silence before has ended
+		s.wedge.strikes, s.wedge.since = 0, began
+	}
+	if !silent || s.total().Decoding > 0 { // while codex decodes images, of any process, it answers nothing
 		s.wedge.strikes = 0
 		return false
 	}
