@@ -146,8 +146,8 @@ func (s *supervisor) alive(ctx context.Context) error {
 	return err
 }
 
-// outlived tells of processes that were killed for lack of memory before the
-// command answered: those of the command's own making.
+// outlived logs that processes which the command has started were killed for lack of
+// memory, while the command itself goes on.
 func (s *supervisor) outlived(kills uint64) {
 	if others := s.oom.outlived(kills); others > 0 {
 		s.logger.Warn("out of memory: a process that the command has started was killed", "processes", others)

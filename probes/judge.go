@@ -66,8 +66,8 @@ func (f Facts) judgeConnection() Reason {
 	}
 }
 
-// judgeActivating tells systemd's waiting (auto-restart), and that in its place,
-// from its starting.
+// judgeActivating distinguishes a wait before a restart, by systemd (auto-restart) or by
+// the unit in its place (HeldBack), from a start.
 func (f Facts) judgeActivating() Reason {
 	if f.HeldBack || f.SubState == "auto-restart" || f.SubState == "auto-restart-queued" {
 		return BackingOff

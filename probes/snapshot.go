@@ -33,7 +33,7 @@ type Worker struct {
 	Inflight            int        `json:"inflight"`
 	// Drained: an operator has forbidden new turns until further notice.
 	Drained bool `json:"drained"`
-	// Fault says in words what is wrong with a worker that its unit calls active.
+	// Fault is, in words, what is wrong with a worker whose unit is active.
 	Fault string `json:"fault,omitempty"`
 	// Transitions are the last changes of Reason, oldest first: the story of a
 	// restart, also for a reader who comes after it.
@@ -68,7 +68,8 @@ func (e *Exit) OutOfMemory() bool { return e != nil && e.Result == "oom-kill" }
 
 // OutOfMemoryRemedy is what a person can do about it.
 func OutOfMemoryRemedy(unit string) string {
-	return "journalctl -k --grep=oom-kill names what took the memory, and whose limit it met; systemctl set-property " + unit + " MemoryMax=SIZE sets another one"
+	return "journalctl -k --grep=oom-kill names what took the memory, and whose limit it met; " +
+		"systemctl set-property " + unit + " MemoryMax=SIZE sets another one"
 }
 
 // failed reports whether systemd has given up on the unit: it does not start it again

@@ -29,9 +29,10 @@ var lossReasons = []string{lostWorker, lostStopping, lostOverloaded, lostStart, 
 // errStartTimeout ends the start of a turn that its worker does not answer.
 var errStartTimeout = errors.New("the worker did not take the turn in time")
 
-// heavyImages is how many bytes of images a request has that is to blame itself if its
-// worker does not take the turn in time: codex takes seconds for them, and would
-// take them again on the next worker. Room for others is left beside half as much.
+// heavyImages is the number of bytes of images from which a request itself is the
+// reason if its worker does not take the turn in time: codex needs seconds to decode
+// them, and would need them again on the next worker. It is half of decodingRoom, which
+// leaves room for others.
 const heavyImages = 256 << 20
 
 // errImagesTimeout is errStartTimeout of a request with such images.
@@ -135,7 +136,8 @@ func (s *Server) beginTurn(
 	return turn, err
 }
 
-func (s *Server) attempt(ctx context.Context, lease *workers.Lease, x *exchange, c *continuation, answer func(*appserver.Turn) error, end func() error) error {
+func (s *Server) attempt(ctx context.Context, lease *workers.Lease, x *exchange, c *continuation,
+	answer func(*appserver.Turn) error, end func() error) error {
 	x.suspect = lease.Suspect
 	turn, err := s.beginTurn(ctx, lease, x, c)
 	if err != nil {

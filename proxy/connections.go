@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// maxConnections is how many connections clients have open at the same time, so
-	// that those without a request cost 100 MB and not what a client likes.
+	// maxConnections is how many connections clients have open at the same time. That
+	// many without a request take 100 MB.
 	maxConnections = 8192
-	// crowdedPause is how often the journal has it that there are too many.
+	// crowdedPause is the least time between two lines in the log about too many.
 	crowdedPause = time.Minute
 )
 

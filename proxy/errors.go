@@ -82,7 +82,8 @@ func (s *Server) clientError(r *http.Request, err error) *openai.Error {
 	case errors.Is(err, appserver.ErrTooLarge):
 		return tooLarge("", "the messages are larger than the worker accepts")
 	case errors.Is(err, stored.ErrUnavailable):
-		return openai.Unavailable("responses_unavailable", "stored responses cannot be used just now; send the whole conversation as input, or the request again later", 10*time.Second)
+		return openai.Unavailable("responses_unavailable", "stored responses cannot be used just now; "+
+			"send the whole conversation as input, or the request again later", 10*time.Second)
 	case errors.Is(err, errInterrupted):
 		return openai.Unavailable("turn_interrupted", "the worker interrupted the turn; send the request again", time.Second)
 	case errors.Is(err, errImagesTimeout):

@@ -21,8 +21,8 @@ func fromHere(r *http.Request) bool {
 	return isLoopback(r.RemoteAddr) && isLoopback(r.Host) && passedOn(r) == ""
 }
 
-// passedOn is what shows that a reverse proxy speaks, for somebody else; empty:
-// nothing does.
+// passedOn is the header or the protocol that shows that a reverse proxy has passed
+// the request on; empty: nothing shows it.
 func passedOn(r *http.Request) string {
 	for _, name := range forwarded {
 		if _, there := r.Header[name]; there {

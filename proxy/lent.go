@@ -19,7 +19,7 @@ const (
 	// leastLent is how much is held for a client that does not read, and how much is read
 	// at a time of what is too large to be held.
 	leastLent = 256 << 10
-	// lentFor is how long what is stored is held for a client that takes none of it.
+	// lentFor is how long stored bytes are held for a client that takes none of them.
 	lentFor = 200 * time.Millisecond
 )
 
@@ -50,7 +50,7 @@ func (l *lent) next(ctx context.Context, from int64) ([]byte, error) {
 			return nil, err
 		}
 	}
-	// What is left to the client is a copy: a slice of all would keep all.
+	// The client's part is a copy: a slice would keep all the rest in memory.
 	part := bytes.Clone(l.rest[:min(slice, len(l.rest))])
 	l.rest = l.rest[len(part):]
 	return part, nil
@@ -161,7 +161,7 @@ func (s *Server) writeAll(w http.ResponseWriter, b []byte) error {
 	control := http.NewResponseController(w)
 	for len(b) > 0 {
 		part := b[:min(slice, len(b))]
-		// Where this fails, nobody is at the other end.
+		// If this fails, the connection has ended already.
 		_ = control.SetWriteDeadline(time.Now().Add(s.IdleTimeout))
 		if _, err := w.Write(part); err != nil {
 			return errClientGone

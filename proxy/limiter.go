@@ -112,8 +112,8 @@ func (l *limiter) begin(name string, limits auth.Limits, turns int64) (met strin
 	return "", 0
 }
 
-// claimed waits, without the lock, until the other processes know what this one has
-// counted; false means that there are none that have to.
+// claimed waits, without the lock, until the other processes count what this one has
+// counted; false means that there are no others that have to.
 func (l *limiter) claimed() bool {
 	if l.claim == nil {
 		return false

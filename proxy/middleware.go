@@ -55,8 +55,8 @@ func forbidden() error {
 	}
 }
 
-// notForwarded refuses what a reverse proxy has passed on, or seems to have, for what
-// sign shows.
+// notForwarded refuses a request that a reverse proxy has passed on, as sign shows, or
+// seems to have passed on.
 func notForwarded(sign string) error {
 	return &openai.Error{
 		Status: http.StatusForbidden, Type: openai.TypeInvalidRequest, Code: "forwarding_not_allowed",

@@ -309,7 +309,10 @@ func (k *responseSocket) ping(ctx context.Context, cancel context.CancelCauseFun
 // answer serves one message response.create, which is a request of its own in
 // log and metrics.
 func (k *responseSocket) answer(ctx context.Context, m socketMessage) {
-	x := &exchange{id: newID("req_"), began: time.Now(), route: exchangeOf(k.r).route, key: k.key, outcome: "ok", stream: true, held: m.held, made: k.memory.hold(k.key)}
+	x := &exchange{
+		id: newID("req_"), began: time.Now(), route: exchangeOf(k.r).route, key: k.key, outcome: "ok", stream: true,
+		held: m.held, made: k.memory.hold(k.key),
+	}
 	defer k.exits.openRequest(x)()
 	x.span = k.Traces.Within(exchangeOf(k.r).span)
 	ctx, cancel := k.bounded(context.WithValue(ctx, exchangeKey{}, x))

@@ -77,8 +77,8 @@ func tooMany(kind, code, message string, retryAfter time.Duration) *openai.Error
 	return &openai.Error{Status: http.StatusTooManyRequests, Type: kind, Code: code, Message: message, RetryAfter: retryAfter}
 }
 
-// imagesTimeout says that the same request would take as long again; OpenAI's
-// libraries would send it twice more.
+// imagesTimeout forbids another try, which would take as long again: OpenAI's
+// libraries would send the request twice more.
 func imagesTimeout(param string) *openai.Error {
 	e := openai.Timeout("image_timeout",
 		fmt.Sprintf("the worker did not decode the images within %s; send fewer, or scale them down", startTimeout))

@@ -24,7 +24,8 @@ func expected(size int64) int64 { return perByte*size + size/2 + 8<<10 }
 func weightOf(body []byte) (bytes int64, w openai.Weight, err error) {
 	w = openai.Weigh(body)
 	if w.Elements > openai.MaxElements {
-		err = tooLarge("", fmt.Sprintf("the body holds %d names and values, more than the limit of %d; send shorter lists", w.Elements, openai.MaxElements))
+		err = tooLarge("", fmt.Sprintf("the body holds %d names and values, more than the limit of %d; send shorter lists",
+			w.Elements, openai.MaxElements))
 	}
 	return perByte*(int64(len(body))+w.Growth) + perElement*w.Elements + perItem*w.Items, w, err
 }
@@ -46,7 +47,8 @@ func (s *Server) weigh(ctx context.Context, x *exchange, body []byte) error {
 // reach takes what is missing to so many bytes.
 func (h *held) reach(ctx context.Context, bytes int64) error {
 	if most := h.memory.limit / 8 * 7; bytes > most {
-		return tooLarge("", fmt.Sprintf("the request takes %d bytes of memory, and may take %d (7/8 of request_memory); send less, or have the operator raise request_memory", bytes, most))
+		return tooLarge("", fmt.Sprintf("the request takes %d bytes of memory, and may take %d (7/8 of request_memory); "+
+			"send less, or have the operator raise request_memory", bytes, most))
 	}
 	if bytes <= h.wanted {
 		return nil

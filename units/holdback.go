@@ -83,8 +83,8 @@ func (b *bus) holdBack(ctx context.Context, unit dbus.ObjectPath, held Holdback,
 	return nil
 }
 
-// followJob has us hear of a start that somebody asks for: it joins the job of the
-// automatic restart, which systemd announces as a change of that.
+// followJob subscribes to the job of the automatic restart: a start that an operator
+// asks for joins it, which systemd announces as a change of the job.
 func (b *bus) followJob(ctx context.Context, job dbus.ObjectPath) error {
 	const rule = "type='signal',sender='" + managerName + "',interface='org.freedesktop.DBus.Properties'," +
 		"member='PropertiesChanged',path='"

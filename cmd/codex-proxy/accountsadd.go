@@ -112,14 +112,18 @@ func (o *accountsOptions) reloadProxy(ctx context.Context, hint func(names []str
 // the workers already, and systemd reloads nothing that is starting.
 func (o *accountsOptions) started(ctx context.Context) (units.Description, error) {
 	proxy, err := o.describe(ctx, proxyUnit)
-	if err != nil || proxy.ActiveState != "activating" || proxy.SubState == "auto-restart" {
+	if err != nil || !starting(proxy) {
 		return proxy, err
 	}
 	if err := o.systemd.AwaitJob(ctx, proxyUnit); err != nil {
 		return proxy, err
 	}
-	if proxy, err = o.describe(ctx, proxyUnit); err == nil && proxy.ActiveState == "activating" && proxy.SubState != "auto-restart" {
+	if proxy, err = o.describe(ctx, proxyUnit); err == nil && starting(proxy) {
 		err = errors.New("it is still starting")
 	}
 	return proxy, err
+}
+
+func starting(d units.Description) bool {
+	return d.ActiveState == "activating" && d.SubState != "auto-restart"
 }

@@ -67,7 +67,8 @@ func doctorCommand(ctx context.Context, args []string, stdout, stderr io.Writer)
 func thisHost() doctor.Host {
 	return doctor.Host{
 		Root: "/", Control: defaultControlSocket, IsRoot: os.Geteuid() == 0,
-		Systemd: units.NewManager(), Account: account, Status: askStatus, Keys: askKeys, Get: get, Codex: codexOf, Command: runInWorker, Clock: clock, Free: free,
+		Systemd: units.NewManager(), Account: account, Status: askStatus, Keys: askKeys, Get: get,
+		Codex: codexOf, Command: runInWorker, Clock: clock, Free: free,
 	}
 }
 

@@ -20,7 +20,7 @@ type handoff struct {
 	program     []string // what the next one runs
 	predecessor *notify.Predecessor
 	wrote       string        // the predecessor's textfile; set before started is closed
-	mute        bool          // the predecessor tells its turns in answer to news alone; likewise
+	mute        bool          // the predecessor sends its turns only in answer to news; likewise
 	inherited   chan struct{} // closed when no predecessor is left
 	started     chan struct{} // closed when we serve, and READY=1 is said
 	requests    chan chan<- error

@@ -13,29 +13,30 @@ import (
 )
 
 // inflight is what one process of the row has in flight, together with those
-// further away from the one that it tells. All processes hold max_inflight of a
+// further away from the receiver. All processes hold max_inflight of a
 // worker and the limits of an API key together, by these rules:
 //
 //   - The successor gets it with take, so that it counts before it serves, and then
 //     with every change. When the socket closes, nothing is left of it.
 //   - Only the process that has no successor takes a place at once. Any other counts
-//     the place first, tells it as a claim with a number, and waits until its
-//     neighbour has heard of that claim. The neighbour's own inflight comes with
-//     that; if there is no room with it, the place is given back. So two that take
-//     the last place at the same time never both keep it.
+//     the place first, sends it as a claim with a number, and waits until its
+//     neighbour has confirmed that claim. The neighbour's own inflight comes with
+//     the confirmation; if there is no room with it, the place is given back. So two
+//     that take the last place at the same time never both keep it.
 //   - A claim of a process before that one is passed on as one of its own.
 //   - A process before that has requests that wait gets every change, too.
 //
-// It is part of the news of a hand-off. Version 0.1.0 knows no such news, but answers
-// any with its turns: it is asked again and again, and those count against
-// max_inflight, and against no limit of a key. As a successor it never answers a claim, and claimBound ends the
-// first wait and all later ones: each of the two counts alone.
+// It is part of the news of a hand-off. Version 0.1.0 has no such news, but answers
+// any with its turns: it is asked again and again, and its turns count against
+// max_inflight, and against no limit of a key. As a successor it never answers a
+// claim, and claimBound ends the first wait and all later ones: each of the two
+// counts alone.
 type inflight struct {
 	Workers map[string]workers.Load `json:"workers,omitempty"`
 	Keys    map[string]proxy.KeyUse `json:"keys,omitempty"`
 	Waits   bool                    `json:"waits,omitempty"`  // requests wait for a place
 	Claims  uint64                  `json:"claims,omitempty"` // so many are in it
-	Heard   uint64                  `json:"heard,omitempty"`  // so many of the receiver's are known
+	Heard   uint64                  `json:"heard,omitempty"`  // so many of the receiver's are counted
 }
 
 // plus is both together. The numbers are of no use then.
@@ -56,8 +57,8 @@ func (f inflight) plus(o inflight) inflight {
 	return sum
 }
 
-// claimBound is the longest that a claim waits to be heard: with a neighbour that
-// hangs, turns go on.
+// claimBound is the longest that a claim waits for its confirmation: with a neighbour
+// that hangs, turns go on.
 const claimBound = 5 * time.Second
 
 // neighbours is what is known of the processes before and after this one.
@@ -65,7 +66,7 @@ type neighbours struct {
 	mu            sync.Mutex
 	before, after inflight
 	asks          bool          // places are claimed
-	deaf          bool          // the successor has not heard a claim in time
+	deaf          bool          // the successor has not confirmed a claim in time
 	claims        uint64        // that we have made, for processes before us, too
 	passed        uint64        // of the claims of the process before, with which ...
 	passedAs      uint64        // ... claim of ours
@@ -187,8 +188,8 @@ func (d *daemon) forSuccessor() inflight {
 	return f
 }
 
-// forPredecessor is what the process before has to count; false means that it need
-// not know.
+// forPredecessor is what the process before has to count; false means that nothing
+// has to be sent.
 func (d *daemon) forPredecessor() (f inflight, due bool) {
 	n := &d.neighbours
 	n.mu.Lock()
@@ -207,7 +208,7 @@ func (d *daemon) forPredecessor() (f inflight, due bool) {
 	return f, true
 }
 
-// touchTurns makes the neighbours be told, if there are any.
+// touchTurns has tellInflight send the news to the neighbours, if there are any.
 func (d *daemon) touchTurns() {
 	if d.replaced() || d.handoff.last() != nil {
 		touch(d.turns)
@@ -217,8 +218,8 @@ func (d *daemon) touchTurns() {
 func (d *daemon) wakeQueue() { touch(d.places) }
 
 // wakeQueues wakes the queue when other processes have given places back, until ctx
-// ends. Those that hear of it do not: a claim is made under the queue's lock, and
-// they have to hear the answer.
+// ends. heardBefore and heardAfter must not do so: a claim is made under the queue's
+// lock, and they have to receive the answer.
 func (d *daemon) wakeQueues(ctx context.Context) error {
 	for {
 		select {
@@ -237,7 +238,7 @@ func touch(c chan struct{}) {
 	}
 }
 
-// tellInflight tells the neighbours of every change, until ctx ends.
+// tellInflight sends every change to the neighbours, until ctx ends.
 func (d *daemon) tellInflight(ctx context.Context) error {
 	for {
 		select {
@@ -267,8 +268,8 @@ type after struct {
 // of its own free here.
 const askEvery = 500 * time.Millisecond
 
-// askForTurns makes a predecessor tell what it has in flight that tells nothing of
-// each turn's end, but answers news, as long as there is one.
+// askForTurns asks a mute predecessor for its turns in flight, as long as there is
+// one: it does not report the end of each turn, but answers news.
 func (d *daemon) askForTurns(ctx context.Context) error {
 	select {
 	case <-d.handoff.started:
@@ -296,7 +297,7 @@ func (d *daemon) ask() {
 	d.handoff.predecessor.Tell(control.Drain{})
 }
 
-// load is what a predecessor has told.
+// load is what a predecessor has reported.
 func (t turnsBefore) load() inflight {
 	if t.Load != nil {
 		return *t.Load

@@ -232,8 +232,8 @@ func (o *keysOptions) apply(ctx context.Context) error {
 	}, func() {})
 }
 
-// inForce is what the running service goes by; empty if there is none to be told, or
-// if it does not say.
+// inForce is what holds in the running service; empty if no service runs, or if it
+// does not answer.
 func (o *keysOptions) inForce(ctx context.Context) (keys control.Keys) {
 	if o.tell {
 		keys, _ = control.NewClient(o.socket).Keys(ctx)

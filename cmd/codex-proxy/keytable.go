@@ -78,12 +78,12 @@ func (t *keyTable) InForce() control.Keys {
 
 func (t *keyTable) file() string { return keyFileOf(t.daemon.cfg) }
 
-// keyFileOf is where the keys are from: that of the unit's credential, if none is named.
+// keyFileOf is the file of the keys: the unit's credential, if none is named.
 func keyFileOf(cfg *config.Config) string {
 	return filepath.Clean(cmp.Or(cfg.KeyFile, config.DefaultKeyFile))
 }
 
-// memory is what a successor is told of the keys.
+// memory is what a successor receives of the keys.
 func (t *keyTable) memory() keyMemory {
 	if !t.changed {
 		return keyMemory{}

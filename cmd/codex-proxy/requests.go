@@ -26,7 +26,7 @@ type requests struct {
 	mu    sync.Mutex
 	at    map[string]string
 	order []string
-	fault string // what the proxy says of all of codex
+	fault string // what the proxy reports about codex as a whole
 }
 
 // read takes a connection whose first line says what it is for, until it ends.

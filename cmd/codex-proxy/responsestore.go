@@ -22,7 +22,7 @@ const (
 
 // openResponses opens the responses in the unit's state directory
 // (StateDirectory=, systemd.exec(5)); where there is none, none are kept. A file
-// that cannot be used keeps nobody from being served, and is tried again.
+// that cannot be used is tried again; requests are served all the same.
 func openResponses(cfg *config.Config, registry prometheus.Registerer, logger *slog.Logger) *stored.Store {
 	dir := os.Getenv("STATE_DIRECTORY")
 	if dir == "" || cfg.ResponseRetention == 0 {

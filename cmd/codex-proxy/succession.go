@@ -116,7 +116,7 @@ func (d *daemon) retire(ctx, grace context.Context, hasten func()) {
 		d.neighbours.ask(false) // nobody answers
 		d.heardAfter(inflight{})
 	})
-	d.finishing.Store(true) // the successor hears of every end
+	d.finishing.Store(true) // every end is sent to the successor
 	d.touchTurns()
 	grace, cancelGrace := context.WithTimeout(grace, d.cfg.DrainTimeout)
 	defer cancelGrace()

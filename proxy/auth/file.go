@@ -18,9 +18,9 @@ const maxFile = 48 << 10
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// noKey is the name of the line by which a key file says that it has had a key:
-// when none is left, nobody is let in. To a version that does not know the line it
-// is a key that nobody has, as no bytes are known whose SHA-256 is zero.
+// noKey is the name of the line that marks a key file which has had a key: when none is
+// left, the API is closed. An older version reads the line as a key that nobody has, as
+// no bytes with a SHA-256 of zero are known.
 const noKey = "no-key"
 
 var noKeyHash = strings.Repeat("0", 2*sha256.Size)

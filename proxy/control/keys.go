@@ -20,8 +20,8 @@ type Keys struct {
 	// Closed says that there is no key, and that one is asked for all the same:
 	// nobody can use the API.
 	Closed bool `json:"closed,omitempty"`
-	// Required says that other machines can reach the API, so that a key is asked
-	// for in any case.
+	// Required: other machines can reach the API, so that a key is asked for in any
+	// case.
 	Required bool `json:"required,omitempty"`
 }
 

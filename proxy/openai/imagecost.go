@@ -5,7 +5,7 @@ import "math"
 // What codex 0.169 decodes, it takes memory and time for, and a file of 30 bytes
 // can be an image of 8000 × 8000 pixels: while it decodes, a worker answers others
 // late, and beyond its memory not at all. So images are counted in the bytes that
-// codex needs to decode them, which their headers tell, before it sees them.
+// codex needs to decode them, which follow from their headers, before it gets them.
 //
 // Codex decodes the images of one request one after the other, those of different
 // requests at the same time. It decodes the first frame of an image that has

@@ -10,7 +10,7 @@ import (
 	_ "image/png"  // of images
 )
 
-// imageHeader is as much of an image as its header tells.
+// imageHeader is what the header of an image states.
 type imageHeader struct {
 	width, height int
 	pixel         int // bytes of a pixel in codex when the image is decoded

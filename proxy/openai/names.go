@@ -36,7 +36,7 @@ func checkNames(body []byte) error {
 // fewNames is how many names are compared with each other, rather than looked up.
 const fewNames = 16
 
-// nameScan knows the names of those objects that are not at their end.
+// nameScan has the names of the objects that have not ended yet.
 type nameScan struct {
 	body  []byte
 	names [][]byte

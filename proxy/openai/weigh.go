@@ -20,7 +20,8 @@ type Weight struct {
 	Choices  int64  // n of a chat; 0: there is none
 }
 
-// Weigh finds the weight of a body in one pass, which makes no copy of it. It does not check the body: of one that is not JSON the weight is any.
+// Weigh finds the weight of a body in one pass, without a copy of it. It does not check
+// the body: if that is not JSON, the weight means nothing.
 func Weigh(body []byte) (w Weight) {
 	w.Growth = 2 * int64(bytes.Count(body, []byte{'\\'})) // an escape in a schema that goes on in words is escaped again
 	if !utf8.Valid(body) {

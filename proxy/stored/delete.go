@@ -37,9 +37,9 @@ const after = `WITH RECURSIVE after (id, owner) AS (
 	SELECT links.id, links.owner FROM after JOIN links ON links.previous = after.id AND links.owner = after.owner WHERE ? OR NOT broken
 ) `
 
-// cut separates a response from those behind it: what is before it was used when they
-// were, and their chains are broken. Each chain breaks once: of one that is broken,
-// all behind is.
+// cut separates a response from those behind it: the one before it takes over when they
+// were used, and their chains are broken. Each chain breaks once: if a response is
+// broken, all behind it are.
 func cut(ctx context.Context, tx *sql.Tx, owner, id string) error {
 	_, err := tx.ExecContext(ctx, after+`UPDATE links SET used = max(used, IFNULL((SELECT max(used) FROM after JOIN links USING (id)), 0))
 		WHERE id = ? AND next > 0 AND EXISTS (SELECT 1 FROM links AS before WHERE before.id = links.previous)`, id, owner, true, true, id)

@@ -51,11 +51,11 @@ END;`
 // steps are those of the schema that user_version counts.
 var steps = []string{schema, ownerSchema}
 
-// linkSchema has a short row for each response, so that to use one rewrites no object.
-// A response that is continued was last used when the last one behind it was, which
-// only that one has to know: the others stay as long as they have a continuation.
-// A program that knows the steps alone uses the file with these tables, too, and its
-// writes reach them by the triggers; so user_version does not count this one.
+// linkSchema has a short row for each response, so that using one rewrites no object.
+// The time of the last use of a chain is in the row of its last response alone: the
+// others stay as long as they have a continuation. A version that has only the steps
+// can use a file with these tables, and the triggers bring its writes into them; so
+// user_version does not count this schema.
 const linkSchema = `
 CREATE TABLE links (
 	id       TEXT PRIMARY KEY,

@@ -55,12 +55,12 @@ func (l *Lease) Annotate(thread, request string) {
 // Hold; further calls do nothing.
 func (l *Lease) Release() { l.release() }
 
-// Hold tells that codex is at work for the lease until let is called. A request may
-// end sooner; until then nobody else gets the place. let may be called from any
-// goroutine, and does not wait.
+// Hold keeps the place taken while codex is at work for the lease, until let is called.
+// A request may end sooner; no other request gets the place until then. let may be
+// called from any goroutine, and does not wait.
 func (l *Lease) Hold() (let func()) { return l.place.hold() }
 
-// Decoded tells that codex has decoded the images of the request.
+// Decoded gives back the room for images, once codex has decoded those of the request.
 func (l *Lease) Decoded() { l.place.decoded() }
 
 // pick takes the ready worker with the model that is preferred or has the fewest
@@ -150,7 +150,9 @@ func (w *Worker) lease(a Ask) (*Lease, error) {
 	}
 	s.take(a.Decoding)
 	place := &place{worker: w, decoding: a.Decoding}
-	return &Lease{Worker: w.name, Conn: s.conn, place: place, release: place.release, annotator: &w.annotator, suspects: w.suspects}, nil
+	return &Lease{
+		Worker: w.name, Conn: s.conn, place: place, release: place.release, annotator: &w.annotator, suspects: w.suspects,
+	}, nil
 }
 
 // absence says of a worker that is not ready what one who asks for the model

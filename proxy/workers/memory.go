@@ -25,7 +25,10 @@ func (p *Pool) Memory() Memory {
 	m := Memory{}
 	for _, w := range p.workers {
 		s, _ := w.view()
-		m[w.name] = Remembered{Restarts: s.restarts, Failures: s.failures, OOMKills: s.oomKills, Latency: s.latency, LastExit: s.exit, Drained: s.drains.operator}
+		m[w.name] = Remembered{
+			Restarts: s.restarts, Failures: s.failures, OOMKills: s.oomKills, Latency: s.latency, LastExit: s.exit,
+			Drained: s.drains.operator,
+		}
 	}
 	return m
 }

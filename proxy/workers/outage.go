@@ -18,11 +18,12 @@ type outage struct {
 }
 
 // logOutage tells a person, once, that restarts do not help, and once that
-// systemd has given up. That memory is short it tells each time.
+// systemd has given up. A kill for lack of memory is logged each time.
 func (w *Worker) logOutage(s *state) {
 	if s.outage.oomTold < s.oomKills {
 		s.outage.oomTold = s.oomKills
-		w.outageLog(s).Warn("worker was killed: out of memory", "oom_kills", s.oomKills, "remedy", probes.OutOfMemoryRemedy(w.unit))
+		w.outageLog(s).Warn("worker was killed: out of memory",
+			"oom_kills", s.oomKills, "remedy", probes.OutOfMemoryRemedy(w.unit))
 	}
 	if !s.outage.limitTold && s.reason() == probes.StartLimitHit {
 		s.outage.limitTold = true

@@ -8,10 +8,10 @@ import (
 
 // decodingRoom is how many bytes of images requests may have in decoding on one
 // worker at the same time, as codex counts them (openai.MaxDecoding). A request
-// that has more is alone with its images. Codex decodes those of two requests on two
-// threads, and of more than it has processors on all that it has: then it answers
-// nobody, its watchdog included, until some are done. This much takes it 2 to 3 s
-// of CPU time at most, and the watchdog waits for 10.
+// that has more is alone with its images. Codex decodes the images of each request on
+// a thread of its own. With as many requests as processors it answers nothing, not even
+// the probe of its watchdog, until one is done. 512 MiB take it 2 to 3 s of CPU time at
+// most, and the watchdog waits for 10.
 const decodingRoom = 512 << 20
 
 // decodes reports whether there is room to decode so many bytes more. A request
@@ -79,8 +79,8 @@ func (p *place) giveDecoding(s *state) bool {
 	return given
 }
 
-// free tells those that wait, if something has become free. Of a ready worker the
-// probes publish nothing that depends on that.
+// free wakes the requests that wait, if something has become free. The probes publish
+// nothing about a ready worker that depends on that.
 func (p *place) free(change func(*state) (freed bool)) {
 	w := p.worker
 	w.mu.Lock()

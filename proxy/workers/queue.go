@@ -42,9 +42,9 @@ type Ask struct {
 
 // queue holds the requests that wait for a place on a worker. It serves lost
 // turns first, then one request of each waiting key after the other, within a
-// key the oldest first. Nobody gets a place past it, so nobody overtakes one
-// who waits for the same model; but for a request without images, which passes
-// those that wait with theirs. Whatever may free a place calls wake; nothing is
+// key the oldest first. Every place is taken through it, so no request overtakes
+// another one for the same model; except that a request without images passes those
+// that wait with images. Whatever may free a place calls wake; nothing is
 // polled.
 type queue struct {
 	Queue

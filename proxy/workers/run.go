@@ -62,7 +62,7 @@ func (w *Worker) awaitDialable(ctx context.Context) bool {
 		switch wait := time.Until(s.dialAfter); {
 		case !s.mayDial() && !w.runs(&s):
 			if s.unasked() {
-				due = time.After(maxDialPause) // nothing tells when its unit starts
+				due = time.After(maxDialPause) // no event reports when its unit starts
 			}
 		case wait <= 0:
 			return ctx.Err() == nil
@@ -230,7 +230,8 @@ func (w *Worker) awaitLoss(ctx context.Context, conn *appserver.Conn, g *sync.Wa
 func (w *Worker) leave(ctx context.Context, conn *appserver.Conn) {
 	for {
 		s, changed := w.view()
-		if s.unit.ActiveState == "deactivating" && s.unit.SubState == "stop-sigterm" && s.inflight == 0 && s.bus == busCurrent {
+		if s.unit.ActiveState == "deactivating" && s.unit.SubState == "stop-sigterm" &&
+			s.inflight == 0 && s.bus == busCurrent {
 			conn.Close(errLeft)
 			return
 		}

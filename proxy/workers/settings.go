@@ -20,7 +20,7 @@ type Settings struct {
 	// Client introduces us to the worker.
 	Client appserver.Options
 	// Runs reports whether the unit of the worker of that name runs, for a time when
-	// systemd cannot be asked. Nil: nobody knows, and nothing is dialled then.
+	// systemd cannot be asked. Nil: that is unknown, and nothing is dialled then.
 	Runs func(name string) bool
 	// ResetFailed is ResetFailedUnit of org.freedesktop.systemd1.Manager; nil
 	// where there is no systemd.

@@ -160,7 +160,7 @@ func (s *state) heard(u units.State, now time.Time) {
 	if exit := exitOf(u); exit != nil {
 		s.ended(exit)
 	}
-	if u.HeldBack { // the status of before says why it is down
+	if u.HeldBack { // the earlier status has the reason why it is down
 		u.StatusText = s.unit.StatusText
 	}
 	s.counted = min(s.counted, u.NRestarts)
@@ -174,7 +174,7 @@ func (s *state) heard(u units.State, now time.Time) {
 	}
 }
 
-// ended takes over how a run has ended, which systemd says more than once.
+// ended takes over how a run has ended, which systemd reports more than once.
 func (s *state) ended(exit *probes.Exit) {
 	known := s.exit != nil && *s.exit == *exit
 	if exit.OutOfMemory() && !known && s.unit.Unit != "" {
@@ -230,7 +230,8 @@ func exitOf(u units.State) *probes.Exit {
 }
 
 func starting(u units.State) bool {
-	return u.ActiveState == "activating" && !u.HeldBack && u.SubState != "auto-restart" && u.SubState != "auto-restart-queued"
+	return u.ActiveState == "activating" && !u.HeldBack &&
+		u.SubState != "auto-restart" && u.SubState != "auto-restart-queued"
 }
 
 // offers reports whether the model can be run; hidden ones run too, they are only

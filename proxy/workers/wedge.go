@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// Wedged is the first word of a line on the connection for annotations that is
-	// about all of codex: it does not answer on the proxy's connection. The rest of
-	// the line says it in words. The shim then withholds its watchdog's pings.
+	// Wedged is the first word of a line on the connection for annotations. The line
+	// reports that codex does not answer on the proxy's connection; its rest is the
+	// reason in words. The shim then withholds its watchdog's pings.
 	Wedged = "wedged"
 	// strikes is how many calls in a row codex may leave unanswered.
 	strikes = 2
@@ -24,7 +24,7 @@ const (
 // errWedged ends a connection on which codex answers nothing.
 var errWedged = errors.New("codex does not answer on it")
 
-// wedge is what is known of a codex that may answer everybody but us.
+// wedge is the state of the search for a codex that answers all but the proxy.
 type wedge struct {
 	strikes    int
 	since      time.Time // of the first of them
@@ -51,14 +51,16 @@ func (w *Worker) examine(ctx context.Context, conn *appserver.Conn) {
 	defer cancel()
 	// It lists the threads that are in memory; an error is an answer, too.
 	err := conn.Call(bounded, "thread/loaded/list", struct{}{}, nil)
-	silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && conn.Err() == nil && conn.Heard().Before(began)
+	silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && conn.Err() == nil &&
+		conn.Heard().Before(began)
 	found := false
 	w.update(func(s *state) { found = s.examined(silent, began, conn.Heard(), w.settings.HandshakeTimeout) })
 	if !found {
 		return
 	}
 	s, _ := w.view()
-	w.settings.Logger.Error("worker is wedged: its watchdog restarts it", "worker", w.name, "unit", w.unit, "reason", s.wedge.words)
+	w.settings.Logger.Error("worker is wedged: its watchdog restarts it",
+		"worker", w.name, "unit", w.unit, "reason", s.wedge.words)
 	if !w.annotator.tell(Wedged, s.wedge.words) { // no shim: another connection is all that is left to try
 		w.update(func(s *state) { s.wedge = wedge{} })
 	}
@@ -78,11 +80,14 @@ func (s *state) examined(silent bool, began, heard time.Time, bound time.Duratio
 	if s.wedge.strikes++; s.wedge.strikes < strikes {
 		return false
 	}
-	s.wedge = wedge{invocation: s.unit.InvocationID, words: fmt.Sprintf("codex has answered nothing on the proxy's connection, twice for %s", bound)}
+	s.wedge = wedge{
+		invocation: s.unit.InvocationID,
+		words:      fmt.Sprintf("codex has answered nothing on the proxy's connection, twice for %s", bound),
+	}
 	return true
 }
 
-// wedged says in words that the current invocation is wedged; empty: it is not.
+// wedged is the reason, in words, why the current invocation is wedged; empty: it is not.
 func (s *state) wedged() string {
 	if s.bus != busNone && s.wedge.invocation != "" && s.wedge.invocation == s.unit.InvocationID {
 		return s.wedge.words

@@ -70,7 +70,8 @@ func SandboxTest(home string) []string { return []string{"/usr/bin/test", "!", "
 // standard error.
 func SandboxProblem(home, end, talk string) *Problem {
 	if strings.TrimSpace(talk) == "" { // test itself says nothing
-		return &Problem{Text: "codex's sandbox lets a command write to " + home, Hint: "use another version of codex, or of bubblewrap"}
+		return &Problem{Text: "codex's sandbox lets a command write to " + home,
+			Hint: "use another version of codex, or of bubblewrap"}
 	}
 	return &Problem{Text: fmt.Sprintf("codex cannot run a command in its sandbox (%s): %s", end, cause(talk)),
 		Hint: "install bubblewrap, and allow unprivileged user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"}

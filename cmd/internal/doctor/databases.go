@@ -36,7 +36,8 @@ func checkDatabases(ctx context.Context, s *survey) []Finding {
 		}
 	}
 	if free, err := s.Free(s.path(stateDir)); err == nil && free < leastFree { // without the directory there is none yet
-		found = append(found, fail(stateDir, "its file system is full: usage waits in memory, and no response is kept", "make room, which df "+stateDir+" shows; the service then goes on by itself"))
+		found = append(found, fail(stateDir, "its file system is full: usage waits in memory, and no response is kept",
+			"make room, which df "+stateDir+" shows; the service then goes on by itself"))
 	}
 	return orOK(found, "usage and responses can be kept")
 }

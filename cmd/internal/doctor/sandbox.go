@@ -16,7 +16,8 @@ func checkSandbox(ctx context.Context, s *survey) []Finding {
 		case !w.file.RunsCommands():
 			return ok(subject, fmt.Sprintf("not needed, mode %q runs no commands", w.file.Mode))
 		case w.file.Unconfined():
-			return warn(subject, "runs commands without codex's sandbox: only its unit confines them", "take sandbox_mode = \"danger-full-access\" out of "+workerFile(w.name))
+			return warn(subject, "runs commands without codex's sandbox: only its unit confines them",
+				"take sandbox_mode = \"danger-full-access\" out of "+workerFile(w.name))
 		default:
 			return s.trySandbox(ctx, w, c)
 		}
@@ -39,10 +40,12 @@ func (s *survey) trySandbox(ctx context.Context, w worker, c Codex) Finding {
 		if !s.running(w.unit()) {
 			remedy = "systemctl start " + w.unit() + ", then look again"
 		}
-		return warn(subject, "codex runs a command in its sandbox outside of "+w.unit()+"; inside this was not tried: "+untried.Error(), remedy)
+		return warn(subject, "codex runs a command in its sandbox outside of "+w.unit()+
+			"; inside this was not tried: "+untried.Error(), remedy)
 	}
 	return fail(subject, problem.Text+"; outside of "+w.unit()+" this works",
-		"systemctl cat "+w.unit()+"; remove the settings of drop-ins that confine it more than the package does, then systemctl restart "+w.unit())
+		"systemctl cat "+w.unit()+"; remove the settings of drop-ins that confine it more than the package does, "+
+			"then systemctl restart "+w.unit())
 }
 
 // sandboxInside is why codex cannot run a command in its sandbox inside the unit, and

@@ -27,7 +27,8 @@ func checkSystemd(_ context.Context, s *survey) []Finding {
 	case major < oldestSystemd:
 		return []Finding{fail("", fmt.Sprintf("version %s is too old", s.version), fmt.Sprintf("codex-proxy needs systemd %d or later (Debian 12)", oldestSystemd))}
 	case major < growingDelays:
-		return []Finding{ok("", fmt.Sprintf("version %s: has no growing restart delays, the units themselves wait for them", s.version))}
+		return []Finding{ok("", fmt.Sprintf("version %s: has no growing restart delays, the units themselves wait for them",
+			s.version))}
 	}
 	return []Finding{ok("", "version "+s.version)}
 }

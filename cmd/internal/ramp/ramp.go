@@ -1,4 +1,4 @@
-// Package ramp gives units of ours the growing restart delays of systemd 254 on
+// Package ramp gives our units the growing restart delays of systemd 254 on
 // older versions, too.
 package ramp
 
@@ -54,7 +54,8 @@ func (w *wait) goOn(h units.Holdback) {
 	if !w.begun {
 		w.begun = true
 		w.notifier.Status(h.Status(time.Now().Add(h.Wait)))
-		w.logger.Info("restart waits: this systemd has no growing delays", "n_restarts", h.Restart, "wait", h.Wait.Round(time.Millisecond).String())
+		w.logger.Info("restart waits: this systemd has no growing delays",
+			"n_restarts", h.Restart, "wait", h.Wait.Round(time.Millisecond).String())
 	}
 	w.notifier.ExtendTimeout(h.Wait + h.StartTimeout)
 }
