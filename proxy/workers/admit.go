@@ -27,6 +27,7 @@ func (p *Pool) await(ctx context.Context, w *waiter) (*Lease, error) {
 	if len(w.answer) > 0 { // mostly there is a place
 		return p.justInTime(ctx, <-w.answer)
 	}
+	p.onChange() // other processes send their turns to one in which a request waits
 	timeout := time.NewTimer(p.queue.Timeout)
 	defer timeout.Stop()
 	select {

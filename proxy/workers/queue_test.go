@@ -273,3 +273,14 @@ func TestInflightCountsWorkersAndQueueAtOnce(t *testing.T) {
 	w.mu.Unlock()
 	assert.Equal(t, 1, <-counted)
 }
+
+// Another process of the service, which has the places, has to know that a request waits.
+func TestWaitingIsAChange(t *testing.T) {
+	var p Pool
+	var waiting []int
+	p.onChange = func() { waiting = append(waiting, p.Waiting()) }
+	p.queue = newQueue(Queue{Limit: 1, Timeout: time.Millisecond}, func(Ask) (*Lease, error) { return nil, ErrBusy })
+	_, err := p.Admit(t.Context(), Ask{})
+	assert.ErrorIs(t, err, ErrBusy)
+	assert.Equal(t, []int{1, 0}, waiting)
+}
