@@ -23,7 +23,7 @@ func (r *rig) unread(t *testing.T, path string) net.Conn {
 	conn, err := net.Dial("tcp", r.addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(256<<10))
+	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(64<<10))
 	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path)
 	require.NoError(t, err)
 	return conn
@@ -32,7 +32,7 @@ func (r *rig) unread(t *testing.T, path string) net.Conn {
 // Clients that do not read hold little, which is counted; those that do get all of it
 // meanwhile.
 func TestUnreadAnswersHoldLittle(t *testing.T) {
-	const clients, size = 200, 3 << 20
+	const clients, size = 50, 8 << 20 // which is more than the kernel keeps for a client
 	r := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")}, keeping(t, 1<<30), func(o *options) {
 		o.BodyLimit, o.IdleTimeout = 16<<20, bound
 	})

@@ -51,6 +51,7 @@ var oneSuite = map[string]string{
 	"TestContract":     ofTheAPI,
 	"TestHugeImages":   ofTheAPI,
 	"TestModelFaults":  ofTheAPI,
+	"TestPeakMemory":   ofTheAPI,
 	"TestResponsesSDK": ofTheAPI,
 	"TestThreadReuse":  ofTheAPI,
 

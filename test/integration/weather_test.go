@@ -216,11 +216,14 @@ func (b *bed) flips() int {
 }
 
 // rss is the resident memory of a process, in KiB.
-func (b *bed) rss(pid int) int {
+func (b *bed) rss(pid int) int { return b.memory(pid, "VmRSS") }
+
+// memory is a figure of /proc/PID/status, in KiB.
+func (b *bed) memory(pid int, name string) int {
 	b.t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	require.NoError(b.t, err)
-	_, rest, ok := strings.Cut(string(data), "VmRSS:")
+	_, rest, ok := strings.Cut(string(data), name+":")
 	require.True(b.t, ok)
 	n, err := strconv.Atoi(strings.Fields(rest)[0])
 	require.NoError(b.t, err)

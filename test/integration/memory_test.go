@@ -1,36 +1,17 @@
-package main
+package integration
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
-
-	"codex-proxy/proxy/appserver/appservertest"
 )
-
-// status reads a figure of a process out of /proc, in bytes.
-func status(t *testing.T, pid int, name string) int64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	require.NoError(t, err)
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			require.NoError(t, err)
-			return n << 10
-		}
-	}
-	require.FailNow(t, "no "+name)
-	panic("unreachable")
-}
 
 // hostile are bodies that take much memory for what they are: the ones that the search
 // of the package proxy finds, in the size that is allowed.
@@ -60,34 +41,43 @@ func hostile() map[string][]string {
 // However hostile the bodies are that come at the same time, the process takes twice
 // request_memory for them at most.
 func TestPeakMemory(t *testing.T) {
-	const limit = 128 << 20
-	t.Setenv("STATE_DIRECTORY", t.TempDir())
-	s := process(t, fmt.Sprintf("request_memory=%d", limit), "queue_timeout=55s")
-	s.worker(t, &appservertest.Server{Handler: appservertest.Reply("x")})
-	s.note(t, "READY=1")
-	idle := status(t, s.pid, "VmHWM")
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	var g errgroup.Group
+	const limit = 128 << 10 // KiB
+	b := newBed(t, newest, `mode = "demo"`, fmt.Sprintf("request_memory = %d\nqueue_timeout = \"10m\"\n", limit<<10))
+	b.start()
+	proxy := b.onlyProcess(proxyUnit).Host
+	idle := b.memory(proxy, "VmHWM")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*bound)
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
 	for path, bodies := range hostile() {
 		for _, body := range bodies {
-			g.Go(func() error {
-				resp, err := client.Post(s.url+path, "application/json", strings.NewReader(body))
-				if err != nil {
-					return err
-				}
-				defer resp.Body.Close()
-				t.Logf("%d bytes, %.40s…: %s", len(body), body, resp.Status)
-				_, err = io.Copy(io.Discard, resp.Body)
-				if resp.StatusCode >= http.StatusInternalServerError {
-					return fmt.Errorf("%.40s… got no room: %s", body, resp.Status)
-				}
-				return err
-			})
+			g.Go(func() error { return b.attack(ctx, path, body) })
 		}
 	}
 	require.NoError(t, g.Wait())
-	peak := status(t, s.pid, "VmHWM")
-	t.Logf("idle %d MiB, peak %d MiB: %.2f times request_memory", idle>>20, peak>>20, float64(peak-idle)/limit)
-	assert.LessOrEqual(t, peak, 2*int64(limit)+idle)
+	peak := b.memory(proxy, "VmHWM")
+	t.Logf("idle %d MiB, peak %d MiB: %.2f times request_memory", idle>>10, peak>>10, float64(peak-idle)/limit)
+	assert.LessOrEqual(t, peak, 2*limit+idle)
+}
+
+// attack sends a body, for which there is room sooner or later.
+func (b *bed) attack(ctx context.Context, path, body string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := b.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	b.t.Logf("%d bytes, %.40s…: %s", len(body), body, res.Status)
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		return err
+	}
+	if res.StatusCode >= http.StatusInternalServerError {
+		return fmt.Errorf("%.40s…: %s", body, res.Status)
+	}
+	return nil
 }
