@@ -52,7 +52,7 @@ func testPolkit(t *testing.T, suite string) {
 	}
 	assert.NoError(t, as("codex-proxy", "ResetFailedUnit", "s", workerUnit))
 	assert.NoError(t, as("codex-proxy", "ResetFailedUnit", "s", proxyUnit))
-	assert.NoError(t, as("codex-proxy", "RestartUnit", "ss", workerUnit, "replace"))
+	assert.Error(t, as("codex-proxy", "RestartUnit", "ss", workerUnit, "replace"))
 	assert.Error(t, as("codex-proxy", "RestartUnit", "ss", "dbus.service", "replace"))
 	assert.Error(t, as("codex-proxy", "RestartUnit", "ss", proxyUnit, "replace"))
 	assert.Error(t, as("codex-proxy", "StartTransientUnit", "ssa(sv)a(sa(sv))", "codex-worker@x.service", "replace",
