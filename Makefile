@@ -33,7 +33,7 @@ BIN   := build/$(if $(filter $(ARCH),$(HOST)),,$(ARCH)/)codex-proxy
 SHARE := build/share
 DEB   := build/codex-proxy_$(VERSION)_$(ARCH).deb
 RPM   := build/codex-proxy-$(VERSION)-1.$(RPM_$(ARCH)).rpm
-SRC   := $(shell find cmd notify units probes proxy -name '*.go' -not -name '*_test.go' 2>/dev/null) packaging/etc/embed.go packaging/etc/workers/default.toml go.mod go.sum
+SRC   := $(shell find cmd internal notify units probes proxy -name '*.go' -not -name '*_test.go' 2>/dev/null) packaging/etc/embed.go packaging/etc/workers/default.toml go.mod go.sum
 
 # A static PIE takes the C compiler of its architecture.
 COMPILER  := $(if $(filter $(ARCH),$(HOST)),gcc,$(GNU_$(ARCH))-gcc)

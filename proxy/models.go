@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"codex-proxy/internal/nearest"
 	"codex-proxy/proxy/auth"
-	"codex-proxy/proxy/nearest"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/workers"
 )

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"codex-proxy/proxy/direct"
+	"codex-proxy/internal/direct"
 	"codex-proxy/proxy/fault"
 )
 

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/internal/sqlite"
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/openai"
-	"codex-proxy/proxy/sqlite"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/test/contract"
 )

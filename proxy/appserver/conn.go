@@ -14,7 +14,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"codex-proxy/proxy/direct"
+	"codex-proxy/internal/direct"
 	"codex-proxy/proxy/fault"
 )
 

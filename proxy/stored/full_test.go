@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/sqlite/sqlitetest"
+	"codex-proxy/internal/sqlite/sqlitetest"
 )
 
 // journal is a log that may be read while it is written.

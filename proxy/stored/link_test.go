@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/sqlite"
+	"codex-proxy/internal/sqlite"
 )
 
 // changed is how many rows f writes, by triggers, too.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"codex-proxy/proxy/sqlite"
+	"codex-proxy/internal/sqlite"
 )
 
 // Why something is not there.

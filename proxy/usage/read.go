@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"codex-proxy/proxy/sqlite"
+	"codex-proxy/internal/sqlite"
 )
 
 // Groups are what usage can be summed up by.

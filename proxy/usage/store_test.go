@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"codex-proxy/proxy/sqlite"
-	"codex-proxy/proxy/sqlite/sqlitetest"
+	"codex-proxy/internal/sqlite"
+	"codex-proxy/internal/sqlite/sqlitetest"
 	"codex-proxy/proxy/usage"
 )
 

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"time"
 
-	"codex-proxy/proxy/sqlite"
+	"codex-proxy/internal/sqlite"
 )
 
 // FileName is the database's name in the state directory.

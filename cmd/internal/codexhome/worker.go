@@ -16,7 +16,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"codex-proxy/cmd/internal/strict"
+	"codex-proxy/internal/strict"
 )
 
 // Mode is what a worker is for.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"codex-proxy/cmd/internal/strict"
+	"codex-proxy/internal/strict"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/units"

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/cmd/internal/strict"
+	"codex-proxy/internal/strict"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/auth"
 )

@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"codex-proxy/cmd/internal/strict"
+	"codex-proxy/internal/strict"
 )
 
 // Images is what may be fetched from the network for clients.

@@ -14,7 +14,7 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 	"golang.org/x/sys/unix"
 
-	"codex-proxy/proxy/direct"
+	"codex-proxy/internal/direct"
 )
 
 // nativeSocket is where the journal listens (systemd-journald.service(8)).

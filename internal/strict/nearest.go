@@ -1,6 +1,6 @@
 package strict
 
-import "codex-proxy/proxy/nearest"
+import "codex-proxy/internal/nearest"
 
 // Nearest returns the candidate that key is most likely a slip of, or "" when none is close.
 func Nearest(key string, candidates []string) string {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/direct"
+	"codex-proxy/internal/direct"
 )
 
 // pair is both ends of a connection.

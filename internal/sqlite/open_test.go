@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/sqlite"
+	"codex-proxy/internal/sqlite"
 )
 
 const first, second = "CREATE TABLE a (x TEXT)", "ALTER TABLE a ADD COLUMN y TEXT"
