@@ -15,7 +15,7 @@ import (
 // of the request itself.
 func (s *Server) admission(ctx context.Context, x *exchange, ask workers.Ask) (*workers.Lease, error) {
 	began, span := time.Now(), x.span.Child("queue")
-	lease, err := s.Pool.Admit(ctx, ask)
+	lease, err := s.Pool.Acquire(ctx, ask)
 	waited := time.Since(began)
 	endQueue(span, err)
 	x.queued += waited
@@ -61,4 +61,4 @@ func (s *Server) unavailable(err error) *openai.Error {
 
 // nextPlace is Retry-After for who met the limit: when a new request could
 // expect a place.
-func (s *Server) nextPlace() time.Duration { return probes.ClampRetry(s.Pool.NextPlace()) }
+func (s *Server) nextPlace() time.Duration { return probes.ClampRetry(s.Pool.EstimatedWait()) }

@@ -173,7 +173,7 @@ func TestRequestTimeout(t *testing.T) {
 	t.Run("while it waits", func(t *testing.T) {
 		gate := make(chan struct{})
 		r := newRig(t, &appservertest.Server{Handler: gated(gate, "x")}, short, func(o *options) { o.max = 1 })
-		lease, err := r.Pool.Admit(t.Context(), workers.Ask{Model: "demo"})
+		lease, err := r.Pool.Acquire(t.Context(), workers.Ask{Model: "demo"})
 		require.NoError(t, err)
 		defer lease.Release()
 		resp := r.chatting(t, hello(""))

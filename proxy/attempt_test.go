@@ -265,7 +265,7 @@ func TestStartsThatTakeTooLong(t *testing.T) {
 		wanted := []string{want, lostStart} // the time may be over between a question and its answer, too
 		for _, method := range []string{"thread/start", "thread/inject_items", "turn/start"} {
 			r := newRig(t, &appservertest.Server{Faults: map[string]appservertest.Fault{method: fault}})
-			lease, err := r.Pool.Admit(t.Context(), workers.Ask{Model: "demo"})
+			lease, err := r.Pool.Acquire(t.Context(), workers.Ask{Model: "demo"})
 			require.NoError(t, err)
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errStartTimeout)
 			_, err = lease.Conn.StartTurn(ctx, appserver.TurnRequest{Items: []appserver.Item{appserver.TextMessage("user", "x")}})

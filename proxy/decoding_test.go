@@ -120,7 +120,7 @@ func TestHeavyStartsDoNotRunAgain(t *testing.T) {
 	received(t, came)
 	await(t, tick(t), func() bool { return r.Pool.Inflight() == 0 })
 	assert.Equal(t, 1, r.turnsOnWorker(), "codex decodes still")
-	_, err := r.Pool.Admit(whenGone(), workers.Ask{Model: "demo"})
+	_, err := r.Pool.Acquire(whenGone(), workers.Ask{Model: "demo"})
 	require.ErrorIs(t, err, context.Canceled)
 
 	close(gate)

@@ -96,7 +96,7 @@ func startPool(t *testing.T, o options, onChange func()) *workers.Pool {
 		}))
 	}
 	pool := workers.NewPool(all, o.queue, onChange)
-	pool.HeardBus(false, units.ErrNoBus)
+	pool.BusChanged(false, units.ErrNoBus)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- pool.Run(ctx) }()

@@ -159,7 +159,7 @@ func (d *daemon) countElsewhere() {
 	n.mu.Lock()
 	defer n.mu.Unlock() // one at a time, or the older one might come last
 	all := n.before.plus(n.after)
-	d.pool.Elsewhere(all.Workers)
+	d.pool.SetPeerLoads(all.Workers)
 	d.server.KeysElsewhere(all.Keys)
 }
 

@@ -21,7 +21,7 @@ import (
 
 // memory is what a process leaves to its successor.
 type memory struct {
-	Workers workers.Memory `json:"workers"`
+	Workers workers.Saved `json:"workers"`
 	keyMemory
 	// Textfile is the one that is written, which other settings may not name any more.
 	Textfile string `json:"textfile,omitempty"`
@@ -163,7 +163,7 @@ func (d *daemon) heardKeys(raw json.RawMessage) {
 // so that no change gets lost between the two.
 func (d *daemon) remembered() memory {
 	m := memory{
-		Workers: d.pool.Memory(), Textfile: d.cfg.Textfile,
+		Workers: d.pool.Save(), Textfile: d.cfg.Textfile,
 		Handoffs: d.metrics.handoffs.done.Load() + 1, FailedHandoffs: d.metrics.handoffs.failed.Load(), // the one to come is counted by who takes over
 		HandoffBegan: d.handoff.began, keyMemory: d.keyTable.memory(),
 	}
@@ -177,7 +177,7 @@ func (d *daemon) remembered() memory {
 
 // recall takes over what a predecessor remembered.
 func (d *daemon) recall(m memory) error {
-	d.pool.Recall(m.Workers)
+	d.pool.Restore(m.Workers)
 	d.recallInflight(m)
 	d.handoff.wrote = m.Textfile
 	d.metrics.handoffs.done.Store(m.Handoffs)

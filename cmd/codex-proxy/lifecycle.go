@@ -89,7 +89,7 @@ func statusLine(r probes.Report) string {
 func (d *daemon) drain(ctx, grace context.Context) {
 	grace, cancel := context.WithTimeout(grace, d.cfg.DrainTimeout)
 	defer cancel()
-	d.pool.Leave()
+	d.pool.AnnounceDrain()
 	d.report() // the flip is told before anything else happens
 	restarting := d.restarting(grace)
 	if !restarting {

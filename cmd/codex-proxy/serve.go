@@ -155,7 +155,7 @@ func newDaemon(cfg *config.Config, logger *slog.Logger, notifier *notify.Notifie
 	d.textfile = d.newTextfile()
 	d.pool = d.newPool()
 	d.watcher = units.NewWatcher(units.Config{
-		Units: unitNames(cfg.Workers), Logger: logger, Registry: registry, OnState: d.pool.HeardUnit, OnBus: d.heardBus,
+		Units: unitNames(cfg.Workers), Logger: logger, Registry: registry, OnState: d.pool.UnitChanged, OnBus: d.heardBus,
 		Unmanaged: os.Getenv("INVOCATION_ID") == "", // systemd.exec(5)
 	})
 	d.usage = newUsage(cfg, registry, logger)
@@ -356,7 +356,7 @@ func (d *daemon) heardBus(up bool, err error) {
 	default:
 		d.logger.Warn("systemd cannot be heard over D-Bus: connected workers stay ready", "error", err)
 	}
-	d.pool.HeardBus(up, err)
+	d.pool.BusChanged(up, err)
 }
 
 func (d *daemon) flipped(f probes.Flip) {

@@ -147,7 +147,7 @@ func newRig(t *testing.T) *rig {
 		cancel()
 		g.Wait()
 	})
-	r.pool.HeardBus(false, units.ErrNoBus)
+	r.pool.BusChanged(false, units.ErrNoBus)
 	for limit := bounded(t); !r.pool.Snapshot().Workers[0].Ready; {
 		select {
 		case <-changed:
@@ -160,7 +160,7 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) lease(t *testing.T) *workers.Lease {
 	t.Helper()
-	lease, err := r.pool.Admit(t.Context(), workers.Ask{Model: r.pool.Models()[0]})
+	lease, err := r.pool.Acquire(t.Context(), workers.Ask{Model: r.pool.Models()[0]})
 	require.NoError(t, err)
 	return lease
 }

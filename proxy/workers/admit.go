@@ -8,10 +8,10 @@ import (
 	"codex-proxy/probes"
 )
 
-// Admit returns a place on a ready worker with the model, after waiting for it
+// Acquire returns a place on a ready worker with the model, after waiting for it
 // in the queue if need be. The error is one of the sentinels, why there was no
 // place, or ctx's cause; then the request has left the queue.
-func (p *Pool) Admit(ctx context.Context, a Ask) (*Lease, error) {
+func (p *Pool) Acquire(ctx context.Context, a Ask) (*Lease, error) {
 	w := p.queue.enter(a)
 	if a.again() {
 		a.Lost.Release() // not before, so that Inflight never misses it
@@ -58,10 +58,10 @@ func (p *Pool) justInTime(ctx context.Context, got answer) (*Lease, error) {
 	return nil, context.Cause(ctx)
 }
 
-// NextPlace estimates how long a request that came now would wait for a place:
+// EstimatedWait estimates how long a request that came now would wait for a place:
 // what waits, shared among the places of the ready workers, at the pace of the
 // recent turns. It is 0 while nothing is known.
-func (p *Pool) NextPlace() time.Duration {
+func (p *Pool) EstimatedWait() time.Duration {
 	places := 0
 	for _, w := range p.workers {
 		if s, _ := w.view(); s.reason() == probes.Ready {

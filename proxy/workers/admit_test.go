@@ -25,7 +25,7 @@ func (r *rig) admit(t *testing.T, a workers.Ask) <-chan admitted {
 	before := r.pool.Snapshot().Queue.Depth
 	ended, got := make(chan admitted, 1), make(chan struct{})
 	go func() {
-		lease, err := r.pool.Admit(context.Background(), a)
+		lease, err := r.pool.Acquire(context.Background(), a)
 		ended <- admitted{lease, err}
 		close(got)
 	}()
@@ -192,11 +192,11 @@ func TestAdmitWaitsForWhoWasNeverThere(t *testing.T) {
 func TestNextPlace(t *testing.T) {
 	a := fake(t, models("m"))
 	r := newRig(t, nil, named{"a", a.path})
-	assert.Zero(t, r.pool.NextPlace(), "nothing is known of a pool that is not ready")
+	assert.Zero(t, r.pool.EstimatedWait(), "nothing is known of a pool that is not ready")
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
 	lease := r.admittedTo(t, r.admit(t, workers.Ask{Model: "m"}))
 	lease.Release()
-	assert.Positive(t, r.pool.NextPlace())
+	assert.Positive(t, r.pool.EstimatedWait())
 }

@@ -255,9 +255,9 @@ func (r *rig) settled(t *testing.T) {
 // heard passes on systemd's words, over a bus that is up.
 func (r *rig) heard(words ...units.State) {
 	for _, u := range words {
-		r.pool.HeardUnit(u)
+		r.pool.UnitChanged(u)
 	}
-	r.pool.HeardBus(true, nil)
+	r.pool.BusChanged(true, nil)
 }
 
 func unit(name, active, sub, invocation string, restarts uint32) units.State {
@@ -272,6 +272,6 @@ func running(name, invocation string, restarts uint32) units.State {
 }
 
 // noBus makes connections alone decide.
-func (r *rig) noBus() { r.pool.HeardBus(false, units.ErrNoBus) }
+func (r *rig) noBus() { r.pool.BusChanged(false, units.ErrNoBus) }
 
 func aReady(s probes.Snapshot) bool { return s.Workers[0].Ready }

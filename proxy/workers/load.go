@@ -24,10 +24,10 @@ func (p *Pool) Loads() map[string]Load {
 // where one may be about to get one by Settings.Claim.
 func (p *Pool) Waiting() int { return int(p.queue.waiting.Load()) }
 
-// Elsewhere takes over what other processes have in flight on each worker: it
+// SetPeerLoads takes over what other processes have in flight on each worker: it
 // counts against MaxInflight as our own does. It waits for no Settings.Claim;
 // Wake, which may, is to follow.
-func (p *Pool) Elsewhere(loads map[string]Load) {
+func (p *Pool) SetPeerLoads(loads map[string]Load) {
 	for _, w := range p.workers {
 		w.mu.Lock()
 		w.state.elsewhere = loads[w.name]

@@ -18,12 +18,12 @@ func TestPlacesElsewhere(t *testing.T) {
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
-	r.pool.Elsewhere(elsewhere(1))
+	r.pool.SetPeerLoads(elsewhere(1))
 	first := r.admittedTo(t, r.admit(t, workers.Ask{Model: "x"}))
 	waiting := r.admit(t, workers.Ask{Model: "x"})
 	assert.Equal(t, 1, r.pool.Waiting())
 	assert.Equal(t, elsewhere(1), r.pool.Loads(), "our own")
-	r.pool.Elsewhere(nil)
+	r.pool.SetPeerLoads(nil)
 	r.pool.Wake()
 	r.admittedTo(t, waiting).Release()
 	assert.Zero(t, r.pool.Waiting())
@@ -42,7 +42,7 @@ func TestClaim(t *testing.T) {
 			claims++
 			assert.Equal(t, elsewhere(1), r.pool.Loads(), "the place counts before the others hear of it")
 			if claims == 1 {
-				r.pool.Elsewhere(elsewhere(1))
+				r.pool.SetPeerLoads(elsewhere(1))
 			}
 			return true
 		}
@@ -53,7 +53,7 @@ func TestClaim(t *testing.T) {
 	waiting := r.admit(t, workers.Ask{Model: "x"})
 	assert.Equal(t, 1, r.pool.Waiting())
 	assert.Empty(t, r.pool.Loads())
-	r.pool.Elsewhere(nil)
+	r.pool.SetPeerLoads(nil)
 	r.pool.Wake()
 	r.admittedTo(t, waiting).Release()
 	assert.Equal(t, 2, claims)

@@ -6,12 +6,12 @@ import (
 	"codex-proxy/probes"
 )
 
-// Memory is what a pool knows of its workers and systemd would not tell a new
+// Saved is what a pool knows of its workers and systemd would not tell a new
 // process: it survives a reload.
-type Memory map[string]Remembered
+type Saved map[string]SavedWorker
 
-// Remembered is one worker's part of a Memory.
-type Remembered struct {
+// SavedWorker is one worker's part of a Saved.
+type SavedWorker struct {
 	Restarts uint64        `json:"restarts"`
 	Failures uint64        `json:"failures"`
 	OOMKills uint64        `json:"oom_kills"`
@@ -20,12 +20,12 @@ type Remembered struct {
 	Drained  bool          `json:"drained,omitempty"` // by an operator
 }
 
-// Memory returns what to Recall.
-func (p *Pool) Memory() Memory {
-	m := Memory{}
+// Save returns what Restore of another process takes over.
+func (p *Pool) Save() Saved {
+	m := Saved{}
 	for _, w := range p.workers {
 		s, _ := w.view()
-		m[w.name] = Remembered{
+		m[w.name] = SavedWorker{
 			Restarts: s.restarts, Failures: s.failures, OOMKills: s.oomKills, Latency: s.latency, LastExit: s.exit,
 			Drained: s.drains.operator,
 		}
@@ -33,9 +33,9 @@ func (p *Pool) Memory() Memory {
 	return m
 }
 
-// Recall takes over the memory of another process. What this one has seen by
+// Restore takes over the memory of another process. What this one has seen by
 // itself meanwhile, the other has seen, too, so counters take the larger value.
-func (p *Pool) Recall(m Memory) {
+func (p *Pool) Restore(m Saved) {
 	for _, w := range p.workers {
 		r, ok := m[w.name]
 		if !ok {

@@ -17,15 +17,15 @@ func TestMemory(t *testing.T) {
 	down := unit("a", "activating", "auto-restart", "1", 0)
 	down.Result, down.ExecMainCode, down.ExecMainStatus = "signal", 2, 9
 	before.heard(running("a", "1", 0), down, running("a", "2", 1), running("a", "3", 2))
-	raw, err := json.Marshal(before.pool.Memory())
+	raw, err := json.Marshal(before.pool.Save())
 	require.NoError(t, err)
 	want := before.pool.Snapshot().Workers[0]
 
-	var memory workers.Memory
+	var memory workers.Saved
 	require.NoError(t, json.Unmarshal(raw, &memory))
 	after := newRig(t, nil, named{"a", "/nowhere"}, named{"new", "/nowhere"})
 	after.heard(running("a", "2", 1), running("a", "3", 2))
-	after.pool.Recall(memory)
+	after.pool.Restore(memory)
 	got := after.pool.Snapshot().Workers
 	assert.Equal(t, uint64(2), got[0].RestartsTotal)
 	assert.Equal(t, uint64(1), got[0].ConsecutiveFailures)

@@ -49,7 +49,7 @@ func TestOutageIsToldOnce(t *testing.T) {
 	assert.Zero(t, count("ERROR", limit))
 	r.giveUp(5)
 	for range 3 { // a bus that comes and goes repeats what it said
-		r.pool.HeardBus(false, nil)
+		r.pool.BusChanged(false, nil)
 		r.giveUp(5)
 	}
 	assert.Equal(t, 1, count("WARN", loop))
@@ -92,7 +92,7 @@ func TestOutOfMemory(t *testing.T) {
 	assert.Equal(t, 2, told())
 
 	after := newRig(t, nil, named{"a", "/nowhere"})
-	after.pool.Recall(r.pool.Memory())
+	after.pool.Restore(r.pool.Save())
 	assert.Equal(t, uint64(2), after.pool.Snapshot().Workers[0].OOMKillsTotal)
 	assert.NotContains(t, after.log.String(), "out of memory")
 }
@@ -103,13 +103,13 @@ func TestReasonWithoutTheBus(t *testing.T) {
 	r := newRig(t, nil, named{"a", "/nowhere"})
 	r.heard(running("a", "1", 0))
 	r.giveUp(5)
-	r.pool.HeardBus(false, nil)
+	r.pool.BusChanged(false, nil)
 	assert.Equal(t, "start_limit_hit", string(r.pool.Snapshot().Workers[0].Reason))
 	r.heard(unit("a", "activating", "auto-restart", "2", 1))
-	r.pool.HeardBus(false, nil)
+	r.pool.BusChanged(false, nil)
 	assert.Equal(t, "backing_off", string(r.pool.Snapshot().Workers[0].Reason))
 	r.heard(running("a", "3", 0))
-	r.pool.HeardBus(false, units.ErrNoBus)
+	r.pool.BusChanged(false, units.ErrNoBus)
 	assert.Equal(t, "handshake_pending", string(r.pool.Snapshot().Workers[0].Reason))
 	_, err := r.pool.Pick("demo")
 	assert.ErrorIs(t, err, workers.ErrNotReady)

@@ -138,7 +138,7 @@ func TestSmallImagesDoNotPassLargeOnes(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
-		_, err := r.pool.Admit(ctx, workers.Ask{Model: "m", Key: "a", Decoding: 600 * mib})
+		_, err := r.pool.Acquire(ctx, workers.Ask{Model: "m", Key: "a", Decoding: 600 * mib})
 		left <- err
 	}()
 	require.Eventually(t, func() bool { return r.pool.Waiting() == 1 }, bound, time.Millisecond)
@@ -158,7 +158,7 @@ func TestImagesElsewhere(t *testing.T) {
 	r = newRig(t, func(s *workers.Settings) {
 		s.Claim = func() bool {
 			if claims++; claims == 1 {
-				r.pool.Elsewhere(there)
+				r.pool.SetPeerLoads(there)
 			}
 			return true
 		}
@@ -169,7 +169,7 @@ func TestImagesElsewhere(t *testing.T) {
 	waiting := r.admit(t, workers.Ask{Model: "m", Decoding: 1})
 	assert.Equal(t, 1, r.pool.Waiting())
 	assert.Empty(t, r.pool.Loads(), "it was given back")
-	r.pool.Elsewhere(nil)
+	r.pool.SetPeerLoads(nil)
 	r.pool.Wake()
 	r.awaitTaken(t, waiting)
 	assert.Equal(t, map[string]workers.Load{"a": {Turns: 1, Decoding: 1}}, r.pool.Loads())
@@ -184,7 +184,7 @@ func TestRefusedForImages(t *testing.T) {
 	r.awaitReady(t)
 	r.take(t, workers.Ask{Model: "m", Decoding: 1})
 	r.pool.SetQueueTimeout(time.Millisecond)
-	_, err := r.pool.Admit(t.Context(), workers.Ask{Model: "m", Decoding: 600 * mib})
+	_, err := r.pool.Acquire(t.Context(), workers.Ask{Model: "m", Decoding: 600 * mib})
 	require.ErrorIs(t, err, workers.ErrDecoding)
 	require.ErrorIs(t, err, workers.ErrBusy, "of what else there is no difference")
 }

@@ -16,12 +16,12 @@ import (
 
 // Pool is a fixed set of workers. Its methods are safe for concurrent use.
 type Pool struct {
-	workers  []*Worker
-	draining atomic.Bool
-	leaving  atomic.Bool
-	onChange func()
-	queue    *queue
-	pace     pace
+	workers   []*Worker
+	draining  atomic.Bool
+	announced atomic.Bool
+	onChange  func()
+	queue     *queue
+	pace      pace
 }
 
 // NewPool groups workers whose settings share the same OnChange.
@@ -65,8 +65,8 @@ func (p *Pool) Reachable() error {
 	return errors.Join(errs...)
 }
 
-// HeardUnit takes over systemd's word on one unit.
-func (p *Pool) HeardUnit(u units.State) {
+// UnitChanged takes over systemd's word on one unit.
+func (p *Pool) UnitChanged(u units.State) {
 	for _, w := range p.workers {
 		if w.unit == u.Unit {
 			w.heardUnit(u)
@@ -74,9 +74,9 @@ func (p *Pool) HeardUnit(u units.State) {
 	}
 }
 
-// HeardBus takes over whether systemd's words are current. err is
+// BusChanged takes over whether systemd's words are current. err is
 // units.ErrNoBus where there is no bus at all; then connections alone decide.
-func (p *Pool) HeardBus(up bool, err error) {
+func (p *Pool) BusChanged(up bool, err error) {
 	b := busLost
 	switch {
 	case up:
@@ -97,9 +97,9 @@ func (p *Pool) Drain() {
 	p.onChange()
 }
 
-// Leave makes every worker show as draining, but still allows turns.
-func (p *Pool) Leave() {
-	p.leaving.Store(true)
+// AnnounceDrain makes every worker show as draining, but still allows turns.
+func (p *Pool) AnnounceDrain() {
+	p.announced.Store(true)
 	p.onChange()
 }
 
@@ -118,7 +118,7 @@ func (p *Pool) Inflight() int {
 
 // Snapshot is the state of all workers now.
 func (p *Pool) Snapshot() probes.Snapshot {
-	snap := probes.Snapshot{At: time.Now(), Draining: p.draining.Load() || p.leaving.Load(), Workers: make([]probes.Worker, 0, len(p.workers))}
+	snap := probes.Snapshot{At: time.Now(), Draining: p.draining.Load() || p.announced.Load(), Workers: make([]probes.Worker, 0, len(p.workers))}
 	snap.Queue = p.queueReport(snap.At)
 	for _, w := range p.workers {
 		snap.Workers = append(snap.Workers, w.snapshot(snap.Draining))

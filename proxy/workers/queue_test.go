@@ -56,7 +56,7 @@ func (s *stage) refuse(verdict error) {
 func (s *stage) arrive(name string, a Ask) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
-		_, err := s.Admit(context.Background(), a)
+		_, err := s.Acquire(context.Background(), a)
 		if err == nil {
 			s.order = append(s.order, name)
 		}
@@ -186,7 +186,7 @@ func TestWhoGoesLeavesTheQueueAtOnce(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			_, err := s.Admit(ctx, Ask{Model: "m"})
+			_, err := s.Acquire(ctx, Ask{Model: "m"})
 			ended <- err
 		}()
 		synctest.Wait()
@@ -280,7 +280,7 @@ func TestWaitingIsAChange(t *testing.T) {
 	var waiting []int
 	p.onChange = func() { waiting = append(waiting, p.Waiting()) }
 	p.queue = newQueue(Queue{Limit: 1, Timeout: time.Millisecond}, func(Ask) (*Lease, error) { return nil, ErrBusy })
-	_, err := p.Admit(t.Context(), Ask{})
+	_, err := p.Acquire(t.Context(), Ask{})
 	assert.ErrorIs(t, err, ErrBusy)
 	assert.Equal(t, []int{1, 0}, waiting)
 }

@@ -31,7 +31,7 @@ type Settings struct {
 	// is ready. Nil: OnChange is.
 	OnTurnEnd func()
 	// Claim is called when a place was taken, and not used yet. If other processes
-	// have to know of it, it waits until they do, calls Pool.Elsewhere meanwhile, and
+	// have to know of it, it waits until they do, calls Pool.SetPeerLoads meanwhile, and
 	// returns true. It must not call Pool.Wake before it has returned. Nil: there are
 	// no others.
 	Claim  func() bool
