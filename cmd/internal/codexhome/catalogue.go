@@ -2,6 +2,7 @@ package codexhome
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -37,8 +38,11 @@ func (w *Worker) catalogue(bundled []byte) ([]byte, error) {
 	var doc struct {
 		Models []map[string]any `json:"models"`
 	}
-	if err := json.Unmarshal(bundled, &doc); err != nil || len(doc.Models) == 0 {
-		return nil, fmt.Errorf("cannot read the models that codex lists: %d of them, %w", len(doc.Models), err)
+	if err := json.Unmarshal(bundled, &doc); err != nil {
+		return nil, fmt.Errorf("cannot read the models that codex lists: %w", err)
+	}
+	if len(doc.Models) == 0 {
+		return nil, errors.New("cannot read the models that codex lists: `codex debug models` printed none")
 	}
 	template := doc.Models[len(doc.Models)-1]
 	var named []map[string]any

@@ -127,8 +127,13 @@ func TestCatalogues(t *testing.T) {
 			assert.Equal(t, c.slugs, slugs)
 		})
 	}
+}
+
+func TestCatalogueOfABadList(t *testing.T) {
 	w, err := parse("/w.toml", []byte(`mode = "plain"`))
 	require.NoError(t, err)
 	_, err = w.catalogue([]byte(`{"models":[]}`))
-	assert.Error(t, err)
+	assert.EqualError(t, err, "cannot read the models that codex lists: `codex debug models` printed none")
+	_, err = w.catalogue([]byte("{"))
+	assert.EqualError(t, err, "cannot read the models that codex lists: unexpected end of JSON input")
 }
