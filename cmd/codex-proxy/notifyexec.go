@@ -19,7 +19,7 @@ import (
 	"codex-proxy/cmd/internal/journal"
 	"codex-proxy/cmd/internal/ramp"
 	"codex-proxy/notify"
-	"codex-proxy/probes"
+	"codex-proxy/probes/check"
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
@@ -252,7 +252,7 @@ func (o *notifyExecOptions) setProbe(value string) error {
 	return err
 }
 
-var probeKinds = map[string]func(target string) (ready, alive probes.Check, err error){
+var probeKinds = map[string]func(target string) (ready, alive check.Func, err error){
 	"appserver": appServerProbe,
 	"tcp":       tcpProbe,
 	"http":      httpProbe,
@@ -261,12 +261,12 @@ var probeKinds = map[string]func(target string) (ready, alive probes.Check, err 
 
 // appServerProbe lists models for readiness only. Whether there are any can depend
 // on the account and on the network, and neither is mended by killing codex.
-func appServerProbe(target string) (ready, alive probes.Check, err error) {
+func appServerProbe(target string) (ready, alive check.Func, err error) {
 	path, ok := strings.CutPrefix(target, "unix:")
 	if !ok || !filepath.IsAbs(path) {
 		return nil, nil, errors.New("want appserver:unix:/absolute/path, the path that codex app-server --listen was given")
 	}
-	ready = probes.AppServerModels(func(ctx context.Context) (userAgent string, models int, err error) {
+	ready = check.AppServerModels(func(ctx context.Context) (userAgent string, models int, err error) {
 		userAgent, err = askAppServer(ctx, path, func(conn *appserver.Conn) error {
 			list, err := conn.Models(ctx)
 			models = len(list)
@@ -274,7 +274,7 @@ func appServerProbe(target string) (ready, alive probes.Check, err error) {
 		})
 		return userAgent, models, err
 	})
-	alive = probes.AppServer(func(ctx context.Context) (string, error) {
+	alive = check.AppServer(func(ctx context.Context) (string, error) {
 		return askAppServer(ctx, path, func(*appserver.Conn) error { return nil })
 	})
 	return ready, alive, nil
@@ -298,15 +298,15 @@ func askAppServer(ctx context.Context, path string, ask func(*appserver.Conn) er
 	return hello.UserAgent, ask(conn)
 }
 
-func tcpProbe(target string) (ready, alive probes.Check, err error) {
+func tcpProbe(target string) (ready, alive check.Func, err error) {
 	if _, port, err := net.SplitHostPort(target); err != nil || port == "" {
 		return nil, nil, errors.New("want tcp:HOST:PORT, such as tcp:127.0.0.1:7233 or tcp:[::1]:7233")
 	}
-	check := probes.TCP(target)
-	return check, check, nil
+	probe := check.TCP(target)
+	return probe, probe, nil
 }
 
-func httpProbe(target string) (ready, alive probes.Check, err error) {
+func httpProbe(target string) (ready, alive check.Func, err error) {
 	if socket, ok := strings.CutPrefix(target, "unix:"); ok {
 		return httpUnixProbe(socket)
 	}
@@ -317,23 +317,23 @@ func httpProbe(target string) (ready, alive probes.Check, err error) {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, nil, errors.New("want http:URL, such as http:http://127.0.0.1:8080/healthz, or http:unix:/absolute/path:/healthz")
 	}
-	check := probes.HTTP(target)
-	return check, check, nil
+	probe := check.HTTP(target)
+	return probe, probe, nil
 }
 
-func httpUnixProbe(socket string) (ready, alive probes.Check, err error) {
+func httpUnixProbe(socket string) (ready, alive check.Func, err error) {
 	path, target, _ := strings.Cut(socket, ":")
 	if !filepath.IsAbs(path) || (target != "" && target[0] != '/') {
 		return nil, nil, errors.New("want http:unix:/absolute/path or http:unix:/absolute/path:/target")
 	}
-	check := probes.HTTPUnix(path, target)
-	return check, check, nil
+	probe := check.HTTPUnix(path, target)
+	return probe, probe, nil
 }
 
-func execProbe(target string) (ready, alive probes.Check, err error) {
+func execProbe(target string) (ready, alive check.Func, err error) {
 	if strings.TrimSpace(target) == "" {
 		return nil, nil, errors.New("want exec:LINE, such as exec:pg_isready -q")
 	}
-	check := probes.Exec(target, func(ctx context.Context) error { return notify.Shell(ctx, target) })
-	return check, check, nil
+	probe := check.Exec(target, func(ctx context.Context) error { return notify.Shell(ctx, target) })
+	return probe, probe, nil
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"codex-proxy/probes"
+	"codex-proxy/probes/check"
 	"codex-proxy/proxy/workers"
 )
 
@@ -66,10 +66,10 @@ func (r *requests) blame(words string) {
 	r.fault = words
 }
 
-// alive is check, which fails for good once the proxy has found codex wedged.
-func (r *requests) alive(check probes.Check) probes.Check {
+// alive is probe, which fails for good once the proxy has found codex wedged.
+func (r *requests) alive(probe check.Func) check.Func {
 	return func(ctx context.Context) (string, error) {
-		detail, err := check(ctx)
+		detail, err := probe(ctx)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if err == nil && r.fault != "" {

@@ -1,4 +1,4 @@
-package probes
+package check
 
 import (
 	"context"
@@ -8,19 +8,19 @@ import (
 	"net/http"
 )
 
-// bodyLimit is how many bytes of an answer a check reads, so that a server which
-// sends without end does not hold it up. Nothing is made of them.
+// bodyLimit bounds the bytes of an answer that a check reads and drops, so that a
+// server which sends without end does not delay it.
 const bodyLimit = 64 << 10
 
 // HTTP passes when GET url is answered with a status from 200 to 399. Redirects
 // are answers and are not followed.
-func HTTP(url string) Check {
+func HTTP(url string) Func {
 	return httpCheck(url, "http "+url, nil)
 }
 
-// HTTPUnix is HTTP over the unix socket at path, asking for target (such as
-// "/healthz").
-func HTTPUnix(path, target string) Check {
+// HTTPUnix is HTTP over the unix socket at path. It requests target, such as
+// "/healthz".
+func HTTPUnix(path, target string) Func {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var dialer net.Dialer
 		return dialer.DialContext(ctx, "unix", path)
@@ -28,9 +28,9 @@ func HTTPUnix(path, target string) Check {
 	return httpCheck("http://localhost"+target, "http "+path+target, dial)
 }
 
-// httpCheck makes a new connection for each call: a kept one says nothing about
-// whether the server still accepts.
-func httpCheck(url, detail string, dial func(context.Context, string, string) (net.Conn, error)) Check {
+// httpCheck makes a new connection for each call: one kept open does not prove
+// that the server still accepts.
+func httpCheck(url, detail string, dial func(context.Context, string, string) (net.Conn, error)) Func {
 	client := &http.Client{
 		Transport:     &http.Transport{DialContext: dial, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -1,4 +1,6 @@
-package probes
+// Package check asks a program whether it works, over TCP, HTTP, a command or the protocol of codex app-server. It
+// imports nothing of this module: the protocol of codex arrives as a function.
+package check
 
 import (
 	"context"
@@ -8,13 +10,13 @@ import (
 	"strings"
 )
 
-// Check asks something once whether it works. It returns a few words for people
-// (what answered) or why it does not, soon after ctx is done at the latest. A
-// Check keeps nothing between calls and may run concurrently with itself.
-type Check func(ctx context.Context) (detail string, err error)
+// Func asks a program once whether it works. It returns a few words for people
+// that name the program, or the error, soon after ctx is done at the latest. A
+// Func keeps nothing between calls and may run concurrently with itself.
+type Func func(ctx context.Context) (detail string, err error)
 
 // TCP passes when a connection to addr (host:port) is accepted.
-func TCP(addr string) Check {
+func TCP(addr string) Func {
 	return func(ctx context.Context) (string, error) {
 		var dialer net.Dialer
 		conn, err := dialer.DialContext(ctx, "tcp", addr)
@@ -25,8 +27,8 @@ func TCP(addr string) Check {
 	}
 }
 
-// Exec passes when run returns nil. name is what people know the command by.
-func Exec(name string, run func(context.Context) error) Check {
+// Exec passes when run returns nil. People know the command by name.
+func Exec(name string, run func(context.Context) error) Func {
 	return func(ctx context.Context) (string, error) {
 		if err := run(ctx); err != nil {
 			return "", fmt.Errorf("%s: %w", name, err)
@@ -37,18 +39,18 @@ func Exec(name string, run func(context.Context) error) Check {
 
 var errNoModels = errors.New("model/list: no models (an account that is not logged in, or an empty catalogue)")
 
-// AppServer passes when a new connection to a codex app-server answers the
-// handshake. shake makes that connection, ends it, and returns the user agent.
-func AppServer(shake func(context.Context) (userAgent string, err error)) Check {
+// AppServer passes when a codex app-server answers the handshake on a new
+// connection. shake makes that connection, closes it, and returns the user agent.
+func AppServer(shake func(context.Context) (userAgent string, err error)) Func {
 	return func(ctx context.Context) (string, error) {
 		userAgent, err := shake(ctx)
 		return "codex " + codexVersion(userAgent), err
 	}
 }
 
-// AppServerModels passes when the app-server also has models to offer. list is
-// like the function that AppServer takes, and returns how many there are.
-func AppServerModels(list func(context.Context) (userAgent string, models int, err error)) Check {
+// AppServerModels passes when the app-server also offers a model. list is like the
+// shake of AppServer, and also returns the number of models.
+func AppServerModels(list func(context.Context) (userAgent string, models int, err error)) Func {
 	return func(ctx context.Context) (string, error) {
 		userAgent, models, err := list(ctx)
 		if err == nil && models == 0 {
@@ -58,8 +60,8 @@ func AppServerModels(list func(context.Context) (userAgent string, models int, e
 	}
 }
 
-// codexVersion takes 0.169.0 out of "codex-proxy/0.169.0 (Debian 12.0.0; x86_64)
-// …": codex puts the client's name before its own version.
+// codexVersion returns 0.169.0 for "codex-proxy/0.169.0 (Debian 12.0.0; x86_64) …":
+// codex puts the client's name before its own version.
 func codexVersion(userAgent string) string {
 	product, _, _ := strings.Cut(userAgent, " ")
 	if _, version, ok := strings.Cut(product, "/"); ok && version != "" {

@@ -1,4 +1,4 @@
-package probes
+package check
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestCheckTCP(t *testing.T) {
+func TestTCP(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -28,7 +28,7 @@ func TestCheckTCP(t *testing.T) {
 	assert.ErrorContains(t, err, "connection refused")
 }
 
-func TestCheckHTTP(t *testing.T) {
+func TestHTTP(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	stop := make(chan struct{})
 	mux := http.NewServeMux()
@@ -60,7 +60,7 @@ func TestCheckHTTP(t *testing.T) {
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-func TestCheckHTTPUnix(t *testing.T) {
+func TestHTTPUnix(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
@@ -80,7 +80,7 @@ func TestCheckHTTPUnix(t *testing.T) {
 	assert.ErrorContains(t, err, "404")
 }
 
-func TestCheckExec(t *testing.T) {
+func TestExec(t *testing.T) {
 	var result error
 	check := Exec("pg_isready", func(context.Context) error { return result })
 	detail, err := check(t.Context())
@@ -92,7 +92,7 @@ func TestCheckExec(t *testing.T) {
 	assert.ErrorIs(t, err, result)
 }
 
-func TestCheckAppServer(t *testing.T) {
+func TestAppServer(t *testing.T) {
 	const userAgent = "codex-proxy/0.169.0 (Debian 12.0.0; x86_64) xterm (codex-proxy; 1)"
 	detail, err := AppServer(func(context.Context) (string, error) { return userAgent, nil })(t.Context())
 	require.NoError(t, err)
