@@ -7,14 +7,12 @@ import (
 	"slices"
 	"sync"
 
+	"codex-proxy/proxy/modelname"
 	"codex-proxy/proxy/openai"
 )
 
-// Alias is a model under another name, with an effort that is part of it.
-type Alias struct {
-	Model  string // as a worker lists it
-	Effort string // reasoning_effort; empty leaves it to the client
-}
+// Alias is an alias of a model; see modelname.Alias.
+type Alias = modelname.Alias
 
 // aliases are the names that the operator has given to models. A model of a
 // worker is never hidden behind an alias of the same name.

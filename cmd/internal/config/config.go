@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"codex-proxy/internal/strict"
-	"codex-proxy/proxy"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/modelname"
 	"codex-proxy/units"
 )
 
@@ -34,7 +34,7 @@ type Config struct {
 	ControlSocket     string // path; empty: none
 	Keys              *auth.Keys
 	KeyFile           string // that Keys are from; empty: the unit's credential
-	Aliases           map[string]proxy.Alias
+	Aliases           map[string]modelname.Alias
 	CORSOrigins       []string
 	Pages             Pages // where CORSOrigins are named
 	UsageRetention    int   // days

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/internal/strict"
-	"codex-proxy/proxy"
 	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/modelname"
 )
 
 const reference = "../../../packaging/etc/config.toml"
@@ -37,7 +37,7 @@ func TestAliases(t *testing.T) {
 	c, err := Load(write(t, "cors_origins = ['http://localhost:3000', '*', 'https://a.b:80', 'chrome-extension://abc', 'capacitor://localhost']\n[models.aliases]\n'gpt-5-high' = { model = 'gpt-5', effort = 'high' }\n"),
 		[]string{"models.aliases.mini={model='gpt-5-mini'}", "usage_retention=7d"})
 	require.NoError(t, err)
-	assert.Equal(t, map[string]proxy.Alias{"gpt-5-high": {Model: "gpt-5", Effort: "high"}, "mini": {Model: "gpt-5-mini"}}, c.Aliases)
+	assert.Equal(t, map[string]modelname.Alias{"gpt-5-high": {Model: "gpt-5", Effort: "high"}, "mini": {Model: "gpt-5-mini"}}, c.Aliases)
 	assert.Equal(t, []string{"http://localhost:3000", "*", "https://a.b:80", "chrome-extension://abc", "capacitor://localhost"}, c.CORSOrigins)
 	assert.Equal(t, 7, c.UsageRetention)
 }

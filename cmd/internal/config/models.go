@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"codex-proxy/proxy"
+	"codex-proxy/proxy/modelname"
 	"codex-proxy/proxy/openai"
 )
 
@@ -24,13 +24,13 @@ type alias struct {
 // maxName is that of a model's name in requests.
 const maxName = 256
 
-func (m models) aliases() (map[string]proxy.Alias, error) {
-	all := map[string]proxy.Alias{}
+func (m models) aliases() (map[string]modelname.Alias, error) {
+	all := map[string]modelname.Alias{}
 	for _, name := range slices.Sorted(maps.Keys(m.Aliases)) {
 		if err := m.check(name, m.Aliases[name]); err != nil {
 			return nil, fmt.Errorf("models.aliases: %q: %w", name, err)
 		}
-		all[name] = proxy.Alias(m.Aliases[name])
+		all[name] = modelname.Alias(m.Aliases[name])
 	}
 	return all, nil
 }
