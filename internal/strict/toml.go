@@ -1,33 +1,56 @@
-// Package strict decodes TOML files in which nothing may be misspelt: every
-// complaint names the file, the line and the key, and the key that was
-// probably meant.
+// Package strict decodes TOML files whose keys must all be known. Each error
+// names the file, the line and the key, and suggests the known key that an
+// unknown one resembles.
 package strict
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"codex-proxy/internal/nearest"
 )
 
+// Error is one fault of a file.
+type Error struct {
+	File  string
+	Line  int      // 0 when unknown
+	Text  string   // the fault, without its place
+	Known []string // for an unknown key that resembles no known key: all keys
+}
+
+func (e *Error) Error() string {
+	text := e.Text
+	if len(e.Known) > 0 {
+		text += " (known keys: " + strings.Join(e.Known, ", ") + ")"
+	}
+	if e.Line == 0 {
+		return e.File + ": " + text
+	}
+	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, text)
+}
+
 // Decode parses the text of the file named file into v, a pointer to a struct
-// with toml tags. Keys that v does not have are errors.
+// with toml tags. A key that v lacks is an error. Every error is an *Error or
+// joins several of them, in the order of the file.
 func Decode(file string, text []byte, v any) error {
-	err := toml.NewDecoder(strings.NewReader(string(text))).DisallowUnknownFields().Decode(v)
+	err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(v)
 	var unknown *toml.StrictMissingError
 	var wrong *toml.DecodeError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &unknown):
-		return unknownKeys(file, unknown, keysOf(reflect.TypeOf(v), ""))
+		return unknownKeys(file, unknown, Keys(v))
 	case errors.As(err, &wrong):
 		line, _ := wrong.Position()
-		return fmt.Errorf("%s:%d: %s", file, line, describe(wrong))
+		return &Error{File: file, Line: line, Text: describe(wrong)}
 	default:
-		return fmt.Errorf("%s: %w", file, err)
+		return &Error{File: file, Text: err.Error()}
 	}
 }
 
@@ -41,20 +64,22 @@ func describe(e *toml.DecodeError) string {
 
 func unknownKeys(file string, unknown *toml.StrictMissingError, known []string) error {
 	var errs []error
-	for _, e := range unknown.Errors {
-		line, _ := e.Position()
-		key := strings.Join(e.Key(), ".")
-		hint := "known keys: " + strings.Join(known, ", ")
-		if near := Nearest(key, known); near != "" {
-			hint = fmt.Sprintf("did you mean %q?", near)
+	for _, u := range unknown.Errors {
+		line, _ := u.Position()
+		key := strings.Join(u.Key(), ".")
+		e := &Error{File: file, Line: line, Text: fmt.Sprintf("unknown key %q", key), Known: known}
+		if near := nearest.To(key, known, 1); len(near) > 0 {
+			e.Text, e.Known = fmt.Sprintf("%s (did you mean %q?)", e.Text, near[0]), nil
 		}
-		errs = append(errs, fmt.Errorf("%s:%d: unknown key %q (%s)", file, line, key, hint))
+		errs = append(errs, e)
 	}
 	return errors.Join(errs...)
 }
 
-// keysOf lists the toml keys of a struct, nested ones with dots; free names of
-// tables are left out.
+// Keys lists the toml keys of the struct that v is or points to, nested ones
+// with dots. It leaves out the keys of a table that may have any.
+func Keys(v any) []string { return keysOf(reflect.TypeOf(v), "") }
+
 func keysOf(t reflect.Type, prefix string) []string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Map {
 		t = t.Elem()

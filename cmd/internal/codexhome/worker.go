@@ -4,7 +4,6 @@
 package codexhome
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,8 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-
-	"github.com/pelletier/go-toml/v2"
 
 	"codex-proxy/internal/strict"
 )
@@ -92,8 +89,8 @@ func unreadable(file string, err error) error {
 
 func parse(file string, doc []byte) (*Worker, error) {
 	var raw rawWorker
-	if err := toml.NewDecoder(bytes.NewReader(doc)).DisallowUnknownFields().Decode(&raw); err != nil {
-		return nil, explainTOML(file, err)
+	if err := strict.Decode(file, doc, &raw); err != nil {
+		return nil, undecodable(err)
 	}
 	w := &Worker{File: file, CodexPath: raw.CodexPath, Model: raw.Model, Workspace: raw.Workspace, Extra: raw.Extra, lines: indexKeys(doc)}
 	if err := w.setMode(raw.Mode); err != nil {
@@ -105,44 +102,20 @@ func parse(file string, doc []byte) (*Worker, error) {
 	return w, w.setProvider(raw.Provider)
 }
 
-// explainTOML says where a file is not what it should be, and for an unknown key which one was meant.
-func explainTOML(file string, err error) error {
-	var unknown *toml.StrictMissingError
-	if errors.As(err, &unknown) && len(unknown.Errors) > 0 {
-		return unknownKey(file, unknown.Errors[0])
+// undecodable is the first fault of the file as a Problem, which has one line.
+func undecodable(err error) error {
+	var e *strict.Error
+	if !errors.As(err, &e) {
+		return err
 	}
-	var decode *toml.DecodeError
-	if errors.As(err, &decode) {
-		line, _ := decode.Position()
-		text := strings.TrimPrefix(decode.Error(), "toml: ")
-		if key := strings.Join(decode.Key(), "."); key != "" {
-			text = fmt.Sprintf("%q: %s", key, text)
-		}
-		return &Problem{File: file, Line: line, Text: text}
-	}
-	return &Problem{File: file, Text: err.Error()}
-}
-
-// keys are those of each table of a worker file.
-var keys = map[string][]string{
-	"":         {"mode", "codex_path", "model", "workspace", "provider", "codex"},
-	"provider": {"name", "base_url", "models", "credential", "ca_file"},
-}
-
-func unknownKey(file string, e toml.DecodeError) error {
-	line, _ := e.Position()
-	path := e.Key()
-	table := strings.Join(path[:len(path)-1], ".")
-	p := &Problem{File: file, Line: line, Text: fmt.Sprintf("unknown key %q", strings.Join(path, "."))}
-	if near := strict.Nearest(path[len(path)-1], keys[table]); near != "" {
-		p.Text += fmt.Sprintf(" (did you mean %q?)", near)
-	} else {
+	p := &Problem{File: e.File, Line: e.Line, Text: e.Text}
+	if len(e.Known) > 0 {
 		p.Hint = "settings of codex itself go below [codex]"
 	}
 	return p
 }
 
-// problem is one about key, on its line if the file has it.
+// problem is a Problem with key, on its line if the file has it.
 func (w *Worker) problem(key, text, hint string) *Problem {
 	line, _ := w.lines.find(key)
 	return &Problem{File: w.File, Line: line, Text: text, Hint: hint}

@@ -7,12 +7,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/internal/strict"
 )
 
 func TestAFaultyWorkerFileIsRefusedInOneLine(t *testing.T) {
 	for name, c := range map[string]struct{ doc, want string }{
 		"slip":              {"mode = \"plain\"\nmodle = \"x\"", `/w.toml:2: unknown key "modle" (did you mean "model"?)`},
-		"slip in provider":  {"mode = \"plain\"\nmodel = \"x\"\n[provider]\nname = \"a\"\nbaseurl = \"x\"", `/w.toml:5: unknown key "provider.baseurl" (did you mean "base_url"?)`},
+		"slip in provider":  {"mode = \"plain\"\nmodel = \"x\"\n[provider]\nname = \"a\"\nbaseurl = \"x\"", `/w.toml:5: unknown key "provider.baseurl" (did you mean "provider.base_url"?)`},
 		"unknown table":     {"mode = \"plain\"\n[features]\na = false", `/w.toml:2: unknown key "features": settings of codex itself go below [codex]`},
 		"no mode":           {"model = \"x\"", `/w.toml: mode is missing: choose "plain", "native" or "demo"`},
 		"unknown mode":      {"\n\nmode = \"chat\"", `/w.toml:3: unknown mode "chat": choose "plain", "native" or "demo"`},
@@ -49,12 +51,9 @@ func TestTheShippedWorkerFileNamesEveryKey(t *testing.T) {
 	doc := shippedUncommented(t)
 	w, err := parse("/w.toml", []byte(doc))
 	require.NoError(t, err)
-	for table, names := range keys {
-		for _, name := range names {
-			key := strings.TrimPrefix(table+"."+name, ".")
-			_, ok := w.lines.line[key]
-			assert.True(t, ok, "%s is not in the file", key)
-		}
+	for _, key := range strict.Keys(rawWorker{}) {
+		_, ok := w.lines.line[key]
+		assert.True(t, ok, "%s is not in the file", key)
 	}
 	assert.Equal(t, "medium", w.Extra["model_reasoning_effort"])
 }
