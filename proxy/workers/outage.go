@@ -32,7 +32,7 @@ func (w *Worker) logOutage(s *state) {
 	}
 	if !s.outage.loopTold && s.failures >= manyRestarts && !s.unit.Failed() {
 		s.outage.loopTold = true
-		w.outageLog(s).Warn("worker keeps failing: systemd restarts it with growing delay", "consecutive_failures", s.failures,
+		w.outageLog(s).Warn("worker keeps failing: the delay before each restart grows", "consecutive_failures", s.failures,
 			"remedy", fmt.Sprintf("see journalctl -u %s; it is tried until its start limit", w.unit))
 	}
 }
