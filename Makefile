@@ -150,6 +150,11 @@ soak: ## load for a long time, with the curve of memory and files: DURATION=30m
 lint: | $(TOOLS)/golangci-lint ## check formatting, vet and the rules of the house
 	$(TOOLS)/golangci-lint run
 
+.PHONY: measure
+measure: ## how far a reader has to go: packages, arrows, walks, words; DIR= for another tree
+	@go build -o build/measure ./test/measure
+	@build/measure -C $(or $(DIR),.) $(if $(STEPS),-steps)
+
 .PHONY: fuzz
 fuzz: ## fuzz what clients and workers send, FUZZTIME each (30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzDecodeChat -fuzztime $(or $(FUZZTIME),30s)

@@ -1,0 +1,3 @@
+package chattest
+
+const Fake = "heard by the tests"
