@@ -162,6 +162,8 @@ fuzz: ## fuzz what clients and workers send, FUZZTIME each (30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzNames -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/appserver -run '^$$' -fuzz FuzzIncoming -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/appserver -run '^$$' -fuzz FuzzTranscript -fuzztime $(or $(FUZZTIME),30s)
+	go test ./proxy/appserver/rpc -run '^$$' -fuzz FuzzMessage -fuzztime $(or $(FUZZTIME),30s)
+	go test ./proxy/appserver/jsonscan -run '^$$' -fuzz FuzzObject -fuzztime $(or $(FUZZTIME),30s)
 
 .PHONY: schema
 schema: ## write test/contract/openai.json anew, from the types of npm's openai

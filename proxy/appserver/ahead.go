@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"slices"
 	"time"
+
+	"codex-proxy/proxy/appserver/rpc"
 )
 
 // Of codex's work on a turn that stands alone, a third is to start its thread, and
@@ -69,12 +71,12 @@ func (c *Conn) takeAhead(start *threadStart) (id string) {
 		return ""
 	}
 	var old []string
-	c.door.enter(func(s *state) {
+	c.update(func(s *state) {
 		start.known = s.ahead.again(start.kind)
 		id, old = s.ahead.take(start.kind)
 	})
 	for _, thread := range old {
-		c.insist("thread/unsubscribe", unsubscribeParams{ThreadID: thread}, nil)
+		c.postRetrying("thread/unsubscribe", unsubscribeParams{ThreadID: thread}, nil)
 	}
 	return id
 }
@@ -96,7 +98,7 @@ func (t *Turn) startAhead() {
 		return
 	}
 	wanted, surplus := false, ""
-	t.conn.door.enter(func(s *state) {
+	t.conn.update(func(s *state) {
 		a := &s.ahead
 		if a.of(t.next.kind) > len(s.threads) {
 			return
@@ -113,19 +115,19 @@ func (t *Turn) startAhead() {
 		a.threads = append(a.threads, early{kind: t.next.kind})
 	})
 	if surplus != "" {
-		t.conn.insist("thread/unsubscribe", unsubscribeParams{ThreadID: surplus}, nil)
+		t.conn.postRetrying("thread/unsubscribe", unsubscribeParams{ThreadID: surplus}, nil)
 	}
 	if wanted {
-		t.conn.post("thread/start", t.next.params, func(m incoming) { t.conn.startedAhead(t.next.kind, m) })
+		t.conn.Post("thread/start", t.next.params, func(r rpc.Reply) { t.conn.startedAhead(t.next.kind, r) })
 	}
 }
 
 // startedAhead takes the answer. Codex that will not start a thread just now is
 // asked again when it is needed.
-func (c *Conn) startedAhead(k kind, m incoming) {
+func (c *Conn) startedAhead(k kind, r rpc.Reply) {
 	var resp threadStartResponse
-	err := m.decode("thread/start", &resp)
-	c.door.enter(func(s *state) {
+	err := r.Decode(&resp)
+	c.update(func(s *state) {
 		i := slices.IndexFunc(s.ahead.threads, func(e early) bool { return e.kind == k && e.id == "" })
 		if err == nil {
 			s.ahead.threads[i].id, s.ahead.threads[i].since = resp.Thread.ID, time.Now()

@@ -1,5 +1,7 @@
 package appserver
 
+import "codex-proxy/proxy/appserver/rpc"
+
 // decision answers approval requests: the commands and patches of a model never
 // run on somebody's silent consent.
 type decision struct {
@@ -46,20 +48,14 @@ func answers(method string) (any, bool) {
 }
 
 // answer replies to a request of codex without blocking the reader.
-func (c *Conn) answer(m incoming) error {
-	if m.Method == "item/tool/call" && c.hold(m) {
+func (c *Conn) answer(m rpc.Message) error {
+	if m.Method == "item/tool/call" && c.hold(&m) {
 		return nil
 	}
-	r := response{ID: m.ID}
-	if result, ok := answers(m.Method); ok {
-		r.Result = result
-	} else {
-		r.Error = &RPCError{Code: CodeMethodNotFound, Message: "method not found: " + m.Method}
+	result, known := answers(m.Method)
+	c.opts.Logger.Debug("answered a request of codex app-server", "method", m.Method, "refused", !known)
+	if !known {
+		return c.Refuse(m.ID, &RPCError{Code: CodeMethodNotFound, Message: "method not found: " + m.Method})
 	}
-	c.log.Debug("answered a request of codex app-server", "method", m.Method, "refused", r.Error != nil)
-	b, err := encode(m.Method, r)
-	if err != nil {
-		return lost("answer", err)
-	}
-	return c.sendControl(b)
+	return c.Reply(m.ID, result)
 }

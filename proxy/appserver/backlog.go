@@ -100,7 +100,7 @@ func (b *Backlog) patience() time.Duration {
 // tooSlow ends a turn that is not read.
 func (t *Turn) tooSlow() {
 	ended, turnID := false, ""
-	t.conn.door.enter(func(*state) {
+	t.conn.update(func(*state) {
 		if ended = t.box.end == nil; ended {
 			t.box.shut(ErrSlowConsumer)
 			ended, turnID = !t.box.completed, t.box.turnID

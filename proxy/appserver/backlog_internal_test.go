@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/rpc"
 )
 
 // Bytes is what waits now.
@@ -22,7 +24,9 @@ func TestOnlyWhoStandsStillIsSlow(t *testing.T) {
 		turn.box = newMailbox(turn)
 		put := func() {
 			words := []byte(`"` + strings.Repeat("x", slow) + `"`)
-			require.True(t, turn.box.put(incoming{Method: textDelta, at: time.Now(), parts: parts{itemID: []byte(`"i"`), delta: words}}, nil, turn.conn.opts))
+			m := rpc.Message{Method: textDelta, At: time.Now()}
+			m.Fields[fieldItemID], m.Fields[fieldDelta] = []byte(`"i"`), words
+			require.True(t, turn.box.put(&m, nil, turn.conn.opts))
 		}
 		<-time.After(time.Minute)
 		put()

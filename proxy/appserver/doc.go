@@ -1,10 +1,7 @@
-// Package appserver is a client for `codex app-server`: JSON-RPC 2.0 with the
-// "jsonrpc" member left out, one message per WebSocket text message, over a
-// unix socket.
+// Package appserver is a client for `codex app-server`: its threads and turns, on a connection of package rpc.
 //
-// One Conn per worker is shared by all requests. Its owner calls Dial, runs
-// Conn.Run in a goroutine, calls Conn.Initialize once and then uses Call,
-// Models and StartTurn from any goroutine:
+// One Conn per worker is shared by all requests. Its owner calls Dial, runs Conn.Run in a goroutine, calls
+// Conn.Initialize once and then uses Call, Models and StartTurn from any goroutine:
 //
 //	conn, err := appserver.Dial(ctx, path, appserver.Options{Logger: log})
 //	go func() { lost <- conn.Run(ctx) }()
@@ -13,7 +10,6 @@
 //	defer turn.Close(ctx)
 //	for { event, err := turn.Next(ctx); … }
 //
-// The messages are hand-written structs that name only the fields in use and
-// ignore the rest; a test checks every one of them against the schema that the
-// installed codex generates.
+// The messages are hand-written structs that name only the fields in use and ignore the rest; a test checks every one
+// of them against the schema that the installed codex generates.
 package appserver

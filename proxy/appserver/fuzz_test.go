@@ -1,13 +1,10 @@
 package appserver
 
 import (
-	"context"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
-	"github.com/coder/websocket"
+	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/appserver/rpc"
 )
 
 // FuzzIncoming feeds frames to a connection with a running turn.
@@ -15,13 +12,23 @@ func FuzzIncoming(f *testing.F) {
 	f.Add([]byte(`{"method":"item/agentMessage/delta","params":{"threadId":"th","turnId":"tu","itemId":"i","delta":"d"}}`))
 	f.Add([]byte(`{"id":1,"result":{}}`))
 	f.Add([]byte(`{"id":1,"method":"item/tool/call"}`))
-	ws := socket(f)
+	conn, err := Dial(f.Context(), appservertest.Start(f, &appservertest.Server{}), Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { conn.Close(nil) })
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		c := newConn(ws, &cork{}, Options{}.withDefaults())
+		c := newConn(Options{})
+		c.Conn = conn.Conn
 		turn := c.newTurn("th", nil)
 		turn.box.turnID = "tu"
-		if m, err := parseIncoming(frame); err == nil {
-			_ = c.handle(m)
+		m, err := rpc.Parse(frame, &deliveryFields)
+		switch {
+		case err != nil || m.Method == "":
+		case len(m.ID) > 0:
+			_ = c.answer(m)
+		default:
+			c.route(m)
 		}
 		// Take what there is and no more.
 		for n, ok, _ := turn.take(); ok; n, ok, _ = turn.take() {
@@ -45,31 +52,4 @@ func FuzzTranscript(f *testing.F) {
 		transcript.add(Notification{method1, params1})
 		transcript.add(Notification{method2, params2})
 	})
-}
-
-// socket is an open WebSocket whose other end says nothing.
-func socket(f *testing.F) *websocket.Conn {
-	done := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ws, err := websocket.Accept(w, r, nil)
-		if err != nil {
-			return
-		}
-		<-done
-		_ = ws.CloseNow()
-	}))
-	transport := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, network, server.Listener.Addr().String())
-	}}
-	ws, _, err := websocket.Dial(context.Background(), "ws://peer/", &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() {
-		_ = ws.CloseNow()
-		close(done)
-		server.Close()
-	})
-	return ws
 }

@@ -15,7 +15,7 @@ type Thread struct {
 // closed. A kept thread costs codex 0.169 about 2 MiB.
 func (t *Turn) Keep() *Thread {
 	kept := false
-	t.conn.door.enter(func(s *state) {
+	t.conn.update(func(s *state) {
 		if kept = t.ended && t.box.completed && !t.box.left && t.box.end == nil; kept {
 			t.box.left = true
 			t.box.drop()
@@ -45,5 +45,5 @@ func (th *Thread) Conn() *Conn { return th.conn }
 
 // Close lets codex unload the thread. It does not wait.
 func (th *Thread) Close() {
-	th.conn.insist("thread/unsubscribe", unsubscribeParams{ThreadID: th.id}, nil)
+	th.conn.postRetrying("thread/unsubscribe", unsubscribeParams{ThreadID: th.id}, nil)
 }

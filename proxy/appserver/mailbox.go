@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"sync/atomic"
 	"time"
+
+	"codex-proxy/proxy/appserver/rpc"
 )
 
 // behind is how many notifications wait when the consumer counts as behind: then
@@ -49,11 +51,11 @@ func newMailbox(turn *Turn) *mailbox { return &mailbox{ready: make(chan struct{}
 // put adds a notification; false means that this very message was one too many,
 // and the turn is to be interrupted. A message alone in the queue may be of any
 // size. What is kept of n is a copy.
-func (m *mailbox) put(n incoming, turnID []byte, o Options) bool {
+func (m *mailbox) put(n *rpc.Message, turnID []byte, o Options) bool {
 	if m.foreign(n.Method, turnID) {
 		return true
 	}
-	m.heard = n.at
+	m.heard = n.At
 	switch n.Method {
 	case "turn/started":
 		m.turnID, m.started = string(turnID), true
@@ -70,9 +72,9 @@ func (m *mailbox) put(n incoming, turnID []byte, o Options) bool {
 		m.shut(ErrSlowConsumer)
 		return m.completed
 	}
-	if item, text, ok := n.text(); ok {
+	if item, text, ok := deltaOf(n); ok {
 		m.addText(item, text)
-	} else if item, text, ok := n.message(); ok {
+	} else if item, text, ok := messageOf(n); ok {
 		if !m.finish(item, text) {
 			return true
 		}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"time"
+
+	"codex-proxy/proxy/appserver/rpc"
 )
 
 // The calls of a client's tools stay open: their turn ends with the response
@@ -15,12 +17,12 @@ import (
 // request: codex sends the answers upstream, and the interrupt cuts that off.
 
 // hold keeps a call open if the client has tools.
-func (c *Conn) hold(m incoming) (held bool) {
-	to, err := m.address()
+func (c *Conn) hold(m *rpc.Message) (held bool) {
+	to, err := addressOf(m)
 	if err != nil {
 		return false
 	}
-	c.door.enter(func(s *state) {
+	c.update(func(s *state) {
 		box := s.threads[string(to.threadID)]
 		if held = box != nil && box.tools; held {
 			box.open = append(box.open, bytes.Clone(m.ID))
@@ -35,7 +37,7 @@ func (c *Conn) hold(m incoming) (held bool) {
 func (t *Turn) impatience() <-chan time.Time {
 	var open bool
 	var heard time.Time
-	t.conn.door.enter(func(*state) { open, heard = len(t.box.open) > 0, t.box.heard })
+	t.conn.update(func(*state) { open, heard = len(t.box.open) > 0, t.box.heard })
 	if !open {
 		return nil
 	}
@@ -45,14 +47,10 @@ func (t *Turn) impatience() <-chan time.Time {
 // giveUp answers the open calls.
 func (t *Turn) giveUp() error {
 	var open []json.RawMessage
-	t.conn.door.enter(func(*state) { open, t.box.open = t.box.open, nil })
+	t.conn.update(func(*state) { open, t.box.open = t.box.open, nil })
 	for _, id := range open {
 		result, _ := answers("item/tool/call")
-		b, err := encode("item/tool/call", response{ID: id, Result: result})
-		if err != nil {
-			return lost("answer", err)
-		}
-		if err := t.conn.sendControl(b); err != nil {
+		if err := t.conn.Reply(id, result); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/rpc"
 )
 
 // What makes no event is nothing to wait for with what has been said.
@@ -13,10 +15,10 @@ func TestReady(t *testing.T) {
 	turn := &Turn{conn: &Conn{opts: Options{}.withDefaults()}}
 	turn.box = newMailbox(turn)
 	put := func(message string) {
-		n, err := parseIncoming([]byte(message))
+		n, err := rpc.Parse([]byte(message), &deliveryFields)
 		require.NoError(t, err)
-		n.at = time.Now()
-		require.True(t, turn.box.put(n, nil, turn.conn.opts))
+		n.At = time.Now()
+		require.True(t, turn.box.put(&n, nil, turn.conn.opts))
 	}
 	assert.False(t, turn.Ready())
 	put(`{"method":"item/agentMessage/delta","params":{"itemId":"i","delta":"so far"}}`)

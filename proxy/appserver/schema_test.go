@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/rpc"
 )
 
 // typed is every message of ours by the schema file that describes it.
@@ -39,7 +41,7 @@ var typed = map[string]any{
 	"v2/ErrorNotification":                     errorParams{},
 	"v2/TurnCompletedNotification":             turnCompletedParams{},
 	"JSONRPCErrorError":                        RPCError{},
-	"JSONRPCRequest":                           request{},
+	"JSONRPCRequest":                           jsonRPCRequest{},
 	"CommandExecutionRequestApprovalResponse":  decision{},
 	"FileChangeRequestApprovalResponse":        decision{},
 	"PermissionsRequestApprovalResponse":       permissionsAnswer{},
@@ -47,13 +49,13 @@ var typed = map[string]any{
 	"DynamicToolCallResponse":                  toolAnswer{},
 }
 
-// agentMessageDelta has the members that incoming.text reads.
+// agentMessageDelta has the members that deltaOf reads.
 type agentMessageDelta struct {
 	ItemID string `json:"itemId"`
 	Delta  string `json:"delta"`
 }
 
-// completedItem has the members that incoming.message and itemCompletedParams read.
+// completedItem has the members that messageOf and itemCompletedParams read.
 type completedItem struct {
 	Item struct {
 		Type    string   `json:"type"`
@@ -61,6 +63,14 @@ type completedItem struct {
 		Text    string   `json:"text"`
 		Summary []string `json:"summary"`
 	} `json:"item"`
+}
+
+// jsonRPCRequest has the members that package rpc sends.
+type jsonRPCRequest struct {
+	ID     int64      `json:"id"`
+	Method string     `json:"method"`
+	Params any        `json:"params"`
+	Trace  *rpc.Trace `json:"trace"`
 }
 
 // methodsIn is every method of ours by the schema file that lists it.

@@ -30,24 +30,3 @@ func (s *spoken) cutFrom(text []byte) (rest []byte, ok bool) {
 	}
 	return text[s.size:], true
 }
-
-// message reads the finished message in an item/completed; false if it is another
-// item, or does not parse.
-func (m incoming) message() (id, words []byte, ok bool) {
-	if m.Method != "item/completed" {
-		return nil, nil, false
-	}
-	kind, err := []byte(nil), error(nil)
-	members := openObject(m.parts.item)
-	for name, value, ok := members.next(); ok && err == nil; name, value, ok = members.next() {
-		switch string(name) {
-		case "type":
-			kind, err = text(value)
-		case "id":
-			id, err = text(value)
-		case "text":
-			words, err = text(value)
-		}
-	}
-	return id, words, err == nil && members.err == nil && string(kind) == "agentMessage"
-}

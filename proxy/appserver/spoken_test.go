@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/rpc"
 )
 
 // A finished message that has come as deltas takes up no room a second time.
@@ -26,10 +28,10 @@ func TestTextIsKeptOnce(t *testing.T) {
 			m := newMailbox(&Turn{conn: &Conn{}})
 			m.turnID = "tu"
 			put := func(method, params string) {
-				n, err := parseIncoming([]byte(`{"method":"` + method + `","params":` + params + `}`))
+				n, err := rpc.Parse([]byte(`{"method":"`+method+`","params":`+params+`}`), &deliveryFields)
 				require.NoError(t, err)
-				n.at = time.Now()
-				require.True(t, m.put(n, []byte("tu"), Options{}.withDefaults()))
+				n.At = time.Now()
+				require.True(t, m.put(&n, []byte("tu"), Options{}.withDefaults()))
 			}
 			for _, one := range tt.deltas {
 				delta, err := json.Marshal(string(one))

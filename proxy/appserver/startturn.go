@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"time"
+
+	"codex-proxy/proxy/appserver/rpc"
 )
 
 // TurnRequest is one stateless request: the whole history, answered once.
@@ -107,7 +107,7 @@ func (c *Conn) runTurn(
 	case err == nil:
 		return t, nil
 	case late: // the answer to turn/start is still to come, and ends it
-		c.door.enter(func(*state) { t.box.shut(ErrTurnClosed) })
+		c.update(func(*state) { t.box.shut(ErrTurnClosed) })
 	default:
 		t.leave()
 	}
@@ -139,7 +139,7 @@ func newThread(r TurnRequest) *threadStart {
 	if r.Verbosity != "" {
 		params.Config = threadConfig{modelVerbosity: r.Verbosity}
 	}
-	start := &threadStart{params: params.append(make([]byte, 0, params.size()))}
+	start := &threadStart{params: params.AppendJSON(make([]byte, 0, params.Size()))}
 	start.kind = sha256.Sum256(start.params)
 	return start
 }
@@ -156,17 +156,17 @@ func (r TurnRequest) Kind() [sha256.Size]byte {
 
 func (c *Conn) startThread(ctx context.Context, start *threadStart, tail *tail) (string, error) {
 	var resp threadStartResponse
-	unsubscribe := func(m incoming) { // resp is not its to touch
+	unsubscribe := func(r rpc.Reply) { // resp is not its to touch
 		var late threadStartResponse
-		if m.decode("thread/start", &late) != nil {
+		if r.Decode(&late) != nil {
 			tail.let()
 			return
 		}
-		c.insist("thread/unsubscribe", unsubscribeParams{ThreadID: late.Thread.ID}, func(incoming) { tail.let() })
+		c.postRetrying("thread/unsubscribe", unsubscribeParams{ThreadID: late.Thread.ID}, func(rpc.Reply) { tail.let() })
 	}
 	tail.hold()
-	err := c.call(ctx, "thread/start", start.params, &resp, unsubscribe)
-	if !errors.As(err, new(*waitError)) {
+	err := c.CallLate(ctx, "thread/start", start.params, &resp, unsubscribe)
+	if !errors.As(err, new(*rpc.WaitError)) {
 		tail.let()
 	}
 	return resp.Thread.ID, err
@@ -184,11 +184,11 @@ func (t *Turn) begin(ctx context.Context, r TurnRequest) (late bool, err error) 
 			return err
 		}
 		if !injected {
-			missed = t.conn.await(ctx, inject, nil, nil)
+			missed = t.conn.Await(ctx, inject, nil, nil)
 			injected = missed == nil
 		}
 		err = t.started(ctx, start)
-		late = errors.As(err, new(*waitError))
+		late = errors.As(err, new(*rpc.WaitError))
 		if injected || isOverloaded(missed) && isOverloaded(err) {
 			return err
 		}
@@ -201,76 +201,46 @@ func (t *Turn) begin(ctx context.Context, r TurnRequest) (late bool, err error) 
 }
 
 // ask sends turn/start, and the items before it if so.
-func (t *Turn) ask(ctx context.Context, r TurnRequest, items bool) (inject, start question, err error) {
-	var questions []question
+func (t *Turn) ask(ctx context.Context, r TurnRequest, items bool) (inject, start rpc.Request, err error) {
+	var requests []rpc.Request
 	if items {
-		inject, err = t.conn.question(ctx, "thread/inject_items", injectItemsParams{ThreadID: t.threadID, Items: r.Items})
-		questions = append(questions, inject)
+		inject, err = t.conn.NewRequest(ctx, "thread/inject_items", injectItemsParams{ThreadID: t.threadID, Items: r.Items})
+		requests = append(requests, inject)
 	}
 	if err == nil {
-		start, err = t.conn.question(ctx, "turn/start", turnStartParams{
+		start, err = t.conn.NewRequest(ctx, "turn/start", turnStartParams{
 			ThreadID:     t.threadID,
 			Input:        []struct{}{},
 			Effort:       r.Effort,
 			Summary:      r.Summary,
 			OutputSchema: r.OutputSchema,
 		})
-		questions = append(questions, start)
+		requests = append(requests, start)
 	}
 	if err != nil {
-		t.conn.abandonAll(questions)
+		t.conn.Cancel(requests...)
 		return inject, start, err
 	}
-	return inject, start, t.conn.ask(ctx, questions...)
+	return inject, start, t.conn.Send(ctx, requests...)
 }
 
 // started takes the answer to turn/start. If the caller leaves before it, the
 // answer ends the turn.
-func (t *Turn) started(ctx context.Context, start question) error {
+func (t *Turn) started(ctx context.Context, start rpc.Request) error {
 	var resp turnStartResponse
-	if err := t.conn.await(ctx, start, &resp, t.end); err != nil {
+	if err := t.conn.Await(ctx, start, &resp, t.end); err != nil {
 		return fmt.Errorf("cannot start a turn: %w", err)
 	}
-	t.conn.door.enter(func(*state) { t.box.turnID = resp.Turn.ID })
+	t.conn.update(func(*state) { t.box.turnID = resp.Turn.ID })
 	return nil
 }
 
 // end takes an answer to turn/start that comes too late. It brings the turn's id,
 // which is what it takes to stop it.
-func (t *Turn) end(m incoming) {
+func (t *Turn) end(r rpc.Reply) {
 	var late turnStartResponse
-	if m.decode("turn/start", &late) == nil {
-		t.conn.door.enter(func(*state) { t.box.turnID = late.Turn.ID })
+	if r.Decode(&late) == nil {
+		t.conn.update(func(*state) { t.box.turnID = late.Turn.ID })
 	}
 	t.leave()
-}
-
-const (
-	firstBackoff = 50 * time.Millisecond
-	maxBackoff   = 2 * time.Second
-)
-
-// longer and jitter make the "exponentially increasing delay and jitter" that codex
-// asks for with its code -32001.
-func longer(backoff time.Duration) time.Duration { return min(2*backoff, maxBackoff) }
-func jitter(backoff time.Duration) time.Duration { return backoff/2 + rand.N(backoff) }
-
-// retrying repeats f while codex is overloaded.
-func (c *Conn) retrying(ctx context.Context, f func() error) error {
-	for backoff := firstBackoff; ; backoff = longer(backoff) {
-		err := f()
-		if !isOverloaded(err) {
-			return err
-		}
-		t := time.NewTimer(jitter(backoff))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return err
-		case <-c.done:
-			t.Stop()
-			return c.Err()
-		}
-	}
 }

@@ -21,7 +21,7 @@ type threadConfig map[string]string
 
 const modelVerbosity = "model_verbosity"
 
-func (p threadStartParams) append(b []byte) []byte {
+func (p threadStartParams) AppendJSON(b []byte) []byte {
 	b = strconv.AppendBool(append(b, `{"ephemeral":`...), p.Ephemeral)
 	b = strconv.AppendBool(append(b, `,"experimentalRawEvents":`...), p.ExperimentalRawEvents)
 	b = optional(b, "model", p.Model)
@@ -41,7 +41,7 @@ func (p threadStartParams) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-func (p threadStartParams) size() (n int) {
+func (p threadStartParams) Size() (n int) {
 	n = 2 * spare
 	if p.BaseInstructions != nil {
 		n += len(*p.BaseInstructions) + len(*p.BaseInstructions)/8
@@ -61,14 +61,8 @@ type injectItemsParams struct {
 	Items    []Item `json:"items"`
 }
 
-// appended are parameters that come with every turn, and write themselves.
-type appended interface {
-	append([]byte) []byte
-	size() int // about
-}
-
-// append adds the parameters as JSON: the items are JSON, and the whole history.
-func (p injectItemsParams) append(b []byte) []byte {
+// AppendJSON adds the parameters as JSON: the items are JSON, and the whole history.
+func (p injectItemsParams) AppendJSON(b []byte) []byte {
 	b = quoted(append(b, `{"threadId":`...), p.ThreadID, `,"items":[`)
 	for i, item := range p.Items {
 		b = append(append(b, separator(i, "")...), item...)
@@ -92,7 +86,7 @@ func separator(i int, first string) string {
 	return ","
 }
 
-func (p injectItemsParams) size() (n int) {
+func (p injectItemsParams) Size() (n int) {
 	for _, item := range p.Items {
 		n += len(item) + 1
 	}
@@ -107,7 +101,7 @@ type turnStartParams struct {
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
 }
 
-func (p turnStartParams) append(b []byte) []byte {
+func (p turnStartParams) AppendJSON(b []byte) []byte {
 	b = quoted(append(b, `{"threadId":`...), p.ThreadID, `,"input":[]`)
 	b = optional(b, "effort", p.Effort)
 	b = optional(b, "summary", p.Summary)
@@ -117,7 +111,7 @@ func (p turnStartParams) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-func (p turnStartParams) size() int { return spare + len(p.OutputSchema) }
+func (p turnStartParams) Size() int { return spare + len(p.OutputSchema) }
 
 type turnStartResponse struct {
 	Turn identified `json:"turn"`
@@ -132,8 +126,8 @@ type unsubscribeParams struct {
 	ThreadID string `json:"threadId"`
 }
 
-func (p unsubscribeParams) append(b []byte) []byte {
+func (p unsubscribeParams) AppendJSON(b []byte) []byte {
 	return quoted(append(b, `{"threadId":`...), p.ThreadID, "}")
 }
 
-func (p unsubscribeParams) size() int { return spare }
+func (p unsubscribeParams) Size() int { return spare }

@@ -7,12 +7,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/rpc"
 )
 
 // What is written by hand is what encoding/json would write.
 func TestParametersWriteThemselves(t *testing.T) {
 	terse := "be \"terse\"\n"
-	for _, p := range []appended{
+	for _, p := range []rpc.Params{
 		threadStartParams{},
 		threadStartParams{
 			Ephemeral: true, Model: "m", BaseInstructions: &terse, ExperimentalRawEvents: true, ServiceTier: "flex", Config: threadConfig{modelVerbosity: "low"},
@@ -25,9 +27,9 @@ func TestParametersWriteThemselves(t *testing.T) {
 	} {
 		want, err := json.Marshal(p)
 		require.NoError(t, err)
-		got := p.append(nil)
+		got := p.AppendJSON(nil)
 		assert.JSONEq(t, string(want), string(got))
-		assert.LessOrEqual(t, len(got), 2*p.size(), "room for it was about right")
+		assert.LessOrEqual(t, len(got), 2*p.Size(), "room for it was about right")
 	}
 }
 

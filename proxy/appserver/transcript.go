@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"codex-proxy/proxy/appserver/jsonscan"
 )
 
 // The notifications of a turn, with the fields in use.
@@ -83,7 +85,7 @@ func (t *transcript) take(m mail) []Event {
 func (t *transcript) add(n Notification) []Event {
 	switch n.Method {
 	case textDelta: // the mailbox has taken the text out of those that are whole
-		return undecodable(n, errNotJSON)
+		return undecodable(n, jsonscan.ErrSyntax)
 	case "item/reasoning/summaryTextDelta":
 		return translate(n, func(p summaryTextDeltaParams) []Event {
 			if t.reasoning == nil {
@@ -113,7 +115,7 @@ func (t *transcript) add(n Notification) []Event {
 
 func translate[P any](n Notification, f func(P) []Event) []Event {
 	var p P
-	if err := unmarshal(n.Params, &p); err != nil {
+	if err := jsonscan.Unmarshal(n.Params, &p); err != nil {
 		return undecodable(n, err)
 	}
 	return f(p)
@@ -166,8 +168,8 @@ func (t *transcript) rawItem(n Notification) []Event {
 		return undecodable(n, err)
 	}
 	var made struct{ kind, role, name string }
-	members := openObject(item)
-	for name, value, ok := members.next(); ok; name, value, ok = members.next() {
+	members := jsonscan.Open(item)
+	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
 		into := (*string)(nil)
 		switch string(name) {
 		case "type":
@@ -179,14 +181,14 @@ func (t *transcript) rawItem(n Notification) []Event {
 		default:
 			continue
 		}
-		s, err := text(value)
+		s, err := jsonscan.Text(value)
 		if err != nil {
 			return nil
 		}
 		*into = string(s)
 	}
 	switch {
-	case members.err != nil, made.role != "" && made.role != "assistant", strings.HasSuffix(made.kind, "_output"):
+	case members.Err() != nil, made.role != "" && made.role != "assistant", strings.HasSuffix(made.kind, "_output"):
 		return nil
 	case made.kind == "reasoning" && t.muted:
 		return nil
@@ -198,13 +200,13 @@ func (t *transcript) rawItem(n Notification) []Event {
 
 // rawItem is the item in the parameters, verbatim.
 func rawItem(params []byte) (item json.RawMessage, err error) {
-	members := openObject(params)
-	for name, value, ok := members.next(); ok; name, value, ok = members.next() {
+	members := jsonscan.Open(params)
+	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
 		if string(name) == "item" {
 			item = value
 		}
 	}
-	return item, members.err
+	return item, members.Err()
 }
 
 // finishResponse ends one response of the model, of which a turn has several when

@@ -5,6 +5,8 @@ import (
 	"io"
 	"math"
 	"time"
+
+	"codex-proxy/proxy/appserver/rpc"
 )
 
 // Turn is one running turn on a thread of its own. Next belongs to one
@@ -25,7 +27,7 @@ func (c *Conn) newTurn(threadID string, tools []Tool) *Turn {
 	t := &Turn{conn: c, threadID: threadID, transcript: newTranscript(tools), clock: time.NewTimer(math.MaxInt64)}
 	t.box = newMailbox(t)
 	t.box.tools = len(tools) > 0
-	c.door.enter(func(s *state) { s.threads[threadID] = t.box })
+	c.update(func(s *state) { s.threads[threadID] = t.box })
 	return t
 }
 
@@ -67,7 +69,7 @@ func (t *Turn) NextWithin(ctx context.Context, patience time.Duration) (Event, e
 
 // Heard is when codex last said something of the turn, be it no event.
 func (t *Turn) Heard() (at time.Time) {
-	t.conn.door.enter(func(*state) { at = t.box.heard })
+	t.conn.update(func(*state) { at = t.box.heard })
 	return at
 }
 
@@ -105,7 +107,7 @@ func (t *Turn) receive(ctx context.Context) (n mail, err error) {
 			if err := t.giveUp(); err != nil {
 				return n, err
 			}
-		case <-t.conn.done:
+		case <-t.conn.Done():
 			if n, ok, err = t.take(); !ok && err == nil {
 				err = t.conn.Err()
 			}
@@ -120,12 +122,12 @@ func (t *Turn) receive(ctx context.Context) (n mail, err error) {
 }
 
 func (t *Turn) take() (n mail, ok bool, err error) {
-	t.conn.door.enter(func(*state) { n, ok, err = t.box.take() })
+	t.conn.update(func(*state) { n, ok, err = t.box.take() })
 	return n, ok, err
 }
 
 func (t *Turn) running() (running bool) {
-	t.conn.door.enter(func(*state) { running = !t.box.completed })
+	t.conn.update(func(*state) { running = !t.box.completed })
 	return running
 }
 
@@ -139,11 +141,11 @@ const maxInterrupts = 5
 // 0.169 answers "no active turn to interrupt" and then runs the turn all the
 // same, so an interrupt that comes too early is sent again at turn/started.
 func (t *Turn) stop(tries int, then func()) {
-	t.conn.insist("turn/interrupt", t.interruptParams(), func(m incoming) {
+	t.conn.postRetrying("turn/interrupt", t.interruptParams(), func(r rpc.Reply) {
 		wait, again := false, false
-		t.conn.door.enter(func(s *state) {
+		t.conn.update(func(s *state) {
 			switch {
-			case m.Error == nil || t.box.completed || s.err != nil:
+			case r.Error == nil || t.box.completed || s.closed:
 			case !t.box.started:
 				wait = true
 				t.box.after(func() { t.stop(tries, then) })
@@ -161,7 +163,7 @@ func (t *Turn) stop(tries int, then func()) {
 }
 
 func (t *Turn) interruptParams() (p turnInterruptParams) {
-	t.conn.door.enter(func(*state) { p = turnInterruptParams{ThreadID: t.threadID, TurnID: t.box.turnID} })
+	t.conn.update(func(*state) { p = turnInterruptParams{ThreadID: t.threadID, TurnID: t.box.turnID} })
 	return p
 }
 
@@ -170,7 +172,7 @@ func (t *Turn) interruptParams() (p turnInterruptParams) {
 // agree. Closing again does nothing.
 func (t *Turn) Close(ctx context.Context) error {
 	closed := make(chan error, 1)
-	if !t.leaveWith(func(m incoming) { closed <- m.decode("thread/unsubscribe", nil) }) {
+	if !t.leaveWith(func(r rpc.Reply) { closed <- r.Decode(nil) }) {
 		return nil
 	}
 	select {
@@ -178,7 +180,7 @@ func (t *Turn) Close(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-t.conn.done:
+	case <-t.conn.Done():
 		return t.conn.Err()
 	}
 }
@@ -189,15 +191,15 @@ func (t *Turn) leave() { t.leaveWith(nil) }
 // leaveWith interrupts if need be and, when that is answered, unsubscribes: a
 // thread that nobody listens to goes on with its turn. It returns false when
 // that has been done before.
-func (t *Turn) leaveWith(then func(incoming)) bool {
-	left := func(m incoming) {
+func (t *Turn) leaveWith(then func(rpc.Reply)) bool {
+	left := func(r rpc.Reply) {
 		t.tail.let()
 		if then != nil {
-			then(m)
+			then(r)
 		}
 	}
 	first, running := false, false
-	t.conn.door.enter(func(*state) {
+	t.conn.update(func(*state) {
 		if first = !t.box.left; first {
 			t.box.left = true
 			t.box.shut(ErrTurnClosed)
@@ -216,7 +218,7 @@ func (t *Turn) leaveWith(then func(incoming)) bool {
 	return first
 }
 
-func (t *Turn) unsubscribe(then func(incoming)) {
-	t.conn.door.enter(func(s *state) { delete(s.threads, t.threadID) })
-	t.conn.insist("thread/unsubscribe", unsubscribeParams{ThreadID: t.threadID}, then)
+func (t *Turn) unsubscribe(then func(rpc.Reply)) {
+	t.conn.update(func(s *state) { delete(s.threads, t.threadID) })
+	t.conn.postRetrying("thread/unsubscribe", unsubscribeParams{ThreadID: t.threadID}, then)
 }

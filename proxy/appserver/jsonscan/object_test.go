@@ -1,9 +1,8 @@
-package appserver
+package jsonscan
 
 import (
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,11 +11,11 @@ import (
 // membersOf are the members of an object, the last of each name.
 func membersOf(b []byte) (map[string]json.RawMessage, error) {
 	all := map[string]json.RawMessage{}
-	o := openObject(b)
-	for name, value, ok := o.next(); ok; name, value, ok = o.next() {
+	o := Open(b)
+	for name, value, ok := o.Next(); ok; name, value, ok = o.Next() {
 		all[string(name)] = value
 	}
-	return all, o.err
+	return all, o.Err()
 }
 
 func TestObject(t *testing.T) {
@@ -73,44 +72,12 @@ func FuzzObject(f *testing.F) {
 
 func TestText(t *testing.T) {
 	for v, want := range map[string]string{`"x"`: "x", `""`: "", `"a\n\u00e4\ud83d\ude00"`: "a\nä😀", "\"\xff\"": "\uFFFD", `null`: ""} {
-		got, err := text([]byte(v))
+		got, err := Text([]byte(v))
 		require.NoError(t, err, v)
 		assert.Equal(t, want, string(got), v)
 	}
 	for _, v := range []string{`1`, `{}`, `"x`, `"\x"`, ``} {
-		_, err := text([]byte(v))
+		_, err := Text([]byte(v))
 		assert.Error(t, err, v)
 	}
-}
-
-// Text that comes faster than it is read is joined, so that it takes up no more
-// than itself; what is between stays in its place.
-func TestTextIsJoinedWhenTheConsumerIsBehind(t *testing.T) {
-	m := newMailbox(&Turn{conn: &Conn{}})
-	m.turnID = "tu"
-	o := Options{}.withDefaults()
-	delta := func(item string) {
-		n := incoming{Method: textDelta, at: time.Now(), parts: parts{itemID: []byte(`"` + item + `"`), delta: []byte(`"word "`)}}
-		require.True(t, m.put(n, []byte("tu"), o))
-	}
-	for range 1000 {
-		delta("a")
-	}
-	require.True(t, m.put(incoming{Method: "error", at: time.Now(), Params: []byte(`{}`)}, []byte("tu"), o))
-	delta("a")
-	delta("b")
-	assert.LessOrEqual(t, m.waiting(), behind+5)
-	assert.Equal(t, 1002*len("word ")+len(`{}`), m.bytes)
-	texts, order := map[string]int{}, ""
-	for n, ok, _ := m.take(); ok; n, ok, _ = m.take() {
-		texts[n.item] += len(n.text)
-		if n.text == nil {
-			order += n.Method
-		} else if len(order) == 0 || order[len(order)-1:] != n.item {
-			order += n.item
-		}
-	}
-	assert.Equal(t, map[string]int{"a": 1001 * 5, "b": 5, "": 0}, texts)
-	assert.Equal(t, "aerrorab", order)
-	assert.Zero(t, m.bytes)
 }
