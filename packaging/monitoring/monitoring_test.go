@@ -1,4 +1,4 @@
-// Package monitoring holds what Prometheus and Grafana take of us; its tests with
+// Package monitoring holds the alerts for Prometheus and the dashboard for Grafana; the tests with
 // the real programs are in test/integration.
 package monitoring
 
@@ -24,7 +24,7 @@ type rule struct {
 	Annotations map[string]string
 }
 
-// The table in docs/alerts.md is the alerts themselves.
+// The table in docs/alerts.md lists the alerts of alerts.yaml.
 func TestAlertsInTheDocs(t *testing.T) {
 	data, err := os.ReadFile("alerts.yaml")
 	require.NoError(t, err)
@@ -39,7 +39,8 @@ func TestAlertsInTheDocs(t *testing.T) {
 			assert.Contains(t, []string{"warning", "critical"}, r.Labels["severity"], r.Alert)
 			require.NotEmpty(t, r.Annotations["remedy"], r.Alert)
 			require.NotEmpty(t, r.Annotations["description"], r.Alert)
-			fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", r.Alert, r.Labels["severity"], when(r), cell(r.Annotations["description"]), cell(r.Annotations["remedy"]))
+			fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", r.Alert, r.Labels["severity"], when(r),
+				cell(r.Annotations["description"]), cell(r.Annotations["remedy"]))
 		}
 	}
 	const path, begin, end = "../../docs/alerts.md", "<!-- alerts -->\n", "<!-- end -->\n"
@@ -65,7 +66,13 @@ func when(r rule) string {
 	return text
 }
 
-// cell is a text with Prometheus' templates in words.
+// cell replaces the templates of Prometheus by words.
 func cell(text string) string {
-	return strings.NewReplacer("{{ $labels.worker }}", "NAME", "{{ $labels.name }}", "UNIT", "{{ reReplaceAll `[.][a-z]+$` `` $labels.name }}", "NAME", "{{ $value }}", "N", "|", `\|`).Replace(text)
+	return strings.NewReplacer(
+		"{{ $labels.worker }}", "NAME",
+		"{{ $labels.name }}", "UNIT",
+		"{{ reReplaceAll `[.][a-z]+$` `` $labels.name }}", "NAME",
+		"{{ $value }}", "N",
+		"|", `\|`,
+	).Replace(text)
 }

@@ -16,58 +16,59 @@ func Events() []Event {
 	return []Event{
 		{"listening", "78a082f3eb1149f8946e699d30ff600b", "listening",
 			"codex-proxy accepts connections",
-			"The service accepts connections at @CODEX_ADDRESS@. It is ready once a worker is:\n" +
-				"`codex-proxy status` tells."},
+			"The service accepts connections at @CODEX_ADDRESS@. It is ready as soon as one worker is;\n" +
+				"`codex-proxy status` shows the workers."},
 		{"request", "5a80483eb50646829a3c78011dfdb2fa", "request",
 			"A request has ended",
 			"@CODEX_METHOD@ @CODEX_ROUTE@ was answered with status @CODEX_STATUS@ (@CODEX_OUTCOME@).\n" +
-				"`journalctl CODEX_REQUEST_ID=@CODEX_REQUEST_ID@` shows all that was said of it. What was\n" +
-				"asked and answered is never logged."},
+				"`journalctl CODEX_REQUEST_ID=@CODEX_REQUEST_ID@` shows every entry of the request. Prompts\n" +
+				"and answers are never logged."},
 		{"request-failed", "809081afdefc414385db209a9a89da76", "request failed",
 			"A request failed by a fault of codex-proxy itself",
-			"The client got status 500. The error is a fault of the program; please report it with\n" +
+			"The client received status 500. The error is a fault of the program; please report it with\n" +
 				"this entry."},
 		{"request-panic", "ee414683524248afb60604bf610d951f", "panic in a request",
 			"A request failed by a fault of codex-proxy itself",
-			"The client got status 500, or a cut answer. CODEX_STACK shows where; please report it.\n" +
-				"Other requests were not touched."},
+			"The client received status 500, or an incomplete answer. CODEX_STACK shows the place of the\n" +
+				"fault; please report it. No other request is affected."},
 		{"turn-lost", "8e8b254c2d7b481f96744355990e34b1", "turn lost, it runs again",
 			"A worker lost a turn, which runs again",
-			"The worker @CODEX_WORKER@ lost the turn before the client had a byte of it\n" +
-				"(@CODEX_REASON@). The request waits in the queue and runs again; the client sees\n" +
-				"X-Codex-Attempts. If this is frequent, look for the worker's restarts:\n" +
+			"The worker @CODEX_WORKER@ lost the turn before the client received a byte of it\n" +
+				"(@CODEX_REASON@). The request waits in the queue and runs again; X-Codex-Attempts in the\n" +
+				"answer counts the attempts. If this is frequent, look at the worker's restarts:\n" +
 				"`codex-proxy status`."},
 		{"turn-slow-consumer", "4024813bad8f4a2f87aca2ff07f3dd00", "turn cancelled: its consumer is too slow",
 			"A client read its answer too slowly",
-			"The turn was interrupted, because more of its answer waited to be read than is kept.\n" +
-				"The client has to read faster."},
+			"The turn was interrupted because more of its answer waited for the client than the service\n" +
+				"keeps. The client has to read faster."},
 		{"readiness-changed", "aa2113861bbf499bafe1bd12fda8487a", "readiness changed",
-			"The service became ready, or ceased to be",
-			"/readyz says ready=@CODEX_READINESS@ because of: @CODEX_REASON@.\n" +
-				"/usr/share/doc/codex-proxy/operations.md says what each reason means; `codex-proxy\n" +
-				"status` shows the workers."},
+			"The service became ready, or is not ready any more",
+			"/readyz reports ready=@CODEX_READINESS@ with the reason @CODEX_REASON@.\n" +
+				"/usr/share/doc/codex-proxy/operations.md explains each reason; `codex-proxy status` shows\n" +
+				"the workers."},
 		{"worker-ready", "b0b5656c9b254eb5aefbcb283a67e78c", "worker ready",
 			"A worker takes turns",
 			"codex-worker@@CODEX_WORKER@ is active, its handshake is done and it has listed its\n" +
-				"models. CODEX_CHAIN tells the states it went through and how long each took."},
+				"models. CODEX_CHAIN lists the states on the way to ready, with the time in each."},
 		{"worker-down", "6f9a38813f8c4f289f37dd98240f428e", "worker is down",
 			"A worker has ended, and systemd waits to start it again",
-			"@CODEX_UNIT@ ended: @CODEX_LAST_EXIT@. systemd starts it again by itself; requests\n" +
-				"wait meanwhile. `journalctl -u @CODEX_UNIT@` shows why it ended."},
+			"@CODEX_UNIT@ ended: @CODEX_LAST_EXIT@. systemd starts it again; requests wait meanwhile.\n" +
+				"`journalctl -u @CODEX_UNIT@` shows why it ended."},
 		{"restart-waits", "f27325e632ee1ee4d0280452f9203915", "restart waits: this systemd has no growing delays",
 			"A unit waits before its restart",
-			"Restart @CODEX_N_RESTARTS@ waits for @CODEX_WAIT@. systemd 254 and later do this themselves\n" +
-				"(RestartSteps=, RestartMaxDelaySec=); before that, the unit waits as a part of its start.\n" +
-				"`systemctl start` of the unit ends the wait."},
+			"Restart @CODEX_N_RESTARTS@ waits for @CODEX_WAIT@. systemd 254 and later wait themselves\n" +
+				"(RestartSteps=, RestartMaxDelaySec=); with older versions the unit waits as a part of its\n" +
+				"start. `systemctl start` of the unit ends the wait."},
 		{"restart-unknown", "4e53a5fc06e2f239672e09d2b47e24c6", "the restart delay is not waited for",
-			"systemd does not say whether a restart should wait",
-			"The unit starts at once. If systemd is older than 254, a crash loop meets the start limit\n" +
-				"within seconds: see that the system bus works (`systemctl status dbus`)."},
+			"The restart delay of a unit is not known",
+			"The unit starts at once, because systemd did not answer. With systemd before 254, a crash\n" +
+				"loop then reaches the start limit within seconds: check that the system bus works\n" +
+				"(`systemctl status dbus`)."},
 		{"worker-out-of-memory", "a9d0f2ffd9f1419b929b98ba76f95fa7", "worker was killed: out of memory",
 			"A worker was killed because memory was short",
-			"The kernel killed the codex of @CODEX_UNIT@: it, its slice system-codex.slice or the whole\n" +
-				"machine had used up its memory. systemd starts the worker again. To see what took the\n" +
-				"memory, and whose limit it met:\n" +
+			"The kernel killed the codex of @CODEX_UNIT@: the unit, its slice system-codex.slice or the\n" +
+				"whole machine had used up its memory. systemd starts the worker again. To see which process\n" +
+				"took the memory, and which limit was reached:\n" +
 				"  journalctl -k --grep=oom-kill\n" +
 				"To set another limit:\n" +
 				"  systemctl set-property @CODEX_UNIT@ MemoryMax=SIZE"},
@@ -78,205 +79,222 @@ func Events() []Event {
 				"`journalctl -u @CODEX_UNIT@`; after a minute of health the delay starts anew."},
 		{"worker-wedged", "f55e8eeb421c70ec93ae61f931a21e01", "worker is wedged: its watchdog restarts it",
 			"A worker answers nothing to the service",
-			"@CODEX_UNIT@: @CODEX_REASON@, although turns waited for it. Its own probe may pass all the\n" +
-				"while. notify-exec has been asked to withhold the pings of the watchdog, so systemd kills\n" +
-				"and restarts the worker after WatchdogSec=. Turns in flight run again, or end in an error."},
+			"@CODEX_UNIT@: @CODEX_REASON@, although turns waited for it. Its own probe may pass at the\n" +
+				"same time. notify-exec withholds the pings of the watchdog on the service's request, so that\n" +
+				"systemd kills and restarts the worker after WatchdogSec=. Turns in flight run again, or end\n" +
+				"in an error."},
 		{"worker-start-limit", "22fed3e2d7ef40908c7245c3c8a401c3", "worker is given up: systemd's start limit is hit",
-			"systemd has given a worker up",
-			"@CODEX_UNIT@ failed too often and stays down until a person acts. Mend the cause\n" +
+			"systemd has stopped restarting a worker",
+			"@CODEX_UNIT@ failed too often and stays down until an operator acts. Fix the cause\n" +
 				"(`journalctl -u @CODEX_UNIT@`), then:\n" +
 				"  systemctl reset-failed 'codex-worker@*' && systemctl start codex.target"},
 		{"worker-connection-ended", "a6470e85b8374c8db3465d7bd2571f49", "worker connection ended",
 			"The connection to a worker has ended",
-			"Turns that ran on it run again or end in an error that says so. While the unit is\n" +
-				"being restarted this is expected."},
+			"Turns on this connection run again, or end in an error with this reason. This is normal\n" +
+				"while the unit restarts."},
 		{"worker-connected", "f7dd46adc1614c6b88df9c9cac61931d", "worker connected",
 			"The connection to a worker stands",
-			"The handshake with codex app-server is done; its models are asked for next."},
+			"The handshake with codex app-server is done; the list of its models is next."},
 		{"account-unread", "96fb8877bb34440882e074c513d317cd", "cannot read the account of a worker",
 			"The limits of a worker's account are not known",
-			"codex could not ask OpenAI for the account of the worker @CODEX_WORKER@: CODEX_ERROR says why.\n" +
-				"`codex-proxy accounts list` and the metrics lack it until that works again; it is tried\n" +
-				"every five minutes. Turns do not depend on it."},
+			"codex could not ask OpenAI for the account of the worker @CODEX_WORKER@; CODEX_ERROR has the\n" +
+				"reason. `codex-proxy accounts list` and the metrics lack the account until a later attempt\n" +
+				"succeeds; there is one every five minutes. Turns do not depend on it."},
 		{"worker-drained", "36aed19da915437892fe63719bd017d3", "worker drained",
 			"An operator has drained a worker",
-			"It takes no new turns until `codex-proxy undrain @CODEX_WORKER@`; those in flight go on."},
+			"It takes no new turns until `codex-proxy undrain @CODEX_WORKER@`; turns in flight go on."},
 		{"worker-drained-for-stop", "1027f979238344d2a04885a22380f438", "worker drained for its stop",
 			"A worker takes no new turns because its unit stops",
 			"Its @CODEX_INFLIGHT@ turns in flight are finished first, for at most five minutes. Nothing\n" +
-				"needs to be done: when the unit is started again it takes turns."},
+				"needs to be done: the worker takes turns after the next start of the unit."},
 		{"worker-undrained", "5a3113f6b827457ab1988c37ec943c71", "worker undrained",
 			"A worker takes turns again",
 			"An operator has ended the drain of @CODEX_WORKER@."},
 		{"api-keys-changed", "5acec9ccbd86811c4efc7908545d1125", "API keys changed",
-			"The API keys are others from here on",
-			"`codex-proxy keys` has changed them; there are @CODEX_KEYS@ now. Requests with a key that was\n" +
-				"revoked are refused; those in flight go on."},
+			"The API keys have changed",
+			"`codex-proxy keys` has changed them; there are @CODEX_KEYS@ now. Requests with a revoked key\n" +
+				"are refused; requests in flight go on."},
 		{"api-keys-none", "f9c695e83e2e4f129ceacad22d2e3b90", "there is no API key",
 			"There is no API key",
 			"The API is @CODEX_ACCESS@. While it is open, programs on this machine may use it without a\n" +
-				"key, and nothing that a reverse proxy passes on is let in. While it is closed, nobody is\n" +
-				"let in. `codex-proxy keys add NAME` makes a key; `codex-proxy keys open` opens the API."},
-		{"api-keys-unknown", "ae9efaca60a2047e6a92fdb71f0e80b3", "cannot take over the API keys of the process that serves now",
+				"key, and requests from a reverse proxy are refused. While it is closed, every request is\n" +
+				"refused. `codex-proxy keys add NAME` makes a key; `codex-proxy keys open` opens the API."},
+		{"api-keys-unknown", "ae9efaca60a2047e6a92fdb71f0e80b3",
+			"cannot take over the API keys of the process that serves now",
 			"A process from before a reload did not understand a change of the API keys",
-			"It still finishes requests on open connections, and goes on with the keys from before.\n" +
-				"`systemctl restart codex-proxy` ends it."},
-		{"alias-without-effect", "a46d67e1c713af7745eee8c37c369b18", "an alias has no effect, as a worker has a model of that name; rename it in [models.aliases]",
+			"That process still finishes requests on open connections, with the API keys from before the\n" +
+				"change. `systemctl restart codex-proxy` ends it."},
+		{"alias-without-effect", "a46d67e1c713af7745eee8c37c369b18",
+			"an alias has no effect, as a worker has a model of that name; rename it in [models.aliases]",
 			"An alias has no effect",
-			"A worker has a model of the name @CODEX_ALIAS@. Requests for it run that model, not the one of\n" +
-				"the alias in /etc/codex-proxy/config.toml. Rename the alias, then:\n" +
+			"A worker has a model with the name @CODEX_ALIAS@. Requests for that name run this model, not\n" +
+				"the model of the alias in /etc/codex-proxy/config.toml. Rename the alias, then:\n" +
 				"  systemctl reload codex-proxy"},
-		{"usage-not-read", "f877f353231aa1006805fb89d12a88ed", "usage is not written for now, and what keys have used today is forgotten",
+		{"usage-not-read", "f877f353231aa1006805fb89d12a88ed",
+			"usage is not written for now, and what keys have used today is forgotten",
 			"The usage database cannot be opened",
-			"Requests are served, and what they use is kept in memory and written as soon as that is\n" +
-				"possible. Daily limits of API keys count from now. Look at the error, at the space on the\n" +
-				"disk and at the owner of /var/lib/codex-proxy."},
-		{"usage-not-written", "8bf01c7a736f5fb8c546f5d744ca8dd7", "cannot write the usage database; it is kept in memory and tried again",
+			"Requests are served. Their usage is kept in memory and written as soon as possible. Daily\n" +
+				"limits of API keys count from now. Look at the error, at the space on the disk and at the\n" +
+				"owner of /var/lib/codex-proxy."},
+		{"usage-not-written", "8bf01c7a736f5fb8c546f5d744ca8dd7",
+			"cannot write the usage database; it is kept in memory and tried again",
 			"The usage database cannot be written",
-			"Requests are served, and what they use is kept in memory. Look at the error, at the space on\n" +
+			"Requests are served, and their usage is kept in memory. Look at the error, at the space on\n" +
 				"the disk and at the owner of /var/lib/codex-proxy."},
 		{"usage-lost", "67de1ee6077260a6969aa551ae3fa905", "usage is lost, as the usage database cannot be written",
-			"What API keys have used is lost",
-			"The service ended, or had too much in memory, while the usage database could not be written.\n" +
-				"`codex-proxy usage` shows too little."},
+			"Usage of API keys is lost",
+			"The service ended, or had too much usage in memory, while the usage database could not be\n" +
+				"written. `codex-proxy usage` shows too little."},
 		{"unit-changed", "eb9c8c0edd304d77b8152e36687a4517", "unit state changed",
 			"systemd reports another state of a worker's unit",
 			"@CODEX_UNIT@ is @CODEX_ACTIVE_STATE@ (@CODEX_SUB_STATE@)."},
-		{"restart-delay-kept", "ad2350e49d1f4eb3ae2d27eeb2605447", "cannot reset the restart delay; is the polkit rule of codex-proxy installed?",
+		{"restart-delay-kept", "ad2350e49d1f4eb3ae2d27eeb2605447",
+			"cannot reset the restart delay; is the polkit rule of codex-proxy installed?",
 			"The restart delay of a worker could not be reset",
-			"The worker is healthy again, but systemd did not let the service call ResetFailedUnit,\n" +
-				"so its next failure meets a longer delay. It is tried again every reset_after.\n" +
-				"/usr/share/polkit-1/rules.d/codex-proxy.rules allows it; polkitd has to run."},
+			"The worker is healthy again, but systemd refused ResetFailedUnit, so the next failure of the\n" +
+				"worker has a longer delay. The service tries again every reset_after.\n" +
+				"/usr/share/polkit-1/rules.d/codex-proxy.rules allows the call; polkitd has to run."},
 		{"bus-connected", "d07dc4b78b3f4dcd9211e829036dd482", "systemd is heard over D-Bus",
 			"The states of the units are current",
 			"The service follows the workers' units over the system bus."},
-		{"bus-absent", "761dc71613634a818711c57f9df36bda", "no system bus here: readiness follows the handshake alone, and nobody restarts a worker",
+		{"bus-absent", "761dc71613634a818711c57f9df36bda",
+			"no system bus here: readiness follows the handshake alone, and nobody restarts a worker",
 			"There is no system bus",
 			"The service runs without systemd, or without dbus. Readiness follows the connections\n" +
 				"alone."},
-		{"bus-lost", "075ab63116fc45829d7269b25b03a5ad", "systemd cannot be heard over D-Bus: connected workers stay ready",
+		{"bus-lost", "075ab63116fc45829d7269b25b03a5ad",
+			"systemd cannot be heard over D-Bus: connected workers stay ready",
 			"The states of the units are not current",
-			"The system bus is away or does not answer. Workers that are connected stay ready. The\n" +
-				"service tries again by itself: `systemctl status dbus` if this lasts."},
+			"The system bus is away or does not answer. Connected workers stay ready. The service tries\n" +
+				"again by itself; if this lasts: `systemctl status dbus`."},
 		{"bus-unreachable", "4c1ff5f26c4a42d8b9067535a3860fc1", "cannot watch units, still looking for a system bus",
 			"The system bus cannot be found",
 			"The service tries again by itself."},
 		{"bus-retry", "f13553ed91b54514a4069e505301846c", "cannot watch units, unit states may be old; trying again",
 			"The states of the units may be old",
-			"The service tries again by itself: `systemctl status dbus` if this lasts."},
+			"The service tries again by itself; if this lasts: `systemctl status dbus`."},
 		{"handed-over", "b5bec4cd3a9743b491f0da4d402e8abb", "handed over to a new process",
 			"A reload has succeeded",
-			"Process @CODEX_PID@ of the installed program serves now, with the configuration as it is\n" +
-				"now. The process before finishes its turns and ends."},
+			"Process @CODEX_PID@ of the installed program serves now, with the current configuration. The\n" +
+				"previous process finishes its turns and ends."},
 		{"took-over", "554a764a0eed4574851f0a9371c68b80", "took over; the process before finishes its turns",
 			"This process serves now",
-			"It was started by a reload. The process before it finishes its turns and ends."},
-		{"claims-unanswered", "3d0b6d7f0f2e4c0f9c8b7a6d51e2f480", "the process that took over does not answer: each counts what is in flight alone",
+			"A reload started it. The previous process finishes its turns and ends."},
+		{"claims-unanswered", "3d0b6d7f0f2e4c0f9c8b7a6d51e2f480",
+			"the process that took over does not answer: each counts what is in flight alone",
 			"Limits are counted by each process alone",
-			"The process that took over is of a version that does not count with the one before, or\n" +
-				"hangs. Until the one before has ended, max_inflight and the limits of API keys hold for\n" +
-				"each of the two."},
+			"The new process has a version that does not share its counts with the previous one, or it\n" +
+				"hangs. Until the previous process has ended, max_inflight and the limits of API keys hold\n" +
+				"for each of the two."},
 		{"reload-failed", "efe6323990aa41b28c5e1cff2248baca", "reload failed",
 			"A reload has failed, and the service goes on as before",
-			"The new process did not become ready, or there is no systemd to tell of it: CODEX_ERROR\n" +
-				"says why. Nothing was lost. Mend the cause (`codex-proxy config check`) and reload again."},
+			"The new process did not become ready, or systemd could not be notified of it; CODEX_ERROR\n" +
+				"has the reason. No request was lost. Fix the cause (`codex-proxy config check`) and reload\n" +
+				"again."},
 		{"reloads-refused", "0f9a6c1be2f44d0d8f35a17c1d6f2b84", "cannot accept reloads",
-			"A reload could not be asked for",
-			"CODEX_ERROR says why; the service tries again every second. Requests are served as ever."},
+			"The service cannot accept requests for a reload",
+			"CODEX_ERROR has the reason; the service tries again every second. Clients are served as\n" +
+				"before."},
 		{"drain-deadline", "92457721dc504c2f8901587ed9577323", "turns in flight are cut off",
 			"Turns were cut off at drain_timeout",
-			"@CODEX_INFLIGHT@ turns, or requests that had none yet, were left when the service had to\n" +
-				"stop. Their clients got an error that allows another try. drain_timeout in config.toml\n" +
-				"says how long they may take."},
+			"@CODEX_INFLIGHT@ requests were left when the service had to stop, with a turn or still\n" +
+				"without one. Their clients received an error that allows another try. drain_timeout in\n" +
+				"config.toml sets the time that requests have."},
 		{"drain-hastened", "3268236bdc844d979a515b407ba946d6", "asked again to stop: turns in flight are cut off now",
 			"A second SIGTERM cut off the turns in flight",
-			"Somebody asked twice. The clients got an error that allows another try."},
-		{"connections-crowded", "a7e1c0f5f3634b0c8a0d5f1f6f0b9a62", "too many connections: those without a request are closed",
+			"The clients received an error that allows another try."},
+		{"connections-crowded", "a7e1c0f5f3634b0c8a0d5f1f6f0b9a62",
+			"too many connections: those without a request are closed",
 			"Clients have too many connections open",
-			"There are more than @CODEX_LIMIT@: 8192, or fewer with a small LimitNOFILE=. The ones\n" +
-				"that have been without a request for the longest time are closed, so that others are\n" +
-				"served. Find the client that opens them: `ss -tnp sport = :8787`."},
+			"There are more than @CODEX_LIMIT@: 8192, or fewer with a small LimitNOFILE=. The service\n" +
+				"closes the connections that have been without a request for the longest time, so that other\n" +
+				"clients are served. To find the client that opens them: `ss -tnp sport = :8787`."},
 		{"connections-forced", "b3ae382372be4cd79a8efe17131b9501", "connections were closed by force",
 			"Connections were closed by force",
 			"They were still open after every turn had ended; their clients do not read."},
 		{"control-failed", "5c1268ffcf304e25860f044ed6bae44b", "codex-proxy status, drain and undrain will not work",
 			"The control socket could not be made",
-			"The service works; the commands do not. CODEX_ERROR says why."},
-		{"control-lost", "2d255adf8a824753bb762e78b7afaa15", "codex-proxy status, drain and undrain do not work any more",
+			"The service works; the commands do not. CODEX_ERROR has the reason."},
+		{"control-lost", "2d255adf8a824753bb762e78b7afaa15",
+			"codex-proxy status, drain and undrain do not work any more",
 			"The control socket has failed",
-			"The service works; the commands do not until it is restarted. CODEX_ERROR says why."},
+			"The service works; the commands do not until it is restarted. CODEX_ERROR has the reason."},
 		{"commands-cut", "669b64f0edbe4a7996fb3df5c58303c2", "commands were cut off",
 			"Commands were cut off",
 			"`codex-proxy status --watch` or `drain` was still connected when the service ended."},
 		{"watchdog-withheld", "70d8e98efdb34af3a6d30d910c40f4c8", "watchdog: pings withheld",
 			"The service or a worker does not pass its watchdog's check",
-			"CODEX_ERROR names what is stuck. systemd kills and restarts the unit when this lasts\n" +
-				"longer than WatchdogSec=."},
+			"CODEX_ERROR names the part that is stuck. systemd kills and restarts the unit when this\n" +
+				"lasts longer than WatchdogSec=."},
 		{"watchdog-resumed", "ea9dfdcff7e14fe38b334dc39706b945", "watchdog: pings resumed",
 			"The watchdog's check passes again",
-			"It had not for a while, and systemd had not yet acted."},
+			"It failed for a while, shorter than WatchdogSec=."},
 		{"service-stuck", "7a900c2dec234767b0d6e82565c51586", "the service is stuck; restart it",
 			"A loop of the service is stuck",
-			"CODEX_ERROR names it. /livez answers 503. Under systemd the watchdog restarts the\n" +
-				"service; without it, restart it yourself."},
+			"CODEX_ERROR names it. /livez answers 503. Under systemd the watchdog restarts the service;\n" +
+				"without systemd, restart it yourself."},
 		{"notify-failed", "1538db953f6e4ad893e6823978883c0e", "cannot notify the service manager",
 			"systemd could not be notified",
-			"The state that `systemctl status` shows may be old."},
+			"`systemctl status` may show an old state."},
 		{"shim-ready", "a2c21c81df2f474696be3d3519c309d0", "ready",
 			"A program has become ready",
 			"It answers its readiness probe: @CODEX_DETAIL@, after @CODEX_TOOK@."},
 		{"shim-out-of-memory", "5ddfc695bcbe4e35905f9f0526069532", "out of memory: the command was killed",
 			"A program was killed because memory was short",
 			"The kernel killed the main program of @_SYSTEMD_UNIT@: the unit, its slice or the whole\n" +
-				"machine had used up its memory. `journalctl -k --grep=oom-kill` names what took it;\n" +
-				"MemoryMax= of the unit is the limit. systemd shows the Result `signal` for the unit."},
-		{"shim-outlived-out-of-memory", "456636acbeab4633b4c098fec3352d01", "out of memory: a process that the command has started was killed",
+				"machine had used up its memory. `journalctl -k --grep=oom-kill` names the process that took\n" +
+				"it; MemoryMax= of the unit is the limit. systemd shows the result `signal` for the unit."},
+		{"shim-outlived-out-of-memory", "456636acbeab4633b4c098fec3352d01",
+			"out of memory: a process that the command has started was killed",
 			"A process in a unit was killed because memory was short",
 			"The kernel killed @CODEX_PROCESSES@ of the processes of @_SYSTEMD_UNIT@, such as a command\n" +
 				"that a model ran in a worker of the mode \"native\". The worker and its turns go on.\n" +
-				"`journalctl -k --grep=oom-kill` names the process and its size; MemoryMax= of the unit\n" +
-				"is the limit."},
+				"`journalctl -k --grep=oom-kill` names the process and its size; MemoryMax= of the unit is\n" +
+				"the limit."},
 		{"relay-refused", "b73f69906cfe45caaae1ddc39fd42e44", "relay: cannot accept",
 			"A connection to a worker could not be accepted",
 			"The shim in front of codex tries again by itself."},
 		{"relay-dropped", "bbd46bbc4b3147b7975760d0f62dd096", "relay: connection dropped",
 			"A connection to a worker was dropped",
-			"CODEX_ERROR says why. The service connects again by itself."},
-		{"protocol-unexpected-reply", "bfac3f0e201840b3b71c87e92fdf6ce4", "codex app-server answered a request that is not pending",
+			"CODEX_ERROR has the reason. The service connects again by itself."},
+		{"protocol-unexpected-reply", "bfac3f0e201840b3b71c87e92fdf6ce4",
+			"codex app-server answered a request that is not pending",
 			"codex app-server sent an unexpected reply",
-			"It was ignored. If this is frequent, codex and codex-proxy do not fit: see `codex\n" +
-				"--version`."},
-		{"protocol-no-method", "3fb2a03587a549508d52bcf36ce4dce7", "codex app-server sent a message without id and method",
+			"The service ignores it. If this is frequent, this version of codex and codex-proxy do not\n" +
+				"work together: see `codex --version`."},
+		{"protocol-no-method", "3fb2a03587a549508d52bcf36ce4dce7",
+			"codex app-server sent a message without id and method",
 			"codex app-server sent an unknown message",
-			"It was ignored. If this is frequent, codex and codex-proxy do not fit: see `codex\n" +
-				"--version`."},
-		{"protocol-bad-notification", "6668feff76834a0b8480194a41508c1f", "codex app-server sent a notification that does not parse",
+			"The service ignores it. If this is frequent, this version of codex and codex-proxy do not\n" +
+				"work together: see `codex --version`."},
+		{"protocol-bad-notification", "6668feff76834a0b8480194a41508c1f",
 			"codex app-server sent a notification that does not parse",
-			"It was ignored. If this is frequent, codex and codex-proxy do not fit: see `codex\n" +
-				"--version`."},
+			"codex app-server sent a notification that does not parse",
+			"The service ignores it. If this is frequent, this version of codex and codex-proxy do not\n" +
+				"work together: see `codex --version`."},
 		{"protocol-answered", "6a00f76b1d5740d0b3b2950db18cface", "answered a request of codex app-server",
-			"codex app-server asked something",
-			"Approvals are declined: nobody is there to be asked."},
+			"codex app-server sent a request",
+			"The service declines every request for approval: no user is there to decide."},
 		{"stop-unclear", "f487b7a4ef8243be97cc2e216a620ffe", "cannot tell a restart from a stop",
 			"The service does not know whether it is restarted",
-			"It asked systemd and got no answer, and finishes its turns as for a stop."},
+			"systemd did not answer the question. The service finishes its turns as for a stop."},
 		{"bus-silent", "903a0017bb9a4202826c1b6fedcdedcb", "still no word from systemd",
 			"systemd does not answer over D-Bus",
-			"The service tries again by itself: `systemctl status dbus` if this lasts."},
+			"The service tries again by itself; if this lasts: `systemctl status dbus`."},
 		{"bus-watching", "915ebeff7a2743d7af8d56b7d035ea1d", "watching units over the system bus",
 			"The units are watched",
 			"The service follows the workers' units over the system bus."},
 		{"images-unavailable", "e7850492836d4354a9f8c2217ae9e54e", "images cannot be fetched",
-			"A request named an image by URL, and nobody fetched it",
-			"The client got status 503 and can try again. See `journalctl -u\n" +
-				"'codex-proxy-fetch.*'`, after a mistake in config.toml, too; after a start limit, `systemctl\n" +
-				"reset-failed 'codex-proxy-fetch.*'` and `systemctl start codex.target`."},
+			"An image that a request names by URL could not be fetched",
+			"The client received status 503 and can try again. See `journalctl -u 'codex-proxy-fetch.*'`,\n" +
+				"also for a mistake in config.toml. After a start limit: `systemctl reset-failed\n" +
+				"'codex-proxy-fetch.*'` and `systemctl start codex.target`."},
 		{"traces-not-sent", "79bb2f3cd6db4279aca1f54d1712c112", "traces cannot be sent",
-			"The collector of traces does not take them",
-			"Requests are served as ever. What cannot be sent within some seconds is dropped, and\n" +
-				"counted in codex_trace_spans_total. CODEX_ERROR says why; see endpoint in config.toml and\n" +
-				"`systemctl status codex-proxy-traces.socket codex-proxy-traces.service`. This is said once\n" +
-				"a minute."},
+			"The collector does not accept traces",
+			"Requests are served as before. Spans that cannot be sent within some seconds are dropped and\n" +
+				"counted in codex_trace_spans_total. CODEX_ERROR has the reason; see endpoint in config.toml\n" +
+				"and `systemctl status codex-proxy-traces.socket codex-proxy-traces.service`. This entry\n" +
+				"appears at most once a minute."},
 		{"textfile-not-written", "44bd39cf63c6494ea5e7b80efd8ac6c9", "cannot write the textfile of node exporter",
 			"The file for node exporter cannot be written",
 			"@CODEX_PATH@ is old or missing; requests are served. If node exporter was installed after\n" +
@@ -288,38 +306,40 @@ func Events() []Event {
 			"The service ended, and @CODEX_PATH@ shows its last state. Remove the file by hand."},
 		{"restart-delay-own", "12113ce278e0461e8e7d9d71aa041bb8", "cannot reset the service's own restart delay",
 			"The restart delay of the service itself could not be reset",
-			"The service is healthy, but systemd did not let it call ResetFailedUnit for its own unit,\n" +
-				"so its next failure meets a longer delay. It is tried again every reset_after. See the\n" +
-				"polkit rule, as for workers."},
+			"The service is healthy, but systemd refused ResetFailedUnit for its unit, so the next\n" +
+				"failure has a longer delay. The service tries again every reset_after.\n" +
+				"/usr/share/polkit-1/rules.d/codex-proxy.rules allows the call; polkitd has to run."},
 		{"command-hangs", "f0dc791897a04c8da609006d5d590a13", "the command hangs and the watchdog rests: it is killed",
-			"A program hangs while its unit is being stopped",
+			"A program hangs while its unit stops",
 			"systemd's watchdog rests during a stop, so the shim has killed the program. Nothing needs\n" +
 				"to be done."},
 		{"command-stays", "5d0c0f6b7c1f4a0f9a3d7b1e2c84f6a9", "the command does not end: it is killed",
-			"A program did not end although it was told to",
-			"It had CODEX_AFTER since the signal; what it still did, nobody waits for. Nothing needs to be\n" +
-				"done."},
-		{"responses-not-kept", "f08e274f363241ce9fdd791a2170e91b", "no response is kept for now: a client cannot come back to one, or continue it",
+			"A program did not end after the signal to end",
+			"The shim waited CODEX_AFTER and then killed it. Nothing needs to be done."},
+		{"responses-not-kept", "f08e274f363241ce9fdd791a2170e91b",
+			"no response is kept for now: a client cannot come back to one, or continue it",
 			"Responses are not stored",
-			"The database of responses cannot be opened: CODEX_ERROR says why; is the disk full? It is\n" +
-				"tried again every 10 seconds. Until then `previous_response_id` is refused with 503."},
+			"The database of responses cannot be opened; CODEX_ERROR has the reason, such as a full disk.\n" +
+				"The service tries again every 10 seconds. Until then requests with `previous_response_id`\n" +
+				"get 503."},
 		{"responses-kept-again", "269df426efe642ab85c55809de55e67a", "responses are kept again",
 			"Responses are stored again",
 			"The database of responses could be opened. Nothing needs to be done."},
 		{"response-not-stored", "a684cb7294af45fd9d39004e20908843", "a response is not stored",
 			"A response could not be stored",
-			"Its client got the response, and cannot continue it by its id. CODEX_ERROR says why; is\n" +
-				"the disk full?"},
-		{"response-not-renewed", "c98f77aad1124f3d80e90df92fe49a02", "a response that was continued may go sooner than it should",
-			"A response that was continued is not as fresh as it should be",
-			"Its time (response_retention) runs on from when it was last used before. CODEX_ERROR says\n" +
-				"why that could not be noted; is the disk full?"},
+			"Its client received the response, and cannot continue it by its id. CODEX_ERROR has the\n" +
+				"reason, such as a full disk."},
+		{"response-not-renewed", "c98f77aad1124f3d80e90df92fe49a02",
+			"a response that was continued may go sooner than it should",
+			"The time of a continued response could not be renewed",
+			"Its time (response_retention) runs from its use before. CODEX_ERROR has the reason, such as\n" +
+				"a full disk."},
 		{"responses-not-forgotten", "610540a239f64e39a311cb3c209aa919", "cannot forget old responses",
 			"Old responses could not be removed",
-			"They stay in /var/lib/codex-proxy for longer than response_retention; it is tried again\n" +
-				"by itself. CODEX_ERROR says why."},
+			"They stay in /var/lib/codex-proxy for longer than response_retention; the service tries\n" +
+				"again by itself. CODEX_ERROR has the reason."},
 		{"codex", "dae2bec3b988445b9b16f90aab8782d5", "",
 			"codex has logged a line",
-			"Standard error of the worker's codex. CODEX_TARGET is the part of codex that wrote it."},
+			"Standard error of the worker's codex. CODEX_TARGET is the part of codex that logged it."},
 	}
 }
