@@ -100,7 +100,7 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 	defer signal.Stop(signals)
 
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
-	cmd.Env = commandEnv(os.Environ())
+	cmd.Env = CommandEnv(os.Environ())
 	said, err := newTalk(c.Stderr)
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the standard error of %q: %w", c.Args[0], err)

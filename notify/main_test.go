@@ -29,8 +29,6 @@ var roles = map[string]func(args []string) int{
 	"die":       playDie,
 	"signals":   playSignals,
 	"inherited": playInherited,
-	"launch":    func(args []string) int { return Launch(args, os.Stdin, os.Stdout) },
-	"successor": playSuccessor,
 }
 
 func TestMain(m *testing.M) {

@@ -40,7 +40,7 @@ type Notifier struct {
 	// STOPPING=1.
 	mu       sync.Mutex
 	stopping bool
-	silent   bool // not the main process, yet or any more: see handOver
+	silent   bool // not the main process, yet or any more: see HandOver
 	conn     *net.UnixConn
 }
 

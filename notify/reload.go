@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reloading says that a reload has begun; Ready ends it. After Stopping it does
-// nothing. The time is what the Type=notify-reload protocol asks for.
+// Reloading reports the begin of a reload; Ready ends it. After Stopping it does nothing.
+// Type=notify-reload requires the time (systemd.service(5)).
 func (n *Notifier) Reloading(status string) {
 	if n == nil {
 		return
@@ -22,11 +22,11 @@ func (n *Notifier) Reloading(status string) {
 	n.send("RELOADING=1", fmt.Sprintf("MONOTONIC_USEC=%d", now.Nano()/1000), statusLine(status))
 }
 
-// handOver makes pid the unit's main process. From here on the service manager
-// listens to that one alone (NotifyAccess=main), so this Notifier falls silent.
-// Messages are read in the order in which they were sent, whoever sent them:
-// what pid says after this has returned is heard. After an error nothing has changed.
-func (n *Notifier) handOver(pid int) error {
+// HandOver makes pid the unit's main process. The service manager then accepts messages
+// of that process alone (NotifyAccess=main), so this Notifier falls silent. It reads
+// messages in the order in which they were sent, by whichever process: it accepts what
+// pid sends after HandOver has returned. After an error nothing has changed.
+func (n *Notifier) HandOver(pid int) error {
 	if n == nil {
 		return nil
 	}
@@ -39,9 +39,9 @@ func (n *Notifier) handOver(pid int) error {
 	return nil
 }
 
-// hush sets whether messages are dropped. It is for a process that is not the
-// unit's main one yet.
-func (n *Notifier) hush(silent bool) {
+// Silence sets whether messages are dropped, for a process that is not the unit's main
+// one yet.
+func (n *Notifier) Silence(silent bool) {
 	if n == nil {
 		return
 	}
@@ -50,8 +50,8 @@ func (n *Notifier) hush(silent bool) {
 	n.silent = silent
 }
 
-// environment is what FromEnv took away, for a successor.
-func (n *Notifier) environment() []string {
+// Environment returns the variables that FromEnv removed, for a successor.
+func (n *Notifier) Environment() []string {
 	if n == nil {
 		return nil
 	}

@@ -19,7 +19,7 @@ const outputLimit = 512
 // printed. When ctx is done its whole process group is killed.
 func Shell(ctx context.Context, line string) error {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line)
-	cmd.Env = commandEnv(os.Environ())
+	cmd.Env = CommandEnv(os.Environ())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// A process that left the group may hold the output open for ever.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"codex-proxy/notify/handoff"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/workers"
 )
@@ -32,7 +33,7 @@ func (t drainTable) Drain(change control.Drain) error {
 	if err != nil && !errors.Is(err, workers.ErrUnknown) {
 		return err
 	}
-	d.handoff.passNews(change)
+	d.handoff.passNews(handoff.Drains, change)
 	if d.handoff.has(change.Workers) {
 		return nil
 	}
@@ -52,13 +53,13 @@ type turnsBefore struct {
 
 // passNews tells the predecessor of a drain or a key file, and waits until it goes by
 // it and has told of its turns in flight. One caller at a time.
-func (h *handoff) passNews(news any) {
+func (h *succession) passNews(kind handoff.Kind, body any) {
 	last := h.last()
 	if last == nil {
 		return
 	}
 	h.news++
-	h.predecessor.Tell(news)
+	h.predecessor.Send(kind, body)
 	bound := time.After(answerBound)
 	for h.told().News < h.news {
 		select {
@@ -71,14 +72,14 @@ func (h *handoff) passNews(news any) {
 	}
 }
 
-func (h *handoff) told() turnsBefore {
+func (h *succession) told() turnsBefore {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.before
 }
 
 // turns are those that predecessors have in flight on each of their workers.
-func (h *handoff) turns() map[string]int {
+func (h *succession) turns() map[string]int {
 	if h.last() == nil {
 		return nil
 	}
@@ -86,7 +87,7 @@ func (h *handoff) turns() map[string]int {
 }
 
 // has reports whether predecessors have told of all of these workers.
-func (h *handoff) has(names []string) bool {
+func (h *succession) has(names []string) bool {
 	before := h.turns()
 	return !slices.ContainsFunc(names, func(name string) bool {
 		_, ok := before[name]
@@ -94,11 +95,15 @@ func (h *handoff) has(names []string) bool {
 	})
 }
 
-// heardTurns is what a predecessor tells.
-func (d *daemon) heardTurns(raw json.RawMessage) {
+// heardTurns takes over the turns of a predecessor. It reports false for a message of
+// another kind.
+func (d *daemon) heardTurns(m handoff.Message) bool {
+	if m.Kind != handoff.Turns {
+		return false
+	}
 	var before turnsBefore
-	if json.Unmarshal(raw, &before) != nil {
-		return
+	if json.Unmarshal(m.Body, &before) != nil {
+		return true
 	}
 	h := d.handoff
 	h.mu.Lock()
@@ -107,23 +112,30 @@ func (d *daemon) heardTurns(raw json.RawMessage) {
 	touch(h.answers)
 	d.heardBefore(before.load())
 	d.onChange()
+	return true
 }
 
 // heardNews is for a process that has been replaced: a drain, a key file, or what
-// the processes after it have in flight.
-func (d *daemon) heardNews(raw json.RawMessage) {
-	if d.heardLoad(raw) {
-		return
-	}
-	var change control.Drain
-	if json.Unmarshal(raw, &change) != nil {
-		d.heardKeys(raw)
-	} else {
-		_ = change.Apply(d.pool) // our workers may be others
-		d.handoff.passNews(change)
+// the processes after it have in flight. It reports false for a message of another kind.
+func (d *daemon) heardNews(m handoff.Message) bool {
+	switch m.Kind {
+	case handoff.Load:
+		d.heardLoad(m.Body)
+		return true
+	case handoff.Drains:
+		var change control.Drain
+		if json.Unmarshal(m.Body, &change) == nil {
+			_ = change.Apply(d.pool) // our workers may be others
+			d.handoff.passNews(handoff.Drains, change)
+		}
+	case handoff.Keys:
+		d.heardKeys(m.Body)
+	default:
+		return false
 	}
 	d.newsHeard.Add(1)
 	d.onChange()
+	return true
 }
 
 // inflight is the turns in flight on each worker, ours and those before us.

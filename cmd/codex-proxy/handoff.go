@@ -8,17 +8,17 @@ import (
 	"sync"
 	"time"
 
-	"codex-proxy/notify"
+	"codex-proxy/notify/handoff"
 )
 
 // handoffMargin is what a new process gets beyond start_timeout, after which it
 // offers to serve in any case.
 const handoffMargin = 5 * time.Second
 
-// handoff is the daemon's place in a row of processes that follow each other.
-type handoff struct {
+// succession is the daemon's place in a row of processes that follow each other.
+type succession struct {
 	program     []string // what the next one runs
-	predecessor *notify.Predecessor
+	predecessor *handoff.Predecessor
 	wrote       string        // the predecessor's textfile; set before started is closed
 	mute        bool          // the predecessor sends its turns only in answer to news; likewise
 	inherited   chan struct{} // closed when no predecessor is left
@@ -26,7 +26,7 @@ type handoff struct {
 	requests    chan chan<- error
 	replaced    chan struct{} // closed when successor serves
 	settled     chan struct{} // closed when no hand-off can begin any more
-	successor   *notify.Successor
+	successor   *handoff.Successor
 	began       time.Time // the last reload; awaitReload's
 
 	news    uint64        // that the predecessor was told; passNews's
@@ -37,9 +37,9 @@ type handoff struct {
 	before  turnsBefore
 }
 
-func newHandoff(predecessor *notify.Predecessor) (*handoff, error) {
-	program, err := notify.Program()
-	return &handoff{
+func newSuccession(predecessor *handoff.Predecessor) (*succession, error) {
+	program, err := handoff.Program()
+	return &succession{
 		program: program, predecessor: predecessor, inherited: make(chan struct{}), started: make(chan struct{}),
 		requests: make(chan chan<- error), replaced: make(chan struct{}), settled: make(chan struct{}),
 		answers: make(chan struct{}, 1),
@@ -48,17 +48,17 @@ func newHandoff(predecessor *notify.Predecessor) (*handoff, error) {
 
 // last is closed when no predecessor is left; nil when that is past, or when we
 // have not taken over from one.
-func (h *handoff) last() <-chan struct{} {
+func (h *succession) last() <-chan struct{} {
 	if !closed(h.started) || closed(h.inherited) {
 		return nil
 	}
 	return h.inherited
 }
 
-// pass tells a predecessor what is asked of the unit.
-func (h *handoff) pass(order func(*notify.Predecessor)) {
+// pass sends a predecessor an order of the service manager.
+func (h *succession) pass(order handoff.Kind) {
 	if h.last() != nil {
-		order(h.predecessor)
+		h.predecessor.Send(order, nil)
 	}
 }
 
@@ -71,13 +71,13 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-func (h *handoff) lastFailure() string {
+func (h *succession) lastFailure() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.failure
 }
 
-func (h *handoff) note(err error) {
+func (h *succession) note(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.failure = ""
@@ -138,7 +138,9 @@ func (d *daemon) succeed(ctx context.Context) (taken bool, err error) {
 	limit := d.cfg.StartTimeout + handoffMargin
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the new process was not ready within %s", limit))
 	defer cancel()
-	s, err := notify.Succeed(d.handoff.program, d.notifier, d.sockets, d.keyTable.memoryNow())
+	s, err := handoff.Succeed(handoff.Settings{
+		Program: d.handoff.program, Notifier: d.notifier, Sockets: d.sockets, State: d.keyTable.memoryNow(), Logger: d.logger,
+	})
 	if err != nil {
 		return false, err
 	}
@@ -154,7 +156,7 @@ func (d *daemon) succeed(ctx context.Context) (taken bool, err error) {
 	d.keyTable.mu.Lock()
 	defer d.keyTable.mu.Unlock()
 	d.neighbours.ask(true) // from here on the successor has to know
-	d.keyTable.moved, err = s.Take(d.notifier, d.remembered())
+	d.keyTable.moved, err = s.Take(d.remembered())
 	d.neighbours.ask(d.keyTable.moved)
 	return d.keyTable.moved, err
 }

@@ -37,6 +37,14 @@ func TestMain(m *testing.M) {
 // process starts the daemon as a process of its own, which can be reloaded.
 func process(t *testing.T, settings ...string) *service {
 	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	return processOf(t, exe, settings...)
+}
+
+// processOf is process with the program at exe.
+func processOf(t *testing.T, exe string, settings ...string) *service {
+	t.Helper()
 	s := &service{dir: shortDir(t), stderr: &journalled{lines: make(chan string, 1000)}, notes: make(chan string, 1000)}
 	notes := notifications(t, s.dir, s.notes)
 	s.socket = notes.LocalAddr().(*net.UnixAddr)
@@ -46,8 +54,6 @@ func process(t *testing.T, settings ...string) *service {
 	for _, set := range append(settings, "listen=127.0.0.1:0", "socket_dir="+s.dir, "textfile=") {
 		args = append(args, "--set", set)
 	}
-	exe, err := os.Executable()
-	require.NoError(t, err)
 	cmd := exec.Command(exe, args...)
 	cmd.Env = append(os.Environ(), asProgram+"=1", "NOTIFY_SOCKET="+s.socket.Name, "DBUS_SYSTEM_BUS_ADDRESS=unix:path="+filepath.Join(s.dir, "no-bus"))
 	cmd.Stderr, cmd.WaitDelay = s.stderr, bound

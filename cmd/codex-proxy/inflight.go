@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"codex-proxy/notify/handoff"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/workers"
@@ -248,13 +249,13 @@ func (d *daemon) tellInflight(ctx context.Context) error {
 		}
 		if d.replaced() {
 			f := d.forSuccessor()
-			d.handoff.successor.Tell(turnsBefore{News: d.newsHeard.Load(), Inflight: d.inflight(), Load: &f})
+			d.handoff.successor.Send(handoff.Turns, turnsBefore{News: d.newsHeard.Load(), Inflight: d.inflight(), Load: &f})
 		}
 		if d.handoff.last() == nil {
 			continue
 		}
 		if f, due := d.forPredecessor(); due {
-			d.handoff.predecessor.Tell(after{&f})
+			d.handoff.predecessor.Send(handoff.Load, after{&f})
 		}
 	}
 }
@@ -294,7 +295,7 @@ func (d *daemon) ask() {
 	d.keyTable.mu.Lock()
 	defer d.keyTable.mu.Unlock()
 	d.handoff.news++
-	d.handoff.predecessor.Tell(control.Drain{})
+	d.handoff.predecessor.Send(handoff.Drains, control.Drain{})
 }
 
 // load is what a predecessor has reported.
@@ -309,12 +310,10 @@ func (t turnsBefore) load() inflight {
 	return f
 }
 
-// heardLoad reports whether news of a successor was about itself.
-func (d *daemon) heardLoad(raw json.RawMessage) bool {
+// heardLoad takes over what a successor has in flight.
+func (d *daemon) heardLoad(raw json.RawMessage) {
 	var a after
-	if json.Unmarshal(raw, &a) != nil || a.Load == nil {
-		return false
+	if json.Unmarshal(raw, &a) == nil && a.Load != nil {
+		d.heardAfter(*a.Load)
 	}
-	d.heardAfter(*a.Load)
-	return true
 }

@@ -246,7 +246,7 @@ func TestInflightPlus(t *testing.T) {
 // A claim waits for a neighbour that hangs once, and for none that has gone.
 func TestClaimThatNobodyHears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &daemon{handoff: &handoff{}, neighbours: newNeighbours(), logger: slog.New(slog.DiscardHandler)}
+		d := &daemon{handoff: &succession{}, neighbours: newNeighbours(), logger: slog.New(slog.DiscardHandler)}
 		assert.False(t, d.claim(), "there is no successor")
 		d.neighbours.ask(true)
 		began := time.Now()

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/config"
-	"codex-proxy/notify"
+	"codex-proxy/notify/handoff"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
@@ -100,7 +100,7 @@ func (t *keyTable) memoryNow() keyMemory {
 
 // checkPages keeps pages away from a service without keys. A credential may be older
 // than the keys in force, which a predecessor knows.
-func checkPages(cfg *config.Config, predecessor *notify.Predecessor) error {
+func checkPages(cfg *config.Config, predecessor *handoff.Predecessor) error {
 	var m keyMemory
 	known, err := predecessor.State(&m)
 	if err != nil {
@@ -135,7 +135,7 @@ func (t *keyTable) Replace(path, file string) (control.Keys, error) {
 		return control.Keys{}, err
 	}
 	t.changed = true
-	d.handoff.passNews(file)
+	d.handoff.passNews(handoff.Keys, file)
 	keys := t.InForce()
 	d.logger.Info("API keys changed", "keys", keys.Count)
 	d.logKeyless()
@@ -156,7 +156,7 @@ func (d *daemon) heardKeys(raw json.RawMessage) {
 		d.logger.Warn("cannot take over the API keys of the process that serves now")
 		return
 	}
-	d.handoff.passNews(file)
+	d.handoff.passNews(handoff.Keys, file)
 }
 
 // remembered is what the successor gets. The lock is to be held until it serves,

@@ -24,7 +24,7 @@ func TestKeysChangedDuringAHandOff(t *testing.T) {
 	require.NoError(t, err)
 	d := &daemon{
 		cfg:     &config.Config{Keys: keys, KeyFile: file},
-		handoff: &handoff{},
+		handoff: &succession{},
 		pool:    workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second}, func() {}),
 	}
 	d.keyTable.daemon = d

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"codex-proxy/notify"
+	"codex-proxy/notify/handoff"
 	"codex-proxy/probes"
 )
 
@@ -97,7 +97,7 @@ func (d *daemon) drain(ctx, grace context.Context) {
 		d.server.Refuse()
 	}
 	d.notifier.Stopping("Stopping: finishing turns in flight") // who reads this is refused, or waits
-	d.handoff.pass((*notify.Predecessor).Drain)
+	d.handoff.pass(handoff.Drain)
 	if restarting {
 		d.server.Leave(grace)
 	}
@@ -108,7 +108,7 @@ func (d *daemon) drain(ctx, grace context.Context) {
 	if !idle {
 		d.logger.Warn("turns in flight are cut off", "inflight", d.pool.Inflight(), "drain_timeout", d.cfg.DrainTimeout)
 		d.server.Abort()
-		d.handoff.pass((*notify.Predecessor).Hasten)
+		d.handoff.pass(handoff.Hasten)
 	}
 	d.close(ctx)
 }

@@ -11,7 +11,7 @@ import (
 	"runtime/debug"
 	"slices"
 
-	"codex-proxy/notify"
+	"codex-proxy/notify/handoff"
 )
 
 // Exit statuses, as sysexits.h and systemd.exec(5) name them.
@@ -78,7 +78,7 @@ func commands() []command {
 		{"keys", keysCommand},
 		{"usage", usageCommand},
 		{"reload", reloadCommand},
-		{notify.LaunchCommand, launch},
+		{handoff.LaunchCommand, launch},
 		{"version", printVersion},
 	}
 }

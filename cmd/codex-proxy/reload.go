@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"codex-proxy/notify"
+	"codex-proxy/notify/handoff"
 )
 
 const reloadUsage = `Usage: codex-proxy reload [--help]
@@ -173,12 +174,12 @@ socket; it is of no use otherwise.
 
 // launch is the process between a daemon and its successor.
 func launch(_ context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet(notify.LaunchCommand, flag.ContinueOnError)
+	flags := flag.NewFlagSet(handoff.LaunchCommand, flag.ContinueOnError)
 	if status, done := parseFlags(flags, args, launchUsage, stdout, stderr); done {
 		return status
 	}
 	if flags.NArg() == 0 {
 		return fail(stderr, flags.Name(), errors.New("which program? see --help"), exitUsage)
 	}
-	return notify.Launch(flags.Args(), os.Stdin, stdout)
+	return handoff.Launch(flags.Args(), os.Stdin, stdout)
 }

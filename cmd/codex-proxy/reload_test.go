@@ -82,7 +82,7 @@ func TestReloadsThatCannotBeAccepted(t *testing.T) {
 		l := &failing{reasons: []error{syscall.EMFILE, syscall.EMFILE, net.ErrClosed}}
 		d := &daemon{
 			logger: slog.New(slog.DiscardHandler), sockets: notify.Sockets{reloadSocket: {l}},
-			handoff: &handoff{started: make(chan struct{})},
+			handoff: &succession{started: make(chan struct{})},
 		}
 		close(d.handoff.started)
 		assert.NoError(t, d.serveReloads(t.Context()), "it must not end the service")

@@ -23,6 +23,7 @@ import (
 	"codex-proxy/cmd/internal/ramp"
 	"codex-proxy/cmd/internal/textfile"
 	"codex-proxy/notify"
+	"codex-proxy/notify/handoff"
 	"codex-proxy/probes"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/appserver"
@@ -65,7 +66,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	predecessor, err := notify.FromPredecessor()
+	predecessor, err := handoff.FromPredecessor()
 	if err != nil {
 		return fail(stderr, "serve", err, exitFailure)
 	}
@@ -77,7 +78,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-func serveWith(ctx context.Context, from configFlags, signals <-chan os.Signal, predecessor *notify.Predecessor, stderr io.Writer) (status int, err error) {
+func serveWith(ctx context.Context, from configFlags, signals <-chan os.Signal, predecessor *handoff.Predecessor, stderr io.Writer) (status int, err error) {
 	cfg, err := from.load()
 	if err == nil {
 		err = checkPages(cfg, predecessor)
@@ -108,7 +109,7 @@ type daemon struct {
 	cfg        *config.Config
 	logger     *slog.Logger
 	notifier   *notify.Notifier
-	handoff    *handoff
+	handoff    *succession
 	keyTable   keyTable
 	sockets    notify.Sockets
 	listeners  []net.Listener // those of the API
@@ -134,15 +135,15 @@ type daemon struct {
 }
 
 // newDaemon is the composition root. It starts nothing.
-func newDaemon(cfg *config.Config, logger *slog.Logger, notifier *notify.Notifier, predecessor *notify.Predecessor) (*daemon, error) {
+func newDaemon(cfg *config.Config, logger *slog.Logger, notifier *notify.Notifier, predecessor *handoff.Predecessor) (*daemon, error) {
 	d := &daemon{cfg: cfg, logger: logger, notifier: notifier, manager: units.NewManager(), changed: make(chan struct{}, 1),
 		turns: make(chan struct{}, 1), places: make(chan struct{}, 1), neighbours: newNeighbours()}
 	d.keyTable.daemon = d
 	var err error
-	if d.handoff, err = newHandoff(predecessor); err != nil {
+	if d.handoff, err = newSuccession(predecessor); err != nil {
 		return nil, err
 	}
-	predecessor.Hush(d.notifier)
+	predecessor.Attach(d.notifier, logger)
 	if d.sockets, err = sockets(cfg, predecessor, logger); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/notify"
+	"codex-proxy/notify/handoff"
 	"codex-proxy/probes"
 )
 
@@ -18,7 +19,7 @@ const startPatience = time.Second
 
 // sockets are those of the predecessor or of systemd, or one of our own where
 // there is neither, and the one on which reloads are asked for.
-func sockets(cfg *config.Config, predecessor *notify.Predecessor, logger *slog.Logger) (notify.Sockets, error) {
+func sockets(cfg *config.Config, predecessor *handoff.Predecessor, logger *slog.Logger) (notify.Sockets, error) {
 	all := predecessor.Sockets()
 	if all == nil {
 		var err error
@@ -108,11 +109,19 @@ func (d *daemon) retire(ctx, grace context.Context, hasten func()) {
 	hurry := make(chan struct{})
 	stopping := sync.OnceFunc(func() { close(hurry) })
 	orders.Go(func() {
-		d.handoff.successor.Orders(ctx, func() {
-			d.pool.Drain()
-			d.handoff.pass((*notify.Predecessor).Drain)
-			stopping()
-		}, hasten, d.heardNews)
+		d.handoff.successor.Follow(ctx, func(m handoff.Message) bool {
+			switch m.Kind {
+			case handoff.Drain:
+				d.pool.Drain()
+				d.handoff.pass(handoff.Drain)
+				stopping()
+			case handoff.Hasten:
+				hasten()
+			default:
+				return d.heardNews(m)
+			}
+			return true
+		})
 		d.neighbours.ask(false) // nobody answers
 		d.heardAfter(inflight{})
 	})
@@ -127,7 +136,7 @@ func (d *daemon) retire(ctx, grace context.Context, hasten func()) {
 	if err != nil {
 		d.logger.Warn("turns in flight are cut off", "inflight", d.pool.Inflight(), "drain_timeout", d.cfg.DrainTimeout)
 		d.server.Abort()
-		d.handoff.pass((*notify.Predecessor).Hasten)
+		d.handoff.pass(handoff.Hasten)
 	}
 	d.close(ctx)
 }

@@ -1,4 +1,4 @@
-package notify
+package handoff
 
 import (
 	"errors"
@@ -7,22 +7,23 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+
+	"codex-proxy/notify"
 )
 
-// Launch is the process between a daemon and its Successor. It starts args with
-// the hand-off socket, writes the PID to stdout, and waits for the verdict on
-// stdin: a byte means to leave the process alone and end, so that the process
-// becomes PID 1's child; the end of input, which is also how the end of the
-// daemon looks, means to kill it. If the process ends first, how it did is
-// written to stdout. Launch returns the exit status.
+// Launch is the process between a daemon and its Successor. It starts args with the
+// hand-off socket, writes the PID to stdout, and waits for the verdict on stdin. After a
+// byte it ends, and the started process becomes a child of PID 1. After the end of input,
+// which the end of the daemon causes too, it kills the started process. If that ends
+// first, Launch writes how to stdout. Launch returns the exit status.
 func Launch(args []string, stdin io.Reader, stdout io.Writer) int {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	cmd.ExtraFiles = []*os.File{os.NewFile(handoffFD, "handoff")}
+	cmd.ExtraFiles = []*os.File{os.NewFile(descriptor, "handoff")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to kill it with all that it started
 	if err := cmd.Start(); err != nil {
-		fmt.Fprintf(stdout, "cannot start %s: %v\n", args[0], cause(err))
-		return ExitExec
+		fmt.Fprintf(stdout, "cannot start %s: %v\n", args[0], innermost(err))
+		return notify.ExitExec
 	}
 	_ = cmd.ExtraFiles[0].Close() // its end must be seen by the daemon
 	fmt.Fprintln(stdout, cmd.Process.Pid)
@@ -56,4 +57,12 @@ func ending(err error) string {
 		return exit.Error()
 	}
 	return err.Error()
+}
+
+// innermost returns the reason that names neither the operation nor the path.
+func innermost(err error) error {
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err
 }

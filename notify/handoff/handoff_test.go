@@ -1,7 +1,8 @@
-package notify
+package handoff
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,8 +18,31 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"codex-proxy/notify"
 )
+
+// patience is the longest that any wait of these tests takes.
+const patience = time.Minute
+
+// The test binary is also the processes that the tests need: started with a role as its
+// first argument, it plays that role.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == LaunchCommand {
+		os.Exit(Launch(os.Args[2:], os.Stdin, os.Stdout))
+	}
+	if len(os.Args) > 2 && os.Args[1] == "successor" {
+		os.Exit(playSuccessor(os.Args[2:]))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 99
+}
 
 // remembered is what travels from one process to the next.
 type remembered struct{ Count int }
@@ -31,7 +55,8 @@ func playSuccessor(args []string) int {
 	case "hang":
 		_ = unix.Pause()
 	}
-	n, err := FromEnv(slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	n, err := notify.FromEnv(logger)
 	if err != nil {
 		return fail(err)
 	}
@@ -39,12 +64,12 @@ func playSuccessor(args []string) int {
 	if err != nil {
 		return fail(err)
 	}
-	p.Hush(n)
+	p.Attach(n, logger)
 	if args[0] == "refuse" {
 		p.Failed(errors.New("cannot work like this"))
 		return 1
 	}
-	n.Status("nobody may hear this")
+	n.Status("dropped")
 	var status string
 	if known, err := p.State(&status); !known || err != nil {
 		return fail(fmt.Errorf("%t: %w", known, err))
@@ -61,12 +86,17 @@ func playSuccessor(args []string) int {
 		return fail(err)
 	}
 	fmt.Fprintf(conn, "pid %d\n", os.Getpid())
-	p.Drain()
-	p.Tell(remembered{Count: 6})
-	p.Hasten()
+	p.Send(Drain, nil)
+	p.Send("a later one", remembered{Count: 5})
+	p.Send(Drains, remembered{Count: 6})
+	p.Send(Hasten, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := p.Wait(ctx, func(news json.RawMessage) { fmt.Fprintf(conn, "told %s\n", news) }); err != nil {
+	handle := func(m Message) bool {
+		fmt.Fprintf(conn, "got %s %d %s\n", m.Kind, m.Version, m.Body)
+		return true
+	}
+	if err := p.Wait(ctx, handle); err != nil {
 		return fail(err)
 	}
 	fmt.Fprintln(conn, "alone")
@@ -75,9 +105,11 @@ func playSuccessor(args []string) int {
 }
 
 type handing struct {
-	notifier *Notifier
+	notifier *notify.Notifier
+	address  *net.UnixAddr
 	notes    *net.UnixConn
-	sockets  Sockets
+	sockets  notify.Sockets
+	log      *bytes.Buffer
 }
 
 func newHanding(t *testing.T) handing {
@@ -92,13 +124,11 @@ func newHanding(t *testing.T) handing {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	n := &Notifier{logger: slog.New(slog.DiscardHandler), socket: address, watchdog: time.Minute}
-	t.Cleanup(func() {
-		if n.conn != nil {
-			_ = n.conn.Close()
-		}
-	})
-	return handing{notifier: n, notes: notes, sockets: Sockets{"web": {l}}}
+	t.Setenv("NOTIFY_SOCKET", address.Name)
+	t.Setenv("WATCHDOG_USEC", "60000000")
+	n, err := notify.FromEnv(slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	return handing{notifier: n, address: address, notes: notes, sockets: notify.Sockets{"web": {l}}, log: &bytes.Buffer{}}
 }
 
 func (h handing) note(t *testing.T) string {
@@ -114,7 +144,8 @@ func (h handing) succeed(t *testing.T, how string) *Successor {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	s, err := Succeed([]string{exe, "successor", how}, h.notifier, h.sockets, "all is well")
+	s, err := Succeed(Settings{Program: []string{exe, "successor", how}, Notifier: h.notifier, Sockets: h.sockets,
+		State: "all is well", Logger: slog.New(slog.NewTextHandler(h.log, nil))})
 	require.NoError(t, err)
 	return s
 }
@@ -128,39 +159,45 @@ func TestHandOver(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, serving)
 	assert.Equal(t, "all is well", status)
-	taken, err := s.Take(h.notifier, remembered{Count: 5})
+	taken, err := s.Take(remembered{Count: 5})
 	require.NoError(t, err)
 	assert.True(t, taken)
 	assert.Equal(t, fmt.Sprintf("MAINPID=%d", s.PID), h.note(t))
 	assert.Equal(t, "READY=1\nSTATUS=counted 5", h.note(t))
-	h.notifier.Status("from one that nobody listens to")
+	h.notifier.Status("dropped")
 
 	// The same socket serves, now from the other process.
 	conn, err := net.Dial("tcp", h.sockets["web"][0].Addr().String())
 	require.NoError(t, err)
 	defer conn.Close()
-	said := bufio.NewReader(conn)
-	line, err := said.ReadString('\n')
+	greeting := bufio.NewReader(conn)
+	line, err := greeting.ReadString('\n')
 	require.NoError(t, err)
 	assert.Equal(t, fmt.Sprintf("pid %d\n", s.PID), line)
 
-	drained, hastened, told := make(chan struct{}), make(chan struct{}), make(chan string, 1)
-	orders, finish := context.WithCancel(ctx)
+	messages := make(chan Message, 4)
+	following, finish := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.Orders(orders, func() { close(drained) }, func() { close(hastened) }, func(news json.RawMessage) { told <- string(news) })
+		s.Follow(following, func(m Message) bool {
+			messages <- m
+			return m.Kind != "a later one"
+		})
 	}()
-	<-drained
-	assert.Equal(t, `{"Count":6}`, <-told)
-	<-hastened
-	s.Tell(remembered{Count: 7})
+	assert.Equal(t, Message{Kind: Drain, Version: Version}, <-messages)
+	assert.Equal(t, Message{Kind: "a later one", Version: Version, Body: json.RawMessage(`{"Count":5}`)}, <-messages)
+	assert.Equal(t, Message{Kind: Drains, Version: Version, Body: json.RawMessage(`{"Count":6}`)}, <-messages)
+	assert.Equal(t, Message{Kind: Hasten, Version: Version}, <-messages)
+	s.Send(Turns, remembered{Count: 7})
 	finish()
 	<-ended
+	assert.Contains(t, h.log.String(), "its kind is unknown\" kind=\"a later one\" version=1\n")
+	assert.Equal(t, 1, strings.Count(h.log.String(), "\n"), h.log)
 	require.NoError(t, s.peer.conn.Close()) // as the end of this process would
-	rest, err := io.ReadAll(said)
+	rest, err := io.ReadAll(greeting)
 	require.NoError(t, err)
-	assert.Equal(t, "told {\"Count\":7}\nalone\n", string(rest))
+	assert.Equal(t, "got turns 1 {\"Count\":7}\nalone\n", string(rest))
 }
 
 func TestHandOverFails(t *testing.T) {
@@ -188,13 +225,13 @@ func TestHandOverFails(t *testing.T) {
 	}
 	t.Run("no program", func(t *testing.T) {
 		h := newHanding(t)
-		_, err := Succeed([]string{"/nonexistent"}, h.notifier, h.sockets, "state")
+		_, err := Succeed(Settings{Program: []string{"/nonexistent"}, Notifier: h.notifier, Sockets: h.sockets, State: "state"})
 		assert.EqualError(t, err, "cannot start /nonexistent: no such file or directory")
 	})
 }
 
-// A new process that the service manager was not told of does not serve.
-func TestHandOverThatNobodyHears(t *testing.T) {
+// A new process whose MAINPID= the service manager has not received does not serve.
+func TestHandOverWithoutTheServiceManager(t *testing.T) {
 	h := newHanding(t)
 	s := h.succeed(t, "serve")
 	_, _, err := s.Await(t.Context())
@@ -203,8 +240,8 @@ func TestHandOverThatNobodyHears(t *testing.T) {
 	require.NoError(t, err)
 	defer unix.Close(process)
 	require.NoError(t, h.notes.Close())
-	require.NoError(t, os.RemoveAll(h.notifier.socket.Name))
-	taken, err := s.Take(h.notifier, remembered{})
+	require.NoError(t, os.RemoveAll(h.address.Name))
+	taken, err := s.Take(remembered{})
 	assert.False(t, taken)
 	assert.ErrorContains(t, err, "cannot tell the service manager of the new process")
 	ended, err := 0, error(unix.EINTR)
@@ -214,7 +251,7 @@ func TestHandOverThatNobodyHears(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, ended, "it is still there")
 
-	h.notes, err = net.ListenUnixgram("unixgram", h.notifier.socket)
+	h.notes, err = net.ListenUnixgram("unixgram", h.address)
 	require.NoError(t, err)
 	defer h.notes.Close()
 	h.notifier.Ready("goes on")
@@ -227,7 +264,7 @@ func TestHandOverOfTooMuch(t *testing.T) {
 	s := h.succeed(t, "serve")
 	_, _, err := s.Await(t.Context())
 	require.NoError(t, err)
-	taken, err := s.Take(h.notifier, strings.Repeat("x", packetLimit))
+	taken, err := s.Take(strings.Repeat("x", packetLimit))
 	assert.False(t, taken)
 	assert.ErrorContains(t, err, "too long")
 	assert.ErrorIs(t, unix.Kill(s.PID, 0), unix.ESRCH, "it is still there")
@@ -239,18 +276,16 @@ func TestNoPredecessor(t *testing.T) {
 	p, err := FromPredecessor()
 	require.NoError(t, err)
 	assert.Nil(t, p)
-	p.Hush(nil)
+	p.Attach(nil, nil)
 	p.Failed(io.EOF)
 	p.Taken()
-	p.Drain()
-	p.Tell(1)
-	p.Hasten()
+	p.Send(Drain, nil)
 	assert.Nil(t, p.Sockets())
 	known, err := p.State(nil)
 	assert.False(t, known)
 	assert.NoError(t, err)
 	assert.NoError(t, p.Ready(true, "", nil))
 	assert.NoError(t, p.Wait(t.Context(), nil))
-	var n *Notifier
+	var n *notify.Notifier
 	n.Reloading("")
 }
