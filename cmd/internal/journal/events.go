@@ -186,6 +186,11 @@ func Events() []Event {
 			"The new process has a version that does not share its counts with the previous one, or it\n" +
 				"hangs. Until the previous process has ended, max_inflight and the limits of API keys hold\n" +
 				"for each of the two."},
+		{"reload-message-ignored", "c2d41a5e7f3b4b1d9a60e8d37b5c9f14",
+			"a message of the other process of a reload is ignored: its kind is unknown",
+			"The other process of a reload has another version",
+			"It sent a message of kind @CODEX_KIND@, which this version does not know. Turns, drains and\n" +
+				"API keys of both processes are as before. Nothing needs to be done."},
 		{"reload-failed", "efe6323990aa41b28c5e1cff2248baca", "reload failed",
 			"A reload has failed, and the service goes on as before",
 			"The new process did not become ready, or systemd could not be notified of it; CODEX_ERROR\n" +
