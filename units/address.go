@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// systemBusPath is where the system bus listens unless the environment says
-// otherwise (D-Bus specification, "Well-known Message Bus Instances").
+// systemBusPath is the default socket of the system bus (D-Bus specification,
+// "Well-known Message Bus Instances").
 const systemBusPath = "/run/dbus/system_bus_socket"
 
 // systemBusSockets returns the sockets of the system bus, in the order to try
@@ -30,7 +30,7 @@ func systemBusSockets() ([]string, error) {
 	return sockets, nil
 }
 
-// unixSocket takes the socket out of one "unix:path=…,guid=…" address.
+// unixSocket returns the socket of one "unix:path=…,guid=…" address.
 func unixSocket(address string) (string, error) {
 	keys, ok := strings.CutPrefix(address, "unix:")
 	if !ok {

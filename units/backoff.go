@@ -8,19 +8,19 @@ import (
 
 const (
 	firstRetry = 50 * time.Millisecond
-	// With helloTimeout, which the last vain try can take, less than 2 s: so soon
-	// after the bus is back the picture is right.
+	// lastRetry and helloTimeout, which the last failing attempt can take, add up to
+	// less than 2 s: the states are current that soon after the bus is back.
 	lastRetry = 400 * time.Millisecond
-	slowRetry = 10 * time.Second // where there was never a bus, or no systemd on it
+	slowRetry = 10 * time.Second // where no bus ever was, or no systemd on it
 )
 
-// backoff paces the tries to get a session. A session that came up resets it.
+// backoff paces the attempts to open a session. An open session resets it.
 type backoff struct {
 	delay time.Duration
 	wasUp bool
 }
 
-// wait waits before the next try, or until ctx ends.
+// wait waits before the next attempt, or until ctx ends.
 func (b *backoff) wait(ctx context.Context, err error) {
 	timer := time.NewTimer(b.next(err))
 	defer timer.Stop()

@@ -7,14 +7,14 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// board is where everything known of the watched units meets: the connection's
-// reader writes signals, the session writes what it read, and the watcher's
-// loop takes the states to publish. It outlives connections. Its memory is
-// bounded by the number of units, however fast they change.
+// board holds all facts about the watched units: the connection's reader writes
+// the signals, the session writes the properties it read, and the watcher's loop
+// takes the states to publish. It outlives connections. Its memory is bounded by
+// the number of units, however fast they change.
 type board struct {
-	news   chan struct{} // there are states to take
+	ready  chan struct{} // states wait to be published
 	reread chan struct{} // a unit has properties to be read again
-	loose  chan struct{} // a unit has changes that wait for what follows them
+	loose  chan struct{} // a unit has changes that wait for the signal that completes them
 	resync chan struct{} // systemd has reloaded: everything must be read again
 
 	metrics *metrics
@@ -25,7 +25,7 @@ type board struct {
 
 func newBoard(units []string, m *metrics) *board {
 	b := &board{
-		news:    make(chan struct{}, 1),
+		ready:   make(chan struct{}, 1),
 		reread:  make(chan struct{}, 1),
 		loose:   make(chan struct{}, 1),
 		resync:  make(chan struct{}, 1),
@@ -39,7 +39,7 @@ func newBoard(units []string, m *metrics) *board {
 	return b
 }
 
-// update is the one door to a record. It wakes whom the change concerns.
+// update is the only writer of records. It wakes the goroutines that the change concerns.
 func (b *board) update(path dbus.ObjectPath, change func(*record)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,7 +49,7 @@ func (b *board) update(path dbus.ObjectPath, change func(*record)) {
 	}
 	change(r)
 	if len(r.states) > 0 {
-		kick(b.news)
+		kick(b.ready)
 	}
 	if len(r.stale) > 0 {
 		kick(b.reread)
@@ -59,19 +59,19 @@ func (b *board) update(path dbus.ObjectPath, change func(*record)) {
 	}
 }
 
-// reset forgets the facts of an old connection, whose sequence ended with it.
-// What was published stays, so that the same state isn't published again.
+// reset drops the facts of an old connection, whose sequence numbers ended with it.
+// It keeps the published states, so that none is published twice.
 func (b *board) reset() {
 	for path := range b.records {
 		b.update(path, (*record).reset)
 	}
 }
 
-// signal takes one signal from systemd, on the connection's reader.
+// signal processes one signal of systemd, on the connection's reader.
 func (b *board) signal(s *dbus.Signal) {
 	switch s.Name {
 	case "org.freedesktop.DBus.Properties.PropertiesChanged":
-		b.update(s.Path, func(r *record) { b.heard(r, s) })
+		b.update(s.Path, func(r *record) { b.changed(r, s) })
 	case managerIface + ".Reloading":
 		var starts bool
 		if err := dbus.Store(s.Body, &starts); err != nil || !starts {
@@ -80,8 +80,8 @@ func (b *board) signal(s *dbus.Signal) {
 	}
 }
 
-// heard measures how late the signal is, if it carries a change of state.
-func (b *board) heard(r *record, s *dbus.Signal) {
+// changed applies the signal, and measures its delay if it carries a change of state.
+func (b *board) changed(r *record, s *dbus.Signal) {
 	before := r.facts.time("StateChangeTimestamp")
 	r.changed(s)
 	if at := r.facts.time("StateChangeTimestamp"); r.synced && at.After(before) {
@@ -89,19 +89,19 @@ func (b *board) heard(r *record, s *dbus.Signal) {
 	}
 }
 
-// learn takes the replies to a read of the unit's properties.
+// learn applies the replies to a read of the unit's properties.
 func (b *board) learn(path dbus.ObjectPath, answers []answer) {
 	b.update(path, func(r *record) { r.learn(answers) })
 }
 
-// settle publishes the changes that nothing followed for a while.
+// settle publishes the changes that no signal has completed for settleTime.
 func (b *board) settle() {
 	for path := range b.records {
 		b.update(path, (*record).settle)
 	}
 }
 
-// wanted returns the properties to be read again, by unit, and forgets that.
+// wanted returns the properties to be read again, by unit, and clears the list.
 func (b *board) wanted() map[dbus.ObjectPath][]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,8 +115,8 @@ func (b *board) wanted() map[dbus.ObjectPath][]string {
 	return wanted
 }
 
-// nextStart is the first automatic restart that is announced for a time after
-// that one; zero without any.
+// nextStart is the first automatic restart that is due later than after; zero
+// without any.
 func (b *board) nextStart(after time.Time) (next time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +128,7 @@ func (b *board) nextStart(after time.Time) (next time.Time) {
 	return next
 }
 
-// take returns the states to publish, each unit's in order, and forgets them.
+// take removes and returns the states to publish, each unit's in order.
 func (b *board) take() []State {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// ErrNoBus means that there is no system bus here at all, as in most
-// containers: its socket doesn't exist.
+// ErrNoBus means that this machine has no system bus, as most containers: its
+// socket doesn't exist.
 var ErrNoBus = errors.New("there is no system bus here")
 
 var (
@@ -23,17 +23,20 @@ var (
 )
 
 const (
-	helloTimeout = 1500 * time.Millisecond // connect, authenticate, Hello; a bus whose policy refuses us may say nothing
-	callTimeout  = 10 * time.Second        // one method call; a daemon-reload may hold systemd for seconds
+	// helloTimeout bounds connect, authentication and Hello; a bus whose policy
+	// refuses us may not answer.
+	helloTimeout = 1500 * time.Millisecond
+	// callTimeout bounds one method call; a daemon-reload may occupy systemd for seconds.
+	callTimeout = 10 * time.Second
 
 	managerName  = "org.freedesktop.systemd1"
 	managerPath  = "/org/freedesktop/systemd1"
 	managerIface = "org.freedesktop.systemd1.Manager"
 )
 
-// wire is the socket under a bus connection. It is not a *net.UnixConn to
-// godbus, so that file descriptors are never negotiated: godbus doesn't close
-// those that come with a stray signal, and anyone may send us one.
+// wire is the socket under a bus connection. godbus does not see a *net.UnixConn,
+// so it never negotiates file descriptors: it doesn't close those that come with
+// a stray signal, and any process may send us one.
 type wire struct {
 	net.Conn
 	in *bufio.Reader
@@ -41,8 +44,8 @@ type wire struct {
 
 func (w wire) Read(p []byte) (int, error) { return w.in.Read(p) }
 
-// Write has a bound because godbus holds its lock while it writes, and its
-// Close waits for that lock.
+// Write is bounded because godbus holds its lock while it writes, and its Close
+// waits for that lock.
 func (w wire) Write(p []byte) (int, error) {
 	if err := w.SetWriteDeadline(time.Now().Add(callTimeout)); err != nil {
 		return 0, err
@@ -57,10 +60,9 @@ type bus struct {
 	from   *senderFilter
 }
 
-// connect dials the system bus and says Hello. Signals of systemd's go to
-// deliver, one at a time in the order of the wire, and hold up the connection
-// while it runs: before the reply to a call is seen, every signal that came
-// ahead of it has been delivered.
+// connect dials the system bus and calls Hello. It passes the signals of systemd
+// to deliver, one at a time in the order of the wire, on the connection's reader:
+// a reply is visible only after every signal that preceded it was delivered.
 func connect(ctx context.Context, deliver func(*dbus.Signal)) (*bus, error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
@@ -109,8 +111,8 @@ func (b *bus) hello() (err error) {
 	return b.conn.Hello()
 }
 
-// close ends the connection; nothing is delivered after it returned. The
-// socket goes first: it frees a write that godbus' Close would wait for.
+// close closes the connection; no signal is delivered after it returned. It closes
+// the socket first, which ends a write that godbus' Close would wait for.
 func (b *bus) close() {
 	b.from.close()
 	_ = b.socket.Close()
@@ -122,7 +124,7 @@ func (b *bus) close() {
 // lost is closed when the connection has ended.
 func (b *bus) lost() <-chan struct{} { return b.conn.Context().Done() }
 
-// match asks for the signals that rule describes.
+// match subscribes to the signals that rule describes.
 func (b *bus) match(ctx context.Context, rule string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -133,9 +135,9 @@ func (b *bus) match(ctx context.Context, rule string) error {
 	return nil
 }
 
-// follow finds out who owns systemd's name, now and from now on, and asks
-// systemd to emit signals to us.
-func (b *bus) follow(ctx context.Context) error {
+// followOwner learns which connection owns systemd's name, now and after each
+// change, and asks systemd to emit signals to us.
+func (b *bus) followOwner(ctx context.Context) error {
 	rule := "type='signal',sender='org.freedesktop.DBus',path='/org/freedesktop/DBus'," +
 		"interface='org.freedesktop.DBus',member='NameOwnerChanged',arg0='" + managerName + "'"
 	if err := b.match(ctx, rule); err != nil {
@@ -156,7 +158,7 @@ func (b *bus) follow(ctx context.Context) error {
 	return b.subscribe(ctx)
 }
 
-// subscribe is needed once for every connection of ours and of systemd's.
+// subscribe is needed once for each pair of our connection and systemd's.
 func (b *bus) subscribe(ctx context.Context) error {
 	err := b.manager(ctx, "Subscribe").Err
 	if err == nil || isError(err, "org.freedesktop.systemd1.AlreadySubscribed") {

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Description is a unit as it is installed and set up, beside its State. Fields
-// that the unit's type lacks are zero.
+// Description is a unit's State and its settings. Fields that the unit's type
+// lacks are zero.
 type Description struct {
 	State
 	FileState   string   // enabled, disabled, static, masked, … (systemctl(1), is-enabled)
 	NeedReload  bool     // its files have changed since systemd read them
-	WantedBy    []string // the units that start it with them, by Wants= or Requires=
+	WantedBy    []string // the units whose start starts it, by Wants= or Requires=
 	User        string
 	Environment []string      // Environment=, as NAME=VALUE
 	Watchdog    time.Duration // WatchdogSec=, 0 is none
@@ -25,7 +25,7 @@ type Description struct {
 	Listen      []string      // ListenStream=, of a socket
 }
 
-// described are read beside what a State is made of.
+// described are the properties that a Description has beside those of a State.
 var described = map[string]property{
 	"UnitFileState":    {unitIface, "s"},
 	"NeedDaemonReload": {unitIface, "b"},
@@ -40,8 +40,8 @@ var described = map[string]property{
 	"Listen": {"org.freedesktop.systemd1.Socket", "a(ss)"},
 }
 
-// Describe asks systemd for a unit once. That it is not installed is no error:
-// see LoadState.
+// Describe asks systemd for a unit once. A unit that is not installed is no
+// error: see LoadState.
 func (m *Manager) Describe(ctx context.Context, unit string) (Description, error) {
 	known := propertiesOf(unit)
 	maps.Copy(known, described)
@@ -59,7 +59,7 @@ func (m *Manager) Describe(ctx context.Context, unit string) (Description, error
 	return f.description(unit), nil
 }
 
-// Version is systemd's own version, as it says it: "257.13-1~deb13u1".
+// Version is systemd's own version as it reports it, such as "257.13-1~deb13u1".
 func (m *Manager) Version(ctx context.Context) (string, error) {
 	var version string
 	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
@@ -95,10 +95,10 @@ func (f facts) duration(name string) time.Duration {
 	return time.Duration(usec) * time.Microsecond
 }
 
-// unset is systemd's "infinity", which a unit that never ran has for a time.
+// unset is systemd's "infinity", the value of some times of a unit that never ran.
 const unset = 1<<64 - 1
 
-// age is how long ago a timestamp of CLOCK_MONOTONIC was; 0 for one never set.
+// age is the time since a timestamp of CLOCK_MONOTONIC; 0 for one never set.
 func (f facts) age(name string) time.Duration {
 	at := f.duration(name)
 	var now unix.Timespec
@@ -108,7 +108,7 @@ func (f facts) age(name string) time.Duration {
 	return max(0, time.Duration(now.Nano())-at)
 }
 
-// streams are the addresses of a socket that take connections.
+// streams are the addresses of a socket that accept connections.
 func (f facts) streams() []string {
 	list, _ := f["Listen"].value.([][]any)
 	var streams []string

@@ -26,7 +26,8 @@ func TestDescribe(t *testing.T) {
 	service := bus.Systemd.Unit(worker)
 	service.Start("Ready: yes")
 	service.SetSilently(unitstest.Properties{
-		"UnitFileState": "disabled", "NeedDaemonReload": true, "WantedBy": []string{"codex.target"}, "RequiredBy": []string{"mine.target"},
+		"UnitFileState": "disabled", "NeedDaemonReload": true,
+		"WantedBy": []string{"codex.target"}, "RequiredBy": []string{"mine.target"},
 		"User": "codex-worker", "Environment": []string{"A=b c"}, "WatchdogUSec": uint64(10_000_000),
 		"WatchdogTimestampMonotonic": uint64(now.Nano()/1000) - 3_000_000,
 	})
@@ -81,7 +82,8 @@ func (authority) CheckAuthorization(who struct {
 	if action != "org.freedesktop.systemd1.manage-units" || flags != 0 || who.Kind != "unix-process" {
 		return result, dbus.NewError("org.freedesktop.PolicyKit1.Error.Failed", nil)
 	}
-	result.Authorized = who.Details["uid"].Value() == int32(995) && details["unit"] == worker && details["verb"] == "start"
+	mayStart := details["unit"] == worker && details["verb"] == "start"
+	result.Authorized = mayStart && who.Details["uid"].Value() == int32(995)
 	return result, nil
 }
 
@@ -95,14 +97,18 @@ func TestMayManage(t *testing.T) {
 	conn, err := dbus.Connect(bus.Address())
 	require.NoError(t, err)
 	defer conn.Close()
-	require.NoError(t, conn.Export(authority{}, "/org/freedesktop/PolicyKit1/Authority", "org.freedesktop.PolicyKit1.Authority"))
+	const path, iface = "/org/freedesktop/PolicyKit1/Authority", "org.freedesktop.PolicyKit1.Authority"
+	require.NoError(t, conn.Export(authority{}, path, iface))
 	_, err = conn.RequestName("org.freedesktop.PolicyKit1", dbus.NameFlagDoNotQueue)
 	require.NoError(t, err)
 	for _, c := range []struct {
 		uid        uint32
 		unit, verb string
 		may        bool
-	}{{995, worker, "start", true}, {995, worker, "kill", false}, {995, "dbus.service", "start", false}, {996, worker, "start", false}} {
+	}{
+		{995, worker, "start", true}, {995, worker, "kill", false},
+		{995, "dbus.service", "start", false}, {996, worker, "start", false},
+	} {
 		may, err := m.MayManage(bounded(t), c.uid, c.unit, c.verb)
 		require.NoError(t, err)
 		assert.Equal(t, c.may, may, "%+v", c)

@@ -16,7 +16,7 @@ const (
 	codeDumped = 3
 )
 
-// Exit is how a unit's main process ended.
+// Exit describes the end of a unit's main process.
 type Exit struct {
 	Result string // systemd's verdict: success, exit-code, signal, core-dump, watchdog, timeout, oom-kill, …
 	Code   string // exited, killed or dumped
@@ -24,12 +24,12 @@ type Exit struct {
 	At     time.Time
 }
 
-// OOMKill is the Result of a service that the kernel has killed a process of for
-// lack of memory, and of an Exit with that cause.
-const OOMKill = "oom-kill"
+// oomKill is the Result of a service, and of an Exit, if the kernel has killed a
+// process of the service for lack of memory.
+const oomKill = "oom-kill"
 
-// LastExit returns how the main process last ended. It knows only until the
-// unit starts again, which may be a moment later: keep what you saw.
+// LastExit returns the last end of the main process. systemd clears it when the
+// unit starts again, which may be a moment later: keep the value.
 func (s State) LastExit() (Exit, bool) {
 	e := Exit{Result: s.Result, At: s.ExecMainExitAt, Status: signalName(s.ExecMainStatus)}
 	switch s.ExecMainCode {
@@ -43,20 +43,20 @@ func (s State) LastExit() (Exit, bool) {
 		return Exit{}, false
 	}
 	if s.outOfMemory() {
-		e.Result = OOMKill
+		e.Result = oomKill
 	}
 	return e, true
 }
 
-// outOfMemory reports what systemd calls a mere signal with OOMPolicy=continue:
-// notify-exec has found that its command was killed for lack of memory, and ended
-// of the same signal.
+// outOfMemory reports an out-of-memory kill that systemd reports as a plain signal
+// with OOMPolicy=continue: notify-exec has found that the kernel killed its command
+// for lack of memory, and has ended by the same signal.
 func (s State) outOfMemory() bool {
 	killed := s.ExecMainCode == codeKilled && syscall.Signal(s.ExecMainStatus) == syscall.SIGKILL
 	return s.Result == "signal" && killed && syscall.Errno(s.StatusErrno) == syscall.ENOMEM
 }
 
-// String says it in words: "exited with status 3", "killed by SIGABRT (watchdog)".
+// String is a phrase such as "exited with status 3" or "killed by SIGABRT (watchdog)".
 func (e Exit) String() string {
 	var how string
 	switch e.Code {

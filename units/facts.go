@@ -10,8 +10,8 @@ import (
 
 const unitIface = "org.freedesktop.systemd1.Unit"
 
-// property is one that we read, with the type it has in
-// org.freedesktop.systemd1(5). What has another type is not believed.
+// property is one that we read, with its type in org.freedesktop.systemd1(5).
+// A value of another type is ignored.
 type property struct{ iface, signature string }
 
 func (p property) holds(v dbus.Variant) bool { return v.Signature().String() == p.signature }
@@ -45,7 +45,7 @@ var serviceProperties = map[string]property{
 	"RestartUSecNext":       {serviceIface, "t"},
 }
 
-// propertiesOf returns what there is to know of a unit of that type.
+// propertiesOf returns the properties of a State for a unit of that type.
 func propertiesOf(unit string) map[string]property {
 	all := make(map[string]property)
 	for name, p := range unitProperties {
@@ -62,8 +62,8 @@ func propertiesOf(unit string) map[string]property {
 	return all
 }
 
-// fact is a property's value and the place on the wire where we read it. A nil
-// value is not known yet, a missing one doesn't exist on this systemd.
+// fact is a property's value and its place on the wire. A nil value is not known
+// yet, a missing one doesn't exist on this systemd.
 type fact struct {
 	value any
 	seq   dbus.Sequence
@@ -71,8 +71,8 @@ type fact struct {
 
 type missing struct{}
 
-// facts is what we know of one unit, by property. Replies and signals arrive
-// through different doors; the sequence on the wire says which is newer.
+// facts are the known properties of one unit. Replies and signals arrive on
+// different paths; the sequence on the wire decides which is newer.
 type facts map[string]fact
 
 func (f facts) learn(name string, value any, seq dbus.Sequence) {
@@ -125,7 +125,7 @@ func (f facts) state(unit string) State {
 		LeftInactiveAt: f.time("InactiveExitTimestamp"),
 		JobPending:     f.job() != 0,
 	}
-	if f["LoadState"].value == (missing{}) { // systemd has no object for such a name
+	if f["LoadState"].value == (missing{}) { // systemd has no object for the name
 		s.LoadState = "not-found"
 	}
 	if delay, ok := f.restartDelay(); ok && !f.waitingSince().IsZero() {
@@ -146,9 +146,9 @@ func (f facts) job() uint32 {
 	return id
 }
 
-// waitingSince returns when the unit began to wait for its automatic restart,
-// zero when it doesn't. When the wait is over systemd queues the job and counts
-// the restart first, and leaves the state auto-restart a moment later.
+// waitingSince returns when the unit began to wait for its automatic restart, zero
+// if it doesn't wait. After the wait systemd first queues the job and counts the
+// restart, and leaves the state auto-restart a moment later.
 func (f facts) waitingSince() time.Time {
 	if f.text("SubState") != "auto-restart" || f.job() != 0 {
 		return time.Time{}
@@ -156,27 +156,28 @@ func (f facts) waitingSince() time.Time {
 	return f.time("StateChangeTimestamp")
 }
 
-// mayRestart reports an end of which it isn't known whether it is final. Before
-// systemd 254, which brought failed-before-auto-restart, dead-before-auto-restart
-// and RestartUSecNext, a unit is failed/failed or, after a clean exit,
-// inactive/dead for an instant on its way to auto-restart.
+// mayRestart reports an end that may or may not be final. Before systemd 254, which
+// brought failed-before-auto-restart, dead-before-auto-restart and RestartUSecNext, a
+// unit is failed/failed or, after a clean exit, inactive/dead for an instant before it
+// reaches auto-restart.
 func (f facts) mayRestart() bool {
 	sub := f.text("SubState")
 	return f["RestartUSecNext"].value == (missing{}) && (sub == "failed" || sub == "dead")
 }
 
 // restartDelay is RestartUSecNext (systemd 254, where the delay grows with
-// RestartSteps=), or else what the unit's own process makes of it: see Holdback.
+// RestartSteps=), or else the delay that the unit's own process waits: see Holdback.
 func (f facts) restartDelay() (time.Duration, bool) {
 	value := f["RestartUSecNext"].value
 	if value == (missing{}) {
-		return f.ramp().Delay(f.uint32("NRestarts") + 1), true
+		return f.restartDelays().before(f.uint32("NRestarts") + 1), true
 	}
 	usec, ok := value.(uint64)
 	return time.Duration(usec) * time.Microsecond, ok
 }
 
-// ramp reads the unit's files: a systemd without growing delays knows of RestartSec= alone.
-func (f facts) ramp() Ramp {
-	return rampOf(f.duration("RestartUSec"), append([]string{f.text("FragmentPath")}, f.texts("DropInPaths")...))
+// restartDelays reads the unit's files: a systemd before 254 reads RestartSec= alone.
+func (f facts) restartDelays() restartDelays {
+	files := append([]string{f.text("FragmentPath")}, f.texts("DropInPaths")...)
+	return restartDelaysIn(files, f.duration("RestartUSec"))
 }

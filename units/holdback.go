@@ -11,21 +11,21 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Holdback is a start of a service that its own process holds back, because
-// systemd itself has waited for RestartSec= alone: its version, before 254, knows
-// no growing delays. The zero Holdback holds nothing back.
+// Holdback is a start of a service that its own process holds back, because a
+// systemd before 254 has no growing delays and waits for RestartSec= alone. The
+// zero Holdback holds nothing back.
 type Holdback struct {
 	Restart      uint32        // the number of the restart, from 1
-	Wait         time.Duration // how long the start has still to wait
+	Wait         time.Duration // the rest of the delay
 	StartTimeout time.Duration // TimeoutStartSec=, 0 is none
 
 	job dbus.ObjectPath
 }
 
-// lookAgain is how soon a reset of the unit is noticed. No signal carries it.
+// lookAgain is how often a wait checks for a reset of the unit, which no signal carries.
 const lookAgain = 200 * time.Millisecond
 
-// heldProperties are what a Holdback is made of.
+// heldProperties are the properties that a Holdback derives from.
 var heldProperties = map[string]property{
 	"FragmentPath": {unitIface, "s"},
 	"DropInPaths":  {unitIface, "as"},
@@ -39,13 +39,12 @@ var heldProperties = map[string]property{
 	"TimeoutStartUSec": {serviceIface, "t"},
 }
 
-// HoldBack returns when the start of the unit that we belong to may go on: at once
-// where systemd has growing delays or the start is no automatic restart, and else
-// after the rest of the delay that systemd 254 would have waited. A reset of the
-// unit ends the wait, and so does a start that somebody asks for. each, called
-// before the wait and a few times a second while it lasts, gets what is left of it.
-// A bus that goes away meanwhile only hides what would end it sooner. The error is
-// ctx's, or why systemd cannot be asked.
+// HoldBack returns when the start of our own unit may go on: at once where systemd
+// has growing delays or the start is no automatic restart, and else after the rest
+// of the delay that systemd 254 would have waited. A reset of the unit ends the
+// wait, and so does an explicit start. HoldBack calls each before the wait and a few
+// times a second during it, with the rest of the delay. Without the bus the wait
+// goes on to its end. The error is that of ctx, or of the question to systemd.
 func (m *Manager) HoldBack(ctx context.Context, each func(Holdback)) error {
 	started := make(chan struct{}, 1)
 	err := m.with(ctx, func(*dbus.Signal) { kick(started) }, func(ctx context.Context, b *bus) error {
@@ -83,18 +82,18 @@ func (b *bus) holdBack(ctx context.Context, unit dbus.ObjectPath, held Holdback,
 	return nil
 }
 
-// followJob subscribes to the job of the automatic restart: a start that an operator
-// asks for joins it, which systemd announces as a change of the job.
+// followJob subscribes to the job of the automatic restart: an operator's start joins
+// it, which systemd announces as a change of the job.
 func (b *bus) followJob(ctx context.Context, job dbus.ObjectPath) error {
 	const rule = "type='signal',sender='" + managerName + "',interface='org.freedesktop.DBus.Properties'," +
 		"member='PropertiesChanged',path='"
 	if err := b.match(ctx, rule+string(job)+"'"); err != nil {
 		return err
 	}
-	return b.follow(ctx)
+	return b.followOwner(ctx)
 }
 
-// stillHeld looks again. A systemd that does not answer prolongs no wait.
+// stillHeld asks again. A systemd that does not answer prolongs no wait.
 func (b *bus) stillHeld(ctx context.Context, unit dbus.ObjectPath, before Holdback) Holdback {
 	asked := time.Now().Add(-min(before.Wait, lookAgain))
 	bounded, cancel := context.WithDeadline(ctx, asked.Add(before.Wait))
@@ -120,14 +119,14 @@ func (b *bus) heldBack(ctx context.Context, unit dbus.ObjectPath) (Holdback, err
 	return f.holdback(), nil
 }
 
-// holdback counts from the start: before 254 the unit leaves its wait for the
-// automatic restart by way of inactive. What systemd has waited is RestartSec=.
+// holdback counts from the start of the unit: before 254 the unit passes through
+// inactive after its wait for the automatic restart. systemd has waited RestartSec=.
 func (f facts) holdback() Holdback {
 	restart := f.uint32("NRestarts")
 	if f["RestartSteps"].value != (missing{}) || restart == 0 {
 		return Holdback{}
 	}
-	wait := f.ramp().rest(restart) - f.age("InactiveExitTimestampMonotonic")
+	wait := f.restartDelays().rest(restart) - f.age("InactiveExitTimestampMonotonic")
 	h := Holdback{Restart: restart, Wait: wait, StartTimeout: f.duration("TimeoutStartUSec")}
 	if job, _ := f["Job"].value.([]any); len(job) == 2 {
 		h.job, _ = job[1].(dbus.ObjectPath)
@@ -140,13 +139,13 @@ const (
 	heldFormat = "2006-01-02T15:04:05.000Z07:00" // RFC 3339
 )
 
-// Status is the STATUS= of the process that waits, from which the watcher reads
-// that it does.
+// Status is the STATUS= of the process that waits. The watcher recognises the wait
+// by it.
 func (h Holdback) Status(until time.Time) string {
 	return fmt.Sprintf("%s%s, before restart %d", heldPrefix, until.UTC().Format(heldFormat), h.Restart)
 }
 
-// heldUntil understands Holdback.Status.
+// heldUntil parses Holdback.Status.
 func heldUntil(status string) (until time.Time, held bool) {
 	text, held := strings.CutPrefix(status, heldPrefix)
 	text, _, _ = strings.Cut(text, ",")
@@ -155,8 +154,8 @@ func heldUntil(status string) (until time.Time, held bool) {
 }
 
 // held reports whether the unit's own process holds its restart back, and until
-// when. From the automatic restart on, until the first ExecStartPre= has reported
-// otherwise, it does.
+// when. It does from the automatic restart on, until the first ExecStartPre= reports
+// another status.
 func (f facts) held() (until time.Time, held bool) {
 	restart, sub, status := f.uint32("NRestarts"), f.text("SubState"), f.text("StatusText")
 	starting := f.text("ActiveState") == "activating" && sub != "auto-restart"
@@ -166,5 +165,5 @@ func (f facts) held() (until time.Time, held bool) {
 	if until, held = heldUntil(status); held || sub != "start-pre" || status != "" {
 		return until, held
 	}
-	return f.time("InactiveExitTimestamp").Add(f.ramp().rest(restart)), true
+	return f.time("InactiveExitTimestamp").Add(f.restartDelays().rest(restart)), true
 }

@@ -14,8 +14,8 @@ import (
 	"codex-proxy/units/unitstest"
 )
 
-// oldUnit is a worker on a systemd without growing delays, whose process we are.
-// Each restart but the first waits for d after RestartSec=, which is 200 ms.
+// oldUnit is our own unit, a worker on a systemd without growing delays. Each restart
+// but the first waits for d after RestartSec=, which is 200 ms.
 func oldUnit(t *testing.T, bus *unitstest.Bus, d time.Duration) *unitstest.Unit {
 	file := filepath.Join(t.TempDir(), "x.service")
 	text := "[Service]\nRestartSteps=1\nRestartMaxDelaySec=" + (200*time.Millisecond + d).String() + "\n"
@@ -26,7 +26,7 @@ func oldUnit(t *testing.T, bus *unitstest.Bus, d time.Duration) *unitstest.Unit 
 	return unit
 }
 
-// holdBack returns the first of what is left to wait, and a function that awaits the end.
+// holdBack returns the first Holdback, and a function that waits for the end.
 func holdBack(ctx context.Context, t *testing.T) (first units.Holdback, ended func() error) {
 	t.Helper()
 	m := units.NewManager()
@@ -36,7 +36,7 @@ func holdBack(ctx context.Context, t *testing.T) (first units.Holdback, ended fu
 	select {
 	case first = <-left:
 	case <-time.After(patience):
-		t.Fatal("nothing is waited for")
+		t.Fatal("HoldBack does not wait")
 	}
 	return first, func() error {
 		select {
@@ -62,7 +62,7 @@ func TestHoldBackWaitsForTheRest(t *testing.T) {
 	assert.Greater(t, time.Since(began), first.Wait-time.Millisecond)
 }
 
-// What ends the wait at once; without it, the wait would outlast the test.
+// A reset, a start or a stop ends a wait that would outlast the test.
 func TestHoldBackEnds(t *testing.T) {
 	for name, end := range map[string]func(*unitstest.Unit){
 		"reset": func(u *unitstest.Unit) { u.SetSilently(unitstest.Properties{"NRestarts": uint32(0)}) },
@@ -123,7 +123,7 @@ func TestHoldBackHoldsNothingBack(t *testing.T) {
 	})
 }
 
-// The watcher sees that a start waits, from its first moment on, and until when.
+// The watcher recognises a start that waits, from its first moment on, and until when.
 func TestWatcherSeesAStartHeldBack(t *testing.T) {
 	bus := unitstest.Start(t)
 	unit := oldUnit(t, bus, time.Hour)

@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// Enable makes systemd start the unit with those that its [Install] section names,
-// from now on. It does not start it. After an error it is not enabled.
+// Enable makes systemd start the unit together with those that its [Install] section
+// names. It does not start the unit. After an error the unit is not enabled.
 func (m *Manager) Enable(ctx context.Context, unit string) error {
 	const forThisBootOnly, replaceOthers = false, false
 	err := m.install(ctx, "enable", "EnableUnitFiles", unit, forThisBootOnly, replaceOthers)
 	if err == nil || errors.Is(err, ErrNoBus) {
 		return err
 	}
-	// The links may have been made, and systemd not have read them.
+	// The links may exist although systemd has not read them.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*callTimeout)
 	defer cancel()
 	return errors.Join(err, m.Disable(ctx, unit))
@@ -26,12 +26,12 @@ func (m *Manager) Disable(ctx context.Context, unit string) error {
 	return m.install(ctx, "disable", "DisableUnitFiles", unit, forThisBootOnly)
 }
 
-// Reload makes the unit take over its configuration, and waits as Start does.
+// Reload makes the unit reload its configuration, and waits as Start does.
 func (m *Manager) Reload(ctx context.Context, unit string) error {
 	return m.job(ctx, "reload", "ReloadUnit", unit)
 }
 
-// install changes the links between units, and has systemd read them.
+// install changes the links between units, and makes systemd read them.
 func (m *Manager) install(ctx context.Context, verb, method, unit string, flags ...any) error {
 	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
 		if err := b.manager(ctx, method, append([]any{[]string{unit}}, flags...)...).Err; err != nil {

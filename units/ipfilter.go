@@ -22,8 +22,8 @@ type change struct {
 	Value dbus.Variant
 }
 
-// AllowNetworks makes these networks, and no others, the unit's IPAddressAllow=
-// until the next boot. It takes effect at once.
+// AllowNetworks sets the unit's IPAddressAllow= to these networks alone, until the
+// next boot. It takes effect at once.
 func (m *Manager) AllowNetworks(ctx context.Context, unit string, networks []netip.Prefix) error {
 	allow := []network{}
 	for _, p := range networks {
@@ -35,7 +35,7 @@ func (m *Manager) AllowNetworks(ctx context.Context, unit string, networks []net
 	}
 	const name, runtime = "IPAddressAllow", true
 	changes := []change{
-		{name, dbus.MakeVariant([]network{})}, // an empty list forgets; one with elements adds
+		{name, dbus.MakeVariant([]network{})}, // an empty list clears; one with elements adds
 		{name, dbus.MakeVariant(allow)},
 	}
 	err := m.ask(ctx, func(ctx context.Context, b *bus) error {

@@ -11,8 +11,8 @@ import (
 const jobRemovedRule = "type='signal',sender='" + managerName + "',path='" + managerPath +
 	"',interface='" + managerIface + "',member='JobRemoved'"
 
-// jobResults gathers how systemd's jobs ended, while one of them is waited for.
-// A job may end before the reply that names it has been read.
+// jobResults collects the results of systemd's jobs while a caller waits for one of
+// them. A job may end before its caller has read the reply that names it.
 type jobResults struct {
 	ended chan struct{}
 
@@ -24,7 +24,7 @@ func newJobResults() *jobResults {
 	return &jobResults{ended: make(chan struct{}, 1), results: make(map[dbus.ObjectPath]string)}
 }
 
-// signal takes JobRemoved(id, job, unit, result).
+// signal processes JobRemoved(id, job, unit, result).
 func (j *jobResults) signal(s *dbus.Signal) {
 	var id uint32
 	var job dbus.ObjectPath
@@ -38,7 +38,7 @@ func (j *jobResults) signal(s *dbus.Signal) {
 	kick(j.ended)
 }
 
-// wait waits for the job to be done.
+// wait waits for the end of the job; the error is nil if it was done.
 func (j *jobResults) wait(ctx context.Context, b *bus, job dbus.ObjectPath) error {
 	result, err := j.result(ctx, b, job)
 	if err != nil {
@@ -47,7 +47,7 @@ func (j *jobResults) wait(ctx context.Context, b *bus, job dbus.ObjectPath) erro
 	return jobError(result)
 }
 
-// result waits for the job's result. Results of other jobs are dropped.
+// result waits for the job's result. It drops the results of other jobs.
 func (j *jobResults) result(ctx context.Context, b *bus, job dbus.ObjectPath) (string, error) {
 	for {
 		if result, ok := j.take(job); ok {
@@ -56,7 +56,7 @@ func (j *jobResults) result(ctx context.Context, b *bus, job dbus.ObjectPath) (s
 		select {
 		case <-j.ended:
 		case <-b.lost():
-			return "", fmt.Errorf("%w before systemd said how the job ended", errBusLost)
+			return "", fmt.Errorf("%w before systemd reported the result of the job", errBusLost)
 		case <-ctx.Done():
 			return "", ctx.Err()
 		}
@@ -71,7 +71,7 @@ func (j *jobResults) take(job dbus.ObjectPath) (string, bool) {
 	return result, ok
 }
 
-// jobError puts a job's result in words (org.freedesktop.systemd1(5), JobRemoved).
+// jobError is the error of a job's result (org.freedesktop.systemd1(5), JobRemoved).
 func jobError(result string) error {
 	switch result {
 	case "done":

@@ -7,8 +7,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Job returns what systemd is doing to the unit: "start", "stop", "restart",
-// "reload" and so on, or nothing.
+// Job returns the type of the unit's job: "start", "stop", "restart", "reload" and
+// so on, or "" if it has none.
 func (m *Manager) Job(ctx context.Context, unit string) (string, error) {
 	var kind string
 	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
@@ -24,15 +24,15 @@ func (m *Manager) Job(ctx context.Context, unit string) (string, error) {
 	return kind, nil
 }
 
-// AwaitJob waits until what systemd is doing to the unit is over, however that ends,
-// or ctx ends. It returns at once if systemd is doing nothing.
+// AwaitJob waits until the unit's job ends with any result, or ctx ends. It returns
+// at once if the unit has no job.
 func (m *Manager) AwaitJob(ctx context.Context, unit string) error {
 	jobs := newJobResults()
 	err := m.with(ctx, jobs.signal, func(ctx context.Context, b *bus) error {
 		if err := b.match(ctx, jobRemovedRule); err != nil {
 			return err
 		}
-		if err := b.follow(ctx); err != nil {
+		if err := b.followOwner(ctx); err != nil {
 			return err
 		}
 		job, err := b.job(ctx, unit)
@@ -48,7 +48,7 @@ func (m *Manager) AwaitJob(ctx context.Context, unit string) error {
 	return nil
 }
 
-// job is the unit's job; empty: it has none.
+// job is the unit's job; empty if it has none.
 func (b *bus) job(ctx context.Context, unit string) (dbus.ObjectPath, error) {
 	var path dbus.ObjectPath
 	if err := b.manager(ctx, "GetUnit", unit).Store(&path); err != nil {

@@ -11,23 +11,23 @@ import (
 
 var errClosed = errors.New("the manager is closed")
 
-// Manager asks systemd to start and stop units. Each call has a bus connection
-// of its own, made and closed within it: calls are rare, and there is nothing
-// to repair when the bus was away. Safe for concurrent use.
+// Manager asks systemd to start and stop units. Each call opens and closes a bus
+// connection of its own: calls are rare, and a restart of the bus needs no repair.
+// A Manager is safe for concurrent use.
 type Manager struct {
 	once   sync.Once
 	closed chan struct{}
 }
 
-// NewManager returns a manager. It needs no bus until it is used.
+// NewManager returns a manager. It needs no bus until its first call.
 func NewManager() *Manager { return &Manager{closed: make(chan struct{})} }
 
-// Close makes calls in flight, and later ones, fail. Jobs that systemd has
-// accepted go on.
+// Close makes calls in flight and later calls fail. Jobs that systemd has accepted
+// go on.
 func (m *Manager) Close() { m.once.Do(func() { close(m.closed) }) }
 
-// Start starts the unit and waits until systemd says how that ended, or ctx
-// ends. A unit that waits for its automatic restart is started at once.
+// Start starts the unit and waits until systemd reports the result, or ctx ends. A
+// unit that waits for its automatic restart starts at once.
 func (m *Manager) Start(ctx context.Context, unit string) error {
 	return m.job(ctx, "start", "StartUnit", unit)
 }
@@ -66,7 +66,7 @@ func (m *Manager) job(ctx context.Context, verb, method, unit string) error {
 		if err := b.match(ctx, jobRemovedRule); err != nil {
 			return err
 		}
-		if err := b.follow(ctx); err != nil {
+		if err := b.followOwner(ctx); err != nil {
 			return err
 		}
 		var job dbus.ObjectPath
@@ -81,12 +81,12 @@ func (m *Manager) job(ctx context.Context, verb, method, unit string) error {
 	return nil
 }
 
-// ask is with for what needs no signals.
+// ask is with for calls that need no signals.
 func (m *Manager) ask(ctx context.Context, do func(context.Context, *bus) error) error {
 	return m.with(ctx, func(*dbus.Signal) {}, do)
 }
 
-// with runs one exchange on a connection of its own.
+// with runs do on a connection of its own.
 func (m *Manager) with(ctx context.Context, deliver func(*dbus.Signal), do func(context.Context, *bus) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -108,7 +108,8 @@ func (m *Manager) with(ctx context.Context, deliver func(*dbus.Signal), do func(
 	return err
 }
 
-// refusal says what to do about systemd's no. D-Bus types end here.
+// refusal adds the likely remedy to systemd's error. No D-Bus type leaves the package
+// with it.
 func refusal(err error) error {
 	if err == nil {
 		return nil

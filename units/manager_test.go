@@ -62,7 +62,7 @@ func TestManagerResetsFailed(t *testing.T) {
 	assert.NoError(t, m.ResetFailed(bounded(t), units.Worker("unloaded")))
 }
 
-// That the links are made shows on the real systemd.
+// The integration tests check the links, on the real systemd.
 func TestManagerInstalls(t *testing.T) {
 	bus := unitstest.Start(t)
 	m := units.NewManager()
@@ -74,11 +74,12 @@ func TestManagerInstalls(t *testing.T) {
 	assert.Equal(t, 2, bus.Systemd.Calls("Reload"), "systemd reads the links")
 	require.NoError(t, m.Reload(bounded(t), worker))
 	bus.Systemd.Refuse("org.freedesktop.DBus.Error.NoMemory", "Reload")
-	assert.ErrorContains(t, m.Enable(bounded(t), worker), "cannot enable codex-worker@default.service: systemd refuses: ")
-	assert.Equal(t, 2, bus.Systemd.Calls("DisableUnitFiles"), "the links that were made go again")
+	const refused = "codex-worker@default.service: systemd refuses: "
+	assert.ErrorContains(t, m.Enable(bounded(t), worker), "cannot enable "+refused)
+	assert.Equal(t, 2, bus.Systemd.Calls("DisableUnitFiles"), "it removes the links again")
 	bus.Systemd.Refuse("org.freedesktop.DBus.Error.AccessDenied")
-	assert.ErrorContains(t, m.Enable(bounded(t), worker), "cannot enable codex-worker@default.service: systemd refuses: ")
-	assert.ErrorContains(t, m.Reload(bounded(t), worker), "cannot reload codex-worker@default.service: systemd refuses: ")
+	assert.ErrorContains(t, m.Enable(bounded(t), worker), "cannot enable "+refused)
+	assert.ErrorContains(t, m.Reload(bounded(t), worker), "cannot reload "+refused)
 }
 
 func TestManagerRefused(t *testing.T) {
@@ -92,7 +93,7 @@ func TestManagerRefused(t *testing.T) {
 	assert.ErrorContains(t, m.Start(bounded(t), worker), "cannot start codex-worker@default.service: systemd refuses: ")
 }
 
-// start begins a start whose job stays, and returns when systemd has the job.
+// start begins a start whose job stays, and returns once systemd has the job.
 func start(ctx context.Context, t *testing.T, bus *unitstest.Bus, m *units.Manager) <-chan error {
 	t.Helper()
 	unit := bus.Systemd.Unit(worker)
@@ -143,7 +144,7 @@ func TestManagerLosesTheBus(t *testing.T) {
 	defer m.Close()
 	done := start(bounded(t), t, bus, m)
 	bus.Kill()
-	assert.ErrorContains(t, wait(t, done), "the bus connection ended before systemd said how the job ended")
+	assert.ErrorContains(t, wait(t, done), "the bus connection ended before systemd reported the result of the job")
 	bus.Restart()
 	bus.Systemd.Unit(worker).Jobs("done")
 	assert.NoError(t, m.Start(bounded(t), worker), "the next call finds the bus again")

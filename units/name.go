@@ -11,23 +11,23 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 // Worker returns the service unit of the worker called name.
 func Worker(name string) string { return "codex-worker@" + name + ".service" }
 
-// WorkerSocket returns the socket unit through which the worker called name is
-// reached.
+// WorkerSocket returns the socket unit of the worker called name.
 func WorkerSocket(name string) string { return "codex-worker@" + name + ".socket" }
 
-// ValidName says why name can't be a worker's name, or nil. The set is the one
-// that the polkit rule admits, needs no escaping in a unit's instance, and has no
-// name that a command would take for an option.
+// ValidName returns the error of a name that no worker can have, or nil. The valid
+// names are those that the polkit rule admits; they need no escaping in a unit's
+// instance, and no command takes one for an option.
 func ValidName(name string) error {
 	if validName.MatchString(name) {
 		return nil
 	}
-	return fmt.Errorf("cannot use %q as a worker name: use 1 to 64 letters, digits, _ or -, a letter or digit first", name)
+	return fmt.Errorf("cannot use %q as a worker name: use 1 to 64 letters, digits, _ or -, a letter or digit first",
+		name)
 }
 
 // unitPath returns the object path of a unit: its name escaped as sd-bus does
-// (sd_bus_path_encode(3)). systemd loads the unit when the path is first used,
-// so that a unit that isn't installed has a path too.
+// (sd_bus_path_encode(3)). systemd loads the unit at the first use of the path, so
+// a unit that isn't installed has a path too.
 func unitPath(unit string) string {
 	var b strings.Builder
 	b.WriteString("/org/freedesktop/systemd1/unit/")

@@ -18,13 +18,15 @@ func TestValidName(t *testing.T) {
 	for _, name := range []string{"default", "A-b_9", "9", strings.Repeat("x", 64)} {
 		assert.NoError(t, ValidName(name))
 	}
-	for _, name := range []string{"", "-x", "--help", "_x", "a b", "a/b", "a.b", "é", "a\n", "a@b", strings.Repeat("x", 65)} {
+	long := strings.Repeat("x", 65)
+	for _, name := range []string{"", "-x", "--help", "_x", "a b", "a/b", "a.b", "é", "a\n", "a@b", long} {
 		assert.Error(t, ValidName(name), "%q", name)
 	}
-	assert.EqualError(t, ValidName("a b"), `cannot use "a b" as a worker name: use 1 to 64 letters, digits, _ or -, a letter or digit first`)
+	assert.EqualError(t, ValidName("a b"),
+		`cannot use "a b" as a worker name: use 1 to 64 letters, digits, _ or -, a letter or digit first`)
 }
 
-// Both rules must be the same.
+// ValidName and the polkit rule must agree.
 func TestPolkitAdmitsValidNames(t *testing.T) {
 	rule, err := os.ReadFile("../packaging/polkit/codex-proxy.rules")
 	require.NoError(t, err)

@@ -9,21 +9,20 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// ErrNoPolkit means that polkit is not installed here: systemd then lets root
-// alone manage units.
+// ErrNoPolkit means that polkit is not installed: then only root may manage units.
 var ErrNoPolkit = errors.New("polkit is not on the system bus")
 
 // MayManage asks polkit whether a process of the user uid may do verb (start,
-// stop, restart, reset-failed, …) to unit without being asked for a password.
-// It does nothing to the unit. Only root may ask for other users.
+// stop, restart, reset-failed, …) to unit without a password. It changes nothing.
+// Only root may ask for other users.
 func (m *Manager) MayManage(ctx context.Context, uid uint32, unit, verb string) (bool, error) {
 	var answer struct {
 		Authorized, Challenge bool
 		Details               map[string]string
 	}
 	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
-		call := b.conn.Object("org.freedesktop.PolicyKit1", "/org/freedesktop/PolicyKit1/Authority").CallWithContext(ctx,
-			"org.freedesktop.PolicyKit1.Authority.CheckAuthorization", 0,
+		authority := b.conn.Object("org.freedesktop.PolicyKit1", "/org/freedesktop/PolicyKit1/Authority")
+		call := authority.CallWithContext(ctx, "org.freedesktop.PolicyKit1.Authority.CheckAuthorization", 0,
 			processOf(uid), "org.freedesktop.systemd1.manage-units", map[string]string{"unit": unit, "verb": verb},
 			uint32(0), "")
 		return call.Store(&answer)
@@ -37,14 +36,14 @@ func (m *Manager) MayManage(ctx context.Context, uid uint32, unit, verb string) 
 	return answer.Authorized, nil
 }
 
-// subject is polkit's description of who wants something.
+// subject is polkit's description of the process that asks.
 type subject struct {
 	Kind    string
 	Details map[string]dbus.Variant
 }
 
-// processOf is this process as if it belonged to uid; polkit itself looks up the
-// start time that is 0 here.
+// processOf is this process as if it belonged to uid. polkit looks up the start time,
+// which is 0 here.
 func processOf(uid uint32) subject {
 	return subject{"unix-process", map[string]dbus.Variant{
 		"pid":        dbus.MakeVariant(uint32(os.Getpid())),

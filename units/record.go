@@ -6,23 +6,22 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// maxStates bounds how many states of one unit wait to be published. A restart
-// makes about eight; when the reader of states is slower than that, the oldest
-// are lost, never the newest.
+// maxStates bounds the states of one unit that wait to be published. A restart
+// makes about eight; a slower reader misses the oldest, never the newest.
 const maxStates = 32
 
 // record is one unit on the board, guarded by the board's lock.
 type record struct {
 	unit  string
-	known map[string]property // what a unit of this type has
+	known map[string]property // those of a unit of this type
 
 	facts  facts
 	synced bool                // all properties were read on this connection
-	loose  time.Time           // since when there are changes not published, or zero
+	loose  time.Time           // when the first unpublished change came, or zero
 	stale  map[string]struct{} // properties to be read again
 
 	states []State // to be published
-	last   State   // the newest of what was published or waits to be
+	last   State   // the newest state, published or not
 }
 
 // answer is the reply to one property read. The value is missing when systemd
@@ -44,10 +43,10 @@ func (r *record) reset() {
 	r.stale = make(map[string]struct{})
 }
 
-// changed takes a PropertiesChanged signal (D-Bus specification, "Standard
+// changed applies a PropertiesChanged signal (D-Bus specification, "Standard
 // Interfaces"). systemd sends one for the unit's type and then one for Unit, in
-// this order so that clients can take the two as one change. A body that can't
-// be understood still says that something changed: everything is read again.
+// this order so that clients can take the two as one change. After a body that
+// cannot be parsed all properties are read again.
 func (r *record) changed(s *dbus.Signal) {
 	iface, values, invalidated, ok := parseChanged(s.Body)
 	if !ok {
@@ -71,7 +70,7 @@ func (r *record) changed(s *dbus.Signal) {
 		}
 	}
 	if r.facts.text("LoadState") != "loaded" && r.facts.text("ActiveState") != "inactive" {
-		r.reread("LoadState") // installed since we looked; no signal carries it
+		r.reread("LoadState") // the unit was installed meanwhile; no signal carries that
 	}
 	if iface == unitIface && !r.facts.mayRestart() {
 		r.publish()
@@ -92,7 +91,7 @@ func parseChanged(body []any) (iface string, values map[string]dbus.Variant, inv
 	return iface, values, invalidated, ok1 && ok2 && ok3
 }
 
-// newDelay forgets the delay before the restart: it is a new one, and no signal
+// newDelay drops the delay before the restart: it has changed, and no signal
 // carries it.
 func (r *record) newDelay(seq dbus.Sequence) {
 	if _, ok := r.known["RestartUSecNext"]; !ok || r.facts["RestartUSecNext"].value == (missing{}) {
@@ -112,9 +111,9 @@ func (r *record) learn(answers []answer) {
 
 func (r *record) reread(name string) { r.stale[name] = struct{}{} }
 
-// settle publishes what was loose for long enough. An end that may be none is read
-// again first: systemd sets both states at a stroke, so that its answer is past that
-// instant, however late the signal of the second is.
+// settle publishes changes that were loose for settleTime. An end that may not be
+// final is read again first: systemd sets both states in one step, so its answer has
+// the second state, however late the signal of that comes.
 func (r *record) settle() {
 	switch {
 	case r.loose.IsZero() || time.Since(r.loose) < settleTime:

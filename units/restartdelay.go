@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// Ramp is how the delay before a service's automatic restarts grows:
+// restartDelays are the growing delays before a service's automatic restarts:
 // RestartSec=, RestartSteps= and RestartMaxDelaySec= of systemd.service(5).
-type Ramp struct {
-	First time.Duration
-	Steps uint
-	Max   time.Duration // 0: infinity, which means no growth
+type restartDelays struct {
+	first time.Duration
+	steps uint
+	max   time.Duration // 0: infinity, which means no growth
 }
 
-// Delay is the delay before the restart of that number, from 1, as systemd 254
-// and later have it: service_restart_usec_next in src/core/service.c.
-func (r Ramp) Delay(restart uint32) time.Duration {
+// before is the delay before the restart of that number, from 1, as systemd 254
+// and later compute it: service_restart_usec_next in src/core/service.c.
+func (d restartDelays) before(restart uint32) time.Duration {
 	switch {
-	case restart <= 1, r.Steps == 0, r.First <= 0, r.First >= r.Max:
-		return r.First
-	case uint(restart) > r.Steps:
-		return r.Max
+	case restart <= 1, d.steps == 0, d.first <= 0, d.first >= d.max:
+		return d.first
+	case uint(restart) > d.steps:
+		return d.max
 	}
-	growth := math.Pow(float64(r.Max)/float64(r.First), float64(restart-1)/float64(r.Steps))
-	return time.Duration(float64(r.First) * growth)
+	growth := math.Pow(float64(d.max)/float64(d.first), float64(restart-1)/float64(d.steps))
+	return time.Duration(float64(d.first) * growth)
 }
 
-// rest is what of that delay is left after RestartSec=.
-func (r Ramp) rest(restart uint32) time.Duration { return r.Delay(restart) - r.First }
+// rest is the rest of that delay after RestartSec=.
+func (d restartDelays) rest(restart uint32) time.Duration { return d.before(restart) - d.first }

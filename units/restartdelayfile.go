@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// rampOf is the ramp of a service on a systemd that knows of RestartSec= alone:
-// the rest stands in the files that systemd has read for it, the later ones of
-// which override. As systemd does, it ignores what it cannot read.
-func rampOf(first time.Duration, files []string) Ramp {
-	r := Ramp{First: first}
+// restartDelaysIn reads the delays of a service from its files, of which later ones
+// override: a systemd before 254 reports RestartSec= alone, which is first. Like
+// systemd it ignores lines that it cannot parse, and files that it cannot read.
+func restartDelaysIn(files []string, first time.Duration) restartDelays {
+	d := restartDelays{first: first}
 	for _, name := range files {
 		if f, err := os.Open(name); err == nil {
-			r.read(bufio.NewScanner(f))
+			d.read(bufio.NewScanner(f))
 			_ = f.Close()
 		}
 	}
-	return r
+	return d
 }
 
-func (r *Ramp) read(lines *bufio.Scanner) {
+func (d *restartDelays) read(lines *bufio.Scanner) {
 	section := ""
 	for lines.Scan() {
 		line := strings.TrimSpace(lines.Text())
@@ -31,25 +31,25 @@ func (r *Ramp) read(lines *bufio.Scanner) {
 		}
 		key, value, _ := strings.Cut(line, "=")
 		if section == "[Service]" {
-			r.set(strings.TrimSpace(key), strings.TrimSpace(value))
+			d.set(strings.TrimSpace(key), strings.TrimSpace(value))
 		}
 	}
 }
 
-func (r *Ramp) set(key, value string) {
+func (d *restartDelays) set(key, value string) {
 	switch key {
 	case "RestartSteps":
 		if n, err := strconv.ParseUint(value, 0, 32); err == nil {
-			r.Steps = uint(n)
+			d.steps = uint(n)
 		}
 	case "RestartMaxDelaySec":
-		if d, ok := parseSpan(value); ok {
-			r.Max = d
+		if limit, ok := parseSpan(value); ok {
+			d.max = limit
 		}
 	}
 }
 
-// spans are the units of systemd.time(7), "Parsing time spans", that a delay may have.
+// spans are those units of systemd.time(7), "Parsing time spans", that suit a delay.
 var spans = map[string]time.Duration{
 	"us": time.Microsecond, "usec": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond,
 	"ms": time.Millisecond, "msec": time.Millisecond,
@@ -59,7 +59,7 @@ var spans = map[string]time.Duration{
 	"d": 24 * time.Hour, "day": 24 * time.Hour, "days": 24 * time.Hour,
 }
 
-// parseSpan understands "10s", "1min 30s", "2.5" and "infinity", which is 0.
+// parseSpan parses "10s", "1min 30s", "2.5" and "infinity", which is 0.
 func parseSpan(text string) (total time.Duration, ok bool) {
 	if text == "infinity" {
 		return 0, true

@@ -2,13 +2,13 @@ package units
 
 import "os"
 
-// workerDirs is where the runtime directories of workers are: RuntimeDirectory= of
-// codex-worker@.service, whose name anybody may look for.
+// workerDirs holds the runtime directories of workers: RuntimeDirectory= of
+// codex-worker@.service. Every user may look up a name in it.
 const workerDirs = "/run/codex-worker/"
 
-// WorkerRuns reports, without asking systemd, whether the worker called name starts,
-// runs or stops: systemd makes a unit's runtime directory before its first process,
-// and removes it after the last one, also while it waits to start it again
+// WorkerRuns reports, without a question to systemd, whether the worker called name
+// starts, runs or stops: systemd makes a unit's runtime directory before its first
+// process and removes it after the last one, also during the wait for a restart
 // (RuntimeDirectoryPreserve=, systemd.exec(5)).
 func WorkerRuns(name string) bool { return runs(workerDirs, name) }
 

@@ -6,17 +6,17 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// senderFilter is the signal handler of one connection. It passes on only what
-// the owner of org.freedesktop.systemd1 sent. A sender= in a match rule isn't
-// enough: a signal addressed to our own unique name comes past every rule. The
-// sender itself can't be forged, the bus stamps it on.
+// senderFilter is the signal handler of one connection. It passes on only the
+// signals of the owner of org.freedesktop.systemd1. A sender= in a match rule isn't
+// enough: a signal addressed to our own unique name bypasses every rule. No process
+// can forge the sender: the bus writes it.
 type senderFilter struct {
 	deliver func(*dbus.Signal)
 	changed chan struct{} // the owner changed, one pending at most
 
 	mu     sync.Mutex // guards what follows, and is held while delivering
-	owner  string     // the unique name, empty when nobody owns the name
-	heard  bool       // the bus told us of a change
+	owner  string     // the unique name, empty while no connection owns the name
+	newer  bool       // owner is from a signal, which is newer than GetNameOwner
 	closed bool
 }
 
@@ -44,16 +44,16 @@ func (f *senderFilter) ownerChanged(s *dbus.Signal) {
 		dbus.Store(s.Body, &name, &before, &after) != nil || name != managerName {
 		return
 	}
-	f.owner, f.heard = after, true
+	f.owner, f.newer = after, true
 	kick(f.changed)
 }
 
-// startWith takes the owner that GetNameOwner returned, unless the bus has
-// meanwhile told of a newer one.
+// startWith sets the owner that GetNameOwner returned, unless a signal has named a
+// newer one meanwhile.
 func (f *senderFilter) startWith(owner string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.heard {
+	if !f.newer {
 		f.owner = owner
 	}
 }
@@ -64,14 +64,14 @@ func (f *senderFilter) current() string {
 	return f.owner
 }
 
-// close makes sure that nothing is delivered any more.
+// close ends the delivery of signals.
 func (f *senderFilter) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
 }
 
-// kick leaves a note in a channel of capacity one.
+// kick fills a channel of capacity one.
 func kick(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

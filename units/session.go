@@ -11,29 +11,29 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// settleTime is how long a change waits for the signal that completes it: one
-// of the Service interface for the Unit's, and before systemd 254 an end for the
-// automatic restart. systemd writes the two back to back.
+// settleTime is how long a change waits for the signal that completes it: a change of
+// the Service interface waits for the Unit's, and before systemd 254 an end waits for
+// the automatic restart. systemd writes the two back to back.
 const settleTime = 100 * time.Millisecond
 
-// wakeAfter is how long after the announced time the timer has surely run out:
-// systemd sets it a moment after it has noted when the wait began.
+// wakeAfter is the delay after the announced time at which systemd's timer has surely
+// elapsed: systemd sets it a moment after it has recorded the beginning of the wait.
 const wakeAfter = 10 * time.Millisecond
 
 // session is the life of one bus connection.
 type session struct {
 	bus   *bus
 	board *board
-	step  func() // called after each wait, all of which are bounded
+	step  func() // called after each wait; every wait is bounded
 
 	due             *time.Timer // when systemd is woken for the expected start
 	expected, woken time.Time
 
-	round []dbus.ObjectPath // units that the resync by the clock has still to read
+	round []dbus.ObjectPath // units that the resync by timer has yet to read
 }
 
 // openSession connects, subscribes, and reads every unit: when it returns the
-// board's picture is right, and signals keep it so.
+// board is current, and signals keep it current.
 func openSession(ctx context.Context, board *board, step func()) (*session, error) {
 	board.reset()
 	bus, err := connect(ctx, board.signal)
@@ -55,13 +55,13 @@ func (s *session) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.bus.follow(ctx); err != nil {
+	if err := s.bus.followOwner(ctx); err != nil {
 		return err
 	}
 	return s.sync(ctx, resyncConnect)
 }
 
-// rules are narrow: a thousand other units may flap and we hear nothing of it.
+// rules are narrow: changes of other units cost nothing.
 func (s *session) rules() []string {
 	const from = "type='signal',sender='" + managerName + "',"
 	rules := []string{from + "path='" + managerPath + "',interface='" + managerIface + "',member='Reloading'"}
@@ -72,7 +72,7 @@ func (s *session) rules() []string {
 	return rules
 }
 
-// run keeps the board right until the connection ends, and says why it ended.
+// run keeps the board current until the connection ends, and returns the reason.
 func (s *session) run(ctx context.Context, resync time.Duration) error {
 	tick := time.NewTicker(resync)
 	defer tick.Stop()
@@ -121,18 +121,19 @@ func (s *session) expectStart() {
 	}
 }
 
-// wake makes systemd look at its clock. To save power its timers run out up to
-// 250 ms late unless something else wakes it before (sd_event_add_time(3), and
-// RestartSec= has no setting for that), and requests wait for the worker
-// meanwhile. It is systemd that starts the unit, at the time that it has chosen.
-// Nobody waits for the answer.
+// wake makes systemd check its timers. To save power they elapse up to 250 ms late
+// unless another event wakes systemd before (sd_event_add_time(3); RestartSec= has no
+// setting for that), and requests wait for the worker meanwhile. systemd alone
+// starts the unit, at the time that it has chosen. The session does not wait for the
+// answer.
 func (s *session) wake() {
 	s.woken = s.expected
-	s.bus.conn.Object(managerName, managerPath).Go("org.freedesktop.DBus.Peer.Ping", dbus.FlagNoAutoStart|dbus.FlagNoReplyExpected, nil)
+	const flags = dbus.FlagNoAutoStart | dbus.FlagNoReplyExpected
+	s.bus.conn.Object(managerName, managerPath).Go("org.freedesktop.DBus.Peer.Ping", flags, nil)
 }
 
-// ownerChanged follows a daemon-reexec. Units may have changed while systemd
-// could not tell, and a new systemd doesn't know that we listen.
+// ownerChanged follows a daemon-reexec. Units may have changed while systemd sent no
+// signals, and a new systemd has no subscription of ours.
 func (s *session) ownerChanged(ctx context.Context) error {
 	if s.bus.from.current() == "" {
 		return errNoManager
@@ -153,8 +154,8 @@ func (s *session) sync(ctx context.Context, cause string) error {
 	return nil
 }
 
-// syncNext finds what no signal told of, and a systemd that no longer answers. One unit
-// at a time: to read fifty costs as much as a minute of watching them.
+// syncNext finds changes that no signal carried, and a systemd that does not answer.
+// It reads one unit: reading fifty costs as much as a minute of watching them.
 func (s *session) syncNext(ctx context.Context) error {
 	if len(s.round) == 0 {
 		s.board.metrics.resyncs.WithLabelValues(resyncTimer).Inc()
@@ -194,7 +195,8 @@ func (s *session) read(ctx context.Context, path dbus.ObjectPath, names []string
 
 // properties asks for the named ones of one unit, all at once: fifteen Gets cost
 // systemd a third of the two GetAlls, which render some 450 properties.
-func (b *bus) properties(ctx context.Context, path dbus.ObjectPath, known map[string]property, names []string) ([]answer, error) {
+func (b *bus) properties(ctx context.Context, path dbus.ObjectPath,
+	known map[string]property, names []string) ([]answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	unit := b.conn.Object(managerName, path)
@@ -213,8 +215,8 @@ func (b *bus) properties(ctx context.Context, path dbus.ObjectPath, known map[st
 	return answers, nil
 }
 
-// newAnswer reads a reply. That systemd has no such property, or no object for
-// a unit of that name, is an answer; that it didn't answer is not.
+// newAnswer reads a reply. An error that systemd has no such property, or no object
+// for the unit, is an answer too; other errors are not.
 func newAnswer(name string, p property, call *dbus.Call) (answer, error) {
 	a := answer{name: name, value: missing{}, seq: call.ResponseSequence}
 	var v dbus.Variant

@@ -15,7 +15,7 @@ import (
 	"codex-proxy/units/unitstest"
 )
 
-// Other units' changes never reach us, so that they cost nothing.
+// Changes of other units never reach us, so they cost nothing.
 func TestRulesAreNarrow(t *testing.T) {
 	bus := unitstest.Start(t)
 	mine, other := bus.Systemd.Unit(Worker("mine")), bus.Systemd.Unit(Worker("other"))
@@ -40,7 +40,7 @@ func TestRulesAreNarrow(t *testing.T) {
 	assert.EqualValues(t, 2, got.Load())
 }
 
-// A listener that never answers must not hold a connection attempt.
+// A listener that never answers must not block a connection attempt.
 func TestConnectIsBounded(t *testing.T) {
 	path := t.TempDir() + "/bus"
 	silent, err := net.Listen("unix", path)
@@ -61,12 +61,12 @@ func TestBackoff(t *testing.T) {
 		once.next(ErrNoBus)
 	}
 	assert.Equal(t, slowRetry, never.next(ErrNoBus))
-	assert.Equal(t, lastRetry, once.next(ErrNoBus), "where there was a bus it comes back")
+	assert.Equal(t, lastRetry, once.next(ErrNoBus), "a bus that was there comes back")
 	assert.Equal(t, lastRetry, never.next(errBusLost))
 	assert.Equal(t, firstRetry, (&backoff{}).next(errBusLost))
 }
 
-// The loop can be well while the connection's goroutine is not.
+// The loop can answer while the connection's goroutine is stuck.
 func TestAliveNamesTheConnector(t *testing.T) {
 	w := NewWatcher(Config{})
 	w.step.Store(-int64(stepBound + time.Second))
@@ -79,7 +79,7 @@ func TestAliveNamesTheConnector(t *testing.T) {
 	assert.NoError(t, w.Alive(t.Context()))
 }
 
-// A clock that is set says nothing of the connector.
+// A change of the clock does not affect the judgement of the connector.
 func TestAliveOutlivesASetClock(t *testing.T) {
 	for name, hours := range map[string]int{"forward": 1, "back": -1} {
 		t.Run(name, func(t *testing.T) {
@@ -95,8 +95,8 @@ func TestAliveOutlivesASetClock(t *testing.T) {
 	}
 }
 
-// setSince is the same instant to a wall clock that has been set forward since. Only
-// the seconds of a time's wall clock are changed, which have 33 bits (package time).
+// setSince is the same instant to a wall clock that has been set forward since. It
+// changes the seconds of the time's wall clock, which have 33 bits (package time).
 func setSince(at time.Time, hours int) time.Time {
 	*(*uint64)(unsafe.Pointer(&at)) -= uint64(hours*3600) << 30
 	return at

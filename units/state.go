@@ -2,9 +2,9 @@ package units
 
 import "time"
 
-// State is what systemd says of one unit. Times are the machine's wall clock
-// with microseconds, zero when systemd never set them. Fields that the unit's
-// type lacks (a socket has no main process) are zero.
+// State is the state of one unit as systemd reports it. Times are of the machine's
+// wall clock with microseconds, zero if systemd never set them. Fields that the
+// unit's type lacks (a socket has no main process) are zero.
 type State struct {
 	Unit         string
 	LoadState    string // loaded, not-found, masked, bad-setting, error
@@ -12,7 +12,7 @@ type State struct {
 	SubState     string // running, dead, failed, auto-restart, start, stop-sigterm, …
 	Result       string // success, exit-code, signal, core-dump, watchdog, timeout, oom-kill, …
 	InvocationID string // hexadecimal, new with every start
-	StatusText   string // what the service said of itself by sd_notify
+	StatusText   string // the STATUS= that the service sent, sd_notify(3)
 	StatusErrno  int32  // the errno(3) of a failure that the service reported, or 0
 	MainPID      uint32
 
@@ -20,7 +20,7 @@ type State struct {
 	// ResetFailed. systemd also counts the one that the start limit refused.
 	NRestarts uint32
 
-	// How the main process last ended, as waitid(2) has it; systemd clears
+	// The last end of the main process, in the terms of waitid(2); systemd clears
 	// these when the unit starts again. See LastExit.
 	ExecMainCode   int32
 	ExecMainStatus int32
@@ -29,11 +29,11 @@ type State struct {
 	StateChangedAt time.Time
 	LeftInactiveAt time.Time // to start, or to wait for the automatic restart
 
-	// NextRestartAt is when systemd will start the unit again, zero unless it
-	// is waiting to. It follows the auto-restart state by one bus round trip.
+	// NextRestartAt is the time of the automatic restart, zero unless the unit waits
+	// for it. It follows the auto-restart state by one bus round trip.
 	NextRestartAt time.Time
-	// HeldBack: the unit starts, and its own process still waits for what is left
-	// of the restart delay, as systemd has none that grow (before 254). See Holdback.
+	// HeldBack: the unit starts, and its own process still waits for the rest of the
+	// restart delay, because systemd before 254 has no growing delays. See Holdback.
 	HeldBack bool
 
 	JobPending bool // systemd has a job for the unit: a start, a stop, a restart
@@ -48,19 +48,20 @@ func (s State) Active() bool {
 	return false
 }
 
-// Failed reports whether systemd has given up on the unit: it stays down until
-// someone starts it or resets it. On its way to an automatic restart a unit
-// passes through failed/failed-before-auto-restart, which is not that; the
-// watcher hides that older systemd calls it failed/failed.
+// Failed reports whether systemd has given up on the unit: it stays down until a
+// start or a reset. Before an automatic restart a unit passes through
+// failed/failed-before-auto-restart, which is no such failure; a systemd before 254
+// calls that failed/failed too, and the watcher does not publish it.
 func (s State) Failed() bool {
 	return s.ActiveState == "failed" && s.SubState != "failed-before-auto-restart"
 }
 
 // StartLimited reports whether the unit has failed because systemd's start limit
-// keeps it down. Result tells only where starts that were asked for were too many:
-// after a crash loop systemd keeps that of the crash. Then the unit has restarted,
-// and waited for one restart more after its last run; after a stop that has ended in
-// a failure it has not.
+// keeps it down. Result is start-limit-hit only if explicit starts hit the limit:
+// after a crash loop systemd keeps the Result of the crash. Then the unit has
+// restarted, and has waited for one more restart after its last run; after a stop
+// that ended in a failure it has not.
 func (s State) StartLimited() bool {
-	return s.Failed() && (s.Result == "start-limit-hit" || s.NRestarts > 0 && !s.ExecMainExitAt.After(s.LeftInactiveAt))
+	crashLoop := s.NRestarts > 0 && !s.ExecMainExitAt.After(s.LeftInactiveAt)
+	return s.Failed() && (s.Result == "start-limit-hit" || crashLoop)
 }

@@ -1,6 +1,7 @@
 package units
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func TestStateInWords(t *testing.T) {
 	} {
 		s := State{ActiveState: c.active, SubState: c.sub}
 		assert.Equal(t, c.up, s.Active(), "%s/%s is active", c.active, c.sub)
-		assert.Equal(t, c.failed, s.Failed(), "%s/%s has failed", c.active, c.sub)
+		assert.Equal(t, c.failed, s.Failed(), "%s/%s is failed", c.active, c.sub)
 	}
 }
 
@@ -49,18 +50,19 @@ func TestLastExit(t *testing.T) {
 	}
 }
 
-// With OOMPolicy=continue systemd's Result is signal; the shim's errno says more.
+// With OOMPolicy=continue systemd's Result is signal; the shim's errno has the cause.
 func TestLastExitOutOfMemory(t *testing.T) {
 	killed := State{Result: "signal", ExecMainCode: 2, ExecMainStatus: 9, StatusErrno: 12}
+	exited := func(s *State) { s.Result, s.ExecMainCode, s.ExecMainStatus = "exit-code", 1, 9 }
 	for what, c := range map[string]struct {
 		change func(*State)
 		want   string
 	}{
-		"out of memory":              {func(*State) {}, "killed by SIGKILL (oom-kill)"},
-		"killed by somebody":         {func(s *State) { s.StatusErrno = 0 }, "killed by SIGKILL"},
-		"killed by the watchdog":     {func(s *State) { s.Result = "watchdog" }, "killed by SIGKILL (watchdog)"},
-		"another signal":             {func(s *State) { s.ExecMainStatus = 15 }, "killed by SIGTERM"},
-		"another program's own word": {func(s *State) { s.Result, s.ExecMainCode, s.ExecMainStatus = "exit-code", 1, 9 }, "exited with status 9"},
+		"out of memory":           {func(*State) {}, "killed by SIGKILL (oom-kill)"},
+		"killed by hand":          {func(s *State) { s.StatusErrno = 0 }, "killed by SIGKILL"},
+		"killed by the watchdog":  {func(s *State) { s.Result = "watchdog" }, "killed by SIGKILL (watchdog)"},
+		"another signal":          {func(s *State) { s.ExecMainStatus = 15 }, "killed by SIGTERM"},
+		"another program's errno": {exited, "exited with status 9"},
 	} {
 		s := killed
 		c.change(&s)
@@ -72,21 +74,21 @@ func TestLastExitOutOfMemory(t *testing.T) {
 
 func TestStartLimited(t *testing.T) {
 	at := func(sec int64) time.Time { return time.Unix(sec, 0) }
-	failed := State{ActiveState: "failed", SubState: "failed", Result: "exit-code"}
 	for what, c := range map[string]struct {
-		change  func(*State)
+		state   State
 		limited bool
 	}{
-		"it may not be restarted":         {func(s *State) { s.LeftInactiveAt, s.ExecMainExitAt = at(1), at(2) }, false},
-		"its main process never ran":      {func(s *State) { s.NRestarts, s.LeftInactiveAt = 14, at(3) }, true},
-		"after a crash loop":              {func(s *State) { s.NRestarts, s.ExecMainExitAt, s.LeftInactiveAt = 14, at(2), at(3) }, true},
-		"killed while it was stopped":     {func(s *State) { s.NRestarts, s.LeftInactiveAt, s.ExecMainExitAt = 1, at(1), at(2) }, false},
-		"starts that somebody asked for":  {func(s *State) { s.Result, s.LeftInactiveAt, s.ExecMainExitAt = "start-limit-hit", at(1), at(2) }, true},
-		"it waits, and is to be started":  {func(s *State) { s.ActiveState, s.SubState, s.NRestarts = "activating", "auto-restart", 1 }, false},
-		"systemd has not decided, so far": {func(s *State) { s.SubState, s.NRestarts = "failed-before-auto-restart", 1 }, false},
+		"may not be restarted":      {State{LeftInactiveAt: at(1), ExecMainExitAt: at(2)}, false},
+		"main process never ran":    {State{NRestarts: 14, LeftInactiveAt: at(3)}, true},
+		"after a crash loop":        {State{NRestarts: 14, ExecMainExitAt: at(2), LeftInactiveAt: at(3)}, true},
+		"killed while it stopped":   {State{NRestarts: 1, LeftInactiveAt: at(1), ExecMainExitAt: at(2)}, false},
+		"too many explicit starts":  {State{Result: "start-limit-hit", LeftInactiveAt: at(1), ExecMainExitAt: at(2)}, true},
+		"waits for its restart":     {State{ActiveState: "activating", SubState: "auto-restart", NRestarts: 1}, false},
+		"systemd has yet to decide": {State{SubState: "failed-before-auto-restart", NRestarts: 1}, false},
 	} {
-		s := failed
-		c.change(&s)
+		s := c.state
+		s.ActiveState, s.SubState = cmp.Or(s.ActiveState, "failed"), cmp.Or(s.SubState, "failed")
+		s.Result = cmp.Or(s.Result, "exit-code")
 		assert.Equal(t, c.limited, s.StartLimited(), what)
 	}
 }

@@ -19,29 +19,29 @@ const patience = time.Minute
 
 var worker = units.Worker("default")
 
-// word is one callback.
-type word struct {
+// callback is one call of OnState or OnBus.
+type callback struct {
 	state units.State
 	isBus bool
 	up    bool
 	err   error
 }
 
-// watch is a running watcher and what it said.
+// watch is a running watcher and its callbacks.
 type watch struct {
 	t       *testing.T
 	watcher *units.Watcher
-	words   chan word
+	calls   chan callback
 	stop    func()
 }
 
 func startWatch(t *testing.T, cfg units.Config) *watch {
 	t.Helper()
-	w := &watch{t: t, words: make(chan word, 10_000)}
+	w := &watch{t: t, calls: make(chan callback, 10_000)}
 	if cfg.OnState == nil {
-		cfg.OnState = func(s units.State) { w.words <- word{state: s} }
+		cfg.OnState = func(s units.State) { w.calls <- callback{state: s} }
 	}
-	cfg.OnBus = func(up bool, err error) { w.words <- word{isBus: true, up: up, err: err} }
+	cfg.OnBus = func(up bool, err error) { w.calls <- callback{isBus: true, up: up, err: err} }
 	w.watcher = units.NewWatcher(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -60,26 +60,26 @@ func startWatch(t *testing.T, cfg units.Config) *watch {
 	return w
 }
 
-func (w *watch) next() word {
+func (w *watch) next() callback {
 	w.t.Helper()
 	select {
-	case x := <-w.words:
+	case x := <-w.calls:
 		return x
 	case <-time.After(patience):
-		require.Fail(w.t, "the watcher says nothing")
-		return word{}
+		require.Fail(w.t, "the watcher calls nothing")
+		return callback{}
 	}
 }
 
-// state returns the next word, which must be a state.
+// state returns the state of the next callback, which must be OnState.
 func (w *watch) state() units.State {
 	w.t.Helper()
 	x := w.next()
-	require.False(w.t, x.isBus, "the bus instead of a state: %v %v", x.up, x.err)
+	require.False(w.t, x.isBus, "OnBus instead of OnState: %v %v", x.up, x.err)
 	return x.state
 }
 
-// until returns all states up to the first that is ok.
+// until returns all states up to the first for which ok is true.
 func (w *watch) until(ok func(units.State) bool) []units.State {
 	w.t.Helper()
 	var states []units.State
@@ -91,7 +91,7 @@ func (w *watch) until(ok func(units.State) bool) []units.State {
 	}
 }
 
-// untilUp skips states until the watcher says that the bus is up.
+// untilUp returns all states until the watcher reports that the bus is up.
 func (w *watch) untilUp() []units.State {
 	w.t.Helper()
 	var states []units.State

@@ -11,47 +11,46 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Config says what to watch and whom to tell. The callbacks run on the
-// watcher's own goroutine, never two at a time: while one blocks nothing is
-// published and Alive fails. A nil callback is not called.
+// Config configures a Watcher. The callbacks run on the watcher's own goroutine,
+// never two at a time: while one blocks the watcher publishes nothing and Alive
+// fails. A nil callback is not called.
 type Config struct {
 	Units  []string      // full unit names, such as Worker returns
 	Resync time.Duration // how often one of the units is read anew, 30 s when zero
 	Logger *slog.Logger  // discarded when nil
-	// Registry is where its metrics go; nil: nobody looks at them.
+	// Registry receives the metrics; nil: they are not registered.
 	Registry prometheus.Registerer
-	// Unmanaged says that systemd did not start us: that it is not heard is no fault.
+	// Unmanaged: systemd did not start us, so a missing systemd is no fault.
 	Unmanaged bool
 
-	// OnState gets each change of a unit's state, in order, and nothing that
-	// isn't a change, also across reconnects. A reader that can't follow loses
-	// intermediate states of a unit, never the newest.
+	// OnState receives each change of a unit's state, in order, and nothing that
+	// isn't a change, also across reconnects. A slow reader misses intermediate
+	// states of a unit, never the newest.
 	OnState func(State)
 
-	// OnBus says when the picture starts (true: every unit's state has been
-	// published) and stops to be current (false, with the reason). What was
-	// published last is then merely old. It is called when that changes.
+	// OnBus is called when the published states become current (true: every unit's
+	// state has been published) and when they may be old (false, with the reason).
 	OnBus func(up bool, err error)
 }
 
-// Watcher follows the state of units over the system bus, for as long as Run
-// runs, whatever becomes of the bus.
+// Watcher follows the states of units over the system bus until Run returns. It
+// survives every failure of the bus.
 type Watcher struct {
 	cfg   Config
 	board *board
 	pings chan struct{}
 
-	bus busState // the loop's
+	bus busState // belongs to the loop
 
-	began time.Time    // where step counts from, so that a clock that is set does not change it
-	step  atomic.Int64 // when the connector last made one, in nanoseconds since began
+	began time.Time    // the origin of step, with a monotonic clock that no clock change affects
+	step  atomic.Int64 // the connector's last step, in nanoseconds since began
 }
 
-// stepBound is longer than the connector can take between two steps: three calls
-// in a row that are answered late or never, and then the longest pause.
+// stepBound is longer than the connector can take between two steps: three
+// consecutive calls answered late or never, and then the longest pause.
 const stepBound = 3*callTimeout + slowRetry + callTimeout
 
-// busState is what OnBus was last told.
+// busState is the state of the bus that OnBus last received.
 type busState int
 
 const (
@@ -61,7 +60,7 @@ const (
 	busAbsent
 )
 
-// busEvent is the connector's word to the loop.
+// busEvent is a message of the connector to the loop.
 type busEvent struct {
 	state busState
 	err   error
@@ -81,11 +80,12 @@ func NewWatcher(cfg Config) *Watcher {
 	if cfg.OnBus == nil {
 		cfg.OnBus = func(bool, error) {}
 	}
-	return &Watcher{cfg: cfg, began: time.Now(), board: newBoard(cfg.Units, newMetrics(cfg.Registry, cfg.Unmanaged)), pings: make(chan struct{})}
+	board := newBoard(cfg.Units, newMetrics(cfg.Registry, cfg.Unmanaged))
+	return &Watcher{cfg: cfg, began: time.Now(), board: board, pings: make(chan struct{})}
 }
 
 // Run watches until ctx is cancelled, and then returns nil. It is to be called
-// once. A bus that fails, or is missing, is not its failure: see OnBus.
+// once. A bus that fails or is missing is no error: see OnBus.
 func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -101,7 +101,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-done:
 			return nil
 		case <-w.pings:
-		case <-w.board.news:
+		case <-w.board.ready:
 			w.publish()
 		case e := <-events:
 			w.publish()
@@ -110,9 +110,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// Alive returns nil when the watcher's loop answers before ctx ends and its bus
-// connection has lately come a step further. It says nothing of the bus: the
-// loop of a watcher without a bus is alive, and waiting has an end.
+// Alive returns nil if the watcher's loop answers before ctx ends and its connector
+// has recently made a step. The state of the bus does not matter: a watcher without
+// a bus is alive, because its waits are bounded.
 func (w *Watcher) Alive(ctx context.Context) error {
 	select {
 	case w.pings <- struct{}{}:
@@ -125,7 +125,7 @@ func (w *Watcher) Alive(ctx context.Context) error {
 	return nil
 }
 
-// stepped is called by the connector wherever one bounded wait has ended.
+// stepped is called by the connector after each bounded wait.
 func (w *Watcher) stepped() { w.step.Store(int64(time.Since(w.began))) }
 
 func (w *Watcher) publish() {
@@ -134,7 +134,7 @@ func (w *Watcher) publish() {
 	}
 }
 
-// busChanged tells of the bus when there is something new to tell.
+// busChanged reports a change of the bus by log, metric and OnBus.
 func (w *Watcher) busChanged(e busEvent) {
 	if e.state == w.bus {
 		w.cfg.Logger.Debug("still no word from systemd", "error", e.err)
@@ -154,7 +154,7 @@ func (w *Watcher) busChanged(e busEvent) {
 	w.cfg.OnBus(e.state == busUp, e.err)
 }
 
-// connect keeps one session after the other until ctx ends.
+// connect runs one session after the other until ctx ends.
 func (w *Watcher) connect(ctx context.Context, events chan<- busEvent) {
 	var retry backoff
 	wasUp := false // at any time

@@ -21,7 +21,7 @@ func TestWatcherSurvivesTheBus(t *testing.T) {
 	unit := bus.Systemd.Unit(worker)
 	w := startWatch(t, units.Config{Units: []string{worker}})
 	w.untilUp()
-	quickest := patience // other work of the machine makes one of them late, not all
+	quickest := patience // other work of the machine delays one of them, not all
 	for _, text := range []string{"one", "two", "three"} {
 		bus.Kill()
 		require.Error(t, w.untilDown())
@@ -56,11 +56,12 @@ func TestWatcherLeaksNoFiles(t *testing.T) {
 func TestWatcherWithoutABus(t *testing.T) {
 	bus := unitstest.NewStopped(t)
 	var log bytes.Buffer
-	w := startWatch(t, units.Config{Units: []string{worker}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	w := startWatch(t, units.Config{Units: []string{worker}, Logger: logger})
 
 	require.ErrorIs(t, w.untilDown(), units.ErrNoBus)
 	require.NoError(t, w.alive())
-	bus.Restart() // it looks again, first soon and then slowly, without a word
+	bus.Restart() // the watcher tries again, first soon and then slowly, without a log line
 	w.untilUp()
 	w.stop()
 	assert.Equal(t, 1, strings.Count(log.String(), "cannot watch units"), log.String())

@@ -21,7 +21,10 @@ func TestWatcherFollowsARestart(t *testing.T) {
 	unit := bus.Systemd.Unit(worker)
 	w := startWatch(t, units.Config{Units: []string{worker}})
 
-	assert.Equal(t, []units.State{{Unit: worker, LoadState: "loaded", ActiveState: "inactive", SubState: "dead", Result: "success"}}, w.untilUp())
+	stopped := units.State{
+		Unit: worker, LoadState: "loaded", ActiveState: "inactive", SubState: "dead", Result: "success",
+	}
+	assert.Equal(t, []units.State{stopped}, w.untilUp())
 
 	unit.Start("ready, 3 models")
 	up := w.until(func(s units.State) bool { return s.Active() && !s.JobPending })
@@ -48,18 +51,20 @@ func TestWatcherFollowsARestart(t *testing.T) {
 	unit.AutoRestart("again")
 	again := w.until(status("again"))
 	second := again[len(again)-1]
-	assert.Equal(t, []string{"activating/auto-restart", "activating/auto-restart-queued", "activating/start", "active/running"}, subStates(again))
+	assert.Equal(t, []string{
+		"activating/auto-restart", "activating/auto-restart-queued", "activating/start", "active/running",
+	}, subStates(again))
 	for _, s := range again {
-		assert.Zero(t, s.NextRestartAt, "the wait was over, and the next delay is not this one's")
+		assert.Zero(t, s.NextRestartAt, "the wait is over, and the next delay is for another restart")
 	}
 	assert.EqualValues(t, 1, second.NRestarts)
 	assert.NotEqual(t, first.InvocationID, second.InvocationID)
 	_, ok = second.LastExit()
 	assert.False(t, ok, "systemd forgets the exit when the unit starts")
-	assert.Equal(t, reads+1, bus.Systemd.Calls("Get"), "all but the delay came by signal")
+	assert.Equal(t, reads+1, bus.Systemd.Calls("Get"), "signals carried all but the delay")
 }
 
-// systemd is woken when its timer has run out, once for each start.
+// The watcher wakes systemd when its timer has elapsed, once for each start.
 func TestWatcherWakesSystemdForAStart(t *testing.T) {
 	bus := unitstest.Start(t)
 	unit := bus.Systemd.Unit(worker)
@@ -94,7 +99,7 @@ func TestWatcherSeesTheStartLimit(t *testing.T) {
 	assert.True(t, last.StartLimited())
 }
 
-// Joining late, in the middle of a wait, the delay is that of this wait.
+// A watcher that starts during a wait reports the delay of this wait.
 func TestWatcherStartsDuringAWait(t *testing.T) {
 	bus := unitstest.Start(t)
 	unit := bus.Systemd.Unit(worker)
@@ -106,8 +111,8 @@ func TestWatcherStartsDuringAWait(t *testing.T) {
 	assert.Equal(t, 5210*time.Millisecond, states[0].NextRestartAt.Sub(states[0].StateChangedAt))
 }
 
-// Before systemd 254 the delay is constant, and a unit that will be restarted
-// looks failed for an instant.
+// Before systemd 254 the delay is constant, and a unit is failed for an instant
+// before its restart.
 func TestWatcherWithOldSystemd(t *testing.T) {
 	bus := unitstest.Start(t)
 	unit := bus.Systemd.Unit(worker)
@@ -134,7 +139,7 @@ func TestWatcherWithOldSystemd(t *testing.T) {
 	assert.Equal(t, "dead", w.state().SubState)
 }
 
-// On a busy machine the signal of the wait comes long after that of the end.
+// On a busy machine the signal of the wait comes long after the signal of the end.
 func TestWatcherWithOldSystemdThatIsLate(t *testing.T) {
 	bus := unitstest.Start(t)
 	unit := bus.Systemd.Unit(worker)
@@ -199,7 +204,7 @@ func TestWatcherRereads(t *testing.T) {
 	unit.Set(unitstest.Properties{"StatusText": uint32(7), "NRestarts": uint32(9)})
 	s := w.state()
 	assert.EqualValues(t, 9, s.NRestarts)
-	assert.Equal(t, "service only", s.StatusText, "a value of another type is not believed")
+	assert.Equal(t, "service only", s.StatusText, "a value of another type is ignored")
 }
 
 func TestWatcherIsQuietWhenNothingChanges(t *testing.T) {
@@ -220,7 +225,7 @@ func TestWatcherIsQuietWhenNothingChanges(t *testing.T) {
 	assert.Equal(t, "changed", w.state().StatusText)
 }
 
-// The clock has one unit read at a time, and each in its turn.
+// The timer reads one unit at a time, each in its turn.
 func TestWatcherFindsLostSignals(t *testing.T) {
 	bus := unitstest.Start(t)
 	var names []string
@@ -232,10 +237,10 @@ func TestWatcherFindsLostSignals(t *testing.T) {
 
 	bus.Systemd.Mute(true)
 	for _, name := range names {
-		bus.Systemd.Unit(name).Start("nobody heard")
+		bus.Systemd.Unit(name).Start("no signal")
 	}
 	for missing := len(names); missing > 0; {
-		if s := w.state(); s.StatusText == "nobody heard" {
+		if s := w.state(); s.StatusText == "no signal" {
 			assert.True(t, s.Active())
 			missing--
 		}
@@ -276,11 +281,11 @@ func TestWatcherSubscribesToANewSystemd(t *testing.T) {
 	unit.SetSilently(unitstest.Properties{"StatusText": "missed"})
 	bus.Systemd.Join()
 	w.until(status("missed"))
-	unit.Set(unitstest.Properties{"StatusText": "heard"})
-	w.until(status("heard"))
+	unit.Set(unitstest.Properties{"StatusText": "signalled"})
+	w.until(status("signalled"))
 }
 
-func TestWatcherSaysWhenSystemdIsGone(t *testing.T) {
+func TestWatcherReportsThatSystemdIsGone(t *testing.T) {
 	bus := unitstest.Start(t)
 	unit := bus.Systemd.Unit(worker)
 	w := startWatch(t, units.Config{Units: []string{worker}})

@@ -1,7 +1,7 @@
 // Package unitstest is a fake systemd on a real, private D-Bus: it serves
-// org.freedesktop.systemd1 the way systemd 257 does (same signals, same order,
-// one thing at a time), lets tests set what it says of units, and can break
-// the bus, lose signals, and forge them from another connection.
+// org.freedesktop.systemd1 as systemd 257 does (same signals, same order, one
+// operation at a time). Tests set the states of its units; it can break the bus,
+// lose signals, and forge them from another connection.
 package unitstest
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// config lets anyone own any name and send anything, so that a test can be
-// systemd, and be its forger too.
+// config lets every connection own any name and send any message, so that a test
+// can play systemd and its forger.
 const config = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>
@@ -38,14 +38,14 @@ type Bus struct {
 
 	t      testing.TB
 	socket string // a link to own, once systemd is on the bus
-	own    string // where it listens
+	own    string // the socket that it listens on
 	config string
 	daemon *exec.Cmd
 }
 
 // Start starts a bus and its systemd, and makes them the system bus of this
-// process until the test ends, which can't be parallel therefore. The test is
-// skipped where there is no dbus-daemon.
+// process until the test ends, so the test can't be parallel. It skips the test
+// if there is no dbus-daemon.
 func Start(t testing.TB) *Bus {
 	t.Helper()
 	b := NewStopped(t)
@@ -53,7 +53,7 @@ func Start(t testing.TB) *Bus {
 	return b
 }
 
-// NewStopped is Start for a bus that isn't there yet: not even its socket is.
+// NewStopped is Start for a bus that does not run yet and has no socket.
 func NewStopped(t testing.TB) *Bus {
 	t.Helper()
 	if _, err := exec.LookPath("dbus-daemon"); err != nil {
@@ -61,7 +61,8 @@ func NewStopped(t testing.TB) *Bus {
 	}
 	dir, err := os.MkdirTemp("", "unitstest") // t.TempDir is too long for a socket
 	require.NoError(t, err)
-	b := &Bus{t: t, socket: filepath.Join(dir, "bus"), own: filepath.Join(dir, "own"), config: filepath.Join(dir, "bus.conf")}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	b := &Bus{t: t, socket: in("bus"), own: in("own"), config: in("bus.conf")}
 	require.NoError(t, os.WriteFile(b.config, fmt.Appendf(nil, config, b.own), 0o600))
 	b.Systemd = newSystemd(t, "unix:path="+b.own)
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", b.Address())
@@ -76,13 +77,13 @@ func NewStopped(t testing.TB) *Bus {
 // Address returns the D-Bus address of the bus.
 func (b *Bus) Address() string { return "unix:path=" + b.socket }
 
-// Freeze stops the bus from doing anything, until Thaw.
+// Freeze stops the bus until Thaw.
 func (b *Bus) Freeze() { _ = b.daemon.Process.Signal(syscall.SIGSTOP) }
 
 // Thaw undoes Freeze.
 func (b *Bus) Thaw() { _ = b.daemon.Process.Signal(syscall.SIGCONT) }
 
-// Kill kills the bus: every connection ends, and the socket refuses new ones.
+// Kill kills the bus: all connections end, and the socket refuses new ones.
 func (b *Bus) Kill() {
 	if b.daemon == nil {
 		return
@@ -93,7 +94,7 @@ func (b *Bus) Kill() {
 }
 
 // Restart starts the bus again, on the same socket, and returns when systemd is
-// back on it, having forgotten who subscribed.
+// back on it, without subscriptions.
 func (b *Bus) Restart() {
 	b.t.Helper()
 	b.run()
@@ -101,17 +102,17 @@ func (b *Bus) Restart() {
 	b.show()
 }
 
-// StartBusOnly starts a bus that systemd isn't on.
+// StartBusOnly starts a bus without systemd.
 func (b *Bus) StartBusOnly() {
 	b.t.Helper()
 	b.run()
 	b.show()
 }
 
-// show lets others than systemd find the bus.
+// show makes the bus visible to connections other than systemd's.
 func (b *Bus) show() { require.NoError(b.t, os.Symlink(b.own, b.socket)) }
 
-// run starts the bus, which only systemd finds.
+// run starts the bus, visible to systemd alone.
 func (b *Bus) run() {
 	b.t.Helper()
 	b.Kill()

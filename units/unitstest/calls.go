@@ -128,7 +128,7 @@ func reply(conn *dbus.Conn, to *dbus.Message, body ...any) {
 }
 
 func fail(conn *dbus.Conn, to *dbus.Message, name string) {
-	send(conn, to, dbus.TypeError, name, []any{"the fake says " + name})
+	send(conn, to, dbus.TypeError, name, []any{"error of the fake systemd: " + name})
 }
 
 func send(conn *dbus.Conn, to *dbus.Message, kind dbus.Type, errorName string, body []any) {

@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Forger is another client of the bus, who claims things about units.
+// Forger is another client of the bus, which sends false signals about units.
 type Forger struct {
 	t    testing.TB
 	conn *dbus.Conn
 }
 
-// Forger connects one; it leaves with the test.
+// Forger connects a forger. Its connection closes at the end of the test.
 func (b *Bus) Forger() *Forger {
 	b.t.Helper()
 	f := &Forger{t: b.t, conn: b.dial()}
@@ -33,8 +33,8 @@ func JobPath(number string) any {
 	return dbus.ObjectPath("/org/freedesktop/systemd1/job/" + number)
 }
 
-// Broadcast sends PropertiesChanged for the unit to whoever's match rules let
-// it in. When it returns the bus has passed it on.
+// Broadcast sends PropertiesChanged for the unit to every connection whose match
+// rules admit it. When it returns the bus has delivered the signal.
 func (f *Forger) Broadcast(unit string, p Properties) {
 	f.t.Helper()
 	for _, s := range changes(unit, p) {
@@ -43,8 +43,8 @@ func (f *Forger) Broadcast(unit string, p Properties) {
 	f.fence()
 }
 
-// Unicast sends PropertiesChanged for the unit straight to every other
-// connection, past all match rules. When it returns the bus has passed it on.
+// Unicast sends PropertiesChanged for the unit to the unique name of every other
+// connection, which bypasses match rules. When it returns the bus has delivered it.
 func (f *Forger) Unicast(unit string, p Properties) {
 	f.t.Helper()
 	for _, s := range changes(unit, p) {
@@ -52,7 +52,7 @@ func (f *Forger) Unicast(unit string, p Properties) {
 	}
 }
 
-// UnicastSignal sends any signal straight to every other connection.
+// UnicastSignal sends any signal to the unique name of every other connection.
 func (f *Forger) UnicastSignal(path, name string, body ...any) {
 	f.t.Helper()
 	for _, to := range others(f.t, f.conn) {
@@ -61,7 +61,7 @@ func (f *Forger) UnicastSignal(path, name string, body ...any) {
 	f.fence()
 }
 
-// fence waits until the bus has handled all that was sent before.
+// fence waits until the bus has processed all earlier messages.
 func (f *Forger) fence() {
 	require.NoError(f.t, f.conn.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err)
 }
@@ -80,7 +80,7 @@ func signalTo(to, path, name string, body []any) *dbus.Message {
 	return m
 }
 
-// others lists the unique names on the bus, conn's own aside.
+// others lists the unique names on the bus without conn's own.
 func others(t testing.TB, conn *dbus.Conn) []string {
 	t.Helper()
 	var all, unique []string

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// link is one connection of the fake systemd. Its messages are taken from the
+// link is one connection of the fake systemd. It reads its messages from the
 // eavesdropping channel, because godbus would otherwise handle each call on a
-// goroutine of its own. It ends by closing the socket: godbus' Close would
+// goroutine of its own. It ends when the socket is closed: godbus' Close would
 // close that channel while the reader still writes to it.
 type link struct {
 	socket   net.Conn
@@ -33,7 +33,7 @@ func newLink(t testing.TB, address string) *link {
 	return l
 }
 
-// serve hands over method calls until the connection ends.
+// serve passes method calls to handle until the connection ends.
 func (l *link) serve(handle func(*dbus.Message)) {
 	for msg := range l.messages {
 		switch {
@@ -45,7 +45,7 @@ func (l *link) serve(handle func(*dbus.Message)) {
 	}
 }
 
-// own takes systemd's name over and returns when the bus has said so.
+// own takes over systemd's name and returns when the bus has confirmed that.
 func (l *link) own() {
 	flags := dbus.NameFlagReplaceExisting | dbus.NameFlagAllowReplacement | dbus.NameFlagDoNotQueue
 	call := callTo("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "RequestName",

@@ -8,9 +8,9 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Properties are a unit's D-Bus properties by name, in the Go types that
-// org.freedesktop.systemd1(5) asks for: string, uint32, int32, uint64
-// (microseconds), []byte, and Job.
+// Properties are a unit's D-Bus properties by name, in the Go types of those in
+// org.freedesktop.systemd1(5): string, uint32, int32, uint64 (microseconds), []byte,
+// and Job.
 type Properties map[string]any
 
 // Job is the value of the property Job.
@@ -31,17 +31,18 @@ var ofUnit = map[string]bool{
 	"UnitFileState": true, "NeedDaemonReload": true, "WantedBy": true, "RequiredBy": true,
 }
 
-// silent are those that PropertiesChanged never carries.
+// silent are the properties that PropertiesChanged never carries.
 var silent = map[string]bool{
 	"LoadState": true, "FragmentPath": true, "DropInPaths": true,
 	"RestartUSec": true, "RestartUSecNext": true, "RestartSteps": true,
 }
 
-// fresh is a unit as systemd describes one that never ran.
+// fresh are the properties of a unit that never ran.
 func fresh(loadState string) Properties {
 	return Properties{
 		"LoadState": loadState, "ActiveState": "inactive", "SubState": "dead",
-		"InvocationID": []byte{}, "Job": noJob, "StateChangeTimestamp": uint64(0), "InactiveExitTimestamp": uint64(0),
+		"InvocationID": []byte{}, "Job": noJob,
+		"StateChangeTimestamp": uint64(0), "InactiveExitTimestamp": uint64(0),
 		"Result": "success", "StatusText": "", "StatusErrno": int32(0), "MainPID": uint32(0), "NRestarts": uint32(0),
 		"ExecMainCode": int32(0), "ExecMainStatus": int32(0), "ExecMainExitTimestamp": uint64(0),
 		"RestartUSec": uint64(200_000), "RestartUSecNext": uint64(200_000), "RestartSteps": uint32(6),
@@ -55,8 +56,8 @@ type signal struct {
 	body []any
 }
 
-// changes are the two signals in which systemd tells of a change: all of the
-// service's properties, then all of the unit's.
+// changes are the two signals by which systemd announces a change: one with all of
+// the service's properties, then one with all of the unit's.
 func changes(unit string, p Properties) []signal {
 	service, generic := map[string]dbus.Variant{}, map[string]dbus.Variant{}
 	for name, value := range p {

@@ -13,9 +13,9 @@ const (
 	managerIface = "org.freedesktop.systemd1.Manager"
 )
 
-// Systemd is the fake manager. Like the real one it does one thing at a time:
-// method calls and what tests ask of it run under one lock, so that a reply and
-// a signal leave in the order of what they tell.
+// Systemd is the fake manager. Like the real one it does one operation at a time:
+// method calls and the methods that tests call run under one lock, so replies and
+// signals leave in the order of the changes that they report.
 type Systemd struct {
 	t       testing.TB
 	address string
@@ -26,9 +26,9 @@ type Systemd struct {
 	units       map[string]*Unit
 	subscribers map[string]bool
 	calls       map[string]int
-	refusal     string   // an error
-	refused     []string // the methods that get it; none: all that change something
-	own         string   // the unit of who asks
+	refusal     string   // the name of an error
+	refused     []string // the methods that return refusal; none: all that change a unit
+	own         string   // the unit of every caller
 	lastJob     uint32
 	queued      map[dbus.ObjectPath]string // the types of jobs that Queue made
 	mute        bool
@@ -41,7 +41,7 @@ func newSystemd(t testing.TB, address string) *Systemd {
 	}
 }
 
-// Unit returns the unit of that name, which is installed from now on.
+// Unit returns the unit of that name and installs it if necessary.
 func (m *Systemd) Unit(name string) *Unit {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,37 +52,37 @@ func (m *Systemd) Unit(name string) *Unit {
 	return u
 }
 
-// Own makes the unit of that name the one that whoever asks is a process of.
+// Own sets the unit that GetUnitByPID returns, the own unit of every caller.
 func (m *Systemd) Own(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.own = name
 }
 
-// Calls counts the calls of a method ("Get", "Subscribe", "StartUnit") so far.
+// Calls returns the number of calls of a method ("Get", "Subscribe", "StartUnit").
 func (m *Systemd) Calls(method string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.calls[method]
 }
 
-// Refuse makes what changes something fail with the D-Bus error of that name, or
-// only these of its methods; "" allows them again.
+// Refuse makes these methods fail with the D-Bus error of that name, or without
+// methods all that change a unit; "" allows them again.
 func (m *Systemd) Refuse(name string, methods ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.refusal, m.refused = name, methods
 }
 
-// Mute makes all signals get lost, until it is called with false.
+// Mute drops all signals until a call with false.
 func (m *Systemd) Mute(mute bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mute = mute
 }
 
-// Reload is a daemon-reload, between whose signals change runs: what it does
-// to units is not announced.
+// Reload is a daemon-reload. change runs between its signals, and no signal
+// announces its effects on units.
 func (m *Systemd) Reload(change func()) {
 	m.mu.Lock()
 	m.emit(signal{managerPath, managerIface + ".Reloading", []any{true}})
@@ -101,8 +101,8 @@ func (m *Systemd) Reload(change func()) {
 	m.emit(signal{managerPath, managerIface + ".Reloading", []any{false}})
 }
 
-// Reexec is a daemon-reexec: a new connection takes the name over from the old
-// one, and subscriptions survive.
+// Reexec is a daemon-reexec: a new connection takes over the name, and subscriptions
+// survive.
 func (m *Systemd) Reexec() {
 	m.t.Helper()
 	m.mu.Lock()
@@ -111,7 +111,7 @@ func (m *Systemd) Reexec() {
 	m.join(subscribers)
 }
 
-// Leave takes systemd off the bus.
+// Leave closes systemd's connection to the bus.
 func (m *Systemd) Leave() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,8 +121,8 @@ func (m *Systemd) Leave() {
 	}
 }
 
-// Join puts a systemd on the bus that knows of no subscription yet. It takes
-// the name over from the one that is there.
+// Join connects a systemd without subscriptions to the bus. It takes over the name
+// from a systemd that is there.
 func (m *Systemd) Join() {
 	m.t.Helper()
 	m.join(make(map[string]bool))
@@ -151,13 +151,13 @@ func (m *Systemd) join(subscribers map[string]bool) {
 	}
 }
 
-// stop waits until nothing of the fake runs.
+// stop disconnects the fake and waits for its goroutines.
 func (m *Systemd) stop() {
 	m.Leave()
 	m.readers.Wait()
 }
 
-// emit broadcasts a signal; systemd sends none while nobody is subscribed.
+// emit broadcasts a signal; systemd sends none without a subscription.
 func (m *Systemd) emit(s signal) {
 	if m.link == nil || m.mute || len(m.subscribers) == 0 {
 		return
@@ -165,7 +165,7 @@ func (m *Systemd) emit(s signal) {
 	_ = m.link.conn.Emit(s.path, s.name, s.body...) // a dead bus loses it
 }
 
-// lookup loads the unit as systemd does when it is first asked for it.
+// lookup loads the unit at its first use, as systemd does.
 func (m *Systemd) lookup(name string) *Unit {
 	u := m.units[name]
 	if u == nil {

@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unit is one unit of the fake systemd. Each method emits the signals that
-// systemd 257 was seen to emit for it, and returns when they are on the bus.
+// Unit is one unit of the fake systemd. Each method emits the signals of systemd 257
+// for it, as measured, and returns when they are on the bus.
 type Unit struct {
 	systemd *Systemd
 	name    string
 
 	// guarded by the fake's lock
 	now  Properties
-	job  string // how jobs end; "" leaves them running
+	job  string // the result of jobs; "" leaves them running
 	pid  uint32
 	held Job
 }
 
-// Set changes properties and announces them; several changes back to back.
+// Set changes and announces properties, several changes back to back.
 func (u *Unit) Set(changes ...Properties) {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
@@ -33,21 +33,21 @@ func (u *Unit) Set(changes ...Properties) {
 	}
 }
 
-// SetSilently changes properties; the signal gets lost.
+// SetSilently changes properties without a signal.
 func (u *Unit) SetSilently(p Properties) {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
 	maps.Copy(u.now, p)
 }
 
-// Remove makes systemd know no such property, as older versions do.
+// Remove removes a property, which older versions of systemd lack.
 func (u *Unit) Remove(property string) {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
 	delete(u.now, property)
 }
 
-// Invalidate changes properties and announces only that they changed.
+// Invalidate changes properties and announces the change without the new values.
 func (u *Unit) Invalidate(p Properties) {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
@@ -70,22 +70,22 @@ func (u *Unit) SetService(p Properties) {
 	u.systemd.emit(changes(u.name, u.now)[0])
 }
 
-// Emit sends a PropertiesChanged with any body, or none.
+// Emit sends a PropertiesChanged with the given body, which may be invalid.
 func (u *Unit) Emit(body ...any) {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
 	u.systemd.emit(signal{unitPath(u.name), propertiesIface + ".PropertiesChanged", body})
 }
 
-// Jobs says how jobs for the unit end: "done", "failed", "canceled", …; with ""
-// they stay until EndJob.
+// Jobs sets the result of the unit's jobs: "done", "failed", "canceled", …; with ""
+// they run until EndJob.
 func (u *Unit) Jobs(result string) {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
 	u.job = result
 }
 
-// Queue gives the unit a job of that type, which stays; "" is none.
+// Queue gives the unit a job of that type, which stays; "" removes it.
 func (u *Unit) Queue(kind string) {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
@@ -97,18 +97,21 @@ func (u *Unit) Queue(kind string) {
 	u.set(Properties{"Job": job})
 }
 
-// HoldBack is an automatic restart of that number by systemd 252, which knows no
+// HoldBack is an automatic restart of that number by systemd 252, which has no
 // growing delays: RestartSec= is over, and the first ExecStartPre= has just begun.
 func (u *Unit) HoldBack(restart uint32) {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
 	delete(u.now, "RestartUSecNext")
 	delete(u.now, "RestartSteps")
-	u.set(Properties{"Job": u.systemd.newJob(), "NRestarts": restart, "StatusText": "", "InactiveExitTimestamp": now(),
-		"InactiveExitTimestampMonotonic": monotonic(), "ActiveState": "activating", "SubState": "start-pre"})
+	u.set(Properties{
+		"Job": u.systemd.newJob(), "NRestarts": restart, "StatusText": "",
+		"InactiveExitTimestamp": now(), "InactiveExitTimestampMonotonic": monotonic(),
+		"ActiveState": "activating", "SubState": "start-pre",
+	})
 }
 
-// StartAgain is a start that somebody asks for while the unit's job runs, and joins that.
+// StartAgain is an explicit start that joins the unit's running job.
 func (u *Unit) StartAgain() {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
@@ -116,14 +119,14 @@ func (u *Unit) StartAgain() {
 	u.systemd.emit(signal{u.now["Job"].(Job).Path, propertiesIface + ".PropertiesChanged", changed})
 }
 
-// EndJob ends the job that Jobs("") left running.
+// EndJob ends the job that runs since Jobs("").
 func (u *Unit) EndJob(result string) {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
 	u.endJob(u.held, result)
 }
 
-// Start is a start by hand, of a service that says READY=1 with that status.
+// Start is an explicit start, of a service that sends READY=1 with that status.
 func (u *Unit) Start(status string) {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
@@ -132,12 +135,12 @@ func (u *Unit) Start(status string) {
 	u.start(job, status)
 }
 
-// Exit ends the main process with that status, and systemd waits for delay
+// Exit is an exit of the main process with that status. systemd then waits for delay
 // before it restarts the unit.
 func (u *Unit) Exit(status int32, delay time.Duration) { u.end(1, status, "exit-code", delay) }
 
-// Kill ends the main process by that signal, and systemd waits for delay before
-// it restarts the unit.
+// Kill is a death of the main process by that signal. systemd then waits for delay
+// before it restarts the unit.
 func (u *Unit) Kill(sig syscall.Signal, delay time.Duration) { u.end(2, int32(sig), "signal", delay) }
 
 func (u *Unit) end(code, status int32, result string, delay time.Duration) {
@@ -150,19 +153,20 @@ func (u *Unit) end(code, status int32, result string, delay time.Duration) {
 	})
 	maps.Copy(u.now, Properties{"RestartUSecNext": uint64(delay.Microseconds())})
 	u.set(Properties{
-		"ActiveState": "activating", "SubState": "auto-restart", "StateChangeTimestamp": now(), "InactiveExitTimestamp": now(),
+		"ActiveState": "activating", "SubState": "auto-restart",
+		"StateChangeTimestamp": now(), "InactiveExitTimestamp": now(),
 	})
 }
 
 // AutoRestart ends the wait: systemd restarts the unit. It counts the restart
-// and grows the next delay before it leaves the state auto-restart.
+// and increases the next delay before the unit leaves the state auto-restart.
 func (u *Unit) AutoRestart(status string) {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
 	u.start(u.leaveWait(), status)
 }
 
-// HitStartLimit ends the wait with the restart refused; the refused one counts.
+// HitStartLimit ends the wait: systemd refuses the restart, and counts it.
 func (u *Unit) HitStartLimit() {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
@@ -205,7 +209,7 @@ func (u *Unit) stop(job Job) {
 	u.endJob(job, "done")
 }
 
-// runJob does what StartUnit and its kin asked for.
+// runJob runs the job of StartUnit, StopUnit or RestartUnit.
 func (u *Unit) runJob(method string, job Job) {
 	switch {
 	case u.job == "":
@@ -222,7 +226,7 @@ func (u *Unit) runJob(method string, job Job) {
 	}
 }
 
-// endJob tells of the job's end before the unit's Job property changes.
+// endJob announces the end of the job before the unit's Job property changes.
 func (u *Unit) endJob(job Job, result string) {
 	u.systemd.emit(signal{managerPath, managerIface + ".JobRemoved", []any{job.ID, job.Path, u.name, result}})
 	u.set(Properties{"Job": noJob})
