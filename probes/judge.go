@@ -1,36 +1,36 @@
 package probes
 
-// Facts are all that the readiness of one worker rests on: systemd's word over
-// D-Bus and ours over the socket.
+// Facts decide the readiness of one worker: the state of its unit over D-Bus and the
+// state of our connection to its socket.
 type Facts struct {
 	// NoBus: there is no systemd to ask (a container); the connection alone decides.
 	NoBus bool
 	// ActiveState and SubState are the unit's, from org.freedesktop.systemd1.Unit;
-	// both are empty until systemd has been heard.
+	// both are empty until systemd has reported them.
 	ActiveState, SubState string
-	// Result is the service's result so far (org.freedesktop.systemd1.Service), "success" while all is well.
+	// Result is the service's (org.freedesktop.systemd1.Service), "success" without a failure.
 	Result string
-	// HeldBack: the unit starts, and waits for the rest of its restart delay first.
+	// HeldBack: the start of the unit waits for the rest of its restart delay.
 	HeldBack bool
 	// JobPending: systemd has a job queued for the unit.
 	JobPending bool
-	// StartLimited: the unit has failed because systemd does not start it again.
+	// StartLimited: the unit has failed at systemd's start limit.
 	StartLimited bool
-	// Handshake: initialize was answered and models were listed on the current connection.
+	// Handshake: on the current connection the worker has answered initialize and listed its models.
 	Handshake bool
-	// Models is how many models the worker listed.
+	// Models is the number of models that the worker listed.
 	Models int
 	// Lost: a connection of the current activation has ended.
 	Lost bool
 	// Draining: an operator or a stop of the service forbids new turns.
 	Draining bool
-	// Drained: an operator's drain, which nobody else takes back.
+	// Drained: an operator drained the worker; only an operator ends that.
 	Drained bool
 }
 
-// Judge gives the one reason that holds for a worker. It is Ready only if the
-// unit is active, the handshake is done on the current connection, models are
-// listed and nothing drains.
+// Judge returns the one reason that holds for a worker. It is Ready only if the
+// unit is active, the handshake is done on the current connection, the worker has
+// a model and does not drain.
 func Judge(f Facts) Reason {
 	if f.NoBus {
 		return f.judgeConnection()
@@ -66,8 +66,8 @@ func (f Facts) judgeConnection() Reason {
 	}
 }
 
-// judgeActivating distinguishes a wait before a restart, by systemd (auto-restart) or by
-// the unit in its place (HeldBack), from a start.
+// judgeActivating distinguishes the wait before a restart, of systemd (auto-restart) or
+// of the unit itself (HeldBack), from a start.
 func (f Facts) judgeActivating() Reason {
 	if f.HeldBack || f.SubState == "auto-restart" || f.SubState == "auto-restart-queued" {
 		return BackingOff
@@ -75,9 +75,9 @@ func (f Facts) judgeActivating() Reason {
 	return Starting
 }
 
-// judgeDeactivating tells a stop that somebody asked for, which is a job, or after
-// `systemctl kill` the word of the worker, from systemd clearing up after a worker
-// that failed (the watchdog, a timeout) or exited.
+// judgeDeactivating distinguishes a requested stop, which is a job or follows
+// `systemctl kill`, from systemd's cleanup after a worker that failed (watchdog,
+// timeout) or exited.
 func (f Facts) judgeDeactivating() Reason {
 	if f.Result != "" && f.Result != "success" || !f.JobPending && f.SubState != "stop-sigterm" {
 		return WorkerExited
@@ -86,9 +86,8 @@ func (f Facts) judgeDeactivating() Reason {
 }
 
 // judgeFailed: failed-before-auto-restart lasts an instant and is not final. A job
-// is a start that follows: a restart that was asked for, whose stop has ended in a
-// failure. A final failure that is no start limit was a stop, too, or the unit may
-// not be restarted at all.
+// is the start of a requested restart whose stop ended in a failure. A final failure
+// without a start limit is a failed stop, or the unit has no automatic restarts.
 func (f Facts) judgeFailed() Reason {
 	switch {
 	case f.SubState != "failed":

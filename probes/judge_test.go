@@ -13,18 +13,19 @@ func TestJudge(t *testing.T) {
 		facts Facts
 		want  Reason
 	}{
-		{"nothing heard of systemd yet", Facts{}, Starting},
-		{"nothing heard of systemd yet, connected", connected, Starting},
+		{"unit state unknown", Facts{}, Starting},
+		{"unit state unknown, connected", connected, Starting},
 		{"starting", unit("activating", "start"), Starting},
 		{"preparing", unit("activating", "start-pre"), Starting},
-		{"waiting for the restart in the place of systemd", heldBack(unit("activating", "start-pre")), BackingOff},
+		{"the unit waits before its restart", heldBack(unit("activating", "start-pre")), BackingOff},
 		{"active, not yet connected", unit("active", "running"), HandshakePending},
 		{"active and connected", with(unit("active", "running"), connected), Ready},
 		{"reloading and connected", with(unit("reloading", "reload"), connected), Ready},
 		{"active, connected, drained", drained(with(unit("active", "running"), connected)), Draining},
 		{"active, connected, no models", with(unit("active", "running"), Facts{Handshake: true}), NoModels},
 		{"active, connection lost", with(unit("active", "running"), Facts{Lost: true}), HandshakeLost},
-		{"active, lost and connected again", with(unit("active", "running"), Facts{Lost: true, Handshake: true, Models: 1}), Ready},
+		{"active, lost and connected again",
+			with(unit("active", "running"), Facts{Lost: true, Handshake: true, Models: 1}), Ready},
 		{"exited, restart will follow", unit("failed", "failed-before-auto-restart"), WorkerExited},
 		{"exited cleanly, restart will follow", unit("inactive", "dead-before-auto-restart"), WorkerExited},
 		{"waiting for the restart", unit("activating", "auto-restart"), BackingOff},
@@ -41,7 +42,7 @@ func TestJudge(t *testing.T) {
 		{"stopped", unit("inactive", "dead"), Stopped},
 		{"stopped, start job queued", Facts{ActiveState: "inactive", SubState: "dead", JobPending: true}, Starting},
 		{"not active although connected", with(unit("inactive", "dead"), connected), Stopped},
-		{"a state of a systemd to come", unit("levitating", ""), Starting},
+		{"a state of a future systemd", unit("levitating", ""), Starting},
 		{"no bus, not connected", Facts{NoBus: true}, HandshakePending},
 		{"no bus, connected", Facts{NoBus: true, Handshake: true, Models: 1}, Ready},
 		{"no bus, lost", Facts{NoBus: true, Lost: true}, HandshakeLost},
@@ -51,7 +52,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Ready needs all of its conditions: taking any one away must end it.
+// Ready needs all of its conditions: without any one of them the reason is another.
 func TestReadyNeedsEverything(t *testing.T) {
 	for _, active := range []string{"", "active", "reloading", "activating", "deactivating", "failed", "inactive"} {
 		for bits := range 8 {

@@ -1,6 +1,6 @@
 package probes
 
-// Queue is what is published of the requests that wait for a worker.
+// Queue describes the requests that wait for a worker.
 type Queue struct {
 	Depth        int     `json:"depth"`
 	Limit        int     `json:"limit"`

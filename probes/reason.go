@@ -1,29 +1,29 @@
 package probes
 
-// Reason says in one word why a worker, or the whole service, is ready or not.
+// Reason is the one-word reason why a worker, or the whole service, is ready or not.
 // The vocabulary is closed: dashboards and runbooks match on it.
 type Reason string
 
 const (
-	// Starting means that systemd is starting the unit, or nothing is known of it yet.
+	// Starting means that systemd is starting the unit, or has not reported its state yet.
 	Starting Reason = "starting"
-	// HandshakePending means that the unit runs and its JSON-RPC handshake has not been answered yet.
+	// HandshakePending means that the unit runs and has not answered the JSON-RPC handshake yet.
 	HandshakePending Reason = "handshake_pending"
 	// Ready means that the unit runs, the handshake is done and models are listed.
 	Ready Reason = "ready"
 	// WorkerExited means that the worker's process has exited and systemd has not begun to wait for its restart.
 	WorkerExited Reason = "worker_exited"
-	// HandshakeLost means that the connection broke and systemd still calls the unit active.
+	// HandshakeLost means that the connection broke while the unit is active.
 	HandshakeLost Reason = "handshake_lost"
 	// BackingOff means that systemd, or before version 254 the unit's own start, waits for the restart delay.
 	BackingOff Reason = "backing_off"
 	// StartLimitHit means that systemd has given up after too many restarts.
 	StartLimitHit Reason = "start_limit_hit"
-	// Draining means that no new turns are taken because of a stop, or because an operator wants it so.
+	// Draining means that a stop or an operator forbids new turns.
 	Draining Reason = "draining"
-	// Stopped means that the unit is inactive; nobody asked for it to run, or it does not exist.
+	// Stopped means that the unit is inactive or does not exist.
 	Stopped Reason = "stopped"
-	// NoModels means that the handshake is done, but the worker advertises no model.
+	// NoModels means that the handshake is done, but the worker lists no model.
 	NoModels Reason = "no_models"
 	// NoWorker means that no worker is configured.
 	NoWorker Reason = "no_worker"
@@ -31,15 +31,15 @@ const (
 	Stuck Reason = "stuck"
 )
 
-// hopeful orders the reasons of workers that are not ready from the one that
-// may end soonest by itself to the one that needs a person. The first that any
-// worker has is the service's reason.
-var hopeful = []Reason{
+// soonestFirst orders the reasons of workers that are not ready from the one that
+// may end soonest by itself to the one that needs an operator. The first reason
+// that any worker has is the service's reason.
+var soonestFirst = []Reason{
 	HandshakePending, Starting, HandshakeLost, WorkerExited, BackingOff,
 	Draining, NoModels, Stopped, StartLimitHit,
 }
 
-// Reasons is the whole vocabulary.
+// Reasons are all reasons.
 var Reasons = []Reason{
 	Starting, HandshakePending, Ready, WorkerExited, HandshakeLost, BackingOff,
 	StartLimitHit, Draining, Stopped, NoModels, NoWorker, Stuck,

@@ -6,12 +6,12 @@ import "time"
 type Snapshot struct {
 	At       time.Time
 	Draining bool   // the service itself drains
-	Stuck    string // which of the service's own loops do not answer; empty if all do
+	Stuck    string // the service's own loops that do not answer; empty if all do
 	Workers  []Worker
 	Queue    Queue
 }
 
-// Worker is everything that is published of one worker, in the JSON of the probes.
+// Worker is the published state of one worker, in the JSON of the probes.
 type Worker struct {
 	Name                string     `json:"name"`
 	Unit                string     `json:"unit"`
@@ -31,12 +31,12 @@ type Worker struct {
 	LastReadyAt         *time.Time `json:"last_ready_at"`
 	StartupLatencyMS    float64    `json:"startup_latency_ms"`
 	Inflight            int        `json:"inflight"`
-	// Drained: an operator has forbidden new turns until further notice.
+	// Drained: an operator has forbidden new turns, until the undrain.
 	Drained bool `json:"drained"`
-	// Fault is, in words, what is wrong with a worker whose unit is active.
+	// Fault describes the fault of a worker whose unit is active.
 	Fault string `json:"fault,omitempty"`
-	// Transitions are the last changes of Reason, oldest first: the story of a
-	// restart, also for a reader who comes after it.
+	// Transitions are the last changes of Reason, oldest first. They show a restart
+	// after it is over.
 	Transitions []Transition `json:"transitions"`
 }
 
@@ -46,16 +46,15 @@ type Transition struct {
 	At     time.Time `json:"at"`
 }
 
-// Handshake is what the worker answered on its current connection.
+// Handshake is the worker's answer on its current connection.
 type Handshake struct {
 	At        time.Time `json:"at"`
 	UserAgent string    `json:"user_agent"`
 	Models    []string  `json:"models"`
 }
 
-// Exit is how the worker's process last ended, in systemd's words: the
-// service's Result, the wait code (exited, killed, dumped) and the exit status
-// or signal name.
+// Exit is the last end of the worker's process, in systemd's terms: the service's
+// Result, the wait code (exited, killed, dumped) and the exit status or signal name.
 type Exit struct {
 	Result string    `json:"result"`
 	Code   string    `json:"code"`
@@ -66,14 +65,13 @@ type Exit struct {
 // OutOfMemory reports whether the kernel has killed the process for lack of memory.
 func (e *Exit) OutOfMemory() bool { return e != nil && e.Result == "oom-kill" }
 
-// OutOfMemoryRemedy is what a person can do about it.
+// OutOfMemoryRemedy is the advice for an operator after such a kill.
 func OutOfMemoryRemedy(unit string) string {
 	return "journalctl -k --grep=oom-kill names what took the memory, and whose limit it met; " +
 		"systemctl set-property " + unit + " MemoryMax=SIZE sets another one"
 }
 
-// failed reports whether systemd has given up on the unit: it does not start it again
-// just now.
+// failed reports whether systemd has given up on the unit and is not starting it now.
 func (w Worker) failed() bool {
 	return w.ActiveState == "failed" && w.SubState == "failed" && w.Reason != Starting
 }

@@ -12,7 +12,7 @@ type Report struct {
 	Health  Health   `json:"health"`
 	Workers []Worker `json:"workers"`
 	Queue   Queue    `json:"queue"`
-	// NotReady is how long the service was not ready, by reason, up to now.
+	// NotReady is the total time that the service was not ready, by reason.
 	NotReady map[Reason]time.Duration `json:"-"`
 }
 
@@ -22,7 +22,7 @@ type Health struct {
 	Liveness  Liveness  `json:"liveness"`
 }
 
-// Readiness says whether a request would be served now. Since is when Ready
+// Readiness is whether the service would serve a request now. Since is when Ready
 // took its value, LastChangeAt when Ready or Reason last changed.
 type Readiness struct {
 	Ready        bool      `json:"ready"`
@@ -32,7 +32,7 @@ type Readiness struct {
 	Details      string    `json:"details"`
 }
 
-// Liveness says whether the service can still get ready by itself. Ready implies Live.
+// Liveness is whether the service can still get ready by itself. Ready implies Live.
 type Liveness struct {
 	Live   bool      `json:"live"`
 	Reason Reason    `json:"reason"`
@@ -47,8 +47,8 @@ type Flip struct {
 	Elapsed time.Duration // how long the previous value had held
 }
 
-// Tracker turns snapshots into reports and remembers since when each verdict
-// holds. It is safe for concurrent use.
+// Tracker turns snapshots into reports and records since when each verdict holds.
+// It is safe for concurrent use.
 type Tracker struct {
 	onFlip func(Flip)
 
@@ -58,9 +58,9 @@ type Tracker struct {
 	spent  map[Reason]time.Duration // not ready
 }
 
-// NewTracker begins at now with a service that is starting. onFlip is called
-// for every change of readiness, in order, under the tracker's lock: it must
-// be quick and must not call the tracker.
+// NewTracker begins at now with a service that is starting. The tracker calls
+// onFlip for every change of readiness, in order, under its lock: onFlip must be
+// quick and must not call the tracker.
 func NewTracker(now time.Time, onFlip func(Flip)) *Tracker {
 	return &Tracker{onFlip: onFlip, latest: now, spent: map[Reason]time.Duration{}, health: Health{
 		Readiness: Readiness{Reason: Starting, Since: now, LastChangeAt: now},
@@ -68,8 +68,8 @@ func NewTracker(now time.Time, onFlip func(Flip)) *Tracker {
 	}}
 }
 
-// Observe judges a snapshot. A snapshot older than one already judged changes
-// nothing of what is remembered, so two readers cannot make readiness flap.
+// Observe judges a snapshot. A snapshot older than one already judged changes no
+// record, so two readers cannot make readiness flap.
 func (t *Tracker) Observe(s Snapshot) Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,7 +81,10 @@ func (t *Tracker) Observe(s Snapshot) Report {
 		t.observeReadiness(s)
 		t.observeLiveness(s)
 	}
-	return Report{OK: t.health.Readiness.Ready, Health: t.health, Workers: s.Workers, Queue: s.Queue, NotReady: maps.Clone(t.spent)}
+	return Report{
+		OK: t.health.Readiness.Ready, Health: t.health,
+		Workers: s.Workers, Queue: s.Queue, NotReady: maps.Clone(t.spent),
+	}
 }
 
 func (t *Tracker) observeReadiness(s Snapshot) {

@@ -33,7 +33,8 @@ func TestTrackerFollowsARestart(t *testing.T) {
 	assert.True(t, lost.Health.Liveness.Live)
 	at(1255, WorkerExited)
 	waiting := at(1256, BackingOff)
-	assert.Equal(t, start.Add(1250*time.Millisecond), waiting.Health.Readiness.Since, "not ready since the first of them")
+	assert.Equal(t, start.Add(1250*time.Millisecond), waiting.Health.Readiness.Since,
+		"not ready since the first reason")
 	assert.Equal(t, start.Add(1256*time.Millisecond), waiting.Health.Readiness.LastChangeAt)
 	at(1500, Starting)
 	at(1700, Ready)
@@ -82,12 +83,15 @@ func TestReportJSON(t *testing.T) {
 	w := worker("main", Ready)
 	w.Handshake = &Handshake{At: time.Unix(1000, 0).UTC(), UserAgent: "codex/1", Models: []string{"m"}}
 	w.LastExit = &Exit{Result: "signal", Code: "killed", Status: "SIGKILL", At: time.Unix(999, 0).UTC()}
-	got, err := json.Marshal(tr.Observe(Snapshot{At: time.Unix(1001, 0).UTC(), Workers: []Worker{w}, Queue: Queue{Depth: 2, Limit: 64, OldestWaitMS: 1.5}}))
+	queue := Queue{Depth: 2, Limit: 64, OldestWaitMS: 1.5}
+	got, err := json.Marshal(tr.Observe(Snapshot{At: time.Unix(1001, 0).UTC(), Workers: []Worker{w}, Queue: queue}))
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"ok":true,
-	 "health":{"readiness":{"ready":true,"reason":"ready","since":"1970-01-01T00:16:41Z","last_change_at":"1970-01-01T00:16:41Z","details":""},
+	 "health":{"readiness":{"ready":true,"reason":"ready","since":"1970-01-01T00:16:41Z",
+	             "last_change_at":"1970-01-01T00:16:41Z","details":""},
 	           "liveness":{"live":true,"reason":"ready","since":"1970-01-01T00:16:40Z"}},
-	 "workers":[{"name":"main","unit":"codex-worker@main.service","active_state":"","sub_state":"","main_pid":0,"ready":true,"reason":"ready",
+	 "workers":[{"name":"main","unit":"codex-worker@main.service","active_state":"","sub_state":"","main_pid":0,
+	   "ready":true,"reason":"ready",
 	   "handshake":{"at":"1970-01-01T00:16:40Z","user_agent":"codex/1","models":["m"]},
 	   "restarts_total":0,"oom_kills_total":0,"consecutive_failures":0,"next_restart_at":null,
 	   "last_exit":{"result":"signal","code":"killed","status":"SIGKILL","at":"1970-01-01T00:16:39Z"},

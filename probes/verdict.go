@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ReadinessOf is the service's readiness: one ready worker is enough, unless
-// the service drains. The second value describes every worker that is not ready.
+// ReadinessOf is the service's readiness: one ready worker suffices, unless the
+// service drains. The second value describes every worker that is not ready.
 func ReadinessOf(s Snapshot) (Reason, string) {
 	switch {
 	case s.Stuck != "":
@@ -28,7 +28,7 @@ func ReadinessOf(s Snapshot) (Reason, string) {
 	if present[Ready] {
 		return Ready, details
 	}
-	for _, r := range hopeful {
+	for _, r := range soonestFirst {
 		if present[r] {
 			return r, details
 		}
@@ -36,8 +36,8 @@ func ReadinessOf(s Snapshot) (Reason, string) {
 	return Starting, details
 }
 
-// LivenessOf is false only when nothing will get better by itself: a loop of our
-// own is stuck, or systemd has given up on every worker.
+// LivenessOf is false only if the service cannot recover by itself: one of its loops
+// is stuck, or systemd has given up on every worker.
 func LivenessOf(s Snapshot) (bool, Reason) {
 	if s.Stuck != "" {
 		return false, Stuck
@@ -58,9 +58,8 @@ func LivenessOf(s Snapshot) (bool, Reason) {
 	return false, reason
 }
 
-// Settled reports whether waiting longer cannot be expected to change the
-// verdict: a worker is ready, or every worker has come to an end that systemd
-// has named. READY=1 waits for this.
+// Settled reports whether the verdict is not about to change: a worker is ready, or
+// systemd has reported the end of every worker. READY=1 waits for this.
 func Settled(s Snapshot) bool {
 	for _, w := range s.Workers {
 		switch w.Reason {
@@ -82,7 +81,7 @@ func (w Worker) down() bool {
 	return w.Reason == WorkerExited || w.Reason == BackingOff || w.Reason == StartLimitHit
 }
 
-// sentence says of one worker what a person asks first: which, why, and what next.
+// sentence describes a worker for operators: its name, its reason, and the remedy.
 func (w Worker) sentence() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "worker %s: %s", w.Name, w.Reason)
@@ -91,7 +90,7 @@ func (w Worker) sentence() string {
 		fmt.Fprintf(&b, ": %s; its watchdog restarts it", w.Fault)
 	case !w.down():
 	case w.StatusText != "" && (w.LastExit == nil || w.LastExit.Code == ""):
-		fmt.Fprintf(&b, ": %s", w.StatusText) // what stopped it before it ran
+		fmt.Fprintf(&b, ": %s", w.StatusText) // why it did not start
 	case w.LastExit != nil:
 		fmt.Fprintf(&b, ", last exit %s", w.LastExit)
 	}
@@ -101,7 +100,9 @@ func (w Worker) sentence() string {
 	switch w.Reason {
 	case StartLimitHit, WorkerExited:
 		if w.failed() {
-			fmt.Fprintf(&b, "; see journalctl -u %s, then systemctl reset-failed '%s' && systemctl start codex.target", w.Unit, w.Unit)
+			const remedy = "; see journalctl -u %[1]s, " +
+				"then systemctl reset-failed '%[1]s' && systemctl start codex.target"
+			fmt.Fprintf(&b, remedy, w.Unit)
 		}
 	case Stopped:
 		fmt.Fprintf(&b, "; systemctl start %s", w.Unit)
@@ -114,8 +115,7 @@ func (w Worker) sentence() string {
 	return b.String()
 }
 
-// String is systemd's account of an exit in a few words; a nil Exit is an
-// unknown one.
+// String describes an exit in systemd's terms; a nil Exit is unknown.
 func (e *Exit) String() string {
 	switch {
 	case e == nil:

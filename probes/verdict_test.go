@@ -17,7 +17,7 @@ func TestReadinessOf(t *testing.T) {
 		{"one ready", fleet(Ready), Ready},
 		{"one ready of many", fleet(StartLimitHit, Ready, BackingOff), Ready},
 		{"service drains", Snapshot{Draining: true, Workers: fleet(Ready).Workers}, Draining},
-		{"the one that recovers soonest speaks", fleet(StartLimitHit, BackingOff, Starting), Starting},
+		{"the reason that ends soonest wins", fleet(StartLimitHit, BackingOff, Starting), Starting},
 		{"waiting beats stopped", fleet(Stopped, BackingOff), BackingOff},
 		{"exited", fleet(WorkerExited), WorkerExited},
 		{"lost", fleet(HandshakeLost), HandshakeLost},
@@ -52,7 +52,7 @@ func TestLivenessOf(t *testing.T) {
 		{"stopped by an operator", fleet(Stopped), true, Stopped},
 		{"failed without restarts", finalFailure(), false, WorkerExited},
 		{"failed, and started again", failedAs(Starting), true, Starting},
-		{"a loop of ours is stuck", stuck(fleet(Ready)), false, Stuck},
+		{"a loop of the service is stuck", stuck(fleet(Ready)), false, Stuck},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			live, reason := LivenessOf(tc.snap)
@@ -63,7 +63,7 @@ func TestLivenessOf(t *testing.T) {
 }
 
 func TestReadyImpliesLive(t *testing.T) {
-	all := append([]Reason{Ready}, hopeful...)
+	all := append([]Reason{Ready}, soonestFirst...)
 	for _, a := range all {
 		for _, b := range all {
 			s := fleet(a, b)
@@ -84,7 +84,7 @@ func TestSettled(t *testing.T) {
 	assert.True(t, Settled(fleet(StartLimitHit)))
 	assert.False(t, Settled(fleet(BackingOff, Starting)))
 	assert.False(t, Settled(fleet(HandshakePending)))
-	assert.False(t, Settled(fleet(WorkerExited)), "systemd has not said yet what follows")
+	assert.False(t, Settled(fleet(WorkerExited)), "systemd has yet to report the next state")
 	assert.True(t, Settled(finalFailure()))
 }
 
@@ -94,15 +94,17 @@ func TestSentenceNamesTheRemedy(t *testing.T) {
 	w.StatusText = "Not started: codex is not installed"
 	_, details := ReadinessOf(Snapshot{Workers: []Worker{w}})
 	assert.Equal(t, "worker main: start_limit_hit: Not started: codex is not installed; "+
-		"see journalctl -u codex-worker@main.service, then systemctl reset-failed 'codex-worker@main.service' && systemctl start codex.target", details)
+		"see journalctl -u codex-worker@main.service, then systemctl reset-failed 'codex-worker@main.service'"+
+		" && systemctl start codex.target", details)
 }
 
 func TestSentenceOfAnOutOfMemory(t *testing.T) {
 	w := worker("main", BackingOff)
 	w.LastExit = &Exit{Result: "oom-kill", Code: "killed", Status: "SIGKILL"}
 	_, details := ReadinessOf(Snapshot{Workers: []Worker{w}})
-	assert.Equal(t, "worker main: backing_off, last exit killed by SIGKILL (oom-kill); journalctl -k --grep=oom-kill names what took the memory, "+
-		"and whose limit it met; systemctl set-property codex-worker@main.service MemoryMax=SIZE sets another one", details)
+	assert.Equal(t, "worker main: backing_off, last exit killed by SIGKILL (oom-kill); "+
+		"journalctl -k --grep=oom-kill names what took the memory, and whose limit it met; "+
+		"systemctl set-property codex-worker@main.service MemoryMax=SIZE sets another one", details)
 }
 
 func TestSentenceLeavesOutAStatusThatIsOver(t *testing.T) {
@@ -129,7 +131,7 @@ func TestRetryAfter(t *testing.T) {
 	exited := Report{Health: Health{Readiness: Readiness{Reason: WorkerExited}, Liveness: Liveness{Live: true}}}
 	assert.Equal(t, time.Second, RetryAfter(exited, now))
 	exited.Health.Liveness.Live = false
-	assert.Equal(t, time.Minute, RetryAfter(exited, now), "for good")
+	assert.Equal(t, time.Minute, RetryAfter(exited, now), "the exit is final")
 }
 
 func fleet(reasons ...Reason) Snapshot {

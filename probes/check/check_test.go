@@ -32,9 +32,12 @@ func TestHTTP(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	stop := make(chan struct{})
 	mux := http.NewServeMux()
-	mux.HandleFunc("/ok", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/missing", http.StatusFound) })
-	mux.HandleFunc("/broken", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	mux.HandleFunc("/ok", status(http.StatusNoContent))
+	mux.Handle("/moved", http.RedirectHandler("/missing", http.StatusFound))
+	mux.HandleFunc("/broken", status(http.StatusServiceUnavailable))
 	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
 			_, _ = w.Write(make([]byte, 4096))

@@ -160,7 +160,7 @@ func (w *Worker) lease(a Ask) (*Lease, error) {
 // it starts, also if systemd is just about to try again.
 func (s *state) absence(model string) error {
 	switch {
-	case !probes.Hopeful(s.facts()):
+	case !probes.Recoverable(s.facts()):
 		return errGivenUp
 	case s.offered == nil, offers(s.offered, model):
 		return errAway

@@ -6,18 +6,18 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestHopeful(t *testing.T) {
+func TestRecoverable(t *testing.T) {
 	for name, tc := range map[string]struct {
 		facts Facts
 		want  bool
 	}{
-		"nothing heard yet":    {Facts{}, true},
+		"state unknown":        {Facts{}, true},
 		"waiting to restart":   {unit("activating", "auto-restart"), true},
 		"exited, will restart": {unit("failed", "failed-before-auto-restart"), true},
 		"connection lost":      {with(unit("active", "running"), Facts{Lost: true}), true},
 		"being stopped":        {unit("deactivating", "stop-sigterm"), true},
 		"drained for its stop": {drained(unit("active", "running")), true},
-		"drained by a person":  {Facts{ActiveState: "active", Draining: true, Drained: true}, false},
+		"drained by operator":  {Facts{ActiveState: "active", Draining: true, Drained: true}, false},
 		"no models":            {with(unit("active", "running"), Facts{Handshake: true}), false},
 		"stopped":              {unit("inactive", "dead"), false},
 		"about to start":       {Facts{ActiveState: "inactive", SubState: "dead", JobPending: true}, true},
@@ -25,6 +25,6 @@ func TestHopeful(t *testing.T) {
 		"failed for good":      {unit("failed", "failed"), false},
 		"start limit":          {limited(unit("failed", "failed")), false},
 	} {
-		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, Hopeful(tc.facts)) })
+		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, Recoverable(tc.facts)) })
 	}
 }
