@@ -3,40 +3,18 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/units"
 )
-
-const accountsUsage = `Usage: codex-proxy accounts list [--json]
-       codex-proxy accounts login [NAME] [--with-api-key]
-       codex-proxy accounts add NAME
-       codex-proxy accounts remove NAME [--purge]
-
-Keeps the workers and their logins. Each worker has an account of its own, which
-codex alone handles: login runs codex's own login in the worker's home and as the
-workers' user, and neither this command nor the service sees a token.
-
-list shows each worker's unit, what it is logged in with, the plan, and how much of
-its limits is used up. login logs in the worker NAME (default), and starts it with
-that login; a running one finishes its turns in flight first. add makes a worker:
-its file, /etc/codex-proxy/workers/NAME.toml, and its unit, which starts when it
-has a login. remove stops a worker, when its turns in flight are finished, and takes
-both away again. The service is reloaded after add and remove. Run it as root.
-
-  --with-api-key   log in with an API key, which codex reads from standard input.
-                   Without this codex shows an address and a code for a browser
-  --purge          remove the worker's home, too, and with it its login
-  --json           {"accounts":[…]}, with the email of each account
-  --socket PATH    the daemon's control socket (as config.toml says)
-`
 
 // The places that the packages and units fix.
 const (
@@ -65,62 +43,58 @@ type accountsOptions struct {
 	stderr   io.Writer
 }
 
-// accountsCommand is `codex-proxy accounts`.
-func accountsCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o := accountsOptions{systemd: units.NewManager(), settings: config.DefaultPath, stdin: os.Stdin, stdout: stdout, stderr: stderr}
-	defer o.systemd.Close()
-	flags := flag.NewFlagSet("accounts", flag.ContinueOnError)
-	flags.BoolVar(&o.apiKey, "with-api-key", false, "")
-	flags.BoolVar(&o.purge, "purge", false, "")
-	flags.BoolVar(&o.json, "json", false, "")
-	socket := controlFlag(flags)
-	words, rest := splitWords(args)
-	if status, done := parseFlags(flags, rest, accountsUsage, stdout, stderr); done {
-		return status
-	}
-	o.socket = socket()
-	run := o.command(append(words, flags.Args()...))
-	if run == nil {
-		fmt.Fprint(stderr, accountsUsage)
-		return exitUsage
-	}
-	if os.Geteuid() != 0 {
-		return fail(stderr, "accounts", errors.New("only root may do this: try sudo"), exitFailure)
-	}
-	if err := run(ctx); err != nil {
-		return fail(stderr, "accounts", err, exitFailure)
-	}
-	return exitOK
-}
+func accountsCommand() *cobra.Command {
+	o := accountsOptions{systemd: units.NewManager(), settings: config.DefaultPath, stdin: os.Stdin}
+	c := &cobra.Command{
+		Use: "accounts", Short: "log workers in, list, add and remove them",
+		Long: `
+Keeps the workers and their logins. Each worker has an account of its own, which
+codex alone handles: login runs codex's own login in the worker's home and as the
+workers' user, and neither this command nor the service sees a token.
 
-// command is what the words and options ask for; nil if they make no sense.
-func (o *accountsOptions) command(words []string) func(context.Context) error {
-	verb, name := "", ""
-	if len(words) > 0 {
-		verb = words[0]
+list shows each worker's unit, what it is logged in with, the plan, and how much of
+its limits is used up. login logs in the worker NAME (default), and starts it with
+that login; a running one finishes its turns in flight first. add makes a worker:
+its file, /etc/codex-proxy/workers/NAME.toml, and its unit, which starts when it
+has a login. remove stops a worker, when its turns in flight are finished, and takes
+both away again. The service is reloaded after add and remove. Run it as root.`,
 	}
-	if len(words) == 2 {
-		name = words[1]
+	socket := controlFlag(c.PersistentFlags())
+	do := func(run func(context.Context, string) error) func(*cobra.Command, []string) error {
+		return func(c *cobra.Command, args []string) error {
+			o.stdout, o.stderr, o.socket = c.OutOrStdout(), c.ErrOrStderr(), socket()
+			defer o.systemd.Close()
+			if os.Geteuid() != 0 {
+				return errors.New("only root may do this: try sudo")
+			}
+			name := defaultWorker
+			if len(args) > 0 {
+				name = args[0]
+			}
+			return run(c.Context(), name)
+		}
 	}
-	named := name != "" && !o.json
-	switch {
-	case verb == "list" && len(words) == 1 && !o.apiKey && !o.purge:
-		return o.list
-	case verb == "login" && len(words) == 1 && !o.json && !o.purge:
-		return o.on(defaultWorker, o.login)
-	case verb == "login" && named && !o.purge:
-		return o.on(name, o.login)
-	case verb == "add" && named && !o.apiKey && !o.purge:
-		return o.on(name, o.add)
-	case verb == "remove" && named && !o.apiKey:
-		return o.on(name, o.remove)
+	list := &cobra.Command{Use: "list", Short: "list the workers, with what they are logged in with", RunE: do(o.list)}
+	list.Flags().BoolVar(&o.json, "json", false, `{"accounts":[…]}, with the email of each account`)
+	login := &cobra.Command{
+		Use: "login [NAME]", Short: "log a worker in, and start it", ValidArgsFunction: completeWorkerFiles,
+		RunE: do(o.on(o.login)),
 	}
-	return nil
+	login.Flags().BoolVar(&o.apiKey, "with-api-key", false, `log in with an API key, which codex reads from standard input.
+Without this codex shows an address and a code for a browser`)
+	add := &cobra.Command{Use: "add NAME", Short: "make a worker", RunE: do(o.on(o.add))}
+	remove := &cobra.Command{
+		Use: "remove NAME", Short: "stop a worker, and remove it", ValidArgsFunction: completeWorkerFiles,
+		RunE: do(o.on(o.remove)),
+	}
+	remove.Flags().BoolVar(&o.purge, "purge", false, "remove the worker's home, too, and with it its login")
+	c.AddCommand(list, login, add, remove)
+	return c
 }
 
 // on does something to one worker.
-func (o *accountsOptions) on(name string, do func(context.Context, string) error) func(context.Context) error {
-	return func(ctx context.Context) error {
+func (o *accountsOptions) on(do func(context.Context, string) error) func(context.Context, string) error {
+	return func(ctx context.Context, name string) error {
 		if err := units.ValidName(name); err != nil {
 			return err
 		}

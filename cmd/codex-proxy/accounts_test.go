@@ -23,11 +23,14 @@ func TestAccountsTakesNoNonsense(t *testing.T) {
 		nil, {"lst"}, {"list", "default"}, {"list", "--purge"}, {"login", "a", "b"}, {"login", "--json"}, {"login", "--purge"},
 		{"add"}, {"add", "a", "--with-api-key"}, {"add", "a", "--json"}, {"remove"}, {"remove", "a", "--with-api-key"},
 	} {
-		assert.Equal(t, result{exitUsage, "", accountsUsage}, try(t, append([]string{"accounts"}, args...)...), args)
+		got := try(t, append([]string{"accounts"}, args...)...)
+		assert.Equal(t, exitUsage, got.status, args)
+		assert.Empty(t, got.stdout)
+		assert.Contains(t, got.stderr, "codex-proxy accounts", args)
 	}
 	got := try(t, "accounts", "add", "../x")
 	assert.Equal(t, exitFailure, got.status)
-	assert.Contains(t, got.stderr, "codex-proxy accounts: ")
+	assert.Contains(t, got.stderr, "codex-proxy accounts add: ")
 }
 
 func TestAccountsTable(t *testing.T) {

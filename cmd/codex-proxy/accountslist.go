@@ -37,7 +37,7 @@ type accountRow struct {
 
 // list is `codex-proxy accounts list`. A running worker is asked by the daemon, over
 // the connection that it has; for another one codex looks into its home.
-func (o *accountsOptions) list(ctx context.Context) error {
+func (o *accountsOptions) list(ctx context.Context, _ string) error {
 	names, err := workerNames()
 	if err != nil {
 		return err

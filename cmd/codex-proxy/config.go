@@ -1,44 +1,37 @@
 package main
 
 import (
-	"context"
-	"flag"
 	"fmt"
-	"io"
 	"strings"
+
+	"github.com/spf13/cobra"
+
+	"codex-proxy/cmd/internal/cli"
 )
 
-const configUsage = `Usage: codex-proxy config check [--config FILE] [--set KEY=VALUE]...
+func configCommand() *cobra.Command {
+	c := &cobra.Command{Use: "config", Short: "check the configuration"}
+	c.AddCommand(configCheckCommand())
+	c.Long = `
+Checks the configuration and the API keys. If one is not good, it names the file,
+the line and the key, and exits with 78.`
+	return c
+}
 
-Says whether the configuration is good, and so are the API keys. If not, it names
-the file, the line and the key, and exits with 78.
-
-  --config FILE       the file to read (/etc/codex-proxy/config.toml)
-  --set KEY=VALUE     override one key
-`
-
-// configCommand is `codex-proxy config`.
-func configCommand(_ context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) == 0 || args[0] != "check" && !strings.HasPrefix(args[0], "-") {
-		fmt.Fprint(stderr, configUsage)
-		return exitUsage
-	}
+func configCheckCommand() *cobra.Command {
 	var from configFlags
-	flags := flag.NewFlagSet("config", flag.ContinueOnError)
-	from.register(flags)
-	if args[0] == "check" {
-		args = args[1:]
+	c := &cobra.Command{Use: "check", Short: "check the configuration"}
+	from.register(c.Flags())
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		settings, err := from.load()
+		if err == nil {
+			err = settings.CheckKeys(from.path)
+		}
+		if err != nil {
+			return cli.Exit(cli.Config, asRoot(err))
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s is good: workers %s\n", from.path, strings.Join(settings.Workers, ", "))
+		return err
 	}
-	if status, done := parseOnlyFlags(flags, args, configUsage, stdout, stderr); done {
-		return status
-	}
-	c, err := from.load()
-	if err == nil {
-		err = c.CheckKeys(from.path)
-	}
-	if err != nil {
-		return fail(stderr, "config check", asRoot(err), exitConfig)
-	}
-	fmt.Fprintf(stdout, "%s is good: workers %s\n", from.path, strings.Join(c.Workers, ", "))
-	return exitOK
+	return c
 }

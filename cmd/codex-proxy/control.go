@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -12,6 +11,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/spf13/pflag"
+
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/proxy/control"
 )
@@ -26,9 +28,10 @@ const controlName = "control"
 
 // controlFlag is the option by which a command finds the daemon: called after the
 // options are parsed, it is the path.
-func controlFlag(flags *flag.FlagSet) func() string {
-	path := flags.String("socket", "", "")
-	return func() string { return cmp.Or(*path, controlSocket(config.DefaultPath)) }
+func controlFlag(flags *pflag.FlagSet) func() string {
+	var path string
+	flags.Var(cli.Text(&path, "PATH"), "socket", "the daemon's control socket (as config.toml says)")
+	return func() string { return cmp.Or(path, controlSocket(config.DefaultPath)) }
 }
 
 // controlSocket is where the daemon of these settings listens. If they are bad, one

@@ -23,8 +23,8 @@ func TestControlCommandLines(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"drain", "a", "b"}, "one WORKER is wanted"},
-		{[]string{"drain", "--stop"}, "one WORKER is wanted"},
+		{[]string{"drain", "a", "b"}, `unexpected "b"`},
+		{[]string{"drain", "--stop"}, "--stop wants one WORKER"},
 		{[]string{"drain", "--wait=soon"}, "--help"},
 		{[]string{"drain", "--wait=-1s"}, "codex-proxy drain: --wait=-1s: the timeout must be a time such as 30s or 5m; leave --wait out"},
 		{[]string{"drain", "--wait=0"}, "codex-proxy drain: --wait=0: the timeout must be"},

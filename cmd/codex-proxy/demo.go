@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -13,33 +11,32 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/proxy/appserver/appservertest"
 )
 
-const demoUsage = `Usage: codex-proxy app-server --listen unix://PATH
-
+func appServerCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "app-server", Short: "the demo worker, in place of codex app-server",
+		Long: `
 The demo worker: it speaks the protocol of codex app-server, needs no account
 and answers every prompt with a canned text, as the model "demo". It takes the
-options with which codex app-server is run, so that it can stand in for it.
-`
-
-// demoAppServer is `codex-proxy app-server`.
-func demoAppServer(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("app-server", flag.ContinueOnError)
-	listen := flags.String("listen", "", "")
-	flags.Bool("strict-config", false, "") // codex's; there is no configuration here
-	if status, done := parseFlags(flags, args, demoUsage, stdout, stderr); done {
-		return status
+options with which codex app-server is run, so that it can stand in for it.`,
 	}
-	path, ok := strings.CutPrefix(*listen, "unix://")
-	if !ok || flags.NArg() > 0 {
-		fmt.Fprint(stderr, demoUsage)
-		return exitUsage
-	}
-	if err := serveDemo(ctx, path); err != nil {
-		return fail(stderr, "app-server", err, exitFailure)
-	}
-	return exitOK
+	path := ""
+	c.Flags().Var(cli.Parsed("unix://PATH", "", func(text string) (err error) {
+		var ok bool
+		if path, ok = strings.CutPrefix(text, "unix://"); !ok {
+			err = errors.New("want unix://PATH")
+		}
+		return err
+	}), "listen", "the socket to make")
+	_ = c.MarkFlagRequired("listen")
+	c.Flags().Bool("strict-config", false, "taken, and without effect: there is no configuration")
+	c.RunE = func(c *cobra.Command, _ []string) error { return serveDemo(c.Context(), path) }
+	return c
 }
 
 func serveDemo(ctx context.Context, path string) error {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,8 +11,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/doctor"
 	"codex-proxy/probes"
@@ -22,46 +23,42 @@ import (
 	"codex-proxy/units"
 )
 
-const doctorUsage = `Usage: codex-proxy doctor [--json]
-
-Looks at the installation and says what is wrong with it, and what to do: the
+func doctorCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "doctor", Short: "look for what is wrong, and for its remedy",
+		Long: `
+Looks at the installation and names what is wrong with it, and what to do: the
 version of systemd, units, users, permissions, the bus and polkit, codex, its
 sandbox and logins, the configuration, databases, sockets, models, watchdogs,
 ports, the clock. It changes nothing and starts no service. Run it as root.
 
 It exits with 1 if anything failed. What only could be better ("warn") is no
-failure.
-
-  --json           for scripts: {"ok":…,"findings":[{"check","level","subject",
-                   "detail","remedy"}]}, level being ok, warn or fail
-`
-
-// doctorCommand is `codex-proxy doctor`.
-func doctorCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("doctor", flag.ContinueOnError)
-	asJSON := flags.Bool("json", false, "")
-	if status, done := parseOnlyFlags(flags, args, doctorUsage, stdout, stderr); done {
-		return status
+failure.`,
 	}
+	asJSON := c.Flags().Bool("json", false, `for scripts: {"ok":…,"findings":[{"check","level","subject","detail","remedy"}]},
+level being ok, warn or fail`)
+	c.RunE = func(c *cobra.Command, _ []string) error { return examine(c.Context(), c.OutOrStdout(), *asJSON) }
+	return c
+}
+
+// examine prints the report, and fails if anything is wrong.
+func examine(ctx context.Context, stdout io.Writer, asJSON bool) error {
 	// The configuration is read as the service reads it, not as one of whatever
 	// unit runs this command (systemd.exec(5)).
 	for _, name := range []string{"CREDENTIALS_DIRECTORY", "RUNTIME_DIRECTORY"} {
 		if err := os.Unsetenv(name); err != nil {
-			return fail(stderr, "doctor", err, exitFailure)
+			return err
 		}
 	}
 	report := doctor.Examine(ctx, thisHost())
 	show := report.Write
-	if *asJSON {
+	if asJSON {
 		show = func(w io.Writer) error { return json.NewEncoder(w).Encode(report) }
 	}
-	if err := show(stdout); err != nil {
-		return fail(stderr, "doctor", err, exitFailure)
+	if err := show(stdout); err != nil || report.OK {
+		return err
 	}
-	if !report.OK {
-		return exitFailure
-	}
-	return exitOK
+	return cli.Exit(cli.Failure, nil)
 }
 
 func thisHost() doctor.Host {

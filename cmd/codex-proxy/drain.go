@@ -3,38 +3,22 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/journal"
 	"codex-proxy/notify"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/control"
 )
-
-const drainUsage = `Usage: codex-proxy drain [WORKER] [--wait[=TIMEOUT]] [--stop] [--socket PATH]
-
-Lets a worker, or all of them, take no new turns. Turns in flight go on. This
-holds until codex-proxy undrain, also when the worker is restarted.
-
-  --wait[=TIMEOUT]    return when no turn is in flight any more, and fail after
-                      TIMEOUT (5m), saying what is left
-  --stop              as ExecStop= of codex-worker@WORKER.service: drain the run
-                      that is being stopped, and not the next one
-  --socket PATH       the daemon's control socket (as config.toml says)
-`
-
-const undrainUsage = `Usage: codex-proxy undrain [WORKER] [--socket PATH]
-
-Lets a worker, or all of them, take turns again after codex-proxy drain.
-
-  --socket PATH       the daemon's control socket (as config.toml says)
-`
 
 const (
 	// defaultWait is that of drain_timeout in config.toml.
@@ -53,26 +37,42 @@ type drainOptions struct {
 	client *control.Client
 }
 
-// drainCommand is `codex-proxy drain`.
-func drainCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func drainCommand() *cobra.Command {
 	var o drainOptions
-	flags := flag.NewFlagSet("drain", flag.ContinueOnError)
-	flags.BoolVar(&o.stop, "stop", false, "")
-	wait := ""
-	flags.BoolFunc("wait", "", func(text string) error { wait = text; return nil })
-	status, done := o.parse(flags, args, drainUsage, stdout, stderr)
-	if done {
-		return status
+	c := &cobra.Command{
+		Use: "drain [WORKER]", Short: "let a worker, or all, take no new turns", ValidArgsFunction: completeWorkers,
+		Long: `
+Lets a worker, or all of them, take no new turns. Turns in flight go on. This
+holds until codex-proxy undrain, also when the worker is restarted.`,
 	}
-	if err := o.parseWait(wait); err != nil {
-		return fail(stderr, "drain", err, exitUsage)
+	flags := c.Flags()
+	flags.Var(cli.Parsed("TIMEOUT", "", o.setWait), "wait", `return when no turn is in flight any more, and fail after
+TIMEOUT (5m), with what is left`)
+	flags.Lookup("wait").NoOptDefVal = defaultWait.String()
+	flags.BoolVar(&o.stop, "stop", false, `as ExecStop= of codex-worker@WORKER.service:
+drain the run that is being stopped, and not the next one`)
+	socket := controlFlag(flags)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		o.client = control.NewClient(socket())
+		if len(args) > 0 {
+			o.worker = args[0]
+		}
+		switch {
+		case !o.stop:
+			return o.drain(c.Context(), c.OutOrStdout())
+		case o.worker == "":
+			return cli.Misuse(c, "--stop wants one WORKER")
+		default:
+			return o.drainForStop(c.Context(), c.ErrOrStderr())
+		}
 	}
-	if o.stop {
-		return o.drainForStop(ctx, stderr)
-	}
+	return c
+}
+
+func (o *drainOptions) drain(ctx context.Context, stdout io.Writer) error {
 	report, err := o.drainInSlices(ctx, control.Request{Worker: o.worker}, o.wait)
 	if err != nil {
-		return fail(stderr, "drain", err, exitFailure)
+		return err
 	}
 	busy := 0
 	for _, w := range chosen(report, o.worker) {
@@ -80,61 +80,43 @@ func drainCommand(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		busy += w.Inflight
 	}
 	if o.wait > 0 && busy > 0 {
-		return fail(stderr, "drain", fmt.Errorf("%s still in flight after %s; they go on, and the drain holds", turns(busy), o.wait), exitFailure)
+		return fmt.Errorf("%s still in flight after %s; they go on, and the drain holds", turns(busy), o.wait)
 	}
-	return exitOK
+	return nil
 }
 
-// undrainCommand is `codex-proxy undrain`.
-func undrainCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var o drainOptions
-	flags := flag.NewFlagSet("undrain", flag.ContinueOnError)
-	if status, done := o.parse(flags, args, undrainUsage, stdout, stderr); done {
-		return status
+func undrainCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "undrain [WORKER]", Short: "let them take turns again", ValidArgsFunction: completeWorkers,
+		Long: `
+Lets a worker, or all of them, take turns again after codex-proxy drain.`,
 	}
-	report, err := o.client.Undrain(ctx, control.Request{Worker: o.worker})
+	socket := controlFlag(c.Flags())
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return undrain(c.Context(), control.NewClient(socket()), strings.Join(args, ""), c.OutOrStdout())
+	}
+	return c
+}
+
+func undrain(ctx context.Context, client *control.Client, worker string, stdout io.Writer) error {
+	report, err := client.Undrain(ctx, control.Request{Worker: worker})
 	if err != nil {
-		return fail(stderr, "undrain", err, exitFailure)
+		return err
 	}
-	for _, w := range chosen(report, o.worker) {
+	for _, w := range chosen(report, worker) {
 		state := "is " + string(w.Reason)
 		if w.Reason == probes.NoWorker {
 			state = "has gone from config.toml, and finishes its turns from before the reload"
 		}
 		fmt.Fprintf(stdout, "worker %s is not drained; it %s\n", w.Name, state)
 	}
-	return exitOK
+	return nil
 }
 
-// parse reads what drain and undrain have in common.
-func (o *drainOptions) parse(flags *flag.FlagSet, args []string, usage string, stdout, stderr io.Writer) (int, bool) {
-	socket := controlFlag(flags)
-	words, rest := splitWords(args)
-	if status, done := parseFlags(flags, rest, usage, stdout, stderr); done {
-		return status, true
-	}
-	words = append(words, flags.Args()...)
-	if len(words) > 1 || o.stop && len(words) == 0 {
-		return fail(stderr, flags.Name(), errors.New("one WORKER is wanted, or none for all of them; see --help"), exitUsage), true
-	}
-	if len(words) == 1 {
-		o.worker = words[0]
-	}
-	o.client = control.NewClient(socket())
-	return exitOK, false
-}
-
-// parseWait takes --wait and --wait=TIMEOUT.
-func (o *drainOptions) parseWait(text string) (err error) {
-	switch text {
-	case "":
-		return nil
-	case "true": // flag.BoolFunc's word for an option without a value
-		o.wait = defaultWait
-		return nil
-	}
+// setWait reads the value of --wait.
+func (o *drainOptions) setWait(text string) (err error) {
 	if o.wait, err = time.ParseDuration(text); err != nil || o.wait <= 0 {
-		return fmt.Errorf("--wait=%s: the timeout must be a time such as 30s or 5m; leave --wait out to wait for nothing; see --help", text)
+		return errors.New("the timeout must be a time such as 30s or 5m; leave --wait out to wait for nothing")
 	}
 	return nil
 }
@@ -142,29 +124,29 @@ func (o *drainOptions) parseWait(text string) (err error) {
 // drainForStop is ExecStop=. systemd runs it after a crash, too, but passes no
 // MAINPID then (systemd.service(5)): there is nothing to drain, and the restart
 // waits. A proxy that is not there has no turns either, and is left alone.
-func (o *drainOptions) drainForStop(ctx context.Context, stderr io.Writer) int {
+func (o *drainOptions) drainForStop(ctx context.Context, stderr io.Writer) error {
 	invocation := os.Getenv("INVOCATION_ID")
 	if os.Getenv("MAINPID") == "" || invocation == "" {
-		return exitOK
+		return nil
 	}
 	notifier, err := notify.FromEnv(slog.New(journal.NewHandler(stderr, slog.LevelInfo)))
 	if err != nil {
-		return fail(stderr, "drain", err, exitFailure)
+		return err
 	}
 	request := control.Request{Worker: o.worker, Invocation: invocation}
 	report, err := extending(notifier, func() (probes.Report, error) { return o.drainInSlices(ctx, request, stopSlice) })
 	if errors.Is(err, control.ErrNotRunning) {
-		return exitOK
+		return nil
 	}
 	if err != nil {
-		return fail(stderr, "drain", err, exitFailure)
+		return err
 	}
 	for _, w := range chosen(report, o.worker) {
 		if w.Inflight > 0 {
-			return fail(stderr, "drain", fmt.Errorf("%s still in flight after %s; they end with the worker", turns(w.Inflight), o.wait), exitFailure)
+			return fmt.Errorf("%s still in flight after %s; they end with the worker", turns(w.Inflight), o.wait)
 		}
 	}
-	return exitOK
+	return nil
 }
 
 // drainInSlices asks again and again until no turn is in flight or the time is

@@ -27,7 +27,7 @@ func TestFetchSaysWhatIsWrong(t *testing.T) {
 	good := configured(t, "")
 	got := try(t, "fetch", "--config", good, "--exit-idle-time", "0s")
 	assert.Equal(t, exitUsage, got.status)
-	assert.Contains(t, got.stderr, "must be more than zero")
+	assert.Contains(t, got.stderr, "want a positive time with its unit")
 	got = try(t, "fetch", "--config", good)
 	assert.Equal(t, exitFailure, got.status)
 	assert.Contains(t, got.stderr, `cannot find the inherited socket "fetch"`)

@@ -3,28 +3,19 @@ package main
 import (
 	"bufio"
 	"context"
-	"flag"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/units"
 )
-
-const fetchPrepareUsage = `Usage: codex-proxy fetch-prepare [--config FILE] [--set KEY=VALUE]...
-
-Lets codex-proxy-fetch.service reach the name servers of /etc/resolv.conf and
-images.allow_private, and no other network that its IPAddressDeny= names: it
-sets IPAddressAllow= until the next boot. ExecStartPre of that unit, as root.
-
-  --config FILE       the file to read (/etc/codex-proxy/config.toml)
-  --set KEY=VALUE     override one key
-`
 
 const (
 	fetchUnit      = "codex-proxy-fetch.service"
@@ -33,26 +24,30 @@ const (
 	allowBound = 5 * time.Second
 )
 
-// fetchPrepare is the command of that name.
-func fetchPrepare(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func fetchPrepareCommand() *cobra.Command {
 	var from configFlags
-	flags := flag.NewFlagSet("fetch-prepare", flag.ContinueOnError)
-	from.register(flags)
-	if status, done := parseOnlyFlags(flags, args, fetchPrepareUsage, stdout, stderr); done {
-		return status
+	c := &cobra.Command{
+		Use: "fetch-prepare", Short: "let it reach its name servers (codex-proxy-fetch.service)",
+		Long: `
+Lets codex-proxy-fetch.service reach the name servers of /etc/resolv.conf and
+images.allow_private, and no other network that its IPAddressDeny= names: it
+sets IPAddressAllow= until the next boot. ExecStartPre of that unit, as root.`,
 	}
+	from.register(c.Flags())
+	c.RunE = func(c *cobra.Command, _ []string) error { return prepareFetch(c.Context(), from) }
+	return c
+}
+
+func prepareFetch(ctx context.Context, from configFlags) error {
 	images, err := config.LoadImages(from.path, from.set)
 	if err != nil {
-		return fail(stderr, "fetch-prepare", err, exitConfig)
+		return cli.Exit(cli.Config, err)
 	}
 	text, err := os.ReadFile(resolverConfig)
 	if err != nil && !os.IsNotExist(err) {
-		return fail(stderr, "fetch-prepare", fmt.Errorf("cannot find the name servers: %w", err), exitFailure)
+		return fmt.Errorf("cannot find the name servers: %w", err)
 	}
-	if err := allow(ctx, fetchUnit, slices.Concat(nameServers(string(text)), images.AllowPrivate)); err != nil {
-		return fail(stderr, "fetch-prepare", err, exitFailure)
-	}
-	return exitOK
+	return allow(ctx, fetchUnit, slices.Concat(nameServers(string(text)), images.AllowPrivate))
 }
 
 // allow lets the unit reach those networks.

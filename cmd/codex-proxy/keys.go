@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,38 +12,14 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
 )
-
-const keysUsage = `Usage: codex-proxy keys add NAME [LIMIT]...
-       codex-proxy keys set NAME LIMIT...
-       codex-proxy keys revoke NAME
-       codex-proxy keys open
-       codex-proxy keys list
-       codex-proxy keys apply
-
-Keeps the API keys. Only hashes are stored: add shows the key once, on standard
-output. A change holds for every request that comes after it; a service that does
-not run takes it over when it starts. apply makes a change of the file by hand hold.
-
-Once there has been a key, nobody is let in without one. When the last is revoked,
-open lets programs on this machine in, but nothing that a reverse proxy passes on.
-
-Limits, each a number, or "none" to take it away:
-  --requests-per-minute N   requests for a turn
-  --tokens-per-minute N     prompt and completion together. One request may
-                            overshoot, and is paid off before the next
-  --tokens-per-day N        the same, of a day in UTC
-  --concurrent N            requests at the same time
-  --models LIST             the only models, by the names that clients use, with
-                            a comma between them
-
-  --file FILE      the key file (as config.toml says). With another one the service
-                   is told only if --socket is given, too
-  --socket PATH    the daemon's control socket (as config.toml says)
-`
 
 // keysOptions is one command line of keys.
 type keysOptions struct {
@@ -62,35 +37,69 @@ type keysOptions struct {
 
 type limitOption struct{ name, value string }
 
-// keysCommand is `codex-proxy keys`.
-func keysCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o := keysOptions{stdout: stdout, stderr: stderr}
-	flags := flag.NewFlagSet("keys", flag.ContinueOnError)
-	flags.StringVar((*string)(&o.file), "file", "", "")
-	flags.StringVar(&o.socket, "socket", "", "")
-	for _, name := range auth.LimitNames {
-		flags.Func(name, "", func(value string) error {
-			o.limits = append(o.limits, limitOption{name, value})
-			return new(auth.Limits).Set(name, value)
-		})
+func keysCommand() *cobra.Command {
+	o := new(keysOptions)
+	c := &cobra.Command{
+		Use: "keys", Short: "add, list, limit and revoke API keys, or do without",
+		Long: `
+Keeps the API keys. Only hashes are stored: add shows the key once, on standard
+output. A change holds for every request that comes after it; a service that does
+not run takes it over when it starts. apply makes a change of the file by hand hold.
+
+Once there has been a key, nobody is let in without one. When the last is revoked,
+open lets programs on this machine in, but nothing that a reverse proxy passes on.
+
+A limit is a number, or "none" to take it away.`,
 	}
-	words, rest := splitWords(args)
-	if status, done := parseFlags(flags, rest, keysUsage, stdout, stderr); done {
-		return status
+	flags := c.PersistentFlags()
+	flags.Var(cli.Text((*string)(&o.file), "FILE"), "file", `the key file (as config.toml says). With another one the service
+takes the change over only if --socket is given, too`)
+	flags.Var(cli.Text(&o.socket, "PATH"), "socket", "the daemon's control socket (as config.toml says)")
+	do := func(run func(ctx context.Context, name string) error) func(*cobra.Command, []string) error {
+		return func(c *cobra.Command, args []string) error {
+			o.stdout, o.stderr = c.OutOrStdout(), c.ErrOrStderr()
+			err := o.locate(config.DefaultPath)
+			if err == nil {
+				err = run(c.Context(), strings.Join(args, ""))
+			}
+			return asRoot(err)
+		}
 	}
-	run := o.command(append(words, flags.Args()...))
-	if run == nil {
-		fmt.Fprint(stderr, keysUsage)
-		return exitUsage
+	add := &cobra.Command{Use: "add NAME [OPTION]...", Short: "make a key, and show it", RunE: do(o.add)}
+	set := &cobra.Command{
+		Use: "set NAME [OPTION]...", Short: "change the limits of a key", ValidArgsFunction: o.completeKeys,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(o.limits) == 0 {
+				return cli.Misuse(c, "a limit is missing, such as --concurrent 4")
+			}
+			return do(o.set)(c, args)
+		},
 	}
-	err := o.locate(config.DefaultPath)
-	if err == nil {
-		err = run(ctx)
+	o.limitFlags(add.Flags())
+	o.limitFlags(set.Flags())
+	c.AddCommand(add, set,
+		&cobra.Command{Use: "revoke NAME", Short: "remove a key", ValidArgsFunction: o.completeKeys, RunE: do(o.revoke)},
+		&cobra.Command{Use: "open", Short: "let programs on this machine in without a key", RunE: do(o.open)},
+		&cobra.Command{Use: "list", Short: "list the keys, with their limits", RunE: do(o.list)},
+		&cobra.Command{Use: "apply", Short: "make a change of the file by hand hold", RunE: do(o.apply)},
+	)
+	return c
+}
+
+// limitFlags are the options of auth.LimitNames.
+func (o *keysOptions) limitFlags(flags *pflag.FlagSet) {
+	for _, limit := range []struct{ name, word, text string }{
+		{auth.RequestsPerMinute, "N", "requests for a turn"},
+		{auth.TokensPerMinute, "N", "prompt and completion together. One request may\novershoot, and is paid off before the next"},
+		{auth.TokensPerDay, "N", "the same, of a day in UTC"},
+		{auth.Concurrent, "N", "requests at the same time"},
+		{auth.Models, "LIST", "the only models, by the names that clients use,\nwith a comma between them"},
+	} {
+		flags.Var(cli.Parsed(limit.word, "", func(value string) error {
+			o.limits = append(o.limits, limitOption{limit.name, value})
+			return new(auth.Limits).Set(limit.name, value)
+		}), limit.name, limit.text)
 	}
-	if err != nil {
-		return fail(stderr, "keys", asRoot(err), exitFailure)
-	}
-	return exitOK
 }
 
 // locate finds the file and the socket of the service with these settings, where no
@@ -113,35 +122,6 @@ func (o *keysOptions) locate(settings string) error {
 	}
 	o.socket = cmp.Or(o.socket, controlSocketOf(places))
 	return nil
-}
-
-// command is what the words ask for; nil if they make no sense.
-func (o *keysOptions) command(words []string) func(context.Context) error {
-	switch {
-	case len(words) == 2 && words[0] == "add":
-		return func(ctx context.Context) error { return o.add(ctx, words[1]) }
-	case len(words) == 2 && words[0] == "set" && len(o.limits) > 0:
-		return func(ctx context.Context) error { return o.set(ctx, words[1]) }
-	case len(words) == 2 && words[0] == "revoke" && len(o.limits) == 0:
-		return func(ctx context.Context) error { return o.revoke(ctx, words[1]) }
-	case len(words) == 1 && words[0] == "open" && len(o.limits) == 0:
-		return o.open
-	case len(words) == 1 && words[0] == "apply" && len(o.limits) == 0:
-		return o.apply
-	case len(words) == 1 && words[0] == "list" && len(o.limits) == 0:
-		return func(context.Context) error { return o.list() }
-	default:
-		return nil
-	}
-}
-
-// splitWords lets options stand after the words, where people put them.
-func splitWords(args []string) (words, rest []string) {
-	n := slices.IndexFunc(args, func(a string) bool { return len(a) > 0 && a[0] == '-' })
-	if n < 0 {
-		return args, nil
-	}
-	return args[:n], args[n:]
 }
 
 func (o *keysOptions) add(ctx context.Context, name string) error {
@@ -206,7 +186,7 @@ func (o *keysOptions) revoke(ctx context.Context, name string) error {
 }
 
 // open lets programs on this machine in without a key.
-func (o *keysOptions) open(ctx context.Context) error {
+func (o *keysOptions) open(ctx context.Context, _ string) error {
 	return o.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {
 		if !keys.Empty() {
 			return nil, fmt.Errorf("there are keys, without which nobody is let in: codex-proxy keys revoke each of %s first",
@@ -221,7 +201,7 @@ func (o *keysOptions) open(ctx context.Context) error {
 }
 
 // apply opens nothing: an empty file may be a mistake.
-func (o *keysOptions) apply(ctx context.Context) error {
+func (o *keysOptions) apply(ctx context.Context, _ string) error {
 	o.tell, o.applying = true, true
 	return o.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {
 		if now := o.inForce(ctx); keys.Open() && (now.Count > 0 || now.Closed) {
@@ -276,7 +256,7 @@ func (o *keysOptions) change(ctx context.Context, edit keyChange, written func()
 	return o.told(got, err)
 }
 
-func (o *keysOptions) list() error {
+func (o *keysOptions) list(context.Context, string) error {
 	_, keys, err := o.file.read()
 	if err != nil {
 		return err

@@ -12,6 +12,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/cmd/internal/cli"
+)
+
+const (
+	exitOK      = cli.OK
+	exitFailure = cli.Failure
+	exitUsage   = cli.Usage
+	exitConfig  = cli.Config
 )
 
 // result is what a command line leaves behind.
@@ -31,25 +40,31 @@ func try(t *testing.T, args ...string) result {
 }
 
 func TestUsage(t *testing.T) {
+	help := try(t, "help").stdout
+	assert.True(t, strings.HasPrefix(help, "Usage: codex-proxy COMMAND"), help)
 	assert.Equal(t, result{exitUsage, "", help}, try(t))
 	for _, word := range []string{"help", "-h", "--help"} {
 		assert.Equal(t, result{exitOK, help, ""}, try(t, word))
 	}
-	assert.Equal(t, result{exitUsage, "", "codex-proxy: unknown command \"serv\"; see codex-proxy help\n"}, try(t, "serv"))
+	assert.Equal(t, result{exitUsage, "", "codex-proxy: unknown command \"serv\" (did you mean \"serve\"?); see codex-proxy help\n"}, try(t, "serv"))
 }
 
 func TestUsageNamesEveryCommand(t *testing.T) {
-	for _, c := range commands() {
-		assert.Contains(t, help, "\n  "+c.name+" ")
-		got := try(t, c.name, "--help")
-		assert.Equal(t, exitOK, got.status, c.name)
-		assert.True(t, strings.HasPrefix(got.stdout, "Usage: codex-proxy "+c.name), got.stdout)
-		assert.Empty(t, got.stderr)
+	help := try(t, "help").stdout
+	for _, group := range commands() {
+		for _, c := range group.Commands {
+			assert.Contains(t, help, "\n  "+c.Name()+" ")
+			got := try(t, c.Name(), "--help")
+			assert.Equal(t, exitOK, got.status, c.Name())
+			assert.True(t, strings.HasPrefix(got.stdout, "Usage: codex-proxy "+c.Name()), got.stdout)
+			assert.Empty(t, got.stderr)
+			assert.Equal(t, got, try(t, "help", c.Name()))
 
-		got = try(t, c.name, "--no-such-option")
-		assert.Equal(t, exitUsage, got.status, c.name)
-		assert.Empty(t, got.stdout)
-		assert.Contains(t, got.stderr, "no-such-option")
+			got = try(t, c.Name(), "--no-such-option")
+			assert.Equal(t, exitUsage, got.status, c.Name())
+			assert.Empty(t, got.stdout)
+			assert.Contains(t, got.stderr, "no-such-option")
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -16,6 +15,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/journal"
 	"codex-proxy/cmd/internal/ramp"
 	"codex-proxy/notify"
@@ -24,54 +27,6 @@ import (
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
 )
-
-const notifyExecUsage = `Usage: codex-proxy notify-exec [OPTION]... -- COMMAND [ARG]...
-
-Runs COMMAND as the main process of a systemd unit with Type=notify, for programs
-that do not speak sd_notify(3): READY=1 when the probe passes for the first time,
-WATCHDOG=1 only while it keeps passing (with WatchdogSec=), STATUS= in words.
-Signals go on to COMMAND, and its exit status or signal becomes our own. A COMMAND
-that the kernel kills for lack of memory leaves ERRNO=12 (ENOMEM), as sd_notify(3)
-has it: with OOMPolicy=continue systemd itself calls that a signal.
-
-Where systemd has no growing restart delays (before 254), it first waits for what
-is left of the delay that RestartSteps= and RestartMaxDelaySec= ask for.
-
-  --probe KIND:TARGET    how to find out whether COMMAND works:
-                           appserver:unix:PATH  a codex app-server: handshake, and
-                                                models listed (at start only)
-                           tcp:HOST:PORT        accepts a connection
-                           http:URL             answers GET with 200 to 399;
-                                                http:unix:PATH[:/TARGET] over a
-                                                unix socket
-                           exec:LINE            shell line that exits with 0
-                         Without a probe, COMMAND is ready as soon as it runs.
-  --probe-timeout TIME   how long one probe may take, such as 500ms or 3s. At most
-                         a third of WatchdogSec=, which is also the default; 5s
-                         without a watchdog.
-  --stop-timeout TIME    how long COMMAND may take to end once a signal has told it
-                         to; then it is killed. As long as systemd lets it by
-                         default
-  --drain                when SIGTERM comes, from ` + "`systemctl kill`" + `, wait until the
-                         connections of --relay have ended, and only then end
-                         COMMAND, with SIGHUP. The unit should have
-                         KillSignal=SIGINT, which goes on to COMMAND at once
-  --block-sigterm PATH   if PATH is there, start COMMAND with SIGTERM blocked:
-                         ` + "`systemctl kill`" + ` sends it to all processes of a unit. What
-                         COMMAND starts inherits that
-  --stderr FORMAT        what COMMAND writes to its standard error: plain (shared as
-                         it is, the default), or tracing (of Rust, as codex
-                         does: in the journal, levels become priorities;
-                         with --relay the lines name the proxy's requests)
-  --certificates PATH    the only certificate authorities for COMMAND, as
-                         SSL_CERT_FILE=, if PATH is there and the unit sets none
-  --relay NAME           accept connections on the socket that systemd passed under
-                         NAME, once COMMAND is ready
-  --relay-to PATH        the unix socket of COMMAND that their bytes go on to
-
-Exit status: that of COMMAND; 64 for wrong usage; 203 if COMMAND cannot be started.
-The unit should have KillMode=mixed: else systemd signals COMMAND as well as us.
-`
 
 // beingStopped reports whether the unit that we run in is being stopped. systemd not
 // answering within stopBound means that it is not.
@@ -87,18 +42,69 @@ func beingStopped(ctx context.Context) bool {
 // relayLimit is far above what the few clients of one socket need.
 const relayLimit = 64
 
-// notifyExec is the command of that name. It handles the stop signals itself: ctx
-// must not be bound to them. It does not return when a signal killed COMMAND, but
-// dies of the same.
-func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, err := parseNotifyExec(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stdout, notifyExecUsage)
-		return 0
+// notifyExecCommand handles the stop signals itself: its context must not be bound
+// to them. It does not return when a signal killed COMMAND, but dies of the same.
+func notifyExecCommand() *cobra.Command {
+	o := new(notifyExecOptions)
+	c := &cobra.Command{
+		Use: "notify-exec [OPTION]... -- COMMAND [ARG]...", Short: "run a program as a Type=notify service",
+		Long: `
+Runs COMMAND as the main process of a systemd unit with Type=notify, for programs
+that do not speak sd_notify(3): READY=1 when the probe passes for the first time,
+WATCHDOG=1 only while it keeps passing (with WatchdogSec=), STATUS= in words.
+Signals go on to COMMAND, and its exit status or signal becomes our own. A COMMAND
+that the kernel kills for lack of memory leaves ERRNO=12 (ENOMEM), as sd_notify(3)
+has it: with OOMPolicy=continue systemd itself calls that a signal.
+
+Where systemd has no growing restart delays (before 254), it first waits for what
+is left of the delay that RestartSteps= and RestartMaxDelaySec= ask for.
+
+Exit status: that of COMMAND; 64 for wrong usage; 203 if COMMAND cannot be started.
+The unit should have KillMode=mixed: else systemd signals COMMAND as well as us.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			o.command.Args = args
+			if err := o.validate(); err != nil {
+				return cli.Exit(cli.Usage, err)
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.ErrOrStderr()) },
 	}
-	if err != nil {
-		return fail(stderr, "notify-exec", err, exitUsage)
-	}
+	o.register(c.Flags())
+	c.Flags().SetInterspersed(false) // the options after COMMAND are its own
+	return c
+}
+
+func (o *notifyExecOptions) register(flags *pflag.FlagSet) {
+	flags.Var(cli.Parsed("KIND:TARGET", "", o.setProbe), "probe", `how to find out whether COMMAND works:
+  appserver:unix:PATH  a codex app-server: handshake, and
+                       models listed (at start only)
+  tcp:HOST:PORT        accepts a connection
+  http:URL             answers GET with 200 to 399;
+                       http:unix:PATH[:/TARGET] over a
+                       unix socket
+  exec:LINE            shell line that exits with 0
+Without a probe, COMMAND is ready as soon as it runs.`)
+	flags.Var(cli.Duration(&o.command.ProbeTimeout), "probe-timeout", `how long one probe may take, such as 500ms or 3s.
+At most a third of WatchdogSec=, which is also the default; 5s without a watchdog.`)
+	flags.Var(cli.Duration(&o.command.StopTimeout), "stop-timeout", `how long COMMAND may take to end after a signal that ends it.
+Then it is killed. As long as systemd lets it by default`)
+	flags.BoolVar(&o.command.Drain, "drain", false, "when SIGTERM comes, from `systemctl kill`, wait for the end of the\n"+
+		"connections of --relay, and only then end COMMAND, with SIGHUP. The unit should have\n"+
+		"KillSignal=SIGINT, which goes on to COMMAND at once")
+	flags.Var(cli.Text(&o.blockSIGTERM, "PATH"), "block-sigterm", "if PATH is there, start COMMAND with SIGTERM blocked:\n"+
+		"`systemctl kill` sends it to all processes of a unit. What COMMAND starts inherits that")
+	flags.Var(cli.Parsed("FORMAT", "", o.setStderr), "stderr", `what COMMAND writes to its standard error: plain or tracing.
+plain: shared as it is, the default; tracing: of Rust, as codex does: in the journal, levels become
+priorities; with --relay the lines name the proxy's requests`)
+	flags.Var(cli.Text(&o.certificates, "PATH"), "certificates", `the only certificate authorities for COMMAND, as SSL_CERT_FILE=,
+if PATH is there and the unit sets none`)
+	flags.Var(cli.Text(&o.relay, "NAME"), "relay", `accept connections on the socket that systemd passed under NAME,
+once COMMAND is ready`)
+	flags.Var(cli.Text(&o.relayTo, "PATH"), "relay-to", "the unix socket of COMMAND that their bytes go on to")
+}
+
+func (o *notifyExecOptions) run(ctx context.Context, stderr io.Writer) error {
 	runtime.GOMAXPROCS(1) // it passes bytes on, and watches
 	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
 	notifier, err := notify.FromEnv(logger)
@@ -106,10 +112,10 @@ func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) in
 		err = o.prepare(notifier.WatchdogInterval())
 	}
 	if err != nil {
-		return fail(stderr, "notify-exec", err, exitUsage)
+		return cli.Exit(cli.Usage, err)
 	}
 	if err := trust(o.certificates); err != nil {
-		return fail(stderr, "notify-exec", err, notify.ExitExec)
+		return cli.Exit(notify.ExitExec, err)
 	}
 	if _, err := os.Stat(o.blockSIGTERM); err == nil {
 		o.command.BlockTerm = true
@@ -118,15 +124,15 @@ func notifyExec(ctx context.Context, args []string, stdout, stderr io.Writer) in
 		o.command.Stderr = journal.NewTracing(stderr, o.requests.of)
 	}
 	if ramp.Await(ctx, notifier, logger) != nil {
-		return exitOK // it was stopped
+		return nil // it was stopped
 	}
 	o.command.MemoryEvents = notify.MemoryEvents()
 	o.command.Stopped = beingStopped
 	status, err := notify.Exec(ctx, notifier, logger, o.command)
 	if err != nil {
-		return fail(stderr, "notify-exec", err, notify.ExitExec)
+		return cli.Exit(notify.ExitExec, err)
 	}
-	return notify.Exit(status)
+	return cli.Exit(notify.Exit(status), nil)
 }
 
 // trust sets SSL_CERT_FILE, of OpenSSL and whoever follows it.
@@ -150,28 +156,6 @@ type notifyExecOptions struct {
 	tracing        bool
 	requests       requests
 	command        notify.Command
-}
-
-func parseNotifyExec(args []string) (*notifyExecOptions, error) {
-	var o notifyExecOptions
-	flags := flag.NewFlagSet("notify-exec", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	flags.Func("probe", "", o.setProbe)
-	flags.Func("probe-timeout", "", o.setProbeTimeout)
-	flags.Func("stop-timeout", "", o.setStopTimeout)
-	flags.Func("stderr", "", o.setStderr)
-	flags.StringVar(&o.certificates, "certificates", "", "")
-	flags.BoolVar(&o.command.Drain, "drain", false, "")
-	flags.StringVar(&o.blockSIGTERM, "block-sigterm", "", "")
-	flags.StringVar(&o.relay, "relay", "", "")
-	flags.StringVar(&o.relayTo, "relay-to", "", "")
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return nil, err
-	} else if err != nil {
-		return nil, fmt.Errorf("%w (see codex-proxy notify-exec --help)", err)
-	}
-	o.command.Args = flags.Args()
-	return &o, o.validate()
 }
 
 func (o *notifyExecOptions) validate() error {
@@ -209,23 +193,6 @@ func (o *notifyExecOptions) prepare(watchdog time.Duration) error {
 			o.command.Alive = o.requests.alive(o.command.Alive)
 		}
 	}
-	return nil
-}
-
-func (o *notifyExecOptions) setProbeTimeout(value string) error {
-	return positive(value, &o.command.ProbeTimeout)
-}
-
-func (o *notifyExecOptions) setStopTimeout(value string) error {
-	return positive(value, &o.command.StopTimeout)
-}
-
-func positive(value string, into *time.Duration) error {
-	d, err := time.ParseDuration(value)
-	if err != nil || d <= 0 {
-		return errors.New("want a positive time with its unit, such as 500ms or 3s")
-	}
-	*into = d
 	return nil
 }
 

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,6 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/journal"
 	"codex-proxy/notify"
 	"codex-proxy/proxy/ondemand"
@@ -23,9 +24,8 @@ const unusedTime = 5 * time.Minute
 // onDemand is a command whose service a socket unit starts, and which ends when
 // nobody has come for a while.
 type onDemand struct {
-	name, usage string
-	socket      string // FileDescriptorName= in its socket unit
-	leaving     string // its status at the end
+	socket  string // FileDescriptorName= in its socket unit
+	leaving string // its status at the end
 	// load returns the service that the configuration asks for, and its status.
 	load func(idle time.Duration, logger *slog.Logger) (runner, string, error)
 }
@@ -34,29 +34,24 @@ type runner interface {
 	Run(ctx context.Context, l net.Listener) error
 }
 
-// run adds --exit-idle-time to the flags, parses them, and serves.
-func (c onDemand) run(ctx context.Context, flags *flag.FlagSet, args []string, stdout, stderr io.Writer) int {
-	idle := flags.Duration("exit-idle-time", unusedTime, "")
-	if status, done := parseOnlyFlags(flags, args, c.usage, stdout, stderr); done {
-		return status
+// command adds --exit-idle-time and the running to c.
+func (d onDemand) command(c *cobra.Command, idleUsage string) *cobra.Command {
+	idle := unusedTime
+	c.Flags().Var(cli.Duration(&idle), "exit-idle-time", idleUsage)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
+		defer stop()
+		logger := slog.New(journal.NewHandler(c.ErrOrStderr(), slog.LevelInfo))
+		server, status, err := d.load(idle, logger)
+		if err != nil {
+			return refuse(ctx, d.socket, err, logger, func() { fmt.Fprintf(c.ErrOrStderr(), "%s: %v\n", c.CommandPath(), err) })
+		}
+		return d.serve(ctx, server, status, logger)
 	}
-	if *idle <= 0 {
-		return fail(stderr, c.name, fmt.Errorf("--exit-idle-time %s: must be more than zero", *idle), exitUsage)
-	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
-	server, status, err := c.load(*idle, logger)
-	if err != nil {
-		return refuse(ctx, c.name, c.socket, err, stderr)
-	}
-	if err := c.serve(ctx, server, status, logger); err != nil {
-		return fail(stderr, c.name, err, exitFailure)
-	}
-	return exitOK
+	return c
 }
 
-func (c onDemand) serve(ctx context.Context, s runner, status string, logger *slog.Logger) error {
+func (d onDemand) serve(ctx context.Context, s runner, status string, logger *slog.Logger) error {
 	notifier, err := notify.FromEnv(logger)
 	if err != nil {
 		return err
@@ -65,12 +60,12 @@ func (c onDemand) serve(ctx context.Context, s runner, status string, logger *sl
 	if err != nil {
 		return err
 	}
-	listeners, err := sockets.Listeners(c.socket)
+	listeners, err := sockets.Listeners(d.socket)
 	if err != nil {
 		return err
 	}
 	notifier.Ready(status)
-	defer notifier.Stopping(c.leaving)
+	defer notifier.Stopping(d.leaving)
 	return s.Run(ctx, listeners[0])
 }
 
@@ -78,19 +73,18 @@ func (c onDemand) serve(ctx context.Context, s runner, status string, logger *sl
 // limit of the units allows for more starts than that makes.
 const refuseTime = 5 * time.Second
 
-// refuse says what is wrong with the configuration. Started by a socket, it first
-// says so for a while to all who come: if it just ended, they would wait in the
-// socket, which would start it again at once.
-func refuse(ctx context.Context, command, socket string, why error, stderr io.Writer) int {
-	status := fail(stderr, command, why, exitConfig)
-	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
+// refuse prints what is wrong with the configuration and returns it. Started by a
+// socket, it first answers every request with the reason, for a while: if it ended
+// at once, the requests would wait in the socket, which would start it again.
+func refuse(ctx context.Context, socket string, why error, logger *slog.Logger, report func()) error {
 	sockets, err := notify.Inherited()
 	if err != nil || len(sockets[socket]) == 0 {
-		return status
+		return cli.Exit(cli.Config, why)
 	}
+	report()
 	notifier, err := notify.FromEnv(logger)
 	if err != nil {
-		return fail(stderr, command, err, exitFailure)
+		return err
 	}
 	refusal := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set(ondemand.ReasonHeader, why.Error())
@@ -101,7 +95,7 @@ func refuse(ctx context.Context, command, socket string, why error, stderr io.Wr
 	notifier.Ready(fmt.Sprintf("Refuses all: %v", why))
 	defer notifier.Stopping("Has the next one read the configuration again")
 	if err := ondemand.NewServer(refusal, time.Second, refuseTime, logger).Run(ctx, sockets[socket][0]); err != nil {
-		return fail(stderr, command, err, exitFailure)
+		return err
 	}
-	return status
+	return cli.Exit(cli.Config, nil)
 }

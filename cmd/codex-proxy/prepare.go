@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/journal"
 	"codex-proxy/cmd/internal/ramp"
@@ -20,50 +22,45 @@ import (
 	"codex-proxy/units"
 )
 
-// exitTempFail is EX_TEMPFAIL of sysexits.h: another try may succeed, so systemd should make one.
-const exitTempFail = 75
-
 // stopBound is for one question to systemd.
 const stopBound = 5 * time.Second
 
-const prepareUsage = `Usage: codex-proxy worker-prepare NAME
-
-Makes the CODEX_HOME of the worker NAME from /etc/codex-proxy/workers/NAME.toml, has codex check it, and
-links RUNTIME_DIRECTORY/codex to the program to run. It is ExecStartPre of codex-worker@NAME.service and
-takes its directories from systemd: STATE_DIRECTORY or CODEX_HOME, RUNTIME_DIRECTORY,
-CREDENTIALS_DIRECTORY, CONFIGURATION_DIRECTORY.
+func workerPrepareCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "worker-prepare NAME", Short: "write a worker's codex configuration (codex-worker@.service)",
+		Long: `
+Makes the CODEX_HOME of the worker NAME from /etc/codex-proxy/workers/NAME.toml,
+has codex check it, and links RUNTIME_DIRECTORY/codex to the program to run. It is
+ExecStartPre of codex-worker@NAME.service and takes its directories from systemd:
+STATE_DIRECTORY or CODEX_HOME, RUNTIME_DIRECTORY, CREDENTIALS_DIRECTORY,
+CONFIGURATION_DIRECTORY.
 
 Where systemd has no growing restart delays (before 254), it first waits for what
-is left of the delay that RestartSteps= and RestartMaxDelaySec= ask for.
-`
+is left of the delay that RestartSteps= and RestartMaxDelaySec= ask for.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return prepareWorker(c.Context(), args[0], c.ErrOrStderr())
+		},
+	}
+}
 
-// workerPrepare runs `codex-proxy worker-prepare` and returns its exit status. What is wrong is one line on
-// stderr, which systemd puts in the unit's journal.
-func workerPrepare(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("worker-prepare", flag.ContinueOnError)
-	if status, done := parseFlags(flags, args, prepareUsage, stdout, stderr); done {
-		return status
-	}
-	if args = flags.Args(); len(args) != 1 {
-		fmt.Fprint(stderr, prepareUsage)
-		return exitUsage
-	}
-	if err := units.ValidName(args[0]); err != nil {
-		return fail(stderr, "worker-prepare", err, exitUsage)
+// prepareWorker prints what is wrong as one line, which systemd puts in the unit's journal.
+func prepareWorker(ctx context.Context, name string, stderr io.Writer) error {
+	if err := units.ValidName(name); err != nil {
+		return cli.Exit(cli.Usage, err)
 	}
 	say := func(line string) {
-		fmt.Fprintf(stderr, "codex-worker@%s: %s\n", args[0], strings.Join(strings.Fields(line), " "))
+		fmt.Fprintf(stderr, "codex-worker@%s: %s\n", name, strings.Join(strings.Fields(line), " "))
 	}
 	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
 	notifier, err := notify.FromEnv(logger)
 	if err != nil {
-		return fail(stderr, "worker-prepare", err, exitFailure)
+		return err
 	}
 	if ramp.Await(ctx, notifier, logger) != nil {
-		return stoppedStatus(ctx, args[0])
+		return cli.Exit(stoppedStatus(ctx, name), nil)
 	}
 	notifier.Status("Starting: the configuration is written and checked")
-	home, err := workerHome(args[0], say)
+	home, err := workerHome(name, say)
 	if err == nil {
 		err = home.Prepare(ctx)
 	}
@@ -73,7 +70,7 @@ func workerPrepare(ctx context.Context, args []string, stdout, stderr io.Writer)
 		// NotifyAccess=exec lets a command of ExecStartPre= do so.
 		notifier.Status("Not started: " + err.Error())
 	}
-	return prepareStatus(err)
+	return cli.Exit(prepareStatus(err), nil)
 }
 
 // stoppedStatus lets a stop of the unit during the wait for its restart be none of
@@ -85,22 +82,22 @@ func stoppedStatus(ctx context.Context, worker string) int {
 	defer manager.Close()
 	unit, err := manager.Describe(ctx, units.Worker(worker))
 	if err == nil && unit.ActiveState == "deactivating" {
-		return exitOK
+		return cli.OK
 	}
-	return exitTempFail
+	return cli.TempFail
 }
 
 func prepareStatus(err error) int {
 	var problem *codexhome.Problem
 	switch {
 	case err == nil:
-		return exitOK
+		return cli.OK
 	case errors.As(err, &problem):
-		return exitConfig
+		return cli.Config
 	case errors.Is(err, codexhome.ErrRetry):
-		return exitTempFail
+		return cli.TempFail
 	}
-	return exitFailure
+	return cli.Failure
 }
 
 // workerHome takes the places that systemd gives the unit (systemd.exec(5), "Environment variables set or

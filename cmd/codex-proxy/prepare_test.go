@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/codexhome"
 )
 
@@ -29,20 +30,20 @@ func workerUnit(t *testing.T, worker string) string {
 	return filepath.Join(dir, "run")
 }
 
-func prepareWorker(args ...string) (status int, stderr string) {
+func prepared(args ...string) (status int, stderr string) {
 	var talk bytes.Buffer
-	status = workerPrepare(context.Background(), args, &bytes.Buffer{}, &talk)
+	status = run(context.Background(), append([]string{"worker-prepare"}, args...), &bytes.Buffer{}, &talk)
 	return status, talk.String()
 }
 
 func TestWorkerPrepareLinksTheDemoWorker(t *testing.T) {
-	run := workerUnit(t, `mode = "demo"`)
-	status, talk := prepareWorker("w")
+	runtime := workerUnit(t, `mode = "demo"`)
+	status, talk := prepared("w")
 	assert.Zero(t, status)
 	assert.Empty(t, talk)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	dest, err := os.Readlink(filepath.Join(run, "codex"))
+	dest, err := os.Readlink(filepath.Join(runtime, "codex"))
 	require.NoError(t, err)
 	assert.Equal(t, self, dest)
 }
@@ -54,7 +55,7 @@ func TestWorkerPrepareSaysWhatIsWrongInOneLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			workerUnit(t, c.worker)
-			status, talk := prepareWorker(c.args)
+			status, talk := prepared(c.args)
 			assert.Equal(t, exitConfig, status)
 			assert.True(t, strings.HasPrefix(talk, "codex-worker@"+c.args+": "), talk)
 			assert.Contains(t, talk, c.want)
@@ -66,7 +67,7 @@ func TestWorkerPrepareSaysWhatIsWrongInOneLine(t *testing.T) {
 func TestWorkerPrepareOutsideItsUnit(t *testing.T) {
 	workerUnit(t, `mode = "demo"`)
 	t.Setenv("RUNTIME_DIRECTORY", "")
-	status, talk := prepareWorker("w")
+	status, talk := prepared("w")
 	assert.Equal(t, exitConfig, status)
 	assert.Contains(t, talk, "systemctl start codex-worker@w")
 }
@@ -76,17 +77,17 @@ func TestWorkerPrepareTakesOneName(t *testing.T) {
 		args []string
 		says string
 	}{
-		{nil, "Usage: codex-proxy worker-prepare NAME"}, {[]string{"a", "b"}, "Usage: codex-proxy worker-prepare NAME"},
+		{nil, "codex-proxy worker-prepare: NAME is missing; see"}, {[]string{"a", "b"}, `codex-proxy worker-prepare: unexpected "b"; see`},
 		{[]string{"../x"}, `cannot use "../x" as a worker name`}, {[]string{""}, `cannot use "" as a worker name`},
 	} {
-		status, talk := prepareWorker(tc.args...)
+		status, talk := prepared(tc.args...)
 		assert.Equal(t, exitUsage, status)
 		assert.Contains(t, talk, tc.says)
 	}
 }
 
 func TestOnlyOperatorsFaultsEndRestarts(t *testing.T) {
-	assert.Equal(t, exitTempFail, prepareStatus(fmt.Errorf("slow: %w", codexhome.ErrRetry)))
+	assert.Equal(t, cli.TempFail, prepareStatus(fmt.Errorf("slow: %w", codexhome.ErrRetry)))
 	assert.Equal(t, exitConfig, prepareStatus(fmt.Errorf("bad: %w", &codexhome.Problem{Text: "x"})))
 	assert.Equal(t, exitFailure, prepareStatus(os.ErrPermission))
 }

@@ -4,29 +4,19 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/notify"
 	"codex-proxy/notify/handoff"
 )
-
-const reloadUsage = `Usage: codex-proxy reload [--help]
-
-Replaces the running daemon by a new process of the installed program, with the
-configuration as it is now. No request is lost: turns in flight are finished by
-the old process. If the new one does not become ready then the old one goes on
-serving, and the reason is printed. Run by systemctl reload codex-proxy, which
-leaves the reason in the journal and in systemctl status. That renews
-codex-proxy-fetch.service and codex-proxy-traces.service, too; this command and
-SIGHUP leave these with the program and the configuration that they have.
-`
 
 const (
 	// reloadSocket names the socket in hand-offs; it is also its file's name.
@@ -113,21 +103,33 @@ func (d *daemon) answerReload(ctx context.Context, conn net.Conn) (replaced bool
 	return true
 }
 
-// reloadCommand is `codex-proxy reload`.
-func reloadCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("reload", flag.ContinueOnError)
-	if status, done := parseOnlyFlags(flags, args, reloadUsage, stdout, stderr); done {
-		return status
+func reloadCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "reload", Short: "replace the running daemon by the installed one",
+		Long: `
+Replaces the running daemon by a new process of the installed program, with the
+configuration as it is now. No request is lost: turns in flight are finished by
+the old process. If the new one does not become ready then the old one goes on
+serving, and the reason is printed. Run by systemctl reload codex-proxy, which
+leaves the reason in the journal and in systemctl status. That renews
+codex-proxy-fetch.service and codex-proxy-traces.service, too; this command and
+SIGHUP leave these with the program and the configuration that they have.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := reload(c.Context(), reloadPath()); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(c.OutOrStdout(), "a new process serves; the one before finishes its turns")
+			return err
+		},
 	}
+}
+
+func reloadPath() string {
 	dir := os.Getenv("RUNTIME_DIRECTORY")
 	if dir == "" {
 		dir = defaultRuntimeDir
 	}
-	if err := reload(ctx, filepath.Join(dir, reloadSocket)); err != nil {
-		return fail(stderr, "reload", err, exitFailure)
-	}
-	fmt.Fprintln(stdout, "a new process serves; the one before finishes its turns")
-	return exitOK
+	return filepath.Join(dir, reloadSocket)
 }
 
 // reload asks the daemon to hand over, and returns its verdict.
@@ -166,20 +168,16 @@ func awaitLine(conn net.Conn, from *bufio.Reader, bound time.Duration) (string, 
 	return strings.TrimSpace(line), nil
 }
 
-const launchUsage = `Usage: codex-proxy launch PROGRAM [ARG]...
-
+func launchCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: handoff.LaunchCommand + " PROGRAM [ARG]...", Short: "start the next daemon for a reload (run by serve)",
+		Long: `
 Starts the new process of a reload. Run by codex-proxy serve, which hands it a
-socket; it is of no use otherwise.
-`
-
-// launch is the process between a daemon and its successor.
-func launch(_ context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet(handoff.LaunchCommand, flag.ContinueOnError)
-	if status, done := parseFlags(flags, args, launchUsage, stdout, stderr); done {
-		return status
+socket; it is of no use otherwise.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return cli.Exit(handoff.Launch(args, os.Stdin, c.OutOrStdout()), nil)
+		},
 	}
-	if flags.NArg() == 0 {
-		return fail(stderr, flags.Name(), errors.New("which program? see --help"), exitUsage)
-	}
-	return handoff.Launch(flags.Args(), os.Stdin, stdout)
+	c.Flags().SetInterspersed(false) // the options after PROGRAM are its own
+	return c
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,8 +15,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/cmd/internal/journal"
 	"codex-proxy/cmd/internal/ramp"
@@ -37,45 +38,43 @@ import (
 	"codex-proxy/units"
 )
 
-const serveUsage = `Usage: codex-proxy serve [--config FILE] [--set KEY=VALUE]...
+// socketName is FileDescriptorName= in codex-proxy.socket.
+const socketName = "http"
 
+func serveCommand() *cobra.Command {
+	var from configFlags
+	c := &cobra.Command{
+		Use: "serve", Short: "the HTTP daemon (codex-proxy.service)",
+		Long: `
 Serves the OpenAI API until SIGTERM or SIGINT, which drain: turns in flight are
 finished, for up to drain_timeout. A second one cuts them off. SIGHUP and
 codex-proxy reload hand over to a new process of the installed program without
 losing a request; without systemd they are refused. Run by codex-proxy.service.
 
 Where systemd has no growing restart delays (before 254), it first waits for what
-is left of the delay that RestartSteps= and RestartMaxDelaySec= ask for.
-
-  --config FILE       the file to read (/etc/codex-proxy/config.toml)
-  --set KEY=VALUE     override one key
-`
-
-// socketName is FileDescriptorName= in codex-proxy.socket.
-const socketName = "http"
+is left of the delay that RestartSteps= and RestartMaxDelaySec= ask for.`,
+	}
+	from.register(c.Flags())
+	c.RunE = func(c *cobra.Command, _ []string) error { return serve(c.Context(), from, c.ErrOrStderr()) }
+	return c
+}
 
 // serve is `codex-proxy serve`.
-func serve(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var from configFlags
-	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
-	from.register(flags)
-	if status, done := parseOnlyFlags(flags, args, serveUsage, stdout, stderr); done {
-		return status
-	}
+func serve(ctx context.Context, from configFlags, stderr io.Writer) error {
 	leaveProcessors()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
 	predecessor, err := handoff.FromPredecessor()
 	if err != nil {
-		return fail(stderr, "serve", err, exitFailure)
+		return err
 	}
 	status, err := serveWith(ctx, from, signals, predecessor, stderr)
 	if err != nil {
 		predecessor.Failed(err)
-		return fail(stderr, "serve", err, status)
+		return cli.Exit(status, err)
 	}
-	return exitOK
+	return nil
 }
 
 func serveWith(ctx context.Context, from configFlags, signals <-chan os.Signal, predecessor *handoff.Predecessor, stderr io.Writer) (status int, err error) {
@@ -84,24 +83,24 @@ func serveWith(ctx context.Context, from configFlags, signals <-chan os.Signal, 
 		err = checkPages(cfg, predecessor)
 	}
 	if err != nil {
-		return exitConfig, err
+		return cli.Config, err
 	}
 	logger := slog.New(journal.NewHandler(stderr, cfg.LogLevel))
 	notifier, err := notify.FromEnv(logger)
 	if err != nil {
-		return exitFailure, err
+		return cli.Failure, err
 	}
 	if predecessor == nil && ramp.Await(ctx, notifier, logger) != nil {
-		return exitOK, nil // it was stopped
+		return cli.OK, nil // it was stopped
 	}
 	d, err := newDaemon(cfg, logger, notifier, predecessor)
 	if errors.Is(err, errExposed) || errors.Is(err, errControl) {
-		return exitConfig, err
+		return cli.Config, err
 	}
 	if err != nil {
-		return exitFailure, err
+		return cli.Failure, err
 	}
-	return exitFailure, d.run(ctx, signals)
+	return cli.Failure, d.run(ctx, signals)
 }
 
 // daemon is everything that runs in codex-proxy.service.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -11,23 +10,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/probes"
 	"codex-proxy/proxy/control"
 )
-
-const statusUsage = `Usage: codex-proxy status [--json] [--watch] [--socket PATH]
-
-Shows whether the service is ready, and each worker: its unit and state, whether
-it takes turns and why, restarts, the next start, turns in flight, its last exit;
-and what holds while there is no API key.
-It succeeds whether the service is ready or not.
-
-  --json           the report of /healthz, one line
-  --watch          again after every change, until Ctrl-C
-  --socket PATH    the daemon's control socket (as config.toml says)
-`
 
 // refresh is how often a terminal is redrawn between two changes, so that the
 // durations on it are true.
@@ -36,24 +24,28 @@ const refresh = time.Second
 // clearScreen moves to the top left and erases what is there (ECMA-48).
 const clearScreen = "\x1b[H\x1b[2J"
 
-// statusCommand is `codex-proxy status`.
-func statusCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("status", flag.ContinueOnError)
-	asJSON := flags.Bool("json", false, "")
-	watch := flags.Bool("watch", false, "")
+func statusCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "status", Short: "show whether the service is ready, and each worker",
+		Long: `
+Shows whether the service is ready, and each worker: its unit and state, whether
+it takes turns and why, restarts, the next start, turns in flight, its last exit;
+and what holds while there is no API key.
+It succeeds whether the service is ready or not.`,
+	}
+	flags := c.Flags()
+	asJSON := flags.Bool("json", false, "the report of /healthz, one line")
+	watch := flags.Bool("watch", false, "again after every change, until Ctrl-C")
 	socket := controlFlag(flags)
-	if status, done := parseOnlyFlags(flags, args, statusUsage, stdout, stderr); done {
-		return status
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		out := c.OutOrStdout()
+		v := view{client: control.NewClient(socket()), out: out, json: *asJSON, terminal: isTerminal(out)}
+		if *watch {
+			return v.watch(c.Context())
+		}
+		return v.once(c.Context())
 	}
-	v := view{client: control.NewClient(socket()), out: stdout, json: *asJSON, terminal: isTerminal(stdout)}
-	show := v.once
-	if *watch {
-		show = v.watch
-	}
-	if err := show(ctx); err != nil {
-		return fail(stderr, "status", err, exitFailure)
-	}
-	return exitOK
+	return c
 }
 
 // view shows reports as one command line asked for them.

@@ -1,43 +1,35 @@
 package main
 
 import (
-	"context"
-	"flag"
-	"io"
 	"net/netip"
 
+	"github.com/spf13/cobra"
+
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/config"
 )
 
-const tracesPrepareUsage = `Usage: codex-proxy traces-prepare [--config FILE] [--set KEY=VALUE]...
+const tracesUnit = "codex-proxy-traces.service"
 
+func tracesPrepareCommand() *cobra.Command {
+	var from configFlags
+	c := &cobra.Command{
+		Use: "traces-prepare", Short: "let it reach the collector (codex-proxy-traces.service)",
+		Long: `
 Lets codex-proxy-traces.service reach the collector that [traces] names, and
 nothing else, if that is given by its address; if it is given by a name, then
 whatever that leads to. It sets IPAddressAllow= until the next boot.
-ExecStartPre of that unit, as root.
-
-  --config FILE       the file to read (/etc/codex-proxy/config.toml)
-  --set KEY=VALUE     override one key
-`
-
-const tracesUnit = "codex-proxy-traces.service"
-
-// tracesPrepare is the command of that name.
-func tracesPrepare(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var from configFlags
-	flags := flag.NewFlagSet("traces-prepare", flag.ContinueOnError)
-	from.register(flags)
-	if status, done := parseOnlyFlags(flags, args, tracesPrepareUsage, stdout, stderr); done {
-		return status
+ExecStartPre of that unit, as root.`,
 	}
-	settings, err := config.LoadTraces(from.path, from.set)
-	if err != nil {
-		return fail(stderr, "traces-prepare", err, exitConfig)
+	from.register(c.Flags())
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		settings, err := config.LoadTraces(from.path, from.set)
+		if err != nil {
+			return cli.Exit(cli.Config, err)
+		}
+		return allow(c.Context(), tracesUnit, collectorNetworks(settings.Host()))
 	}
-	if err := allow(ctx, tracesUnit, collectorNetworks(settings.Host())); err != nil {
-		return fail(stderr, "traces-prepare", err, exitFailure)
-	}
-	return exitOK
+	return c
 }
 
 // collectorNetworks are where the collector can be. What a name leads to may be

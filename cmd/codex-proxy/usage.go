@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -12,6 +10,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/proxy/usage"
 )
 
@@ -21,43 +22,37 @@ const defaultUsage = stateDir + "/" + usage.FileName
 // stateDir is StateDirectory= of codex-proxy.service.
 const stateDir = "/var/lib/codex-proxy"
 
-const usageUsage = `Usage: codex-proxy usage [--since DAY] [--by LIST] [--json] [--database FILE]
-
-Shows what API keys have used: requests for which a turn was begun, and the tokens
-that the workers reported. Cached tokens are part of the input, reasoning tokens
-part of the output. What has happened in the last second may be missing.
-
-  --since DAY        the first day, in UTC: 2026-01-31, or 30d for 30 days, which
-                     is the default; 1d is today
-  --by LIST          what to sum up by: some of day, key, model (key,model)
-  --json             one JSON object
-  --database FILE    the database (` + defaultUsage + `)
-`
-
 const defaultSince = 30 // days
 
-// usageCommand is `codex-proxy usage`.
-func usageCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func usageCommand() *cobra.Command {
 	now := time.Now()
-	since, by := firstOf(defaultSince, now), []string{"key", "model"}
-	flags := flag.NewFlagSet("usage", flag.ContinueOnError)
-	flags.Func("since", "", func(text string) (err error) { since, err = parseSince(text, now); return err })
-	flags.Func("by", "", func(text string) (err error) { by, err = parseBy(text); return err })
-	asJSON := flags.Bool("json", false, "")
-	path := flags.String("database", defaultUsage, "")
-	if status, done := parseOnlyFlags(flags, args, usageUsage, stdout, stderr); done {
-		return status
+	since, by, database := firstOf(defaultSince, now), []string{"key", "model"}, defaultUsage
+	c := &cobra.Command{
+		Use: "usage", Short: "show what API keys have used",
+		Long: `
+Shows what API keys have used: requests for which a turn was begun, and the tokens
+that the workers reported. Cached tokens are part of the input, reasoning tokens
+part of the output. What has happened in the last second may be missing.`,
 	}
-	sums, err := usage.Read(ctx, *path, since, by)
-	if err == nil && *asJSON {
-		err = writeUsageJSON(stdout, since, by, sums)
-	} else if err == nil {
-		err = writeUsage(stdout, by, sums)
+	flags := c.Flags()
+	flags.Var(cli.Parsed("DAY", "", func(text string) (err error) { since, err = parseSince(text, now); return err }),
+		"since", "the first day, in UTC: 2026-01-31, or 30d for 30 days, which\nis the default; 1d is today")
+	flags.Var(cli.Parsed("LIST", "key,model", func(text string) (err error) { by, err = parseBy(text); return err }),
+		"by", "what to sum up by: some of day, key, model")
+	asJSON := flags.Bool("json", false, "one JSON object")
+	flags.Var(cli.Text(&database, "FILE"), "database", "the database")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		sums, err := usage.Read(c.Context(), database, since, by)
+		switch {
+		case err != nil:
+			return asRoot(err)
+		case *asJSON:
+			return writeUsageJSON(c.OutOrStdout(), since, by, sums)
+		default:
+			return writeUsage(c.OutOrStdout(), by, sums)
+		}
 	}
-	if err != nil {
-		return fail(stderr, "usage", asRoot(err), exitFailure)
-	}
-	return exitOK
+	return c
 }
 
 // firstOf is the first of so many days. They are of UTC: in another zone one may

@@ -1,7 +1,8 @@
-// Command manual writes what the packages hold beside the program: man pages and
-// shell completions, from the program's own --help, the reference files in
-// packaging/etc, the units and docs/operations.md, so that they cannot disagree;
-// and the compressed changelog and licences. It runs in the repository's root.
+// Command manual writes the files that the packages hold beside the program: man
+// pages and shell completions, the compressed changelog and the licences. The pages
+// come from the program's command tree, the reference files in packaging/etc, the
+// units and docs/operations.md, so that they cannot disagree with them. It runs in
+// the repository's root.
 //
 //	manual -program FILE -out DIR
 package main
@@ -55,7 +56,7 @@ func write(ctx context.Context, program, out string) error {
 
 // manual returns every file by its name below -out.
 func manual(ctx context.Context, program string) (map[string][]byte, error) {
-	commands, err := askCommands(ctx, program)
+	commands, err := describe(ctx, program)
 	if err != nil {
 		return nil, err
 	}
@@ -63,14 +64,9 @@ func manual(ctx context.Context, program string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	texts := map[string]string{
-		"completions/codex-proxy.bash": bashCompletion(commands),
-		"completions/codex-proxy.zsh":  zshCompletion(commands),
-		"completions/codex-proxy.fish": fishCompletion(commands),
-	}
-	files := map[string][]byte{}
-	for name, text := range texts {
-		files[name] = []byte(text)
+	files, err := completions()
+	if err != nil {
+		return nil, err
 	}
 	if pages["doc/licenses"], err = licenses(ctx); err != nil {
 		return nil, err

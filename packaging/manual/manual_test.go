@@ -42,12 +42,18 @@ var made = sync.OnceValues(func() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	files["help"], err = exec.Command(program, "help").Output()
+	if files["program"], err = os.ReadFile(program); err != nil {
+		return nil, err
+	}
+	commands, err := describe(context.Background(), program)
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range parseHelp(string(files["help"])) {
-		files["help "+c.name], _ = exec.Command(program, c.name, "--help").Output() // of help and version there is none
+	for _, c := range commands {
+		files["help "+c.Name], err = exec.Command(program, c.Name, "--help").Output()
+		if err != nil {
+			return nil, err
+		}
 	}
 	return files, nil
 })
@@ -108,30 +114,26 @@ func rendered(t *testing.T, name string) string {
 	return strings.Join(strings.Fields(overstrike.ReplaceAllString(text, "")), " ")
 }
 
-func assertSays(t *testing.T, page, text string) {
+func assertHolds(t *testing.T, page, text string) {
 	t.Helper()
-	assert.True(t, strings.Contains(page, strings.Join(strings.Fields(text), " ")), "the page does not say %q", text)
+	assert.True(t, strings.Contains(page, strings.Join(strings.Fields(text), " ")), "the page lacks %q", text)
 }
 
-// The page says all that --help says, in the same words.
+// The page holds every word of every --help, in its order.
 func TestProgramPage(t *testing.T) {
 	page := rendered(t, "man/codex-proxy.1.gz")
-	commands := parseHelp(file(t, "help"))
-	require.Greater(t, len(commands), 10)
-	for _, c := range commands {
-		if c.name == "help" { // which has none
+	files, err := made()
+	require.NoError(t, err)
+	commands := 0
+	for name, text := range files {
+		if !strings.HasPrefix(name, "help ") {
 			continue
 		}
-		for _, block := range blocks(lines(strings.TrimPrefix(file(t, "help "+c.name), "Usage: "))) {
-			if !strings.HasPrefix(block[0], " ") {
-				assertSays(t, page, strings.Join(block, " "))
-				continue
-			}
-			for _, line := range block {
-				assertSays(t, page, line)
-			}
-		}
+		commands++
+		help := strings.TrimPrefix(strings.ReplaceAll(string(text), "Usage: codex-proxy", "codex-proxy"), " ")
+		assertHolds(t, page, help)
 	}
+	assert.Greater(t, commands, 10)
 }
 
 // Every setting of the reference files is a tag or an example of its page.
@@ -144,7 +146,7 @@ func TestSettingsPages(t *testing.T) {
 		for _, line := range lines(string(reference)) {
 			if setting.MatchString(line) || setting.MatchString(strings.TrimPrefix(line, "#")) {
 				settings++
-				assertSays(t, text, strings.TrimLeft(line, "#"))
+				assertHolds(t, text, strings.TrimLeft(line, "#"))
 			}
 		}
 		assert.Greater(t, settings, 5)
@@ -159,41 +161,67 @@ func TestUnitPages(t *testing.T) {
 	assert.ErrorContains(t, r.sectionOf("# T\n\n## One\n", "Two"), `has no section "Two"`)
 }
 
+// installed puts the program on PATH and returns the path of a completion script.
+func installed(t *testing.T, script string) string {
+	t.Helper()
+	text := file(t, "completions/"+script)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "codex-proxy"), []byte(file(t, "program")), 0o755))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	path := filepath.Join(dir, script)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	return path
+}
+
+// withKeys is a key file.
+func withKeys(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "keys")
+	require.NoError(t, os.WriteFile(path, []byte("alice "+strings.Repeat("0", 64)+"\nbob "+strings.Repeat("1", 64)+"\n"), 0o600))
+	return path
+}
+
 func TestBashCompletion(t *testing.T) {
-	complete := func(words string) []string {
-		script := file(t, "completions/codex-proxy.bash") +
-			"\ncompopt() { :; }\nCOMP_WORDS=(" + words + ")\nCOMP_CWORD=$((${#COMP_WORDS[@]}-1))\n_codex_proxy\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n"
-		return strings.Fields(run(t, script, "bash", "-eu"))
+	script := installed(t, "codex-proxy.bash")
+	complete := func(line string) []string {
+		text := "compopt() { :; }\n. " + script + "\nCOMP_LINE='" + line + "'\nCOMP_POINT=${#COMP_LINE}\nCOMP_WORDS=(" + line + ")\n" +
+			"case \"$COMP_LINE\" in *' ') COMP_WORDS+=('') ;; esac\nCOMP_CWORD=$((${#COMP_WORDS[@]}-1))\nCOMP_TYPE=9\n" +
+			"_get_comp_words_by_ref() { cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=(\"${COMP_WORDS[@]}\") cword=$COMP_CWORD; }\n" +
+			"__start_codex-proxy\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n"
+		return strings.Fields(run(t, text, "bash"))
 	}
 	assert.Equal(t, []string{"status"}, complete("codex-proxy sta"))
 	assert.Equal(t, []string{"--watch"}, complete("codex-proxy status --w"))
-	assert.Subset(t, complete("codex-proxy keys ''"), []string{"add", "set", "revoke", "list"})
+	assert.Subset(t, complete("codex-proxy keys "), []string{"add", "set", "revoke", "list"})
 	assert.Equal(t, []string{"--models"}, complete("codex-proxy keys add --mo"))
-	assert.Equal(t, []string{"check"}, complete("codex-proxy config ''"))
-	assert.Equal(t, []string{"Makefile"}, complete("codex-proxy serve --config Makef"))
+	assert.Equal(t, []string{"check"}, complete("codex-proxy config "))
+	assert.Empty(t, complete("codex-proxy serve --config Makef"), "which leaves files to the shell (complete -o default)")
+	assert.Equal(t, []string{"alice", "bob"}, complete("codex-proxy keys --file "+withKeys(t)+" revoke "))
 }
 
 func TestFishCompletion(t *testing.T) {
-	script := filepath.Join(t.TempDir(), "codex-proxy.fish")
-	require.NoError(t, os.WriteFile(script, []byte(file(t, "completions/codex-proxy.fish")), 0o644))
+	script := installed(t, "codex-proxy.fish")
 	complete := func(line string) string {
 		return run(t, "", "fish", "--no-config", "--command", "source "+script+"; complete --do-complete='"+line+"'")
 	}
 	assert.Equal(t, "status\tshow whether the service is ready, and each worker\n", complete("codex-proxy sta"))
 	assert.Equal(t, "--watch\tagain after every change, until Ctrl-C\n", complete("codex-proxy status --wa"))
 	assert.Contains(t, complete("codex-proxy keys "), "revoke")
+	assert.Equal(t, "alice\nbob\n", complete("codex-proxy keys --file "+withKeys(t)+" set "))
 }
 
-// The completion system of zsh works only in a terminal; these are its two
-// functions that the script calls.
+// The completion system of zsh works only in a terminal; _describe is the function
+// of it that the script calls.
 func TestZshCompletion(t *testing.T) {
-	complete := func(words, current string) string {
-		return run(t, "_describe() { print -l -- ${(P)2} }\n_arguments() { print -l -- \"$@\" }\ntry() {\nlocal -a words=("+words+")\nlocal CURRENT="+current+"\n"+
-			file(t, "completions/codex-proxy.zsh")+"\n}\ntry\n", "zsh", "-f", "-s")
+	script := installed(t, "codex-proxy.zsh")
+	complete := func(words string) string {
+		return run(t, "compdef() { : }\n_describe() { print -l -- ${(P)${@[-1]}} ${(P)${@[-2]}} ${(P)${@[-3]}} }\n_arguments() { print -l -- \"$@\" }\n"+
+			"source "+script+"\ntry() {\nlocal -a words=("+words+")\nlocal CURRENT=${#words}\n_codex-proxy\n}\ntry\n", "zsh", "-f", "-s")
 	}
-	assert.Contains(t, complete("codex-proxy ''", "2"), "status:show whether the service is ready, and each worker\n")
-	assert.Contains(t, complete("codex-proxy status ''", "3"), "--watch[again after every change, until Ctrl-C]\n")
-	assert.Contains(t, complete("codex-proxy keys ''", "3"), "revoke open list")
+	assert.Contains(t, complete("codex-proxy ''"), "status:show whether the service is ready, and each worker\n")
+	assert.Contains(t, complete("codex-proxy status --"), "--watch:again after every change, until Ctrl-C\n")
+	assert.Contains(t, complete("codex-proxy keys ''"), "revoke:remove a key\n")
+	assert.Contains(t, complete("codex-proxy keys --file "+withKeys(t)+" revoke ''"), "alice\nbob\n")
 }
 
 func TestLicenses(t *testing.T) {

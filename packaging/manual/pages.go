@@ -67,16 +67,16 @@ func (s sources) program() string {
 		strong + "systemctl start codex-proxy" + plain + " starts everything.")
 	var group string
 	for _, c := range s.commands {
-		if c.group != group {
-			group = c.group
+		if c.Group != group {
+			group = c.Group
 			r.section(group)
 		}
-		r.subsection("codex-proxy " + c.name)
+		r.subsection("codex-proxy " + c.Name)
 		r.synopsis(c)
-		if len(c.body) == 0 {
-			r.paragraph(strings.ToUpper(c.summary[:1]) + c.summary[1:] + ".")
+		r.help(c.Text)
+		for _, o := range c.Options {
+			r.option(o)
 		}
-		r.help(c.body)
 	}
 	r.files()
 	r.seeAlso("codex-proxy.toml(5)", "codex-worker.toml(5)", "codex-proxy.service(8)", "codex-worker@.service(8)")
@@ -84,7 +84,7 @@ func (s sources) program() string {
 }
 
 func (r *roff) synopsis(c command) {
-	for _, form := range c.synopsis {
+	for _, form := range c.Synopsis {
 		r.next()
 		r.bold(form)
 	}

@@ -2,44 +2,25 @@ package main
 
 import "strings"
 
-// help writes the lines of a command's help: paragraphs, options, and what is
-// indented as it is.
-func (r *roff) help(body []string) {
-	for _, block := range blocks(body) {
-		switch {
-		case strings.HasPrefix(block[0], "  -"):
-			r.options(block)
-		case strings.HasPrefix(block[0], " "):
+// help writes the text of a command: paragraphs, and indented lines as they are.
+func (r *roff) help(text string) {
+	for _, block := range blocks(lines(text)) {
+		if strings.HasPrefix(block[0], " ") {
 			r.literal(unindent(block))
-		default:
+		} else {
 			r.paragraph(strings.Join(block, " "))
 		}
 	}
 }
 
-// options writes a block of options, each with the lines that go on below it.
-func (r *roff) options(block []string) {
-	for i := 0; i < len(block); {
-		end := i + 1
-		for end < len(block) && !strings.HasPrefix(block[end], "  -") {
-			end++
-		}
-		r.option(block[i:end])
-		i = end
-	}
-}
-
-func (r *roff) option(rows []string) {
-	tag, text, _ := strings.Cut(strings.TrimSpace(rows[0]), "  ")
-	column := strings.Index(rows[0], strings.TrimSpace(text))
-	if text == "" && len(rows) > 1 {
-		column = indent(rows[1])
-	}
-	r.item(tag, text)
-	for i := 1; i < len(rows); {
-		end := i + 1
-		deeper := indent(rows[i]) > column
-		for end < len(rows) && (indent(rows[end]) > column) == deeper {
+// option writes an option, and indented lines of its text as they are.
+func (r *roff) option(o option) {
+	r.WriteString(".TP\n")
+	r.bold(o.Tag)
+	rows := lines(o.Text)
+	for i := 0; i < len(rows); {
+		end, deeper := i+1, indent(rows[i]) > 0
+		for end < len(rows) && (indent(rows[end]) > 0) == deeper {
 			end++
 		}
 		if deeper {

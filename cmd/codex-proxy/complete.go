@@ -1,0 +1,58 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"codex-proxy/cmd/internal/config"
+	"codex-proxy/proxy/control"
+)
+
+// completeBound is the longest that a completion waits for the daemon.
+const completeBound = time.Second
+
+const noFiles = cobra.ShellCompDirectiveNoFileComp
+
+// completeWorkers completes the first argument by the workers that the daemon has:
+// by those of the worker files, if it does not answer or the user is not root.
+func completeWorkers(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noFiles
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), completeBound)
+	defer cancel()
+	socket := cmp.Or(c.Flag("socket").Value.String(), controlSocket(config.DefaultPath))
+	report, _, err := control.NewClient(socket).Status(ctx)
+	if err != nil {
+		return completeWorkerFiles(c, args, typed)
+	}
+	var names []string
+	for _, w := range report.Workers {
+		names = append(names, w.Name)
+	}
+	return names, noFiles
+}
+
+// completeWorkerFiles completes the first argument by the names of the worker files.
+func completeWorkerFiles(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noFiles
+	}
+	names, _ := workerNames() // without a list there is nothing to complete
+	return names, noFiles
+}
+
+// completeKeys completes the first argument by the keys of the file.
+func (o *keysOptions) completeKeys(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 || o.locate(config.DefaultPath) != nil {
+		return nil, noFiles
+	}
+	_, keys, err := o.file.read()
+	if err != nil {
+		return nil, noFiles
+	}
+	return keys.Names(), noFiles
+}

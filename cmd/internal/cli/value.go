@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// value is a flag's value. Its type, in the sense of pflag, is the word that stands
+// for it in help texts.
+type value struct {
+	word string
+	set  func(string) error
+	get  func() string
+}
+
+// String implements pflag.Value.
+func (v value) String() string { return v.get() }
+
+// Set implements pflag.Value.
+func (v value) Set(text string) error { return v.set(text) }
+
+// Type implements pflag.Value.
+func (v value) Type() string { return v.word }
+
+// Text is a value that is taken as it is. FILE, PATH and DIR are words for files,
+// which shells complete. What is in p is the default.
+func Text(p *string, word string) pflag.Value {
+	return value{word, func(text string) error { *p = text; return nil }, func() string { return *p }}
+}
+
+// Parsed is a value that set reads. The text is the default, for the help alone.
+func Parsed(word, text string, set func(string) error) pflag.Value {
+	return value{word, set, func() string { return text }}
+}
+
+// Duration is a positive time. What is in p is the default, unless it is zero.
+func Duration(p *time.Duration) pflag.Value {
+	return value{"TIME", func(text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return errors.New("want a positive time with its unit, such as 500ms or 3s")
+		}
+		*p = d
+		return nil
+	}, func() string { return brief(*p) }}
+}
+
+// brief is a time without the units that are zero.
+func brief(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
+// texts is a value of an option that may be given several times.
+type texts struct{ value }
+
+// Texts collects the values of an option that may be given several times.
+func Texts(p *[]string, word string) pflag.Value {
+	return texts{value{word, func(text string) error { *p = append(*p, text); return nil }, func() string { return "" }}}
+}
+
+// completeFiles lets shells complete files as values of the options of c that are
+// files, and nothing for the others, unless the command has something better.
+func completeFiles(c *cobra.Command) {
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !isFile(f.Value.Type()) && f.NoOptDefVal == "" {
+			// An error means that the command has registered a function of its own.
+			_ = c.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions)
+		}
+	})
+}
