@@ -93,7 +93,7 @@ func (s *Server) next(ctx context.Context, turn *appserver.Turn, l *listener, su
 		if !errors.Is(err, appserver.ErrSilent) {
 			return event, err
 		}
-		if later := turn.Heard().Add(s.IdleTimeout); later.After(until) {
+		if later := turn.LastReceived().Add(s.IdleTimeout); later.After(until) {
 			until = later
 		}
 		now := time.Now()

@@ -54,7 +54,7 @@ func (ts *threads) continuation(apiKey string, r appserver.TurnRequest) *continu
 	if ts.limit == 0 {
 		return c
 	}
-	kind := r.Kind()
+	kind := r.Fingerprint()
 	c.keys = append(make([]threadKey, 0, len(r.Items)+2), sha256.Sum256(append(kind[:], apiKey...)))
 	for _, item := range r.Items {
 		key := c.keys[len(c.keys)-1]

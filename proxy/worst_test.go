@@ -195,7 +195,7 @@ func takeIn(t *testing.T, body []byte, response bool) (made []any, footprint int
 			return []any{err}, 0
 		}
 		request := plan(req)
-		request.Kind()
+		request.Fingerprint()
 		return []any{req, request}, request.Footprint()
 	}
 	req, err := openai.DecodeResponse(body)
@@ -211,7 +211,7 @@ func takeIn(t *testing.T, body []byte, response bool) (made []any, footprint int
 	if err != nil {
 		return []any{job, err}, 0
 	}
-	request.Kind()
+	request.Fingerprint()
 	return []any{job, request}, request.Footprint()
 }
 

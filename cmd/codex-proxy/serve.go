@@ -184,7 +184,7 @@ func (d *daemon) newPool() *workers.Pool {
 		MaxInflight: d.cfg.MaxInflight, HandshakeTimeout: d.cfg.HandshakeTimeout, ResetAfter: d.cfg.ResetAfter,
 		Client: appserver.Options{
 			Logger: d.logger, ClientName: "codex-proxy", ClientVersion: versionString(),
-			Ahead: min(d.cfg.ThreadCache, threadsAhead), Backlog: appserver.NewBacklog(min(maxBacklog, d.cfg.RequestMemory/4)),
+			Prestart: min(d.cfg.ThreadCache, threadsAhead), Backlog: appserver.NewBacklog(min(maxBacklog, d.cfg.RequestMemory/4)),
 		},
 		Runs: units.WorkerRuns, ResetFailed: d.manager.ResetFailed, OnChange: d.onChange, OnTurnEnd: d.onTurnEnd, Claim: d.claim, Logger: d.logger,
 	}

@@ -6,17 +6,17 @@ import (
 	"fmt"
 )
 
-// Account is what codex says of its account.
+// Account is the account that codex reports.
 type Account struct {
 	Login *Login `json:"account"` // nil: none
-	// Required tells that requests go to OpenAI, with the login.
+	// Required means that requests go to OpenAI, with the login.
 	Required bool `json:"requiresOpenaiAuth"`
 }
 
-// Login is what codex is logged in with.
+// Login is the login of codex.
 type Login struct {
-	Type string `json:"type"` // chatgpt, apiKey, or another of codex's words
-	// Email and PlanType are those of a chatgpt login; codex may not know them.
+	Type string `json:"type"` // chatgpt, apiKey, or another type of codex
+	// Email and PlanType belong to a chatgpt login; codex may not know them.
 	Email    string `json:"email"`
 	PlanType string `json:"planType"`
 }
@@ -25,8 +25,8 @@ type accountReadParams struct {
 	RefreshToken bool `json:"refreshToken"`
 }
 
-// Account asks codex for its account, as codex has read it when it started. The
-// account's server is not asked whether the login still holds.
+// Account asks codex for its account, as codex read it at its start. Codex does not check the login with the account's
+// server.
 func (c *Conn) Account(ctx context.Context) (Account, error) {
 	var a Account
 	if err := c.Call(ctx, "account/read", accountReadParams{}, &a); err != nil {
@@ -35,10 +35,10 @@ func (c *Conn) Account(ctx context.Context) (Account, error) {
 	return a, nil
 }
 
-// RateLimits is what an account may use. codex counts in at most two windows of
-// time; which of them is the shorter is not said by their place.
+// RateLimits are the limits of an account. codex counts in at most two windows of time; either of them may be the
+// shorter one.
 type RateLimits struct {
-	// LimitID tells apart the limits of an account that has several.
+	// LimitID distinguishes the limits of an account that has several.
 	LimitID   string           `json:"limitId"`
 	Primary   *RateLimitWindow `json:"primary"`
 	Secondary *RateLimitWindow `json:"secondary"`
@@ -47,16 +47,16 @@ type RateLimits struct {
 // RateLimitWindow is one window of time.
 type RateLimitWindow struct {
 	UsedPercent        int   `json:"usedPercent"`
-	WindowDurationMins int64 `json:"windowDurationMins"` // 0: not said
-	ResetsAt           int64 `json:"resetsAt"`           // Unix time in seconds; 0: not said
+	WindowDurationMins int64 `json:"windowDurationMins"` // 0: unknown
+	ResetsAt           int64 `json:"resetsAt"`           // Unix time in seconds; 0: unknown
 }
 
 type rateLimitsPayload struct {
 	RateLimits RateLimits `json:"rateLimits"`
 }
 
-// RateLimits asks codex for the limits of its account, for which codex asks the
-// account's server. A login without any, as an API key, is an error.
+// RateLimits asks codex for the limits of its account, which codex requests from the account's server. A login without
+// limits, such as an API key, is an error.
 func (c *Conn) RateLimits(ctx context.Context) (RateLimits, error) {
 	var r rateLimitsPayload
 	if err := c.Call(ctx, "account/rateLimits/read", nil, &r); err != nil {
@@ -65,8 +65,7 @@ func (c *Conn) RateLimits(ctx context.Context) (RateLimits, error) {
 	return r.RateLimits, nil
 }
 
-// RateLimitsUpdate reads the notification account/rateLimits/updated; false for
-// any other.
+// RateLimitsUpdate returns the limits in a notification account/rateLimits/updated; false for any other notification.
 func (n Notification) RateLimitsUpdate() (RateLimits, bool) {
 	var p rateLimitsPayload
 	if n.Method != "account/rateLimits/updated" || json.Unmarshal(n.Params, &p) != nil {
@@ -75,8 +74,8 @@ func (n Notification) RateLimitsUpdate() (RateLimits, bool) {
 	return p.RateLimits, true
 }
 
-// Merge returns the limits with what an update says: what the update leaves out
-// stays as it was, and one about another limit changes nothing.
+// Merge returns the limits with the values of an update. A value that the update omits stays as it is; an update of
+// another limit changes nothing.
 func (l RateLimits) Merge(update RateLimits) RateLimits {
 	if l.LimitID != "" && update.LimitID != "" && l.LimitID != update.LimitID {
 		return l

@@ -32,7 +32,8 @@ func TestAccount(t *testing.T) {
 	assert.Equal(t, appserver.Account{Login: &appserver.Login{Type: "chatgpt", PlanType: "pro"}, Required: true}, a)
 	l, err := c.RateLimits(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, appserver.RateLimits{LimitID: "codex", Primary: &appserver.RateLimitWindow{UsedPercent: 42, WindowDurationMins: 300, ResetsAt: 1800000000}}, l)
+	assert.Equal(t, appserver.RateLimits{LimitID: "codex",
+		Primary: &appserver.RateLimitWindow{UsedPercent: 42, WindowDurationMins: 300, ResetsAt: 1800000000}}, l)
 }
 
 func reply(result string) appservertest.Fault {
@@ -48,9 +49,11 @@ func TestRateLimitsMerge(t *testing.T) {
 	}
 	now := appserver.RateLimits{LimitID: "codex", Primary: window(10, 300, 1000), Secondary: window(20, 10080, 2000)}
 	for name, c := range map[string]struct{ update, want appserver.RateLimits }{
-		"nothing":       {appserver.RateLimits{}, now},
-		"one window":    {appserver.RateLimits{Primary: window(11, 300, 1001)}, appserver.RateLimits{LimitID: "codex", Primary: window(11, 300, 1001), Secondary: now.Secondary}},
-		"use alone":     {appserver.RateLimits{LimitID: "codex", Secondary: window(21, 0, 0)}, appserver.RateLimits{LimitID: "codex", Primary: now.Primary, Secondary: window(21, 10080, 2000)}},
+		"nothing": {appserver.RateLimits{}, now},
+		"one window": {appserver.RateLimits{Primary: window(11, 300, 1001)},
+			appserver.RateLimits{LimitID: "codex", Primary: window(11, 300, 1001), Secondary: now.Secondary}},
+		"use alone": {appserver.RateLimits{LimitID: "codex", Secondary: window(21, 0, 0)},
+			appserver.RateLimits{LimitID: "codex", Primary: now.Primary, Secondary: window(21, 10080, 2000)}},
 		"another limit": {appserver.RateLimits{LimitID: "other", Primary: window(99, 300, 1)}, now},
 	} {
 		assert.Equal(t, c.want, now.Merge(c.update), name)
@@ -58,10 +61,12 @@ func TestRateLimitsMerge(t *testing.T) {
 	first := appserver.RateLimits{Primary: window(1, 300, 5)}
 	assert.Equal(t, first, appserver.RateLimits{}.Merge(first))
 
-	update, ok := appserver.Notification{Method: "account/rateLimits/updated", Params: []byte(`{"rateLimits":{"primary":{"usedPercent":3}}}`)}.RateLimitsUpdate()
+	update, ok := appserver.Notification{Method: "account/rateLimits/updated",
+		Params: []byte(`{"rateLimits":{"primary":{"usedPercent":3}}}`)}.RateLimitsUpdate()
 	assert.True(t, ok)
 	assert.Equal(t, appserver.RateLimits{Primary: window(3, 0, 0)}, update)
-	for _, n := range []appserver.Notification{{Method: "account/updated", Params: []byte(`{}`)}, {Method: "account/rateLimits/updated", Params: []byte(`[]`)}} {
+	for _, n := range []appserver.Notification{{Method: "account/updated", Params: []byte(`{}`)},
+		{Method: "account/rateLimits/updated", Params: []byte(`[]`)}} {
 		_, ok = n.RateLimitsUpdate()
 		assert.False(t, ok, n.Method)
 	}

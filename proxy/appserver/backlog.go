@@ -8,82 +8,79 @@ import (
 )
 
 const (
-	// slow is what a turn has waiting at least to be looked at by a Backlog.
-	slow = 32 << 10
-	// stalled is how long its consumer has taken nothing when it may be ended: the
-	// one of a turn that has just brought much has not had the time. It is less when
-	// there is more than the limit, as what comes in that time is not bounded, and
-	// no less than leastStalled.
-	stalled, leastStalled = time.Second, time.Second / 10
-	// relief is how often the turns are looked at, at most.
-	relief = 10 * time.Millisecond
+	// minWaiting is how many bytes a turn has waiting at least when a Backlog considers it.
+	minWaiting = 32 << 10
+	// maxIdle is how long a consumer may take nothing before its turn may be ended: it needs time after a burst. It
+	// shrinks while the backlog exceeds its limit, because the growth in that time is not bounded, down to minIdle.
+	maxIdle, minIdle = time.Second, time.Second / 10
+	// checkInterval is the least time between two checks of the turns.
+	checkInterval = 10 * time.Millisecond
 )
 
-// Backlog bounds what the turns of several connections have waiting for their
-// consumers, all together: slow clients are many or none. Beyond the limit those
-// turns whose consumers have stood still for longest are ended with
+// Backlog bounds the sum of the bytes that the turns of several connections have waiting for their consumers: slow
+// clients are many or none. Beyond the limit the turns whose consumers have been idle for longest are ended with
 // ErrSlowConsumer. All goroutines may use it.
 type Backlog struct {
-	limit  int64
-	bytes  atomic.Int64
-	looked atomic.Int64 // when the turns were last looked at, in ticks
+	limit   int64
+	bytes   atomic.Int64
+	checked atomic.Int64 // when the turns were last checked, in ticks
 
 	mu    sync.Mutex
-	turns map[*Turn]struct{} // with much waiting
+	turns map[*Turn]struct{} // with minWaiting or more
 }
 
-// NewBacklog bounds them to limit bytes.
+// NewBacklog makes a Backlog with a limit in bytes.
 func NewBacklog(limit int64) *Backlog { return &Backlog{limit: limit, turns: map[*Turn]struct{}{}} }
 
-// began is where ticks are counted from.
+// began is the origin of ticks.
 var began = time.Now()
 
-// ticks are nanoseconds whose differences stay true when the clock is set.
+// ticks are nanoseconds of the monotonic clock: their differences stay true when the wall clock is set.
 func ticks(at time.Time) int64 { return int64(at.Sub(began)) }
 
-// changed takes over that a turn has after bytes waiting in place of before.
+// changed records that the waiting bytes of a turn have changed from before to after.
 func (b *Backlog) changed(t *Turn, before, after int) {
 	if b == nil {
 		return
 	}
 	b.bytes.Add(int64(after - before))
-	if (before >= slow) == (after >= slow) {
+	if (before >= minWaiting) == (after >= minWaiting) {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if after >= slow {
+	if after >= minWaiting {
 		b.turns[t] = struct{}{}
 	} else {
 		delete(b.turns, t)
 	}
 }
 
-// relieve ends turns while there is too much. It must not be called inside a door.
+// relieve ends turns while the backlog exceeds its limit. It must not be called inside Conn.update.
 func (b *Backlog) relieve() {
 	if b == nil || b.bytes.Load() <= b.limit {
 		return
 	}
-	now, last := time.Now(), b.looked.Load()
-	if ticks(now)-last < int64(relief) || !b.looked.CompareAndSwap(last, ticks(now)) {
+	now, last := time.Now(), b.checked.Load()
+	if ticks(now)-last < int64(checkInterval) || !b.checked.CompareAndSwap(last, ticks(now)) {
 		return
 	}
 	for _, t := range b.slowest(now) {
 		if b.bytes.Load() <= b.limit {
 			return
 		}
-		t.tooSlow()
+		t.endSlow()
 	}
 }
 
-// slowest are the turns that stand still, the longest first.
+// slowest are the turns with an idle consumer, the longest idle first.
 func (b *Backlog) slowest(now time.Time) (list []*Turn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	since, patience := map[*Turn]int64{}, b.patience()
+	since, maxIdle := map[*Turn]int64{}, b.maxIdle()
 	for t := range b.turns {
-		if still := t.box.still.Load(); ticks(now)-still > int64(patience) {
-			since[t] = still
+		if idle := t.box.idleSince.Load(); ticks(now)-idle > int64(maxIdle) {
+			since[t] = idle
 			list = append(list, t)
 		}
 	}
@@ -91,14 +88,14 @@ func (b *Backlog) slowest(now time.Time) (list []*Turn) {
 	return list
 }
 
-// patience is half of stalled when there is twice as much as the limit.
-func (b *Backlog) patience() time.Duration {
+// maxIdle is half of the constant when the backlog is twice its limit.
+func (b *Backlog) maxIdle() time.Duration {
 	over := max(1, float64(b.bytes.Load())/float64(b.limit))
-	return max(leastStalled, time.Duration(float64(stalled)/over))
+	return max(minIdle, time.Duration(float64(maxIdle)/over))
 }
 
-// tooSlow ends a turn that is not read.
-func (t *Turn) tooSlow() {
+// endSlow ends a turn that is not read.
+func (t *Turn) endSlow() {
 	ended, turnID := false, ""
 	t.conn.update(func(*state) {
 		if ended = t.box.end == nil; ended {

@@ -13,17 +13,17 @@ import (
 	"codex-proxy/proxy/appserver/rpc"
 )
 
-// Bytes is what waits now.
+// Bytes is how many bytes wait now.
 func (b *Backlog) Bytes() int64 { return b.bytes.Load() }
 
-// What comes at once after a long silence has not been left lying.
-func TestOnlyWhoStandsStillIsSlow(t *testing.T) {
+// A burst after a long silence is not slow.
+func TestOnlyIdleConsumersAreSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBacklog(1 << 20)
 		turn := &Turn{conn: &Conn{opts: Options{Backlog: b}.withDefaults()}}
 		turn.box = newMailbox(turn)
 		put := func() {
-			words := []byte(`"` + strings.Repeat("x", slow) + `"`)
+			words := []byte(`"` + strings.Repeat("x", minWaiting) + `"`)
 			m := rpc.Message{Method: textDelta, At: time.Now()}
 			m.Fields[fieldItemID], m.Fields[fieldDelta] = []byte(`"i"`), words
 			require.True(t, turn.box.put(&m, nil, turn.conn.opts))
@@ -32,32 +32,33 @@ func TestOnlyWhoStandsStillIsSlow(t *testing.T) {
 		put()
 		put()
 		assert.Empty(t, b.slowest(time.Now()))
-		<-time.After(stalled + time.Millisecond)
+		<-time.After(maxIdle + time.Millisecond)
 		assert.Equal(t, []*Turn{turn}, b.slowest(time.Now()))
-		_, ok, err := turn.box.take()
+		_, ok, err := turn.box.pop()
 		require.NoError(t, err)
 		require.True(t, ok)
-		assert.Empty(t, b.slowest(time.Now()), "it goes on")
+		assert.Empty(t, b.slowest(time.Now()), "it reads again")
 		turn.box.shut(ErrTurnClosed)
-		<-time.After(stalled + time.Millisecond)
+		<-time.After(maxIdle + time.Millisecond)
 		assert.Empty(t, b.slowest(time.Now()))
 		assert.Zero(t, b.Bytes())
 	})
 }
 
-// The more there is the sooner a turn counts as slow.
-func TestPatienceOfTheBacklog(t *testing.T) {
+// The larger the backlog the sooner a turn counts as slow.
+func TestMaxIdle(t *testing.T) {
 	b := NewBacklog(1000)
 	for waiting, want := range map[int64]time.Duration{
-		0: time.Second, 1000: time.Second, 2000: time.Second / 2, 4000: time.Second / 4, 10000: leastStalled, 1 << 40: leastStalled,
+		0: time.Second, 1000: time.Second, 2000: time.Second / 2, 4000: time.Second / 4, 10000: minIdle,
+		1 << 40: minIdle,
 	} {
 		b.bytes.Store(waiting)
-		assert.Equal(t, want, b.patience(), waiting)
+		assert.Equal(t, want, b.maxIdle(), waiting)
 	}
 }
 
-// A clock that is set forward ends no turn: nobody has stood still meanwhile.
-func TestTicksOutliveASetClock(t *testing.T) {
+// A clock that is set forward ends no turn.
+func TestTicksSurviveASetClock(t *testing.T) {
 	now := time.Now()
 	for _, hours := range []int{1, -1} {
 		set := now
@@ -68,8 +69,8 @@ func TestTicksOutliveASetClock(t *testing.T) {
 
 		b := NewBacklog(1 << 20)
 		turn := &Turn{box: &mailbox{}}
-		turn.box.still.Store(ticks(now))
-		b.changed(turn, 0, slow)
+		turn.box.idleSince.Store(ticks(now))
+		b.changed(turn, 0, minWaiting)
 		assert.Empty(t, b.slowest(set))
 	}
 }

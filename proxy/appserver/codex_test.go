@@ -128,8 +128,9 @@ func writeConfig(t *testing.T, binary, home, url string, retries int) {
 	require.NoError(t, json.Unmarshal(out, &models))
 	for _, m := range models.Models {
 		for k, v := range map[string]any{
-			"tool_mode": "direct", "use_responses_lite": false, "multi_agent_version": nil, "apply_patch_tool_type": nil,
-			"shell_type": "disabled", "experimental_supported_tools": []any{}, "supports_search_tool": false,
+			"tool_mode": "direct", "use_responses_lite": false, "multi_agent_version": nil,
+			"apply_patch_tool_type": nil,
+			"shell_type":            "disabled", "experimental_supported_tools": []any{}, "supports_search_tool": false,
 			"upgrade": nil, "availability_nux": nil, "max_context_window": 100000000,
 		} {
 			m[k] = v
@@ -202,10 +203,12 @@ func (s *stream) created() {
 }
 
 func (s *stream) reasoning(chunks ...string) {
-	s.event("response.output_item.added", map[string]any{"item": map[string]any{"type": "reasoning", "id": "rs_1", "summary": []any{}}})
+	s.event("response.output_item.added",
+		map[string]any{"item": map[string]any{"type": "reasoning", "id": "rs_1", "summary": []any{}}})
 	s.event("response.reasoning_summary_part.added", map[string]any{"item_id": "rs_1", "summary_index": 0})
 	for _, c := range chunks {
-		s.event("response.reasoning_summary_text.delta", map[string]any{"item_id": "rs_1", "summary_index": 0, "delta": c})
+		s.event("response.reasoning_summary_text.delta",
+			map[string]any{"item_id": "rs_1", "summary_index": 0, "delta": c})
 	}
 	s.event("response.output_item.done", map[string]any{"item": map[string]any{
 		"type": "reasoning", "id": "rs_1", "encrypted_content": "opaque",
@@ -256,7 +259,8 @@ func (s *stream) failed(code string) {
 
 func (s *stream) incomplete(reason string) {
 	s.event("response.incomplete", map[string]any{"response": map[string]any{
-		"id": "resp_1", "status": "incomplete", "incomplete_details": map[string]any{"reason": reason}, "usage": upstreamUsage,
+		"id": "resp_1", "status": "incomplete", "incomplete_details": map[string]any{
+			"reason": reason}, "usage": upstreamUsage,
 	}})
 }
 

@@ -18,9 +18,8 @@ type commandExecParams struct {
 	TimeoutMs int64    `json:"timeoutMs"`
 }
 
-// RunCommand has codex run a command, which codex kills after limit, in the sandbox
-// that its configuration names, without a thread. Where codex cannot make the sandbox,
-// the result is that of its sandbox helper, or an *RPCError.
+// RunCommand makes codex run a command, which codex kills after limit, in the sandbox of its configuration, without a
+// thread. If codex cannot set up the sandbox, the result comes from its sandbox helper, or is an *RPCError.
 func (c *Conn) RunCommand(ctx context.Context, command []string, limit time.Duration) (r CommandResult, err error) {
 	params := commandExecParams{Command: command, Cwd: "/", TimeoutMs: limit.Milliseconds()}
 	if err := c.Call(ctx, "command/exec", params, &r); err != nil {

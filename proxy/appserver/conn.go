@@ -23,12 +23,12 @@ type Conn struct {
 // state is everything of the threads of a connection that changes. Invariant: threads has an entry from the reply to
 // thread/start until the turn is known to have ended and thread/unsubscribe is sent.
 type state struct {
-	threads map[string]*mailbox
-	ahead   ahead
-	closed  bool // the connection has closed: no turn/started comes
+	threads  map[string]*mailbox
+	prestart prestart
+	closed   bool // the connection has closed: no turn/started will come
 }
 
-// Notification is a message of codex that wants no answer.
+// Notification is a message of codex without a reply.
 type Notification struct {
 	Method string
 	Params json.RawMessage
@@ -44,7 +44,7 @@ func Dial(ctx context.Context, socketPath string, o Options) (*Conn, error) {
 		Fields:         deliveryFields,
 		OnRequest:      c.answer,
 		OnNotification: c.route,
-		OnClose:        c.startWaiters,
+		OnClose:        c.runStartWaiters,
 	})
 	if err != nil {
 		return nil, err
@@ -64,8 +64,8 @@ func (c *Conn) update(f func(*state)) {
 	f(&c.state)
 }
 
-// startWaiters runs what waits for a turn/started that will not come.
-func (c *Conn) startWaiters() {
+// runStartWaiters runs the functions that wait for a turn/started that will not come.
+func (c *Conn) runStartWaiters() {
 	var waiting []func()
 	c.update(func(s *state) {
 		s.closed = true
@@ -101,7 +101,7 @@ func (c *Conn) deliver(m *rpc.Message, to address) {
 	c.update(func(s *state) {
 		if box := s.threads[string(to.threadID)]; box != nil {
 			overflown = !box.put(m, to.turnID, c.opts)
-			turnID, due = box.turnID, box.due(m.Method)
+			turnID, due = box.turnID, box.dueAt(m.Method)
 			crowded = box.bytes > c.opts.QueueBytes/4
 		}
 	})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,11 +30,6 @@ func TestHandshake(t *testing.T) {
 	assert.Contains(t, r.UserAgent, "tester/")
 }
 
-func TestDialFails(t *testing.T) {
-	_, err := appserver.Dial(bound(t), filepath.Join(t.TempDir(), "none"), appserver.Options{})
-	assert.ErrorIs(t, err, os.ErrNotExist)
-}
-
 func TestModels(t *testing.T) {
 	srv := &appservertest.Server{Models: []appservertest.Model{{ID: "a"}, {ID: "b", Hidden: true}}}
 	models, err := connect(t, srv).Models(bound(t))
@@ -48,21 +42,23 @@ func TestModels(t *testing.T) {
 
 func TestModelsReadsAllPages(t *testing.T) {
 	pages := []string{`{"data":[{"id":"a"},{"id":"b"}],"nextCursor":"2"}`, `{"data":[{"id":"c"}],"nextCursor":null}`}
-	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"model/list": func(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
-		p.Reply(id, json.RawMessage(pages[0]))
-		pages = pages[1:]
-		return true
-	}}}
+	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{
+		"model/list": func(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
+			p.Reply(id, json.RawMessage(pages[0]))
+			pages = pages[1:]
+			return true
+		}}}
 	models, err := connect(t, srv).Models(bound(t))
 	require.NoError(t, err)
 	assert.Len(t, models, 3)
 }
 
 func TestModelsGivesUpOnAnEndlessList(t *testing.T) {
-	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"model/list": func(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
-		p.Reply(id, json.RawMessage(`{"data":[{"id":"a"}],"nextCursor":"1"}`))
-		return true
-	}}}
+	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{
+		"model/list": func(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
+			p.Reply(id, json.RawMessage(`{"data":[{"id":"a"}],"nextCursor":"1"}`))
+			return true
+		}}}
 	_, err := connect(t, srv).Models(bound(t))
 	assert.ErrorContains(t, err, "pages")
 }
@@ -76,7 +72,8 @@ func TestConcurrentTurns(t *testing.T) {
 	for i := range 50 {
 		g.Go(func() error {
 			text := fmt.Sprintf("turn number %d", i)
-			turn, err := c.StartTurn(bound(t), appserver.TurnRequest{Items: []appserver.Item{appserver.TextMessage("user", text)}})
+			turn, err := c.StartTurn(bound(t),
+				appserver.TurnRequest{Items: []appserver.Item{appserver.TextMessage("user", text)}})
 			if err != nil {
 				return err
 			}
@@ -93,16 +90,6 @@ func TestConcurrentTurns(t *testing.T) {
 	assert.NoError(t, g.Wait())
 }
 
-func TestCallIsCancelled(t *testing.T) {
-	c := connect(t, &appservertest.Server{Faults: map[string]appservertest.Fault{"account/read": appservertest.Silent}})
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, c.Call(ctx, "account/read", nil, nil), context.DeadlineExceeded)
-	assert.NoError(t, c.Err(), "a caller that leaves harms nobody")
-	_, err := c.Models(bound(t))
-	assert.NoError(t, err)
-}
-
 func TestStrangeRepliesAreIgnored(t *testing.T) {
 	for _, frame := range []string{
 		`{"id":987654321,"result":{}}`,
@@ -117,30 +104,13 @@ func TestStrangeRepliesAreIgnored(t *testing.T) {
 		`{"method":"turn/completed","params":"text"}`,
 		`{"method":"turn/completed","params":{"threadId":7}}`,
 	} {
-		srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"model/list": func(_ context.Context, p *appservertest.Peer, _ json.RawMessage) bool {
-			p.Send([]byte(frame))
-			return false
-		}}}
+		srv := &appservertest.Server{Faults: map[string]appservertest.Fault{
+			"model/list": func(_ context.Context, p *appservertest.Peer, _ json.RawMessage) bool {
+				p.Send([]byte(frame))
+				return false
+			}}}
 		_, err := connect(t, srv).Models(bound(t))
 		assert.NoError(t, err, frame)
-	}
-}
-
-func TestMalformedFramesCloseTheConnection(t *testing.T) {
-	for _, frame := range []string{"", " ", "garbage", `[]`, `null`, `{"id":1`, `{"method":5}`, `{"error":"x","id":1}`, `{"a":` + strings.Repeat("[", 20000) + `}`} {
-		srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"model/list": appservertest.Frame([]byte(frame))}}
-		c := connect(t, srv)
-		_, err := c.Models(bound(t))
-		require.ErrorIs(t, err, appserver.ErrConnectionLost, frame)
-		assert.ErrorContains(t, c.Err(), "cannot parse")
-	}
-}
-
-func TestFaultsOfThePeerReachTheCaller(t *testing.T) {
-	for name, fault := range map[string]appservertest.Fault{"half a frame": appservertest.HalfFrame, "end of stream": appservertest.Disconnect} {
-		c := connect(t, &appservertest.Server{Faults: map[string]appservertest.Fault{"model/list": fault}})
-		_, err := c.Models(bound(t))
-		assert.ErrorIs(t, err, appserver.ErrConnectionLost, name)
 	}
 }
 
@@ -173,17 +143,6 @@ func TestEveryWaiterGetsTheCause(t *testing.T) {
 	assert.ErrorIs(t, c.Notify(bound(t), "x", nil), errTest)
 	c.Close(nil)
 	assert.Equal(t, errTest, c.Err(), "the first cause stands")
-}
-
-func TestRunEndsWithItsContext(t *testing.T) {
-	c, err := appserver.Dial(bound(t), appservertest.Start(t, &appservertest.Server{}), appserver.Options{})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancelCause(context.Background())
-	ran := make(chan error, 1)
-	go func() { ran <- c.Run(ctx) }()
-	cancel(errTest)
-	assert.NoError(t, <-ran)
-	assert.ErrorIs(t, c.Err(), errTest)
 }
 
 func TestThreadlessNotifications(t *testing.T) {
@@ -239,45 +198,6 @@ func TestLargeMessages(t *testing.T) {
 	_, err = c.StartTurn(bound(t), r)
 	assert.ErrorIs(t, err, appserver.ErrTooLarge)
 	assert.NoError(t, c.Err())
-}
-
-func TestIncomingLimit(t *testing.T) {
-	frame := append(append([]byte(`{"x":"`), make([]byte, 64<<20)...), `"}`...)
-	c := connect(t, &appservertest.Server{Faults: map[string]appservertest.Fault{"model/list": appservertest.Frame(frame)}})
-	_, err := c.Models(bound(t))
-	assert.ErrorIs(t, err, appserver.ErrConnectionLost)
-}
-
-// A stopped worker accepts bytes until its socket buffer is full.
-func TestStoppedPeerCannotWedgeUs(t *testing.T) {
-	stopped := make(chan struct{})
-	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"account/read": func(ctx context.Context, _ *appservertest.Peer, _ json.RawMessage) bool {
-		close(stopped)
-		<-ctx.Done()
-		return true
-	}}}
-	c := connectWith(t, srv, appserver.Options{WriteTimeout: 300 * time.Millisecond})
-	t.Cleanup(srv.Close)
-	waiting := make(chan error, 1)
-	go func() { waiting <- c.Call(bound(t), "account/read", nil, nil) }()
-	<-stopped
-	err := c.Call(bound(t), "thread/inject_items", strings.Repeat("x", 4<<20), nil)
-	require.ErrorIs(t, err, appserver.ErrConnectionLost)
-	assert.ErrorContains(t, err, "has not read for 300ms")
-	assert.ErrorIs(t, <-waiting, appserver.ErrConnectionLost)
-}
-
-func TestAnswersAreBounded(t *testing.T) {
-	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"model/list": func(ctx context.Context, p *appservertest.Peer, _ json.RawMessage) bool {
-		for ctx.Err() == nil { // floods us and does not read
-			p.Send([]byte(`{"id":1,"method":"` + strings.Repeat("x", 4000) + `"}`))
-		}
-		return true
-	}}}
-	c := connect(t, srv)
-	_, err := c.Models(bound(t))
-	require.ErrorIs(t, err, appserver.ErrConnectionLost)
-	assert.ErrorContains(t, err, "does not read")
 }
 
 // Random frames, the same every time: nothing panics, every connection ends or

@@ -30,7 +30,7 @@ var (
 // as CodeInvalidRequest.
 const (
 	CodeInvalidRequest = -32600
-	CodeMethodNotFound = -32601
+	codeMethodNotFound = -32601
 	CodeInternalError  = -32603
 	CodeOverloaded     = -32001
 )

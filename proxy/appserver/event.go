@@ -28,8 +28,8 @@ type ResponseItem struct {
 // UsageUpdated carries the tokens of the turn so far.
 type UsageUpdated struct{ Usage Usage }
 
-// Retrying says that the upstream failed and codex asks it again. No text has
-// been delivered of the response that it starts over.
+// Retrying means that the upstream failed and codex repeats the request. No text of the restarted response has been
+// delivered.
 type Retrying struct{ Err *TurnError }
 
 // TurnCompleted is the last event. Err is set when Status is TurnFailed.
@@ -41,9 +41,8 @@ type TurnCompleted struct {
 // TurnStatus is how a turn ended.
 type TurnStatus string
 
-// The ways a turn ends. TurnCalledTools is ours: the model has called tools of
-// the client's, each of which came before as a ResponseItem, and codex would
-// wait for their outputs. The answers to them are part of another request.
+// The ways a turn ends. TurnCalledTools is no status of codex: the model has called tools of the client, each call has
+// come as a ResponseItem, and codex would wait for their outputs. The outputs are part of another request.
 const (
 	TurnCompletedOK TurnStatus = "completed"
 	TurnInterrupted TurnStatus = "interrupted"

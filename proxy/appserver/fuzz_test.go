@@ -9,7 +9,8 @@ import (
 
 // FuzzIncoming feeds frames to a connection with a running turn.
 func FuzzIncoming(f *testing.F) {
-	f.Add([]byte(`{"method":"item/agentMessage/delta","params":{"threadId":"th","turnId":"tu","itemId":"i","delta":"d"}}`))
+	f.Add([]byte(
+		`{"method":"item/agentMessage/delta","params":{"threadId":"th","turnId":"tu","itemId":"i","delta":"d"}}`))
 	f.Add([]byte(`{"id":1,"result":{}}`))
 	f.Add([]byte(`{"id":1,"method":"item/tool/call"}`))
 	conn, err := Dial(f.Context(), appservertest.Start(f, &appservertest.Server{}), Options{})
@@ -31,8 +32,8 @@ func FuzzIncoming(f *testing.F) {
 			c.route(m)
 		}
 		// Take what there is and no more.
-		for n, ok, _ := turn.take(); ok; n, ok, _ = turn.take() {
-			for _, e := range turn.transcript.take(n) {
+		for n, ok, _ := turn.pop(); ok; n, ok, _ = turn.pop() {
+			for _, e := range turn.transcript.eventsOf(n) {
 				if done, is := e.(TurnCompleted); is && done.Status == TurnFailed && done.Err == nil {
 					t.Fatal("failed without an error")
 				}
@@ -44,9 +45,12 @@ func FuzzIncoming(f *testing.F) {
 // FuzzTranscript feeds two notifications of the same thread, as the second may
 // meet what the first has left.
 func FuzzTranscript(f *testing.F) {
-	f.Add("item/agentMessage/delta", []byte(`{"itemId":"i","delta":"d"}`), "item/completed", []byte(`{"item":{"type":"agentMessage","id":"i","text":"dd"}}`))
-	f.Add("item/reasoning/summaryTextDelta", []byte(`{"itemId":"i","delta":"d"}`), "error", []byte(`{"willRetry":true}`))
-	f.Add("turn/completed", []byte(`{"turn":{"status":"failed"}}`), "thread/tokenUsage/updated", []byte(`{"tokenUsage":{"total":{"inputTokens":1}}}`))
+	f.Add("item/agentMessage/delta", []byte(`{"itemId":"i","delta":"d"}`), "item/completed",
+		[]byte(`{"item":{"type":"agentMessage","id":"i","text":"dd"}}`))
+	f.Add("item/reasoning/summaryTextDelta", []byte(`{"itemId":"i","delta":"d"}`), "error",
+		[]byte(`{"willRetry":true}`))
+	f.Add("turn/completed", []byte(`{"turn":{"status":"failed"}}`), "thread/tokenUsage/updated",
+		[]byte(`{"tokenUsage":{"total":{"inputTokens":1}}}`))
 	f.Fuzz(func(t *testing.T, method1 string, params1 []byte, method2 string, params2 []byte) {
 		transcript := newTranscript(nil)
 		transcript.add(Notification{method1, params1})

@@ -17,13 +17,12 @@ type capabilities struct {
 	OptOutNotificationMethods []string `json:"optOutNotificationMethods"`
 }
 
-// InitializeResponse is what codex says about itself.
+// InitializeResponse describes codex.
 type InitializeResponse struct {
 	UserAgent string `json:"userAgent"`
 }
 
-// unused are the notifications we ask codex not to send. Most of a turn's
-// messages are among them.
+// unused are the notifications that codex is asked not to send. Most messages of a turn are among them.
 var unused = []string{
 	"thread/started",
 	"thread/closed",
@@ -52,8 +51,8 @@ var unused = []string{
 	"mcpServer/startupStatus/updated",
 }
 
-// Initialize does the handshake: initialize, then the notification initialized.
-// It must be the first thing on a connection, once.
+// Initialize performs the handshake: initialize, then the notification initialized. It must come first on a connection,
+// once.
 func (c *Conn) Initialize(ctx context.Context) (InitializeResponse, error) {
 	var r InitializeResponse
 	params := initializeParams{

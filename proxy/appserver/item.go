@@ -10,9 +10,8 @@ import (
 // one with Message, FunctionCall or FunctionCallOutput, or convert the JSON of
 // an item that a response has produced.
 //
-// What codex 0.169 does with items it dislikes: role "system", unknown types and
-// outputs without a call are dropped silently, refusal and input_file contents
-// are rejected, a call without an output gets the output "aborted".
+// Codex 0.169 silently drops items with role "system", items of unknown types and outputs without a call. It rejects
+// refusal and input_file contents, and gives a call without an output the output "aborted".
 type Item = json.RawMessage
 
 // Content is one part of a message.
@@ -23,22 +22,21 @@ type Content struct {
 	// ImageURL is a data: URL; codex does not fetch others.
 	ImageURL string `json:"image_url,omitempty"`
 	// Detail of an image is auto, low, high, original or empty. Codex 0.169 sends
-	// "original" for all to models that know it. For the others it would leave an
-	// image of detail low out: low is not sent.
+	// "original" for all of them to models that support it. For other models it would omit an image of detail low, so
+	// low is not sent.
 	Detail string `json:"detail,omitempty"`
 }
 
-// The items are written by hand: encoding/json would look at each byte of a
-// history three times more before it is sent.
+// The items are encoded by hand: encoding/json would read each byte of a history three more times.
 
 // append writes the part. A text part keeps its empty text, which codex requires.
 func (c Content) append(b []byte) []byte {
 	if c.Type != "input_image" {
-		return quoted(quoted(append(b, `{"type":`...), c.Type, `,"text":`), c.Text, "}")
+		return appendString(appendString(append(b, `{"type":`...), c.Type, `,"text":`), c.Text, "}")
 	}
-	b = quoted(append(b, `{"type":"input_image","image_url":`...), c.ImageURL, "")
+	b = appendString(append(b, `{"type":"input_image","image_url":`...), c.ImageURL, "")
 	if c.Detail != "" && c.Detail != "low" {
-		b = quoted(append(b, `,"detail":`...), c.Detail, "")
+		b = appendString(append(b, `,"detail":`...), c.Detail, "")
 	}
 	return append(b, '}')
 }
@@ -54,23 +52,22 @@ func appendContents(b []byte, list []Content) []byte {
 	return append(b, ']')
 }
 
-// quoted appends s as a JSON string, and then what follows it. Bytes that are
-// not UTF-8 become U+FFFD.
-func quoted(b []byte, s, then string) []byte {
-	b, _ = jsontext.AppendQuote(b, s) // its error only tells of such bytes
+// appendString appends s as a JSON string, and then the text then. Bytes that are not UTF-8 become U+FFFD.
+func appendString(b []byte, s, then string) []byte {
+	b, _ = jsontext.AppendQuote(b, s) // its error only reports such bytes
 	return append(b, then...)
 }
 
-// spare is what an item has beside its texts, about.
-const spare = 128
+// overhead is about how many bytes an item has besides its texts.
+const overhead = 128
 
 // Message is a message of role user, developer or assistant.
 func Message(role string, content ...Content) Item {
-	size := spare
+	size := overhead
 	for _, c := range content {
-		size += len(c.Text) + len(c.Text)/8 + len(c.ImageURL) + spare
+		size += len(c.Text) + len(c.Text)/8 + len(c.ImageURL) + overhead
 	}
-	b := quoted(append(make([]byte, 0, size), `{"type":"message","role":`...), role, `,"content":`)
+	b := appendString(append(make([]byte, 0, size), `{"type":"message","role":`...), role, `,"content":`)
 	return append(appendContents(b, content), '}')
 }
 
@@ -85,32 +82,32 @@ func TextMessage(role, text string) Item {
 
 // FunctionCall is a model's call of a client tool; arguments is JSON in a string.
 func FunctionCall(callID, name, arguments string) Item {
-	b := quoted([]byte(`{"type":"function_call","name":`), name, `,"arguments":`)
-	return quoted(quoted(b, arguments, `,"call_id":`), callID, "}")
+	b := appendString([]byte(`{"type":"function_call","name":`), name, `,"arguments":`)
+	return appendString(appendString(b, arguments, `,"call_id":`), callID, "}")
 }
 
 // FunctionCallOutput is the client's answer to the call of that id.
 func FunctionCallOutput(callID, output string) Item {
-	return quoted(quoted([]byte(outputHead), callID, `,"output":`), output, "}")
+	return appendString(appendString([]byte(outputHead), callID, `,"output":`), output, "}")
 }
 
 // FunctionCallParts is FunctionCallOutput for an output of input_text and
 // input_image.
 func FunctionCallParts(callID string, parts ...Content) Item {
-	return append(appendContents(quoted([]byte(outputHead), callID, `,"output":`), parts), '}')
+	return append(appendContents(appendString([]byte(outputHead), callID, `,"output":`), parts), '}')
 }
 
 const outputHead = `{"type":"function_call_output","call_id":`
 
-// Reasoning is what the model thought in an earlier turn. Only the account that
-// it comes from can read what is encrypted. Codex wants the empty content.
+// Reasoning is the model's reasoning in an earlier turn. Only the account that produced it can decrypt it. Codex needs
+// the empty content.
 func Reasoning(summary []string, encrypted string) Item {
 	b := []byte(`{"type":"reasoning","summary":[`)
 	for i, text := range summary {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = quoted(append(b, `{"type":"summary_text","text":`...), text, "}")
+		b = appendString(append(b, `{"type":"summary_text","text":`...), text, "}")
 	}
-	return quoted(append(b, `],"content":null,"encrypted_content":`...), encrypted, "}")
+	return appendString(append(b, `],"content":null,"encrypted_content":`...), encrypted, "}")
 }

@@ -62,18 +62,21 @@ func TestLiveTurn(t *testing.T) {
 		appserver.FunctionCallOutput("call_1", "sunny"),
 		appserver.TextMessage("assistant", "Sunny."),
 		appserver.Message("user", appserver.Content{Type: "input_text", Text: "and here?"},
-			appserver.Content{Type: "input_image", ImageURL: "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="}),
+			appserver.Content{Type: "input_image",
+				ImageURL: "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="}),
 	}
 	o := drain(t, start(t, c, r))
 
 	assert.Equal(t, "Hello world", o.text)
 	assert.Equal(t, "let me think", o.reasoning)
 	assert.Equal(t, appserver.TurnCompletedOK, o.end.Status)
-	assert.Equal(t, appserver.Usage{InputTokens: 11, CachedInputTokens: 3, OutputTokens: 7, ReasoningOutputTokens: 2, TotalTokens: 18}, o.usage)
+	assert.Equal(t, appserver.Usage{InputTokens: 11, CachedInputTokens: 3, OutputTokens: 7, ReasoningOutputTokens: 2,
+		TotalTokens: 18}, o.usage)
 	require.Len(t, u.requests(), 1)
 	body := u.requests()[0]
 	last := 0
-	for _, want := range []string{"You are terse.", "what is the weather?", "call_1", "sunny", "Sunny.", "and here?", "data:image/png", `"effort":"high"`, "json_schema"} {
+	for _, want := range []string{"You are terse.", "what is the weather?", "call_1", "sunny", "Sunny.", "and here?",
+		"data:image/png", `"effort":"high"`, "json_schema"} {
 		at := strings.Index(body[last:], want)
 		require.GreaterOrEqual(t, at, 0, "%q is missing or out of order upstream", want)
 		last += at
@@ -99,10 +102,11 @@ func TestLiveItems(t *testing.T) {
 			s.deltas("msg_2", "tw", "o")
 			s.itemDone("msg_2", "two")
 		}, "one, two"},
-		"no deltas":     {func(s *stream) { s.itemDone("msg_1", "at once") }, "at once"},
-		"no id":         {func(s *stream) { s.deltas("", "with", "out"); s.itemDone("", "without") }, "without"},
-		"nothing":       {func(*stream) {}, ""},
-		"a broken line": {func(s *stream) { _, _ = io.WriteString(s, "data: {]\n\n"); s.itemDone("msg_1", "still") }, "still"},
+		"no deltas": {func(s *stream) { s.itemDone("msg_1", "at once") }, "at once"},
+		"no id":     {func(s *stream) { s.deltas("", "with", "out"); s.itemDone("", "without") }, "without"},
+		"nothing":   {func(*stream) {}, ""},
+		"a broken line": {func(s *stream) { _, _ = io.WriteString(s, "data: {]\n\n"); s.itemDone("msg_1", "still") },
+			"still"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := newUpstream(func(s *stream) { s.created(); c.script(s); s.completed() })
@@ -191,7 +195,9 @@ func TestLiveErrors(t *testing.T) {
 		{"413", httpError(413, "x", "x"), "httpConnectionFailed", 413, ""},
 		{"422", httpError(422, "x", "x"), "httpConnectionFailed", 422, ""},
 		{"429", httpError(429, "x", "rate_limit_exceeded"), "responseTooManyFailedAttempts", 429, ""},
-		{"429 usage limit", status(429, `{"error":{"type":"usage_limit_reached","plan_type":"plus","resets_at":1893456000}}`), "usageLimitExceeded", 0, ""},
+		{"429 usage limit", status(429,
+			`{"error":{"type":"usage_limit_reached","plan_type":"plus","resets_at":1893456000}}`), "usageLimitExceeded",
+			0, ""},
 		{"429 quota", httpError(429, "insufficient_quota", "insufficient_quota"), "usageLimitExceeded", 0, ""},
 		{"500", httpError(500, "x", "x"), "internalServerError", 0, ""},
 		{"502", httpError(502, "x", "x"), "httpConnectionFailed", 502, ""},
@@ -211,7 +217,8 @@ func TestLiveErrors(t *testing.T) {
 		{"half a stream", partial((*stream).drop), "other", 0, broken},
 		{"no end", partial(func(*stream) {}), "other", 0, broken},
 		{"idle", partial((*stream).hang), "other", 0, broken + "idle timeout"},
-		{"incomplete", func(s *stream) { s.created(); s.itemDone("m", "x"); incomplete("max_output_tokens")(s) }, "other", 0, "Incomplete"},
+		{"incomplete", func(s *stream) { s.created(); s.itemDone("m", "x"); incomplete("max_output_tokens")(s) },
+			"other", 0, "Incomplete"},
 		{"incomplete item", partial(incomplete("content_filter")), "other", 0, broken + "Incomplete"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,61 +9,62 @@ import (
 	"codex-proxy/proxy/appserver/rpc"
 )
 
-// behind is how many notifications wait when the consumer counts as behind: then
-// pieces of text that come one after another are joined. Alone each is a JSON
-// object, ten times as large as its text.
-const behind = 64
+const (
+	// joinAbove is how many entries wait when successive texts of one item are joined. Each delta alone is a JSON
+	// object, ten times as large as its text.
+	joinAbove = 64
+	// maxJoined bounds a joined text, in bytes.
+	maxJoined = 16 << 10
+)
 
-// maxJoined bounds what is joined into one.
-const maxJoined = 16 << 10
-
-// mail is a notification in the mailbox, or text of an item.
-type mail struct {
+// entry is a notification in the mailbox, or text of an item.
+type entry struct {
 	Notification
 	item string
-	text []byte // not nil: it is text
+	text []byte // not nil if the entry is text
 }
 
-// mailbox holds the notifications of one thread until its turn's consumer takes
-// them. It is part of state: touch it only inside the door.
+func (e entry) size() int { return len(e.Params) + len(e.text) }
+
+// mailbox holds the notifications of one thread until the consumer of its turn takes them. It is part of state: use it
+// only inside Conn.update.
 type mailbox struct {
+	turn      *Turn
 	turnID    string
-	queue     []mail
-	taken     int                // of the queue
-	item      string             // that text last came of
-	spoken    map[string]*spoken // by the item
-	bytes     int
-	end       error             // why no more is taken in
-	started   bool              // turn/started has arrived
-	completed bool              // turn/completed has arrived
-	left      bool              // the turn has been closed
-	tools     bool              // the client has tools: calls of them stay open
-	open      []json.RawMessage // ids of those calls
-	heard     time.Time         // when something last came
-	onStart   func()            // what waits for turn/started, or for turn/completed if that never came
-	ready     chan struct{}     // capacity 1: something has changed
-	turn      *Turn             // whose it is
-	still     atomic.Int64      // since when the consumer has taken nothing of what waits, in ticks
+	queue     []entry
+	popped    int                       // of the queue
+	bytes     int                       // of the entries in the queue
+	lastItem  string                    // the item of the last text
+	delivered map[string]*deliveredText // by item
+	end       error                     // why it accepts no more entries
+	started   bool                      // turn/started has come
+	completed bool                      // turn/completed has come
+	closed    bool                      // the turn has been closed
+	tools     bool                      // the client has tools: calls of them stay open
+	openCalls []json.RawMessage         // ids of the requests item/tool/call
+	received  time.Time                 // when the last notification came
+	onStart   func()                    // runs at turn/started, or at turn/completed if that never came
+	ready     chan struct{}             // capacity 1: something has changed
+	idleSince atomic.Int64              // since when the consumer has taken none of the waiting entries, in ticks
 }
 
 func newMailbox(turn *Turn) *mailbox { return &mailbox{ready: make(chan struct{}, 1), turn: turn} }
 
-// put adds a notification; false means that this very message was one too many,
-// and the turn is to be interrupted. A message alone in the queue may be of any
-// size. What is kept of n is a copy.
+// put adds a copy of a notification. It returns false when this notification exceeds the limits, and the turn has to
+// be interrupted. A notification alone in the queue may have any size.
 func (m *mailbox) put(n *rpc.Message, turnID []byte, o Options) bool {
 	if m.foreign(n.Method, turnID) {
 		return true
 	}
-	m.heard = n.At
+	m.received = n.At
 	switch n.Method {
 	case "turn/started":
 		m.turnID, m.started = string(turnID), true
 		return true
 	case "turn/completed":
 		m.completed = true
-	case "error": // codex may begin the response anew; if any of it was passed on, the turn fails
-		clear(m.spoken)
+	case "error": // codex may restart the response; if any text of it was delivered, the turn fails
+		clear(m.delivered)
 	}
 	if m.end != nil {
 		return true
@@ -75,69 +76,68 @@ func (m *mailbox) put(n *rpc.Message, turnID []byte, o Options) bool {
 	if item, text, ok := deltaOf(n); ok {
 		m.addText(item, text)
 	} else if item, text, ok := messageOf(n); ok {
-		if !m.finish(item, text) {
+		if !m.finishMessage(item, text) {
 			return true
 		}
 	} else {
-		m.add(mail{Notification: Notification{Method: n.Method, Params: bytes.Clone(n.Params)}})
+		m.add(entry{Notification: Notification{Method: n.Method, Params: bytes.Clone(n.Params)}})
 	}
 	m.signal()
 	return true
 }
 
-// finish adds what of a message has not come as deltas, if anything. All of it would
-// come twice otherwise, and wait as long.
-func (m *mailbox) finish(item, text []byte) (added bool) {
+// finishMessage adds the text of a message that did not come as deltas, if any.
+func (m *mailbox) finishMessage(item, text []byte) (added bool) {
 	rest, ok := text, true
-	if spoken := m.spoken[string(item)]; spoken != nil {
-		rest, ok = spoken.cutFrom(text)
+	if d := m.delivered[string(item)]; d != nil {
+		rest, ok = d.cutFrom(text)
 	}
 	if added = ok && len(rest) > 0; added {
 		m.addText(item, rest)
 	}
-	delete(m.spoken, string(item))
+	delete(m.delivered, string(item))
 	return added
 }
 
 func (m *mailbox) addText(item, text []byte) {
-	m.speak(item, text)
-	if m.waiting() > behind {
-		if last := &m.queue[len(m.queue)-1]; last.text != nil && last.item == string(item) && len(last.text) < maxJoined {
+	m.recordDelivered(item, text)
+	if m.waiting() > joinAbove {
+		last := &m.queue[len(m.queue)-1]
+		if last.text != nil && last.item == string(item) && len(last.text) < maxJoined {
 			last.text = append(last.text, text...)
 			m.grow(len(text))
 			return
 		}
 	}
-	if m.item != string(item) {
-		m.item = string(item)
+	if m.lastItem != string(item) {
+		m.lastItem = string(item)
 	}
-	m.add(mail{item: m.item, text: append(make([]byte, 0, len(text)), text...)})
+	m.add(entry{item: m.lastItem, text: append(make([]byte, 0, len(text)), text...)})
 }
 
-// speak notes text that is passed on.
-func (m *mailbox) speak(item, text []byte) {
-	s := m.spoken[string(item)]
-	if s == nil {
-		if m.spoken == nil {
-			m.spoken = map[string]*spoken{}
+func (m *mailbox) recordDelivered(item, text []byte) {
+	d := m.delivered[string(item)]
+	if d == nil {
+		if m.delivered == nil {
+			m.delivered = map[string]*deliveredText{}
 		}
-		s = newSpoken()
-		m.spoken[string(item)] = s
+		d = newDeliveredText()
+		m.delivered[string(item)] = d
 	}
-	s.add(text)
+	d.add(text)
 }
 
-func (m *mailbox) add(one mail) {
+func (m *mailbox) add(e entry) {
 	if m.waiting() == 0 {
-		m.still.Store(ticks(m.heard))
+		m.idleSince.Store(ticks(m.received))
 	}
-	if m.taken > 0 && len(m.queue) == cap(m.queue) {
-		rest := copy(m.queue, m.queue[m.taken:])
+	if m.popped > 0 && len(m.queue) == cap(m.queue) {
+		rest := copy(m.queue, m.queue[m.popped:])
 		clear(m.queue[rest:])
-		m.queue, m.taken = m.queue[:rest], 0
+		m.queue, m.popped = m.queue[:rest], 0
 	}
-	m.queue = append(m.queue, one)
-	m.grow(one.size())
+	m.queue = append(m.queue, e)
+	m.grow(e.size())
 }
 
 func (m *mailbox) grow(by int) {
@@ -145,10 +145,8 @@ func (m *mailbox) grow(by int) {
 	m.bytes += by
 }
 
-func (m mail) size() int { return len(m.Params) + len(m.text) }
-
-// after sets what is to be done at turn/started, behind what already waits.
-func (m *mailbox) after(f func()) {
+// afterStart makes f run at turn/started, after the functions that already wait for it.
+func (m *mailbox) afterStart(f func()) {
 	before := m.onStart
 	m.onStart = func() {
 		if before != nil {
@@ -158,32 +156,31 @@ func (m *mailbox) after(f func()) {
 	}
 }
 
-// due takes what waits for such a notification, if it was waited for.
-func (m *mailbox) due(method string) (f func()) {
+// dueAt removes and returns the function that waits for such a notification, if there is one.
+func (m *mailbox) dueAt(method string) (f func()) {
 	if method == "turn/started" || method == "turn/completed" {
 		f, m.onStart = m.onStart, nil
 	}
 	return f
 }
 
-// shut drops what is queued and refuses more. The first reason stands.
+// shut empties the queue and refuses further entries. Only the first reason counts.
 func (m *mailbox) shut(end error) {
 	if m.end == nil {
 		m.end = end
 	}
-	m.drop()
+	m.clear()
 	m.signal()
 }
 
-// drop throws away what is queued.
-func (m *mailbox) drop() {
-	m.queue, m.taken = nil, 0
+// clear empties the queue.
+func (m *mailbox) clear() {
+	m.queue, m.popped = nil, 0
 	m.grow(-m.bytes)
 }
 
-// foreign reports notifications of the thread that are not of our turn: codex
-// 0.169 echoes every injected item as rawResponseItem/completed of a turn
-// "auto-compact-0", which for a long history is as big as the history.
+// foreign reports notifications of the thread that belong to another turn: codex 0.169 echoes every injected item as
+// rawResponseItem/completed of a turn "auto-compact-0", which for a long history is as large as the history.
 func (m *mailbox) foreign(method string, turnID []byte) bool {
 	if m.turnID == "" {
 		return method == "rawResponseItem/completed"
@@ -191,23 +188,22 @@ func (m *mailbox) foreign(method string, turnID []byte) bool {
 	return len(turnID) > 0 && string(turnID) != m.turnID
 }
 
-// take removes the oldest notification. Without one, err says why there will be
-// none, or is nil when there may be.
-func (m *mailbox) take() (n mail, ok bool, err error) {
+// pop removes the oldest entry. Without one, err is the reason if there will be none, and nil if there may be.
+func (m *mailbox) pop() (e entry, ok bool, err error) {
 	if m.waiting() == 0 {
-		return n, false, m.end
+		return e, false, m.end
 	}
-	n, m.queue[m.taken] = m.queue[m.taken], mail{}
-	if m.taken++; m.taken == len(m.queue) { // from the beginning of the same array
-		m.queue, m.taken = m.queue[:0], 0
+	e, m.queue[m.popped] = m.queue[m.popped], entry{}
+	if m.popped++; m.popped == len(m.queue) { // from the beginning of the same array
+		m.queue, m.popped = m.queue[:0], 0
 	} else {
-		m.still.Store(ticks(time.Now()))
+		m.idleSince.Store(ticks(time.Now()))
 	}
-	m.grow(-n.size())
-	return n, true, nil
+	m.grow(-e.size())
+	return e, true, nil
 }
 
-func (m *mailbox) waiting() int { return len(m.queue) - m.taken }
+func (m *mailbox) waiting() int { return len(m.queue) - m.popped }
 
 func (m *mailbox) signal() {
 	select {

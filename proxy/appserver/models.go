@@ -12,7 +12,7 @@ const maxModelPages = 100
 type Model struct {
 	// ID is the model's name in requests.
 	ID string `json:"id"`
-	// Hidden models are not meant for a picker but run when asked for by name.
+	// Hidden models are not meant for a picker but run when requested by name.
 	Hidden bool `json:"hidden"`
 }
 
@@ -26,9 +26,8 @@ type modelListResponse struct {
 	NextCursor string  `json:"nextCursor"`
 }
 
-// Models lists all models, the hidden ones too (see Model.Hidden), in codex's
-// own order. The list comes from the worker's catalogue: being logged in makes
-// no difference to it, so it is no proof of a working account.
+// Models lists all models, the hidden ones too (see Model.Hidden), in codex's own order. The list comes from the
+// worker's catalogue and does not depend on the login, so it proves no working account.
 func (c *Conn) Models(ctx context.Context) ([]Model, error) {
 	var models []Model
 	params := modelListParams{IncludeHidden: true}

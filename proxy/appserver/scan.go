@@ -4,7 +4,7 @@ import "codex-proxy/proxy/appserver/jsonscan"
 
 // The messages of every turn are scanned without reflection: codex sends several times more members than are in use.
 
-// identified is an object of which only the id is wanted.
+// identified is an object of which only the id is read.
 type identified struct {
 	ID string `json:"id"`
 }

@@ -41,7 +41,8 @@ func TestOverloadedForTooLong(t *testing.T) {
 }
 
 func TestRefusedStartLeavesNothingBehind(t *testing.T) {
-	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"turn/start": appservertest.Refused(-32600, "no")}}
+	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{
+		"turn/start": appservertest.Refused(-32600, "no")}}
 	_, err := connect(t, srv).StartTurn(bound(t), hello())
 	require.ErrorContains(t, err, "no")
 	eventually(t, func() bool { return slices.Contains(srv.Requests(), "thread/unsubscribe") })
@@ -84,7 +85,7 @@ func TestTurnWithoutItsHistoryIsTriedAgainWhileOverloaded(t *testing.T) {
 }
 
 // A client that leaves while thread/start or turn/start is under way must not
-// leave a thread or a turn behind: the late reply tells what to stop.
+// leave a thread or a turn behind: the late reply has the ids.
 func TestCancelledStartLeavesNothingBehind(t *testing.T) {
 	for method, want := range map[string][]string{
 		"thread/start":        {"thread/unsubscribe"},
@@ -95,11 +96,12 @@ func TestCancelledStartLeavesNothingBehind(t *testing.T) {
 			reached, goOn := make(chan struct{}), make(chan struct{})
 			srv := &appservertest.Server{
 				Handler: appservertest.Hang(""),
-				Faults: map[string]appservertest.Fault{method: func(context.Context, *appservertest.Peer, json.RawMessage) bool {
-					close(reached)
-					<-goOn
-					return false
-				}},
+				Faults: map[string]appservertest.Fault{
+					method: func(context.Context, *appservertest.Peer, json.RawMessage) bool {
+						close(reached)
+						<-goOn
+						return false
+					}},
 			}
 			var log bytes.Buffer
 			c := connectWith(t, srv, appserver.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})

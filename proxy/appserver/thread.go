@@ -1,133 +1,54 @@
 package appserver
 
 import (
-	"encoding/json"
-	"strconv"
+	"context"
+
+	"codex-proxy/proxy/appserver/rpc"
 )
 
-type threadStartParams struct {
-	Ephemeral             bool    `json:"ephemeral"`
-	Model                 string  `json:"model,omitempty"`
-	BaseInstructions      *string `json:"baseInstructions,omitempty"`
-	ExperimentalRawEvents bool    `json:"experimentalRawEvents"`
-	ServiceTier           string  `json:"serviceTier,omitempty"`
-
-	Config       threadConfig  `json:"config,omitempty"`
-	DynamicTools []dynamicTool `json:"dynamicTools,omitempty"`
+// Thread is a thread whose turn has ended and that stays loaded in codex, with its history, until StartTurn or Close.
+// One goroutine may use it.
+type Thread struct {
+	conn  *Conn
+	id    string
+	total Usage // of its turns
 }
 
-// threadConfig are keys of config.toml, for one thread.
-type threadConfig map[string]string
-
-const modelVerbosity = "model_verbosity"
-
-func (p threadStartParams) AppendJSON(b []byte) []byte {
-	b = strconv.AppendBool(append(b, `{"ephemeral":`...), p.Ephemeral)
-	b = strconv.AppendBool(append(b, `,"experimentalRawEvents":`...), p.ExperimentalRawEvents)
-	b = optional(b, "model", p.Model)
-	b = optional(b, "serviceTier", p.ServiceTier)
-	if p.BaseInstructions != nil {
-		b = quoted(append(b, `,"baseInstructions":`...), *p.BaseInstructions, "")
+// Keep closes the turn, like Close, but keeps its thread. It returns nil if there is nothing to keep: the turn was
+// interrupted or closed, or still runs. A kept thread costs codex 0.169 about 2 MiB.
+func (t *Turn) Keep() *Thread {
+	kept := false
+	t.conn.update(func(s *state) {
+		if kept = t.ended && t.box.completed && !t.box.closed && t.box.end == nil; kept {
+			t.box.closed = true
+			t.box.clear()
+			delete(s.threads, t.threadID)
+		}
+	})
+	if !kept {
+		return nil
 	}
-	if v := p.Config[modelVerbosity]; v != "" {
-		b = quoted(quoted(append(b, `,"config":{`...), modelVerbosity, ":"), v, "}")
-	}
-	for i, t := range p.DynamicTools {
-		b = t.append(append(b, separator(i, `,"dynamicTools":[`)...))
-	}
-	if len(p.DynamicTools) > 0 {
-		b = append(b, ']')
-	}
-	return append(b, '}')
+	t.outstanding.done()
+	t.prestartNext()
+	return &Thread{conn: t.conn, id: t.threadID, total: t.transcript.total}
 }
 
-func (p threadStartParams) Size() (n int) {
-	n = 2 * spare
-	if p.BaseInstructions != nil {
-		n += len(*p.BaseInstructions) + len(*p.BaseInstructions)/8
-	}
-	for _, t := range p.DynamicTools {
-		n += spare + len(t.Description) + len(t.InputSchema)
-	}
-	return n
+// StartTurn starts another turn in the thread: r.Items are the items since its last turn. Everything else of r must
+// have the values that the thread was started with, because codex keeps those; r.Tools only has the names by which
+// Turn recognises calls. After an error the thread is closed.
+func (th *Thread) StartTurn(ctx context.Context, r TurnRequest) (*Turn, error) {
+	o := newOutstanding(r.Ended)
+	defer o.done()
+	return th.conn.runTurn(ctx, th.id, th.total, nil, r, o)
 }
 
-type threadStartResponse struct {
-	Thread identified `json:"thread"`
+// Conn is the connection of the thread, which ends with it.
+func (th *Thread) Conn() *Conn { return th.conn }
+
+// Close makes codex unload the thread. It does not wait.
+func (th *Thread) Close() { th.conn.unsubscribe(th.id, nil) }
+
+// unsubscribe makes codex unload a thread; then, if not nil, runs at the reply.
+func (c *Conn) unsubscribe(threadID string, then func(rpc.Reply)) {
+	c.postRetrying("thread/unsubscribe", unsubscribeParams{ThreadID: threadID}, then)
 }
-
-type injectItemsParams struct {
-	ThreadID string `json:"threadId"`
-	Items    []Item `json:"items"`
-}
-
-// AppendJSON adds the parameters as JSON: the items are JSON, and the whole history.
-func (p injectItemsParams) AppendJSON(b []byte) []byte {
-	b = quoted(append(b, `{"threadId":`...), p.ThreadID, `,"items":[`)
-	for i, item := range p.Items {
-		b = append(append(b, separator(i, "")...), item...)
-	}
-	return append(b, "]}"...)
-}
-
-// optional adds a member behind others, if it has a value.
-func optional(b []byte, name, value string) []byte {
-	if value == "" {
-		return b
-	}
-	return quoted(quoted(append(b, ','), name, ":"), value, "")
-}
-
-// separator is what is in front of the element at i of a list.
-func separator(i int, first string) string {
-	if i == 0 {
-		return first
-	}
-	return ","
-}
-
-func (p injectItemsParams) Size() (n int) {
-	for _, item := range p.Items {
-		n += len(item) + 1
-	}
-	return n + spare
-}
-
-type turnStartParams struct {
-	ThreadID     string          `json:"threadId"`
-	Input        []struct{}      `json:"input"`
-	Effort       string          `json:"effort,omitempty"`
-	Summary      string          `json:"summary,omitempty"`
-	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
-}
-
-func (p turnStartParams) AppendJSON(b []byte) []byte {
-	b = quoted(append(b, `{"threadId":`...), p.ThreadID, `,"input":[]`)
-	b = optional(b, "effort", p.Effort)
-	b = optional(b, "summary", p.Summary)
-	if len(p.OutputSchema) > 0 {
-		b = append(append(b, `,"outputSchema":`...), p.OutputSchema...)
-	}
-	return append(b, '}')
-}
-
-func (p turnStartParams) Size() int { return spare + len(p.OutputSchema) }
-
-type turnStartResponse struct {
-	Turn identified `json:"turn"`
-}
-
-type turnInterruptParams struct {
-	ThreadID string `json:"threadId"`
-	TurnID   string `json:"turnId"`
-}
-
-type unsubscribeParams struct {
-	ThreadID string `json:"threadId"`
-}
-
-func (p unsubscribeParams) AppendJSON(b []byte) []byte {
-	return quoted(append(b, `{"threadId":`...), p.ThreadID, "}")
-}
-
-func (p unsubscribeParams) Size() int { return spare }

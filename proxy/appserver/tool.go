@@ -2,7 +2,7 @@ package appserver
 
 import "encoding/json"
 
-// Tool is a function of the client's that the model may call.
+// Tool is a function of the client that the model may call.
 type Tool struct {
 	// Name is of A-Z a-z 0-9 _ -, unique, and does not begin with mcp__.
 	Name, Description string
@@ -18,8 +18,8 @@ type dynamicTool struct {
 }
 
 func (t dynamicTool) append(b []byte) []byte {
-	b = quoted(append(b, `{"type":`...), t.Type, `,"name":`)
-	b = quoted(quoted(b, t.Name, `,"description":`), t.Description, `,"inputSchema":`)
+	b = appendString(append(b, `{"type":`...), t.Type, `,"name":`)
+	b = appendString(appendString(b, t.Name, `,"description":`), t.Description, `,"inputSchema":`)
 	return append(append(b, t.InputSchema...), '}')
 }
 

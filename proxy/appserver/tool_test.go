@@ -17,7 +17,8 @@ import (
 
 var weather = appserver.Tool{
 	Name: "weather", Description: "what the sky does",
-	InputSchema: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false}`),
+	InputSchema: json.RawMessage(
+		`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false}`),
 }
 
 // functionCall is an item of the Responses API, "Function tool call".
@@ -109,7 +110,7 @@ func TestRetryAfterACallFails(t *testing.T) {
 	assert.Equal(t, appserver.TurnFailed, drain(t, start(t, c, r)).end.Status)
 }
 
-// Codex says that a response has failed when the calls in it are answered.
+// Codex reports the failure of a response only when the calls in it are answered.
 func TestCutOffAfterACall(t *testing.T) {
 	c := connectWith(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
 		turn.Call(ctx, "weather", `{"city":"Paris"}`)
@@ -118,7 +119,7 @@ func TestCutOffAfterACall(t *testing.T) {
 			return err
 		}
 		return &appservertest.Failure{Message: "stream disconnected before completion", Info: "other"}
-	}}, appserver.Options{CallPatience: 10 * time.Millisecond})
+	}}, appserver.Options{CallTimeout: 10 * time.Millisecond})
 	r := hello()
 	r.Tools = []appserver.Tool{weather}
 	o := drain(t, start(t, c, r))
@@ -140,7 +141,7 @@ func TestLiveCutOffAfterACall(t *testing.T) {
 				then(s)
 			}, helloWorld)
 			socket, _ := startCodex(t, u, 0)
-			c := dial(t, socket, appserver.Options{CallPatience: 200 * time.Millisecond})
+			c := dial(t, socket, appserver.Options{CallTimeout: 200 * time.Millisecond})
 			_, err := c.Initialize(bound(t))
 			require.NoError(t, err)
 			r := liveHello()
@@ -164,7 +165,7 @@ func TestLiveSlowAfterACall(t *testing.T) {
 		s.completed()
 	}, helloWorld)
 	socket, _ := startCodex(t, u, 0)
-	c := dial(t, socket, appserver.Options{CallPatience: 50 * time.Millisecond})
+	c := dial(t, socket, appserver.Options{CallTimeout: 50 * time.Millisecond})
 	_, err := c.Initialize(bound(t))
 	require.NoError(t, err)
 	r := liveHello()
@@ -210,7 +211,8 @@ func TestLiveTools(t *testing.T) {
 	// The follow-up: calls and outputs are history.
 	r.Items = append(r.Items, appserver.TextMessage("assistant", "I will ask."))
 	for _, call := range calls(o) {
-		r.Items = append(r.Items, appserver.FunctionCall(call.CallID, call.Name, call.Arguments), appserver.FunctionCallOutput(call.CallID, "sunny in "+call.CallID))
+		r.Items = append(r.Items, appserver.FunctionCall(call.CallID, call.Name, call.Arguments),
+			appserver.FunctionCallOutput(call.CallID, "sunny in "+call.CallID))
 	}
 	assert.Equal(t, "Hello world", drain(t, start(t, c, r)).text)
 	require.Len(t, u.requests(), 2, "nothing was asked behind the client's back")
@@ -228,7 +230,8 @@ func TestLiveTools(t *testing.T) {
 	for _, item := range body.Input {
 		order += item.Type + " " + item.CallID + ","
 	}
-	assert.True(t, strings.HasSuffix(order, "function_call call_a,function_call_output call_a,function_call call_b,function_call_output call_b,"), order)
+	assert.True(t, strings.HasSuffix(order,
+		"function_call call_a,function_call_output call_a,function_call call_b,function_call_output call_b,"), order)
 }
 
 // What codex 0.169 makes of the schema of a tool; the checks of package openai
@@ -238,7 +241,8 @@ func TestLiveToolSchemas(t *testing.T) {
 	c := live(t, u, 0)
 	property := func(schema string) string { return `{"type":"object","properties":{"a":` + schema + `}}` }
 	described := func(n int) string {
-		return property(`{"type":"string","description":"` + strings.Repeat("d", n-len(property(`{"type":"string","description":""}`))) + `"}`)
+		return property(`{"type":"string","description":"` +
+			strings.Repeat("d", n-len(property(`{"type":"string","description":""}`))) + `"}`)
 	}
 	for given, want := range map[string]string{
 		// kept
@@ -253,9 +257,13 @@ func TestLiveToolSchemas(t *testing.T) {
 		described(5000): "=",
 		// dropped or changed without a word
 		described(5001): property(`{"type":"string"}`),
-		property(`{"type":"string","minLength":1,"pattern":"x","format":"date","default":"q","title":"t","nullable":true}`): property(`{"type":"string"}`),
-		property(`{"type":"integer","minimum":1,"exclusiveMaximum":5,"multipleOf":2}`):                                      property(`{"type":"integer"}`),
-		property(`{"type":"array","items":{"type":"string"},"maxItems":3,"uniqueItems":true}`):                              property(`{"type":"array","items":{"type":"string"}}`),
+		property(
+			`{"type":"string","minLength":1,"pattern":"x","format":"date","default":"q","title":"t","nullable":true}`): property(`{"type":"string"}`),
+		property(
+			`{"type":"integer","minimum":1,"exclusiveMaximum":5,"multipleOf":2}`): property(`{"type":"integer"}`),
+		property(
+			`{"type":"array","items":{"type":"string"},"maxItems":3,"uniqueItems":true}`): property(
+			`{"type":"array","items":{"type":"string"}}`),
 		property(`{"const":3}`):               property(`{"type":"string","enum":[3]}`),
 		property(`{"enum":[1]}`):              property(`{"type":"string","enum":[1]}`),
 		property(`{"description":"d"}`):       property(`{}`),
@@ -265,10 +273,14 @@ func TestLiveToolSchemas(t *testing.T) {
 		`{}`:                                  `{}`,
 		// refused
 		`3`: "", `[]`: "", `{"type":"null"}`: "",
-		property(`"x"`): "", property(`null`): "", property(`{"type":"string","description":1}`): "", property(`{"type":"string","enum":"x"}`): "",
-		property(`{"$ref":1}`): "", property(`{"type":"array","items":[{}]}`): "", property(`{"type":"array","minItems":-1}`): "", property(`{"type":"array","minItems":1.5}`): "",
-		property(`{"anyOf":{}}`): "", property(`{"oneOf":[1]}`): "", property(`{"type":"object","additionalProperties":1}`): "",
-		`{"type":"object","properties":[]}`: "", `{"type":"object","required":"a"}`: "", `{"type":"object","required":[1]}`: "",
+		property(`"x"`): "", property(`null`): "", property(`{"type":"string","description":1}`): "", property(
+			`{"type":"string","enum":"x"}`): "",
+		property(`{"$ref":1}`): "", property(`{"type":"array","items":[{}]}`): "", property(
+			`{"type":"array","minItems":-1}`): "", property(`{"type":"array","minItems":1.5}`): "",
+		property(`{"anyOf":{}}`): "", property(`{"oneOf":[1]}`): "", property(
+			`{"type":"object","additionalProperties":1}`): "",
+		`{"type":"object","properties":[]}`: "", `{"type":"object","required":"a"}`: "",
+		`{"type":"object","required":[1]}`: "",
 	} {
 		u.script(helloWorld)
 		r := liveHello()
@@ -298,7 +310,7 @@ func TestLiveToolSchemas(t *testing.T) {
 	}
 }
 
-// How tools may be called, and what a model endpoint hears of the settings that
+// How tools may be called, and the settings in the request to the model endpoint that
 // codex has for a turn.
 func TestLiveToolNamesAndSettings(t *testing.T) {
 	u := newUpstream(helloWorld)
@@ -342,8 +354,10 @@ func TestLiveHiddenToolNames(t *testing.T) {
 	c := live(t, u, 0)
 	r := liveHello()
 	for _, name := range []string{
-		"exec_command", "shell_command", "client_exec_command", "shell", "local_shell", "write_stdin", "apply_patch", "view_image", "update_plan",
-		"request_user_input", "web_search", "exec", "wait", "get_goal", "tool_search", "spawn_agent", "image_generation",
+		"exec_command", "shell_command", "client_exec_command", "shell", "local_shell", "write_stdin", "apply_patch",
+		"view_image", "update_plan",
+		"request_user_input", "web_search", "exec", "wait", "get_goal", "tool_search", "spawn_agent",
+		"image_generation",
 	} {
 		r.Tools = append(r.Tools, appserver.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)})
 	}

@@ -18,7 +18,7 @@ type (
 	itemCompletedParams struct {
 		Item threadItem `json:"item"`
 	}
-	// threadItem is a reasoning item; the other types are not ours to tell.
+	// threadItem is a reasoning item; items of other types make no event.
 	threadItem struct {
 		Type    string   `json:"type"`
 		ID      string   `json:"id"`
@@ -40,25 +40,25 @@ type (
 	}
 )
 
-// transcript turns the notifications of one turn into events, so that every
-// piece of text is delivered exactly once. It is used by one goroutine.
+// transcript turns the notifications of one turn into events, so that every piece of text is delivered exactly once.
+// One
+// goroutine uses it.
 //
-// When codex retries, it starts the response over: deltas begin from zero, under
-// the same item id if the upstream gives the same and under a new one if not.
-// Text that was delivered cannot be taken back, so the turn fails then. Reasoning
-// is only commentary: what follows a retry is left out if some was delivered.
+// When codex retries, it restarts the response: deltas begin from zero, under the same item id if the upstream sends
+// the same and under a new one if not. Delivered text cannot be withdrawn, so the turn fails then. Reasoning is only
+// commentary: if some was delivered, the reasoning after a retry is dropped.
 //
-// A response that calls tools of the client's ends the turn as soon as it is
-// complete: codex goes on only when somebody answers the calls.
+// A response that calls tools of the client ends the turn as soon as it is complete: codex continues only when the
+// calls are answered.
 type transcript struct {
 	tools     map[string]bool // names of the client's tools
-	called    bool            // one of them, in the current response
+	called    bool            // the current response has called one of them
 	before    Usage           // of the thread, before this turn
 	total     Usage           // of the thread, before the current response
 	reasoning map[string]bool // reasoning items with deltas
-	textSent  bool            // text or a call was delivered, of the current response
-	thought   bool            // reasoning was delivered, of the current response
-	muted     bool            // reasoning is left out, until this response ends
+	textSent  bool            // text or a call of the current response was delivered
+	reasoned  bool            // reasoning of the current response was delivered
+	muted     bool            // reasoning is dropped until this response ends
 }
 
 func newTranscript(tools []Tool) transcript {
@@ -72,19 +72,19 @@ func newTranscript(tools []Tool) transcript {
 	return t
 }
 
-// take returns the events of what was in the mailbox.
-func (t *transcript) take(m mail) []Event {
-	if m.text != nil {
-		return t.addText(m.item, string(m.text))
+// eventsOf returns the events of an entry of the mailbox.
+func (t *transcript) eventsOf(e entry) []Event {
+	if e.text != nil {
+		return t.addText(e.item, string(e.text))
 	}
-	return t.add(m.Notification)
+	return t.add(e.Notification)
 }
 
-// add returns the events of n: mostly one, sometimes none. A notification that
-// does not parse fails the turn: to skip it could be to lose text silently.
+// add returns the events of n: mostly one, sometimes none. A notification that does not parse fails the turn: skipping
+// it could lose text silently.
 func (t *transcript) add(n Notification) []Event {
 	switch n.Method {
-	case textDelta: // the mailbox has taken the text out of those that are whole
+	case textDelta: // the mailbox has extracted the text of all that parse
 		return undecodable(n, jsonscan.ErrSyntax)
 	case "item/reasoning/summaryTextDelta":
 		return translate(n, func(p summaryTextDeltaParams) []Event {
@@ -139,12 +139,11 @@ func (t *transcript) addReasoning(id string, part int, text string) []Event {
 	if text == "" || t.muted {
 		return nil
 	}
-	t.thought = true
+	t.reasoned = true
 	return []Event{ReasoningDelta{id, part, text}}
 }
 
-// finish delivers the summary of reasoning that has not come as deltas. Messages
-// the mailbox has seen to.
+// finish delivers the summary of reasoning that has not come as deltas. The mailbox handles messages.
 func (t *transcript) finish(item threadItem) (events []Event) {
 	if item.Type != "reasoning" {
 		return nil
@@ -159,25 +158,24 @@ func (t *transcript) finish(item threadItem) (events []Event) {
 	return events
 }
 
-// rawItem passes on what the model has made. Codex also reports what it has put
-// into the thread itself, such as "<turn_aborted>" in the name of the user, and
-// the outputs of tools.
+// rawItem delivers the items that the model has produced. Codex also reports the items that it adds to the thread
+// itself, such as "<turn_aborted>" in the name of the user, and the outputs of tools.
 func (t *transcript) rawItem(n Notification) []Event {
-	item, err := rawItem(n.Params)
+	item, err := itemOf(n.Params)
 	if err != nil {
 		return undecodable(n, err)
 	}
-	var made struct{ kind, role, name string }
+	var produced struct{ kind, role, name string }
 	members := jsonscan.Open(item)
 	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
 		into := (*string)(nil)
 		switch string(name) {
 		case "type":
-			into = &made.kind
+			into = &produced.kind
 		case "role":
-			into = &made.role
+			into = &produced.role
 		case "name":
-			into = &made.name
+			into = &produced.name
 		default:
 			continue
 		}
@@ -188,18 +186,19 @@ func (t *transcript) rawItem(n Notification) []Event {
 		*into = string(s)
 	}
 	switch {
-	case members.Err() != nil, made.role != "" && made.role != "assistant", strings.HasSuffix(made.kind, "_output"):
+	case members.Err() != nil, produced.role != "" &&
+		produced.role != "assistant", strings.HasSuffix(produced.kind, "_output"):
 		return nil
-	case made.kind == "reasoning" && t.muted:
+	case produced.kind == "reasoning" && t.muted:
 		return nil
-	case made.kind == "function_call" && t.tools[made.name]:
+	case produced.kind == "function_call" && t.tools[produced.name]:
 		t.called, t.textSent = true, true
 	}
-	return []Event{ResponseItem{made.kind, item}}
+	return []Event{ResponseItem{produced.kind, item}}
 }
 
-// rawItem is the item in the parameters, verbatim.
-func rawItem(params []byte) (item json.RawMessage, err error) {
+// itemOf is the item in the parameters, verbatim.
+func itemOf(params []byte) (item json.RawMessage, err error) {
 	members := jsonscan.Open(params)
 	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
 		if string(name) == "item" {
@@ -209,9 +208,8 @@ func rawItem(params []byte) (item json.RawMessage, err error) {
 	return item, members.Err()
 }
 
-// finishResponse ends one response of the model, of which a turn has several when
-// codex runs tools in between. The usage of one that has called tools comes to us
-// here only: codex updates the thread's when the calls are answered.
+// finishResponse ends one response of the model; a turn has several when codex runs tools in between. Only here does
+// the usage of a response that has called tools arrive: codex updates the thread's usage when the calls are answered.
 func (t *transcript) finishResponse(p rawResponseParams) (events []Event) {
 	if t.called {
 		if p.Usage != nil {
@@ -219,12 +217,11 @@ func (t *transcript) finishResponse(p rawResponseParams) (events []Event) {
 		}
 		events = append(events, TurnCompleted{Status: TurnCalledTools})
 	}
-	t.called, t.textSent, t.thought, t.muted = false, false, false, false
+	t.called, t.textSent, t.reasoned, t.muted = false, false, false, false
 	return events
 }
 
-// failure handles the notification error. A final one says nothing that the
-// turn/completed behind it does not say.
+// failure handles the notification error. After a final error the turn/completed repeats its content.
 func (t *transcript) failure(p errorParams) []Event {
 	if !p.WillRetry {
 		return nil
@@ -236,7 +233,7 @@ func (t *transcript) failure(p errorParams) []Event {
 		return failed(p.Error)
 	}
 	clear(t.reasoning)
-	t.muted = t.muted || t.thought
+	t.muted = t.muted || t.reasoned
 	return []Event{Retrying{p.Error}}
 }
 

@@ -99,7 +99,8 @@ func order(steps []step, scenario string) (names []string) {
 	for _, s := range steps {
 		_, isReply := s.Message["id"]
 		chance := strings.HasPrefix(s.Name, "rawResponseItem/completed echo") || s.Name == "configWarning" ||
-			strings.HasPrefix(s.Name, "remoteControl/") || s.Name == "thread/started" || s.Name == "thread/settings/updated"
+			strings.HasPrefix(s.Name, "remoteControl/") || s.Name == "thread/started" ||
+			s.Name == "thread/settings/updated"
 		if s.Scenario == scenario && !isReply && !chance {
 			names = append(names, s.Name)
 		}
@@ -154,7 +155,8 @@ func walk(v any, path string, out map[string]string) {
 			out[path] = "null"
 		}
 	}
-	for _, left := range []string{".environments[]", ".serviceTiers[]", ".availableAccessPrograms", ".additionalSpeedTiers[]",
+	for _, left := range []string{".environments[]", ".serviceTiers[]", ".availableAccessPrograms",
+		".additionalSpeedTiers[]",
 		".availabilityNux", ".upgrade", ".runtimeWorkspaceRoots[]", ".instructionSources[]", ".error.codexErrorInfo", ".path"} {
 		if strings.Contains(path, left) {
 			delete(out, path)
@@ -170,13 +172,15 @@ func record(t *testing.T, socket string) []step {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}}
-	ws, _, err := websocket.Dial(ctx, "ws://codex/", &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}})
+	ws, _, err := websocket.Dial(ctx, "ws://codex/",
+		&websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}})
 	require.NoError(t, err)
 	ws.SetReadLimit(1 << 20)
 	t.Cleanup(func() { _ = ws.CloseNow() })
 	r := &recorder{t: t, ctx: ctx, ws: ws, asked: map[float64]string{}}
 	r.call("initialize", map[string]any{
-		"clientInfo": map[string]any{"name": "recorder", "version": "1"}, "capabilities": map[string]any{"experimentalApi": true},
+		"clientInfo": map[string]any{"name": "recorder",
+			"version": "1"}, "capabilities": map[string]any{"experimentalApi": true},
 	})
 	require.NoError(t, ws.Write(ctx, websocket.MessageText, []byte(`{"method":"initialized"}`)))
 	r.call("model/list", map[string]any{})
@@ -202,7 +206,8 @@ func (r *recorder) play(scenario string) {
 	})
 	thread := result["thread"].(map[string]any)["id"]
 	r.call("thread/inject_items", map[string]any{"threadId": thread, "items": []any{
-		map[string]any{"type": "message", "role": "user", "content": []any{map[string]any{"type": "input_text", "text": scenario}}},
+		map[string]any{"type": "message", "role": "user",
+			"content": []any{map[string]any{"type": "input_text", "text": scenario}}},
 	}})
 	turn := r.call("turn/start", map[string]any{"threadId": thread, "input": []any{}, "summary": "detailed"})["turn"].(map[string]any)["id"]
 	if scenario == "interrupt" {
@@ -250,7 +255,7 @@ func (r *recorder) until(name string) map[string]any {
 	}
 }
 
-// qualified tells apart messages of one method that look different.
+// qualified distinguishes messages of one method that look different.
 func qualified(name string, m map[string]any) string {
 	params, _ := m["params"].(map[string]any)
 	item, _ := params["item"].(map[string]any)

@@ -29,7 +29,8 @@ func TestTurn(t *testing.T) {
 
 	assert.Equal(t, "hello world", o.text)
 	assert.Equal(t, "let me think", o.reasoning)
-	assert.Equal(t, appserver.Usage{InputTokens: 11, CachedInputTokens: 3, OutputTokens: 7, ReasoningOutputTokens: 2, TotalTokens: 18}, o.usage)
+	assert.Equal(t, appserver.Usage{InputTokens: 11, CachedInputTokens: 3, OutputTokens: 7, ReasoningOutputTokens: 2,
+		TotalTokens: 18}, o.usage)
 	assert.Equal(t, appserver.TurnCompleted{Status: appserver.TurnCompletedOK}, o.end)
 	items := 0
 	for _, e := range o.events {
@@ -54,7 +55,8 @@ func TestTurnSendsTheWholeRequest(t *testing.T) {
 		Model: "m", BaseInstructions: &sys, Effort: "high", Summary: "detailed",
 		OutputSchema: json.RawMessage(`{"type":"object"}`),
 		Items: []appserver.Item{
-			appserver.Message("user", appserver.Content{Type: "input_text"}, appserver.Content{Type: "input_image", ImageURL: "data:,"}),
+			appserver.Message("user", appserver.Content{Type: "input_text"},
+				appserver.Content{Type: "input_image", ImageURL: "data:,"}),
 			appserver.TextMessage("assistant", "yes"),
 			appserver.FunctionCall("call_1", "f", "{}"),
 			appserver.FunctionCallOutput("call_1", "sunny"),
@@ -105,8 +107,10 @@ func TestTextOnlyInCompletedItem(t *testing.T) {
 		turn.Whole("all at once")
 		// The tail that codex held back, and reasoning without deltas.
 		turn.Notify("item/agentMessage/delta", map[string]any{"itemId": "m", "delta": " and a"})
-		turn.Notify("item/completed", map[string]any{"item": map[string]any{"type": "agentMessage", "id": "m", "text": " and a tail"}})
-		turn.Notify("item/completed", map[string]any{"item": map[string]any{"type": "reasoning", "id": "r", "summary": []string{"why", "not"}}})
+		turn.Notify("item/completed", map[string]any{
+			"item": map[string]any{"type": "agentMessage", "id": "m", "text": " and a tail"}})
+		turn.Notify("item/completed", map[string]any{
+			"item": map[string]any{"type": "reasoning", "id": "r", "summary": []string{"why", "not"}}})
 		return nil
 	}})
 	o := drain(t, start(t, c, hello()))
@@ -117,7 +121,8 @@ func TestTextOnlyInCompletedItem(t *testing.T) {
 func TestRetryBeforeTextIsLeftToCodex(t *testing.T) {
 	c := connect(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
 		turn.Reasoning("hm")
-		turn.Retry("Reconnecting... 1/2", appservertest.HTTPInfo("responseStreamDisconnected", 0), "stream disconnected")
+		turn.Retry("Reconnecting... 1/2", appservertest.HTTPInfo("responseStreamDisconnected", 0),
+			"stream disconnected")
 		turn.Reasoning("hm")
 		turn.Text("answer")
 		return nil
@@ -133,7 +138,8 @@ func TestRetryAfterTextFailsTheTurn(t *testing.T) {
 	srv := &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
 		m := turn.Begin("same")
 		m.Delta("Hello wor")
-		turn.Retry("Reconnecting... 1/2", appservertest.HTTPInfo("responseStreamDisconnected", 0), "stream disconnected")
+		turn.Retry("Reconnecting... 1/2", appservertest.HTTPInfo("responseStreamDisconnected", 0),
+			"stream disconnected")
 		m = turn.Begin("same")
 		m.Delta("Hello")
 		<-ctx.Done()
@@ -178,11 +184,13 @@ func TestFailures(t *testing.T) {
 	for _, k := range kinds {
 		cases[appserver.ErrorInfo{Kind: k}] = k
 	}
-	for _, k := range []string{"httpConnectionFailed", "responseStreamConnectionFailed", "responseStreamDisconnected", "responseTooManyFailedAttempts"} {
+	for _, k := range []string{"httpConnectionFailed", "responseStreamConnectionFailed", "responseStreamDisconnected",
+		"responseTooManyFailedAttempts"} {
 		cases[appserver.ErrorInfo{Kind: k, HTTPStatus: 503}] = appservertest.HTTPInfo(k, 503)
 		cases[appserver.ErrorInfo{Kind: k}] = appservertest.HTTPInfo(k, 0)
 	}
-	cases[appserver.ErrorInfo{Kind: "activeTurnNotSteerable"}] = map[string]any{"activeTurnNotSteerable": map[string]any{"turnKind": "review"}}
+	cases[appserver.ErrorInfo{Kind: "activeTurnNotSteerable"}] = map[string]any{
+		"activeTurnNotSteerable": map[string]any{"turnKind": "review"}}
 	cases[appserver.ErrorInfo{}] = nil
 	info := make(chan any, 1)
 	c := connect(t, &appservertest.Server{Handler: func(context.Context, *appservertest.Turn) error {
@@ -271,7 +279,8 @@ func TestEarlyInterruptIsSentAgain(t *testing.T) {
 	eventually(t, func() bool { return interrupts() == 1 })
 	_, err = c.Models(bound(t)) // the refusal has been read
 	require.NoError(t, err)
-	assert.NotContains(t, srv.Requests(), "thread/unsubscribe", "the thread is not given up while its turn may still start")
+	assert.NotContains(t, srv.Requests(), "thread/unsubscribe",
+		"the thread is not given up while its turn may still start")
 
 	(<-peer).Notify("turn/started", map[string]any{"threadId": turn.ThreadID(), "turn": map[string]any{"id": "t"}})
 	assert.NoError(t, <-closed)
@@ -301,17 +310,19 @@ func TestLeavingIsTriedAgainWhileOverloaded(t *testing.T) {
 		_, err = turn.Next(bound(t)) // it has started
 		require.NoError(t, err)
 		require.NoError(t, turn.Close(bound(t)))
-		assert.Equal(t, []string{"turn/interrupt", "turn/interrupt", "turn/interrupt", "thread/unsubscribe", "thread/unsubscribe"},
+		assert.Equal(t, []string{"turn/interrupt", "turn/interrupt", "turn/interrupt", "thread/unsubscribe",
+			"thread/unsubscribe"},
 			only(srv, "turn/interrupt", "thread/unsubscribe"))
 	})
 	t.Run("a slow consumer's", func(t *testing.T) {
 		ended := make(chan struct{})
-		srv := &appservertest.Server{Faults: busy(), Handler: func(ctx context.Context, turn *appservertest.Turn) error {
-			defer close(ended)
-			turn.Text(strings.Repeat("x", 1000), strings.Repeat("x", 1000))
-			<-ctx.Done()
-			return ctx.Err()
-		}}
+		srv := &appservertest.Server{Faults: busy(),
+			Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+				defer close(ended)
+				turn.Text(strings.Repeat("x", 1000), strings.Repeat("x", 1000))
+				<-ctx.Done()
+				return ctx.Err()
+			}}
 		c := connectWith(t, srv, appserver.Options{QueueBytes: 1000})
 		start(t, c, hello())
 		<-ended
@@ -324,18 +335,20 @@ func TestLeavingIsTriedAgainWhileOverloaded(t *testing.T) {
 		turn.Keep().Close()
 		eventually(t, func() bool { return len(only(srv, "thread/unsubscribe")) == 2 })
 	})
-	t.Run("a thread ahead", func(t *testing.T) {
+	t.Run("a prestarted thread", func(t *testing.T) {
 		srv := &appservertest.Server{Handler: appservertest.Reply("yes")}
-		c := connectWith(t, srv, appserver.Options{Ahead: 1})
+		c := connectWith(t, srv, appserver.Options{Prestart: 1})
 		turnOf(t, c, srv, hello())
 		turnOf(t, c, srv, hello())
 		other := hello()
 		other.Model = "other"
 		turnOf(t, c, srv, other)
 		closed := len(only(srv, "thread/unsubscribe"))
-		srv.Faults = map[string]appservertest.Fault{"thread/unsubscribe": appservertest.Times(2, appservertest.Overloaded)}
+		srv.Faults = map[string]appservertest.Fault{
+			"thread/unsubscribe": appservertest.Times(2, appservertest.Overloaded)}
 		turnOf(t, c, srv, other)
-		eventually(t, func() bool { return len(only(srv, "thread/unsubscribe")) == closed+4 }) // its own, and the one that had to go
+		// its own, and the one that had to go
+		eventually(t, func() bool { return len(only(srv, "thread/unsubscribe")) == closed+4 })
 	})
 }
 
@@ -375,7 +388,7 @@ func TestNextWithin(t *testing.T) {
 		_, err := turn.NextWithin(bound(t), 50*time.Millisecond)
 		require.ErrorIs(t, err, appserver.ErrSilent)
 	}
-	assert.True(t, turn.Heard().After(began))
+	assert.True(t, turn.LastReceived().After(began))
 	close(goOn)
 	assert.Equal(t, "done", drain(t, turn).text)
 }
@@ -471,4 +484,4 @@ func eventually(t *testing.T, ok func() bool) {
 	require.Eventually(t, ok, time.Minute, 2*time.Millisecond)
 }
 
-var errTest = errors.New("the test says so")
+var errTest = errors.New("the cause of the test")

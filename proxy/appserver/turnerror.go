@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// TurnError says why a turn failed or is being retried.
+// TurnError is the reason why a turn failed or is retried.
 //
-// What codex 0.169 reports for what the upstream did, measured with retries set
-// to 0 (the kind is the same after retries; "codes" are error.code in a JSON body
-// or in response.failed):
+// The reports of codex 0.169 by the fault of the upstream, measured with retries set to 0 (the kind is the same after
+// retries; "codes" are error.code in a JSON body or in response.failed):
 //
 //	upstream                                      kind                           HTTPStatus
 //	401 403 404 408 413 422 502 503               httpConnectionFailed           that one
@@ -52,8 +51,7 @@ func (e *TurnError) Error() string {
 }
 
 // Incomplete returns the reason of a response.incomplete, "max_output_tokens"
-// or "content_filter". Codex reports it as a failed turn of kind "other", with
-// nothing but the message to tell it by.
+// or "content_filter". Codex reports it as a failed turn of kind "other"; only the message identifies it.
 func (e *TurnError) Incomplete() (reason string, ok bool) {
 	const mark = "Incomplete response returned, reason: "
 	if _, reason, ok = strings.Cut(e.Message, mark); ok {
@@ -63,16 +61,15 @@ func (e *TurnError) Incomplete() (reason string, ok bool) {
 	return reason, ok
 }
 
-// ErrorInfo is codexErrorInfo, which comes as a string or as an object with the
-// kind for its only key.
+// ErrorInfo is codexErrorInfo, which comes as a string or as an object whose only key is the kind.
 type ErrorInfo struct {
-	// Kind is one of the Error… constants, or another of codex's words, or empty.
+	// Kind is one of the Error… constants, or another kind of codex, or empty.
 	Kind string
-	// HTTPStatus is the upstream's status, 0 when codex does not tell.
+	// HTTPStatus is the upstream's status, 0 when codex does not report it.
 	HTTPStatus int
 }
 
-// The kinds of codexErrorInfo that say more than HTTPStatus.
+// The kinds of codexErrorInfo that are more specific than HTTPStatus.
 const (
 	ErrorContextWindowExceeded     = "contextWindowExceeded"
 	ErrorSessionBudgetExceeded     = "sessionBudgetExceeded"
@@ -87,8 +84,8 @@ const (
 	ErrorOther                     = "other"
 )
 
-// UnmarshalJSON accepts both forms and never fails on a form it does not know:
-// the error around it is worth more than its kind.
+// UnmarshalJSON accepts both forms and never fails on an unknown form: the error that contains it matters more than its
+// kind.
 func (i *ErrorInfo) UnmarshalJSON(b []byte) error {
 	*i = ErrorInfo{}
 	if json.Unmarshal(b, &i.Kind) == nil {

@@ -9,9 +9,8 @@ type Usage struct {
 	TotalTokens           int64 `json:"totalTokens"`
 }
 
-// tokenUsageParams is thread/tokenUsage/updated. Total, less what earlier turns
-// of the thread took, is what we report: a turn may have several responses, and
-// after response.incomplete codex 0.169 sends the right total but a zero "last".
+// tokenUsageParams is thread/tokenUsage/updated. A turn's usage is Total less the usage of earlier turns of the thread:
+// a turn may have several responses, and after response.incomplete codex 0.169 sends the right total but a zero "last".
 type tokenUsageParams struct {
 	TokenUsage tokenUsage `json:"tokenUsage"`
 }
@@ -20,7 +19,7 @@ type tokenUsage struct {
 	Total Usage `json:"total"`
 }
 
-// plus adds v, sign times.
+// plus is the sum of u and sign times v.
 func (u Usage) plus(v Usage, sign int64) Usage {
 	return Usage{
 		InputTokens:           u.InputTokens + sign*v.InputTokens,

@@ -80,9 +80,11 @@ func (u *Usage) Plus(v *Usage) *Usage {
 		return cmp.Or(u, v)
 	}
 	return &Usage{
-		PromptTokens: u.PromptTokens + v.PromptTokens, CompletionTokens: u.CompletionTokens + v.CompletionTokens, TotalTokens: u.TotalTokens + v.TotalTokens,
-		PromptTokensDetails:     PromptDetails{u.PromptTokensDetails.CachedTokens + v.PromptTokensDetails.CachedTokens},
-		CompletionTokensDetails: CompletionDetails{u.CompletionTokensDetails.ReasoningTokens + v.CompletionTokensDetails.ReasoningTokens},
+		PromptTokens: u.PromptTokens + v.PromptTokens, CompletionTokens: u.CompletionTokens +
+			v.CompletionTokens, TotalTokens: u.TotalTokens + v.TotalTokens,
+		PromptTokensDetails: PromptDetails{u.PromptTokensDetails.CachedTokens + v.PromptTokensDetails.CachedTokens},
+		CompletionTokensDetails: CompletionDetails{
+			u.CompletionTokensDetails.ReasoningTokens + v.CompletionTokensDetails.ReasoningTokens},
 	}
 }
 

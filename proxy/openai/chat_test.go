@@ -13,17 +13,19 @@ import (
 func TestStreamEncoding(t *testing.T) {
 	a := Answer{ID: "chatcmpl-1", Created: 5, Model: "m"}
 	var b bytes.Buffer
-	for _, c := range []ChatChunk{a.RoleChunk(0, true), a.TextChunk(0, "hé\n"), a.FinishChunk(0, FinishStop), a.UsageChunk(&Usage{PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3})} {
+	for _, c := range []ChatChunk{a.RoleChunk(0, true), a.TextChunk(0, "hé\n"), a.FinishChunk(0, FinishStop),
+		a.UsageChunk(&Usage{PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3})} {
 		require.NoError(t, WriteEvent(&b, c))
 	}
 	require.NoError(t, WriteKeepalive(&b))
 	require.NoError(t, WriteDone(&b))
 	const head = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":5,"model":"m",`
-	assert.Equal(t, head+`"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`+"\n\n"+
-		head+`"choices":[{"index":0,"delta":{"content":"hé\n"},"finish_reason":null}]}`+"\n\n"+
-		head+`"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n"+
-		head+`"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}`+"\n\n"+
-		": keepalive\n\ndata: [DONE]\n\n", b.String())
+	assert.Equal(t,
+		head+`"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`+"\n\n"+
+			head+`"choices":[{"index":0,"delta":{"content":"hé\n"},"finish_reason":null}]}`+"\n\n"+
+			head+`"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n"+
+			head+`"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}`+"\n\n"+
+			": keepalive\n\ndata: [DONE]\n\n", b.String())
 }
 
 func TestStreamOfCalls(t *testing.T) {
@@ -33,7 +35,8 @@ func TestStreamOfCalls(t *testing.T) {
 		for _, c := range chunks {
 			require.NoError(t, WriteEvent(&b, c))
 		}
-		return strings.ReplaceAll(b.String(), `data: {"id":"","object":"chat.completion.chunk","created":0,"model":"",`, "")
+		return strings.ReplaceAll(b.String(), `data: {"id":"","object":"chat.completion.chunk","created":0,"model":"",`,
+			"")
 	}
 	a := Answer{}
 	assert.Equal(t, `"choices":[{"index":2,"delta":{"role":"assistant","content":null},"finish_reason":null}]}`+"\n\n"+
@@ -41,11 +44,13 @@ func TestStreamOfCalls(t *testing.T) {
 		`"choices":[{"index":2,"delta":{"tool_calls":[{"index":1,"function":{"arguments":"{\"a\":1}"}}]},"finish_reason":null}]}`+"\n\n"+
 		`"choices":[{"index":2,"delta":{"reasoning_content":"hm"},"finish_reason":null}]}`+"\n\n"+
 		`"choices":[{"index":2,"delta":{"refusal":"no"},"finish_reason":null}]}`+"\n\n",
-		events(a, append(append([]ChatChunk{a.RoleChunk(2, false)}, a.CallChunks(2, 1, call)...), a.ReasoningChunk(2, "hm"), a.RefusalChunk(2, "no"))...))
+		events(a, append(append([]ChatChunk{a.RoleChunk(2, false)}, a.CallChunks(2, 1, call)...),
+			a.ReasoningChunk(2, "hm"), a.RefusalChunk(2, "no"))...))
 
 	legacy := Answer{Legacy: true, Usage: true}
-	assert.Equal(t, `"choices":[{"index":0,"delta":{"function_call":{"name":"f","arguments":""}},"finish_reason":null}],"usage":null}`+"\n\n"+
-		`"choices":[{"index":0,"delta":{"function_call":{"arguments":"{\"a\":1}"}},"finish_reason":null}],"usage":null}`+"\n\n",
+	assert.Equal(t,
+		`"choices":[{"index":0,"delta":{"function_call":{"name":"f","arguments":""}},"finish_reason":null}],"usage":null}`+"\n\n"+
+			`"choices":[{"index":0,"delta":{"function_call":{"arguments":"{\"a\":1}"}},"finish_reason":null}],"usage":null}`+"\n\n",
 		events(legacy, legacy.CallChunks(0, 0, call)...))
 }
 
@@ -56,13 +61,17 @@ func TestWholeAnswers(t *testing.T) {
 		said    Said
 		message string
 	}{
-		"text":      {Answer{}, Said{Text: "hi"}, `{"role":"assistant","content":"hi","refusal":null}`},
-		"nothing":   {Answer{}, Said{}, `{"role":"assistant","content":"","refusal":null}`},
-		"refusal":   {Answer{}, Said{Refusal: "no"}, `{"role":"assistant","content":null,"refusal":"no"}`},
-		"reasoning": {Answer{}, Said{Text: "hi", Reasoning: "hm"}, `{"role":"assistant","content":"hi","refusal":null,"reasoning_content":"hm"}`},
-		"call":      {Answer{}, Said{Calls: []ToolCall{call}}, `{"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]}`},
-		"both":      {Answer{}, Said{Text: "hi", Calls: []ToolCall{call}}, `{"role":"assistant","content":"hi","refusal":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]}`},
-		"legacy":    {Answer{Legacy: true}, Said{Calls: []ToolCall{call}}, `{"role":"assistant","content":null,"refusal":null,"function_call":{"name":"f","arguments":"{\"a\":1}"}}`},
+		"text":    {Answer{}, Said{Text: "hi"}, `{"role":"assistant","content":"hi","refusal":null}`},
+		"nothing": {Answer{}, Said{}, `{"role":"assistant","content":"","refusal":null}`},
+		"refusal": {Answer{}, Said{Refusal: "no"}, `{"role":"assistant","content":null,"refusal":"no"}`},
+		"reasoning": {Answer{}, Said{Text: "hi", Reasoning: "hm"},
+			`{"role":"assistant","content":"hi","refusal":null,"reasoning_content":"hm"}`},
+		"call": {Answer{}, Said{Calls: []ToolCall{call}},
+			`{"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]}`},
+		"both": {Answer{}, Said{Text: "hi", Calls: []ToolCall{call}},
+			`{"role":"assistant","content":"hi","refusal":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]}`},
+		"legacy": {Answer{Legacy: true}, Said{Calls: []ToolCall{call}},
+			`{"role":"assistant","content":null,"refusal":null,"function_call":{"name":"f","arguments":"{\"a\":1}"}}`},
 	} {
 		data, err := json.Marshal(tc.answer.Completion([]Said{tc.said}, nil).Choices[0].Message)
 		require.NoError(t, err)

@@ -29,7 +29,8 @@ type toolset struct {
 func (raw rawChat) toolset() (toolset, error) {
 	if len(raw.Functions) > 0 || !isNothing(raw.FunctionCall) {
 		if len(raw.Tools) > 0 || !isNothing(raw.ToolChoice) {
-			return toolset{}, Invalid("invalid_value", "functions", "send tools and tool_choice or their legacy forms functions and function_call, not both")
+			return toolset{}, Invalid("invalid_value", "functions",
+				"send tools and tool_choice or their legacy forms functions and function_call, not both")
 		}
 		return raw.legacyTools()
 	}
@@ -38,7 +39,8 @@ func (raw rawChat) toolset() (toolset, error) {
 		at := fmt.Sprintf("tools[%d]", i)
 		switch {
 		case t.Type != "function":
-			return set, unsupported(at+".type", fmt.Sprintf("%s.type must be function; %q is not supported", at, clip(t.Type)))
+			return set, unsupported(at+".type",
+				fmt.Sprintf("%s.type must be function; %q is not supported", at, clip(t.Type)))
 		case t.Function == nil:
 			return set, Invalid("name_required", at+".function.name", at+".function is required")
 		}
@@ -46,7 +48,8 @@ func (raw rawChat) toolset() (toolset, error) {
 			return set, err
 		}
 	}
-	if err := checkTools("tools", set.tools, func(i int) string { return fmt.Sprintf("tools[%d].function.name", i) }); err != nil {
+	if err := checkTools("tools", set.tools,
+		func(i int) string { return fmt.Sprintf("tools[%d].function.name", i) }); err != nil {
 		return set, err
 	}
 	var err error
@@ -96,7 +99,8 @@ func legacyChoice(raw json.RawMessage) (toolChoice, error) {
 	case unmarshal(raw, &function) == nil && function.Name != "":
 		return toolChoice{must: true, names: []string{function.Name}}, nil
 	}
-	return toolChoice{}, Invalid("invalid_value", "function_call", "function_call must be none or auto, or name a function")
+	return toolChoice{}, Invalid("invalid_value", "function_call",
+		"function_call must be none or auto, or name a function")
 }
 
 func chosenFunction(raw json.RawMessage) string {

@@ -72,7 +72,8 @@ func (a Answer) TextWriter(choice int) *TextWriter {
 
 // WriteEvent is WriteEvent of the chunk with that text.
 func (t *TextWriter) WriteEvent(w io.Writer, text string) error {
-	t.event, _ = jsontext.AppendQuote(append(t.event[:0], t.head...), text) // its error tells of bytes that are not UTF-8, and have been replaced
+	// its error tells of bytes that are not UTF-8, and have been replaced
+	t.event, _ = jsontext.AppendQuote(append(t.event[:0], t.head...), text)
 	t.event = append(t.event, t.tail...)
 	_, err := w.Write(t.event)
 	return err
@@ -98,7 +99,8 @@ func (a Answer) CallChunks(choice, index int, call ToolCall) []ChatChunk {
 		}
 	}
 	return []ChatChunk{
-		a.delta(choice, Delta{ToolCalls: []ChatToolCall{{Index: &index, ID: call.ID, Type: "function", Function: ChatFunction{Name: call.Name}}}}),
+		a.delta(choice, Delta{ToolCalls: []ChatToolCall{
+			{Index: &index, ID: call.ID, Type: "function", Function: ChatFunction{Name: call.Name}}}}),
 		a.delta(choice, Delta{ToolCalls: []ChatToolCall{{Index: &index, Function: arguments}}}),
 	}
 }

@@ -86,14 +86,16 @@ type toolFormat struct {
 // that come as items of the input.
 func (raw rawResponse) takeTools(req *ResponseRequest) error {
 	t := &req.Tools
-	t.Single, t.Shown, t.Choice = raw.ParallelToolCalls != nil && !*raw.ParallelToolCalls, append([]json.RawMessage{}, raw.Tools...), json.RawMessage(`"auto"`)
+	t.Single, t.Shown, t.Choice = raw.ParallelToolCalls != nil &&
+		!*raw.ParallelToolCalls, append([]json.RawMessage{}, raw.Tools...), json.RawMessage(`"auto"`)
 	if !isNothing(raw.ToolChoice) || string(raw.ToolChoice) == `"none"` {
 		t.Choice = raw.ToolChoice
 	}
 	if err := req.own.list(raw.Tools, "tools", ""); err != nil {
 		return err
 	}
-	if err := checkTools("tools", wires(req.own.tools), func(i int) string { return req.own.tools[i].at + ".name" }); err != nil {
+	if err := checkTools("tools", wires(req.own.tools),
+		func(i int) string { return req.own.tools[i].at + ".name" }); err != nil {
 		return err
 	}
 	for _, in := range req.Input {
@@ -177,7 +179,8 @@ type toolReader struct {
 
 func (r *toolReader) list(list []json.RawMessage, at, namespace string) error {
 	if r.read += len(list); r.read > maxList { // of the same name there may be many, in the items of a conversation
-		return Invalid("invalid_value", at, fmt.Sprintf("%s: there must not be more than %d tools, repeated ones included", at, maxList))
+		return Invalid("invalid_value", at,
+			fmt.Sprintf("%s: there must not be more than %d tools, repeated ones included", at, maxList))
 	}
 	for i, data := range list {
 		if err := r.take(data, fmt.Sprintf("%s[%d]", at, i), namespace); err != nil {
@@ -211,12 +214,15 @@ func (r *toolReader) take(data json.RawMessage, at, namespace string) (err error
 	case raw.Type == "tool_search" && raw.Execution == "client":
 		raw.Name = SearchTool
 	case raw.Type != "function" && raw.Type != "custom":
-		return unsupported(at+".type", fmt.Sprintf("%s: tools of type %q are not served; offer functions, custom tools or namespaces of them", at, clip(raw.Type)))
+		return unsupported(at+".type", fmt.Sprintf(
+			"%s: tools of type %q are not served; offer functions, custom tools or namespaces of them", at, clip(
+				raw.Type)))
 	}
 	if err := checkToolName(at+".name", raw.Name); err != nil {
 		return err
 	}
-	tool := ClientTool{Name: raw.Name, Namespace: namespace, Custom: raw.Type == "custom", Search: raw.Type == "tool_search", at: at}
+	tool := ClientTool{Name: raw.Name, Namespace: namespace, Custom: raw.Type == "custom",
+		Search: raw.Type == "tool_search", at: at}
 	if tool.Custom {
 		raw.Parameters = raw.Format.schema()
 	}
@@ -232,7 +238,8 @@ func (r *toolReader) take(data json.RawMessage, at, namespace string) (err error
 func (f toolFormat) schema() json.RawMessage {
 	says := "the input of the tool: free text, not JSON"
 	if f.Type == "grammar" {
-		says = fmt.Sprintf("the input of the tool: text, not JSON, that follows this %s grammar:\n%s", f.Syntax, f.Definition)
+		says = fmt.Sprintf("the input of the tool: text, not JSON, that follows this %s grammar:\n%s", f.Syntax,
+			f.Definition)
 	}
 	schema, err := Encode(map[string]any{
 		"type": "object", "additionalProperties": false, "required": []string{"input"},

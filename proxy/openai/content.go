@@ -116,5 +116,6 @@ func allowed(at, kind string, kinds []string) error {
 	case "input_audio":
 		return unsupported(at+".type", at+": audio is not supported; send a transcript")
 	}
-	return unsupported(at+".type", fmt.Sprintf("%s: a part of type %q is not supported here; this message takes %v", at, clip(kind), kinds))
+	return unsupported(at+".type", fmt.Sprintf("%s: a part of type %q is not supported here; this message takes %v", at,
+		clip(kind), kinds))
 }

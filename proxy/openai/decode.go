@@ -45,7 +45,8 @@ func checkMembers(from *jsontext.Decoder, most int64) error {
 		return nil
 	}
 	at := path(from.StackPointer().Parent())
-	return Invalid("invalid_value", at, fmt.Sprintf("%s must not have more than %d members", cmp.Or(at, "the body"), most))
+	return Invalid("invalid_value", at,
+		fmt.Sprintf("%s must not have more than %d members", cmp.Or(at, "the body"), most))
 }
 
 // some is a list of which no more is decoded than one element too many, which is
@@ -110,7 +111,8 @@ func explain(err error) error {
 	case errors.As(err, &told):
 		return told
 	case errors.As(err, &syntax):
-		return Invalid("invalid_json", "", fmt.Sprintf("the body is not valid JSON at byte %d: %v", syntax.ByteOffset, syntax.Err))
+		return Invalid("invalid_json", "",
+			fmt.Sprintf("the body is not valid JSON at byte %d: %v", syntax.ByteOffset, syntax.Err))
 	case errors.As(err, &wrongType):
 		field := path(wrongType.JSONPointer)
 		switch {
@@ -125,7 +127,8 @@ func explain(err error) error {
 	}
 }
 
-var kinds = map[jsontext.Kind]string{'n': "null", 'f': "boolean", 't': "boolean", '"': "string", '0': "number", '{': "object", '[': "array"}
+var kinds = map[jsontext.Kind]string{'n': "null", 'f': "boolean", 't': "boolean", '"': "string", '0': "number",
+	'{': "object", '[': "array"}
 
 // path is where p points to, as we name fields: messages[0].content.
 func path(p jsontext.Pointer) string {

@@ -21,30 +21,46 @@ func TestLongListsAreNotDecoded(t *testing.T) {
 		body, what string // %s: the list; #: a number in it
 		param      string
 	}{
-		"messages":      {chat, `{"model":"m","messages":[%s]}`, `{}`, "messages"},
-		"short lists":   {chat, `{"model":"m","messages":[%s]}`, `{"role":"user","content":[` + strings.Repeat("{},", 999) + `{}]}`, "messages[0].content[0].type"},
-		"parts":         {chat, `{"model":"m","messages":[{"role":"user","content":[%s]}]}`, `{}`, "messages[0].content"},
-		"calls":         {chat, `{"model":"m","messages":[{"role":"assistant","tool_calls":[%s]}]}`, `{}`, "messages[0].tool_calls"},
-		"tools":         {chat, asking(`"tools":[%s]`), `{}`, "tools[0].type"},
-		"functions":     {chat, asking(`"functions":[%s]`), `{}`, "functions[0].name"},
-		"items":         {response, `{"model":"m","input":[%s]}`, `{}`, "input"},
-		"item parts":    {response, `{"model":"m","input":[{"role":"user","content":[%s]}]}`, `{}`, "input[0].content"},
-		"client tools":  {response, `{"model":"m","input":"x","tools":[%s]}`, `1`, "tools"},
-		"item tools":    {response, `{"model":"m","input":[{"type":"additional_tools","tools":[%s]}]}`, `1`, "input[0].tools"},
-		"summary":       {response, `{"model":"m","input":[{"type":"reasoning","summary":[%s]}]}`, `{}`, "input[0].summary"},
-		"summaries":     {response, `{"model":"m","input":[%s]}`, `{"type":"reasoning","summary":[` + strings.Repeat("{},", 999) + `{}]}`, "input[0].summary[0].type"},
-		"grouped tools": {response, `{"model":"m","input":"x","tools":[{"type":"namespace","name":"n","tools":[%s]}]}`, `1`, "tools[0].tools"},
-		"modalities":    {chat, asking(`"modalities":[%s]`), `""`, "modalities"},
-		"include":       {response, `{"model":"m","input":"x","include":[%s]}`, `""`, "include"},
-		"allowed tools": {response, `{"model":"m","input":"x","tool_choice":{"type":"allowed_tools","mode":"auto","tools":[%s]}}`, `1`, "tool_choice.tools"},
-		"group of chat": {chat, asking(`"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[%s]}}`), `1`, "tool_choice.tools"},
-		"choice":        {response, `{"model":"m","input":"x","tool_choice":{"type":"custom","name":"f",%s}}`, `"#":1`, "tool_choice"},
-		"members":       {chat, asking(`%s`), `"#":1`, ""},
-		"metadata":      {response, `{"model":"m","input":"x","metadata":{%s}}`, `"#":""`, "metadata"},
-		"reasoning":     {response, `{"model":"m","input":"x","reasoning":{%s}}`, `"#":null`, "reasoning"},
-		"properties":    {chat, asking(`"tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{%s}}}}]`), `"#":{}`, "tools[0].function.parameters"},
-		"lists":         {chat, asking(`"response_format":{"type":"json_schema","json_schema":{"name":"f","schema":{"enum":[%s]}}}`), `[]`, "response_format.json_schema.schema"},
-		"deep schemas":  {chat, asking(`"tools":[%s]`), deepTool(), "tools[1].function.name"},
+		"messages": {chat, `{"model":"m","messages":[%s]}`, `{}`, "messages"},
+		"short lists": {chat, `{"model":"m","messages":[%s]}`,
+			`{"role":"user","content":[` + strings.Repeat("{},", 999) + `{}]}`, "messages[0].content[0].type"},
+		"parts": {chat, `{"model":"m","messages":[{"role":"user","content":[%s]}]}`, `{}`,
+			"messages[0].content"},
+		"calls": {chat, `{"model":"m","messages":[{"role":"assistant","tool_calls":[%s]}]}`, `{}`,
+			"messages[0].tool_calls"},
+		"tools":        {chat, asking(`"tools":[%s]`), `{}`, "tools[0].type"},
+		"functions":    {chat, asking(`"functions":[%s]`), `{}`, "functions[0].name"},
+		"items":        {response, `{"model":"m","input":[%s]}`, `{}`, "input"},
+		"item parts":   {response, `{"model":"m","input":[{"role":"user","content":[%s]}]}`, `{}`, "input[0].content"},
+		"client tools": {response, `{"model":"m","input":"x","tools":[%s]}`, `1`, "tools"},
+		"item tools": {response, `{"model":"m","input":[{"type":"additional_tools","tools":[%s]}]}`, `1`,
+			"input[0].tools"},
+		"summary": {response, `{"model":"m","input":[{"type":"reasoning","summary":[%s]}]}`, `{}`,
+			"input[0].summary"},
+		"summaries": {response, `{"model":"m","input":[%s]}`,
+			`{"type":"reasoning","summary":[` + strings.Repeat("{},", 999) + `{}]}`, "input[0].summary[0].type"},
+		"grouped tools": {response, `{"model":"m","input":"x","tools":[{"type":"namespace","name":"n","tools":[%s]}]}`,
+			`1`, "tools[0].tools"},
+		"modalities": {chat, asking(`"modalities":[%s]`), `""`, "modalities"},
+		"include":    {response, `{"model":"m","input":"x","include":[%s]}`, `""`, "include"},
+		"allowed tools": {response,
+			`{"model":"m","input":"x","tool_choice":{"type":"allowed_tools","mode":"auto","tools":[%s]}}`, `1`,
+			"tool_choice.tools"},
+		"group of chat": {chat, asking(
+			`"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[%s]}}`), `1`,
+			"tool_choice.tools"},
+		"choice": {response, `{"model":"m","input":"x","tool_choice":{"type":"custom","name":"f",%s}}`, `"#":1`,
+			"tool_choice"},
+		"members":   {chat, asking(`%s`), `"#":1`, ""},
+		"metadata":  {response, `{"model":"m","input":"x","metadata":{%s}}`, `"#":""`, "metadata"},
+		"reasoning": {response, `{"model":"m","input":"x","reasoning":{%s}}`, `"#":null`, "reasoning"},
+		"properties": {chat, asking(
+			`"tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{%s}}}}]`), `"#":{}`,
+			"tools[0].function.parameters"},
+		"lists": {chat, asking(
+			`"response_format":{"type":"json_schema","json_schema":{"name":"f","schema":{"enum":[%s]}}}`), `[]`,
+			"response_format.json_schema.schema"},
+		"deep schemas": {chat, asking(`"tools":[%s]`), deepTool(), "tools[1].function.name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var list strings.Builder
@@ -71,7 +87,8 @@ func deepTool() string {
 		fmt.Fprintf(&leaves, `"%d":{"title":"%s"},`, i, strings.Repeat("x", 150))
 	}
 	const levels = 40
-	return `{"type":"function","function":{"name":"f","parameters":` + strings.Repeat(`{"properties":{"`+strings.Repeat("k", 60)+`":`, levels) +
+	return `{"type":"function","function":{"name":"f","parameters":` +
+		strings.Repeat(`{"properties":{"`+strings.Repeat("k", 60)+`":`, levels) +
 		`{"properties":{` + leaves.String() + `"x":{}}}` + strings.Repeat(`}}`, levels) + `}}`
 }
 

@@ -67,7 +67,8 @@ func Invalid(code, param, message string) *Error {
 
 // Unavailable is a 503 that the client may repeat after retryAfter.
 func Unavailable(code, message string, retryAfter time.Duration) *Error {
-	return &Error{Status: http.StatusServiceUnavailable, Type: TypeBackend, Code: code, Message: message, RetryAfter: retryAfter}
+	return &Error{Status: http.StatusServiceUnavailable, Type: TypeBackend, Code: code, Message: message,
+		RetryAfter: retryAfter}
 }
 
 // Timeout is a 504.

@@ -21,7 +21,8 @@ type Format struct {
 
 // jsonObject is JSON mode in words: codex knows no other format than a schema,
 // and a schema that the endpoint enforces must name every property.
-var jsonObject = Format{Instruction: "Answer with one valid JSON object and nothing else: no words around it and no code fence."}
+var jsonObject = Format{
+	Instruction: "Answer with one valid JSON object and nothing else: no words around it and no code fence."}
 
 type rawFormat struct {
 	Type       string `json:"type"`
@@ -64,7 +65,8 @@ func schemaFormat(at, name, description string, schema json.RawMessage, strict b
 		return Format{}, err
 	}
 	if len(name) > maxFormatName {
-		return Format{}, Invalid("invalid_value", at+".name", fmt.Sprintf("%s.name must not be longer than %d characters", at, maxFormatName))
+		return Format{}, Invalid("invalid_value", at+".name",
+			fmt.Sprintf("%s.name must not be longer than %d characters", at, maxFormatName))
 	}
 	at += ".schema"
 	if isNothing(schema) {
@@ -83,7 +85,9 @@ func schemaFormat(at, name, description string, schema json.RawMessage, strict b
 	case strict || root["type"] == "object" && strictly(root):
 		return Format{Schema: describe(describe(schema, root, "description", description), root, "title", name)}, nil
 	}
-	instruction := fmt.Sprintf("Answer with one JSON value that is valid under this JSON schema (%s), and nothing else: no words around it and no code fence.\n", name)
+	instruction := fmt.Sprintf(
+		"Answer with one JSON value that is valid under this JSON schema (%s), and nothing else: "+
+			"no words around it and no code fence.\n", name)
 	if description != "" {
 		instruction += description + "\n"
 	}
@@ -108,9 +112,11 @@ func describe(schema json.RawMessage, root map[string]any, key, value string) js
 // outputs" names, and whether a schema (1), a list of schemas (2) or named
 // schemas (3) are in them.
 var strictKeywords = map[string]int{
-	"type": 0, "description": 0, "title": 0, "enum": 0, "const": 0, "required": 0, "additionalProperties": 0, "$ref": 0, "$schema": 0,
-	"pattern": 0, "format": 0, "minimum": 0, "maximum": 0, "exclusiveMinimum": 0, "exclusiveMaximum": 0, "multipleOf": 0,
-	"minItems": 0, "maxItems": 0, "items": 1, "anyOf": 2, "properties": 3, "$defs": 3, "definitions": 3,
+	"type": 0, "description": 0, "title": 0, "enum": 0, "const": 0, "required": 0, "additionalProperties": 0, "$ref": 0,
+	"$schema": 0,
+	"pattern": 0, "format": 0, "minimum": 0, "maximum": 0, "exclusiveMinimum": 0, "exclusiveMaximum": 0,
+	"multipleOf": 0,
+	"minItems":   0, "maxItems": 0, "items": 1, "anyOf": 2, "properties": 3, "$defs": 3, "definitions": 3,
 }
 
 // strictly reports whether a schema is in the strict subset: all properties of

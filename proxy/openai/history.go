@@ -16,7 +16,8 @@ func readMessages(raw []rawMessage) ([]Message, error) {
 	case len(raw) == 0:
 		return nil, Invalid("messages_required", "messages", "messages must hold at least one message")
 	case len(raw) > maxMessages:
-		return nil, Invalid("invalid_value", "messages", fmt.Sprintf("messages must not hold more than %d messages", maxMessages))
+		return nil, Invalid("invalid_value", "messages",
+			fmt.Sprintf("messages must not hold more than %d messages", maxMessages))
 	}
 	images := 0
 	messages := make([]Message, 0, len(raw))
@@ -26,7 +27,8 @@ func readMessages(raw []rawMessage) ([]Message, error) {
 			return nil, err
 		}
 		if images += message.images(); images > maxImages {
-			return nil, Invalid("invalid_value", messageAt(i)+".content", fmt.Sprintf("messages must not hold more than %d images", maxImages))
+			return nil, Invalid("invalid_value", messageAt(i)+".content",
+				fmt.Sprintf("messages must not hold more than %d images", maxImages))
 		}
 		messages = append(messages, message)
 	}
@@ -83,7 +85,8 @@ func (o *openCalls) begin(m *Message, i int) error {
 		}
 		if _, twice := o.by[c.ID]; twice {
 			at := fmt.Sprintf("%s.tool_calls[%d].id", o.at, j)
-			return Invalid("invalid_value", at, fmt.Sprintf("%s: %q is the id of another call of this message, too", at, clip(c.ID)))
+			return Invalid("invalid_value", at,
+				fmt.Sprintf("%s: %q is the id of another call of this message, too", at, clip(c.ID)))
 		}
 		o.by[c.ID] = ""
 	}
@@ -97,9 +100,13 @@ func (o *openCalls) answer(id, at string) error {
 	case id == "":
 		return Invalid("tool_call_id_required", param, param+" is required")
 	case !called:
-		return Invalid("tool_call_id_unknown", param, fmt.Sprintf("%s: the assistant message before it has no call with the id %q; tool messages follow the message whose calls they answer", at, clip(id)))
+		return Invalid("tool_call_id_unknown", param,
+			fmt.Sprintf(
+				"%s: the assistant message before it has no call with the id %q; "+
+					"tool messages follow the message whose calls they answer", at, clip(id)))
 	case earlier != "":
-		return Invalid("tool_call_id_unknown", param, fmt.Sprintf("%s: the call %q was answered by %s", at, clip(id), earlier))
+		return Invalid("tool_call_id_unknown", param,
+			fmt.Sprintf("%s: the call %q was answered by %s", at, clip(id), earlier))
 	}
 	o.by[id] = at
 	return nil
@@ -108,7 +115,8 @@ func (o *openCalls) answer(id, at string) error {
 // answerByName is answer for the legacy form, whose name says what it answers.
 func (o *openCalls) answerByName(m *Message, at string) error {
 	if len(o.calls) != 1 || o.calls[0].Name != m.Name {
-		return Invalid("tool_call_id_unknown", at+".name", fmt.Sprintf("%s: the assistant message before it has no function_call of %q", at, clip(m.Name)))
+		return Invalid("tool_call_id_unknown", at+".name",
+			fmt.Sprintf("%s: the assistant message before it has no function_call of %q", at, clip(m.Name)))
 	}
 	m.Role, m.Name, m.CallID = "tool", "", o.calls[0].ID
 	return o.answer(m.CallID, at)
@@ -117,7 +125,8 @@ func (o *openCalls) answerByName(m *Message, at string) error {
 func (o *openCalls) done() error {
 	for _, c := range o.calls {
 		if o.by[c.ID] == "" {
-			return Invalid("tool_result_missing", o.at+"."+o.field, fmt.Sprintf("%s: no tool message right after it answers the call %q", o.at, clip(c.ID)))
+			return Invalid("tool_result_missing", o.at+"."+o.field,
+				fmt.Sprintf("%s: no tool message right after it answers the call %q", o.at, clip(c.ID)))
 		}
 	}
 	return nil

@@ -84,12 +84,14 @@ func (i *Image) check(at string) error {
 	case !ok:
 		return Invalid("invalid_image_url", at, at+" does not hold a png, jpeg, gif or webp image")
 	case h.width <= 0 || h.height <= 0 || h.height > maxPixels/h.width:
-		return Invalid("image_too_large", at, fmt.Sprintf("%s is an image of %d × %d pixels; the limit is %d", at, h.width, h.height, maxPixels))
+		return Invalid("image_too_large", at,
+			fmt.Sprintf("%s is an image of %d × %d pixels; the limit is %d", at, h.width, h.height, maxPixels))
 	}
 	i.decoding = h.decoding(len(raw))
 	if i.decoding > maxDecoding {
 		return Invalid("image_too_large", at, fmt.Sprintf(
-			"%s is an image of %d × %d pixels, for which a worker needs %d MiB of memory; the limit is %d: scale it down",
+			"%s is an image of %d × %d pixels, for which a worker needs %d MiB of memory; "+
+				"the limit is %d: scale it down",
 			at, h.width, h.height, i.decoding>>20, maxDecoding>>20))
 	}
 	return nil
@@ -99,10 +101,12 @@ func (i *Image) check(at string) error {
 func decodeDataURL(at, url string) ([]byte, error) {
 	kind, data, ok := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
 	if !ok || !strings.HasPrefix(url, "data:") {
-		return nil, Invalid("invalid_image_url", at, at+" must be an http(s) URL or data:image/png;base64,… (png, jpeg, gif or webp)")
+		return nil, Invalid("invalid_image_url", at,
+			at+" must be an http(s) URL or data:image/png;base64,… (png, jpeg, gif or webp)")
 	}
 	if !slices.Contains(imageTypes, strings.ToLower(kind)) {
-		return nil, Invalid("invalid_image_url", at, fmt.Sprintf("%s must be an image of type png, jpeg, gif or webp, not %q", at, clip(kind)))
+		return nil, Invalid("invalid_image_url", at,
+			fmt.Sprintf("%s must be an image of type png, jpeg, gif or webp, not %q", at, clip(kind)))
 	}
 	raw, err := base64.StdEncoding.Strict().DecodeString(data)
 	if err != nil || strings.ContainsAny(data, "\r\n") {

@@ -35,9 +35,11 @@ func TestImages(t *testing.T) {
 	webp, err := base64.StdEncoding.DecodeString(tinyWebP)
 	require.NoError(t, err)
 	for name, url := range map[string]string{
-		"png":        dataURL("image/png", pngBytes),
-		"jpeg":       dataURL("image/jpeg", drawn(t, func(w io.Writer, i image.Image) error { return jpeg.Encode(w, i, nil) })),
-		"gif":        dataURL("image/gif", drawn(t, func(w io.Writer, i image.Image) error { return gif.Encode(w, i, nil) })),
+		"png": dataURL("image/png", pngBytes),
+		"jpeg": dataURL("image/jpeg",
+			drawn(t, func(w io.Writer, i image.Image) error { return jpeg.Encode(w, i, nil) })),
+		"gif": dataURL("image/gif",
+			drawn(t, func(w io.Writer, i image.Image) error { return gif.Encode(w, i, nil) })),
 		"webp":       dataURL("image/webp", webp),
 		"wrong type": dataURL("image/jpg", pngBytes), // codex looks at the bytes, too
 	} {
@@ -75,7 +77,8 @@ func TestLargeWebP(t *testing.T) {
 }
 
 func TestRemoteImages(t *testing.T) {
-	for url, remote := range map[string]bool{"https://x/y": true, "HTTP://x": true, "data:image/png;base64,": false, "file:///x": false, "": false} {
+	for url, remote := range map[string]bool{"https://x/y": true, "HTTP://x": true, "data:image/png;base64,": false,
+		"file:///x": false, "": false} {
 		assert.Equal(t, remote, Image{URL: url}.Remote(), url)
 	}
 }
@@ -87,6 +90,7 @@ func TestTooManyImages(t *testing.T) {
 	}
 	req := decoded(t, `{"model":"m","messages":[`+message(25)+","+message(25)+`]}`)
 	assert.Equal(t, []string{"image_url.detail"}, req.Ignored)
-	assert.Equal(t, Part{Image: &Image{URL: "https://x/y.png", Detail: "low"}, At: "messages[1].content[24].image_url.url"}, req.Messages[1].Parts[24])
+	assert.Equal(t, Part{Image: &Image{URL: "https://x/y.png", Detail: "low"},
+		At: "messages[1].content[24].image_url.url"}, req.Messages[1].Parts[24])
 	rejects(t, `{"model":"m","messages":[`+message(25)+","+message(26)+`]}`, "invalid_value", "messages[1].content")
 }

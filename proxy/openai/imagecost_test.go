@@ -85,9 +85,10 @@ func TestImageHeaders(t *testing.T) {
 		raw  []byte
 		want imageHeader
 	}{
-		"png, grey":               {inPNG(t, image.NewGray(one), 8000, 6000), imageHeader{8000, 6000, 2, 2}},
-		"png, grey of 16 bits":    {inPNG(t, image.NewGray16(one), 8000, 6000), imageHeader{8000, 6000, 4, 4}},
-		"png, palette":            {inPNG(t, image.NewPaletted(one, colours), 8000, 6000), imageHeader{8000, 6000, 4, 4}},
+		"png, grey":            {inPNG(t, image.NewGray(one), 8000, 6000), imageHeader{8000, 6000, 2, 2}},
+		"png, grey of 16 bits": {inPNG(t, image.NewGray16(one), 8000, 6000), imageHeader{8000, 6000, 4, 4}},
+		"png, palette": {inPNG(t, image.NewPaletted(one, colours), 8000, 6000),
+			imageHeader{8000, 6000, 4, 4}},
 		"png, RGBA":               {inPNG(t, image.NewNRGBA(one), 8000, 6000), imageHeader{8000, 6000, 4, 4}},
 		"png, RGBA of 16 bits":    {inPNG(t, image.NewNRGBA64(one), 8000, 6000), imageHeader{8000, 6000, 8, 8}},
 		"jpeg":                    {inJPEG(t, image.NewNRGBA(one), 8000, 6000), imageHeader{8000, 6000, 3, 9}},
@@ -105,7 +106,8 @@ func TestImageHeaders(t *testing.T) {
 		assert.True(t, ok, name)
 		assert.Equal(t, tc.want, got, name)
 	}
-	for _, raw := range [][]byte{inWebP(chunk("ICCP", make([]byte, 20)...)), []byte("RIFF\x00\x00\x00\x00WEBPVP8L"), []byte("GIF89a")} {
+	for _, raw := range [][]byte{inWebP(chunk("ICCP", make([]byte, 20)...)), []byte("RIFF\x00\x00\x00\x00WEBPVP8L"),
+		[]byte("GIF89a")} {
 		_, ok := readImageHeader(raw)
 		assert.False(t, ok)
 	}

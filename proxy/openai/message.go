@@ -68,7 +68,8 @@ type rawCallBody struct {
 func (m rawMessage) validate(at string) (message Message, err error) {
 	message.Role = m.Role
 	if m.Role != "assistant" && (len(m.ToolCalls) > 0 || m.FunctionCall != nil) {
-		return message, Invalid("invalid_value", at+".tool_calls", at+": only messages with the role assistant call tools")
+		return message, Invalid("invalid_value", at+".tool_calls",
+			at+": only messages with the role assistant call tools")
 	}
 	content := at + ".content"
 	switch m.Role {
@@ -89,7 +90,8 @@ func (m rawMessage) validate(at string) (message Message, err error) {
 	case "":
 		return message, Invalid("role_required", at+".role", at+".role is required")
 	default:
-		return message, Invalid("invalid_value", at+".role", fmt.Sprintf("%s.role must be system, developer, user, assistant, tool or function, not %q", at, clip(m.Role)))
+		return message, Invalid("invalid_value", at+".role", fmt.Sprintf(
+			"%s.role must be system, developer, user, assistant, tool or function, not %q", at, clip(m.Role)))
 	}
 	if err == nil {
 		message.Name, err = m.Name, checkName(at+".name", m.Name)
@@ -123,12 +125,15 @@ func (m rawMessage) assistant(at string) (message Message, err error) {
 func (m rawMessage) calls(at string) ([]ToolCall, error) {
 	if m.FunctionCall != nil {
 		if len(m.ToolCalls) > 0 {
-			return nil, Invalid("invalid_value", at+".function_call", at+" must have either tool_calls or the legacy function_call")
+			return nil, Invalid("invalid_value", at+".function_call",
+				at+" must have either tool_calls or the legacy function_call")
 		}
-		return []ToolCall{{Name: m.FunctionCall.Name, Arguments: m.FunctionCall.Arguments}}, checkToolName(at+".function_call.name", m.FunctionCall.Name)
+		return []ToolCall{{Name: m.FunctionCall.Name, Arguments: m.FunctionCall.Arguments}}, checkToolName(
+			at+".function_call.name", m.FunctionCall.Name)
 	}
 	if len(m.ToolCalls) > maxList {
-		return nil, Invalid("invalid_value", at+".tool_calls", fmt.Sprintf("%s.tool_calls must not hold more than %d calls", at, maxList))
+		return nil, Invalid("invalid_value", at+".tool_calls",
+			fmt.Sprintf("%s.tool_calls must not hold more than %d calls", at, maxList))
 	}
 	if m.ToolCalls == nil {
 		return nil, nil
@@ -138,7 +143,8 @@ func (m rawMessage) calls(at string) ([]ToolCall, error) {
 		at := fmt.Sprintf("%s.tool_calls[%d]", at, i)
 		switch {
 		case c.Type != "" && c.Type != "function":
-			return nil, unsupported(at+".type", fmt.Sprintf("%s.type must be function; %q is not supported", at, clip(c.Type)))
+			return nil, unsupported(at+".type",
+				fmt.Sprintf("%s.type must be function; %q is not supported", at, clip(c.Type)))
 		case c.ID == "":
 			return nil, Invalid("tool_call_id_required", at+".id", at+".id is required")
 		case c.Function == nil:
@@ -154,7 +160,8 @@ func (m rawMessage) calls(at string) ([]ToolCall, error) {
 
 func checkName(at, name string) error {
 	if len(name) > maxName || strings.ContainsAny(name, " \t\r\n<|\\/>") {
-		return Invalid("invalid_value", at, fmt.Sprintf("%s must have at most %d characters and no space, <, >, |, / or \\", at, maxName))
+		return Invalid("invalid_value", at,
+			fmt.Sprintf("%s must have at most %d characters and no space, <, >, |, / or \\", at, maxName))
 	}
 	return nil
 }

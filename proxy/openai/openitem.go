@@ -142,7 +142,8 @@ func (b *ResponseBuilder) call(tool ClientTool, made madeItem) []ResponseEvent {
 		},
 		source: made.ID, index: len(b.response.Output),
 	}
-	arguments, delta, done := made.Arguments, "response.function_call_arguments.delta", "response.function_call_arguments.done"
+	arguments := made.Arguments
+	delta, done := "response.function_call_arguments.delta", "response.function_call_arguments.done"
 	if tool.Custom {
 		b.open.Type, b.open.ID, arguments = itemCustomCall, b.newID("ctc_"), freeInput(made.Arguments)
 		delta, done = "response.custom_tool_call_input.delta", "response.custom_tool_call_input.done"

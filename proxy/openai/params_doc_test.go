@@ -56,17 +56,20 @@ func inTheDocs(t *testing.T, name string, table params) {
 		require.NoError(t, os.WriteFile(path, []byte(whole), 0o644))
 		return
 	}
-	assert.Equal(t, paramTable(table), there, "if this is meant: go test ./proxy/openai -run TestParametersInTheDocs -update")
+	assert.Equal(t, paramTable(table), there,
+		"if this is meant: go test ./proxy/openai -run TestParametersInTheDocs -update")
 }
 
 // Every parameter in the table can be sent, and what becomes of it is what the
 // table says.
 func TestParametersFollowTheTable(t *testing.T) {
 	values := map[string]string{ // of the honoured ones
-		"model": `"m"`, "messages": `[{"role":"user","content":"x"}]`, "stream": `true`, "stream_options": `{"include_usage":true}`,
+		"model": `"m"`, "messages": `[{"role":"user","content":"x"}]`, "stream": `true`,
+		"stream_options":   `{"include_usage":true}`,
 		"reasoning_effort": `"low"`, "n": `2`, "response_format": `{"type":"json_object"}`, "modalities": `["text"]`,
-		"reasoning": `{"summary":"auto"}`, "service_tier": `"flex"`, "verbosity": `"low"`, "parallel_tool_calls": `false`,
-		"tools": `[{"type":"function","function":{"name":"f"}}]`, "tool_choice": `"auto"`,
+		"reasoning": `{"summary":"auto"}`, "service_tier": `"flex"`, "verbosity": `"low"`,
+		"parallel_tool_calls": `false`,
+		"tools":               `[{"type":"function","function":{"name":"f"}}]`, "tool_choice": `"auto"`,
 		"functions": `[{"name":"f"}]`, "function_call": `"auto"`,
 	}
 	for name, p := range chatParams {
@@ -75,7 +78,8 @@ func TestParametersFollowTheTable(t *testing.T) {
 			require.NotEqual(t, honoured, p.rule, "%s: give this test a value", name)
 			value = `"x"`
 		}
-		parameters := map[string]json.RawMessage{"model": []byte(`"m"`), "messages": []byte(`[{"role":"user","content":"x"}]`)}
+		parameters := map[string]json.RawMessage{"model": []byte(`"m"`),
+			"messages": []byte(`[{"role":"user","content":"x"}]`)}
 		parameters[name] = json.RawMessage(value)
 		body, err := json.Marshal(parameters)
 		require.NoError(t, err)

@@ -32,7 +32,8 @@ func reasoning(raw json.RawMessage, without ...string) (r Reasoning, ignored []s
 		Others  map[string]glimpse `json:",embed"`
 	}
 	if !isObject(raw) || unmarshal(raw, &fields) != nil {
-		return r, nil, Invalid("invalid_type", "reasoning", "reasoning must be an object of the strings effort and summary")
+		return r, nil, Invalid("invalid_type", "reasoning",
+			"reasoning must be an object of the strings effort and summary")
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields.Others)) {
 		switch {
@@ -40,7 +41,8 @@ func reasoning(raw json.RawMessage, without ...string) (r Reasoning, ignored []s
 		case slices.Contains(without, name):
 			ignored = append(ignored, "reasoning."+name)
 		default:
-			return r, nil, Invalid("unknown_parameter", "reasoning."+clip(name), fmt.Sprintf("reasoning has no field %q; there are effort and summary", clip(name)))
+			return r, nil, Invalid("unknown_parameter", "reasoning."+clip(name),
+				fmt.Sprintf("reasoning has no field %q; there are effort and summary", clip(name)))
 		}
 	}
 	r = Reasoning{fields.Effort, cmp.Or(fields.Summary, fields.Old)}
@@ -48,7 +50,8 @@ func reasoning(raw json.RawMessage, without ...string) (r Reasoning, ignored []s
 		r.Summary = ""
 	}
 	if r.Summary != "" && !slices.Contains(summaries, r.Summary) {
-		return r, nil, Invalid("invalid_value", "reasoning.summary", fmt.Sprintf("reasoning.summary must be one of %v", summaries))
+		return r, nil, Invalid("invalid_value", "reasoning.summary",
+			fmt.Sprintf("reasoning.summary must be one of %v", summaries))
 	}
 	return r, ignored, checkEffort("reasoning.effort", r.Effort)
 }

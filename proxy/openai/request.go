@@ -178,7 +178,8 @@ func (raw rawChat) request() (*ChatRequest, error) {
 	req := &ChatRequest{
 		Model: raw.Model, Messages: messages, Stream: raw.Stream, N: 1,
 		IncludeUsage: raw.StreamOptions != nil && raw.StreamOptions.IncludeUsage,
-		Tools:        set.tools, Legacy: len(raw.Functions) > 0, SingleCall: set.single, Instructions: set.instructions(),
+		Tools:        set.tools, Legacy: len(
+			raw.Functions) > 0, SingleCall: set.single, Instructions: set.instructions(),
 		Format: format, Reasoning: thinking, ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Verbosity,
 	}
 	if raw.N != nil {
@@ -200,7 +201,8 @@ func (raw rawChat) thinking() (Reasoning, error) {
 	case err != nil:
 		return r, err
 	case r.Effort != "" && raw.ReasoningEffort != "" && r.Effort != raw.ReasoningEffort:
-		return r, Invalid("invalid_value", "reasoning.effort", "reasoning.effort and reasoning_effort contradict each other; send one of them")
+		return r, Invalid("invalid_value", "reasoning.effort",
+			"reasoning.effort and reasoning_effort contradict each other; send one of them")
 	case r.Effort == "":
 		r.Effort = raw.ReasoningEffort
 	}

@@ -25,11 +25,13 @@ func TestDecodeChat(t *testing.T) {
 	require.NoError(t, err)
 	text := func(s, at string) []Part { return []Part{{Text: s, At: at}} }
 	assert.Equal(t, &ChatRequest{
-		Model: "m", Stream: true, IncludeUsage: true, N: 3, Reasoning: Reasoning{"high", "detailed"}, ServiceTier: "priority", Verbosity: "low",
+		Model: "m", Stream: true, IncludeUsage: true, N: 3, Reasoning: Reasoning{"high",
+			"detailed"}, ServiceTier: "priority", Verbosity: "low",
 		Ignored: []string{"seed", "temperature"},
 		Messages: []Message{
 			{Role: "system", Parts: text("be brief", "messages[0].content")},
-			{Role: "developer", Name: "x", Parts: []Part{{Text: "a", At: "messages[1].content[0]"}, {Text: "b", At: "messages[1].content[1]"}}},
+			{Role: "developer", Name: "x", Parts: []Part{{Text: "a", At: "messages[1].content[0]"},
+				{Text: "b", At: "messages[1].content[1]"}}},
 			{Role: "user", Parts: text("hi", "messages[2].content")},
 			{Role: "assistant", Parts: text("no", "messages[3].content[0]")},
 			{Role: "assistant", Parts: text("never", "messages[4].refusal")},
@@ -39,13 +41,15 @@ func TestDecodeChat(t *testing.T) {
 
 // What asks for nothing is neither refused nor named as ignored.
 func TestParametersThatAskForNothing(t *testing.T) {
-	for _, extra := range []string{`"response_format":{}`, `"response_format":null`, `"top_logprobs":0`, `"logprobs":false`, `"stop":[]`, `"tool_choice":{}`, `"tool_choice":""`, `"reasoning":{}`} {
+	for _, extra := range []string{`"response_format":{}`, `"response_format":null`, `"top_logprobs":0`,
+		`"logprobs":false`, `"stop":[]`, `"tool_choice":{}`, `"tool_choice":""`, `"reasoning":{}`} {
 		req, err := DecodeChat([]byte(asking(extra)))
 		require.NoError(t, err, extra)
 		assert.Empty(t, req.Ignored, extra)
 		assert.Empty(t, req.Format, extra)
 	}
-	for _, extra := range []string{`"text":{"format":{}}`, `"text":{}`, `"top_logprobs":0`, `"background":false`, `"tool_choice":{}`} {
+	for _, extra := range []string{`"text":{"format":{}}`, `"text":{}`, `"top_logprobs":0`, `"background":false`,
+		`"tool_choice":{}`} {
 		req, err := DecodeResponse([]byte(`{"model":"m","input":"x",` + extra + `}`))
 		require.NoError(t, err, extra)
 		assert.Empty(t, req.Ignored, extra)
@@ -74,8 +78,10 @@ func TestDecodeChatRefuses(t *testing.T) {
 		{"stop", with(`"stop":"x"`), "unsupported_parameter", "stop"},
 		{"no choices", with(`"n":0`), "invalid_value", "n"},
 		{"too many choices", with(`"n":9`), "invalid_value", "n"},
-		{"format without a type", with(`"response_format":{"json_schema":{}}`), "invalid_value", "response_format.type"},
-		{"format of other fields", with(`"response_format":{"typ":"json_object"}`), "invalid_value", "response_format.type"},
+		{"format without a type", with(`"response_format":{"json_schema":{}}`), "invalid_value",
+			"response_format.type"},
+		{"format of other fields", with(`"response_format":{"typ":"json_object"}`), "invalid_value",
+			"response_format.type"},
 		{"logprobs", with(`"top_logprobs":1`), "unsupported_parameter", "top_logprobs"},
 		{"half a choice", with(`"n":1.5`), "invalid_value", "n"},
 		{"more choices than there are numbers", with(`"n":99999999999999999999`), "invalid_value", "n"},
@@ -83,7 +89,8 @@ func TestDecodeChatRefuses(t *testing.T) {
 		{"audio out", with(`"modalities":["text","audio"]`), "unsupported_parameter", "modalities"},
 		{"effort", with(`"reasoning_effort":"huge"`), "invalid_value", "reasoning_effort"},
 		{"reasoning effort", with(`"reasoning":{"effort":"huge"}`), "invalid_value", "reasoning.effort"},
-		{"two efforts", with(`"reasoning":{"effort":"low"},"reasoning_effort":"high"`), "invalid_value", "reasoning.effort"},
+		{"two efforts", with(`"reasoning":{"effort":"low"},"reasoning_effort":"high"`), "invalid_value",
+			"reasoning.effort"},
 		{"summary", with(`"reasoning":{"summary":"long"}`), "invalid_value", "reasoning.summary"},
 		{"unknown reasoning", with(`"reasoning":{"max_tokens":"5"}`), "unknown_parameter", "reasoning.max_tokens"},
 		{"reasoning of the wrong type", with(`"reasoning":"high"`), "invalid_type", "reasoning"},
@@ -95,20 +102,30 @@ func TestDecodeChatRefuses(t *testing.T) {
 		{"null content", message(`{"role":"user","content":null}`), "content_required", "messages[1].content"},
 		{"no parts", message(`{"role":"user","content":[]}`), "content_required", "messages[1].content"},
 		{"silent assistant", message(`{"role":"assistant","content":null}`), "content_required", "messages[1].content"},
-		{"content of the wrong type", message(`{"role":"user","content":{"a":1}}`), "invalid_type", "messages[1].content"},
+		{"content of the wrong type", message(`{"role":"user","content":{"a":1}}`), "invalid_type",
+			"messages[1].content"},
 		{"name", message(`{"role":"user","content":"x","name":"a b"}`), "invalid_value", "messages[1].name"},
 		{"text without text", part(`{"type":"text"}`), "content_required", "messages[1].content[1].text"},
 		{"part without type", part(`{}`), "content_required", "messages[1].content[1].type"},
-		{"file", part(`{"type":"file","file":{"file_id":"x"}}`), "unsupported_parameter", "messages[1].content[1].type"},
-		{"audio", part(`{"type":"input_audio","input_audio":{"data":"","format":"wav"}}`), "unsupported_parameter", "messages[1].content[1].type"},
-		{"audio of the past", message(`{"role":"assistant","audio":{"id":"x"}}`), "unsupported_parameter", "messages[1].audio"},
-		{"refusal of a user", part(`{"type":"refusal","refusal":"x"}`), "unsupported_parameter", "messages[1].content[1].type"},
-		{"image of a system", message(`{"role":"system","content":[{"type":"image_url","image_url":{"url":"x"}}]}`), "unsupported_parameter", "messages[1].content[0].type"},
+		{"file", part(`{"type":"file","file":{"file_id":"x"}}`), "unsupported_parameter",
+			"messages[1].content[1].type"},
+		{"audio", part(`{"type":"input_audio","input_audio":{"data":"","format":"wav"}}`), "unsupported_parameter",
+			"messages[1].content[1].type"},
+		{"audio of the past", message(`{"role":"assistant","audio":{"id":"x"}}`), "unsupported_parameter",
+			"messages[1].audio"},
+		{"refusal of a user", part(`{"type":"refusal","refusal":"x"}`), "unsupported_parameter",
+			"messages[1].content[1].type"},
+		{"image of a system", message(`{"role":"system","content":[{"type":"image_url","image_url":{"url":"x"}}]}`),
+			"unsupported_parameter", "messages[1].content[0].type"},
 		{"image without image", part(`{"type":"image_url"}`), "image_required", "messages[1].content[1].image_url.url"},
-		{"image without URL", part(`{"type":"image_url","image_url":{}}`), "image_required", "messages[1].content[1].image_url.url"},
-		{"image of the wrong form", part(`{"type":"image_url","image_url":"https://x"}`), "invalid_type", "messages[1].content"},
-		{"image by path", part(`{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}`), "invalid_image_url", "messages[1].content[1].image_url.url"},
-		{"image detail", part(`{"type":"image_url","image_url":{"url":"https://x","detail":"huge"}}`), "invalid_value", "messages[1].content[1].image_url.detail"},
+		{"image without URL", part(`{"type":"image_url","image_url":{}}`), "image_required",
+			"messages[1].content[1].image_url.url"},
+		{"image of the wrong form", part(`{"type":"image_url","image_url":"https://x"}`), "invalid_type",
+			"messages[1].content"},
+		{"image by path", part(`{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}`), "invalid_image_url",
+			"messages[1].content[1].image_url.url"},
+		{"image detail", part(`{"type":"image_url","image_url":{"url":"https://x","detail":"huge"}}`), "invalid_value",
+			"messages[1].content[1].image_url.detail"},
 	} {
 		t.Run(tc.name, func(t *testing.T) { rejects(t, tc.body, tc.code, tc.param) })
 	}
@@ -137,7 +154,8 @@ func TestErrorsDoNotEchoWithoutBound(t *testing.T) {
 func TestErrorEnvelope(t *testing.T) {
 	data, err := json.Marshal(Unavailable("worker_not_ready", "wait", 0))
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"error":{"message":"wait","type":"backend_unavailable","param":null,"code":"worker_not_ready","retryable":true}}`, string(data))
+	assert.JSONEq(t,
+		`{"error":{"message":"wait","type":"backend_unavailable","param":null,"code":"worker_not_ready","retryable":true}}`, string(data))
 	data, err = json.Marshal(Invalid("c", "p", "m"))
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"error":{"message":"m","type":"invalid_request_error","param":"p","code":"c"}}`, string(data))
@@ -147,7 +165,9 @@ func FuzzDecodeChat(f *testing.F) {
 	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a"}]}]}`))
 	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":null}],"n":null}`))
 	f.Add([]byte(`{"messages":{"role":[]}}`))
-	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","x":[[[]]],"\u0078":1e400}}}]}`))
+	f.Add(
+		[]byte(
+			`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","x":[[[]]],"\u0078":1e400}}}]}`))
 	f.Add([]byte(`{"model":"m","tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"anyOf":[true,{"$ref":"#"}]}}}}}],
 		"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"f"}}]}},
 		"messages":[{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"x"}]}`))

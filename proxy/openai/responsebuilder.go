@@ -41,10 +41,12 @@ type openItem struct {
 // NewResponseBuilder begins the response of req, which is blank apart from what
 // req has asked for. mark is put in front of encrypted reasoning, and stays there
 // wherever that is copied to. newID makes the ids of items.
-func NewResponseBuilder(req *ResponseRequest, blank Response, mark string, newID func(prefix string) string) *ResponseBuilder {
+func NewResponseBuilder(req *ResponseRequest, blank Response, mark string,
+	newID func(prefix string) string) *ResponseBuilder {
 	return &ResponseBuilder{
 		response: blank, mark: mark, tools: req.Tools.byWireName(), newID: newID,
-		single: req.Tools.Single, summary: req.Reasoning.Summary != "", encrypted: req.Encrypted, finished: map[string]bool{},
+		single: req.Tools.Single, summary: req.Reasoning.Summary != "", encrypted: req.Encrypted,
+		finished: map[string]bool{},
 	}
 }
 
@@ -125,11 +127,13 @@ func (b *ResponseBuilder) Silent() bool { return !b.said }
 func (b *ResponseBuilder) Refuse(words string) []ResponseEvent {
 	events := append(b.Begin(), b.closeItem(StatusCompleted)...)
 	b.open = &openItem{
-		OutputItem: OutputItem{Type: itemMessage, ID: b.newID("msg_"), Status: StatusInProgress}, index: len(b.response.Output),
+		OutputItem: OutputItem{Type: itemMessage, ID: b.newID("msg_"),
+			Status: StatusInProgress}, index: len(b.response.Output),
 	}
 	events = append(events, b.item("response.output_item.added"))
 	b.open.Refusal = &words
-	for _, kind := range []string{"response.content_part.added", "response.refusal.delta", "response.refusal.done", "response.content_part.done"} {
+	for _, kind := range []string{"response.content_part.added", "response.refusal.delta", "response.refusal.done",
+		"response.content_part.done"} {
 		e := b.at(kind)
 		e.ContentIndex = new(int)
 		switch kind {

@@ -44,21 +44,30 @@ func TestResponseEvents(t *testing.T) {
 		assert.Equal(t, want, kindsOf(events))
 		all = append(all, events...)
 	}
-	step(b.Reasoning("r", 0, "th"), "created", "in_progress", "output_item.added", "reasoning_summary_part.added", "reasoning_summary_text.delta")
+	step(b.Reasoning("r", 0, "th"), "created", "in_progress", "output_item.added", "reasoning_summary_part.added",
+		"reasoning_summary_text.delta")
 	step(b.Reasoning("r", 0, "ink"), "reasoning_summary_text.delta")
-	step(b.Reasoning("r", 1, "more"), "reasoning_summary_text.done", "reasoning_summary_part.done", "reasoning_summary_part.added", "reasoning_summary_text.delta")
-	step(b.Item(json.RawMessage(`{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"think"},{"type":"summary_text","text":"more"}],"encrypted_content":"secret"}`)),
+	step(b.Reasoning("r", 1, "more"), "reasoning_summary_text.done", "reasoning_summary_part.done",
+		"reasoning_summary_part.added", "reasoning_summary_text.delta")
+	step(
+		b.Item(
+			json.RawMessage(
+				`{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"think"},{"type":"summary_text","text":"more"}],"encrypted_content":"secret"}`)),
 		"reasoning_summary_text.done", "reasoning_summary_part.done", "output_item.done")
 	step(b.Text("m", "he"), "output_item.added", "content_part.added", "output_text.delta")
-	step(b.Item(json.RawMessage(`{"type":"message","id":"m","role":"assistant","content":[{"type":"output_text","text":"hello"}]}`)),
+	step(b.Item(json.RawMessage(
+		`{"type":"message","id":"m","role":"assistant","content":[{"type":"output_text","text":"hello"}]}`)),
 		"output_text.delta", "output_text.done", "content_part.done", "output_item.done")
-	step(b.Item(json.RawMessage(`{"type":"function_call","id":"c1","name":"f","call_id":"call_1","arguments":"{\"a\":1}"}`)),
+	step(b.Item(
+		json.RawMessage(`{"type":"function_call","id":"c1","name":"f","call_id":"call_1","arguments":"{\"a\":1}"}`)),
 		"output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done")
 	step(b.Item(json.RawMessage(`{"type":"function_call","name":"ns__f","call_id":"call_2","arguments":"{}"}`)),
 		"output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done")
-	step(b.Item(json.RawMessage(`{"type":"function_call","name":"patch","call_id":"call_3","arguments":"{\"input\":\"*** Begin\"}"}`)),
+	step(b.Item(json.RawMessage(
+		`{"type":"function_call","name":"patch","call_id":"call_3","arguments":"{\"input\":\"*** Begin\"}"}`)),
 		"output_item.added", "custom_tool_call_input.delta", "custom_tool_call_input.done", "output_item.done")
-	step(b.Item(json.RawMessage(`{"type":"function_call","name":"tool_search","call_id":"call_5","arguments":"{\"query\":\"q\"}"}`)),
+	step(b.Item(json.RawMessage(
+		`{"type":"function_call","name":"tool_search","call_id":"call_5","arguments":"{\"query\":\"q\"}"}`)),
 		"output_item.added", "output_item.done")
 	step(b.Item(json.RawMessage(`{"type":"function_call","name":"codex's own","call_id":"call_4","arguments":"{}"}`)))
 	step(b.End(FinishToolCalls, &Usage{PromptTokens: 7, CompletionTokens: 3, TotalTokens: 10}, 9), "completed")
@@ -91,21 +100,33 @@ func TestResponseEndings(t *testing.T) {
 		last   string
 		says   string
 	}{
-		"length":  {func(b *ResponseBuilder) []ResponseEvent { return b.End(FinishLength, nil, 9) }, StatusIncomplete, "incomplete", `"incomplete_details":{"reason":"max_output_tokens"}`},
-		"filter":  {func(b *ResponseBuilder) []ResponseEvent { return b.End(FinishContentFilter, nil, 9) }, StatusIncomplete, "incomplete", `"incomplete_details":{"reason":"content_filter"}`},
-		"cancel":  {func(b *ResponseBuilder) []ResponseEvent { return b.Cancel(nil) }, StatusCancelled, "incomplete", `"incomplete_details":null`},
-		"quota":   {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(&Error{Type: TypeQuota, Message: "m"}, nil) }, StatusFailed, "failed", `"error":{"code":"rate_limit_exceeded","message":"m"}`},
-		"request": {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(Invalid("c", "p", "m"), nil) }, StatusFailed, "failed", `"error":{"code":"invalid_prompt","message":"m"}`},
+		"length": {func(b *ResponseBuilder) []ResponseEvent { return b.End(FinishLength, nil, 9) }, StatusIncomplete,
+			"incomplete", `"incomplete_details":{"reason":"max_output_tokens"}`},
+		"filter": {func(b *ResponseBuilder) []ResponseEvent { return b.End(FinishContentFilter, nil, 9) },
+			StatusIncomplete, "incomplete", `"incomplete_details":{"reason":"content_filter"}`},
+		"cancel": {func(b *ResponseBuilder) []ResponseEvent { return b.Cancel(nil) }, StatusCancelled, "incomplete",
+			`"incomplete_details":null`},
+		"quota": {func(b *ResponseBuilder) []ResponseEvent {
+			return b.Fail(&Error{Type: TypeQuota, Message: "m"},
+				nil)
+		}, StatusFailed, "failed", `"error":{"code":"rate_limit_exceeded","message":"m"}`},
+		"request": {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(Invalid("c", "p", "m"), nil) },
+			StatusFailed, "failed", `"error":{"code":"invalid_prompt","message":"m"}`},
 		"length of the input": {
-			func(b *ResponseBuilder) []ResponseEvent { return b.Fail(Invalid(codeContextLength, "input", "m"), nil) }, StatusFailed, "failed", `"error":{"code":"context_length_exceeded","message":"m"}`,
+			func(b *ResponseBuilder) []ResponseEvent {
+				return b.Fail(Invalid(codeContextLength, "input", "m"),
+					nil)
+			}, StatusFailed, "failed", `"error":{"code":"context_length_exceeded","message":"m"}`,
 		},
-		"worker": {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(Unavailable("c", "m", 0), nil) }, StatusFailed, "failed", `"error":{"code":"server_error","message":"m"}`},
+		"worker": {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(Unavailable("c", "m", 0), nil) },
+			StatusFailed, "failed", `"error":{"code":"server_error","message":"m"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := builder(t, everything)
 			b.Text("m", "half")
 			events := tc.end(b)
-			assert.Equal(t, []string{"output_text.done", "content_part.done", "output_item.done", tc.last}, kindsOf(events))
+			assert.Equal(t, []string{"output_text.done", "content_part.done", "output_item.done", tc.last},
+				kindsOf(events))
 			data, err := json.Marshal(b.Response())
 			require.NoError(t, err)
 			assert.Contains(t, string(data), `"status":"`+tc.status+`"`)
@@ -114,7 +135,8 @@ func TestResponseEndings(t *testing.T) {
 			assert.Equal(t, "half", *b.Response().Output[0].Text)
 
 			b = builder(t, everything)
-			assert.Equal(t, []string{"created", "in_progress", tc.last}, kindsOf(tc.end(b)), "even if nothing came before")
+			assert.Equal(t, []string{"created", "in_progress", tc.last}, kindsOf(tc.end(b)),
+				"even if nothing came before")
 		})
 	}
 }
@@ -123,7 +145,8 @@ func TestReasoningIsShownToWhoAsks(t *testing.T) {
 	b := builder(t, `{"model":"m","input":"x"}`)
 	assert.Equal(t, []string{"created", "in_progress"}, kindsOf(b.Reasoning("r", 0, "think")))
 	assert.Equal(t, []string{"output_item.added", "output_item.done"},
-		kindsOf(b.Item(json.RawMessage(`{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"think"}],"encrypted_content":"secret"}`))))
+		kindsOf(b.Item(json.RawMessage(
+			`{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"think"}],"encrypted_content":"secret"}`))))
 	data, err := json.Marshal(b.Response().Output)
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"type":"reasoning","id":"rs_1","summary":[]}]`, string(data))
@@ -143,11 +166,14 @@ func TestResponseEventsAddUp(t *testing.T) {
 			case 0:
 				events = append(events, b.Reasoning("r"+source, random.IntN(3), strings.Repeat("é", random.IntN(3)))...)
 			case 1:
-				events = append(events, b.Item(json.RawMessage(`{"type":"message","id":"m`+source+`","content":[{"type":"output_text","text":"whole"}]}`))...)
+				events = append(events, b.Item(json.RawMessage(
+					`{"type":"message","id":"m`+source+`","content":[{"type":"output_text","text":"whole"}]}`))...)
 			case 2:
-				events = append(events, b.Item(json.RawMessage(`{"type":"reasoning","id":"r`+source+`","summary":[{"type":"summary_text","text":"whole"}]}`))...)
+				events = append(events, b.Item(json.RawMessage(
+					`{"type":"reasoning","id":"r`+source+`","summary":[{"type":"summary_text","text":"whole"}]}`))...)
 			case 3:
-				events = append(events, b.Item(json.RawMessage(`{"type":"function_call","id":"c`+source+`","name":"f","call_id":"x","arguments":"{}"}`))...)
+				events = append(events, b.Item(json.RawMessage(
+					`{"type":"function_call","id":"c`+source+`","name":"f","call_id":"x","arguments":"{}"}`))...)
 			default:
 				events = append(events, b.Text("m"+source, strings.Repeat("🙂", random.IntN(3)))...)
 			}

@@ -104,7 +104,8 @@ func (raw rawResponse) takeInput(req *ResponseRequest) error {
 	}
 	images := req.Images()
 	if len(images) > maxImages {
-		return Invalid("invalid_value", "input", fmt.Sprintf("input must not hold more than %d images, and has %d", maxImages, len(images)))
+		return Invalid("invalid_value", "input",
+			fmt.Sprintf("input must not hold more than %d images, and has %d", maxImages, len(images)))
 	}
 	if slices.ContainsFunc(images, func(i PlacedImage) bool { return i.Image.Detail == "low" }) {
 		req.Ignored = append(req.Ignored, "input_image.detail")
@@ -161,7 +162,8 @@ func (req *ResponseRequest) takeItem(raw rawItem, at string) error {
 
 func (req *ResponseRequest) takeCall(raw rawItem, at string) error {
 	kept := Item{
-		Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Namespace: raw.Namespace, Name: raw.Name, Input: raw.Input,
+		Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Namespace: raw.Namespace,
+		Name: raw.Name, Input: raw.Input,
 	}
 	fields := []field{{"call_id", raw.CallID}, {"name", raw.Name}}
 	if raw.Type == itemSearchCall {
@@ -191,7 +193,8 @@ func (req *ResponseRequest) takeMessage(raw rawItem, at string) error {
 	case "":
 		return Invalid("role_required", at+".role", at+".role is required")
 	default:
-		return Invalid("invalid_value", at+".role", fmt.Sprintf("%s.role must be system, developer, user or assistant, not %q", at, clip(raw.Role)))
+		return Invalid("invalid_value", at+".role",
+			fmt.Sprintf("%s.role must be system, developer, user or assistant, not %q", at, clip(raw.Role)))
 	}
 	parts, err := takeParts(raw.Content, at+".content", textPart(raw.Role))
 	if err != nil {
@@ -264,7 +267,8 @@ func takeSummary(raw json.RawMessage, at string) (parts some[summaryPart], err e
 	for i, part := range parts {
 		if part.Type != partSummary {
 			at := fmt.Sprintf("%s[%d].type", at, i)
-			return nil, unsupported(at, fmt.Sprintf("%s must be %s; %q is not supported", at, partSummary, clip(part.Type)))
+			return nil, unsupported(at, fmt.Sprintf("%s must be %s; %q is not supported", at, partSummary,
+				clip(part.Type)))
 		}
 	}
 	return parts, nil
@@ -286,6 +290,7 @@ func (p rawItemPart) take(at, kind string) (ItemPart, error) {
 		image, err := newImage(at, "image_url", p.ImageURL, p.Detail)
 		return ItemPart{Type: p.Type, Image: &image}, err
 	default:
-		return ItemPart{}, unsupported(at+".type", fmt.Sprintf("%s: parts of type %q are not supported; send input_text or input_image", at, clip(p.Type)))
+		return ItemPart{}, unsupported(at+".type",
+			fmt.Sprintf("%s: parts of type %q are not supported; send input_text or input_image", at, clip(p.Type)))
 	}
 }

@@ -9,13 +9,16 @@ type params = map[string]struct {
 // responseParams is every parameter of POST /v1/responses and what becomes of
 // it, as chatParams is for chat completions.
 var responseParams = params{
-	"model":                {honoured, ""},
-	"input":                {honoured, "text, or items: messages, calls and their outputs, reasoning, references to stored items"},
-	"instructions":         {honoured, ""},
-	"stream":               {honoured, ""},
-	"tools":                {honoured, "functions, custom tools and namespaces of them, see above"},
-	"tool_choice":          {honoured, "none, auto and allowed_tools; required and a named tool are asked for in words"},
-	"parallel_tool_calls":  {honoured, "false asks the model for one call, and of several in an answer only the first is passed on"},
+	"model": {honoured, ""},
+	"input": {honoured,
+		"text, or items: messages, calls and their outputs, reasoning, references to stored items"},
+	"instructions": {honoured, ""},
+	"stream":       {honoured, ""},
+	"tools":        {honoured, "functions, custom tools and namespaces of them, see above"},
+	"tool_choice": {honoured,
+		"none, auto and allowed_tools; required and a named tool are asked for in words"},
+	"parallel_tool_calls": {honoured,
+		"false asks the model for one call, and of several in an answer only the first is passed on"},
 	"text":                 {honoured, "format as for chat completions; verbosity for models that know it"},
 	"service_tier":         {honoured, "flex and priority; auto and default are what the worker is set to"},
 	"reasoning":            {honoured, "effort and summary; context is ignored"},

@@ -128,7 +128,8 @@ func (raw rawResponse) validate() (*ResponseRequest, error) {
 		ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Text.Verbosity,
 	}
 	for _, check := range []func(*ResponseRequest) error{
-		raw.checkScalars, raw.takeMetadata, raw.takeReasoning, raw.takeInclude, raw.takeText, raw.takeInput, raw.takeTools,
+		raw.checkScalars, raw.takeMetadata, raw.takeReasoning, raw.takeInclude, raw.takeText, raw.takeInput,
+		raw.takeTools,
 	} {
 		if err := check(req); err != nil {
 			return nil, err
@@ -156,13 +157,15 @@ func (raw rawResponse) checkScalars(*ResponseRequest) error {
 
 func (raw rawResponse) takeMetadata(req *ResponseRequest) error {
 	if len(raw.Metadata) > maxMetadata { // it came twice
-		return Invalid("invalid_value", "metadata", fmt.Sprintf("metadata must not have more than %d members", maxMetadata))
+		return Invalid("invalid_value", "metadata",
+			fmt.Sprintf("metadata must not have more than %d members", maxMetadata))
 	}
 	req.Metadata = make(map[string]string, len(raw.Metadata))
 	for key, value := range raw.Metadata {
 		if utf8.RuneCountInString(key) > maxMetadataKey || utf8.RuneCountInString(string(value)) > maxMetadataValue {
 			return Invalid("invalid_value", "metadata."+clip(key),
-				fmt.Sprintf("metadata has keys of up to %d and values of up to %d characters", maxMetadataKey, maxMetadataValue))
+				fmt.Sprintf("metadata has keys of up to %d and values of up to %d characters", maxMetadataKey,
+					maxMetadataValue))
 		}
 		req.Metadata[key] = string(value)
 	}
@@ -181,7 +184,8 @@ func (raw rawResponse) takeReasoning(req *ResponseRequest) (err error) {
 // hosted are the values of include that speak of hosted tools, of which there
 // are none, or of input images, which the list of input items has in any case.
 var hosted = []string{
-	"file_search_call.results", "web_search_call.results", "web_search_call.action.sources", "message.input_image.image_url",
+	"file_search_call.results", "web_search_call.results", "web_search_call.action.sources",
+	"message.input_image.image_url",
 	"computer_call_output.output.image_url", "code_interpreter_call.outputs",
 }
 
@@ -243,14 +247,16 @@ func isObject(v json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(v
 // Blank is the response to the request before anything has come of it.
 func (req *ResponseRequest) Blank(id string, created int64) Response {
 	r := Response{
-		ID: id, Object: "response", CreatedAt: created, Status: StatusInProgress, Instructions: req.Instructions, Model: req.Model,
+		ID: id, Object: "response", CreatedAt: created, Status: StatusInProgress, Instructions: req.Instructions,
+		Model:  req.Model,
 		Output: []OutputItem{}, ParallelToolCalls: !req.Tools.Single, Text: ResponseText{Format: req.Shown},
 		ToolChoice: req.Tools.Choice, Tools: req.Tools.Shown, Truncation: "disabled", Metadata: req.Metadata,
 	}
 	for _, f := range []struct {
 		value string
 		into  **string
-	}{{req.Previous, &r.PreviousResponseID}, {req.Reasoning.Effort, &r.Reasoning.Effort}, {req.Reasoning.Summary, &r.Reasoning.Summary}} {
+	}{{req.Previous, &r.PreviousResponseID}, {req.Reasoning.Effort, &r.Reasoning.Effort}, {req.Reasoning.Summary,
+		&r.Reasoning.Summary}} {
 		if f.value != "" {
 			*f.into = new(f.value)
 		}

@@ -30,7 +30,8 @@ func TestDecodeResponse(t *testing.T) {
 	    {"type":"function_call","call_id":"d","name":"read","namespace":"mcp__files","arguments":"{}"},{"type":"function_call_output","call_id":"d","output":[{"type":"input_image","image_url":"https://x.example/a.png"}]},
 	    {"type":"item_reference","id":"msg_9"},{"id":"msg_10"}]}`))
 	require.NoError(t, err)
-	assert.Equal(t, []string{"include", "input_image.detail", "temperature", "tools", "tools.strict", "user"}, req.Ignored)
+	assert.Equal(t, []string{"include", "input_image.detail", "temperature", "tools", "tools.strict", "user"},
+		req.Ignored)
 	assert.Equal(t, Reasoning{"high", "auto"}, req.Reasoning)
 	assert.Equal(t, "flex", req.ServiceTier)
 	assert.Equal(t, "low", req.Verbosity)
@@ -42,21 +43,25 @@ func TestDecodeResponse(t *testing.T) {
 	require.Len(t, req.Tools.Offered, 1, "the others may not be called")
 	assert.True(t, req.Tools.Offered[0].Custom)
 	assert.Contains(t, string(req.Tools.Offered[0].Wire.Parameters), "lark grammar")
-	assert.Equal(t, []string{"Your next message must be a call of the function patch. Do not answer in words."}, req.Tools.Words)
+	assert.Equal(t, []string{"Your next message must be a call of the function patch. Do not answer in words."},
+		req.Tools.Words)
 	require.Len(t, req.Input, 10)
 	var types []string
 	for _, in := range req.Input {
 		types = append(types, in.Type+in.Role+in.Reference)
 	}
-	assert.Equal(t, []string{"messagesystem", "messageuser", "reasoning", "messageassistant", "custom_tool_call", "custom_tool_call_output", "function_call", "function_call_output", "msg_9", "msg_10"}, types)
+	assert.Equal(t, []string{"messagesystem", "messageuser", "reasoning", "messageassistant", "custom_tool_call",
+		"custom_tool_call_output", "function_call", "function_call_output", "msg_9", "msg_10"}, types)
 	require.Len(t, req.Images(), 2)
 	assert.Equal(t, "input[7].output[0].image_url", req.Images()[1].At)
 
 	blank, err := json.Marshal(req.Blank("resp_1", 5))
 	require.NoError(t, err)
 	for _, want := range []string{
-		`"previous_response_id":"resp_0"`, `"reasoning":{"effort":"high","summary":"auto"}`, `"metadata":{"a":"b"}`, `"instructions":"i"`, `"output":[]`,
-		`"text":{"format":{"type":"json_object"}}`, `"tool_choice":{"type":"custom","name":"patch"}`, `"parallel_tool_calls":false`, `"temperature":null`, `"truncation":"disabled"`,
+		`"previous_response_id":"resp_0"`, `"reasoning":{"effort":"high","summary":"auto"}`, `"metadata":{"a":"b"}`,
+		`"instructions":"i"`, `"output":[]`,
+		`"text":{"format":{"type":"json_object"}}`, `"tool_choice":{"type":"custom","name":"patch"}`,
+		`"parallel_tool_calls":false`, `"temperature":null`, `"truncation":"disabled"`,
 	} {
 		assert.Contains(t, string(blank), want)
 	}
@@ -87,7 +92,8 @@ func TestItemsComeBack(t *testing.T) {
 		offered = append(offered, tool.Name)
 	}
 	assert.Equal(t, []string{"found", "exec"}, offered, "tools that come in the input")
-	require.NoError(t, req.Equip([]json.RawMessage{[]byte(`{"type":"function","name":"exec"}`), []byte(`{"type":"function","name":"earlier"}`)}))
+	require.NoError(t, req.Equip([]json.RawMessage{[]byte(`{"type":"function","name":"exec"}`),
+		[]byte(`{"type":"function","name":"earlier"}`)}))
 	require.Len(t, req.Tools.Offered, 3)
 	assert.True(t, req.Tools.Offered[2].Custom, "the later one of a name holds")
 	data, err := json.Marshal(OutputItem{Type: "message", ID: "msg_1", Status: "completed", Refusal: new("no")})
@@ -100,7 +106,8 @@ func TestItemsComeBack(t *testing.T) {
 func TestWireNames(t *testing.T) {
 	long := strings.Repeat("x", 128)
 	for given, want := range map[[2]string]string{
-		{"", "f"}: "f", {"ns", "f"}: "ns__f", {"", "shell_command"}: "client_shell_command", {"ns", "exec_command"}: "ns__exec_command",
+		{"", "f"}: "f", {"ns", "f"}: "ns__f", {"", "shell_command"}: "client_shell_command", {"ns",
+			"exec_command"}: "ns__exec_command",
 	} {
 		assert.Equal(t, want, WireName(given[0], given[1]))
 	}
@@ -120,7 +127,8 @@ func TestDecodeResponseRefuses(t *testing.T) {
 	with := func(extra string) string { return `{"model":"m","input":"x",` + extra + `}` }
 	item := func(i string) string { return `{"model":"m","input":[{"role":"user","content":"x"},` + i + `]}` }
 	tools := func(n int) string {
-		return `{"type":"additional_tools","tools":[` + strings.Repeat(`{"type":"custom","name":"c"},`, n-1) + `{"type":"custom","name":"c"}]}`
+		return `{"type":"additional_tools","tools":[` + strings.Repeat(`{"type":"custom","name":"c"},`, n-1) +
+			`{"type":"custom","name":"c"}]}`
 	}
 	pairs := func(from, to int) string {
 		list := `"x":""`
@@ -148,32 +156,48 @@ func TestDecodeResponseRefuses(t *testing.T) {
 		{"summary", with(`"reasoning":{"summary":"long"}`), "invalid_value", "reasoning.summary"},
 		{"metadata value", with(`"metadata":{"a":"` + strings.Repeat("x", 513) + `"}`), "invalid_value", "metadata.a"},
 		{"metadata", with(`"metadata":{` + strings.Repeat(`"a":"",`, 16) + `"a":""}`), "invalid_value", "metadata"},
-		{"metadata twice", with(`"metadata":{` + pairs(0, 15) + `},"metadata":{` + pairs(9, 24) + `}`), "duplicate_name", "metadata"},
+		{"metadata twice", with(`"metadata":{` + pairs(0, 15) + `},"metadata":{` + pairs(9, 24) + `}`),
+			"duplicate_name", "metadata"},
 		{"metadata number", with(`"metadata":{"a":1}`), "invalid_type", "metadata.a"},
 		{"format", with(`"text":{"format":{"type":"xml"}}`), "invalid_value", "text.format.type"},
-		{"schema", with(`"text":{"format":{"type":"json_schema","name":"n"}}`), "schema_required", "text.format.schema"},
+		{"schema", with(`"text":{"format":{"type":"json_schema","name":"n"}}`), "schema_required",
+			"text.format.schema"},
 		{"verbosity", with(`"text":{"verbosity":"loud"}`), "invalid_value", "text.verbosity"},
 		{"hosted tool", with(`"tools":[{"type":"file_search"}]`), "unsupported_parameter", "tools[0].type"},
-		{"web search", with(`"tools":[{"type":"web_search","external_web_access":true}]`), "unsupported_parameter", "tools[0].type"},
-		{"hosted tool in a namespace", with(`"tools":[{"type":"namespace","name":"n","tools":[{"type":"namespace","name":"m"}]}]`), "unsupported_parameter", "tools[0].tools[0].type"},
+		{"web search", with(`"tools":[{"type":"web_search","external_web_access":true}]`), "unsupported_parameter",
+			"tools[0].type"},
+		{"hosted tool in a namespace", with(
+			`"tools":[{"type":"namespace","name":"n","tools":[{"type":"namespace","name":"m"}]}]`),
+			"unsupported_parameter", "tools[0].tools[0].type"},
 		{"tool name", with(`"tools":[{"type":"function","name":"a b"}]`), "invalid_value", "tools[0].name"},
-		{"twice", with(`"tools":[{"type":"function","name":"n__f"},{"type":"namespace","name":"n","tools":[{"type":"function","name":"f"}]}]`), "invalid_value", "tools[1].tools[0].name"},
-		{"group", with(`"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[` + strings.Repeat("1,", maxTools) + `1]}`), "invalid_value", "tool_choice.tools"},
-		{"more tools than can be read", item(tools(maxList/2) + "," + tools(maxList/2) + "," + tools(1)), "invalid_value", "input[3].tools"},
-		{"and in a namespace", item(`{"type":"additional_tools","tools":[{"type":"namespace","name":"n","tools":[` + strings.Repeat(`{"type":"custom","name":"c"},`, maxList) + `1]}]}`),
+		{"twice",
+			with(
+				`"tools":[{"type":"function","name":"n__f"},{"type":"namespace","name":"n","tools":[{"type":"function","name":"f"}]}]`), "invalid_value", "tools[1].tools[0].name"},
+		{"group", with(`"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[` +
+			strings.Repeat("1,", maxTools) + `1]}`), "invalid_value", "tool_choice.tools"},
+		{"more tools than can be read", item(tools(maxList/2) + "," + tools(maxList/2) + "," + tools(1)),
+			"invalid_value", "input[3].tools"},
+		{"and in a namespace", item(`{"type":"additional_tools","tools":[{"type":"namespace","name":"n","tools":[` +
+			strings.Repeat(`{"type":"custom","name":"c"},`, maxList) + `1]}]}`),
 			"invalid_value", "input[1].tools[0].tools"},
 		{"choice", with(`"tool_choice":{"type":"function","name":"f"}`), "invalid_value", "tool_choice"},
 		{"role", item(`{"role":"tool","content":"x"}`), "invalid_value", "input[1].role"},
 		{"no content", item(`{"role":"user"}`), "content_required", "input[1].content"},
-		{"file", item(`{"role":"user","content":[{"type":"input_file"}]}`), "unsupported_parameter", "input[1].content[0].type"},
-		{"image by file", item(`{"role":"user","content":[{"type":"input_image","file_id":"f"}]}`), "unsupported_parameter", "input[1].content[0].file_id"},
-		{"no image", item(`{"role":"user","content":[{"type":"input_image","image_url":"data:text/plain,x"}]}`), "invalid_image_url", "input[1].content[0].image_url"},
-		{"assistant's image", item(`{"role":"assistant","content":[{"type":"input_image","image_url":"` + pixel + `"}]}`), "invalid_value", "input[1].content[0].type"},
+		{"file", item(`{"role":"user","content":[{"type":"input_file"}]}`), "unsupported_parameter",
+			"input[1].content[0].type"},
+		{"image by file", item(`{"role":"user","content":[{"type":"input_image","file_id":"f"}]}`),
+			"unsupported_parameter", "input[1].content[0].file_id"},
+		{"no image", item(`{"role":"user","content":[{"type":"input_image","image_url":"data:text/plain,x"}]}`),
+			"invalid_image_url", "input[1].content[0].image_url"},
+		{"assistant's image", item(`{"role":"assistant","content":[{"type":"input_image","image_url":"` + pixel +
+			`"}]}`), "invalid_value", "input[1].content[0].type"},
 		{"summary of the wrong type", item(`{"type":"reasoning","summary":"x"}`), "invalid_type", "input[1].summary"},
-		{"part of a summary", item(`{"type":"reasoning","summary":[{"type":"summary_text"},{"type":"text"}]}`), "unsupported_parameter", "input[1].summary[1].type"},
+		{"part of a summary", item(`{"type":"reasoning","summary":[{"type":"summary_text"},{"type":"text"}]}`),
+			"unsupported_parameter", "input[1].summary[1].type"},
 		{"item type", item(`{"type":"computer_call"}`), "unsupported_parameter", "input[1].type"},
 		{"call without id", item(`{"type":"function_call","name":"f"}`), "field_required", "input[1].call_id"},
-		{"output without output", item(`{"type":"function_call_output","call_id":"c"}`), "field_required", "input[1].output"},
+		{"output without output", item(`{"type":"function_call_output","call_id":"c"}`), "field_required",
+			"input[1].output"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := DecodeResponse([]byte(tc.body))
@@ -191,9 +215,12 @@ func TestDecodeResponseRefuses(t *testing.T) {
 // table says.
 func TestResponseParametersFollowTheTable(t *testing.T) {
 	values := map[string]string{ // of the honoured ones
-		"model": `"m"`, "input": `"x"`, "instructions": `"i"`, "stream": `true`, "tools": `[{"type":"function","name":"f"}]`, "tool_choice": `"auto"`,
-		"parallel_tool_calls": `false`, "text": `{"format":{"type":"text"}}`, "service_tier": `"flex"`, "reasoning": `{"effort":"low"}`,
-		"metadata": `{"a":"b"}`, "include": `["reasoning.encrypted_content"]`, "store": `true`, "previous_response_id": `"resp_1"`, "truncation": `"disabled"`,
+		"model": `"m"`, "input": `"x"`, "instructions": `"i"`, "stream": `true`,
+		"tools": `[{"type":"function","name":"f"}]`, "tool_choice": `"auto"`,
+		"parallel_tool_calls": `false`, "text": `{"format":{"type":"text"}}`, "service_tier": `"flex"`,
+		"reasoning": `{"effort":"low"}`,
+		"metadata":  `{"a":"b"}`, "include": `["reasoning.encrypted_content"]`, "store": `true`,
+		"previous_response_id": `"resp_1"`, "truncation": `"disabled"`,
 		"generate": `false`,
 	}
 	for name, p := range responseParams {
@@ -202,7 +229,8 @@ func TestResponseParametersFollowTheTable(t *testing.T) {
 			require.NotEqual(t, honoured, p.rule, "%s: give this test a value", name)
 			value = `"x"`
 		}
-		parameters := map[string]json.RawMessage{"type": []byte(`"response.create"`), "model": []byte(`"m"`), "input": []byte(`"x"`)}
+		parameters := map[string]json.RawMessage{"type": []byte(`"response.create"`), "model": []byte(`"m"`),
+			"input": []byte(`"x"`)}
 		parameters[name] = json.RawMessage(value)
 		body, err := json.Marshal(parameters)
 		require.NoError(t, err)
@@ -220,8 +248,12 @@ func TestResponseParametersFollowTheTable(t *testing.T) {
 }
 
 func FuzzDecodeResponse(f *testing.F) {
-	f.Add([]byte(`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"a"}]}],"tools":[{"type":"namespace","name":"n","tools":[{}]}]}`))
-	f.Add([]byte(`{"model":"m","input":[{"type":"function_call_output","call_id":"c","output":[null]}],"tool_choice":{"type":"custom"}}`))
+	f.Add(
+		[]byte(
+			`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"a"}]}],"tools":[{"type":"namespace","name":"n","tools":[{}]}]}`))
+	f.Add(
+		[]byte(
+			`{"model":"m","input":[{"type":"function_call_output","call_id":"c","output":[null]}],"tool_choice":{"type":"custom"}}`))
 	f.Add([]byte(`{"model":"m","input":"a","tools":[{"type":"function","name":"f","parameters":{"type":"object","x":1,"\u0078":[[]]}},{"type":"custom","name":"g"}],
 		"text":{"format":{"type":"json_schema","name":"s","schema":{"type":"object","properties":{},"required":[],"additionalProperties":false}}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -241,7 +273,8 @@ func FuzzDecodeResponse(f *testing.F) {
 		require.True(t, jsontext.Value(body).IsValid(), "what a strict reader takes")
 		for _, tool := range req.Tools.Offered {
 			assertReadable(t, tool.Wire.Parameters)
-			assert.True(t, tool.Custom || bytes.Contains(body, tool.Wire.Parameters) || &tool.Wire.Parameters[0] == &noParameters[0])
+			assert.True(t, tool.Custom || bytes.Contains(body, tool.Wire.Parameters) ||
+				&tool.Wire.Parameters[0] == &noParameters[0])
 		}
 		if req.Format.Schema != nil {
 			assertReadable(t, req.Format.Schema)

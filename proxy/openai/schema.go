@@ -75,7 +75,8 @@ func decodeSchema(at string, raw json.RawMessage) (schema map[string]any, err er
 	case err == nil:
 		if fault := reserved(schema); fault != nil {
 			at := clipPath(at + fault.path)
-			return nil, Invalid("invalid_schema", at, at+": codex keeps names that begin with "+reservedPrefix+" to itself; rename it")
+			return nil, Invalid("invalid_schema", at,
+				at+": codex keeps names that begin with "+reservedPrefix+" to itself; rename it")
 		}
 		return schema, nil
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntax):
@@ -127,7 +128,8 @@ func checkLength(at string, raw json.RawMessage) error {
 			return nil // it ends
 		}
 	}
-	return Invalid("invalid_schema", at, fmt.Sprintf("%s: a schema must not have more than %d names, values and brackets", at, maxSchemaTokens))
+	return Invalid("invalid_schema", at,
+		fmt.Sprintf("%s: a schema must not have more than %d names, values and brackets", at, maxSchemaTokens))
 }
 
 // schemaFault is what is wrong somewhere in a schema. Its path is put together on
@@ -149,7 +151,8 @@ func (f *schemaFault) in(step string) *schemaFault {
 func (f *schemaFault) at(root string) *Error {
 	path := clipPath(root + f.path)
 	if f.rule == "" {
-		return Invalid("invalid_schema", path, fmt.Sprintf("%s: schemas must not be nested deeper than %d levels", path, maxSchemaDepth))
+		return Invalid("invalid_schema", path,
+			fmt.Sprintf("%s: schemas must not be nested deeper than %d levels", path, maxSchemaDepth))
 	}
 	return Invalid("invalid_function_parameters", path, path+" "+f.rule)
 }

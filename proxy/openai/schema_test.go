@@ -10,7 +10,8 @@ import (
 )
 
 func nested(levels int) string {
-	return strings.Repeat(`{"type":"object","properties":{"a":`, levels) + `{"type":"string"}` + strings.Repeat("}}", levels)
+	return strings.Repeat(`{"type":"object","properties":{"a":`, levels) + `{"type":"string"}` +
+		strings.Repeat("}}", levels)
 }
 
 // What codex makes of these schemas is tested where codex is, see package proxy.
@@ -68,7 +69,8 @@ func TestParametersOfFunctions(t *testing.T) {
 		assert.Equal(t, "invalid_function_parameters", e.Code)
 		assert.Equal(t, param, e.Param)
 	}
-	for _, deep := range []string{nested(51), `{"type":"object","default":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`} {
+	for _, deep := range []string{nested(51),
+		`{"type":"object","default":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`} {
 		_, err := checkParameters("p", json.RawMessage(deep))
 		var e *Error
 		require.ErrorAs(t, err, &e)
@@ -80,7 +82,9 @@ func TestParametersOfFunctions(t *testing.T) {
 
 func TestResponseFormat(t *testing.T) {
 	format := func(strict, schema string) string {
-		return asking(`"response_format":{"type":"json_schema","json_schema":{"name":"n","description":"say \"it\"","strict":` + strict + `,"schema":` + schema + `}}`)
+		return asking(
+			`"response_format":{"type":"json_schema","json_schema":{"name":"n","description":"say \"it\"","strict":` +
+				strict + `,"schema":` + schema + `}}`)
 	}
 	const strict = `{ "type":"object","properties":{"z":{"type":"array","items":{"type":"object","properties":{},"additionalProperties":false}},"a":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["z","a"],"additionalProperties":false}`
 	described := `{"title":"n","description":"say \"it\"", "type"` + strict[len(`{ "type"`):]
@@ -96,10 +100,12 @@ func TestResponseFormat(t *testing.T) {
 	got := decoded(t, format("true", loose)).Format
 	assert.Contains(t, string(got.Schema), `"properties":{"a"`, "the client insists")
 	for _, schema := range []string{
-		loose, `{"type":"array","items":{"type":"string"}}`, `{"type":"object","properties":{},"additionalProperties":false,"default":1}`,
+		loose, `{"type":"array","items":{"type":"string"}}`,
+		`{"type":"object","properties":{},"additionalProperties":false,"default":1}`,
 		`{"type":"object","properties":{"a":{"type":"object"}},"required":["a"],"additionalProperties":false}`,
 		`{"type":"object","properties":{"a":true},"required":["a"],"additionalProperties":false}`,
-		`{"type":"object","properties":{"a":{"type":"array","items":` + loose + `}},"required":["a"],"additionalProperties":false}`,
+		`{"type":"object","properties":{"a":{"type":"array","items":` + loose +
+			`}},"required":["a"],"additionalProperties":false}`,
 		`{"type":"object","properties":{"a":{"oneOf":[]}},"required":["a"],"additionalProperties":false}`,
 	} {
 		got := decoded(t, format("false", schema)).Format
@@ -109,12 +115,19 @@ func TestResponseFormat(t *testing.T) {
 	}
 	for _, tc := range []struct{ name, body, code, param string }{
 		{"type", asking(`"response_format":{"type":"yaml"}`), "invalid_value", "response_format.type"},
-		{"nothing", asking(`"response_format":{"type":"json_schema"}`), "schema_required", "response_format.json_schema"},
-		{"no schema", asking(`"response_format":{"type":"json_schema","json_schema":{"name":"n"}}`), "schema_required", "response_format.json_schema.schema"},
-		{"no name", asking(`"response_format":{"type":"json_schema","json_schema":{"schema":{"type":"object"}}}`), "name_required", "response_format.json_schema.name"},
-		{"name", asking(`"response_format":{"type":"json_schema","json_schema":{"name":"a b","schema":{"type":"object"}}}`), "invalid_value", "response_format.json_schema.name"},
+		{"nothing", asking(`"response_format":{"type":"json_schema"}`), "schema_required",
+			"response_format.json_schema"},
+		{"no schema", asking(`"response_format":{"type":"json_schema","json_schema":{"name":"n"}}`), "schema_required",
+			"response_format.json_schema.schema"},
+		{"no name", asking(`"response_format":{"type":"json_schema","json_schema":{"schema":{"type":"object"}}}`),
+			"name_required", "response_format.json_schema.name"},
+		{"name",
+			asking(
+				`"response_format":{"type":"json_schema","json_schema":{"name":"a b","schema":{"type":"object"}}}`),
+			"invalid_value", "response_format.json_schema.name"},
 		{"not a schema", format("true", `"x"`), "invalid_schema", "response_format.json_schema.schema"},
-		{"not an object", format("true", `{"type":"array"}`), "invalid_schema", "response_format.json_schema.schema.type"},
+		{"not an object", format("true", `{"type":"array"}`), "invalid_schema",
+			"response_format.json_schema.schema.type"},
 		{"too deep", format("true", nested(51)), "invalid_schema", "response_format.json_schema.schema"},
 		{"of the wrong type", asking(`"response_format":"json"`), "invalid_type", "response_format"},
 	} {

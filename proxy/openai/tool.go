@@ -33,10 +33,12 @@ func newTool(at, name, description string, parameters json.RawMessage) (Tool, er
 		return Tool{}, err
 	}
 	if name == "mcp" || strings.HasPrefix(name, "mcp__") {
-		return Tool{}, Invalid("invalid_value", at+".name", fmt.Sprintf("%s.name: codex keeps mcp and names that begin with mcp__ to itself; rename %q", at, clip(name)))
+		return Tool{}, Invalid("invalid_value", at+".name", fmt.Sprintf(
+			"%s.name: codex keeps mcp and names that begin with mcp__ to itself; rename %q", at, clip(name)))
 	}
 	if slices.Contains(hiddenNames, name) {
-		return Tool{}, Invalid("invalid_value", at+".name", fmt.Sprintf("%s.name: codex takes %q for a tool of its own and hides it from the model; rename it", at, name))
+		return Tool{}, Invalid("invalid_value", at+".name", fmt.Sprintf(
+			"%s.name: codex takes %q for a tool of its own and hides it from the model; rename it", at, name))
 	}
 	if isNothing(parameters) {
 		return Tool{name, description, noParameters}, nil
@@ -46,7 +48,8 @@ func newTool(at, name, description string, parameters json.RawMessage) (Tool, er
 		return Tool{}, err
 	}
 	if !whole {
-		description = strings.TrimLeft(description+"\n\nJSON schema of the parameters: "+string(compact(parameters)), "\n")
+		description = strings.TrimLeft(description+"\n\nJSON schema of the parameters: "+string(compact(parameters)),
+			"\n")
 	}
 	return Tool{name, description, parameters}, nil
 }
@@ -60,7 +63,8 @@ func checkToolName(at, name string) error {
 	case len(name) > maxToolName:
 		return Invalid("invalid_value", at, fmt.Sprintf("%s must not be longer than %d characters", at, maxToolName))
 	case strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "":
-		return Invalid("invalid_value", at, fmt.Sprintf("%s must be of the characters a-z A-Z 0-9 _ -; %q is not", at, clip(name)))
+		return Invalid("invalid_value", at,
+			fmt.Sprintf("%s must be of the characters a-z A-Z 0-9 _ -; %q is not", at, clip(name)))
 	}
 	return nil
 }
@@ -74,7 +78,8 @@ func checkTools(at string, tools []Tool, named func(i int) string) error {
 	first := map[string]int{}
 	for i, t := range tools {
 		if j, ok := first[t.Name]; ok {
-			return Invalid("invalid_value", named(i), fmt.Sprintf("%s: %q is the name of %s, too; names must be different", named(i), t.Name, named(j)))
+			return Invalid("invalid_value", named(i),
+				fmt.Sprintf("%s: %q is the name of %s, too; names must be different", named(i), t.Name, named(j)))
 		}
 		first[t.Name] = i
 	}

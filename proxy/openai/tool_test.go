@@ -38,7 +38,8 @@ func TestTools(t *testing.T) {
 	assert.Equal(t, []Tool{
 		{"a", "d", json.RawMessage(`{"type":"object","properties":{"x":{"type":"string"}}}`)},
 		{"b", "", noParameters},
-		{"c", "d\n\nJSON schema of the parameters: " + `{"type":"object","properties":{"x":{"type":"string","minLength":2}}}`,
+		{"c", "d\n\nJSON schema of the parameters: " +
+			`{"type":"object","properties":{"x":{"type":"string","minLength":2}}}`,
 			json.RawMessage(`{"type":"object","properties":{"x":{"type":"string","minLength":2}}}`)},
 	}, req.Tools)
 	assert.Equal(t, []string{"tools.strict"}, req.Ignored)
@@ -50,7 +51,8 @@ func TestTools(t *testing.T) {
 func TestToolChoice(t *testing.T) {
 	const tools = `"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}},{"type":"function","function":{"name":"c"}}],`
 	group := func(mode string) string {
-		return `{"type":"allowed_tools","allowed_tools":{"mode":"` + mode + `","tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"c"}}]}}`
+		return `{"type":"allowed_tools","allowed_tools":{"mode":"` + mode +
+			`","tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"c"}}]}}`
 	}
 	for choice, want := range map[string]struct {
 		tools []string
@@ -90,7 +92,8 @@ func TestLegacyFunctions(t *testing.T) {
 	assert.Equal(t, []string{"a"}, names(req.Tools))
 	assert.Len(t, req.Instructions, 1)
 	assert.Equal(t, []ToolCall{{"call_of_message_1", "a", "{}"}}, req.Messages[1].Calls)
-	assert.Equal(t, Message{Role: "tool", CallID: "call_of_message_1", Parts: []Part{{Text: "out", At: "messages[2].content"}}}, req.Messages[2])
+	assert.Equal(t, Message{Role: "tool", CallID: "call_of_message_1",
+		Parts: []Part{{Text: "out", At: "messages[2].content"}}}, req.Messages[2])
 	assert.Empty(t, decoded(t, asking(`"functions":[{"name":"a"}],"function_call":"none"`)).Tools)
 	assert.Len(t, decoded(t, asking(`"functions":[{"name":"a"}],"function_call":"auto"`)).Tools, 1)
 }
@@ -100,29 +103,37 @@ func TestToolsRefused(t *testing.T) {
 	const f = `{"type":"function","function":{"name":"f"}}`
 	many := strings.Repeat(f+",", maxTools) + f
 	for _, tc := range []struct{ name, body, code, param string }{
-		{"custom", asking(`"tools":[{"type":"custom","custom":{"name":"x"}}]`), "unsupported_parameter", "tools[0].type"},
+		{"custom", asking(`"tools":[{"type":"custom","custom":{"name":"x"}}]`), "unsupported_parameter",
+			"tools[0].type"},
 		{"hosted", asking(`"tools":[` + f + `,{"type":"web_search"}]`), "unsupported_parameter", "tools[1].type"},
 		{"no function", asking(`"tools":[{"type":"function"}]`), "name_required", "tools[0].function.name"},
 		{"no name", tool(`{}`), "name_required", "tools[0].function.name"},
 		{"dot", tool(`{"name":"a.b"}`), "invalid_value", "tools[0].function.name"},
 		{"not ASCII", tool(`{"name":"é"}`), "invalid_value", "tools[0].function.name"},
-		{"long name", tool(`{"name":"` + strings.Repeat("a", maxToolName+1) + `"}`), "invalid_value", "tools[0].function.name"},
+		{"long name", tool(`{"name":"` + strings.Repeat("a", maxToolName+1) + `"}`), "invalid_value",
+			"tools[0].function.name"},
 		{"reserved", tool(`{"name":"mcp__x"}`), "invalid_value", "tools[0].function.name"},
 		{"also reserved", tool(`{"name":"mcp"}`), "invalid_value", "tools[0].function.name"},
 		{"twice", asking(`"tools":[` + f + `,` + f + `]`), "invalid_value", "tools[1].function.name"},
 		{"too many", asking(`"tools":[` + many + `]`), "invalid_value", "tools"},
-		{"schema", tool(`{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"wizard"}}}}`), "invalid_function_parameters", "tools[0].function.parameters.properties.a.type"},
+		{"schema", tool(`{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"wizard"}}}}`),
+			"invalid_function_parameters", "tools[0].function.parameters.properties.a.type"},
 		{"choice", asking(`"tools":[` + f + `],"tool_choice":"sometimes"`), "invalid_value", "tool_choice"},
 		{"choice of the wrong type", asking(`"tools":[` + f + `],"tool_choice":[1]`), "invalid_type", "tool_choice"},
-		{"choice of an unknown one", asking(`"tools":[` + f + `],"tool_choice":{"type":"function","function":{"name":"g"}}`), "invalid_value", "tool_choice"},
+		{"choice of an unknown one", asking(`"tools":[` + f +
+			`],"tool_choice":{"type":"function","function":{"name":"g"}}`), "invalid_value", "tool_choice"},
 		{"choice without tools", asking(`"tool_choice":"required"`), "invalid_value", "tool_choice"},
-		{"custom choice", asking(`"tools":[` + f + `],"tool_choice":{"type":"custom","custom":{"name":"f"}}`), "unsupported_parameter", "tool_choice.type"},
-		{"group without mode", asking(`"tools":[` + f + `],"tool_choice":{"type":"allowed_tools"}`), "invalid_value", "tool_choice.mode"},
+		{"custom choice", asking(`"tools":[` + f + `],"tool_choice":{"type":"custom","custom":{"name":"f"}}`),
+			"unsupported_parameter", "tool_choice.type"},
+		{"group without mode", asking(`"tools":[` + f + `],"tool_choice":{"type":"allowed_tools"}`), "invalid_value",
+			"tool_choice.mode"},
 		{"both forms", asking(`"tools":[` + f + `],"functions":[{"name":"g"}]`), "invalid_value", "functions"},
 		{"legacy name", asking(`"functions":[{"name":"g"},{"name":"a b"}]`), "invalid_value", "functions[1].name"},
 		{"legacy twice", asking(`"functions":[{"name":"g"},{"name":"g"}]`), "invalid_value", "functions[1].name"},
-		{"legacy choice", asking(`"functions":[{"name":"g"}],"function_call":"required"`), "invalid_value", "function_call"},
-		{"legacy choice of an unknown one", asking(`"functions":[{"name":"g"}],"function_call":{"name":"h"}`), "invalid_value", "function_call"},
+		{"legacy choice", asking(`"functions":[{"name":"g"}],"function_call":"required"`), "invalid_value",
+			"function_call"},
+		{"legacy choice of an unknown one", asking(`"functions":[{"name":"g"}],"function_call":{"name":"h"}`),
+			"invalid_value", "function_call"},
 	} {
 		t.Run(tc.name, func(t *testing.T) { rejects(t, tc.body, tc.code, tc.param) })
 	}
@@ -144,28 +155,45 @@ func TestHistoryOfCalls(t *testing.T) {
 	for _, ok := range []string{
 		history(user, calling("1", "2"), result("2"), result("1"), user),
 		history(calling("1"), result("1"), calling("1"), result("1")),
-		history(user, `{"role":"assistant","content":"so","function_call":{"name":"f","arguments":""}}`, `{"role":"function","name":"f","content":[{"type":"text","text":"x"}]}`),
+		history(user, `{"role":"assistant","content":"so","function_call":{"name":"f","arguments":""}}`,
+			`{"role":"function","name":"f","content":[{"type":"text","text":"x"}]}`),
 	} {
 		decoded(t, ok)
 	}
 	for _, tc := range []struct{ name, body, code, param string }{
 		{"result without a call", history(user, result("1")), "tool_call_id_unknown", "messages[1].tool_call_id"},
-		{"result of another id", history(calling("1"), result("2")), "tool_call_id_unknown", "messages[1].tool_call_id"},
-		{"result without an id", history(calling("1"), `{"role":"tool","content":"x"}`), "tool_call_id_required", "messages[1].tool_call_id"},
-		{"two results", history(calling("1"), result("1"), result("1")), "tool_call_id_unknown", "messages[2].tool_call_id"},
-		{"late result", history(calling("1"), result("1"), user, result("1")), "tool_call_id_unknown", "messages[3].tool_call_id"},
-		{"call without a result", history(calling("1", "2"), result("1"), user), "tool_result_missing", "messages[0].tool_calls"},
+		{"result of another id", history(calling("1"), result("2")), "tool_call_id_unknown",
+			"messages[1].tool_call_id"},
+		{"result without an id", history(calling("1"), `{"role":"tool","content":"x"}`), "tool_call_id_required",
+			"messages[1].tool_call_id"},
+		{"two results", history(calling("1"), result("1"), result("1")), "tool_call_id_unknown",
+			"messages[2].tool_call_id"},
+		{"late result", history(calling("1"), result("1"), user, result("1")), "tool_call_id_unknown",
+			"messages[3].tool_call_id"},
+		{"call without a result", history(calling("1", "2"), result("1"), user), "tool_result_missing",
+			"messages[0].tool_calls"},
 		{"call at the end", history(user, calling("1")), "tool_result_missing", "messages[1].tool_calls"},
 		{"one id twice", history(calling("1", "1"), result("1")), "invalid_value", "messages[0].tool_calls[1].id"},
 		{"call without id", history(calling("")), "tool_call_id_required", "messages[0].tool_calls[0].id"},
-		{"call of a user", history(`{"role":"user","content":"x","tool_calls":[{"id":"1"}]}`), "invalid_value", "messages[0].tool_calls"},
-		{"call of nothing", history(`{"role":"assistant","tool_calls":[{"id":"1"}]}`), "name_required", "messages[0].tool_calls[0].function.name"},
-		{"custom call", history(`{"role":"assistant","tool_calls":[{"id":"1","type":"custom"}]}`), "unsupported_parameter", "messages[0].tool_calls[0].type"},
-		{"name of a call", history(`{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"a b"}}]}`), "invalid_value", "messages[0].tool_calls[0].function.name"},
-		{"image from a tool", history(calling("1"), `{"role":"tool","tool_call_id":"1","content":[{"type":"image_url","image_url":{"url":"https://x"}}]}`), "unsupported_parameter", "messages[1].content[0].type"},
-		{"legacy result without a call", history(`{"role":"function","name":"f","content":"x"}`), "tool_call_id_unknown", "messages[0].name"},
-		{"legacy call without a result", history(`{"role":"assistant","function_call":{"name":"f","arguments":""}}`, user), "tool_result_missing", "messages[0].function_call"},
-		{"both forms", history(`{"role":"assistant","function_call":{"name":"f"},"tool_calls":[{"id":"1","function":{"name":"f"}}]}`), "invalid_value", "messages[0].function_call"},
+		{"call of a user", history(`{"role":"user","content":"x","tool_calls":[{"id":"1"}]}`), "invalid_value",
+			"messages[0].tool_calls"},
+		{"call of nothing", history(`{"role":"assistant","tool_calls":[{"id":"1"}]}`), "name_required",
+			"messages[0].tool_calls[0].function.name"},
+		{"custom call", history(`{"role":"assistant","tool_calls":[{"id":"1","type":"custom"}]}`),
+			"unsupported_parameter", "messages[0].tool_calls[0].type"},
+		{"name of a call", history(`{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"a b"}}]}`),
+			"invalid_value", "messages[0].tool_calls[0].function.name"},
+		{"image from a tool", history(calling("1"),
+			`{"role":"tool","tool_call_id":"1","content":[{"type":"image_url","image_url":{"url":"https://x"}}]}`),
+			"unsupported_parameter", "messages[1].content[0].type"},
+		{"legacy result without a call", history(`{"role":"function","name":"f","content":"x"}`),
+			"tool_call_id_unknown", "messages[0].name"},
+		{"legacy call without a result", history(`{"role":"assistant","function_call":{"name":"f","arguments":""}}`,
+			user), "tool_result_missing", "messages[0].function_call"},
+		{"both forms",
+			history(
+				`{"role":"assistant","function_call":{"name":"f"},"tool_calls":[{"id":"1","function":{"name":"f"}}]}`),
+			"invalid_value", "messages[0].function_call"},
 	} {
 		t.Run(tc.name, func(t *testing.T) { rejects(t, tc.body, tc.code, tc.param) })
 	}
@@ -177,8 +205,10 @@ func TestManyToolsAndALongHistory(t *testing.T) {
 		tools = append(tools, fmt.Sprintf(`{"type":"function","function":{"name":"t%d"}}`, i))
 	}
 	message := `{"role":"user","content":"` + strings.Repeat("x", 2000) + `"}`
-	req := decoded(t, `{"model":"m","tools":[`+strings.Join(tools, ",")+`],"messages":[`+strings.Repeat(message+",", 1000)+message+`]}`)
+	req := decoded(t, `{"model":"m","tools":[`+strings.Join(tools, ",")+`],"messages":[`+strings.Repeat(message+",",
+		1000)+message+`]}`)
 	assert.Len(t, req.Tools, 300)
 	assert.Len(t, req.Messages, 1001)
-	rejects(t, `{"model":"m","messages":[`+strings.Repeat(`{"role":"user","content":"x"},`, maxMessages)+message+`]}`, "invalid_value", "messages")
+	rejects(t, `{"model":"m","messages":[`+strings.Repeat(`{"role":"user","content":"x"},`, maxMessages)+message+`]}`,
+		"invalid_value", "messages")
 }

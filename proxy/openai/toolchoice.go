@@ -18,7 +18,8 @@ type toolChoice struct {
 // chooseTools decodes tool_choice. named reads the name out of
 // {"type":"function",…}, which the two APIs spell in two ways; group does so for
 // {"type":"allowed_tools",…}.
-func chooseTools(raw json.RawMessage, named func(json.RawMessage) string, group func(json.RawMessage) allowedTools) (toolChoice, error) {
+func chooseTools(raw json.RawMessage, named func(json.RawMessage) string,
+	group func(json.RawMessage) allowedTools) (toolChoice, error) {
 	if isNothing(raw) && string(raw) != `"none"` {
 		return toolChoice{}, nil
 	}
@@ -38,7 +39,8 @@ func chooseTools(raw json.RawMessage, named func(json.RawMessage) string, group 
 	case "allowed_tools":
 		return choiceOf(group(raw), named)
 	default:
-		return toolChoice{}, unsupported("tool_choice.type", fmt.Sprintf("tool_choice.type must be function or allowed_tools; %q is not supported", clip(head.Type)))
+		return toolChoice{}, unsupported("tool_choice.type",
+			fmt.Sprintf("tool_choice.type must be function or allowed_tools; %q is not supported", clip(head.Type)))
 	}
 }
 
@@ -62,10 +64,12 @@ type allowedTools struct {
 
 func choiceOf(allowed allowedTools, named func(json.RawMessage) string) (toolChoice, error) {
 	if allowed.Mode != "auto" && allowed.Mode != "required" {
-		return toolChoice{}, Invalid("invalid_value", "tool_choice.mode", "the mode of allowed_tools must be auto or required")
+		return toolChoice{}, Invalid("invalid_value", "tool_choice.mode",
+			"the mode of allowed_tools must be auto or required")
 	}
 	if len(allowed.Tools) > maxTools {
-		return toolChoice{}, Invalid("invalid_value", "tool_choice.tools", fmt.Sprintf("allowed_tools must not hold more than %d tools", maxTools))
+		return toolChoice{}, Invalid("invalid_value", "tool_choice.tools",
+			fmt.Sprintf("allowed_tools must not hold more than %d tools", maxTools))
 	}
 	choice := toolChoice{must: allowed.Mode == "required", names: []string{}}
 	for _, tool := range allowed.Tools {
@@ -78,7 +82,8 @@ func choiceOf(allowed allowedTools, named func(json.RawMessage) string) (toolCho
 func (c toolChoice) offer(at string, tools []Tool) ([]Tool, error) {
 	for _, name := range c.names {
 		if !slices.ContainsFunc(tools, func(t Tool) bool { return t.Name == name }) {
-			return nil, Invalid("invalid_value", at, fmt.Sprintf("%s names the function %q, which is not among the tools", at, clip(name)))
+			return nil, Invalid("invalid_value", at,
+				fmt.Sprintf("%s names the function %q, which is not among the tools", at, clip(name)))
 		}
 	}
 	if c.must && len(tools) == 0 {
@@ -98,7 +103,8 @@ func (c toolChoice) instruction() string {
 	case len(c.names) == 1:
 		return fmt.Sprintf("Your next message must be a call of the function %s. Do not answer in words.", c.names[0])
 	case len(c.names) > 1:
-		return fmt.Sprintf("Your next message must be a call of one of the functions %s. Do not answer in words.", strings.Join(c.names, ", "))
+		return fmt.Sprintf("Your next message must be a call of one of the functions %s. Do not answer in words.",
+			strings.Join(c.names, ", "))
 	default:
 		return "Your next message must be a call of one of your functions. Do not answer in words."
 	}

@@ -52,9 +52,9 @@ func (w *Worker) examine(ctx context.Context, conn *appserver.Conn) {
 	// It lists the threads that are in memory; an error is an answer, too.
 	err := conn.Call(bounded, "thread/loaded/list", struct{}{}, nil)
 	silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && conn.Err() == nil &&
-		conn.Heard().Before(began)
+		conn.LastReceived().Before(began)
 	found := false
-	w.update(func(s *state) { found = s.examined(silent, began, conn.Heard(), w.settings.HandshakeTimeout) })
+	w.update(func(s *state) { found = s.examined(silent, began, conn.LastReceived(), w.settings.HandshakeTimeout) })
 	if !found {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
 
-// badTools is what codex has against tools; empty is nothing.
+// badTools is the error with which codex refuses tools; empty if it accepts them.
 func badTools(tools []Tool) string {
 	seen := map[string]bool{}
 	for _, t := range tools {
@@ -29,15 +29,14 @@ func badTools(tools []Tool) string {
 	return ""
 }
 
-// call is a call of a tool, and what the client says to it.
+// call is a call of a tool, with the client's answer.
 type call struct {
 	id     string
 	output chan string // capacity 1
 }
 
-// Call lets the model call a tool, under an id of its own, with arguments as
-// the model writes them. Codex asks the client at once if the tool is one of the
-// client's, and answers by itself if not.
+// Call makes the model call a tool, under an id of its own, with arguments as the model writes them. Codex sends the
+// call to the client at once if the tool is one of the client's, and answers it itself if not.
 func (t *Turn) Call(ctx context.Context, name, arguments string) (id string) {
 	t.ended = false
 	id = t.newItemID("call")
@@ -60,7 +59,8 @@ func (t *Turn) Call(ctx context.Context, name, arguments string) (id string) {
 }
 
 func (t *Turn) ask(ctx context.Context, id, name string, arguments any) string {
-	reply, err := t.Ask(ctx, "item/tool/call", map[string]any{"callId": id, "namespace": nil, "tool": name, "arguments": arguments})
+	reply, err := t.Ask(ctx, "item/tool/call",
+		map[string]any{"callId": id, "namespace": nil, "tool": name, "arguments": arguments})
 	if err != nil {
 		return "aborted"
 	}
@@ -75,16 +75,17 @@ func (t *Turn) ask(ctx context.Context, id, name string, arguments any) string {
 	return text
 }
 
-// Outputs waits for the answers to all calls, as codex does before it asks the
-// model again, and reports them.
+// Outputs waits for the answers to all calls, as codex does before it sends its next request to the model, and reports
+// them.
 func (t *Turn) Outputs(ctx context.Context) error {
 	for _, c := range t.calls {
 		select {
 		case output := <-c.output:
-			if err := ctx.Err(); err != nil { // it is not an answer but the end of the turn
+			if err := ctx.Err(); err != nil { // the end of the turn, no answer
 				return err
 			}
-			t.rawItem(map[string]any{"type": "function_call_output", "id": t.newItemID("fco"), "call_id": c.id, "output": output})
+			t.rawItem(map[string]any{"type": "function_call_output", "id": t.newItemID("fco"), "call_id": c.id,
+				"output": output})
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -29,7 +29,8 @@ func TestDemo(t *testing.T) {
 	require.Len(t, models, 1)
 	assert.Equal(t, "demo", models[0].ID)
 
-	turn, err := c.StartTurn(ctx, appserver.TurnRequest{Items: []appserver.Item{appserver.TextMessage("user", "good  morning")}})
+	turn, err := c.StartTurn(ctx, appserver.TurnRequest{
+		Items: []appserver.Item{appserver.TextMessage("user", "good  morning")}})
 	require.NoError(t, err)
 	text, deltas, usage := "", 0, appserver.Usage{}
 	for {

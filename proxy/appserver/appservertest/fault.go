@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// Silent takes the request and never answers.
+// Silent never answers the request.
 func Silent(context.Context, *Peer, json.RawMessage) bool { return true }
 
-// Held answers as usual once gate is closed, and nothing that comes after it on the
-// connection before: so codex is while it decodes images.
+// Held answers as usual once gate is closed, and delays all later messages of the connection, like codex while it
+// decodes images.
 func Held(gate <-chan struct{}) Fault {
 	return func(ctx context.Context, _ *Peer, _ json.RawMessage) bool {
 		select {

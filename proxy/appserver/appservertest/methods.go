@@ -18,7 +18,7 @@ var methods = map[string]func(context.Context, *Peer, message){
 	"turn/interrupt":      without((*Peer).turnInterrupt),
 }
 
-// without makes a method of one that does not outlive its request.
+// without adapts a method that needs no context, because it does not outlive its request.
 func without(f func(*Peer, message)) func(context.Context, *Peer, message) {
 	return func(_ context.Context, p *Peer, m message) { f(p, m) }
 }

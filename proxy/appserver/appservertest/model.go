@@ -19,10 +19,12 @@ func (m Model) shape() map[string]any {
 		efforts = append(efforts, map[string]any{"reasoningEffort": name, "description": name + " effort"})
 	}
 	return map[string]any{
-		"id": m.ID, "model": m.ID, "displayName": m.ID, "description": "Answers without a model, to try things out.", "hidden": m.Hidden, "isDefault": false,
+		"id": m.ID, "model": m.ID, "displayName": m.ID, "description": "Answers without a model, to try things out.",
+		"hidden": m.Hidden, "isDefault": false,
 		"upgrade": nil, "upgradeInfo": nil, "availabilityNux": nil, "modelSpecialty": nil,
 		"supportedReasoningEfforts": efforts, "defaultReasoningEffort": "low",
 		"inputModalities": []any{"text", "image"}, "supportsPersonality": false, "multiAgentVersion": nil,
-		"additionalSpeedTiers": []any{}, "serviceTiers": []any{}, "defaultServiceTier": nil, "availableAccessPrograms": nil,
+		"additionalSpeedTiers": []any{}, "serviceTiers": []any{}, "defaultServiceTier": nil,
+		"availableAccessPrograms": nil,
 	}
 }

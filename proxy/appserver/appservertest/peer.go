@@ -22,7 +22,7 @@ type Peer struct {
 	server *Server
 	ws     *websocket.Conn
 	raw    net.Conn
-	cancel context.CancelFunc // ends the turns and what waits for the client
+	cancel context.CancelFunc // ends the turns and the requests to the client
 	turns  sync.WaitGroup
 
 	mu          sync.Mutex
@@ -30,7 +30,7 @@ type Peer struct {
 	originator  string
 	optOut      map[string]bool
 	threads     map[string]*thread
-	requests    map[string]chan json.RawMessage // ours to the client
+	requests    map[string]chan json.RawMessage // to the client
 	lastRequest int
 
 	writing sync.Mutex
@@ -72,11 +72,11 @@ func (p *Peer) run(ctx context.Context) {
 	defer p.Disconnect()
 	for {
 		_, b, err := p.ws.Read(context.Background())
-		if err != nil || !utf8.Valid(b) { // codex hangs up on text that is none
+		if err != nil || !utf8.Valid(b) { // codex closes the connection on invalid UTF-8
 			return
 		}
 		var m message
-		// What it cannot parse it does not answer, such as half of a surrogate pair.
+		// Codex does not answer a message that it cannot parse, such as half of a surrogate pair.
 		if !jsontext.Value(b).IsValid(jsontext.AllowDuplicateNames(true)) || json.Unmarshal(b, &m) != nil {
 			continue
 		}
@@ -137,7 +137,7 @@ func (p *Peer) Notify(method string, params any) {
 	}
 }
 
-// Request asks the client something and waits for the whole reply message.
+// Request sends a request to the client and returns the whole reply message.
 func (p *Peer) Request(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	reply := make(chan json.RawMessage, 1)
 	p.mu.Lock()
@@ -169,7 +169,7 @@ func (p *Peer) settle(m message) {
 func (p *Peer) send(m any) {
 	b, err := json.Marshal(m)
 	if err != nil {
-		panic(err) // only what a script has passed can fail
+		panic(err) // only the values of a script can fail
 	}
 	p.Send(b)
 }
@@ -213,9 +213,9 @@ func (p *Peer) HalfFrame() {
 	p.Disconnect()
 }
 
-// Disconnect closes the connection without a word.
+// Disconnect closes the connection without a close frame.
 func (p *Peer) Disconnect() {
-	_ = p.raw.Close() // before the turns end, which they would tell
+	_ = p.raw.Close() // before the turns end, so that they send nothing
 	p.cancel()
 	_ = p.ws.CloseNow()
 }

@@ -11,13 +11,12 @@ import (
 	"time"
 )
 
-// Handler plays the model in one turn: it calls the methods of t in the order in
-// which things should happen. Returning nil completes the turn; a *Failure
+// Handler plays the model in one turn: it calls the methods of t in order. Returning nil completes the turn; a *Failure
 // fails it; when ctx ends the turn was interrupted and the error does not matter.
 type Handler func(ctx context.Context, t *Turn) error
 
-// Fault changes how a request is answered. It returns true when it has dealt
-// with the request, false to let the server answer as usual.
+// Fault changes how a request is answered. It returns true when it has handled the request, and false when the server
+// has to answer as usual.
 type Fault func(ctx context.Context, p *Peer, id json.RawMessage) bool
 
 // Server is the fake. Set the fields before Serve.
@@ -28,7 +27,7 @@ type Server struct {
 	Handler Handler
 	// Faults are keyed by method.
 	Faults map[string]Fault
-	// Logger, if any, is told about every request.
+	// Logger, if any, logs every request.
 	Logger *slog.Logger
 
 	mu       sync.Mutex
@@ -113,7 +112,7 @@ func (s *Server) Traced(method string) []Trace {
 }
 
 func (s *Server) accept(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithCancel(context.Background()) // net/http forgets hijacked connections
+	ctx, cancel := context.WithCancel(context.Background()) // net/http does not track hijacked connections
 	defer cancel()
 	p, err := upgrade(s, w, r, cancel)
 	if err != nil {
@@ -148,7 +147,7 @@ func (s *Server) leave(p *Peer) {
 	s.serving.Done()
 }
 
-// received records a request; draining says whether new work is refused.
+// received records a request; draining means that new turns are refused.
 func (s *Server) received(method string, trace *Trace) (draining bool) {
 	if s.Logger != nil {
 		s.Logger.Debug("request", "method", method)

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// version is the codex whose wire this is.
+// version is the version of codex that the fake imitates.
 const version = "0.169.0"
 
 const passthroughName = "internal_chat_message_metadata_passthrough"
 
-// newID makes an id in the form of codex's, which insists on UUIDs.
+// newID makes an id in codex's form, a UUID.
 func newID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
@@ -24,8 +24,9 @@ func (th *thread) shape() map[string]any {
 	now := time.Now().Unix()
 	return map[string]any{
 		"id": th.id, "sessionId": th.id, "forkedFromId": nil, "attachedToThreadId": nil, "parentThreadId": nil,
-		"environments": []any{}, "extra": nil, "preview": "", "ephemeral": true, "section": nil, "sectionEnteredAt": nil,
-		"projectId": nil, "historyMode": "paginated", "modelProvider": "demo", "model": th.request.Model,
+		"environments": []any{}, "extra": nil, "preview": "", "ephemeral": true, "section": nil,
+		"sectionEnteredAt": nil,
+		"projectId":        nil, "historyMode": "paginated", "modelProvider": "demo", "model": th.request.Model,
 		"reasoningEffort": nil, "createdAt": now, "updatedAt": now, "recencyAt": now,
 		"status": map[string]any{"type": "idle"}, "path": nil, "cwd": "/", "cliVersion": version,
 		"originator": th.originator, "source": "vscode", "canAcceptDirectInput": true, "threadSource": nil,
@@ -46,7 +47,8 @@ func (th *thread) settingsShape(r Request) map[string]any {
 	return map[string]any{"threadId": th.id, "threadSettings": map[string]any{
 		"disabledPluginIds": []any{}, "cwd": "/", "environments": []any{}, "approvalPolicy": "never",
 		"approvalsReviewer": "user", "sandboxPolicy": sandboxShape(), "activePermissionProfile": nil,
-		"model": r.Model, "modelProvider": "demo", "serviceTier": nil, "effort": orNull(r.Effort), "summary": orNull(r.Summary),
+		"model": r.Model, "modelProvider": "demo", "serviceTier": nil, "effort": orNull(r.Effort), "summary": orNull(
+			r.Summary),
 		"collaborationMode": map[string]any{"mode": "default", "settings": map[string]any{
 			"model": r.Model, "reasoning_effort": orNull(r.Effort), "developer_instructions": nil,
 		}},
@@ -78,14 +80,16 @@ func (t *Turn) shape(status string, failure map[string]any) map[string]any {
 
 func (m *Message) shape(completed any) map[string]any {
 	return map[string]any{
-		"type": "agentMessage", "id": m.id, "text": m.text.String(), "moderation": nil, "phase": nil, "memoryCitation": nil,
-		"delivery": nil, "questions": nil, "startedAtMs": m.at, "completedAtMs": completed,
+		"type": "agentMessage", "id": m.id, "text": m.text.String(), "moderation": nil, "phase": nil,
+		"memoryCitation": nil,
+		"delivery":       nil, "questions": nil, "startedAtMs": m.at, "completedAtMs": completed,
 	}
 }
 
 func reasoningShape(id string, summary []any, started int64, completed any) map[string]any {
 	return map[string]any{
-		"type": "reasoning", "id": id, "summary": summary, "content": []any{}, "startedAtMs": started, "completedAtMs": completed,
+		"type": "reasoning", "id": id, "summary": summary, "content": []any{}, "startedAtMs": started,
+		"completedAtMs": completed,
 	}
 }
 
@@ -119,10 +123,13 @@ func rateLimitsShape() map[string]any {
 func abortedShape(turnID string) map[string]any {
 	return map[string]any{
 		"type": "message", "role": "user", "id": "msg_" + newID(),
-		"content": []any{map[string]any{"type": "input_text", "text": "<turn_aborted>\nThe user interrupted the previous turn on purpose.\n</turn_aborted>"}},
+		"content": []any{map[string]any{"type": "input_text",
+			"text": "<turn_aborted>\nThe user interrupted the previous turn on purpose.\n</turn_aborted>"}},
 		passthroughName: map[string]any{
-			"turn_id": turnID, "create_time": float64(time.Now().UnixMicro()) / 1e6, "content_item_kinds": []any{"generic.turn_aborted"},
-			"content_item_metadata": []any{map[string]any{"provenance": map[string]any{"hook": false, "type": "harness"}}},
+			"turn_id": turnID, "create_time": float64(time.Now().UnixMicro()) / 1e6, "content_item_kinds": []any{
+				"generic.turn_aborted"},
+			"content_item_metadata": []any{
+				map[string]any{"provenance": map[string]any{"hook": false, "type": "harness"}}},
 		},
 	}
 }
@@ -135,7 +142,8 @@ func echo(item json.RawMessage) any {
 	}
 	fields["id"] = "msg_" + newID()
 	fields[passthroughName] = map[string]any{
-		"turn_id": "auto-compact-0", "create_time": float64(time.Now().UnixMicro()) / 1e6, "content_item_kinds": []any{"unknown"},
+		"turn_id": "auto-compact-0", "create_time": float64(time.Now().UnixMicro()) / 1e6, "content_item_kinds": []any{
+			"unknown"},
 	}
 	return fields
 }

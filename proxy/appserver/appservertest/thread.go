@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// Request is what a turn was asked, gathered from thread/start,
-// thread/inject_items and turn/start.
+// Request is the request of a turn, from thread/start, thread/inject_items and turn/start.
 type Request struct {
 	Model            string
 	BaseInstructions *string
@@ -61,7 +60,8 @@ type thread struct {
 func (th *thread) used(u Usage) Usage {
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	th.usage = Usage{th.usage.Input + u.Input, th.usage.Cached + u.Cached, th.usage.Output + u.Output, th.usage.Reasoning + u.Reasoning}
+	th.usage = Usage{th.usage.Input + u.Input, th.usage.Cached + u.Cached, th.usage.Output + u.Output,
+		th.usage.Reasoning + u.Reasoning}
 	return th.usage
 }
 
@@ -77,7 +77,7 @@ func (th *thread) idle() {
 	th.turn, th.cancel = "", nil
 }
 
-// interrupt cancels the running turn; an empty id means whichever it is.
+// interrupt cancels the running turn; an empty id means any.
 func (th *thread) interrupt(turnID string) bool {
 	th.mu.Lock()
 	defer th.mu.Unlock()

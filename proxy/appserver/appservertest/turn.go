@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Turn is what a Handler drives. Its methods send notifications at once, in the
+// Turn is controlled by a Handler. Its methods send notifications at once, in the
 // order and with the fields of codex 0.169. Use it from one goroutine.
 type Turn struct {
 	Request  Request
@@ -33,7 +33,7 @@ type Usage struct{ Input, Cached, Output, Reasoning int }
 
 // Failure is the error with which a Handler fails its turn.
 type Failure struct {
-	// Message is for people.
+	// Message is for users.
 	Message string
 	// Info is codexErrorInfo: a string, or what HTTPInfo makes.
 	Info any
@@ -92,10 +92,10 @@ func (t *Turn) run(ctx context.Context, h Handler) {
 	}
 }
 
-// Peer is the client's connection, for mischief.
+// Peer is the client's connection, to send invalid messages.
 func (t *Turn) Peer() *Peer { return t.peer }
 
-// Message is an answer in the making.
+// Message is an unfinished answer.
 type Message struct {
 	turn *Turn
 	id   string
@@ -103,8 +103,7 @@ type Message struct {
 	at   int64
 }
 
-// Begin starts an answer. An empty id makes one up; to start over after Retry,
-// give the same id again.
+// Begin starts an answer. An empty id means a new one; to restart after Retry, pass the same id again.
 func (t *Turn) Begin(id string) *Message {
 	if id == "" {
 		id = t.newItemID("msg")
@@ -167,8 +166,8 @@ func (t *Turn) Reasoning(chunks ...string) {
 	})
 }
 
-// EndResponse ends one model response with its usage. A turn has one unless
-// the handler calls this more often; without a call it is done with zero usage.
+// EndResponse ends one model response with its usage. A turn has one unless the handler calls EndResponse more often;
+// without a call the turn ends one with zero usage.
 func (t *Turn) EndResponse(u Usage) {
 	if t.ended {
 		return
@@ -193,7 +192,7 @@ func (t *Turn) tokens(u, last Usage) {
 	}})
 }
 
-// Retry says that the upstream failed and is asked again.
+// Retry reports that the upstream failed and that the request is repeated.
 func (t *Turn) Retry(message string, info any, details string) {
 	t.rateLimits()
 	e := errorShape(message, info)

@@ -23,11 +23,14 @@ func TestObject(t *testing.T) {
 		object string
 		want   map[string]string
 	}{
-		"empty":          {` { } `, map[string]string{}},
-		"all kinds":      {`{"a":1,"b":"x","c":[1,{"d":"]}"}],"e":{"f":{}},"g":null,"h":-1.5e3,"i":true}`, map[string]string{"a": "1", "b": `"x"`, "c": `[1,{"d":"]}"}]`, "e": `{"f":{}}`, "g": "null", "h": "-1.5e3", "i": "true"}},
-		"space":          {"{ \"a\" : 1 ,\n\t\"b\" : [ ] }\r\n", map[string]string{"a": "1", "b": "[ ]"}},
-		"escaped quotes": {`{"a":"\"","b":"\\","c":"\\\"}","d":"x"}`, map[string]string{"a": `"\""`, "b": `"\\"`, "c": `"\\\"}"`, "d": `"x"`}},
-		"twice":          {`{"a":1,"a":2}`, map[string]string{"a": "2"}},
+		"empty": {` { } `, map[string]string{}},
+		"all kinds": {`{"a":1,"b":"x","c":[1,{"d":"]}"}],"e":{"f":{}},"g":null,"h":-1.5e3,"i":true}`,
+			map[string]string{"a": "1", "b": `"x"`, "c": `[1,{"d":"]}"}]`, "e": `{"f":{}}`, "g": "null", "h": "-1.5e3",
+				"i": "true"}},
+		"space": {"{ \"a\" : 1 ,\n\t\"b\" : [ ] }\r\n", map[string]string{"a": "1", "b": "[ ]"}},
+		"escaped quotes": {`{"a":"\"","b":"\\","c":"\\\"}","d":"x"}`,
+			map[string]string{"a": `"\""`, "b": `"\\"`, "c": `"\\\"}"`, "d": `"x"`}},
+		"twice": {`{"a":1,"a":2}`, map[string]string{"a": "2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := membersOf([]byte(tc.object))
@@ -42,7 +45,8 @@ func TestObject(t *testing.T) {
 
 func TestObjectThatIsNone(t *testing.T) {
 	for _, b := range []string{
-		``, ` `, `null`, `[]`, `"a"`, `{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{"a":"x}`, `{"a":"\"}`, `{"a":[1}`, `{a:1}`, `{"a" 1}`, `{"a":1}{`, `{"a":1 "b":2}`, `{,}`, `{"a":}`,
+		``, ` `, `null`, `[]`, `"a"`, `{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{"a":"x}`, `{"a":"\"}`,
+		`{"a":[1}`, `{a:1}`, `{"a" 1}`, `{"a":1}{`, `{"a":1 "b":2}`, `{,}`, `{"a":}`,
 	} {
 		_, err := membersOf([]byte(b))
 		assert.Error(t, err, b)
@@ -61,7 +65,8 @@ func FuzzObject(f *testing.F) {
 		}
 		require.NoError(t, err)
 		for name, value := range want {
-			if plain, err := json.Marshal(name); err == nil && string(plain) == `"`+name+`"` { // written without escapes, as all names that we ask for
+			// written without escapes, as all names that we ask for
+			if plain, err := json.Marshal(name); err == nil && string(plain) == `"`+name+`"` {
 				if raw, ok := got[name]; ok {
 					assert.JSONEq(t, string(value), string(raw))
 				}
@@ -71,7 +76,8 @@ func FuzzObject(f *testing.F) {
 }
 
 func TestText(t *testing.T) {
-	for v, want := range map[string]string{`"x"`: "x", `""`: "", `"a\n\u00e4\ud83d\ude00"`: "a\nä😀", "\"\xff\"": "\uFFFD", `null`: ""} {
+	for v, want := range map[string]string{`"x"`: "x", `""`: "", `"a\n\u00e4\ud83d\ude00"`: "a\nä😀",
+		"\"\xff\"": "\uFFFD", `null`: ""} {
 		got, err := Text([]byte(v))
 		require.NoError(t, err, v)
 		assert.Equal(t, want, string(got), v)

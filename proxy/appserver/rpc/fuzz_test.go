@@ -54,7 +54,8 @@ func socket(f *testing.F) *websocket.Conn {
 		var d net.Dialer
 		return d.DialContext(ctx, network, server.Listener.Addr().String())
 	}}
-	ws, _, err := websocket.Dial(context.Background(), "ws://peer/", &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}})
+	ws, _, err := websocket.Dial(context.Background(), "ws://peer/",
+		&websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -65,8 +65,8 @@ func (c *Conn) handle(m Message) error {
 	return nil
 }
 
-// Heard is when the last message of any kind came.
-func (c *Conn) Heard() time.Time { return began.Add(time.Duration(c.received.Load())) }
+// LastReceived is when the last message of any kind came.
+func (c *Conn) LastReceived() time.Time { return began.Add(time.Duration(c.received.Load())) }
 
 // Alive is an error when the reading loop has handled one message for longer than bound. Handling never blocks, so
 // that is a fault of this process; the silence of a worker is none.

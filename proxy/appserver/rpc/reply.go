@@ -56,7 +56,8 @@ func (c *Conn) settle(m Message) {
 	}
 	switch {
 	case p == nil:
-		c.opts.Logger.Warn("codex app-server answered a request that is not pending", "id", string(m.ID), "error", m.Error)
+		c.opts.Logger.Warn("codex app-server answered a request that is not pending", "id", string(m.ID), "error",
+			m.Error)
 	case p.reply == nil && p.late != nil:
 		r.result = m.Result
 		p.late(r)

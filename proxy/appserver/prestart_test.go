@@ -25,49 +25,54 @@ func turnOf(t *testing.T, c *appserver.Conn, srv *appservertest.Server, r appser
 	return asked[:len(asked)-1]
 }
 
-func TestThreadsAreStartedAhead(t *testing.T) {
+func TestThreadsArePrestarted(t *testing.T) {
 	srv := &appservertest.Server{Handler: appservertest.Reply("yes")}
-	c := connectWith(t, srv, appserver.Options{Ahead: 2})
+	c := connectWith(t, srv, appserver.Options{Prestart: 2})
 	unique := []string{"thread/start", "thread/inject_items", "turn/start", "thread/unsubscribe"}
 	assert.Equal(t, unique, turnOf(t, c, srv, hello()), "may be the only one of its kind")
 	assert.Equal(t, append(unique, "thread/start"), turnOf(t, c, srv, hello()))
 	for range 3 {
-		assert.Equal(t, []string{"thread/inject_items", "turn/start", "thread/unsubscribe", "thread/start"}, turnOf(t, c, srv, hello()))
+		assert.Equal(t, []string{"thread/inject_items", "turn/start", "thread/unsubscribe", "thread/start"},
+			turnOf(t, c, srv, hello()))
 	}
 	other := hello()
 	other.Model = "other"
 	assert.Equal(t, unique, turnOf(t, c, srv, other), "no thread of another kind is taken")
 }
 
-func TestThreadsAheadAreBounded(t *testing.T) {
+func TestPrestartedThreadsAreBounded(t *testing.T) {
 	srv := &appservertest.Server{Handler: appservertest.Reply("yes")}
-	c := connectWith(t, srv, appserver.Options{Ahead: 1})
+	c := connectWith(t, srv, appserver.Options{Prestart: 1})
 	other := hello()
 	other.Model = "other"
 	for _, r := range []appserver.TurnRequest{hello(), hello(), other} {
 		turnOf(t, c, srv, r)
 	}
-	assert.Equal(t, []string{"thread/start", "thread/inject_items", "turn/start", "thread/unsubscribe", "thread/unsubscribe", "thread/start"},
+	assert.Equal(t, []string{"thread/start", "thread/inject_items", "turn/start", "thread/unsubscribe",
+		"thread/unsubscribe", "thread/start"},
 		turnOf(t, c, srv, other), "the one before goes")
 	assert.Contains(t, turnOf(t, c, srv, hello())[0], "thread/start")
 }
 
-func TestNoThreadsAhead(t *testing.T) {
+func TestNoPrestart(t *testing.T) {
 	srv := &appservertest.Server{Handler: appservertest.Reply("yes")}
 	c := connect(t, srv)
 	for range 3 {
-		assert.Equal(t, []string{"thread/start", "thread/inject_items", "turn/start", "thread/unsubscribe"}, turnOf(t, c, srv, hello()))
+		assert.Equal(t, []string{"thread/start", "thread/inject_items", "turn/start", "thread/unsubscribe"},
+			turnOf(t, c, srv, hello()))
 	}
 }
 
 // Codex may have unloaded it, or may not want another one.
-func TestThreadAheadThatIsRefused(t *testing.T) {
+func TestRefusedPrestartedThread(t *testing.T) {
 	srv := &appservertest.Server{Handler: appservertest.Reply("yes"), Faults: map[string]appservertest.Fault{}}
-	c := connectWith(t, srv, appserver.Options{Ahead: 2})
+	c := connectWith(t, srv, appserver.Options{Prestart: 2})
 	turnOf(t, c, srv, hello())
 	turnOf(t, c, srv, hello())
-	srv.Faults["thread/inject_items"] = appservertest.Times(1, appservertest.Refused(appserver.CodeInvalidRequest, "thread not found"))
-	srv.Faults["turn/start"] = appservertest.Times(1, appservertest.Refused(appserver.CodeInvalidRequest, "thread not found"))
+	srv.Faults["thread/inject_items"] = appservertest.Times(1,
+		appservertest.Refused(appserver.CodeInvalidRequest, "thread not found"))
+	srv.Faults["turn/start"] = appservertest.Times(1,
+		appservertest.Refused(appserver.CodeInvalidRequest, "thread not found"))
 	assert.Contains(t, turnOf(t, c, srv, hello()), "thread/start")
 
 	srv.Faults["thread/start"] = appservertest.Times(1, appservertest.Refused(appserver.CodeInvalidRequest, "no more"))

@@ -78,7 +78,8 @@ type jsonRPCRequest struct {
 // (experimentalRawEvents) and listed nowhere.
 var methodsIn = map[string][]string{
 	"ClientRequest": {
-		"initialize", "model/list", "thread/start", "thread/inject_items", "thread/unsubscribe", "turn/start", "turn/interrupt",
+		"initialize", "model/list", "thread/start", "thread/inject_items", "thread/unsubscribe", "turn/start",
+		"turn/interrupt",
 		"account/read", "account/rateLimits/read", "command/exec",
 	},
 	"ClientNotification": {"initialized"},
@@ -87,7 +88,8 @@ var methodsIn = map[string][]string{
 		"mcpServer/elicitation/request", "item/tool/call",
 	},
 	"ServerNotification": append([]string{
-		"turn/started", "turn/completed", "item/agentMessage/delta", "item/reasoning/summaryTextDelta", "item/completed",
+		"turn/started", "turn/completed", "item/agentMessage/delta", "item/reasoning/summaryTextDelta",
+		"item/completed",
 		"thread/tokenUsage/updated", "error", "account/rateLimits/updated",
 	}, unused...),
 }
@@ -143,7 +145,8 @@ func generateSchema(t *testing.T) string {
 		t.Skip("CODEX_PROXY_TEST_CODEX does not name a codex binary")
 	}
 	dir := t.TempDir()
-	out, err := exec.Command(codex, "app-server", "generate-json-schema", "--experimental", "--out", dir).CombinedOutput()
+	out, err := exec.Command(codex, "app-server", "generate-json-schema", "--experimental", "--out",
+		dir).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return dir
 }
@@ -200,7 +203,8 @@ func (s schema) check(t reflect.Type, n any, path string) []string {
 		}
 		return []string{path + " is no array"}
 	}
-	want := map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer", reflect.Map: "object"}[t.Kind()]
+	want := map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer",
+		reflect.Int64: "integer", reflect.Map: "object"}[t.Kind()]
 	for _, a := range alternatives {
 		if hasType(a, want) {
 			return nil

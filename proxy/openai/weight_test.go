@@ -89,7 +89,8 @@ func BenchmarkWeigh(b *testing.B) {
 	for name, body := range map[string]string{
 		"chat":   `{"model":"demo","messages":[{"role":"user","content":"hello"}]}`,
 		"prompt": `{"model":"demo","messages":[{"role":"user","content":"` + strings.Repeat("word ", 100_000) + `"}]}`,
-		"coding": `{"model":"demo","messages":[` + strings.Repeat(`{"role":"user","content":"`+strings.Repeat(`for i := range 10 {\n\tfmt.Println(\"x\")\n}\n`, 20)+`"},`, 500) + `{"role":"user","content":""}]}`,
+		"coding": `{"model":"demo","messages":[` + strings.Repeat(`{"role":"user","content":"`+strings.Repeat(
+			`for i := range 10 {\n\tfmt.Println(\"x\")\n}\n`, 20)+`"},`, 500) + `{"role":"user","content":""}]}`,
 	} {
 		b.Run(fmt.Sprintf("%s/%d", name, len(body)), func(b *testing.B) {
 			data := []byte(body)

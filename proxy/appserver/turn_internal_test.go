@@ -10,7 +10,7 @@ import (
 	"codex-proxy/proxy/appserver/rpc"
 )
 
-// What makes no event is nothing to wait for with what has been said.
+// A notification that makes no event does not delay delivered text.
 func TestReady(t *testing.T) {
 	turn := &Turn{conn: &Conn{opts: Options{}.withDefaults()}}
 	turn.box = newMailbox(turn)

@@ -2,8 +2,7 @@ package appserver
 
 import "codex-proxy/proxy/appserver/rpc"
 
-// decision answers approval requests: the commands and patches of a model never
-// run on somebody's silent consent.
+// decision answers approval requests: the commands and patches of a model never run without a user's consent.
 type decision struct {
 	Decision string `json:"decision"`
 }
@@ -25,14 +24,13 @@ type toolContent struct {
 	Text string `json:"text"`
 }
 
-// permissionsAnswer grants the permissions it names: none.
+// permissionsAnswer grants the permissions that it names: none.
 type permissionsAnswer struct {
 	Permissions struct{} `json:"permissions"`
 }
 
-// answers is what we say to the requests of codex. Whatever is not here gets
-// CodeMethodNotFound.
-func answers(method string) (any, bool) {
+// answerTo is the result for a request of codex. All other requests get codeMethodNotFound.
+func answerTo(method string) (result any, known bool) {
 	switch method {
 	case "item/commandExecution/requestApproval", "item/fileChange/requestApproval":
 		return decision{Decision: "decline"}, true
@@ -47,15 +45,15 @@ func answers(method string) (any, bool) {
 	return nil, false
 }
 
-// answer replies to a request of codex without blocking the reader.
+// answer replies to a request of codex, without blocking.
 func (c *Conn) answer(m rpc.Message) error {
-	if m.Method == "item/tool/call" && c.hold(&m) {
+	if m.Method == "item/tool/call" && c.leaveOpen(&m) {
 		return nil
 	}
-	result, known := answers(m.Method)
+	result, known := answerTo(m.Method)
 	c.opts.Logger.Debug("answered a request of codex app-server", "method", m.Method, "refused", !known)
 	if !known {
-		return c.Refuse(m.ID, &RPCError{Code: CodeMethodNotFound, Message: "method not found: " + m.Method})
+		return c.Refuse(m.ID, &RPCError{Code: codeMethodNotFound, Message: "method not found: " + m.Method})
 	}
 	return c.Reply(m.ID, result)
 }

@@ -42,6 +42,7 @@ func replaceHalves(b []byte) {
 // isHalf tells an escaped surrogate by its second digit.
 func isHalf(b []byte, second string) bool {
 	const hex = "0123456789abcdefABCDEF"
-	return len(b) >= 6 && b[0] == '\\' && b[1] == 'u' && (b[2] == 'd' || b[2] == 'D') && strings.IndexByte(second, b[3]) >= 0 &&
+	return len(b) >= 6 && b[0] == '\\' && b[1] == 'u' && (b[2] == 'd' || b[2] == 'D') &&
+		strings.IndexByte(second, b[3]) >= 0 &&
 		strings.IndexByte(hex, b[4]) >= 0 && strings.IndexByte(hex, b[5]) >= 0
 }

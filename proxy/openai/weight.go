@@ -23,7 +23,8 @@ type Weight struct {
 // Weigh finds the weight of a body in one pass, without a copy of it. It does not check
 // the body: if that is not JSON, the weight means nothing.
 func Weigh(body []byte) (w Weight) {
-	w.Growth = 2 * int64(bytes.Count(body, []byte{'\\'})) // an escape in a schema that goes on in words is escaped again
+	// an escape in a schema that goes on in words is escaped again
+	w.Growth = 2 * int64(bytes.Count(body, []byte{'\\'}))
 	if !utf8.Valid(body) {
 		w.Growth += 2 * int64(len(body))
 	}

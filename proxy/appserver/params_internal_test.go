@@ -17,8 +17,10 @@ func TestParametersWriteThemselves(t *testing.T) {
 	for _, p := range []rpc.Params{
 		threadStartParams{},
 		threadStartParams{
-			Ephemeral: true, Model: "m", BaseInstructions: &terse, ExperimentalRawEvents: true, ServiceTier: "flex", Config: threadConfig{modelVerbosity: "low"},
-			DynamicTools: dynamicTools([]Tool{{"f", "does\tthis", []byte(`{"type":"object"}`)}, {"g", "", []byte(`{}`)}}),
+			Ephemeral: true, Model: "m", BaseInstructions: &terse, ExperimentalRawEvents: true, ServiceTier: "flex",
+			Config: threadConfig{modelVerbosity: "low"},
+			DynamicTools: dynamicTools([]Tool{{"f", "does\tthis", []byte(`{"type":"object"}`)},
+				{"g", "", []byte(`{}`)}}),
 		},
 		injectItemsParams{"th", []Item{TextMessage("user", "a"), TextMessage("user", "b")}},
 		turnStartParams{ThreadID: "th", Input: []struct{}{}},
@@ -35,9 +37,9 @@ func TestParametersWriteThemselves(t *testing.T) {
 
 // No two requests that differ in more than their items are of one kind.
 func TestKind(t *testing.T) {
-	seen := map[[32]byte]string{TurnRequest{}.Kind(): "nothing"}
+	seen := map[[32]byte]string{TurnRequest{}.Fingerprint(): "nothing"}
 	different := func(r TurnRequest, what string) {
-		k := r.Kind()
+		k := r.Fingerprint()
 		assert.Empty(t, seen[k], what)
 		seen[k] = what
 	}

@@ -43,7 +43,7 @@ func TestTextIsKeptOnce(t *testing.T) {
 			}
 			put("item/completed", `{"item":`+tt.item+`}`)
 			got := ""
-			for n, ok, _ := m.take(); ok; n, ok, _ = m.take() {
+			for n, ok, _ := m.pop(); ok; n, ok, _ = m.pop() {
 				assert.NotEqual(t, "item/completed", n.Method)
 				got += string(n.text)
 			}

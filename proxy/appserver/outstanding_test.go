@@ -71,7 +71,8 @@ func TestTurnEndsWhenItsThreadIsKept(t *testing.T) {
 
 func TestRefusedTurnEndsAtOnce(t *testing.T) {
 	for _, method := range []string{"thread/start", "thread/inject_items", "turn/start"} {
-		c := connect(t, &appservertest.Server{Faults: map[string]appservertest.Fault{method: appservertest.Refused(-32600, "no")}})
+		c := connect(t, &appservertest.Server{
+			Faults: map[string]appservertest.Fault{method: appservertest.Refused(-32600, "no")}})
 		r, ended := ending()
 		_, err := c.StartTurn(bound(t), r)
 		require.Error(t, err, method)
@@ -82,17 +83,19 @@ func TestRefusedTurnEndsAtOnce(t *testing.T) {
 // A turn whose start nobody waits for any more has not ended while codex is at work
 // on it.
 func TestAbandonedStartEndsWhenCodexHasAnswered(t *testing.T) {
-	for _, method := range []string{"thread/start", "thread/inject_items", "turn/start", "turn/interrupt", "thread/unsubscribe"} {
+	for _, method := range []string{"thread/start", "thread/inject_items", "turn/start", "turn/interrupt",
+		"thread/unsubscribe"} {
 		for how, open := range map[string]bool{"answered": true, "disconnected": false} {
 			t.Run(method+"/"+how, func(t *testing.T) {
 				gate, came := make(chan struct{}), make(chan struct{}, 1)
 				held := appservertest.Held(gate)
 				c := connect(t, &appservertest.Server{
 					Handler: func(ctx context.Context, _ *appservertest.Turn) error { <-ctx.Done(); return ctx.Err() },
-					Faults: map[string]appservertest.Fault{method: func(ctx context.Context, p *appservertest.Peer, id json.RawMessage) bool {
-						came <- struct{}{}
-						return held(ctx, p, id)
-					}},
+					Faults: map[string]appservertest.Fault{
+						method: func(ctx context.Context, p *appservertest.Peer, id json.RawMessage) bool {
+							came <- struct{}{}
+							return held(ctx, p, id)
+						}},
 				})
 				r, ended := ending()
 				ctx, leave := context.WithCancelCause(bound(t))

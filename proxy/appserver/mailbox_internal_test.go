@@ -27,10 +27,10 @@ func TestTextIsJoinedWhenTheConsumerIsBehind(t *testing.T) {
 	require.True(t, m.put(&rpc.Message{Method: "error", At: time.Now(), Params: []byte(`{}`)}, []byte("tu"), o))
 	delta("a")
 	delta("b")
-	assert.LessOrEqual(t, m.waiting(), behind+5)
+	assert.LessOrEqual(t, m.waiting(), joinAbove+5)
 	assert.Equal(t, 1002*len("word ")+len(`{}`), m.bytes)
 	texts, order := map[string]int{}, ""
-	for n, ok, _ := m.take(); ok; n, ok, _ = m.take() {
+	for n, ok, _ := m.pop(); ok; n, ok, _ = m.pop() {
 		texts[n.item] += len(n.text)
 		if n.text == nil {
 			order += n.Method

@@ -35,10 +35,14 @@ func TestDuplicateNames(t *testing.T) {
 		"deep":          {tool(`{"type":"object","x":` + deep + `,"x":1}`), schema + ".x"},
 		"deep, escaped": {tool(`{"type":"object","x":` + deep + `,"\u0078":1}`), schema + ".x"},
 		"type":          {tool(`{"type":"string","type":"object"}`), schema + ".type"},
-		"of many":       {tool(`{"type":"object","properties":{` + many.String() + `"99":{}}}`), schema + ".properties[99]"},
-		"empty":         {asking(`"metadata":{"":"a","":"b"}`), "metadata."},
-		"format":        {asking(`"response_format":{"type":"text","json_schema":{"name":"f","schema":{"a":1,"b":2,"a":` + deep + `}}}`), "response_format.json_schema.schema.a"},
-		"long":          {asking(`"metadata":{"` + strings.Repeat("x", 9000) + `":1,"` + strings.Repeat("x", 9000) + `":1}`), "metadata." + strings.Repeat("x", 64) + "…"},
+		"of many": {tool(`{"type":"object","properties":{` + many.String() + `"99":{}}}`),
+			schema + ".properties[99]"},
+		"empty": {asking(`"metadata":{"":"a","":"b"}`), "metadata."},
+		"format": {
+			asking(`"response_format":{"type":"text","json_schema":{"name":"f","schema":{"a":1,"b":2,"a":` + deep +
+				`}}}`), "response_format.json_schema.schema.a"},
+		"long": {asking(`"metadata":{"` + strings.Repeat("x", 9000) + `":1,"` + strings.Repeat("x", 9000) +
+			`":1}`), "metadata." + strings.Repeat("x", 64) + "…"},
 	} {
 		t.Run(name, func(t *testing.T) { rejects(t, tc.body, "duplicate_name", tc.param) })
 	}
@@ -61,7 +65,9 @@ func TestDuplicateNames(t *testing.T) {
 // FuzzNames: a body is refused if, and only if, a strict reader refuses it.
 func FuzzNames(f *testing.F) {
 	f.Add([]byte(`{"a":[{"b":"\"","\u0062":{}},"x",["y","y"]],"c":{"c":1.5e3,"":"","\\":null}}`))
-	f.Add([]byte(`{"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1,"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"9":1}`))
+	f.Add(
+		[]byte(
+			`{"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1,"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"9":1}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		body = tame(body)
 		if !jsontext.Value(body).IsValid(lenient) {
@@ -117,10 +123,13 @@ func assertReadable(t *testing.T, raw json.RawMessage) (schema map[string]any) {
 
 // A number that not every reader can hold goes nowhere.
 func TestNumbersOfSchemas(t *testing.T) {
-	for number, param := range map[string]string{"1e400": "x", "-1e999": "x", strings.Repeat("9", 400): "x", "1e300": "", "1e-400": "", strconv.FormatUint(1<<63, 10): ""} {
+	for number, param := range map[string]string{"1e400": "x", "-1e999": "x", strings.Repeat("9", 400): "x",
+		"1e300": "", "1e-400": "", strconv.FormatUint(1<<63, 10): ""} {
 		for body, at := range map[string]string{
-			asking(`"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","x":[` + number + `]}}}]`):                         "tools[0].function.parameters.x[0]",
-			asking(`"response_format":{"type":"json_schema","json_schema":{"name":"f","schema":{"type":"object","x":[` + number + `]},"strict":true}}`): "response_format.json_schema.schema.x[0]",
+			asking(`"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","x":[` + number +
+				`]}}}]`): "tools[0].function.parameters.x[0]",
+			asking(`"response_format":{"type":"json_schema","json_schema":{"name":"f","schema":{"type":"object","x":[` +
+				number + `]},"strict":true}}`): "response_format.json_schema.schema.x[0]",
 		} {
 			if param != "" {
 				rejects(t, body, "invalid_value", at)
@@ -148,10 +157,13 @@ func TestDepthOfEveryKeyword(t *testing.T) {
 
 // codex 0.169 takes an object with such a name for what is in its value.
 func TestReservedNames(t *testing.T) {
-	for _, name := range []string{"$serde_json::private::RawValue", "$serde_json::private::Number", `\u0024serde_json::private::RawValue`} {
+	for _, name := range []string{"$serde_json::private::RawValue", "$serde_json::private::Number",
+		`\u0024serde_json::private::RawValue`} {
 		schema := `{"type":"object","x":[0,{"` + name + `":"[["}]}`
 		at := ".x[1]." + strings.Replace(name, `\u0024`, "$", 1)
-		rejects(t, asking(`"tools":[{"type":"function","function":{"name":"f","parameters":`+schema+`}}]`), "invalid_schema", "tools[0].function.parameters"+at)
-		rejects(t, asking(`"response_format":{"type":"json_schema","json_schema":{"name":"f","schema":`+schema+`}}`), "invalid_schema", "response_format.json_schema.schema"+at)
+		rejects(t, asking(`"tools":[{"type":"function","function":{"name":"f","parameters":`+schema+`}}]`),
+			"invalid_schema", "tools[0].function.parameters"+at)
+		rejects(t, asking(`"response_format":{"type":"json_schema","json_schema":{"name":"f","schema":`+schema+`}}`),
+			"invalid_schema", "response_format.json_schema.schema"+at)
 	}
 }
