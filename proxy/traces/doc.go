@@ -1,8 +1,7 @@
-// Package traces records what became of requests as OpenTelemetry spans and
-// sends them by OTLP, if somebody wants them: a nil *Tracer, and a nil *Span,
-// does nothing and costs nothing.
+// Package traces records requests as OpenTelemetry spans with the SDK, if the settings want traces. A nil
+// *Tracer and a nil *Span do nothing and cost nothing.
 //
-// The daemon has no network. It hands spans, in the encoding of OTLP/HTTP, over a
-// unix socket to a Forwarder, which runs in a unit of its own and sends them on.
+// The daemon opens no connection to a network. It posts spans, in the encoding of OTLP/HTTP, to a unix
+// socket; a Forwarder in a unit of its own sends them on.
 // Sources: the OTLP specification 1.10, W3C Trace Context.
 package traces

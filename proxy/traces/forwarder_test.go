@@ -14,14 +14,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	collector "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 
 	"codex-proxy/proxy/ondemand"
 )
 
 // forwarding is a sender whose forwarder leads to endpoint.
-func forwarding(t *testing.T, endpoint string, h http.Header) *sender {
+func forwarding(t *testing.T, endpoint string, h http.Header) *socket {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
@@ -34,7 +34,7 @@ func forwarding(t *testing.T, endpoint string, h http.Header) *sender {
 		cancel()
 		require.NoError(t, <-ran)
 	})
-	return newSender(socket)
+	return newSocket(socket)
 }
 
 // fake is a collector that answers like that.
@@ -87,7 +87,10 @@ func TestForwardRefused(t *testing.T) {
 // The headers are for the collector alone.
 func TestForwardFollowsNobody(t *testing.T) {
 	other := fake(t, func(http.ResponseWriter, *http.Request) { t.Error("it was followed") })
-	s := forwarding(t, fake(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other, http.StatusTemporaryRedirect) }), header("Authorization", "secret"))
+	redirect := fake(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other, http.StatusTemporaryRedirect)
+	})
+	s := forwarding(t, redirect, header("Authorization", "secret"))
 	_, err := s.send(t.Context(), []byte("spans"))
 	assert.ErrorContains(t, err, "307")
 	assert.False(t, passing(err))
@@ -105,7 +108,7 @@ func TestForwardNowhere(t *testing.T) {
 	assert.ErrorContains(t, err, errNoCollector.Error())
 	assert.False(t, passing(err))
 
-	_, err = newSender(filepath.Join(t.TempDir(), "none")).send(t.Context(), nil)
+	_, err = newSocket(filepath.Join(t.TempDir(), "none")).send(t.Context(), nil)
 	assert.ErrorContains(t, err, "no such file")
 	assert.True(t, passing(err))
 }

@@ -1,48 +1,27 @@
 package traces
 
 import (
-	"encoding/hex"
+	"context"
 	"slices"
+	"strings"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 )
 
-// Kinds of spans, with their numbers in OTLP.
-const (
-	kindInternal = 1
-	kindServer   = 2
-)
-
-// maxText bounds the value of an attribute, in bytes: some come from clients.
+// maxText bounds the value of an attribute, in bytes: some values come from clients.
 const maxText = 256
 
-// Span is something that took its time. It belongs to one goroutine, until End;
-// Child, Context and TraceID may be called from any, and later. All methods of a
-// nil *Span do nothing.
+// Span is one operation of a sampled trace. One goroutine uses it until End; any goroutine may call
+// Child, Context and TraceID, also after End. All methods of a nil *Span do nothing, at no cost.
 type Span struct {
-	tracer     *Tracer
-	trace      traceID
-	id, parent spanID
-	state      string
-	remote     bool // the parent is a client's
-	kind       uint64
-	name       string
-	began      time.Time
-	took       time.Duration
-	attributes []attribute
-	events     []event
-	failed     bool
-}
-
-// attribute has a text or a number.
-type attribute struct {
-	key, text string
-	number    int64
-	numeric   bool
-}
-
-type event struct {
-	name  string
-	after time.Duration // since the span began
+	tracer trace.Tracer
+	span   trace.Span
+	// attributes are set together at End: the SDK takes a lock and a copy for each call.
+	attributes []attribute.KeyValue
+	events     []string // their names
 }
 
 // Child begins a span within s.
@@ -50,70 +29,71 @@ func (s *Span) Child(name string) *Span {
 	if s == nil {
 		return nil
 	}
-	return &Span{
-		tracer: s.tracer, trace: s.trace, id: newSpanID(), parent: s.id, state: s.state,
-		kind: kindInternal, name: name, began: time.Now(),
-	}
+	return s.begin(name)
 }
 
-// Name changes the name that the span began with.
+func (s *Span) begin(name string, options ...trace.SpanStartOption) *Span {
+	_, span := s.tracer.Start(s.context(), name, options...)
+	return &Span{tracer: s.tracer, span: span}
+}
+
+func (s *Span) context() context.Context {
+	return trace.ContextWithSpan(context.Background(), s.span)
+}
+
+// Name replaces the name of the span.
 func (s *Span) Name(name string) {
 	if s != nil {
-		s.name = name
+		s.span.SetName(name)
 	}
 }
 
-// Text sets an attribute, unless value is empty. It is cut off at 256 bytes.
+// Text sets an attribute, unless value is empty. It cuts value at 256 bytes and removes invalid UTF-8,
+// for which a collector refuses the whole batch. The limit of the SDK counts characters and removes
+// invalid UTF-8 only from longer values.
 func (s *Span) Text(key, value string) {
 	if s != nil && value != "" {
-		s.attributes = append(s.attributes, attribute{key: key, text: value[:min(len(value), maxText)]})
+		value = strings.ToValidUTF8(value[:min(len(value), maxText)], "")
+		s.attributes = append(s.attributes, attribute.String(key, value))
 	}
 }
 
 // Number sets an attribute.
 func (s *Span) Number(key string, value int64) {
 	if s != nil {
-		s.attributes = append(s.attributes, attribute{key: key, number: value, numeric: true})
+		s.attributes = append(s.attributes, attribute.Int64(key, value))
 	}
 }
 
-// Once notes that something has happened just now, the first time it does.
+// Once records an event at its first occurrence.
 func (s *Span) Once(name string) {
-	if s == nil || slices.ContainsFunc(s.events, func(e event) bool { return e.name == name }) {
+	if s == nil || slices.Contains(s.events, name) {
 		return
 	}
-	s.events = append(s.events, event{name, time.Since(s.began)})
+	s.events = append(s.events, name)
+	s.span.AddEvent(name, trace.WithTimestamp(time.Now()))
 }
 
-// Fail marks the span as failed; why is from a closed set.
+// Fail marks the span as failed; why is one of a closed set.
 func (s *Span) Fail(why string) {
 	if s != nil {
-		s.failed = true
+		s.span.SetStatus(codes.Error, "")
 		s.Text("error.type", why)
 	}
 }
 
-// End hands the span over to be sent. It never waits.
+// End queues the span for sending. It never waits.
 func (s *Span) End() {
 	if s != nil {
-		s.took = time.Since(s.began)
-		s.tracer.take(s)
+		s.span.SetAttributes(s.attributes...)
+		s.span.End()
 	}
 }
 
-// TraceID is empty of a nil *Span.
+// TraceID returns 32 hexadecimal digits, or an empty string for a nil *Span.
 func (s *Span) TraceID() string {
 	if s == nil {
 		return ""
 	}
-	return hex.EncodeToString(s.trace[:])
-}
-
-// Context is what those are told who go on with the trace; ok is false if there
-// is none.
-func (s *Span) Context() (c Context, ok bool) {
-	if s == nil {
-		return Context{}, false
-	}
-	return Context{Traceparent: "00-" + s.TraceID() + "-" + hex.EncodeToString(s.id[:]) + "-01", Tracestate: s.state}, true
+	return s.span.SpanContext().TraceID().String()
 }

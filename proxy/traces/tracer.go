@@ -3,184 +3,127 @@ package traces
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 )
 
 const (
-	// maxWaiting bounds the spans that wait to be sent, about 1 KiB each. Those
-	// of 2 s of the busiest service fit; what is more is dropped.
-	maxWaiting = 4096
-	// maxBatch is the most spans of one message, and gatherTime the longest that
-	// the first of them waits for the others.
-	maxBatch   = 512
-	gatherTime = time.Second
-	// flushTime bounds what is sent at the end.
+	// maxAttributes and maxEvents bound one span. With maxText and maxState they keep the largest batch
+	// below maxMessage.
+	maxAttributes = 20
+	maxEvents     = 4
+	// flushTime bounds the sending after the end of Run's context.
 	flushTime = 2 * time.Second
-	// silence is the least time between two complaints in the log.
-	silence = time.Minute
+	scopeName = "codex-proxy"
 )
 
-// Settings is what a Tracer needs.
+// Settings configures a Tracer.
 type Settings struct {
-	// Socket is the path of a Forwarder's.
+	// Socket is the path of the sender's socket.
 	Socket string
-	// Ratio of the requests that are traced, of those whose client has no opinion.
+	// Ratio is the part of the requests to trace, 0 to 1, of those without a valid traceparent.
+	// OTEL_TRACES_SAMPLER replaces it.
 	Ratio float64
-	// Version is that of the program, Host the name of the machine.
+	// Version is the program's version, Host the name of the machine. OTEL_SERVICE_NAME and
+	// OTEL_RESOURCE_ATTRIBUTES take precedence over both.
 	Version, Host string
 	Registry      prometheus.Registerer
 	Logger        *slog.Logger
 }
 
-// Tracer makes spans and sends them. Create it with New. Its methods may be
-// called from any goroutine; those of a nil *Tracer do nothing.
+// Tracer makes spans and sends them. Create it with New. Its methods may be called from any goroutine;
+// the methods of a nil *Tracer do nothing.
 type Tracer struct {
-	Settings
-
-	ended chan *Span
-	send  func(ctx context.Context, batch []byte) (rejected int64, err error)
-	spans *prometheus.CounterVec
-	told  time.Time // when the log last had a complaint; Run's own
+	tracer   trace.Tracer
+	queue    *queue
+	delivery delivery
 }
 
-// New returns a tracer whose Run sends. It registers its metric.
+// New returns a tracer whose Run sends spans. It registers a metric.
 func New(settings Settings) *Tracer {
-	t := &Tracer{Settings: settings, ended: make(chan *Span, maxWaiting), send: newSender(settings.Socket).send}
-	t.spans = promauto.With(settings.Registry).NewCounterVec(prometheus.CounterOpts{
-		Name: "codex_trace_spans_total", Help: "Spans of traces, by whether the collector took them; absent without traces.",
+	spans := promauto.With(settings.Registry).NewCounterVec(prometheus.CounterOpts{
+		Name: "codex_trace_spans_total",
+		Help: "Spans of traces, by whether the collector took them; absent without traces.",
 	}, []string{"outcome"})
-	t.spans.WithLabelValues("sent")
-	t.spans.WithLabelValues("dropped")
-	return t
+	queue := newQueue(spans.WithLabelValues("dropped"))
+	options := []sdk.TracerProviderOption{
+		sdk.WithSpanProcessor(queue),
+		sdk.WithResource(describe(settings)),
+		// The limits are bounds of memory and of messages: no OTEL_SPAN_*_LIMIT may raise them.
+		sdk.WithRawSpanLimits(sdk.SpanLimits{
+			AttributeValueLengthLimit: maxText, AttributeCountLimit: maxAttributes, EventCountLimit: maxEvents,
+		}),
+	}
+	if os.Getenv("OTEL_TRACES_SAMPLER") == "" { // otherwise the SDK reads it
+		options = append(options, sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(settings.Ratio))))
+	}
+	return &Tracer{
+		tracer: sdk.NewTracerProvider(options...).Tracer(scopeName, trace.WithInstrumentationVersion(settings.Version)),
+		queue:  queue,
+		delivery: delivery{
+			send: newSocket(settings.Socket).send, logger: settings.Logger,
+			sent: spans.WithLabelValues("sent"), dropped: queue.dropped,
+		},
+	}
 }
 
-// Begin begins the span of a request that came with that header; nil if it is
-// not to be traced. A client that says whether its own trace is sampled decides;
-// without one, the ratio does.
-func (t *Tracer) Begin(h http.Header, at time.Time) *Span {
+// describe returns the resource: the environment takes precedence over the program's own attributes.
+func describe(settings Settings) *resource.Resource {
+	own := []attribute.KeyValue{attribute.String("service.name", scopeName)}
+	for key, value := range map[string]string{"service.version": settings.Version, "host.name": settings.Host} {
+		if value != "" {
+			own = append(own, attribute.String(key, value))
+		}
+	}
+	merged, err := resource.Merge(resource.NewSchemaless(own...), resource.Environment())
+	if err != nil { // two schemas, of which one is ours and empty
+		return resource.NewSchemaless(own...)
+	}
+	return merged
+}
+
+// Begin begins the span of a request that arrived with the header at the time began. It returns nil for a
+// request that is not sampled. A valid traceparent decides that, as ParentBased has it; without one the
+// ratio does.
+func (t *Tracer) Begin(h http.Header, began time.Time) *Span {
 	if t == nil {
 		return nil
 	}
-	from, known := parse(h)
-	switch {
-	case known && !from.sampled, !known && rand.Float64() >= t.Ratio:
+	_, span := t.tracer.Start(remote(h), "", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(began))
+	if !span.SpanContext().IsSampled() {
 		return nil
-	case !known:
-		from.trace = newTraceID()
 	}
-	return &Span{
-		tracer: t, trace: from.trace, id: newSpanID(), parent: from.span, state: from.state,
-		remote: known, kind: kindServer, began: at,
-	}
+	return &Span{tracer: t.tracer, span: span}
 }
 
-// Within begins the span of a request that is part of another one.
+// Within begins the span of a request that is part of another request.
 func (t *Tracer) Within(s *Span) *Span {
-	inner := s.Child("")
-	if inner != nil {
-		inner.kind = kindServer
+	if s == nil {
+		return nil
 	}
-	return inner
+	return s.begin("", trace.WithSpanKind(trace.SpanKindServer))
 }
 
-func (t *Tracer) take(s *Span) {
-	select {
-	case t.ended <- s:
-	default:
-		t.spans.WithLabelValues("dropped").Inc()
-	}
-}
-
-// Run sends spans until ctx ends, and then, within two seconds, those that have
-// ended before. It returns nil.
+// Run sends spans until ctx ends, and then, within two seconds, the spans that ended before. It returns nil.
 func (t *Tracer) Run(ctx context.Context) error {
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(flushTime, cancel) })()
 	for ctx.Err() == nil {
-		if batch := t.gather(ctx); len(batch) > 0 {
-			t.deliver(ctx, sending, batch)
+		if batch := t.queue.gather(ctx); len(batch) > 0 {
+			t.delivery.deliver(ctx, sending, batch)
 		}
 	}
-	for batch := t.rest(nil); len(batch) > 0; batch = t.rest(nil) {
-		t.deliver(ctx, sending, batch)
+	for batch := t.queue.take(nil); len(batch) > 0; batch = t.queue.take(nil) {
+		t.delivery.deliver(ctx, sending, batch)
 	}
 	return nil
-}
-
-// gather waits for a span, and a little for others.
-func (t *Tracer) gather(ctx context.Context) []*Span {
-	var batch []*Span
-	select {
-	case s := <-t.ended:
-		batch = append(batch, s)
-	case <-ctx.Done():
-		return nil
-	}
-	enough := time.NewTimer(gatherTime)
-	defer enough.Stop()
-	for len(batch) < maxBatch {
-		select {
-		case s := <-t.ended:
-			batch = append(batch, s)
-		case <-enough.C:
-			return batch
-		case <-ctx.Done():
-			return t.rest(batch)
-		}
-	}
-	return batch
-}
-
-// rest takes what is there, up to a batch.
-func (t *Tracer) rest(batch []*Span) []*Span {
-	for len(batch) < maxBatch {
-		select {
-		case s := <-t.ended:
-			batch = append(batch, s)
-		default:
-			return batch
-		}
-	}
-	return batch
-}
-
-// deliver sends a batch, and again for some seconds if the collector is away.
-func (t *Tracer) deliver(ctx, sending context.Context, batch []*Span) {
-	message := encode(t.Version, t.Host, batch)
-	var rejected int64
-	var err error
-	for wait := firstWait; ; wait *= 2 {
-		if rejected, err = t.send(sending, message); err == nil || !passing(err) || wait > lastWait {
-			break
-		}
-		t.complain(err)
-		pause := time.NewTimer(wait)
-		select {
-		case <-pause.C:
-			continue
-		case <-ctx.Done(): // once more, and no more
-			pause.Stop()
-			wait = lastWait
-		}
-	}
-	if err != nil {
-		t.complain(err)
-		rejected = int64(len(batch))
-	}
-	rejected = min(max(rejected, 0), int64(len(batch)))
-	t.spans.WithLabelValues("dropped").Add(float64(rejected))
-	t.spans.WithLabelValues("sent").Add(float64(int64(len(batch)) - rejected))
-}
-
-func (t *Tracer) complain(err error) {
-	if time.Since(t.told) >= silence {
-		t.told = time.Now()
-		t.Logger.Warn("traces cannot be sent", "error", err)
-	}
 }

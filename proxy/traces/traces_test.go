@@ -15,8 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	collector "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
-	otlp "go.opentelemetry.io/proto/slim/otlp/trace/v1"
+	"go.opentelemetry.io/otel/trace"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 )
@@ -29,13 +30,13 @@ const (
 	version = "1.2.3"
 )
 
-// tracer returns one whose batches go to send.
+// tracer returns a tracer whose batches go to send.
 func tracer(ratio float64, log *strings.Builder, send func(context.Context, []byte) (int64, error)) *Tracer {
 	t := New(Settings{
 		Ratio: ratio, Version: version, Host: "here", Registry: prometheus.NewRegistry(),
 		Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
-	t.send = send
+	t.delivery.send = send
 	return t
 }
 
@@ -72,7 +73,7 @@ func texts(s *otlp.Span) map[string]string {
 	return all
 }
 
-// What is sent is OTLP, and has all that was recorded.
+// A message is OTLP and holds everything recorded.
 func TestSpansOnTheWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		messages := make(chan []byte, 1)
@@ -97,7 +98,9 @@ func TestSpansOnTheWire(t *testing.T) {
 		s.Text("nothing", "")
 		s.End()
 		resource, spans := decode(t, <-messages)
-		assert.Equal(t, map[string]any{"service.name": "codex-proxy", "service.version": version, "host.name": "here"}, resource)
+		assert.Equal(t, map[string]any{
+			"service.name": "codex-proxy", "service.version": version, "host.name": "here",
+		}, resource)
 		require.Len(t, spans, 2)
 		inner, outer := spans[0], spans[1]
 
@@ -109,7 +112,7 @@ func TestSpansOnTheWire(t *testing.T) {
 		assert.EqualValues(t, 0x301, outer.Flags, "sampled, with a remote parent")
 		assert.EqualValues(t, began.UnixNano(), outer.StartTimeUnixNano)
 		assert.EqualValues(t, began.Add(2*time.Second).UnixNano(), outer.EndTimeUnixNano)
-		assert.Nil(t, outer.Status)
+		assert.Equal(t, otlp.Status_STATUS_CODE_UNSET, outer.Status.GetCode())
 		assert.Equal(t, map[string]string{"model": "g" + strings.Repeat("x", maxText-2)}, texts(outer))
 
 		assert.Equal(t, outer.TraceId, inner.TraceId)
@@ -127,12 +130,12 @@ func TestSpansOnTheWire(t *testing.T) {
 
 		cancel()
 		assert.NoError(t, <-ran)
-		assert.Equal(t, 2., testutil.ToFloat64(tr.spans.WithLabelValues("sent")))
+		assert.Equal(t, 2., testutil.ToFloat64(tr.delivery.sent))
 		assert.Empty(t, log.String())
 	})
 }
 
-// W3C Trace Context, and its examples of what is not valid.
+// The cases are examples of W3C Trace Context.
 func TestTraceparent(t *testing.T) {
 	for text, valid := range map[string]bool{
 		parent: true,
@@ -150,30 +153,35 @@ func TestTraceparent(t *testing.T) {
 		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331":    false,
 		"": false,
 	} {
-		r, ok := parse(header("Traceparent", text))
-		assert.Equal(t, valid, ok, text)
-		assert.Equal(t, valid && strings.Contains(text, "-01"), r.sampled, text)
+		c := trace.SpanContextFromContext(remote(header("Traceparent", text)))
+		assert.Equal(t, valid, c.IsValid(), text)
+		assert.Equal(t, valid && strings.Contains(text, "-01"), c.IsSampled(), text)
 	}
-	_, ok := parse(header("Traceparent", parent, "Traceparent", parent))
-	assert.False(t, ok, "two parents")
-	r, ok := parse(header("Traceparent", parent, "Tracestate", strings.Repeat("x", maxState+1)))
-	assert.True(t, ok)
-	assert.Empty(t, r.state)
+	c := trace.SpanContextFromContext(remote(header("Traceparent", parent, "Traceparent", parent)))
+	assert.False(t, c.IsValid(), "two parents")
+	for length, kept := range map[int]bool{maxState: true, maxState + 1: false} {
+		state := "a=" + strings.Repeat("x", 200) + ",b=" + strings.Repeat("x", 200) + ",c="
+		state += strings.Repeat("x", length-len(state))
+		c := trace.SpanContextFromContext(remote(header("Traceparent", parent, "Tracestate", state)))
+		assert.True(t, c.IsValid())
+		assert.Equal(t, kept, c.TraceState().String() == state, "%d", length)
+		assert.Equal(t, kept, c.TraceState().Len() > 0, "%d", length)
+	}
 }
 
-// What a client sends is taken only if it can be said again in the same words.
+// The span of a client's traceparent is passed on in the same words.
 func FuzzTraceparent(f *testing.F) {
 	f.Add(parent)
 	f.Add("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more")
 	f.Fuzz(func(t *testing.T, text string) {
-		r, ok := parse(header("Traceparent", text))
-		if ok {
-			assert.Equal(t, strings.TrimSpace(text)[3:52], hex.EncodeToString(r.trace[:])+"-"+hex.EncodeToString(r.span[:]))
+		c := trace.SpanContextFromContext(remote(header("Traceparent", text)))
+		if c.IsValid() {
+			assert.Equal(t, text[3:52], c.TraceID().String()+"-"+c.SpanID().String())
 		}
 	})
 }
 
-// The client decides what is traced, if it has an opinion, and else the ratio.
+// The client's traceparent decides whether a request is traced; without one the ratio does.
 func TestSampling(t *testing.T) {
 	unsampled := strings.TrimSuffix(parent, "1") + "0"
 	all, none := tracer(1, nil, nil), tracer(0, nil, nil)
@@ -182,18 +190,16 @@ func TestSampling(t *testing.T) {
 	assert.Nil(t, none.Begin(header(), time.Now()))
 	s := all.Begin(header("Traceparent", "nonsense", "Tracestate", "a=1"), time.Now())
 	require.NotNil(t, s)
-	assert.Empty(t, s.state, "of a trace that is not known")
-	assert.Equal(t, spanID{}, s.parent)
 	c, ok := s.Child("turn").Context()
 	require.True(t, ok)
-	again, ok := parse(header("Traceparent", c.Traceparent))
-	require.True(t, ok)
-	assert.Equal(t, s.trace, again.trace)
-	assert.NotEqual(t, s.id, again.span)
-	assert.Equal(t, s.TraceID(), hex.EncodeToString(again.trace[:]))
+	assert.Empty(t, c.Tracestate, "of a trace that is not known")
+	again := trace.SpanContextFromContext(remote(header("Traceparent", c.Traceparent)))
+	assert.Equal(t, s.TraceID(), again.TraceID().String())
+	assert.NotEqual(t, s.span.SpanContext().SpanID(), again.SpanID())
+	assert.NotEqual(t, "0af7651916cd43dd8448eb211c80319c", s.TraceID())
 }
 
-// Off, a trace costs not even memory.
+// Without a tracer nothing is allocated.
 func TestOffCostsNothing(t *testing.T) {
 	var off *Tracer
 	h, now := header("Traceparent", parent), time.Now()
@@ -213,8 +219,8 @@ func TestOffCostsNothing(t *testing.T) {
 	}))
 }
 
-// A collector that is away is tried again for a while; what is then too much is
-// dropped, nobody waits, and the log says so once a minute.
+// The tracer retries a collector that is away for a while and drops further spans; no request waits, and the
+// log has one warning a minute.
 func TestCollectorIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -238,27 +244,27 @@ func TestCollectorIsAway(t *testing.T) {
 			tr.Begin(header(), began).End()
 		}
 		assert.Equal(t, 5*time.Second, time.Since(began), "requests wait")
-		assert.Equal(t, 10., testutil.ToFloat64(tr.spans.WithLabelValues("dropped")))
+		assert.Equal(t, 10., testutil.ToFloat64(tr.delivery.dropped))
 		time.Sleep(aWhile)
 		synctest.Wait()
 		assert.Equal(t, 5*9, tries, "five tries of each batch")
-		assert.Equal(t, maxWaiting+11., testutil.ToFloat64(tr.spans.WithLabelValues("dropped")))
-		said := strings.Count(log.String(), "traces cannot be sent")
-		assert.GreaterOrEqual(t, said, 2)
-		assert.LessOrEqual(t, said, 4, "once a minute: %s", log.String())
+		assert.Equal(t, maxWaiting+11., testutil.ToFloat64(tr.delivery.dropped))
+		warnings := strings.Count(log.String(), "traces cannot be sent")
+		assert.GreaterOrEqual(t, warnings, 2)
+		assert.LessOrEqual(t, warnings, 4, "once a minute: %s", log.String())
 
 		close(back)
 		tr.Begin(header(), began).End()
 		tr.Begin(header(), began).End()
 		time.Sleep(aWhile)
 		synctest.Wait()
-		assert.Equal(t, 1., testutil.ToFloat64(tr.spans.WithLabelValues("sent")), "one was rejected")
+		assert.Equal(t, 1., testutil.ToFloat64(tr.delivery.sent), "one was rejected")
 		cancel()
 		assert.NoError(t, <-ran)
 	})
 }
 
-// At the end everything is sent, in little time, whatever the collector does.
+// The end of Run sends every span and takes at most flushTime.
 func TestFlush(t *testing.T) {
 	for name, hangs := range map[string]bool{"quick": false, "hangs": true} {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +291,8 @@ func TestFlush(t *testing.T) {
 					outcome, took = "dropped", flushTime
 				}
 				assert.Equal(t, took, time.Since(began))
-				assert.Equal(t, float64(3*maxBatch), testutil.ToFloat64(tr.spans.WithLabelValues(outcome)))
+				counters := map[string]prometheus.Counter{"sent": tr.delivery.sent, "dropped": tr.delivery.dropped}
+				assert.Equal(t, float64(3*maxBatch), testutil.ToFloat64(counters[outcome]))
 				time.Sleep(flushTime) // its timer
 			})
 		})

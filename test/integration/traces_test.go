@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	coltrace "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
-	otlp "go.opentelemetry.io/proto/slim/otlp/trace/v1"
+	coltrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
 

@@ -16,19 +16,15 @@ import (
 )
 
 const (
-	// tracesPath is that of OTLP/HTTP.
+	// tracesPath and contentType are those of OTLP/HTTP, which is also the protocol of the socket.
 	tracesPath  = "/v1/traces"
 	contentType = "application/x-protobuf"
-	// sendTime bounds one try, with the start of the forwarder.
-	sendTime = forwardTime + 5*time.Second
-	// firstWait is the wait after the first try, lastWait the longest: so long is
-	// a collector given to restart.
-	firstWait = time.Second
-	lastWait  = 8 * time.Second
+	// sendTime bounds one try, including the start of the sender's unit.
+	sendTime  = forwardTime + 5*time.Second
 	maxAnswer = 64 << 10
 )
 
-// passingError is one that may be gone at the next try.
+// passingError is an error that another try can mend.
 type passingError struct{ error }
 
 func passing(err error) bool {
@@ -36,20 +32,20 @@ func passing(err error) bool {
 	return errors.As(err, &p)
 }
 
-// sender hands batches to the forwarder.
-type sender struct{ http http.Client }
+// socket hands batches to the sender.
+type socket struct{ http http.Client }
 
-func newSender(socket string) *sender {
-	return &sender{http.Client{Timeout: sendTime, Transport: &http.Transport{
-		DisableKeepAlives: true, // the forwarder ends when it has no connection
+func newSocket(path string) *socket {
+	return &socket{http.Client{Timeout: sendTime, Transport: &http.Transport{
+		DisableKeepAlives: true, // the sender ends when it has no connection
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
+			return new(net.Dialer).DialContext(ctx, "unix", path)
 		},
 	}}}
 }
 
-// send returns how many spans the collector did not take.
-func (s *sender) send(ctx context.Context, batch []byte) (rejected int64, err error) {
+// send delivers an ExportTraceServiceRequest and returns the number of spans that the collector rejected.
+func (s *socket) send(ctx context.Context, batch []byte) (rejected int64, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://traces"+tracesPath, bytes.NewReader(batch))
 	if err != nil {
 		return 0, err
@@ -71,7 +67,7 @@ func (s *sender) send(ctx context.Context, batch []byte) (rejected int64, err er
 	if reason := res.Header.Get(ondemand.ReasonHeader); reason != "" {
 		err = errors.New(reason)
 	}
-	switch res.StatusCode { // those are for another try, says the specification
+	switch res.StatusCode { // OTLP specification 1.10, "Retryable Response Codes"
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return 0, passingError{err}
 	}
@@ -89,7 +85,7 @@ func rejectedSpans(answer []byte) (n int64) {
 	return int64(count)
 }
 
-// field is what begins with the value of the first field 1 of that type.
+// field returns the rest of message from the value of the first field 1 of that type.
 func field(message []byte, want protowire.Type) []byte {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
