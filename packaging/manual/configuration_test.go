@@ -37,17 +37,17 @@ func configuration(proxy, worker string) string {
 	var b strings.Builder
 	b.WriteString(`# Configuration
 
-What follows is made of the reference files that the package installs, which are their own manual. codex-proxy.toml(5) and codex-worker.toml(5) say the same.
+This page is made from the reference files in the package. codex-proxy.toml(5) and codex-worker.toml(5) have the same text.
 
 | file | holds | takes effect |
 |---|---|---|
 | ` + "`/etc/codex-proxy/config.toml`" + ` | settings of the daemon | ` + "`systemctl reload codex-proxy`" + `; no request is lost |
-| ` + "`/etc/codex-proxy/workers/NAME.toml`" + ` | settings of a worker | ` + "`systemctl restart codex-worker@NAME`" + `, which finishes its turns first; a new file, or one that is gone: a reload of the daemon, too |
+| ` + "`/etc/codex-proxy/workers/NAME.toml`" + ` | settings of a worker | ` + "`systemctl restart codex-worker@NAME`" + `, which finishes its turns first; for a new or removed file a reload of the daemon, too |
 | ` + "`/etc/codex-proxy/api-keys`" + ` | API keys and their limits | at once, by ` + "`codex-proxy keys`" + ` |
 | ` + "`/etc/codex-proxy/traces-headers`" + ` | headers for the collector of traces | when codex-proxy-traces.service starts again |
-| drop-ins (` + "`systemctl edit`" + `) | restarts, watchdog, address, limits of memory and CPU | as systemd says: ` + "[operations.md](operations.md#drop-ins)" + ` |
+| drop-ins (` + "`systemctl edit`" + `) | restarts, watchdog, address, limits of memory and CPU | see ` + "[operations.md](operations.md#drop-ins)" + ` |
 
-` + "`codex-proxy config check`" + ` looks for mistakes, ` + "`codex-proxy serve --set KEY=VALUE`" + ` overrides one setting of the daemon. The address is that of codex-proxy.socket.
+` + "`codex-proxy config check`" + ` finds mistakes, ` + "`codex-proxy serve --set KEY=VALUE`" + ` overrides one setting of the daemon. The address belongs to codex-proxy.socket.
 `)
 	fmt.Fprintf(&b, "\n## config.toml\n%s\n## workers/NAME.toml\n%s", markdownOf(proxy), markdownOf(worker))
 	return b.String()
