@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// made is every file of ours that the program is made of.
+// made lists every file of this module in the program.
 const made = `{{if and .Module .Module.Main}}{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}}
 {{end}}{{range .CgoFiles}}{{$dir}}/{{.}}
 {{end}}{{range .EmbedFiles}}{{$dir}}/{{.}}
 {{end}}{{end}}`
 
-// What the Makefile does not know of is not built anew when it changes.
+// The Makefile lists every source, so that each change builds the program again.
 func TestTheMakefileKnowsAllSources(t *testing.T) {
 	run := func(name string, args ...string) []string {
 		cmd := exec.Command(name, args...)
