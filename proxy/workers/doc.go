@@ -1,8 +1,8 @@
-// Package workers holds everything known of each codex worker. A Worker is the
-// one place where two truths meet: what the socket says (connection, handshake,
-// in-flight turns) and what systemd says (unit state, last result). A Pool
-// picks among them and takes the snapshot that all probes, metrics and
-// admission read.
+// Package workers holds the state of every codex worker. A Worker joins two
+// sources: its socket (connection, handshake, turns in flight) and systemd (unit
+// state, last result). A Pool gives out the slots of the workers, queues the
+// requests for which there is none, and takes the snapshot that probes, metrics
+// and admission read.
 //
-// Nothing here starts, stops or restarts a process: systemd does.
+// The package starts, stops and restarts no process: systemd does.
 package workers

@@ -6,54 +6,42 @@ type Load struct {
 	Decoding int64 `json:"decoding,omitempty"` // bytes of images that codex may be decoding
 }
 
-// Plus is both together.
+// Plus is the sum of both.
 func (l Load) Plus(o Load) Load { return Load{l.Turns + o.Turns, l.Decoding + o.Decoding} }
 
-// Loads are what this process has in flight on each worker that has any.
-func (p *Pool) Loads() map[string]Load {
-	loads := map[string]Load{}
-	for _, w := range p.workers {
-		if l := w.own(); l != (Load{}) {
-			loads[w.name] = l
-		}
-	}
-	return loads
+// decodingRoom is how many bytes of images the requests may have in decoding on one
+// worker at the same time, as codex counts them (openai.MaxDecoding). A request
+// with more is alone with its images. Codex decodes the images of each request on a
+// thread of its own. With as many requests as processors it answers nothing, not
+// even the probe of its watchdog, until one is done. 512 MiB take it 2 to 3 s of
+// CPU time at most, and the watchdog waits for 10.
+const decodingRoom = 512 << 20
+
+// decodes reports whether there is room to decode that many bytes more. A request
+// that is alone always has room, however large it is.
+func (l Load) decodes(bytes int64) bool {
+	return bytes == 0 || l.Decoding == 0 || l.Decoding+bytes <= decodingRoom
 }
 
-// Waiting is how many requests wait for a place. It does not wait for the queue,
-// where one may be about to get one by Settings.Claim.
-func (p *Pool) Waiting() int { return int(p.queue.waiting.Load()) }
-
-// SetPeerLoads takes over what other processes have in flight on each worker: it
-// counts against MaxInflight as our own does. It waits for no Settings.Claim;
-// Wake, which may, is to follow.
-func (p *Pool) SetPeerLoads(loads map[string]Load) {
-	for _, w := range p.workers {
-		w.mu.Lock()
-		w.state.elsewhere = loads[w.name]
-		w.mu.Unlock()
-	}
+// slots is the part of a worker's state that turns change.
+type slots struct {
+	inflight  int
+	lingering int   // turns whose request has ended, and that codex has yet to end
+	decoding  int64 // bytes of images that codex may be decoding
+	peers     Load  // of the other processes of the service
 }
 
-// Wake gives places to requests that wait, if there are any by now.
-func (p *Pool) Wake() { p.queue.wake() }
+// turns are those in flight, and those that codex has yet to end.
+func (s *slots) turns() int { return s.inflight + s.lingering }
 
-// own is what this process has in flight on the worker.
-func (w *Worker) own() Load {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.state.load()
-}
+// load is what the turns of this process take up, total those of all processes.
+func (s *slots) load() Load  { return Load{s.turns(), s.decoding} }
+func (s *slots) total() Load { return s.load().Plus(s.peers) }
 
-// load is what this process has in flight, total that of all processes.
-func (s *state) load() Load  { return Load{s.turns(), s.decoding} }
-func (s *state) total() Load { return s.load().Plus(s.elsewhere) }
-
-// room is an error if a turn with so many bytes of images finds none. It is called
-// under the lock.
-func (w *Worker) room(decoding int64) error {
-	switch l := w.state.total(); {
-	case l.Turns >= w.settings.MaxInflight:
+// full is an error if there is no slot for a turn with that many bytes of images.
+func (s *slots) full(decoding int64, maxInflight int) error {
+	switch l := s.total(); {
+	case l.Turns >= maxInflight:
 		return ErrBusy
 	case !l.decodes(decoding):
 		return ErrDecoding
@@ -61,30 +49,6 @@ func (w *Worker) room(decoding int64) error {
 	return nil
 }
 
-// take and give are of a turn in flight with so many bytes of images.
-func (s *state) take(decoding int64) { s.inflight, s.decoding = s.inflight+1, s.decoding+decoding }
-func (s *state) give(decoding int64) { s.inflight, s.decoding = s.inflight-1, s.decoding-decoding }
-
-// confirm makes a place that was just taken known to the other processes, and gives
-// it back if by then they had no room for it.
-func (w *Worker) confirm(p *place) error {
-	if w.settings.Claim == nil || !w.settings.Claim() {
-		return nil
-	}
-	err := w.keepPlace(p)
-	if err != nil {
-		w.settings.OnChange() // others count it still
-	}
-	return err
-}
-
-func (w *Worker) keepPlace(p *place) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.state.give(p.decoding)
-	if err := w.room(p.decoding); err != nil {
-		return err
-	}
-	w.state.take(p.decoding)
-	return nil
-}
+// acquire and release are for a turn with that many bytes of images.
+func (s *slots) acquire(decoding int64) { s.inflight, s.decoding = s.inflight+1, s.decoding+decoding }
+func (s *slots) release(decoding int64) { s.inflight, s.decoding = s.inflight-1, s.decoding-decoding }

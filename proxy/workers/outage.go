@@ -7,39 +7,43 @@ import (
 	"codex-proxy/probes"
 )
 
-// manyRestarts in a row are no accident any more.
+// manyRestarts in a row are no accident.
 const manyRestarts = 3
 
-// outage is what the log has told of the current one, so that each is told once.
+// outage is what was logged of the current outage, so that each line is logged once.
 type outage struct {
-	loopTold  bool // cleared by ResetAfter of health
-	limitTold bool // cleared when the unit is no longer failed
-	oomTold   uint64
+	loopLogged  bool // cleared by ResetAfter of health
+	limitLogged bool // cleared when the unit is no longer failed
+	oomLogged   uint64
 }
 
-// logOutage tells a person, once, that restarts do not help, and once that
-// systemd has given up. A kill for lack of memory is logged each time.
-func (w *Worker) logOutage(s *state) {
-	if s.outage.oomTold < s.oomKills {
-		s.outage.oomTold = s.oomKills
-		w.outageLog(s).Warn("worker was killed: out of memory",
-			"oom_kills", s.oomKills, "remedy", probes.OutOfMemoryRemedy(w.unit))
+// logOutage logs once that restarts do not help, and once that systemd has given
+// up. It logs every kill for lack of memory.
+func (s *state) logOutage(unit string, logger *slog.Logger) {
+	oom := s.outage.oomLogged < s.oomKills
+	limit := !s.outage.limitLogged && s.reason() == probes.StartLimitHit
+	loop := !s.outage.loopLogged && s.failures >= manyRestarts && !s.unit.Failed()
+	if !oom && !limit && !loop {
+		return
 	}
-	if !s.outage.limitTold && s.reason() == probes.StartLimitHit {
-		s.outage.limitTold = true
-		w.outageLog(s).Error("worker is given up: systemd's start limit is hit", "n_restarts", s.unit.NRestarts,
-			"remedy", fmt.Sprintf("see journalctl -u %s, mend the cause, then systemctl reset-failed 'codex-worker@*' && systemctl start codex.target", w.unit))
+	logger = logger.With("reason", string(s.reason()), "last_exit", s.exit.String())
+	if oom {
+		s.outage.oomLogged = s.oomKills
+		logger.Warn("worker was killed: out of memory",
+			"oom_kills", s.oomKills, "remedy", probes.OutOfMemoryRemedy(unit))
 	}
-	if !s.outage.loopTold && s.failures >= manyRestarts && !s.unit.Failed() {
-		s.outage.loopTold = true
-		w.outageLog(s).Warn("worker keeps failing: the delay before each restart grows", "consecutive_failures", s.failures,
-			"remedy", fmt.Sprintf("see journalctl -u %s; it is tried until its start limit", w.unit))
+	if limit {
+		s.outage.limitLogged = true
+		logger.Error("worker is given up: systemd's start limit is hit", "n_restarts", s.unit.NRestarts,
+			"remedy", fmt.Sprintf("see journalctl -u %s, mend the cause, then systemctl reset-failed 'codex-worker@*'"+
+				" && systemctl start codex.target", unit))
 	}
-}
-
-func (w *Worker) outageLog(s *state) *slog.Logger {
-	return w.settings.Logger.With("worker", w.name, "unit", w.unit, "reason", string(s.reason()), "last_exit", s.exit.String())
+	if loop {
+		s.outage.loopLogged = true
+		logger.Warn("worker keeps failing: the delay before each restart grows", "consecutive_failures", s.failures,
+			"remedy", fmt.Sprintf("see journalctl -u %s; systemd restarts it until its start limit", unit))
+	}
 }
 
 // healthy ends the outage.
-func (s *state) healthy() { s.failures, s.outage.loopTold = 0, false }
+func (s *state) healthy() { s.failures, s.outage.loopLogged = 0, false }

@@ -2,73 +2,45 @@ package workers
 
 import (
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/probes"
 )
 
-// ErrQueueFull means that every worker with the model is busy, and that as many
-// requests wait as may. Whoever is turned away is of the key with the most.
+// ErrQueueFull means that every worker with the model is busy, and that the queue
+// is at its limit. The request that gets it is of the key with the most requests.
 var ErrQueueFull = errors.New("the queue is full")
 
-// Queue bounds the waiting for a worker.
+// Queue bounds the wait for a worker.
 type Queue struct {
 	Limit   int           // requests that may wait, at least 1
 	Timeout time.Duration // the longest that one waits
 }
 
-// Ask is what a request wants of the pool.
-type Ask struct {
-	Model string
-	// Key is the name of the request's API key; without a name it is one key, too.
-	Key string
-	// Lost is the place on which the request's turn was lost; Admit gives it
-	// back. Such a request still counts as in flight: it waits ahead of all
-	// others, and neither the queue's limit nor a drain turns it away.
-	Lost *Lease
-	// Arrived orders the requests that wait again.
-	Arrived time.Time
-	// Avoid are connections that a turn of this request was lost on.
-	Avoid []*appserver.Conn
-	// Decoding is how many bytes codex needs to decode the images of the request.
-	Decoding int64
-	// Prefer names the worker that serves it if it has a place just now; empty
-	// is no preference.
-	Prefer string
-}
-
-// queue holds the requests that wait for a place on a worker. It serves lost
-// turns first, then one request of each waiting key after the other, within a
-// key the oldest first. Every place is taken through it, so no request overtakes
-// another one for the same model; except that a request without images passes those
-// that wait with images. Whatever may free a place calls wake; nothing is
-// polled.
+// queue holds the requests that wait for a slot, in the order of line. Every slot
+// is acquired through it, so no request overtakes another one for the same model;
+// except that a request without images passes those that wait with images. Every
+// change that may free a slot calls wake; nothing is polled.
 type queue struct {
 	Queue
 	pick func(Ask) (*Lease, error)
 
 	waiting atomic.Int64 // how many; changed under mu
 
-	mu    sync.Mutex
-	again []*waiter            // lost turns, oldest request first
-	keys  []string             // keys that wait, the next to be served first
-	lines map[string][]*waiter // of each of keys, oldest first, never empty
-
-	// images are those that wait for room for their images, by the model. Smaller ones
-	// that come after them would keep them waiting for ever.
+	mu sync.Mutex
+	line
+	// images has, by the model, the request that waits for room for its images.
+	// Smaller requests behind it would otherwise keep it waiting for ever.
 	images map[string]*waiter
 }
-
-func (a Ask) again() bool { return a.Lost != nil }
 
 type waiter struct {
 	ask     Ask
 	since   time.Time
 	verdict error       // why it still waits
-	answer  chan answer // capacity 1; sent once, by who takes it out of the queue
+	answer  chan answer // capacity 1; sent once, when the queue removes the waiter
 }
 
 type answer struct {
@@ -77,15 +49,15 @@ type answer struct {
 }
 
 func newQueue(q Queue, pick func(Ask) (*Lease, error)) *queue {
-	return &queue{Queue: q, pick: pick, lines: map[string][]*waiter{}, images: map[string]*waiter{}}
+	return &queue{Queue: q, pick: pick, line: line{byKey: map[string][]*waiter{}}, images: map[string]*waiter{}}
 }
 
-// enter answers at once who can be, and makes the others wait.
+// enter answers the request at once if it can, and queues it otherwise.
 func (q *queue) enter(a Ask) *waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w := &waiter{ask: a, since: time.Now(), answer: make(chan answer, 1)}
-	if len(q.again) == 0 && len(q.keys) == 0 { // mostly nobody waits, and there is a place
+	if q.empty() { // mostly no request waits, and there is a slot
 		if lease, err := q.pick(a); err == nil {
 			w.answer <- answer{lease: lease}
 			return w
@@ -94,20 +66,20 @@ func (q *queue) enter(a Ask) *waiter {
 	q.add(w)
 	q.serve()
 	if len(w.answer) == 0 && !a.again() && q.depth() > q.Limit {
-		q.turnAway(q.victim(w))
+		q.refuse(q.victim(w))
 	}
 	return w
 }
 
-// wake serves those who wait after something has changed.
+// wake serves the queue after a change.
 func (q *queue) wake() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.serve()
 }
 
-// leave takes w out and returns why it was still waiting; false means that it
-// has been answered already.
+// leave removes w and returns why it was still waiting; false means that it was
+// answered before.
 func (q *queue) leave(w *waiter) (verdict error, waited bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -115,11 +87,11 @@ func (q *queue) leave(w *waiter) (verdict error, waited bool) {
 		return nil, false
 	}
 	q.remove(w)
-	q.serve() // those that its images kept waiting
+	q.serve() // the requests that waited for its images
 	return w.verdict, true
 }
 
-// look is the number of those who wait and how long the first has waited.
+// look is the number of waiting requests and how long the oldest has waited.
 func (q *queue) look(now time.Time) (depth int, oldest time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -129,43 +101,17 @@ func (q *queue) look(now time.Time) (depth int, oldest time.Duration) {
 	return q.depth(), oldest
 }
 
-// What follows is called under the lock.
-
-func (q *queue) all(yield func(*waiter) bool) {
-	for _, w := range q.again {
-		if !yield(w) {
-			return
-		}
-	}
-	for _, key := range q.keys {
-		for _, w := range q.lines[key] {
-			if !yield(w) {
-				return
-			}
-		}
-	}
+// report is what the probes publish of the queue.
+func (q *queue) report(now time.Time) probes.Queue {
+	depth, oldest := q.look(now)
+	return probes.Queue{Depth: depth, Limit: q.Limit, OldestWaitMS: float64(oldest.Microseconds()) / 1000}
 }
 
-func (q *queue) depth() int {
-	n := len(q.again)
-	for _, line := range q.lines {
-		n += len(line)
-	}
-	return n
-}
+// The methods below are called under the lock.
 
 func (q *queue) add(w *waiter) {
 	q.waiting.Add(1)
-	if w.ask.again() {
-		at, _ := slices.BinarySearchFunc(q.again, w, func(a, b *waiter) int { return a.ask.Arrived.Compare(b.ask.Arrived) })
-		q.again = slices.Insert(q.again, at, w)
-		return
-	}
-	key := w.ask.Key
-	if len(q.lines[key]) == 0 {
-		q.keys = append(q.keys, key)
-	}
-	q.lines[key] = append(q.lines[key], w)
+	q.line.add(w)
 }
 
 func (q *queue) remove(w *waiter) {
@@ -173,41 +119,31 @@ func (q *queue) remove(w *waiter) {
 		delete(q.images, w.ask.Model)
 	}
 	q.waiting.Add(-1)
-	is := func(other *waiter) bool { return other == w }
-	if w.ask.again() {
-		q.again = slices.DeleteFunc(q.again, is)
-		return
-	}
-	key := w.ask.Key
-	q.lines[key] = slices.DeleteFunc(q.lines[key], is)
-	if len(q.lines[key]) == 0 {
-		delete(q.lines, key)
-		q.keys = slices.DeleteFunc(q.keys, func(other string) bool { return other == key })
-	}
+	q.line.remove(w)
 }
 
-// serve answers everyone who can be answered now, in the order of their turns.
+// serve answers every request that can be answered now, in the order of the line.
 func (q *queue) serve() {
-	refused := map[asked]error{}
+	refused := map[kind]error{}
 	for {
 		w, a := q.next(refused)
 		if w == nil {
 			return
 		}
 		if q.images[w.ask.Model] == w {
-			delete(refused, asked{w.ask.Model, false, true})
+			delete(refused, kind{w.ask.Model, false, true})
 		}
 		q.remove(w)
-		if key := w.ask.Key; a.lease != nil && !w.ask.again() && len(q.lines[key]) > 0 {
-			q.keys = append(slices.DeleteFunc(q.keys, func(other string) bool { return other == key }), key)
+		if a.lease != nil && !w.ask.again() {
+			q.rotate(w.ask.Key)
 		}
 		w.answer <- a
 	}
 }
 
-// next is the first in turn who can be answered. refused remembers what was
-// said: a place that gets free meanwhile wakes the queue again.
-func (q *queue) next(refused map[asked]error) (*waiter, answer) {
+// next is the first request in line that can be answered. refused keeps the
+// refusals of this round: a slot that becomes free meanwhile wakes the queue again.
+func (q *queue) next(refused map[kind]error) (*waiter, answer) {
 	for w := range q.all {
 		lease, err := q.try(w, refused)
 		if err == nil || final(err) {
@@ -218,11 +154,11 @@ func (q *queue) next(refused map[asked]error) (*waiter, answer) {
 	return nil, answer{}
 }
 
-func (q *queue) try(w *waiter, refused map[asked]error) (*Lease, error) {
-	if len(w.ask.Avoid) > 0 { // what holds for it need not hold for others
+func (q *queue) try(w *waiter, refused map[kind]error) (*Lease, error) {
+	if len(w.ask.Avoid) > 0 { // its refusal need not hold for other requests
 		return q.pick(w.ask)
 	}
-	of := asked{w.ask.Model, w.ask.again(), w.ask.Decoding > 0}
+	of := kind{w.ask.Model, w.ask.again(), w.ask.Decoding > 0}
 	if err := refused[of]; err != nil {
 		return nil, err
 	}
@@ -239,32 +175,20 @@ func (q *queue) try(w *waiter, refused map[asked]error) (*Lease, error) {
 	return lease, err
 }
 
-// asked is what a refusal depends on: a drain turns no lost turn away, and images
-// need room of their own.
-type asked struct {
+// kind is what a refusal depends on: a drain refuses no lost turn, and images need
+// room of their own.
+type kind struct {
 	model  string
 	again  bool
 	images bool
 }
 
-// final tells what waiting does not change.
+// final reports whether waiting does not change the refusal.
 func final(err error) bool {
 	return errors.Is(err, ErrDraining) || errors.Is(err, ErrNoModel) || errors.Is(err, errGivenUp)
 }
 
-// victim is the newest request of the key that has the most waiting: a key that
-// floods the queue turns away its own requests, not those of others.
-func (q *queue) victim(newcomer *waiter) *waiter {
-	longest := q.lines[newcomer.ask.Key]
-	for _, key := range q.keys {
-		if line := q.lines[key]; len(line) > len(longest) {
-			longest = line
-		}
-	}
-	return longest[len(longest)-1]
-}
-
-func (q *queue) turnAway(w *waiter) {
+func (q *queue) refuse(w *waiter) {
 	q.remove(w)
 	err := w.verdict
 	if errors.Is(err, ErrBusy) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,16 +15,16 @@ import (
 	"codex-proxy/proxy/appserver"
 )
 
-// stage is a pool whose places the test gives out itself.
+// stage is a pool whose slots the test gives out itself.
 type stage struct {
 	*Pool
-	free    map[string]int // places by model
+	free    map[string]int // slots by model
 	verdict error          // why there is none
-	order   []string       // who got one
+	order   []string       // the requests that got one
 }
 
 func newStage(q Queue) *stage {
-	s := &stage{Pool: &Pool{onChange: func() {}}, free: map[string]int{}, verdict: ErrBusy}
+	s := &stage{Pool: &Pool{dispatcher: dispatcher{onChange: func() {}}}, free: map[string]int{}, verdict: ErrBusy}
 	s.queue = newQueue(q, func(a Ask) (*Lease, error) {
 		if !errors.Is(s.verdict, ErrBusy) || s.free[a.Model] == 0 || len(a.Avoid) > 0 {
 			return nil, s.verdict
@@ -34,7 +35,7 @@ func newStage(q Queue) *stage {
 	return s
 }
 
-// give frees n places for model m one after the other.
+// give frees n slots for model m one after the other.
 func (s *stage) give(n int) {
 	for range n {
 		s.queue.mu.Lock()
@@ -52,7 +53,7 @@ func (s *stage) refuse(verdict error) {
 	s.queue.wake()
 }
 
-// arrive makes a request wait, and notes when it gets its place.
+// arrive makes a request wait, and records when it gets its slot.
 func (s *stage) arrive(name string, a Ask) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -66,7 +67,7 @@ func (s *stage) arrive(name string, a Ask) <-chan error {
 	return ended
 }
 
-func lostPlace() *Lease { return &Lease{release: func() {}} }
+func lostLease() *Lease { return &Lease{release: func() {}} }
 
 func (s *stage) depth() int {
 	depth, _ := s.queue.look(time.Now())
@@ -89,7 +90,7 @@ func TestQueueIsFairBetweenKeys(t *testing.T) {
 		assert.Equal(t, []string{"a0", "b0", "nameless", "a1", "b1", "c0", "a2", "a3"}, s.order)
 		assert.Zero(t, s.depth())
 		assert.Empty(t, s.queue.keys)
-		assert.Empty(t, s.queue.lines)
+		assert.Empty(t, s.queue.byKey)
 	})
 }
 
@@ -99,30 +100,32 @@ func TestQueueServesLostTurnsFirst(t *testing.T) {
 		born := time.Now()
 		s.arrive("new", Ask{Model: "m", Key: "a"})
 		for _, n := range []int{2, 0, 1} { // past the limit, and in the order of their arrival
-			s.arrive(fmt.Sprintf("lost%d", n), Ask{Model: "m", Key: "a", Lost: lostPlace(), Arrived: born.Add(time.Duration(n))})
+			arrived := born.Add(time.Duration(n))
+			s.arrive(fmt.Sprintf("lost%d", n), Ask{Model: "m", Key: "a", Lost: lostLease(), Arrived: arrived})
 		}
-		avoids := s.arrive("avoids", Ask{Model: "m", Lost: lostPlace(), Arrived: born.Add(-1), Avoid: []*appserver.Conn{nil}})
+		a := Ask{Model: "m", Lost: lostLease(), Arrived: born.Add(-1), Avoid: []*appserver.Conn{nil}}
+		avoids := s.arrive("avoids", a)
 		assert.Equal(t, 5, s.depth())
 		s.give(4)
-		assert.Equal(t, []string{"lost0", "lost1", "lost2", "new"}, s.order, "who cannot be served holds up nobody")
+		assert.Equal(t, []string{"lost0", "lost1", "lost2", "new"}, s.order, "a request that cannot be served holds up no other")
 		synctest.Wait()
 		<-time.After(time.Minute)
 		assert.ErrorIs(t, <-avoids, ErrBusy)
 	})
 }
 
-func TestNobodyOvertakesWhoWaitsForTheSameModel(t *testing.T) {
+func TestNoRequestOvertakesForTheSameModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(Queue{Limit: 64, Timeout: time.Minute})
 		s.arrive("first", Ask{Model: "m", Key: "a"})
 		s.queue.mu.Lock()
-		s.free["m"] = 1 // a place that nobody has told of yet
+		s.free["m"] = 1 // a slot that has not woken the queue yet
 		s.queue.mu.Unlock()
 		s.arrive("second", Ask{Model: "m", Key: "b"})
 		assert.Equal(t, []string{"first"}, s.order)
 		s.free["n"] = 1
 		s.arrive("other model", Ask{Model: "n", Key: "a"})
-		assert.Equal(t, []string{"first", "other model"}, s.order, "there is no reason to wait for another model's place")
+		assert.Equal(t, []string{"first", "other model"}, s.order, "it does not wait for another model's slot")
 		s.give(1)
 		assert.Equal(t, []string{"first", "other model", "second"}, s.order)
 	})
@@ -145,13 +148,13 @@ func TestQueueDeadline(t *testing.T) {
 	})
 }
 
-func TestWhatWaitingDoesNotChangeIsSaidAtOnce(t *testing.T) {
+func TestFinalRefusalsComeAtOnce(t *testing.T) {
 	for _, verdict := range []error{ErrDraining, ErrNoModel, errGivenUp} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStage(Queue{Limit: 64, Timeout: time.Minute})
 			began := time.Now()
 			waiting := s.arrive("waits", Ask{Model: "m", Key: "a"})
-			again := s.arrive("waits again", Ask{Model: "m", Lost: lostPlace()})
+			again := s.arrive("waits again", Ask{Model: "m", Lost: lostLease()})
 			s.refuse(verdict)
 			assert.ErrorIs(t, <-waiting, verdict)
 			assert.ErrorIs(t, <-again, verdict)
@@ -162,13 +165,14 @@ func TestWhatWaitingDoesNotChangeIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-// A lost turn waits through a drain. Those behind it do not.
-func TestDrainTurnsAwayBehindALostTurn(t *testing.T) {
+// A lost turn waits through a drain. The requests behind it do not.
+func TestDrainRefusesBehindALostTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(Queue{Limit: 64, Timeout: time.Minute})
 		s.queue.pick = s.pick // the pool's own
-		s.workers = []*Worker{New("a", "/nowhere", Settings{OnChange: func() {}})}
-		lost, fresh := s.arrive("lost", Ask{Model: "m", Lost: lostPlace()}), s.arrive("fresh", Ask{Model: "m"})
+		s.workers = []*Worker{New("a", "/nowhere", Settings{OnChange: func() {}, Logger: slog.New(slog.DiscardHandler)})}
+		lost := s.arrive("lost", Ask{Model: "m", Lost: lostLease()})
+		fresh := s.arrive("fresh", Ask{Model: "m"})
 		require.Equal(t, 2, s.depth())
 		began := time.Now()
 		s.Drain()
@@ -179,7 +183,7 @@ func TestDrainTurnsAwayBehindALostTurn(t *testing.T) {
 	})
 }
 
-func TestWhoGoesLeavesTheQueueAtOnce(t *testing.T) {
+func TestEndedRequestLeavesTheQueueAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(Queue{Limit: 64, Timeout: time.Minute})
 		gone := errors.New("gone")
@@ -196,28 +200,27 @@ func TestWhoGoesLeavesTheQueueAtOnce(t *testing.T) {
 		assert.Zero(t, s.depth())
 		s.arrive("next", Ask{Model: "m"})
 		s.give(1)
-		assert.Equal(t, []string{"next"}, s.order, "no place is lost to who has gone")
+		assert.Equal(t, []string{"next"}, s.order, "no slot is lost to the ended request")
 	})
 }
 
-// A place that is given in the very moment of going is given back.
-func TestPlaceGivenToWhoHasGone(t *testing.T) {
-	s := newStage(Queue{Limit: 64, Timeout: time.Minute})
+// A slot that is given at the very end of a request is released.
+func TestSlotForAnEndedRequest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	released := false
-	_, err := s.justInTime(ctx, answer{lease: &Lease{release: func() { released = true }}})
+	_, err := unlessEnded(ctx, answer{lease: &Lease{release: func() { released = true }}})
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.True(t, released)
-	_, err = s.justInTime(ctx, answer{err: ErrBusy})
+	_, err = unlessEnded(ctx, answer{err: ErrBusy})
 	assert.ErrorIs(t, err, context.Canceled)
 	lease := &Lease{}
-	got, err := s.justInTime(t.Context(), answer{lease: lease})
+	got, err := unlessEnded(t.Context(), answer{lease: lease})
 	require.NoError(t, err)
 	assert.Same(t, lease, got)
 }
 
-// A key that floods the queue turns away its own newest requests.
+// A key that floods the queue loses its own newest requests.
 func TestFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(Queue{Limit: 3, Timeout: time.Minute})
@@ -235,7 +238,7 @@ func TestFullQueue(t *testing.T) {
 			s.arrive("x", Ask{Model: "m"})
 		}
 		err := <-s.arrive("x", Ask{Model: "m"})
-		assert.ErrorIs(t, err, ErrNotReady, "that is not the client's doing")
+		assert.ErrorIs(t, err, ErrNotReady, "the refusal is no fault of the client")
 		s.refuse(ErrDraining)
 		synctest.Wait()
 	})
@@ -252,10 +255,10 @@ func TestPace(t *testing.T) {
 	assert.InDelta(t, 3*time.Second, p.mean(), float64(50*time.Millisecond))
 }
 
-// A turn that goes from one to the other while both are counted would be missed, and
-// a drain end before it.
+// A turn that moves from a worker to the queue while they are counted would be missed,
+// and a drain would end before it.
 func TestInflightCountsWorkersAndQueueAtOnce(t *testing.T) {
-	w := New("a", "/nowhere", Settings{})
+	w := New("a", "/nowhere", Settings{Logger: slog.New(slog.DiscardHandler)})
 	p := NewPool([]*Worker{w}, Queue{Limit: 64, Timeout: time.Minute}, func() {})
 	w.state.inflight = 1
 	w.mu.Lock()
@@ -269,12 +272,12 @@ func TestInflightCountsWorkersAndQueueAtOnce(t *testing.T) {
 		return !free
 	}
 	assert.Eventually(t, held, 10*time.Second, time.Millisecond)
-	assert.True(t, held(), "for as long as the workers are counted")
+	assert.True(t, held(), "the queue is locked while the workers are counted")
 	w.mu.Unlock()
 	assert.Equal(t, 1, <-counted)
 }
 
-// Another process of the service, which has the places, has to know that a request waits.
+// Another process of the service, which has the slots, has to know that a request waits.
 func TestWaitingIsAChange(t *testing.T) {
 	var p Pool
 	var waiting []int

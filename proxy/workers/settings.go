@@ -14,26 +14,26 @@ type Settings struct {
 	MaxInflight int
 	// HandshakeTimeout bounds dialling, initialize and model/list together.
 	HandshakeTimeout time.Duration
-	// ResetAfter is how long a worker must stay ready before its restart
-	// counter and with it systemd's restart ramp are reset.
+	// ResetAfter is how long a worker must stay ready before its failures are
+	// forgotten and systemd's restart delay is reset.
 	ResetAfter time.Duration
-	// Client introduces us to the worker.
+	// Client introduces the proxy to the worker.
 	Client appserver.Options
-	// Runs reports whether the unit of the worker of that name runs, for a time when
-	// systemd cannot be asked. Nil: that is unknown, and nothing is dialled then.
+	// Runs reports whether the unit of the named worker runs, for a time when
+	// systemd does not answer. Nil: it is unknown, and no worker is dialled then.
 	Runs func(name string) bool
 	// ResetFailed is ResetFailedUnit of org.freedesktop.systemd1.Manager; nil
 	// where there is no systemd.
 	ResetFailed func(ctx context.Context, unit string) error
 	// OnChange is called after every change of any worker, from any goroutine.
 	OnChange func()
-	// OnTurnEnd is called in its place when only a turn has ended on a worker that
-	// is ready. Nil: OnChange is.
+	// OnTurnEnd replaces OnChange when only a turn has ended on a ready worker.
+	// Nil: OnChange is called.
 	OnTurnEnd func()
-	// Claim is called when a place was taken, and not used yet. If other processes
-	// have to know of it, it waits until they do, calls Pool.SetPeerLoads meanwhile, and
-	// returns true. It must not call Pool.Wake before it has returned. Nil: there are
-	// no others.
+	// Claim is called after a slot was acquired and before it is used. If other
+	// processes have to know of the slot, Claim waits for them, calls
+	// Pool.SetPeerLoads meanwhile, and returns true. It must not call Pool.Wake
+	// before it has returned. Nil: there are no other processes.
 	Claim  func() bool
 	Logger *slog.Logger
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"codex-proxy/proxy/appserver"
 )
 
 const (
@@ -16,15 +14,15 @@ const (
 	Wedged = "wedged"
 	// strikes is how many calls in a row codex may leave unanswered.
 	strikes = 2
-	// wedgedWait is for the watchdog of the shim. Then the worker is dialled again, in
-	// case nothing has restarted it.
+	// wedgedWait leaves the watchdog of the shim time to have the worker restarted.
+	// Then the worker is dialled again, in case it was not.
 	wedgedWait = time.Minute
 )
 
 // errWedged ends a connection on which codex answers nothing.
 var errWedged = errors.New("codex does not answer on it")
 
-// wedge is the state of the search for a codex that answers all but the proxy.
+// wedge is the search for a codex that answers on every connection but the proxy's.
 type wedge struct {
 	strikes    int
 	since      time.Time // of the first of them
@@ -32,48 +30,35 @@ type wedge struct {
 	words      string
 }
 
-// Suspect reports that codex has left a turn without a message for too long. One of
-// the worker's goroutines then asks codex for something that costs nothing: a model
-// that is silent delays no answer to that. After two calls in a row without any sign
-// of life, from two suspicions, the worker is not ready any more, and its shim is
-// asked to have it restarted.
-func (l *Lease) Suspect() {
-	select {
-	case l.suspects <- l.Conn:
-	default: // it is being looked at
-	}
-}
-
-// examine asks codex once.
-func (w *Worker) examine(ctx context.Context, conn *appserver.Conn) {
-	began := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, w.settings.HandshakeTimeout)
+// examine calls codex once.
+func (s *session) examine(ctx context.Context) {
+	w, bound, began := s.worker, s.worker.settings.HandshakeTimeout, time.Now()
+	bounded, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	// It lists the threads that are in memory; an error is an answer, too.
-	err := conn.Call(bounded, "thread/loaded/list", struct{}{}, nil)
-	silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && conn.Err() == nil &&
-		conn.LastReceived().Before(began)
+	// The call lists the threads that are in memory; an error is an answer, too.
+	err := s.conn.Call(bounded, "thread/loaded/list", struct{}{}, nil)
+	silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && s.conn.Err() == nil &&
+		s.conn.LastReceived().Before(began)
 	found := false
-	w.update(func(s *state) { found = s.examined(silent, began, conn.LastReceived(), w.settings.HandshakeTimeout) })
+	w.update(func(st *state) { found = st.examined(silent, began, s.conn.LastReceived(), bound) })
 	if !found {
 		return
 	}
-	s, _ := w.view()
-	w.settings.Logger.Error("worker is wedged: its watchdog restarts it",
-		"worker", w.name, "unit", w.unit, "reason", s.wedge.words)
-	if !w.annotator.tell(Wedged, s.wedge.words) { // no shim: another connection is all that is left to try
+	now, _ := w.view()
+	w.logger.Error("worker is wedged: its watchdog restarts it", "reason", now.wedge.words)
+	if !w.annotator.send(Wedged, now.wedge.words) { // no shim: only another connection is left to try
 		w.update(func(s *state) { s.wedge = wedge{} })
 	}
-	conn.Close(errWedged)
+	s.conn.Close(errWedged)
 }
 
-// examined takes over how a call that began then was answered, and when codex last
-// said anything.
-func (s *state) examined(silent bool, began, heard time.Time, bound time.Duration) (found bool) {
-	if heard.After(s.wedge.since) { // the silence before has ended
+// examined takes over the result of a call that began at began; received is when the
+// last message of codex came. It reports whether the worker is now found wedged.
+func (s *state) examined(silent bool, began, received time.Time, bound time.Duration) (found bool) {
+	if received.After(s.wedge.since) { // the silence before has ended
 		s.wedge.strikes, s.wedge.since = 0, began
 	}
-	if !silent || s.total().Decoding > 0 { // while codex decodes images, of any process, it answers nothing
+	if !silent || s.total().Decoding > 0 { // codex answers nothing while it decodes images, of any process
 		s.wedge.strikes = 0
 		return false
 	}

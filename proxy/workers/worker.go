@@ -1,12 +1,12 @@
 package workers
 
 import (
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"codex-proxy/probes"
-	"codex-proxy/proxy/appserver"
 	"codex-proxy/units"
 )
 
@@ -14,60 +14,49 @@ import (
 type Worker struct {
 	name, unit, socket string
 	settings           Settings
-	wake               func() // the queue of the pool: a place may have become free
+	logger             *slog.Logger
+	wake               func() // serves the queue of the pool: a slot may have become free
 
 	mu      sync.Mutex
 	state   state
-	changed chan struct{} // closed and replaced by every update
+	changed chan struct{} // closed and replaced by every change
 
-	account account
-
-	alive chan struct{} // a receive by Run proves that it is not stuck
-
+	account   account
 	annotator annotator
-	suspects  chan *appserver.Conn // of capacity 1: on which a turn had no message for too long
+	connector connector
 }
 
 // New describes the worker name, reached over the unix socket at path socket.
 func New(name, socket string, settings Settings) *Worker {
-	return &Worker{
-		name: name, unit: units.Worker(name), socket: socket, settings: settings,
-		wake: func() {}, changed: make(chan struct{}), alive: make(chan struct{}),
-		suspects: make(chan *appserver.Conn, 1),
+	unit := units.Worker(name)
+	w := &Worker{
+		name: name, unit: unit, socket: socket, settings: settings,
+		logger: settings.Logger.With("worker", name, "unit", unit),
+		wake:   func() {}, changed: make(chan struct{}),
 	}
+	w.connector = newConnector(w)
+	return w
 }
 
-// update changes the state and tells.
+// update changes the state and calls OnChange.
 func (w *Worker) update(change func(*state)) {
 	w.change(change)
 	w.settings.OnChange()
 }
 
-// change is the one door to the state for writers. What it logs is in the order
-// of the changes, because it is logged under the lock.
+// change is the only writer of the state but for slots. It logs under the lock, so
+// that the log lines have the order of the changes.
 func (w *Worker) change(change func(*state)) {
 	w.mu.Lock()
 	change(&w.state)
-	if w.state.follow(time.Now()) {
-		w.logReason(&w.state)
+	if w.state.transitions.add(w.state.reason(), time.Now()) {
+		w.state.logReason(w.logger)
 	}
-	w.logOutage(&w.state)
+	w.state.logOutage(w.unit, w.logger)
 	close(w.changed)
 	w.changed = make(chan struct{})
 	w.mu.Unlock()
 	w.wake()
-}
-
-// logReason tells of an outage in two lines: that systemd waits to restart the
-// worker and why, and when it is ready again the whole chain of reasons.
-func (w *Worker) logReason(s *state) {
-	log := w.settings.Logger.With("worker", w.name, "unit", w.unit)
-	switch reason := s.reason(); reason {
-	case probes.Ready:
-		log.Info("worker ready", "chain", s.chain(), "latency_ms", s.latency.Milliseconds(), "models", len(s.handshake.Models))
-	case probes.BackingOff:
-		log.Info("worker is down", "reason", string(reason), "last_exit", s.exit.String(), "n_restarts", s.unit.NRestarts)
-	}
 }
 
 // view returns a copy of the state and a channel that is closed when it changes.
@@ -77,27 +66,24 @@ func (w *Worker) view() (state, <-chan struct{}) {
 	return w.state, w.changed
 }
 
-// heardUnit takes over systemd's word on the unit.
-func (w *Worker) heardUnit(u units.State) {
+// setUnit takes over the unit state that systemd reports.
+func (w *Worker) setUnit(u units.State) {
 	before, _ := w.view()
-	w.update(func(s *state) { s.heard(u, time.Now()) })
+	w.update(func(s *state) { s.setUnit(u, time.Now()) })
 	if before.unit.ActiveState != u.ActiveState || before.unit.SubState != u.SubState {
-		w.settings.Logger.Debug("unit state changed", "worker", w.name, "unit", w.unit,
-			"active_state", u.ActiveState, "sub_state", u.SubState, "result", u.Result, "n_restarts", u.NRestarts)
+		w.logger.Debug("unit state changed", "active_state", u.ActiveState, "sub_state", u.SubState,
+			"result", u.Result, "n_restarts", u.NRestarts)
 	}
 }
 
-// heardBus takes over how far the last unit state can be believed.
-func (w *Worker) heardBus(b bus) { w.update(func(s *state) { s.heardBus(b) }) }
-
-// snapshot is the worker's published state at this instant. draining tells
-// that the whole service drains.
+// snapshot is the worker's published state at this instant. draining: the whole
+// service drains.
 func (w *Worker) snapshot(draining bool) probes.Worker {
 	s, _ := w.view()
 	facts := s.facts()
 	facts.Draining = facts.Draining || draining
 	reason := probes.Judge(facts)
-	snap := probes.Worker{
+	return probes.Worker{
 		Name: w.name, Unit: w.unit,
 		ActiveState: s.unit.ActiveState, SubState: s.unit.SubState, MainPID: s.unit.MainPID,
 		InvocationID: s.unit.InvocationID, StatusText: s.unit.StatusText,
@@ -108,7 +94,6 @@ func (w *Worker) snapshot(draining bool) probes.Worker {
 		StartupLatencyMS: float64(s.latency.Microseconds()) / 1000, Inflight: s.turns(),
 		Drained: s.drains.operator, Fault: s.wedged(),
 	}
-	return snap
 }
 
 func timeOrNil(t time.Time) *time.Time {

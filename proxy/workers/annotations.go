@@ -8,20 +8,21 @@ import (
 
 const (
 	// Annotations is the first line of a connection to a worker's socket that is
-	// for the shim before codex (codex-proxy notify-exec), and not for codex. Each
-	// further line is a thread and the request that it works at.
+	// for the shim in front of codex (codex-proxy notify-exec). Each further line
+	// is a thread and the request that it works for.
 	Annotations = "codex-proxy annotations\n"
-	// annotateBound is for one of them, which is only a help for people.
+	// annotateBound bounds one annotation, which only makes log lines easier to
+	// find.
 	annotateBound = 50 * time.Millisecond
 )
 
-// annotator tells the shim which request a thread is at, so that what codex writes
-// to the journal can say so. It is connected once, when the worker has just shaken
-// hands: systemd starts a worker that has gone for whoever connects to its socket.
-// Any goroutine may tell.
+// annotator sends the shim the request of each thread, so that codex's lines in the
+// journal name it. It is connected once, right after the handshake: systemd starts
+// a worker that has ended for every connection to its socket. Any goroutine may
+// send.
 type annotator struct {
 	mu   sync.Mutex
-	conn net.Conn // nil: there is no such shim, or it does not take it
+	conn net.Conn // nil: there is no such shim, or it does not read
 }
 
 func (a *annotator) connect(socket string) {
@@ -34,8 +35,9 @@ func (a *annotator) connect(socket string) {
 	}
 }
 
-// tell never waits long. If nobody takes it, it returns false: then a line lacks a field.
-func (a *annotator) tell(thread, request string) bool {
+// send never waits long. It returns false if there is no shim that reads; then a
+// journal line lacks a field.
+func (a *annotator) send(thread, request string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.conn != nil {
@@ -55,7 +57,7 @@ func (a *annotator) write(line string) {
 	}
 }
 
-// disconnect follows the end of the connection to the worker: the next one is
+// disconnect follows the end of the connection to the worker: the next one is to
 // another process.
 func (a *annotator) disconnect() {
 	a.mu.Lock()

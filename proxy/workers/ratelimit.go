@@ -16,7 +16,7 @@ type Limit struct {
 }
 
 // limitsAt are the limits by their length. A window that has ended since codex
-// told of it is left out: what is used of the next one is not known.
+// reported it is left out: the use of the next one is not known.
 func limitsAt(l appserver.RateLimits, now time.Time) []Limit {
 	limits := []Limit{}
 	for _, w := range []*appserver.RateLimitWindow{l.Primary, l.Secondary} {
@@ -25,7 +25,7 @@ func limitsAt(l appserver.RateLimits, now time.Time) []Limit {
 		}
 		limit := limitOf(w)
 		same := func(l Limit) bool { return l.Window == limit.Window }
-		if !slices.ContainsFunc(limits, same) { // it is a label, of one sample
+		if !slices.ContainsFunc(limits, same) { // the length is a label, of one sample
 			limits = append(limits, limit)
 		}
 	}

@@ -1,0 +1,90 @@
+package workers
+
+import "slices"
+
+// line is the order in which waiting requests are served: lost turns first, the
+// oldest request ahead; then one request of each waiting key after the other,
+// within a key the oldest first.
+type line struct {
+	again []*waiter            // lost turns
+	keys  []string             // keys that wait, the next to be served first
+	byKey map[string][]*waiter // of each of keys; never empty
+}
+
+func (l *line) all(yield func(*waiter) bool) {
+	for _, w := range l.again {
+		if !yield(w) {
+			return
+		}
+	}
+	for _, key := range l.keys {
+		for _, w := range l.byKey[key] {
+			if !yield(w) {
+				return
+			}
+		}
+	}
+}
+
+func (l *line) empty() bool { return len(l.again) == 0 && len(l.keys) == 0 }
+
+func (l *line) depth() int {
+	n := len(l.again)
+	for _, waiters := range l.byKey {
+		n += len(waiters)
+	}
+	return n
+}
+
+func (l *line) add(w *waiter) {
+	if w.ask.again() {
+		older := func(a, b *waiter) int { return a.ask.Arrived.Compare(b.ask.Arrived) }
+		at, _ := slices.BinarySearchFunc(l.again, w, older)
+		l.again = slices.Insert(l.again, at, w)
+		return
+	}
+	key := w.ask.Key
+	if len(l.byKey[key]) == 0 {
+		l.keys = append(l.keys, key)
+	}
+	l.byKey[key] = append(l.byKey[key], w)
+}
+
+func (l *line) remove(w *waiter) {
+	is := func(other *waiter) bool { return other == w }
+	if w.ask.again() {
+		l.again = slices.DeleteFunc(l.again, is)
+		return
+	}
+	key := w.ask.Key
+	l.byKey[key] = slices.DeleteFunc(l.byKey[key], is)
+	if len(l.byKey[key]) == 0 {
+		delete(l.byKey, key)
+		l.removeKey(key)
+	}
+}
+
+// rotate puts a key that was served behind the others that wait.
+func (l *line) rotate(key string) {
+	if len(l.byKey[key]) > 0 {
+		l.removeKey(key)
+		l.keys = append(l.keys, key)
+	}
+}
+
+func (l *line) removeKey(key string) {
+	l.keys = slices.DeleteFunc(l.keys, func(other string) bool { return other == key })
+}
+
+// victim is the newest request of the key that has the most waiting, of the
+// newcomer's key if there are several: a key that floods the queue loses its own
+// requests, not those of others.
+func (l *line) victim(newcomer *waiter) *waiter {
+	longest := l.byKey[newcomer.ask.Key]
+	for _, key := range l.keys {
+		if waiters := l.byKey[key]; len(waiters) > len(longest) {
+			longest = waiters
+		}
+	}
+	return longest[len(longest)-1]
+}

@@ -1,0 +1,49 @@
+package workers
+
+import (
+	"slices"
+
+	"codex-proxy/proxy/appserver"
+)
+
+// Known reports whether a worker has the model, or had it when it was last ready.
+// Hidden models are known, too.
+func (r roster) Known(model string) bool {
+	return slices.ContainsFunc(r, func(w *Worker) bool {
+		s, _ := w.view()
+		return offers(s.offered, model)
+	})
+}
+
+// Models are the models of all ready workers, each once, in the workers' order.
+func (p *Pool) Models() []string {
+	var ids []string
+	for _, w := range p.Snapshot().Workers {
+		if !w.Ready {
+			continue
+		}
+		for _, id := range w.Handshake.Models {
+			if !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+// offers reports whether the worker can run the model. Hidden models run, too;
+// they are only not listed.
+func offers(models []appserver.Model, id string) bool {
+	return slices.ContainsFunc(models, func(m appserver.Model) bool { return m.ID == id })
+}
+
+// listed are the ids of the models that are not hidden.
+func listed(models []appserver.Model) []string {
+	ids := []string{}
+	for _, m := range models {
+		if !m.Hidden {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}

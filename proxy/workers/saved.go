@@ -1,0 +1,57 @@
+package workers
+
+import (
+	"time"
+
+	"codex-proxy/probes"
+)
+
+// Saved is what a reload passes on of each worker by its name: what systemd does
+// not report to a new process.
+type Saved map[string]SavedWorker
+
+// SavedWorker is the part of one worker.
+type SavedWorker struct {
+	Restarts uint64        `json:"restarts"`
+	Failures uint64        `json:"failures"`
+	OOMKills uint64        `json:"oom_kills"`
+	Latency  time.Duration `json:"latency_ns"`
+	LastExit *probes.Exit  `json:"last_exit,omitempty"`
+	Drained  bool          `json:"drained,omitempty"` // by an operator
+}
+
+// Save returns what Restore of the next process takes over.
+func (r roster) Save() Saved {
+	saved := Saved{}
+	for _, w := range r {
+		s, _ := w.view()
+		saved[w.name] = SavedWorker{
+			Restarts: s.restarts, Failures: s.failures, OOMKills: s.oomKills, Latency: s.latency, LastExit: s.exit,
+			Drained: s.drains.operator,
+		}
+	}
+	return saved
+}
+
+// Restore takes over what another process has saved. Both processes have counted
+// what happened since this one began, so each counter takes the larger value.
+func (r roster) Restore(saved Saved) {
+	for _, w := range r {
+		before, ok := saved[w.name]
+		if !ok {
+			continue
+		}
+		w.update(func(s *state) {
+			s.restarts, s.failures = max(s.restarts, before.Restarts), max(s.failures, before.Failures)
+			s.oomKills = max(s.oomKills, before.OOMKills)
+			s.outage.oomLogged = s.oomKills
+			s.drains.operator = s.drains.operator || before.Drained
+			if s.latency == 0 {
+				s.latency = before.Latency
+			}
+			if s.exit == nil {
+				s.exit = before.LastExit
+			}
+		})
+	}
+}
