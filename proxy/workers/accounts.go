@@ -121,8 +121,8 @@ func (a *account) look(now time.Time) (Account, bool) {
 	return view, a.known
 }
 
-// readAccount keeps the worker's account up to date. A failed reading, for want of a
-// network say, is no fault of the worker; the first one in a row is logged.
+// readAccount keeps the worker's account up to date. A failed reading, such as one
+// without a network, is no fault of the worker; the first one in a row is logged.
 func (s *session) readAccount(ctx context.Context) {
 	err := s.worker.account.read(ctx, s.conn)
 	if ctx.Err() == nil && s.worker.account.beginsToFail(err != nil) {

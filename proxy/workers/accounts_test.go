@@ -16,8 +16,8 @@ import (
 	"codex-proxy/proxy/workers"
 )
 
-// accountServer is a fake worker with a ChatGPT account. peer is the connection
-// that asked last.
+// accountServer is a fake worker with a ChatGPT account. peer is the
+// connection of the last call.
 type accountServer struct {
 	appservertest.Server
 	mu   sync.Mutex
@@ -48,8 +48,8 @@ func newAccountServer(limits func() string) *accountServer {
 	return s
 }
 
-// awaitAccounts waits until the accounts satisfy ok. What changes them is no change
-// of a worker's state, so that nothing tells of it.
+// awaitAccounts waits until the accounts satisfy ok. Their change is no
+// change of a worker's state, so no event reports it.
 func awaitAccounts(t *testing.T, r *rig, ok func([]workers.Account) bool) []workers.Account {
 	t.Helper()
 	var got []workers.Account
@@ -60,7 +60,8 @@ func awaitAccounts(t *testing.T, r *rig, ok func([]workers.Account) bool) []work
 func TestAccountsAndTheirLimits(t *testing.T) {
 	soon := time.Now().Add(time.Hour).Truncate(time.Second)
 	srv := newAccountServer(func() string {
-		return fmt.Sprintf(`{"rateLimits":{"primary":{"usedPercent":7,"windowDurationMins":10079,"resetsAt":%d},"secondary":{"usedPercent":42,"windowDurationMins":300,"resetsAt":%[1]d}}}`, soon.Unix())
+		return fmt.Sprintf(`{"rateLimits":{"primary":{"usedPercent":7,"windowDurationMins":10079,"resetsAt":%d},`+
+			`"secondary":{"usedPercent":42,"windowDurationMins":300,"resetsAt":%[1]d}}}`, soon.Unix())
 	})
 	s := fake(t, &srv.Server)
 	r := newRig(t, nil, named{"a", s.path})
@@ -68,8 +69,13 @@ func TestAccountsAndTheirLimits(t *testing.T) {
 	r.noBus()
 	r.run(t)
 	limited := func(a []workers.Account) bool { return len(a) == 1 && len(a[0].Limits) == 2 }
-	want := workers.Account{Worker: "a", Login: "chatgpt", Required: true, Plan: "pro", Email: "a@example.com", Limits: []workers.Limit{
-		{Window: "7d", UsedRatio: 0.07, ResetsAt: soon.UTC()}, {Window: "5h", UsedRatio: 0.42, ResetsAt: soon.UTC()}}}
+	want := workers.Account{
+		Worker: "a", Login: "chatgpt", Required: true, Plan: "pro", Email: "a@example.com",
+		Limits: []workers.Limit{
+			{Window: "7d", UsedRatio: 0.07, ResetsAt: soon.UTC()},
+			{Window: "5h", UsedRatio: 0.42, ResetsAt: soon.UTC()},
+		},
+	}
 	assert.Equal(t, []workers.Account{want}, awaitAccounts(t, r, limited))
 
 	srv.mu.Lock()
@@ -80,31 +86,37 @@ func TestAccountsAndTheirLimits(t *testing.T) {
 	}
 	update(`{"usedPercent":43}`)
 	got := awaitAccounts(t, r, func(a []workers.Account) bool { return limited(a) && a[0].Limits[1].UsedRatio == 0.43 })
-	assert.Equal(t, want.Limits[0], got[0].Limits[0], "what an update leaves out stays")
+	assert.Equal(t, want.Limits[0], got[0].Limits[0], "an update without a window leaves it as it is")
 
-	// A window that has ended says nothing any more, and one without a length never did.
-	update(fmt.Sprintf(`{"usedPercent":99,"windowDurationMins":300,"resetsAt":%d}`, time.Now().Add(-time.Second).Unix()))
+	// A window that has ended is left out, and so is one without a length.
+	past := time.Now().Add(-time.Second).Unix()
+	update(fmt.Sprintf(`{"usedPercent":99,"windowDurationMins":300,"resetsAt":%d}`, past))
 	awaitAccounts(t, r, func(a []workers.Account) bool { return len(a) == 1 && len(a[0].Limits) == 1 })
 
 	s.cut(t)
-	assert.Equal(t, []workers.Account{want}, awaitAccounts(t, r, limited), "a new connection is asked anew")
+	assert.Equal(t, []workers.Account{want}, awaitAccounts(t, r, limited), "a new connection reads the account again")
 }
 
-// That the limits cannot be read keeps nothing from working, and the login is known.
+// Unreadable limits keep no worker from being ready, and the login is known.
 func TestAccountWithoutLimits(t *testing.T) {
 	srv := newAccountServer(func() string { return "" })
 	r := newRig(t, nil, named{"a", fake(t, &srv.Server).path})
 	r.noBus()
 	r.run(t)
 	got := awaitAccounts(t, r, func(a []workers.Account) bool { return len(a) == 1 })
-	assert.Equal(t, []workers.Account{{Worker: "a", Login: "chatgpt", Required: true, Plan: "pro", Email: "a@example.com", Limits: []workers.Limit{}}}, got)
+	want := workers.Account{
+		Worker: "a", Login: "chatgpt", Required: true, Plan: "pro", Email: "a@example.com", Limits: []workers.Limit{},
+	}
+	assert.Equal(t, []workers.Account{want}, got)
 	assert.True(t, r.pool.Snapshot().Workers[0].Ready)
-	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "cannot read the account of a worker") }, bound, 2*time.Millisecond)
+	logged := func() bool { return strings.Contains(r.log.String(), "cannot read the account of a worker") }
+	require.Eventually(t, logged, bound, 2*time.Millisecond)
 }
 
 func TestWindowNames(t *testing.T) {
 	for minutes, want := range map[int64]string{
-		300: "5h", 299: "5h", 302: "5h", 10080: "7d", 10079: "7d", 1440: "1d", 43200: "30d", 60: "1h", 90: "90m", 15: "15m", 1: "1m", 304: "304m",
+		300: "5h", 299: "5h", 302: "5h", 10080: "7d", 10079: "7d", 1440: "1d", 43200: "30d", 60: "1h", 90: "90m",
+		15: "15m", 1: "1m", 304: "304m",
 	} {
 		assert.Equal(t, want, workers.WindowName(minutes), minutes)
 	}

@@ -18,9 +18,9 @@ func TestAnnotations(t *testing.T) {
 	r := newRig(t, nil, named{"a", s.path})
 	r.run(t)
 	for _, invocation := range []string{"1", "2"} { // once for each worker process
-		r.heard(running("a", invocation, 0))
+		r.report(running("a", invocation, 0))
 		r.awaitReady(t)
-		lease := r.admittedTo(t, r.admit(t, workers.Ask{Model: "demo"}))
+		lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
 		lease.Annotate("t1", "r1")
 		lease.Annotate("t2", "r2")
 		conn := s.awaitAnnotations(t)
@@ -39,16 +39,16 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// systemd starts a worker that has gone for whoever connects to its socket.
-func TestWhatHasGoneIsNotToldOfAThread(t *testing.T) {
+// systemd starts a worker that has ended for every connection to its socket.
+func TestAnEndedWorkerGetsNoAnnotation(t *testing.T) {
 	for name, shim := range map[string]bool{"with a shim": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			s := fake(t, &appservertest.Server{})
 			r := newRig(t, nil, named{"a", s.path})
 			r.run(t)
-			r.heard(running("a", "1", 0))
+			r.report(running("a", "1", 0))
 			r.awaitReady(t)
-			lease := r.admittedTo(t, r.admit(t, workers.Ask{Model: "demo"}))
+			lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
 			defer lease.Release()
 			conn := s.awaitAnnotations(t)
 			defer conn.Close()
@@ -58,8 +58,9 @@ func TestWhatHasGoneIsNotToldOfAThread(t *testing.T) {
 			} else {
 				s.cut(t)
 				<-lease.Conn.Done()
-				r.heard(unit("a", "inactive", "dead", "1", 0))
-				r.await(t, "a stopped worker", func(s probes.Snapshot) bool { return s.Workers[0].ActiveState == "inactive" })
+				r.report(unit("a", "inactive", "dead", "1", 0))
+				inactive := func(s probes.Snapshot) bool { return s.Workers[0].ActiveState == "inactive" }
+				r.await(t, "a stopped worker", inactive)
 				r.settled(t)
 			}
 			lease.Annotate("thread", "request")

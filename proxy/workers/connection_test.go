@@ -32,16 +32,16 @@ func TestDialsOnlyActiveUnits(t *testing.T) {
 		unit("a", "deactivating", "stop-sigterm", "1", 1),
 		unit("a", "failed", "failed", "1", 1),
 	} {
-		r.heard(u)
+		r.report(u)
 		r.settled(t)
 		assert.Empty(t, s.accepted, "%s/%s", u.ActiveState, u.SubState)
 	}
-	r.heard(running("a", "2", 2))
+	r.report(running("a", "2", 2))
 	r.awaitReady(t)
 	assert.Len(t, s.accepted, 1, "the fake accepts in order: an earlier connection would count here")
 }
 
-func TestDialsNothingBeforeSystemdIsHeard(t *testing.T) {
+func TestDialsNothingBeforeSystemdReports(t *testing.T) {
 	s := fake(t, &appservertest.Server{})
 	r := newRig(t, nil, named{"a", s.path})
 	r.run(t)
@@ -49,10 +49,10 @@ func TestDialsNothingBeforeSystemdIsHeard(t *testing.T) {
 	assert.Empty(t, s.accepted)
 	r.pool.BusChanged(false, errors.New("the bus does not answer"))
 	r.settled(t)
-	heard := time.Now()
-	r.heard(running("a", "1", 0))
+	reported := time.Now()
+	r.report(running("a", "1", 0))
 	r.awaitReady(t)
-	assert.True(t, s.awaitDial(t).After(heard))
+	assert.True(t, s.awaitDial(t).After(reported))
 	assert.Empty(t, s.accepted)
 }
 
@@ -97,7 +97,7 @@ func TestNoModels(t *testing.T) {
 }
 
 func TestLossMakesNotReadyAtOnce(t *testing.T) {
-	const kills, most = 50, 5 * time.Millisecond // half of what a look every 10 ms would take
+	const kills, most = 50, 5 * time.Millisecond // half of the delay that polling every 10 ms has
 	s := fake(t, &appservertest.Server{})
 	var r *rig
 	lost := make(chan time.Time, 1)
@@ -118,7 +118,7 @@ func TestLossMakesNotReadyAtOnce(t *testing.T) {
 	var took []time.Duration
 	for range kills {
 		invocation++
-		r.heard(running("a", fmt.Sprint(invocation), uint32(invocation)))
+		r.report(running("a", fmt.Sprint(invocation), uint32(invocation)))
 		r.awaitReady(t)
 		began := time.Now()
 		s.cut(t)
@@ -131,14 +131,14 @@ func TestLossMakesNotReadyAtOnce(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("end of stream to not ready: p50 %s, p99 %s, max %s", took[kills/2], took[kills*99/100-1], took[kills-1])
-	assert.LessOrEqual(t, took[kills/2], most) // some have waited for a processor
+	assert.LessOrEqual(t, took[kills/2], most) // some wait for a processor
 }
 
-func TestRedialWaitsForSystemdsWord(t *testing.T) {
+func TestRedialWaitsForSystemd(t *testing.T) {
 	s := fake(t, &appservertest.Server{})
 	r := newRig(t, nil, named{"a", s.path})
 	r.run(t)
-	r.heard(running("a", "1", 0))
+	r.report(running("a", "1", 0))
 	r.awaitReady(t)
 	s.awaitDial(t)
 
@@ -147,7 +147,7 @@ func TestRedialWaitsForSystemdsWord(t *testing.T) {
 	w := r.awaitLoss(t).Workers[0]
 	assert.Equal(t, probes.HandshakeLost, w.Reason)
 	assert.GreaterOrEqual(t, s.awaitDial(t).Sub(lost), 900*time.Millisecond,
-		"a word of systemd's that the worker is gone could still have come")
+		"systemd could still have reported the end of the worker")
 	r.awaitReady(t)
 }
 
@@ -155,47 +155,54 @@ func TestNewInvocationIsDialledAtOnce(t *testing.T) {
 	s := fake(t, &appservertest.Server{})
 	r := newRig(t, nil, named{"a", s.path})
 	r.run(t)
-	r.heard(running("a", "1", 0))
+	r.report(running("a", "1", 0))
 	r.awaitReady(t)
 	s.awaitDial(t)
 	n := uint32(1)
 	assert.Less(t, quickest(func() time.Duration {
 		s.cut(t)
 		r.awaitLoss(t)
-		r.heard(unit("a", "activating", "auto-restart", fmt.Sprint(n), n-1), unit("a", "activating", "start", fmt.Sprint(n+1), n))
+		r.report(unit("a", "activating", "auto-restart", fmt.Sprint(n), n-1))
+		r.report(unit("a", "activating", "start", fmt.Sprint(n+1), n))
 		r.settled(t)
 		assert.Empty(t, s.accepted)
 		n++
-		word := time.Now()
-		r.heard(running("a", fmt.Sprint(n), n-1))
-		took := s.awaitDial(t).Sub(word)
+		reported := time.Now()
+		r.report(running("a", fmt.Sprint(n), n-1))
+		took := s.awaitDial(t).Sub(reported)
 		r.awaitReady(t)
 		return took
 	}), 500*time.Millisecond)
 }
 
-// quickest is for what is to happen at once: other work of the machine makes it late
-// now and then, and not each time.
+// quickest is for an event that is to happen at once: other work of the machine
+// delays it now and then, and not each time.
 func quickest(try func() time.Duration) time.Duration { return min(try(), try(), try()) }
 
-// A handshake cut short may be a death that systemd has not told of yet, so the
-// pause is that of a loss. Where nobody listens nobody can be woken.
+// initialize is a fake worker with a fault at the first call of the handshake.
+func initialize(f appservertest.Fault) *appservertest.Server {
+	return &appservertest.Server{Faults: map[string]appservertest.Fault{"initialize": f}}
+}
+
+// A handshake cut short may be a death that systemd has not reported yet, so the
+// pause is as long as after a loss. It is short where no program listens, for then
+// systemd starts none.
 func TestPauseAfterAFailedDial(t *testing.T) {
 	t.Run("cut off", func(t *testing.T) {
-		s := fake(t, &appservertest.Server{Faults: map[string]appservertest.Fault{"initialize": appservertest.Times(1, appservertest.Disconnect)}})
+		s := fake(t, initialize(appservertest.Times(1, appservertest.Disconnect)))
 		r := newRig(t, nil, named{"a", s.path})
 		r.run(t)
-		r.heard(running("a", "1", 0))
+		r.report(running("a", "1", 0))
 		first := s.awaitDial(t)
 		assert.GreaterOrEqual(t, s.awaitDial(t).Sub(first), 900*time.Millisecond)
 		r.awaitReady(t)
 	})
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no listener", func(t *testing.T) {
 		assert.Less(t, quickest(func() time.Duration {
 			r := newRig(t, nil, named{"a", t.TempDir() + "/none"})
 			r.run(t)
 			began := time.Now()
-			r.heard(running("a", "1", 0))
+			r.report(running("a", "1", 0))
 			r.awaitLog(t, "worker connection ended", 2)
 			return time.Since(began)
 		}), 900*time.Millisecond)
@@ -222,19 +229,19 @@ func TestNoBusHandshakeAloneDecides(t *testing.T) {
 		took := s.awaitDial(t).Sub(lost)
 		r.awaitReady(t)
 		return took
-	}), 900*time.Millisecond, "there is no word to wait for")
+	}), 900*time.Millisecond, "there is no report to wait for")
 }
 
 func TestBusLost(t *testing.T) {
 	for name, reason := range map[string]error{
 		"closed":         errors.New("the bus connection ended"),
-		"its socket too": units.ErrNoBus, // systemd was heard once: it still holds the sockets
+		"its socket too": units.ErrNoBus, // systemd has reported once: it still holds the sockets
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := fake(t, &appservertest.Server{}), fake(t, &appservertest.Server{})
 			r := newRig(t, nil, named{"a", a.path}, named{"b", b.path})
 			r.run(t)
-			r.heard(running("a", "1", 0), unit("b", "inactive", "dead", "", 0))
+			r.report(running("a", "1", 0), unit("b", "inactive", "dead", "", 0))
 			r.await(t, "a ready", aReady)
 
 			r.pool.BusChanged(false, reason)
@@ -243,15 +250,15 @@ func TestBusLost(t *testing.T) {
 			assert.Empty(t, b.accepted, "nothing new is dialled")
 
 			again := time.Now()
-			r.heard(running("b", "1", 0))
+			r.report(running("b", "1", 0))
 			r.awaitReady(t)
 			assert.True(t, b.awaitDial(t).After(again))
 		})
 	}
 }
 
-// A process that cannot ask systemd from its beginning on connects to a worker that
-// runs, and starts no other.
+// A process that systemd has never answered connects to a worker that runs, and starts
+// no other.
 func TestBusRefuses(t *testing.T) {
 	a, b := fake(t, &appservertest.Server{}), fake(t, &appservertest.Server{})
 	r := newRig(t, func(s *workers.Settings) {
@@ -272,7 +279,7 @@ func TestBusRefuses(t *testing.T) {
 
 func TestSilentHandshakeIsRetriedWithGrowingPauses(t *testing.T) {
 	const timeout = 50 * time.Millisecond
-	s := fake(t, &appservertest.Server{Faults: map[string]appservertest.Fault{"initialize": appservertest.Times(3, appservertest.Silent)}})
+	s := fake(t, initialize(appservertest.Times(3, appservertest.Silent)))
 	r := newRig(t, func(settings *workers.Settings) { settings.HandshakeTimeout = timeout }, named{"a", s.path})
 	r.noBus()
 	began, least := time.Now(), time.Duration(0)
@@ -280,18 +287,19 @@ func TestSilentHandshakeIsRetriedWithGrowingPauses(t *testing.T) {
 	s.awaitDial(t)
 	for _, pause := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
 		least += timeout + pause
-		// A busy machine sees any of them late, so that two may be closer together.
+		// A busy machine delays any of them, so that two may be closer together.
 		assert.GreaterOrEqual(t, s.awaitDial(t).Sub(began), least-10*time.Millisecond)
 	}
 	assert.Less(t, time.Since(began), 3*(timeout+900*time.Millisecond), "shorter than after a loss")
 	r.awaitReady(t)
-	// On a busy machine the fake may once more take too long.
-	assert.Equal(t, 3+len(s.accepted), strings.Count(r.log.String(), "cannot shake hands with worker a"), "each failure is logged: %s", r.log)
+	// On a busy machine the fake may take too long one more time.
+	failures := strings.Count(r.log.String(), "cannot shake hands with worker a")
+	assert.Equal(t, 3+len(s.accepted), failures, "each failure is logged: %s", r.log)
 }
 
 // The proxy's watchdog must not blame the proxy for a worker that hangs.
 func TestAliveWhileTheWorkerHangs(t *testing.T) {
-	s := fake(t, &appservertest.Server{Faults: map[string]appservertest.Fault{"initialize": appservertest.Silent}})
+	s := fake(t, initialize(appservertest.Silent))
 	r := newRig(t, nil, named{"a", s.path})
 	r.noBus()
 	r.run(t)
@@ -300,7 +308,7 @@ func TestAliveWhileTheWorkerHangs(t *testing.T) {
 }
 
 func TestAliveIsBounded(t *testing.T) {
-	r := newRig(t, nil, named{"a", "/nowhere"}) // nobody runs its loop
+	r := newRig(t, nil, named{"a", "/nowhere"}) // its loop does not run
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	err := r.pool.Alive(ctx)

@@ -16,8 +16,8 @@ import (
 	"codex-proxy/units"
 )
 
-// systemd's NRestarts falls back to zero, counts a restart that was refused, and
-// words can be missed; the published counter only ever counts real restarts.
+// systemd's NRestarts falls back to zero and counts a refused restart, and reports can
+// be missed; the published counter counts real restarts only.
 func TestRestartsAccumulate(t *testing.T) {
 	r := newRig(t, nil, named{"a", "/nowhere"})
 	backingOff := func(invocation string, n uint32) units.State {
@@ -30,31 +30,31 @@ func TestRestartsAccumulate(t *testing.T) {
 	limited := unit("a", "failed", "failed", "9", 2)
 	limited.Result = "start-limit-hit"
 	for i, step := range []struct {
-		what               string
-		word               units.State
+		name               string
+		unit               units.State
 		restarts, failures uint64
 	}{
-		{"the first word only says where the count stands", running("a", "1", 7), 0, 0},
+		{"the first report only sets where the count stands", running("a", "1", 7), 0, 0},
 		{"a failure", backingOff("1", 7), 0, 1},
-		{"a failure told twice", backingOff("1", 8), 0, 1},
+		{"a failure reported twice", backingOff("1", 8), 0, 1},
 		{"the start", unit("a", "activating", "start", "2", 8), 1, 1},
 		{"running", running("a", "2", 8), 1, 1},
 		{"the same again", running("a", "2", 8), 1, 1},
 		{"ResetFailed", running("a", "2", 0), 1, 1},
 		{"a failure after it", backingOff("2", 0), 1, 2},
 		{"its restart counts", running("a", "3", 1), 2, 2},
-		{"missed words", running("a", "6", 4), 5, 2},
+		{"missed reports", running("a", "6", 4), 5, 2},
 		{"an operator's restart", running("a", "7", 0), 5, 2},
 		{"one that crashed while it started", backingOff("7", 1), 5, 3},
 		{"and again", running("a", "9", 1), 6, 3},
-		{"a start that an operator broke off", killed, 6, 3},
+		{"a start that an operator cancelled", killed, 6, 3},
 		{"the next one", unit("a", "activating", "start", "9", 1), 6, 3},
 		{"the start limit: counted by systemd, refused by it", limited, 6, 4},
 	} {
-		r.heard(step.word)
+		r.report(step.unit)
 		w := r.pool.Snapshot().Workers[0]
-		assert.Equal(t, step.restarts, w.RestartsTotal, "%d: %s", i, step.what)
-		assert.Equal(t, step.failures, w.ConsecutiveFailures, "%d: %s", i, step.what)
+		assert.Equal(t, step.restarts, w.RestartsTotal, "%d: %s", i, step.name)
+		assert.Equal(t, step.failures, w.ConsecutiveFailures, "%d: %s", i, step.name)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestLastExitOutlivesTheRestart(t *testing.T) {
 	r := newRig(t, nil, named{"a", "/nowhere"})
 	down := unit("a", "activating", "auto-restart", "1", 0)
 	down.Result, down.ExecMainCode, down.ExecMainStatus = "signal", 2, 9
-	r.heard(running("a", "1", 0), down, running("a", "2", 1))
+	r.report(running("a", "1", 0), down, running("a", "2", 1))
 	exit := r.pool.Snapshot().Workers[0].LastExit
 	require.NotNil(t, exit)
 	assert.Equal(t, probes.Exit{Result: "signal", Code: "killed", Status: "SIGKILL"}, *exit)
@@ -72,7 +72,8 @@ func TestStartupLatency(t *testing.T) {
 	began := time.Now()
 	s := fake(t, &appservertest.Server{})
 	r := newRig(t, nil, named{"a", s.path})
-	r.heard(unit("a", "activating", "start-pre", "1", 0), unit("a", "activating", "start", "1", 0), running("a", "1", 0))
+	r.report(unit("a", "activating", "start-pre", "1", 0), unit("a", "activating", "start", "1", 0))
+	r.report(running("a", "1", 0))
 	r.run(t)
 	latency := r.awaitReady(t).Workers[0].StartupLatencyMS
 	assert.Positive(t, latency)
@@ -84,15 +85,16 @@ func TestStartupLatency(t *testing.T) {
 	assert.InDelta(t, latency, r.pool.Snapshot().Workers[0].StartupLatencyMS, 0, "a new connection is not a new start")
 }
 
-func TestTransitionsTellTheStoryOfARestart(t *testing.T) {
+func TestTransitionsOfARestart(t *testing.T) {
 	s := fake(t, &appservertest.Server{})
 	r := newRig(t, nil, named{"a", s.path})
 	r.run(t)
-	r.heard(running("a", "1", 0))
+	r.report(running("a", "1", 0))
 	r.awaitReady(t)
 	s.cut(t)
 	r.awaitLoss(t)
-	r.heard(unit("a", "activating", "auto-restart", "1", 0), unit("a", "activating", "start", "2", 1), running("a", "2", 1))
+	r.report(unit("a", "activating", "auto-restart", "1", 0), unit("a", "activating", "start", "2", 1))
+	r.report(running("a", "2", 1))
 	r.awaitReady(t)
 	var reasons []probes.Reason
 	for _, tr := range r.pool.Snapshot().Workers[0].Transitions {
@@ -135,26 +137,26 @@ func TestResetFailedAfterHealth(t *testing.T) {
 	a, b := fake(t, &appservertest.Server{}), fake(t, &appservertest.Server{})
 	r := newRig(t, settings, named{"a", a.path}, named{"b", b.path})
 	r.run(t)
-	r.heard(running("a", "1", 0)) // never restarted: nothing to reset, and its time is up before that of b
+	r.report(running("a", "1", 0)) // never restarted: nothing to reset, and its ResetAfter ends before that of b
 	r.await(t, "a ready", aReady)
 
 	down := unit("b", "activating", "auto-restart", "1", 0)
 	down.Result = "signal"
-	r.heard(unit("b", "activating", "start", "1", 0), down, running("b", "2", 1))
+	r.report(unit("b", "activating", "start", "1", 0), down, running("b", "2", 1))
 	assert.Equal(t, units.Worker("b"), awaitCall(t, calls))
 	w := r.awaitReady(t).Workers[1]
 	assert.Zero(t, w.ConsecutiveFailures)
-	assert.Equal(t, uint64(1), w.RestartsTotal, "the total never goes back")
+	assert.Equal(t, uint64(1), w.RestartsTotal, "the total never decreases")
 
-	// systemd confirms; a later connection finds no need, one after a crash does.
-	r.heard(running("b", "2", 0))
+	// systemd confirms. A later connection needs no reset; one after a crash does.
+	r.report(running("b", "2", 0))
 	b.awaitDial(t)
 	b.cut(t)
 	b.awaitDial(t)
 	r.awaitReady(t)
 	b.cut(t)
 	r.awaitLoss(t)
-	r.heard(running("b", "3", 1))
+	r.report(running("b", "3", 1))
 	assert.Equal(t, units.Worker("b"), awaitCall(t, calls))
 	assert.Empty(t, calls)
 }
@@ -163,11 +165,11 @@ func TestResetFailedRefused(t *testing.T) {
 	calls, settings := resets(errors.New("systemd refuses"))
 	r := newRig(t, settings, named{"a", fake(t, &appservertest.Server{}).path})
 	r.run(t)
-	r.heard(running("a", "2", 1))
+	r.report(running("a", "2", 1))
 	awaitCall(t, calls)
 	r.settled(t)
 	assert.True(t, r.pool.Snapshot().Workers[0].Ready, "a worker needs no permission to be ready")
-	for range 2 { // what systemd refused once it may do later, while the worker is well
+	for range 2 { // systemd may allow later what it has refused, while the worker is well
 		awaitCall(t, calls)
 	}
 	r.settled(t)
@@ -189,7 +191,7 @@ func TestLossIsNoticedDuringAReset(t *testing.T) {
 		}
 	}, named{"a", s.path})
 	r.run(t)
-	r.heard(running("a", "2", 1))
+	r.report(running("a", "2", 1))
 	r.awaitReady(t)
 	select {
 	case <-called:

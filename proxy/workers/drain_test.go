@@ -55,28 +55,28 @@ func TestOperatorsDrainOutlivesARestart(t *testing.T) {
 	require.NoError(t, r.pool.DrainWorker("a"))
 	r.run(t)
 	connected := func(s probes.Snapshot) bool { return s.Workers[0].Handshake != nil }
-	r.heard(running("a", "1", 0))
+	r.report(running("a", "1", 0))
 	r.await(t, "connected", connected)
 	assert.Equal(t, probes.Draining, r.pool.Snapshot().Workers[0].Reason)
-	r.heard(unit("a", "inactive", "dead", "1", 0), running("a", "2", 0))
+	r.report(unit("a", "inactive", "dead", "1", 0), running("a", "2", 0))
 	r.await(t, "connected", connected)
 	assert.Equal(t, probes.Draining, r.pool.Snapshot().Workers[0].Reason)
 }
 
-// The drain of a stop ends with the run that is stopped, also when systemd's
-// word on the stop itself was never heard.
+// The drain of a stop ends with the run that is stopped, also when systemd's report
+// of the stop itself was missed.
 func TestDrainOfAStopEndsWithTheNextStart(t *testing.T) {
 	r := newRig(t, nil, named{"a", fake(t, models("m")).path})
 	r.run(t)
-	r.heard(running("a", "1", 0))
+	r.report(running("a", "1", 0))
 	r.awaitReady(t)
 	require.NoError(t, r.pool.DrainForStop("a", "1"))
 	snap := r.pool.Snapshot()
 	assert.Equal(t, probes.Draining, snap.Workers[0].Reason)
-	assert.False(t, snap.Workers[0].Drained, "no operator did this: a proxy that takes over learns of the stop from systemd")
+	assert.False(t, snap.Workers[0].Drained, "no operator did this: the next process gets the stop from systemd")
 	_, err := r.pool.Pick("m")
 	assert.ErrorIs(t, err, workers.ErrNotReady)
-	r.heard(running("a", "2", 0))
+	r.report(running("a", "2", 0))
 	r.awaitReady(t)
 
 	require.NoError(t, r.pool.DrainForStop("a", "1"))

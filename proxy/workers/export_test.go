@@ -2,11 +2,11 @@ package workers
 
 import "time"
 
-// Pick is what Admit does without waiting.
+// Pick is Acquire without the queue.
 func (p *Pool) Pick(model string) (*Lease, error) { return p.pick(Ask{Model: model}) }
 
-// SetQueueTimeout is for requests that come after it.
+// SetQueueTimeout is for later requests.
 func (p *Pool) SetQueueTimeout(d time.Duration) { p.queue.Timeout = d }
 
-// WindowName is what a limit's window is called.
+// WindowName is the name of a limit's window.
 func WindowName(minutes int64) string { return windowName(minutes) }

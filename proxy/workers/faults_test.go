@@ -9,8 +9,9 @@ import (
 
 // faults lets hold run before each answer to method.
 func faults(method string, hold func(context.Context)) map[string]appservertest.Fault {
-	return map[string]appservertest.Fault{method: func(ctx context.Context, _ *appservertest.Peer, _ json.RawMessage) bool {
+	fault := func(ctx context.Context, _ *appservertest.Peer, _ json.RawMessage) bool {
 		hold(ctx)
 		return false
-	}}
+	}
+	return map[string]appservertest.Fault{method: fault}
 }

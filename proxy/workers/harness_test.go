@@ -27,9 +27,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // bound is the longest that any wait of these tests takes.
 const bound = time.Minute
 
-// socket is a fake worker's listener that tells of each connection and can cut
-// the latest one, as the death of the worker would. Those for annotations are not
-// the fake's, as with the shim before codex.
+// socket is a fake worker's listener that reports each connection and can cut the
+// latest one, as the death of the worker would. Connections for annotations do not
+// reach the fake, as with the shim in front of codex.
 type socket struct {
 	net.Listener
 	path     string
@@ -59,7 +59,7 @@ func (s *socket) Accept() (net.Conn, error) {
 	}
 }
 
-// peeked is a connection that was looked into.
+// peeked is a connection whose first byte was read ahead.
 type peeked struct {
 	net.Conn
 	in *bufio.Reader
@@ -97,7 +97,7 @@ func (s *socket) awaitAnnotations(t *testing.T) net.Conn {
 	}
 }
 
-// idle fails the test if somebody has connected since: connections are accepted in
+// idle fails the test if there was a connection since: connections are accepted in
 // order.
 func (s *socket) idle(t *testing.T) {
 	t.Helper()
@@ -202,7 +202,7 @@ func (r *rig) run(t *testing.T) {
 	})
 }
 
-// await waits until the snapshot is as ok wants it.
+// await waits until the snapshot satisfies ok.
 func (r *rig) await(t *testing.T, what string, ok func(probes.Snapshot) bool) probes.Snapshot {
 	t.Helper()
 	limit := time.After(bound)
@@ -242,19 +242,19 @@ func (r *rig) awaitLoss(t *testing.T) probes.Snapshot {
 	})
 }
 
-// settled returns when every loop has seen all that was told before.
+// settled returns when every loop has seen all earlier reports.
 func (r *rig) settled(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
-	for range 2 { // the first answer may come from a loop that has not looked yet
+	for range 2 { // the first answer may come from a loop that has not seen the reports yet
 		require.NoError(t, r.pool.Alive(ctx))
 	}
 }
 
-// heard passes on systemd's words, over a bus that is up.
-func (r *rig) heard(words ...units.State) {
-	for _, u := range words {
+// report passes on unit states from systemd, over a bus that is up.
+func (r *rig) report(states ...units.State) {
+	for _, u := range states {
 		r.pool.UnitChanged(u)
 	}
 	r.pool.BusChanged(true, nil)

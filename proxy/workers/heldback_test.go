@@ -9,11 +9,11 @@ import (
 	"codex-proxy/probes"
 )
 
-// A start that waits for its own delay is still the same outage: it counts once,
-// keeps the reason of before, and is logged once.
+// A start that waits for its own delay belongs to the same outage: it counts once,
+// keeps the earlier reason, and is logged once.
 func TestHeldBackStart(t *testing.T) {
 	r := newRig(t, nil, named{"a", "/nowhere"})
-	r.heard(running("a", "1", 0))
+	r.report(running("a", "1", 0))
 	down := unit("a", "activating", "auto-restart", "1", 0)
 	down.Result, down.StatusText = "exit-code", "Not started: no codex"
 	held := unit("a", "activating", "start-pre", "2", 1)
@@ -21,7 +21,7 @@ func TestHeldBackStart(t *testing.T) {
 	held.NextRestartAt = time.Now().Add(time.Hour)
 	began := held
 	began.StatusText, began.NextRestartAt = "", time.Time{}
-	r.heard(down, began, held)
+	r.report(down, began, held)
 
 	w := r.pool.Snapshot().Workers[0]
 	assert.Equal(t, probes.BackingOff, w.Reason)
@@ -33,7 +33,7 @@ func TestHeldBackStart(t *testing.T) {
 
 	started := unit("a", "activating", "start-pre", "2", 1)
 	started.StatusText = "Starting"
-	r.heard(started)
+	r.report(started)
 	w = r.pool.Snapshot().Workers[0]
 	assert.Equal(t, probes.Starting, w.Reason)
 	assert.Equal(t, "Starting", w.StatusText)

@@ -44,9 +44,9 @@ func TestPickErrorsByPrecedence(t *testing.T) {
 	}
 	assert.ErrorIs(t, pick("m"), workers.ErrNotReady)
 	r.run(t)
-	r.heard(running("a", "1", 0), unit("b", "inactive", "dead", "", 0))
+	r.report(running("a", "1", 0), unit("b", "inactive", "dead", "", 0))
 	r.await(t, "a ready", aReady)
-	assert.ErrorIs(t, pick("other"), workers.ErrNoModel, "a ready worker without the model says more than one that is not ready")
+	assert.ErrorIs(t, pick("other"), workers.ErrNoModel, "a ready worker without the model decides")
 	for range 4 {
 		lease, err := r.pool.Pick("m")
 		require.NoError(t, err)

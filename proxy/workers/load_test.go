@@ -8,31 +8,32 @@ import (
 	"codex-proxy/proxy/workers"
 )
 
-func elsewhere(turns int) map[string]workers.Load {
+func loadOfA(turns int) map[string]workers.Load {
 	return map[string]workers.Load{"a": {Turns: turns}}
 }
 
-// The turns of other processes count, and who waits for one of their places gets it.
-func TestPlacesElsewhere(t *testing.T) {
+// The turns of other processes count, and a request that waits gets a slot that they
+// release.
+func TestPeerLoads(t *testing.T) {
 	r := newRig(t, func(s *workers.Settings) { s.MaxInflight = 2 }, named{"a", fake(t, models("x")).path})
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
-	r.pool.SetPeerLoads(elsewhere(1))
-	first := r.admittedTo(t, r.admit(t, workers.Ask{Model: "x"}))
-	waiting := r.admit(t, workers.Ask{Model: "x"})
+	r.pool.SetPeerLoads(loadOfA(1))
+	first := r.awaitLease(t, r.ask(t, workers.Ask{Model: "x"}))
+	waiting := r.ask(t, workers.Ask{Model: "x"})
 	assert.Equal(t, 1, r.pool.Waiting())
-	assert.Equal(t, elsewhere(1), r.pool.Loads(), "our own")
+	assert.Equal(t, loadOfA(1), r.pool.Loads(), "those of this process")
 	r.pool.SetPeerLoads(nil)
 	r.pool.Wake()
-	r.admittedTo(t, waiting).Release()
+	r.awaitLease(t, waiting).Release()
 	assert.Zero(t, r.pool.Waiting())
 	first.Release()
 	assert.Empty(t, r.pool.Loads())
 }
 
-// A place that another process has taken meanwhile is given back, and not waited for
-// any longer than that one has it.
+// A slot that another process has acquired meanwhile is released, and is free again
+// when the other process releases it.
 func TestClaim(t *testing.T) {
 	var r *rig
 	claims := 0
@@ -40,9 +41,9 @@ func TestClaim(t *testing.T) {
 		s.MaxInflight = 1
 		s.Claim = func() bool {
 			claims++
-			assert.Equal(t, elsewhere(1), r.pool.Loads(), "the place counts before the others hear of it")
+			assert.Equal(t, loadOfA(1), r.pool.Loads(), "the slot counts before the others know of it")
 			if claims == 1 {
-				r.pool.SetPeerLoads(elsewhere(1))
+				r.pool.SetPeerLoads(loadOfA(1))
 			}
 			return true
 		}
@@ -50,11 +51,11 @@ func TestClaim(t *testing.T) {
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
-	waiting := r.admit(t, workers.Ask{Model: "x"})
+	waiting := r.ask(t, workers.Ask{Model: "x"})
 	assert.Equal(t, 1, r.pool.Waiting())
 	assert.Empty(t, r.pool.Loads())
 	r.pool.SetPeerLoads(nil)
 	r.pool.Wake()
-	r.admittedTo(t, waiting).Release()
+	r.awaitLease(t, waiting).Release()
 	assert.Equal(t, 2, claims)
 }

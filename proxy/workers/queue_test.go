@@ -67,6 +67,9 @@ func (s *stage) arrive(name string, a Ask) <-chan error {
 	return ended
 }
 
+// quiet are the settings of a worker that does not run.
+var quiet = Settings{OnChange: func() {}, Logger: slog.New(slog.DiscardHandler)}
+
 func lostLease() *Lease { return &Lease{release: func() {}} }
 
 func (s *stage) depth() int {
@@ -107,7 +110,8 @@ func TestQueueServesLostTurnsFirst(t *testing.T) {
 		avoids := s.arrive("avoids", a)
 		assert.Equal(t, 5, s.depth())
 		s.give(4)
-		assert.Equal(t, []string{"lost0", "lost1", "lost2", "new"}, s.order, "a request that cannot be served holds up no other")
+		assert.Equal(t, []string{"lost0", "lost1", "lost2", "new"}, s.order,
+			"a request that cannot be served holds up no other")
 		synctest.Wait()
 		<-time.After(time.Minute)
 		assert.ErrorIs(t, <-avoids, ErrBusy)
@@ -170,7 +174,7 @@ func TestDrainRefusesBehindALostTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(Queue{Limit: 64, Timeout: time.Minute})
 		s.queue.pick = s.pick // the pool's own
-		s.workers = []*Worker{New("a", "/nowhere", Settings{OnChange: func() {}, Logger: slog.New(slog.DiscardHandler)})}
+		s.workers = []*Worker{New("a", "/nowhere", quiet)}
 		lost := s.arrive("lost", Ask{Model: "m", Lost: lostLease()})
 		fresh := s.arrive("fresh", Ask{Model: "m"})
 		require.Equal(t, 2, s.depth())
@@ -258,7 +262,7 @@ func TestPace(t *testing.T) {
 // A turn that moves from a worker to the queue while they are counted would be missed,
 // and a drain would end before it.
 func TestInflightCountsWorkersAndQueueAtOnce(t *testing.T) {
-	w := New("a", "/nowhere", Settings{Logger: slog.New(slog.DiscardHandler)})
+	w := New("a", "/nowhere", quiet)
 	p := NewPool([]*Worker{w}, Queue{Limit: 64, Timeout: time.Minute}, func() {})
 	w.state.inflight = 1
 	w.mu.Lock()

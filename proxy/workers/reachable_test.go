@@ -16,13 +16,13 @@ import (
 
 func quickHandshake(s *workers.Settings) { s.HandshakeTimeout = 200 * time.Millisecond }
 
-// An active unit whose socket turns us away is our own fault, but only in a
-// process that was once connected: the next one could not do better.
+// An active unit whose socket refuses the proxy is a fault of the proxy, but only in a
+// process that was once connected: a new one could not do better.
 func TestUnreachableIsOurFault(t *testing.T) {
 	s := fake(t, &appservertest.Server{})
 	r := newRig(t, quickHandshake, named{"a", s.path}, named{"never", s.path + "none"})
 	r.run(t)
-	r.heard(running("a", "1", 0), running("never", "1", 0))
+	r.report(running("a", "1", 0), running("never", "1", 0))
 	r.await(t, "a ready", aReady)
 	require.NoError(t, os.Rename(s.path, s.path+"away"))
 	s.cut(t)
@@ -31,15 +31,15 @@ func TestUnreachableIsOurFault(t *testing.T) {
 	assert.ErrorContains(t, err, "worker a cannot be reached: its unit is active")
 	assert.NotContains(t, err.Error(), "never")
 
-	r.heard(unit("a", "activating", "auto-restart", "1", 0))
-	assert.NoError(t, r.pool.Reachable(), "a worker that is down is no fault of ours")
+	r.report(unit("a", "activating", "auto-restart", "1", 0))
+	assert.NoError(t, r.pool.Reachable(), "a worker that is down is no fault of the proxy")
 	require.NoError(t, os.Rename(s.path+"away", s.path))
-	r.heard(running("a", "2", 1))
+	r.report(running("a", "2", 1))
 	r.await(t, "a ready", aReady)
 	assert.NoError(t, r.pool.Reachable())
 }
 
-// untilFault asks after each failed dial until the answer is no.
+// untilFault checks after each failed dial until there is a fault.
 func (r *rig) untilFault(t *testing.T) error {
 	t.Helper()
 	limit := time.After(bound)
@@ -55,19 +55,19 @@ func (r *rig) untilFault(t *testing.T) error {
 	}
 }
 
-// A worker that accepts and is silent hangs; its own watchdog sees to it.
+// A worker that accepts and is silent hangs; its own watchdog handles that.
 func TestSilentWorkerIsNotOurFault(t *testing.T) {
 	silent := func(ctx context.Context) { <-ctx.Done() }
 	s := fake(t, &appservertest.Server{Faults: faults("model/list", silent)})
 	r := newRig(t, quickHandshake, named{"a", s.path})
 	r.run(t)
-	r.heard(running("a", "1", 0))
+	r.report(running("a", "1", 0))
 	r.awaitLog(t, "worker connection ended", 2)
 	assert.NoError(t, r.pool.Reachable())
 }
 
 // Only the loop that is stuck is named.
-func TestAliveNamesTheCulprit(t *testing.T) {
+func TestAliveNamesTheStuckLoop(t *testing.T) {
 	stuck, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
 	var r *rig
@@ -76,7 +76,7 @@ func TestAliveNamesTheCulprit(t *testing.T) {
 		signal := s.OnChange
 		s.OnChange = func() {
 			signal()
-			if r.pool.Snapshot().Workers[0].Ready { // said by the loop of a, which has just connected
+			if r.pool.Snapshot().Workers[0].Ready { // reported by the loop of a, which has just connected
 				once.Do(func() {
 					close(stuck)
 					<-release
@@ -85,7 +85,7 @@ func TestAliveNamesTheCulprit(t *testing.T) {
 		}
 	}, named{"a", fake(t, &appservertest.Server{}).path}, named{"b", "/nowhere"})
 	r.run(t)
-	go r.heard(running("a", "1", 0)) // a may have connected before this returns, which is stuck then, too
+	go r.report(running("a", "1", 0)) // if a connects before this returns, this call is stuck, too
 	<-stuck
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // b has to answer in it
 	defer cancel()

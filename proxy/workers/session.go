@@ -47,8 +47,8 @@ func (s *session) run(ctx context.Context) {
 			s.tasks.Go(func() { reset <- w.resetRestartDelay(ctx) })
 		case err := <-reset:
 			if err != nil && ctx.Err() == nil { // systemd may just be busy, or the bus away
-				w.logger.Log(ctx, refusal, "cannot reset the restart delay; is the polkit rule of codex-proxy installed?",
-					"error", err)
+				w.logger.Log(ctx, refusal,
+					"cannot reset the restart delay; is the polkit rule of codex-proxy installed?", "error", err)
 				refusal = slog.LevelDebug // once a connection
 				healthy.Reset(w.settings.ResetAfter)
 			}

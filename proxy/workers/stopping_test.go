@@ -9,16 +9,16 @@ import (
 	"codex-proxy/proxy/workers"
 )
 
-// A worker that is being stopped keeps its connection until its last turn has ended,
-// and no longer. Its shim may wait for that.
-func TestLeavesAWorkerThatIsStopped(t *testing.T) {
+// The connection to a worker that is being stopped ends when its last turn has ended.
+// The shim of the worker may wait for that.
+func TestClosesTheConnectionToAStoppedWorker(t *testing.T) {
 	s := fake(t, &appservertest.Server{})
 	r := newRig(t, nil, named{"a", s.path})
 	r.run(t)
-	r.heard(running("a", "1", 0))
+	r.report(running("a", "1", 0))
 	r.awaitReady(t)
-	lease := r.admittedTo(t, r.admit(t, workers.Ask{Model: "demo"}))
-	r.heard(unit("a", "deactivating", "stop", "1", 0), unit("a", "deactivating", "stop-sigterm", "1", 0))
+	lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
+	r.report(unit("a", "deactivating", "stop", "1", 0), unit("a", "deactivating", "stop-sigterm", "1", 0))
 	r.settled(t)
 	assert.NoError(t, lease.Conn.Err())
 	lease.Release()

@@ -15,8 +15,8 @@ import (
 	"codex-proxy/proxy/workers"
 )
 
-// asked makes a fake tell of each call by which it is examined, and answer it or not.
-func asked(answers bool) (calls chan struct{}, faults map[string]appservertest.Fault) {
+// examined makes a fake report each call that examines it, and answer it or not.
+func examined(answers bool) (calls chan struct{}, faults map[string]appservertest.Fault) {
 	calls = make(chan struct{}, 100)
 	return calls, map[string]appservertest.Fault{
 		"thread/loaded/list": func(context.Context, *appservertest.Peer, json.RawMessage) bool {
@@ -28,7 +28,7 @@ func asked(answers bool) (calls chan struct{}, faults map[string]appservertest.F
 
 func hasty(s *workers.Settings) { s.HandshakeTimeout = 500 * time.Millisecond }
 
-// always is more calls than there are before a test gives up.
+// always is more calls than a test waits for.
 const always = 1000
 
 // suspectUntil suspects the worker again and again, as turn after turn without a
@@ -45,29 +45,29 @@ func suspectUntil(t *testing.T, lease *workers.Lease, calls <-chan struct{}, n i
 			return
 		case <-time.After(time.Millisecond):
 		case <-limit:
-			require.FailNow(t, "it is not asked")
+			require.FailNow(t, "it is not examined")
 		}
 	}
 }
 
-// A codex that answers nothing on our connection, although it takes new ones, is found
-// out by the second call, and is dialled again only as another invocation.
+// The second call finds a codex that answers nothing on the connection of the proxy,
+// although it accepts new ones. It is dialled again only as another invocation.
 func TestWedgedWorker(t *testing.T) {
-	calls, faults := asked(false)
+	calls, faults := examined(false)
 	s := fake(t, &appservertest.Server{Faults: faults})
 	r := newRig(t, hasty, named{"a", s.path})
 	r.run(t)
-	r.heard(running("a", "1", 0))
+	r.report(running("a", "1", 0))
 	r.awaitReady(t)
-	lease := r.admittedTo(t, r.admit(t, workers.Ask{Model: "demo"}))
+	lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
 	defer lease.Release()
 	shim := s.awaitAnnotations(t)
 	defer shim.Close()
 	s.awaitDial(t)
 
 	suspectUntil(t, lease, calls, 1)
-	assert.True(t, aReady(r.pool.Snapshot()), "once is no proof")
-	suspectUntil(t, lease, calls, always) // a message that came in between, such as the account, begins anew
+	assert.True(t, aReady(r.pool.Snapshot()), "one silence is no proof")
+	suspectUntil(t, lease, calls, always) // a message in between, such as the account, starts the count again
 	<-lease.Conn.Done()
 	snap := r.await(t, "wedged", func(s probes.Snapshot) bool { return !aReady(s) })
 	assert.Equal(t, probes.HandshakeLost, snap.Workers[0].Reason)
@@ -76,42 +76,42 @@ func TestWedgedWorker(t *testing.T) {
 	assert.Equal(t, "worker a: handshake_lost: "+words+"; its watchdog restarts it", details)
 	require.NoError(t, shim.SetReadDeadline(time.Now().Add(bound)))
 	lines := bufio.NewScanner(shim)
-	for range 2 { // the first one says what the connection is for
+	for range 2 { // the first line names the purpose of the connection
 		require.True(t, lines.Scan())
 	}
 	assert.Equal(t, workers.Wedged+" "+words, lines.Text())
 	r.awaitLog(t, "worker is wedged: its watchdog restarts it", 1)
 
-	r.heard(running("a", "2", 1))
+	r.report(running("a", "2", 1))
 	r.awaitReady(t)
 	assert.Empty(t, r.pool.Snapshot().Workers[0].Fault)
-	assert.Len(t, s.accepted, 1, "the wedged one was left alone")
+	assert.Len(t, s.accepted, 1, "the wedged invocation was not dialled again")
 }
 
-// A model that is silent is no fault of codex: it answers.
+// A silent model is no fault of codex, which answers.
 func TestASilentModelIsNoWedge(t *testing.T) {
-	calls, faults := asked(true)
+	calls, faults := examined(true)
 	s := fake(t, &appservertest.Server{Faults: faults})
 	r := newRig(t, hasty, named{"a", s.path})
 	r.run(t)
-	r.heard(running("a", "1", 0))
+	r.report(running("a", "1", 0))
 	r.awaitReady(t)
-	lease := r.admittedTo(t, r.admit(t, workers.Ask{Model: "demo"}))
+	lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
 	defer lease.Release()
 	suspectUntil(t, lease, calls, 5)
 	assert.NoError(t, lease.Conn.Err())
 	assert.True(t, aReady(r.pool.Snapshot()))
 }
 
-// Where no shim can have it restarted, another connection is what is left to try.
+// Without a shim that can have the worker restarted, the proxy tries another connection.
 func TestWedgedWithoutAShim(t *testing.T) {
-	calls, faults := asked(false)
+	calls, faults := examined(false)
 	s := fake(t, &appservertest.Server{Faults: faults})
 	r := newRig(t, hasty, named{"a", s.path})
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
-	lease := r.admittedTo(t, r.admit(t, workers.Ask{Model: "demo"}))
+	lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
 	defer lease.Release()
 	suspectUntil(t, lease, calls, always)
 	<-lease.Conn.Done()
