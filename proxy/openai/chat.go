@@ -20,8 +20,7 @@ type ChatChoice struct {
 	FinishReason string      `json:"finish_reason"`
 }
 
-// ChatMessage is what the model said and called. Nil content is null: it said
-// nothing.
+// ChatMessage is the text and the calls of the model. Nil content, without text, is null.
 type ChatMessage struct {
 	Role             string         `json:"role"` // assistant
 	Content          *string        `json:"content"`
@@ -31,8 +30,8 @@ type ChatMessage struct {
 	FunctionCall     *ChatFunction  `json:"function_call,omitempty"` // the legacy form
 }
 
-// ChatToolCall is a call of a tool in an answer. In a stream the first piece has
-// everything but the arguments, which follow under the same index.
+// ChatToolCall is a call of a tool in an answer. In a stream the first piece has everything but the arguments, which
+// follow with the same index.
 type ChatToolCall struct {
 	Index    *int         `json:"index,omitempty"` // in streams only
 	ID       string       `json:"id,omitempty"`
@@ -46,7 +45,7 @@ type ChatFunction struct {
 	Arguments string `json:"arguments"` // JSON, as the model wrote it
 }
 
-// chatCalls are calls as a whole answer shows them.
+// chatCalls are calls in the form of a whole answer.
 func chatCalls(calls []ToolCall) []ChatToolCall {
 	var list []ChatToolCall
 	for _, c := range calls {
@@ -104,36 +103,35 @@ type Answer struct {
 	Model   string
 	// Legacy puts a call of a tool into function_call.
 	Legacy bool
-	// Usage says that a chunk with the usage ends the stream; it is null in the
-	// others then.
+	// Usage adds a last chunk with the usage to the stream; the usage of all other chunks is then null.
 	Usage bool
 }
 
-// Said is what a choice of a whole answer holds.
-type Said struct {
+// ChoiceContent is the content of one choice of a whole answer.
+type ChoiceContent struct {
 	Text, Reasoning, Refusal string
 	Calls                    []ToolCall
 	Finish                   string
 }
 
 // Completion is the whole answer.
-func (a Answer) Completion(choices []Said, usage *Usage) ChatCompletion {
+func (a Answer) Completion(choices []ChoiceContent, usage *Usage) ChatCompletion {
 	c := ChatCompletion{ID: a.ID, Object: "chat.completion", Created: a.Created, Model: a.Model, Usage: usage}
-	for i, said := range choices {
-		c.Choices = append(c.Choices, ChatChoice{Index: i, Message: a.message(said), FinishReason: said.Finish})
+	for i, content := range choices {
+		c.Choices = append(c.Choices, ChatChoice{Index: i, Message: a.message(content), FinishReason: content.Finish})
 	}
 	return c
 }
 
-func (a Answer) message(said Said) ChatMessage {
-	m := ChatMessage{Role: "assistant", ReasoningContent: said.Reasoning}
-	if said.Text != "" || len(said.Calls) == 0 && said.Refusal == "" {
-		m.Content = &said.Text
+func (a Answer) message(content ChoiceContent) ChatMessage {
+	m := ChatMessage{Role: "assistant", ReasoningContent: content.Reasoning}
+	if content.Text != "" || len(content.Calls) == 0 && content.Refusal == "" {
+		m.Content = &content.Text
 	}
-	if said.Refusal != "" {
-		m.Refusal = &said.Refusal
+	if content.Refusal != "" {
+		m.Refusal = &content.Refusal
 	}
-	calls := chatCalls(said.Calls)
+	calls := chatCalls(content.Calls)
 	if a.Legacy && len(calls) > 0 {
 		m.FunctionCall = &calls[0].Function
 	} else {

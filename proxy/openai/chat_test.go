@@ -58,22 +58,22 @@ func TestWholeAnswers(t *testing.T) {
 	call := ToolCall{"call_1", "f", `{"a":1}`}
 	for name, tc := range map[string]struct {
 		answer  Answer
-		said    Said
+		content ChoiceContent
 		message string
 	}{
-		"text":    {Answer{}, Said{Text: "hi"}, `{"role":"assistant","content":"hi","refusal":null}`},
-		"nothing": {Answer{}, Said{}, `{"role":"assistant","content":"","refusal":null}`},
-		"refusal": {Answer{}, Said{Refusal: "no"}, `{"role":"assistant","content":null,"refusal":"no"}`},
-		"reasoning": {Answer{}, Said{Text: "hi", Reasoning: "hm"},
+		"text":    {Answer{}, ChoiceContent{Text: "hi"}, `{"role":"assistant","content":"hi","refusal":null}`},
+		"nothing": {Answer{}, ChoiceContent{}, `{"role":"assistant","content":"","refusal":null}`},
+		"refusal": {Answer{}, ChoiceContent{Refusal: "no"}, `{"role":"assistant","content":null,"refusal":"no"}`},
+		"reasoning": {Answer{}, ChoiceContent{Text: "hi", Reasoning: "hm"},
 			`{"role":"assistant","content":"hi","refusal":null,"reasoning_content":"hm"}`},
-		"call": {Answer{}, Said{Calls: []ToolCall{call}},
+		"call": {Answer{}, ChoiceContent{Calls: []ToolCall{call}},
 			`{"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]}`},
-		"both": {Answer{}, Said{Text: "hi", Calls: []ToolCall{call}},
+		"both": {Answer{}, ChoiceContent{Text: "hi", Calls: []ToolCall{call}},
 			`{"role":"assistant","content":"hi","refusal":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]}`},
-		"legacy": {Answer{Legacy: true}, Said{Calls: []ToolCall{call}},
+		"legacy": {Answer{Legacy: true}, ChoiceContent{Calls: []ToolCall{call}},
 			`{"role":"assistant","content":null,"refusal":null,"function_call":{"name":"f","arguments":"{\"a\":1}"}}`},
 	} {
-		data, err := json.Marshal(tc.answer.Completion([]Said{tc.said}, nil).Choices[0].Message)
+		data, err := json.Marshal(tc.answer.Completion([]ChoiceContent{tc.content}, nil).Choices[0].Message)
 		require.NoError(t, err)
 		assert.JSONEq(t, tc.message, string(data), name)
 	}

@@ -17,8 +17,7 @@ type rawFunction struct {
 	Strict      *bool           `json:"strict"`
 }
 
-// toolset is what a chat request says about tools, in its present and in its
-// legacy form.
+// toolset holds the tool parameters of a chat request, in their present or their legacy form.
 type toolset struct {
 	tools  []Tool
 	choice toolChoice
@@ -27,8 +26,8 @@ type toolset struct {
 }
 
 func (raw rawChat) toolset() (toolset, error) {
-	if len(raw.Functions) > 0 || !isNothing(raw.FunctionCall) {
-		if len(raw.Tools) > 0 || !isNothing(raw.ToolChoice) {
+	if len(raw.Functions) > 0 || !isUnset(raw.FunctionCall) {
+		if len(raw.Tools) > 0 || !isUnset(raw.ToolChoice) {
 			return toolset{}, Invalid("invalid_value", "functions",
 				"send tools and tool_choice or their legacy forms functions and function_call, not both")
 		}
@@ -53,10 +52,10 @@ func (raw rawChat) toolset() (toolset, error) {
 		return set, err
 	}
 	var err error
-	if set.choice, err = chooseTools(raw.ToolChoice, chosenFunction, chosenGroup); err != nil {
+	if set.choice, err = chooseTools(raw.ToolChoice, chosenFunction, chosenAllowedTools); err != nil {
 		return set, err
 	}
-	set.tools, err = set.choice.offer("tool_choice", set.tools)
+	set.tools, err = set.choice.apply("tool_choice", set.tools)
 	return set, err
 }
 
@@ -82,7 +81,7 @@ func (raw rawChat) legacyTools() (toolset, error) {
 	if set.choice, err = legacyChoice(raw.FunctionCall); err != nil {
 		return set, err
 	}
-	set.tools, err = set.choice.offer("function_call", set.tools)
+	set.tools, err = set.choice.apply("function_call", set.tools)
 	return set, err
 }
 
@@ -113,7 +112,7 @@ func chosenFunction(raw json.RawMessage) string {
 	return choice.Function.Name
 }
 
-func chosenGroup(raw json.RawMessage) allowedTools {
+func chosenAllowedTools(raw json.RawMessage) allowedTools {
 	var choice struct {
 		AllowedTools allowedTools `json:"allowed_tools"`
 	}
@@ -121,7 +120,7 @@ func chosenGroup(raw json.RawMessage) allowedTools {
 	return choice.AllowedTools
 }
 
-// instructions is what has to be asked of the model in words.
+// instructions replace settings that codex does not have.
 func (s toolset) instructions() []string {
 	var list []string
 	if text := s.choice.instruction(); text != "" {

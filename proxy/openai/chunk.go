@@ -16,21 +16,21 @@ type ChatChunk struct {
 	Created int64         `json:"created"`
 	Model   string        `json:"model"`
 	Choices []ChunkChoice `json:"choices"`
-	// Usage is a *Usage, which as nil is null, or nothing, which leaves it out.
+	// Usage is a *Usage, null if that is nil; a nil interface omits the member.
 	Usage any `json:"usage,omitempty"`
 }
 
-// ChunkChoice is what a chunk adds to a choice; the usage chunk has none.
+// ChunkChoice is the addition of a chunk to a choice; the usage chunk has none.
 type ChunkChoice struct {
 	Index        int     `json:"index"`
 	Delta        Delta   `json:"delta"`
 	FinishReason *string `json:"finish_reason"`
 }
 
-// Delta is what a chunk adds.
+// Delta is the addition of a chunk.
 type Delta struct {
 	Role string `json:"role,omitempty"`
-	// Content is a *string, which as nil is null, or nothing, which leaves it out.
+	// Content is a *string, null if that is nil; a nil interface omits the member.
 	Content          any            `json:"content,omitempty"`
 	Refusal          string         `json:"refusal,omitempty"`
 	ReasoningContent string         `json:"reasoning_content,omitempty"`
@@ -38,11 +38,10 @@ type Delta struct {
 	FunctionCall     *ChatFunction  `json:"function_call,omitempty"`
 }
 
-// RoleChunk is the first chunk of a choice; spoken says that words come first,
-// and not a call.
-func (a Answer) RoleChunk(choice int, spoken bool) ChatChunk {
+// RoleChunk is the first chunk of a choice. text means that text follows, and not a call.
+func (a Answer) RoleChunk(choice int, text bool) ChatChunk {
 	var content *string
-	if spoken {
+	if text {
 		content = new(string)
 	}
 	return a.delta(choice, Delta{Role: "assistant", Content: content})
@@ -53,14 +52,13 @@ func (a Answer) TextChunk(choice int, text string) ChatChunk {
 	return a.delta(choice, Delta{Content: &text})
 }
 
-// TextWriter writes TextChunks, which differ in nothing but their text. It
-// belongs to one goroutine.
+// TextWriter writes TextChunks, which differ only in their text. One goroutine may use it.
 type TextWriter struct {
 	head, tail []byte
-	event      []byte // the last one, for its memory
+	event      []byte // the last one, to reuse its memory
 }
 
-// TextWriter is for one choice.
+// TextWriter returns the writer of one choice.
 func (a Answer) TextWriter(choice int) *TextWriter {
 	data, err := json.Marshal(a.TextChunk(choice, ""))
 	if err != nil { // it holds strings and numbers
@@ -70,9 +68,9 @@ func (a Answer) TextWriter(choice int) *TextWriter {
 	return &TextWriter{head: slices.Concat([]byte("data: "), head, []byte(`"content":`)), tail: append(tail, "\n\n"...)}
 }
 
-// WriteEvent is WriteEvent of the chunk with that text.
+// WriteEvent writes the chunk with the text, like the function WriteEvent.
 func (t *TextWriter) WriteEvent(w io.Writer, text string) error {
-	// its error tells of bytes that are not UTF-8, and have been replaced
+	// its error only reports bytes that are not UTF-8, which it has replaced
 	t.event, _ = jsontext.AppendQuote(append(t.event[:0], t.head...), text)
 	t.event = append(t.event, t.tail...)
 	_, err := w.Write(t.event)
@@ -84,12 +82,12 @@ func (a Answer) ReasoningChunk(choice int, text string) ChatChunk {
 	return a.delta(choice, Delta{ReasoningContent: text})
 }
 
-// RefusalChunk says that the model refused.
+// RefusalChunk adds a refusal of the model.
 func (a Answer) RefusalChunk(choice int, text string) ChatChunk {
 	return a.delta(choice, Delta{Refusal: text})
 }
 
-// CallChunks add the index-th call: first whose it is, then its arguments.
+// CallChunks add the index-th call: first its id and name, then its arguments.
 func (a Answer) CallChunks(choice, index int, call ToolCall) []ChatChunk {
 	arguments := ChatFunction{Arguments: call.Arguments}
 	if a.Legacy {

@@ -14,30 +14,28 @@ type ClientTool struct {
 	Name, Namespace string
 	Custom          bool // its input is free text
 	Search          bool // it finds further tools
-	Wire            Tool // as codex and the model know it
+	Wire            Tool // the form for codex and the model
 
-	at string // where it stands in the request
+	at string // its path in the request
 }
 
 // ClientTools are the tools of a request.
 type ClientTools struct {
-	Offered []ClientTool      // those that the model may call
-	Shown   []json.RawMessage // as the client sent them
-	Choice  json.RawMessage   // tool_choice, as it is shown
-	Single  bool              // the client takes one call in an answer
-	Words   []string          // what has to be asked of the model
+	Offered []ClientTool      // the tools that the model may call
+	Echoed  []json.RawMessage // as the client sent them, for the response
+	Choice  json.RawMessage   // tool_choice, for the response
+	Single  bool              // the client accepts one call in an answer
+	// Instructions replace settings that codex does not have.
+	Instructions []string
 }
 
-// SearchTool is the name by which the model knows a client's tool_search, which
-// has none.
+// SearchTool is the name for the model of a client's tool_search, which has no name.
 const SearchTool = "tool_search"
 
-// hiddenNames are names that codex 0.169 takes for its own: a tool of the
-// client's with such a name never reaches the model.
+// hiddenNames are names that codex 0.169 reserves: a tool of the client with such a name never reaches the model.
 var hiddenNames = []string{"exec_command", "shell_command"}
 
-// WireName is the name by which codex and the model know a tool. Codex has no
-// namespaces here, and keeps some names to itself.
+// WireName is the name of a tool for codex and the model. Codex has no namespaces here, and reserves some names.
 func WireName(namespace, name string) string {
 	switch {
 	case namespace != "":
@@ -62,17 +60,17 @@ func (t ClientTools) byWireName() map[string]ClientTool {
 	return m
 }
 
-// rawClientTool is a tool as it arrives.
+// rawClientTool is a tool in a request.
 type rawClientTool struct {
-	Type        string                `json:"type"`
-	Name        string                `json:"name"`
-	Description string                `json:"description"`
-	Parameters  json.RawMessage       `json:"parameters"`
-	Strict      bool                  `json:"strict"`
-	Tools       some[json.RawMessage] `json:"tools"` // of a namespace
-	Format      toolFormat            `json:"format"`
-	WebAccess   *bool                 `json:"external_web_access"`
-	Execution   string                `json:"execution"` // of a tool_search
+	Type        string                       `json:"type"`
+	Name        string                       `json:"name"`
+	Description string                       `json:"description"`
+	Parameters  json.RawMessage              `json:"parameters"`
+	Strict      bool                         `json:"strict"`
+	Tools       boundedList[json.RawMessage] `json:"tools"` // of a namespace
+	Format      toolFormat                   `json:"format"`
+	WebAccess   *bool                        `json:"external_web_access"`
+	Execution   string                       `json:"execution"` // of a tool_search
 }
 
 // toolFormat is the format of a custom tool's input.
@@ -82,71 +80,70 @@ type toolFormat struct {
 	Definition string `json:"definition"`
 }
 
-// takeTools applies tools, tool_choice and parallel_tool_calls, and the tools
-// that come as items of the input.
-func (raw rawResponse) takeTools(req *ResponseRequest) error {
+// applyTools applies tools, tool_choice and parallel_tool_calls, and the tools in items of the input.
+func (raw rawResponse) applyTools(req *ResponseRequest) error {
 	t := &req.Tools
-	t.Single, t.Shown, t.Choice = raw.ParallelToolCalls != nil &&
+	t.Single, t.Echoed, t.Choice = raw.ParallelToolCalls != nil &&
 		!*raw.ParallelToolCalls, append([]json.RawMessage{}, raw.Tools...), json.RawMessage(`"auto"`)
-	if !isNothing(raw.ToolChoice) || string(raw.ToolChoice) == `"none"` {
+	if !isUnset(raw.ToolChoice) || string(raw.ToolChoice) == `"none"` {
 		t.Choice = raw.ToolChoice
 	}
-	if err := req.own.list(raw.Tools, "tools", ""); err != nil {
+	if err := req.paramTools.addAll(raw.Tools, "tools", ""); err != nil {
 		return err
 	}
-	if err := checkTools("tools", wires(req.own.tools),
-		func(i int) string { return req.own.tools[i].at + ".name" }); err != nil {
+	if err := checkTools("tools", wireTools(req.paramTools.tools),
+		func(i int) string { return req.paramTools.tools[i].at + ".name" }); err != nil {
 		return err
 	}
 	for _, in := range req.Input {
-		if err := req.after.list(in.Tools, in.At+".tools", ""); err != nil {
+		if err := req.itemTools.addAll(in.Tools, in.At+".tools", ""); err != nil {
 			return err
 		}
 	}
-	req.Ignored = append(append(req.Ignored, req.own.ignored...), req.after.ignored...)
+	req.Ignored = append(append(req.Ignored, req.paramTools.ignored...), req.itemTools.ignored...)
 	var err error
-	if req.choice, err = chooseTools(asFunction(raw.ToolChoice), chosenTool, chosenTools); err != nil || req.refers() {
+	if req.choice, err = chooseTools(asFunction(raw.ToolChoice), chosenTool, chosenTools); err != nil || req.mayHaveEarlierTools() {
 		return err
 	}
-	return req.offer(nil)
+	return req.applyChoice(nil)
 }
 
-// refers reports whether there may be more tools than the request brings.
-func (req *ResponseRequest) refers() bool {
+// mayHaveEarlierTools reports whether an earlier part of the conversation may have further tools.
+func (req *ResponseRequest) mayHaveEarlierTools() bool {
 	return req.Previous != "" || slices.ContainsFunc(req.Input, func(in InputItem) bool { return in.Reference != "" })
 }
 
-// Equip offers the model the tools of an earlier part of the conversation, too.
-// They have been checked before; of two by the same name the later one holds. A
-// request that refers to others has none until then, as it may choose from all.
-func (req *ResponseRequest) Equip(earlier []json.RawMessage) error {
-	if earlier == nil && !req.refers() {
+// AddTools also offers the model the tools of an earlier part of the conversation, which have been checked before. Of
+// two tools with the same name the later one counts. A request that refers to earlier items has no tools until
+// AddTools, because tool_choice may name any of them.
+func (req *ResponseRequest) AddTools(earlier []json.RawMessage) error {
+	if earlier == nil && !req.mayHaveEarlierTools() {
 		return nil
 	}
 	var before toolReader
-	if err := before.list(earlier, "previous_response_id", ""); err != nil {
+	if err := before.addAll(earlier, "previous_response_id", ""); err != nil {
 		return err
 	}
-	return req.offer(before.tools)
+	return req.applyChoice(before.tools)
 }
 
-// offer applies tool_choice.
-func (req *ResponseRequest) offer(before []ClientTool) error {
+// applyChoice applies tool_choice to the tools of the request and those before.
+func (req *ResponseRequest) applyChoice(before []ClientTool) error {
 	t := &req.Tools
-	t.Offered, t.Words = nil, nil
+	t.Offered, t.Instructions = nil, nil
 	seen := map[string]bool{}
-	for _, tool := range slices.Backward(slices.Concat(before, req.own.tools, req.after.tools)) {
+	for _, tool := range slices.Backward(slices.Concat(before, req.paramTools.tools, req.itemTools.tools)) {
 		if !seen[tool.Wire.Name] {
 			seen[tool.Wire.Name] = true
 			t.Offered = append(t.Offered, tool)
 		}
 	}
 	slices.Reverse(t.Offered)
-	wire := wires(t.Offered)
+	wire := wireTools(t.Offered)
 	if err := checkTools("tools", wire, func(i int) string { return t.Offered[i].at + ".name" }); err != nil {
 		return err
 	}
-	wire, err := req.choice.offer("tool_choice", wire)
+	wire, err := req.choice.apply("tool_choice", wire)
 	if err != nil {
 		return err
 	}
@@ -154,15 +151,15 @@ func (req *ResponseRequest) offer(before []ClientTool) error {
 		return !slices.ContainsFunc(wire, func(w Tool) bool { return w.Name == c.Wire.Name })
 	})
 	if text := req.choice.instruction(); text != "" {
-		t.Words = append(t.Words, text)
+		t.Instructions = append(t.Instructions, text)
 	}
 	if t.Single && len(t.Offered) > 1 {
-		t.Words = append(t.Words, oneCall)
+		t.Instructions = append(t.Instructions, oneCall)
 	}
 	return nil
 }
 
-func wires(tools []ClientTool) []Tool {
+func wireTools(tools []ClientTool) []Tool {
 	list := make([]Tool, 0, len(tools))
 	for _, tool := range tools {
 		list = append(list, tool.Wire)
@@ -170,20 +167,20 @@ func wires(tools []ClientTool) []Tool {
 	return list
 }
 
-// toolReader reads tools as they arrive.
+// toolReader reads the tools of a request.
 type toolReader struct {
 	tools   []ClientTool
-	ignored []string // what has no effect
+	ignored []string // parameters without effect
 	read    int
 }
 
-func (r *toolReader) list(list []json.RawMessage, at, namespace string) error {
-	if r.read += len(list); r.read > maxList { // of the same name there may be many, in the items of a conversation
+func (r *toolReader) addAll(list []json.RawMessage, at, namespace string) error {
+	if r.read += len(list); r.read > maxList { // items of a conversation may repeat a tool
 		return Invalid("invalid_value", at,
 			fmt.Sprintf("%s: there must not be more than %d tools, repeated ones included", at, maxList))
 	}
 	for i, data := range list {
-		if err := r.take(data, fmt.Sprintf("%s[%d]", at, i), namespace); err != nil {
+		if err := r.add(data, fmt.Sprintf("%s[%d]", at, i), namespace); err != nil {
 			return err
 		}
 	}
@@ -196,7 +193,7 @@ func (r *toolReader) ignore(what string) {
 	}
 }
 
-func (r *toolReader) take(data json.RawMessage, at, namespace string) (err error) {
+func (r *toolReader) add(data json.RawMessage, at, namespace string) (err error) {
 	var raw rawClientTool
 	if !isObject(data) || unmarshal(data, &raw) != nil {
 		return Invalid("invalid_type", at, at+" must be a tool")
@@ -206,9 +203,9 @@ func (r *toolReader) take(data json.RawMessage, at, namespace string) (err error
 		if err := checkToolName(at+".name", raw.Name); err != nil {
 			return err
 		}
-		return r.list(raw.Tools, at+".tools", raw.Name)
+		return r.addAll(raw.Tools, at+".tools", raw.Name)
 	case raw.Type == "web_search" && raw.WebAccess != nil && !*raw.WebAccess:
-		// The codex CLI puts this one, which may not go to the web, into every request.
+		// The codex CLI sends this tool, which may not access the web, with every request.
 		r.ignore("tools")
 		return nil
 	case raw.Type == "tool_search" && raw.Execution == "client":
@@ -234,16 +231,16 @@ func (r *toolReader) take(data json.RawMessage, at, namespace string) (err error
 	return err
 }
 
-// schema shows the model a custom tool as a function of one string.
+// schema makes a custom tool a function of one string, for the model.
 func (f toolFormat) schema() json.RawMessage {
-	says := "the input of the tool: free text, not JSON"
+	description := "the input of the tool: free text, not JSON"
 	if f.Type == "grammar" {
-		says = fmt.Sprintf("the input of the tool: text, not JSON, that follows this %s grammar:\n%s", f.Syntax,
+		description = fmt.Sprintf("the input of the tool: text, not JSON, that follows this %s grammar:\n%s", f.Syntax,
 			f.Definition)
 	}
 	schema, err := Encode(map[string]any{
 		"type": "object", "additionalProperties": false, "required": []string{"input"},
-		"properties": map[string]any{"input": map[string]string{"type": "string", "description": says}},
+		"properties": map[string]any{"input": map[string]string{"type": "string", "description": description}},
 	})
 	if err != nil { // strings always encode
 		panic(err)
@@ -251,7 +248,7 @@ func (f toolFormat) schema() json.RawMessage {
 	return schema
 }
 
-// asFunction lets a custom tool be chosen like a function.
+// asFunction turns the choice of a custom tool into that of a function.
 func asFunction(choice json.RawMessage) json.RawMessage {
 	var tool clientChoice
 	if unmarshal(choice, &tool) != nil || tool.Type != "custom" {
@@ -265,7 +262,7 @@ func asFunction(choice json.RawMessage) json.RawMessage {
 	return function
 }
 
-// clientChoice is a tool that tool_choice names.
+// clientChoice is the tool that tool_choice names.
 type clientChoice struct {
 	Type      string `json:"type"`
 	Namespace string `json:"namespace"`

@@ -24,7 +24,7 @@ type Part struct {
 type content struct {
 	set   bool
 	text  string
-	parts json.RawMessage // or whatever is there instead of text
+	parts json.RawMessage // the value, if it is no string
 }
 
 type rawPart struct {
@@ -37,8 +37,8 @@ type rawPart struct {
 	} `json:"image_url"`
 }
 
-// UnmarshalJSONFrom takes both forms of content. Parts are decoded later, message
-// by message: the first that is no good spares the others.
+// UnmarshalJSONFrom accepts both forms of content. Parts are decoded later, message by message, so that the first
+// invalid one ends the work.
 func (c *content) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	kind := from.PeekKind()
 	c.set = kind != 'n'
@@ -52,7 +52,7 @@ func (c *content) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	return err
 }
 
-// read is the content as parts, of which kinds are allowed.
+// read returns the content as parts of the allowed kinds.
 func (c content) read(at string, kinds ...string) ([]Part, error) {
 	switch {
 	case !c.set:
@@ -60,7 +60,7 @@ func (c content) read(at string, kinds ...string) ([]Part, error) {
 	case c.parts == nil:
 		return []Part{{Text: c.text, At: at}}, nil
 	}
-	var list some[rawPart]
+	var list boundedList[rawPart]
 	err := unmarshal(c.parts, &list)
 	switch {
 	case err != nil:

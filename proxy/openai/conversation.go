@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Item is an item of a conversation, whoever made it. Which fields are set
-// depends on Type; JSON names are those of the API.
+// Item is an item of a conversation, of the input or the output. Type determines the fields that are set; the JSON names
+// are those of the API.
 type Item struct {
 	Type      string            `json:"type"`
 	ID        string            `json:"id,omitempty"`
@@ -36,7 +36,7 @@ func DecodeItem(data []byte) (item Item, err error) {
 // Encode is the item as JSON.
 func (i Item) Encode() (json.RawMessage, error) { return jsonv2.Marshal(i, lenient) }
 
-// Size is how many bytes the item is, about.
+// Size is about how many bytes the item has.
 func (i Item) Size() int {
 	size := len(i.Encrypted) + len(i.Arguments.Text) + len(i.Input)
 	for _, part := range i.Summary {
@@ -60,19 +60,18 @@ func (i Item) Size() int {
 	return size
 }
 
-// Images are those of the item, which is at that place of a request: of a message, or
-// of the output of a tool.
+// Images are the images of an item, a message or the output of a tool. at is the path of the item in the request.
 func (i Item) Images(at string) (list []PlacedImage) {
-	take := func(at string, parts []ItemPart) {
+	add := func(at string, parts []ItemPart) {
 		for n, part := range parts {
 			if part.Image != nil {
 				list = append(list, PlacedImage{fmt.Sprintf("%s[%d].image_url", at, n), part.Image})
 			}
 		}
 	}
-	take(at+".content", i.Content)
+	add(at+".content", i.Content)
 	if i.Output != nil {
-		take(at+".output", i.Output.Parts)
+		add(at+".output", i.Output.Parts)
 	}
 	return list
 }
@@ -86,13 +85,13 @@ func (i Item) SummaryTexts() []string {
 	return texts
 }
 
-// Arguments are those of a call: text to a function, an object to a tool_search.
+// Arguments are the arguments of a call: text for a function, an object for a tool_search.
 type Arguments struct {
 	Text   string // JSON, as the model wrote it
 	Object bool
 }
 
-// MarshalJSONTo encodes them as text or as they are.
+// MarshalJSONTo encodes text as a string, and an object as it is.
 func (a Arguments) MarshalJSONTo(to *jsontext.Encoder) error {
 	if a.Object {
 		return to.WriteValue(jsontext.Value(a.Text))
@@ -116,7 +115,7 @@ type ItemOutput struct {
 	Parts []ItemPart
 }
 
-// MarshalJSONTo encodes whichever there is.
+// MarshalJSONTo encodes the text or the parts.
 func (o ItemOutput) MarshalJSONTo(to *jsontext.Encoder) error {
 	if o.Text != nil {
 		return to.WriteToken(jsontext.String(*o.Text))
@@ -148,7 +147,7 @@ type rawItemPart struct {
 	FileID   string `json:"file_id,omitempty"`
 }
 
-// MarshalJSONTo encodes the part as its type wants it.
+// MarshalJSONTo encodes the part in the form of its type.
 func (p ItemPart) MarshalJSONTo(to *jsontext.Encoder) error {
 	if p.Image != nil {
 		return jsonv2.MarshalEncode(to, rawItemPart{Type: p.Type, ImageURL: p.Image.URL, Detail: p.Image.Detail})
@@ -159,8 +158,7 @@ func (p ItemPart) MarshalJSONTo(to *jsontext.Encoder) error {
 	}{p.Type, p.Text})
 }
 
-// UnmarshalJSONFrom reads a part that has been checked before. A refusal is what its
-// words say.
+// UnmarshalJSONFrom reads a part that has been checked before. A refusal becomes text.
 func (p *ItemPart) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	var raw rawItemPart
 	if err := jsonv2.UnmarshalDecode(from, &raw); err != nil {
@@ -179,6 +177,6 @@ func (p *ItemPart) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 const (
 	partImage   = "input_image"
 	partSummary = "summary_text"
-	// partSize is what a part is without its text, in JSON.
+	// partSize is the size of a part without its text, in JSON.
 	partSize = len(`{"type":"output_text","text":""},`)
 )

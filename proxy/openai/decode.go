@@ -12,34 +12,33 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// unmarshal is json.Unmarshal in one pass, which a long history deserves. Names
-// are case-sensitive. That no name is there twice is left to checkNames, once for a
-// whole body.
+// unmarshal is json.Unmarshal in one pass, which matters for a long history. Names
+// are case-sensitive. It accepts duplicate names, for which checkDuplicateNames checks a
+// whole body once.
 func unmarshal(data []byte, v any) error {
 	return jsonv2.Unmarshal(data, v, lenient)
 }
 
 var lenient = jsontext.AllowDuplicateNames(true)
 
-// glimpse is the beginning of a value, enough to tell whether it asks for
-// something: a history need not be copied for that.
-type glimpse string
+// valuePrefix is the beginning of a value, long enough to recognise an empty one without a copy of a whole history.
+type valuePrefix string
 
-// UnmarshalJSONFrom passes over the value.
-func (g *glimpse) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+// UnmarshalJSONFrom skips the value.
+func (g *valuePrefix) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	if err := checkMembers(from, maxMembers); err != nil {
 		return err
 	}
 	value, err := from.ReadValue()
-	*g = glimpse(value[:min(len(value), 16)])
+	*g = valuePrefix(value[:min(len(value), 16)])
 	return err
 }
 
-// maxMembers bounds an object of which every member is looked at.
+// maxMembers bounds an object whose members are all read.
 const maxMembers = 1000
 
-// checkMembers refuses the object whose value comes next if it has more members
-// than that: its names alone are several times as large in memory.
+// checkMembers refuses the object whose value comes next if it has more members than most: the names alone are several
+// times as large in memory.
 func checkMembers(from *jsontext.Decoder, most int64) error {
 	if _, parts := from.StackIndex(from.StackDepth()); parts < 2*most {
 		return nil
@@ -49,19 +48,19 @@ func checkMembers(from *jsontext.Decoder, most int64) error {
 		fmt.Sprintf("%s must not have more than %d members", cmp.Or(at, "the body"), most))
 }
 
-// some is a list of which no more is decoded than one element too many, which is
-// refused where lengths are checked: `{}` is a hundred times as large decoded.
-type some[T any] []T
+// boundedList is a list of which at most maxList+1 elements are decoded, so that a check of its length can refuse it:
+// `{}` is a hundred times as large decoded.
+type boundedList[T any] []T
 
-// UnmarshalJSONFrom decodes the beginning of the list, and passes over the rest.
-func (s *some[T]) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+// UnmarshalJSONFrom decodes the beginning of the list, and skips the rest.
+func (s *boundedList[T]) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	if from.PeekKind() != '[' {
 		return jsonv2.UnmarshalDecode(from, (*[]T)(s)) // null, or an error
 	}
 	if _, err := from.ReadToken(); err != nil {
 		return err
 	}
-	*s = some[T]{}
+	*s = boundedList[T]{}
 	for from.PeekKind() != ']' {
 		if len(*s) > maxList {
 			if err := from.SkipValue(); err != nil {
@@ -73,43 +72,42 @@ func (s *some[T]) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 		if err := jsonv2.UnmarshalDecode(from, &one); err != nil {
 			return err
 		}
-		*s = append(slices.Grow(*s, roomIn(*s)), one)
+		*s = append(slices.Grow(*s, growth(*s)), one)
 	}
 	_, err := from.ReadToken()
 	return err
 }
 
-// roomIn is how much more room a list gets for its next element: as much as it has, if
-// it is full. append would copy a long one twice as often.
-func roomIn[T any](list []T) int {
+// growth is by how many elements the capacity of a list grows for its next element: a full list doubles. append would
+// copy a long list twice as often.
+func growth[T any](list []T) int {
 	if len(list) < cap(list) {
 		return 1
 	}
 	return max(1, len(list))
 }
 
-// decodeBody decodes an object, which must be done with body, and gives every way in
-// which JSON can be wrong its own words.
+// decodeBody decodes a body, which must be an object, and explains every kind of invalid JSON.
 func decodeBody(body []byte, v any) error {
-	body = tame(body)
+	body = validUTF8(body)
 	if err := unmarshal(body, v); err != nil {
-		return explain(err)
+		return decodeError(err)
 	}
 	if !isObject(body) { // it is null
 		return notAnObject()
 	}
-	return checkNames(body)
+	return checkDuplicateNames(body)
 }
 
 func notAnObject() error { return Invalid("invalid_json", "", "the body must be a JSON object") }
 
-func explain(err error) error {
+func decodeError(err error) error {
 	var wrongType *jsonv2.SemanticError
 	var syntax *jsontext.SyntacticError
-	var told *Error
+	var invalid *Error
 	switch {
-	case errors.As(err, &told):
-		return told
+	case errors.As(err, &invalid):
+		return invalid
 	case errors.As(err, &syntax):
 		return Invalid("invalid_json", "",
 			fmt.Sprintf("the body is not valid JSON at byte %d: %v", syntax.ByteOffset, syntax.Err))
@@ -130,7 +128,7 @@ func explain(err error) error {
 var kinds = map[jsontext.Kind]string{'n': "null", 'f': "boolean", 't': "boolean", '"': "string", '0': "number",
 	'{': "object", '[': "array"}
 
-// path is where p points to, as we name fields: messages[0].content.
+// path is the pointer in the form of an error's param: messages[0].content.
 func path(p jsontext.Pointer) string {
 	var b strings.Builder
 	for token := range p.Tokens() {

@@ -92,7 +92,7 @@ func deepTool() string {
 		`{"properties":{` + leaves.String() + `"x":{}}}` + strings.Repeat(`}}`, levels) + `}}`
 }
 
-// An error in a list says where.
+// An error in a list has the path of its element.
 func TestWrongTypesInLists(t *testing.T) {
 	rejects(t, `{"model":"m","messages":{}}`, "invalid_type", "messages")
 	rejects(t, `{"model":"m","messages":[{},{"role":7}]}`, "invalid_type", "messages[1].role")

@@ -7,10 +7,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// checkNames refuses a body in which an object has two members of the same name. Of
-// those we would check the last one, while codex reads both: RFC 8259, section 4,
-// leaves open which one counts. The body must be JSON.
-func checkNames(body []byte) error {
+// checkDuplicateNames refuses a body in which an object has two members of the same name. The checks here would see the
+// last one, while codex reads both: RFC 8259, section 4, does not define which one counts. The body must be JSON.
+func checkDuplicateNames(body []byte) error {
 	n := nameScan{body: body}
 	for i := 0; i < len(body); {
 		switch body[i] {
@@ -33,10 +32,10 @@ func checkNames(body []byte) error {
 	return nil
 }
 
-// fewNames is how many names are compared with each other, rather than looked up.
+// fewNames is up to how many names are compared with each other, rather than looked up in a map.
 const fewNames = 16
 
-// nameScan has the names of the objects that have not ended yet.
+// nameScan holds the names of the objects that have not ended yet.
 type nameScan struct {
 	body  []byte
 	names [][]byte
@@ -45,8 +44,8 @@ type nameScan struct {
 
 // scope is an object or a list.
 type scope struct {
-	object, named bool // whether the next string is a name
-	first         int  // of its names
+	object, named bool // named: the next string is a name
+	first         int  // index of its first name
 	seen          map[string]bool
 }
 
@@ -63,12 +62,12 @@ func (n *nameScan) close() {
 	n.open = n.open[:len(n.open)-1]
 }
 
-// add takes the next name, and reports whether it is new.
+// add adds the next name, and reports whether it is new.
 func (n *nameScan) add(quoted []byte) bool {
 	top, name := n.top(), quoted[1:len(quoted)-1]
 	top.named = false
 	if bytes.IndexByte(name, '\\') >= 0 {
-		name, _ = jsontext.AppendUnquote(nil, quoted) // a body that has been decoded has none that fails
+		name, _ = jsontext.AppendUnquote(nil, quoted) // no name of a decoded body fails
 	}
 	before := n.names[top.first:]
 	if len(before) < fewNames {
@@ -91,24 +90,23 @@ func (n *nameScan) add(quoted []byte) bool {
 	return !known
 }
 
-// duplicateName is the error about the name that ends there.
+// duplicateName is the error of the name that ends at end.
 func duplicateName(body []byte, end int) *Error {
 	from := jsontext.NewDecoder(bytes.NewBuffer(body), lenient)
 	for from.InputOffset() < int64(end) {
 		if _, err := from.ReadToken(); err != nil {
-			break // it is JSON
+			break // not possible: the body is JSON
 		}
 	}
-	return twice(path(from.StackPointer()))
+	return duplicateAt(path(from.StackPointer()))
 }
 
-func twice(at string) *Error {
+func duplicateAt(at string) *Error {
 	at = clipPath(at)
 	return Invalid("duplicate_name", at, fmt.Sprintf("%s: an object must not have two members of the same name", at))
 }
 
-// stringEnd is the length of the string with which b begins. One without an end is
-// all of b.
+// stringEnd is the length of the string with which b begins; without an end, of all of b.
 func stringEnd(b []byte) int {
 	for n := 1; ; n++ {
 		quote := bytes.IndexByte(b[n:], '"')

@@ -6,8 +6,8 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
-// Encode is json.Marshal without the escapes that JSON does not need: with them a text
-// of "<" is six times as long, and a request would be answered with six times its size.
-func Encode(v any) ([]byte, error) { return jsonv2.Marshal(v, plainly) }
+// Encode is json.Marshal without the escapes that JSON does not need: with them a text of "<" is six times as long, and
+// so would be the answer to a request with such a text.
+func Encode(v any) ([]byte, error) { return jsonv2.Marshal(v, withoutHTMLEscapes) }
 
-var plainly = jsonv2.JoinOptions(jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false), jsontext.EscapeForJS(false))
+var withoutHTMLEscapes = jsonv2.JoinOptions(jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false), jsontext.EscapeForJS(false))

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Error types of the envelope, as the OpenAI reference names them, and two of
-// our own for what a model behind a supervised worker adds.
+// Error types of the envelope, as the OpenAI reference names them, and two more, TypeBackend and TypeTimeout, for faults
+// of the supervised workers.
 const (
 	TypeInvalidRequest = "invalid_request_error"
 	TypeAuthentication = "authentication_error"
@@ -25,7 +25,7 @@ type Error struct {
 	Type       string        // one of the Type constants
 	Code       string        // one word per cause
 	Param      string        // the field at fault; empty if none
-	Message    string        // what is wrong and how to mend it
+	Message    string        // the cause and the remedy
 	RetryAfter time.Duration // whole seconds for Retry-After; 0 means none
 	Header     http.Header   // further response headers; nil means none
 }
@@ -36,7 +36,7 @@ func (e *Error) Error() string { return e.Code + ": " + e.Message }
 // Retryable reports whether the same request may succeed later by itself.
 func (e *Error) Retryable() bool { return e.Status == http.StatusServiceUnavailable }
 
-// errorBody is what is in the envelope.
+// errorBody is the content of the envelope.
 type errorBody struct {
 	Message   string  `json:"message"`
 	Type      string  `json:"type"`

@@ -11,16 +11,16 @@ import (
 // maxFormatName is the length of a schema's name in the OpenAI reference.
 const maxFormatName = 64
 
-// Format is the form that an answer is to have. The zero Format is text.
+// Format is the requested form of an answer. The zero Format is text.
 type Format struct {
 	// Schema, if any, is a JSON schema that the model endpoint enforces.
 	Schema json.RawMessage
-	// Instruction, if any, asks the model in words for what cannot be enforced.
+	// Instruction, if any, asks the model in words for a form that cannot be enforced.
 	Instruction string
 }
 
-// jsonObject is JSON mode in words: codex knows no other format than a schema,
-// and a schema that the endpoint enforces must name every property.
+// jsonObject is JSON mode in words: codex has no other format than a schema, and a schema that the endpoint enforces
+// must name every property.
 var jsonObject = Format{
 	Instruction: "Answer with one valid JSON object and nothing else: no words around it and no code fence."}
 
@@ -33,18 +33,18 @@ type rawFormat struct {
 		Strict      *bool           `json:"strict"`
 	} `json:"json_schema"`
 
-	Others map[string]glimpse `json:",embed"`
+	Others map[string]valuePrefix `json:",embed"`
 }
 
-// nothing reports whether no format is asked for; one without a type is not one.
-func (f *rawFormat) nothing() bool {
+// isUnset reports whether the request has no format; an object without a type counts as none.
+func (f *rawFormat) isUnset() bool {
 	return f == nil || f.Type == "" && f.JSONSchema == nil && len(f.Others) == 0
 }
 
 func (f *rawFormat) format() (Format, error) {
 	const at = "response_format"
 	switch {
-	case f.nothing() || f.Type == "text":
+	case f.isUnset() || f.Type == "text":
 		return Format{}, nil
 	case f.Type == "json_object":
 		return jsonObject, nil
@@ -57,8 +57,8 @@ func (f *rawFormat) format() (Format, error) {
 	return schemaFormat(at+".json_schema", s.Name, s.Description, s.Schema, s.Strict != nil && *s.Strict)
 }
 
-// schemaFormat is a JSON schema as format. Codex has the endpoint enforce every
-// schema strictly, which refuses those outside its subset; unless the client
+// schemaFormat is a JSON schema as format. Codex makes the endpoint enforce every
+// schema isStrict, which refuses those outside its subset; unless the client
 // insists, such a schema is put in words.
 func schemaFormat(at, name, description string, schema json.RawMessage, strict bool) (Format, error) {
 	if err := checkToolName(at+".name", name); err != nil {
@@ -69,7 +69,7 @@ func schemaFormat(at, name, description string, schema json.RawMessage, strict b
 			fmt.Sprintf("%s.name must not be longer than %d characters", at, maxFormatName))
 	}
 	at += ".schema"
-	if isNothing(schema) {
+	if isUnset(schema) {
 		return Format{}, Invalid("schema_required", at, at+" is required")
 	}
 	root, err := decodeSchema(at, schema)
@@ -82,8 +82,8 @@ func schemaFormat(at, name, description string, schema json.RawMessage, strict b
 		return Format{}, tooDeep().at(at)
 	case strict && root["type"] != "object":
 		return Format{}, Invalid("invalid_schema", at+".type", at+`.type must be "object" for a strict schema`)
-	case strict || root["type"] == "object" && strictly(root):
-		return Format{Schema: describe(describe(schema, root, "description", description), root, "title", name)}, nil
+	case strict || root["type"] == "object" && isStrict(root):
+		return Format{Schema: prependMember(prependMember(schema, root, "description", description), root, "title", name)}, nil
 	}
 	instruction := fmt.Sprintf(
 		"Answer with one JSON value that is valid under this JSON schema (%s), and nothing else: "+
@@ -94,9 +94,9 @@ func schemaFormat(at, name, description string, schema json.RawMessage, strict b
 	return Format{Instruction: instruction + string(compact(schema))}, nil
 }
 
-// describe puts into a schema what codex does not send beside it, in front: the
-// order of the properties is the order in which the model writes them.
-func describe(schema json.RawMessage, root map[string]any, key, value string) json.RawMessage {
+// prependMember adds a string to a schema: codex sends no name or description beside it. The order of the properties
+// must stay, as the model writes them in that order.
+func prependMember(schema json.RawMessage, root map[string]any, key, value string) json.RawMessage {
 	if _, has := root[key]; has || value == "" {
 		return schema
 	}
@@ -108,9 +108,8 @@ func describe(schema json.RawMessage, root map[string]any, key, value string) js
 	return slices.Concat([]byte(`{"`+key+`":`), text, []byte(","), rest)
 }
 
-// strictKeywords are those of the subset that OpenAI's guide "Structured
-// outputs" names, and whether a schema (1), a list of schemas (2) or named
-// schemas (3) are in them.
+// strictKeywords are the keywords of the subset in OpenAI's guide "Structured outputs". Their values hold no schema (0),
+// a schema (1), a list of schemas (2) or named schemas (3).
 var strictKeywords = map[string]int{
 	"type": 0, "description": 0, "title": 0, "enum": 0, "const": 0, "required": 0, "additionalProperties": 0, "$ref": 0,
 	"$schema": 0,
@@ -119,9 +118,9 @@ var strictKeywords = map[string]int{
 	"minItems":   0, "maxItems": 0, "items": 1, "anyOf": 2, "properties": 3, "$defs": 3, "definitions": 3,
 }
 
-// strictly reports whether a schema is in the strict subset: all properties of
+// isStrict reports whether a schema is in the strict subset: all properties of
 // every object are required, and there are no others.
-func strictly(v any) bool {
+func isStrict(v any) bool {
 	schema, ok := v.(map[string]any)
 	if !ok {
 		return false
@@ -134,14 +133,14 @@ func strictly(v any) bool {
 	}
 	for key, inner := range schema {
 		kind, known := strictKeywords[key]
-		if !known || !strictlyInside(kind, inner) {
+		if !known || !isStrictInside(kind, inner) {
 			return false
 		}
 	}
 	return true
 }
 
-func strictlyInside(kind int, v any) bool {
+func isStrictInside(kind int, v any) bool {
 	var inner []any
 	switch kind {
 	case 1:
@@ -152,7 +151,7 @@ func strictlyInside(kind int, v any) bool {
 		named, _ := v.(map[string]any)
 		inner = slices.Collect(maps.Values(named))
 	}
-	return !slices.ContainsFunc(inner, func(v any) bool { return !strictly(v) })
+	return !slices.ContainsFunc(inner, func(v any) bool { return !isStrict(v) })
 }
 
 func requires(required any, properties map[string]any) bool {

@@ -2,10 +2,10 @@ package openai
 
 import "fmt"
 
-// maxList is the most that any list of a request may hold.
+// maxList bounds every list of a request.
 const maxList = 10_000
 
-// What a history may hold.
+// Limits on a history.
 const (
 	maxMessages = maxList
 	maxImages   = 50
@@ -32,16 +32,14 @@ func readMessages(raw []rawMessage) ([]Message, error) {
 		}
 		messages = append(messages, message)
 	}
-	return messages, pair(messages)
+	return messages, pairCalls(messages)
 }
 
 func messageAt(i int) string { return fmt.Sprintf("messages[%d]", i) }
 
-// pair checks that every call is answered, by the messages that follow it, and
-// that every answer has its call: codex drops an answer without one, and makes
-// up an answer where there is none. It gives the legacy form, which has no ids,
-// ids of its own.
-func pair(messages []Message) error {
+// pairCalls checks that the messages after every call answer it, and that every answer has its call: codex drops an
+// answer without a call, and invents a missing answer. It adds ids to the legacy form, which has none.
+func pairCalls(messages []Message) error {
 	var open openCalls
 	for i := range messages {
 		m := &messages[i]
@@ -72,7 +70,7 @@ type openCalls struct {
 	at    string
 	field string // tool_calls or function_call
 	calls []ToolCall
-	by    map[string]string // id → the message that answers it, or nothing yet
+	by    map[string]string // id → the message that answers it; empty if none has yet
 }
 
 func (o *openCalls) begin(m *Message, i int) error {
@@ -83,7 +81,7 @@ func (o *openCalls) begin(m *Message, i int) error {
 			o.field = "function_call"
 			c.ID = fmt.Sprintf("call_of_message_%d", i)
 		}
-		if _, twice := o.by[c.ID]; twice {
+		if _, duplicateAt := o.by[c.ID]; duplicateAt {
 			at := fmt.Sprintf("%s.tool_calls[%d].id", o.at, j)
 			return Invalid("invalid_value", at,
 				fmt.Sprintf("%s: %q is the id of another call of this message, too", at, clip(c.ID)))
@@ -112,7 +110,7 @@ func (o *openCalls) answer(id, at string) error {
 	return nil
 }
 
-// answerByName is answer for the legacy form, whose name says what it answers.
+// answerByName is answer for the legacy form, which names the function instead of the call.
 func (o *openCalls) answerByName(m *Message, at string) error {
 	if len(o.calls) != 1 || o.calls[0].Name != m.Name {
 		return Invalid("tool_call_id_unknown", at+".name",

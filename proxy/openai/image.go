@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// maxPixels bounds an image. Codex decodes images and scales them down; a small
-// file can be a very large image.
+// maxPixels bounds an image. Codex decodes images and scales them down; a small file can hold a very large image.
 const maxPixels = 64_000_000
 
 // Image is a picture in a message.
@@ -18,20 +17,19 @@ type Image struct {
 	// Detail is auto, low, high, original or empty.
 	Detail string
 
-	decoding int64 // 0: not known yet
+	decoding int64 // 0: not computed yet
 }
 
-// PlacedImage is an image of a request, and where that is.
+// PlacedImage is an image and its path in the request.
 type PlacedImage struct {
 	At    string
 	Image *Image
 }
 
-// Decoding is how many bytes codex needs to decode the image, which must not be
-// remote any more.
+// Decoding is how many bytes codex needs to decode the image, which must not be remote.
 func (i *Image) Decoding() int64 {
 	if i.decoding == 0 {
-		raw, _ := decodeDataURL("", i.URL) // it was checked when it came
+		raw, _ := decodeDataURL("", i.URL) // it was checked when it was decoded
 		h, _ := readImageHeader(raw)
 		i.decoding = h.decoding(len(raw))
 	}
@@ -49,8 +47,8 @@ var (
 	imageDetails = []string{"", "auto", "low", "high", "original"}
 )
 
-// newImage checks an image that a client sends; at is the path of the object
-// that holds detail, url the name of its other field.
+// newImage checks an image of a request; at is the path of the object that holds detail, field the name of its other
+// member.
 func newImage(at, field, url, detail string) (Image, error) {
 	i := Image{URL: url, Detail: detail}
 	switch {
@@ -64,16 +62,14 @@ func newImage(at, field, url, detail string) (Image, error) {
 	return i, i.check(at + "." + field)
 }
 
-// Inline puts a fetched image, a data: URL, in place of the URL that named it. at is
-// where that is.
+// Inline replaces the URL of a remote image by the fetched image, a data: URL. at is its path.
 func (i *Image) Inline(at, url string) error {
 	i.URL = url
 	return i.check(at)
 }
 
-// check checks a data: URL. Codex replaces an image that it cannot read by words
-// that say so, and the model would answer those. The check reads the image's
-// header, not its data.
+// check checks a data: URL. Codex would replace an image that it cannot read by an explanation, and the model would
+// answer that. The check reads the image's header, not its data.
 func (i *Image) check(at string) error {
 	raw, err := decodeDataURL(at, i.URL)
 	if err != nil {

@@ -2,18 +2,17 @@ package openai
 
 import "math"
 
-// What codex 0.169 decodes, it takes memory and time for, and a file of 30 bytes
-// can be an image of 8000 × 8000 pixels: while it decodes, a worker answers others
-// late, and beyond its memory not at all. So images are counted in the bytes that
-// codex needs to decode them, which follow from their headers, before it gets them.
+// Codex 0.169 needs memory and time to decode images, and a file of 30 bytes can hold an image of 8000 × 8000 pixels: a
+// worker that decodes answers other requests late, and beyond its memory limit it dies. So before codex gets images,
+// they count with the bytes that it needs to decode them, which follow from their headers.
 //
 // Codex decodes the images of one request one after the other, those of different
 // requests at the same time. It decodes the first frame of an image that has
-// several. An image that is larger than a model takes is scaled down, by way of
-// one row of four floats a pixel for each row of the result, and encoded again.
+// several. It scales down an image that is larger than the model accepts, by way of
+// one row of four floats a pixel for each row of the result, and encodes it again.
 //
 // Measured at thread/inject_items with codex 0.169 on two processors, an image a
-// request, beyond what codex has idle (135 MiB):
+// request, beyond the memory of an idle codex (135 MiB):
 //
 //	image                                peak MiB  counted MiB  CPU s
 //	PNG 1920 × 1080, RGB                       13            8    0.02
@@ -38,44 +37,42 @@ import "math"
 //	PNG 64 000 000 × 1, grey                 1051         1098    1.4
 //	PNG 1 × 64 000 000, grey                   65         7813    2.6
 //
-// For a model that takes smaller images, as all do that codex does not know, the
-// large ones take half or less. So codex takes 2 to 5 ms of CPU time for a MiB, and
-// up to 10 where an image is hard to decode and is not scaled down.
+// For a model that accepts only smaller images, such as any that codex does not know, the large ones need half or less.
+// So codex needs 2 to 5 ms of CPU time for a MiB, and up to 10 if an image is hard to decode and is not scaled down.
 const (
-	// MaxDecoding is the most that the images of a request may need, in bytes: five
-	// photos of 50 megapixels, a dozen of 12, 300 screenshots of 1080 rows. Codex
-	// takes 7 to 15 s of CPU time for as much, of the 30 s in which a turn has to start.
+	// MaxDecoding bounds the bytes for all images of a request: five photos of 50 megapixels, a dozen of 12, 300
+	// screenshots of 1080 rows. Codex needs 7 to 15 s of CPU time for as much, of the 30 s in which a turn has to start.
 	MaxDecoding = 3 << 30
-	// maxDecoding is the most that one image may need: any of 64 megapixels but those
-	// of extreme shape. It is what a worker has to have beyond its memory when idle.
+	// maxDecoding bounds the bytes for one image: any of 64 megapixels but those of extreme shape. A worker must have as
+	// much memory beyond its memory when idle.
 	maxDecoding = 1 << 30
 )
 
-// minRow is how many pixels a row counts for at least: it takes the decoder as long.
+// minRow is the least number of pixels that a row counts for: a shorter row takes the decoder as long.
 const minRow = 64
 
-// fit is the largest size that codex does not scale down.
-type fit struct{ side, pixels float64 }
+// sizeLimit is the largest size that codex does not scale down.
+type sizeLimit struct{ side, pixels float64 }
 
-// fits are those of the models that take images of detail "original", and of all
-// others. An image counts for the one that makes it dearer.
-var fits = []fit{{6000, 10000 * 32 * 32}, {2048, 2500 * 32 * 32}}
+// sizeLimits are the limits of models that accept images of detail "original", and of all others. An image counts for the
+// limit that makes it more expensive.
+var sizeLimits = []sizeLimit{{6000, 10000 * 32 * 32}, {2048, 2500 * 32 * 32}}
 
-// decoding is how many bytes codex needs to decode the image, a file of that size:
-// it has the file as base64, and most of it once more when it encodes again.
+// decoding is how many bytes codex needs to decode the image, a file of that size: it holds the file as base64, and most
+// of it a second time when it encodes the image again.
 func (h imageHeader) decoding(file int) int64 {
 	const most = 1 << 60
-	need := h.area() * float64(h.peak)
-	for _, f := range fits {
-		need = max(need, h.scaling(f))
+	requireFields := h.area() * float64(h.peak)
+	for _, f := range sizeLimits {
+		requireFields = max(requireFields, h.scaling(f))
 	}
-	return int64(min(need, most)) + 4*int64(file)
+	return int64(min(requireFields, most)) + 4*int64(file)
 }
 
 func (h imageHeader) area() float64 { return float64(max(h.width, minRow)) * float64(h.height) }
 
-// scaling is how many bytes there are while the image is scaled down, if it is.
-func (h imageHeader) scaling(to fit) float64 {
+// scaling is how many bytes codex needs to scale the image down; 0 if it does not.
+func (h imageHeader) scaling(to sizeLimit) float64 {
 	width, height := float64(h.width), float64(h.height)
 	scale := min(to.side/max(width, height), math.Sqrt(to.pixels/(width*height)))
 	if scale >= 1 {

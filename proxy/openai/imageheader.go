@@ -10,15 +10,15 @@ import (
 	_ "image/png"  // of images
 )
 
-// imageHeader is what the header of an image states.
+// imageHeader holds the facts in the header of an image.
 type imageHeader struct {
 	width, height int
 	pixel         int // bytes of a pixel in codex when the image is decoded
 	peak          int // bytes for a pixel while it decodes the image
 }
 
-// readImageHeader returns false for what is no PNG, JPEG, GIF or WebP. Like codex
-// it goes by the first bytes, not by a declared type.
+// readImageHeader returns false unless raw is a PNG, JPEG, GIF or WebP. Like codex it recognises the format by the first
+// bytes, not by a declared type.
 func readImageHeader(raw []byte) (h imageHeader, ok bool) {
 	if h, ok = webpHeader(raw); ok {
 		return h, true
@@ -33,7 +33,7 @@ func readImageHeader(raw []byte) (h imageHeader, ok bool) {
 		h.pixel, h.peak = jpegPixel(config.ColorModel)
 	case "gif":
 		h.pixel, h.peak = 4, 8 // RGBA: the screen, and a frame to put into it
-		h.coverGIF(raw)
+		h.growToGIF(raw)
 	}
 	return h, err == nil
 }
@@ -66,14 +66,14 @@ func jpegPixel(m color.Model) (pixel, peak int) {
 	}
 }
 
-// cover makes the image at least so large.
-func (h *imageHeader) cover(width, height int) {
+// growTo makes the image at least so large.
+func (h *imageHeader) growTo(width, height int) {
 	h.width, h.height = max(h.width, width), max(h.height, height)
 }
 
-// coverGIF reads the size of the first frame, which may be larger than the screen
+// growToGIF reads the size of the first frame, which may be larger than the screen
 // (GIF89a, section 20). Codex decodes no other.
-func (h *imageHeader) coverGIF(b []byte) {
+func (h *imageHeader) growToGIF(b []byte) {
 	const screen, image = 13, 10
 	if len(b) < screen {
 		return
@@ -82,7 +82,7 @@ func (h *imageHeader) coverGIF(b []byte) {
 	for len(b) >= image {
 		switch b[0] {
 		case 0x2c:
-			h.cover(int(binary.LittleEndian.Uint16(b[5:])), int(binary.LittleEndian.Uint16(b[7:])))
+			h.growTo(int(binary.LittleEndian.Uint16(b[5:])), int(binary.LittleEndian.Uint16(b[7:])))
 			return
 		case 0x21:
 			b = afterBlocks(b[2:])
@@ -109,23 +109,23 @@ func afterBlocks(b []byte) []byte {
 }
 
 // webpHeader reads the chunks of a WebP file (RFC 9649, sections 2.5 to 2.7). The
-// canvas of VP8X does not bind what follows it: codex decodes a frame before it
+// canvas of VP8X does not bound the frames in it: codex decodes a frame before it
 // finds that frame too large.
 func webpHeader(b []byte) (h imageHeader, ok bool) {
 	if len(b) < 30 || string(b[:4]) != "RIFF" || string(b[8:12]) != "WEBP" {
 		return h, false
 	}
 	h.pixel, h.peak = 4, 8 // RGBA, and as much again for a lossless image without alpha
-	return h, h.coverWebP(b[12:])
+	return h, h.growToWebP(b[12:])
 }
 
-// coverWebP reads the chunks of a file, or of a frame in it; false means that there
+// growToWebP reads the chunks of a file, or of a frame in it; false means that there
 // is no image in them.
-func (h *imageHeader) coverWebP(b []byte) (found bool) {
+func (h *imageHeader) growToWebP(b []byte) (found bool) {
 	for len(b) >= 8 {
 		size := int(binary.LittleEndian.Uint32(b[4:]))
 		chunk := b[8:min(len(b), 8+size)]
-		if h.coverChunk(string(b[:4]), chunk) {
+		if h.growToChunk(string(b[:4]), chunk) {
 			found = true
 		}
 		b = b[min(len(b), 8+size+size&1):]
@@ -133,17 +133,17 @@ func (h *imageHeader) coverWebP(b []byte) (found bool) {
 	return found
 }
 
-func (h *imageHeader) coverChunk(kind string, b []byte) (found bool) {
+func (h *imageHeader) growToChunk(kind string, b []byte) (found bool) {
 	switch {
 	case kind == "VP8 " && len(b) >= 10:
-		h.cover((int(b[6])|int(b[7])<<8)&0x3fff, (int(b[8])|int(b[9])<<8)&0x3fff)
+		h.growTo((int(b[6])|int(b[7])<<8)&0x3fff, (int(b[8])|int(b[9])<<8)&0x3fff)
 	case kind == "VP8L" && len(b) >= 5 && b[0] == 0x2f:
 		bits := binary.LittleEndian.Uint32(b[1:])
-		h.cover(int(bits&0x3fff)+1, int(bits>>14&0x3fff)+1)
+		h.growTo(int(bits&0x3fff)+1, int(bits>>14&0x3fff)+1)
 	case kind == "VP8X" && len(b) >= 10:
-		h.cover(1+(int(b[4])|int(b[5])<<8|int(b[6])<<16), 1+(int(b[7])|int(b[8])<<8|int(b[9])<<16))
+		h.growTo(1+(int(b[4])|int(b[5])<<8|int(b[6])<<16), 1+(int(b[7])|int(b[8])<<8|int(b[9])<<16))
 	case kind == "ANMF" && len(b) > 16:
-		return h.coverWebP(b[16:])
+		return h.growToWebP(b[16:])
 	default:
 		return false
 	}

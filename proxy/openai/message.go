@@ -13,11 +13,10 @@ const maxName = 64
 type Message struct {
 	Role string // system, developer, user, assistant or tool
 	Name string // of the participant; may be empty
-	// Parts are what was said; an assistant that only called tools said nothing.
-	// Those of a tool are texts.
+	// Parts are the content; an assistant's message with calls may have none. Those of a tool are texts.
 	Parts []Part
-	// Calls are an assistant's calls of tools, each of which is answered by one
-	// of the messages of role tool that follow.
+	// Calls are an assistant's calls of tools. For each there is one answer among the messages of role tool that
+	// follow.
 	Calls []ToolCall
 	// CallID is the call that a message of role tool answers.
 	CallID string
@@ -39,19 +38,19 @@ func (m Message) lowDetail() bool {
 // ToolCall is the model's call of a tool.
 type ToolCall struct {
 	ID, Name  string
-	Arguments string // as the model wrote it, which may not be valid JSON
+	Arguments string // as the model wrote them; possibly invalid JSON
 }
 
-// rawMessage is a message as it arrives.
+// rawMessage is a message in a request.
 type rawMessage struct {
-	Role         string        `json:"role"`
-	Content      content       `json:"content"`
-	Name         string        `json:"name"`
-	Refusal      string        `json:"refusal"`
-	ToolCalls    some[rawCall] `json:"tool_calls"`
-	ToolCallID   string        `json:"tool_call_id"`
-	FunctionCall *rawCallBody  `json:"function_call"`
-	Audio        *struct{}     `json:"audio"`
+	Role         string               `json:"role"`
+	Content      content              `json:"content"`
+	Name         string               `json:"name"`
+	Refusal      string               `json:"refusal"`
+	ToolCalls    boundedList[rawCall] `json:"tool_calls"`
+	ToolCallID   string               `json:"tool_call_id"`
+	FunctionCall *rawCallBody         `json:"function_call"`
+	Audio        *struct{}            `json:"audio"`
 }
 
 type rawCall struct {
@@ -83,7 +82,7 @@ func (m rawMessage) validate(at string) (message Message, err error) {
 		message.CallID = m.ToolCallID
 		message.Parts, err = m.Content.read(content, "text")
 		return message, err
-	case "function": // legacy: it answers the function_call before it, see pair
+	case "function": // legacy: it answers the function_call before it, see pairCalls
 		message.Name = m.Name
 		message.Parts, err = m.Content.read(content, "text")
 		return message, err
@@ -99,7 +98,7 @@ func (m rawMessage) validate(at string) (message Message, err error) {
 	return message, err
 }
 
-// assistant is what the model said and called. A refusal is something it said.
+// assistant returns the text and the calls of the model. A refusal counts as text.
 func (m rawMessage) assistant(at string) (message Message, err error) {
 	message.Role, message.Name = m.Role, m.Name
 	if err := checkName(at+".name", m.Name); err != nil {

@@ -14,8 +14,7 @@ type ModelList struct {
 	Data   []Model `json:"data"`
 }
 
-// Models lists ids in the given order, owned by owner. Created is zero: the
-// workers do not say when a model was made.
+// Models lists ids in the given order, owned by owner. Created is zero: the workers do not report it.
 func Models(ids []string, owner string) ModelList {
 	list := ModelList{Object: "list", Data: make([]Model, 0, len(ids))}
 	for _, id := range ids {

@@ -1,39 +1,36 @@
 package openai
 
-import (
-	"strings"
-)
+import "strings"
 
-// What follows opens, grows and closes the items of a ResponseBuilder. One item
-// is open at a time.
+// One item of a ResponseBuilder is open at a time.
 
-// grow makes the open item the one of that kind and source.
-func (b *ResponseBuilder) grow(kind, source string) []ResponseEvent {
-	if b.open != nil && b.open.Type == kind && b.open.source == source {
+// ensureOpen opens the item of that type and model id, unless it is open, and closes any other.
+func (b *ResponseBuilder) ensureOpen(kind, modelID string) []ResponseEvent {
+	if b.open != nil && b.open.Type == kind && b.open.modelID == modelID {
 		return nil
 	}
-	return append(b.closeItem(StatusCompleted), b.openItem(kind, source)...)
+	return append(b.closeItem(StatusCompleted), b.openItem(kind, modelID)...)
 }
 
-func (b *ResponseBuilder) openItem(kind, source string) []ResponseEvent {
+func (b *ResponseBuilder) openItem(kind, modelID string) []ResponseEvent {
 	prefix := "msg_"
 	if kind == itemReasoning {
 		prefix = "rs_"
 	}
 	b.open = &openItem{
 		OutputItem: OutputItem{Type: kind, ID: b.newID(prefix), Status: StatusInProgress},
-		source:     source, index: len(b.response.Output), part: -1,
+		modelID:    modelID, index: len(b.response.Output), part: -1,
 	}
-	events := []ResponseEvent{b.item("response.output_item.added")}
+	events := []ResponseEvent{b.itemEvent("response.output_item.added")}
 	if kind == itemReasoning {
 		return events
 	}
-	part := b.at("response.content_part.added")
+	part := b.itemIDEvent("response.content_part.added")
 	part.ContentIndex, part.Part = new(int), outputText("")
 	return append(events, part)
 }
 
-// closeItem closes the open item, if there is one, as it stands.
+// closeItem closes the open item, if there is one.
 func (b *ResponseBuilder) closeItem(status string) []ResponseEvent {
 	if b.open == nil {
 		return nil
@@ -44,29 +41,29 @@ func (b *ResponseBuilder) closeItem(status string) []ResponseEvent {
 	} else {
 		events = b.closePart()
 	}
-	return append(events, b.done(status))
+	return append(events, b.finishItem(status))
 }
 
 func (b *ResponseBuilder) closeText() []ResponseEvent {
 	text := b.open.text.String()
 	b.open.Text = &text
-	done := b.at("response.output_text.done")
+	done := b.itemIDEvent("response.output_text.done")
 	done.ContentIndex, done.Text, done.Logprobs = new(int), &text, &[]struct{}{}
-	part := b.at("response.content_part.done")
+	part := b.itemIDEvent("response.content_part.done")
 	part.ContentIndex, part.Part = new(int), outputText(text)
 	return []ResponseEvent{done, part}
 }
 
-// openPart makes part the open part of the summary. Parts are numbered as they
-// come, without gaps, whatever the model counts.
+// openPart opens the part of the summary that has the model's number part. Parts are numbered in the order in which
+// they come, without gaps.
 func (b *ResponseBuilder) openPart(part int) []ResponseEvent {
-	if b.open.part >= 0 && part == b.open.made {
+	if b.open.part >= 0 && part == b.open.modelPart {
 		return nil
 	}
 	events := b.closePart()
-	b.open.part, b.open.made = len(b.open.Summary), part
+	b.open.part, b.open.modelPart = len(b.open.Summary), part
 	b.open.Summary = append(b.open.Summary, "")
-	e := b.at("response.reasoning_summary_part.added")
+	e := b.itemIDEvent("response.reasoning_summary_part.added")
 	e.SummaryIndex, e.Part = new(b.open.part), summaryText("")
 	return append(events, e)
 }
@@ -79,50 +76,50 @@ func (b *ResponseBuilder) closePart() []ResponseEvent {
 	text := o.text.String()
 	o.text.Reset()
 	o.Summary[o.part] = text
-	done := b.at("response.reasoning_summary_text.done")
+	done := b.itemIDEvent("response.reasoning_summary_text.done")
 	done.SummaryIndex, done.Text = new(o.part), &text
-	part := b.at("response.reasoning_summary_part.done")
+	part := b.itemIDEvent("response.reasoning_summary_part.done")
 	part.SummaryIndex, part.Part = new(o.part), summaryText(text)
 	o.part = -1
 	return []ResponseEvent{done, part}
 }
 
-// done moves the open item into the output.
-func (b *ResponseBuilder) done(status string) ResponseEvent {
+// finishItem moves the open item to the output.
+func (b *ResponseBuilder) finishItem(status string) ResponseEvent {
 	b.open.Status = status
-	if b.open.source != "" {
-		b.finished[b.open.source] = true
+	if b.open.modelID != "" {
+		b.finished[b.open.modelID] = true
 	}
-	b.said = b.said || b.open.Type != itemReasoning
+	b.hasOutput = b.hasOutput || b.open.Type != itemReasoning
 	b.called = b.called || b.open.Type != itemReasoning && b.open.Type != itemMessage
 	if b.open.Encrypted != "" {
-		b.open.Encrypted = b.mark + b.open.Encrypted
+		b.open.Encrypted = b.reasoningPrefix + b.open.Encrypted
 	}
-	b.kept = append(b.kept, b.open.OutputItem)
+	b.full = append(b.full, b.open.OutputItem)
 	if !b.encrypted {
 		b.open.Encrypted = ""
 	}
 	b.response.Output = append(b.response.Output, b.open.OutputItem)
-	e := b.item("response.output_item.done")
+	e := b.itemEvent("response.output_item.done")
 	b.open = nil
 	return e
 }
 
-// finishMessage sends what of the text has not come as deltas.
-func (b *ResponseBuilder) finishMessage(made madeItem) []ResponseEvent {
+// finishMessage sends the text that has not come as deltas.
+func (b *ResponseBuilder) finishMessage(made modelItem) []ResponseEvent {
 	var text strings.Builder
 	for _, part := range made.Content {
 		text.WriteString(part.Text)
 	}
-	events := append(b.Begin(), b.grow(itemMessage, made.ID)...)
+	events := append(b.Begin(), b.ensureOpen(itemMessage, made.ID)...)
 	if rest, ok := strings.CutPrefix(text.String(), b.open.text.String()); ok && rest != "" {
 		events = append(events, b.Text(made.ID, rest)...)
 	}
 	return append(events, b.closeItem(StatusCompleted)...)
 }
 
-func (b *ResponseBuilder) finishReasoning(made madeItem) []ResponseEvent {
-	events := append(b.Begin(), b.grow(itemReasoning, made.ID)...)
+func (b *ResponseBuilder) finishReasoning(made modelItem) []ResponseEvent {
+	events := append(b.Begin(), b.ensureOpen(itemReasoning, made.ID)...)
 	if len(b.open.Summary) == 0 {
 		for i, part := range made.Summary {
 			events = append(events, b.Reasoning(made.ID, i, part.Text)...)
@@ -132,44 +129,44 @@ func (b *ResponseBuilder) finishReasoning(made madeItem) []ResponseEvent {
 	return append(events, b.closeItem(StatusCompleted)...)
 }
 
-// call is a call of a client's tool: codex reports its arguments whole.
-func (b *ResponseBuilder) call(tool ClientTool, made madeItem) []ResponseEvent {
+// call adds a call of a client's tool. Codex reports its arguments at once.
+func (b *ResponseBuilder) call(tool ClientTool, made modelItem) []ResponseEvent {
 	events := append(b.Begin(), b.closeItem(StatusCompleted)...)
 	b.open = &openItem{
 		OutputItem: OutputItem{
 			Type: itemFunction, ID: b.newID("fc_"), Status: StatusInProgress,
 			CallID: made.CallID, Name: tool.Name, Namespace: tool.Namespace,
 		},
-		source: made.ID, index: len(b.response.Output),
+		modelID: made.ID, index: len(b.response.Output),
 	}
 	arguments := made.Arguments
 	delta, done := "response.function_call_arguments.delta", "response.function_call_arguments.done"
 	if tool.Custom {
-		b.open.Type, b.open.ID, arguments = itemCustomCall, b.newID("ctc_"), freeInput(made.Arguments)
+		b.open.Type, b.open.ID, arguments = itemCustomCall, b.newID("ctc_"), customInput(made.Arguments)
 		delta, done = "response.custom_tool_call_input.delta", "response.custom_tool_call_input.done"
 	}
-	if tool.Search { // of which there are no events in between
+	if tool.Search { // OpenAI has no further events for it
 		b.open.Type, b.open.ID = itemSearchCall, b.newID("tsc_")
-		events = append(events, b.item("response.output_item.added"))
+		events = append(events, b.itemEvent("response.output_item.added"))
 		b.open.Arguments = arguments
-		return append(events, b.done(StatusCompleted))
+		return append(events, b.finishItem(StatusCompleted))
 	}
-	events = append(events, b.item("response.output_item.added"))
+	events = append(events, b.itemEvent("response.output_item.added"))
 	b.open.Arguments = arguments
-	d := b.at(delta)
+	d := b.itemIDEvent(delta)
 	d.Delta = &arguments
-	end := b.at(done)
+	end := b.itemIDEvent(done)
 	if tool.Custom {
 		end.Input = &arguments
 	} else {
 		end.Arguments = &arguments
 	}
-	return append(events, d, end, b.done(StatusCompleted))
+	return append(events, d, end, b.finishItem(StatusCompleted))
 }
 
-// freeInput is the input of a custom tool, which the model was shown as a
-// function of one string. Arguments of another shape are the input as they are.
-func freeInput(arguments string) string {
+// customInput is the input of a custom tool, which is a function of one string to the model. Arguments in any other form
+// are the input themselves.
+func customInput(arguments string) string {
 	var a struct {
 		Input *string `json:"input"`
 	}

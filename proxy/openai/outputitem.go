@@ -2,17 +2,16 @@ package openai
 
 import "encoding/json"
 
-// OutputItem is one item of a response's output. Which fields are sent depends
-// on Type: message, reasoning, function_call,
-// custom_tool_call or tool_search_call.
+// OutputItem is one item of a response's output. Its Type determines the fields that are sent: message, reasoning,
+// function_call, custom_tool_call or tool_search_call.
 type OutputItem struct {
 	Type, ID, Status string
 
 	Text    *string // of a message
-	Refusal *string // or this; neither: it has no content yet
+	Refusal *string // of a message that refuses; without Text and Refusal a message has no content
 
 	Summary   []string // of reasoning, part by part
-	Encrypted string   // of reasoning, for who takes it back to the account that made it
+	Encrypted string   // of reasoning; only the account that produced it can decrypt it
 
 	CallID, Name, Namespace string
 	Arguments               string // of a call: a function's JSON, a custom tool's input
@@ -29,8 +28,8 @@ type (
 	contentPart struct {
 		Type        string     `json:"type"`
 		Text        string     `json:"text"`
-		Annotations []struct{} `json:"annotations"` // there never are any
-		Logprobs    []struct{} `json:"logprobs"`    // nor these
+		Annotations []struct{} `json:"annotations"` // always empty
+		Logprobs    []struct{} `json:"logprobs"`    // always empty
 	}
 	refusalPart struct {
 		Type    string `json:"type"`
@@ -83,7 +82,7 @@ const (
 	itemSearchCall = "tool_search_call"
 )
 
-// MarshalJSON encodes the item as its type wants it.
+// MarshalJSON encodes the item in the form of its type.
 func (i OutputItem) MarshalJSON() ([]byte, error) {
 	switch i.Type {
 	case itemMessage:

@@ -1,17 +1,16 @@
 package openai
 
-// rule says what becomes of a request parameter.
+// rule is the treatment of a request parameter.
 type rule int
 
 const (
-	honoured rule = iota // it does what the OpenAI reference says
+	honoured rule = iota // as in the OpenAI reference
 	ignored              // accepted without effect; named in X-Codex-Ignored-Params
-	refused              // 400, because going on would be silently wrong
+	refused              // 400, because the answer would be wrong without notice
 )
 
-// chatParams is every parameter of POST /v1/chat/completions and what becomes
-// of it. A parameter that is not here is refused as unknown. docs/api.md shows
-// this table; a test keeps the two equal.
+// chatParams is every parameter of POST /v1/chat/completions and its rule. Any other parameter is refused as unknown.
+// docs/api.md has this table; a test keeps the two equal.
 var chatParams = map[string]struct {
 	rule rule
 	why  string

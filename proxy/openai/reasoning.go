@@ -13,23 +13,23 @@ var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max
 
 var summaries = []string{"auto", "concise", "detailed"}
 
-// Reasoning is how the model is to think, and what of that the client wants.
+// Reasoning is the effort of the model, and the summary that the client wants.
 type Reasoning struct {
 	Effort  string // empty means the model's default
 	Summary string // auto, concise or detailed; empty means none
 }
 
-// reasoning reads the parameter "reasoning" in the form that the Responses API
-// gave it. Of the fields that have no effect it returns those that are set.
+// reasoning reads the parameter "reasoning" of the Responses API. It ignores the fields in without, and returns those of
+// them that are set.
 func reasoning(raw json.RawMessage, without ...string) (r Reasoning, ignored []string, err error) {
-	if isNothing(raw) {
+	if isUnset(raw) {
 		return r, nil, nil
 	}
 	var fields struct {
-		Effort  string             `json:"effort"`
-		Summary string             `json:"summary"`
-		Old     string             `json:"generate_summary"`
-		Others  map[string]glimpse `json:",embed"`
+		Effort  string                 `json:"effort"`
+		Summary string                 `json:"summary"`
+		Old     string                 `json:"generate_summary"`
+		Others  map[string]valuePrefix `json:",embed"`
 	}
 	if !isObject(raw) || unmarshal(raw, &fields) != nil {
 		return r, nil, Invalid("invalid_type", "reasoning",

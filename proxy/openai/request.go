@@ -20,11 +20,11 @@ type ChatRequest struct {
 	IncludeUsage bool // stream_options.include_usage
 	N            int  // choices, 1 or more
 	Tools        []Tool
-	// Legacy says that the client speaks of functions, and wants a function_call.
+	// Legacy means that the client sends functions, and expects a function_call.
 	Legacy bool
-	// SingleCall says that the client takes one call in an answer.
+	// SingleCall means that the client accepts one call in an answer.
 	SingleCall bool
-	// Instructions ask the model for what codex has no setting for.
+	// Instructions replace settings that codex does not have.
 	Instructions []string
 	Format       Format
 	Reasoning    Reasoning
@@ -33,7 +33,7 @@ type ChatRequest struct {
 	Ignored      []string // parameters accepted without effect, sorted
 }
 
-// Images are those of the messages.
+// Images are the images in the messages.
 func (req *ChatRequest) Images() (list []PlacedImage) {
 	for _, m := range req.Messages {
 		for _, p := range m.Parts {
@@ -46,35 +46,34 @@ func (req *ChatRequest) Images() (list []PlacedImage) {
 }
 
 var (
-	// serviceTiers are what codex 0.169 passes on, and the words for the default,
-	// which it leaves out.
+	// serviceTiers are the tiers that codex 0.169 sends upstream, and the names of the default, which it omits.
 	serviceTiers = map[string]string{"": "", "auto": "", "default": "", "flex": "flex", "priority": "priority"}
 	verbosities  = []string{"", "low", "medium", "high"}
 )
 
-// maxModelName bounds what a client can put into every log line.
+// maxModelName bounds the length of a model's name, which is in every log line.
 const maxModelName = 256
 
-// rawChat is the request as it arrives; only the honoured fields.
+// rawChat is the request as it is sent, with the honoured fields only.
 type rawChat struct {
-	Model             string            `json:"model"`
-	Messages          some[rawMessage]  `json:"messages"`
-	Stream            bool              `json:"stream"`
-	StreamOptions     *streamOptions    `json:"stream_options"`
-	ReasoningEffort   string            `json:"reasoning_effort"`
-	Reasoning         json.RawMessage   `json:"reasoning"`
-	N                 *int              `json:"n"`
-	ResponseFormat    *rawFormat        `json:"response_format"`
-	Modalities        some[string]      `json:"modalities"`
-	Tools             some[rawTool]     `json:"tools"`
-	ToolChoice        json.RawMessage   `json:"tool_choice"`
-	ParallelToolCalls *bool             `json:"parallel_tool_calls"`
-	Functions         some[rawFunction] `json:"functions"`
-	FunctionCall      json.RawMessage   `json:"function_call"`
-	ServiceTier       string            `json:"service_tier"`
-	Verbosity         string            `json:"verbosity"`
+	Model             string                   `json:"model"`
+	Messages          boundedList[rawMessage]  `json:"messages"`
+	Stream            bool                     `json:"stream"`
+	StreamOptions     *streamOptions           `json:"stream_options"`
+	ReasoningEffort   string                   `json:"reasoning_effort"`
+	Reasoning         json.RawMessage          `json:"reasoning"`
+	N                 *int                     `json:"n"`
+	ResponseFormat    *rawFormat               `json:"response_format"`
+	Modalities        boundedList[string]      `json:"modalities"`
+	Tools             boundedList[rawTool]     `json:"tools"`
+	ToolChoice        json.RawMessage          `json:"tool_choice"`
+	ParallelToolCalls *bool                    `json:"parallel_tool_calls"`
+	Functions         boundedList[rawFunction] `json:"functions"`
+	FunctionCall      json.RawMessage          `json:"function_call"`
+	ServiceTier       string                   `json:"service_tier"`
+	Verbosity         string                   `json:"verbosity"`
 
-	Others map[string]glimpse `json:",embed"`
+	Others map[string]valuePrefix `json:",embed"`
 }
 
 type streamOptions struct {
@@ -104,16 +103,15 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 	return req, nil
 }
 
-// checkParams applies a table to those parameters that are not honoured: it
-// refuses what must be refused and lists what is ignored. A null, false or empty
-// value asks for nothing.
-func checkParams(table params, fields map[string]glimpse) (ignoredParams []string, err error) {
+// checkParams applies a table to the parameters that are not honoured: it refuses the refused ones and lists the ignored
+// ones. A null, false or empty value counts as unset.
+func checkParams(table params, fields map[string]valuePrefix) (ignoredParams []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		p, known := table[name]
 		switch {
 		case !known:
 			return nil, Invalid("unknown_parameter", clip(name), fmt.Sprintf("unknown parameter %q", clip(name)))
-		case asksForNothing(json.RawMessage(fields[name])):
+		case isEmptyValue(json.RawMessage(fields[name])):
 		case name == "top_logprobs" && fields[name] == "0":
 		case p.rule == refused:
 			return nil, unsupported(name, fmt.Sprintf("%s is not supported: %s; leave it out", name, p.why))
@@ -124,7 +122,7 @@ func checkParams(table params, fields map[string]glimpse) (ignoredParams []strin
 	return ignoredParams, nil
 }
 
-func asksForNothing(v json.RawMessage) bool {
+func isEmptyValue(v json.RawMessage) bool {
 	switch string(bytes.TrimSpace(v)) {
 	case "null", "false", "[]", "{}", `""`, `"none"`:
 		return true
@@ -132,13 +130,13 @@ func asksForNothing(v json.RawMessage) bool {
 	return false
 }
 
-func isNothing(v json.RawMessage) bool { return len(v) == 0 || asksForNothing(v) }
+func isUnset(v json.RawMessage) bool { return len(v) == 0 || isEmptyValue(v) }
 
 func unsupported(param, message string) *Error {
 	return Invalid("unsupported_parameter", param, message)
 }
 
-// check refuses values that stand for themselves.
+// check refuses invalid values of single parameters.
 func (raw rawChat) check() error {
 	_, tier := serviceTiers[raw.ServiceTier]
 	switch {
@@ -148,7 +146,7 @@ func (raw rawChat) check() error {
 		return Invalid("invalid_value", "model", fmt.Sprintf("model must not be longer than %d bytes", maxModelName))
 	case raw.N != nil && (*raw.N < 1 || *raw.N > MaxChoices):
 		return Invalid("invalid_value", "n", fmt.Sprintf("n must be from 1 to %d", MaxChoices))
-	case len(raw.Modalities) > 0 && !slices.Equal(raw.Modalities, some[string]{"text"}):
+	case len(raw.Modalities) > 0 && !slices.Equal(raw.Modalities, boundedList[string]{"text"}):
 		return unsupported("modalities", `modalities must be ["text"]`)
 	case !tier:
 		return Invalid("invalid_value", "service_tier", "service_tier must be auto, default, flex or priority")
@@ -171,7 +169,7 @@ func (raw rawChat) request() (*ChatRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	thinking, err := raw.thinking()
+	effort, err := raw.reasoning()
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +178,7 @@ func (raw rawChat) request() (*ChatRequest, error) {
 		IncludeUsage: raw.StreamOptions != nil && raw.StreamOptions.IncludeUsage,
 		Tools:        set.tools, Legacy: len(
 			raw.Functions) > 0, SingleCall: set.single, Instructions: set.instructions(),
-		Format: format, Reasoning: thinking, ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Verbosity,
+		Format: format, Reasoning: effort, ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Verbosity,
 	}
 	if raw.N != nil {
 		req.N = *raw.N
@@ -194,8 +192,8 @@ func (raw rawChat) request() (*ChatRequest, error) {
 	return req, nil
 }
 
-// thinking joins the two ways to set the effort.
-func (raw rawChat) thinking() (Reasoning, error) {
+// reasoning joins the two parameters that set the effort.
+func (raw rawChat) reasoning() (Reasoning, error) {
 	r, _, err := reasoning(raw.Reasoning)
 	switch {
 	case err != nil:
@@ -209,7 +207,7 @@ func (raw rawChat) thinking() (Reasoning, error) {
 	return r, nil
 }
 
-// clip bounds what of a client's own words goes back into an error.
+// clip bounds the text of a client that an error repeats.
 func clip(s string) string {
 	const most = 64
 	if len(s) <= most {

@@ -11,8 +11,8 @@ const (
 	StatusCancelled  = "cancelled"
 )
 
-// Response is the object of POST /v1/responses. Temperature and TopP are always
-// null: codex does not let a client set them, and does not say what they are.
+// Response is the object of POST /v1/responses. Temperature and TopP are always null: codex neither accepts nor reports
+// them.
 // Source: OpenAI API reference, "The response object".
 type Response struct {
 	ID                 string            `json:"id"`         // resp_…
@@ -41,8 +41,7 @@ type Response struct {
 	AccessPrograms     *struct{}         `json:"access_programs"` // always null
 }
 
-// Size is how many bytes there are of what the request has brought, which is in every
-// copy of the response.
+// Size is how many bytes of the request are in every copy of the response.
 func (r Response) Size() (n int) {
 	n = len(r.Text.Format) + len(r.ToolChoice)
 	if r.Instructions != nil {
@@ -57,24 +56,24 @@ func (r Response) Size() (n int) {
 	return n
 }
 
-// ResponseFailure says why a response has failed.
+// ResponseFailure is the reason why a response has failed.
 type ResponseFailure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// Incomplete says why a response is cut short.
+// Incomplete is the reason why a response is incomplete.
 type Incomplete struct {
 	Reason string `json:"reason"` // max_output_tokens or content_filter
 }
 
-// ResponseReasoning is the parameter reasoning, as it was asked for.
+// ResponseReasoning is the parameter reasoning of the request.
 type ResponseReasoning struct {
 	Effort  *string `json:"effort"`
 	Summary *string `json:"summary"`
 }
 
-// ResponseText is the parameter text, as it was asked for.
+// ResponseText is the parameter text of the request.
 type ResponseText struct {
 	Format json.RawMessage `json:"format"`
 }
@@ -91,7 +90,7 @@ type ResponseUsage struct {
 // InputDetails splits InputTokens.
 type InputDetails struct {
 	CachedTokens     int64 `json:"cached_tokens"`
-	CacheWriteTokens int64 `json:"cache_write_tokens"` // always 0: codex does not tell them
+	CacheWriteTokens int64 `json:"cache_write_tokens"` // always 0: codex does not report them
 }
 
 func responseUsage(u *Usage) *ResponseUsage {

@@ -89,16 +89,16 @@ func TestResponseEvents(t *testing.T) {
 	assert.Equal(t, StatusCompleted, last.Status)
 	assert.Equal(t, int64(9), *last.CompletedAt)
 	assert.Equal(t, int64(10), last.Usage.TotalTokens)
-	assert.Equal(t, StatusInProgress, all[0].Response.Status, "what was said before stays as it was")
+	assert.Equal(t, StatusInProgress, all[0].Response.Status, "later events do not change it")
 	assert.Empty(t, all[0].Response.Output)
 }
 
 func TestResponseEndings(t *testing.T) {
 	for name, tc := range map[string]struct {
-		end    func(*ResponseBuilder) []ResponseEvent
-		status string
-		last   string
-		says   string
+		end      func(*ResponseBuilder) []ResponseEvent
+		status   string
+		last     string
+		contains string
 	}{
 		"length": {func(b *ResponseBuilder) []ResponseEvent { return b.End(FinishLength, nil, 9) }, StatusIncomplete,
 			"incomplete", `"incomplete_details":{"reason":"max_output_tokens"}`},
@@ -130,7 +130,7 @@ func TestResponseEndings(t *testing.T) {
 			data, err := json.Marshal(b.Response())
 			require.NoError(t, err)
 			assert.Contains(t, string(data), `"status":"`+tc.status+`"`)
-			assert.Contains(t, string(data), tc.says)
+			assert.Contains(t, string(data), tc.contains)
 			assert.Equal(t, StatusIncomplete, b.Response().Output[0].Status)
 			assert.Equal(t, "half", *b.Response().Output[0].Text)
 
@@ -150,7 +150,7 @@ func TestReasoningIsShownToWhoAsks(t *testing.T) {
 	data, err := json.Marshal(b.Response().Output)
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"type":"reasoning","id":"rs_1","summary":[]}]`, string(data))
-	assert.Equal(t, "mark:secret", b.Kept()[0].Encrypted)
+	assert.Equal(t, "mark:secret", b.FullOutput()[0].Encrypted)
 }
 
 // Whatever comes, in whatever order: the events build up what the final response

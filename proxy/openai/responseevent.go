@@ -5,8 +5,7 @@ import (
 	"io"
 )
 
-// ResponseEvent is one event of a streamed response. Which fields are set
-// depends on Type. Source: OpenAI API reference, "Streaming events".
+// ResponseEvent is one event of a streamed response. Type determines the fields that are set. Source: OpenAI API reference, "Streaming events".
 type ResponseEvent struct {
 	Type           string      `json:"type"`
 	SequenceNumber int         `json:"sequence_number"`
@@ -34,7 +33,7 @@ func WriteResponseEvent(w io.Writer, e ResponseEvent) error {
 type ErrorEvent struct {
 	Type    string            // error
 	Status  int               // HTTP status
-	Error   *Error            // its envelope has more than this event
+	Error   *Error            // without its envelope
 	Headers map[string]string // retry-after
 }
 

@@ -10,29 +10,28 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// InputItem is one item of the input, or the reference to one that the server
-// has to look up.
+// InputItem is one item of the input, or the reference to a stored item.
 type InputItem struct {
 	Item
 	Reference string // id of a stored item
-	At        string // where it stands, for errors: input[3]
+	At        string // its path, for errors: input[3]
 }
 
-// rawItem is an item as it arrives.
+// rawItem is an item in a request.
 type rawItem struct {
-	Type      string                `json:"type"`
-	ID        string                `json:"id"`
-	Role      string                `json:"role"`
-	Content   content               `json:"content"`
-	Summary   json.RawMessage       `json:"summary"`
-	Encrypted string                `json:"encrypted_content"`
-	CallID    string                `json:"call_id"`
-	Namespace string                `json:"namespace"`
-	Name      string                `json:"name"`
-	Arguments Arguments             `json:"arguments"`
-	Input     string                `json:"input"`
-	Output    content               `json:"output"`
-	Tools     some[json.RawMessage] `json:"tools"`
+	Type      string                       `json:"type"`
+	ID        string                       `json:"id"`
+	Role      string                       `json:"role"`
+	Content   content                      `json:"content"`
+	Summary   json.RawMessage              `json:"summary"`
+	Encrypted string                       `json:"encrypted_content"`
+	CallID    string                       `json:"call_id"`
+	Namespace string                       `json:"namespace"`
+	Name      string                       `json:"name"`
+	Arguments Arguments                    `json:"arguments"`
+	Input     string                       `json:"input"`
+	Output    content                      `json:"output"`
+	Tools     boundedList[json.RawMessage] `json:"tools"`
 }
 
 // rawInput is a string or a list of items.
@@ -42,7 +41,7 @@ type rawInput struct {
 	items []rawItem
 }
 
-// UnmarshalJSONFrom takes both forms.
+// UnmarshalJSONFrom accepts both forms.
 func (in *rawInput) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	kind := from.PeekKind()
 	in.set = kind != 'n'
@@ -50,7 +49,7 @@ func (in *rawInput) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	case '"':
 		return jsonv2.UnmarshalDecode(from, &in.text)
 	case '[':
-		return in.list(from)
+		return in.readItems(from)
 	case 'n':
 		return from.SkipValue()
 	}
@@ -60,7 +59,7 @@ func (in *rawInput) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	return Invalid("invalid_type", "input", "input must be text or a list of items")
 }
 
-func (in *rawInput) list(from *jsontext.Decoder) error {
+func (in *rawInput) readItems(from *jsontext.Decoder) error {
 	if _, err := from.ReadToken(); err != nil {
 		return err
 	}
@@ -68,7 +67,7 @@ func (in *rawInput) list(from *jsontext.Decoder) error {
 		if len(in.items) == maxMessages {
 			return Invalid("invalid_value", "input", fmt.Sprintf("input must not hold more than %d items", maxMessages))
 		}
-		in.items = append(slices.Grow(in.items, roomIn(in.items)), rawItem{})
+		in.items = append(slices.Grow(in.items, growth(in.items)), rawItem{})
 		at := len(in.items) - 1
 		kind := from.PeekKind()
 		err := jsonv2.UnmarshalDecode(from, &in.items[at])
@@ -87,18 +86,18 @@ func (in *rawInput) list(from *jsontext.Decoder) error {
 
 func inputAt(i int) string { return fmt.Sprintf("input[%d]", i) }
 
-func (raw rawResponse) takeInput(req *ResponseRequest) error {
+func (raw rawResponse) applyInput(req *ResponseRequest) error {
 	switch in := raw.Input; {
 	case !in.set && raw.Previous == "":
 		return Invalid("input_required", "input", "input is required: text, or a list of items")
 	case in.text != nil:
 		part := ItemPart{Type: "input_text", Text: *in.text}
-		req.keep("input", Item{Type: itemMessage, Status: StatusCompleted, Role: "user", Content: []ItemPart{part}})
+		req.appendItem("input", Item{Type: itemMessage, Status: StatusCompleted, Role: "user", Content: []ItemPart{part}})
 		return nil
 	}
 	req.Input = make([]InputItem, 0, len(raw.Input.items))
 	for i, item := range raw.Input.items {
-		if err := req.takeItem(item, inputAt(i)); err != nil {
+		if err := req.addItem(item, inputAt(i)); err != nil {
 			return err
 		}
 	}
@@ -113,7 +112,7 @@ func (raw rawResponse) takeInput(req *ResponseRequest) error {
 	return nil
 }
 
-// Images are those of the input.
+// Images are the images in the input.
 func (req *ResponseRequest) Images() (list []PlacedImage) {
 	for _, in := range req.Input {
 		list = append(list, in.Images(in.At)...)
@@ -121,36 +120,36 @@ func (req *ResponseRequest) Images() (list []PlacedImage) {
 	return list
 }
 
-func (req *ResponseRequest) keep(at string, item Item) {
+func (req *ResponseRequest) appendItem(at string, item Item) {
 	req.Input = append(req.Input, InputItem{Item: item, At: at})
 }
 
-func (req *ResponseRequest) takeItem(raw rawItem, at string) error {
+func (req *ResponseRequest) addItem(raw rawItem, at string) error {
 	switch {
 	case raw.Type == "" && raw.Role != "":
 		raw.Type = itemMessage
-	case raw.Type == "" && raw.ID != "": // as the SDKs' helpers write it
+	case raw.Type == "" && raw.ID != "": // as the helpers of the SDKs send it
 		raw.Type = "item_reference"
 	}
 	switch raw.Type {
 	case itemMessage:
-		return req.takeMessage(raw, at)
+		return req.addMessage(raw, at)
 	case itemFunction, itemCustomCall, itemSearchCall:
-		return req.takeCall(raw, at)
+		return req.addCall(raw, at)
 	case "tool_search_output":
-		req.keep(at, Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Tools: raw.Tools})
-		return need(at, field{"call_id", raw.CallID})
+		req.appendItem(at, Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Tools: raw.Tools})
+		return requireFields(at, field{"call_id", raw.CallID})
 	case "function_call_output", "custom_tool_call_output":
-		return req.takeOutput(raw, at)
+		return req.addOutput(raw, at)
 	case itemReasoning:
-		summary, err := takeSummary(raw.Summary, at+".summary")
-		req.keep(at, Item{Type: raw.Type, ID: raw.ID, Summary: summary, Encrypted: raw.Encrypted})
+		summary, err := readSummary(raw.Summary, at+".summary")
+		req.appendItem(at, Item{Type: raw.Type, ID: raw.ID, Summary: summary, Encrypted: raw.Encrypted})
 		return err
 	case "additional_tools":
-		req.keep(at, Item{Type: raw.Type, ID: raw.ID, Role: raw.Role, Tools: raw.Tools})
+		req.appendItem(at, Item{Type: raw.Type, ID: raw.ID, Role: raw.Role, Tools: raw.Tools})
 		return nil
 	case "item_reference":
-		if err := need(at, field{"id", raw.ID}); err != nil {
+		if err := requireFields(at, field{"id", raw.ID}); err != nil {
 			return err
 		}
 		req.Input = append(req.Input, InputItem{Reference: raw.ID, At: at})
@@ -160,8 +159,8 @@ func (req *ResponseRequest) takeItem(raw rawItem, at string) error {
 	}
 }
 
-func (req *ResponseRequest) takeCall(raw rawItem, at string) error {
-	kept := Item{
+func (req *ResponseRequest) addCall(raw rawItem, at string) error {
+	item := Item{
 		Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Namespace: raw.Namespace,
 		Name: raw.Name, Input: raw.Input,
 	}
@@ -169,16 +168,16 @@ func (req *ResponseRequest) takeCall(raw rawItem, at string) error {
 	if raw.Type == itemSearchCall {
 		fields = fields[:1]
 	}
-	if kept.Arguments = raw.Arguments; raw.Type != itemCustomCall && kept.Arguments.Text == "" {
-		kept.Arguments.Text = "{}"
+	if item.Arguments = raw.Arguments; raw.Type != itemCustomCall && item.Arguments.Text == "" {
+		item.Arguments.Text = "{}"
 	}
-	req.keep(at, kept)
-	return need(at, fields...)
+	req.appendItem(at, item)
+	return requireFields(at, fields...)
 }
 
 type field struct{ name, value string }
 
-func need(at string, fields ...field) error {
+func requireFields(at string, fields ...field) error {
 	for _, f := range fields {
 		if f.value == "" {
 			return Invalid("field_required", at+"."+f.name, at+"."+f.name+" is required")
@@ -187,7 +186,7 @@ func need(at string, fields ...field) error {
 	return nil
 }
 
-func (req *ResponseRequest) takeMessage(raw rawItem, at string) error {
+func (req *ResponseRequest) addMessage(raw rawItem, at string) error {
 	switch raw.Role {
 	case "system", "developer", "user", "assistant":
 	case "":
@@ -196,11 +195,11 @@ func (req *ResponseRequest) takeMessage(raw rawItem, at string) error {
 		return Invalid("invalid_value", at+".role",
 			fmt.Sprintf("%s.role must be system, developer, user or assistant, not %q", at, clip(raw.Role)))
 	}
-	parts, err := takeParts(raw.Content, at+".content", textPart(raw.Role))
+	parts, err := readParts(raw.Content, at+".content", textPart(raw.Role))
 	if err != nil {
 		return err
 	}
-	req.keep(at, Item{Type: itemMessage, ID: raw.ID, Status: StatusCompleted, Role: raw.Role, Content: parts})
+	req.appendItem(at, Item{Type: itemMessage, ID: raw.ID, Status: StatusCompleted, Role: raw.Role, Content: parts})
 	return nil
 }
 
@@ -211,34 +210,34 @@ func textPart(role string) string {
 	return "input_text"
 }
 
-func (req *ResponseRequest) takeOutput(raw rawItem, at string) error {
-	if err := need(at, field{"call_id", raw.CallID}); err != nil {
+func (req *ResponseRequest) addOutput(raw rawItem, at string) error {
+	if err := requireFields(at, field{"call_id", raw.CallID}); err != nil {
 		return err
 	}
 	if !raw.Output.set {
 		return Invalid("field_required", at+".output", at+".output is required; it may be empty text")
 	}
-	kept := Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Output: &ItemOutput{}}
+	item := Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Output: &ItemOutput{}}
 	if raw.Output.parts == nil {
-		kept.Output.Text = &raw.Output.text
-		req.keep(at, kept)
+		item.Output.Text = &raw.Output.text
+		req.appendItem(at, item)
 		return nil
 	}
 	var err error
-	kept.Output.Parts, err = takeParts(raw.Output, at+".output", "input_text")
-	req.keep(at, kept)
+	item.Output.Parts, err = readParts(raw.Output, at+".output", "input_text")
+	req.appendItem(at, item)
 	return err
 }
 
-// takeParts reads text or a list of parts; kind is the type that its text gets.
-func takeParts(content content, at, kind string) ([]ItemPart, error) {
+// readParts reads text or a list of parts; kind is the type of its text parts.
+func readParts(content content, at, kind string) ([]ItemPart, error) {
 	switch {
 	case !content.set:
 		return nil, Invalid("content_required", at, at+" is required")
 	case content.parts == nil:
 		return []ItemPart{{Type: kind, Text: content.text}}, nil
 	}
-	var raw some[rawItemPart]
+	var raw boundedList[rawItemPart]
 	if unmarshal(content.parts, &raw) != nil {
 		return nil, Invalid("invalid_type", at, at+" must be text or a list of parts")
 	}
@@ -247,7 +246,7 @@ func takeParts(content content, at, kind string) ([]ItemPart, error) {
 	}
 	parts := make([]ItemPart, 0, len(raw))
 	for i, p := range raw {
-		part, err := p.take(fmt.Sprintf("%s[%d]", at, i), kind)
+		part, err := p.read(fmt.Sprintf("%s[%d]", at, i), kind)
 		if err != nil {
 			return nil, err
 		}
@@ -256,8 +255,8 @@ func takeParts(content content, at, kind string) ([]ItemPart, error) {
 	return parts, nil
 }
 
-// takeSummary reads the summary of reasoning, item by item as takeParts does.
-func takeSummary(raw json.RawMessage, at string) (parts some[summaryPart], err error) {
+// readSummary reads the summary of reasoning, part by part like readParts.
+func readSummary(raw json.RawMessage, at string) (parts boundedList[summaryPart], err error) {
 	if raw != nil && unmarshal(raw, &parts) != nil {
 		return nil, Invalid("invalid_type", at, at+" must be a list of parts")
 	}
@@ -274,7 +273,7 @@ func takeSummary(raw json.RawMessage, at string) (parts some[summaryPart], err e
 	return parts, nil
 }
 
-func (p rawItemPart) take(at, kind string) (ItemPart, error) {
+func (p rawItemPart) read(at, kind string) (ItemPart, error) {
 	switch p.Type {
 	case "input_text", "output_text":
 		return ItemPart{Type: kind, Text: p.Text}, nil

@@ -6,8 +6,7 @@ type params = map[string]struct {
 	why  string
 }
 
-// responseParams is every parameter of POST /v1/responses and what becomes of
-// it, as chatParams is for chat completions.
+// responseParams is every parameter of POST /v1/responses and its rule, like chatParams.
 var responseParams = params{
 	"model": {honoured, ""},
 	"input": {honoured,

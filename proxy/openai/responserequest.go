@@ -19,20 +19,20 @@ type ResponseRequest struct {
 	Input        []InputItem
 	Previous     string // previous_response_id; empty: none
 	Stream       bool
-	Store        *bool // nil: as the server likes it
-	Idle         bool  // generate is false: nothing is asked of the model
+	Store        *bool // nil means the server's default
+	NoGenerate   bool  // generate is false: the model is not called
 	Tools        ClientTools
 	Reasoning    Reasoning
 	Encrypted    bool            // include has reasoning.encrypted_content
-	Shown        json.RawMessage // text.format, as it is shown
+	TextFormat   json.RawMessage // text.format, for the response
 	Format       Format
 	Verbosity    string // text.verbosity: low, medium, high or empty
 	ServiceTier  string // flex, priority or empty
 	Metadata     map[string]string
 	Ignored      []string // parameters accepted without effect, sorted
 
-	own, after toolReader // in the parameter tools, and in items
-	choice     toolChoice
+	paramTools, itemTools toolReader // of the parameter tools, and of items
+	choice                toolChoice
 }
 
 // Limits on metadata. Source: OpenAI API reference, "metadata".
@@ -42,33 +42,33 @@ const (
 	maxMetadataValue = 512
 )
 
-// rawResponse is the request as it arrives; only the honoured fields.
+// rawResponse is the request as it is sent, with the honoured fields only.
 type rawResponse struct {
-	Type              string                `json:"type"` // of a message on a WebSocket
-	Model             string                `json:"model"`
-	Input             rawInput              `json:"input"`
-	Instructions      *string               `json:"instructions"`
-	Stream            bool                  `json:"stream"`
-	Tools             some[json.RawMessage] `json:"tools"`
-	ToolChoice        json.RawMessage       `json:"tool_choice"`
-	ParallelToolCalls *bool                 `json:"parallel_tool_calls"`
-	Text              rawText               `json:"text"`
-	Reasoning         json.RawMessage       `json:"reasoning"`
-	ServiceTier       string                `json:"service_tier"`
-	Metadata          map[string]metadatum  `json:"metadata"`
-	Include           some[string]          `json:"include"`
-	Store             *bool                 `json:"store"`
-	Previous          string                `json:"previous_response_id"`
-	Truncation        string                `json:"truncation"`
-	Generate          *bool                 `json:"generate"`
+	Type              string                       `json:"type"` // of a message on a WebSocket
+	Model             string                       `json:"model"`
+	Input             rawInput                     `json:"input"`
+	Instructions      *string                      `json:"instructions"`
+	Stream            bool                         `json:"stream"`
+	Tools             boundedList[json.RawMessage] `json:"tools"`
+	ToolChoice        json.RawMessage              `json:"tool_choice"`
+	ParallelToolCalls *bool                        `json:"parallel_tool_calls"`
+	Text              rawText                      `json:"text"`
+	Reasoning         json.RawMessage              `json:"reasoning"`
+	ServiceTier       string                       `json:"service_tier"`
+	Metadata          map[string]metadatum         `json:"metadata"`
+	Include           boundedList[string]          `json:"include"`
+	Store             *bool                        `json:"store"`
+	Previous          string                       `json:"previous_response_id"`
+	Truncation        string                       `json:"truncation"`
+	Generate          *bool                        `json:"generate"`
 
-	Others map[string]glimpse `json:",embed"`
+	Others map[string]valuePrefix `json:",embed"`
 }
 
 // metadatum is one value of metadata.
 type metadatum string
 
-// UnmarshalJSONFrom refuses what is one too many.
+// UnmarshalJSONFrom refuses the value after the last allowed one.
 func (m *metadatum) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	if err := checkMembers(from, maxMetadata); err != nil {
 		return err
@@ -117,19 +117,19 @@ func (raw rawResponse) decoded() (*ResponseRequest, error) {
 	}
 	req.Ignored = append(ignoredParams, req.Ignored...)
 	slices.Sort(req.Ignored)
-	req.Ignored = slices.Compact(req.Ignored) // a header names them
+	req.Ignored = slices.Compact(req.Ignored) // a header lists them
 	return req, nil
 }
 
 func (raw rawResponse) validate() (*ResponseRequest, error) {
 	req := &ResponseRequest{
 		Model: raw.Model, Instructions: raw.Instructions, Previous: raw.Previous, Stream: raw.Stream, Store: raw.Store,
-		Idle:        raw.Generate != nil && !*raw.Generate,
+		NoGenerate:  raw.Generate != nil && !*raw.Generate,
 		ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Text.Verbosity,
 	}
 	for _, check := range []func(*ResponseRequest) error{
-		raw.checkScalars, raw.takeMetadata, raw.takeReasoning, raw.takeInclude, raw.takeText, raw.takeInput,
-		raw.takeTools,
+		raw.checkScalars, raw.applyMetadata, raw.applyReasoning, raw.applyInclude, raw.applyText, raw.applyInput,
+		raw.applyTools,
 	} {
 		if err := check(req); err != nil {
 			return nil, err
@@ -155,8 +155,8 @@ func (raw rawResponse) checkScalars(*ResponseRequest) error {
 	return nil
 }
 
-func (raw rawResponse) takeMetadata(req *ResponseRequest) error {
-	if len(raw.Metadata) > maxMetadata { // it came twice
+func (raw rawResponse) applyMetadata(req *ResponseRequest) error {
+	if len(raw.Metadata) > maxMetadata { // the member came twice
 		return Invalid("invalid_value", "metadata",
 			fmt.Sprintf("metadata must not have more than %d members", maxMetadata))
 	}
@@ -172,46 +172,45 @@ func (raw rawResponse) takeMetadata(req *ResponseRequest) error {
 	return nil
 }
 
-// takeReasoning leaves out context: codex has no such setting, and gives the model
-// all the reasoning that the history has.
-func (raw rawResponse) takeReasoning(req *ResponseRequest) (err error) {
+// applyReasoning ignores context: codex has no such setting, and sends the model all the reasoning in the history.
+func (raw rawResponse) applyReasoning(req *ResponseRequest) (err error) {
 	var ignored []string
 	req.Reasoning, ignored, err = reasoning(raw.Reasoning, "context")
 	req.Ignored = append(req.Ignored, ignored...)
 	return err
 }
 
-// hosted are the values of include that speak of hosted tools, of which there
-// are none, or of input images, which the list of input items has in any case.
-var hosted = []string{
+// hostedIncludes are the values of include for hosted tools, which are not served, and for input images, which the list
+// of input items always has.
+var hostedIncludes = []string{
 	"file_search_call.results", "web_search_call.results", "web_search_call.action.sources",
 	"message.input_image.image_url",
 	"computer_call_output.output.image_url", "code_interpreter_call.outputs",
 }
 
-func (raw rawResponse) takeInclude(req *ResponseRequest) error {
+func (raw rawResponse) applyInclude(req *ResponseRequest) error {
 	if len(raw.Include) > maxList {
 		return Invalid("invalid_value", "include", fmt.Sprintf("include must not hold more than %d values", maxList))
 	}
 	var ignored []string
-	for i, what := range raw.Include {
+	for i, value := range raw.Include {
 		at := fmt.Sprintf("include[%d]", i)
 		switch {
-		case what == "reasoning.encrypted_content":
+		case value == "reasoning.encrypted_content":
 			req.Encrypted = true
-		case slices.Contains(hosted, what):
+		case slices.Contains(hostedIncludes, value):
 			ignored = []string{"include"}
-		case what == "message.output_text.logprobs":
+		case value == "message.output_text.logprobs":
 			return unsupported(at, at+": codex reports no logprobs; leave it out")
 		default:
-			return Invalid("invalid_value", at, fmt.Sprintf("%s: there is no %q", at, clip(what)))
+			return Invalid("invalid_value", at, fmt.Sprintf("%s: there is no %q", at, clip(value)))
 		}
 	}
 	req.Ignored = append(req.Ignored, ignored...)
 	return nil
 }
 
-// rawTextFormat is text.format as it arrives.
+// rawTextFormat is text.format in a request.
 type rawTextFormat struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`
@@ -220,16 +219,16 @@ type rawTextFormat struct {
 	Strict      *bool           `json:"strict"`
 }
 
-func (raw rawResponse) takeText(req *ResponseRequest) (err error) {
-	req.Shown = json.RawMessage(`{"type":"text"}`)
-	if isNothing(raw.Text.Format) {
+func (raw rawResponse) applyText(req *ResponseRequest) (err error) {
+	req.TextFormat = json.RawMessage(`{"type":"text"}`)
+	if isUnset(raw.Text.Format) {
 		return nil
 	}
 	var f rawTextFormat
 	if unmarshal(raw.Text.Format, &f) != nil {
 		return Invalid("invalid_type", "text.format", "text.format must be an object")
 	}
-	req.Shown = raw.Text.Format
+	req.TextFormat = raw.Text.Format
 	switch f.Type {
 	case "text":
 	case "json_object":
@@ -244,13 +243,13 @@ func (raw rawResponse) takeText(req *ResponseRequest) (err error) {
 
 func isObject(v json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(v), []byte("{")) }
 
-// Blank is the response to the request before anything has come of it.
+// Blank is the response to the request before its first event.
 func (req *ResponseRequest) Blank(id string, created int64) Response {
 	r := Response{
 		ID: id, Object: "response", CreatedAt: created, Status: StatusInProgress, Instructions: req.Instructions,
 		Model:  req.Model,
-		Output: []OutputItem{}, ParallelToolCalls: !req.Tools.Single, Text: ResponseText{Format: req.Shown},
-		ToolChoice: req.Tools.Choice, Tools: req.Tools.Shown, Truncation: "disabled", Metadata: req.Metadata,
+		Output: []OutputItem{}, ParallelToolCalls: !req.Tools.Single, Text: ResponseText{Format: req.TextFormat},
+		ToolChoice: req.Tools.Choice, Tools: req.Tools.Echoed, Truncation: "disabled", Metadata: req.Metadata,
 	}
 	for _, f := range []struct {
 		value string

@@ -27,10 +27,9 @@ const (
 
 var schemaTypes = []string{"string", "number", "integer", "boolean", "object", "array", "null"}
 
-// checkParameters checks the schema of a function's parameters for what codex
-// refuses, as measured with 0.169, and reports whether codex passes it on whole:
-// what it does not know it drops without a word. Types that do not exist it
-// drops, too; they are refused here.
+// checkParameters checks the schema of a function's parameters for the errors that codex refuses, as measured with 0.169,
+// and reports whether codex passes the schema on whole: it silently drops unknown keywords. Codex also drops types that
+// do not exist; they are refused here.
 func checkParameters(at string, raw json.RawMessage) (whole bool, err error) {
 	schema, err := decodeSchema(at, raw)
 	switch {
@@ -55,7 +54,7 @@ func checkParameters(at string, raw json.RawMessage) (whole bool, err error) {
 	return w.whole, nil
 }
 
-// literal is a schema with its numbers as they are written. That it is one is known.
+// literal is a valid schema with its numbers as they are written.
 func literal(raw json.RawMessage) (schema map[string]any) {
 	from := json.NewDecoder(bytes.NewReader(raw))
 	from.UseNumber()
@@ -63,8 +62,8 @@ func literal(raw json.RawMessage) (schema map[string]any) {
 	return schema
 }
 
-// decodeSchema is nil for what is no object. A schema goes on as it is: one that reads
-// differently elsewhere is refused. Stored ones have been checked by other programs.
+// decodeSchema returns nil if raw is no object. A schema is forwarded unchanged, so a schema that other readers could
+// read differently is refused. Another version of this program may have checked a stored schema.
 func decodeSchema(at string, raw json.RawMessage) (schema map[string]any, err error) {
 	if err := checkLength(at, raw); err != nil {
 		return nil, err
@@ -80,7 +79,7 @@ func decodeSchema(at string, raw json.RawMessage) (schema map[string]any, err er
 		}
 		return schema, nil
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntax):
-		return nil, twice(at + "." + path(syntax.JSONPointer))
+		return nil, duplicateAt(at + "." + path(syntax.JSONPointer))
 	case errors.As(err, &wrong) && wrong.JSONKind == '0' && wrong.JSONPointer != "":
 		at := clipPath(at + "." + path(wrong.JSONPointer))
 		return nil, Invalid("invalid_value", at, at+" must be a number that fits into 64 bits")
@@ -89,12 +88,12 @@ func decodeSchema(at string, raw json.RawMessage) (schema map[string]any, err er
 	}
 }
 
-// reservedPrefix begins the names by which codex's JSON library marks what it has not
-// parsed: codex 0.169 takes such an object for the JSON in its value, of any depth, and
-// never answers if that is none. Source: serde_json, src/number.rs and src/raw.rs.
+// reservedPrefix begins the names with which codex's JSON library marks unparsed JSON: codex 0.169 replaces an object
+// with such a name by the JSON in its value, of any depth, and never answers if the value is no JSON. Source:
+// serde_json, src/number.rs and src/raw.rs.
 const reservedPrefix = "$serde_json::private::"
 
-// reserved finds such a name.
+// reserved returns the place of such a name, nil without one.
 func reserved(v any) *schemaFault {
 	switch v := v.(type) {
 	case map[string]any:
@@ -116,8 +115,8 @@ func reserved(v any) *schemaFault {
 	return nil
 }
 
-// checkLength refuses a schema that is too long to be decoded. A token is a byte
-// at least, so that most need not be counted.
+// checkLength refuses a schema with too many tokens to be decoded. A token has at least one byte, so the tokens of most
+// schemas need not be counted.
 func checkLength(at string, raw json.RawMessage) error {
 	if len(raw) <= maxSchemaTokens {
 		return nil
@@ -132,17 +131,16 @@ func checkLength(at string, raw json.RawMessage) error {
 		fmt.Sprintf("%s: a schema must not have more than %d names, values and brackets", at, maxSchemaTokens))
 }
 
-// schemaFault is what is wrong somewhere in a schema. Its path is put together on
-// the way out.
+// schemaFault is an error somewhere in a schema. Its path grows as the functions return.
 type schemaFault struct {
-	path, rule string // without a rule it is too deep
+	path, rule string // without a rule the schema is too deep
 }
 
 func badSchema(rule string) *schemaFault { return &schemaFault{rule: rule} }
 
 func tooDeep() *schemaFault { return &schemaFault{} }
 
-// in is the fault as seen from one level above.
+// in adds a step in front of the path.
 func (f *schemaFault) in(step string) *schemaFault {
 	f.path = step + f.path
 	return f
@@ -157,7 +155,7 @@ func (f *schemaFault) at(root string) *Error {
 	return Invalid("invalid_function_parameters", path, path+" "+f.rule)
 }
 
-// schemaWalk goes through a schema.
+// schemaWalk checks a schema recursively.
 type schemaWalk struct {
 	whole  bool
 	counts bool // there is a number that codex reads as a count
@@ -174,7 +172,7 @@ func (w *schemaWalk) node(v any, depth int) *schemaFault {
 	} else if !ok {
 		return badSchema("must be a JSON schema")
 	}
-	if !typed(schema) {
+	if !keepsType(schema) {
 		w.whole = false
 	}
 	for _, key := range slices.Sorted(maps.Keys(schema)) {
@@ -188,10 +186,9 @@ func (w *schemaWalk) node(v any, depth int) *schemaFault {
 	return nil
 }
 
-// typed reports whether codex leaves the schema its type: without one it takes
-// enum to be of strings, and it drops the description of a schema that says
-// nothing else.
-func typed(schema map[string]any) bool {
+// keepsType reports whether codex keeps the type of the schema: without one codex assumes that an enum has strings, and
+// drops the description of a schema that has nothing else.
+func keepsType(schema map[string]any) bool {
 	if _, ok := schema["type"]; ok {
 		return true
 	}
@@ -204,8 +201,8 @@ func typed(schema map[string]any) bool {
 
 func (w *schemaWalk) keyword(key string, v any, depth int) *schemaFault {
 	switch key {
-	case "$schema", "$id", "$comment", "title": // says nothing of the value
-		return shallow(v, depth)
+	case "$schema", "$id", "$comment", "title": // these do not constrain the value
+		return checkDepth(v, depth)
 	case "type":
 		return checkType(v)
 	case "description", "$ref":
@@ -216,7 +213,7 @@ func (w *schemaWalk) keyword(key string, v any, depth int) *schemaFault {
 		if _, ok := v.([]any); !ok {
 			return badSchema("must be a list")
 		}
-		return shallow(v, depth)
+		return checkDepth(v, depth)
 	case "required":
 		return checkStrings(v)
 	case "minItems":
@@ -236,20 +233,20 @@ func (w *schemaWalk) keyword(key string, v any, depth int) *schemaFault {
 		return w.list(v, depth)
 	default:
 		w.whole = false
-		return shallow(v, depth)
+		return checkDepth(v, depth)
 	}
 	return nil
 }
 
-// shallow refuses a value that is too deep, where it is at that depth itself.
-func shallow(v any, depth int) *schemaFault {
+// checkDepth refuses a value that is nested too deep, itself at that depth.
+func checkDepth(v any, depth int) *schemaFault {
 	if nesting(v) > maxSchemaDepth-depth {
 		return tooDeep()
 	}
 	return nil
 }
 
-// isCount is what codex takes as a count: it refuses 1.0 and 1e1.
+// isCount reports whether codex accepts v as a count: it refuses 1.0 and 1e1.
 func isCount(v any) bool {
 	switch n := v.(type) {
 	case float64:
@@ -308,7 +305,7 @@ func checkStrings(v any) *schemaFault {
 	return nil
 }
 
-// nesting is how deep v is: 0 for what is neither object nor list.
+// nesting is the depth of v: 0 if it is neither an object nor a list.
 func nesting(v any) int {
 	deepest := -1
 	switch v := v.(type) {
@@ -326,7 +323,7 @@ func nesting(v any) int {
 	return max(deepest, 0) + 1
 }
 
-// clipPath bounds the path of what is deep inside a schema.
+// clipPath bounds the path of a deep place in a schema.
 func clipPath(at string) string {
 	const most = 300
 	if len(at) <= most {

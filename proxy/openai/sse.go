@@ -11,16 +11,16 @@ func WriteEvent(w io.Writer, v any) error {
 	return writeEvent(w, "", v)
 }
 
-// longEvent is an event that is not copied to be written at once.
+// longEvent is the size from which an event is not copied into one Write.
 const longEvent = 64 << 10
 
-// writeEvent writes v as an event, behind head.
+// writeEvent writes head and v as an event.
 func writeEvent(w io.Writer, head string, v any) error {
 	data, err := Encode(v)
 	if err != nil {
 		return fmt.Errorf("cannot encode an event: %w", err)
 	}
-	if len(data) <= longEvent { // one Write a frame, which no flush splits then
+	if len(data) <= longEvent { // one Write, which no flush splits
 		_, err = w.Write(slices.Concat([]byte(head), []byte("data: "), data, []byte("\n\n")))
 		return err
 	}
@@ -38,7 +38,7 @@ func WriteDone(w io.Writer) error {
 	return err
 }
 
-// WriteKeepalive writes a comment, which clients skip.
+// WriteKeepalive writes a comment, which clients ignore.
 func WriteKeepalive(w io.Writer) error {
 	_, err := io.WriteString(w, ": keepalive\n\n")
 	return err

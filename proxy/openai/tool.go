@@ -13,21 +13,20 @@ const (
 	maxToolName = 128
 )
 
-// Tool is a function of the client's that the model may call.
+// Tool is a function of the client that the model may call.
 type Tool struct {
 	Name string
-	// Description is the client's, and the schema behind it where codex would
-	// not pass that on whole.
+	// Description is the client's, followed by the schema if codex would not pass that on whole.
 	Description string
 	// Parameters is a JSON schema of type object.
 	Parameters json.RawMessage
 }
 
-// noParameters is the schema of a function that takes none.
+// noParameters is the schema of a function without parameters.
 var noParameters = json.RawMessage(`{"type":"object","properties":{}}`)
 
-// newTool checks what codex would refuse or, worse, would drop: at is the path
-// of the object that holds name, description and parameters.
+// newTool refuses tools that codex would refuse or silently drop. at is the path of the object that holds name,
+// description and parameters.
 func newTool(at, name, description string, parameters json.RawMessage) (Tool, error) {
 	if err := checkToolName(at+".name", name); err != nil {
 		return Tool{}, err
@@ -40,7 +39,7 @@ func newTool(at, name, description string, parameters json.RawMessage) (Tool, er
 		return Tool{}, Invalid("invalid_value", at+".name", fmt.Sprintf(
 			"%s.name: codex takes %q for a tool of its own and hides it from the model; rename it", at, name))
 	}
-	if isNothing(parameters) {
+	if isUnset(parameters) {
 		return Tool{name, description, noParameters}, nil
 	}
 	whole, err := checkParameters(at+".parameters", parameters)
@@ -54,8 +53,7 @@ func newTool(at, name, description string, parameters json.RawMessage) (Tool, er
 	return Tool{name, description, parameters}, nil
 }
 
-// checkToolName is the rule of the OpenAI reference, with the length that codex
-// takes.
+// checkToolName applies the rule of the OpenAI reference, with the maximum length of codex.
 func checkToolName(at, name string) error {
 	switch {
 	case name == "":
@@ -69,8 +67,7 @@ func checkToolName(at, name string) error {
 	return nil
 }
 
-// checkTools refuses what is wrong with a list of tools as a whole. named gives
-// the path of the name of the i-th.
+// checkTools refuses too long lists and duplicate names. named returns the path of the name of the i-th tool.
 func checkTools(at string, tools []Tool, named func(i int) string) error {
 	if len(tools) > maxTools {
 		return Invalid("invalid_value", at, fmt.Sprintf("%s must not hold more than %d tools", at, maxTools))

@@ -7,20 +7,18 @@ import (
 	"strings"
 )
 
-// toolChoice is which tools the model may or must call. Codex always says
-// "auto" to the model: what may not be called is left out, and what must be
-// called is asked for in words.
+// toolChoice lists the tools that the model may or must call. Codex always sends "auto": tools that may not be called
+// are not offered, and an instruction asks for a call that must be made.
 type toolChoice struct {
-	must  bool     // call one
-	names []string // of these; nil means of all
+	must  bool     // the model must call a tool
+	names []string // of the tools that it may call; nil means all
 }
 
-// chooseTools decodes tool_choice. named reads the name out of
-// {"type":"function",…}, which the two APIs spell in two ways; group does so for
-// {"type":"allowed_tools",…}.
+// chooseTools decodes tool_choice. named returns the name in {"type":"function",…}, whose form differs between the two
+// APIs; group does so for {"type":"allowed_tools",…}.
 func chooseTools(raw json.RawMessage, named func(json.RawMessage) string,
 	group func(json.RawMessage) allowedTools) (toolChoice, error) {
-	if isNothing(raw) && string(raw) != `"none"` {
+	if isUnset(raw) && string(raw) != `"none"` {
 		return toolChoice{}, nil
 	}
 	var word string
@@ -58,8 +56,8 @@ func choiceByWord(at, word string) (toolChoice, error) {
 
 // allowedTools is the body of {"type":"allowed_tools",…}.
 type allowedTools struct {
-	Mode  string                `json:"mode"`
-	Tools some[json.RawMessage] `json:"tools"`
+	Mode  string                       `json:"mode"`
+	Tools boundedList[json.RawMessage] `json:"tools"`
 }
 
 func choiceOf(allowed allowedTools, named func(json.RawMessage) string) (toolChoice, error) {
@@ -78,8 +76,8 @@ func choiceOf(allowed allowedTools, named func(json.RawMessage) string) (toolCho
 	return choice, nil
 }
 
-// offer is what the model gets to see of tools.
-func (c toolChoice) offer(at string, tools []Tool) ([]Tool, error) {
+// apply returns the tools that the model may call.
+func (c toolChoice) apply(at string, tools []Tool) ([]Tool, error) {
 	for _, name := range c.names {
 		if !slices.ContainsFunc(tools, func(t Tool) bool { return t.Name == name }) {
 			return nil, Invalid("invalid_value", at,
@@ -95,7 +93,7 @@ func (c toolChoice) offer(at string, tools []Tool) ([]Tool, error) {
 	return slices.DeleteFunc(slices.Clone(tools), func(t Tool) bool { return !slices.Contains(c.names, t.Name) }), nil
 }
 
-// instruction asks the model for what codex cannot demand of it.
+// instruction asks the model in words for a call, which codex cannot enforce.
 func (c toolChoice) instruction() string {
 	switch {
 	case !c.must:
@@ -110,5 +108,5 @@ func (c toolChoice) instruction() string {
 	}
 }
 
-// oneCall is what the model is told when the client takes one call at a time.
+// oneCall is the instruction for clients that accept one call at a time.
 const oneCall = "Call at most one function in a message; call the next one when you have the result."

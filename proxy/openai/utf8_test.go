@@ -22,7 +22,7 @@ func TestTame(t *testing.T) {
 		`"\`:                                 `"\`,
 		`["\ud83d\n"]`:                       `["\ufffd\n"]`,
 	} {
-		assert.Equal(t, want, string(tame([]byte(in))))
+		assert.Equal(t, want, string(validUTF8([]byte(in))))
 	}
 }
 
@@ -33,7 +33,7 @@ func FuzzTame(f *testing.F) {
 		var before, after any
 		wrong := json.Unmarshal(body, &before)
 		valid := utf8.Valid(body)
-		tamed := tame(body)
+		tamed := validUTF8(body)
 		assert.True(t, utf8.Valid(tamed))
 		if wrong == nil && valid {
 			require.NoError(t, json.Unmarshal(tamed, &after))

@@ -6,24 +6,23 @@ import (
 	"unicode/utf8"
 )
 
-// MaxElements bounds the names and values of a body. They take a hundred times as much
-// memory decoded, and a microsecond each. 10,000 messages have some 100,000, and 500
-// tools as many.
+// MaxElements bounds the names and values of a body. Decoded they take up to a hundred times as much memory, and a
+// microsecond each. 10,000 messages have some 100,000, and so have 500 tools.
 const MaxElements = 500_000
 
-// Weight is what a body holds, before anything of it is decoded.
+// Weight is the number and kind of elements of a body, before it is decoded.
 type Weight struct {
-	Elements int64  // names and values, those inside others included
-	Items    int64  // those of the lists in the body: messages, items of the input, tools
-	Growth   int64  // bytes by which the body may grow as it is made valid UTF-8, or quoted in words
-	Model    string // empty: there is none, or it is written with escapes
-	Choices  int64  // n of a chat; 0: there is none
+	Elements int64  // names and values, nested ones included
+	Items    int64  // of the lists in the body: messages, items of the input, tools
+	Growth   int64  // by how many bytes the body may grow when it is made valid UTF-8, or quoted in an instruction
+	Model    string // empty if there is none, or it has escapes
+	Choices  int64  // n of a chat; 0 if there is none
 }
 
-// Weigh finds the weight of a body in one pass, without a copy of it. It does not check
-// the body: if that is not JSON, the weight means nothing.
+// Weigh returns the weight of a body in one pass, without a copy. It does not validate the body: if that is not JSON, the
+// weight means nothing.
 func Weigh(body []byte) (w Weight) {
-	// an escape in a schema that goes on in words is escaped again
+	// an escape in a schema in an instruction is escaped again
 	w.Growth = 2 * int64(bytes.Count(body, []byte{'\\'}))
 	if !utf8.Valid(body) {
 		w.Growth += 2 * int64(len(body))
@@ -49,7 +48,7 @@ func Weigh(body []byte) (w Weight) {
 			w.Elements++
 			end := i + scalarEnd(body[i:])
 			if depth == 1 {
-				top.take(body[i:end], &w)
+				top.record(body[i:end], &w)
 			}
 			i = end - 1
 		}
@@ -57,16 +56,17 @@ func Weigh(body []byte) (w Weight) {
 	return w
 }
 
-// itemDepth is how deep the items of the lists in a body are.
+// itemDepth is the depth of the items of the lists in a body.
 const itemDepth = 3
 
-// member is the member of the body at which Weigh is.
+// member is the current member of the body.
 type member struct {
 	name  []byte // with its quotes
-	value bool   // the value follows, and not a name
+	value bool   // its value follows
 }
 
-func (m *member) take(text []byte, w *Weight) {
+// record stores a name, or a value in w.
+func (m *member) record(text []byte, w *Weight) {
 	switch {
 	case !m.value:
 		m.name = text

@@ -21,7 +21,7 @@ type Fault func(ctx context.Context, p *Peer, id json.RawMessage) bool
 
 // Server is the fake. Set the fields before Serve.
 type Server struct {
-	// Models are what model/list returns; none means one model called "demo".
+	// Models are the models in model/list; none means one model called "demo".
 	Models []Model
 	// Handler runs every turn; nil means Demo.
 	Handler Handler

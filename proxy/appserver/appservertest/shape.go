@@ -119,7 +119,7 @@ func rateLimitsShape() map[string]any {
 	}
 }
 
-// abortedShape is what codex writes into the history of an interrupted turn.
+// abortedShape is the item that codex adds to the history of an interrupted turn.
 func abortedShape(turnID string) map[string]any {
 	return map[string]any{
 		"type": "message", "role": "user", "id": "msg_" + newID(),
