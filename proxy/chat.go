@@ -125,7 +125,7 @@ func whyEnded(ctx context.Context, err error) error {
 
 // wholeChat answers when all choices are complete.
 func (s *Server) wholeChat(w http.ResponseWriter, r *http.Request, req *openai.ChatRequest, answer openai.Answer) error {
-	said := make([]openai.Said, req.N)
+	said := make([]openai.ChoiceContent, req.N)
 	return s.choices(w, r, req, func(c *choice, turn *appserver.Turn) error {
 		whole := &wholeChoice{}
 		err := s.hear(c, turn, req, whole, nil, nil)

@@ -36,7 +36,7 @@ func planResponse(req *openai.ResponseRequest, conversation []said) (
 		turn.Tools = append(turn.Tools, tools([]openai.Tool{tool.Wire})...)
 	}
 	from = &origins{}
-	turn.Items = make([]appserver.Item, 0, len(items)+len(req.Tools.Words)+1)
+	turn.Items = make([]appserver.Item, 0, len(items)+len(req.Tools.Instructions)+1)
 	var calls callCheck
 	for i, item := range items {
 		calls.add(item)
@@ -54,7 +54,7 @@ func planResponse(req *openai.ResponseRequest, conversation []said) (
 	if len(turn.Items) == 0 {
 		return turn, nil, 0, openai.Invalid("input_required", "input", "input must hold at least one message")
 	}
-	for _, words := range append(req.Tools.Words, req.Format.Instruction) {
+	for _, words := range append(req.Tools.Instructions, req.Format.Instruction) {
 		if words != "" {
 			turn.Items = append(turn.Items, appserver.TextMessage("developer", words))
 		}
@@ -99,7 +99,7 @@ func readItems(req *openai.ResponseRequest, conversation []said) (items []openai
 		}
 		items, tools = append(items, item), append(tools, item.Tools...)
 	}
-	return items, req.Equip(tools)
+	return items, req.AddTools(tools)
 }
 
 // inject is the item as codex takes it into a history; nil if it has nothing to

@@ -150,7 +150,7 @@ func (s *Server) answerResponse(r *http.Request, x *exchange, job *responding, t
 	var outcome error
 	switch {
 	case err == nil:
-		if finish == openai.FinishStop && b.Silent() && wrote(x.usage) {
+		if finish == openai.FinishStop && !b.HasOutput() && wrote(x.usage) {
 			events = b.Refuse(unheard)
 		}
 		events = append(events, b.End(finish, x.usage, time.Now().Unix())...)
@@ -176,7 +176,7 @@ func (s *Server) answerResponse(r *http.Request, x *exchange, job *responding, t
 func (s *Server) keep(ctx context.Context, x *exchange, job *responding, b *openai.ResponseBuilder) *remembered {
 	response := b.Response()
 	kept := &remembered{id: response.ID, worker: x.worker, items: job.conversation()}
-	output := made(b.Kept(), x.worker)
+	output := made(b.FullOutput(), x.worker)
 	kept.items = append(kept.items, output...)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()

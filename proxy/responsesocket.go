@@ -353,7 +353,7 @@ func (k *responseSocket) create(r *http.Request, x *exchange, message []byte) er
 		end:   func(events []openai.ResponseEvent, _ openai.Response) error { return k.sendEvents(x, events) },
 	}
 	var kept *remembered
-	if req.Idle {
+	if req.NoGenerate {
 		kept, err = k.warmUp(r, x, job, out)
 	} else {
 		kept, err = k.respond(k.w, r, x, job, out)

@@ -9,7 +9,7 @@ import (
 // wholeChoice collects a choice.
 type wholeChoice struct {
 	words, thoughts strings.Builder
-	said            openai.Said
+	said            openai.ChoiceContent
 }
 
 func (c *wholeChoice) text(delta string) error {

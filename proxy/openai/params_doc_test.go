@@ -60,8 +60,7 @@ func inTheDocs(t *testing.T, name string, table params) {
 		"if this is meant: go test ./proxy/openai -run TestParametersInTheDocs -update")
 }
 
-// Every parameter in the table can be sent, and what becomes of it is what the
-// table says.
+// Every parameter in the table can be sent, and follows its rule.
 func TestParametersFollowTheTable(t *testing.T) {
 	values := map[string]string{ // of the honoured ones
 		"model": `"m"`, "messages": `[{"role":"user","content":"x"}]`, "stream": `true`,

@@ -153,8 +153,8 @@ func TestReasoningIsShownToWhoAsks(t *testing.T) {
 	assert.Equal(t, "mark:secret", b.FullOutput()[0].Encrypted)
 }
 
-// Whatever comes, in whatever order: the events build up what the final response
-// says, one item at a time, numbered without gaps.
+// For any events of a turn, in any order, the events of the response build up the final response, one item at a time,
+// numbered without gaps.
 func TestResponseEventsAddUp(t *testing.T) {
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -39,12 +39,12 @@ func TestDecodeResponse(t *testing.T) {
 	assert.True(t, req.Encrypted)
 	assert.False(t, *req.Store)
 	require.Empty(t, req.Tools.Offered, "there may be more in what it refers to")
-	require.NoError(t, req.Equip(nil))
+	require.NoError(t, req.AddTools(nil))
 	require.Len(t, req.Tools.Offered, 1, "the others may not be called")
 	assert.True(t, req.Tools.Offered[0].Custom)
 	assert.Contains(t, string(req.Tools.Offered[0].Wire.Parameters), "lark grammar")
 	assert.Equal(t, []string{"Your next message must be a call of the function patch. Do not answer in words."},
-		req.Tools.Words)
+		req.Tools.Instructions)
 	require.Len(t, req.Input, 10)
 	var types []string
 	for _, in := range req.Input {
@@ -92,7 +92,7 @@ func TestItemsComeBack(t *testing.T) {
 		offered = append(offered, tool.Name)
 	}
 	assert.Equal(t, []string{"found", "exec"}, offered, "tools that come in the input")
-	require.NoError(t, req.Equip([]json.RawMessage{[]byte(`{"type":"function","name":"exec"}`),
+	require.NoError(t, req.AddTools([]json.RawMessage{[]byte(`{"type":"function","name":"exec"}`),
 		[]byte(`{"type":"function","name":"earlier"}`)}))
 	require.Len(t, req.Tools.Offered, 3)
 	assert.True(t, req.Tools.Offered[2].Custom, "the later one of a name holds")
@@ -211,8 +211,7 @@ func TestDecodeResponseRefuses(t *testing.T) {
 	}
 }
 
-// Every parameter of responses can be sent, and what becomes of it is what the
-// table says.
+// Every parameter of responses can be sent, and follows its rule.
 func TestResponseParametersFollowTheTable(t *testing.T) {
 	values := map[string]string{ // of the honoured ones
 		"model": `"m"`, "input": `"x"`, "instructions": `"i"`, "stream": `true`,
