@@ -47,7 +47,7 @@ This page is made from the reference files in the package. codex-proxy.toml(5) a
 | ` + "`/etc/codex-proxy/traces-headers`" + ` | headers for the collector of traces | when codex-proxy-traces.service starts again |
 | drop-ins (` + "`systemctl edit`" + `) | restarts, watchdog, address, limits of memory and CPU | see ` + "[operations.md](operations.md#drop-ins)" + ` |
 
-` + "`codex-proxy config check`" + ` finds mistakes, ` + "`codex-proxy serve --set KEY=VALUE`" + ` overrides one setting of the daemon. The address belongs to codex-proxy.socket.
+` + "`codex-proxy config check`" + ` finds mistakes, ` + "`codex-proxy serve --set KEY=VALUE`" + ` overrides one setting of the daemon. The address belongs to codex-proxy.socket. The [glossary](architecture.md#glossary) explains the words.
 `)
 	fmt.Fprintf(&b, "\n## config.toml\n%s\n## workers/NAME.toml\n%s", markdownOf(proxy), markdownOf(worker))
 	return b.String()

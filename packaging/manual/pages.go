@@ -115,7 +115,7 @@ var unitPages = []unitPage{
 		description: "codex-proxy.service answers HTTP on the socket of codex-proxy.socket, which keeps connections while the service restarts. " +
 			"codex.target is that and all workers. " + strong + "systemctl start codex-proxy" + plain + " starts the target, too; " +
 			strong + "systemctl stop codex.target" + plain + " stops everything.",
-		sections: []string{"What is going on", "Reasons", "What is wrong", "Upgrades", "Memory", "The control socket"},
+		sections: []string{"Processes and sockets", "What is going on", "Reasons", "What is wrong", "Upgrades", "Memory", "The control socket"},
 	},
 	{
 		unit: "codex-proxy-fetch.service", summary: "images from the network for codex-proxy",
