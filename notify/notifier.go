@@ -144,6 +144,15 @@ func extendTimeout(d time.Duration) string {
 	return fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", d.Microseconds())
 }
 
+const (
+	// ExtendBy is the d of ExtendTimeout and StillStopping for a process that calls them
+	// every ExtendEvery. systemd reads them late when it waits for the bus, by up to 25 s
+	// (sd_bus_call(3)).
+	ExtendBy = 30 * time.Second
+	// ExtendEvery is the interval of ExtendBy.
+	ExtendEvery = time.Second
+)
+
 // ExtendTimeout asks that start-up, run time or shutdown, whichever is going on,
 // is given at least d from now.
 func (n *Notifier) ExtendTimeout(d time.Duration) {

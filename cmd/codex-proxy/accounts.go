@@ -13,17 +13,14 @@ import (
 
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/units"
 )
 
 // The places that the packages and units fix.
 const (
-	workerFiles   = "/etc/codex-proxy/workers"
-	workerHomes   = "/var/lib/codex-worker" // StateDirectory= of codex-worker@.service
-	socketFiles   = "/run/codex-proxy"      // ListenStream= of codex-worker@.socket
-	workerUser    = "codex-worker"
+	workerUser    = paths.WorkerUser
 	defaultWorker = "default"
-	codexTarget   = "codex.target"
 )
 
 // jobBound is for a restart of a worker, which TimeoutStopSec= and
@@ -102,8 +99,8 @@ func (o *accountsOptions) on(do func(context.Context, string) error) func(contex
 	}
 }
 
-func workerFileOf(name string) string { return filepath.Join(workerFiles, name+".toml") }
-func workerHomeOf(name string) string { return filepath.Join(workerHomes, name) }
+func workerFileOf(name string) string { return filepath.Join(paths.WorkerSettings, name+".toml") }
+func workerHomeOf(name string) string { return filepath.Join(paths.WorkerHomes, name) }
 
 // describe asks systemd for a unit; where there is none it is a unit that is not
 // installed.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/packaging/etc"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
@@ -136,7 +137,7 @@ func TestLoginStartsNothingWhileTheTargetIsStopped(t *testing.T) {
 	defer o.systemd.Close()
 	require.NoError(t, o.takeUp(t.Context(), "a"))
 	assert.Equal(t, "There is no unit codex-worker@a.service to start.\n", said.String())
-	worker, target, restarts := systemd.Unit(units.Worker("a")), systemd.Unit(codexTarget), 0
+	worker, target, restarts := systemd.Unit(units.Worker("a")), systemd.Unit(paths.TargetUnit), 0
 	for _, tc := range []struct {
 		target, worker string
 		says           string
@@ -172,7 +173,7 @@ func TestReloadAfterAReload(t *testing.T) {
 		state string
 		calls int
 	}{{"inactive", 0}, {"deactivating", 0}, {"active", 1}, {"reloading", 2}, {"refreshing", 3}} {
-		systemd.Unit(proxyUnit).SetSilently(unitstest.Properties{"ActiveState": tc.state})
+		systemd.Unit(paths.ServiceUnit).SetSilently(unitstest.Properties{"ActiveState": tc.state})
 		o.reloadProxy(t.Context(), func([]string) string { return "" })
 		assert.Equal(t, tc.calls, systemd.Calls("ReloadUnit"), tc.state)
 	}
@@ -195,13 +196,13 @@ func TestReloadAfterAStart(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			systemd := unitstest.Start(t).Systemd
-			proxy := systemd.Unit(proxyUnit)
+			proxy := systemd.Unit(paths.ServiceUnit)
 			proxy.Jobs("")
 			var said bytes.Buffer
 			o := accountsOptions{systemd: units.NewManager(), settings: configured(t, ""), stderr: &said}
 			defer o.systemd.Close()
 			started, reloaded := make(chan error, 1), make(chan struct{})
-			go func() { started <- o.systemd.Start(t.Context(), proxyUnit) }()
+			go func() { started <- o.systemd.Start(t.Context(), paths.ServiceUnit) }()
 			called := func(method string) {
 				t.Helper()
 				require.Eventually(t, func() bool { return systemd.Calls(method) > 0 }, bound, time.Millisecond, method)

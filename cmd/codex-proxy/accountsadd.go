@@ -11,6 +11,7 @@ import (
 
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/packaging/etc"
 	"codex-proxy/units"
 )
@@ -99,26 +100,26 @@ func (o *accountsOptions) reloadProxy(ctx context.Context, hint func(names []str
 		return // it reads them when it starts; a reload under way may have read them already
 	}
 	if err == nil {
-		err = o.systemd.Reload(ctx, proxyUnit)
+		err = o.systemd.Reload(ctx, paths.ServiceUnit)
 	}
 	if err != nil {
 		o.tell("The service does not know of it yet: %v; then systemctl reload codex-proxy", err)
 		return
 	}
-	o.tell("%s is reloaded.", proxyUnit)
+	o.tell("%s is reloaded.", paths.ServiceUnit)
 }
 
 // started is the service, when a start that is under way is over: that may have read
 // the workers already, and systemd reloads nothing that is starting.
 func (o *accountsOptions) started(ctx context.Context) (units.Description, error) {
-	proxy, err := o.describe(ctx, proxyUnit)
+	proxy, err := o.describe(ctx, paths.ServiceUnit)
 	if err != nil || !starting(proxy) {
 		return proxy, err
 	}
-	if err := o.systemd.AwaitJob(ctx, proxyUnit); err != nil {
+	if err := o.systemd.AwaitJob(ctx, paths.ServiceUnit); err != nil {
 		return proxy, err
 	}
-	if proxy, err = o.describe(ctx, proxyUnit); err == nil && starting(proxy) {
+	if proxy, err = o.describe(ctx, paths.ServiceUnit); err == nil && starting(proxy) {
 		err = errors.New("it is still starting")
 	}
 	return proxy, err

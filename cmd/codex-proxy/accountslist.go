@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
@@ -61,7 +62,7 @@ func (o *accountsOptions) list(ctx context.Context, _ string) error {
 
 // workerNames are those of the worker files.
 func workerNames() ([]string, error) {
-	files, err := os.ReadDir(workerFiles)
+	files, err := os.ReadDir(paths.WorkerSettings)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the workers: %w", err)
 	}

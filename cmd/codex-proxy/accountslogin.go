@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/units"
 )
 
@@ -45,7 +46,7 @@ func (o *accountsOptions) login(ctx context.Context, name string) error {
 // renew logs in beside the worker's home, so that the login there holds until there
 // is another, and then ends the one before.
 func (o *accountsOptions) renew(ctx context.Context, name string, p *codexhome.Program, as codexhome.Account) error {
-	aside, err := os.MkdirTemp(workerHomes, ".login-"+name+"-") // mode 0700; no worker has such a name
+	aside, err := os.MkdirTemp(paths.WorkerHomes, ".login-"+name+"-") // mode 0700; no worker has such a name
 	if err != nil {
 		return fmt.Errorf("cannot prepare the login: %w", err)
 	}
@@ -113,7 +114,7 @@ func (o *accountsOptions) takeUp(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	target, err := o.describe(ctx, codexTarget)
+	target, err := o.describe(ctx, paths.TargetUnit)
 	if err != nil {
 		return err
 	}

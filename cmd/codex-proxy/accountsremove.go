@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/units"
 )
 
@@ -68,7 +69,7 @@ func (o *accountsOptions) takeDown(ctx context.Context, name string) error {
 		}
 	}
 	// systemd leaves the socket's file (RemoveOnStop=).
-	if err := os.Remove(filepath.Join(socketFiles, name+".sock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(paths.WorkerSockets, name+".sock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the worker's socket: %w", err)
 	}
 	return nil

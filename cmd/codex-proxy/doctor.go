@@ -17,6 +17,7 @@ import (
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/doctor"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/control"
@@ -63,7 +64,7 @@ func examine(ctx context.Context, stdout io.Writer, asJSON bool) error {
 
 func thisHost() doctor.Host {
 	return doctor.Host{
-		Root: "/", Control: defaultControlSocket, IsRoot: os.Geteuid() == 0,
+		Root: "/", Control: paths.ControlSocket, IsRoot: os.Geteuid() == 0,
 		Systemd: units.NewManager(), Account: account, Status: askStatus, Keys: askKeys, Get: get,
 		Codex: codexOf, Command: runInWorker, Clock: clock, Free: free,
 	}

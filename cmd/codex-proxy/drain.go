@@ -174,14 +174,14 @@ func extending(notifier *notify.Notifier, drain func() (probes.Report, error)) (
 		report, err = drain()
 		close(done)
 	}()
-	extend := time.NewTicker(extendEvery)
+	extend := time.NewTicker(notify.ExtendEvery)
 	defer extend.Stop()
 	for {
 		select {
 		case <-done:
 			return report, err
 		case <-extend.C:
-			notifier.ExtendTimeout(extendBy)
+			notifier.ExtendTimeout(notify.ExtendBy)
 			notifier.Status("Stopping: turns in flight are finished first")
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/daemon"
 	"codex-proxy/proxy/fetch"
 )
 
@@ -29,13 +30,8 @@ Run by codex-proxy-fetch.service, which codex-proxy-fetch.socket starts.`,
 			if err != nil {
 				return nil, "", err
 			}
-			return fetch.NewServer(fetch.New(fetchLimits(images)), idle, logger),
+			return fetch.NewServer(fetch.New(daemon.FetchLimits(images)), idle, logger),
 				fmt.Sprintf("Ready: images up to %d bytes", images.MaxBytes), nil
 		},
 	}.command(c, "how long it waits for the next request")
-}
-
-// fetchLimits are the same on both sides of the socket.
-func fetchLimits(images *config.Images) fetch.Limits {
-	return fetch.Limits{Bytes: images.MaxBytes, Time: images.Timeout, Allow: images.AllowPrivate}
 }

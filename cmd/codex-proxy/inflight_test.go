@@ -4,23 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"codex-proxy/proxy"
 	"codex-proxy/proxy/appserver/appservertest"
-	"codex-proxy/proxy/workers"
 )
 
 // counted is a worker on which a turn ends with each token, and how many turns there
@@ -194,6 +190,15 @@ func TestAProcessThatDiesGivesItsPlacesBack(t *testing.T) {
 	require.Eventually(t, func() bool { return last.ask() == http.StatusOK }, bound, time.Millisecond)
 }
 
+func over(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
 // However requests come to two processes at the same time, there are never more turns
 // than may be.
 func TestLimitsHoldDuringReloads(t *testing.T) {
@@ -203,7 +208,7 @@ func TestLimitsHoldDuringReloads(t *testing.T) {
 	ends.Go(func() {
 		pace := time.NewTicker(time.Millisecond)
 		defer pace.Stop()
-		for !closed(done) {
+		for !over(done) {
 			w.ends <- struct{}{}
 			<-pace.C
 		}
@@ -212,7 +217,7 @@ func TestLimitsHoldDuringReloads(t *testing.T) {
 	for range 8 {
 		c := s.client(t, "")
 		clients.Go(func() {
-			for !closed(done) {
+			for !over(done) {
 				assert.Equal(t, http.StatusOK, c.ask())
 			}
 		})
@@ -225,43 +230,4 @@ func TestLimitsHoldDuringReloads(t *testing.T) {
 	ends.Wait()
 	assert.LessOrEqual(t, w.most.Load(), int64(2))
 	assert.NotZero(t, w.most.Load())
-}
-
-// A version that does not know of claims tells its turns when it has heard news.
-func TestInflightOfAnotherVersion(t *testing.T) {
-	var told turnsBefore
-	require.NoError(t, json.Unmarshal([]byte(`{"drains":1,"inflight":{"default":2}}`), &told))
-	assert.Equal(t, inflight{Workers: map[string]workers.Load{"default": {Turns: 2}}}, told.load())
-}
-
-func TestInflightPlus(t *testing.T) {
-	a := inflight{Workers: map[string]workers.Load{"x": {Turns: 1}}, Keys: map[string]proxy.KeyUse{"k": {Running: 1, Tokens: 5}}, Claims: 7}
-	b := inflight{Workers: map[string]workers.Load{"x": {Turns: 2}, "y": {Turns: 3}}, Keys: map[string]proxy.KeyUse{"k": {Running: 2}}, Waits: true, Heard: 9}
-	assert.Equal(t, inflight{
-		Workers: map[string]workers.Load{"x": {Turns: 3}, "y": {Turns: 3}}, Keys: map[string]proxy.KeyUse{"k": {Running: 3, Tokens: 5}}, Waits: true,
-	}, a.plus(b))
-	assert.Equal(t, map[string]workers.Load{"x": {Turns: 1}}, a.Workers)
-}
-
-// A claim waits for a neighbour that hangs once, and for none that has gone.
-func TestClaimThatNobodyHears(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &daemon{handoff: &succession{}, neighbours: newNeighbours(), logger: slog.New(slog.DiscardHandler)}
-		assert.False(t, d.claim(), "there is no successor")
-		d.neighbours.ask(true)
-		began := time.Now()
-		assert.True(t, d.claim())
-		assert.Equal(t, claimBound, time.Since(began))
-		assert.True(t, d.claim())
-		assert.Equal(t, claimBound, time.Since(began))
-
-		d.neighbours = newNeighbours()
-		d.neighbours.ask(true)
-		claimed := make(chan bool)
-		go func() { claimed <- d.claim() }()
-		synctest.Wait()
-		d.neighbours.ask(false)
-		assert.True(t, <-claimed)
-		assert.Equal(t, claimBound, time.Since(began))
-	})
 }

@@ -17,15 +17,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
 )
-
-const defaultKeyFile = config.DefaultKeyFile
-
-// daemonGroup is Group= in codex-proxy.service.
-const daemonGroup = "codex-proxy"
 
 const (
 	// lockBound is for other commands that are at it: each is done in moments.
@@ -173,8 +168,8 @@ func (f keyFile) lend(to *os.File) error {
 // admit lets the daemon read a new file of root's. The default one comes to it as
 // a credential, and where there is no such group another user runs the daemon.
 func (f keyFile) admit(to *os.File) error {
-	group, err := user.LookupGroup(daemonGroup)
-	if f == defaultKeyFile || os.Geteuid() != 0 || err != nil {
+	group, err := user.LookupGroup(paths.User)
+	if f == paths.KeyFile || os.Geteuid() != 0 || err != nil {
 		return nil
 	}
 	gid, err := strconv.Atoi(group.Gid)

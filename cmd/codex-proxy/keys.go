@@ -17,6 +17,7 @@ import (
 
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
 )
@@ -107,7 +108,7 @@ func (o *keysOptions) limitFlags(flags *pflag.FlagSet) {
 // no keys but those of its own file, unless it is asked for by --socket.
 func (o *keysOptions) locate(settings string) error {
 	places, err := config.LoadPlaces(settings)
-	own := keyFile(cmp.Or(places.KeyFile, defaultKeyFile))
+	own := keyFile(cmp.Or(places.KeyFile, paths.KeyFile))
 	// Who names both needs no settings, nor does a user who may not read them.
 	if err != nil && (o.file == "" || o.socket == "" && !errors.Is(err, fs.ErrPermission)) {
 		return fmt.Errorf("cannot tell which file has the keys: %w", err)

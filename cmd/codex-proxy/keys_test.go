@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
@@ -138,10 +139,10 @@ func TestKeysAreThoseOfTheSettings(t *testing.T) {
 	}{
 		{"named", own, keysOptions{}, keysOptions{file: "/srv/keys", socket: "/srv/socket", tell: true, named: "/srv/keys"}},
 		{"the same", own, keysOptions{file: "/srv//keys"}, keysOptions{file: "/srv//keys", socket: "/srv/socket", tell: true, named: "/srv/keys"}},
-		{"another", own, keysOptions{file: defaultKeyFile}, keysOptions{file: defaultKeyFile, socket: "/srv/socket", named: defaultKeyFile}},
+		{"another", own, keysOptions{file: paths.KeyFile}, keysOptions{file: paths.KeyFile, socket: "/srv/socket", named: paths.KeyFile}},
 		{"another, with a socket", own, keysOptions{file: "/x", socket: "/y"}, keysOptions{file: "/x", socket: "/y", tell: true}},
-		{"none named", empty, keysOptions{}, keysOptions{file: defaultKeyFile, socket: defaultControlSocket, tell: true, named: defaultKeyFile}},
-		{"no settings", empty + ".none", keysOptions{}, keysOptions{file: defaultKeyFile, socket: defaultControlSocket, tell: true, named: defaultKeyFile}},
+		{"none named", empty, keysOptions{}, keysOptions{file: paths.KeyFile, socket: paths.ControlSocket, tell: true, named: paths.KeyFile}},
+		{"no settings", empty + ".none", keysOptions{}, keysOptions{file: paths.KeyFile, socket: paths.ControlSocket, tell: true, named: paths.KeyFile}},
 		{"bad settings, not needed", bad, keysOptions{file: "/x", socket: "/y"}, keysOptions{file: "/x", socket: "/y", tell: true}},
 	} {
 		require.NoError(t, tc.given.locate(tc.settings), tc.name)
@@ -151,8 +152,8 @@ func TestKeysAreThoseOfTheSettings(t *testing.T) {
 		assert.ErrorContains(t, o.locate(bad), "api_keys", "%+v", o)
 	}
 	assert.Equal(t, "/srv/socket", controlSocket(own))
-	assert.Equal(t, defaultControlSocket, controlSocket(empty))
-	assert.Equal(t, defaultControlSocket, controlSocket(bad), "the service may run still")
+	assert.Equal(t, paths.ControlSocket, controlSocket(empty))
+	assert.Equal(t, paths.ControlSocket, controlSocket(bad), "the service may run still")
 }
 
 // Somebody keeps the file elsewhere.
@@ -175,7 +176,7 @@ func TestNewKeyFileIsForTheDaemon(t *testing.T) {
 		t.Skip("needs root")
 	}
 	file := keyFile(filepath.Join(t.TempDir(), "api-keys"))
-	group, err := user.LookupGroup(daemonGroup)
+	group, err := user.LookupGroup(paths.User)
 	require.NoError(t, file.write(nil))
 	info, statErr := os.Stat(string(file))
 	require.NoError(t, statErr)

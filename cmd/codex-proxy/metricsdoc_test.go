@@ -196,7 +196,7 @@ var metricName = regexp.MustCompile(`"(codex_[a-z0-9_]+)"`)
 func assertEveryName(t *testing.T, all map[string]*family) {
 	t.Helper()
 	var names int
-	for _, pattern := range []string{"../../*/*metrics.go", "../../*/*/*metrics.go"} {
+	for _, pattern := range []string{"../../*/*metrics.go", "../../*/*/*metrics.go", "../../*/*/*/*metrics.go"} {
 		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, file := range files {

@@ -17,6 +17,7 @@ import (
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/cmd/internal/ramp"
 	"codex-proxy/notify"
 	"codex-proxy/units"
@@ -110,7 +111,7 @@ func workerHome(name string, note func(string)) (*codexhome.Home, error) {
 	first := func(list string) string { dir, _, _ := strings.Cut(list, ":"); return dir }
 	home := &codexhome.Home{
 		Worker:      name,
-		File:        filepath.Join(cmp.Or(first(os.Getenv("CONFIGURATION_DIRECTORY")), "/etc/codex-proxy"), "workers", name+".toml"),
+		File:        filepath.Join(cmp.Or(first(os.Getenv("CONFIGURATION_DIRECTORY")), paths.Settings), "workers", name+".toml"),
 		Dir:         cmp.Or(os.Getenv("CODEX_HOME"), first(os.Getenv("STATE_DIRECTORY"))),
 		Runtime:     first(os.Getenv("RUNTIME_DIRECTORY")),
 		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"),

@@ -14,94 +14,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/notify"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/notify/handoff"
 )
 
-const (
-	// reloadSocket names the socket in hand-offs; it is also its file's name.
-	reloadSocket = "reload"
-	// defaultRuntimeDir is RuntimeDirectory= of codex-proxy.service.
-	defaultRuntimeDir = "/run/codex-proxy/control"
-	// greetBound is for what is answered at once.
-	greetBound = 5 * time.Second
-	// acceptPause follows a request that could not be accepted.
-	acceptPause = time.Second
-)
-
-// addReloadSocket makes the socket on which reloads are asked for in the unit's
-// runtime directory, which none but our own user and root may enter.
-func addReloadSocket(all notify.Sockets) error {
-	dir := os.Getenv("RUNTIME_DIRECTORY")
-	if dir == "" || len(all[reloadSocket]) > 0 {
-		return nil
-	}
-	path := filepath.Join(dir, reloadSocket)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot replace %s: %w", path, err)
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
-	if err != nil {
-		return fmt.Errorf("cannot listen for reloads: %w", err)
-	}
-	l.SetUnlinkOnClose(false) // it may be the successor's by then
-	all[reloadSocket] = []net.Listener{l}
-	return nil
-}
-
-// serveReloads answers `codex-proxy reload`, one at a time. A connection is the
-// request; the answer is a line with the time that it may take, and then the
-// verdict: "ok", or why not.
-func (d *daemon) serveReloads(ctx context.Context) error {
-	if len(d.sockets[reloadSocket]) == 0 {
-		return nil
-	}
-	select {
-	case <-d.handoff.started:
-	case <-ctx.Done():
-		return nil
-	}
-	l := d.sockets[reloadSocket][0]
-	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
-	defer stop()
-	for {
-		conn, err := l.Accept()
-		switch {
-		case err == nil:
-			if d.answerReload(ctx, conn) {
-				return nil // the next one is the successor's
-			}
-		case ctx.Err() != nil, errors.Is(err, net.ErrClosed):
-			return nil
-		default: // such as too many open files, which ends no request either
-			d.logger.Warn("cannot accept reloads", "error", err)
-			select {
-			case <-time.After(acceptPause):
-			case <-ctx.Done():
-			}
-		}
-	}
-}
-
-func (d *daemon) answerReload(ctx context.Context, conn net.Conn) (replaced bool) {
-	defer conn.Close()
-	limit := d.cfg.StartTimeout + 2*handoffMargin
-	_ = conn.SetDeadline(time.Now().Add(limit))
-	fmt.Fprintln(conn, limit)
-	verdict := make(chan error, 1)
-	select {
-	case d.handoff.requests <- verdict:
-	case <-ctx.Done():
-		fmt.Fprintln(conn, "the service is stopping")
-		return false
-	}
-	if err := <-verdict; err != nil {
-		fmt.Fprintln(conn, err)
-		return false
-	}
-	fmt.Fprintln(conn, "ok")
-	return true
-}
+// greetBound is for what is answered at once.
+const greetBound = 5 * time.Second
 
 func reloadCommand() *cobra.Command {
 	return &cobra.Command{
@@ -127,9 +45,9 @@ SIGHUP leave these with the program and the configuration that they have.`,
 func reloadPath() string {
 	dir := os.Getenv("RUNTIME_DIRECTORY")
 	if dir == "" {
-		dir = defaultRuntimeDir
+		dir = paths.RuntimeDir
 	}
-	return filepath.Join(dir, reloadSocket)
+	return filepath.Join(dir, paths.ReloadSocket)
 }
 
 // reload asks the daemon to hand over, and returns its verdict.

@@ -13,14 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/proxy/usage"
 )
 
 // defaultUsage is where codex-proxy.service keeps it (StateDirectory= there).
-const defaultUsage = stateDir + "/" + usage.FileName
-
-// stateDir is StateDirectory= of codex-proxy.service.
-const stateDir = "/var/lib/codex-proxy"
+const defaultUsage = paths.StateDir + "/" + usage.FileName
 
 const defaultSince = 30 // days
 

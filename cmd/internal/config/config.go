@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/internal/strict"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/modelname"
@@ -20,7 +21,7 @@ import (
 )
 
 // DefaultPath is where the packages install the configuration.
-const DefaultPath = "/etc/codex-proxy/config.toml"
+const DefaultPath = paths.Config
 
 // MaxStart bounds start_timeout: systemd gives a start, and a reload, TimeoutStartSec=
 // of codex-proxy.service. Asking for more is forgotten at a daemon-reload.
@@ -104,7 +105,7 @@ type raw struct {
 
 func defaults() raw {
 	return raw{
-		Listen: "127.0.0.1:8787", SocketDir: "/run/codex-proxy",
+		Listen: "127.0.0.1:8787", SocketDir: paths.WorkerSockets,
 		BodyLimit: 16 << 20, RequestMemory: 256 << 20, MaxInflight: 16,
 		QueueLimit: 64, QueueTimeout: duration{10 * time.Second},
 		IdleTimeout: duration{5 * time.Minute}, Keepalive: duration{15 * time.Second}, ThreadCache: 32,
@@ -113,7 +114,7 @@ func defaults() raw {
 		DrainTimeout: duration{5 * time.Minute}, ResetAfter: duration{time.Minute},
 		Images:         rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20, Timeout: duration{10 * time.Second}},
 		Traces:         rawTraces{SampleRatio: 1},
-		UsageRetention: days{400}, Textfile: "/var/lib/prometheus/node-exporter/codex-proxy.prom",
+		UsageRetention: days{400}, Textfile: paths.Textfile,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/proxy/auth"
 )
 
@@ -16,7 +17,7 @@ import (
 const credential = "api-keys"
 
 // DefaultKeyFile is what the unit passes as its credential.
-const DefaultKeyFile = "/etc/codex-proxy/api-keys"
+const DefaultKeyFile = paths.KeyFile
 
 // Places is where an operator's commands find what is the daemon's.
 type Places struct {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/codexhome"
-	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/control"
@@ -61,28 +61,28 @@ type Clock struct {
 
 // The places that the packages and units fix.
 const (
-	proxyUser  = "codex-proxy"
-	workerUser = "codex-worker"
+	proxyUser  = paths.User
+	workerUser = paths.WorkerUser
 
-	targetUnit   = "codex.target"
-	fetchSocket  = "codex-proxy-fetch.socket"
-	tracesSocket = "codex-proxy-traces.socket"
-	socketUnit   = "codex-proxy.socket"
-	proxyUnit    = "codex-proxy.service"
-	program      = "/usr/bin/codex-proxy"
-	configFile   = config.DefaultPath
-	settingsDir  = "/etc/codex-proxy"
-	keyFile      = config.DefaultKeyFile
-	homes        = "/var/lib/codex-worker"
-	runDir       = "/run/codex-proxy"
-	stateDir     = "/var/lib/codex-proxy"
+	targetUnit   = paths.TargetUnit
+	fetchSocket  = paths.FetchSocketUnit
+	tracesSocket = paths.TracesSocketUnit
+	socketUnit   = paths.SocketUnit
+	proxyUnit    = paths.ServiceUnit
+	program      = paths.Program
+	configFile   = paths.Config
+	settingsDir  = paths.Settings
+	keyFile      = paths.KeyFile
+	homes        = paths.WorkerHomes
+	runDir       = paths.WorkerSockets
+	stateDir     = paths.StateDir
 )
 
 // path is where a path of the machine is to be found.
 func (h Host) path(elem ...string) string { return filepath.Join(append([]string{h.Root}, elem...)...) }
 
 // workerFile is where a worker's settings are.
-func workerFile(worker string) string { return filepath.Join(settingsDir, "workers", worker+".toml") }
+func workerFile(worker string) string { return filepath.Join(paths.WorkerSettings, worker+".toml") }
 
 // home is a worker's CODEX_HOME, as the unit sets it.
 func home(worker string) string { return filepath.Join(homes, worker) }

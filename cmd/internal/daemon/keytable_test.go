@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"os"
@@ -22,7 +22,7 @@ func TestKeysChangedDuringAHandOff(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "api-keys")
 	keys, err := auth.Parse(strings.NewReader("alice " + hash + "\nbob " + hash + "\n"))
 	require.NoError(t, err)
-	d := &daemon{
+	d := &Daemon{
 		cfg:     &config.Config{Keys: keys, KeyFile: file},
 		handoff: &succession{},
 		pool:    workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second}, func() {}),

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestDrainAfterAHandOff(t *testing.T) {
-	d := &daemon{}
+	d := &Daemon{}
 	d.keyTable.moved = true
 	assert.ErrorIs(t, drainTable{d}.Drain(control.Drain{Workers: []string{"a"}}), control.ErrMoved)
 }

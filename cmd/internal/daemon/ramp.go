@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/units"
 )
 
@@ -16,7 +17,7 @@ const resetBound = 5 * time.Second
 // as long a time of health as a worker needs for it. systemd never does so by
 // itself while a unit runs. It may just be busy, or the bus away: it is asked
 // until it has done so.
-func (d *daemon) resetRamp(ctx context.Context) error {
+func (d *Daemon) resetRamp(ctx context.Context) error {
 	if d.notifier == nil { // nobody restarts us
 		return nil
 	}
@@ -27,11 +28,11 @@ func (d *daemon) resetRamp(ctx context.Context) error {
 			return nil
 		}
 		bounded, cancel := context.WithTimeout(ctx, resetBound)
-		err := d.manager.ResetFailed(bounded, proxyUnit)
+		err := d.manager.ResetFailed(bounded, paths.ServiceUnit)
 		cancel()
 		if err == nil || ctx.Err() != nil || errors.Is(err, units.ErrNoBus) {
 			return nil
 		}
-		d.logger.Log(ctx, level, "cannot reset the service's own restart delay", "unit", proxyUnit, "error", err)
+		d.logger.Log(ctx, level, "cannot reset the service's own restart delay", "unit", paths.ServiceUnit, "error", err)
 	}
 }

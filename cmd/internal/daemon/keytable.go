@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/notify/handoff"
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/auth"
@@ -60,7 +61,7 @@ func (m keyMemory) from(file string) *string {
 // keyTable is how the API keys change while the service runs. It is the
 // control.KeyTable.
 type keyTable struct {
-	daemon *daemon
+	daemon *Daemon
 
 	mu      sync.Mutex
 	changed bool // since the start of the service
@@ -80,7 +81,7 @@ func (t *keyTable) file() string { return keyFileOf(t.daemon.cfg) }
 
 // keyFileOf is the file of the keys: the unit's credential, if none is named.
 func keyFileOf(cfg *config.Config) string {
-	return filepath.Clean(cmp.Or(cfg.KeyFile, config.DefaultKeyFile))
+	return filepath.Clean(cmp.Or(cfg.KeyFile, paths.KeyFile))
 }
 
 // memory is what a successor receives of the keys.
@@ -98,9 +99,9 @@ func (t *keyTable) memoryNow() keyMemory {
 	return t.memory()
 }
 
-// checkPages keeps pages away from a service without keys. A credential may be older
+// CheckPages keeps pages away from a service without keys. A credential may be older
 // than the keys in force, which a predecessor knows.
-func checkPages(cfg *config.Config, predecessor *handoff.Predecessor) error {
+func CheckPages(cfg *config.Config, predecessor *handoff.Predecessor) error {
 	var m keyMemory
 	known, err := predecessor.State(&m)
 	if err != nil {
@@ -143,14 +144,18 @@ func (t *keyTable) Replace(path, file string) (control.Keys, error) {
 }
 
 // logKeyless logs what holds while there is no key.
-func (d *daemon) logKeyless() {
+func (d *Daemon) logKeyless() {
 	if keys := d.cfg.Keys; keys.Empty() {
-		d.logger.Info("there is no API key", "access", either(keys.Open(), "open", "closed"))
+		access := "closed"
+		if keys.Open() {
+			access = "open"
+		}
+		d.logger.Info("there is no API key", "access", access)
 	}
 }
 
 // heardKeys is for a process that has been replaced.
-func (d *daemon) heardKeys(raw json.RawMessage) {
+func (d *Daemon) heardKeys(raw json.RawMessage) {
 	var file string
 	if err := json.Unmarshal(raw, &file); err != nil || d.cfg.Keys.Replace(file) != nil {
 		d.logger.Warn("cannot take over the API keys of the process that serves now")
@@ -161,7 +166,7 @@ func (d *daemon) heardKeys(raw json.RawMessage) {
 
 // remembered is what the successor gets. The lock is to be held until it serves,
 // so that no change gets lost between the two.
-func (d *daemon) remembered() memory {
+func (d *Daemon) remembered() memory {
 	m := memory{
 		Workers: d.pool.Save(), Textfile: d.cfg.Textfile,
 		Handoffs: d.metrics.handoffs.done.Load() + 1, FailedHandoffs: d.metrics.handoffs.failed.Load(), // the one to come is counted by who takes over
@@ -176,7 +181,7 @@ func (d *daemon) remembered() memory {
 }
 
 // recall takes over what a predecessor remembered.
-func (d *daemon) recall(m memory) error {
+func (d *Daemon) recall(m memory) error {
 	d.pool.Restore(m.Workers)
 	d.recallInflight(m)
 	d.handoff.wrote = m.Textfile

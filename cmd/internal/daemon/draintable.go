@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ const answerBound = time.Second
 
 // drainTable is how drains change while the service runs. It is the
 // control.DrainTable.
-type drainTable struct{ daemon *daemon }
+type drainTable struct{ daemon *Daemon }
 
 // Drain implements control.DrainTable. The successor gets what is in force when it
 // takes over; a change that comes later is its own. A worker that has gone from the
@@ -97,7 +97,7 @@ func (h *succession) has(names []string) bool {
 
 // heardTurns takes over the turns of a predecessor. It reports false for a message of
 // another kind.
-func (d *daemon) heardTurns(m handoff.Message) bool {
+func (d *Daemon) heardTurns(m handoff.Message) bool {
 	if m.Kind != handoff.Turns {
 		return false
 	}
@@ -117,7 +117,7 @@ func (d *daemon) heardTurns(m handoff.Message) bool {
 
 // heardNews is for a process that has been replaced: a drain, a key file, or what
 // the processes after it have in flight. It reports false for a message of another kind.
-func (d *daemon) heardNews(m handoff.Message) bool {
+func (d *Daemon) heardNews(m handoff.Message) bool {
 	switch m.Kind {
 	case handoff.Load:
 		d.heardLoad(m.Body)
@@ -139,7 +139,7 @@ func (d *daemon) heardNews(m handoff.Message) bool {
 }
 
 // inflight is the turns in flight on each worker, ours and those before us.
-func (d *daemon) inflight() map[string]int {
+func (d *Daemon) inflight() map[string]int {
 	all := map[string]int{}
 	for _, name := range d.pool.Names() {
 		all[name] = 0

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ func TestRampIsResetInTheEnd(t *testing.T) {
 	systemd := unitstest.Start(t).Systemd
 	systemd.Refuse("org.freedesktop.DBus.Error.NoReply")
 	var log bytes.Buffer
-	d := &daemon{
+	d := &Daemon{
 		cfg: &config.Config{ResetAfter: time.Millisecond}, notifier: &notify.Notifier{}, manager: units.NewManager(),
 		logger: slog.New(slog.NewTextHandler(&log, nil)),
 	}

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"log/slog"
@@ -16,8 +16,8 @@ import (
 // have turned it off or moved it.
 func TestTextfileOfThePredecessor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "codex-proxy.prom")
-	fresh := func(textfile string) *daemon {
-		d, err := newDaemon(&config.Config{Listen: "127.0.0.1:0", Textfile: textfile}, slog.New(slog.DiscardHandler), nil, nil)
+	fresh := func(textfile string) *Daemon {
+		d, err := New(&config.Config{Listen: "127.0.0.1:0", Textfile: textfile}, slog.New(slog.DiscardHandler), nil, nil, "1")
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, d.listeners[0].Close()) })
 		return d

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -87,7 +87,7 @@ func (h *succession) note(err error) {
 }
 
 // awaitReload hands over when that is asked for; a failure changes nothing.
-func (d *daemon) awaitReload(ctx context.Context) error {
+func (d *Daemon) awaitReload(ctx context.Context) error {
 	select {
 	case <-d.handoff.started:
 	case <-ctx.Done():
@@ -113,7 +113,7 @@ func (d *daemon) awaitReload(ctx context.Context) error {
 
 // handOver starts the installed program with its present configuration, and
 // makes it the unit's main process once it can serve.
-func (d *daemon) handOver(ctx context.Context) (taken bool, err error) {
+func (d *Daemon) handOver(ctx context.Context) (taken bool, err error) {
 	d.notifier.Reloading("Reloading: starting " + d.handoff.program[0])
 	d.handoff.began = time.Now()
 	if taken, err = d.succeed(ctx); err == nil {
@@ -127,13 +127,13 @@ func (d *daemon) handOver(ctx context.Context) (taken bool, err error) {
 	return taken, err
 }
 
-// errAlone is about a process that nobody follows to its successor: the first one
+// ErrAlone is about a process that nobody follows to its successor: the first one
 // of a container takes the successor with it when it ends.
-var errAlone = errors.New("no service manager would learn of the new process; restart the service")
+var ErrAlone = errors.New("no service manager would learn of the new process; restart the service")
 
-func (d *daemon) succeed(ctx context.Context) (taken bool, err error) {
+func (d *Daemon) succeed(ctx context.Context) (taken bool, err error) {
 	if d.notifier == nil || os.Getpid() == 1 {
-		return false, errAlone
+		return false, ErrAlone
 	}
 	limit := d.cfg.StartTimeout + handoffMargin
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the new process was not ready within %s", limit))
@@ -161,4 +161,4 @@ func (d *daemon) succeed(ctx context.Context) (taken bool, err error) {
 	return d.keyTable.moved, err
 }
 
-func (d *daemon) replaced() bool { return closed(d.handoff.replaced) }
+func (d *Daemon) replaced() bool { return closed(d.handoff.replaced) }

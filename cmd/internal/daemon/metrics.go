@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -23,14 +23,14 @@ type metrics struct {
 }
 
 // newMetrics registers them for d, whose handoff and notifier are there.
-func newMetrics(registry prometheus.Registerer, d *daemon) *metrics {
+func newMetrics(registry prometheus.Registerer, d *Daemon) *metrics {
 	m := &metrics{}
 	m.pass()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := promauto.With(registry)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "codex_proxy_build_info", Help: "Always 1; the label is the version.",
-		ConstLabels: prometheus.Labels{"version": versionString()},
+		ConstLabels: prometheus.Labels{"version": d.version},
 	}, func() float64 { return 1 })
 	m.flips = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "codex_readiness_flips_total", Help: "Changes of readiness, by the reason they led to.",
@@ -72,7 +72,7 @@ func (m *metrics) pass() {
 }
 
 // beating is the check behind the watchdog, whose last pass is remembered.
-func (d *daemon) beating(ctx context.Context) error {
+func (d *Daemon) beating(ctx context.Context) error {
 	err := d.alive(ctx)
 	if err == nil {
 		d.metrics.pass()

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"log/slog"
@@ -12,13 +12,13 @@ import (
 
 // newTraces hands spans to codex-proxy-traces.service, which alone has a network;
 // nil where the settings want none.
-func newTraces(cfg *config.Config, registry prometheus.Registerer, logger *slog.Logger) *traces.Tracer {
+func newTraces(cfg *config.Config, version string, registry prometheus.Registerer, logger *slog.Logger) *traces.Tracer {
 	if cfg.Traces.Endpoint == "" {
 		return nil
 	}
 	host, _ := os.Hostname() // traces do without it
 	return traces.New(traces.Settings{
 		Socket: cfg.TracesSocket(), Ratio: cfg.Traces.SampleRatio,
-		Version: versionString(), Host: host, Registry: registry, Logger: logger,
+		Version: version, Host: host, Registry: registry, Logger: logger,
 	})
 }

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"log/slog"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/units"
 	"codex-proxy/units/unitstest"
 )
@@ -13,10 +14,10 @@ import (
 // New work waits in the socket for the next start only if the socket stays.
 func TestRestarting(t *testing.T) {
 	systemd := unitstest.Start(t).Systemd
-	d := &daemon{manager: units.NewManager(), logger: slog.New(slog.DiscardHandler)}
+	d := &Daemon{manager: units.NewManager(), logger: slog.New(slog.DiscardHandler)}
 	defer d.manager.Close()
 	assert.False(t, d.restarting(t.Context()), "systemd knows nothing of us")
-	systemd.Unit(proxyUnit).Queue("restart")
+	systemd.Unit(paths.ServiceUnit).Queue("restart")
 	assert.True(t, d.restarting(t.Context()), "the socket is not systemd's")
 	for _, tc := range []struct {
 		service, socket string
@@ -26,8 +27,8 @@ func TestRestarting(t *testing.T) {
 		{"restart", "", true}, {"try-restart", "", true}, {"restart", "start", true},
 		{"restart", "restart", false}, {"try-restart", "try-restart", false}, {"restart", "stop", false},
 	} {
-		systemd.Unit(proxyUnit).Queue(tc.service)
-		systemd.Unit(proxySocket).Queue(tc.socket)
+		systemd.Unit(paths.ServiceUnit).Queue(tc.service)
+		systemd.Unit(paths.SocketUnit).Queue(tc.socket)
 		assert.Equal(t, tc.want, d.restarting(t.Context()), "%+v", tc)
 	}
 }

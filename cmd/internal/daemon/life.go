@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -6,16 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"codex-proxy/notify"
 	"codex-proxy/notify/handoff"
 	"codex-proxy/probes"
 )
 
 const (
-	// extendBy is how much longer systemd is asked to wait, every extendEvery,
-	// while turns in flight are finished (EXTEND_TIMEOUT_USEC, sd_notify(3)). It
-	// reads that late when it waits for the bus, for 25 s at most (sd_bus_call(3)).
-	extendBy    = 30 * time.Second
-	extendEvery = time.Second
 	// shutdownTimeout bounds what is left after the last turn: open probes,
 	// error frames, idle connections.
 	shutdownTimeout = 2 * time.Second
@@ -24,7 +20,7 @@ const (
 // announce tells systemd of every change until ctx ends. READY=1 is sent when a
 // worker is ready, or when none can be expected to become so by itself soon:
 // then the status says why.
-func (d *daemon) announce(ctx context.Context) error {
+func (d *Daemon) announce(ctx context.Context) error {
 	patience := time.NewTimer(d.cfg.StartTimeout)
 	defer patience.Stop()
 	impatient, started, said := false, false, ""
@@ -86,7 +82,7 @@ func statusLine(r probes.Report) string {
 // have come, within the grace; it ends what is left with an error that the client
 // sees, and closes the server. When systemd is about to start the service again then
 // new work is not refused: it waits in the socket for that.
-func (d *daemon) drain(ctx, grace context.Context) {
+func (d *Daemon) drain(ctx, grace context.Context) {
 	grace, cancel := context.WithTimeout(grace, d.cfg.DrainTimeout)
 	defer cancel()
 	d.pool.AnnounceDrain()
@@ -114,7 +110,7 @@ func (d *daemon) drain(ctx, grace context.Context) {
 }
 
 // close ends what has no reason to go on.
-func (d *daemon) close(ctx context.Context) {
+func (d *Daemon) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	if err := d.server.Shutdown(ctx); err != nil {
@@ -135,11 +131,11 @@ func (d *daemon) close(ctx context.Context) {
 // a predecessor still finishes, and for the last request, which has no turn yet while
 // its body comes or its images are fetched. Requests that are refused are not waited
 // for: while they keep coming, there may always be one.
-func (d *daemon) awaitIdle(grace context.Context) bool {
-	extend := time.NewTicker(extendEvery)
+func (d *Daemon) awaitIdle(grace context.Context) bool {
+	extend := time.NewTicker(notify.ExtendEvery)
 	defer extend.Stop()
 	d.finishing.Store(true)
-	d.notifier.StillStopping(extendBy) // also when nothing is left to wait for: what follows must end, too
+	d.notifier.StillStopping(notify.ExtendBy) // also when nothing is left to wait for: what follows must end, too
 	for said := ""; ; {
 		inflight, requests, predecessor := d.pool.Inflight(), d.server.Unanswered(), d.handoff.last()
 		if inflight == 0 && requests == 0 && predecessor == nil {
@@ -163,7 +159,7 @@ func (d *daemon) awaitIdle(grace context.Context) bool {
 		case <-d.server.Changed():
 		case <-predecessor:
 		case <-extend.C:
-			d.notifier.StillStopping(extendBy)
+			d.notifier.StillStopping(notify.ExtendBy)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -8,16 +8,16 @@ import (
 )
 
 // newTextfile is the file for node exporter; nil where the settings want none.
-func (d *daemon) newTextfile() *textfile.Writer {
+func (d *Daemon) newTextfile() *textfile.Writer {
 	if d.cfg.Textfile == "" {
 		return nil
 	}
-	return textfile.New(d.cfg.Textfile, versionString(), d.report, d.logger)
+	return textfile.New(d.cfg.Textfile, d.version, d.report, d.logger)
 }
 
 // dropTextfile removes the file of the process before, unless it is ours now, or
 // not ours to judge any more.
-func (d *daemon) dropTextfile() {
+func (d *Daemon) dropTextfile() {
 	if old := d.handoff.wrote; old != "" && old != d.cfg.Textfile && !d.replaced() {
 		textfile.Remove(old, d.logger)
 	}
@@ -25,7 +25,7 @@ func (d *daemon) dropTextfile() {
 
 // keepTextfile writes it as long as this is the process that serves. It is
 // removed when the service ends, and left to a successor.
-func (d *daemon) keepTextfile(ctx context.Context) error {
+func (d *Daemon) keepTextfile(ctx context.Context) error {
 	if d.textfile == nil {
 		return nil
 	}

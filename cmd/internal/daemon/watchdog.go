@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -15,7 +15,7 @@ const passEvery = 10 * time.Second
 
 // watch asks all loops again and again until ctx ends, and pings the service
 // manager while they answer.
-func (d *daemon) watch(ctx context.Context) error {
+func (d *Daemon) watch(ctx context.Context) error {
 	if interval := d.notifier.WatchdogInterval(); interval > 0 {
 		return d.notifier.RunWatchdog(ctx, interval, d.beating)
 	}
@@ -31,7 +31,7 @@ func (d *daemon) watch(ctx context.Context) error {
 	}
 }
 
-func (d *daemon) pass(ctx context.Context) {
+func (d *Daemon) pass(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, passEvery)
 	defer cancel()
 	before := d.stuck.Load()
@@ -43,7 +43,7 @@ func (d *daemon) pass(ctx context.Context) {
 // alive is the proof of life behind WATCHDOG=1 and /livez: every loop of ours
 // has made a pass. All are asked at once and each has the whole time, so that
 // the error names the loops that are stuck and no others.
-func (d *daemon) alive(ctx context.Context) error {
+func (d *Daemon) alive(ctx context.Context) error {
 	loops := []func(context.Context) error{d.watcher.Alive, d.pool.Alive, d.server.Alive}
 	errs := make([]error, len(loops))
 	var g sync.WaitGroup
@@ -59,7 +59,7 @@ func (d *daemon) alive(ctx context.Context) error {
 }
 
 // found publishes the outcome of a pass with everything else.
-func (d *daemon) found(err error) {
+func (d *Daemon) found(err error) {
 	var stuck *string
 	if err != nil {
 		text := err.Error()
@@ -71,7 +71,7 @@ func (d *daemon) found(err error) {
 }
 
 // snapshot is the state of the workers, and of ourselves.
-func (d *daemon) snapshot() probes.Snapshot {
+func (d *Daemon) snapshot() probes.Snapshot {
 	snap := d.pool.Snapshot()
 	if stuck := d.stuck.Load(); stuck != nil {
 		snap.Stuck = *stuck

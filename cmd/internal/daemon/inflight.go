@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -87,7 +87,7 @@ func (n *neighbours) change(do func()) {
 }
 
 // claim is workers.Settings.Claim and proxy.Settings.Claim.
-func (d *daemon) claim() bool {
+func (d *Daemon) claim() bool {
 	n := &d.neighbours
 	n.mu.Lock()
 	if !n.asks {
@@ -102,7 +102,7 @@ func (d *daemon) claim() bool {
 	return true
 }
 
-func (d *daemon) awaitHeard(claim uint64) {
+func (d *Daemon) awaitHeard(claim uint64) {
 	n := &d.neighbours
 	bound := time.NewTimer(claimBound)
 	defer bound.Stop()
@@ -128,7 +128,7 @@ func (n *neighbours) ask(asks bool) {
 }
 
 // heardBefore takes over what the process before has in flight.
-func (d *daemon) heardBefore(f inflight) {
+func (d *Daemon) heardBefore(f inflight) {
 	n := &d.neighbours
 	n.mu.Lock()
 	n.before = f
@@ -144,7 +144,7 @@ func (d *daemon) heardBefore(f inflight) {
 }
 
 // heardAfter takes over what the processes after this one have in flight.
-func (d *daemon) heardAfter(f inflight) {
+func (d *Daemon) heardAfter(f inflight) {
 	n := &d.neighbours
 	n.mu.Lock()
 	n.after.Workers, n.after.Keys = f.Workers, f.Keys
@@ -155,7 +155,7 @@ func (d *daemon) heardAfter(f inflight) {
 	d.touchTurns()
 }
 
-func (d *daemon) countElsewhere() {
+func (d *Daemon) countElsewhere() {
 	n := &d.neighbours
 	n.mu.Lock()
 	defer n.mu.Unlock() // one at a time, or the older one might come last
@@ -165,7 +165,7 @@ func (d *daemon) countElsewhere() {
 }
 
 // recallInflight begins with what the predecessor has in flight.
-func (d *daemon) recallInflight(m memory) {
+func (d *Daemon) recallInflight(m memory) {
 	if d.handoff.mute = m.Load == nil; d.handoff.mute {
 		return
 	}
@@ -174,12 +174,12 @@ func (d *daemon) recallInflight(m memory) {
 }
 
 // own is what this process has in flight.
-func (d *daemon) own() inflight {
+func (d *Daemon) own() inflight {
 	return inflight{Workers: d.pool.Loads(), Keys: d.server.KeyUses(), Waits: d.pool.Waiting() > 0}
 }
 
 // forSuccessor is what the successor has to count.
-func (d *daemon) forSuccessor() inflight {
+func (d *Daemon) forSuccessor() inflight {
 	n := &d.neighbours
 	n.mu.Lock()
 	claims, before := n.claims, n.before // before the rest is looked at, so that they are in it
@@ -191,7 +191,7 @@ func (d *daemon) forSuccessor() inflight {
 
 // forPredecessor is what the process before has to count; false means that nothing
 // has to be sent.
-func (d *daemon) forPredecessor() (f inflight, due bool) {
+func (d *Daemon) forPredecessor() (f inflight, due bool) {
 	n := &d.neighbours
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -210,18 +210,18 @@ func (d *daemon) forPredecessor() (f inflight, due bool) {
 }
 
 // touchTurns has tellInflight send the news to the neighbours, if there are any.
-func (d *daemon) touchTurns() {
+func (d *Daemon) touchTurns() {
 	if d.replaced() || d.handoff.last() != nil {
 		touch(d.turns)
 	}
 }
 
-func (d *daemon) wakeQueue() { touch(d.places) }
+func (d *Daemon) wakeQueue() { touch(d.places) }
 
 // wakeQueues wakes the queue when other processes have given places back, until ctx
 // ends. heardBefore and heardAfter must not do so: a claim is made under the queue's
 // lock, and they have to receive the answer.
-func (d *daemon) wakeQueues(ctx context.Context) error {
+func (d *Daemon) wakeQueues(ctx context.Context) error {
 	for {
 		select {
 		case <-d.places:
@@ -240,7 +240,7 @@ func touch(c chan struct{}) {
 }
 
 // tellInflight sends every change to the neighbours, until ctx ends.
-func (d *daemon) tellInflight(ctx context.Context) error {
+func (d *Daemon) tellInflight(ctx context.Context) error {
 	for {
 		select {
 		case <-d.turns:
@@ -271,7 +271,7 @@ const askEvery = 500 * time.Millisecond
 
 // askForTurns asks a mute predecessor for its turns in flight, as long as there is
 // one: it does not report the end of each turn, but answers news.
-func (d *daemon) askForTurns(ctx context.Context) error {
+func (d *Daemon) askForTurns(ctx context.Context) error {
 	select {
 	case <-d.handoff.started:
 	case <-ctx.Done():
@@ -291,7 +291,7 @@ func (d *daemon) askForTurns(ctx context.Context) error {
 }
 
 // ask sends a drain of no worker, which changes nothing.
-func (d *daemon) ask() {
+func (d *Daemon) ask() {
 	d.keyTable.mu.Lock()
 	defer d.keyTable.mu.Unlock()
 	d.handoff.news++
@@ -311,7 +311,7 @@ func (t turnsBefore) load() inflight {
 }
 
 // heardLoad takes over what a successor has in flight.
-func (d *daemon) heardLoad(raw json.RawMessage) {
+func (d *Daemon) heardLoad(raw json.RawMessage) {
 	var a after
 	if json.Unmarshal(raw, &a) == nil && a.Load != nil {
 		d.heardAfter(*a.Load)

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 // What the last pass found stands in the picture until a later pass finds it mended.
 func TestStuckIsPublished(t *testing.T) {
 	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second}, func() {})
-	d := &daemon{pool: pool, handoff: &succession{}, changed: make(chan struct{}, 1)}
+	d := &Daemon{pool: pool, handoff: &succession{}, changed: make(chan struct{}, 1)}
 	d.control = control.New(pool, d.report, &d.keyTable, drainTable{d}, slog.New(slog.DiscardHandler))
 	d.found(nil)
 	assert.Empty(t, d.changed, "nothing new")

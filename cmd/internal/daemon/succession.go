@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/notify"
 	"codex-proxy/notify/handoff"
 	"codex-proxy/probes"
@@ -32,14 +33,14 @@ func sockets(cfg *config.Config, predecessor *handoff.Predecessor, logger *slog.
 		if err != nil {
 			return nil, fmt.Errorf("cannot listen: %w", err)
 		}
-		all = notify.Sockets{socketName: {l}}
+		all = notify.Sockets{paths.HTTPSocketName: {l}}
 	}
-	if ls := all[controlName]; len(ls) == 0 || predecessor != nil && moved(ls, cfg.ControlSocket) {
+	if ls := all[paths.ControlSocketName]; len(ls) == 0 || predecessor != nil && moved(ls, cfg.ControlSocket) {
 		fresh, err := openControl(cfg.ControlSocket, logger)
 		if err != nil {
 			return nil, err
 		}
-		all[controlName] = fresh
+		all[paths.ControlSocketName] = fresh
 	}
 	return all, addReloadSocket(all)
 }
@@ -47,7 +48,7 @@ func sockets(cfg *config.Config, predecessor *handoff.Predecessor, logger *slog.
 // serve accepts on l as soon as this process is the one to do so. Otherwise,
 // who comes just after a start waits for the first handshake for a moment: it
 // most often takes milliseconds, and saves a 503.
-func (d *daemon) serve(ctx context.Context, l net.Listener) error {
+func (d *Daemon) serve(ctx context.Context, l net.Listener) error {
 	var patience <-chan time.Time
 	if d.handoff.predecessor == nil {
 		timer := time.NewTimer(startPatience)
@@ -64,7 +65,7 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 }
 
 // takeOver replaces the predecessor; after it, this is the unit's main process.
-func (d *daemon) takeOver(r probes.Report) error {
+func (d *Daemon) takeOver(r probes.Report) error {
 	if d.handoff.predecessor == nil {
 		return nil
 	}
@@ -78,7 +79,7 @@ func (d *daemon) takeOver(r probes.Report) error {
 }
 
 // awaitPredecessor watches the predecessor finish its work.
-func (d *daemon) awaitPredecessor(ctx context.Context) error {
+func (d *Daemon) awaitPredecessor(ctx context.Context) error {
 	h := d.handoff
 	if h.predecessor != nil {
 		select {
@@ -101,7 +102,7 @@ func (d *daemon) awaitPredecessor(ctx context.Context) error {
 
 // retire is the rest of a process that has been replaced: it leaves its clients
 // to the successor and finishes what they have begun.
-func (d *daemon) retire(ctx, grace context.Context, hasten func()) {
+func (d *Daemon) retire(ctx, grace context.Context, hasten func()) {
 	var orders sync.WaitGroup
 	defer orders.Wait()
 	ctx, cancel := context.WithCancel(ctx)
