@@ -83,7 +83,7 @@ func TestWorkerFileOfANewWorker(t *testing.T) {
 	assert.Contains(t, string(text), "# The worker \"night\": codex-worker@night.service.\n")
 	assert.Contains(t, string(text), "codex-proxy accounts login night\n")
 	assert.NotContains(t, string(text), "@default")
-	assert.Contains(t, string(text), "takes for its own default.")
+	assert.Contains(t, string(text), "no setting falls back to its default.")
 	w, err := codexhome.Load(file)
 	require.NoError(t, err)
 	assert.True(t, w.NeedsLogin())
