@@ -10,7 +10,7 @@ ARCH    ?= $(shell go env GOARCH)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/codex-proxy
 hash   = $(shell cat $(1) | sha256sum | cut -c1-12)
 TOOLS := $(CACHE)/tools-$(call hash,test/tools/go.mod)
-CODEX := $(CACHE)/codex-$(call hash,test/codex/package-lock.json)
+NPM_CODEX := $(CACHE)/codex-$(call hash,test/codex/package-lock.json)
 CLIENTS := $(CACHE)/clients-$(call hash,test/clients/package-lock.json)
 NGINX := $(CACHE)/nginx
 SCHEMA := $(CACHE)/schema-$(call hash,test/contract/generate/package-lock.json)
@@ -44,8 +44,8 @@ export SOURCE_DATE_EPOCH := $(shell date -d "$$(sed -n '/^  date: /{s///p;q}' pa
 
 # Debian's packages, installed if a command or file is missing: WHAT:PACKAGE.
 BUILD_NEEDS := $(COMPILER):gcc$(if $(filter gcc,$(COMPILER)),,-$(subst _,-,$(GNU_$(ARCH)))) $(LIBC)
-RUN_NEEDS   := $(BUILD_NEEDS) systemctl:systemd dbus-daemon:dbus pkaction:polkitd dpkg-deb:dpkg
-TEST_NEEDS  := $(RUN_NEEDS) npm:npm mmdebstrap:mmdebstrap lintian:lintian rpmlint:rpmlint rpm:rpm rpm2cpio:rpm2cpio cpio:cpio \
+RUN_NEEDS   := systemctl:systemd dbus-daemon:dbus pkaction:polkitd
+TEST_NEEDS  := $(BUILD_NEEDS) $(RUN_NEEDS) dpkg-deb:dpkg npm:npm mmdebstrap:mmdebstrap lintian:lintian rpmlint:rpmlint rpm:rpm rpm2cpio:rpm2cpio cpio:cpio \
                /usr/lib/python3/dist-packages/magic:python3-magic mandoc:mandoc zsh:zsh fish:fish \
                $(if $(filter amd64,$(HOST)),qemu-system-x86_64:qemu-system-x86 /usr/sbin/mke2fs:e2fsprogs) \
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
@@ -53,7 +53,7 @@ TEST_NEEDS  := $(RUN_NEEDS) npm:npm mmdebstrap:mmdebstrap lintian:lintian rpmlin
 INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 25m ./test/integration
 WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker|AHungProxy)|TestRestartAcrossADaemonReload|TestRestartBesideAHungProxy|TestWedgedWorker|TestHeldBackOnDebian12|TestProxyRampOnDebian12|TestRelease|TestChaos|TestOutOfMemory)$$
 
-export CODEX_PROXY_TEST_CODEX := $(CODEX)/codex
+export CODEX_PROXY_TEST_CODEX := $(NPM_CODEX)/codex
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)
 export CODEX_PROXY_TEST_DEB   := $(abspath $(DEB))
 export CODEX_PROXY_TEST_RPM   := $(abspath $(RPM))
@@ -105,21 +105,30 @@ $(DEB): $(PACKED)
 $(RPM): $(PACKED)
 	$(call pack,rpm)
 
-.PHONY: run
+# Trying it takes neither a C compiler nor a package: a plain build, installed by
+# the package's file list. The packages of Debian and codex come meanwhile.
+.PHONY: run run-needs run-build
 run: ## try it: a throwaway systemd over this machine's files, until Ctrl-C
-	@$(MAKE) --no-print-directory needs NEEDS="$(RUN_NEEDS)"
-	@if [ -n "$(MODEL_ENDPOINT)" ] && [ -z "$$CODEX" ] && ! command -v codex >/dev/null; then \
-		$(MAKE) --no-print-directory needs NEEDS=npm:npm; $(MAKE) --no-print-directory $(CODEX)/codex; fi
-	@$(MAKE) --no-print-directory $(DEB)
-	@CGO_ENABLED=0 go build -o build/try ./test/try
-	@MODEL_ENDPOINT="$(MODEL_ENDPOINT)" \
-		CODEX="$${CODEX:-$$([ -n "$(MODEL_ENDPOINT)" ] && ! command -v codex >/dev/null && echo $(CODEX)/codex)}" \
-		exec build/try -deb $(abspath $(DEB))
+	@$(MAKE) --no-print-directory -j2 run-needs run-build
+	@MODEL_ENDPOINT="$(MODEL_ENDPOINT)" MODEL="$(MODEL)" CODEX="$(or $(CODEX),$(if $(INSTALLS_CODEX),$(NPM_CODEX)/codex))" \
+		exec build/try/try -program build/try/codex-proxy
+
+# An endpoint takes a real codex: the one that is named, or on PATH, or npm's.
+INSTALLS_CODEX = $(if $(MODEL_ENDPOINT),$(if $(or $(CODEX),$(shell command -v codex)),,yes))
+
+run-needs:
+	@$(MAKE) --no-print-directory needs NEEDS="$(RUN_NEEDS)$(if $(INSTALLS_CODEX),$(if $(wildcard $(NPM_CODEX)/codex),, npm:npm))"
+	$(if $(INSTALLS_CODEX),@$(MAKE) --no-print-directory $(NPM_CODEX)/codex)
+
+run-build:
+	@echo "building codex-proxy …"
+	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o build/try/ ./cmd/codex-proxy ./test/try
+	@echo "codex-proxy is built"
 
 .PHONY: test
 test: ## run every check: lint, unit tests, then the real thing in booted machines
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(RELEASED)/made $(CODEX)/codex $(CLIENTS)/node $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(RELEASED)/made $(NPM_CODEX)/codex $(CLIENTS)/node $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What mostly waits for systemd's clock runs beside lint and unit tests; what
 	@# measures time runs alone, after them.
 	@mkdir -p build
@@ -131,15 +140,15 @@ test: ## run every check: lint, unit tests, then the real thing in booted machin
 .PHONY: chaos
 chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same order again
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEB) $(CODEX)/codex
+	@$(MAKE) --no-print-directory $(DEB) $(NPM_CODEX)/codex
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_CHAOS=$(or $(DURATION),10m) CODEX_PROXY_TEST_CHAOS_SEED=$(SEED) go test -count=1 -timeout 0 -v ./test/integration -run '^TestChaos$$'
 
 .PHONY: bench soak
 bench: ## what it costs, beside nginx: LONG=1 for a million requests, ROUNDS=5, ONLY=part
 	@$(MAKE) --no-print-directory build needs NEEDS=npm:npm
-	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(CODEX)/codex $(RELEASED)/made
+	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(NPM_CODEX)/codex $(RELEASED)/made
 	@go build -o build/bench ./test/bench
-	build/bench -nginx $(NGINX)/usr/sbin/nginx -codex $(CODEX)/codex -released $(RELEASED)/codex-proxy -rounds $(or $(ROUNDS),5) -only "$(ONLY)" $(if $(LONG),-long)
+	build/bench -nginx $(NGINX)/usr/sbin/nginx -codex $(NPM_CODEX)/codex -released $(RELEASED)/codex-proxy -rounds $(or $(ROUNDS),5) -only "$(ONLY)" $(if $(LONG),-long)
 
 soak: ## load for a long time, with the curve of memory and files: DURATION=30m
 	@$(MAKE) --no-print-directory build
@@ -208,11 +217,11 @@ $(RELEASED)/made:
 	@mv $(RELEASED)/tree/build/*.deb $(RELEASED)/tree/build/*.rpm $(RELEASED)/tree/build/codex-proxy $(RELEASED)/ && rm -rf $(RELEASED)/tree && touch $@
 
 # The codex of test/codex/package-lock.json: its native binary, by a link.
-$(CODEX)/codex:
-	@mkdir -p $(CODEX)
-	cp test/codex/package.json test/codex/package-lock.json $(CODEX)/
-	npm ci --prefix $(CODEX) --no-audit --no-fund --loglevel=error
-	ln -sf $(CODEX)/node_modules/@openai/codex-linux-*/vendor/*/bin/codex $@
+$(NPM_CODEX)/codex:
+	@mkdir -p $(NPM_CODEX)
+	cp test/codex/package.json test/codex/package-lock.json $(NPM_CODEX)/
+	npm ci --prefix $(NPM_CODEX) --no-audit --no-fund --loglevel=error
+	ln -sf $(NPM_CODEX)/node_modules/@openai/codex-linux-*/vendor/*/bin/codex $@
 
 # Debian's nginx, unpacked and not installed: installing it would start it.
 $(NGINX)/usr/sbin/nginx:

@@ -85,10 +85,10 @@ func emptyBed(t *testing.T, suite string, binds ...machine.Bind) *bed {
 	return bootBed(t, machine.Debian(suite), binds...)
 }
 
-// neighbours is a Debian with the programs that operators run beside us. All
-// tests that need any of them share it, as making it takes a minute.
+// neighbours is a Debian with the programs that operators run beside us, and make.
+// All tests that need any of them share it, as making it takes a minute.
 func neighbours() machine.Root {
-	return machine.Debian("trixie", "prometheus", "prometheus-node-exporter", "haproxy", "nginx-light", "caddy")
+	return machine.Debian("trixie", "prometheus", "prometheus-node-exporter", "haproxy", "nginx-light", "caddy", "make")
 }
 
 // requireCodex returns the path of the real codex; without it, or without our package,

@@ -49,11 +49,3 @@ func TestInstallDeb(t *testing.T) {
 		})
 	}
 }
-
-// TestUnpack has the files there before systemd looks for units.
-func TestUnpack(t *testing.T) {
-	t.Parallel()
-	m := Boot(t, Debian("trixie"), Options{Unpack: []string{buildDeb(t)}})
-	m.MustRun(t, "systemctl", "start", "hello.service")
-	assert.Error(t, second(m.Run(t.Context(), "dpkg", "--status", "hello")))
-}

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// setupTimeout bounds clone to exec of systemd, unpacking of packages included.
+	// setupTimeout bounds clone to exec of systemd, the installation of files included.
 	setupTimeout = 30 * time.Second
 	// bootTimeout bounds exec of systemd to its READY=1.
 	bootTimeout = 60 * time.Second

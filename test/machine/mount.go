@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -32,7 +31,7 @@ func (s spec) mountAll() error {
 	if err := s.mountRoot(root); err != nil {
 		return err
 	}
-	if err := s.unpack(root); err != nil {
+	if err := s.install(root); err != nil {
 		return err
 	}
 	if err := pivot(root); err != nil {
@@ -77,17 +76,6 @@ func mountOverlay(lower, target string, n int) error {
 	}
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", overlayEscapes.Replace(lower), upper, work)
 	return mountFS("overlay", target, "overlay", 0, options)
-}
-
-// unpack puts the files of packages into the root as dpkg would.
-func (s spec) unpack(root string) error {
-	for _, deb := range s.Unpack {
-		cmd := exec.Command("dpkg-deb", "--extract", deb, root)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("cannot unpack %s: %w: %s", deb, err, out)
-		}
-	}
-	return nil
 }
 
 // pivot makes root the root of the mount namespace, pivot_root(2), "." over ".".

@@ -11,10 +11,9 @@ type Options struct {
 	Binds []Bind
 	// Empty names directories of the root that the machine sees as empty.
 	Empty []string
-	// Unpack names .deb files of the host whose files (not maintainer
-	// scripts) are there before systemd starts.
-	Unpack []string
-	// Files are written before systemd starts, after Unpack.
+	// Install are made before systemd starts.
+	Install []Entry
+	// Files are written before systemd starts, after Install.
 	Files []File
 	// Units are the units whose status and journal Boot prints when the test
 	// fails; shell patterns as systemctl takes them.

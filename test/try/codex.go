@@ -14,7 +14,8 @@ func findCodex(s settings) (string, error) {
 	if s.codex != "" {
 		binary := native(s.codex)
 		if binary == "" {
-			return "", fmt.Errorf("cannot use CODEX=%s: neither it nor an npm package around it has the native binary", s.codex)
+			return "", fmt.Errorf("cannot use CODEX=%s: neither it nor an npm package around it has the native binary",
+				s.codex)
 		}
 		return binary, nil
 	}

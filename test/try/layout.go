@@ -1,6 +1,6 @@
 package main
 
-// What try takes for granted of the package.
+// Names of the package's units and files.
 const (
 	target        = "codex.target"
 	ourUnits      = "codex-*"

@@ -1,12 +1,13 @@
 // Command try is `make run`: it boots a throwaway systemd over this host's own
-// files, with the host's network, installs a freshly built package there,
-// starts codex.target and follows the journal. Ctrl-C leaves nothing behind.
+// files, with the host's network, installs there what the Debian package's file
+// list names, starts codex.target and follows the journal. Ctrl-C leaves nothing
+// behind.
 //
-//	try -deb FILE
+//	try -program FILE [-tree DIR]
 //
 // Environment: MODEL_ENDPOINT (base URL of a Responses API) and MODEL choose
-// where a real codex sends its requests; CODEX is the codex to use instead of
-// that on PATH; CODEX_HOME is where its login is, ~/.codex by default.
+// where a real codex sends its requests; CODEX is the codex to use in place of
+// the one on PATH; CODEX_HOME is where its login is, ~/.codex by default.
 package main
 
 import (
@@ -20,19 +21,20 @@ import (
 )
 
 func main() {
-	deb := flag.String("deb", "", "the built package")
+	program := flag.String("program", "", "the built codex-proxy")
+	tree := flag.String("tree", ".", "the top of the source tree")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once; the machine dies with us
-	if err := try(ctx, *deb); err != nil {
+	if err := try(ctx, *tree, *program); err != nil {
 		fmt.Fprintln(os.Stderr, "make run:", err)
 		os.Exit(1)
 	}
 }
 
-func try(ctx context.Context, deb string) error {
-	if deb == "" {
-		return errors.New("no package (hint: -deb FILE, as `make run` gives)")
+func try(ctx context.Context, tree, program string) error {
+	if program == "" {
+		return errors.New("no program (hint: -program FILE, as `make run` gives)")
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("booting systemd in namespaces takes root (hint: sudo -E make run)")
@@ -44,5 +46,9 @@ func try(ctx context.Context, deb string) error {
 	if err != nil {
 		return err
 	}
-	return run(ctx, deb, w, os.Stdout)
+	install, err := files(tree, program)
+	if err != nil {
+		return err
+	}
+	return run(ctx, install, w, os.Stdout)
 }

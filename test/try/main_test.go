@@ -3,9 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -55,47 +55,51 @@ PrivateUsers=yes
 CapabilityBoundingSet=
 UMask=0077
 Environment=CODEX_HOME=/var/lib/codex-worker/%i
-ExecStart=/bin/sh -c 'cat /etc/codex-proxy/workers/%i.toml; grep -q broken /etc/codex-proxy/workers/%i.toml && exit 78; \
+ExecStart=/bin/sh -c 'cat /etc/codex-proxy/workers/%i.toml; \
+  grep -q broken /etc/codex-proxy/workers/%i.toml && exit 78; \
   test -L $CODEX_HOME/auth.json && echo sk-renewed | /opt/codex/bin/codex login --with-api-key; \
   systemd-notify --ready; exec sleep infinity'
 `
 )
 
-// standIn builds a package of the stand-ins.
+// standIn makes a source tree of the stand-ins, and a file that plays the program.
 func standIn(t *testing.T) string {
 	t.Helper()
-	if _, err := exec.LookPath("dpkg-deb"); err != nil {
-		t.Skip("dpkg-deb is not installed")
-	}
-	const units = "usr/lib/systemd/system/"
+	const units = "/usr/lib/systemd/system/"
 	tree := t.TempDir()
+	manifest := "contents:\n  - {dst: /usr/bin/codex-proxy, src: \"${BIN}\", file_info: {mode: 0755}}\n"
 	for path, content := range map[string]string{
-		"DEBIAN/control":                       "Package: codex-proxy\nVersion: 0\nArchitecture: all\nMaintainer: test <test@localhost>\nDescription: stand-in\n",
-		units + "codex.target":                 standInTarget,
-		units + "codex-proxy.socket":           standInSocket,
-		units + "codex-proxy@.service":         standInProxy,
-		units + "codex-worker@.service":        standInWorker,
-		"usr/lib/sysusers.d/codex-proxy.conf":  "u codex-worker - \"worker\"\n",
-		"etc/codex-proxy/workers/default.toml": "from the package\n",
+		units + "codex.target":                  standInTarget,
+		units + "codex-proxy.socket":            standInSocket,
+		units + "codex-proxy@.service":          standInProxy,
+		units + "codex-worker@.service":         standInWorker,
+		"/usr/lib/sysusers.d/codex-proxy.conf":  "u codex-worker - \"worker\"\n",
+		"/etc/codex-proxy/workers/default.toml": "from the package\n",
 	} {
-		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(tree, path)), 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(tree, path), []byte(content), 0o644))
+		writeTree(t, tree, path, content)
+		manifest += fmt.Sprintf("  - {dst: %q, src: %q, file_info: {mode: 0644}}\n", path, path[1:])
 	}
-	deb := filepath.Join(t.TempDir(), "codex-proxy.deb")
-	out, err := exec.Command("dpkg-deb", "--build", "--root-owner-group", tree, deb).CombinedOutput()
-	require.NoError(t, err, string(out))
-	return deb
+	writeTree(t, tree, "program", "")
+	writeTree(t, tree, manifests[0], "name: codex-proxy\n")
+	writeTree(t, tree, manifests[1], manifest)
+	return tree
+}
+
+func writeTree(t *testing.T, tree, path, content string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(tree, path)), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(tree, path), []byte(content), 0o600))
 }
 
 // host boots the machine that plays the person's host: try takes the port
 // 8787 of whatever it runs on.
 func host(t *testing.T, binds ...machine.Bind) *machine.Machine {
 	t.Helper()
+	binds = append(binds, machine.Bind{Source: standIn(t), Target: "/opt/tree", ReadOnly: true})
 	m := machine.Boot(t, machine.Debian("trixie"), machine.Options{Binds: binds})
 	program, err := os.Executable()
 	require.NoError(t, err)
 	require.NoError(t, m.CopyIn(program, "/opt/try"))
-	require.NoError(t, m.CopyIn(standIn(t), "/opt/codex-proxy.deb"))
 	return m
 }
 
@@ -112,8 +116,10 @@ func startTry(t *testing.T, m *machine.Machine, env ...string) *running {
 	r, w := io.Pipe()
 	run := &running{lines: bufio.NewScanner(r), done: make(chan error, 1)}
 	go func() {
-		err := m.Exec(ctx, machine.Exec{Args: []string{"/opt/try", "-deb", "/opt/codex-proxy.deb"}, Env: append(env, asProgram+"=1"), Stdout: w, Stderr: w})
-		run.done <- err
+		run.done <- m.Exec(ctx, machine.Exec{
+			Args: []string{"/opt/try", "-tree", "/opt/tree", "-program", "/opt/tree/program"},
+			Env:  append(env, asProgram+"=1"), Stdout: w, Stderr: w,
+		})
 		_ = w.Close()
 	}()
 	return run
@@ -122,24 +128,24 @@ func startTry(t *testing.T, m *machine.Machine, env ...string) *running {
 // until returns what try wrote up to the first line with text.
 func (r *running) until(t *testing.T, text string) string {
 	t.Helper()
-	var said strings.Builder
+	var output strings.Builder
 	for r.lines.Scan() {
-		said.WriteString(r.lines.Text() + "\n")
+		output.WriteString(r.lines.Text() + "\n")
 		if strings.Contains(r.lines.Text(), text) {
-			return said.String()
+			return output.String()
 		}
 	}
-	require.Fail(t, "try ended without saying "+text, said.String())
+	require.Fail(t, "try ended without the text "+text, output.String())
 	return ""
 }
 
 // rest returns what try still wrote, and how it ended.
 func (r *running) rest() (string, error) {
-	var said strings.Builder
+	var output strings.Builder
 	for r.lines.Scan() {
-		said.WriteString(r.lines.Text() + "\n")
+		output.WriteString(r.lines.Text() + "\n")
 	}
-	return said.String(), <-r.done
+	return output.String(), <-r.done
 }
 
 func tryPID(t *testing.T, m *machine.Machine) int {
@@ -168,11 +174,11 @@ func TestDemo(t *testing.T) {
 	m := host(t)
 	before := traces(t, m)
 	first := startTry(t, m)
-	said := first.until(t, "stop     Ctrl-C")
-	assert.Contains(t, said, "codex-proxy is ready")
-	assert.Contains(t, said, "built-in demo")
-	assert.Contains(t, said, "npm install -g @openai/codex")
-	assert.Contains(t, said, `"model":"stand-in"`)
+	output := first.until(t, "stop     Ctrl-C")
+	assert.Contains(t, output, "codex-proxy is ready")
+	assert.Contains(t, output, "built-in demo")
+	assert.Contains(t, output, "npm install -g @openai/codex")
+	assert.Contains(t, output, `"model":"stand-in"`)
 	first.until(t, `mode = "demo"`) // the worker's journal is followed
 
 	busy, err := startTry(t, m).rest()
@@ -190,9 +196,9 @@ func TestNeverReady(t *testing.T) {
 	t.Parallel()
 	m := host(t)
 	m.MustRun(t, "sh", "-c", "cp /bin/true /usr/bin/codex")
-	said, err := startTry(t, m, "MODEL_ENDPOINT=http://127.0.0.1:1/v1", "MODEL=broken").rest()
+	output, err := startTry(t, m, "MODEL_ENDPOINT=http://127.0.0.1:1/v1", "MODEL=broken").rest()
 	assert.ErrorContains(t, err, "exit status 1")
-	assert.Contains(t, said, "not ready: handshake_pending")
+	assert.Contains(t, output, "not ready: handshake_pending")
 }
 
 // TestLogin has a real codex write its login through the symlink that the
@@ -207,14 +213,15 @@ func TestLogin(t *testing.T) {
 	require.NoError(t, err)
 	m := host(t, machine.Bind{Source: filepath.Dir(filepath.Dir(native)), Target: "/opt/vendor/any", ReadOnly: true})
 	m.MustRun(t, "useradd", "--create-home", "person")
-	m.MustRun(t, "runuser", "-u", "person", "--", "sh", "-c", "mkdir -m 700 ~/.codex && echo {} >~/.codex/auth.json && chmod 600 ~/.codex/auth.json")
+	m.MustRun(t, "runuser", "-u", "person", "--", "sh", "-c",
+		"mkdir -m 700 ~/.codex && echo {} >~/.codex/auth.json && chmod 600 ~/.codex/auth.json")
 
 	first := startTry(t, m, "CODEX=/opt/vendor/any/bin/codex", "SUDO_USER=person")
-	said := first.until(t, "stop     Ctrl-C")
-	assert.Contains(t, said, "/opt/vendor/any/bin/codex with the login in /home/person/.codex")
+	output := first.until(t, "stop     Ctrl-C")
+	assert.Contains(t, output, "/opt/vendor/any/bin/codex with the login in /home/person/.codex")
 	require.NoError(t, unix.Kill(tryPID(t, m), unix.SIGTERM))
-	said, err = first.rest()
-	require.NoError(t, err, said)
+	output, err = first.rest()
+	require.NoError(t, err, output)
 	assert.Contains(t, m.MustRun(t, "cat", "/home/person/.codex/auth.json"), "sk-renewed")
 	assert.Equal(t, "person 600\n", m.MustRun(t, "stat", "--format=%U %a", "/home/person/.codex/auth.json"))
 }

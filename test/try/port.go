@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// portFree says who has the port, if somebody does.
+// portFree returns nil if no process listens on the address, else an error that
+// names the process.
 func portFree(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err == nil {
@@ -22,16 +23,18 @@ func portFree(address string) error {
 	_, port, _ := net.SplitHostPort(address)
 	switch who := holder(port); who {
 	case "":
-		return fmt.Errorf("%s is in use (hint: `ss -ltnp 'sport = :%s'` shows by whom)", address, port)
+		return fmt.Errorf("%s is in use (hint: `ss -ltnp 'sport = :%s'` shows the process)", address, port)
 	case "systemd (PID 1)":
-		return fmt.Errorf("%s is in use by a unit of this host (hint: if it is an installed codex-proxy, `systemctl stop %s`)", address, target)
+		return fmt.Errorf(
+			"%s is in use by a unit of this host (hint: if it is an installed codex-proxy, `systemctl stop %s`)",
+			address, target)
 	default:
 		return fmt.Errorf("%s is in use by %s (hint: stop it, or another `make run`, first)", address, who)
 	}
 }
 
-// holder returns name and PID of the process that listens on port, as far as
-// /proc tells (proc_net_tcp(5)).
+// holder returns name and PID of the process that listens on port, "" if /proc
+// does not show it (proc_net_tcp(5)).
 func holder(port string) string {
 	inodes := listeners(port)
 	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")

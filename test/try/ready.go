@@ -19,8 +19,8 @@ const (
 	triesPerLook = 10 // tries of /readyz for one look at the units
 )
 
-// awaitReady asks /readyz until it says 200. Its error has the reason that
-// /readyz gave last, and the journal.
+// awaitReady polls /readyz until the answer is 200. Its error has the reason of the
+// last answer, and the journal.
 func awaitReady(ctx context.Context, m *machine.Machine) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -30,7 +30,7 @@ func awaitReady(ctx context.Context, m *machine.Machine) error {
 			return nil
 		}
 		if tries%triesPerLook == 0 && failed(ctx, m) {
-			// Once more, for the reason: there may have been nobody yet to give it.
+			// Once more, for the reason: the first probe may have come before the proxy listened.
 			if err := probe(ctx); err != nil {
 				return notReady(context.WithoutCancel(ctx), m, err)
 			}
@@ -46,7 +46,7 @@ func awaitReady(ctx context.Context, m *machine.Machine) error {
 	}
 }
 
-// failed says whether systemd has given up on one of our units.
+// failed reports whether systemd has given up on one of our units.
 func failed(ctx context.Context, m *machine.Machine) bool {
 	_, err := m.Systemctl(ctx, "is-failed", "--quiet", ourUnits)
 	return err == nil

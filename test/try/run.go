@@ -11,19 +11,21 @@ import (
 	"codex-proxy/test/machine"
 )
 
-// stopTimeout is what the worker gets to finish: codex may be about to write
-// down a login that it has just renewed.
+// stopTimeout bounds the stop of the worker: codex may be about to write a login that
+// it has just renewed.
 const stopTimeout = 5 * time.Second
 
-// run boots, installs, starts and follows the journal until ctx ends.
-func run(ctx context.Context, deb string, w worker, out io.Writer) (err error) {
+// run boots a machine with the package's files, starts the service and follows the
+// journal until ctx ends. It prints each step.
+func run(ctx context.Context, install []machine.Entry, w worker, out io.Writer) (err error) {
 	began := time.Now()
 	fmt.Fprintln(out, "booting systemd over this host's files …")
-	m, err := machine.Start(ctx, machine.Host(), options(deb, w))
+	m, err := machine.Start(ctx, machine.Host(), options(install, w))
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	fmt.Fprintf(out, "starting %s …\n", target)
 	if err := start(ctx, m, w); err != nil {
 		return unlessStopped(ctx, err)
 	}
@@ -35,18 +37,21 @@ func run(ctx context.Context, deb string, w worker, out io.Writer) (err error) {
 	return follow(ctx, m, out)
 }
 
-func options(deb string, w worker) machine.Options {
-	files := append([]machine.File{{Path: workerFile, Data: []byte(w.config)}}, w.files...)
-	return machine.Options{ShareNetwork: true, Empty: installed, Unpack: []string{deb}, Files: files, Binds: w.binds}
+func options(install []machine.Entry, w worker) machine.Options {
+	return machine.Options{
+		ShareNetwork: true, Empty: installed, Install: install, Binds: w.binds,
+		Files: append([]machine.File{{Path: workerFile, Data: []byte(w.config)}}, w.files...),
+	}
 }
 
-// start brings the units up; boot has run the package's sysusers and tmpfiles.
+// start starts the units; the boot has applied the package's sysusers and tmpfiles.
 func start(ctx context.Context, m *machine.Machine, w worker) error {
 	if w.login {
 		if _, _, err := m.Run(ctx, "mkdir", "--parents", workerHome); err != nil {
 			return err
 		}
-		if _, _, err := m.Run(ctx, "ln", "--symbolic", hostCodexHome+"/auth.json", workerHome+"/auth.json"); err != nil {
+		login := hostCodexHome + "/auth.json"
+		if _, _, err := m.Run(ctx, "ln", "--symbolic", login, workerHome+"/auth.json"); err != nil {
 			return err
 		}
 	}
@@ -62,10 +67,12 @@ func stop(ctx context.Context, m *machine.Machine) {
 	_, _ = m.Systemctl(ctx, "stop", target)
 }
 
-// follow shows what our units log until ctx ends.
+// follow prints the log of our units until ctx ends.
 func follow(ctx context.Context, m *machine.Machine, out io.Writer) error {
 	err := m.Exec(ctx, machine.Exec{
-		Args:   []string{"journalctl", "--follow", "--boot", "--no-pager", "--lines=20", "--output=short", "--unit=" + ourUnits},
+		Args: []string{
+			"journalctl", "--follow", "--boot", "--no-pager", "--lines=20", "--output=short", "--unit=" + ourUnits,
+		},
 		Stdout: out, Stderr: os.Stderr,
 	})
 	if ctx.Err() == nil {

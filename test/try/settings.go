@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// settings is what the environment says.
+// settings are the environment variables of try.
 type settings struct {
 	endpoint  string // MODEL_ENDPOINT
 	model     string // MODEL
@@ -25,7 +25,7 @@ func environment(getenv func(string) string) settings {
 	return s
 }
 
-// home is that of the person at the keyboard: below sudo, not root's.
+// home is the home directory of the person at the keyboard: under sudo, SUDO_USER's.
 func home(getenv func(string) string) string {
 	if u, err := user.Lookup(getenv("SUDO_USER")); err == nil {
 		return u.HomeDir

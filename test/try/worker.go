@@ -16,7 +16,7 @@ import (
 	"codex-proxy/test/machine"
 )
 
-// worker is the choice of what answers.
+// worker is the worker that try has chosen.
 type worker struct {
 	is     string // one line for the person at the keyboard
 	hint   string // how to get the real one; empty if it is
@@ -26,8 +26,8 @@ type worker struct {
 	login  bool // it uses the login in hostCodexHome
 }
 
-// chooseWorker takes the realest that there is: an endpoint that was asked
-// for, else codex with a login, else the demo.
+// chooseWorker returns the worker for MODEL_ENDPOINT if it is set, else codex with a
+// login if there is one, else the demo.
 func chooseWorker(ctx context.Context, s settings) (worker, error) {
 	binary, err := findCodex(s)
 	if err != nil {
@@ -40,7 +40,8 @@ func chooseWorker(ctx context.Context, s settings) (worker, error) {
 	st, err := os.Stat(auth)
 	switch {
 	case binary == "":
-		return demoWorker("codex is not on PATH: `npm install -g @openai/codex`, `codex login`, then `make run` again"), nil
+		return demoWorker(
+			"codex is not on PATH: `npm install -g @openai/codex`, `codex login`, then `make run` again"), nil
 	case err != nil:
 		return demoWorker(fmt.Sprintf("%s has no login (%s): `codex login`, then `make run` again", binary, auth)), nil
 	}
@@ -53,16 +54,19 @@ func demoWorker(hint string) worker {
 
 func endpointWorker(ctx context.Context, s settings, binary string) (worker, error) {
 	if binary == "" {
-		return worker{}, errors.New("MODEL_ENDPOINT needs a real codex, and there is none on PATH (hint: CODEX=/path/to/codex)")
+		return worker{}, errors.New(
+			"MODEL_ENDPOINT needs a real codex, and there is none on PATH (hint: CODEX=/path/to/codex)")
 	}
 	model := s.model
 	if model == "" {
 		var err error
 		if model, err = firstModel(ctx, s.endpoint); err != nil {
-			return worker{}, fmt.Errorf("cannot find a model of MODEL_ENDPOINT=%s: %w (hint: MODEL=name)", s.endpoint, err)
+			return worker{}, fmt.Errorf("cannot find a model of MODEL_ENDPOINT=%s: %w (hint: MODEL=name)",
+				s.endpoint, err)
 		}
 	}
-	w := codexWorker(binary, fmt.Sprintf("model = %q\n[provider]\nname = \"endpoint\"\nbase_url = %q\n", model, s.endpoint))
+	w := codexWorker(binary,
+		fmt.Sprintf("model = %q\n[provider]\nname = \"endpoint\"\nbase_url = %q\n", model, s.endpoint))
 	w.is = fmt.Sprintf("%s against %s (model %s)", binary, s.endpoint, model)
 	return w, nil
 }
@@ -97,7 +101,7 @@ func codexWorker(binary, config string) worker {
 	}
 }
 
-// firstModel asks an endpoint what it serves.
+// firstModel returns the first model that the endpoint lists.
 func firstModel(ctx context.Context, endpoint string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -33,7 +33,9 @@ func install(t *testing.T, place string) (path, binary string) {
 }
 
 func TestFindCodex(t *testing.T) {
-	for name, place := range map[string]string{"hoisted": vendored, "nested": "@openai/codex/node_modules/" + vendored} {
+	for name, place := range map[string]string{
+		"hoisted": vendored, "nested": "@openai/codex/node_modules/" + vendored,
+	} {
 		t.Run(name, func(t *testing.T) {
 			path, want := install(t, place)
 			got, err := findCodex(settings{path: "/nonexistent:" + path})
@@ -75,7 +77,8 @@ func TestEndpoint(t *testing.T) {
 	require.ErrorContains(t, err, "MODEL_ENDPOINT needs a real codex")
 	w, err := chooseWorker(t.Context(), settings{endpoint: server.URL + "/v1", path: path})
 	require.NoError(t, err)
-	assert.Contains(t, w.config, "model = \"first\"\n[provider]\nname = \"endpoint\"\nbase_url = \""+server.URL+"/v1\"\n")
+	assert.Contains(t, w.config,
+		"model = \"first\"\n[provider]\nname = \"endpoint\"\nbase_url = \""+server.URL+"/v1\"\n")
 	assert.False(t, w.login, "the login is not for an endpoint")
 }
 
