@@ -12,8 +12,8 @@ import (
 	"unsafe"
 )
 
-// Conn returns c with such a Read and Write, or c itself if it is not one of
-// package net's. Deadlines and Close work as they do there.
+// Conn returns c with such a Read and Write, or c itself if it is not a connection of
+// package net. Deadlines and Close work as they do there.
 func Conn(c net.Conn) net.Conn {
 	from, ok := c.(syscall.Conn)
 	if !ok {
@@ -63,18 +63,21 @@ func (d *conn) Write(b []byte) (written int, _ error) {
 	return written, nil
 }
 
-// named is err as package net has it.
+// named is err in the form of package net.
 func (d *conn) named(call string, err error) error {
 	if errno := syscall.Errno(0); errors.As(err, &errno) {
-		return &net.OpError{Op: call, Net: d.LocalAddr().Network(), Source: d.LocalAddr(), Addr: d.RemoteAddr(), Err: os.NewSyscallError(call, errno)}
+		local := d.LocalAddr()
+		return &net.OpError{
+			Op: call, Net: local.Network(), Source: local, Addr: d.RemoteAddr(), Err: os.NewSyscallError(call, errno),
+		}
 	}
 	return err
 }
 
 // transfer is one direction of a connection, with one caller at a time.
 type transfer struct {
-	wait func(func(fd uintptr) bool) error // calls step until that is done, and waits for the socket in between
-	step func(fd uintptr) bool             // once, made a function once
+	wait func(func(fd uintptr) bool) error // calls step until it returns true, and waits for the socket in between
+	step func(fd uintptr) bool             // once, as a function value made only once
 	call uintptr
 
 	mu    sync.Mutex

@@ -4,6 +4,6 @@ package direct
 
 import "net"
 
-// Conn returns c: the race detector learns from package net what one end of a
-// connection knows of the other.
+// Conn returns c: the race detector takes the order of events at both ends of a
+// connection from package net.
 func Conn(c net.Conn) net.Conn { return c }

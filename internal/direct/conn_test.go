@@ -51,7 +51,7 @@ func both(t *testing.T, test func(t *testing.T, near, far net.Conn)) {
 	})
 }
 
-// More goes through than the kernel buffers, so that both directions wait.
+// The test sends more than the kernel buffers, so that both directions wait.
 func TestEverythingGoesThrough(t *testing.T) {
 	sent := make([]byte, 8<<20)
 	_, err := rand.Read(sent)
@@ -95,7 +95,7 @@ func TestDeadlines(t *testing.T) {
 		require.NoError(t, near.SetDeadline(time.Now().Add(20*time.Millisecond)))
 		_, err := near.Read(make([]byte, 1))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		for err = nil; err == nil; { // until the kernel takes no more
+		for err = nil; err == nil; { // until the buffers of the kernel are full
 			_, err = near.Write(make([]byte, 1<<20))
 		}
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -123,7 +123,7 @@ func TestErrorsOfThePeer(t *testing.T) {
 	both(t, func(t *testing.T, near, far net.Conn) {
 		require.NoError(t, far.Close())
 		var err error
-		for err == nil { // TCP learns of it from the answer to the first
+		for err == nil { // TCP notices it by the answer to the first
 			_, err = near.Write([]byte("x"))
 		}
 		var errno syscall.Errno

@@ -1,4 +1,4 @@
-// Package nearest finds the names that somebody probably meant.
+// Package nearest finds the likeliest corrections of a misspelt name.
 package nearest
 
 import (
@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// maxLength is that of the longest name looked at: the work grows with its
-// square, and the name may be anybody's.
+// maxLength is the length of the longest name that is compared: the work grows with
+// its square, and the name may come from a stranger.
 const maxLength = 128
 
-// To returns up to n candidates that word is most likely a slip of, the likeliest
-// first. Of two equally close it prefers the one of the same length: a swap is
-// likelier than a forgotten letter.
+// To returns up to n candidates that are likely corrections of word, the likeliest
+// first. Of two equally close candidates it prefers the one of the same length: a
+// swap is likelier than a forgotten letter.
 func To(word string, candidates []string, n int) []string {
 	type guess struct {
 		name           string
@@ -39,7 +39,7 @@ func To(word string, candidates []string, n int) []string {
 
 func abs(n int) int { return max(n, -n) }
 
-// distance is Levenshtein's, with a swap of neighbours as one edit ("modle").
+// distance is Levenshtein's distance, with a swap of neighbours as one edit ("modle").
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

@@ -14,13 +14,13 @@ import (
 	_ "modernc.org/sqlite" // the driver, in Go: the program stays static
 )
 
-// Open opens the database at path, and makes it if need be, and brings its
-// schema up to date: schema holds one step for each version, in order, and may
-// only ever grow at its end. Two processes may have the same file open, as they
-// do during a reload: each waits for the other's write for as long as 5 seconds.
+// Open opens the database at path, creates it if need be, and brings its schema up to
+// date. schema holds one step for each version, in order, and may only grow at its
+// end. Two processes may have the same file open, as during a reload: each waits up
+// to 5 seconds for the write of the other process.
 // Source: https://www.sqlite.org/pragma.html and wal.html.
 func Open(ctx context.Context, path string, schema ...string) (*sql.DB, error) {
-	// SQLite gives its journals the mode of the database, so this decides for all.
+	// SQLite gives its journals the mode of the database.
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the database: %w", err)
@@ -33,8 +33,8 @@ func Open(ctx context.Context, path string, schema ...string) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}
-	// One writer at a time is SQLite's rule; one connection makes it a queue of
-	// ours rather than a contention.
+	// SQLite allows one writer at a time. With one connection, writers of this process
+	// queue for it and do not contend.
 	db.SetMaxOpenConns(1)
 	if err := migrate(ctx, db, schema); err != nil {
 		_ = db.Close()
@@ -48,17 +48,16 @@ func dsn(path string, options url.Values) string {
 }
 
 const (
-	// maxReaders bounds the connections that read, each of which has a cache of up
-	// to 2 MiB and three files.
+	// maxReaders bounds the connections that read. Each has a cache of up to 2 MiB and
+	// three open files.
 	maxReaders = 4
-	// readerIdle is how long one of them is kept for the next reader.
+	// readerIdle is how long one of them stays open for the next reader.
 	readerIdle = 10 * time.Second
 )
 
-// Readers are connections that read a database which Open has opened, beside the
-// one that writes: in its journal's mode neither waits for the other, and a
-// transaction sees all that was written before it began. They are made when they
-// are needed.
+// Readers are connections that read a database which Open has opened. They work
+// beside the one that writes: in WAL mode neither waits for the other, and a
+// transaction sees all that was written before it began. They are opened on demand.
 func Readers(path string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", dsn(path, readOnly))
 	if err != nil {
@@ -71,11 +70,11 @@ func Readers(path string) (*sql.DB, error) {
 
 var readOnly = url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)"}}
 
-// migrate takes the steps that the file has not had; user_version counts them. If
-// there are none, it neither writes, for which there may be no space, nor waits for
-// who does.
+// migrate applies the steps that the file lacks; user_version counts the applied ones.
+// If it lacks none, migrate neither writes, as the disk may be full, nor waits for a
+// writer.
 func migrate(ctx context.Context, db *sql.DB, schema []string) error {
-	if version, err := taken(ctx, db, len(schema)); err != nil || version == len(schema) {
+	if version, err := applied(ctx, db, len(schema)); err != nil || version == len(schema) {
 		return err
 	}
 	tx, err := db.BeginTx(ctx, nil)
@@ -83,8 +82,8 @@ func migrate(ctx context.Context, db *sql.DB, schema []string) error {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
-	// Once more: another process may have been faster.
-	version, err := taken(ctx, tx, len(schema))
+	// Read the version again: another process may have been faster.
+	version, err := applied(ctx, tx, len(schema))
 	if err != nil {
 		return err
 	}
@@ -99,8 +98,8 @@ func migrate(ctx context.Context, db *sql.DB, schema []string) error {
 	return tx.Commit()
 }
 
-// taken is how many steps the file has had, of those that are known.
-func taken(ctx context.Context, from interface {
+// applied is how many of the known steps the file has had.
+func applied(ctx context.Context, from interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }, steps int) (version int, err error) {
 	if err := from.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
@@ -113,11 +112,13 @@ func taken(ctx context.Context, from interface {
 }
 
 func newer(version, steps int) error {
-	return fmt.Errorf("it was written by a newer codex-proxy (schema %d, this one knows %d); install that version, or move the file away", version, steps)
+	return fmt.Errorf("it was written by a newer codex-proxy (schema %d, this one knows %d); "+
+		"install that version, or move the file away", version, steps)
 }
 
-// Check says why Open could not use the database at path with that many steps, or nil.
-// It writes nothing, not even a journal, and reads no more than the head of the file.
+// Check returns the reason why Open could not use the database at path with that many
+// steps, or nil. It writes nothing, not even a journal, and reads only the head of the
+// file.
 func Check(ctx context.Context, path string, steps int) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -129,15 +130,15 @@ func Check(ctx context.Context, path string, steps int) error {
 		return fmt.Errorf("cannot use it: %w", err)
 	}
 	defer db.Close()
-	if _, err := taken(ctx, db, steps); err != nil {
+	if _, err := applied(ctx, db, steps); err != nil {
 		return fmt.Errorf("cannot use it: %w", err)
 	}
 	return nil
 }
 
-// OpenReadOnly opens a database that is there, for reading. version is the
-// schema that the caller knows. Root may use it whoever owns the file: SQLite
-// gives the journals it may have to make to the owner of the database.
+// OpenReadOnly opens an existing database for reading. version is the schema that the
+// caller knows. Root may use it on the file of any user: SQLite gives the journals
+// that it creates to the owner of the database.
 func OpenReadOnly(ctx context.Context, path string, version int) (*sql.DB, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("cannot open the database: %w", err)
@@ -151,7 +152,8 @@ func OpenReadOnly(ctx context.Context, path string, version int) (*sql.DB, error
 	switch {
 	case err != nil:
 	case found == 0:
-		err = errors.New("nothing could be written to it yet: is the disk full? Once there is room, the running service begins it by itself")
+		err = errors.New("nothing could be written to it yet: is the disk full? " +
+			"Once there is room, the running service begins it by itself")
 	case found < version:
 		err = errors.New("it was written by an older codex-proxy; start the service, which brings it up to date")
 	case found > version:

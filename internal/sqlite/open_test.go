@@ -20,7 +20,7 @@ func TestOpenGrowsTheSchema(t *testing.T) {
 	_, err = old.Exec("INSERT INTO a VALUES ('kept')")
 	require.NoError(t, err)
 
-	// A reload: the next process opens the file while the last one still has it.
+	// A reload: the next process opens the file while the last one still has it open.
 	next, err := sqlite.Open(t.Context(), path, first, second)
 	require.NoError(t, err)
 	var x string
@@ -40,8 +40,7 @@ func TestOpenGrowsTheSchema(t *testing.T) {
 	assert.Len(t, after, len(before), "nothing is written")
 }
 
-// A reload opens a file that somebody is writing to, or for which the disk has no
-// space left.
+// A reload opens a file while another process writes to it, or while the disk is full.
 func TestOpenNeitherWritesNorWaits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	db, err := sqlite.Open(t.Context(), path, first)
@@ -66,7 +65,7 @@ func TestOpenNeitherWritesNorWaits(t *testing.T) {
 	assert.ErrorContains(t, err, "newer codex-proxy")
 }
 
-func TestOpenKeepsOthersOut(t *testing.T) {
+func TestOpenIsForTheServiceAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	db, err := sqlite.Open(t.Context(), path, first)
 	require.NoError(t, err)
@@ -83,11 +82,12 @@ func TestOpenKeepsOthersOut(t *testing.T) {
 	}
 }
 
-func TestOpenSaysWhy(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	_, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "none", "a.db"), first)
 	assert.ErrorContains(t, err, "cannot open the database")
 	path := filepath.Join(t.TempDir(), "a.db")
-	require.NoError(t, os.WriteFile(path, []byte("this is no database, and it is long enough to tell, is it not?\n"), 0o600))
+	const text = "this is no database, and it is long enough for SQLite to see that\n"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	_, err = sqlite.Open(t.Context(), path, first)
 	assert.ErrorContains(t, err, "cannot use "+path)
 	assert.ErrorContains(t, sqlite.Check(t.Context(), path, 1), "file is not a database")
@@ -102,7 +102,7 @@ func TestReaders(t *testing.T) {
 	reads, err := sqlite.Readers(path)
 	require.NoError(t, err)
 	defer reads.Close()
-	assert.Zero(t, reads.Stats().OpenConnections, "none before somebody reads")
+	assert.Zero(t, reads.Stats().OpenConnections, "none before the first read")
 	for range 3 {
 		_, err = db.Exec("INSERT INTO a VALUES ('x')")
 		require.NoError(t, err)
@@ -115,8 +115,8 @@ func TestReaders(t *testing.T) {
 	assert.ErrorContains(t, err, "readonly")
 }
 
-// What cannot be read says why, and what to do.
-func TestOpenReadOnlySaysWhy(t *testing.T) {
+// The error for an unreadable file has the reason and the remedy.
+func TestOpenReadOnlyErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	_, err := sqlite.OpenReadOnly(t.Context(), path, 2)

@@ -23,13 +23,15 @@ func TestDecode(t *testing.T) {
 	assert.Equal(t, "u", f.Provider.URL)
 }
 
-func TestDecodeNamesWhatIsWrong(t *testing.T) {
+func TestDecodeErrors(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
-		"misspelt":        {"limit = 1\nmodle = 'x'\n", `f.toml:2: unknown key "modle" (did you mean "model"?)`},
-		"misspelt nested": {"[provider]\nbase_ulr = 'x'\n", `f.toml:2: unknown key "provider.base_ulr" (did you mean "provider.base_url"?)`},
-		"far off":         {"zzzzzzzz = 1\n", `f.toml:1: unknown key "zzzzzzzz" (known keys: model, limit, provider, provider.base_url, free)`},
-		"wrong type":      {"\nlimit = 'many'\n", `f.toml:2: limit: `},
-		"syntax":          {"model = 'x'\nlimit =\n", `f.toml:2: `},
+		"misspelt": {"limit = 1\nmodle = 'x'\n", `f.toml:2: unknown key "modle" (did you mean "model"?)`},
+		"misspelt nested": {"[provider]\nbase_ulr = 'x'\n",
+			`f.toml:2: unknown key "provider.base_ulr" (did you mean "provider.base_url"?)`},
+		"far off": {"zzzzzzzz = 1\n",
+			`f.toml:1: unknown key "zzzzzzzz" (known keys: model, limit, provider, provider.base_url, free)`},
+		"wrong type": {"\nlimit = 'many'\n", `f.toml:2: limit: `},
+		"syntax":     {"model = 'x'\nlimit =\n", `f.toml:2: `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var f file

@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// maxFile is the largest key file, in bytes: some hundred keys. The whole of it
-// is handed to a running daemon, and by that to its successor.
+// maxFile is the largest key file, in bytes: some hundred keys. A running daemon
+// receives all of it, and hands it to the next process at a reload.
 const maxFile = 48 << 10
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
 // noKey is the name of the line that marks a key file which has had a key: when none is
-// left, the API is closed. An older version reads the line as a key that nobody has, as
-// no bytes with a SHA-256 of zero are known.
+// left, the API is closed. An older version reads the line as a key that no client has,
+// as no bytes with a SHA-256 of zero are known.
 const noKey = "no-key"
 
 var noKeyHash = strings.Repeat("0", 2*sha256.Size)
@@ -37,7 +37,7 @@ func IsClosedLine(line string) bool {
 	return len(fields) == 2 && fields[0] == noKey && fields[1] == noKeyHash
 }
 
-// checkName tells whether a key may be called name, and if not why.
+// checkName is an error if a key may not have the name.
 func checkName(name string) error {
 	if !validName.MatchString(name) {
 		return fmt.Errorf("key name %q must be 1 to 64 of A-Z a-z 0-9 _ . -", name)
@@ -45,9 +45,9 @@ func checkName(name string) error {
 	return nil
 }
 
-// Parse reads a key file: a line is a name, the SHA-256 of the key in hex, and
-// the key's limits as Limits has them; # begins a comment. ClosedLine may be among
-// them. Errors name the line and never repeat what may be a key.
+// Parse reads a key file: a line is a name, the SHA-256 of the key in hex, and the
+// key's limits as Limits.Words writes them; # begins a comment. ClosedLine may be
+// among them. Errors name the line and never repeat a word that may be a key.
 func Parse(r io.Reader) (*Keys, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err == nil && len(text) > maxFile {
@@ -99,14 +99,16 @@ func parseKey(fields []string) (Key, error) {
 	}
 	hash, err := hex.DecodeString(fields[1])
 	if err != nil || len(hash) != len(key.hash) {
-		return key, errors.New("the second word must be a SHA-256 in hex (64 digits), never the key itself; codex-proxy keys add NAME writes such a line")
+		return key, errors.New("the second word must be a SHA-256 in hex (64 digits), never the key itself; " +
+			"codex-proxy keys add NAME writes such a line")
 	}
 	key.Name = fields[0]
 	copy(key.hash[:], hash)
 	for _, word := range fields[2:] {
 		name, value, ok := strings.Cut(word, "=")
 		if !ok { // it may be a key
-			return key, errors.New("a word after the hash must have the form LIMIT=VALUE, as codex-proxy keys add writes it")
+			return key, errors.New("a word after the hash must have the form LIMIT=VALUE, " +
+				"as codex-proxy keys add writes it")
 		}
 		if err := key.Limits.Set(name, value); err != nil {
 			return key, err

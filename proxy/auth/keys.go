@@ -14,9 +14,8 @@ import (
 	"sync/atomic"
 )
 
-// Keys are the API keys that may use the proxy now. The zero value holds none,
-// and so does nil, which cannot be replaced. Its methods are safe for concurrent
-// use.
+// Keys are the API keys in force. The zero value holds none, and so does nil, which
+// cannot be replaced. Its methods are safe for concurrent use.
 type Keys struct {
 	table    atomic.Pointer[table]
 	required atomic.Bool
@@ -25,7 +24,7 @@ type Keys struct {
 // table is one state of the key file. It never changes.
 type table struct {
 	keys   []Key
-	closed bool // the file has had a key: without one nobody is let in
+	closed bool // the file has had a key: without one every request is refused
 }
 
 // Key is one line of the key file.
@@ -36,28 +35,28 @@ type Key struct {
 	hash [sha256.Size]byte
 }
 
-func (k *Keys) now() *table {
+func (k *Keys) current() *table {
 	if k == nil || k.table.Load() == nil {
 		return &table{}
 	}
 	return k.table.Load()
 }
 
-// Replace makes the keys those of a key file: from here on no others are
-// accepted. On an error, which is Parse's, nothing changes.
+// Replace puts the keys of a key file into force; from then on no others are
+// accepted. On an error, which is one of Parse's, nothing changes.
 func (k *Keys) Replace(file string) error {
 	fresh, err := Parse(strings.NewReader(file))
 	if err == nil {
-		k.table.Store(fresh.now())
+		k.table.Store(fresh.current())
 	}
 	return err
 }
 
-// Text is a key file of these keys, without comments, that is as closed as theirs.
+// Text is a key file of these keys without comments; it has ClosedLine if theirs has.
 // It holds hashes only.
 func (k *Keys) Text() string {
 	var text strings.Builder
-	if k.now().closed {
+	if k.current().closed {
 		text.WriteString(noKey + " " + noKeyHash + "\n")
 	}
 	for _, e := range k.All() {
@@ -67,31 +66,31 @@ func (k *Keys) Text() string {
 	return text.String()
 }
 
-// Digest tells two key tables apart: it is the SHA-256 of Text in hex.
+// Digest is the SHA-256 of Text in hex. Two key tables with the same digest are equal.
 func (k *Keys) Digest() string {
 	sum := sha256.Sum256([]byte(k.Text()))
 	return hex.EncodeToString(sum[:])
 }
 
-// Require asks for a key from now on even where there is none, so that nobody
-// gets in when the last one is revoked.
+// Require makes every request need a key from now on, also while there is none, so
+// that revoking the last key does not open the API.
 func (k *Keys) Require() { k.required.Store(true) }
 
 // Required reports whether Require was called.
 func (k *Keys) Required() bool { return k != nil && k.required.Load() }
 
 // Closed reports whether the key file has ClosedLine.
-func (k *Keys) Closed() bool { return k.now().closed }
+func (k *Keys) Closed() bool { return k.current().closed }
 
-// Open reports whether no key is asked for: there is none, the file has had none
-// since it was opened, and none is required.
+// Open reports whether requests need no key: there is none, the file has had none
+// since the API was opened, and none is required.
 func (k *Keys) Open() bool { return k.Empty() && !k.Closed() && !k.Required() }
 
 // Empty reports whether there is no key.
-func (k *Keys) Empty() bool { return len(k.now().keys) == 0 }
+func (k *Keys) Empty() bool { return len(k.current().keys) == 0 }
 
 // All are the keys in file order.
-func (k *Keys) All() []Key { return k.now().keys }
+func (k *Keys) All() []Key { return k.current().keys }
 
 // Names are the names of all keys in file order.
 func (k *Keys) Names() []string {
@@ -102,8 +101,8 @@ func (k *Keys) Names() []string {
 	return names
 }
 
-// Check returns the key that the request carries as a bearer token. Every entry
-// is compared, in constant time, so the time taken tells nothing.
+// Check returns the key that the request carries as a bearer token. It compares every
+// entry, in constant time, so its duration reveals nothing.
 func (k *Keys) Check(r *http.Request) (key Key, ok bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -118,14 +117,14 @@ func (k *Keys) Check(r *http.Request) (key Key, ok bool) {
 	return key, ok
 }
 
-// Generate makes a new key. The line is for the key file; the key itself is to
-// be shown once and kept nowhere.
+// Generate makes a new key. The line is for the key file; the key itself is to be
+// shown once and stored nowhere.
 func Generate(name string) (key, line string, err error) {
 	if err := checkName(name); err != nil {
 		return "", "", err
 	}
 	if name == noKey {
-		return "", "", fmt.Errorf("key name %q is that of a line of the key file that is no key; choose another name", name)
+		return "", "", fmt.Errorf("key name %q marks a line of the key file that is no key; choose another name", name)
 	}
 	var random [32]byte
 	rand.Read(random[:]) // never fails: crypto/rand aborts the program instead

@@ -52,7 +52,9 @@ func TestNoKeys(t *testing.T) {
 func TestClosedFile(t *testing.T) {
 	key, line, err := Generate("ci")
 	require.NoError(t, err)
-	for _, file := range []string{ClosedLine() + "\n", "# none\n" + ClosedLine() + "\n" + ClosedLine(), noKey + " " + noKeyHash} {
+	for _, file := range []string{
+		ClosedLine() + "\n", "# none\n" + ClosedLine() + "\n" + ClosedLine(), noKey + " " + noKeyHash,
+	} {
 		keys, err := Parse(strings.NewReader(file))
 		require.NoError(t, err)
 		assert.True(t, keys.Empty(), "the line is no key")
@@ -61,12 +63,12 @@ func TestClosedFile(t *testing.T) {
 		copied, err := Parse(strings.NewReader(keys.Text()))
 		require.NoError(t, err)
 		assert.True(t, copied.Closed())
-		assert.NotEqual(t, new(Keys).Digest(), keys.Digest(), "open is something else")
+		assert.NotEqual(t, new(Keys).Digest(), keys.Digest(), "an open file differs")
 		require.NoError(t, keys.Replace(""))
 		assert.True(t, keys.Open())
 		require.NoError(t, keys.Replace(file+"\n"+line))
 		assert.Equal(t, []string{"ci"}, keys.Names())
-		assert.True(t, keys.Closed(), "it remains when the key has gone")
+		assert.True(t, keys.Closed(), "the line remains when the key is removed")
 	}
 	assert.NotContains(t, ClosedLine(), key)
 	_, _, err = Generate(noKey)
@@ -100,7 +102,7 @@ func TestGenerateRefusesABadName(t *testing.T) {
 	}
 }
 
-// What is in force is the last file that was good.
+// The last valid file is in force.
 func TestReplace(t *testing.T) {
 	first, line, err := Generate("first")
 	require.NoError(t, err)
@@ -119,7 +121,7 @@ func TestReplace(t *testing.T) {
 	require.NoError(t, keys.Replace(""))
 	assert.True(t, keys.Open())
 	keys.Require()
-	assert.False(t, keys.Open(), "the last key has gone, and nobody gets in")
+	assert.False(t, keys.Open(), "without a key every request is refused")
 	assert.Error(t, keys.Replace(strings.Repeat("#", maxFile+1)))
 }
 
@@ -137,7 +139,10 @@ func TestLimits(t *testing.T) {
 	keys, err := Parse(strings.NewReader(line + " " + words + "\n"))
 	require.NoError(t, err)
 	got := keys.All()[0].Limits
-	assert.Equal(t, Limits{Models: []string{"gpt-5", "org/x"}, RequestsPerMinute: 60, TokensPerMinute: 1000, TokensPerDay: 5000, Concurrent: 4}, got)
+	assert.Equal(t, Limits{
+		Models: []string{"gpt-5", "org/x"}, RequestsPerMinute: 60, TokensPerMinute: 1000, TokensPerDay: 5000,
+		Concurrent: 4,
+	}, got)
 	assert.Equal(t, words, strings.Join(got.Words(), " "))
 	assert.True(t, got.Allows("org/x"))
 	assert.False(t, got.Allows("gpt-5-mini"))
@@ -150,8 +155,10 @@ func TestLimits(t *testing.T) {
 
 	for name, values := range map[string][]string{
 		RequestsPerMinute: {"", "0", "-1", "1.5", "many", "1000000000001"},
-		Models:            {"", ",", "a,", "a b", "ü", "a#b", strings.Repeat("x", 257), strings.Repeat("a,", 64) + "a"},
-		"requests":        {"1"},
+		Models: {
+			"", ",", "a,", "a b", "ü", "a#b", strings.Repeat("x", 257), strings.Repeat("a,", 64) + "a",
+		},
+		"requests": {"1"},
 	} {
 		for _, value := range values {
 			assert.Error(t, new(Limits).Set(name, value), "%s=%s", name, value)

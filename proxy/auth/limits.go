@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Limits are what one key may use. Zero values do not limit.
+// Limits bound the use of one key. Zero values do not limit.
 type Limits struct {
 	Models            []string // the only models, by the names that clients use
 	RequestsPerMinute int64
@@ -32,7 +32,7 @@ var LimitNames = []string{RequestsPerMinute, TokensPerMinute, TokensPerDay, Conc
 
 const (
 	maxLimit = 1_000_000_000_000
-	// A key may name as many models as a worker would list, and a bit.
+	// maxModels is a few more models than a worker lists.
 	maxModels = 64
 )
 
@@ -59,8 +59,8 @@ func (l Limits) Number(name string) int64 {
 	return 0
 }
 
-// Set takes over one limit as it is written; "none" takes it away. Errors are
-// for operators and do not repeat the value.
+// Set takes over one limit from its text; "none" removes it. Errors are for operators
+// and do not repeat the value.
 func (l *Limits) Set(name, value string) error {
 	if name == Models {
 		return l.setModels(value)
@@ -90,8 +90,9 @@ func (l *Limits) setModels(value string) error {
 	if len(models) > maxModels {
 		return fmt.Errorf("models must name at most %d", maxModels)
 	}
+	forbidden := func(r rune) bool { return r <= ' ' || r == '#' || r > '~' }
 	for _, m := range models {
-		if m == "" || len(m) > 256 || strings.ContainsFunc(m, func(r rune) bool { return r <= ' ' || r == '#' || r > '~' }) {
+		if m == "" || len(m) > 256 || strings.ContainsFunc(m, forbidden) {
 			return errors.New("models must be names with a comma between them, without spaces and #")
 		}
 	}
@@ -99,7 +100,7 @@ func (l *Limits) setModels(value string) error {
 	return nil
 }
 
-// Value is one limit as it is written; "none" if there is none.
+// Value is the text of one limit; "none" if there is none.
 func (l Limits) Value(name string) string {
 	switch n := l.Number(name); {
 	case n > 0:
@@ -111,7 +112,7 @@ func (l Limits) Value(name string) string {
 	}
 }
 
-// Words are the limits that there are, as they stand in the key file.
+// Words are the limits that are set, as the key file has them.
 func (l Limits) Words() []string {
 	var words []string
 	for _, name := range LimitNames {

@@ -7,8 +7,8 @@ import (
 	"codex-proxy/proxy/workers"
 )
 
-// accounts is the body of /v1/accounts. It is for root alone, as it says whose
-// accounts they are.
+// accounts is the body of /v1/accounts. It is for root alone, as it names the
+// owners of the accounts.
 type accounts struct {
 	Accounts []workers.Account `json:"accounts"`
 }
@@ -17,7 +17,7 @@ func (s *Server) accounts(w http.ResponseWriter, _ *http.Request) {
 	write(w, http.StatusOK, accounts{s.pool.Accounts()})
 }
 
-// Accounts are those that the connected workers have told of.
+// Accounts are those that the connected workers have reported.
 func (c *Client) Accounts(ctx context.Context) ([]workers.Account, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

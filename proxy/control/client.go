@@ -1,7 +1,6 @@
 package control
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -13,25 +12,22 @@ import (
 	"net/http"
 	"syscall"
 	"time"
-
-	"codex-proxy/probes"
 )
 
 const (
-	// answerTimeout bounds what has nothing to wait for.
+	// answerTimeout bounds a call that has nothing to wait for.
 	answerTimeout = 5 * time.Second
 	maxReport     = 4 << 20
-	// nextBound is how long a watch looks for the next daemon.
-	nextBound = time.Second
 )
 
 // ErrNotRunning means that no daemon listens.
-var ErrNotRunning = errors.New("codex-proxy is not running (systemctl start codex.target), or has its control socket elsewhere")
+var ErrNotRunning = errors.New("codex-proxy is not running (systemctl start codex.target), " +
+	"or has its control socket elsewhere")
 
 // ErrForbidden means that the caller may not use the control socket.
 var ErrForbidden = errors.New("only root may do this: try sudo")
 
-// Client asks the daemon behind one control socket.
+// Client calls the daemon behind one control socket.
 type Client struct {
 	socket string
 	http   http.Client
@@ -48,41 +44,8 @@ func NewClient(path string) *Client {
 	}}}
 }
 
-// Status is the report as it is published. raw is its JSON.
-func (c *Client) Status(ctx context.Context) (r probes.Report, raw []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	raw, err = c.ask(ctx, http.MethodGet, "/v1/status", nil, &r)
-	return r, raw, err
-}
-
-// Drain makes workers take no new turns, and waits as long as req says.
-func (c *Client) Drain(ctx context.Context, req Request) (probes.Report, error) {
-	return c.change(ctx, "/v1/drain", req)
-}
-
-// Undrain takes drains back.
-func (c *Client) Undrain(ctx context.Context, req Request) (probes.Report, error) {
-	return c.change(ctx, "/v1/undrain", req)
-}
-
-func (c *Client) change(ctx context.Context, path string, req Request) (probes.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(req.WaitMS)*time.Millisecond+answerTimeout)
-	defer cancel()
-	body, err := json.Marshal(req)
-	if err != nil {
-		return probes.Report{}, err
-	}
-	var r probes.Report
-	err = settled(ctx, func() error {
-		_, err := c.ask(ctx, http.MethodPost, path, body, &r)
-		return err
-	})
-	return r, err
-}
-
-// settled asks again while one process hands over to the next.
-func settled(ctx context.Context, ask func() error) error {
+// untilSettled repeats a call while one process hands over to the next.
+func untilSettled(ctx context.Context, ask func() error) error {
 	for {
 		err := ask()
 		if !errors.Is(err, ErrMoved) {
@@ -96,73 +59,7 @@ func settled(ctx context.Context, ask func() error) error {
 	}
 }
 
-// errGone is the end of a daemon that nobody has followed.
-var errGone = errors.New("codex-proxy has stopped, or was restarted")
-
-// Watch calls each for the report now and after every change of it, until ctx
-// ends, each fails or the daemon goes; only the first is not an error. After a
-// reload it goes on with the new process.
-func (c *Client) Watch(ctx context.Context, each func(r probes.Report, raw []byte) error) error {
-	told, err := c.follow(ctx, each)
-	for told && err == nil && ctx.Err() == nil {
-		told, err = c.followNext(ctx, each)
-	}
-	if err == nil && ctx.Err() == nil {
-		err = errGone
-	}
-	return err
-}
-
-// followNext is follow of the next daemon, if there is one soon. The one before may
-// still accept, and then tells nothing.
-func (c *Client) followNext(ctx context.Context, each func(r probes.Report, raw []byte) error) (told bool, err error) {
-	bounded, cancel := context.WithCancel(ctx)
-	defer cancel()
-	bound := time.AfterFunc(nextBound, cancel)
-	defer bound.Stop()
-	for {
-		told, err = c.follow(bounded, func(r probes.Report, raw []byte) error {
-			bound.Stop()
-			return each(r, raw)
-		})
-		if told {
-			return true, err
-		}
-		select {
-		case <-time.After(movedPause):
-		case <-bounded.Done():
-			return false, nil
-		}
-	}
-}
-
-// follow is Watch of one daemon; told says whether that has told anything. Its end
-// is no error.
-func (c *Client) follow(ctx context.Context, each func(r probes.Report, raw []byte) error) (told bool, err error) {
-	res, err := c.do(ctx, http.MethodGet, "/v1/status/watch", nil)
-	if err != nil && ctx.Err() != nil {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer res.Body.Close()
-	lines := bufio.NewScanner(res.Body)
-	lines.Buffer(nil, maxReport)
-	for lines.Scan() {
-		var r probes.Report
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			return told, fmt.Errorf("cannot read the report: %w", err)
-		}
-		told = true
-		if err := each(r, lines.Bytes()); err != nil {
-			return told, err
-		}
-	}
-	return told, nil
-}
-
-// ask sends one request and decodes what comes back; raw is its JSON.
+// ask sends one request and decodes the answer; raw is its JSON.
 func (c *Client) ask(ctx context.Context, method, path string, body []byte, answer any) (raw []byte, err error) {
 	res, err := c.do(ctx, method, path, body)
 	if err != nil {
@@ -197,11 +94,11 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 		return nil, ErrMoved
 	}
 	var f failure
-	said := json.NewDecoder(io.LimitReader(res.Body, maxReport)).Decode(&f) == nil && f.Error != ""
+	explained := json.NewDecoder(io.LimitReader(res.Body, maxReport)).Decode(&f) == nil && f.Error != ""
 	switch {
-	case said && res.StatusCode == http.StatusPreconditionFailed:
+	case explained && res.StatusCode == http.StatusPreconditionFailed:
 		return nil, fmt.Errorf("%s: %w", f.Error, ErrOtherFile)
-	case said:
+	case explained:
 		return nil, errors.New(f.Error)
 	}
 	return nil, fmt.Errorf("codex-proxy answers %s; are the command and the daemon of the same version?", res.Status)
@@ -216,6 +113,6 @@ func (c *Client) explain(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return errors.New("codex-proxy does not answer: see systemctl status codex-proxy")
 	}
-	// There was a daemon, and it has gone: net/http has many words for this.
+	// There was a daemon, and it has ended: net/http has many errors for this.
 	return fmt.Errorf("codex-proxy ended the connection (%v): %w", err, ErrNotRunning)
 }

@@ -42,9 +42,9 @@ type rig struct {
 	pool   *workers.Pool
 	server *control.Server
 	socket string
-	files  []string     // key files, as they came
-	before atomic.Int32 // turns of the process before
-	moved  atomic.Int32 // so many are refused, as another process serves
+	files  []string     // key files, in the order of their arrival
+	before atomic.Int32 // turns of the earlier process
+	moved  atomic.Int32 // that many commands are refused, as another process serves
 }
 
 func (r *rig) InForce() control.Keys { return control.Keys{Count: 7, File: "/own", Digest: "d"} }
@@ -63,7 +63,7 @@ func (r *rig) Replace(path, file string) (control.Keys, error) {
 	return control.Keys{Count: 1, Closed: file == ""}, nil
 }
 
-// drains are the rig's; Drain of the rig itself is the client's.
+// drains is the DrainTable of a rig, whose own Drain is the client's.
 type drains struct{ *rig }
 
 func (r drains) Drain(change control.Drain) error {
@@ -133,7 +133,8 @@ func newRig(t *testing.T) *rig {
 	})
 	r.pool = workers.NewPool([]*workers.Worker{a}, workers.Queue{Limit: 4, Timeout: bound}, onChange)
 	tracker := probes.NewTracker(time.Now(), func(probes.Flip) {})
-	r.server = control.New(r.pool, func() probes.Report { return tracker.Observe(r.pool.Snapshot()) }, r, drains{r}, logger)
+	report := func() probes.Report { return tracker.Observe(r.pool.Snapshot()) }
+	r.server = control.New(r.pool, report, r, drains{r}, logger)
 	l, err := control.Listen(r.socket)
 	require.NoError(t, err)
 	r.Client = control.NewClient(r.socket)
@@ -184,7 +185,7 @@ func TestDrainAnswersWhenTheLastTurnHasEnded(t *testing.T) {
 
 	report, err = r.Drain(t.Context(), control.Request{WaitMS: 20})
 	require.NoError(t, err)
-	assert.Equal(t, 1, report.Workers[0].Inflight, "what is left stands in the report")
+	assert.Equal(t, 1, report.Workers[0].Inflight, "the report has the remaining turn")
 
 	answers := make(chan probes.Report)
 	go func() {
@@ -200,7 +201,7 @@ func TestDrainAnswersWhenTheLastTurnHasEnded(t *testing.T) {
 	assert.True(t, report.OK)
 }
 
-// While another process takes over no drain gets lost.
+// No drain is lost while another process takes over.
 func TestDrainDuringAHandOff(t *testing.T) {
 	r := newRig(t)
 	r.moved.Store(2)
@@ -213,8 +214,8 @@ func TestDrainDuringAHandOff(t *testing.T) {
 	assert.False(t, report.Workers[0].Drained)
 }
 
-// After a reload the process before may still have turns on the worker.
-func TestDrainWaitsForTheProcessBefore(t *testing.T) {
+// After a reload the earlier process may still have turns on the worker.
+func TestDrainWaitsForTheEarlierProcess(t *testing.T) {
 	r := newRig(t)
 	r.before.Store(2)
 	report, err := r.Drain(t.Context(), control.Request{Worker: "a", WaitMS: 20})
@@ -236,7 +237,7 @@ func TestUnknownWorker(t *testing.T) {
 	assert.EqualError(t, err, `no such worker: "b"; there are a`)
 }
 
-func TestWatchTellsEveryChangeOnce(t *testing.T) {
+func TestWatchSendsEveryChangeOnce(t *testing.T) {
 	r := newRig(t)
 	seen := make(chan probes.Report)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -248,15 +249,15 @@ func TestWatchTellsEveryChangeOnce(t *testing.T) {
 		})
 	}()
 	assert.True(t, (<-seen).OK)
-	r.server.Changed() // nothing has
+	r.server.Changed() // although nothing has changed
 	require.NoError(t, r.pool.DrainWorker("a"))
 	assert.False(t, (<-seen).OK)
 	cancel()
 	assert.NoError(t, <-ended)
 }
 
-// A daemon that stops leaves nobody waiting.
-func TestShutdownAnswersThoseWhoWait(t *testing.T) {
+// A daemon that stops answers the commands that wait.
+func TestShutdownAnswersWaitingCommands(t *testing.T) {
 	r := newRig(t)
 	defer r.lease(t).Release()
 	watched, watching := make(chan error, 1), make(chan struct{}, 1)
@@ -275,7 +276,7 @@ func TestShutdownAnswersThoseWhoWait(t *testing.T) {
 		_, err := r.Drain(context.Background(), control.Request{WaitMS: time.Hour.Milliseconds()})
 		drained <- err
 	}()
-	for limit := bounded(t); !r.pool.Snapshot().Workers[0].Drained; { // the request has come
+	for limit := bounded(t); !r.pool.Snapshot().Workers[0].Drained; { // the command has arrived
 		require.NoError(t, limit.Err())
 	}
 	require.NoError(t, r.server.Shutdown(bounded(t)))
@@ -285,14 +286,14 @@ func TestShutdownAnswersThoseWhoWait(t *testing.T) {
 
 func TestSocketIsForItsOwnerAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	for range 2 { // what a daemon has left behind is replaced
+	for range 2 { // the socket of an earlier daemon is replaced
 		l, err := control.Listen(path)
 		require.NoError(t, err)
 		info, err := os.Stat(path)
 		require.NoError(t, err)
 		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 		require.NoError(t, l.Close())
-		assert.FileExists(t, path, "it may be the next daemon's already")
+		assert.FileExists(t, path, "it may already be the socket of the next daemon")
 	}
 	_, _, err := control.NewClient(path).Status(t.Context())
 	assert.ErrorIs(t, err, control.ErrNotRunning)
@@ -300,7 +301,7 @@ func TestSocketIsForItsOwnerAlone(t *testing.T) {
 	assert.ErrorIs(t, err, control.ErrNotRunning)
 }
 
-// A path that was mistyped costs nobody a file.
+// A mistyped path removes no file.
 func TestOnlySocketsAreReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "usage.db")
 	require.NoError(t, os.WriteFile(path, []byte("usage"), 0o600))
@@ -309,7 +310,7 @@ func TestOnlySocketsAreReplaced(t *testing.T) {
 	assert.FileExists(t, path)
 }
 
-// A daemon that dies while it is asked is one that does not run.
+// A daemon that dies during a command counts as not running.
 func TestDaemonThatDies(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)

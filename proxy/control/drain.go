@@ -17,21 +17,21 @@ import (
 type Request struct {
 	// Worker is a worker's name; empty means all.
 	Worker string `json:"worker,omitempty"`
-	// Invocation says that the drain is part of the stop of this invocation of
-	// the worker's unit, with which it ends. Otherwise it holds until it is
-	// taken back.
+	// Invocation makes the drain part of the stop of this invocation of the
+	// worker's unit, with which it ends. An empty one makes it hold until it is
+	// undone.
 	Invocation string `json:"invocation,omitempty"`
 	// WaitMS is how long the answer waits for the last turn in flight, in
-	// milliseconds. It comes as soon as there is none.
+	// milliseconds. The answer comes as soon as there is none.
 	WaitMS int64 `json:"wait_ms,omitempty"`
 }
 
-// Drain is a change of which workers take new turns.
+// Drain is a change of the workers that get new turns.
 type Drain struct {
 	Workers    []string `json:"workers"`
 	Invocation string   `json:"invocation,omitempty"` // as in Request
 	Undo       bool     `json:"undo,omitempty"`
-	All        bool     `json:"all,omitempty"` // also of the workers that only processes before have
+	All        bool     `json:"all,omitempty"` // also of the workers that only earlier processes have
 }
 
 // Apply makes the change in a pool, for the workers that it has.
@@ -53,19 +53,20 @@ func (d Drain) Apply(pool *workers.Pool) (err error) {
 	return err
 }
 
-// DrainTable is the drains of the daemon.
+// DrainTable has the drains of the daemon.
 type DrainTable interface {
-	// Drain puts a change into force, in processes that still finish their work,
-	// too. The error may be ErrMoved. It is workers.ErrUnknown for a worker that
-	// none of them has.
+	// Drain puts a change into force, also in earlier processes that still finish
+	// their work. The error may be ErrMoved. It is workers.ErrUnknown for a worker
+	// that no process has.
 	Drain(Drain) error
-	// Before is how many turns those have in flight on each worker, as far as drains
-	// have made them tell. A change of it is one of the report.
+	// Before is how many turns the earlier processes have in flight on each worker,
+	// as far as drains have made them report it. A change of it is a change of the
+	// report.
 	Before() map[string]int
 }
 
-// drain answers with the report after the drain, in which the turns that are
-// still in flight stand.
+// drain answers with the report after the drain, which has the turns that are still
+// in flight.
 func (s *Server) drain(w http.ResponseWriter, r *http.Request) { s.change(w, r, false) }
 
 func (s *Server) undrain(w http.ResponseWriter, r *http.Request) { s.change(w, r, true) }
@@ -80,7 +81,8 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, undo bool) {
 	if req.Worker != "" {
 		names = []string{req.Worker}
 	}
-	if err := s.drains.Drain(Drain{Workers: names, Invocation: req.Invocation, Undo: undo, All: req.Worker == ""}); err != nil {
+	drain := Drain{Workers: names, Invocation: req.Invocation, Undo: undo, All: req.Worker == ""}
+	if err := s.drains.Drain(drain); err != nil {
 		write(w, statusOf(err), failure{err.Error()})
 		return
 	}
@@ -91,7 +93,7 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, undo bool) {
 			}
 		}
 	}
-	s.report() // a flip of readiness is told before anything else happens
+	s.report() // a change of readiness is reported before anything else happens
 	s.await(r.Context(), names, time.Duration(req.WaitMS)*time.Millisecond)
 	report := s.report()
 	for _, name := range names {
@@ -108,7 +110,7 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, undo bool) {
 
 func (s *Server) has(worker string) bool { return slices.Contains(s.pool.Names(), worker) }
 
-// await waits for the last turn of these workers. Why it ended is in the report.
+// await waits for the last turn of these workers. The report has the reason why it ended.
 func (s *Server) await(ctx context.Context, names []string, most time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -140,4 +142,29 @@ func statusOf(err error) int {
 		return http.StatusConflict
 	}
 	return http.StatusInternalServerError
+}
+
+// Drain makes workers get no new turns, and waits for the time in req.
+func (c *Client) Drain(ctx context.Context, req Request) (probes.Report, error) {
+	return c.change(ctx, "/v1/drain", req)
+}
+
+// Undrain undoes drains.
+func (c *Client) Undrain(ctx context.Context, req Request) (probes.Report, error) {
+	return c.change(ctx, "/v1/undrain", req)
+}
+
+func (c *Client) change(ctx context.Context, path string, req Request) (probes.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(req.WaitMS)*time.Millisecond+answerTimeout)
+	defer cancel()
+	body, err := json.Marshal(req)
+	if err != nil {
+		return probes.Report{}, err
+	}
+	var r probes.Report
+	err = untilSettled(ctx, func() error {
+		_, err := c.ask(ctx, http.MethodPost, path, body, &r)
+		return err
+	})
+	return r, err
 }

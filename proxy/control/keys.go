@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// Keys is what /v1/keys tells of the API keys in force.
+// Keys is the body of /v1/keys: the API keys in force.
 type Keys struct {
 	Count int `json:"count"`
-	// File is where they are from.
+	// File is the key file that they come from.
 	File string `json:"file,omitempty"`
 	// Digest is auth.Keys.Digest.
 	Digest string `json:"digest"`
-	// Closed says that there is no key, and that one is asked for all the same:
-	// nobody can use the API.
+	// Closed: there is no key, and requests need one all the same, so the API
+	// cannot be used.
 	Closed bool `json:"closed,omitempty"`
-	// Required: other machines can reach the API, so that a key is asked for in any
-	// case.
+	// Required: other machines can reach the API, so that requests need a key in
+	// any case.
 	Required bool `json:"required,omitempty"`
 }
 
@@ -34,13 +34,13 @@ type KeyTable interface {
 }
 
 // ErrMoved means that another process is about to serve instead of this one, or
-// does already: it is the one to ask.
+// does already, and is to get the command.
 var ErrMoved = errors.New("another process has taken over; ask again")
 
-// ErrOtherFile means that the daemon's keys are from another file.
+// ErrOtherFile means that the daemon's keys come from another file.
 var ErrOtherFile = errors.New("systemctl reload codex-proxy makes it go by what config.toml names")
 
-// movedPause is how long a client waits before it asks the other process.
+// movedPause is how long a client waits before it turns to the other process.
 const movedPause = 50 * time.Millisecond
 
 func (s *Server) getKeys(w http.ResponseWriter, _ *http.Request) {
@@ -60,7 +60,8 @@ func (s *Server) putKeys(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, ErrMoved):
 		write(w, http.StatusConflict, failure{err.Error()})
 	case errors.Is(err, ErrOtherFile):
-		write(w, http.StatusPreconditionFailed, failure{fmt.Sprintf("the running service goes by %s and not by %s", s.keys.InForce().File, path)})
+		message := fmt.Sprintf("the running service goes by %s and not by %s", s.keys.InForce().File, path)
+		write(w, http.StatusPreconditionFailed, failure{message})
 	case err != nil:
 		write(w, http.StatusBadRequest, failure{err.Error()})
 	default:
@@ -68,19 +69,19 @@ func (s *Server) putKeys(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// SetKeys puts a key file into force in the running daemon, for every request
-// that comes from then on. It must go by the file at path, unless that is empty.
+// SetKeys puts a key file into force in the running daemon, for every later request.
+// The daemon's key file must be the one at path, unless path is empty.
 func (c *Client) SetKeys(ctx context.Context, path, file string) (keys Keys, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout) // a hand-off that is under way comes first
 	defer cancel()
-	err = settled(ctx, func() error {
+	err = untilSettled(ctx, func() error {
 		_, err := c.ask(ctx, http.MethodPut, "/v1/keys?path="+url.QueryEscape(path), []byte(file), &keys)
 		return err
 	})
 	return keys, err
 }
 
-// Keys tells of the API keys in force.
+// Keys describes the API keys in force.
 func (c *Client) Keys(ctx context.Context) (keys Keys, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

@@ -7,10 +7,9 @@ import (
 	"os"
 )
 
-// Listen opens the control socket at path, for its owner and root alone. What
-// lies there is the socket of a daemon that has gone or is about to hand over:
-// it is replaced, and stays where it is when the listener is closed. Any other file
-// is somebody's.
+// Listen opens the control socket at path, for its owner and root alone. It replaces
+// the socket of a daemon that has ended or is about to hand over; the new socket stays
+// where it is when the listener is closed. A file that is no socket is not replaced.
 func Listen(path string) (net.Listener, error) {
 	if is, err := os.Lstat(path); err == nil && is.Mode().Type() != os.ModeSocket {
 		return nil, errors.New("cannot replace the control socket: there is a file that is none")

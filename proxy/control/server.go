@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,7 +20,7 @@ const (
 	bodyLimit   = 64 << 10
 )
 
-// Server answers operators. Create it with New; its methods are safe for
+// Server serves operators. Create it with New; its methods are safe for
 // concurrent use.
 type Server struct {
 	pool   *workers.Pool
@@ -27,14 +28,16 @@ type Server struct {
 	keys   KeyTable
 	drains DrainTable
 	http   http.Server
-	stop   context.CancelFunc // ends what still waits
+	stop   context.CancelFunc // ends the requests that wait
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced by Changed
 }
 
-// New builds a server. report is the picture that all probes share.
-func New(pool *workers.Pool, report func() probes.Report, keys KeyTable, drains DrainTable, logger *slog.Logger) *Server {
+// New builds a server. report is the report that all probes share.
+func New(
+	pool *workers.Pool, report func() probes.Report, keys KeyTable, drains DrainTable, logger *slog.Logger,
+) *Server {
 	base, stop := context.WithCancel(context.Background())
 	s := &Server{pool: pool, report: report, keys: keys, drains: drains, stop: stop, changed: make(chan struct{})}
 	s.http = http.Server{
@@ -48,7 +51,7 @@ func New(pool *workers.Pool, report func() probes.Report, keys KeyTable, drains 
 	return s
 }
 
-// routes is all that is served. The TCP side has none of it.
+// routes are the routes of the control socket. The TCP side has none of them.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", s.status)
@@ -69,7 +72,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Changed tells that the report may have changed. It never blocks.
+// Changed notes that the report may have changed. It never blocks.
 func (s *Server) Changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,12 +86,24 @@ func (s *Server) changes() <-chan struct{} {
 	return s.changed
 }
 
-// Shutdown answers those who wait with what holds now, and closes what is left
-// when ctx ends.
+// Shutdown answers the requests that wait with the current state, and closes the
+// remaining connections when ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	if err := s.http.Shutdown(ctx); err != nil {
 		return errors.Join(err, s.http.Close())
 	}
 	return nil
+}
+
+// failure is the body of an answer that is not 200.
+type failure struct {
+	Error string `json:"error"`
+}
+
+func write(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// The status line is sent: an error here can only be a client that has gone.
+	_ = json.NewEncoder(w).Encode(body)
 }

@@ -1,4 +1,4 @@
 // Package fault stops a named loop of a program that was built with the tag
-// faultinject, so that a test can see the watchdog find it, or has it panic.
-// Without the tag Point is empty and nothing of this is in the program.
+// faultinject, or makes it panic, so that a test can prove that the watchdog notices.
+// Without the tag Point is empty and the program has no such code.
 package fault

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// armed receives the signal; the loop that it is for is named by CODEX_PROXY_FAULT.
+// armed receives the signal for the loop that CODEX_PROXY_FAULT names.
 var armed = sync.OnceValue(func() <-chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -18,8 +18,8 @@ var armed = sync.OnceValue(func() <-chan os.Signal {
 
 func init() { armed() }
 
-// Point stops the calling goroutine for good, once SIGUSR1 has come, if name is
-// the loop that CODEX_PROXY_FAULT names. SIGUSR2 makes it panic.
+// Point stops the calling goroutine for good after SIGUSR1, if CODEX_PROXY_FAULT is
+// name. After SIGUSR2 it panics.
 func Point(name string) {
 	if name != os.Getenv("CODEX_PROXY_FAULT") {
 		return

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// forbidden is what is not the public network: the special-purpose registries
+// forbidden are the networks outside the public one: the special-purpose registries
 // of IANA (RFC 6890), and Azure's platform address. IPAddressDeny= of
 // codex-proxy-fetch.service has them, too.
 var forbidden = prefixes(
@@ -22,7 +22,7 @@ var forbidden = prefixes(
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
 // nat64 leads to the IPv4 address in its last four bytes (RFC 6052, 2.1). Hosts
-// without IPv4 reach all of it that way.
+// without IPv4 reach all of IPv4 that way.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -44,7 +44,7 @@ func permitted(ip netip.Addr, allowed []netip.Prefix) bool {
 	if within(ip, allowed) {
 		return true
 	}
-	if ip.Is6() && !globalUnicast.Contains(ip) { // which no address with a zone is in, either
+	if ip.Is6() && !globalUnicast.Contains(ip) { // no address with a zone is in it, either
 		return false
 	}
 	return ip.IsValid() && !within(ip, forbidden) && !own(ip)
@@ -54,14 +54,14 @@ func within(ip netip.Addr, all []netip.Prefix) bool {
 	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// own reports whether ip is an address of this host itself: what listens on it
-// may be out of reach for others. Such an address is its own best source, and
-// connecting a UDP socket, which sends nothing, tells that.
+// own reports whether ip is an address of this host itself: a service on it may be out
+// of reach for other hosts. Such an address is its own best source, as the local
+// address of a connected UDP socket shows. Connecting one sends nothing.
 func own(ip netip.Addr) bool {
 	const discard = 9 // any port will do
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, discard)))
 	if err != nil {
-		return false // there is no way to it
+		return false // there is no route to it
 	}
 	defer func() { _ = conn.Close() }()
 	source, ok := conn.LocalAddr().(*net.UDPAddr)

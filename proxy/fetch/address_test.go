@@ -14,7 +14,8 @@ import (
 
 func TestPermitted(t *testing.T) {
 	for text, want := range map[string]bool{
-		"1.1.1.1": true, "93.184.215.14": true, "172.15.255.255": true, "172.32.0.0": true, "100.63.255.255": true, "100.128.0.0": true,
+		"1.1.1.1": true, "93.184.215.14": true, "172.15.255.255": true, "172.32.0.0": true,
+		"100.63.255.255": true, "100.128.0.0": true,
 		"169.253.255.255": true, "223.255.255.255": true, "2606:4700::1111": true, "2a00:1450:4001::1": true,
 
 		"0.0.0.0": false, "0.1.2.3": false, "127.0.0.1": false, "127.255.255.254": false,
@@ -28,8 +29,9 @@ func TestPermitted(t *testing.T) {
 		"2001:db8::1": false, "3fff::1": false, "2001:10::1": false,
 		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "::ffff:169.254.169.254": false, "::ffff:1.1.1.1": true,
 		"::127.0.0.1": false, "::1.1.1.1": false, "::ffff:0:1.1.1.1": false, // other ways to embed IPv4
-		"64:ff9b::127.0.0.1": false, "64:ff9b::10.0.0.1": false, "64:ff9b::169.254.169.254": false, "64:ff9b::1.1.1.1": true,
-		"64:ff9b:1::1.1.1.1": false,                          // NAT64 of this network's own
+		"64:ff9b::127.0.0.1": false, "64:ff9b::10.0.0.1": false, "64:ff9b::169.254.169.254": false,
+		"64:ff9b::1.1.1.1":   true,
+		"64:ff9b:1::1.1.1.1": false,                          // NAT64 with a prefix of the local network
 		"2002:7f00:1::":      false, "2002:101:101::": false, // 6to4
 		"2001:0:1:1::fefe:fefe": false, "2001:0:7f00:1::1": false, // Teredo
 	} {
@@ -62,7 +64,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// The kernel holds the fetcher to the same addresses.
+// The unit makes the kernel enforce the same addresses.
 func TestTheUnitForbidsTheSame(t *testing.T) {
 	unit, err := os.ReadFile("../../packaging/systemd/codex-proxy-fetch.service")
 	require.NoError(t, err)
@@ -81,7 +83,9 @@ func TestTheUnitForbidsTheSame(t *testing.T) {
 	for _, d := range denied {
 		assert.False(t, permitted(d.Addr(), nil), "%s is denied by the unit alone", d)
 	}
-	for _, text := range []string{"::1", "fe80::1", "fd00::1", "ff02::1", "::ffff:10.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254"} {
+	for _, text := range []string{
+		"::1", "fe80::1", "fd00::1", "ff02::1", "::ffff:10.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254",
+	} {
 		assert.True(t, within(netip.MustParseAddr(text), denied), text)
 	}
 }

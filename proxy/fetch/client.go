@@ -23,16 +23,15 @@ import (
 )
 
 const (
-	// startTime is what systemd gets to start the fetcher, or to start it anew.
+	// startTime is how long systemd may take to start or restart the fetcher.
 	startTime  = 5 * time.Second
 	retryAfter = 2 * time.Second
 )
 
-// errLost is a fetcher that went away with our request.
+// errLost is a fetcher that ended during the request.
 var errLost = errors.New("the image fetcher went away")
 
-// Client asks the fetcher behind a socket. Its methods may be called from any
-// goroutine.
+// Client calls the fetcher behind a socket. Its methods are safe for concurrent use.
 type Client struct {
 	limits  Limits
 	http    http.Client
@@ -40,22 +39,25 @@ type Client struct {
 	logger  *slog.Logger
 }
 
-// NewClient returns a client of the fetcher at socket, which it connects to
-// when it is used. The fetcher must have the same limits.
+// NewClient returns a client of the fetcher at socket. It connects when it is used.
+// The fetcher must have the same limits.
 func NewClient(socket string, limits Limits, registry prometheus.Registerer, logger *slog.Logger) *Client {
-	return &Client{limits: limits, fetches: newFetches(registry), logger: logger, http: http.Client{Transport: &http.Transport{
+	transport := &http.Transport{
 		DisableKeepAlives: true, // the fetcher ends when it has no connection
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		},
-	}}}
+	}
+	return &Client{
+		limits: limits, fetches: newFetches(registry), logger: logger, http: http.Client{Transport: transport},
+	}
 }
 
 // Inline fetches the image at an http or https URL and returns it as a data URL.
 // Its errors are *openai.Error, without a param, unless ctx ended.
 func (c *Client) Inline(ctx context.Context, url string) (dataURL string, err error) {
-	// A fetcher that ends or is reloaded finishes its fetches before the next
-	// one starts: ours may come after those.
+	// A fetcher that ends or is reloaded finishes its fetches before the next one
+	// starts: this fetch may come after those.
 	bounded, cancel := context.WithTimeout(ctx, 2*c.limits.Time+startTime)
 	defer cancel()
 	image, err := c.fetch(bounded, url)
@@ -100,7 +102,7 @@ func (c *Client) fetch(ctx context.Context, url string) (Image, error) {
 	return c.read(res.Body)
 }
 
-// read takes nothing on trust: the fetcher is the one that strangers get at.
+// read trusts nothing: servers of strangers can attack the fetcher.
 func (c *Client) read(body io.Reader) (Image, error) {
 	data, err := io.ReadAll(io.LimitReader(body, c.limits.Bytes+1))
 	switch kind := kindOf(data); {
@@ -127,16 +129,18 @@ func refusal(res *http.Response) error {
 	return &e
 }
 
-// clientError is what a client of the API sees. What is wrong with the fetcher
-// is the operator's business; the URL is not.
+// clientError is the error for a client of the API. Faults of the fetcher are logged
+// for the operator; faults of the URL are returned.
 func (c *Client) clientError(err error) *openai.Error {
 	var known *Error
 	switch {
 	case !errors.As(err, &known):
 		c.logger.Warn("images cannot be fetched", "error", err)
-		return openai.Unavailable(codeUnavailable, "images cannot be fetched just now; send the request again, or data URLs", retryAfter)
+		const message = "images cannot be fetched just now; send the request again, or data URLs"
+		return openai.Unavailable(codeUnavailable, message, retryAfter)
 	case known.Code == codeOverloaded:
-		return openai.Unavailable(codeOverloaded, "too many images are being fetched; send the request again", retryAfter)
+		const message = "too many images are being fetched; send the request again"
+		return openai.Unavailable(codeOverloaded, message, retryAfter)
 	}
 	return openai.Invalid(known.Code, "", known.Message)
 }

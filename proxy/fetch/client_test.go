@@ -49,7 +49,7 @@ func paired(t *testing.T, limits Limits, unused time.Duration) *pair {
 	return p
 }
 
-// replaced is the socket of a fetcher in place of the one that is stopped.
+// replaced is the socket of a new fetcher in place of the stopped one.
 func (p *pair) replaced(t *testing.T) net.Listener {
 	t.Helper()
 	p.stop()
@@ -91,7 +91,8 @@ func TestInlineRefuses(t *testing.T) {
 	large := host(t, serving(append(bytes.Clone(png), make([]byte, 5000)...)))
 	p := paired(t, loopback(), bound)
 	for code, url := range map[string]string{
-		CodeURL: "file:///etc/passwd", CodeAddress: "http://10.0.0.1/", CodeFailed: host(t, http.NotFound), CodeSize: large, CodeType: page,
+		CodeURL: "file:///etc/passwd", CodeAddress: "http://10.0.0.1/", CodeFailed: host(t, http.NotFound),
+		CodeSize: large, CodeType: page,
 	} {
 		e := p.denied(t, url)
 		assert.Equal(t, code, e.Code)
@@ -100,10 +101,10 @@ func TestInlineRefuses(t *testing.T) {
 	}
 	p.stop()
 	assert.NoError(t, await(t, p.ended))
-	assert.Empty(t, p.log.String(), "what clients ask for is logged")
+	assert.Empty(t, p.log.String(), "no URL of a client is logged")
 }
 
-// A fetcher that is killed with our request has a successor.
+// Another fetcher follows one that is killed during a request.
 func TestTheFetcherIsKilled(t *testing.T) {
 	url := host(t, serving(gif))
 	p := paired(t, loopback(), bound)
@@ -135,7 +136,7 @@ func TestNoFetcher(t *testing.T) {
 	assert.NotContains(t, p.log.String(), "planted")
 }
 
-// A fetcher with a bad configuration says why, to the operator alone.
+// The reason why a fetcher with a bad configuration refuses is for the operator alone.
 func TestTheFetcherRefuses(t *testing.T) {
 	p := paired(t, loopback(), bound)
 	l := p.replaced(t)
@@ -151,16 +152,21 @@ func TestTheFetcherRefuses(t *testing.T) {
 	assert.Contains(t, p.log.String(), "the image fetcher refuses: line 3 is bad")
 }
 
-// What the fetcher says is checked again: it is the one that strangers get at.
+// badRequest answers with status 400 and the text.
+func badRequest(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, http.StatusBadRequest) }
+}
+
+// The client checks the answers of the fetcher, which servers of strangers can attack.
 func TestALyingFetcher(t *testing.T) {
 	for name, tc := range map[string]struct {
-		say  http.HandlerFunc
-		want string
+		serve http.HandlerFunc
+		want  string
 	}{
 		"page":    {serving([]byte("<html>")), CodeType},
 		"large":   {serving(append(bytes.Clone(png), make([]byte, 5000)...)), CodeSize},
-		"code":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"code":"new"}`, http.StatusBadRequest) }, codeUnavailable},
-		"no JSON": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadRequest) }, codeUnavailable},
+		"code":    {badRequest(`{"code":"new"}`), codeUnavailable},
+		"no JSON": {badRequest("no"), codeUnavailable},
 		"busy": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, `{"code":"overloaded"}`, http.StatusServiceUnavailable)
 		}, codeOverloaded},
@@ -172,7 +178,7 @@ func TestALyingFetcher(t *testing.T) {
 			require.NoError(t, os.Remove(p.socket))
 			l, err := net.Listen("unix", p.socket)
 			require.NoError(t, err)
-			liar := http.Server{Handler: tc.say}
+			liar := http.Server{Handler: tc.serve}
 			go func() { p.ended <- liar.Serve(l) }()
 			assert.Equal(t, tc.want, p.denied(t, "http://127.0.0.1/").Code)
 			liar.Close()
@@ -181,7 +187,7 @@ func TestALyingFetcher(t *testing.T) {
 	}
 }
 
-// A client that leaves ends the fetch at the far end, too.
+// A client that disconnects also ends the fetch in the fetcher.
 func TestInlineCancel(t *testing.T) {
 	asked, left := make(chan struct{}), make(chan struct{})
 	url := host(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -199,7 +205,7 @@ func TestInlineCancel(t *testing.T) {
 	assert.NoError(t, await(t, p.ended))
 }
 
-// An idle fetcher ends; one that is at work does not, and finishes what it has.
+// An idle fetcher ends; a busy one does not, and finishes its fetches.
 func TestIdle(t *testing.T) {
 	assert.NoError(t, await(t, paired(t, loopback(), time.Millisecond).ended))
 

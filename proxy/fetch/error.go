@@ -2,7 +2,7 @@ package fetch
 
 import "fmt"
 
-// What can be wrong with an image, as clients see it in error.code.
+// The faults of an image, as clients see them in error.code.
 const (
 	CodeURL     = "invalid_image_url"       // not a URL that may be fetched
 	CodeAddress = "image_address_forbidden" // its host is not on the public network
@@ -11,14 +11,14 @@ const (
 	CodeType    = "image_type" // not an image of a known type
 )
 
-// What can be wrong with us: the same request may succeed later.
+// The faults of the service: the same request may succeed later.
 const (
 	codeUnavailable = "image_fetcher_unavailable"
 	codeOverloaded  = "overloaded"
 )
 
-// Error is why there is no image. It never tells what was found instead, nor
-// which address a name led to.
+// Error is the reason why there is no image. It never reveals the content that was
+// found instead, nor the address of a name.
 type Error struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`

@@ -24,45 +24,45 @@ const (
 	parallel = 8
 )
 
-// Limits is what one image may be and take.
+// Limits bound one image.
 type Limits struct {
 	Bytes int64         // of the image
-	Time  time.Duration // from the request to the last byte, waiting included
+	Time  time.Duration // from the request to the last byte, with the wait for a slot
 	// Allow are networks that may be reached although they are not public.
 	Allow []netip.Prefix
 }
 
-// Image is what was fetched.
+// Image is one fetched image.
 type Image struct {
 	Type string // image/png, image/jpeg, image/gif or image/webp
 	Data []byte
 }
 
-// Fetcher gets images. Its methods may be called from any goroutine.
+// Fetcher gets images. Its methods are safe for concurrent use.
 type Fetcher struct {
 	limits Limits
-	places chan struct{}
+	slots  chan struct{} // holds one entry for each fetch
 	dialer net.Dialer
 	http   http.Client
 }
 
 // New returns a fetcher with these limits.
 func New(limits Limits) *Fetcher {
-	f := &Fetcher{limits: limits, places: make(chan struct{}, parallel)}
+	f := &Fetcher{limits: limits, slots: make(chan struct{}, parallel)}
 	f.dialer = net.Dialer{Timeout: stepTimeout, ControlContext: f.control}
 	f.http = http.Client{CheckRedirect: redirect, Transport: &http.Transport{
 		DialContext:            f.dialer.DialContext,
 		TLSHandshakeTimeout:    stepTimeout,
 		ResponseHeaderTimeout:  stepTimeout,
 		MaxResponseHeaderBytes: maxHeader,
-		DisableKeepAlives:      true, // a kept connection would go to an address of the past
-		DisableCompression:     true, // images are; and a bomb stays as small as it came
+		DisableKeepAlives:      true, // a kept connection would go to an old address
+		DisableCompression:     true, // images are compressed; and a bomb stays as small as it came
 	}}
 	return f
 }
 
-// control sees the address that a name led to, right before the connection is
-// made: whatever the name leads to at another time makes no difference.
+// control gets the address that a name was resolved to, right before the connection
+// is made: the name may lead elsewhere at another time.
 func (f *Fetcher) control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil || !permitted(to.Addr(), f.limits.Allow) {
@@ -75,7 +75,7 @@ func redirect(r *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return wrong(CodeFailed, "the host redirects more than %d times", maxRedirects)
 	}
-	r.Header.Del("Referer") // which net/http has added
+	r.Header.Del("Referer") // net/http has added it
 	return checkURL(r.URL)
 }
 
@@ -90,11 +90,11 @@ func (f *Fetcher) Fetch(ctx context.Context, url string) (Image, error) {
 	return image, explain(err)
 }
 
-// inTurn waits for a place.
+// inTurn waits for a slot.
 func (f *Fetcher) inTurn(ctx context.Context, url string) (Image, error) {
 	select {
-	case f.places <- struct{}{}:
-		defer func() { <-f.places }()
+	case f.slots <- struct{}{}:
+		defer func() { <-f.slots }()
 		return f.get(ctx, url)
 	case <-ctx.Done():
 		return Image{}, wrong(codeOverloaded, "too many images are being fetched")
@@ -123,8 +123,8 @@ func (f *Fetcher) get(ctx context.Context, text string) (Image, error) {
 	return f.read(res)
 }
 
-// read stops at the first byte that is too much, and reads no more of what is
-// not an image than it takes to know.
+// read stops at the first byte beyond the limit. Of other content than an image it
+// reads no more than it needs to recognise it.
 func (f *Fetcher) read(res *http.Response) (Image, error) {
 	if res.ContentLength > f.limits.Bytes {
 		return Image{}, tooLarge(f.limits)
@@ -151,7 +151,7 @@ func tooLarge(l Limits) error {
 	return wrong(CodeSize, "the image is larger than %d bytes", l.Bytes)
 }
 
-// explain keeps to itself what package net says, addresses above all.
+// explain hides the errors of package net from clients, addresses above all.
 func explain(err error) error {
 	var known *Error
 	var dns *net.DNSError

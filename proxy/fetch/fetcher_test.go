@@ -25,7 +25,7 @@ const bound = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The beginnings by which the formats are known.
+// The first bytes identify the format.
 var (
 	png  = []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")
 	jpeg = []byte("\xff\xd8\xff\xe0\x00\x10JFIF\x00")
@@ -38,7 +38,7 @@ func loopback() Limits {
 	return Limits{Bytes: 4096, Time: bound, Allow: prefixes("127.0.0.1/32")}
 }
 
-// host serves what handler says on 127.0.0.1.
+// host serves handler on 127.0.0.1.
 func host(t *testing.T, handler http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(handler)
@@ -50,7 +50,7 @@ func serving(data []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(data) }
 }
 
-// refused fetches what must not be had, and checks why.
+// refused fetches a URL that must be refused, and checks the reason.
 func refused(t *testing.T, f *Fetcher, url, code, message string) {
 	t.Helper()
 	image, err := f.Fetch(t.Context(), url)
@@ -62,10 +62,12 @@ func refused(t *testing.T, f *Fetcher, url, code, message string) {
 }
 
 func TestFetch(t *testing.T) {
-	for kind, data := range map[string][]byte{"image/png": png, "image/jpeg": jpeg, "image/gif": gif, "image/webp": webp} {
+	for kind, data := range map[string][]byte{
+		"image/png": png, "image/jpeg": jpeg, "image/gif": gif, "image/webp": webp,
+	} {
 		data = append(data, bytes.Repeat([]byte{7}, 2000)...)
 		url := host(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/plain") // not asked
+			w.Header().Set("Content-Type", "text/plain") // it is ignored
 			_, _ = w.Write(data)
 		})
 		image, err := New(loopback()).Fetch(t.Context(), url+"/cat")
@@ -74,8 +76,8 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// Nothing of this host or of an earlier answer goes along.
-func TestFetchTellsNothing(t *testing.T) {
+// A request carries nothing of this host or of an earlier answer.
+func TestFetchRevealsNothing(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	var hops atomic.Int32
 	url := host(t, func(w http.ResponseWriter, r *http.Request) {
@@ -100,7 +102,10 @@ func TestAddressesAreRefused(t *testing.T) {
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(url, "http://"))
 	require.NoError(t, err)
 	f := New(Limits{Bytes: 4096, Time: bound})
-	for _, name := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "[::]", "127.0.0.2", "10.0.0.1", "169.254.169.254"} {
+	for _, name := range []string{
+		"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "[::]", "127.0.0.2", "10.0.0.1",
+		"169.254.169.254",
+	} {
 		refused(t, f, "http://"+name+":"+port+"/", CodeAddress, "not on the public network")
 	}
 }
@@ -138,8 +143,7 @@ func TestRedirects(t *testing.T) {
 	assert.Zero(t, others.Load())
 }
 
-// A name that leads to an allowed address when it is first looked up, and to
-// this host the next time.
+// A name is resolved to an allowed address at first, and to this host the next time.
 func TestRebinding(t *testing.T) {
 	l, err := net.Listen("tcp", "0.0.0.0:0")
 	require.NoError(t, err)
@@ -172,7 +176,7 @@ func TestSize(t *testing.T) {
 
 	endless := host(t, func(w http.ResponseWriter, _ *http.Request) {
 		data := png
-		for { // until we stop reading
+		for { // until the fetcher stops reading
 			if _, err := w.Write(data); err != nil {
 				return
 			}
@@ -182,7 +186,7 @@ func TestSize(t *testing.T) {
 	refused(t, f, endless, CodeSize, "larger than 4096 bytes")
 }
 
-func TestWhatIsNoImage(t *testing.T) {
+func TestContentThatIsNoImage(t *testing.T) {
 	secret := "<html>secret</html>"
 	claims := host(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "image/png")
@@ -197,7 +201,8 @@ func TestWhatIsNoImage(t *testing.T) {
 	refused(t, f, host(t, serving([]byte("BM\x00\x00"))), CodeType, "")
 	refused(t, f, host(t, serving(nil)), CodeType, "")
 	refused(t, f, host(t, http.NotFound), CodeFailed, "status 404")
-	refused(t, f, host(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), CodeFailed, "status 204")
+	noContent := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+	refused(t, f, host(t, noContent), CodeFailed, "status 204")
 }
 
 func TestHostsThatFail(t *testing.T) {
@@ -234,7 +239,7 @@ func TestTime(t *testing.T) {
 	refused(t, f, slow, CodeFailed, "in time")
 }
 
-// A client that leaves ends its fetch.
+// A client that disconnects ends its fetch.
 func TestCancel(t *testing.T) {
 	asked, left := make(chan struct{}), make(chan struct{})
 	url := host(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -264,9 +269,9 @@ func TestParallel(t *testing.T) {
 	for range parallel {
 		await(t, asked)
 	}
-	f.limits.Time = time.Millisecond // nobody else reads it now
+	f.limits.Time = time.Millisecond // no other goroutine reads it now
 	refused(t, f, url, codeOverloaded, "too many images")
-	assert.Empty(t, asked, "one more than may was begun")
+	assert.Empty(t, asked, "more fetches were begun than may run")
 	close(release)
 	for range parallel {
 		assert.NoError(t, await(t, done))

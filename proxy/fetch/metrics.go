@@ -5,13 +5,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// outcomes are all that a fetch can come to.
+// outcomes are the values of the label outcome.
 var outcomes = []string{"ok", CodeURL, CodeAddress, CodeFailed, CodeSize, CodeType, codeUnavailable, codeOverloaded}
 
 // newFetches has each outcome from the start.
 func newFetches(registry prometheus.Registerer) *prometheus.CounterVec {
 	fetches := promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
-		Name: "codex_image_fetches_total", Help: "Images fetched for clients, by outcome: ok, or the code of the error.",
+		Name: "codex_image_fetches_total",
+		Help: "Images fetched for clients, by outcome: ok, or the code of the error.",
 	}, []string{"outcome"})
 	for _, outcome := range outcomes {
 		fetches.WithLabelValues(outcome)

@@ -49,7 +49,7 @@ func questionEnd(message []byte) int {
 	return i + 5
 }
 
-// answer is the question again with ip, if there is one.
+// answer repeats the question, with ip if there is one.
 func answer(question []byte, ip netip.Addr) []byte {
 	message := append([]byte(nil), question[:questionEnd(question)]...)
 	binary.BigEndian.PutUint16(message[2:], 0x8180) // QR, RD, RA

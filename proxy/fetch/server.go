@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// answerMargin bounds the way of an answer: the daemon is on the same machine.
+	// answerMargin bounds the transfer of an answer: the daemon is on the same machine.
 	answerMargin = 5 * time.Second
-	requestLimit = 4 * urlLimit // bytes; JSON may write a byte in six
+	requestLimit = 4 * urlLimit // bytes; JSON may escape one byte as six
 )
 
 // request is the body of POST /fetch.
@@ -24,13 +24,13 @@ type request struct {
 	URL string `json:"url"`
 }
 
-// Server answers the daemon. Create it with NewServer.
+// Server serves the daemon. Create it with NewServer.
 type Server struct {
 	fetcher *Fetcher
 	http    *ondemand.Server
 }
 
-// NewServer builds a server that ends when it had no connection for unused.
+// NewServer builds a server that ends after a time without a connection, unused.
 func NewServer(fetcher *Fetcher, unused time.Duration, logger *slog.Logger) *Server {
 	s := &Server{fetcher: fetcher}
 	mux := http.NewServeMux()
@@ -39,25 +39,25 @@ func NewServer(fetcher *Fetcher, unused time.Duration, logger *slog.Logger) *Ser
 	return s
 }
 
-// Run accepts until ctx ends or nobody has connected for long enough, and
-// finishes what it has accepted; then it returns nil.
+// Run accepts until ctx ends or the server is unused, and finishes the requests it has
+// accepted; then it returns nil.
 func (s *Server) Run(ctx context.Context, l net.Listener) error { return s.http.Run(ctx, l) }
 
 // fetch serves POST /fetch.
 func (s *Server) fetch(w http.ResponseWriter, r *http.Request) {
-	var asked request
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, requestLimit)).Decode(&asked); err != nil {
+	var body request
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, requestLimit)).Decode(&body); err != nil {
 		refuse(w, wrong(CodeURL, "the URL is too long, or the request is not JSON"))
 		return
 	}
-	image, err := s.fetcher.Fetch(r.Context(), asked.URL)
+	image, err := s.fetcher.Fetch(r.Context(), body.URL)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", image.Type)
 	w.Header().Set("Content-Length", strconv.Itoa(len(image.Data)))
-	_, _ = w.Write(image.Data) // an error is a daemon that has gone
+	_, _ = w.Write(image.Data) // an error means that the daemon has ended
 }
 
 func refuse(w http.ResponseWriter, err error) {

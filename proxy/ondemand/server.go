@@ -1,5 +1,5 @@
-// Package ondemand serves HTTP on a socket of systemd's, for a unit that runs
-// only while there is something to do.
+// Package ondemand serves HTTP on a socket that systemd passes to a unit which runs
+// only while it has requests.
 package ondemand
 
 import (
@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// ReasonHeader is where such a unit says why it refuses, for the log of the daemon.
+// ReasonHeader has the reason why such a unit refuses, for the log of the daemon.
 const ReasonHeader = "X-Codex-Reason"
 
 // requestTimeout bounds the arrival of a request: the daemon is on the same machine.
 const requestTimeout = 5 * time.Second
 
-// Server ends when nobody needs it. Create it with NewServer.
+// Server ends when it is idle. Create it with NewServer.
 type Server struct {
 	http   http.Server
 	unused time.Duration
@@ -29,8 +29,8 @@ type Server struct {
 	open int // connections
 }
 
-// NewServer builds a server that ends when it had no connection for unused. An
-// answer may take answer after its request has arrived.
+// NewServer builds a server that ends after a time without a connection, unused. The
+// answer to a request may take answer.
 func NewServer(handler http.Handler, answer, unused time.Duration, logger *slog.Logger) *Server {
 	s := &Server{unused: unused, timer: time.NewTimer(unused)}
 	s.http = http.Server{
@@ -44,8 +44,8 @@ func NewServer(handler http.Handler, answer, unused time.Duration, logger *slog.
 	return s
 }
 
-// Run accepts until ctx ends or nobody has connected for long enough, and
-// finishes what it has accepted; then it returns nil.
+// Run accepts until ctx ends or the server is unused, and finishes the requests it has
+// accepted; then it returns nil.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	defer s.timer.Stop()
 	served := make(chan error, 1)

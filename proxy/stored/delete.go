@@ -5,7 +5,7 @@ import (
 	"database/sql"
 )
 
-// Delete forgets a response; those that continue it cannot be continued then.
+// Delete deletes a response; those that continue it cannot be continued then.
 func (s *Store) Delete(ctx context.Context, owner, id string) error {
 	return explain("a response", s.write(ctx, func(tx *sql.Tx) error {
 		found, err := remove(ctx, tx, owner, id)
@@ -16,7 +16,7 @@ func (s *Store) Delete(ctx context.Context, owner, id string) error {
 	}))
 }
 
-// remove forgets a response and breaks the chains behind it.
+// remove deletes a response and breaks the chains behind it.
 func remove(ctx context.Context, tx *sql.Tx, owner, id string) (found bool, err error) {
 	if err := cut(ctx, tx, owner, id); err != nil {
 		return false, err
@@ -30,22 +30,26 @@ func remove(ctx context.Context, tx *sql.Tx, owner, id string) (found bool, err 
 }
 
 // after are the ids of all responses behind one, or of those whose chain is not broken.
-// Its parameters are the id, the owner, and whether they are all, twice over.
+// Its parameters are the id, the owner, and twice whether it selects all.
 const after = `WITH RECURSIVE after (id, owner) AS (
 	SELECT id, owner FROM links WHERE previous = ? AND owner = ? AND (? OR NOT broken)
 	UNION ALL
-	SELECT links.id, links.owner FROM after JOIN links ON links.previous = after.id AND links.owner = after.owner WHERE ? OR NOT broken
+	SELECT links.id, links.owner
+		FROM after JOIN links ON links.previous = after.id AND links.owner = after.owner WHERE ? OR NOT broken
 ) `
 
-// cut separates a response from those behind it: the one before it takes over when they
-// were used, and their chains are broken. Each chain breaks once: if a response is
-// broken, all behind it are.
+// cut separates a response from those behind it: the one before it takes over the time
+// of their last use, and their chains are broken. Each chain breaks once: if a response
+// is broken, all behind it are.
 func cut(ctx context.Context, tx *sql.Tx, owner, id string) error {
-	_, err := tx.ExecContext(ctx, after+`UPDATE links SET used = max(used, IFNULL((SELECT max(used) FROM after JOIN links USING (id)), 0))
-		WHERE id = ? AND next > 0 AND EXISTS (SELECT 1 FROM links AS before WHERE before.id = links.previous)`, id, owner, true, true, id)
+	_, err := tx.ExecContext(ctx, after+`UPDATE links
+		SET used = max(used, IFNULL((SELECT max(used) FROM after JOIN links USING (id)), 0))
+		WHERE id = ? AND next > 0 AND EXISTS (SELECT 1 FROM links AS before WHERE before.id = links.previous)`,
+		id, owner, true, true, id)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, after+`UPDATE links SET broken = 1 WHERE id IN (SELECT id FROM after)`, id, owner, false, false)
+	_, err = tx.ExecContext(ctx, after+`UPDATE links SET broken = 1 WHERE id IN (SELECT id FROM after)`,
+		id, owner, false, false)
 	return err
 }

@@ -36,8 +36,8 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
-// A store that begins on a full disk counts its tries, logs nothing more, and stores as
-// soon as there is room.
+// A store that begins on a full disk counts its tries, logs nothing else, and stores
+// as soon as there is room.
 func TestFullDiskAtStart(t *testing.T) {
 	dir, room := sqlitetest.FullDisk(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,8 @@ func TestFullDiskAtStart(t *testing.T) {
 		var log journal
 		registry := prometheus.NewRegistry()
 		s := New(Settings{
-			Path: filepath.Join(dir, FileName), Limits: roomy, Registry: registry, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Path: filepath.Join(dir, FileName), Limits: roomy, Registry: registry,
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		defer func() { assert.NoError(t, s.Close()) }()
 		require.Error(t, s.Open(ctx))
@@ -82,7 +83,7 @@ func TestFullDiskAtStart(t *testing.T) {
 	})
 }
 
-// A disk that becomes full later is counted, and keeps nobody from reading.
+// Writes to a disk that becomes full later are counted, and reads go on.
 func TestFullDiskLater(t *testing.T) {
 	dir, room := sqlitetest.FullDisk(t)
 	room()
@@ -95,5 +96,5 @@ func TestFullDiskLater(t *testing.T) {
 	_, err := s.History(t.Context(), "ann", "a")
 	require.NoError(t, err)
 	require.ErrorIs(t, s.Put(t.Context(), response("c", "none")), ErrNotFound)
-	assert.InDelta(t, 1, testutil.ToFloat64(s.failures), 0, "that is no fault of the disk")
+	assert.InDelta(t, 1, testutil.ToFloat64(s.failures), 0, "the refusal is no fault of the disk")
 }

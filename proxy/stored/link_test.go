@@ -20,7 +20,7 @@ import (
 	"codex-proxy/internal/sqlite"
 )
 
-// changed is how many rows f writes, by triggers, too.
+// changed is how many rows f writes, with those of triggers.
 func changed(t *testing.T, s *Store, f func()) (rows int64) {
 	t.Helper()
 	total := func() (n int64) {
@@ -49,7 +49,7 @@ func TestPutWritesAsMuchForEachTurn(t *testing.T) {
 	assert.Len(t, history, 2000)
 }
 
-// A long history is read while another writes.
+// A long history is read while another process writes.
 func TestReadersDoNotWaitForAWriter(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "r.db"), roomy)
 	require.NoError(t, s.Put(t.Context(), response("a", "")))
@@ -64,9 +64,9 @@ func TestReadersDoNotWaitForAWriter(t *testing.T) {
 	}))
 }
 
-// A file of before has no links, and its process goes on writing to it. It may come
-// back, too.
-func TestStoreLearnsOfLinks(t *testing.T) {
+// A file of an older version has no links, and the older process goes on writing to it.
+// An older version may also be installed again.
+func TestStoreCreatesMissingLinks(t *testing.T) {
 	ctx := t.Context()
 	path := filepath.Join(t.TempDir(), "r.db")
 	db, err := sqlite.Open(ctx, path, schema, ownerSchema)
@@ -74,7 +74,9 @@ func TestStoreLearnsOfLinks(t *testing.T) {
 	defer db.Close()
 	put := func(id, previous string) {
 		t.Helper()
-		require.NoError(t, within(ctx, db, func(tx *sql.Tx) error { return insert(ctx, tx, response(id, previous), time.Now()) }))
+		require.NoError(t, within(ctx, db, func(tx *sql.Tx) error {
+			return insert(ctx, tx, response(id, previous), time.Now())
+		}))
 	}
 	for _, r := range [][2]string{{"a", ""}, {"b", "a"}, {"c", "b"}, {"x", "gone"}, {"y", "x"}} {
 		put(r[0], r[1])
@@ -105,11 +107,11 @@ func TestStoreLearnsOfLinks(t *testing.T) {
 	assert.Zero(t, stale)
 
 	_, err = sqlite.Open(ctx, path, schema)
-	assert.ErrorContains(t, err, "newer codex-proxy", "the steps are counted as before")
+	assert.ErrorContains(t, err, "newer codex-proxy", "links add no step to the schema")
 }
 
-// Of a chain that is too large the last responses stay, and what is used goes after
-// what is not.
+// A chain that is too large loses its last responses first, and a chain in use goes
+// after one that is not.
 func TestRoomIsMadeAtTheEndsOfChains(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, filepath.Join(t.TempDir(), "r.db"), Limits{Retention: time.Hour, Bytes: 1 << 20, Count: 4})
@@ -127,7 +129,7 @@ func TestRoomIsMadeAtTheEndsOfChains(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// model is what is promised: to continue a response renews all before it.
+// model is the documented behaviour: continuing a response renews all before it.
 type model map[string]*struct {
 	previous string
 	used     time.Time
@@ -164,8 +166,8 @@ func everyID(t *testing.T, s *Store) (ids []string) {
 	return ids
 }
 
-// Whatever clients do, the store keeps what the model keeps.
-func TestStoreKeepsWhatItPromises(t *testing.T) {
+// The store has the same responses as the model after any calls of clients.
+func TestStoreIsTheModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.WithoutCancel(t.Context())
 		seed := rand.Uint64()
@@ -225,8 +227,8 @@ func TestStoreKeepsWhatItPromises(t *testing.T) {
 	})
 }
 
-// What walks along chains finds each response by an index: with thousands of them,
-// anything else would keep all others from storing for minutes.
+// Queries along chains find each response by an index: with thousands of responses, a
+// scan would keep other processes from storing for minutes.
 func TestChainsAreWalkedByAnIndex(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "r.db"), roomy)
 	for query, args := range map[string][]any{
@@ -241,7 +243,9 @@ func TestChainsAreWalkedByAnIndex(t *testing.T) {
 			var step string
 			require.NoError(t, rows.Scan(&id, &parent, &unused, &step))
 			if strings.Contains(step, "links") {
-				assert.Regexp(t, `^SEARCH links USING (INDEX links_previous \(previous=\? AND owner=\?\)|PRIMARY KEY \(id=\?\))`, step, query)
+				const search = `^SEARCH links USING ` +
+					`(INDEX links_previous \(previous=\? AND owner=\?\)|PRIMARY KEY \(id=\?\))`
+				assert.Regexp(t, search, step, query)
 			}
 		}
 		require.NoError(t, rows.Close())

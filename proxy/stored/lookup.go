@@ -8,11 +8,12 @@ import (
 	"fmt"
 )
 
-// Object is the response as it was answered.
+// Object is the response as it was sent.
 func (s *Store) Object(ctx context.Context, owner, id string) (json.RawMessage, error) {
 	var object []byte
 	err := s.read(ctx, func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, `SELECT object FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&object)
+		return tx.QueryRowContext(ctx,
+			`SELECT object FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&object)
 	})
 	return object, explain("a response", err)
 }
@@ -30,23 +31,24 @@ func (s *Store) Item(ctx context.Context, owner, id string) (Item, error) {
 	return item, explain("an item", err)
 }
 
-// About is the worker that answered, and how many bytes History would be.
+// About is the worker that answered, and the size of History in bytes.
 func (s *Store) About(ctx context.Context, owner, id string) (worker string, size int64, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		if size, err = readable(ctx, tx, owner, id); err != nil {
 			return err
 		}
-		return tx.QueryRowContext(ctx, `SELECT worker FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&worker)
+		return tx.QueryRowContext(ctx,
+			`SELECT worker FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&worker)
 	})
 	return worker, size, explain("a response", err)
 }
 
-// History is all input and output up to the response and with it.
+// History is all input and output up to the response, with its own.
 func (s *Store) History(ctx context.Context, owner, id string) (items []Item, err error) {
 	return s.items(ctx, owner, id, true)
 }
 
-// Input is all that the model was given for the response.
+// Input is all input of the model for the response.
 func (s *Store) Input(ctx context.Context, owner, id string) (items []Item, err error) {
 	return s.items(ctx, owner, id, false)
 }
@@ -62,7 +64,7 @@ func (s *Store) items(ctx context.Context, owner, id string, output bool) (items
 	return items, explain("the history of a response", err)
 }
 
-// readable is the size of the items of a chain, or why that cannot be read.
+// readable is the size of the items of a chain, or the reason why it cannot be read.
 func readable(ctx context.Context, tx *sql.Tx, owner, id string) (int64, error) {
 	size, err := whole(ctx, tx, owner, id)
 	if err == nil && size > MaxHistory {
@@ -71,21 +73,22 @@ func readable(ctx context.Context, tx *sql.Tx, owner, id string) (int64, error) 
 	return size, err
 }
 
-// chain are the ids from a response back to the first one; the last one may not
-// be there any more. Its parameters are the id and the owner.
+// chain are the ids from a response back to the first one; the last one may be
+// deleted. Its parameters are the id and the owner.
 const chain = `WITH RECURSIVE chain (id, depth) AS (
 	SELECT ?, 0
 	UNION ALL
 	SELECT previous, depth + 1 FROM links JOIN chain USING (id) WHERE owner = ? AND previous IS NOT NULL
 ) `
 
-// whole is the size of the items of a chain that is there to its beginning. The
-// responses as they were answered, which repeat their output and have the tools,
-// are no part of it.
+// whole is the size of the items of a chain that is complete to its beginning. It does
+// not count the responses as they were sent, which repeat their output and have the
+// tools.
 func whole(ctx context.Context, tx *sql.Tx, owner, id string) (size int64, err error) {
 	var found, missing int
 	err = tx.QueryRowContext(ctx, chain+`SELECT COUNT(links.id), SUM(links.id IS NULL), IFNULL(SUM(size), 0)
-		FROM chain LEFT JOIN links ON links.id = chain.id AND owner = ?`, id, owner, owner).Scan(&found, &missing, &size)
+		FROM chain LEFT JOIN links ON links.id = chain.id AND owner = ?`,
+		id, owner, owner).Scan(&found, &missing, &size)
 	switch {
 	case err != nil:
 		return 0, err
@@ -117,9 +120,11 @@ func itemsOf(ctx context.Context, tx *sql.Tx, owner, id string, output bool) (it
 	return items, rows.Err()
 }
 
+// explain adds to an error of SQLite the thing that was looked up.
 func explain(what string, err error) error {
 	switch {
-	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrBroken), errors.Is(err, ErrTooLong), errors.Is(err, ErrUnavailable):
+	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrBroken), errors.Is(err, ErrTooLong),
+		errors.Is(err, ErrUnavailable):
 		return err
 	case errors.Is(err, sql.ErrNoRows):
 		return ErrNotFound

@@ -8,6 +8,7 @@ import (
 func newFailures(registry prometheus.Registerer) prometheus.Counter {
 	return promauto.With(registry).NewCounter(prometheus.CounterOpts{
 		Name: "codex_response_write_failures_total",
-		Help: "Failed tries to write the database of responses, or to open it, every ten seconds; absent where none are kept.",
+		Help: "Failed tries to write the database of responses, or to open it, every ten seconds; " +
+			"absent where none are kept.",
 	})
 }

@@ -14,19 +14,21 @@ type Head struct {
 	position        int64
 }
 
-// ObjectSize is how many bytes the response has, as it was answered.
+// ObjectSize is how many bytes the response has, as it was sent.
 func (s *Store) ObjectSize(ctx context.Context, owner, id string) (size int64, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, `SELECT length(object) FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&size)
+		return tx.QueryRowContext(ctx,
+			`SELECT length(object) FROM responses WHERE id = ? AND owner = ?`, id, owner).Scan(&size)
 	})
 	return size, explain("a response", err)
 }
 
-// ObjectPart is up to n bytes of the response, from the one at from on. SQLite reads
-// all of it for that.
+// ObjectPart is up to n bytes of the response, from the byte at from on. SQLite reads
+// the whole response for it.
 func (s *Store) ObjectPart(ctx context.Context, owner, id string, from, n int64) (part []byte, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, `SELECT substr(object, ?, ?) FROM responses WHERE id = ? AND owner = ?`, from+1, n, id, owner).Scan(&part)
+		return tx.QueryRowContext(ctx,
+			`SELECT substr(object, ?, ?) FROM responses WHERE id = ? AND owner = ?`, from+1, n, id, owner).Scan(&part)
 	})
 	return part, explain("a response", err)
 }
@@ -64,7 +66,8 @@ func headsOf(ctx context.Context, tx *sql.Tx, owner, id string) (heads []Head, e
 // BodyPart is ObjectPart for the body of an item.
 func (s *Store) BodyPart(ctx context.Context, h Head, from, n int64) (part []byte, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, `SELECT substr(body, ?, ?) FROM items JOIN responses ON responses.id = items.response
+		return tx.QueryRowContext(ctx, `SELECT substr(body, ?, ?)
+			FROM items JOIN responses ON responses.id = items.response
 			WHERE response = ? AND position = ? AND owner = ?`, from+1, n, h.response, h.position, h.owner).Scan(&part)
 	})
 	return part, explain("an item", err)

@@ -34,7 +34,7 @@ CREATE TRIGGER responses_out AFTER DELETE ON responses BEGIN
 	UPDATE totals SET count = count - 1, bytes = bytes - OLD.size;
 END;`
 
-// ownerSchema keeps the totals of each owner, so that nothing has to be added up.
+// ownerSchema stores the totals of each owner, so that no query has to add them up.
 const ownerSchema = `
 CREATE INDEX responses_owner ON responses (owner, used);
 CREATE TABLE owners (owner TEXT PRIMARY KEY, count INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -51,11 +51,12 @@ END;`
 // steps are those of the schema that user_version counts.
 var steps = []string{schema, ownerSchema}
 
-// linkSchema has a short row for each response, so that using one rewrites no object.
+// linkSchema has a short row for each response, so that the use of one rewrites no
+// object.
 // The time of the last use of a chain is in the row of its last response alone: the
-// others stay as long as they have a continuation. A version that has only the steps
-// can use a file with these tables, and the triggers bring its writes into them; so
-// user_version does not count this schema.
+// other responses stay as long as they have a continuation. A version that knows only
+// steps can use a file with these tables, and the triggers bring its writes into them;
+// so user_version does not count this schema.
 const linkSchema = `
 CREATE TABLE links (
 	id       TEXT PRIMARY KEY,
@@ -68,7 +69,8 @@ CREATE TABLE links (
 ) STRICT, WITHOUT ROWID;
 INSERT INTO links SELECT id, owner, previous, used, size - length(object), 0, 0 FROM responses;
 CREATE INDEX links_previous ON links (previous, owner);
-UPDATE links SET next = (SELECT count(*) FROM links AS after WHERE after.previous = links.id AND after.owner = links.owner);
+UPDATE links SET next =
+	(SELECT count(*) FROM links AS after WHERE after.previous = links.id AND after.owner = links.owner);
 WITH RECURSIVE lost (id, owner) AS (
 	SELECT id, owner FROM links WHERE previous IS NOT NULL
 		AND NOT EXISTS (SELECT 1 FROM links AS before WHERE before.id = links.previous AND before.owner = links.owner)
@@ -93,7 +95,7 @@ CREATE TRIGGER links_out AFTER DELETE ON responses BEGIN
 	DELETE FROM links WHERE id = OLD.id;
 END;`
 
-// link makes the links of a file that has none.
+// link creates the links of a file without them.
 func link(ctx context.Context, db *sql.DB) error {
 	var found bool
 	const query = `SELECT count(*) FROM sqlite_schema WHERE name = 'links'`
@@ -101,7 +103,7 @@ func link(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	return within(ctx, db, func(tx *sql.Tx) error {
-		// Once more: another process may have been faster.
+		// Look again: another process may have been faster.
 		if err := tx.QueryRowContext(ctx, query).Scan(&found); err != nil || found {
 			return err
 		}

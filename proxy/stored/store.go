@@ -1,6 +1,6 @@
-// Package stored keeps responses for the clients that want to come back to
-// them: in a file of the service's own, so that they outlive it and every
-// worker, and go when their time is over.
+// Package stored keeps responses for clients that continue or retrieve them: in a
+// database of the service, so that they outlive the service and every worker, until
+// their retention is over.
 package stored
 
 import (
@@ -18,15 +18,15 @@ import (
 	"codex-proxy/internal/sqlite"
 )
 
-// Why something is not there.
+// The reasons why a response or an item cannot be read.
 var (
-	// ErrNotFound means that there is no such response or item, or that it is
-	// another owner's, or that its time is over.
+	// ErrNotFound means that there is no such response or item, that it belongs to
+	// another owner, or that its retention is over.
 	ErrNotFound = errors.New("not stored")
-	// ErrBroken means that a response is there, but one before it is not.
+	// ErrBroken means that the response is stored, but one before it is not.
 	ErrBroken = errors.New("an earlier response of the chain is not stored any more")
 	// ErrTooLong means that the history of a response is larger than any worker
-	// would take.
+	// accepts.
 	ErrTooLong = errors.New("the history is too long")
 
 	// ErrUnavailable means that the file could not be opened yet, as on a full disk.
@@ -35,25 +35,25 @@ var (
 	errNoRoom = errors.New("it is too large for the limit of all responses together (response_storage)")
 )
 
-// MaxHistory bounds what is read of a chain, in bytes; codex takes messages of
-// up to 64 MiB.
+// MaxHistory bounds the items of a chain, in bytes; codex accepts messages of up to
+// 64 MiB.
 const MaxHistory = 60 << 20
 
-// Limits say when responses go. The ones used longest ago go first, of the owner
-// that has the most; to be continued is to be used.
+// Limits bound what is stored. Beyond them the owner with the most responses loses the
+// one used longest ago. To continue a response is to use it.
 type Limits struct {
 	Retention time.Duration // after the last use
 	Bytes     int64         // of all responses together
 	Count     int
 }
 
-// Response is what is kept of one.
+// Response is one stored response.
 type Response struct {
-	ID, Owner string // owner is the name of an API key
+	ID, Owner string // the owner is the name of an API key
 	Previous  string // id of the response that it continues; empty: none
 	Worker    string // the worker that answered
-	Object    []byte // JSON, as it was answered
-	Input     []Item // without that of the responses before it
+	Object    []byte // JSON, as it was sent
+	Input     []Item // without the input of the responses before it
 	Output    []Item
 }
 
@@ -84,22 +84,22 @@ type Store struct {
 
 // file is the database.
 type file struct {
-	db    *sql.DB // what writes waits for what writes alone
+	db    *sql.DB // writers wait for each other, and for no reader
 	reads *sql.DB
 }
 
 // FileName is the database's name in the state directory.
 const FileName = "responses.db"
 
-// Check says why Open could not use the file at path, or nil.
+// Check returns the reason why Open could not use the file at path, or nil.
 func Check(ctx context.Context, path string) error { return sqlite.Check(ctx, path, len(steps)) }
 
-// New builds a store and registers its metrics. It opens nothing: see Open.
+// New builds a store and registers its metrics. Open opens the file.
 func New(s Settings) *Store {
 	return &Store{Settings: s, failures: newFailures(s.Registry)}
 }
 
-// Open opens the file, and makes it if need be. If it fails then Run goes on trying.
+// Open opens the file, and creates it if need be. If it fails, Run tries again.
 func (s *Store) Open(ctx context.Context) error {
 	f, err := openFile(ctx, s.Path)
 	if err != nil {
@@ -127,7 +127,7 @@ func openFile(ctx context.Context, path string) (*file, error) {
 	return &file{db: db, reads: reads}, nil
 }
 
-// Close closes the file. Nothing may use the store any more.
+// Close closes the file. The store must not be used after it.
 func (s *Store) Close() error {
 	f := s.opened.Load()
 	if f == nil {
@@ -160,7 +160,9 @@ func (s *Store) read(ctx context.Context, f func(*sql.Tx) error) error {
 
 // expected reports whether an error is no fault of the file.
 func expected(err error) bool {
-	for _, known := range []error{ErrNotFound, ErrBroken, ErrTooLong, ErrUnavailable, errNoRoom, sql.ErrNoRows, context.Canceled} {
+	for _, known := range []error{
+		ErrNotFound, ErrBroken, ErrTooLong, ErrUnavailable, errNoRoom, sql.ErrNoRows, context.Canceled,
+	} {
 		if errors.Is(err, known) {
 			return true
 		}
@@ -179,86 +181,4 @@ func within(ctx context.Context, db *sql.DB, f func(*sql.Tx) error) error {
 		return err
 	}
 	return tx.Commit()
-}
-
-// Put stores r. When it returns nil, every process that has the file finds it.
-// What there is no room for takes nobody else's. It is ErrNotFound or ErrBroken if
-// what r continues is gone: r alone could not be continued. It costs the same however
-// long the chain is.
-func (s *Store) Put(ctx context.Context, r Response) error {
-	if r.size() > s.Limits.Bytes {
-		return fmt.Errorf("cannot store a response: %w", errNoRoom)
-	}
-	err := s.write(ctx, func(tx *sql.Tx) error {
-		now := time.Now()
-		if err := continuable(ctx, tx, r.Owner, r.Previous); err != nil {
-			return err
-		}
-		if err := insert(ctx, tx, r, now); err != nil {
-			return err
-		}
-		_, err := s.makeRoom(ctx, tx, r, now.Add(roomTime))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("cannot store a response: %w", err)
-	}
-	return nil
-}
-
-func (r *Response) size() int64 {
-	size := len(r.Object)
-	for _, items := range [][]Item{r.Input, r.Output} {
-		for _, item := range items {
-			size += len(item.JSON)
-		}
-	}
-	return int64(size)
-}
-
-func insert(ctx context.Context, tx *sql.Tx, r Response, now time.Time) error {
-	if _, err := tx.ExecContext(ctx, `INSERT INTO responses VALUES (?, ?, NULLIF(?, ''), ?, ?, ?, ?)`,
-		r.ID, r.Owner, r.Previous, r.Worker, now.UnixMilli(), r.size(), r.Object); err != nil {
-		return err
-	}
-	item, err := tx.PrepareContext(ctx, `INSERT INTO items VALUES (?, ?, ?, ?, ?)`)
-	if err != nil {
-		return err
-	}
-	defer item.Close() //nolint:errcheck // the transaction says what fails
-	position := 0
-	for made, items := range [][]Item{r.Input, r.Output} {
-		for _, i := range items {
-			if _, err := item.ExecContext(ctx, r.ID, position, made, i.ID, []byte(i.JSON)); err != nil {
-				return err
-			}
-			position++
-		}
-	}
-	return nil
-}
-
-// continuable is nil if a response and all before it are there, or if there is no id.
-func continuable(ctx context.Context, tx *sql.Tx, owner, id string) error {
-	if id == "" {
-		return nil
-	}
-	var broken bool
-	err := tx.QueryRowContext(ctx, `SELECT broken FROM links WHERE id = ? AND owner = ?`, id, owner).Scan(&broken)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return ErrNotFound
-	case broken:
-		return ErrBroken
-	}
-	return err
-}
-
-// Renew makes a response as fresh as if one that continues it had been stored. Those
-// before it stay as long as it does.
-func (s *Store) Renew(ctx context.Context, owner, id string) error {
-	return s.write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE links SET used = max(used, ?) WHERE id = ? AND owner = ?`, time.Now().UnixMilli(), id, owner)
-		return err
-	})
 }

@@ -27,13 +27,15 @@ var roomy = Limits{Retention: time.Hour, Bytes: 1 << 20, Count: 100}
 
 func open(t *testing.T, path string, limits Limits) *Store {
 	t.Helper()
-	s := New(Settings{Path: path, Limits: limits, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	s := New(Settings{
+		Path: path, Limits: limits, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	})
 	require.NoError(t, s.Open(t.Context()))
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
 }
 
-// response is one with an input and an output item that are named after it.
+// response has an input and an output item that are named after it.
 func response(id, previous string) Response {
 	return Response{
 		ID: id, Owner: "ann", Previous: previous, Worker: "w-" + id, Object: []byte(`{"id":"` + id + `"}`),
@@ -56,7 +58,7 @@ func TestStore(t *testing.T) {
 	for _, r := range []Response{response("a", ""), response("b", "a"), response("c", "b"), response("fork", "a")} {
 		require.NoError(t, s.Put(ctx, r))
 	}
-	// What one process has stored, the next one has, while the last one runs.
+	// The next process has what the last one has stored, while that still runs.
 	s = open(t, path, roomy)
 
 	object, err := s.Object(ctx, "ann", "b")
@@ -89,7 +91,7 @@ func TestStore(t *testing.T) {
 		assert.ErrorIs(t, s.Delete(ctx, "bob", "b"), ErrNotFound)
 		theirs := response("d", "c")
 		theirs.Owner = "bob"
-		assert.ErrorIs(t, s.Put(ctx, theirs), ErrNotFound, "a chain does not lead to another owner's")
+		assert.ErrorIs(t, s.Put(ctx, theirs), ErrNotFound, "a chain stays within one owner")
 		_, err = s.Object(ctx, "bob", "d")
 		assert.ErrorIs(t, err, ErrNotFound)
 	})
@@ -101,7 +103,7 @@ func TestStore(t *testing.T) {
 		_, err = s.History(ctx, "ann", "c")
 		assert.ErrorIs(t, err, ErrBroken)
 		_, err = s.Object(ctx, "ann", "c")
-		assert.NoError(t, err, "it can still be read")
+		assert.NoError(t, err, "the response can still be read")
 		assert.ErrorIs(t, s.Put(ctx, response("e", "b")), ErrNotFound)
 		assert.ErrorIs(t, s.Put(ctx, response("e", "c")), ErrBroken)
 		_, err = s.History(ctx, "ann", "fork")
@@ -133,7 +135,8 @@ func TestStoreIsBounded(t *testing.T) {
 	}
 }
 
-// Who has the most makes room, and what there is no room for takes nobody's.
+// The owner with the most responses loses one, and a response that is too large
+// removes no other.
 func TestStoreIsShared(t *testing.T) {
 	ctx := t.Context()
 	one := int64(len(`{"id":"a0"}"in a0""out a0"`))
@@ -179,17 +182,17 @@ func TestStoreIsShared(t *testing.T) {
 		theirs.Owner = "bob"
 		require.NoError(t, s.Put(ctx, theirs))
 		require.NoError(t, s.Put(ctx, response("a0", "")))
-		assert.ErrorIs(t, s.Put(ctx, large("a1")), errNoRoom, "beside another's")
+		assert.ErrorIs(t, s.Put(ctx, large("a1")), errNoRoom, "beside the responses of another owner")
 		huge := large("a2")
 		huge.Object = append(huge.Object, make([]byte, 2*one)...)
-		assert.ErrorIs(t, s.Put(ctx, huge), errNoRoom, "at all")
+		assert.ErrorIs(t, s.Put(ctx, huge), errNoRoom, "alone")
 		there(s, "bob", "b0")
 		there(s, "ann", "a0")
 	})
 }
 
-// After a reload the limits may be far below what is stored. To forget it all takes
-// longer than anybody waits for one response to be stored.
+// After a reload the limits may be far below the stored size. Deleting all of the
+// excess takes longer than Put may wait.
 func TestLimitsMayBeLowered(t *testing.T) {
 	ctx := t.Context()
 	path := filepath.Join(t.TempDir(), "r.db")
@@ -207,7 +210,7 @@ func TestLimitsMayBeLowered(t *testing.T) {
 		assert.False(t, room)
 		return err
 	}))
-	assert.Equal(t, 49, count(), "it stops in time, and keeps what it has done")
+	assert.Equal(t, 49, count(), "it stops in time, and commits its deletions")
 	require.NoError(t, s.sweep(ctx, time.Now()))
 	assert.Equal(t, 3, count())
 	for _, id := range []string{"r47", "r48", "r49"} {
@@ -216,8 +219,8 @@ func TestLimitsMayBeLowered(t *testing.T) {
 	}
 }
 
-// A file of before knows nothing of owners, and its process writes to it still.
-func TestStoreLearnsOfOwners(t *testing.T) {
+// A file of an older version has no owners, and the older process still writes to it.
+func TestStoreCreatesMissingOwners(t *testing.T) {
 	ctx := t.Context()
 	path := filepath.Join(t.TempDir(), "r.db")
 	db, err := sqlite.Open(ctx, path, schema)
@@ -261,7 +264,7 @@ func TestStoreRefusesEndlessHistories(t *testing.T) {
 	assert.ErrorIs(t, err, ErrTooLong)
 }
 
-// What a response repeats of its tools and output is no part of its history.
+// The tools and the output that a response repeats are no part of its history.
 func TestStoreReadsHistoriesOfLargeResponses(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "r.db"), Limits{Retention: time.Hour, Bytes: 1 << 30, Count: 100})
 	previous := ""
@@ -276,7 +279,7 @@ func TestStoreReadsHistoriesOfLargeResponses(t *testing.T) {
 	assert.Len(t, history, 8)
 }
 
-// Those who read keep nobody from storing, however many they are.
+// Any number of readers keeps no writer waiting.
 func TestReadersKeepNoWriterWaiting(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -306,11 +309,11 @@ func TestReadersKeepNoWriterWaiting(t *testing.T) {
 	require.NoError(t, s.sweep(ctx, time.Now()))
 	journal, err := os.Stat(path + "-wal")
 	require.NoError(t, err)
-	assert.Zero(t, journal.Size(), "it is begun anew")
+	assert.Zero(t, journal.Size(), "the journal is empty")
 }
 
-// Who reads for long keeps nobody from storing while the sweep would begin the
-// journal anew, unless that has become large.
+// A sweep beside a long reader keeps no writer waiting, unless the journal has become
+// large.
 func TestSweepBesideALongReader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.db")
 	s := open(t, path, Limits{Retention: time.Hour, Bytes: 1 << 30, Count: 100})
@@ -334,7 +337,7 @@ func TestSweepBesideALongReader(t *testing.T) {
 	assert.NotZero(t, journal(), "it is still read")
 	var patience int
 	require.NoError(t, s.opened.Load().db.QueryRow("PRAGMA busy_timeout").Scan(&patience))
-	assert.Equal(t, 5000, patience, "writers wait for each other as before")
+	assert.Equal(t, 5000, patience, "writers wait for each other as long as ever")
 	require.NoError(t, reader.Rollback())
 
 	large := response("b", "")
@@ -344,12 +347,12 @@ func TestSweepBesideALongReader(t *testing.T) {
 	later := time.AfterFunc(10*moment, func() { assert.NoError(t, reader.Rollback()) })
 	defer later.Stop()
 	require.NoError(t, s.sweep(t.Context(), time.Now()))
-	assert.Zero(t, journal(), "this was worth the wait")
+	assert.Zero(t, journal(), "the large journal is emptied")
 }
 
-// Time is what a response is kept for after its last use, and to be continued
-// is to be used.
-func TestStoreForgets(t *testing.T) {
+// A response is deleted when its retention after the last use is over. To continue a
+// response is to use it.
+func TestStoreDeletesAfterTheRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := open(t, filepath.Join(t.TempDir(), "r.db"), roomy)

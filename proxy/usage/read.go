@@ -10,10 +10,10 @@ import (
 	"codex-proxy/internal/sqlite"
 )
 
-// Groups are what usage can be summed up by.
+// Groups are the columns by which usage can be summed up.
 var Groups = []string{"day", "key", "model"}
 
-// Sum is one line of a report. The names that it was not summed up by are empty.
+// Sum is one line of a report. The columns outside its groups are empty.
 type Sum struct {
 	Day   string `json:"day,omitempty"` // 2006-01-02, UTC
 	Key   string `json:"key,omitempty"` // empty: requests without a key
@@ -21,9 +21,8 @@ type Sum struct {
 	Counts
 }
 
-// Read sums up what the database at path holds since a day, by some of Groups
-// and in their order. It changes nothing, and works while a daemon runs and
-// while none does.
+// Read sums up the usage in the database at path since a day, by some of Groups and in
+// their order. It changes nothing, and works with and without a running daemon.
 func Read(ctx context.Context, path string, since time.Time, by []string) ([]Sum, error) {
 	db, err := sqlite.OpenReadOnly(ctx, path, schemas)
 	if err != nil {
@@ -38,7 +37,9 @@ func Read(ctx context.Context, path string, since time.Time, by []string) ([]Sum
 	var sums []Sum
 	for rows.Next() {
 		var u Sum
-		if err := rows.Scan(&u.Day, &u.Key, &u.Model, &u.Requests, &u.InputTokens, &u.CachedTokens, &u.OutputTokens, &u.ReasoningTokens); err != nil {
+		err := rows.Scan(&u.Day, &u.Key, &u.Model,
+			&u.Requests, &u.InputTokens, &u.CachedTokens, &u.OutputTokens, &u.ReasoningTokens)
+		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", path, err)
 		}
 		sums = append(sums, u)
@@ -46,10 +47,11 @@ func Read(ctx context.Context, path string, since time.Time, by []string) ([]Sum
 	return sums, rows.Err()
 }
 
-// Check says why the service could not use the database at path, or nil.
+// Check returns the reason why the service could not use the database at path, or nil.
 func Check(ctx context.Context, path string) error { return sqlite.Check(ctx, path, schemas) }
 
-// query has the columns of a Sum; by only chooses among names of ours.
+// query has the columns of a Sum. by only selects among Groups, so no text of a caller
+// is in the query.
 func query(by []string) string {
 	var columns, groups []string
 	for _, name := range Groups {

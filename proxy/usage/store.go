@@ -1,6 +1,6 @@
-// Package usage counts what each API key has used of each model on each day, in
-// UTC: in metrics, in memory for limits, and in a database that survives. It
-// knows names and numbers, never what a request was about.
+// Package usage counts the tokens and requests of each API key, model and day (UTC): in
+// metrics, in memory for limits, and in a database that survives. It holds names and
+// numbers, never the content of a request.
 package usage
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Counts are what requests have used, as the workers reported it.
+// Counts are the use of requests, as the workers reported it.
 type Counts struct {
 	Requests        int64 `json:"requests"`
 	InputTokens     int64 `json:"input_tokens"`
@@ -33,7 +33,7 @@ func (c Counts) plus(o Counts) Counts {
 
 // Settings of a Store.
 type Settings struct {
-	// Path of the database; empty means that nothing is kept.
+	// Path of the database; empty means that there is none.
 	Path string
 	// Retention is how many days are kept, today included.
 	Retention int
@@ -41,11 +41,11 @@ type Settings struct {
 	Logger    *slog.Logger
 }
 
-// row names what is counted together.
+// row names one line of the database: its requests are counted together.
 type row struct{ day, key, model string }
 
-// maxRows bounds what waits to be written. Rows come from closed sets, so that
-// only a database that cannot be written for days reaches it.
+// maxRows bounds the rows that wait to be written. Rows come from closed sets, so only
+// a database that cannot be written for days reaches it.
 const maxRows = 10_000
 
 // Store counts. Create it with New; Add and Today never wait for the database,
@@ -59,13 +59,13 @@ type Store struct {
 	failing bool          // likewise: the last write has failed, and that was logged
 
 	mu      sync.Mutex
-	waiting map[row]Counts   // not in the database yet, or in writing
+	waiting map[row]Counts   // not in the database yet, or being written
 	day     string           // of written
-	written map[string]int64 // tokens of each key on that day, whoever wrote them
+	written map[string]int64 // tokens of each key on that day, of all processes
 	full    bool             // a row was dropped, and that was logged
 }
 
-// New builds a store and registers its metrics. It opens nothing: see Load.
+// New builds a store and registers its metrics. Load opens the database.
 func New(s Settings) *Store {
 	return &Store{
 		Settings: s, metrics: newMetrics(s.Registry), dirty: make(chan struct{}, 1),
@@ -73,13 +73,13 @@ func New(s Settings) *Store {
 	}
 }
 
-// today is the day on which something that happens now is counted.
+// today is the day on which usage counts now.
 func today() string { return dayOf(time.Now()) }
 
 func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// Add counts what a request of that key and model has used. Both names must be
-// from closed sets: they are labels of metrics.
+// Add counts the use of a request of that key and model. Both names must be from
+// closed sets: they are labels of metrics.
 func (s *Store) Add(key, model string, c Counts) {
 	if s == nil {
 		return
@@ -104,8 +104,8 @@ func (s *Store) drop(c Counts) {
 	s.full = true
 }
 
-// Today is how many tokens the key has used on this day. What another process
-// has counted is in it after the next write.
+// Today is how many tokens the key has used on this day. It has the counts of other
+// processes after the next write.
 func (s *Store) Today(key string) int64 {
 	if s == nil {
 		return 0

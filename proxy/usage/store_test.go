@@ -25,7 +25,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func store(path string) (*usage.Store, *prometheus.Registry, *bytes.Buffer) {
 	registry, log := prometheus.NewRegistry(), new(bytes.Buffer)
-	return usage.New(usage.Settings{Path: path, Retention: 3, Registry: registry, Logger: slog.New(slog.NewTextHandler(log, nil))}), registry, log
+	settings := usage.Settings{
+		Path: path, Retention: 3, Registry: registry, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	}
+	return usage.New(settings), registry, log
 }
 
 // run runs the store until the returned function is called, which flushes it.
@@ -42,8 +45,8 @@ func run(t *testing.T, s *usage.Store) (stop func()) {
 
 var some = usage.Counts{Requests: 1, InputTokens: 20, CachedTokens: 5, OutputTokens: 7, ReasoningTokens: 3}
 
-// Two processes count the same key, as after a reload: nothing is lost, and each
-// knows of the other at its next write.
+// Two processes count the same key, as after a reload: nothing is lost, and each has
+// the counts of the other after its next write.
 func TestUsageSurvives(t *testing.T) {
 	path := filepath.Join(t.TempDir(), usage.FileName)
 	old, registry, _ := store(path)
@@ -73,7 +76,9 @@ func TestUsageSurvives(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []usage.Sum{
 		{Day: day, Model: "gpt-5", Counts: some},
-		{Day: day, Key: "alice", Model: "gpt-5", Counts: usage.Counts{Requests: 3, InputTokens: 60, CachedTokens: 15, OutputTokens: 21, ReasoningTokens: 9}},
+		{Day: day, Key: "alice", Model: "gpt-5", Counts: usage.Counts{
+			Requests: 3, InputTokens: 60, CachedTokens: 15, OutputTokens: 21, ReasoningTokens: 9,
+		}},
 		{Day: day, Key: "alice", Model: "mini", Counts: some},
 	}, sums)
 	sums, err = usage.Read(t.Context(), path, time.Now(), nil)
@@ -89,7 +94,7 @@ func TestUsageSurvives(t *testing.T) {
 	assert.Empty(t, problems)
 }
 
-// What waits is written soon, without an end of the service.
+// Usage is written soon, also while the service runs.
 func TestUsageIsReadWhileTheServiceRuns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), usage.FileName)
 	s, _, _ := store(path)
@@ -102,7 +107,7 @@ func TestUsageIsReadWhileTheServiceRuns(t *testing.T) {
 	}, 30*time.Second, 20*time.Millisecond)
 }
 
-func TestOldUsageIsForgotten(t *testing.T) {
+func TestOldUsageIsDeleted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), usage.FileName)
 	s, _, _ := store(path)
 	require.NoError(t, s.Load(t.Context()))
@@ -110,7 +115,8 @@ func TestOldUsageIsForgotten(t *testing.T) {
 	db, err := sqlite.Open(t.Context(), path, "")
 	require.NoError(t, err)
 	for ago := range 6 {
-		_, err = db.Exec("INSERT INTO usage VALUES (?, 'a', 'm', 1, 1, 1, 1, 1)", time.Now().UTC().AddDate(0, 0, -ago).Format(time.DateOnly))
+		day := time.Now().UTC().AddDate(0, 0, -ago).Format(time.DateOnly)
+		_, err = db.Exec("INSERT INTO usage VALUES (?, 'a', 'm', 1, 1, 1, 1, 1)", day)
 		require.NoError(t, err)
 	}
 	require.NoError(t, db.Close())
@@ -143,8 +149,8 @@ func TestUnwritableDatabase(t *testing.T) {
 	assert.ErrorContains(t, err, "cannot open the database")
 }
 
-// A database that cannot be begun is tried again without any use, and counted. Its
-// file, which is empty, has a plain message.
+// Run tries again to begin a database, also without new usage, and counts the tries.
+// The error for its empty file names the likely cause.
 func TestFullDiskAtStart(t *testing.T) {
 	dir, room := sqlitetest.FullDisk(t)
 	path := filepath.Join(dir, usage.FileName)
@@ -182,7 +188,7 @@ func failures(t *testing.T, registry *prometheus.Registry) float64 {
 	return 0
 }
 
-// Memory is bounded, whatever becomes of the database.
+// Memory is bounded, also while the database cannot be written.
 func TestOverflowIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, registry, log := store("")
@@ -191,8 +197,10 @@ func TestOverflowIsCounted(t *testing.T) {
 			s.Add("a", "m", some)
 		}
 		assert.NoError(t, testutil.GatherAndCompare(registry, bytes.NewBufferString(
-			"# HELP codex_usage_dropped_total Requests that are missing in the usage database because it could not be written for too long.\n"+
-				"# TYPE codex_usage_dropped_total counter\ncodex_usage_dropped_total 5\n"), "codex_usage_dropped_total"))
+			"# HELP codex_usage_dropped_total Requests that are missing in the usage database "+
+				"because it could not be written for too long.\n"+
+				"# TYPE codex_usage_dropped_total counter\ncodex_usage_dropped_total 5\n"),
+			"codex_usage_dropped_total"))
 		assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("usage is lost")), "logged once")
 	})
 }

@@ -14,12 +14,12 @@ import (
 const FileName = "usage.db"
 
 const (
-	// pause is what a write waits for more to come with it.
+	// pause is how long a write waits for more rows.
 	pause = time.Second
-	// retry is the pause after a failure: a full disk, most likely.
+	// retry is the pause after a failure, such as a full disk.
 	retry = 10 * time.Second
-	// writeBound is for one write; another process may hold the database for as
-	// long as half of it.
+	// writeBound bounds one write; another process may hold the database for half of
+	// it.
 	writeBound = 10 * time.Second
 )
 
@@ -38,9 +38,9 @@ const upsert = `INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO
 	cached_tokens = cached_tokens + excluded.cached_tokens, output_tokens = output_tokens + excluded.output_tokens,
 	reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens`
 
-// Load opens the database and reads what was used today. It is to be called
-// before Run; if it fails then Run goes on trying, whether anything is added or not,
-// and Today knows only what was added since. The caller logs the error.
+// Load opens the database and reads the usage of today. It is to be called before Run.
+// If it fails, Run tries again, with or without new usage, and until then Today counts
+// only the usage since. The caller logs the error.
 func (s *Store) Load(ctx context.Context) error {
 	err := s.write(ctx, nil)
 	if s.failing = err != nil; s.failing {
@@ -50,8 +50,8 @@ func (s *Store) Load(ctx context.Context) error {
 	return err
 }
 
-// Run writes what was added, a moment later, and the rest when ctx ends; then it
-// returns nil. A failure is logged, and what was not written is tried again.
+// Run writes added usage a moment later, and the rest when ctx ends; then it returns
+// nil. It logs a failure and tries again.
 func (s *Store) Run(ctx context.Context) error {
 	defer func() {
 		if s.db != nil {
@@ -92,7 +92,7 @@ func (s *Store) waits() bool {
 func (s *Store) touch() {
 	select {
 	case s.dirty <- struct{}{}:
-	default: // a token that nobody has taken yet covers this, too
+	default: // the token that waits covers this, too
 	}
 }
 
@@ -105,8 +105,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// flush writes what waits now. It has a bound of its own: at the end of the
-// service there is no later.
+// flush writes the rows that wait now. It has a bound of its own: at the end of the
+// service there is no later try.
 func (s *Store) flush() error {
 	ctx, cancel := context.WithTimeout(context.Background(), writeBound)
 	defer cancel()
@@ -120,8 +120,7 @@ func (s *Store) flush() error {
 	return err
 }
 
-// write adds rows to the database and reads what all processes have written for
-// today.
+// write adds rows to the database and reads the usage of today, of all processes.
 func (s *Store) write(ctx context.Context, rows map[row]Counts) error {
 	if s.Path == "" {
 		s.wrote(rows, today(), nil)
@@ -151,11 +150,11 @@ func (s *Store) write(ctx context.Context, rows map[row]Counts) error {
 	return nil
 }
 
-// wrote takes rows off what waits, all or nothing of each having been written.
+// wrote removes written rows from those that wait.
 func (s *Store) wrote(rows map[row]Counts, day string, totals map[string]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if totals == nil { // without a database what was written is what was added
+	if totals == nil { // without a database, added rows count as written
 		totals = map[string]int64{}
 		if s.day == day {
 			totals = s.written
@@ -180,6 +179,7 @@ func (c Counts) minus(o Counts) Counts {
 	return c.plus(Counts{-o.Requests, -o.InputTokens, -o.CachedTokens, -o.OutputTokens, -o.ReasoningTokens})
 }
 
+// exchange adds rows, deletes those beyond Retention, and returns the tokens of the day.
 func (s *Store) exchange(ctx context.Context, tx *sql.Tx, rows map[row]Counts, day string) (map[string]int64, error) {
 	for r, c := range rows {
 		if _, err := tx.ExecContext(ctx, upsert, r.day, r.key, r.model,
@@ -187,10 +187,17 @@ func (s *Store) exchange(ctx context.Context, tx *sql.Tx, rows map[row]Counts, d
 			return nil, fmt.Errorf("cannot write usage: %w", err)
 		}
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM usage WHERE day <= ?", dayOf(time.Now().AddDate(0, 0, -s.Retention))); err != nil {
+	last := dayOf(time.Now().AddDate(0, 0, -s.Retention))
+	if _, err := tx.ExecContext(ctx, "DELETE FROM usage WHERE day <= ?", last); err != nil {
 		return nil, fmt.Errorf("cannot forget old usage: %w", err)
 	}
-	found, err := tx.QueryContext(ctx, "SELECT key, sum(input_tokens + output_tokens) FROM usage WHERE day = ? GROUP BY key", day)
+	return tokensOf(ctx, tx, day)
+}
+
+// tokensOf is how many tokens each key has used on a day.
+func tokensOf(ctx context.Context, tx *sql.Tx, day string) (map[string]int64, error) {
+	found, err := tx.QueryContext(ctx,
+		"SELECT key, sum(input_tokens + output_tokens) FROM usage WHERE day = ? GROUP BY key", day)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read usage: %w", err)
 	}

@@ -1,4 +1,4 @@
-// Package sqlitetest has what tests of databases share.
+// Package sqlitetest provides full disks for tests of databases.
 package sqlitetest
 
 import (
@@ -12,7 +12,7 @@ import (
 )
 
 // FullDisk is a directory on a file system of its own, of 1 MiB, which is full until
-// room is called. The test is skipped if it may not mount one.
+// room is called. It skips the test if the test may not mount one.
 func FullDisk(t *testing.T) (dir string, room func()) {
 	t.Helper()
 	dir = t.TempDir()

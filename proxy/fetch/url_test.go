@@ -9,7 +9,8 @@ import (
 
 func TestParseURL(t *testing.T) {
 	for text, want := range map[string]string{
-		"https://host/cat.png": "", "http://host:80/?a=b#c": "", "HTTPS://host:8443/": "", "http://[2606:4700::1111]/": "",
+		"https://host/cat.png": "", "http://host:80/?a=b#c": "", "HTTPS://host:8443/": "",
+		"http://[2606:4700::1111]/":   "",
 		"http://bücher.example/ü.png": "", "http://host:/": "",
 
 		"":                               "must begin with http",

@@ -8,7 +8,7 @@ import (
 // urlLimit is in bytes. Signed URLs of object stores have about 2000.
 const urlLimit = 8192
 
-// parseURL checks what can be told of a URL before its host is looked up.
+// parseURL makes the checks of a URL that come before the lookup of its host.
 func parseURL(text string) (*url.URL, error) {
 	if len(text) > urlLimit {
 		return nil, wrong(CodeURL, "the URL is longer than %d bytes", urlLimit)
@@ -20,7 +20,7 @@ func parseURL(text string) (*url.URL, error) {
 	return u, checkURL(u)
 }
 
-// checkURL is also done for each redirect.
+// checkURL also checks each redirect.
 func checkURL(u *url.URL) error {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -35,8 +35,8 @@ func checkURL(u *url.URL) error {
 	return nil
 }
 
-// validPort keeps away from the services that are not HTTP, mail above all,
-// which would take a request line for one of their commands.
+// validPort excludes the ports of services that are not HTTP, mail above all: they
+// would take a request line for one of their commands.
 func validPort(port string) bool {
 	n, err := strconv.Atoi(port)
 	return port == "" || err == nil && (n == 80 || n == 443 || n > 1023 && n < 1<<16)

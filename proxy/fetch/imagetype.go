@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// sniffLength is as much as http.DetectContentType looks at.
+// sniffLength is how many bytes http.DetectContentType reads.
 const sniffLength = 512
 
-// kinds are the images that models take.
+// kinds are the types of images that models accept.
 var kinds = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// kindOf is the type of the image that begins so, and empty if that is none.
-// What a server says of its type is not asked.
+// kindOf is the type of the image that begins with data, and empty if it is none. The
+// Content-Type of the server does not matter.
 func kindOf(data []byte) string {
 	if kind := http.DetectContentType(data); slices.Contains(kinds, kind) {
 		return kind
