@@ -102,7 +102,8 @@ func (raw rawResponse) applyTools(req *ResponseRequest) error {
 	}
 	req.Ignored = append(append(req.Ignored, req.paramTools.ignored...), req.itemTools.ignored...)
 	var err error
-	if req.choice, err = chooseTools(asFunction(raw.ToolChoice), chosenTool, chosenTools); err != nil || req.mayHaveEarlierTools() {
+	if req.choice, err = chooseTools(asFunction(raw.ToolChoice), chosenTool, chosenTools); err != nil ||
+		req.mayHaveEarlierTools() {
 		return err
 	}
 	return req.applyChoice(nil)

@@ -10,4 +10,5 @@ import (
 // so would be the answer to a request with such a text.
 func Encode(v any) ([]byte, error) { return jsonv2.Marshal(v, withoutHTMLEscapes) }
 
-var withoutHTMLEscapes = jsonv2.JoinOptions(jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false), jsontext.EscapeForJS(false))
+var withoutHTMLEscapes = jsonv2.JoinOptions(jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false),
+	jsontext.EscapeForJS(false))

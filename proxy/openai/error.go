@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Error types of the envelope, as the OpenAI reference names them, and two more, TypeBackend and TypeTimeout, for faults
-// of the supervised workers.
+// Error types of the envelope, as the OpenAI reference names them, and two more, TypeBackend and TypeTimeout, for
+// faults of the supervised workers.
 const (
 	TypeInvalidRequest = "invalid_request_error"
 	TypeAuthentication = "authentication_error"

@@ -83,7 +83,8 @@ func schemaFormat(at, name, description string, schema json.RawMessage, strict b
 	case strict && root["type"] != "object":
 		return Format{}, Invalid("invalid_schema", at+".type", at+`.type must be "object" for a strict schema`)
 	case strict || root["type"] == "object" && isStrict(root):
-		return Format{Schema: prependMember(prependMember(schema, root, "description", description), root, "title", name)}, nil
+		return Format{Schema: prependMember(prependMember(schema, root, "description", description), root, "title",
+			name)}, nil
 	}
 	instruction := fmt.Sprintf(
 		"Answer with one JSON value that is valid under this JSON schema (%s), and nothing else: "+
@@ -108,8 +109,8 @@ func prependMember(schema json.RawMessage, root map[string]any, key, value strin
 	return slices.Concat([]byte(`{"`+key+`":`), text, []byte(","), rest)
 }
 
-// strictKeywords are the keywords of the subset in OpenAI's guide "Structured outputs". Their values hold no schema (0),
-// a schema (1), a list of schemas (2) or named schemas (3).
+// strictKeywords are the keywords of the subset in OpenAI's guide "Structured outputs". Their values hold no schema
+// (0), a schema (1), a list of schemas (2) or named schemas (3).
 var strictKeywords = map[string]int{
 	"type": 0, "description": 0, "title": 0, "enum": 0, "const": 0, "required": 0, "additionalProperties": 0, "$ref": 0,
 	"$schema": 0,

@@ -41,10 +41,11 @@ import "math"
 // So codex needs 2 to 5 ms of CPU time for a MiB, and up to 10 if an image is hard to decode and is not scaled down.
 const (
 	// MaxDecoding bounds the bytes for all images of a request: five photos of 50 megapixels, a dozen of 12, 300
-	// screenshots of 1080 rows. Codex needs 7 to 15 s of CPU time for as much, of the 30 s in which a turn has to start.
+	// screenshots of 1080 rows. Codex needs 7 to 15 s of CPU time for as much, of the 30 s in which a turn has to
+	// start.
 	MaxDecoding = 3 << 30
-	// maxDecoding bounds the bytes for one image: any of 64 megapixels but those of extreme shape. A worker must have as
-	// much memory beyond its memory when idle.
+	// maxDecoding bounds the bytes for one image: any of 64 megapixels but those of extreme shape. A worker must have
+	// as much memory beyond its memory when idle.
 	maxDecoding = 1 << 30
 )
 
@@ -54,12 +55,12 @@ const minRow = 64
 // sizeLimit is the largest size that codex does not scale down.
 type sizeLimit struct{ side, pixels float64 }
 
-// sizeLimits are the limits of models that accept images of detail "original", and of all others. An image counts for the
-// limit that makes it more expensive.
+// sizeLimits are the limits of models that accept images of detail "original", and of all others. An image counts for
+// the limit that makes it more expensive.
 var sizeLimits = []sizeLimit{{6000, 10000 * 32 * 32}, {2048, 2500 * 32 * 32}}
 
-// decoding is how many bytes codex needs to decode the image, a file of that size: it holds the file as base64, and most
-// of it a second time when it encodes the image again.
+// decoding is how many bytes codex needs to decode the image, a file of that size: it holds the file as base64, and
+// most of it a second time when it encodes the image again.
 func (h imageHeader) decoding(file int) int64 {
 	const most = 1 << 60
 	requireFields := h.area() * float64(h.peak)

@@ -17,8 +17,8 @@ type imageHeader struct {
 	peak          int // bytes for a pixel while it decodes the image
 }
 
-// readImageHeader returns false unless raw is a PNG, JPEG, GIF or WebP. Like codex it recognises the format by the first
-// bytes, not by a declared type.
+// readImageHeader returns false unless raw is a PNG, JPEG, GIF or WebP. Like codex it recognises the format by the
+// first bytes, not by a declared type.
 func readImageHeader(raw []byte) (h imageHeader, ok bool) {
 	if h, ok = webpHeader(raw); ok {
 		return h, true

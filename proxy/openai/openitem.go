@@ -164,8 +164,8 @@ func (b *ResponseBuilder) call(tool ClientTool, made modelItem) []ResponseEvent 
 	return append(events, d, end, b.finishItem(StatusCompleted))
 }
 
-// customInput is the input of a custom tool, which is a function of one string to the model. Arguments in any other form
-// are the input themselves.
+// customInput is the input of a custom tool, which is a function of one string to the model. Arguments in any other
+// form are the input themselves.
 func customInput(arguments string) string {
 	var a struct {
 		Input *string `json:"input"`

@@ -19,8 +19,8 @@ type Reasoning struct {
 	Summary string // auto, concise or detailed; empty means none
 }
 
-// reasoning reads the parameter "reasoning" of the Responses API. It ignores the fields in without, and returns those of
-// them that are set.
+// reasoning reads the parameter "reasoning" of the Responses API. It ignores the fields in without, and returns those
+// of them that are set.
 func reasoning(raw json.RawMessage, without ...string) (r Reasoning, ignored []string, err error) {
 	if isUnset(raw) {
 		return r, nil, nil

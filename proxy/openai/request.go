@@ -103,8 +103,8 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 	return req, nil
 }
 
-// checkParams applies a table to the parameters that are not honoured: it refuses the refused ones and lists the ignored
-// ones. A null, false or empty value counts as unset.
+// checkParams applies a table to the parameters that are not honoured: it refuses the refused ones and lists the
+// ignored ones. A null, false or empty value counts as unset.
 func checkParams(table params, fields map[string]valuePrefix) (ignoredParams []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		p, known := table[name]

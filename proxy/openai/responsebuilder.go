@@ -8,8 +8,8 @@ import (
 // ResponseBuilder makes the events of a streamed response, and the response itself, from the events of a turn. One
 // goroutine may use it.
 //
-// The first event of the turn also yields response.created and response.in_progress, and the first of an item the events
-// that open it, so that the order is right for any turn. The final response equals the streamed one.
+// The first event of the turn also yields response.created and response.in_progress, and the first of an item the
+// events that open it, so that the order is right for any turn. The final response equals the streamed one.
 type ResponseBuilder struct {
 	response  Response
 	tools     map[string]ClientTool // by the name that the worker knows
@@ -38,8 +38,8 @@ type openItem struct {
 	modelPart int             // the model's number of that part
 }
 
-// NewResponseBuilder begins with the response blank of req. reasoningPrefix precedes encrypted reasoning, also in all its
-// copies. newID makes the ids of items.
+// NewResponseBuilder begins with the response blank of req. reasoningPrefix precedes encrypted reasoning, also in all
+// its copies. newID makes the ids of items.
 func NewResponseBuilder(req *ResponseRequest, blank Response, reasoningPrefix string,
 	newID func(prefix string) string) *ResponseBuilder {
 	return &ResponseBuilder{
@@ -94,8 +94,8 @@ func (b *ResponseBuilder) Reasoning(modelID string, part int, delta string) []Re
 	return append(events, e)
 }
 
-// Item finishes an item with the model's version of it. Codex handles calls of all tools that are not the client's; they
-// make no event.
+// Item finishes an item with the model's version of it. Codex handles calls of all tools that are not the client's;
+// they make no event.
 func (b *ResponseBuilder) Item(raw json.RawMessage) []ResponseEvent {
 	var made modelItem
 	if unmarshal(raw, &made) != nil || made.ID != "" && b.finished[made.ID] {

@@ -5,7 +5,8 @@ import (
 	"io"
 )
 
-// ResponseEvent is one event of a streamed response. Type determines the fields that are set. Source: OpenAI API reference, "Streaming events".
+// ResponseEvent is one event of a streamed response. Type determines the fields that are set. Source: OpenAI API
+// reference, "Streaming events".
 type ResponseEvent struct {
 	Type           string      `json:"type"`
 	SequenceNumber int         `json:"sequence_number"`

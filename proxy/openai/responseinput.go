@@ -92,7 +92,8 @@ func (raw rawResponse) applyInput(req *ResponseRequest) error {
 		return Invalid("input_required", "input", "input is required: text, or a list of items")
 	case in.text != nil:
 		part := ItemPart{Type: "input_text", Text: *in.text}
-		req.appendItem("input", Item{Type: itemMessage, Status: StatusCompleted, Role: "user", Content: []ItemPart{part}})
+		req.appendItem("input", Item{Type: itemMessage, Status: StatusCompleted, Role: "user",
+			Content: []ItemPart{part}})
 		return nil
 	}
 	req.Input = make([]InputItem, 0, len(raw.Input.items))
@@ -137,7 +138,8 @@ func (req *ResponseRequest) addItem(raw rawItem, at string) error {
 	case itemFunction, itemCustomCall, itemSearchCall:
 		return req.addCall(raw, at)
 	case "tool_search_output":
-		req.appendItem(at, Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Tools: raw.Tools})
+		req.appendItem(at, Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID,
+			Tools: raw.Tools})
 		return requireFields(at, field{"call_id", raw.CallID})
 	case "function_call_output", "custom_tool_call_output":
 		return req.addOutput(raw, at)

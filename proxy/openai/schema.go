@@ -27,9 +27,9 @@ const (
 
 var schemaTypes = []string{"string", "number", "integer", "boolean", "object", "array", "null"}
 
-// checkParameters checks the schema of a function's parameters for the errors that codex refuses, as measured with 0.169,
-// and reports whether codex passes the schema on whole: it silently drops unknown keywords. Codex also drops types that
-// do not exist; they are refused here.
+// checkParameters checks the schema of a function's parameters for the errors that codex refuses, as measured with
+// 0.169, and reports whether codex passes the schema on whole: it silently drops unknown keywords. Codex also drops
+// types that do not exist; they are refused here.
 func checkParameters(at string, raw json.RawMessage) (whole bool, err error) {
 	schema, err := decodeSchema(at, raw)
 	switch {

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// validUTF8 replaces, in place, the bytes of a body that codex does not accept where they are forwarded unchanged: codex
-// 0.169 closes its connection, with all turns, at bytes that are not UTF-8, and never answers a request with half of a
-// surrogate pair. Both become U+FFFD, as in encoding/json.
+// validUTF8 replaces, in place, the bytes of a body that codex does not accept where they are forwarded unchanged:
+// codex 0.169 closes its connection, with all turns, at bytes that are not UTF-8, and never answers a request with half
+// of a surrogate pair. Both become U+FFFD, as in encoding/json.
 func validUTF8(body []byte) []byte {
 	if !utf8.Valid(body) {
 		body = bytes.ToValidUTF8(body, []byte("\uFFFD"))

@@ -19,8 +19,8 @@ type Weight struct {
 	Choices  int64  // n of a chat; 0 if there is none
 }
 
-// Weigh returns the weight of a body in one pass, without a copy. It does not validate the body: if that is not JSON, the
-// weight means nothing.
+// Weigh returns the weight of a body in one pass, without a copy. It does not validate the body: if that is not JSON,
+// the weight means nothing.
 func Weigh(body []byte) (w Weight) {
 	// an escape in a schema in an instruction is escaped again
 	w.Growth = 2 * int64(bytes.Count(body, []byte{'\\'}))
