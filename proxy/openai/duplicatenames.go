@@ -10,7 +10,7 @@ import (
 // checkDuplicateNames refuses a body in which an object has two members of the same name. The checks here would see the
 // last one, while codex reads both: RFC 8259, section 4, does not define which one counts. The body must be JSON.
 func checkDuplicateNames(body []byte) error {
-	n := nameScan{body: body}
+	n := nameScan{}
 	for i := 0; i < len(body); {
 		switch body[i] {
 		case '{', '[':
@@ -37,7 +37,6 @@ const fewNames = 16
 
 // nameScan holds the names of the objects that have not ended yet.
 type nameScan struct {
-	body  []byte
 	names [][]byte
 	open  []scope
 }
