@@ -11,6 +11,9 @@ import (
 // efforts are the values of reasoning effort that some model lists.
 var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
 
+// Efforts are the values of reasoning_effort.
+func Efforts() []string { return slices.Clone(efforts) }
+
 var summaries = []string{"auto", "concise", "detailed"}
 
 // Reasoning is the effort of the model, and the summary that the client wants.
