@@ -5,10 +5,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"codex-proxy/proxy/openai/imagecost"
 )
 
-// maxPixels bounds an image. Codex decodes images and scales them down; a small file can hold a very large image.
-const maxPixels = 64_000_000
+const (
+	// maxPixels bounds an image. Codex decodes images and scales them down; a small file can hold a very large image.
+	maxPixels = 64_000_000
+	// maxDecoding bounds the bytes for one image: any of 64 megapixels but those of extreme shape. A worker must have
+	// as much memory beyond its memory when idle.
+	maxDecoding = 1 << 30
+	// MaxDecoding bounds the bytes for all images of a request: five photos of 50 megapixels, a dozen of 12, 300
+	// screenshots of 1080 rows. Codex needs 7 to 15 s of CPU time for as much, of the 30 s in which a turn has to
+	// start.
+	MaxDecoding = 3 << 30
+)
 
 // Image is a picture in a message.
 type Image struct {
@@ -30,8 +41,8 @@ type PlacedImage struct {
 func (i *Image) Decoding() int64 {
 	if i.decoding == 0 {
 		raw, _ := decodeDataURL("", i.URL) // it was checked when it was decoded
-		h, _ := readImageHeader(raw)
-		i.decoding = h.decoding(len(raw))
+		h, _ := imagecost.ReadHeader(raw)
+		i.decoding = h.Decoding(len(raw))
 	}
 	return i.decoding
 }
@@ -75,20 +86,20 @@ func (i *Image) check(at string) error {
 	if err != nil {
 		return err
 	}
-	h, ok := readImageHeader(raw)
+	h, ok := imagecost.ReadHeader(raw)
 	switch {
 	case !ok:
 		return Invalid("invalid_image_url", at, at+" does not hold a png, jpeg, gif or webp image")
-	case h.width <= 0 || h.height <= 0 || h.height > maxPixels/h.width:
+	case h.Width <= 0 || h.Height <= 0 || h.Height > maxPixels/h.Width:
 		return Invalid("image_too_large", at,
-			fmt.Sprintf("%s is an image of %d × %d pixels; the limit is %d", at, h.width, h.height, maxPixels))
+			fmt.Sprintf("%s is an image of %d × %d pixels; the limit is %d", at, h.Width, h.Height, maxPixels))
 	}
-	i.decoding = h.decoding(len(raw))
+	i.decoding = h.Decoding(len(raw))
 	if i.decoding > maxDecoding {
 		return Invalid("image_too_large", at, fmt.Sprintf(
 			"%s is an image of %d × %d pixels, for which a worker needs %d MiB of memory; "+
 				"the limit is %d: scale it down",
-			at, h.width, h.height, i.decoding>>20, maxDecoding>>20))
+			at, h.Width, h.Height, i.decoding>>20, maxDecoding>>20))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
+	"hash/crc32"
 	"image"
 	"image/color"
 	"image/gif"
@@ -93,4 +94,41 @@ func TestTooManyImages(t *testing.T) {
 	assert.Equal(t, Part{Image: &Image{URL: "https://x/y.png", Detail: "low"},
 		At: "messages[1].content[24].image_url.url"}, req.Messages[1].Parts[24])
 	rejects(t, `{"model":"m","messages":[`+message(25)+","+message(26)+`]}`, "invalid_value", "messages[1].content")
+}
+
+// pngHeader is the beginning of a PNG with 3 bytes a pixel, or 8.
+func pngHeader(width, height uint32, bytesPerPixel int) []byte {
+	depth, colourType := byte(8), byte(2) // RGB
+	if bytesPerPixel == 8 {
+		depth, colourType = 16, 6 // RGBA
+	}
+	ihdr := binary.BigEndian.AppendUint32([]byte("IHDR"), width)
+	ihdr = append(binary.BigEndian.AppendUint32(ihdr, height), depth, colourType, 0, 0, 0)
+	b := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\x0d"), ihdr...)
+	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(ihdr))
+}
+
+func TestImagesTooLarge(t *testing.T) {
+	for name, tc := range map[string]struct {
+		raw []byte
+		ok  bool
+	}{
+		"64 million pixels": {pngHeader(8000, 8000, 3), true},
+		"of 16 bits":        {pngHeader(8000, 8000, 8), true},
+		"one more":          {pngHeader(8001, 8000, 3), false},
+		"in one row":        {pngHeader(64_000_000, 1, 3), false},
+		"in one column":     {pngHeader(1, 64_000_000, 3), false},
+	} {
+		image := &Image{URL: dataURL("image/png", tc.raw)}
+		err := image.check("p")
+		if tc.ok {
+			require.NoError(t, err, name)
+			assert.Equal(t, image.Decoding(), (&Image{URL: image.URL}).Decoding(), name)
+			continue
+		}
+		var e *Error
+		require.ErrorAs(t, err, &e, name)
+		assert.Equal(t, "image_too_large", e.Code, name)
+		assert.Equal(t, "p", e.Param, name)
+	}
 }

@@ -1,7 +1,5 @@
-package openai
-
-import "math"
-
+// Package imagecost reads the headers of image files, and computes how many bytes codex needs to decode the images.
+//
 // Codex 0.169 needs memory and time to decode images, and a file of 30 bytes can hold an image of 8000 × 8000 pixels: a
 // worker that decodes answers other requests late, and beyond its memory limit it dies. So before codex gets images,
 // they count with the bytes that it needs to decode them, which follow from their headers.
@@ -39,46 +37,4 @@ import "math"
 //
 // For a model that accepts only smaller images, such as any that codex does not know, the large ones need half or less.
 // So codex needs 2 to 5 ms of CPU time for a MiB, and up to 10 if an image is hard to decode and is not scaled down.
-const (
-	// MaxDecoding bounds the bytes for all images of a request: five photos of 50 megapixels, a dozen of 12, 300
-	// screenshots of 1080 rows. Codex needs 7 to 15 s of CPU time for as much, of the 30 s in which a turn has to
-	// start.
-	MaxDecoding = 3 << 30
-	// maxDecoding bounds the bytes for one image: any of 64 megapixels but those of extreme shape. A worker must have
-	// as much memory beyond its memory when idle.
-	maxDecoding = 1 << 30
-)
-
-// minRow is the least number of pixels that a row counts for: a shorter row takes the decoder as long.
-const minRow = 64
-
-// sizeLimit is the largest size that codex does not scale down.
-type sizeLimit struct{ side, pixels float64 }
-
-// sizeLimits are the limits of models that accept images of detail "original", and of all others. An image counts for
-// the limit that makes it more expensive.
-var sizeLimits = []sizeLimit{{6000, 10000 * 32 * 32}, {2048, 2500 * 32 * 32}}
-
-// decoding is how many bytes codex needs to decode the image, a file of that size: it holds the file as base64, and
-// most of it a second time when it encodes the image again.
-func (h imageHeader) decoding(file int) int64 {
-	const most = 1 << 60
-	requireFields := h.area() * float64(h.peak)
-	for _, f := range sizeLimits {
-		requireFields = max(requireFields, h.scaling(f))
-	}
-	return int64(min(requireFields, most)) + 4*int64(file)
-}
-
-func (h imageHeader) area() float64 { return float64(max(h.width, minRow)) * float64(h.height) }
-
-// scaling is how many bytes codex needs to scale the image down; 0 if it does not.
-func (h imageHeader) scaling(to sizeLimit) float64 {
-	width, height := float64(h.width), float64(h.height)
-	scale := min(to.side/max(width, height), math.Sqrt(to.pixels/(width*height)))
-	if scale >= 1 {
-		return 0
-	}
-	rows, columns := max(1, height*scale), max(1, width*scale)
-	return (h.area()+rows*columns)*float64(h.pixel) + width*rows*16
-}
+package imagecost

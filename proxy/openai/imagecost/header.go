@@ -1,4 +1,4 @@
-package openai
+package imagecost
 
 import (
 	"bytes"
@@ -10,21 +10,21 @@ import (
 	_ "image/png"  // of images
 )
 
-// imageHeader holds the facts in the header of an image.
-type imageHeader struct {
-	width, height int
+// Header holds the facts in the header of an image file.
+type Header struct {
+	Width, Height int // in pixels
 	pixel         int // bytes of a pixel in codex when the image is decoded
 	peak          int // bytes for a pixel while it decodes the image
 }
 
-// readImageHeader returns false unless raw is a PNG, JPEG, GIF or WebP. Like codex it recognises the format by the
+// ReadHeader returns false unless raw is a PNG, JPEG, GIF or WebP. Like codex it recognises the format by the
 // first bytes, not by a declared type.
-func readImageHeader(raw []byte) (h imageHeader, ok bool) {
+func ReadHeader(raw []byte) (h Header, ok bool) {
 	if h, ok = webpHeader(raw); ok {
 		return h, true
 	}
 	config, format, err := image.DecodeConfig(bytes.NewReader(raw))
-	h.width, h.height = config.Width, config.Height
+	h.Width, h.Height = config.Width, config.Height
 	switch format {
 	case "png":
 		h.pixel = pngPixel(config.ColorModel)
@@ -67,13 +67,13 @@ func jpegPixel(m color.Model) (pixel, peak int) {
 }
 
 // growTo makes the image at least so large.
-func (h *imageHeader) growTo(width, height int) {
-	h.width, h.height = max(h.width, width), max(h.height, height)
+func (h *Header) growTo(width, height int) {
+	h.Width, h.Height = max(h.Width, width), max(h.Height, height)
 }
 
 // growToGIF reads the size of the first frame, which may be larger than the screen
 // (GIF89a, section 20). Codex decodes no other.
-func (h *imageHeader) growToGIF(b []byte) {
+func (h *Header) growToGIF(b []byte) {
 	const screen, image = 13, 10
 	if len(b) < screen {
 		return
@@ -111,7 +111,7 @@ func afterBlocks(b []byte) []byte {
 // webpHeader reads the chunks of a WebP file (RFC 9649, sections 2.5 to 2.7). The
 // canvas of VP8X does not bound the frames in it: codex decodes a frame before it
 // finds that frame too large.
-func webpHeader(b []byte) (h imageHeader, ok bool) {
+func webpHeader(b []byte) (h Header, ok bool) {
 	if len(b) < 30 || string(b[:4]) != "RIFF" || string(b[8:12]) != "WEBP" {
 		return h, false
 	}
@@ -121,7 +121,7 @@ func webpHeader(b []byte) (h imageHeader, ok bool) {
 
 // growToWebP reads the chunks of a file, or of a frame in it; false means that there
 // is no image in them.
-func (h *imageHeader) growToWebP(b []byte) (found bool) {
+func (h *Header) growToWebP(b []byte) (found bool) {
 	for len(b) >= 8 {
 		size := int(binary.LittleEndian.Uint32(b[4:]))
 		chunk := b[8:min(len(b), 8+size)]
@@ -133,7 +133,7 @@ func (h *imageHeader) growToWebP(b []byte) (found bool) {
 	return found
 }
 
-func (h *imageHeader) growToChunk(kind string, b []byte) (found bool) {
+func (h *Header) growToChunk(kind string, b []byte) (found bool) {
 	switch {
 	case kind == "VP8 " && len(b) >= 10:
 		h.growTo((int(b[6])|int(b[7])<<8)&0x3fff, (int(b[8])|int(b[9])<<8)&0x3fff)
