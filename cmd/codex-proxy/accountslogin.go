@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/units"
@@ -23,7 +24,7 @@ func (o *accountsOptions) login(ctx context.Context, name string) error {
 	if err := needsLogin(w); err != nil {
 		return err
 	}
-	if o.apiKey && isTerminal(o.stdin) {
+	if o.apiKey && cli.IsTerminal(o.stdin) {
 		return fmt.Errorf("the API key is read from standard input: codex-proxy accounts login %s --with-api-key <FILE", name)
 	}
 	unit, err := o.describe(ctx, units.Worker(name))

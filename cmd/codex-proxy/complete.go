@@ -56,3 +56,10 @@ func (o *keysOptions) completeKeys(_ *cobra.Command, args []string, _ string) ([
 	}
 	return keys.Names(), noFiles
 }
+
+func either(which bool, yes, no string) string {
+	if which {
+		return yes
+	}
+	return no
+}

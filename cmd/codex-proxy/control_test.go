@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/cmd/internal/status"
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/control"
 )
@@ -191,18 +193,18 @@ func TestWatchOnATerminal(t *testing.T) {
 	s.worker(t, &appservertest.Server{})
 	s.note(t, "READY=1")
 	pages := make(screen, 1000)
-	v := view{client: control.NewClient(socket), out: pages, terminal: true}
+	v := status.View{Client: control.NewClient(socket), Out: pages, Terminal: true, Keyless: keyless}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- v.watch(ctx) }()
+	go func() { ended <- v.Watch(ctx) }()
 	drawn := func(part string) {
 		t.Helper()
-		assert.Equal(t, clearScreen, received(t, pages))
+		assert.Equal(t, "\x1b[H\x1b[2J", received(t, pages))
 		assert.Contains(t, received(t, pages), part)
 	}
 	drawn("ready (ready)")
 	drawn("ready (ready)") // a second later, with no change
 	cancel()
 	assert.NoError(t, received(t, ended), "Ctrl-C is no failure")
-	assert.False(t, isTerminal(pages))
+	assert.False(t, cli.IsTerminal(pages))
 }

@@ -17,6 +17,7 @@ import (
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/doctor"
+	"codex-proxy/cmd/internal/handshake"
 	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
@@ -125,7 +126,7 @@ func runInWorker(ctx context.Context, socket string, command []string) (r appser
 	const longest, ofCommand = 5 * time.Second, 4 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	_, err = askAppServer(ctx, socket, func(conn *appserver.Conn) error {
+	_, err = handshake.With(ctx, socket, versionString(), func(conn *appserver.Conn) error {
 		r, err = conn.RunCommand(ctx, command, ofCommand)
 		return err
 	})

@@ -3,12 +3,13 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/cmd/internal/daemon"
+	"codex-proxy/cmd/internal/socketservice"
 	"codex-proxy/proxy/fetch"
 )
 
@@ -23,9 +24,10 @@ good configuration it refuses all for 5 seconds, with the reason, and exits with
 Run by codex-proxy-fetch.service, which codex-proxy-fetch.socket starts.`,
 	}
 	from.register(c.Flags())
-	return onDemand{
-		socket: "fetch", leaving: "Finishing what was asked for",
-		load: func(idle time.Duration, logger *slog.Logger) (runner, string, error) {
+	idle := socketservice.IdleTime
+	service := socketservice.Service{
+		Socket: "fetch", Leaving: "Finishing what was asked for",
+		Load: func(logger *slog.Logger) (socketservice.Server, string, error) {
 			images, err := config.LoadImages(from.path, from.set)
 			if err != nil {
 				return nil, "", err
@@ -33,5 +35,11 @@ Run by codex-proxy-fetch.service, which codex-proxy-fetch.socket starts.`,
 			return fetch.NewServer(fetch.New(daemon.FetchLimits(images)), idle, logger),
 				fmt.Sprintf("Ready: images up to %d bytes", images.MaxBytes), nil
 		},
-	}.command(c, "how long it waits for the next request")
+	}
+	c.Flags().Var(cli.Duration(&idle), "exit-idle-time", "how long it waits for the next request")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		service.Command = c.CommandPath()
+		return service.Run(c.Context(), c.ErrOrStderr())
+	}
+	return c
 }

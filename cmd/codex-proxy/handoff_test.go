@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/cmd/internal/status"
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/control"
 )
@@ -193,10 +194,10 @@ func TestWatchAcrossReloads(t *testing.T) {
 	s.note(t, "READY=1")
 	socket := filepath.Join(s.dir, "control")
 	pages := make(screen, 1000)
-	v := view{client: control.NewClient(socket), out: pages, json: true}
+	v := status.View{Client: control.NewClient(socket), Out: pages, JSON: true}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- v.watch(ctx) }()
+	go func() { ended <- v.Watch(ctx) }()
 	until(t, pages, `"drained":false`, func(string) {})
 	s.reload(t)
 	require.Zero(t, try(t, "drain", "--socket", socket).status)

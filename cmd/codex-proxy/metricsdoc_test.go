@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -22,6 +23,8 @@ import (
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/auth"
 )
+
+var update = flag.Bool("update", false, "write the tables of metrics anew")
 
 const metricsDoc = "../../docs/metrics.md"
 

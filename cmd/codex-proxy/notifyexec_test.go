@@ -51,7 +51,7 @@ func TestNotifyExecHelp(t *testing.T) {
 	assert.Zero(t, status)
 	assert.Contains(t, stdout, "\nExit status: that of COMMAND;")
 	assert.Empty(t, stderr)
-	for kind := range probeKinds {
+	for _, kind := range []string{"appserver", "tcp", "http", "exec"} {
 		assert.Contains(t, stdout, "  "+kind+":")
 	}
 }

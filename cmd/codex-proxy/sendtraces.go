@@ -3,12 +3,12 @@ package main
 import (
 	"cmp"
 	"log/slog"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/socketservice"
 	"codex-proxy/proxy/traces"
 )
 
@@ -26,9 +26,10 @@ Run by codex-proxy-traces.service, which codex-proxy-traces.socket starts.`,
 	from.register(c.Flags())
 	headers := ""
 	c.Flags().Var(cli.Text(&headers, "FILE"), "headers", "headers for the collector, one NAME: VALUE a line; mode 0600")
-	return onDemand{
-		socket: "traces", leaving: "Finishing what was handed over",
-		load: func(idle time.Duration, logger *slog.Logger) (runner, string, error) {
+	idle := socketservice.IdleTime
+	service := socketservice.Service{
+		Socket: "traces", Leaving: "Finishing what was handed over",
+		Load: func(logger *slog.Logger) (socketservice.Server, string, error) {
 			settings, err := config.LoadTraces(from.path, from.set)
 			if err != nil {
 				return nil, "", err
@@ -40,5 +41,11 @@ Run by codex-proxy-traces.service, which codex-proxy-traces.socket starts.`,
 			return traces.NewForwarder(settings.Endpoint, header, idle, logger),
 				"Ready: sends to " + cmp.Or(settings.Endpoint, "nobody, as no collector is configured"), nil
 		},
-	}.command(c, "how long it waits for the next traces")
+	}
+	c.Flags().Var(cli.Duration(&idle), "exit-idle-time", "how long it waits for the next traces")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		service.Command = c.CommandPath()
+		return service.Run(c.Context(), c.ErrOrStderr())
+	}
+	return c
 }

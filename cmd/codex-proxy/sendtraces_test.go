@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,20 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCollectorNetworks(t *testing.T) {
-	for host, want := range map[string][]string{
-		"": nil, "localhost": {"127.0.0.1/32", "::1/128"}, "10.1.2.3": {"10.1.2.3/32"}, "::ffff:10.1.2.3": {"10.1.2.3/32"},
-		"fe80::1%eth0": {"fe80::1/128"}, "collector.example": {"0.0.0.0/0", "::/0"},
-	} {
-		var prefixes []netip.Prefix
-		for _, p := range want {
-			prefixes = append(prefixes, netip.MustParsePrefix(p))
-		}
-		assert.Equal(t, prefixes, collectorNetworks(host), host)
-	}
-}
-
-func TestSendTracesSaysWhatIsWrong(t *testing.T) {
+func TestSendTracesRefusesBadSettings(t *testing.T) {
 	for _, command := range []string{"send-traces", "traces-prepare"} {
 		got := try(t, command, "--config", configured(t, "[traces]\nendpoint = 'x'"))
 		assert.Equal(t, exitConfig, got.status)

@@ -1,12 +1,11 @@
 package main
 
 import (
-	"net/netip"
-
 	"github.com/spf13/cobra"
 
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/networks"
 )
 
 const tracesUnit = "codex-proxy-traces.service"
@@ -27,23 +26,7 @@ ExecStartPre of that unit, as root.`,
 		if err != nil {
 			return cli.Exit(cli.Config, err)
 		}
-		return allow(c.Context(), tracesUnit, collectorNetworks(settings.Host()))
+		return networks.Allow(c.Context(), tracesUnit, networks.OfHost(settings.Host()))
 	}
 	return c
-}
-
-// collectorNetworks are where the collector can be. What a name leads to may be
-// another address tomorrow.
-func collectorNetworks(host string) []netip.Prefix {
-	switch host {
-	case "":
-		return nil
-	case "localhost":
-		return []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")}
-	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		ip = ip.WithZone("").Unmap()
-		return []netip.Prefix{netip.PrefixFrom(ip, ip.BitLen())}
-	}
-	return []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 }

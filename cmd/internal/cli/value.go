@@ -81,3 +81,9 @@ func completeFiles(c *cobra.Command) {
 		}
 	})
 }
+
+// Complete completes the value of an option of c by words.
+func Complete(c *cobra.Command, option string, words ...string) {
+	// An error means that c lacks the option, which the first TAB in a test shows.
+	_ = c.RegisterFlagCompletionFunc(option, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}

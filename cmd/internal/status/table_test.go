@@ -1,4 +1,4 @@
-package main
+package status
 
 import (
 	"bytes"
@@ -45,14 +45,14 @@ func TestStatusGolden(t *testing.T) {
 			snap.At = ago(250 * time.Second)
 			snap.Queue = probes.Queue{Depth: len(snap.Workers) / 2, Limit: 64, OldestWaitMS: 1234.5}
 			var got bytes.Buffer
-			writeStatus(&got, tracker.Observe(snap), now)
+			writeTable(&got, tracker.Observe(snap), now)
 			file := filepath.Join("testdata", "status-"+name+".txt")
 			if *update {
 				require.NoError(t, os.MkdirAll("testdata", 0o755))
 				require.NoError(t, os.WriteFile(file, got.Bytes(), 0o644))
 			}
 			want, err := os.ReadFile(file)
-			require.NoError(t, err, "go test ./cmd/codex-proxy -run TestStatusGolden -update writes it")
+			require.NoError(t, err, "go test ./cmd/internal/status -run TestStatusGolden -update writes it")
 			assert.Equal(t, string(want), got.String())
 		})
 	}

@@ -1,4 +1,4 @@
-package main
+package status
 
 import (
 	"fmt"
@@ -10,25 +10,31 @@ import (
 	"codex-proxy/probes"
 )
 
-// writeStatus is what `codex-proxy status` shows at now, whose zone its times
-// are in.
-func writeStatus(w io.Writer, r probes.Report, now time.Time) {
+// writeTable writes the report as people read it at now, whose zone its times are
+// in.
+func writeTable(w io.Writer, r probes.Report, now time.Time) {
 	ready, live := r.Health.Readiness, r.Health.Liveness
+	readiness, liveness := "not ready", "not live ("+string(live.Reason)+")"
+	if ready.Ready {
+		readiness = "ready"
+	}
+	if live.Live {
+		liveness = "live"
+	}
 	fmt.Fprintf(w, "%s (%s) since %s; %s since %s\n%s\n\n",
-		either(ready.Ready, "ready", "not ready"), ready.Reason, since(ready.Since, now),
-		either(live.Live, "live", "not live ("+string(live.Reason)+")"), since(live.Since, now), queueLine(r.Queue))
+		readiness, ready.Reason, since(ready.Since, now), liveness, since(live.Since, now), queueLine(r.Queue))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "UNIT\tSTATE\tREADY\tWHY\tRESTARTS\tNEXT START\tIN FLIGHT\tLAST EXIT")
 	for _, worker := range r.Workers {
 		fmt.Fprintln(table, strings.Join(statusRow(worker, now), "\t"))
 	}
-	_ = table.Flush() // whoever reads a part of it has gone
+	_ = table.Flush() // w is a buffer
 	if ready.Details != "" {
 		fmt.Fprintf(w, "\n%s\n", ready.Details)
 	}
 }
 
-// queueLine tells of the requests that wait for any worker.
+// queueLine describes the requests that wait for any worker.
 func queueLine(q probes.Queue) string {
 	line := fmt.Sprintf("queue: %d of %d", q.Depth, q.Limit)
 	if q.Depth > 0 {
@@ -43,8 +49,12 @@ func statusRow(w probes.Worker, now time.Time) []string {
 	if w.Drained {
 		why += ", drained"
 	}
+	ready := "no"
+	if w.Ready {
+		ready = "yes"
+	}
 	return []string{
-		w.Unit, state(w), either(w.Ready, "yes", "no"), why, fmt.Sprint(w.RestartsTotal),
+		w.Unit, state(w), ready, why, fmt.Sprint(w.RestartsTotal),
 		nextStart(w, now), fmt.Sprint(w.Inflight), lastExit(w.LastExit, now),
 	}
 }
@@ -74,7 +84,7 @@ func since(t, now time.Time) string {
 	return fmt.Sprintf("%s (%s)", t.In(now.Location()).Format("2006-01-02 15:04:05 MST"), age(t, now))
 }
 
-// age is how long ago t was, as exactly as anybody cares for.
+// age is the time since t, coarser the longer it is.
 func age(t, now time.Time) string {
 	d := max(0, now.Sub(t))
 	switch {
@@ -85,11 +95,4 @@ func age(t, now time.Time) string {
 	default:
 		return fmt.Sprintf("%d days", d/(24*time.Hour))
 	}
-}
-
-func either(which bool, yes, no string) string {
-	if which {
-		return yes
-	}
-	return no
 }

@@ -1,4 +1,4 @@
-package main
+package shim
 
 import (
 	"bufio"
@@ -13,15 +13,14 @@ import (
 )
 
 const (
-	// maxRequests bounds the threads that are remembered; the ones told of first
-	// go first.
+	// maxRequests is the number of threads that are remembered; the oldest go first.
 	maxRequests = 1024
-	// maxAnnotation is a thread, a request id of 128 bytes, and some.
+	// maxAnnotation holds a thread and a request id of 128 bytes, with room to spare.
 	maxAnnotation = 256
 )
 
-// requests are what the proxy tells of the threads of a worker: which request
-// each is at. The zero value knows none.
+// requests are the requests of a worker's threads, as the proxy reports them. The
+// zero value knows none. Its methods may be called from any goroutine.
 type requests struct {
 	mu    sync.Mutex
 	at    map[string]string
@@ -29,7 +28,7 @@ type requests struct {
 	fault string // what the proxy reports about codex as a whole
 }
 
-// read takes a connection whose first line says what it is for, until it ends.
+// read reads annotations from conn until it ends.
 func (r *requests) read(conn net.Conn) {
 	lines := bufio.NewScanner(conn)
 	lines.Buffer(make([]byte, maxAnnotation), maxAnnotation)
@@ -66,7 +65,8 @@ func (r *requests) blame(words string) {
 	r.fault = words
 }
 
-// alive is probe, which fails for good once the proxy has found codex wedged.
+// alive returns probe, which fails for good once the proxy has reported codex as
+// wedged.
 func (r *requests) alive(probe check.Func) check.Func {
 	return func(ctx context.Context) (string, error) {
 		detail, err := probe(ctx)
@@ -79,7 +79,7 @@ func (r *requests) alive(probe check.Func) check.Func {
 	}
 }
 
-// of is the request that the thread is at; empty if nobody has told.
+// of returns the request of a thread; empty if none is known.
 func (r *requests) of(thread string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

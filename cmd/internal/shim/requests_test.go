@@ -1,4 +1,4 @@
-package main
+package shim
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func TestRequestsOfThreads(t *testing.T) {
 	_, err := theirs.Write([]byte("codex-proxy annotations\na req_1\nb req_2\nnonsense\na req_3\n"))
 	require.NoError(t, err)
 	require.NoError(t, theirs.Close())
-	received(t, read)
+	<-read
 	assert.Equal(t, "req_3", r.of("a"), "the thread was continued")
 	assert.Equal(t, "req_2", r.of("b"))
 	assert.Empty(t, r.of("nonsense"))
@@ -42,7 +42,7 @@ func TestRequestsOfThreadsAreBounded(t *testing.T) {
 	read := make(chan struct{})
 	go func() { defer close(read); r.read(ours); ours.Close() }()
 	_, _ = theirs.Write([]byte("x " + strings.Repeat("y", 2*maxAnnotation)))
-	received(t, read)
+	<-read
 	assert.Empty(t, r.of("x"))
 }
 

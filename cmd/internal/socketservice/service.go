@@ -1,0 +1,95 @@
+// Package socketservice runs a service that a socket unit starts, and which ends
+// after a time without requests.
+package socketservice
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/notify"
+	"codex-proxy/proxy/ondemand"
+)
+
+// IdleTime is how long a service waits for the next request by default.
+const IdleTime = 5 * time.Minute
+
+// Server serves on one listener until ctx ends or requests stay away.
+type Server interface {
+	Run(ctx context.Context, l net.Listener) error
+}
+
+// Service is one command whose unit a socket unit starts.
+type Service struct {
+	Command string // as errors name it
+	Socket  string // FileDescriptorName= in its socket unit
+	Leaving string // the unit's status at the end
+	// Load returns the server that the configuration wants, and the unit's status.
+	Load func(logger *slog.Logger) (server Server, status string, err error)
+}
+
+// Run serves until SIGTERM, SIGINT or the end of the server. Without a good
+// configuration it refuses requests for refuseTime, and fails with cli.Config.
+func (s Service) Run(ctx context.Context, stderr io.Writer) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
+	server, status, err := s.Load(logger)
+	if err != nil {
+		return s.refuse(ctx, err, stderr, logger)
+	}
+	notifier, err := notify.FromEnv(logger)
+	if err != nil {
+		return err
+	}
+	sockets, err := notify.Inherited()
+	if err != nil {
+		return err
+	}
+	listeners, err := sockets.Listeners(s.Socket)
+	if err != nil {
+		return err
+	}
+	notifier.Ready(status)
+	defer notifier.Stopping(s.Leaving)
+	return server.Run(ctx, listeners[0])
+}
+
+// refuseTime is how long a bad configuration is not read again. The start limit of
+// the units allows for more starts than that makes.
+const refuseTime = 5 * time.Second
+
+// refuse prints the fault of the configuration. With a socket it first answers every
+// request with that fault, for refuseTime: if the service ended at once, requests
+// would wait in the socket, which would start it again.
+func (s Service) refuse(ctx context.Context, fault error, stderr io.Writer, logger *slog.Logger) error {
+	sockets, err := notify.Inherited()
+	if err != nil || len(sockets[s.Socket]) == 0 {
+		return cli.Exit(cli.Config, fault)
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", s.Command, fault) // before the time, and not after it
+	notifier, err := notify.FromEnv(logger)
+	if err != nil {
+		return err
+	}
+	refusal := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(ondemand.ReasonHeader, fault.Error())
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	ctx, cancel := context.WithTimeout(ctx, refuseTime)
+	defer cancel()
+	notifier.Ready(fmt.Sprintf("Refuses all: %v", fault))
+	defer notifier.Stopping("Has the next one read the configuration again")
+	if err := ondemand.NewServer(refusal, time.Second, refuseTime, logger).Run(ctx, sockets[s.Socket][0]); err != nil {
+		return err
+	}
+	return cli.Exit(cli.Config, nil)
+}
