@@ -27,10 +27,10 @@ const (
 	nodeDefaults  = "/etc/default/prometheus-node-exporter"
 )
 
-// promServer asks the real one.
+// promServer is a real Prometheus.
 type promServer struct{ *bed }
 
-// get is an answer of its HTTP API.
+// get is one answer of its HTTP API.
 func (p promServer) get(path string, params url.Values, into any) error {
 	res, err := p.http.Get(prometheusURL + "/api/v1/" + path + "?" + params.Encode())
 	if err != nil {
@@ -65,7 +65,8 @@ func (p promServer) query(promql string) (vector []vectorElement, err error) {
 	return data.Result, err
 }
 
-// until asks until the answer is not empty: a comparison keeps what it is true of.
+// until repeats a query until its answer is not empty: a comparison keeps only the
+// elements for which it is true.
 func (p promServer) until(promql string) []vectorElement {
 	p.t.Helper()
 	var last []vectorElement
@@ -77,11 +78,11 @@ func (p promServer) until(promql string) []vectorElement {
 	return last
 }
 
-// TestPrometheus has Debian's own Prometheus and node exporter, configured as
-// docs/metrics.md says, watch the service through the life of a worker.
+// TestPrometheus runs Debian's own Prometheus and node exporter, with the configuration
+// in docs/metrics.md, beside the service through the life of a worker.
 func TestPrometheus(t *testing.T) {
 	b := bootBed(t, neighbours())
-	b.install(realWorker, toCollector) // so that traces are measured, too
+	b.install(realWorker, toCollector) // the metrics of traces, too
 	p, doc := promServer{b}, manual.Open(t, "docs/metrics.md")
 	commands := doc.Commands()
 	require.Len(t, commands, 2)
@@ -108,7 +109,7 @@ func TestPrometheus(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusOK, b.scrape(t, strings.TrimSpace(string(key)), ""))
 	b.MustRun(t, "codex-proxy", "keys", "revoke", "prometheus")
-	b.MustRun(t, "codex-proxy", "keys", "open") // from here on no key is asked for
+	b.MustRun(t, "codex-proxy", "keys", "open") // from here on requests need no key
 	for n := range 3 {
 		status, _, body := b.chat(true, "measured [[text hello]]")
 		require.Equal(t, http.StatusOK, status, body)
@@ -129,7 +130,7 @@ func TestPrometheus(t *testing.T) {
 	p.until(`codex_not_ready_seconds_total > 0`)
 	p.until(`codex_worker_latency_ms > 0`)
 
-	// A worker that was stopped: the service is there and not ready.
+	// With a stopped worker the service runs and is not ready.
 	b.MustRun(t, "systemctl", "stop", workerUnit)
 	p.until(`codex_ready == 0`)
 	p.until(`codex_worker_state{state="stopped"} == 1`)
@@ -147,22 +148,22 @@ func TestPrometheus(t *testing.T) {
 	p.until(`histogram_count(codex_http_first_byte_seconds{route="/v1/chat/completions"}) >= 3`)
 	p.until(`histogram_quantile(0.99, codex_http_first_byte_seconds{route="/v1/chat/completions"}) > 0`)
 
-	// A service that was killed leaves the file, and its age tells.
+	// A killed service leaves the file, and its age shows it.
 	b.MustRun(t, "systemctl", "mask", "--runtime", proxyUnit)
 	b.MustRun(t, "systemctl", "kill", "--signal=SIGKILL", proxyUnit)
 	p.until(`up{job="codex-proxy"} == 0`)
 	p.until(`time() - codex_textfile_written_timestamp_seconds > 2`)
-	p.until(`codex_textfile_ready == 1`) // which is why its age has to be looked at
+	p.until(`codex_textfile_ready == 1`) // so the age of the file has to be checked
 	b.MustRun(t, "systemctl", "unmask", "--runtime", proxyUnit)
 	b.MustRun(t, "sh", "-ec", commands[1])
 	p.until(`up{job="codex-proxy"} == 1`)
 	p.until(`time() - codex_textfile_written_timestamp_seconds < 2`)
 }
 
-// tolerated are complaints about the names and forms that the predecessor's dashboards know.
+// tolerated are complaints about names and forms that older dashboards need.
 var tolerated = regexp.MustCompile(`^codex_worker_(latency|backoff)_ms (use base unit "seconds" instead of "milliseconds"|metric names should not contain abbreviated units)$`)
 
-// lint has promtool read a scrape.
+// lint makes promtool check a scrape.
 func (b *bed) lint(t *testing.T) {
 	_, stderr, _ := b.Run(t.Context(), "sh", "-c", "curl -s "+base+"/metrics | promtool check metrics")
 	needed := map[string]bool{}
@@ -174,7 +175,7 @@ func (b *bed) lint(t *testing.T) {
 	assert.Len(t, needed, 2, "an exception is not needed any more")
 }
 
-// scrape asks for the metrics as if for somebody else, if that is named.
+// scrape reads the metrics, as a proxy for forwardedFor if that is not empty.
 func (b *bed) scrape(t *testing.T, key, forwardedFor string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/metrics", nil)
@@ -191,14 +192,17 @@ func (b *bed) scrape(t *testing.T, key, forwardedFor string) int {
 	return res.StatusCode
 }
 
-// guarded: this host needs no key, and whoever comes through a proxy on it does.
+// guarded asserts that this host needs no key, and that requests through a proxy on it
+// do.
 func (b *bed) guarded(t *testing.T) {
 	key, err := b.ReadFile("/etc/prometheus/codex-proxy.key")
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusOK, b.scrape(t, "", ""))
 	assert.Equal(t, http.StatusUnauthorized, b.scrape(t, "", "192.0.2.1"))
-	assert.Equal(t, "401", b.MustRun(t, "curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", base+"/metrics", "-H", "Host: codex.example"))
-	assert.Equal(t, "401", b.MustRun(t, "curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "--http1.0", base+"/metrics"))
+	assert.Equal(t, "401", b.MustRun(t, "curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", base+"/metrics", "-H",
+		"Host: codex.example"))
+	assert.Equal(t, "401", b.MustRun(t, "curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "--http1.0",
+		base+"/metrics"))
 	assert.Equal(t, http.StatusOK, b.scrape(t, strings.TrimSpace(string(key)), "192.0.2.1"))
 	status := b.MustRun(t, "curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", base+"/v1/chat/completions",
 		"-H", "Authorization: Bearer "+strings.TrimSpace(string(key)), "-H", "Content-Type: application/json",
@@ -221,7 +225,7 @@ func (p promServer) questions(t *testing.T, doc *manual.Manual) {
 	assert.GreaterOrEqual(t, answered, 16, "questions that have no answer in such a life prove nothing")
 }
 
-// alerts are loaded, evaluate, and ask for nothing that there is not.
+// alerts asserts that the alerts load, evaluate, and query existing metrics only.
 func (p promServer) alerts(t *testing.T) {
 	var rules struct {
 		Groups []struct {
@@ -239,7 +243,7 @@ func (p promServer) alerts(t *testing.T) {
 	}
 }
 
-// dashboard: each query of a panel has names and labels that there are, and
+// dashboard asserts that each query of a panel has existing names and labels, and that
 // Prometheus can read it.
 func (p promServer) dashboard(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(monitoring, "dashboard.json"))
@@ -248,7 +252,8 @@ func (p promServer) dashboard(t *testing.T) {
 	require.Greater(t, len(exprs), 20)
 	for title, list := range exprs {
 		for _, expr := range list {
-			expr = strings.NewReplacer("$__rate_interval", "1m", "$__range", "1h", "$instance", ".*", "$worker", ".*").Replace(expr)
+			expr = strings.NewReplacer("$__rate_interval", "1m", "$__range", "1h", "$instance", ".*", "$worker",
+				".*").Replace(expr)
 			_, err := p.query(expr)
 			assert.NoError(t, err, "%s: %s", title, expr)
 			p.exists(t, title, expr)
@@ -262,7 +267,7 @@ var (
 	selector   = regexp.MustCompile(`((?:codex|node|process|go)_[a-z_]+|\bup)\{([^}]*)\}`)
 	matcher    = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)`)
 
-	// conditional are the metrics that a machine like this one does not have.
+	// conditional are the metrics that this machine does not have.
 	conditional = regexp.MustCompile(`^codex_(worker_rate_limit_\w+|key_\w+|watchdog_\w+)$`)
 )
 
@@ -279,12 +284,13 @@ func (p promServer) exists(t *testing.T, what, promql string) {
 	}
 	for _, s := range selector.FindAllStringSubmatch(quoted.ReplaceAllString(promql, `""`), -1) {
 		for _, label := range matcher.FindAllStringSubmatch(s[2], -1) {
-			assert.True(t, conditional.MatchString(s[1]) || has(fmt.Sprintf(`%s{%s!=""}`, s[1], label[1])), "%s: %s has no label %s", what, s[1], label[1])
+			assert.True(t, conditional.MatchString(s[1]) || has(fmt.Sprintf(`%s{%s!=""}`, s[1], label[1])),
+				"%s: %s has no label %s", what, s[1], label[1])
 		}
 	}
 }
 
-// TestAlerts has promtool run the tests of the alerts.
+// TestAlerts makes promtool run the tests of the alerts.
 func TestAlerts(t *testing.T) {
 	b := bootBed(t, neighbours())
 	for _, name := range []string{"alerts.yaml", "alerts_test.yaml"} {

@@ -20,13 +20,14 @@ import (
 // over a broken configuration. It keeps its logins, keys, databases, drains and
 // streams.
 func TestRelease(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel() // the test mostly waits
 	for _, tc := range []struct {
 		name, suite, pattern string
 		packager             packager
 	}{
 		{"deb on systemd 257", "trixie", "*.deb", aptGet()}, {"deb on systemd 252", "bookworm", "*.deb", aptGet()},
-		{"rpm on systemd 257", "trixie", "*.rpm", rpmCommand()}, {"rpm on systemd 252", "bookworm", "*.rpm", rpmCommand()},
+		{"rpm on systemd 257", "trixie", "*.rpm", rpmCommand()},
+		{"rpm on systemd 252", "bookworm", "*.rpm", rpmCommand()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -42,7 +43,9 @@ func fromRelease(t *testing.T, suite, pattern string, p packager) {
 	released := found[0]
 	s := furnish(emptyBed(t, suite), p, released)
 	s.assertKept("as it was made")
-	for _, step := range []struct{ name, file string }{{"upgrade", p.now}, {"reinstall", p.now}, {"downgrade", released}} {
+	for _, step := range []struct{ name, file string }{
+		{"upgrade", p.now}, {"reinstall", p.now}, {"downgrade", released},
+	} {
 		s.change(step.name, func() { p.install(s.bed, step.file) })
 		s.assertServes(step.file)
 	}
@@ -51,7 +54,7 @@ func fromRelease(t *testing.T, suite, pattern string, p packager) {
 	s.stayClosed(p, released)
 }
 
-// furnished is a server with all that an operator and clients have made there.
+// furnished is a server with the data of an operator and of clients.
 type furnished struct {
 	*bed
 	response string // the JSON of a stored response
@@ -59,8 +62,8 @@ type furnished struct {
 	asked    int64 // requests with the key
 }
 
-// furnish installs the release and makes two workers, one of which is drained, a
-// login, a second key, some usage and a stored response.
+// furnish installs the release and makes two workers, one of them drained, a login, a
+// second key, some usage and a stored response.
 func furnish(b *bed, p packager, released string) *furnished {
 	t := b.t
 	p.install(b, released)
@@ -73,7 +76,9 @@ func furnish(b *bed, p packager, released string) *furnished {
 	b.key = trim(b.MustRun(t, "cat", firstKey))
 	s := &furnished{bed: b}
 	b.MustRun(t, "systemctl", "start", "codex-proxy")
-	b.until("two ready", func(_ int, r report) bool { return len(r.Workers) == 2 && r.Workers[0].Ready && r.Workers[1].Ready })
+	b.until("two ready", func(_ int, r report) bool {
+		return len(r.Workers) == 2 && r.Workers[0].Ready && r.Workers[1].Ready
+	})
 	require.NoError(t, b.models.Script("text first answer", "usage 21 8 13 5"))
 	s.response = s.ask(http.MethodPost, "/v1/responses", `{"model":"`+model+`","input":"first question"}`)
 	var made struct{ ID string }
@@ -83,14 +88,14 @@ func furnish(b *bed, p packager, released string) *furnished {
 	return s
 }
 
-// ask sends a request with the key and returns the answer, which must be a good one.
+// ask sends a request with the key and returns the answer, which must be a success.
 func (s *furnished) ask(method, path, body string) string {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, base+path, strings.NewReader(body))
 	require.NoError(s.t, err)
 	req.Header.Set("Authorization", "Bearer "+s.key)
 	req.Header.Set("Content-Type", "application/json")
-	req.Close = true // a kept connection belongs to the process before
+	req.Close = true // a kept connection belongs to the earlier process
 	res, err := s.http.Do(req)
 	require.NoError(s.t, err)
 	defer res.Body.Close()
@@ -116,12 +121,12 @@ func (s *furnished) change(name string, do func()) {
 	s.awaitSole()
 	s.assertSmooth()
 	s.assertKept(name)
-	s.MustRun(s.t, "systemctl", "restart", workerUnit, "codex-worker@second.service") // with the unit file as it is now
+	s.MustRun(s.t, "systemctl", "restart", workerUnit, "codex-worker@second.service") // with the current unit file
 	s.until("ready again", func(_ int, r report) bool { return r.Workers[0].Ready && r.Workers[1].Handshake != nil })
 	s.assertKept(name + " and a restart of the workers")
 }
 
-// assertKept looks for all that was there before.
+// assertKept looks for all earlier data.
 func (s *furnished) assertKept(after string) {
 	s.t.Helper()
 	s.http.CloseIdleConnections()
@@ -139,7 +144,8 @@ func (s *furnished) assertStored(after string) {
 	assert.Contains(s.t, keys, "\nother ", after)
 	assert.JSONEq(s.t, s.response, s.ask(http.MethodGet, "/v1/responses/"+s.id, ""), after)
 	require.NoError(s.t, s.models.Script("text next answer", "usage 21 8 13 5"))
-	s.ask(http.MethodPost, "/v1/responses", `{"model":"`+model+`","input":"next question","previous_response_id":"`+s.id+`"}`)
+	s.ask(http.MethodPost, "/v1/responses", `{"model":"`+model+`","input":"next question","previous_response_id":"`+
+		s.id+`"}`)
 	assertGiven(s.t, lastTurn(s.models), "first question", "first answer", "next question")
 	s.untilUsed("first", s.asked)
 }
@@ -152,16 +158,17 @@ func (s *furnished) assertServes(file string) {
 	assert.Contains(s.t, s.ask(http.MethodGet, "/metrics", ""), `codex_proxy_build_info{version="`+want+`"} 1`)
 }
 
-// mendAfter upgrades over a broken configuration: the old program goes on until
-// that is mended.
+// mendAfter upgrades over a broken configuration: the old program goes on until the
+// configuration is mended.
 func (s *furnished) mendAfter(p packager, released string) {
 	s.t.Helper()
 	before := s.mainPID()
 	stream := s.hold("broken")
 	s.appendTo(configFile, "keepaliv = \"1s\"\n")
-	said := p.install(s.bed, p.now)
-	assert.Contains(s.t, said, "the old program goes on with the old configuration, for what systemctl status codex-proxy says; mend that, then: systemctl reload codex-proxy")
-	assert.Contains(s.t, s.show(proxyUnit, "StatusText")["StatusText"], `unknown key "keepaliv" (did you mean "keepalive"?)`)
+	output := p.install(s.bed, p.now)
+	assert.Contains(s.t, output, "the old program goes on with the old configuration, for what systemctl status codex-proxy says; mend that, then: systemctl reload codex-proxy")
+	assert.Contains(s.t, s.show(proxyUnit, "StatusText")["StatusText"],
+		`unknown key "keepaliv" (did you mean "keepalive"?)`)
 	assert.Equal(s.t, before, s.mainPID())
 	s.assertServes(released)
 	s.ask(http.MethodGet, "/v1/responses/"+s.id, "")
@@ -186,12 +193,14 @@ func (s *furnished) stopFirst(p packager, released string) {
 	assert.Contains(s.t, s.journal(proxyUnit), `did you mean \"keepalive\"?`)
 	s.MustRun(s.t, "sed", "-i", "/^keepaliv /d", configFile)
 	s.MustRun(s.t, "systemctl", "start", "codex-proxy")
-	s.until("two ready", func(_ int, r report) bool { return len(r.Workers) == 2 && r.Workers[0].Ready && r.Workers[1].Ready })
+	s.until("two ready", func(_ int, r report) bool {
+		return len(r.Workers) == 2 && r.Workers[0].Ready && r.Workers[1].Ready
+	})
 	s.assertStored("an upgrade while the service did not run")
 	s.assertServes(p.now)
 }
 
-// stayClosed downgrades a server whose last key has gone.
+// stayClosed downgrades a server whose last key was removed.
 func (s *furnished) stayClosed(p packager, released string) {
 	s.t.Helper()
 	s.keys("revoke", "first")

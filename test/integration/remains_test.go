@@ -15,16 +15,17 @@ import (
 	"codex-proxy/test/modelserver"
 )
 
-// remains is what the service takes of the machine.
+// remains are the resources of the machine that the service uses.
 type remains struct {
-	processes []string // the commands of all of ours, wherever they are
-	files     int      // that the proxy has open
+	processes []string // the commands of all processes of the service
+	files     int      // open in the proxy
 	threads   int
 	resident  int // KiB
 }
 
 func (r remains) String() string {
-	return fmt.Sprintf("%d processes; of the proxy %d files, %d threads, %d KiB", len(r.processes), r.files, r.threads, r.resident)
+	return fmt.Sprintf("%d processes; of the proxy %d files, %d threads, %d KiB", len(r.processes), r.files,
+		r.threads, r.resident)
 }
 
 func (b *bed) remains() remains {
@@ -49,8 +50,8 @@ func (b *bed) remains() remains {
 	return r
 }
 
-// settle waits until all is quiet and as it was: the service ready, no process
-// from before a reload, no turn and nothing in the queue, nor at the model endpoint.
+// settle waits until the service is ready and idle: no process of before a reload, no
+// turn, nothing in the queue and nothing at the model endpoint.
 func (b *bed) settle() {
 	b.t.Helper()
 	b.http.CloseIdleConnections()
@@ -64,8 +65,8 @@ func (b *bed) settle() {
 	assert.NoError(b.t, err, "turns go on that nobody waits for")
 }
 
-// assertNothingLeft compares with before. Connections take a moment to close;
-// threads and memory that the Go runtime has needed once it keeps.
+// assertNothingLeft compares with before. Connections take a moment to close; the Go
+// runtime keeps threads and memory that it once needed.
 func (b *bed) assertNothingLeft(before remains) {
 	b.t.Helper()
 	var after remains

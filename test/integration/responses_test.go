@@ -16,7 +16,7 @@ import (
 	"codex-proxy/test/modelserver"
 )
 
-// A response is there for who comes back to it, whatever was restarted since.
+// A stored response survives every restart.
 func TestResponsesSurvive(t *testing.T) { bothSuites(t, testResponsesSurvive) }
 
 func testResponsesSurvive(t *testing.T, suite string) {
@@ -25,7 +25,8 @@ func testResponsesSurvive(t *testing.T, suite string) {
 	client := b.client()
 	ask := func(previous, input string) *responses.Response {
 		t.Helper()
-		params := responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(input)}}
+		params := responses.ResponseNewParams{Model: model,
+			Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(input)}}
 		if previous != "" {
 			params.PreviousResponseID = openai.String(previous)
 		}
@@ -53,7 +54,8 @@ func testResponsesSurvive(t *testing.T, suite string) {
 	got, err := client.Responses.Get(t.Context(), third.ID, responses.ResponseGetParams{})
 	require.NoError(t, err)
 	assert.JSONEq(t, third.RawJSON(), got.RawJSON())
-	items := client.Responses.InputItems.ListAutoPaging(t.Context(), third.ID, responses.InputItemListParams{Limit: openai.Int(2)})
+	items := client.Responses.InputItems.ListAutoPaging(t.Context(), third.ID,
+		responses.InputItemListParams{Limit: openai.Int(2)})
 	count := 0
 	for items.Next() {
 		count++
@@ -65,7 +67,8 @@ func testResponsesSurvive(t *testing.T, suite string) {
 	var gone *openai.Error
 	require.ErrorAs(t, err, &gone)
 	assert.Equal(t, http.StatusNotFound, gone.StatusCode)
-	assert.Equal(t, "0700 codex-proxy codex-proxy", strings.TrimSpace(b.MustRun(t, "stat", "-c", "0%a %U %G", "/var/lib/codex-proxy")))
+	assert.Equal(t, "0700 codex-proxy codex-proxy",
+		strings.TrimSpace(b.MustRun(t, "stat", "-c", "0%a %U %G", "/var/lib/codex-proxy")))
 	assert.Equal(t, "0600", strings.TrimSpace(b.MustRun(t, "stat", "-c", "0%a", "/var/lib/codex-proxy/responses.db")))
 }
 
@@ -96,10 +99,9 @@ request_max_retries = 0
 stream_max_retries = 0
 `
 
-// The codex CLI runs a turn through us, a tool call of the model's included, over
-// both transports. It treats models in three ways: those it does not know get
-// functions, gpt-5.5 a patch tool of free text as well, and the newer ones a
-// single tool that runs JavaScript.
+// The codex CLI runs a turn through the proxy, with a tool call of the model, over both
+// transports. It treats models in three ways: unknown ones get functions, gpt-5.5 also
+// a patch tool of free text, and the newer ones a single tool that runs JavaScript.
 func TestCodexCLI(t *testing.T) {
 	b := newBed(t, "trixie", realWorker+"models = [\"gpt-5.5\", \"gpt-5.6-sol\"]\n", "")
 	b.start()
@@ -112,7 +114,8 @@ func TestCodexCLI(t *testing.T) {
 		for _, sockets := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/%s/websockets=%t", tc.model, tc.tool, sockets), func(t *testing.T) {
 				home := fmt.Sprintf("/root/cli-%s-%s-%t", tc.model, tc.tool, sockets)
-				require.NoError(t, b.WriteFile(home+"/config.toml", fmt.Appendf(nil, cliConfig, tc.model, sockets), 0o600))
+				require.NoError(t, b.WriteFile(home+"/config.toml", fmt.Appendf(nil, cliConfig, tc.model, sockets),
+					0o600))
 				require.NoError(t, b.models.Script(tc.call, "usage 21 8 13 5"))
 				require.NoError(t, b.models.Script("reasoning hm", "text the tool ", "text answered"))
 				before := len(b.models.Turns())
@@ -145,22 +148,25 @@ func (b *bed) codexExec(home, prompt string) (stdout, stderr string) {
 	return stdout, stderr
 }
 
-// The official SDK drives responses as it does OpenAI's: streamed with a tool,
-// and over a WebSocket.
+// The official SDK uses responses as it does those of OpenAI: streamed with a tool, and
+// over a WebSocket.
 func TestResponsesSDK(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
 	client := b.client()
 	weather := responses.ToolUnionParam{OfFunction: &responses.FunctionToolParam{
 		Name: "weather", Strict: openai.Bool(false),
-		Parameters: map[string]any{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}}},
+		Parameters: map[string]any{"type": "object",
+			"properties": map[string]any{"city": map[string]any{"type": "string"}}},
 	}}
 
 	kept := ""
 	t.Run("streamed tool loop", func(t *testing.T) {
-		require.NoError(t, b.models.Script("reasoning hm", "text I ask.", `call weather {"city":"Paris"}`, `call weather {"city":"Rome"}`, "usage 21 8 13 5"))
+		require.NoError(t, b.models.Script("reasoning hm", "text I ask.", `call weather {"city":"Paris"}`,
+			`call weather {"city":"Rome"}`, "usage 21 8 13 5"))
 		stream := client.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{
-			Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("weather?")}, Tools: []responses.ToolUnionParam{weather},
+			Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("weather?")},
+			Tools: []responses.ToolUnionParam{weather},
 		})
 		var done responses.Response
 		for stream.Next() {
@@ -173,7 +179,8 @@ func TestResponsesSDK(t *testing.T) {
 		var outputs responses.ResponseInputParam
 		for _, item := range done.Output {
 			if item.Type == "function_call" {
-				output := responses.ResponseInputItemParamOfFunctionCallOutput("sunny: " + item.AsFunctionCall().Arguments)
+				output := responses.ResponseInputItemParamOfFunctionCallOutput("sunny: " +
+					item.AsFunctionCall().Arguments)
 				output.OfFunctionCallOutput.CallID = openai.String(item.CallID)
 				outputs = append(outputs, output)
 			}
@@ -188,14 +195,15 @@ func TestResponsesSDK(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "both sunny", answer.OutputText())
 		require.Len(t, b.models.Turns(), before+1, "nothing was asked behind the client's back")
-		assertGiven(t, lastTurn(b.models), "weather?", "encrypted-", "I ask.", "Paris", "Rome", "sunny: ", "Paris", "sunny: ", "Rome")
+		assertGiven(t, lastTurn(b.models), "weather?", "encrypted-", "I ask.", "Paris", "Rome", "sunny: ", "Paris",
+			"sunny: ", "Rome")
 	})
 
 	t.Run("websocket", func(t *testing.T) {
 		conn, err := client.Responses.Connect(t.Context(), responses.ResponseConnectionOptions{})
 		require.NoError(t, err)
 		defer conn.Close()
-		hear := func() responses.Response {
+		receive := func() responses.Response {
 			for {
 				e, err := conn.Recv(t.Context())
 				require.NoError(t, err)
@@ -205,19 +213,22 @@ func TestResponsesSDK(t *testing.T) {
 			}
 		}
 		require.NoError(t, b.models.Script("text one"))
-		require.NoError(t, conn.SendRaw(t.Context(), []byte(`{"type":"response.create","model":"`+model+`","store":false,"input":"q1"}`)))
-		first := hear()
+		require.NoError(t, conn.SendRaw(t.Context(),
+			[]byte(`{"type":"response.create","model":"`+model+`","store":false,"input":"q1"}`)))
+		first := receive()
 		assert.Equal(t, "one", first.OutputText())
 
-		// A reload finishes the response in flight, and then says goodbye.
+		// A reload finishes the response in flight, and then closes the socket.
 		require.NoError(t, b.models.Script("text half ", "gate reloaded", "text whole"))
-		require.NoError(t, conn.SendRaw(t.Context(), []byte(`{"type":"response.create","model":"`+model+`","store":false,"previous_response_id":"`+first.ID+`","input":"q2"}`)))
+		require.NoError(t, conn.SendRaw(t.Context(),
+			[]byte(`{"type":"response.create","model":"`+model+`","store":false,"previous_response_id":"`+first.ID+
+				`","input":"q2"}`)))
 		for e, err := conn.Recv(t.Context()); e.Type != "response.output_text.delta"; e, err = conn.Recv(t.Context()) {
 			require.NoError(t, err)
 		}
 		b.MustRun(t, "systemctl", "reload", proxyUnit)
 		b.models.Release("reloaded")
-		assert.Equal(t, "half whole", hear().OutputText())
+		assert.Equal(t, "half whole", receive().OutputText())
 		_, err = conn.Recv(t.Context())
 		assert.ErrorContains(t, err, "StatusGoingAway")
 		got, err := client.Responses.Get(t.Context(), kept, responses.ResponseGetParams{})

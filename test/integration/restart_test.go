@@ -20,12 +20,12 @@ import (
 
 type report = probes.Report
 
-// kill -9 of codex: not ready within milliseconds of the end of the
-// connection, restarted by systemd alone, ready again soon.
+// After kill -9 of codex the worker is not ready within milliseconds of the end of the
+// connection; systemd alone restarts it, and it is soon ready again.
 func TestKill(t *testing.T) { bothSuitesInTurn(t, testKill) }
 
 func testKill(t *testing.T, suite string) {
-	// Half a second of health is enough to begin the restart ramp anew.
+	// Half a second of health is enough to reset the restart delay.
 	b := newBed(t, suite, realWorker, "reset_after = \"500ms\"\n")
 	b.start()
 	times := b.slower()
@@ -57,8 +57,8 @@ func testKill(t *testing.T, suite string) {
 	b.assertChain(r.Workers[0])
 }
 
-// awaitReset waits for the proxy to have reset systemd's counter after a spell
-// of health, through D-Bus and the polkit rule.
+// awaitReset waits until the proxy has reset systemd's counter after a time of health,
+// through D-Bus and the polkit rule.
 func (b *bed) awaitReset() map[string]string {
 	b.t.Helper()
 	b.until("ready", ready)
@@ -89,7 +89,7 @@ func (b *bed) awaitEnd() <-chan time.Time {
 	b.t.Helper()
 	conn, err := b.DialUnix(b.t.Context(), "/run/codex-proxy/default.sock")
 	require.NoError(b.t, err)
-	// A request that the relay has answered is one that it has taken.
+	// The relay has accepted a request that it has answered.
 	_, err = conn.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"))
 	require.NoError(b.t, err)
 	_, err = conn.Read(make([]byte, 4096))
@@ -111,7 +111,8 @@ func (b *bed) onlyProcess(unit string) machine.Process {
 	return processes[0]
 }
 
-// assertParents: codex is a child of the worker's shim, which is a child of PID 1.
+// assertParents asserts that codex is a child of the worker's shim, and that a child of
+// PID 1.
 func (b *bed) assertParents() {
 	b.t.Helper()
 	codex := b.codex()
@@ -120,7 +121,7 @@ func (b *bed) assertParents() {
 	assert.Equal(b.t, "1", trim(b.MustRun(b.t, "ps", "-o", "ppid=", "-p", trim(shim))))
 }
 
-// assertChain: the story of the last restart stands in the JSON and in the journal.
+// assertChain asserts that the JSON and the journal have the steps of the last restart.
 func (b *bed) assertChain(w probes.Worker) {
 	b.t.Helper()
 	var reasons []probes.Reason
@@ -132,9 +133,11 @@ func (b *bed) assertChain(w probes.Worker) {
 	for _, want := range []probes.Reason{probes.BackingOff, probes.Starting, probes.HandshakePending} {
 		assert.Contains(b.t, reasons, want)
 	}
-	assert.True(b.t, slices.Contains(reasons, probes.HandshakeLost) || slices.Contains(reasons, probes.WorkerExited), "%v", reasons)
+	assert.True(b.t, slices.Contains(reasons, probes.HandshakeLost) || slices.Contains(reasons, probes.WorkerExited),
+		"%v", reasons)
 	require.NotNil(b.t, w.LastExit)
-	assert.Equal(b.t, []string{"signal", "killed", "SIGKILL"}, []string{w.LastExit.Result, w.LastExit.Code, w.LastExit.Status})
+	assert.Equal(b.t, []string{"signal", "killed", "SIGKILL"},
+		[]string{w.LastExit.Result, w.LastExit.Code, w.LastExit.Status})
 
 	journal := b.journal(proxyUnit)
 	assert.Contains(b.t, journal, `readiness changed readiness=false reason=`)
@@ -154,10 +157,13 @@ func testHang(t *testing.T, suite string) {
 	require.NoError(t, err)
 	hung := b.codex()
 	stopped := b.signal(hung, unix.SIGSTOP)
-	_, unready := b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
+	_, unready := b.until("not ready", func(status int, _ report) bool {
+		return status == http.StatusServiceUnavailable
+	})
 	r, back := b.until("ready", ready)
-	t.Logf("SIGSTOP to not ready %s, to ready again %s, with WatchdogSec=%s", unready.Sub(stopped), back.Sub(stopped), watchdog)
-	assert.LessOrEqual(t, unready.Sub(stopped), watchdog+2*time.Second) // how long codex starts is its own affair
+	t.Logf("SIGSTOP to not ready %s, to ready again %s, with WatchdogSec=%s", unready.Sub(stopped), back.Sub(stopped),
+		watchdog)
+	assert.LessOrEqual(t, unready.Sub(stopped), watchdog+2*time.Second) // the start time of codex is not asserted
 	assert.NotEqual(t, hung.Host, b.codex().Host)
 	assert.ErrorIs(t, unix.Kill(hung.Host, 0), unix.ESRCH, "the hung codex is still there")
 	require.NotNil(t, r.Workers[0].LastExit)
@@ -165,8 +171,8 @@ func testHang(t *testing.T, suite string) {
 	assert.Contains(t, b.journal(workerUnit), "Watchdog timeout")
 }
 
-// After the start limit an operator's commands bring everything back, in either
-// order, and nobody touches the proxy.
+// After the start limit an operator's commands bring the worker back, in either order,
+// without a command for the proxy.
 func TestStartLimit(t *testing.T) {
 	bothSuites(t, startLimit)
 }
@@ -181,7 +187,9 @@ func startLimit(t *testing.T, suite string) {
 	require.NoError(t, err)
 	require.NoError(t, b.WriteFile(workerFile, []byte("mode = \"nonsense\"\n"), 0o644))
 	b.signal(b.codex(), unix.SIGKILL)
-	r, _ := b.until("at the start limit", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.StartLimitHit })
+	r, _ := b.until("at the start limit", func(_ int, r report) bool {
+		return r.Health.Readiness.Reason == probes.StartLimitHit
+	})
 	assert.Contains(t, r.Health.Readiness.Details, "systemctl reset-failed")
 	status, _ := b.get("/livez")
 	assert.Equal(t, http.StatusServiceUnavailable, status, "nothing will get better by itself")
@@ -190,22 +198,26 @@ func startLimit(t *testing.T, suite string) {
 	assert.Contains(t, body, `"code":"worker_not_ready"`)
 	assert.Equal(t, "60", header.Get("Retry-After"))
 
-	// The limit takes the socket down with it, which the same line must mend.
+	// The limit also stops the socket, which the same command must start again.
 	assert.Equal(t, "failed", b.show("codex-worker@default.socket", "ActiveState")["ActiveState"])
 
 	require.NoError(t, b.WriteFile(workerFile, good, 0o644))
 	b.MustRun(t, "sh", "-c", "systemctl reset-failed 'codex-worker@*' && systemctl start codex.target")
 	b.until("ready", ready)
 
-	// The other way round: the start is refused, the reset only resets, and the
-	// picture follows each step.
+	// In the other order, the start is refused, the reset only resets, and the report
+	// follows each step.
 	require.NoError(t, b.WriteFile(workerFile, []byte("mode = \"nonsense\"\n"), 0o644))
 	b.signal(b.codex(), unix.SIGKILL)
-	b.until("at the start limit again", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.StartLimitHit })
+	b.until("at the start limit again", func(_ int, r report) bool {
+		return r.Health.Readiness.Reason == probes.StartLimitHit
+	})
 	require.NoError(t, b.WriteFile(workerFile, good, 0o644))
 	_, _, err = b.Run(t.Context(), "systemctl", "start", workerUnit)
 	require.Error(t, err, "systemd keeps to its limit")
-	b.until("still at the limit", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.StartLimitHit })
+	b.until("still at the limit", func(_ int, r report) bool {
+		return r.Health.Readiness.Reason == probes.StartLimitHit
+	})
 	b.MustRun(t, "systemctl", "reset-failed", "codex-worker@*")
 	r, _ = b.until("stopped", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.Stopped })
 	assert.True(t, r.Health.Liveness.Live)
@@ -215,9 +227,8 @@ func startLimit(t *testing.T, suite string) {
 	assert.Equal(t, "0", b.show(proxyUnit, "NRestarts")["NRestarts"])
 }
 
-// A proxy that crashes at every start does not use up its start limit at once:
-// a fault that passes leaves nothing for a person to do, and who came meanwhile
-// is answered.
+// A proxy that crashes at every start does not use up its start limit at once: a
+// temporary fault needs no human action, and requests that came meanwhile are answered.
 func TestProxyCrashLoop(t *testing.T) {
 	b := newBed(t, newest, realWorker, "reset_after = \"1s\"\n")
 	b.start()

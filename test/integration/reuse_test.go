@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the model endpoint is asked when a conversation goes on in its thread is
-// what it is asked without, and the reasoning behind the answers, which a client
-// of chat completions never has. The thread stays the same, and with it the key
+// A conversation that goes on in its thread sends the model endpoint the same requests
+// as one without thread reuse, and in addition the reasoning behind the answers, which a
+// client of chat completions never has. The thread stays the same, and with it the key
 // of the endpoint's prompt cache.
 func TestThreadReuse(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "thread_cache = 0\n")
@@ -39,17 +39,19 @@ func TestThreadReuse(t *testing.T) {
 	assert.Contains(t, string(metrics), `codex_thread_reuse_total{outcome="hit"} 3`)
 }
 
-// converse has a conversation of four questions and returns what the model
-// endpoint was asked.
+// converse has a conversation of four questions and returns the requests to the model
+// endpoint.
 func converse(t *testing.T, b *bed) (bodies []json.RawMessage) {
 	t.Helper()
 	client := b.client()
-	messages := []openai.ChatCompletionMessageParamUnion{openai.SystemMessage("answer in one word"), openai.DeveloperMessage("lower case")}
+	messages := []openai.ChatCompletionMessageParamUnion{openai.SystemMessage("answer in one word"),
+		openai.DeveloperMessage("lower case")}
 	for i, question := range []string{"capital of Italy?", "and of France? — Größe 🙂", "of Spain?", "of Portugal?"} {
 		messages = append(messages, openai.UserMessage(question))
 		require.NoError(t, b.models.Script("reasoning hm", "text answer ", "text "+question, "usage 21 8 13 5"))
 		before := len(b.models.Requests())
-		answer, err := client.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{Model: model, Messages: messages, ReasoningEffort: "low"})
+		answer, err := client.Chat.Completions.New(t.Context(),
+			openai.ChatCompletionNewParams{Model: model, Messages: messages, ReasoningEffort: "low"})
 		require.NoError(t, err)
 		assertUsage(t, answer.Usage)
 		messages = append(messages, openai.AssistantMessage(answer.Choices[0].Message.Content))
@@ -71,9 +73,9 @@ func cacheKey(t *testing.T, body json.RawMessage) string {
 	return head.Key
 }
 
-// plain is a request without what codex makes anew each time (the ids of items
-// and threads, and its notes on them), without the ornaments of an item that the
-// model itself has made, and without reasoning, which it counts.
+// plain is a request without the parts that codex makes anew each time (the ids of
+// items and threads, and its notes on them), without the additional fields of an item
+// that the model itself has made, and without reasoning, which it counts.
 func plain(t *testing.T, body json.RawMessage) (text string, thoughts int) {
 	t.Helper()
 	var request map[string]any

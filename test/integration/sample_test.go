@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// sample is a list of durations that is told by its median, its 99th
-// percentile and its largest.
+// sample is a list of durations, printed as its median, its 99th percentile and its
+// maximum.
 type sample []time.Duration
 
 func (s sample) quantile(q float64) time.Duration {
@@ -15,8 +15,8 @@ func (s sample) quantile(q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// slower is how many times longer than where the figures of these tests are from, on
-// two cores with nothing beside, a worker has just taken to start; at least once.
+// slower is how many times longer a worker has just taken to start than on the machine
+// of these figures, which has two cores and no other load; at least 1.
 func (b *bed) slower() time.Duration {
 	b.t.Helper()
 	b.MustRun(b.t, "systemctl", "restart", workerUnit)
@@ -29,5 +29,6 @@ func (b *bed) slower() time.Duration {
 
 func (s sample) String() string {
 	return fmt.Sprintf("median %s, p99 %s, max %s (n=%d)",
-		s.quantile(0.5).Round(10*time.Microsecond), s.quantile(0.99).Round(10*time.Microsecond), s.quantile(1).Round(10*time.Microsecond), len(s))
+		s.quantile(0.5).Round(10*time.Microsecond), s.quantile(0.99).Round(10*time.Microsecond),
+		s.quantile(1).Round(10*time.Microsecond), len(s))
 }

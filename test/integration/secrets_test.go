@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What clients send and what the model answers, planted so that every trace of it
-// can be found. None is part of another.
+// planted are texts of clients and of the model, which a search can find wherever they
+// are left. None is part of another.
 var planted = map[string]string{
 	"prompt":   "planted-prompt-7c1f",
 	"system":   "planted-system-0b5e",
@@ -31,9 +31,9 @@ var planted = map[string]string{
 	"image":    "planted-image-2b90",
 }
 
-// Nothing of a request's content is left behind at the default log level, and
-// nothing of a key anywhere, come what may: answers, errors of every kind, clients
-// that go, and the end of the proxy by its watchdog, goroutine dump included.
+// The default log level leaves nothing of a request's content behind, and no log level
+// anything of a key, after any event: answers, errors of every kind, clients that
+// disconnect, and the end of the proxy by its watchdog with a goroutine dump.
 func TestSecretsStaySecret(t *testing.T) { bothSuites(t, testSecretsStaySecret) }
 
 func testSecretsStaySecret(t *testing.T, suite string) {
@@ -52,8 +52,8 @@ func testSecretsStaySecret(t *testing.T, suite string) {
 	for _, path := range []string{"/v1/chat/completions", "/v1/responses"} {
 		b.plant(path, key, revoked)
 	}
-	// A request is in flight when the watchdog kills the proxy: its goroutines, and
-	// what they hold, are dumped.
+	// A request is in flight when the watchdog kills the proxy: the dump has its
+	// goroutines with their data.
 	flying := make(chan struct{})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
 	defer cancel()
@@ -68,14 +68,15 @@ func testSecretsStaySecret(t *testing.T, suite string) {
 	<-flying
 	assert.Equal(t, "0", b.show(proxyUnit, "LimitCORE")["LimitCORE"])
 
-	everything := b.tellings(key)
+	everything := b.outputs(key)
 	assert.Contains(t, everything["journal"], "SIGABRT: abort", "there was no dump")
 	assert.Contains(t, everything["journal"], "request_id=planted-", "the requests did not get there")
 	assert.Contains(t, everything["metrics"], `key="planted"`)
 	for where, text := range everything {
 		for name, secret := range secrets {
 			if i := strings.Index(text, secret); i >= 0 {
-				assert.Fail(t, "a secret was left behind", "%s: %s: …%s…", where, name, text[max(0, i-200):min(len(text), i+100)])
+				assert.Fail(t, "a secret was left behind", "%s: %s: …%s…", where, name,
+					text[max(0, i-200):min(len(text), i+100)])
 			}
 		}
 	}
@@ -86,23 +87,26 @@ func testSecretsStaySecret(t *testing.T, suite string) {
 			assert.True(t, !isKey && meantForContent(file), "%s: %s", file, name)
 		}
 	}
-	assert.Empty(t, trim(b.MustRun(t, "sh", "-c", `find / -xdev \( -name 'core' -o -name 'core.*' \) -type f -newer /etc/codex-proxy/api-keys -not -path '/proc/*' -not -path '/sys/*'; ls /var/lib/systemd/coredump 2>/dev/null || true`)), "a core")
+	assert.Empty(t, trim(b.MustRun(t, "sh", "-c",
+		`find / -xdev \( -name 'core' -o -name 'core.*' \) -type f -newer /etc/codex-proxy/api-keys -not -path '/proc/*' -not -path '/sys/*'; ls /var/lib/systemd/coredump 2>/dev/null || true`)), "a core")
 }
 
-// meantForContent tells the stores whose purpose content is, or which cannot be
+// meantForContent recognises the stores whose purpose is content, or which cannot be
 // turned off: stored responses, and the log that codex keeps in its own home. Only
 // their users can read them (TestPermissions).
 func meantForContent(file string) bool {
-	return strings.HasPrefix(file, "/var/lib/codex-proxy/responses.db") || strings.HasPrefix(file, "/var/lib/codex-worker/default/logs_")
+	return strings.HasPrefix(file, "/var/lib/codex-proxy/responses.db") ||
+		strings.HasPrefix(file, "/var/lib/codex-worker/default/logs_")
 }
 
-// plant sends requests that end in every way there is.
+// plant sends requests that end in every possible way.
 func (b *bed) plant(path, key, revoked string) {
 	b.t.Helper()
 	body := chatBody
 	if path == "/v1/responses" {
 		body = func(prompt string, stream bool) string {
-			return fmt.Sprintf(`{"model":%q,"stream":%t,"instructions":%q,"input":%q,"store":true}`, model, stream, planted["system"], planted["prompt"]+" "+prompt)
+			return fmt.Sprintf(`{"model":%q,"stream":%t,"instructions":%q,"input":%q,"store":true}`, model, stream,
+				planted["system"], planted["prompt"]+" "+prompt)
 		}
 	}
 	for i, r := range []struct {
@@ -135,13 +139,13 @@ func (b *bed) plant(path, key, revoked string) {
 	if path == "/v1/chat/completions" {
 		b.plantTools(key)
 	}
-	ctx, cancel := context.WithTimeout(b.t.Context(), time.Second) // this client goes
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Second) // this client disconnects
 	defer cancel()
 	_, _ = b.send(ctx, path, key, body("[[text "+planted["answer"]+"]][[silence]]", true))
 }
 
-// plantTools has the model call a tool, answers it, and names images that cannot
-// be fetched.
+// plantTools makes the model call a tool, answers it, and names images that cannot be
+// fetched.
 func (b *bed) plantTools(key string) {
 	b.t.Helper()
 	tools := fmt.Sprintf(`"tools":[{"type":"function","function":{"name":%q,"description":%q,"parameters":{"type":"object","properties":{%q:{"type":"string"}}}}}]`,
@@ -177,7 +181,7 @@ func chatBody(prompt string, stream bool) string {
 
 var plants int
 
-// send returns what came before the connection ended or ctx did.
+// send returns the part of the answer that came before the connection or ctx ended.
 func (b *bed) send(ctx context.Context, path, key, body string) (int, string) {
 	plants++
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, strings.NewReader(body))
@@ -194,8 +198,8 @@ func (b *bed) send(ctx context.Context, path, key, body string) (int, string) {
 	return res.StatusCode, string(answer)
 }
 
-// tellings are what the machine tells of our units to whoever asks.
-func (b *bed) tellings(key string) map[string]string {
+// outputs are what the machine shows of the units of the service.
+func (b *bed) outputs(key string) map[string]string {
 	b.t.Helper()
 	sh := func(script string) string { return b.MustRun(b.t, "sh", "-c", script) }
 	metrics, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, base+"/metrics", nil)
@@ -220,5 +224,6 @@ func (b *bed) tellings(key string) map[string]string {
 // directories, settings, temporary files, logs.
 func (b *bed) filesWith(text string) []string {
 	b.t.Helper()
-	return strings.Fields(b.MustRun(b.t, "sh", "-c", `grep -rlaF --devices=skip -e "$0" /etc /var /run /tmp /root /home 2>/dev/null || true`, text))
+	return strings.Fields(b.MustRun(b.t, "sh", "-c",
+		`grep -rlaF --devices=skip -e "$0" /etc /var /run /tmp /root /home 2>/dev/null || true`, text))
 }

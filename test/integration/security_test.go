@@ -28,8 +28,7 @@ func securityRows(t *testing.T, first string) (rows [][]string) {
 	return rows
 }
 
-// The files of the installed and running service belong to whom
-// docs/security.md says.
+// The files of the installed and running service have the owners in docs/security.md.
 func TestFilesAreWhose(t *testing.T) { bothSuites(t, testFilesAreWhose) }
 
 func testFilesAreWhose(t *testing.T, suite string) {
@@ -45,25 +44,29 @@ func testFilesAreWhose(t *testing.T, suite string) {
 	}
 	assert.Equal(t, 10, files)
 	for socket, want := range map[string]string{
-		"/run/codex-proxy/default.sock": "root:codex-proxy 660\n", "/run/codex-proxy/fetch.socket": "root:codex-proxy 660\n",
-		"/run/codex-proxy/traces.socket": "root:codex-proxy 660\n", "/run/codex-proxy/control/socket": "codex-proxy:codex-proxy 600\n",
+		"/run/codex-proxy/default.sock":   "root:codex-proxy 660\n",
+		"/run/codex-proxy/fetch.socket":   "root:codex-proxy 660\n",
+		"/run/codex-proxy/traces.socket":  "root:codex-proxy 660\n",
+		"/run/codex-proxy/control/socket": "codex-proxy:codex-proxy 600\n",
 	} {
 		assert.Equal(t, want, b.MustRun(t, "stat", "-c", "%U:%G %a", socket), socket)
 	}
 }
 
-// The service's user may have systemd forget failures, and do nothing else to units,
-// in whatever mode.
+// The service's user may reset the failures of units in systemd, and do nothing else to
+// them, in every mode.
 func TestWhatTheServiceMayAskOfSystemd(t *testing.T) {
 	bothSuites(t, func(t *testing.T, suite string) {
 		b := newBed(t, suite, realWorker, "")
 		b.start()
 		ask := func(method string, args ...string) error {
-			call := []string{"runuser", "-u", "codex-proxy", "--", "busctl", "call", "--allow-interactive-authorization=no",
+			call := []string{"runuser", "-u", "codex-proxy", "--", "busctl", "call",
+				"--allow-interactive-authorization=no",
 				"org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", method}
 			_, stderr, err := b.Run(t.Context(), append(call, args...)...)
 			if err != nil {
-				assert.Regexp(t, "Access denied|Permission denied|authentication required", stderr, "%s %s", method, args)
+				assert.Regexp(t, "Access denied|Permission denied|authentication required", stderr, "%s %s", method,
+					args)
 			}
 			return err
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// `systemctl start codex.target` returns after READY=1 of the proxy, and that
-// follows a real handshake with models.
+// `systemctl start codex.target` returns after READY=1 of the proxy, which follows a
+// real handshake with models.
 func TestStart(t *testing.T) { bothSuites(t, testStart) }
 
 func testStart(t *testing.T, suite string) {
@@ -41,7 +41,9 @@ func testStart(t *testing.T, suite string) {
 	assert.Equal(t, 2, strings.Count(status, "Status: \"Ready:"), status)
 	assert.NotContains(t, b.journal("codex*"), "level=ERROR")
 
-	for path, want := range map[string]int{"/livez": 200, "/healthz": 200, "/v1/models": 200, "/metrics": 200, "/nowhere": 404} {
+	for path, want := range map[string]int{
+		"/livez": 200, "/healthz": 200, "/v1/models": 200, "/metrics": 200, "/nowhere": 404,
+	} {
 		code, body := b.get(path)
 		assert.Equal(t, want, code, "%s: %s", path, body)
 	}
@@ -50,7 +52,7 @@ func testStart(t *testing.T, suite string) {
 	assert.Contains(t, string(metrics), "process_resident_memory_bytes", "ProcSubset=pid hides it")
 }
 
-// `systemctl start codex-proxy` starts everything. What was stopped later stays
+// `systemctl start codex-proxy` starts all units. A unit that is stopped later stays
 // stopped, also when the proxy crashes or is restarted.
 func TestStartOfTheService(t *testing.T) {
 	bothSuites(t, func(t *testing.T, suite string) {
@@ -60,7 +62,7 @@ func TestStartOfTheService(t *testing.T) {
 		assert.Equal(t, http.StatusOK, status)
 		assert.Equal(t, "active", b.show("codex.target", "ActiveState")["ActiveState"])
 
-		// What starts beside a stopped worker waits for it in vain.
+		// A proxy that starts beside a stopped worker waits for it in vain.
 		require.NoError(t, b.WriteFile(configFile, []byte("start_timeout = \"1s\"\n"), 0o644))
 		b.MustRun(t, "systemctl", "stop", workerUnit)
 		b.MustRun(t, "systemctl", "kill", "--signal=KILL", proxyUnit)
@@ -71,15 +73,15 @@ func TestStartOfTheService(t *testing.T) {
 	})
 }
 
-// assertStopped looks for a start that is still to come, too.
+// assertStopped also looks for a start that is still to come.
 func (b *bed) assertStopped(unit string) {
 	b.t.Helper()
 	assert.Equal(b.t, "inactive", b.show(unit, "ActiveState")["ActiveState"])
 	assert.NotContains(b.t, b.MustRun(b.t, "systemctl", "list-jobs", "--full", "--plain"), unit)
 }
 
-// What the README tells to do on a server: codex on PATH, a login, and the worker
-// file as it is shipped.
+// The steps of the README for a server: codex on PATH, a login, and the shipped worker
+// file.
 func TestInstall(t *testing.T) { bothSuites(t, testInstall) }
 
 func testInstall(t *testing.T, suite string) {
@@ -95,7 +97,7 @@ func testInstall(t *testing.T, suite string) {
 	assert.Equal(t, "enabled", trim(b.MustRun(t, "systemctl", "is-enabled", "codex.target")), "it starts at boot")
 }
 
-// An idle stop ends every process of ours, cleanly and quickly.
+// A stop of the idle service ends every process of it, cleanly and quickly.
 func TestStop(t *testing.T) { bothSuitesInTurn(t, testStop) }
 
 func testStop(t *testing.T, suite string) {
@@ -104,7 +106,7 @@ func testStop(t *testing.T, suite string) {
 	began := time.Now()
 	b.MustRun(t, "systemctl", "stop", "codex.target")
 	for _, unit := range []string{proxyUnit, workerUnit, "codex-proxy.socket", "codex-worker@default.socket"} {
-		b.awaitInactive(unit) // systemctl waits for the target's own job alone
+		b.awaitInactive(unit) // systemctl waits only for the job of the target
 	}
 	t.Logf("stopped after %s", time.Since(began))
 	assert.Less(t, time.Since(began), 2*time.Second)
@@ -116,12 +118,14 @@ func testStop(t *testing.T, suite string) {
 		assert.Equal(t, "inactive", b.show(unit, "ActiveState")["ActiveState"], unit)
 	}
 	journal := b.journal("codex*")
-	for _, line := range []string{"codex-proxy.service: Deactivated successfully", "codex-worker@default.service: Deactivated successfully"} {
+	for _, line := range []string{
+		"codex-proxy.service: Deactivated successfully", "codex-worker@default.service: Deactivated successfully",
+	} {
 		assert.Contains(t, journal, line)
 	}
 	assert.NotRegexp(t, regexp.MustCompile(`(?i)failed with result|timed out|killing`), journal)
 
-	b.start() // and it comes back
+	b.start() // and the service comes back
 
 	b.MustRun(t, "systemctl", "stop", proxyUnit)
 	b.http.CloseIdleConnections()
@@ -129,8 +133,8 @@ func testStop(t *testing.T, suite string) {
 	assert.Equal(t, http.StatusOK, status, "the socket is there, and starts it")
 }
 
-// However often somebody restarts the target, all of it is back: no limit counts that,
-// and the address is free.
+// Any number of restarts of the target brings all units back: they count toward no
+// start limit, and the address is free.
 func TestRestartsOfTheTarget(t *testing.T) {
 	bothSuites(t, func(t *testing.T, suite string) {
 		b := newBed(t, suite, realWorker, "")

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The newest systemd that the tests have, 257 of Debian 13, and the oldest that is
-// supported, 252 of Debian 12.
+// The newest systemd of the tests, 257 of Debian 13, and the oldest supported one, 252
+// of Debian 12.
 const newest, oldest = "trixie", "bookworm"
 
 // bothSuites runs a test on both, at the same time.
@@ -40,9 +40,9 @@ const (
 	ofItsPrograms = "the programs beside ours are those of Debian 13"
 )
 
-// oneSuite has every test that does not run on both, with the reason. A test of units,
-// system call filters, D-Bus or sandboxes is among them only where it is about what one
-// of the two lacks.
+// oneSuite has every test that does not run on both, with the reason. It has a test of
+// units, system call filters, D-Bus or sandboxes only if one of the two lacks the
+// feature under test.
 var oneSuite = map[string]string{
 	"TestChat":         ofTheAPI,
 	"TestChatFeatures": ofTheAPI,
@@ -81,7 +81,8 @@ func TestSuites(t *testing.T) {
 		for _, d := range file.Decls {
 			if f, is := d.(*ast.FuncDecl); is && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
 				found[f.Name.Name] = true
-				assert.NotEqual(t, oneSuite[f.Name.Name] != "", onBoth(f), "%s: pass it to bothSuites, or name it in oneSuite with the reason", f.Name.Name)
+				assert.NotEqual(t, oneSuite[f.Name.Name] != "", onBoth(f),
+					"%s: pass it to bothSuites, or name it in oneSuite with the reason", f.Name.Name)
 			}
 		}
 	}
@@ -102,5 +103,6 @@ func onBoth(f *ast.FuncDecl) bool {
 		}
 		return true
 	})
-	return named["bothSuites"] || named["bothSuitesInTurn"] || (named["newest"] || named[newest]) && (named["oldest"] || named[oldest])
+	return named["bothSuites"] || named["bothSuitesInTurn"] || (named["newest"] || named[newest]) &&
+		(named["oldest"] || named[oldest])
 }

@@ -18,7 +18,7 @@ import (
 	"codex-proxy/test/modelserver"
 )
 
-// outcome is what a client has of one request in the end.
+// outcome is the result of one request for its client.
 type outcome struct {
 	err      error
 	status   int
@@ -49,8 +49,8 @@ func (b *bed) post(ctx context.Context, stream bool, prompt string) (*http.Respo
 	return b.http.Do(req)
 }
 
-// askAll posts n requests at the same time, every second one streamed. What it
-// returns waits for their outcomes.
+// askAll posts n requests at the same time, every second one streamed. The returned
+// function waits for their outcomes.
 func (b *bed) askAll(ctx context.Context, n int, prompt func(i int) string) (outcomes func() []outcome) {
 	all := make([]outcome, n)
 	var g sync.WaitGroup
@@ -85,7 +85,7 @@ func (b *bed) seen(prompt string) int {
 	return n
 }
 
-// kill -9 of codex while no client has a byte of its answer: nobody notices.
+// kill -9 of codex while no client has a byte of its answer: no client notices.
 func TestKillBeforeTheFirstByte(t *testing.T) { bothSuites(t, testKillBeforeTheFirstByte) }
 
 func testKillBeforeTheFirstByte(t *testing.T, suite string) {
@@ -101,7 +101,7 @@ func testKillBeforeTheFirstByte(t *testing.T, suite string) {
 	b.signal(b.codex(), unix.SIGKILL)
 	b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
 
-	// Those that come while the worker is down wait for it.
+	// Requests that come while the worker is down wait for it.
 	late := func(i int) string { return fmt.Sprintf("late-%02d [[text late answer-%02d]]", i, i) }
 	waiting := b.askAll(ctx, turns, late)
 	_, err = b.models.Wait(ctx, modelserver.CutAtLeast(turns)) // so that no first try passes the gate
@@ -128,8 +128,8 @@ func testKillBeforeTheFirstByte(t *testing.T, suite string) {
 	t.Logf("with a kill in between %s; sent while the worker was down %s", again, waited)
 }
 
-// An operator's restart of the worker under load is latency, too, for whoever
-// has had nothing of the answer yet.
+// An operator's restart of the worker under load is latency, too, for every client that
+// has nothing of the answer yet.
 func TestRestartOfAWorkerIsLatency(t *testing.T) { bothSuites(t, testRestartOfAWorkerIsLatency) }
 
 func testRestartOfAWorkerIsLatency(t *testing.T, suite string) {
@@ -159,7 +159,7 @@ func testRestartOfAWorkerIsLatency(t *testing.T, suite string) {
 	t.Logf("requests during %d restarts of the worker: %s", restarts, took)
 }
 
-// askUntil asks again and again until done, and then once more.
+// askUntil posts requests until done, and then one more.
 func (b *bed) askUntil(ctx context.Context, done <-chan struct{}) (all []outcome) {
 	for last := false; !last; {
 		select {
@@ -172,8 +172,8 @@ func (b *bed) askUntil(ctx context.Context, done <-chan struct{}) (all []outcome
 	return all
 }
 
-// beginStream reads a stream up to its first text. What it returns waits for the rest
-// and says when it had come.
+// beginStream reads a stream up to its first text. The returned function waits for the
+// rest and returns the time of its end.
 func (b *bed) beginStream(ctx context.Context, prompt string) (rest func() (string, time.Time)) {
 	b.t.Helper()
 	res, err := b.post(ctx, true, prompt)
@@ -197,8 +197,8 @@ func (b *bed) beginStream(ctx context.Context, prompt string) (rest func() (stri
 	return func() (string, time.Time) { e := <-ended; return e.text, e.at }
 }
 
-// What a client does not want any more is cut at the model endpoint at once,
-// wherever the turn is: it has written, it is silent, or it has just begun.
+// The turn of a client that disconnects is cut at the model endpoint at once, in every
+// state: it has written, it is silent, or it has just begun.
 func TestDisconnectInterrupts(t *testing.T) { bothSuites(t, testDisconnectInterrupts) }
 
 func testDisconnectInterrupts(t *testing.T, suite string) {
@@ -224,9 +224,10 @@ func testDisconnectInterrupts(t *testing.T, suite string) {
 	t.Run("while it starts", b.disconnectEarly)
 }
 
-// disconnectEarly goes at one moment after the other of the start of a turn,
-// from that on at which it has a place on the worker. codex answers an interrupt that comes before turn/started with an error and runs
-// the turn all the same, so those that got through are to be cut, too.
+// disconnectEarly disconnects at one moment after the other of the start of a turn,
+// beginning when the request has a slot on the worker. codex answers an interrupt that
+// comes before turn/started with an error and runs the turn all the same; such turns
+// must be cut, too.
 func (b *bed) disconnectEarly(t *testing.T) {
 	wait, stop := context.WithTimeout(t.Context(), bound)
 	defer stop()
@@ -260,8 +261,8 @@ func (b *bed) disconnectEarly(t *testing.T) {
 	assertCut(t, took)
 }
 
-// assertCut leaves room for what codex itself now and then takes: 105 ms until
-// it stops asking its own task nicely.
+// assertCut leaves room for a delay that codex sometimes has: it waits 105 ms for its
+// own task before it aborts it.
 func assertCut(t *testing.T, took sample) {
 	t.Helper()
 	assert.LessOrEqual(t, took.quantile(0.5), 50*time.Millisecond)
@@ -276,7 +277,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// disconnect sends a request, goes when the model endpoint has it, and returns
+// disconnect sends a request, disconnects when the model endpoint has it, and returns
 // how long the endpoint took to notice.
 func (b *bed) disconnect(stream bool, prompt string) time.Duration {
 	b.t.Helper()

@@ -16,13 +16,13 @@ import (
 	"codex-proxy/probes"
 )
 
-// What is promised of restarts holds under the load of a crowd.
+// The promises about restarts hold under the load of a crowd.
 func TestUnderLoad(t *testing.T) { bothSuitesInTurn(t, testUnderLoad) }
 
 func testUnderLoad(t *testing.T, suite string) {
-	// Half a second of health is enough to begin the restart ramp anew.
+	// Half a second of health is enough to reset the restart delay.
 	b := newBed(t, suite, realWorker, crowdConfig+"reset_after = \"500ms\"\n")
-	b.dropIn(proxyUnit, "test", "[Service]\nWatchdogSec=4s\n") // who does not ping is seen
+	b.dropIn(proxyUnit, "test", "[Service]\nWatchdogSec=4s\n") // a missing ping is noticed
 	b.start()
 	times := b.slower()
 	b.signal(b.codex(), unix.SIGKILL)
@@ -40,9 +40,9 @@ func testUnderLoad(t *testing.T, suite string) {
 	assert.Empty(t, c.which(func(e *entry) bool { return e.refused }), "refused")
 }
 
-// measure asserts figures that a round misses or, with "", holds. Other work of
-// the machine can only make them worse, so that one of three rounds is enough;
-// what a round asserts besides them must hold in each.
+// measure asserts that one of three rounds keeps its figures; a round returns those that
+// it missed, or "". Other work of the machine can only make them worse. All other
+// assertions of a round must hold in each.
 func (b *bed) measure(round func() (missed string)) {
 	b.t.Helper()
 	missed := ""
@@ -72,7 +72,7 @@ func (b *bed) version() string {
 	return trim(b.MustRun(b.t, "dpkg-query", "-W", "-f=${Version}", "codex-proxy"))
 }
 
-// reloads: ten, and an upgrade, fail no request, break no stream and delay none.
+// reloads are ten, and an upgrade. They fail no request, break no stream and delay none.
 func (b *bed) reloads(c *crowd, next string, times time.Duration) (missed string) {
 	worker := b.codex()
 	socket := b.show("codex-proxy.socket", "ActiveEnterTimestampMonotonic")
@@ -100,7 +100,7 @@ func (b *bed) reloads(c *crowd, next string, times time.Duration) (missed string
 	c.reach(b.t, 20)
 	during.to = time.Now()
 
-	// Calm is the time in which the last stream of before ends.
+	// Wait until the last earlier stream has ended.
 	calm := within{from: during.to}
 	c.reach(b.t, len(c.which(during.began)))
 	require.Eventually(b.t, func() bool { return len(c.open(during.to)) == 0 }, 2*bound, 10*time.Millisecond)
@@ -122,8 +122,8 @@ func (b *bed) reloads(c *crowd, next string, times time.Duration) (missed string
 	return ""
 }
 
-// workerKills: twenty fail no request whose client has nothing of the answer;
-// the others end in an error at once, and the worker is ready again soon.
+// workerKills are twenty. They fail no request whose client has nothing of the answer;
+// the other requests end in an error at once, and the worker is soon ready again.
 func (b *bed) workerKills(c *crowd, times time.Duration) (missed string) {
 	during := within{from: time.Now()}
 	var kills []time.Time
@@ -131,9 +131,11 @@ func (b *bed) workerKills(c *crowd, times time.Duration) (missed string) {
 	slowest := ""
 	for range 20 {
 		b.awaitReset()
-		// A request is run three times at most: those that the last kill has set
-		// back are served before the next one.
-		require.Eventually(b.t, func() bool { return c.begun() >= 4 && c.waiting(lastBefore(kills, time.Now())) == 0 }, bound, time.Millisecond)
+		// A request runs three times at most: those that the last kill interrupted are
+		// served before the next one.
+		require.Eventually(b.t, func() bool {
+			return c.begun() >= 4 && c.waiting(lastBefore(kills, time.Now())) == 0
+		}, bound, time.Millisecond)
 		codex := b.codex()
 		kills = append(kills, time.Now())
 		b.signal(codex, unix.SIGKILL)
@@ -149,7 +151,8 @@ func (b *bed) workerKills(c *crowd, times time.Duration) (missed string) {
 	lost := c.which(func(e *entry) bool { return !e.ended.Before(during.from) && !e.complete() })
 	var ended sample
 	for _, e := range lost {
-		if assert.False(b.t, e.first.IsZero(), "failed without a first byte: %s", e) && assert.True(b.t, e.told(), "%s", e) {
+		if assert.False(b.t, e.first.IsZero(), "failed without a first byte: %s", e) &&
+			assert.True(b.t, e.told(), "%s", e) {
 			assert.Equal(b.t, "worker_exited", e.code)
 			ended = append(ended, e.ended.Sub(lastBefore(kills, e.ended)))
 		}
@@ -162,7 +165,7 @@ func (b *bed) workerKills(c *crowd, times time.Duration) (missed string) {
 		missed = "ready again too late; "
 	}
 	if ended.quantile(1) > times*100*time.Millisecond {
-		missed += "told too late"
+		missed += "error too late"
 	}
 	return missed
 }
@@ -176,7 +179,7 @@ func steps(all []probes.Transition) string {
 	return text + string(all[len(all)-1].Reason)
 }
 
-// lastBefore is the last of some times before another one.
+// lastBefore is the latest of some times before another one.
 func lastBefore(times []time.Time, end time.Time) (last time.Time) {
 	for _, at := range times {
 		if at.Before(end) {
@@ -186,8 +189,8 @@ func lastBefore(times []time.Time, end time.Time) (last time.Time) {
 	return last
 }
 
-// proxyKills: ten refuse nobody, and the service is back at once. A process
-// that is killed cannot tell its clients anything: what it served is cut.
+// proxyKills are ten. They refuse no connection, and the service is back at once. A
+// killed process cannot answer its clients: their requests are cut.
 func (b *bed) proxyKills(c *crowd, times time.Duration) {
 	worker := b.codex()
 	ctx, stop := context.WithCancel(b.t.Context())
@@ -216,7 +219,8 @@ func (b *bed) proxyKills(c *crowd, times time.Duration) {
 		assert.True(b.t, slices.ContainsFunc(kills, e.cutBy), "not cut by a kill: %s", e)
 		cut++
 	}
-	b.t.Logf("%d kills of the proxy: ready again %s; %d requests were cut; %d connections made meanwhile", len(kills), back, cut, connections)
+	b.t.Logf("%d kills of the proxy: ready again %s; %d requests were cut; %d connections made meanwhile", len(kills),
+		back, cut, connections)
 	assert.LessOrEqual(b.t, back.quantile(0.5), times*300*time.Millisecond)
 	assert.Equal(b.t, worker, b.codex(), "the worker must not notice")
 }

@@ -24,14 +24,14 @@ import (
 	"codex-proxy/test/modelserver"
 )
 
-// reasoner is a model that codex knows, with all that it can do.
+// reasoner is a model that codex knows with all its abilities.
 const reasoner = "gpt-5.5"
 
 // onePixel is a PNG.
 const onePixel = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 
-// upstream is what the model endpoint was asked, in the parts that a client can
-// have a say in.
+// upstream is a request to the model endpoint, with the parts that a client can
+// influence.
 type upstream struct {
 	Input []struct {
 		Type, Role, Name, Arguments string
@@ -58,8 +58,8 @@ type upstream struct {
 	ServiceTier string `json:"service_tier"`
 }
 
-// said is the input in short: roles with what was said, calls with their outputs.
-func (u upstream) said() []string {
+// summary is the input in short: roles with their texts, calls with their outputs.
+func (u upstream) summary() []string {
 	var list []string
 	for _, item := range u.Input {
 		switch item.Type {
@@ -84,7 +84,8 @@ func (b *bed) complete(t *testing.T, params string, steps ...string) (status int
 	return b.completeBy(t, reasoner, params, steps...)
 }
 
-func (b *bed) completeBy(t *testing.T, model, params string, steps ...string) (status int, body string, asked upstream) {
+func (b *bed) completeBy(t *testing.T, model, params string, steps ...string) (status int, body string,
+	asked upstream) {
 	t.Helper()
 	require.NoError(t, b.models.Script(steps...))
 	before := len(b.models.Turns())
@@ -117,8 +118,8 @@ func (b *bed) completion(ctx context.Context, model, params string) (status int,
 
 const justHi = `"messages":[{"role":"user","content":"hi"}]`
 
-// What a client asks for arrives at the model endpoint, through the real codex,
-// and what the model answers arrives at the client.
+// The parameters of a client arrive at the model endpoint, through the real codex, and
+// the answer of the model arrives at the client.
 func TestChatFeatures(t *testing.T) {
 	b := newBed(t, "trixie", realWorker+`models = ["`+reasoner+`"]`+"\n", "")
 	b.start()
@@ -126,11 +127,14 @@ func TestChatFeatures(t *testing.T) {
 	t.Run("tool loop", func(t *testing.T) { b.toolLoop(t, b.client()) })
 
 	t.Run("streamed calls", func(t *testing.T) {
-		_, body, _ := b.complete(t, `"stream":true,"tools":[{"type":"function","function":{"name":"f"}}],`+justHi, "text I ask.", `call f {"a":1}`, `call f {"a":2}`)
+		_, body, _ := b.complete(t, `"stream":true,"tools":[{"type":"function","function":{"name":"f"}}],`+justHi,
+			"text I ask.", `call f {"a":1}`, `call f {"a":2}`)
 		for _, want := range []string{
 			`{"role":"assistant","content":""}`, `{"content":"I ask."}`,
-			`"function":{"name":"f","arguments":""}}]}`, `{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":1}"}}]}`,
-			`{"tool_calls":[{"index":1,"id":"call_`, `{"tool_calls":[{"index":1,"function":{"arguments":"{\"a\":2}"}}]}`,
+			`"function":{"name":"f","arguments":""}}]}`,
+			`{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":1}"}}]}`,
+			`{"tool_calls":[{"index":1,"id":"call_`,
+			`{"tool_calls":[{"index":1,"function":{"arguments":"{\"a\":2}"}}]}`,
 			`"delta":{},"finish_reason":"tool_calls"`, "data: [DONE]",
 		} {
 			at := strings.Index(body, want)
@@ -139,18 +143,19 @@ func TestChatFeatures(t *testing.T) {
 		}
 	})
 
-	t.Run("what codex cannot read", func(t *testing.T) {
+	t.Run("unreadable for codex", func(t *testing.T) {
 		for name, schema := range map[string]string{
 			"bytes that are not UTF-8": `{"type":"object","properties":{},"description":"` + "\xff" + `"}`,
 			"half of a surrogate pair": `{"type":"object","properties":{},"description":"\ud800"}`,
 		} {
-			status, body, asked := b.complete(t, `"tools":[{"type":"function","function":{"name":"f","parameters":`+schema+`}}],`+justHi, "text Hello.")
+			status, body, asked := b.complete(t,
+				`"tools":[{"type":"function","function":{"name":"f","parameters":`+schema+`}}],`+justHi, "text Hello.")
 			assert.Equal(t, http.StatusOK, status, "%s: %s", name, body)
 			assert.Len(t, asked.Tools, 1, name)
 		}
 	})
 
-	t.Run("what codex reads in its own way", func(t *testing.T) { b.refusedSchemas(t) })
+	t.Run("read differently by codex", func(t *testing.T) { b.refusedSchemas(t) })
 
 	t.Run("history", func(t *testing.T) {
 		_, _, asked := b.complete(t, `"messages":[
@@ -160,8 +165,9 @@ func TestChatFeatures(t *testing.T) {
 			{"role":"assistant","content":null,"refusal":"never"},{"role":"system","content":"s2"},{"role":"user","content":"u3"}]`, "text ok")
 		assert.Equal(t, []string{
 			"developer: s1", "developer: [name: bob]\n d", "user: u1 " + onePixel + " u2", "assistant: a",
-			`c1 calls mcp__x{"k":1}`, "c2 calls gno JSON", "c2 gives two", "c1 gives one", "assistant: never", "developer: s2", "user: u3",
-		}, asked.said())
+			`c1 calls mcp__x{"k":1}`, "c2 calls gno JSON", "c2 gives two", "c1 gives one", "assistant: never",
+			"developer: s2", "user: u3",
+		}, asked.summary())
 		assert.Empty(t, asked.Tools, "calls in the history need no tools")
 	})
 
@@ -172,19 +178,20 @@ func TestChatFeatures(t *testing.T) {
 		assert.Contains(t, body, `"finish_reason":"function_call"`)
 		assert.NotContains(t, body, `"tool_calls"`)
 		require.Len(t, asked.Tools, 1)
-		said := asked.said()
-		assert.Equal(t, []string{"user: u", "call_of_message_1 calls g{}", "call_of_message_1 gives out"}, said[:3])
-		assert.Contains(t, said[3], "developer: Your next message must be a call of the function f.")
+		summary := asked.summary()
+		assert.Equal(t, []string{"user: u", "call_of_message_1 calls g{}", "call_of_message_1 gives out"}, summary[:3])
+		assert.Contains(t, summary[3], "developer: Your next message must be a call of the function f.")
 	})
 
 	t.Run("no tools by choice", func(t *testing.T) {
-		_, _, asked := b.complete(t, `"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none",`+justHi, "text ok")
+		_, _, asked := b.complete(t, `"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none",`+
+			justHi, "text ok")
 		assert.Empty(t, asked.Tools)
 	})
 
 	t.Run("schemas", func(t *testing.T) { b.schemas(t) })
 	t.Run("images", func(t *testing.T) {
-		b.pictures(t, reasoner, "original") // which codex makes of any for the models that know it
+		b.pictures(t, reasoner, "original") // codex makes every detail original for the models that have it
 		b.pictures(t, model, "")
 	})
 	t.Run("formats", func(t *testing.T) { b.formats(t) })
@@ -224,15 +231,18 @@ func TestChatFeatures(t *testing.T) {
 	})
 
 	t.Run("choices", func(t *testing.T) {
-		require.NoError(t, b.models.Add(modelserver.Script{Steps: []string{"text one"}}, modelserver.Script{Steps: []string{"text two"}}))
+		require.NoError(t, b.models.Add(modelserver.Script{Steps: []string{"text one"}},
+			modelserver.Script{Steps: []string{"text two"}}))
 		before := len(b.models.Turns())
 		client := b.client()
 		answer, err := client.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{
-			Model: reasoner, N: openai.Int(2), Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hi")},
+			Model: reasoner, N: openai.Int(2),
+			Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hi")},
 		})
 		require.NoError(t, err)
 		require.Len(t, answer.Choices, 2)
-		assert.ElementsMatch(t, []string{"one", "two"}, []string{answer.Choices[0].Message.Content, answer.Choices[1].Message.Content})
+		assert.ElementsMatch(t, []string{"one", "two"},
+			[]string{answer.Choices[0].Message.Content, answer.Choices[1].Message.Content})
 		assert.EqualValues(t, 30, answer.Usage.TotalTokens)
 		assert.Len(t, b.models.Turns()[before:], 2)
 	})
@@ -248,25 +258,29 @@ func TestChatFeatures(t *testing.T) {
 		long := strings.Repeat("z ", 100_000)
 		messages = append(messages, `{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"tool_1","arguments":"{}"}}]}`,
 			`{"role":"tool","tool_call_id":"c","content":"`+long+`"}`)
-		status, body, asked := b.complete(t, `"tools":[`+strings.Join(tools, ",")+`],"messages":[`+strings.Join(messages, ",")+`]`, "call tool_299 {}")
+		status, body, asked := b.complete(t, `"tools":[`+strings.Join(tools, ",")+`],"messages":[`+
+			strings.Join(messages, ",")+`]`, "call tool_299 {}")
 		assert.Equal(t, http.StatusOK, status)
 		assert.Contains(t, body, `"name":"tool_299"`)
 		assert.Len(t, asked.Tools, 300)
-		require.Len(t, asked.Input, 1002, "codex asks for no summary of what is longer than the model's context")
+		require.Len(t, asked.Input, 1002, "codex asks for no summary of an input longer than the model's context")
 		assert.Equal(t, len(long), len(asked.Input[1001].Output))
 	})
 }
 
-// toolLoop is a client's: question, two calls at once, their results, answer.
+// toolLoop is the loop of a client: question, two calls at once, their results, answer.
 func (b *bed) toolLoop(t *testing.T, client openai.Client) {
 	params := openai.ChatCompletionNewParams{
 		Model: reasoner, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("weather?")},
 		Tools: []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{
 			Name: "weather", Description: openai.String("what the sky does"), Strict: openai.Bool(true),
-			Parameters: openai.FunctionParameters{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}}, "required": []string{"city"}, "additionalProperties": false},
+			Parameters: openai.FunctionParameters{"type": "object",
+				"properties": map[string]any{"city": map[string]any{"type": "string"}}, "required": []string{"city"},
+				"additionalProperties": false},
 		})},
 	}
-	require.NoError(t, b.models.Script("reasoning hm", "text Let me see.", `call weather {"city":"Paris"}`, `call weather {"city":"Rome"}`, "usage 21 8 13 5"))
+	require.NoError(t, b.models.Script("reasoning hm", "text Let me see.", `call weather {"city":"Paris"}`,
+		`call weather {"city":"Rome"}`, "usage 21 8 13 5"))
 	answer, err := client.Chat.Completions.New(t.Context(), params)
 	require.NoError(t, err)
 	message := answer.Choices[0].Message
@@ -291,13 +305,13 @@ func (b *bed) toolLoop(t *testing.T, client openai.Client) {
 		"user: weather?", "assistant: Let me see.",
 		one.ID + ` calls weather{"city":"Paris"}`, two.ID + ` calls weather{"city":"Rome"}`,
 		one.ID + ` gives sunny, {"city":"Paris"}`, two.ID + ` gives sunny, {"city":"Rome"}`,
-	}, asked.said())
+	}, asked.summary())
 	require.Len(t, asked.Tools, 1)
 	assert.Equal(t, "what the sky does", asked.Tools[0].Description)
 }
 
-// refusedSchemas: codex 0.169 does not answer a request with one of these schemas, and
-// one more after another keeps its worker from everybody. They do not reach it.
+// refusedSchemas are schemas that the proxy refuses: codex 0.169 does not answer a
+// request with one of them, and several of them block its worker for all clients.
 func (b *bed) refusedSchemas(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
@@ -312,7 +326,8 @@ func (b *bed) refusedSchemas(t *testing.T) {
 		var all errgroup.Group
 		for range 16 {
 			all.Go(func() error {
-				status, answer, err := b.completion(ctx, reasoner, `"tools":[{"type":"function","function":{"name":"f","parameters":`+schema+`}}],`+justHi)
+				status, answer, err := b.completion(ctx, reasoner,
+					`"tools":[{"type":"function","function":{"name":"f","parameters":`+schema+`}}],`+justHi)
 				if err == nil && (status != http.StatusBadRequest || !strings.Contains(answer, `"code":"`+code+`"`)) {
 					err = fmt.Errorf("%d: %s", status, answer)
 				}
@@ -325,7 +340,7 @@ func (b *bed) refusedSchemas(t *testing.T) {
 	assert.Contains(t, body, "Hello.", "the worker answers")
 }
 
-// schemas: what codex would leave out of a schema stands in the description.
+// schemas checks that the description repeats a schema that codex would shorten.
 func (b *bed) schemas(t *testing.T) {
 	property := func(schema string) string { return `{"type":"object","properties":{"a":` + schema + `}}` }
 	for schema, whole := range map[string]bool{
@@ -333,8 +348,10 @@ func (b *bed) schemas(t *testing.T) {
 		property(`{"$ref":"#/$defs/A"},"b":{"anyOf":[{"type":"string"},{"type":"null"}]}`): true,
 		property(`{"type":"string","pattern":"^x$"}`):                                      false,
 		property(`{"const":1}`): false,
-		property(`{"type":"string","description":"` + strings.Repeat("d", 5000-len(property(`{"type":"string","description":""}`))) + `"}`): true,
-		property(`{"type":"string","description":"` + strings.Repeat("d", 5001-len(property(`{"type":"string","description":""}`))) + `"}`): false,
+		property(`{"type":"string","description":"` +
+			strings.Repeat("d", 5000-len(property(`{"type":"string","description":""}`))) + `"}`): true,
+		property(`{"type":"string","description":"` +
+			strings.Repeat("d", 5001-len(property(`{"type":"string","description":""}`))) + `"}`): false,
 	} {
 		_, body, asked := b.complete(t, `"tools":[{"type":"function","function":{"name":"f","description":"does f","parameters":`+schema+`}}],`+justHi, "text ok")
 		require.Len(t, asked.Tools, 1, body)
@@ -347,8 +364,8 @@ func (b *bed) schemas(t *testing.T) {
 	}
 }
 
-// pictures: codex reads what passes for an image here, and does not replace it by
-// words.
+// pictures checks that codex reads every image that the proxy accepts, and does not
+// replace it by words.
 func (b *bed) pictures(t *testing.T, model, detail string) {
 	var drawn [3]bytes.Buffer
 	canvas := image.NewPaletted(image.Rect(0, 0, 40, 30), color.Palette{color.Black, color.White})
@@ -358,10 +375,14 @@ func (b *bed) pictures(t *testing.T, model, detail string) {
 	webp, err := base64.StdEncoding.DecodeString("UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA")
 	require.NoError(t, err)
 	var parts []string
-	for kind, raw := range map[string][]byte{"png": drawn[0].Bytes(), "jpeg": drawn[1].Bytes(), "gif": drawn[2].Bytes(), "webp": webp} {
-		parts = append(parts, `{"type":"image_url","image_url":{"url":"data:image/`+kind+`;base64,`+base64.StdEncoding.EncodeToString(raw)+`","detail":"low"}}`)
+	for kind, raw := range map[string][]byte{
+		"png": drawn[0].Bytes(), "jpeg": drawn[1].Bytes(), "gif": drawn[2].Bytes(), "webp": webp,
+	} {
+		parts = append(parts, `{"type":"image_url","image_url":{"url":"data:image/`+kind+`;base64,`+
+			base64.StdEncoding.EncodeToString(raw)+`","detail":"low"}}`)
 	}
-	_, _, asked := b.completeBy(t, model, `"messages":[{"role":"user","content":[`+strings.Join(parts, ",")+`]}]`, "text ok")
+	_, _, asked := b.completeBy(t, model, `"messages":[{"role":"user","content":[`+strings.Join(parts, ",")+`]}]`,
+		"text ok")
 	require.Len(t, asked.Input, 1)
 	require.Len(t, asked.Input[0].Content, 4)
 	for _, c := range asked.Input[0].Content {
@@ -380,14 +401,14 @@ func (b *bed) formats(t *testing.T) {
 	assert.Equal(t, "json_schema", asked.Text.Format.Type)
 	assert.True(t, asked.Text.Format.Strict)
 	assert.Equal(t, `{"title":"answer","description":"what it is",`+strict[1:], string(asked.Text.Format.Schema))
-	assert.Equal(t, []string{"user: hi"}, asked.said())
+	assert.Equal(t, []string{"user: hi"}, asked.summary())
 
 	_, _, asked = b.complete(t, schema("false", `{"type":"object"}`), `text {}`)
 	assert.Nil(t, asked.Text.Format)
-	assert.Contains(t, asked.said()[1], `{"type":"object"}`)
+	assert.Contains(t, asked.summary()[1], `{"type":"object"}`)
 
 	_, body, asked := b.complete(t, `"response_format":{"type":"json_object"},`+justHi, `text {"a":1}`)
 	assert.Nil(t, asked.Text.Format)
-	assert.Contains(t, asked.said()[1], "JSON object")
+	assert.Contains(t, asked.summary()[1], "JSON object")
 	assert.Contains(t, body, `"content":"{\"a\":1}"`)
 }

@@ -96,14 +96,15 @@ func attributes(s *otlp.Span) map[string]string {
 	return all
 }
 
-// traced posts a chat request in the client's trace, as id.
+// traced posts a chat request with the id in the client's trace.
 func (b *bed) traced(id, key, prompt string, stream bool) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
 	defer cancel()
 	req := chatRequest(ctx, stream, prompt)
 	for name, value := range map[string]string{
-		"Traceparent": "00-" + traceID + "-" + clientSpan + "-01", "Tracestate": "vendor=1", "X-Request-Id": id, "Authorization": "Bearer " + key,
+		"Traceparent": "00-" + traceID + "-" + clientSpan + "-01", "Tracestate": "vendor=1", "X-Request-Id": id,
+		"Authorization": "Bearer " + key,
 	} {
 		req.Header.Set(name, value)
 	}
@@ -115,8 +116,8 @@ func (b *bed) traced(id, key, prompt string, stream bool) {
 	require.Equal(b.t, http.StatusOK, res.StatusCode, string(body))
 }
 
-// The spans of a stream arrive at a collector beyond the daemon's network, linked
-// and in order, and go on to do so across a reload and a stop.
+// The spans of a stream arrive, linked and in order, at a collector that the daemon's
+// network does not reach; also across a reload and a stop.
 func TestTraces(t *testing.T) {
 	bothSuites(t, tracesArrive)
 }
@@ -128,10 +129,11 @@ func tracesArrive(t *testing.T, suite string) {
 	require.NoError(t, b.WriteFile(headersFile, []byte("Authorization: Bearer planted-for-the-collector\n"), 0o600))
 	b.start()
 	key := b.addKey("alice")
-	assert.Equal(t, "inactive", b.show(tracesUnit, "ActiveState")["ActiveState"], "nobody asked yet")
+	assert.Equal(t, "inactive", b.show(tracesUnit, "ActiveState")["ActiveState"], "there was no span yet")
 
 	began := time.Now()
-	b.traced("first", key, planted["prompt"]+"[[text "+planted["answer"]+"]][[delay 2s]][[text "+planted["held"]+"]]", true)
+	b.traced("first", key, planted["prompt"]+"[[text "+planted["answer"]+"]][[delay 2s]][[text "+planted["held"]+"]]",
+		true)
 	took := time.Since(began)
 	spans := c.trace("first")
 	assert.Equal(t, "Bearer planted-for-the-collector", (<-c.header).Get("Authorization"))
@@ -147,7 +149,8 @@ func tracesArrive(t *testing.T, suite string) {
 	}
 	token := turn.Events[0].TimeUnixNano
 	assert.IsNonDecreasing(t, []uint64{
-		uint64(began.UnixNano()), request.StartTimeUnixNano, queue.StartTimeUnixNano, queue.EndTimeUnixNano, turn.StartTimeUnixNano,
+		uint64(began.UnixNano()), request.StartTimeUnixNano, queue.StartTimeUnixNano, queue.EndTimeUnixNano,
+		turn.StartTimeUnixNano,
 		token, turn.EndTimeUnixNano, request.EndTimeUnixNano, uint64(began.Add(took + time.Second).UnixNano()),
 	})
 	assert.Greater(t, turn.EndTimeUnixNano-token, uint64(time.Second), "the first token, not the last")
@@ -157,7 +160,7 @@ func tracesArrive(t *testing.T, suite string) {
 	require.Len(t, entry, 1)
 	assert.Equal(t, entry[0]["CODEX_THREAD_ID"], attributes(turn)["codex.thread_id"])
 
-	// It is still the other unit that has a network, and only to there.
+	// Still only the other unit has a network, and only to the collector.
 	assert.Equal(t, "yes", b.show(proxyUnit, "PrivateNetwork")["PrivateNetwork"])
 	assert.Equal(t, "127.0.0.9/32", b.show(tracesUnit, "IPAddressAllow")["IPAddressAllow"])
 	code, _, _ := b.Run(t.Context(), "sh", "-c", `echo $$ >/sys/fs/cgroup/system.slice/`+tracesUnit+`/cgroup.procs &&
@@ -166,7 +169,7 @@ func tracesArrive(t *testing.T, suite string) {
 
 	b.traced("reload", key, "[[text a]]", false)
 	b.MustRun(t, "systemctl", "reload", proxyUnit)
-	b.http.CloseIdleConnections() // they are the old process's
+	b.http.CloseIdleConnections() // they belong to the old process
 	c.trace("reload")
 	b.traced("restart", key, "[[text a]]", false)
 	b.MustRun(t, "systemctl", "restart", proxyUnit)
@@ -180,8 +183,8 @@ func tracesArrive(t *testing.T, suite string) {
 	assert.NotRegexp(t, "(?i)failed|error", b.journal(tracesUnit))
 }
 
-// A collector that is away, or forwarding that fails, costs requests nothing, and
-// is told.
+// A collector that is away, or forwarding that fails, costs requests nothing, and is
+// logged.
 func TestTracesGoNowhere(t *testing.T) { bothSuites(t, testTracesGoNowhere) }
 
 func testTracesGoNowhere(t *testing.T, suite string) {
@@ -203,8 +206,8 @@ func testTracesGoNowhere(t *testing.T, suite string) {
 	c.close()
 	b.traced("away", "none", "[[text a]]", true)
 	b.awaitJournal(proxyUnit, "connection refused", bound)
-	told := b.entries(t, "CODEX_EVENT=traces-not-sent")
-	assert.Contains(t, told[1]["CODEX_ERROR"], "connection refused")
+	logged := b.entries(t, "CODEX_EVENT=traces-not-sent")
+	assert.Contains(t, logged[1]["CODEX_ERROR"], "connection refused")
 	for i := range 20 {
 		b.traced(fmt.Sprint("away", i), "none", "[[text a]]", false)
 	}
@@ -219,12 +222,12 @@ func testTracesGoNowhere(t *testing.T, suite string) {
 	b.MustRun(t, "systemctl", "reload", proxyUnit)
 	b.http.CloseIdleConnections()
 	_, metrics := b.get("/metrics")
-	assert.NotContains(t, string(metrics), "codex_trace_spans_total", "there are no traces any more")
+	assert.NotContains(t, string(metrics), "codex_trace_spans_total", "traces are off")
 	b.awaitSole()
 	assert.Equal(t, "active", b.show(tracesSocket, "ActiveState")["ActiveState"])
 }
 
-// awaitMetric waits until the sample that begins so is not 0.
+// awaitMetric waits until the sample with that beginning is not 0.
 func (b *bed) awaitMetric(sample string) {
 	b.t.Helper()
 	deadline := time.Now().Add(bound)
@@ -239,14 +242,14 @@ func (b *bed) awaitMetric(sample string) {
 	}
 }
 
-// By default there are no traces, and nothing is started for them.
+// By default there are no traces, and no unit is started for them.
 func TestNoTraces(t *testing.T) { bothSuites(t, testNoTraces) }
 
 func testNoTraces(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
 	b.start()
 	b.traced("untraced", "none", "[[text a]]", true)
-	b.MustRun(t, "systemctl", "restart", proxyUnit) // what there is would be flushed
+	b.MustRun(t, "systemctl", "restart", proxyUnit) // the restart would flush spans
 	assert.Empty(t, b.entries(t, "CODEX_TRACE_ID="+traceID))
 	assert.Empty(t, b.entries(t, "_SYSTEMD_UNIT="+tracesUnit))
 	assert.Empty(t, b.entries(t, "UNIT="+tracesUnit), "it was started")

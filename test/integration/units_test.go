@@ -12,20 +12,22 @@ import (
 // unknownBefore254 are the settings that systemd 252 ignores, and notify-exec reads.
 var unknownBefore254 = regexp.MustCompile(`(?m)^.*: Unknown key '(RestartSteps|RestartMaxDelaySec)' in section \[Service\], ignoring\.\n`)
 
-// The shipped units say nothing else that systemd does not understand, and expose
-// no more than they must.
+// The shipped units have no other setting that systemd does not know, and expose no
+// more than they must.
 func TestUnits(t *testing.T) { bothSuites(t, testUnits) }
 
 func testUnits(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
 	stdout, stderr, err := b.Run(t.Context(), "systemd-analyze", "verify", "--man=no",
-		"codex.target", "codex-proxy.socket", "codex-proxy.service", "codex-proxy-fetch.socket", "codex-proxy-fetch.service", "codex-proxy-traces.socket", "codex-proxy-traces.service", "codex-worker@default.socket", "codex-worker@default.service")
+		"codex.target", "codex-proxy.socket", "codex-proxy.service", "codex-proxy-fetch.socket",
+		"codex-proxy-fetch.service", "codex-proxy-traces.socket", "codex-proxy-traces.service",
+		"codex-worker@default.socket", "codex-worker@default.service")
 	assert.NoError(t, err)
-	said := stdout + stderr
+	output := stdout + stderr
 	if suite == oldest {
-		said = unknownBefore254.ReplaceAllString(said, "")
+		output = unknownBefore254.ReplaceAllString(output, "")
 	}
-	assert.Empty(t, said)
+	assert.Empty(t, output)
 
 	rows := securityRows(t, `^codex-.*\.service$`)
 	require.Len(t, rows, 4)
@@ -39,14 +41,15 @@ func testUnits(t *testing.T, suite string) {
 	}
 }
 
-// The proxy may restart its workers and nothing else; others may do nothing.
+// The proxy may restart its workers and no other unit; other users may restart none.
 func TestPolkit(t *testing.T) { bothSuites(t, testPolkit) }
 
 func testPolkit(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
 	b.start()
 	as := func(user string, args ...string) error {
-		_, _, err := b.Run(t.Context(), append([]string{"setpriv", "--reuid=" + user, "--clear-groups", "--regid=nogroup", "busctl", "--quiet", "call",
+		_, _, err := b.Run(t.Context(), append([]string{"setpriv", "--reuid=" + user, "--clear-groups",
+			"--regid=nogroup", "busctl", "--quiet", "call",
 			"org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"}, args...)...)
 		return err
 	}
@@ -62,15 +65,17 @@ func testPolkit(t *testing.T, suite string) {
 	assert.Error(t, as("codex-worker", "ResetFailedUnit", "s", proxyUnit))
 }
 
-// Secrets and sockets are for those who need them.
+// Only the users that need secrets and sockets can reach them.
 func TestPermissions(t *testing.T) { bothSuites(t, testPermissions) }
 
 func testPermissions(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
 	b.start()
 	modes := b.MustRun(t, "stat", "--format=%n %a %U:%G", "/run/codex-proxy/default.sock", "/etc/codex-proxy/api-keys",
-		"/etc/codex-proxy/config.toml", "/var/lib/codex-worker/default", "/var/lib/codex-worker/default/config.toml", "/run/codex-worker/default",
-		"/run/codex-proxy/control", "/run/codex-proxy/control/socket", "/var/lib/codex-proxy", "/var/lib/codex-proxy/usage.db")
+		"/etc/codex-proxy/config.toml", "/var/lib/codex-worker/default", "/var/lib/codex-worker/default/config.toml",
+		"/run/codex-worker/default",
+		"/run/codex-proxy/control", "/run/codex-proxy/control/socket", "/var/lib/codex-proxy",
+		"/var/lib/codex-proxy/usage.db")
 	assert.Equal(t, strings.TrimSpace(`
 /run/codex-proxy/default.sock 660 root:codex-proxy
 /etc/codex-proxy/api-keys 600 root:root

@@ -22,12 +22,11 @@ import (
 // shortWatchdog keeps these tests short; the shipped WatchdogSec= is longer.
 const shortWatchdog = "[Service]\nWatchdogSec=3s\n"
 
-// shortTimeouts go with it.
+// shortTimeouts are the settings that go with it.
 const shortTimeouts = "handshake_timeout = \"2s\"\nstart_timeout = \"1s\"\n"
 
-// Each of the proxy's loops, when it is stopped, is named in the journal; then
-// systemd kills the proxy with a goroutine dump and starts it again, and the
-// worker does not notice.
+// The journal names each stopped loop of the proxy; then systemd kills the proxy with a
+// goroutine dump and starts it again, and the worker does not notice.
 func TestWatchdog(t *testing.T) {
 	t.Parallel()
 	bothSuites(t, testWatchdog)
@@ -41,13 +40,16 @@ func testWatchdog(t *testing.T, suite string) {
 	for _, tc := range []struct {
 		loop    string
 		culprit string
-		meet    func() // brings the loop to where it stops
+		meet    func() // brings the loop to its fault point
 	}{
 		{loop: "accept", culprit: "the loop that accepts on 127.0.0.1:8787 does not answer"},
 		{loop: "handler", culprit: "the HTTP handlers do not answer GET /livez"},
-		{loop: "watcher", culprit: "the unit watcher's loop does not answer", meet: func() { b.MustRun(t, "systemctl", "restart", "dbus.service") }},
+		{loop: "watcher", culprit: "the unit watcher's loop does not answer", meet: func() {
+			b.MustRun(t, "systemctl", "restart", "dbus.service")
+		}},
 		{loop: "worker", culprit: "the loop of worker default does not answer"},
-		{loop: "reader", culprit: "the connection of worker default: the reading loop has been at one message for", meet: b.anyMessage},
+		{loop: "reader", culprit: "the connection of worker default: the reading loop has been at one message for",
+			meet: b.anyMessage},
 	} {
 		t.Run(tc.loop, func(t *testing.T) {
 			b := &bed{Machine: b.Machine, t: t, http: b.http, models: b.models}
@@ -60,7 +62,7 @@ func testWatchdog(t *testing.T, suite string) {
 			if tc.meet != nil {
 				tc.meet()
 			}
-			if tc.loop == "watcher" || tc.loop == "worker" { // which leave us an answer
+			if tc.loop == "watcher" || tc.loop == "worker" { // the HTTP server still answers
 				r, _ := b.until("stuck", func(_ int, r report) bool { return !r.Health.Liveness.Live })
 				assert.Equal(t, probes.Stuck, r.Health.Liveness.Reason)
 				assert.Contains(t, r.Health.Readiness.Details, tc.culprit)
@@ -78,8 +80,9 @@ func testWatchdog(t *testing.T, suite string) {
 				}
 			}
 			assert.Contains(t, withheld, tc.culprit)
-			assert.Equal(t, 1, strings.Count(withheld, "does not answer")+strings.Count(withheld, "do not answer")+strings.Count(withheld, "has been at one message"), "innocent loops are named, too: %s", withheld)
-			// journald may take the dump for one of the next invocation.
+			assert.Equal(t, 1, strings.Count(withheld, "does not answer")+strings.Count(withheld, "do not answer")+
+				strings.Count(withheld, "has been at one message"), "innocent loops are named, too: %s", withheld)
+			// journald may attribute the dump to the next invocation.
 			all := b.journal(proxyUnit)
 			assert.Equal(t, dumps+1, strings.Count(all, "SIGABRT: abort"))
 			assert.Contains(t, all, "goroutine ")
@@ -88,13 +91,13 @@ func testWatchdog(t *testing.T, suite string) {
 	}
 }
 
-// A panic outside any request ends the proxy, not the workers, and refuses nobody.
+// A panic outside any request ends the proxy, not the workers, and refuses no client.
 func TestPanic(t *testing.T) { bothSuitesInTurn(t, testPanic) }
 
 func testPanic(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
 	b.installFaulty()
-	b.dropIn(proxyUnit, "fault", "[Service]\nWatchdogSec=3s\nEnvironment=CODEX_PROXY_FAULT=worker\n") // a pass meets it
+	b.dropIn(proxyUnit, "fault", "[Service]\nWatchdogSec=3s\nEnvironment=CODEX_PROXY_FAULT=worker\n") // a watchdog pass reaches it
 	b.start()
 	times := b.slower()
 	worker := b.codex()
@@ -129,19 +132,20 @@ func (b *bed) awaitDeath(p machine.Process) time.Time {
 	defer unix.Close(fd)
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(bound.Milliseconds()))
 	require.NoError(b.t, err)
-	require.Equal(b.t, 1, n, "it does not end")
+	require.Equal(b.t, 1, n, "the process does not end")
 	return time.Now()
 }
 
-// anyMessage makes the worker send something. Nobody waits for the answer: it
-// does not come.
+// anyMessage makes the worker send something. No caller waits for the answer, which
+// never comes.
 func (b *bed) anyMessage() {
 	require.NoError(b.t, b.models.Script("text hello"))
-	b.MustRun(b.t, "sh", "-c", `curl --silent --max-time 1 --json '{"model":"`+model+`","messages":[{"role":"user","content":"hi"}]}' `+base+`/v1/chat/completions || true`)
+	b.MustRun(b.t, "sh", "-c", `curl --silent --max-time 1 --json '{"model":"`+model+
+		`","messages":[{"role":"user","content":"hi"}]}' `+base+`/v1/chat/completions || true`)
 }
 
-// A worker whose unit is active and whose socket turns us away is our own
-// fault, worth one restart. Where that does not mend it, another would not.
+// A worker whose unit is active and whose socket refuses the proxy is a fault of the
+// proxy, worth one restart. If that does not mend it, another would not.
 func TestWatchdogUnreachable(t *testing.T) {
 	t.Parallel()
 	bothSuites(t, testWatchdogUnreachable)
@@ -157,7 +161,7 @@ func testWatchdogUnreachable(t *testing.T, suite string) {
 	b.untilShow(proxyUnit, "NRestarts", "1")
 	assert.Contains(t, b.journal(proxyUnit), "worker default cannot be reached: its unit is active and cannot be connected to for")
 
-	// Pings go on for longer than the fault took to be found the first time.
+	// Pings go on for longer than it took to detect the fault the first time.
 	const long = 10 * time.Second
 	b.untilShown(proxyUnit, func(v map[string]string) bool {
 		return b.usec(v["WatchdogTimestampMonotonic"])-b.usec(v["ActiveEnterTimestampMonotonic"]) > long
@@ -172,7 +176,7 @@ func testWatchdogUnreachable(t *testing.T, suite string) {
 	assert.Equal(t, worker, b.codex())
 }
 
-// A worker that is down or hangs is no fault of the proxy's.
+// A worker that is down or hangs is no fault of the proxy.
 func TestWatchdogIsNotForWorkers(t *testing.T) {
 	t.Parallel()
 	bothSuites(t, testWatchdogIsNotForWorkers)
@@ -184,7 +188,7 @@ func testWatchdogIsNotForWorkers(t *testing.T, suite string) {
 	b.dropIn(workerUnit, "watchdog", "[Service]\nWatchdogSec=0\n")
 	b.startShort()
 	b.signal(b.codex(), unix.SIGSTOP)
-	// The next connection finds a relay that accepts, and nobody behind it.
+	// The next connection meets a relay that accepts, and no codex behind it.
 	require.NoError(t, b.Kill(t.Context(), proxyUnit, unix.SIGKILL))
 	b.untilShow(proxyUnit, "NRestarts", "1")
 	const long = 10 * time.Second
@@ -197,12 +201,12 @@ func testWatchdogIsNotForWorkers(t *testing.T, suite string) {
 	assert.Equal(t, "1", b.show(proxyUnit, "NRestarts")["NRestarts"])
 }
 
-// installFaulty puts a program whose loops can be stopped in the place of the
-// installed one.
+// installFaulty replaces the installed program by one whose loops can be stopped.
 func (b *bed) installFaulty() {
 	b.t.Helper()
 	program := filepath.Join(b.t.TempDir(), "codex-proxy")
-	build := exec.CommandContext(b.t.Context(), "go", "build", "-tags=faultinject", "-o="+program, "codex-proxy/cmd/codex-proxy")
+	build := exec.CommandContext(b.t.Context(), "go", "build", "-tags=faultinject", "-o="+program,
+		"codex-proxy/cmd/codex-proxy")
 	build.Env = append(build.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	require.NoError(b.t, err, string(out))
@@ -230,7 +234,7 @@ func (b *bed) untilShow(unit, property, value string) {
 	b.untilShown(unit, func(v map[string]string) bool { return v[property] == value }, property)
 }
 
-// untilShown asks systemd for properties of a unit until ok.
+// untilShown reads properties of a unit from systemd until ok.
 func (b *bed) untilShown(unit string, ok func(map[string]string) bool, properties ...string) {
 	b.t.Helper()
 	deadline := time.Now().Add(bound)

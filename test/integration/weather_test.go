@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// afterWeather is how soon after the bus is back the picture must be right.
-const afterWeather = 5 * time.Second // half of what a bus that was never there is given
+// afterWeather is how soon after the return of the bus the report must be current.
+const afterWeather = 5 * time.Second // half of the wait for a bus that was never there
 
-// A worker that is connected needs no bus: whatever becomes of it, requests are
-// served and readiness holds, and soon after its return the picture is right.
+// A connected worker needs no bus: in every failure of the bus requests are served and
+// readiness holds, and soon after its return the report is current.
 func TestBusWeather(t *testing.T) {
 	t.Parallel()
 	bothSuites(t, testBusWeather)
@@ -50,8 +50,8 @@ func testBusWeather(t *testing.T, suite string) {
 		weather.calm()
 		calm := time.Now()
 		b.assertServes("calm: " + weather.name)
-		right := b.untilPictureMoves(calm)
-		t.Logf("%s: the picture is right %s after", weather.name, right.Round(time.Millisecond))
+		right := b.untilReportChanges(calm)
+		t.Logf("%s: the report is current %s after", weather.name, right.Round(time.Millisecond))
 		assert.Less(t, right, afterWeather, weather.name)
 		assert.Equal(t, flips, b.flips(), "%s: readiness depends on the bus", weather.name)
 		memory = append(memory, b.rss(proxy.Host))
@@ -62,8 +62,8 @@ func testBusWeather(t *testing.T, suite string) {
 	assert.Equal(t, worker, b.codex())
 }
 
-// A proxy that starts while the bus refuses it is ready soon with a worker that runs,
-// and starts none that was stopped.
+// A proxy that starts while the bus refuses it is soon ready with a running worker, and
+// starts no stopped one.
 func TestProxyRestartWithoutBus(t *testing.T) {
 	t.Parallel()
 	bothSuites(t, proxyRestartWithoutBus)
@@ -80,7 +80,7 @@ func proxyRestartWithoutBus(t *testing.T, suite string) {
 	b.assertServes("refused")
 
 	b.MustRun(t, "systemctl", "stop", workerUnit)
-	b.MustRun(t, "systemctl", "restart", proxyUnit) // which waits for start_timeout
+	b.MustRun(t, "systemctl", "restart", proxyUnit) // it waits for start_timeout
 	status, r := b.readyz()
 	assert.Equal(t, http.StatusServiceUnavailable, status, "%+v", r)
 	assert.Equal(t, "inactive", b.show(workerUnit, "ActiveState")["ActiveState"])
@@ -88,10 +88,10 @@ func proxyRestartWithoutBus(t *testing.T, suite string) {
 	b.until("ready again", ready)
 	b.assertServes("started")
 	b.admit()
-	b.untilPictureMoves(time.Now())
+	b.untilReportChanges(time.Now())
 }
 
-// A worker that restarts while the bus is away is ready soon after its return.
+// A worker that restarts while the bus is away is ready soon after the bus returns.
 func TestRestartWithoutBus(t *testing.T) {
 	t.Parallel()
 	bothSuites(t, testRestartWithoutBus)
@@ -104,7 +104,9 @@ func testRestartWithoutBus(t *testing.T, suite string) {
 	b.signal(b.codex(), unix.SIGKILL)
 	b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
 	b.untilShow(workerUnit, "NRestarts", "1")
-	r, _ := b.until("still not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
+	r, _ := b.until("still not ready", func(status int, _ report) bool {
+		return status == http.StatusServiceUnavailable
+	})
 	assert.True(t, r.Health.Liveness.Live)
 	b.MustRun(t, "systemctl", "start", "dbus.socket", "dbus.service")
 	calm := time.Now()
@@ -115,7 +117,7 @@ func testRestartWithoutBus(t *testing.T, suite string) {
 	assert.Equal(t, "0", b.show(proxyUnit, "NRestarts")["NRestarts"])
 }
 
-// A thousand strangers flap; the proxy hears nothing of it.
+// A thousand foreign units flap; the proxy receives none of their changes.
 func TestThousandUnits(t *testing.T) {
 	t.Parallel()
 	bothSuites(t, testThousandUnits)
@@ -143,16 +145,17 @@ func testThousandUnits(t *testing.T, suite string) {
 	}()
 	for n := range 10 {
 		b.assertServes(fmt.Sprintf("flap %d", n))
-		assert.Less(t, b.untilPictureMoves(time.Now()), afterWeather)
+		assert.Less(t, b.untilReportChanges(time.Now()), afterWeather)
 	}
 	require.NoError(t, <-flapped)
 	after := b.rss(proxy.Host)
-	t.Logf("1000 units up and down in %s: %s of the proxy's CPU; resident memory %d, then %d KiB", window.Round(time.Millisecond), used, before, after)
+	t.Logf("1000 units up and down in %s: %s of the proxy's CPU; resident memory %d, then %d KiB",
+		window.Round(time.Millisecond), used, before, after)
 	assert.Less(t, after-before, 4096)
 	assert.Equal(t, flips, b.flips())
 }
 
-// warm lets the heap grow to what requests need.
+// warm lets the heap grow to the size that requests need.
 func (b *bed) warm() {
 	b.t.Helper()
 	for n := range 30 {
@@ -166,7 +169,7 @@ func (b *bed) killBus() {
 	require.NoError(b.t, b.Kill(b.t.Context(), "dbus.service", unix.SIGKILL))
 }
 
-// stopBus takes the bus away, socket and all.
+// stopBus stops the bus and its socket.
 func (b *bed) stopBus() {
 	b.t.Helper()
 	b.MustRun(b.t, "systemctl", "stop", "dbus.socket", "dbus.service")
@@ -174,7 +177,7 @@ func (b *bed) stopBus() {
 
 const refusal = "/etc/dbus-1/system.d/refuse.conf"
 
-// refuse has the bus turn away the proxy's user, from its next connection on.
+// refuse makes the bus refuse the proxy's user, from its next connection on.
 func (b *bed) refuse() {
 	b.t.Helper()
 	policy := `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -189,7 +192,7 @@ func (b *bed) admit() {
 	b.MustRun(b.t, "systemctl", "reload", "dbus.service")
 }
 
-// assertServes has the proxy ready and answering, now and at once.
+// assertServes asserts that the proxy is ready and answers at once.
 func (b *bed) assertServes(when string) {
 	b.t.Helper()
 	status, r := b.readyz()
@@ -199,13 +202,14 @@ func (b *bed) assertServes(when string) {
 	assert.Equal(b.t, http.StatusOK, status, "%s: %s", when, body)
 }
 
-// untilPictureMoves changes something that only the bus can tell, the status
-// text of the worker, and returns how long after since the proxy publishes it.
-func (b *bed) untilPictureMoves(since time.Time) time.Duration {
+// untilReportChanges changes a fact that only the bus reports, the status text of the
+// worker, and returns how long after since the proxy publishes it.
+func (b *bed) untilReportChanges(since time.Time) time.Duration {
 	b.t.Helper()
 	text := "weather " + strconv.FormatInt(time.Now().UnixNano(), 10)
-	b.MustRun(b.t, "env", "NOTIFY_SOCKET=/run/systemd/notify", "systemd-notify", "--pid="+b.show(workerUnit, "MainPID")["MainPID"], "--status="+text)
-	_, at := b.until("told "+text, func(_ int, r report) bool { return r.Workers[0].StatusText == text })
+	b.MustRun(b.t, "env", "NOTIFY_SOCKET=/run/systemd/notify", "systemd-notify",
+		"--pid="+b.show(workerUnit, "MainPID")["MainPID"], "--status="+text)
+	_, at := b.until("the status text "+text, func(_ int, r report) bool { return r.Workers[0].StatusText == text })
 	return at.Sub(since)
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // wedgeUnits put a relay between the shim and codex, for the proxy's connection alone:
-// the shim's own probe goes past it. When it stops, codex is as wedged as it can be
-// for us. It is restarted with its worker.
+// the shim's own probe bypasses it. A stopped relay makes codex appear wedged to the
+// proxy. The relay is restarted with its worker.
 var wedgeUnits = map[string]string{
 	"wedge.socket": "[Socket]\nListenStream=/run/wedge.sock\nSocketUser=codex-worker\n",
 	"wedge.service": `[Unit]
@@ -27,11 +27,11 @@ ExecStart=/usr/lib/systemd/systemd-socket-proxyd /run/codex-worker/default/app-s
 `,
 }
 
-// A codex whose own probe passes, and that answers nothing on our connection: turn
-// after turn would end in idle_timeout. The second finds it out, and its watchdog
+// A codex passes its own probe and answers nothing on the proxy's connection: turn after
+// turn would end in idle_timeout. The second turn finds it wedged, and its watchdog
 // restarts it.
 func TestWedgedWorker(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel() // the test mostly waits
 	bothSuites(t, testWedgedWorker)
 }
 
@@ -51,7 +51,7 @@ func testWedgedWorker(t *testing.T, suite string) {
 	b.MustRun(t, "systemctl", "daemon-reload")
 	b.start()
 	codex := b.codex()
-	for range 2 { // a model that is silent is no fault of codex
+	for range 2 { // a silent model is no fault of codex
 		require.NoError(t, b.models.Script("text one", "gate never"))
 		_, _, body := b.chat(true, "hi")
 		assert.Contains(t, body, "idle_timeout")
@@ -66,16 +66,19 @@ func testWedgedWorker(t *testing.T, suite string) {
 	assert.ErrorContains(t, h.stream.Err(), "idle_timeout")
 	ended := make(chan string, 1)
 	go func() { _, _, body := b.chat(true, "hi"); ended <- body }()
-	r, _ := b.until("found out", func(status int, r report) bool { return r.Workers[0].Fault != "" && !ready(status, r) })
+	r, _ := b.until("found out", func(status int, r report) bool {
+		return r.Workers[0].Fault != "" && !ready(status, r)
+	})
 	assert.Equal(t, probes.HandshakeLost, r.Health.Readiness.Reason)
-	assert.Contains(t, r.Health.Readiness.Details, "codex has answered nothing on the proxy's connection, twice for 2s; its watchdog restarts it")
+	assert.Contains(t, r.Health.Readiness.Details,
+		"codex has answered nothing on the proxy's connection, twice for 2s; its watchdog restarts it")
 	b.awaitJournal(workerUnit, "Failed with result 'watchdog'", bound)
 	t.Logf("restarted by its watchdog after %s", time.Since(began))
 	b.MustRun(t, "systemctl", "kill", "--signal=KILL", "wedge.service")
 	b.until("ready", ready)
 	assert.NotEqual(t, codex.Host, b.codex().Host)
 	assert.Contains(t, b.ownLines("--priority=err..err"), "worker is wedged: its watchdog restarts it")
-	assert.Contains(t, <-ended, "[DONE]", "it ran again on the next one")
+	assert.Contains(t, <-ended, "[DONE]", "the turn ran again on the next worker process")
 	b.models.Release("never")
 	b.models.Release("finish")
 }
