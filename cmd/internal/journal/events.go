@@ -75,8 +75,8 @@ func Events() []Event {
 		{"worker-failing", "6c6ed11f47534d2b816f53e5e23d5190", "worker keeps failing: the delay before each restart grows",
 			"A worker keeps failing",
 			"@CODEX_UNIT@ was restarted @CODEX_CONSECUTIVE_FAILURES@ times in a row; the last exit was:\n" +
-				"@CODEX_LAST_EXIT@. Each delay is longer than the one before. Find the cause with\n" +
-				"`journalctl -u @CODEX_UNIT@`; after a minute of health the delay starts anew."},
+				"@CODEX_LAST_EXIT@. The delay before a restart grows up to its maximum. Find the cause\n" +
+				"with `journalctl -u @CODEX_UNIT@`; a minute of health resets the delay."},
 		{"worker-wedged", "f55e8eeb421c70ec93ae61f931a21e01", "worker is wedged: its watchdog restarts it",
 			"A worker answers nothing to the service",
 			"@CODEX_UNIT@: @CODEX_REASON@, although turns waited for it. Its own probe may pass at the\n" +
