@@ -4,19 +4,21 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"codex-proxy/proxy/auth"
 )
 
-// exposed are the headers of ours that a page may read.
-const exposed = "X-Request-Id, X-Codex-Attempts, X-Codex-Ignored-Params, Retry-After, X-Should-Retry, " +
+// exposedHeaders are the headers of ours that a page may read.
+const exposedHeaders = "X-Request-Id, X-Codex-Attempts, X-Codex-Ignored-Params, Retry-After, X-Should-Retry, " +
 	"X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, " +
 	"X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens"
 
-// allowOrigin lets the pages of configured origins use the API: without cookies,
-// with a key that the page itself has. While there is no key, none may, and the
-// probes and metrics stay closed.
+// cors lets the pages of configured origins use the API: without cookies, with a key
+// that the page itself has. While there is no key, no page may; probes and metrics are
+// closed to pages in any case.
 // Source: https://fetch.spec.whatwg.org/#http-cors-protocol
-func (s *Server) allowOrigin(h http.Header, r *http.Request) {
-	if len(s.CORSOrigins) == 0 || s.Keys.Empty() || !strings.HasPrefix(r.URL.Path, "/v1/") {
+func cors(origins []string, keys *auth.Keys, h http.Header, r *http.Request) {
+	if len(origins) == 0 || keys.Empty() || !strings.HasPrefix(r.URL.Path, "/v1/") {
 		return
 	}
 	h.Add("Vary", "Origin")
@@ -24,24 +26,25 @@ func (s *Server) allowOrigin(h http.Header, r *http.Request) {
 	switch {
 	case origin == "":
 		return
-	case slices.Contains(s.CORSOrigins, "*"):
+	case slices.Contains(origins, "*"):
 		origin = "*"
-	case !slices.Contains(s.CORSOrigins, origin):
+	case !slices.Contains(origins, origin):
 		return
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", exposed)
+	h.Set("Access-Control-Expose-Headers", exposedHeaders)
 	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
-		s.preflight(h, r)
+		preflight(h, r)
 	}
 }
 
-// preflight allows whatever headers are asked for: client libraries add their
-// own, and Authorization has to be named.
-func (s *Server) preflight(h http.Header, r *http.Request) {
+// preflight allows all headers that the browser names: client libraries add their own,
+// and Authorization has to be named.
+func preflight(h http.Header, r *http.Request) {
 	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
 	h.Set("Access-Control-Max-Age", "600")
-	if asked := r.Header.Get("Access-Control-Request-Headers"); len(asked) <= 2048 && !strings.ContainsFunc(asked, notInHeaderNames) {
+	asked := r.Header.Get("Access-Control-Request-Headers")
+	if len(asked) <= 2048 && !strings.ContainsFunc(asked, notInHeaderNames) {
 		h.Set("Access-Control-Allow-Headers", asked)
 	}
 }

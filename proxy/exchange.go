@@ -4,93 +4,73 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"net/http"
 	"time"
 
-	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/auth"
-	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/traces"
+	"codex-proxy/proxy/turn"
+	"codex-proxy/proxy/usage"
 )
 
-// exchange is what the log line and the metrics say of one request. It belongs
-// to the request's goroutine.
-type exchange struct {
-	id        string
-	began     time.Time
-	held      held        // of memory, for what was asked
-	made      held        // and for what is answered
-	output    int64       // bytes of that so far, as they count
-	parts     []*exchange // of several choices
-	route     string      // path of the route, or "other"
-	key       string      // name of the API key
-	limits    auth.Limits
-	turns     int64 // let in by the limiter, which is owed the end
-	settled   bool  // what it has used is counted
-	model     string
-	worker    string
-	thread    string
-	stream    bool
-	status    int
-	firstByte time.Time
-	outcome   string // error code, or ok
-	usage     *openai.Usage
-	attempts  int               // turns begun
-	acted     bool              // the model has called a tool
-	items     []json.RawMessage // of the current turn's output
-	queued    time.Duration     // waited for a place, in all attempts
-	span      *traces.Span      // of the request
-	turn      *traces.Span      // of the current turn
+// Exchange is one request and its answer. It belongs to the request's goroutine.
+type Exchange struct {
+	Record
+	Key   auth.Key     // the zero value without keys
+	Grant limits.Grant // what it uses of memory and of its key's limits
 
-	request *appserver.TurnRequest // what runs again if its turn is lost; nil: nothing does
-	starts  chan struct{}          // one choice begins at a time; nil: all at once
-	lasts   int64                  // bytes of what is held of the request that it needs to the end
-
-	suspect func() // reports that the worker has sent nothing for the current turn
-
-	fit func(worker string, items []appserver.Item) []appserver.Item // of a history, what fits that worker; nil: all
+	// HistoryField is the name of the conversation in the request, for errors.
+	HistoryField string
 }
 
-// produced notes an item of the model's output. One that is more than words may
-// have done something that must not be done twice.
-func (x *exchange) produced(item appserver.ResponseItem) {
-	x.acted = x.acted || item.Type != "message" && item.Type != "reasoning"
-	x.items = append(x.items, item.Item)
+// Record is what the log line, the metrics and the span report about a request.
+type Record struct {
+	ID        string
+	Began     time.Time
+	Route     string // path of the route, or "other"
+	Model     string // as the client wrote it; empty: the request names none
+	Stream    bool
+	Status    int // 0: nothing of the answer has left
+	FirstByte time.Time
+	Outcome   string      // error code, or ok
+	Turn      turn.Report // all turns together
+	Span      *traces.Span
 }
 
-// field is what a field of a request is called: in a chat, and in /v1/responses.
-func (x *exchange) field(chat, responses string) string {
-	if x.route == "/v1/responses" {
-		return responses
+// Settle counts what the exchange used; see limits.Grant.Settle.
+func (x *Exchange) Settle() { x.Grant.Settle(x.Model, x.counts()) }
+
+// counts are empty before a worker accepted the request: until then the name of the model
+// may be any.
+func (x *Exchange) counts() usage.Counts {
+	c := usage.Counts{}
+	if x.Turn.Attempts == 0 {
+		return c
 	}
-	return chat
-}
-
-// begun lets go of the request when something of the answer is out: its turn does
-// not run again.
-func (x *exchange) begun() {
-	x.request = nil
-	x.held.keep(x.lasts)
+	c.Requests = 1
+	if u := x.Turn.Usage; u != nil {
+		c.InputTokens, c.CachedTokens = u.InputTokens, u.CachedInputTokens
+		c.OutputTokens, c.ReasoningTokens = u.OutputTokens, u.ReasoningOutputTokens
+	}
+	return c
 }
 
 type exchangeKey struct{}
 
-func exchangeOf(r *http.Request) *exchange {
-	return r.Context().Value(exchangeKey{}).(*exchange)
-}
+func exchangeOf(r *http.Request) *Exchange { return r.Context().Value(exchangeKey{}).(*Exchange) }
 
 const maxRequestID = 128
 
-// identify gives every request its id: the client's own X-Request-Id if it is
-// fit for a log line, else a new one.
-func (s *Server) identify(next http.Handler) http.Handler {
+// identify gives every request its id: the client's own X-Request-Id if it is fit for a
+// log line, else a new one.
+func identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{id: r.Header.Get("X-Request-Id"), began: time.Now(), route: "other", outcome: "ok"}
-		if !validRequestID(x.id) {
-			x.id = newID("req_")
+		x := &Exchange{Record: Record{ID: r.Header.Get("X-Request-Id"), Began: time.Now(), Route: "other", Outcome: "ok"}}
+		if !validRequestID(x.ID) {
+			x.ID = NewID("req_")
 		}
-		w.Header().Set("X-Request-Id", x.id)
+		w.Header().Set("X-Request-Id", x.ID)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 	})
 }
@@ -104,8 +84,8 @@ func validRequestID(id string) bool {
 	return id != "" && len(id) <= maxRequestID
 }
 
-// newID makes an identifier that nobody can guess.
-func newID(prefix string) string {
+// NewID creates an identifier that cannot be guessed.
+func NewID(prefix string) string {
 	var random [12]byte
 	rand.Read(random[:]) // never fails: crypto/rand aborts the program instead
 	return prefix + hex.EncodeToString(random[:])

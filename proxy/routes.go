@@ -11,29 +11,23 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// access says who may use a route.
-type access int
+// Handler serves one route. An error that it returns is written in the envelope, if no
+// byte of the answer has left.
+type Handler func(w http.ResponseWriter, r *http.Request, x *Exchange) error
 
-const (
-	public   access = iota // anyone: probes must work without a secret
-	keyed                  // a holder of an API key, if there are keys
-	operator               // who is on this machine (fromHere), or a holder of an API key
-)
-
-// route is one line of the route table. The path is matched exactly, {name} in
-// it stands for one segment, {name...} for one or more; it is also the route's
-// name in logs and metrics.
-type route struct {
-	method, path string
-	access       access
-	handler      http.Handler
+// Route is one line of the route table. The path is matched exactly; {name} in it is one
+// segment, {name...} one or more. It is also the route's name in logs and metrics.
+type Route struct {
+	Method, Path string
+	Access       Access
+	Handler      Handler
 }
 
-// match returns what stands for the name in the path, if the path has one.
-func (rt route) match(path string) (name, value string, ok bool) {
-	before, rest, variable := strings.Cut(rt.path, "{")
+// match returns the name in the path and its value, if the path has a name.
+func (rt Route) match(path string) (name, value string, ok bool) {
+	before, rest, variable := strings.Cut(rt.Path, "{")
 	if !variable {
-		return "", "", path == rt.path
+		return "", "", path == rt.Path
 	}
 	name, after, _ := strings.Cut(rest, "}")
 	name, many := strings.CutSuffix(name, "...")
@@ -42,55 +36,37 @@ func (rt route) match(path string) (name, value string, ok bool) {
 	return name, value, begins && ends && value != "" && (many || !strings.Contains(value, "/"))
 }
 
-func (s *Server) routes() []route {
-	ready, live := probes.ReadyHandler(s.Report), probes.LiveHandler(s.Report)
-	metrics := promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{Registry: s.Registry})
-	return []route{
-		{http.MethodPost, "/v1/chat/completions", keyed, s.api(s.chat)},
-		{http.MethodPost, "/v1/responses", keyed, s.api(s.createResponse)},
-		{http.MethodGet, "/v1/responses", keyed, s.api(s.responsesSocket)},
-		{http.MethodGet, "/v1/responses/{id}", keyed, s.api(s.response)},
-		{http.MethodDelete, "/v1/responses/{id}", keyed, s.api(s.deleteResponse)},
-		{http.MethodPost, "/v1/responses/{id}/cancel", keyed, s.api(s.cancelResponse)},
-		{http.MethodGet, "/v1/responses/{id}/input_items", keyed, s.api(s.inputItems)},
-		{http.MethodGet, "/v1/models", keyed, s.api(s.models)},
-		{http.MethodGet, "/v1/models/{id...}", keyed, s.api(s.model)},
-		{http.MethodGet, "/livez", public, live},
-		{http.MethodGet, "/readyz", public, ready},
-		{http.MethodGet, "/healthz", public, ready},
-		{http.MethodGet, "/metrics", operator, metrics},
+// routes is the route table.
+type routes []Route
+
+// operations are the routes of probes and metrics.
+func operations(s Settings) routes {
+	ready, live := plain(probes.ReadyHandler(s.Report)), plain(probes.LiveHandler(s.Report))
+	metrics := plain(promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{Registry: s.Registry}))
+	return routes{
+		{http.MethodGet, "/livez", Public, live},
+		{http.MethodGet, "/readyz", Public, ready},
+		{http.MethodGet, "/healthz", Public, ready},
+		{http.MethodGet, "/metrics", Operator, metrics},
 	}
 }
 
-// dispatch finds the route of a request; what has none is an error in the
-// envelope, like any other.
-func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
-	x := exchangeOf(r)
-	s.allowOrigin(w.Header(), r)
-	route, err := s.find(r)
-	if err == nil {
-		x.route = route.path
-		if route.access == keyed { // not what probes and scrapes ask for
-			x.span = s.Traces.Begin(r.Header, x.began)
-		}
-		err = s.admit(route, r, x)
-		x.held, x.made = s.memory.hold(x.key), s.memory.hold(x.key)
+func plain(h http.Handler) Handler {
+	return func(w http.ResponseWriter, r *http.Request, _ *Exchange) error {
+		h.ServeHTTP(w, r)
+		return nil
 	}
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	route.handler.ServeHTTP(w, r)
 }
 
-func (s *Server) find(r *http.Request) (route, error) {
-	var there []route
-	for _, candidate := range s.table {
+// find returns the route of a request, or an *openai.Error.
+func (rs routes) find(r *http.Request) (Route, error) {
+	var there []Route
+	for _, candidate := range rs {
 		name, value, ok := candidate.match(r.URL.Path)
 		if !ok {
 			continue
 		}
-		if candidate.method == r.Method || candidate.method == http.MethodGet && r.Method == http.MethodHead {
+		if candidate.Method == r.Method || candidate.Method == http.MethodGet && r.Method == http.MethodHead {
 			if name != "" {
 				r.SetPathValue(name, value)
 			}
@@ -100,20 +76,20 @@ func (s *Server) find(r *http.Request) (route, error) {
 	}
 	switch {
 	case there == nil:
-		return route{}, s.notFound(r.URL.Path)
+		return Route{}, rs.notFound(r.URL.Path)
 	case r.Method == http.MethodOptions:
-		return route{http.MethodOptions, there[0].path, public, allowing(methods(there))}, nil
+		return Route{http.MethodOptions, there[0].Path, Public, allowing(methods(there))}, nil
 	default:
-		return route{}, wrongMethod(r, methods(there))
+		return Route{}, wrongMethod(r, methods(there))
 	}
 }
 
-// methods are those that the routes of one path take, for Allow.
-func methods(routes []route) string {
+// methods are the methods that the routes of one path accept, for Allow.
+func methods(routes []Route) string {
 	all := []string{http.MethodOptions}
 	for _, rt := range routes {
-		all = append(all, rt.method)
-		if rt.method == http.MethodGet {
+		all = append(all, rt.Method)
+		if rt.Method == http.MethodGet {
 			all = append(all, http.MethodHead)
 		}
 	}
@@ -121,25 +97,25 @@ func methods(routes []route) string {
 	return strings.Join(all, ", ")
 }
 
-// allowing answers OPTIONS. What a browser wants to know beyond the methods is
-// answered by allowOrigin.
-func allowing(allow string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+// allowing answers OPTIONS. The access of the server adds the headers of CORS.
+func allowing(allow string) Handler {
+	return func(w http.ResponseWriter, _ *http.Request, _ *Exchange) error {
 		w.Header().Set("Allow", allow)
 		w.WriteHeader(http.StatusNoContent)
-	})
+		return nil
+	}
 }
 
-// notFound names the path that was probably meant: most often the base URL has
-// /v1 once too often or not at all, or there is a slash at the end.
-func (s *Server) notFound(path string) error {
+// notFound names the path that was probably meant: most often the base URL has /v1 once
+// too often or not at all, or a slash at the end.
+func (rs routes) notFound(path string) error {
 	hint := "/v1/chat/completions, /v1/responses and /v1/models are served"
 	rest := strings.Trim(path, "/")
 	for strings.HasPrefix(rest, "v1/") {
 		rest = strings.TrimPrefix(rest, "v1/")
 	}
 	for _, guess := range []string{"/v1/" + rest, "/" + rest} {
-		if guess != path && len(guess) <= 128 && slices.ContainsFunc(s.table, func(rt route) bool { _, _, ok := rt.match(guess); return ok }) {
+		if guess != path && len(guess) <= 128 && rs.has(guess) {
 			hint = "did you mean " + guess + "?"
 		}
 	}
@@ -150,6 +126,13 @@ func (s *Server) notFound(path string) error {
 		Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Code: "not_found",
 		Message: "there is no " + path + " here; " + hint,
 	}
+}
+
+func (rs routes) has(path string) bool {
+	return slices.ContainsFunc(rs, func(rt Route) bool {
+		_, _, ok := rt.match(path)
+		return ok
+	})
 }
 
 func wrongMethod(r *http.Request, allow string) error {

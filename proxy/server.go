@@ -1,3 +1,5 @@
+// Package proxy is the HTTP server: routes, access, the error envelope, and the metrics,
+// log line and span of each request. It knows no endpoint: each mounts its routes.
 package proxy
 
 import (
@@ -10,6 +12,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/connections"
+	"codex-proxy/proxy/limits"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/traces"
 )
 
 // Limits on what a client may hold open without sending anything useful.
@@ -17,77 +26,87 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	idleConnTimeout   = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
+	// BodyTimeout bounds the reading of a request body.
+	BodyTimeout = time.Minute
 )
 
 // ErrDeadline is the cause with which Abort ends turns that outlived the grace.
 var ErrDeadline = errors.New("the service stopped before the turn was finished")
 
-// Server serves the OpenAI API. Create it with New; its methods are safe for
-// concurrent use.
+// Settings is the configuration of a Server. All fields are required but Traces, which
+// may be nil, and CORSOrigins.
+type Settings struct {
+	// Report is the current health; probes, Retry-After and errors use it.
+	Report func() probes.Report
+	// NextPlace is when a new request can expect a place on a worker.
+	NextPlace func() time.Duration
+	// NoModel is the answer for a model that a key with these limits cannot use.
+	NoModel func(limits auth.Limits, model string) *openai.Error
+	// Keys are the API keys; without any, requests need none.
+	Keys *auth.Keys
+	// Limiter and Memory bound requests.
+	Limiter *limits.Limiter
+	Memory  *limits.Memory
+	// Connections are those of this server's clients.
+	Connections *connections.Connections
+	// CORSOrigins are the origins whose pages may use the API, or "*".
+	CORSOrigins []string
+	// WriteTimeout is the longest time in which a client takes nothing of its answer.
+	WriteTimeout time.Duration
+	// Traces records spans of requests; nil: nothing does.
+	Traces   *traces.Tracer
+	Registry *prometheus.Registry
+	Logger   *slog.Logger
+}
+
+// Server serves the routes that are mounted on it. Create it with New; its methods are
+// safe for concurrent use.
 type Server struct {
 	Settings
 
-	metrics *metrics
-	table   []route
-	http    http.Server
-	base    context.Context // parent of every request; Abort cancels it
-	abort   context.CancelCauseFunc
-	pulse   pulse
-	limiter *limiter
-	aliases *aliases
-	exits   exits
-	running responsesRunning
-	threads *threads
-	memory  *memory // of requests
-
-	remembered  *memory // of WebSockets
-	imagePlaces imagePlaces
-
-	startTimeout time.Duration // of tests, else the constant
+	routes   routes
+	envelope envelope
+	metrics  *metrics
+	http     http.Server
+	base     context.Context // parent of every request; Abort cancels it
+	abort    context.CancelCauseFunc
+	trips    trips
 }
 
-// New builds a server and registers its metrics.
+// New creates a server with the routes of probes and metrics, and registers its own
+// metrics.
 func New(settings Settings) *Server {
-	s := &Server{
-		Settings: settings, startTimeout: startTimeout, metrics: newMetrics(settings), exits: newExits(),
-		memory: newMemory(settings.RequestMemory, settings.QueueTimeout), remembered: newMemory(settings.RequestMemory/4, 0),
-		threads: newThreads(settings.ThreadCache), limiter: newLimiter(settings.Keys, settings.Usage),
-		aliases: &aliases{names: settings.Aliases, known: settings.Pool.Known, logger: settings.Logger, told: map[string]bool{}},
-	}
-	s.limiter.claim, s.limiter.changed = settings.Claim, settings.OnKeyUse
-	settings.Registry.MustRegister(newKeyCollector(s.limiter), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "codex_request_memory_bytes", Help: "Bytes that requests hold: bodies as they come and decoded, images, stored conversations, and answers that are not sent yet.",
-	}, func() float64 { return float64(s.memory.bytes.Load()) }))
-	s.exits.most, s.exits.crowded = connectionLimit(), func(most int) {
-		settings.Logger.Warn("too many connections: those without a request are closed", "limit", most)
-	}
+	s := &Server{Settings: settings, metrics: newMetrics(settings.Registry)}
+	s.envelope = envelope{settings.Report, settings.NextPlace, settings.NoModel, settings.Logger}
 	s.base, s.abort = context.WithCancelCause(context.Background())
-	s.table = s.routes()
+	s.routes = operations(settings)
 	s.http = http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       bodyTimeout, // also for bodies that no handler reads
+		ReadTimeout:       BodyTimeout, // also for bodies that no handler reads
 		IdleTimeout:       idleConnTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return s.base },
-		ConnState:         s.exits.follow,
+		ConnState:         settings.Connections.Track,
 		ErrorLog:          slog.NewLogLogger(settings.Logger.Handler(), slog.LevelDebug),
 	}
 	return s
 }
 
-// Handler is the whole HTTP surface, for a listener of one's own.
-func (s *Server) Handler() http.Handler {
-	return s.identify(s.log(s.recover(http.HandlerFunc(s.dispatch))))
-}
+// Mount adds the routes of an endpoint. It must be called before the server serves.
+func (s *Server) Mount(routes ...Route) { s.routes = append(s.routes, routes...) }
 
-// Serve accepts on one listener until Leave or Shutdown; then it returns nil. It may be
-// called for several listeners at the same time.
+// Handler is the whole HTTP surface, for a listener that the caller serves.
+func (s *Server) Handler() http.Handler { return identify(s.log(s.envelope.recover(s.dispatch))) }
+
+// Serve accepts on one listener until Connections.StopAccepting or Shutdown; then it
+// returns nil. It may be called for several listeners at the same time.
 func (s *Server) Serve(l net.Listener) error {
-	if !s.exits.accepts(l) {
+	loop, ok := s.Connections.Listen(l)
+	if !ok {
 		return nil
 	}
-	if err := s.http.Serve(s.pulse.listen(l)); !errors.Is(err, http.ErrServerClosed) && !s.exits.left() {
+	if err := s.http.Serve(loop); !errors.Is(err, http.ErrServerClosed) && !s.Connections.Closed() {
 		return fmt.Errorf("cannot accept on %s: %w", l.Addr(), err)
 	}
 	return nil
@@ -97,15 +116,15 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) Abort() { s.abort(ErrDeadline) }
 
 // Shutdown stops accepting and waits for open requests until ctx ends; then it
-// closes what is left.
+// closes the connections that are left.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.exits.begin()
+	s.Connections.BeginLeaving()
 	err := s.http.Shutdown(ctx)
 	if errors.Is(err, net.ErrClosed) {
 		err = nil // StopAccepting came first, and Serve has not noticed yet
 	}
-	if err = errors.Join(err, s.exits.awaitSockets(ctx)); err != nil {
-		s.Abort() // of WebSockets, nobody else knows
+	if err = errors.Join(err, s.Connections.AwaitSockets(ctx)); err != nil {
+		s.Abort() // ends WebSockets, which http.Server does not know
 		return errors.Join(err, s.http.Close())
 	}
 	return nil

@@ -8,25 +8,26 @@ import (
 
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/turn"
 )
 
-// Advice for Retry-After where the upstream's own has not come through codex.
+// Advice for Retry-After: codex does not pass on the upstream's own.
 const (
 	retryUpstream  = 5 * time.Second
 	retryRateLimit = 10 * time.Second
 	retryQuota     = time.Minute
 )
 
-// turnError is the error that a client sees for a failed turn, by codex's
-// codexErrorInfo. The message is the upstream's own, bounded: it speaks of the
-// client's own request, whose history is in a field of that name.
+// turnError is the error that a client receives for a failed turn, by codex's
+// codexErrorInfo. The message is the upstream's own, bounded: it is about the client's own
+// request. history is the name of the field with the conversation.
 func turnError(e *appserver.TurnError, history string) *openai.Error {
-	message := bounded(e.Error())
+	message := openai.Bounded(e.Error())
 	switch e.Info.Kind {
 	case appserver.ErrorUsageLimitExceeded, appserver.ErrorSessionBudgetExceeded:
-		return tooMany(openai.TypeQuota, "usage_limit_reached", message, retryQuota)
+		return openai.TooMany(openai.TypeQuota, "usage_limit_reached", message, retryQuota)
 	case appserver.ErrorRateLimitExceeded:
-		return tooMany(openai.TypeRateLimit, "rate_limited", message, retryRateLimit)
+		return openai.TooMany(openai.TypeRateLimit, "rate_limited", message, retryRateLimit)
 	case appserver.ErrorServerOverloaded, appserver.ErrorPolicyCapacityUnavailable:
 		return openai.Unavailable("overloaded", message, retryUpstream)
 	case appserver.ErrorContextWindowExceeded:
@@ -36,7 +37,7 @@ func turnError(e *appserver.TurnError, history string) *openai.Error {
 	case appserver.ErrorBadRequest:
 		return openai.Invalid("upstream_rejected", "", message)
 	case appserver.ErrorModelNotFound:
-		return modelNotFound(message)
+		return openai.ModelNotFound(message)
 	case appserver.ErrorUnauthorized:
 		return upstreamUnauthorized()
 	case appserver.ErrorOther:
@@ -46,12 +47,12 @@ func turnError(e *appserver.TurnError, history string) *openai.Error {
 	}
 }
 
-// upstreamStatus maps what the model endpoint answered. Statuses that no other
-// request would change are the client's; the rest may pass.
+// upstreamStatus maps the status of the model endpoint. A status that the same request
+// would meet again is the client's error; the others may be temporary.
 func upstreamStatus(status int, message string) *openai.Error {
 	switch status {
 	case http.StatusTooManyRequests:
-		return tooMany(openai.TypeRateLimit, "rate_limited", message, retryRateLimit)
+		return openai.TooMany(openai.TypeRateLimit, "rate_limited", message, retryRateLimit)
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return upstreamUnauthorized()
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
@@ -61,7 +62,7 @@ func upstreamStatus(status int, message string) *openai.Error {
 	}
 }
 
-// otherError tells a broken stream from a refusal: codex calls both "other".
+// otherError distinguishes a broken stream from a refusal: codex calls both "other".
 func otherError(message string) *openai.Error {
 	switch {
 	case strings.Contains(message, "idle timeout waiting for"):
@@ -73,35 +74,31 @@ func otherError(message string) *openai.Error {
 	}
 }
 
-func tooMany(kind, code, message string, retryAfter time.Duration) *openai.Error {
-	return &openai.Error{Status: http.StatusTooManyRequests, Type: kind, Code: code, Message: message, RetryAfter: retryAfter}
-}
-
-// imagesTimeout forbids another try, which would take as long again: OpenAI's
+// imagesTimeout forbids another attempt, which would take as long again: OpenAI's
 // libraries would send the request twice more.
 func imagesTimeout(param string) *openai.Error {
 	e := openai.Timeout("image_timeout",
-		fmt.Sprintf("the worker did not decode the images within %s; send fewer, or scale them down", startTimeout))
+		fmt.Sprintf("the worker did not decode the images within %s; send fewer, or scale them down", turn.StartTimeout))
 	e.Param, e.Header = param, http.Header{"X-Should-Retry": {"false"}}
 	return e
 }
 
-func tooLarge(param, message string) *openai.Error {
-	return &openai.Error{Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: "request_too_large", Param: param, Message: message}
-}
-
 func upstreamUnauthorized() *openai.Error {
-	return openai.Unavailable("upstream_unauthorized", "the model endpoint does not accept the worker's account; the operator has to log the worker in again", retryQuota)
+	return openai.Unavailable("upstream_unauthorized",
+		"the model endpoint does not accept the worker's account; the operator has to log the worker in again", retryQuota)
 }
 
-func modelNotFound(message string) *openai.Error {
-	return &openai.Error{Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Code: "model_not_found", Param: "model", Message: message}
-}
-
-func bounded(s string) string {
-	const most = 500
-	if len(s) <= most {
-		return s
+// rpcError is a request that the worker refused. Its JSON-RPC code never
+// leaves the proxy.
+func rpcError(e *appserver.RPCError) *openai.Error {
+	switch {
+	case e.Code == appserver.CodeOverloaded:
+		return openai.Unavailable("overloaded", "the worker is overloaded; send the request again", time.Second)
+	case e.ShuttingDown():
+		return openai.Unavailable("draining", "the worker is stopping; send the request again", time.Second)
+	case e.Code == appserver.CodeInternalError:
+		return openai.Unavailable("worker_error", "the worker failed: "+openai.Bounded(e.Message), time.Second)
+	default:
+		return openai.Invalid("worker_rejected", "", "the worker refused the request: "+openai.Bounded(e.Message))
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

@@ -19,6 +19,9 @@ type tokenUsage struct {
 	Total Usage `json:"total"`
 }
 
+// Plus is the sum of both.
+func (u Usage) Plus(v Usage) Usage { return u.plus(v, 1) }
+
 // plus is the sum of u and sign times v.
 func (u Usage) plus(v Usage, sign int64) Usage {
 	return Usage{

@@ -21,11 +21,12 @@ import (
 	"codex-proxy/notify"
 	"codex-proxy/notify/handoff"
 	"codex-proxy/probes"
-	"codex-proxy/proxy"
+	"codex-proxy/proxy/api"
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/fault"
 	"codex-proxy/proxy/fetch"
+	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/traces"
 	"codex-proxy/proxy/usage"
@@ -52,7 +53,7 @@ type Daemon struct {
 	usage      *usage.Store
 	responses  *stored.Store  // nil: none is kept
 	traces     *traces.Tracer // nil: there are none
-	server     *proxy.Server
+	server     *api.API
 	control    *control.Server
 	changed    chan struct{} // holds a token when the report may have changed
 	finishing  atomic.Bool   // the ends of turns are waited for
@@ -92,7 +93,7 @@ func New(cfg *config.Config, logger *slog.Logger, notifier *notify.Notifier, pre
 	d.usage = newUsage(cfg, registry, logger)
 	d.responses = openResponses(cfg, registry, logger)
 	d.traces = newTraces(cfg, version, registry, logger)
-	d.server = proxy.New(proxy.Settings{
+	d.server = api.New(api.Settings{
 		Pool: d.pool, Report: d.handled, Keys: cfg.Keys, Usage: d.usage, Claim: d.claim, OnKeyUse: d.touchTurns, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins,
 		Images: d.images(registry), BodyLimit: cfg.BodyLimit, RequestMemory: cfg.RequestMemory, QueueTimeout: cfg.QueueTimeout,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
@@ -127,7 +128,7 @@ func (d *Daemon) newPool() *workers.Pool {
 }
 
 // images asks codex-proxy-fetch.service, which alone has a network.
-func (d *Daemon) images(registry prometheus.Registerer) proxy.Images {
+func (d *Daemon) images(registry prometheus.Registerer) intake.Images {
 	if !d.cfg.Images.Fetch {
 		return nil
 	}

@@ -100,7 +100,7 @@ func (d *Daemon) awaitReload(ctx context.Context) error {
 		case verdict := <-d.handoff.requests:
 			taken, err := d.handOver(ctx)
 			if taken { // who asked for it, and connects then, meets the new process
-				d.server.StopAccepting()
+				d.server.Connections.StopAccepting()
 			}
 			verdict <- err
 			if taken {

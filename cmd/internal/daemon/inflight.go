@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"codex-proxy/notify/handoff"
-	"codex-proxy/proxy"
 	"codex-proxy/proxy/control"
+	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/workers"
 )
 
@@ -33,11 +33,11 @@ import (
 // claim, and claimBound ends the first wait and all later ones: each of the two
 // counts alone.
 type inflight struct {
-	Workers map[string]workers.Load `json:"workers,omitempty"`
-	Keys    map[string]proxy.KeyUse `json:"keys,omitempty"`
-	Waits   bool                    `json:"waits,omitempty"`  // requests wait for a place
-	Claims  uint64                  `json:"claims,omitempty"` // so many are in it
-	Heard   uint64                  `json:"heard,omitempty"`  // so many of the receiver's are counted
+	Workers map[string]workers.Load  `json:"workers,omitempty"`
+	Keys    map[string]limits.KeyUse `json:"keys,omitempty"`
+	Waits   bool                     `json:"waits,omitempty"`  // requests wait for a place
+	Claims  uint64                   `json:"claims,omitempty"` // so many are in it
+	Heard   uint64                   `json:"heard,omitempty"`  // so many of the receiver's are counted
 }
 
 // plus is both together. The numbers are of no use then.
@@ -50,7 +50,7 @@ func (f inflight) plus(o inflight) inflight {
 		sum.Workers[name] = sum.Workers[name].Plus(l)
 	}
 	if sum.Keys == nil {
-		sum.Keys = map[string]proxy.KeyUse{}
+		sum.Keys = map[string]limits.KeyUse{}
 	}
 	for name, u := range o.Keys {
 		sum.Keys[name] = sum.Keys[name].Plus(u)
@@ -86,7 +86,7 @@ func (n *neighbours) change(do func()) {
 	n.changed = make(chan struct{})
 }
 
-// claim is workers.Settings.Claim and proxy.Settings.Claim.
+// claim is workers.Settings.Claim and limits.Settings.Claim.
 func (d *Daemon) claim() bool {
 	n := &d.neighbours
 	n.mu.Lock()
@@ -161,7 +161,7 @@ func (d *Daemon) countElsewhere() {
 	defer n.mu.Unlock() // one at a time, or the older one might come last
 	all := n.before.plus(n.after)
 	d.pool.SetPeerLoads(all.Workers)
-	d.server.KeysElsewhere(all.Keys)
+	d.server.Limiter.KeysElsewhere(all.Keys)
 }
 
 // recallInflight begins with what the predecessor has in flight.
@@ -169,13 +169,13 @@ func (d *Daemon) recallInflight(m memory) {
 	if d.handoff.mute = m.Load == nil; d.handoff.mute {
 		return
 	}
-	d.server.RecallKeys(m.KeyLevels, m.Load.Keys)
+	d.server.Limiter.RecallKeys(m.KeyLevels, m.Load.Keys)
 	d.heardBefore(*m.Load)
 }
 
 // own is what this process has in flight.
 func (d *Daemon) own() inflight {
-	return inflight{Workers: d.pool.Loads(), Keys: d.server.KeyUses(), Waits: d.pool.Waiting() > 0}
+	return inflight{Workers: d.pool.Loads(), Keys: d.server.Limiter.KeyUses(), Waits: d.pool.Waiting() > 0}
 }
 
 // forSuccessor is what the successor has to count.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy"
+	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/workers"
 )
 
@@ -22,10 +22,10 @@ func TestInflightOfAnotherVersion(t *testing.T) {
 }
 
 func TestInflightPlus(t *testing.T) {
-	a := inflight{Workers: map[string]workers.Load{"x": {Turns: 1}}, Keys: map[string]proxy.KeyUse{"k": {Running: 1, Tokens: 5}}, Claims: 7}
-	b := inflight{Workers: map[string]workers.Load{"x": {Turns: 2}, "y": {Turns: 3}}, Keys: map[string]proxy.KeyUse{"k": {Running: 2}}, Waits: true, Heard: 9}
+	a := inflight{Workers: map[string]workers.Load{"x": {Turns: 1}}, Keys: map[string]limits.KeyUse{"k": {Running: 1, Tokens: 5}}, Claims: 7}
+	b := inflight{Workers: map[string]workers.Load{"x": {Turns: 2}, "y": {Turns: 3}}, Keys: map[string]limits.KeyUse{"k": {Running: 2}}, Waits: true, Heard: 9}
 	assert.Equal(t, inflight{
-		Workers: map[string]workers.Load{"x": {Turns: 3}, "y": {Turns: 3}}, Keys: map[string]proxy.KeyUse{"k": {Running: 3, Tokens: 5}}, Waits: true,
+		Workers: map[string]workers.Load{"x": {Turns: 3}, "y": {Turns: 3}}, Keys: map[string]limits.KeyUse{"k": {Running: 3, Tokens: 5}}, Waits: true,
 	}, a.plus(b))
 	assert.Equal(t, map[string]workers.Load{"x": {Turns: 1}}, a.Workers)
 }

@@ -14,9 +14,9 @@ import (
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/notify/handoff"
-	"codex-proxy/proxy"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
+	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/workers"
 )
 
@@ -34,7 +34,7 @@ type memory struct {
 	// Load is what this process and those before it have in flight.
 	Load *inflight `json:"load,omitempty"`
 	// KeyLevels are how much of their limits per minute the keys have used up.
-	KeyLevels map[string]proxy.KeyLevel `json:"key_levels,omitempty"`
+	KeyLevels map[string]limits.KeyLevel `json:"key_levels,omitempty"`
 }
 
 // maxMemory leaves room for the rest of the packet that takes a memory over.
@@ -173,7 +173,7 @@ func (d *Daemon) remembered() memory {
 		HandoffBegan: d.handoff.began, keyMemory: d.keyTable.memory(),
 	}
 	load := d.forSuccessor()
-	m.Load, m.KeyLevels = &load, d.server.KeyLevels()
+	m.Load, m.KeyLevels = &load, d.server.Limiter.KeyLevels()
 	if raw, err := json.Marshal(m); err == nil && len(raw) > maxMemory {
 		m.KeyLevels = nil // of many hundred keys: they begin anew, and the reload succeeds
 	}

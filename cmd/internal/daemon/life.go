@@ -28,7 +28,7 @@ func (d *Daemon) announce(ctx context.Context) error {
 		snap := d.snapshot()
 		report := d.tracker.Observe(snap)
 		status := statusLine(report) + d.handoff.lastFailure()
-		d.server.CheckAliases()
+		d.server.Catalogue.CheckAliases()
 		switch {
 		case !started && (impatient || probes.Settled(snap)):
 			started = true
@@ -90,15 +90,15 @@ func (d *Daemon) drain(ctx, grace context.Context) {
 	restarting := d.restarting(grace)
 	if !restarting {
 		d.pool.Drain()
-		d.server.Refuse()
+		d.server.Connections.Refuse()
 	}
 	d.notifier.Stopping("Stopping: finishing turns in flight") // who reads this is refused, or waits
 	d.handoff.pass(handoff.Drain)
 	if restarting {
-		d.server.Leave(grace)
+		d.server.Connections.Leave(grace)
 	}
 	idle := d.awaitIdle(grace)
-	for idle && restarting && d.server.Rest(grace) {
+	for idle && restarting && d.server.Connections.Rest(grace) {
 		idle = d.awaitIdle(grace)
 	}
 	if !idle {
@@ -137,7 +137,7 @@ func (d *Daemon) awaitIdle(grace context.Context) bool {
 	d.finishing.Store(true)
 	d.notifier.StillStopping(notify.ExtendBy) // also when nothing is left to wait for: what follows must end, too
 	for said := ""; ; {
-		inflight, requests, predecessor := d.pool.Inflight(), d.server.Unanswered(), d.handoff.last()
+		inflight, requests, predecessor := d.pool.Inflight(), d.server.Connections.Unanswered(), d.handoff.last()
 		if inflight == 0 && requests == 0 && predecessor == nil {
 			return true
 		}
@@ -156,7 +156,7 @@ func (d *Daemon) awaitIdle(grace context.Context) bool {
 		case <-grace.Done():
 			return false
 		case <-d.changed:
-		case <-d.server.Changed():
+		case <-d.server.Connections.Changed():
 		case <-predecessor:
 		case <-extend.C:
 			d.notifier.StillStopping(notify.ExtendBy)

@@ -130,7 +130,7 @@ func (d *Daemon) retire(ctx, grace context.Context, hasten func()) {
 	d.touchTurns()
 	grace, cancelGrace := context.WithTimeout(grace, d.cfg.DrainTimeout)
 	defer cancelGrace()
-	err := d.server.AwaitQuiet(grace, hurry)
+	err := d.server.Connections.AwaitQuiet(grace, hurry)
 	if err == nil && !d.awaitIdle(grace) {
 		err = context.Cause(grace)
 	}

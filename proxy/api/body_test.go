@@ -1,0 +1,230 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"codex-proxy/probes"
+	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/workers"
+)
+
+// post is the head of a chat request.
+const post = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+// malformed makes one request in one of the ways in which bodies go wrong.
+func malformed(random *rand.Rand) []byte {
+	valid := []byte(hello(streaming + `"temperature":1,"stop":["x"],`))
+	sized := func(body []byte) []byte {
+		return append(fmt.Appendf(nil, "%sContent-Length: %d\r\n\r\n", post, len(body)), body...)
+	}
+	noise := make([]byte, random.IntN(300))
+	for i := range noise {
+		noise[i] = byte(random.Uint32())
+	}
+	switch random.IntN(6) {
+	case 0: // noise
+		return sized(noise)
+	case 1: // cut JSON
+		return sized(valid[:random.IntN(len(valid))])
+	case 2: // one byte changed
+		body := bytes.Clone(valid)
+		body[random.IntN(len(body))] = byte(random.Uint32())
+		return sized(body)
+	case 3: // deep
+		return sized(bytes.Repeat([]byte{'['}, 1+random.IntN(100_000)))
+	case 4: // promises more than it brings
+		return append(fmt.Appendf(nil, "%sContent-Length: %d\r\n\r\n", post, len(valid)+1+random.IntN(100)), valid...)
+	default: // broken chunks
+		return append(fmt.Appendf(nil, "%sTransfer-Encoding: chunked\r\n\r\n%x\r\n", post, random.IntN(1000)), noise...)
+	}
+}
+
+func TestMalformedBodies(t *testing.T) {
+	const count = 200
+	r := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")})
+	before, descriptors := goleak.IgnoreCurrent(), openFiles(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	statuses := map[int]int{}
+	for i := range count {
+		request := malformed(random)
+		status, answer := r.exchange(t, request)
+		statuses[status]++
+		if status >= 400 {
+			assert.Contains(t, []int{400, 404}, status, "request %d: %q: %s", i, request, answer)
+			failure(t, answer)
+		} else {
+			assert.Contains(t, answer, "[DONE]", "request %d: %q", i, request)
+		}
+	}
+	t.Logf("statuses: %v", statuses)
+	assert.Greater(t, statuses[400], count/2)
+	r.awaitConnections(t, 0)
+	assert.LessOrEqual(t, openFiles(t), descriptors, "a test before may still have been closing one")
+	assert.NoError(t, goleak.Find(before))
+	assert.Zero(t, r.pool.Inflight())
+	assert.NotContains(t, r.log.String(), `"level":"ERROR"`)
+}
+
+// exchange sends raw bytes, ends its side, and reads the answer.
+func (r *rig) exchange(t *testing.T, request []byte) (status int, answer string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", r.addr)
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(bound)))
+	_, err = conn.Write(request)
+	require.NoError(t, err)
+	if !complete(request) { // a whole request of a client that half closes would be one of a client gone
+		require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err, "%q", request)
+	defer resp.Body.Close()
+	return resp.StatusCode, text(t, resp)
+}
+
+func complete(request []byte) bool {
+	parsed, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(request)))
+	if err != nil {
+		return false
+	}
+	_, err = io.ReadAll(parsed.Body)
+	return err == nil
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(entries)
+}
+
+// pipes is a listener of in-memory connections, for a bubble of fake time.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A body that does not come holds a connection for a minute, not for ever,
+// whether a handler waits for it or nobody does.
+func TestBodiesThatDoNotCome(t *testing.T) {
+	for name, tc := range map[string]struct {
+		head   string
+		status int
+		code   string
+	}{
+		"read by a handler": {post, 400, "body_timeout"},
+		"read by nobody":    {"PUT /livez HTTP/1.1\r\nHost: localhost\r\n", 405, "method_not_allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, leave := piped(t)
+				began := time.Now()
+				_, err := fmt.Fprintf(client, "%sContent-Length: 10\r\n\r\n", tc.head)
+				require.NoError(t, err)
+				everything, err := io.ReadAll(client)
+				require.NoError(t, err)
+				assert.LessOrEqual(t, time.Since(began), 2*time.Minute)
+				resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(everything)), nil)
+				require.NoError(t, err)
+				defer resp.Body.Close()
+				assert.Equal(t, tc.status, resp.StatusCode)
+				assert.Equal(t, tc.code, failure(t, text(t, resp)).Error.Code)
+				leave()
+			})
+		})
+	}
+}
+
+// An answer that nobody reads holds a connection for the idle timeout.
+func TestAnswersThatNobodyReads(t *testing.T) {
+	for _, head := range []string{
+		"GET /livez", "GET /readyz", "GET /healthz", "GET /metrics", "OPTIONS /v1/models", "GET /nowhere", "PUT /livez", "GET /v1/models", "GET /v1/responses/resp_1",
+	} {
+		t.Run(head, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, leave := piped(t)
+				require.NoError(t, client.SetWriteDeadline(time.Now().Add(2*time.Hour)))
+				_, err := io.WriteString(client, strings.Repeat(head+" HTTP/1.1\r\nHost: localhost\r\n\r\n", 1000))
+				assert.ErrorIs(t, err, io.ErrClosedPipe, "the server has closed it")
+				require.NoError(t, client.Close())
+				leave()
+			})
+		})
+	}
+}
+
+// piped is a client of a server without workers, whose idle timeout is an hour.
+func piped(t *testing.T, changes ...func(*Settings)) (client net.Conn, leave func()) {
+	t.Helper()
+	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: bound}, func() {})
+	settings := Settings{
+		Pool: pool, Report: func() probes.Report { return probes.Report{} }, BodyLimit: 1000, RequestMemory: 8000, QueueTimeout: bound, IdleTimeout: time.Hour, Keepalive: time.Hour,
+		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, change := range changes {
+		change(&settings)
+	}
+	s := New(settings)
+	listener, served := make(pipes), make(chan error, 1)
+	go func() { served <- s.Serve(listener) }()
+	client, server := net.Pipe()
+	listener <- server
+	return client, func() {
+		require.NoError(t, s.Shutdown(context.Background()))
+		require.NoError(t, <-served)
+	}
+}
+
+// What would make codex hang up, or keep silent, comes to it in a form that it
+// takes: the fake does as codex does.
+func TestWhatCodexCannotRead(t *testing.T) {
+	var tools, schema, items string
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		tools, schema, items = fmt.Sprintf("%s", turn.Request.DynamicTools), string(turn.Request.OutputSchema), fmt.Sprintf("%s", turn.Request.Items)
+		return appservertest.Reply("yes")(ctx, turn)
+	}})
+	for _, bad := range []string{"\xff", `\udc00`} {
+		parameters := `{"type":"object","properties":{},"description":"` + bad + `"}`
+		for path, body := range map[string]string{
+			"/v1/chat/completions": `{"model":"demo","messages":[{"role":"user","content":"` + bad + `"}],"tools":[{"type":"function","function":{"name":"f","parameters":` + parameters + `}}],
+				"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","required":[],"additionalProperties":false,"properties":{},"description":"` + bad + `"}}}}`,
+			"/v1/responses": `{"model":"demo","input":[{"role":"user","content":"` + bad + `"}],"tools":[{"type":"function","name":"f","parameters":` + parameters + `}],
+				"text":{"format":{"type":"json_schema","name":"x","strict":true,"schema":{"type":"object","required":[],"additionalProperties":false,"properties":{},"description":"` + bad + `"}}}}`,
+		} {
+			resp := r.do(t, http.MethodPost, path, body)
+			answer := text(t, resp)
+			assert.Equal(t, http.StatusOK, resp.StatusCode, answer)
+			assert.Equal(t, "1", resp.Header.Get("X-Codex-Attempts"))
+			assert.True(t, utf8.ValidString(answer))
+			for _, got := range []string{tools, schema, items} {
+				assert.Regexp(t, `\x{fffd}|\\ufffd`, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/workers"
+)
+
+// huge is a WebP of 8000 × 8000 pixels in 30 bytes: lossless, of one colour
+// (RFC 9649, section 3.7.2.1.1).
+var huge = "data:image/webp;base64," + base64.StdEncoding.EncodeToString(
+	[]byte("RIFF\x16\x00\x00\x00WEBPVP8L\x0a\x00\x00\x00\x2f\x3f\x5f\xcf\x07\x88\x88\x08\x00\x00"))
+
+// tooMuch is the refusal of images, which names the one that is too much.
+func tooMuch(t *testing.T, resp *http.Response, param string) {
+	t.Helper()
+	assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
+	e := failure(t, text(t, resp)).Error
+	assert.Equal(t, "image_too_large", e.Code)
+	require.NotNil(t, e.Param)
+	assert.Equal(t, param, *e.Param)
+	assert.Contains(t, e.Message, "3072 MiB")
+}
+
+func times(n int, one string) []string {
+	return strings.Split(strings.Repeat(one+" ", n-1)+one, " ")
+}
+
+func TestImagesOfAChatTogether(t *testing.T) {
+	worker := &appservertest.Server{Handler: appservertest.Reply("x")}
+	r := newRig(t, worker, func(o *options) { o.Images = &gallery{} })
+	for name, tc := range map[string]struct{ body, param string }{
+		"fifty":        {looking("", times(50, huge)...), "messages[0].content[5].image_url.url"},
+		"five":         {looking("", times(5, huge)...), "messages[0].content[5].image_url.url"},
+		"fetched":      {looking("", append(times(4, huge), "https://x/huge")...), "messages[0].content[5].image_url.url"},
+		"for a choice": {looking(`"n":2,`, times(3, huge)...), "messages[0].content[3].image_url.url"},
+		"streamed":     {looking(streaming, times(5, huge)...), "messages[0].content[5].image_url.url"},
+	} {
+		t.Run(name, func(t *testing.T) { tooMuch(t, r.chatting(t, tc.body), tc.param) })
+	}
+	assert.NotContains(t, worker.Requests(), "thread/start")
+	for _, body := range []string{looking("", times(4, huge)...), looking("", times(50, onePixel)...), looking(`"n":2,`, times(2, huge)...)} {
+		assert.Equal(t, http.StatusOK, r.chatting(t, body).StatusCode)
+	}
+}
+
+// inputImages is a message with that many large images.
+func inputImages(n int) string {
+	return `{"role":"user","content":[` + strings.Join(times(n, `{"type":"input_image","image_url":"`+huge+`"}`), ",") + `]}`
+}
+
+// Of a response all images count: of messages, of outputs of tools, and those of the
+// conversation that it continues or refers to.
+func TestImagesOfAResponseTogether(t *testing.T) {
+	worker := &appservertest.Server{Handler: appservertest.Reply("x")}
+	r := newRig(t, worker, keeping(t))
+	tooMuch(t, r.responding(t, asked("", `[`+inputImages(2)+`,`+inputImages(3)+`]`)), "input[1].content[2].image_url")
+	output := `{"type":"function_call","call_id":"c","name":"f"},{"type":"function_call_output","call_id":"c","output":[` +
+		strings.Join(times(5, `{"type":"input_image","image_url":"`+huge+`"}`), ",") + `]}`
+	tooMuch(t, r.responding(t, asked("", `[`+output+`]`)), "input[1].output[4].image_url")
+
+	first := r.whole(t, asked("", `[`+inputImages(3)+`]`))
+	continuing := `"previous_response_id":"` + first.ID + `",`
+	tooMuch(t, r.responding(t, asked(continuing, `[`+inputImages(2)+`]`)), "input[0].content[1].image_url")
+	assert.Equal(t, http.StatusOK, r.responding(t, asked(continuing, `[`+inputImages(1)+`]`)).StatusCode)
+
+	items := read[struct{ Data []seenItem }](t, text(t, r.do(t, http.MethodGet, "/v1/responses/"+first.ID+"/input_items", "")))
+	again := `{"type":"item_reference","id":"` + items.Data[0].ID + `"}`
+	tooMuch(t, r.responding(t, asked("", `[`+again+`,`+again+`]`)), "input[1]")
+
+	k := r.socket(t)
+	k.say(create(`"store":false,`, `[`+inputImages(3)+`]`))
+	remembered := k.response().Response.ID
+	k.say(create(`"store":false,"previous_response_id":"`+remembered+`",`, `[`+inputImages(2)+`]`))
+	assert.Equal(t, "image_too_large", k.response().Error.Code)
+}
+
+// holding is a rig whose worker holds its answers to that method back until the gate is
+// closed.
+func holding(t *testing.T, method string, changes ...func(*options)) (r *rig, worker *appservertest.Server, came, gate chan struct{}) {
+	t.Helper()
+	came, gate = make(chan struct{}, 8), make(chan struct{})
+	hold := appservertest.Held(gate)
+	worker = &appservertest.Server{Handler: appservertest.Reply("x"), Faults: map[string]appservertest.Fault{
+		method: func(ctx context.Context, p *appservertest.Peer, id json.RawMessage) bool {
+			came <- struct{}{}
+			return hold(ctx, p, id)
+		},
+	}}
+	return newRig(t, worker, changes...), worker, came, gate
+}
+
+// turnsOnWorker is what the worker has, whoever has asked for it.
+func (r *rig) turnsOnWorker() int { return r.Report().Workers[0].Inflight }
+
+// A request whose images are too much for the time of a start is not run again, and
+// its place is free when the worker is.
+func TestHeavyStartsDoNotRunAgain(t *testing.T) {
+	r, worker, came, gate := holding(t, "thread/inject_items", func(o *options) { o.max, o.StartTimeout = 1, time.Second })
+	resp := r.chatting(t, looking("", huge))
+	assert.Equal(t, http.StatusGatewayTimeout, resp.StatusCode)
+	assert.Equal(t, "false", resp.Header.Get("X-Should-Retry"))
+	assert.Equal(t, "1", resp.Header.Get("X-Codex-Attempts"))
+	e := failure(t, text(t, resp)).Error
+	assert.Equal(t, "image_timeout", e.Code)
+	assert.Equal(t, "messages", *e.Param)
+	assert.Equal(t, "0", r.retries(t, lostStart))
+	received(t, came)
+	await(t, tick(t), func() bool { return r.pool.Inflight() == 0 })
+	assert.Equal(t, 1, r.turnsOnWorker(), "codex decodes still")
+	_, err := r.pool.Acquire(whenGone(), workers.Ask{Model: "demo"})
+	require.ErrorIs(t, err, context.Canceled)
+
+	close(gate)
+	await(t, tick(t), func() bool { return r.turnsOnWorker() == 0 })
+	assert.Equal(t, http.StatusOK, r.chatting(t, looking("", huge)).StatusCode)
+	assert.Contains(t, worker.Requests(), "thread/unsubscribe")
+}
+
+// whenGone is the context of a request whose client has left.
+func whenGone() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// Behind a worker that hangs, a request with a small image, or none, is as lost as ever.
+func TestLightStartsRunAgain(t *testing.T) {
+	for _, body := range []string{hello(""), looking("", onePixel)} {
+		r, _, _, _ := holding(t, "thread/inject_items", func(o *options) {
+			o.queue.Timeout, o.StartTimeout = 50*time.Millisecond, 50*time.Millisecond
+		})
+		resp := r.chatting(t, body)
+		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, "there is no other worker")
+		assert.Equal(t, "1", r.retries(t, lostStart))
+	}
+}
+
+// A client that leaves frees no place before the worker has answered what it was asked
+// for it.
+func TestPlacesOfClientsThatLeave(t *testing.T) {
+	for _, method := range []string{"thread/start", "thread/inject_items", "turn/start"} {
+		t.Run(method, func(t *testing.T) {
+			r, _, came, gate := holding(t, method)
+			ctx, leave := context.WithCancel(t.Context())
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(looking("", huge)))
+			require.NoError(t, err)
+			req.Header.Set("Content-Type", "application/json")
+			gone := make(chan error, 1)
+			go func() {
+				resp, err := r.client.Do(req)
+				if err == nil {
+					resp.Body.Close()
+				}
+				gone <- err
+			}()
+			received(t, came)
+			leave()
+			require.ErrorIs(t, received(t, gone), context.Canceled)
+			await(t, tick(t), func() bool { return r.pool.Inflight() == 0 })
+			assert.Equal(t, 1, r.turnsOnWorker())
+			close(gate)
+			await(t, tick(t), func() bool { return r.turnsOnWorker() == 0 })
+		})
+	}
+}
+
+// So it is with a turn that was interrupted, until codex has confirmed that.
+func TestPlacesOfInterruptedTurns(t *testing.T) {
+	r, worker, came, gate := holding(t, "turn/interrupt")
+	began := make(chan struct{})
+	worker.Handler = func(ctx context.Context, _ *appservertest.Turn) error {
+		close(began)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(hello("")))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if resp, err := r.client.Do(req); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	received(t, began)
+	leave()
+	received(t, came)
+	<-gone
+	await(t, tick(t), func() bool { return r.pool.Inflight() == 0 }) // closeTimeout has passed
+	assert.Equal(t, 1, r.turnsOnWorker())
+	close(gate)
+	await(t, tick(t), func() bool { return r.turnsOnWorker() == 0 })
+}
+
+// Images wait for room, which is free when they are decoded, long before their turn has
+// ended; a request without any does not wait for it.
+func TestRoomIsFreeWhenImagesAreDecoded(t *testing.T) {
+	r, worker, came, gate := holding(t, "thread/inject_items")
+	answers := make(chan struct{})
+	worker.Handler = gated(answers, "so ", "far")
+	all := make(chan *http.Response, 2)
+	for range 2 {
+		go func() { all <- r.chatting(t, looking(streaming, huge)) }()
+	}
+	received(t, came)
+	await(t, tick(t), func() bool { return r.Report().Queue.Depth == 1 })
+	assert.Empty(t, came, "the second waits")
+	close(gate)
+	received(t, came)
+	for range 2 {
+		assert.Equal(t, http.StatusOK, received(t, all).StatusCode)
+	}
+	assert.Equal(t, 2, r.pool.Inflight(), "both turns run")
+	close(answers)
+}
+
+// What a client sees that waited for room in vain.
+func TestNoRoomForImages(t *testing.T) {
+	r, _, _, _ := holding(t, "thread/inject_items", func(o *options) { o.queue.Timeout = 50 * time.Millisecond })
+	first := make(chan *http.Response, 1)
+	go func() { first <- r.chatting(t, looking("", huge)) }()
+	await(t, tick(t), func() bool { return r.pool.Inflight() == 1 })
+	resp := r.chatting(t, looking("", huge))
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	e := failure(t, text(t, resp)).Error
+	assert.Equal(t, "overloaded", e.Code)
+	assert.Contains(t, e.Message, "images of other requests")
+	assert.NotEmpty(t, resp.Header.Get("Retry-After"))
+	r.Abort()
+	received(t, first)
+}
+
+func TestHugeIsHuge(t *testing.T) {
+	image := openai.Image{URL: huge}
+	assert.InDelta(t, 673, float64(image.Decoding()>>20), 5)
+}

@@ -1,0 +1,104 @@
+// Package chat serves POST /v1/chat/completions.
+package chat
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/answer"
+	"codex-proxy/proxy/intake"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/turn"
+)
+
+// Endpoint serves chat completions. All fields are required.
+type Endpoint struct {
+	Server  *proxy.Server
+	Intake  *intake.Intake
+	Turns   *turn.Runner
+	Answers *answer.Writer
+}
+
+// Routes returns the routes of the endpoint.
+func (e *Endpoint) Routes() []proxy.Route {
+	return []proxy.Route{{Method: http.MethodPost, Path: "/v1/chat/completions", Access: proxy.Keyed, Handler: e.create}}
+}
+
+// create serves POST /v1/chat/completions.
+func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, openai.DecodeChat)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if err := e.Intake.Inline(ctx, x, req.Images()); err != nil {
+		return err
+	}
+	c := &completion{Endpoint: e, w: w, x: x, req: req, wire: openai.Answer{
+		ID: proxy.NewID("chatcmpl-"), Created: time.Now().Unix(), Model: x.Model, Legacy: req.Legacy,
+		Usage: req.Stream && req.IncludeUsage,
+	}}
+	if req.Stream {
+		return c.streamed(ctx, !answer.KeepaliveOff(r))
+	}
+	return c.run(ctx)
+}
+
+// completion is the answer to one request.
+type completion struct {
+	*Endpoint
+	w         http.ResponseWriter
+	x         *proxy.Exchange
+	req       *openai.ChatRequest
+	wire      openai.Answer
+	stream    *answer.Stream         // nil: the answer is whole
+	keepalive bool                   // comments may break the silence of the stream
+	choices   []openai.ChoiceContent // of a whole answer
+}
+
+// sink creates the sink of a choice, whose answer is charged to output.
+func (c *completion) sink(index int, report *turn.Report, output outputCharge) turn.Sink {
+	common := choice{completion: c, index: index, report: report, outputCharge: output}
+	if c.stream != nil {
+		return &streamedChoice{choice: common}
+	}
+	return &wholeChoice{choice: common}
+}
+
+// finish sends the end of the answer, when all choices have ended.
+func (c *completion) finish() error {
+	c.x.Settle()
+	if c.stream != nil {
+		return c.finishStream()
+	}
+	return c.Answers.JSON(c.w, c.wire.Completion(c.choices, answer.Usage(c.x.Turn.Usage)))
+}
+
+// request is the turn of a choice.
+func (c *completion) request(planned plan, report *turn.Report) turn.Request {
+	codex := planned.turn // a copy, as each turn takes over its own
+	return turn.Request{
+		ID: c.x.ID, Key: c.x.Key.Name, Arrived: c.x.Began, Name: c.x.Model,
+		Turn: &codex, Decoding: planned.images, Starts: planned.starts,
+		Reasoning: c.req.Reasoning.Summary != "", BreakSilence: c.keepalive,
+		Span: c.x.Span, Report: report,
+	}
+}
+
+// run runs the turns of the choices.
+func (c *completion) run(ctx context.Context) error {
+	images, err := intake.Decoding(c.req.Images(), c.req.N)
+	if err != nil {
+		return err
+	}
+	planned := plan{turn: planTurn(c.req), images: images}
+	c.req.Messages = nil // they are in the plan, and would stay as long as the answer takes
+	c.x.Grant.Body.Shrink(planned.turn.Footprint())
+	c.choices = make([]openai.ChoiceContent, c.req.N)
+	if c.req.N > 1 {
+		return c.runAll(ctx, planned)
+	}
+	return c.Turns.Run(ctx, c.request(planned, &c.x.Turn), c.sink(0, &c.x.Turn, &c.x.Grant.Answer))
+}

@@ -1,0 +1,117 @@
+package chat
+
+import (
+	"slices"
+	"strings"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/openai"
+)
+
+// plan is what the turns of all choices have in common.
+type plan struct {
+	turn   appserver.TurnRequest
+	images int64         // bytes that codex needs to decode the images
+	starts chan struct{} // see turn.Request.Starts
+}
+
+// planTurn maps a chat request onto a turn. The system messages that open the history
+// become the thread's instructions; all messages after them are injected in their own
+// roles. A later system message becomes a developer message, the role that replaces it in
+// the Responses API: codex drops "system" silently. Parameters without a setting of codex
+// become instructions at the end, where the model weighs them most.
+func planTurn(req *openai.ChatRequest) appserver.TurnRequest {
+	instructions, history := splitInstructions(req.Messages)
+	turn := appserver.TurnRequest{
+		Model: req.Model, BaseInstructions: &instructions, Effort: req.Reasoning.Effort, Summary: req.Reasoning.Summary,
+		OutputSchema: req.Format.Schema, Tools: tools(req.Tools), ServiceTier: req.ServiceTier, Verbosity: req.Verbosity,
+	}
+	turn.Items = make([]appserver.Item, 0, len(history)+len(req.Instructions)+1)
+	for _, m := range history {
+		turn.Items = append(turn.Items, items(m)...)
+	}
+	for _, text := range append(req.Instructions, req.Format.Instruction) {
+		if text != "" {
+			turn.Items = append(turn.Items, appserver.TextMessage("developer", text))
+		}
+	}
+	return turn
+}
+
+// splitInstructions keeps the last message in the history whatever its role:
+// codex refuses to run a turn on an empty one.
+func splitInstructions(messages []openai.Message) (string, []openai.Message) {
+	n := 0
+	for n < len(messages)-1 && messages[n].Role == "system" {
+		n++
+	}
+	texts := make([]string, 0, n)
+	for _, m := range messages[:n] {
+		texts = append(texts, nameOf(m)+joined(m.Parts))
+	}
+	return strings.Join(texts, "\n\n"), messages[n:]
+}
+
+// items are the items of history that one message becomes.
+func items(m openai.Message) []appserver.Item {
+	var list []appserver.Item
+	switch m.Role {
+	case "tool":
+		return append(list, appserver.FunctionCallOutput(m.CallID, joined(m.Parts)))
+	case "assistant":
+		if hasText(m.Parts) || len(m.Calls) == 0 {
+			list = append(list, appserver.Message("assistant", contents(m, "output_text")...))
+		}
+		for _, c := range m.Calls {
+			list = append(list, appserver.FunctionCall(c.ID, c.Name, c.Arguments))
+		}
+		return list
+	case "system":
+		m.Role = "developer"
+	}
+	return append(list, appserver.Message(m.Role, contents(m, "input_text")...))
+}
+
+// contents are the parts of a message, after a part with its name: codex has no field for
+// names.
+func contents(m openai.Message, text string) []appserver.Content {
+	var list []appserver.Content
+	if name := nameOf(m); name != "" {
+		list = append(list, appserver.Content{Type: text, Text: name})
+	}
+	for _, p := range m.Parts {
+		if p.Image != nil {
+			list = append(list, appserver.Content{Type: "input_image", ImageURL: p.Image.URL, Detail: p.Image.Detail})
+		} else {
+			list = append(list, appserver.Content{Type: text, Text: p.Text})
+		}
+	}
+	return list
+}
+
+func nameOf(m openai.Message) string {
+	if m.Name == "" {
+		return ""
+	}
+	return "[name: " + m.Name + "]\n"
+}
+
+func hasText(parts []openai.Part) bool {
+	return slices.ContainsFunc(parts, func(p openai.Part) bool { return p.Text != "" })
+}
+
+func joined(parts []openai.Part) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(p.Text)
+	}
+	return b.String()
+}
+
+func tools(list []openai.Tool) []appserver.Tool {
+	var tools []appserver.Tool
+	for _, t := range list {
+		tools = append(tools, appserver.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Parameters})
+	}
+	return tools
+}

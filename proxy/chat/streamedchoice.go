@@ -1,0 +1,104 @@
+package chat
+
+import (
+	"context"
+	"io"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/turn"
+)
+
+// streamedChoice is the sink of a choice that is sent in chunks, as they come. Nothing is
+// sent before the model's first output or the first keepalive, so that a failure until
+// then is a real HTTP status.
+type streamedChoice struct {
+	choice
+	role  bool // the chunk with the role is out
+	sent  int  // calls
+	words *openai.TextWriter
+}
+
+// Begin implements turn.Sink.
+func (c *streamedChoice) Begin(a *turn.Attempt) {
+	c.start(a)
+	c.role, c.sent, c.words = false, 0, nil
+	if c.req.N > 1 {
+		c.stream.CountAttempt()
+	}
+}
+
+// Text implements turn.Sink.
+func (c *streamedChoice) Text(message, delta string) error {
+	delta = c.separate(message, delta)
+	if c.words == nil {
+		c.words = c.wire.TextWriter(c.index)
+		if err := c.send(true); err != nil {
+			return err
+		}
+	}
+	return c.write(func(w io.Writer) error { return c.words.WriteEvent(w, delta) })
+}
+
+// Reasoning implements turn.Sink.
+func (c *streamedChoice) Reasoning(item string, part int, delta string) error {
+	return c.send(true, c.wire.ReasoningChunk(c.index, c.separateParts(item, part, delta)))
+}
+
+// Item implements turn.Sink.
+func (c *streamedChoice) Item(item appserver.ResponseItem) error {
+	call, ok := c.callOf(item)
+	if !ok {
+		return nil
+	}
+	chunks := c.wire.CallChunks(c.index, c.sent, call)
+	c.sent++
+	return c.send(false, chunks...)
+}
+
+// Flush implements turn.Sink.
+func (c *streamedChoice) Flush() error { return c.stream.Flush() }
+
+// Silence implements turn.Sink.
+func (c *streamedChoice) Silence() error {
+	c.commit()
+	return c.stream.Keepalive()
+}
+
+// Finish implements turn.Sink.
+func (c *streamedChoice) Finish(_ context.Context, f turn.Finish) error {
+	finish, refusal := c.end(f)
+	chunks := []openai.ChatChunk{c.wire.FinishChunk(c.index, finish)}
+	if refusal != "" {
+		chunks = append([]openai.ChatChunk{c.wire.RefusalChunk(c.index, refusal)}, chunks...)
+	}
+	if err := c.send(refusal == "", chunks...); err != nil {
+		return err
+	}
+	if c.req.N > 1 { // the end of the answer may come much later
+		return c.stream.Flush()
+	}
+	return c.ended()
+}
+
+// send sends chunks, and before the first of them the chunk with the role. content states
+// that the choice has content.
+func (c *streamedChoice) send(content bool, chunks ...openai.ChatChunk) error {
+	if !c.role {
+		c.role = true
+		chunks = append([]openai.ChatChunk{c.wire.RoleChunk(c.index, content)}, chunks...)
+	}
+	return c.write(func(w io.Writer) error {
+		for _, chunk := range chunks {
+			if err := openai.WriteEvent(w, chunk); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (c *streamedChoice) write(write func(io.Writer) error) error {
+	c.commit()
+	return c.stream.Write(write)
+}

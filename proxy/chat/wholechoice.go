@@ -1,0 +1,58 @@
+package chat
+
+import (
+	"context"
+	"strings"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/turn"
+)
+
+// wholeChoice is the sink of a choice that is sent when it is complete.
+type wholeChoice struct {
+	choice
+	words, thoughts strings.Builder
+	tools           []openai.ToolCall
+}
+
+// Begin implements turn.Sink.
+func (c *wholeChoice) Begin(a *turn.Attempt) {
+	c.start(a)
+	c.words, c.thoughts, c.tools = strings.Builder{}, strings.Builder{}, nil
+}
+
+// Text implements turn.Sink.
+func (c *wholeChoice) Text(message, delta string) error {
+	c.words.WriteString(c.separate(message, delta))
+	return nil
+}
+
+// Reasoning implements turn.Sink.
+func (c *wholeChoice) Reasoning(item string, part int, delta string) error {
+	c.thoughts.WriteString(c.separateParts(item, part, delta))
+	return nil
+}
+
+// Item implements turn.Sink.
+func (c *wholeChoice) Item(item appserver.ResponseItem) error {
+	if call, ok := c.callOf(item); ok {
+		c.tools = append(c.tools, call)
+	}
+	return nil
+}
+
+// Flush implements turn.Sink.
+func (c *wholeChoice) Flush() error { return nil }
+
+// Silence implements turn.Sink.
+func (c *wholeChoice) Silence() error { return nil }
+
+// Finish implements turn.Sink.
+func (c *wholeChoice) Finish(_ context.Context, f turn.Finish) error {
+	finish, refusal := c.end(f)
+	c.choices[c.index] = openai.ChoiceContent{
+		Text: c.words.String(), Reasoning: c.thoughts.String(), Calls: c.tools, Finish: finish, Refusal: refusal,
+	}
+	return c.ended()
+}

@@ -1,0 +1,130 @@
+// Package intake is the first part of every request for a turn: it reads the body within
+// the limits on size, time and memory, applies the limits of the key, resolves the model,
+// and fetches images that the request names by URL.
+package intake
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/limits"
+	"codex-proxy/proxy/models"
+	"codex-proxy/proxy/openai"
+)
+
+// Settings is the configuration of an Intake.
+type Settings struct {
+	Catalogue *models.Catalogue
+	// Images fetches images that requests name by URL; nil refuses those.
+	Images Images
+	// BodyLimit bounds a request body, in bytes, and the images fetched for it.
+	BodyLimit int64
+	// RequestTimeout bounds a request from the arrival of its body to the end of its
+	// answer; 0 is no bound.
+	RequestTimeout time.Duration
+}
+
+// Intake takes in requests. It is safe for concurrent use.
+type Intake struct {
+	Settings
+
+	places imagePlaces
+}
+
+// New creates an intake.
+func New(settings Settings) *Intake { return &Intake{Settings: settings} }
+
+// Request is a decoded request of any endpoint.
+type Request interface{ Asked() openai.Asked }
+
+// Take reads and decodes the body of a request. All errors are an *openai.Error, or the
+// cause of the request's context. The context that it returns is bounded by RequestTimeout;
+// cancel must be called at the end of the answer.
+func Take[R Request](in *Intake, w http.ResponseWriter, r *http.Request, x *proxy.Exchange, decode func([]byte) (R, error)) (
+	req R, ctx context.Context, cancel context.CancelFunc, err error,
+) {
+	body, err := in.read(w, r, x)
+	if err == nil {
+		req, err = Decode(r.Context(), in, x, body, decode)
+	}
+	if err != nil {
+		return req, nil, nil, err
+	}
+	if ignored := req.Asked().Ignored; len(ignored) > 0 {
+		w.Header().Set("X-Codex-Ignored-Params", strings.Join(ignored, ", "))
+	}
+	ctx, cancel = in.Bound(r.Context())
+	return req, ctx, cancel, nil
+}
+
+// Decode decodes a body that has been read, after it has applied the limits of the key.
+// The model and the effort of the request become those that are to run.
+func Decode[R Request](ctx context.Context, in *Intake, x *proxy.Exchange, body []byte, decode func([]byte) (R, error)) (R, error) {
+	var none R
+	if err := in.weigh(ctx, x, body); err != nil {
+		return none, err
+	}
+	req, err := decode(body)
+	if err != nil {
+		return none, err
+	}
+	return req, in.admit(x, req.Asked())
+}
+
+// Bound applies RequestTimeout, if there is one, to a request that has arrived: its
+// waiting, its attempts and its answer together.
+func (in *Intake) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if in.RequestTimeout == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, in.RequestTimeout,
+		openai.Timeout("request_timeout", fmt.Sprintf("the answer was not finished within %s", in.RequestTimeout)))
+}
+
+// weigh refuses a body that must not be decoded, because its key has met a limit or
+// because it holds too much, and acquires the memory for one that may be decoded.
+func (in *Intake) weigh(ctx context.Context, x *proxy.Exchange, body []byte) error {
+	bytes, w, tooMany := limits.Weigh(body)
+	if err := in.admitUndecoded(x, w); err != nil {
+		return err
+	}
+	if tooMany != nil {
+		return tooMany
+	}
+	x.Grant.Body.Shrink(bytes)
+	return x.Grant.Body.Reach(ctx, bytes)
+}
+
+// admitUndecoded applies the limits of the key as far as they need no decoded body: a
+// request of a key that has met its limits is not worth the decoding.
+func (in *Intake) admitUndecoded(x *proxy.Exchange, w openai.Weight) error {
+	if w.Model != "" && !x.Grant.Allows(w.Model) {
+		x.Model = w.Model
+		return in.Catalogue.NotFound(x.Key.Limits, w.Model)
+	}
+	if err := x.Grant.Admit(min(max(w.Choices, 1), openai.MaxChoices)); err != nil {
+		x.Model = w.Model
+		return err
+	}
+	return nil
+}
+
+// admit admits a decoded request before it waits for a worker: its key may use the model
+// and has not met its limits. x.Model stays the client's name for the model, which is
+// answered, counted and logged.
+func (in *Intake) admit(x *proxy.Exchange, asked openai.Asked) error {
+	x.Model, x.Stream, x.HistoryField = *asked.Model, x.Stream || asked.Stream, asked.HistoryField
+	if !x.Grant.Allows(x.Model) {
+		return in.Catalogue.NotFound(x.Key.Limits, x.Model)
+	}
+	alias, err := in.Catalogue.Resolve(x.Model, *asked.Effort, asked.EffortField)
+	if err != nil {
+		return err
+	}
+	*asked.Model, *asked.Effort = alias.Model, alias.Effort
+	return x.Grant.Admit(int64(asked.Choices))
+}

@@ -1,0 +1,126 @@
+package limits
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"codex-proxy/proxy/auth"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/usage"
+)
+
+// Grant is what one request uses of the limits: memory, and the limits of its key. It
+// belongs to the request's goroutine, and must be ended with Settle and Release.
+type Grant struct {
+	Body   Held   // memory of the request
+	Answer Output // memory of its answer
+
+	key     auth.Key // the zero value without keys
+	limiter *Limiter
+	turns   int64 // admitted by the limiter and not ended yet
+	settled bool
+}
+
+// Grant creates the grant of a request with that key, which uses nothing yet.
+func (l *Limiter) Grant(key auth.Key, memory *Memory) Grant {
+	return Grant{key: key, limiter: l, Body: memory.Hold(key.Name), Answer: Output{held: memory.Hold(key.Name)}}
+}
+
+// Allows reports whether the key may use a model. It counts a refusal.
+func (g *Grant) Allows(model string) bool {
+	if g.key.Limits.Allows(model) {
+		return true
+	}
+	g.limiter.refuse(g.key.Name, auth.Models)
+	return false
+}
+
+// Admit admits a request of so many turns, less the turns that were admitted before. The
+// error is an *openai.Error that names the limit.
+func (g *Grant) Admit(turns int64) error {
+	if g.key.Name == "" || turns <= g.turns {
+		return nil
+	}
+	for _, limit := range []string{auth.Concurrent, auth.RequestsPerMinute} {
+		if most := g.key.Limits.Number(limit); most > 0 && turns > most { // the same request would never be admitted
+			g.limiter.refuse(g.key.Name, limit)
+			return openai.Invalid("invalid_value", "n",
+				fmt.Sprintf("n must not be larger than the limit of this API key: %s=%d", limit, most))
+		}
+	}
+	if met, wait := g.limiter.begin(g.key.Name, g.key.Limits, turns-g.turns); met != "" {
+		return g.limiter.refusal(met, g.key.Limits, wait)
+	}
+	g.turns = turns
+	return nil
+}
+
+// Settle counts what a request used, once: before the last of its answer is sent, as the
+// client may come again as soon as it has that, or when the request has ended. model is
+// the client's name for it.
+func (g *Grant) Settle(model string, counts usage.Counts) {
+	if g.settled || g.limiter == nil {
+		return
+	}
+	g.settled = true
+	if counts.Requests > 0 {
+		g.limiter.usage.Add(g.key.Name, model, counts)
+	}
+	if g.turns > 0 {
+		g.limiter.end(g.key.Name, g.key.Limits, g.turns, counts.Tokens())
+		g.turns = 0
+	}
+}
+
+// Release releases the memory.
+func (g *Grant) Release() {
+	g.Body.Release()
+	g.Answer.Release()
+}
+
+// MarkHeader reports to the client how much of its limits is left, in OpenAI's headers.
+// It is to be called when the header is about to be sent, with the counts that are not
+// settled yet.
+func (g *Grant) MarkHeader(h http.Header, counts usage.Counts) {
+	if l := g.key.Limits; l.RequestsPerMinute == 0 && l.TokensPerMinute == 0 && l.TokensPerDay == 0 {
+		return
+	}
+	pending := int64(0)
+	if g.turns > 0 {
+		pending = counts.Tokens()
+	}
+	requests, tokens := g.limiter.standings(g.key.Name, g.key.Limits, pending)
+	requests.show(h, "requests")
+	tokens.show(h, "tokens")
+}
+
+// show writes the three headers of one limit. OpenAI's form of durations (6m0s, 1s,
+// 250ms) is Go's.
+func (st *standing) show(h http.Header, limit string) {
+	if st == nil {
+		return
+	}
+	h.Set("X-Ratelimit-Limit-"+limit, strconv.FormatInt(st.limit, 10))
+	h.Set("X-Ratelimit-Remaining-"+limit, strconv.FormatInt(st.remaining, 10))
+	h.Set("X-Ratelimit-Reset-"+limit, (st.reset + time.Millisecond - 1).Truncate(time.Millisecond).String())
+}
+
+// refusal is the answer to a request that met a limit.
+func (l *Limiter) refusal(met string, limits auth.Limits, wait time.Duration) error {
+	message := fmt.Sprintf("this API key has met its limit: %s=%s; send the request again later", met, limits.Value(met))
+	switch met {
+	case auth.Concurrent:
+		return openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded", message, l.nextPlace())
+	case auth.TokensPerDay:
+		return openai.TooMany(openai.TypeQuota, "insufficient_quota", message+", the day ends at midnight UTC", wholeSeconds(wait))
+	default:
+		return openai.TooMany(openai.TypeRateLimit, "rate_limited", message, wholeSeconds(wait))
+	}
+}
+
+// wholeSeconds rounds up: a client that comes a little early is refused again.
+func wholeSeconds(d time.Duration) time.Duration {
+	return max(time.Second, (d + time.Second - 1).Truncate(time.Second))
+}

@@ -1,0 +1,50 @@
+package models
+
+import (
+	"net/http"
+
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/answer"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/workers"
+)
+
+// owner is owned_by of every model.
+const owner = "codex"
+
+// Endpoint serves the catalogue.
+type Endpoint struct {
+	Catalogue *Catalogue
+	Answers   *answer.Writer
+}
+
+// Routes returns the routes of the endpoint.
+func (e *Endpoint) Routes() []proxy.Route {
+	return []proxy.Route{
+		{Method: http.MethodGet, Path: "/v1/models", Access: proxy.Keyed, Handler: e.list},
+		{Method: http.MethodGet, Path: "/v1/models/{id...}", Access: proxy.Keyed, Handler: e.get},
+	}
+}
+
+// list serves GET /v1/models: the models that the ready workers list, and their aliases,
+// as far as the key may use them.
+func (e *Endpoint) list(w http.ResponseWriter, _ *http.Request, x *proxy.Exchange) error {
+	if len(e.Catalogue.workers.Models()) == 0 {
+		return workers.ErrNotReady
+	}
+	return e.Answers.JSON(w, openai.Models(e.Catalogue.visible(x.Key.Limits), owner))
+}
+
+// get serves GET /v1/models/{id}, also of a model that is not listed at the moment.
+func (e *Endpoint) get(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	id, limits, c := r.PathValue("id"), x.Key.Limits, e.Catalogue
+	alias, isAlias := c.find(id)
+	switch {
+	case limits.Allows(id) && (c.workers.Known(id) || isAlias && c.workers.Known(alias.Model)):
+		return e.Answers.JSON(w, openai.Models([]string{id}, owner).Data[0])
+	case len(c.workers.Models()) == 0:
+		return workers.ErrNotReady
+	default:
+		return c.NotFound(limits, id)
+	}
+}

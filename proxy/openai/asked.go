@@ -1,0 +1,29 @@
+package openai
+
+// Asked is the part of a request that every endpoint has.
+type Asked struct {
+	Model   *string // may be replaced, as an alias is
+	Effort  *string // reasoning effort, likewise; empty: none
+	Choices int     // turns that the request needs
+	Stream  bool
+	Ignored []string // parameters accepted without effect, sorted
+
+	EffortField  string // the name of Effort in the request
+	HistoryField string // the name of the conversation in the request
+}
+
+// Asked implements the common part of a request.
+func (req *ChatRequest) Asked() Asked {
+	return Asked{
+		Model: &req.Model, Effort: &req.Reasoning.Effort, Choices: req.N, Stream: req.Stream, Ignored: req.Ignored,
+		EffortField: "reasoning_effort", HistoryField: "messages",
+	}
+}
+
+// Asked implements the common part of a request.
+func (req *ResponseRequest) Asked() Asked {
+	return Asked{
+		Model: &req.Model, Effort: &req.Reasoning.Effort, Choices: 1, Stream: req.Stream, Ignored: req.Ignored,
+		EffortField: "reasoning.effort", HistoryField: "input",
+	}
+}

@@ -1,0 +1,66 @@
+package responses
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"codex-proxy/internal/cause"
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/stored"
+)
+
+// get serves GET /v1/responses/{id}.
+func (e *Endpoint) get(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	if value := r.URL.Query().Get("stream"); value != "" && value != "false" {
+		return openai.Invalid("unsupported_parameter", "stream", "a stored response is not streamed; leave stream out")
+	}
+	id := r.PathValue("id")
+	size, err := e.sizeOf(r, x)
+	if err != nil {
+		return err
+	}
+	return e.send(w, r, x, []piece{{stored: &storedBytes{
+		size: size, held: x.Grant.Body.Another(),
+		read: func(ctx context.Context, from, n int64) ([]byte, error) {
+			return e.Store.ObjectPart(ctx, x.Key.Name, id, from, n)
+		},
+	}}})
+}
+
+// sizeOf is the size in bytes of the stored response that the path names.
+func (e *Endpoint) sizeOf(r *http.Request, x *proxy.Exchange) (int64, error) {
+	if e.Store == nil {
+		return 0, responseNotFound(r)
+	}
+	size, err := e.Store.ObjectSize(r.Context(), x.Key.Name, r.PathValue("id"))
+	if errors.Is(err, stored.ErrNotFound) {
+		return 0, responseNotFound(r)
+	}
+	return size, cause.Of(r.Context(), err)
+}
+
+func responseNotFound(r *http.Request) error {
+	return &openai.Error{
+		Status: http.StatusNotFound, Type: openai.TypeInvalidRequest,
+		Code: "response_not_found", Param: "response_id",
+		Message: fmt.Sprintf("response %q not found: it was not stored, or its time is over", openai.Bounded(r.PathValue("id"))),
+	}
+}
+
+// delete serves DELETE /v1/responses/{id}.
+func (e *Endpoint) delete(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	if e.Store == nil {
+		return responseNotFound(r)
+	}
+	id := r.PathValue("id")
+	switch err := e.Store.Delete(r.Context(), x.Key.Name, id); {
+	case errors.Is(err, stored.ErrNotFound):
+		return responseNotFound(r)
+	case err != nil:
+		return cause.Of(r.Context(), err)
+	}
+	return e.Answers.JSON(w, openai.ResponseDeleted{ID: id, Object: "response", Deleted: true})
+}

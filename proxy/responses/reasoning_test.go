@@ -1,0 +1,40 @@
+package responses
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/stored"
+)
+
+func TestReasoningFitsItsWorker(t *testing.T) {
+	theirs, foreign := appserver.Reasoning(nil, "theirs"), appserver.Reasoning(nil, "from elsewhere")
+	question := appserver.TextMessage("user", "q")
+	var from owners
+	from.add(theirs, markOf("b"))
+	from.add(foreign, "")
+	assert.Equal(t, []appserver.Item{foreign, question}, from.fit("a", []appserver.Item{theirs, foreign, question}))
+	assert.Equal(t, []appserver.Item{theirs, question}, from.fit("b", []appserver.Item{theirs, question}))
+	assert.Equal(t, "b", from.prefers([]string{"a", "b"}))
+	assert.Empty(t, from.prefers([]string{"a"}))
+}
+
+// A stored item of reasoning belongs to the worker that made it, with a mark and without.
+func TestStoredReasoningFitsItsWorker(t *testing.T) {
+	conversation := fromStore([]stored.Item{
+		{ID: "rs_1", Worker: "default", JSON: []byte(`{"type":"reasoning","summary":[],"encrypted_content":"` + markOf("default") + `demo"}`)},
+		{ID: "rs_2", Worker: "default", JSON: []byte(`{"type":"reasoning","summary":[],"encrypted_content":"demo"}`)},
+		{ID: "msg_1", JSON: []byte(`{"type":"message","role":"user","content":[{"type":"input_text","text":"q"}]}`)},
+	})
+	p, err := planTurn(&openai.ResponseRequest{Model: "demo"}, conversation)
+	require.NoError(t, err)
+	assert.Len(t, p.turn.Items, 3)
+	assert.Len(t, p.reasoning.fit("default", p.turn.Items), 3)
+	for _, item := range p.reasoning.fit("another", p.turn.Items) {
+		assert.NotContains(t, string(item), "encrypted_content")
+	}
+}

@@ -1,0 +1,196 @@
+package responses
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/answer"
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/limits"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/turn"
+)
+
+// errCancelled ends a response that a client has cancelled.
+var errCancelled = errors.New("the response was cancelled")
+
+// eventWriter sends the events of a response as they come.
+type eventWriter interface {
+	write([]openai.ResponseEvent) error
+	Flush() error
+	Keepalive() error
+}
+
+// response is a response in the making: the sink of its turn. It belongs to the goroutine
+// of its request.
+type response struct {
+	*Endpoint
+	w         http.ResponseWriter
+	x         *proxy.Exchange
+	job       *job
+	events    eventWriter // nil: the response is sent as a whole
+	keepalive bool        // comments may break the silence of the stream
+
+	held    int64    // bytes of the request that it needs to the end
+	running *running // its entry among the responses in flight
+	attempt *turn.Attempt
+	builder *openai.ResponseBuilder
+	begun   bool // something was sent
+	ended   bool // the end was sent
+	kept    *remembered
+}
+
+// run runs the turn. Nothing is sent while the turn can still be lost and run again. It
+// returns what the connection remembers of the response; nil if the response did not come
+// to an end.
+func (s *response) run(ctx context.Context) (*remembered, error) {
+	planned, err := planTurn(s.job.req, s.job.conversation())
+	if err != nil {
+		return nil, err
+	}
+	s.release(planned.turn.Footprint())
+	ctx, running, leave := s.Endpoint.running.enter(ctx, s.job.blank.ID, s.x.Key.Name)
+	defer leave()
+	s.running = running
+	err = s.Turns.Run(ctx, turn.Request{
+		ID: s.x.ID, Key: s.x.Key.Name, Arrived: s.x.Began, Name: s.x.Model,
+		Turn: &planned.turn, Decoding: planned.images, Fit: planned.reasoning.fit,
+		Prefer:    cmp.Or(planned.reasoning.prefers(s.Turns.Pool.Names()), s.job.prefer),
+		Reasoning: true, BreakSilence: s.keepalive, Span: s.x.Span, Report: &s.x.Turn,
+	}, s)
+	switch {
+	case !errors.Is(err, errCancelled):
+	case s.ended:
+		err = nil
+	default: // cancelled before the turn began, so that there is nothing to answer
+		err = turn.ErrClientGone
+	}
+	return s.kept, err
+}
+
+// release releases the parts of the request that the plan has.
+func (s *response) release(planned int64) {
+	s.job.req.Input = nil
+	s.held = limits.Everything // until the response is stored
+	if !s.job.kept() {
+		s.job.history, s.job.input = nil, nil
+		s.held = limits.PerByte * int64(s.job.blank.Size())
+		s.x.Grant.Body.Shrink(s.held + planned)
+	}
+}
+
+// Begin implements turn.Sink.
+func (s *response) Begin(a *turn.Attempt) {
+	s.attempt = a
+	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, markOf(a.Worker), proxy.NewID)
+	if s.w != nil {
+		s.w.Header().Set("X-Codex-Attempts", strconv.Itoa(a.Number))
+	}
+}
+
+// Reserve implements turn.Sink.
+func (s *response) Reserve(ctx context.Context, bytes int) error {
+	return s.x.Grant.Answer.Reserve(ctx, bytes)
+}
+
+// Text implements turn.Sink.
+func (s *response) Text(item, delta string) error { return s.send(s.builder.Text(item, delta)) }
+
+// Reasoning implements turn.Sink.
+func (s *response) Reasoning(item string, part int, delta string) error {
+	return s.send(s.builder.Reasoning(item, part, delta))
+}
+
+// Item implements turn.Sink.
+func (s *response) Item(item appserver.ResponseItem) error { return s.send(s.builder.Item(item.Item)) }
+
+// Flush implements turn.Sink.
+func (s *response) Flush() error {
+	if s.events == nil {
+		return nil
+	}
+	return s.events.Flush()
+}
+
+// Silence implements turn.Sink. The events that come first in any case break the first
+// silence.
+func (s *response) Silence() error {
+	if s.events == nil {
+		return nil
+	}
+	if first := s.builder.Begin(); first != nil {
+		if err := s.send(first); err != nil {
+			return err
+		}
+		return s.events.Flush()
+	}
+	s.commit()
+	return s.events.Keepalive()
+}
+
+// Finish implements turn.Sink.
+func (s *response) Finish(ctx context.Context, f turn.Finish) error {
+	var events []openai.ResponseEvent
+	if f == turn.Stop && !s.builder.HasOutput() && answer.Wrote(s.x.Turn.Usage) {
+		events = s.builder.Refuse(answer.Withheld)
+	}
+	events = append(events, s.builder.End(answer.Finish(f), answer.Usage(s.x.Turn.Usage), time.Now().Unix())...)
+	return s.end(ctx, events)
+}
+
+// Fail implements turn.Sink. A cancelled response is an answer, and so is a failed one
+// that has begun.
+func (s *response) Fail(ctx context.Context, err error) error {
+	usage := answer.Usage(s.x.Turn.Usage)
+	switch {
+	case errors.Is(context.Cause(ctx), errCancelled):
+		return cmp.Or(s.end(ctx, s.builder.Cancel(usage)), errCancelled)
+	case !s.begun || proxy.ClientGone(err):
+		return err
+	default:
+		_ = s.end(ctx, s.builder.Fail(s.Server.Error(s.x, err), usage))
+		return err
+	}
+}
+
+// send sends events, if the response is not sent as a whole.
+func (s *response) send(events []openai.ResponseEvent) error {
+	if s.events == nil || len(events) == 0 {
+		return nil
+	}
+	s.commit()
+	return s.events.write(events)
+}
+
+// commit is called before anything is sent.
+func (s *response) commit() {
+	s.begun = true
+	if s.attempt != nil {
+		s.attempt.Commit()
+	}
+	s.x.Grant.Body.Shrink(s.held)
+}
+
+// end stores the response and sends its end, in this order: a client may refer to the
+// response as soon as it has the end.
+func (s *response) end(ctx context.Context, events []openai.ResponseEvent) error {
+	s.kept = s.keep(ctx)
+	if s.running != nil {
+		s.running.ended(s.builder.Response())
+	}
+	s.x.Settle()
+	s.ended = true
+	if s.events == nil {
+		s.commit()
+		return s.Answers.JSON(s.w, s.builder.Response())
+	}
+	if err := s.send(events); err != nil {
+		return err
+	}
+	return s.events.Flush()
+}

@@ -1,0 +1,129 @@
+package responses
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/intake"
+	"codex-proxy/proxy/limits"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/turn"
+)
+
+// answer serves one message response.create.
+func (s *socket) answer(ctx context.Context, m message) {
+	x, end, err := s.Server.BeginMessage(s.r, s.x, m.held)
+	defer end()
+	ctx, cancel := s.Intake.Bound(ctx)
+	defer cancel()
+	defer s.Answers.CountStream()()
+	if err == nil {
+		err = s.respond(ctx, x, m.body)
+	}
+	if err == nil {
+		return
+	}
+	if e := s.Server.Fail(x, err); e != nil {
+		s.sendError(e)
+	}
+}
+
+func (s *socket) respond(ctx context.Context, x *proxy.Exchange, body []byte) error {
+	req, err := intake.Decode(ctx, s.Intake, x, body, openai.DecodeResponseCreate)
+	if err != nil {
+		return err
+	}
+	job, err := s.newJob(ctx, x, req, s.last)
+	if err != nil {
+		return err
+	}
+	job.recall = true
+	making := &response{Endpoint: s.Endpoint, x: x, job: job, events: &frames{socket: s, x: x}}
+	run := making.run
+	if req.NoGenerate {
+		run = making.warmUp
+	}
+	kept, err := run(ctx)
+	if kept != nil {
+		s.remember(kept)
+	}
+	return err
+}
+
+// warmUp answers a request without a turn of the model. The next request continues its
+// input.
+func (s *response) warmUp(ctx context.Context) (*remembered, error) {
+	s.held = limits.Everything
+	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, "", proxy.NewID)
+	err := s.end(ctx, s.builder.End(openai.FinishStop, &openai.Usage{}, time.Now().Unix()))
+	return s.kept, err
+}
+
+// remember keeps a response for the next request, if there is memory for it and the whole
+// conversation is within the limit for the body of a request.
+func (s *socket) remember(response *remembered) {
+	size := size(response.items)
+	s.last = nil
+	s.held.Release()
+	charge := size + int64(len(response.items))*limits.PerItem/2
+	if size <= s.Intake.BodyLimit && s.held.TryAcquire(charge) {
+		s.last = response
+	}
+}
+
+// frames sends the events of a response as messages.
+type frames struct {
+	*socket
+	x *proxy.Exchange // of the response
+}
+
+func (f *frames) write(events []openai.ResponseEvent) error {
+	for _, e := range events {
+		if f.x.Status == 0 {
+			f.x.Status, f.x.FirstByte = http.StatusOK, time.Now()
+		}
+		if err := f.send(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Flush implements eventWriter: every message is sent at once.
+func (f *frames) Flush() error { return nil }
+
+// Keepalive implements eventWriter: pings break the silence of a WebSocket.
+func (f *frames) Keepalive() error { return nil }
+
+// sendError sends an error that belongs to no response. The reader notices a client that
+// is gone.
+func (s *socket) sendError(e *openai.Error) {
+	event := openai.ErrorEvent{Type: "error", Status: e.Status, Error: e}
+	if e.RetryAfter > 0 {
+		event.Headers = map[string]string{"retry-after": strconv.Itoa(int(e.RetryAfter.Round(time.Second).Seconds()))}
+	}
+	_ = s.send(event)
+}
+
+// send sends a message, and may be called from any goroutine. It does not end with the
+// request, so that the client also receives the reason for that end.
+func (s *socket) send(v any) error {
+	data, err := openai.Encode(v)
+	if err != nil {
+		return fmt.Errorf("cannot encode an event: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.r.Context()), s.WriteTimeout)
+	defer cancel()
+	s.sending.Add(1)
+	defer s.sending.Add(-1)
+	if s.conn.Write(ctx, websocket.MessageText, data) != nil {
+		return turn.ErrClientGone
+	}
+	return nil
+}

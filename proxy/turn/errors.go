@@ -1,0 +1,60 @@
+package turn
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"codex-proxy/proxy/appserver"
+)
+
+var (
+	// ErrClientGone ends a turn whose client closed its connection.
+	ErrClientGone = errors.New("the client closed the connection")
+	// ErrStartTimeout ends the start of a turn that the worker does not answer.
+	ErrStartTimeout = errors.New("the worker did not take the turn in time")
+	// ErrImagesTimeout is ErrStartTimeout of a request with many bytes of images.
+	ErrImagesTimeout = errors.New("the worker did not decode the images in time")
+	// ErrInterrupted is the end of a turn that the worker interrupted by itself.
+	ErrInterrupted = errors.New("the worker interrupted the turn")
+)
+
+// SilentError ends a turn of which the worker sent nothing for too long.
+type SilentError struct{ After time.Duration }
+
+// Error implements error.
+func (e *SilentError) Error() string { return fmt.Sprintf("the worker sent nothing for %s", e.After) }
+
+// The reasons for which a turn is lost: the values of the label reason of
+// codex_turn_retries_total.
+const (
+	lostWorker      = "worker_exited"   // the connection to the worker ended
+	lostStopping    = "worker_stopping" // the worker accepts no new turns
+	lostOverloaded  = "overloaded"      // likewise, for as long as a start may take
+	lostStart       = "start_timeout"   // the worker did not answer
+	lostInterrupted = "interrupted"     // the worker ended the turn without a request to do so
+)
+
+var lossReasons = []string{lostWorker, lostStopping, lostOverloaded, lostStart, lostInterrupted}
+
+// lossReason is the reason for which a turn was lost. It is empty for a turn that
+// failed: the model endpoint and codex would refuse the same request again.
+func lossReason(err error) string {
+	var rpc *appserver.RPCError
+	switch {
+	case errors.Is(err, appserver.ErrConnectionLost):
+		return lostWorker
+	case errors.Is(err, ErrStartTimeout):
+		return lostStart
+	case errors.Is(err, ErrInterrupted):
+		return lostInterrupted
+	case !errors.As(err, &rpc):
+		return ""
+	case rpc.ShuttingDown():
+		return lostStopping
+	case rpc.Code == appserver.CodeOverloaded:
+		return lostOverloaded
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,88 @@
+package turn
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"codex-proxy/internal/metric"
+	"codex-proxy/proxy/workers"
+)
+
+type metrics struct {
+	queueWait    prometheus.Histogram
+	queueRefused *prometheus.CounterVec
+	turns        *prometheus.CounterVec
+	retries      *prometheus.CounterVec
+	reuse        *prometheus.CounterVec
+}
+
+func newMetrics(registry prometheus.Registerer) *metrics {
+	f := promauto.With(registry)
+	return &metrics{
+		queueWait: f.NewHistogram(metric.Histogram("codex_queue_wait_seconds",
+			"Time that a turn waited for a place on a worker, whether it got one or not.",
+			.001, .005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)),
+		queueRefused: metric.Closed(f.NewCounterVec(prometheus.CounterOpts{
+			Name: "codex_queue_refused_total", Help: "Turns that got no place on a worker, by why.",
+		}, []string{"reason"}), refusals...),
+		turns: metric.Closed(f.NewCounterVec(prometheus.CounterOpts{
+			Name: "codex_turns_total",
+			Help: "Turns that were begun on a worker and have ended, by outcome; lost ones may have run again.",
+		}, []string{"outcome"}), outcomes...),
+		retries: metric.Closed(f.NewCounterVec(prometheus.CounterOpts{
+			Name: "codex_turn_retries_total",
+			Help: "Turns that were lost before the client had anything of them and ran again, by how they were lost.",
+		}, []string{"reason"}), lossReasons...),
+		reuse: metric.Closed(f.NewCounterVec(prometheus.CounterOpts{
+			Name: "codex_thread_reuse_total", Help: "Turns that were begun, by whether they continued a kept thread.",
+		}, []string{"outcome"}), "hit", "miss"),
+	}
+}
+
+// refusals are why a turn got no place; "ended" is the end of the request itself while
+// it waited.
+var refusals = []string{"draining", "queue_full", "busy", "not_ready", "no_model", "ended"}
+
+func refusal(err error) string {
+	switch {
+	case errors.Is(err, workers.ErrDraining):
+		return "draining"
+	case errors.Is(err, workers.ErrQueueFull):
+		return "queue_full"
+	case errors.Is(err, workers.ErrBusy):
+		return "busy"
+	case errors.Is(err, workers.ErrNoModel):
+		return "no_model"
+	case errors.Is(err, workers.ErrNotReady):
+		return "not_ready"
+	default:
+		return "ended"
+	}
+}
+
+var outcomes = []string{"completed", "failed", "cancelled", "lost"}
+
+// outcome is how an attempt ended: a lost one is no fault of the request, a cancelled
+// one ended because the request did.
+func outcome(ctx context.Context, err error) string {
+	switch {
+	case err == nil:
+		return "completed"
+	case ctx.Err() != nil, errors.Is(err, ErrClientGone):
+		return "cancelled"
+	case lossReason(err) != "":
+		return "lost"
+	default:
+		return "failed"
+	}
+}
+
+// observe ends the span of an attempt, and counts it.
+func (t *run) observe(ctx context.Context, err error) {
+	outcome := outcome(ctx, err)
+	t.metrics.turns.WithLabelValues(outcome).Inc()
+	t.endSpan(outcome)
+}

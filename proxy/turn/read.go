@@ -1,0 +1,156 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"codex-proxy/internal/cause"
+	"codex-proxy/proxy/appserver"
+)
+
+// reader delivers the events of a turn.
+type reader struct {
+	*run
+	turn      *appserver.Turn
+	delivered time.Time // when the client last received something
+}
+
+// read delivers the turn to the sink, and returns how it ended.
+func (t *run) read(ctx context.Context, turn *appserver.Turn) (Finish, error) {
+	finish, err := (&reader{run: t, turn: turn, delivered: time.Now()}).readAll(ctx)
+	if err != nil {
+		return 0, t.sink.Fail(ctx, cause.Of(ctx, err))
+	}
+	return finish, nil
+}
+
+func (r *reader) readAll(ctx context.Context) (Finish, error) {
+	for {
+		event, err := r.next(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if end, ok := event.(appserver.TurnCompleted); ok {
+			return finishOf(end)
+		}
+		if err := r.deliver(ctx, event); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (r *reader) deliver(ctx context.Context, event appserver.Event) error {
+	switch e := event.(type) {
+	case appserver.TextDelta:
+		if err := r.reserve(ctx, len(e.Text)); err != nil {
+			return err
+		}
+		return r.sink.Text(e.ItemID, e.Text)
+	case appserver.ReasoningDelta:
+		r.span.Once(firstToken)
+		if !r.Reasoning {
+			return nil
+		}
+		if err := r.reserve(ctx, len(e.Text)); err != nil {
+			return err
+		}
+		return r.sink.Reasoning(e.ItemID, e.Part, e.Text)
+	case appserver.ResponseItem:
+		r.span.Once(firstToken)
+		if err := r.sink.Reserve(ctx, len(e.Item)); err != nil {
+			return err
+		}
+		r.produced(e)
+		return r.sink.Item(e)
+	case appserver.UsageUpdated:
+		r.Report.Usage = &e.Usage
+	}
+	return nil
+}
+
+// reserve prepares the delivery of a piece of output.
+func (r *reader) reserve(ctx context.Context, bytes int) error {
+	r.span.Once(firstToken)
+	r.delivered = time.Now()
+	return r.sink.Reserve(ctx, bytes)
+}
+
+// produced records an item of the output. An item that is more than words may have
+// had an effect that must not happen twice.
+func (t *run) produced(item appserver.ResponseItem) {
+	t.acted = t.acted || item.Type != "message" && item.Type != "reasoning"
+	t.items = append(t.items, item)
+}
+
+// next waits for one event. The silence of the worker ends the turn, not its duration,
+// and progress that makes no event is no silence. The silence towards the client is
+// another one: a model that thinks makes events of which the client receives nothing.
+func (r *reader) next(ctx context.Context) (appserver.Event, error) {
+	if !r.turn.Ready() {
+		if err := r.sink.Flush(); err != nil {
+			return nil, err
+		}
+	}
+	until := time.Now().Add(r.IdleTimeout)
+	for {
+		event, err := r.turn.NextWithin(ctx, r.patience(until))
+		if !errors.Is(err, appserver.ErrSilent) {
+			return event, err
+		}
+		if later := r.turn.LastReceived().Add(r.IdleTimeout); later.After(until) {
+			until = later
+		}
+		if !time.Now().Before(until) {
+			r.lease.Suspect()
+			return nil, &SilentError{r.IdleTimeout}
+		}
+		if err := r.breakSilence(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// patience is how long the reader waits before it looks at both silences again.
+func (r *reader) patience(until time.Time) time.Duration {
+	if !r.BreakSilence {
+		return time.Until(until)
+	}
+	return min(time.Until(until), time.Until(r.delivered.Add(r.Keepalive)))
+}
+
+func (r *reader) breakSilence() error {
+	now := time.Now()
+	if !r.BreakSilence || now.Before(r.delivered.Add(r.Keepalive)) {
+		return nil
+	}
+	r.delivered = now
+	return r.sink.Silence()
+}
+
+// finishOf is how a turn ended. A response that the model endpoint cut short is a failed
+// turn to codex, and an answer to a client.
+func finishOf(e appserver.TurnCompleted) (Finish, error) {
+	switch e.Status {
+	case appserver.TurnCompletedOK:
+		return Stop, nil
+	case appserver.TurnCalledTools:
+		return ToolCalls, nil
+	case appserver.TurnFailed:
+		return incomplete(e.Err)
+	default:
+		return 0, ErrInterrupted
+	}
+}
+
+func incomplete(err *appserver.TurnError) (Finish, error) {
+	reason, incomplete := err.Incomplete()
+	switch {
+	case !incomplete:
+		return 0, err
+	case reason == "content_filter":
+		return ContentFilter, nil
+	default:
+		return Length, nil
+	}
+}

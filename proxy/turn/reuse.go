@@ -1,0 +1,184 @@
+package turn
+
+import (
+	"bytes"
+	"container/list"
+	"crypto/sha256"
+	"encoding/binary"
+	"sync"
+
+	"codex-proxy/proxy/appserver"
+)
+
+// threads keeps the threads of answered requests loaded on their workers. A request
+// whose history continues such a thread runs there: the model endpoint's prompt cache
+// identifies a thread by its id. A history that differs by a byte starts a thread of
+// its own.
+//
+// A thread with a turn is not in here. A thread costs its worker about 2 MiB.
+type threads struct {
+	limit int // 0: nothing is kept
+
+	mu     sync.Mutex
+	byKey  map[threadKey]*list.Element
+	oldest list.List // of *keptThread; the one unused for longest is in front
+}
+
+// threadKey is the hash of everything that a thread was given.
+type threadKey [sha256.Size]byte
+
+type keptThread struct {
+	key    threadKey
+	thread *appserver.Thread
+	worker string
+}
+
+func newThreads(limit int) *threads {
+	return &threads{limit: limit, byKey: map[threadKey]*list.Element{}}
+}
+
+// continuation is what a request needs to find the kept thread that it continues.
+type continuation struct {
+	threads *threads
+	keys    []threadKey // keys[n] stands for the request with its first n items
+}
+
+// continuation computes the keys of a request. Threads are not shared between
+// API keys.
+func (ts *threads) continuation(apiKey string, r *appserver.TurnRequest) *continuation {
+	c := &continuation{threads: ts}
+	if ts.limit == 0 {
+		return c
+	}
+	kind := r.Fingerprint()
+	c.keys = append(make([]threadKey, 0, len(r.Items)+2), sha256.Sum256(append(kind[:], apiKey...)))
+	for _, item := range r.Items {
+		key := c.keys[len(c.keys)-1]
+		if !isReasoning(item) { // the thread keeps its own
+			key = key.then(item)
+		}
+		c.keys = append(c.keys, key)
+	}
+	return c
+}
+
+// isReasoning recognises an appserver.Reasoning by its first bytes.
+func isReasoning(item appserver.Item) bool {
+	return bytes.HasPrefix(item, []byte(`{"type":"reasoning"`))
+}
+
+// then is the key with one more item.
+func (k threadKey) then(item appserver.Item) (next threadKey) {
+	h := sha256.New()
+	h.Write(k[:])
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(item))))
+	h.Write(item)
+	h.Sum(next[:0])
+	return next
+}
+
+// worker is the name of the worker that has the thread with the longest part of the
+// request; empty if no thread has any.
+func (c *continuation) worker() string {
+	c.threads.mu.Lock()
+	defer c.threads.mu.Unlock()
+	if _, found := c.find(nil); found != nil {
+		return found.worker
+	}
+	return ""
+}
+
+// acquire hands over the thread on conn with the longest part of the request, and
+// how many of the items the thread has; nil if no thread has any.
+func (c *continuation) acquire(conn *appserver.Conn) (known int, thread *appserver.Thread) {
+	c.threads.mu.Lock()
+	defer c.threads.mu.Unlock()
+	n, found := c.find(conn)
+	if found == nil {
+		return 0, nil
+	}
+	c.threads.remove(c.threads.byKey[found.key])
+	return n, found.thread
+}
+
+// find is called under the lock. A nil conn is any connection. A thread that has all
+// items of the request has nothing to answer, and does not count.
+func (c *continuation) find(conn *appserver.Conn) (known int, found *keptThread) {
+	for n := len(c.keys) - 2; n > 0; n-- {
+		e := c.threads.byKey[c.keys[n]]
+		if e == nil {
+			continue
+		}
+		kept := e.Value.(*keptThread)
+		if on := kept.thread.Conn(); on.Err() == nil && (conn == nil || on == conn) {
+			return n, kept
+		}
+	}
+	return 0, nil
+}
+
+// keep stores the thread of the turn under the request and its answer, instead of
+// closing the turn; false if it cannot.
+func (c *continuation) keep(answer []appserver.Item, turn *appserver.Turn, worker string) bool {
+	if len(answer) == 0 || len(c.keys) == 0 {
+		return false
+	}
+	thread := turn.Keep()
+	if thread == nil {
+		return false
+	}
+	key := c.keys[len(c.keys)-1]
+	for _, item := range answer {
+		key = key.then(item)
+	}
+	for _, surplus := range c.threads.add(&keptThread{key, thread, worker}) {
+		surplus.Close()
+	}
+	return true
+}
+
+// add returns the threads that have to go for the new one.
+func (ts *threads) add(kept *keptThread) (surplus []*appserver.Thread) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if e := ts.byKey[kept.key]; e != nil { // the same was asked and answered twice
+		surplus = append(surplus, ts.remove(e))
+	}
+	for e := ts.oldest.Front(); e != nil; {
+		next := e.Next()
+		if old := e.Value.(*keptThread).thread; old.Conn().Err() != nil {
+			ts.remove(e) // gone with its connection
+		}
+		e = next
+	}
+	ts.byKey[kept.key] = ts.oldest.PushBack(kept)
+	for ts.oldest.Len() > ts.limit {
+		surplus = append(surplus, ts.remove(ts.oldest.Front()))
+	}
+	return surplus
+}
+
+func (ts *threads) remove(e *list.Element) *appserver.Thread {
+	kept := ts.oldest.Remove(e).(*keptThread)
+	delete(ts.byKey, kept.key)
+	return kept.thread
+}
+
+// repeated is the part of an answer with these items that a client repeats in its next
+// request, as an endpoint puts it into a history; nil if it is not certain. Reasoning
+// is not repeated, and stays in the thread.
+func repeated(items []appserver.ResponseItem) (answer []appserver.Item) {
+	for _, made := range items {
+		var item struct {
+			Content []appserver.Content `json:"content"`
+		}
+		switch err := made.Decode(&item); {
+		case err == nil && made.Type == "reasoning":
+		case err == nil && made.Type == "message" && answer == nil && len(item.Content) == 1 && item.Content[0].Type == "output_text":
+			answer = []appserver.Item{appserver.TextMessage("assistant", item.Content[0].Text)}
+		default:
+			return nil
+		}
+	}
+	return answer
+}

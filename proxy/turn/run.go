@@ -1,0 +1,124 @@
+package turn
+
+import (
+	"context"
+	"errors"
+
+	"codex-proxy/internal/cause"
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/traces"
+	"codex-proxy/proxy/workers"
+)
+
+// maxAttempts bounds how often a request runs: a request that kills its workers must
+// not kill all of them.
+const maxAttempts = 3
+
+// heavyImages is the number of bytes of images from which the request itself is the
+// reason if its worker does not start the turn in time: codex needs seconds to decode
+// the images, and would need them again on the next worker. It is half of what a worker
+// decodes at a time, which leaves room for other requests.
+const heavyImages = 256 << 20
+
+// run is a turn on its way through its attempts. It belongs to the goroutine of Run.
+type run struct {
+	*Runner
+	Request
+	sink Sink
+
+	ask          workers.Ask
+	continuation *continuation
+	lease        *workers.Lease
+	committed    bool                     // something was sent to the client
+	acted        bool                     // the model called a tool in some attempt
+	items        []appserver.ResponseItem // of the attempt's output
+	span         *traces.Span             // of the attempt
+}
+
+// Run runs a turn and delivers it to the sink. It runs the turn again, ahead of the
+// queue, each time it is lost while nothing has been sent to the client, the model has
+// called no tool, and attempts are left. It returns nil when sink.Finish has, the
+// cause of ctx when ctx ended first, one of the errors of this package, of workers or
+// of appserver, or the sink's own error.
+func (r *Runner) Run(ctx context.Context, request Request, sink Sink) error {
+	t := r.newRun(request, sink)
+	defer t.release()
+	for {
+		if err := t.acquire(ctx); err != nil {
+			return err
+		}
+		err := t.attempt(ctx)
+		t.observe(ctx, err)
+		if ctx.Err() != nil {
+			return err
+		}
+		reason := lossReason(err)
+		if reason == lostStart && t.Decoding >= heavyImages {
+			return ErrImagesTimeout
+		}
+		if reason == "" || !t.repeatable() {
+			return err
+		}
+		t.reset(reason)
+	}
+}
+
+func (r *Runner) newRun(request Request, sink Sink) *run {
+	if request.Report == nil {
+		request.Report = &Report{}
+	}
+	t := &run{Runner: r, Request: request, sink: sink, continuation: r.threads.continuation(request.Key, request.Turn)}
+	t.ask = workers.Ask{
+		Model: request.Turn.Model, Key: request.Key, Arrived: request.Arrived, Decoding: request.Decoding, Prefer: request.Prefer,
+	}
+	if t.ask.Prefer == "" {
+		t.ask.Prefer = t.continuation.worker()
+	}
+	return t
+}
+
+func (t *run) release() {
+	if t.lease != nil {
+		t.lease.Release()
+	}
+}
+
+// repeatable reports whether a lost turn may run again.
+func (t *run) repeatable() bool { return !t.committed && !t.acted && t.Report.Attempts < maxAttempts }
+
+// reset prepares the next attempt after a loss.
+func (t *run) reset(reason string) {
+	t.metrics.retries.WithLabelValues(reason).Inc()
+	t.Logger.Info("turn lost, it runs again",
+		"request_id", t.ID, "worker", t.Report.Worker, "reason", reason, "attempt", t.Report.Attempts)
+	t.ask.Lost = t.lease
+	if reason != lostOverloaded && reason != lostInterrupted { // such a worker may succeed; the others are about to stop
+		t.ask.Avoid = append(t.ask.Avoid, t.lease.Conn)
+	}
+	t.Report.Usage, t.items = nil, nil
+}
+
+// attempt runs the turn once, on the worker of the lease.
+func (t *run) attempt(ctx context.Context) error {
+	turn, err := t.start(ctx)
+	if err != nil {
+		if errors.Is(err, ErrStartTimeout) {
+			t.lease.Suspect()
+		}
+		return cause.Of(ctx, err)
+	}
+	kept := false
+	defer func() {
+		if !kept {
+			closeTurn(ctx, turn)
+		}
+	}()
+	t.Report.Thread = turn.ThreadID()
+	t.lease.Annotate(t.Report.Thread, t.ID)
+	finish, err := t.read(ctx, turn)
+	if err != nil {
+		return err
+	}
+	kept = t.continuation.keep(repeated(t.items), turn, t.Report.Worker)
+	return t.sink.Finish(ctx, finish)
+}

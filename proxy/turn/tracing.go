@@ -1,0 +1,46 @@
+package turn
+
+import "codex-proxy/proxy/traces"
+
+// firstToken is the event of a turn at the model's first output: text, reasoning, or a
+// call of a tool.
+const firstToken = "first_token"
+
+// endSpan ends the span of an attempt.
+func (t *run) endSpan(outcome string) {
+	if t.span == nil {
+		return
+	}
+	t.span.Text("codex.worker", t.Report.Worker)
+	t.span.Text("codex.thread_id", t.Report.Thread)
+	t.span.Number("codex.attempt", int64(t.Report.Attempts))
+	t.span.Text("codex.outcome", outcome)
+	DescribeModel(t.span, t.Name, t.Report)
+	if outcome == "failed" || outcome == "lost" {
+		t.span.Fail(outcome)
+	}
+	t.span.End()
+	t.span = nil
+}
+
+// DescribeModel adds the model and its usage to a span, in the names of OpenTelemetry's
+// conventions for generative AI 1.37.
+func DescribeModel(span *traces.Span, model string, report *Report) {
+	if model == "" {
+		return
+	}
+	span.Text("gen_ai.operation.name", "chat")
+	span.Text("gen_ai.request.model", model)
+	if report.Usage != nil {
+		span.Number("gen_ai.usage.input_tokens", report.Usage.InputTokens)
+		span.Number("gen_ai.usage.output_tokens", report.Usage.OutputTokens)
+	}
+}
+
+// endQueue ends the span of a wait for a place.
+func endQueue(span *traces.Span, err error) {
+	if why := refusal(err); err != nil && why != "ended" {
+		span.Fail(why)
+	}
+	span.End()
+}

@@ -1,0 +1,159 @@
+// Package turn runs one turn of the model on a worker. It acquires a place on a
+// worker, starts the turn, reads its events to the end, runs it again if it was lost
+// before the client received anything, and keeps its thread for a request that
+// continues the conversation. The package knows neither HTTP nor the wire of an API: a
+// Sink receives the events of the turn.
+package turn
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/traces"
+	"codex-proxy/proxy/workers"
+)
+
+// StartTimeout bounds the three calls that start a turn.
+const StartTimeout = 30 * time.Second
+
+// Settings is the configuration of a Runner. All durations must be positive.
+type Settings struct {
+	// Pool has the workers.
+	Pool *workers.Pool
+	// IdleTimeout is the longest silence of a worker during a turn.
+	IdleTimeout time.Duration
+	// Keepalive is the time without output after which Sink.Silence is called.
+	Keepalive time.Duration
+	// StartTimeout replaces the constant in tests; 0 keeps the constant.
+	StartTimeout time.Duration
+	// ThreadCache is the number of threads of answered requests that are kept for
+	// requests that continue them; 0 turns that off.
+	ThreadCache int
+	Registry    prometheus.Registerer
+	Logger      *slog.Logger
+}
+
+// Runner runs turns. Create it with New; it is safe for concurrent use.
+type Runner struct {
+	Settings
+
+	threads *threads
+	metrics *metrics
+}
+
+// New creates a runner and registers its metrics.
+func New(settings Settings) *Runner {
+	if settings.StartTimeout == 0 {
+		settings.StartTimeout = StartTimeout
+	}
+	return &Runner{Settings: settings, threads: newThreads(settings.ThreadCache), metrics: newMetrics(settings.Registry)}
+}
+
+// Request is one turn that a client requests.
+type Request struct {
+	ID      string    // of the client's request
+	Key     string    // name of its API key, or empty
+	Arrived time.Time // when the client's request came
+	Name    string    // of the model, as the client wrote it
+
+	// Turn is what codex gets. Run takes it over, and empties it at Attempt.Commit.
+	Turn *appserver.TurnRequest
+	// Prefer names a worker; empty prefers the worker that has the conversation's thread.
+	Prefer string
+	// Decoding is the number of bytes that codex needs to decode the images of the turn.
+	Decoding int64
+	// Fit returns the items that fit a worker; nil: all do.
+	Fit func(worker string, items []appserver.Item) []appserver.Item
+	// Reasoning delivers the summary of the model's reasoning to the sink.
+	Reasoning bool
+	// BreakSilence lets the sink break silences.
+	BreakSilence bool
+	// Starts has room for one turn. Turns with the same channel start one after
+	// another; nil: at the same time.
+	Starts chan struct{}
+
+	Span   *traces.Span // of the client's request; nil: it is not traced
+	Report *Report      // is filled by Run; nil: by nobody
+}
+
+// Report is what a turn used, all attempts together. It belongs to the goroutine of
+// Run until Run returns.
+type Report struct {
+	Worker   string           // of the last attempt; empty before the first
+	Thread   string           // codex's id, likewise
+	Attempts int              // turns that began on a worker
+	Queued   time.Duration    // waiting for a place on a worker
+	Usage    *appserver.Usage // tokens of the last attempt; nil: codex reported none
+}
+
+// Add adds the report of another turn of the same request.
+func (r *Report) Add(o Report) {
+	if r.Thread == "" {
+		r.Worker, r.Thread = o.Worker, o.Thread
+	}
+	r.Attempts += o.Attempts
+	r.Queued = max(r.Queued, o.Queued)
+	switch {
+	case r.Usage == nil:
+		r.Usage = o.Usage
+	case o.Usage != nil:
+		sum := r.Usage.Plus(*o.Usage)
+		r.Usage = &sum
+	}
+}
+
+// Sink receives a turn. Run calls its methods from its own goroutine; an error of a
+// method ends the turn with that error.
+type Sink interface {
+	// Begin starts an attempt. The events of the attempt before are void.
+	Begin(*Attempt)
+	// Reserve is called before so many bytes of output are delivered.
+	Reserve(ctx context.Context, bytes int) error
+	// Text delivers a piece of a message.
+	Text(item, delta string) error
+	// Reasoning delivers a piece of a part of a summary, if Request.Reasoning is set.
+	Reasoning(item string, part int, delta string) error
+	// Item delivers a finished item of the model's output.
+	Item(appserver.ResponseItem) error
+	// Flush is called when no further event has arrived yet.
+	Flush() error
+	// Silence is called each time nothing was delivered for Settings.Keepalive, if
+	// Request.BreakSilence is set.
+	Silence() error
+	// Finish ends the answer. The turn is closed after it: the client does not wait
+	// for the worker's confirmation.
+	Finish(context.Context, Finish) error
+	// Fail ends the answer after an error in the middle of the turn. It returns the
+	// error that Run handles: err itself, unless the sink answered it.
+	Fail(ctx context.Context, err error) error
+}
+
+// Attempt is one run of a turn on a worker.
+type Attempt struct {
+	Number int // from 1
+	Worker string
+
+	run *run
+}
+
+// Commit must be called before anything of the answer is sent to the client. The turn
+// does not run again after that, and the items of the request are released.
+func (a *Attempt) Commit() {
+	a.run.committed = true
+	*a.run.Turn = appserver.TurnRequest{}
+}
+
+// Finish is how a turn ended that did not fail.
+type Finish int
+
+// The ends of a turn.
+const (
+	Stop          Finish = iota // the model has finished
+	ToolCalls                   // it called tools of the client
+	Length                      // the model endpoint cut it short at a limit on tokens
+	ContentFilter               // or for its content
+)
