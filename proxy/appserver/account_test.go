@@ -17,7 +17,7 @@ func TestAccount(t *testing.T) {
 	c := connect(t, srv)
 	a, err := c.Account(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, appserver.Account{}, a, "the demo has none, and needs none")
+	assert.Equal(t, appserver.Account{}, a, "the fake has none, and needs none")
 	_, err = c.RateLimits(t.Context())
 	assert.ErrorContains(t, err, "cannot read the rate limits: ")
 

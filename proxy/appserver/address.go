@@ -32,8 +32,8 @@ const textDelta = "item/agentMessage/delta"
 // address is the thread and the turn of a notification; empty if its parameters have none.
 type address struct{ threadID, turnID []byte }
 
-// addressOf reads the address of a notification. A turn that does not parse still belongs to its thread, whose
-// transcript will fail on it.
+// addressOf reads the address of a notification. A turn that does not parse is delivered to its thread, where the
+// transcript fails on it.
 func addressOf(m *rpc.Message) (a address, err error) {
 	if len(m.Params) == 0 || string(m.Params) == "null" {
 		return a, nil

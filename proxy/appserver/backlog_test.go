@@ -12,8 +12,8 @@ import (
 	"codex-proxy/proxy/appserver/appservertest"
 )
 
-// Turns of two connections that nobody reads share what there is: some are given
-// up. Those that are read go on beside them, and in the end nothing is counted.
+// Unread turns of two connections share the limit: some are ended. A turn that is read continues beside them, and in
+// the end the backlog is empty.
 func TestBacklog(t *testing.T) {
 	const piece, pieces, turns = 1 << 10, 64, 8
 	srv := &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
@@ -45,15 +45,15 @@ func TestBacklog(t *testing.T) {
 		assert.Equal(t, "yes", drain(t, start(t, conns[0], small)).text)
 		return backlog.Bytes() <= most
 	})
-	given := 0
+	ended := 0
 	for _, turn := range idle {
 		if _, err := collect(bound(t), turn); err != nil {
 			require.ErrorIs(t, err, appserver.ErrSlowConsumer)
-			given++
+			ended++
 		}
 		require.NoError(t, turn.Close(bound(t)))
 	}
-	assert.Positive(t, given)
-	assert.Less(t, given, turns)
+	assert.Positive(t, ended)
+	assert.Less(t, ended, turns)
 	assert.Zero(t, backlog.Bytes())
 }

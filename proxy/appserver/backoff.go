@@ -37,7 +37,7 @@ func (c *Conn) retrying(ctx context.Context, f func() error) error {
 	}
 }
 
-// postRetrying is Post, repeated while codex is overloaded: nobody else would repeat the end of a turn or thread.
+// postRetrying is Post, repeated while codex is overloaded: no caller repeats the end of a turn or thread.
 func (c *Conn) postRetrying(method string, params any, then func(rpc.Reply)) {
 	c.postAfter(firstBackoff, method, params, then)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// codexBinary is the real codex, or the end of the test.
+// codexBinary is the path of the real codex. Without one the test is skipped.
 func codexBinary(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("CODEX_PROXY_TEST_CODEX")
@@ -74,8 +74,7 @@ var featuresOff = strings.Fields(`apps plugins remote_plugin shell_tool unified_
 	sleep_tool tool_suggest skill_search hooks shell_snapshot memories browser_use computer_use in_app_browser
 	unbounded_connection_retries`)
 
-// startCodex runs a codex app-server whose models are upstream, and returns its
-// socket and process.
+// startCodex runs a codex app-server with upstream as its model endpoint, and returns its socket and process.
 func startCodex(t *testing.T, upstream http.Handler, retries int) (socket string, process *os.Process) {
 	t.Helper()
 	binary := codexBinary(t)
@@ -142,13 +141,12 @@ func writeConfig(t *testing.T, binary, home, url string, retries int) {
 	require.NoError(t, os.WriteFile(filepath.Join(home, "config.toml"), config.Bytes(), 0o600))
 }
 
-// upstream is a Responses API of scripts: each request gets the next one, the
-// last one for ever.
+// upstream is a Responses API that plays scripts: each request gets the next one, and all after the last one that.
 type upstream struct {
 	mu      sync.Mutex
 	scripts []func(*stream)
 	bodies  []string
-	cut     chan struct{} // one for each request whose client left first
+	cut     chan struct{} // a value for each request that the client has cancelled
 }
 
 func newUpstream(scripts ...func(*stream)) *upstream {
@@ -241,7 +239,7 @@ var upstreamUsage = map[string]any{
 	"output_tokens": 7, "output_tokens_details": map[string]any{"reasoning_tokens": 2}, "total_tokens": 18,
 }
 
-// hang waits for the client to leave.
+// hang waits until the client cancels the request.
 func (s *stream) hang() {
 	<-s.request.Context().Done()
 	s.upstream.cut <- struct{}{}

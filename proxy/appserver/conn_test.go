@@ -142,7 +142,7 @@ func TestEveryWaiterGetsTheCause(t *testing.T) {
 	assert.Equal(t, errTest, c.Err())
 	assert.ErrorIs(t, c.Notify(bound(t), "x", nil), errTest)
 	c.Close(nil)
-	assert.Equal(t, errTest, c.Err(), "the first cause stands")
+	assert.Equal(t, errTest, c.Err(), "only the first cause counts")
 }
 
 func TestThreadlessNotifications(t *testing.T) {
@@ -200,8 +200,7 @@ func TestLargeMessages(t *testing.T) {
 	assert.NoError(t, c.Err())
 }
 
-// Random frames, the same every time: nothing panics, every connection ends or
-// survives, and nothing is left behind.
+// Random frames from a fixed seed: nothing panics, every connection ends or survives, and no descriptor leaks.
 func TestRandomFrames(t *testing.T) {
 	var turns atomic.Uint64
 	srv := &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
@@ -219,7 +218,7 @@ func TestRandomFrames(t *testing.T) {
 	eventually(t, func() bool { return descriptors(t) <= before })
 }
 
-// meetFrame runs a turn in which the fake sends such a frame.
+// meetFrame runs a turn in which the fake sends a mutated frame.
 func meetFrame(t *testing.T, path string) {
 	t.Helper()
 	c, err := appserver.Dial(bound(t), path, appserver.Options{})

@@ -12,17 +12,17 @@ import (
 	"codex-proxy/proxy/appserver/rpc"
 )
 
-// A finished message that has come as deltas takes up no room a second time.
+// The text of a finished message that has come as deltas is not queued again.
 func TestTextIsKeptOnce(t *testing.T) {
 	for name, tt := range map[string]struct{ deltas, item, want string }{
-		"all of it came as deltas":     {"a b", `{"type":"agentMessage","id":"i","text":"a b"}`, "a b"},
-		"a tail did not":               {"a", `{"text":"a b","id":"i","type":"agentMessage"}`, "a b"},
-		"nothing did":                  {"", `{"type":"agentMessage","id":"i","text":"a b"}`, "a b"},
-		"it begins in another way":     {"a b", `{"type":"agentMessage","id":"i","text":"c d e f"}`, "a b"},
-		"it is shorter":                {"a b", `{"type":"agentMessage","id":"i","text":"a"}`, "a b"},
-		"it is of another item":        {"a b", `{"type":"agentMessage","id":"j","text":"a b"}`, "a ba b"},
-		"with escapes":                 {"a\nb", `{"type":"agentMessage","id":"i","text":"a\u000ab"}`, "a\nb"},
-		"codex has begun anew between": {"a b!", `{"type":"agentMessage","id":"i","text":"a b"}`, "a b!a b"},
+		"all of it came as deltas":         {"a b", `{"type":"agentMessage","id":"i","text":"a b"}`, "a b"},
+		"a tail did not":                   {"a", `{"text":"a b","id":"i","type":"agentMessage"}`, "a b"},
+		"nothing did":                      {"", `{"type":"agentMessage","id":"i","text":"a b"}`, "a b"},
+		"it begins in another way":         {"a b", `{"type":"agentMessage","id":"i","text":"c d e f"}`, "a b"},
+		"it is shorter":                    {"a b", `{"type":"agentMessage","id":"i","text":"a"}`, "a b"},
+		"it is of another item":            {"a b", `{"type":"agentMessage","id":"j","text":"a b"}`, "a ba b"},
+		"with escapes":                     {"a\nb", `{"type":"agentMessage","id":"i","text":"a\u000ab"}`, "a\nb"},
+		"codex has restarted the response": {"a b!", `{"type":"agentMessage","id":"i","text":"a b"}`, "a b!a b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMailbox(&Turn{conn: &Conn{}})

@@ -14,8 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tap stands between a client and a socket and notes how large the client's
-// WebSocket frames are.
+// tap is a proxy in front of a socket that records the largest WebSocket frame of the client.
 type tap struct {
 	path string
 	mu   sync.Mutex
@@ -58,7 +57,7 @@ func (p *tap) largest() int {
 	return p.max
 }
 
-// pass copies the upgrade request and then frame by frame (RFC 6455, 5.2).
+// pass copies the upgrade request, and then one frame after another (RFC 6455, 5.2).
 func (p *tap) pass(client io.Reader, server io.Writer) error {
 	in := bufio.NewReader(client)
 	upgrade, err := http.ReadRequest(in)

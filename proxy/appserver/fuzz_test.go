@@ -31,7 +31,7 @@ func FuzzIncoming(f *testing.F) {
 		default:
 			c.route(m)
 		}
-		// Take what there is and no more.
+		// Pop all entries without waiting.
 		for n, ok, _ := turn.pop(); ok; n, ok, _ = turn.pop() {
 			for _, e := range turn.transcript.eventsOf(n) {
 				if done, is := e.(TurnCompleted); is && done.Status == TurnFailed && done.Err == nil {
@@ -42,8 +42,7 @@ func FuzzIncoming(f *testing.F) {
 	})
 }
 
-// FuzzTranscript feeds two notifications of the same thread, as the second may
-// meet what the first has left.
+// FuzzTranscript feeds two notifications of the same thread: the first changes the state that the second meets.
 func FuzzTranscript(f *testing.F) {
 	f.Add("item/agentMessage/delta", []byte(`{"itemId":"i","delta":"d"}`), "item/completed",
 		[]byte(`{"item":{"type":"agentMessage","id":"i","text":"dd"}}`))

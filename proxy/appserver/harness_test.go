@@ -67,7 +67,7 @@ func start(t *testing.T, c *appserver.Conn, r appserver.TurnRequest) *appserver.
 	return turn
 }
 
-// outcome is a whole turn.
+// outcome holds the events of a whole turn.
 type outcome struct {
 	events    []appserver.Event
 	texts     map[string]string // by item

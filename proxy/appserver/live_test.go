@@ -87,7 +87,7 @@ func TestLiveTurn(t *testing.T) {
 			items = append(items, string(e.Item))
 		}
 	}
-	require.Len(t, items, 2, "the model's items, without the echo of ours")
+	require.Len(t, items, 2, "the model's items, without the echo of the injected ones")
 	assert.Contains(t, items[0], "opaque")
 }
 
@@ -134,7 +134,7 @@ func TestLiveCloseCutsTheUpstream(t *testing.T) {
 	assert.Less(t, time.Since(began), 5*time.Second)
 }
 
-// The turn is closed before anything has come of it, even before turn/started.
+// The turn is closed before its first event, even before turn/started.
 func TestLiveCloseAtOnce(t *testing.T) {
 	u := newUpstream(func(s *stream) { s.hang() })
 	c := live(t, u, 0)
@@ -259,7 +259,7 @@ func TestLiveLargeHistory(t *testing.T) {
 		r.Items = append(r.Items, appserver.TextMessage("user", strings.Repeat("0123456789abcdef", 1<<20/16)))
 	}
 	assert.Equal(t, "Hello world", drain(t, start(t, c, r)).text)
-	require.Len(t, u.requests(), 1, "no summary is asked for")
+	require.Len(t, u.requests(), 1, "no request for a summary")
 	assert.Greater(t, len(u.requests()[0]), 20<<20)
 }
 

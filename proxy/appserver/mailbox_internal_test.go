@@ -10,8 +10,8 @@ import (
 	"codex-proxy/proxy/appserver/rpc"
 )
 
-// Text that comes faster than it is read is joined, so that it takes up no more
-// than itself; what is between stays in its place.
+// Text that comes faster than it is read is joined, so that it needs little more memory than its bytes; other
+// notifications keep their place.
 func TestTextIsJoinedWhenTheConsumerIsBehind(t *testing.T) {
 	m := newMailbox(&Turn{conn: &Conn{}})
 	m.turnID = "tu"

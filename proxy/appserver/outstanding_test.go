@@ -14,7 +14,7 @@ import (
 	"codex-proxy/proxy/appserver/appservertest"
 )
 
-// ending is hello with a channel that gets a value for each call of Ended.
+// ending is hello with a channel that receives a value for each call of Ended.
 func ending() (r appserver.TurnRequest, ended chan struct{}) {
 	r, ended = hello(), make(chan struct{}, 8)
 	r.Ended = func() { ended <- struct{}{} }
@@ -26,12 +26,12 @@ func awaitEnded(t *testing.T, ended <-chan struct{}) {
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
-		require.Fail(t, "the turn does not end")
+		require.Fail(t, "Ended was not called")
 	}
 	assert.Empty(t, ended, "it ends once")
 }
 
-// answered waits until the fake has dealt with all that came before.
+// answered waits until the fake has handled all earlier messages.
 func answered(t *testing.T, c *appserver.Conn) {
 	t.Helper()
 	_, err := c.Models(bound(t))
@@ -45,7 +45,7 @@ func TestTurnEndsWithItsThread(t *testing.T) {
 	require.NoError(t, err)
 	drain(t, turn)
 	answered(t, c)
-	assert.Empty(t, ended, "the thread is there")
+	assert.Empty(t, ended, "the thread still runs")
 	require.NoError(t, turn.Close(bound(t)))
 	awaitEnded(t, ended)
 }
@@ -64,7 +64,7 @@ func TestTurnEndsWhenItsThreadIsKept(t *testing.T) {
 	require.NoError(t, turn.Close(bound(t)))
 	awaitEnded(t, ended)
 	_, err = thread.StartTurn(bound(t), r)
-	require.Error(t, err, "it was given back")
+	require.Error(t, err, "the thread was unsubscribed")
 	answered(t, c)
 	awaitEnded(t, ended)
 }
@@ -80,8 +80,7 @@ func TestRefusedTurnEndsAtOnce(t *testing.T) {
 	}
 }
 
-// A turn whose start nobody waits for any more has not ended while codex is at work
-// on it.
+// A cancelled start has not ended while codex works on it.
 func TestAbandonedStartEndsWhenCodexHasAnswered(t *testing.T) {
 	for _, method := range []string{"thread/start", "thread/inject_items", "turn/start", "turn/interrupt",
 		"thread/unsubscribe"} {

@@ -11,8 +11,8 @@ import (
 	"codex-proxy/proxy/appserver/rpc"
 )
 
-// What is written by hand is what encoding/json would write.
-func TestParametersWriteThemselves(t *testing.T) {
+// The hand-written encoding equals that of encoding/json.
+func TestParametersEncodeThemselves(t *testing.T) {
 	terse := "be \"terse\"\n"
 	for _, p := range []rpc.Params{
 		threadStartParams{},
@@ -31,12 +31,12 @@ func TestParametersWriteThemselves(t *testing.T) {
 		require.NoError(t, err)
 		got := p.AppendJSON(nil)
 		assert.JSONEq(t, string(want), string(got))
-		assert.LessOrEqual(t, len(got), 2*p.Size(), "room for it was about right")
+		assert.LessOrEqual(t, len(got), 2*p.Size(), "Size is about right")
 	}
 }
 
-// No two requests that differ in more than their items are of one kind.
-func TestKind(t *testing.T) {
+// Requests that differ in more than their items have different fingerprints.
+func TestFingerprint(t *testing.T) {
 	seen := map[[32]byte]string{TurnRequest{}.Fingerprint(): "nothing"}
 	different := func(r TurnRequest, what string) {
 		k := r.Fingerprint()

@@ -10,8 +10,7 @@ import (
 	"codex-proxy/proxy/appserver/appservertest"
 )
 
-// turnOf runs a turn to its end and waits for all that follows it. It returns what
-// codex was asked for meanwhile.
+// turnOf runs a turn to its end and waits for the requests that follow it. It returns the methods of all its requests.
 func turnOf(t *testing.T, c *appserver.Conn, srv *appservertest.Server, r appserver.TurnRequest) []string {
 	t.Helper()
 	before := len(srv.Requests())
@@ -29,7 +28,7 @@ func TestThreadsArePrestarted(t *testing.T) {
 	srv := &appservertest.Server{Handler: appservertest.Reply("yes")}
 	c := connectWith(t, srv, appserver.Options{Prestart: 2})
 	unique := []string{"thread/start", "thread/inject_items", "turn/start", "thread/unsubscribe"}
-	assert.Equal(t, unique, turnOf(t, c, srv, hello()), "may be the only one of its kind")
+	assert.Equal(t, unique, turnOf(t, c, srv, hello()), "the first turn with its parameters")
 	assert.Equal(t, append(unique, "thread/start"), turnOf(t, c, srv, hello()))
 	for range 3 {
 		assert.Equal(t, []string{"thread/inject_items", "turn/start", "thread/unsubscribe", "thread/start"},
@@ -37,7 +36,7 @@ func TestThreadsArePrestarted(t *testing.T) {
 	}
 	other := hello()
 	other.Model = "other"
-	assert.Equal(t, unique, turnOf(t, c, srv, other), "no thread of another kind is taken")
+	assert.Equal(t, unique, turnOf(t, c, srv, other), "no thread with other parameters is used")
 }
 
 func TestPrestartedThreadsAreBounded(t *testing.T) {
@@ -50,7 +49,7 @@ func TestPrestartedThreadsAreBounded(t *testing.T) {
 	}
 	assert.Equal(t, []string{"thread/start", "thread/inject_items", "turn/start", "thread/unsubscribe",
 		"thread/unsubscribe", "thread/start"},
-		turnOf(t, c, srv, other), "the one before goes")
+		turnOf(t, c, srv, other), "the earlier thread is removed")
 	assert.Contains(t, turnOf(t, c, srv, hello())[0], "thread/start")
 }
 
@@ -63,7 +62,7 @@ func TestNoPrestart(t *testing.T) {
 	}
 }
 
-// Codex may have unloaded it, or may not want another one.
+// Codex may have unloaded the prestarted thread, or may refuse to start another one.
 func TestRefusedPrestartedThread(t *testing.T) {
 	srv := &appservertest.Server{Handler: appservertest.Reply("yes"), Faults: map[string]appservertest.Fault{}}
 	c := connectWith(t, srv, appserver.Options{Prestart: 2})

@@ -15,7 +15,7 @@ import (
 	"codex-proxy/proxy/appserver/rpc"
 )
 
-// typed is every message of ours by the schema file that describes it.
+// typed holds every message type of this package by the schema file that describes it.
 var typed = map[string]any{
 	"v1/InitializeParams":                      initializeParams{},
 	"v1/InitializeResponse":                    InitializeResponse{},
@@ -73,7 +73,7 @@ type jsonRPCRequest struct {
 	Trace  *rpc.Trace `json:"trace"`
 }
 
-// methodsIn is every method of ours by the schema file that lists it.
+// methodsIn holds every method in use by the schema file that lists it.
 // rawResponse/completed and rawResponseItem/completed are sent on demand
 // (experimentalRawEvents) and listed nowhere.
 var methodsIn = map[string][]string{
@@ -123,7 +123,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// The check is worth something only if it finds what is wrong.
+// The check finds wrong types.
 func TestSchemaFindsMistakes(t *testing.T) {
 	s := schema{root: load(t, generateSchema(t), "v2/TurnCompletedNotification")}
 	assert.NotEmpty(t, s.check(reflect.TypeFor[struct {
@@ -182,8 +182,8 @@ func (s schema) alternatives(n node) (all []node) {
 	return all
 }
 
-// check lists what of a Go type the schema does not have. In a union, one
-// alternative that has the field is enough.
+// check lists the fields of a Go type that the schema does not have. In a union, one alternative with the field is
+// enough.
 func (s schema) check(t reflect.Type, n any, path string) []string {
 	sub, ok := n.(node)
 	if !ok || opaque(t) {

@@ -49,7 +49,7 @@ func TestRefusedStartLeavesNothingBehind(t *testing.T) {
 	assert.NotContains(t, srv.Requests(), "turn/interrupt")
 }
 
-// turn/start is on its way already when the history is refused.
+// turn/start has already been sent when the history is refused.
 func TestTurnWithoutItsHistoryIsEnded(t *testing.T) {
 	srv := &appservertest.Server{
 		Handler: appservertest.Hang(""),
@@ -62,8 +62,7 @@ func TestTurnWithoutItsHistoryIsEnded(t *testing.T) {
 	assert.Contains(t, srv.Requests(), "turn/interrupt")
 }
 
-// The turn that has started without its history spoils its thread: the next try is
-// in another one, with all of it.
+// A turn that has started without its history spoils its thread: the next attempt uses another one.
 func TestTurnWithoutItsHistoryIsTriedAgainWhileOverloaded(t *testing.T) {
 	srv := &appservertest.Server{
 		Handler: func(ctx context.Context, turn *appservertest.Turn) error {
@@ -84,8 +83,8 @@ func TestTurnWithoutItsHistoryIsTriedAgainWhileOverloaded(t *testing.T) {
 	}
 }
 
-// A client that leaves while thread/start or turn/start is under way must not
-// leave a thread or a turn behind: the late reply has the ids.
+// A client that cancels during thread/start or turn/start must not leave a thread or a turn behind: the late reply has
+// the ids.
 func TestCancelledStartLeavesNothingBehind(t *testing.T) {
 	for method, want := range map[string][]string{
 		"thread/start":        {"thread/unsubscribe"},
@@ -117,7 +116,7 @@ func TestCancelledStartLeavesNothingBehind(t *testing.T) {
 			}
 			_, err := c.Models(bound(t)) // what came before has been handled then
 			require.NoError(t, err)
-			assert.Empty(t, log.String(), "codex is not to blame")
+			assert.Empty(t, log.String(), "the late reply is no fault of codex")
 		})
 	}
 }

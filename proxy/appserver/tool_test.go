@@ -58,10 +58,10 @@ func TestToolCallsEndTheTurn(t *testing.T) {
 	require.Len(t, calls(o), 2)
 	assert.Equal(t, `{"city":"Rome"}`, calls(o)[1].Arguments)
 	assert.NotEqual(t, calls(o)[0].CallID, calls(o)[1].CallID)
-	assert.ErrorIs(t, <-interrupted, context.Canceled, "nobody has answered, and the turn was interrupted")
+	assert.ErrorIs(t, <-interrupted, context.Canceled, "the call was not answered, and the turn was interrupted")
 }
 
-// What the model calls by mistake is codex's to answer: the turn goes on.
+// Codex answers calls of tools that the client does not have: the turn continues.
 func TestUnknownToolsDoNotEndTheTurn(t *testing.T) {
 	c := connect(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
 		turn.Call(ctx, "nosuch", `{}`)
@@ -81,7 +81,7 @@ func TestUnknownToolsDoNotEndTheTurn(t *testing.T) {
 	assert.Len(t, calls(o), 2)
 }
 
-// The fake takes the tools that codex takes.
+// The fake accepts the tools that codex accepts.
 func TestToolsOfTheFake(t *testing.T) {
 	c := connect(t, &appservertest.Server{})
 	schema := json.RawMessage(`{"type":"object"}`)
@@ -97,7 +97,7 @@ func TestToolsOfTheFake(t *testing.T) {
 	}
 }
 
-// A call that was delivered cannot be taken back.
+// A delivered call cannot be withdrawn.
 func TestRetryAfterACallFails(t *testing.T) {
 	c := connect(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
 		turn.Call(ctx, "weather", `{"city":"Rome"}`)
@@ -154,7 +154,7 @@ func TestLiveCutOffAfterACall(t *testing.T) {
 	}
 }
 
-// A model that was only slow loses nothing.
+// A model that was only slow is not cut off.
 func TestLiveSlowAfterACall(t *testing.T) {
 	later := make(chan struct{})
 	u := newUpstream(func(s *stream) {
@@ -215,7 +215,7 @@ func TestLiveTools(t *testing.T) {
 			appserver.FunctionCallOutput(call.CallID, "sunny in "+call.CallID))
 	}
 	assert.Equal(t, "Hello world", drain(t, start(t, c, r)).text)
-	require.Len(t, u.requests(), 2, "nothing was asked behind the client's back")
+	require.Len(t, u.requests(), 2, "codex has sent no further requests")
 	var body struct {
 		Tools []struct{ Name string }
 		Input []struct {
@@ -234,8 +234,8 @@ func TestLiveTools(t *testing.T) {
 		"function_call call_a,function_call_output call_a,function_call call_b,function_call_output call_b,"), order)
 }
 
-// What codex 0.169 makes of the schema of a tool; the checks of package openai
-// rest on it. An empty answer is a refusal of the whole thread.
+// The form in which codex 0.169 sends the schema of a tool; the checks of package openai rest on it. An empty string
+// means that codex refuses the whole thread.
 func TestLiveToolSchemas(t *testing.T) {
 	u := newUpstream(helloWorld)
 	c := live(t, u, 0)
@@ -255,7 +255,7 @@ func TestLiveToolSchemas(t *testing.T) {
 		`{"type":"object","properties":{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":{"type":"null"}}}`: "=",
 		`{"type":"object","properties":{},"required":["a"],"additionalProperties":false}`:         "=",
 		described(5000): "=",
-		// dropped or changed without a word
+		// silently dropped or changed
 		described(5001): property(`{"type":"string"}`),
 		property(
 			`{"type":"string","minLength":1,"pattern":"x","format":"date","default":"q","title":"t","nullable":true}`): property(`{"type":"string"}`),
@@ -310,19 +310,18 @@ func TestLiveToolSchemas(t *testing.T) {
 	}
 }
 
-// How tools may be called, and the settings in the request to the model endpoint that
-// codex has for a turn.
+// The names that a tool may have, and the settings of a turn in the request to the model endpoint.
 func TestLiveToolNamesAndSettings(t *testing.T) {
 	u := newUpstream(helloWorld)
 	c := live(t, u, 0)
-	for name, taken := range map[string]bool{
+	for name, accepted := range map[string]bool{
 		"a": true, "-": true, "mcpx": true, strings.Repeat("a", 128): true,
 		"": false, "mcp": false, "mcp__x": false, "a.b": false, "é": false, strings.Repeat("a", 129): false,
 	} {
 		r := liveHello()
 		r.Tools = []appserver.Tool{{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}}
 		turn, err := c.StartTurn(bound(t), r)
-		assert.Equal(t, taken, err == nil, "%q: %v", name, err)
+		assert.Equal(t, accepted, err == nil, "%q: %v", name, err)
 		if err == nil {
 			require.NoError(t, turn.Close(bound(t)))
 		}
@@ -347,8 +346,8 @@ func TestLiveToolNamesAndSettings(t *testing.T) {
 	}
 }
 
-// Two names codex 0.169 takes for its own: it accepts tools of the client's with
-// them, and does not show them to the model. Package openai renames them.
+// Codex 0.169 reserves two names: it accepts tools of the client with them, and hides them from the model. Package
+// openai renames them.
 func TestLiveHiddenToolNames(t *testing.T) {
 	u := newUpstream(helloWorld)
 	c := live(t, u, 0)

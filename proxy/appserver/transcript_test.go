@@ -22,11 +22,11 @@ import (
 	"codex-proxy/proxy/appserver/appservertest"
 )
 
-var update = flag.Bool("update", false, "record testdata/transcript.jsonl anew (needs CODEX_PROXY_TEST_CODEX)")
+var update = flag.Bool("update", false, "record testdata/transcript.jsonl again (needs CODEX_PROXY_TEST_CODEX)")
 
 const recorded = "testdata/transcript.jsonl"
 
-// step is one message of a server, named by its method or by what it replies to.
+// step is one message of a server, named by its method or by the request that it answers.
 type step struct {
 	Scenario string         `json:"scenario"`
 	Name     string         `json:"name"`
@@ -72,7 +72,7 @@ func TestFakeIsLikeCodex(t *testing.T) {
 	}
 }
 
-// The installed codex still sends what has been recorded.
+// The installed codex still sends the recorded messages.
 func TestLiveTranscript(t *testing.T) {
 	u := newUpstream(helloWorld,
 		status(500, `{"error":{"message":"no"}}`),
@@ -93,8 +93,7 @@ func TestLiveTranscript(t *testing.T) {
 	}
 }
 
-// order is the notifications of a scenario, without those whose place depends
-// on chance.
+// order lists the notifications of a scenario, without those at random places.
 func order(steps []step, scenario string) (names []string) {
 	for _, s := range steps {
 		_, isReply := s.Message["id"]
@@ -108,7 +107,7 @@ func order(steps []step, scenario string) (names []string) {
 	return names
 }
 
-// shape is what the messages of one name have in common.
+// shape holds the members that the messages of one name have in common.
 type shape struct {
 	seen   int
 	counts map[string]int
@@ -135,8 +134,7 @@ func shapes(steps []step) map[string]*shape {
 	return all
 }
 
-// walk lists the paths of a message with their types. What hangs on the model
-// and the host's account is left out.
+// walk lists the paths of a message with their types, without those that depend on the model and the host's account.
 func walk(v any, path string, out map[string]string) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -164,7 +162,7 @@ func walk(v any, path string, out map[string]string) {
 	}
 }
 
-// record plays the scenarios against a server, opting out of nothing.
+// record plays the scenarios against a server, with all notifications.
 func record(t *testing.T, socket string) []step {
 	t.Helper()
 	ctx := bound(t)
@@ -231,7 +229,7 @@ func (r *recorder) call(method string, params any) map[string]any {
 	return m["result"].(map[string]any)
 }
 
-// until reads on to a message of that name, unless this scenario has had it.
+// until reads messages up to one of that name, unless this scenario has had it.
 func (r *recorder) until(name string) map[string]any {
 	r.t.Helper()
 	for _, s := range r.steps {
@@ -283,7 +281,7 @@ func load(t *testing.T) (steps []step) {
 	return steps
 }
 
-// save writes the transcript without what belongs to this machine.
+// save writes the transcript without the paths of this machine.
 func save(t *testing.T, steps []step, home string) {
 	t.Helper()
 	host, err := os.Hostname()

@@ -36,7 +36,7 @@ func TestTurn(t *testing.T) {
 	for _, e := range o.events {
 		if e, ok := e.(appserver.ResponseItem); ok {
 			items++
-			assert.NotContains(t, string(e.Item), "auto-compact", "the echo of the history is not the model's")
+			assert.NotContains(t, string(e.Item), "auto-compact", "the echo of the history is no item of the model")
 		}
 	}
 	assert.Equal(t, 2, items)
@@ -129,7 +129,7 @@ func TestRetryBeforeTextIsLeftToCodex(t *testing.T) {
 	}})
 	o := drain(t, start(t, c, hello()))
 	assert.Equal(t, "answer", o.text)
-	assert.Equal(t, "hm", o.reasoning, "reasoning is not doubled")
+	assert.Equal(t, "hm", o.reasoning, "reasoning is delivered once")
 	assert.Equal(t, 1, o.retries)
 	assert.Equal(t, appserver.TurnCompletedOK, o.end.Status)
 }
@@ -155,7 +155,7 @@ func TestRetryAfterTextFailsTheTurn(t *testing.T) {
 	_, err := turn.Next(bound(t))
 	require.ErrorIs(t, err, io.EOF)
 	require.NoError(t, turn.Close(bound(t)))
-	assert.Contains(t, srv.Requests(), "turn/interrupt", "the retry is not left running")
+	assert.Contains(t, srv.Requests(), "turn/interrupt", "the retry is interrupted")
 }
 
 func TestRetryOfALaterResponseIsLeftToCodex(t *testing.T) {
@@ -220,7 +220,7 @@ func TestIncomplete(t *testing.T) {
 	assert.EqualValues(t, 8, o.usage.TotalTokens)
 }
 
-// Codex ends a turn for other reasons than ours.
+// Another client interrupts the turn.
 func TestInterruptByOthers(t *testing.T) {
 	c := connect(t, &appservertest.Server{Handler: appservertest.Hang("never")})
 	turn := start(t, c, hello())
@@ -229,7 +229,7 @@ func TestInterruptByOthers(t *testing.T) {
 	assert.Equal(t, appserver.TurnInterrupted, o.end.Status)
 	for _, e := range o.events {
 		_, made := e.(appserver.ResponseItem)
-		assert.False(t, made, "the note about the interrupt is not the model's")
+		assert.False(t, made, "the note about the interrupt is no item of the model")
 	}
 }
 
@@ -252,7 +252,7 @@ func TestCloseInterruptsEvenAfterTheCallersContext(t *testing.T) {
 	assert.ErrorIs(t, err, appserver.ErrTurnClosed)
 }
 
-// Codex knows a turn's id a little before it can interrupt it.
+// Codex reports a turn's id a little before it can interrupt the turn.
 func TestEarlyInterruptIsSentAgain(t *testing.T) {
 	peer := make(chan *appservertest.Peer, 1)
 	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{
@@ -284,11 +284,11 @@ func TestEarlyInterruptIsSentAgain(t *testing.T) {
 
 	(<-peer).Notify("turn/started", map[string]any{"threadId": turn.ThreadID(), "turn": map[string]any{"id": "t"}})
 	assert.NoError(t, <-closed)
-	assert.Greater(t, interrupts(), 2, "once more at turn/started, and until codex agrees")
+	assert.Greater(t, interrupts(), 2, "again at turn/started, and until codex accepts it")
 }
 
-// Codex goes on with a turn and keeps a thread whose end it was too busy for.
-func TestLeavingIsTriedAgainWhileOverloaded(t *testing.T) {
+// Codex continues a turn and keeps a thread whose end it was too busy to accept.
+func TestClosingIsTriedAgainWhileOverloaded(t *testing.T) {
 	busy := func() map[string]appservertest.Fault {
 		return map[string]appservertest.Fault{
 			"turn/interrupt":     appservertest.Times(2, appservertest.Overloaded),
@@ -347,7 +347,7 @@ func TestLeavingIsTriedAgainWhileOverloaded(t *testing.T) {
 		srv.Faults = map[string]appservertest.Fault{
 			"thread/unsubscribe": appservertest.Times(2, appservertest.Overloaded)}
 		turnOf(t, c, srv, other)
-		// its own, and the one that had to go
+		// its own thread, and the removed one
 		eventually(t, func() bool { return len(only(srv, "thread/unsubscribe")) == closed+4 })
 	})
 }
@@ -364,7 +364,7 @@ func TestCloseEndsAWaitingNext(t *testing.T) {
 	assert.ErrorIs(t, <-next, appserver.ErrTurnClosed)
 }
 
-// What makes no event does not prolong the waiting for one.
+// Notifications that make no event do not prolong the wait for one.
 func TestNextWithin(t *testing.T) {
 	goOn := make(chan struct{})
 	c := connect(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
@@ -409,7 +409,7 @@ func TestSlowConsumerLosesOnlyItsOwnTurn(t *testing.T) {
 				for range 100 {
 					m.Delta(strings.Repeat("x", 1000))
 				}
-				<-ctx.Done() // the overflow interrupts us
+				<-ctx.Done() // the overflow interrupts the turn
 				close(flooded)
 				return nil
 			}}
@@ -440,7 +440,7 @@ func TestConnectionLostMidTurn(t *testing.T) {
 			}})
 			turn := start(t, c, hello())
 			o, err := collect(bound(t), turn)
-			assert.Equal(t, "half an ans", o.text, "what came before the loss is delivered")
+			assert.Equal(t, "half an ans", o.text, "events before the loss are delivered")
 			require.ErrorIs(t, err, appserver.ErrConnectionLost)
 			assert.Equal(t, c.Err(), err)
 			<-c.Done()

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is far too long is refused without taking a multiple of its size in memory.
+// A list or object that is far too long is refused without a multiple of its size in memory.
 func TestLongListsAreNotDecoded(t *testing.T) {
 	const size, times = 1 << 20, 18 // garbage counts; pools keep less of it from the race detector
 	chat := func(body string) error { _, err := DecodeChat([]byte(body)); return err }

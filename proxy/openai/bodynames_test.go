@@ -77,13 +77,13 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// fuzzedTool is a function as a body has it.
+// fuzzedTool is a function in a body.
 type fuzzedTool struct {
 	Name       string         `json:"name"`
 	Parameters jsontext.Value `json:"parameters"`
 }
 
-// assertSent wants the schema of a tool to be the one in the body, to the letter.
+// assertSent fails unless the schema of a tool equals that in the body, byte for byte.
 func assertSent(t *testing.T, tool Tool, asked []fuzzedTool) {
 	t.Helper()
 	at := slices.IndexFunc(asked, func(a fuzzedTool) bool { return a.Name == tool.Name })
@@ -96,8 +96,7 @@ func assertSent(t *testing.T, tool Tool, asked []fuzzedTool) {
 	assertReadable(t, tool.Parameters)
 }
 
-// assertSchemaSent wants the schema of an answer to be the one in the body, with a title
-// and a description.
+// assertSchemaSent fails unless the schema of an answer equals that in the body, with a title and a description.
 func assertSchemaSent(t *testing.T, sent json.RawMessage, asked map[string]any) {
 	t.Helper()
 	if sent == nil {
@@ -112,7 +111,7 @@ func assertSchemaSent(t *testing.T, sent json.RawMessage, asked map[string]any) 
 	assert.True(t, maps.EqualFunc(asked, got, func(a, b any) bool { return assert.ObjectsAreEqual(a, b) }), "%s", sent)
 }
 
-// assertReadable wants a schema that no reader takes for another one, nor chokes on.
+// assertReadable fails unless every reader reads the same schema.
 func assertReadable(t *testing.T, raw json.RawMessage) (schema map[string]any) {
 	t.Helper()
 	require.NoError(t, jsonv2.Unmarshal(raw, &schema))

@@ -26,8 +26,8 @@ func TestTame(t *testing.T) {
 	}
 }
 
-// FuzzTame: of what encoding/json takes, the meaning does not change.
-func FuzzTame(f *testing.F) {
+// FuzzUTF8: for a body that encoding/json accepts, the decoded value does not change.
+func FuzzUTF8(f *testing.F) {
 	f.Add([]byte(`{"a":["\ud83d\ude00\ud83d","\\","\"",{"b":"` + "\xff" + `"}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var before, after any

@@ -33,7 +33,7 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// noise is a JSON value.
+// noise is a random JSON value.
 func noise(random *rand.Rand, depth int) any {
 	switch n := random.IntN(8); {
 	case n == 0 && depth > 0:
@@ -59,8 +59,7 @@ func noise(random *rand.Rand, depth int) any {
 	}
 }
 
-// What is counted are the tokens of a real reader, without the ends of lists and
-// objects.
+// The elements are the tokens of a JSON reader, without the ends of lists and objects.
 func TestWeighCountsTokens(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {

@@ -39,7 +39,7 @@ func TestDecodeChat(t *testing.T) {
 	}, req)
 }
 
-// What asks for nothing is neither refused nor named as ignored.
+// An unset parameter is neither refused nor listed as ignored.
 func TestParametersThatAskForNothing(t *testing.T) {
 	for _, extra := range []string{`"response_format":{}`, `"response_format":null`, `"top_logprobs":0`,
 		`"logprobs":false`, `"stop":[]`, `"tool_choice":{}`, `"tool_choice":""`, `"reasoning":{}`} {
@@ -131,7 +131,7 @@ func TestDecodeChatRefuses(t *testing.T) {
 	}
 }
 
-// rejects wants a 400 that names the field at fault.
+// rejects fails unless the error is a 400 that names the field at fault.
 func rejects(t *testing.T, body, code, param string) {
 	t.Helper()
 	_, err := DecodeChat([]byte(body))
@@ -178,7 +178,7 @@ func FuzzDecodeChat(f *testing.F) {
 		req, err := DecodeChat(body)
 		if err != nil {
 			var e *Error
-			require.ErrorAs(t, err, &e, "every error is one a client can read")
+			require.ErrorAs(t, err, &e, "every error has an envelope")
 			return
 		}
 		assert.NotEmpty(t, req.Model)
@@ -194,7 +194,7 @@ func FuzzDecodeChat(f *testing.F) {
 				} `json:"json_schema"`
 			} `json:"response_format"`
 		}
-		require.NoError(t, jsonv2.Unmarshal(validUTF8(body), &asked), "what a strict reader takes")
+		require.NoError(t, jsonv2.Unmarshal(validUTF8(body), &asked), "a strict reader accepts it")
 		for _, tool := range asked.Tools {
 			asked.Functions = append(asked.Functions, tool.Function)
 		}
@@ -205,8 +205,7 @@ func FuzzDecodeChat(f *testing.F) {
 	})
 }
 
-// What a table calls honoured is what is decoded: the others are looked at by name
-// only.
+// Exactly the honoured parameters of a table are decoded; only the names of the others are read.
 func TestHonouredParametersAreDecoded(t *testing.T) {
 	for _, tc := range []struct {
 		table params

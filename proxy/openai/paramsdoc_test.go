@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the table of parameters into docs/api.md")
 
-// paramTable is a table of parameters for people: by rule, then by name.
+// paramTable is a table of parameters for the documentation: by rule, then by name.
 func paramTable(table params) string {
 	var b strings.Builder
 	b.WriteString("| parameter | rule | |\n|---|---|---|\n")

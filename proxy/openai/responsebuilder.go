@@ -97,21 +97,21 @@ func (b *ResponseBuilder) Reasoning(modelID string, part int, delta string) []Re
 // Item finishes an item with the model's version of it. Codex handles calls of all tools that are not the client's;
 // they make no event.
 func (b *ResponseBuilder) Item(raw json.RawMessage) []ResponseEvent {
-	var made modelItem
-	if unmarshal(raw, &made) != nil || made.ID != "" && b.finished[made.ID] {
+	var item modelItem
+	if unmarshal(raw, &item) != nil || item.ID != "" && b.finished[item.ID] {
 		return nil
 	}
-	switch made.Type {
+	switch item.Type {
 	case itemMessage:
-		return b.finishMessage(made)
+		return b.finishMessage(item)
 	case itemReasoning:
-		return b.finishReasoning(made)
+		return b.finishReasoning(item)
 	case itemFunction:
-		tool, ok := b.tools[made.Name]
+		tool, ok := b.tools[item.Name]
 		if !ok || b.single && b.called {
 			return nil
 		}
-		return b.call(tool, made)
+		return b.call(tool, item)
 	default:
 		return nil
 	}

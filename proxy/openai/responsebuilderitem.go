@@ -106,43 +106,43 @@ func (b *ResponseBuilder) finishItem(status string) ResponseEvent {
 }
 
 // finishMessage sends the text that has not come as deltas.
-func (b *ResponseBuilder) finishMessage(made modelItem) []ResponseEvent {
+func (b *ResponseBuilder) finishMessage(item modelItem) []ResponseEvent {
 	var text strings.Builder
-	for _, part := range made.Content {
+	for _, part := range item.Content {
 		text.WriteString(part.Text)
 	}
-	events := append(b.Begin(), b.ensureOpen(itemMessage, made.ID)...)
+	events := append(b.Begin(), b.ensureOpen(itemMessage, item.ID)...)
 	if rest, ok := strings.CutPrefix(text.String(), b.open.text.String()); ok && rest != "" {
-		events = append(events, b.Text(made.ID, rest)...)
+		events = append(events, b.Text(item.ID, rest)...)
 	}
 	return append(events, b.closeItem(StatusCompleted)...)
 }
 
-func (b *ResponseBuilder) finishReasoning(made modelItem) []ResponseEvent {
-	events := append(b.Begin(), b.ensureOpen(itemReasoning, made.ID)...)
+func (b *ResponseBuilder) finishReasoning(item modelItem) []ResponseEvent {
+	events := append(b.Begin(), b.ensureOpen(itemReasoning, item.ID)...)
 	if len(b.open.Summary) == 0 {
-		for i, part := range made.Summary {
-			events = append(events, b.Reasoning(made.ID, i, part.Text)...)
+		for i, part := range item.Summary {
+			events = append(events, b.Reasoning(item.ID, i, part.Text)...)
 		}
 	}
-	b.open.Encrypted = made.Encrypted
+	b.open.Encrypted = item.Encrypted
 	return append(events, b.closeItem(StatusCompleted)...)
 }
 
 // call adds a call of a client's tool. Codex reports its arguments at once.
-func (b *ResponseBuilder) call(tool ClientTool, made modelItem) []ResponseEvent {
+func (b *ResponseBuilder) call(tool ClientTool, item modelItem) []ResponseEvent {
 	events := append(b.Begin(), b.closeItem(StatusCompleted)...)
 	b.open = &openItem{
 		OutputItem: OutputItem{
 			Type: itemFunction, ID: b.newID("fc_"), Status: StatusInProgress,
-			CallID: made.CallID, Name: tool.Name, Namespace: tool.Namespace,
+			CallID: item.CallID, Name: tool.Name, Namespace: tool.Namespace,
 		},
-		modelID: made.ID, index: len(b.response.Output),
+		modelID: item.ID, index: len(b.response.Output),
 	}
-	arguments := made.Arguments
+	arguments := item.Arguments
 	delta, done := "response.function_call_arguments.delta", "response.function_call_arguments.done"
 	if tool.Custom {
-		b.open.Type, b.open.ID, arguments = itemCustomCall, b.newID("ctc_"), customInput(made.Arguments)
+		b.open.Type, b.open.ID, arguments = itemCustomCall, b.newID("ctc_"), customInput(item.Arguments)
 		delta, done = "response.custom_tool_call_input.delta", "response.custom_tool_call_input.done"
 	}
 	if tool.Search { // OpenAI has no further events for it

@@ -38,9 +38,9 @@ func TestDecodeResponse(t *testing.T) {
 	assert.Equal(t, jsonObject, req.Format)
 	assert.True(t, req.Encrypted)
 	assert.False(t, *req.Store)
-	require.Empty(t, req.Tools.Offered, "there may be more in what it refers to")
+	require.Empty(t, req.Tools.Offered, "earlier items may have more tools")
 	require.NoError(t, req.AddTools(nil))
-	require.Len(t, req.Tools.Offered, 1, "the others may not be called")
+	require.Len(t, req.Tools.Offered, 1, "tool_choice excludes the others")
 	assert.True(t, req.Tools.Offered[0].Custom)
 	assert.Contains(t, string(req.Tools.Offered[0].Wire.Parameters), "lark grammar")
 	assert.Equal(t, []string{"Your next message must be a call of the function patch. Do not answer in words."},
@@ -67,7 +67,7 @@ func TestDecodeResponse(t *testing.T) {
 	}
 }
 
-// What is kept of an item is what comes out of it again.
+// An item survives encoding and decoding.
 func TestItemsComeBack(t *testing.T) {
 	req, err := DecodeResponse([]byte(`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":""},{"type":"input_image","image_url":"` + pixel + `"}]},
 		{"type":"function_call","call_id":"d","name":"f"},{"type":"function_call_output","call_id":"d","output":""},
@@ -81,7 +81,7 @@ func TestItemsComeBack(t *testing.T) {
 		require.NoError(t, err)
 		back, err := DecodeItem(data)
 		require.NoError(t, err)
-		for _, placed := range back.Images(in.At) { // which is not known before somebody asks
+		for _, placed := range back.Images(in.At) { // computed at the first call
 			assert.Positive(t, placed.Image.Decoding())
 		}
 		assert.Equal(t, in.Item, back, string(data))
@@ -91,11 +91,11 @@ func TestItemsComeBack(t *testing.T) {
 	for _, tool := range req.Tools.Offered {
 		offered = append(offered, tool.Name)
 	}
-	assert.Equal(t, []string{"found", "exec"}, offered, "tools that come in the input")
+	assert.Equal(t, []string{"found", "exec"}, offered, "tools in the input")
 	require.NoError(t, req.AddTools([]json.RawMessage{[]byte(`{"type":"function","name":"exec"}`),
 		[]byte(`{"type":"function","name":"earlier"}`)}))
 	require.Len(t, req.Tools.Offered, 3)
-	assert.True(t, req.Tools.Offered[2].Custom, "the later one of a name holds")
+	assert.True(t, req.Tools.Offered[2].Custom, "the later tool of a name counts")
 	data, err := json.Marshal(OutputItem{Type: "message", ID: "msg_1", Status: "completed", Refusal: new("no")})
 	require.NoError(t, err)
 	made, err := DecodeItem(data)
@@ -259,7 +259,7 @@ func FuzzDecodeResponse(f *testing.F) {
 		req, err := DecodeResponse(body)
 		if err != nil {
 			var e *Error
-			require.ErrorAs(t, err, &e, "every error is one a client can read")
+			require.ErrorAs(t, err, &e, "every error has an envelope")
 			return
 		}
 		for _, in := range req.Input {
@@ -269,7 +269,7 @@ func FuzzDecodeResponse(f *testing.F) {
 		_, err = json.Marshal(req.Blank("resp_1", 1))
 		require.NoError(t, err)
 		body = validUTF8(body)
-		require.True(t, jsontext.Value(body).IsValid(), "what a strict reader takes")
+		require.True(t, jsontext.Value(body).IsValid(), "a strict reader accepts it")
 		for _, tool := range req.Tools.Offered {
 			assertReadable(t, tool.Wire.Parameters)
 			assert.True(t, tool.Custom || bytes.Contains(body, tool.Wire.Parameters) ||

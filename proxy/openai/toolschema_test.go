@@ -14,7 +14,7 @@ func nested(levels int) string {
 		strings.Repeat("}}", levels)
 }
 
-// What codex makes of these schemas is tested where codex is, see package proxy.
+// TestLiveToolSchemas of package appserver tests the same schemas with codex.
 func TestParametersOfFunctions(t *testing.T) {
 	property := func(schema string) string { return `{"type":"object","properties":{"a":` + schema + `}}` }
 	for schema, whole := range map[string]bool{
@@ -94,11 +94,11 @@ func TestResponseFormat(t *testing.T) {
 	assert.Equal(t, jsonObject, decoded(t, asking(`"response_format":{"type":"json_object"}`)).Format)
 	for _, how := range []string{"true", "false", "null"} {
 		got := decoded(t, format(how, strict)).Format
-		assert.Equal(t, described, string(got.Schema), "the order of the properties stays")
+		assert.Equal(t, described, string(got.Schema), "the order of the properties is unchanged")
 		assert.Empty(t, got.Instruction)
 	}
 	got := decoded(t, format("true", loose)).Format
-	assert.Contains(t, string(got.Schema), `"properties":{"a"`, "the client insists")
+	assert.Contains(t, string(got.Schema), `"properties":{"a"`, "strict is set")
 	for _, schema := range []string{
 		loose, `{"type":"array","items":{"type":"string"}}`,
 		`{"type":"object","properties":{},"additionalProperties":false,"default":1}`,

@@ -91,7 +91,7 @@ func (t *Turn) Outputs(ctx context.Context) error {
 		}
 	}
 	t.calls = nil
-	t.tokens(t.held, t.held)
+	t.tokens(t.unreported, t.unreported)
 	t.rateLimits()
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The demo worker, with the client that will really talk to it.
+// The demo worker with the client of the proxy.
 func TestDemo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -55,7 +55,7 @@ func TestDemo(t *testing.T) {
 	assert.NoError(t, turn.Close(ctx))
 }
 
-// As codex on SIGTERM: running turns end in peace, new ones are refused.
+// Like codex on SIGTERM the fake completes running turns and refuses new ones.
 func TestServeDrains(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -118,15 +118,15 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	if !s.enter(p) {
+	if !s.addPeer(p) {
 		p.Disconnect()
 		return
 	}
-	defer s.leave(p)
+	defer s.removePeer(p)
 	p.run(ctx)
 }
 
-func (s *Server) enter(p *Peer) bool {
+func (s *Server) addPeer(p *Peer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -140,7 +140,7 @@ func (s *Server) enter(p *Peer) bool {
 	return true
 }
 
-func (s *Server) leave(p *Peer) {
+func (s *Server) removePeer(p *Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.peers, p)

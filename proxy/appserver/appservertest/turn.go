@@ -17,15 +17,15 @@ type Turn struct {
 	ThreadID string
 	ID       string
 
-	peer    *Peer
-	thread  *thread
-	started time.Time
-	serial  int
-	ended   bool // the current response has been ended
-	last    any  // the last finished message, for turn/completed
-	calls   []call
-	asking  sync.WaitGroup
-	held    Usage // of the response that called; reported when the calls are answered
+	peer       *Peer
+	thread     *thread
+	started    time.Time
+	serial     int
+	ended      bool // the current response has been ended
+	last       any  // the last finished message, for turn/completed
+	calls      []call
+	asking     sync.WaitGroup
+	unreported Usage // of the response that called; reported when the calls are answered
 }
 
 // Usage counts tokens.
@@ -181,7 +181,7 @@ func (t *Turn) EndResponse(u Usage) {
 		t.tokens(u, u)
 		t.rateLimits()
 	} else {
-		t.held = u
+		t.unreported = u
 	}
 }
 

@@ -53,19 +53,18 @@ func TestObjectThatIsNone(t *testing.T) {
 	}
 }
 
-// FuzzObject compares with encoding/json: what that takes for an object has the
-// same members here.
+// FuzzObject compares with encoding/json: an object that it accepts has the same members here.
 func FuzzObject(f *testing.F) {
 	f.Add([]byte(`{"method":"m","params":{"a":"\"","b":[{}, 1]},"id":"\\"} `))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := membersOf(b)
 		var want map[string]json.RawMessage
 		if json.Unmarshal(b, &want) != nil || want == nil {
-			return // only that it ends, and does not panic
+			return // Open ended and did not panic
 		}
 		require.NoError(t, err)
 		for name, value := range want {
-			// written without escapes, as all names that we ask for
+			// written without escapes, like all names in use
 			if plain, err := json.Marshal(name); err == nil && string(plain) == `"`+name+`"` {
 				if raw, ok := got[name]; ok {
 					assert.JSONEq(t, string(value), string(raw))
