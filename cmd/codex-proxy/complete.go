@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"codex-proxy/cmd/internal/accounts"
+	"codex-proxy/cmd/internal/apikeys"
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/proxy/control"
 )
@@ -41,25 +43,20 @@ func completeWorkerFiles(_ *cobra.Command, args []string, _ string) ([]string, c
 	if len(args) > 0 {
 		return nil, noFiles
 	}
-	names, _ := workerNames() // without a list there is nothing to complete
+	names, _ := accounts.WorkerNames() // without a list there is nothing to complete
 	return names, noFiles
 }
 
 // completeKeys completes the first argument by the keys of the file.
-func (o *keysOptions) completeKeys(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 || o.locate(config.DefaultPath) != nil {
-		return nil, noFiles
+func completeKeys(e *apikeys.Editor) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 || e.Locate(config.DefaultPath) != nil {
+			return nil, noFiles
+		}
+		_, keys, err := e.File.Read()
+		if err != nil {
+			return nil, noFiles
+		}
+		return keys.Names(), noFiles
 	}
-	_, keys, err := o.file.read()
-	if err != nil {
-		return nil, noFiles
-	}
-	return keys.Names(), noFiles
-}
-
-func either(which bool, yes, no string) string {
-	if which {
-		return yes
-	}
-	return no
 }

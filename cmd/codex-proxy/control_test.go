@@ -14,7 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/cmd/internal/apikeys"
 	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/cmd/internal/status"
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/control"
@@ -37,6 +39,14 @@ func TestControlCommandLines(t *testing.T) {
 		assert.Equal(t, exitUsage, got.status, "%q", tc.args)
 		assert.Contains(t, got.stderr, tc.says)
 	}
+}
+
+func TestControlSocketOfTheSettings(t *testing.T) {
+	own, empty := configured(t, "control_socket = \"/srv/socket\"\n"), configured(t, "")
+	bad := configured(t, "api_kees = \"/srv/keys\"\n")
+	assert.Equal(t, "/srv/socket", controlSocket(own))
+	assert.Equal(t, paths.ControlSocket, controlSocket(empty))
+	assert.Equal(t, paths.ControlSocket, controlSocket(bad), "the service may run still")
 }
 
 func TestControlWithoutADaemon(t *testing.T) {
@@ -193,7 +203,7 @@ func TestWatchOnATerminal(t *testing.T) {
 	s.worker(t, &appservertest.Server{})
 	s.note(t, "READY=1")
 	pages := make(screen, 1000)
-	v := status.View{Client: control.NewClient(socket), Out: pages, Terminal: true, Keyless: keyless}
+	v := status.View{Client: control.NewClient(socket), Out: pages, Terminal: true, Keyless: apikeys.Keyless}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- v.Watch(ctx) }()

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/user"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/apikeys"
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
@@ -31,7 +30,7 @@ func TestKeysCommand(t *testing.T) {
 		return try(t, append(append([]string{"keys"}, words...), "--file", file)...)
 	}
 
-	assert.Equal(t, result{stderr: keyless(control.Keys{}) + "\n"}, keys("list"), "no file is no key")
+	assert.Equal(t, result{stderr: apikeys.Keyless(control.Keys{}) + "\n"}, keys("list"), "no file is no key")
 	added := keys("add", "alice")
 	require.Zero(t, added.status, added.stderr)
 	alice := strings.TrimSpace(added.stdout)
@@ -86,7 +85,7 @@ func TestKeyThatCannotBeShown(t *testing.T) {
 // accepted are the names under which the file accepts the keys.
 func accepted(t *testing.T, file string, secrets ...string) []string {
 	t.Helper()
-	_, keys, err := keyFile(file).read()
+	_, keys, err := apikeys.File(file).Read()
 	require.NoError(t, err)
 	var names []string
 	for _, secret := range secrets {
@@ -129,33 +128,6 @@ func TestKeyFileKeepsItsOwner(t *testing.T) {
 	assert.Equal(t, []uint32{4711, 4712}, []uint32{was.Uid, was.Gid})
 }
 
-// What the settings name is changed, and only that goes to the running service.
-func TestKeysAreThoseOfTheSettings(t *testing.T) {
-	own := configured(t, "api_keys = \"/srv/keys\"\ncontrol_socket = \"/srv/socket\"\n")
-	empty, bad := configured(t, ""), configured(t, "api_kees = \"/srv/keys\"\n")
-	for _, tc := range []struct {
-		name, settings string
-		given, want    keysOptions
-	}{
-		{"named", own, keysOptions{}, keysOptions{file: "/srv/keys", socket: "/srv/socket", tell: true, named: "/srv/keys"}},
-		{"the same", own, keysOptions{file: "/srv//keys"}, keysOptions{file: "/srv//keys", socket: "/srv/socket", tell: true, named: "/srv/keys"}},
-		{"another", own, keysOptions{file: paths.KeyFile}, keysOptions{file: paths.KeyFile, socket: "/srv/socket", named: paths.KeyFile}},
-		{"another, with a socket", own, keysOptions{file: "/x", socket: "/y"}, keysOptions{file: "/x", socket: "/y", tell: true}},
-		{"none named", empty, keysOptions{}, keysOptions{file: paths.KeyFile, socket: paths.ControlSocket, tell: true, named: paths.KeyFile}},
-		{"no settings", empty + ".none", keysOptions{}, keysOptions{file: paths.KeyFile, socket: paths.ControlSocket, tell: true, named: paths.KeyFile}},
-		{"bad settings, not needed", bad, keysOptions{file: "/x", socket: "/y"}, keysOptions{file: "/x", socket: "/y", tell: true}},
-	} {
-		require.NoError(t, tc.given.locate(tc.settings), tc.name)
-		assert.Equal(t, tc.want, tc.given, tc.name)
-	}
-	for _, o := range []keysOptions{{}, {file: "/x"}, {socket: "/y"}} {
-		assert.ErrorContains(t, o.locate(bad), "api_keys", "%+v", o)
-	}
-	assert.Equal(t, "/srv/socket", controlSocket(own))
-	assert.Equal(t, paths.ControlSocket, controlSocket(empty))
-	assert.Equal(t, paths.ControlSocket, controlSocket(bad), "the service may run still")
-}
-
 // Somebody keeps the file elsewhere.
 func TestKeysBehindALink(t *testing.T) {
 	dir := t.TempDir()
@@ -163,29 +135,11 @@ func TestKeysBehindALink(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.NoError(t, os.Symlink("kept", link))
 	require.Zero(t, try(t, "keys", "add", "one", "--file", link).status)
-	_, keys, err := keyFile(file).read()
+	_, keys, err := apikeys.File(file).Read()
 	require.NoError(t, err)
 	assert.Equal(t, []string{"one"}, keys.Names())
 	_, err = os.Readlink(link)
 	assert.NoError(t, err, "the link is gone")
-}
-
-// A new file of root's is for the daemon to read.
-func TestNewKeyFileIsForTheDaemon(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	file := keyFile(filepath.Join(t.TempDir(), "api-keys"))
-	group, err := user.LookupGroup(paths.User)
-	require.NoError(t, file.write(nil))
-	info, statErr := os.Stat(string(file))
-	require.NoError(t, statErr)
-	if err != nil {
-		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "there is no such group here")
-		return
-	}
-	assert.Equal(t, os.FileMode(0o640), info.Mode().Perm())
-	assert.Equal(t, group.Gid, fmt.Sprint(info.Sys().(*syscall.Stat_t).Gid))
 }
 
 // The settings name another file by now than the running service has read: its keys
@@ -197,28 +151,28 @@ func TestKeysOfAnotherFile(t *testing.T) {
 	s := serving(t, "control_socket="+socket, "api_keys="+old)
 	s.worker(t, &appservertest.Server{})
 	s.note(t, "READY=1")
-	keys := func(o keysOptions, words ...string) result {
+	keys := func(o apikeys.Editor, words ...string) result {
 		var stdout, stderr strings.Builder
-		o.stdout, o.stderr = &stdout, &stderr
-		require.NoError(t, o.locate(configured(t, fmt.Sprintf("api_keys = %q\ncontrol_socket = %q\n", fresh, socket))))
-		do := map[string]func(context.Context, string) error{"add": o.add, "apply": o.apply}[words[0]]
+		o.Stdout, o.Stderr = &stdout, &stderr
+		require.NoError(t, o.Locate(configured(t, fmt.Sprintf("api_keys = %q\ncontrol_socket = %q\n", fresh, socket))))
+		do := map[string]func(context.Context, string) error{"add": o.Add, "apply": o.Apply}[words[0]]
 		if err := do(t.Context(), strings.Join(words[1:], "")); err != nil {
 			return result{exitFailure, stdout.String(), err.Error()}
 		}
 		return result{exitOK, stdout.String(), stderr.String()}
 	}
 	other := "the running service goes by " + old + " and not by " + fresh + ": systemctl reload codex-proxy makes it go by what config.toml names"
-	added := keys(keysOptions{}, "add", "new")
+	added := keys(apikeys.Editor{}, "add", "new")
 	assert.Equal(t, result{exitOK, added.stdout, "The file is changed, but " + other + ".\n"}, added)
-	assert.Equal(t, result{exitFailure, "", other}, keys(keysOptions{}, "apply"))
+	assert.Equal(t, result{exitFailure, "", other}, keys(apikeys.Editor{}, "apply"))
 	inForce, err := control.NewClient(socket).Keys(t.Context())
 	require.NoError(t, err)
-	was, _, err := keyFile(old).read()
+	was, _, err := apikeys.File(old).Read()
 	require.NoError(t, err)
 	table, err := auth.Parse(bytes.NewReader(was))
 	require.NoError(t, err)
 	assert.Equal(t, control.Keys{Count: 1, Digest: table.Digest(), File: old}, inForce)
-	assert.Equal(t, "The running service has taken it over.\n", keys(keysOptions{socket: socket}, "apply").stderr, "which was asked for")
+	assert.Equal(t, "The running service has taken it over.\n", keys(apikeys.Editor{Socket: socket}, "apply").stderr, "which was asked for")
 }
 
 // A reader, such as systemd loading the credential, holds whole files: the old
@@ -282,7 +236,7 @@ func TestKeysAddedAtOnce(t *testing.T) {
 		g.Go(func() { assert.Zero(t, try(t, "keys", "add", name, "--file", file).status) })
 	}
 	g.Wait()
-	_, keys, err := keyFile(file).read()
+	_, keys, err := apikeys.File(file).Read()
 	require.NoError(t, err)
 	assert.ElementsMatch(t, names, keys.Names())
 }
@@ -324,13 +278,13 @@ func TestKeysOfTheRunningService(t *testing.T) {
 	require.Zero(t, keys("revoke", "hand").status)
 	assert.Equal(t, http.StatusOK, status(late.stdout))
 	assert.Contains(t, keys("open").stderr, "there are keys, without which nobody is let in: codex-proxy keys revoke each of late first")
-	assert.Contains(t, keys("revoke", "late").stderr, "taken it over. "+keyless(control.Keys{Closed: true}))
+	assert.Contains(t, keys("revoke", "late").stderr, "taken it over. "+apikeys.Keyless(control.Keys{Closed: true}))
 	assert.Equal(t, http.StatusUnauthorized, status(""), "nobody has asked for that")
-	assert.Equal(t, keyless(control.Keys{Closed: true})+"\n", keys("list").stderr)
+	assert.Equal(t, apikeys.Keyless(control.Keys{Closed: true})+"\n", keys("list").stderr)
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	assert.Contains(t, keys("apply").stderr, file+" holds no key, and the running service asks for one; codex-proxy keys add NAME")
 	assert.Equal(t, http.StatusUnauthorized, status(""), "an empty file may be a mistake")
-	assert.Contains(t, keys("open").stderr, "taken it over. "+keyless(control.Keys{}))
+	assert.Contains(t, keys("open").stderr, "taken it over. "+apikeys.Keyless(control.Keys{}))
 	assert.Equal(t, http.StatusOK, status(""))
 	for _, secret := range []string{got.stdout, late.stdout} {
 		assert.NotContains(t, s.stderr.String(), strings.TrimSpace(secret))
@@ -374,10 +328,10 @@ func TestKeyFileWithoutKeys(t *testing.T) {
 			require.NoError(t, os.WriteFile(file, []byte(tc.text), 0o600))
 			got := try(t, append(append([]string{"keys"}, tc.command...), "--file", file, "--socket", "/nowhere")...)
 			require.Zero(t, got.status, got.stderr)
-			_, keys, err := keyFile(file).read()
+			_, keys, err := apikeys.File(file).Read()
 			require.NoError(t, err)
 			assert.Equal(t, tc.open, keys.Open())
-			assert.Equal(t, keyless(control.Keys{Closed: !tc.open})+"\n", try(t, "keys", "list", "--file", file).stderr)
+			assert.Equal(t, apikeys.Keyless(control.Keys{Closed: !tc.open})+"\n", try(t, "keys", "list", "--file", file).stderr)
 		})
 	}
 }
@@ -387,9 +341,9 @@ func TestPagesNeedAKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "api-keys")
 	settings := configured(t, fmt.Sprintf("api_keys = %q\n\ncors_origins = [\"*\"]\n", file))
 	keys := func(words ...string) error {
-		o := keysOptions{socket: "/nowhere", stdout: io.Discard, stderr: io.Discard}
-		require.NoError(t, o.locate(settings))
-		do := map[string]func(context.Context, string) error{"open": o.open, "add": o.add, "revoke": o.revoke}[words[0]]
+		o := apikeys.Editor{Socket: "/nowhere", Stdout: io.Discard, Stderr: io.Discard}
+		require.NoError(t, o.Locate(settings))
+		do := map[string]func(context.Context, string) error{"open": o.Open, "add": o.Add, "revoke": o.Revoke}[words[0]]
 		return do(t.Context(), strings.Join(words[1:], ""))
 	}
 	none := settings + ":3: cors_origins: lets web pages use the API with a key of their own, and there is no key; codex-proxy keys add NAME, or take cors_origins out"
@@ -402,7 +356,7 @@ func TestPagesNeedAKey(t *testing.T) {
 	require.NoError(t, keys("add", "one"))
 	assert.Zero(t, try(t, "config", "check", "--config", settings).status)
 	assert.EqualError(t, keys("revoke", "one"), none)
-	_, there, err := keyFile(file).read()
+	_, there, err := apikeys.File(file).Read()
 	require.NoError(t, err)
 	assert.Equal(t, []string{"one"}, there.Names())
 	require.NoError(t, keys("add", "two"))

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"codex-proxy/cmd/internal/apikeys"
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/status"
 	"codex-proxy/proxy/control"
@@ -24,7 +25,7 @@ It succeeds whether the service is ready or not.`,
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		out := c.OutOrStdout()
 		view := status.View{
-			Client: control.NewClient(socket()), Out: out, JSON: *asJSON, Terminal: cli.IsTerminal(out), Keyless: keyless,
+			Client: control.NewClient(socket()), Out: out, JSON: *asJSON, Terminal: cli.IsTerminal(out), Keyless: apikeys.Keyless,
 		}
 		if *watch {
 			return view.Watch(c.Context())

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/cmd/internal/usagetable"
 	"codex-proxy/proxy/usage"
 )
 
@@ -52,7 +53,7 @@ func TestUsageCommand(t *testing.T) {
 func TestSinceIsInUTC(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)
-	since, err := parseSince("7d", time.Date(2026, 4, 1, 1, 30, 0, 0, berlin)) // 23:30 UTC of the day before
+	since, err := usagetable.ParseSince("7d", time.Date(2026, 4, 1, 1, 30, 0, 0, berlin)) // 23:30 UTC of the day before
 	require.NoError(t, err)
 	assert.Equal(t, "2026-03-25", since.UTC().Format(time.DateOnly))
 }

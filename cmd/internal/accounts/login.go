@@ -1,4 +1,4 @@
-package main
+package accounts
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"codex-proxy/units"
 )
 
-// login is `codex-proxy accounts login`.
-func (o *accountsOptions) login(ctx context.Context, name string) error {
+// Login logs a worker in, and makes it use that login.
+func (a *Accounts) Login(ctx context.Context, name string) error {
 	w, err := codexhome.Load(workerFileOf(name))
 	if err != nil {
 		return err
@@ -24,14 +24,14 @@ func (o *accountsOptions) login(ctx context.Context, name string) error {
 	if err := needsLogin(w); err != nil {
 		return err
 	}
-	if o.apiKey && cli.IsTerminal(o.stdin) {
+	if a.APIKey && cli.IsTerminal(a.Stdin) {
 		return fmt.Errorf("the API key is read from standard input: codex-proxy accounts login %s --with-api-key <FILE", name)
 	}
-	unit, err := o.describe(ctx, units.Worker(name))
+	unit, err := a.describe(ctx, units.Worker(name))
 	if err != nil {
 		return err
 	}
-	p, as, err := o.program(w, name, unit)
+	p, as, err := a.program(w, name, unit)
 	if err != nil {
 		return err
 	}
@@ -41,12 +41,12 @@ func (o *accountsOptions) login(ctx context.Context, name string) error {
 	if err := makeHome(workerHomeOf(name), as); err != nil {
 		return err
 	}
-	return o.renew(ctx, name, p, as)
+	return a.renew(ctx, name, p, as)
 }
 
 // renew logs in beside the worker's home, so that the login there holds until there
 // is another, and then ends the one before.
-func (o *accountsOptions) renew(ctx context.Context, name string, p *codexhome.Program, as codexhome.Account) error {
+func (a *Accounts) renew(ctx context.Context, name string, p *codexhome.Program, as codexhome.Account) error {
 	aside, err := os.MkdirTemp(paths.WorkerHomes, ".login-"+name+"-") // mode 0700; no worker has such a name
 	if err != nil {
 		return fmt.Errorf("cannot prepare the login: %w", err)
@@ -55,18 +55,18 @@ func (o *accountsOptions) renew(ctx context.Context, name string, p *codexhome.P
 	if err := os.Chown(aside, int(as.UID), int(as.GID)); err != nil {
 		return fmt.Errorf("cannot prepare the login: %w", err)
 	}
-	if err := o.runLogin(ctx, p, aside); err != nil {
+	if err := a.runLogin(ctx, p, aside); err != nil {
 		return err
 	}
 	if err := p.TakeOver(aside); err != nil {
 		return err
 	}
-	o.tell("The worker %s is logged in.", name)
-	if err := o.takeUp(ctx, name); err != nil {
+	a.print("The worker %s is logged in.", name)
+	if err := a.takeUp(ctx, name); err != nil {
 		return err
 	}
 	if err := p.LogOut(ctx, aside); err != nil {
-		o.tell("The login of before may still hold at OpenAI: %v", err)
+		a.print("The login of before may still hold at OpenAI: %v", err)
 	}
 	return nil
 }
@@ -99,50 +99,50 @@ func makeHome(dir string, owner codexhome.Account) error {
 }
 
 // runLogin leaves the terminal to codex, which has logged in when it returns nil.
-func (o *accountsOptions) runLogin(ctx context.Context, p *codexhome.Program, dir string) error {
+func (a *Accounts) runLogin(ctx context.Context, p *codexhome.Program, dir string) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 	mask := syscall.Umask(0o077)
 	defer syscall.Umask(mask)
-	return p.LogIn(ctx, dir, o.apiKey, o.stdin, o.stdout, o.stderr, signals)
+	return p.LogIn(ctx, dir, a.APIKey, a.Stdin, a.Stdout, a.Stderr, signals)
 }
 
 // takeUp makes the worker use its new login, which codex reads when it starts and
 // not again. Turns in flight are finished first, as in every restart.
-func (o *accountsOptions) takeUp(ctx context.Context, name string) error {
-	unit, err := o.describe(ctx, units.Worker(name))
+func (a *Accounts) takeUp(ctx context.Context, name string) error {
+	unit, err := a.describe(ctx, units.Worker(name))
 	if err != nil {
 		return err
 	}
-	target, err := o.describe(ctx, paths.TargetUnit)
+	target, err := a.describe(ctx, paths.TargetUnit)
 	if err != nil {
 		return err
 	}
 	if unit.LoadState != "loaded" {
-		o.tell("There is no unit %s to start.", unit.Unit)
+		a.print("There is no unit %s to start.", unit.Unit)
 		return nil
 	}
-	ctx, stop := o.interruptible(ctx)
+	ctx, stop := a.interruptible(ctx)
 	defer stop()
 	for _, failed := range []string{units.WorkerSocket(name), unit.Unit} { // it may have failed for want of the login
-		if err := o.systemd.ResetFailed(ctx, failed); err != nil {
+		if err := a.Systemd.ResetFailed(ctx, failed); err != nil {
 			return err
 		}
 	}
 	switch {
 	case down(unit) && target.ActiveState != "active":
-		o.tell("Start it: systemctl start codex-proxy")
+		a.print("Start it: systemctl start codex-proxy")
 		return nil
 	case unit.Active():
-		o.tell("Restarting %s; its turns in flight are finished first.", unit.Unit)
+		a.print("Restarting %s; its turns in flight are finished first.", unit.Unit)
 	default:
-		o.tell("Starting %s.", unit.Unit)
+		a.print("Starting %s.", unit.Unit)
 	}
-	if err := o.systemd.Restart(ctx, unit.Unit); err != nil {
+	if err := a.Systemd.Restart(ctx, unit.Unit); err != nil {
 		return fmt.Errorf("it is logged in, but %w", err)
 	}
-	o.tell("%s is ready.", unit.Unit)
+	a.print("%s is ready.", unit.Unit)
 	return nil
 }
 
@@ -156,7 +156,7 @@ func down(unit units.Description) bool {
 }
 
 // interruptible bounds the wait for jobs of systemd's, which go on if it ends.
-func (o *accountsOptions) interruptible(ctx context.Context) (context.Context, func()) {
+func (a *Accounts) interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(ctx, jobBound)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	return ctx, func() { stop(); cancel() }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,9 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/codexhome"
 )
 
 // workerUnit sets what systemd would set for codex-worker@w.service, and returns the runtime directory.
@@ -84,10 +80,4 @@ func TestWorkerPrepareTakesOneName(t *testing.T) {
 		assert.Equal(t, exitUsage, status)
 		assert.Contains(t, talk, tc.says)
 	}
-}
-
-func TestOnlyOperatorsFaultsEndRestarts(t *testing.T) {
-	assert.Equal(t, cli.TempFail, prepareStatus(fmt.Errorf("slow: %w", codexhome.ErrRetry)))
-	assert.Equal(t, exitConfig, prepareStatus(fmt.Errorf("bad: %w", &codexhome.Problem{Text: "x"})))
-	assert.Equal(t, exitFailure, prepareStatus(os.ErrPermission))
 }

@@ -1,4 +1,4 @@
-package main
+package accounts
 
 import (
 	"context"
@@ -36,32 +36,32 @@ type accountRow struct {
 	Error       string          `json:"error,omitempty"` // why the login is unknown
 }
 
-// list is `codex-proxy accounts list`. A running worker is asked by the daemon, over
+// List prints the workers. A running worker is asked by the daemon, over
 // the connection that it has; for another one codex looks into its home.
-func (o *accountsOptions) list(ctx context.Context, _ string) error {
-	names, err := workerNames()
+func (a *Accounts) List(ctx context.Context, _ string) error {
+	names, err := WorkerNames()
 	if err != nil {
 		return err
 	}
-	running := o.running(ctx)
+	running := a.running(ctx)
 	rows := []accountRow{}
 	for _, name := range names {
-		unit, err := o.describe(ctx, units.Worker(name))
+		unit, err := a.describe(ctx, units.Worker(name))
 		if err != nil {
 			return err
 		}
 		row := accountRow{Name: name, Unit: unit.Unit, ActiveState: unit.ActiveState, SubState: unit.SubState, Limits: []workers.Limit{}}
-		o.fill(ctx, &row, unit, running)
+		a.fill(ctx, &row, unit, running)
 		rows = append(rows, row)
 	}
-	if o.json {
-		return json.NewEncoder(o.stdout).Encode(map[string]any{"accounts": rows})
+	if a.JSON {
+		return json.NewEncoder(a.Stdout).Encode(map[string]any{"accounts": rows})
 	}
-	return writeAccounts(o.stdout, rows, time.Now())
+	return writeAccounts(a.Stdout, rows, time.Now())
 }
 
-// workerNames are those of the worker files.
-func workerNames() ([]string, error) {
+// WorkerNames returns the names of the worker files.
+func WorkerNames() ([]string, error) {
 	files, err := os.ReadDir(paths.WorkerSettings)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the workers: %w", err)
@@ -77,30 +77,30 @@ func workerNames() ([]string, error) {
 
 // running are the accounts that the daemon knows. A daemon that cannot be asked
 // knows none.
-func (o *accountsOptions) running(ctx context.Context) map[string]workers.Account {
-	accounts, err := control.NewClient(o.socket).Accounts(ctx)
+func (a *Accounts) running(ctx context.Context) map[string]workers.Account {
+	accounts, err := control.NewClient(a.Socket).Accounts(ctx)
 	if err != nil && !errors.Is(err, control.ErrNotRunning) {
-		o.tell("The service cannot say what plans and limits there are: %v", err)
+		a.print("The service cannot say what plans and limits there are: %v", err)
 	}
 	running := map[string]workers.Account{}
-	for _, a := range accounts {
-		running[a.Worker] = a
+	for _, account := range accounts {
+		running[account.Worker] = account
 	}
 	return running
 }
 
-func (o *accountsOptions) fill(ctx context.Context, row *accountRow, unit units.Description, running map[string]workers.Account) {
+func (a *Accounts) fill(ctx context.Context, row *accountRow, unit units.Description, running map[string]workers.Account) {
 	w, err := codexhome.Load(workerFileOf(row.Name))
-	a, known := running[row.Name]
+	account, known := running[row.Name]
 	switch {
 	case err != nil:
 		row.Login, row.Error = loginUnknown, err.Error()
 	case !w.NeedsLogin():
 		row.Login = loginNotNeeded
 	case known:
-		row.Login, row.Plan, row.Email, row.Limits = loginOf(a), a.Plan, a.Email, a.Limits
+		row.Login, row.Plan, row.Email, row.Limits = loginOf(account), account.Plan, account.Email, account.Limits
 	default:
-		row.Login, err = o.loginAtHome(ctx, w, row.Name, unit)
+		row.Login, err = a.loginAtHome(ctx, w, row.Name, unit)
 		if err != nil {
 			row.Login, row.Error = loginUnknown, err.Error()
 		}
@@ -115,17 +115,23 @@ func loginOf(a workers.Account) string {
 	case "apiKey":
 		return string(codexhome.APIKey)
 	case "":
-		return either(a.Required, loginMissing, loginNotNeeded)
+		if a.Required {
+			return loginMissing
+		}
+		return loginNotNeeded
 	}
 	return string(codexhome.OtherLogin)
 }
 
 // loginAtHome is the login in the worker's home, as codex reads it.
-func (o *accountsOptions) loginAtHome(ctx context.Context, w *codexhome.Worker, name string, unit units.Description) (string, error) {
-	p, _, err := o.program(w, name, unit)
+func (a *Accounts) loginAtHome(ctx context.Context, w *codexhome.Worker, name string, unit units.Description) (string, error) {
+	p, _, err := a.program(w, name, unit)
 	if err != nil || !exists(workerHomeOf(name)) {
 		return loginMissing, err
 	}
 	in, err := p.Login(ctx)
-	return either(in == codexhome.NoLogin, loginMissing, string(in)), err
+	if in == codexhome.NoLogin {
+		return loginMissing, err
+	}
+	return string(in), err
 }

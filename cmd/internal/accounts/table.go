@@ -1,6 +1,7 @@
-package main
+package accounts
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -26,7 +27,8 @@ func writeAccounts(w io.Writer, rows []accountRow, now time.Time) error {
 		if r.ActiveState != "" {
 			state = r.ActiveState + " (" + r.SubState + ")"
 		}
-		fmt.Fprintln(table, strings.Join([]string{r.Name, state, loginWords[r.Login], either(r.Plan == "", "-", r.Plan), limitsLine(r.Limits, now)}, "\t"))
+		row := []string{r.Name, state, loginWords[r.Login], cmp.Or(r.Plan, "-"), limitsLine(r.Limits, now)}
+		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -49,10 +51,10 @@ func limitsLine(limits []workers.Limit, now time.Time) string {
 		}
 		words = append(words, word)
 	}
-	return either(len(words) == 0, "-", strings.Join(words, "; "))
+	return cmp.Or(strings.Join(words, "; "), "-")
 }
 
-// left is a time to come, as exactly as anybody cares for.
+// left is a time to come, coarser the longer it is.
 func left(d time.Duration) string {
 	switch minutes := int(max(0, d).Minutes()); {
 	case minutes < 60:

@@ -1,4 +1,4 @@
-package main
+package accounts
 
 import (
 	"context"
@@ -13,56 +13,56 @@ import (
 	"codex-proxy/units"
 )
 
-// remove is `codex-proxy accounts remove`.
-func (o *accountsOptions) remove(ctx context.Context, name string) error {
+// Remove stops a worker, when its turns in flight are finished, and removes it.
+func (a *Accounts) Remove(ctx context.Context, name string) error {
 	file, unit, home := workerFileOf(name), units.Worker(name), workerHomeOf(name)
-	if name == defaultWorker {
+	if name == DefaultWorker {
 		return fmt.Errorf("cannot remove the worker default, which codex.target wants; to do without it: systemctl mask --now %s, and remove %s", unit, file)
 	}
-	if !exists(file) && (!o.purge || !exists(home)) {
+	if !exists(file) && (!a.Purge || !exists(home)) {
 		return fmt.Errorf("there is no worker %q; codex-proxy accounts list shows what there is", name)
 	}
-	if err := o.takeDown(ctx, name); err != nil {
+	if err := a.takeDown(ctx, name); err != nil {
 		return err
 	}
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the worker file: %w", err)
 	}
-	o.tell("The worker %s is removed.", name)
-	o.reloadProxy(ctx, func(names []string) string {
+	a.print("The worker %s is removed.", name)
+	a.reloadProxy(ctx, func(names []string) string {
 		if slices.Contains(names, name) {
 			return fmt.Sprintf("config.toml still names it: take %q out of `workers` there, then systemctl reload codex-proxy", name)
 		}
 		return ""
 	})
-	if o.purge {
+	if a.Purge {
 		if err := os.RemoveAll(home); err != nil {
 			return fmt.Errorf("cannot remove the worker's home: %w", err)
 		}
 	}
-	o.tellLeft(home, filepath.Join("/etc/systemd/system", unit+".d"))
+	a.printKept(home, filepath.Join("/etc/systemd/system", unit+".d"))
 	return nil
 }
 
 // takeDown stops the worker, when its turns in flight are finished, and leaves no
 // unit of it.
-func (o *accountsOptions) takeDown(ctx context.Context, name string) error {
+func (a *Accounts) takeDown(ctx context.Context, name string) error {
 	unit, socket := units.Worker(name), units.WorkerSocket(name)
-	d, err := o.describe(ctx, unit)
+	d, err := a.describe(ctx, unit)
 	if err != nil {
 		return err
 	}
 	if d.Active() {
-		o.tell("Stopping %s; its turns in flight are finished first.", unit)
+		a.print("Stopping %s; its turns in flight are finished first.", unit)
 	}
-	ctx, stop := o.interruptible(ctx)
+	ctx, stop := a.interruptible(ctx)
 	defer stop()
 	for _, step := range []func() error{
-		func() error { return o.systemd.Stop(ctx, unit) },
-		func() error { return o.systemd.Stop(ctx, socket) },
-		func() error { return o.systemd.Disable(ctx, unit) },
-		func() error { return o.systemd.ResetFailed(ctx, unit) },
-		func() error { return o.systemd.ResetFailed(ctx, socket) },
+		func() error { return a.Systemd.Stop(ctx, unit) },
+		func() error { return a.Systemd.Stop(ctx, socket) },
+		func() error { return a.Systemd.Disable(ctx, unit) },
+		func() error { return a.Systemd.ResetFailed(ctx, unit) },
+		func() error { return a.Systemd.ResetFailed(ctx, socket) },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -75,13 +75,13 @@ func (o *accountsOptions) takeDown(ctx context.Context, name string) error {
 	return nil
 }
 
-// tellLeft says what a removal has not taken away.
-func (o *accountsOptions) tellLeft(home, dropIns string) {
+// printKept prints what a removal keeps.
+func (a *Accounts) printKept(home, dropIns string) {
 	if exists(home) {
-		o.tell("Its home stays, with its login: %s (--purge removes it)", home)
+		a.print("Its home stays, with its login: %s (--purge removes it)", home)
 	}
 	if exists(dropIns) {
-		o.tell("Its drop-ins stay: %s", dropIns)
+		a.print("Its drop-ins stay: %s", dropIns)
 	}
 }
 

@@ -1,4 +1,5 @@
-package main
+// Package prepare readies a worker for its start.
+package prepare
 
 import (
 	"cmp"
@@ -12,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/journal"
@@ -26,30 +25,13 @@ import (
 // stopBound is for one question to systemd.
 const stopBound = 5 * time.Second
 
-func workerPrepareCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "worker-prepare NAME", Short: "write a worker's codex configuration (codex-worker@.service)",
-		Long: `
-Makes the CODEX_HOME of the worker NAME from /etc/codex-proxy/workers/NAME.toml,
-has codex check it, and links RUNTIME_DIRECTORY/codex to the program to run. It is
-ExecStartPre of codex-worker@NAME.service and takes its directories from systemd:
-STATE_DIRECTORY or CODEX_HOME, RUNTIME_DIRECTORY, CREDENTIALS_DIRECTORY,
-CONFIGURATION_DIRECTORY.
-
-Where systemd has no growing restart delays (before 254), it first waits for what
-is left of the delay that RestartSteps= and RestartMaxDelaySec= ask for.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			return prepareWorker(c.Context(), args[0], c.ErrOrStderr())
-		},
-	}
-}
-
-// prepareWorker prints what is wrong as one line, which systemd puts in the unit's journal.
-func prepareWorker(ctx context.Context, name string, stderr io.Writer) error {
+// Worker is `codex-proxy worker-prepare`. It prints a fault as one line, which systemd
+// puts in the unit's journal, and returns the exit status.
+func Worker(ctx context.Context, name string, stderr io.Writer) error {
 	if err := units.ValidName(name); err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
-	say := func(line string) {
+	note := func(line string) {
 		fmt.Fprintf(stderr, "codex-worker@%s: %s\n", name, strings.Join(strings.Fields(line), " "))
 	}
 	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
@@ -61,12 +43,12 @@ func prepareWorker(ctx context.Context, name string, stderr io.Writer) error {
 		return cli.Exit(stoppedStatus(ctx, name), nil)
 	}
 	notifier.Status("Starting: the configuration is written and checked")
-	home, err := workerHome(name, say)
+	home, err := workerHome(name, note)
 	if err == nil {
 		err = home.Prepare(ctx)
 	}
 	if err != nil {
-		say(err.Error())
+		note(err.Error())
 		// `systemctl status` and, over D-Bus, the proxy's probes show it.
 		// NotifyAccess=exec lets a command of ExecStartPre= do so.
 		notifier.Status("Not started: " + err.Error())
@@ -74,8 +56,8 @@ func prepareWorker(ctx context.Context, name string, stderr io.Writer) error {
 	return cli.Exit(prepareStatus(err), nil)
 }
 
-// stoppedStatus lets a stop of the unit during the wait for its restart be none of
-// its failures. After any other signal nothing is prepared, and the start fails.
+// stoppedStatus is the exit status after a signal during the wait for a restart: a
+// stop of the unit is no failure, and after any other signal the start fails.
 func stoppedStatus(ctx context.Context, worker string) int {
 	ctx, cancel := context.WithTimeout(ctx, stopBound)
 	defer cancel()
@@ -101,8 +83,9 @@ func prepareStatus(err error) int {
 	return cli.Failure
 }
 
-// workerHome takes the places that systemd gives the unit (systemd.exec(5), "Environment variables set or
-// propagated by the service manager"). The first directory of a list is the one meant.
+// workerHome takes the directories that systemd gives the unit (systemd.exec(5),
+// "Environment variables set or propagated by the service manager"): the first one of
+// a list.
 func workerHome(name string, note func(string)) (*codexhome.Home, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -110,8 +93,9 @@ func workerHome(name string, note func(string)) (*codexhome.Home, error) {
 	}
 	first := func(list string) string { dir, _, _ := strings.Cut(list, ":"); return dir }
 	home := &codexhome.Home{
-		Worker:      name,
-		File:        filepath.Join(cmp.Or(first(os.Getenv("CONFIGURATION_DIRECTORY")), paths.Settings), "workers", name+".toml"),
+		Worker: name,
+		File: filepath.Join(cmp.Or(first(os.Getenv("CONFIGURATION_DIRECTORY")), paths.Settings),
+			"workers", name+".toml"),
 		Dir:         cmp.Or(os.Getenv("CODEX_HOME"), first(os.Getenv("STATE_DIRECTORY"))),
 		Runtime:     first(os.Getenv("RUNTIME_DIRECTORY")),
 		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"),

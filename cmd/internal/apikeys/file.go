@@ -1,4 +1,4 @@
-package main
+package apikeys
 
 import (
 	"bytes"
@@ -23,17 +23,17 @@ import (
 )
 
 const (
-	// lockBound is for other commands that are at it: each is done in moments.
+	// lockBound is for other commands that hold the lock: each is done in moments.
 	lockBound = 10 * time.Second
 	lockPause = 20 * time.Millisecond
 )
 
-// keyFile is the path of a key file.
-type keyFile string
+// File is the path of a key file.
+type File string
 
 // lock keeps other commands from the file. It is a lock of the directory, as the
 // file itself is replaced.
-func (f keyFile) lock(ctx context.Context) (unlock func(), err error) {
+func (f File) lock(ctx context.Context) (unlock func(), err error) {
 	dir, err := os.Open(filepath.Dir(string(f)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the API keys: %w", err)
@@ -54,13 +54,13 @@ func (f keyFile) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// keyChange returns the lines that a key file is to have, given those that it has.
-type keyChange func(lines []string, keys *auth.Keys) ([]string, error)
+// change returns the new lines of a key file, given its lines.
+type change func(lines []string, keys *auth.Keys) ([]string, error)
 
-// edit changes the lines of the file and returns the keys that are in it then, which
-// allow has to let pass. A file that has had a key stays closed, unless it was opened.
-func (f keyFile) edit(change keyChange, allow func(*auth.Keys) error) (*auth.Keys, error) {
-	text, keys, err := f.read()
+// edit changes the lines of the file and returns its new keys, which allow has to
+// accept. A file that has had a key stays closed, unless it was opened.
+func (f File) edit(change change, allow func(*auth.Keys) error) (*auth.Keys, error) {
+	text, keys, err := f.Read()
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +95,8 @@ func closing(lines []string, had bool) []string {
 	return append([]string{auth.ClosedLine()}, lines...)
 }
 
-// keyless is how things stand while there is no key.
-func keyless(keys control.Keys) string {
+// Keyless describes access while there is no key.
+func Keyless(keys control.Keys) string {
 	switch {
 	case keys.Required:
 		return "There is no key, and beyond the loopback one is asked for: nobody is let in until " +
@@ -109,7 +109,8 @@ func keyless(keys control.Keys) string {
 	}
 }
 
-func (f keyFile) read() ([]byte, *auth.Keys, error) {
+// Read returns the text of the file and its keys: none, if there is no file.
+func (f File) Read() ([]byte, *auth.Keys, error) {
 	text, err := os.ReadFile(string(f))
 	if err != nil && !os.IsNotExist(err) {
 		return nil, nil, fmt.Errorf("cannot read the API keys: %w", err)
@@ -123,9 +124,9 @@ func (f keyFile) read() ([]byte, *auth.Keys, error) {
 
 // write replaces the file in one step: a reader sees the old keys or the new
 // ones, and a crash loses none. A symbolic link stays what it is.
-func (f keyFile) write(text []byte) error {
+func (f File) write(text []byte) error {
 	if file, err := filepath.EvalSymlinks(string(f)); err == nil {
-		f = keyFile(file)
+		f = File(file)
 	}
 	fresh, err := os.CreateTemp(filepath.Dir(string(f)), filepath.Base(string(f))+".*") // mode 0600
 	if err != nil {
@@ -149,8 +150,8 @@ func (f keyFile) write(text []byte) error {
 }
 
 // lend gives another file the owner, group and mode of this one, if it is there:
-// whoever reads it must be able to go on.
-func (f keyFile) lend(to *os.File) error {
+// the service that reads it can still do so.
+func (f File) lend(to *os.File) error {
 	info, err := os.Stat(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
 		return f.admit(to)
@@ -167,7 +168,7 @@ func (f keyFile) lend(to *os.File) error {
 
 // admit lets the daemon read a new file of root's. The default one comes to it as
 // a credential, and where there is no such group another user runs the daemon.
-func (f keyFile) admit(to *os.File) error {
+func (f File) admit(to *os.File) error {
 	group, err := user.LookupGroup(paths.User)
 	if f == paths.KeyFile || os.Geteuid() != 0 || err != nil {
 		return nil
@@ -180,25 +181,4 @@ func (f keyFile) admit(to *os.File) error {
 		return err
 	}
 	return to.Chmod(0o640)
-}
-
-// told says what became of the change in the running service.
-func (o *keysOptions) told(keys control.Keys, err error) error {
-	switch {
-	case errors.Is(err, control.ErrOtherFile) && !o.applying:
-		fmt.Fprintf(o.stderr, "The file is changed, but %v.\n", err)
-		return nil
-	case errors.Is(err, control.ErrOtherFile):
-		return err
-	case errors.Is(err, control.ErrNotRunning):
-		fmt.Fprintf(o.stderr, "The service does not run, or does not listen on %s; the change holds from its next start.\n", o.socket)
-		return nil
-	case err != nil:
-		return fmt.Errorf("the file is changed, but the running service has not taken it over: %w; systemctl restart codex-proxy makes it", err)
-	case keys.Count == 0:
-		fmt.Fprintln(o.stderr, "The running service has taken it over. "+keyless(keys))
-	default:
-		fmt.Fprintln(o.stderr, "The running service has taken it over.")
-	}
-	return nil
 }

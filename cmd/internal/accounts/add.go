@@ -1,4 +1,4 @@
-package main
+package accounts
 
 import (
 	"context"
@@ -16,31 +16,31 @@ import (
 	"codex-proxy/units"
 )
 
-// add is `codex-proxy accounts add`.
-func (o *accountsOptions) add(ctx context.Context, name string) error {
+// Add makes a worker, and starts it if its home has a login.
+func (a *Accounts) Add(ctx context.Context, name string) error {
 	file, unit := workerFileOf(name), units.Worker(name)
 	if err := writeWorkerFile(file, name); err != nil {
 		return err
 	}
-	if err := o.systemd.Enable(ctx, unit); err != nil {
+	if err := a.Systemd.Enable(ctx, unit); err != nil {
 		return errors.Join(err, os.Remove(file))
 	}
-	o.tell("The worker %s is made: %s, %s.", name, file, unit)
-	o.reloadProxy(ctx, func(names []string) string {
+	a.print("The worker %s is made: %s, %s.", name, file, unit)
+	a.reloadProxy(ctx, func(names []string) string {
 		if slices.Contains(names, name) {
 			return ""
 		}
 		return fmt.Sprintf("config.toml names the workers that are used: add %q to `workers` there, then systemctl reload codex-proxy", name)
 	})
-	in, err := o.hasLogin(ctx, file, name)
+	in, err := a.hasLogin(ctx, file, name)
 	if err != nil {
-		o.tell("Before it can start: %v", err)
+		a.print("Before it can start: %v", err)
 	}
 	if in {
-		o.tell("It has the login that was left in %s.", workerHomeOf(name))
-		return o.takeUp(ctx, name)
+		a.print("It has the login that was left in %s.", workerHomeOf(name))
+		return a.takeUp(ctx, name)
 	}
-	o.tell("Log it in, which starts it: codex-proxy accounts login %s", name)
+	a.print("Log it in, which starts it: codex-proxy accounts login %s", name)
 	return nil
 }
 
@@ -67,59 +67,59 @@ func workerFileFor(name string) string {
 }
 
 // hasLogin says whether the worker was there before, and its home was kept.
-func (o *accountsOptions) hasLogin(ctx context.Context, file, name string) (bool, error) {
+func (a *Accounts) hasLogin(ctx context.Context, file, name string) (bool, error) {
 	w, err := codexhome.Load(file)
 	if err != nil {
 		return false, err
 	}
-	unit, err := o.describe(ctx, units.Worker(name))
+	unit, err := a.describe(ctx, units.Worker(name))
 	if err != nil {
 		return false, err
 	}
-	login, err := o.loginAtHome(ctx, w, name, unit)
+	login, err := a.loginAtHome(ctx, w, name, unit)
 	return err == nil && login != loginMissing, err
 }
 
 // reloadProxy makes a running service read which workers there are. hint says what
 // stands in the way, given the names that config.toml leads to. That it does not
 // work undoes nothing.
-func (o *accountsOptions) reloadProxy(ctx context.Context, hint func(names []string) string) {
-	cfg, err := config.Load(o.settings, nil)
+func (a *Accounts) reloadProxy(ctx context.Context, hint func(names []string) string) {
+	cfg, err := config.Load(a.Settings, nil)
 	if err != nil {
-		o.tell("The service is not reloaded: %v", err)
+		a.print("The service is not reloaded: %v", err)
 		return
 	}
 	if text := hint(cfg.Workers); text != "" {
-		o.tell("%s", text)
+		a.print("%s", text)
 		return
 	}
-	ctx, stop := o.interruptible(ctx)
+	ctx, stop := a.interruptible(ctx)
 	defer stop()
-	proxy, err := o.started(ctx)
+	proxy, err := a.started(ctx)
 	if err == nil && !proxy.Active() {
 		return // it reads them when it starts; a reload under way may have read them already
 	}
 	if err == nil {
-		err = o.systemd.Reload(ctx, paths.ServiceUnit)
+		err = a.Systemd.Reload(ctx, paths.ServiceUnit)
 	}
 	if err != nil {
-		o.tell("The service does not know of it yet: %v; then systemctl reload codex-proxy", err)
+		a.print("The service does not know of it yet: %v; then systemctl reload codex-proxy", err)
 		return
 	}
-	o.tell("%s is reloaded.", paths.ServiceUnit)
+	a.print("%s is reloaded.", paths.ServiceUnit)
 }
 
 // started is the service, when a start that is under way is over: that may have read
 // the workers already, and systemd reloads nothing that is starting.
-func (o *accountsOptions) started(ctx context.Context) (units.Description, error) {
-	proxy, err := o.describe(ctx, paths.ServiceUnit)
+func (a *Accounts) started(ctx context.Context) (units.Description, error) {
+	proxy, err := a.describe(ctx, paths.ServiceUnit)
 	if err != nil || !starting(proxy) {
 		return proxy, err
 	}
-	if err := o.systemd.AwaitJob(ctx, paths.ServiceUnit); err != nil {
+	if err := a.Systemd.AwaitJob(ctx, paths.ServiceUnit); err != nil {
 		return proxy, err
 	}
-	if proxy, err = o.describe(ctx, paths.ServiceUnit); err == nil && starting(proxy) {
+	if proxy, err = a.describe(ctx, paths.ServiceUnit); err == nil && starting(proxy) {
 		err = errors.New("it is still starting")
 	}
 	return proxy, err

@@ -1,0 +1,66 @@
+// Package accounts keeps the workers and their logins.
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/thishost"
+	"codex-proxy/units"
+)
+
+// DefaultWorker is the worker of the package.
+const DefaultWorker = "default"
+
+// jobBound is for a restart of a worker, which TimeoutStopSec= and
+// TimeoutStartSec= of its unit end earlier.
+const jobBound = 7 * time.Minute
+
+// Accounts is what one command line of accounts works on. Its methods need root.
+type Accounts struct {
+	Systemd  *units.Manager
+	Settings string // the path of config.toml
+	Socket   string // the daemon's control socket
+	APIKey   bool   // Login reads an API key from Stdin
+	Purge    bool   // Remove removes the worker's home, too
+	JSON     bool   // List prints JSON
+	Stdin    *os.File
+	Stdout   io.Writer
+	Stderr   io.Writer // for people
+}
+
+func workerFileOf(name string) string { return filepath.Join(paths.WorkerSettings, name+".toml") }
+func workerHomeOf(name string) string { return filepath.Join(paths.WorkerHomes, name) }
+
+// describe asks systemd for a unit; where there is none it is a unit that is not
+// installed.
+func (a *Accounts) describe(ctx context.Context, unit string) (units.Description, error) {
+	d, err := a.Systemd.Describe(ctx, unit)
+	if errors.Is(err, units.ErrNoBus) {
+		return units.Description{State: units.State{Unit: unit, LoadState: "not-found"}}, nil
+	}
+	return d, err
+}
+
+// program is the codex of a worker, to be run as the worker's user.
+func (a *Accounts) program(w *codexhome.Worker, name string, unit units.Description) (*codexhome.Program, codexhome.Account, error) {
+	user, err := thishost.Account(paths.WorkerUser)
+	if err != nil {
+		return nil, codexhome.Account{}, fmt.Errorf("cannot run codex as %s: %w", paths.WorkerUser, err)
+	}
+	as := codexhome.Account{UID: user.UID, GID: user.GID}
+	p, err := w.Program(workerHomeOf(name), unit.Environment, as)
+	return p, as, err
+}
+
+// print prints a line for the person at the terminal.
+func (a *Accounts) print(format string, args ...any) {
+	fmt.Fprintf(a.Stderr, format+"\n", args...)
+}

@@ -1,0 +1,113 @@
+// Package thishost is the machine on which the program runs, as doctor examines it.
+package thishost
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/doctor"
+	"codex-proxy/cmd/internal/handshake"
+	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/probes"
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/control"
+	"codex-proxy/units"
+)
+
+// New returns this machine as doctor.Examine sees it. version is that of the program,
+// for handshakes.
+func New(version string) doctor.Host {
+	h := host{version}
+	return doctor.Host{
+		Root: "/", Control: paths.ControlSocket, IsRoot: os.Geteuid() == 0,
+		Systemd: units.NewManager(), Account: Account, Status: askStatus, Keys: askKeys, Get: get,
+		Codex: codexOf, Command: h.runInWorker, Clock: clock, Free: free,
+	}
+}
+
+// Account returns the ids of a user.
+func Account(name string) (doctor.Account, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return doctor.Account{}, err
+	}
+	ids, err := u.GroupIds()
+	if err != nil {
+		return doctor.Account{}, err
+	}
+	var groups []uint32
+	for _, id := range append([]string{u.Uid, u.Gid}, ids...) {
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return doctor.Account{}, fmt.Errorf("the user %s has the id %q", name, id)
+		}
+		groups = append(groups, uint32(n))
+	}
+	return doctor.Account{UID: groups[0], GID: groups[1], Groups: groups[1:]}, nil
+}
+
+func askKeys(ctx context.Context, socket string) (control.Keys, error) {
+	return control.NewClient(socket).Keys(ctx)
+}
+
+func askStatus(ctx context.Context, socket string) (probes.Report, error) {
+	report, _, err := control.NewClient(socket).Status(ctx)
+	return report, err
+}
+
+// get asks the endpoint itself, past any HTTP proxy of the environment.
+func get(ctx context.Context, url string) (status int, body []byte, err error) {
+	const limit, longest = 4 << 20, 5 * time.Second
+	client := http.Client{Timeout: longest, Transport: &http.Transport{DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(res.Body, limit))
+	return res.StatusCode, body, err
+}
+
+func codexOf(w *codexhome.Worker, home string, env []string, as doctor.Account) (doctor.Codex, error) {
+	return w.Program(home, env, codexhome.Account{UID: as.UID, GID: as.GID})
+}
+
+// host is this machine.
+type host struct{ version string }
+
+// runInWorker is bounded by 5 s, of which the command has 4.
+func (h host) runInWorker(ctx context.Context, socket string, command []string) (r appserver.CommandResult, err error) {
+	const longest, ofCommand = 5 * time.Second, 4 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	_, err = handshake.With(ctx, socket, h.version, func(conn *appserver.Conn) error {
+		r, err = conn.RunCommand(ctx, command, ofCommand)
+		return err
+	})
+	return r, err
+}
+
+func free(dir string) (uint64, error) {
+	var fs unix.Statfs_t
+	err := unix.Statfs(dir, &fs)
+	return fs.Bavail * uint64(fs.Bsize), err
+}
+
+// clock asks the kernel, which knows whether anything keeps the time.
+func clock() (doctor.Clock, error) {
+	state, err := unix.Adjtimex(&unix.Timex{})
+	return doctor.Clock{Now: time.Now(), Synced: state != unix.TIME_ERROR}, err
+}
