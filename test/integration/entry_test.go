@@ -126,7 +126,7 @@ func (e *entry) take(data []byte) error {
 	}
 	for _, c := range part.Choices {
 		if text := c.Message.Content + c.Delta.Content; text != "" {
-			e.ledger.heard(e)
+			e.ledger.received(e)
 			e.text += text
 		}
 		e.finish += c.FinishReason

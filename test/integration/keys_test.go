@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A key works from the moment it is shown, and not a request longer than it is
-// good: not in the process from before a reload, nor after the next reload,
-// restart or crash.
+// A key works as soon as it is shown, and for no request after its end: not in the
+// process of before a reload, nor after the next reload, restart or crash.
 func TestKeys(t *testing.T) {
 	bothSuites(t, func(t *testing.T, suite string) {
 		b := newBed(t, suite, realWorker, "")
@@ -29,14 +28,15 @@ func TestKeys(t *testing.T) {
 		defer old.CloseIdleConnections()
 		require.Equal(t, http.StatusOK, b.askWith(old, alice, nil))
 
-		assert.Empty(t, b.MustRun(t, "cat", "/run/credentials/"+proxyUnit+"/api-keys"), "systemd takes the file when the service starts, and 252 after a reload")
+		assert.Empty(t, b.MustRun(t, "cat", "/run/credentials/"+proxyUnit+"/api-keys"),
+			"systemd takes the file when the service starts, and 252 after a reload")
 		b.MustRun(t, "systemctl", "reload", proxyUnit)
 		require.Equal(t, http.StatusOK, b.askWith(nil, alice, nil), "the successor has the keys of today")
 		assert.Equal(t, http.StatusUnauthorized, b.askWith(nil, "", nil))
 		bob := b.addKey("bob")
 		b.keys("revoke", "alice")
 		var closed bool
-		assert.Equal(t, http.StatusUnauthorized, b.askWith(old, alice, &closed), "the first process hears of it, too")
+		assert.Equal(t, http.StatusUnauthorized, b.askWith(old, alice, &closed), "the first process refuses the key, too")
 		assert.True(t, closed, "it was the first process that answered")
 
 		still := func(after string) {
@@ -66,8 +66,8 @@ func TestKeys(t *testing.T) {
 	})
 }
 
-// pagesNeedAKey: while web pages may use the API, the last key stays, and where there
-// is none pages may not.
+// pagesNeedAKey asserts that the last key stays while web pages may use the API, and that
+// pages may not use it while there is none.
 func (b *bed) pagesNeedAKey(last string) {
 	b.t.Helper()
 	const none = configFile + ":1: cors_origins: lets web pages use the API with a key of their own, and there is no key; codex-proxy keys add NAME"
@@ -102,8 +102,8 @@ func (b *bed) pagesNeedAKey(last string) {
 	b.addKey(last)
 }
 
-// withoutAKey: once there has been a key, nobody is let in without one until somebody
-// opens the API, whatever happens to the service.
+// withoutAKey asserts that once there has been a key, every request without one is
+// refused until an operator opens the API, whatever happens to the service.
 func (b *bed) withoutAKey(last string) {
 	b.t.Helper()
 	still := func(status int) {
@@ -127,13 +127,14 @@ func (b *bed) withoutAKey(last string) {
 	still(http.StatusOK)
 	assert.Contains(b.t, b.MustRun(b.t, "codex-proxy", "status"), "programs on this machine may use the API")
 	for _, access := range []string{"closed", "open"} {
-		log := b.MustRun(b.t, "journalctl", "-o", "cat", "-u", proxyUnit, "CODEX_EVENT=api-keys-none", "CODEX_ACCESS="+access)
+		log := b.MustRun(b.t, "journalctl", "-o", "cat", "-u", proxyUnit, "CODEX_EVENT=api-keys-none",
+			"CODEX_ACCESS="+access)
 		assert.Contains(b.t, log, "there is no API key")
 	}
 }
 
-// The keys of a file that config.toml names are in force once the service has read
-// that, and not those of a file that it has not read.
+// The keys of a file in config.toml are in force once the service has read config.toml,
+// and those of a file that it has not read are not.
 func TestKeysOfANamedFile(t *testing.T) { bothSuites(t, testKeysOfANamedFile) }
 
 func testKeysOfANamedFile(t *testing.T, suite string) {
@@ -159,13 +160,13 @@ func testKeysOfANamedFile(t *testing.T, suite string) {
 	b.MustRun(t, "systemctl", "restart", proxyUnit)
 	only(bob, alice, "restarted")
 	b.healthy()
-	settings("api_keys = \"/etc/codex-proxy/api-keys\"\n") // which is the credential
+	settings("api_keys = \"/etc/codex-proxy/api-keys\"\n") // the path of the credential
 	b.MustRun(t, "systemctl", "restart", proxyUnit)
 	only(alice, bob, "the default")
 }
 
-// A control socket goes where the settings say, and nowhere where the unit cannot
-// make one.
+// The control socket is at the path in the settings, and there is none if the unit
+// cannot make one.
 func TestControlSocketOfTheSettings(t *testing.T) { bothSuites(t, testControlSocketOfTheSettings) }
 
 func testControlSocketOfTheSettings(t *testing.T, suite string) {
@@ -193,8 +194,8 @@ func testControlSocketOfTheSettings(t *testing.T, suite string) {
 	b.healthy()
 }
 
-// What a key has used of its day is known after a reload and a restart, and
-// `codex-proxy usage` shows it, whether the service runs or not.
+// The usage of a key on its day survives a reload and a restart, and `codex-proxy usage`
+// shows it, with and without a running service.
 func TestUsage(t *testing.T) { bothSuites(t, testUsage) }
 
 func testUsage(t *testing.T, suite string) {
@@ -208,7 +209,7 @@ func testUsage(t *testing.T, suite string) {
 	}
 	assert.Equal(t, http.StatusTooManyRequests, b.askWith(nil, carol, nil))
 	b.MustRun(t, "systemctl", "reload", proxyUnit)
-	b.awaitSole() // and has written what it knew
+	b.awaitSole() // and has written its usage
 	b.untilUsed("carol", 1)
 	b.untilUsed("bob", 3)
 	b.MustRun(t, "systemctl", "restart", proxyUnit)
@@ -218,7 +219,7 @@ func testUsage(t *testing.T, suite string) {
 	b.untilUsed("bob", 4)
 	t.Log("\n" + b.MustRun(t, "codex-proxy", "usage", "--by", "day,key,model"))
 
-	// Root has read it: the service can still write it.
+	// After root has read it, the service can still write it.
 	b.MustRun(t, "systemctl", "start", proxyUnit)
 	assert.Equal(t, http.StatusTooManyRequests, b.askWith(nil, carol, nil))
 	require.Equal(t, http.StatusOK, b.askWith(nil, bob, nil))
@@ -229,8 +230,7 @@ func testUsage(t *testing.T, suite string) {
 	assert.NotContains(t, b.journal(proxyUnit), "usage database")
 }
 
-// untilUsed waits until that many requests of a key stand in the database, and no
-// more do.
+// untilUsed waits until the database has exactly that many requests of a key.
 func (b *bed) untilUsed(key string, requests int64) {
 	b.t.Helper()
 	var got int64
@@ -266,7 +266,7 @@ func (b *bed) addKey(name string, limits ...string) string {
 	return trim(b.keys(append([]string{"add", name}, limits...)...))
 }
 
-// askWith asks for a short answer with a key, on a new connection if client is nil.
+// askWith requests a short answer with a key, on a new connection if client is nil.
 func (b *bed) askWith(client *http.Client, key string, closed *bool) int {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), bound)

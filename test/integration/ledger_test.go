@@ -11,7 +11,7 @@ import (
 // ledger is all requests of a crowd.
 type ledger struct {
 	mu      sync.Mutex
-	all     []*entry // that have ended, in the order of their ends
+	all     []*entry // ended requests, in the order of their ends
 	running map[*entry]bool
 }
 
@@ -24,7 +24,7 @@ func (l *ledger) begin(e *entry) {
 	l.running[e] = true
 }
 
-func (l *ledger) heard(e *entry) {
+func (l *ledger) received(e *entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.first.IsZero() {
@@ -78,7 +78,7 @@ func (l *ledger) open(before ...time.Time) (ids []string) {
 	return ids
 }
 
-// which are the requests that have ended and of which ok says so.
+// which are the requests that have ended and satisfy ok.
 func (l *ledger) which(ok func(*entry) bool) (list []*entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +103,7 @@ func (l *ledger) latencies(w within) (s sample) {
 	return s
 }
 
-// reach waits until so many more requests have ended.
+// reach waits until that many more requests have ended.
 func (l *ledger) reach(t *testing.T, more int) {
 	t.Helper()
 	count := func() int { return len(l.which(func(*entry) bool { return true })) }

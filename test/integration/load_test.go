@@ -17,8 +17,8 @@ import (
 	"codex-proxy/test/modelserver"
 )
 
-// load is clients that ask without a pause, every other one on a new connection
-// each time.
+// load is clients that send requests without a pause, every other client on a new
+// connection each time.
 type load struct {
 	stop func()
 	done sync.WaitGroup
@@ -48,7 +48,7 @@ func (b *bed) load(clients int) *load {
 	return l
 }
 
-// ask is one request, which nothing cuts short but a bound.
+// ask is one request, which only a bound cuts short.
 func (l *load) ask(client *http.Client, anew, stream bool) {
 	began := time.Now()
 	err := ask(client, anew, stream)
@@ -57,7 +57,8 @@ func (l *load) ask(client *http.Client, anew, stream bool) {
 	defer l.mu.Unlock()
 	switch {
 	case err != nil:
-		l.failed = append(l.failed, fmt.Sprintf("%s new=%t stream=%t after %s: %v", began.Format("05.000"), anew, stream, took, err))
+		l.failed = append(l.failed, fmt.Sprintf("%s new=%t stream=%t after %s: %v", began.Format("05.000"), anew,
+			stream, took, err))
 	case anew:
 		l.opened = append(l.opened, took)
 	default:
@@ -79,7 +80,8 @@ func ask(client *http.Client, anew, stream bool) error {
 	if err != nil {
 		return err
 	}
-	if res.StatusCode != http.StatusOK || !strings.Contains(string(body), answer) || stream && !strings.Contains(string(body), "[DONE]") {
+	if res.StatusCode != http.StatusOK || !strings.Contains(string(body), answer) || stream &&
+		!strings.Contains(string(body), "[DONE]") {
 		return fmt.Errorf("%d %s", res.StatusCode, body)
 	}
 	return nil
@@ -95,7 +97,7 @@ func chatRequest(ctx context.Context, stream bool, prompt string) *http.Request 
 	return req
 }
 
-// end stops the clients when their last answers are there.
+// end stops the clients after their last answers.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	l.stop()
@@ -107,7 +109,7 @@ func (l *load) end(t *testing.T) {
 	t.Logf("kept connections: %s", l.kept)
 }
 
-// reach waits until so many requests more have been answered or have failed.
+// reach waits until that many more requests have been answered or have failed.
 func (l *load) reach(t *testing.T, more int) {
 	t.Helper()
 	count := func() int {
@@ -127,8 +129,8 @@ type held struct {
 	head string
 }
 
-// hold opens a stream and returns when its first text is there. It may take two
-// minutes, or as long as is named.
+// hold opens a stream and returns after its first text. The stream may take two minutes,
+// or the given time.
 func (b *bed) hold(gate string, within ...time.Duration) *held {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), append(within, 2*bound)[0])
@@ -146,7 +148,7 @@ func (b *bed) hold(gate string, within ...time.Duration) *held {
 	return h
 }
 
-// rest is what follows until the stream ends.
+// rest is the rest of the stream.
 func (h *held) rest(t *testing.T) string {
 	t.Helper()
 	rest, err := io.ReadAll(h.body)
@@ -155,7 +157,7 @@ func (h *held) rest(t *testing.T) string {
 	return string(rest)
 }
 
-// finish opens the gate and asserts that the stream is whole.
+// finish opens the gate and asserts that the stream is complete.
 func (h *held) finish(b *bed) {
 	b.t.Helper()
 	b.models.Release(h.gate)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A line of any length that a worker's program writes is in the journal with all of
-// its bytes, also where the program ends right after it.
+// The journal has a line of any length of a worker's program with all of its bytes, also
+// if the program ends right after it.
 func TestLongLinesInTheJournal(t *testing.T) {
 	bothSuites(t, func(t *testing.T, suite string) {
 		b := newBed(t, suite, realWorker, "")
@@ -21,7 +21,8 @@ i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); printf '%06d漢' $i; done
 printf '\nshort\n'
 head -c 200000 /dev/zero | tr '\0' x
 `), 0o755))
-		b.MustRun(t, "systemd-run", "--wait", "--unit=long", "codex-proxy", "notify-exec", "--stderr", "tracing", "--", "/opt/talks")
+		b.MustRun(t, "systemd-run", "--wait", "--unit=long", "codex-proxy", "notify-exec", "--stderr", "tracing",
+			"--", "/opt/talks")
 
 		got := map[string]*strings.Builder{"3": {}, "4": {}}
 		for _, e := range b.entries(t, "--all", "CODEX_EVENT=codex", "_SYSTEMD_UNIT=long.service") {

@@ -13,33 +13,38 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// hostile are bodies that take much memory for what they are: the ones that the search
-// of the package proxy finds, in the size that is allowed.
+// hostile are bodies that take much memory for their size: the ones that the search of
+// package proxy finds, in the allowed size.
 func hostile() map[string][]string {
 	const size = 15 << 20
 	many := func(element string, n int) string { return strings.TrimSuffix(strings.Repeat(element+",", n), ",") }
 	long := func(piece string) string { return `"` + strings.Repeat(piece, size/len(piece)) + `"` }
 	chat := func(messages string) string { return `{"model":"demo","stream":true,"messages":[` + messages + `]}` }
-	said := func(words string) string { return `{"role":"user","content":` + words + `}` }
+	user := func(words string) string { return `{"role":"user","content":` + words + `}` }
 	calls := `{"role":"assistant","tool_calls":[` + many("{}", 9000) + `]}`
 	return map[string][]string{
 		"/v1/chat/completions": {
-			chat(many(calls, 500)), chat(many(calls, 55)), chat(said(long("x"))), chat(said(long(`\n`))), chat(said(long(`\u0001`))), chat(said(long("é"))),
-			chat(`{"role":"system","content":` + long("<") + `},` + said(`"x"`)), chat(many(said(`[`+many(`{"type":"text","text":""}`, 1000)+`]`), 95)),
-			`{"model":"demo","n":4,"messages":[` + said(long("x")) + `]}`,
-			`{"model":"demo","messages":[` + said(`"x"`) + `],"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"object","description":` + long("x") + `}}}}`,
+			chat(many(calls, 500)), chat(many(calls, 55)), chat(user(long("x"))), chat(user(long(`\n`))),
+			chat(user(long(`\u0001`))), chat(user(long("é"))),
+			chat(`{"role":"system","content":` + long("<") + `},` + user(`"x"`)),
+			chat(many(user(`[`+many(`{"type":"text","text":""}`, 1000)+`]`), 95)),
+			`{"model":"demo","n":4,"messages":[` + user(long("x")) + `]}`,
+			`{"model":"demo","messages":[` + user(`"x"`) +
+				`],"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"object","description":` + long("x") + `}}}}`,
 		},
 		"/v1/responses": {
-			`{"model":"demo","input":"x","instructions":` + long("<") + `}`, `{"model":"demo","input":"x","stream":true,"instructions":` + long("x") + `}`,
-			`{"model":"demo","stream":true,"input":` + long(`\"`) + `}`, `{"model":"demo","input":[` + many(`{"role":"user","content":""}`, 10_000) + `]}`,
-			`{"model":"demo","input":[` + many(said(`[`+many(`{"type":"input_text","text":""}`, 9000)+`]`), 11) + `]}`,
+			`{"model":"demo","input":"x","instructions":` + long("<") + `}`,
+			`{"model":"demo","input":"x","stream":true,"instructions":` + long("x") + `}`,
+			`{"model":"demo","stream":true,"input":` + long(`\"`) + `}`,
+			`{"model":"demo","input":[` + many(`{"role":"user","content":""}`, 10_000) + `]}`,
+			`{"model":"demo","input":[` + many(user(`[`+many(`{"type":"input_text","text":""}`, 9000)+`]`), 11) + `]}`,
 			`{"model":"demo","input":"x","text":{"format":{"type":"json_schema","name":"a","schema":{"type":"object","description":` + long("x") + `}}}}`,
 		},
 	}
 }
 
-// However hostile the bodies are that come at the same time, the process takes twice
-// request_memory for them at most.
+// The process takes at most twice request_memory for hostile bodies that come at the
+// same time.
 func TestPeakMemory(t *testing.T) {
 	const limit = 128 << 10 // KiB
 	b := newBed(t, newest, `mode = "demo"`, fmt.Sprintf("request_memory = %d\nqueue_timeout = \"10m\"\n", limit<<10))
@@ -60,7 +65,7 @@ func TestPeakMemory(t *testing.T) {
 	assert.LessOrEqual(t, peak, 2*limit+idle)
 }
 
-// attack sends a body, for which there is room sooner or later.
+// attack sends a body, which waits until there is room for it.
 func (b *bed) attack(ctx context.Context, path, body string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, strings.NewReader(body))
 	if err != nil {

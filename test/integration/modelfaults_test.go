@@ -15,16 +15,15 @@ import (
 	"codex-proxy/test/contract"
 )
 
-// modelFault is a way in which the model endpoint fails, and what a client sees
-// of it: an error with a status, or, once a stream has brought something, an
-// error that ends it.
+// modelFault is a failure of the model endpoint, and its result for a client: an error
+// with a status, or, once a stream has delivered something, an error that ends it.
 type modelFault struct {
 	phase, name string
 	steps       []string
 	status      int    // of a whole answer
 	kind, code  string // of the error
-	text        string // what a stream brings before it fails
-	calls       int    // how many calls it brings
+	text        string // the text of a stream before it fails
+	calls       int    // how many calls it delivers
 }
 
 const (
@@ -41,30 +40,40 @@ var modelFaults = []modelFault{
 	{"before the first byte", "no event stream", []string{"garbage"}, 503, unavailable, "upstream_error", "", 0},
 	{"before the first byte", "cut", []string{"drop"}, 503, unavailable, "upstream_error", "", 0},
 	{"before the first byte", "ended", []string{"end"}, 503, unavailable, "upstream_error", "", 0},
-	{"before the first byte", "failed", []string{"failed server_error oops"}, 503, unavailable, "upstream_error", "", 0},
-	{"before the first byte", "rate limited", []string{"failed rate_limit_exceeded slow down"}, 429, "rate_limit_error", "rate_limited", "", 0},
-	{"before the first byte", "too long", []string{"failed context_length_exceeded too long"}, 400, invalid, "context_length_exceeded", "", 0},
+	{"before the first byte", "failed", []string{"failed server_error oops"}, 503, unavailable, "upstream_error", "",
+		0},
+	{"before the first byte", "rate limited", []string{"failed rate_limit_exceeded slow down"}, 429,
+		"rate_limit_error", "rate_limited", "", 0},
+	{"before the first byte", "too long", []string{"failed context_length_exceeded too long"}, 400, invalid,
+		"context_length_exceeded", "", 0},
 	{"before the first byte", "no answer", []string{"hang"}, 504, "timeout_error", "idle_timeout", "", 0},
 	{"before the first byte", "silence", []string{"silence"}, 504, "timeout_error", "idle_timeout", "", 0},
 
 	{"mid-text", "cut", []string{"text so ", "text far", "drop"}, 503, unavailable, "upstream_error", "so far", 0},
 	{"mid-text", "ended", []string{"text so far", "end"}, 503, unavailable, "upstream_error", "so far", 0},
-	{"mid-text", "failed", []string{"text so far", "failed server_error oops"}, 503, unavailable, "upstream_error", "so far", 0},
-	{"mid-text", "rate limited", []string{"text so far", "failed rate_limit_exceeded slow down"}, 429, "rate_limit_error", "rate_limited", "so far", 0},
+	{"mid-text", "failed", []string{"text so far", "failed server_error oops"}, 503, unavailable, "upstream_error",
+		"so far", 0},
+	{"mid-text", "rate limited", []string{"text so far", "failed rate_limit_exceeded slow down"}, 429,
+		"rate_limit_error", "rate_limited", "so far", 0},
 	{"mid-text", "silence", []string{"text so far", "silence"}, 504, "timeout_error", "idle_timeout", "so far", 0},
 
 	{"mid-tool", "cut", []string{`calling get_weather {"ci`, "drop"}, 503, unavailable, "upstream_error", "", 0},
-	{"mid-tool", "failed", []string{`calling get_weather {"ci`, "failed server_error oops"}, 503, unavailable, "upstream_error", "", 0},
-	{"mid-tool", "silence", []string{`calling get_weather {"ci`, "silence"}, 504, "timeout_error", "idle_timeout", "", 0},
-	{"mid-tool", "cut after text", []string{"text so far", `calling get_weather {"ci`, "drop"}, 503, unavailable, "upstream_error", "so far", 0},
-	{"mid-tool", "cut in the second", []string{`call get_weather {"city":"Paris"}`, `calling get_weather {"ci`, "drop"}, 503, unavailable, "upstream_error", "", 1},
+	{"mid-tool", "failed", []string{`calling get_weather {"ci`, "failed server_error oops"}, 503, unavailable,
+		"upstream_error", "", 0},
+	{"mid-tool", "silence", []string{`calling get_weather {"ci`, "silence"}, 504, "timeout_error", "idle_timeout", "",
+		0},
+	{"mid-tool", "cut after text", []string{"text so far", `calling get_weather {"ci`, "drop"}, 503, unavailable,
+		"upstream_error", "so far", 0},
+	{"mid-tool", "cut in the second", []string{`call get_weather {"city":"Paris"}`, `calling get_weather {"ci`,
+		"drop"}, 503, unavailable, "upstream_error", "", 1},
 
 	{"after the finish", "cut", []string{"text all of it", "completed", "drop"}, 200, "", "", "all of it", 0},
 	{"after the finish", "silence", []string{"text all of it", "completed", "silence"}, 200, "", "", "all of it", 0},
-	{"after the finish", "cut, with a call", []string{`call get_weather {"city":"Paris"}`, "completed", "drop"}, 200, "", "", "", 1},
+	{"after the finish", "cut, with a call", []string{`call get_weather {"city":"Paris"}`, "completed", "drop"}, 200,
+		"", "", "", 1},
 }
 
-// faultCase is a fault, met in one way.
+// faultCase is a fault in one kind of request.
 type faultCase struct {
 	modelFault
 	api    contract.API
@@ -72,18 +81,18 @@ type faultCase struct {
 	got    chan reply
 }
 
-// reply is what a client got.
+// reply is the answer to a client.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
-	asked  int // how often the endpoint was
+	asked  int // requests to the endpoint
 	err    error
 }
 
-// What the model endpoint does wrong reaches the client once, as what it is:
-// before the first byte as a status, after it in the stream; never as a hang
-// and never as a whole answer.
+// A failure of the model endpoint reaches the client once, with its own error: before
+// the first byte as a status, after it in the stream; never as a hang and never as a
+// complete answer.
 func TestModelFaults(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "idle_timeout = \"5s\"\nmax_inflight = 64\n")
 	b.start()
@@ -94,7 +103,7 @@ func TestModelFaults(t *testing.T) {
 		for _, stream := range []bool{false, true} {
 			for _, fault := range modelFaults {
 				c := faultCase{fault, api, stream, make(chan reply, 1)}
-				if c.slow() { // they wait side by side, while the others are tried
+				if c.slow() { // they wait in parallel, while the others are tried
 					go func() { c.got <- b.meet(t.Context(), c) }()
 				}
 				cases = append(cases, c)
@@ -117,8 +126,8 @@ func TestModelFaults(t *testing.T) {
 	})
 }
 
-// slow: the silence of an endpoint takes its time, and so does a failure that an
-// open call hides (appserver.Options.CallPatience).
+// slow reports whether the fault takes long: the silence of an endpoint does, and so does
+// a failure that an open call hides (appserver.Options.CallPatience).
 func (c faultCase) slow() bool {
 	return c.code == "idle_timeout" || c.calls > 0 && c.status != http.StatusOK
 }
@@ -131,17 +140,18 @@ func (c faultCase) title() string {
 	return strings.Join([]string{c.api.Name, how, c.phase, c.name}, "/")
 }
 
-// meet asks, with a tool on offer, for the fault.
+// meet sends a request, with a tool, that meets the fault.
 func (b *bed) meet(ctx context.Context, c faultCase) reply {
 	r := b.put(ctx, c.api, contract.Question{
 		Model: model, Prompt: c.title() + ": [[" + strings.Join(c.steps, "]] [[") + "]]", Stream: c.stream,
-		Tools: []contract.Tool{{Name: "get_weather", Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}}}`)}},
+		Tools: []contract.Tool{{Name: "get_weather",
+			Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}}}`)}},
 	})
 	r.asked = len(b.turnsWith(`"` + c.title() + ":"))
 	return r
 }
 
-// put puts a question to the service, and may be called from any goroutine.
+// put sends a request to the service, and may be called from any goroutine.
 func (b *bed) put(ctx context.Context, api contract.API, q contract.Question) (r reply) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -190,7 +200,7 @@ func (c faultCase) judge(t *testing.T, schema *contract.Schema, r reply) {
 	}
 }
 
-// codeIn is the code in a stream: a response has OpenAI's own.
+// codeIn is the error code in a stream: a response has the codes of OpenAI.
 func (c faultCase) codeIn() string {
 	switch {
 	case c.api.Name == contract.Chat.Name:

@@ -14,19 +14,21 @@ const (
 
 	// inSandbox is a shell command that reports its user, its filters and where it
 	// may write.
-	inSandbox = `id -un; grep -c Seccomp_filters /proc/self/status; for d in . ` + nativeHome + ` /etc; do touch $d/made 2>/dev/null && echo $d yes || echo $d no; done`
+	inSandbox = `id -un; grep -c Seccomp_filters /proc/self/status; for d in . ` + nativeHome +
+		` /etc; do touch $d/made 2>/dev/null && echo $d yes || echo $d no; done`
 )
 
 // nativeWorker is realWorker with codex's own tools.
 func nativeWorker() string { return strings.Replace(realWorker, "plain", "native", 1) }
 
-// tool has the model call codex's own shell tool, and returns what codex reports to
-// the model.
+// tool makes the model call codex's own shell tool, and returns the result that codex
+// reports to the model.
 func (b *bed) tool(command string) string {
 	b.t.Helper()
 	before := len(b.models.Turns())
 	require.NotContains(b.t, command, "]]")
-	status, _, answer := b.chat(false, "[[custom exec text((await tools.exec_command({cmd: `"+command+"`, login: false})).output)]]")
+	status, _, answer := b.chat(false, "[[custom exec text((await tools.exec_command({cmd: `"+command+
+		"`, login: false})).output)]]")
 	require.Equal(b.t, http.StatusOK, status, answer)
 	turns := b.models.Turns()[before:]
 	require.Len(b.t, turns, 2, "the call, and its output")
@@ -42,9 +44,11 @@ func TestNativeWorkerRunsCommands(t *testing.T) {
 		out := b.tool(inSandbox)
 		assert.Contains(t, out, `codex-worker\n1\n. no\n`+nativeHome+` no\n/etc no\n`)
 		page := b.MustRun(t, "codex-proxy", "doctor")
-		assert.Contains(t, page, "ok    sandbox      worker default: codex runs a command in its sandbox, inside "+workerUnit+"\n")
+		assert.Contains(t, page, "ok    sandbox      worker default: codex runs a command in its sandbox, inside "+
+			workerUnit+"\n")
 
-		require.NoError(t, b.WriteFile(workerFile, []byte(nativeWorker()+"[codex]\nsandbox_mode = \"workspace-write\"\n"), 0o644))
+		require.NoError(t, b.WriteFile(workerFile,
+			[]byte(nativeWorker()+"[codex]\nsandbox_mode = \"workspace-write\"\n"), 0o644))
 		b.MustRun(t, "systemctl", "restart", workerUnit)
 		b.until("ready", ready)
 		out = b.tool(inSandbox)
@@ -53,12 +57,13 @@ func TestNativeWorkerRunsCommands(t *testing.T) {
 	})
 }
 
-// A drop-in may take away what codex's sandbox needs. The doctor reports it, and a
-// worker that does not run is not started for that.
+// A drop-in may remove a permission that codex's sandbox needs. The doctor reports it,
+// and starts no worker for that.
 func TestDoctorTriesTheSandboxInsideTheUnit(t *testing.T) {
 	bothSuites(t, func(t *testing.T, suite string) {
 		b := newBed(t, suite, nativeWorker(), "")
-		require.NoError(t, b.WriteFile("/etc/systemd/system/codex-worker@.service.d/strict.conf", []byte("[Service]\nSystemCallFilter=~seccomp\n"), 0o644))
+		require.NoError(t, b.WriteFile("/etc/systemd/system/codex-worker@.service.d/strict.conf",
+			[]byte("[Service]\nSystemCallFilter=~seccomp\n"), 0o644))
 		b.MustRun(t, "systemctl", "daemon-reload")
 		b.start()
 		assert.Contains(t, b.tool(inSandbox), "SeccompInstall")

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNeighbours are there, and run when a test says so and not before.
+// TestNeighbours asserts that the programs beside the service are installed, and run
+// only when a test starts them.
 func TestNeighbours(t *testing.T) {
 	b := bootBed(t, neighbours())
 	for _, unit := range []string{"prometheus", "prometheus-node-exporter", "haproxy", "nginx", "caddy"} {
@@ -18,8 +19,8 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// Node exporter's directory is ours to write in, whichever of the two packages is
-// installed first, and given back when ours is removed.
+// The service may write to node exporter's directory, whichever of the two packages is
+// installed first, and may no more when its package is removed.
 func TestTextfileDirectory(t *testing.T) {
 	const dir = "/var/lib/prometheus/node-exporter"
 	b := bootBed(t, neighbours())

@@ -21,9 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// openAI is OpenAI's hosts inside a machine: what codex logs in at, what it asks of
-// an account, and the Responses API, which the bed's model endpoint answers. codex
-// is as it is on a server; the names lead here, and a certificate of ours is trusted.
+// openAI plays OpenAI's hosts inside a machine: the login of codex, its queries of an
+// account, and the Responses API, which the bed's model endpoint answers. codex runs as
+// on a server; the names lead here, and the certificate of the test is trusted.
 type openAI struct {
 	models http.Handler
 
@@ -32,8 +32,8 @@ type openAI struct {
 	used     int           // percent of the windows
 	bearers  []string      // of turns, in order
 	revoked  int           // logins
-	stuck    chan struct{} // if not nil, questions about limits wait for its end
-	asked    chan struct{} // has room for one; gets a token when one waits
+	stuck    chan struct{} // if not nil, queries of limits wait until it is closed
+	asked    chan struct{} // capacity 1; gets a token when a query waits
 }
 
 const (
@@ -42,7 +42,7 @@ const (
 	accountMail = "person@example.com"
 )
 
-// openAI starts it, and lets the workers trust it.
+// openAI starts the hosts, and makes the workers trust them.
 func (b *bed) openAI() *openAI {
 	b.t.Helper()
 	o := &openAI{models: b.models.Handler(), used: 42}
@@ -61,7 +61,8 @@ func certify(t *testing.T, names ...string) (tls.Certificate, []byte) {
 	sign := func(template, parent *x509.Certificate, by *ecdsa.PrivateKey) ([]byte, *ecdsa.PrivateKey) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		require.NoError(t, err)
-		template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+		template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour),
+			time.Now().Add(24*time.Hour)
 		if by == nil {
 			by = key
 		}
@@ -69,21 +70,24 @@ func certify(t *testing.T, names ...string) (tls.Certificate, []byte) {
 		require.NoError(t, err)
 		return der, key
 	}
-	authority := &x509.Certificate{Subject: pkix.Name{CommonName: "test"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	authority := &x509.Certificate{Subject: pkix.Name{CommonName: "test"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign}
 	root, signer := sign(authority, authority, nil)
-	leaf, key := sign(&x509.Certificate{Subject: pkix.Name{CommonName: names[0]}, DNSNames: names, KeyUsage: x509.KeyUsageDigitalSignature,
+	leaf, key := sign(&x509.Certificate{Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, authority, signer)
-	return tls.Certificate{Certificate: [][]byte{leaf}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root})
+	return tls.Certificate{Certificate: [][]byte{leaf}, PrivateKey: key},
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root})
 }
 
-// approve is what the person at the browser does, or has not done yet.
+// approve sets whether the person at the browser has approved the login.
 func (o *openAI) approve(yes bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.approved = yes
 }
 
-// revocations are how many logins were ended.
+// revocations are how many logins were revoked.
 func (o *openAI) revocations() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,25 +114,31 @@ func (o *openAI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			sendJSON(w, http.StatusForbidden, map[string]any{"error": "pending"})
 			return
 		}
-		sendJSON(w, http.StatusOK, map[string]any{"authorization_code": "code-1", "code_challenge": "challenge", "code_verifier": "verifier"})
+		sendJSON(w, http.StatusOK, map[string]any{"authorization_code": "code-1", "code_challenge": "challenge",
+			"code_verifier": "verifier"})
 	case "auth.openai.com/oauth/token":
-		sendJSON(w, http.StatusOK, map[string]any{"id_token": token("id"), "access_token": token("access"), "refresh_token": "refresh-SECRET"})
+		sendJSON(w, http.StatusOK, map[string]any{"id_token": token("id"), "access_token": token("access"),
+			"refresh_token": "refresh-SECRET"})
 	case "auth.openai.com/oauth/revoke":
 		o.mu.Lock()
 		o.revoked++
 		o.mu.Unlock()
 		sendJSON(w, http.StatusOK, map[string]any{})
 	case "chatgpt.com/backend-api/wham/accounts/check":
-		sendJSON(w, http.StatusOK, map[string]any{"default_account_id": "account-1", "account_ordering": []any{"account-1"}, "accounts": []any{map[string]any{
-			"id": "account-1", "name": "Person", "structure": "personal", "plan_type": "pro", "is_deactivated": false, "can_access_with_session": true,
-			"workspace_backend_origin": "https://chatgpt.com", "account_routing_override": "NO_CONSTRAINT"}}})
+		sendJSON(w, http.StatusOK, map[string]any{"default_account_id": "account-1",
+			"account_ordering": []any{"account-1"}, "accounts": []any{map[string]any{
+				"id": "account-1", "name": "Person", "structure": "personal", "plan_type": "pro",
+				"is_deactivated": false, "can_access_with_session": true,
+				"workspace_backend_origin": "https://chatgpt.com", "account_routing_override": "NO_CONSTRAINT"}}})
 	case "chatgpt.com/backend-api/wham/usage":
 		o.wait(r)
 		window := func(used, seconds int) map[string]any {
-			return map[string]any{"used_percent": used, "limit_window_seconds": seconds, "reset_after_seconds": 4320, "reset_at": reset}
+			return map[string]any{"used_percent": used, "limit_window_seconds": seconds, "reset_after_seconds": 4320,
+				"reset_at": reset}
 		}
 		sendJSON(w, http.StatusOK, map[string]any{"plan_type": "pro", "rate_limit": map[string]any{
-			"allowed": true, "limit_reached": false, "primary_window": window(used, 18_000), "secondary_window": window(7, 604_800)}})
+			"allowed": true, "limit_reached": false, "primary_window": window(used, 18_000),
+			"secondary_window": window(7, 604_800)}})
 	case "chatgpt.com/backend-api/codex/responses", "api.openai.com/v1/responses":
 		o.turn(w, r, used, reset)
 	default:
@@ -136,7 +146,7 @@ func (o *openAI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hang makes questions about limits wait until the function that it returns is called.
+// hang makes queries of limits wait until the returned function is called.
 func (o *openAI) hang() (goOn func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -167,7 +177,9 @@ func (o *openAI) turn(w http.ResponseWriter, r *http.Request, used int, reset in
 		o.bearers = append(o.bearers, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 		o.mu.Unlock()
 	}
-	for name, value := range map[string]any{"primary-used-percent": used + 1, "primary-window-minutes": 300, "primary-reset-at": reset} {
+	for name, value := range map[string]any{
+		"primary-used-percent": used + 1, "primary-window-minutes": 300, "primary-reset-at": reset,
+	} {
 		if r.Host == "chatgpt.com" {
 			w.Header().Set("X-Codex-"+name, fmt.Sprint(value))
 		}
@@ -182,7 +194,7 @@ func sendJSON(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// token is a JWT whose signature nobody checks.
+// token is a JWT whose signature is never checked.
 func token(kind string) string {
 	part := func(v any) string {
 		b, _ := json.Marshal(v)
@@ -190,6 +202,7 @@ func token(kind string) string {
 	}
 	return part(map[string]any{"alg": "none", "typ": "JWT"}) + "." + part(map[string]any{
 		"kind": kind, "email": accountMail, "exp": time.Now().Add(24 * time.Hour).Unix(),
-		"https://api.openai.com/auth": map[string]any{"chatgpt_plan_type": "pro", "chatgpt_account_id": "account-1", "chatgpt_user_id": "user-1"},
+		"https://api.openai.com/auth": map[string]any{"chatgpt_plan_type": "pro", "chatgpt_account_id": "account-1",
+			"chatgpt_user_id": "user-1"},
 	}) + ".SECRET"
 }

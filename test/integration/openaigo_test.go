@@ -22,13 +22,16 @@ const pixel = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcS
 const bothCalls = ` [[call get_weather {"city":"Paris"}]] [[call get_weather {"city":"Rome"}]]`
 
 var (
-	weatherSchema = map[string]any{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}},
-		"required": []string{"city"}, "additionalProperties": false}
-	citySchema = map[string]any{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}, "population": map[string]any{"type": "integer"}},
+	weatherSchema = map[string]any{"type": "object",
+		"properties": map[string]any{"city": map[string]any{"type": "string"}},
+		"required":   []string{"city"}, "additionalProperties": false}
+	citySchema = map[string]any{"type": "object",
+		"properties": map[string]any{"city": map[string]any{"type": "string"},
+			"population": map[string]any{"type": "integer"}},
 		"required": []string{"city", "population"}, "additionalProperties": false}
 )
 
-// sunny is what the tool says of a city.
+// sunny is the result of the tool for a city.
 func sunny(t *testing.T, arguments string) string {
 	t.Helper()
 	var of struct{ City string }
@@ -47,7 +50,7 @@ func (b *bed) turnsWith(word string) []modelserver.Request {
 	return with
 }
 
-// assertResults: the model got both calls back, each with its result.
+// assertResults asserts that the model got both calls back, each with its result.
 func (b *bed) assertResults(t *testing.T, word string) {
 	t.Helper()
 	turns := b.turnsWith(word)
@@ -73,7 +76,7 @@ func (b *bed) assertResults(t *testing.T, word string) {
 	assert.Contains(t, string(turns[1].Body.Raw), "sunny in Rome")
 }
 
-// openaiGo are the cases for openai-go that TestChat has not.
+// openaiGo are the cases for openai-go that TestChat does not have.
 func (c *clients) openaiGo(t *testing.T) {
 	t.Run("chat tools", c.goChatTools)
 	t.Run("chat structured output", c.goChatStructured)
@@ -120,7 +123,8 @@ func (c *clients) goChatStructured(t *testing.T) {
 		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(`go-chat-schema [[text {"city":"Rome","population":2800000}]]`)},
 	}
 	params.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{
-		JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{Name: "city", Schema: citySchema, Strict: openai.Bool(true)},
+		JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{Name: "city", Schema: citySchema,
+			Strict: openai.Bool(true)},
 	}
 	sdk := c.sdk()
 	answer, err := sdk.Chat.Completions.New(t.Context(), params)
@@ -169,7 +173,7 @@ func (c *clients) goChatStreamFails(t *testing.T) {
 	assert.ErrorContains(t, stream.Err(), "upstream_error")
 }
 
-// goErrors: each status comes as *openai.Error with the fields of the envelope.
+// goErrors asserts that each status is an *openai.Error with the fields of the envelope.
 func (c *clients) goErrors(t *testing.T) {
 	for _, tc := range []struct {
 		status      int
@@ -178,9 +182,11 @@ func (c *clients) goErrors(t *testing.T) {
 		model       string
 		options     []option.RequestOption
 	}{
-		{status: http.StatusBadRequest, code: "unknown_parameter", param: "nonsense", options: []option.RequestOption{option.WithJSONSet("nonsense", 1)}},
+		{status: http.StatusBadRequest, code: "unknown_parameter", param: "nonsense",
+			options: []option.RequestOption{option.WithJSONSet("nonsense", 1)}},
 		{status: http.StatusBadRequest, code: "upstream_rejected", prompt: "[[error 400]]"},
-		{status: http.StatusUnauthorized, code: "invalid_api_key", options: []option.RequestOption{option.WithAPIKey("sk-wrong")}},
+		{status: http.StatusUnauthorized, code: "invalid_api_key",
+			options: []option.RequestOption{option.WithAPIKey("sk-wrong")}},
 		{status: http.StatusNotFound, code: "model_not_found", param: "model", model: "gpt-none"},
 		{status: http.StatusTooManyRequests, code: "rate_limited", prompt: "[[error 429]]"},
 		{status: http.StatusServiceUnavailable, code: "upstream_error", prompt: "[[error 503]]"},

@@ -22,7 +22,8 @@ func (c *clients) openaiGoResponses(t *testing.T) {
 }
 
 func prompt(text string) responses.ResponseNewParams {
-	return responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
+	return responses.ResponseNewParams{Model: model,
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
 }
 
 func (c *clients) goResponseStream(t *testing.T) {
@@ -112,11 +113,12 @@ func (c *clients) goResponseStructured(t *testing.T) {
 func (c *clients) goResponseImage(t *testing.T) {
 	image := responses.ResponseInputContentParamOfInputImage(responses.ResponseInputImageDetailAuto)
 	image.OfInputImage.ImageURL = openai.String(pixel)
-	params := responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfInputItemList: responses.ResponseInputParam{
-		responses.ResponseInputItemParamOfMessage(responses.ResponseInputMessageContentListParam{
-			responses.ResponseInputContentParamOfInputText("go-responses-image [[text a pixel]]"), image,
-		}, responses.EasyInputMessageRoleUser),
-	}}}
+	params := responses.ResponseNewParams{Model: model,
+		Input: responses.ResponseNewParamsInputUnion{OfInputItemList: responses.ResponseInputParam{
+			responses.ResponseInputItemParamOfMessage(responses.ResponseInputMessageContentListParam{
+				responses.ResponseInputContentParamOfInputText("go-responses-image [[text a pixel]]"), image,
+			}, responses.EasyInputMessageRoleUser),
+		}}}
 	sdk := c.sdk()
 	r, err := sdk.Responses.New(t.Context(), params)
 	require.NoError(t, err)

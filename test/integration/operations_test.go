@@ -10,7 +10,7 @@ import (
 	"codex-proxy/test/manual"
 )
 
-// follow runs the commands of a manual, as they stand there.
+// follow runs the commands of a manual unchanged.
 func (b *bed) follow(m *manual.Manual) {
 	b.t.Helper()
 	for _, block := range m.Commands() {
@@ -19,8 +19,8 @@ func (b *bed) follow(m *manual.Manual) {
 	}
 }
 
-// Every block of commands in docs/operations.md works as it stands there, and
-// in the end everything runs.
+// Every block of commands in docs/operations.md works unchanged, and in the end all
+// units run.
 func TestOperationsManual(t *testing.T) { bothSuites(t, testOperationsManual) }
 
 func testOperationsManual(t *testing.T, suite string) {

@@ -24,8 +24,8 @@ var outOfMemoryScript string
 // slowUnit gives an emulated program time.
 const slowUnit = "[Service]\nWatchdogSec=30s\nTimeoutStartSec=10min\n"
 
-// TestOutOfMemory has memory run short where a kernel enforces limits: one worker is
-// killed and called by the name of what killed it, and the rest goes on.
+// TestOutOfMemory makes memory run short on a kernel that enforces limits: one worker is
+// killed and the report names the cause, and all else goes on.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	codex := requireCodex(t)
@@ -40,7 +40,8 @@ func TestOutOfMemory(t *testing.T) {
 				{Path: "/etc/systemd/system/codex-worker@.service.d/slow.conf", Data: []byte(slowUnit)},
 				{Path: "/etc/systemd/system/codex-proxy.service.d/slow.conf", Data: []byte(slowUnit)},
 			},
-			Binds:  []machine.Bind{{Source: codex, Target: "/usr/local/bin/codex"}, {Source: server, Target: "/usr/local/bin/modelserver"}},
+			Binds: []machine.Bind{{Source: codex, Target: "/usr/local/bin/codex"},
+				{Source: server, Target: "/usr/local/bin/modelserver"}},
 			Memory: 2048, Script: outOfMemoryScript, Timeout: 10 * time.Minute,
 		})
 		t.Run("limits by the machine's memory", func(t *testing.T) { assertLimits(t, r) })
@@ -68,8 +69,9 @@ func buildModelServer(t *testing.T) string {
 	return path
 }
 
-// assertLimits compares the limits that the kernel has, of a worker, of all workers and
-// of the daemon (at which it is slowed down, and at which it is killed), with the units'.
+// assertLimits compares the limits in the kernel with those of the units, for a worker,
+// for all workers and for the daemon (at which it is slowed down, and at which it is
+// killed).
 func assertLimits(t *testing.T, r map[string]string) {
 	kilobytes, err := strconv.ParseFloat(strings.TrimSuffix(r["total"], " kB\n"), 64)
 	require.NoError(t, err)
@@ -102,7 +104,8 @@ func assertWorkerKilled(t *testing.T, r map[string]string) {
 	assert.True(t, w.Ready)
 	assert.Equal(t, uint64(1), w.OOMKillsTotal)
 	require.NotNil(t, w.LastExit)
-	assert.Equal(t, []string{"oom-kill", "killed", "SIGKILL"}, []string{w.LastExit.Result, w.LastExit.Code, w.LastExit.Status})
+	assert.Equal(t, []string{"oom-kill", "killed", "SIGKILL"},
+		[]string{w.LastExit.Result, w.LastExit.Code, w.LastExit.Status})
 	assert.Contains(t, r["metrics"], `codex_worker_oom_kills_total{worker="small"} 1`)
 	assert.Contains(t, r["journal"], "out of memory: the command was killed")
 	assert.Contains(t, r["journal"], `last_exit="killed by SIGKILL (oom-kill)"`)

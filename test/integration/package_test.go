@@ -11,7 +11,7 @@ import (
 
 const firstKey = "/etc/codex-proxy/first-key"
 
-// The life of a package on a server, in the order in which things happen.
+// The life of a package on a server, in the order of its events.
 func TestPackage(t *testing.T) {
 	debs, rpms := deb(t), rpm(t)
 	bothSuites(t, func(t *testing.T, suite string) {
@@ -20,12 +20,12 @@ func TestPackage(t *testing.T) {
 	})
 }
 
-// live is an image, an installation, the first start, an upgrade, a mistake, a
-// downgrade, a removal, another installation, and a purge.
+// live goes through an image, an installation, the first start, an upgrade, a mistake,
+// a downgrade, a removal, another installation, and a purge.
 func (b *bed) live(p packager) {
 	t, before := b.t, b.files()
-	said := b.installInImage(p)
-	assert.Contains(t, said, "systemd does not run here, so no API key was made")
+	output := b.installInImage(p)
+	assert.Contains(t, output, "systemd does not run here, so no API key was made")
 	b.MustRun(t, "sh", "-c", "! test -s "+keyFile+" && ! test -e "+firstKey)
 	p.purge(b)
 	assert.Empty(t, b.left(before), "what a purge of the image leaves")
@@ -40,25 +40,28 @@ func (b *bed) live(p packager) {
 	pid = b.assertTookOver(pid, key)
 	assert.Contains(t, b.MustRun(t, "cat", configFile), "# mine\n", "an edited file is kept")
 
-	b.MustRun(t, "sh", "-ec", "mv "+workerFile+" /root/; cp "+keyFile+" /etc/codex-proxy/own; sed -i '1i workers = [\"default\"]\\napi_keys = \"/etc/codex-proxy/own\"' "+configFile)
+	b.MustRun(t, "sh", "-ec", "mv "+workerFile+" /root/; cp "+keyFile+
+		" /etc/codex-proxy/own; sed -i '1i workers = [\"default\"]\\napi_keys = \"/etc/codex-proxy/own\"' "+configFile)
 	assert.Contains(t, b.MustRun(t, "codex-proxy", "config", "check"), "is good", "root's word for it")
 	assert.Contains(t, p.install(b, p.next), "the old program goes on with the old configuration, for what systemctl status codex-proxy says; mend that", "the same again, with a mistake that only the daemon sees")
 	assert.Equal(t, pid, b.show(proxyUnit, "MainPID")["MainPID"])
 	assert.Equal(t, http.StatusOK, b.listModels(key))
-	b.MustRun(t, "sh", "-ec", "! test -e "+workerFile+"; mv /root/default.toml "+workerFile+"; rm /etc/codex-proxy/own; sed -i 1,2d "+configFile)
+	b.MustRun(t, "sh", "-ec", "! test -e "+workerFile+"; mv /root/default.toml "+workerFile+
+		"; rm /etc/codex-proxy/own; sed -i 1,2d "+configFile)
 
 	p.install(b, p.now)
 	b.assertTookOver(pid, key)
 
 	const third = "codex-worker@third.service"
-	b.MustRun(t, "sh", "-ec", "cp "+workerFile+" /etc/codex-proxy/workers/third.toml; systemctl enable "+third) // as accounts add does
+	b.MustRun(t, "sh", "-ec", "cp "+workerFile+" /etc/codex-proxy/workers/third.toml; systemctl enable "+
+		third) // as accounts add does
 	p.remove(b)
 	b.assertGone()
 	b.assertSecret(key)
 
 	b.appendTo(configFile, "keepaliv = \"1s\"\n")
-	said = p.install(b, p.now)
-	assert.Contains(t, said, "systemctl start codex-proxy\n", "what ran before does not")
+	output = p.install(b, p.now)
+	assert.Contains(t, output, "systemctl start codex-proxy\n", "what ran before does not")
 	assert.Equal(t, key, trim(b.MustRun(t, "cat", firstKey)), "the key is made once")
 	assert.Contains(t, b.MustRun(t, "cat", configFile), "keepaliv", "an old file is kept, though it is broken")
 	assert.Equal(t, "enabled", trim(b.MustRun(t, "systemctl", "is-enabled", third)), "a worker is there with its file")
@@ -67,21 +70,22 @@ func (b *bed) live(p packager) {
 	require.Error(t, err)
 	p.purge(b)
 	assert.Empty(t, b.left(before), "what a purge leaves")
-	assert.Empty(t, b.MustRun(t, "systemctl", "list-units", "--all", "--no-legend", "codex*"), "what has failed before it")
+	assert.Empty(t, b.MustRun(t, "systemctl", "list-units", "--all", "--no-legend", "codex*"),
+		"what has failed before it")
 }
 
-func (b *bed) assertInstalled(said string) {
+func (b *bed) assertInstalled(output string) {
 	t := b.t
-	assert.Contains(t, said, "the API key is in "+firstKey)
-	assert.Contains(t, said, "codex is missing: npm install -g @openai/codex\n")
-	assert.Contains(t, said, "\n  codex-proxy accounts login\n  systemctl start codex-proxy\n")
+	assert.Contains(t, output, "the API key is in "+firstKey)
+	assert.Contains(t, output, "codex is missing: npm install -g @openai/codex\n")
+	assert.Contains(t, output, "\n  codex-proxy accounts login\n  systemctl start codex-proxy\n")
 	assert.Equal(t, "enabled", trim(b.MustRun(t, "systemctl", "is-enabled", "codex.target")))
 	assert.Empty(t, b.activeUnits(), "nothing starts by itself")
 	assert.Equal(t, "600 root:root\n600 root:root", trim(b.MustRun(t, "stat", "--format=%a %U:%G", firstKey, keyFile)))
 	assert.Contains(t, b.MustRun(t, "codex-proxy", "keys", "list"), "\nfirst ")
 }
 
-// assertStarts starts the service alone, and asks it with the key.
+// assertStarts starts only the service, and sends a request with the key.
 func (b *bed) assertStarts(key string) {
 	t := b.t
 	require.NoError(t, b.WriteFile(workerFile, []byte(realWorker), 0o644))
@@ -91,8 +95,8 @@ func (b *bed) assertStarts(key string) {
 	assert.Equal(t, http.StatusUnauthorized, b.listModels("none"))
 }
 
-// assertTookOver is after an upgrade: a new process took over, nothing was
-// restarted, and the key is what it was. It returns the PID of the new one.
+// assertTookOver asserts that after an upgrade a new process took over, no unit was
+// restarted, and the key is the same. It returns the PID of the new process.
 func (b *bed) assertTookOver(before, key string) string {
 	b.t.Helper()
 	now := b.show(proxyUnit, "MainPID", "NRestarts", "ActiveState")
@@ -104,7 +108,7 @@ func (b *bed) assertTookOver(before, key string) string {
 	return now["MainPID"]
 }
 
-// assertGone is after a removal.
+// assertGone asserts that a removal is complete.
 func (b *bed) assertGone() {
 	b.t.Helper()
 	assert.Empty(b.t, b.activeUnits())
@@ -113,7 +117,7 @@ func (b *bed) assertGone() {
 	assert.Error(b.t, err)
 }
 
-// assertSecret looks for the key where everybody looks.
+// assertSecret looks for the key in the output that every user sees.
 func (b *bed) assertSecret(key string) {
 	b.t.Helper()
 	require.NotEmpty(b.t, key)
@@ -121,7 +125,7 @@ func (b *bed) assertSecret(key string) {
 	assert.NotContains(b.t, b.MustRun(b.t, "cat", keyFile), key)
 }
 
-// listModels is the status of the list of models, asked for with that key.
+// listModels is the status of GET /v1/models with that key.
 func (b *bed) listModels(key string) int {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, base+"/v1/models", nil)
@@ -135,7 +139,8 @@ func (b *bed) listModels(key string) int {
 
 func (b *bed) activeUnits() string {
 	b.t.Helper()
-	out := b.MustRun(b.t, "systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating,deactivating", "codex*.service", "codex*.socket", "codex.target")
+	out := b.MustRun(b.t, "systemctl", "list-units", "--plain", "--no-legend",
+		"--state=active,activating,deactivating", "codex*.service", "codex*.socket", "codex.target")
 	var units []string
 	for _, line := range strings.Split(trim(out), "\n") {
 		unit, _, _ := strings.Cut(line, " ")

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// packager is what an operator does with one format, on a machine that has no
+// packager has the commands of an operator for one format, on a machine without a
 // network. now and next are two versions of the package, files of the host.
 type packager struct {
 	now, next string
@@ -21,22 +21,23 @@ type packager struct {
 	purge     func(b *bed)
 }
 
-// install also upgrades and downgrades. It returns what was said.
+// install also upgrades and downgrades. It returns the output.
 func (p packager) install(b *bed, file string) string {
 	b.t.Helper()
-	return b.mustSay(append(p.command, b.copied(file))...)
+	return b.mustPrint(append(p.command, b.copied(file))...)
 }
 
 // aptGet has no next package.
 func aptGet() packager {
 	apt := func(words ...string) []string {
-		return append([]string{"apt-get", "--yes", "--allow-downgrades", "--reinstall", "--option=APT::Sandbox::User=root",
+		return append([]string{"apt-get", "--yes", "--allow-downgrades", "--reinstall",
+			"--option=APT::Sandbox::User=root",
 			"--option=Dpkg::Use-Pty=0", "--option=Dpkg::Options::=--force-confold"}, words...)
 	}
 	return packager{
 		now: os.Getenv("CODEX_PROXY_TEST_DEB"), command: apt("install"),
-		remove: func(b *bed) { b.mustSay(apt("remove", "codex-proxy")...) },
-		purge:  func(b *bed) { b.mustSay(apt("purge", "codex-proxy")...) },
+		remove: func(b *bed) { b.mustPrint(apt("remove", "codex-proxy")...) },
+		purge:  func(b *bed) { b.mustPrint(apt("purge", "codex-proxy")...) },
 	}
 }
 
@@ -52,17 +53,19 @@ func deb(t *testing.T) packager {
 	return p
 }
 
-// rpmCommand has no next package. It is rpm(8): the dependencies are Debian's
-// packages, which rpm does not know. The purge deletes by hand what rpm leaves of
-// an edited configuration and of state.
+// rpmCommand has no next package. It is rpm(8): the dependencies are Debian's packages,
+// which rpm does not know. The purge deletes the files that rpm leaves of an edited
+// configuration and of state.
 func rpmCommand() packager {
-	remove := func(b *bed) { b.mustSay("rpm", "--erase", "codex-proxy") }
+	remove := func(b *bed) { b.mustPrint("rpm", "--erase", "codex-proxy") }
 	return packager{
-		now: os.Getenv("CODEX_PROXY_TEST_RPM"), command: []string{"rpm", "--upgrade", "--oldpackage", "--replacepkgs", "--nodeps"},
-		remove: remove,
+		now:     os.Getenv("CODEX_PROXY_TEST_RPM"),
+		command: []string{"rpm", "--upgrade", "--oldpackage", "--replacepkgs", "--nodeps"},
+		remove:  remove,
 		purge: func(b *bed) {
 			remove(b)
-			b.MustRun(b.t, "rm", "-rf", "/etc/codex-proxy", "/var/lib/codex-proxy", "/var/lib/codex-worker", "/run/codex-proxy", "/run/codex-worker")
+			b.MustRun(b.t, "rm", "-rf", "/etc/codex-proxy", "/var/lib/codex-proxy", "/var/lib/codex-worker",
+				"/run/codex-proxy", "/run/codex-worker")
 		},
 	}
 }
@@ -83,15 +86,15 @@ func rpm(t *testing.T) packager {
 	return p
 }
 
-// installInImage installs into a root where systemd does not run, as builders of
-// images do, and where there is not even /proc.
+// installInImage installs into a root without systemd and without /proc, as builders of
+// images do.
 func (b *bed) installInImage(p packager) string {
 	b.t.Helper()
 	b.MustRun(b.t, "sh", "-ec", `mkdir /mnt/image; mount --bind / /mnt/image; mount -t tmpfs none /mnt/image/run
 		mount --rbind /dev /mnt/image/dev`)
-	said := b.mustSay(append(append([]string{"chroot", "/mnt/image"}, p.command...), b.copied(p.now))...)
+	output := b.mustPrint(append(append([]string{"chroot", "/mnt/image"}, p.command...), b.copied(p.now))...)
 	b.MustRun(b.t, "sh", "-ec", "umount --recursive --lazy /mnt/image; rmdir /mnt/image")
-	return said
+	return output
 }
 
 // copied is the path of a host's file in the machine.
@@ -102,27 +105,27 @@ func (b *bed) copied(file string) string {
 	return path
 }
 
-// mustSay is MustRun with what went to stderr.
-func (b *bed) mustSay(args ...string) string {
+// mustPrint is MustRun with stderr.
+func (b *bed) mustPrint(args ...string) string {
 	b.t.Helper()
 	stdout, stderr, err := b.Run(b.t.Context(), args...)
 	require.NoError(b.t, err, stdout+stderr)
 	return stdout + stderr
 }
 
-// kept is what package managers and sysusers keep for themselves, and directories
-// of the distribution that an .rpm may make but does not own.
+// kept are the files that package managers and sysusers keep for themselves, and
+// directories of the distribution that an .rpm may make but does not own.
 var kept = regexp.MustCompile(`^/(var/(cache|log|lib/(dpkg|apt|rpm))/|var/lib/rpm$|etc/((passwd|group|shadow|gshadow)-$|\.pwd\.lock$|\.updated$))` +
 	`|^/usr/share/(man/man[158]|licenses|zsh/site-functions|fish(/vendor_completions\.d)?)$|^/root/|^/tmp/`)
 
-// files lists the machine's files that somebody may have put there.
+// files lists the machine's files outside of pseudo file systems.
 func (b *bed) files() []string {
 	b.t.Helper()
 	out := b.MustRun(b.t, "sh", "-c", "find / -xdev; find /run -path '*codex*'")
 	return slices.DeleteFunc(strings.Split(trim(out), "\n"), kept.MatchString)
 }
 
-// left lists those that were not there before.
+// left lists the files that were not there before.
 func (b *bed) left(before []string) []string {
 	b.t.Helper()
 	return slices.DeleteFunc(b.files(), func(file string) bool { return slices.Contains(before, file) })
