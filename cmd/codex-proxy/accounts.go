@@ -52,7 +52,7 @@ both away again. The service is reloaded after add and remove. Run it as root.`,
 		Use: "login [NAME]", Short: "log a worker in, and start it", ValidArgsFunction: completeWorkerFiles,
 		RunE: do(a.Login),
 	}
-	login.Flags().BoolVar(&a.APIKey, "with-api-key", false, `log in with an API key, which codex reads from standard input.
+	login.Flags().BoolVar(&a.APIKey, "with-api-key", false, `log in with an API key from standard input.
 Without this codex shows an address and a code for a browser`)
 	add := &cobra.Command{Use: "add NAME", Short: "make a worker", RunE: do(a.Add)}
 	remove := &cobra.Command{

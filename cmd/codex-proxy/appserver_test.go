@@ -25,7 +25,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// running starts a command and returns what ends it and tells its result.
+// running starts a command and returns a function that ends it and returns its result.
 func running(t *testing.T, args ...string) (end func() result) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

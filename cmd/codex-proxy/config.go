@@ -30,7 +30,8 @@ func configCheckCommand() *cobra.Command {
 		if err != nil {
 			return cli.Exit(cli.Config, asRoot(err))
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%s is good: workers %s\n", from.path, strings.Join(settings.Workers, ", "))
+		workers := strings.Join(settings.Workers, ", ")
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s is good: workers %s\n", from.path, workers)
 		return err
 	}
 	return c

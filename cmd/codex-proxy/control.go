@@ -9,11 +9,11 @@ import (
 	"codex-proxy/cmd/internal/config"
 )
 
-// controlFlag is the option by which a command finds the daemon: called after the
-// options are parsed, it is the path.
+// controlFlag adds the option --socket. Called after the options are parsed, the
+// function returns the path of the control socket.
 func controlFlag(flags *pflag.FlagSet) func() string {
 	var path string
-	flags.Var(cli.Text(&path, "PATH"), "socket", "the daemon's control socket (as config.toml says)")
+	flags.Var(cli.Text(&path, "PATH"), "socket", "the daemon's control socket (by default that of config.toml)")
 	return func() string { return cmp.Or(path, controlSocket(config.DefaultPath)) }
 }
 

@@ -25,7 +25,7 @@ import (
 func TestControlCommandLines(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
-		says string
+		want string
 	}{
 		{[]string{"drain", "a", "b"}, `unexpected "b"`},
 		{[]string{"drain", "--stop"}, "--stop wants one WORKER"},
@@ -37,7 +37,7 @@ func TestControlCommandLines(t *testing.T) {
 	} {
 		got := try(t, tc.args...)
 		assert.Equal(t, exitUsage, got.status, "%q", tc.args)
-		assert.Contains(t, got.stderr, tc.says)
+		assert.Contains(t, got.stderr, tc.want)
 	}
 }
 
@@ -128,7 +128,7 @@ func gated(gate <-chan struct{}) appservertest.Handler {
 }
 
 // The whole way: a turn in flight, ExecStop= that waits for it and asks systemd
-// for time, and what is told to systemd and to clients meanwhile.
+// for time, and the messages to systemd and to clients meanwhile.
 func TestStopOfAWorkerWaitsForItsTurns(t *testing.T) {
 	dir := shortDir(t)
 	socket := filepath.Join(dir, "socket")

@@ -25,16 +25,18 @@ ports, the clock. It changes nothing and starts no service. Run it as root.
 It exits with 1 if anything failed. What only could be better ("warn") is no
 failure.`,
 	}
-	asJSON := c.Flags().Bool("json", false, `for scripts: {"ok":…,"findings":[{"check","level","subject","detail","remedy"}]},
-level being ok, warn or fail`)
+	asJSON := c.Flags().Bool("json", false, `for scripts:
+  {"ok":…,"findings":[{"check","level","subject",
+                       "detail","remedy"}]}
+level is ok, warn or fail`)
 	c.RunE = func(c *cobra.Command, _ []string) error { return examine(c.Context(), c.OutOrStdout(), *asJSON) }
 	return c
 }
 
 // examine prints the report, and fails if anything is wrong.
 func examine(ctx context.Context, stdout io.Writer, asJSON bool) error {
-	// The configuration is read as the service reads it, not as one of whatever
-	// unit runs this command (systemd.exec(5)).
+	// The configuration is read as the service reads it, and not as the unit would
+	// that runs this command (systemd.exec(5)).
 	for _, name := range []string{"CREDENTIALS_DIRECTORY", "RUNTIME_DIRECTORY"} {
 		if err := os.Unsetenv(name); err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 	"codex-proxy/proxy/appserver/appservertest"
 )
 
-// hold tells of each request of that method, and answers when it may.
+// hold reports each request of that method, and answers after a release.
 func hold(method string, asked chan<- struct{}, answer <-chan struct{}) map[string]appservertest.Fault {
 	return map[string]appservertest.Fault{method: func(ctx context.Context, _ *appservertest.Peer, _ json.RawMessage) bool {
 		asked <- struct{}{}

@@ -28,9 +28,9 @@ open lets programs on this machine in, but nothing that a reverse proxy passes o
 A limit is a number, or "none" to take it away.`,
 	}
 	flags := c.PersistentFlags()
-	flags.Var(cli.Text((*string)(&e.File), "FILE"), "file", `the key file (as config.toml says). With another one the service
-takes the change over only if --socket is given, too`)
-	flags.Var(cli.Text(&e.Socket, "PATH"), "socket", "the daemon's control socket (as config.toml says)")
+	flags.Var(cli.Text((*string)(&e.File), "FILE"), "file", `the key file (by default that of config.toml).
+The service takes a change of another file over only if --socket is given, too`)
+	flags.Var(cli.Text(&e.Socket, "PATH"), "socket", "the daemon's control socket (by default that of config.toml)")
 	do := func(run func(ctx context.Context, name string) error) func(*cobra.Command, []string) error {
 		return func(c *cobra.Command, args []string) error {
 			e.Stdout, e.Stderr = c.OutOrStdout(), c.ErrOrStderr()
@@ -54,7 +54,9 @@ takes the change over only if --socket is given, too`)
 	limitFlags(add.Flags(), e)
 	limitFlags(set.Flags(), e)
 	c.AddCommand(add, set,
-		&cobra.Command{Use: "revoke NAME", Short: "remove a key", ValidArgsFunction: completeKeys(e), RunE: do(e.Revoke)},
+		&cobra.Command{
+			Use: "revoke NAME", Short: "remove a key", ValidArgsFunction: completeKeys(e), RunE: do(e.Revoke),
+		},
 		&cobra.Command{Use: "open", Short: "let programs on this machine in without a key", RunE: do(e.Open)},
 		&cobra.Command{Use: "list", Short: "list the keys, with their limits", RunE: do(e.List)},
 		&cobra.Command{Use: "apply", Short: "make a change of the file by hand hold", RunE: do(e.Apply)},
@@ -66,10 +68,11 @@ takes the change over only if --socket is given, too`)
 func limitFlags(flags *pflag.FlagSet, e *apikeys.Editor) {
 	for _, limit := range []struct{ name, word, text string }{
 		{auth.RequestsPerMinute, "N", "requests for a turn"},
-		{auth.TokensPerMinute, "N", "prompt and completion together. One request may\novershoot, and is paid off before the next"},
+		{auth.TokensPerMinute, "N", `prompt and completion together.
+One request may overshoot, and is paid off before the next`},
 		{auth.TokensPerDay, "N", "the same, of a day in UTC"},
 		{auth.Concurrent, "N", "requests at the same time"},
-		{auth.Models, "LIST", "the only models, by the names that clients use,\nwith a comma between them"},
+		{auth.Models, "LIST", "the only models, by the names that clients use, with a comma between them"},
 	} {
 		flags.Var(cli.Parsed(limit.word, "", func(value string) error {
 			e.Limits = append(e.Limits, apikeys.Limit{Name: limit.name, Value: value})

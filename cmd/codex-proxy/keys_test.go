@@ -309,7 +309,7 @@ func TestRevokingTheLastKeyOfAnExposedService(t *testing.T) {
 	assert.Contains(t, got.stderr, "other machines can reach the API")
 }
 
-// What a file says of a service without keys, and what commands make of it.
+// A file without keys opens or closes a service, and commands change that.
 func TestKeyFileWithoutKeys(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "api-keys")
 	hash := strings.Repeat("ab", 32)

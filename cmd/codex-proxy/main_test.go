@@ -68,7 +68,7 @@ func TestUsageNamesEveryCommand(t *testing.T) {
 	}
 }
 
-// What is root's alone is said to be so.
+// A command that only root may run reports that.
 func TestCommandsOfRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -84,9 +84,9 @@ func TestCommandsOfRoot(t *testing.T) {
 		cmd := exec.Command("/proc/self/exe", args...)
 		cmd.Dir, cmd.Env = "/", append(os.Environ(), asProgram+"=1")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		said, err := cmd.CombinedOutput()
+		output, err := cmd.CombinedOutput()
 		assert.Error(t, err)
-		assert.Regexp(t, `^codex-proxy `+args[0]+`.*: permission denied: only root may do this: try sudo\n$`, string(said))
+		assert.Regexp(t, `^codex-proxy `+args[0]+`.*: permission denied: only root may do this: try sudo\n$`, string(output))
 	}
 }
 

@@ -59,11 +59,11 @@ Then it is killed. The default is the time that systemd allows`)
 ended. The unit should have KillSignal=SIGINT, which goes on to COMMAND at once`)
 	flags.Var(cli.Text(&s.BlockSIGTERM, "PATH"), "block-sigterm", `if PATH is there, start COMMAND with SIGTERM blocked:
 `+"`systemctl kill`"+` sends it to all processes of a unit. What COMMAND starts inherits that`)
-	flags.Var(cli.Parsed("FORMAT", "", s.SetStderr), "stderr", `what COMMAND writes to its standard error: plain or tracing.
+	flags.Var(cli.Parsed("FORMAT", "", s.SetStderr), "stderr", `the format of COMMAND's standard error: plain or tracing.
 plain, the default, is shared as it is. tracing is Rust's format, which codex writes:
 in the journal, levels become priorities; with --relay the lines name the proxy's requests`)
-	flags.Var(cli.Text(&s.Certificates, "PATH"), "certificates", `the only certificate authorities for COMMAND, as SSL_CERT_FILE=,
-if PATH is there and the unit sets none`)
+	flags.Var(cli.Text(&s.Certificates, "PATH"), "certificates", `the only certificate authorities for COMMAND,
+as SSL_CERT_FILE=, if PATH is there and the unit sets none`)
 	flags.Var(cli.Text(&s.Relay, "NAME"), "relay", `accept connections on the socket that systemd passed under NAME,
 once COMMAND is ready`)
 	flags.Var(cli.Text(&s.RelayTo, "PATH"), "relay-to", "the unix socket of COMMAND that their bytes go on to")

@@ -55,7 +55,10 @@ func serve(ctx context.Context, from configFlags, stderr io.Writer) error {
 	return nil
 }
 
-func serveWith(ctx context.Context, from configFlags, signals <-chan os.Signal, predecessor *handoff.Predecessor, stderr io.Writer) (status int, err error) {
+// serveWith returns the exit status of an error.
+func serveWith(
+	ctx context.Context, from configFlags, signals <-chan os.Signal, predecessor *handoff.Predecessor, stderr io.Writer,
+) (status int, err error) {
 	cfg, err := from.load()
 	if err == nil {
 		err = daemon.CheckPages(cfg, predecessor)

@@ -25,7 +25,8 @@ It succeeds whether the service is ready or not.`,
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		out := c.OutOrStdout()
 		view := status.View{
-			Client: control.NewClient(socket()), Out: out, JSON: *asJSON, Terminal: cli.IsTerminal(out), Keyless: apikeys.Keyless,
+			Client: control.NewClient(socket()), Out: out, JSON: *asJSON,
+			Terminal: cli.IsTerminal(out), Keyless: apikeys.Keyless,
 		}
 		if *watch {
 			return view.Watch(c.Context())

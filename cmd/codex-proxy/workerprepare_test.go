@@ -71,13 +71,13 @@ func TestWorkerPrepareOutsideItsUnit(t *testing.T) {
 func TestWorkerPrepareTakesOneName(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
-		says string
+		want string
 	}{
 		{nil, "codex-proxy worker-prepare: NAME is missing; see"}, {[]string{"a", "b"}, `codex-proxy worker-prepare: unexpected "b"; see`},
 		{[]string{"../x"}, `cannot use "../x" as a worker name`}, {[]string{""}, `cannot use "" as a worker name`},
 	} {
 		status, talk := prepared(tc.args...)
 		assert.Equal(t, exitUsage, status)
-		assert.Contains(t, talk, tc.says)
+		assert.Contains(t, talk, tc.want)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/configuration.md")
 
-// docs/configuration.md says what the reference files say.
+// docs/configuration.md has the text of the reference files.
 func TestConfigurationInTheDocs(t *testing.T) {
 	_, err := made() // in the repository's root from here on
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ This page is made from the reference files in the package. codex-proxy.toml(5) a
 }
 
 // markdownOf is a reference file: text is text, settings are headings over what
-// the comment above them says, and the rest is code.
+// the comment above them, and the rest is code.
 func markdownOf(text string) string {
 	var b strings.Builder
 	for _, block := range blocks(lines(text)) {
@@ -91,7 +91,7 @@ func document(b *strings.Builder, rows []string) {
 	}
 }
 
-// languageOf tells commands from settings and words.
+// languageOf distinguishes commands from settings and words.
 func languageOf(code string) string {
 	if program, _, _ := strings.Cut(code, " "); program == "systemctl" || program == "codex-proxy" {
 		return "sh (not run by the tests: those of operations.md are)"

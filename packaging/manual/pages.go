@@ -33,9 +33,11 @@ func manPages(commands []command) (map[string]string, error) {
 		}
 	}
 	pages := map[string]string{
-		"man/codex-proxy.1":       s.program(),
-		"man/codex-proxy.toml.5":  s.settings("codex-proxy.toml", "/etc/codex-proxy/config.toml", "settings of the HTTP daemon", proxyFile),
-		"man/codex-worker.toml.5": s.settings("codex-worker.toml", "/etc/codex-proxy/workers/NAME.toml", "settings of a worker", workerFile),
+		"man/codex-proxy.1": s.program(),
+		"man/codex-proxy.toml.5": s.settings("codex-proxy.toml", "/etc/codex-proxy/config.toml",
+			"settings of the HTTP daemon", proxyFile),
+		"man/codex-worker.toml.5": s.settings("codex-worker.toml", "/etc/codex-proxy/workers/NAME.toml",
+			"settings of a worker", workerFile),
 	}
 	for _, u := range unitPages {
 		if err := s.read(unitDir + u.unit); err != nil {
@@ -62,8 +64,8 @@ func (s sources) program() string {
 		r.synopsis(c)
 	}
 	r.section("Description")
-	r.paragraph("codex-proxy serves the OpenAI API in front of codex app-server. Each worker is a systemd unit of its own, " +
-		"which systemd watches and restarts; readiness follows the real handshake with the worker. " +
+	r.paragraph("codex-proxy serves the OpenAI API in front of codex app-server. " +
+		"Each worker is a systemd unit of its own, which systemd watches and restarts; readiness follows the real handshake with the worker. " +
 		strong + "systemctl start codex-proxy" + plain + " starts everything.")
 	var group string
 	for _, c := range s.commands {
@@ -78,6 +80,7 @@ func (s sources) program() string {
 			r.option(o)
 		}
 	}
+	r.exitStatus()
 	r.files()
 	r.seeAlso("codex-proxy.toml(5)", "codex-worker.toml(5)", "codex-proxy.service(8)", "codex-worker@.service(8)")
 	return r.String()
@@ -112,10 +115,12 @@ var unitPages = []unitPage{
 	{
 		unit: "codex-proxy.service", summary: "the HTTP daemon under systemd",
 		synopsis: "codex-proxy.service, codex-proxy.socket, codex.target",
-		description: "codex-proxy.service answers HTTP on the socket of codex-proxy.socket, which keeps connections while the service restarts. " +
-			"codex.target is that and all workers. " + strong + "systemctl start codex-proxy" + plain + " starts the target, too; " +
-			strong + "systemctl stop codex.target" + plain + " stops everything.",
-		sections: []string{"Processes and sockets", "What is going on", "Reasons", "What is wrong", "Upgrades", "Memory", "The control socket"},
+		description: "codex-proxy.service answers HTTP on the socket of codex-proxy.socket, " +
+			"which keeps connections while the service restarts. codex.target contains both and all workers. " +
+			strong + "systemctl start codex-proxy" + plain + " starts the target, too; " + strong + "systemctl stop codex.target" + plain + " stops everything.",
+		sections: []string{
+			"Processes and sockets", "What is going on", "Reasons", "What is wrong", "Upgrades", "Memory", "The control socket",
+		},
 	},
 	{
 		unit: "codex-proxy-fetch.service", summary: "images from the network for codex-proxy",
@@ -125,17 +130,20 @@ var unitPages = []unitPage{
 	},
 	{
 		unit: "codex-proxy-traces.service", summary: "traces of codex-proxy on their way",
-		synopsis:    "codex-proxy-traces.service, codex-proxy-traces.socket",
-		description: "codex-proxy-traces.service sends the daemon's OpenTelemetry traces to the collector that [traces] in /etc/codex-proxy/config.toml names.",
-		sections:    []string{"Traces"},
+		synopsis: "codex-proxy-traces.service, codex-proxy-traces.socket",
+		description: "codex-proxy-traces.service sends the daemon's OpenTelemetry traces to the collector " +
+			"that [traces] in /etc/codex-proxy/config.toml names.",
+		sections: []string{"Traces"},
 	},
 	{
 		unit: "codex-worker@.service", summary: "a codex app-server under systemd",
 		synopsis: "codex-worker@NAME.service, codex-worker@NAME.socket",
-		description: "codex-worker@NAME.service is one codex app-server with the settings in /etc/codex-proxy/workers/NAME.toml. " +
-			"The daemon reaches it over /run/codex-proxy/NAME.sock, the socket of codex-worker@NAME.socket. " +
+		description: "codex-worker@NAME.service is one codex app-server " +
+			"with the settings in /etc/codex-proxy/workers/NAME.toml. The daemon reaches it over /run/codex-proxy/NAME.sock, the socket of codex-worker@NAME.socket. " +
 			"systemd restarts it, at growing intervals, and kills it when it hangs.",
-		sections: []string{"Draining", "Stopping and restarting", "The start limit", "Restart delays", "Memory", "Drop-ins"},
+		sections: []string{
+			"Draining", "Stopping and restarting", "The start limit", "Restart delays", "Memory", "Drop-ins",
+		},
 	},
 }
 
@@ -157,6 +165,21 @@ func (s sources) page(u unitPage) (string, error) {
 	return r.String(), nil
 }
 
+// exitStatus is the section of that name (cmd/internal/cli has the numbers).
+func (r *roff) exitStatus() {
+	r.section("Exit status")
+	for _, status := range [][2]string{
+		{"0", "Success."},
+		{"1", "Failure; the reason is on standard error."},
+		{"64", "Wrong usage, EX_USAGE of sysexits.h."},
+		{"75", "Failure for now, EX_TEMPFAIL: another try may succeed."},
+		{"78", "A fault of the configuration, EX_CONFIG: systemd does not restart codex-proxy.service."},
+		{"203", "The program of notify-exec cannot be started."},
+	} {
+		r.item(status[0], status[1])
+	}
+}
+
 // files is the section of that name, the same on every page.
 func (r *roff) files() {
 	r.section("Files")
@@ -165,7 +188,8 @@ func (r *roff) files() {
 		{"/etc/codex-proxy/workers/NAME.toml", "Settings of the worker NAME."},
 		{"/etc/codex-proxy/api-keys", "The hashes of the API keys."},
 		{"/etc/codex-proxy/traces-headers", "Headers for the collector of traces."},
-		{"/etc/codex-proxy/first-key", "The API key that the installation made, for root to read; to be kept elsewhere and deleted."},
+		{"/etc/codex-proxy/first-key", "The API key that the installation made, readable by root. " +
+			"Keep it elsewhere and delete the file."},
 		{"/var/lib/codex-worker/NAME", "The worker's CODEX_HOME, with its login."},
 	} {
 		r.item(f[0], f[1])

@@ -11,8 +11,8 @@ var (
 	directive = regexp.MustCompile(`^[A-Z][A-Za-z]+=`)
 )
 
-// reference writes a reference file of settings: what the comments say, and each
-// setting with the comment above it.
+// reference writes a reference file of settings: its comments, and each setting with
+// the comment above it.
 func (r *roff) reference(text string) {
 	for _, block := range blocks(lines(text)) {
 		last := block[len(block)-1]
@@ -69,7 +69,8 @@ func kindOf(row string) kind {
 	switch {
 	case strings.TrimSpace(content) == "":
 		return kindBreak
-	case setting.MatchString(row), tableHead.MatchString(row), strings.HasPrefix(content, "  "), !strings.HasPrefix(row, "#"):
+	case setting.MatchString(row), tableHead.MatchString(row), strings.HasPrefix(content, "  "),
+		!strings.HasPrefix(row, "#"):
 		return kindCode
 	}
 	return kindText

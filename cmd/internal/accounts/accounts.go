@@ -39,7 +39,7 @@ type Accounts struct {
 func workerFileOf(name string) string { return filepath.Join(paths.WorkerSettings, name+".toml") }
 func workerHomeOf(name string) string { return filepath.Join(paths.WorkerHomes, name) }
 
-// describe asks systemd for a unit; where there is none it is a unit that is not
+// describe returns a unit of systemd. Without systemd it returns one that is not
 // installed.
 func (a *Accounts) describe(ctx context.Context, unit string) (units.Description, error) {
 	d, err := a.Systemd.Describe(ctx, unit)
@@ -50,7 +50,9 @@ func (a *Accounts) describe(ctx context.Context, unit string) (units.Description
 }
 
 // program is the codex of a worker, to be run as the worker's user.
-func (a *Accounts) program(w *codexhome.Worker, name string, unit units.Description) (*codexhome.Program, codexhome.Account, error) {
+func (a *Accounts) program(
+	w *codexhome.Worker, name string, unit units.Description,
+) (*codexhome.Program, codexhome.Account, error) {
 	user, err := thishost.Account(paths.WorkerUser)
 	if err != nil {
 		return nil, codexhome.Account{}, fmt.Errorf("cannot run codex as %s: %w", paths.WorkerUser, err)
@@ -60,7 +62,7 @@ func (a *Accounts) program(w *codexhome.Worker, name string, unit units.Descript
 	return p, as, err
 }
 
-// print prints a line for the person at the terminal.
+// print prints a line for people.
 func (a *Accounts) print(format string, args ...any) {
 	fmt.Fprintf(a.Stderr, format+"\n", args...)
 }

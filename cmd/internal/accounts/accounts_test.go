@@ -150,7 +150,7 @@ func TestLoginStartsNothingWhileTheTargetIsStopped(t *testing.T) {
 	worker, target, restarts := systemd.Unit(units.Worker("a")), systemd.Unit(paths.TargetUnit), 0
 	for _, tc := range []struct {
 		target, worker string
-		says           string
+		want           string
 		restart        bool
 	}{
 		{"inactive", "inactive", "Start it: systemctl start codex-proxy", false},
@@ -165,7 +165,7 @@ func TestLoginStartsNothingWhileTheTargetIsStopped(t *testing.T) {
 		target.SetSilently(unitstest.Properties{"ActiveState": tc.target})
 		worker.SetSilently(unitstest.Properties{"ActiveState": tc.worker})
 		require.NoError(t, o.takeUp(t.Context(), "a"))
-		assert.Contains(t, printed.String(), tc.says, "%+v", tc)
+		assert.Contains(t, printed.String(), tc.want, "%+v", tc)
 		if tc.restart {
 			restarts++
 		}
@@ -196,7 +196,7 @@ func TestReloadAfterAStart(t *testing.T) {
 	for _, tc := range []struct {
 		name, state, sub string
 		calls            int
-		says             string
+		want             string
 	}{
 		{"it succeeds", "active", "running", 1, "codex-proxy.service is reloaded.\n"},
 		{"it fails", "failed", "failed", 0, ""},
@@ -228,7 +228,7 @@ func TestReloadAfterAStart(t *testing.T) {
 			proxy.EndJob("done")
 			received(t, reloaded)
 			assert.Equal(t, tc.calls, systemd.Calls("ReloadUnit"))
-			assert.Equal(t, tc.says, printed.String())
+			assert.Equal(t, tc.want, printed.String())
 			require.NoError(t, received(t, started))
 		})
 	}

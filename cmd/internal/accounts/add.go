@@ -30,7 +30,8 @@ func (a *Accounts) Add(ctx context.Context, name string) error {
 		if slices.Contains(names, name) {
 			return ""
 		}
-		return fmt.Sprintf("config.toml names the workers that are used: add %q to `workers` there, then systemctl reload codex-proxy", name)
+		return fmt.Sprintf("config.toml names the workers that are used: add %q to `workers` there, "+
+			"then systemctl reload codex-proxy", name)
 	})
 	in, err := a.hasLogin(ctx, file, name)
 	if err != nil {
@@ -60,13 +61,13 @@ func writeWorkerFile(file, name string) error {
 	return nil
 }
 
-// workerFileFor is the packaged worker file, whose comments speak of NAME.
+// workerFileFor returns the packaged worker file with the name in its comments.
 func workerFileFor(name string) string {
 	return strings.NewReplacer(`"default"`, `"`+name+`"`, "codex-worker@default", "codex-worker@"+name,
 		"accounts login default", "accounts login "+name).Replace(etc.Worker)
 }
 
-// hasLogin says whether the worker was there before, and its home was kept.
+// hasLogin reports whether the worker's home has a login of an earlier worker.
 func (a *Accounts) hasLogin(ctx context.Context, file, name string) (bool, error) {
 	w, err := codexhome.Load(file)
 	if err != nil {
@@ -80,9 +81,9 @@ func (a *Accounts) hasLogin(ctx context.Context, file, name string) (bool, error
 	return err == nil && login != loginMissing, err
 }
 
-// reloadProxy makes a running service read which workers there are. hint says what
-// stands in the way, given the names that config.toml leads to. That it does not
-// work undoes nothing.
+// reloadProxy makes a running service read the worker files again. It prints hint,
+// given the workers of config.toml, if that is not empty, and reloads nothing. A
+// failure is printed and undoes nothing.
 func (a *Accounts) reloadProxy(ctx context.Context, hint func(names []string) string) {
 	cfg, err := config.Load(a.Settings, nil)
 	if err != nil {
@@ -97,7 +98,7 @@ func (a *Accounts) reloadProxy(ctx context.Context, hint func(names []string) st
 	defer stop()
 	proxy, err := a.started(ctx)
 	if err == nil && !proxy.Active() {
-		return // it reads them when it starts; a reload under way may have read them already
+		return // its next start reads them
 	}
 	if err == nil {
 		err = a.Systemd.Reload(ctx, paths.ServiceUnit)
@@ -109,8 +110,8 @@ func (a *Accounts) reloadProxy(ctx context.Context, hint func(names []string) st
 	a.print("%s is reloaded.", paths.ServiceUnit)
 }
 
-// started is the service, when a start that is under way is over: that may have read
-// the workers already, and systemd reloads nothing that is starting.
+// started returns the service after the end of a start that is under way: the start
+// may have read the workers already, and systemd reloads no unit that is starting.
 func (a *Accounts) started(ctx context.Context) (units.Description, error) {
 	proxy, err := a.describe(ctx, paths.ServiceUnit)
 	if err != nil || !starting(proxy) {

@@ -50,7 +50,9 @@ func (a *Accounts) List(ctx context.Context, _ string) error {
 		if err != nil {
 			return err
 		}
-		row := accountRow{Name: name, Unit: unit.Unit, ActiveState: unit.ActiveState, SubState: unit.SubState, Limits: []workers.Limit{}}
+		row := accountRow{
+			Name: name, Unit: unit.Unit, ActiveState: unit.ActiveState, SubState: unit.SubState, Limits: []workers.Limit{},
+		}
 		a.fill(ctx, &row, unit, running)
 		rows = append(rows, row)
 	}
@@ -75,12 +77,11 @@ func WorkerNames() ([]string, error) {
 	return names, nil
 }
 
-// running are the accounts that the daemon knows. A daemon that cannot be asked
-// knows none.
+// running returns the accounts that the daemon reports: none, if it does not answer.
 func (a *Accounts) running(ctx context.Context) map[string]workers.Account {
 	accounts, err := control.NewClient(a.Socket).Accounts(ctx)
 	if err != nil && !errors.Is(err, control.ErrNotRunning) {
-		a.print("The service cannot say what plans and limits there are: %v", err)
+		a.print("The service does not report plans and limits: %v", err)
 	}
 	running := map[string]workers.Account{}
 	for _, account := range accounts {
@@ -89,7 +90,11 @@ func (a *Accounts) running(ctx context.Context) map[string]workers.Account {
 	return running
 }
 
-func (a *Accounts) fill(ctx context.Context, row *accountRow, unit units.Description, running map[string]workers.Account) {
+// fill adds the login of a worker: as the daemon knows it, or else as codex reads it
+// in the worker's home.
+func (a *Accounts) fill(
+	ctx context.Context, row *accountRow, unit units.Description, running map[string]workers.Account,
+) {
 	w, err := codexhome.Load(workerFileOf(row.Name))
 	account, known := running[row.Name]
 	switch {
@@ -107,7 +112,7 @@ func (a *Accounts) fill(ctx context.Context, row *accountRow, unit units.Descrip
 	}
 }
 
-// loginOf puts codex's word for a login into ours.
+// loginOf translates codex's word for a login.
 func loginOf(a workers.Account) string {
 	switch a.Login {
 	case "chatgpt":
@@ -124,7 +129,9 @@ func loginOf(a workers.Account) string {
 }
 
 // loginAtHome is the login in the worker's home, as codex reads it.
-func (a *Accounts) loginAtHome(ctx context.Context, w *codexhome.Worker, name string, unit units.Description) (string, error) {
+func (a *Accounts) loginAtHome(
+	ctx context.Context, w *codexhome.Worker, name string, unit units.Description,
+) (string, error) {
 	p, _, err := a.program(w, name, unit)
 	if err != nil || !exists(workerHomeOf(name)) {
 		return loginMissing, err

@@ -25,7 +25,8 @@ func (a *Accounts) Login(ctx context.Context, name string) error {
 		return err
 	}
 	if a.APIKey && cli.IsTerminal(a.Stdin) {
-		return fmt.Errorf("the API key is read from standard input: codex-proxy accounts login %s --with-api-key <FILE", name)
+		return fmt.Errorf("the API key is read from standard input: "+
+			"codex-proxy accounts login %s --with-api-key <FILE", name)
 	}
 	unit, err := a.describe(ctx, units.Worker(name))
 	if err != nil {
@@ -35,7 +36,7 @@ func (a *Accounts) Login(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.Version(ctx); err != nil { // says what is wrong with a codex that the user cannot run
+	if _, err := p.Version(ctx); err != nil { // the error explains why the user cannot run codex
 		return err
 	}
 	if err := makeHome(workerHomeOf(name), as); err != nil {
@@ -44,8 +45,8 @@ func (a *Accounts) Login(ctx context.Context, name string) error {
 	return a.renew(ctx, name, p, as)
 }
 
-// renew logs in beside the worker's home, so that the login there holds until there
-// is another, and then ends the one before.
+// renew logs in beside the worker's home, so that the old login holds until there is
+// a new one, and then ends the old one.
 func (a *Accounts) renew(ctx context.Context, name string, p *codexhome.Program, as codexhome.Account) error {
 	aside, err := os.MkdirTemp(paths.WorkerHomes, ".login-"+name+"-") // mode 0700; no worker has such a name
 	if err != nil {
@@ -71,7 +72,7 @@ func (a *Accounts) renew(ctx context.Context, name string, p *codexhome.Program,
 	return nil
 }
 
-// needsLogin is why a worker has no use for a login, or nil.
+// needsLogin returns the reason why a worker has no use for a login, or nil.
 func needsLogin(w *codexhome.Worker) error {
 	switch {
 	case w.NeedsLogin():
@@ -79,7 +80,8 @@ func needsLogin(w *codexhome.Worker) error {
 	case w.Mode == codexhome.Demo:
 		return fmt.Errorf("the worker needs no login: it is the demo (mode in %s)", w.File)
 	}
-	return fmt.Errorf("the worker needs no login: its requests go to another endpoint than OpenAI's (%s); that endpoint's key is set there, too", w.File)
+	return fmt.Errorf("the worker needs no login: its requests go to another endpoint than OpenAI's (%s); "+
+		"that endpoint's key is set there, too", w.File)
 }
 
 // makeHome makes the worker's home as systemd would at the first start of its unit
@@ -98,7 +100,7 @@ func makeHome(dir string, owner codexhome.Account) error {
 	return nil
 }
 
-// runLogin leaves the terminal to codex, which has logged in when it returns nil.
+// runLogin gives the terminal to codex. It returns nil after a login.
 func (a *Accounts) runLogin(ctx context.Context, p *codexhome.Program, dir string) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
@@ -108,8 +110,8 @@ func (a *Accounts) runLogin(ctx context.Context, p *codexhome.Program, dir strin
 	return p.LogIn(ctx, dir, a.APIKey, a.Stdin, a.Stdout, a.Stderr, signals)
 }
 
-// takeUp makes the worker use its new login, which codex reads when it starts and
-// not again. Turns in flight are finished first, as in every restart.
+// takeUp makes the worker use its new login, which codex reads only when it starts.
+// Turns in flight are finished first, as in every restart.
 func (a *Accounts) takeUp(ctx context.Context, name string) error {
 	unit, err := a.describe(ctx, units.Worker(name))
 	if err != nil {
@@ -125,7 +127,7 @@ func (a *Accounts) takeUp(ctx context.Context, name string) error {
 	}
 	ctx, stop := a.interruptible(ctx)
 	defer stop()
-	for _, failed := range []string{units.WorkerSocket(name), unit.Unit} { // it may have failed for want of the login
+	for _, failed := range []string{units.WorkerSocket(name), unit.Unit} { // a unit without a login may have failed
 		if err := a.Systemd.ResetFailed(ctx, failed); err != nil {
 			return err
 		}
@@ -146,7 +148,7 @@ func (a *Accounts) takeUp(ctx context.Context, name string) error {
 	return nil
 }
 
-// down reports whether nothing of the unit runs, or will unless somebody starts it.
+// down reports whether the unit does not run, and will not by itself.
 func down(unit units.Description) bool {
 	switch unit.ActiveState {
 	case "inactive", "failed", "deactivating":
@@ -155,7 +157,7 @@ func down(unit units.Description) bool {
 	return false
 }
 
-// interruptible bounds the wait for jobs of systemd's, which go on if it ends.
+// interruptible bounds the wait for jobs of systemd. The jobs go on after it.
 func (a *Accounts) interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(ctx, jobBound)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)

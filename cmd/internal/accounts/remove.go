@@ -17,7 +17,8 @@ import (
 func (a *Accounts) Remove(ctx context.Context, name string) error {
 	file, unit, home := workerFileOf(name), units.Worker(name), workerHomeOf(name)
 	if name == DefaultWorker {
-		return fmt.Errorf("cannot remove the worker default, which codex.target wants; to do without it: systemctl mask --now %s, and remove %s", unit, file)
+		return fmt.Errorf("cannot remove the worker default, which codex.target wants; to do without it: "+
+			"systemctl mask --now %s, and remove %s", unit, file)
 	}
 	if !exists(file) && (!a.Purge || !exists(home)) {
 		return fmt.Errorf("there is no worker %q; codex-proxy accounts list shows what there is", name)
@@ -31,7 +32,8 @@ func (a *Accounts) Remove(ctx context.Context, name string) error {
 	a.print("The worker %s is removed.", name)
 	a.reloadProxy(ctx, func(names []string) string {
 		if slices.Contains(names, name) {
-			return fmt.Sprintf("config.toml still names it: take %q out of `workers` there, then systemctl reload codex-proxy", name)
+			return fmt.Sprintf("config.toml still names it: take %q out of `workers` there, "+
+				"then systemctl reload codex-proxy", name)
 		}
 		return ""
 	})
@@ -44,8 +46,8 @@ func (a *Accounts) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// takeDown stops the worker, when its turns in flight are finished, and leaves no
-// unit of it.
+// takeDown stops the worker, when its turns in flight are finished, and removes its
+// units.
 func (a *Accounts) takeDown(ctx context.Context, name string) error {
 	unit, socket := units.Worker(name), units.WorkerSocket(name)
 	d, err := a.describe(ctx, unit)
@@ -69,7 +71,8 @@ func (a *Accounts) takeDown(ctx context.Context, name string) error {
 		}
 	}
 	// systemd leaves the socket's file (RemoveOnStop=).
-	if err := os.Remove(filepath.Join(paths.WorkerSockets, name+".sock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err = os.Remove(filepath.Join(paths.WorkerSockets, name+".sock"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the worker's socket: %w", err)
 	}
 	return nil

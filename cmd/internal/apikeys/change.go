@@ -37,8 +37,8 @@ func (e *Editor) printOutcome(keys control.Keys, err error) error {
 	case errors.Is(err, control.ErrOtherFile):
 		return err
 	case errors.Is(err, control.ErrNotRunning):
-		fmt.Fprintf(e.Stderr, "The service does not run, or does not listen on %s; the change holds from its next start.\n",
-			e.Socket)
+		fmt.Fprintf(e.Stderr, "The service does not run, or does not listen on %s; "+
+			"the change holds from its next start.\n", e.Socket)
 		return nil
 	case err != nil:
 		return fmt.Errorf("the file is changed, but the running service has not taken it over: %w; "+

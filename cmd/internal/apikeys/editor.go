@@ -43,7 +43,7 @@ func (e *Editor) Locate(settings string) error {
 	own := File(cmp.Or(places.KeyFile, paths.KeyFile))
 	// Settings are not needed if both are named, or by a user who may not read them.
 	if err != nil && (e.File == "" || e.Socket == "" && !errors.Is(err, fs.ErrPermission)) {
-		return fmt.Errorf("cannot tell which file has the keys: %w", err)
+		return fmt.Errorf("cannot find the key file: %w", err)
 	}
 	e.notify = e.Socket != "" || e.File == "" || filepath.Clean(string(e.File)) == filepath.Clean(string(own))
 	e.File = cmp.Or(e.File, own)
@@ -81,7 +81,7 @@ func (e *Editor) Add(ctx context.Context, name string) error {
 	return err
 }
 
-// limited are the limits with what the options change.
+// limited returns the limits with the changes of the options.
 func (e *Editor) limited(limits auth.Limits) (auth.Limits, error) {
 	for _, l := range e.Limits {
 		if err := limits.Set(l.Name, l.Value); err != nil {
@@ -126,8 +126,8 @@ func (e *Editor) Revoke(ctx context.Context, name string) error {
 func (e *Editor) Open(ctx context.Context, _ string) error {
 	return e.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {
 		if !keys.Empty() {
-			return nil, fmt.Errorf("there are keys, without which nobody is let in: codex-proxy keys revoke each of %s first",
-				strings.Join(keys.Names(), ", "))
+			return nil, fmt.Errorf("there are keys, without which nobody is let in: "+
+				"codex-proxy keys revoke each of %s first", strings.Join(keys.Names(), ", "))
 		}
 		if e.inForce(ctx).Required {
 			return nil, errors.New("other machines can reach the API, so that a key is asked for in any case; " +
@@ -143,15 +143,14 @@ func (e *Editor) Apply(ctx context.Context, _ string) error {
 	e.notify, e.applying = true, true
 	return e.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {
 		if now := e.inForce(ctx); keys.Open() && (now.Count > 0 || now.Closed) {
-			return nil, fmt.Errorf("%s holds no key, and the running service asks for one; codex-proxy keys add NAME makes one, "+
-				"and codex-proxy keys open lets programs on this machine in without one", e.File)
+			return nil, fmt.Errorf("%s holds no key, and the running service asks for one; "+
+				"codex-proxy keys add NAME makes one, and codex-proxy keys open lets programs on this machine in without one", e.File)
 		}
 		return lines, nil
 	}, func() {})
 }
 
-// inForce is what holds in the running service; empty if no service runs, or if it
-// does not answer.
+// inForce returns the keys of the running service; empty if no service answers.
 func (e *Editor) inForce(ctx context.Context) (keys control.Keys) {
 	if e.notify {
 		keys, _ = control.NewClient(e.Socket).Keys(ctx)

@@ -86,7 +86,7 @@ func (f File) edit(change change, allow func(*auth.Keys) error) (*auth.Keys, err
 	return keys, f.write(text)
 }
 
-// closing are the lines with auth.ClosedLine, if there is a key or was one.
+// closing returns the lines with auth.ClosedLine, if there is a key or was one.
 func closing(lines []string, had bool) []string {
 	isKey := func(line string) bool { return len(auth.Fields(line)) > 0 && !auth.IsClosedLine(line) }
 	if slices.ContainsFunc(lines, auth.IsClosedLine) || !had && !slices.ContainsFunc(lines, isKey) {
@@ -166,8 +166,8 @@ func (f File) lend(to *os.File) error {
 	return to.Chmod(info.Mode().Perm())
 }
 
-// admit lets the daemon read a new file of root's. The default one comes to it as
-// a credential, and where there is no such group another user runs the daemon.
+// admit lets the daemon read a new file of root. The daemon receives the default file
+// as a credential; without the group, another user runs the daemon.
 func (f File) admit(to *os.File) error {
 	group, err := user.LookupGroup(paths.User)
 	if f == paths.KeyFile || os.Geteuid() != 0 || err != nil {

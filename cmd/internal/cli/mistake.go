@@ -37,8 +37,8 @@ func unknownCommand(c *cobra.Command, word string) error {
 	if !c.HasParent() {
 		see = c.Name() + " help"
 	}
-	return Exit(Usage, fmt.Errorf("unknown command %q%s; see %s", strings.TrimPrefix(c.CommandPath()+" "+word, c.Root().Name()+" "),
-		meant(word, names(c)), see))
+	path := strings.TrimPrefix(c.CommandPath()+" "+word, c.Root().Name()+" ")
+	return Exit(Usage, fmt.Errorf("unknown command %q%s; see %s", path, meant(word, names(c)), see))
 }
 
 // names are those of the commands below c.

@@ -96,8 +96,7 @@ func (p *Program) adopt(c *cobra.Command) {
 	}
 }
 
-// noCommand is the command line that ends before a command, or names none that
-// there is.
+// noCommand runs for a command line without a command, or with an unknown one.
 func (p *Program) noCommand(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return unknownCommand(c, args[0])

@@ -68,7 +68,8 @@ type texts struct{ value }
 
 // Texts collects the values of an option that may be given several times.
 func Texts(p *[]string, word string) pflag.Value {
-	return texts{value{word, func(text string) error { *p = append(*p, text); return nil }, func() string { return "" }}}
+	add := func(text string) error { *p = append(*p, text); return nil }
+	return texts{value{word, add, func() string { return "" }}}
 }
 
 // completeFiles lets shells complete files as values of the options of c that are

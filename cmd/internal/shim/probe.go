@@ -47,7 +47,8 @@ func once(parse func(target string) (check.Func, error)) func(string) (ready, al
 func (s *Shim) appServer(target string) (ready, alive check.Func, err error) {
 	path, ok := strings.CutPrefix(target, "unix:")
 	if !ok || !filepath.IsAbs(path) {
-		return nil, nil, errors.New("want appserver:unix:/absolute/path, the path that codex app-server --listen was given")
+		return nil, nil, errors.New("want appserver:unix:/absolute/path, " +
+			"the path that codex app-server --listen was given")
 	}
 	ready = check.AppServerModels(func(ctx context.Context) (userAgent string, models int, err error) {
 		userAgent, err = handshake.With(ctx, path, s.Version, func(conn *appserver.Conn) error {
@@ -79,7 +80,8 @@ func http(target string) (check.Func, error) {
 	}
 	u, err := url.Parse(target)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, errors.New("want http:URL, such as http:http://127.0.0.1:8080/healthz, or http:unix:/absolute/path:/healthz")
+		return nil, errors.New("want http:URL, such as http:http://127.0.0.1:8080/healthz, " +
+			"or http:unix:/absolute/path:/healthz")
 	}
 	return check.HTTP(target), nil
 }

@@ -54,7 +54,8 @@ func (s *Shim) SetStderr(value string) error {
 func (s *Shim) Validate() error {
 	switch {
 	case len(s.Command.Args) == 0:
-		return errors.New("no command: put it last, after --, as in notify-exec --probe tcp:127.0.0.1:80 -- COMMAND ARG")
+		return errors.New("no command: put it last, after --, " +
+			"as in notify-exec --probe tcp:127.0.0.1:80 -- COMMAND ARG")
 	case s.Relay != "" && s.RelayTo == "":
 		return errors.New("--relay needs --relay-to PATH, the unix socket that the command makes")
 	case s.Relay == "" && s.RelayTo != "":

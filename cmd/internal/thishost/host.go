@@ -64,7 +64,7 @@ func askStatus(ctx context.Context, socket string) (probes.Report, error) {
 	return report, err
 }
 
-// get asks the endpoint itself, past any HTTP proxy of the environment.
+// get requests url without any HTTP proxy of the environment.
 func get(ctx context.Context, url string) (status int, body []byte, err error) {
 	const limit, longest = 4 << 20, 5 * time.Second
 	client := http.Client{Timeout: longest, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -106,7 +106,7 @@ func free(dir string) (uint64, error) {
 	return fs.Bavail * uint64(fs.Bsize), err
 }
 
-// clock asks the kernel, which knows whether anything keeps the time.
+// clock reads the kernel's clock, which records whether a program keeps it right.
 func clock() (doctor.Clock, error) {
 	state, err := unix.Adjtimex(&unix.Timex{})
 	return doctor.Clock{Now: time.Now(), Synced: state != unix.TIME_ERROR}, err

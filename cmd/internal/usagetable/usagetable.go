@@ -15,7 +15,7 @@ import (
 	"codex-proxy/proxy/usage"
 )
 
-// FirstDay is the first of so many days. They are of UTC: in another zone one may
+// FirstDay returns the first of days that end today, in UTC: in another zone a day may
 // have 23 hours.
 func FirstDay(days int, now time.Time) time.Time { return now.UTC().AddDate(0, 0, 1-days) }
 
