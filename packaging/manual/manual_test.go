@@ -79,7 +79,9 @@ func pages(t *testing.T) []string {
 	t.Helper()
 	files, err := made()
 	require.NoError(t, err)
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool { return !strings.HasPrefix(name, "man/") })
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool {
+		return !strings.HasPrefix(name, "man/")
+	})
 	require.Len(t, names, 7)
 	return names
 }
@@ -138,7 +140,9 @@ func TestProgramPage(t *testing.T) {
 
 // Every setting of the reference files is a tag or an example of its page.
 func TestSettingsPages(t *testing.T) {
-	for source, page := range map[string]string{proxyFile: "man/codex-proxy.toml.5.gz", workerFile: "man/codex-worker.toml.5.gz"} {
+	for source, page := range map[string]string{
+		proxyFile: "man/codex-proxy.toml.5.gz", workerFile: "man/codex-worker.toml.5.gz",
+	} {
 		text := rendered(t, page)
 		reference, err := os.ReadFile(source)
 		require.NoError(t, err)
@@ -156,7 +160,8 @@ func TestSettingsPages(t *testing.T) {
 func TestUnitPages(t *testing.T) {
 	assert.Contains(t, rendered(t, "man/codex-worker@.service.8.gz"), "RESTART DELAYS")
 	assert.Contains(t, rendered(t, "man/codex-proxy-fetch.service.8.gz"), "ExecStartPre= As root (+)")
-	assert.Contains(t, rendered(t, "man/codex-proxy.service.8.gz"), "start_limit_hit too many starts in a row; systemd: nothing any more;")
+	assert.Contains(t, rendered(t, "man/codex-proxy.service.8.gz"),
+		"start_limit_hit too many starts in a row; systemd: nothing any more;")
 	var r roff
 	assert.ErrorContains(t, r.sectionOf("# T\n\n## One\n", "Two"), `has no section "Two"`)
 }
@@ -177,16 +182,19 @@ func installed(t *testing.T, script string) string {
 func withKeys(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys")
-	require.NoError(t, os.WriteFile(path, []byte("alice "+strings.Repeat("0", 64)+"\nbob "+strings.Repeat("1", 64)+"\n"), 0o600))
+	text := "alice " + strings.Repeat("0", 64) + "\nbob " + strings.Repeat("1", 64) + "\n"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 func TestBashCompletion(t *testing.T) {
 	script := installed(t, "codex-proxy.bash")
 	complete := func(line string) []string {
-		text := "compopt() { :; }\n. " + script + "\nCOMP_LINE='" + line + "'\nCOMP_POINT=${#COMP_LINE}\nCOMP_WORDS=(" + line + ")\n" +
+		text := "compopt() { :; }\n. " + script + "\n" +
+			"COMP_LINE='" + line + "'\nCOMP_POINT=${#COMP_LINE}\nCOMP_WORDS=(" + line + ")\n" +
 			"case \"$COMP_LINE\" in *' ') COMP_WORDS+=('') ;; esac\nCOMP_CWORD=$((${#COMP_WORDS[@]}-1))\nCOMP_TYPE=9\n" +
-			"_get_comp_words_by_ref() { cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=(\"${COMP_WORDS[@]}\") cword=$COMP_CWORD; }\n" +
+			"_get_comp_words_by_ref() { cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}; " +
+			"words=(\"${COMP_WORDS[@]}\") cword=$COMP_CWORD; }\n" +
 			"__start_codex-proxy\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n"
 		return strings.Fields(run(t, text, "bash"))
 	}
@@ -195,7 +203,7 @@ func TestBashCompletion(t *testing.T) {
 	assert.Subset(t, complete("codex-proxy keys "), []string{"add", "set", "revoke", "list"})
 	assert.Equal(t, []string{"--models"}, complete("codex-proxy keys add --mo"))
 	assert.Equal(t, []string{"check"}, complete("codex-proxy config "))
-	assert.Empty(t, complete("codex-proxy serve --config Makef"), "which leaves files to the shell (complete -o default)")
+	assert.Empty(t, complete("codex-proxy serve --config Makef"), "the shell completes files (complete -o default)")
 	assert.Equal(t, []string{"alice", "bob"}, complete("codex-proxy keys --file "+withKeys(t)+" revoke "))
 }
 
@@ -215,8 +223,10 @@ func TestFishCompletion(t *testing.T) {
 func TestZshCompletion(t *testing.T) {
 	script := installed(t, "codex-proxy.zsh")
 	complete := func(words string) string {
-		return run(t, "compdef() { : }\n_describe() { print -l -- ${(P)${@[-1]}} ${(P)${@[-2]}} ${(P)${@[-3]}} }\n_arguments() { print -l -- \"$@\" }\n"+
-			"source "+script+"\ntry() {\nlocal -a words=("+words+")\nlocal CURRENT=${#words}\n_codex-proxy\n}\ntry\n", "zsh", "-f", "-s")
+		text := "compdef() { : }\n_describe() { print -l -- ${(P)${@[-1]}} ${(P)${@[-2]}} ${(P)${@[-3]}} }\n" +
+			"_arguments() { print -l -- \"$@\" }\nsource " + script + "\n" +
+			"try() {\nlocal -a words=(" + words + ")\nlocal CURRENT=${#words}\n_codex-proxy\n}\ntry\n"
+		return run(t, text, "zsh", "-f", "-s")
 	}
 	assert.Contains(t, complete("codex-proxy ''"), "status:show whether the service is ready, and each worker\n")
 	assert.Contains(t, complete("codex-proxy status --"), "--watch:again after every change, until Ctrl-C\n")

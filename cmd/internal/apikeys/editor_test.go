@@ -26,17 +26,25 @@ func configured(t *testing.T, text string) string {
 func TestKeysAreThoseOfTheSettings(t *testing.T) {
 	own := configured(t, "api_keys = \"/srv/keys\"\ncontrol_socket = \"/srv/socket\"\n")
 	empty, bad := configured(t, ""), configured(t, "api_kees = \"/srv/keys\"\n")
+	both := Editor{File: "/x", Socket: "/y"}
+	byDefault := Editor{File: paths.KeyFile, Socket: paths.ControlSocket, notify: true, named: paths.KeyFile}
 	for _, tc := range []struct {
 		name, settings string
 		given, want    Editor
 	}{
 		{"named", own, Editor{}, Editor{File: "/srv/keys", Socket: "/srv/socket", notify: true, named: "/srv/keys"}},
-		{"the same", own, Editor{File: "/srv//keys"}, Editor{File: "/srv//keys", Socket: "/srv/socket", notify: true, named: "/srv/keys"}},
-		{"another", own, Editor{File: paths.KeyFile}, Editor{File: paths.KeyFile, Socket: "/srv/socket", named: paths.KeyFile}},
-		{"another, with a socket", own, Editor{File: "/x", Socket: "/y"}, Editor{File: "/x", Socket: "/y", notify: true}},
-		{"none named", empty, Editor{}, Editor{File: paths.KeyFile, Socket: paths.ControlSocket, notify: true, named: paths.KeyFile}},
-		{"no settings", empty + ".none", Editor{}, Editor{File: paths.KeyFile, Socket: paths.ControlSocket, notify: true, named: paths.KeyFile}},
-		{"bad settings, not needed", bad, Editor{File: "/x", Socket: "/y"}, Editor{File: "/x", Socket: "/y", notify: true}},
+		{
+			"the same", own, Editor{File: "/srv//keys"},
+			Editor{File: "/srv//keys", Socket: "/srv/socket", notify: true, named: "/srv/keys"},
+		},
+		{
+			"another", own, Editor{File: paths.KeyFile},
+			Editor{File: paths.KeyFile, Socket: "/srv/socket", named: paths.KeyFile},
+		},
+		{"another, with a socket", own, both, Editor{File: "/x", Socket: "/y", notify: true}},
+		{"none named", empty, Editor{}, byDefault},
+		{"no settings", empty + ".none", Editor{}, byDefault},
+		{"bad settings, not needed", bad, both, Editor{File: "/x", Socket: "/y", notify: true}},
 	} {
 		require.NoError(t, tc.given.Locate(tc.settings), tc.name)
 		assert.Equal(t, tc.want, tc.given, tc.name)

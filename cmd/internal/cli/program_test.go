@@ -39,10 +39,13 @@ func program() *Program {
 	Complete(serve, "mode", "plain")
 	things := &cobra.Command{Use: "things", Short: "keep things"}
 	things.PersistentFlags().Bool("loud", false, "print more")
+	returning := func(err error) func(*cobra.Command, []string) error {
+		return func(*cobra.Command, []string) error { return err }
+	}
 	things.AddCommand(
-		&cobra.Command{Use: "add NAME", Short: "add a thing", RunE: func(*cobra.Command, []string) error { return errors.New("full") }},
-		&cobra.Command{Use: "check", Short: "check all", RunE: func(*cobra.Command, []string) error { return Exit(Config, errors.New("bad")) }},
-		&cobra.Command{Use: "run [ARG]...", Short: "run", RunE: func(*cobra.Command, []string) error { return Exit(7, nil) }},
+		&cobra.Command{Use: "add NAME", Short: "add a thing", RunE: returning(errors.New("full"))},
+		&cobra.Command{Use: "check", Short: "check all", RunE: returning(Exit(Config, errors.New("bad")))},
+		&cobra.Command{Use: "run [ARG]...", Short: "run", RunE: returning(Exit(7, nil))},
 	)
 	return New("prog", "1.2", Group{"Commands", []*cobra.Command{serve, things}})
 }
@@ -85,6 +88,14 @@ Keep things.
 
   --loud  print more
 `
+	add := `Usage: prog things add NAME
+
+Add a thing.
+
+  --loud  print more
+
+prog things --help describes all commands of its kind.
+`
 	for line, want := range map[string]outcome{
 		"":                {Usage, "", overview},
 		"help":            {OK, overview, ""},
@@ -93,32 +104,42 @@ Keep things.
 		"help serve":      {OK, serve, ""},
 		"things":          {Usage, "", things},
 		"things -h":       {OK, things, ""},
-		"things add -h":   {OK, "Usage: prog things add NAME\n\nAdd a thing.\n\n  --loud  print more\n\nprog things --help describes all commands of its kind.\n", ""},
+		"things add -h":   {OK, add, ""},
 		"version":         {OK, "prog 1.2\n", ""},
 		"--version":       {OK, "prog 1.2\n", ""},
-		"help things add": try(t, "things add --help"),
+		"help things add": {OK, add, ""},
 	} {
 		assert.Equal(t, want, try(t, line), line)
 	}
 }
 
 func TestMistakes(t *testing.T) {
+	for line, want := range map[string]string{
+		"serv":             `prog: unknown command "serv" (did you mean "serve"?); see prog help`,
+		"xyzzy --config x": `prog: unknown command "xyzzy"; see prog help`,
+		"help serv":        `prog help: unknown command "serv" (did you mean "serve"?); see prog help`,
+		"things ad":        `prog: unknown command "things ad" (did you mean "add"?); see prog things --help`,
+		"things add":       "prog things add: NAME is missing; see prog things add --help",
+		"things add a b":   `prog things add: unexpected "b"; see prog things add --help`,
+		"things check --lod": `prog things check: unknown option --lod (did you mean "--loud"?); ` +
+			"see prog things check --help",
+		"things check -loud": `prog things check: unknown option -loud (did you mean "--loud"?); ` +
+			"see prog things check --help",
+		"serve":          "prog serve: --mode WORD is missing; see prog serve --help",
+		"serve --mode":   "prog serve: --mode needs a value: --mode WORD; see prog serve --help",
+		"serve --mode x": "prog serve: --mode=x: want plain; see prog serve --help",
+		"serve --mode plain --wait=0": "prog serve: --wait=0: want a positive time with its unit, such as 500ms or 3s; " +
+			"see prog serve --help",
+	} {
+		assert.Equal(t, outcome{Usage, "", want + "\n"}, try(t, line), line)
+	}
+}
+
+func TestExitStatuses(t *testing.T) {
 	for line, want := range map[string]outcome{
-		"serv":                        {Usage, "", "prog: unknown command \"serv\" (did you mean \"serve\"?); see prog help\n"},
-		"xyzzy --config x":            {Usage, "", "prog: unknown command \"xyzzy\"; see prog help\n"},
-		"help serv":                   {Usage, "", "prog help: unknown command \"serv\" (did you mean \"serve\"?); see prog help\n"},
-		"things ad":                   {Usage, "", "prog: unknown command \"things ad\" (did you mean \"add\"?); see prog things --help\n"},
-		"things add":                  {Usage, "", "prog things add: NAME is missing; see prog things add --help\n"},
-		"things add a b":              {Usage, "", "prog things add: unexpected \"b\"; see prog things add --help\n"},
-		"things add a --lod":          {Usage, "", "prog things add: unknown option --lod (did you mean \"--loud\"?); see prog things add --help\n"},
-		"things add a -loud":          {Usage, "", "prog things add: unknown option -loud (did you mean \"--loud\"?); see prog things add --help\n"},
-		"serve":                       {Usage, "", "prog serve: --mode WORD is missing; see prog serve --help\n"},
-		"serve --mode":                {Usage, "", "prog serve: --mode needs a value: --mode WORD; see prog serve --help\n"},
-		"serve --mode x":              {Usage, "", "prog serve: --mode=x: want plain; see prog serve --help\n"},
-		"serve --mode plain --wait=0": {Usage, "", "prog serve: --wait=0: want a positive time with its unit, such as 500ms or 3s; see prog serve --help\n"},
-		"things add a":                {Failure, "", "prog things add: full\n"},
-		"things check":                {Config, "", "prog things check: bad\n"},
-		"things run a b c":            {7, "", ""},
+		"things add a":     {Failure, "", "prog things add: full\n"},
+		"things check":     {Config, "", "prog things check: bad\n"},
+		"things run a b c": {7, "", ""},
 	} {
 		assert.Equal(t, want, try(t, line), line)
 	}
@@ -150,13 +171,15 @@ func TestCompletions(t *testing.T) {
 
 func TestDescription(t *testing.T) {
 	assert.Contains(t, try(t, describeName).stdout, `[{"name":"serve","summary":"serve","group":"Commands",`+
-		`"synopsis":["prog serve [NAME] [--config FILE] [--set KEY=VALUE]... [--wait TIME] --mode WORD"],"text":"Serves.",`+
+		`"synopsis":["prog serve [NAME] [--config FILE] [--set KEY=VALUE]... [--wait TIME] --mode WORD"],`+
+		`"text":"Serves.",`+
 		`"options":[{"tag":"--config FILE","text":"the file to read (/etc/settings)"}`)
 }
 
 func TestBriefTimes(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "", time.Hour: "1h", 5 * time.Minute: "5m", 90 * time.Second: "1m30s", 10 * time.Second: "10s", time.Hour + time.Minute: "1h1m",
+		0: "", time.Hour: "1h", time.Hour + time.Minute: "1h1m",
+		5 * time.Minute: "5m", 90 * time.Second: "1m30s", 10 * time.Second: "10s",
 	} {
 		assert.Equal(t, want, brief(d))
 	}
