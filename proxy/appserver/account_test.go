@@ -23,7 +23,8 @@ func TestAccount(t *testing.T) {
 
 	srv = &appservertest.Server{Faults: map[string]appservertest.Fault{
 		"account/read": reply(`{"account":{"type":"chatgpt","email":null,"planType":"pro"},"requiresOpenaiAuth":true}`),
-		"account/rateLimits/read": reply(`{"rateLimits":{"limitId":"codex","primary":{"usedPercent":42,"windowDurationMins":300,"resetsAt":1800000000},"secondary":null},
+		"account/rateLimits/read": reply(`{"rateLimits":{"limitId":"codex","primary":{"usedPercent":42,
+			"windowDurationMins":300,"resetsAt":1800000000},"secondary":null},
 			"rateLimitsByLimitId":{"codex":{},"other":{}}}`),
 	}}
 	c = connect(t, srv)

@@ -161,8 +161,10 @@ func TestServerRequestsAreAnswered(t *testing.T) {
 		"item/fileChange/requestApproval":       `{"id":0,"result":{"decision":"decline"}}`,
 		"item/permissions/requestApproval":      `{"id":0,"result":{"permissions":{}}}`,
 		"mcpServer/elicitation/request":         `{"id":0,"result":{"action":"decline","content":null}}`,
-		"item/tool/call":                        `{"id":0,"result":{"contentItems":[{"type":"inputText","text":"this tool cannot be run here"}],"success":false}}`,
-		"currentTime/read":                      `{"id":0,"error":{"code":-32601,"message":"method not found: currentTime/read"}}`,
+		"item/tool/call": `{"id":0,"result":{"contentItems":[{"type":"inputText",` +
+			`"text":"this tool cannot be run here"}],"success":false}}`,
+		"currentTime/read": `{"id":0,"error":{"code":-32601,` +
+			`"message":"method not found: currentTime/read"}}`,
 	} {
 		answer := make(chan string, 1)
 		c := connect(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
@@ -240,9 +242,11 @@ func meetFrame(t *testing.T, path string) {
 var seeds = []string{
 	`{"id":3,"result":{"turn":{"id":"TURN"}}}`,
 	`{"id":1,"error":{"code":-32001,"message":"Server overloaded; retry later."}}`,
-	`{"method":"turn/completed","params":{"threadId":"THREAD","turn":{"id":"TURN","status":"failed","error":{"message":"m","codexErrorInfo":"other"}}}}`,
+	`{"method":"turn/completed","params":{"threadId":"THREAD","turn":{"id":"TURN","status":"failed",` +
+		`"error":{"message":"m","codexErrorInfo":"other"}}}}`,
 	`{"method":"item/agentMessage/delta","params":{"threadId":"THREAD","turnId":"TURN","itemId":"i","delta":"d"}}`,
-	`{"method":"error","params":{"threadId":"THREAD","turnId":"TURN","willRetry":true,"error":{"message":"m","codexErrorInfo":{"httpConnectionFailed":{"httpStatusCode":500}}}}}`,
+	`{"method":"error","params":{"threadId":"THREAD","turnId":"TURN","willRetry":true,"error":{"message":"m",` +
+		`"codexErrorInfo":{"httpConnectionFailed":{"httpStatusCode":500}}}}}`,
 	`{"id":"x","method":"item/tool/call","params":{"threadId":"THREAD","arguments":{}}}`,
 }
 

@@ -1,6 +1,10 @@
 package appserver
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"codex-proxy/proxy/appserver/jsonscan"
+)
 
 // Event is something that happened in a turn: TextDelta, ReasoningDelta,
 // ResponseItem, UsageUpdated, Retrying or TurnCompleted.
@@ -24,6 +28,9 @@ type ResponseItem struct {
 	Type string
 	Item json.RawMessage
 }
+
+// Decode stores the fields of the item in v, which may have fewer.
+func (i ResponseItem) Decode(v any) error { return jsonscan.Unmarshal(i.Item, v) }
 
 // UsageUpdated carries the tokens of the turn so far.
 type UsageUpdated struct{ Usage Usage }

@@ -257,8 +257,8 @@ func TestLiveToolSchemas(t *testing.T) {
 		described(5000): "=",
 		// silently dropped or changed
 		described(5001): property(`{"type":"string"}`),
-		property(
-			`{"type":"string","minLength":1,"pattern":"x","format":"date","default":"q","title":"t","nullable":true}`): property(`{"type":"string"}`),
+		property(`{"type":"string","minLength":1,"pattern":"x","format":"date","default":"q","title":"t",` +
+			`"nullable":true}`): property(`{"type":"string"}`),
 		property(
 			`{"type":"integer","minimum":1,"exclusiveMaximum":5,"multipleOf":2}`): property(`{"type":"integer"}`),
 		property(

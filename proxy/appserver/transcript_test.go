@@ -155,7 +155,8 @@ func walk(v any, path string, out map[string]string) {
 	}
 	for _, left := range []string{".environments[]", ".serviceTiers[]", ".availableAccessPrograms",
 		".additionalSpeedTiers[]",
-		".availabilityNux", ".upgrade", ".runtimeWorkspaceRoots[]", ".instructionSources[]", ".error.codexErrorInfo", ".path"} {
+		".availabilityNux", ".upgrade", ".runtimeWorkspaceRoots[]", ".instructionSources[]",
+		".error.codexErrorInfo", ".path"} {
 		if strings.Contains(path, left) {
 			delete(out, path)
 		}
@@ -207,7 +208,8 @@ func (r *recorder) play(scenario string) {
 		map[string]any{"type": "message", "role": "user",
 			"content": []any{map[string]any{"type": "input_text", "text": scenario}}},
 	}})
-	turn := r.call("turn/start", map[string]any{"threadId": thread, "input": []any{}, "summary": "detailed"})["turn"].(map[string]any)["id"]
+	params := map[string]any{"threadId": thread, "input": []any{}, "summary": "detailed"}
+	turn := r.call("turn/start", params)["turn"].(map[string]any)["id"]
 	if scenario == "interrupt" {
 		r.until("item/agentMessage/delta")
 		r.call("turn/interrupt", map[string]any{"threadId": thread, "turnId": turn})

@@ -72,7 +72,8 @@ func TestTurnSendsTheWholeRequest(t *testing.T) {
 	items, err := json.Marshal(r.Items)
 	require.NoError(t, err)
 	assert.JSONEq(t, `[
-		{"type":"message","role":"user","content":[{"type":"input_text","text":""},{"type":"input_image","image_url":"data:,"}]},
+		{"type":"message","role":"user","content":[{"type":"input_text","text":""},{"type":"input_image",
+		"image_url":"data:,"}]},
 		{"type":"message","role":"assistant","content":[{"type":"output_text","text":"yes"}]},
 		{"type":"function_call","name":"f","arguments":"{}","call_id":"call_1"},
 		{"type":"function_call_output","call_id":"call_1","output":"sunny"}]`, string(items))

@@ -16,10 +16,10 @@ import (
 // are case-sensitive. It accepts duplicate names, for which checkDuplicateNames checks a
 // whole body once.
 func unmarshal(data []byte, v any) error {
-	return jsonv2.Unmarshal(data, v, lenient)
+	return jsonv2.Unmarshal(data, v, allowDuplicates)
 }
 
-var lenient = jsontext.AllowDuplicateNames(true)
+var allowDuplicates = jsontext.AllowDuplicateNames(true)
 
 // valuePrefix is the beginning of a value, long enough to recognise an empty one without a copy of a whole history.
 type valuePrefix string

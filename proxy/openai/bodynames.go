@@ -91,7 +91,7 @@ func (n *nameScan) add(quoted []byte) bool {
 
 // duplicateName is the error of the name that ends at end.
 func duplicateName(body []byte, end int) *Error {
-	from := jsontext.NewDecoder(bytes.NewBuffer(body), lenient)
+	from := jsontext.NewDecoder(bytes.NewBuffer(body), allowDuplicates)
 	for from.InputOffset() < int64(end) {
 		if _, err := from.ReadToken(); err != nil {
 			break // not possible: the body is JSON

@@ -24,7 +24,8 @@ func TestStreamEncoding(t *testing.T) {
 		head+`"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`+"\n\n"+
 			head+`"choices":[{"index":0,"delta":{"content":"hé\n"},"finish_reason":null}]}`+"\n\n"+
 			head+`"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n"+
-			head+`"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}`+"\n\n"+
+			head+`"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3,`+
+			`"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}`+"\n\n"+
 			": keepalive\n\ndata: [DONE]\n\n", b.String())
 }
 
@@ -40,8 +41,10 @@ func TestStreamOfCalls(t *testing.T) {
 	}
 	a := Answer{}
 	assert.Equal(t, `"choices":[{"index":2,"delta":{"role":"assistant","content":null},"finish_reason":null}]}`+"\n\n"+
-		`"choices":[{"index":2,"delta":{"tool_calls":[{"index":1,"id":"call_1","type":"function","function":{"name":"f","arguments":""}}]},"finish_reason":null}]}`+"\n\n"+
-		`"choices":[{"index":2,"delta":{"tool_calls":[{"index":1,"function":{"arguments":"{\"a\":1}"}}]},"finish_reason":null}]}`+"\n\n"+
+		`"choices":[{"index":2,"delta":{"tool_calls":[{"index":1,"id":"call_1","type":"function",`+
+		`"function":{"name":"f","arguments":""}}]},"finish_reason":null}]}`+"\n\n"+
+		`"choices":[{"index":2,"delta":{"tool_calls":[{"index":1,"function":{"arguments":"{\"a\":1}"}}]},`+
+		`"finish_reason":null}]}`+"\n\n"+
 		`"choices":[{"index":2,"delta":{"reasoning_content":"hm"},"finish_reason":null}]}`+"\n\n"+
 		`"choices":[{"index":2,"delta":{"refusal":"no"},"finish_reason":null}]}`+"\n\n",
 		events(a, append(append([]ChatChunk{a.RoleChunk(2, false)}, a.CallChunks(2, 1, call)...),
@@ -49,8 +52,10 @@ func TestStreamOfCalls(t *testing.T) {
 
 	legacy := Answer{Legacy: true, Usage: true}
 	assert.Equal(t,
-		`"choices":[{"index":0,"delta":{"function_call":{"name":"f","arguments":""}},"finish_reason":null}],"usage":null}`+"\n\n"+
-			`"choices":[{"index":0,"delta":{"function_call":{"arguments":"{\"a\":1}"}},"finish_reason":null}],"usage":null}`+"\n\n",
+		`"choices":[{"index":0,"delta":{"function_call":{"name":"f","arguments":""}},"finish_reason":null}],`+
+			`"usage":null}`+"\n\n"+
+			`"choices":[{"index":0,"delta":{"function_call":{"arguments":"{\"a\":1}"}},"finish_reason":null}],`+
+			`"usage":null}`+"\n\n",
 		events(legacy, legacy.CallChunks(0, 0, call)...))
 }
 
@@ -67,9 +72,11 @@ func TestWholeAnswers(t *testing.T) {
 		"reasoning": {Answer{}, ChoiceContent{Text: "hi", Reasoning: "hm"},
 			`{"role":"assistant","content":"hi","refusal":null,"reasoning_content":"hm"}`},
 		"call": {Answer{}, ChoiceContent{Calls: []ToolCall{call}},
-			`{"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]}`},
+			`{"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"call_1","type":"function",` +
+				`"function":{"name":"f","arguments":"{\"a\":1}"}}]}`},
 		"both": {Answer{}, ChoiceContent{Text: "hi", Calls: []ToolCall{call}},
-			`{"role":"assistant","content":"hi","refusal":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]}`},
+			`{"role":"assistant","content":"hi","refusal":null,"tool_calls":[{"id":"call_1","type":"function",` +
+				`"function":{"name":"f","arguments":"{\"a\":1}"}}]}`},
 		"legacy": {Answer{Legacy: true}, ChoiceContent{Calls: []ToolCall{call}},
 			`{"role":"assistant","content":null,"refusal":null,"function_call":{"name":"f","arguments":"{\"a\":1}"}}`},
 	} {

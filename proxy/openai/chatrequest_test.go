@@ -15,12 +15,14 @@ import (
 
 func TestDecodeChat(t *testing.T) {
 	req, err := DecodeChat([]byte(`{"model":"m","stream":true,"stream_options":{"include_usage":true},
-	  "temperature":0.2,"seed":7,"store":false,"logprobs":false,"tools":[],"tool_choice":"none","n":3,"reasoning_effort":"high",
+	  "temperature":0.2,"seed":7,"store":false,"logprobs":false,"tools":[],"tool_choice":"none","n":3,
+	  "reasoning_effort":"high",
 	  "reasoning":{"effort":"high","summary":"detailed"},"service_tier":"priority","verbosity":"low",
 	  "messages":[{"role":"system","content":"be brief"},
 	    {"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"x"},
 	    {"role":"user","content":"hi"},
-	    {"role":"assistant","content":[{"type":"refusal","refusal":"no"}],"tool_calls":null,"function_call":null,"refusal":null,"audio":null},
+	    {"role":"assistant","content":[{"type":"refusal","refusal":"no"}],"tool_calls":null,"function_call":null,
+	    "refusal":null,"audio":null},
 	    {"role":"assistant","content":null,"refusal":"never"}]}`))
 	require.NoError(t, err)
 	text := func(s, at string) []Part { return []Part{{Text: s, At: at}} }
@@ -155,7 +157,8 @@ func TestErrorEnvelope(t *testing.T) {
 	data, err := json.Marshal(Unavailable("worker_not_ready", "wait", 0))
 	require.NoError(t, err)
 	assert.JSONEq(t,
-		`{"error":{"message":"wait","type":"backend_unavailable","param":null,"code":"worker_not_ready","retryable":true}}`, string(data))
+		`{"error":{"message":"wait","type":"backend_unavailable","param":null,"code":"worker_not_ready",`+
+			`"retryable":true}}`, string(data))
 	data, err = json.Marshal(Invalid("c", "p", "m"))
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"error":{"message":"m","type":"invalid_request_error","param":"p","code":"c"}}`, string(data))
@@ -167,12 +170,18 @@ func FuzzDecodeChat(f *testing.F) {
 	f.Add([]byte(`{"messages":{"role":[]}}`))
 	f.Add(
 		[]byte(
-			`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","x":[[[]]],"\u0078":1e400}}}]}`))
-	f.Add([]byte(`{"model":"m","tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"anyOf":[true,{"$ref":"#"}]}}}}}],
-		"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"f"}}]}},
-		"messages":[{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"x"}]}`))
-	f.Add([]byte(`{"model":"m","functions":[{"name":"f"}],"function_call":{"name":"f"},"messages":[{"role":"assistant","function_call":{"name":"f","arguments":""}},
-		{"role":"function","name":"f","content":"x"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}],
+			`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"type":"function",` +
+				`"function":{"name":"f","parameters":{"type":"object","x":[[[]]],"\u0078":1e400}}}]}`))
+	f.Add([]byte(`{"model":"m","tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object",
+		"properties":{"a":{"anyOf":[true,{"$ref":"#"}]}}}}}],
+		"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function",
+		"function":{"name":"f"}}]}},
+		"messages":[{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f",
+		"arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"x"}]}`))
+	f.Add([]byte(`{"model":"m","functions":[{"name":"f"}],"function_call":{"name":"f"},
+		"messages":[{"role":"assistant","function_call":{"name":"f","arguments":""}},
+		{"role":"function","name":"f","content":"x"},{"role":"user","content":[{"type":"image_url",
+		"image_url":{"url":"data:image/png;base64,AAAA"}}]}],
 		"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object","properties":{}}}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		req, err := DecodeChat(body)

@@ -33,6 +33,7 @@ func TooLarge(param, message string) *Error {
 // ModelNotFound is a 404 for the parameter model.
 func ModelNotFound(message string) *Error {
 	return &Error{
-		Status: http.StatusNotFound, Type: TypeInvalidRequest, Code: "model_not_found", Param: "model", Message: message,
+		Status: http.StatusNotFound, Type: TypeInvalidRequest, Code: "model_not_found", Param: "model",
+		Message: message,
 	}
 }

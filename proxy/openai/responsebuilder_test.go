@@ -27,7 +27,8 @@ func builder(t *testing.T, body string) *ResponseBuilder {
 }
 
 const everything = `{"model":"m","input":"x","reasoning":{"summary":"auto"},"include":["reasoning.encrypted_content"],
-	"tools":[{"type":"function","name":"f"},{"type":"custom","name":"patch"},{"type":"tool_search","execution":"client"},{"type":"namespace","name":"ns","tools":[{"type":"function","name":"f"}]}]}`
+	"tools":[{"type":"function","name":"f"},{"type":"custom","name":"patch"},{"type":"tool_search",
+	"execution":"client"},{"type":"namespace","name":"ns","tools":[{"type":"function","name":"f"}]}]}`
 
 func kindsOf(events []ResponseEvent) (list []string) {
 	for _, e := range events {
@@ -52,7 +53,8 @@ func TestResponseEvents(t *testing.T) {
 	step(
 		b.Item(
 			json.RawMessage(
-				`{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"think"},{"type":"summary_text","text":"more"}],"encrypted_content":"secret"}`)),
+				`{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"think"},`+
+					`{"type":"summary_text","text":"more"}],"encrypted_content":"secret"}`)),
 		"reasoning_summary_text.done", "reasoning_summary_part.done", "output_item.done")
 	step(b.Text("m", "he"), "output_item.added", "content_part.added", "output_text.delta")
 	step(b.Item(json.RawMessage(
@@ -80,12 +82,17 @@ func TestResponseEvents(t *testing.T) {
 	data, err := json.Marshal(last.Output)
 	require.NoError(t, err)
 	assert.JSONEq(t, `[
-		{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"think"},{"type":"summary_text","text":"more"}],"encrypted_content":"mark:secret"},
-		{"type":"message","id":"msg_2","status":"completed","role":"assistant","content":[{"type":"output_text","text":"hello","annotations":[],"logprobs":[]}]},
+		{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"think"},{"type":"summary_text",
+		"text":"more"}],"encrypted_content":"mark:secret"},
+		{"type":"message","id":"msg_2","status":"completed","role":"assistant","content":[{"type":"output_text",
+		"text":"hello","annotations":[],"logprobs":[]}]},
 		{"type":"function_call","id":"fc_3","status":"completed","call_id":"call_1","name":"f","arguments":"{\"a\":1}"},
-		{"type":"function_call","id":"fc_4","status":"completed","call_id":"call_2","namespace":"ns","name":"f","arguments":"{}"},
-		{"type":"custom_tool_call","id":"ctc_6","status":"completed","call_id":"call_3","name":"patch","input":"*** Begin"},
-		{"type":"tool_search_call","id":"tsc_8","status":"completed","call_id":"call_5","execution":"client","arguments":{"query":"q"}}]`, string(data))
+		{"type":"function_call","id":"fc_4","status":"completed","call_id":"call_2","namespace":"ns","name":"f",
+		"arguments":"{}"},
+		{"type":"custom_tool_call","id":"ctc_6","status":"completed","call_id":"call_3","name":"patch",
+		"input":"*** Begin"},
+		{"type":"tool_search_call","id":"tsc_8","status":"completed","call_id":"call_5","execution":"client",
+		"arguments":{"query":"q"}}]`, string(data))
 	assert.Equal(t, StatusCompleted, last.Status)
 	assert.Equal(t, int64(9), *last.CompletedAt)
 	assert.Equal(t, int64(10), last.Usage.TotalTokens)
@@ -146,7 +153,8 @@ func TestReasoningIsShownToWhoAsks(t *testing.T) {
 	assert.Equal(t, []string{"created", "in_progress"}, kindsOf(b.Reasoning("r", 0, "think")))
 	assert.Equal(t, []string{"output_item.added", "output_item.done"},
 		kindsOf(b.Item(json.RawMessage(
-			`{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"think"}],"encrypted_content":"secret"}`))))
+			`{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"think"}],`+
+				`"encrypted_content":"secret"}`))))
 	data, err := json.Marshal(b.Response().Output)
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"type":"reasoning","id":"rs_1","summary":[]}]`, string(data))

@@ -34,7 +34,7 @@ func DecodeItem(data []byte) (item Item, err error) {
 }
 
 // Encode is the item as JSON.
-func (i Item) Encode() (json.RawMessage, error) { return jsonv2.Marshal(i, lenient) }
+func (i Item) Encode() (json.RawMessage, error) { return jsonv2.Marshal(i, allowDuplicates) }
 
 // Size is about how many bytes the item has.
 func (i Item) Size() int {

@@ -17,17 +17,27 @@ import (
 const pixel = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 
 func TestDecodeResponse(t *testing.T) {
-	req, err := DecodeResponse([]byte(`{"model":"m","stream":true,"store":false,"instructions":"i","temperature":0.2,"user":"u","truncation":"disabled","background":false,
-	  "metadata":{"a":"b"},"include":["reasoning.encrypted_content","web_search_call.results","web_search_call.results"],"previous_response_id":"resp_0",
-	  "reasoning":{"effort":"high","summary":"auto"},"text":{"format":{"type":"json_object"},"verbosity":"low"},"service_tier":"flex","parallel_tool_calls":false,
-	  "tools":[{"type":"function","name":"f","strict":true,"parameters":{"type":"object","properties":{}}},{"type":"custom","name":"patch","format":{"type":"grammar","syntax":"lark","definition":"start: x"}},
-	    {"type":"namespace","name":"mcp__files","tools":[{"type":"function","name":"read"}]},{"type":"function","name":"exec_command"},{"type":"web_search","external_web_access":false},{"type":"web_search","external_web_access":false}],
+	req, err := DecodeResponse([]byte(`{"model":"m","stream":true,"store":false,"instructions":"i",
+		"temperature":0.2,"user":"u","truncation":"disabled","background":false,
+	  "metadata":{"a":"b"},"include":["reasoning.encrypted_content","web_search_call.results",
+	  "web_search_call.results"],"previous_response_id":"resp_0",
+	  "reasoning":{"effort":"high","summary":"auto"},"text":{"format":{"type":"json_object"},"verbosity":"low"},
+	  "service_tier":"flex","parallel_tool_calls":false,
+	  "tools":[{"type":"function","name":"f","strict":true,"parameters":{"type":"object","properties":{}}},
+	  {"type":"custom","name":"patch","format":{"type":"grammar","syntax":"lark","definition":"start: x"}},
+	    {"type":"namespace","name":"mcp__files","tools":[{"type":"function","name":"read"}]},{"type":"function",
+	    "name":"exec_command"},{"type":"web_search","external_web_access":false},{"type":"web_search",
+	    "external_web_access":false}],
 	  "tool_choice":{"type":"custom","name":"patch"},
-	  "input":[{"role":"system","content":"s"},{"type":"message","role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"` + pixel + `","detail":"low"}]},
+	  "input":[{"role":"system","content":"s"},{"type":"message","role":"user","content":[{"type":"input_text",
+	  "text":"a"},{"type":"input_image","image_url":"` + pixel + `","detail":"low"}]},
 	    {"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"t"}],"encrypted_content":"e"},
 	    {"role":"assistant","content":[{"type":"output_text","text":"b"},{"type":"refusal","refusal":"no"}]},
-	    {"type":"custom_tool_call","call_id":"c","name":"patch","input":"x"},{"type":"custom_tool_call_output","call_id":"c","output":"done"},
-	    {"type":"function_call","call_id":"d","name":"read","namespace":"mcp__files","arguments":"{}"},{"type":"function_call_output","call_id":"d","output":[{"type":"input_image","image_url":"https://x.example/a.png"}]},
+	    {"type":"custom_tool_call","call_id":"c","name":"patch","input":"x"},{"type":"custom_tool_call_output",
+	    "call_id":"c","output":"done"},
+	    {"type":"function_call","call_id":"d","name":"read","namespace":"mcp__files","arguments":"{}"},
+	    {"type":"function_call_output","call_id":"d","output":[{"type":"input_image",
+	    "image_url":"https://x.example/a.png"}]},
 	    {"type":"item_reference","id":"msg_9"},{"id":"msg_10"}]}`))
 	require.NoError(t, err)
 	assert.Equal(t, []string{"include", "input_image.detail", "temperature", "tools", "tools.strict", "user"},
@@ -69,9 +79,11 @@ func TestDecodeResponse(t *testing.T) {
 
 // An item survives encoding and decoding.
 func TestItemsComeBack(t *testing.T) {
-	req, err := DecodeResponse([]byte(`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":""},{"type":"input_image","image_url":"` + pixel + `"}]},
+	req, err := DecodeResponse([]byte(`{"model":"m","input":[{"role":"user","content":[{"type":"input_text",` +
+		`"text":""},{"type":"input_image","image_url":"` + pixel + `"}]},
 		{"type":"function_call","call_id":"d","name":"f"},{"type":"function_call_output","call_id":"d","output":""},
-		{"type":"tool_search_call","call_id":"e","arguments":{"query":"q"}},{"type":"tool_search_output","call_id":"e","tools":[{"type":"function","name":"found"}]},
+		{"type":"tool_search_call","call_id":"e","arguments":{"query":"q"}},{"type":"tool_search_output",
+		"call_id":"e","tools":[{"type":"function","name":"found"}]},
 		{"type":"additional_tools","role":"developer","tools":[{"type":"custom","name":"exec"}]},
 		{"role":"assistant","content":[{"type":"output_text","text":""}` + strings.Repeat(`,{"type":"output_text","text":""}`, 999) + `]},
 		{"type":"reasoning","summary":[{"type":"summary_text","text":""}` + strings.Repeat(`,{"type":"summary_text","text":"x"}`, 999) + `]}]}`))
@@ -172,7 +184,8 @@ func TestDecodeResponseRefuses(t *testing.T) {
 		{"tool name", with(`"tools":[{"type":"function","name":"a b"}]`), "invalid_value", "tools[0].name"},
 		{"twice",
 			with(
-				`"tools":[{"type":"function","name":"n__f"},{"type":"namespace","name":"n","tools":[{"type":"function","name":"f"}]}]`), "invalid_value", "tools[1].tools[0].name"},
+				`"tools":[{"type":"function","name":"n__f"},{"type":"namespace","name":"n",` +
+					`"tools":[{"type":"function","name":"f"}]}]`), "invalid_value", "tools[1].tools[0].name"},
 		{"group", with(`"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[` +
 			strings.Repeat("1,", maxTools) + `1]}`), "invalid_value", "tool_choice.tools"},
 		{"more tools than can be read", item(tools(maxList/2) + "," + tools(maxList/2) + "," + tools(1)),
@@ -249,12 +262,16 @@ func TestResponseParametersFollowTheTable(t *testing.T) {
 func FuzzDecodeResponse(f *testing.F) {
 	f.Add(
 		[]byte(
-			`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"a"}]}],"tools":[{"type":"namespace","name":"n","tools":[{}]}]}`))
+			`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"a"}]}],` +
+				`"tools":[{"type":"namespace","name":"n","tools":[{}]}]}`))
 	f.Add(
 		[]byte(
-			`{"model":"m","input":[{"type":"function_call_output","call_id":"c","output":[null]}],"tool_choice":{"type":"custom"}}`))
-	f.Add([]byte(`{"model":"m","input":"a","tools":[{"type":"function","name":"f","parameters":{"type":"object","x":1,"\u0078":[[]]}},{"type":"custom","name":"g"}],
-		"text":{"format":{"type":"json_schema","name":"s","schema":{"type":"object","properties":{},"required":[],"additionalProperties":false}}}}`))
+			`{"model":"m","input":[{"type":"function_call_output","call_id":"c","output":[null]}],` +
+				`"tool_choice":{"type":"custom"}}`))
+	f.Add([]byte(`{"model":"m","input":"a","tools":[{"type":"function","name":"f","parameters":{"type":"object",
+		"x":1,"\u0078":[[]]}},{"type":"custom","name":"g"}],
+		"text":{"format":{"type":"json_schema","name":"s","schema":{"type":"object","properties":{},"required":[],
+		"additionalProperties":false}}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		req, err := DecodeResponse(body)
 		if err != nil {

@@ -32,9 +32,11 @@ func names(tools []Tool) []string {
 
 func TestTools(t *testing.T) {
 	req := decoded(t, asking(`"tools":[
-		{"type":"function","function":{"name":"a","description":"d","parameters":{"type":"object","properties":{"x":{"type":"string"}}},"strict":true}},
+		{"type":"function","function":{"name":"a","description":"d",
+		"parameters":{"type":"object","properties":{"x":{"type":"string"}}},"strict":true}},
 		{"type":"function","function":{"name":"b","parameters":{}}},
-		{"type":"function","function":{"name":"c","description":"d","parameters":{"type":"object","properties":{"x":{"type":"string","minLength":2}}}}}]`))
+		{"type":"function","function":{"name":"c","description":"d",
+		"parameters":{"type":"object","properties":{"x":{"type":"string","minLength":2}}}}}]`))
 	assert.Equal(t, []Tool{
 		{"a", "d", json.RawMessage(`{"type":"object","properties":{"x":{"type":"string"}}}`)},
 		{"b", "", noParameters},
@@ -49,7 +51,8 @@ func TestTools(t *testing.T) {
 }
 
 func TestToolChoice(t *testing.T) {
-	const tools = `"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}},{"type":"function","function":{"name":"c"}}],`
+	const tools = `"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}},` +
+		`{"type":"function","function":{"name":"c"}}],`
 	group := func(mode string) string {
 		return `{"type":"allowed_tools","allowed_tools":{"mode":"` + mode +
 			`","tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"c"}}]}}`
@@ -83,7 +86,8 @@ func TestToolChoice(t *testing.T) {
 }
 
 func TestLegacyFunctions(t *testing.T) {
-	req := decoded(t, `{"model":"m","functions":[{"name":"a","description":"d"},{"name":"b"}],"function_call":{"name":"a"},"messages":[
+	req := decoded(t, `{"model":"m","functions":[{"name":"a","description":"d"},{"name":"b"}],
+		"function_call":{"name":"a"},"messages":[
 		{"role":"user","content":"x"},
 		{"role":"assistant","content":null,"function_call":{"name":"a","arguments":"{}"}},
 		{"role":"function","name":"a","content":"out"}]}`)

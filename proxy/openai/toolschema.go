@@ -121,7 +121,7 @@ func checkLength(at string, raw json.RawMessage) error {
 	if len(raw) <= maxSchemaTokens {
 		return nil
 	}
-	from := jsontext.NewDecoder(bytes.NewBuffer(raw), lenient)
+	from := jsontext.NewDecoder(bytes.NewBuffer(raw), allowDuplicates)
 	for range maxSchemaTokens {
 		if _, err := from.ReadToken(); err != nil {
 			return nil // it ends

@@ -22,15 +22,16 @@ func TestParametersOfFunctions(t *testing.T) {
 		property(`{"type":["string","null"]}`):                               true,
 		property(`{"type":"array","items":{"type":"integer"},"minItems":1}`): true,
 		property(`{"anyOf":[{"type":"string"},{"type":"null"}]}`):            true,
-		`{"type":"object","properties":{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":{"type":"object"}},"required":["a"],"additionalProperties":false}`: true,
-		`{"$schema":"s","title":"t","type":"object","additionalProperties":{"type":"string"}}`:                                                    true,
-		property(`{"type":"string","pattern":"x"}`): false,
-		property(`{"type":"string","default":"x"}`): false,
-		property(`{"const":3}`):                     false,
-		property(`{"enum":[1,2]}`):                  false,
-		property(`{"enum":["a"]}`):                  true,
-		property(`{"description":"d"}`):             false,
-		property(`true`):                            false,
+		`{"type":"object","properties":{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":{"type":"object"}},"required":["a"],` +
+			`"additionalProperties":false}`: true,
+		`{"$schema":"s","title":"t","type":"object","additionalProperties":{"type":"string"}}`: true,
+		property(`{"type":"string","pattern":"x"}`):                                            false,
+		property(`{"type":"string","default":"x"}`):                                            false,
+		property(`{"const":3}`):                                                                false,
+		property(`{"enum":[1,2]}`):                                                             false,
+		property(`{"enum":["a"]}`):                                                             true,
+		property(`{"description":"d"}`):                                                        false,
+		property(`true`):                                                                       false,
 		property(`{"type":"string","description":"` + strings.Repeat("d", maxWholeSchema) + `"}`): false,
 		nested(40): true,
 	} {
@@ -86,7 +87,9 @@ func TestResponseFormat(t *testing.T) {
 			`"response_format":{"type":"json_schema","json_schema":{"name":"n","description":"say \"it\"","strict":` +
 				strict + `,"schema":` + schema + `}}`)
 	}
-	const strict = `{ "type":"object","properties":{"z":{"type":"array","items":{"type":"object","properties":{},"additionalProperties":false}},"a":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["z","a"],"additionalProperties":false}`
+	const strict = `{ "type":"object","properties":{"z":{"type":"array","items":{"type":"object","properties":{},` +
+		`"additionalProperties":false}},"a":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["z","a"],` +
+		`"additionalProperties":false}`
 	described := `{"title":"n","description":"say \"it\"", "type"` + strict[len(`{ "type"`):]
 	const loose = `{"type":"object","properties":{"a":{"type":"string"}}}`
 
