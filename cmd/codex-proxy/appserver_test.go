@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/history"
 )
 
 // shortDir is a directory whose path leaves room for a socket's name: 107 bytes
@@ -76,7 +77,7 @@ func TestDemoAppServerSpeaksTheProtocol(t *testing.T) {
 	require.Len(t, models, 1)
 	assert.Equal(t, "demo", models[0].ID)
 
-	turn, err := conn.StartTurn(ctx, appserver.TurnRequest{Model: "demo", Items: []appserver.Item{appserver.TextMessage("user", "ping")}})
+	turn, err := conn.StartTurn(ctx, appserver.TurnRequest{Model: "demo", Items: []history.Item{history.TextMessage("user", "ping")}})
 	require.NoError(t, err)
 	var answer strings.Builder
 	for {

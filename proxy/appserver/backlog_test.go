@@ -10,6 +10,7 @@ import (
 
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/appserver/history"
 )
 
 // Unread turns of two connections share the limit: some are ended. A turn that is read continues beside them, and in
@@ -40,7 +41,7 @@ func TestBacklog(t *testing.T) {
 	most := int64(turns / 2 * piece * pieces)
 	eventually(t, func() bool { return backlog.Bytes() > most })
 	small := hello()
-	small.Items = []appserver.Item{appserver.TextMessage("user", "small")}
+	small.Items = []history.Item{history.TextMessage("user", "small")}
 	eventually(t, func() bool { // once they have stood still for a second
 		assert.Equal(t, "yes", drain(t, start(t, conns[0], small)).text)
 		return backlog.Bytes() <= most

@@ -18,6 +18,7 @@ import (
 
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/appserver/history"
 )
 
 func TestHandshake(t *testing.T) {
@@ -73,7 +74,7 @@ func TestConcurrentTurns(t *testing.T) {
 		g.Go(func() error {
 			text := fmt.Sprintf("turn number %d", i)
 			turn, err := c.StartTurn(bound(t),
-				appserver.TurnRequest{Items: []appserver.Item{appserver.TextMessage("user", text)}})
+				appserver.TurnRequest{Items: []history.Item{history.TextMessage("user", text)}})
 			if err != nil {
 				return err
 			}
@@ -191,12 +192,12 @@ func TestLargeMessages(t *testing.T) {
 	_, err := c.Initialize(bound(t))
 	require.NoError(t, err)
 	r := hello()
-	r.Items = []appserver.Item{appserver.TextMessage("user", big)}
+	r.Items = []history.Item{history.TextMessage("user", big)}
 	assert.Equal(t, big, drain(t, start(t, c, r)).text)
 	assert.LessOrEqual(t, tap.largest(), 1<<20, "no frame over 1 MiB")
 	assert.Greater(t, tap.largest(), 1<<19)
 
-	r.Items[0] = appserver.TextMessage("user", strings.Repeat(big, 33))
+	r.Items[0] = history.TextMessage("user", strings.Repeat(big, 33))
 	_, err = c.StartTurn(bound(t), r)
 	assert.ErrorIs(t, err, appserver.ErrTooLarge)
 	assert.NoError(t, c.Err())

@@ -10,6 +10,7 @@ import (
 
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/appserver/history"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,7 +52,7 @@ func connectWith(t *testing.T, srv *appservertest.Server, o appserver.Options) *
 }
 
 func hello() appserver.TurnRequest {
-	return appserver.TurnRequest{Model: "demo", Items: []appserver.Item{appserver.TextMessage("user", "hello")}}
+	return appserver.TurnRequest{Model: "demo", Items: []history.Item{history.TextMessage("user", "hello")}}
 }
 
 // start starts a turn and closes it when the test ends.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/history"
 )
 
 // live connects to a real codex.
@@ -56,13 +57,13 @@ func TestLiveTurn(t *testing.T) {
 	r := liveHello()
 	r.BaseInstructions, r.Effort = &instructions, "high"
 	r.OutputSchema = []byte(`{"type":"object","properties":{},"required":[],"additionalProperties":false}`)
-	r.Items = []appserver.Item{
-		appserver.TextMessage("user", "what is the weather?"),
-		appserver.FunctionCall("call_1", "weather", `{"city":"Paris"}`),
-		appserver.FunctionCallOutput("call_1", "sunny"),
-		appserver.TextMessage("assistant", "Sunny."),
-		appserver.Message("user", appserver.Content{Type: "input_text", Text: "and here?"},
-			appserver.Content{Type: "input_image",
+	r.Items = []history.Item{
+		history.TextMessage("user", "what is the weather?"),
+		history.FunctionCall("call_1", "weather", `{"city":"Paris"}`),
+		history.FunctionCallOutput("call_1", "sunny"),
+		history.TextMessage("assistant", "Sunny."),
+		history.Message("user", history.Content{Type: "input_text", Text: "and here?"},
+			history.Content{Type: "input_image",
 				ImageURL: "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="}),
 	}
 	o := drain(t, start(t, c, r))
@@ -256,7 +257,7 @@ func TestLiveLargeHistory(t *testing.T) {
 	r := liveHello()
 	r.Items = nil
 	for range 20 {
-		r.Items = append(r.Items, appserver.TextMessage("user", strings.Repeat("0123456789abcdef", 1<<20/16)))
+		r.Items = append(r.Items, history.TextMessage("user", strings.Repeat("0123456789abcdef", 1<<20/16)))
 	}
 	assert.Equal(t, "Hello world", drain(t, start(t, c, r)).text)
 	require.Len(t, u.requests(), 1, "no request for a summary")

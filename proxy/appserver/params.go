@@ -3,7 +3,12 @@ package appserver
 import (
 	"encoding/json"
 	"strconv"
+
+	"codex-proxy/proxy/appserver/history"
 )
+
+// overhead is about how many bytes a request has besides its texts.
+const overhead = 128
 
 type threadStartParams struct {
 	Ephemeral             bool    `json:"ephemeral"`
@@ -27,10 +32,10 @@ func (p threadStartParams) AppendJSON(b []byte) []byte {
 	b = appendOptional(b, "model", p.Model)
 	b = appendOptional(b, "serviceTier", p.ServiceTier)
 	if p.BaseInstructions != nil {
-		b = appendString(append(b, `,"baseInstructions":`...), *p.BaseInstructions, "")
+		b = history.AppendString(append(b, `,"baseInstructions":`...), *p.BaseInstructions, "")
 	}
 	if v := p.Config[modelVerbosity]; v != "" {
-		b = appendString(appendString(append(b, `,"config":{`...), modelVerbosity, ":"), v, "}")
+		b = history.AppendString(history.AppendString(append(b, `,"config":{`...), modelVerbosity, ":"), v, "}")
 	}
 	for i, t := range p.DynamicTools {
 		b = t.append(append(b, separator(i, `,"dynamicTools":[`)...))
@@ -57,13 +62,13 @@ type threadStartResponse struct {
 }
 
 type injectItemsParams struct {
-	ThreadID string `json:"threadId"`
-	Items    []Item `json:"items"`
+	ThreadID string         `json:"threadId"`
+	Items    []history.Item `json:"items"`
 }
 
 // AppendJSON copies the items, which are JSON and the whole history.
 func (p injectItemsParams) AppendJSON(b []byte) []byte {
-	b = appendString(append(b, `{"threadId":`...), p.ThreadID, `,"items":[`)
+	b = history.AppendString(append(b, `{"threadId":`...), p.ThreadID, `,"items":[`)
 	for i, item := range p.Items {
 		b = append(append(b, separator(i, "")...), item...)
 	}
@@ -75,7 +80,7 @@ func appendOptional(b []byte, name, value string) []byte {
 	if value == "" {
 		return b
 	}
-	return appendString(appendString(append(b, ','), name, ":"), value, "")
+	return history.AppendString(history.AppendString(append(b, ','), name, ":"), value, "")
 }
 
 // separator precedes the element at i of a list.
@@ -102,7 +107,7 @@ type turnStartParams struct {
 }
 
 func (p turnStartParams) AppendJSON(b []byte) []byte {
-	b = appendString(append(b, `{"threadId":`...), p.ThreadID, `,"input":[]`)
+	b = history.AppendString(append(b, `{"threadId":`...), p.ThreadID, `,"input":[]`)
 	b = appendOptional(b, "effort", p.Effort)
 	b = appendOptional(b, "summary", p.Summary)
 	if len(p.OutputSchema) > 0 {
@@ -127,7 +132,7 @@ type unsubscribeParams struct {
 }
 
 func (p unsubscribeParams) AppendJSON(b []byte) []byte {
-	return appendString(append(b, `{"threadId":`...), p.ThreadID, "}")
+	return history.AppendString(append(b, `{"threadId":`...), p.ThreadID, "}")
 }
 
 func (p unsubscribeParams) Size() int { return overhead }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/proxy/appserver/history"
 	"codex-proxy/proxy/appserver/rpc"
 )
 
@@ -22,7 +23,7 @@ func TestParametersEncodeThemselves(t *testing.T) {
 			DynamicTools: dynamicTools([]Tool{{"f", "does\tthis", []byte(`{"type":"object"}`)},
 				{"g", "", []byte(`{}`)}}),
 		},
-		injectItemsParams{"th", []Item{TextMessage("user", "a"), TextMessage("user", "b")}},
+		injectItemsParams{"th", []history.Item{history.TextMessage("user", "a"), history.TextMessage("user", "b")}},
 		turnStartParams{ThreadID: "th", Input: []struct{}{}},
 		turnStartParams{"th", []struct{}{}, "high", "auto", []byte(`{"type":"object"}`)},
 		unsubscribeParams{"th"},
@@ -57,7 +58,7 @@ func TestFingerprint(t *testing.T) {
 			*field = []byte(`{}`)
 		case *[]Tool:
 			*field = []Tool{{Name: "x", InputSchema: []byte(`{}`)}}
-		case *[]Item, *func():
+		case *[]history.Item, *func():
 			continue
 		default:
 			t.Fatal(fields.Field(i).Name)

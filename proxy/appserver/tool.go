@@ -1,6 +1,10 @@
 package appserver
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"codex-proxy/proxy/appserver/history"
+)
 
 // Tool is a function of the client that the model may call.
 type Tool struct {
@@ -18,8 +22,8 @@ type dynamicTool struct {
 }
 
 func (t dynamicTool) append(b []byte) []byte {
-	b = appendString(append(b, `{"type":`...), t.Type, `,"name":`)
-	b = appendString(appendString(b, t.Name, `,"description":`), t.Description, `,"inputSchema":`)
+	b = history.AppendString(append(b, `{"type":`...), t.Type, `,"name":`)
+	b = history.AppendString(history.AppendString(b, t.Name, `,"description":`), t.Description, `,"inputSchema":`)
 	return append(append(b, t.InputSchema...), '}')
 }
 

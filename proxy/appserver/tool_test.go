@@ -13,6 +13,7 @@ import (
 
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/appserver/history"
 )
 
 var weather = appserver.Tool{
@@ -209,10 +210,10 @@ func TestLiveTools(t *testing.T) {
 	}, calls(o))
 
 	// The follow-up: calls and outputs are history.
-	r.Items = append(r.Items, appserver.TextMessage("assistant", "I will ask."))
+	r.Items = append(r.Items, history.TextMessage("assistant", "I will ask."))
 	for _, call := range calls(o) {
-		r.Items = append(r.Items, appserver.FunctionCall(call.CallID, call.Name, call.Arguments),
-			appserver.FunctionCallOutput(call.CallID, "sunny in "+call.CallID))
+		r.Items = append(r.Items, history.FunctionCall(call.CallID, call.Name, call.Arguments),
+			history.FunctionCallOutput(call.CallID, "sunny in "+call.CallID))
 	}
 	assert.Equal(t, "Hello world", drain(t, start(t, c, r)).text)
 	require.Len(t, u.requests(), 2, "codex has sent no further requests")

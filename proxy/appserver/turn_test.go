@@ -15,6 +15,7 @@ import (
 
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/appserver/history"
 )
 
 func TestTurn(t *testing.T) {
@@ -54,12 +55,12 @@ func TestTurnSendsTheWholeRequest(t *testing.T) {
 	turn := start(t, c, appserver.TurnRequest{
 		Model: "m", BaseInstructions: &sys, Effort: "high", Summary: "detailed",
 		OutputSchema: json.RawMessage(`{"type":"object"}`),
-		Items: []appserver.Item{
-			appserver.Message("user", appserver.Content{Type: "input_text"},
-				appserver.Content{Type: "input_image", ImageURL: "data:,"}),
-			appserver.TextMessage("assistant", "yes"),
-			appserver.FunctionCall("call_1", "f", "{}"),
-			appserver.FunctionCallOutput("call_1", "sunny"),
+		Items: []history.Item{
+			history.Message("user", history.Content{Type: "input_text"},
+				history.Content{Type: "input_image", ImageURL: "data:,"}),
+			history.TextMessage("assistant", "yes"),
+			history.FunctionCall("call_1", "f", "{}"),
+			history.FunctionCallOutput("call_1", "sunny"),
 		},
 	})
 	drain(t, turn)

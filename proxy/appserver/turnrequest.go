@@ -3,6 +3,8 @@ package appserver
 import (
 	"crypto/sha256"
 	"encoding/json"
+
+	"codex-proxy/proxy/appserver/history"
 )
 
 // TurnRequest is one stateless request: the whole history, answered once.
@@ -13,7 +15,7 @@ type TurnRequest struct {
 	// upstream as a developer message.
 	BaseInstructions *string
 	// Items is the conversation so far. Codex refuses an empty one.
-	Items []Item
+	Items []history.Item
 	// Effort and Summary are as in turn/start; empty means the model's default.
 	Effort, Summary string
 	// ServiceTier is flex, priority or empty, which is the worker's own. Codex 0.169 drops others.
@@ -52,7 +54,7 @@ func (r TurnRequest) Fingerprint() [sha256.Size]byte {
 	thread := newThreadStart(r).fingerprint
 	b := append(make([]byte, 0, overhead), thread[:]...)
 	for _, s := range []string{r.Effort, r.Summary, string(r.OutputSchema)} {
-		b = appendString(b, s, "")
+		b = history.AppendString(b, s, "")
 	}
 	return sha256.Sum256(b)
 }

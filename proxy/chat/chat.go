@@ -40,10 +40,10 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 		ID: proxy.NewID("chatcmpl-"), Created: time.Now().Unix(), Model: x.Model, Legacy: req.Legacy,
 		Usage: req.Stream && req.IncludeUsage,
 	}}
-	if req.Stream {
-		return c.streamed(ctx, !answer.KeepaliveOff(r))
+	if !req.Stream {
+		return c.run(ctx)
 	}
-	return c.run(ctx)
+	return c.streamed(ctx, !answer.KeepaliveOff(r))
 }
 
 // completion is the answer to one request.
@@ -97,8 +97,8 @@ func (c *completion) run(ctx context.Context) error {
 	c.req.Messages = nil // they are in the plan, and would stay as long as the answer takes
 	c.x.Grant.Body.Shrink(planned.turn.Footprint())
 	c.choices = make([]openai.ChoiceContent, c.req.N)
-	if c.req.N > 1 {
-		return c.runAll(ctx, planned)
+	if c.req.N == 1 {
+		return c.Turns.Run(ctx, c.request(planned, &c.x.Turn), c.sink(0, &c.x.Turn, &c.x.Grant.Answer))
 	}
-	return c.Turns.Run(ctx, c.request(planned, &c.x.Turn), c.sink(0, &c.x.Turn, &c.x.Grant.Answer))
+	return c.runAll(ctx, planned)
 }

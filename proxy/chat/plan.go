@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/history"
 	"codex-proxy/proxy/openai"
 )
 
@@ -21,18 +22,18 @@ type plan struct {
 // the Responses API: codex drops "system" silently. Parameters without a setting of codex
 // become instructions at the end, where the model weighs them most.
 func planTurn(req *openai.ChatRequest) appserver.TurnRequest {
-	instructions, history := splitInstructions(req.Messages)
+	instructions, messages := splitInstructions(req.Messages)
 	turn := appserver.TurnRequest{
 		Model: req.Model, BaseInstructions: &instructions, Effort: req.Reasoning.Effort, Summary: req.Reasoning.Summary,
 		OutputSchema: req.Format.Schema, Tools: tools(req.Tools), ServiceTier: req.ServiceTier, Verbosity: req.Verbosity,
 	}
-	turn.Items = make([]appserver.Item, 0, len(history)+len(req.Instructions)+1)
-	for _, m := range history {
+	turn.Items = make([]history.Item, 0, len(messages)+len(req.Instructions)+1)
+	for _, m := range messages {
 		turn.Items = append(turn.Items, items(m)...)
 	}
 	for _, text := range append(req.Instructions, req.Format.Instruction) {
 		if text != "" {
-			turn.Items = append(turn.Items, appserver.TextMessage("developer", text))
+			turn.Items = append(turn.Items, history.TextMessage("developer", text))
 		}
 	}
 	return turn
@@ -53,37 +54,37 @@ func splitInstructions(messages []openai.Message) (string, []openai.Message) {
 }
 
 // items are the items of history that one message becomes.
-func items(m openai.Message) []appserver.Item {
-	var list []appserver.Item
+func items(m openai.Message) []history.Item {
+	var list []history.Item
 	switch m.Role {
 	case "tool":
-		return append(list, appserver.FunctionCallOutput(m.CallID, joined(m.Parts)))
+		return append(list, history.FunctionCallOutput(m.CallID, joined(m.Parts)))
 	case "assistant":
 		if hasText(m.Parts) || len(m.Calls) == 0 {
-			list = append(list, appserver.Message("assistant", contents(m, "output_text")...))
+			list = append(list, history.Message("assistant", contents(m, "output_text")...))
 		}
 		for _, c := range m.Calls {
-			list = append(list, appserver.FunctionCall(c.ID, c.Name, c.Arguments))
+			list = append(list, history.FunctionCall(c.ID, c.Name, c.Arguments))
 		}
 		return list
 	case "system":
 		m.Role = "developer"
 	}
-	return append(list, appserver.Message(m.Role, contents(m, "input_text")...))
+	return append(list, history.Message(m.Role, contents(m, "input_text")...))
 }
 
 // contents are the parts of a message, after a part with its name: codex has no field for
 // names.
-func contents(m openai.Message, text string) []appserver.Content {
-	var list []appserver.Content
+func contents(m openai.Message, text string) []history.Content {
+	var list []history.Content
 	if name := nameOf(m); name != "" {
-		list = append(list, appserver.Content{Type: text, Text: name})
+		list = append(list, history.Content{Type: text, Text: name})
 	}
 	for _, p := range m.Parts {
 		if p.Image != nil {
-			list = append(list, appserver.Content{Type: "input_image", ImageURL: p.Image.URL, Detail: p.Image.Detail})
+			list = append(list, history.Content{Type: "input_image", ImageURL: p.Image.URL, Detail: p.Image.Detail})
 		} else {
-			list = append(list, appserver.Content{Type: text, Text: p.Text})
+			list = append(list, history.Content{Type: text, Text: p.Text})
 		}
 	}
 	return list

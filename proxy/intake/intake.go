@@ -14,6 +14,7 @@ import (
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/models"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/workers"
 )
 
 // Settings is the configuration of an Intake.
@@ -41,8 +42,8 @@ func New(settings Settings) *Intake { return &Intake{Settings: settings} }
 // Request is a decoded request of any endpoint.
 type Request interface{ Asked() openai.Asked }
 
-// Take reads and decodes the body of a request. All errors are an *openai.Error, or the
-// cause of the request's context. The context that it returns is bounded by RequestTimeout;
+// Take reads and decodes the body of a request. Errors are an *openai.Error,
+// workers.ErrNoModel, or the cause of the request's context. The context that it returns is bounded by RequestTimeout;
 // cancel must be called at the end of the answer.
 func Take[R Request](in *Intake, w http.ResponseWriter, r *http.Request, x *proxy.Exchange, decode func([]byte) (R, error)) (
 	req R, ctx context.Context, cancel context.CancelFunc, err error,
@@ -104,7 +105,7 @@ func (in *Intake) weigh(ctx context.Context, x *proxy.Exchange, body []byte) err
 func (in *Intake) admitUndecoded(x *proxy.Exchange, w openai.Weight) error {
 	if w.Model != "" && !x.Grant.Allows(w.Model) {
 		x.Model = w.Model
-		return in.Catalogue.NotFound(x.Key.Limits, w.Model)
+		return workers.ErrNoModel
 	}
 	if err := x.Grant.Admit(min(max(w.Choices, 1), openai.MaxChoices)); err != nil {
 		x.Model = w.Model
@@ -119,7 +120,7 @@ func (in *Intake) admitUndecoded(x *proxy.Exchange, w openai.Weight) error {
 func (in *Intake) admit(x *proxy.Exchange, asked openai.Asked) error {
 	x.Model, x.Stream, x.HistoryField = *asked.Model, x.Stream || asked.Stream, asked.HistoryField
 	if !x.Grant.Allows(x.Model) {
-		return in.Catalogue.NotFound(x.Key.Limits, x.Model)
+		return workers.ErrNoModel
 	}
 	alias, err := in.Catalogue.Resolve(x.Model, *asked.Effort, asked.EffortField)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/history"
 	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/openai"
 )
@@ -33,7 +34,7 @@ func planTurn(req *openai.ResponseRequest, conversation []item) (*plan, error) {
 	}
 	for _, words := range append(req.Tools.Instructions, req.Format.Instruction) {
 		if words != "" {
-			p.turn.Items = append(p.turn.Items, appserver.TextMessage("developer", words))
+			p.turn.Items = append(p.turn.Items, history.TextMessage("developer", words))
 		}
 	}
 	return p, nil
@@ -60,7 +61,7 @@ func settingsOf(req *openai.ResponseRequest) appserver.TurnRequest {
 // addItems adds the conversation, and checks its calls of tools.
 func (p *plan) addItems(items []openai.Item, conversation []item) error {
 	var calls callCheck
-	p.turn.Items = make([]appserver.Item, 0, len(items)+2)
+	p.turn.Items = make([]history.Item, 0, len(items)+2)
 	for i, decoded := range items {
 		calls.add(decoded)
 		mark := ""
@@ -123,34 +124,34 @@ func decodeItems(req *openai.ResponseRequest, conversation []item) (items []open
 // inject is the item in codex's history; nil if codex has no use for it. Codex drops
 // "system" silently, so such a message becomes a developer message; custom tools are
 // functions to codex.
-func inject(i openai.Item) appserver.Item {
+func inject(i openai.Item) history.Item {
 	switch i.Type {
 	case "message":
 		role := i.Role
 		if role == "system" {
 			role = "developer"
 		}
-		return appserver.Message(role, partsOf(i.Content)...)
+		return history.Message(role, partsOf(i.Content)...)
 	case "function_call":
-		return appserver.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), i.Arguments.Text)
+		return history.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), i.Arguments.Text)
 	case "custom_tool_call":
 		arguments, err := openai.Encode(map[string]string{"input": i.Input})
 		if err != nil { // strings always encode
 			panic(err)
 		}
-		return appserver.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), string(arguments))
+		return history.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), string(arguments))
 	case "tool_search_call":
-		return appserver.FunctionCall(i.CallID, openai.SearchTool, i.Arguments.Text)
+		return history.FunctionCall(i.CallID, openai.SearchTool, i.Arguments.Text)
 	case "tool_search_output":
-		return appserver.FunctionCallOutput(i.CallID, searchResult(i.Tools))
+		return history.FunctionCallOutput(i.CallID, searchResult(i.Tools))
 	case "function_call_output", "custom_tool_call_output":
 		if i.Output.Text == nil {
-			return appserver.FunctionCallParts(i.CallID, partsOf(i.Output.Parts)...)
+			return history.FunctionCallParts(i.CallID, partsOf(i.Output.Parts)...)
 		}
-		return appserver.FunctionCallOutput(i.CallID, *i.Output.Text)
+		return history.FunctionCallOutput(i.CallID, *i.Output.Text)
 	case "reasoning":
 		if i.Encrypted != "" {
-			return appserver.Reasoning(i.SummaryTexts(), i.Encrypted)
+			return history.Reasoning(i.SummaryTexts(), i.Encrypted)
 		}
 	}
 	return nil
@@ -171,10 +172,10 @@ func searchResult(tools []json.RawMessage) string {
 	return text.String()
 }
 
-func partsOf(parts []openai.ItemPart) []appserver.Content {
-	list := make([]appserver.Content, 0, len(parts))
+func partsOf(parts []openai.ItemPart) []history.Content {
+	list := make([]history.Content, 0, len(parts))
 	for _, p := range parts {
-		c := appserver.Content{Type: p.Type, Text: p.Text}
+		c := history.Content{Type: p.Type, Text: p.Text}
 		if p.Image != nil {
 			c.ImageURL, c.Detail = p.Image.URL, p.Image.Detail
 		}

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/history"
 )
 
 // Reasoning is encrypted for the account that made it: the model endpoint refuses a
@@ -33,7 +33,7 @@ type owners struct {
 	last string            // mark
 }
 
-func (o *owners) add(item appserver.Item, mark string) {
+func (o *owners) add(item history.Item, mark string) {
 	if mark == "" {
 		return
 	}
@@ -44,9 +44,9 @@ func (o *owners) add(item appserver.Item, mark string) {
 }
 
 // fit leaves out reasoning that another worker made.
-func (o *owners) fit(worker string, items []appserver.Item) []appserver.Item {
+func (o *owners) fit(worker string, items []history.Item) []history.Item {
 	mark := markOf(worker)
-	fit := make([]appserver.Item, 0, len(items))
+	fit := make([]history.Item, 0, len(items))
 	for _, item := range items {
 		if from := o.of[string(item)]; from == "" || from == mark {
 			fit = append(fit, item)

@@ -6,19 +6,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/history"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/stored"
 )
 
 func TestReasoningFitsItsWorker(t *testing.T) {
-	theirs, foreign := appserver.Reasoning(nil, "theirs"), appserver.Reasoning(nil, "from elsewhere")
-	question := appserver.TextMessage("user", "q")
+	theirs, foreign := history.Reasoning(nil, "theirs"), history.Reasoning(nil, "from elsewhere")
+	question := history.TextMessage("user", "q")
 	var from owners
 	from.add(theirs, markOf("b"))
 	from.add(foreign, "")
-	assert.Equal(t, []appserver.Item{foreign, question}, from.fit("a", []appserver.Item{theirs, foreign, question}))
-	assert.Equal(t, []appserver.Item{theirs, question}, from.fit("b", []appserver.Item{theirs, question}))
+	assert.Equal(t, []history.Item{foreign, question}, from.fit("a", []history.Item{theirs, foreign, question}))
+	assert.Equal(t, []history.Item{theirs, question}, from.fit("b", []history.Item{theirs, question}))
 	assert.Equal(t, "b", from.prefers([]string{"a", "b"}))
 	assert.Empty(t, from.prefers([]string{"a"}))
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/history"
 )
 
 // threads keeps the threads of answered requests loaded on their workers. A request
@@ -43,12 +44,13 @@ type continuation struct {
 	keys    []threadKey // keys[n] stands for the request with its first n items
 }
 
-// continuation computes the keys of a request. Threads are not shared between
+// continuation computes the keys of a request, and returns the worker that has the thread
+// with the longest part of it; empty if no thread has any. Threads are not shared between
 // API keys.
-func (ts *threads) continuation(apiKey string, r *appserver.TurnRequest) *continuation {
-	c := &continuation{threads: ts}
+func (ts *threads) continuation(apiKey string, r *appserver.TurnRequest) (c *continuation, worker string) {
+	c = &continuation{threads: ts}
 	if ts.limit == 0 {
-		return c
+		return c, ""
 	}
 	kind := r.Fingerprint()
 	c.keys = append(make([]threadKey, 0, len(r.Items)+2), sha256.Sum256(append(kind[:], apiKey...)))
@@ -59,33 +61,27 @@ func (ts *threads) continuation(apiKey string, r *appserver.TurnRequest) *contin
 		}
 		c.keys = append(c.keys, key)
 	}
-	return c
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if _, found := c.find(nil); found != nil {
+		worker = found.worker
+	}
+	return c, worker
 }
 
-// isReasoning recognises an appserver.Reasoning by its first bytes.
-func isReasoning(item appserver.Item) bool {
+// isReasoning recognises an history.Reasoning by its first bytes.
+func isReasoning(item history.Item) bool {
 	return bytes.HasPrefix(item, []byte(`{"type":"reasoning"`))
 }
 
 // then is the key with one more item.
-func (k threadKey) then(item appserver.Item) (next threadKey) {
+func (k threadKey) then(item history.Item) (next threadKey) {
 	h := sha256.New()
 	h.Write(k[:])
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(item))))
 	h.Write(item)
 	h.Sum(next[:0])
 	return next
-}
-
-// worker is the name of the worker that has the thread with the longest part of the
-// request; empty if no thread has any.
-func (c *continuation) worker() string {
-	c.threads.mu.Lock()
-	defer c.threads.mu.Unlock()
-	if _, found := c.find(nil); found != nil {
-		return found.worker
-	}
-	return ""
 }
 
 // acquire hands over the thread on conn with the longest part of the request, and
@@ -119,7 +115,7 @@ func (c *continuation) find(conn *appserver.Conn) (known int, found *keptThread)
 
 // keep stores the thread of the turn under the request and its answer, instead of
 // closing the turn; false if it cannot.
-func (c *continuation) keep(answer []appserver.Item, turn *appserver.Turn, worker string) bool {
+func (c *continuation) keep(answer []history.Item, turn *appserver.Turn, worker string) bool {
 	if len(answer) == 0 || len(c.keys) == 0 {
 		return false
 	}
@@ -167,15 +163,15 @@ func (ts *threads) remove(e *list.Element) *appserver.Thread {
 // repeated is the part of an answer with these items that a client repeats in its next
 // request, as an endpoint puts it into a history; nil if it is not certain. Reasoning
 // is not repeated, and stays in the thread.
-func repeated(items []appserver.ResponseItem) (answer []appserver.Item) {
+func repeated(items []appserver.ResponseItem) (answer []history.Item) {
 	for _, made := range items {
 		var item struct {
-			Content []appserver.Content `json:"content"`
+			Content []history.Content `json:"content"`
 		}
 		switch err := made.Decode(&item); {
 		case err == nil && made.Type == "reasoning":
 		case err == nil && made.Type == "message" && answer == nil && len(item.Content) == 1 && item.Content[0].Type == "output_text":
-			answer = []appserver.Item{appserver.TextMessage("assistant", item.Content[0].Text)}
+			answer = []history.Item{history.TextMessage("assistant", item.Content[0].Text)}
 		default:
 			return nil
 		}

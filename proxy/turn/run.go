@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -42,7 +43,7 @@ type run struct {
 // of appserver, or the sink's own error.
 func (r *Runner) Run(ctx context.Context, request Request, sink Sink) error {
 	t := r.newRun(request, sink)
-	defer t.release()
+	defer func() { t.lease.Release() }()
 	for {
 		if err := t.acquire(ctx); err != nil {
 			return err
@@ -67,20 +68,13 @@ func (r *Runner) newRun(request Request, sink Sink) *run {
 	if request.Report == nil {
 		request.Report = &Report{}
 	}
-	t := &run{Runner: r, Request: request, sink: sink, continuation: r.threads.continuation(request.Key, request.Turn)}
+	continuation, prefer := r.threads.continuation(request.Key, request.Turn)
+	t := &run{Runner: r, Request: request, sink: sink, continuation: continuation}
 	t.ask = workers.Ask{
-		Model: request.Turn.Model, Key: request.Key, Arrived: request.Arrived, Decoding: request.Decoding, Prefer: request.Prefer,
-	}
-	if t.ask.Prefer == "" {
-		t.ask.Prefer = t.continuation.worker()
+		Model: request.Turn.Model, Key: request.Key, Arrived: request.Arrived, Decoding: request.Decoding,
+		Prefer: cmp.Or(request.Prefer, prefer),
 	}
 	return t
-}
-
-func (t *run) release() {
-	if t.lease != nil {
-		t.lease.Release()
-	}
 }
 
 // repeatable reports whether a lost turn may run again.

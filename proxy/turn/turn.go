@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/history"
 	"codex-proxy/proxy/traces"
 	"codex-proxy/proxy/workers"
 )
@@ -67,7 +68,7 @@ type Request struct {
 	// Decoding is the number of bytes that codex needs to decode the images of the turn.
 	Decoding int64
 	// Fit returns the items that fit a worker; nil: all do.
-	Fit func(worker string, items []appserver.Item) []appserver.Item
+	Fit func(worker string, items []history.Item) []history.Item
 	// Reasoning delivers the summary of the model's reasoning to the sink.
 	Reasoning bool
 	// BreakSilence lets the sink break silences.

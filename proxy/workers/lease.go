@@ -22,8 +22,12 @@ func (l *Lease) Annotate(thread, request string) {
 }
 
 // Release releases the slot as soon as codex has nothing more to do for it, see
-// Hold; further calls do nothing.
-func (l *Lease) Release() { l.release() }
+// Hold; further calls do nothing. A nil lease has no slot.
+func (l *Lease) Release() {
+	if l != nil {
+		l.release()
+	}
+}
 
 // Hold keeps the slot while codex works for the lease, until release is called. A
 // request may end sooner; no other request gets the slot until then. release may be

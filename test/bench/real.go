@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/history"
 	"codex-proxy/test/modelserver"
 )
 
@@ -151,7 +152,7 @@ func (r turns) directly(ctx context.Context, count int, reused bool) error {
 	var thread *appserver.Thread
 	instructions := "You are a helpful assistant."
 	for n := range count {
-		ask := appserver.TurnRequest{Model: "demo", BaseInstructions: &instructions, Items: []appserver.Item{appserver.TextMessage("user", question(n))}}
+		ask := appserver.TurnRequest{Model: "demo", BaseInstructions: &instructions, Items: []history.Item{history.TextMessage("user", question(n))}}
 		turn, err := r.begin(ctx, thread, ask)
 		if err != nil {
 			return err

@@ -41,6 +41,8 @@ type step struct {
 // of ours the walk goes into its implementations: into those in the handler's
 // package if there are any, otherwise into all. A file is entered when a step leads
 // into it from a function of another file; every time after the first is a return.
+// "To the turn" is the walk to the worker up to the step that starts the turn there,
+// StartTurn of a connection of package appserver.
 func walkTable(walks []*walk) table {
 	out := table{
 		title: "walks of a request, from its route",
@@ -66,8 +68,13 @@ func (t *tree) walks(names []string) ([]*walk, error) {
 	leads := all.leading(t.isSink)
 	var walks []*walk
 	add := func(name string, begin []*types.Func) {
-		walks = append(walks, t.walk(name+" to the worker", all, leads, begin),
-			t.walk(name+" everything", all, nil, begin))
+		worker := t.walk(name+" to the worker", all, leads, begin)
+		if start := slices.IndexFunc(worker.steps, t.startsTurn); start >= 0 {
+			turn := *worker
+			turn.name, turn.steps = name+" to the turn", worker.steps[:start+1]
+			walks = append(walks, &turn)
+		}
+		walks = append(walks, worker, t.walk(name+" everything", all, nil, begin))
 	}
 	for _, route := range measured {
 		if begin := t.handlers(route); len(begin) > 0 {
@@ -101,6 +108,10 @@ func (t *tree) walk(name string, all calls, leads map[*types.Func]bool, begin []
 func (t *tree) isSink(f *types.Func) bool {
 	path := t.byPath[f.Pkg().Path()].path
 	return slices.Contains(sinks, filepath.Base(path))
+}
+
+func (t *tree) startsTurn(s step) bool {
+	return strings.HasSuffix(t.title(s.function), "appserver.Conn.StartTurn")
 }
 
 // find returns the function of that name, nil if there is none.

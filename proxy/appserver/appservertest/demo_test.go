@@ -14,6 +14,7 @@ import (
 
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/appserver/history"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,7 +31,7 @@ func TestDemo(t *testing.T) {
 	assert.Equal(t, "demo", models[0].ID)
 
 	turn, err := c.StartTurn(ctx, appserver.TurnRequest{
-		Items: []appserver.Item{appserver.TextMessage("user", "good  morning")}})
+		Items: []history.Item{history.TextMessage("user", "good  morning")}})
 	require.NoError(t, err)
 	text, deltas, usage := "", 0, appserver.Usage{}
 	for {
@@ -72,7 +73,7 @@ func TestServeDrains(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(serving, l) }()
 	c := connect(t, ctx, path)
-	hello := appserver.TurnRequest{Items: []appserver.Item{appserver.TextMessage("user", "hello")}}
+	hello := appserver.TurnRequest{Items: []history.Item{history.TextMessage("user", "hello")}}
 	turn, err := c.StartTurn(ctx, hello)
 	require.NoError(t, err)
 

@@ -1,4 +1,5 @@
-package appserver
+// Package history makes the items of a conversation, as codex injects them into a thread.
+package history
 
 import (
 	"encoding/json"
@@ -32,11 +33,11 @@ type Content struct {
 // append writes the part. A text part keeps its empty text, which codex requires.
 func (c Content) append(b []byte) []byte {
 	if c.Type != "input_image" {
-		return appendString(appendString(append(b, `{"type":`...), c.Type, `,"text":`), c.Text, "}")
+		return AppendString(AppendString(append(b, `{"type":`...), c.Type, `,"text":`), c.Text, "}")
 	}
-	b = appendString(append(b, `{"type":"input_image","image_url":`...), c.ImageURL, "")
+	b = AppendString(append(b, `{"type":"input_image","image_url":`...), c.ImageURL, "")
 	if c.Detail != "" && c.Detail != "low" {
-		b = appendString(append(b, `,"detail":`...), c.Detail, "")
+		b = AppendString(append(b, `,"detail":`...), c.Detail, "")
 	}
 	return append(b, '}')
 }
@@ -52,8 +53,8 @@ func appendContents(b []byte, list []Content) []byte {
 	return append(b, ']')
 }
 
-// appendString appends s as a JSON string, and then the text then. Bytes that are not UTF-8 become U+FFFD.
-func appendString(b []byte, s, then string) []byte {
+// AppendString appends s as a JSON string, and then the text then. Bytes that are not UTF-8 become U+FFFD.
+func AppendString(b []byte, s, then string) []byte {
 	b, _ = jsontext.AppendQuote(b, s) // its error only reports such bytes
 	return append(b, then...)
 }
@@ -67,7 +68,7 @@ func Message(role string, content ...Content) Item {
 	for _, c := range content {
 		size += len(c.Text) + len(c.Text)/8 + len(c.ImageURL) + overhead
 	}
-	b := appendString(append(make([]byte, 0, size), `{"type":"message","role":`...), role, `,"content":`)
+	b := AppendString(append(make([]byte, 0, size), `{"type":"message","role":`...), role, `,"content":`)
 	return append(appendContents(b, content), '}')
 }
 
@@ -82,19 +83,19 @@ func TextMessage(role, text string) Item {
 
 // FunctionCall is a model's call of a client tool; arguments is JSON in a string.
 func FunctionCall(callID, name, arguments string) Item {
-	b := appendString([]byte(`{"type":"function_call","name":`), name, `,"arguments":`)
-	return appendString(appendString(b, arguments, `,"call_id":`), callID, "}")
+	b := AppendString([]byte(`{"type":"function_call","name":`), name, `,"arguments":`)
+	return AppendString(AppendString(b, arguments, `,"call_id":`), callID, "}")
 }
 
 // FunctionCallOutput is the client's answer to the call of that id.
 func FunctionCallOutput(callID, output string) Item {
-	return appendString(appendString([]byte(outputHead), callID, `,"output":`), output, "}")
+	return AppendString(AppendString([]byte(outputHead), callID, `,"output":`), output, "}")
 }
 
 // FunctionCallParts is FunctionCallOutput for an output of input_text and
 // input_image.
 func FunctionCallParts(callID string, parts ...Content) Item {
-	return append(appendContents(appendString([]byte(outputHead), callID, `,"output":`), parts), '}')
+	return append(appendContents(AppendString([]byte(outputHead), callID, `,"output":`), parts), '}')
 }
 
 const outputHead = `{"type":"function_call_output","call_id":`
@@ -107,7 +108,7 @@ func Reasoning(summary []string, encrypted string) Item {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendString(append(b, `{"type":"summary_text","text":`...), text, "}")
+		b = AppendString(append(b, `{"type":"summary_text","text":`...), text, "}")
 	}
-	return appendString(append(b, `],"content":null,"encrypted_content":`...), encrypted, "}")
+	return AppendString(append(b, `],"content":null,"encrypted_content":`...), encrypted, "}")
 }
