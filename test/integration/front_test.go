@@ -17,31 +17,33 @@ import (
 	"codex-proxy/test/modelserver"
 )
 
-// front is a reverse proxy before codex-proxy, as docs/reverse-proxies.md sets
-// it up, and a second server behind it that is none of ours.
+// front is a reverse proxy before codex-proxy, with the file in docs/reverse-proxies.md,
+// and a second server behind it that is another program.
 type front struct {
 	unit, file string
-	check      []string // what finds mistakes in the file
+	check      []string // the command that finds mistakes in the file
 	roots      *x509.CertPool
 }
 
 func fronts() map[string]*front {
 	return map[string]*front{
-		"nginx":   {unit: "nginx.service", file: "/etc/nginx/conf.d/codex-proxy.conf", check: []string{"nginx", "-t"}},
-		"caddy":   {unit: "caddy.service", file: "/etc/caddy/Caddyfile", check: []string{"caddy", "validate", "--config", "/etc/caddy/Caddyfile"}},
-		"haproxy": {unit: "haproxy.service", file: "/etc/haproxy/haproxy.cfg", check: []string{"haproxy", "-c", "-f", "/etc/haproxy/haproxy.cfg"}},
+		"nginx": {unit: "nginx.service", file: "/etc/nginx/conf.d/codex-proxy.conf", check: []string{"nginx", "-t"}},
+		"caddy": {unit: "caddy.service", file: "/etc/caddy/Caddyfile",
+			check: []string{"caddy", "validate", "--config", "/etc/caddy/Caddyfile"}},
+		"haproxy": {unit: "haproxy.service", file: "/etc/haproxy/haproxy.cfg",
+			check: []string{"haproxy", "-c", "-f", "/etc/haproxy/haproxy.cfg"}},
 	}
 }
 
-// frontName is the name in the files, and otherAddr where the second server is
-// in a network that has nothing but a loopback.
+// frontName is the name in the files, and otherAddr the address of the second server in a
+// network that has only a loopback.
 const (
 	frontName = "api.example.com"
 	otherAddr = "127.0.0.2:8787"
 )
 
-// raise makes a certificate, writes the file, has the program check it, and
-// starts the program; load and hold go through it from then on.
+// raise makes a certificate, writes the file, makes the program check it, and starts the
+// program; load and hold go through it from then on.
 func (b *bed) raise(f *front, doc *manual.Manual) {
 	b.t.Helper()
 	b.MustRun(b.t, "sh", "-ec", `mkdir -p /etc/ssl/codex-proxy; cd /etc/ssl/codex-proxy
@@ -54,8 +56,9 @@ chmod 644 *.pem`)
 	require.True(b.t, f.roots.AppendCertsFromPEM(pem))
 	config := strings.ReplaceAll(doc.File(f.file), "10.0.0.2:8787", otherAddr)
 	require.NoError(b.t, b.WriteFile(f.file, []byte(config), 0o644))
-	b.MustRun(b.t, f.check...)                                                              // fails for a mistake
-	require.NoError(b.t, b.WriteFile("/etc/hosts", []byte("127.0.0.1 localhost\n"), 0o644)) // Caddy's own administration listens there
+	b.MustRun(b.t, f.check...) // fails for a mistake
+	require.NoError(b.t, b.WriteFile("/etc/hosts", []byte("127.0.0.1 localhost\n"),
+		0o644)) // Caddy's own administration listens there
 	b.MustRun(b.t, "systemctl", "start", f.unit)
 	b.front = f
 }
@@ -67,7 +70,7 @@ func (b *bed) lower() {
 	b.front = nil
 }
 
-// newClient has connections of its own to the proxy, or to what is before it.
+// newClient has connections of its own to the proxy, or to its front.
 func (b *bed) newClient() *http.Client {
 	client := b.HTTPClient()
 	if b.front != nil {
@@ -92,7 +95,7 @@ func (t *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.RoundTripper.RoundTrip(r)
 }
 
-// CloseIdleConnections is what http.Client looks for.
+// CloseIdleConnections is the method that http.Client calls.
 func (t *bearer) CloseIdleConnections() {
 	(&http.Client{Transport: t.RoundTripper}).CloseIdleConnections()
 }
@@ -107,7 +110,7 @@ func (f *front) transport(dial func(ctx context.Context, network, address string
 	}}
 }
 
-// fronted takes requests to the proxy to its front.
+// fronted sends requests for the proxy to its front.
 type fronted struct{ http.Transport }
 
 // RoundTrip implements http.RoundTripper.
@@ -140,7 +143,7 @@ func (o *other) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(answer + " of another server [DONE]"))
 }
 
-// await waits for a request to the other server that was not made yet.
+// await waits for the next request to the other server.
 func (o *other) await(t *testing.T) {
 	t.Helper()
 	o.forget()
@@ -151,7 +154,7 @@ func (o *other) await(t *testing.T) {
 	}
 }
 
-// forget returns how often the server was asked since it was last called.
+// forget returns how many requests the server had since the last call of forget.
 func (o *other) forget() int {
 	n := 0
 	for ; len(o.asked) > 0; n++ {
@@ -160,18 +163,21 @@ func (o *other) forget() int {
 	return n
 }
 
-// awaitServer waits until HAProxy says that of the server a.
+// awaitServer waits until HAProxy reports the status for the server a.
 func (b *bed) awaitServer(status string) {
 	b.t.Helper()
 	var now string
-	require.Eventually(b.t, func() bool { now = b.serverStatus(); return now == status }, bound, 20*time.Millisecond, "%s", now)
+	require.Eventually(b.t, func() bool {
+		now = b.serverStatus()
+		return now == status
+	}, bound, 20*time.Millisecond, "%s", now)
 }
 
-// serverStatus is UP, DOWN or what else HAProxy's management guide has for it.
+// serverStatus is UP, DOWN or another status of HAProxy's management guide.
 func (b *bed) serverStatus() string {
 	b.t.Helper()
 	const statusField = 17
-	for line := range strings.Lines(b.tellHAProxy("show stat")) {
+	for line := range strings.Lines(b.haproxyCommand("show stat")) {
 		fields := strings.Split(line, ",")
 		if len(fields) > statusField && fields[0] == "codex_proxy" && fields[1] == "a" {
 			return fields[statusField]
@@ -180,8 +186,8 @@ func (b *bed) serverStatus() string {
 	return "not there"
 }
 
-// tellHAProxy runs one command of its stats socket.
-func (b *bed) tellHAProxy(command string) string {
+// haproxyCommand runs one command of its stats socket.
+func (b *bed) haproxyCommand(command string) string {
 	b.t.Helper()
 	conn, err := b.DialUnix(b.t.Context(), "/run/haproxy/admin.sock")
 	require.NoError(b.t, err)
@@ -197,8 +203,8 @@ func (b *bed) tellHAProxy(command string) string {
 // holdHere is hold, on the server a.
 func (b *bed) holdHere(gate string) *held {
 	b.t.Helper()
-	b.tellHAProxy("set server codex_proxy/b state maint")
-	defer b.tellHAProxy("set server codex_proxy/b state ready")
+	b.haproxyCommand("set server codex_proxy/b state maint")
+	defer b.haproxyCommand("set server codex_proxy/b state ready")
 	return b.hold(gate)
 }
 

@@ -17,8 +17,8 @@ import (
 	"codex-proxy/test/manual"
 )
 
-// What docs/reverse-proxies.md promises of each program, by the program itself
-// and its file there.
+// The promises of docs/reverse-proxies.md about each program hold for the program with
+// its file there.
 func TestReverseProxies(t *testing.T) {
 	doc := manual.Open(t, "docs/reverse-proxies.md")
 	b := bootBed(t, neighbours())
@@ -48,7 +48,7 @@ func TestReverseProxies(t *testing.T) {
 	t.Run("unix socket", func(t *testing.T) { b.overUnix(t, doc) })
 }
 
-// overWebSocket has a turn on a WebSocket.
+// overWebSocket runs a turn on a WebSocket.
 func (b *bed) overWebSocket(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
@@ -92,7 +92,7 @@ func (b *bed) through(t *testing.T, method, path, body string, header ...string)
 	return res, string(text)
 }
 
-// bigBody sends nearly as much as codex-proxy takes, and more.
+// bigBody sends nearly as much as codex-proxy accepts, and more.
 func (b *bed) bigBody(t *testing.T) {
 	const mib = 1 << 20
 	long := func(n int) string {
@@ -106,8 +106,8 @@ func (b *bed) bigBody(t *testing.T) {
 	assert.Contains(t, text, `"error":{`)
 }
 
-// errorsPass: status, header and envelope of an error are what they are without
-// a front, and the client's request id is in both.
+// errorsPass asserts that status, header and envelope of an error are the same as without
+// a front, and that both have the client's request id.
 func (b *bed) errorsPass(t *testing.T) {
 	for _, body := range []string{`{"model":"nobody","messages":[]}`, `{`} {
 		res, text := b.through(t, http.MethodPost, "/v1/chat/completions", body, "X-Request-Id", "front-1")
@@ -124,15 +124,17 @@ func (b *bed) errorsPass(t *testing.T) {
 	defer b.MustRun(t, "codex-proxy", "undrain")
 	res, text := b.through(t, http.MethodPost, "/v1/chat/completions", chatBody("hi", false))
 	assert.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
-	if b.front.unit != "caddy.service" { // which may have seen the drain, and refuses by itself
+	if b.front.unit != "caddy.service" { // Caddy may have seen the drain, and refuses by itself
 		assert.Contains(t, text, `"type":"backend_unavailable"`)
 		assert.NotEmpty(t, res.Header.Get("Retry-After"))
 	}
 }
 
-// onlyTheAPI: what is for operators is not there for others.
+// onlyTheAPI asserts that the front serves no route for operators.
 func (b *bed) onlyTheAPI(t *testing.T) {
-	for _, path := range []string{"/metrics", "/healthz", "/readyz", "/livez", "/", "/v1/../metrics", "/v1/%2e%2e/metrics", "//metrics"} {
+	for _, path := range []string{
+		"/metrics", "/healthz", "/readyz", "/livez", "/", "/v1/../metrics", "/v1/%2e%2e/metrics", "//metrics",
+	} {
 		res, text := b.through(t, http.MethodGet, path, "")
 		assert.NotEqual(t, http.StatusOK, res.StatusCode, path)
 		assert.NotContains(t, text, "codex_worker", path)
@@ -140,8 +142,8 @@ func (b *bed) onlyTheAPI(t *testing.T) {
 	}
 }
 
-// drainBehind: a drain, an undrain and a restart behind HAProxy and beside a
-// second server, under load. No request fails, and streams in flight are whole.
+// drainBehind runs a drain, an undrain and a restart behind HAProxy and beside a second
+// server, under load. No request fails, and streams in flight are complete.
 func (b *bed) drainBehind(t *testing.T) {
 	other := b.otherServer()
 	b.awaitServer("UP")
@@ -173,8 +175,8 @@ func (b *bed) drainBehind(t *testing.T) {
 	busy.end(t)
 }
 
-// plainNginx is Debian's nginx with nothing but proxy_pass, which adds no header and
-// speaks HTTP/1.0: it needs a key, whether there is one or not.
+// plainNginx is Debian's nginx with only proxy_pass, which adds no header and speaks
+// HTTP/1.0: its requests need a key, also if there is none.
 func (b *bed) plainNginx(t *testing.T) {
 	const file = "/etc/nginx/conf.d/plain.conf"
 	config := "server { listen 127.0.0.1:8088; location / { proxy_pass http://127.0.0.1:8787; } }\n"
@@ -198,7 +200,8 @@ func (b *bed) plainNginx(t *testing.T) {
 	for _, path := range []string{"/v1/models", "/metrics"} {
 		passed(path, "status 401")
 	}
-	assert.Contains(t, ask(base+"/v1/models"), "nobody is let in until the operator makes one: codex-proxy keys add NAME")
+	assert.Contains(t, ask(base+"/v1/models"),
+		"nobody is let in until the operator makes one: codex-proxy keys add NAME")
 	b.keys("open")
 	for _, path := range []string{"/v1/models", "/v1/responses", "/metrics"} {
 		passed(path, "forwarding_not_allowed")
@@ -208,22 +211,25 @@ func (b *bed) plainNginx(t *testing.T) {
 	b.key = b.addKey("front")
 }
 
-// overUnix: codex-proxy listens on both sockets, has a turn and is reloaded on the
-// new one, without any key by whatever name, and asks for a key once there is one.
+// overUnix asserts that codex-proxy listens on both sockets, runs a turn and is reloaded
+// on the new one, without a key under any host name, and needs a key once there is one.
 func (b *bed) overUnix(t *testing.T, doc *manual.Manual) {
 	const dropIn, socket = "/etc/systemd/system/codex-proxy.socket.d/unix.conf", "/run/codex-proxy-http.sock"
 	require.NoError(t, b.WriteFile(dropIn, []byte(doc.File(dropIn)), 0o644))
 	b.follow(doc)
 	assert.Equal(t, "root www-data 660\n", b.MustRun(t, "stat", "-c", "%U %G %a", socket))
 	curl := func(args ...string) string {
-		return b.MustRun(t, append([]string{"runuser", "-u", "www-data", "--", "curl", "-s", "--unix-socket", socket}, args...)...)
+		return b.MustRun(t, append([]string{"runuser", "-u", "www-data", "--", "curl", "-s", "--unix-socket", socket},
+			args...)...)
 	}
 	b.keys("revoke", "front")
 	b.keys("open")
 	b.MustRun(t, "codex-proxy", "reload")
 	body := chatBody("[[text by a file]]", false)
-	assert.Contains(t, curl("http://"+frontName+"/v1/chat/completions", "-H", "Content-Type: application/json", "-d", body), "by a file")
-	assert.Contains(t, curl("http://"+frontName+"/v1/models", "-H", "X-Forwarded-For: 192.0.2.1"), "forwarding_not_allowed")
+	assert.Contains(t, curl("http://"+frontName+"/v1/chat/completions", "-H", "Content-Type: application/json", "-d",
+		body), "by a file")
+	assert.Contains(t, curl("http://"+frontName+"/v1/models", "-H", "X-Forwarded-For: 192.0.2.1"),
+		"forwarding_not_allowed")
 	b.until("ready on the loopback", ready)
 	assert.Contains(t, b.MustRun(t, "curl", "-s", base+"/v1/models", "-H", "Host: "+frontName), "host_not_allowed")
 	b.MustRun(t, "codex-proxy", "keys", "add", "someone")

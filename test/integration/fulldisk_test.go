@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A service that starts on a full disk answers, says what it cannot do, and stores
+// A service that starts on a full disk answers, reports what it cannot store, and stores
 // responses and usage as soon as there is room, without a reload.
 func TestStartOnAFullDisk(t *testing.T) { bothSuites(t, testStartOnAFullDisk) }
 
@@ -26,7 +26,8 @@ func testStartOnAFullDisk(t *testing.T, suite string) {
 	ask := func() *responses.Response {
 		t.Helper()
 		require.NoError(t, b.models.Script("text Hello.", "usage 21 8 13 5"))
-		params := responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("q")}}
+		params := responses.ResponseNewParams{Model: model,
+			Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("q")}}
 		got, err := client.Responses.New(t.Context(), params)
 		require.NoError(t, err)
 		return got
@@ -37,15 +38,16 @@ func testStartOnAFullDisk(t *testing.T, suite string) {
 	_, metrics := b.get("/metrics")
 	assert.Regexp(t, `(?m)^codex_response_write_failures_total [1-9]`, string(metrics))
 	assert.Regexp(t, `(?m)^codex_usage_write_failures_total [1-9]`, string(metrics))
-	_, said, err := b.Run(t.Context(), "codex-proxy", "usage")
+	_, output, err := b.Run(t.Context(), "codex-proxy", "usage")
 	require.Error(t, err)
-	assert.Contains(t, said, "nothing could be written to it yet: is the disk full?")
+	assert.Contains(t, output, "nothing could be written to it yet: is the disk full?")
 	assert.Contains(t, b.found("databases", "its file system is full"), "df /var/lib/codex-proxy")
 
 	b.MustRun(t, "rm", "/var/lib/codex-proxy/filler")
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	for !strings.Contains(b.journal(proxyUnit), "responses are kept again") { // the pause between two tries is part of the wait
+	for !strings.Contains(b.journal(proxyUnit),
+		"responses are kept again") { // the pause between two tries is part of the wait
 		require.NoError(t, ctx.Err(), "never opened")
 	}
 	_, err = client.Responses.Get(t.Context(), ask().ID, responses.ResponseGetParams{})

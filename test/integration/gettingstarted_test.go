@@ -11,8 +11,8 @@ import (
 	"codex-proxy/test/manual"
 )
 
-// A newcomer's way through docs/getting-started.md, on a machine with the package
-// and codex and nothing else.
+// The steps of docs/getting-started.md, on a machine with the package and codex and
+// nothing else.
 func TestGettingStarted(t *testing.T) { bothSuites(t, testGettingStarted) }
 
 func testGettingStarted(t *testing.T, suite string) {
@@ -21,13 +21,13 @@ func testGettingStarted(t *testing.T, suite string) {
 	require.NoError(t, err, out)
 	b.MustRun(t, "ln", "-s", codexDir+"/bin/codex", "/usr/local/bin/codex") // as npm install -g does
 	require.NoError(t, b.models.Script("text Hello, newcomer."))
-	var said strings.Builder
+	var output strings.Builder
 	for _, block := range manual.Open(t, "docs/getting-started.md").Commands() {
 		out, stderr, err := b.Run(t.Context(), "sh", "-ec", block)
 		require.NoError(t, err, "%s\n%s%s", block, out, stderr)
-		said.WriteString(out)
+		output.WriteString(out)
 	}
-	assert.Contains(t, said.String(), `"content":"Hello, newcomer."`)
-	assert.Contains(t, said.String(), "ready (ready) since ")
-	assert.Contains(t, said.String(), "sk-codex-", "alice's key is shown, once")
+	assert.Contains(t, output.String(), `"content":"Hello, newcomer."`)
+	assert.Contains(t, output.String(), "ready (ready) since ")
+	assert.Contains(t, output.String(), "sk-codex-", "alice's key is shown, once")
 }

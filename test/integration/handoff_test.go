@@ -18,8 +18,8 @@ import (
 
 const configFile = "/etc/codex-proxy/config.toml"
 
-// Reloads without systemd's own idea of one (it has none before 253): no
-// request, no stream and no connection is lost.
+// Reloads without Type=notify-reload, which systemd does not have before 253, lose no
+// request, no stream and no connection.
 func TestReloadOnOldSystemd(t *testing.T) {
 	b := newBed(t, "bookworm", realWorker, "")
 	b.start()
@@ -42,13 +42,15 @@ func TestReloadOnOldSystemd(t *testing.T) {
 	b.assertSmooth()
 }
 
-// assertSmooth: systemd has seen nothing out of the ordinary.
+// assertSmooth asserts that systemd has seen no failure and no restart.
 func (b *bed) assertSmooth() {
 	b.t.Helper()
 	show := b.show(proxyUnit, "NRestarts", "ActiveState", "Result")
 	assert.Equal(b.t, map[string]string{"NRestarts": "0", "ActiveState": "active", "Result": "success"}, show)
 	journal := b.journal(proxyUnit)
-	for _, bad := range []string{"not our child", "reception only permitted", "panic", "Killing process", "cut off", "by force"} {
+	for _, bad := range []string{
+		"not our child", "reception only permitted", "panic", "Killing process", "cut off", "by force",
+	} {
 		assert.NotContains(b.t, journal, bad)
 	}
 }
@@ -70,8 +72,8 @@ func (b *bed) awaitSole() {
 	assert.Equal(b.t, b.mainPID(), fmt.Sprint(processes[0].Inside))
 }
 
-// A reload takes the new configuration, and no other process takes its place if
-// that is bad, or if the program is.
+// A reload puts the new configuration into force. If the configuration or the program is
+// bad, the old process stays.
 func TestReloadFails(t *testing.T) { bothSuites(t, testReloadFails) }
 
 func testReloadFails(t *testing.T, suite string) {
@@ -82,7 +84,7 @@ func testReloadFails(t *testing.T, suite string) {
 	status, _, _ := b.chat(false, long)
 	assert.Equal(t, http.StatusOK, status)
 	b.MustRun(t, "systemctl", "reload", proxyUnit)
-	b.http.CloseIdleConnections() // one that was open is still the old process's
+	b.http.CloseIdleConnections() // an open one still belongs to the old process
 	status, _, _ = b.chat(false, long)
 	assert.Equal(t, http.StatusRequestEntityTooLarge, status, "the new configuration is not in force")
 	b.awaitSole()
@@ -97,8 +99,10 @@ func testReloadFails(t *testing.T, suite string) {
 		name, file, text, reason string
 	}{
 		{"configuration", configFile, "body_limt = 4096\n", `unknown key "body_limt" (did you mean "body_limit"?)`},
-		{"workers", configFile, "start_timeout = \"1s\"\nworkers = [\"nobody\"]\n", "would not be ready, as this one is: Not ready: worker nobody"},
-		{"exit", "/usr/bin/codex-proxy", "#!/bin/sh\nexit 1\n", "the new process ended (exit status 1) before it was ready"},
+		{"workers", configFile, "start_timeout = \"1s\"\nworkers = [\"nobody\"]\n",
+			"would not be ready, as this one is: Not ready: worker nobody"},
+		{"exit", "/usr/bin/codex-proxy", "#!/bin/sh\nexit 1\n",
+			"the new process ended (exit status 1) before it was ready"},
 		{"hang", "/usr/bin/codex-proxy", "#!/bin/sh\nsleep 600\n", "the new process was not ready within 6s"},
 		{"no program", "/usr/bin/codex-proxy", "\x00", "cannot start /usr/bin/codex-proxy: exec format error"},
 	} {
@@ -122,7 +126,8 @@ func testReloadFails(t *testing.T, suite string) {
 			assert.Contains(t, b.journal(proxyUnit), strings.ReplaceAll(tc.reason, `"`, `\"`))
 			show := b.show(proxyUnit, "StatusText", "ActiveState", "SubState", "NRestarts")
 			assert.Contains(t, show["StatusText"], tc.reason)
-			assert.Equal(t, []string{"active", "running", "0"}, []string{show["ActiveState"], show["SubState"], show["NRestarts"]})
+			assert.Equal(t, []string{"active", "running", "0"},
+				[]string{show["ActiveState"], show["SubState"], show["NRestarts"]})
 			assert.Equal(t, main, b.onlyProcess(proxyUnit))
 		})
 	}
@@ -136,12 +141,14 @@ func testReloadFails(t *testing.T, suite string) {
 
 func (b *bed) awaitStatus(text string) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return strings.Contains(b.show(proxyUnit, "StatusText")["StatusText"], text) }, bound, 10*time.Millisecond)
+	require.Eventually(b.t, func() bool {
+		return strings.Contains(b.show(proxyUnit, "StatusText")["StatusText"], text)
+	}, bound, 10*time.Millisecond)
 }
 
-// A restart finishes even streams of a minute; who comes meanwhile waits.
+// A restart finishes even streams of a minute; requests that come meanwhile wait.
 func TestRestartOfLongStreams(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel() // the test mostly waits
 	bothSuites(t, testRestartOfLongStreams)
 }
 
@@ -175,9 +182,9 @@ func testRestartOfLongStreams(t *testing.T, suite string) {
 	b.assertSmooth()
 }
 
-// A stop refuses new work and finishes what runs, in every process there is and
-// for longer than TimeoutStopSec=; a second SIGTERM, like the end of
-// drain_timeout, cuts it off, with an error.
+// A stop refuses new work and finishes the turns in flight, in every process and for
+// longer than TimeoutStopSec=; a second SIGTERM, like the end of drain_timeout, cuts
+// them off, with an error.
 func TestStopDrains(t *testing.T) { bothSuites(t, testStopDrains) }
 
 func testStopDrains(t *testing.T, suite string) {
@@ -217,7 +224,9 @@ func testStopDrains(t *testing.T, suite string) {
 				b.MustRun(t, "systemctl", "kill", "--kill-who=main", "--signal=TERM", proxyUnit)
 			}
 			if tc.whole {
-				require.Eventually(t, func() bool { return time.Since(began) > 3500*time.Millisecond }, bound, 100*time.Millisecond)
+				require.Eventually(t, func() bool {
+					return time.Since(began) > 3500*time.Millisecond
+				}, bound, 100*time.Millisecond)
 			}
 			for _, s := range streams {
 				if tc.whole {
@@ -234,7 +243,7 @@ func testStopDrains(t *testing.T, suite string) {
 	}
 }
 
-// assertDraining: new work is refused with the reason and when to come again.
+// assertDraining asserts that new work is refused with the reason and Retry-After.
 func (b *bed) assertDraining() {
 	b.t.Helper()
 	status, header, body := b.chat(false, "too late")
@@ -246,7 +255,8 @@ func (b *bed) assertDraining() {
 	assert.Equal(b.t, "draining", string(r.Health.Readiness.Reason))
 }
 
-// assertCut: the client is told, and the worker's turn is interrupted.
+// assertCut asserts that the client gets an error, and that the worker's turn is
+// interrupted.
 func (b *bed) assertCut(s *held) {
 	b.t.Helper()
 	rest := s.rest(b.t)
@@ -258,8 +268,8 @@ func (b *bed) assertCut(s *held) {
 	assert.NoError(b.t, err)
 }
 
-// connecting opens connections until ctx ends, none of which may be refused, and
-// then delivers how many.
+// connecting opens connections until ctx ends, of which none may be refused, and then
+// delivers how many.
 func (b *bed) connecting(ctx context.Context) <-chan int {
 	opened := make(chan int, 1)
 	go func() {

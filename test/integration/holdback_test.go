@@ -13,12 +13,12 @@ import (
 	"codex-proxy/probes"
 )
 
-// patientRamp has the second restart wait for longer than any test, as an operator
-// may ask for it, and for longer than TimeoutStartSec=.
+// patientRamp makes the second restart wait for longer than any test and than
+// TimeoutStartSec=, as an operator may configure it.
 const patientRamp = "[Service]\nRestartSteps=1\nRestartMaxDelaySec=10min\nTimeoutStartSec=10s\n"
 
-// On systemd 252 the start of a worker waits in the place of systemd. Everything that
-// reports the worker reports the wait, and what ends it ends it at once.
+// On systemd 252 the start of a worker waits in place of systemd. Every report of the
+// worker has the wait, and a command that ends it ends it at once.
 func TestHeldBackOnDebian12(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, "bookworm", realWorker, "")
@@ -29,7 +29,7 @@ func TestHeldBackOnDebian12(t *testing.T) {
 	require.NoError(t, b.WriteFile(workerFile, []byte("modle = \"x\"\n"), 0o644))
 	b.MustRun(t, "systemctl", "kill", "--signal=KILL", workerUnit)
 	r := b.heldBack()
-	b.MustRun(t, "systemctl", "daemon-reload") // which is no start
+	b.MustRun(t, "systemctl", "daemon-reload") // it is no start
 	b.assertHeldBack(r)
 	b.until("over TimeoutStartSec=", func(_ int, r report) bool {
 		last := r.Workers[0].Transitions
@@ -51,7 +51,8 @@ func TestHeldBackOnDebian12(t *testing.T) {
 	stopped := time.Now()
 	b.MustRun(t, "systemctl", "stop", workerUnit)
 	assert.Less(t, time.Since(stopped), bound/2)
-	assert.Equal(t, map[string]string{"ActiveState": "inactive", "Result": "success"}, b.show(workerUnit, "ActiveState", "Result"))
+	assert.Equal(t, map[string]string{"ActiveState": "inactive", "Result": "success"},
+		b.show(workerUnit, "ActiveState", "Result"))
 	b.until("stopped", func(_ int, r report) bool { return r.Workers[0].Reason == probes.Stopped })
 	assert.NotContains(t, b.journal(workerUnit), "timed out")
 
@@ -62,7 +63,7 @@ func TestHeldBackOnDebian12(t *testing.T) {
 	b.until("ready", ready)
 }
 
-// heldBack awaits the wait of ten minutes.
+// heldBack waits until the wait of ten minutes is reported.
 func (b *bed) heldBack() report {
 	b.t.Helper()
 	r, _ := b.until("held back", func(_ int, r report) bool {
@@ -79,7 +80,8 @@ func (b *bed) assertHeldBack(r report) {
 	assert.Equal(t, probes.BackingOff, w.Reason)
 	assert.Contains(t, r.Health.Readiness.Details, `worker default: backing_off: Not started: `)
 	assert.Contains(t, r.Health.Readiness.Details, `unknown key "modle"`)
-	text, _, _ := strings.Cut(strings.TrimPrefix(b.show(workerUnit, "StatusText")["StatusText"], "Backing off until "), ",")
+	text, _, _ := strings.Cut(strings.TrimPrefix(b.show(workerUnit, "StatusText")["StatusText"],
+		"Backing off until "), ",")
 	until, err := time.Parse(time.RFC3339, text)
 	require.NoError(t, err)
 	assert.WithinDuration(t, *w.NextRestartAt, until, time.Second)
@@ -95,15 +97,17 @@ func (b *bed) assertHeldBack(r report) {
 	assert.Contains(t, out, "n_restarts=2")
 }
 
-// The proxy comes back at once, as connections wait in its socket, until it crashes
-// again and again.
+// The proxy starts again at once, as connections wait in its socket, unless it crashes
+// repeatedly.
 func TestProxyRampOnDebian12(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, "bookworm", realWorker, "start_timeout = \"1s\"\n")
 	b.startShort()
 	for n := range 11 {
 		b.MustRun(t, "systemctl", "kill", "--signal=KILL", proxyUnit)
-		b.until("back", func(int, report) bool { return b.show(proxyUnit, "NRestarts")["NRestarts"] == fmt.Sprint(n+1) })
+		b.until("back", func(int, report) bool {
+			return b.show(proxyUnit, "NRestarts")["NRestarts"] == fmt.Sprint(n+1)
+		})
 		b.until("active", func(status int, _ report) bool {
 			return status == http.StatusOK && b.show(proxyUnit, "ActiveState")["ActiveState"] == "active"
 		})

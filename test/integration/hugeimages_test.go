@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// sharpModel is one that codex sends images to as they are, up to 10 million
+	// sharpModel is a model to which codex sends images unchanged, up to 10 million
 	// pixels: the larger ones cost it most.
 	sharpModel = "gpt-5.5"
-	// hugeClients come at the same time.
+	// hugeClients is how many clients come at the same time.
 	hugeClients = 15
 	// hugeBound is how long they may take together: each some 2 s of CPU time.
 	hugeBound = 5 * time.Minute
-	// codexPeak is more than codex takes when it decodes one of the largest images and
-	// nothing else: 140 MiB when idle, 610 for the image, and half as much to spare.
+	// codexPeak is more memory than codex uses when it decodes one of the largest images
+	// and nothing else: 140 MiB when idle, 610 for the image, and half as much to spare.
 	codexPeak = 1100 << 20
 )
 
@@ -45,13 +45,15 @@ func (b *bed) look(client *http.Client, images ...string) (status int, answer st
 	for _, url := range images {
 		parts = append(parts, map[string]any{"type": "image_url", "image_url": map[string]string{"url": url}})
 	}
-	body, err := json.Marshal(map[string]any{"model": sharpModel, "messages": []any{map[string]any{"role": "user", "content": parts}}})
+	body, err := json.Marshal(map[string]any{"model": sharpModel,
+		"messages": []any{map[string]any{"role": "user", "content": parts}}})
 	if err != nil {
 		return 0, "", err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), hugeBound)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions", strings.NewReader(string(body)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions",
+		strings.NewReader(string(body)))
 	if err != nil {
 		return 0, "", err
 	}
@@ -65,9 +67,9 @@ func (b *bed) look(client *http.Client, images ...string) (status int, answer st
 	return res.StatusCode, string(text), err
 }
 
-// Small files that are very large images do not take a worker down: fifty in one
-// request are refused, and as many requests with one as like wait for each other,
-// and keep nobody else waiting.
+// Small files that are very large images do not end a worker: a request with fifty is
+// refused, and any number of requests with one wait for each other, and keep no other
+// request waiting.
 func TestHugeImages(t *testing.T) {
 	b := newBed(t, newest, realWorker+"models = [\""+sharpModel+"\"]\n", "queue_timeout = \"5m\"\n")
 	b.start()
@@ -96,7 +98,7 @@ func TestHugeImages(t *testing.T) {
 	gone := make(chan struct{})
 	go func() { clients.Wait(); close(gone) }()
 	light := 0
-	for waiting := true; waiting; light++ { // who has no images does not wait for those
+	for waiting := true; waiting; light++ { // a request without images does not wait for those with images
 		status, header, answer := b.chat(false, "[[text light]]")
 		assert.Equal(t, http.StatusOK, status, answer)
 		assert.Equal(t, "1", header.Get("X-Codex-Attempts"))
@@ -107,7 +109,8 @@ func TestHugeImages(t *testing.T) {
 		}
 	}
 	peak := b.peak(codex.Host)
-	t.Logf("%d huge images took %s, %d chats beside them; codex's peak %d MiB", hugeClients, time.Since(began).Round(time.Second), light, peak>>20)
+	t.Logf("%d huge images took %s, %d chats beside them; codex's peak %d MiB", hugeClients,
+		time.Since(began).Round(time.Second), light, peak>>20)
 	bystander.finish(b)
 	assert.Equal(t, codex, b.codex(), "codex was killed")
 	assert.Equal(t, "0", b.show(workerUnit, "NRestarts")["NRestarts"])

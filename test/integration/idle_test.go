@@ -16,8 +16,8 @@ import (
 // fifty is how many worker units are watched.
 const fifty = 50
 
-// TestIdleWatch: to watch fifty worker units costs next to nothing while nothing
-// happens. systemd tells by signals.
+// TestIdleWatch asserts that watching fifty worker units costs next to nothing while
+// nothing happens. systemd reports changes by signals.
 func TestIdleWatch(t *testing.T) { bothSuites(t, testIdleWatch) }
 
 func testIdleWatch(t *testing.T, suite string) {
@@ -37,9 +37,9 @@ func testIdleWatch(t *testing.T, suite string) {
 		}
 		return status == http.StatusOK && len(r.Workers) == fifty
 	})
-	const span = 70 * time.Second // with whatever it does each minute
+	const span = 70 * time.Second // with the work of each minute
 	before := b.cpu(proxyUnit)
-	<-time.After(span) // the claim is about time in which nothing happens
+	<-time.After(span) // the assertion is about time in which nothing happens
 	used := b.cpu(proxyUnit) - before
 	share := 100 * float64(used) / float64(span)
 	t.Logf("%d worker units, idle for %s: %.3f %% CPU (%s)", fifty, span, share, used)

@@ -54,7 +54,7 @@ func noise() []byte {
 type gallery struct {
 	asked   atomic.Int32
 	held    chan struct{} // a token for each request with ?hold
-	release chan struct{} // which goes on with a token from here
+	release chan struct{} // a token lets one of them go on
 }
 
 func (b *bed) gallery() *gallery {
@@ -103,7 +103,7 @@ func (g *gallery) awaitHeld(t *testing.T) {
 	}
 }
 
-// inline asks the installed fetcher, as the daemon does.
+// inline calls the installed fetcher, as the daemon does.
 func (b *bed) inline(url string) (string, error) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
@@ -128,8 +128,8 @@ func (b *bed) unfetched(url, code string) {
 	assert.Equal(b.t, code, known.Code, known.Message)
 }
 
-// A chat request that names images by URL, through everything: the model endpoint
-// gets the bytes, in their place, and clients are told what is wrong with which.
+// A chat request names images by URL: the model endpoint gets their bytes in place of the
+// URLs, and errors for clients name the image and its fault.
 func TestImagesInChat(t *testing.T) { bothSuites(t, testImagesInChat) }
 
 func testImagesInChat(t *testing.T, suite string) {
@@ -163,12 +163,12 @@ func testImagesInChat(t *testing.T, suite string) {
 		"http://user:planted@127.0.0.7:9000/":      fetch.CodeURL,
 	} {
 		err := ask(url)
-		var told *sdk.Error
-		if assert.ErrorAs(t, err, &told, url) {
-			assert.Equal(t, http.StatusBadRequest, told.StatusCode, url)
-			assert.Equal(t, code, told.Code, url)
-			assert.Equal(t, "messages[0].content[1].image_url.url", told.Param)
-			assert.NotContains(t, told.RawJSON(), "secret", "what is no image reached the client")
+		var refusal *sdk.Error
+		if assert.ErrorAs(t, err, &refusal, url) {
+			assert.Equal(t, http.StatusBadRequest, refusal.StatusCode, url)
+			assert.Equal(t, code, refusal.Code, url)
+			assert.Equal(t, "messages[0].content[1].image_url.url", refusal.Param)
+			assert.NotContains(t, refusal.RawJSON(), "secret", "what is no image reached the client")
 		}
 	}
 	assert.Len(t, b.models.Turns(), turns, "a turn was begun")
@@ -179,16 +179,15 @@ func testImagesInChat(t *testing.T, suite string) {
 
 	require.NoError(t, b.WriteFile(proxyConfig, []byte("[images]\nfetch = false\n"), 0o644))
 	b.MustRun(t, "systemctl", "reload", proxyUnit)
-	b.http.CloseIdleConnections() // they are the old process's
-	var told *sdk.Error
-	require.ErrorAs(t, ask(url), &told)
-	assert.Equal(t, "image_fetch_disabled", told.Code)
+	b.http.CloseIdleConnections() // they belong to the old process
+	var refusal *sdk.Error
+	require.ErrorAs(t, ask(url), &refusal)
+	assert.Equal(t, "image_fetch_disabled", refusal.Code)
 	require.NoError(t, b.models.Script("text noise"))
 	assert.NoError(t, ask(sent), "a data URL needs no network")
 }
 
-// Nobody but the public network is reached, unless the operator says so; then
-// that, and nothing else.
+// The fetcher reaches only the public network and the networks that the operator allows.
 func TestImagesAddresses(t *testing.T) {
 	bothSuites(t, imagesAddresses)
 }
@@ -205,7 +204,7 @@ func imagesAddresses(t *testing.T, suite string) {
 
 	require.NoError(t, b.WriteFile(proxyConfig, []byte(onlyThat), 0o644))
 	before := b.show(fetchUnit, "MainPID")
-	b.MustRun(t, "systemctl", "reload", proxyUnit) // the fetcher goes along
+	b.MustRun(t, "systemctl", "reload", proxyUnit) // it also reloads the fetcher
 	b.fetched("http://" + imageAddr + "/")
 	assert.NotEqual(t, before, b.show(fetchUnit, "MainPID"))
 	assert.EqualValues(t, 1, host.asked.Load())
@@ -219,8 +218,8 @@ func imagesAddresses(t *testing.T, suite string) {
 	assert.NotRegexp(t, "(?i)failed|error", b.journal(fetchUnit))
 }
 
-// The kernel, too, keeps the fetcher from what is not public: from its cgroup
-// even root gets nowhere else.
+// The kernel, too, keeps the fetcher from networks that are not public: even root in its
+// cgroup reaches no other.
 func TestImagesFirewall(t *testing.T) { bothSuites(t, testImagesFirewall) }
 
 func testImagesFirewall(t *testing.T, suite string) {
@@ -241,7 +240,7 @@ func testImagesFirewall(t *testing.T, suite string) {
 	assert.Equal(t, "000", from(base+"/livez"), "the kernel lets it through")
 	assert.EqualValues(t, 2, host.asked.Load())
 
-	// What is no longer allowed is no longer reached.
+	// An address whose permission was removed is not reached.
 	require.NoError(t, b.WriteFile(proxyConfig, nil, 0o644))
 	b.MustRun(t, "systemctl", "restart", fetchUnit)
 	assert.Equal(t, "127.0.0.53/32", b.show(fetchUnit, "IPAddressAllow")["IPAddressAllow"])
@@ -252,14 +251,15 @@ func testImagesFirewall(t *testing.T, suite string) {
 	assert.Empty(t, left, "the purge leaves something")
 }
 
-// Killed, stopped or idle, the fetcher is there when it is asked.
+// A fetcher that was killed, stopped or idle starts for the next request.
 func TestImagesSurvive(t *testing.T) { bothSuites(t, testImagesSurvive) }
 
 func testImagesSurvive(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, onlyThat)
 	b.gallery()
 	require.NoError(t, b.WriteFile("/etc/systemd/system/"+fetchUnit+".d/idle.conf", []byte(
-		"[Service]\nExecStart=\nExecStart=/usr/bin/codex-proxy fetch --config %d/config.toml --exit-idle-time 1s\n"), 0o644))
+		"[Service]\nExecStart=\nExecStart=/usr/bin/codex-proxy fetch --config %d/config.toml --exit-idle-time 1s\n"),
+		0o644))
 	b.MustRun(t, "systemctl", "daemon-reload")
 	b.start()
 	url := "http://" + imageAddr + "/"
@@ -282,9 +282,9 @@ func testImagesSurvive(t *testing.T, suite string) {
 	b.fetched(url)
 }
 
-// A mistake in config.toml costs nothing while the fetcher runs; one that starts
-// with it refuses, says why and is not given up, nor is it with no file at all. It
-// is there again once that is mended, at once with a reload.
+// A mistake in config.toml does not affect a running fetcher. A fetcher that starts with
+// the mistake, or with no file at all, refuses with the reason, and systemd does not
+// give it up. It works again once the file is mended, at once with a reload.
 func TestImagesMistake(t *testing.T) {
 	bothSuites(t, imagesMistake)
 }
@@ -306,7 +306,7 @@ func imagesMistake(t *testing.T, suite string) {
 	for range 40 { // the start limit is 30
 		b.unfetched(url, "image_fetcher_unavailable")
 	}
-	b.MustRun(t, "systemctl", "stop", fetchUnit) // or it may just be ending by itself
+	b.MustRun(t, "systemctl", "stop", fetchUnit) // it may otherwise just be ending by itself
 	b.unfetched(url, "image_fetcher_unavailable")
 	b.assertRefuses(fetchUnit, "images.max_bytes = 1: must be between")
 	require.NoError(t, b.WriteFile(proxyConfig, []byte(onlyThat), 0o644))
@@ -323,16 +323,18 @@ func imagesMistake(t *testing.T, suite string) {
 	b.fetched(url)
 }
 
-// assertRefuses is that the unit runs, and was not started again and again.
+// assertRefuses asserts that the unit runs, and was not started repeatedly.
 func (b *bed) assertRefuses(unit, why string) {
 	b.t.Helper()
 	assert.Equal(b.t, "active", b.show(unit, "ActiveState")["ActiveState"])
 	assert.Contains(b.t, b.show(unit, "StatusText")["StatusText"], "Refuses all: ")
 	assert.Contains(b.t, b.journal(unit), why)
-	assert.Less(b.t, strings.Count(b.journal(unit), "Starting "), 20) // once in some seconds, and not for each of the 40
+	assert.Less(b.t, strings.Count(b.journal(unit), "Starting "),
+		20) // once every few seconds, and not for each of the 40
 }
 
-// A fetcher that cannot start is given up, and comes back as the doctor tells.
+// systemd gives up a fetcher that cannot start, and the remedy of the doctor brings it
+// back.
 func TestImagesStartLimit(t *testing.T) { bothSuites(t, testImagesStartLimit) }
 
 func testImagesStartLimit(t *testing.T, suite string) {
@@ -340,7 +342,8 @@ func testImagesStartLimit(t *testing.T, suite string) {
 	b.gallery()
 	b.start()
 	dropIn := "/run/systemd/system/" + fetchUnit + ".d/broken.conf"
-	require.NoError(t, b.WriteFile(dropIn, []byte("[Service]\nExecStartPre=/bin/sh -c 'echo told here; false'\n"), 0o644))
+	require.NoError(t, b.WriteFile(dropIn, []byte("[Service]\nExecStartPre=/bin/sh -c 'echo told here; false'\n"),
+		0o644))
 	b.MustRun(t, "systemctl", "daemon-reload")
 	b.unfetched("http://"+imageAddr+"/", "image_fetcher_unavailable")
 	assert.Equal(t, "failed", b.show("codex-proxy-fetch.socket", "ActiveState")["ActiveState"])
@@ -349,14 +352,15 @@ func testImagesStartLimit(t *testing.T, suite string) {
 
 	b.MustRun(t, "rm", dropIn)
 	b.MustRun(t, "systemctl", "daemon-reload")
-	look, mend, _ := strings.Cut(b.found("units", "codex-proxy-fetch.socket: has failed (service-start-limit-hit)"), ", and mend the cause; then ")
+	look, mend, _ := strings.Cut(b.found("units", "codex-proxy-fetch.socket: has failed (service-start-limit-hit)"),
+		", and mend the cause; then ")
 	assert.Contains(t, b.MustRun(t, "sh", "-ec", look), "told here")
 	b.do(mend)
 	b.fetched("http://" + imageAddr + "/")
 }
 
-// A fetch in flight outlives the fetcher: it is asked again when that is killed,
-// and finished when that is reloaded; what comes meanwhile waits.
+// A fetch in flight outlives the fetcher: it is repeated when the fetcher is killed, and
+// completed when the fetcher is reloaded; later fetches wait.
 func TestImagesInFlight(t *testing.T) { bothSuites(t, testImagesInFlight) }
 
 func testImagesInFlight(t *testing.T, suite string) {
@@ -387,7 +391,8 @@ func testImagesInFlight(t *testing.T, suite string) {
 	assert.EqualValues(t, 3, host.asked.Load())
 }
 
-// The daemon still has no network, and the fetcher nothing of ours.
+// The daemon still has no network, and the fetcher has no access to the rest of the
+// service.
 func TestImagesIsolation(t *testing.T) { bothSuites(t, testImagesIsolation) }
 
 func testImagesIsolation(t *testing.T, suite string) {
@@ -406,23 +411,28 @@ func testImagesIsolation(t *testing.T, suite string) {
 
 	fetcher := b.show(fetchUnit, "MainPID", "DynamicUser")["MainPID"]
 	inside := func(args ...string) error {
-		_, _, err := b.Run(t.Context(), append([]string{"nsenter", "--target=" + fetcher, "--mount", "--user", "--preserve-credentials"}, args...)...)
+		_, _, err := b.Run(t.Context(), append([]string{"nsenter", "--target=" + fetcher, "--mount", "--user",
+			"--preserve-credentials"}, args...)...)
 		return err
 	}
 	assert.NoError(t, inside("cat", "/etc/resolv.conf"))
-	for _, path := range []string{"/etc/codex-proxy/config.toml", "/run/codex-proxy/default.sock", "/run/codex-proxy/control/socket", "/run/dbus/system_bus_socket", "/var/lib/codex-worker/default"} {
+	for _, path := range []string{
+		"/etc/codex-proxy/config.toml", "/run/codex-proxy/default.sock", "/run/codex-proxy/control/socket",
+		"/run/dbus/system_bus_socket", "/var/lib/codex-worker/default",
+	} {
 		assert.Error(t, inside("stat", path), path)
 	}
 	status := b.MustRun(t, "cat", "/proc/"+fetcher+"/status")
 	assert.Regexp(t, `(?m)^CapBnd:\s+0+$`, status)
 	assert.Regexp(t, `(?m)^Groups:\s*(\d+ ?)?$`, status)
-	assert.Equal(t, trim(b.MustRun(t, "stat", "--format=%a %U:%G", "/run/codex-proxy/fetch.socket")), "660 root:codex-proxy")
+	assert.Equal(t, trim(b.MustRun(t, "stat", "--format=%a %U:%G", "/run/codex-proxy/fetch.socket")),
+		"660 root:codex-proxy")
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(fmt.Sprintf("/proc/%d", b.host(fetchUnit)), &st))
 	assert.GreaterOrEqual(t, st.Uid, uint32(61184), "not a dynamic user")
 }
 
-// host is the main process of a unit as the host counts.
+// host is the PID on the host of the main process of a unit.
 func (b *bed) host(unit string) int {
 	b.t.Helper()
 	processes, err := b.Processes(unit)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What processes from before reloads have in flight counts against the limit of an API
-// key and against max_inflight, until it has ended and no longer.
+// Requests in flight in the processes of before a reload count against the limit of an
+// API key and against max_inflight until they end.
 func TestLimitsAcrossReloads(t *testing.T) {
 	bothSuites(t, limitsAcrossReloads)
 }
@@ -53,8 +53,8 @@ func limitsAcrossReloads(t *testing.T, suite string) {
 	b.assertSmooth()
 }
 
-// The turns of a process of the last release count against max_inflight after an
-// upgrade, and no longer when they have ended; a downgrade loses none.
+// The turns of a process of the last release count against max_inflight after an upgrade
+// until they end; a downgrade loses none.
 func TestPlacesAcrossReleases(t *testing.T) { bothSuites(t, testPlacesAcrossReleases) }
 
 func testPlacesAcrossReleases(t *testing.T, suite string) {

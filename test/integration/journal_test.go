@@ -18,7 +18,7 @@ import (
 	"codex-proxy/test/modelserver"
 )
 
-// entries are what the journal has for a query, oldest first.
+// entries are the journal entries of a query, oldest first.
 func (b *bed) entries(t *testing.T, query ...string) (list []map[string]any) {
 	t.Helper()
 	out, err := b.Journal(t.Context(), append([]string{"--output=json"}, query...)...)
@@ -63,7 +63,8 @@ func testJournal(t *testing.T, suite string) {
 
 	t.Run("a broken stream", func(t *testing.T) {
 		b.MustRun(t, "journalctl", "--sync")
-		remedy := b.MustRun(t, "sed", "-n", `/alert: CodexStreamsBreak/,/remedy:/s/^ *remedy: "\(.*\)"$/\1/p`, "/usr/share/codex-proxy/alerts.yaml")
+		remedy := b.MustRun(t, "sed", "-n", `/alert: CodexStreamsBreak/,/remedy:/s/^ *remedy: "\(.*\)"$/\1/p`,
+			"/usr/share/codex-proxy/alerts.yaml")
 		found := b.MustRun(t, "sh", "-ec", remedy)
 		assert.Contains(t, found, broken)
 		assert.NotContains(t, found, id)
@@ -77,7 +78,7 @@ func testJournal(t *testing.T, suite string) {
 		assert.Equal(t, "killed by SIGKILL (signal)", down[0]["CODEX_LAST_EXIT"])
 	})
 
-	// codex misses bubblewrap here, and says so as an error.
+	// codex misses bubblewrap here, and logs that as an error.
 	t.Run("codex's own lines", func(t *testing.T) {
 		of := b.entries(t, "CODEX_EVENT=codex", "CODEX_TARGET=codex_app_server")
 		require.NotEmpty(t, of)
@@ -119,8 +120,8 @@ func testJournal(t *testing.T, suite string) {
 	})
 }
 
-// The story of a request whose worker dies: what the proxy did, and what codex in
-// both of its processes said, by one query.
+// One query shows the whole of a request whose worker dies: the lines of the proxy, and
+// those of both processes of codex.
 func TestJournalOfARequest(t *testing.T) { bothSuites(t, testJournalOfARequest) }
 
 func testJournalOfARequest(t *testing.T, suite string) {
@@ -132,7 +133,9 @@ systemctl daemon-reload`)
 	const id = "req-of-two-lives"
 	status := make(chan int, 1)
 	go func() {
-		req, _ := http.NewRequest(http.MethodPost, base+"/v1/chat/completions", strings.NewReader(`{"model":"`+model+`","messages":[{"role":"user","content":"a secret [[gate story]] [[text done]]"}]}`))
+		req, _ := http.NewRequest(http.MethodPost, base+"/v1/chat/completions",
+			strings.NewReader(`{"model":"`+model+
+				`","messages":[{"role":"user","content":"a secret [[gate story]] [[text done]]"}]}`))
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("X-Request-Id", id)
 		res, err := b.http.Do(req)
@@ -147,13 +150,17 @@ systemctl daemon-reload`)
 	defer cancel()
 	_, err := b.models.Wait(ctx, modelserver.AtLeast(1))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(b.entries(t, "CODEX_REQUEST_ID="+id)) > 0 }, bound, 20*time.Millisecond, "codex says something of the request")
+	require.Eventually(t, func() bool {
+		return len(b.entries(t, "CODEX_REQUEST_ID="+id)) > 0
+	}, bound, 20*time.Millisecond, "codex logs the request")
 	b.signal(b.codex(), unix.SIGKILL)
 	_, err = b.models.Wait(ctx, modelserver.AtLeast(2))
 	require.NoError(t, err)
 	b.models.Release("story")
 	require.Equal(t, http.StatusOK, <-status)
-	require.Eventually(t, func() bool { return len(b.entries(t, "CODEX_REQUEST_ID="+id, "CODEX_EVENT=request")) > 0 }, bound, 20*time.Millisecond, "the answer goes before its line")
+	require.Eventually(t, func() bool {
+		return len(b.entries(t, "CODEX_REQUEST_ID="+id, "CODEX_EVENT=request")) > 0
+	}, bound, 20*time.Millisecond, "the answer goes before its line")
 
 	lives := map[any]bool{}
 	var events []string

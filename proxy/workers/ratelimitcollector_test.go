@@ -13,7 +13,8 @@ func TestRateLimitMetrics(t *testing.T) {
 	reset := time.Unix(1_800_000_000, 0)
 	c := NewRateLimitCollector(func() []Account {
 		return []Account{
-			{Worker: "a", Limits: []Limit{{Window: "5h", UsedRatio: 0.42, ResetsAt: reset}, {Window: "7d", UsedRatio: 1}}},
+			{Worker: "a", Limits: []Limit{{Window: "5h", UsedRatio: 0.42, ResetsAt: reset},
+				{Window: "7d", UsedRatio: 1}}},
 			{Worker: "b"},
 		}
 	})

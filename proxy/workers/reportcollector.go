@@ -25,7 +25,8 @@ var workerMetrics = []struct {
 	{"codex_worker_restarts_total", "Automatic restarts by systemd since the proxy started.", prometheus.CounterValue,
 		func(w probes.Worker, _ time.Time) float64 { return float64(w.RestartsTotal) }},
 	{"codex_worker_oom_kills_total",
-		"Runs of the worker that ended because the kernel killed it for lack of memory, since the proxy started.", prometheus.CounterValue,
+		"Runs of the worker that ended because the kernel killed it for lack of memory, since the proxy started.",
+		prometheus.CounterValue,
 		func(w probes.Worker, _ time.Time) float64 { return float64(w.OOMKillsTotal) }},
 	{"codex_worker_consecutive_failures", "Restarts in a row since the worker was last healthy.", prometheus.GaugeValue,
 		func(w probes.Worker, _ time.Time) float64 { return float64(w.ConsecutiveFailures) }},
@@ -38,7 +39,8 @@ var workerMetrics = []struct {
 		func(w probes.Worker, _ time.Time) float64 { return metric.Bool(w.Reason == probes.StartLimitHit) }},
 	{"codex_worker_inflight", "Turns in flight on the worker.", prometheus.GaugeValue,
 		func(w probes.Worker, _ time.Time) float64 { return float64(w.Inflight) }},
-	{"codex_worker_drain_seconds", "How long the worker has been draining with turns in flight; 0 if it is not.", prometheus.GaugeValue,
+	{"codex_worker_drain_seconds", "How long the worker has been draining with turns in flight; 0 if it is not.",
+		prometheus.GaugeValue,
 		drainAge},
 	{"codex_worker_drained", "Whether an operator has drained the worker.", prometheus.GaugeValue,
 		func(w probes.Worker, _ time.Time) float64 { return metric.Bool(w.Drained) }},
@@ -48,7 +50,8 @@ var queueMetrics = []struct {
 	name, help string
 	value      func(probes.Queue) float64
 }{
-	{"codex_queue_depth", "Requests that wait for a place on a worker.", func(q probes.Queue) float64 { return float64(q.Depth) }},
+	{"codex_queue_depth", "Requests that wait for a place on a worker.",
+		func(q probes.Queue) float64 { return float64(q.Depth) }},
 	{"codex_queue_limit", "Requests that may wait.", func(q probes.Queue) float64 { return float64(q.Limit) }},
 	{"codex_queue_oldest_wait_seconds", "How long the request that has waited longest waits; 0 if none does.",
 		func(q probes.Queue) float64 { return q.OldestWaitMS / 1000 }},
@@ -74,7 +77,8 @@ func NewReportCollector(report func() probes.Report) prometheus.Collector {
 	c.byName["codex_live"] = prometheus.NewDesc("codex_live", "Whether the service is alive, as /livez says.", nil, nil)
 	c.byName["codex_not_ready_seconds_total"] = prometheus.NewDesc("codex_not_ready_seconds_total",
 		"Time that the service was not ready, by reason.", []string{"reason"}, nil)
-	c.byName["codex_ready"] = prometheus.NewDesc("codex_ready", "Whether the service is ready, as /readyz says.", nil, nil)
+	c.byName["codex_ready"] = prometheus.NewDesc("codex_ready", "Whether the service is ready, as /readyz says.", nil,
+		nil)
 	return c
 }
 
@@ -88,8 +92,10 @@ func (c *reportCollector) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *reportCollector) Collect(out chan<- prometheus.Metric) {
 	r, now := c.report(), time.Now()
-	out <- prometheus.MustNewConstMetric(c.byName["codex_ready"], prometheus.GaugeValue, metric.Bool(r.Health.Readiness.Ready))
-	out <- prometheus.MustNewConstMetric(c.byName["codex_live"], prometheus.GaugeValue, metric.Bool(r.Health.Liveness.Live))
+	out <- prometheus.MustNewConstMetric(c.byName["codex_ready"], prometheus.GaugeValue,
+		metric.Bool(r.Health.Readiness.Ready))
+	out <- prometheus.MustNewConstMetric(c.byName["codex_live"], prometheus.GaugeValue,
+		metric.Bool(r.Health.Liveness.Live))
 	out <- prometheus.MustNewConstMetric(c.byName["codex_draining"], prometheus.GaugeValue,
 		metric.Bool(r.Health.Readiness.Reason == probes.Draining))
 	for _, reason := range probes.Reasons {

@@ -37,7 +37,8 @@ func (c *rateLimitCollector) Collect(out chan<- prometheus.Metric) {
 		for _, l := range a.Limits {
 			out <- prometheus.MustNewConstMetric(c.used, prometheus.GaugeValue, l.UsedRatio, a.Worker, l.Window)
 			if !l.ResetsAt.IsZero() {
-				out <- prometheus.MustNewConstMetric(c.reset, prometheus.GaugeValue, float64(l.ResetsAt.Unix()), a.Worker, l.Window)
+				out <- prometheus.MustNewConstMetric(c.reset, prometheus.GaugeValue, float64(l.ResetsAt.Unix()),
+					a.Worker, l.Window)
 			}
 		}
 	}
