@@ -39,7 +39,7 @@ is left of the delay that RestartSteps= and RestartMaxDelaySec= ask for.`,
 
 // serve is `codex-proxy serve`.
 func serve(ctx context.Context, from configFlags, stderr io.Writer) error {
-	daemon.LeaveProcessors()
+	daemon.LimitProcessors()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -74,7 +74,9 @@ func serveWith(
 	if predecessor == nil && ramp.Await(ctx, notifier, logger) != nil {
 		return cli.OK, nil // it was stopped
 	}
-	d, err := daemon.New(cfg, logger, notifier, predecessor, versionString())
+	d, err := daemon.New(daemon.Settings{
+		Config: cfg, Version: versionString(), Logger: logger, Notifier: notifier, Predecessor: predecessor,
+	})
 	if errors.Is(err, daemon.ErrExposed) || errors.Is(err, daemon.ErrControl) {
 		return cli.Config, err
 	}

@@ -13,13 +13,14 @@ import (
 	"codex-proxy/proxy/control"
 )
 
-// ErrControl is a fault of the configuration: trying again does not mend it.
-var ErrControl = errors.New("name a file in a directory where the service can make one, or leave control_socket empty; codex-proxy.service can write in " +
-	paths.RuntimeDir + " and " + paths.StateDir)
+// ErrControl is a fault of the configuration: another try has the same result.
+var ErrControl = errors.New("name a file in a directory where the service can make one, " +
+	"or leave control_socket empty; codex-proxy.service can write in " + paths.RuntimeDir + " and " + paths.StateDir)
 
-// openControl opens the control socket, if there is a place for one. Without one in
-// the directory that systemd made, requests are served all the same. One that was
-// asked for is where the stop of a worker looks, and takes no answer for no daemon.
+// openControl opens the control socket, if there is a place for one. Without one in the
+// directory that systemd made, requests are served all the same. A socket that the
+// settings name must open: the stop of a worker looks there, and takes no answer for no
+// daemon.
 func openControl(path string, logger *slog.Logger) ([]net.Listener, error) {
 	if path == "" {
 		return nil, nil
@@ -36,34 +37,33 @@ func openControl(path string, logger *slog.Logger) ([]net.Listener, error) {
 }
 
 // moved reports whether the settings have the control socket elsewhere than the
-// process before.
+// predecessor.
 func moved(ls []net.Listener, path string) bool {
 	return path != "" && len(ls) > 0 && ls[0].Addr().String() != path
 }
 
-// serveControl answers operators once this process is the one that serves. That
-// it cannot go on ends nothing else.
-func (d *Daemon) serveControl(ctx context.Context, l net.Listener) error {
-	if d.handoff.predecessor != nil {
-		select {
-		case <-d.handoff.started:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	if err := d.control.Serve(l); err != nil {
-		d.logger.Error("codex-proxy status, drain and undrain do not work any more", "error", err)
-	}
-	return nil
+// operators serves the control socket.
+type operators struct {
+	server *control.Server
+	logger *slog.Logger
 }
 
-// leaveControl leaves operators to the successor: its workers are the ones that
-// are drained from now on.
-func (d *Daemon) leaveControl(ctx context.Context) error {
+// serve answers operators. A failure ends nothing else.
+func (o operators) serve(l net.Listener) {
+	if err := o.server.Serve(l); err != nil {
+		o.logger.Error("codex-proxy status, drain and undrain do not work any more", "error", err)
+	}
+}
+
+// leave leaves operators to the successor, whose workers are drained from now on.
+func (o operators) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	if err := d.control.Shutdown(ctx); err != nil {
-		d.logger.Warn("commands were cut off", "error", err)
+	o.shutdown(ctx)
+}
+
+func (o operators) shutdown(ctx context.Context) {
+	if err := o.server.Shutdown(ctx); err != nil {
+		o.logger.Warn("commands were cut off", "error", err)
 	}
-	return nil
 }

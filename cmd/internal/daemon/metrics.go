@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -13,24 +12,30 @@ import (
 	"codex-proxy/probes"
 )
 
-// metrics are what the daemon's own life moves: process, readiness, hand-offs
-// and watchdog.
+// metrics are those of the process, readiness, hand-offs and watchdog.
 type metrics struct {
 	flips    *prometheus.CounterVec
 	handoffs struct{ done, failed atomic.Uint64 }
 	took     prometheus.Gauge
-	passed   atomic.Pointer[time.Time] // when the watchdog's check last did; a clock that is set changes nothing
+	passed   atomic.Pointer[time.Time] // the last pass of the watchdog's check, by the monotonic clock
 }
 
-// newMetrics registers them for d, whose handoff and notifier are there.
-func newMetrics(registry prometheus.Registerer, d *Daemon) *metrics {
+// metricsSettings are what the metrics report beside their own counts.
+type metricsSettings struct {
+	version  string
+	active   func() bool   // a predecessor runs
+	watchdog time.Duration // the interval; 0: there is none
+}
+
+// newMetrics registers the metrics.
+func newMetrics(registry prometheus.Registerer, settings metricsSettings) *metrics {
 	m := &metrics{}
 	m.pass()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := promauto.With(registry)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "codex_proxy_build_info", Help: "Always 1; the label is the version.",
-		ConstLabels: prometheus.Labels{"version": d.version},
+		ConstLabels: prometheus.Labels{"version": settings.version},
 	}, func() float64 { return 1 })
 	m.flips = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "codex_readiness_flips_total", Help: "Changes of readiness, by the reason they led to.",
@@ -50,12 +55,12 @@ func newMetrics(registry prometheus.Registerer, d *Daemon) *metrics {
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "codex_predecessor_active", Help: "Whether the process before the last reload still finishes its turns.",
 	}, func() float64 {
-		if d.handoff.last() != nil {
+		if settings.active() {
 			return 1
 		}
 		return 0
 	})
-	if interval := d.notifier.WatchdogInterval(); interval > 0 {
+	if interval := settings.watchdog; interval > 0 {
 		f.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "codex_watchdog_interval_seconds", Help: "The longest silence that systemd's watchdog accepts; absent without one.",
 		}, interval.Seconds)
@@ -69,13 +74,4 @@ func newMetrics(registry prometheus.Registerer, d *Daemon) *metrics {
 func (m *metrics) pass() {
 	now := time.Now()
 	m.passed.Store(&now)
-}
-
-// beating is the check behind the watchdog, whose last pass is remembered.
-func (d *Daemon) beating(ctx context.Context) error {
-	err := d.alive(ctx)
-	if err == nil {
-		d.metrics.pass()
-	}
-	return err
 }

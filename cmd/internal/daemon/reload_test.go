@@ -14,8 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/cmd/internal/config"
-	"codex-proxy/cmd/internal/paths"
-	"codex-proxy/notify"
 )
 
 // bound is the longest that any wait of these tests takes.
@@ -58,12 +56,8 @@ func (l *failing) Accept() (net.Conn, error) {
 func TestReloadsThatCannotBeAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &failing{reasons: []error{syscall.EMFILE, syscall.EMFILE, net.ErrClosed}}
-		d := &Daemon{
-			logger: slog.New(slog.DiscardHandler), sockets: notify.Sockets{paths.ReloadSocket: {l}},
-			handoff: &succession{started: make(chan struct{})},
-		}
-		close(d.handoff.started)
-		assert.NoError(t, d.serveReloads(t.Context()), "it must not end the service")
+		server := reloadServer{logger: slog.New(slog.DiscardHandler)}
+		assert.NoError(t, server.run(t.Context(), l), "it must not end the service")
 		assert.Empty(t, l.reasons)
 	})
 }

@@ -2,52 +2,49 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 
+	"codex-proxy/cmd/internal/daemon/succession"
 	"codex-proxy/cmd/internal/textfile"
 )
 
-// newTextfile is the file for node exporter; nil where the settings want none.
-func (d *Daemon) newTextfile() *textfile.Writer {
-	if d.cfg.Textfile == "" {
-		return nil
-	}
-	return textfile.New(d.cfg.Textfile, d.version, d.report, d.logger)
+// textfileKeeper keeps the file for node exporter while this process serves.
+type textfileKeeper struct {
+	path      string
+	writer    *textfile.Writer // nil: the settings want none
+	started   <-chan struct{}
+	successor *succession.Successor
+	logger    *slog.Logger
+
+	before string // the file of the predecessor; set before started is closed
 }
 
-// dropTextfile removes the file of the process before, unless it is ours now, or
-// not ours to judge any more.
-func (d *Daemon) dropTextfile() {
-	if old := d.handoff.wrote; old != "" && old != d.cfg.Textfile && !d.replaced() {
-		textfile.Remove(old, d.logger)
+// dropBefore removes the file of the predecessor, unless this process writes it. A process
+// that has a successor leaves that to it.
+func (k *textfileKeeper) dropBefore() {
+	if k.before != "" && k.before != k.path && !k.successor.Serves() {
+		textfile.Remove(k.before, k.logger)
 	}
 }
 
-// keepTextfile writes it as long as this is the process that serves. It is
-// removed when the service ends, and left to a successor.
-func (d *Daemon) keepTextfile(ctx context.Context) error {
-	if d.textfile == nil {
-		return nil
-	}
-	select {
-	case <-d.handoff.started:
-	case <-ctx.Done():
+// run writes the file until this process has a successor, which then writes it. It removes
+// the file when the service ends.
+func (k *textfileKeeper) run(ctx context.Context) error {
+	if k.writer == nil || !await(ctx, k.started) {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var left sync.WaitGroup
-	left.Go(func() {
+	var replaced sync.WaitGroup
+	replaced.Go(func() {
 		defer cancel()
-		select {
-		case <-d.handoff.replaced:
-		case <-ctx.Done():
-		}
+		await(ctx, k.successor.Serving())
 	})
-	err := d.textfile.Run(ctx)
+	err := k.writer.Run(ctx)
 	cancel()
-	left.Wait()
-	if !d.replaced() {
-		d.textfile.Remove()
+	replaced.Wait()
+	if !k.successor.Serves() {
+		k.writer.Remove()
 	}
 	return err
 }

@@ -6,18 +6,18 @@ import (
 	"sync"
 	"time"
 
-	"codex-proxy/probes"
+	"codex-proxy/notify"
 )
 
-// passEvery is how often, and for how long at most, the loops are asked where no
-// service manager wants to hear of it: /livez tells those who do.
+// passEvery is the interval, and the bound, of a pass where no service manager has a
+// watchdog: /livez publishes the outcome.
 const passEvery = 10 * time.Second
 
-// watch asks all loops again and again until ctx ends, and pings the service
-// manager while they answer.
-func (d *Daemon) watch(ctx context.Context) error {
-	if interval := d.notifier.WatchdogInterval(); interval > 0 {
-		return d.notifier.RunWatchdog(ctx, interval, d.beating)
+// watch makes pass after pass until ctx ends, and pings the service manager after each
+// that succeeds.
+func (h *health) watch(ctx context.Context, n *notify.Notifier) error {
+	if interval := n.WatchdogInterval(); interval > 0 {
+		return n.RunWatchdog(ctx, interval, h.passed)
 	}
 	tick := time.NewTicker(passEvery)
 	defer tick.Stop()
@@ -26,55 +26,53 @@ func (d *Daemon) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			d.pass(ctx)
+			h.pass(ctx)
 		}
 	}
 }
 
-func (d *Daemon) pass(ctx context.Context) {
+func (h *health) pass(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, passEvery)
 	defer cancel()
-	before := d.stuck.Load()
-	if err := d.alive(bounded); err != nil && before == nil && ctx.Err() == nil {
-		d.logger.Error("the service is stuck; restart it", "error", err)
+	before := h.stuck.Load()
+	if err := h.alive(bounded); err != nil && before == nil && ctx.Err() == nil {
+		h.logger.Error("the service is stuck; restart it", "error", err)
 	}
 }
 
-// alive is the proof of life behind WATCHDOG=1 and /livez: every loop of ours
-// has made a pass. All are asked at once and each has the whole time, so that
-// the error names the loops that are stuck and no others.
-func (d *Daemon) alive(ctx context.Context) error {
-	loops := []func(context.Context) error{d.watcher.Alive, d.pool.Alive, d.server.Alive}
-	errs := make([]error, len(loops))
+// passed is alive, and records the time of a pass that succeeds.
+func (h *health) passed(ctx context.Context) error {
+	err := h.alive(ctx)
+	if err == nil {
+		h.metrics.pass()
+	}
+	return err
+}
+
+// alive is the proof of life behind WATCHDOG=1 and /livez: every loop has made a pass. All
+// loops run at once and each has the whole time, so that the error names the stuck loops
+// and no others.
+func (h *health) alive(ctx context.Context) error {
+	errs := make([]error, len(h.loops))
 	var g sync.WaitGroup
-	for i, loop := range loops {
+	for i, loop := range h.loops {
 		g.Go(func() { errs[i] = loop(ctx) })
 	}
 	g.Wait()
 	err := errors.Join(errs...)
-	d.found(err)
-	// A worker that we cannot reach is worth a restart. It does not make us stuck:
-	// the others still serve.
-	return errors.Join(err, d.pool.Reachable())
+	h.found(err)
+	// A worker that cannot be reached is worth a restart. It does not make this process
+	// stuck: the other workers still serve.
+	return errors.Join(err, h.pool.Reachable())
 }
 
-// found publishes the outcome of a pass with everything else.
-func (d *Daemon) found(err error) {
+// found publishes the outcome of a pass in the report, until a later pass.
+func (h *health) found(err error) {
 	var stuck *string
 	if err != nil {
-		text := err.Error()
-		stuck = &text
+		stuck = new(err.Error())
 	}
-	if before := d.stuck.Swap(stuck); before != nil || stuck != nil {
-		d.onChange()
+	if before := h.stuck.Swap(stuck); before != nil || stuck != nil {
+		h.changed()
 	}
-}
-
-// snapshot is the state of the workers, and of ourselves.
-func (d *Daemon) snapshot() probes.Snapshot {
-	snap := d.pool.Snapshot()
-	if stuck := d.stuck.Load(); stuck != nil {
-		snap.Stuck = *stuck
-	}
-	return snap
 }

@@ -2,31 +2,29 @@ package daemon
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"codex-proxy/probes"
-	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/workers"
 )
 
-// What the last pass found stands in the picture until a later pass finds it mended.
+// The outcome of the last pass stands in the report until a later pass succeeds.
 func TestStuckIsPublished(t *testing.T) {
+	changed := newChanges(func() {})
 	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second}, func() {})
-	d := &Daemon{pool: pool, handoff: &succession{}, changed: make(chan struct{}, 1)}
-	d.control = control.New(pool, d.report, &d.keyTable, drainTable{d}, slog.New(slog.DiscardHandler))
-	d.found(nil)
-	assert.Empty(t, d.changed, "nothing new")
-	d.found(errors.New("the loop does not answer"))
-	<-d.changed
-	live, reason := probes.LivenessOf(d.snapshot())
+	h := &health{pool: pool, changed: changed.reportChanged}
+	h.found(nil)
+	assert.Empty(t, changed.report, "nothing new")
+	h.found(errors.New("the loop does not answer"))
+	<-changed.report
+	live, reason := probes.LivenessOf(h.snapshot())
 	assert.False(t, live)
 	assert.Equal(t, probes.Stuck, reason)
-	d.found(nil)
-	<-d.changed
-	live, _ = probes.LivenessOf(d.snapshot())
+	h.found(nil)
+	<-changed.report
+	live, _ = probes.LivenessOf(h.snapshot())
 	assert.True(t, live)
 }

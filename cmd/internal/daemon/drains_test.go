@@ -9,7 +9,6 @@ import (
 )
 
 func TestDrainAfterAHandOff(t *testing.T) {
-	d := &Daemon{}
-	d.keyTable.moved = true
-	assert.ErrorIs(t, drainTable{d}.Drain(control.Drain{Workers: []string{"a"}}), control.ErrMoved)
+	table := drainTable{gate: &gate{moved: true}}
+	assert.ErrorIs(t, table.Drain(control.Drain{Workers: []string{"a"}}), control.ErrMoved)
 }

@@ -14,11 +14,12 @@ import (
 // New work waits in the socket for the next start only if the socket stays.
 func TestRestarting(t *testing.T) {
 	systemd := unitstest.Start(t).Systemd
-	d := &Daemon{manager: units.NewManager(), logger: slog.New(slog.DiscardHandler)}
-	defer d.manager.Close()
-	assert.False(t, d.restarting(t.Context()), "systemd knows nothing of us")
+	manager := units.NewManager()
+	defer manager.Close()
+	restarting := func() bool { return restarting(t.Context(), manager, slog.New(slog.DiscardHandler)) }
+	assert.False(t, restarting(), "systemd has no such unit")
 	systemd.Unit(paths.ServiceUnit).Queue("restart")
-	assert.True(t, d.restarting(t.Context()), "the socket is not systemd's")
+	assert.True(t, restarting(), "the socket is not systemd's")
 	for _, tc := range []struct {
 		service, socket string
 		want            bool
@@ -29,6 +30,6 @@ func TestRestarting(t *testing.T) {
 	} {
 		systemd.Unit(paths.ServiceUnit).Queue(tc.service)
 		systemd.Unit(paths.SocketUnit).Queue(tc.socket)
-		assert.Equal(t, tc.want, d.restarting(t.Context()), "%+v", tc)
+		assert.Equal(t, tc.want, restarting(), "%+v", tc)
 	}
 }

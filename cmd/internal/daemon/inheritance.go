@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"encoding/json"
+	"time"
+
+	"codex-proxy/cmd/internal/daemon/inflight"
+	"codex-proxy/proxy/api"
+	"codex-proxy/proxy/limits"
+	"codex-proxy/proxy/workers"
+)
+
+// inheritance is the state that a process leaves to its successor.
+type inheritance struct {
+	Workers workers.Saved `json:"workers"`
+	keyState
+	// Textfile is the file that this process writes. The successor's settings may name
+	// another one.
+	Textfile string `json:"textfile,omitempty"`
+	// Handoffs and FailedHandoffs are the numbers of reloads.
+	Handoffs       uint64 `json:"handoffs"`
+	FailedHandoffs uint64 `json:"failed_handoffs"`
+	// HandoffBegan is the time at which this reload was requested.
+	HandoffBegan time.Time `json:"handoff_began,omitzero"`
+	// Load is what this process and its predecessors have in flight; nil in 0.1.0.
+	Load *inflight.Load `json:"load,omitempty"`
+	// KeyLevels are how much of their limits per minute the keys have used up.
+	KeyLevels map[string]limits.KeyLevel `json:"key_levels,omitempty"`
+}
+
+// maxInheritance leaves room for the rest of the packet, in bytes.
+const maxInheritance = 120 << 10
+
+// estate leaves an inheritance and takes one over.
+type estate struct {
+	pool     *workers.Pool
+	server   *api.API
+	ledger   *inflight.Ledger
+	keys     *keyTable
+	metrics  *metrics
+	textfile *textfileKeeper
+
+	withoutLoad bool // the predecessor reports none; set before this process has started
+}
+
+// leave returns the state for a successor. The gate must be closed until the successor
+// serves.
+func (e *estate) leave(began time.Time) inheritance {
+	load := e.ledger.ForSuccessor()
+	i := inheritance{
+		Workers: e.pool.Save(), keyState: e.keys.state(), Textfile: e.textfile.path,
+		Handoffs:       e.metrics.handoffs.done.Load() + 1, // with the one under way
+		FailedHandoffs: e.metrics.handoffs.failed.Load(), HandoffBegan: began,
+		Load: &load, KeyLevels: e.server.Limiter.KeyLevels(),
+	}
+	if raw, err := json.Marshal(i); err == nil && len(raw) > maxInheritance {
+		i.KeyLevels = nil // of many hundred keys: they begin anew, and the reload succeeds
+	}
+	return i
+}
+
+// takeOver takes over the state of a predecessor.
+func (e *estate) takeOver(i inheritance) error {
+	e.pool.Restore(i.Workers)
+	if e.withoutLoad = i.Load == nil; !e.withoutLoad {
+		e.server.Limiter.RecallKeys(i.KeyLevels, i.Load.Keys)
+		e.ledger.SetBefore(*i.Load)
+	}
+	e.textfile.before = i.Textfile
+	e.metrics.handoffs.done.Store(i.Handoffs)
+	e.metrics.handoffs.failed.Store(i.FailedHandoffs)
+	if !i.HandoffBegan.IsZero() { // another version may not send it
+		e.metrics.took.Set(max(0, time.Since(i.HandoffBegan).Seconds()))
+	}
+	return e.keys.inherit(i.keyState)
+}

@@ -1,0 +1,29 @@
+package daemon
+
+import (
+	"fmt"
+	"strings"
+
+	"codex-proxy/probes"
+)
+
+// statusLine is the status that `systemctl status` shows.
+func statusLine(r probes.Report) string {
+	if !r.Health.Readiness.Ready {
+		return "Not ready: " + r.Health.Readiness.Details
+	}
+	ready, drained := 0, []string(nil)
+	for _, w := range r.Workers {
+		if w.Ready {
+			ready++
+		}
+		if w.Drained {
+			drained = append(drained, w.Name)
+		}
+	}
+	line := fmt.Sprintf("Ready: %d of %d workers", ready, len(r.Workers))
+	if len(drained) > 0 {
+		line += "; drained: " + strings.Join(drained, ", ")
+	}
+	return line
+}
