@@ -31,7 +31,8 @@ type metricsSettings struct {
 func newMetrics(registry prometheus.Registerer, settings metricsSettings) *metrics {
 	m := &metrics{}
 	m.pass()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := promauto.With(registry)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "codex_proxy_build_info", Help: "Always 1; the label is the version.",
@@ -45,12 +46,15 @@ func newMetrics(registry prometheus.Registerer, settings metricsSettings) *metri
 	}
 	for outcome, n := range map[string]*atomic.Uint64{"done": &m.handoffs.done, "failed": &m.handoffs.failed} {
 		f.NewCounterFunc(prometheus.CounterOpts{
-			Name: "codex_handoffs_total", Help: "Reloads since the service started, by whether the new process took over.",
+			Name:        "codex_handoffs_total",
+			Help:        "Reloads since the service started, by whether the new process took over.",
 			ConstLabels: prometheus.Labels{"outcome": outcome},
 		}, func() float64 { return float64(n.Load()) })
 	}
 	m.took = f.NewGauge(prometheus.GaugeOpts{
-		Name: "codex_handoff_last_seconds", Help: "How long the last reload took, from its request until this process served in place of the one before; 0 if this one followed none.",
+		Name: "codex_handoff_last_seconds",
+		Help: "How long the last reload took, from its request until this process served " +
+			"in place of the one before; 0 if this one followed none.",
 	})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "codex_predecessor_active", Help: "Whether the process before the last reload still finishes its turns.",
@@ -62,10 +66,12 @@ func newMetrics(registry prometheus.Registerer, settings metricsSettings) *metri
 	})
 	if interval := settings.watchdog; interval > 0 {
 		f.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "codex_watchdog_interval_seconds", Help: "The longest silence that systemd's watchdog accepts; absent without one.",
+			Name: "codex_watchdog_interval_seconds",
+			Help: "The longest silence that systemd's watchdog accepts; absent without one.",
 		}, interval.Seconds)
 		f.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "codex_watchdog_margin_seconds", Help: "Time that is left until systemd's watchdog would act; absent without one.",
+			Name: "codex_watchdog_margin_seconds",
+			Help: "Time that is left until systemd's watchdog would act; absent without one.",
 		}, func() float64 { return (interval - time.Since(*m.passed.Load())).Seconds() })
 	}
 	return m

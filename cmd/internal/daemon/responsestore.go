@@ -20,9 +20,9 @@ const (
 	maxResponses = 100_000
 )
 
-// openResponses opens the responses in the unit's state directory
-// (StateDirectory=, systemd.exec(5)); where there is none, none are kept. A file
-// that cannot be used is tried again; requests are served all the same.
+// openResponses opens the responses in the unit's state directory (StateDirectory=,
+// systemd.exec(5)); without one it returns nil. The store tries a file that it cannot use
+// again; requests are served all the same.
 func openResponses(cfg *config.Config, registry prometheus.Registerer, logger *slog.Logger) *stored.Store {
 	dir := os.Getenv("STATE_DIRECTORY")
 	if dir == "" || cfg.ResponseRetention == 0 {

@@ -10,8 +10,8 @@ import (
 	"codex-proxy/proxy/traces"
 )
 
-// newTraces hands spans to codex-proxy-traces.service, which alone has a network;
-// nil where the settings want none.
+// newTraces returns the tracer, which sends spans to codex-proxy-traces.service: that alone
+// has a network. It returns nil if the settings want no traces.
 func newTraces(cfg *config.Config, version string, registry prometheus.Registerer, logger *slog.Logger) *traces.Tracer {
 	if cfg.Traces.Endpoint == "" {
 		return nil

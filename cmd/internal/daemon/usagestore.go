@@ -16,9 +16,9 @@ import (
 // usageBound is the longest that a start waits for the usage database.
 const usageBound = 5 * time.Second
 
-// newUsage opens the usage database in the unit's state directory
-// (StateDirectory=, systemd.exec(5)); where there is none, usage is only counted.
-// A database that cannot be used keeps nobody from being served.
+// newUsage opens the usage database in the unit's state directory (StateDirectory=,
+// systemd.exec(5)); without one, usage is counted in memory alone. Requests are served also
+// without a usable database.
 func newUsage(cfg *config.Config, registry prometheus.Registerer, logger *slog.Logger) *usage.Store {
 	path := ""
 	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" {

@@ -1,17 +1,14 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/control"
 	"codex-proxy/units"
@@ -62,18 +59,12 @@ func (h Host) survey(ctx context.Context) *survey {
 	return s
 }
 
-// controlSocket goes by what is there, while the daemon has not read of a new place.
+// controlSocket returns the daemon's control socket.
 func (s *survey) controlSocket() string {
 	if s.config == nil {
 		return s.Control
 	}
-	named := cmp.Or(s.config.ControlSocket, s.Control)
-	if _, err := os.Lstat(s.path(named)); errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Lstat(s.path(s.Control)); err == nil {
-			return s.Control
-		}
-	}
-	return named
+	return paths.FindControlSocket(s.Root, s.config.ControlSocket)
 }
 
 // workerNames are those of the configuration. If that is bad, the files tell.

@@ -14,15 +14,19 @@ func TestUnitsHaveThesePaths(t *testing.T) {
 	const dir = "../../../packaging/systemd"
 	for unit, lines := range map[string][]string{
 		ServiceUnit: {
-			"User=" + User + "\n", "RuntimeDirectory=" + under("/run/", RuntimeDir) + "\n",
-			"StateDirectory=" + under("/var/lib/", StateDir) + "\n", "LoadCredential=api-keys:" + KeyFile + "\n",
+			"User=" + User + "\n",
+			"RuntimeDirectory=" + under("/run/", RuntimeDir) + "\n",
+			"StateDirectory=" + under("/var/lib/", StateDir) + "\n",
+			"LoadCredential=api-keys:" + KeyFile + "\n",
 		},
-		SocketUnit:              {"FileDescriptorName=" + HTTPSocketName + "\n"},
-		"codex-worker@.service": {"User=" + WorkerUser + "\n", "StateDirectory=" + under("/var/lib/", WorkerHomes) + "/%i\n"},
-		"codex-worker@.socket":  {"ListenStream=" + WorkerSockets + "/%i.sock\n"},
-		FetchSocketUnit:         {WorkerSockets + "/"},
-		TracesSocketUnit:        {WorkerSockets + "/"},
-		TargetUnit:              {"[Unit]\n"},
+		SocketUnit: {"FileDescriptorName=" + HTTPSocketName + "\n"},
+		"codex-worker@.service": {
+			"User=" + WorkerUser + "\n", "StateDirectory=" + under("/var/lib/", WorkerHomes) + "/%i\n",
+		},
+		"codex-worker@.socket": {"ListenStream=" + WorkerSockets + "/%i.sock\n"},
+		FetchSocketUnit:        {WorkerSockets + "/"},
+		TracesSocketUnit:       {WorkerSockets + "/"},
+		TargetUnit:             {"[Unit]\n"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, unit))
 		require.NoError(t, err)
