@@ -55,6 +55,9 @@ type packet struct {
 	State   json.RawMessage `json:"state,omitempty"`   // the body of all other kinds
 }
 
+// packetLimit bounds one message, and so the state that a successor gets, in bytes.
+const packetLimit = 128 << 10
+
 // encode returns the bytes of p, or an error if they exceed packetLimit.
 func (p packet) encode() ([]byte, error) {
 	p.Version = Version

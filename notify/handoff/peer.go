@@ -18,8 +18,6 @@ const (
 	variable   = "CODEX_PROXY_HANDOFF" // holds descriptor
 	descriptor = 3
 
-	// packetLimit bounds one message, and so what can be remembered.
-	packetLimit = 128 << 10
 	// maxSockets is what fits into one packet by far (SCM_MAX_FD is 253).
 	maxSockets = 64
 	// takeBound is for the steps in which neither side has anything to wait
@@ -95,6 +93,22 @@ func (p *peer) receive() (packet, []int, error) {
 	}
 	fds, err := passedFDs(rights[:r])
 	return m, fds, errors.Join(err, json.Unmarshal(data[:n], &m))
+}
+
+func passedFDs(rights []byte) ([]int, error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, fds...)
+	}
+	return all, nil
 }
 
 // await returns the next message of one of these kinds, and takes over its version. It

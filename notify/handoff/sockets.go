@@ -15,22 +15,6 @@ import (
 	"codex-proxy/notify"
 )
 
-func passedFDs(rights []byte) ([]int, error) {
-	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil {
-		return nil, err
-	}
-	var all []int
-	for _, m := range messages {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			return all, err
-		}
-		all = append(all, fds...)
-	}
-	return all, nil
-}
-
 // sendSockets sends hello. It passes no os.File, whose Fd method would make the sockets
 // blocking for both processes.
 func (p *peer) sendSockets(sockets notify.Sockets, state any) error {

@@ -64,6 +64,7 @@ type Daemon struct {
 	estate    *estate
 	textfile  *textfileKeeper
 	announcer *announcer
+	inheritor *inheritor
 	reloader  *reloader
 	operators operators
 
@@ -96,7 +97,9 @@ func New(s Settings) (*Daemon, error) {
 	registry := prometheus.NewRegistry()
 	d.connect(s.Predecessor)
 	metrics := d.observe(registry)
-	d.store(registry)
+	d.usage = newUsage(d.cfg, registry, d.logger)
+	d.responses = openResponses(d.cfg, registry, d.logger)
+	d.traces = newTraces(d.cfg, d.version, registry, d.logger)
 	d.server = d.newServer(registry)
 	d.health.loops = []func(context.Context) error{d.watcher.Alive, d.pool.Alive, d.server.Alive}
 	d.operate()
@@ -150,13 +153,6 @@ func (d *Daemon) observe(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// store opens the databases and the spans.
-func (d *Daemon) store(registry *prometheus.Registry) {
-	d.usage = newUsage(d.cfg, registry, d.logger)
-	d.responses = openResponses(d.cfg, registry, d.logger)
-	d.traces = newTraces(d.cfg, d.version, registry, d.logger)
-}
-
 // operate makes what operators change while the service runs.
 func (d *Daemon) operate() {
 	gate := &gate{}
@@ -179,6 +175,10 @@ func (d *Daemon) succeed(process *handoff.Predecessor, program []string, m *metr
 		health: d.health, metrics: m, gate: d.keys.gate, keys: d.keys, ledger: d.ledger, estate: d.estate,
 		server: d.server, operators: d.operators, successor: d.successor, logger: d.logger,
 		requests: make(chan chan<- error), settled: make(chan struct{}),
+	}
+	d.inheritor = &inheritor{
+		predecessor: d.predecessor, started: d.started, ledger: d.ledger, changes: d.changes,
+		estate: d.estate, textfile: d.textfile, logger: d.logger,
 	}
 	d.announcer = &announcer{
 		startTimeout: d.cfg.StartTimeout, notifier: d.notifier, health: d.health, predecessor: process,

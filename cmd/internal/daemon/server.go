@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"log/slog"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"codex-proxy/cmd/internal/config"
@@ -13,20 +15,20 @@ func (d *Daemon) newServer(registry *prometheus.Registry) *api.API {
 	cfg := d.cfg
 	return api.New(api.Settings{
 		Pool: d.pool, Report: d.health.handled, Keys: cfg.Keys, Usage: d.usage, Claim: d.ledger.Claim,
-		OnKeyUse: d.loads.Changed, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins, Images: d.images(registry),
+		OnKeyUse: d.loads.Changed, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins, Images: newImages(cfg, registry, d.logger),
 		BodyLimit: cfg.BodyLimit, RequestMemory: cfg.RequestMemory, QueueTimeout: cfg.QueueTimeout,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
 		ThreadCache: cfg.ThreadCache, Responses: d.responses, Traces: d.traces, Registry: registry, Logger: d.logger,
 	})
 }
 
-// images returns the client of codex-proxy-fetch.service, which alone has a network; nil
+// newImages returns the client of codex-proxy-fetch.service, which alone has a network; nil
 // if the settings want no images from it.
-func (d *Daemon) images(registry prometheus.Registerer) intake.Images {
-	if !d.cfg.Images.Fetch {
+func newImages(cfg *config.Config, registry prometheus.Registerer, logger *slog.Logger) intake.Images {
+	if !cfg.Images.Fetch {
 		return nil
 	}
-	return fetch.NewClient(d.cfg.FetchSocket(), FetchLimits(&d.cfg.Images), registry, d.logger)
+	return fetch.NewClient(cfg.FetchSocket(), FetchLimits(&cfg.Images), registry, logger)
 }
 
 // FetchLimits returns the limits that both sides of the fetch socket enforce.

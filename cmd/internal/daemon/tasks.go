@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"codex-proxy/cmd/internal/daemon/inflight"
 	"codex-proxy/cmd/internal/paths"
 )
 
@@ -33,8 +32,8 @@ func (d *Daemon) background(signals <-chan os.Signal, handler signalHandler) []T
 		{"usage", d.usage.Run},
 		{"textfile", d.textfile.run},
 		{"watchdog", func(ctx context.Context) error { return d.health.watch(ctx, d.notifier) }},
-		{"predecessor", d.followPredecessor},
-		{"poll predecessor", d.pollPredecessor},
+		{"predecessor", d.inheritor.follow},
+		{"poll predecessor", d.inheritor.poll},
 		{"loads", d.loads.Send},
 		{"queue", d.loads.Wake},
 	}
@@ -119,35 +118,6 @@ func (d *Daemon) serve(ctx context.Context, l net.Listener) error {
 		return nil
 	}
 	return d.server.Serve(l)
-}
-
-// followPredecessor counts the load of the predecessor until that has ended.
-func (d *Daemon) followPredecessor(ctx context.Context) error {
-	if d.predecessor.Exists() {
-		if !await(ctx, d.started) {
-			return nil
-		}
-		d.logger.Info("took over; the process before finishes its turns")
-		d.textfile.dropBefore()
-		if d.predecessor.Follow(ctx, func(l inflight.Load) {
-			d.ledger.SetBefore(l)
-			d.changes.reportChanged()
-		}) != nil {
-			return nil
-		}
-		d.ledger.SetBefore(inflight.Load{})
-		d.textfile.dropBefore() // the predecessor may have written it once more
-	}
-	d.predecessor.End()
-	d.changes.reportChanged()
-	return nil
-}
-
-func (d *Daemon) pollPredecessor(ctx context.Context) error {
-	if await(ctx, d.started) && d.estate.withoutLoad {
-		d.predecessor.PollTurns(ctx)
-	}
-	return nil
 }
 
 // logListening logs that the daemon runs, and on which addresses.

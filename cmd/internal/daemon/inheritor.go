@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+
+	"codex-proxy/cmd/internal/daemon/inflight"
+	"codex-proxy/cmd/internal/daemon/succession"
+)
+
+// inheritor follows the predecessor while that finishes its work.
+type inheritor struct {
+	predecessor *succession.Predecessor
+	started     <-chan struct{}
+	ledger      *inflight.Ledger
+	changes     *changes
+	estate      *estate
+	textfile    *textfileKeeper
+	logger      *slog.Logger
+}
+
+// follow counts the load of the predecessor until that has ended.
+func (i *inheritor) follow(ctx context.Context) error {
+	if i.predecessor.Exists() {
+		if !await(ctx, i.started) {
+			return nil
+		}
+		i.logger.Info("took over; the process before finishes its turns")
+		i.textfile.dropBefore()
+		if i.predecessor.Follow(ctx, i.count) != nil {
+			return nil
+		}
+		i.ledger.SetBefore(inflight.Load{})
+		i.textfile.dropBefore() // the predecessor may have written it once more
+	}
+	i.predecessor.End()
+	i.changes.reportChanged()
+	return nil
+}
+
+func (i *inheritor) count(l inflight.Load) {
+	i.ledger.SetBefore(l)
+	i.changes.reportChanged()
+}
+
+// poll asks a predecessor that reports no load for its turns.
+func (i *inheritor) poll(ctx context.Context) error {
+	if await(ctx, i.started) && i.estate.withoutLoad {
+		i.predecessor.PollTurns(ctx)
+	}
+	return nil
+}
