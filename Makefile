@@ -79,7 +79,7 @@ $(BIN): $(SRC) Makefile $(FLAGS)
 	CGO_ENABLED=1 CC=$(COMPILER) GOARCH=$(ARCH) go build -trimpath -buildvcs=false -buildmode=pie -tags netgo,osusergo \
 		-ldflags '-s -w -linkmode external -extldflags "-static-pie $(PACKED_$(ARCH))" -X main.version=$(VERSION)' -o $@ ./cmd/codex-proxy
 
-# Man pages and completions, from what the program itself says.
+# Man pages and completions, from the program's own help.
 $(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/etc packaging/systemd -type f) docs/operations.md CHANGELOG.md
 	@rm -rf $(SHARE) && mkdir -p build/host
 	CGO_ENABLED=0 GOARCH=$(HOST) go build -o build/host/ ./cmd/codex-proxy ./packaging/manual
