@@ -60,7 +60,8 @@ func hostNotAllowed() error {
 func forwardingNotAllowed(sign string) error {
 	return &openai.Error{
 		Status: http.StatusForbidden, Type: openai.TypeInvalidRequest, Code: "forwarding_not_allowed",
-		Message: "without API keys this is for programs on this machine that speak HTTP/1.1, and a request with " + sign +
+		Message: "without API keys this is for programs on this machine that speak HTTP/1.1, and a request with " +
+			sign +
 			" may come from elsewhere through a reverse proxy: " +
 			"have the operator make a key with `codex-proxy keys add NAME`, and send it",
 	}

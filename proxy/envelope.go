@@ -96,7 +96,8 @@ func (e *envelope) answer(x *Exchange, err error) *openai.Error {
 		errors.Is(err, workers.ErrQueueFull):
 		return e.unavailable(err)
 	case errors.Is(err, ErrDeadline):
-		return openai.Unavailable("draining", "the service stopped before this answer was finished; send the request again", time.Second)
+		return openai.Unavailable("draining",
+			"the service stopped before this answer was finished; send the request again", time.Second)
 	case errors.As(err, &failed):
 		return turnError(failed, x.HistoryField)
 	case errors.As(err, &rpc):
@@ -111,7 +112,8 @@ func (e *envelope) answer(x *Exchange, err error) *openai.Error {
 	case errors.As(err, &silent):
 		return openai.Timeout("idle_timeout", silent.Error())
 	case errors.Is(err, turn.ErrInterrupted):
-		return openai.Unavailable("turn_interrupted", "the worker interrupted the turn; send the request again", time.Second)
+		return openai.Unavailable("turn_interrupted", "the worker interrupted the turn; send the request again",
+			time.Second)
 	case errors.Is(err, turn.ErrImagesTimeout):
 		return imagesTimeout(x.HistoryField)
 	case errors.Is(err, turn.ErrStartTimeout):
@@ -128,19 +130,23 @@ func (e *envelope) answer(x *Exchange, err error) *openai.Error {
 func (e *envelope) unavailable(err error) *openai.Error {
 	switch {
 	case errors.Is(err, workers.ErrDraining):
-		return openai.Unavailable("draining", "the service is stopping; send the request again in a moment", time.Second)
+		return openai.Unavailable("draining", "the service is stopping; send the request again in a moment",
+			time.Second)
 	case errors.Is(err, workers.ErrQueueFull):
 		return openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded",
-			"the queue is full, and most of it are requests with this API key; send fewer at the same time", e.nextPlace())
+			"the queue is full, and most of it are requests with this API key; send fewer at the same time",
+			e.nextPlace())
 	case errors.Is(err, workers.ErrDecoding):
 		return openai.Unavailable("overloaded",
 			"every worker is busy with the images of other requests; send the request again", e.nextPlace())
 	case errors.Is(err, workers.ErrBusy):
-		return openai.Unavailable("overloaded", "every worker is at its in-flight limit; send the request again", e.nextPlace())
+		return openai.Unavailable("overloaded", "every worker is at its in-flight limit; send the request again",
+			e.nextPlace())
 	}
 	r := e.report()
 	if r.Health.Readiness.Reason == probes.Draining {
-		return openai.Unavailable("draining", "every worker that could take it is drained; send the request again later",
+		return openai.Unavailable("draining",
+			"every worker that could take it is drained; send the request again later",
 			probes.RetryAfter(r, time.Now()))
 	}
 	message := fmt.Sprintf("no worker is ready: %s", r.Health.Readiness.Reason)

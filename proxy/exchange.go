@@ -66,7 +66,8 @@ const maxRequestID = 128
 // log line, else a new one.
 func identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &Exchange{Record: Record{ID: r.Header.Get("X-Request-Id"), Began: time.Now(), Route: "other", Outcome: "ok"}}
+		x := &Exchange{Record: Record{ID: r.Header.Get("X-Request-Id"), Began: time.Now(), Route: "other",
+			Outcome: "ok"}}
 		if !validRequestID(x.ID) {
 			x.ID = NewID("req_")
 		}

@@ -13,9 +13,12 @@ import (
 // of the upgrade; body is the memory of the message, which the new exchange takes over. The
 // error is an *openai.Error: the key may have been revoked since the upgrade. end must be
 // called when the message is answered, also after an error.
-func (s *Server) BeginMessage(r *http.Request, upgrade *Exchange, body limits.Held) (x *Exchange, end func(), err error) {
+func (s *Server) BeginMessage(r *http.Request, upgrade *Exchange, body limits.Held) (
+	x *Exchange, end func(), err error,
+) {
 	x = &Exchange{Key: upgrade.Key, Record: Record{
-		ID: NewID("req_"), Began: time.Now(), Route: upgrade.Route, Outcome: "ok", Stream: true, Span: s.Traces.Within(upgrade.Span),
+		ID: NewID("req_"), Began: time.Now(), Route: upgrade.Route, Outcome: "ok", Stream: true,
+		Span: s.Traces.Within(upgrade.Span),
 	}}
 	answered := s.Connections.BeginMessage(x.Began)
 	key, err := access(s.Keys, Route{Access: Keyed}, r)

@@ -31,7 +31,8 @@ func attributes(method string, x *Exchange) []slog.Attr {
 		slog.Float64("duration_ms", milliseconds(time.Since(x.Began))),
 	)
 	for _, f := range []struct{ name, value string }{
-		{"key", x.Key.Name}, {"model", x.Model}, {"worker", x.Turn.Worker}, {"thread_id", x.Turn.Thread}, {"trace_id", x.Span.TraceID()},
+		{"key", x.Key.Name}, {"model", x.Model}, {"worker", x.Turn.Worker}, {"thread_id", x.Turn.Thread},
+		{"trace_id", x.Span.TraceID()},
 	} {
 		if f.value != "" {
 			attrs = append(attrs, slog.String(f.name, f.value))

@@ -78,14 +78,16 @@ func otherError(message string) *openai.Error {
 // libraries would send the request twice more.
 func imagesTimeout(param string) *openai.Error {
 	e := openai.Timeout("image_timeout",
-		fmt.Sprintf("the worker did not decode the images within %s; send fewer, or scale them down", turn.StartTimeout))
+		fmt.Sprintf("the worker did not decode the images within %s; send fewer, or scale them down",
+			turn.StartTimeout))
 	e.Param, e.Header = param, http.Header{"X-Should-Retry": {"false"}}
 	return e
 }
 
 func upstreamUnauthorized() *openai.Error {
 	return openai.Unavailable("upstream_unauthorized",
-		"the model endpoint does not accept the worker's account; the operator has to log the worker in again", retryQuota)
+		"the model endpoint does not accept the worker's account; the operator has to log the worker in again",
+		retryQuota)
 }
 
 // rpcError is a request that the worker refused. Its JSON-RPC code never

@@ -56,7 +56,8 @@ func TestAliveNamesAStuckAcceptLoop(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	idle, _ := r.Connections.Listen(l)
-	assert.EqualError(t, r.Alive(briefly(t)), "the loop that accepts on "+l.Addr().String()+" does not answer: context deadline exceeded")
+	assert.EqualError(t, r.Alive(briefly(t)),
+		"the loop that accepts on "+l.Addr().String()+" does not answer: context deadline exceeded")
 
 	ended := make(chan error, 1)
 	go func() {

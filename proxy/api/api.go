@@ -95,7 +95,8 @@ func New(s Settings) *API {
 		socketMemory: limits.NewMemory(s.RequestMemory/4, 0),
 	}
 	a.Server = proxy.New(proxy.Settings{
-		Report: s.Report, NextPlace: nextPlace, NoModel: a.Catalogue.NotFound, Keys: s.Keys, Limiter: a.Limiter, Memory: memory,
+		Report: s.Report, NextPlace: nextPlace, NoModel: a.Catalogue.NotFound, Keys: s.Keys, Limiter: a.Limiter,
+		Memory:      memory,
 		Connections: newConnections(s.Logger), CORSOrigins: s.CORSOrigins, WriteTimeout: s.IdleTimeout,
 		Traces: s.Traces, Registry: s.Registry, Logger: s.Logger,
 	})
@@ -119,8 +120,9 @@ func (a *API) mount(s Settings) {
 		Catalogue: a.Catalogue, Images: s.Images, BodyLimit: s.BodyLimit, RequestTimeout: s.RequestTimeout,
 	})
 	turns := turn.New(turn.Settings{
-		Pool: s.Pool, IdleTimeout: s.IdleTimeout, Keepalive: s.Keepalive, StartTimeout: s.StartTimeout, ThreadCache: s.ThreadCache,
-		Registry: s.Registry, Logger: s.Logger,
+		Pool: s.Pool, IdleTimeout: s.IdleTimeout, Keepalive: s.Keepalive, StartTimeout: s.StartTimeout,
+		ThreadCache: s.ThreadCache,
+		Registry:    s.Registry, Logger: s.Logger,
 	})
 	answers := answer.New(s.IdleTimeout, s.Registry)
 	chats := &chat.Endpoint{Server: a.Server, Intake: in, Turns: turns, Answers: answers}

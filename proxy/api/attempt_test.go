@@ -16,7 +16,8 @@ import (
 )
 
 func shuttingDown(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
-	p.Send(fmt.Appendf(nil, `{"id":%s,"error":{"code":-32600,"message":"server is shutting down","data":{"reason":"serverShuttingDown"}}}`, id))
+	p.Send(fmt.Appendf(nil,
+		`{"id":%s,"error":{"code":-32600,"message":"server is shutting down","data":{"reason":"serverShuttingDown"}}}`, id))
 	p.Disconnect()
 	return true
 }
@@ -48,7 +49,8 @@ func (r *rig) retries(t *testing.T, reason string) string {
 // A worker that is killed in any phase before the client has a byte is not noticed.
 func TestLostTurnsRunAgain(t *testing.T) {
 	interrupted := func(_ context.Context, turn *appservertest.Turn) error {
-		turn.Notify("turn/completed", map[string]any{"turn": map[string]any{"id": turn.ID, "status": "interrupted", "items": []any{}}})
+		turn.Notify("turn/completed",
+			map[string]any{"turn": map[string]any{"id": turn.ID, "status": "interrupted", "items": []any{}}})
 		return nil
 	}
 	afterReasoning := func(_ context.Context, turn *appservertest.Turn) error {
@@ -62,9 +64,12 @@ func TestLostTurnsRunAgain(t *testing.T) {
 		die    appservertest.Handler
 		reason string
 	}{
-		"before thread/start":               {method: "thread/start", fault: appservertest.Disconnect, reason: lostWorker},
-		"before the history is in":          {method: "thread/inject_items", fault: appservertest.Disconnect, reason: lostWorker},
-		"between inject and turn/start":     {method: "turn/start", fault: appservertest.Disconnect, reason: lostWorker},
+		"before thread/start": {method: "thread/start", fault: appservertest.Disconnect,
+			reason: lostWorker},
+		"before the history is in": {method: "thread/inject_items", fault: appservertest.Disconnect,
+			reason: lostWorker},
+		"between inject and turn/start": {method: "turn/start", fault: appservertest.Disconnect,
+			reason: lostWorker},
 		"half a frame":                      {method: "turn/start", fault: appservertest.HalfFrame, reason: lostWorker},
 		"after turn/start, before text":     {die: disconnect, reason: lostWorker},
 		"after reasoning, before text":      {die: afterReasoning, reason: lostWorker},
@@ -128,7 +133,8 @@ func TestBegunStreamsDoNotRunAgain(t *testing.T) {
 				turn.Peer().Disconnect()
 				return nil
 			})
-			r := newRig(t, &appservertest.Server{Handler: handler}, func(o *options) { o.Keepalive = 10 * time.Millisecond })
+			r := newRig(t, &appservertest.Server{Handler: handler},
+				func(o *options) { o.Keepalive = 10 * time.Millisecond })
 			resp := r.chatting(t, hello(streaming))
 			body := bufio.NewReader(resp.Body)
 			frame(t, body)
@@ -193,7 +199,8 @@ func TestStoppingWorkerIsNotAskedAgain(t *testing.T) {
 	r := newRig(t, &appservertest.Server{Faults: map[string]appservertest.Fault{
 		"thread/start": func(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
 			asked.Add(1)
-			p.Send(fmt.Appendf(nil, `{"id":%s,"error":{"code":-32600,"message":"server is shutting down","data":{"reason":"serverShuttingDown"}}}`, id))
+			p.Send(fmt.Appendf(nil,
+				`{"id":%s,"error":{"code":-32600,"message":"server is shutting down","data":{"reason":"serverShuttingDown"}}}`, id))
 			return true
 		},
 	}}, func(o *options) { o.queue.Timeout = 50 * time.Millisecond })
@@ -226,7 +233,8 @@ func TestLostTurnsRunAgainDuringADrain(t *testing.T) {
 
 // How codex's silence and its -32001 come out of a start that takes too long.
 func TestStartsThatTakeTooLong(t *testing.T) {
-	for want, fault := range map[string]appservertest.Fault{lostStart: appservertest.Silent, lostOverloaded: appservertest.Overloaded} {
+	for want, fault := range map[string]appservertest.Fault{lostStart: appservertest.Silent,
+		lostOverloaded: appservertest.Overloaded} {
 		wanted := []string{want, lostStart} // the time may be over between a question and its answer, too
 		for _, method := range []string{"thread/start", "thread/inject_items", "turn/start"} {
 			worker := &appservertest.Server{Faults: map[string]appservertest.Fault{method: fault}}

@@ -164,7 +164,8 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 // An answer that nobody reads holds a connection for the idle timeout.
 func TestAnswersThatNobodyReads(t *testing.T) {
 	for _, head := range []string{
-		"GET /livez", "GET /readyz", "GET /healthz", "GET /metrics", "OPTIONS /v1/models", "GET /nowhere", "PUT /livez", "GET /v1/models", "GET /v1/responses/resp_1",
+		"GET /livez", "GET /readyz", "GET /healthz", "GET /metrics", "OPTIONS /v1/models", "GET /nowhere",
+		"PUT /livez", "GET /v1/models", "GET /v1/responses/resp_1",
 	} {
 		t.Run(head, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -184,7 +185,8 @@ func piped(t *testing.T, changes ...func(*Settings)) (client net.Conn, leave fun
 	t.Helper()
 	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: bound}, func() {})
 	settings := Settings{
-		Pool: pool, Report: func() probes.Report { return probes.Report{} }, BodyLimit: 1000, RequestMemory: 8000, QueueTimeout: bound, IdleTimeout: time.Hour, Keepalive: time.Hour,
+		Pool: pool, Report: func() probes.Report { return probes.Report{} }, BodyLimit: 1000, RequestMemory: 8000,
+		QueueTimeout: bound, IdleTimeout: time.Hour, Keepalive: time.Hour,
 		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, change := range changes {
@@ -206,7 +208,8 @@ func piped(t *testing.T, changes ...func(*Settings)) (client net.Conn, leave fun
 func TestWhatCodexCannotRead(t *testing.T) {
 	var tools, schema, items string
 	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
-		tools, schema, items = fmt.Sprintf("%s", turn.Request.DynamicTools), string(turn.Request.OutputSchema), fmt.Sprintf("%s", turn.Request.Items)
+		tools, schema, items = fmt.Sprintf("%s", turn.Request.DynamicTools), string(turn.Request.OutputSchema),
+			fmt.Sprintf("%s", turn.Request.Items)
 		return appservertest.Reply("yes")(ctx, turn)
 	}})
 	for _, bad := range []string{"\xff", `\udc00`} {

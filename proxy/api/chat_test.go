@@ -61,7 +61,8 @@ func TestWholeChat(t *testing.T) {
 func TestStreamedChat(t *testing.T) {
 	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "Hel", "lo")})
 	chunk := func(choices string) string {
-		return `data: {"id":"ID","object":"chat.completion.chunk","created":0,"model":"demo","choices":[` + choices + "]}\n\n"
+		return `data: {"id":"ID","object":"chat.completion.chunk","created":0,"model":"demo","choices":[` +
+			choices + "]}\n\n"
 	}
 	want := chunk(`{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}`) +
 		chunk(`{"index":0,"delta":{"content":"Hel"},"finish_reason":null}`) +
@@ -78,7 +79,8 @@ func TestStreamedChat(t *testing.T) {
 
 	resp = r.chatting(t, hello(streaming+`"stream_options":{"include_usage":true},`))
 	usage := func(u string) string { return `],"usage":` + u + "}\n\n" }
-	want = strings.ReplaceAll(want, "]}\n\n", usage("null")) + strings.TrimSuffix(chunk(""), "]}\n\n") + usage(someUsageJSON)
+	want = strings.ReplaceAll(want, "]}\n\n", usage("null")) + strings.TrimSuffix(chunk(""), "]}\n\n") +
+		usage(someUsageJSON)
 	assert.Equal(t, want+done, stable(t, text(t, resp)))
 }
 
@@ -125,7 +127,8 @@ func TestHistoryReachesTheWorkerInItsRoles(t *testing.T) {
 				{"role":"assistant","content":"a"},{"role":"system","content":"late"},{"role":"user","content":"u2"}]}`,
 			instructions: "s1\n\ns2",
 			items: []string{
-				message("developer", "input_text", "d"), `{"type":"message","role":"user","content":[{"type":"input_text","text":"u1a"},{"type":"input_text","text":"u1b"}]}`, message("assistant", "output_text", "a"),
+				message("developer", "input_text", "d"),
+				`{"type":"message","role":"user","content":[{"type":"input_text","text":"u1a"},{"type":"input_text","text":"u1b"}]}`, message("assistant", "output_text", "a"),
 				message("developer", "input_text", "late"), message("user", "input_text", "u2"),
 			},
 		},
@@ -164,11 +167,13 @@ func TestIgnoredParametersAreNamed(t *testing.T) {
 
 // A response that the model endpoint cut short is a failed turn to codex.
 func TestIncompleteAnswers(t *testing.T) {
-	for reason, finish := range map[string]string{"max_output_tokens": "length", "content_filter": "content_filter", "something new": "length"} {
+	for reason, finish := range map[string]string{"max_output_tokens": "length", "content_filter": "content_filter",
+		"something new": "length"} {
 		t.Run(reason, func(t *testing.T) {
 			r := newRig(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
 				turn.Text("so far")
-				return &appservertest.Failure{Message: "Incomplete response returned, reason: " + reason, Info: "other", Usage: someUsage}
+				return &appservertest.Failure{Message: "Incomplete response returned, reason: " + reason,
+					Info: "other", Usage: someUsage}
 			}})
 			resp := r.chatting(t, hello(""))
 			require.Equal(t, http.StatusOK, resp.StatusCode)
@@ -192,7 +197,8 @@ func TestIncompleteAnswers(t *testing.T) {
 }
 
 func TestModels(t *testing.T) {
-	r := newRig(t, &appservertest.Server{Models: []appservertest.Model{{ID: "m1"}, {ID: "m2"}, {ID: "dark", Hidden: true}}})
+	r := newRig(t, &appservertest.Server{Models: []appservertest.Model{{ID: "m1"}, {ID: "m2"},
+		{ID: "dark", Hidden: true}}})
 	resp := r.do(t, http.MethodGet, "/v1/models", "")
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 	assert.JSONEq(t, `{"object":"list","data":[

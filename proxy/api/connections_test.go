@@ -71,7 +71,8 @@ func TestGiantContentLength(t *testing.T) {
 		conn.ended(t)
 		assert.Equal(t, held, r.Memory.Bytes())
 	}
-	for _, line := range []string{"POST /v1/responses/resp_1/cancel", "DELETE /v1/responses/resp_1", "GET /v1/models", "POST /nowhere", "GET /livez"} {
+	for _, line := range []string{"POST /v1/responses/resp_1/cancel", "DELETE /v1/responses/resp_1",
+		"GET /v1/models", "POST /nowhere", "GET /livez"} {
 		conn := r.dial(t)
 		res := conn.ask(t, line+" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000000000000\r\n\r\n{")
 		assert.True(t, res.Close, line)

@@ -67,8 +67,10 @@ func (s saying) text(between string) string {
 // hard are pieces that break what handles text carelessly: JSON, HTML and SSE
 // syntax, characters of two to four bytes, sequences that belong together.
 var hard = []string{
-	"", "", "a", "plain words ", "\n\n", "\r\n", "data: [DONE]\n\n", ": ", "event: error\n", `"},"finish_reason":"stop"`, `\u0041\`, "\x00\x1b\x7f",
-	"<script>&amp;", "\u2028\u2029", "é", "\u0301", "漢字", "עברית\u200f", "👩\u200d👩\u200d👧", "🏳️\u200d🌈", "\U0010fffd\uffff\ufeff",
+	"", "", "a", "plain words ", "\n\n", "\r\n", "data: [DONE]\n\n", ": ", "event: error\n",
+	`"},"finish_reason":"stop"`, `\u0041\`, "\x00\x1b\x7f",
+	"<script>&amp;", "\u2028\u2029", "é", "\u0301", "漢字", "עברית\u200f", "👩\u200d👩\u200d👧", "🏳️\u200d🌈",
+	"\U0010fffd\uffff\ufeff",
 }
 
 // randomText is up to n hard pieces; every character can be a chunk of its own,
@@ -157,7 +159,8 @@ func (s *speaker) hears(t *testing.T, says saying, q contract.Question) {
 			if api.Name == contract.Chat.Name {
 				text = says.text("\n\n")
 			}
-			assert.True(t, text == a.Text, "%s, stream %t: text of %d bytes, not %d", api.Name, q.Stream, len(a.Text), len(text))
+			assert.True(t, text == a.Text, "%s, stream %t: text of %d bytes, not %d", api.Name, q.Stream,
+				len(a.Text), len(text))
 			assert.Equal(t, s.called(says), a.Calls)
 			assert.Equal(t, 12, a.Tokens)
 			assert.Nil(t, a.Failure)
@@ -196,7 +199,9 @@ func squeezed(s string) string { return strings.ReplaceAll(s, "\n", "") }
 
 func offered(n int) (tools []contract.Tool) {
 	for i := range n {
-		tools = append(tools, contract.Tool{Name: fmt.Sprintf("tool_%d", i), Parameters: json.RawMessage(`{"type":"object","properties":{"x":{"type":"string"}}}`)})
+		tools = append(tools,
+			contract.Tool{Name: fmt.Sprintf("tool_%d", i),
+				Parameters: json.RawMessage(`{"type":"object","properties":{"x":{"type":"string"}}}`)})
 	}
 	return tools
 }
@@ -208,7 +213,8 @@ func TestContractOfRandomAnswers(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			tools := offered(r.IntN(2) * 5)
-			s.hears(t, randomSaying(r, tools), contract.Question{Prompt: "hello", Tools: tools, Reasoning: r.IntN(2) == 0})
+			s.hears(t, randomSaying(r, tools),
+				contract.Question{Prompt: "hello", Tools: tools, Reasoning: r.IntN(2) == 0})
 		})
 	}
 }
@@ -218,19 +224,22 @@ func TestContractOfExtremes(t *testing.T) {
 		says saying
 		q    contract.Question
 	}{
-		"nothing":         {},
-		"1-byte chunks":   {says: saying{messages: [][]string{strings.Split(strings.Repeat("The quick brown fox. ", 50), "")}}},
-		"empty chunks":    {says: saying{messages: [][]string{make([]string, 200), {"", "a", ""}}}},
-		"1 MB":            {says: saying{messages: [][]string{pieces(1_000_000, 8192)}}},
-		"1 MB in one":     {says: saying{messages: [][]string{pieces(1_000_000, 1_000_000)}}},
-		"2 MB of history": {says: saying{messages: [][]string{{"ok"}}}, q: contract.Question{Prompt: strings.Repeat("é", 1_000_000)}},
+		"nothing": {},
+		"1-byte chunks": {says: saying{messages: [][]string{strings.Split(strings.Repeat("The quick brown fox. ",
+			50), "")}}},
+		"empty chunks": {says: saying{messages: [][]string{make([]string, 200), {"", "a", ""}}}},
+		"1 MB":         {says: saying{messages: [][]string{pieces(1_000_000, 8192)}}},
+		"1 MB in one":  {says: saying{messages: [][]string{pieces(1_000_000, 1_000_000)}}},
+		"2 MB of history": {says: saying{messages: [][]string{{"ok"}}},
+			q: contract.Question{Prompt: strings.Repeat("é", 1_000_000)}},
 		"300 tools, 100 calls": {
 			says: saying{calls: slices.Repeat([]contract.Call{{Name: "tool_299", Arguments: `{"x":"é"}`}}, 100)},
 			q:    contract.Question{Tools: offered(300)},
 		},
 		"arguments of 200 kB": {
-			says: saying{calls: []contract.Call{{Name: "tool_0", Arguments: `{"x":"` + strings.Repeat("é", 100_000) + `"}`}}},
-			q:    contract.Question{Tools: offered(1)},
+			says: saying{calls: []contract.Call{{Name: "tool_0",
+				Arguments: `{"x":"` + strings.Repeat("é", 100_000) + `"}`}}},
+			q: contract.Question{Tools: offered(1)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

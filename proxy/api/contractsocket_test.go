@@ -40,7 +40,8 @@ func TestContractOnASocket(t *testing.T) {
 			s.mu.Lock()
 			s.says = says
 			s.mu.Unlock()
-			body, err := contract.Responses.Body(contract.Question{Model: "demo", Prompt: "hello", Tools: tools, Reasoning: true})
+			body, err := contract.Responses.Body(contract.Question{Model: "demo", Prompt: "hello", Tools: tools,
+				Reasoning: true})
 			require.NoError(t, err)
 			var request map[string]any
 			require.NoError(t, json.Unmarshal(body, &request))

@@ -41,23 +41,26 @@ func TestImagesOfAChatTogether(t *testing.T) {
 	worker := &appservertest.Server{Handler: appservertest.Reply("x")}
 	r := newRig(t, worker, func(o *options) { o.Images = &gallery{} })
 	for name, tc := range map[string]struct{ body, param string }{
-		"fifty":        {looking("", times(50, huge)...), "messages[0].content[5].image_url.url"},
-		"five":         {looking("", times(5, huge)...), "messages[0].content[5].image_url.url"},
-		"fetched":      {looking("", append(times(4, huge), "https://x/huge")...), "messages[0].content[5].image_url.url"},
+		"fifty": {looking("", times(50, huge)...), "messages[0].content[5].image_url.url"},
+		"five":  {looking("", times(5, huge)...), "messages[0].content[5].image_url.url"},
+		"fetched": {looking("", append(times(4, huge), "https://x/huge")...),
+			"messages[0].content[5].image_url.url"},
 		"for a choice": {looking(`"n":2,`, times(3, huge)...), "messages[0].content[3].image_url.url"},
 		"streamed":     {looking(streaming, times(5, huge)...), "messages[0].content[5].image_url.url"},
 	} {
 		t.Run(name, func(t *testing.T) { tooMuch(t, r.chatting(t, tc.body), tc.param) })
 	}
 	assert.NotContains(t, worker.Requests(), "thread/start")
-	for _, body := range []string{looking("", times(4, huge)...), looking("", times(50, onePixel)...), looking(`"n":2,`, times(2, huge)...)} {
+	for _, body := range []string{looking("", times(4, huge)...), looking("", times(50, onePixel)...),
+		looking(`"n":2,`, times(2, huge)...)} {
 		assert.Equal(t, http.StatusOK, r.chatting(t, body).StatusCode)
 	}
 }
 
 // inputImages is a message with that many large images.
 func inputImages(n int) string {
-	return `{"role":"user","content":[` + strings.Join(times(n, `{"type":"input_image","image_url":"`+huge+`"}`), ",") + `]}`
+	return `{"role":"user","content":[` +
+		strings.Join(times(n, `{"type":"input_image","image_url":"`+huge+`"}`), ",") + `]}`
 }
 
 // Of a response all images count: of messages, of outputs of tools, and those of the
@@ -75,7 +78,8 @@ func TestImagesOfAResponseTogether(t *testing.T) {
 	tooMuch(t, r.responding(t, asked(continuing, `[`+inputImages(2)+`]`)), "input[0].content[1].image_url")
 	assert.Equal(t, http.StatusOK, r.responding(t, asked(continuing, `[`+inputImages(1)+`]`)).StatusCode)
 
-	items := read[struct{ Data []seenItem }](t, text(t, r.do(t, http.MethodGet, "/v1/responses/"+first.ID+"/input_items", "")))
+	items := read[struct{ Data []seenItem }](t,
+		text(t, r.do(t, http.MethodGet, "/v1/responses/"+first.ID+"/input_items", "")))
 	again := `{"type":"item_reference","id":"` + items.Data[0].ID + `"}`
 	tooMuch(t, r.responding(t, asked("", `[`+again+`,`+again+`]`)), "input[1]")
 
@@ -88,7 +92,8 @@ func TestImagesOfAResponseTogether(t *testing.T) {
 
 // holding is a rig whose worker holds its answers to that method back until the gate is
 // closed.
-func holding(t *testing.T, method string, changes ...func(*options)) (r *rig, worker *appservertest.Server, came, gate chan struct{}) {
+func holding(t *testing.T, method string, changes ...func(*options)) (r *rig, worker *appservertest.Server, came,
+	gate chan struct{}) {
 	t.Helper()
 	came, gate = make(chan struct{}, 8), make(chan struct{})
 	hold := appservertest.Held(gate)
@@ -107,7 +112,8 @@ func (r *rig) turnsOnWorker() int { return r.Report().Workers[0].Inflight }
 // A request whose images are too much for the time of a start is not run again, and
 // its place is free when the worker is.
 func TestHeavyStartsDoNotRunAgain(t *testing.T) {
-	r, worker, came, gate := holding(t, "thread/inject_items", func(o *options) { o.max, o.StartTimeout = 1, time.Second })
+	r, worker, came, gate := holding(t, "thread/inject_items",
+		func(o *options) { o.max, o.StartTimeout = 1, time.Second })
 	resp := r.chatting(t, looking("", huge))
 	assert.Equal(t, http.StatusGatewayTimeout, resp.StatusCode)
 	assert.Equal(t, "false", resp.Header.Get("X-Should-Retry"))
@@ -154,7 +160,8 @@ func TestPlacesOfClientsThatLeave(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			r, _, came, gate := holding(t, method)
 			ctx, leave := context.WithCancel(t.Context())
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(looking("", huge)))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions",
+				strings.NewReader(looking("", huge)))
 			require.NoError(t, err)
 			req.Header.Set("Content-Type", "application/json")
 			gone := make(chan error, 1)
@@ -186,7 +193,8 @@ func TestPlacesOfInterruptedTurns(t *testing.T) {
 		return ctx.Err()
 	}
 	ctx, leave := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(hello("")))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions",
+		strings.NewReader(hello("")))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	gone := make(chan struct{})

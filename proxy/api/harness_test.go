@@ -66,7 +66,8 @@ type options struct {
 func newRig(t *testing.T, worker *appservertest.Server, changes ...func(*options)) *rig {
 	t.Helper()
 	o := options{worker: worker, max: 16, queue: workers.Queue{Limit: 64, Timeout: bound}, Settings: Settings{
-		BodyLimit: 1 << 20, RequestMemory: 256 << 20, QueueTimeout: bound, IdleTimeout: 10 * time.Second, Keepalive: 10 * time.Second, Registry: prometheus.NewRegistry(),
+		BodyLimit: 1 << 20, RequestMemory: 256 << 20, QueueTimeout: bound, IdleTimeout: 10 * time.Second,
+		Keepalive: 10 * time.Second, Registry: prometheus.NewRegistry(),
 	}}
 	for _, change := range changes {
 		change(&o)

@@ -58,13 +58,15 @@ func TestToolCalls(t *testing.T) {
 	const said = `{"role":"assistant","content":"I will ask.","refusal":null,`
 
 	got, finish := message(t, r.chatting(t, hello(weatherTools)))
-	assert.JSONEq(t, said+`"tool_calls":[`+paris+`,`+rome+`]}`, got, "the call of what is not there is codex's to answer")
+	assert.JSONEq(t, said+`"tool_calls":[`+paris+`,`+rome+`]}`, got,
+		"the call of what is not there is codex's to answer")
 	assert.Equal(t, "tool_calls", finish)
 	request := received(t, requests)
 	require.Len(t, request.DynamicTools, 2)
 	assert.Equal(t, "weather", request.DynamicTools[0].Name)
 	assert.Equal(t, "what the sky does", request.DynamicTools[0].Description)
-	assert.JSONEq(t, `{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`, string(request.DynamicTools[0].InputSchema))
+	assert.JSONEq(t, `{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`,
+		string(request.DynamicTools[0].InputSchema))
 	assert.JSONEq(t, `{"type":"object","properties":{}}`, string(request.DynamicTools[1].InputSchema))
 
 	got, _ = message(t, r.chatting(t, hello(weatherTools+`"parallel_tool_calls":false,`)))
@@ -72,7 +74,8 @@ func TestToolCalls(t *testing.T) {
 	request = received(t, requests)
 	assert.Contains(t, string(request.Items[len(request.Items)-1]), "at most one function")
 
-	got, finish = message(t, r.chatting(t, hello(`"functions":[{"name":"weather"}],"function_call":{"name":"weather"},`)))
+	got, finish = message(t,
+		r.chatting(t, hello(`"functions":[{"name":"weather"}],"function_call":{"name":"weather"},`)))
 	assert.JSONEq(t, said+`"function_call":{"name":"weather","arguments":"{\"city\":\"Paris\"}"}}`, got)
 	assert.Equal(t, "function_call", finish)
 	request = received(t, requests)
@@ -117,7 +120,8 @@ func TestStreamedToolCalls(t *testing.T) {
 		"[DONE]",
 	}, "\n"), callID.ReplaceAllString(got, `"call"`))
 
-	got = strings.Join(frames(t, r.chatting(t, hello(streaming+`"functions":[{"name":"weather"},{"name":"time"}],`))), "\n")
+	got = strings.Join(frames(t,
+		r.chatting(t, hello(streaming+`"functions":[{"name":"weather"},{"name":"time"}],`))), "\n")
 	assert.Contains(t, got, `"delta":{"function_call":{"name":"weather","arguments":""}}`)
 	assert.Contains(t, got, `"delta":{"function_call":{"arguments":"{\"city\":\"Paris\"}"}}`)
 	assert.Contains(t, got, `"finish_reason":"function_call"`)
@@ -133,7 +137,8 @@ func TestSeveralMessagesAreOneAnswer(t *testing.T) {
 	}})
 	whole, _ := message(t, r.chatting(t, hello("")))
 	assert.JSONEq(t, `{"role":"assistant","content":"I will look.\n\nIt is five.","refusal":null}`, whole)
-	streamed := regexp.MustCompile(`"delta":{"content":"([^"]*)"`).FindAllStringSubmatch(strings.Join(frames(t, r.chatting(t, hello(streaming))), "\n"), -1)
+	streamed := regexp.MustCompile(`"delta":{"content":"([^"]*)"`).FindAllStringSubmatch(strings.Join(frames(t,
+		r.chatting(t, hello(streaming))), "\n"), -1)
 	require.Len(t, streamed, 4)
 	assert.Equal(t, `\n\nIt is `, streamed[2][1])
 	assert.Equal(t, "five.", streamed[3][1])
@@ -161,7 +166,8 @@ func TestReasoningIsSentWhereAsked(t *testing.T) {
 
 	streamed := frames(t, r.chatting(t, hello(streaming+ask)))
 	require.Len(t, streamed, 7)
-	for i, want := range []string{`"role":"assistant","content":""`, `{"reasoning_content":"let me "}`, `{"reasoning_content":"think"}`, `{"reasoning_content":"\n\nagain"}`, `{"content":"hi"}`} {
+	for i, want := range []string{`"role":"assistant","content":""`, `{"reasoning_content":"let me "}`,
+		`{"reasoning_content":"think"}`, `{"reasoning_content":"\n\nagain"}`, `{"content":"hi"}`} {
 		assert.Contains(t, streamed[i], want)
 	}
 }
@@ -192,7 +198,8 @@ func TestWhatATurnIsAskedFor(t *testing.T) {
 		return nil
 	}})
 	format := func(strict string) string {
-		return `"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":` + strict + `,"schema":{"type":"object"}}},`
+		return `"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":` + strict +
+			`,"schema":{"type":"object"}}},`
 	}
 	for name, tc := range map[string]struct {
 		params string
@@ -204,7 +211,8 @@ func TestWhatATurnIsAskedFor(t *testing.T) {
 			assert.Empty(t, r.OutputSchema)
 			assert.Contains(t, last, "hello")
 		}},
-		"tier": {`"service_tier":"flex",`, func(t *testing.T, r appservertest.Request, _ string) { assert.Equal(t, "flex", r.ServiceTier) }},
+		"tier": {`"service_tier":"flex",`,
+			func(t *testing.T, r appservertest.Request, _ string) { assert.Equal(t, "flex", r.ServiceTier) }},
 		"verbosity": {`"verbosity":"high",`, func(t *testing.T, r appservertest.Request, _ string) {
 			assert.Equal(t, map[string]any{"model_verbosity": "high"}, r.Config)
 		}},
@@ -217,9 +225,10 @@ func TestWhatATurnIsAskedFor(t *testing.T) {
 			assert.Contains(t, last, `{\"type\":\"object\"}`)
 			assert.Contains(t, last, `"developer"`)
 		}},
-		"any object": {`"response_format":{"type":"json_object"},`, func(t *testing.T, _ appservertest.Request, last string) {
-			assert.Contains(t, last, "one valid JSON object")
-		}},
+		"any object": {`"response_format":{"type":"json_object"},`,
+			func(t *testing.T, _ appservertest.Request, last string) {
+				assert.Contains(t, last, "one valid JSON object")
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, http.StatusOK, r.chatting(t, hello(tc.params)).StatusCode)

@@ -98,7 +98,8 @@ func TestImagesThatCannotBeHad(t *testing.T) {
 	assert.NotContains(t, worker.Requests(), "thread/start")
 
 	off := newRig(t, worker)
-	assert.Equal(t, "image_fetch_disabled", failure(t, text(t, off.chatting(t, looking("", "https://x/1.png")))).Error.Code)
+	assert.Equal(t, "image_fetch_disabled",
+		failure(t, text(t, off.chatting(t, looking("", "https://x/1.png")))).Error.Code)
 }
 
 func TestFetchingEndsWithTheRequest(t *testing.T) {
@@ -113,14 +114,16 @@ func TestFetchingEndsWithTheRequest(t *testing.T) {
 func TestFetchingIsSharedBetweenKeys(t *testing.T) {
 	keys, secrets := withKeys(t, "ann", "bob")
 	g := &gallery{begun: make(chan struct{}, 16)}
-	r := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")}, func(o *options) { o.Images, o.Keys = g, keys })
+	r := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")},
+		func(o *options) { o.Images, o.Keys = g, keys })
 	ctx, cancel := context.WithCancel(t.Context())
 	var asked sync.WaitGroup
 	defer asked.Wait()
 	defer cancel()
 	for range 2 {
 		body := looking("", "https://x/1slow", "https://x/2slow")
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(body))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions",
+			strings.NewReader(body))
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Authorization", "Bearer "+secrets[0])

@@ -113,8 +113,9 @@ func TestUnanswered(t *testing.T) {
 	uploading := func() (rest func()) {
 		conn, err := net.Dial("tcp", l.Addr().String())
 		require.NoError(t, err)
-		_, err = io.WriteString(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
-			"Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n")
+		_, err = io.WriteString(conn,
+			"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+				"Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n")
 		require.NoError(t, err)
 		answer := bufio.NewReader(conn)
 		line, err := answer.ReadString('\n')

@@ -34,7 +34,8 @@ func TestUnreadAnswersHoldLittle(t *testing.T) {
 	r := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")}, keeping(t, 1<<30), func(o *options) {
 		o.BodyLimit, o.IdleTimeout = 16<<20, bound
 	})
-	id := r.whole(t, `{"model":"demo","input":[{"role":"user","content":"`+strings.Repeat("y", 300<<10)+`"}],"instructions":"`+strings.Repeat("x", size)+`"}`).ID
+	id := r.whole(t, `{"model":"demo","input":[{"role":"user","content":"`+strings.Repeat("y",
+		300<<10)+`"}],"instructions":"`+strings.Repeat("x", size)+`"}`).ID
 	path := "/v1/responses/" + id
 	want := text(t, r.do(t, http.MethodGet, path, ""))
 	require.Greater(t, len(want), size)
@@ -69,7 +70,8 @@ func TestUnreadAnswersHoldLittle(t *testing.T) {
 func TestAnswersWithLittleMemory(t *testing.T) {
 	worker, store := &appservertest.Server{Handler: appservertest.Reply("x")}, keeping(t, 1<<30)
 	r := newRig(t, worker, store)
-	id := r.whole(t, asked("", `[{"role":"user","content":"`+strings.Repeat("y", 1000<<10)+`"},{"role":"user","content":"z"}]`)).ID
+	id := r.whole(t, asked("",
+		`[{"role":"user","content":"`+strings.Repeat("y", 1000<<10)+`"},{"role":"user","content":"z"}]`)).ID
 	path := "/v1/responses/" + id + "/input_items"
 	want := text(t, r.do(t, http.MethodGet, path, ""))
 	small := newRig(t, nil, store, func(o *options) { o.RequestMemory, o.QueueTimeout = 3<<20, 30*time.Millisecond })

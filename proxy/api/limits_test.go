@@ -94,7 +94,8 @@ func TestConcurrentPlaceIsFreeWithTheAnswer(t *testing.T) {
 		stream := bufio.NewReader(r.chatting(t, hello(streaming+weatherTools), alice...).Body)
 		for frame(t, stream) != "data: [DONE]" {
 		}
-		assert.Contains(t, text(t, r.responding(t, asked(`"tools":[{"type":"function","name":"weather"},{"type":"function","name":"time"}],`, `"q"`), alice...)), "Rome")
+		assert.Contains(t, text(t,
+			r.responding(t, asked(`"tools":[{"type":"function","name":"weather"},{"type":"function","name":"time"}],`, `"q"`), alice...)), "Rome")
 	}
 }
 
@@ -110,9 +111,11 @@ func TestConcurrentRequests(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	first := make(chan error, 1)
 	go func() {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(hello("")))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions",
+			strings.NewReader(hello("")))
 		if err == nil {
-			req.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {alice}, "X-Request-Id": {"left"}}
+			req.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {alice},
+				"X-Request-Id": {"left"}}
 			var resp *http.Response
 			if resp, err = r.client.Do(req); err == nil {
 				err = resp.Body.Close()
@@ -125,7 +128,8 @@ func TestConcurrentRequests(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
 	assert.NotEmpty(t, resp.Header.Get("Retry-After"))
 	assert.Equal(t, "concurrency_exceeded", failure(t, text(t, resp)).Error.Code)
-	assert.Equal(t, http.StatusOK, r.do(t, http.MethodGet, "/v1/models", "", "Authorization", alice).StatusCode, "lists are no turns")
+	assert.Equal(t, http.StatusOK, r.do(t, http.MethodGet, "/v1/models", "", "Authorization", alice).StatusCode,
+		"lists are no turns")
 
 	leave()
 	assert.ErrorIs(t, received(t, first), context.Canceled)
@@ -162,7 +166,8 @@ func TestLimitsOfResponses(t *testing.T) {
 		o.Keys, o.Aliases = keys, map[string]modelname.Alias{"fast": {Model: "demo", Effort: "low"}}
 	})
 	ask := func(model, id string) *http.Response {
-		return r.do(t, http.MethodPost, "/v1/responses", `{"model":"`+model+`","input":"hi","store":false}`, "Authorization", "Bearer "+secrets[0], "X-Request-Id", id)
+		return r.do(t, http.MethodPost, "/v1/responses", `{"model":"`+model+`","input":"hi","store":false}`,
+			"Authorization", "Bearer "+secrets[0], "X-Request-Id", id)
 	}
 	resp := ask("fast", "first")
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
@@ -182,7 +187,8 @@ func TestLimitsOfResponses(t *testing.T) {
 // the limits. Each knows what its key may see.
 func TestChoicesCountTogether(t *testing.T) {
 	keys, secrets := withKeys(t, "alice concurrent=3 requests-per-minute=20 models=demo,nothing")
-	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x"), Models: []appservertest.Model{{ID: "demo"}, {ID: "nothing-else"}}},
+	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x"),
+		Models: []appservertest.Model{{ID: "demo"}, {ID: "nothing-else"}}},
 		func(o *options) { o.Keys = keys })
 	bearer := "Bearer " + secrets[0]
 	resp := r.chatting(t, hello(`"n":3,`), "Authorization", bearer, "X-Request-Id", "three")
@@ -197,7 +203,8 @@ func TestChoicesCountTogether(t *testing.T) {
 	assert.Equal(t, "1", metric(t, r, `codex_usage_requests_total{key="alice",model="demo"}`))
 	assert.Equal(t, "60", metric(t, r, `codex_usage_tokens_total{key="alice",kind="input",model="demo"}`))
 	for _, n := range []string{"1", "2"} {
-		resp := r.chatting(t, `{"n":`+n+`,"model":"nothing","messages":[{"role":"user","content":"x"}]}`, "Authorization", bearer)
+		resp := r.chatting(t, `{"n":`+n+`,"model":"nothing","messages":[{"role":"user","content":"x"}]}`,
+			"Authorization", bearer)
 		assert.Equal(t, http.StatusNotFound, resp.StatusCode)
 		assert.NotContains(t, text(t, resp), "nothing-else", n)
 	}

@@ -99,7 +99,8 @@ func TestMemoryOfBodies(t *testing.T) {
 	begin(alice, hello(""))
 	begin(bob, large(90<<10, ""))
 	begin(bob, large(90<<10, ""))
-	assert.Contains(t, text(t, r.do(t, http.MethodGet, "/metrics", "", "Authorization", bob)), "codex_request_memory_bytes 73")
+	assert.Contains(t, text(t, r.do(t, http.MethodGet, "/metrics", "", "Authorization", bob)),
+		"codex_request_memory_bytes 73")
 
 	close(gate)
 	for _, answered := range waiting {
@@ -154,7 +155,8 @@ func TestMemoryOfStoredConversations(t *testing.T) {
 		received(t, begun)
 	}
 	assert.InDelta(t, 4*limits.PerByte*90<<10, r.Memory.Bytes(), 60_000)
-	for _, try := range [][3]string{{http.MethodPost, "/v1/responses", continued}, {http.MethodGet, "/v1/responses/" + first + "/input_items", ""}} {
+	for _, try := range [][3]string{{http.MethodPost, "/v1/responses", continued},
+		{http.MethodGet, "/v1/responses/" + first + "/input_items", ""}} {
 		resp := r.do(t, try[0], try[1], try[2])
 		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 		assert.Equal(t, "overloaded", failure(t, text(t, resp)).Error.Code)
@@ -171,12 +173,14 @@ func TestMemoryOfImages(t *testing.T) {
 	in := intake.New(intake.Settings{BodyLimit: 10 * int64(len(onePixel)), Images: &gallery{}})
 	memory := limits.NewMemory(100*int64(len(onePixel)), 10*time.Millisecond)
 	x := &proxy.Exchange{Grant: limits.NewLimiter(limits.Settings{}).Grant(auth.Key{}, memory)}
-	images := []openai.PlacedImage{{At: "a", Image: &openai.Image{URL: "https://a/png"}}, {At: "b", Image: &openai.Image{URL: onePixel}}}
+	images := []openai.PlacedImage{{At: "a", Image: &openai.Image{URL: "https://a/png"}},
+		{At: "b", Image: &openai.Image{URL: onePixel}}}
 	require.NoError(t, in.Inline(t.Context(), x, images))
 	assert.Equal(t, limits.PerByte*int64(len(onePixel)), memory.Bytes())
 	defer fill(t, memory).release()
 	var refused *openai.Error
-	require.ErrorAs(t, in.Inline(t.Context(), x, []openai.PlacedImage{{At: "a", Image: &openai.Image{URL: "https://a/png"}}}), &refused)
+	require.ErrorAs(t, in.Inline(t.Context(), x,
+		[]openai.PlacedImage{{At: "a", Image: &openai.Image{URL: "https://a/png"}}}), &refused)
 	assert.Equal(t, "overloaded", refused.Code)
 }
 
@@ -280,7 +284,8 @@ func TestMessagesThatDoNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, leave := piped(t)
 		answer := upgraded(t, client)
-		_, err := client.Write([]byte{0x81, 0x80 | 100, 1, 2, 3, 4, 'x'}) // the head of a masked text of 100 bytes, and one of them
+		_, err := client.Write([]byte{0x81, 0x80 | 100, 1, 2, 3, 4,
+			'x'}) // the head of a masked text of 100 bytes, and one of them
 		require.NoError(t, err)
 		began := time.Now()
 		assert.Contains(t, <-answer, "101 Switching Protocols")

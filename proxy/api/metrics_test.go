@@ -42,8 +42,10 @@ func answerWith(result string) appservertest.Fault {
 // dashboards and alerts rest on.
 func TestMetricsGolden(t *testing.T) {
 	keys, secrets := withKeys(t, "alice requests-per-minute=3 tokens-per-minute=1000 tokens-per-day=2000 concurrent=3")
-	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x"), Faults: limitedAccount}, func(o *options) { o.Keys = keys })
-	require.Eventually(t, func() bool { a := r.pool.Accounts(); return len(a) == 1 && len(a[0].Limits) == 2 }, bound, time.Millisecond)
+	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "x"), Faults: limitedAccount},
+		func(o *options) { o.Keys = keys })
+	require.Eventually(t, func() bool { a := r.pool.Accounts(); return len(a) == 1 && len(a[0].Limits) == 2 },
+		bound, time.Millisecond)
 	r.client.Transport.(*http.Transport).MaxConnsPerHost = 1 // a request is counted before the next on its connection is read
 	bearer := "Bearer " + secrets[0]
 	text(t, r.chatting(t, hello(streaming), "Authorization", bearer))

@@ -17,7 +17,8 @@ import (
 )
 
 func catalogue() []appservertest.Model {
-	return []appservertest.Model{{ID: "gpt-5"}, {ID: "gpt-5-mini"}, {ID: "org/tiny"}, {ID: "secret-preview", Hidden: true}}
+	return []appservertest.Model{{ID: "gpt-5"}, {ID: "gpt-5-mini"}, {ID: "org/tiny"},
+		{ID: "secret-preview", Hidden: true}}
 }
 
 var someAliases = map[string]modelname.Alias{
@@ -36,7 +37,8 @@ func modelRig(t *testing.T, worker *appservertest.Server) (*rig, []string) {
 
 func TestModelsOfAKey(t *testing.T) {
 	r, secrets := modelRig(t, &appservertest.Server{})
-	for i, want := range [][]string{{"gpt-5", "gpt-5-mini", "org/tiny", "fast", "gpt-5-high"}, {"org/tiny", "gpt-5-high"}} {
+	for i, want := range [][]string{{"gpt-5", "gpt-5-mini", "org/tiny", "fast", "gpt-5-high"},
+		{"org/tiny", "gpt-5-high"}} {
 		var list openai.ModelList
 		resp := r.do(t, http.MethodGet, "/v1/models", "", "Authorization", "Bearer "+secrets[i])
 		require.NoError(t, json.Unmarshal([]byte(text(t, resp)), &list))
@@ -86,7 +88,8 @@ func TestModelByID(t *testing.T) {
 			assert.Equal(t, "model", *e.Param)
 			assert.Contains(t, e.Message, tc.hinted)
 			if tc.key == 1 {
-				assert.NotContains(t, strings.Replace(e.Message, `"`+tc.path+`"`, "", 1), "gpt-5-mini", "not a word of what the key may not see")
+				assert.NotContains(t, strings.Replace(e.Message, `"`+tc.path+`"`, "", 1), "gpt-5-mini",
+					"not a word of what the key may not see")
 			}
 		})
 	}
@@ -120,7 +123,8 @@ func TestAliases(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tc.key, " ", tc.model, " ", tc.effort), func(t *testing.T) {
 			id := fmt.Sprint("r", i)
-			body := fmt.Sprintf(`{"model":%q,"reasoning_effort":%q,"messages":[{"role":"user","content":"hi"}]}`, tc.model, tc.effort)
+			body := fmt.Sprintf(`{"model":%q,"reasoning_effort":%q,"messages":[{"role":"user","content":"hi"}]}`,
+				tc.model, tc.effort)
 			resp := r.chatting(t, body, "Authorization", "Bearer "+secrets[tc.key], "X-Request-Id", id)
 			answer := text(t, resp)
 			require.Equal(t, tc.status, resp.StatusCode, answer)
@@ -133,7 +137,9 @@ func TestAliases(t *testing.T) {
 			if tc.status == http.StatusBadRequest {
 				assert.Equal(t, "reasoning_effort", *failure(t, answer).Error.Param)
 				assert.NotRegexp(t, `gpt-5\b[^-]`, answer, "the other name is not told")
-				resp := r.responding(t, fmt.Sprintf(`{"model":%q,"reasoning":{"effort":%q},"input":"hi"}`, tc.model, tc.effort), "Authorization", "Bearer "+secrets[tc.key])
+				resp := r.responding(t,
+					fmt.Sprintf(`{"model":%q,"reasoning":{"effort":%q},"input":"hi"}`, tc.model, tc.effort),
+					"Authorization", "Bearer "+secrets[tc.key])
 				assert.Equal(t, "reasoning.effort", *failure(t, text(t, resp)).Error.Param)
 			}
 		})

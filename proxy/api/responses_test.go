@@ -40,7 +40,8 @@ func keepingAt(t *testing.T, path string, size int64) func(*options) {
 
 func newStore(path string, size int64) *stored.Store {
 	return stored.New(stored.Settings{
-		Path: path, Limits: stored.Limits{Retention: time.Hour, Bytes: size, Count: 1000}, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		Path: path, Limits: stored.Limits{Retention: time.Hour, Bytes: size, Count: 1000},
+		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -151,9 +152,12 @@ func TestStreamedResponse(t *testing.T) {
 		kinds = append(kinds, strings.TrimPrefix(e.Type, "response."))
 	}
 	assert.Equal(t, []string{
-		"created", "in_progress", "output_item.added", "reasoning_summary_part.added", "reasoning_summary_text.delta", "reasoning_summary_text.delta",
-		"reasoning_summary_text.done", "reasoning_summary_part.done", "output_item.done", "output_item.added", "content_part.added",
-		"output_text.delta", "output_text.delta", "output_text.done", "content_part.done", "output_item.done", "completed",
+		"created", "in_progress", "output_item.added", "reasoning_summary_part.added",
+		"reasoning_summary_text.delta", "reasoning_summary_text.delta",
+		"reasoning_summary_text.done", "reasoning_summary_part.done", "output_item.done", "output_item.added",
+		"content_part.added",
+		"output_text.delta", "output_text.delta", "output_text.done", "content_part.done", "output_item.done",
+		"completed",
 	}, kinds)
 	last := list[len(list)-1].Response
 	assert.Equal(t, "answer to q", last.Output[1].Content[0].Text)
@@ -224,12 +228,15 @@ func TestResponsesContinue(t *testing.T) {
 		assert.Equal(t, "request_too_large", e.Code)
 		assert.Equal(t, "input[61]", *e.Param, "where it was too much")
 		assert.Contains(t, e.Message, "62914560 bytes")
-		resp = r.responding(t, asked("", "["+strings.Repeat(reference+",", 61)+`{"role":"user","content":"`+strings.Repeat("x", 500<<10)+`"}]`))
+		resp = r.responding(t,
+			asked("", "["+strings.Repeat(reference+",", 61)+`{"role":"user","content":"`+strings.Repeat("x",
+				500<<10)+`"}]`))
 		assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode, "what is sent counts, too")
 		assert.Equal(t, "input[61]", *failure(t, text(t, resp)).Error.Param)
 	})
 	t.Run("deleted", func(t *testing.T) {
-		assert.JSONEq(t, `{"id":"`+first.ID+`","object":"response","deleted":true}`, text(t, r.do(t, http.MethodDelete, "/v1/responses/"+first.ID, "")))
+		assert.JSONEq(t, `{"id":"`+first.ID+`","object":"response","deleted":true}`,
+			text(t, r.do(t, http.MethodDelete, "/v1/responses/"+first.ID, "")))
 		for _, method := range []string{http.MethodGet, http.MethodDelete} {
 			resp := r.do(t, method, "/v1/responses/"+first.ID, "")
 			assert.Equal(t, http.StatusNotFound, resp.StatusCode)
@@ -246,7 +253,8 @@ func TestResponsesAreTheKeys(t *testing.T) {
 	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t), func(o *options) { o.Keys = keys })
 	ann, bob := []string{"Authorization", "Bearer " + secrets[0]}, []string{"Authorization", "Bearer " + secrets[1]}
 	first := r.whole(t, asked("", `"q"`), ann...)
-	for _, try := range [][2]string{{http.MethodGet, ""}, {http.MethodDelete, ""}, {http.MethodPost, "/cancel"}, {http.MethodGet, "/input_items"}} {
+	for _, try := range [][2]string{{http.MethodGet, ""}, {http.MethodDelete, ""}, {http.MethodPost, "/cancel"},
+		{http.MethodGet, "/input_items"}} {
 		resp := r.do(t, try[0], "/v1/responses/"+first.ID+try[1], "", bob...)
 		assert.Equal(t, http.StatusNotFound, resp.StatusCode, try)
 	}
@@ -307,7 +315,8 @@ func TestCancelResponse(t *testing.T) {
 		for {
 			n, err := resp.Body.Read(buffer)
 			all.Write(buffer[:n])
-			if _, after, ok := strings.Cut(all.String(), `"response":{"id":"`); ok && strings.Contains(all.String(), `"half"`) && cap(begun) > len(begun) {
+			if _, after, ok := strings.Cut(all.String(), `"response":{"id":"`); ok &&
+				strings.Contains(all.String(), `"half"`) && cap(begun) > len(begun) {
 				id, _, _ := strings.Cut(after, `"`)
 				select {
 				case begun <- id:
@@ -402,7 +411,8 @@ func TestLostResponseRunsAgain(t *testing.T) {
 	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
 		if tries++; tries == 1 {
 			turn.Text("lost")
-			turn.Notify("turn/completed", map[string]any{"turn": map[string]any{"id": turn.ID, "status": "interrupted", "items": []any{}}})
+			turn.Notify("turn/completed",
+				map[string]any{"turn": map[string]any{"id": turn.ID, "status": "interrupted", "items": []any{}}})
 			return nil
 		}
 		return thinker(ctx, turn)
@@ -463,7 +473,8 @@ func TestResponsesBeforeTheirDatabase(t *testing.T) {
 	for _, resp := range []*http.Response{
 		r.do(t, http.MethodGet, "/v1/responses/"+got.ID, ""), r.do(t, http.MethodDelete, "/v1/responses/"+got.ID, ""),
 		r.do(t, http.MethodGet, "/v1/responses/"+got.ID+"/input_items", ""),
-		r.responding(t, asked(`"previous_response_id":"`+got.ID+`",`, `"q2"`)), r.responding(t, asked("", `[{"type":"item_reference","id":"msg_1"}]`)),
+		r.responding(t, asked(`"previous_response_id":"`+got.ID+`",`, `"q2"`)),
+		r.responding(t, asked("", `[{"type":"item_reference","id":"msg_1"}]`)),
 	} {
 		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 		assert.Equal(t, "responses_unavailable", failure(t, text(t, resp)).Error.Code)
@@ -478,7 +489,8 @@ func TestResponsesBeforeTheirDatabase(t *testing.T) {
 // The stream begins properly when the model takes its time.
 func TestSilentResponse(t *testing.T) {
 	gate := make(chan struct{})
-	r := newRig(t, &appservertest.Server{Handler: gated(gate, "", "late")}, func(o *options) { o.Keepalive = 10 * time.Millisecond })
+	r := newRig(t, &appservertest.Server{Handler: gated(gate, "", "late")},
+		func(o *options) { o.Keepalive = 10 * time.Millisecond })
 	resp := r.responding(t, asked(streaming, `"q"`))
 	body := bufio.NewReader(resp.Body)
 	line, err := body.ReadString('\n')

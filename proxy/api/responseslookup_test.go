@@ -34,7 +34,8 @@ func TestReasoningStaysWithItsWorker(t *testing.T) {
 	brought := first.Output[0].Encrypted
 	assert.Equal(t, markOf("default")+"demo", brought)
 	for _, encrypted := range []string{brought, "demo", markOf("another") + "demo"} {
-		r.whole(t, asked(store, `[{"role":"user","content":"q1"},{"type":"reasoning","summary":[],"encrypted_content":"`+encrypted+`"},{"role":"user","content":"q2"}]`))
+		r.whole(t, asked(store,
+			`[{"role":"user","content":"q1"},{"type":"reasoning","summary":[],"encrypted_content":"`+encrypted+`"},{"role":"user","content":"q2"}]`))
 	}
 	<-given
 	for range 2 {
@@ -48,7 +49,8 @@ func TestCopiedReasoningStaysWithItsWorker(t *testing.T) {
 	given := make(chan appservertest.Request, 8)
 	r := newRig(t, &appservertest.Server{Handler: telling(given)}, keeping(t))
 	first := r.whole(t, asked("", `"q1"`))
-	referring := r.whole(t, asked("", `[{"type":"item_reference","id":"`+first.Output[0].ID+`"},{"role":"user","content":"q2"}]`))
+	referring := r.whole(t,
+		asked("", `[{"type":"item_reference","id":"`+first.Output[0].ID+`"},{"role":"user","content":"q2"}]`))
 	k := r.socket(t)
 	k.say(create(`"store":false,`, `"q1"`))
 	loose := k.response().Response.ID
@@ -67,17 +69,22 @@ func TestLookupsThatAreEnded(t *testing.T) {
 	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t))
 	id := r.whole(t, asked("", `"q"`)).ID
 	await(t, tick(t), func() bool { return r.Connections.Unanswered() == 0 }) // it is in flight until then
-	for cause, status := range map[error]int{context.Canceled: 499, proxy.ErrDeadline: 503, openai.Timeout("request_timeout", "late"): 504} {
+	for cause, status := range map[error]int{context.Canceled: 499, proxy.ErrDeadline: 503,
+		openai.Timeout("request_timeout", "late"): 504} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)
-		for _, try := range [][2]string{{http.MethodGet, ""}, {http.MethodDelete, ""}, {http.MethodPost, "/cancel"}, {http.MethodGet, "/input_items"}} {
+		for _, try := range [][2]string{{http.MethodGet, ""}, {http.MethodDelete, ""}, {http.MethodPost, "/cancel"},
+			{http.MethodGet, "/input_items"}} {
 			answer := httptest.NewRecorder()
-			r.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, try[0], "http://localhost/v1/responses/"+id+try[1], nil))
+			r.Handler().ServeHTTP(answer,
+				httptest.NewRequestWithContext(ctx, try[0], "http://localhost/v1/responses/"+id+try[1], nil))
 			assert.Equal(t, status, answer.Code, try)
 		}
-		for _, body := range []string{asked(`"previous_response_id":"`+id+`",`, `"q"`), asked("", `[{"type":"item_reference","id":"x"}]`)} {
+		for _, body := range []string{asked(`"previous_response_id":"`+id+`",`, `"q"`),
+			asked("", `[{"type":"item_reference","id":"x"}]`)} {
 			answer := &bomb{ResponseRecorder: httptest.NewRecorder()}
-			req := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/v1/responses", strings.NewReader(body))
+			req := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/v1/responses",
+				strings.NewReader(body))
 			req.Header.Set("Content-Type", "application/json")
 			r.Handler().ServeHTTP(answer, req)
 			assert.Equal(t, status, answer.Code, body)
@@ -89,7 +96,9 @@ func TestLookupsThatAreEnded(t *testing.T) {
 func TestInputItemsOfALongConversation(t *testing.T) {
 	var store *stored.Store
 	r := newRig(t, &appservertest.Server{Handler: thinker}, keeping(t, 1<<30), func(o *options) { store = o.Responses })
-	require.NoError(t, store.Put(t.Context(), stored.Response{ID: "resp_1", Object: []byte("{}"), Input: []stored.Item{{JSON: make([]byte, stored.MaxHistory+1)}}}))
+	require.NoError(t, store.Put(t.Context(),
+		stored.Response{ID: "resp_1", Object: []byte("{}"),
+			Input: []stored.Item{{JSON: make([]byte, stored.MaxHistory+1)}}}))
 	resp := r.do(t, http.MethodGet, "/v1/responses/resp_1/input_items", "")
 	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
 	assert.Equal(t, "request_too_large", failure(t, text(t, resp)).Error.Code)

@@ -41,7 +41,8 @@ func (r *rig) upgrade(t *testing.T, header ...string) (*websocket.Conn, *http.Re
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	return websocket.Dial(ctx, r.url+"/v1/responses", &websocket.DialOptions{HTTPHeader: h, HTTPClient: &http.Client{Transport: r.client.Transport}})
+	return websocket.Dial(ctx, r.url+"/v1/responses",
+		&websocket.DialOptions{HTTPHeader: h, HTTPClient: &http.Client{Transport: r.client.Transport}})
 }
 
 func (k *socket) say(message string) {
@@ -178,7 +179,8 @@ func TestDeletedResponsesOnASocket(t *testing.T) {
 	close(gate)
 	last := k.response()
 	assert.Equal(t, "response.completed", last.Type)
-	assert.Equal(t, http.StatusNotFound, r.do(t, http.MethodGet, "/v1/responses/"+last.Response.ID, "").StatusCode, "it could not be continued")
+	assert.Equal(t, http.StatusNotFound, r.do(t, http.MethodGet, "/v1/responses/"+last.Response.ID, "").StatusCode,
+		"it could not be continued")
 	refused(last.Response.ID)
 	refused(first)
 }
@@ -187,9 +189,12 @@ func TestSocketErrors(t *testing.T) {
 	r := newRig(t, &appservertest.Server{Handler: thinker}, func(o *options) { o.BodyLimit = 4096 })
 	k := r.socket(t)
 	for message, code := range map[string]string{
-		`hello`: "invalid_json", `{"type":"session.update"}`: "invalid_value", `{"type":"response.cancel","response_id":"resp_1"}`: "response_not_found",
-		create(`"background":true,`, `"q"`): "unsupported_parameter", create(`"stream_id":"a",`, `"q"`): "unsupported_parameter",
-		`{"type":"response.create","input":"q"}`: "model_required", `{"type":"response.create","model":"none","input":"q"}`: "model_not_found",
+		`hello`: "invalid_json", `{"type":"session.update"}`: "invalid_value",
+		`{"type":"response.cancel","response_id":"resp_1"}`:     "response_not_found",
+		create(`"background":true,`, `"q"`):                     "unsupported_parameter",
+		create(`"stream_id":"a",`, `"q"`):                       "unsupported_parameter",
+		`{"type":"response.create","input":"q"}`:                "model_required",
+		`{"type":"response.create","model":"none","input":"q"}`: "model_not_found",
 	} {
 		k.say(message)
 		e := k.hear()
@@ -266,8 +271,10 @@ func TestSocketNeedsAKey(t *testing.T) {
 	require.Error(t, err)
 	assert.Equal(t, http.StatusForbidden, resp.StatusCode, "no page of another site")
 	assert.Equal(t, "bad_upgrade", failure(t, text(t, resp)).Error.Code)
-	for status, header := range map[int][]string{http.StatusUpgradeRequired: {}, http.StatusBadRequest: {"Connection", "Upgrade"}} {
-		resp := r.do(t, http.MethodGet, "/v1/responses", "", append(header, "Upgrade", "websocket", "Authorization", "Bearer "+secrets[0])...)
+	for status, header := range map[int][]string{http.StatusUpgradeRequired: {},
+		http.StatusBadRequest: {"Connection", "Upgrade"}} {
+		resp := r.do(t, http.MethodGet, "/v1/responses", "",
+			append(header, "Upgrade", "websocket", "Authorization", "Bearer "+secrets[0])...)
 		assert.Equal(t, status, resp.StatusCode)
 		assert.Equal(t, "application/json", resp.Header.Get("Content-Type"))
 		assert.Equal(t, "bad_upgrade", failure(t, text(t, resp)).Error.Code)
@@ -391,7 +398,8 @@ func TestSlowMessagesNeedNoPong(t *testing.T) {
 			client, leave := piped(t, func(s *Settings) { s.Keepalive = 15 * time.Second })
 			answer := upgraded(t, client)
 			<-time.After(before)
-			_, err := client.Write([]byte("\x81\xe4\x00\x00\x00\x00" + `{"type":"`)) // the head of a masked text of 100 bytes, and some of them
+			_, err := client.Write([]byte("\x81\xe4\x00\x00\x00\x00" +
+				`{"type":"`)) // the head of a masked text of 100 bytes, and some of them
 			require.NoError(t, err)
 			<-time.After(50 * time.Second)
 			_, err = io.WriteString(client, strings.Repeat("x", 89)+`"}`)

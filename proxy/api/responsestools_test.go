@@ -55,7 +55,8 @@ func TestResponsesFindTools(t *testing.T) {
 func TestResponsesChooseEarlierTools(t *testing.T) {
 	given := make(chan appservertest.Request, 1)
 	r := newRig(t, &appservertest.Server{Handler: telling(given)}, keeping(t))
-	first := r.whole(t, asked("", `[{"type":"additional_tools","id":"at_1","tools":[{"type":"function","name":"weather"},{"type":"function","name":"time"}]},{"role":"user","content":"q"}]`))
+	first := r.whole(t, asked("",
+		`[{"type":"additional_tools","id":"at_1","tools":[{"type":"function","name":"weather"},{"type":"function","name":"time"}]},{"role":"user","content":"q"}]`))
 	<-given
 	const (
 		named   = `"tool_choice":{"type":"function","name":"weather"},`

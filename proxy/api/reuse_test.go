@@ -71,7 +71,8 @@ func TestAContinuedConversationKeepsItsThread(t *testing.T) {
 	assert.Len(t, slices.Compact(slices.Clone(k.threads)), 1, "one thread for all: %v", k.threads)
 	// The fake holds what was injected, and an answer is not injected.
 	assert.Equal(t, []int{1, 2, 3, 4, 5}, k.items)
-	assert.Contains(t, text(t, r.do(t, http.MethodGet, "/metrics", "")), "codex_thread_reuse_total{outcome=\"hit\"} 4\n")
+	assert.Contains(t, text(t, r.do(t, http.MethodGet, "/metrics", "")),
+		"codex_thread_reuse_total{outcome=\"hit\"} 4\n")
 }
 
 func TestWhatDiffersHasAThreadOfItsOwn(t *testing.T) {
@@ -135,7 +136,8 @@ func TestALostThreadStartsAnew(t *testing.T) {
 	k := &talker{}
 	refuse := true
 	worker := &appservertest.Server{Handler: k.answer}
-	worker.Faults = map[string]appservertest.Fault{"turn/start": func(_ context.Context, p *appservertest.Peer, id json.RawMessage) bool {
+	worker.Faults = map[string]appservertest.Fault{"turn/start": func(_ context.Context, p *appservertest.Peer,
+		id json.RawMessage) bool {
 		if len(k.threads) == 1 && refuse {
 			refuse = false
 			p.Refuse(id, -32600, "thread not found")

@@ -28,7 +28,8 @@ import (
 func TestRoutes(t *testing.T) {
 	got := map[string]proxy.Access{}
 	chats, catalogue := &chat.Endpoint{}, &models.Endpoint{}
-	for _, route := range slices.Concat(chats.Routes(), responses.New(responses.Settings{}).Routes(), catalogue.Routes()) {
+	for _, route := range slices.Concat(chats.Routes(), responses.New(responses.Settings{}).Routes(),
+		catalogue.Routes()) {
 		got[route.Method+" "+route.Path] = route.Access
 	}
 	assert.Equal(t, map[string]proxy.Access{
@@ -48,7 +49,8 @@ func TestKeys(t *testing.T) {
 	keys, secrets := withKeys(t, "alice", "bob")
 	r := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")}, func(o *options) { o.Keys = keys })
 	for name, header := range map[string]string{
-		"none": "", "wrong": "Bearer sk-codex-wrong", "empty": "Bearer ", "another scheme": "Basic " + secrets[0], "cut": "Bearer " + secrets[0][:20],
+		"none": "", "wrong": "Bearer sk-codex-wrong", "empty": "Bearer ", "another scheme": "Basic " + secrets[0],
+		"cut": "Bearer " + secrets[0][:20],
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, resp := range []*http.Response{
@@ -93,7 +95,8 @@ func TestWithoutKeysOnlyThisHostIsAskedFor(t *testing.T) {
 	for _, host := range []string{"localhost:8787", "LOCALHOST", "127.0.0.1:8787", "127.1.2.3", "[::1]:8787", "[::1]"} {
 		assert.Equal(t, http.StatusOK, ask(open, http.MethodGet, "/metrics", local, host).Code, host)
 	}
-	for _, host := range []string{"evil.example:8787", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "192.0.2.1", ""} {
+	for _, host := range []string{"evil.example:8787", "evil.example", "localhost.evil.example",
+		"127.0.0.1.evil.example", "192.0.2.1", ""} {
 		for _, path := range []string{"/metrics", "/v1/models", "/v1/responses"} {
 			w := ask(open, http.MethodGet, path, local, host)
 			assert.Equal(t, http.StatusForbidden, w.Code, "%s %s", host, path)
@@ -105,7 +108,8 @@ func TestWithoutKeysOnlyThisHostIsAskedFor(t *testing.T) {
 	}
 	assert.Equal(t, http.StatusForbidden, ask(open, http.MethodGet, "/metrics", "[::1]:4711", "evil.example").Code)
 	assert.Equal(t, http.StatusOK, ask(open, http.MethodGet, "/metrics", "@", "api.example.com").Code, "a unix socket")
-	assert.Equal(t, http.StatusOK, ask(closed, http.MethodGet, "/metrics", local, "api.example.com").Code, "a key is enough")
+	assert.Equal(t, http.StatusOK, ask(closed, http.MethodGet, "/metrics", local, "api.example.com").Code,
+		"a key is enough")
 }
 
 // What a reverse proxy passes on is for somebody else, whatever it asks for, and over
@@ -153,7 +157,8 @@ func TestClosedWithoutAKey(t *testing.T) {
 	for _, path := range []string{"/v1/models", "/v1/responses"} {
 		resp := r.do(t, http.MethodGet, path, "", "Authorization", "Bearer "+secrets[0])
 		assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
-		assert.Contains(t, failure(t, text(t, resp)).Error.Message, "there is none, so that nobody is let in until the operator makes one: codex-proxy keys add NAME")
+		assert.Contains(t, failure(t, text(t, resp)).Error.Message,
+			"there is none, so that nobody is let in until the operator makes one: codex-proxy keys add NAME")
 	}
 	assert.Equal(t, http.StatusOK, r.do(t, http.MethodGet, "/metrics", "").StatusCode, "of this machine itself")
 	assert.Equal(t, http.StatusUnauthorized, r.do(t, http.MethodGet, "/metrics", "", "Via", "1.1 front").StatusCode)
@@ -179,14 +184,19 @@ func TestMetricsFromElsewhereNeedAKey(t *testing.T) {
 		"no name":           {"127.0.0.1:4711", "", "HTTP/1.1", [2]string{}, false},
 		"a similar name":    {"127.0.0.1:4711", "localhost.example:80", "HTTP/1.1", [2]string{}, false},
 		"nginx before 1.29": {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.0", [2]string{}, false},
-		"X-Forwarded-For":   {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Forwarded-For", "127.0.0.1"}, false},
-		"empty":             {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Forwarded-For", ""}, false},
-		"X-Real-IP":         {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Real-IP", "192.0.2.1"}, false},
-		"Forwarded":         {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"Forwarded", "for=192.0.2.1"}, false},
-		"Via":               {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"Via", "1.1 front"}, false},
-		"X-Forwarded-Proto": {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Forwarded-Proto", "https"}, false},
-		"X-Forwarded-Host":  {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Forwarded-Host", "proxy.example"}, false},
-		"not an address":    {"@", "127.0.0.1:8787", "HTTP/1.1", [2]string{}, false},
+		"X-Forwarded-For": {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1",
+			[2]string{"X-Forwarded-For", "127.0.0.1"}, false},
+		"empty": {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Forwarded-For", ""}, false},
+		"X-Real-IP": {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"X-Real-IP", "192.0.2.1"},
+			false},
+		"Forwarded": {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1",
+			[2]string{"Forwarded", "for=192.0.2.1"}, false},
+		"Via": {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1", [2]string{"Via", "1.1 front"}, false},
+		"X-Forwarded-Proto": {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1",
+			[2]string{"X-Forwarded-Proto", "https"}, false},
+		"X-Forwarded-Host": {"127.0.0.1:4711", "127.0.0.1:8787", "HTTP/1.1",
+			[2]string{"X-Forwarded-Host", "proxy.example"}, false},
+		"not an address": {"@", "127.0.0.1:8787", "HTTP/1.1", [2]string{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, "/metrics", nil)
@@ -217,7 +227,8 @@ func TestMetricsThroughAReverseProxyNeedAKey(t *testing.T) {
 	keys, _ := withKeys(t, "prometheus")
 	r := newRig(t, nil, func(o *options) { o.Keys = keys })
 	for _, header := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"} {
-		assert.Equal(t, http.StatusUnauthorized, r.do(t, http.MethodGet, "/metrics", "", header, "192.0.2.1").StatusCode, header)
+		assert.Equal(t, http.StatusUnauthorized,
+			r.do(t, http.MethodGet, "/metrics", "", header, "192.0.2.1").StatusCode, header)
 	}
 	assert.Equal(t, http.StatusOK, r.do(t, http.MethodGet, "/metrics", "").StatusCode)
 }
@@ -265,12 +276,17 @@ func TestRefusedRequests(t *testing.T) {
 		"wrong method too":   {"DELETE", "/v1/models", "", "", 405, "method_not_allowed", "GET, HEAD, OPTIONS", ""},
 		"HEAD of a POST":     {"HEAD", "/v1/chat/completions", "", "", 405, "", "OPTIONS, POST", ""},
 		"OPTIONS of nothing": {"OPTIONS", "/v1/embeddings", "", "", 404, "not_found", "", ""},
-		"form":               {"POST", "/v1/chat/completions", "a=b", "application/x-www-form-urlencoded", 415, "unsupported_media_type", "", ""},
-		"no media type":      {"POST", "/v1/chat/completions", "{}", "", 415, "unsupported_media_type", "", ""},
-		"charset is allowed": {"POST", "/v1/chat/completions", "{", "application/json; charset=utf-8", 400, "invalid_json", "", ""},
-		"too large":          {"POST", "/v1/chat/completions", strings.Repeat(" ", 1001), "application/json", 413, "request_too_large", "", ""},
-		"as large":           {"POST", "/v1/chat/completions", strings.Repeat(" ", 1000), "application/json", 400, "invalid_json", "", ""},
-		"compressed":         {"POST", "/v1/chat/completions", "x", "application/json", 415, "unsupported_media_type", "", "gzip"},
+		"form": {"POST", "/v1/chat/completions", "a=b", "application/x-www-form-urlencoded", 415,
+			"unsupported_media_type", "", ""},
+		"no media type": {"POST", "/v1/chat/completions", "{}", "", 415, "unsupported_media_type", "", ""},
+		"charset is allowed": {"POST", "/v1/chat/completions", "{", "application/json; charset=utf-8", 400,
+			"invalid_json", "", ""},
+		"too large": {"POST", "/v1/chat/completions", strings.Repeat(" ", 1001), "application/json", 413,
+			"request_too_large", "", ""},
+		"as large": {"POST", "/v1/chat/completions", strings.Repeat(" ", 1000), "application/json", 400,
+			"invalid_json", "", ""},
+		"compressed": {"POST", "/v1/chat/completions", "x", "application/json", 415,
+			"unsupported_media_type", "", "gzip"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp := r.do(t, tc.method, tc.path, tc.body, "Content-Type", tc.contentType, "Content-Encoding", tc.coding)
@@ -310,9 +326,11 @@ func TestOptions(t *testing.T) {
 	keys, _ := withKeys(t, "alice")
 	r := newRig(t, nil, func(o *options) { o.Keys = keys })
 	for path, allow := range map[string]string{
-		"/v1/chat/completions": "OPTIONS, POST", "/v1/models": "GET, HEAD, OPTIONS", "/v1/models/a/b": "GET, HEAD, OPTIONS", "/livez": "GET, HEAD, OPTIONS",
+		"/v1/chat/completions": "OPTIONS, POST", "/v1/models": "GET, HEAD, OPTIONS",
+		"/v1/models/a/b": "GET, HEAD, OPTIONS", "/livez": "GET, HEAD, OPTIONS",
 	} {
-		resp := r.do(t, http.MethodOptions, path, "", "Origin", "https://example.org", "Access-Control-Request-Method", "POST")
+		resp := r.do(t, http.MethodOptions, path, "", "Origin", "https://example.org",
+			"Access-Control-Request-Method", "POST")
 		assert.Equal(t, http.StatusNoContent, resp.StatusCode, path)
 		assert.Equal(t, allow, resp.Header.Get("Allow"), path)
 		for name := range resp.Header {
@@ -390,12 +408,14 @@ func TestPanicStaysWithinItsRequest(t *testing.T) {
 
 func TestRequestLine(t *testing.T) {
 	keys, secrets := withKeys(t, "alice")
-	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "the", " answer")}, func(o *options) { o.Keys = keys })
+	r := newRig(t, &appservertest.Server{Handler: answering(someUsage, "the", " answer")},
+		func(o *options) { o.Keys = keys })
 	body := `{"model":"demo","stream":true,"messages":[{"role":"user","content":"the question"}]}`
 	text(t, r.chatting(t, body, "Authorization", "Bearer "+secrets[0], "X-Request-Id", "r1"))
 	line := r.log.request(t, "r1")
 	for key, want := range map[string]any{
-		"level": "INFO", "method": "POST", "route": "/v1/chat/completions", "status": 200.0, "outcome": "ok", "key": "alice",
+		"level": "INFO", "method": "POST", "route": "/v1/chat/completions", "status": 200.0, "outcome": "ok",
+		"key":   "alice",
 		"model": "demo", "worker": "default", "stream": true, "input_tokens": 20.0, "output_tokens": 7.0,
 	} {
 		assert.Equal(t, want, line[key], key)

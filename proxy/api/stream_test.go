@@ -20,7 +20,8 @@ import (
 
 func TestKeepalive(t *testing.T) {
 	gate := make(chan struct{})
-	r := newRig(t, &appservertest.Server{Handler: gated(gate, "", "text")}, func(o *options) { o.Keepalive = 10 * time.Millisecond })
+	r := newRig(t, &appservertest.Server{Handler: gated(gate, "", "text")},
+		func(o *options) { o.Keepalive = 10 * time.Millisecond })
 	quiet := make(chan []string, 2)
 	for _, off := range [][2]string{{"/v1/chat/completions", "1"}, {"/v1/chat/completions?no_keepalive=1", ""}} {
 		go func() {
@@ -121,13 +122,15 @@ func TestClientGoes(t *testing.T) {
 			unsubscribed := make(chan struct{}, 1)
 			r := newRig(t, &appservertest.Server{
 				Handler: untilInterrupted(began, interrupted),
-				Faults: map[string]appservertest.Fault{"thread/unsubscribe": func(context.Context, *appservertest.Peer, json.RawMessage) bool {
+				Faults: map[string]appservertest.Fault{"thread/unsubscribe": func(context.Context,
+					*appservertest.Peer, json.RawMessage) bool {
 					unsubscribed <- struct{}{}
 					return false
 				}},
 			})
 			quickest := bound
-			for _, id := range []string{"gone-1", "gone-2", "gone-3"} { // other work of the machine makes one of them late, not all
+			for _, id := range []string{"gone-1", "gone-2",
+				"gone-3"} { // other work of the machine makes one of them late, not all
 				conn := r.raw(t, body, "X-Request-Id: "+id+"\r\n")
 				received(t, began)
 				gone := time.Now()
@@ -169,7 +172,8 @@ func TestClientLeaves(t *testing.T) {
 			} {
 				t.Run(tc.name+"/"+silence+"/"+how, func(t *testing.T) {
 					began := make(chan struct{}, 3)
-					r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+					r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context,
+						turn *appservertest.Turn) error {
 						began <- struct{}{}
 						return gated(nil, first)(ctx, turn)
 					}}, func(o *options) {
@@ -211,7 +215,8 @@ func leftWithoutError(t *testing.T, answer *bufio.Reader, streamed bool) {
 		return
 	}
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
-	for _, never := range []string{`"error":{`, "event: error", "response.failed", "[DONE]", "response.completed", `_reason":"`} {
+	for _, never := range []string{`"error":{`, "event: error", "response.failed", "[DONE]", "response.completed",
+		`_reason":"`} {
 		assert.NotContains(t, body, never)
 	}
 }

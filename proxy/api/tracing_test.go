@@ -43,7 +43,8 @@ func spans(t *testing.T) (*traces.Tracer, <-chan *otlp.Span) {
 	})}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	tracer := traces.New(traces.Settings{Socket: socket, Ratio: 0, Version: "test", Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	tracer := traces.New(traces.Settings{Socket: socket, Ratio: 0, Version: "test",
+		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- tracer.Run(ctx) }()
@@ -89,7 +90,8 @@ func TestTraceOfAStream(t *testing.T) {
 	worker := &appservertest.Server{}
 	r := newRig(t, worker, func(o *options) { o.Traces, o.Keys = tracer, keys })
 	resp := r.chatting(t, strings.Replace(hello(streaming), "hello", "planted", 1),
-		"Traceparent", clientSpan, "Tracestate", "vendor=1", "X-Request-Id", "mine", "Authorization", "Bearer "+secrets[0])
+		"Traceparent", clientSpan, "Tracestate", "vendor=1", "X-Request-Id", "mine", "Authorization",
+		"Bearer "+secrets[0])
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	require.Contains(t, text(t, resp), "[DONE]")
 
@@ -117,17 +119,21 @@ func TestTraceOfAStream(t *testing.T) {
 	log := r.log.request(t, "mine")
 	assert.Equal(t, "0af7651916cd43dd8448eb211c80319c", log["trace_id"])
 	assert.Equal(t, map[string]any{
-		"http.request.method": "POST", "http.route": "/v1/chat/completions", "url.scheme": "http", "http.response.status_code": int64(200),
-		"codex.request_id": "mine", "codex.api_key_name": "alice", "codex.worker": "default", "codex.thread_id": log["thread_id"], "codex.outcome": "ok",
+		"http.request.method": "POST", "http.route": "/v1/chat/completions", "url.scheme": "http",
+		"http.response.status_code": int64(200),
+		"codex.request_id":          "mine", "codex.api_key_name": "alice", "codex.worker": "default",
+		"codex.thread_id": log["thread_id"], "codex.outcome": "ok",
 		"gen_ai.operation.name": "chat", "gen_ai.request.model": "demo",
-		"gen_ai.usage.input_tokens": int64(log["input_tokens"].(float64)), "gen_ai.usage.output_tokens": int64(log["output_tokens"].(float64)),
+		"gen_ai.usage.input_tokens":  int64(log["input_tokens"].(float64)),
+		"gen_ai.usage.output_tokens": int64(log["output_tokens"].(float64)),
 	}, attributesOf(request))
 	assert.Equal(t, int64(1), attributesOf(turn)["codex.attempt"])
 	assert.Equal(t, "completed", attributesOf(turn)["codex.outcome"])
 	for _, method := range []string{"thread/start", "thread/inject_items", "turn/start"} {
 		told := worker.Traced(method)
 		require.Len(t, told, 1, method)
-		assert.Equal(t, "00-0af7651916cd43dd8448eb211c80319c-"+hex.EncodeToString(turn.SpanId)+"-01", told[0].Traceparent)
+		assert.Equal(t, "00-0af7651916cd43dd8448eb211c80319c-"+hex.EncodeToString(turn.SpanId)+"-01",
+			told[0].Traceparent)
 		assert.Equal(t, "vendor=1", told[0].Tracestate)
 	}
 }

@@ -76,5 +76,6 @@ func TestLimitsApplyBeforeDecoding(t *testing.T) {
 	assert.Equal(t, "invalid_type", code(secrets[1], chats, wrong))
 
 	// What is not found before is found by the decoder.
-	assert.Equal(t, "model_not_found", code(secrets[1], chats, `{"m\u006fdel":"other","messages":[{"role":"user","content":"x"}]}`))
+	assert.Equal(t, "model_not_found",
+		code(secrets[1], chats, `{"m\u006fdel":"other","messages":[{"role":"user","content":"x"}]}`))
 }

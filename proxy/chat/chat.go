@@ -23,7 +23,8 @@ type Endpoint struct {
 
 // Routes returns the routes of the endpoint.
 func (e *Endpoint) Routes() []proxy.Route {
-	return []proxy.Route{{Method: http.MethodPost, Path: "/v1/chat/completions", Access: proxy.Keyed, Handler: e.create}}
+	return []proxy.Route{{Method: http.MethodPost, Path: "/v1/chat/completions", Access: proxy.Keyed,
+		Handler: e.create}}
 }
 
 // create serves POST /v1/chat/completions.

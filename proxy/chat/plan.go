@@ -25,7 +25,8 @@ func planTurn(req *openai.ChatRequest) appserver.TurnRequest {
 	instructions, messages := splitInstructions(req.Messages)
 	turn := appserver.TurnRequest{
 		Model: req.Model, BaseInstructions: &instructions, Effort: req.Reasoning.Effort, Summary: req.Reasoning.Summary,
-		OutputSchema: req.Format.Schema, Tools: tools(req.Tools), ServiceTier: req.ServiceTier, Verbosity: req.Verbosity,
+		OutputSchema: req.Format.Schema, Tools: tools(req.Tools), ServiceTier: req.ServiceTier,
+		Verbosity: req.Verbosity,
 	}
 	turn.Items = make([]history.Item, 0, len(messages)+len(req.Instructions)+1)
 	for _, m := range messages {

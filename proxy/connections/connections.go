@@ -88,9 +88,11 @@ func (c *Connections) OpenSocket(key string) (closed func(), err error) {
 	switch {
 	case key != "" && c.socketsOf[key] >= maxKeySockets:
 		return nil, openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded",
-			fmt.Sprintf("this API key has %d WebSockets already, as many as it may; use one of them", maxKeySockets), time.Second)
+			fmt.Sprintf("this API key has %d WebSockets already, as many as it may; use one of them",
+				maxKeySockets), time.Second)
 	case c.sockets >= maxSockets:
-		return nil, openai.Unavailable("overloaded", fmt.Sprintf("there are %d WebSockets already", maxSockets), time.Second)
+		return nil, openai.Unavailable("overloaded", fmt.Sprintf("there are %d WebSockets already", maxSockets),
+			time.Second)
 	}
 	c.sockets++
 	c.socketsOf[key]++

@@ -39,7 +39,8 @@ func (in *Intake) read(w http.ResponseWriter, r *http.Request, x *proxy.Exchange
 	case errors.As(err, &known):
 		return nil, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, openai.Invalid("body_timeout", "", fmt.Sprintf("the body did not arrive within %s", proxy.BodyTimeout))
+		return nil, openai.Invalid("body_timeout", "",
+			fmt.Sprintf("the body did not arrive within %s", proxy.BodyTimeout))
 	case err != nil: // cut off, or badly framed; the client may still read
 		return nil, openai.Invalid("body_unreadable", "", "the body did not arrive whole: "+err.Error())
 	}
@@ -73,7 +74,8 @@ func (in *Intake) bodyTooLarge() error {
 
 func checkContentType(r *http.Request) error {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return unsupportedMedia(fmt.Sprintf("send the body as it is, without Content-Encoding: %s", openai.Bounded(coding)))
+		return unsupportedMedia(fmt.Sprintf("send the body as it is, without Content-Encoding: %s",
+			openai.Bounded(coding)))
 	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err == nil && kind == "application/json" {
@@ -84,6 +86,7 @@ func checkContentType(r *http.Request) error {
 
 func unsupportedMedia(message string) error {
 	return &openai.Error{
-		Status: http.StatusUnsupportedMediaType, Type: openai.TypeInvalidRequest, Code: "unsupported_media_type", Message: message,
+		Status: http.StatusUnsupportedMediaType, Type: openai.TypeInvalidRequest, Code: "unsupported_media_type",
+		Message: message,
 	}
 }

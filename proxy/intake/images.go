@@ -71,9 +71,10 @@ func tooMuchToDecode(at string, turns int) error {
 	if turns > 1 {
 		times = fmt.Sprintf(", for each of %d choices", turns)
 	}
-	return openai.Invalid("image_too_large", at, fmt.Sprintf("%s: the images up to this one are more than a worker decodes"+
-		" for one request%s; the limit is %d MiB, as docs/api.md counts them: send fewer, or scale them down"+
-		" (1600 × 1600 pixels count for little)", at, times, openai.MaxDecoding>>20))
+	return openai.Invalid("image_too_large", at,
+		fmt.Sprintf("%s: the images up to this one are more than a worker decodes"+
+			" for one request%s; the limit is %d MiB, as docs/api.md counts them: send fewer, or scale them down"+
+			" (1600 × 1600 pixels count for little)", at, times, openai.MaxDecoding>>20))
 }
 
 // imageRoom is the memory of the images of one request.
@@ -89,7 +90,8 @@ func (i *imageRoom) acquire(ctx context.Context, p openai.PlacedImage, size int)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.bytes += int64(size); i.bytes > i.limit {
-		return openai.TooLarge(p.At, fmt.Sprintf("the images are larger than the limit of %d bytes (body_limit)", i.limit))
+		return openai.TooLarge(p.At,
+			fmt.Sprintf("the images are larger than the limit of %d bytes (body_limit)", i.limit))
 	}
 	return i.held.Add(ctx, limits.PerByte*int64(size))
 }

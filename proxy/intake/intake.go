@@ -45,7 +45,8 @@ type Request interface{ Asked() openai.Asked }
 // Take reads and decodes the body of a request. Errors are an *openai.Error,
 // workers.ErrNoModel, or the cause of the request's context. The context that it returns is bounded by RequestTimeout;
 // cancel must be called at the end of the answer.
-func Take[R Request](in *Intake, w http.ResponseWriter, r *http.Request, x *proxy.Exchange, decode func([]byte) (R, error)) (
+func Take[R Request](in *Intake, w http.ResponseWriter, r *http.Request, x *proxy.Exchange,
+	decode func([]byte) (R, error)) (
 	req R, ctx context.Context, cancel context.CancelFunc, err error,
 ) {
 	body, err := in.read(w, r, x)
@@ -64,7 +65,8 @@ func Take[R Request](in *Intake, w http.ResponseWriter, r *http.Request, x *prox
 
 // Decode decodes a body that has been read, after it has applied the limits of the key.
 // The model and the effort of the request become those that are to run.
-func Decode[R Request](ctx context.Context, in *Intake, x *proxy.Exchange, body []byte, decode func([]byte) (R, error)) (R, error) {
+func Decode[R Request](ctx context.Context, in *Intake, x *proxy.Exchange, body []byte,
+	decode func([]byte) (R, error)) (R, error) {
 	var none R
 	if err := in.weigh(ctx, x, body); err != nil {
 		return none, err

@@ -18,7 +18,8 @@ func NewCollector(l *Limiter) prometheus.Collector {
 		limiter: l,
 		limit:   prometheus.NewDesc("codex_key_limit", "Limits of API keys.", labels, nil),
 		used:    prometheus.NewDesc("codex_key_used", "What counts against the limit of an API key now.", labels, nil),
-		refused: prometheus.NewDesc("codex_key_refused_total", "Requests refused because of a limit of their API key.", labels, nil),
+		refused: prometheus.NewDesc("codex_key_refused_total",
+			"Requests refused because of a limit of their API key.", labels, nil),
 	}
 }
 
@@ -34,7 +35,8 @@ func (c *keyCollector) Collect(out chan<- prometheus.Metric) {
 	for _, key := range c.limiter.keys.All() {
 		used, refused := c.limiter.uses(key.Name, key.Limits)
 		for limit, n := range used {
-			out <- prometheus.MustNewConstMetric(c.limit, prometheus.GaugeValue, float64(key.Limits.Number(limit)), key.Name, limit)
+			out <- prometheus.MustNewConstMetric(c.limit, prometheus.GaugeValue, float64(key.Limits.Number(limit)),
+				key.Name, limit)
 			out <- prometheus.MustNewConstMetric(c.used, prometheus.GaugeValue, n, key.Name, limit)
 		}
 		for limit, n := range refused {
@@ -43,8 +45,9 @@ func (c *keyCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-var memoryBytes = prometheus.NewDesc("codex_request_memory_bytes", "Bytes that requests hold: bodies as they come and decoded, "+
-	"images, stored conversations, and answers that are not sent yet.", nil, nil)
+var memoryBytes = prometheus.NewDesc("codex_request_memory_bytes",
+	"Bytes that requests hold: bodies as they come and decoded, "+
+		"images, stored conversations, and answers that are not sent yet.", nil, nil)
 
 // Describe implements prometheus.Collector.
 func (m *Memory) Describe(out chan<- *prometheus.Desc) { out <- memoryBytes }

@@ -109,12 +109,14 @@ func (st *standing) show(h http.Header, limit string) {
 
 // refusal is the answer to a request that met a limit.
 func (l *Limiter) refusal(met string, limits auth.Limits, wait time.Duration) error {
-	message := fmt.Sprintf("this API key has met its limit: %s=%s; send the request again later", met, limits.Value(met))
+	message := fmt.Sprintf("this API key has met its limit: %s=%s; send the request again later", met,
+		limits.Value(met))
 	switch met {
 	case auth.Concurrent:
 		return openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded", message, l.nextPlace())
 	case auth.TokensPerDay:
-		return openai.TooMany(openai.TypeQuota, "insufficient_quota", message+", the day ends at midnight UTC", wholeSeconds(wait))
+		return openai.TooMany(openai.TypeQuota, "insufficient_quota", message+", the day ends at midnight UTC",
+			wholeSeconds(wait))
 	default:
 		return openai.TooMany(openai.TypeRateLimit, "rate_limited", message, wholeSeconds(wait))
 	}

@@ -52,7 +52,8 @@ func (l *Limiter) KeyLevels() map[string]KeyLevel {
 		if m == nil {
 			continue
 		}
-		level := KeyLevel{m.requests.flow(key.Limits.RequestsPerMinute, now), m.tokens.flow(key.Limits.TokensPerMinute, now)}
+		level := KeyLevel{m.requests.flow(key.Limits.RequestsPerMinute, now),
+			m.tokens.flow(key.Limits.TokensPerMinute, now)}
 		if level != (KeyLevel{}) {
 			levels[key.Name] = level
 		}

@@ -45,7 +45,8 @@ type Settings struct {
 // NewLimiter creates a limiter of unused keys.
 func NewLimiter(s Settings) *Limiter {
 	l := &Limiter{
-		keys: s.Keys, usage: s.Usage, nextPlace: s.NextPlace, claim: s.Claim, changed: s.OnKeyUse, meters: map[string]*meter{},
+		keys: s.Keys, usage: s.Usage, nextPlace: s.NextPlace, claim: s.Claim, changed: s.OnKeyUse,
+		meters: map[string]*meter{},
 	}
 	if l.changed == nil {
 		l.changed = func() {}
@@ -146,7 +147,9 @@ func (l *Limiter) claimed() bool {
 	return l.claim()
 }
 
-func (l *Limiter) check(name string, m *meter, limits auth.Limits, turns int64, now time.Time) (met string, wait time.Duration) {
+func (l *Limiter) check(name string, m *meter, limits auth.Limits, turns int64, now time.Time) (
+	met string, wait time.Duration,
+) {
 	perMinute, tokens := limits.RequestsPerMinute, limits.TokensPerMinute
 	requests, spent := m.requests.flow(perMinute, now), m.tokens.flow(tokens, now)
 	switch {

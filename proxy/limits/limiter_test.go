@@ -15,7 +15,8 @@ import (
 )
 
 // limited is a limiter of one key, a, in a synctest bubble.
-func limited(t *testing.T, limits auth.Limits, test func(t *testing.T, l *Limiter, begin func() (string, time.Duration))) {
+func limited(t *testing.T, limits auth.Limits,
+	test func(t *testing.T, l *Limiter, begin func() (string, time.Duration))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLimiter(Settings{Usage: usage.New(usage.Settings{Registry: prometheus.NewRegistry()})})
@@ -165,10 +166,12 @@ func TestMetersOfRevokedKeysAreForgotten(t *testing.T) {
 func TestKeysElsewhere(t *testing.T) {
 	limits := auth.Limits{Concurrent: 2, RequestsPerMinute: 60, TokensPerMinute: 600}
 	limited(t, limits, func(t *testing.T, l *Limiter, begin func() (string, time.Duration)) {
-		keys, err := auth.Parse(strings.NewReader("a " + strings.Repeat("ab", 32) + " concurrent=2 requests-per-minute=60 tokens-per-minute=600\n"))
+		keys, err := auth.Parse(strings.NewReader("a " + strings.Repeat("ab", 32) +
+			" concurrent=2 requests-per-minute=60 tokens-per-minute=600\n"))
 		require.NoError(t, err)
 		l.keys = keys
-		l.RecallKeys(map[string]KeyLevel{"a": {Requests: 30, Tokens: 100}}, map[string]KeyUse{"a": {Running: 1, Requests: 7, Tokens: 70}})
+		l.RecallKeys(map[string]KeyLevel{"a": {Requests: 30, Tokens: 100}},
+			map[string]KeyUse{"a": {Running: 1, Requests: 7, Tokens: 70}})
 		assert.Equal(t, map[string]KeyLevel{"a": {Requests: 30, Tokens: 100}}, l.KeyLevels())
 		met, _ := begin()
 		assert.Empty(t, met)

@@ -162,8 +162,9 @@ func (h *Held) TryAcquire(n int64) bool {
 // the cause of ctx.
 func (h *Held) Reach(ctx context.Context, bytes int64) error {
 	if most := h.memory.limit / 8 * 7; bytes > most {
-		return openai.TooLarge("", fmt.Sprintf("the request takes %d bytes of memory, and may take %d (7/8 of request_memory); "+
-			"send less, or have the operator raise request_memory", bytes, most))
+		return openai.TooLarge("",
+			fmt.Sprintf("the request takes %d bytes of memory, and may take %d (7/8 of request_memory); "+
+				"send less, or have the operator raise request_memory", bytes, most))
 	}
 	if bytes <= h.wanted {
 		return nil

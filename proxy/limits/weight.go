@@ -23,8 +23,9 @@ func Expected(size int64) int64 { return PerByte*size + size/2 + 8<<10 }
 func Weigh(body []byte) (bytes int64, w openai.Weight, err error) {
 	w = openai.Weigh(body)
 	if w.Elements > openai.MaxElements {
-		err = openai.TooLarge("", fmt.Sprintf("the body holds %d names and values, more than the limit of %d; send shorter lists",
-			w.Elements, openai.MaxElements))
+		err = openai.TooLarge("",
+			fmt.Sprintf("the body holds %d names and values, more than the limit of %d; send shorter lists",
+				w.Elements, openai.MaxElements))
 	}
 	return PerByte*(int64(len(body))+w.Growth) + PerElement*w.Elements + PerItem*w.Items, w, err
 }

@@ -51,7 +51,8 @@ func (c *Catalogue) Resolve(name, effort, field string) (modelname.Alias, error)
 		alias.Effort = effort
 	case effort != "" && effort != alias.Effort:
 		return alias, openai.Invalid("invalid_value", field,
-			fmt.Sprintf("the model %s comes with %s %q; leave %[2]s out, or ask for another model", name, field, alias.Effort))
+			fmt.Sprintf("the model %s comes with %s %q; leave %[2]s out, or ask for another model", name, field,
+				alias.Effort))
 	}
 	return alias, nil
 }

@@ -34,7 +34,8 @@ func (e *Endpoint) cancel(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	select {
 	case <-running.over:
 	case <-ctx.Done():
-		return cause.Of(r.Context(), openai.Timeout("request_timeout", "the response is being cancelled, and has not ended yet"))
+		return cause.Of(r.Context(),
+			openai.Timeout("request_timeout", "the response is being cancelled, and has not ended yet"))
 	}
 	switch last := running.last; {
 	case last == nil:

@@ -37,7 +37,8 @@ func (j *job) conversation() []item {
 
 // newJob finds everything that the request refers to. last is what a connection remembers
 // of its last response; it may be nil.
-func (e *Endpoint) newJob(ctx context.Context, x *proxy.Exchange, req *openai.ResponseRequest, last *remembered) (*job, error) {
+func (e *Endpoint) newJob(ctx context.Context, x *proxy.Exchange, req *openai.ResponseRequest,
+	last *remembered) (*job, error) {
 	job := &job{req: req, blank: req.Blank(proxy.NewID("resp_"), time.Now().Unix()), store: e.Store != nil}
 	job.blank.Model = x.Model // the client's name, also of an alias
 	switch {
@@ -148,7 +149,8 @@ var idPrefix = map[string]string{
 	"tool_search_call": "tsc_", "tool_search_output": "tso_",
 }
 
-func (e *Endpoint) referred(ctx context.Context, x *proxy.Exchange, known map[string]item, in openai.InputItem) (item, error) {
+func (e *Endpoint) referred(ctx context.Context, x *proxy.Exchange, known map[string]item,
+	in openai.InputItem) (item, error) {
 	if i, ok := known[in.Reference]; ok {
 		return i, nil
 	}
@@ -171,6 +173,7 @@ func previousNotFound(id, why string) error {
 	return &openai.Error{
 		Status: http.StatusBadRequest, Type: openai.TypeInvalidRequest,
 		Code: "previous_response_not_found", Param: "previous_response_id",
-		Message: fmt.Sprintf("previous response %q not found: %s; send the whole conversation as input", openai.Bounded(id), why),
+		Message: fmt.Sprintf("previous response %q not found: %s; send the whole conversation as input",
+			openai.Bounded(id), why),
 	}
 }

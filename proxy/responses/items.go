@@ -48,7 +48,8 @@ func (e *Endpoint) inputItems(w http.ResponseWriter, r *http.Request, x *proxy.E
 }
 
 // sendItems answers with a list of items, and reads one after another.
-func (e *Endpoint) sendItems(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, items []stored.Head, more bool) error {
+func (e *Endpoint) sendItems(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, items []stored.Head,
+	more bool) error {
 	list := openai.ItemList{Object: "list", Data: []json.RawMessage{}, HasMore: more}
 	if len(items) > 0 {
 		list.FirstID, list.LastID = &items[0].ID, &items[len(items)-1].ID

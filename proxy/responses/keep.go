@@ -34,7 +34,8 @@ func (s *response) keep(ctx context.Context) *remembered {
 		return kept
 	}
 	err := s.store(ctx, response, output)
-	if kept.stored = err == nil; !kept.stored && !errors.Is(err, stored.ErrUnavailable) { // the store logs that by itself
+	kept.stored = err == nil
+	if err != nil && !errors.Is(err, stored.ErrUnavailable) { // the store logs that by itself
 		s.Server.Logger.Error("a response is not stored", "request_id", x.ID, "response_id", response.ID, "error", err)
 	}
 	if errors.Is(err, stored.ErrNotFound) || errors.Is(err, stored.ErrBroken) {

@@ -46,7 +46,8 @@ func responseNotFound(r *http.Request) error {
 	return &openai.Error{
 		Status: http.StatusNotFound, Type: openai.TypeInvalidRequest,
 		Code: "response_not_found", Param: "response_id",
-		Message: fmt.Sprintf("response %q not found: it was not stored, or its time is over", openai.Bounded(r.PathValue("id"))),
+		Message: fmt.Sprintf("response %q not found: it was not stored, or its time is over",
+			openai.Bounded(r.PathValue("id"))),
 	}
 }
 

@@ -47,7 +47,8 @@ func settingsOf(req *openai.ResponseRequest) appserver.TurnRequest {
 		instructions = *req.Instructions
 	}
 	turn := appserver.TurnRequest{
-		Model: req.Model, BaseInstructions: &instructions, Effort: req.Reasoning.Effort, Summary: cmp.Or(req.Reasoning.Summary, "none"),
+		Model: req.Model, BaseInstructions: &instructions, Effort: req.Reasoning.Effort,
+		Summary:      cmp.Or(req.Reasoning.Summary, "none"),
 		OutputSchema: req.Format.Schema, ServiceTier: req.ServiceTier, Verbosity: req.Verbosity,
 	}
 	for _, t := range req.Tools.Offered {

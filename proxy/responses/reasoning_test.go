@@ -26,7 +26,8 @@ func TestReasoningFitsItsWorker(t *testing.T) {
 // A stored item of reasoning belongs to the worker that made it, with a mark and without.
 func TestStoredReasoningFitsItsWorker(t *testing.T) {
 	conversation := fromStore([]stored.Item{
-		{ID: "rs_1", Worker: "default", JSON: []byte(`{"type":"reasoning","summary":[],"encrypted_content":"` + markOf("default") + `demo"}`)},
+		{ID: "rs_1", Worker: "default",
+			JSON: []byte(`{"type":"reasoning","summary":[],"encrypted_content":"` + markOf("default") + `demo"}`)},
 		{ID: "rs_2", Worker: "default", JSON: []byte(`{"type":"reasoning","summary":[],"encrypted_content":"demo"}`)},
 		{ID: "msg_1", JSON: []byte(`{"type":"message","role":"user","content":[{"type":"input_text","text":"q"}]}`)},
 	})

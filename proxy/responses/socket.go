@@ -75,7 +75,8 @@ func (e *Endpoint) upgrade(w http.ResponseWriter, r *http.Request, x *proxy.Exch
 	x.Status = http.StatusSwitchingProtocols
 	conn.SetReadLimit(e.Intake.BodyLimit)
 	s := &socket{
-		Endpoint: e, conn: conn, r: r, x: x, waiting: make(chan message, maxWaiting), held: e.SocketMemory.Hold(x.Key.Name),
+		Endpoint: e, conn: conn, r: r, x: x, waiting: make(chan message, maxWaiting),
+		held: e.SocketMemory.Hold(x.Key.Name),
 	}
 	s.serve()
 	return nil

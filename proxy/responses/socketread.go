@@ -132,7 +132,8 @@ func (s *socket) queue(m message) (queued bool, err error) {
 	if s.bytes.Add(size) > limit {
 		s.bytes.Add(-size)
 		return false, openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded", fmt.Sprintf(
-			"the requests that wait on this connection would be larger than %d bytes (body_limit); use another one", limit), time.Second)
+			"the requests that wait on this connection would be larger than %d bytes (body_limit); use another one",
+			limit), time.Second)
 	}
 	select {
 	case s.waiting <- m:

@@ -170,7 +170,8 @@ func repeated(items []appserver.ResponseItem) (answer []history.Item) {
 		}
 		switch err := made.Decode(&item); {
 		case err == nil && made.Type == "reasoning":
-		case err == nil && made.Type == "message" && answer == nil && len(item.Content) == 1 && item.Content[0].Type == "output_text":
+		case err == nil && made.Type == "message" && answer == nil && len(item.Content) == 1 &&
+			item.Content[0].Type == "output_text":
 			answer = []history.Item{history.TextMessage("assistant", item.Content[0].Text)}
 		default:
 			return nil

@@ -86,7 +86,7 @@ func (t *run) reset(reason string) {
 	t.Logger.Info("turn lost, it runs again",
 		"request_id", t.ID, "worker", t.Report.Worker, "reason", reason, "attempt", t.Report.Attempts)
 	t.ask.Lost = t.lease
-	if reason != lostOverloaded && reason != lostInterrupted { // such a worker may succeed; the others are about to stop
+	if reason != lostOverloaded && reason != lostInterrupted { // other workers than those are about to stop
 		t.ask.Avoid = append(t.ask.Avoid, t.lease.Conn)
 	}
 	t.Report.Usage, t.items = nil, nil

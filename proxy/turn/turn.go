@@ -51,7 +51,8 @@ func New(settings Settings) *Runner {
 	if settings.StartTimeout == 0 {
 		settings.StartTimeout = StartTimeout
 	}
-	return &Runner{Settings: settings, threads: newThreads(settings.ThreadCache), metrics: newMetrics(settings.Registry)}
+	return &Runner{Settings: settings, threads: newThreads(settings.ThreadCache),
+		metrics: newMetrics(settings.Registry)}
 }
 
 // Request is one turn that a client requests.

@@ -70,7 +70,9 @@ func (g *Genome) words() string {
 }
 
 func (g *Genome) chatPart() string {
-	return g.of(`{}`, `{"type":"text","text":`+g.words()+`}`, `{"type":"text","text":""}`, `{"type":"image_url","image_url":{"url":"`+OnePixel+`"}}`, `{"type":"refusal","refusal":`+g.words()+`}`, `[]`, `0`)
+	return g.of(`{}`, `{"type":"text","text":`+g.words()+`}`, `{"type":"text","text":""}`,
+		`{"type":"image_url","image_url":{"url":"`+OnePixel+`"}}`, `{"type":"refusal","refusal":`+g.words()+`}`,
+		`[]`, `0`)
 }
 
 func (g *Genome) chatMessage() string {
@@ -86,9 +88,12 @@ func (g *Genome) chatMessage() string {
 			return g.of(`{}`, `{"id":"a","function":{"name":"b","arguments":`+g.words()+`}}`, `{"id":"","function":{}}`)
 		}) + `]}`
 	case 4:
-		return `{"role":"assistant","tool_calls":[` + g.numbered(`{"id":"%d","function":{"name":"b","arguments":`+strings.ReplaceAll(g.words(), "%", "")+`}}`) + `]}`
+		return `{"role":"assistant","tool_calls":[` +
+			g.numbered(`{"id":"%d","function":{"name":"b","arguments":`+strings.ReplaceAll(g.words(), "%",
+				"")+`}}`) + `]}`
 	case 5:
-		return `{"role":"assistant","content":"","function_call":{"name":"a","arguments":` + g.words() + `}},{"role":"function","name":"a","content":` + g.words() + `}`
+		return `{"role":"assistant","content":"","function_call":{"name":"a","arguments":` + g.words() +
+			`}},{"role":"function","name":"a","content":` + g.words() + `}`
 	default:
 		return `{"role":"user","name":"a","x":` + g.nest() + `,"content":""}`
 	}
@@ -105,7 +110,8 @@ func (g *Genome) nest() string {
 }
 
 func (g *Genome) schema() string {
-	property := g.of(`{}`, `{"type":"string"}`, `{"enum":["a"]}`, `{"type":"object","properties":{"b":{}}}`, `{"not":`+g.nest()+`}`, `{"description":`+g.words()+`}`)
+	property := g.of(`{}`, `{"type":"string"}`, `{"enum":["a"]}`, `{"type":"object","properties":{"b":{}}}`,
+		`{"not":`+g.nest()+`}`, `{"description":`+g.words()+`}`)
 	return `{"type":"object","properties":{` + g.numbered(`"p%d":`+strings.ReplaceAll(property, "%", "")) + `}}`
 }
 
@@ -133,7 +139,8 @@ func (g *Genome) Chat() string {
 
 func (g *Genome) item() string {
 	part := func() string {
-		return g.of(`{}`, `{"type":"input_text","text":`+g.words()+`}`, `{"type":"input_text"}`, `{"type":"input_image","image_url":"`+OnePixel+`"}`, `{"type":"refusal","refusal":`+g.words()+`}`)
+		return g.of(`{}`, `{"type":"input_text","text":`+g.words()+`}`, `{"type":"input_text"}`,
+			`{"type":"input_image","image_url":"`+OnePixel+`"}`, `{"type":"refusal","refusal":`+g.words()+`}`)
 	}
 	switch g.pick(9) {
 	case 0:
@@ -143,15 +150,19 @@ func (g *Genome) item() string {
 	case 2:
 		return `{"role":` + g.of(`"user"`, `"assistant"`, `"system"`) + `,"content":[` + g.times(part) + `]}`
 	case 3:
-		return `{"type":"function_call","call_id":"a","name":"b","arguments":` + g.words() + `},{"type":"function_call_output","call_id":"a","output":` + g.words() + `}`
+		return `{"type":"function_call","call_id":"a","name":"b","arguments":` + g.words() +
+			`},{"type":"function_call_output","call_id":"a","output":` + g.words() + `}`
 	case 4:
-		return `{"type":"custom_tool_call","call_id":"a","name":"b","input":` + g.words() + `},{"type":"custom_tool_call_output","call_id":"a","output":[` + g.times(part) + `]}`
+		return `{"type":"custom_tool_call","call_id":"a","name":"b","input":` + g.words() +
+			`},{"type":"custom_tool_call_output","call_id":"a","output":[` + g.times(part) + `]}`
 	case 5:
-		return `{"type":"reasoning","encrypted_content":"x","summary":[` + g.times(func() string { return `{"type":"summary_text","text":` + g.words() + `}` }) + `]}`
+		return `{"type":"reasoning","encrypted_content":"x","summary":[` +
+			g.times(func() string { return `{"type":"summary_text","text":` + g.words() + `}` }) + `]}`
 	case 6:
 		return `{"type":"additional_tools","tools":[` + g.numbered(`{"type":"function",`+g.function()+`}`) + `]}`
 	case 7:
-		return `{"type":"tool_search_call","call_id":"a","arguments":` + g.nest() + `},{"type":"tool_search_output","call_id":"a","tools":[{"type":"function","name":"z"}]}`
+		return `{"type":"tool_search_call","call_id":"a","arguments":` + g.nest() +
+			`},{"type":"tool_search_output","call_id":"a","tools":[{"type":"function","name":"z"}]}`
 	default:
 		return `{"type":"reasoning","summary":` + g.nest() + `}`
 	}
@@ -164,15 +175,18 @@ func (g *Genome) Response() string {
 	case 0:
 		body += `,"tools":[` + g.numbered(`{"type":"function",`+g.function()+`}`) + `]`
 	case 1:
-		body += `,"tools":[` + g.numbered(`{"type":"custom","name":"c%d","format":{"type":"grammar","definition":`+strings.ReplaceAll(g.words(), "%", "")+`}}`) + `]`
+		body += `,"tools":[` +
+			g.numbered(`{"type":"custom","name":"c%d","format":{"type":"grammar","definition":`+strings.ReplaceAll(g.words(), "%", "")+`}}`) + `]`
 	case 2:
-		body += `,"tools":[{"type":"namespace","name":"n","tools":[` + g.numbered(`{"type":"function",`+g.function()+`}`) + `]}]`
+		body += `,"tools":[{"type":"namespace","name":"n","tools":[` +
+			g.numbered(`{"type":"function",`+g.function()+`}`) + `]}]`
 	case 3:
 		body += `,"instructions":` + g.words()
 	case 4:
 		body += `,"text":{"format":{"type":"json_schema","name":"a","schema":` + g.schema() + `}}`
 	case 5:
-		body += `,"metadata":{` + g.numbered(`"m%d":""`) + `},"include":[` + g.times(func() string { return `"x"` }) + `]`
+		body += `,"metadata":{` + g.numbered(`"m%d":""`) + `},"include":[` +
+			g.times(func() string { return `"x"` }) + `]`
 	}
 	return body + `}`
 }
@@ -287,7 +301,8 @@ func WorstBody(t *testing.T, generate func(*Genome) string, takeIn TakeIn) {
 		_, footprint := takeIn(slices.Clone(body))
 		shown := string(body[:min(len(body), 300)])
 		live := alive(body, takeIn)
-		t.Logf("%.2f stay: %d bytes, %d elements, %d items: counted %d, alive %d, %s", f.ratio, len(body), w.Elements, w.Items, bytes, live, shown)
+		t.Logf("%.2f stay: %d bytes, %d elements, %d items: counted %d, alive %d, %s", f.ratio, len(body),
+			w.Elements, w.Items, bytes, live, shown)
 		assert.LessOrEqual(t, f.ratio, 1.25, shown)
 		assert.LessOrEqual(t, footprint, bytes, shown)
 		assert.LessOrEqual(t, live, bytes+bytes/2+noticed, shown)
