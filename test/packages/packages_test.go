@@ -87,7 +87,7 @@ func TestBuildAgain(t *testing.T) {
 	tree := t.TempDir()
 	for _, source := range []string{
 		"Makefile", "go.mod", "go.sum", "README.md", "CHANGELOG.md", "LICENSE",
-		"cmd", "notify", "units", "probes", "proxy", "packaging", "deb", "rpm", "docs", "test",
+		"cmd", "internal", "notify", "units", "probes", "proxy", "packaging", "deb", "rpm", "docs", "test",
 	} {
 		output(t, "cp", "--recursive", "../../"+source, tree)
 	}
