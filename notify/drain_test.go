@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// SIGTERM waits for the connections of the relay, and takes no more of them.
+// SIGTERM waits for the connections of the relay, which accepts no more.
 func TestExecDrains(t *testing.T) {
 	s := newShim(t, "DIR/server", "echo.socket", "server", "DIR/server").listen(t)
 	s.cmd.Env = append(s.cmd.Env, "SHIM_DRAIN=1")
@@ -36,8 +36,8 @@ func TestExecDrains(t *testing.T) {
 	assert.Equal(t, syscall.SIGHUP, s.wait(t).Signal())
 }
 
-// Without connections SIGTERM waits for nothing. A second one is impatience, and
-// another signal goes on as it is.
+// Without connections SIGTERM takes effect at once. A second one becomes SIGINT, and
+// another signal is passed on unchanged.
 func TestExecDrainIsHastened(t *testing.T) {
 	s := newShim(t, "-", "-", "signals")
 	s.cmd.Env = append(s.cmd.Env, "SHIM_DRAIN=1")
@@ -58,8 +58,8 @@ func TestExecDrainIsHastened(t *testing.T) {
 	assert.Equal(t, 7, s.wait(t).ExitStatus())
 }
 
-// A SIGTERM that is part of a stop does not drain, and reaches a command that may
-// have it blocked as another signal.
+// The SIGTERM of a stop does not drain. It becomes another signal for the command,
+// which may have blocked SIGTERM.
 func TestExecDoesNotDrainForAStop(t *testing.T) {
 	s := newShim(t, "-", "-", "signals")
 	s.cmd.Env = append(s.cmd.Env, "SHIM_DRAIN=1", "SHIM_STOPPED=1")

@@ -17,81 +17,79 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is a program that does not speak sd_notify(3), and how to tell how it
-// is doing. A probe returns a detail for people or why it did not pass, soon
-// after its context is done at the latest.
+// Command is a program that does not speak sd_notify(3), with the probes of its
+// health. A probe returns a detail for people, or the reason why it did not pass,
+// soon after its context is done at the latest.
 type Command struct {
 	Args []string // the program, looked up in PATH, and its arguments
 
-	// Ready decides when the command has started; without it, it has as soon
-	// as its process runs.
+	// Ready decides when the command has started; without it the command has
+	// started as soon as its process runs.
 	Ready func(context.Context) (detail string, err error)
-	// Alive decides, after that, whether the service manager's watchdog is
-	// kept quiet. It may ask for less than Ready: what lies outside the
-	// process is no reason to have it killed. After one and a half intervals
-	// without a pass the command is killed in any case: the watchdog rests while
-	// a unit is being stopped.
+	// Alive decides, after that, whether the service manager's watchdog gets its
+	// pings. It may check less than Ready: a fault outside the process is no reason
+	// to kill it. After one and a half intervals without a pass Exec kills the
+	// command itself: the watchdog is off while a unit is being stopped.
 	Alive func(context.Context) (detail string, err error)
-	// ProbeTimeout bounds one probe. 0 means a third of the watchdog interval,
-	// or five seconds without a watchdog; after start-up the third is a bound
-	// in any case.
+	// ProbeTimeout bounds one probe. 0 means a third of the watchdog interval, or
+	// five seconds without a watchdog; after start-up the third is always a bound.
 	ProbeTimeout time.Duration
 
-	// StopTimeout is how long the command may take to end once a signal has told it
-	// to; then it is killed. 0: as long as the service manager lets it.
+	// StopTimeout bounds the time from a stop signal to the end of the command; then
+	// Exec kills it. 0: the service manager sets the bound.
 	StopTimeout time.Duration
 
-	// Drain has SIGTERM end the command only when Relay carries nothing any more: then
-	// the command gets SIGHUP in its place. It is for `systemctl kill`, which sends
-	// SIGTERM to all processes of a unit; a stop of the unit should come as another
-	// signal (KillSignal=). A second SIGTERM is passed on as SIGINT, at once.
+	// Drain delays the effect of SIGTERM until Relay has no connection: then the
+	// command gets SIGHUP in its place. It is for `systemctl kill`, which sends
+	// SIGTERM to all processes of a unit; a stop of the unit should send another
+	// signal (KillSignal=). Exec passes on a second SIGTERM as SIGINT, at once.
 	Drain bool
-	// Stopped, if not nil, reports whether a SIGTERM is that of a stop all the same: then
-	// Drain waits for nothing. Exec passes no signal on before it returns.
+	// Stopped, if not nil, reports whether a SIGTERM belongs to a stop of the unit:
+	// then Drain has no effect. Exec passes on no signal before it returns.
 	Stopped func(context.Context) bool
-	// BlockTerm starts the command with SIGTERM blocked, so that the one of `systemctl
-	// kill` does not reach it. All that the command starts inherits that.
+	// BlockTerm starts the command with SIGTERM blocked, so that `systemctl kill`
+	// does not end it. Its child processes inherit that.
 	BlockTerm bool
 
-	// Stderr, if not nil, gets what the command writes to its standard error, a line
-	// with its end at a time; else standard error is shared. A line of more than
-	// 64 KiB comes in several pieces, of which only the last has the end. Nothing is
-	// left out. The calls come one after another from a goroutine of their own.
+	// Stderr, if not nil, receives the standard error of the command, one line with
+	// its end per call; else the command shares ours. A line of more than 64 KiB
+	// comes in several pieces, of which only the last has the end. No byte is lost.
+	// The calls come one after another from a goroutine of their own.
 	Stderr func(piece string)
 
-	// MemoryEvents is where the kernel counts what it kills for lack of memory: a
-	// command that ends so leaves ENOMEM behind, as Notifier.Failed has it. Without
-	// it nothing is known of that.
+	// MemoryEvents is the file in which the kernel counts its out-of-memory kills: a
+	// command that ends by one leaves ENOMEM behind, see Notifier.Failed. Empty: Exec
+	// detects no such kill.
 	MemoryEvents string
 
 	// Relay, if not nil, serves inherited sockets once the command is ready.
 	Relay *Relay
 }
 
-// flushBound is how long the last bytes of a command that has exited may take to
-// reach the relay's clients.
+// flushBound bounds the delivery of an exited command's last bytes to the relay's
+// clients.
 const flushBound = time.Second
 
-// forwarded signals go on to the command. SIGABRT is among them because it is
-// the default WatchdogSignal=: it is the command whose stacks are of interest.
+// forwarded signals go on to the command. SIGABRT is the default WatchdogSignal=: it
+// makes the command print its stacks.
 var forwarded = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGABRT,
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM,
 }
 
-// Exec runs a command as the main process of a Type=notify unit does: READY=1
-// once it is ready, WATCHDOG=1 only while it is alive, STATUS= in words, signals
-// passed on, stdin, stdout and stderr shared. It returns how the command ended;
-// Exit makes that our own end. The error is not nil when the command could not
-// be started, and systemd's name for that exit status is ExitExec.
+// Exec runs a command as the main process of a Type=notify unit: it sends READY=1
+// once the command is ready, WATCHDOG=1 only while it is alive, and STATUS= in
+// words; it passes on signals, and the command shares stdin, stdout and stderr. It
+// returns the command's wait status, with which Exit ends this process. The error is
+// not nil if the command could not be started; ExitExec is the exit status for that.
 //
-// The command gets a process group of its own, so that it sees each signal once
-// even when a terminal sends them to a whole group. It dies with us, however we
-// die. ctx done means SIGTERM for it, so ctx must not itself be bound to the
-// signals above: some programs take a second SIGTERM for impatience.
+// The command has a process group of its own, so it receives each signal once even
+// if a terminal signals a whole group. It dies with this process. The end of ctx
+// sends it SIGTERM, so ctx must not depend on the signals above: some programs take
+// a second SIGTERM for a demand to end at once.
 func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (syscall.WaitStatus, error) {
 	// PR_SET_PDEATHSIG fires when the *thread* that forked ends. This one
-	// lasts as long as we do.
+	// lasts as long as the process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -101,18 +99,18 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Env = CommandEnv(os.Environ())
-	said, err := newTalk(c.Stderr)
+	stderr, err := newStderrPipe(c.Stderr)
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the standard error of %q: %w", c.Args[0], err)
 	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, said.file()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, stderr.file()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if c.Relay != nil {
 		defer func() { _ = c.Relay.Close() }()
 	}
 	s := newSupervisor(n, logger, c)
 	if err := start(cmd, c.BlockTerm); err != nil {
-		said.close()
+		stderr.close()
 		return 0, fmt.Errorf("cannot start %q: %w", c.Args[0], cause(err))
 	}
 
@@ -122,8 +120,8 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 	probing, stopProbing := context.WithCancel(context.WithoutCancel(ctx))
 	exited, markExited := context.WithCancel(context.WithoutCancel(ctx))
 	tasks.Go(func() { s.supervise(probing, exited) })
-	tasks.Go(said.run)
-	tasks.Go(func() { _ = cmd.Wait(); said.end(); markExited() }) // the status is in ProcessState
+	tasks.Go(stderr.run)
+	tasks.Go(func() { _ = cmd.Wait(); stderr.end(); markExited() }) // the status is in ProcessState
 
 	overdue := time.AfterFunc(math.MaxInt64, s.endLate)
 	defer overdue.Stop()
@@ -134,9 +132,9 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 	})
 	end := func(sig os.Signal) {
 		stopTimeout()
-		// Signal fails only when the process has ended.
+		// Signal fails only if the process has ended.
 		_ = cmd.Process.Signal(sig)
-		_ = cmd.Process.Signal(syscall.SIGCONT) // as systemd does: a stopped process ends, too
+		_ = cmd.Process.Signal(syscall.SIGCONT) // as systemd does, so that a stopped process ends too
 	}
 	draining := false
 	forward(ctx, exited, signals, func(sig os.Signal) {
@@ -145,7 +143,7 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 			_ = cmd.Process.Signal(sig)
 		case sig == syscall.SIGTERM && c.Drain && !draining && !c.stopped(ctx):
 			draining = true
-			s.stopping("Stopping: what runs is finished") // a hang is still looked for
+			s.stopping("Stopping: what runs is finished") // the probes go on, to detect a hang
 			tasks.Go(func() { s.drain(exited, func() { end(syscall.SIGHUP) }) })
 		default:
 			stopProbing()
@@ -165,8 +163,8 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 
 func (c Command) stopped(ctx context.Context) bool { return c.Stopped != nil && c.Stopped(ctx) }
 
-// start starts the command. A process begins with the signal mask of the thread that
-// forked it; the caller has locked its own.
+// start starts the command, which inherits the signal mask of this thread. The caller
+// has locked the thread.
 func start(cmd *exec.Cmd, blockTerm bool) error {
 	if blockTerm {
 		if err := maskTerm(unix.SIG_BLOCK); err != nil {
@@ -193,8 +191,8 @@ func forward(ctx, exited context.Context, signals <-chan os.Signal, pass func(os
 	}
 }
 
-// stops tells the signals that end a program from those that usually make it
-// reload, rotate its logs or dump its state.
+// stops distinguishes the signals that end a program from those that usually make
+// it reload, rotate its logs or dump its state.
 func stops(sig os.Signal) bool {
 	switch sig {
 	case syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2:

@@ -57,8 +57,9 @@ func TestExecEndsLikeTheCommand(t *testing.T) {
 		})
 	}
 	for _, sig := range []syscall.Signal{
-		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGILL, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE,
-		syscall.SIGKILL, syscall.SIGSEGV, syscall.SIGPIPE, syscall.SIGALRM, syscall.SIGTERM, syscall.SIGXFSZ, syscall.SIGSYS, 40,
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGILL, syscall.SIGABRT,
+		syscall.SIGBUS, syscall.SIGFPE, syscall.SIGKILL, syscall.SIGSEGV, syscall.SIGPIPE,
+		syscall.SIGALRM, syscall.SIGTERM, syscall.SIGXFSZ, syscall.SIGSYS, 40,
 	} {
 		t.Run(signalName(sig), func(t *testing.T) {
 			t.Parallel()
@@ -111,11 +112,11 @@ func TestExecForwardsOnce(t *testing.T) {
 	assert.Contains(t, s.next(t), "STATUS=Stopping: SIGABRT")
 }
 
-// A command that was stopped (SIGSTOP) can still be told to end.
+// A stop signal also ends a command that is stopped (SIGSTOP).
 func TestExecEndsFrozenCommand(t *testing.T) {
 	for sig, status := range map[syscall.Signal]string{
 		syscall.SIGTERM: "exit status 5",
-		syscall.SIGABRT: "exit status 2", // what the Go runtime of the stand-in makes of it
+		syscall.SIGABRT: "exit status 2", // of the Go runtime of the stand-in
 	} {
 		s := newShim(t, "DIR/server", "-", "server", "DIR/server")
 		_, pid := startServer(t, s)
@@ -127,7 +128,7 @@ func TestExecEndsFrozenCommand(t *testing.T) {
 	}
 }
 
-// Nobody else ends a command that hangs while its unit is being stopped.
+// Exec ends a command that hangs while its unit is being stopped: the watchdog is off.
 func TestExecEndsHungCommand(t *testing.T) {
 	s := newShim(t, "DIR/server", "-", "server", "DIR/server").watched(300 * time.Millisecond)
 	_, pid := startServer(t, s)
@@ -179,7 +180,7 @@ func TestExecCancelled(t *testing.T) {
 	assert.Equal(t, 5, status.ExitStatus())
 }
 
-// A command that has been told to end has so long for it.
+// A command that does not end within StopTimeout is killed.
 func TestExecEndsLateCommand(t *testing.T) {
 	deaf := filepath.Join(t.TempDir(), "deaf")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -12,27 +12,27 @@ import (
 // (EXIT_EXEC in systemd.exec(5)).
 const ExitExec = 203
 
-// Exit ends this process the way a command ended. If a signal killed it then the
-// same signal kills us, without a core dump of ours, so that the service manager
-// reports the truth (Result=signal and the signal in ExecMainStatus=). Otherwise
-// it returns the status to exit with.
+// Exit ends this process as the command with that status ended. If a signal killed
+// the command, the same signal kills this process, without a core dump, so that the
+// service manager reports the true cause (Result=signal and the signal in
+// ExecMainStatus=). Otherwise Exit returns the exit status.
 func Exit(status syscall.WaitStatus) int {
 	if !status.Signaled() {
 		return status.ExitStatus()
 	}
 	dieOf(status.Signal())
-	// Not reached, except as the init process of a PID namespace, which the
-	// kernel lets no signal of its own kill. Then do as shells do.
+	// Reached only by the init process of a PID namespace, which none of its own
+	// signals kills. The status is that of a shell.
 	return 128 + int(status.Signal())
 }
 
-// dieOf goes around os/signal: the Go runtime never gives up its handlers for
-// SIGSEGV, SIGABRT and their like, and would turn them into exit status 2.
+// dieOf bypasses os/signal: the Go runtime always handles SIGSEGV, SIGABRT and the
+// like, and would turn them into exit status 2.
 func dieOf(sig syscall.Signal) {
 	// Unlike RLIMIT_CORE=0, this also holds where cores are piped to a program.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	// All zero is SIG_DFL, no flags and an empty mask on every architecture,
-	// and the kernel reads no more than the structure it knows.
+	// All zero is SIG_DFL, no flags and an empty mask on every architecture, and the
+	// kernel's structure is shorter than this array.
 	var defaultAction [64]byte
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&defaultAction)), 0, 8, 0, 0)
 	_ = unblock(sig)
@@ -41,7 +41,7 @@ func dieOf(sig syscall.Signal) {
 	_ = unix.Nanosleep(&unix.Timespec{Sec: 1}, nil)
 }
 
-// unblock: whoever started us may have blocked the signal.
+// unblock is needed if our parent process has blocked the signal.
 func unblock(sig syscall.Signal) error { return mask(unix.SIG_UNBLOCK, sig) }
 
 // maskTerm blocks or unblocks SIGTERM for the calling thread.
@@ -54,7 +54,7 @@ func mask(how int, sig syscall.Signal) error {
 	return unix.PthreadSigmask(how, &set, nil)
 }
 
-// signalName is the name that kill(1) knows, such as SIGTERM.
+// signalName is the signal's name in kill(1), such as SIGTERM.
 func signalName(sig os.Signal) string {
 	if s, ok := sig.(syscall.Signal); ok && unix.SignalName(s) != "" {
 		return unix.SignalName(s)

@@ -5,20 +5,20 @@ import (
 	"unicode/utf8"
 )
 
-// maxLine is the longest line that is passed on in one piece, in bytes and without
-// its end.
+// maxLine is the length of the longest line that stays in one piece, in bytes and
+// without its end.
 const maxLine = 64 << 10
 
-// lineWriter passes lines on with their ends, and a line of more than maxLine in
-// pieces. The pieces are the bytes that were written. It belongs to one goroutine at
+// lineWriter passes on lines with their ends, and a line of more than maxLine in
+// pieces. The pieces together are the written bytes. It belongs to one goroutine at
 // a time.
 type lineWriter struct {
 	each func(piece string)
-	rest []byte // of a line whose end has not been written; maxLine at most
+	rest []byte // of a line without its end yet; maxLine at most
 }
 
-// Write implements io.Writer and never fails: what a program says of itself must
-// not stop it.
+// Write implements io.Writer and never fails: a program must not stop because of its
+// log.
 func (w *lineWriter) Write(p []byte) (int, error) {
 	w.rest = append(w.rest, p...)
 	passed := 0
@@ -30,8 +30,8 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// firstPiece is the size of the piece that b begins with; 0 while that may still
-// grow. A piece ends between two characters, as the journal shows others as binary.
+// firstPiece is the size of the first piece of b; 0 while that may still grow. A
+// piece ends between two characters: the journal shows a cut character as binary.
 func firstPiece(b []byte) int {
 	if end := bytes.IndexByte(b[:min(len(b), maxLine+1)], '\n'); end >= 0 {
 		return end + 1
@@ -44,10 +44,10 @@ func firstPiece(b []byte) int {
 			return n
 		}
 	}
-	return maxLine // this is no UTF-8
+	return maxLine // not UTF-8
 }
 
-// flush passes on what there is of a line.
+// flush passes on the rest of an unfinished line.
 func (w *lineWriter) flush() {
 	if len(w.rest) > 0 {
 		w.each(string(w.rest))

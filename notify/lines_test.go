@@ -15,16 +15,20 @@ func TestLines(t *testing.T) {
 	var got []string
 	w := &lineWriter{each: func(piece string) { got = append(got, piece) }}
 	long := strings.Repeat("x", maxLine)
-	for _, piece := range []string{"one\ntw", "o\n\nth", "ree", "\n", long + "\n", long + "xxx", "y\n", long[1:] + "ä\n", "no end"} {
+	written := []string{
+		"one\ntw", "o\n\nth", "ree", "\n", long + "\n", long + "xxx", "y\n", long[1:] + "ä\n", "no end",
+	}
+	for _, piece := range written {
 		n, err := w.Write([]byte(piece))
 		assert.NoError(t, err)
 		assert.Equal(t, len(piece), n)
 	}
 	w.flush()
-	assert.Equal(t, []string{"one\n", "two\n", "\n", "three\n", long + "\n", long, "xxxy\n", long[1:], "ä\n", "no end"}, got)
+	want := []string{"one\n", "two\n", "\n", "three\n", long + "\n", long, "xxxy\n", long[1:], "ä\n", "no end"}
+	assert.Equal(t, want, got)
 }
 
-// The pieces are the bytes that were written, however they were written.
+// The pieces together are the written bytes, for any sequence of writes.
 func TestLinesLoseNothing(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -53,7 +57,7 @@ func TestLinesLoseNothing(t *testing.T) {
 	}
 }
 
-// stream is what a program may write: lines of any length, many close to maxLine.
+// stream is the output of a program: lines of any length, many close to maxLine.
 func stream(random *rand.Rand) string {
 	alphabet := [][]string{{"x"}, {"x", "ä", "漢", "😀", "\x1b[0m"}, {"x", "\xff", "\x80", "\x00"}}[random.IntN(3)]
 	var b strings.Builder

@@ -19,8 +19,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The test binary is also the processes that the tests need: started with a role
-// as its first argument, it plays that role.
+// The test binary also plays the processes that the tests need: its first argument
+// is the role.
 var roles = map[string]func(args []string) int{
 	"shim":      playShim,
 	"server":    playServer,
@@ -97,7 +97,7 @@ func echo(ctx context.Context, path string) error {
 }
 
 // playServer echoes on the socket args[0] until SIGTERM, then exits with 5. It
-// ignores SIGINT. On a connection that begins with "p" it tells its PID first.
+// ignores SIGINT. On a connection that begins with "p" it sends its PID first.
 func playServer(args []string) int {
 	terminated := make(chan os.Signal, 1)
 	signal.Ignore(syscall.SIGINT)
@@ -135,8 +135,8 @@ func serveEcho(l net.Listener) {
 
 const lastWords = 1 << 20
 
-// playLastWords answers probes until a client sends "!": that one gets many bytes,
-// and then the process is gone at once.
+// playLastWords answers probes until a client sends "!": it sends that client many
+// bytes, and then exits at once.
 func playLastWords(args []string) int {
 	l, err := net.Listen("unix", args[0])
 	if err != nil {
@@ -169,7 +169,7 @@ func playDie(args []string) int {
 	return 98
 }
 
-// playSignals prints what it gets until SIGUSR1, then exits with 7.
+// playSignals prints the signals it receives until SIGUSR1, then exits with 7.
 func playSignals([]string) int {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGABRT, syscall.SIGUSR1)
@@ -244,7 +244,7 @@ next:
 	}
 }
 
-// pending is what has arrived already.
+// pending returns the messages that have already arrived.
 func (m *manager) pending(t *testing.T) (messages []string) {
 	t.Helper()
 	raw, err := m.conn.SyscallConn()

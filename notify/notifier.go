@@ -18,36 +18,35 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// sendBound is how long one message may take. The service manager reads at
-// once unless it is itself stuck, and then nobody is helped by our waiting.
+// sendBound bounds the sending of one message. The service manager reads at once
+// unless it is stuck, and then waiting does not help.
 const sendBound = time.Second
 
-// Notifier tells the service manager where this process is in its life. The nil
-// Notifier is the one of a process that no service manager waits for: each of
-// its methods does nothing.
+// Notifier notifies the service manager of this process's start, stop and health.
+// The nil Notifier belongs to a process without a service manager: its methods do
+// nothing.
 //
-// A message that cannot be sent is logged and otherwise ignored: no caller can
-// mend it, and the service manager draws its own conclusions from the silence.
-// The exception is that of a hand-off, which does not happen then.
+// A message that cannot be sent is logged and otherwise ignored: the caller cannot
+// repair that, and the service manager handles the missing message. The exception is
+// the message of a hand-off, which then does not happen.
 // All methods may be called at any time from any goroutine.
 type Notifier struct {
 	logger   *slog.Logger
 	socket   *net.UnixAddr
 	watchdog time.Duration
 
-	// mu owns what follows. Every message is sent under it, so that their
-	// order is the order of the phases: nothing can say READY=1 after
-	// STOPPING=1.
+	// mu guards the fields below. Every message is sent under it, so that the
+	// messages keep the order of the phases: READY=1 never follows STOPPING=1.
 	mu       sync.Mutex
 	stopping bool
 	silent   bool // not the main process, yet or any more: see HandOver
 	conn     *net.UnixConn
 }
 
-// FromEnv reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID and removes them
-// from the environment, so that no program started later takes them for its
-// own. It returns nil without an error when NOTIFY_SOCKET is not set. It is
-// meant to be called once, before other goroutines read the environment.
+// FromEnv reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID and removes them from
+// the environment, so that no child process takes them for its own. It returns nil
+// without an error if NOTIFY_SOCKET is not set. It is to be called once, before other
+// goroutines read the environment.
 func FromEnv(logger *slog.Logger) (*Notifier, error) {
 	address := os.Getenv("NOTIFY_SOCKET")
 	if err := os.Unsetenv("NOTIFY_SOCKET"); err != nil {
@@ -62,7 +61,8 @@ func FromEnv(logger *slog.Logger) (*Notifier, error) {
 	}
 	// sd_notify(3): an absolute path, or '@' and the name of an abstract socket.
 	if address[0] != '/' && address[0] != '@' {
-		return nil, fmt.Errorf("cannot use NOTIFY_SOCKET=%q: neither an absolute path nor an abstract socket (@name)", address)
+		return nil, fmt.Errorf("cannot use NOTIFY_SOCKET=%q: neither an absolute path nor an abstract socket (@name)",
+			address)
 	}
 	return &Notifier{
 		logger:   logger,
@@ -71,8 +71,8 @@ func FromEnv(logger *slog.Logger) (*Notifier, error) {
 	}, nil
 }
 
-// Ready says that start-up (or a reload) has finished, with a status for people.
-// After Stopping it does nothing.
+// Ready reports the end of start-up or of a reload, with a status for people. After
+// Stopping it does nothing.
 func (n *Notifier) Ready(status string) {
 	if n == nil {
 		return
@@ -84,7 +84,7 @@ func (n *Notifier) Ready(status string) {
 	}
 }
 
-// Status replaces the line that `systemctl status` shows for this unit.
+// Status sets the line that `systemctl status` shows for this unit.
 func (n *Notifier) Status(text string) {
 	if n == nil {
 		return
@@ -105,14 +105,13 @@ func (n *Notifier) Failed(text string, reason syscall.Errno) {
 	n.send(statusLine(text), fmt.Sprintf("ERRNO=%d", reason))
 }
 
-// Stopping says that shutdown has begun. From here on Ready and Ping do nothing, and
-// the service manager's watchdog is off.
+// Stopping reports that shutdown has begun. From here on Ready and Ping do nothing,
+// and the service manager's watchdog is off.
 //
-// It has to be turned off explicitly. systemd stops it when a unit begins to
-// stop, but a ping that arrives afterwards starts it again (seen with 257), and
-// one that was sent just before SIGTERM arrived is enough to have a long drain
-// killed at WatchdogSec=. TimeoutStopSec= is what bounds shutdown, and
-// StillStopping.
+// Stopping turns it off explicitly. systemd stops it when a unit begins to stop, but
+// a ping that arrives afterwards starts it again (measured with 257), and a ping sent
+// just before SIGTERM then gets a long drain killed after WatchdogSec=.
+// TimeoutStopSec= and StillStopping bound shutdown.
 func (n *Notifier) Stopping(status string) {
 	if n == nil {
 		return
@@ -123,10 +122,10 @@ func (n *Notifier) Stopping(status string) {
 	n.send("STOPPING=1", "WATCHDOG_USEC=0", statusLine(status))
 }
 
-// StillStopping says, after Stopping and again and again, that shutdown goes on:
-// it asks for at least d from now, and to be killed as by the watchdog if the
-// next such word does not come within its interval. TimeoutStopSec= alone would
-// have to be either too short for a long drain or too long for a hung one.
+// StillStopping reports repeatedly, after Stopping, that shutdown goes on: it asks for
+// at least d from now, and for a kill by the watchdog if the next such message does
+// not come within the interval. TimeoutStopSec= alone would be either too short for a
+// long drain or too long for a hung one.
 func (n *Notifier) StillStopping(d time.Duration) {
 	if n == nil {
 		return
@@ -153,8 +152,8 @@ const (
 	ExtendEvery = time.Second
 )
 
-// ExtendTimeout asks that start-up, run time or shutdown, whichever is going on,
-// is given at least d from now.
+// ExtendTimeout asks for at least d from now for the current start-up, run time or
+// shutdown.
 func (n *Notifier) ExtendTimeout(d time.Duration) {
 	if n == nil {
 		return
@@ -164,8 +163,8 @@ func (n *Notifier) ExtendTimeout(d time.Duration) {
 	n.send(extendTimeout(d))
 }
 
-// Ping keeps the service manager's watchdog quiet for another WatchdogInterval.
-// Prefer RunWatchdog, which pings for a reason.
+// Ping restarts the WatchdogInterval of the service manager. Prefer RunWatchdog,
+// which pings only after a check.
 func (n *Notifier) Ping() {
 	if n == nil {
 		return
@@ -192,11 +191,11 @@ func (n *Notifier) deliver(lines ...string) error {
 	if n.write(message) == nil {
 		return nil
 	}
-	return n.write(message) // the service manager may have made its socket anew since we connected
+	return n.write(message) // the service manager may have a new socket since we connected
 }
 
-// write keeps its socket between messages: a process that has run out of file
-// descriptors must still be able to ping.
+// write keeps its socket between messages: a process without free file descriptors
+// must still be able to ping.
 func (n *Notifier) write(message []byte) error {
 	if n.conn == nil {
 		conn, err := net.DialUnix("unixgram", nil, n.socket)

@@ -24,11 +24,11 @@ func TestFromEnv(t *testing.T) {
 		interval          time.Duration
 		failure           string
 	}{
-		"nobody waits":            {absent: true},
+		"no service manager":      {absent: true},
 		"watchdog without socket": {usec: "1000", pid: self, absent: true},
 		"no watchdog":             {socket: "/run/x"},
 		"watchdog":                {socket: "@x", usec: "3000000", pid: self, interval: 3 * time.Second},
-		"watchdog for whoever":    {socket: "/run/x", usec: "3000000", interval: 3 * time.Second},
+		"watchdog for any":        {socket: "/run/x", usec: "3000000", interval: 3 * time.Second},
 		"watchdog for another":    {socket: "/run/x", usec: "3000000", pid: "1"},
 		"broken watchdog":         {socket: "/run/x", usec: "soon", failure: "WatchdogSec="},
 		"vsock":                   {socket: "vsock:2:1", failure: `NOTIFY_SOCKET="vsock:2:1"`},
@@ -65,7 +65,8 @@ func TestNilNotifier(t *testing.T) {
 }
 
 func TestMessages(t *testing.T) {
-	for _, address := range []string{filepath.Join(t.TempDir(), "notify"), "@codex-proxy-test-" + strconv.Itoa(os.Getpid())} {
+	abstract := "@codex-proxy-test-" + strconv.Itoa(os.Getpid())
+	for _, address := range []string{filepath.Join(t.TempDir(), "notify"), abstract} {
 		t.Run(address[:1], func(t *testing.T) {
 			m := newManager(t, address)
 			n := m.notifier()
@@ -106,7 +107,7 @@ func TestReadyNeverFollowsStopping(t *testing.T) {
 	}
 }
 
-// A service manager that executes itself anew may bind a new socket.
+// A service manager that re-executes itself may bind a new socket.
 func TestSocketReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	m := newManager(t, path)

@@ -9,7 +9,7 @@ import (
 )
 
 // MemoryEvents returns the path of memory.events of this process's cgroup, for
-// Command; there is no such file where cgroups have no memory controller.
+// Command. Without the memory controller there is no such file.
 func MemoryEvents() string {
 	list, _ := os.ReadFile("/proc/self/cgroup")
 	for line := range strings.Lines(string(list)) {
@@ -20,23 +20,23 @@ func MemoryEvents() string {
 	return ""
 }
 
-// oomKills counts the processes of a cgroup that the kernel has killed for lack of
-// memory, be it that of the cgroup, of one above it or of the machine: oom_kill in
-// memory.events (Documentation/admin-guide/cgroup-v2.rst). The kernel counts a
-// process before it sends the signal.
+// oomKills counts the processes of a cgroup that the kernel has killed because the
+// cgroup, one above it or the machine lacked memory: oom_kill in memory.events
+// (Documentation/admin-guide/cgroup-v2.rst). The kernel counts a process before it
+// sends the signal.
 type oomKills struct {
 	path     string
-	survived uint64 // kills that the command has outlived
+	survived uint64 // kills that the command has survived
 }
 
-// newOOMKills begins with what the cgroup has seen before.
+// newOOMKills begins with the current count of the cgroup.
 func newOOMKills(path string) *oomKills {
 	k := &oomKills{path: path}
 	k.survived = k.count()
 	return k
 }
 
-// count is 0 where nothing can be known.
+// count is 0 if the kernel's count is unknown.
 func (k *oomKills) count() uint64 {
 	if k.path == "" {
 		return 0
@@ -51,13 +51,13 @@ func (k *oomKills) count() uint64 {
 	return 0
 }
 
-// outlived notes that the command has answered after count was n, and returns how
-// many other processes have been killed since the last time.
-func (k *oomKills) outlived(n uint64) uint64 {
+// survive records that the command has answered after count was n. It returns the
+// number of other processes killed since the last call.
+func (k *oomKills) survive(n uint64) uint64 {
 	others := max(n, k.survived) - k.survived
 	k.survived += others
 	return others
 }
 
-// fatal reports whether a kill has happened that the command has not outlived.
+// fatal reports whether there was a kill that the command has not survived.
 func (k *oomKills) fatal() bool { return k.count() > k.survived }

@@ -17,7 +17,8 @@ func oomShim(t *testing.T, watchdog time.Duration) (s *shim, kills func(n int)) 
 	t.Helper()
 	events := filepath.Join(t.TempDir(), "memory.events")
 	kills = func(n int) {
-		require.NoError(t, os.WriteFile(events+".new", fmt.Appendf(nil, "low 0\nhigh 0\nmax 4\noom 1\noom_kill %d\noom_group_kill 0\n", n), 0o600))
+		text := fmt.Appendf(nil, "low 0\nhigh 0\nmax 4\noom 1\noom_kill %d\noom_group_kill 0\n", n)
+		require.NoError(t, os.WriteFile(events+".new", text, 0o600))
 		require.NoError(t, os.Rename(events+".new", events))
 	}
 	kills(3) // of another run of the unit
@@ -29,11 +30,12 @@ func oomShim(t *testing.T, watchdog time.Duration) (s *shim, kills func(n int)) 
 func TestExecOutOfMemory(t *testing.T) {
 	s, kills := oomShim(t, time.Minute)
 	_, pid := startServer(t, s)
-	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP)) // or it could answer between the two that follow
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP)) // so that it cannot answer before the SIGKILL
 	kills(4)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	assert.Regexp(t, `^STATUS=Ended: SIGKILL after .*s, out of memory\nERRNO=12$`, s.until(t, "WATCHDOG=1", "STATUS=Not answering"))
-	assert.Equal(t, syscall.SIGKILL, s.wait(t).Signal(), "its own end is the command's, as ever")
+	last := s.until(t, "WATCHDOG=1", "STATUS=Not answering")
+	assert.Regexp(t, `^STATUS=Ended: SIGKILL after .*s, out of memory\nERRNO=12$`, last)
+	assert.Equal(t, syscall.SIGKILL, s.wait(t).Signal(), "the shim ends as the command did")
 	assert.Contains(t, s.stderr.String(), "out of memory: the command was killed")
 }
 
@@ -42,13 +44,14 @@ func TestExecOutlivesAnOutOfMemory(t *testing.T) {
 	s, kills := oomShim(t, 3*time.Second)
 	_, pid := startServer(t, s)
 	kills(4)
-	for range 3 { // one may have been on its way, and its probe, too
+	for range 3 { // a ping, and a probe, may have been under way
 		require.Equal(t, "WATCHDOG=1", s.next(t))
 	}
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	assert.Regexp(t, `^STATUS=Ended: SIGKILL after [^,]*$`, s.until(t, "WATCHDOG=1", "STATUS=Not answering"))
 	s.wait(t)
-	assert.Contains(t, s.stderr.String(), `"out of memory: a process that the command has started was killed" processes=1`)
+	const line = `"out of memory: a process that the command has started was killed" processes=1`
+	assert.Contains(t, s.stderr.String(), line)
 	assert.NotContains(t, s.stderr.String(), "the command was killed")
 }
 

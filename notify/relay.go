@@ -13,35 +13,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Relay joins sockets that the service manager made to the one that a command
-// made for itself. So a socket can have an owner, a mode and a life of its own
-// although the program behind it knows nothing of that.
+// Relay connects the clients of sockets of the service manager to the socket of a
+// command. The service manager so sets the owner, the mode and the lifetime of the
+// socket for a program that cannot inherit one.
 //
-// It accepts nothing before the command is ready: until then connections wait in
-// the socket's backlog, where they also survive a restart of the command.
+// It accepts no connection before the command is ready: until then connections wait
+// in the socket's backlog, where they also survive a restart of the command.
 type Relay struct {
 	Listeners []net.Listener // stream sockets; the relay closes them
 	Target    string         // path of the command's unix socket
 	Limit     int            // connections at a time; more wait in the backlog
 
-	// Aside, if any, takes the connections that begin with AsidePrefix, which then
-	// are not the command's. The relay closes them. Clients must be the first to
-	// say something, then.
+	// Aside, if not nil, serves the connections that begin with AsidePrefix in place
+	// of the command. The relay closes them. Clients must then be the first to send
+	// bytes.
 	Aside       func(net.Conn)
 	AsidePrefix string
 }
 
-// dialBound is for the connection to the command. Its socket is local, so it
-// either answers at once or has a full backlog.
+// dialBound bounds the connect to the command. Its socket is local, so it either
+// answers at once or has a full backlog.
 const dialBound = 5 * time.Second
 
-// acceptPause follows a failed accept, which is nearly always a lack of file
-// descriptors that passes.
+// acceptPause follows a failed accept, whose cause is nearly always a temporary lack
+// of file descriptors.
 const acceptPause = 50 * time.Millisecond
 
 // run serves until ctx is done, which means that the command has exited. It then
-// gives the bytes that the command left behind flushBound to reach the clients,
-// and returns when no connection is left.
+// delivers the command's last bytes to the clients for up to flushBound, and returns
+// when no connection is left.
 func (r *Relay) run(ctx context.Context, logger *slog.Logger) {
 	serving, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -51,10 +51,10 @@ func (r *Relay) run(ctx context.Context, logger *slog.Logger) {
 	})
 	defer stop()
 
-	places := make(chan struct{}, r.Limit)
+	slots := make(chan struct{}, r.Limit)
 	var work sync.WaitGroup
 	for _, l := range r.Listeners {
-		work.Go(func() { r.accept(ctx, serving, l, places, logger) })
+		work.Go(func() { r.accept(ctx, serving, l, slots, logger) })
 	}
 	work.Wait()
 }
@@ -68,19 +68,19 @@ func (r *Relay) Close() error {
 	return errors.Join(errs...)
 }
 
-// accept returns when the listener is closed and its connections are done.
-func (r *Relay) accept(ctx, serving context.Context, l net.Listener, places chan struct{}, logger *slog.Logger) {
+// accept returns when the listener is closed and its connections have ended.
+func (r *Relay) accept(ctx, serving context.Context, l net.Listener, slots chan struct{}, logger *slog.Logger) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case places <- struct{}{}:
+		case slots <- struct{}{}:
 		}
 		conn, err := l.Accept()
 		if err != nil {
-			<-places
+			<-slots
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
@@ -89,7 +89,7 @@ func (r *Relay) accept(ctx, serving context.Context, l net.Listener, places chan
 			continue
 		}
 		conns.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			if err := r.serve(ctx, serving, conn); err != nil {
 				logger.Warn("relay: connection dropped", "error", err)
 			}
@@ -106,7 +106,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// halfConn is what a TCP and a unix stream connection have in common.
+// halfConn is a TCP or unix stream connection.
 type halfConn interface {
 	net.Conn
 	syscall.Conn
@@ -114,8 +114,8 @@ type halfConn interface {
 	CloseWrite() error
 }
 
-// serve copies in both directions until both have ended or serving is done. What is
-// aside ends with ctx, which is when the command has exited.
+// serve copies in both directions until both have ended or serving is done. A
+// connection of Aside ends with ctx, which means that the command has exited.
 func (r *Relay) serve(ctx, serving context.Context, accepted net.Conn) error {
 	defer accepted.Close()
 	client, ok := accepted.(halfConn)
@@ -150,8 +150,8 @@ func (r *Relay) serve(ctx, serving context.Context, accepted net.Conn) error {
 	return nil
 }
 
-// isAside looks at how a connection begins, and takes nothing of it. A client that
-// says nothing for dialBound is the command's.
+// isAside compares the first bytes of a connection with AsidePrefix, without
+// consuming them. A client that sends nothing for dialBound goes to the command.
 func (r *Relay) isAside(conn halfConn) (aside bool) {
 	raw, err := conn.SyscallConn()
 	if err != nil || conn.SetReadDeadline(time.Now().Add(dialBound)) != nil {
@@ -164,25 +164,25 @@ func (r *Relay) isAside(conn halfConn) (aside bool) {
 			return false
 		}
 		aside = n == len(beginning) && string(beginning) == r.AsidePrefix
-		return n <= 0 || aside || string(beginning[:n]) != r.AsidePrefix[:n] // else the rest is on its way
+		return n <= 0 || aside || string(beginning[:n]) != r.AsidePrefix[:n] // else wait for the rest
 	})
 	return conn.SetReadDeadline(time.Time{}) == nil && aside
 }
 
-// pump copies until src has no more to give or dst takes no more, and hands that
-// on, so that each end sees exactly what the other did: an end of input, a
-// refusal of output, or both. Errors mean no more than that.
+// pump copies until src ends or dst accepts no more, and passes that on, so that
+// each end sees the close of the other: an end of input, a refusal of output, or
+// both. Errors mean no more than that.
 func pump(dst, src halfConn) {
 	_, _ = io.Copy(dst, src)
 	_ = dst.CloseWrite()
 	if hungUp(src) {
-		// What dst might still say would reach nobody: wake the other pump.
+		// More output of dst would have no reader: wake the other pump.
 		_ = dst.CloseRead()
 	}
 	_ = src.CloseRead()
 }
 
-// hungUp tells a peer that has gone from one that only finished writing.
+// hungUp distinguishes a peer that has closed from one that only finished writing.
 func hungUp(conn syscall.Conn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {

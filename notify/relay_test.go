@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startRelay runs a relay to a target that behaves as serve says, and returns
-// where to connect and how to end it.
+// startRelay runs a relay to a target that handles connections with serve. It returns
+// functions to connect and to end the relay.
 func startRelay(t *testing.T, limit int, serve func(*net.UnixConn)) (dial func() *net.UnixConn, stop func()) {
 	t.Helper()
 	dir := t.TempDir()
@@ -90,8 +90,8 @@ func descriptors(t *testing.T) int {
 	return len(fds)
 }
 
-// A client that goes away takes the command's side with it, and the other way
-// round even if the client itself stays.
+// The end of a client ends the connection to the command, and the end of that ends
+// the client's, even if the client itself does not close.
 func TestRelayPassesTheEndOn(t *testing.T) {
 	ended := make(chan error, 1)
 	dial, _ := startRelay(t, 1, func(conn *net.UnixConn) {
@@ -109,7 +109,7 @@ func TestRelayPassesTheEndOn(t *testing.T) {
 	gone.Close()
 	assert.Equal(t, io.EOF, <-ended)
 
-	// Neither of these closes, yet with one place each must make room for the next.
+	// None of these clients closes, yet each must free the one slot for the next.
 	for range 3 {
 		conn := dial()
 		_, err := conn.Write([]byte("c"))
@@ -119,7 +119,7 @@ func TestRelayPassesTheEndOn(t *testing.T) {
 	}
 }
 
-// A client that does not read cannot hold up the end for long.
+// A client that does not read delays the end by flushBound at most.
 func TestRelayFlushIsBounded(t *testing.T) {
 	full := make(chan struct{})
 	dial, stop := startRelay(t, 1, func(conn *net.UnixConn) {
@@ -152,7 +152,7 @@ func TestRelayWaitsForReadiness(t *testing.T) {
 	assert.Equal(t, "hello", string(answer))
 }
 
-// What the command wrote last arrives although it is gone by then.
+// The last bytes of a command arrive although it has exited.
 func TestRelayDeliversLastWords(t *testing.T) {
 	s := newShim(t, "DIR/server", "echo.socket", "lastwords", "DIR/server").listen(t).start(t)
 	require.Contains(t, s.until(t, "STATUS=Starting"), "READY=1")
@@ -209,8 +209,8 @@ func TestRelayCommandGone(t *testing.T) {
 	assert.Contains(t, log.String(), "nobody")
 }
 
-// Connections that begin with the prefix are taken aside, whatever the pieces in
-// which it comes; all others reach the command whole.
+// Connections that begin with the prefix go to Aside, even if it comes in pieces; all
+// others reach the command whole.
 func TestRelayAside(t *testing.T) {
 	dir := t.TempDir()
 	front, err := net.Listen("unix", filepath.Join(dir, "front"))
@@ -220,12 +220,15 @@ func TestRelayAside(t *testing.T) {
 	aside, relayed := make(chan string, 8), make(chan string, 8)
 	all := func(to chan<- string) func(net.Conn) {
 		return func(conn net.Conn) {
-			said, err := io.ReadAll(conn)
+			received, err := io.ReadAll(conn)
 			assert.NoError(t, err)
-			to <- string(said)
+			to <- string(received)
 		}
 	}
-	r := &Relay{Listeners: []net.Listener{front}, Target: target.Addr().String(), Limit: 8, Aside: all(aside), AsidePrefix: "notes\n"}
+	r := &Relay{
+		Listeners: []net.Listener{front}, Target: target.Addr().String(), Limit: 8,
+		Aside: all(aside), AsidePrefix: "notes\n",
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.run(ctx, slog.New(slog.DiscardHandler)) })

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// outputLimit bounds what is kept of a probe command's output.
+// outputLimit bounds the bytes kept of a probe command's output.
 const outputLimit = 512
 
-// Shell runs one line of shell, for probes that are commands. It returns nil when
-// that exits with 0, and else the exit status and the beginning of what it
-// printed. When ctx is done its whole process group is killed.
+// Shell runs one line of shell, for probes that are commands. It returns nil if the
+// line exits with 0, and else the exit status and the beginning of its output. At the
+// end of ctx it kills the whole process group.
 func Shell(ctx context.Context, line string) error {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line)
 	cmd.Env = CommandEnv(os.Environ())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	// A process that left the group may hold the output open for ever.
+	// A process that left the group may keep the output open for ever.
 	cmd.WaitDelay = 100 * time.Millisecond
 	var output headWriter
 	cmd.Stdout, cmd.Stderr = &output, &output
@@ -39,7 +39,7 @@ func Shell(ctx context.Context, line string) error {
 	}
 }
 
-// headWriter keeps the beginning of what is written and swallows the rest.
+// headWriter keeps the first outputLimit bytes and drops the rest.
 type headWriter struct{ head []byte }
 
 func (w *headWriter) Write(p []byte) (int, error) {

@@ -17,12 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shim is a process that runs Exec, as systemd would start it.
+// shim is a process that runs Exec, started as by systemd.
 type shim struct {
 	*manager
 	cmd    *exec.Cmd
 	dir    string
-	socket string // where an inherited socket can be reached
+	socket string // the path of the inherited socket
 	stderr bytes.Buffer
 }
 
@@ -34,7 +34,7 @@ func newShim(t *testing.T, probe, relay string, role ...string) *shim {
 	s.manager = newManager(t, filepath.Join(s.dir, "notify"))
 	self, err := os.Executable()
 	require.NoError(t, err)
-	// LISTEN_PID is the shim's own PID, which only it can know beforehand.
+	// LISTEN_PID is the shim's own PID, which the shell sets before the exec.
 	args := []string{"-c", `LISTEN_PID=$$ exec "$@"`, "sh", self, "shim", probe, relay, self}
 	s.cmd = exec.Command("/bin/sh", append(args, role...)...)
 	for i, arg := range s.cmd.Args {
@@ -87,7 +87,7 @@ func (s *shim) start(t *testing.T) *shim {
 	return s
 }
 
-// wait is what the service manager's waitpid(2) tells of the shim.
+// wait returns the wait status of the shim, as waitpid(2) reports it.
 func (s *shim) wait(t *testing.T) syscall.WaitStatus {
 	t.Helper()
 	var exit *exec.ExitError
@@ -97,7 +97,7 @@ func (s *shim) wait(t *testing.T) syscall.WaitStatus {
 	return s.cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// output runs to a successful end.
+// output runs the shim to a successful end and returns its standard output.
 func (s *shim) output(t *testing.T) string {
 	t.Helper()
 	out, err := s.cmd.Output()
@@ -105,7 +105,7 @@ func (s *shim) output(t *testing.T) string {
 	return string(out)
 }
 
-// server starts a shim around the echo server and waits for READY=1. It returns
+// startServer starts a shim around the echo server and waits for READY=1. It returns
 // a connection to the server itself and the server's PID.
 func startServer(t *testing.T, s *shim) (direct net.Conn, pid int) {
 	t.Helper()

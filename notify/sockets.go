@@ -18,25 +18,26 @@ import (
 // of that unit. One name can have several.
 type Sockets map[string][]net.Listener
 
-// Inherited takes over the sockets of sd_listen_fds(3), marks them close-on-exec
-// and removes LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES from the environment. It
-// is empty when they were meant for another process or there are none, and so is
-// every call after the first. The sockets are shared with the service manager:
-// closing one here does not close it there.
+// Inherited returns the sockets of sd_listen_fds(3), marks them close-on-exec and
+// removes LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES from the environment. The result
+// is empty if they are for another process or there are none, and from the second
+// call on. The service manager shares the sockets: closing one here does not close
+// it there.
 func Inherited() (Sockets, error) {
 	sockets := Sockets{}
 	var errs []error
 	for _, f := range activation.Files(true) {
-		// FileListener duplicates the descriptor and makes it non-blocking
-		// last. f must not be touched afterwards but to close it: File.Fd
-		// would make the shared socket blocking again.
+		// FileListener duplicates the descriptor and makes it non-blocking last.
+		// Afterwards f may only be closed: File.Fd would make the shared socket
+		// blocking again.
 		l, err := net.FileListener(f)
 		if err == nil {
 			sockets[f.Name()] = append(sockets[f.Name()], l)
 			err = accepts(l)
 		}
 		if err != nil {
-			err = fmt.Errorf("cannot listen on the inherited socket %q: %w (ListenStream= with Accept=no is wanted)", f.Name(), err)
+			const format = "cannot listen on the inherited socket %q: %w (ListenStream= with Accept=no is wanted)"
+			err = fmt.Errorf(format, f.Name(), err)
 		}
 		errs = append(errs, err, f.Close())
 	}
@@ -46,7 +47,8 @@ func Inherited() (Sockets, error) {
 	return sockets, nil
 }
 
-// accepts: FileListener also takes unix datagram sockets and connections.
+// accepts is nil for a listening socket: FileListener also accepts unix datagram
+// sockets and connections.
 func accepts(l net.Listener) error {
 	conn, ok := l.(syscall.Conn)
 	if !ok {
@@ -66,17 +68,18 @@ func accepts(l net.Listener) error {
 	return errors.Join(err, control)
 }
 
-// Listeners returns the sockets passed under name. That there is none is an
-// error which tells what there is.
+// Listeners returns the sockets passed under name. If there is none the error lists
+// the names that there are.
 func (s Sockets) Listeners(name string) ([]net.Listener, error) {
 	if len(s[name]) > 0 {
 		return s[name], nil
 	}
 	if len(s) == 0 {
-		return nil, fmt.Errorf("cannot find the inherited socket %q: the service manager passed none (start the socket unit, and name it in Sockets= of the service)", name)
+		return nil, fmt.Errorf("cannot find the inherited socket %q: the service manager passed none "+
+			"(start the socket unit, and name it in Sockets= of the service)", name)
 	}
-	return nil, fmt.Errorf("cannot find the inherited socket %q among %s (FileDescriptorName= of the socket unit sets the name)",
-		name, strings.Join(slices.Sorted(maps.Keys(s)), ", "))
+	return nil, fmt.Errorf("cannot find the inherited socket %q among %s "+
+		"(FileDescriptorName= of the socket unit sets the name)", name, strings.Join(slices.Sorted(maps.Keys(s)), ", "))
 }
 
 // Close closes all sockets.

@@ -44,7 +44,7 @@ func TestListenersByName(t *testing.T) {
 func TestCommandInheritsNothing(t *testing.T) {
 	s := newShim(t, "-", "echo.socket", "inherited")
 	s.listen(t)
-	// The signs of a watchdog would make the shim ping, so this one has none.
+	// The variables of a watchdog would make the shim ping, so they are not set.
 	s.cmd.Env = append(s.cmd.Env, "LISTEN_PIDFDID=1")
 	assert.Empty(t, s.output(t))
 }

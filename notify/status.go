@@ -5,13 +5,12 @@ import (
 	"unicode"
 )
 
-// statusLimit bounds a status in characters. systemd takes datagrams of up to
-// 4096 bytes; this is room for a reason and its remedy, whole.
+// statusLimit bounds a status in characters. systemd accepts datagrams of up to
+// 4096 bytes; a reason and its remedy fit into the limit.
 const statusLimit = 800
 
-// statusLine makes one sd_notify(3) assignment of a text that may hold anything:
-// systemd rejects a STATUS= that is not UTF-8, and a newline in it would begin
-// another assignment.
+// statusLine makes one sd_notify(3) assignment of any text: systemd rejects a STATUS=
+// that is not UTF-8, and a newline would begin another assignment.
 func statusLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Readiness probes begin close together, since most programs are up in less than
-// a second, and get further apart.
+// a second, and become less frequent.
 const (
 	firstProbeDelay = 10 * time.Millisecond
 	lastProbeDelay  = 250 * time.Millisecond
@@ -28,25 +28,25 @@ type supervisor struct {
 	logger   *slog.Logger
 	command  Command
 	started  time.Time
-	said     string    // the last start-up failure that went into STATUS=
-	failing  time.Time // since when Alive has not passed; zero while it passes
+	reported string    // the last start-up failure sent as STATUS=
+	failing  time.Time // when Alive began to fail; zero while it passes
 	kill     func()    // ends the command at once
 	oom      *oomKills
-	killed   atomic.Bool // by us
+	killed   atomic.Bool // by the supervisor
 
-	// mu orders statuses against the end: none may overwrite "Stopping".
+	// mu orders the statuses: none may follow and replace "Stopping".
 	mu      sync.Mutex
 	ended   bool
 	relayed chan struct{} // closed when the relay has ended; nil before it began
 }
 
 func newSupervisor(n *Notifier, logger *slog.Logger, c Command) *supervisor {
-	return &supervisor{notifier: n, logger: logger, command: c, started: time.Now(), oom: newOOMKills(c.MemoryEvents)}
+	oom := newOOMKills(c.MemoryEvents)
+	return &supervisor{notifier: n, logger: logger, command: c, started: time.Now(), oom: oom}
 }
 
-// supervise returns when probing has ended and what the relay carries has been
-// delivered. The relay outlives the probes: a command that is shutting down may
-// still be finishing its work.
+// supervise returns when probing has ended and the relay has no connection. The relay
+// outlives the probes: a command that is shutting down may still finish its work.
 func (s *supervisor) supervise(probing, exited context.Context) {
 	detail, ready := s.awaitReady(probing)
 	if !ready {
@@ -74,8 +74,8 @@ func (s *supervisor) relaying() chan struct{} {
 	return s.relayed
 }
 
-// drain calls end when the relay carries nothing any more. It takes no more
-// connections: those wait in the socket for the next start.
+// drain calls end when the relay has no connection. The relay accepts no more
+// connections: they wait in the socket's backlog for the next start.
 func (s *supervisor) drain(exited context.Context, end func()) {
 	if s.command.Relay != nil {
 		_ = s.command.Relay.Close()
@@ -115,16 +115,16 @@ func (s *supervisor) awaitReady(ctx context.Context) (detail string, ready bool)
 	}
 }
 
-// starting tells why the command is not ready yet, once per reason.
+// starting sends the reason why the command is not ready yet, once per reason.
 func (s *supervisor) starting(err error) {
 	text := fmt.Sprintf("Starting: %v", err)
-	if text != s.said {
-		s.said = text
+	if text != s.reported {
+		s.reported = text
 		s.status(text)
 	}
 }
 
-// alive is the watchdog's check, and says in STATUS= what it found.
+// alive is the watchdog's check. It sends its result as STATUS=.
 func (s *supervisor) alive(ctx context.Context) error {
 	began, kills := time.Now(), s.oom.count()
 	detail, err := s.probe(ctx, s.command.Alive)
@@ -141,22 +141,22 @@ func (s *supervisor) alive(ctx context.Context) error {
 		s.failing = time.Time{}
 	}
 	if err == nil {
-		s.outlived(kills)
+		s.survived(kills)
 	}
 	return err
 }
 
-// outlived logs that processes which the command has started were killed for lack of
+// survived logs that the kernel has killed child processes of the command for lack of
 // memory, while the command itself goes on.
-func (s *supervisor) outlived(kills uint64) {
-	if others := s.oom.outlived(kills); others > 0 {
+func (s *supervisor) survived(kills uint64) {
+	if others := s.oom.survive(kills); others > 0 {
 		s.logger.Warn("out of memory: a process that the command has started was killed", "processes", others)
 	}
 }
 
 // endOverdue kills a command that the service manager should have ended: its
-// watchdog rests while a unit is being stopped (measured with systemd 257), and
-// an ExecStop= that waits for the command's work would wait for nothing.
+// watchdog is off while a unit is being stopped (measured with systemd 257), and an
+// ExecStop= that waits for the command's work would wait in vain.
 func (s *supervisor) endOverdue() {
 	interval := s.notifier.WatchdogInterval()
 	if failing := time.Since(s.failing); failing > interval+interval/2 {
@@ -165,7 +165,7 @@ func (s *supervisor) endOverdue() {
 	}
 }
 
-// endLate kills a command that does not end although it was told to.
+// endLate kills a command that did not end within StopTimeout.
 func (s *supervisor) endLate() {
 	s.logger.Error("the command does not end: it is killed", "after", s.command.StopTimeout)
 	s.kill()
@@ -204,9 +204,9 @@ func (s *supervisor) stopping(text string) {
 	s.notifier.Stopping(text)
 }
 
-// exited leaves behind why there is nothing more to say: systemd shows the last
-// status for as long as the unit is down. A process that is killed for lack of
-// memory has nothing in its wait status that says so.
+// exited sends the last status, which systemd shows while the unit is down. The wait
+// status of a process does not show a kill for lack of memory; the errno of Failed
+// does.
 func (s *supervisor) exited(status syscall.WaitStatus) {
 	how := fmt.Sprintf("exit status %d", status.ExitStatus())
 	if status.Signaled() {

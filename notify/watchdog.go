@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// WatchdogInterval is the longest silence that the service manager accepts:
-// WatchdogSec= of the unit, 0 when it watches no process or another one.
+// WatchdogInterval is the longest time between pings that the service manager
+// accepts: WatchdogSec= of the unit, 0 if it does not watch this process.
 func (n *Notifier) WatchdogInterval() time.Duration {
 	if n == nil {
 		return 0
@@ -16,19 +16,19 @@ func (n *Notifier) WatchdogInterval() time.Duration {
 	return n.watchdog
 }
 
-// watchdogPace is how often RunWatchdog checks for a given interval, and how
-// long a check may take. Both being a third, a good check that begins at its
-// time and uses up its bound still leaves a third of the interval to spare.
+// watchdogPace is the period of RunWatchdog's checks for a given interval, and the
+// bound of each. As both are a third, a passing check that begins in time and uses
+// its whole bound still leaves a third of the interval.
 func watchdogPace(interval time.Duration) time.Duration { return interval / 3 }
 
 // RunWatchdog calls check every third of interval and pings the service manager
-// when it passed. A check that fails, or takes longer than that third itself,
-// withholds the ping: after interval the service manager kills and restarts us,
-// unless a later check passes first. The first failure of a row is logged.
+// after each pass. A check that fails, or takes longer than that third, withholds
+// the ping: after interval the service manager kills and restarts this process,
+// unless a later check passes first. RunWatchdog logs the first of consecutive
+// failures.
 //
 // check must return soon after its context is done. RunWatchdog returns nil when
-// ctx is done, and at once if there is nobody to ping or interval is not
-// positive.
+// ctx is done, and at once if n is nil or interval is not positive.
 func (n *Notifier) RunWatchdog(ctx context.Context, interval time.Duration, check func(context.Context) error) error {
 	if n == nil || interval <= 0 {
 		return nil
@@ -54,14 +54,14 @@ type watchdog struct {
 	interval time.Duration
 	pace     time.Duration
 	check    func(context.Context) error
-	failing  time.Time // when the row of failures began; zero while checks pass
+	failing  time.Time // when the consecutive failures began; zero while checks pass
 }
 
 func (w *watchdog) beat(ctx context.Context) {
 	began := time.Now()
 	err := w.bounded(ctx)
 	switch {
-	case ctx.Err() != nil: // a check cut short by shutdown proves nothing
+	case ctx.Err() != nil: // shutdown has cut the check short
 	case err == nil:
 		w.passed()
 		w.notifier.Ping()
@@ -89,8 +89,7 @@ func (w *watchdog) bounded(ctx context.Context) error {
 	return err
 }
 
-// wait is shorter while checks fail: little time is left to find out that all is
-// well again.
+// wait is shorter while checks fail, to detect a recovery within the interval.
 func (w *watchdog) wait() time.Duration {
 	if w.failing.IsZero() {
 		return w.pace

@@ -31,7 +31,7 @@ func startWatchdog(t *testing.T, m *manager, log *bytes.Buffer, check func(conte
 	})
 }
 
-// pings advances the time and counts.
+// pings advances the time by d and counts the pings.
 func pings(t *testing.T, m *manager, d time.Duration) int {
 	time.Sleep(d)
 	synctest.Wait()
@@ -80,7 +80,7 @@ func TestWatchdogBoundsCheck(t *testing.T) {
 			if !healed.Load() {
 				<-ctx.Done()
 			}
-			return nil // too late is not good enough
+			return nil // too late
 		})
 		assert.Zero(t, pings(t, m, time.Minute))
 		assert.Contains(t, log.String(), "check passed only after its 10s")
@@ -89,7 +89,7 @@ func TestWatchdogBoundsCheck(t *testing.T) {
 	})
 }
 
-// However long good checks take, the gap between pings stays below the interval.
+// The gap between pings stays below the interval for passing checks of any duration.
 func TestWatchdogGap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process that outlives the command and holds its standard error does not hold us.
+// A process that outlives the command and keeps its standard error open does not delay Exec.
 func TestExecPassesLinesOn(t *testing.T) {
 	var got []string
 	status, err := Exec(t.Context(), nil, slog.New(slog.DiscardHandler), Command{
@@ -27,8 +27,8 @@ func TestExecPassesLinesOn(t *testing.T) {
 	assert.Equal(t, "last\n", got[1])
 }
 
-// A command that ends right after a long line has written all of it, although it is
-// read late and another process holds the pipe.
+// A long last line of a command is complete, although it is read late and another
+// process keeps the pipe open.
 func TestExecPassesAllOfTheLastLineOn(t *testing.T) {
 	const script = `sleep 60 >/dev/null & echo $! >&2; head -c 300000 /dev/zero | tr '\0' x >&2`
 	var got strings.Builder
