@@ -33,7 +33,7 @@ func (n *Notifier) HandOver(pid int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err := n.deliver("MAINPID=" + strconv.Itoa(pid)); err != nil {
-		return fmt.Errorf("cannot tell the service manager of the new process: %w", err)
+		return fmt.Errorf("cannot announce the new process to the service manager: %w", err)
 	}
 	n.silent = true
 	return nil

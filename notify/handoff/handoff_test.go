@@ -243,7 +243,7 @@ func TestHandOverWithoutTheServiceManager(t *testing.T) {
 	require.NoError(t, os.RemoveAll(h.address.Name))
 	taken, err := s.Take(remembered{})
 	assert.False(t, taken)
-	assert.ErrorContains(t, err, "cannot tell the service manager of the new process")
+	assert.ErrorContains(t, err, "cannot announce the new process to the service manager")
 	ended, err := 0, error(unix.EINTR)
 	for errors.Is(err, unix.EINTR) {
 		ended, err = unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 10_000)
