@@ -14,7 +14,7 @@ import (
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/daemon"
 	"codex-proxy/cmd/internal/journal"
-	"codex-proxy/cmd/internal/ramp"
+	"codex-proxy/cmd/internal/restartdelay"
 	"codex-proxy/notify"
 	"codex-proxy/notify/handoff"
 )
@@ -71,7 +71,7 @@ func serveWith(
 	if err != nil {
 		return cli.Failure, err
 	}
-	if predecessor == nil && ramp.Await(ctx, notifier, logger) != nil {
+	if predecessor == nil && restartdelay.Await(ctx, notifier, logger) != nil {
 		return cli.OK, nil // it was stopped
 	}
 	d, err := daemon.New(daemon.Settings{

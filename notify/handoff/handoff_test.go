@@ -128,7 +128,8 @@ func newHanding(t *testing.T) handing {
 	t.Setenv("WATCHDOG_USEC", "60000000")
 	n, err := notify.FromEnv(slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	return handing{notifier: n, address: address, notes: notes, sockets: notify.Sockets{"web": {l}}, log: &bytes.Buffer{}}
+	return handing{notifier: n, address: address, notes: notes,
+		sockets: notify.Sockets{"web": {l}}, log: &bytes.Buffer{}}
 }
 
 func (h handing) note(t *testing.T) string {
@@ -225,7 +226,8 @@ func TestHandOverFails(t *testing.T) {
 	}
 	t.Run("no program", func(t *testing.T) {
 		h := newHanding(t)
-		_, err := Succeed(Settings{Program: []string{"/nonexistent"}, Notifier: h.notifier, Sockets: h.sockets, State: "state"})
+		_, err := Succeed(Settings{Program: []string{"/nonexistent"}, Notifier: h.notifier,
+			Sockets: h.sockets, State: "state"})
 		assert.EqualError(t, err, "cannot start /nonexistent: no such file or directory")
 	})
 }

@@ -65,7 +65,8 @@ func TestNewsOfVersion0(t *testing.T) {
 		want Kind
 	}{
 		{`{"kind":"drain"}`, Drain}, {`{"kind":"hasten"}`, Hasten},
-		{`{"kind":"news","state":{"workers":["default"],"undo":true}}`, Drains}, {`{"kind":"news","state":{"workers":null}}`, Drains},
+		{`{"kind":"news","state":{"workers":["default"],"undo":true}}`, Drains},
+		{`{"kind":"news","state":{"workers":null}}`, Drains},
 		{`{"kind":"news","state":"#closed\n"}`, Keys}, {`{"kind":"news","state":{"load":{"heard":3}}}`, Load},
 		{`{"kind":"a later one","version":2}`, "a later one"},
 	}

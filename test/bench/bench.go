@@ -30,9 +30,12 @@ func (b *bench) run(ctx context.Context) error {
 		do   func(context.Context) error
 	}{
 		// Later the kernel maps the program in huge pages, which count as a whole.
-		{"starts", b.starts}, {"requests", b.requests}, {"the coding prompt", b.codingPrompt}, {"memory", b.openStreams},
-		{"growth with streams", b.growthStreams}, {"growth with workers", b.growthWorkers}, {"growth with requests", b.growthRequests},
-		{"storing", b.storing}, {"pauses", b.collector}, {"the release before", b.releases}, {"slow clients", b.slowClients},
+		{"starts", b.starts}, {"requests", b.requests}, {"the coding prompt", b.codingPrompt},
+		{"memory", b.openStreams},
+		{"growth with streams", b.growthStreams}, {"growth with workers", b.growthWorkers},
+		{"growth with requests", b.growthRequests},
+		{"storing", b.storing}, {"pauses", b.collector}, {"the release before", b.releases},
+		{"slow clients", b.slowClients},
 		{"the real codex", b.realCodex},
 	}
 	var names []string
@@ -89,10 +92,14 @@ func (b *bench) requests(ctx context.Context) error {
 	for _, m := range []measured{
 		{row: "chat, 1 client", limit: 200, load: load{clients: 1, requests: 1000, body: chat(askAnswer, false)}},
 		{row: "chat, 16 clients", limit: 200, load: load{clients: 16, requests: 4000, body: chat(askAnswer, false)}},
-		{row: "stream of 64 frames at once, 1 client", limit: 900, load: load{clients: 1, requests: 300, body: chat(burst, true), stream: true}},
-		{row: "stream of 64 frames at once, 16 clients", limit: 900, load: load{clients: 16, requests: 1000, body: chat(burst, true), stream: true}},
-		{row: "stream of 64 frames 2 ms apart, 1 client", load: load{clients: 1, requests: 20, body: chat(paced, true), stream: true}},
-		{row: "stream of 64 frames 2 ms apart, 16 clients", load: load{clients: 16, requests: 480, body: chat(paced, true), stream: true}},
+		{row: "stream of 64 frames at once, 1 client", limit: 900,
+			load: load{clients: 1, requests: 300, body: chat(burst, true), stream: true}},
+		{row: "stream of 64 frames at once, 16 clients", limit: 900,
+			load: load{clients: 16, requests: 1000, body: chat(burst, true), stream: true}},
+		{row: "stream of 64 frames 2 ms apart, 1 client",
+			load: load{clients: 1, requests: 20, body: chat(paced, true), stream: true}},
+		{row: "stream of 64 frames 2 ms apart, 16 clients",
+			load: load{clients: 16, requests: 480, body: chat(paced, true), stream: true}},
 	} {
 		if err := b.interleaved(ctx, m, targets); err != nil {
 			return err

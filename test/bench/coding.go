@@ -10,7 +10,8 @@ import (
 const codingMark = "NUMBER-OF-THE-REQUEST"
 
 var (
-	codingSource    = strings.Repeat("\tif err := f(ctx, \"name\"); err != nil {\n\t\treturn fmt.Errorf(\"cannot do: %w\", err)\n\t}\n", 26)
+	codingSource = strings.Repeat("\tif err := f(ctx, \"name\"); err != nil {\n"+
+		"\t\treturn fmt.Errorf(\"cannot do: %w\", err)\n\t}\n", 26)
 	codingArguments = `{"path":"` + strings.Repeat("a/b.go ", 300) + `"}`
 )
 
@@ -22,7 +23,8 @@ func coding() func(int) []byte {
 		id := fmt.Sprintf("call_%d", i)
 		messages = append(messages,
 			map[string]any{"role": "assistant", "content": nil, "tool_calls": []any{map[string]any{
-				"id": id, "type": "function", "function": map[string]any{"name": "tool_1", "arguments": codingArguments},
+				"id": id, "type": "function", "function": map[string]any{"name": "tool_1",
+					"arguments": codingArguments},
 			}}},
 			map[string]any{"role": "tool", "tool_call_id": id, "content": codingSource})
 	}
@@ -75,7 +77,8 @@ func codingTools() (tools []map[string]any) {
 			"parameters": map[string]any{
 				"type": "object", "required": []string{"path"}, "additionalProperties": false,
 				"properties": map[string]any{
-					"path":  map[string]any{"type": "string", "description": "Where the file is, from the root of the project."},
+					"path": map[string]any{"type": "string", "description": "Where the file is, from the root of " +
+						"the project."},
 					"lines": map[string]any{"type": "array", "items": map[string]any{"type": "integer"}},
 				},
 			},

@@ -75,7 +75,8 @@ func (b *bench) configured(ctx context.Context, d *daemon, dir, sockets string, 
 	if d.key, err = b.addKey(dir); err != nil {
 		return err
 	}
-	config := fmt.Sprintf("listen = %q\nworkers = [%s]\nsocket_dir = %q\napi_keys = %q\ntextfile = \"\"\nmax_inflight = 96\n",
+	config := fmt.Sprintf("listen = %q\nworkers = [%s]\nsocket_dir = %q\napi_keys = %q\ntextfile = \"\"\n"+
+		"max_inflight = 96\n",
 		d.address, strings.Join(names, ", "), sockets, filepath.Join(dir, "api-keys"))
 	file := filepath.Join(dir, "config.toml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {

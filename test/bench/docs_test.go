@@ -37,7 +37,8 @@ func TestFiguresInTheDocs(t *testing.T) {
 // A pause of the collector is found in the log however the log is cut up.
 func TestPauses(t *testing.T) {
 	p := &pauses{}
-	log := "ts=1 msg=listening\ngc 1 @0.010s 2%: 0.021+1.5+3.25 ms clock, 0.02+0/1/0+0.1 ms cpu, 4->4->1 MB, 4 MB goal, 0 MB stacks, 0 MB globals, 1 P\n"
+	log := "ts=1 msg=listening\ngc 1 @0.010s 2%: 0.021+1.5+3.25 ms clock, 0.02+0/1/0+0.1 ms cpu, 4->4->1 MB, 4 MB " +
+		"goal, 0 MB stacks, 0 MB globals, 1 P\n"
 	for i := range log {
 		_, err := p.Write([]byte(log[i : i+1]))
 		require.NoError(t, err)

@@ -45,15 +45,19 @@ func answerHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(delta, finish string) error {
-		_, err := fmt.Fprintf(w, `data: {"id":"chatcmpl-0123456789abcdef01234567","object":"chat.completion.chunk","created":1790000000,"model":"demo",`+
-			`"choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`+"\n\n", delta, finish)
+		_, err := fmt.Fprintf(w,
+			`data: {"id":"chatcmpl-0123456789abcdef01234567","object":"chat.completion.chunk","created":1790000000,"model":"demo",`+
+				`"choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`+"\n\n", delta, finish)
 		w.(http.Flusher).Flush()
 		return err
 	}
 	if send(`{"role":"assistant","content":""}`, "null") != nil {
 		return
 	}
-	if play(r.Context(), prompt, func(text string) error { return send(fmt.Sprintf(`{"content":%q}`, text), "null") }) != nil {
+	if play(r.Context(), prompt, func(text string) error {
+		return send(fmt.Sprintf(`{"content":%q}`, text),
+			"null")
+	}) != nil {
 		return
 	}
 	_ = send("{}", `"stop"`)

@@ -75,8 +75,10 @@ func (b *bench) startCodex(ctx context.Context) (codex *process, socket string, 
 	if err != nil {
 		return nil, "", err
 	}
-	worker := fmt.Sprintf("mode = \"plain\"\ncodex_path = %q\nmodel = \"demo\"\n[provider]\nname = \"scripted\"\nbase_url = \"http://%s/v1\"\n", b.codex, endpointOfModels)
-	env := []string{"CODEX_HOME=" + dir, "HOME=" + dir, "RUNTIME_DIRECTORY=" + dir, "STATE_DIRECTORY=" + dir, "CONFIGURATION_DIRECTORY=" + dir}
+	worker := fmt.Sprintf("mode = \"plain\"\ncodex_path = %q\nmodel = \"demo\"\n[provider]\nname = \"scripted\"\n"+
+		"base_url = \"http://%s/v1\"\n", b.codex, endpointOfModels)
+	env := []string{"CODEX_HOME=" + dir, "HOME=" + dir, "RUNTIME_DIRECTORY=" + dir, "STATE_DIRECTORY=" + dir,
+		"CONFIGURATION_DIRECTORY=" + dir}
 	if err := os.Mkdir(filepath.Join(dir, "workers"), 0o700); err != nil {
 		return nil, "", err
 	}
@@ -90,7 +92,8 @@ func (b *bench) startCodex(ctx context.Context) (codex *process, socket string, 
 	}
 	socket = filepath.Join(dir, "w0.sock")
 	env = append(env, "SSL_CERT_FILE="+filepath.Join(dir, "certificates.pem")) // as codex-worker@.service has it
-	codex, err = start(io.Discard, append(env, "RUST_LOG=error"), filepath.Join(dir, "codex"), "app-server", "--strict-config", "--listen", "unix://"+socket)
+	codex, err = start(io.Discard, append(env, "RUST_LOG=error"), filepath.Join(dir, "codex"), "app-server",
+		"--strict-config", "--listen", "unix://"+socket)
 	if err != nil {
 		return nil, "", err
 	}
@@ -137,7 +140,8 @@ func (b *bench) compareTurns(ctx context.Context, r turns) error {
 		}
 		b.result.add(perCent(row.what, row.limit, lost))
 		all := float64(b.rounds * row.clients * row.count)
-		fmt.Fprintf(os.Stderr, "%s: %.1f turns/s directly, %.1f through codex-proxy\n", row.what, all/direct.Seconds(), all/through.Seconds())
+		fmt.Fprintf(os.Stderr, "%s: %.1f turns/s directly, %.1f through codex-proxy\n", row.what,
+			all/direct.Seconds(), all/through.Seconds())
 	}
 	return nil
 }
@@ -152,7 +156,8 @@ func (r turns) directly(ctx context.Context, count int, reused bool) error {
 	var thread *appserver.Thread
 	instructions := "You are a helpful assistant."
 	for n := range count {
-		ask := appserver.TurnRequest{Model: "demo", BaseInstructions: &instructions, Items: []history.Item{history.TextMessage("user", question(n))}}
+		ask := appserver.TurnRequest{Model: "demo", BaseInstructions: &instructions,
+			Items: []history.Item{history.TextMessage("user", question(n))}}
 		turn, err := r.begin(ctx, thread, ask)
 		if err != nil {
 			return err
@@ -180,7 +185,8 @@ func (r turns) directly(ctx context.Context, count int, reused bool) error {
 	return nil
 }
 
-func (r turns) begin(ctx context.Context, thread *appserver.Thread, ask appserver.TurnRequest) (*appserver.Turn, error) {
+func (r turns) begin(ctx context.Context, thread *appserver.Thread,
+	ask appserver.TurnRequest) (*appserver.Turn, error) {
 	if thread != nil {
 		return thread.StartTurn(ctx, ask)
 	}

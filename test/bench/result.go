@@ -82,7 +82,8 @@ func (r *result) table(w io.Writer, last result) error {
 		if old, ok := before[one.What]; ok && old != 0 {
 			was, change = fmt.Sprintf("%.4g", old), fmt.Sprintf("%+.0f %%", 100*(value-old)/old)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.4g %s\t%s\t%s\t%s\t%s\t%s\n", one.What, must, value, one.Unit, nginx, ratio, was, change, verdict)
+		fmt.Fprintf(t, "%s\t%s\t%.4g %s\t%s\t%s\t%s\t%s\t%s\n", one.What, must, value, one.Unit, nginx, ratio,
+			was, change, verdict)
 	}
 	return t.Flush()
 }
@@ -90,7 +91,8 @@ func (r *result) table(w io.Writer, last result) error {
 // markdown is the table of docs/performance.md.
 func (r *result) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d processors, %s. Figures marked * are of little worth unless the machine did nothing else.\n\n", r.Date, r.Processors, r.Go)
+	fmt.Fprintf(&b, "%s, %d processors, %s. Figures marked * are of little worth unless the machine did nothing "+
+		"else.\n\n", r.Date, r.Processors, r.Go)
 	b.WriteString("| what | must | codex-proxy | nginx |\n|---|---|---|---|\n")
 	for _, one := range r.Rows {
 		must, nginx, mark := "", "", ""

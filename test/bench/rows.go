@@ -28,7 +28,10 @@ func (b *bench) codingPrompt(ctx context.Context) error {
 		{" to /v1/responses", 10, load{body: codingResponse(false), responses: true}},
 		{" to /v1/responses, stored", 0, load{body: codingResponse(true), responses: true}},
 	} {
-		if err := b.with(ctx, 1, func(d *daemon) error { return b.codingPrompts(ctx, d, p.load, p.what, p.limit) }); err != nil {
+		if err := b.with(ctx, 1, func(d *daemon) error {
+			return b.codingPrompts(ctx, d, p.load, p.what,
+				p.limit)
+		}); err != nil {
 			return err
 		}
 	}
@@ -151,8 +154,10 @@ func (b *bench) starts(ctx context.Context) error {
 			return err
 		}
 	}
-	b.result.add(row{What: "exec to READY, p50", Unit: "ms", Limit: 60, Quiet: true, Values: map[string]float64{ours: micros(quantile(took, 0.5)) / 1000}})
-	b.result.add(row{What: "exec to READY, slowest", Unit: "ms", Quiet: true, Values: map[string]float64{ours: micros(quantile(took, 1)) / 1000}})
+	b.result.add(row{What: "exec to READY, p50", Unit: "ms", Limit: 60, Quiet: true,
+		Values: map[string]float64{ours: micros(quantile(took, 0.5)) / 1000}})
+	b.result.add(row{What: "exec to READY, slowest", Unit: "ms", Quiet: true,
+		Values: map[string]float64{ours: micros(quantile(took, 1)) / 1000}})
 	return nil
 }
 
@@ -163,7 +168,8 @@ func (b *bench) growthStreams(ctx context.Context) error {
 		for _, clients := range []int{1, 64, 1000, 5000} {
 			// A pace at which neither the fake nor the clients are the limit.
 			pace := max(2*time.Millisecond, time.Duration(clients)*100*time.Microsecond)
-			l := load{clients: clients, requests: max(clients, 50), body: chat(askFrames(64, pace, len(frameText)), true), stream: true}
+			l := load{clients: clients, requests: max(clients, 50),
+				body: chat(askFrames(64, pace, len(frameText)), true), stream: true}
 			cpu, _, err := d.target().measure(ctx, l)
 			if err != nil {
 				return err
@@ -199,7 +205,10 @@ func (b *bench) growthWorkers(ctx context.Context) error {
 		load
 	}{{"16 clients", load{clients: 16, requests: 800}}, {"1 client", load{clients: 1, requests: 200}}} {
 		c.body = chat(askAnswer, false)
-		if err := b.growth(ctx, daemons, c.load, func(i int) string { return fmt.Sprintf("CPU: chat, %s, %d workers", c.who, numbers[i]) }); err != nil {
+		if err := b.growth(ctx, daemons, c.load, func(i int) string {
+			return fmt.Sprintf("CPU: chat, %s, %d workers",
+				c.who, numbers[i])
+		}); err != nil {
 			return err
 		}
 	}
@@ -261,7 +270,8 @@ func (b *bench) growthRequests(ctx context.Context) error {
 			}
 			l := load{clients: 16, requests: 800, body: chat(askAnswer, false)}
 			had := []string{"a young daemon", fmt.Sprintf("one that has had %d", all)}
-			return b.growth(ctx, []*daemon{young, old}, l, func(i int) string { return "CPU: chat, 16 clients, " + had[i] })
+			return b.growth(ctx, []*daemon{young, old}, l,
+				func(i int) string { return "CPU: chat, 16 clients, " + had[i] })
 		})
 	})
 }
@@ -290,7 +300,10 @@ func (b *bench) releases(ctx context.Context) error {
 		{"stream of 64 frames at once, 16 clients", load{clients: 16, requests: 320, body: burst, stream: true}},
 		{"coding prompt of 500 KB", load{clients: 1, requests: 10, body: coding()}},
 	} {
-		if err := b.growth(ctx, daemons, l.load, func(i int) string { return "CPU: " + l.what + ", " + names[i] }); err != nil {
+		if err := b.growth(ctx, daemons, l.load, func(i int) string {
+			return "CPU: " + l.what + ", " +
+				names[i]
+		}); err != nil {
 			return err
 		}
 	}
@@ -317,7 +330,8 @@ func (b *bench) collector(ctx context.Context) error {
 		if n == 0 {
 			return fmt.Errorf("the collector did not run")
 		}
-		b.result.add(row{What: fmt.Sprintf("pauses of the collector among 2000 streams, p99 of %d", n), Unit: "ms", Limit: 2, Quiet: true,
+		b.result.add(row{What: fmt.Sprintf("pauses of the collector among 2000 streams, p99 of %d", n),
+			Unit: "ms", Limit: 2, Quiet: true,
 			Values: map[string]float64{ours: micros(p99) / 1000}})
 		return nil
 	}, "GODEBUG=gctrace=1")

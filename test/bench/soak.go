@@ -23,7 +23,8 @@ func (b *bench) runSoak(ctx context.Context) error {
 		for since := 0; time.Since(began) < b.soak; {
 			for _, l := range []load{
 				{clients: 16, requests: 2000, body: chat(askAnswer, false)},
-				{clients: 64, requests: 256, body: chat(askFrames(64, 2*time.Millisecond, len(frameText)), true), stream: true},
+				{clients: 64, requests: 256, body: chat(askFrames(64, 2*time.Millisecond, len(frameText)), true),
+					stream: true},
 				{clients: 2, requests: 4, body: func(i int) []byte { return body(done + i) }},
 			} {
 				if _, _, err := d.target().measure(ctx, l); err != nil {

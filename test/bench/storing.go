@@ -31,7 +31,8 @@ func (b *bench) storing(ctx context.Context) error {
 	}
 	limits := stored.Limits{Retention: time.Hour, Bytes: 1 << 30, Count: 100_000}
 	s := stored.New(stored.Settings{
-		Path: filepath.Join(dir, stored.FileName), Limits: limits, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		Path: filepath.Join(dir, stored.FileName), Limits: limits, Registry: prometheus.NewRegistry(),
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err := s.Open(ctx); err != nil {
 		return err
@@ -57,8 +58,10 @@ func (b *bench) storing(ctx context.Context) error {
 			*of.took = append(*of.took, took)
 		}
 	}
-	b.result.one(fmt.Sprintf("storing: a turn of 64 KiB, of the first %d of a chain, p50", chainEdge), "µs", 0, micros(quantile(first, 0.5)))
-	b.result.one(fmt.Sprintf("storing: likewise, of the last %d of %d", chainEdge, chainTurns), "µs", micros(quantile(first, 0.5))*1.25, micros(quantile(last, 0.5)))
+	b.result.one(fmt.Sprintf("storing: a turn of 64 KiB, of the first %d of a chain, p50", chainEdge), "µs", 0,
+		micros(quantile(first, 0.5)))
+	b.result.one(fmt.Sprintf("storing: likewise, of the last %d of %d", chainEdge, chainTurns), "µs",
+		micros(quantile(first, 0.5))*1.25, micros(quantile(last, 0.5)))
 	return b.storingBeside(ctx, long)
 }
 
@@ -91,7 +94,8 @@ func (b *bench) storingBeside(ctx context.Context, long *chain) error {
 		return err
 	}
 	b.result.one("storing: another key's first response meanwhile, p50", "ms", 0, micros(quantile(waits, 0.5))/1000)
-	b.result.add(row{What: "storing: likewise, slowest", Unit: "ms", Quiet: true, Values: map[string]float64{ours: micros(quantile(waits, 1)) / 1000}})
+	b.result.add(row{What: "storing: likewise, slowest", Unit: "ms", Quiet: true,
+		Values: map[string]float64{ours: micros(quantile(waits, 1)) / 1000}})
 	return nil
 }
 
@@ -106,8 +110,9 @@ type chain struct {
 func (c *chain) put(ctx context.Context) (time.Duration, error) {
 	r := stored.Response{
 		ID: fmt.Sprintf("resp_%s_%d", c.name, c.turns), Owner: c.name, Worker: "w0", Object: make([]byte, 64<<10),
-		Input:  []stored.Item{{ID: fmt.Sprintf("msg_in_%s_%d", c.name, c.turns), JSON: json.RawMessage(`"question"`)}},
-		Output: []stored.Item{{ID: fmt.Sprintf("msg_out_%s_%d", c.name, c.turns), JSON: json.RawMessage(`"answer"`), Worker: "w0"}},
+		Input: []stored.Item{{ID: fmt.Sprintf("msg_in_%s_%d", c.name, c.turns), JSON: json.RawMessage(`"question"`)}},
+		Output: []stored.Item{{ID: fmt.Sprintf("msg_out_%s_%d", c.name, c.turns),
+			JSON: json.RawMessage(`"answer"`), Worker: "w0"}},
 	}
 	if c.turns > 0 {
 		r.Previous = fmt.Sprintf("resp_%s_%d", c.name, c.turns-1)

@@ -39,7 +39,8 @@ var Chat = API{
 		return map[string]any{"messages": []any{map[string]any{"role": "user", "content": prompt}}}
 	},
 	tool: func(t Tool) any {
-		return map[string]any{"type": "function", "function": map[string]any{"name": t.Name, "parameters": t.Parameters}}
+		return map[string]any{"type": "function", "function": map[string]any{"name": t.Name,
+			"parameters": t.Parameters}}
 	},
 	whole: func(s *Schema, body []byte) (Answer, error) { return only(s.Completion(body, 1)) },
 	chunk: func(s *Schema, body []byte) (Answer, error) { return only(s.ChatStream(bytes.NewReader(body), 1)) },

@@ -53,24 +53,28 @@ func TestChatStream(t *testing.T) {
 	s := compiled(t)
 	answers, err := s.ChatStream(strings.NewReader(goodChat), 1)
 	require.NoError(t, err)
-	assert.Equal(t, []Answer{{ID: "c", Model: "m", Text: "hi", Calls: []Call{{"call_1", "f", "{}"}}, Finish: "tool_calls", Tokens: 3, Done: true}}, answers)
+	assert.Equal(t, []Answer{{ID: "c", Model: "m", Text: "hi", Calls: []Call{{"call_1", "f", "{}"}},
+		Finish: "tool_calls", Tokens: 3, Done: true}}, answers)
 
 	each(t, goodChat, map[string]change{
-		"an unknown field":     {`"content":"hi"`, `"contents":"hi"`, "contents"},
-		"a missing field":      {`"created":1,`, ``, "created"},
-		"another id":           {"\n\ndata: {\"id\":\"c\"", "\n\ndata: {\"id\":\"d\"", "change"},
-		"no role":              {`"role":"assistant",`, ``, "role"},
-		"the role again":       {`"content":"hi"`, `"role":"assistant"`, "role"},
-		"a call without id":    {`"id":"call_1",`, ``, "out of order"},
-		"a call that jumps":    {`"index":0,"function":{"arguments":"{}"}`, `"index":1,"function":{"arguments":"{}"}`, "out of order"},
-		"another finish":       {`"tool_calls"}]}`, `"stop"}]}`, "finish_reason"},
-		"no finish":            {`"delta":{},"finish_reason":"tool_calls"`, `"delta":{},"finish_reason":null`, "without finish_reason"},
-		"no end":               {"data: [DONE]\n\n", "", "ends in [DONE]"},
-		"two ends":             {"data: [DONE]\n\n", "data: [DONE]\n\ndata: [DONE]\n\n", "after the end"},
-		"an error and the end": {"data: [DONE]", `data: {"error":{"message":"m","type":"t","param":null,"code":"c"}}` + "\n\ndata: [DONE]", "after the end"},
-		"a bad error":          {"data: [DONE]", `data: {"error":{"message":"m"}}`, "missing properties"},
-		"cut amid an event":    {"data: [DONE]\n\n", "data: [DONE]", "amid"},
-		"a second line":        {"data: [DONE]\n", "data: [DONE]\ndata: x\n", "no line"},
+		"an unknown field":  {`"content":"hi"`, `"contents":"hi"`, "contents"},
+		"a missing field":   {`"created":1,`, ``, "created"},
+		"another id":        {"\n\ndata: {\"id\":\"c\"", "\n\ndata: {\"id\":\"d\"", "change"},
+		"no role":           {`"role":"assistant",`, ``, "role"},
+		"the role again":    {`"content":"hi"`, `"role":"assistant"`, "role"},
+		"a call without id": {`"id":"call_1",`, ``, "out of order"},
+		"a call that jumps": {`"index":0,"function":{"arguments":"{}"}`,
+			`"index":1,"function":{"arguments":"{}"}`, "out of order"},
+		"another finish": {`"tool_calls"}]}`, `"stop"}]}`, "finish_reason"},
+		"no finish": {`"delta":{},"finish_reason":"tool_calls"`, `"delta":{},"finish_reason":null`,
+			"without finish_reason"},
+		"no end":   {"data: [DONE]\n\n", "", "ends in [DONE]"},
+		"two ends": {"data: [DONE]\n\n", "data: [DONE]\n\ndata: [DONE]\n\n", "after the end"},
+		"an error and the end": {"data: [DONE]", `data: {"error":{"message":"m","type":"t","param":null,"code":"c"}}` +
+			"\n\ndata: [DONE]", "after the end"},
+		"a bad error":       {"data: [DONE]", `data: {"error":{"message":"m"}}`, "missing properties"},
+		"cut amid an event": {"data: [DONE]\n\n", "data: [DONE]", "amid"},
+		"a second line":     {"data: [DONE]\n", "data: [DONE]\ndata: x\n", "no line"},
 	}, func(stream string) error {
 		_, err := s.ChatStream(strings.NewReader(stream), 1)
 		return err
@@ -78,8 +82,10 @@ func TestChatStream(t *testing.T) {
 }
 
 func TestChatStreamThatFails(t *testing.T) {
-	before, _, _ := strings.Cut(goodChat, `data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"tool_calls"`)
-	answers, err := compiled(t).ChatStream(strings.NewReader(before+`data: {"error":{"message":"m","type":"t","param":null,"code":"c","retryable":true}}`+"\n\n"), 1)
+	before, _, _ := strings.Cut(goodChat, `data: `+
+		`{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"tool_calls"`)
+	answers, err := compiled(t).ChatStream(strings.NewReader(before+`data: `+
+		`{"error":{"message":"m","type":"t","param":null,"code":"c","retryable":true}}`+"\n\n"), 1)
 	require.NoError(t, err)
 	assert.Equal(t, &Failure{Message: "m", Type: "t", Code: "c"}, answers[0].Failure)
 	assert.Equal(t, "hi", answers[0].Text)
@@ -98,18 +104,23 @@ const (
 var goodResponse = [][2]string{
 	{"response.created", `"response":` + responseHead + `"status":"in_progress","output":[]}`},
 	{"response.in_progress", `"response":` + responseHead + `"status":"in_progress","output":[]}`},
-	{"response.output_item.added", `"output_index":0,"item":{"id":"i","type":"message","role":"assistant","status":"in_progress","content":[]}`},
-	{"response.content_part.added", `"output_index":0,"item_id":"i","content_index":0,"part":{"type":"output_text","text":"","annotations":[]}`},
+	{"response.output_item.added",
+		`"output_index":0,"item":{"id":"i","type":"message","role":"assistant","status":"in_progress","content":[]}`},
+	{"response.content_part.added",
+		`"output_index":0,"item_id":"i","content_index":0,"part":{"type":"output_text","text":"","annotations":[]}`},
 	{"response.output_text.delta", `"output_index":0,"item_id":"i","content_index":0,"delta":"h","logprobs":[]`},
 	{"response.output_text.delta", `"output_index":0,"item_id":"i","content_index":0,"delta":"i","logprobs":[]`},
 	{"response.output_text.done", `"output_index":0,"item_id":"i","content_index":0,"text":"hi","logprobs":[]`},
-	{"response.content_part.done", `"output_index":0,"item_id":"i","content_index":0,"part":{"type":"output_text","text":"hi","annotations":[]}`},
+	{"response.content_part.done",
+		`"output_index":0,"item_id":"i","content_index":0,"part":{"type":"output_text","text":"hi","annotations":[]}`},
 	{"response.output_item.done", `"output_index":0,"item":` + doneMessage},
-	{"response.output_item.added", `"output_index":1,"item":{"id":"f","type":"function_call","status":"in_progress","call_id":"call_1","name":"f","arguments":""}`},
+	{"response.output_item.added",
+		`"output_index":1,"item":{"id":"f","type":"function_call","status":"in_progress","call_id":"call_1","name":"f","arguments":""}`},
 	{"response.function_call_arguments.delta", `"output_index":1,"item_id":"f","delta":"{}"`},
 	{"response.function_call_arguments.done", `"output_index":1,"item_id":"f","arguments":"{}"`},
 	{"response.output_item.done", `"output_index":1,"item":` + doneCall},
-	{"response.completed", `"response":` + responseHead + `"status":"completed","output":[` + doneMessage + `,` + doneCall + `]}`},
+	{"response.completed", `"response":` + responseHead + `"status":"completed","output":[` + doneMessage + `,` +
+		doneCall + `]}`},
 }
 
 func stream(events [][2]string) string {
@@ -125,23 +136,29 @@ func TestResponseStream(t *testing.T) {
 	good := stream(goodResponse)
 	answer, err := s.ResponseStream(strings.NewReader(good))
 	require.NoError(t, err)
-	assert.Equal(t, Answer{ID: "r", Model: "m", Text: "hi", Calls: []Call{{"call_1", "f", "{}"}}, Finish: "completed"}, answer)
+	assert.Equal(t, Answer{ID: "r", Model: "m", Text: "hi", Calls: []Call{{"call_1", "f", "{}"}}, Finish: "completed"},
+		answer)
 
 	each(t, good, map[string]change{
-		"an unknown event":     {"event: response.output_text.delta\n", "event: response.text.delta\n", "no event"},
-		"another name":         {"event: response.output_text.delta\n", "event: response.output_text.done\n", "value must be"},
-		"an unknown field":     {`"delta":"h"`, `"delta":"h","x":1`, "additional properties 'x'"},
-		"a missing field":      {`,"logprobs":[]`, ``, "logprobs"},
-		"a missing number":     {`"sequence_number":4`, `"sequence_number":5`, "number 5 and not 4"},
-		"a lost delta":         {`"delta":"h"`, `"delta":""`, "2 bytes, 1 of them"},
-		"another item":         {`"item_id":"i"`, `"item_id":"j"`, `item 0 is "i"`},
-		"a closed item":        {`"output_index":1,"item_id":"f"`, `"output_index":0,"item_id":"i"`, "not open"},
-		"an item out of order": {`"output_index":0,"item":{"id":"i"`, `"output_index":1,"item":{"id":"i"`, "item 1 after -1"},
-		"another done":         {doneMessage, strings.Replace(doneMessage, "hi", "ho", 1), "part 0 is not"},
-		"another output":       {`"output":[` + doneMessage, `"output":[` + strings.Replace(doneMessage, "hi", "ho", 1), "is not what was done"},
-		"no output":            {`"output":[` + doneMessage + `,` + doneCall + `]`, `"output":[]`, "2 done, 0 in the response"},
-		"another response":     {`"response":{"id":"r","object":"response","access_programs":null,"created_at":1,"error":null,"incomplete_details":null,"instructions":null,"metadata":{},"model":"m","parallel_tool_calls":true,"temperature":null,"tool_choice":"auto","tools":[],"top_p":null,"status":"completed"`, `"response":` + strings.Replace(responseHead, `"r"`, `"s"`, 1) + `"status":"completed"`, "not"},
-		"done at once":         {`"status":"in_progress","content":[]`, `"status":"completed","content":[]`, "not completed"},
+		"an unknown event": {"event: response.output_text.delta\n", "event: response.text.delta\n", "no event"},
+		"another name": {"event: response.output_text.delta\n",
+			"event: response.output_text.done\n", "value must be"},
+		"an unknown field": {`"delta":"h"`, `"delta":"h","x":1`, "additional properties 'x'"},
+		"a missing field":  {`,"logprobs":[]`, ``, "logprobs"},
+		"a missing number": {`"sequence_number":4`, `"sequence_number":5`, "number 5 and not 4"},
+		"a lost delta":     {`"delta":"h"`, `"delta":""`, "2 bytes, 1 of them"},
+		"another item":     {`"item_id":"i"`, `"item_id":"j"`, `item 0 is "i"`},
+		"a closed item":    {`"output_index":1,"item_id":"f"`, `"output_index":0,"item_id":"i"`, "not open"},
+		"an item out of order": {`"output_index":0,"item":{"id":"i"`,
+			`"output_index":1,"item":{"id":"i"`, "item 1 after -1"},
+		"another done": {doneMessage, strings.Replace(doneMessage, "hi", "ho", 1), "part 0 is not"},
+		"another output": {`"output":[` + doneMessage, `"output":[` + strings.Replace(doneMessage, "hi", "ho", 1),
+			"is not what was done"},
+		"no output": {`"output":[` + doneMessage + `,` + doneCall + `]`, `"output":[]`,
+			"2 done, 0 in the response"},
+		"another response": {`"response":{"id":"r","object":"response","access_programs":null,"created_at":1,"error":null,"incomplete_details":null,"instructions":null,"metadata":{},"model":"m","parallel_tool_calls":true,"temperature":null,"tool_choice":"auto","tools":[],"top_p":null,"status":"completed"`, `"response":` + strings.Replace(responseHead, `"r"`, `"s"`, 1) + `"status":"completed"`, "not"},
+		"done at once": {`"status":"in_progress","content":[]`,
+			`"status":"completed","content":[]`, "not completed"},
 	}, func(stream string) error {
 		_, err := s.ResponseStream(strings.NewReader(stream))
 		return err
@@ -154,7 +171,9 @@ func TestResponseStream(t *testing.T) {
 
 func TestResponseThatFails(t *testing.T) {
 	s := compiled(t)
-	failed := [2]string{"response.failed", `"response":` + strings.Replace(responseHead, `"error":null`, `"error":{"code":"server_error","message":"m"}`, 1) + `"status":"failed","output":[]}`}
+	failed := [2]string{"response.failed", `"response":` +
+		strings.Replace(responseHead, `"error":null`, `"error":{"code":"server_error","message":"m"}`, 1) +
+		`"status":"failed","output":[]}`}
 	answer, err := s.ResponseStream(strings.NewReader(stream(append(goodResponse[:5:5], failed))))
 	require.NoError(t, err)
 	assert.Equal(t, &Failure{Message: "m", Code: "server_error"}, answer.Failure)

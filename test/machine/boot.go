@@ -59,7 +59,8 @@ func (m *Machine) dump(t testing.TB) {
 		t.Logf("--- %s\n%s%s", title, stdout, stderr)
 	}
 	if len(m.options.Units) > 0 {
-		show("units", append([]string{"systemctl", "status", "--all", "--full", "--no-pager", "--lines=0"}, m.options.Units...)...)
+		show("units", append([]string{"systemctl", "status", "--all", "--full", "--no-pager", "--lines=0"},
+			m.options.Units...)...)
 		show("journal of the units", unitJournal(m.options.Units)...)
 	}
 	show("failed units", "systemctl", "list-units", "--failed", "--no-legend", "--plain")

@@ -11,9 +11,11 @@ import (
 )
 
 const (
-	debControl  = "Package: hello\nVersion: 1\nArchitecture: all\nMaintainer: test <test@localhost>\nDepends: systemd, polkitd, ca-certificates\nDescription: test\n"
-	debPostinst = "#!/bin/sh\nset -e\ndeb-systemd-helper enable hello.service\nsystemctl daemon-reload\ndeb-systemd-invoke start hello.service\n"
-	debUnit     = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+	debControl = "Package: hello\nVersion: 1\nArchitecture: all\nMaintainer: test <test@localhost>\n" +
+		"Depends: systemd, polkitd, ca-certificates\nDescription: test\n"
+	debPostinst = "#!/bin/sh\nset -e\ndeb-systemd-helper enable hello.service\nsystemctl daemon-reload\n" +
+		"deb-systemd-invoke start hello.service\n"
+	debUnit = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 )
 
 func buildDeb(t *testing.T) string {

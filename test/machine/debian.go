@@ -115,7 +115,8 @@ func mmdebstrap(ctx context.Context, recipe []string, dir string) error {
 	args := append([]string{"--mode=root", "--quiet"}, recipe...)
 	cmd := exec.CommandContext(ctx, "mmdebstrap", append(args, dir)...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID,
+		Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 	cmd.WaitDelay = time.Second
 	runtime.LockOSThread() // Pdeathsig follows the thread
 	defer runtime.UnlockOSThread()

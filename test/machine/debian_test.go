@@ -20,7 +20,8 @@ func fakeMmdebstrap(t *testing.T) (runs string) {
 	}
 	dir := t.TempDir()
 	runs = filepath.Join(dir, "runs")
-	script := "#!/bin/sh\necho run >>" + runs + "\nfor root; do :; done\nmkdir \"$root\" && touch \"$root/half\" && [ -z \"$FAIL\" ] && touch \"$root/whole\"\n"
+	script := "#!/bin/sh\necho run >>" + runs + "\nfor root; do :; done\n" +
+		"mkdir \"$root\" && touch \"$root/half\" && [ -z \"$FAIL\" ] && touch \"$root/whole\"\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mmdebstrap"), []byte(script), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

@@ -59,7 +59,8 @@ func Emulate(t testing.TB, root Root, e Emulation) map[string]string {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("--- console\n%s--- log\n%s--- journal\n%s", console, results["log"], withoutKernel(results["journal"]))
+			t.Logf("--- console\n%s--- log\n%s--- journal\n%s", console, results["log"],
+				withoutKernel(results["journal"]))
 		}
 	})
 	require.NoError(t, err)
@@ -78,7 +79,8 @@ func withoutKernel(journal string) string {
 	return kept.String()
 }
 
-func (e Emulation) run(ctx context.Context, root Root, scratch string) (results map[string]string, console string, err error) {
+func (e Emulation) run(ctx context.Context, root Root, scratch string) (results map[string]string,
+	console string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout+emulationSlack)
 	defer cancel()
 	if err := emulates(); err != nil {
@@ -117,7 +119,8 @@ func emulates() error {
 
 // boot runs QEMU until the machine powers itself off. TCG is named, as a /dev/kvm that
 // is there may not work.
-func (e Emulation) boot(ctx context.Context, vmlinuz, disk, tape string) (results map[string]string, console string, err error) {
+func (e Emulation) boot(ctx context.Context, vmlinuz, disk, tape string) (results map[string]string,
+	console string, err error) {
 	if err := os.WriteFile(tape, nil, 0o600); err != nil {
 		return nil, "", err
 	}
@@ -126,8 +129,10 @@ func (e Emulation) boot(ctx context.Context, vmlinuz, disk, tape string) (result
 	}
 	runtime.LockOSThread() // Pdeathsig follows the thread
 	defer runtime.UnlockOSThread()
-	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-machine", "q35", "-cpu", "max", "-smp", "2",
-		"-m", fmt.Sprint(e.Memory), "-nographic", "-nodefaults", "-serial", "stdio", "-no-reboot", "-net", "none", "-kernel", vmlinuz,
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-machine", "q35",
+		"-cpu", "max", "-smp", "2",
+		"-m", fmt.Sprint(e.Memory), "-nographic", "-nodefaults", "-serial", "stdio", "-no-reboot", "-net",
+		"none", "-kernel", vmlinuz,
 		"-append", "root=/dev/nvme0n1 rw console=ttyS0 panic=-1 quiet",
 		"-drive", "file="+disk+",if=none,id=disk,format=raw,cache=unsafe", "-device", "nvme,drive=disk,serial=disk",
 		"-drive", "file="+tape+",if=none,id=tape,format=raw,cache=unsafe", "-device", "nvme,drive=tape,serial=tape")
@@ -181,6 +186,7 @@ StandardError=append:/results/log
 		File{Path: "/results/script", Data: []byte(e.Script)},
 		File{Path: "/etc/systemd/system/" + emulationUnit, Data: []byte(unit)},
 		// A kernel of its own, whose lines preset leaves out elsewhere.
-		File{Path: "/etc/systemd/journald.conf.d/91-emulation.conf", Data: []byte("[Journal]\nReadKMsg=yes\nRuntimeMaxUse=64M\n")},
+		File{Path: "/etc/systemd/journald.conf.d/91-emulation.conf",
+			Data: []byte("[Journal]\nReadKMsg=yes\nRuntimeMaxUse=64M\n")},
 	)
 }

@@ -76,5 +76,6 @@ func TestOwnerKilled(t *testing.T) {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(waitLimit.Milliseconds()))
 	require.NoError(t, err)
 	require.Equal(t, 1, n, "the machine must die with its owner")
-	require.Eventually(t, func() bool { sweep(); _, err := os.Stat(cgroup); return os.IsNotExist(err) }, waitLimit, waitStep)
+	require.Eventually(t, func() bool { sweep(); _, err := os.Stat(cgroup); return os.IsNotExist(err) },
+		waitLimit, waitStep)
 }

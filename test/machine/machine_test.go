@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 var hello = []File{
 	{Path: "/etc/systemd/system/hello.socket", Data: []byte("[Socket]\nListenStream=/run/hello.sock\nAccept=yes\n")},
 	{Path: "/etc/systemd/system/hello@.service", Data: []byte("[Service]\nStandardInput=socket\n" +
-		`ExecStart=/bin/sh -c 'read line; printf "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"; cat >/dev/null'` + "\n")},
+		`ExecStart=/bin/sh -c 'read line; printf "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: ` +
+		`close\r\n\r\nhello"; cat >/dev/null'` + "\n")},
 }
 
 func TestDebian(t *testing.T) {
@@ -41,27 +42,31 @@ func TestDebian(t *testing.T) {
 		t.Run(suite, func(t *testing.T) {
 			t.Parallel()
 			server := serve(t)
-			port := File{Path: "/etc/systemd/system/hello.socket.d/port.conf", Data: []byte("[Socket]\nListenStream=" + server.Listener.Addr().String() + "\n")}
+			port := File{Path: "/etc/systemd/system/hello.socket.d/port.conf",
+				Data: []byte("[Socket]\nListenStream=" + server.Listener.Addr().String() + "\n")}
 			m := Boot(t, Debian(suite), Options{Files: append([]File{port}, hello...), Units: []string{"hello.socket"}})
 			assert.Equal(t, "running\n", m.MustRun(t, "systemctl", "is-system-running"))
 			assert.Contains(t, string(must(m.ReadFile("/etc/os-release"))(t)), "VERSION_CODENAME="+suite)
 			assert.NotContains(t, m.MustRun(t, "cat", "/proc/self/mountinfo"), "/proc/sys")
 
 			t.Run("a user may talk to the bus and is judged by polkit", func(t *testing.T) {
-				_, stderr, err := m.Run(t.Context(), "runuser", "-u", "nobody", "--", "systemctl", "--no-ask-password", "start", "hello.socket")
+				_, stderr, err := m.Run(t.Context(), "runuser", "-u", "nobody", "--", "systemctl",
+					"--no-ask-password", "start", "hello.socket")
 				require.Error(t, err)
 				assert.Contains(t, stderr, "nteractive authentication required")
 				assert.Equal(t, "active\n", m.MustRun(t, "systemctl", "is-active", "polkit.service"))
 			})
 			t.Run("a polkit rule is obeyed", func(t *testing.T) {
-				rule := `polkit.addRule(function(a, s) { if (s.user == "nobody" && a.lookup("unit") == "hello.socket") return polkit.Result.YES; });`
+				rule := `polkit.addRule(function(a, s) { if (s.user == "nobody" && a.lookup("unit") == ` +
+					`"hello.socket") return polkit.Result.YES; });`
 				require.NoError(t, m.WriteFile("/etc/polkit-1/rules.d/10-hello.rules", []byte(rule), 0o644))
 				m.MustRun(t, "systemctl", "restart", "polkit.service")
 				m.MustRun(t, "runuser", "-u", "nobody", "--", "systemctl", "start", "hello.socket")
 			})
 			t.Run("http", func(t *testing.T) {
 				assert.Equal(t, "hello", get(t, m.HTTPClient(), server.URL))
-				assert.Equal(t, "from the host", get(t, server.Client(), server.URL), "the machine's port must not be on the host")
+				assert.Equal(t, "from the host", get(t, server.Client(), server.URL),
+					"the machine's port must not be on the host")
 			})
 			t.Run("json journal", func(t *testing.T) {
 				m.MustRun(t, "logger", "--tag=test", "a line")
@@ -114,7 +119,8 @@ func TestExec(t *testing.T) {
 	t.Parallel()
 	m := Boot(t, Debian("trixie"), Options{})
 	var out bytes.Buffer
-	require.NoError(t, m.Exec(t.Context(), Exec{Args: []string{"sh", "-c", "echo $WHAT; cat"}, Env: []string{"WHAT=env"}, Stdin: strings.NewReader("in"), Stdout: &out}))
+	require.NoError(t, m.Exec(t.Context(), Exec{Args: []string{"sh", "-c", "echo $WHAT; cat"},
+		Env: []string{"WHAT=env"}, Stdin: strings.NewReader("in"), Stdout: &out}))
 	assert.Equal(t, "env\nin", out.String())
 
 	stdout, stderr, err := m.Run(t.Context(), "sh", "-c", "echo out; echo err >&2; exit 3")
@@ -163,7 +169,10 @@ func TestHost(t *testing.T) {
 
 // serve is a server on a free port of the host.
 func serve(t *testing.T) *httptest.Server {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "from the host") }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = io.WriteString(w, "from the host")
+	}))
 	t.Cleanup(server.Close)
 	return server
 }

@@ -123,11 +123,13 @@ func makeDevices() error {
 	errs = append(errs,
 		unix.Mknod("/dev/tty", unix.S_IFCHR|0o666, int(unix.Mkdev(5, 0))),
 		unix.Mknod("/dev/console", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))), // nobody watches: null
-		mountFS("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"),
+		mountFS("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC,
+			"newinstance,ptmxmode=0666,mode=0620,gid=5"),
 		mountFS("tmpfs", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"),
 	)
 	for link, target := range map[string]string{
-		"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+		"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1",
+		"stderr": "/proc/self/fd/2",
 	} {
 		errs = append(errs, os.Symlink(target, "/dev/"+link))
 	}

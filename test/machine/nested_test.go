@@ -16,7 +16,8 @@ func TestNested(t *testing.T) {
 	cache, err := os.UserCacheDir()
 	require.NoError(t, err)
 	outer := Boot(t, Debian("trixie"), Options{
-		Binds: []Bind{{Source: filepath.Join(cache, "codex-proxy"), Target: "/root/.cache/codex-proxy", ReadOnly: true}},
+		Binds: []Bind{{Source: filepath.Join(cache, "codex-proxy"),
+			Target: "/root/.cache/codex-proxy", ReadOnly: true}},
 	})
 	program, err := os.Executable()
 	require.NoError(t, err)

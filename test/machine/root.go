@@ -17,7 +17,8 @@ type Root interface {
 
 // generators run before any unit and only add what a machine must not have
 // (mounts of fstab, consoles, init scripts).
-var generators = []string{"/usr/lib/systemd/system-generators", "/usr/lib/systemd/system-environment-generators", "/etc/systemd/system-generators"}
+var generators = []string{"/usr/lib/systemd/system-generators", "/usr/lib/systemd/system-environment-generators",
+	"/etc/systemd/system-generators"}
 
 // preset are files that every machine gets.
 func preset() []File {
@@ -28,7 +29,8 @@ func preset() []File {
 		{Path: "/etc/machine-id", Data: []byte(hex.EncodeToString(id) + "\n"), Mode: 0o444},
 		{Path: "/etc/hostname", Data: []byte("machine\n")},
 		{Path: "/etc/fstab", Data: []byte("\n")},
-		{Path: "/etc/systemd/journald.conf.d/90-machine.conf", Data: []byte("[Journal]\nStorage=volatile\nReadKMsg=no\nForwardToSyslog=no\n")},
+		{Path: "/etc/systemd/journald.conf.d/90-machine.conf",
+			Data: []byte("[Journal]\nStorage=volatile\nReadKMsg=no\nForwardToSyslog=no\n")},
 	}
 }
 

@@ -46,7 +46,8 @@ func Open(t testing.TB, name string) *Manual {
 	m := &Manual{t: t, name: name, blocks: parse(t, name, string(text))}
 	t.Cleanup(func() {
 		for _, b := range m.blocks {
-			assert.False(t, !t.Failed() && b.runnable() && !b.used, "%s:%d: nobody has run this:\n%s", m.name, b.line, b.text)
+			assert.False(t, !t.Failed() && b.runnable() && !b.used, "%s:%d: nobody has run this:\n%s", m.name,
+				b.line, b.text)
 		}
 	})
 	return m
@@ -83,7 +84,8 @@ func parse(t testing.TB, name, text string) (blocks []*block) {
 			if reason := excuse.FindStringSubmatch(match[2]); reason != nil {
 				open.excuse = reason[1]
 			}
-			require.True(t, match[2] == "" || open.file != "" || open.excuse != "", "%s:%d: what is %q?", name, i+1, match[2])
+			require.True(t, match[2] == "" || open.file != "" || open.excuse != "", "%s:%d: what is %q?", name,
+				i+1, match[2])
 		}
 	}
 	require.Nil(t, open, "%s: the last block has no end", name)

@@ -29,11 +29,13 @@ func TestEveryCommandIsRun(t *testing.T) {
 		require.NoError(t, err)
 		blocks := parse(t, name, string(text))
 		for _, b := range blocks {
-			assert.False(t, b.language == "" && command.MatchString(b.text), "%s:%d: this is a command, in no language", name, b.line)
+			assert.False(t, b.language == "" && command.MatchString(b.text),
+				"%s:%d: this is a command, in no language", name, b.line)
 		}
 		for _, b := range blocks {
 			if b.runnable() {
-				assert.True(t, strings.Contains(tests, `manual.Open(t, "`+name+`")`), "no test opens %s, whose line %d is to be run", name, b.line)
+				assert.True(t, strings.Contains(tests, `manual.Open(t, "`+name+`")`),
+					"no test opens %s, whose line %d is to be run", name, b.line)
 				break
 			}
 		}
@@ -57,10 +59,12 @@ func sources(t *testing.T, root string) string {
 }
 
 func TestParse(t *testing.T) {
-	blocks := parse(t, "x.md", "a\n```sh\none\ntwo\n```\n```sh (not run by the tests: it needs a login)\nthree\n```\n```yaml file=/etc/x\nfour\n```\n```\nfive\n```\n")
+	blocks := parse(t, "x.md", "a\n```sh\none\ntwo\n```\n```sh (not run by the tests: it needs a login)\nthree\n```\n"+
+		"```yaml file=/etc/x\nfour\n```\n```\nfive\n```\n")
 	require.Len(t, blocks, 4)
 	assert.Equal(t, block{language: "sh", line: 3, text: "one\ntwo\n"}, *blocks[0])
 	assert.Equal(t, "it needs a login", blocks[1].excuse)
 	assert.Equal(t, "/etc/x", blocks[2].file)
-	assert.Equal(t, []bool{true, false, true, false}, []bool{blocks[0].runnable(), blocks[1].runnable(), blocks[2].runnable(), blocks[3].runnable()})
+	assert.Equal(t, []bool{true, false, true, false},
+		[]bool{blocks[0].runnable(), blocks[1].runnable(), blocks[2].runnable(), blocks[3].runnable()})
 }

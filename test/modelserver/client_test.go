@@ -38,11 +38,13 @@ func ask(ctx context.Context, t *testing.T, s *Server, model, text string) *http
 
 func post(ctx context.Context, s *Server, model, text string) (*http.Response, error) {
 	body, err := json.Marshal(map[string]any{"model": model, "stream": true, "input": []any{
-		map[string]any{"type": "message", "role": "user", "content": []any{map[string]any{"type": "input_text", "text": text}}}}})
+		map[string]any{"type": "message", "role": "user",
+			"content": []any{map[string]any{"type": "input_text", "text": text}}}}})
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL()+"/v1/responses", strings.NewReader(string(body)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL()+"/v1/responses",
+		strings.NewReader(string(body)))
 	if err != nil {
 		return nil, err
 	}

@@ -171,7 +171,8 @@ func TestCodexCutsAnInterruptedTurn(t *testing.T) {
 			s := Start(t, "gpt-5.5")
 			require.NoError(t, s.Script(step))
 			c, thread := appServer(t, s)
-			turn := c.call("turn/start", fmt.Sprintf(`{"threadId":%q,"input":[{"type":"text","text":"hi"}]}`, thread)).Result.Turn.ID
+			turn := c.call("turn/start", fmt.Sprintf(`{"threadId":%q,"input":[{"type":"text","text":"hi"}]}`,
+				thread)).Result.Turn.ID
 			_, err := s.Wait(bounded(t), AtLeast(1))
 			require.NoError(t, err)
 			c.send("turn/interrupt", fmt.Sprintf(`{"threadId":%q,"turnId":%q}`, thread, turn))

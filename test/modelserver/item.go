@@ -21,7 +21,8 @@ func (s *stream) openItem(kind string) error {
 	} else {
 		item["role"], item["content"] = "assistant", []any{}
 	}
-	if err := s.event("response.output_item.added", map[string]any{"output_index": len(s.output), "item": item}); err != nil {
+	if err := s.event("response.output_item.added",
+		map[string]any{"output_index": len(s.output), "item": item}); err != nil {
 		return err
 	}
 	if kind == "reasoning" {
@@ -29,7 +30,8 @@ func (s *stream) openItem(kind string) error {
 			s.at(map[string]any{"summary_index": 0, "part": map[string]any{"type": "summary_text", "text": ""}}))
 	}
 	return s.event("response.content_part.added",
-		s.at(map[string]any{"content_index": 0, "part": map[string]any{"type": "output_text", "text": "", "annotations": []any{}}}))
+		s.at(map[string]any{"content_index": 0, "part": map[string]any{"type": "output_text", "text": "",
+			"annotations": []any{}}}))
 }
 
 func (s *stream) closeItem() error {
@@ -61,7 +63,8 @@ func (s *stream) call(name, arguments string) error {
 		return err
 	}
 	item["status"], item["arguments"] = "completed", arguments
-	if err := s.event("response.function_call_arguments.done", s.at(map[string]any{"arguments": arguments})); err != nil {
+	if err := s.event("response.function_call_arguments.done",
+		s.at(map[string]any{"arguments": arguments})); err != nil {
 		return err
 	}
 	return s.done(item)

@@ -63,7 +63,8 @@ func (l *record) snapshot() ([]Request, <-chan struct{}) {
 }
 
 func (l *record) add(r *http.Request, raw []byte) int {
-	req := Request{At: time.Now(), Method: r.Method, Path: r.URL.RequestURI(), Header: r.Header.Clone(), Bytes: len(raw)}
+	req := Request{At: time.Now(), Method: r.Method, Path: r.URL.RequestURI(),
+		Header: r.Header.Clone(), Bytes: len(raw)}
 	if json.Unmarshal(raw, &req.Body) == nil {
 		req.Body.Raw = raw
 	}

@@ -37,7 +37,8 @@ func TestAChunkArrivesBeforeTheModelHasFinished(t *testing.T) {
 func TestWhichScriptAnswers(t *testing.T) {
 	s := Start(t)
 	require.NoError(t, s.Always("", "text always"))
-	require.NoError(t, s.Add(Script{Model: "b", Times: 1, Steps: []string{"text for b"}}, Script{Times: 2, Steps: []string{"text queued"}}))
+	require.NoError(t, s.Add(Script{Model: "b", Times: 1, Steps: []string{"text for b"}},
+		Script{Times: 2, Steps: []string{"text queued"}}))
 	for _, c := range []struct{ model, say, script, want string }{
 		{"b", "hi [[text marked]] [[text , twice]]", "marker", "marked, twice"},
 		{"b", "hi", "model", "for b"},
@@ -94,7 +95,8 @@ func TestStreams(t *testing.T) {
 
 func TestParallelCallsReasoningAndUsage(t *testing.T) {
 	s := Start(t)
-	require.NoError(t, s.Script("reasoning why", "text so", `call weather {"city":"Oslo"}`, "call time", "usage 7 1 3 2"))
+	require.NoError(t, s.Script("reasoning why", "text so", `call weather {"city":"Oslo"}`,
+		"call time", "usage 7 1 3 2"))
 	list, err := events(ask(bounded(t), t, s, "m", "hi").Body)
 	require.NoError(t, err)
 	var done []string
@@ -103,7 +105,8 @@ func TestParallelCallsReasoningAndUsage(t *testing.T) {
 			done = append(done, e.Item.Type+e.Item.Name+e.Item.Arguments)
 		}
 	}
-	assert.Equal(t, []string{"reasoning", "message", `function_callweather{"city":"Oslo"}`, "function_calltime{}"}, done)
+	assert.Equal(t, []string{"reasoning", "message", `function_callweather{"city":"Oslo"}`, "function_calltime{}"},
+		done)
 	usage := list[len(list)-1].Response.Usage
 	assert.Equal(t, []int{7, 3}, []int{usage.Input, usage.Output})
 }
@@ -136,7 +139,8 @@ func TestHTTPErrors(t *testing.T) {
 }
 
 func TestACutIsSeen(t *testing.T) {
-	for _, step := range []string{"silence", "hang", "gate never", "trickle 20ms " + strings.Repeat("x", 10000), "delay 1h"} {
+	for _, step := range []string{"silence", "hang", "gate never", "trickle 20ms " + strings.Repeat("x", 10000),
+		"delay 1h"} {
 		t.Run(step[:4], func(t *testing.T) {
 			s := Start(t)
 			require.NoError(t, s.Script(step))
@@ -204,7 +208,8 @@ func TestControlFromAnotherProcess(t *testing.T) {
 		require.NoError(t, err)
 		return resp.StatusCode, string(out)
 	}
-	status, _ := do("POST", "/_scripts", `[{"model":"a","times":-1,"steps":["text for a"]},{"steps":["gate g","text rest"]}]`)
+	status, _ := do("POST", "/_scripts", `[{"model":"a","times":-1,"steps":["text for a"]},{"steps":["gate g","text `+
+		`rest"]}]`)
 	assert.Equal(t, 200, status)
 	for _, bad := range []string{`{"steps":["fly"]}`, `{"step":[]}`, `{`} {
 		status, _ = do("POST", "/_scripts", bad)
@@ -235,7 +240,8 @@ func TestControlFromAnotherProcess(t *testing.T) {
 }
 
 func TestStepsThatCannotBeRead(t *testing.T) {
-	for _, steps := range [][]string{{"fly"}, {"repeat x y"}, {"delay soon"}, {"trickle -1s a"}, {"huge 5 0"}, {"call"}, {"usage 1"}, {"error 200"}, {"text a", "error 500"}, {"text a", "hang"}} {
+	for _, steps := range [][]string{{"fly"}, {"repeat x y"}, {"delay soon"}, {"trickle -1s a"}, {"huge 5 0"}, {"call"},
+		{"usage 1"}, {"error 200"}, {"text a", "error 500"}, {"text a", "hang"}} {
 		_, err := ParseSteps(steps)
 		assert.Error(t, err, steps)
 	}

@@ -126,7 +126,8 @@ func (s *stream) prepare(kind, text string) ([]byte, error) {
 	}
 	s.text.WriteString(text)
 	if kind == "reasoning" {
-		return s.encode("response.reasoning_summary_text.delta", s.at(map[string]any{"summary_index": 0, "delta": text}))
+		return s.encode("response.reasoning_summary_text.delta",
+			s.at(map[string]any{"summary_index": 0, "delta": text}))
 	}
 	return s.encode("response.output_text.delta", s.at(map[string]any{"content_index": 0, "delta": text}))
 }
@@ -147,8 +148,9 @@ func (s *stream) response(status string, extra map[string]any) map[string]any {
 	if status == "completed" || status == "incomplete" {
 		r["usage"] = map[string]any{
 			"input_tokens": s.usage.Input, "input_tokens_details": map[string]any{"cached_tokens": s.usage.Cached},
-			"output_tokens": s.usage.Output, "output_tokens_details": map[string]any{"reasoning_tokens": s.usage.Reasoning},
-			"total_tokens": s.usage.Input + s.usage.Output}
+			"output_tokens":         s.usage.Output,
+			"output_tokens_details": map[string]any{"reasoning_tokens": s.usage.Reasoning},
+			"total_tokens":          s.usage.Input + s.usage.Output}
 	}
 	return r
 }

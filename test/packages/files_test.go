@@ -17,21 +17,26 @@ func TestFiles(t *testing.T) {
 	t.Parallel()
 	p := built(t)
 	tools(t, "dpkg-deb", "rpm", "tar")
-	inDeb := strings.Fields(output(t, "sh", "-c", "dpkg-deb --fsys-tarfile "+p.deb+" | tar --list | grep -v '/$' | sed 's/^[.]//'"))
+	inDeb := strings.Fields(output(t, "sh", "-c",
+		"dpkg-deb --fsys-tarfile "+p.deb+" | tar --list | grep -v '/$' | sed 's/^[.]//'"))
 	inRPM := strings.Fields(output(t, "rpm", "--query", "--package", "--list", p.rpm))
 
 	for _, file := range without(inDeb, inRPM) {
-		assert.Regexp(t, `^(/etc/codex-proxy/workers/default.toml$|/usr/share/(doc|lintian|zsh/vendor-completions)/)`, file, "only in the .deb")
+		assert.Regexp(t, `^(/etc/codex-proxy/workers/default.toml$|/usr/share/(doc|lintian|zsh/vendor-completions)/)`,
+			file, "only in the .deb")
 	}
 	for _, file := range without(inRPM, inDeb) {
-		assert.Regexp(t, `^(/etc/codex-proxy(/workers)?$|/usr/share/codex-proxy(/default.toml)?$|/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`, file, "only in the .rpm")
+		assert.Regexp(t,
+			`^(/etc/codex-proxy(/workers)?$|/usr/share/codex-proxy(/default.toml)?$|/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`, file, "only in the .rpm")
 	}
 	for _, file := range shipped(t) {
-		assert.True(t, slices.ContainsFunc(inDeb, func(f string) bool { return strings.HasSuffix(f, "/"+file) }), "%s is not in the packages", file)
+		assert.True(t, slices.ContainsFunc(inDeb, func(f string) bool { return strings.HasSuffix(f, "/"+file) }),
+			"%s is not in the packages", file)
 	}
 
 	settings := "/etc/codex-proxy/config.toml\n"
-	assert.Equal(t, settings+"/etc/codex-proxy/workers/default.toml\n", output(t, "dpkg-deb", "--info", p.deb, "conffiles"))
+	assert.Equal(t, settings+"/etc/codex-proxy/workers/default.toml\n",
+		output(t, "dpkg-deb", "--info", p.deb, "conffiles"))
 	assert.Equal(t, settings, output(t, "rpm", "--query", "--package", "--configfiles", p.rpm))
 }
 

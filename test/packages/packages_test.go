@@ -63,7 +63,8 @@ func lint(t *testing.T, p pair) {
 
 	// The paths in the archive are absolute, and rpmlint unpacks as root.
 	safe := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(safe, "cpio"), []byte("#!/bin/sh\nexec /usr/bin/cpio --no-absolute-filenames \"$@\"\n"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(safe, "cpio"),
+		[]byte("#!/bin/sh\nexec /usr/bin/cpio --no-absolute-filenames \"$@\"\n"), 0o755))
 	cmd := exec.Command("rpmlint", "--config", "../../rpm/rpmlint.toml", p.rpm)
 	cmd.Env = append(os.Environ(), "PATH="+safe+":"+os.Getenv("PATH"))
 	out, _ = cmd.CombinedOutput() // fails for any error

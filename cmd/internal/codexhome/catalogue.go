@@ -7,12 +7,11 @@ import (
 	"slices"
 )
 
-// unboundedContext is more tokens than any request has: whether a history is too long is for the model
-// endpoint to say.
+// unboundedContext is more tokens than any request has: the model endpoint decides whether a history is too long.
 const unboundedContext = 100_000_000
 
-// plainModel is what makes a model of codex's catalogue a language model and nothing else: no shell, patch
-// or code tool, no agents, no prompt of codex's own, no offers of other models.
+// plainModel turns a model of codex's catalogue into a pure language model: no shell, patch or code tool, no
+// agents, no prompt of codex's own, no offers of other models.
 var plainModel = map[string]any{
 	"tool_mode": "direct", "use_responses_lite": false, "multi_agent_version": nil, "apply_patch_tool_type": nil,
 	"shell_type": "disabled", "experimental_supported_tools": []any{}, "supports_search_tool": false,
@@ -20,7 +19,7 @@ var plainModel = map[string]any{
 	"max_context_window": unboundedContext, "auto_compact_token_limit": nil,
 }
 
-// foreignModel is what must not be assumed of a model that codex has never heard of.
+// foreignModel removes the features that a model unknown to codex may lack.
 var foreignModel = map[string]any{
 	"description": "", "supported_reasoning_levels": []any{}, "default_reasoning_level": nil,
 	"supports_reasoning_summaries": false, "service_tiers": []any{}, "additional_speed_tiers": []any{},
@@ -28,12 +27,11 @@ var foreignModel = map[string]any{
 	"supports_image_detail_original": false,
 }
 
-// hasCatalogue says whether the worker's models differ from those codex lists by itself.
+// hasCatalogue reports whether the worker's models differ from those that codex lists by itself.
 func (w *Worker) hasCatalogue() bool { return w.Mode == Plain || w.Provider != nil }
 
-// catalogue makes the worker's model catalogue out of codex's own (`codex debug models`). A provider's holds
-// what the worker file names and no more; what codex would assume of a model that is not in it brings a
-// 20 KB prompt and tools.
+// catalogue makes the worker's model catalogue from codex's own (`codex debug models`). A provider's catalogue has
+// the models of the worker file alone; for a model outside the catalogue codex would add a 20 KB prompt and tools.
 func (w *Worker) catalogue(bundled []byte) ([]byte, error) {
 	var doc struct {
 		Models []map[string]any `json:"models"`
@@ -50,7 +48,8 @@ func (w *Worker) catalogue(bundled []byte) ([]byte, error) {
 		named = append(named, modelNamed(doc.Models, template, name))
 	}
 	if w.Provider == nil {
-		named = append(doc.Models, slices.DeleteFunc(named, func(m map[string]any) bool { return lists(doc.Models, m["slug"]) })...)
+		listed := func(m map[string]any) bool { return lists(doc.Models, m["slug"]) }
+		named = append(doc.Models, slices.DeleteFunc(named, listed)...)
 	}
 	if w.Mode == Plain {
 		for _, m := range named {
@@ -80,8 +79,8 @@ func lists(models []map[string]any, slug any) bool {
 	return slices.ContainsFunc(models, func(m map[string]any) bool { return m["slug"] == slug })
 }
 
-// modelNamed is codex's entry for name, or one made from the template, whose fields are those that this
-// codex wants.
+// modelNamed is codex's entry for name, or one made from the template, which has the fields that this codex
+// requires.
 func modelNamed(models []map[string]any, template map[string]any, name string) map[string]any {
 	if i := slices.IndexFunc(models, func(m map[string]any) bool { return m["slug"] == name }); i >= 0 {
 		return models[i]

@@ -10,22 +10,25 @@ import (
 	"path/filepath"
 )
 
-// certificatesName is, in the unit's RuntimeDirectory, what codex trusts in place of
-// the system's certificate authorities.
+// certificatesName is a file in the unit's RuntimeDirectory. codex trusts it in place
+// of the system's certificate authorities.
 const certificatesName = "certificates.pem"
 
-// certificates writes that file if the provider lets us know what codex needs: it
-// reads all of it for each turn, which for the system's took half of the turn.
+// certificates writes that file if the provider determines the authorities that codex
+// needs. codex reads the whole file for each turn; reading the system's takes half of
+// a turn.
 func (h *Home) certificates(w *Worker) error {
 	path := filepath.Join(h.Runtime, certificatesName)
 	switch {
 	case w.Provider != nil && w.Provider.CAFile != "":
 		doc, err := os.ReadFile(w.Provider.CAFile)
 		if err != nil {
-			return w.problem("provider.ca_file", fmt.Sprintf("cannot read provider.ca_file: %v", err), "it must be readable for the worker's user")
+			return w.problem("provider.ca_file", fmt.Sprintf("cannot read provider.ca_file: %v", err),
+				"it must be readable for the worker's user")
 		}
 		if !hasCertificate(doc) {
-			return w.problem("provider.ca_file", fmt.Sprintf("provider.ca_file = %q holds no certificate", w.Provider.CAFile), "give a PEM file, with BEGIN CERTIFICATE")
+			return w.problem("provider.ca_file", fmt.Sprintf("provider.ca_file = %q holds no certificate",
+				w.Provider.CAFile), "give a PEM file, with BEGIN CERTIFICATE")
 		}
 		return writeFile(path, doc)
 	case w.Mode == Plain && w.Provider.withoutTLS():

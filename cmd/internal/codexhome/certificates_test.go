@@ -49,7 +49,7 @@ func TestCertificates(t *testing.T) {
 func TestBadCertificates(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	require.NoError(t, os.WriteFile(empty, []byte("nothing"), 0o600))
-	for path, says := range map[string]string{
+	for path, want := range map[string]string{
 		"/none.pem": "cannot read provider.ca_file: open /none.pem: no such file or directory",
 		empty:       "holds no certificate",
 		"here.pem":  "is not an absolute path",
@@ -58,7 +58,7 @@ func TestBadCertificates(t *testing.T) {
 		err := f.Prepare(context.Background())
 		var problem *Problem
 		require.ErrorAs(t, err, &problem)
-		assert.Contains(t, err.Error(), says)
+		assert.Contains(t, err.Error(), want)
 		assert.Equal(t, 6, problem.Line)
 	}
 }

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// runLimit bounds each run of codex; the slowest seen took 3.3 s (no network, an account with policies).
+// runLimit bounds each run of codex; the slowest measured took 3.3 s (no network, an account with policies).
 const runLimit = 15 * time.Second
 
 // oldest is the first minor version of codex 0.x whose app-server this project works with.
 const oldest = 140
 
-// stopped is the error of a run that did not come to its end, and so says nothing about the home.
+// stopped is the error of a run that was cut short. It is no evidence about the home.
 type stopped struct{ error }
 
 func (s stopped) Unwrap() error { return s.error }
@@ -38,8 +38,7 @@ type codex struct {
 	env   []string            // of the unit; for another user
 }
 
-// run returns what codex printed. err is codex's exit status, or stopped when codex was too slow or ctx
-// ended.
+// run returns the output of codex. err is codex's exit status, or stopped if codex was too slow or ctx ended.
 func (c codex) run(ctx context.Context, args ...string) (stdout, stderr string, err error) {
 	limited, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
@@ -60,8 +59,8 @@ func (c codex) run(ctx context.Context, args ...string) (stdout, stderr string, 
 	return out.String(), talk.String(), err
 }
 
-// environ is ours without what makes a program talk to systemd, and without Rust's stack traces. Another
-// user gets nothing of it, but what the unit sets: the way out may be an HTTP proxy, or need a certificate.
+// environ is our environment without the variables of sd_notify(3) and without Rust's stack traces. For another
+// user it is the unit's Environment= alone: codex may need an HTTP proxy or a certificate from it.
 func (c codex) environ() []string {
 	if c.as != nil {
 		env := append([]string{"PATH=" + systemdPath, "LANG=C.UTF-8"}, c.env...)
@@ -89,7 +88,8 @@ func (c codex) version(ctx context.Context) (string, error) {
 	}
 	m := versionNumber.FindStringSubmatch(out)
 	if err != nil || m == nil {
-		return "", &Problem{File: c.path, Text: fmt.Sprintf("codex does not run (%v): %s", err, lastLine(talk)), Hint: installHint}
+		return "", &Problem{File: c.path, Text: fmt.Sprintf("codex does not run (%v): %s", err, lastLine(talk)),
+			Hint: installHint}
 	}
 	major, _ := strconv.Atoi(m[1])
 	minor, _ := strconv.Atoi(m[2])
@@ -100,8 +100,8 @@ func (c codex) version(ctx context.Context) (string, error) {
 	return m[0], nil
 }
 
-// models is the catalogue built into codex. The one on the server is not asked for: that takes 3 s without
-// a network, and a start must not depend on it.
+// models is the catalogue built into codex. Asking for the server's takes 3 s without a network, and a start
+// must not depend on it.
 func (c codex) models(ctx context.Context) ([]byte, error) {
 	out, talk, err := c.run(ctx, "debug", "models", "--bundled")
 	if err != nil && !wasStopped(err) {
@@ -110,19 +110,19 @@ func (c codex) models(ctx context.Context) ([]byte, error) {
 	return []byte(out), err
 }
 
-// refusal is why codex does not accept its configuration.
+// refusal is codex's error about its configuration.
 type refusal struct {
 	Reason string `json:"reason"`
-	File   string `json:"filePath"` // empty when codex does not say
+	File   string `json:"filePath"` // empty if codex names none
 	Line   int    `json:"line"`
 	Detail string `json:"detail"`
 }
 
-// check asks codex to read its configuration strictly; a nil refusal means that it does.
+// check makes codex read its configuration strictly; a nil refusal means that codex accepts it.
 func (c codex) check(ctx context.Context) (*refusal, error) {
 	out, talk, err := c.run(ctx, "app-server", "--print-startup-config", "--strict-config")
 	if strings.Contains(talk, "unexpected argument '--print-startup-config'") {
-		// Before that option (0.140) the server itself is asked, which ends with its standard input.
+		// Before that option (0.140) the server itself checks, and ends with its standard input.
 		out, talk, err = c.run(ctx, "app-server", "--strict-config")
 	}
 	if err == nil || wasStopped(err) {
@@ -139,7 +139,7 @@ func (c codex) check(ctx context.Context) (*refusal, error) {
 
 var place = regexp.MustCompile(`^(/[^:]*):(\d+):\d+: `)
 
-// trimmed drops the place from the detail, which repeats it.
+// trimmed drops the place from the detail; File and Line have it.
 func (r refusal) trimmed() *refusal {
 	r.Detail = place.ReplaceAllString(r.Detail, "")
 	return &r

@@ -11,9 +11,8 @@ import (
 // settings is a config.toml of codex as a tree.
 type settings = map[string]any
 
-// always is what every worker has: nobody is there to approve anything, answers are kept by nobody but
-// the client, and a failed request is tried again by the proxy, which knows whether its client has seen
-// any of it.
+// always are the settings of every worker: no person is there for approvals, only the client keeps answers, and
+// only the proxy retries, since it knows which bytes its client has received.
 func always() settings {
 	return settings{
 		"approval_policy":             "never",
@@ -28,7 +27,7 @@ func always() settings {
 	}
 }
 
-// bare takes away all that codex would add to a client's own messages.
+// bare removes everything that codex would add to a client's own messages.
 func bare() settings {
 	off := settings{"enabled": false}
 	return settings{
@@ -60,15 +59,15 @@ func allOff(features []string) settings {
 	return off
 }
 
-// needed are the settings without which a worker is not safe or not what its file says. Any other of ours
-// may be left out for a codex that does not know it.
+// needed are the settings without which a worker is unsafe or contradicts its file. A codex that lacks any other
+// of our settings runs without it.
 var needed = map[string]bool{
 	"approval_policy": true, "sandbox_mode": true, "cli_auth_credentials_store": true,
 	"model": true, "model_provider": true, "model_providers": true, "model_catalog_json": true,
 	"features.shell_tool": true, "features.unified_exec": true, "web_search": true,
 }
 
-// older says what a codex that does not know a setting of ours calls it (0.140).
+// older has, for a setting that an older codex lacks, its equivalent there (0.140).
 var older = map[string]settings{"agents": {"features": settings{"multi_agent": false}}}
 
 // base is the configuration before the [codex] table is merged over it. catalogue is the path of the model
@@ -98,13 +97,13 @@ func (p *Provider) settings(keyFile string) settings {
 		"request_max_retries": 0, "stream_max_retries": 0,
 	}
 	if keyFile != "" {
-		// codex runs this for each token; so the key is in no argument list, environment or config file.
+		// codex runs this for each token, so the key is in no argument list, environment or config file.
 		s["auth"] = settings{"command": "/bin/cat", "args": []any{keyFile}}
 	}
 	return s
 }
 
-// config is what config.toml holds: base, without what this codex does not know, under the operator's table.
+// config is the content of config.toml: base without the keys unknown to this codex, under the operator's table.
 func (w *Worker) config(base settings, unknown []string) settings {
 	c := clone(base)
 	for _, key := range unknown {
@@ -115,7 +114,7 @@ func (w *Worker) config(base settings, unknown []string) settings {
 	return c
 }
 
-// needsLogin says whether requests go to OpenAI with the worker's own login.
+// needsLogin reports whether requests go to OpenAI with the worker's own login.
 func needsLogin(c settings) bool {
 	name, _ := c["model_provider"].(string)
 	if name == "" || name == "openai" {
@@ -158,7 +157,7 @@ func clone(tree settings) settings {
 	return c
 }
 
-// remove takes a key out, and the tables that it leaves empty.
+// remove deletes a key, and the tables that become empty.
 func remove(tree settings, path []string) {
 	if len(path) == 1 {
 		delete(tree, path[0])

@@ -32,7 +32,8 @@ func TestConfigsAreGolden(t *testing.T) {
 		"plain":    `mode = "plain"`,
 		"native":   "mode = \"native\"\nmodel = \"gpt-a\"",
 		"provider": "mode = \"plain\"\nmodel = \"qwen\"" + providerTable + "credential = \"key\"\n",
-		"merged":   "mode = \"native\"\n[codex]\nsandbox_mode = \"workspace-write\"\n[codex.features]\nhooks = true\n[codex.mcp_servers.x]\ncommand = \"/bin/x\"\nargs = [\"a\"]\n",
+		"merged": "mode = \"native\"\n[codex]\nsandbox_mode = \"workspace-write\"\n[codex.features]\nhooks = true\n" +
+			"[codex.mcp_servers.x]\ncommand = \"/bin/x\"\nargs = [\"a\"]\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, err := parse("/etc/codex-proxy/workers/w.toml", []byte(doc))
@@ -77,7 +78,8 @@ func TestAnUnknownSettingIsLeftOutWithItsOlderName(t *testing.T) {
 func TestWhatKeepsAWorkerSafeIsNeverLeftOut(t *testing.T) {
 	w, err := parse("/w.toml", []byte("mode = \"plain\"\n[codex.tools]\nx = 1"))
 	require.NoError(t, err)
-	for _, key := range []string{"", "sandbox_mode", "features", "features.shell_tool", "model_providers.local.auth", "tools", "tools.x"} {
+	for _, key := range []string{"", "sandbox_mode", "features", "features.shell_tool",
+		"model_providers.local.auth", "tools", "tools.x"} {
 		assert.False(t, w.dispensable(key), key)
 	}
 	for _, key := range []string{"features.hooks", "cloud", "agents", "tools.update_plan"} {
@@ -88,10 +90,13 @@ func TestWhatKeepsAWorkerSafeIsNeverLeftOut(t *testing.T) {
 func TestWhoNeedsALogin(t *testing.T) {
 	for doc, want := range map[string]bool{
 		`mode = "plain"`: true,
-		"mode = \"native\"\nmodel = \"m\"" + providerTable:                                                                           false,
-		"mode = \"native\"\nmodel = \"m\"" + providerTable + "[codex.model_providers.local]\nrequires_openai_auth = true\n":          true,
-		"mode = \"native\"\n[codex]\nmodel_provider = \"x\"\n[codex.model_providers.x]\nname = \"x\"\n":                              false,
-		"mode = \"native\"\n[codex]\nmodel_provider = \"x\"\n[codex.model_providers.x]\nname = \"x\"\nrequires_openai_auth = true\n": true,
+		"mode = \"native\"\nmodel = \"m\"" +
+			providerTable: false,
+		"mode = \"native\"\nmodel = \"m\"" + providerTable +
+			"[codex.model_providers.local]\nrequires_openai_auth = true\n": true,
+		"mode = \"native\"\n[codex]\nmodel_provider = \"x\"\n[codex.model_providers.x]\nname = \"x\"\n": false,
+		"mode = \"native\"\n[codex]\nmodel_provider = \"x\"\n[codex.model_providers.x]\nname = \"x\"\n" +
+			"requires_openai_auth = true\n": true,
 	} {
 		w, err := parse("/w.toml", []byte(doc))
 		require.NoError(t, err)
@@ -100,16 +105,19 @@ func TestWhoNeedsALogin(t *testing.T) {
 }
 
 func TestCatalogues(t *testing.T) {
-	const bundled = `{"models":[{"slug":"gpt-a","shell_type":"unified_exec","base_instructions":"long","new_field":7},{"slug":"gpt-b","shell_type":"unified_exec"}]}`
+	const bundled = `{"models":[
+		{"slug":"gpt-a","shell_type":"unified_exec","base_instructions":"long","new_field":7},
+		{"slug":"gpt-b","shell_type":"unified_exec"}]}`
 	for name, c := range map[string]struct {
 		doc   string
 		slugs []string
 		shell string
 	}{
-		"plain":           {`mode = "plain"`, []string{"gpt-a", "gpt-b"}, "disabled"},
-		"plain, new one":  {"mode = \"plain\"\nmodel = \"gpt-c\"", []string{"gpt-a", "gpt-b", "gpt-c"}, "disabled"},
-		"plain, known":    {"mode = \"plain\"\nmodel = \"gpt-b\"", []string{"gpt-a", "gpt-b"}, "disabled"},
-		"provider":        {"mode = \"plain\"\nmodel = \"qwen\"" + providerTable + "models = [\"gpt-a\", \"qwen\"]\n", []string{"qwen", "gpt-a"}, "disabled"},
+		"plain":          {`mode = "plain"`, []string{"gpt-a", "gpt-b"}, "disabled"},
+		"plain, new one": {"mode = \"plain\"\nmodel = \"gpt-c\"", []string{"gpt-a", "gpt-b", "gpt-c"}, "disabled"},
+		"plain, known":   {"mode = \"plain\"\nmodel = \"gpt-b\"", []string{"gpt-a", "gpt-b"}, "disabled"},
+		"provider": {"mode = \"plain\"\nmodel = \"qwen\"" + providerTable + "models = [\"gpt-a\", \"qwen\"]\n",
+			[]string{"qwen", "gpt-a"}, "disabled"},
 		"native provider": {"mode = \"native\"\nmodel = \"gpt-a\"" + providerTable, []string{"gpt-a"}, "unified_exec"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 var unknownField = regexp.MustCompile("^unknown configuration field `([^`]+)`")
 
-// key is the one that codex objects to, as far as it says.
+// key is the key that codex refuses; empty if codex names none.
 func (r *refusal) key(rendered keyLines) string {
 	if m := unknownField.FindStringSubmatch(r.Detail); m != nil {
 		if _, ok := rendered.find(m[1]); ok {
@@ -18,8 +18,8 @@ func (r *refusal) key(rendered keyLines) string {
 	return rendered.key[r.Line]
 }
 
-// dispensable says whether key is a setting of ours that this codex can do without, and that the operator
-// did not write.
+// dispensable reports whether key is a setting of ours that the worker does not need, and that the operator did
+// not write.
 func (w *Worker) dispensable(key string) bool {
 	for k := range needed {
 		if k == key || strings.HasPrefix(k, key+".") || strings.HasPrefix(key, k+".") {
@@ -29,7 +29,7 @@ func (w *Worker) dispensable(key string) bool {
 	return key != "" && !w.wrote(key)
 }
 
-// wrote says whether the [codex] table sets key or something in it.
+// wrote reports whether the [codex] table sets key or a key in it.
 func (w *Worker) wrote(key string) bool { return has(w.Extra, key) }
 
 func has(tree settings, key string) bool {
@@ -46,7 +46,7 @@ func has(tree settings, key string) bool {
 	return true
 }
 
-// explain tells the operator what codex said about a config.toml that they never wrote.
+// explain translates codex's refusal of the generated config.toml into a Problem of the worker file.
 func (w *Worker) explain(r *refusal, configFile, key, version string) error {
 	if r.Reason == "cloudConfigBundle" {
 		return fmt.Errorf("codex cannot fetch the policies of this account's workspace (%s): %w", r.Detail, ErrRetry)
@@ -68,11 +68,11 @@ func (w *Worker) explain(r *refusal, configFile, key, version string) error {
 	if key == "" {
 		return &Problem{File: w.File, Text: detail}
 	}
-	return w.problem(ownKey(key), fmt.Sprintf("codex %s does not take the setting %q that the worker needs: %s", version, key, r.Detail),
-		"use another version of codex")
+	text := fmt.Sprintf("codex %s does not take the setting %q that the worker needs: %s", version, key, r.Detail)
+	return w.problem(ownKey(key), text, "use another version of codex")
 }
 
-// ownKey is the key of the worker file that a generated one comes from.
+// ownKey is the key of the worker file that causes a generated key.
 func ownKey(key string) string {
 	switch {
 	case strings.HasPrefix(key, "model_provider"):

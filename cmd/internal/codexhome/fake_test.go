@@ -13,8 +13,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain makes this test binary a stand-in for codex when a link named codex starts it: the real one is a
-// native binary too, and only such a one is accepted.
+// TestMain makes this test binary a stand-in for codex if its name is codex: the real codex is a native binary
+// too, and the package accepts nothing else.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "codex" {
 		os.Exit(fakeCodex(os.Args[1:]))
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fakeCodex answers as the files beside its link say, and counts its runs there.
+// fakeCodex answers with the files of FAKE_CODEX_DIR, and records its runs there.
 func fakeCodex(args []string) int {
 	dir := os.Getenv("FAKE_CODEX_DIR")
 	line := strings.Join(args, " ")
@@ -32,7 +32,7 @@ func fakeCodex(args []string) int {
 	}
 	defer log.Close()
 	fmt.Fprintln(log, line)
-	said := func(name, otherwise string) string {
+	answer := func(name, otherwise string) string {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
 			return string(text)
 		}
@@ -42,29 +42,29 @@ func fakeCodex(args []string) int {
 	case line == "hang":
 		time.Sleep(time.Minute)
 	case line == "--version":
-		fmt.Print(said("version", "codex-cli 0.169.0\n"))
+		fmt.Print(answer("version", "codex-cli 0.169.0\n"))
 	case line == "debug models --bundled":
-		fmt.Print(said("models", `{"models":[{"slug":"gpt-a","display_name":"A","base_instructions":"long"}]}`))
+		fmt.Print(answer("models", `{"models":[{"slug":"gpt-a","display_name":"A","base_instructions":"long"}]}`))
 	case strings.HasPrefix(line, "login --"):
 		key, _ := io.ReadAll(os.Stdin)
 		fmt.Println("home " + os.Getenv("HOME") + ", key " + string(key))
 		fmt.Fprintln(os.Stderr, "open the page")
-		if strings.Contains(line, "--device-auth") && said("approved", "") == "" {
+		if strings.Contains(line, "--device-auth") && answer("approved", "") == "" {
 			time.Sleep(time.Minute)
 		}
 	case strings.HasPrefix(line, "logout"):
-		if text := said("logout", ""); text != "" {
+		if text := answer("logout", ""); text != "" {
 			fmt.Fprintln(os.Stderr, text)
 			return 1
 		}
 	case line == "login status":
-		if text := said("login", ""); text != "" {
+		if text := answer("login", ""); text != "" {
 			fmt.Fprintln(os.Stderr, text)
 			return 1
 		}
-		fmt.Fprintln(os.Stderr, said("login-kind", "Logged in using ChatGPT"))
+		fmt.Fprintln(os.Stderr, answer("login-kind", "Logged in using ChatGPT"))
 	case strings.HasPrefix(line, "app-server"):
-		if text := said("refusal", ""); text != "" {
+		if text := answer("refusal", ""); text != "" {
 			fmt.Println(text)
 			return 1
 		}
@@ -85,7 +85,7 @@ func newFake(t *testing.T, worker string) *fake {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
-	// A copy, since the path is resolved before it is run and must still be called codex.
+	// A copy, since codexhome resolves links and the result must still be named codex.
 	program, err := os.ReadFile(self)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/codex"), program, 0o755))
@@ -97,23 +97,27 @@ func newFake(t *testing.T, worker string) *fake {
 	return f
 }
 
-// newHome lays out the directories that systemd would.
+// newHome makes the directories that systemd makes for the unit.
 func newHome(t *testing.T, dir, worker string) *Home {
 	t.Helper()
-	h := &Home{Worker: "w", File: filepath.Join(dir, "w.toml"), Dir: filepath.Join(dir, "state"), Self: "/usr/bin/codex-proxy",
-		Runtime: filepath.Join(dir, "run"), Note: func(line string) { t.Log(line) }}
+	h := &Home{
+		Worker: "w", File: filepath.Join(dir, "w.toml"), Dir: filepath.Join(dir, "state"),
+		Self: "/usr/bin/codex-proxy", Runtime: filepath.Join(dir, "run"),
+		Note: func(line string) { t.Log(line) },
+	}
 	require.NoError(t, os.MkdirAll(h.Dir, 0o700))
 	require.NoError(t, os.MkdirAll(h.Runtime, 0o700))
 	require.NoError(t, os.WriteFile(h.File, []byte(worker), 0o600))
 	return h
 }
 
-func (f *fake) says(t *testing.T, what, text string) {
+// answers sets the fake's answer to a command.
+func (f *fake) answers(t *testing.T, name, text string) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(filepath.Join(f.dir, what), []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(f.dir, name), []byte(text), 0o600))
 }
 
-// runs returns what codex was asked since the last call.
+// runs returns the command lines of codex since the last call.
 func (f *fake) runs(t *testing.T) []string {
 	t.Helper()
 	log := filepath.Join(f.dir, "runs")

@@ -14,25 +14,26 @@ import (
 
 const installHint = "install it with `npm install -g @openai/codex`, or set codex_path in the worker file"
 
-// target is how the npm package names this machine: the platform package, and the directory in it.
+// target is the npm package's name of this machine: the platform package, and the directory in it.
 var target = map[string][2]string{
 	"amd64": {"codex-linux-x64", "x86_64-unknown-linux-musl"},
 	"arm64": {"codex-linux-arm64", "aarch64-unknown-linux-musl"},
 }[runtime.GOARCH]
 
-// npmPrefixes are where `npm install -g` puts packages: its own default, and distributions'.
+// npmPrefixes are the directories of `npm install -g`: its own default, and that of distributions.
 var npmPrefixes = []string{"/usr/local/lib/node_modules", "/usr/lib/node_modules"}
 
 // errScript means that a file is neither the native codex nor the npm package's start script.
 var errScript = errors.New("it is a script")
 
-// findCodex returns the native binary, never the npm package's node script: that would be a second process,
-// 48 MB large, between systemd and codex. An empty path means: look for it on searchPath and in prefixes.
+// findCodex returns the native binary, never the npm package's node script, which would put a second process of
+// 48 MB between systemd and codex. Without codex_path it looks on searchPath and in prefixes.
 func findCodex(w *Worker, searchPath string, prefixes []string) (string, error) {
 	if w.CodexPath != "" {
 		binary, err := native(w.CodexPath)
 		if err != nil {
-			return "", w.problem("codex_path", fmt.Sprintf("cannot use codex_path = %q: %v", w.CodexPath, err), pathHint(w.CodexPath, err))
+			return "", w.problem("codex_path", fmt.Sprintf("cannot use codex_path = %q: %v", w.CodexPath, err),
+				pathHint(w.CodexPath, err))
 		}
 		return binary, nil
 	}
@@ -87,8 +88,8 @@ func native(path string) (string, error) {
 	return file, isProgram(file)
 }
 
-// packaged finds the binary of the npm package at root as node would find the platform package: nested in
-// root, then hoisted beside it or further up; then in root itself, as packages without platform parts had it.
+// packaged finds the binary of the npm package at root as node finds the platform package: nested in root, then
+// hoisted beside it or further up; then in root itself, for packages without platform packages.
 func packaged(root string) (string, error) {
 	for dir := root; ; dir = filepath.Dir(dir) {
 		file := filepath.Join(dir, "node_modules/@openai", target[0], "vendor", target[1], "bin/codex")
@@ -101,12 +102,13 @@ func packaged(root string) (string, error) {
 	}
 	file := filepath.Join(root, "vendor", target[1], "bin/codex")
 	if err := isProgram(file); err != nil {
-		return "", fmt.Errorf("the npm package at %s lacks its native binary (@openai/%s); reinstall it", root, target[0])
+		return "", fmt.Errorf("the npm package at %s lacks its native binary (@openai/%s); reinstall it",
+			root, target[0])
 	}
 	return file, nil
 }
 
-// isProgram says whether file is a native executable.
+// isProgram is nil for a native executable.
 func isProgram(file string) error {
 	f, err := os.Open(file)
 	if err != nil {

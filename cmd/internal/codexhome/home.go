@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Home is where one worker lives, and what its preparation depends on.
+// Home is the home of one worker, and the inputs of its preparation.
 type Home struct {
 	Worker      string            // name of the instance
 	File        string            // the worker file
@@ -16,8 +16,8 @@ type Home struct {
 	Runtime     string            // the unit's RuntimeDirectory
 	Credentials string            // the unit's credentials directory; empty: it has none
 	Self        string            // our own executable, which is the demo worker
-	SearchPath  string            // where to look for codex, as $PATH
-	Note        func(line string) // called with what the operator should know of a start that succeeds
+	SearchPath  string            // the directories to search for codex, as $PATH
+	Note        func(line string) // called with notes for the operator about a start that succeeds
 }
 
 func (h *Home) configFile() string    { return filepath.Join(h.Dir, "config.toml") }
@@ -25,15 +25,14 @@ func (h *Home) catalogueFile() string { return filepath.Join(h.Dir, "model-catal
 func (h *Home) stampFile() string     { return filepath.Join(h.Dir, ".prepared.json") }
 func (h *Home) authFile() string      { return filepath.Join(h.Dir, authName) }
 
-// authName is where codex keeps its login, in its home.
+// authName is the file of codex's login, in its home.
 const authName = "auth.json"
 
-// Prepare makes the home ready for codex, and Runtime/codex a link to the program to run and
-// Runtime/workspace one to the directory to run it in; Runtime/certificates.pem is
-// there if codex is to trust that alone, and Runtime/no-tools if it starts no
-// programs. Every run of codex is bounded by 15 s.
-// When it fails, no config.toml is left. Errors are a *Problem for the operator, ErrRetry when a later
-// run may succeed, or a fault of the machine.
+// Prepare makes the home ready for codex. Runtime/codex becomes a link to the program to run, and
+// Runtime/workspace a link to its working directory. Runtime/certificates.pem exists if codex is to trust that
+// alone, and Runtime/no-tools if codex starts no programs. Every run of codex is bounded by 15 s.
+// After a failure there is no config.toml. Errors are a *Problem for the operator, ErrRetry if a later run may
+// succeed, or a fault of the machine.
 func (h *Home) Prepare(ctx context.Context) error {
 	program, workspace, err := h.prepare(ctx)
 	if err != nil {
@@ -84,7 +83,7 @@ func (h *Home) noTools(w *Worker) error {
 	return writeFile(path, nil)
 }
 
-// workspace is the directory that codex works in: an empty one, except in mode native.
+// workspace is codex's working directory: an empty one, except in mode native.
 func (h *Home) workspace(w *Worker) (string, error) {
 	dir := filepath.Join(h.Runtime, "empty")
 	if w.Mode == Native {
@@ -92,7 +91,8 @@ func (h *Home) workspace(w *Worker) (string, error) {
 	}
 	if w.Workspace != "" {
 		if info, err := os.Stat(w.Workspace); err != nil || !info.IsDir() {
-			return "", w.problem("workspace", fmt.Sprintf("workspace = %q is not a directory that the worker can see", w.Workspace), "")
+			text := fmt.Sprintf("workspace = %q is not a directory that the worker can see", w.Workspace)
+			return "", w.problem("workspace", text, "")
 		}
 		return w.Workspace, nil
 	}
@@ -102,7 +102,7 @@ func (h *Home) workspace(w *Worker) (string, error) {
 	return dir, nil
 }
 
-// renew writes the home anew and has codex read it. The stamp comes last.
+// renew writes the home anew and makes codex read it. It writes the stamp last.
 func (h *Home) renew(ctx context.Context, w *Worker, c codex, inputs string) error {
 	if err := removeFiles(h.stampFile(), h.configFile()); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (h *Home) renew(ctx context.Context, w *Worker, c codex, inputs string) err
 	if w.hasCatalogue() {
 		files = append(files, h.catalogueFile())
 	}
-	// codex may have touched the login meanwhile; a stamp of older inputs only means one more run.
+	// codex may have changed the login meanwhile; a stamp of older inputs only causes one more run.
 	return h.stamp(inputs, files...)
 }
 
@@ -152,7 +152,7 @@ func (h *Home) base(ctx context.Context, w *Worker, c codex) (settings, error) {
 	return w.base(h.catalogueFile(), keyFile), writeFile(h.catalogueFile(), catalogue)
 }
 
-// keyFile is where systemd puts the provider's key.
+// keyFile is the path of the provider's key, a credential of systemd.
 func (h *Home) keyFile(w *Worker) (string, error) {
 	if w.Provider == nil || w.Provider.Credential == "" {
 		return "", nil
@@ -161,13 +161,14 @@ func (h *Home) keyFile(w *Worker) (string, error) {
 	path := filepath.Join(h.Credentials, name)
 	if _, err := os.Stat(path); h.Credentials == "" || err != nil {
 		return "", w.problem("provider.credential", fmt.Sprintf("the unit has no credential %q", name),
-			fmt.Sprintf("`systemctl edit codex-worker@%s` and add [Service] LoadCredential=%s:/path/to/key", h.Worker, name))
+			fmt.Sprintf("`systemctl edit codex-worker@%s` and add [Service] LoadCredential=%s:/path/to/key",
+				h.Worker, name))
 	}
 	return path, nil
 }
 
-// settle writes config.toml and has codex read it, leaving out settings of ours that this codex does not
-// know, until it accepts. It returns what was written.
+// settle writes config.toml and makes codex read it, without the settings of ours that this codex lacks, until
+// codex accepts it. It returns the accepted settings.
 func (h *Home) settle(ctx context.Context, w *Worker, c codex, base settings, version string) (settings, error) {
 	var unknown []string
 	for {
@@ -191,14 +192,14 @@ func (h *Home) settle(ctx context.Context, w *Worker, c codex, base settings, ve
 		if refused.File != h.configFile() || !w.dispensable(key) || !has(config, key) {
 			return nil, w.explain(refused, h.configFile(), key, version)
 		}
-		unknown = append(unknown, key) // each is taken out of the config, so this ends
+		unknown = append(unknown, key) // the loop ends, since each key leaves the config
 	}
 }
 
 func (h *Home) noteUnknown(version string, unknown []string) {
 	if len(unknown) > 0 {
-		h.Note(fmt.Sprintf("codex %s is too old to turn off all that it adds (it lacks %s); the worker starts, a newer codex would do better",
-			version, strings.Join(unknown, ", ")))
+		h.Note(fmt.Sprintf("codex %s is too old to turn off all that it adds (it lacks %s); "+
+			"the worker starts, a newer codex would do better", version, strings.Join(unknown, ", ")))
 	}
 }
 
@@ -207,5 +208,6 @@ func (h *Home) requireLogin(ctx context.Context, c codex) error {
 	if err != nil || in {
 		return err
 	}
-	return &Problem{File: h.File, Text: "codex is not logged in", Hint: fmt.Sprintf("run `codex-proxy accounts login %s`", h.Worker)}
+	return &Problem{File: h.File, Text: "codex is not logged in",
+		Hint: fmt.Sprintf("run `codex-proxy accounts login %s`", h.Worker)}
 }

@@ -13,7 +13,8 @@ import (
 
 func TestPrepareAsksCodexOnlyWhenSomethingChanged(t *testing.T) {
 	f := newFake(t, `mode = "plain"`)
-	full := []string{"--version", "debug models --bundled", "app-server --print-startup-config --strict-config", "login status"}
+	full := []string{"--version", "debug models --bundled",
+		"app-server --print-startup-config --strict-config", "login status"}
 	prepare := func(why string, want []string) {
 		t.Helper()
 		require.NoError(t, f.Prepare(context.Background()), why)
@@ -57,21 +58,24 @@ func TestPreparedFilesAreTheOwnersOnly(t *testing.T) {
 
 func TestAFailedPrepareLeavesNoConfigBehind(t *testing.T) {
 	for name, c := range map[string]struct {
-		says, text string
-		want       string
+		answer, text string
+		want         string
 	}{
 		"too old":       {"version", "codex-cli 0.139.2\n", "codex 0.139.2 is too old: install 0.140 or later"},
 		"not codex":     {"version", "hello\n", "codex does not run"},
 		"no models":     {"models", `{"models":[]}`, "cannot read the models that codex lists"},
 		"not logged in": {"login", "Not logged in", "codex is not logged in: run `codex-proxy accounts login w`"},
-		"broken login":  {"login", "Error checking login status: failed to deserialize", "codex cannot read its login: Error checking"},
-		"refused":       {"refusal", `{"error":{"data":{"reason":"configLoad","filePath":null,"line":null,"detail":"Model provider x not found"}}}`, "codex 0.169.0 refuses these settings: Model provider x not found"},
+		"broken login": {"login", "Error checking login status: failed to deserialize",
+			"codex cannot read its login: Error checking"},
+		"refused": {"refusal",
+			`{"error":{"data":{"reason":"configLoad","filePath":null,"line":null,"detail":"Model provider x not ` +
+				`found"}}}`, "codex 0.169.0 refuses these settings: Model provider x not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t, `mode = "plain"`)
 			require.NoError(t, f.Prepare(context.Background()))
 			require.NoError(t, os.WriteFile(f.File, []byte("mode = \"plain\" # changed"), 0o600))
-			f.says(t, c.says, c.text)
+			f.answers(t, c.answer, c.text)
 			assert.ErrorContains(t, f.Prepare(context.Background()), c.want)
 			assert.NoFileExists(t, f.configFile())
 			assert.NoFileExists(t, f.stampFile())
@@ -89,7 +93,9 @@ func TestABadWorkerFileLeavesNoConfigBehind(t *testing.T) {
 
 func TestAnAccountsPoliciesOutOfReachAreNoConfigFault(t *testing.T) {
 	f := newFake(t, `mode = "plain"`)
-	f.says(t, "refusal", `{"error":{"data":{"reason":"cloudConfigBundle","errorCode":"RequestFailed","detail":"Failed to load cloud config bundle (workspace-managed policies)."}}}`)
+	f.answers(t, "refusal",
+		`{"error":{"data":{"reason":"cloudConfigBundle","errorCode":"RequestFailed","detail":"Failed to load cloud `+
+			`config bundle (workspace-managed policies)."}}}`)
 	assert.ErrorIs(t, f.Prepare(context.Background()), ErrRetry)
 }
 
@@ -119,10 +125,11 @@ func TestTheWorkspaceOfANativeWorker(t *testing.T) {
 func TestAProvidersKeyIsACredentialOfTheUnit(t *testing.T) {
 	f := newFake(t, "mode = \"plain\"\nmodel = \"m\""+providerTable+"credential = \"key\"\n")
 	assert.ErrorContains(t, f.Prepare(context.Background()),
-		"w.toml:6: the unit has no credential \"key\": `systemctl edit codex-worker@w` and add [Service] LoadCredential=key:")
+		"w.toml:6: the unit has no credential \"key\": `systemctl edit codex-worker@w` and add [Service] "+
+			"LoadCredential=key:")
 	f.Credentials = t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(f.Credentials, "key"), []byte("top-secret"), 0o400))
-	f.says(t, "login", "Not logged in") // which does not matter here
+	f.answers(t, "login", "Not logged in") // which does not matter here
 	require.NoError(t, f.Prepare(context.Background()))
 	config, err := os.ReadFile(f.configFile())
 	require.NoError(t, err)
@@ -145,7 +152,7 @@ func TestAStoppedPrepareIsNotTheOperatorsFault(t *testing.T) {
 	assert.ErrorIs(t, f.Prepare(ctx), context.Canceled)
 }
 
-// Only a worker whose codex starts no programs may have SIGTERM blocked.
+// SIGTERM may be blocked only for a worker whose codex starts no programs.
 func TestNoTools(t *testing.T) {
 	f := newFake(t, `mode = "plain"`)
 	require.NoError(t, f.Prepare(context.Background()))

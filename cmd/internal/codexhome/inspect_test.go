@@ -21,10 +21,13 @@ func TestWhatAWorkerNeeds(t *testing.T) {
 		"provider":          {"mode = \"plain\"\nmodel = \"m\"" + provider, false, false},
 		"native provider":   {"mode = \"native\"\nmodel = \"m\"" + provider, false, true},
 		"plain with a tool": {"mode = \"plain\"\n[codex.features]\nshell_tool = true", true, true},
-		"native without":    {"mode = \"native\"\n[codex.features]\nshell_tool = false\nunified_exec = false", true, false},
-		"no sandbox":        {"mode = \"native\"\n[codex]\nsandbox_mode = \"danger-full-access\"", true, true},
-		"asks for a login":  {"mode = \"plain\"\n[codex]\nmodel_provider = \"y\"\n[codex.model_providers.y]\nrequires_openai_auth = true", true, false},
-		"needs none":        {"mode = \"plain\"\n[codex]\nmodel_provider = \"y\"\n[codex.model_providers.y]\nbase_url = \"http://y\"", false, false},
+		"native without": {"mode = \"native\"\n[codex.features]\nshell_tool = false\nunified_exec = false",
+			true, false},
+		"no sandbox": {"mode = \"native\"\n[codex]\nsandbox_mode = \"danger-full-access\"", true, true},
+		"asks for a login": {"mode = \"plain\"\n[codex]\nmodel_provider = \"y\"\n[codex.model_providers.y]\n" +
+			"requires_openai_auth = true", true, false},
+		"needs none": {"mode = \"plain\"\n[codex]\nmodel_provider = \"y\"\n[codex.model_providers.y]\n" +
+			"base_url = \"http://y\"", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "w.toml")
@@ -38,7 +41,7 @@ func TestWhatAWorkerNeeds(t *testing.T) {
 	}
 }
 
-// What root finds may still be hidden from the unit.
+// The unit may not see a codex that root finds.
 func TestProgramIsOneThatTheUnitSees(t *testing.T) {
 	f := newFake(t, `mode = "plain"`)
 	w, err := Load(f.File)
@@ -56,7 +59,8 @@ func TestProgramIsOneThatTheUnitSees(t *testing.T) {
 	real, err := filepath.EvalSymlinks("/bin/true")
 	require.NoError(t, err)
 	assert.Equal(t, real, p.Path())
-	assert.Equal(t, []string{"PATH=" + systemdPath, "LANG=C.UTF-8", "HOME=" + f.Dir, "RUST_BACKTRACE=0", "CODEX_HOME=" + f.Dir}, p.environ(),
+	assert.Equal(t, []string{"PATH=" + systemdPath, "LANG=C.UTF-8", "HOME=" + f.Dir, "RUST_BACKTRACE=0", "CODEX_HOME=" +
+		f.Dir}, p.environ(),
 		"nothing of root's environment")
 	assert.EqualValues(t, 7, p.as.Uid)
 	assert.EqualValues(t, 8, p.as.Gid)

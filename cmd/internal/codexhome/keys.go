@@ -6,8 +6,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// keyLines knows on which line of a TOML document each dotted key stands, so that an error about a
-// rendered file can be told in terms of the file it was rendered from.
+// keyLines has the line of each dotted key of a TOML document. With it, an error about a rendered file names the
+// place in its source.
 type keyLines struct {
 	line map[string]int
 	key  map[int]string // the first key of a line
@@ -41,7 +41,7 @@ func (idx keyLines) addValue(p *unstable.Parser, table []string, pair *unstable.
 	}
 }
 
-// add notes the key of a table or pair below table, and returns its whole path.
+// add records the key of a table or pair below table, and returns its whole path.
 func (idx keyLines) add(p *unstable.Parser, table []string, node *unstable.Node) []string {
 	path := append([]string(nil), table...)
 	line := 0

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// Login is what a home is logged in with.
+// Login is the kind of a home's login.
 type Login string
 
-// The logins that codex tells apart.
+// The logins that codex distinguishes.
 const (
 	NoLogin    Login = ""
 	ChatGPT    Login = "chatgpt"
@@ -25,8 +25,8 @@ const (
 	OtherLogin Login = "other" // such as an access token
 )
 
-// login asks codex for the home's login, not the server whether it is any good. What codex says about it goes
-// no further: part of an API key is in it.
+// login asks codex for the home's login, without asking the server whether it is valid. It returns no output of
+// codex, which has part of the API key.
 func (c codex) login(ctx context.Context) (Login, error) {
 	_, talk, err := c.run(ctx, "login", "status")
 	switch {
@@ -49,15 +49,15 @@ func (c codex) loggedIn(ctx context.Context) (bool, error) {
 	return in != NoLogin, err
 }
 
-// Login is what the home is logged in with; the server is not asked whether it is any good.
+// Login is the kind of the home's login. It does not ask the server whether the login is valid.
 func (p *Program) Login(ctx context.Context) (Login, error) { return p.login(ctx) }
 
-// LogIn runs codex's own login, as the worker's user, on a home of its own in dir: on one that is logged in codex
-// would revoke that login before it asks for the next, even if there is then none. It has the settings of the
-// worker's home. The API key, if it is to be one, is what codex reads from in; else codex shows a URL and a code and
-// waits for up to 15 minutes. signals are passed on to it. An exit status of codex other than 0 is an error without
-// more of a reason: codex has said it to the user.
-func (p *Program) LogIn(ctx context.Context, dir string, apiKey bool, in io.Reader, out, talk io.Writer, signals <-chan os.Signal) error {
+// LogIn runs codex's own login, as the worker's user, on a home of its own in dir: on a home with a login codex
+// would revoke that login first, even if the new one then fails. It has the settings of the worker's home. With
+// apiKey codex reads the key from in; else codex shows a URL and a code and waits for up to 15 minutes. LogIn passes
+// signals on to it. An exit status of codex other than 0 is an error without a reason: codex has printed that.
+func (p *Program) LogIn(ctx context.Context, dir string, apiKey bool, in io.Reader, out, talk io.Writer,
+	signals <-chan os.Signal) error {
 	if err := os.Symlink(filepath.Join(p.home, "config.toml"), filepath.Join(dir, "config.toml")); err != nil {
 		return fmt.Errorf("cannot prepare the login: %w", err)
 	}
@@ -67,7 +67,7 @@ func (p *Program) LogIn(ctx context.Context, dir string, apiKey bool, in io.Read
 	}
 	cmd := exec.CommandContext(ctx, p.path, append(args, fileStore...)...)
 	cmd.Env, cmd.Dir = p.on(dir).environ(), p.dir
-	// A session of its own: who shares a terminal with root may type into it (TIOCSTI, ioctl_tty(2)).
+	// A session of its own: a process that shares a terminal with root may type into it (TIOCSTI, ioctl_tty(2)).
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.as, Setsid: true, Pdeathsig: syscall.SIGTERM}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, talk
 	cmd.WaitDelay = time.Second
@@ -94,7 +94,7 @@ func attend(cmd *exec.Cmd, signals <-chan os.Signal) error {
 	}
 }
 
-// fileStore keeps a login in auth.json also where a home has no configuration yet.
+// fileStore keeps a login in auth.json even if a home has no configuration yet.
 var fileStore = []string{"-c", `cli_auth_credentials_store="file"`}
 
 // on is the same program on another home.
@@ -103,24 +103,24 @@ func (c codex) on(dir string) codex {
 	return c
 }
 
-// TakeOver puts the login that LogIn has left in dir into the worker's home, in one step. The one that was there
-// before, if any, is in dir then. The worker must own dir, and none but root the directories that dir and the home
-// are in.
+// TakeOver moves LogIn's login from dir into the worker's home, in one step, and the previous login, if any, into
+// dir. The worker must own dir, and only root the directories above dir and the home.
 func (p *Program) TakeOver(dir string) error {
-	fresh, current, before := filepath.Join(dir, authName), filepath.Join(p.home, authName), filepath.Join(dir, "before.json")
+	fresh, current := filepath.Join(dir, authName), filepath.Join(p.home, authName)
+	before := filepath.Join(dir, "before.json")
 	if err := os.Link(current, before); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot keep the login of before: %w", err)
+		return fmt.Errorf("cannot keep the previous login: %w", err)
 	}
 	if err := os.Rename(fresh, current); err != nil {
 		return fmt.Errorf("cannot put the login into the worker's home: %w", err)
 	}
 	if err := os.Rename(before, fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot keep the login of before: %w", err)
+		return fmt.Errorf("cannot keep the previous login: %w", err)
 	}
 	return nil
 }
 
-// LogOut has codex end the login in dir, if there is one: it revokes it at OpenAI.
+// LogOut makes codex end the login in dir, if there is one: codex revokes it at OpenAI.
 func (p *Program) LogOut(ctx context.Context, dir string) error {
 	_, talk, err := p.on(dir).run(ctx, append([]string{"logout"}, fileStore...)...)
 	if err != nil && !wasStopped(err) {

@@ -21,25 +21,26 @@ func loginProgram(f *fake) *Program {
 func TestWhatAHomeIsLoggedInWith(t *testing.T) {
 	f := newFake(t, `mode = "plain"`)
 	p := loginProgram(f)
-	for said, want := range map[string]Login{
-		"Logged in using ChatGPT": ChatGPT, "API key configured - sk-te***23456\nAuthentication is checked when you send a request.": APIKey,
+	const apiKey = "API key configured - sk-te***23456\nAuthentication is checked when you send a request."
+	for status, want := range map[string]Login{
+		"Logged in using ChatGPT": ChatGPT, apiKey: APIKey,
 		"Logged in using an API key - sk-te***": APIKey, "Logged in using access token": OtherLogin,
 	} {
-		f.says(t, "login-kind", said)
+		f.answers(t, "login-kind", status)
 		got, err := p.Login(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, want, got, said)
+		assert.Equal(t, want, got, status)
 	}
-	f.says(t, "login", "Not logged in")
+	f.answers(t, "login", "Not logged in")
 	got, err := p.Login(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, NoLogin, got)
-	f.says(t, "login", "Error checking login status: it is broken")
+	f.answers(t, "login", "Error checking login status: it is broken")
 	_, err = p.Login(t.Context())
 	assert.EqualError(t, err, "codex cannot read its login: Error checking login status: it is broken")
 }
 
-// The key goes from one's standard input to codex's, and nowhere else.
+// The key goes from our standard input to codex's, and nowhere else.
 func TestLogIn(t *testing.T) {
 	f := newFake(t, `mode = "plain"`)
 	p := loginProgram(f)
@@ -54,21 +55,22 @@ func TestLogIn(t *testing.T) {
 	assert.Equal(t, f.configFile(), link, "the settings are the worker's")
 	assert.Contains(t, p.environ(), "HTTPS_PROXY=http://proxy:1", "the way out is the unit's")
 
-	f.says(t, "approved", "yes")
+	f.answers(t, "approved", "yes")
 	require.NoError(t, p.LogIn(t.Context(), t.TempDir(), false, strings.NewReader(""), &out, &talk, nil))
 	assert.Equal(t, `login --device-auth -c cli_auth_credentials_store="file"`, f.runs(t)[0])
 }
 
-// Ctrl-C reaches codex, which has no terminal of its own to hear it from.
+// Ctrl-C reaches codex, although codex has no terminal.
 func TestLogInIsInterrupted(t *testing.T) {
 	f := newFake(t, `mode = "plain"`)
 	signals := make(chan os.Signal, 1)
-	said := &waker{signals: signals}
-	err := loginProgram(f).LogIn(t.Context(), t.TempDir(), false, strings.NewReader(""), &strings.Builder{}, said, signals)
+	talk := &waker{signals: signals}
+	err := loginProgram(f).LogIn(t.Context(), t.TempDir(), false, strings.NewReader(""), &strings.Builder{},
+		talk, signals)
 	assert.EqualError(t, err, "codex has not logged in (signal: interrupt)")
 }
 
-// waker interrupts when codex has said something.
+// waker interrupts codex after its first output.
 type waker struct{ signals chan<- os.Signal }
 
 func (w *waker) Write(p []byte) (int, error) {
@@ -101,6 +103,6 @@ func TestTakeOver(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "second", string(got), "the login that is there stays")
 
-	f.says(t, "logout", "no network")
+	f.answers(t, "logout", "no network")
 	assert.EqualError(t, p.LogOut(t.Context(), t.TempDir()), "codex cannot end a login: no network")
 }

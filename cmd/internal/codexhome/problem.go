@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// ErrRetry marks a failure that may pass by itself: codex was too slow, or an account's policies could not
-// be fetched. It never means the operator's settings are wrong.
+// ErrRetry marks a failure that may pass by itself: codex was too slow, or could not fetch an account's policies.
+// It never means that the operator's settings are wrong.
 var ErrRetry = errors.New("try again")
 
-// Problem is a fault that only an operator can mend. Its text is one line, which says where and what to do.
+// Problem is a fault that only an operator can mend. Its text is one line with the place and the remedy.
 type Problem struct {
 	File string // as the operator knows it; empty when no file is at fault
 	Line int    // 0 when unknown

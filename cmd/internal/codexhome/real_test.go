@@ -86,7 +86,8 @@ func (h *Home) inputsNow(t *testing.T) string {
 func TestRealCodexSendsAPlainWorkersRequestAndNothingElse(t *testing.T) {
 	models := modelserver.Start(t)
 	require.NoError(t, models.Script("text hello"))
-	h := realHome(t, "mode = \"plain\"\nmodel = \"test-model\"\n[provider]\nname = \"local\"\ncredential = \"key\"\nbase_url = \""+models.URL()+"/v1\"\n")
+	h := realHome(t, "mode = \"plain\"\nmodel = \"test-model\"\n[provider]\nname = \"local\"\ncredential = \"key\"\n"+
+		"base_url = \""+models.URL()+"/v1\"\n")
 	h.Credentials = t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(h.Credentials, "key"), []byte("sk-secret\n"), 0o400))
 	require.NoError(t, h.Prepare(bounded(t)))
@@ -106,8 +107,9 @@ func TestRealCodexSendsAPlainWorkersRequestAndNothingElse(t *testing.T) {
 
 func TestRealCodexRefusesWhatTheOperatorWrote(t *testing.T) {
 	for name, c := range map[string]struct{ codex, want string }{
-		"key":      {"modle = 1", `w.toml:6: unknown key "modle" in [codex]`},
-		"feature":  {"model_reasoning_effort = \"low\"\n[codex.features]\nhooks = false\nnope = false", `w.toml:9: unknown key "features.nope" in [codex]`},
+		"key": {"modle = 1", `w.toml:6: unknown key "modle" in [codex]`},
+		"feature": {"model_reasoning_effort = \"low\"\n[codex.features]\nhooks = false\nnope = false",
+			`w.toml:9: unknown key "features.nope" in [codex]`},
 		"inline":   {"features = { nope = true }", `w.toml:6: unknown key "features.nope" in [codex]`},
 		"type":     {"approval_policy = 3", `w.toml:6: codex`},
 		"variant":  {"approval_policy = \"bogus\"", "refuses \"approval_policy\": unknown variant `bogus`"},

@@ -10,16 +10,16 @@ import (
 	"path/filepath"
 )
 
-// stamp remembers what the last good run read and wrote. While both are unchanged codex is not asked again.
+// stamp records the inputs and the files of the last good run. While both are unchanged codex does not run again.
 type stamp struct {
 	Inputs string            `json:"inputs"`
 	Files  map[string]string `json:"files"` // hash of each file written
 }
 
-// systemSettings is where codex reads settings of the whole machine, which a strict reading also covers.
+// systemSettings has codex's settings of the whole machine, which a strict reading also covers.
 const systemSettings = "/etc/codex"
 
-// inputs is a hash of all that a run depends on. Large or secret files count by size and time of change.
+// inputs is a hash of all inputs of a run. Large or secret files count by size and time of change.
 func (h *Home) inputs(worker []byte, binary string) string {
 	sum := sha256.New()
 	for _, text := range []string{h.File, h.Dir, h.Runtime, h.Credentials, string(worker), binary} {
@@ -41,8 +41,8 @@ func identify(w io.Writer, path string) {
 	}
 }
 
-// fresh says whether the last good run was on the same inputs and what it wrote is still there. A stamp that
-// cannot be read is no stamp.
+// fresh reports whether the last good run had the same inputs and its files are unchanged. An unreadable stamp is
+// no stamp.
 func (h *Home) fresh(inputs string) bool {
 	var s stamp
 	raw, err := os.ReadFile(h.stampFile())
@@ -69,7 +69,7 @@ func (h *Home) stamp(inputs string, files ...string) error {
 	return writeFile(h.stampFile(), raw)
 }
 
-// fileHash covers the mode too: a config that others can read is not what was written.
+// fileHash covers the mode too: a config that others can read is a changed one.
 func fileHash(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package codexhome makes the CODEX_HOME of one worker from its worker file: config.toml, the model
-// catalogue, and the link to the program that the unit runs. It runs before every start of a worker, so
-// it does nothing twice, and it never lets codex start on settings that codex would replace by defaults.
+// Package codexhome makes the CODEX_HOME of one worker from its worker file: config.toml, the model catalogue, and
+// the link to the program that the unit runs. It runs before every start of a worker, so it repeats no work, and
+// codex never starts on settings that codex would replace by defaults.
 package codexhome
 
 import (
@@ -16,7 +16,7 @@ import (
 	"codex-proxy/internal/strict"
 )
 
-// Mode is what a worker is for.
+// Mode is the purpose of a worker.
 type Mode string
 
 // The modes of a worker.
@@ -30,7 +30,7 @@ const (
 type Worker struct {
 	File      string
 	Mode      Mode
-	CodexPath string         // of the program or its npm start script; empty: look for it
+	CodexPath string         // of the program or its npm start script; empty: search for it
 	Model     string         // empty: codex's own default
 	Workspace string         // native only; empty: a directory of the worker's own
 	Provider  *Provider      // nil: OpenAI, by the worker's login
@@ -42,7 +42,7 @@ type Worker struct {
 type Provider struct {
 	Name       string
 	BaseURL    string
-	Models     []string // what it serves beside Worker.Model
+	Models     []string // its models beside Worker.Model
 	Credential string   // name of the systemd credential that holds its key; empty: none is sent
 	CAFile     string   // the certificate authorities that codex trusts; empty: the system's
 }
@@ -82,7 +82,8 @@ func unreadable(file string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return &Problem{File: file, Text: "no such worker file", Hint: "`codex-proxy accounts add` makes one"}
 	case errors.Is(err, fs.ErrPermission):
-		return &Problem{File: file, Text: "cannot read the worker file", Hint: "make it and its directory readable for the worker's user"}
+		return &Problem{File: file, Text: "cannot read the worker file",
+			Hint: "make it and its directory readable for the worker's user"}
 	}
 	return &Problem{File: file, Text: fmt.Sprintf("cannot read the worker file: %v", err)}
 }
@@ -92,7 +93,8 @@ func parse(file string, doc []byte) (*Worker, error) {
 	if err := strict.Decode(file, doc, &raw); err != nil {
 		return nil, undecodable(err)
 	}
-	w := &Worker{File: file, CodexPath: raw.CodexPath, Model: raw.Model, Workspace: raw.Workspace, Extra: raw.Extra, lines: indexKeys(doc)}
+	w := &Worker{File: file, CodexPath: raw.CodexPath, Model: raw.Model, Workspace: raw.Workspace,
+		Extra: raw.Extra, lines: indexKeys(doc)}
 	if err := w.setMode(raw.Mode); err != nil {
 		return nil, err
 	}
@@ -151,17 +153,20 @@ func (w *Worker) setProvider(raw *rawProvider) error {
 	}
 	p := Provider(*raw)
 	if !providerName.MatchString(p.Name) {
-		return w.problem("provider.name", fmt.Sprintf("provider.name = %q is not a name", p.Name), "use letters, digits, - and _")
+		return w.problem("provider.name", fmt.Sprintf("provider.name = %q is not a name", p.Name),
+			"use letters, digits, - and _")
 	}
 	u, err := url.Parse(p.BaseURL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return w.problem("provider.base_url", fmt.Sprintf("provider.base_url = %q is not an http(s) URL", p.BaseURL), "")
+		return w.problem("provider.base_url", fmt.Sprintf("provider.base_url = %q is not an http(s) URL", p.BaseURL),
+			"")
 	}
 	if w.Model == "" {
 		return w.problem("provider", "model is missing", "name the model that the [provider] serves")
 	}
 	if strings.ContainsAny(p.Credential, "/ ") {
-		return w.problem("provider.credential", fmt.Sprintf("provider.credential = %q is not the name of a credential", p.Credential), "")
+		return w.problem("provider.credential", fmt.Sprintf("provider.credential = %q is not the name of a credential",
+			p.Credential), "")
 	}
 	if p.CAFile != "" && !filepath.IsAbs(p.CAFile) {
 		return w.problem("provider.ca_file", fmt.Sprintf("provider.ca_file = %q is not an absolute path", p.CAFile), "")

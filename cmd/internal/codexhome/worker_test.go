@@ -13,19 +13,30 @@ import (
 
 func TestAFaultyWorkerFileIsRefusedInOneLine(t *testing.T) {
 	for name, c := range map[string]struct{ doc, want string }{
-		"slip":              {"mode = \"plain\"\nmodle = \"x\"", `/w.toml:2: unknown key "modle" (did you mean "model"?)`},
-		"slip in provider":  {"mode = \"plain\"\nmodel = \"x\"\n[provider]\nname = \"a\"\nbaseurl = \"x\"", `/w.toml:5: unknown key "provider.baseurl" (did you mean "provider.base_url"?)`},
-		"unknown table":     {"mode = \"plain\"\n[features]\na = false", `/w.toml:2: unknown key "features": settings of codex itself go below [codex]`},
-		"no mode":           {"model = \"x\"", `/w.toml: mode is missing: choose "plain", "native" or "demo"`},
-		"unknown mode":      {"\n\nmode = \"chat\"", `/w.toml:3: unknown mode "chat": choose "plain", "native" or "demo"`},
-		"type":              {"mode = 3", `/w.toml:1:`},
-		"syntax":            {"mode = \"plain\"\nmodel = \"x", `/w.toml:2:`},
-		"relative path":     {"mode = \"plain\"\ncodex_path = \"codex\"", `/w.toml:2: codex_path = "codex" is not an absolute path`},
-		"workspace":         {"mode = \"plain\"\nworkspace = \"/x\"", `/w.toml:2: a plain worker has no workspace: remove it, or set mode = "native"`},
-		"url":               {"mode = \"plain\"\nmodel = \"x\"\n[provider]\nname = \"a\"\nbase_url = \"localhost:80\"", `/w.toml:5: provider.base_url = "localhost:80" is not an http(s) URL`},
-		"provider name":     {"mode = \"plain\"\nmodel = \"x\"\n[provider]\nbase_url = \"http://a/v1\"", `/w.toml:3: provider.name = "" is not a name: use letters, digits, - and _`},
-		"provider no model": {"mode = \"plain\"\n[provider]\nname = \"a\"\nbase_url = \"http://a/v1\"", `/w.toml:2: model is missing: name the model that the [provider] serves`},
-		"credential":        {"mode = \"plain\"\nmodel = \"x\"\n[provider]\nname = \"a\"\nbase_url = \"http://a/v1\"\ncredential = \"../x\"", `/w.toml:6: provider.credential = "../x" is not the name of a credential`},
+		"slip": {"mode = \"plain\"\nmodle = \"x\"",
+			`/w.toml:2: unknown key "modle" (did you mean "model"?)`},
+		"slip in provider": {"mode = \"plain\"\nmodel = \"x\"\n[provider]\nname = \"a\"\nbaseurl = \"x\"",
+			`/w.toml:5: unknown key "provider.baseurl" (did you mean "provider.base_url"?)`},
+		"unknown table": {"mode = \"plain\"\n[features]\na = false",
+			`/w.toml:2: unknown key "features": settings of codex itself go below [codex]`},
+		"no mode": {"model = \"x\"", `/w.toml: mode is missing: choose "plain", "native" or "demo"`},
+		"unknown mode": {"\n\nmode = \"chat\"", `/w.toml:3: unknown mode "chat": choose "plain", "native" or ` +
+			`"demo"`},
+		"type":   {"mode = 3", `/w.toml:1:`},
+		"syntax": {"mode = \"plain\"\nmodel = \"x", `/w.toml:2:`},
+		"relative path": {"mode = \"plain\"\ncodex_path = \"codex\"",
+			`/w.toml:2: codex_path = "codex" is not an absolute path`},
+		"workspace": {"mode = \"plain\"\nworkspace = \"/x\"",
+			`/w.toml:2: a plain worker has no workspace: remove it, or set mode = "native"`},
+		"url": {"mode = \"plain\"\nmodel = \"x\"\n[provider]\nname = \"a\"\nbase_url = \"localhost:80\"",
+			`/w.toml:5: provider.base_url = "localhost:80" is not an http(s) URL`},
+		"provider name": {"mode = \"plain\"\nmodel = \"x\"\n[provider]\nbase_url = \"http://a/v1\"",
+			`/w.toml:3: provider.name = "" is not a name: use letters, digits, - and _`},
+		"provider no model": {"mode = \"plain\"\n[provider]\nname = \"a\"\nbase_url = \"http://a/v1\"",
+			`/w.toml:2: model is missing: name the model that the [provider] serves`},
+		"credential": {"mode = \"plain\"\nmodel = \"x\"\n[provider]\nname = \"a\"\n" +
+			"base_url = \"http://a/v1\"\ncredential = \"../x\"",
+			`/w.toml:6: provider.credential = "../x" is not the name of a credential`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse("/w.toml", []byte(c.doc))

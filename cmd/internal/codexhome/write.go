@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// writeFile replaces path in one step, for the owner's eyes only, unless it already is so.
+// writeFile replaces path in one step, readable for the owner alone, unless path already has this content.
 func writeFile(path string, data []byte) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 		return os.Chmod(path, 0o600)

@@ -23,8 +23,8 @@ import (
 // DefaultPath is where the packages install the configuration.
 const DefaultPath = paths.Config
 
-// MaxStart bounds start_timeout: systemd gives a start, and a reload, TimeoutStartSec=
-// of codex-proxy.service. Asking for more is forgotten at a daemon-reload.
+// MaxStart bounds start_timeout: TimeoutStartSec= of codex-proxy.service bounds a start
+// and a reload, and systemd drops an extension at a daemon-reload.
 const MaxStart = 40 * time.Second
 
 // Config is the validated configuration.
@@ -34,10 +34,10 @@ type Config struct {
 	SocketDir         string
 	ControlSocket     string // path; empty: none
 	Keys              *auth.Keys
-	KeyFile           string // that Keys are from; empty: the unit's credential
+	KeyFile           string // the source of Keys; empty: the unit's credential
 	Aliases           map[string]modelname.Alias
 	CORSOrigins       []string
-	Pages             Pages // where CORSOrigins are named
+	Pages             Pages // the place of CORSOrigins
 	UsageRetention    int   // days
 	BodyLimit         int64 // bytes
 	RequestMemory     int64 // bytes
@@ -63,8 +63,8 @@ type Config struct {
 // Socket is the path of a worker's unix socket.
 func (c *Config) Socket(worker string) string { return filepath.Join(c.SocketDir, worker+".sock") }
 
-// FetchSocket is the path of the socket of codex-proxy-fetch.service. No worker
-// can have a name that leads to it.
+// FetchSocket is the path of the socket of codex-proxy-fetch.service. No worker's
+// socket can have that name.
 func (c *Config) FetchSocket() string { return filepath.Join(c.SocketDir, "fetch.socket") }
 
 // TracesSocket is the path of the socket of codex-proxy-traces.service.
@@ -112,14 +112,15 @@ func defaults() raw {
 		ResponseRetention: duration{720 * time.Hour}, ResponseStorage: 1 << 30,
 		HandshakeTimeout: duration{5 * time.Second}, StartTimeout: duration{20 * time.Second},
 		DrainTimeout: duration{5 * time.Minute}, ResetAfter: duration{time.Minute},
-		Images:         rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20, Timeout: duration{10 * time.Second}},
+		Images: rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20,
+			Timeout: duration{10 * time.Second}},
 		Traces:         rawTraces{SampleRatio: 1},
 		UsageRetention: days{400}, Textfile: paths.Textfile,
 	}
 }
 
 // Load reads the file at path, lets each of set ("key=value") override it, and
-// validates the whole. Errors say which file, line and key, and what to do.
+// validates the whole. Errors name the file, the line, the key and the remedy.
 func Load(path string, set []string) (*Config, error) {
 	r, err := load(path, set)
 	if err != nil {
@@ -132,8 +133,8 @@ func Load(path string, set []string) (*Config, error) {
 	return c, nil
 }
 
-// override applies one --set. A value that is not TOML is taken as a string,
-// so that nobody has to quote quotes in a shell.
+// override applies one --set. A value that is not TOML is a string, so that a
+// shell needs no quoted quotes.
 func override(r *raw, set string) error {
 	key, value, ok := strings.Cut(set, "=")
 	if !ok {
@@ -180,7 +181,8 @@ func (r raw) validate(dir string) (*Config, error) {
 		ResponseRetention: r.ResponseRetention.Duration, ResponseStorage: r.ResponseStorage,
 		HandshakeTimeout: r.HandshakeTimeout.Duration, StartTimeout: r.StartTimeout.Duration,
 		DrainTimeout: r.DrainTimeout.Duration, ResetAfter: r.ResetAfter.Duration,
-		LogLevel: r.LogLevel.Level, Textfile: r.Textfile, Images: images, Traces: traces, KeyFile: r.keyFile(), Aliases: aliases,
+		LogLevel: r.LogLevel.Level, Textfile: r.Textfile, Images: images, Traces: traces,
+		KeyFile: r.keyFile(), Aliases: aliases,
 		CORSOrigins: r.CORSOrigins, Pages: r.pages, UsageRetention: r.UsageRetention.n,
 	}, nil
 }
@@ -188,35 +190,44 @@ func (r raw) validate(dir string) (*Config, error) {
 func (r raw) checkNumbers() error {
 	switch {
 	case r.BodyLimit < 1024 || r.BodyLimit > 60<<20:
-		return fmt.Errorf("body_limit = %d: must be between 1024 and %d bytes (codex takes messages up to 64 MiB)", r.BodyLimit, 60<<20)
+		return fmt.Errorf("body_limit = %d: must be between 1024 and %d bytes (codex takes messages up to 64 MiB)",
+			r.BodyLimit, 60<<20)
 	case r.RequestMemory < 4*r.BodyLimit || r.RequestMemory > 1<<40:
-		return fmt.Errorf("request_memory = %d: must be between four times body_limit, which is %d, and %d bytes", r.RequestMemory, 4*r.BodyLimit, int64(1)<<40)
+		return fmt.Errorf("request_memory = %d: must be between four times body_limit, which is %d, and %d bytes",
+			r.RequestMemory, 4*r.BodyLimit, int64(1)<<40)
 	case r.MaxInflight < 1 || r.MaxInflight > 96:
-		return fmt.Errorf("max_inflight = %d: must be between 1 and 96 (codex refuses more than about 100)", r.MaxInflight)
+		return fmt.Errorf("max_inflight = %d: must be between 1 and 96 (codex refuses more than about 100)",
+			r.MaxInflight)
 	case r.QueueLimit < 1 || r.QueueLimit > 10000:
 		return fmt.Errorf("queue_limit = %d: must be between 1 and 10000", r.QueueLimit)
-	case r.ResponseRetention.Duration != 0 && (r.ResponseRetention.Duration < time.Minute || r.ResponseRetention.Duration > 10*365*24*time.Hour):
-		return fmt.Errorf("response_retention = %q: must be between 1m and 87600h, or 0s to keep none", r.ResponseRetention.Duration)
+	case r.ResponseRetention.Duration != 0 && (r.ResponseRetention.Duration < time.Minute ||
+		r.ResponseRetention.Duration > 10*365*24*time.Hour):
+		return fmt.Errorf("response_retention = %q: must be between 1m and 87600h, or 0s to keep none",
+			r.ResponseRetention.Duration)
 	case r.ResponseStorage < 1<<20 || r.ResponseStorage > 1<<40:
-		return fmt.Errorf("response_storage = %d: must be between %d and %d bytes", r.ResponseStorage, 1<<20, int64(1)<<40)
+		return fmt.Errorf("response_storage = %d: must be between %d and %d bytes", r.ResponseStorage,
+			1<<20, int64(1)<<40)
 	case r.ThreadCache < 0 || r.ThreadCache > 1000:
 		return fmt.Errorf("thread_cache = %d: must be between 0 and 1000 threads", r.ThreadCache)
-	case r.RequestTimeout.Duration != 0 && (r.RequestTimeout.Duration < 10*time.Millisecond || r.RequestTimeout.Duration > 24*time.Hour):
-		return fmt.Errorf("request_timeout = %q: must be between 10ms and 24h, or 0s for none", r.RequestTimeout.Duration)
+	case r.RequestTimeout.Duration != 0 && (r.RequestTimeout.Duration < 10*time.Millisecond ||
+		r.RequestTimeout.Duration > 24*time.Hour):
+		return fmt.Errorf("request_timeout = %q: must be between 10ms and 24h, or 0s for none",
+			r.RequestTimeout.Duration)
 	case r.ControlSocket != "" && !filepath.IsAbs(r.ControlSocket):
 		return fmt.Errorf("control_socket = %q: must be an absolute path", r.ControlSocket)
 	case r.APIKeys != "" && !filepath.IsAbs(r.APIKeys):
 		return fmt.Errorf("api_keys = %q: must be an absolute path", r.APIKeys)
 	case r.Textfile != "" && (!filepath.IsAbs(r.Textfile) || filepath.Ext(r.Textfile) != ".prom"):
-		return fmt.Errorf("textfile = %q: must be an absolute path that ends in .prom, which is what node exporter reads; or empty for none", r.Textfile)
+		return fmt.Errorf("textfile = %q: must be an absolute path that ends in .prom, which is what node exporter "+
+			"reads; or empty for none", r.Textfile)
 	case !filepath.IsAbs(r.SocketDir):
 		return fmt.Errorf("socket_dir = %q: must be an absolute path", r.SocketDir)
 	}
 	return nil
 }
 
-// controlSocket is the path in the file, or else in the directory that systemd
-// made for the service (RuntimeDirectory= in codex-proxy.service, systemd.exec(5)).
+// controlSocket is the path in the file, or else in the service's runtime directory
+// (RuntimeDirectory= in codex-proxy.service, systemd.exec(5)).
 func (r raw) controlSocket() string {
 	dir := os.Getenv("RUNTIME_DIRECTORY")
 	if r.ControlSocket != "" || dir == "" {
@@ -230,7 +241,8 @@ func (r raw) checkDurations() error {
 		key   string
 		value duration
 	}{
-		{"queue_timeout", r.QueueTimeout}, {"idle_timeout", r.IdleTimeout}, {"keepalive", r.Keepalive}, {"handshake_timeout", r.HandshakeTimeout},
+		{"queue_timeout", r.QueueTimeout}, {"idle_timeout", r.IdleTimeout}, {"keepalive", r.Keepalive},
+		{"handshake_timeout", r.HandshakeTimeout},
 		{"drain_timeout", r.DrainTimeout}, {"reset_after", r.ResetAfter},
 	} {
 		if d.value.Duration < 10*time.Millisecond || d.value.Duration > 24*time.Hour {
@@ -238,7 +250,8 @@ func (r raw) checkDurations() error {
 		}
 	}
 	if d := r.StartTimeout.Duration; d < 10*time.Millisecond || d > MaxStart {
-		return fmt.Errorf("start_timeout = %q: must be between 10ms and %s, as systemd ends a start or reload after a minute (TimeoutStartSec= of codex-proxy.service)", d, MaxStart)
+		return fmt.Errorf("start_timeout = %q: must be between 10ms and %s, as systemd ends a start or reload after "+
+			"a minute (TimeoutStartSec= of codex-proxy.service)", d, MaxStart)
 	}
 	return nil
 }
@@ -263,7 +276,7 @@ func (r raw) workers(dir string) ([]string, error) {
 			return nil, fmt.Errorf("cannot list the workers in %s: %w", dir, err)
 		}
 		for _, f := range files {
-			if f[0] != '.' { // of an editor, or on its way here
+			if f[0] != '.' { // of an editor, or not renamed yet
 				names = append(names, strings.TrimSuffix(f, ".toml"))
 			}
 		}

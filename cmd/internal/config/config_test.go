@@ -34,11 +34,18 @@ func TestDefaultsNeedNoThought(t *testing.T) {
 }
 
 func TestAliases(t *testing.T) {
-	c, err := Load(write(t, "cors_origins = ['http://localhost:3000', '*', 'https://a.b:80', 'chrome-extension://abc', 'capacitor://localhost']\n[models.aliases]\n'gpt-5-high' = { model = 'gpt-5', effort = 'high' }\n"),
+	const text = `
+cors_origins = ['http://localhost:3000', '*', 'https://a.b:80', 'chrome-extension://abc', 'capacitor://localhost']
+[models.aliases]
+'gpt-5-high' = { model = 'gpt-5', effort = 'high' }
+`
+	c, err := Load(write(t, text),
 		[]string{"models.aliases.mini={model='gpt-5-mini'}", "usage_retention=7d"})
 	require.NoError(t, err)
-	assert.Equal(t, map[string]modelname.Alias{"gpt-5-high": {Model: "gpt-5", Effort: "high"}, "mini": {Model: "gpt-5-mini"}}, c.Aliases)
-	assert.Equal(t, []string{"http://localhost:3000", "*", "https://a.b:80", "chrome-extension://abc", "capacitor://localhost"}, c.CORSOrigins)
+	want := map[string]modelname.Alias{"gpt-5-high": {Model: "gpt-5", Effort: "high"}, "mini": {Model: "gpt-5-mini"}}
+	assert.Equal(t, want, c.Aliases)
+	assert.Equal(t, []string{"http://localhost:3000", "*", "https://a.b:80", "chrome-extension://abc",
+		"capacitor://localhost"}, c.CORSOrigins)
 	assert.Equal(t, 7, c.UsageRetention)
 }
 
@@ -73,7 +80,8 @@ func assertShown(t *testing.T, shown string, table reflect.Type) {
 		if key == "models" || !table.Field(i).IsExported() {
 			continue
 		}
-		if f := table.Field(i).Type; f.Kind() == reflect.Struct && !reflect.PointerTo(f).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		if f := table.Field(i).Type; f.Kind() == reflect.Struct &&
+			!reflect.PointerTo(f).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 			_, text, ok := strings.Cut(shown, "\n["+key+"]\n")
 			assert.True(t, ok, "table [%s] not shown", key)
 			text, _, _ = strings.Cut(text, "\n[")
@@ -85,7 +93,8 @@ func assertShown(t *testing.T, shown string, table reflect.Type) {
 }
 
 func TestSetOverrides(t *testing.T) {
-	c, err := Load(write(t, `keepalive = "1s"`), []string{"keepalive=2s", "max_inflight=3", `workers=["a","b"]`, "log_level=debug"})
+	c, err := Load(write(t, `keepalive = "1s"`), []string{"keepalive=2s", "max_inflight=3",
+		`workers=["a","b"]`, "log_level=debug"})
 	require.NoError(t, err)
 	assert.Equal(t, 2*time.Second, c.Keepalive)
 	assert.Equal(t, 3, c.MaxInflight)
@@ -99,61 +108,84 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		set  []string
 		want string
 	}{
-		"unknown key":    {text: "\nidle_timout = '1s'", want: `config.toml:2: unknown key "idle_timout" (did you mean "idle_timeout"?)`},
+		"unknown key": {text: "\nidle_timout = '1s'",
+			want: `config.toml:2: unknown key "idle_timout" (did you mean "idle_timeout"?)`},
 		"not a duration": {text: "keepalive = 'soon'", want: `config.toml:1: keepalive: `},
-		"a number":       {text: "keepalive = 15", want: `config.toml:1: keepalive: "15" is not a duration such as "300ms", "15s"`},
-		"a fraction":     {text: "\nkeepalive = 1.5", want: `config.toml:2: keepalive: "1.5" is not a duration such as`},
-		"image seconds":  {text: "[images]\ntimeout = 15", want: `config.toml:2: images.timeout: "15" is not a duration such as`},
-		"set a number":   {set: []string{"keepalive=15"}, want: `keepalive: "15" is not a duration such as`},
-		"days":           {text: "usage_retention = -1000000", want: `config.toml:1: usage_retention: "-1000000" is not a number of days from "1d"`},
-		"zero days":      {text: "usage_retention = 0", want: `usage_retention: "0" is not a number of days from "1d"`},
-		"level's number": {text: "log_level = 99", want: `config.toml:1: log_level: "99" is not a log level: debug, info, warn or error`},
-		"network number": {text: "[images]\nallow_private = [\n'10.0.0.0/8',\n10]", want: `config.toml:4: images.allow_private: "10" is not a network such as`},
-		"zero duration":  {text: "keepalive = '0s'", want: "keepalive = \"0s\": must be between 10ms and 24h"},
-		"level":          {text: "log_level = 'loud'", want: "debug, info, warn or error"},
-		"inflight":       {text: "max_inflight = 1000", want: "between 1 and 96"},
-		"queue limit":    {text: "queue_limit = 0", want: "queue_limit = 0: must be between 1 and 10000"},
-		"queue timeout":  {text: "queue_timeout = '0s'", want: "queue_timeout = \"0s\": must be between 10ms and 24h"},
-		"total timeout":  {text: "request_timeout = '1ms'", want: "must be between 10ms and 24h, or 0s for none"},
-		"body limit":     {text: "body_limit = 1", want: "between 1024"},
-		"start timeout":  {text: "start_timeout = '41s'", want: "start_timeout = \"41s\": must be between 10ms and 40s, as systemd ends"},
-		"listen":         {text: "listen = '8787'", want: "must be HOST:PORT"},
-		"no port":        {text: "listen = '127.0.0.1:'", want: "must be HOST:PORT"},
-		"large port":     {text: "listen = '127.0.0.1:99999'", want: "listen = \"127.0.0.1:99999\": there is no port \"99999\"; use a number up to 65535"},
-		"named port":     {text: "listen = ':nosuch'", want: "there is no port \"nosuch\""},
-		"worker name":    {text: "workers = ['a/b']", want: "a/b"},
-		"worker twice":   {text: "workers = ['a', 'a']", want: "twice"},
-		"relative dir":   {text: "socket_dir = 'run'", want: "absolute"},
-		"relative keys":  {text: "api_keys = 'keys'", want: "api_keys = \"keys\": must be an absolute path"},
-		"no keys file":   {text: "api_keys = '/nonexistent'", want: "cannot read the API keys"},
-		"image bytes":    {text: "[images]\nmax_bytes = 1", want: "images.max_bytes = 1: must be between 1024"},
-		"image timeout":  {text: "[images]\ntimeout = '1h'", want: "images.timeout = \"1h0m0s\": must be between 100ms and 1m"},
-		"not a network":  {text: "[images]\nallow_private = ['10.0.0.1']", want: `config.toml:2: images.allow_private: `},
-		"host bits":      {text: "[images]\nallow_private = ['10.0.0.1/8']", want: `write "10.0.0.0/8" or "10.0.0.1/32"`},
-		"trace ratio":    {text: "[traces]\nsample_ratio = 1.5", want: "traces.sample_ratio = 1.5: must be between 0 and 1"},
-		"trace scheme":   {text: "[traces]\nendpoint = 'collector:4317'", want: `traces.endpoint: must be the URL of an OTLP/HTTP collector, such as "http://`},
-		"trace host":     {text: "[traces]\nendpoint = 'http:///v1/traces'", want: "traces.endpoint: must be the URL"},
-		"trace secret":   {text: "[traces]\nendpoint = 'https://me:planted@collector'", want: "secrets go into /etc/codex-proxy/traces-headers"},
-		"trace query":    {text: "[traces]\nendpoint = 'https://collector?key=planted'", want: "secrets go into"},
-		"trace key":      {text: "[traces]\nendpoit = ''", want: `(did you mean "traces.endpoint"?)`},
-		"image key":      {text: "[images]\nfetsh = true", want: `(did you mean "images.fetch"?)`},
-		"alias effort":   {text: "[models.aliases]\nx = { model = 'm', effort = 'huge' }", want: `models.aliases: "x": effort = "huge": must be one of none, minimal, low`},
-		"alias model":    {text: "[models.aliases]\nx = { effort = 'low' }", want: "model is missing"},
-		"alias of alias": {text: "[models.aliases]\nx = { model = 'y' }\ny = { model = 'm' }", want: `model = "y" is an alias, too`},
-		"alias of self":  {text: "[models.aliases]\nx = { model = 'x' }", want: "is an alias, too"},
-		"alias name":     {text: "[models.aliases]\n'a,b' = { model = 'm' }", want: "without space, comma and #"},
-		"alias key":      {text: "[models.aliases]\nx = { modle = 'm' }", want: `config.toml:2: unknown key "models.aliases.modle" (did you mean "models.aliases.model"?)`},
-		"origin":         {text: "cors_origins = ['https://app.example.com/']", want: "without a path"},
-		"origin's case":  {text: "cors_origins = ['https://App.example.com']", want: "lower case"},
-		"no origin":      {text: "cors_origins = ['app.example.com']", want: "must be an origin"},
-		"https port":     {text: "cors_origins = ['https://a.b:443']", want: `browsers send "https://a.b:443" without the port: write "https://a.b"`},
-		"http port":      {text: "cors_origins = ['http://[::1]:80']", want: `write "http://[::1]"`},
-		"empty port":     {text: "cors_origins = ['https://a.b:']", want: `write "https://a.b"`},
-		"file transfer":  {text: "cors_origins = ['ftp://x']", want: `no page has the origin "ftp://x": write "https://x", or "http://x"`},
-		"umlaut":         {text: "cors_origins = ['https://bücher.example']", want: "browsers send the name in"},
-		"mapped network": {text: "[images]\nallow_private = ['::ffff:10.0.0.0/104']", want: `"::ffff:10.0.0.0/104" is a network of IPv4: write "10.0.0.0/8"`},
-		"retention":      {text: "usage_retention = '0d'", want: `config.toml:1: usage_retention: "0d" is not a number of days`},
-		"responses":      {text: "response_retention = '1s'", want: "must be between 1m and 87600h, or 0s to keep none"},
+		"a number": {text: "keepalive = 15", want: `config.toml:1: keepalive: "15" is not a duration such as ` +
+			`"300ms", "15s"`},
+		"a fraction": {text: "\nkeepalive = 1.5",
+			want: `config.toml:2: keepalive: "1.5" is not a duration such as`},
+		"image seconds": {text: "[images]\ntimeout = 15",
+			want: `config.toml:2: images.timeout: "15" is not a duration such as`},
+		"set a number": {set: []string{"keepalive=15"}, want: `keepalive: "15" is not a duration such as`},
+		"days": {text: "usage_retention = -1000000",
+			want: `config.toml:1: usage_retention: "-1000000" is not a number of days from "1d"`},
+		"zero days": {text: "usage_retention = 0", want: `usage_retention: "0" is not a number of days from "1d"`},
+		"level's number": {text: "log_level = 99", want: `config.toml:1: log_level: "99" is not a log level: debug, ` +
+			`info, warn or error`},
+		"network number": {text: "[images]\nallow_private = [\n'10.0.0.0/8',\n10]",
+			want: `config.toml:4: images.allow_private: "10" is not a network such as`},
+		"zero duration": {text: "keepalive = '0s'", want: "keepalive = \"0s\": must be between 10ms and 24h"},
+		"level":         {text: "log_level = 'loud'", want: "debug, info, warn or error"},
+		"inflight":      {text: "max_inflight = 1000", want: "between 1 and 96"},
+		"queue limit":   {text: "queue_limit = 0", want: "queue_limit = 0: must be between 1 and 10000"},
+		"queue timeout": {text: "queue_timeout = '0s'", want: "queue_timeout = \"0s\": must be between 10ms and 24h"},
+		"total timeout": {text: "request_timeout = '1ms'", want: "must be between 10ms and 24h, or 0s for none"},
+		"body limit":    {text: "body_limit = 1", want: "between 1024"},
+		"start timeout": {text: "start_timeout = '41s'",
+			want: "start_timeout = \"41s\": must be between 10ms and 40s, as systemd ends"},
+		"listen":  {text: "listen = '8787'", want: "must be HOST:PORT"},
+		"no port": {text: "listen = '127.0.0.1:'", want: "must be HOST:PORT"},
+		"large port": {text: "listen = '127.0.0.1:99999'",
+			want: "listen = \"127.0.0.1:99999\": there is no port \"99999\"; use a number up to 65535"},
+		"named port":    {text: "listen = ':nosuch'", want: "there is no port \"nosuch\""},
+		"worker name":   {text: "workers = ['a/b']", want: "a/b"},
+		"worker twice":  {text: "workers = ['a', 'a']", want: "twice"},
+		"relative dir":  {text: "socket_dir = 'run'", want: "absolute"},
+		"relative keys": {text: "api_keys = 'keys'", want: "api_keys = \"keys\": must be an absolute path"},
+		"no keys file":  {text: "api_keys = '/nonexistent'", want: "cannot read the API keys"},
+		"image bytes":   {text: "[images]\nmax_bytes = 1", want: "images.max_bytes = 1: must be between 1024"},
+		"image timeout": {text: "[images]\ntimeout = '1h'",
+			want: "images.timeout = \"1h0m0s\": must be between 100ms and 1m"},
+		"not a network": {text: "[images]\nallow_private = ['10.0.0.1']",
+			want: `config.toml:2: images.allow_private: `},
+		"host bits": {text: "[images]\nallow_private = ['10.0.0.1/8']",
+			want: `write "10.0.0.0/8" or "10.0.0.1/32"`},
+		"trace ratio": {text: "[traces]\nsample_ratio = 1.5",
+			want: "traces.sample_ratio = 1.5: must be between 0 and 1"},
+		"trace scheme": {text: "[traces]\nendpoint = 'collector:4317'",
+			want: `traces.endpoint: must be the URL of an OTLP/HTTP collector, such as "http://`},
+		"trace host": {text: "[traces]\nendpoint = 'http:///v1/traces'", want: "traces.endpoint: must be the URL"},
+		"trace secret": {text: "[traces]\nendpoint = 'https://me:planted@collector'",
+			want: "secrets go into /etc/codex-proxy/traces-headers"},
+		"trace query": {text: "[traces]\nendpoint = 'https://collector?key=planted'", want: "secrets go into"},
+		"trace key":   {text: "[traces]\nendpoit = ''", want: `(did you mean "traces.endpoint"?)`},
+		"image key":   {text: "[images]\nfetsh = true", want: `(did you mean "images.fetch"?)`},
+		"alias effort": {text: "[models.aliases]\nx = { model = 'm', effort = 'huge' }",
+			want: `models.aliases: "x": effort = "huge": must be one of none, minimal, low`},
+		"alias model": {text: "[models.aliases]\nx = { effort = 'low' }", want: "model is missing"},
+		"alias of alias": {text: "[models.aliases]\nx = { model = 'y' }\ny = { model = 'm' }",
+			want: `model = "y" is an alias, too`},
+		"alias of self": {text: "[models.aliases]\nx = { model = 'x' }", want: "is an alias, too"},
+		"alias name":    {text: "[models.aliases]\n'a,b' = { model = 'm' }", want: "without space, comma and #"},
+		"alias key": {text: "[models.aliases]\nx = { modle = 'm' }",
+			want: `config.toml:2: unknown key "models.aliases.modle" (did you mean "models.aliases.model"?)`},
+		"origin":        {text: "cors_origins = ['https://app.example.com/']", want: "without a path"},
+		"origin's case": {text: "cors_origins = ['https://App.example.com']", want: "lower case"},
+		"no origin":     {text: "cors_origins = ['app.example.com']", want: "must be an origin"},
+		"https port": {text: "cors_origins = ['https://a.b:443']",
+			want: `browsers send "https://a.b:443" without the port: write "https://a.b"`},
+		"http port":  {text: "cors_origins = ['http://[::1]:80']", want: `write "http://[::1]"`},
+		"empty port": {text: "cors_origins = ['https://a.b:']", want: `write "https://a.b"`},
+		"file transfer": {text: "cors_origins = ['ftp://x']",
+			want: `no page has the origin "ftp://x": write "https://x", or "http://x"`},
+		"umlaut": {text: "cors_origins = ['https://bücher.example']", want: "browsers send the name in"},
+		"mapped network": {text: "[images]\nallow_private = ['::ffff:10.0.0.0/104']",
+			want: `"::ffff:10.0.0.0/104" is a network of IPv4: write "10.0.0.0/8"`},
+		"retention": {text: "usage_retention = '0d'",
+			want: `config.toml:1: usage_retention: "0d" is not a number of days`},
+		"responses": {text: "response_retention = '1s'",
+			want: "must be between 1m and 87600h, or 0s to keep none"},
 		"response bytes": {text: "response_storage = 1", want: "response_storage = 1: must be between 1048576"},
 		"retention unit": {text: "usage_retention = '24h'", want: "is not a number of days"},
 		"set unknown":    {set: []string{"keepaliv=1s"}, want: `unknown key "keepaliv" (did you mean "keepalive"?)`},
@@ -232,7 +264,7 @@ func TestNoWorkerFile(t *testing.T) {
 	assert.Contains(t, err.Error(), "no worker is configured")
 }
 
-// An editor leaves files of its own beside the one that it has open.
+// An editor leaves files of its own beside the open file.
 func TestHiddenFilesAreNoWorkers(t *testing.T) {
 	path := write(t, "")
 	dir := filepath.Join(filepath.Dir(path), "workers")

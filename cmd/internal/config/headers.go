@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// headerLine is what RFC 9110 calls a field, without obsolete forms.
+// headerLine is a field line of RFC 9110, without obsolete forms.
 var headerLine = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~]*)$")
 
-// ReadHeaders reads HTTP headers, one "Name: value" a line; empty lines and those
-// that begin with # do not count. They are secrets, so that nobody else may read
-// the file, and no error shows a value. Without a file there are none.
+// ReadHeaders reads HTTP headers, one "Name: value" a line, and skips empty lines
+// and those that begin with #. The values are secrets: other users must not be able
+// to read the file, and no error shows a value. Without a file there are none.
 func ReadHeaders(file string) (http.Header, error) {
 	header := http.Header{}
 	if file == "" {
@@ -23,7 +23,7 @@ func ReadHeaders(file string) (http.Header, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the headers: %w", err)
 	}
-	// The group's right is how systemd lets a dynamic user read a credential.
+	// The group may read: systemd grants a dynamic user its credentials that way.
 	if mode := info.Mode().Perm(); mode&0o007 != 0 {
 		return nil, fmt.Errorf("%s has mode %04o; others must not read it: chmod 0600 %s", file, mode, file)
 	}

@@ -9,7 +9,7 @@ import (
 	"codex-proxy/internal/strict"
 )
 
-// Images is what may be fetched from the network for clients.
+// Images bounds the fetches of images for clients.
 type Images struct {
 	Fetch        bool
 	AllowPrivate []netip.Prefix
@@ -25,8 +25,8 @@ type rawImages struct {
 	Timeout      duration `toml:"timeout"`
 }
 
-// LoadImages reads [images] alone: the unit that fetches sees neither the
-// workers' files nor the API keys, and does not need them.
+// LoadImages validates [images] alone: the unit that fetches cannot read the
+// workers' files and the API keys.
 func LoadImages(path string, set []string) (*Images, error) {
 	r, err := load(path, set)
 	if err != nil {

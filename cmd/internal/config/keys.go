@@ -16,18 +16,18 @@ import (
 // (LoadCredential= in codex-proxy.service, systemd.exec(5)).
 const credential = "api-keys"
 
-// DefaultKeyFile is what the unit passes as its credential.
+// DefaultKeyFile is the file that the unit passes as its credential.
 const DefaultKeyFile = paths.KeyFile
 
-// Places is where an operator's commands find what is the daemon's.
+// Places are the daemon's files that an operator's commands use.
 type Places struct {
 	KeyFile       string // empty: the file of the unit's credential
-	ControlSocket string // empty: that of the unit
+	ControlSocket string // empty: in the unit's runtime directory
 	Pages         Pages
 }
 
-// LoadPlaces reads nothing but the file at path, as what it names may yet have to
-// be made or mended. Without that file all is as it is by default.
+// LoadPlaces reads only the file at path: the files that it names may not exist yet
+// or be faulty. Without the file the defaults hold.
 func LoadPlaces(path string) (Places, error) {
 	r, err := load(path, nil)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -36,8 +36,8 @@ func LoadPlaces(path string) (Places, error) {
 	return Places{KeyFile: r.APIKeys, ControlSocket: r.ControlSocket, Pages: r.pages}, err
 }
 
-// keyFile is the file in the configuration; empty if it is the one that the unit
-// passes as its credential, which root alone can read.
+// keyFile is the file in the configuration; empty if the unit passes that file as
+// its credential: only root can read the file itself.
 func (r raw) keyFile() string {
 	if r.APIKeys == DefaultKeyFile && os.Getenv("CREDENTIALS_DIRECTORY") != "" {
 		return ""
@@ -46,7 +46,7 @@ func (r raw) keyFile() string {
 }
 
 // readKeys reads the API keys from the file that the configuration names, or
-// else from the unit's credential. Where there is neither, there are no keys yet.
+// else from the unit's credential. Without either there are no keys yet.
 func readKeys(file string) (*auth.Keys, error) {
 	if file == "" {
 		dir := os.Getenv("CREDENTIALS_DIRECTORY")
@@ -59,7 +59,8 @@ func readKeys(file string) (*auth.Keys, error) {
 	}
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, fmt.Errorf("api_keys: cannot read the API keys: %w; chown root:codex-proxy %s && chmod 0640 %s", err, file, file)
+		return nil, fmt.Errorf("api_keys: cannot read the API keys: %w; chown root:codex-proxy %s && chmod 0640 %s",
+			err, file, file)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the API keys: %w", err)
@@ -71,10 +72,10 @@ func readKeys(file string) (*auth.Keys, error) {
 	return keys, nil
 }
 
-// CheckKeys reads the file that codex-proxy.service passes as a credential to a daemon
-// of the configuration at path, which names no other. It lies beside it. What the caller
-// may not read, and what is not there, is no fault, but where there is no key no page
-// may use the API.
+// CheckKeys checks the API keys for the configuration at path. If it names no key file,
+// CheckKeys reads the file beside it that codex-proxy.service passes as a credential. A
+// missing file, or one that the caller may not read, is no error; but without a key no
+// page may use the API.
 func (c *Config) CheckKeys(path string) error {
 	if c.KeyFile != "" || os.Getenv("CREDENTIALS_DIRECTORY") != "" {
 		return c.Pages.Check(c.Keys)
@@ -99,9 +100,10 @@ func checkPrivate(file string) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the API keys: %w", err)
 	}
-	// The group's right is how the daemon reads a file of root's.
+	// The group may read: the daemon reads a file of root's that way.
 	if mode := info.Mode().Perm(); mode&0o027 != 0 {
-		return fmt.Errorf("api_keys: %s has mode %04o; others must not read it, nor its group write it: chmod 0640 %s", file, mode, file)
+		return fmt.Errorf("api_keys: %s has mode %04o; others must not read it, nor its group write it: chmod 0640 %s",
+			file, mode, file)
 	}
 	return nil
 }

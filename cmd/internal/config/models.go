@@ -11,7 +11,7 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// models is the table [models] as it is written.
+// models is the table [models] of the file.
 type models struct {
 	Aliases map[string]alias `toml:"aliases"`
 }
@@ -21,7 +21,7 @@ type alias struct {
 	Effort string `toml:"effort"`
 }
 
-// maxName is that of a model's name in requests.
+// maxName is the longest name of a model in requests.
 const maxName = 256
 
 func (m models) aliases() (map[string]modelname.Alias, error) {
@@ -37,8 +37,9 @@ func (m models) aliases() (map[string]modelname.Alias, error) {
 
 func (m models) check(name string, a alias) error {
 	_, chained := m.Aliases[a.Model]
+	invalid := func(r rune) bool { return r <= ' ' || r > '~' || r == ',' || r == '#' }
 	switch {
-	case name == "" || len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == ',' || r == '#' }):
+	case name == "" || len(name) > maxName || strings.ContainsFunc(name, invalid):
 		return fmt.Errorf("a name is 1 to %d ASCII characters without space, comma and #", maxName)
 	case a.Model == "":
 		return fmt.Errorf("model is missing: which model does it stand for?")
@@ -50,13 +51,13 @@ func (m models) check(name string, a alias) error {
 	return nil
 }
 
-// originPorts are those that browsers leave out; a page has no other of the special
-// schemes (https://url.spec.whatwg.org/#special-scheme). Extensions and apps have
-// schemes of their own.
+// originPorts are the ports that browsers omit, by scheme; a page has no other special
+// scheme (https://url.spec.whatwg.org/#special-scheme). Extensions and apps have schemes
+// of their own.
 var originPorts = map[string]string{"http": "80", "https": "443"}
 
-// checkOrigins compares with what browsers send (RFC 6454, section 7): an origin
-// that is written in another way would never match.
+// checkOrigins accepts origins in the form that browsers send (RFC 6454, section 7):
+// another form would never match.
 func (r raw) checkOrigins() error {
 	for _, origin := range r.CORSOrigins {
 		if origin == "*" {
@@ -65,13 +66,17 @@ func (r raw) checkOrigins() error {
 		u, err := url.Parse(origin)
 		switch {
 		case err != nil, u.Hostname() == "", origin != strings.ToLower(u.Scheme+"://"+u.Host):
-			return fmt.Errorf("cors_origins: %q must be an origin such as \"https://app.example.com\", without a path and in lower case, or \"*\"", origin)
+			return fmt.Errorf("cors_origins: %q must be an origin such as \"https://app.example.com\", without a "+
+				"path and in lower case, or \"*\"", origin)
 		case slices.Contains([]string{"ftp", "ws", "wss", "file"}, u.Scheme):
-			return fmt.Errorf("cors_origins: no page has the origin %q: write \"https://%s\", or \"http://%s\"", origin, u.Host, u.Host)
+			return fmt.Errorf("cors_origins: no page has the origin %q: write \"https://%s\", or \"http://%s\"",
+				origin, u.Host, u.Host)
 		case strings.HasSuffix(u.Host, ":"), u.Port() != "" && u.Port() == originPorts[u.Scheme]:
-			return fmt.Errorf("cors_origins: browsers send %q without the port: write %q", origin, strings.TrimSuffix(origin, ":"+u.Port()))
+			return fmt.Errorf("cors_origins: browsers send %q without the port: write %q", origin,
+				strings.TrimSuffix(origin, ":"+u.Port()))
 		case strings.ContainsFunc(origin, func(c rune) bool { return c > '~' }):
-			return fmt.Errorf("cors_origins: browsers send the name in %q as ASCII: write it as they show it in location.origin, \"https://xn--…\"", origin)
+			return fmt.Errorf("cors_origins: browsers send the name in %q as ASCII: write it as they show it in "+
+				"location.origin, \"https://xn--…\"", origin)
 		}
 	}
 	return nil

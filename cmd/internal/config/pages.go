@@ -8,12 +8,12 @@ import (
 	"codex-proxy/proxy/auth"
 )
 
-// Pages is where cors_origins lets web pages use the API: FILE:LINE or an option.
-// Empty: no page may.
+// Pages is the place of cors_origins, which lets web pages use the API: FILE:LINE or
+// an option. Empty: no page may.
 type Pages string
 
-// Check reports that pages may use the API while there is no key: a page needs one,
-// as a browser runs pages of anybody beside what only this machine may reach.
+// Check is an error if pages may use the API while there is no key. A page needs a
+// key: a browser on this machine also runs pages of strangers.
 func (p Pages) Check(keys *auth.Keys) error {
 	if p == "" || !keys.Empty() {
 		return nil

@@ -6,9 +6,9 @@ import (
 	"net/url"
 )
 
-// Traces is where traces go.
+// Traces configures the export of traces.
 type Traces struct {
-	Endpoint    string  // URL of an OTLP/HTTP collector; empty: there are none
+	Endpoint    string  // URL of an OTLP/HTTP collector; empty: no traces
 	SampleRatio float64 // of the requests, 0 to 1
 }
 
@@ -18,7 +18,7 @@ type rawTraces struct {
 	SampleRatio float64 `toml:"sample_ratio"`
 }
 
-// LoadTraces reads [traces] alone, as the unit that sends them needs no more.
+// LoadTraces validates [traces] alone: the unit that sends them needs no more.
 func LoadTraces(path string, set []string) (*Traces, error) {
 	r, err := load(path, set)
 	if err != nil {
@@ -34,7 +34,7 @@ func LoadTraces(path string, set []string) (*Traces, error) {
 // Host is the name or address of the collector.
 func (t *Traces) Host() string {
 	u, err := url.Parse(t.Endpoint)
-	if err != nil { // validate has seen it
+	if err != nil { // validate accepted the URL
 		return ""
 	}
 	return u.Hostname()
@@ -50,9 +50,11 @@ func (r rawTraces) validate() (Traces, error) {
 	u, err := url.Parse(r.Endpoint)
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "", u.Opaque != "":
-		return Traces{}, errors.New(`traces.endpoint: must be the URL of an OTLP/HTTP collector, such as "http://127.0.0.1:4318"`)
+		return Traces{}, errors.New(`traces.endpoint: must be the URL of an OTLP/HTTP collector, such as ` +
+			`"http://127.0.0.1:4318"`)
 	case u.User != nil, u.RawQuery != "", u.Fragment != "":
-		return Traces{}, errors.New("traces.endpoint: must have no user, query or fragment; secrets go into /etc/codex-proxy/traces-headers")
+		return Traces{}, errors.New("traces.endpoint: must have no user, query or fragment; secrets go into " +
+			"/etc/codex-proxy/traces-headers")
 	case u.Path == "" || u.Path == "/":
 		u.Path = "/v1/traces" // OTLP/HTTP's own
 	}

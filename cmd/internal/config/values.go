@@ -10,14 +10,14 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// bad is about the text of a value, which go-toml finds in the file by it: it
-// does so by itself only for a string.
+// bad is the error of a value. go-toml finds the line by text, which it does without
+// help only for strings.
 func bad(text []byte, format string, args ...any) error {
 	return unstable.NewParserError(text, format, args...)
 }
 
-// duration is written as "1m30s". Like days and slogLevel it is a struct, as
-// go-toml puts a number into a type of numbers without asking UnmarshalText.
+// duration has the form "1m30s". Like days and slogLevel it is a struct: go-toml
+// stores a number in a numeric type without a call of UnmarshalText.
 type duration struct{ time.Duration }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -30,7 +30,7 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// days is written as "400d".
+// days has the form "400d".
 type days struct{ n int }
 
 // maxDays is ten years.
@@ -47,12 +47,14 @@ func (d *days) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// slogLevel is written as debug, info, warn or error.
+// slogLevel is debug, info, warn or error.
 type slogLevel struct{ slog.Level }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (l *slogLevel) UnmarshalText(text []byte) error {
-	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	levels := map[string]slog.Level{
+		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+	}
 	v, ok := levels[string(text)]
 	if !ok {
 		return bad(text, "%q is not a log level: debug, info, warn or error", text)
@@ -71,7 +73,8 @@ func (p *prefix) UnmarshalText(text []byte) error {
 		return bad(text, "%q is not a network such as \"10.0.0.0/8\", \"192.168.1.7/32\" or \"fd00::/8\"", text)
 	}
 	if v != v.Masked() {
-		return bad(text, "%q is an address within a network: write %q or \"%s/%d\"", text, v.Masked(), v.Addr(), v.Addr().BitLen())
+		return bad(text, "%q is an address within a network: write %q or \"%s/%d\"", text, v.Masked(),
+			v.Addr(), v.Addr().BitLen())
 	}
 	if v.Addr().Is4In6() { // addresses are compared as IPv4
 		return bad(text, "%q is a network of IPv4: write %q", text, netip.PrefixFrom(v.Addr().Unmap(), v.Bits()-96))

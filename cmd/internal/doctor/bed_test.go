@@ -79,9 +79,13 @@ func newBed(t *testing.T) *bed {
 	b.clock = Clock{Now: time.Now(), Synced: true}
 	b.host = Host{
 		Root: root, Control: runDir + "/control/socket", IsRoot: true, Systemd: b,
-		Account: b.account, Status: func(context.Context, string) (probes.Report, error) { return b.report, b.reportErr },
-		Keys: b.keys, Get: b.get, Codex: b.findCodex, Command: b.command, Clock: func() (Clock, error) { return b.clock, b.clockErr },
-		Free: func(string) (uint64, error) { return b.free, nil },
+		Account: b.account, Status: func(context.Context, string) (probes.Report,
+			error) {
+			return b.report, b.reportErr
+		},
+		Keys: b.keys, Get: b.get, Codex: b.findCodex, Command: b.command,
+		Clock: func() (Clock, error) { return b.clock, b.clockErr },
+		Free:  func(string) (uint64, error) { return b.free, nil },
 	}
 	b.install()
 	b.start()
@@ -103,7 +107,8 @@ func (b *bed) keys(context.Context, string) (control.Keys, error) {
 
 // install lays out the files of the package, of systemd and of the kernel.
 func (b *bed) install() {
-	for _, dir := range []string{"/proc/80/fd", "/proc/81", "/proc/99/fd", "/proc/net", "/usr/bin", "/sys/fs/cgroup", settingsDir + "/workers", runDir + "/control", stateDir, home("default")} {
+	for _, dir := range []string{"/proc/80/fd", "/proc/81", "/proc/99/fd", "/proc/net", "/usr/bin", "/sys/fs/cgroup",
+		settingsDir + "/workers", runDir + "/control", stateDir, home("default")} {
 		require.NoError(b.t, os.MkdirAll(b.path(dir), 0o755))
 	}
 	b.write(program, "program")
@@ -128,7 +133,8 @@ func (b *bed) install() {
 	b.write("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n")
 	b.write("/proc/stat", fmt.Sprintf("cpu 1 2 3\nbtime %d\n", time.Now().Unix()))
 	for pid, name := range map[int]string{80: "codex-proxy", 81: "a) b c"} {
-		b.write(fmt.Sprintf("/proc/%d/stat", pid), fmt.Sprintf("%d (%s) S 1 80 80 0 -1 4194560 1 0 0 0 3 1 0 0 20 0 7 0 %d 1 1\n", pid, name, 10*userHZ))
+		b.write(fmt.Sprintf("/proc/%d/stat", pid), fmt.Sprintf("%d (%s) S 1 80 80 0 -1 4194560 1 0 0 0 3 1 0 0 20 0 "+
+			"7 0 %d 1 1\n", pid, name, 10*userHZ))
 	}
 	require.NoError(b.t, os.Symlink("/usr/bin/codex-proxy", b.path("/proc/80/exe")))
 }
@@ -136,10 +142,12 @@ func (b *bed) install() {
 // start is what systemd, the daemon and the endpoint say when all runs.
 func (b *bed) start() {
 	unit := func(name string) *units.Description {
-		return &units.Description{State: units.State{Unit: name, LoadState: "loaded", ActiveState: "active", SubState: "running", MainPID: 81}, WantedBy: []string{targetUnit}}
+		return &units.Description{State: units.State{Unit: name, LoadState: "loaded", ActiveState: "active",
+			SubState: "running", MainPID: 81}, WantedBy: []string{targetUnit}}
 	}
 	b.units = map[string]*units.Description{
-		targetUnit: unit(targetUnit), socketUnit: unit(socketUnit), proxyUnit: unit(proxyUnit), fetchSocket: unit(fetchSocket),
+		targetUnit: unit(targetUnit), socketUnit: unit(socketUnit), proxyUnit: unit(proxyUnit),
+		fetchSocket: unit(fetchSocket),
 		defaultUnit: unit(defaultUnit), units.WorkerSocket("default"): unit(units.WorkerSocket("default")),
 	}
 	b.units[targetUnit].FileState = "enabled"
@@ -149,8 +157,10 @@ func (b *bed) start() {
 	proxy.MainPID, proxy.User, proxy.Watchdog, proxy.WatchdogAge = 80, proxyUser, 30*time.Second, 5*time.Second
 	worker.User, worker.Watchdog, worker.WatchdogAge = workerUser, 10*time.Second, time.Second
 	b.report = probes.Report{OK: true,
-		Health: probes.Health{Readiness: probes.Readiness{Ready: true, Reason: probes.Ready}, Liveness: probes.Liveness{Live: true, Reason: probes.Ready}},
-		Workers: []probes.Worker{{Name: "default", Unit: defaultUnit, ActiveState: "active", SubState: "running", Ready: true, Reason: probes.Ready,
+		Health: probes.Health{Readiness: probes.Readiness{Ready: true, Reason: probes.Ready},
+			Liveness: probes.Liveness{Live: true, Reason: probes.Ready}},
+		Workers: []probes.Worker{{Name: "default", Unit: defaultUnit, ActiveState: "active", SubState: "running",
+			Ready: true, Reason: probes.Ready,
 			Handshake: &probes.Handshake{Models: []string{"gpt-a"}}}},
 		Queue: probes.Queue{Limit: 64},
 	}
@@ -245,7 +255,8 @@ func (b *bed) findCodex(_ *codexhome.Worker, dir string, _ []string, as Account)
 }
 
 func (b *bed) command(_ context.Context, socket string, command []string) (appserver.CommandResult, error) {
-	if want := codexhome.SandboxTest(home("default")); !strings.HasSuffix(socket, "/default.sock") || !slices.Equal(want, command) {
+	if want := codexhome.SandboxTest(home("default")); !strings.HasSuffix(socket, "/default.sock") ||
+		!slices.Equal(want, command) {
 		return appserver.CommandResult{}, fmt.Errorf("%v is run by way of %s", command, socket)
 	}
 	return b.inside, b.askErr

@@ -11,13 +11,15 @@ import (
 func checkBus(_ context.Context, s *survey) []Finding {
 	switch {
 	case errors.Is(s.busErr, units.ErrNoBus):
-		return []Finding{fail("", s.busErr.Error(), "apt install dbus, or dnf install dbus; then systemctl start dbus.socket")}
+		return []Finding{fail("", s.busErr.Error(), "apt install dbus, or dnf install dbus; then systemctl start "+
+			"dbus.socket")}
 	case s.busErr != nil:
 		return []Finding{fail("", s.busErr.Error(), "systemctl status dbus.service; journalctl -u dbus")}
 	}
 	for _, w := range s.report.Workers {
 		if w.ActiveState == "" {
-			return []Finding{fail(proxyUnit, "does not hear what systemd says of "+w.Unit, "journalctl -u codex-proxy -g D-Bus")}
+			return []Finding{fail(proxyUnit, "does not hear what systemd says of "+w.Unit,
+				"journalctl -u codex-proxy -g D-Bus")}
 		}
 	}
 	if s.reportErr != nil {
@@ -62,12 +64,15 @@ func (s *survey) askPolkit(ctx context.Context, user, unit, verb string, want bo
 	may, err := s.Systemd.MayManage(ctx, account.UID, unit, verb)
 	switch {
 	case errors.Is(err, units.ErrNoPolkit):
-		return warn("", "polkit is not installed: the proxy cannot set back a worker's restart delay when it is healthy again",
+		return warn("", "polkit is not installed: the proxy cannot set back a worker's restart delay when it is "+
+			"healthy again",
 			"apt install polkitd, or dnf install polkit"), true
 	case err != nil:
 		return fail("", err.Error(), "systemctl status polkit; journalctl -u polkit"), true
 	case want && !may:
-		return fail("", user+" may not "+verb+" "+unit, "reinstall the package: its rule belongs into /usr/share/polkit-1/rules.d; journalctl -u polkit names a rule that does not load"), true
+		return fail("", user+" may not "+verb+" "+unit,
+			"reinstall the package: its rule belongs into /usr/share/polkit-1/rules.d; journalctl -u polkit names a "+
+				"rule that does not load"), true
 	case may && !want:
 		return fail("", user+" may "+verb+" "+unit, "remove the rule in /etc/polkit-1/rules.d that allows it"), true
 	}

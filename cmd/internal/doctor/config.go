@@ -90,7 +90,8 @@ func (s *survey) exposed() []Finding {
 		host, _, err := net.SplitHostPort(address)
 		ip := net.ParseIP(host)
 		if err == nil && ip != nil && !ip.IsLoopback() {
-			found = append(found, fail(socketUnit, "listens on "+address+" and there are no API keys: the service refuses to start",
+			found = append(found, fail(socketUnit, "listens on "+address+" and there are no API keys: the service "+
+				"refuses to start",
 				"codex-proxy keys add NAME, or listen on 127.0.0.1: systemctl edit codex-proxy.socket"))
 		}
 	}
@@ -118,7 +119,8 @@ func (s *survey) unread() []Finding {
 	proxy := s.units[proxyUnit]
 	if proxy.Active() {
 		if s.changedSince(configFile, proxy.MainPID) {
-			found = append(found, warn(configFile, "has changed since the service read it", "systemctl reload codex-proxy"))
+			found = append(found, warn(configFile, "has changed since the service read it",
+				"systemctl reload codex-proxy"))
 		}
 		if keys, err := s.keys(); err == nil && s.inForce.Digest != "" && s.inForce.Digest != keys.Digest() {
 			found = append(found, warn(s.keyFile(), "is not what the service goes by", s.applyKeys()))
@@ -149,12 +151,14 @@ func (s *survey) otherWorkers() []Finding {
 	var found []Finding
 	for _, name := range s.config.Workers {
 		if !slices.ContainsFunc(s.report.Workers, func(w probes.Worker) bool { return w.Name == name }) {
-			found = append(found, warn("worker "+name, "is not known to the running service", "systemctl reload codex-proxy"))
+			found = append(found, warn("worker "+name, "is not known to the running service",
+				"systemctl reload codex-proxy"))
 		}
 	}
 	for _, w := range s.report.Workers {
 		if !slices.Contains(s.config.Workers, w.Name) {
-			found = append(found, warn("worker "+w.Name, "is not configured any more, and the running service does not know", "systemctl reload codex-proxy"))
+			found = append(found, warn("worker "+w.Name, "is not configured any more, and the running service does "+
+				"not know", "systemctl reload codex-proxy"))
 		}
 	}
 	return found

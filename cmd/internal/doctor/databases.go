@@ -31,11 +31,14 @@ func checkDatabases(ctx context.Context, s *survey) []Finding {
 		case errors.Is(err, fs.ErrPermission):
 			found = append(found, unprivileged(path, "read it"))
 		default:
-			found = append(found, fail(path, fmt.Sprintf("%v: %s", err, db.without), // beside it lies what belongs to it
-				fmt.Sprintf("mkdir -p %[1]s/bad && mv %[2]s* %[1]s/bad && systemctl try-reload-or-restart codex-proxy, which begins a new one", stateDir, path)))
+			found = append(found, fail(path, fmt.Sprintf("%v: %s", err, db.without),
+				// beside it lies what belongs to it
+				fmt.Sprintf("mkdir -p %[1]s/bad && mv %[2]s* %[1]s/bad && systemctl try-reload-or-restart "+
+					"codex-proxy, which begins a new one", stateDir, path)))
 		}
 	}
-	if free, err := s.Free(s.path(stateDir)); err == nil && free < leastFree { // without the directory there is none yet
+	if free, err := s.Free(s.path(stateDir)); err == nil &&
+		free < leastFree { // without the directory there is none yet
 		found = append(found, fail(stateDir, "its file system is full: usage waits in memory, and no response is kept",
 			"make room, which df "+stateDir+" shows; the service then goes on by itself"))
 	}

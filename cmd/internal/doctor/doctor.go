@@ -80,7 +80,8 @@ func (c check) await(patience context.Context, found <-chan []Finding) []Finding
 	case f := <-found: // both were there
 		return f
 	default:
-		return []Finding{fail("", fmt.Sprintf("not checked: no answer within %s", checkLimit), "look for a file system or service that hangs (dmesg, systemctl list-jobs)")}
+		return []Finding{fail("", fmt.Sprintf("not checked: no answer within %s", checkLimit),
+			"look for a file system or service that hangs (dmesg, systemctl list-jobs)")}
 	}
 }
 

@@ -18,7 +18,8 @@ func checkCgroup(_ context.Context, s *survey) []Finding {
 		return []Finding{warn("", "not checked: "+err.Error(), "run it as root: sudo codex-proxy doctor")}
 	}
 	if err != nil {
-		return []Finding{warn("", "there is no unified hierarchy: limits of units may not be enforced", "boot with systemd.unified_cgroup_hierarchy=1")}
+		return []Finding{warn("", "there is no unified hierarchy: limits of units may not be enforced",
+			"boot with systemd.unified_cgroup_hierarchy=1")}
 	}
 	have := strings.Fields(string(text))
 	var missing []string
@@ -28,7 +29,8 @@ func checkCgroup(_ context.Context, s *survey) []Finding {
 		}
 	}
 	if len(missing) > 0 {
-		return []Finding{warn("", "the controllers "+strings.Join(missing, ", ")+" are missing: MemoryMax=, TasksMax= and CPUQuota= of these are accepted and not enforced",
+		return []Finding{warn("", "the controllers "+strings.Join(missing,
+			", ")+" are missing: MemoryMax=, TasksMax= and CPUQuota= of these are accepted and not enforced",
 			"on a virtual server or in a container, ask for them; else boot with cgroup_enable=memory")}
 	}
 	return []Finding{ok("", "controllers "+strings.Join(have, ", "))}
@@ -45,11 +47,13 @@ func checkClock(_ context.Context, s *survey) []Finding {
 		return []Finding{warn("", "not checked: "+err.Error(), "timedatectl")}
 	}
 	if info, err := os.Stat(s.path(program)); err == nil && c.Now.Before(info.ModTime().Add(-clockSlack)) {
-		return []Finding{fail("", "it is "+c.Now.UTC().Format(time.RFC3339)+", before the installed program was built: certificates and logins will not be valid",
+		return []Finding{fail("", "it is "+c.Now.UTC().Format(time.RFC3339)+", before the installed program was "+
+			"built: certificates and logins will not be valid",
 			"timedatectl set-ntp true")}
 	}
 	if !c.Synced {
-		return []Finding{warn("", "the clock is not synchronised with anything", "timedatectl set-ntp true (with systemd-timesyncd or chrony)")}
+		return []Finding{warn("", "the clock is not synchronised with anything",
+			"timedatectl set-ntp true (with systemd-timesyncd or chrony)")}
 	}
 	return []Finding{ok("", "synchronised")}
 }

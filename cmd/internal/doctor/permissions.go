@@ -33,21 +33,28 @@ func (s *survey) rules() []rule {
 		{path: program, owner: "root", group: "root", most: 0o755, readers: []string{proxyUser, workerUser}},
 		{path: settingsDir, owner: "root", group: "root", most: 0o755, readers: []string{proxyUser, workerUser}},
 		{path: configFile, owner: "root", group: proxyUser, most: 0o644, readers: []string{proxyUser}},
-		{path: settingsDir + "/workers", owner: "root", group: "root", most: 0o755, readers: []string{proxyUser, workerUser}},
-		{path: keyFile, owner: "root", group: "root", most: 0o600, made: "codex-proxy keys add NAME; an empty file would let in all that reach a loopback address"},
+		{path: settingsDir + "/workers", owner: "root", group: "root", most: 0o755,
+			readers: []string{proxyUser, workerUser}},
+		{path: keyFile, owner: "root", group: "root", most: 0o600,
+			made: "codex-proxy keys add NAME; an empty file would let in all that reach a loopback address"},
 		{path: runDir, owner: "root", group: "root", most: 0o755, readers: []string{proxyUser}},
 		{path: runDir + "/control", owner: proxyUser, group: proxyUser, most: 0o700, optional: true},
 		{path: stateDir, owner: proxyUser, group: proxyUser, most: 0o700, readers: []string{proxyUser}, optional: true},
-		{path: stateDir + "/" + usage.FileName, owner: proxyUser, group: proxyUser, most: 0o600, readers: []string{proxyUser}, optional: true},
-		{path: stateDir + "/" + stored.FileName, owner: proxyUser, group: proxyUser, most: 0o600, readers: []string{proxyUser}, optional: true},
+		{path: stateDir + "/" + usage.FileName, owner: proxyUser, group: proxyUser, most: 0o600,
+			readers: []string{proxyUser}, optional: true},
+		{path: stateDir + "/" + stored.FileName, owner: proxyUser, group: proxyUser, most: 0o600,
+			readers: []string{proxyUser}, optional: true},
 		{path: homes, owner: "root", group: "root", most: 0o755, readers: []string{workerUser}},
 	}
 	for _, w := range s.workers {
 		rules = append(rules,
 			rule{path: workerFile(w.name), owner: "root", group: "root", most: 0o644, readers: []string{workerUser}},
-			rule{path: home(w.name), owner: workerUser, group: workerUser, most: 0o700, readers: []string{workerUser}, optional: w.name != "default"},
-			rule{path: home(w.name) + "/auth.json", owner: workerUser, group: workerUser, most: 0o600, readers: []string{workerUser}, optional: true},
-			rule{path: home(w.name) + "/config.toml", owner: workerUser, group: workerUser, most: 0o600, readers: []string{workerUser}, optional: true},
+			rule{path: home(w.name), owner: workerUser, group: workerUser, most: 0o700, readers: []string{workerUser},
+				optional: w.name != "default"},
+			rule{path: home(w.name) + "/auth.json", owner: workerUser, group: workerUser, most: 0o600,
+				readers: []string{workerUser}, optional: true},
+			rule{path: home(w.name) + "/config.toml", owner: workerUser, group: workerUser, most: 0o600,
+				readers: []string{workerUser}, optional: true},
 		)
 	}
 	return rules
@@ -91,9 +98,11 @@ func (s *survey) namedKeys() []Finding {
 		st, mode := info.Sys().(*syscall.Stat_t), info.Mode().Perm()
 		switch {
 		case path == file && !reader.has(0o4, st, info):
-			return []Finding{fail(path, fmt.Sprintf("has mode %04o: %s cannot read it", mode, proxyUser), fmt.Sprintf("chown root:%s %s && chmod 0640 %s", proxyUser, path, path))}
+			return []Finding{fail(path, fmt.Sprintf("has mode %04o: %s cannot read it", mode, proxyUser),
+				fmt.Sprintf("chown root:%s %s && chmod 0640 %s", proxyUser, path, path))}
 		case path != file && !reader.has(0o1, st, info):
-			return []Finding{fail(path, fmt.Sprintf("has mode %04o: %s cannot enter it, and reads no API keys there", mode, proxyUser), elsewhere)}
+			return []Finding{fail(path, fmt.Sprintf("has mode %04o: %s cannot enter it, and reads no API keys there",
+				mode, proxyUser), elsewhere)}
 		}
 	}
 	return nil
@@ -105,7 +114,8 @@ func (s *survey) obeyed(r rule) (Finding, bool) {
 	case errors.Is(err, fs.ErrNotExist) && r.optional:
 		return Finding{}, false
 	case errors.Is(err, fs.ErrNotExist):
-		return fail(r.path, "is missing", cmp.Or(r.made, "systemd-tmpfiles --create codex-proxy.conf, or reinstall the package")), true
+		return fail(r.path, "is missing", cmp.Or(r.made,
+			"systemd-tmpfiles --create codex-proxy.conf, or reinstall the package")), true
 	case errors.Is(err, fs.ErrPermission):
 		return unprivileged(r.path, "see it"), true
 	case err != nil:
@@ -127,7 +137,8 @@ func (s *survey) wrong(r rule, info fs.FileInfo, owner Account) string {
 		return fmt.Sprintf("belongs to the user %d, not to %s", st.Uid, r.owner)
 	}
 	if extra := info.Mode().Perm() &^ r.most; extra != 0 {
-		return fmt.Sprintf("has mode %04o: others than %s may use it (at most %04o)", info.Mode().Perm(), r.owner, r.most)
+		return fmt.Sprintf("has mode %04o: others than %s may use it (at most %04o)", info.Mode().Perm(),
+			r.owner, r.most)
 	}
 	for _, name := range r.readers {
 		if reader, err := s.Account(name); err == nil && !reader.may(st, info) {

@@ -50,7 +50,8 @@ func (s *survey) port(ctx context.Context, address string, open bool) Finding {
 // closedPort: if somebody else has the port, that is why it is closed.
 func (s *survey) closedPort(address, host, port string) Finding {
 	if holder, taken := s.listener(host, port); taken {
-		return fail(address, "is taken by "+holder, "stop that, or choose another address: systemctl edit codex-proxy.socket; then systemctl start codex.target")
+		return fail(address, "is taken by "+holder, "stop that, or choose another address: systemctl edit "+
+			"codex-proxy.socket; then systemctl start codex.target")
 	}
 	return unchecked(address, "nothing listens there", "units")
 }
@@ -58,14 +59,17 @@ func (s *survey) closedPort(address, host, port string) Finding {
 func (s *survey) openPort(ctx context.Context, address, url string) Finding {
 	status, body, err := s.Get(ctx, url+"/livez")
 	if err != nil {
-		return fail(address, "does not answer: "+err.Error(), "systemctl status codex-proxy.socket codex-proxy.service; look for a firewall")
+		return fail(address, "does not answer: "+err.Error(),
+			"systemctl status codex-proxy.socket codex-proxy.service; look for a firewall")
 	}
 	var r probes.Report
 	if json.Unmarshal(body, &r) != nil || r.Health.Liveness.Reason == "" {
-		return fail(address, fmt.Sprintf("is answered by something else (status %d)", status), "ss -ltnp shows who; stop that, or choose another address: systemctl edit codex-proxy.socket")
+		return fail(address, fmt.Sprintf("is answered by something else (status %d)", status),
+			"ss -ltnp shows who; stop that, or choose another address: systemctl edit codex-proxy.socket")
 	}
 	if !r.Health.Liveness.Live {
-		return fail(address, fmt.Sprintf("answers that the service is not live (%s)", r.Health.Liveness.Reason), "journalctl -u codex-proxy -n 20")
+		return fail(address, fmt.Sprintf("answers that the service is not live (%s)", r.Health.Liveness.Reason),
+			"journalctl -u codex-proxy -n 20")
 	}
 	return s.guarded(ctx, address, url)
 }

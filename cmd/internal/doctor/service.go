@@ -21,28 +21,34 @@ func checkService(_ context.Context, s *survey) []Finding {
 	case s.controlGone():
 		return []Finding{unchecked("", "its control socket is gone", "sockets")}
 	case errors.Is(s.reportErr, control.ErrNotRunning):
-		return []Finding{fail(proxyUnit, "does not run", "systemctl start codex.target; if it ends again, journalctl -u codex-proxy -n 20")}
+		return []Finding{fail(proxyUnit, "does not run",
+			"systemctl start codex.target; if it ends again, journalctl -u codex-proxy -n 20")}
 	case s.reportErr != nil:
-		return []Finding{fail(proxyUnit, s.reportErr.Error(), "systemctl status codex-proxy; journalctl -u codex-proxy -n 20")}
+		return []Finding{fail(proxyUnit, s.reportErr.Error(),
+			"systemctl status codex-proxy; journalctl -u codex-proxy -n 20")}
 	}
 	var found []Finding
 	ready := s.report.Health.Readiness
 	if !ready.Ready {
-		found = append(found, fail(proxyUnit, fmt.Sprintf("is not ready (%s): %s", ready.Reason, ready.Details), "codex-proxy status; journalctl -u codex-proxy -n 20"))
+		found = append(found, fail(proxyUnit, fmt.Sprintf("is not ready (%s): %s", ready.Reason, ready.Details),
+			"codex-proxy status; journalctl -u codex-proxy -n 20"))
 	}
 	for _, w := range s.report.Workers {
 		found = append(found, judgeWorker(w, ready.Ready)...)
 	}
 	if s.replaced(s.units[proxyUnit].MainPID) {
-		found = append(found, warn(proxyUnit, "runs a program that has been replaced since", "systemctl reload codex-proxy"))
+		found = append(found, warn(proxyUnit, "runs a program that has been replaced since",
+			"systemctl reload codex-proxy"))
 	}
 	for _, w := range s.workers {
 		if unit := w.unit(); s.replaced(s.units[unit].MainPID) {
-			found = append(found, warn("worker "+w.name, "runs a program that has been replaced since", "systemctl restart "+unit))
+			found = append(found, warn("worker "+w.name, "runs a program that has been replaced since",
+				"systemctl restart "+unit))
 		}
 	}
 	if q := s.report.Queue; q.Limit > 0 && q.Depth >= q.Limit {
-		found = append(found, warn("queue", fmt.Sprintf("is full: %d requests wait", q.Depth), "add a worker, or raise max_inflight or queue_limit"))
+		found = append(found, warn("queue", fmt.Sprintf("is full: %d requests wait", q.Depth),
+			"add a worker, or raise max_inflight or queue_limit"))
 	}
 	return orOK(found, fmt.Sprintf("ready, %d of %d workers", len(s.report.Workers), len(s.report.Workers)))
 }
@@ -50,11 +56,14 @@ func checkService(_ context.Context, s *survey) []Finding {
 func judgeWorker(w probes.Worker, serviceReady bool) []Finding {
 	switch {
 	case w.Drained:
-		return []Finding{warn("worker "+w.Name, "was drained by an operator: it takes no new turns", "codex-proxy undrain "+w.Name)}
+		return []Finding{warn("worker "+w.Name, "was drained by an operator: it takes no new turns",
+			"codex-proxy undrain "+w.Name)}
 	case !w.Ready && serviceReady: // else the service's own words name it
-		return []Finding{fail("worker "+w.Name, fmt.Sprintf("is not ready (%s)", w.Reason), "codex-proxy status; journalctl -u "+w.Unit+" -n 20")}
+		return []Finding{fail("worker "+w.Name, fmt.Sprintf("is not ready (%s)", w.Reason),
+			"codex-proxy status; journalctl -u "+w.Unit+" -n 20")}
 	case w.Ready && w.ConsecutiveFailures >= manyRestarts:
-		return []Finding{warn("worker "+w.Name, fmt.Sprintf("has failed %d times in a row, last exit %s", w.ConsecutiveFailures, w.LastExit), "journalctl -u "+w.Unit)}
+		return []Finding{warn("worker "+w.Name, fmt.Sprintf("has failed %d times in a row, last exit %s",
+			w.ConsecutiveFailures, w.LastExit), "journalctl -u "+w.Unit)}
 	}
 	return nil
 }
@@ -71,7 +80,8 @@ func checkModels(_ context.Context, s *survey) []Finding {
 		case w.Handshake == nil:
 			found = append(found, unchecked(subject, "it is not connected", "service"))
 		case len(w.Handshake.Models) == 0:
-			found = append(found, fail(subject, "offers no model", "see login and codex above, and `model` in "+workerFile(w.Name)))
+			found = append(found, fail(subject, "offers no model",
+				"see login and codex above, and `model` in "+workerFile(w.Name)))
 		default:
 			found = append(found, ok(subject, "offers "+abbreviated(w.Handshake.Models)))
 		}

@@ -64,7 +64,8 @@ func (s *survey) socketMode(path string, info fs.FileInfo) []Finding {
 	}
 	st := info.Sys().(*syscall.Stat_t)
 	mode := info.Mode().Perm()
-	remedy := fmt.Sprintf("chown root:%s %s && chmod 0660 %s; if it comes back, take SocketMode=, SocketUser= and SocketGroup= out of the drop-in", proxyUser, path, path)
+	remedy := fmt.Sprintf("chown root:%s %s && chmod 0660 %s; if it comes back, take SocketMode=, SocketUser= and "+
+		"SocketGroup= out of the drop-in", proxyUser, path, path)
 	switch {
 	case st.Uid != root.UID || st.Gid != proxy.GID:
 		return []Finding{fail(path, fmt.Sprintf("belongs to %d:%d, not to root:%s", st.Uid, st.Gid, proxyUser), remedy)}
@@ -88,18 +89,21 @@ func (s *survey) control() []Finding {
 	case errors.Is(s.reportErr, control.ErrForbidden):
 		return []Finding{unprivileged(path, "use it")}
 	case s.controlGone():
-		return []Finding{fail(path, "is gone, while the service runs: status, drain and undrain cannot work", "systemctl restart codex-proxy, which makes it anew")}
+		return []Finding{fail(path, "is gone, while the service runs: status, drain and undrain cannot work",
+			"systemctl restart codex-proxy, which makes it anew")}
 	case s.reportErr != nil && !s.running(proxyUnit):
 		return []Finding{unchecked(path, "the service does not run", "service")}
 	case s.reportErr != nil:
-		return []Finding{fail(path, s.reportErr.Error(), "journalctl -u codex-proxy; systemctl restart codex-proxy makes it anew")}
+		return []Finding{fail(path, s.reportErr.Error(),
+			"journalctl -u codex-proxy; systemctl restart codex-proxy makes it anew")}
 	}
 	info, err := os.Stat(s.path(path))
 	if err != nil {
 		return []Finding{fail(path, "not checked: "+err.Error(), "systemctl restart codex-proxy")}
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return []Finding{fail(path, fmt.Sprintf("has mode %04o: others may drain workers", info.Mode().Perm()), "chmod 0600 "+path)}
+		return []Finding{fail(path, fmt.Sprintf("has mode %04o: others may drain workers", info.Mode().Perm()),
+			"chmod 0600 "+path)}
 	}
 	return nil
 }

@@ -23,11 +23,14 @@ func checkSystemd(_ context.Context, s *survey) []Finding {
 	major, err := strconv.Atoi(s.version[:digits])
 	switch {
 	case err != nil:
-		return []Finding{warn("", fmt.Sprintf("its version %q cannot be read", s.version), fmt.Sprintf("make sure that it is %d or later", oldestSystemd))}
+		return []Finding{warn("", fmt.Sprintf("its version %q cannot be read", s.version),
+			fmt.Sprintf("make sure that it is %d or later", oldestSystemd))}
 	case major < oldestSystemd:
-		return []Finding{fail("", fmt.Sprintf("version %s is too old", s.version), fmt.Sprintf("codex-proxy needs systemd %d or later (Debian 12)", oldestSystemd))}
+		return []Finding{fail("", fmt.Sprintf("version %s is too old", s.version),
+			fmt.Sprintf("codex-proxy needs systemd %d or later (Debian 12)", oldestSystemd))}
 	case major < growingDelays:
-		return []Finding{ok("", fmt.Sprintf("version %s: has no growing restart delays, the units themselves wait for them",
+		return []Finding{ok("", fmt.Sprintf("version %s: has no growing restart delays, the units themselves wait "+
+			"for them",
 			s.version))}
 	}
 	return []Finding{ok("", "version "+s.version)}

@@ -34,7 +34,8 @@ func judge(d units.Description) []Finding {
 		found = append(found, f)
 	}
 	if d.NeedReload {
-		found = append(found, warn(d.Unit, "its files have changed, and systemd has not read them", "systemctl daemon-reload"))
+		found = append(found, warn(d.Unit, "its files have changed, and systemd has not read them",
+			"systemctl daemon-reload"))
 	}
 	if f, bad := judgeBoot(d); bad {
 		found = append(found, f)
@@ -65,13 +66,16 @@ func judgeState(d units.Description) (Finding, bool) {
 	case d.ActiveState == "active" || d.ActiveState == "reloading" || d.ActiveState == "refreshing":
 		return Finding{}, false
 	case d.Failed():
-		return fail(d.Unit, "has failed"+why(d), fmt.Sprintf("%s; then systemctl reset-failed %s && systemctl start codex.target", journal, reset)), true
+		return fail(d.Unit, "has failed"+why(d), fmt.Sprintf("%s; then systemctl reset-failed %s && systemctl start "+
+			"codex.target", journal, reset)), true
 	case d.ActiveState == "failed" || d.HeldBack || strings.HasPrefix(d.SubState, "auto-restart"):
 		return fail(d.Unit, "keeps failing, and waits for its next start"+why(d), journal), true
 	case d.ActiveState == "activating" || d.ActiveState == "deactivating":
-		return warn(d.Unit, fmt.Sprintf("is on its way (%s, %s)", d.ActiveState, d.SubState), "look again in a minute"), true
+		return warn(d.Unit, fmt.Sprintf("is on its way (%s, %s)", d.ActiveState, d.SubState), "look again in a minute"),
+			true
 	case d.Unit == targetUnit:
-		return warn(d.Unit, "is not active: systemctl stop codex.target would stop nothing", "systemctl start codex.target"), true
+		return warn(d.Unit, "is not active: systemctl stop codex.target would stop nothing",
+			"systemctl start codex.target"), true
 	}
 	return fail(d.Unit, "is stopped", "systemctl start "+starter(d)), true
 }

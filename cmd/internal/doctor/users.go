@@ -14,7 +14,8 @@ func checkUsers(_ context.Context, s *survey) []Finding {
 		a, err := s.Account(name)
 		switch {
 		case err != nil:
-			found = append(found, fail(name, "there is no such user ("+err.Error()+")", "systemd-sysusers codex-proxy.conf"))
+			found = append(found, fail(name, "there is no such user ("+err.Error()+")",
+				"systemd-sysusers codex-proxy.conf"))
 		case a.UID == 0:
 			found = append(found, fail(name, "is root", "give it a user id of its own"))
 		}
@@ -45,7 +46,8 @@ func apart(proxy, worker Account) []Finding {
 
 func (s *survey) runsAs(unit, user string) []Finding {
 	if d, known := s.units[unit]; known && d.LoadState == "loaded" && d.User != user {
-		return []Finding{fail(unit, fmt.Sprintf("runs as %q, not as %s", d.User, user), "take User= out of the drop-in that systemctl cat "+unit+" shows")}
+		return []Finding{fail(unit, fmt.Sprintf("runs as %q, not as %s", d.User, user),
+			"take User= out of the drop-in that systemctl cat "+unit+" shows")}
 	}
 	return nil
 }

@@ -29,9 +29,11 @@ func (s *survey) watched(unit string) []Finding {
 	case !d.Active():
 		return []Finding{unchecked(unit, "it does not run", "units")}
 	case d.Watchdog == 0:
-		return []Finding{warn(unit, "has no watchdog: nobody would notice that it hangs", "take WatchdogSec= out of the drop-in that systemctl cat "+unit+" shows")}
+		return []Finding{warn(unit, "has no watchdog: nobody would notice that it hangs",
+			"take WatchdogSec= out of the drop-in that systemctl cat "+unit+" shows")}
 	case d.WatchdogAge > d.Watchdog:
-		return []Finding{fail(unit, fmt.Sprintf("has not answered for %s, of %s", d.WatchdogAge.Round(time.Second), d.Watchdog), "systemctl restart "+unit)}
+		return []Finding{fail(unit, fmt.Sprintf("has not answered for %s, of %s", d.WatchdogAge.Round(time.Second),
+			d.Watchdog), "systemctl restart "+unit)}
 	}
 	return nil
 }

@@ -72,7 +72,8 @@ func Events() []Event {
 				"  journalctl -k --grep=oom-kill\n" +
 				"To set another limit:\n" +
 				"  systemctl set-property @CODEX_UNIT@ MemoryMax=SIZE"},
-		{"worker-failing", "6c6ed11f47534d2b816f53e5e23d5190", "worker keeps failing: the delay before each restart grows",
+		{"worker-failing", "6c6ed11f47534d2b816f53e5e23d5190",
+			"worker keeps failing: the delay before each restart grows",
 			"A worker keeps failing",
 			"@CODEX_UNIT@ was restarted @CODEX_CONSECUTIVE_FAILURES@ times in a row; the last exit was:\n" +
 				"@CODEX_LAST_EXIT@. The delay before a restart grows up to its maximum. Find the cause\n" +

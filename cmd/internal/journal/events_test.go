@@ -39,7 +39,7 @@ func TestEventsAreDistinct(t *testing.T) {
 	}
 }
 
-// Every message of the program is an event, and every event is one of its messages.
+// Every message of the program is an event, and every event has a message.
 func TestEventsAreWhatTheProgramLogs(t *testing.T) {
 	known := map[string]bool{}
 	for _, e := range Events() {
@@ -68,13 +68,15 @@ func TestEventsAreWhatTheProgramLogs(t *testing.T) {
 
 func sources(t *testing.T) (files []string) {
 	t.Helper()
-	for _, room := range []string{"cmd", "notify", "units", "probes", "proxy"} {
-		require.NoError(t, filepath.WalkDir(filepath.Join(root, room), func(path string, d fs.DirEntry, err error) error {
-			if !d.IsDir() && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") && !strings.HasSuffix(filepath.Dir(path), "test") {
+	for _, dir := range []string{"cmd", "notify", "units", "probes", "proxy"} {
+		add := func(path string, d fs.DirEntry, err error) error {
+			isTest := strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "test")
+			if !d.IsDir() && strings.HasSuffix(path, ".go") && !isTest {
 				files = append(files, path)
 			}
 			return err
-		}))
+		}
+		require.NoError(t, filepath.WalkDir(filepath.Join(root, dir), add))
 	}
 	require.NotEmpty(t, files)
 	return files
@@ -107,17 +109,18 @@ func methodName(method *ast.SelectorExpr, ok bool) string {
 	return method.Sel.Name
 }
 
-// catalogue is what `journalctl -x` shows of every event, in the format of
+// catalogue is the explanation of every event for `journalctl -x`, in the format of
 // https://systemd.io/CATALOG/.
 func catalogue() string {
 	var b strings.Builder
 	for _, e := range Events() {
-		fmt.Fprintf(&b, "-- %s\nSubject: %s\nDefined-By: codex-proxy\nDocumentation: man:codex-proxy(1)\n\n%s\n\n", e.ID, e.Subject, e.Help)
+		fmt.Fprintf(&b, "-- %s\nSubject: %s\nDefined-By: codex-proxy\nDocumentation: man:codex-proxy(1)\n\n%s\n\n",
+			e.ID, e.Subject, e.Help)
 	}
 	return b.String()
 }
 
-// The catalogue names only fields that the program sends, and is what is shipped.
+// The shipped catalogue is current, and names only fields that the program sends.
 func TestCatalogue(t *testing.T) {
 	written := catalogue()
 	path := filepath.Join(root, "packaging/journal/codex-proxy.catalog")
@@ -126,7 +129,8 @@ func TestCatalogue(t *testing.T) {
 	}
 	shipped, err := os.ReadFile(path)
 	require.NoError(t, err)
-	assert.Equal(t, written, string(shipped), "if this is meant: go test ./cmd/internal/journal -run TestCatalogue -update")
+	assert.Equal(t, written, string(shipped), "if this is meant: go test ./cmd/internal/journal -run TestCatalogue "+
+		"-update")
 	text := ""
 	for _, file := range sources(t) {
 		b, err := os.ReadFile(file)

@@ -1,5 +1,4 @@
-// Package journal writes log records into the journal, with the fields that one
-// queries it by.
+// Package journal writes log records into the journal, with fields to query it by.
 package journal
 
 import (
@@ -14,10 +13,10 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 )
 
-// NewHandler speaks the journal's native protocol when standard error leads to
-// the journal, as systemd.exec(5) says of JOURNAL_STREAM, and writes JSON to
-// stderr otherwise. What cannot be sent goes to stderr, too. Nobody who logs waits
-// for a journal that stands still: it misses those entries.
+// NewHandler uses the journal's native protocol if standard error is connected to the
+// journal (JOURNAL_STREAM of systemd.exec(5)), and writes JSON to stderr otherwise.
+// Entries that cannot be sent go to stderr, too. A logging goroutine does not wait for
+// a journal that stands still: those entries are lost.
 func NewHandler(stderr io.Writer, level slog.Leveler) slog.Handler {
 	options := &slog.HandlerOptions{Level: level}
 	if native, err := journal.StderrIsJournalStream(); err != nil || !native {
@@ -29,9 +28,9 @@ func NewHandler(stderr io.Writer, level slog.Leveler) slog.Handler {
 // handler writes each record as one entry.
 type handler struct {
 	out   *output
-	plain slog.Handler // for what cannot be sent
+	plain slog.Handler // for entries that cannot be sent
 	text  slog.Handler // writes the attributes into out.line, for people
-	group string       // in front of the next attributes' names: "A_B_"
+	group string       // the prefix of the next attributes' names: "A_B_"
 	with  []field
 }
 
@@ -44,8 +43,8 @@ type output struct {
 	vars   []field
 }
 
-// sender sends an entry: its MESSAGE, its PRIORITY and its other fields, of which
-// it keeps nothing.
+// sender sends an entry: its MESSAGE, its PRIORITY and its other fields. It does not
+// keep vars.
 type sender func(message string, p journal.Priority, vars []field) error
 
 type field struct{ name, value string }
@@ -59,7 +58,7 @@ func newHandler(send sender, plain slog.Handler, level slog.Leveler) *handler {
 	return &handler{out: out, plain: plain, text: text}
 }
 
-// withoutBuiltIns drops what the journal keeps in fields of its own.
+// withoutBuiltIns drops the attributes that the journal has in fields of its own.
 func withoutBuiltIns(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey || a.Key == slog.MessageKey) {
 		return slog.Attr{}
@@ -87,8 +86,8 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.plain.Handle(ctx, r)
 }
 
-// vars are the entry's fields besides MESSAGE and PRIORITY. It is called under the
-// lock, and the next call overwrites what it returns.
+// vars are the entry's fields besides MESSAGE and PRIORITY. The caller holds the lock;
+// the next call overwrites the result.
 func (h *handler) vars(r slog.Record) []field {
 	vars := append(h.out.vars[:0], field{"SYSLOG_IDENTIFIER", "codex-proxy"})
 	if e, known := h.out.events[r.Message]; known {
@@ -116,7 +115,8 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (h *handler) WithGroup(name string) slog.Handler {
 	derived := *h
-	derived.text, derived.plain, derived.group = h.text.WithGroup(name), h.plain.WithGroup(name), h.group+fieldName(name)+"_"
+	derived.text, derived.plain, derived.group = h.text.WithGroup(name), h.plain.WithGroup(name),
+		h.group+fieldName(name)+"_"
 	return &derived
 }
 
@@ -132,7 +132,7 @@ func appendFields(fields []field, group string, a slog.Attr) []field {
 		for _, inner := range value.Group() {
 			fields = appendFields(fields, group, inner)
 		}
-	case group == "" && a.Key == "key": // of an API, never the key itself
+	case group == "" && a.Key == "key": // the name of an API key, never the key itself
 		fields = append(fields, field{"CODEX_API_KEY_NAME", value.String()})
 	default:
 		fields = append(fields, field{ownField(group, a.Key), value.String()})
@@ -140,7 +140,7 @@ func appendFields(fields []field, group string, a slog.Attr) []field {
 	return fields
 }
 
-// names are what becomes of a key: alone, and as a field of ours.
+// names are the forms of a key: alone, and as a field of ours.
 type names struct{ bare, field string }
 
 func ownField(group, key string) string {
@@ -152,7 +152,7 @@ func ownField(group, key string) string {
 
 func fieldName(key string) string { return namesOf(key).bare }
 
-// namesOf remembers: the keys are few, and come with every request.
+// namesOf caches its results: the keys are few, and every request has them.
 func namesOf(key string) names {
 	known.RLock()
 	n, ok := known.names[key]
@@ -171,7 +171,7 @@ var known = struct {
 	names map[string]names
 }{names: map[string]names{}}
 
-// allowed is what systemd.journal-fields(7) allows: A-Z, 0-9 and _.
+// allowed maps key to the characters of systemd.journal-fields(7): A-Z, 0-9 and _.
 func allowed(key string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

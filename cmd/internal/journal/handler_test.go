@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// entry is what the journal got.
+// entry is one entry that the journal received.
 type entry struct {
 	message  string
 	priority journal.Priority
 	vars     map[string]string
 }
 
-// sink is a journal that takes everything until it has an error.
+// sink is a journal that accepts everything until it has an error.
 type sink struct {
 	entries []entry
 	err     error
@@ -45,7 +45,8 @@ func TestEntries(t *testing.T) {
 	var s sink
 	log := logger(&s, nil, slog.LevelDebug)
 	log.Info("worker ready", "worker", "a", "unit", "codex-worker@a.service", "latency_ms", 7, "took", 3*time.Second)
-	log.With("worker", "b").WithGroup("g").With("x-y", 1).Warn("c\nd", slog.Group("h", "k", "v"), "error", errors.New("no\n<0>way"))
+	log.With("worker", "b").WithGroup("g").With("x-y", 1).Warn("c\nd", slog.Group("h", "k", "v"), "error",
+		errors.New("no\n<0>way"))
 	log.Error("request failed", "key", "alice", "request_id", "req_1")
 	log.Debug("not an event")
 	require.Len(t, s.entries, 4)
@@ -62,7 +63,8 @@ func TestEntries(t *testing.T) {
 
 	assert.Equal(t, journal.PriWarning, s.entries[1].priority)
 	assert.Equal(t, map[string]string{
-		"SYSLOG_IDENTIFIER": "codex-proxy", "CODEX_WORKER": "b", "CODEX_G_X_Y": "1", "CODEX_G_H_K": "v", "CODEX_G_ERROR": "no\n<0>way",
+		"SYSLOG_IDENTIFIER": "codex-proxy", "CODEX_WORKER": "b", "CODEX_G_X_Y": "1", "CODEX_G_H_K": "v",
+		"CODEX_G_ERROR": "no\n<0>way",
 	}, s.entries[1].vars)
 
 	assert.Equal(t, journal.PriErr, s.entries[2].priority)
@@ -78,7 +80,7 @@ func TestLevel(t *testing.T) {
 	assert.Empty(t, s.entries)
 }
 
-// Nothing is lost when the journal is away.
+// No entry is lost while the journal is down.
 func TestWhatCannotBeSentGoesToStandardError(t *testing.T) {
 	var stderr bytes.Buffer
 	log := logger(&sink{err: errors.New("no journal")}, &stderr, slog.LevelInfo)
@@ -99,11 +101,14 @@ func TestTracing(t *testing.T) {
 		return map[string]string{"01a1fb96-a2db-7690-a724-154667dd1353": "req_1"}[thread]
 	})
 	for _, l := range []string{
-		"\x1b[2m2026-11-21T00:51:55.715499Z\x1b[0m \x1b[31mERROR\x1b[0m \x1b[2mcodex_app_server\x1b[0m\x1b[2m:\x1b[0m Codex could not find bubblewrap: see https://x.y/z: there",
-		"2026-11-21T00:51:55.715499Z  WARN session_loop{thread_id=01a1fb96-a2db-7690-a724-154667dd1353}:turn{model=x a=\"b c\"}: codex_core::client: stream: broken",
+		"\x1b[2m2026-11-21T00:51:55.715499Z\x1b[0m \x1b[31mERROR\x1b[0m " +
+			"\x1b[2mcodex_app_server\x1b[0m\x1b[2m:\x1b[0m Codex could not find bubblewrap: see https://x.y/z: there",
+		"2026-11-21T00:51:55.715499Z  WARN session_loop{thread_id=01a1fb96-a2db-7690-a724-154667dd1353}:turn{model=x " +
+			"a=\"b c\"}: codex_core::client: stream: broken",
 		"2026-11-21T00:51:55.715499Z  INFO a::b: {x}: y: z",
 		"thread 'main' panicked at x.rs:1:2:",
-		"2026-11-21T00:51:55.715499Z  INFO turn{thread.id=01a1fb96-a2db-7690-a724-154667dd1353 a=\"b\"}:step_context.capture:mcp: codex_core::session: close",
+		"2026-11-21T00:51:55.715499Z  INFO turn{thread.id=01a1fb96-a2db-7690-a724-154667dd1353 " +
+			"a=\"b\"}:step_context.capture:mcp: codex_core::session: close",
 		"2026-11-21T00:51:55.715499Z ERROR codex_core: failed conversation.id=01a1fb96-a2db-7690-a724-154667dd1354",
 	} {
 		line(l + "\n")
@@ -119,7 +124,8 @@ func TestTracing(t *testing.T) {
 		{"{x}: y: z", "a::b", "", "", journal.PriInfo},
 		{"thread 'main' panicked at x.rs:1:2:", "", "", "", journal.PriWarning},
 		{"close", "codex_core::session", "01a1fb96-a2db-7690-a724-154667dd1353", "req_1", journal.PriInfo},
-		{"failed conversation.id=01a1fb96-a2db-7690-a724-154667dd1354", "codex_core", "01a1fb96-a2db-7690-a724-154667dd1354", "", journal.PriErr},
+		{"failed conversation.id=01a1fb96-a2db-7690-a724-154667dd1354", "codex_core",
+			"01a1fb96-a2db-7690-a724-154667dd1354", "", journal.PriErr},
 	} {
 		got := s.entries[i]
 		assert.Equal(t, want.message, got.message)
@@ -131,13 +137,15 @@ func TestTracing(t *testing.T) {
 	}
 }
 
-// A long line comes in pieces, and is in the journal with all of its bytes: the
-// pieces have the priority and the fields of the first.
+// The journal has all bytes of a long line, which comes in pieces: the pieces have the
+// priority and the fields of the first.
 func TestTracingOfLongLines(t *testing.T) {
 	const id = "01a1fb96-a2db-7690-a724-154667dd1353"
 	for name, c := range map[string]struct{ pieces, messages []string }{
-		"message": {[]string{"2026-11-21T00:51:55.715499Z ERROR turn{thread.id=" + id + "}: a::b: one ", " two", " \n"}, []string{"one ", " two", " "}},
-		"spans":   {[]string{"2026-11-21T00:51:55.715499Z ERROR turn{thread.id=" + id + " x=", "y}: a::b: one\n"}, []string{"2026-11-21T00:51:55.715499Z ERROR turn{thread.id=" + id + " x=", "y}: a::b: one"}},
+		"message": {[]string{"2026-11-21T00:51:55.715499Z ERROR turn{thread.id=" + id + "}: a::b: one ", " two", " \n"},
+			[]string{"one ", " two", " "}},
+		"spans": {[]string{"2026-11-21T00:51:55.715499Z ERROR turn{thread.id=" + id + " x=", "y}: a::b: one\n"},
+			[]string{"2026-11-21T00:51:55.715499Z ERROR turn{thread.id=" + id + " x=", "y}: a::b: one"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s sink
@@ -160,7 +168,7 @@ func TestTracingOfLongLines(t *testing.T) {
 	}
 }
 
-// Where there is no journal, standard error has the bytes as they are.
+// Without a journal, standard error gets the bytes unchanged.
 func TestTracingWithoutAJournal(t *testing.T) {
 	t.Setenv("JOURNAL_STREAM", "")
 	var stderr bytes.Buffer

@@ -17,19 +17,19 @@ import (
 	"codex-proxy/internal/direct"
 )
 
-// nativeSocket is where the journal listens (systemd-journald.service(8)).
+// nativeSocket is the socket of the journal (systemd-journald.service(8)).
 const nativeSocket = "/run/systemd/journal/socket"
 
-// patience bounds the writing of an entry that the journal is too busy for. Once it
-// has run out, entries wait for a moment only until the journal takes one again:
-// whoever logs holds others up.
+// patience bounds the write of an entry while the journal is busy. After it has run
+// out, entries wait only for a moment until the journal accepts one again: a logging
+// goroutine delays others.
 const (
 	patience = time.Second
 	moment   = time.Millisecond
 )
 
-// native sends entries over a connection of its own, as every request writes one:
-// see package direct. The library's writes have no bound.
+// native sends entries over a connection of its own, with package direct, because every
+// request writes one. The library's writes have no bound.
 type native struct {
 	path string
 
@@ -37,18 +37,19 @@ type native struct {
 	conn   *net.UnixConn
 	quick  net.Conn // conn, for most entries
 	buf    []byte
-	missed int // entries that the journal did not take since it stands still
+	missed int // entries that the journal has not accepted since it stands still
 }
 
-// send drops an entry that the journal does not take in time, and says so later: it
-// would not take it as a line of standard error either.
+// send drops an entry that the journal does not accept in time, and logs the number of
+// dropped entries later: the journal would not accept a line of standard error either.
 func (n *native) send(message string, p journal.Priority, vars []field) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var err error
 	if n.missed > 0 {
-		told := fmt.Sprintf("the journal stood still, and entries of codex-proxy are missing: %d", n.missed)
-		if err = n.write(moment, told, journal.PriWarning, []field{{"SYSLOG_IDENTIFIER", "codex-proxy"}}); err == nil {
+		missing := fmt.Sprintf("the journal stood still, and entries of codex-proxy are missing: %d", n.missed)
+		identifier := []field{{"SYSLOG_IDENTIFIER", "codex-proxy"}}
+		if err = n.write(moment, missing, journal.PriWarning, identifier); err == nil {
 			n.missed = 0
 		}
 	}
@@ -62,8 +63,7 @@ func (n *native) send(message string, p journal.Priority, vars []field) error {
 	return err
 }
 
-// What follows is called under the lock.
-
+// write sends one entry. The caller holds the lock.
 func (n *native) write(within time.Duration, message string, p journal.Priority, vars []field) error {
 	if n.conn == nil {
 		c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.path, Net: "unixgram"})
@@ -102,10 +102,11 @@ func (n *native) attach(entry []byte) error {
 	if _, err := f.Write(entry); err != nil {
 		return err
 	}
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE|unix.F_SEAL_SEAL); err != nil {
+	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
 		return err
 	}
-	raw, err := n.conn.SyscallConn() // WriteMsgUnix is for those that are not connected
+	raw, err := n.conn.SyscallConn() // WriteMsgUnix is for unconnected sockets
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,8 @@ func read(t *testing.T, l *net.UnixConn) string {
 	defer f.Close()
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	require.NoError(t, err)
-	assert.Equal(t, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE|unix.F_SEAL_SEAL, seals, "or the journal does not take it")
+	assert.Equal(t, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE|unix.F_SEAL_SEAL, seals,
+		"the journal accepts only sealed files")
 	entry, err := io.ReadAll(io.NewSectionReader(f, 0, 10<<20))
 	require.NoError(t, err)
 	return string(entry)
@@ -71,7 +72,7 @@ func TestNative(t *testing.T) {
 	assert.Contains(t, read(t, l), "hello again")
 }
 
-// Whoever logs waits for it once.
+// Only the first entry waits for a journal that stands still.
 func TestAJournalThatStandsStill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	l := listen(t, path)
@@ -91,13 +92,14 @@ func TestAJournalThatStandsStill(t *testing.T) {
 		require.Contains(t, read(t, l), "MESSAGE=taken")
 	}
 	require.NoError(t, n.send("taken again", journal.PriInfo, nil))
-	assert.Contains(t, read(t, l), "PRIORITY=4\nMESSAGE=the journal stood still, and entries of codex-proxy are missing: 101\n")
+	assert.Contains(t, read(t, l), "PRIORITY=4\nMESSAGE=the journal stood still, and entries of codex-proxy are "+
+		"missing: 101\n")
 	assert.Contains(t, read(t, l), "MESSAGE=taken again")
 	require.NoError(t, n.send("and again", journal.PriInfo, nil))
 	assert.Contains(t, read(t, l), "MESSAGE=and again")
 }
 
-// The stream of a journal that stands still takes no more at some time.
+// The stream of a journal that stands still blocks in the end.
 func TestStreamDoesNotWait(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stream writes to the socket of the journal's stream, and loses what that does not
-// take at once: the journal may stand still for long. The socket is not ours alone,
-// so it is not made non-blocking.
+// stream writes to the socket of the journal's stream, and drops lines that the socket
+// does not accept at once: the journal may stand still for long. Other processes share
+// the socket, so stream does not make it non-blocking.
 type stream struct{ raw syscall.RawConn }
 
 func newStream(stderr io.Writer) io.Writer {

@@ -9,13 +9,13 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 )
 
-// NewTracing takes the standard error of codex as notify.Command.Stderr gets it: by
-// line, and long lines in pieces. codex writes it with Rust's tracing, as "TIME LEVEL
-// SPANS TARGET: MESSAGE": in the journal, the level becomes the priority, and thread
-// and target become fields. Each piece of a long line is an entry with the priority
-// and the fields of the first one. Where standard error does not lead to the journal
-// the bytes go there as they are. requests tells which request a thread is at; empty
-// if nobody knows.
+// NewTracing returns a notify.Command.Stderr for the standard error of codex, which
+// comes by line, and long lines in pieces. codex writes it with Rust's tracing, as
+// "TIME LEVEL SPANS TARGET: MESSAGE": in the journal, the level becomes the priority,
+// and thread and target become fields. Each piece of a long line is an entry with the
+// priority and the fields of the first one. If standard error is not connected to the
+// journal, it gets the bytes unchanged. requests returns the id of the request that a
+// thread works on, or "".
 func NewTracing(stderr io.Writer, requests func(thread string) string) func(piece string) {
 	if native, err := journal.StderrIsJournalStream(); err != nil || !native {
 		return func(piece string) { _, _ = io.WriteString(stderr, piece) }
@@ -25,7 +25,7 @@ func NewTracing(stderr io.Writer, requests func(thread string) string) func(piec
 
 func tracing(send sender, stderr io.Writer, requests func(string) string) func(string) {
 	event := []field{{"MESSAGE_ID", eventOfCodex()}, {"CODEX_EVENT", "codex"}, {"SYSLOG_IDENTIFIER", "codex"}}
-	within := false // a line, of which pieces have come
+	within := false // the last piece had no end of line
 	var level slog.Level
 	var vars []field
 	return func(piece string) {
@@ -51,7 +51,7 @@ func eventOfCodex() (id string) {
 	return id
 }
 
-// withRequest adds the request that the line's thread is at.
+// withRequest adds the id of the request that the line's thread works on.
 func withRequest(vars []field, requests func(thread string) string) []field {
 	for _, f := range vars {
 		if f.name != threadField {
@@ -65,23 +65,25 @@ func withRequest(vars []field, requests func(thread string) string) []field {
 }
 
 var (
-	// The spans, of which there may be none, end in ": ". Only their names are
-	// without braces.
-	traced = regexp.MustCompile(`^\S+Z +(TRACE|DEBUG|INFO|WARN|ERROR) (?:\S.*?\}(?::[a-z_.]+)*: )??([a-z_][a-z0-9_]*(?:::[a-z0-9_]+)*): (.*)$`)
-	// A line begins so whose target is not in its first piece.
+	// traced matches a line with its target. The spans, of which there may be none, end
+	// in ": ". Only their names are without braces.
+	traced = regexp.MustCompile(`^\S+Z +(TRACE|DEBUG|INFO|WARN|ERROR) ` +
+		`(?:\S.*?\}(?::[a-z_.]+)*: )??([a-z_][a-z0-9_]*(?:::[a-z0-9_]+)*): (.*)$`)
+	// headed matches a first piece without the target.
 	headed = regexp.MustCompile(`^\S+Z +(TRACE|DEBUG|INFO|WARN|ERROR) `)
-	colour = regexp.MustCompile(`\x1b\[[0-9;]*m`) // which codex writes wherever it writes to
+	colour = regexp.MustCompile(`\x1b\[[0-9;]*m`) // codex writes colours to any output
 	thread = regexp.MustCompile(`(?:thread[._]id|conversation\.id)=([0-9a-f-]{36})`)
 )
 
 var levels = map[string]slog.Level{
-	"TRACE": slog.LevelDebug, "DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo, "WARN": slog.LevelWarn, "ERROR": slog.LevelError,
+	"TRACE": slog.LevelDebug, "DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo, "WARN": slog.LevelWarn,
+	"ERROR": slog.LevelError,
 }
 
 const threadField = "CODEX_THREAD_ID"
 
-// parseTracing takes a line, or its first piece, apart. One that is not of that form,
-// such as the backtrace of a panic, is a warning.
+// parseTracing parses a line, or its first piece. A line of another form, such as the
+// backtrace of a panic, is a warning.
 func parseTracing(line string) (message string, level slog.Level, vars []field) {
 	if m := thread.FindStringSubmatch(line); m != nil {
 		vars = append(vars, field{threadField, m[1]})

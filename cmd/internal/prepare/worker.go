@@ -17,7 +17,7 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/journal"
 	"codex-proxy/cmd/internal/paths"
-	"codex-proxy/cmd/internal/ramp"
+	"codex-proxy/cmd/internal/restartdelay"
 	"codex-proxy/notify"
 	"codex-proxy/units"
 )
@@ -39,7 +39,7 @@ func Worker(ctx context.Context, name string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if ramp.Await(ctx, notifier, logger) != nil {
+	if restartdelay.Await(ctx, notifier, logger) != nil {
 		return cli.Exit(stoppedStatus(ctx, name), nil)
 	}
 	notifier.Status("Starting: the configuration is written and checked")

@@ -16,7 +16,7 @@ import (
 
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/journal"
-	"codex-proxy/cmd/internal/ramp"
+	"codex-proxy/cmd/internal/restartdelay"
 	"codex-proxy/notify"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
@@ -90,7 +90,7 @@ func (s *Shim) Run(ctx context.Context, stderr io.Writer) error {
 	if s.tracing {
 		s.Command.Stderr = journal.NewTracing(stderr, s.requests.of)
 	}
-	if ramp.Await(ctx, notifier, logger) != nil {
+	if restartdelay.Await(ctx, notifier, logger) != nil {
 		return nil // the unit was stopped
 	}
 	s.Command.MemoryEvents = notify.MemoryEvents()

@@ -8,7 +8,7 @@ import (
 	"codex-proxy/probes"
 )
 
-// Their names are not those of /metrics: who scrapes both would count twice.
+// The names differ from those of /metrics: a scraper of both would count twice.
 var ofService = []struct {
 	desc  *prometheus.Desc
 	value func(probes.Report) float64
@@ -17,7 +17,8 @@ var ofService = []struct {
 		func(r probes.Report) float64 { return oneIf(r.Health.Readiness.Ready) }},
 	{prometheus.NewDesc("codex_textfile_draining", "Whether the service stops, or all workers are drained.", nil, nil),
 		func(r probes.Report) float64 { return oneIf(r.Health.Readiness.Reason == probes.Draining) }},
-	{prometheus.NewDesc("codex_textfile_state_since_timestamp_seconds", "When readiness or its reason last changed.", nil, nil),
+	{prometheus.NewDesc("codex_textfile_state_since_timestamp_seconds",
+		"When readiness or its reason last changed.", nil, nil),
 		func(r probes.Report) float64 { return seconds(r.Health.Readiness.LastChangeAt) }},
 	{prometheus.NewDesc("codex_textfile_queue_depth", "Requests that wait for a place on a worker.", nil, nil),
 		func(r probes.Report) float64 { return float64(r.Queue.Depth) }},
@@ -28,17 +29,23 @@ var ofWorkers = []struct {
 	kind  prometheus.ValueType
 	value func(probes.Worker) float64
 }{
-	{prometheus.NewDesc("codex_textfile_worker_ready", "Whether the worker takes turns.", []string{"worker"}, nil), prometheus.GaugeValue,
+	{byWorker("codex_textfile_worker_ready", "Whether the worker takes turns."), prometheus.GaugeValue,
 		func(w probes.Worker) float64 { return oneIf(w.Ready) }},
-	{prometheus.NewDesc("codex_textfile_worker_restarts_total", "Automatic restarts by systemd since the proxy started.", []string{"worker"}, nil), prometheus.CounterValue,
+	{byWorker("codex_textfile_worker_restarts_total", "Automatic restarts by systemd since the proxy started."),
+		prometheus.CounterValue,
 		func(w probes.Worker) float64 { return float64(w.RestartsTotal) }},
-	{prometheus.NewDesc("codex_textfile_worker_start_limit_hit", "Whether systemd has given the worker up.", []string{"worker"}, nil), prometheus.GaugeValue,
+	{byWorker("codex_textfile_worker_start_limit_hit", "Whether systemd has given the worker up."),
+		prometheus.GaugeValue,
 		func(w probes.Worker) float64 { return oneIf(w.Reason == probes.StartLimitHit) }},
-	{prometheus.NewDesc("codex_textfile_worker_inflight", "Turns in flight on the worker.", []string{"worker"}, nil), prometheus.GaugeValue,
+	{byWorker("codex_textfile_worker_inflight", "Turns in flight on the worker."), prometheus.GaugeValue,
 		func(w probes.Worker) float64 { return float64(w.Inflight) }},
 }
 
-// collector is what the file says, at the moment it is written.
+func byWorker(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, []string{"worker"}, nil)
+}
+
+// collector collects the content of the file when it is written.
 type collector struct {
 	info, written *prometheus.Desc
 	version       string
@@ -47,7 +54,8 @@ type collector struct {
 
 func newCollector(version string, report func() probes.Report) *collector {
 	return &collector{
-		info: prometheus.NewDesc("codex_textfile_info", "Always 1; the label is the version.", []string{"version"}, nil),
+		info: prometheus.NewDesc("codex_textfile_info", "Always 1; the label is the version.",
+			[]string{"version"}, nil),
 		written: prometheus.NewDesc("codex_textfile_written_timestamp_seconds",
 			"When this was written: every 15 seconds at least, unless the proxy is dead or hangs.", nil, nil),
 		version: version, report: report,

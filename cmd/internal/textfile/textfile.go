@@ -1,5 +1,5 @@
-// Package textfile leaves the state of the service where the textfile collector
-// of node exporter reads it, for hosts whose only scrape is that one.
+// Package textfile writes the state of the service for the textfile collector of
+// node exporter, for hosts whose only scrape is that one.
 package textfile
 
 import (
@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// every is how often the file is written at least: a scraper that finds it
-	// older than four of these knows that nobody writes it any more.
+	// every is the longest time between two writes: a file older than four of these
+	// has no writer.
 	every = 15 * time.Second
-	// pause bounds how often changes are written.
+	// pause is the shortest time between two writes.
 	pause = 200 * time.Millisecond
 )
 
@@ -33,22 +33,22 @@ type Writer struct {
 	changed  chan struct{} // holds a token when the report may have changed
 	logger   *slog.Logger
 
-	failing bool // and the log has told of it; Run's
+	failing bool // the last write failed, and the log has the error; belongs to Run
 }
 
-// New describes the file at path, which says what report does. version is the
-// program's.
+// New returns a Writer of the report to the file at path. version is the program's.
 func New(path, version string, report func() probes.Report, logger *slog.Logger) *Writer {
-	w := &Writer{path: path, report: report, registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), logger: logger}
+	w := &Writer{path: path, report: report, registry: prometheus.NewRegistry(),
+		changed: make(chan struct{}, 1), logger: logger}
 	w.registry.MustRegister(newCollector(version, report))
 	return w
 }
 
-// Changed tells that the report may be another one now.
+// Changed announces that the report may have changed.
 func (w *Writer) Changed() {
 	select {
 	case w.changed <- struct{}{}:
-	default: // a token that nobody has taken yet covers this change too
+	default: // the token in the channel covers this change too
 	}
 }
 
@@ -57,12 +57,12 @@ func (w *Writer) Changed() {
 func (w *Writer) Run(ctx context.Context) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	var said []string
+	var written []string
 	for {
 		now := stateOf(w.report())
-		if said == nil || !slices.Equal(now, said) {
+		if written == nil || !slices.Equal(now, written) {
 			w.write()
-			said = now
+			written = now
 		}
 		if !rest(ctx) {
 			return nil
@@ -72,7 +72,7 @@ func (w *Writer) Run(ctx context.Context) error {
 			return nil
 		case <-w.changed:
 		case <-tick.C:
-			said = nil
+			written = nil
 		}
 	}
 }
@@ -89,7 +89,7 @@ func rest(ctx context.Context) bool {
 	}
 }
 
-// stateOf is what is worth a write before its time.
+// stateOf is the part of the report whose change causes a write at once.
 func stateOf(r probes.Report) []string {
 	state := []string{string(r.Health.Readiness.Reason)}
 	for _, w := range r.Workers {
@@ -98,18 +98,18 @@ func stateOf(r probes.Report) []string {
 	return state
 }
 
-// Remove takes the file away: a service that was stopped is not one that is dead.
+// Remove removes the file, so that a stopped service does not look dead.
 func (w *Writer) Remove() { Remove(w.path, w.logger) }
 
-// Remove takes a file away that nobody writes any more.
+// Remove removes a file that has no writer.
 func Remove(path string, logger *slog.Logger) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		logger.Warn("cannot remove the textfile of node exporter", "path", path, "error", err)
 	}
 }
 
-// write replaces the file by rename. Without its directory there is no node
-// exporter, and nothing to do.
+// write replaces the file by rename. If its directory does not exist there is no
+// node exporter, and write does nothing.
 func (w *Writer) write() {
 	err := prometheus.WriteToTextfile(w.path, w.registry)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -30,11 +30,12 @@ func newRig(t *testing.T, path string) *rig {
 	t.Helper()
 	r := &rig{path: path}
 	r.now.Store(&probes.Report{})
-	r.Writer = New(path, "1.2.3", func() probes.Report { return *r.now.Load() }, slog.New(slog.NewTextHandler(&r.log, nil)))
+	r.Writer = New(path, "1.2.3", func() probes.Report { return *r.now.Load() },
+		slog.New(slog.NewTextHandler(&r.log, nil)))
 	return r
 }
 
-// become changes the report and says so.
+// become changes the report and calls Changed.
 func (r *rig) become(reason probes.Reason, restarts uint64) {
 	ready := reason == probes.Ready
 	r.now.Store(&probes.Report{
@@ -80,7 +81,7 @@ func TestWrittenAtChangesAndOnATimer(t *testing.T) {
 			assert.Contains(t, r.text(t), `codex_textfile_worker_ready{worker="default"} 1`)
 
 			require.NoError(t, os.Remove(path))
-			<-time.After(pause) // turns in flight alone are not worth a write
+			<-time.After(pause) // a change of the turns in flight alone causes no write
 			r.Changed()
 			synctest.Wait()
 			assert.NoFileExists(t, path)
@@ -90,12 +91,12 @@ func TestWrittenAtChangesAndOnATimer(t *testing.T) {
 		})
 		r.Remove()
 		assert.NoFileExists(t, path)
-		r.Remove() // twice is no matter
+		r.Remove() // a second time is no error
 		assert.Empty(t, r.log.String())
 	})
 }
 
-// Node exporter runs as another user, and takes every *.prom for metrics.
+// Node exporter runs as another user, and reads every *.prom as metrics.
 func TestReadableAndAlone(t *testing.T) {
 	dir := t.TempDir()
 	r := newRig(t, filepath.Join(dir, "codex-proxy.prom"))
@@ -114,7 +115,7 @@ func TestWithoutNodeExporter(t *testing.T) {
 	assert.Empty(t, r.log.String())
 }
 
-func TestFailureIsToldOnce(t *testing.T) {
+func TestFailureIsLoggedOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	r := newRig(t, filepath.Join(file, "codex-proxy.prom"))

@@ -1,6 +1,6 @@
-// Package ramp gives our units the growing restart delays of systemd 254 on
-// older versions, too.
-package ramp
+// Package restartdelay gives our units the growing restart delays of systemd 254 on
+// older versions.
+package restartdelay
 
 import (
 	"context"
@@ -14,14 +14,13 @@ import (
 	"codex-proxy/units"
 )
 
-// Await waits for what is left of the restart delay of the unit that runs us, if
-// systemd has no growing delays. Each program that may be the first of a unit with
-// RestartSteps= calls it before anything that may fail. STATUS= says until when,
-// and TimeoutStartSec= begins anew with the end of the wait. The error, of ctx,
-// means that SIGTERM, SIGINT or ctx has ended the wait. If systemd does not answer,
-// nothing is waited for.
+// Await waits for the rest of our own unit's restart delay, if systemd has no
+// growing delays. Each program that may be the first of a unit with RestartSteps=
+// calls it before any operation that may fail. STATUS= shows the end of the wait,
+// from which TimeoutStartSec= counts anew. The error is that of ctx: SIGTERM, SIGINT
+// or ctx has ended the wait. Await does not wait if systemd does not answer.
 func Await(ctx context.Context, n *notify.Notifier, logger *slog.Logger) error {
-	if n == nil { // no unit
+	if n == nil { // the process runs outside of a unit
 		return nil
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
@@ -48,8 +47,8 @@ type wait struct {
 	begun    bool
 }
 
-// goOn asks again and again for time: systemd forgets at a daemon-reload what it
-// was asked for.
+// goOn extends the start timeout repeatedly: systemd drops the extension at a
+// daemon-reload.
 func (w *wait) goOn(h units.Holdback) {
 	if !w.begun {
 		w.begun = true
