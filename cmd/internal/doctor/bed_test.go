@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const defaultUnit = "codex-worker@default.service"
 
-// bed is a machine on which all is well, until a test breaks something.
+// bed is a machine without faults, until a test adds one.
 type bed struct {
 	t    *testing.T
 	host Host
@@ -79,10 +79,7 @@ func newBed(t *testing.T) *bed {
 	b.clock = Clock{Now: time.Now(), Synced: true}
 	b.host = Host{
 		Root: root, Control: runDir + "/control/socket", IsRoot: true, Systemd: b,
-		Account: b.account, Status: func(context.Context, string) (probes.Report,
-			error) {
-			return b.report, b.reportErr
-		},
+		Account: b.account, Status: b.status,
 		Keys: b.keys, Get: b.get, Codex: b.findCodex, Command: b.command,
 		Clock: func() (Clock, error) { return b.clock, b.clockErr },
 		Free:  func(string) (uint64, error) { return b.free, nil },
@@ -92,7 +89,9 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// keys are those of the file, unless a test says otherwise.
+func (b *bed) status(context.Context, string) (probes.Report, error) { return b.report, b.reportErr }
+
+// keys are the keys of the file, unless a test sets inForce.
 func (b *bed) keys(context.Context, string) (control.Keys, error) {
 	if b.inForce.Digest != "" {
 		return b.inForce, nil
@@ -107,8 +106,10 @@ func (b *bed) keys(context.Context, string) (control.Keys, error) {
 
 // install lays out the files of the package, of systemd and of the kernel.
 func (b *bed) install() {
-	for _, dir := range []string{"/proc/80/fd", "/proc/81", "/proc/99/fd", "/proc/net", "/usr/bin", "/sys/fs/cgroup",
-		settingsDir + "/workers", runDir + "/control", stateDir, home("default")} {
+	for _, dir := range []string{
+		"/proc/80/fd", "/proc/81", "/proc/99/fd", "/proc/net", "/usr/bin", "/sys/fs/cgroup",
+		settingsDir + "/workers", runDir + "/control", stateDir, home("default"),
+	} {
 		require.NoError(b.t, os.MkdirAll(b.path(dir), 0o755))
 	}
 	b.write(program, "program")
@@ -133,17 +134,17 @@ func (b *bed) install() {
 	b.write("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n")
 	b.write("/proc/stat", fmt.Sprintf("cpu 1 2 3\nbtime %d\n", time.Now().Unix()))
 	for pid, name := range map[int]string{80: "codex-proxy", 81: "a) b c"} {
-		b.write(fmt.Sprintf("/proc/%d/stat", pid), fmt.Sprintf("%d (%s) S 1 80 80 0 -1 4194560 1 0 0 0 3 1 0 0 20 0 "+
-			"7 0 %d 1 1\n", pid, name, 10*userHZ))
+		const stat = "%d (%s) S 1 80 80 0 -1 4194560 1 0 0 0 3 1 0 0 20 0 7 0 %d 1 1\n"
+		b.write(fmt.Sprintf("/proc/%d/stat", pid), fmt.Sprintf(stat, pid, name, 10*userHZ))
 	}
 	require.NoError(b.t, os.Symlink("/usr/bin/codex-proxy", b.path("/proc/80/exe")))
 }
 
-// start is what systemd, the daemon and the endpoint say when all runs.
+// start sets the answers of systemd, the daemon and the endpoint when all units run.
 func (b *bed) start() {
 	unit := func(name string) *units.Description {
-		return &units.Description{State: units.State{Unit: name, LoadState: "loaded", ActiveState: "active",
-			SubState: "running", MainPID: 81}, WantedBy: []string{targetUnit}}
+		running := units.State{Unit: name, LoadState: "loaded", ActiveState: "active", SubState: "running", MainPID: 81}
+		return &units.Description{State: running, WantedBy: []string{targetUnit}}
 	}
 	b.units = map[string]*units.Description{
 		targetUnit: unit(targetUnit), socketUnit: unit(socketUnit), proxyUnit: unit(proxyUnit),
@@ -156,12 +157,16 @@ func (b *bed) start() {
 	proxy, worker := b.units[proxyUnit], b.units[defaultUnit]
 	proxy.MainPID, proxy.User, proxy.Watchdog, proxy.WatchdogAge = 80, proxyUser, 30*time.Second, 5*time.Second
 	worker.User, worker.Watchdog, worker.WatchdogAge = workerUser, 10*time.Second, time.Second
-	b.report = probes.Report{OK: true,
-		Health: probes.Health{Readiness: probes.Readiness{Ready: true, Reason: probes.Ready},
-			Liveness: probes.Liveness{Live: true, Reason: probes.Ready}},
-		Workers: []probes.Worker{{Name: "default", Unit: defaultUnit, ActiveState: "active", SubState: "running",
-			Ready: true, Reason: probes.Ready,
-			Handshake: &probes.Handshake{Models: []string{"gpt-a"}}}},
+	b.report = probes.Report{
+		OK: true,
+		Health: probes.Health{
+			Readiness: probes.Readiness{Ready: true, Reason: probes.Ready},
+			Liveness:  probes.Liveness{Live: true, Reason: probes.Ready},
+		},
+		Workers: []probes.Worker{{
+			Name: "default", Unit: defaultUnit, ActiveState: "active", SubState: "running",
+			Ready: true, Reason: probes.Ready, Handshake: &probes.Handshake{Models: []string{"gpt-a"}},
+		}},
 		Queue: probes.Queue{Limit: 64},
 	}
 	b.gets = map[string]get{
@@ -184,8 +189,8 @@ func (b *bed) chown(path, user, group string) {
 	require.NoError(b.t, os.Chown(b.path(path), int(b.accounts[user].UID), int(b.accounts[group].GID)))
 }
 
-// nameKeys has api_keys name a file of root's, which lies where the configuration
-// is read and where the machine is looked at.
+// nameKeys sets api_keys to a file of root's. The file exists at its own path, for the
+// configuration, and below the root of the machine, for the checks.
 func (b *bed) nameKeys(group string, dirMode, mode os.FileMode) {
 	dir := b.path("/named")
 	b.write(configFile, fmt.Sprintf("api_keys = %q\n", dir+"/keys"))
@@ -201,7 +206,7 @@ func (b *bed) nameKeys(group string, dirMode, mode os.FileMode) {
 
 func (b *bed) remove(path string) { require.NoError(b.t, os.RemoveAll(b.path(path))) }
 
-// touch makes a file as new as can be.
+// touch sets the time of a file's last change to the future.
 func (b *bed) touch(path string) {
 	later := time.Now().Add(time.Minute)
 	require.NoError(b.t, os.Chtimes(b.path(path), later, later))
@@ -255,8 +260,8 @@ func (b *bed) findCodex(_ *codexhome.Worker, dir string, _ []string, as Account)
 }
 
 func (b *bed) command(_ context.Context, socket string, command []string) (appserver.CommandResult, error) {
-	if want := codexhome.SandboxTest(home("default")); !strings.HasSuffix(socket, "/default.sock") ||
-		!slices.Equal(want, command) {
+	want := codexhome.SandboxTest(home("default"))
+	if !strings.HasSuffix(socket, "/default.sock") || !slices.Equal(want, command) {
 		return appserver.CommandResult{}, fmt.Errorf("%v is run by way of %s", command, socket)
 	}
 	return b.inside, b.askErr
@@ -273,7 +278,7 @@ func (c fakeCodex) Version(context.Context) (string, error) { return c.version, 
 func (c fakeCodex) LoggedIn(context.Context) (bool, error)  { return c.in, c.inErr }
 func (c fakeCodex) Sandbox(context.Context) error           { return c.sandboxErr }
 
-// failed makes a unit one that systemd has given up on.
+// failed sets the state of a unit that systemd has given up on.
 func failed(d *units.Description, text string) {
 	d.ActiveState, d.SubState, d.Result, d.StatusText = "failed", "failed", "exit-code", text
 	d.ExecMainCode, d.ExecMainStatus = 1, 78

@@ -7,29 +7,29 @@ import (
 	"codex-proxy/units"
 )
 
-// checkBus is whether systemd can be heard, by us and by the daemon.
+// checkBus checks that this process and the daemon reach systemd over the bus.
 func checkBus(_ context.Context, s *survey) []Finding {
 	switch {
 	case errors.Is(s.busErr, units.ErrNoBus):
-		return []Finding{fail("", s.busErr.Error(), "apt install dbus, or dnf install dbus; then systemctl start "+
-			"dbus.socket")}
+		return []Finding{fail("", s.busErr.Error(),
+			"apt install dbus, or dnf install dbus; then systemctl start dbus.socket")}
 	case s.busErr != nil:
 		return []Finding{fail("", s.busErr.Error(), "systemctl status dbus.service; journalctl -u dbus")}
 	}
 	for _, w := range s.report.Workers {
 		if w.ActiveState == "" {
-			return []Finding{fail(proxyUnit, "does not hear what systemd says of "+w.Unit,
+			return []Finding{fail(proxyUnit, "gets no states of "+w.Unit+" from systemd",
 				"journalctl -u codex-proxy -g D-Bus")}
 		}
 	}
 	if s.reportErr != nil {
 		return []Finding{ok("", "systemd answers")}
 	}
-	return []Finding{ok("", "systemd answers, and the daemon hears it")}
+	return []Finding{ok("", "systemd answers, and the daemon is connected to it")}
 }
 
-// checkPolkit is whether the proxy may do what it does with units, and no more.
-// Nothing is done to any unit.
+// checkPolkit checks that the proxy may reset its units, and nothing else. It changes
+// no unit.
 func checkPolkit(ctx context.Context, s *survey) []Finding {
 	if s.busErr != nil {
 		return []Finding{unchecked("", "the system bus does not answer", "bus")}
@@ -64,15 +64,15 @@ func (s *survey) askPolkit(ctx context.Context, user, unit, verb string, want bo
 	may, err := s.Systemd.MayManage(ctx, account.UID, unit, verb)
 	switch {
 	case errors.Is(err, units.ErrNoPolkit):
-		return warn("", "polkit is not installed: the proxy cannot set back a worker's restart delay when it is "+
+		return warn("", "polkit is not installed: the proxy cannot reset the restart delay of a worker that is "+
 			"healthy again",
 			"apt install polkitd, or dnf install polkit"), true
 	case err != nil:
 		return fail("", err.Error(), "systemctl status polkit; journalctl -u polkit"), true
 	case want && !may:
 		return fail("", user+" may not "+verb+" "+unit,
-			"reinstall the package: its rule belongs into /usr/share/polkit-1/rules.d; journalctl -u polkit names a "+
-				"rule that does not load"), true
+			"reinstall the package: its rule belongs into /usr/share/polkit-1/rules.d; "+
+				"journalctl -u polkit names a rule that does not load"), true
 	case may && !want:
 		return fail("", user+" may "+verb+" "+unit, "remove the rule in /etc/polkit-1/rules.d that allows it"), true
 	}

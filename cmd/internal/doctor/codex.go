@@ -10,7 +10,7 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 )
 
-// eachCodex calls look for the codex of each worker that has one.
+// eachCodex calls look with the codex of each worker that has one.
 func (s *survey) eachCodex(what string, look func(w worker, c Codex) Finding) []Finding {
 	var found []Finding
 	for _, w := range s.workers {
@@ -46,8 +46,8 @@ func (s *survey) oneCodex(w worker, what string, look func(w worker, c Codex) Fi
 	return look(w, c)
 }
 
-// checkCodex is whether there is a native codex, of a version that is known to
-// work, which the worker's user can run.
+// checkCodex checks that each worker has a native codex of a supported version, which
+// the worker's user can run.
 func checkCodex(ctx context.Context, s *survey) []Finding {
 	return s.eachCodex("codex", func(w worker, c Codex) Finding {
 		version, err := c.Version(ctx)
@@ -58,7 +58,7 @@ func checkCodex(ctx context.Context, s *survey) []Finding {
 	})
 }
 
-// checkLogin is whether each worker that needs a login has one.
+// checkLogin checks that each worker that needs a login has one.
 func checkLogin(ctx context.Context, s *survey) []Finding {
 	return s.eachCodex("login", func(w worker, c Codex) Finding {
 		subject := "worker " + w.name

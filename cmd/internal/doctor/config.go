@@ -15,8 +15,8 @@ import (
 	"codex-proxy/proxy/auth"
 )
 
-// checkConfig is whether the files are good, and are what the running processes
-// have read.
+// checkConfig checks that the files are valid, and that the running processes have
+// read them since their last change.
 func checkConfig(_ context.Context, s *survey) []Finding {
 	var found []Finding
 	if s.configErr != nil {
@@ -46,13 +46,13 @@ func (s *survey) badConfig(err error) Finding {
 		return unprivileged(configFile, "read it")
 	}
 	apply := "systemctl reset-failed codex-proxy && systemctl start codex.target"
-	if s.running(proxyUnit) { // with what it has read before
+	if s.running(proxyUnit) { // with the settings that it read before
 		apply = "systemctl reload codex-proxy"
 	}
 	return fail("", err.Error(), "correct it until codex-proxy config check is content; then "+apply)
 }
 
-// inUse is said when it was really looked at.
+// inUse is the end of the sentence if the processes could be checked, too.
 func (s *survey) inUse() string {
 	if s.reportErr != nil || s.startOf(s.units[proxyUnit].MainPID).IsZero() {
 		return ""
@@ -60,15 +60,15 @@ func (s *survey) inUse() string {
 	return ", and in use"
 }
 
-// keys are the API keys of the file that config.toml names, or else of the one
-// that the unit passes as its credential.
+// keys are the API keys of the file that config.toml names, or else of the unit's
+// credential.
 func (s *survey) keys() (*auth.Keys, error) {
 	if s.config != nil && s.config.KeyFile != "" {
 		return s.config.Keys, nil
 	}
 	text, err := os.ReadFile(s.path(keyFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // permissions says so
+		return nil, nil // checkPermissions reports it
 	}
 	if err != nil {
 		return nil, err
@@ -83,22 +83,23 @@ func (s *survey) keyFile() string {
 	return cmp.Or(s.config.KeyFile, keyFile)
 }
 
-// exposed is about an endpoint that anyone on the network could use.
+// exposed finds addresses at which every host of the network could use the API.
 func (s *survey) exposed() []Finding {
 	var found []Finding
 	for _, address := range s.units[socketUnit].Listen {
 		host, _, err := net.SplitHostPort(address)
 		ip := net.ParseIP(host)
 		if err == nil && ip != nil && !ip.IsLoopback() {
-			found = append(found, fail(socketUnit, "listens on "+address+" and there are no API keys: the service "+
-				"refuses to start",
+			found = append(found, fail(socketUnit,
+				"listens on "+address+" and there are no API keys: the service refuses to start",
 				"codex-proxy keys add NAME, or listen on 127.0.0.1: systemctl edit codex-proxy.socket"))
 		}
 	}
 	return found
 }
 
-// keyless is about a service without keys that lets nobody in, or that must have one.
+// keyless finds faults of a service without keys: pages need one, or it accepts no
+// request.
 func (s *survey) keyless(keys *auth.Keys) []Finding {
 	var found []Finding
 	if s.config != nil {
@@ -107,13 +108,13 @@ func (s *survey) keyless(keys *auth.Keys) []Finding {
 		}
 	}
 	if keys.Closed() {
-		found = append(found, warn(s.keyFile(), "holds no key, and nobody is let in without one",
+		found = append(found, warn(s.keyFile(), "holds no key, and every request needs one",
 			"codex-proxy keys add NAME; or, for programs on this machine alone, codex-proxy keys open"))
 	}
 	return found
 }
 
-// unread is about changes that nobody has read yet.
+// unread finds changes that the running processes have not read yet.
 func (s *survey) unread() []Finding {
 	var found []Finding
 	proxy := s.units[proxyUnit]
@@ -123,7 +124,7 @@ func (s *survey) unread() []Finding {
 				"systemctl reload codex-proxy"))
 		}
 		if keys, err := s.keys(); err == nil && s.inForce.Digest != "" && s.inForce.Digest != keys.Digest() {
-			found = append(found, warn(s.keyFile(), "is not what the service goes by", s.applyKeys()))
+			found = append(found, warn(s.keyFile(), "differs from the keys in force", s.applyKeys()))
 		}
 	}
 	for _, w := range s.workers {
@@ -135,7 +136,7 @@ func (s *survey) unread() []Finding {
 	return append(found, s.otherWorkers()...)
 }
 
-// applyKeys is how the service comes to go by its key file.
+// applyKeys is the command that brings the key file into force.
 func (s *survey) applyKeys() string {
 	if file := s.inForce.File; file != "" && file != filepath.Clean(s.keyFile()) {
 		return "systemctl reload codex-proxy"
@@ -143,7 +144,7 @@ func (s *survey) applyKeys() string {
 	return "codex-proxy keys apply"
 }
 
-// otherWorkers are those that only the files, or only the service, know.
+// otherWorkers finds workers that only the files have, or only the service.
 func (s *survey) otherWorkers() []Finding {
 	if s.reportErr != nil || s.configErr != nil {
 		return nil
@@ -157,8 +158,8 @@ func (s *survey) otherWorkers() []Finding {
 	}
 	for _, w := range s.report.Workers {
 		if !slices.Contains(s.config.Workers, w.Name) {
-			found = append(found, warn("worker "+w.Name, "is not configured any more, and the running service does "+
-				"not know", "systemctl reload codex-proxy"))
+			found = append(found, warn("worker "+w.Name, "is not configured, but the running service has it",
+				"systemctl reload codex-proxy"))
 		}
 	}
 	return found

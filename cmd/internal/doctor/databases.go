@@ -10,11 +10,11 @@ import (
 	"codex-proxy/proxy/usage"
 )
 
-// leastFree is less than what any write of a database may take.
+// leastFree is the free space below which a write of a database may fail.
 const leastFree = 1 << 20
 
-// checkDatabases is whether the daemon can use what it keeps. Without, it serves all
-// the same, forgets, and tries again.
+// checkDatabases checks that the daemon can use its databases. Without them it still
+// serves, loses the data, and tries again.
 func checkDatabases(ctx context.Context, s *survey) []Finding {
 	var found []Finding
 	for _, db := range []struct {
@@ -31,14 +31,14 @@ func checkDatabases(ctx context.Context, s *survey) []Finding {
 		case errors.Is(err, fs.ErrPermission):
 			found = append(found, unprivileged(path, "read it"))
 		default:
+			const remedy = "mkdir -p %[1]s/bad && mv %[2]s* %[1]s/bad && " + // with its -wal and -shm
+				"systemctl try-reload-or-restart codex-proxy, which begins a new one"
 			found = append(found, fail(path, fmt.Sprintf("%v: %s", err, db.without),
-				// beside it lies what belongs to it
-				fmt.Sprintf("mkdir -p %[1]s/bad && mv %[2]s* %[1]s/bad && systemctl try-reload-or-restart "+
-					"codex-proxy, which begins a new one", stateDir, path)))
+				fmt.Sprintf(remedy, stateDir, path)))
 		}
 	}
-	if free, err := s.Free(s.path(stateDir)); err == nil &&
-		free < leastFree { // without the directory there is none yet
+	free, err := s.Free(s.path(stateDir))
+	if err == nil && free < leastFree { // an error: the directory does not exist yet
 		found = append(found, fail(stateDir, "its file system is full: usage waits in memory, and no response is kept",
 			"make room, which df "+stateDir+" shows; the service then goes on by itself"))
 	}

@@ -1,8 +1,7 @@
-// Package doctor looks at an installation and says what is wrong with it, and
-// what to do. It changes nothing and starts nothing, also no service that
-// somebody has stopped.
+// Package doctor checks an installation and reports its faults with their remedies.
+// It changes nothing and starts nothing, not even a stopped service.
 //
-// A check reports what it found; what it could not look at is never ok.
+// A check that could not run is never ok.
 package doctor
 
 import (
@@ -18,15 +17,14 @@ const (
 	checkLimit = 12 * time.Second
 )
 
-// check is one of the things that are looked at. Its name is stable: scripts
-// match on it.
+// check is one check. Its name is stable: scripts match on it.
 type check struct {
 	name string
 	run  func(context.Context, *survey) []Finding
 }
 
-// checks are in the order in which they are shown: what comes first explains
-// what comes later.
+// checks are in the order of the report: the findings of earlier ones explain those
+// of later ones.
 func checks() []check {
 	return []check{
 		{"systemd", checkSystemd},
@@ -50,7 +48,7 @@ func checks() []check {
 	}
 }
 
-// Examine makes every check. It returns within half a minute, whatever hangs.
+// Examine makes every check. It returns within half a minute even if checks hang.
 func Examine(ctx context.Context, h Host) Report {
 	s := h.survey(ctx)
 	all := checks()
@@ -59,8 +57,8 @@ func Examine(ctx context.Context, h Host) Report {
 		found[i] = make(chan []Finding, 1)
 		go func() { found[i] <- c.examine(ctx, s) }()
 	}
-	// A check may hang in the kernel, on a dead file system, where no context
-	// reaches it: it is left behind then.
+	// A check may hang in the kernel, on a dead file system, where no context reaches
+	// it: Examine abandons it then.
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkLimit+time.Second)
 	defer cancel()
 	var r Report
@@ -77,7 +75,7 @@ func (c check) await(patience context.Context, found <-chan []Finding) []Finding
 	case <-patience.Done():
 	}
 	select {
-	case f := <-found: // both were there
+	case f := <-found: // both channels were ready
 		return f
 	default:
 		return []Finding{fail("", fmt.Sprintf("not checked: no answer within %s", checkLimit),

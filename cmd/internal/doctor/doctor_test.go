@@ -21,29 +21,29 @@ import (
 	"codex-proxy/units"
 )
 
-// names are those that scripts match on.
-var names = strings.Fields("systemd units users permissions bus polkit codex sandbox login config databases sockets " +
-	"service models watchdog ports cgroup clock")
+// names are the names of the checks, which scripts match on.
+var names = strings.Fields(`systemd units users permissions bus polkit codex sandbox login config databases sockets
+	service models watchdog ports cgroup clock`)
 
 func TestAllIsWell(t *testing.T) {
 	r := Examine(t.Context(), newBed(t).host)
 	assert.True(t, r.OK)
-	var said []string
+	var shown []string
 	for _, f := range r.Findings {
 		assert.Equal(t, OK, f.Level, "%+v", f)
 		assert.Empty(t, f.Remedy)
-		said = append(said, f.Check)
+		shown = append(shown, f.Check)
 	}
-	assert.Equal(t, names, said)
+	assert.Equal(t, names, shown)
 }
 
-const garbage = "this is no database, and it is long enough to tell, is it not?\n"
+const garbage = "this is no database, and it is as long as the header of one.....\n"
 
-// want is one finding among others: "level check" and what it must say.
+// want is one finding among others.
 type want struct {
-	is     string // "fail units"
-	says   string // in the sentence
-	remedy string // in the remedy
+	check  string // the level and the check: "fail units"
+	detail string // part of the sentence
+	remedy string // part of the remedy
 }
 
 func TestWhatIsBroken(t *testing.T) {
@@ -131,10 +131,11 @@ func TestWhatIsBroken(t *testing.T) {
 		"mute bus": {func(b *bed) { b.busErr = errors.New("cannot greet the system bus: EOF") },
 			want{"fail bus", "cannot greet", "systemctl status dbus"}},
 		"no bus, units": {func(b *bed) { b.busErr = units.ErrNoBus },
-			want{"warn units", "not checked: systemd does not answer", "bus says"}},
-		"no bus, polkit": {func(b *bed) { b.busErr = units.ErrNoBus }, want{"warn polkit", "not checked", "bus says"}},
-		"deaf daemon": {func(b *bed) { b.report.Workers[0].ActiveState = "" },
-			want{"fail bus", "does not hear", "journalctl"}},
+			want{"warn units", "not checked: systemd does not answer", "findings of bus"}},
+		"no bus, polkit": {func(b *bed) { b.busErr = units.ErrNoBus },
+			want{"warn polkit", "not checked", "findings of bus"}},
+		"daemon without bus": {func(b *bed) { b.report.Workers[0].ActiveState = "" },
+			want{"fail bus", "gets no states of", "journalctl"}},
 		"no polkit": {func(b *bed) { b.mayErr = units.ErrNoPolkit },
 			want{"warn polkit", "not installed", "apt install polkitd, or dnf install polkit"}},
 		"mute polkit": {func(b *bed) { b.mayErr = errors.New("cannot ask polkit: timeout") },
@@ -143,7 +144,7 @@ func TestWhatIsBroken(t *testing.T) {
 			want{"fail polkit", "codex-proxy may not reset-failed " + defaultUnit, "reinstall the package"}},
 		"large rule": {func(b *bed) { b.may["995 restart dbus.service"] = true },
 			want{"fail polkit", "codex-proxy may restart dbus.service", "/etc/polkit-1/rules.d"}},
-		"rule of before": {func(b *bed) { b.may["995 restart "+defaultUnit] = true },
+		"old rule": {func(b *bed) { b.may["995 restart "+defaultUnit] = true },
 			want{"fail polkit", "codex-proxy may restart " + defaultUnit, "/etc/polkit-1/rules.d"}},
 		"wrong rule": {func(b *bed) { b.may["994 restart "+defaultUnit] = true },
 			want{"fail polkit", "codex-worker may restart", "/etc/polkit-1/rules.d"}},
@@ -152,9 +153,9 @@ func TestWhatIsBroken(t *testing.T) {
 			b.codexErr = &codexhome.Problem{Text: "codex is not installed", Hint: "install it"}
 		}, want{"fail codex", "worker default: codex is not installed", "install it"}},
 		"no codex, sandbox": {func(b *bed) { b.codexErr = errors.New("x") },
-			want{"warn sandbox", "not checked: codex is not found", "codex says"}},
+			want{"warn sandbox", "not checked: codex is not found", "findings of codex"}},
 		"no codex, login": {func(b *bed) { b.codexErr = errors.New("x") },
-			want{"warn login", "not checked: codex is not found", "codex says"}},
+			want{"warn login", "not checked: codex is not found", "findings of codex"}},
 		"old codex": {func(b *bed) {
 			b.codex.versionErr = &codexhome.Problem{File: "/opt/codex", Text: "codex 0.139.0 is too old",
 				Hint: "install 0.140 or later"}
@@ -169,17 +170,16 @@ func TestWhatIsBroken(t *testing.T) {
 			b.inside = appserver.CommandResult{ExitCode: 101,
 				Stderr: "\nthread 'main' panicked\nerror applying Linux sandbox restrictions\n" +
 					"note: run with RUST_BACKTRACE\n"}
-		}, want{"fail sandbox", "worker default: codex cannot run a command in its sandbox (exit status 101): error " +
-			"applying Linux sandbox restrictions; outside of " + defaultUnit + " this works", "systemctl cat " +
-			defaultUnit}},
+		}, want{"fail sandbox", "worker default: codex cannot run a command in its sandbox (exit status 101): " +
+			"error applying Linux sandbox restrictions; outside of " + defaultUnit + " this works",
+			"systemctl cat " + defaultUnit}},
 		"open sandbox": {func(b *bed) { b.inside.ExitCode = 1 },
 			want{"fail sandbox", "lets a command write to " + home("default"), "systemctl cat " + defaultUnit}},
 		"sandbox, down": {func(b *bed) {
 			b.units[defaultUnit].ActiveState = "inactive"
-			b.askErr = errors.New("it " +
-				"was started")
-		}, want{"warn sandbox", "outside of " + defaultUnit +
-			"; inside this was not tried: it does not run", "systemctl start " + defaultUnit}},
+			b.askErr = errors.New("it was started")
+		}, want{"warn sandbox", "outside of " + defaultUnit + "; inside this was not tried: it does not run",
+			"systemctl start " + defaultUnit}},
 		"sandbox, mute": {func(b *bed) { b.askErr = errors.New("no answer") },
 			want{"warn sandbox", "inside this was not tried: no answer", "journalctl -u " + defaultUnit}},
 		"sandbox, no bus": {func(b *bed) { b.busErr = units.ErrNoBus },
@@ -209,7 +209,7 @@ func TestWhatIsBroken(t *testing.T) {
 			want{"fail config", `default.toml:1: unknown mode "plane"`,
 				`choose "plain", "native" or "demo"; then systemctl restart ` + defaultUnit}},
 		"bad worker file, too": {func(b *bed) { b.write(workerFile("default"), "mode = \"plane\"\n") },
-			want{"warn codex", "its file is bad", "config says"}},
+			want{"warn codex", "its file is bad", "findings of config"}},
 		"no worker": {func(b *bed) {
 			b.remove(workerFile("default"))
 			b.report.Workers = nil
@@ -220,15 +220,15 @@ func TestWhatIsBroken(t *testing.T) {
 			want{"fail config", "listens on 0.0.0.0:8787 and there are no API keys", "codex-proxy keys add NAME"}},
 		"unread config": {func(b *bed) { b.touch(configFile) },
 			want{"warn config", "has changed since the service read it", "systemctl reload codex-proxy"}},
-		"closed": {closeKeys, want{"warn config", keyFile + ": holds no key, and nobody is let in without one",
+		"closed": {closeKeys, want{"warn config", keyFile + ": holds no key, and every request needs one",
 			"codex-proxy keys add NAME; or, for programs on this machine alone, codex-proxy keys open"}},
 		"pages": {func(b *bed) { b.write(configFile, "\ncors_origins = ['*']\n") },
 			want{"fail config", configFile + ":2: cors_origins: lets web pages use the API",
 				"codex-proxy config check"}},
 		"unread keys": {func(b *bed) { b.inForce.Digest = "another" },
-			want{"warn config", keyFile + ": is not what the service goes by", "codex-proxy keys apply"}},
+			want{"warn config", keyFile + ": differs from the keys in force", "codex-proxy keys apply"}},
 		"unread key file": {func(b *bed) { b.inForce = control.Keys{Digest: "another", File: "/srv/keys"} },
-			want{"warn config", "is not what the service goes by", "systemctl reload codex-proxy"}},
+			want{"warn config", "differs from the keys in force", "systemctl reload codex-proxy"}},
 		"unread worker": {func(b *bed) { b.touch(workerFile("default")) },
 			want{"warn config", "has changed since the worker read it", "systemctl restart " + defaultUnit}},
 		"bad config, where": {func(b *bed) { b.write(configFile, "queue_limt = 1\n") },
@@ -236,7 +236,8 @@ func TestWhatIsBroken(t *testing.T) {
 		"unknown worker": {func(b *bed) { b.report.Workers[0].Name = "other" },
 			want{"warn config", "worker default: is not known to the running service", "systemctl reload"}},
 		"forgotten worker": {func(b *bed) { b.write(workerFile("other"), ""); b.remove(workerFile("default")) },
-			want{"warn config", "worker default: is not configured any more", "systemctl reload"}},
+			want{"warn config", "worker default: is not configured, but the running service has it",
+				"systemctl reload"}},
 		"replaced program": {func(b *bed) {
 			b.remove("/proc/80/exe")
 			_ = os.Symlink("/usr/bin/codex-proxy (deleted)", b.path("/proc/80/exe"))
@@ -273,7 +274,7 @@ func TestWhatIsBroken(t *testing.T) {
 		"socket elsewhere": {func(b *bed) { b.write(configFile, "socket_dir = \"/run/elsewhere\"\n") },
 			want{"fail sockets", "the proxy connects to /run/elsewhere/default.sock", "agree"}},
 		"socket unit down": {func(b *bed) { b.units[units.WorkerSocket("default")].ActiveState = "failed" },
-			want{"warn sockets", "does not listen", "units says"}},
+			want{"warn sockets", "does not listen", "findings of units"}},
 		"open control": {func(b *bed) { b.chmod(runDir+"/control/socket", 0o666) },
 			want{"fail sockets", "others may drain workers", "chmod 0600"}},
 		"no control": {func(b *bed) { b.reportErr = errors.New("cannot reach it") },
@@ -281,7 +282,7 @@ func TestWhatIsBroken(t *testing.T) {
 		"control is gone": {func(b *bed) { b.reportErr = control.ErrNotRunning },
 			want{"fail sockets", "is gone, while the service runs", "systemctl restart codex-proxy"}},
 		"control gone, too": {func(b *bed) { b.reportErr = control.ErrNotRunning },
-			want{"warn service", "not checked: its control socket is gone", "sockets says"}},
+			want{"warn service", "not checked: its control socket is gone", "findings of sockets"}},
 		"no bus, socket": {func(b *bed) { b.busErr = units.ErrNoBus; b.chmod(runDir+"/default.sock", 0o600) },
 			want{"fail sockets", "has mode 0600: the proxy cannot connect", "chmod"}},
 		"foreign control": {func(b *bed) { b.reportErr = control.ErrForbidden },
@@ -292,7 +293,7 @@ func TestWhatIsBroken(t *testing.T) {
 			b.units[proxyUnit].ActiveState = "inactive"
 		}, want{"fail service", "does not run", "systemctl start codex.target"}},
 		"daemon stopped, models": {func(b *bed) { b.reportErr = control.ErrNotRunning },
-			want{"warn models", "not checked", "service says"}},
+			want{"warn models", "not checked", "findings of service"}},
 		"daemon hangs": {func(b *bed) { b.reportErr = errors.New("codex-proxy does not answer") },
 			want{"fail service", "does not answer", "systemctl status codex-proxy"}},
 		"not ready": {func(b *bed) {
@@ -315,15 +316,16 @@ func TestWhatIsBroken(t *testing.T) {
 		"no models": {func(b *bed) { b.report.Workers[0].Handshake.Models = nil },
 			want{"fail models", "offers no model", "`model` in " + workerFile("default")}},
 		"no handshake": {func(b *bed) { b.report.Workers[0].Handshake = nil },
-			want{"warn models", "is not connected", "service says"}},
-		"knows nobody": {func(b *bed) { b.report.Workers = nil }, want{"warn models", "no worker", "service says"}},
+			want{"warn models", "is not connected", "findings of service"}},
+		"knows nobody": {func(b *bed) { b.report.Workers = nil },
+			want{"warn models", "no worker", "findings of service"}},
 
 		"no watchdog": {func(b *bed) { b.units[defaultUnit].Watchdog = 0 },
 			want{"warn watchdog", defaultUnit + ": has no watchdog", "WatchdogSec="}},
 		"silent watchdog": {func(b *bed) { b.units[proxyUnit].WatchdogAge = 40 * time.Second },
 			want{"fail watchdog", "has not answered for 40s, of 30s", "systemctl restart " + proxyUnit}},
 		"nothing watched": {func(b *bed) { b.units[proxyUnit].ActiveState = "inactive" },
-			want{"warn watchdog", "not checked: it does not run", "units says"}},
+			want{"warn watchdog", "not checked: it does not run", "findings of units"}},
 
 		"port taken": {func(b *bed) {
 			failed(b.units[socketUnit], "")
@@ -336,7 +338,7 @@ func TestWhatIsBroken(t *testing.T) {
 			failed(b.units[socketUnit], "")
 			b.write("/proc/net/tcp", "  sl  local_address\n"+
 				"   0: 0200007F:2253 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4242 1\n")
-		}, want{"warn ports", "nothing listens there", "units says"}},
+		}, want{"warn ports", "nothing listens there", "findings of units"}},
 		"everybody's port": {func(b *bed) {
 			failed(b.units[socketUnit], "")
 			b.write("/proc/net/tcp6", "  sl  local_address\n"+
@@ -350,19 +352,19 @@ func TestWhatIsBroken(t *testing.T) {
 		"not live": {func(b *bed) { b.report.Health.Liveness = probes.Liveness{Reason: probes.Stuck} },
 			want{"fail ports", "not live (stuck)", "journalctl"}},
 		"service down": {func(b *bed) { b.units[proxyUnit].ActiveState = "inactive" },
-			want{"warn ports", "the service does not run", "units says"}},
+			want{"warn ports", "the service does not run", "findings of units"}},
 		"keys not asked for": {func(b *bed) { b.write(keyFile, "ci "+strings.Repeat("ab", 32)+"\n") },
 			want{"fail ports", "answers a request without an API key", "codex-proxy keys apply"}},
 		"closed, and answers so": {func(b *bed) {
 			closeKeys(b)
 			b.gets["http://127.0.0.1:8787/v1/models"] = get{status: 401}
-		}, want{"ok ports", "lets nobody in, as there is no API key", ""}},
+		}, want{"ok ports", "refuses every request, as there is no API key", ""}},
 		"not closed": {closeKeys, want{"fail ports", "answers a request without an API key",
 			"codex-proxy keys apply"}},
 		"keys asked for": {func(b *bed) { b.gets["http://127.0.0.1:8787/v1/models"] = get{status: 401} },
 			want{"warn ports", "asks for API keys that are not in", "codex-proxy keys apply"}},
 		"no address": {func(b *bed) { b.units[socketUnit].Listen = nil },
-			want{"warn ports", "has none", "units says"}},
+			want{"warn ports", "has none", "findings of units"}},
 
 		"controllers": {func(b *bed) { b.write("/sys/fs/cgroup/cgroup.controllers", "cpu io") },
 			want{"warn cgroup", "memory, pids are missing", "ask for them"}},
@@ -380,7 +382,7 @@ func TestWhatIsBroken(t *testing.T) {
 			c.broken(b)
 			r := Examine(t.Context(), b.host)
 			assertFound(t, r, c.want)
-			level, _, _ := strings.Cut(c.want.is, " ")
+			level, _, _ := strings.Cut(c.want.check, " ")
 			if Level(level) == Fail {
 				assert.False(t, r.OK)
 			}
@@ -396,7 +398,7 @@ func TestWhatIsBroken(t *testing.T) {
 func assertFound(t *testing.T, r Report, w want) {
 	t.Helper()
 	for _, f := range r.Findings {
-		if string(f.Level)+" "+f.Check == w.is && strings.Contains(f.sentence(), w.says) &&
+		if string(f.Level)+" "+f.Check == w.check && strings.Contains(f.sentence(), w.detail) &&
 			strings.Contains(f.Remedy, w.remedy) {
 			return
 		}
@@ -406,19 +408,19 @@ func assertFound(t *testing.T, r Report, w want) {
 	assert.Fail(t, "not found", "%+v in\n%s", w, page.String())
 }
 
-// assertEveryCheck: what is broken hides no check, and the order stays.
+// assertEveryCheck asserts that a fault hides no check and does not change the order.
 func assertEveryCheck(t *testing.T, r Report) {
 	t.Helper()
-	var said []string
+	var shown []string
 	for _, f := range r.Findings {
-		if len(said) == 0 || said[len(said)-1] != f.Check {
-			said = append(said, f.Check)
+		if len(shown) == 0 || shown[len(shown)-1] != f.Check {
+			shown = append(shown, f.Check)
 		}
 	}
-	assert.Equal(t, names, said)
+	assert.Equal(t, names, shown)
 }
 
-// What was remedied is not complained about for ever.
+// These settings are no faults.
 func TestWhatIsWellToo(t *testing.T) {
 	for name, c := range map[string]struct {
 		changed func(b *bed)
@@ -426,8 +428,7 @@ func TestWhatIsWellToo(t *testing.T) {
 	}{
 		"debian 12": {func(b *bed) { b.version = "252.39" }, want{"ok systemd", "the units themselves wait", ""}},
 		"demo": {func(b *bed) {
-			b.write(workerFile("default"),
-				"mode = \"demo\"\n")
+			b.write(workerFile("default"), "mode = \"demo\"\n")
 			b.codexErr = errors.New("none")
 		}, want{"ok codex", "the demo needs none", ""}},
 		"plain": {func(b *bed) {
@@ -463,8 +464,8 @@ func TestWhatIsWellToo(t *testing.T) {
 	}
 }
 
-// What the unit hides from the daemon has the wrong place, and what it is handed as
-// a credential is not its to read.
+// A key file that the unit hides from the daemon is a fault. The daemon gets the default
+// key file as a credential, so its place does not matter.
 func TestKeysThatTheUnitHides(t *testing.T) {
 	s := &survey{Host: newBed(t).host, config: &config.Config{KeyFile: "/root/../root/keys"}}
 	found := s.namedKeys()
@@ -510,5 +511,5 @@ fail  units        b.service: is stopped
 	assert.False(t, r.OK)
 }
 
-// closeKeys is what the end of the last key leaves.
+// closeKeys leaves the key file as after the removal of the last key.
 func closeKeys(b *bed) { b.write(keyFile, auth.ClosedLine()+"\n") }

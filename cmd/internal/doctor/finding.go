@@ -9,25 +9,25 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 )
 
-// Level is how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
-// The levels: Fail is what keeps the service, or a part of it, from working or
-// from being safe; Warn is what makes it worse than it could be, or what could
-// not be looked at because of a Fail elsewhere.
+// The levels: with a Fail the service, or a part of it, does not work or is unsafe;
+// with a Warn it works less well than it could, or a check could not run because of
+// a Fail elsewhere.
 const (
 	OK   Level = "ok"
 	Warn Level = "warn"
 	Fail Level = "fail"
 )
 
-// Finding is what one check says of one subject.
+// Finding is the result of one check for one subject.
 type Finding struct {
 	Check   string `json:"check"`
 	Level   Level  `json:"level"`
 	Subject string `json:"subject,omitempty"` // a unit, a worker, a path; empty: the machine
 	Detail  string `json:"detail"`
-	Remedy  string `json:"remedy,omitempty"` // what to do; never empty unless Level is OK
+	Remedy  string `json:"remedy,omitempty"` // empty if and only if Level is OK
 }
 
 // Report is all findings, in the order of the checks. Each check has at least one.
@@ -48,17 +48,18 @@ func fail(subject, detail, remedy string) Finding {
 	return Finding{Level: Fail, Subject: subject, Detail: detail, Remedy: remedy}
 }
 
-// unchecked is for what cannot be looked at because of what another check says.
+// unchecked is the finding of a check that could not run because of the findings of
+// another.
 func unchecked(subject, why, other string) Finding {
-	return warn(subject, "not checked: "+why, "mend what "+other+" says first")
+	return warn(subject, "not checked: "+why, "mend the findings of "+other+" first")
 }
 
-// unprivileged is for what only root may look at.
+// unprivileged is the finding of a check that needs root.
 func unprivileged(subject, what string) Finding {
 	return fail(subject, "not checked: only root may "+what, "run it as root: sudo codex-proxy doctor")
 }
 
-// orOK is the problems, or if there is none a word about what is well.
+// orOK is the problems, or OK with detail if there is none.
 func orOK(problems []Finding, detail string) []Finding {
 	if len(problems) > 0 {
 		return problems
@@ -66,7 +67,7 @@ func orOK(problems []Finding, detail string) []Finding {
 	return []Finding{ok("", detail)}
 }
 
-// blame is fail for an error that may be a Problem with a hint of its own.
+// blame is fail for an error, with the hint of a Problem as its remedy.
 func blame(subject string, err error, otherwise string) Finding {
 	var p *codexhome.Problem
 	if !errors.As(err, &p) || p.Hint == "" {
@@ -86,8 +87,7 @@ func (r *Report) add(check string, findings []Finding) {
 	}
 }
 
-// Write shows the report to people: one line a finding, and below what is not
-// ok its remedy.
+// Write writes the report for people: one line a finding, and its remedy below.
 func (r Report) Write(w io.Writer) error {
 	count := map[Level]int{}
 	var page strings.Builder

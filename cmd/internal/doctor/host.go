@@ -13,8 +13,8 @@ import (
 	"codex-proxy/units"
 )
 
-// Host is the machine that is looked at. The functions may be called
-// concurrently, and end with their context.
+// Host is the machine to check. The functions may be called concurrently, and end
+// with their context.
 type Host struct {
 	Root    string // before every path: "/"
 	Control string // control socket, unless config.toml names another
@@ -23,16 +23,16 @@ type Host struct {
 	Systemd Systemd
 	Account func(name string) (Account, error)
 	Status  func(ctx context.Context, socket string) (probes.Report, error)
-	Keys    func(ctx context.Context, socket string) (control.Keys, error) // those in force
+	Keys    func(ctx context.Context, socket string) (control.Keys, error) // the keys in force
 	Get     func(ctx context.Context, url string) (status int, body []byte, err error)
 	Codex   func(w *codexhome.Worker, home string, env []string, as Account) (Codex, error)
-	// Command has the codex behind a worker's socket run a command as one of the model's.
+	// Command makes the codex behind a worker's socket run a command as if the model had asked for it.
 	Command func(ctx context.Context, socket string, command []string) (appserver.CommandResult, error)
 	Clock   func() (Clock, error)
-	Free    func(dir string) (uint64, error) // bytes that others than root may still write there
+	Free    func(dir string) (uint64, error) // bytes free for other users than root
 }
 
-// Systemd is what is asked of systemd and polkit. See units.Manager.
+// Systemd answers questions about systemd and polkit. See units.Manager.
 type Systemd interface {
 	Version(ctx context.Context) (string, error)
 	Describe(ctx context.Context, unit string) (units.Description, error)
@@ -59,7 +59,7 @@ type Clock struct {
 	Synced bool // the kernel calls it synchronised (adjtimex(2))
 }
 
-// The places that the packages and units fix.
+// The paths and names of the packages and units.
 const (
 	proxyUser  = paths.User
 	workerUser = paths.WorkerUser
@@ -78,10 +78,10 @@ const (
 	stateDir     = paths.StateDir
 )
 
-// path is where a path of the machine is to be found.
+// path is a path of the machine as this process reaches it.
 func (h Host) path(elem ...string) string { return filepath.Join(append([]string{h.Root}, elem...)...) }
 
-// workerFile is where a worker's settings are.
+// workerFile is the path of a worker's settings.
 func workerFile(worker string) string { return filepath.Join(paths.WorkerSettings, worker+".toml") }
 
 // home is a worker's CODEX_HOME, as the unit sets it.

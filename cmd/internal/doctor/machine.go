@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// checkCgroup is whether limits on units are enforced: systemd accepts those of
-// a controller that the machine lacks, and does nothing.
+// checkCgroup checks that limits of units are enforced: systemd accepts limits of a
+// missing controller without effect.
 func checkCgroup(_ context.Context, s *survey) []Finding {
 	text, err := os.ReadFile(s.path("/sys/fs/cgroup/cgroup.controllers"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -36,11 +36,11 @@ func checkCgroup(_ context.Context, s *survey) []Finding {
 	return []Finding{ok("", "controllers "+strings.Join(have, ", "))}
 }
 
-// clockSlack is what the clocks of this machine and of the one that built the
-// program may differ by.
+// clockSlack bounds the difference between the clocks of this machine and of the one
+// that built the program.
 const clockSlack = 24 * time.Hour
 
-// checkClock is whether the time is right: certificates and logins depend on it.
+// checkClock checks the time: certificates and logins depend on it.
 func checkClock(_ context.Context, s *survey) []Finding {
 	c, err := s.Clock()
 	if err != nil {

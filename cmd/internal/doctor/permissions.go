@@ -16,18 +16,18 @@ import (
 	"codex-proxy/proxy/usage"
 )
 
-// rule is how a file or directory must be.
+// rule is the required ownership and mode of a file or directory.
 type rule struct {
 	path     string
 	owner    string      // user
-	group    string      // whose group to name in the remedy
+	group    string      // the group for the remedy
 	most     fs.FileMode // no more than these bits
-	readers  []string    // who must be able to read it, and to enter a directory
-	optional bool        // it comes with the first use
-	made     string      // what to make it with, if that is not systemd-tmpfiles
+	readers  []string    // the users that must be able to read it, and to enter a directory
+	optional bool        // the first use makes it
+	made     string      // the command that makes it, if not systemd-tmpfiles
 }
 
-// rules are of the package, packaging/tmpfiles and the units.
+// rules follow the package, packaging/tmpfiles and the units.
 func (s *survey) rules() []rule {
 	rules := []rule{
 		{path: program, owner: "root", group: "root", most: 0o755, readers: []string{proxyUser, workerUser}},
@@ -60,7 +60,7 @@ func (s *survey) rules() []rule {
 	return rules
 }
 
-// checkPermissions is whether files are for those who need them and nobody else.
+// checkPermissions checks that the users that need a file can use it, and no others.
 func checkPermissions(_ context.Context, s *survey) []Finding {
 	var found []Finding
 	rules := s.rules()
@@ -73,15 +73,15 @@ func checkPermissions(_ context.Context, s *survey) []Finding {
 	return orOK(found, fmt.Sprintf("%d files and directories are for those who need them", len(rules)))
 }
 
-// namedKeys is about the file of API keys that config.toml names: the daemon reads
-// it itself. The default one is a credential.
+// namedKeys checks the file of API keys that config.toml names: the daemon reads it
+// itself. The default file is a credential.
 func (s *survey) namedKeys() []Finding {
 	reader, err := s.Account(proxyUser)
 	if s.config == nil || s.config.KeyFile == "" || s.config.KeyFile == keyFile || err != nil {
 		return nil
 	}
 	file := filepath.Clean(s.config.KeyFile)
-	const elsewhere = "move the file to " + settingsDir + ", say so in api_keys, and systemctl reload codex-proxy"
+	const elsewhere = "move the file to " + settingsDir + ", set api_keys to it, and systemctl reload codex-proxy"
 	for _, hidden := range []string{"/home/", "/root/", "/run/user/"} {
 		if strings.HasPrefix(file, hidden) {
 			return []Finding{fail(file, "cannot be seen by the service (ProtectHome= in its unit)", elsewhere)}
@@ -148,8 +148,8 @@ func (s *survey) wrong(r rule, info fs.FileInfo, owner Account) string {
 	return ""
 }
 
-// may reports whether the account can read a file, or list and enter a
-// directory, by its mode. Access control lists are not looked at.
+// may reports whether the account can read a file, or list and enter a directory, by
+// its mode. It ignores access control lists.
 func (a Account) may(st *syscall.Stat_t, info fs.FileInfo) bool {
 	need := fs.FileMode(0o4)
 	if info.IsDir() {
@@ -158,7 +158,7 @@ func (a Account) may(st *syscall.Stat_t, info fs.FileInfo) bool {
 	return a.has(need, st, info)
 }
 
-// has is about one digit of the mode.
+// has reports whether the digit of the mode for the account has the bits of need.
 func (a Account) has(need fs.FileMode, st *syscall.Stat_t, info fs.FileInfo) bool {
 	switch {
 	case a.UID == 0:

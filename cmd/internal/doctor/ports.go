@@ -10,11 +10,11 @@ import (
 	"codex-proxy/probes"
 )
 
-// checkPorts is whether the addresses of the API are ours, and answer. Nothing
-// is asked for while the service is down: that would start it.
+// checkPorts checks that the addresses of the API belong to the service and answer. It
+// sends no request while the service is down: that would start it.
 func checkPorts(ctx context.Context, s *survey) []Finding {
 	if s.busErr != nil {
-		return []Finding{unchecked("", "systemd does not say what they are", "bus")}
+		return []Finding{unchecked("", "systemd does not answer with the addresses", "bus")}
 	}
 	d := s.units[socketUnit]
 	if len(d.Listen) == 0 {
@@ -47,7 +47,7 @@ func (s *survey) port(ctx context.Context, address string, open bool) Finding {
 	return s.openPort(ctx, address, "http://"+net.JoinHostPort(host, port))
 }
 
-// closedPort: if somebody else has the port, that is why it is closed.
+// closedPort names the process that has the port, if there is one.
 func (s *survey) closedPort(address, host, port string) Finding {
 	if holder, taken := s.listener(host, port); taken {
 		return fail(address, "is taken by "+holder, "stop that, or choose another address: systemctl edit "+
@@ -74,7 +74,7 @@ func (s *survey) openPort(ctx context.Context, address, url string) Finding {
 	return s.guarded(ctx, address, url)
 }
 
-// guarded: keys are asked for exactly if there are any, or have been any.
+// guarded checks that the API requires a key exactly if there are keys, or were any.
 func (s *survey) guarded(ctx context.Context, address, url string) Finding {
 	keys, err := s.keys()
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *survey) guarded(ctx context.Context, address, url string) Finding {
 	case !keys.Empty() && status != http.StatusUnauthorized:
 		return fail(address, fmt.Sprintf("answers a request without an API key (status %d)", status), apply)
 	case keys.Empty() && keys.Closed() && status == http.StatusUnauthorized:
-		return ok(address, "answers, and lets nobody in, as there is no API key")
+		return ok(address, "answers, and refuses every request, as there is no API key")
 	case keys.Empty() && keys.Closed():
 		return fail(address, fmt.Sprintf("answers a request without an API key (status %d)", status), apply)
 	case keys.Empty() && status == http.StatusUnauthorized:

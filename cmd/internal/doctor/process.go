@@ -12,7 +12,7 @@ import (
 // userHZ is the unit of times in /proc/PID/stat, on every Linux (proc_pid_stat(5)).
 const userHZ = 100
 
-// startOf is when a process started, to about a second; zero if it is not known.
+// startOf is the start time of a process, to about a second; zero if it is unknown.
 // systemd's own timestamps do not follow a hand-over of the main process.
 func (h Host) startOf(pid uint32) time.Time {
 	boot, err := h.bootTime()
@@ -20,7 +20,7 @@ func (h Host) startOf(pid uint32) time.Time {
 	if err != nil || statErr != nil {
 		return time.Time{}
 	}
-	// The name, in parentheses, may hold anything.
+	// The name, in parentheses, may contain any bytes.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	const starttime = 22 - 3 // the first field after the name is the third
 	if len(fields) <= starttime {
@@ -47,15 +47,15 @@ func (h Host) bootTime() (time.Time, error) {
 	return time.Time{}, fmt.Errorf("/proc/stat has no btime")
 }
 
-// replaced reports whether the program that a process runs has been removed or
-// replaced since.
+// replaced reports whether the program of a process was removed or replaced after its
+// start.
 func (h Host) replaced(pid uint32) bool {
 	exe, err := os.Readlink(h.path("/proc", fmt.Sprint(pid), "exe"))
 	return err == nil && strings.HasSuffix(exe, " (deleted)")
 }
 
-// changedSince reports whether a file has changed after the process started, of
-// which both times are known to about a second.
+// changedSince reports whether a file has changed after the start of a process. Both
+// times are known to about a second.
 func (h Host) changedSince(path string, pid uint32) bool {
 	info, err := os.Stat(h.path(path))
 	start := h.startOf(pid)

@@ -8,8 +8,8 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 )
 
-// checkSandbox is whether codex can run a command in its sandbox (bubblewrap), of
-// workers that run commands.
+// checkSandbox checks, for workers that run commands, that codex can run one in its
+// sandbox (bubblewrap).
 func checkSandbox(ctx context.Context, s *survey) []Finding {
 	return s.eachCodex("sandbox", func(w worker, c Codex) Finding {
 		switch subject := "worker " + w.name; {
@@ -24,8 +24,8 @@ func checkSandbox(ctx context.Context, s *survey) []Finding {
 	})
 }
 
-// trySandbox has the running worker run a command, since the restrictions of its unit
-// decide, too. Where that fails the same outside of the unit shows where the fault is.
+// trySandbox makes the running worker run a command, because the restrictions of its
+// unit apply, too. If that fails, the same command outside of the unit locates the fault.
 func (s *survey) trySandbox(ctx context.Context, w worker, c Codex) Finding {
 	subject := "worker " + w.name
 	problem, untried := s.sandboxInside(ctx, w)
@@ -48,8 +48,8 @@ func (s *survey) trySandbox(ctx context.Context, w worker, c Codex) Finding {
 			"then systemctl restart "+w.unit())
 }
 
-// sandboxInside is why codex cannot run a command in its sandbox inside the unit, and
-// why that is not known.
+// sandboxInside returns the problem of a command in codex's sandbox inside the unit, or
+// the reason why it could not be tried.
 func (s *survey) sandboxInside(ctx context.Context, w worker) (problem *codexhome.Problem, untried error) {
 	switch {
 	case s.busErr != nil:

@@ -10,10 +10,10 @@ import (
 	"codex-proxy/proxy/control"
 )
 
-// manyRestarts in a row are worth a look at a worker that is ready again.
+// manyRestarts in a row are a finding even if the worker is ready again.
 const manyRestarts = 3
 
-// checkService is what the daemon says of itself and its workers.
+// checkService checks the daemon's report of itself and its workers.
 func checkService(_ context.Context, s *survey) []Finding {
 	switch {
 	case errors.Is(s.reportErr, control.ErrForbidden):
@@ -58,7 +58,7 @@ func judgeWorker(w probes.Worker, serviceReady bool) []Finding {
 	case w.Drained:
 		return []Finding{warn("worker "+w.Name, "was drained by an operator: it takes no new turns",
 			"codex-proxy undrain "+w.Name)}
-	case !w.Ready && serviceReady: // else the service's own words name it
+	case !w.Ready && serviceReady: // else the finding of the service names the worker
 		return []Finding{fail("worker "+w.Name, fmt.Sprintf("is not ready (%s)", w.Reason),
 			"codex-proxy status; journalctl -u "+w.Unit+" -n 20")}
 	case w.Ready && w.ConsecutiveFailures >= manyRestarts:
@@ -68,7 +68,7 @@ func judgeWorker(w probes.Worker, serviceReady bool) []Finding {
 	return nil
 }
 
-// checkModels is what each worker offers to clients.
+// checkModels checks that each worker offers models to clients.
 func checkModels(_ context.Context, s *survey) []Finding {
 	if s.reportErr != nil {
 		return []Finding{unchecked("", "the daemon does not answer", "service")}

@@ -13,9 +13,8 @@ import (
 	"codex-proxy/proxy/control"
 )
 
-// checkSockets is about the sockets between the proxy and its workers, and the
-// control socket. A worker's socket is not connected to: that could start a
-// worker which somebody has stopped.
+// checkSockets checks the sockets between the proxy and its workers, and the control
+// socket. It does not connect to a worker's socket: that could start a stopped worker.
 func checkSockets(_ context.Context, s *survey) []Finding {
 	var found []Finding
 	for _, w := range s.workers {
@@ -54,8 +53,8 @@ func (s *survey) workerSocket(w worker) []Finding {
 	return s.socketMode(path, info)
 }
 
-// socketMode: the proxy's group, and nobody else, may connect, which takes the
-// permission to write (unix(7)).
+// socketMode checks that the proxy's group alone may connect, which needs permission
+// to write (unix(7)).
 func (s *survey) socketMode(path string, info fs.FileInfo) []Finding {
 	root, err := s.Account("root")
 	proxy, proxyErr := s.Account(proxyUser)
@@ -77,8 +76,7 @@ func (s *survey) socketMode(path string, info fs.FileInfo) []Finding {
 	return nil
 }
 
-// controlGone reports that nobody listens on the control socket of a service
-// which runs.
+// controlGone reports whether the service runs and its control socket has no listener.
 func (s *survey) controlGone() bool {
 	return errors.Is(s.reportErr, control.ErrNotRunning) && s.running(proxyUnit)
 }

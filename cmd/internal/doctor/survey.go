@@ -14,8 +14,8 @@ import (
 	"codex-proxy/units"
 )
 
-// survey is what several checks look at, asked for once. It is not changed
-// after it was made.
+// survey holds the facts that several checks need. It does not change after its
+// creation.
 type survey struct {
 	Host
 	config    *config.Config // nil if it is bad
@@ -28,10 +28,10 @@ type survey struct {
 	unitErrs  map[string]error
 	report    probes.Report
 	reportErr error        // the daemon does not answer
-	inForce   control.Keys // of the daemon; empty if it does not tell
+	inForce   control.Keys // of the daemon; empty if unknown
 }
 
-// worker is one that is configured, or that has a worker file.
+// worker is a worker that is configured, or has a worker file.
 type worker struct {
 	name string
 	file *codexhome.Worker // nil if it is bad
@@ -53,7 +53,7 @@ func (h Host) survey(ctx context.Context) *survey {
 	defer cancel()
 	s.report, s.reportErr = h.Status(limited, s.controlSocket())
 	if s.reportErr == nil {
-		s.inForce, _ = h.Keys(limited, s.controlSocket()) // one that answers but this is an older one
+		s.inForce, _ = h.Keys(limited, s.controlSocket()) // an error: the daemon is an older version
 	}
 	s.askSystemd(ctx)
 	return s
@@ -67,7 +67,8 @@ func (s *survey) controlSocket() string {
 	return paths.FindControlSocket(s.Root, s.config.ControlSocket)
 }
 
-// workerNames are those of the configuration. If that is bad, the files tell.
+// workerNames are those of the configuration or, if that is invalid, of the worker
+// files.
 func (s *survey) workerNames() []string {
 	if s.config != nil {
 		return s.config.Workers
@@ -82,7 +83,7 @@ func (s *survey) workerNames() []string {
 	return names
 }
 
-// unitNames are all units that the package and the configuration want.
+// unitNames are all units that the package and the configuration require.
 func (s *survey) unitNames() []string {
 	names := []string{targetUnit, socketUnit, proxyUnit}
 	if s.config != nil && s.config.Images.Fetch {
@@ -119,6 +120,5 @@ func (s *survey) askSystemd(ctx context.Context) {
 	all.Wait()
 }
 
-// running reports whether systemd calls the unit active. Of a unit that it was
-// not asked about, or said nothing of, nobody knows.
+// running reports whether the unit is active. It is false if its state is unknown.
 func (s *survey) running(unit string) bool { return s.units[unit].Active() }

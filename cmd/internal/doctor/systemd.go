@@ -9,12 +9,12 @@ import (
 
 const (
 	oldestSystemd = 252
-	// growingDelays is the version that brought RestartSteps= and RestartMaxDelaySec=.
-	// Before it, package ramp stands in.
+	// growingDelays is the first version with RestartSteps= and RestartMaxDelaySec=.
+	// Before it, package restartdelay waits in its place.
 	growingDelays = 254
 )
 
-// checkSystemd is about its version, and what that lacks.
+// checkSystemd checks the version of systemd.
 func checkSystemd(_ context.Context, s *survey) []Finding {
 	if s.busErr != nil {
 		return []Finding{unchecked("", "systemd does not answer", "bus")}

@@ -9,7 +9,7 @@ import (
 	"codex-proxy/units"
 )
 
-// checkUnits is whether every unit is installed, runs, and will at the next boot.
+// checkUnits checks that every unit is installed, runs, and starts at boot.
 func checkUnits(_ context.Context, s *survey) []Finding {
 	if s.busErr != nil {
 		return []Finding{unchecked("", "systemd does not answer", "bus")}
@@ -80,7 +80,7 @@ func judgeState(d units.Description) (Finding, bool) {
 	return fail(d.Unit, "is stopped", "systemctl start "+starter(d)), true
 }
 
-// starter is what to start so that the unit runs, with all that belongs to it.
+// starter is the unit to start so that d runs together with the units it belongs to.
 func starter(d units.Description) string {
 	if strings.HasSuffix(d.Unit, ".socket") || slices.Contains(d.WantedBy, targetUnit) {
 		return targetUnit
@@ -88,7 +88,7 @@ func starter(d units.Description) string {
 	return d.Unit
 }
 
-// why is what systemd, and the unit itself, say of its end.
+// why is the cause of the unit's end, from systemd and from the unit's own status.
 func why(d units.Description) string {
 	text := ""
 	switch e, ran := d.LastExit(); {
@@ -97,14 +97,14 @@ func why(d units.Description) string {
 	case d.Result != "" && d.Result != "success":
 		text = " (" + d.Result + ")"
 	}
-	if strings.HasPrefix(d.StatusText, "Not started: ") { // what worker-prepare found
+	if strings.HasPrefix(d.StatusText, "Not started: ") { // of worker-prepare
 		text += ": " + strings.TrimPrefix(d.StatusText, "Not started: ")
 	}
 	return text
 }
 
-// judgeBoot: the target is enabled, and what belongs to it is wanted by it. The
-// sockets are wanted by their services.
+// judgeBoot checks that the target is enabled and that a unit wants each service. The
+// services want their sockets.
 func judgeBoot(d units.Description) (Finding, bool) {
 	switch {
 	case d.Unit == targetUnit && d.FileState != "enabled":

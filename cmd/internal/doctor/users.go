@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// checkUsers is whether the proxy and its workers run as two users of their own.
+// checkUsers checks that the proxy and its workers run as two users of their own.
 func checkUsers(_ context.Context, s *survey) []Finding {
 	var found []Finding
 	accounts := map[string]Account{}
@@ -31,8 +31,8 @@ func checkUsers(_ context.Context, s *survey) []Finding {
 	return orOK(found, fmt.Sprintf("%s and %s are two users of their own", proxyUser, workerUser))
 }
 
-// apart: what codex runs for a client must reach neither the proxy nor another
-// worker's socket.
+// apart checks that a command which codex runs for a client reaches neither the proxy
+// nor the socket of another worker.
 func apart(proxy, worker Account) []Finding {
 	if proxy.UID == worker.UID {
 		return []Finding{fail(workerUser, "has the user id of "+proxyUser, "give it a user id of its own")}

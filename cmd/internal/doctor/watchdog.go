@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// checkWatchdog is whether systemd would notice a hang of the proxy or a worker,
-// and whether one hangs now.
+// checkWatchdog checks that systemd watches the proxy and the workers, and that none
+// of them hangs now.
 func checkWatchdog(_ context.Context, s *survey) []Finding {
 	if s.busErr != nil {
 		return []Finding{unchecked("", "systemd does not answer", "bus")}

@@ -1,8 +1,8 @@
 package journal
 
-// Event is one kind of entry. Its ID never changes once it has been released:
+// event is one kind of entry. Its ID never changes once it has been released:
 // people filter by it (MESSAGE_ID= in systemd.journal-fields(7)).
-type Event struct {
+type event struct {
 	Name    string // CODEX_EVENT
 	ID      string // MESSAGE_ID, 128 bits in hex
 	Message string // what the code logs; empty for lines of other programs
@@ -10,10 +10,10 @@ type Event struct {
 	Help    string // what it means and what to do; @FIELD@ stands for a field's value
 }
 
-// Events is every kind of entry that the program makes. A message of the code
+// allEvents is every kind of entry that the program makes. A message of the code
 // that is not here fails a test.
-func Events() []Event {
-	return []Event{
+func allEvents() []event {
+	return []event{
 		{"listening", "78a082f3eb1149f8946e699d30ff600b", "listening",
 			"codex-proxy accepts connections",
 			"The service accepts connections at @CODEX_ADDRESS@. It is ready as soon as one worker is;\n" +

@@ -24,7 +24,7 @@ const root = "../../.."
 
 func TestEventsAreDistinct(t *testing.T) {
 	seen := map[string]bool{}
-	for _, e := range Events() {
+	for _, e := range allEvents() {
 		assert.Regexp(t, `^[0-9a-f]{32}$`, e.ID)
 		assert.Regexp(t, `^[a-z]+(-[a-z]+)*$`, e.Name)
 		for _, key := range []string{e.ID, e.Name, "message " + e.Message} {
@@ -42,7 +42,7 @@ func TestEventsAreDistinct(t *testing.T) {
 // Every message of the program is an event, and every event has a message.
 func TestEventsAreWhatTheProgramLogs(t *testing.T) {
 	known := map[string]bool{}
-	for _, e := range Events() {
+	for _, e := range allEvents() {
 		known[e.Message] = true
 	}
 	literals := map[string]bool{"": true}
@@ -113,7 +113,7 @@ func methodName(method *ast.SelectorExpr, ok bool) string {
 // https://systemd.io/CATALOG/.
 func catalogue() string {
 	var b strings.Builder
-	for _, e := range Events() {
+	for _, e := range allEvents() {
 		fmt.Fprintf(&b, "-- %s\nSubject: %s\nDefined-By: codex-proxy\nDocumentation: man:codex-proxy(1)\n\n%s\n\n",
 			e.ID, e.Subject, e.Help)
 	}
@@ -152,7 +152,7 @@ func TestEventsInTheDocs(t *testing.T) {
 	shown, tail, found := strings.Cut(rest, end)
 	require.True(t, found)
 	table := "| `CODEX_EVENT` | `MESSAGE_ID` | |\n|---|---|---|\n"
-	for _, e := range Events() {
+	for _, e := range allEvents() {
 		table += "| `" + e.Name + "` | `" + e.ID + "` | " + e.Subject + " |\n"
 	}
 	if *update {

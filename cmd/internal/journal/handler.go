@@ -37,7 +37,7 @@ type handler struct {
 // output is shared by all handlers derived from one.
 type output struct {
 	send   sender
-	events map[string]Event // by message
+	events map[string]event // by message
 	mu     sync.Mutex
 	line   bytes.Buffer
 	vars   []field
@@ -50,8 +50,8 @@ type sender func(message string, p journal.Priority, vars []field) error
 type field struct{ name, value string }
 
 func newHandler(send sender, plain slog.Handler, level slog.Leveler) *handler {
-	out := &output{send: send, events: map[string]Event{}}
-	for _, e := range Events() {
+	out := &output{send: send, events: map[string]event{}}
+	for _, e := range allEvents() {
 		out.events[e.Message] = e
 	}
 	text := slog.NewTextHandler(&out.line, &slog.HandlerOptions{Level: level, ReplaceAttr: withoutBuiltIns})

@@ -43,7 +43,7 @@ func tracing(send sender, stderr io.Writer, requests func(string) string) func(s
 }
 
 func eventOfCodex() (id string) {
-	for _, e := range Events() {
+	for _, e := range allEvents() {
 		if e.Message == "" {
 			id = e.ID
 		}

@@ -14,9 +14,9 @@ var ofService = []struct {
 	value func(probes.Report) float64
 }{
 	{prometheus.NewDesc("codex_textfile_ready", "Whether the service is ready, as /readyz says.", nil, nil),
-		func(r probes.Report) float64 { return oneIf(r.Health.Readiness.Ready) }},
+		func(r probes.Report) float64 { return oneIf[r.Health.Readiness.Ready] }},
 	{prometheus.NewDesc("codex_textfile_draining", "Whether the service stops, or all workers are drained.", nil, nil),
-		func(r probes.Report) float64 { return oneIf(r.Health.Readiness.Reason == probes.Draining) }},
+		func(r probes.Report) float64 { return oneIf[r.Health.Readiness.Reason == probes.Draining] }},
 	{prometheus.NewDesc("codex_textfile_state_since_timestamp_seconds",
 		"When readiness or its reason last changed.", nil, nil),
 		func(r probes.Report) float64 { return seconds(r.Health.Readiness.LastChangeAt) }},
@@ -30,13 +30,13 @@ var ofWorkers = []struct {
 	value func(probes.Worker) float64
 }{
 	{byWorker("codex_textfile_worker_ready", "Whether the worker takes turns."), prometheus.GaugeValue,
-		func(w probes.Worker) float64 { return oneIf(w.Ready) }},
+		func(w probes.Worker) float64 { return oneIf[w.Ready] }},
 	{byWorker("codex_textfile_worker_restarts_total", "Automatic restarts by systemd since the proxy started."),
 		prometheus.CounterValue,
 		func(w probes.Worker) float64 { return float64(w.RestartsTotal) }},
 	{byWorker("codex_textfile_worker_start_limit_hit", "Whether systemd has given the worker up."),
 		prometheus.GaugeValue,
-		func(w probes.Worker) float64 { return oneIf(w.Reason == probes.StartLimitHit) }},
+		func(w probes.Worker) float64 { return oneIf[w.Reason == probes.StartLimitHit] }},
 	{byWorker("codex_textfile_worker_inflight", "Turns in flight on the worker."), prometheus.GaugeValue,
 		func(w probes.Worker) float64 { return float64(w.Inflight) }},
 }
@@ -91,9 +91,4 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-func oneIf(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
+var oneIf = map[bool]float64{true: 1}
