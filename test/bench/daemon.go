@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// daemon is codex-proxy as it is shipped, with an API key, metrics, a usage
+// daemon is the shipped codex-proxy, with an API key, metrics, a usage
 // database and its log, in front of fakes in a process of their own.
 type daemon struct {
 	*process
@@ -26,8 +26,8 @@ type daemon struct {
 	talk    *pauses
 }
 
-// startDaemon starts codex-proxy in front of so many workers, and returns when
-// it says READY=1 and a worker answers.
+// startDaemon starts codex-proxy in front of so many workers, and returns when it has
+// sent READY=1 and a worker answers.
 func (b *bench) startDaemon(ctx context.Context, workers int, env ...string) (*daemon, error) {
 	return b.startProgram(ctx, b.program, workers, env...)
 }
@@ -99,11 +99,11 @@ func (d *daemon) exec(ctx context.Context, dir, config string, env []string) err
 		return err
 	}
 	defer notify.Close()
-	heard, stderr, err := os.Pipe()
+	log, stderr, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	go func() { _, _ = io.Copy(d.talk, heard); _ = heard.Close() }() // to the end of the daemon
+	go func() { _, _ = io.Copy(d.talk, log); _ = log.Close() }() // to the end of the daemon
 	defer stderr.Close()
 	stream, err := asService(stderr)
 	if err != nil {
@@ -128,7 +128,7 @@ func (d *daemon) exec(ctx context.Context, dir, config string, env []string) err
 	return until(ctx, "every worker", d.whole)
 }
 
-// whole tells whether all workers are ready, not only the first.
+// whole reports whether all workers are ready, not only the first.
 func (d *daemon) whole() error {
 	res, err := http.Get("http://" + d.address + "/readyz")
 	if err != nil {

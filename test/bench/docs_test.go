@@ -34,7 +34,7 @@ func TestFiguresInTheDocs(t *testing.T) {
 	assert.Equal(t, figures, old, "hint: go test ./test/bench -update")
 }
 
-// A pause of the collector is found in the log however the log is cut up.
+// A pause of the collector is found in any pieces of the log.
 func TestPauses(t *testing.T) {
 	p := &pauses{}
 	log := "ts=1 msg=listening\ngc 1 @0.010s 2%: 0.021+1.5+3.25 ms clock, 0.02+0/1/0+0.1 ms cpu, 4->4->1 MB, 4 MB " +
@@ -48,7 +48,7 @@ func TestPauses(t *testing.T) {
 	assert.Equal(t, 1, n)
 }
 
-// A table tells a bound that was missed, and the change since the last result.
+// A table shows a missed bound, and the change since the last result.
 func TestTable(t *testing.T) {
 	var last, now result
 	last.one("CPU: chat", "µs", 200, 200)

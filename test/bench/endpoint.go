@@ -21,7 +21,8 @@ func serveEndpoint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: http.HandlerFunc(answerHTTP)} //nolint:gosec // the only client is the load generator
+	//nolint:gosec // the only client is the load generator
+	server := &http.Server{Handler: http.HandlerFunc(answerHTTP)}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(l); ctx.Err() == nil {
 		return err
@@ -46,8 +47,8 @@ func answerHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(delta, finish string) error {
 		_, err := fmt.Fprintf(w,
-			`data: {"id":"chatcmpl-0123456789abcdef01234567","object":"chat.completion.chunk","created":1790000000,"model":"demo",`+
-				`"choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`+"\n\n", delta, finish)
+			`data: {"id":"chatcmpl-0123456789abcdef01234567","object":"chat.completion.chunk",`+
+				`"created":1790000000,"model":"demo","choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`+"\n\n", delta, finish)
 		w.(http.Flusher).Flush()
 		return err
 	}
@@ -55,8 +56,7 @@ func answerHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if play(r.Context(), prompt, func(text string) error {
-		return send(fmt.Sprintf(`{"content":%q}`, text),
-			"null")
+		return send(fmt.Sprintf(`{"content":%q}`, text), "null")
 	}) != nil {
 		return
 	}
@@ -70,8 +70,8 @@ func answerWhole(w http.ResponseWriter, r *http.Request, prompt string) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = fmt.Fprintf(w, `{"id":"chatcmpl-0123456789abcdef01234567","object":"chat.completion","created":1790000000,"model":"demo",`+
-		`"choices":[{"index":0,"message":{"role":"assistant","content":%q,"refusal":null},"finish_reason":"stop"}],`+
+	_, _ = fmt.Fprintf(w, `{"id":"chatcmpl-0123456789abcdef01234567","object":"chat.completion",`+
+		`"created":1790000000,"model":"demo","choices":[{"index":0,"message":{"role":"assistant","content":%q,"refusal":null},"finish_reason":"stop"}],`+
 		`"usage":{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120}}`, text.String())
 }
 

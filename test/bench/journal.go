@@ -11,7 +11,7 @@ import (
 
 const journalDir = "/run/systemd/journal"
 
-// listenAsJournal takes what is logged where the journal would, and drops it.
+// listenAsJournal reads log entries on the journal's socket, and drops them.
 func listenAsJournal() (io.Closer, error) {
 	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, err

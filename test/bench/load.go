@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// load asks a target from several clients at once.
+// load sends requests to a target from several clients at once.
 type load struct {
 	address, key string
 	clients      int
@@ -25,7 +25,7 @@ type load struct {
 	responses    bool // to /v1/responses
 }
 
-// sample is what the clients saw.
+// sample is the measurements of the clients.
 type sample struct{ first, whole []time.Duration }
 
 // run makes all requests; any that fails ends it, as a measurement with failures

@@ -22,7 +22,7 @@ import (
 const (
 	insideName   = "inside"   // the bench, in its network
 	fakeName     = "fake"     // the app-servers
-	endpointName = "endpoint" // what answers without codex-proxy
+	endpointName = "endpoint" // the equal endpoint without codex-proxy
 )
 
 func main() {
@@ -78,7 +78,7 @@ func parse(args []string) (o options) {
 }
 
 // outside runs this program again in a network of its own, where ports are free and
-// nothing else is heard, and with mounts of its own, for the journal.
+// nothing else listens, and with mounts of its own, for the journal.
 func outside(args []string) error {
 	if o := parse(args); o.soak == 0 && o.nginx == "" {
 		return fmt.Errorf("cannot compare without -nginx (hint: run `make bench`)")
@@ -89,7 +89,7 @@ func outside(args []string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("cannot measure in a network of its own: %w (it takes root)", err)
 	}
-	if cmd.Wait() != nil { // it has said why
+	if cmd.Wait() != nil { // it has printed the reason
 		os.Exit(1)
 	}
 	return nil

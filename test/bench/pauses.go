@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// pauses drains the log of a Go program, and keeps what GODEBUG=gctrace=1 says of
-// the times for which its collector stopped the world (package runtime).
+// pauses drains the log of a Go program, and keeps the times for which its collector
+// stopped the world, from the lines of GODEBUG=gctrace=1 (package runtime).
 type pauses struct {
 	mu   sync.Mutex
 	rest []byte
@@ -41,7 +41,7 @@ func (p *pauses) Write(b []byte) (int, error) {
 }
 
 func milliseconds(b []byte) time.Duration {
-	ms, _ := strconv.ParseFloat(string(b), 64) // the pattern lets numbers only through
+	ms, _ := strconv.ParseFloat(string(b), 64) // the pattern matches only numbers
 	return time.Duration(ms * float64(time.Millisecond))
 }
 

@@ -30,10 +30,10 @@ func start(talk io.Writer, env []string, name string, args ...string) (*process,
 	return &process{cmd}, nil
 }
 
-// stop kills it: how it stops is no part of the measurement.
+// stop kills it: a clean stop is no part of the measurement.
 func (p *process) stop() {
 	_ = p.Process.Kill()
-	_ = p.Wait() // killed, as said
+	_ = p.Wait() // the error is the kill
 }
 
 func (p *process) file(name string) string {

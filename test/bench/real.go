@@ -36,7 +36,7 @@ func (b *bench) realCodex(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running errgroup.Group
-	defer func() { cancel(); _ = running.Wait() }() // what they return is that they were ended
+	defer func() { cancel(); _ = running.Wait() }() // the error is the end of ctx
 	l, err := net.Listen("tcp", endpointOfModels)
 	if err != nil {
 		return err
@@ -100,8 +100,8 @@ func (b *bench) startCodex(ctx context.Context) (codex *process, socket string, 
 	return codex, socket, until(ctx, "codex", dialled("unix", socket))
 }
 
-// compareTurns interleaves the two ways, and tells what is lost through codex-proxy
-// in per cent.
+// compareTurns interleaves the two ways, and reports the loss through codex-proxy in
+// per cent.
 func (b *bench) compareTurns(ctx context.Context, r turns) error {
 	for _, row := range []struct {
 		what    string
@@ -193,8 +193,7 @@ func (r turns) begin(ctx context.Context, thread *appserver.Thread,
 	return r.conn.StartTurn(ctx, ask)
 }
 
-// question is another one each time, so that no conversation looks like one that
-// was before.
+// question differs each time, so that no conversation resembles an earlier one.
 func question(n int) string { return fmt.Sprintf("question %d at %d", n, time.Now().UnixNano()) }
 
 type message struct {

@@ -26,7 +26,7 @@ type row struct {
 	What   string             `json:"what"`
 	Unit   string             `json:"unit"`
 	Limit  float64            `json:"limit,omitempty"` // 0: none
-	Quiet  bool               `json:"quiet,omitempty"` // only a quiet machine tells the truth
+	Quiet  bool               `json:"quiet,omitempty"` // valid only on a quiet machine
 	Values map[string]float64 `json:"values"`          // by target
 }
 

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What a request asks for is its last message: an answer at once, frames at a
-// pace, or a stream that goes on until the client leaves.
+// The last message of a request selects the answer: at once, frames at a pace, or a
+// stream until the client closes.
 const (
 	askAnswer = "answer"
 	askHold   = "hold"
@@ -19,7 +19,7 @@ func askFrames(n int, pace time.Duration, size int) string {
 	return fmt.Sprintf("frames %d every %s size %d", n, pace, size)
 }
 
-// play sends what the prompt asks for.
+// play sends the answer that the prompt selects.
 func play(ctx context.Context, prompt string, frame func(string) error) error {
 	var n, size int
 	var pace string

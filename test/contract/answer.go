@@ -1,6 +1,6 @@
 package contract
 
-// Answer is what a model said, by whichever API and in whichever way.
+// Answer is a model's answer by either API, streamed or whole.
 type Answer struct {
 	ID        string
 	Model     string

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// API is a way to ask a model, and to judge its answer.
+// API makes the requests of one API, and judges the answers.
 type API struct {
 	Name  string
 	Path  string
@@ -21,7 +21,7 @@ type Tool struct {
 	Parameters json.RawMessage
 }
 
-// Question is what is asked.
+// Question is the content of a request.
 type Question struct {
 	Model  string
 	Prompt string
@@ -39,8 +39,8 @@ var Chat = API{
 		return map[string]any{"messages": []any{map[string]any{"role": "user", "content": prompt}}}
 	},
 	tool: func(t Tool) any {
-		return map[string]any{"type": "function", "function": map[string]any{"name": t.Name,
-			"parameters": t.Parameters}}
+		function := map[string]any{"name": t.Name, "parameters": t.Parameters}
+		return map[string]any{"type": "function", "function": function}
 	},
 	whole: func(s *Schema, body []byte) (Answer, error) { return only(s.Completion(body, 1)) },
 	chunk: func(s *Schema, body []byte) (Answer, error) { return only(s.ChatStream(bytes.NewReader(body), 1)) },

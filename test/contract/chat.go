@@ -72,7 +72,7 @@ func deref(s *string) string {
 	return *s
 }
 
-// consistent checks what finish_reason promises.
+// consistent checks the calls against finish_reason.
 func (a Answer) consistent() error {
 	if calls := a.Finish == "tool_calls"; calls != (len(a.Calls) > 0) && a.Finish != "length" {
 		return fmt.Errorf("finish_reason %q with %d tool calls", a.Finish, len(a.Calls))

@@ -16,8 +16,8 @@ func compiled(t *testing.T) *Schema {
 	return s
 }
 
-// change is an edit of a good stream, and a part of what is said of it.
-type change struct{ old, fresh, says string }
+// change is an edit of a good stream, and a part of the expected error.
+type change struct{ old, fresh, want string }
 
 // each judges every change of a good stream.
 func each(t *testing.T, good string, changes map[string]change, judge func(string) error) {
@@ -26,7 +26,7 @@ func each(t *testing.T, good string, changes map[string]change, judge func(strin
 	for name, c := range changes {
 		t.Run(name, func(t *testing.T) {
 			require.Contains(t, good, c.old)
-			assert.ErrorContains(t, judge(strings.Replace(good, c.old, c.fresh, 1)), c.says)
+			assert.ErrorContains(t, judge(strings.Replace(good, c.old, c.fresh, 1)), c.want)
 		})
 	}
 }
@@ -92,12 +92,14 @@ func TestChatStreamThatFails(t *testing.T) {
 	assert.False(t, answers[0].Done)
 }
 
-const responseHead = `{"id":"r","object":"response","access_programs":null,"created_at":1,"error":null,"incomplete_details":null,"instructions":null,` +
-	`"metadata":{},"model":"m","parallel_tool_calls":true,"temperature":null,"tool_choice":"auto","tools":[],"top_p":null,`
+const responseHead = `{"id":"r","object":"response","access_programs":null,"created_at":1,"error":null,` +
+	`"incomplete_details":null,"instructions":null,"metadata":{},"model":"m","parallel_tool_calls":true,"temperature":null,` +
+	`"tool_choice":"auto","tools":[],"top_p":null,`
 
 const (
-	doneMessage = `{"id":"i","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"hi","annotations":[]}]}`
-	doneCall    = `{"id":"f","type":"function_call","status":"completed","call_id":"call_1","name":"f","arguments":"{}"}`
+	doneMessage = `{"id":"i","type":"message","role":"assistant","status":"completed",` +
+		`"content":[{"type":"output_text","text":"hi","annotations":[]}]}`
+	doneCall = `{"id":"f","type":"function_call","status":"completed","call_id":"call_1","name":"f","arguments":"{}"}`
 )
 
 // goodResponse are the events by type and data without type and number.
@@ -115,7 +117,8 @@ var goodResponse = [][2]string{
 		`"output_index":0,"item_id":"i","content_index":0,"part":{"type":"output_text","text":"hi","annotations":[]}`},
 	{"response.output_item.done", `"output_index":0,"item":` + doneMessage},
 	{"response.output_item.added",
-		`"output_index":1,"item":{"id":"f","type":"function_call","status":"in_progress","call_id":"call_1","name":"f","arguments":""}`},
+		`"output_index":1,"item":{"id":"f","type":"function_call","status":"in_progress",` +
+			`"call_id":"call_1","name":"f","arguments":""}`},
 	{"response.function_call_arguments.delta", `"output_index":1,"item_id":"f","delta":"{}"`},
 	{"response.function_call_arguments.done", `"output_index":1,"item_id":"f","arguments":"{}"`},
 	{"response.output_item.done", `"output_index":1,"item":` + doneCall},
@@ -151,12 +154,13 @@ func TestResponseStream(t *testing.T) {
 		"a closed item":    {`"output_index":1,"item_id":"f"`, `"output_index":0,"item_id":"i"`, "not open"},
 		"an item out of order": {`"output_index":0,"item":{"id":"i"`,
 			`"output_index":1,"item":{"id":"i"`, "item 1 after -1"},
-		"another done": {doneMessage, strings.Replace(doneMessage, "hi", "ho", 1), "part 0 is not"},
+		"another done": {doneMessage, strings.Replace(doneMessage, "hi", "ho", 1), "part 0 differs from its events"},
 		"another output": {`"output":[` + doneMessage, `"output":[` + strings.Replace(doneMessage, "hi", "ho", 1),
 			"is not what was done"},
 		"no output": {`"output":[` + doneMessage + `,` + doneCall + `]`, `"output":[]`,
 			"2 done, 0 in the response"},
-		"another response": {`"response":{"id":"r","object":"response","access_programs":null,"created_at":1,"error":null,"incomplete_details":null,"instructions":null,"metadata":{},"model":"m","parallel_tool_calls":true,"temperature":null,"tool_choice":"auto","tools":[],"top_p":null,"status":"completed"`, `"response":` + strings.Replace(responseHead, `"r"`, `"s"`, 1) + `"status":"completed"`, "not"},
+		"another response": {`"response":` + responseHead + `"status":"completed"`,
+			`"response":` + strings.Replace(responseHead, `"r"`, `"s"`, 1) + `"status":"completed"`, "not"},
 		"done at once": {`"status":"in_progress","content":[]`,
 			`"status":"completed","content":[]`, "not completed"},
 	}, func(stream string) error {

@@ -4,6 +4,6 @@
 //
 // openai.json is made by `make schema` from the TypeScript types of OpenAI's
 // own library (npm: openai, Apache-2.0), which OpenAI generates from its
-// OpenAPI document; generate/surface.ts says which of them, and its lock file
-// of which version.
+// OpenAPI document; generate/surface.ts lists the types, and its lock file has the
+// version.
 package contract

@@ -26,7 +26,7 @@ func (it *openItem) matches(done item) error {
 	parts := append(append([]part{}, done.Content...), done.Summary...)
 	if it.Type == "function_call" {
 		if !it.argued || done.Arguments != it.arguments.String() || done.Name != it.Name || done.CallID != it.CallID {
-			return errors.New("the call is not what its events said")
+			return errors.New("the call differs from its events")
 		}
 		return nil
 	}
@@ -38,7 +38,7 @@ func (it *openItem) matches(done item) error {
 	}
 	for i, p := range it.parts {
 		if !p.wholeDone || parts[i].Type != p.kind || parts[i].Text+parts[i].Refusal != p.text.String() {
-			return fmt.Errorf("part %d is not what its events said", i)
+			return fmt.Errorf("part %d differs from its events", i)
 		}
 	}
 	return nil
@@ -92,9 +92,9 @@ func (p *openPart) step(e responseEvent) error {
 	return fmt.Errorf("%s is not expected here", e.Type)
 }
 
-func same(done, said string) error {
-	if done != said {
-		return fmt.Errorf("done with %d bytes, %d of them in deltas", len(done), len(said))
+func same(done, deltas string) error {
+	if done != deltas {
+		return fmt.Errorf("done with %d bytes, %d of them in deltas", len(done), len(deltas))
 	}
 	return nil
 }

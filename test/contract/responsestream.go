@@ -8,7 +8,7 @@ import (
 	"reflect"
 )
 
-// responseEvent has the fields of all events that this package looks at.
+// responseEvent has the fields of all events that this package checks.
 type responseEvent struct {
 	Type           string
 	SequenceNumber *int            `json:"sequence_number"`
@@ -36,8 +36,8 @@ type responseStream struct {
 }
 
 // ResponseStream checks a streamed response: created, in_progress, then each
-// item from added to done, then completed, incomplete or failed, with what the
-// deltas said in what is done, and that in the final response.
+// item from added to done, then completed, incomplete or failed. Each done item must
+// equal its deltas, and the final response must have the done items.
 func (s *Schema) ResponseStream(from io.Reader) (Answer, error) {
 	st := &responseStream{schema: s, open: map[int]*openItem{}}
 	if err := events(from, st.take); err != nil {

@@ -51,8 +51,8 @@ func Compile() (*Schema, error) {
 	return s, s.compileEvents(c)
 }
 
-// compileEvents takes the union of all events apart: one schema says what is
-// wrong with an event, a union only that nothing fits.
+// compileEvents splits the union of all events: the error of one schema names the
+// fault of an event, the error of a union only that no member matches.
 func (s *Schema) compileEvents(c *jsonschema.Compiler) error {
 	var doc struct {
 		Definitions struct {
@@ -80,12 +80,12 @@ func (s *Schema) compileEvents(c *jsonschema.Compiler) error {
 	return nil
 }
 
-// Check says what is wrong with an object.
+// Check is the error of an object that does not match its schema.
 func (s *Schema) Check(kind Kind, data []byte) error {
 	return check(s.kinds[kind], string(kind), data)
 }
 
-// CheckEvent says what is wrong with an event of a streamed response.
+// CheckEvent is the error of an event of a streamed response that does not match its schema.
 func (s *Schema) CheckEvent(name string, data []byte) error {
 	schema, ok := s.events[name]
 	if !ok {

@@ -11,8 +11,8 @@ import (
 // busTimeout bounds the wait for systemd on the system bus.
 const busTimeout = 10 * time.Second
 
-// awaitBus returns when systemd is on the system bus. It joins by and by once
-// dbus.service runs, often after it has said READY=1.
+// awaitBus returns when systemd is on the system bus. systemd connects some time
+// after the start of dbus.service, often after its own READY=1.
 func (m *Machine) awaitBus(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, busTimeout)
 	defer cancel()

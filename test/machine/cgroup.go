@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupPrefix starts the name of every machine's cgroup, below the root of
-// the cgroup namespace. Below a cgroup with processes no controllers could be
-// had ("no internal processes", cgroups(7)).
+// cgroupPrefix starts the name of every machine's cgroup, below the root of the cgroup
+// namespace. Below a cgroup with processes there could be no controllers ("no internal
+// processes", cgroups(7)).
 const cgroupPrefix = "codex-machine-"
 
 // cgroup is a machine's own cgroup. Its owner holds an flock on the directory,
@@ -95,7 +95,7 @@ func (c *cgroup) path(elem ...string) string {
 	return filepath.Join(append([]string{c.base, c.name}, elem...)...)
 }
 
-// remove kills what is left in the cgroup and removes it.
+// remove kills the processes left in the cgroup and removes it.
 func (c *cgroup) remove(timeout time.Duration) error {
 	defer c.dir.Close()
 	err := removeCgroup(c.path(), timeout)
@@ -105,8 +105,8 @@ func (c *cgroup) remove(timeout time.Duration) error {
 	return err
 }
 
-// removeCgroup retries: the kernel says EBUSY until the last process of a
-// cgroup has been reaped, and no event tells when that is.
+// removeCgroup retries: the kernel returns EBUSY until the last process of a cgroup has
+// been reaped, which no event reports.
 func removeCgroup(path string, timeout time.Duration) error {
 	_ = os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0)
 	deadline := time.Now().Add(timeout)
@@ -135,8 +135,8 @@ func removeTree(path string) error {
 	return unix.Rmdir(path)
 }
 
-// sweep removes the cgroups of machines whose owner was killed. What it can't
-// remove does not matter to the next machine.
+// sweep removes the cgroups of machines whose owner was killed. A cgroup that it can't
+// remove does not affect the next machine.
 func sweep() {
 	base, root, err := cgroupRoot()
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 )
 
 // InstallDeb installs a .deb of the host with apt-get, maintainer scripts
-// included. No network is needed if the machine has what the package depends
-// on. It returns what apt-get said.
+// included. No network is needed if the machine has the package's dependencies.
+// It returns the output of apt-get.
 func (m *Machine) InstallDeb(ctx context.Context, hostPath string) (string, error) {
 	path := "/var/cache/debs/" + filepath.Base(hostPath)
 	if err := m.CopyIn(hostPath, path); err != nil {

@@ -17,17 +17,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeTimeout bounds the making of a root, lockTimeout the wait for another
-// process that is at it.
+// makeTimeout bounds the making of a root, lockTimeout the wait for another process
+// that makes it.
 const (
 	makeTimeout = 10 * time.Minute
 	lockTimeout = makeTimeout + time.Minute
 )
 
-// Debian is a minimal Debian with systemd, D-Bus, polkit, curl, rpm and what our
-// package depends on; suite is its code name ("trixie", "bookworm"). It is
-// made once by mmdebstrap(1) and kept in the user's cache directory. Further
-// packages of Debian's come with it, if named; no unit of theirs starts by itself.
+// Debian is a minimal Debian with systemd, D-Bus, polkit, curl, rpm and our package's
+// dependencies; suite is its code name ("trixie", "bookworm"). mmdebstrap(1) makes it
+// once, in the user's cache directory. It also has the named packages of Debian, whose
+// units do not start by themselves.
 func Debian(suite string, packages ...string) Root { return debian{suite, packages} }
 
 type debian struct {
@@ -43,7 +43,7 @@ func (d debian) layout(ctx context.Context) (layout, error) {
 	return layout{Lower: dir, Target: "multi-user.target", Hide: generators, Preset: preset()}, nil
 }
 
-// recipe is what mmdebstrap is told; its hash names the cached root.
+// recipe is the arguments of mmdebstrap; their hash names the cached root.
 func (d debian) recipe() []string {
 	recipe := []string{
 		"--variant=minbase",
@@ -66,9 +66,9 @@ func (d debian) cached(ctx context.Context) (string, error) {
 	return cached(ctx, d.suite, d.recipe())
 }
 
-// cached returns the directory that mmdebstrap makes by a recipe, making it first if
-// need be. The lock lets one process make it while the others wait; the rename at
-// the end means that a directory of that name is whole.
+// cached returns the directory that mmdebstrap makes by a recipe, and makes it if it
+// does not exist. Under the lock one process makes it while the others wait; because of
+// the rename at the end a directory of that name is complete.
 func cached(ctx context.Context, name string, recipe []string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -104,8 +104,8 @@ func makeRoot(ctx context.Context, recipe []string, dir string) error {
 	return os.Rename(half, dir)
 }
 
-// mmdebstrap runs in mount and PID namespaces of its own: however it ends, no
-// mount and no process of it stays.
+// mmdebstrap runs in mount and PID namespaces of its own: after any end, none of its
+// mounts and processes stays.
 func mmdebstrap(ctx context.Context, recipe []string, dir string) error {
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
 		return errors.New("mmdebstrap is not installed (hint: apt install mmdebstrap)")

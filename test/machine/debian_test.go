@@ -12,7 +12,7 @@ import (
 )
 
 // fakeMmdebstrap puts a script of that name first in PATH. It counts its runs
-// in the returned file, and fails after half its work if told to.
+// in the returned file, and can fail after half its work.
 func fakeMmdebstrap(t *testing.T) (runs string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -31,9 +31,9 @@ type Emulation struct {
 	Binds    []Bind   // files of the host that are copied to Target; the rest is ignored
 	Memory   int      // MiB
 
-	// Script is run by bash -eux as root, when the machine has booted. What it leaves
-	// in /results is the result, beside status (its exit status), log (what it
-	// wrote) and journal.
+	// bash -eux runs Script as root when the machine has booted. The files that it
+	// leaves in /results are the results, beside status (its exit status), log (its
+	// output) and journal.
 	Script string
 	// Timeout bounds the script, and is extended by emulationSlack for the rest.
 	Timeout time.Duration
@@ -48,8 +48,8 @@ const (
 )
 
 // Emulate boots root, runs the script and returns the files of /results by name. It
-// fails t if the script does not end with 0, and logs what it did if t fails. Where no machine can be emulated, t is
-// skipped with the reason, unless RequireEnv is set.
+// fails t if the script does not end with 0, and logs the results if t fails. If no
+// machine can be emulated, it skips t with the reason, unless RequireEnv is set.
 func Emulate(t testing.TB, root Root, e Emulation) map[string]string {
 	t.Helper()
 	results, console, err := e.run(t.Context(), root, t.TempDir())
@@ -68,7 +68,7 @@ func Emulate(t testing.TB, root Root, e Emulation) map[string]string {
 	return results
 }
 
-// withoutKernel leaves out what the kernel said while it booted.
+// withoutKernel drops the kernel's messages, except those about kills for lack of memory.
 func withoutKernel(journal string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(journal) {
@@ -117,8 +117,8 @@ func emulates() error {
 	return nil
 }
 
-// boot runs QEMU until the machine powers itself off. TCG is named, as a /dev/kvm that
-// is there may not work.
+// boot runs QEMU until the machine powers itself off. It requests TCG, because an
+// existing /dev/kvm may not work.
 func (e Emulation) boot(ctx context.Context, vmlinuz, disk, tape string) (results map[string]string,
 	console string, err error) {
 	if err := os.WriteFile(tape, nil, 0o600); err != nil {
@@ -129,10 +129,9 @@ func (e Emulation) boot(ctx context.Context, vmlinuz, disk, tape string) (result
 	}
 	runtime.LockOSThread() // Pdeathsig follows the thread
 	defer runtime.UnlockOSThread()
-	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-machine", "q35",
-		"-cpu", "max", "-smp", "2",
-		"-m", fmt.Sprint(e.Memory), "-nographic", "-nodefaults", "-serial", "stdio", "-no-reboot", "-net",
-		"none", "-kernel", vmlinuz,
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi",
+		"-machine", "q35", "-cpu", "max", "-smp", "2", "-m", fmt.Sprint(e.Memory), "-nographic", "-nodefaults",
+		"-serial", "stdio", "-no-reboot", "-net", "none", "-kernel", vmlinuz,
 		"-append", "root=/dev/nvme0n1 rw console=ttyS0 panic=-1 quiet",
 		"-drive", "file="+disk+",if=none,id=disk,format=raw,cache=unsafe", "-device", "nvme,drive=disk,serial=disk",
 		"-drive", "file="+tape+",if=none,id=tape,format=raw,cache=unsafe", "-device", "nvme,drive=tape,serial=tape")
@@ -169,7 +168,7 @@ func readTape(tape string) (map[string]string, error) {
 	}
 }
 
-// preset is what runs the script. Results are written however it ends.
+// preset is the unit that runs the script and writes the results after any end of it.
 func (e Emulation) preset() []File {
 	unit := fmt.Sprintf(`[Unit]
 After=basic.target dbus.socket
@@ -177,7 +176,8 @@ After=basic.target dbus.socket
 Type=oneshot
 TimeoutStartSec=%d
 ExecStart=/bin/bash -eux /results/script
-ExecStopPost=/bin/sh -c 'echo $$EXIT_STATUS >/results/status; journalctl --sync; journalctl --no-pager -o short-monotonic >/results/journal; \
+ExecStopPost=/bin/sh -c 'echo $$EXIT_STATUS >/results/status; journalctl --sync; \
+	journalctl --no-pager -o short-monotonic >/results/journal; \
 	tar -C /results -cf /dev/nvme1n1 .; sync; systemctl poweroff -ff'
 StandardOutput=append:/results/log
 StandardError=append:/results/log

@@ -18,8 +18,8 @@ const kernelHook = `cd "$1" && export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" && ` +
 // once and kept beside the roots.
 func kernel(ctx context.Context) (string, error) {
 	dir, err := cached(ctx, "kernel", []string{
-		"--variant=extract", "--include=linux-base", "--architectures=amd64", "--format=directory", "--extract-hook=" +
-			kernelHook, "bookworm",
+		"--variant=extract", "--include=linux-base", "--architectures=amd64", "--format=directory",
+		"--extract-hook=" + kernelHook, "bookworm",
 	})
 	if err != nil {
 		return "", fmt.Errorf("%w: cannot download a kernel: %w", ErrUnable, err)

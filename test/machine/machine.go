@@ -1,7 +1,6 @@
-// Package machine boots a real systemd as PID 1 in namespaces of its own, so
-// that units, sockets, packages and the journal are tested as an operator
-// meets them. It needs root and Linux 5.12; it downloads nothing but the
-// Debian files of a root, once.
+// Package machine boots a real systemd as PID 1 in namespaces of its own, to test
+// units, sockets, packages and the journal as an operator uses them. It needs root and
+// Linux 5.12; it downloads only the Debian files of a root, once.
 //
 // A machine lives in no file of the host: its root is an overlay whose upper
 // layer is a tmpfs in the machine's own mount namespace. Only its cgroup is
@@ -50,10 +49,10 @@ type Machine struct {
 	closeErr  error
 }
 
-// Start boots root and returns when systemd has finished starting (its own
-// READY=1) and is on the system bus, or an error that says how far it came. ctx bounds the start only.
-// The caller must Close the machine; if the caller dies instead, the kernel
-// kills the machine.
+// Start boots root and returns when systemd has finished its start (its own READY=1)
+// and is on the system bus. The error names the step that failed. ctx bounds the start
+// only. The caller must Close the machine; if the caller dies, the kernel kills the
+// machine.
 func Start(ctx context.Context, root Root, options Options) (*Machine, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("%w: not root", ErrUnable)

@@ -2,7 +2,7 @@ package machine
 
 import "io/fs"
 
-// Options says how a machine differs from its root. The zero value is a
+// Options are the differences between a machine and its root. The zero value is a
 // machine with a network of its own in which only loopback exists.
 type Options struct {
 	// ShareNetwork gives the machine the host's network, addresses and ports.

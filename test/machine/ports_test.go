@@ -14,7 +14,8 @@ import (
 
 // fixedPort is a call that uses a port of the host by its number. In the network of
 // a machine, by the machine's own methods, every port is free.
-var fixedPort = regexp.MustCompile(`\b(?:net\.(?:Dial|Listen)\w*|http\.(?:Get|Post|Head|ListenAndServe))\([^\n]*"[^"\n]*:[1-9][0-9]*[/"]`)
+var fixedPort = regexp.MustCompile(`\b(?:net\.(?:Dial|Listen)\w*|http\.(?:Get|Post|Head|ListenAndServe))` +
+	`\([^\n]*"[^"\n]*:[1-9][0-9]*[/"]`)
 
 // Tests use only free ports of the host: two runs of them, and `make run`, share it.
 func TestNoFixedPortsOfTheHost(t *testing.T) {

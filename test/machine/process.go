@@ -16,7 +16,7 @@ import (
 // Process is a process of the machine.
 type Process struct {
 	Host    int    // PID as the host counts: for kill(2) from a test
-	Inside  int    // PID as the machine counts: what systemd says
+	Inside  int    // PID as the machine counts, and as its systemd reports
 	Command string // command line, arguments separated by spaces
 }
 
@@ -95,8 +95,8 @@ func (m *Machine) MainPID(ctx context.Context, unit string) (int, error) {
 	return m.HostPID(inside)
 }
 
-// Kill sends a signal to the main process of a unit, from outside: systemd
-// sees it die as by any other accident.
+// Kill sends a signal to the main process of a unit, from outside: for systemd it is
+// an unexpected death.
 func (m *Machine) Kill(ctx context.Context, unit string, signal syscall.Signal) error {
 	pid, err := m.MainPID(ctx, unit)
 	if err != nil {

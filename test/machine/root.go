@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Root is where a machine's files come from: Debian or Host.
+// Root is the source of a machine's files: Debian or Host.
 type Root interface {
 	layout(ctx context.Context) (layout, error)
 }

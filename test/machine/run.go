@@ -88,7 +88,8 @@ func enter() error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a shared root can't change its mount namespace
 		return fmt.Errorf("cannot unshare: %w", err)
 	}
-	const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
+	const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNET |
+		unix.CLONE_NEWCGROUP
 	if err := unix.Setns(3, namespaces); err != nil {
 		return fmt.Errorf("cannot enter the namespaces: %w", err)
 	}
@@ -100,8 +101,7 @@ func enter() error {
 	return fmt.Errorf("cannot execute %s: %w", path, unix.Exec(path, os.Args[1:], os.Environ()))
 }
 
-// Run runs a command and returns what it wrote; err has its exit status and
-// what it wrote to stderr.
+// Run runs a command and returns its output; err has its exit status and its stderr.
 func (m *Machine) Run(ctx context.Context, args ...string) (stdout, stderr string, err error) {
 	var out, errOut bytes.Buffer
 	err = m.Exec(ctx, Exec{Args: args, Stdout: &out, Stderr: &errOut})

@@ -66,7 +66,7 @@ func setup(talk *os.File) error {
 	}
 	unix.Umask(0o022)
 	err := unix.Exec(s.systemd(), []string{"systemd", "--system", "--unit=" + s.Target, "--show-status=no"}, []string{
-		// Any value tells systemd that it is in a container:
+		// With any value systemd assumes a container:
 		// https://systemd.io/CONTAINER_INTERFACE
 		"container=codex-machine",
 		"NOTIFY_SOCKET=" + notifyPath,

@@ -17,7 +17,7 @@ import (
 )
 
 // spawn clones this program into new namespaces, where setup turns it into
-// systemd. It returns the socket on which systemd will say READY=1.
+// systemd. It returns the socket on which systemd will send READY=1.
 func (m *Machine) spawn(ctx context.Context, s spec) (*net.UnixConn, error) {
 	talk, child, err := socketPair()
 	if err != nil {
@@ -80,7 +80,7 @@ func (m *Machine) handOver(talk *net.UnixConn, s spec) (*net.UnixConn, error) {
 		return nil, fmt.Errorf("cannot set the machine up: %w%s", err, m.consoleTail())
 	}
 	var notify *net.UnixConn
-	var said strings.Builder
+	var failure strings.Builder
 	buf, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4))
 	for {
 		n, oobn, _, _, err := talk.ReadMsgUnix(buf, oob)
@@ -88,18 +88,18 @@ func (m *Machine) handOver(talk *net.UnixConn, s spec) (*net.UnixConn, error) {
 			notify = receiveSocket(oob[:oobn])
 			n = 0
 		}
-		said.Write(buf[:n])
+		failure.Write(buf[:n])
 		if n == 0 && oobn == 0 || err != nil {
 			break
 		}
 	}
-	if said.Len() == 0 && notify != nil {
+	if failure.Len() == 0 && notify != nil {
 		return notify, nil
 	}
 	if notify != nil {
 		_ = notify.Close()
 	}
-	return nil, fmt.Errorf("cannot set the machine up: %s%s", said.String(), m.consoleTail())
+	return nil, fmt.Errorf("cannot set the machine up: %s%s", failure.String(), m.consoleTail())
 }
 
 func receiveSocket(oob []byte) *net.UnixConn {

@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 )
 
-// spec is what the child needs to know; it travels to it as JSON.
+// spec is sent to the child as JSON.
 type spec struct {
 	layout
 	Options
 }
 
-// layout says where a root's files are and how it boots.
+// layout is the files of a root and the parameters of its boot.
 type layout struct {
 	Lower     string   // read-only directory, the bottom of the overlay
 	Submounts []string // file systems below Lower that the overlay does not show by itself

@@ -1,7 +1,7 @@
-// Package manual lets tests run what the documents tell people to run. A fenced
-// block of commands (sh) and a block that is a file (any language, then
-// file=PATH) must be used by the test that opens its document; one that no test
-// can run says so, and why, behind its language:
+// Package manual lets tests run the commands of the documents. The test that opens a
+// document must use each fenced block of commands (sh) and each block that is a file
+// (any language, then file=PATH). A block that no test can run has the reason behind
+// its language:
 //
 //	```sh (not run by the tests: it needs a login)
 package manual
@@ -37,8 +37,8 @@ var (
 	excuse = regexp.MustCompile(`^\(not run by the tests: (.+)\)$`)
 )
 
-// Open reads a document by its path from the root of the repository. When the
-// test ends, all blocks that are to be used must have been used.
+// Open reads a document by its path from the root of the repository. At the end of the
+// test it fails for runnable blocks that were not used.
 func Open(t testing.TB, name string) *Manual {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(Root(t), name))
@@ -92,7 +92,7 @@ func parse(t testing.TB, name, text string) (blocks []*block) {
 	return blocks
 }
 
-// runnable blocks want a test.
+// runnable blocks need a test.
 func (b *block) runnable() bool {
 	return b.excuse == "" && (b.file != "" || b.language == "sh" || b.language == "console")
 }

@@ -14,8 +14,7 @@ import (
 
 var command = regexp.MustCompile(`(?m)^(\$ |# )?(codex-proxy|systemctl|journalctl|curl|apt|make|promtool) [a-z-]`)
 
-// Each document with something to run is opened by a test, which then must run
-// it.
+// A test opens each document with a runnable block, and then must run it.
 func TestEveryCommandIsRun(t *testing.T) {
 	root := Root(t)
 	documents, err := filepath.Glob(filepath.Join(root, "docs/*.md"))

@@ -56,13 +56,13 @@ func (a *answer) run(ctx context.Context, steps []Step) {
 	a.log.finish(a.id, a.status)
 }
 
-// cut notes that the client has gone, and leaves the request.
+// cut records that the client has closed, and ends the request.
 func (a *answer) cut() {
 	a.log.change(a.id, func(r *Request) { r.Cut, r.Status = time.Now(), a.status })
 	panic(http.ErrAbortHandler)
 }
 
-// play does one step, and says whether it was the answer's end.
+// play does one step, and returns whether it was the answer's end.
 func (a *answer) play(ctx context.Context, step Step) (ended bool, err error) {
 	switch step.Verb {
 	case "error":
@@ -99,7 +99,7 @@ func (a *answer) play(ctx context.Context, step Step) (ended bool, err error) {
 	}
 }
 
-// gate sends what there is, then waits.
+// gate sends the headers, then waits for the gate.
 func (a *answer) gate(ctx context.Context, name string) error {
 	a.open()
 	a.log.change(a.id, func(r *Request) { r.Gate = name })

@@ -67,7 +67,7 @@ type event struct {
 	}
 }
 
-// events reads a stream to its end and says how it ended: nil for a clean end.
+// events reads a stream to its end. The error is nil after a clean end.
 func events(body io.Reader) (list []event, err error) {
 	lines := bufio.NewReader(body)
 	for {

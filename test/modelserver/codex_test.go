@@ -49,11 +49,11 @@ func codex(t *testing.T, s *Server, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// What codex makes of each script is what the scripts are for.
+// codex reacts to each script as its test expects.
 func TestCodexUnderstandsTheScripts(t *testing.T) {
 	for name, c := range map[string]struct {
-		say, want string
-		fails     bool
+		prompt, want string
+		fails        bool
 	}{
 		"text":       {"[[text one ]] [[text two]]", `"text":"one two"`, false},
 		"split":      {"[[split héllo ☃]]", `"text":"héllo ☃"`, false},
@@ -75,7 +75,7 @@ func TestCodexUnderstandsTheScripts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Start(t, "gpt-5.5")
-			out, err := codex(t, s, "exec", "--skip-git-repo-check", "--json", c.say).Output()
+			out, err := codex(t, s, "exec", "--skip-git-repo-check", "--json", c.prompt).Output()
 			assert.Equal(t, c.fails, err != nil, "%v\n%.2000s", err, out)
 			assert.Contains(t, string(out), c.want)
 			assert.NotEmpty(t, s.Turns())

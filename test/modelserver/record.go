@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Request is one request that the server received, with what became of it.
+// Request is one request that the server received, with its outcome.
 type Request struct {
 	ID       int         `json:"id"` // 1 for the first
 	At       time.Time   `json:"at"`
@@ -16,8 +16,8 @@ type Request struct {
 	Header   http.Header `json:"header"`
 	Bytes    int         `json:"bytes"` // of the body
 	Body     Body        `json:"body"`
-	Script   string      `json:"script,omitempty"` // which script answered: queue, model, marker or default
-	Status   int         `json:"status,omitempty"` // what was answered; 0 while nothing was
+	Script   string      `json:"script,omitempty"` // the script that answered: queue, model, marker or default
+	Status   int         `json:"status,omitempty"` // of the answer; 0 before it
 	Gate     string      `json:"gate,omitempty"`   // the gate it waits at
 	Finished time.Time   `json:"finished,omitzero"`
 	Cut      time.Time   `json:"cut,omitzero"` // when the client closed before the answer was complete
@@ -36,10 +36,10 @@ type Body struct {
 	Raw       json.RawMessage `json:"raw,omitempty"`
 }
 
-// Open says whether the answer is still under way.
+// Open reports whether the answer is still under way.
 func (r Request) Open() bool { return r.Finished.IsZero() && r.Cut.IsZero() }
 
-// record is the log of requests. All of it changes through update, which wakes those who wait.
+// record is the log of requests. Every change goes through update, which wakes the waiting callers.
 type record struct {
 	mu       sync.Mutex
 	requests []Request

@@ -11,8 +11,8 @@ import (
 // Script is the answer to one request or to several.
 //
 // A request takes, in this order: the steps marked in its last user message ("[[error 500]]", any number
-// of marks); a script for its model; the oldest script of the queue (those without a model) that is
-// not used up; a short text. Scripts without end come after those that are used up.
+// of marks); a script for its model; the oldest script of the queue (those without a model) that is not
+// used up; a short text. Scripts without end answer after the others are used up.
 type Script struct {
 	Model string   `json:"model,omitempty"` // only for requests of this model
 	Times int      `json:"times,omitempty"` // how many requests it answers; 0 is one, -1 is all
@@ -65,7 +65,7 @@ type queued struct {
 	steps []Step
 }
 
-// scripts is what is left to answer with.
+// scripts are the scripts for further requests.
 type scripts struct {
 	mu   sync.Mutex
 	list []queued
@@ -83,8 +83,8 @@ func (s *scripts) clear() {
 	s.list = nil
 }
 
-// take uses up one answer of the first script for model; one without end answers when no other does, the
-// newest of those.
+// take uses up one answer of the first script for model. If there is none, the newest script without end
+// answers.
 func (s *scripts) take(model string) ([]Step, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package modelserver is a model provider for tests: the OpenAI Responses API on loopback, as codex
-// speaks it, with answers and faults that a test scripts. It listens for real and closes connections
-// for real, so what codex sees is what it would see on a bad day upstream.
+// uses it, with answers and faults that a test scripts. It uses real sockets, so codex meets the same
+// faults as with a failing provider.
 //
 // A test needs two lines:
 //
@@ -23,7 +23,7 @@ import (
 // shutdownGrace bounds the wait for open streams when serving ends; after it they are cut.
 const shutdownGrace = 100 * time.Millisecond
 
-// Server answers scripted requests and remembers each. Its methods may be called from any goroutine.
+// Server answers scripted requests and records each. Its methods may be called from any goroutine.
 type Server struct {
 	scripts scripts
 	gates   gates
@@ -72,7 +72,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-// URL is where a server made by Start listens, without a trailing slash.
+// URL is the address of a server made by Start, without a trailing slash.
 func (s *Server) URL() string { return s.url }
 
 // webSocket refuses codex's first attempt the way the real API does when it has no WebSocket: 426 makes
@@ -83,7 +83,7 @@ func (s *Server) webSocket(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "use POST and SSE", http.StatusUpgradeRequired)
 }
 
-// unknown keeps what codex asks beyond the API in the record, where a test will find it.
+// unknown records codex's requests outside of the API for the tests.
 func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 	s.log.finish(s.log.add(r, nil), http.StatusNotFound)
 	http.NotFound(w, r)

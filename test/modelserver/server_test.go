@@ -39,7 +39,7 @@ func TestWhichScriptAnswers(t *testing.T) {
 	require.NoError(t, s.Always("", "text always"))
 	require.NoError(t, s.Add(Script{Model: "b", Times: 1, Steps: []string{"text for b"}},
 		Script{Times: 2, Steps: []string{"text queued"}}))
-	for _, c := range []struct{ model, say, script, want string }{
+	for _, c := range []struct{ model, prompt, script, want string }{
 		{"b", "hi [[text marked]] [[text , twice]]", "marker", "marked, twice"},
 		{"b", "hi", "model", "for b"},
 		{"b", "hi", "queue", "queued"},
@@ -47,7 +47,7 @@ func TestWhichScriptAnswers(t *testing.T) {
 		{"a", "hi", "queue", "always"},
 		{"a", "hi", "queue", "always"},
 	} {
-		list, err := events(ask(bounded(t), t, s, c.model, c.say).Body)
+		list, err := events(ask(bounded(t), t, s, c.model, c.prompt).Body)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, text(list))
 		turns := s.Turns()
@@ -168,7 +168,8 @@ func TestACutIsSeen(t *testing.T) {
 
 func TestWhatIsRecorded(t *testing.T) {
 	s := Start(t)
-	body := `{"model":"m","instructions":"be brief","input":[{"role":"user"}],"tools":[{"name":"t"}],"text":{"format":{"type":"json_schema"}},"reasoning":{"effort":"low"}}`
+	body := `{"model":"m","instructions":"be brief","input":[{"role":"user"}],"tools":[{"name":"t"}],` +
+		`"text":{"format":{"type":"json_schema"}},"reasoning":{"effort":"low"}}`
 	resp, err := client.Post(s.URL()+"/v1/responses", "application/json", strings.NewReader(body))
 	require.NoError(t, err)
 	resp.Body.Close()

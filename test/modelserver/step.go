@@ -49,7 +49,7 @@ type Step struct {
 // Usage is the token counts that an answer reports.
 type Usage struct{ Input, Cached, Output, Reasoning int }
 
-// ParseSteps reads steps, and says which one it cannot read.
+// ParseSteps reads steps. The error names the step that it cannot read.
 func ParseSteps(lines []string) ([]Step, error) {
 	var steps []Step
 	for i, line := range lines {

@@ -18,7 +18,7 @@ type stream struct {
 	seq    int
 	usage  Usage
 	output []map[string]any
-	item   string          // what the open item is: "message", "reasoning" or ""
+	item   string          // the type of the open item: "message", "reasoning" or ""
 	text   strings.Builder // of the open item
 	calls  int
 }
@@ -193,7 +193,7 @@ func (s *stream) encode(name string, data map[string]any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// write sends p now: what a step wrote is on the wire before the next begins.
+// write sends p at once: the bytes of a step are on the wire before the next step begins.
 func (s *stream) write(p []byte) error {
 	if _, err := s.w.Write(p); err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// Requests lists what was received, oldest first.
+// Requests lists the received requests, oldest first.
 func (s *Server) Requests() []Request {
 	list, _ := s.log.snapshot()
 	return list
@@ -36,8 +36,7 @@ func (s *Server) OpenStreams() int {
 	return n
 }
 
-// Wait returns the turns as soon as enough says so, at once if it already does. It fails when ctx ends
-// first.
+// Wait returns the turns as soon as enough returns true for them. It fails if ctx ends first.
 func (s *Server) Wait(ctx context.Context, enough func(turns []Request) bool) ([]Request, error) {
 	for {
 		all, changed := s.log.snapshot()
@@ -48,7 +47,7 @@ func (s *Server) Wait(ctx context.Context, enough func(turns []Request) bool) ([
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return list, fmt.Errorf("cannot see what was waited for in %d requests: %w", len(list), ctx.Err())
+			return list, fmt.Errorf("the expected turns are not among %d requests: %w", len(list), ctx.Err())
 		}
 	}
 }

@@ -1,5 +1,4 @@
-// Package packages tests the packages that make builds, as files: what lintian
-// and rpmlint say, that a second build gives the same bytes, and that the other
-// architecture is built, too. What installing them does is tested in
-// test/integration.
+// Package packages tests the built packages as files: lintian and rpmlint find no
+// fault, a second build gives the same bytes, and the other architecture builds, too.
+// test/integration tests their installation.
 package packages

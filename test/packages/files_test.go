@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Both formats hold the same files, but for what only one of them has.
+// Both formats hold the same files, except those of one format alone.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	p := built(t)
@@ -27,7 +27,8 @@ func TestFiles(t *testing.T) {
 	}
 	for _, file := range without(inRPM, inDeb) {
 		assert.Regexp(t,
-			`^(/etc/codex-proxy(/workers)?$|/usr/share/codex-proxy(/default.toml)?$|/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`, file, "only in the .rpm")
+			`^(/etc/codex-proxy(/workers)?$|/usr/share/codex-proxy(/default.toml)?$|`+
+				`/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`, file, "only in the .rpm")
 	}
 	for _, file := range shipped(t) {
 		assert.True(t, slices.ContainsFunc(inDeb, func(f string) bool { return strings.HasSuffix(f, "/"+file) }),
@@ -40,7 +41,7 @@ func TestFiles(t *testing.T) {
 	assert.Equal(t, settings, output(t, "rpm", "--query", "--package", "--configfiles", p.rpm))
 }
 
-// shipped are the files of packaging that are installed as they are.
+// shipped are the files of packaging that are installed unchanged.
 func shipped(t *testing.T) []string {
 	t.Helper()
 	var names []string

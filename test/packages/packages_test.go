@@ -53,8 +53,8 @@ func TestLint(t *testing.T) {
 	lint(t, built(t))
 }
 
-// lint wants of lintian no error and no warning but those that are overridden
-// with a reason, and of rpmlint only what is so on purpose.
+// lint accepts from lintian only errors and warnings overridden with a reason, and from
+// rpmlint only intended ones.
 func lint(t *testing.T, p pair) {
 	t.Helper()
 	tools(t, "lintian", "rpmlint", "cpio", "rpm2cpio")
@@ -68,16 +68,16 @@ func lint(t *testing.T, p pair) {
 	cmd := exec.Command("rpmlint", "--config", "../../rpm/rpmlint.toml", p.rpm)
 	cmd.Env = append(os.Environ(), "PATH="+safe+":"+os.Getenv("PATH"))
 	out, _ = cmd.CombinedOutput() // fails for any error
-	var said []string
+	var tags []string
 	for _, line := range strings.Split(string(out), "\n") {
 		if _, tag, ok := strings.Cut(line, ": E: "); ok {
-			said = append(said, strings.Fields(tag)[0])
+			tags = append(tags, strings.Fields(tag)[0])
 		} else if strings.Contains(line, ": W: ") {
-			said = append(said, line)
+			tags = append(tags, line)
 		}
 	}
-	slices.Sort(said)
-	assert.Equal(t, []string{"no-signature", "statically-linked-binary"}, said, "%s", out)
+	slices.Sort(tags)
+	assert.Equal(t, []string{"no-signature", "statically-linked-binary"}, tags, "%s", out)
 }
 
 // The same tree in another place, at another time.
@@ -138,8 +138,8 @@ func read(t *testing.T, file string) string {
 	return string(data)
 }
 
-// staticPIE looks at the program in the package: position independent, and in
-// need of no loader and no library.
+// staticPIE checks the program in the package: it is position independent, and needs no
+// loader and no library.
 func staticPIE(t *testing.T, p pair, want elf.Machine) {
 	t.Helper()
 	tree := t.TempDir()

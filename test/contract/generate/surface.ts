@@ -21,7 +21,7 @@ type Item =
   | OpenAI.Responses.ResponseReasoningItem;
 
 // context_length_exceeded is no code of the document's for a response: the codex
-// CLI tells by it, in response.failed, that the conversation is too long.
+// CLI recognises by it, in response.failed, that the conversation is too long.
 type ServedResponseError = Omit<OpenAI.Responses.ResponseError, "code"> & { code: OpenAI.Responses.ResponseError["code"] | "context_length_exceeded" };
 
 // output_text is added by the library.
