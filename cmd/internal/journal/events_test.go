@@ -68,7 +68,7 @@ func TestEventsAreWhatTheProgramLogs(t *testing.T) {
 
 func sources(t *testing.T) (files []string) {
 	t.Helper()
-	for _, dir := range []string{"cmd", "notify", "units", "probes", "proxy"} {
+	for _, dir := range []string{"cmd", "internal", "notify", "units", "probes", "proxy"} {
 		add := func(path string, d fs.DirEntry, err error) error {
 			isTest := strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "test")
 			if !d.IsDir() && strings.HasSuffix(path, ".go") && !isTest {
