@@ -19,7 +19,7 @@ import (
 	"codex-proxy/test/modelserver"
 )
 
-// plainWorker is a worker of OpenAI's, by the login that it gets.
+// plainWorker is a worker that uses OpenAI with its own login.
 const plainWorker = "mode = \"plain\"\ncodex_path = \"" + codexDir + "/bin/codex\"\n"
 
 // accountList is the JSON of `codex-proxy accounts list`.
@@ -54,7 +54,7 @@ func (b *bed) row(worker string) string {
 	return ""
 }
 
-// logIn logs a worker in with an API key, and returns what was said.
+// logIn logs a worker in with an API key, and returns the output.
 func (b *bed) logIn(worker, key string) string {
 	b.t.Helper()
 	var out bytes.Buffer
@@ -66,12 +66,12 @@ func (b *bed) logIn(worker, key string) string {
 	return out.String()
 }
 
-// watched is what a program has said so far.
+// watched is the output of a running program.
 type watched struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 	want *regexp.Regexp
-	came chan struct{} // closed when it has said what is wanted
+	came chan struct{} // closed when the expected text has come
 }
 
 func (w *watched) Write(p []byte) (int, error) {
@@ -94,8 +94,8 @@ func (w *watched) String() string {
 	return w.text.String()
 }
 
-// A worker from its installation to a turn that OpenAI sees its own API key in,
-// then a second worker with another account beside it.
+// A worker from its installation to a turn with its own API key at OpenAI, then a
+// second worker with another account beside it.
 func TestAccountsWithAPIKeys(t *testing.T) { bothSuites(t, testAccountsWithAPIKeys) }
 
 func testAccountsWithAPIKeys(t *testing.T, suite string) {
@@ -106,7 +106,8 @@ func testAccountsWithAPIKeys(t *testing.T, suite string) {
 
 	said := b.logIn("default", "sk-first-SECRET")
 	assert.Contains(t, said, "systemctl start codex-proxy")
-	assert.Equal(t, "600 codex-worker:codex-worker", trim(b.MustRun(t, "stat", "--format=%a %U:%G", "/var/lib/codex-worker/default/auth.json")))
+	assert.Equal(t, "600 codex-worker:codex-worker",
+		trim(b.MustRun(t, "stat", "--format=%a %U:%G", "/var/lib/codex-worker/default/auth.json")))
 	assert.Equal(t, "inactive (dead) API key - -", b.row("default"))
 	b.start()
 	assert.Equal(t, "active (running) API key - -", b.row("default"))
@@ -114,7 +115,7 @@ func testAccountsWithAPIKeys(t *testing.T, suite string) {
 	assert.Equal(t, "api_key", models.Accounts[0].Login)
 	assert.Empty(t, models.Accounts[0].Limits, "an API key has none")
 
-	// Another one, as an operator would; it has its own login.
+	// A second worker has its own login.
 	before := b.files()
 	out, stderr, err := b.Run(t.Context(), "codex-proxy", "accounts", "add", "second")
 	require.NoError(t, err, out+stderr)
@@ -131,7 +132,8 @@ func testAccountsWithAPIKeys(t *testing.T, suite string) {
 		return status == http.StatusOK && len(r.Workers) == 2 && r.Workers[0].Ready && r.Workers[1].Ready
 	})
 	assert.Equal(t, "active (running) API key - -", b.row("second"))
-	for worker, key := range map[string]string{"default": "sk-second-SECRET", "second": "sk-first-SECRET"} { // the other one serves
+	for worker, key := range map[string]string{"default": "sk-second-SECRET",
+		"second": "sk-first-SECRET"} { // the other one serves
 		b.MustRun(t, "codex-proxy", "drain", worker)
 		b.askOpenAI()
 		seen := openai.seen()
@@ -139,7 +141,7 @@ func testAccountsWithAPIKeys(t *testing.T, suite string) {
 		b.MustRun(t, "codex-proxy", "undrain", worker)
 	}
 
-	// Another login of a running worker is used at once.
+	// A running worker uses a new login at once.
 	b.logIn("second", "sk-third-SECRET")
 	b.until("ready again", func(_ int, r report) bool { return r.Workers[1].Ready })
 	b.MustRun(t, "codex-proxy", "drain", "default")
@@ -149,7 +151,7 @@ func testAccountsWithAPIKeys(t *testing.T, suite string) {
 	b.MustRun(t, "codex-proxy", "undrain", "default")
 	b.assertUnseen("SECRET")
 
-	// Without its home it is gone for good; with it, it comes back logged in.
+	// With its home the worker comes back logged in; without it, the login is gone.
 	_, stderr, err = b.Run(t.Context(), "codex-proxy", "accounts", "remove", "second")
 	require.NoError(t, err, stderr)
 	assert.Contains(t, stderr, "Its home stays, with its login: /var/lib/codex-worker/second")
@@ -160,30 +162,36 @@ func testAccountsWithAPIKeys(t *testing.T, suite string) {
 	assert.Contains(t, stderr, "codex-worker@second.service is ready.")
 	b.MustRun(t, "codex-proxy", "accounts", "remove", "second", "--purge")
 	for _, path := range b.left(before) {
-		assert.NotRegexp(t, "^/etc/|^/run/codex|^/run/systemd|^/var/lib/codex-worker/second|second", path, "what a round leaves")
+		assert.NotRegexp(t, "^/etc/|^/run/codex|^/run/systemd|^/var/lib/codex-worker/second|second",
+			path, "what a round leaves")
 	}
-	assert.Empty(t, trim(b.MustRun(t, "systemctl", "list-units", "--all", "--plain", "--no-legend", "codex-worker@second*")))
-	for _, refused := range [][]string{{"remove", "second"}, {"remove", "default"}, {"add", "../x"}, {"login", "none"}} {
+	assert.Empty(t, trim(b.MustRun(t, "systemctl", "list-units", "--all", "--plain", "--no-legend",
+		"codex-worker@second*")))
+	for _, refused := range [][]string{{"remove", "second"}, {"remove", "default"},
+		{"add", "../x"}, {"login", "none"}} {
 		_, _, err = b.Run(t.Context(), append([]string{"codex-proxy", "accounts"}, refused...)...)
 		assert.Error(t, err, refused)
 	}
 }
 
-// assertUnseen looks for a secret where others than the worker could see it.
+// assertUnseen asserts that a secret is in no place that other users can read.
 func (b *bed) assertUnseen(secret string) {
 	b.t.Helper()
 	assert.NotContains(b.t, b.MustRun(b.t, "journalctl", "--no-pager", "--output=export"), secret)
-	assert.NotContains(b.t, b.MustRun(b.t, "systemctl", "show", "--all", "codex-worker@default", "codex-worker@second", "codex-proxy"), secret)
-	assert.NotContains(b.t, b.MustRun(b.t, "sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'"), secret)
-	_, _, err := b.Run(b.t.Context(), "runuser", "-u", "codex-proxy", "--", "cat", "/var/lib/codex-worker/default/auth.json")
+	assert.NotContains(b.t, b.MustRun(b.t, "systemctl", "show", "--all", "codex-worker@default",
+		"codex-worker@second", "codex-proxy"), secret)
+	assert.NotContains(b.t, b.MustRun(b.t, "sh", "-c",
+		"cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'"), secret)
+	_, _, err := b.Run(b.t.Context(), "runuser", "-u", "codex-proxy", "--", "cat",
+		"/var/lib/codex-worker/default/auth.json")
 	assert.Error(b.t, err)
 	assert.NotContains(b.t, b.MustRun(b.t, "codex-proxy", "accounts", "list", "--json"), secret)
 }
 
-// openAIModel is one that codex lists by itself.
+// openAIModel is a model that codex lists by itself.
 const openAIModel = "gpt-5.5"
 
-// askOpenAI is a turn that must be answered.
+// askOpenAI runs a turn that must succeed.
 func (b *bed) askOpenAI() {
 	b.t.Helper()
 	status, body, err := b.tryOpenAI()
@@ -209,8 +217,8 @@ func (b *bed) tryOpenAI() (int, string, error) {
 	return res.StatusCode, string(body), err
 }
 
-// The login by device code, as a person does it, and the limits of such an account
-// in the list and in the metrics.
+// The login by device code, as an operator does it, and the limits of the account in
+// the list and in the metrics.
 func TestAccountsWithADeviceCode(t *testing.T) { bothSuites(t, testAccountsWithADeviceCode) }
 
 func testAccountsWithADeviceCode(t *testing.T, suite string) {
@@ -223,7 +231,8 @@ func testAccountsWithADeviceCode(t *testing.T, suite string) {
 	said := &watched{want: regexp.MustCompile(userCode), came: make(chan struct{})}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.Exec(t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login"}, Stdout: said, Stderr: said})
+		ended <- b.Exec(t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login"},
+			Stdout: said, Stderr: said})
 	}()
 	select {
 	case <-said.came:
@@ -238,19 +247,20 @@ func testAccountsWithADeviceCode(t *testing.T, suite string) {
 
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="5h",worker="default"} 0.42`)
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="7d",worker="default"} 0.07`)
-	assert.Regexp(t, `^active \(running\) ChatGPT pro 5h 42 % used, resets in 1h1[12]m; 7d 7 % used, resets in 1h1[12]m$`, b.row("default"))
+	assert.Regexp(t, `^active \(running\) ChatGPT pro 5h 42 % used, resets in 1h1[12]m; 7d 7 % used, resets in `+
+		`1h1[12]m$`, b.row("default"))
 	l := b.accounts()
 	assert.Equal(t, accountMail, l.Accounts[0].Email)
 	assert.NotContains(t, b.MustRun(t, "codex-proxy", "accounts", "list"), accountMail)
 	_, health := b.get("/healthz")
 	assert.NotContains(t, string(health), accountMail)
 
-	b.askOpenAI() // its answer tells of the limits
+	b.askOpenAI() // the answer carries the limits
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="5h",worker="default"} 0.43`)
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="7d",worker="default"} 0.07`)
 	b.assertUnseen("SECRET")
 
-	// Limits that nobody answers for hold up no turn.
+	// A request for limits without an answer delays no turn.
 	goOn := openai.hang()
 	defer goOn()
 	b.MustRun(t, "systemctl", "restart", workerUnit)
@@ -260,7 +270,7 @@ func testAccountsWithADeviceCode(t *testing.T, suite string) {
 	goOn()
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="7d",worker="default"} 0.07`)
 
-	// Another login ends the one before, but not until it is there itself.
+	// A new login ends the previous one only after it has succeeded.
 	openai.approve(false)
 	b.giveUp()
 	assert.Zero(t, openai.revocations())
@@ -295,8 +305,8 @@ func (b *bed) untilMetric(line string) {
 	}
 }
 
-// A login of a worker that is at work cuts no turn off, and one that is given up
-// leaves nothing behind.
+// The login of a busy worker cuts off no turn, and an abandoned login leaves nothing
+// behind.
 func TestAccountsLoginWhileATurnRuns(t *testing.T) { bothSuites(t, testAccountsLoginWhileATurnRuns) }
 
 func testAccountsLoginWhileATurnRuns(t *testing.T, suite string) {
@@ -313,11 +323,15 @@ func testAccountsLoginWhileATurnRuns(t *testing.T, suite string) {
 		status, body, err = b.tryOpenAI()
 		answered <- err
 	}()
-	_, err := b.models.Wait(t.Context(), func(turns []modelserver.Request) bool { return len(turns) == 1 && turns[0].Gate != "" })
+	_, err := b.models.Wait(t.Context(), func(turns []modelserver.Request) bool {
+		return len(turns) == 1 &&
+			turns[0].Gate != ""
+	})
 	require.NoError(t, err)
 	loggedIn := make(chan error, 1)
 	go func() {
-		loggedIn <- b.Exec(t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login", "--with-api-key"}, Stdin: strings.NewReader("sk-second-SECRET")})
+		loggedIn <- b.Exec(t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login",
+			"--with-api-key"}, Stdin: strings.NewReader("sk-second-SECRET")})
 	}()
 	b.until("draining", func(_ int, r report) bool { return r.Workers[0].Reason == "draining" })
 	b.models.Release("login")
@@ -340,7 +354,8 @@ func (b *bed) giveUp() {
 	said := &watched{want: regexp.MustCompile(userCode), came: make(chan struct{})}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.Exec(b.t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login"}, Stdout: said, Stderr: said})
+		ended <- b.Exec(b.t.Context(), machine.Exec{Args: []string{"codex-proxy", "accounts", "login"},
+			Stdout: said, Stderr: said})
 	}()
 	select {
 	case <-said.came:
@@ -354,7 +369,7 @@ func (b *bed) giveUp() {
 	assert.Empty(b.t, b.MustRun(b.t, "find", "/var/lib/codex-worker", "-maxdepth", "1", "-name", ".login-*"))
 }
 
-// A worker that needs no login says so, whoever asks.
+// A worker that needs no login is reported so by every command.
 func TestAccountsThatAreNotNeeded(t *testing.T) { bothSuites(t, testAccountsThatAreNotNeeded) }
 
 func testAccountsThatAreNotNeeded(t *testing.T, suite string) {
@@ -369,14 +384,16 @@ func testAccountsThatAreNotNeeded(t *testing.T, suite string) {
 	require.Error(t, err)
 	assert.Contains(t, stderr, "it is the demo")
 	require.NoError(t, b.WriteFile(workerFile, []byte("mod = 1\n"), 0o644))
-	assert.Contains(t, b.MustRun(t, "codex-proxy", "accounts", "list"), `default: `+workerFile+`:1: unknown key "mod" (did you mean "mode"?)`)
-	_, stderr, err = b.Run(t.Context(), "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "codex-proxy", "accounts", "list")
+	assert.Contains(t, b.MustRun(t, "codex-proxy", "accounts", "list"),
+		`default: `+workerFile+`:1: unknown key "mod" (did you mean "mode"?)`)
+	_, stderr, err = b.Run(t.Context(), "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups",
+		"codex-proxy", "accounts", "list")
 	require.Error(t, err)
 	assert.Contains(t, stderr, "only root may do this")
 }
 
-// A worker that is added while the service starts is known to it when the command
-// has ended, although the service has read which workers there are before.
+// The service knows a worker that was added during its start when the command has
+// ended, although it had read the list of workers before.
 func TestAccountsAddDuringAStart(t *testing.T) {
 	bothSuites(t, func(t *testing.T, suite string) {
 		b := newBed(t, suite, realWorker, "start_timeout = \"40s\"\n")

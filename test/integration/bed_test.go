@@ -54,13 +54,13 @@ type bed struct {
 	http     *http.Client
 	models   *modelserver.Server
 	endpoint *endpoint // of models
-	front    *front    // the reverse proxy that load and hold go through, if any
-	key      string    // the API key that they have, if any
+	front    *front    // the reverse proxy for load and hold, if any
+	key      string    // the API key of load and hold, if any
 }
 
-// newBed installs the package into a booted Debian of that suite. The settings
-// are written after the installation, as an operator would; the API key of the
-// installation goes, as most tests come without one.
+// newBed installs the package into a booted Debian of that suite. It writes the
+// settings after the installation, as an operator does, and removes the API key of
+// the installation, because most tests use none.
 func newBed(t *testing.T, suite, worker, config string, binds ...machine.Bind) *bed {
 	t.Helper()
 	b := emptyBed(t, suite, binds...)
@@ -91,8 +91,8 @@ func neighbours() machine.Root {
 	return machine.Debian("trixie", "prometheus", "prometheus-node-exporter", "haproxy", "nginx-light", "caddy", "make")
 }
 
-// requireCodex returns the path of the real codex; without it, or without our package,
-// t is skipped.
+// requireCodex returns the path of the real codex. It skips t without codex or without
+// our package.
 func requireCodex(t *testing.T) string {
 	t.Helper()
 	codex := os.Getenv("CODEX_PROXY_TEST_CODEX")
@@ -111,7 +111,8 @@ func bootBed(t *testing.T, root machine.Root, binds ...machine.Bind) *bed {
 	t.Helper()
 	native := requireCodex(t)
 	m := machine.Boot(t, root, machine.Options{
-		Binds: append(binds, machine.Bind{Source: filepath.Dir(filepath.Dir(native)), Target: codexDir, ReadOnly: true}),
+		Binds: append(binds, machine.Bind{Source: filepath.Dir(filepath.Dir(native)),
+			Target: codexDir, ReadOnly: true}),
 		Units: []string{"codex*"},
 	})
 	l, err := newEndpoint(func() (net.Listener, error) { return m.Listen("tcp", modelAddr) })
@@ -119,7 +120,7 @@ func bootBed(t *testing.T, root machine.Root, binds ...machine.Bind) *bed {
 	return &bed{Machine: m, t: t, http: m.HTTPClient(), models: modelserver.StartOn(t, l, model), endpoint: l}
 }
 
-// start is `systemctl start codex.target`, which must return ready.
+// start runs `systemctl start codex.target`, after which the service must be ready.
 func (b *bed) start() {
 	b.t.Helper()
 	b.MustRun(b.t, "systemctl", "start", "codex.target")
@@ -127,7 +128,7 @@ func (b *bed) start() {
 	require.Equal(b.t, http.StatusOK, status, "%+v", report)
 }
 
-// startShort is start where start_timeout is less than a worker may well take.
+// startShort is start with a start_timeout that a worker's start may exceed.
 func (b *bed) startShort() {
 	b.t.Helper()
 	b.MustRun(b.t, "systemctl", "start", "codex.target")
@@ -196,7 +197,7 @@ func (b *bed) client() openai.Client {
 		option.WithHTTPClient(b.http), option.WithMaxRetries(0))
 }
 
-// isCodex tells codex from the process that supervises it.
+// isCodex distinguishes codex from the process that supervises it.
 func isCodex(p machine.Process) bool {
 	return strings.Contains(p.Command, "app-server") && !strings.Contains(p.Command, "notify-exec")
 }
@@ -235,7 +236,7 @@ func (b *bed) journal(unit string) string {
 	return out
 }
 
-// export is all that the journal has.
+// export is the whole journal.
 func (b *bed) export() string {
 	b.t.Helper()
 	out, err := b.Journal(b.t.Context(), "--output=export")

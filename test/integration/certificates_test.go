@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What codex trusts is its endpoint's authority alone, or nobody where there is no
-// TLS; what an operator sets in the unit comes first.
+// codex trusts its endpoint's authority alone, or none without TLS; an operator's
+// setting in the unit takes precedence.
 func TestCertificates(t *testing.T) { bothSuites(t, testCertificates) }
 
 func testCertificates(t *testing.T, suite string) {
@@ -70,7 +70,8 @@ func (b *bed) serveTLS(address string, certificate tls.Certificate, handler http
 	b.t.Helper()
 	l, err := b.Listen("tcp", address)
 	require.NoError(b.t, err)
-	server := &http.Server{Handler: handler, ErrorLog: slog.NewLogLogger(slog.NewTextHandler(b.t.Output(), nil), slog.LevelInfo),
+	server := &http.Server{Handler: handler, ErrorLog: slog.NewLogLogger(slog.NewTextHandler(b.t.Output(), nil),
+		slog.LevelInfo),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}}}
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(l, "", "") }()

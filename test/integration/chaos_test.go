@@ -19,17 +19,16 @@ import (
 )
 
 const (
-	// chaosEnv is for how long TestChaos goes on, chaosSeedEnv which one it is.
+	// chaosEnv is the duration of TestChaos, chaosSeedEnv its seed.
 	chaosEnv     = "CODEX_PROXY_TEST_CHAOS"
 	chaosSeedEnv = "CODEX_PROXY_TEST_CHAOS_SEED"
 	chaosLength  = 30 * time.Second
 )
 
-// Whatever befalls the service under load, each request is answered whole or
-// with an error that says that it may be sent again, and in the end nothing is
-// left over.
+// Under load and faults of every kind, each request gets a complete answer or an error
+// that permits a retry, and in the end nothing is left over.
 func TestChaos(t *testing.T) {
-	t.Parallel() // it has no eye for time
+	t.Parallel() // it measures no times
 	bothSuites(t, testChaos)
 }
 
@@ -47,13 +46,14 @@ func testChaos(t *testing.T, suite string) {
 	}
 	t.Logf("%s of chaos, %s=%d", length, chaosSeedEnv, seed)
 
-	// Health is recognised sooner than by default, as the operator of a service
-	// with a crash every few seconds would want.
+	// A worker counts as healthy sooner than by default, as suits a service with a
+	// crash every few seconds.
 	b := newBed(t, suite, realWorker, crowdConfig+"reset_after = \"3s\"\n")
 	b.start()
 	b.warm()
 	before := b.remains()
-	c := &chaos{bed: b, crowd: b.crowd(seed, 30*time.Second), random: rand.New(rand.NewPCG(seed, 0)), happened: map[string]int{}}
+	c := &chaos{bed: b, crowd: b.crowd(seed, 30*time.Second), random: rand.New(rand.NewPCG(seed, 0)),
+		happened: map[string]int{}}
 	c.rage(length)
 	c.crowd.leave(t)
 	c.commands.Wait()
@@ -62,23 +62,23 @@ func testChaos(t *testing.T, suite string) {
 	b.assertNothingLeft(before)
 }
 
-// chaos is what befalls the service.
+// chaos causes the faults.
 type chaos struct {
 	bed      *bed
 	crowd    *crowd
 	random   *rand.Rand
-	commands sync.WaitGroup // of operators, which may take as long as a turn
+	commands sync.WaitGroup // of an operator; each may take as long as a turn
 	happened map[string]int
 	kills    []within // of the proxy
 }
 
-// rage does one thing after the other, all of them in every round, in another
-// order each time.
+// rage causes one fault after the other, all of them in every round, in a new order
+// each time.
 func (c *chaos) rage(length time.Duration) {
 	until := time.Now().Add(length)
 	actions := []struct {
 		name string
-		do   func() bool // false: there was nothing to do it to
+		do   func() bool // false: the fault was not possible
 	}{
 		{"kill -9 worker", func() bool { return c.signalWorker(unix.SIGKILL) }},
 		{"SIGSTOP worker", func() bool { return c.signalWorker(unix.SIGSTOP) }},
@@ -118,8 +118,8 @@ func (c *chaos) killProxy() bool {
 	return true
 }
 
-// systemctl is an operator, who may have bad luck: what is killed while it
-// reloads fails to reload.
+// systemctl is an operator's command, which may fail: a process that is killed during
+// its reload fails to reload.
 func (c *chaos) systemctl(args ...string) bool {
 	c.commands.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), hung)
@@ -128,13 +128,14 @@ func (c *chaos) systemctl(args ...string) bool {
 		_, stderr, err := c.bed.Run(ctx, append([]string{"systemctl"}, args...)...)
 		assert.NoError(c.bed.t, ctx.Err(), "systemctl %s hangs", args)
 		if err != nil {
-			c.bed.t.Logf("systemctl %s, begun %s: %v %s", strings.Join(args, " "), began.Format("05.000"), err, trim(stderr))
+			c.bed.t.Logf("systemctl %s, begun %s: %v %s", strings.Join(args, " "), began.Format("05.000"),
+				err, trim(stderr))
 		}
 	})
 	return true
 }
 
-// endpointDown takes the model endpoint away for a while.
+// endpointDown closes the model endpoint for a while.
 func (c *chaos) endpointDown() bool {
 	c.bed.endpoint.down()
 	pause(c.bed.t.Context(), time.Duration(500+c.random.IntN(1500))*time.Millisecond)
@@ -142,7 +143,7 @@ func (c *chaos) endpointDown() bool {
 	return true
 }
 
-// account asserts what became of each request.
+// account asserts the outcome of each request.
 func (c *chaos) account() {
 	t := c.bed.t
 	ends, asked := map[string]int{}, c.bed.asked()
@@ -151,13 +152,13 @@ func (c *chaos) account() {
 		case e.complete():
 			ends["complete"]++
 		case e.told():
-			ends["told to come again: "+e.code]++
+			ends["retry permitted: "+e.code]++
 		case slices.ContainsFunc(c.kills, e.cutBy):
-			// A process that is killed cannot tell its clients anything.
+			// A killed process sends nothing to its clients.
 			ends["cut by a kill of the proxy"]++
 		default:
 			ends["broken"]++
-			assert.Fail(t, "neither complete nor told to come again", "%s", e)
+			assert.Fail(t, "neither complete nor permitted to retry", "%s", e)
 		}
 		c.assertAskedOnce(e, asked[e.id])
 	}
@@ -173,8 +174,8 @@ func (c *chaos) happenings() (n int) {
 	return n
 }
 
-// assertAskedOnce: the model endpoint is asked as often as the proxy says that
-// it has tried, and never again once the client has had a byte.
+// assertAskedOnce asserts that the model endpoint gets as many requests as the proxy
+// reports attempts, and none after the client has received a byte.
 func (c *chaos) assertAskedOnce(e *entry, asked []time.Time) {
 	for _, at := range asked {
 		assert.True(c.bed.t, e.first.IsZero() || at.Before(e.first), "asked again after the first byte: %s", e)
@@ -187,7 +188,7 @@ func (c *chaos) assertAskedOnce(e *entry, asked []time.Time) {
 	}
 }
 
-// asked says when each request arrived at the model endpoint, by its id.
+// asked is the arrival times of each request at the model endpoint, by its id.
 func (b *bed) asked() map[string][]time.Time {
 	all := map[string][]time.Time{}
 	for _, turn := range b.models.Turns() {

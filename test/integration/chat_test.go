@@ -25,7 +25,7 @@ func question(text string) openai.ChatCompletionNewParams {
 	}
 }
 
-// The official SDK gets what the model endpoint sent.
+// The official SDK receives the output of the model endpoint.
 func TestChat(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
@@ -70,7 +70,7 @@ func TestChat(t *testing.T) {
 			chunk := stream.Current()
 			require.True(t, acc.AddChunk(chunk))
 			if !released && len(chunk.Choices) > 0 && chunk.Choices[0].Delta.Content == "one " {
-				// The model has not finished: it waits for us.
+				// The model has not finished: it waits at the gate.
 				assert.Equal(t, 1, b.models.OpenStreams())
 				b.models.Release("finish")
 				released = true
@@ -86,11 +86,12 @@ func TestChat(t *testing.T) {
 	t.Run("latency", func(t *testing.T) { b.measureFirstChunk(t, client) })
 }
 
-// measureFirstChunk reports how long the first chunk takes through the whole
-// chain; the figure is for people, the claims are above.
+// measureFirstChunk reports the time to the first chunk through the whole chain, for
+// information only.
 func (b *bed) measureFirstChunk(t *testing.T, client openai.Client) {
 	const turns = 40
-	require.NoError(t, b.models.Add(modelserver.Script{Model: model, Times: turns, Steps: []string{"text x", "text y"}}))
+	require.NoError(t, b.models.Add(modelserver.Script{Model: model, Times: turns,
+		Steps: []string{"text x", "text y"}}))
 	var first, whole sample
 	for range turns {
 		began := time.Now()
@@ -108,11 +109,12 @@ func (b *bed) measureFirstChunk(t *testing.T, client openai.Client) {
 func assertUsage(t *testing.T, u openai.CompletionUsage) {
 	t.Helper()
 	assert.Equal(t, []int64{21, 13, 34, 8, 5}, []int64{
-		u.PromptTokens, u.CompletionTokens, u.TotalTokens, u.PromptTokensDetails.CachedTokens, u.CompletionTokensDetails.ReasoningTokens,
+		u.PromptTokens, u.CompletionTokens, u.TotalTokens, u.PromptTokensDetails.CachedTokens,
+		u.CompletionTokensDetails.ReasoningTokens,
 	})
 }
 
-// assertHistory checks what the model was given: every role in its place.
+// assertHistory checks the model's input: every role in its place.
 func assertHistory(t *testing.T, turn modelserver.Request) {
 	t.Helper()
 	var got []string
@@ -120,7 +122,8 @@ func assertHistory(t *testing.T, turn modelserver.Request) {
 		got = append(got, string(item))
 	}
 	all := strings.Join(got, "\n")
-	for _, want := range []string{`"developer"`, "lower case", "capital of Italy?", `"assistant"`, "rome", "capital of France?"} {
+	for _, want := range []string{`"developer"`, "lower case", "capital of Italy?", `"assistant"`,
+		"rome", "capital of France?"} {
 		assert.Contains(t, all, want)
 	}
 	instructions := turn.Body.Instructions + all

@@ -16,10 +16,10 @@ import (
 	"codex-proxy/test/modelserver"
 )
 
-// clientsDir is where the machine sees the npm clients and the cases for them.
+// clientsDir is the machine's directory of the npm clients and their cases.
 const clientsDir = "/opt/clients"
 
-// clients is a bed whose service asks for a key, with clients in it.
+// clients is a bed with clients, whose service requires a key.
 type clients struct {
 	*bed
 	key  string
@@ -40,19 +40,21 @@ func newClients(t *testing.T) *clients {
 	node, err := os.Readlink(filepath.Join(installed, "node"))
 	require.NoError(t, err)
 	b := newBed(t, "trixie", realWorker, "",
-		machine.Bind{Source: filepath.Join(installed, "node_modules"), Target: clientsDir + "/node_modules", ReadOnly: true},
+		machine.Bind{Source: filepath.Join(installed, "node_modules"), Target: clientsDir + "/node_modules",
+			ReadOnly: true},
 		machine.Bind{Source: cases, Target: clientsDir + "/cases", ReadOnly: true})
 	key := trim(b.MustRun(t, "codex-proxy", "keys", "add", "clients"))
 	b.start()
 	return &clients{b, key, clientsDir + "/" + node}
 }
 
-// run runs cases in the machine; what they say goes to the test's log.
+// run runs cases in the machine; their output goes to the test's log.
 func (c *clients) run(t *testing.T, args ...string) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
 	defer cancel()
 	var out bytes.Buffer
-	err := c.Exec(ctx, machine.Exec{Args: append([]string{c.node}, args...), Env: []string{"API_KEY=" + c.key}, Stdout: &out, Stderr: &out})
+	err := c.Exec(ctx, machine.Exec{Args: append([]string{c.node}, args...), Env: []string{"API_KEY=" + c.key},
+		Stdout: &out, Stderr: &out})
 	t.Logf("%v\n%s", args, out.String())
 	return err
 }
@@ -63,7 +65,7 @@ func (c *clients) sdk(options ...option.RequestOption) openai.Client {
 		option.WithHTTPClient(c.http), option.WithMaxRetries(0)}, options...)...)
 }
 
-// The official clients, and one more, work unchanged with the installed service.
+// The official clients, and one other, work unchanged with the installed service.
 func TestClients(t *testing.T) {
 	c := newClients(t)
 	retried := []<-chan error{
@@ -73,7 +75,8 @@ func TestClients(t *testing.T) {
 	t.Run("openai-go", c.openaiGo)
 	t.Run("openai-go responses", c.openaiGoResponses)
 	t.Run("npm", func(t *testing.T) {
-		assert.NoError(t, c.run(t, "--test", "--test-isolation=none", "--test-reporter=spec", clientsDir+"/cases/*.test.mjs"))
+		assert.NoError(t, c.run(t, "--test", "--test-isolation=none", "--test-reporter=spec",
+			clientsDir+"/cases/*.test.mjs"))
 	})
 	t.Run("retries", func(t *testing.T) {
 		for _, r := range retried {
@@ -82,9 +85,8 @@ func TestClients(t *testing.T) {
 	})
 }
 
-// refusedOnce has the model endpoint refuse the next two requests, and returns
-// when the clients of do have made them; they will wait for as long as they are
-// told to.
+// refusedOnce makes the model endpoint refuse the next two requests, and returns when
+// the clients of do have made them; they wait for the time of Retry-After.
 func (c *clients) refusedOnce(t *testing.T, do func() error) <-chan error {
 	t.Helper()
 	turns := len(c.models.Turns())

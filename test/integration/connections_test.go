@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Clients that keep more connections open than the service may have files keep nobody
-// out: probes, requests, operators and a reload get through.
+// Clients that keep more connections open than the service may have files exclude no
+// others: probes, requests, operators' commands and a reload succeed.
 func TestManyIdleConnections(t *testing.T) {
 	t.Parallel()
 	bothSuites(t, testManyIdleConnections)

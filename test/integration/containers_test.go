@@ -15,15 +15,15 @@ import (
 	"codex-proxy/test/manual"
 )
 
-// likeAContainer runs the start file as the first process of namespaces of its
-// own, in which there are no systemd, bus or journal, as a user without rights.
+// likeAContainer runs the start file as the first process of namespaces of its own,
+// without systemd, bus and journal, as an unprivileged user.
 const likeAContainer = `for d in /run /tmp /var/lib/codex-worker /var/lib/codex-proxy; do mkdir -p $d; mount -t tmpfs -o mode=1777 none $d; done
 mkdir -m 0700 /var/lib/codex-worker/default
 chown 1000:1000 /var/lib/codex-worker/default
 exec env -i PATH=/usr/bin:/bin setpriv --reuid=1000 --regid=1000 --clear-groups --no-new-privs /usr/local/bin/start`
 
-// The start of docs/containers.md: it serves, gets over the death of its worker,
-// and finishes what is in flight when it is stopped.
+// The start of docs/containers.md: it serves, recovers from the death of its worker,
+// and finishes the requests in flight when it is stopped.
 func TestContainer(t *testing.T) {
 	doc := manual.Open(t, "docs/containers.md")
 	b := newBed(t, "trixie", realWorker, doc.File(configFile))
@@ -46,7 +46,8 @@ func TestContainer(t *testing.T) {
 		assert.Equal(t, http.StatusUnauthorized, status, text)
 	})
 	t.Run("control", func(t *testing.T) {
-		inside := []string{"nsenter", "--mount", "--pid", "--target", b.served(), "setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"}
+		inside := []string{"nsenter", "--mount", "--pid", "--target", b.served(), "setpriv", "--reuid=1000",
+			"--regid=1000", "--clear-groups"}
 		for _, args := range [][]string{{"drain"}, {"undrain"}, {"status"}} {
 			b.MustRun(t, append(append(inside, "codex-proxy"), args...)...)
 		}
@@ -76,7 +77,8 @@ func (b *bed) contained() <-chan error {
 	b.t.Cleanup(cancel)
 	ended := make(chan error, 1)
 	go func() {
-		stdout, stderr, err := b.Run(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec", likeAContainer)
+		stdout, stderr, err := b.Run(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+			"sh", "-ec", likeAContainer)
 		if err != nil {
 			err = errors.Join(err, errors.New(stdout+stderr))
 		}
@@ -85,7 +87,7 @@ func (b *bed) contained() <-chan error {
 	return ended
 }
 
-// awaitReadyz waits until something answers, and is ready, unless it ends.
+// awaitReadyz waits until the service answers and is ready, or ends.
 func (b *bed) awaitReadyz(ended <-chan error) {
 	b.t.Helper()
 	for deadline := time.Now().Add(bound); time.Now().Before(deadline); pause(b.t.Context(), 20*time.Millisecond) {

@@ -26,7 +26,7 @@ func TestContract(t *testing.T) {
 		prompt  string
 		tools   int
 		text    string
-		refused bool // codex does not pass on the words
+		refused bool // codex does not pass on the refusal's text
 		calls   []string
 		finish  string // of a chat
 	}{
@@ -35,13 +35,15 @@ func TestContract(t *testing.T) {
 		{name: "reasoning", prompt: "[[reasoning let me ]] [[reasoning think]] [[text so]]", text: "so"},
 		{name: "an event cut inside a character", prompt: "[[split h]] [[split é👩‍👩‍👧]] [[split ☃]]", text: "hé👩‍👩‍👧☃"},
 		{name: "empty deltas", prompt: "[[text ]] [[repeat 20 ]] [[text a]] [[text ]]", text: "a"},
-		{name: "1-byte chunks", prompt: "[[trickle 0s " + strings.Repeat("abc ", 250) + "d]]", text: strings.Repeat("abc ", 250) + "d"},
+		{name: "1-byte chunks", prompt: "[[trickle 0s " + strings.Repeat("abc ", 250) + "d]]",
+			text: strings.Repeat("abc ", 250) + "d"},
 		{name: "5 MB", prompt: "[[huge 5000000 250000]]", text: strings.Repeat("x", 5_000_000)},
 		{name: "2 MB of history", prompt: strings.Repeat("é", 1_000_000) + "[[text ok]]", text: "ok"},
 		{name: "cut short", prompt: "[[text par]] [[incomplete max_output_tokens]]", text: "par", finish: "length"},
 		{name: "filtered", prompt: "[[text par]] [[incomplete content_filter]]", text: "par", finish: "content_filter"},
 		{name: "refusal", prompt: "[[refusal I will not]]", refused: true},
-		{name: "300 tools", tools: 300, prompt: `[[text so]] [[call tool_7 {"x":"é"}]] [[call tool_299 {}]]`, text: "so",
+		{name: "300 tools", tools: 300, prompt: `[[text so]] [[call tool_7 {"x":"é"}]] [[call tool_299 {}]]`,
+			text:  "so",
 			calls: []string{`tool_7{"x":"é"}`, "tool_299{}"}, finish: "tool_calls"},
 	} {
 		for _, api := range []contract.API{contract.Chat, contract.Responses} {
@@ -71,7 +73,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// The lists of models, and what is kept of a response, have that form as well.
+// The lists of models, and stored responses, have OpenAI's form as well.
 func (b *bed) assertKept(t *testing.T, schema *contract.Schema) {
 	t.Helper()
 	status, body := b.get("/v1/models")
@@ -94,7 +96,7 @@ func (b *bed) assertKept(t *testing.T, schema *contract.Schema) {
 	assert.Equal(t, stored.ID, answer.ID)
 }
 
-// finished is how an API says that a chat would have finished so.
+// finished is an API's equivalent of a chat's finish_reason.
 func finished(api contract.API, chat string) string {
 	switch {
 	case api.Name == contract.Chat.Name && chat == "":

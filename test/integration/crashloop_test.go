@@ -20,14 +20,14 @@ import (
 
 const (
 	rampSteps = 15 // starts that the limit admits: the first one and 14 restarts
-	// A restart is a timer of systemd's, whose accuracy is 250 ms, and the machine
-	// has other things to do: some restarts may be later than most.
+	// A restart is a timer of systemd's, whose accuracy is 250 ms, and the machine is
+	// busy: some restarts may be later than most.
 	rampSlack = 450 * time.Millisecond
 	rampMost  = 5 * time.Second
 )
 
 // ramp are the delays of RestartSec=100ms RestartSteps=6 RestartMaxDelaySec=10s,
-// systemd.service(5): a geometric series, and then its end for ever.
+// systemd.service(5): a geometric series, and then its last value.
 func ramp() []time.Duration {
 	delays := []time.Duration{100, 215, 464, 1000, 2154, 4641}
 	for len(delays) < rampSteps-1 {
@@ -39,9 +39,9 @@ func ramp() []time.Duration {
 	return delays
 }
 
-// A worker that exits at once, until systemd gives it up: the delays are the ramp of
-// the unit, run to its end, whether systemd knows it or not, and the proxy neither
-// burns nor chatters. Then one line brings everything back.
+// A worker that exits at once, until systemd gives it up: the delays follow the ramp of
+// the unit to its end on every systemd, and the proxy uses little CPU and logs few
+// lines. Then one command brings everything back.
 func TestCrashLoop(t *testing.T) {
 	t.Parallel()
 	for suite, c := range map[string]struct {
@@ -49,7 +49,7 @@ func TestCrashLoop(t *testing.T) {
 		restarts  int
 	}{
 		"trixie": {"Scheduled restart job", rampSteps - 1},
-		// The wait follows that there, and at a daemon-reload the first start is forgotten.
+		// There the wait follows the restart, and at a daemon-reload systemd drops the first start.
 		"bookworm": {"Main process exited", rampSteps},
 	} {
 		t.Run(suite, func(t *testing.T) {
@@ -59,15 +59,15 @@ func TestCrashLoop(t *testing.T) {
 	}
 }
 
-// crashLoop ends when systemd has restarted the worker so often. A line of systemd's
-// with the text restarted marks the end of each delay: lines of others come later.
+// crashLoop ends when systemd has restarted the worker so often. A line of systemd with
+// the text restarted marks the end of each delay: other processes log later.
 func (b *bed) crashLoop(restarted string, restarts int) {
 	t := b.t
 	b.start()
 	proxy := b.onlyProcess(proxyUnit)
 	dropIn := "/etc/systemd/system/" + workerUnit + ".d/crash.conf"
 	require.NoError(t, b.WriteFile(dropIn, []byte("[Service]\nExecStart=\nExecStart=/bin/false\n"), 0o644))
-	require.NoError(t, b.WriteFile(workerFile, []byte("mode = \"demo\"\n"), 0o644)) // which is prepared in no time
+	require.NoError(t, b.WriteFile(workerFile, []byte("mode = \"demo\"\n"), 0o644)) // its preparation takes no time
 	b.MustRun(t, "systemctl", "daemon-reload")
 	cpu, began := b.cpu(proxyUnit), time.Now()
 	lines := strings.Count(b.ownLines(), "\n")
@@ -77,7 +77,8 @@ func (b *bed) crashLoop(restarted string, restarts int) {
 	used := b.cpu(proxyUnit) - cpu
 	told := b.ownLines()
 
-	t.Logf("%s of crash loop: %s of CPU (%.3f %%), %d lines", window.Round(time.Millisecond), used, 100*used.Seconds()/window.Seconds(), strings.Count(told, "\n")-lines)
+	t.Logf("%s of crash loop: %s of CPU (%.3f %%), %d lines", window.Round(time.Millisecond), used,
+		100*used.Seconds()/window.Seconds(), strings.Count(told, "\n")-lines)
 	assert.Greater(t, window, sum(ramp()))
 	assert.Less(t, used.Seconds(), 0.01*window.Seconds(), "CPU")
 	assert.Less(t, strings.Count(told, "\n")-lines, 30, told)
@@ -88,7 +89,10 @@ func (b *bed) crashLoop(restarted string, restarts int) {
 	}
 	b.assertRamp(restarted)
 
-	r, _ := b.until("at the start limit", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.StartLimitHit })
+	r, _ := b.until("at the start limit", func(_ int,
+		r report) bool {
+		return r.Health.Readiness.Reason == probes.StartLimitHit
+	})
 	assert.Equal(t, uint64(restarts), r.Workers[0].RestartsTotal, "the refused one is none")
 	_, metrics := b.get("/metrics")
 	assert.Contains(t, string(metrics), `codex_worker_start_limit_hit{worker="default"} 1`)
@@ -106,8 +110,8 @@ func (b *bed) crashLoop(restarted string, restarts int) {
 	assert.Equal(t, proxy, b.onlyProcess(proxyUnit), "the proxy was not touched")
 }
 
-// Starts that somebody asks for count for systemd's start limit, too, and then no
-// restart has happened. The remedy that /readyz names brings everything back.
+// Explicit starts count for systemd's start limit, too, without a restart. The remedy
+// in /readyz brings everything back.
 func TestStartLimitWithoutARestart(t *testing.T) {
 	t.Parallel()
 	bothSuites(t, testStartLimitWithoutARestart)
@@ -123,7 +127,10 @@ func testStartLimitWithoutARestart(t *testing.T, suite string) {
 		}
 	}
 	require.Error(t, err, "the start limit")
-	r, _ := b.until("at the start limit", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.StartLimitHit })
+	r, _ := b.until("at the start limit", func(_ int,
+		r report) bool {
+		return r.Health.Readiness.Reason == probes.StartLimitHit
+	})
 	assert.Equal(t, "0", b.show(workerUnit, "NRestarts")["NRestarts"])
 	b.awaitJournal(proxyUnit, "worker is given up", bound)
 	status, header, body := b.chat(false, "hello")
@@ -162,7 +169,7 @@ func sum(delays []time.Duration) (total time.Duration) {
 }
 
 // gaps are the times from each failure of the unit to its restart, which a line with
-// that text tells, by the journal's monotonic clock.
+// that text marks, by the journal's monotonic clock.
 func (b *bed) gaps(unit, restarted string) []time.Duration {
 	b.t.Helper()
 	out, err := b.Journal(b.t.Context(), "--unit="+unit, "--output=json")
@@ -195,12 +202,13 @@ func (b *bed) gaps(unit, restarted string) []time.Duration {
 // ownLines are the lines that the proxy itself wrote.
 func (b *bed) ownLines(options ...string) string {
 	b.t.Helper()
-	out, err := b.Journal(b.t.Context(), append([]string{"--unit=" + proxyUnit, "--output=cat", "SYSLOG_IDENTIFIER=codex-proxy"}, options...)...)
+	out, err := b.Journal(b.t.Context(), append([]string{"--unit=" + proxyUnit, "--output=cat",
+		"SYSLOG_IDENTIFIER=codex-proxy"}, options...)...)
 	require.NoError(b.t, err)
 	return out
 }
 
-// cpu is what a unit has used so far, from its cgroup.
+// cpu is the CPU time that a unit has used, from its cgroup.
 func (b *bed) cpu(unit string) time.Duration {
 	b.t.Helper()
 	n, err := strconv.ParseInt(b.show(unit, "CPUUsageNSec")["CPUUsageNSec"], 10, 64)
@@ -208,15 +216,15 @@ func (b *bed) cpu(unit string) time.Duration {
 	return time.Duration(n)
 }
 
-// awaitJournal returns when a unit's journal has a line with text. It follows
-// the journal: asking the proxy again and again would cost the CPU that a test
-// may want to measure.
+// awaitJournal returns when a unit's journal has a line with text. It follows the
+// journal: repeated questions to the proxy would use the CPU time that a test measures.
 func (b *bed) awaitJournal(unit, text string, limit time.Duration) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), limit)
 	defer cancel()
 	seen := &grep{text: []byte(text), found: cancel}
-	err := b.Exec(ctx, machine.Exec{Args: []string{"journalctl", "--boot", "--follow", "--no-tail", "--output=cat", "--unit=" + unit}, Stdout: seen})
+	err := b.Exec(ctx, machine.Exec{Args: []string{"journalctl", "--boot", "--follow", "--no-tail", "--output=cat",
+		"--unit=" + unit}, Stdout: seen})
 	require.True(b.t, seen.ok, "%q never stood in the journal of %s: %v\n%s", text, unit, err, seen.buf.String())
 }
 

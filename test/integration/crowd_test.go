@@ -19,19 +19,18 @@ import (
 )
 
 const (
-	// crowdSize is how many clients a crowd has.
+	// crowdSize is the number of clients of a crowd.
 	crowdSize = 32
-	// crowdConfig has a place for each of them: none waits for another.
+	// crowdConfig has a slot for each of them: none waits for another.
 	crowdConfig = "max_inflight = 48\n"
 	shortest    = 100 * time.Millisecond
-	// hung is what no request may take: two stops, each with a stream of the
-	// longest kind before it, and a hung worker until its watchdog.
+	// hung is longer than any request may take: two stops, each with a longest stream
+	// before it, and a hung worker until its watchdog.
 	hung = 2 * time.Minute
 )
 
-// crowd is clients of every kind at once: streamed and plain, each on a kept
-// connection or on a new one every time. What becomes of each request stands in
-// the ledger.
+// crowd is clients of every kind at once: streamed and plain, each on a kept connection
+// or on a new one every time. The ledger records the outcome of each request.
 type crowd struct {
 	*ledger
 	bed     *bed
@@ -52,7 +51,7 @@ func (b *bed) crowd(seed uint64, longest time.Duration) *crowd {
 	return c
 }
 
-// client asks again and again until ctx ends; what it has asked it reads to its end.
+// client sends requests until ctx ends, and reads each answer to its end.
 func (c *crowd) client(ctx context.Context, i int, random *rand.Rand) {
 	transport := &http.Transport{DialContext: c.bed.DialContext}
 	defer transport.CloseIdleConnections()
@@ -86,7 +85,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// leave stops the clients and waits for what they have asked.
+// leave stops the clients and waits for their answers.
 func (c *crowd) leave(t *testing.T) {
 	t.Helper()
 	c.stop()
@@ -120,7 +119,7 @@ func (e *entry) ask(client *http.Client) {
 	}
 }
 
-// fail notes the end of the connection.
+// fail records the end of the connection.
 func (e *entry) fail(err error) {
 	e.err = err
 	var op *net.OpError

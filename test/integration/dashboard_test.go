@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// panel is what a dashboard of Grafana has at each place; rows have no queries.
+// panel is one panel of a Grafana dashboard; rows have no queries.
 type panel struct {
 	ID         int
 	Type       string
@@ -22,8 +22,8 @@ type panel struct {
 	FieldConfig struct{ Defaults struct{ Unit string } }
 }
 
-// expressions checks the form of a dashboard, as far as that can be done without
-// Grafana, and returns the queries of each panel.
+// expressions checks the form of a dashboard, as far as possible without Grafana, and
+// returns the queries of each panel.
 func expressions(t *testing.T, data []byte) map[string][]string {
 	t.Helper()
 	var board struct {

@@ -1,4 +1,4 @@
-// Package integration holds the tests of the installed thing: the built .deb,
-// put by apt into a booted Debian, with the real codex app-server in front of
-// a model endpoint that the test scripts.
+// Package integration tests the installed package: the built .deb, installed by apt in
+// a booted Debian, with the real codex app-server in front of a scripted model
+// endpoint.
 package integration

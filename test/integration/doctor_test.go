@@ -14,9 +14,10 @@ import (
 )
 
 // The checks of `codex-proxy doctor`, in order.
-const doctorChecks = "systemd units users permissions bus polkit codex sandbox login config databases sockets service models watchdog ports cgroup clock"
+const doctorChecks = "systemd units users permissions bus polkit codex sandbox login config databases sockets " +
+	"service models watchdog ports cgroup clock"
 
-// ofTheHost depends on the machine that the tests run on, not on ours.
+// ofTheHost are the checks whose results depend on the host of the tests.
 var ofTheHost = map[string]bool{"cgroup": true, "clock": true}
 
 // diagnosis is the JSON of `codex-proxy doctor`.
@@ -49,7 +50,7 @@ func (b *bed) doctor() (diagnosis, int) {
 	return r, status
 }
 
-// healthy requires that nothing of ours is complained about.
+// healthy requires that no check of ours has a finding.
 func (b *bed) healthy() {
 	b.t.Helper()
 	r, status := b.doctor()
@@ -61,8 +62,8 @@ func (b *bed) healthy() {
 	}
 }
 
-// found waits for a failure of that check which says so, and returns its remedy: what
-// fails again and again is on its way in between.
+// found waits for a failure of that check with the text, and returns its remedy: a
+// unit that fails repeatedly is starting in between.
 func (b *bed) found(check, says string) string {
 	b.t.Helper()
 	deadline := time.Now().Add(bound)
@@ -76,7 +77,7 @@ func (b *bed) found(check, says string) string {
 	}
 }
 
-// remedy is that of the failure of check which says so.
+// remedy is the remedy of the failure of check with the text.
 func (d diagnosis) remedy(check, says string) (remedy string, failed bool) {
 	for _, f := range d.Findings {
 		if f.Level == "fail" && f.Check == check && strings.Contains(f.Subject+": "+f.Detail, says) {
@@ -86,22 +87,22 @@ func (d diagnosis) remedy(check, says string) (remedy string, failed bool) {
 	return "", false
 }
 
-// forgetful is for workers that fail until something is mended, as often as that
-// takes: half a second later it is no failure in a row.
+// forgetful is for workers that fail until they are mended: after half a second of
+// health a failure is no longer consecutive.
 const forgetful = "reset_after = \"500ms\"\n"
 
 func well(status int, r report) bool {
 	return ready(status, r) && r.Workers[0].ConsecutiveFailures == 0
 }
 
-// do runs a remedy, all of which is a command.
+// do runs a remedy that is one command.
 func (b *bed) do(remedy string) {
 	b.t.Helper()
 	b.MustRun(b.t, "sh", "-ec", remedy)
 }
 
-// A healthy installation is called so, nothing is changed by looking at it, and
-// a service that was stopped is not started by it.
+// The doctor has no findings for a healthy installation, changes nothing, and starts no
+// stopped service.
 func TestDoctor(t *testing.T) { bothSuites(t, testDoctor) }
 
 func testDoctor(t *testing.T, suite string) {
@@ -112,7 +113,7 @@ func testDoctor(t *testing.T, suite string) {
 	page := b.MustRun(t, "codex-proxy", "doctor")
 	assert.Contains(t, page, "ok    codex        worker default: codex 0.169.0, native, "+codexDir+"/bin/codex\n")
 	assert.Contains(t, page, "ok    models       worker default: offers "+model+"\n")
-	if suite == oldest { // what that lacks is no finding: the units have it of themselves
+	if suite == oldest { // the missing delays are no finding: the units wait themselves
 		assert.Regexp(t, `ok    systemd      version 252.*the units themselves wait`, page)
 	}
 	assert.Contains(t, page, "ok    ports        127.0.0.1:8787: answers, and asks for no API key\n")
@@ -131,13 +132,14 @@ func testDoctor(t *testing.T, suite string) {
 	b.healthy()
 	assert.NotContains(t, b.MustRun(t, "codex-proxy", "doctor", "--json"), key)
 
-	out, _, err := b.Run(t.Context(), "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "codex-proxy", "doctor")
+	out, _, err := b.Run(t.Context(), "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups",
+		"codex-proxy", "doctor")
 	assert.Error(t, err, "what was not looked at is not well")
 	assert.Contains(t, out, "run it as root")
 }
 
-// Each of these breaks the service, or will at its next start. The doctor names
-// it, and what it says to do helps.
+// Each of these faults breaks the service, or its next start. The doctor reports it,
+// and the remedy helps.
 func TestDoctorFindsWhatIsBroken(t *testing.T) { bothSuites(t, testDoctorFindsWhatIsBroken) }
 
 func testDoctorFindsWhatIsBroken(t *testing.T, suite string) {
@@ -148,14 +150,14 @@ func testDoctorFindsWhatIsBroken(t *testing.T, suite string) {
 	good, err := b.ReadFile("/etc/codex-proxy/config.toml")
 	require.NoError(t, err)
 
-	// A worker that somebody has stopped.
+	// A stopped worker.
 	b.MustRun(t, "systemctl", "stop", workerUnit)
 	b.found("service", "is not ready (stopped)")
 	b.do(b.found("units", workerUnit+": is stopped"))
 	b.until("well", well)
 	b.healthy()
 
-	// A worker whose codex is gone: first the next start would fail, then it has.
+	// A worker whose codex is gone: before and after its next start fails.
 	write(workerFile, strings.Replace(realWorker, codexDir+"/bin/codex", "/opt/none", 1))
 	assert.Contains(t, b.found("codex", "cannot use codex_path = \"/opt/none\""), "codex")
 	_, _, err = b.Run(t.Context(), "systemctl", "restart", workerUnit)
@@ -169,7 +171,8 @@ func testDoctorFindsWhatIsBroken(t *testing.T, suite string) {
 
 	// A configuration that the next start, or reload, would refuse.
 	write("/etc/codex-proxy/config.toml", "queue_limt = 3\n")
-	assert.Contains(t, b.found("config", `/etc/codex-proxy/config.toml:1: unknown key "queue_limt" (did you mean "queue_limit"?)`), "codex-proxy config check")
+	assert.Contains(t, b.found("config", `/etc/codex-proxy/config.toml:1: unknown key "queue_limt" (did you mean `+
+		`"queue_limit"?)`), "codex-proxy config check")
 	_, _, err = b.Run(t.Context(), "systemctl", "restart", proxyUnit)
 	require.Error(t, err)
 	b.found("units", proxyUnit+": has failed (exited with status 78)")
@@ -187,11 +190,12 @@ func testDoctorFindsWhatIsBroken(t *testing.T, suite string) {
 	b.do(b.found("permissions", "api-keys: has mode 0644"))
 	b.healthy()
 
-	// A daemon that hangs, and one that nobody can ask any more.
+	// A daemon that hangs, and one without its control socket.
 	pid := b.show(proxyUnit, "MainPID")["MainPID"]
 	b.MustRun(t, "kill", "-STOP", pid)
 	hung, _ := b.doctor()
-	for check, says := range map[string]string{"service": "does not answer", "ports": "127.0.0.1:8787: does not answer"} {
+	for check, says := range map[string]string{"service": "does not answer",
+		"ports": "127.0.0.1:8787: does not answer"} {
 		_, failed := hung.remedy(check, says)
 		assert.True(t, failed, "%s: %+v", check, hung.Findings)
 	}
@@ -210,21 +214,22 @@ func testDoctorFindsWhatIsBroken(t *testing.T, suite string) {
 	b.found("bus", "the system bus")
 	b.MustRun(t, "systemctl", "start", "dbus.socket", "dbus.service", "polkit")
 
-	// The port, taken by somebody else while everything was down.
+	// The port, taken by another process while the service was down.
 	b.MustRun(t, "systemctl", "stop", "codex.target", "codex-proxy.socket")
 	b.awaitInactive(proxyUnit)
 	b.MustRun(t, "systemd-run", "--unit=squatter", "--property=Type=notify",
 		"codex-proxy", "notify-exec", "--probe", "tcp:127.0.0.1:8787", "--", "perl", "-MIO::Socket::INET", "-e",
 		`@s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:8787", Listen => 5, ReuseAddr => 1) or die; sleep 600`)
 	_, _, _ = b.Run(t.Context(), "systemctl", "start", "codex.target")
-	assert.Contains(t, b.found("ports", "127.0.0.1:8787: is taken by perl (process "), "systemctl edit codex-proxy.socket")
+	assert.Contains(t, b.found("ports", "127.0.0.1:8787: is taken by perl (process "),
+		"systemctl edit codex-proxy.socket")
 	b.MustRun(t, "systemctl", "stop", "squatter")
 	b.MustRun(t, "systemctl", "start", "codex.target")
 	b.until("well", well)
 	b.healthy()
 }
 
-// A worker that talks to OpenAI needs a login, and one that runs commands its sandbox.
+// A worker that uses OpenAI needs a login, and a worker that runs commands its sandbox.
 func TestDoctorLooksAtCodex(t *testing.T) { bothSuites(t, testDoctorLooksAtCodex) }
 
 func testDoctorLooksAtCodex(t *testing.T, suite string) {

@@ -21,7 +21,7 @@ import (
 	"codex-proxy/test/machine"
 )
 
-// second adds the worker b, as an operator would.
+// second adds the worker b, as an operator does.
 func (b *bed) second() {
 	b.t.Helper()
 	require.NoError(b.t, b.WriteFile("/etc/codex-proxy/workers/b.toml", []byte(realWorker), 0o644))
@@ -52,7 +52,7 @@ func (b *bed) holdSDK(after ...string) *gated {
 	return nil
 }
 
-// whole reads the rest of the stream, which nothing may have cut short.
+// whole reads the rest of the stream, which must be complete.
 func (h *gated) whole(t *testing.T) {
 	t.Helper()
 	for h.stream.Next() {
@@ -63,7 +63,7 @@ func (h *gated) whole(t *testing.T) {
 	assert.Equal(t, "stop", h.answer.Choices[0].FinishReason)
 }
 
-// begin runs a command and delivers its end.
+// begin runs a command and delivers its result.
 func (b *bed) begin(args ...string) <-chan error {
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
@@ -131,8 +131,8 @@ func testRestartDrainsTheWorker(t *testing.T, suite string) {
 	assert.Contains(t, b.journal(proxyUnit), `worker drained for its stop worker=`+busy)
 }
 
-// With no other worker new requests are refused at once, and a turn may take
-// longer than TimeoutStopSec=.
+// Without another worker new requests are refused at once, and a turn may take longer
+// than TimeoutStopSec=.
 func TestRestartOfTheOnlyWorker(t *testing.T) {
 	t.Parallel() // it mostly waits
 	bothSuites(t, func(t *testing.T, suite string) {
@@ -157,8 +157,8 @@ func TestRestartOfTheOnlyWorker(t *testing.T) {
 	})
 }
 
-// `systemctl stop codex.target` finishes what is in flight: the proxy, which
-// stops itself, still answers the workers' ExecStop=.
+// `systemctl stop codex.target` finishes the turns in flight: the stopping proxy still
+// answers the workers' ExecStop=.
 func TestStopFinishesTurns(t *testing.T) { bothSuites(t, testStopFinishesTurns) }
 
 func testStopFinishesTurns(t *testing.T, suite string) {
@@ -177,7 +177,7 @@ func testStopFinishesTurns(t *testing.T, suite string) {
 	assert.NotContains(t, b.journal("codex*"), "codex-proxy drain:")
 }
 
-// The socket restarts with the target: who waited in it would be reset.
+// The socket restarts with the target, which would reset waiting connections.
 func TestRestartOfTheTargetRefuses(t *testing.T) { bothSuites(t, testRestartOfTheTargetRefuses) }
 
 func testRestartOfTheTargetRefuses(t *testing.T, suite string) {
@@ -193,7 +193,7 @@ func testRestartOfTheTargetRefuses(t *testing.T, suite string) {
 	assert.NotEqual(t, before, b.mainPID())
 }
 
-// drain, undrain and status as an operator types them.
+// The commands drain, undrain and status of an operator.
 func TestDrainCommands(t *testing.T) { bothSuites(t, testDrainCommands) }
 
 func testDrainCommands(t *testing.T, suite string) {
@@ -221,7 +221,8 @@ func testDrainCommands(t *testing.T, suite string) {
 		assert.Contains(t, table, "not ready (draining) since ")
 		assert.Regexp(t, `codex-worker@default\.service +active \(running\) +no +draining, drained +0 +- +1 +-`, table)
 		assert.Contains(t, table, says)
-		assert.Contains(t, b.journal(proxyUnit), `worker drained worker=default unit=codex-worker@default.service inflight=1`)
+		assert.Contains(t, b.journal(proxyUnit), `worker drained worker=default unit=codex-worker@default.service `+
+			`inflight=1`)
 		assert.Contains(t, b.journal(proxyUnit), "readiness=false reason=draining")
 	})
 
@@ -280,7 +281,7 @@ func testDrainCommands(t *testing.T, suite string) {
 	})
 }
 
-// Neither a command nor a worker's stop starts a proxy that was stopped.
+// Neither a command nor a worker's stop starts a stopped proxy.
 func TestStoppedProxyStaysStopped(t *testing.T) { bothSuitesInTurn(t, testStoppedProxyStaysStopped) }
 
 func testStoppedProxyStaysStopped(t *testing.T, suite string) {
@@ -307,14 +308,15 @@ func (b *bed) watch() *running {
 	reader, writer := io.Pipe()
 	r := &running{bed: b, lines: bufio.NewScanner(reader), done: make(chan error, 1)}
 	go func() {
-		r.done <- b.Exec(ctx, machine.Exec{Args: []string{"codex-proxy", "status", "--watch"}, Stdout: writer, Stderr: writer})
+		r.done <- b.Exec(ctx, machine.Exec{Args: []string{"codex-proxy", "status", "--watch"},
+			Stdout: writer, Stderr: writer})
 		_ = writer.Close()
 	}()
 	return r
 }
 
-// systemd forgets at a daemon-reload, which any installation of a package brings,
-// that a stop was given more time.
+// At a daemon-reload, which every installation of a package causes, systemd drops the
+// extension of a stop's timeout.
 func TestRestartAcrossADaemonReload(t *testing.T) {
 	t.Parallel() // it mostly waits
 	bothSuites(t, testRestartAcrossADaemonReload)
@@ -333,7 +335,7 @@ func testRestartAcrossADaemonReload(t *testing.T, suite string) {
 	require.NoError(t, <-restarted)
 }
 
-// A proxy that hangs while it finishes its turns is not waited for.
+// systemd does not wait for a proxy that hangs while it finishes its turns.
 func TestRestartOfAHungProxy(t *testing.T) {
 	t.Parallel() // it mostly waits
 	bothSuites(t, testRestartOfAHungProxy)
@@ -356,7 +358,7 @@ func testRestartOfAHungProxy(t *testing.T, suite string) {
 	b.models.Release("finish")
 }
 
-// A proxy that hangs keeps no worker from being stopped and started.
+// A proxy that hangs prevents no stop and start of a worker.
 func TestRestartBesideAHungProxy(t *testing.T) {
 	t.Parallel() // it mostly waits
 	bothSuites(t, testRestartBesideAHungProxy)
@@ -383,15 +385,15 @@ func testRestartBesideAHungProxy(t *testing.T, suite string) {
 	b.signal(proxy, unix.SIGCONT)
 	for h.stream.Next() {
 	}
-	if err := h.stream.Err(); err != nil { // codex may wait for its turn's end, or not
-		assert.Contains(t, err.Error(), `"code":"worker_exited"`, "cut off, and said so")
+	if err := h.stream.Err(); err != nil { // codex may or may not wait for its turn's end
+		assert.Contains(t, err.Error(), `"code":"worker_exited"`, "cut off with an error")
 	}
 	b.until("ready", ready)
 	assert.Equal(t, proxy, b.onlyProcess(proxyUnit))
 }
 
-// A codex that hangs is killed while its unit is being stopped, too, where
-// systemd's watchdog rests, and who waits for it is told.
+// A codex that hangs is killed also while its unit is being stopped, when systemd's
+// watchdog is off, and its clients get an error.
 func TestRestartOfAHungWorker(t *testing.T) {
 	t.Parallel() // it mostly waits
 	bothSuites(t, testRestartOfAHungWorker)
@@ -416,7 +418,7 @@ func testRestartOfAHungWorker(t *testing.T, suite string) {
 	assert.NotEqual(t, hung.Host, b.codex().Host)
 }
 
-// ExecStop= also runs when codex has died; then there is nothing to wait for.
+// ExecStop= also runs when codex has died; then it waits for no turn.
 func TestCrashIsNotDrained(t *testing.T) { bothSuites(t, testCrashIsNotDrained) }
 
 func testCrashIsNotDrained(t *testing.T, suite string) {
@@ -435,7 +437,7 @@ func testCrashIsNotDrained(t *testing.T, suite string) {
 	assert.NotContains(t, b.journal(proxyUnit), "drained for its stop")
 }
 
-// An operator need not wait for the drain of a stop.
+// An operator can cut the drain of a stop short.
 func TestStopCanBeHastened(t *testing.T) { bothSuites(t, testStopCanBeHastened) }
 
 func testStopCanBeHastened(t *testing.T, suite string) {
@@ -446,20 +448,20 @@ func testStopCanBeHastened(t *testing.T, suite string) {
 	b.until("draining", func(_ int, r report) bool { return r.Workers[0].SubState == "stop" })
 	b.MustRun(t, "systemctl", "kill", "--kill-whom=control", workerUnit)
 	b.until("past the drain", func(_ int, r report) bool { return r.Workers[0].SubState != "stop" })
-	b.models.Release("finish") // codex may wait for it, or not
+	b.models.Release("finish") // codex may or may not wait for it
 	began := time.Now()
 	require.NoError(t, <-stopped)
 	t.Logf("stopped %s after the end of the drain", time.Since(began))
 	for h.stream.Next() {
 	}
 	if err := h.stream.Err(); err != nil {
-		assert.Contains(t, err.Error(), `"code":"worker_exited"`, "cut off, and said so")
+		assert.Contains(t, err.Error(), `"code":"worker_exited"`, "cut off with an error")
 	}
 }
 
-// A stop may end in a failure, as when its turns are cut off by SIGKILL. The start of
-// a restart follows all the same, and requests wait for it; a unit that is stopped
-// like that has met no start limit.
+// A stop may end in a failure, for example when SIGKILL cuts off its turns. The start of
+// a restart still follows, and requests wait for it; a unit stopped like that has not
+// hit the start limit.
 func TestStopThatFails(t *testing.T) {
 	t.Parallel()
 	bothSuites(t, testStopThatFails)
@@ -488,13 +490,16 @@ func testStopThatFails(t *testing.T, suite string) {
 	cutOff("restart")
 	b.until("ready", ready)
 	b.signal(b.codex(), unix.SIGKILL)
-	b.until("restarted", func(status int, r report) bool { return status == http.StatusOK && r.Workers[0].RestartsTotal == 1 })
+	b.until("restarted", func(status int, r report) bool {
+		return status == http.StatusOK &&
+			r.Workers[0].RestartsTotal == 1
+	})
 	cutOff("stop")
 	r, _ := b.until("failed", func(_ int, r report) bool { return r.Workers[0].ActiveState == "failed" })
 	assert.Equal(t, "1", b.show(workerUnit, "NRestarts")["NRestarts"])
 	assert.Equal(t, probes.WorkerExited, r.Workers[0].Reason)
 
-	// Nor is one that breaks off a start.
+	// Nor is a stop that ends a start.
 	b.MustRun(t, "systemctl", "start", workerUnit)
 	b.until("ready", ready)
 	b.dropIn(workerUnit, "slow", "[Service]\nExecStartPre=/bin/sleep infinity\n")

@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// endpoint is a listener that can go away, connections and all, and come back.
+// endpoint is a listener that can close with all its connections, and open again.
 type endpoint struct {
 	listen func() (net.Listener, error)
 	addr   net.Addr
 
 	mu     sync.Mutex
-	now    net.Listener // nil while it is away
+	now    net.Listener // nil while it is closed
 	conns  map[net.Conn]bool
-	back   chan struct{} // closed when it comes back
+	back   chan struct{} // closed when it opens again
 	closed bool
 }
 
@@ -29,7 +29,7 @@ func newEndpoint(listen func() (net.Listener, error)) (*endpoint, error) {
 	return &endpoint{listen: listen, addr: l.Addr(), now: l, conns: map[net.Conn]bool{}, back: make(chan struct{})}, nil
 }
 
-// down refuses connections from now on, and cuts those there are.
+// down refuses new connections, and cuts the existing ones.
 func (e *endpoint) down() {
 	e.mu.Lock()
 	_ = e.now.Close()
@@ -57,7 +57,7 @@ func (e *endpoint) state() (l net.Listener, back <-chan struct{}, closed bool) {
 	return e.now, e.back, e.closed
 }
 
-// Accept implements net.Listener, and waits while there is none.
+// Accept implements net.Listener, and waits while the endpoint is closed.
 func (e *endpoint) Accept() (net.Conn, error) {
 	for {
 		l, back, closed := e.state()
@@ -105,7 +105,7 @@ func (e *endpoint) Close() error {
 // Addr implements net.Listener.
 func (e *endpoint) Addr() net.Addr { return e.addr }
 
-// endpointConn is forgotten when it is closed.
+// endpointConn leaves the endpoint's list when it is closed.
 type endpointConn struct {
 	net.Conn
 	endpoint *endpoint

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// entry is one request and what became of it. Its client alone writes it until
-// it has ended, apart from first, which is the ledger's.
+// entry is one request and its outcome. Its client alone writes it until it has ended,
+// except first, which belongs to the ledger.
 type entry struct {
 	id           string
 	stream, anew bool
@@ -26,7 +26,7 @@ type entry struct {
 	text         string
 	finish       string
 	code         string // of the error
-	retryable    bool   // as the error says
+	retryable    bool   // of the error
 	whole        bool   // the stream ended with [DONE], the plain answer was JSON
 	refused      bool
 	err          error // of the connection
@@ -63,8 +63,7 @@ func (e *entry) want() string {
 	return text
 }
 
-// latency is what the model's own time does not explain of the time to the
-// first byte.
+// latency is the time to the first byte without the model's own time.
 func (e *entry) latency() time.Duration {
 	if e.stream {
 		return e.first.Sub(e.began)
@@ -73,8 +72,10 @@ func (e *entry) latency() time.Duration {
 }
 
 func (e *entry) String() string {
-	return fmt.Sprintf("%s stream=%t new=%t lasts=%s began=%s first=%s ended=%s status=%d attempts=%d text=%q finish=%q code=%q whole=%t err=%v",
-		e.id, e.stream, e.anew, e.lasts.Round(time.Millisecond), e.began.Format("05.000"), e.first.Format("05.000"), e.ended.Format("05.000"),
+	return fmt.Sprintf("%s stream=%t new=%t lasts=%s began=%s first=%s ended=%s status=%d attempts=%d text=%q "+
+		"finish=%q code=%q whole=%t err=%v",
+		e.id, e.stream, e.anew, e.lasts.Round(time.Millisecond), e.began.Format("05.000"), e.first.Format("05.000"),
+		e.ended.Format("05.000"),
 		e.status, e.attempts, e.text, e.finish, e.code, e.whole, e.err)
 }
 
@@ -136,11 +137,12 @@ func (e *entry) take(data []byte) error {
 
 // complete: the exact text, a finish reason, and nothing else.
 func (e *entry) complete() bool {
-	return e.err == nil && e.status == http.StatusOK && e.whole && e.code == "" && e.finish == "stop" && e.text == e.want()
+	return e.err == nil && e.status == http.StatusOK && e.whole && e.code == "" && e.finish == "stop" &&
+		e.text == e.want()
 }
 
-// told: an error that says that the request may be sent again, in the way that
-// was still open, and never the look of a whole answer.
+// told: the client received an error that permits a retry, in the form that was still
+// possible, and nothing that resembles a complete answer.
 func (e *entry) told() bool {
 	if e.err != nil || e.code == "" || !e.retryable || e.finish != "" {
 		return false
@@ -151,14 +153,15 @@ func (e *entry) told() bool {
 	return e.status == http.StatusServiceUnavailable && e.retryAfter > 0 && e.text == ""
 }
 
-// cutBy: the connection ended with the process that served it, which was killed
-// and had ended in that period. A client may ask on a kept connection in the
-// moment before it learns that this is dead.
+// cutBy: the connection ended with the process that served it, which was killed and
+// ended in that period. A client may still use a kept connection in the moment before
+// it learns that the connection is dead.
 func (e *entry) cutBy(kill within) bool {
 	const learns = 5 * time.Second // on a busy machine
 	late := kill.to
 	if !e.anew {
 		late = late.Add(learns)
 	}
-	return e.err != nil && !e.refused && e.began.Before(late) && e.ended.After(kill.from) && e.ended.Before(kill.to.Add(learns))
+	return e.err != nil && !e.refused && e.began.Before(late) && e.ended.After(kill.from) &&
+		e.ended.Before(kill.to.Add(learns))
 }

@@ -15,7 +15,7 @@ import (
 
 func trim(s string) string { return strings.TrimSpace(s) }
 
-// A worker that cannot start says why in one line, in the journal, in
+// A worker that cannot start reports the reason in one line, in the journal, in
 // `systemctl status` and in /readyz; the proxy stays up.
 func TestWorkerCannotStart(t *testing.T) { bothSuites(t, testWorkerCannotStart) }
 
@@ -24,7 +24,7 @@ func testWorkerCannotStart(t *testing.T, suite string) {
 		name   string
 		worker string
 		dropIn string
-		line   string // what a person needs to read
+		line   string // the reason for an operator
 	}{
 		{
 			name:   "codex missing",
@@ -56,18 +56,20 @@ func testWorkerCannotStart(t *testing.T, suite string) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBed(t, suite, tc.worker, "")
 			if tc.dropIn != "" {
-				require.NoError(t, b.WriteFile("/etc/systemd/system/"+workerUnit+".d/fault.conf", []byte(tc.dropIn), 0o644))
+				require.NoError(t, b.WriteFile("/etc/systemd/system/"+workerUnit+".d/fault.conf",
+					[]byte(tc.dropIn), 0o644))
 				b.MustRun(t, "systemctl", "daemon-reload")
 			}
-			b.MustRun(t, "systemctl", "start", "codex.target") // the proxy comes up all the same
+			b.MustRun(t, "systemctl", "start", "codex.target") // the proxy still comes up
 			line := regexp.MustCompile(tc.line)
 			r, _ := b.until("telling why", func(status int, r report) bool {
 				return status == http.StatusServiceUnavailable && line.MatchString(r.Health.Readiness.Details)
 			})
 			assert.Contains(t, r.Health.Readiness.Details, "worker default: ")
-			assert.Contains(t, []probes.Reason{probes.BackingOff, probes.WorkerExited, probes.Starting}, r.Health.Readiness.Reason)
+			assert.Contains(t, []probes.Reason{probes.BackingOff, probes.WorkerExited, probes.Starting},
+				r.Health.Readiness.Reason)
 			assert.Equal(t, "active", b.show(proxyUnit, "ActiveState")["ActiveState"])
-			require.Eventually(t, func() bool { // between two attempts it says "starting"
+			require.Eventually(t, func() bool { // between two attempts it reports "starting"
 				return line.MatchString(b.show(proxyUnit, "StatusText")["StatusText"])
 			}, bound, 10*time.Millisecond)
 			assertOneLinePerStart(t, b, line)
@@ -79,8 +81,8 @@ func testWorkerCannotStart(t *testing.T, suite string) {
 	}
 }
 
-// assertOneLinePerStart: each attempt says it once, and nothing else of ours
-// clutters the journal.
+// assertOneLinePerStart asserts that each attempt logs the reason once, and that we log
+// nothing else.
 func assertOneLinePerStart(t *testing.T, b *bed, line *regexp.Regexp) {
 	t.Helper()
 	b.MustRun(t, "systemctl", "stop", workerUnit)
@@ -105,8 +107,10 @@ func testForgedSignals(t *testing.T, suite string) {
 	const path = "/org/freedesktop/systemd1/unit/codex_2dworker_40default_2eservice"
 	emit := []string{"setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "busctl", "emit"}
 	forged := [][]string{
-		{path, "org.freedesktop.DBus.Properties", "PropertiesChanged", "sa{sv}as", "org.freedesktop.systemd1.Unit", "2", "ActiveState", "s", "failed", "SubState", "s", "failed", "0"},
-		{path, "org.freedesktop.DBus.Properties", "PropertiesChanged", "sa{sv}as", "org.freedesktop.systemd1.Service", "1", "NRestarts", "u", "77", "0"},
+		{path, "org.freedesktop.DBus.Properties", "PropertiesChanged", "sa{sv}as", "org.freedesktop.systemd1.Unit", "2",
+			"ActiveState", "s", "failed", "SubState", "s", "failed", "0"},
+		{path, "org.freedesktop.DBus.Properties", "PropertiesChanged", "sa{sv}as", "org.freedesktop.systemd1.Service",
+			"1", "NRestarts", "u", "77", "0"},
 		{path, "org.freedesktop.DBus.Properties", "PropertiesChanged", "sa{sv}as", "", "0", "0"},
 	}
 	for _, unique := range b.connections() {
@@ -117,8 +121,8 @@ func testForgedSignals(t *testing.T, suite string) {
 	for _, f := range forged {
 		b.MustRun(t, append(emit, f...)...)
 	}
-	// What systemd says afterwards arrives behind the forgeries: once it has
-	// been seen, they have been, too.
+	// The signals that systemd sends afterwards arrive behind the forgeries: after
+	// them, the proxy has received those, too.
 	b.signal(b.codex(), 9)
 	b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
 	r, _ := b.until("ready", ready)

@@ -112,7 +112,7 @@ func curlLine(t *testing.T, greeting string) string {
 	return line
 }
 
-// traces is what could stay behind: mounts, cgroups, files, processes, listeners.
+// traces are possible remains: mounts, cgroups, files, processes, listeners.
 func (b *bed) traces() string {
 	b.t.Helper()
 	return b.MustRun(b.t, "sh", "-c", `cat /proc/self/mounts; ls -d /sys/fs/cgroup/*/
