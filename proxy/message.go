@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -23,6 +24,7 @@ func (s *Server) BeginMessage(r *http.Request, upgrade *Exchange, body limits.He
 	answered := s.Connections.BeginMessage(x.Began)
 	key, err := access(s.Keys, Route{Access: Keyed}, r)
 	if err == nil {
+		key.Name = cmp.Or(key.Name, upgrade.Key.Name) // the API may have been opened since
 		x.Key = key
 	}
 	x.Grant = s.Limiter.Grant(x.Key, s.Memory)

@@ -93,7 +93,7 @@ func (i *imageRoom) acquire(ctx context.Context, p openai.PlacedImage, size int)
 		return openai.TooLarge(p.At,
 			fmt.Sprintf("the images are larger than the limit of %d bytes (body_limit)", i.limit))
 	}
-	return i.held.Add(ctx, limits.PerByte*int64(size))
+	return i.held.Acquire(ctx, limits.PerByte*int64(size))
 }
 
 // imagePlaces are the places of each API key. They are few bytes, and stay.

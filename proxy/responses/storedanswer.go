@@ -111,7 +111,7 @@ func (e *Endpoint) send(w http.ResponseWriter, r *http.Request, x *proxy.Exchang
 	for _, p := range pieces {
 		err := e.Answers.Write(w, []byte(p.text))
 		if err == nil && p.stored != nil {
-			err = e.sendStored(r.Context(), w, p.stored)
+			err = cause.Of(r.Context(), e.sendStored(r.Context(), w, p.stored))
 			p.stored.close()
 		}
 		if err != nil {

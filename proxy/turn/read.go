@@ -20,7 +20,10 @@ type reader struct {
 func (t *run) read(ctx context.Context, turn *appserver.Turn) (Finish, error) {
 	finish, err := (&reader{run: t, turn: turn, delivered: time.Now()}).readAll(ctx)
 	if err != nil {
-		return 0, t.sink.Fail(ctx, cause.Of(ctx, err))
+		if !errors.Is(err, ErrClientGone) { // a write that failed is no consequence of the end of ctx
+			err = cause.Of(ctx, err)
+		}
+		return 0, t.sink.Fail(ctx, err)
 	}
 	return finish, nil
 }

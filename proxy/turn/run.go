@@ -50,15 +50,15 @@ func (r *Runner) Run(ctx context.Context, request Request, sink Sink) error {
 		}
 		err := t.attempt(ctx)
 		t.observe(ctx, err)
-		if ctx.Err() != nil {
-			return err
-		}
 		reason := lossReason(err)
 		if reason == lostStart && t.Decoding >= heavyImages {
 			return ErrImagesTimeout
 		}
 		if reason == "" || !t.repeatable() {
 			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		t.reset(reason)
 	}
