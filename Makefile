@@ -30,6 +30,7 @@ PACKED_amd64 := -Wl,-z,pack-relative-relocs
 
 HOST  := $(shell go env GOHOSTARCH)
 BIN   := build/$(if $(filter $(ARCH),$(HOST)),,$(ARCH)/)codex-proxy
+PROGRAMS := $(BIN) $(BIN)-traces
 SHARE := build/share
 DEB   := build/codex-proxy_$(VERSION)_$(ARCH).deb
 RPM   := build/codex-proxy-$(VERSION)-1.$(RPM_$(ARCH)).rpm
@@ -64,9 +65,9 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
 
 .PHONY: build
-build: ## build the program into build/
+build: ## build the programs into build/
 	@$(MAKE) --no-print-directory needs NEEDS="$(BUILD_NEEDS)"
-	@$(MAKE) --no-print-directory $(BIN)
+	@$(MAKE) --no-print-directory $(PROGRAMS)
 
 # What goes into the program beside its source stands in the name of a file.
 FLAGS := build/flags-$(ARCH)-$(VERSION)
@@ -75,9 +76,9 @@ $(FLAGS):
 
 # The tags leave name and user lookups to Go: the C library is only what starts
 # the program, which so depends on nothing of the machine it runs on.
-$(BIN): $(SRC) Makefile $(FLAGS)
+$(PROGRAMS): $(SRC) Makefile $(FLAGS)
 	CGO_ENABLED=1 CC=$(COMPILER) GOARCH=$(ARCH) go build -trimpath -buildvcs=false -buildmode=pie -tags netgo,osusergo \
-		-ldflags '-s -w -linkmode external -extldflags "-static-pie $(PACKED_$(ARCH))" -X main.version=$(VERSION)' -o $@ ./cmd/codex-proxy
+		-ldflags '-s -w -linkmode external -extldflags "-static-pie $(PACKED_$(ARCH))" -X main.version=$(VERSION)' -o $@ ./cmd/$(@F)
 
 # Man pages and completions, from the program's own help.
 $(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/etc packaging/systemd -type f) docs/operations.md CHANGELOG.md
@@ -86,7 +87,7 @@ $(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/e
 	build/host/manual -program build/host/codex-proxy -out $(SHARE)
 	@touch $@
 
-PACKED = $(BIN) $(SHARE)/made $(shell find packaging deb rpm docs -type f) LICENSE README.md | $(TOOLS)/nfpm
+PACKED = $(PROGRAMS) $(SHARE)/made $(shell find packaging deb rpm docs -type f) LICENSE README.md | $(TOOLS)/nfpm
 pack   = cat packaging/nfpm.yaml $(1)/nfpm.yaml | VERSION=$(VERSION) ARCH=$(ARCH) BIN=$(BIN) \
          $(TOOLS)/nfpm package --config - --packager $(1) --target $@
 

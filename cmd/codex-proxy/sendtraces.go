@@ -8,8 +8,8 @@ import (
 
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/cmd/internal/socketservice"
-	"codex-proxy/proxy/traces"
 )
 
 func sendTracesCommand() *cobra.Command {
@@ -17,11 +17,12 @@ func sendTracesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "send-traces", Short: "send the daemon's traces on (codex-proxy-traces.service)",
 		Long: `
-Sends the daemon's traces on to the collector that [traces] names, until SIGTERM
-or SIGINT, or until there were none for a while; what it has begun it finishes.
-Without a good configuration it refuses all for 5 seconds, with the reason, and
-exits with 78.
-Run by codex-proxy-traces.service, which codex-proxy-traces.socket starts.`,
+Sends the daemon's traces on to the collector that [traces] or the variables
+OTEL_EXPORTER_OTLP_* name, until SIGTERM or SIGINT, or until a while without
+traces; it finishes the messages that it has accepted. With a mistake in the
+configuration it refuses all for 5 seconds, with the reason, and exits with 78.
+Run by codex-proxy-traces.service, which codex-proxy-traces.socket starts; runs
+` + paths.TracesProgram + ` in its place.`,
 	}
 	from.register(c.Flags())
 	headers := ""
@@ -29,7 +30,7 @@ Run by codex-proxy-traces.service, which codex-proxy-traces.socket starts.`,
 	idle := socketservice.IdleTime
 	service := socketservice.Service{
 		Socket: "traces", Leaving: "Finishing what was handed over",
-		Load: func(logger *slog.Logger) (socketservice.Server, string, error) {
+		Load: func(*slog.Logger) (socketservice.Server, string, error) {
 			settings, err := config.LoadTraces(from.path, from.set)
 			if err != nil {
 				return nil, "", err
@@ -38,7 +39,7 @@ Run by codex-proxy-traces.service, which codex-proxy-traces.socket starts.`,
 			if err != nil {
 				return nil, "", err
 			}
-			return traces.NewForwarder(settings.Endpoint, header, idle, logger),
+			return newTraceSender(settings, header, idle),
 				"Ready: sends to " + cmp.Or(settings.Endpoint, "nobody, as no collector is configured"), nil
 		},
 	}

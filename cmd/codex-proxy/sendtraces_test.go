@@ -1,13 +1,39 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/cmd/internal/config"
 )
+
+// The program that sends gets the settings as variables, each once.
+func TestEnvironmentOfTheSender(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "from=environment")
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://other")
+	settings := &config.Traces{Endpoint: "http://127.0.0.1:4318/v1/traces"}
+	variables := func(header http.Header) (found []string) {
+		for _, pair := range newTraceSender(settings, header, time.Minute).environment {
+			if strings.HasPrefix(pair, "OTEL_") {
+				found = append(found, pair)
+			}
+		}
+		slices.Sort(found)
+		return found
+	}
+	endpoint := "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://127.0.0.1:4318/v1/traces"
+	assert.Equal(t, []string{endpoint, "OTEL_EXPORTER_OTLP_TRACES_HEADERS=from=environment"}, variables(nil))
+	assert.Equal(t, []string{endpoint, "OTEL_EXPORTER_OTLP_TRACES_HEADERS=Authorization=Basic%20a=,X-Many=a%2C%20b"},
+		variables(http.Header{"X-Many": {"a", "b"}, "Authorization": {"Basic a="}}))
+}
 
 func TestSendTracesRefusesBadSettings(t *testing.T) {
 	for _, command := range []string{"send-traces", "traces-prepare"} {

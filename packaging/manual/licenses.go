@@ -20,7 +20,7 @@ exceptions); https://www.gnu.org/licenses/old-licenses/lgpl-2.1.html has the tex
 // licenses are those of every Go module in the program, and of Go.
 func licenses(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-deps", "-f",
-		"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}", "./cmd/codex-proxy").Output()
+		"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}", "./cmd/codex-proxy", "./cmd/codex-proxy-traces").Output()
 	if err != nil {
 		return "", fmt.Errorf("cannot list the modules: %w", err)
 	}

@@ -98,7 +98,7 @@ func TestLargestBatch(t *testing.T) {
 		require.Len(t, spans, maxBatch)
 		assert.Len(t, spans[0].Attributes, maxAttributes)
 		assert.Len(t, spans[0].Events, maxEvents)
-		assert.Less(t, len(message), maxMessage)
-		t.Logf("%d bytes of at most %d", len(message), maxMessage)
+		assert.Less(t, len(message), MaxMessage)
+		t.Logf("%d bytes of at most %d", len(message), MaxMessage)
 	})
 }

@@ -15,13 +15,21 @@ import (
 	"codex-proxy/proxy/ondemand"
 )
 
+// Path is that of OTLP/HTTP, which is also the protocol of the socket.
+const Path = "/v1/traces"
+
 const (
-	// tracesPath and contentType are those of OTLP/HTTP, which is also the protocol of the socket.
-	tracesPath  = "/v1/traces"
+	// MaxMessage bounds a message, in bytes: a batch of the largest spans is smaller.
+	MaxMessage = 4 << 20
+	// CollectorTime bounds one message on its way from the sender to the collector and back.
+	CollectorTime = 10 * time.Second
+)
+
+const (
 	contentType = "application/x-protobuf"
 	// sendTime bounds one try, including the start of the sender's unit.
-	sendTime  = forwardTime + 5*time.Second
-	maxAnswer = 64 << 10
+	sendTime  = CollectorTime + 5*time.Second
+	maxAnswer = 64 << 10 // bytes
 )
 
 // passingError is an error that another try can mend.
@@ -46,7 +54,7 @@ func newSocket(path string) *socket {
 
 // send delivers an ExportTraceServiceRequest and returns the number of spans that the collector rejected.
 func (s *socket) send(ctx context.Context, batch []byte) (rejected int64, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://traces"+tracesPath, bytes.NewReader(batch))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://traces"+Path, bytes.NewReader(batch))
 	if err != nil {
 		return 0, err
 	}

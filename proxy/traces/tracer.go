@@ -17,7 +17,7 @@ import (
 
 const (
 	// maxAttributes and maxEvents bound one span. With maxText and maxState they keep the largest batch
-	// below maxMessage.
+	// below MaxMessage.
 	maxAttributes = 20
 	maxEvents     = 4
 	// flushTime bounds the sending after the end of Run's context.

@@ -77,7 +77,7 @@ func lint(t *testing.T, p pair) {
 		}
 	}
 	slices.Sort(tags)
-	assert.Equal(t, []string{"no-signature", "statically-linked-binary"}, tags, "%s", out)
+	assert.Equal(t, []string{"no-signature", "statically-linked-binary", "statically-linked-binary"}, tags, "%s", out)
 }
 
 // The same tree in another place, at another time.
@@ -138,13 +138,20 @@ func read(t *testing.T, file string) string {
 	return string(data)
 }
 
-// staticPIE checks the program in the package: it is position independent, and needs no
-// loader and no library.
+// staticPIE checks the programs in the package: position independent, and without a
+// loader or a library.
 func staticPIE(t *testing.T, p pair, want elf.Machine) {
 	t.Helper()
 	tree := t.TempDir()
 	output(t, "dpkg-deb", "--extract", p.deb, tree)
-	f, err := elf.Open(filepath.Join(tree, "usr/bin/codex-proxy"))
+	for _, program := range []string{"usr/bin/codex-proxy", "usr/lib/codex-proxy/codex-proxy-traces"} {
+		staticPIEProgram(t, filepath.Join(tree, program), want)
+	}
+}
+
+func staticPIEProgram(t *testing.T, file string, want elf.Machine) {
+	t.Helper()
+	f, err := elf.Open(file)
 	require.NoError(t, err)
 	defer f.Close()
 	assert.Equal(t, want, f.Machine)

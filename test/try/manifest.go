@@ -37,8 +37,12 @@ type content struct {
 	} `yaml:"file_info"`
 }
 
+// sender is the program that sends traces. A trial has no collector to send them to, and
+// gRPC takes as long to build as the rest of the program.
+const sender = "${BIN}-traces"
+
 // files reads the manifests of the tree in top and returns the entries of the
-// Debian package, without those of manual. program stands for ${BIN}. The paths of
+// Debian package, without those of manual and without the sender. program stands for ${BIN}. The paths of
 // the sources are absolute: a machine is set up elsewhere.
 func files(top, program string) ([]machine.Entry, error) {
 	top, topErr := filepath.Abs(top)
@@ -49,7 +53,7 @@ func files(top, program string) ([]machine.Entry, error) {
 	}
 	var all []machine.Entry
 	for _, c := range contents {
-		if c.Packager != "" && c.Packager != "deb" || strings.HasPrefix(c.Source, manual) {
+		if c.Packager != "" && c.Packager != "deb" || strings.HasPrefix(c.Source, manual) || c.Source == sender {
 			continue
 		}
 		entries, err := c.entries(top, program)

@@ -234,6 +234,29 @@ func TestTraces(t *testing.T) {
 	assert.Equal(t, "::1", (&Traces{Endpoint: "https://[::1]:4318/v1/traces"}).Host())
 }
 
+// The variables of OpenTelemetry replace the endpoint for the unit that sends traces.
+func TestTracesOfTheEnvironment(t *testing.T) {
+	path := write(t, "[traces]\nendpoint = 'http://127.0.0.1:4318'\nsample_ratio = 0.5")
+	for _, c := range []struct{ name, value, want string }{
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://10.0.0.1:4317", "http://10.0.0.1:4317/v1/traces"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "https://10.0.0.1/otlp/", "https://10.0.0.1/otlp/v1/traces"},
+		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://10.0.0.2/all", "https://10.0.0.2/all"},
+	} {
+		t.Setenv(c.name, c.value)
+		traces, err := LoadTraces(path, nil)
+		require.NoError(t, err)
+		assert.Equal(t, &Traces{Endpoint: c.want, SampleRatio: 0.5}, traces)
+	}
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector:4317")
+	_, err := LoadTraces(path, nil)
+	assert.ErrorContains(t, err, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: must be the URL")
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "https://me:planted@collector")
+	_, err = LoadTraces(path, nil)
+	assert.ErrorContains(t, err, "OTEL_EXPORTER_OTLP_ENDPOINT: must have no user")
+	assert.NotContains(t, err.Error(), "planted")
+}
+
 func TestHeaders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "headers")
 	read := func(text string) (http.Header, error) {

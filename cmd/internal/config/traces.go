@@ -1,14 +1,17 @@
 package config
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"net/url"
 )
 
-// Traces configures the export of traces.
+// tracesPath is that of OTLP/HTTP.
+const tracesPath = "/v1/traces"
+
+// Traces is the table [traces].
 type Traces struct {
-	Endpoint    string  // URL of an OTLP/HTTP collector; empty: no traces
+	Endpoint    string  // URL of an OTLP collector; empty: there are no traces
 	SampleRatio float64 // of the requests, 0 to 1
 }
 
@@ -18,7 +21,8 @@ type rawTraces struct {
 	SampleRatio float64 `toml:"sample_ratio"`
 }
 
-// LoadTraces validates [traces] alone: the unit that sends them needs no more.
+// LoadTraces reads [traces] alone, for the unit that sends traces. A variable of OpenTelemetry replaces the
+// endpoint.
 func LoadTraces(path string, set []string) (*Traces, error) {
 	r, err := load(path, set)
 	if err != nil {
@@ -28,13 +32,18 @@ func LoadTraces(path string, set []string) (*Traces, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	endpoint, err := environmentEndpoint()
+	if err != nil {
+		return nil, err
+	}
+	traces.Endpoint = cmp.Or(endpoint, traces.Endpoint)
 	return &traces, nil
 }
 
-// Host is the name or address of the collector.
+// Host returns the name or address of the collector.
 func (t *Traces) Host() string {
 	u, err := url.Parse(t.Endpoint)
-	if err != nil { // validate accepted the URL
+	if err != nil { // validate accepts none like that
 		return ""
 	}
 	return u.Hostname()
@@ -47,16 +56,12 @@ func (r rawTraces) validate() (Traces, error) {
 	if r.Endpoint == "" {
 		return Traces{SampleRatio: r.SampleRatio}, nil
 	}
-	u, err := url.Parse(r.Endpoint)
-	switch {
-	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "", u.Opaque != "":
-		return Traces{}, errors.New(`traces.endpoint: must be the URL of an OTLP/HTTP collector, such as ` +
-			`"http://127.0.0.1:4318"`)
-	case u.User != nil, u.RawQuery != "", u.Fragment != "":
-		return Traces{}, errors.New("traces.endpoint: must have no user, query or fragment; secrets go into " +
-			"/etc/codex-proxy/traces-headers")
-	case u.Path == "" || u.Path == "/":
-		u.Path = "/v1/traces" // OTLP/HTTP's own
+	u, err := collectorURL(r.Endpoint)
+	if err != nil {
+		return Traces{}, fmt.Errorf("traces.endpoint: %v", err)
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = tracesPath
 	}
 	return Traces{Endpoint: u.String(), SampleRatio: r.SampleRatio}, nil
 }

@@ -51,8 +51,14 @@ const (
 	WorkerUser = "codex-worker"
 )
 
-// Program is the installed program.
-const Program = "/usr/bin/codex-proxy"
+// Programs.
+const (
+	// Program is the installed program.
+	Program = "/usr/bin/codex-proxy"
+	// TracesProgram sends traces. It alone links gRPC, which takes 1 MiB of memory in each process of a
+	// program.
+	TracesProgram = "/usr/lib/codex-proxy/codex-proxy-traces"
+)
 
 // Names of the sockets that a process inherits (FileDescriptorName=, systemd.socket(5)).
 const (
