@@ -107,7 +107,8 @@ $(RPM): $(PACKED)
 	$(call pack,rpm)
 
 # Trying it takes neither a C compiler nor a package: a plain build, installed by
-# the package's file list. The packages of Debian and codex come meanwhile.
+# the package's file list, without the sender of traces, whose gRPC takes long to
+# compile. The packages of Debian and codex come meanwhile.
 .PHONY: run run-needs run-build
 run: ## try it: a throwaway systemd over this machine's files, until Ctrl-C
 	@$(MAKE) --no-print-directory -j2 run-needs run-build

@@ -37,13 +37,13 @@ type content struct {
 	} `yaml:"file_info"`
 }
 
-// sender is the program that sends traces. A trial has no collector to send them to, and
-// gRPC takes as long to build as the rest of the program.
+// sender is the program that sends traces. A trial has no collector, and gRPC takes
+// long to compile.
 const sender = "${BIN}-traces"
 
 // files reads the manifests of the tree in top and returns the entries of the
-// Debian package, without those of manual and without the sender. program stands for ${BIN}. The paths of
-// the sources are absolute: a machine is set up elsewhere.
+// Debian package, without those of manual and without the sender. program stands for
+// ${BIN}. The paths of the sources are absolute: a machine is set up elsewhere.
 func files(top, program string) ([]machine.Entry, error) {
 	top, topErr := filepath.Abs(top)
 	program, programErr := filepath.Abs(program)
@@ -106,7 +106,8 @@ func (c content) entries(top, program string) ([]machine.Entry, error) {
 	return c.matches(filepath.Join(top, c.Source))
 }
 
-// matches returns the files of a pattern. Without a wildcard, the file keeps the name of Path.
+// matches returns the files of a pattern. They keep their names below a Path that ends
+// with a slash; otherwise the file is Path.
 func (c content) matches(pattern string) ([]machine.Entry, error) {
 	sources, err := filepath.Glob(pattern)
 	if err == nil && len(sources) == 0 {
