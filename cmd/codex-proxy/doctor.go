@@ -15,7 +15,7 @@ import (
 
 func doctorCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "doctor", Short: "look for what is wrong, and for its remedy",
+		Use: "doctor", Short: "check the installation, and print each fault with its remedy",
 		Long: `
 Looks at the installation and names what is wrong with it, and what to do: the
 version of systemd, units, users, permissions, the bus and polkit, codex, its

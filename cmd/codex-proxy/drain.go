@@ -16,10 +16,10 @@ func drainCommand() *cobra.Command {
 	var d drain.Drain
 	stop := false
 	c := &cobra.Command{
-		Use: "drain [WORKER]", Short: "let a worker, or all, take no new turns", ValidArgsFunction: completeWorkers,
+		Use: "drain [WORKER]", Short: "keep new turns from a worker, or from all", ValidArgsFunction: completeWorkers,
 		Long: `
-Lets a worker, or all of them, take no new turns. Turns in flight go on. This
-holds until codex-proxy undrain, also when the worker is restarted.`,
+Keeps new turns from a worker, or from all of them. Turns in flight go on. This
+lasts until codex-proxy undrain, also when the worker is restarted.`,
 	}
 	flags := c.Flags()
 	flags.Var(cli.Parsed("TIMEOUT", "", func(text string) (err error) {
@@ -27,7 +27,7 @@ holds until codex-proxy undrain, also when the worker is restarted.`,
 			return errors.New("the timeout must be a time such as 30s or 5m; leave --wait out to wait for nothing")
 		}
 		return nil
-	}), "wait", `return when no turn is in flight any more, and fail after
+	}), "wait", `return when no turn is in flight, and fail after
 TIMEOUT (5m), with what is left`)
 	flags.Lookup("wait").NoOptDefVal = drain.DefaultWait.String()
 	flags.BoolVar(&stop, "stop", false, `as ExecStop= of codex-worker@WORKER.service:
@@ -52,9 +52,9 @@ drain the run that is being stopped, and not the next one`)
 
 func undrainCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "undrain [WORKER]", Short: "let them take turns again", ValidArgsFunction: completeWorkers,
+		Use: "undrain [WORKER]", Short: "admit turns again", ValidArgsFunction: completeWorkers,
 		Long: `
-Lets a worker, or all of them, take turns again after codex-proxy drain.`,
+Admits turns to a worker, or to all of them, again after codex-proxy drain.`,
 	}
 	socket := controlFlag(c.Flags())
 	c.RunE = func(c *cobra.Command, args []string) error {

@@ -16,14 +16,14 @@ import (
 func keysCommand() *cobra.Command {
 	e := new(apikeys.Editor)
 	c := &cobra.Command{
-		Use: "keys", Short: "add, list, limit and revoke API keys, or do without",
+		Use: "keys", Short: "add, list, limit and revoke API keys, or open the API",
 		Long: `
-Keeps the API keys. Only hashes are stored: add shows the key once, on standard
-output. A change holds for every request that comes after it; a service that does
-not run takes it over when it starts. apply makes a change of the file by hand hold.
+Changes the API keys. The file holds hashes only: add shows the key once, on standard
+output. A change applies to every request after it, and to a stopped service from its
+next start. apply applies a change that was made to the file by hand.
 
-Once there has been a key, nobody is let in without one. When the last is revoked,
-open lets programs on this machine in, but nothing that a reverse proxy passes on.
+Once a key exists, every request needs one, also after the last key is revoked. open
+then admits programs on this machine, and no request that a reverse proxy forwards.
 
 A limit is a number, or "none" to take it away.`,
 	}
@@ -57,9 +57,9 @@ The service takes a change of another file over only if --socket is given, too`)
 		&cobra.Command{
 			Use: "revoke NAME", Short: "remove a key", ValidArgsFunction: completeKeys(e), RunE: do(e.Revoke),
 		},
-		&cobra.Command{Use: "open", Short: "let programs on this machine in without a key", RunE: do(e.Open)},
+		&cobra.Command{Use: "open", Short: "admit programs on this machine without a key", RunE: do(e.Open)},
 		&cobra.Command{Use: "list", Short: "list the keys, with their limits", RunE: do(e.List)},
-		&cobra.Command{Use: "apply", Short: "make a change of the file by hand hold", RunE: do(e.Apply)},
+		&cobra.Command{Use: "apply", Short: "apply a change that was made to the file by hand", RunE: do(e.Apply)},
 	)
 	return c
 }
@@ -69,7 +69,7 @@ func limitFlags(flags *pflag.FlagSet, e *apikeys.Editor) {
 	for _, limit := range []struct{ name, word, text string }{
 		{auth.RequestsPerMinute, "N", "requests for a turn"},
 		{auth.TokensPerMinute, "N", `prompt and completion together.
-One request may overshoot, and is paid off before the next`},
+One request may exceed it; the excess delays the next`},
 		{auth.TokensPerDay, "N", "the same, of a day in UTC"},
 		{auth.Concurrent, "N", "requests at the same time"},
 		{auth.Models, "LIST", "the only models, by the names that clients use, with a comma between them"},

@@ -20,7 +20,7 @@ func usageCommand() *cobra.Command {
 	now := time.Now()
 	since, by, database := usagetable.FirstDay(defaultSince, now), []string{"key", "model"}, defaultUsage
 	c := &cobra.Command{
-		Use: "usage", Short: "show what API keys have used",
+		Use: "usage", Short: "show the usage of API keys",
 		Long: `
 Shows what API keys have used: requests for which a turn was begun, and the tokens
 that the workers reported. Cached tokens are part of the input, reasoning tokens
