@@ -17,14 +17,9 @@ var command = regexp.MustCompile(`(?m)^(\$ |# )?(codex-proxy|systemctl|journalct
 // A test opens each document with a runnable block, and then must run it.
 func TestEveryCommandIsRun(t *testing.T) {
 	root := Root(t)
-	documents, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
-	require.NoError(t, err)
-	require.NotEmpty(t, documents)
 	tests := sources(t, root)
-	for _, path := range append(documents, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
-		name, err := filepath.Rel(root, path)
-		require.NoError(t, err)
-		text, err := os.ReadFile(path)
+	for _, name := range documents(t, root) {
+		text, err := os.ReadFile(filepath.Join(root, name))
 		require.NoError(t, err)
 		blocks := parse(t, name, string(text))
 		for _, b := range blocks {
@@ -39,6 +34,19 @@ func TestEveryCommandIsRun(t *testing.T) {
 			}
 		}
 	}
+}
+
+// documents are the documents of the repository, by their paths from its root.
+func documents(t *testing.T, root string) []string {
+	t.Helper()
+	names := []string{"README.md", "CONTRIBUTING.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/clients/*.md"} {
+		found, err := fs.Glob(os.DirFS(root), pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, found, pattern)
+		names = append(names, found...)
+	}
+	return names
 }
 
 // sources are all tests of the repository, one behind the other.

@@ -34,6 +34,10 @@ func TestFiles(t *testing.T) {
 		assert.True(t, slices.ContainsFunc(inDeb, func(f string) bool { return strings.HasSuffix(f, "/"+file) }),
 			"%s is not in the packages", file)
 	}
+	for _, document := range documents(t) {
+		assert.Contains(t, inDeb, "/usr/share/doc/codex-proxy/"+document)
+		assert.Contains(t, inRPM, "/usr/share/doc/codex-proxy/"+document)
+	}
 
 	settings := "/etc/codex-proxy/config.toml\n"
 	assert.Equal(t, settings+"/etc/codex-proxy/workers/default.toml\n",
@@ -55,6 +59,18 @@ func shipped(t *testing.T) []string {
 		require.NoError(t, err)
 	}
 	require.NotEmpty(t, names)
+	return names
+}
+
+// documents are the files of docs, by their paths below it.
+func documents(t *testing.T) (names []string) {
+	t.Helper()
+	for _, pattern := range []string{"*.md", "clients/*.md"} {
+		found, err := fs.Glob(os.DirFS("../../docs"), pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, found, pattern)
+		names = append(names, found...)
+	}
 	return names
 }
 
