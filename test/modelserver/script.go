@@ -5,14 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strings"
 	"sync"
 )
 
 // Script is the answer to one request or to several.
 //
 // A request takes, in this order: the steps marked in its last user message ("[[error 500]]", any number
-// of marks); a script for its model; the oldest script of the queue (those without a model) that is not
-// used up; a short text. Scripts without end answer after the others are used up.
+// of marks, with "[[then]]" before those of the next answer of a loop of tools); a script for its model;
+// the oldest script of the queue (those without a model) that is not used up; a short text. Scripts without
+// end answer after the others are used up.
 type Script struct {
 	Model string   `json:"model,omitempty"` // only for requests of this model
 	Times int      `json:"times,omitempty"` // how many requests it answers; 0 is one, -1 is all
@@ -107,7 +109,7 @@ func (s *scripts) take(model string) ([]Step, bool) {
 
 // choose names the script that answers body, for the record, beside its steps.
 func (s *Server) choose(body Body) (string, []Step, error) {
-	if marked, err := markedSteps(lastUserText(body.Input)); len(marked) > 0 || err != nil {
+	if marked, err := markedSteps(body.Input); len(marked) > 0 || err != nil {
 		return "marker", marked, err
 	}
 	if body.Model != "" {
@@ -123,30 +125,51 @@ func (s *Server) choose(body Body) (string, []Step, error) {
 
 var mark = regexp.MustCompile(`\[\[(.+?)\]\]`)
 
-func markedSteps(text string) ([]Step, error) {
-	var lines []string
+// markedSteps are those of the last user message that are due: the mark "then" separates the answers to the
+// requests of a loop of tools, each of which brings the results of one answer's calls.
+func markedSteps(input []json.RawMessage) ([]Step, error) {
+	text, results := lastUserText(input)
+	var due []string
+	part := 0
 	for _, m := range mark.FindAllStringSubmatch(text, -1) {
-		lines = append(lines, m[1])
+		if m[1] == "then" {
+			part++
+		} else if part == results {
+			due = append(due, m[1])
+		}
 	}
-	return ParseSteps(lines)
+	return ParseSteps(due)
 }
 
-// lastUserText is the text of the last input item if a user's message: an item after it (a tool's output)
-// means that its marks were played already.
-func lastUserText(input []json.RawMessage) string {
-	if len(input) == 0 {
-		return ""
+// lastUserText is the text of the last user message, and the number of answers whose results follow it. It
+// is empty if the input ends with an answer. A developer message after it (a sentence that asks for a call)
+// is skipped.
+func lastUserText(input []json.RawMessage) (text string, results int) {
+	var after string // the type of the item after this one
+	for i := len(input) - 1; i >= 0; i-- {
+		var item struct {
+			Type, Role string
+			Content    []struct{ Text string }
+		}
+		if json.Unmarshal(input[i], &item) != nil {
+			return "", 0
+		}
+		switch {
+		case item.Role == "user":
+			for _, part := range item.Content {
+				text += part.Text
+			}
+			return text, results
+		case item.Role == "developer":
+			continue
+		case results == 0 && !isResult(item.Type):
+			return "", 0
+		case isResult(item.Type) && !isResult(after):
+			results++
+		}
+		after = item.Type
 	}
-	var item struct {
-		Type, Role string
-		Content    []struct{ Text string }
-	}
-	if json.Unmarshal(input[len(input)-1], &item) != nil || item.Role != "user" {
-		return ""
-	}
-	var text string
-	for _, part := range item.Content {
-		text += part.Text
-	}
-	return text
+	return "", 0
 }
+
+func isResult(kind string) bool { return strings.HasSuffix(kind, "_call_output") }

@@ -55,6 +55,32 @@ func TestWhichScriptAnswers(t *testing.T) {
 	}
 }
 
+// The marks of a prompt answer a whole loop of tools.
+func TestMarksOfALoop(t *testing.T) {
+	user := `{"role":"user","content":[{"text":"[[call a]] [[call b]] [[then]] [[call c]] [[then]] [[text end]]"}]}`
+	calls := `{"type":"function_call"},{"type":"function_call"},` +
+		`{"type":"function_call_output"},{"type":"function_call_output"}`
+	both := []Step{{Verb: "call", Name: "a", Text: "{}"}, {Verb: "call", Name: "b", Text: "{}"}}
+	again := `{"type":"reasoning"},{"type":"custom_tool_call"},{"type":"custom_tool_call_output"}`
+	for _, c := range []struct {
+		items []string
+		want  []Step
+	}{
+		{[]string{user}, both},
+		{[]string{user, `{"role":"developer"}`}, both},
+		{[]string{user, calls}, []Step{{Verb: "call", Name: "c", Text: "{}"}}},
+		{[]string{user, calls, again}, []Step{{Verb: "text", Text: "end"}}},
+		{[]string{user, calls, again, calls}, nil},
+		{[]string{user, `{"role":"assistant"}`}, nil},
+	} {
+		var input []json.RawMessage
+		require.NoError(t, json.Unmarshal([]byte("["+strings.Join(c.items, ",")+"]"), &input))
+		steps, err := markedSteps(input)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, steps, c.items)
+	}
+}
+
 func TestStreams(t *testing.T) {
 	for name, c := range map[string]struct {
 		steps  []string
