@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"codex-proxy/proxy/appserver/appservertest"
 )
@@ -119,31 +121,105 @@ func TestWholeAnswerRunsAgainAfterText(t *testing.T) {
 	assert.EqualValues(t, 2, turns.Load())
 }
 
-// Once anything is out, a keepalive comment too, a stream is never begun anew.
+// A stream with output of the model does not run again.
 func TestBegunStreamsDoNotRunAgain(t *testing.T) {
-	for name, begin := range map[string]func(*appservertest.Turn){
-		"text":      func(turn *appservertest.Turn) { turn.Begin("").Delta("so far") },
-		"keepalive": func(*appservertest.Turn) {},
+	received := make(chan struct{})
+	handler, turns := once(func(_ context.Context, turn *appservertest.Turn) error {
+		turn.Begin("").Delta("so far")
+		<-received
+		turn.Peer().Disconnect()
+		return nil
+	})
+	r := newRig(t, &appservertest.Server{Handler: handler})
+	resp := r.chatting(t, hello(streaming))
+	body := bufio.NewReader(resp.Body)
+	frame(t, body)
+	close(received)
+	assert.Equal(t, "1", resp.Header.Get("X-Codex-Attempts"))
+	endsInError(t, frames(t, unread(resp, body)), "backend_unavailable", "worker_exited")
+	assert.EqualValues(t, 1, turns.Load())
+	assert.Equal(t, "0", r.retries(t, lostWorker))
+}
+
+// lostInSilence loses its first turns without output, each after its client received
+// a part of the stream that is no output: a comment, or the first events of a response.
+func lostInSilence(losses int64, received <-chan struct{}) (appservertest.Handler, *atomic.Int64) {
+	var turns atomic.Int64
+	return func(_ context.Context, turn *appservertest.Turn) error {
+		if turns.Add(1) > losses {
+			turn.Text("Hello")
+			return nil
+		}
+		<-received
+		turn.Peer().Disconnect()
+		return nil
+	}, &turns
+}
+
+// Comments and the header are no output: a stream that has no more runs again.
+func TestSilentStreamsRunAgain(t *testing.T) {
+	received := make(chan struct{})
+	handler, turns := lostInSilence(2, received)
+	r := newRig(t, &appservertest.Server{Handler: handler},
+		func(o *options) { o.Keepalive = 10 * time.Millisecond })
+	resp := r.chatting(t, hello(streaming), "X-Request-Id", "silent")
+	body := bufio.NewReader(resp.Body)
+	assert.Equal(t, ": keepalive", frame(t, body))
+	close(received)
+	assert.Equal(t, "1", resp.Header.Get("X-Codex-Attempts"), "the attempts until the header")
+	rest := text(t, unread(resp, body))
+	assert.Contains(t, rest, `"content":"Hello"`)
+	assert.Contains(t, rest, "[DONE]")
+	assert.Equal(t, 1, strings.Count(rest, `"role":"assistant"`))
+	assert.EqualValues(t, 3, turns.Load())
+	line := r.log.request(t, "silent")
+	assert.Equal(t, "ok", line["outcome"])
+	assert.InDelta(t, 3, line["attempts"], 0)
+}
+
+// The attempts of a silent stream are bounded, and the last loss is an error frame.
+func TestAttemptsOfSilentStreamsAreBounded(t *testing.T) {
+	for path, body := range map[string]string{
+		"/v1/chat/completions": hello(streaming), "/v1/responses": asked(streaming, `"q"`),
 	} {
-		t.Run(name, func(t *testing.T) {
-			heard := make(chan struct{})
-			handler, turns := once(func(_ context.Context, turn *appservertest.Turn) error {
-				begin(turn)
-				<-heard
-				turn.Peer().Disconnect()
-				return nil
-			})
-			r := newRig(t, &appservertest.Server{Handler: handler},
-				func(o *options) { o.Keepalive = 10 * time.Millisecond })
-			resp := r.chatting(t, hello(streaming))
-			body := bufio.NewReader(resp.Body)
-			frame(t, body)
-			close(heard)
-			assert.Equal(t, "1", resp.Header.Get("X-Codex-Attempts"))
-			endsInError(t, frames(t, unread(resp, body)), "backend_unavailable", "worker_exited")
-			assert.EqualValues(t, 1, turns.Load())
-			assert.Equal(t, "0", r.retries(t, lostWorker))
-		})
+		received := make(chan struct{})
+		handler, turns := lostInSilence(9, received)
+		r := newRig(t, &appservertest.Server{Handler: handler},
+			func(o *options) { o.Keepalive = 10 * time.Millisecond })
+		resp := r.do(t, http.MethodPost, path, body, "X-Request-Id", "silent")
+		close(received)
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+		got := text(t, resp)
+		if path == "/v1/responses" {
+			assert.Contains(t, got, "event: response.failed\n")
+		} else {
+			assert.Contains(t, got, `"code":"worker_exited"`)
+		}
+		assert.NotContains(t, got, "[DONE]")
+		assert.Equal(t, "worker_exited", r.log.request(t, "silent")["outcome"])
+		assert.EqualValues(t, 3, turns.Load())
+	}
+}
+
+// A response whose first events were sent runs again as the same response.
+func TestSilentResponsesRunAgain(t *testing.T) {
+	received := make(chan struct{})
+	handler, turns := lostInSilence(2, received)
+	r := newRig(t, &appservertest.Server{Handler: handler},
+		func(o *options) { o.Keepalive = 10 * time.Millisecond })
+	resp := r.responding(t, asked(streaming, `"q"`))
+	body := bufio.NewReader(resp.Body)
+	_, err := body.Peek(1)
+	require.NoError(t, err)
+	close(received)
+	list := events(t, text(t, unread(resp, body)))
+	assert.EqualValues(t, 3, turns.Load())
+	assert.Equal(t, "response.completed", list[len(list)-1].Type)
+	for i, e := range list {
+		assert.Equal(t, i == 0, e.Type == "response.created")
+		if e.Response != nil {
+			assert.Equal(t, list[0].Response.ID, e.Response.ID)
+		}
 	}
 }
 

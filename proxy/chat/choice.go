@@ -45,7 +45,7 @@ func (c *choice) start(a *turn.Attempt) {
 	}
 }
 
-// commit is called before anything of the choice is sent.
+// commit is called before any output of the choice is sent.
 func (c *choice) commit() {
 	c.attempt.Commit()
 	if c.req.N == 1 {

@@ -59,11 +59,8 @@ func (c *streamedChoice) Item(item appserver.ResponseItem) error {
 // Flush implements turn.Sink.
 func (c *streamedChoice) Flush() error { return c.stream.Flush() }
 
-// Silence implements turn.Sink.
-func (c *streamedChoice) Silence() error {
-	c.commit()
-	return c.stream.Keepalive()
-}
+// Silence implements turn.Sink. A comment is no output: the turn can still run again.
+func (c *streamedChoice) Silence() error { return c.stream.Keepalive() }
 
 // Finish implements turn.Sink.
 func (c *streamedChoice) Finish(_ context.Context, f turn.Finish) error {

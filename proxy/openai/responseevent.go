@@ -25,6 +25,11 @@ type ResponseEvent struct {
 	Logprobs       *[]struct{} `json:"logprobs,omitempty"` // of text: always empty
 }
 
+// Opens reports whether e is one of the two events before any output.
+func (e ResponseEvent) Opens() bool {
+	return e.Type == "response.created" || e.Type == "response.in_progress"
+}
+
 // WriteResponseEvent writes e as a server-sent event that has its type as name.
 func WriteResponseEvent(w io.Writer, e ResponseEvent) error {
 	return writeEvent(w, "event: "+e.Type+"\n", e)

@@ -40,7 +40,7 @@ type response struct {
 	running *running // its entry among the responses in flight
 	attempt *turn.Attempt
 	builder *openai.ResponseBuilder
-	begun   bool // something was sent
+	begun   bool // the first events were sent
 	ended   bool // the end was sent
 	kept    *remembered
 }
@@ -88,6 +88,9 @@ func (s *response) release(planned int64) {
 func (s *response) Begin(a *turn.Attempt) {
 	s.attempt = a
 	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, markOf(a.Worker), proxy.NewID)
+	if s.begun {
+		s.builder.Begin() // the client has these events from an attempt that was lost
+	}
 	if s.w != nil {
 		s.w.Header().Set("X-Codex-Attempts", strconv.Itoa(a.Number))
 	}
@@ -129,7 +132,6 @@ func (s *response) Silence() error {
 		}
 		return s.events.Flush()
 	}
-	s.commit()
 	return s.events.Keepalive()
 }
 
@@ -143,11 +145,13 @@ func (s *response) Finish(ctx context.Context, f turn.Finish) error {
 	return s.end(ctx, events)
 }
 
-// Fail implements turn.Sink. A cancelled response is an answer, and so is a failed one
-// that has begun.
+// Fail implements turn.Sink. A cancelled response is an answer once its turn has begun, and
+// so is a failed one whose first events were sent.
 func (s *response) Fail(ctx context.Context, err error) error {
 	usage := answer.Usage(s.x.Turn.Usage)
 	switch {
+	case s.builder == nil, s.ended:
+		return err
 	case errors.Is(context.Cause(ctx), errCancelled):
 		return cmp.Or(s.end(ctx, s.builder.Cancel(usage)), errCancelled)
 	case !s.begun || proxy.ClientGone(err):
@@ -163,13 +167,15 @@ func (s *response) send(events []openai.ResponseEvent) error {
 	if s.events == nil || len(events) == 0 {
 		return nil
 	}
-	s.commit()
+	s.begun = true
+	if !events[len(events)-1].Opens() {
+		s.commit()
+	}
 	return s.events.write(events)
 }
 
-// commit is called before anything is sent.
+// commit is called before any output is sent.
 func (s *response) commit() {
-	s.begun = true
 	if s.attempt != nil {
 		s.attempt.Commit()
 	}

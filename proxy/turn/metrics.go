@@ -34,7 +34,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}, []string{"outcome"}), outcomes...),
 		retries: metric.Closed(f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_turn_retries_total",
-			Help: "Turns that were lost before the client had anything of them and ran again, by how they were lost.",
+			Help: "Turns that were lost before the client had any output and ran again, by how they were lost.",
 		}, []string{"reason"}), lossReasons...),
 		reuse: metric.Closed(f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_thread_reuse_total", Help: "Turns that were begun, by whether they continued a kept thread.",

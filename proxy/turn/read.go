@@ -23,7 +23,7 @@ func (t *run) read(ctx context.Context, turn *appserver.Turn) (Finish, error) {
 		if !errors.Is(err, ErrClientGone) { // a write that failed is no consequence of the end of ctx
 			err = cause.Of(ctx, err)
 		}
-		return 0, t.sink.Fail(ctx, err)
+		return 0, err
 	}
 	return finish, nil
 }

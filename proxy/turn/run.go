@@ -30,20 +30,29 @@ type run struct {
 	ask          workers.Ask
 	continuation *continuation
 	lease        *workers.Lease
-	committed    bool                     // something was sent to the client
+	committed    bool                     // output of the model was sent to the client
 	acted        bool                     // the model called a tool in some attempt
 	items        []appserver.ResponseItem // of the attempt's output
 	span         *traces.Span             // of the attempt
 }
 
 // Run runs a turn and delivers it to the sink. It runs the turn again, ahead of the
-// queue, each time it is lost while nothing has been sent to the client, the model has
-// called no tool, and attempts are left. It returns nil when sink.Finish has, the
-// cause of ctx when ctx ended first, one of the errors of this package, of workers or
-// of appserver, or the sink's own error.
+// queue, each time it is lost while no output of the model has been sent to the client,
+// the model has called no tool, and attempts are left. It returns nil when sink.Finish
+// has, and otherwise the result of sink.Fail for the cause of ctx when ctx ended first,
+// for one of the errors of this package, of workers or of appserver, or for the sink's
+// own error.
 func (r *Runner) Run(ctx context.Context, request Request, sink Sink) error {
 	t := r.newRun(request, sink)
 	defer func() { t.lease.Release() }()
+	if err := t.attempts(ctx); err != nil {
+		return sink.Fail(ctx, err)
+	}
+	return nil
+}
+
+// attempts runs the turn until it is not lost, or may not run again.
+func (t *run) attempts(ctx context.Context) error {
 	for {
 		if err := t.acquire(ctx); err != nil {
 			return err

@@ -1,7 +1,7 @@
 // Package turn runs one turn of the model on a worker. It acquires a place on a
 // worker, starts the turn, reads its events to the end, runs it again if it was lost
-// before the client received anything, and keeps its thread for a request that
-// continues the conversation. The package knows neither HTTP nor the wire of an API: a
+// before the client received any output of the model, and keeps its thread for a request
+// that continues the conversation. The package knows neither HTTP nor the wire of an API: a
 // Sink receives the events of the turn.
 package turn
 
@@ -129,8 +129,8 @@ type Sink interface {
 	// Finish ends the answer. The turn is closed after it: the client does not wait
 	// for the worker's confirmation.
 	Finish(context.Context, Finish) error
-	// Fail ends the answer after an error in the middle of the turn. It returns the
-	// error that Run handles: err itself, unless the sink answered it.
+	// Fail ends the answer after an error, which may come before the first Begin. It
+	// returns the error of Run: err itself, unless the sink answered it.
 	Fail(ctx context.Context, err error) error
 }
 
@@ -142,8 +142,9 @@ type Attempt struct {
 	run *run
 }
 
-// Commit must be called before anything of the answer is sent to the client. The turn
-// does not run again after that, and the items of the request are released.
+// Commit must be called before any output of the model is sent to the client. The turn
+// does not run again after that, and the items of the request are released. The header of
+// a stream, its comments and the events before the first output need no Commit.
 func (a *Attempt) Commit() {
 	a.run.committed = true
 	*a.run.Turn = appserver.TurnRequest{}

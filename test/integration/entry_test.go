@@ -28,6 +28,7 @@ type entry struct {
 	code         string // of the error
 	retryable    bool   // of the error
 	whole        bool   // the stream ended with [DONE], the plain answer was JSON
+	commented    bool   // the stream has a comment
 	refused      bool
 	err          error // of the connection
 
@@ -73,10 +74,10 @@ func (e *entry) latency() time.Duration {
 
 func (e *entry) String() string {
 	return fmt.Sprintf("%s stream=%t new=%t lasts=%s began=%s first=%s ended=%s status=%d attempts=%d text=%q "+
-		"finish=%q code=%q whole=%t err=%v",
+		"finish=%q code=%q whole=%t commented=%t err=%v",
 		e.id, e.stream, e.anew, e.lasts.Round(time.Millisecond), e.began.Format("05.000"), e.first.Format("05.000"),
 		e.ended.Format("05.000"),
-		e.status, e.attempts, e.text, e.finish, e.code, e.whole, e.err)
+		e.status, e.attempts, e.text, e.finish, e.code, e.whole, e.commented, e.err)
 }
 
 // read reads the answer to its end; an error is one of the connection.
@@ -93,6 +94,7 @@ func (e *entry) read(res *http.Response) error {
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
 		switch {
 		case !ok: // a comment, or the end of an event
+			e.commented = e.commented || strings.HasPrefix(lines.Text(), ":")
 		case data == "[DONE]":
 			e.whole = true
 		default:
@@ -142,13 +144,14 @@ func (e *entry) complete() bool {
 }
 
 // told: the client received an error that permits a retry, in the form that was still
-// possible, and nothing that resembles a complete answer.
+// possible, and nothing that resembles a complete answer. A stream without text had a
+// comment, which sent its header before the last of its attempts was lost.
 func (e *entry) told() bool {
 	if e.err != nil || e.code == "" || !e.retryable || e.finish != "" {
 		return false
 	}
 	if e.status == http.StatusOK {
-		return e.stream && !e.whole && e.text != "" && strings.HasPrefix(e.want(), e.text)
+		return e.stream && !e.whole && (e.text != "" || e.commented) && strings.HasPrefix(e.want(), e.text)
 	}
 	return e.status == http.StatusServiceUnavailable && e.retryAfter > 0 && e.text == ""
 }
