@@ -8,6 +8,7 @@ import (
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/stopsequence"
 	"codex-proxy/proxy/turn"
 )
 
@@ -30,6 +31,7 @@ type choice struct {
 
 // assembled is what an attempt delivered so far.
 type assembled struct {
+	stop    *stopsequence.Cutter
 	wrote   bool   // more than reasoning
 	calls   int    // of the client's tools
 	message string // the id of the last message
@@ -39,7 +41,7 @@ type assembled struct {
 
 // start begins an attempt: what the attempt before delivered is void.
 func (c *choice) start(a *turn.Attempt) {
-	c.attempt, c.assembled = a, assembled{}
+	c.attempt, c.assembled = a, assembled{stop: stopsequence.New(c.req.Stop)}
 	if c.req.N == 1 {
 		c.w.Header().Set("X-Codex-Attempts", strconv.Itoa(a.Number))
 	}
@@ -110,9 +112,22 @@ func (c *choice) callOf(made appserver.ResponseItem) (call openai.ToolCall, ok b
 	return openai.ToolCall{ID: item.CallID, Name: item.Name, Arguments: item.Arguments}, true
 }
 
+// text adds a piece of a message to the answer, and returns what to send of the answer now.
+// err is turn.ErrEnough at a stop sequence, before which the answer ends.
+func (c *choice) text(message, delta string) (text string, err error) {
+	text, cut := c.stop.Write(c.separate(message, delta))
+	if cut {
+		err = turn.ErrEnough
+	}
+	return text, err
+}
+
 // end is the finish_reason of the choice, and the refusal if codex withheld the words of
 // the model. Without the refusal such an answer would look like an empty one.
 func (c *choice) end(f turn.Finish) (finish, refusal string) {
+	if f == turn.Enough && c.calls > 0 { // they came before the stop sequence, and wait for their results
+		f = turn.ToolCalls
+	}
 	finish = answer.Finish(f)
 	if f == turn.Stop && !c.wrote && c.calls == 0 && answer.Wrote(c.report.Usage) {
 		refusal = answer.Withheld

@@ -30,14 +30,24 @@ func (c *streamedChoice) Begin(a *turn.Attempt) {
 
 // Text implements turn.Sink.
 func (c *streamedChoice) Text(message, delta string) error {
-	delta = c.separate(message, delta)
+	text, end := c.text(message, delta)
+	if text == "" && delta != "" { // it is held back
+		return end
+	}
+	if err := c.writeText(text); err != nil {
+		return err
+	}
+	return end
+}
+
+func (c *streamedChoice) writeText(text string) error {
 	if c.words == nil {
 		c.words = c.wire.TextWriter(c.index)
 		if err := c.send(true); err != nil {
 			return err
 		}
 	}
-	return c.write(func(w io.Writer) error { return c.words.WriteEvent(w, delta) })
+	return c.write(func(w io.Writer) error { return c.words.WriteEvent(w, text) })
 }
 
 // Reasoning implements turn.Sink.
@@ -64,6 +74,11 @@ func (c *streamedChoice) Silence() error { return c.stream.Keepalive() }
 
 // Finish implements turn.Sink.
 func (c *streamedChoice) Finish(_ context.Context, f turn.Finish) error {
+	if rest := c.stop.Rest(); rest != "" {
+		if err := c.writeText(rest); err != nil {
+			return err
+		}
+	}
 	finish, refusal := c.end(f)
 	chunks := []openai.ChatChunk{c.wire.FinishChunk(c.index, finish)}
 	if refusal != "" {

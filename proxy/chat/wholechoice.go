@@ -24,8 +24,9 @@ func (c *wholeChoice) Begin(a *turn.Attempt) {
 
 // Text implements turn.Sink.
 func (c *wholeChoice) Text(message, delta string) error {
-	c.words.WriteString(c.separate(message, delta))
-	return nil
+	text, err := c.text(message, delta)
+	c.words.WriteString(text)
+	return err
 }
 
 // Reasoning implements turn.Sink.
@@ -51,6 +52,7 @@ func (c *wholeChoice) Silence() error { return nil }
 // Finish implements turn.Sink.
 func (c *wholeChoice) Finish(_ context.Context, f turn.Finish) error {
 	finish, refusal := c.end(f)
+	c.words.WriteString(c.stop.Rest())
 	c.choices[c.index] = openai.ChoiceContent{
 		Text: c.words.String(), Reasoning: c.thoughts.String(), Calls: c.tools, Finish: finish, Refusal: refusal,
 	}

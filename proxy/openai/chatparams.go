@@ -37,6 +37,7 @@ var chatParams = map[string]struct {
 	"service_tier": {honoured,
 		"flex, and priority for models that have it; auto and default are what the worker is set to"},
 	"verbosity": {honoured, "for models that know it"},
+	"stop":      {honoured, "up to 4 sequences of up to 1024 bytes, see [Stop sequences](#stop-sequences)"},
 
 	"temperature":            {ignored, "codex has no such setting"},
 	"top_p":                  {ignored, "codex has no such setting"},
@@ -54,7 +55,6 @@ var chatParams = map[string]struct {
 	"prompt_cache_options":   {ignored, "codex sets its own"},
 	"prediction":             {ignored, "codex has no such setting"},
 
-	"stop":               {refused, "the answer would not stop there"},
 	"logit_bias":         {refused, "the answer would not follow it"},
 	"logprobs":           {refused, "codex reports none"},
 	"top_logprobs":       {refused, "codex reports none"},

@@ -30,6 +30,7 @@ type ChatRequest struct {
 	Reasoning    Reasoning
 	ServiceTier  string   // flex, priority or empty
 	Verbosity    string   // low, medium, high or empty
+	Stop         []string // sequences before which an answer ends
 	Ignored      []string // parameters accepted without effect, sorted
 }
 
@@ -72,6 +73,7 @@ type rawChat struct {
 	FunctionCall      json.RawMessage          `json:"function_call"`
 	ServiceTier       string                   `json:"service_tier"`
 	Verbosity         string                   `json:"verbosity"`
+	Stop              json.RawMessage          `json:"stop"`
 
 	Others map[string]valuePrefix `json:",embed"`
 }
@@ -173,12 +175,17 @@ func (raw rawChat) request() (*ChatRequest, error) {
 	if err != nil {
 		return nil, err
 	}
+	stop, err := readStop(raw.Stop)
+	if err != nil {
+		return nil, err
+	}
 	req := &ChatRequest{
 		Model: raw.Model, Messages: messages, Stream: raw.Stream, N: 1,
 		IncludeUsage: raw.StreamOptions != nil && raw.StreamOptions.IncludeUsage,
 		Tools:        set.tools, Legacy: len(
 			raw.Functions) > 0, SingleCall: set.single, Instructions: set.instructions(),
 		Format: format, Reasoning: effort, ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Verbosity,
+		Stop: stop,
 	}
 	if raw.N != nil {
 		req.N = *raw.N

@@ -44,11 +44,12 @@ func TestDecodeChat(t *testing.T) {
 // An unset parameter is neither refused nor listed as ignored.
 func TestParametersThatAskForNothing(t *testing.T) {
 	for _, extra := range []string{`"response_format":{}`, `"response_format":null`, `"top_logprobs":0`,
-		`"logprobs":false`, `"stop":[]`, `"tool_choice":{}`, `"tool_choice":""`, `"reasoning":{}`} {
+		`"logprobs":false`, `"stop":[]`, `"stop":null`, `"stop":""`, `"tool_choice":{}`, `"tool_choice":""`, `"reasoning":{}`} {
 		req, err := DecodeChat([]byte(asking(extra)))
 		require.NoError(t, err, extra)
 		assert.Empty(t, req.Ignored, extra)
 		assert.Empty(t, req.Format, extra)
+		assert.Empty(t, req.Stop, extra)
 	}
 	for _, extra := range []string{`"text":{"format":{}}`, `"text":{}`, `"top_logprobs":0`, `"background":false`,
 		`"tool_choice":{}`} {
@@ -56,6 +57,17 @@ func TestParametersThatAskForNothing(t *testing.T) {
 		require.NoError(t, err, extra)
 		assert.Empty(t, req.Ignored, extra)
 		assert.JSONEq(t, `"auto"`, string(req.Tools.Choice))
+	}
+}
+
+func TestStopSequences(t *testing.T) {
+	for value, want := range map[string][]string{
+		`"none"`: {"none"}, `["a"]`: {"a"}, `["\n","é","c","d"]`: {"\n", "é", "c", "d"},
+	} {
+		req, err := DecodeChat([]byte(asking(`"stop":` + value)))
+		require.NoError(t, err, value)
+		assert.Equal(t, want, req.Stop)
+		assert.Empty(t, req.Ignored)
 	}
 }
 
@@ -77,7 +89,15 @@ func TestDecodeChatRefuses(t *testing.T) {
 		{"model of the wrong type", `{"model":7,"messages":[]}`, "invalid_type", "model"},
 		{"no messages", `{"model":"m"}`, "messages_required", "messages"},
 		{"unknown parameter", with(`"temprature":1`), "unknown_parameter", "temprature"},
-		{"stop", with(`"stop":"x"`), "unsupported_parameter", "stop"},
+		{"stop of the wrong type", with(`"stop":1`), "invalid_type", "stop"},
+		{"stop as an object", with(`"stop":{}`), "invalid_type", "stop"},
+		{"stop without a list", with(`"stop":false`), "invalid_type", "stop"},
+		{"a sequence of the wrong type", with(`"stop":["a",1]`), "invalid_type", "stop[1]"},
+		{"a sequence of null", with(`"stop":[null]`), "invalid_type", "stop[0]"},
+		{"an empty sequence", with(`"stop":["a",""]`), "invalid_value", "stop[1]"},
+		{"five sequences", with(`"stop":["a","b","c","d","e"]`), "invalid_value", "stop"},
+		{"a long sequence", with(`"stop":["` + strings.Repeat("x", 1025) + `"]`), "invalid_value", "stop[0]"},
+		{"a long stop", with(`"stop":"` + strings.Repeat("x", 1025) + `"`), "invalid_value", "stop"},
 		{"no choices", with(`"n":0`), "invalid_value", "n"},
 		{"too many choices", with(`"n":9`), "invalid_value", "n"},
 		{"format without a type", with(`"response_format":{"json_schema":{}}`), "invalid_value",

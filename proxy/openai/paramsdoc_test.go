@@ -67,6 +67,7 @@ func TestParametersFollowTheTable(t *testing.T) {
 		"stream_options":   `{"include_usage":true}`,
 		"reasoning_effort": `"low"`, "n": `2`, "response_format": `{"type":"json_object"}`, "modalities": `["text"]`,
 		"reasoning": `{"summary":"auto"}`, "service_tier": `"flex"`, "verbosity": `"low"`,
+		"stop":                `["x"]`,
 		"parallel_tool_calls": `false`,
 		"tools":               `[{"type":"function","function":{"name":"f"}}]`, "tool_choice": `"auto"`,
 		"functions": `[{"name":"f"}]`, "function_call": `"auto"`,

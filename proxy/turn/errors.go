@@ -15,6 +15,9 @@ var (
 	ErrStartTimeout = errors.New("the worker did not take the turn in time")
 	// ErrImagesTimeout is ErrStartTimeout of a request with many bytes of images.
 	ErrImagesTimeout = errors.New("the worker did not decode the images in time")
+	// ErrEnough is the error with which a sink ends a turn early: the answer is whole
+	// without the rest. The turn is interrupted, and Sink.Finish ends the answer with Enough.
+	ErrEnough = errors.New("the answer is whole before the turn has ended")
 	// ErrInterrupted is the end of a turn that the worker interrupted by itself.
 	ErrInterrupted = errors.New("the worker interrupted the turn")
 )

@@ -19,6 +19,9 @@ type reader struct {
 // read delivers the turn to the sink, and returns how it ended.
 func (t *run) read(ctx context.Context, turn *appserver.Turn) (Finish, error) {
 	finish, err := (&reader{run: t, turn: turn, delivered: time.Now()}).readAll(ctx)
+	if errors.Is(err, ErrEnough) {
+		return Enough, nil
+	}
 	if err != nil {
 		if !errors.Is(err, ErrClientGone) { // a write that failed is no consequence of the end of ctx
 			err = cause.Of(ctx, err)

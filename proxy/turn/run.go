@@ -122,6 +122,7 @@ func (t *run) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kept = t.continuation.keep(repeated(t.items), turn, t.Report.Worker)
+	// Without its last items a thread may not continue: its turn is closed.
+	kept = finish != Enough && t.continuation.keep(repeated(t.items), turn, t.Report.Worker)
 	return t.sink.Finish(ctx, finish)
 }

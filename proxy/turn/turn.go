@@ -109,7 +109,7 @@ func (r *Report) Add(o Report) {
 }
 
 // Sink receives a turn. Run calls its methods from its own goroutine; an error of a
-// method ends the turn with that error.
+// method ends the turn with that error, and ErrEnough ends it well.
 type Sink interface {
 	// Begin starts an attempt. The events of the attempt before are void.
 	Begin(*Attempt)
@@ -159,4 +159,5 @@ const (
 	ToolCalls                   // it called tools of the client
 	Length                      // the model endpoint cut it short at a limit on tokens
 	ContentFilter               // or for its content
+	Enough                      // the sink ended it with ErrEnough
 )

@@ -34,6 +34,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"memory", b.openStreams},
 		{"growth with streams", b.growthStreams}, {"growth with workers", b.growthWorkers},
 		{"growth with requests", b.growthRequests},
+		{"stop sequences", b.stopSequences},
 		{"storing", b.storing}, {"pauses", b.collector}, {"the release before", b.releases},
 		{"slow clients", b.slowClients},
 		{"the real codex", b.realCodex},

@@ -109,7 +109,7 @@ func readStream(body io.Reader, began time.Time) (first time.Duration, err error
 	done := false
 	for lines.Scan() {
 		switch line := lines.Bytes(); {
-		case bytes.Contains(line, []byte(frameText)):
+		case bytes.Contains(line, []byte(frameHead)):
 			if first == 0 {
 				first = time.Since(began)
 			}

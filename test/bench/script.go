@@ -13,6 +13,7 @@ const (
 	askAnswer = "answer"
 	askHold   = "hold"
 	frameText = "eight by" // of a frame, about two tokens
+	frameHead = "eight"    // of which no stop sequence holds back anything
 )
 
 func askFrames(n int, pace time.Duration, size int) string {

@@ -53,6 +53,7 @@ var oneSuite = map[string]string{
 	"TestModelFaults":  ofTheAPI,
 	"TestPeakMemory":   ofTheAPI,
 	"TestResponsesSDK": ofTheAPI,
+	"TestStopSequence": ofTheAPI,
 	"TestThreadReuse":  ofTheAPI,
 
 	"TestNeighbours":        ofItsPrograms,
