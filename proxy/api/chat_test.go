@@ -202,5 +202,5 @@ func TestModels(t *testing.T) {
 	resp := r.do(t, http.MethodGet, "/v1/models", "")
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 	assert.JSONEq(t, `{"object":"list","data":[
-		{"id":"m1","object":"model","created":0,"owned_by":"codex"},{"id":"m2","object":"model","created":0,"owned_by":"codex"}]}`, text(t, resp))
+		{"id":"m1","object":"model","created":1744761600,"owned_by":"codex"},{"id":"m2","object":"model","created":1744761600,"owned_by":"codex"}]}`, text(t, resp))
 }

@@ -79,7 +79,7 @@ func TestModelByID(t *testing.T) {
 			resp := r.do(t, http.MethodGet, "/v1/models/"+tc.path, "", "Authorization", "Bearer "+secrets[tc.key])
 			body := text(t, resp)
 			if tc.id != "" {
-				assert.JSONEq(t, fmt.Sprintf(`{"id":%q,"object":"model","created":0,"owned_by":"codex"}`, tc.id), body)
+				assert.JSONEq(t, fmt.Sprintf(`{"id":%q,"object":"model","created":1744761600,"owned_by":"codex"}`, tc.id), body)
 				return
 			}
 			assert.Equal(t, http.StatusNotFound, resp.StatusCode)

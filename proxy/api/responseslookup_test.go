@@ -59,8 +59,16 @@ func TestCopiedReasoningStaysWithItsWorker(t *testing.T) {
 	<-given
 	assert.Contains(t, string((<-given).Items[0]), `"encrypted_content":"demo"`, "as the worker knows it")
 	for _, id := range []string{referring.ID, continuing.ID} {
-		list := text(t, r.do(t, http.MethodGet, "/v1/responses/"+id+"/input_items", ""))
+		at := "/v1/responses/" + id + "/input_items"
+		list := text(t, r.do(t, http.MethodGet, at+"?include[]=reasoning.encrypted_content", ""))
 		assert.Contains(t, list, `"encrypted_content":"`+markOf("default")+`demo"`)
+		assert.Equal(t, list, text(t, r.do(t, http.MethodGet, at+"?include=reasoning.encrypted_content", "")))
+		list = text(t, r.do(t, http.MethodGet, at, ""))
+		assert.Contains(t, list, `"type":"reasoning"`)
+		assert.NotContains(t, list, "encrypted_content", "the request has not asked for it")
+		resp := r.do(t, http.MethodGet, at+"?include=everything", "")
+		assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
+		assert.Equal(t, "include[0]", *failure(t, text(t, resp)).Error.Param)
 	}
 }
 

@@ -35,6 +35,7 @@ type rawPart struct {
 		URL    string `json:"url"`
 		Detail string `json:"detail"`
 	} `json:"image_url"`
+	File *filePart `json:"file"`
 }
 
 // UnmarshalJSONFrom accepts both forms of content. Parts are decoded later, message by message, so that the first
@@ -93,6 +94,12 @@ func (p rawPart) read(at string, kinds []string) (Part, error) {
 		}
 		image, err := newImage(at+".image_url", "url", p.ImageURL.URL, p.ImageURL.Detail)
 		return Part{Image: &image, At: at + ".image_url.url"}, err
+	case "file":
+		if p.File == nil {
+			return Part{}, Invalid("field_required", at+".file", at+".file is required")
+		}
+		file, err := p.File.text(at + ".file")
+		return Part{Text: file, At: at + ".file.file_data"}, err
 	case "refusal":
 		text = p.Refusal
 	}
@@ -112,7 +119,7 @@ func allowed(at, kind string, kinds []string) error {
 	case "":
 		return Invalid("content_required", at+".type", at+".type is required")
 	case "file":
-		return unsupported(at+".type", at+": files are not supported; send their text, or images of their pages")
+		return unsupported(at+".type", at+": only a user's message takes files")
 	case "input_audio":
 		return unsupported(at+".type", at+": audio is not supported; send a transcript")
 	}

@@ -75,7 +75,7 @@ func (m rawMessage) validate(at string) (message Message, err error) {
 	case "system", "developer":
 		message.Parts, err = m.Content.read(content, "text")
 	case "user":
-		message.Parts, err = m.Content.read(content, "text", "image_url")
+		message.Parts, err = m.Content.read(content, "text", "image_url", "file")
 	case "assistant":
 		return m.assistant(at)
 	case "tool":

@@ -14,11 +14,15 @@ type ModelList struct {
 	Data   []Model `json:"data"`
 }
 
-// Models lists ids in the given order, owned by owner. Created is zero: the workers do not report it.
+// modelCreated is the created of every model, the day of codex's first release (16 April 2025), because codex reports
+// no dates of models.
+const modelCreated = 1744761600
+
+// Models lists ids in the given order, owned by owner.
 func Models(ids []string, owner string) ModelList {
 	list := ModelList{Object: "list", Data: make([]Model, 0, len(ids))}
 	for _, id := range ids {
-		list.Data = append(list.Data, Model{ID: id, Object: "model", OwnedBy: owner})
+		list.Data = append(list.Data, Model{ID: id, Object: "model", Created: modelCreated, OwnedBy: owner})
 	}
 	return list
 }

@@ -12,7 +12,7 @@ const (
 )
 
 // Response is the object of POST /v1/responses. Temperature and TopP are always null: codex neither accepts nor reports
-// them.
+// them. ServiceTier, MaxToolCalls, PromptCacheKey, SafetyIdentifier and User repeat the request.
 // Source: OpenAI API reference, "The response object".
 type Response struct {
 	ID                 string            `json:"id"`         // resp_…
@@ -25,18 +25,25 @@ type Response struct {
 	IncompleteDetails  *Incomplete       `json:"incomplete_details"`
 	Instructions       *string           `json:"instructions"`
 	MaxOutputTokens    *int64            `json:"max_output_tokens"` // always null
+	MaxToolCalls       *int64            `json:"max_tool_calls"`
 	Model              string            `json:"model"`
 	Output             []OutputItem      `json:"output"`
 	ParallelToolCalls  bool              `json:"parallel_tool_calls"`
 	PreviousResponseID *string           `json:"previous_response_id"`
+	PromptCacheKey     *string           `json:"prompt_cache_key"`
 	Reasoning          ResponseReasoning `json:"reasoning"`
+	SafetyIdentifier   *string           `json:"safety_identifier"`
+	ServiceTier        string            `json:"service_tier"`
+	Store              bool              `json:"store"`
 	Temperature        *float64          `json:"temperature"` // always null
 	Text               ResponseText      `json:"text"`
 	ToolChoice         json.RawMessage   `json:"tool_choice"`
 	Tools              []json.RawMessage `json:"tools"`
-	TopP               *float64          `json:"top_p"`      // always null
-	Truncation         string            `json:"truncation"` // always disabled
+	TopLogprobs        int               `json:"top_logprobs"` // always 0
+	TopP               *float64          `json:"top_p"`        // always null
+	Truncation         string            `json:"truncation"`   // always disabled
 	Usage              *ResponseUsage    `json:"usage,omitempty"`
+	User               *string           `json:"user"`
 	Metadata           map[string]string `json:"metadata"`
 	AccessPrograms     *struct{}         `json:"access_programs"` // always null
 }
@@ -44,8 +51,10 @@ type Response struct {
 // Size is how many bytes of the request are in every copy of the response.
 func (r Response) Size() (n int) {
 	n = len(r.Text.Format) + len(r.ToolChoice)
-	if r.Instructions != nil {
-		n += len(*r.Instructions)
+	for _, text := range []*string{r.Instructions, r.PromptCacheKey, r.SafetyIdentifier, r.User} {
+		if text != nil {
+			n += len(*text)
+		}
 	}
 	for _, tool := range r.Tools {
 		n += len(tool)

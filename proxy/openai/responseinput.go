@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,7 +92,7 @@ func (raw rawResponse) applyInput(req *ResponseRequest) error {
 	case !in.set && raw.Previous == "":
 		return Invalid("input_required", "input", "input is required: text, or a list of items")
 	case in.text != nil:
-		part := ItemPart{Type: "input_text", Text: *in.text}
+		part := ItemPart{Type: partText, Text: *in.text}
 		req.appendItem("input", Item{Type: itemMessage, Status: StatusCompleted, Role: "user",
 			Content: []ItemPart{part}})
 		return nil
@@ -139,22 +140,30 @@ func (req *ResponseRequest) addItem(raw rawItem, at string) error {
 		return req.addCall(raw, at)
 	case "tool_search_output":
 		req.appendItem(at, Item{Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID,
-			Tools: raw.Tools})
+			Execution: executionClient, Tools: notNil(raw.Tools)})
 		return requireFields(at, field{"call_id", raw.CallID})
 	case "function_call_output", "custom_tool_call_output":
 		return req.addOutput(raw, at)
 	case itemReasoning:
 		summary, err := readSummary(raw.Summary, at+".summary")
+		if summary == nil {
+			summary = boundedList[summaryPart]{}
+		}
 		req.appendItem(at, Item{Type: raw.Type, ID: raw.ID, Summary: summary, Encrypted: raw.Encrypted})
 		return err
 	case "additional_tools":
-		req.appendItem(at, Item{Type: raw.Type, ID: raw.ID, Role: raw.Role, Tools: raw.Tools})
+		req.appendItem(at, Item{Type: raw.Type, ID: raw.ID, Role: cmp.Or(raw.Role, "developer"),
+			Tools: notNil(raw.Tools)})
 		return nil
 	case "item_reference":
 		if err := requireFields(at, field{"id", raw.ID}); err != nil {
 			return err
 		}
 		req.Input = append(req.Input, InputItem{Reference: raw.ID, At: at})
+		return nil
+	case "web_search_call", "file_search_call", "code_interpreter_call", "mcp_list_tools", "mcp_call":
+		// Records of hosted tools: the model has put their results in the message after them.
+		req.Ignored = append(req.Ignored, "input."+raw.Type)
 		return nil
 	default:
 		return unsupported(at+".type", fmt.Sprintf("%s: items of type %q are not supported", at, clip(raw.Type)))
@@ -164,17 +173,27 @@ func (req *ResponseRequest) addItem(raw rawItem, at string) error {
 func (req *ResponseRequest) addCall(raw rawItem, at string) error {
 	item := Item{
 		Type: raw.Type, ID: raw.ID, Status: StatusCompleted, CallID: raw.CallID, Namespace: raw.Namespace,
-		Name: raw.Name, Input: raw.Input,
+		Name: raw.Name,
 	}
 	fields := []field{{"call_id", raw.CallID}, {"name", raw.Name}}
-	if raw.Type == itemSearchCall {
-		fields = fields[:1]
+	switch raw.Type {
+	case itemSearchCall:
+		fields, item.Execution = fields[:1], executionClient
+	case itemCustomCall:
+		item.Input = &raw.Input
 	}
 	if item.Arguments = raw.Arguments; raw.Type != itemCustomCall && item.Arguments.Text == "" {
 		item.Arguments.Text = "{}"
 	}
 	req.appendItem(at, item)
 	return requireFields(at, fields...)
+}
+
+func notNil(tools []json.RawMessage) []json.RawMessage {
+	if tools == nil {
+		return []json.RawMessage{}
+	}
+	return tools
 }
 
 type field struct{ name, value string }
@@ -207,9 +226,9 @@ func (req *ResponseRequest) addMessage(raw rawItem, at string) error {
 
 func textPart(role string) string {
 	if role == "assistant" {
-		return "output_text"
+		return partOutput
 	}
-	return "input_text"
+	return partText
 }
 
 func (req *ResponseRequest) addOutput(raw rawItem, at string) error {
@@ -226,7 +245,7 @@ func (req *ResponseRequest) addOutput(raw rawItem, at string) error {
 		return nil
 	}
 	var err error
-	item.Output.Parts, err = readParts(raw.Output, at+".output", "input_text")
+	item.Output.Parts, err = readParts(raw.Output, at+".output", partText)
 	req.appendItem(at, item)
 	return err
 }
@@ -277,21 +296,27 @@ func readSummary(raw json.RawMessage, at string) (parts boundedList[summaryPart]
 
 func (p rawItemPart) read(at, kind string) (ItemPart, error) {
 	switch p.Type {
-	case "input_text", "output_text":
+	case partText, partOutput:
 		return ItemPart{Type: kind, Text: p.Text}, nil
 	case "refusal":
 		return ItemPart{Type: kind, Text: p.Refusal}, nil
 	case partImage:
-		if kind == "output_text" {
+		if kind == partOutput {
 			return ItemPart{}, Invalid("invalid_value", at+".type", at+": an assistant's message cannot hold images")
 		}
-		if p.FileID != "" {
+		if p.ID != "" {
 			return ItemPart{}, unsupported(at+".file_id", at+": files are not kept; send the image as image_url")
 		}
-		image, err := newImage(at, "image_url", p.ImageURL, p.Detail)
+		image, err := newImage(at, "image_url", p.ImageURL, imageDetail(p.Detail))
 		return ItemPart{Type: p.Type, Image: &image}, err
+	case "input_file":
+		if kind == partOutput {
+			return ItemPart{}, Invalid("invalid_value", at+".type", at+": an assistant's message cannot hold files")
+		}
+		text, err := p.text(at)
+		return ItemPart{Type: kind, Text: text}, err
 	default:
 		return ItemPart{}, unsupported(at+".type",
-			fmt.Sprintf("%s: parts of type %q are not supported; send input_text or input_image", at, clip(p.Type)))
+			fmt.Sprintf("%s: parts of type %q are not supported; send input_text, input_image or input_file", at, clip(p.Type)))
 	}
 }

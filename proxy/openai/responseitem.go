@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -15,16 +16,17 @@ type Item struct {
 	ID        string            `json:"id,omitempty"`
 	Status    string            `json:"status,omitempty"`
 	Role      string            `json:"role,omitempty"`
-	Content   []ItemPart        `json:"content,omitempty"`
-	Summary   []summaryPart     `json:"summary,omitempty"`
+	Content   []ItemPart        `json:"content,omitzero"` // of a message: not nil
+	Summary   []summaryPart     `json:"summary,omitzero"` // of reasoning: not nil
 	Encrypted string            `json:"encrypted_content,omitempty"`
 	CallID    string            `json:"call_id,omitempty"`
 	Namespace string            `json:"namespace,omitempty"`
 	Name      string            `json:"name,omitempty"`
 	Arguments Arguments         `json:"arguments,omitzero"`
-	Input     string            `json:"input,omitempty"`
+	Input     *string           `json:"input,omitzero"` // of a custom_tool_call: not nil
 	Output    *ItemOutput       `json:"output,omitzero"`
-	Tools     []json.RawMessage `json:"tools,omitempty"` // of additional_tools
+	Execution string            `json:"execution,omitempty"` // client, of a tool_search
+	Tools     []json.RawMessage `json:"tools,omitzero"`      // of additional_tools and tool_search_output: not nil
 }
 
 // DecodeItem reads an item that has been checked before.
@@ -38,7 +40,7 @@ func (i Item) Encode() (json.RawMessage, error) { return jsonv2.Marshal(i, allow
 
 // Size is about how many bytes the item has.
 func (i Item) Size() int {
-	size := len(i.Encrypted) + len(i.Arguments.Text) + len(i.Input)
+	size := len(i.Encrypted) + len(i.Arguments.Text) + len(deref(i.Input))
 	for _, part := range i.Summary {
 		size += partSize + len(part.Text)
 	}
@@ -53,6 +55,9 @@ func (i Item) Size() int {
 	}
 	for _, part := range parts {
 		size += partSize + len(part.Text)
+		if part.Type == partOutput {
+			size += len(`"annotations":[],`)
+		}
 		if part.Image != nil {
 			size += len(part.Image.URL)
 		}
@@ -140,17 +145,28 @@ type ItemPart struct {
 
 type rawItemPart struct {
 	Type     string `json:"type"`
-	Text     string `json:"text,omitempty"`
-	Refusal  string `json:"refusal,omitempty"`
-	ImageURL string `json:"image_url,omitempty"`
-	Detail   string `json:"detail,omitempty"`
-	FileID   string `json:"file_id,omitempty"`
+	Text     string `json:"text"`
+	Refusal  string `json:"refusal"`
+	ImageURL string `json:"image_url"`
+	Detail   string `json:"detail"`
+	filePart
 }
 
 // MarshalJSONTo encodes the part in the form of its type.
 func (p ItemPart) MarshalJSONTo(to *jsontext.Encoder) error {
-	if p.Image != nil {
-		return jsonv2.MarshalEncode(to, rawItemPart{Type: p.Type, ImageURL: p.Image.URL, Detail: p.Image.Detail})
+	switch {
+	case p.Image != nil:
+		return jsonv2.MarshalEncode(to, struct {
+			Type     string `json:"type"`
+			ImageURL string `json:"image_url"`
+			Detail   string `json:"detail"`
+		}{p.Type, p.Image.URL, cmp.Or(p.Image.Detail, detailAuto)})
+	case p.Type == partOutput:
+		return jsonv2.MarshalEncode(to, struct {
+			Type        string     `json:"type"`
+			Annotations []struct{} `json:"annotations"` // always empty
+			Text        string     `json:"text"`
+		}{p.Type, []struct{}{}, p.Text})
 	}
 	return jsonv2.MarshalEncode(to, struct {
 		Type string `json:"type"`
@@ -167,16 +183,37 @@ func (p *ItemPart) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	*p = ItemPart{Type: raw.Type, Text: raw.Text}
 	switch raw.Type {
 	case partImage:
-		p.Image = &Image{URL: raw.ImageURL, Detail: raw.Detail}
+		p.Image = &Image{URL: raw.ImageURL, Detail: imageDetail(raw.Detail)}
 	case "refusal":
-		p.Type, p.Text = "output_text", raw.Refusal
+		p.Type, p.Text = partOutput, raw.Refusal
 	}
 	return nil
 }
 
 const (
+	partText    = "input_text"
+	partOutput  = "output_text"
 	partImage   = "input_image"
 	partSummary = "summary_text"
 	// partSize is the size of a part without its text, in JSON.
 	partSize = len(`{"type":"output_text","text":""},`)
+	// executionClient is the execution of a tool_search that the client runs.
+	executionClient = "client"
+	// detailAuto is the default of detail.
+	detailAuto = "auto"
 )
+
+// imageDetail leaves the default out, so that an image is the same to codex before and after it was stored.
+func imageDetail(detail string) string {
+	if detail == detailAuto {
+		return ""
+	}
+	return detail
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

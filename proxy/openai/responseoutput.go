@@ -110,7 +110,7 @@ func (i OutputItem) MarshalJSON() ([]byte, error) {
 		if !json.Valid(arguments) {
 			arguments = json.RawMessage(`{}`)
 		}
-		return Encode(searchCallItem{i.ID, i.Type, i.Status, i.CallID, "client", arguments})
+		return Encode(searchCallItem{i.ID, i.Type, i.Status, i.CallID, executionClient, arguments})
 	default:
 		return Encode(functionCallItem{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Arguments})
 	}

@@ -25,7 +25,7 @@ var responseParams = params{
 	"include":              {honoured, "reasoning.encrypted_content; of hosted tools there is nothing to include"},
 	"store":                {honoured, "on unless it is false"},
 	"previous_response_id": {honoured, ""},
-	"truncation":           {honoured, "disabled only"},
+	"truncation":           {honoured, "disabled; auto is ignored, as codex cuts nothing off: input that is too long is refused"},
 	"generate":             {honoured, "on a WebSocket; false only keeps the input for the next response"},
 
 	"temperature":            {ignored, "codex has no such setting"},

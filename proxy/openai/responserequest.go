@@ -31,6 +31,8 @@ type ResponseRequest struct {
 	Metadata     map[string]string
 	Ignored      []string // parameters accepted without effect, sorted
 
+	echoed                rawEcho
+	tier                  string     // service_tier as the client sent it
 	paramTools, itemTools toolReader // of the parameter tools, and of items
 	choice                toolChoice
 }
@@ -62,7 +64,8 @@ type rawResponse struct {
 	Truncation        string                       `json:"truncation"`
 	Generate          *bool                        `json:"generate"`
 
-	Others map[string]valuePrefix `json:",embed"`
+	rawEcho `json:",embed"`
+	Others  map[string]valuePrefix `json:",embed"`
 }
 
 // metadatum is one value of metadata.
@@ -111,11 +114,15 @@ func (raw rawResponse) decoded() (*ResponseRequest, error) {
 	if err != nil {
 		return nil, err
 	}
+	echoed, err := raw.checkEcho()
+	if err != nil {
+		return nil, err
+	}
 	req, err := raw.validate()
 	if err != nil {
 		return nil, err
 	}
-	req.Ignored = append(ignoredParams, req.Ignored...)
+	req.Ignored = slices.Concat(ignoredParams, echoed, req.Ignored)
 	slices.Sort(req.Ignored)
 	req.Ignored = slices.Compact(req.Ignored) // a header lists them
 	return req, nil
@@ -124,7 +131,7 @@ func (raw rawResponse) decoded() (*ResponseRequest, error) {
 func (raw rawResponse) validate() (*ResponseRequest, error) {
 	req := &ResponseRequest{
 		Model: raw.Model, Instructions: raw.Instructions, Previous: raw.Previous, Stream: raw.Stream, Store: raw.Store,
-		NoGenerate:  raw.Generate != nil && !*raw.Generate,
+		NoGenerate: raw.Generate != nil && !*raw.Generate, echoed: raw.rawEcho, tier: raw.ServiceTier,
 		ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Text.Verbosity,
 	}
 	for _, check := range []func(*ResponseRequest) error{
@@ -138,7 +145,7 @@ func (raw rawResponse) validate() (*ResponseRequest, error) {
 	return req, nil
 }
 
-func (raw rawResponse) checkScalars(*ResponseRequest) error {
+func (raw rawResponse) checkScalars(req *ResponseRequest) error {
 	_, tier := serviceTiers[raw.ServiceTier]
 	switch {
 	case !tier:
@@ -149,8 +156,10 @@ func (raw rawResponse) checkScalars(*ResponseRequest) error {
 		return Invalid("model_required", "model", "model is required; GET /v1/models lists what there is")
 	case len(raw.Model) > maxModelName:
 		return Invalid("invalid_value", "model", fmt.Sprintf("model must not be longer than %d bytes", maxModelName))
-	case raw.Truncation != "" && raw.Truncation != "disabled":
-		return unsupported("truncation", `truncation must be "disabled": input that is too long is refused`)
+	case !slices.Contains([]string{"", "disabled", "auto"}, raw.Truncation):
+		return Invalid("invalid_value", "truncation", "truncation must be disabled or auto")
+	case raw.Truncation == "auto": // codex cuts nothing off, and the model endpoint refuses input that is too long
+		req.Ignored = append(req.Ignored, "truncation")
 	}
 	return nil
 }
@@ -192,22 +201,35 @@ func (raw rawResponse) applyInclude(req *ResponseRequest) error {
 	if len(raw.Include) > maxList {
 		return Invalid("invalid_value", "include", fmt.Sprintf("include must not hold more than %d values", maxList))
 	}
-	var ignored []string
-	for i, value := range raw.Include {
+	encrypted, ignored, err := readIncludes(raw.Include)
+	req.Encrypted = encrypted
+	if ignored {
+		req.Ignored = append(req.Ignored, "include")
+	}
+	return err
+}
+
+// IncludesEncrypted reports whether the values of include have the encrypted reasoning. The error is an *Error.
+func IncludesEncrypted(values []string) (bool, error) {
+	encrypted, _, err := readIncludes(values)
+	return encrypted, err
+}
+
+func readIncludes(values []string) (encrypted, ignored bool, err error) {
+	for i, value := range values {
 		at := fmt.Sprintf("include[%d]", i)
 		switch {
 		case value == "reasoning.encrypted_content":
-			req.Encrypted = true
+			encrypted = true
 		case slices.Contains(hostedIncludes, value):
-			ignored = []string{"include"}
+			ignored = true
 		case value == "message.output_text.logprobs":
-			return unsupported(at, at+": codex reports no logprobs; leave it out")
+			return false, false, unsupported(at, at+": codex reports no logprobs; leave it out")
 		default:
-			return Invalid("invalid_value", at, fmt.Sprintf("%s: there is no %q", at, clip(value)))
+			return false, false, Invalid("invalid_value", at, fmt.Sprintf("%s: there is no %q", at, clip(value)))
 		}
 	}
-	req.Ignored = append(req.Ignored, ignored...)
-	return nil
+	return encrypted, ignored, nil
 }
 
 // rawTextFormat is text.format in a request.
@@ -260,5 +282,6 @@ func (req *ResponseRequest) Blank(id string, created int64) Response {
 			*f.into = new(f.value)
 		}
 	}
+	req.echo(&r)
 	return r
 }

@@ -48,6 +48,7 @@ func (e *Endpoint) newJob(ctx context.Context, x *proxy.Exchange, req *openai.Re
 	case req.Store != nil:
 		job.store = *req.Store
 	}
+	job.blank.Store = job.store
 	if err := e.findHistory(ctx, x, job, last); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 
@@ -22,10 +23,14 @@ func (e *Endpoint) inputItems(w http.ResponseWriter, r *http.Request, x *proxy.E
 	if err != nil {
 		return err
 	}
+	encrypted, err := openai.IncludesEncrypted(includes(r.URL.Query()))
+	if err != nil {
+		return err
+	}
 	if e.Store == nil {
 		return responseNotFound(r)
 	}
-	items, err := e.Store.InputHeads(r.Context(), x.Key.Name, r.PathValue("id"))
+	items, err := e.Store.InputHeads(r.Context(), x.Key.Name, r.PathValue("id"), encrypted)
 	switch {
 	case errors.Is(err, stored.ErrNotFound), errors.Is(err, stored.ErrBroken):
 		return responseNotFound(r)
@@ -74,6 +79,11 @@ func (e *Endpoint) storedItem(x *proxy.Exchange, item stored.Head) *storedBytes 
 		size: item.Size, held: x.Grant.Body.Another(),
 		read: func(ctx context.Context, from, n int64) ([]byte, error) { return e.Store.BodyPart(ctx, item, from, n) },
 	}
+}
+
+// includes are the values of the parameter include, in each form in which the SDKs repeat it.
+func includes(query url.Values) []string {
+	return slices.Concat(query["include"], query["include[]"])
 }
 
 // listing reads the parameters of a list. Source: OpenAI API reference, "List input items".

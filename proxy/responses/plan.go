@@ -136,7 +136,7 @@ func inject(i openai.Item) history.Item {
 	case "function_call":
 		return history.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), i.Arguments.Text)
 	case "custom_tool_call":
-		arguments, err := openai.Encode(map[string]string{"input": i.Input})
+		arguments, err := openai.Encode(map[string]*string{"input": i.Input})
 		if err != nil { // strings always encode
 			panic(err)
 		}

@@ -12,6 +12,7 @@ type Head struct {
 
 	owner, response string
 	position        int64
+	encrypted       bool // the body has its encrypted_content
 }
 
 // ObjectSize is how many bytes the response has, as it was sent.
@@ -33,28 +34,34 @@ func (s *Store) ObjectPart(ctx context.Context, owner, id string, from, n int64)
 	return part, explain("a response", err)
 }
 
-// InputHeads is Input without the bodies of the items.
-func (s *Store) InputHeads(ctx context.Context, owner, id string) (heads []Head, err error) {
+// shown is the body of an item, without its encrypted_content unless the parameter is true. It is in items of
+// reasoning, whose ids have a prefix. SQLite reads these items whole, for which no memory is charged: so an item of more
+// than a mebibyte is shown as it is. The encrypted reasoning of a turn has some kilobytes.
+const shown = `CASE WHEN ? OR substr(items.id, 1, 3) <> 'rs_' OR length(body) > 1048576 THEN body
+	ELSE CAST(json_remove(CAST(body AS TEXT), '$.encrypted_content') AS BLOB) END`
+
+// InputHeads is Input without the bodies of the items. Without encrypted the bodies have no encrypted_content.
+func (s *Store) InputHeads(ctx context.Context, owner, id string, encrypted bool) (heads []Head, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		if _, err := readable(ctx, tx, owner, id); err != nil {
 			return err
 		}
-		heads, err = headsOf(ctx, tx, owner, id)
+		heads, err = headsOf(ctx, tx, owner, id, encrypted)
 		return err
 	})
 	return heads, explain("the input of a response", err)
 }
 
-func headsOf(ctx context.Context, tx *sql.Tx, owner, id string) (heads []Head, err error) {
-	rows, err := tx.QueryContext(ctx, chain+`SELECT items.id, length(body), response, position
+func headsOf(ctx context.Context, tx *sql.Tx, owner, id string, encrypted bool) (heads []Head, err error) {
+	rows, err := tx.QueryContext(ctx, chain+`SELECT items.id, length(`+shown+`), response, position
 		FROM chain JOIN responses USING (id) JOIN items ON items.response = chain.id
-		WHERE depth > 0 OR NOT made ORDER BY depth DESC, position`, id, owner)
+		WHERE depth > 0 OR NOT made ORDER BY depth DESC, position`, id, owner, encrypted)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		h := Head{owner: owner}
+		h := Head{owner: owner, encrypted: encrypted}
 		if err := rows.Scan(&h.ID, &h.Size, &h.response, &h.position); err != nil {
 			return nil, err
 		}
@@ -66,9 +73,10 @@ func headsOf(ctx context.Context, tx *sql.Tx, owner, id string) (heads []Head, e
 // BodyPart is ObjectPart for the body of an item.
 func (s *Store) BodyPart(ctx context.Context, h Head, from, n int64) (part []byte, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, `SELECT substr(body, ?, ?)
+		return tx.QueryRowContext(ctx, `SELECT substr(`+shown+`, ?, ?)
 			FROM items JOIN responses ON responses.id = items.response
-			WHERE response = ? AND position = ? AND owner = ?`, from+1, n, h.response, h.position, h.owner).Scan(&part)
+			WHERE response = ? AND position = ? AND owner = ?`,
+			h.encrypted, from+1, n, h.response, h.position, h.owner).Scan(&part)
 	})
 	return part, explain("an item", err)
 }

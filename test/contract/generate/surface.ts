@@ -24,9 +24,11 @@ type Item =
 // CLI recognises by it, in response.failed, that the conversation is too long.
 type ServedResponseError = Omit<OpenAI.Responses.ResponseError, "code"> & { code: OpenAI.Responses.ResponseError["code"] | "context_length_exceeded" };
 
-// output_text is added by the library.
-type ServedResponse = Omit<OpenAI.Responses.Response, "output_text" | "output" | "tools" | "tool_choice" | "instructions" | "prompt" | "model" | "error"> & {
+// output_text is added by the library. OpenAI's answers have store, and user as null, though the types have neither.
+type ServedResponse = Omit<OpenAI.Responses.Response, "output_text" | "output" | "tools" | "tool_choice" | "instructions" | "prompt" | "model" | "error" | "user"> & {
   error: ServedResponseError | null;
+  store: boolean;
+  user: string | null;
   output: Item[];
   tools: OpenAI.Responses.FunctionTool[];
   tool_choice: OpenAI.Responses.ToolChoiceOptions | OpenAI.Responses.ToolChoiceFunction | OpenAI.Responses.ToolChoiceAllowed;

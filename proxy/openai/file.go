@@ -1,0 +1,101 @@
+package openai
+
+import (
+	"encoding/base64"
+	"fmt"
+	"mime"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// filePart is a file in a message: an input_file of a response, or the member file of a chat's part.
+type filePart struct {
+	Data string `json:"file_data"` // a data: URL
+	ID   string `json:"file_id"`
+	URL  string `json:"file_url"`
+	Name string `json:"filename"`
+}
+
+// maxFilename bounds the name of a file, in bytes. Source: NAME_MAX of Linux.
+const maxFilename = 255
+
+// textTypes are the media types of text besides text/*, and those ending in +json, +xml or +yaml. The type
+// application/octet-stream is that of clients that know no better.
+var textTypes = []string{
+	"", "application/octet-stream", "application/json", "application/jsonl", "application/x-ndjson",
+	"application/ndjson", "application/xml", "application/yaml", "application/x-yaml", "application/toml",
+	"application/javascript", "application/x-javascript", "application/typescript", "application/ecmascript",
+	"application/sql", "application/x-sh", "application/graphql", "application/x-tex", "application/rtf",
+}
+
+// text is the file as the model receives it: its text between two lines with its name. at is the path of the object
+// that holds the fields.
+func (f filePart) text(at string) (string, error) {
+	switch {
+	case f.ID != "":
+		return "", unsupported(at+".file_id", at+": files are not kept; send the content as file_data")
+	case f.URL != "":
+		return "", unsupported(at+".file_url", at+": files are not fetched; send the content as file_data")
+	case f.Data == "":
+		return "", Invalid("field_required", at+".file_data", at+".file_data is required")
+	case len(f.Name) > maxFilename || strings.ContainsFunc(f.Name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return "", Invalid("invalid_value", at+".filename", fmt.Sprintf(
+			"%s.filename must be at most %d bytes without control characters", at, maxFilename))
+	}
+	text, err := textOfDataURL(at+".file_data", f.Data)
+	if err != nil {
+		return "", err
+	}
+	name := f.Name
+	if name == "" {
+		name = "unnamed"
+	}
+	return "[file: " + name + "]\n" + text + "\n[end of file: " + name + "]", nil
+}
+
+// textOfDataURL is the text in a data: URL. Source: RFC 2397.
+func textOfDataURL(at, dataURL string) (string, error) {
+	head, data, ok := strings.Cut(strings.TrimPrefix(dataURL, "data:"), ",")
+	if !ok || !strings.HasPrefix(dataURL, "data:") {
+		return "", Invalid("invalid_value", at, at+" must be a data URL: data:text/plain;base64,…")
+	}
+	kind, encoded := strings.CutSuffix(head, ";base64")
+	if err := checkTextType(at, kind); err != nil {
+		return "", err
+	}
+	text, err := url.PathUnescape(data)
+	if encoded {
+		var raw []byte
+		raw, err = base64.StdEncoding.DecodeString(data)
+		text = string(raw)
+	}
+	switch {
+	case err != nil && encoded:
+		return "", Invalid("invalid_value", at, at+" is not valid base64")
+	case err != nil:
+		return "", Invalid("invalid_value", at, at+" is not a valid data URL: a % must begin an escape of two hex digits")
+	case strings.HasPrefix(text, "%PDF-"), strings.ContainsRune(text, 0), !utf8.ValidString(text):
+		return "", unsupported(at, at+" is not text in UTF-8; send the text of the file, or images of its pages")
+	}
+	return strings.TrimPrefix(text, "\ufeff"), nil
+}
+
+func checkTextType(at, kind string) error {
+	media, _, err := mime.ParseMediaType(kind)
+	switch {
+	case kind == "", strings.HasPrefix(kind, ";"): // text/plain by default
+		return nil
+	case err == nil && (strings.HasPrefix(media, "text/") || slices.Contains(textTypes, media)):
+		return nil
+	case err == nil && slices.ContainsFunc([]string{"+json", "+xml", "+yaml"},
+		func(suffix string) bool { return strings.HasSuffix(media, suffix) }) && !strings.HasPrefix(media, "image/"):
+		return nil
+	case strings.HasPrefix(media, "image/"):
+		return unsupported(at, fmt.Sprintf("%s: an image (%s) is no file here; send it as an image part", at,
+			clip(media)))
+	}
+	return unsupported(at, fmt.Sprintf(
+		"%s: files of type %q are not read; send text (text/*, JSON, XML, YAML), or images of the pages", at, clip(kind)))
+}

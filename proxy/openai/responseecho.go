@@ -1,0 +1,52 @@
+package openai
+
+import (
+	"cmp"
+	"fmt"
+	"unicode/utf8"
+)
+
+// maxEcho bounds each text of rawEcho, in characters: every copy of the response has it.
+const maxEcho = 512
+
+// rawEcho has the parameters that are ignored and that the response repeats.
+type rawEcho struct {
+	MaxToolCalls     *int64  `json:"max_tool_calls"`
+	PromptCacheKey   *string `json:"prompt_cache_key"`
+	SafetyIdentifier *string `json:"safety_identifier"`
+	User             *string `json:"user"`
+}
+
+// checkEcho refuses values that OpenAI refuses or that take too much memory, and returns the names of the parameters
+// that are set.
+func (raw rawEcho) checkEcho() (set []string, err error) {
+	if n := raw.MaxToolCalls; n != nil {
+		if *n < 1 {
+			return nil, Invalid("invalid_value", "max_tool_calls", "max_tool_calls must be at least 1")
+		}
+		set = append(set, "max_tool_calls")
+	}
+	for _, text := range []struct {
+		name  string
+		value *string
+	}{
+		{"prompt_cache_key", raw.PromptCacheKey}, {"safety_identifier", raw.SafetyIdentifier}, {"user", raw.User},
+	} {
+		switch {
+		case text.value == nil || *text.value == "":
+		case utf8.RuneCountInString(*text.value) > maxEcho:
+			return nil, Invalid("invalid_value", text.name,
+				fmt.Sprintf("%s must not be longer than %d characters", text.name, maxEcho))
+		default:
+			set = append(set, text.name)
+		}
+	}
+	return set, nil
+}
+
+// echo repeats parameters of the request in the response. Without a service_tier the response has OpenAI's default.
+func (req *ResponseRequest) echo(r *Response) {
+	r.MaxToolCalls, r.PromptCacheKey = req.echoed.MaxToolCalls, req.echoed.PromptCacheKey
+	r.SafetyIdentifier, r.User = req.echoed.SafetyIdentifier, req.echoed.User
+	r.ServiceTier = cmp.Or(req.tier, "auto")
+}

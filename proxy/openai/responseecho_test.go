@@ -1,0 +1,101 @@
+package openai
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// blank is the response to the request as JSON, and what the request has ignored.
+func blank(t *testing.T, body string) (fields map[string]any, ignored []string) {
+	t.Helper()
+	req, err := DecodeResponse([]byte(body))
+	require.NoError(t, err)
+	data, err := json.Marshal(req.Blank("resp_1", 1))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, &fields))
+	return fields, req.Ignored
+}
+
+func TestResponsesRepeatTheRequest(t *testing.T) {
+	for body, want := range map[string]map[string]any{
+		`{"model":"m","input":"x"}`: {"service_tier": "auto", "max_tool_calls": nil, "prompt_cache_key": nil,
+			"safety_identifier": nil, "user": nil, "top_logprobs": 0.0, "truncation": "disabled"},
+		`{"model":"m","input":"x","service_tier":"flex","max_tool_calls":2,"prompt_cache_key":"k",
+			"safety_identifier":"s","user":"u","top_logprobs":0,"truncation":"auto"}`: {"service_tier": "flex",
+			"max_tool_calls": 2.0, "prompt_cache_key": "k", "safety_identifier": "s", "user": "u", "top_logprobs": 0.0,
+			"truncation": "disabled"},
+	} {
+		fields, ignored := blank(t, body)
+		set := []string{}
+		for name, value := range want {
+			assert.Equal(t, value, fields[name], name)
+			if value != nil && name != "service_tier" && name != "top_logprobs" && name != "truncation" {
+				set = append(set, name)
+			}
+		}
+		if fields["service_tier"] == "flex" {
+			set = append(set, "truncation")
+		}
+		assert.ElementsMatch(t, set, ignored)
+	}
+}
+
+// Records of OpenAI's hosted tools in a history are left out, and named.
+func TestRecordsOfHostedToolsAreIgnored(t *testing.T) {
+	req, err := DecodeResponse([]byte(`{"model":"m","input":[{"role":"user","content":"q"},
+		{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"q",
+		"sources":[{"type":"url","url":"https://x.example"}]}},
+		{"type":"file_search_call","id":"fs_1","queries":["q"],"results":null},
+		{"type":"code_interpreter_call","id":"ci_1","code":"1","outputs":[{"type":"logs","logs":"1"}]},
+		{"type":"mcp_list_tools","id":"ml_1","server_label":"s","tools":[{"name":"t","input_schema":{}}]},
+		{"type":"mcp_call","id":"mc_1","name":"t","arguments":"{}","server_label":"s","output":"1"},
+		{"role":"assistant","content":"a"},{"role":"user","content":"b"}]}`))
+	require.NoError(t, err)
+	assert.Len(t, req.Input, 3)
+	assert.Equal(t, []string{"input.code_interpreter_call", "input.file_search_call", "input.mcp_call",
+		"input.mcp_list_tools", "input.web_search_call"}, req.Ignored)
+}
+
+// Items are stored with every field that OpenAI's types require, also empty ones.
+func TestItemsHaveTheirFields(t *testing.T) {
+	req, err := DecodeResponse([]byte(`{"model":"m","input":[{"role":"user","content":[]},
+		{"role":"user","content":[{"type":"input_image","image_url":"` + pixel + `"},
+		{"type":"input_image","image_url":"` + pixel + `","detail":"high"}]},
+		{"role":"assistant","content":"a"},{"type":"reasoning","id":"rs_1"},
+		{"type":"custom_tool_call","call_id":"c","name":"p"},
+		{"type":"custom_tool_call_output","call_id":"c","output":""},
+		{"type":"tool_search_call","call_id":"s","arguments":{}},{"type":"tool_search_output","call_id":"s"},
+		{"type":"additional_tools"}]}`))
+	require.NoError(t, err)
+	for i, want := range []string{
+		`{"type":"message","status":"completed","role":"user","content":[]}`,
+		`{"type":"message","status":"completed","role":"user","content":[
+			{"type":"input_image","image_url":"` + pixel + `","detail":"auto"},
+			{"type":"input_image","image_url":"` + pixel + `","detail":"high"}]}`,
+		`{"type":"message","status":"completed","role":"assistant",
+			"content":[{"type":"output_text","annotations":[],"text":"a"}]}`,
+		`{"type":"reasoning","id":"rs_1","summary":[]}`,
+		`{"type":"custom_tool_call","status":"completed","call_id":"c","name":"p","input":""}`,
+		`{"type":"custom_tool_call_output","status":"completed","call_id":"c","output":""}`,
+		`{"type":"tool_search_call","status":"completed","call_id":"s","arguments":{},"execution":"client"}`,
+		`{"type":"tool_search_output","status":"completed","call_id":"s","execution":"client","tools":[]}`,
+		`{"type":"additional_tools","role":"developer","tools":[]}`,
+	} {
+		data, err := req.Input[i].Encode()
+		require.NoError(t, err)
+		assert.JSONEq(t, want, string(data))
+		back, err := DecodeItem(data)
+		require.NoError(t, err)
+		again, err := back.Encode()
+		require.NoError(t, err)
+		assert.Equal(t, string(data), string(again))
+	}
+	stored, err := req.Input[1].Encode()
+	require.NoError(t, err)
+	back, err := DecodeItem(stored)
+	require.NoError(t, err)
+	assert.Equal(t, req.Input[1].Content[0].Image.Detail, back.Content[0].Image.Detail, "codex gets the same image")
+}
