@@ -102,14 +102,15 @@ func (c *choice) callOf(made appserver.ResponseItem) (call openai.ToolCall, ok b
 	if err := made.Decode(&item); err != nil {
 		return call, false // a client could not be sent such a call
 	}
-	if !slices.ContainsFunc(c.req.Tools, func(t openai.Tool) bool { return t.Name == item.Name }) {
+	i := slices.IndexFunc(c.req.Tools, func(t openai.ClientTool) bool { return t.Wire.Name == item.Name })
+	if i < 0 {
 		return call, false
 	}
 	c.calls++
 	if c.calls > 1 && c.req.SingleCall {
 		return call, false
 	}
-	return openai.ToolCall{ID: item.CallID, Name: item.Name, Arguments: item.Arguments}, true
+	return c.req.Tools[i].Call(item.CallID, item.Arguments), true
 }
 
 // text adds a piece of a message to the answer, and returns what to send of the answer now.

@@ -65,7 +65,8 @@ func items(m openai.Message) []history.Item {
 			list = append(list, history.Message("assistant", contents(m, "output_text")...))
 		}
 		for _, c := range m.Calls {
-			list = append(list, history.FunctionCall(c.ID, c.Name, c.Arguments))
+			name, arguments := c.Wire()
+			list = append(list, history.FunctionCall(c.ID, name, arguments))
 		}
 		return list
 	case "system":
@@ -110,10 +111,12 @@ func joined(parts []openai.Part) string {
 	return b.String()
 }
 
-func tools(list []openai.Tool) []appserver.Tool {
+func tools(list []openai.ClientTool) []appserver.Tool {
 	var tools []appserver.Tool
 	for _, t := range list {
-		tools = append(tools, appserver.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Parameters})
+		tools = append(tools, appserver.Tool{
+			Name: t.Wire.Name, Description: t.Wire.Description, InputSchema: t.Wire.Parameters,
+		})
 	}
 	return tools
 }

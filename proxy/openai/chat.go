@@ -33,10 +33,11 @@ type ChatMessage struct {
 // ChatToolCall is a call of a tool in an answer. In a stream the first piece has everything but the arguments, which
 // follow with the same index.
 type ChatToolCall struct {
-	Index    *int         `json:"index,omitempty"` // in streams only
-	ID       string       `json:"id,omitempty"`
-	Type     string       `json:"type,omitempty"` // function
-	Function ChatFunction `json:"function"`
+	Index    *int            `json:"index,omitempty"` // in streams only
+	ID       string          `json:"id,omitempty"`
+	Type     string          `json:"type,omitempty"` // function or custom
+	Function *ChatFunction   `json:"function,omitempty"`
+	Custom   *ChatCustomTool `json:"custom,omitempty"`
 }
 
 // ChatFunction is a called function.
@@ -45,11 +46,25 @@ type ChatFunction struct {
 	Arguments string `json:"arguments"` // JSON, as the model wrote it
 }
 
+// ChatCustomTool is a called custom tool.
+type ChatCustomTool struct {
+	Name  string `json:"name,omitempty"`
+	Input string `json:"input"` // text, as the model wrote it
+}
+
+// chatCall is a call, or a piece of one, with a name or an input or both.
+func chatCall(call ToolCall) ChatToolCall {
+	if call.Custom {
+		return ChatToolCall{ID: call.ID, Type: "custom", Custom: &ChatCustomTool{call.Name, call.Arguments}}
+	}
+	return ChatToolCall{ID: call.ID, Type: "function", Function: &ChatFunction{call.Name, call.Arguments}}
+}
+
 // chatCalls are calls in the form of a whole answer.
 func chatCalls(calls []ToolCall) []ChatToolCall {
 	var list []ChatToolCall
 	for _, c := range calls {
-		list = append(list, ChatToolCall{ID: c.ID, Type: "function", Function: ChatFunction{c.Name, c.Arguments}})
+		list = append(list, chatCall(c))
 	}
 	return list
 }
@@ -133,7 +148,7 @@ func (a Answer) message(content ChoiceContent) ChatMessage {
 	}
 	calls := chatCalls(content.Calls)
 	if a.Legacy && len(calls) > 0 {
-		m.FunctionCall = &calls[0].Function
+		m.FunctionCall = calls[0].Function
 	} else {
 		m.ToolCalls = calls
 	}

@@ -30,7 +30,7 @@ func TestStreamEncoding(t *testing.T) {
 }
 
 func TestStreamOfCalls(t *testing.T) {
-	call := ToolCall{"call_1", "f", `{"a":1}`}
+	call := ToolCall{ID: "call_1", Name: "f", Arguments: `{"a":1}`}
 	events := func(a Answer, chunks ...ChatChunk) string {
 		var b bytes.Buffer
 		for _, c := range chunks {
@@ -60,7 +60,7 @@ func TestStreamOfCalls(t *testing.T) {
 }
 
 func TestWholeAnswers(t *testing.T) {
-	call := ToolCall{"call_1", "f", `{"a":1}`}
+	call := ToolCall{ID: "call_1", Name: "f", Arguments: `{"a":1}`}
 	for name, tc := range map[string]struct {
 		answer  Answer
 		content ChoiceContent

@@ -96,10 +96,13 @@ func (a Answer) CallChunks(choice, index int, call ToolCall) []ChatChunk {
 			a.delta(choice, Delta{FunctionCall: &arguments}),
 		}
 	}
+	head, rest := call, call
+	head.Arguments, rest.ID, rest.Name = "", "", ""
+	first, second := chatCall(head), chatCall(rest)
+	first.Index, second.Index, second.Type = &index, &index, ""
 	return []ChatChunk{
-		a.delta(choice, Delta{ToolCalls: []ChatToolCall{
-			{Index: &index, ID: call.ID, Type: "function", Function: ChatFunction{Name: call.Name}}}}),
-		a.delta(choice, Delta{ToolCalls: []ChatToolCall{{Index: &index, Function: arguments}}}),
+		a.delta(choice, Delta{ToolCalls: []ChatToolCall{first}}),
+		a.delta(choice, Delta{ToolCalls: []ChatToolCall{second}}),
 	}
 }
 

@@ -35,12 +35,6 @@ func (m Message) lowDetail() bool {
 	return slices.ContainsFunc(m.Parts, func(p Part) bool { return p.Image != nil && p.Image.Detail == "low" })
 }
 
-// ToolCall is the model's call of a tool.
-type ToolCall struct {
-	ID, Name  string
-	Arguments string // as the model wrote them; possibly invalid JSON
-}
-
 // rawMessage is a message in a request.
 type rawMessage struct {
 	Role         string               `json:"role"`
@@ -57,11 +51,14 @@ type rawCall struct {
 	ID       string       `json:"id"`
 	Type     string       `json:"type"`
 	Function *rawCallBody `json:"function"`
+	Custom   *rawCallBody `json:"custom"`
 }
 
+// rawCallBody is a called function or custom tool.
 type rawCallBody struct {
 	Name      string `json:"name"`
-	Arguments string `json:"arguments"`
+	Arguments string `json:"arguments"` // of a function
+	Input     string `json:"input"`     // of a custom tool
 }
 
 func (m rawMessage) validate(at string) (message Message, err error) {
@@ -139,22 +136,35 @@ func (m rawMessage) calls(at string) ([]ToolCall, error) {
 	}
 	calls := make([]ToolCall, 0, len(m.ToolCalls))
 	for i, c := range m.ToolCalls {
-		at := fmt.Sprintf("%s.tool_calls[%d]", at, i)
-		switch {
-		case c.Type != "" && c.Type != "function":
-			return nil, unsupported(at+".type",
-				fmt.Sprintf("%s.type must be function; %q is not supported", at, clip(c.Type)))
-		case c.ID == "":
-			return nil, Invalid("tool_call_id_required", at+".id", at+".id is required")
-		case c.Function == nil:
-			return nil, Invalid("name_required", at+".function.name", at+".function is required")
-		}
-		if err := checkToolName(at+".function.name", c.Function.Name); err != nil {
+		call, err := c.read(fmt.Sprintf("%s.tool_calls[%d]", at, i))
+		if err != nil {
 			return nil, err
 		}
-		calls = append(calls, ToolCall{c.ID, c.Function.Name, c.Function.Arguments})
+		calls = append(calls, call)
 	}
 	return calls, nil
+}
+
+func (c rawCall) read(at string) (ToolCall, error) {
+	if c.ID == "" {
+		return ToolCall{}, Invalid("tool_call_id_required", at+".id", at+".id is required")
+	}
+	custom, called, field := c.Type == "custom", c.Function, at+".function"
+	switch {
+	case custom:
+		called, field = c.Custom, at+".custom"
+	case c.Type != "" && c.Type != "function":
+		return ToolCall{}, unsupported(at+".type",
+			fmt.Sprintf("%s.type must be function or custom; %q is not supported", at, clip(c.Type)))
+	}
+	if called == nil {
+		return ToolCall{}, Invalid("name_required", field+".name", field+" is required")
+	}
+	call := ToolCall{ID: c.ID, Name: called.Name, Arguments: called.Arguments, Custom: custom}
+	if custom {
+		call.Arguments = called.Input
+	}
+	return call, checkToolName(field+".name", call.Name)
 }
 
 func checkName(at, name string) error {

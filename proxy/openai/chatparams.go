@@ -27,9 +27,9 @@ var chatParams = map[string]struct {
 	"response_format": {honoured,
 		"json_schema is enforced by the model endpoint if its schema is in the strict subset; any other schema, and " +
 			"json_object, are asked for in words, see [Structured output](#structured-output)"},
-	"tools": {honoured, "functions; strict is not enforced, see [Tools](#tools)"},
+	"tools": {honoured, "functions and custom tools; strict is not enforced, see [Tools](#tools)"},
 	"tool_choice": {honoured,
-		"none, auto and allowed_tools; required and a named function are asked for in words"},
+		"none, auto and allowed_tools; required and a named tool are asked for in words"},
 	"parallel_tool_calls": {honoured,
 		"false asks the model for one call, and of several in an answer only the first is passed on"},
 	"functions":     {honoured, "the legacy form of tools; an answer carries one function_call"},

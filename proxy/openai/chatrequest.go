@@ -19,7 +19,7 @@ type ChatRequest struct {
 	Stream       bool
 	IncludeUsage bool // stream_options.include_usage
 	N            int  // choices, 1 or more
-	Tools        []Tool
+	Tools        []ClientTool
 	// Legacy means that the client sends functions, and expects a function_call.
 	Legacy bool
 	// SingleCall means that the client accepts one call in an answer.

@@ -218,6 +218,7 @@ func FuzzDecodeChat(f *testing.F) {
 		var asked struct {
 			Tools []struct {
 				Function fuzzedTool `json:"function"`
+				Custom   fuzzedTool `json:"custom"`
 			} `json:"tools"`
 			Functions []fuzzedTool `json:"functions"`
 			Format    struct {
@@ -228,7 +229,7 @@ func FuzzDecodeChat(f *testing.F) {
 		}
 		require.NoError(t, jsonv2.Unmarshal(validUTF8(body), &asked), "a strict reader accepts it")
 		for _, tool := range asked.Tools {
-			asked.Functions = append(asked.Functions, tool.Function)
+			asked.Functions = append(asked.Functions, tool.Function, tool.Custom)
 		}
 		for _, tool := range req.Tools {
 			assertSent(t, tool, asked.Functions)

@@ -1,13 +1,15 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 )
 
 type rawTool struct {
-	Type     string       `json:"type"`
-	Function *rawFunction `json:"function"`
+	Type     string         `json:"type"`
+	Function *rawFunction   `json:"function"`
+	Custom   *rawCustomTool `json:"custom"`
 }
 
 type rawFunction struct {
@@ -17,9 +19,25 @@ type rawFunction struct {
 	Strict      *bool           `json:"strict"`
 }
 
+type rawCustomTool struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Format      struct {
+		Type    string     `json:"type"`
+		Grammar toolFormat `json:"grammar"`
+	} `json:"format"`
+}
+
+// format is the format in the form of the Responses API.
+func (t rawCustomTool) format() toolFormat {
+	f := t.Format.Grammar
+	f.Type = t.Format.Type
+	return f
+}
+
 // toolset holds the tool parameters of a chat request, in their present or their legacy form.
 type toolset struct {
-	tools  []Tool
+	tools  []ClientTool
 	choice toolChoice
 	strict bool // some function asks for strict
 	single bool // one call at a time
@@ -35,33 +53,45 @@ func (raw rawChat) toolset() (toolset, error) {
 	}
 	set := toolset{single: raw.ParallelToolCalls != nil && !*raw.ParallelToolCalls}
 	for i, t := range raw.Tools {
-		at := fmt.Sprintf("tools[%d]", i)
-		switch {
-		case t.Type != "function":
-			return set, unsupported(at+".type",
-				fmt.Sprintf("%s.type must be function; %q is not supported", at, clip(t.Type)))
-		case t.Function == nil:
-			return set, Invalid("name_required", at+".function.name", at+".function is required")
-		}
-		if err := set.add(at+".function", *t.Function); err != nil {
+		if err := set.read(fmt.Sprintf("tools[%d]", i), t); err != nil {
 			return set, err
 		}
 	}
-	if err := checkTools("tools", set.tools,
-		func(i int) string { return fmt.Sprintf("tools[%d].function.name", i) }); err != nil {
+	if err := checkTools("tools", set.tools); err != nil {
 		return set, err
 	}
 	var err error
-	if set.choice, err = chooseTools(raw.ToolChoice, chosenFunction, chosenAllowedTools); err != nil {
+	if set.choice, err = chooseTools(raw.ToolChoice, chosenChatTool, chosenAllowedTools); err != nil {
 		return set, err
 	}
 	set.tools, err = set.choice.apply("tool_choice", set.tools)
 	return set, err
 }
 
-func (s *toolset) add(at string, f rawFunction) error {
-	tool, err := newTool(at, f.Name, f.Description, f.Parameters)
-	s.tools = append(s.tools, tool)
+// read adds a tool of the present form.
+func (s *toolset) read(at string, t rawTool) error {
+	switch {
+	case t.Type == "custom" && t.Custom == nil:
+		return Invalid("name_required", at+".custom.name", at+".custom is required")
+	case t.Type == "custom":
+		custom := rawFunction{Name: t.Custom.Name, Description: t.Custom.Description,
+			Parameters: t.Custom.format().schema()}
+		return s.add(at+".custom", custom, true)
+	case t.Type != "function":
+		return unsupported(at+".type",
+			fmt.Sprintf("%s.type must be function or custom; %q is not supported", at, clip(t.Type)))
+	case t.Function == nil:
+		return Invalid("name_required", at+".function.name", at+".function is required")
+	}
+	return s.add(at+".function", *t.Function, false)
+}
+
+func (s *toolset) add(at string, f rawFunction, custom bool) error {
+	if err := checkToolName(at+".name", f.Name); err != nil {
+		return err
+	}
+	wire, err := newTool(at, WireName("", f.Name), f.Description, f.Parameters)
+	s.tools = append(s.tools, ClientTool{Name: f.Name, Custom: custom, Wire: wire, at: at})
 	s.strict = s.strict || f.Strict != nil && *f.Strict
 	return err
 }
@@ -70,11 +100,11 @@ func (s *toolset) add(at string, f rawFunction) error {
 func (raw rawChat) legacyTools() (toolset, error) {
 	set := toolset{single: true}
 	for i, f := range raw.Functions {
-		if err := set.add(fmt.Sprintf("functions[%d]", i), f); err != nil {
+		if err := set.add(fmt.Sprintf("functions[%d]", i), f, false); err != nil {
 			return set, err
 		}
 	}
-	err := checkTools("functions", set.tools, func(i int) string { return fmt.Sprintf("functions[%d].name", i) })
+	err := checkTools("functions", set.tools)
 	if err != nil {
 		return set, err
 	}
@@ -96,20 +126,23 @@ func legacyChoice(raw json.RawMessage) (toolChoice, error) {
 	case unmarshal(raw, &word) == nil && (word == "none" || word == "auto"):
 		return choiceByWord("function_call", word)
 	case unmarshal(raw, &function) == nil && function.Name != "":
-		return toolChoice{must: true, names: []string{function.Name}}, nil
+		return toolChoice{must: true, names: []toolName{{name: function.Name}}}, nil
 	}
 	return toolChoice{}, Invalid("invalid_value", "function_call",
 		"function_call must be none or auto, or name a function")
 }
 
-func chosenFunction(raw json.RawMessage) string {
+// chosenChatTool is the name in {"type":"function","function":{…}} or {"type":"custom","custom":{…}}.
+func chosenChatTool(raw json.RawMessage) toolName {
+	type named struct {
+		Name string `json:"name"`
+	}
 	var choice struct {
-		Function struct {
-			Name string `json:"name"`
-		} `json:"function"`
+		Function named `json:"function"`
+		Custom   named `json:"custom"`
 	}
 	_ = unmarshal(raw, &choice) // without a name it names no tool
-	return choice.Function.Name
+	return toolName{name: cmp.Or(choice.Function.Name, choice.Custom.Name)}
 }
 
 func chosenAllowedTools(raw json.RawMessage) allowedTools {

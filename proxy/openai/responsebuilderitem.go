@@ -163,15 +163,3 @@ func (b *ResponseBuilder) call(tool ClientTool, item modelItem) []ResponseEvent 
 	}
 	return append(events, d, end, b.finishItem(StatusCompleted))
 }
-
-// customInput is the input of a custom tool, which is a function of one string to the model. Arguments in any other
-// form are the input themselves.
-func customInput(arguments string) string {
-	var a struct {
-		Input *string `json:"input"`
-	}
-	if unmarshal([]byte(arguments), &a) != nil || a.Input == nil {
-		return arguments
-	}
-	return *a.Input
-}

@@ -115,26 +115,6 @@ func TestItemsComeBack(t *testing.T) {
 	assert.Equal(t, []ItemPart{{Type: "output_text", Text: "no"}}, made.Content)
 }
 
-func TestWireNames(t *testing.T) {
-	long := strings.Repeat("x", 128)
-	for given, want := range map[[2]string]string{
-		{"", "f"}: "f", {"ns", "f"}: "ns__f", {"", "shell_command"}: "client_shell_command", {"ns",
-			"exec_command"}: "ns__exec_command",
-	} {
-		assert.Equal(t, want, WireName(given[0], given[1]))
-	}
-	seen := map[string]bool{}
-	for _, ns := range []string{"mcp__a", "mcp__b", long} {
-		for _, name := range []string{"read", long} {
-			wire := WireName(ns, name)
-			require.NoError(t, checkToolName("x", wire))
-			assert.False(t, strings.HasPrefix(wire, "mcp__"))
-			assert.False(t, seen[wire])
-			seen[wire] = true
-		}
-	}
-}
-
 func TestDecodeResponseRefuses(t *testing.T) {
 	with := func(extra string) string { return `{"model":"m","input":"x",` + extra + `}` }
 	item := func(i string) string { return `{"model":"m","input":[{"role":"user","content":"x"},` + i + `]}` }

@@ -1,23 +1,10 @@
 package openai
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 )
-
-// ClientTool is one tool that the client runs itself.
-type ClientTool struct {
-	Name, Namespace string
-	Custom          bool // its input is free text
-	Search          bool // it finds further tools
-	Wire            Tool // the form for codex and the model
-
-	at string // its path in the request
-}
 
 // ClientTools are the tools of a request.
 type ClientTools struct {
@@ -32,32 +19,23 @@ type ClientTools struct {
 // SearchTool is the name for the model of a client's tool_search, which has no name.
 const SearchTool = "tool_search"
 
-// hiddenNames are names that codex 0.169 reserves: a tool of the client with such a name never reaches the model.
-var hiddenNames = []string{"exec_command", "shell_command"}
-
-// WireName is the name of a tool for codex and the model. Codex has no namespaces here, and reserves some names.
-func WireName(namespace, name string) string {
-	switch {
-	case namespace != "":
-		name = namespace + "__" + name
-	case !slices.Contains(hiddenNames, name):
-		return name
-	default:
-		name = "client_" + name
-	}
-	if len(name) <= maxToolName && !strings.HasPrefix(name, "mcp__") {
-		return name
-	}
-	sum := sha256.Sum256([]byte(name))
-	return "t_" + hex.EncodeToString(sum[:6]) + "_" + name[max(0, len(name)-64):]
-}
-
 func (t ClientTools) byWireName() map[string]ClientTool {
 	m := make(map[string]ClientTool, len(t.Offered))
 	for _, tool := range t.Offered {
 		m[tool.Wire.Name] = tool
 	}
 	return m
+}
+
+// FoundTools are the tools of a tool_search_output, which has been checked, in the form for the model.
+func FoundTools(tools []json.RawMessage) []Tool {
+	var found toolReader
+	_ = found.addAll(tools, "tools", "") // it has succeeded before
+	list := make([]Tool, 0, len(found.tools))
+	for _, tool := range found.tools {
+		list = append(list, tool.Wire)
+	}
+	return list
 }
 
 // rawClientTool is a tool in a request.
@@ -73,13 +51,6 @@ type rawClientTool struct {
 	Execution   string                       `json:"execution"` // of a tool_search
 }
 
-// toolFormat is the format of a custom tool's input.
-type toolFormat struct {
-	Type       string `json:"type"` // text or grammar
-	Syntax     string `json:"syntax"`
-	Definition string `json:"definition"`
-}
-
 // applyTools applies tools, tool_choice and parallel_tool_calls, and the tools in items of the input.
 func (raw rawResponse) applyTools(req *ResponseRequest) error {
 	t := &req.Tools
@@ -91,8 +62,7 @@ func (raw rawResponse) applyTools(req *ResponseRequest) error {
 	if err := req.paramTools.addAll(raw.Tools, "tools", ""); err != nil {
 		return err
 	}
-	if err := checkTools("tools", wireTools(req.paramTools.tools),
-		func(i int) string { return req.paramTools.tools[i].at + ".name" }); err != nil {
+	if err := checkTools("tools", req.paramTools.tools); err != nil {
 		return err
 	}
 	for _, in := range req.Input {
@@ -102,7 +72,7 @@ func (raw rawResponse) applyTools(req *ResponseRequest) error {
 	}
 	req.Ignored = append(append(req.Ignored, req.paramTools.ignored...), req.itemTools.ignored...)
 	var err error
-	if req.choice, err = chooseTools(asFunction(raw.ToolChoice), chosenTool, chosenTools); err != nil ||
+	if req.choice, err = chooseTools(raw.ToolChoice, chosenTool, chosenTools); err != nil ||
 		req.mayHaveEarlierTools() {
 		return err
 	}
@@ -140,17 +110,13 @@ func (req *ResponseRequest) applyChoice(before []ClientTool) error {
 		}
 	}
 	slices.Reverse(t.Offered)
-	wire := wireTools(t.Offered)
-	if err := checkTools("tools", wire, func(i int) string { return t.Offered[i].at + ".name" }); err != nil {
+	if err := checkTools("tools", t.Offered); err != nil {
 		return err
 	}
-	wire, err := req.choice.apply("tool_choice", wire)
-	if err != nil {
+	var err error
+	if t.Offered, err = req.choice.apply("tool_choice", t.Offered); err != nil {
 		return err
 	}
-	t.Offered = slices.DeleteFunc(t.Offered, func(c ClientTool) bool {
-		return !slices.ContainsFunc(wire, func(w Tool) bool { return w.Name == c.Wire.Name })
-	})
 	if text := req.choice.instruction(); text != "" {
 		t.Instructions = append(t.Instructions, text)
 	}
@@ -158,14 +124,6 @@ func (req *ResponseRequest) applyChoice(before []ClientTool) error {
 		t.Instructions = append(t.Instructions, oneCall)
 	}
 	return nil
-}
-
-func wireTools(tools []ClientTool) []Tool {
-	list := make([]Tool, 0, len(tools))
-	for _, tool := range tools {
-		list = append(list, tool.Wire)
-	}
-	return list
 }
 
 // toolReader reads the tools of a request.
@@ -232,37 +190,6 @@ func (r *toolReader) add(data json.RawMessage, at, namespace string) (err error)
 	return err
 }
 
-// schema makes a custom tool a function of one string, for the model.
-func (f toolFormat) schema() json.RawMessage {
-	description := "the input of the tool: free text, not JSON"
-	if f.Type == "grammar" {
-		description = fmt.Sprintf("the input of the tool: text, not JSON, that follows this %s grammar:\n%s", f.Syntax,
-			f.Definition)
-	}
-	schema, err := Encode(map[string]any{
-		"type": "object", "additionalProperties": false, "required": []string{"input"},
-		"properties": map[string]any{"input": map[string]string{"type": "string", "description": description}},
-	})
-	if err != nil { // strings always encode
-		panic(err)
-	}
-	return schema
-}
-
-// asFunction turns the choice of a custom tool into that of a function.
-func asFunction(choice json.RawMessage) json.RawMessage {
-	var tool clientChoice
-	if unmarshal(choice, &tool) != nil || tool.Type != "custom" {
-		return choice
-	}
-	tool.Type = "function"
-	function, err := Encode(tool)
-	if err != nil { // strings always encode
-		panic(err)
-	}
-	return function
-}
-
 // clientChoice is the tool that tool_choice names.
 type clientChoice struct {
 	Type      string `json:"type"`
@@ -270,10 +197,10 @@ type clientChoice struct {
 	Name      string `json:"name"`
 }
 
-func chosenTool(raw json.RawMessage) string {
+func chosenTool(raw json.RawMessage) toolName {
 	var choice clientChoice
 	_ = unmarshal(raw, &choice) // without a name it names no tool
-	return WireName(choice.Namespace, choice.Name)
+	return toolName{choice.Namespace, choice.Name}
 }
 
 func chosenTools(raw json.RawMessage) (choice allowedTools) {

@@ -3,7 +3,6 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -13,32 +12,21 @@ const (
 	maxToolName = 128
 )
 
-// Tool is a function of the client that the model may call.
+// Tool is a function of the client that the model may call, in the form for codex.
 type Tool struct {
-	Name string
+	Name string `json:"name"` // see WireName
 	// Description is the client's, followed by the schema if codex would not pass that on whole.
-	Description string
+	Description string `json:"description"`
 	// Parameters is a JSON schema of type object.
-	Parameters json.RawMessage
+	Parameters json.RawMessage `json:"parameters"`
 }
 
 // noParameters is the schema of a function without parameters.
 var noParameters = json.RawMessage(`{"type":"object","properties":{}}`)
 
-// newTool refuses tools that codex would refuse or silently drop. at is the path of the object that holds name,
-// description and parameters.
+// newTool is the tool of that name for codex and the model. It refuses parameters that codex would refuse or silently
+// drop. at is the path of the object that holds them.
 func newTool(at, name, description string, parameters json.RawMessage) (Tool, error) {
-	if err := checkToolName(at+".name", name); err != nil {
-		return Tool{}, err
-	}
-	if name == "mcp" || strings.HasPrefix(name, "mcp__") {
-		return Tool{}, Invalid("invalid_value", at+".name", fmt.Sprintf(
-			"%s.name: codex keeps mcp and names that begin with mcp__ to itself; rename %q", at, clip(name)))
-	}
-	if slices.Contains(hiddenNames, name) {
-		return Tool{}, Invalid("invalid_value", at+".name", fmt.Sprintf(
-			"%s.name: codex takes %q for a tool of its own and hides it from the model; rename it", at, name))
-	}
 	if isUnset(parameters) {
 		return Tool{name, description, noParameters}, nil
 	}
@@ -63,22 +51,6 @@ func checkToolName(at, name string) error {
 	case strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "":
 		return Invalid("invalid_value", at,
 			fmt.Sprintf("%s must be of the characters a-z A-Z 0-9 _ -; %q is not", at, clip(name)))
-	}
-	return nil
-}
-
-// checkTools refuses too long lists and duplicate names. named returns the path of the name of the i-th tool.
-func checkTools(at string, tools []Tool, named func(i int) string) error {
-	if len(tools) > maxTools {
-		return Invalid("invalid_value", at, fmt.Sprintf("%s must not hold more than %d tools", at, maxTools))
-	}
-	first := map[string]int{}
-	for i, t := range tools {
-		if j, ok := first[t.Name]; ok {
-			return Invalid("invalid_value", named(i),
-				fmt.Sprintf("%s: %q is the name of %s, too; names must be different", named(i), t.Name, named(j)))
-		}
-		first[t.Name] = i
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func decoded(t *testing.T, body string) *ChatRequest {
 	return req
 }
 
-func names(tools []Tool) []string {
+func names(tools []ClientTool) []string {
 	list := []string{}
 	for _, tool := range tools {
 		list = append(list, tool.Name)
@@ -37,13 +37,14 @@ func TestTools(t *testing.T) {
 		{"type":"function","function":{"name":"b","parameters":{}}},
 		{"type":"function","function":{"name":"c","description":"d",
 		"parameters":{"type":"object","properties":{"x":{"type":"string","minLength":2}}}}}]`))
+	require.Len(t, req.Tools, 3)
 	assert.Equal(t, []Tool{
 		{"a", "d", json.RawMessage(`{"type":"object","properties":{"x":{"type":"string"}}}`)},
 		{"b", "", noParameters},
 		{"c", "d\n\nJSON schema of the parameters: " +
 			`{"type":"object","properties":{"x":{"type":"string","minLength":2}}}`,
 			json.RawMessage(`{"type":"object","properties":{"x":{"type":"string","minLength":2}}}`)},
-	}, req.Tools)
+	}, []Tool{req.Tools[0].Wire, req.Tools[1].Wire, req.Tools[2].Wire})
 	assert.Equal(t, []string{"tools.strict"}, req.Ignored)
 	assert.Empty(t, req.Instructions)
 	assert.False(t, req.SingleCall)
@@ -95,11 +96,29 @@ func TestLegacyFunctions(t *testing.T) {
 	assert.True(t, req.SingleCall)
 	assert.Equal(t, []string{"a"}, names(req.Tools))
 	assert.Len(t, req.Instructions, 1)
-	assert.Equal(t, []ToolCall{{"call_of_message_1", "a", "{}"}}, req.Messages[1].Calls)
+	assert.Equal(t, []ToolCall{{ID: "call_of_message_1", Name: "a", Arguments: "{}"}}, req.Messages[1].Calls)
 	assert.Equal(t, Message{Role: "tool", CallID: "call_of_message_1",
 		Parts: []Part{{Text: "out", At: "messages[2].content"}}}, req.Messages[2])
 	assert.Empty(t, decoded(t, asking(`"functions":[{"name":"a"}],"function_call":"none"`)).Tools)
 	assert.Len(t, decoded(t, asking(`"functions":[{"name":"a"}],"function_call":"auto"`)).Tools, 1)
+}
+
+// A custom tool is a function of one string for the model; calls of it in the history are calls of that function.
+func TestCustomTools(t *testing.T) {
+	req := decoded(t, `{"model":"m","tools":[{"type":"custom","custom":{"name":"a","description":"d",
+		"format":{"type":"grammar","grammar":{"syntax":"lark","definition":"start: X"}}}},
+		{"type":"custom","custom":{"name":"b","format":{"type":"text"}}}],"messages":[
+		{"role":"assistant","tool_calls":[{"id":"1","type":"custom","custom":{"name":"a","input":"say \"x\""}}]},
+		{"role":"tool","tool_call_id":"1","content":"out"}]}`)
+	require.Len(t, req.Tools, 2)
+	assert.Equal(t, "d", req.Tools[0].Wire.Description)
+	assert.Contains(t, string(req.Tools[0].Wire.Parameters), "follows this lark grammar:\\nstart: X")
+	assert.Contains(t, string(req.Tools[1].Wire.Parameters), "free text")
+	name, arguments := req.Messages[0].Calls[0].Wire()
+	assert.Equal(t, "a", name)
+	assert.Equal(t, `{"input":"say \"x\""}`, arguments)
+	assert.Equal(t, ToolCall{ID: "2", Name: "a", Arguments: "so", Custom: true},
+		req.Tools[0].Call("2", `{"input":"so"}`))
 }
 
 func TestToolsRefused(t *testing.T) {
@@ -107,8 +126,9 @@ func TestToolsRefused(t *testing.T) {
 	const f = `{"type":"function","function":{"name":"f"}}`
 	many := strings.Repeat(f+",", maxTools) + f
 	for _, tc := range []struct{ name, body, code, param string }{
-		{"custom", asking(`"tools":[{"type":"custom","custom":{"name":"x"}}]`), "unsupported_parameter",
-			"tools[0].type"},
+		{"custom without a body", asking(`"tools":[{"type":"custom"}]`), "name_required", "tools[0].custom.name"},
+		{"custom without a name", asking(`"tools":[{"type":"custom","custom":{}}]`), "name_required",
+			"tools[0].custom.name"},
 		{"hosted", asking(`"tools":[` + f + `,{"type":"web_search"}]`), "unsupported_parameter", "tools[1].type"},
 		{"no function", asking(`"tools":[{"type":"function"}]`), "name_required", "tools[0].function.name"},
 		{"no name", tool(`{}`), "name_required", "tools[0].function.name"},
@@ -116,8 +136,6 @@ func TestToolsRefused(t *testing.T) {
 		{"not ASCII", tool(`{"name":"é"}`), "invalid_value", "tools[0].function.name"},
 		{"long name", tool(`{"name":"` + strings.Repeat("a", maxToolName+1) + `"}`), "invalid_value",
 			"tools[0].function.name"},
-		{"reserved", tool(`{"name":"mcp__x"}`), "invalid_value", "tools[0].function.name"},
-		{"also reserved", tool(`{"name":"mcp"}`), "invalid_value", "tools[0].function.name"},
 		{"twice", asking(`"tools":[` + f + `,` + f + `]`), "invalid_value", "tools[1].function.name"},
 		{"too many", asking(`"tools":[` + many + `]`), "invalid_value", "tools"},
 		{"schema", tool(`{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"wizard"}}}}`),
@@ -127,8 +145,10 @@ func TestToolsRefused(t *testing.T) {
 		{"choice of an unknown one", asking(`"tools":[` + f +
 			`],"tool_choice":{"type":"function","function":{"name":"g"}}`), "invalid_value", "tool_choice"},
 		{"choice without tools", asking(`"tool_choice":"required"`), "invalid_value", "tool_choice"},
-		{"custom choice", asking(`"tools":[` + f + `],"tool_choice":{"type":"custom","custom":{"name":"f"}}`),
+		{"hosted choice", asking(`"tools":[` + f + `],"tool_choice":{"type":"web_search"}`),
 			"unsupported_parameter", "tool_choice.type"},
+		{"custom choice of an unknown one", asking(`"tools":[` + f +
+			`],"tool_choice":{"type":"custom","custom":{"name":"g"}}`), "invalid_value", "tool_choice"},
 		{"group without mode", asking(`"tools":[` + f + `],"tool_choice":{"type":"allowed_tools"}`), "invalid_value",
 			"tool_choice.mode"},
 		{"both forms", asking(`"tools":[` + f + `],"functions":[{"name":"g"}]`), "invalid_value", "functions"},
@@ -183,7 +203,9 @@ func TestHistoryOfCalls(t *testing.T) {
 			"messages[0].tool_calls"},
 		{"call of nothing", history(`{"role":"assistant","tool_calls":[{"id":"1"}]}`), "name_required",
 			"messages[0].tool_calls[0].function.name"},
-		{"custom call", history(`{"role":"assistant","tool_calls":[{"id":"1","type":"custom"}]}`),
+		{"custom call of nothing", history(`{"role":"assistant","tool_calls":[{"id":"1","type":"custom"}]}`),
+			"name_required", "messages[0].tool_calls[0].custom.name"},
+		{"call of a hosted tool", history(`{"role":"assistant","tool_calls":[{"id":"1","type":"web_search"}]}`),
 			"unsupported_parameter", "messages[0].tool_calls[0].type"},
 		{"name of a call", history(`{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"a b"}}]}`),
 			"invalid_value", "messages[0].tool_calls[0].function.name"},

@@ -136,11 +136,11 @@ func inject(i openai.Item) history.Item {
 	case "function_call":
 		return history.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), i.Arguments.Text)
 	case "custom_tool_call":
-		arguments, err := openai.Encode(map[string]*string{"input": i.Input})
-		if err != nil { // strings always encode
-			panic(err)
+		input := ""
+		if i.Input != nil {
+			input = *i.Input
 		}
-		return history.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), string(arguments))
+		return history.FunctionCall(i.CallID, openai.WireName(i.Namespace, i.Name), openai.CustomArguments(input))
 	case "tool_search_call":
 		return history.FunctionCall(i.CallID, openai.SearchTool, i.Arguments.Text)
 	case "tool_search_output":
@@ -166,9 +166,13 @@ func searchResult(tools []json.RawMessage) string {
 	}
 	var text strings.Builder
 	text.WriteString("The search has found these tools, which can be called now:")
-	for _, tool := range tools {
+	for _, tool := range openai.FoundTools(tools) {
+		line, err := openai.Encode(tool)
+		if err != nil { // a checked schema always encodes
+			panic(err)
+		}
 		text.WriteByte('\n')
-		text.Write(tool)
+		text.Write(line)
 	}
 	return text.String()
 }

@@ -55,6 +55,7 @@ var oneSuite = map[string]string{
 	"TestResponsesSDK": ofTheAPI,
 	"TestStopSequence": ofTheAPI,
 	"TestThreadReuse":  ofTheAPI,
+	"TestToolNames":    ofTheAPI,
 
 	"TestNeighbours":        ofItsPrograms,
 	"TestTextfileDirectory": ofItsPrograms,

@@ -165,7 +165,7 @@ func TestChatFeatures(t *testing.T) {
 			{"role":"assistant","content":null,"refusal":"never"},{"role":"system","content":"s2"},{"role":"user","content":"u3"}]`, "text ok")
 		assert.Equal(t, []string{
 			"developer: s1", "developer: [name: bob]\n d", "user: u1 " + onePixel + " u2", "assistant: a",
-			`c1 calls mcp__x{"k":1}`, "c2 calls gno JSON", "c2 gives two", "c1 gives one", "assistant: never",
+			`c1 calls client_mcp__x{"k":1}`, "c2 calls gno JSON", "c2 gives two", "c1 gives one", "assistant: never",
 			"developer: s2", "user: u3",
 		}, asked.summary())
 		assert.Empty(t, asked.Tools, "calls in the history need no tools")
