@@ -68,11 +68,7 @@ func forwardingNotAllowed(sign string) error {
 }
 
 func unauthorized(hint string) error {
-	return &openai.Error{
-		Status: http.StatusUnauthorized, Type: openai.TypeAuthentication, Code: "invalid_api_key",
-		Message: "send a valid API key as Authorization: Bearer KEY" + hint,
-		Header:  http.Header{"Www-Authenticate": {"Bearer"}},
-	}
+	return openai.Unauthorized("send a valid API key as Authorization: Bearer KEY" + hint)
 }
 
 // forwardingHeaders are the headers that a reverse proxy adds: RFC 7239, RFC 9110 7.6.3,

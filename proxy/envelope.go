@@ -99,7 +99,9 @@ func (e *envelope) answer(x *Exchange, err error) *openai.Error {
 		return openai.Unavailable("draining",
 			"the service stopped before this answer was finished; send the request again", time.Second)
 	case errors.As(err, &failed):
-		return turnError(failed, x.HistoryField)
+		failure := turnError(failed, x.HistoryField)
+		x.Detail = detail(failed, failure)
+		return failure
 	case errors.As(err, &rpc):
 		return rpcError(rpc)
 	case errors.Is(err, appserver.ErrConnectionLost):

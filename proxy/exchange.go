@@ -34,6 +34,7 @@ type Record struct {
 	Status    int // 0: nothing of the answer has left
 	FirstByte time.Time
 	Outcome   string      // error code, or ok
+	Detail    string      // codex's text of a failed turn, for the journal alone
 	Turn      turn.Report // all turns together
 	Span      *traces.Span
 }

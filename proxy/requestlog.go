@@ -23,7 +23,8 @@ func levelOf(x *Exchange) slog.Level {
 	}
 }
 
-// attributes are the fields of the request line. None of them is content.
+// attributes are the fields of the request line. None of them is content, except what the model endpoint quotes in the
+// error of a failed turn.
 func attributes(method string, x *Exchange) []slog.Attr {
 	attrs := append(make([]slog.Attr, 0, 16),
 		slog.String("request_id", x.ID), slog.String("method", method), slog.String("route", x.Route),
@@ -32,7 +33,7 @@ func attributes(method string, x *Exchange) []slog.Attr {
 	)
 	for _, f := range []struct{ name, value string }{
 		{"key", x.Key.Name}, {"model", x.Model}, {"worker", x.Turn.Worker}, {"thread_id", x.Turn.Thread},
-		{"trace_id", x.Span.TraceID()},
+		{"trace_id", x.Span.TraceID()}, {"detail", x.Detail},
 	} {
 		if f.value != "" {
 			attrs = append(attrs, slog.String(f.name, f.value))

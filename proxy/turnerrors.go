@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -11,67 +13,147 @@ import (
 	"codex-proxy/proxy/turn"
 )
 
-// Advice for Retry-After: codex does not pass on the upstream's own.
+// Advice for Retry-After: codex drops the header of the model endpoint. Only a time in the endpoint's words remains.
 const (
 	retryUpstream  = 5 * time.Second
 	retryRateLimit = 10 * time.Second
 	retryQuota     = time.Minute
 )
 
-// turnError is the error that a client receives for a failed turn, by codex's
-// codexErrorInfo. The message is the upstream's own, bounded: it is about the client's own
-// request. history is the name of the field with the conversation.
+// turnError is the error that a client receives for a failed turn, by codex's codexErrorInfo. The message is the
+// model endpoint's own where codex passes it on. history is the name of the field with the conversation.
 func turnError(e *appserver.TurnError, history string) *openai.Error {
-	message := openai.Bounded(e.Error())
+	upstream := e.Upstream()
+	words := openai.CleanWords(upstream.Message)
 	switch e.Info.Kind {
 	case appserver.ErrorUsageLimitExceeded, appserver.ErrorSessionBudgetExceeded:
-		return openai.TooMany(openai.TypeQuota, "usage_limit_reached", message, retryQuota)
+		return usageLimit(resetAt(e.Error()))
 	case appserver.ErrorRateLimitExceeded:
-		return openai.TooMany(openai.TypeRateLimit, "rate_limited", message, retryRateLimit)
+		return rateLimited(words)
 	case appserver.ErrorServerOverloaded, appserver.ErrorPolicyCapacityUnavailable:
-		return openai.Unavailable("overloaded", message, retryUpstream)
+		return openai.Unavailable("overloaded", cmp.Or(words, "the model endpoint is overloaded, or the model is at "+
+			"capacity; send the request again"), retryUpstream)
 	case appserver.ErrorContextWindowExceeded:
-		return openai.Invalid("context_length_exceeded", history, message)
+		return openai.ContextTooLong(history, words)
 	case appserver.ErrorCyberPolicy:
-		return openai.Invalid("content_policy_violation", history, message)
-	case appserver.ErrorBadRequest:
-		return openai.Invalid("upstream_rejected", "", message)
+		return contentPolicy(history, words)
 	case appserver.ErrorModelNotFound:
-		return openai.ModelNotFound(message)
+		return openai.ModelNotFound(cmp.Or(words, "the model endpoint does not have the model"))
 	case appserver.ErrorUnauthorized:
 		return upstreamUnauthorized()
-	case appserver.ErrorOther:
-		return otherError(message)
+	case appserver.ErrorBadRequest, appserver.ErrorOther:
+		return refusedOrCut(upstream, words, history)
 	default:
-		return upstreamStatus(e.Info.HTTPStatus, message)
+		return upstreamStatus(e.Info.HTTPStatus, words)
 	}
+}
+
+// maxDetail bounds the text of codex in the journal.
+const maxDetail = 2000
+
+// detail is codex's text for the journal, with addresses and ids. A refusal of the request is without the endpoint's
+// words: they may quote the request, and the client has them.
+func detail(e *appserver.TurnError, answer *openai.Error) string {
+	text := e.Error()
+	if answer.Status == http.StatusBadRequest {
+		text = e.WithoutWords()
+	}
+	text = openai.MaskSecrets(text)
+	return strings.ToValidUTF8(text[:min(len(text), maxDetail)], "")
 }
 
 // upstreamStatus maps the status of the model endpoint. A status that the same request
 // would meet again is the client's error; the others may be temporary.
-func upstreamStatus(status int, message string) *openai.Error {
-	switch status {
-	case http.StatusTooManyRequests:
-		return openai.TooMany(openai.TypeRateLimit, "rate_limited", message, retryRateLimit)
-	case http.StatusUnauthorized, http.StatusForbidden:
+func upstreamStatus(status int, words string) *openai.Error {
+	switch {
+	case status == http.StatusTooManyRequests:
+		return rateLimited(words)
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return upstreamUnauthorized()
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		return openai.Invalid("upstream_rejected", "", message)
+	case status == http.StatusPaymentRequired:
+		return usageLimit(words)
+	case status == http.StatusNotFound:
+		return upstreamNotFound(words)
+	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly,
+		status < http.StatusBadRequest, status >= http.StatusInternalServerError:
+		return openai.Unavailable("upstream_error", cmp.Or(words, unavailableWords(status)), retryUpstream)
 	default:
-		return openai.Unavailable("upstream_error", message, retryUpstream)
+		return openai.Invalid("upstream_rejected", "", cmp.Or(words, statusWords(status)))
 	}
 }
 
-// otherError distinguishes a broken stream from a refusal: codex calls both "other".
-func otherError(message string) *openai.Error {
-	switch {
-	case strings.Contains(message, "idle timeout waiting for"):
-		return openai.Timeout("idle_timeout", "the model endpoint fell silent: "+message)
-	case strings.HasPrefix(message, "stream disconnected before completion"):
-		return openai.Unavailable("upstream_error", message, retryUpstream)
-	default:
-		return openai.Invalid("upstream_rejected", "", message)
+func unavailableWords(status int) string {
+	if status == 0 {
+		return "the model endpoint cannot be reached, or failed; send the request again"
 	}
+	return statusWords(status) + "; send the request again"
+}
+
+func statusWords(status int) string {
+	return strings.TrimSpace(fmt.Sprintf("the model endpoint answers with %d %s", status, http.StatusText(status)))
+}
+
+// refusedOrCut distinguishes a refusal from a broken stream: codex calls both "other".
+func refusedOrCut(u appserver.UpstreamError, words, history string) *openai.Error {
+	switch u.Phase {
+	case appserver.Silent:
+		return openai.Timeout("idle_timeout", "the model endpoint sent nothing for too long")
+	case appserver.Unsent:
+		return openai.Unavailable("upstream_error",
+			"the model endpoint cannot be reached; send the request again", retryUpstream)
+	case appserver.Cut:
+		return openai.Unavailable("upstream_error",
+			"the model endpoint broke the answer off; send the request again", retryUpstream)
+	}
+	switch {
+	case u.Phase == appserver.InStream && quotaWords.MatchString(words):
+		return usageLimit(words)
+	case contextWords.MatchString(words):
+		return openai.ContextTooLong(history, words)
+	case policyWords.MatchString(words):
+		return contentPolicy(history, words)
+	case u.Phase == appserver.InStream:
+		return openai.Unavailable("upstream_error", words, retryUpstream)
+	}
+	e := openai.Invalid("upstream_rejected", openai.CleanWords(u.Param), cmp.Or(words, statusWords(http.StatusBadRequest)))
+	if codeForm.MatchString(u.Code) {
+		e.UpstreamCode = u.Code
+	}
+	return e
+}
+
+// codex drops the code of an error in the stream, and of a 400 whose body is not JSON or has a code that it knows. The
+// words of OpenAI, and of the usual servers for open models, remain.
+var (
+	quotaWords   = regexp.MustCompile(`(?i)usage[ _]limit|insufficient[ _]quota|exceeded your (?:current )?quota`)
+	contextWords = regexp.MustCompile(`(?i)maximum context length|exceeds the (?:model's )?context window|` +
+		`exceeds the available context size|input tokens exceed the configured limit|context_length_exceeded`)
+	policyWords = regexp.MustCompile(`(?i)content[ _](?:policy|management policy)|safety (?:system|reasons)|` +
+		`violating our usage policy`)
+	codeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
+)
+
+func contentPolicy(history, words string) *openai.Error {
+	return openai.Invalid("content_policy_violation", history, cmp.Or(words, "the model endpoint refuses the content"))
+}
+
+// usageLimit is a limit of the worker's account.
+func usageLimit(words string) *openai.Error {
+	return openai.QuotaExceeded("usage_limit_reached",
+		cmp.Or(words, "the worker's account has reached its usage limit"), retryQuota)
+}
+
+// upstreamNotFound is a 404 that names no model: a wrong base_url of the worker's provider, or a server without a code
+// for a missing model.
+func upstreamNotFound(words string) *openai.Error {
+	e := openai.Invalid("upstream_not_found", "", cmp.Or(words, statusWords(http.StatusNotFound)))
+	e.Status = http.StatusNotFound
+	return e
+}
+
+func rateLimited(words string) *openai.Error {
+	return openai.RateLimited(cmp.Or(words, "the model endpoint limits the rate of requests"),
+		retryIn(words, retryRateLimit))
 }
 
 // imagesTimeout forbids another attempt, which would take as long again: OpenAI's

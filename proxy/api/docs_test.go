@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	codeInSource = regexp.MustCompile(`\b(?:Invalid|Unavailable|Timeout)\("([a-z_]+)"|Code: "([a-z_]+)"|TooMany\([A-Za-z.]+, "([a-z_]+)"|unsupported\(()|[cC]ode[A-Z][a-z]+ += "([a-z_]+)"`)
+	codeInSource = regexp.MustCompile(`\b(?:Invalid|Unavailable|Timeout)\("([a-z_]+)"|Code: "([a-z_]+)"|(?:TooMany\([A-Za-z.]+, |QuotaExceeded\()"([a-z_]+)"|unsupported\(()|[cC]ode[A-Z][a-z]+ += "([a-z_]+)"`)
 	codeInTable  = regexp.MustCompile("`([a-z_]+)`")
 )
 
@@ -39,6 +39,8 @@ func TestErrorCodesInTheDocs(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "api.md"))
 	require.NoError(t, err)
 	_, table, ok := strings.Cut(string(text), "| status | type | code | when |\n|---|---|---|---|\n")
+	require.True(t, ok)
+	table, _, ok = strings.Cut(table, "\n\n")
 	require.True(t, ok)
 	for row := range strings.Lines(table) {
 		for _, m := range codeInTable.FindAllStringSubmatch(strings.Split(row, "|")[3], -1) {

@@ -288,5 +288,5 @@ func TestNoSuchModel(t *testing.T) {
 	e := failure(t, text(t, resp)).Error
 	assert.Equal(t, "model_not_found", e.Code)
 	assert.Equal(t, "model", *e.Param)
-	assert.Contains(t, e.Message, `"gpt-9"`)
+	assert.Contains(t, e.Message, "`gpt-9`")
 }

@@ -88,7 +88,7 @@ func TestModelByID(t *testing.T) {
 			assert.Equal(t, "model", *e.Param)
 			assert.Contains(t, e.Message, tc.hinted)
 			if tc.key == 1 {
-				assert.NotContains(t, strings.Replace(e.Message, `"`+tc.path+`"`, "", 1), "gpt-5-mini",
+				assert.NotContains(t, strings.Replace(e.Message, "`"+tc.path+"`", "", 1), "gpt-5-mini",
 					"not a word of what the key may not see")
 			}
 		})

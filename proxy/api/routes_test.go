@@ -60,7 +60,7 @@ func TestKeys(t *testing.T) {
 				assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
 				assert.Equal(t, "Bearer", resp.Header.Get("WWW-Authenticate"))
 				e := failure(t, text(t, resp)).Error
-				assert.Equal(t, "authentication_error", e.Type)
+				assert.Equal(t, "invalid_request_error", e.Type)
 				assert.Equal(t, "invalid_api_key", e.Code)
 			}
 		})

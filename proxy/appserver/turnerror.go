@@ -13,17 +13,21 @@ import (
 //	upstream                                      kind                           HTTPStatus
 //	401 403 404 408 413 422 502 503               httpConnectionFailed           that one
 //	400                                           other (message: the body)      0
+//	400, 404, failed: model_not_found             modelNotFound                  0
+//	400, failed: content_policy_violation         other (message: upstream's)    0
 //	400, failed: context_length_exceeded          contextWindowExceeded          0
 //	429                                           responseTooManyFailedAttempts  429
 //	429 with error.type usage_limit_reached,      usageLimitExceeded             0
-//	  insufficient_quota; failed: usage_not_included
+//	  insufficient_quota; failed:
+//	  insufficient_quota, usage_not_included
 //	500                                           internalServerError            0
 //	503 server_is_overloaded, failed: the same    serverOverloaded               0
 //	503 slow_down, failed: slow_down,             rateLimitExceeded              0
 //	  rate_limit_exceeded
 //	failed: cyber_policy                          cyberPolicy                    0
 //	failed: invalid_prompt                        other (message: upstream's)    0
-//	failed: any other code                        other (*)                      0
+//	failed: any other code, usage_limit_reached   other (*)                      0
+//	  among them
 //	no connection, connection cut, half a         other (*)                      0
 //	  stream, end without response.completed,
 //	  garbage, HTML, idle timeout
@@ -82,6 +86,8 @@ const (
 	ErrorUnauthorized              = "unauthorized"
 	ErrorBadRequest                = "badRequest"
 	ErrorOther                     = "other"
+	ErrorInternalServerError       = "internalServerError"
+	ErrorTooManyFailedAttempts     = "responseTooManyFailedAttempts"
 )
 
 // UnmarshalJSON accepts both forms and never fails on an unknown form: the error that contains it matters more than its

@@ -115,10 +115,9 @@ func (l *Limiter) refusal(met string, limits auth.Limits, wait time.Duration) er
 	case auth.Concurrent:
 		return openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded", message, l.nextPlace())
 	case auth.TokensPerDay:
-		return openai.TooMany(openai.TypeQuota, "insufficient_quota", message+", the day ends at midnight UTC",
-			wholeSeconds(wait))
+		return openai.QuotaExceeded("insufficient_quota", message+", the day ends at midnight UTC", wholeSeconds(wait))
 	default:
-		return openai.TooMany(openai.TypeRateLimit, "rate_limited", message, wholeSeconds(wait))
+		return openai.RateLimited(message, wholeSeconds(wait))
 	}
 }
 

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -10,7 +11,6 @@ import (
 // faults of the supervised workers.
 const (
 	TypeInvalidRequest = "invalid_request_error"
-	TypeAuthentication = "authentication_error"
 	TypeRateLimit      = "rate_limit_error"
 	TypeQuota          = "insufficient_quota"
 	TypeServer         = "server_error"
@@ -28,6 +28,10 @@ type Error struct {
 	Message    string        // the cause and the remedy
 	RetryAfter time.Duration // whole seconds for Retry-After; 0 means none
 	Header     http.Header   // further response headers; nil means none
+
+	// UpstreamCode is the code of the model endpoint, which the client receives in place of Code. The journal and the
+	// metrics have Code, whose values are few.
+	UpstreamCode string
 }
 
 // Error is the message alone, for logs.
@@ -46,7 +50,7 @@ type errorBody struct {
 }
 
 func (e *Error) body() errorBody {
-	b := errorBody{Message: e.Message, Type: e.Type, Code: e.Code, Retryable: e.Retryable()}
+	b := errorBody{Message: e.Message, Type: e.Type, Code: cmp.Or(e.UpstreamCode, e.Code), Retryable: e.Retryable()}
 	if e.Param != "" {
 		b.Param = &e.Param
 	}

@@ -32,7 +32,7 @@ const (
 )
 
 var modelFaults = []modelFault{
-	{"before the first byte", "400", []string{"error 400"}, 400, invalid, "upstream_rejected", "", 0},
+	{"before the first byte", "400", []string{"error 400"}, 400, invalid, "invalid_value", "", 0},
 	{"before the first byte", "401", []string{"error 401"}, 503, unavailable, "upstream_unauthorized", "", 0},
 	{"before the first byte", "429", []string{"error 429"}, 429, "rate_limit_error", "rate_limited", "", 0},
 	{"before the first byte", "500", []string{"error 500"}, 503, unavailable, "upstream_error", "", 0},
@@ -44,6 +44,9 @@ var modelFaults = []modelFault{
 		0},
 	{"before the first byte", "rate limited", []string{"failed rate_limit_exceeded slow down"}, 429,
 		"rate_limit_error", "rate_limited", "", 0},
+	{"before the first byte", "plain 404", []string{"error 404 no page"}, 404, invalid, "upstream_not_found", "", 0},
+	{"before the first byte", "usage limit", []string{"failed usage_limit_reached The usage limit has been reached"}, 429,
+		"insufficient_quota", "usage_limit_reached", "", 0},
 	{"before the first byte", "too long", []string{"failed context_length_exceeded too long"}, 400, invalid,
 		"context_length_exceeded", "", 0},
 	{"before the first byte", "no answer", []string{"hang"}, 504, "timeout_error", "idle_timeout", "", 0},
@@ -55,6 +58,9 @@ var modelFaults = []modelFault{
 		"so far", 0},
 	{"mid-text", "rate limited", []string{"text so far", "failed rate_limit_exceeded slow down"}, 429,
 		"rate_limit_error", "rate_limited", "so far", 0},
+	{"mid-text", "usage limit", []string{"text so far",
+		"failed usage_limit_reached The usage limit has been reached"}, 429, "insufficient_quota", "usage_limit_reached",
+		"so far", 0},
 	{"mid-text", "silence", []string{"text so far", "silence"}, 504, "timeout_error", "idle_timeout", "so far", 0},
 
 	{"mid-tool", "cut", []string{`calling get_weather {"ci`, "drop"}, 503, unavailable, "upstream_error", "", 0},
@@ -205,7 +211,7 @@ func (c faultCase) codeIn() string {
 	switch {
 	case c.api.Name == contract.Chat.Name:
 		return c.code
-	case c.code == "rate_limited":
+	case c.code == "rate_limited", c.code == "usage_limit_reached":
 		return "rate_limit_exceeded"
 	default:
 		return "server_error"

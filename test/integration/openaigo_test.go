@@ -184,7 +184,7 @@ func (c *clients) goErrors(t *testing.T) {
 	}{
 		{status: http.StatusBadRequest, code: "unknown_parameter", param: "nonsense",
 			options: []option.RequestOption{option.WithJSONSet("nonsense", 1)}},
-		{status: http.StatusBadRequest, code: "upstream_rejected", prompt: "[[error 400]]"},
+		{status: http.StatusBadRequest, code: "invalid_value", prompt: "[[error 400]]"},
 		{status: http.StatusUnauthorized, code: "invalid_api_key",
 			options: []option.RequestOption{option.WithAPIKey("sk-wrong")}},
 		{status: http.StatusNotFound, code: "model_not_found", param: "model", model: "gpt-none"},

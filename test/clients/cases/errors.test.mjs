@@ -22,8 +22,8 @@ describe("openai: errors are the library's own classes", { concurrency: true }, 
       test(`${name}, stream ${stream}`, { concurrency: true }, async (t) => {
         await Promise.all([
           t.test("400", () => fails(ask(client(), "x", { ...more, nonsense: 1 }), OpenAI.BadRequestError, { code: "unknown_parameter", param: "nonsense" })),
-          t.test("400 of the model endpoint", () => fails(ask(client(), "[[error 400]]", more), OpenAI.BadRequestError, { code: "upstream_rejected" })),
-          t.test("401", () => fails(ask(client({ apiKey: "sk-wrong" }), "x", more), OpenAI.AuthenticationError, { code: "invalid_api_key", type: "authentication_error" })),
+          t.test("400 of the model endpoint", () => fails(ask(client(), "[[error 400]]", more), OpenAI.BadRequestError, { code: "invalid_value" })),
+          t.test("401", () => fails(ask(client({ apiKey: "sk-wrong" }), "x", more), OpenAI.AuthenticationError, { code: "invalid_api_key", type: "invalid_request_error" })),
           t.test("404", () => fails(ask(client(), "x", { ...more, model: "gpt-none" }), OpenAI.NotFoundError, { code: "model_not_found", param: "model" })),
           t.test("429", () => fails(ask(client(), "[[error 429]]", more), OpenAI.RateLimitError, { code: "rate_limited", type: "rate_limit_error" })),
           t.test("503", () => fails(ask(client(), "[[error 503]]", more), OpenAI.InternalServerError, { status: 503, code: "upstream_error" })),
