@@ -12,6 +12,7 @@ hash   = $(shell cat $(1) | sha256sum | cut -c1-12)
 TOOLS := $(CACHE)/tools-$(call hash,test/tools/go.mod)
 NPM_CODEX := $(CACHE)/codex-$(call hash,test/codex/package-lock.json)
 CLIENTS := $(CACHE)/clients-$(call hash,test/clients/package-lock.json)
+PYTHON_CLIENTS := $(CACHE)/python-$(shell . /etc/os-release; echo $$ID$$VERSION_ID)-$(call hash,test/clients/python/*.txt)
 NGINX := $(CACHE)/nginx
 SCHEMA := $(CACHE)/schema-$(call hash,test/contract/generate/package-lock.json)
 
@@ -46,7 +47,8 @@ export SOURCE_DATE_EPOCH := $(shell date -d "$$(sed -n '/^  date: /{s///p;q}' pa
 # Debian's packages, installed if a command or file is missing: WHAT:PACKAGE.
 BUILD_NEEDS := $(COMPILER):gcc$(if $(filter gcc,$(COMPILER)),,-$(subst _,-,$(GNU_$(ARCH)))) $(LIBC)
 RUN_NEEDS   := systemctl:systemd dbus-daemon:dbus pkaction:polkitd
-TEST_NEEDS  := $(BUILD_NEEDS) $(RUN_NEEDS) dpkg-deb:dpkg npm:npm mmdebstrap:mmdebstrap lintian:lintian rpmlint:rpmlint rpm:rpm rpm2cpio:rpm2cpio cpio:cpio \
+PYTHON_NEEDS := /usr/bin/python3:python3 $(firstword $(wildcard /usr/lib/python3.*/ensurepip/__main__.py) /usr/lib/python3/ensurepip):python3-venv
+TEST_NEEDS  := $(BUILD_NEEDS) $(RUN_NEEDS) dpkg-deb:dpkg npm:npm git:git $(PYTHON_NEEDS) mmdebstrap:mmdebstrap lintian:lintian rpmlint:rpmlint rpm:rpm rpm2cpio:rpm2cpio cpio:cpio \
                /usr/lib/python3/dist-packages/magic:python3-magic mandoc:mandoc zsh:zsh fish:fish \
                $(if $(filter amd64,$(HOST)),qemu-system-x86_64:qemu-system-x86 /usr/sbin/mke2fs:e2fsprogs) \
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
@@ -56,6 +58,7 @@ WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStr
 
 export CODEX_PROXY_TEST_CODEX := $(NPM_CODEX)/codex
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)
+export CODEX_PROXY_TEST_PYTHON := $(PYTHON_CLIENTS)
 export CODEX_PROXY_TEST_DEB   := $(abspath $(DEB))
 export CODEX_PROXY_TEST_RPM   := $(abspath $(RPM))
 export CODEX_PROXY_TEST_RELEASED := $(RELEASED)
@@ -130,7 +133,7 @@ run-build:
 .PHONY: test
 test: ## run every check: lint, unit tests, then the real thing in booted machines
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(RELEASED)/made $(NPM_CODEX)/codex $(CLIENTS)/node $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(RELEASED)/made $(NPM_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What mostly waits for systemd's clock runs beside lint and unit tests; what
 	@# measures time runs alone, after them.
 	@mkdir -p build
@@ -238,3 +241,17 @@ $(CLIENTS)/node:
 	cp test/clients/package.json test/clients/package-lock.json $(CLIENTS)/
 	npm ci --prefix $(CLIENTS) --no-audit --no-fund --loglevel=error
 	cd $(CLIENTS) && ln -sf node_modules/node-linux-*/bin/node node
+
+# The Python clients, a venv for each lock file, in which pip resolves nothing. They are
+# for Debian's python3, whose version goes with that of Debian. The file "made" comes
+# last, so what an interruption left is made anew.
+$(PYTHON_CLIENTS)/made:
+	@rm -rf $(PYTHON_CLIENTS) && mkdir -p $(PYTHON_CLIENTS)
+	@for lock in test/clients/python/*.txt; do \
+		venv=$(PYTHON_CLIENTS)/$$(basename $$lock .txt); \
+		echo "installing the Python clients of $$lock (once)"; \
+		/usr/bin/python3 -m venv $$venv; \
+		$$venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: \
+			--ignore-requires-python -r $$lock; \
+	done
+	@touch $@

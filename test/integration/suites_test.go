@@ -52,6 +52,7 @@ var oneSuite = map[string]string{
 	"TestHugeImages":   ofTheAPI,
 	"TestModelFaults":  ofTheAPI,
 	"TestPeakMemory":   ofTheAPI,
+	"TestPython":       ofTheAPI,
 	"TestResponsesSDK": ofTheAPI,
 	"TestStopSequence": ofTheAPI,
 	"TestThreadReuse":  ofTheAPI,

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +42,16 @@ func (m *Machine) DialContext(ctx context.Context, network, address string) (net
 		return nil, fmt.Errorf("cannot dial %s: the machine has no name service", address)
 	}
 	return inNetwork(m, func() (net.Conn, error) { return d.DialContext(ctx, network, net.JoinHostPort(host, port)) })
+}
+
+// StartCommand starts a program of the host inside the machine's network: it has the files and the
+// processes of the host, and reaches nothing but the machine.
+func (m *Machine) StartCommand(cmd *exec.Cmd) error {
+	if m.options.ShareNetwork {
+		return cmd.Start()
+	}
+	_, err := inNetwork(m, func() (struct{}, error) { return struct{}{}, cmd.Start() })
+	return err
 }
 
 // inNetwork calls do on a thread that is in the machine's network; for an IP

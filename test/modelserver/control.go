@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -15,6 +16,7 @@ const maxWait = 30 * time.Second
 //
 //	GET    /_requests                 what was received: {"requests":[…],"open_streams":n}
 //	GET    /_requests?turns=N&cut=N   the same, once N turns arrived and N were cut (504 after 30 s)
+//	GET    /_requests?word=W          of those only the turns whose input has the word; with turns and cut, too
 //	DELETE /_requests                 forget them
 //	POST   /_scripts                  one Script or a list, as JSON
 //	DELETE /_scripts                  forget them
@@ -36,11 +38,25 @@ func (s *Server) readRequests(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	n, _ := strconv.Atoi(r.FormValue("turns"))
 	cut, _ := strconv.Atoi(r.FormValue("cut"))
-	_, err := s.Wait(ctx, func(turns []Request) bool { return AtLeast(n)(turns) && CutAtLeast(cut)(turns) })
+	word := r.FormValue("word")
+	_, err := s.Wait(ctx, func(turns []Request) bool {
+		turns = withWord(turns, word)
+		return AtLeast(n)(turns) && CutAtLeast(cut)(turns)
+	})
+	list := s.Requests()
+	if word != "" {
+		list = withWord(s.Turns(), word)
+	}
 	if err != nil {
+		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusGatewayTimeout)
 	}
-	writeJSON(w, map[string]any{"requests": s.Requests(), "open_streams": s.OpenStreams()})
+	writeJSON(w, map[string]any{"requests": list, "open_streams": s.OpenStreams()})
+}
+
+// withWord returns the turns whose input has the word; every input has the empty one.
+func withWord(turns []Request, word string) []Request {
+	return slices.DeleteFunc(turns, func(r Request) bool { return word != "" && !r.Body.contains(word) })
 }
 
 func (s *Server) postScripts(w http.ResponseWriter, r *http.Request) {

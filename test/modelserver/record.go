@@ -1,8 +1,10 @@
 package modelserver
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,7 +18,7 @@ type Request struct {
 	Header   http.Header `json:"header"`
 	Bytes    int         `json:"bytes"` // of the body
 	Body     Body        `json:"body"`
-	Script   string      `json:"script,omitempty"` // the script that answered: queue, model, marker or default
+	Script   string      `json:"script,omitempty"` // the script that answered: marker, word, model, queue or default
 	Status   int         `json:"status,omitempty"` // of the answer; 0 before it
 	Gate     string      `json:"gate,omitempty"`   // the gate it waits at
 	Finished time.Time   `json:"finished,omitzero"`
@@ -34,6 +36,11 @@ type Body struct {
 	} `json:"text"`
 	Reasoning json.RawMessage `json:"reasoning,omitempty"`
 	Raw       json.RawMessage `json:"raw,omitempty"`
+}
+
+// contains reports whether an item of the input has the word.
+func (b Body) contains(word string) bool {
+	return slices.ContainsFunc(b.Input, func(item json.RawMessage) bool { return bytes.Contains(item, []byte(word)) })
 }
 
 // Open reports whether the answer is still under way.

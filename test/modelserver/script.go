@@ -12,11 +12,12 @@ import (
 // Script is the answer to one request or to several.
 //
 // A request takes, in this order: the steps marked in its last user message ("[[error 500]]", any number
-// of marks, with "[[then]]" before those of the next answer of a loop of tools); a script for its model;
-// the oldest script of the queue (those without a model) that is not used up; a short text. Scripts without
-// end answer after the others are used up.
+// of marks, with "[[then]]" before those of the next answer of a loop of tools); a script for a word of its
+// input; a script for its model; the oldest script of the queue (those without a word or a model) that is
+// not used up; a short text. Scripts without end answer after the others are used up.
 type Script struct {
-	Model string   `json:"model,omitempty"` // only for requests of this model
+	Word  string   `json:"word,omitempty"`  // only for requests whose input has it
+	Model string   `json:"model,omitempty"` // only for requests of this model; not beside Word
 	Times int      `json:"times,omitempty"` // how many requests it answers; 0 is one, -1 is all
 	Steps []string `json:"steps"`           // see Step
 }
@@ -55,13 +56,14 @@ func (s *Server) Add(list ...Script) error {
 		if left == 0 {
 			left = 1
 		}
-		parsed = append(parsed, queued{model: script.Model, left: left, steps: steps})
+		parsed = append(parsed, queued{word: script.Word, model: script.Model, left: left, steps: steps})
 	}
 	s.scripts.add(parsed)
 	return nil
 }
 
 type queued struct {
+	word  string
 	model string
 	left  int // negative: without end
 	steps []Step
@@ -85,15 +87,15 @@ func (s *scripts) clear() {
 	s.list = nil
 }
 
-// take uses up one answer of the first script for model. If there is none, the newest script without end
-// answers.
-func (s *scripts) take(model string) ([]Step, bool) {
+// take uses up one answer of the first script that is for the request. If there is none, the newest of
+// those without end answers.
+func (s *scripts) take(isFor func(queued) bool) ([]Step, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var endless *queued
 	for i := range s.list {
 		switch q := &s.list[i]; {
-		case q.model != model || q.left == 0:
+		case !isFor(*q) || q.left == 0:
 		case q.left < 0:
 			endless = q
 		default:
@@ -112,13 +114,17 @@ func (s *Server) choose(body Body) (string, []Step, error) {
 	if marked, err := markedSteps(body.Input); len(marked) > 0 || err != nil {
 		return "marker", marked, err
 	}
-	if body.Model != "" {
-		if steps, ok := s.scripts.take(body.Model); ok {
-			return "model", steps, nil
+	for _, kind := range []struct {
+		name  string
+		isFor func(queued) bool
+	}{
+		{"word", func(q queued) bool { return q.word != "" && body.contains(q.word) }},
+		{"model", func(q queued) bool { return q.word == "" && q.model != "" && q.model == body.Model }},
+		{"queue", func(q queued) bool { return q.word == "" && q.model == "" }},
+	} {
+		if steps, ok := s.scripts.take(kind.isFor); ok {
+			return kind.name, steps, nil
 		}
-	}
-	if steps, ok := s.scripts.take(""); ok {
-		return "queue", steps, nil
 	}
 	return "default", []Step{{Verb: "text", Text: "hello from the model server"}}, nil
 }

@@ -37,10 +37,12 @@ func TestAChunkArrivesBeforeTheModelHasFinished(t *testing.T) {
 func TestWhichScriptAnswers(t *testing.T) {
 	s := Start(t)
 	require.NoError(t, s.Always("", "text always"))
+	require.NoError(t, s.Add(Script{Word: "lion", Steps: []string{"text roar"}}))
 	require.NoError(t, s.Add(Script{Model: "b", Times: 1, Steps: []string{"text for b"}},
 		Script{Times: 2, Steps: []string{"text queued"}}))
 	for _, c := range []struct{ model, prompt, script, want string }{
 		{"b", "hi [[text marked]] [[text , twice]]", "marker", "marked, twice"},
+		{"b", "a lion", "word", "roar"},
 		{"b", "hi", "model", "for b"},
 		{"b", "hi", "queue", "queued"},
 		{"a", "hi", "queue", "queued"},
@@ -252,6 +254,12 @@ func TestControlFromAnotherProcess(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out), &got))
 	assert.Equal(t, 1, got.Open)
 	assert.Equal(t, "b", got.Requests[0].Body.Model)
+
+	for word, n := range map[string]int{"hi": 1, "lion": 0} {
+		_, out := do("GET", "/_requests?word="+word, "")
+		require.NoError(t, json.Unmarshal([]byte(out), &got))
+		assert.Len(t, got.Requests, n, word)
+	}
 
 	do("POST", "/_gates/g", "")
 	list, err := events(resp.Body)
