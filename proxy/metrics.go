@@ -35,7 +35,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			"Time from a request's header to the end of its answer.",
 			.005, .025, .1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600), []string{"route"}),
 		firstByte: f.NewHistogramVec(metric.Histogram("codex_http_first_byte_seconds",
-			"Time from a request's header to the first byte of its answer, of requests that named a model.",
+			"Time from a request's header to the first byte of its answer, on a WebSocket to the first output of a "+
+				"response, of requests that named a model.",
 			.025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120), []string{"route"}),
 		ends: metric.Closed(f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_stream_ends_total", Help: "Streamed answers that had begun and have ended, by why.",

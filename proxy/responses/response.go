@@ -16,6 +16,15 @@ import (
 	"codex-proxy/proxy/turn"
 )
 
+const (
+	// streamSilence is how long after the start of its turn a stream sends response.created, unless output comes
+	// first. The model endpoint refuses a request within that time, and the refusal keeps its HTTP status, on which
+	// clients act: they wait and try again (429, 503), or report it (400, 404).
+	streamSilence = 2 * time.Second
+	// socketSilence is the same on a WebSocket, where an error before any output has its status in its event.
+	socketSilence = time.Millisecond
+)
+
 // errCancelled ends a response that a client has cancelled.
 var errCancelled = errors.New("the response was cancelled")
 
@@ -33,14 +42,17 @@ type response struct {
 	w         http.ResponseWriter
 	x         *proxy.Exchange
 	job       *job
-	events    eventWriter // nil: the response is sent as a whole
-	keepalive bool        // comments may break the silence of the stream
+	events    eventWriter   // nil: the response is sent as a whole
+	silence   time.Duration // after the start of the turn, until the first events are sent
+	keepalive bool          // comments may break the silence of the stream
 
 	held    int64    // bytes of the request that it needs to the end
 	running *running // its entry among the responses in flight
 	attempt *turn.Attempt
 	builder *openai.ResponseBuilder
-	begun   bool // the first events were sent
+	begun   bool // something was sent, if only a comment
+	opened  bool // the first events were sent
+	output  bool // output of the model was sent
 	ended   bool // the end was sent
 	kept    *remembered
 }
@@ -57,11 +69,12 @@ func (s *response) run(ctx context.Context) (*remembered, error) {
 	ctx, running, leave := s.Endpoint.running.enter(ctx, s.job.blank.ID, s.x.Key.Name)
 	defer leave()
 	s.running = running
+	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, "", proxy.NewID) // until there is a worker
 	err = s.Turns.Run(ctx, turn.Request{
 		ID: s.x.ID, Key: s.x.Key.Name, Arrived: s.x.Began, Name: s.x.Model,
 		Turn: &planned.turn, Decoding: planned.images, Fit: planned.reasoning.fit,
 		Prefer:    cmp.Or(planned.reasoning.prefers(s.Turns.Pool.Names()), s.job.prefer),
-		Reasoning: true, BreakSilence: s.keepalive, Span: s.x.Span, Report: &s.x.Turn,
+		Reasoning: true, FirstSilence: s.silence, BreakSilence: s.keepalive, Span: s.x.Span, Report: &s.x.Turn,
 	}, s)
 	switch {
 	case !errors.Is(err, errCancelled):
@@ -88,7 +101,7 @@ func (s *response) release(planned int64) {
 func (s *response) Begin(a *turn.Attempt) {
 	s.attempt = a
 	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, markOf(a.Worker), proxy.NewID)
-	if s.begun {
+	if s.opened {
 		s.builder.Begin() // the client has these events from an attempt that was lost
 	}
 	if s.w != nil {
@@ -121,18 +134,22 @@ func (s *response) Flush() error {
 }
 
 // Silence implements turn.Sink. The events that come first in any case break the first
-// silence.
+// silence of a turn, once; comments break every other silence.
 func (s *response) Silence() error {
-	if s.events == nil {
+	switch {
+	case s.events == nil:
 		return nil
-	}
-	if first := s.builder.Begin(); first != nil {
-		if err := s.send(first); err != nil {
+	case s.attempt != nil && !s.opened:
+		if err := s.send(s.builder.Begin()); err != nil {
 			return err
 		}
 		return s.events.Flush()
+	case !s.keepalive:
+		return nil
+	default:
+		s.begun = true
+		return s.events.Keepalive()
 	}
-	return s.events.Keepalive()
 }
 
 // Finish implements turn.Sink.
@@ -146,15 +163,16 @@ func (s *response) Finish(ctx context.Context, f turn.Finish) error {
 }
 
 // Fail implements turn.Sink. A cancelled response is an answer once its turn has begun, and
-// so is a failed one whose first events were sent.
+// so is a failed one of which something was sent. On a WebSocket that is its output: the event of an
+// error before has the status, and ends the response.
 func (s *response) Fail(ctx context.Context, err error) error {
 	usage := answer.Usage(s.x.Turn.Usage)
 	switch {
-	case s.builder == nil, s.ended:
+	case s.ended, s.attempt == nil && !s.begun:
 		return err
 	case errors.Is(context.Cause(ctx), errCancelled):
 		return cmp.Or(s.end(ctx, s.builder.Cancel(usage)), errCancelled)
-	case !s.begun || proxy.ClientGone(err):
+	case !s.begun, s.w == nil && !s.output, proxy.ClientGone(err):
 		return err
 	default:
 		_ = s.end(ctx, s.builder.Fail(s.Server.Error(s.x, err), usage))
@@ -167,7 +185,7 @@ func (s *response) send(events []openai.ResponseEvent) error {
 	if s.events == nil || len(events) == 0 {
 		return nil
 	}
-	s.begun = true
+	s.begun, s.opened = true, true
 	if !events[len(events)-1].Opens() {
 		s.commit()
 	}
@@ -176,6 +194,7 @@ func (s *response) send(events []openai.ResponseEvent) error {
 
 // commit is called before any output is sent.
 func (s *response) commit() {
+	s.output = true
 	if s.attempt != nil {
 		s.attempt.Commit()
 	}

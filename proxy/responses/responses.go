@@ -68,7 +68,7 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	s := &response{Endpoint: e, w: w, x: x, job: job}
 	if req.Stream {
 		defer e.Answers.CountStream()()
-		s.events, s.keepalive = sse{e.Answers.Stream(w)}, !answer.KeepaliveOff(r)
+		s.events, s.silence, s.keepalive = sse{e.Answers.Stream(w)}, streamSilence, !answer.KeepaliveOff(r)
 	}
 	_, err = s.run(ctx)
 	return err

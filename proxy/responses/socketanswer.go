@@ -44,7 +44,9 @@ func (s *socket) respond(ctx context.Context, x *proxy.Exchange, body []byte) er
 		return err
 	}
 	job.recall = true
-	making := &response{Endpoint: s.Endpoint, x: x, job: job, events: &frames{socket: s, x: x}}
+	making := &response{
+		Endpoint: s.Endpoint, x: x, job: job, events: &frames{socket: s, x: x}, silence: socketSilence,
+	}
 	run := making.run
 	if req.NoGenerate {
 		run = making.warmUp
@@ -85,7 +87,7 @@ type frames struct {
 
 func (f *frames) write(events []openai.ResponseEvent) error {
 	for _, e := range events {
-		if f.x.Status == 0 {
+		if f.x.Status == 0 && !e.Opens() { // until then an error has a status of its own
 			f.x.Status, f.x.FirstByte = http.StatusOK, time.Now()
 		}
 		if err := f.send(e); err != nil {

@@ -14,6 +14,7 @@ type reader struct {
 	*run
 	turn      *appserver.Turn
 	delivered time.Time // when the client last received something
+	begun     bool      // it received something of this attempt
 }
 
 // read delivers the turn to the sink, and returns how it ended.
@@ -78,7 +79,7 @@ func (r *reader) deliver(ctx context.Context, event appserver.Event) error {
 // reserve prepares the delivery of a piece of output.
 func (r *reader) reserve(ctx context.Context, bytes int) error {
 	r.span.Once(firstToken)
-	r.delivered = time.Now()
+	r.delivered, r.begun = time.Now(), true
 	return r.sink.Reserve(ctx, bytes)
 }
 
@@ -119,19 +120,33 @@ func (r *reader) next(ctx context.Context) (appserver.Event, error) {
 
 // patience is how long the reader waits before it looks at both silences again.
 func (r *reader) patience(until time.Time) time.Duration {
-	if !r.BreakSilence {
+	silence, breaks := r.silence()
+	if !breaks {
 		return time.Until(until)
 	}
-	return min(time.Until(until), time.Until(r.delivered.Add(r.Keepalive)))
+	return min(time.Until(until), time.Until(r.delivered.Add(silence)))
 }
 
 func (r *reader) breakSilence() error {
 	now := time.Now()
-	if !r.BreakSilence || now.Before(r.delivered.Add(r.Keepalive)) {
+	silence, breaks := r.silence()
+	if !breaks || now.Before(r.delivered.Add(silence)) {
 		return nil
 	}
-	r.delivered = now
+	r.delivered, r.begun = now, true
 	return r.sink.Silence()
+}
+
+// silence is the silence towards the client that the sink breaks next, if it does.
+func (r *reader) silence() (length time.Duration, breaks bool) {
+	switch {
+	case r.begun || r.FirstSilence == 0:
+		return r.Keepalive, r.BreakSilence
+	case r.BreakSilence:
+		return min(r.FirstSilence, r.Keepalive), true
+	default:
+		return r.FirstSilence, true
+	}
 }
 
 // finishOf is how a turn ended. A response that the model endpoint cut short is a failed

@@ -72,7 +72,10 @@ type Request struct {
 	Fit func(worker string, items []history.Item) []history.Item
 	// Reasoning delivers the summary of the model's reasoning to the sink.
 	Reasoning bool
-	// BreakSilence lets the sink break silences.
+	// FirstSilence is how long after the start of a turn Sink.Silence is called if nothing was delivered until then,
+	// whether BreakSilence is set or not; 0: it is not.
+	FirstSilence time.Duration
+	// BreakSilence lets the sink break later silences.
 	BreakSilence bool
 	// Starts has room for one turn. Turns with the same channel start one after
 	// another; nil: at the same time.
@@ -123,8 +126,8 @@ type Sink interface {
 	Item(appserver.ResponseItem) error
 	// Flush is called when no further event has arrived yet.
 	Flush() error
-	// Silence is called each time nothing was delivered for Settings.Keepalive, if
-	// Request.BreakSilence is set.
+	// Silence is called when nothing was delivered for Request.FirstSilence, and each time
+	// nothing was delivered for Settings.Keepalive, if Request.BreakSilence is set.
 	Silence() error
 	// Finish ends the answer. The turn is closed after it: the client does not wait
 	// for the worker's confirmation.

@@ -1,0 +1,132 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/appservertest"
+)
+
+// thinking is a turn that waits for the gate before its answer, or fails if failure is set.
+func thinking(gate <-chan struct{}, failure error) appservertest.Handler {
+	return func(ctx context.Context, turn *appservertest.Turn) error {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if failure != nil {
+			return failure
+		}
+		return thinker(ctx, turn)
+	}
+}
+
+// The first events of a stream do not wait for the model, nor for the first comment.
+func TestStreamsBeginBeforeTheModel(t *testing.T) {
+	for _, header := range [][]string{nil, {"X-No-Keepalive", "1"}} {
+		gate := make(chan struct{})
+		r := newRig(t, &appservertest.Server{Handler: thinking(gate, nil)},
+			func(o *options) { o.Keepalive = time.Hour })
+		resp := r.responding(t, asked(streaming, `"q"`), header...)
+		body := bufio.NewReader(resp.Body)
+		var head strings.Builder
+		for strings.Count(head.String(), "\n\n") < 2 {
+			line, err := body.ReadString('\n')
+			require.NoError(t, err)
+			head.WriteString(line)
+		}
+		first := events(t, head.String())
+		assert.Equal(t, "response.created", first[0].Type)
+		assert.Equal(t, "response.in_progress", first[1].Type)
+		close(gate)
+		rest := text(t, unread(resp, body))
+		assert.NotContains(t, rest, "response.created")
+		assert.Contains(t, rest, `"sequence_number":2`)
+		assert.Contains(t, rest, first[0].Response.ID)
+		assert.Contains(t, rest, "response.completed")
+	}
+}
+
+// An error that comes before the first events keeps its status.
+func TestErrorsBeforeTheStreamHaveAStatus(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: appservertest.Fail("limited", "usageLimitExceeded")})
+	resp := r.responding(t, asked(streaming, `"q"`))
+	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
+	assert.Equal(t, "usage_limit_reached", failure(t, text(t, resp)).Error.Code)
+}
+
+// On a WebSocket the first events come with the start of the turn, and an error before any output has its
+// status: no event of the response follows it.
+func TestResponsesOnASocketBeginBeforeTheModel(t *testing.T) {
+	gate := make(chan struct{}, 2)
+	var end error
+	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		return thinking(gate, end)(ctx, turn)
+	}})
+	k := r.socket(t)
+	for range 2 {
+		end = &appservertest.Failure{Message: "limited", Info: "usageLimitExceeded"}
+		k.say(create("", `"q"`))
+		assert.Equal(t, "response.created", k.hear().Type)
+		assert.Equal(t, "response.in_progress", k.hear().Type)
+		gate <- struct{}{}
+		e := k.hear()
+		assert.Equal(t, "error", e.Type)
+		assert.InDelta(t, http.StatusTooManyRequests, e.Status, 0)
+		assert.Equal(t, "usage_limit_reached", e.Error.Code)
+	}
+	end = nil
+	gate <- struct{}{}
+	k.say(create("", `"q"`))
+	assert.Equal(t, "response.completed", k.response().Type)
+}
+
+// A lost turn whose first events were sent runs again as the same response.
+func TestResponsesOnASocketRunAgain(t *testing.T) {
+	received := make(chan struct{})
+	handler, turns := lostInSilence(2, received)
+	r := newRig(t, &appservertest.Server{Handler: handler})
+	k := r.socket(t)
+	k.say(create("", `"q"`))
+	created := k.hear()
+	require.Equal(t, "response.created", created.Type)
+	close(received)
+	for n := 1; ; n++ {
+		e := k.hear()
+		require.Equal(t, n, e.SequenceNumber)
+		require.NotEqual(t, "response.created", e.Type)
+		if e.Response != nil {
+			assert.Equal(t, created.Response.ID, e.Response.ID)
+		}
+		if e.Type == "response.completed" {
+			break
+		}
+	}
+	assert.EqualValues(t, 3, turns.Load())
+}
+
+// A request that waits for a place has no response yet: its error has a status.
+func TestWaitingRequestsHaveNoResponse(t *testing.T) {
+	r, gate, finish := single(t)
+	k := r.socket(t)
+	k.say(create("", `"q"`))
+	await(t, tick(t), func() bool { return r.Report().Queue.Depth == 1 })
+	streamed := make(chan *http.Response, 1)
+	go func() { streamed <- r.responding(t, asked(streaming, `"q"`)) }()
+	await(t, tick(t), func() bool { return r.Report().Queue.Depth == 2 })
+	r.pool.Drain()
+	e := k.hear()
+	assert.Equal(t, "error", e.Type)
+	assert.InDelta(t, http.StatusServiceUnavailable, e.Status, 0)
+	assert.Equal(t, http.StatusServiceUnavailable, received(t, streamed).StatusCode)
+	close(gate)
+	finish()
+}
