@@ -13,6 +13,7 @@ import (
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/chat"
+	"codex-proxy/proxy/completions"
 	"codex-proxy/proxy/connections"
 	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/limits"
@@ -132,6 +133,7 @@ func (a *API) mount(s Settings) {
 	})
 	catalogue := &models.Endpoint{Catalogue: a.Catalogue, Answers: answers}
 	a.Mount(chats.Routes()...)
+	a.Mount((&completions.Endpoint{Intake: in, Chats: chats}).Routes()...)
 	a.Mount(responses.Routes()...)
 	a.Mount(catalogue.Routes()...)
 }

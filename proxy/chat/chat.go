@@ -37,10 +37,17 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	if err := e.Intake.Inline(ctx, x, req.Images()); err != nil {
 		return err
 	}
-	c := &completion{Endpoint: e, w: w, x: x, req: req, wire: openai.Answer{
+	return e.Answer(ctx, w, r, x, req, chatForm{openai.Answer{
 		ID: proxy.NewID("chatcmpl-"), Created: time.Now().Unix(), Model: x.Model, Legacy: req.Legacy,
 		Usage: req.Stream && req.IncludeUsage,
-	}}
+	}})
+}
+
+// Answer answers a request of any endpoint whose requests can be written as those for
+// chat completions, in the form of that endpoint.
+func (e *Endpoint) Answer(ctx context.Context, w http.ResponseWriter, r *http.Request, x *proxy.Exchange,
+	req *openai.ChatRequest, form Form) error {
+	c := &completion{Endpoint: e, w: w, x: x, req: req, form: form}
 	if !req.Stream {
 		return c.run(ctx)
 	}
@@ -53,7 +60,7 @@ type completion struct {
 	w         http.ResponseWriter
 	x         *proxy.Exchange
 	req       *openai.ChatRequest
-	wire      openai.Answer
+	form      Form
 	stream    *answer.Stream         // nil: the answer is whole
 	keepalive bool                   // comments may break the silence of the stream
 	choices   []openai.ChoiceContent // of a whole answer
@@ -74,7 +81,7 @@ func (c *completion) finish() error {
 	if c.stream != nil {
 		return c.finishStream()
 	}
-	return c.Answers.JSON(c.w, c.wire.Completion(c.choices, answer.Usage(c.x.Turn.Usage)))
+	return c.Answers.JSON(c.w, c.form.Whole(c.choices, answer.Usage(c.x.Turn.Usage)))
 }
 
 // request is the turn of a choice.

@@ -26,8 +26,8 @@ func (c *completion) streamed(ctx context.Context, keepalive bool) error {
 // finishStream sends the usage, if the client wants it, and the end of the stream.
 func (c *completion) finishStream() error {
 	return c.stream.Send(func(w io.Writer) error {
-		if usage := answer.Usage(c.x.Turn.Usage); c.wire.Usage && usage != nil {
-			if err := openai.WriteEvent(w, c.wire.UsageChunk(usage)); err != nil {
+		if usage := answer.Usage(c.x.Turn.Usage); c.req.IncludeUsage && usage != nil {
+			if err := openai.WriteEvent(w, c.form.Usage(usage)); err != nil {
 				return err
 			}
 		}

@@ -14,15 +14,15 @@ import (
 // then is a real HTTP status.
 type streamedChoice struct {
 	choice
-	role  bool // the chunk with the role is out
-	sent  int  // calls
-	words *openai.TextWriter
+	opened bool // the first chunk is out
+	sent   int  // calls
+	words  *openai.TextWriter
 }
 
 // Begin implements turn.Sink.
 func (c *streamedChoice) Begin(a *turn.Attempt) {
 	c.start(a)
-	c.role, c.sent, c.words = false, 0, nil
+	c.opened, c.sent, c.words = false, 0, nil
 	if c.req.N > 1 {
 		c.stream.CountAttempt()
 	}
@@ -42,7 +42,7 @@ func (c *streamedChoice) Text(message, delta string) error {
 
 func (c *streamedChoice) writeText(text string) error {
 	if c.words == nil {
-		c.words = c.wire.TextWriter(c.index)
+		c.words = c.form.TextWriter(c.index)
 		if err := c.send(true); err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ func (c *streamedChoice) writeText(text string) error {
 
 // Reasoning implements turn.Sink.
 func (c *streamedChoice) Reasoning(item string, part int, delta string) error {
-	return c.send(true, c.wire.ReasoningChunk(c.index, c.separateParts(item, part, delta)))
+	return c.send(true, c.form.Reasoning(c.index, c.separateParts(item, part, delta))...)
 }
 
 // Item implements turn.Sink.
@@ -61,7 +61,7 @@ func (c *streamedChoice) Item(item appserver.ResponseItem) error {
 	if !ok {
 		return nil
 	}
-	chunks := c.wire.CallChunks(c.index, c.sent, call)
+	chunks := c.form.Call(c.index, c.sent, call)
 	c.sent++
 	return c.send(false, chunks...)
 }
@@ -80,11 +80,7 @@ func (c *streamedChoice) Finish(_ context.Context, f turn.Finish) error {
 		}
 	}
 	finish, refusal := c.end(f)
-	chunks := []openai.ChatChunk{c.wire.FinishChunk(c.index, finish)}
-	if refusal != "" {
-		chunks = append([]openai.ChatChunk{c.wire.RefusalChunk(c.index, refusal)}, chunks...)
-	}
-	if err := c.send(refusal == "", chunks...); err != nil {
+	if err := c.send(refusal == "", c.form.Ending(c.index, finish, refusal)...); err != nil {
 		return err
 	}
 	if c.req.N > 1 { // the end of the answer may come much later
@@ -93,12 +89,12 @@ func (c *streamedChoice) Finish(_ context.Context, f turn.Finish) error {
 	return c.ended()
 }
 
-// send sends chunks, and before the first of them the chunk with the role. content states
-// that the choice has content.
-func (c *streamedChoice) send(content bool, chunks ...openai.ChatChunk) error {
-	if !c.role {
-		c.role = true
-		chunks = append([]openai.ChatChunk{c.wire.RoleChunk(c.index, content)}, chunks...)
+// send sends chunks, and before the first of them the opening of the choice. content
+// states that the choice has content.
+func (c *streamedChoice) send(content bool, chunks ...any) error {
+	if !c.opened {
+		c.opened = true
+		chunks = append(c.form.Opening(c.index, content), chunks...)
 	}
 	return c.write(func(w io.Writer) error {
 		for _, chunk := range chunks {

@@ -1,13 +1,6 @@
 package openai
 
-import (
-	"bytes"
-	"encoding/json"
-	"io"
-	"slices"
-
-	"github.com/go-json-experiment/json/jsontext"
-)
+import "encoding/json"
 
 // ChatChunk is one event of a streamed answer.
 type ChatChunk struct {
@@ -52,29 +45,13 @@ func (a Answer) TextChunk(choice int, text string) ChatChunk {
 	return a.delta(choice, Delta{Content: &text})
 }
 
-// TextWriter writes TextChunks, which differ only in their text. One goroutine may use it.
-type TextWriter struct {
-	head, tail []byte
-	event      []byte // the last one, to reuse its memory
-}
-
 // TextWriter returns the writer of one choice.
 func (a Answer) TextWriter(choice int) *TextWriter {
 	data, err := json.Marshal(a.TextChunk(choice, ""))
 	if err != nil { // it holds strings and numbers
 		panic(err)
 	}
-	head, tail, _ := bytes.Cut(data, []byte(`"content":""`))
-	return &TextWriter{head: slices.Concat([]byte("data: "), head, []byte(`"content":`)), tail: append(tail, "\n\n"...)}
-}
-
-// WriteEvent writes the chunk with the text, like the function WriteEvent.
-func (t *TextWriter) WriteEvent(w io.Writer, text string) error {
-	// its error only reports bytes that are not UTF-8, which it has replaced
-	t.event, _ = jsontext.AppendQuote(append(t.event[:0], t.head...), text)
-	t.event = append(t.event, t.tail...)
-	_, err := w.Write(t.event)
-	return err
+	return newTextWriter(data, `"content":`)
 }
 
 // ReasoningChunk adds to the summary of the reasoning.

@@ -140,14 +140,14 @@ func unsupported(param, message string) *Error {
 
 // check refuses invalid values of single parameters.
 func (raw rawChat) check() error {
+	if err := checkModel(raw.Model); err != nil {
+		return err
+	}
+	if err := checkChoices(raw.N); err != nil {
+		return err
+	}
 	_, tier := serviceTiers[raw.ServiceTier]
 	switch {
-	case raw.Model == "":
-		return Invalid("model_required", "model", "model is required; GET /v1/models lists what there is")
-	case len(raw.Model) > maxModelName:
-		return Invalid("invalid_value", "model", fmt.Sprintf("model must not be longer than %d bytes", maxModelName))
-	case raw.N != nil && (*raw.N < 1 || *raw.N > MaxChoices):
-		return Invalid("invalid_value", "n", fmt.Sprintf("n must be from 1 to %d", MaxChoices))
 	case len(raw.Modalities) > 0 && !slices.Equal(raw.Modalities, boundedList[string]{"text"}):
 		return unsupported("modalities", `modalities must be ["text"]`)
 	case !tier:
@@ -156,6 +156,32 @@ func (raw rawChat) check() error {
 		return Invalid("invalid_value", "verbosity", "verbosity must be low, medium or high")
 	}
 	return checkEffort("reasoning_effort", raw.ReasoningEffort)
+}
+
+func checkModel(model string) error {
+	switch {
+	case model == "":
+		return Invalid("model_required", "model", "model is required; GET /v1/models lists what there is")
+	case len(model) > maxModelName:
+		return Invalid("invalid_value", "model", fmt.Sprintf("model must not be longer than %d bytes", maxModelName))
+	}
+	return nil
+}
+
+// checkChoices checks n, which may be nil.
+func checkChoices(n *int) error {
+	if choices(n) < 1 || choices(n) > MaxChoices {
+		return Invalid("invalid_value", "n", fmt.Sprintf("n must be from 1 to %d", MaxChoices))
+	}
+	return nil
+}
+
+// choices is the number of choices of a request with that n.
+func choices(n *int) int {
+	if n == nil {
+		return 1
+	}
+	return *n
 }
 
 func (raw rawChat) request() (*ChatRequest, error) {
@@ -180,15 +206,12 @@ func (raw rawChat) request() (*ChatRequest, error) {
 		return nil, err
 	}
 	req := &ChatRequest{
-		Model: raw.Model, Messages: messages, Stream: raw.Stream, N: 1,
+		Model: raw.Model, Messages: messages, Stream: raw.Stream, N: choices(raw.N),
 		IncludeUsage: raw.StreamOptions != nil && raw.StreamOptions.IncludeUsage,
 		Tools:        set.tools, Legacy: len(
 			raw.Functions) > 0, SingleCall: set.single, Instructions: set.instructions(),
 		Format: format, Reasoning: effort, ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Verbosity,
 		Stop: stop,
-	}
-	if raw.N != nil {
-		req.N = *raw.N
 	}
 	if set.strict {
 		req.Ignored = append(req.Ignored, "tools.strict")

@@ -246,6 +246,7 @@ func TestHonouredParametersAreDecoded(t *testing.T) {
 		ours  []string // that no client of the API sends
 	}{
 		{chatParams, reflect.TypeFor[rawChat](), nil},
+		{completionParams, reflect.TypeFor[rawCompletion](), nil},
 		{responseParams, reflect.TypeFor[rawResponse](), []string{"type"}},
 	} {
 		var named, decoded []string

@@ -36,6 +36,8 @@ func paramTable(table params) string {
 
 func TestParametersInTheDocs(t *testing.T) {
 	t.Run("chat", func(t *testing.T) { inTheDocs(t, "parameters", paramTable(chatParams)) })
+	t.Run("completions",
+		func(t *testing.T) { inTheDocs(t, "parameters of completions", paramTable(completionParams)) })
 	t.Run("responses", func(t *testing.T) { inTheDocs(t, "parameters of responses", paramTable(responseParams)) })
 }
 
@@ -71,18 +73,33 @@ func TestParametersFollowTheTable(t *testing.T) {
 		"tools":               `[{"type":"function","function":{"name":"f"}}]`, "tool_choice": `"auto"`,
 		"functions": `[{"name":"f"}]`, "function_call": `"auto"`,
 	}
-	for name, p := range chatParams {
+	followTable(t, chatParams, `"messages":[{"role":"user","content":"x"}]`, values,
+		func(body []byte) ([]string, error) {
+			req, err := DecodeChat(body)
+			if err != nil {
+				return nil, err
+			}
+			return req.Ignored, nil
+		})
+}
+
+// followTable sends each parameter of a table, with the value of an honoured one, to decode,
+// which returns the ignored ones. required is the required member beside the model.
+func followTable(t *testing.T, table params, required string, values map[string]string,
+	decode func(body []byte) (ignored []string, err error)) {
+	t.Helper()
+	for name, p := range table {
 		value, known := values[name]
 		if !known {
 			require.NotEqual(t, honoured, p.rule, "%s: give this test a value", name)
 			value = `"x"`
 		}
-		parameters := map[string]json.RawMessage{"model": []byte(`"m"`),
-			"messages": []byte(`[{"role":"user","content":"x"}]`)}
+		parameters := map[string]json.RawMessage{}
+		require.NoError(t, json.Unmarshal([]byte(`{"model":"m",`+required+`}`), &parameters))
 		parameters[name] = json.RawMessage(value)
 		body, err := json.Marshal(parameters)
 		require.NoError(t, err)
-		req, err := DecodeChat(body)
+		ignoredParams, err := decode(body)
 		if p.rule == refused {
 			var refusal *Error
 			require.ErrorAs(t, err, &refusal, name)
@@ -91,6 +108,6 @@ func TestParametersFollowTheTable(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, name)
-		assert.Equal(t, p.rule == ignored, slices.Contains(req.Ignored, name), name)
+		assert.Equal(t, p.rule == ignored, slices.Contains(ignoredParams, name), name)
 	}
 }

@@ -46,6 +46,15 @@ var Chat = API{
 	chunk: func(s *Schema, body []byte) (Answer, error) { return only(s.ChatStream(bytes.NewReader(body), 1)) },
 }
 
+// Completions is POST /v1/completions, of which streams are asked for their usage, too.
+var Completions = API{
+	Name:  "completions",
+	Path:  "/v1/completions",
+	ask:   func(prompt string) map[string]any { return map[string]any{"prompt": prompt} },
+	whole: func(s *Schema, body []byte) (Answer, error) { return only(s.TextCompletion(body, 1)) },
+	chunk: func(s *Schema, body []byte) (Answer, error) { return only(s.TextStream(bytes.NewReader(body), 1)) },
+}
+
 // Responses is POST /v1/responses.
 var Responses = API{
 	Name: "responses",
@@ -69,7 +78,7 @@ func only(answers []Answer, err error) (Answer, error) {
 func (a API) Body(q Question) ([]byte, error) {
 	body := a.ask(q.Prompt)
 	body["model"], body["stream"] = q.Model, q.Stream
-	if q.Stream && a.Name == Chat.Name {
+	if q.Stream && a.Name != Responses.Name {
 		body["stream_options"] = map[string]any{"include_usage": true}
 	}
 	if q.Reasoning {

@@ -94,7 +94,7 @@ func TestChatStreamThatFails(t *testing.T) {
 
 const responseHead = `{"id":"r","object":"response","access_programs":null,"created_at":1,"error":null,` +
 	`"incomplete_details":null,"instructions":null,"metadata":{},"model":"m","parallel_tool_calls":true,"temperature":null,` +
-	`"tool_choice":"auto","tools":[],"top_p":null,`
+	`"tool_choice":"auto","tools":[],"top_p":null,"store":true,"user":null,`
 
 const (
 	doneMessage = `{"id":"i","type":"message","role":"assistant","status":"completed",` +

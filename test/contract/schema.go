@@ -21,6 +21,8 @@ type Kind string
 const (
 	Completion Kind = "completion" // a whole chat completion
 	Chunk      Kind = "chunk"      // of a streamed one
+	Text       Kind = "text"       // a whole completion of a prompt
+	TextChunk  Kind = "textchunk"  // of a streamed one
 	Response   Kind = "response"
 	Model      Kind = "model"
 	Error      Kind = "error" // {"error":{…}}
@@ -43,7 +45,7 @@ func Compile() (*Schema, error) {
 		return nil, fmt.Errorf("cannot read the schemas: %w", err)
 	}
 	s := &Schema{kinds: map[Kind]*jsonschema.Schema{}, events: map[string]*jsonschema.Schema{}}
-	for _, kind := range []Kind{Completion, Chunk, Response, Model, Error} {
+	for _, kind := range []Kind{Completion, Chunk, Text, TextChunk, Response, Model, Error} {
 		if s.kinds[kind], err = c.Compile(location + "#/definitions/Wire/properties/" + string(kind)); err != nil {
 			return nil, fmt.Errorf("cannot compile the schema of %s: %w", kind, err)
 		}

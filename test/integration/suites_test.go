@@ -48,6 +48,7 @@ var oneSuite = map[string]string{
 	"TestChatFeatures": ofTheAPI,
 	"TestClients":      ofTheAPI,
 	"TestCodexCLI":     ofTheAPI,
+	"TestCompletions":  ofTheAPI,
 	"TestContract":     ofTheAPI,
 	"TestHugeImages":   ofTheAPI,
 	"TestModelFaults":  ofTheAPI,

@@ -137,6 +137,18 @@ func (g *Genome) Chat() string {
 	return body + `}`
 }
 
+// Completion is the body of a request for a completion.
+func (g *Genome) Completion() string {
+	body := `{"model":"demo","prompt":` + g.of(g.words(), `[`+g.words()+`]`, `[`+g.times(g.words)+`]`, g.nest())
+	switch g.pick(3) {
+	case 0:
+		body += `,"stop":` + g.of(g.words(), `[`+g.times(g.words)+`]`)
+	case 1:
+		body += `,` + g.numbered(`"unknown%d":{}`)
+	}
+	return body + `}`
+}
+
 func (g *Genome) item() string {
 	part := func() string {
 		return g.of(`{}`, `{"type":"input_text","text":`+g.words()+`}`, `{"type":"input_text"}`,

@@ -60,9 +60,18 @@ type ServedEvent =
   | OpenAI.Responses.ResponseReasoningSummaryTextDeltaEvent
   | OpenAI.Responses.ResponseReasoningSummaryTextDoneEvent;
 
+// The document has one type for a whole text completion and for a chunk of one. In a
+// chunk before the last one finish_reason is null, and usage as in chunks of a chat.
+type ServedTextChunk = Omit<OpenAI.Completion, "choices" | "usage"> & {
+  choices: (Omit<OpenAI.CompletionChoice, "finish_reason"> & { finish_reason: OpenAI.CompletionChoice["finish_reason"] | null })[];
+  usage?: OpenAI.CompletionUsage | null;
+};
+
 export interface Wire {
   completion: ServedCompletion;
   chunk: ServedChunk;
+  text: OpenAI.Completion;
+  textchunk: ServedTextChunk;
   response: ServedResponse;
   event: ServedEvent;
   model: OpenAI.Model;

@@ -1,0 +1,43 @@
+// Package completions serves POST /v1/completions, the legacy endpoint of one prompt. A
+// request runs as a chat of one message, and its answer has the form of a text.
+package completions
+
+import (
+	"net/http"
+	"time"
+
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/chat"
+	"codex-proxy/proxy/intake"
+	"codex-proxy/proxy/openai"
+)
+
+// Endpoint serves completions. All fields are required.
+type Endpoint struct {
+	Intake *intake.Intake
+	Chats  *chat.Endpoint
+}
+
+// Routes returns the routes of the endpoint.
+func (e *Endpoint) Routes() []proxy.Route {
+	return []proxy.Route{{Method: http.MethodPost, Path: "/v1/completions", Access: proxy.Keyed, Handler: e.create}}
+}
+
+// create serves POST /v1/completions.
+func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, openai.DecodeCompletion)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if err := x.Grant.Answer.Reserve(ctx, req.N*len(req.Echo)); err != nil {
+		return err
+	}
+	return e.Chats.Answer(ctx, w, r, x, &req.ChatRequest, form{
+		TextAnswer: openai.TextAnswer{
+			ID: proxy.NewID("cmpl-"), Created: time.Now().Unix(), Model: x.Model,
+			Usage: req.Stream && req.IncludeUsage,
+		},
+		echo: req.Echo,
+	})
+}

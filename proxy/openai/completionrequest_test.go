@@ -1,0 +1,78 @@
+package openai
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func completing(extra string) string { return `{"model":"m","prompt":"Once",` + extra + `}` }
+
+func TestDecodeCompletion(t *testing.T) {
+	prompted := func(text string) []Message {
+		return []Message{{Role: "user", Parts: []Part{{Text: text, At: "prompt"}}}}
+	}
+	for body, want := range map[string]CompletionRequest{
+		`{"model":"m","prompt":""}`:         {ChatRequest: ChatRequest{Model: "m", N: 1, Messages: prompted("")}},
+		`{"model":"m","prompt":["Once\n"]}`: {ChatRequest: ChatRequest{Model: "m", N: 1, Messages: prompted("Once\n")}},
+		completing(`"stream":true,"stream_options":{"include_usage":true},"n":2,"best_of":2,"echo":true,` +
+			`"stop":["x"],"max_tokens":16,"temperature":0,"logprobs":null,"suffix":"","logit_bias":{}`): {
+			Echo: "Once",
+			ChatRequest: ChatRequest{Model: "m", N: 2, Stream: true, IncludeUsage: true, Stop: []string{"x"},
+				Ignored: []string{"max_tokens", "temperature"}, Messages: prompted("Once")},
+		},
+	} {
+		req, err := DecodeCompletion([]byte(body))
+		require.NoError(t, err, body)
+		assert.Equal(t, &want, req)
+		assert.Equal(t, "prompt", req.Asked().HistoryField)
+	}
+}
+
+func TestDecodeCompletionRefuses(t *testing.T) {
+	prompt := func(value string) string { return `{"model":"m","prompt":` + value + `}` }
+	for _, tc := range []struct{ name, body, code, param string }{
+		{"no JSON", `{"model":`, "invalid_json", ""},
+		{"no model", `{"prompt":"x"}`, "model_required", "model"},
+		{"a long model", `{"prompt":"x","model":"` + strings.Repeat("m", 257) + `"}`, "invalid_value", "model"},
+		{"no prompt", `{"model":"m"}`, "field_required", "prompt"},
+		{"null", prompt(`null`), "field_required", "prompt"},
+		{"no prompts", prompt(`[]`), "field_required", "prompt"},
+		{"two prompts", prompt(`["a","b"]`), "unsupported_parameter", "prompt"},
+		{"tokens", prompt(`[1,2]`), "unsupported_parameter", "prompt"},
+		{"lists of tokens", prompt(`[[1],[2]]`), "unsupported_parameter", "prompt"},
+		{"an object", prompt(`{}`), "invalid_type", "prompt"},
+		{"a list of objects", prompt(`[{}]`), "invalid_type", "prompt[0]"},
+		{"messages", `{"model":"m","messages":[]}`, "unknown_parameter", "messages"},
+		{"no choices", completing(`"n":0`), "invalid_value", "n"},
+		{"best of more", completing(`"n":2,"best_of":3`), "unsupported_parameter", "best_of"},
+		{"stop", completing(`"stop":[1]`), "invalid_type", "stop[0]"},
+		{"suffix", completing(`"suffix":"end"`), "unsupported_parameter", "suffix"},
+		{"logprobs", completing(`"logprobs":0`), "unsupported_parameter", "logprobs"},
+		{"echo of the wrong type", completing(`"echo":"yes"`), "invalid_type", "echo"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := DecodeCompletion([]byte(tc.body))
+			var invalid *Error
+			require.ErrorAs(t, err, &invalid)
+			assert.Equal(t, tc.code, invalid.Code)
+			assert.Equal(t, tc.param, invalid.Param)
+			assert.Equal(t, 400, invalid.Status)
+		})
+	}
+}
+
+func TestCompletionParametersFollowTheTable(t *testing.T) {
+	followTable(t, completionParams, `"prompt":"x"`, map[string]string{
+		"model": `"m"`, "prompt": `"x"`, "stream": `true`, "stream_options": `{"include_usage":true}`, "n": `2`,
+		"best_of": `1`, "echo": `true`, "stop": `["x"]`,
+	}, func(body []byte) ([]string, error) {
+		req, err := DecodeCompletion(body)
+		if err != nil {
+			return nil, err
+		}
+		return req.Ignored, nil
+	})
+}

@@ -1,0 +1,31 @@
+package openai
+
+import (
+	"bytes"
+	"io"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// TextWriter writes the chunks of one choice that differ only in their text. One goroutine
+// may use it.
+type TextWriter struct {
+	head, tail []byte
+	event      []byte // the last one, to reuse its memory
+}
+
+// newTextWriter makes the writer from a chunk with an empty text, which follows name.
+func newTextWriter(chunk []byte, name string) *TextWriter {
+	head, tail, _ := bytes.Cut(chunk, []byte(name+`""`))
+	return &TextWriter{head: slices.Concat([]byte("data: "), head, []byte(name)), tail: append(tail, "\n\n"...)}
+}
+
+// WriteEvent writes the chunk with the text, like the function WriteEvent.
+func (t *TextWriter) WriteEvent(w io.Writer, text string) error {
+	// its error only reports bytes that are not UTF-8, which it has replaced
+	t.event, _ = jsontext.AppendQuote(append(t.event[:0], t.head...), text)
+	t.event = append(t.event, t.tail...)
+	_, err := w.Write(t.event)
+	return err
+}
