@@ -39,7 +39,7 @@ func newClients(t *testing.T) *clients {
 	require.NoError(t, err)
 	node, err := os.Readlink(filepath.Join(installed, "node"))
 	require.NoError(t, err)
-	b := newBed(t, "trixie", realWorker, "",
+	b := newBed(t, "trixie", realWorker+"models = [\"gpt-5.5\"]\n", "",
 		machine.Bind{Source: filepath.Join(installed, "node_modules"), Target: clientsDir + "/node_modules",
 			ReadOnly: true},
 		machine.Bind{Source: cases, Target: clientsDir + "/cases", ReadOnly: true})
@@ -50,7 +50,7 @@ func newClients(t *testing.T) *clients {
 
 // run runs cases in the machine; their output goes to the test's log.
 func (c *clients) run(t *testing.T, args ...string) error {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*bound)
 	defer cancel()
 	var out bytes.Buffer
 	err := c.Exec(ctx, machine.Exec{Args: append([]string{c.node}, args...), Env: []string{"API_KEY=" + c.key},
@@ -75,14 +75,39 @@ func TestClients(t *testing.T) {
 	t.Run("openai-go", c.openaiGo)
 	t.Run("openai-go responses", c.openaiGoResponses)
 	t.Run("npm", func(t *testing.T) {
-		assert.NoError(t, c.run(t, "--test", "--test-isolation=none", "--test-reporter=spec",
-			clientsDir+"/cases/*.test.mjs"))
+		for _, cases := range []string{"*.test.mjs"} {
+			t.Run(cases, func(t *testing.T) {
+				t.Parallel()
+				assert.NoError(t, c.run(t, "--test", "--test-isolation=none", "--test-reporter=spec",
+					clientsDir+"/cases/"+cases))
+			})
+		}
 	})
 	t.Run("retries", func(t *testing.T) {
 		for _, r := range retried {
 			assert.NoError(t, <-r)
 		}
 	})
+	t.Run("worker restart", c.restarted)
+}
+
+// restarted kills the worker in the middle of turns. They run again, and then the model
+// endpoint refuses each once, which the clients' own retries have to mend.
+func (c *clients) restarted(t *testing.T) {
+	const clients = 6 // of restarted.mjs
+	before := len(c.models.Turns())
+	require.NoError(t, c.models.Add(
+		modelserver.Script{Times: clients, Steps: []string{"gate restarted"}},
+		modelserver.Script{Times: clients, Steps: []string{"error 503"}}))
+	done := make(chan error, 1)
+	go func() { done <- c.run(t, clientsDir+"/cases/restarted.mjs") }()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	_, err := c.models.Wait(ctx, modelserver.AtGate("restarted", clients))
+	require.NoError(t, err)
+	c.MustRun(t, "systemctl", "kill", "--signal=KILL", workerUnit)
+	require.NoError(t, <-done)
+	assert.Len(t, c.models.Turns()[before:], 3*clients, "a turn that is lost, one that is refused, one that is answered")
 }
 
 // refusedOnce makes the model endpoint refuse the next two requests, and returns when

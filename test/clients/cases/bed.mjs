@@ -1,19 +1,33 @@
 // What the cases share: the service and the scripted model endpoint behind it.
 // A prompt holds its answer, see package modelserver: [[text hello]].
+import assert from "node:assert/strict";
 import OpenAI from "openai";
 import { z } from "zod";
 
 export const model = "gpt-test";
+// thinker is a model whose name clients take for that of a reasoning model.
+export const thinker = "gpt-5.5";
 export const baseURL = "http://127.0.0.1:8787/v1";
 const endpoint = "http://127.0.0.1:18080";
 
 export const client = (options = {}) => new OpenAI({ baseURL, apiKey: process.env.API_KEY, maxRetries: 0, timeout: 30_000, ...options });
 
+export const received = async (word) => {
+  const { requests } = await (await fetch(`${endpoint}/_requests`)).json();
+  return (requests ?? []).filter((r) => r.method === "POST" && JSON.stringify(r.body.raw.input).includes(word));
+};
+
 // turns are the bodies that the model endpoint received whose input has the
 // word, oldest first.
-export async function turns(word) {
-  const { requests } = await (await fetch(`${endpoint}/_requests`)).json();
-  return requests.filter((r) => r.method === "POST" && JSON.stringify(r.body.raw.input).includes(word)).map((r) => r.body.raw);
+export const turns = async (word) => (await received(word)).map((r) => r.body.raw);
+
+// cut waits until the turn with the word has ended at the model endpoint before its
+// answer did.
+export async function cut(word) {
+  for (const until = Date.now() + 30_000; Date.now() < until; await new Promise((done) => setTimeout(done, 50))) {
+    if ((await received(word)).some((r) => r.cut)) return;
+  }
+  assert.fail(`the turn of ${word} goes on`);
 }
 
 export const City = z.object({ city: z.string(), population: z.number().int() });
@@ -26,6 +40,9 @@ export const pixel =
 export const weather = { description: "the weather in a city", parameters: z.object({ city: z.string() }) };
 // parallel is a prompt to which the model answers with two calls.
 export const parallel = (word) => `${word} [[call get_weather {"city":"Paris"}]] [[call get_weather {"city":"Rome"}]]`;
+
+// loop is a prompt to which the model answers with two calls, then one, then text.
+export const loop = (word) => `${parallel(word)} [[then]] [[call get_weather {"city":"Oslo"}]] [[then]] [[text wa]] [[text rm]]`;
 
 // results are what a follow-up brought to the model endpoint: the arguments of
 // the calls and their outputs, joined by their ids.

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import OpenAI from "openai";
 import { zodFunction, zodResponseFormat } from "openai/helpers/zod";
-import { City, client, model, parallel, pixel, results, rome, turns, weather } from "./bed.mjs";
+import { City, client, cut, model, parallel, pixel, results, rome, turns, weather } from "./bed.mjs";
 
 const ask = (content, more = {}) => ({ model, messages: [{ role: "user", content }], ...more });
 
@@ -16,11 +16,11 @@ describe("openai: chat completions", { concurrency: true }, () => {
   });
 
   test("streamed", async () => {
-    const heard = [];
+    const deltas = [];
     const stream = client().chat.completions.stream(ask("[[text one ]] [[text two]]", { stream_options: { include_usage: true } }));
-    stream.on("content", (delta) => heard.push(delta));
+    stream.on("content", (delta) => deltas.push(delta));
     const c = await stream.finalChatCompletion();
-    assert.deepEqual(heard, ["one ", "two"]);
+    assert.deepEqual(deltas, ["one ", "two"]);
     assert.equal(c.choices[0].message.content, "one two");
     assert.equal((await stream.totalUsage()).total_tokens, 15);
   });
@@ -72,5 +72,6 @@ describe("openai: chat completions", { concurrency: true }, () => {
     for await (const chunk of stream) {
       if (chunk.choices[0].delta.content) break; // which aborts the request
     }
+    await cut("chat-closed");
   });
 });

@@ -33,12 +33,12 @@ describe("openai: errors are the library's own classes", { concurrency: true }, 
   }
 
   test("in a chat stream", async () => {
-    const heard = [];
+    const deltas = [];
     const broken = async () => {
-      for await (const chunk of await chat(client(), "[[text so far]] [[drop]]", { stream: true })) heard.push(chunk.choices[0]?.delta.content ?? "");
+      for await (const chunk of await chat(client(), "[[text so far]] [[drop]]", { stream: true })) deltas.push(chunk.choices[0]?.delta.content ?? "");
     };
     await assert.rejects(broken(), (e) => e instanceof OpenAI.APIError && e.code === "upstream_error");
-    assert.equal(heard.join(""), "so far");
+    assert.equal(deltas.join(""), "so far");
   });
 
   // With its retries a client would wait two minutes for somebody to log in.

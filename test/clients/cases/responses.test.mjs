@@ -13,11 +13,11 @@ describe("openai: responses", { concurrency: true }, () => {
   });
 
   test("the streaming helper", async () => {
-    const heard = [];
+    const deltas = [];
     const stream = client().responses.stream({ model, input: "[[reasoning why]] [[text one ]] [[text two]]" });
-    stream.on("response.output_text.delta", (e) => heard.push(e.delta));
+    stream.on("response.output_text.delta", (e) => deltas.push(e.delta));
     const r = await stream.finalResponse();
-    assert.deepEqual(heard, ["one ", "two"]);
+    assert.deepEqual(deltas, ["one ", "two"]);
     assert.equal(r.output_text, "one two");
     assert.equal(r.output.at(-1).type, "message");
   });
@@ -54,8 +54,8 @@ describe("openai: responses", { concurrency: true }, () => {
       assert.equal(r.previous_response_id ?? undefined, previous);
       previous = r.id;
     }
-    const said = JSON.stringify((await turns("chain-3"))[0].input);
-    const places = ["chain-1", '"answer 1"', "chain-2", '"answer 2"', "chain-3"].map((w) => said.indexOf(w));
+    const sent = JSON.stringify((await turns("chain-3"))[0].input);
+    const places = ["chain-1", '"answer 1"', "chain-2", '"answer 2"', "chain-3"].map((w) => sent.indexOf(w));
     assert.ok(places[0] >= 0);
     assert.deepEqual(places, [...places].sort((a, b) => a - b));
 

@@ -1,4 +1,4 @@
-// The model endpoint has been told to refuse the first requests. A client with
+// The model endpoint refuses the first requests. A client with
 // retries waits as long as Retry-After says; by itself it would wait half a second.
 import assert from "node:assert/strict";
 import { client, model } from "./bed.mjs";
