@@ -105,9 +105,7 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, stderr.file()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if c.Relay != nil {
-		defer func() { _ = c.Relay.Close() }()
-	}
+	defer func() { _ = c.Relay.Close() }()
 	s := newSupervisor(n, logger, c)
 	if err := start(cmd, c.BlockTerm); err != nil {
 		stderr.close()
@@ -143,6 +141,7 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 			_ = cmd.Process.Signal(sig)
 		case sig == syscall.SIGTERM && c.Drain && !draining && !c.stopped(ctx):
 			draining = true
+			_ = c.Relay.Close()                           // connections wait in the backlog for the next start
 			s.stopping("Stopping: what runs is finished") // the probes go on, to detect a hang
 			tasks.Go(func() { s.drain(exited, func() { end(syscall.SIGHUP) }) })
 		default:

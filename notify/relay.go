@@ -59,8 +59,12 @@ func (r *Relay) run(ctx context.Context, logger *slog.Logger) {
 	work.Wait()
 }
 
-// Close closes the listeners.
+// Close closes the listeners. A connection that is made after it waits in the socket's
+// backlog for the next relay. A nil Relay has none.
 func (r *Relay) Close() error {
+	if r == nil {
+		return nil
+	}
 	var errs []error
 	for _, l := range r.Listeners {
 		errs = append(errs, l.Close())

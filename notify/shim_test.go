@@ -20,10 +20,11 @@ import (
 // shim is a process that runs Exec, started as by systemd.
 type shim struct {
 	*manager
-	cmd    *exec.Cmd
-	dir    string
-	socket string // the path of the inherited socket
-	stderr bytes.Buffer
+	cmd      *exec.Cmd
+	dir      string
+	socket   string       // the path of the inherited socket
+	listener net.Listener // that socket, as the service manager keeps it
+	stderr   bytes.Buffer
 }
 
 // newShim prepares a shim for a role with arguments. In probe and arguments DIR
@@ -57,10 +58,11 @@ func (s *shim) watched(d time.Duration) *shim {
 func (s *shim) listen(t *testing.T) *shim {
 	t.Helper()
 	s.socket = filepath.Join(s.dir, "relay")
-	l, err := net.Listen("unix", s.socket)
+	var err error
+	s.listener, err = net.Listen("unix", s.socket)
 	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	f, err := l.(*net.UnixListener).File()
+	t.Cleanup(func() { s.listener.Close() })
+	f, err := s.listener.(*net.UnixListener).File()
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
 	return s.pass(f, "echo.socket")

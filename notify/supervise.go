@@ -74,12 +74,8 @@ func (s *supervisor) relaying() chan struct{} {
 	return s.relayed
 }
 
-// drain calls end when the relay has no connection. The relay accepts no more
-// connections: they wait in the socket's backlog for the next start.
+// drain calls end when the relay, whose listeners are closed, has no connection.
 func (s *supervisor) drain(exited context.Context, end func()) {
-	if s.command.Relay != nil {
-		_ = s.command.Relay.Close()
-	}
 	s.mu.Lock()
 	relayed := s.relayed
 	s.mu.Unlock()
