@@ -15,17 +15,12 @@ func (s sample) quantile(q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// slower is how many times longer a worker has just taken to start than on the machine
-// of these figures, which has two cores and no other load; at least 1.
-func (b *bed) slower() time.Duration {
-	b.t.Helper()
-	b.MustRun(b.t, "systemctl", "restart", workerUnit)
-	r, _ := b.until("ready", ready)
-	took := time.Duration(r.Workers[0].StartupLatencyMS) * time.Millisecond
-	times := max(1, took/(100*time.Millisecond))
-	b.t.Logf("the worker starts in %s: figures are taken %d times", took, times)
-	return times
-}
+// slowest is how many times slower than the machine of these figures, which has two
+// cores and no other load, a machine of the tests may be. A figure is compared with the
+// best of several samples: other work of the machine can only make some of them worse.
+const slowest = 20
+
+func (s sample) best() time.Duration { return s.quantile(0) }
 
 func (s sample) String() string {
 	return fmt.Sprintf("median %s, p99 %s, max %s (n=%d)",
