@@ -68,9 +68,61 @@ func TestWaitingEndsAtTheDeadline(t *testing.T) {
 	finish()
 }
 
+// A stream that waits is kept open by comments, and is answered in the end. Without
+// comments its client would receive nothing.
+func TestWaitingStreamsAreKeptOpen(t *testing.T) {
+	for path, body := range map[string]string{
+		"/v1/chat/completions": hello(streaming), "/v1/responses": asked(streaming, `"q"`),
+	} {
+		r, gate, finish := single(t, func(o *options) { o.Keepalive = 10 * time.Millisecond })
+		resp := r.do(t, http.MethodPost, path, body, "X-Request-Id", "waited")
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+		assert.Empty(t, resp.Header.Get("X-Codex-Attempts"), "no attempt was made until the header")
+		answer := bufio.NewReader(resp.Body)
+		for range 3 {
+			assert.Equal(t, ": keepalive", frame(t, answer))
+		}
+		close(gate)
+		finish()
+		rest := text(t, unread(resp, answer))
+		if path == "/v1/responses" {
+			list := events(t, rest)
+			assert.Equal(t, "response.created", list[0].Type)
+			assert.Equal(t, "response.completed", list[len(list)-1].Type)
+		} else {
+			assert.Contains(t, rest, "[DONE]")
+		}
+		assert.Equal(t, "ok", r.log.request(t, "waited")["outcome"])
+	}
+}
+
+// The refusal of a stream that was kept open is an error in the stream.
+func TestWaitingStreamsEndInAnError(t *testing.T) {
+	for path, body := range map[string]string{
+		"/v1/chat/completions": hello(streaming), "/v1/responses": asked(streaming, `"q"`),
+	} {
+		r, gate, finish := single(t, func(o *options) { o.Keepalive = 10 * time.Millisecond })
+		resp := r.do(t, http.MethodPost, path, body, "X-Request-Id", "refused")
+		r.pool.Drain()
+		got := text(t, resp)
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+		assert.True(t, strings.HasPrefix(got, ": keepalive\n"))
+		if path == "/v1/responses" {
+			list := events(t, got)
+			assert.Equal(t, "response.failed", list[len(list)-1].Type)
+		} else {
+			assert.Contains(t, got, `"code":"draining"`)
+			assert.NotContains(t, got, "[DONE]")
+		}
+		assert.Equal(t, "draining", r.log.request(t, "refused")["outcome"])
+		close(gate)
+		finish()
+	}
+}
+
 func TestFullQueueIsTheKeysOwnLoad(t *testing.T) {
 	keys, secrets := withKeys(t, "alice", "bob")
-	r, gate, finish := single(t, func(o *options) { o.queue = workers.Queue{Limit: 2, Timeout: bound} })
+	r, gate, finish := single(t, func(o *options) { o.queue = workers.Queue{Limit: 2, Timeout: bound, ReadyTimeout: bound} })
 	r.Keys = keys
 	alice, bob := "Bearer "+secrets[0], "Bearer "+secrets[1]
 	first, second := r.later(t, hello(""), "Authorization", alice), r.later(t, hello(""), "Authorization", alice)

@@ -183,7 +183,7 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 // piped is a client of a server without workers, whose idle timeout is an hour.
 func piped(t *testing.T, changes ...func(*Settings)) (client net.Conn, leave func()) {
 	t.Helper()
-	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: bound}, func() {})
+	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: bound, ReadyTimeout: bound}, func() {})
 	settings := Settings{
 		Pool: pool, Report: func() probes.Report { return probes.Report{} }, BodyLimit: 1000, RequestMemory: 8000,
 		QueueTimeout: bound, IdleTimeout: time.Hour, Keepalive: time.Hour,

@@ -65,7 +65,8 @@ type options struct {
 // newRig starts the server and waits for the worker, if there is one.
 func newRig(t *testing.T, worker *appservertest.Server, changes ...func(*options)) *rig {
 	t.Helper()
-	o := options{worker: worker, max: 16, queue: workers.Queue{Limit: 64, Timeout: bound}, Settings: Settings{
+	queue := workers.Queue{Limit: 64, Timeout: bound, ReadyTimeout: bound}
+	o := options{worker: worker, max: 16, queue: queue, Settings: Settings{
 		BodyLimit: 1 << 20, RequestMemory: 256 << 20, QueueTimeout: bound, IdleTimeout: 10 * time.Second,
 		Keepalive: 10 * time.Second, Registry: prometheus.NewRegistry(),
 	}}

@@ -131,7 +131,7 @@ func newRig(t *testing.T) *rig {
 	a := workers.New("a", appservertest.Start(t, &appservertest.Server{}), workers.Settings{
 		MaxInflight: 4, HandshakeTimeout: bound, ResetAfter: time.Hour, OnChange: onChange, Logger: logger,
 	})
-	r.pool = workers.NewPool([]*workers.Worker{a}, workers.Queue{Limit: 4, Timeout: bound}, onChange)
+	r.pool = workers.NewPool([]*workers.Worker{a}, workers.Queue{Limit: 4, Timeout: bound, ReadyTimeout: bound}, onChange)
 	tracker := probes.NewTracker(time.Now(), func(probes.Flip) {})
 	report := func() probes.Report { return tracker.Observe(r.pool.Snapshot()) }
 	r.server = control.New(r.pool, report, r, drains{r}, logger)

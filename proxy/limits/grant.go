@@ -25,7 +25,7 @@ type Grant struct {
 
 // Grant creates the grant of a request with that key, which uses nothing yet.
 func (l *Limiter) Grant(key auth.Key, memory *Memory) Grant {
-	return Grant{key: key, limiter: l, Body: memory.Hold(key.Name), Answer: Output{held: memory.Hold(key.Name)}}
+	return Grant{key: key, limiter: l, Body: memory.Hold(key.Name), Answer: Output{held: memory.holdAnswer(key.Name)}}
 }
 
 // Allows reports whether the key may use a model. It counts a refusal.

@@ -14,6 +14,9 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
+// holdingWait bounds the wait of a request that holds memory already for more of it.
+const holdingWait = 10 * time.Second
+
 // smallRequest bounds the bytes of a request that counts as small; with little memory
 // the bound is lower.
 const smallRequest = 64 << 10
@@ -30,16 +33,17 @@ type Memory struct {
 	wait       time.Duration // the longest wait for room
 	all, small *semaphore.Weighted
 	more       *semaphore.Weighted // an eighth, for requests that hold something already
+	answers    *semaphore.Weighted // a sixteenth, for answers of turns in flight
 	shares     sync.Map            // API key → *semaphore.Weighted; they are few bytes, and stay
 	bytes      atomic.Int64
 }
 
 // NewMemory creates a budget of limit bytes.
 func NewMemory(limit int64, wait time.Duration) *Memory {
-	forSmall := limit / 16
+	part := limit / 16
 	return &Memory{
-		limit: limit, wait: wait, all: semaphore.NewWeighted(limit - forSmall), small: semaphore.NewWeighted(forSmall),
-		more: semaphore.NewWeighted(limit / 8),
+		limit: limit, wait: wait, all: semaphore.NewWeighted(limit - part), small: semaphore.NewWeighted(part),
+		more: semaphore.NewWeighted(limit / 8), answers: semaphore.NewWeighted(part),
 	}
 }
 
@@ -60,7 +64,16 @@ func (m *Memory) Hold(key string) Held {
 		}
 		share, _ = m.shares.LoadOrStore(key, semaphore.NewWeighted(size))
 	}
-	return Held{memory: m, share: share.(*semaphore.Weighted)}
+	return Held{memory: m, share: share.(*semaphore.Weighted), beside: m.more}
+}
+
+// holdAnswer is Hold for an answer. Requests that wait for a place on a worker may have
+// all the memory that requests can get, and a place becomes free when an answer ends: so
+// an answer waits for none of them.
+func (m *Memory) holdAnswer(key string) Held {
+	h := m.Hold(key)
+	h.beside = m.answers
+	return h
 }
 
 // Held is the memory that a part of a request, or a connection, is charged for. It
@@ -68,14 +81,15 @@ func (m *Memory) Hold(key string) Held {
 type Held struct {
 	memory *Memory
 	share  *semaphore.Weighted // of the API key
+	beside *semaphore.Weighted // where it is extended when the rest is full
 	bytes  int64
 	wanted int64 // more than bytes where that would be more than a share
 	small  int64 // of bytes, out of the part for small requests
-	more   int64 // of bytes, out of the part for requests that hold something
+	more   int64 // of bytes, out of beside
 }
 
 // Another creates an empty charge for the same API key.
-func (h *Held) Another() Held { return Held{memory: h.memory, share: h.share} }
+func (h *Held) Another() Held { return Held{memory: h.memory, share: h.share, beside: h.beside} }
 
 // Share bounds the bytes of one request.
 func (h *Held) Share() int64 { return h.memory.share() }
@@ -100,7 +114,7 @@ func (h *Held) Acquire(ctx context.Context, n int64) error {
 	if h.TryAcquire(n) {
 		return nil
 	}
-	within, cancel := context.WithTimeout(ctx, m.wait)
+	within, cancel := context.WithTimeout(ctx, h.patience())
 	defer cancel()
 	if h.share.Acquire(within, n) != nil {
 		return cause.Of(ctx, openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded",
@@ -115,9 +129,18 @@ func (h *Held) Acquire(ctx context.Context, n int64) error {
 	return nil
 }
 
+// patience is the longest wait. Requests that hold something, and answers, may wait for
+// each other.
+func (h *Held) patience() time.Duration {
+	if h.bytes > 0 || h.beside == h.memory.answers {
+		return min(h.memory.wait, holdingWait)
+	}
+	return h.memory.wait
+}
+
 // extend is Acquire for a charge that is not empty: if it waited for memory that others
-// hold, they could wait for the memory that it holds. An eighth beside the limit is for
-// that, and counts for no key.
+// hold, they could wait for the memory that it holds. A part beside the limit is for that,
+// and counts for no key.
 func (h *Held) extend(ctx context.Context, n int64) error {
 	m := h.memory
 	part := min(n, m.share()-h.bytes)
@@ -128,9 +151,9 @@ func (h *Held) extend(ctx context.Context, n int64) error {
 	if n = part; h.TryAcquire(n) {
 		return nil
 	}
-	within, cancel := context.WithTimeout(ctx, m.wait)
+	within, cancel := context.WithTimeout(ctx, h.patience())
 	defer cancel()
-	if m.more.Acquire(within, n) != nil {
+	if h.beside.Acquire(within, n) != nil {
 		return cause.Of(ctx, m.full())
 	}
 	h.more += n
@@ -189,7 +212,7 @@ func (h *Held) Shrink(n int64) {
 		return
 	}
 	more := min(rest, h.more)
-	h.memory.more.Release(more)
+	h.beside.Release(more)
 	h.more -= more
 	h.count(-more)
 	rest -= more

@@ -132,3 +132,31 @@ func TestMemoryIsExtended(t *testing.T) {
 		require.True(t, m.more.TryAcquire(200))
 	})
 }
+
+// Requests that wait for a place may hold all memory that requests can have: the key with
+// too many waits and is refused, and the answers of turns in flight, which make places
+// free, go on.
+func TestMemoryInALongQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(3200, 5*time.Minute)
+		var waiting [3]Held
+		for i, key := range []string{"ann", "ann", "bob"} {
+			waiting[i] = m.Hold(key)
+			require.NoError(t, waiting[i].Acquire(t.Context(), []int64{800, 800, 1400}[i]))
+		}
+		require.NoError(t, waiting[2].extend(t.Context(), 400))
+		began := time.Now()
+		answer := Output{held: m.holdAnswer("ann"), bytes: freeOutput}
+		require.NoError(t, answer.held.extend(t.Context(), 100))
+		assert.Zero(t, time.Since(began))
+		late, eve := m.Hold("ann"), m.Hold("eve")
+		assert.Equal(t, "overloaded", refusedBy(t, eve.Acquire(t.Context(), 100)))
+		assert.Equal(t, 5*time.Minute, time.Since(began))
+		waiting[2].Release()
+		require.NoError(t, eve.Acquire(t.Context(), 100), "the other key")
+		assert.Equal(t, "concurrency_exceeded", refusedBy(t, late.Acquire(t.Context(), 100)), "the key's own load")
+		began = time.Now()
+		assert.Equal(t, "overloaded", refusedBy(t, answer.held.extend(t.Context(), 150)))
+		assert.Equal(t, holdingWait, time.Since(began), "a request that holds memory does not keep it for long")
+	})
+}

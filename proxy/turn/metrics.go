@@ -24,7 +24,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return &metrics{
 		queueWait: f.NewHistogram(metric.Histogram("codex_queue_wait_seconds",
 			"Time that a turn waited for a place on a worker, whether it got one or not.",
-			.001, .005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)),
+			.001, .005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300)),
 		queueRefused: metric.Closed(f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_queue_refused_total", Help: "Turns that got no place on a worker, by why.",
 		}, []string{"reason"}), refusals...),

@@ -127,7 +127,8 @@ type Sink interface {
 	// Flush is called when no further event has arrived yet.
 	Flush() error
 	// Silence is called when nothing was delivered for Request.FirstSilence, and each time
-	// nothing was delivered for Settings.Keepalive, if Request.BreakSilence is set.
+	// nothing was delivered for Settings.Keepalive, also in the queue before the first
+	// Begin, if Request.BreakSilence is set.
 	Silence() error
 	// Finish ends the answer. The turn is closed after it: the client does not wait
 	// for the worker's confirmation.

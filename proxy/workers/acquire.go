@@ -28,6 +28,10 @@ type Ask struct {
 	// Prefer names the worker that serves the request if it has a slot just now;
 	// empty is no preference.
 	Prefer string
+	// OnSilence is called each Keepalive while the request waits, from the goroutine of
+	// Acquire; its error ends the wait. Nil: nothing is called.
+	OnSilence func() error
+	Keepalive time.Duration
 }
 
 // again reports whether the request waits again, for its turn was lost.
@@ -44,7 +48,7 @@ type dispatcher struct {
 
 // Acquire returns a lease on a ready worker with the model, after a wait in the
 // queue if need be. The error is one of the sentinels, the reason why there was no
-// slot, or ctx's cause; then the request has left the queue.
+// slot, ctx's cause, or that of OnSilence; then the request has left the queue.
 func (d *dispatcher) Acquire(ctx context.Context, a Ask) (*Lease, error) {
 	w := d.queue.enter(a)
 	if a.again() {
@@ -61,24 +65,45 @@ func (d *dispatcher) await(ctx context.Context, w *waiter) (*Lease, error) {
 	if len(w.answer) > 0 { // mostly there is a slot
 		return unlessEnded(ctx, <-w.answer)
 	}
+	defer w.expiry.Stop()
 	d.onChange() // other processes send their turns to one in which a request waits
-	timeout := time.NewTimer(d.queue.Timeout)
-	defer timeout.Stop()
-	select {
-	case got := <-w.answer:
-		return got.lease, got.err
-	case <-ctx.Done():
-	case <-timeout.C:
+	silence, stop := w.ask.silence()
+	defer stop()
+	for {
+		select {
+		case got := <-w.answer:
+			return got.lease, got.err
+		case <-ctx.Done():
+			return d.abandon(w, context.Cause(ctx))
+		case <-silence:
+			if err := w.ask.OnSilence(); err != nil {
+				return d.abandon(w, err)
+			}
+		case <-w.expiry.C:
+			if verdict := d.queue.expire(w); verdict != nil {
+				return nil, verdict
+			}
+		}
 	}
-	verdict, waited := d.queue.leave(w)
-	switch {
-	case !waited:
-		return unlessEnded(ctx, <-w.answer)
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	default:
-		return nil, verdict
+}
+
+// silence ticks each time OnSilence is due, until stop is called.
+func (a Ask) silence() (ticks <-chan time.Time, stop func()) {
+	if a.OnSilence == nil {
+		return nil, func() {}
 	}
+	ticker := time.NewTicker(a.Keepalive)
+	return ticker.C, ticker.Stop
+}
+
+// abandon takes the request out of the queue, or releases the slot that it got
+// meanwhile, and returns err.
+func (d *dispatcher) abandon(w *waiter, err error) (*Lease, error) {
+	if !d.queue.leave(w) {
+		got := <-w.answer
+		got.lease.Release()
+	}
+	return nil, err
 }
 
 // unlessEnded returns the answer, or releases its lease if the request has ended

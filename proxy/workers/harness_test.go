@@ -186,7 +186,7 @@ func newRig(t *testing.T, change func(*workers.Settings), ws ...named) *rig {
 	for _, w := range ws {
 		all = append(all, workers.New(w.name, w.socket, settings))
 	}
-	r.pool = workers.NewPool(all, workers.Queue{Limit: 64, Timeout: bound}, settings.OnChange)
+	r.pool = workers.NewPool(all, workers.Queue{Limit: 64, Timeout: bound, ReadyTimeout: bound}, settings.OnChange)
 	return r
 }
 

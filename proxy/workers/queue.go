@@ -13,10 +13,14 @@ import (
 // is at its limit. The request that gets it is of the key with the most requests.
 var ErrQueueFull = errors.New("the queue is full")
 
-// Queue bounds the wait for a worker.
+// Queue bounds the wait for a slot. All durations must be positive.
 type Queue struct {
-	Limit   int           // requests that may wait, at least 1
-	Timeout time.Duration // the longest that one waits
+	Limit int // requests that may wait, at least 1
+	// Timeout is the longest that a request waits: for the end of other turns, mostly.
+	Timeout time.Duration
+	// ReadyTimeout is the longest that a request waits, at a time, while no worker that
+	// may have its model is ready.
+	ReadyTimeout time.Duration
 }
 
 // queue holds the requests that wait for a slot, in the order of line. Every slot
@@ -40,6 +44,8 @@ type waiter struct {
 	ask     Ask
 	since   time.Time
 	verdict error       // why it still waits
+	absent  time.Time   // since when no worker is ready for it; zero: one is, and busy
+	expiry  *time.Timer // of the wait; nil for a request that never waited
 	answer  chan answer // capacity 1; sent once, when the queue removes the waiter
 }
 
@@ -63,6 +69,7 @@ func (q *queue) enter(a Ask) *waiter {
 			return w
 		}
 	}
+	w.expiry = time.NewTimer(q.Timeout)
 	q.add(w)
 	q.serve()
 	if len(w.answer) == 0 && !a.again() && q.depth() > q.Limit {
@@ -78,17 +85,31 @@ func (q *queue) wake() {
 	q.serve()
 }
 
-// leave removes w and returns why it was still waiting; false means that it was
-// answered before.
-func (q *queue) leave(w *waiter) (verdict error, waited bool) {
+// leave removes w; false means that it was answered before.
+func (q *queue) leave(w *waiter) (waited bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(w.answer) > 0 {
-		return nil, false
+		return false
 	}
-	q.remove(w)
-	q.serve() // the requests that waited for its images
-	return w.verdict, true
+	q.quit(w)
+	return true
+}
+
+// expire removes w and returns why it was still waiting. It returns nil if w was answered
+// before, or may go on waiting: a worker that was awaited is ready, and busy.
+func (q *queue) expire(w *waiter) (verdict error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(w.answer) > 0 {
+		return nil
+	}
+	if left := time.Until(q.deadline(w)); left > 0 {
+		w.expiry.Reset(left)
+		return nil
+	}
+	q.quit(w)
+	return w.verdict
 }
 
 // look is the number of waiting requests and how long the oldest has waited.
@@ -122,6 +143,38 @@ func (q *queue) remove(w *waiter) {
 	q.line.remove(w)
 }
 
+// quit removes a request that was not answered.
+func (q *queue) quit(w *waiter) {
+	q.remove(w)
+	q.serve() // the requests that waited for its images
+}
+
+// deadline is the end of the wait.
+func (q *queue) deadline(w *waiter) time.Time {
+	end := w.since.Add(q.Timeout)
+	if w.absent.IsZero() {
+		return end
+	}
+	if soon := w.absent.Add(q.ReadyTimeout); soon.Before(end) {
+		return soon
+	}
+	return end
+}
+
+// judge records why w waits. The bound of the wait depends on it.
+func (q *queue) judge(w *waiter, verdict error) {
+	w.verdict = verdict
+	switch busy := errors.Is(verdict, ErrBusy); {
+	case busy == w.absent.IsZero():
+		return
+	case busy:
+		w.absent = time.Time{}
+	default:
+		w.absent = time.Now()
+	}
+	w.expiry.Reset(time.Until(q.deadline(w)))
+}
+
 // serve answers every request that can be answered now, in the order of the line.
 func (q *queue) serve() {
 	refused := map[kind]error{}
@@ -149,7 +202,7 @@ func (q *queue) next(refused map[kind]error) (*waiter, answer) {
 		if err == nil || final(err) {
 			return w, answer{lease, err}
 		}
-		w.verdict = err
+		q.judge(w, err)
 	}
 	return nil, answer{}
 }

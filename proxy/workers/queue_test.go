@@ -79,7 +79,7 @@ func (s *stage) depth() int {
 
 func TestQueueIsFairBetweenKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(Queue{Limit: 64, Timeout: time.Minute})
+		s := newStage(Queue{Limit: 64, Timeout: time.Minute, ReadyTimeout: time.Minute})
 		for i := range 4 {
 			s.arrive(fmt.Sprintf("a%d", i), Ask{Model: "m", Key: "a"})
 		}
@@ -99,7 +99,7 @@ func TestQueueIsFairBetweenKeys(t *testing.T) {
 
 func TestQueueServesLostTurnsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(Queue{Limit: 1, Timeout: time.Minute})
+		s := newStage(Queue{Limit: 1, Timeout: time.Minute, ReadyTimeout: time.Minute})
 		born := time.Now()
 		s.arrive("new", Ask{Model: "m", Key: "a"})
 		for _, n := range []int{2, 0, 1} { // past the limit, and in the order of their arrival
@@ -120,7 +120,7 @@ func TestQueueServesLostTurnsFirst(t *testing.T) {
 
 func TestNoRequestOvertakesForTheSameModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(Queue{Limit: 64, Timeout: time.Minute})
+		s := newStage(Queue{Limit: 64, Timeout: time.Minute, ReadyTimeout: time.Minute})
 		s.arrive("first", Ask{Model: "m", Key: "a"})
 		s.queue.mu.Lock()
 		s.free["m"] = 1 // a slot that has not woken the queue yet
@@ -137,7 +137,7 @@ func TestNoRequestOvertakesForTheSameModel(t *testing.T) {
 
 func TestQueueDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(Queue{Limit: 64, Timeout: 10 * time.Second})
+		s := newStage(Queue{Limit: 64, Timeout: 10 * time.Second, ReadyTimeout: 10 * time.Second})
 		began := time.Now()
 		ended := s.arrive("a", Ask{Model: "m"})
 		<-time.After(4 * time.Second)
@@ -152,10 +152,101 @@ func TestQueueDeadline(t *testing.T) {
 	})
 }
 
+// A request waits long for the end of other turns, and shortly for a worker that is away.
+// The time without a worker counts anew after one was ready.
+func TestBusyAndAbsentWorkersHaveBoundsOfTheirOwn(t *testing.T) {
+	bounds := Queue{Limit: 64, Timeout: 5 * time.Minute, ReadyTimeout: 10 * time.Second}
+	for name, tc := range map[string]struct {
+		verdicts []error // of a worker, 9 s each; the last stays
+		want     error
+		after    time.Duration
+	}{
+		"busy":                      {[]error{ErrBusy}, ErrBusy, 5 * time.Minute},
+		"busy with images":          {[]error{ErrDecoding}, ErrDecoding, 5 * time.Minute},
+		"away":                      {[]error{errAway}, errAway, 10 * time.Second},
+		"not ready":                 {[]error{ErrNotReady}, ErrNotReady, 10 * time.Second},
+		"away, then without model":  {[]error{errAway, ErrNotReady}, ErrNotReady, 10 * time.Second},
+		"lost after a wait":         {[]error{ErrBusy, ErrBusy, errAway}, errAway, 28 * time.Second},
+		"back after a restart":      {[]error{errAway, ErrBusy}, ErrBusy, 5 * time.Minute},
+		"back, and lost once more":  {[]error{errAway, ErrBusy, errAway}, errAway, 28 * time.Second},
+		"a restart in a long queue": {[]error{ErrBusy, errAway, ErrBusy}, ErrBusy, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(bounds)
+				s.verdict = tc.verdicts[0]
+				began := time.Now()
+				ended := s.arrive("a", Ask{Model: "m"})
+				for _, verdict := range tc.verdicts[1:] {
+					<-time.After(9 * time.Second)
+					s.refuse(verdict)
+				}
+				assert.ErrorIs(t, <-ended, tc.want)
+				assert.Equal(t, tc.after, time.Since(began))
+				assert.Zero(t, s.depth())
+			})
+		})
+	}
+}
+
+// The bound of the whole wait also holds without a worker.
+func TestTheWholeWaitIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(Queue{Limit: 64, Timeout: time.Second, ReadyTimeout: time.Minute})
+		s.verdict = errAway
+		began := time.Now()
+		assert.ErrorIs(t, <-s.arrive("a", Ask{Model: "m"}), errAway)
+		assert.Equal(t, time.Second, time.Since(began))
+	})
+}
+
+// A burst of one key has the whole queue. When another key waits, the two alternate.
+func TestOneKeyMayFillTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(Queue{Limit: 1000, Timeout: time.Minute, ReadyTimeout: time.Minute})
+		burst := make([]<-chan error, 1000)
+		for i := range burst {
+			burst[i] = s.arrive("a", Ask{Model: "m", Key: "a"})
+		}
+		assert.Equal(t, len(burst), s.depth())
+		other := s.arrive("b", Ask{Model: "m", Key: "b"})
+		assert.ErrorIs(t, <-burst[999], ErrQueueFull, "its newest request makes room for the other key")
+		s.give(2)
+		assert.Equal(t, []string{"a", "b"}, s.order)
+		require.NoError(t, <-other)
+		s.give(998)
+		for _, ended := range burst[:999] {
+			require.NoError(t, <-ended)
+		}
+		assert.Zero(t, s.depth())
+	})
+}
+
+// A waiting request reports its silence, and leaves the queue if that fails.
+func TestSilenceInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(Queue{Limit: 64, Timeout: time.Hour, ReadyTimeout: time.Hour})
+		gone, calls := errors.New("gone"), 0
+		began := time.Now()
+		ended := s.arrive("a", Ask{Model: "m", Keepalive: 15 * time.Second, OnSilence: func() error {
+			if calls++; calls == 3 {
+				return gone
+			}
+			return nil
+		}})
+		assert.ErrorIs(t, <-ended, gone)
+		assert.Equal(t, 45*time.Second, time.Since(began))
+		assert.Zero(t, s.depth())
+		s.arrive("next", Ask{Model: "m"})
+		s.give(1)
+		assert.Equal(t, []string{"next"}, s.order)
+	})
+}
+
 func TestFinalRefusalsComeAtOnce(t *testing.T) {
 	for _, verdict := range []error{ErrDraining, ErrNoModel, errGivenUp} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStage(Queue{Limit: 64, Timeout: time.Minute})
+			s := newStage(Queue{Limit: 64, Timeout: time.Minute, ReadyTimeout: time.Minute})
 			began := time.Now()
 			waiting := s.arrive("waits", Ask{Model: "m", Key: "a"})
 			again := s.arrive("waits again", Ask{Model: "m", Lost: lostLease()})
@@ -172,7 +263,7 @@ func TestFinalRefusalsComeAtOnce(t *testing.T) {
 // A lost turn waits through a drain. The requests behind it do not.
 func TestDrainRefusesBehindALostTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(Queue{Limit: 64, Timeout: time.Minute})
+		s := newStage(Queue{Limit: 64, Timeout: time.Minute, ReadyTimeout: time.Minute})
 		s.queue.pick = s.pick // the pool's own
 		s.workers = []*Worker{New("a", "/nowhere", quiet)}
 		lost := s.arrive("lost", Ask{Model: "m", Lost: lostLease()})
@@ -189,7 +280,7 @@ func TestDrainRefusesBehindALostTurn(t *testing.T) {
 
 func TestEndedRequestLeavesTheQueueAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(Queue{Limit: 64, Timeout: time.Minute})
+		s := newStage(Queue{Limit: 64, Timeout: time.Minute, ReadyTimeout: time.Minute})
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
@@ -227,7 +318,7 @@ func TestSlotForAnEndedRequest(t *testing.T) {
 // A key that floods the queue loses its own newest requests.
 func TestFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(Queue{Limit: 3, Timeout: time.Minute})
+		s := newStage(Queue{Limit: 3, Timeout: time.Minute, ReadyTimeout: time.Minute})
 		s.arrive("a0", Ask{Model: "m", Key: "a"})
 		s.arrive("a1", Ask{Model: "m", Key: "a"})
 		a2 := s.arrive("a2", Ask{Model: "m", Key: "a"})
@@ -263,7 +354,7 @@ func TestPace(t *testing.T) {
 // and a drain would end before it.
 func TestInflightCountsWorkersAndQueueAtOnce(t *testing.T) {
 	w := New("a", "/nowhere", quiet)
-	p := NewPool([]*Worker{w}, Queue{Limit: 64, Timeout: time.Minute}, func() {})
+	p := NewPool([]*Worker{w}, Queue{Limit: 64, Timeout: time.Minute, ReadyTimeout: time.Minute}, func() {})
 	w.state.inflight = 1
 	w.mu.Lock()
 	counted := make(chan int, 1)
@@ -286,7 +377,7 @@ func TestWaitingIsAChange(t *testing.T) {
 	var p Pool
 	var waiting []int
 	p.onChange = func() { waiting = append(waiting, p.Waiting()) }
-	p.queue = newQueue(Queue{Limit: 1, Timeout: time.Millisecond}, func(Ask) (*Lease, error) { return nil, ErrBusy })
+	p.queue = newQueue(Queue{Limit: 1, Timeout: time.Millisecond, ReadyTimeout: time.Millisecond}, func(Ask) (*Lease, error) { return nil, ErrBusy })
 	_, err := p.Acquire(t.Context(), Ask{})
 	assert.ErrorIs(t, err, ErrBusy)
 	assert.Equal(t, []int{1, 0}, waiting)

@@ -37,7 +37,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"stop sequences", b.stopSequences},
 		{"storing", b.storing}, {"pauses", b.collector}, {"the release before", b.releases},
 		{"slow clients", b.slowClients},
-		{"the real codex", b.realCodex},
+		{"turns in flight", b.turnsInFlight}, {"bursts", b.bursts}, {"the real codex", b.realCodex},
 	}
 	var names []string
 	for _, part := range parts {

@@ -18,22 +18,27 @@ import (
 // database and its log, in front of fakes in a process of their own.
 type daemon struct {
 	*process
-	program string
-	fakes   *process
-	address string
-	key     string
-	ready   time.Duration // from exec to READY=1
-	talk    *pauses
+	program  string
+	fakes    *process
+	address  string
+	key      string
+	settings string        // lines of its configuration
+	ready    time.Duration // from exec to READY=1
+	talk     *pauses
 }
+
+// manyPlaces are settings for measurements in which no request waits for a place.
+const manyPlaces = "max_inflight = 96\n"
 
 // startDaemon starts codex-proxy in front of so many workers, and returns when it has
 // sent READY=1 and a worker answers.
 func (b *bench) startDaemon(ctx context.Context, workers int, env ...string) (*daemon, error) {
-	return b.startProgram(ctx, b.program, workers, env...)
+	return b.startProgram(ctx, b.program, workers, manyPlaces, env...)
 }
 
 // startProgram is startDaemon of another version.
-func (b *bench) startProgram(ctx context.Context, program string, workers int, env ...string) (*daemon, error) {
+func (b *bench) startProgram(ctx context.Context, program string, workers int, settings string,
+	env ...string) (*daemon, error) {
 	dir, err := os.MkdirTemp(b.dir, "run-")
 	if err != nil {
 		return nil, err
@@ -50,18 +55,19 @@ func (b *bench) startProgram(ctx context.Context, program string, workers int, e
 	if err := until(ctx, "the fake", dialled("unix", sockets[workers-1])); err != nil {
 		return d, err
 	}
-	d.program = program
+	d.program, d.settings = program, settings
 	return d, b.configured(ctx, d, dir, dir, names, env)
 }
 
 // startBefore starts it before a worker that is there, whose socket is that of
 // the name w0.
-func (b *bench) startBefore(ctx context.Context, socket string) (*daemon, error) {
+func (b *bench) startBefore(ctx context.Context, socket, settings string) (*daemon, error) {
 	dir, err := os.MkdirTemp(b.dir, "run-")
 	if err != nil {
 		return nil, err
 	}
 	d := b.newDaemon()
+	d.settings = settings
 	return d, b.configured(ctx, d, dir, filepath.Dir(socket), []string{`"w0"`}, nil)
 }
 
@@ -75,9 +81,8 @@ func (b *bench) configured(ctx context.Context, d *daemon, dir, sockets string, 
 	if d.key, err = b.addKey(dir); err != nil {
 		return err
 	}
-	config := fmt.Sprintf("listen = %q\nworkers = [%s]\nsocket_dir = %q\napi_keys = %q\ntextfile = \"\"\n"+
-		"max_inflight = 96\n",
-		d.address, strings.Join(names, ", "), sockets, filepath.Join(dir, "api-keys"))
+	config := fmt.Sprintf("listen = %q\nworkers = [%s]\nsocket_dir = %q\napi_keys = %q\ntextfile = \"\"\n%s",
+		d.address, strings.Join(names, ", "), sockets, filepath.Join(dir, "api-keys"), d.settings)
 	file := filepath.Join(dir, "config.toml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return err

@@ -37,21 +37,15 @@ func (b *bench) realCodex(ctx context.Context) error {
 	defer cancel()
 	var running errgroup.Group
 	defer func() { cancel(); _ = running.Wait() }() // the error is the end of ctx
-	l, err := net.Listen("tcp", endpointOfModels)
-	if err != nil {
+	if err := serveModels(ctx, &running, "text It is a fine day."); err != nil {
 		return err
 	}
-	models := modelserver.New("demo")
-	if err := models.Always("", "text It is a fine day."); err != nil {
-		return err
-	}
-	running.Go(func() error { return models.Serve(ctx, l) })
 	codex, socket, err := b.startCodex(ctx)
 	if err != nil {
 		return err
 	}
 	defer codex.stop()
-	d, err := b.startBefore(ctx, socket)
+	d, err := b.startBefore(ctx, socket, manyPlaces)
 	if d != nil {
 		defer d.stop()
 	}
@@ -67,6 +61,21 @@ func (b *bench) realCodex(ctx context.Context) error {
 		return err
 	}
 	return b.compareTurns(ctx, turns{d, conn})
+}
+
+// serveModels serves the scripted model endpoint, which answers each request with these
+// steps, until ctx ends.
+func serveModels(ctx context.Context, running *errgroup.Group, steps ...string) error {
+	l, err := net.Listen("tcp", endpointOfModels)
+	if err != nil {
+		return err
+	}
+	models := modelserver.New("demo")
+	if err := models.Always("", steps...); err != nil {
+		return err
+	}
+	running.Go(func() error { return models.Serve(ctx, l) })
+	return nil
 }
 
 // startCodex runs codex as a worker that `codex-proxy worker-prepare` has made.

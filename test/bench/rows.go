@@ -8,7 +8,13 @@ import (
 
 // with runs do against a daemon of its own.
 func (b *bench) with(ctx context.Context, workers int, do func(*daemon) error, env ...string) error {
-	d, err := b.startDaemon(ctx, workers, env...)
+	return b.withSettings(ctx, workers, manyPlaces, do, env...)
+}
+
+// withSettings is with for other settings.
+func (b *bench) withSettings(ctx context.Context, workers int, settings string, do func(*daemon) error,
+	env ...string) error {
+	d, err := b.startProgram(ctx, b.program, workers, settings, env...)
 	if d != nil {
 		defer d.stop()
 	}
@@ -280,7 +286,7 @@ func (b *bench) growthRequests(ctx context.Context) error {
 func (b *bench) releases(ctx context.Context) error {
 	daemons, names := make([]*daemon, 2), []string{"the release before", "this program"}
 	for i, program := range []string{b.released, b.program} {
-		d, err := b.startProgram(ctx, program, 1)
+		d, err := b.startProgram(ctx, program, 1, manyPlaces)
 		if d != nil {
 			defer d.stop()
 		}
@@ -340,7 +346,8 @@ func (b *bench) collector(ctx context.Context) error {
 // slowClients is what 10 000 clients that read a byte a second cost, and what
 // others notice.
 func (b *bench) slowClients(ctx context.Context) error {
-	return b.with(ctx, 106, func(d *daemon) error {
+	// One key may hold half of the memory, which is too little for 10 000 answers of 256 KB.
+	return b.withSettings(ctx, 106, manyPlaces+"request_memory = 8589934592\n", func(d *daemon) error {
 		others := load{clients: 4, requests: 1000, body: chat(askAnswer, false)}
 		measure := func(when string) error {
 			cpu, s, err := d.target().measure(ctx, others)

@@ -34,7 +34,7 @@ func TestOutOfMemory(t *testing.T) {
 		r := machine.Emulate(t, machine.Debian(suite), machine.Emulation{
 			Packages: []string{os.Getenv("CODEX_PROXY_TEST_DEB")},
 			Files: []machine.File{
-				{Path: "/etc/codex-proxy/config.toml", Data: []byte("queue_timeout = \"4m\"\nlog_level = \"debug\"\n")},
+				{Path: "/etc/codex-proxy/config.toml", Data: []byte("ready_timeout = \"4m\"\nlog_level = \"debug\"\n")},
 				{Path: workerFile, Data: []byte("mode = \"demo\"\n")},
 				{Path: "/etc/codex-proxy/workers/small.toml", Data: []byte(smallWorker)},
 				{Path: "/etc/systemd/system/codex-worker@.service.d/slow.conf", Data: []byte(slowUnit)},

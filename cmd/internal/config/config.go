@@ -44,6 +44,7 @@ type Config struct {
 	MaxInflight       int   // turns per worker
 	QueueLimit        int   // requests that may wait
 	QueueTimeout      time.Duration
+	ReadyTimeout      time.Duration
 	IdleTimeout       time.Duration
 	RequestTimeout    time.Duration // 0 is none
 	Keepalive         time.Duration
@@ -84,6 +85,7 @@ type raw struct {
 	MaxInflight       int       `toml:"max_inflight"`
 	QueueLimit        int       `toml:"queue_limit"`
 	QueueTimeout      duration  `toml:"queue_timeout"`
+	ReadyTimeout      duration  `toml:"ready_timeout"`
 	IdleTimeout       duration  `toml:"idle_timeout"`
 	RequestTimeout    duration  `toml:"request_timeout"`
 	Keepalive         duration  `toml:"keepalive"`
@@ -106,8 +108,8 @@ type raw struct {
 func defaults() raw {
 	return raw{
 		Listen: "127.0.0.1:8787", SocketDir: paths.WorkerSockets,
-		BodyLimit: 16 << 20, RequestMemory: 256 << 20, MaxInflight: 16,
-		QueueLimit: 64, QueueTimeout: duration{10 * time.Second},
+		BodyLimit: 16 << 20, RequestMemory: 256 << 20, MaxInflight: 64,
+		QueueLimit: 10000, QueueTimeout: duration{5 * time.Minute}, ReadyTimeout: duration{10 * time.Second},
 		IdleTimeout: duration{5 * time.Minute}, Keepalive: duration{15 * time.Second}, ThreadCache: 32,
 		ResponseRetention: duration{720 * time.Hour}, ResponseStorage: 1 << 30,
 		HandshakeTimeout: duration{5 * time.Second}, StartTimeout: duration{20 * time.Second},
@@ -176,9 +178,9 @@ func (r raw) validate(dir string) (*Config, error) {
 	return &Config{
 		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, ControlSocket: r.controlSocket(), Keys: keys,
 		BodyLimit: r.BodyLimit, RequestMemory: r.RequestMemory, MaxInflight: r.MaxInflight,
-		QueueLimit: r.QueueLimit, QueueTimeout: r.QueueTimeout.Duration, RequestTimeout: r.RequestTimeout.Duration,
-		IdleTimeout: r.IdleTimeout.Duration, Keepalive: r.Keepalive.Duration, ThreadCache: r.ThreadCache,
-		ResponseRetention: r.ResponseRetention.Duration, ResponseStorage: r.ResponseStorage,
+		QueueLimit: r.QueueLimit, QueueTimeout: r.QueueTimeout.Duration, ReadyTimeout: r.ReadyTimeout.Duration,
+		RequestTimeout: r.RequestTimeout.Duration, IdleTimeout: r.IdleTimeout.Duration, Keepalive: r.Keepalive.Duration,
+		ThreadCache: r.ThreadCache, ResponseRetention: r.ResponseRetention.Duration, ResponseStorage: r.ResponseStorage,
 		HandshakeTimeout: r.HandshakeTimeout.Duration, StartTimeout: r.StartTimeout.Duration,
 		DrainTimeout: r.DrainTimeout.Duration, ResetAfter: r.ResetAfter.Duration,
 		LogLevel: r.LogLevel.Level, Textfile: r.Textfile, Images: images, Traces: traces,
@@ -241,8 +243,8 @@ func (r raw) checkDurations() error {
 		key   string
 		value duration
 	}{
-		{"queue_timeout", r.QueueTimeout}, {"idle_timeout", r.IdleTimeout}, {"keepalive", r.Keepalive},
-		{"handshake_timeout", r.HandshakeTimeout},
+		{"queue_timeout", r.QueueTimeout}, {"ready_timeout", r.ReadyTimeout}, {"idle_timeout", r.IdleTimeout},
+		{"keepalive", r.Keepalive}, {"handshake_timeout", r.HandshakeTimeout},
 		{"drain_timeout", r.DrainTimeout}, {"reset_after", r.ResetAfter},
 	} {
 		if d.value.Duration < 10*time.Millisecond || d.value.Duration > 24*time.Hour {

@@ -130,6 +130,7 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		"inflight":      {text: "max_inflight = 1000", want: "between 1 and 96"},
 		"queue limit":   {text: "queue_limit = 0", want: "queue_limit = 0: must be between 1 and 10000"},
 		"queue timeout": {text: "queue_timeout = '0s'", want: "queue_timeout = \"0s\": must be between 10ms and 24h"},
+		"ready timeout": {text: "ready_timeout = '25h'", want: "ready_timeout = \"25h0m0s\": must be between 10ms and 24h"},
 		"total timeout": {text: "request_timeout = '1ms'", want: "must be between 10ms and 24h, or 0s for none"},
 		"body limit":    {text: "body_limit = 1", want: "between 1024"},
 		"start timeout": {text: "start_timeout = '41s'",

@@ -29,7 +29,7 @@ func (d *Daemon) newPool() *workers.Pool {
 	for _, name := range d.cfg.Workers {
 		all = append(all, workers.New(name, d.cfg.Socket(name), settings))
 	}
-	queue := workers.Queue{Limit: d.cfg.QueueLimit, Timeout: d.cfg.QueueTimeout}
+	queue := workers.Queue{Limit: d.cfg.QueueLimit, Timeout: d.cfg.QueueTimeout, ReadyTimeout: d.cfg.ReadyTimeout}
 	return workers.NewPool(all, queue, d.changes.reportChanged)
 }
 

@@ -14,7 +14,7 @@ import (
 // The outcome of the last pass stands in the report until a later pass succeeds.
 func TestStuckIsPublished(t *testing.T) {
 	changed := newChanges(func() {})
-	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second}, func() {})
+	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second, ReadyTimeout: time.Second}, func() {})
 	h := &health{pool: pool, changed: changed.reportChanged}
 	h.found(nil)
 	assert.Empty(t, changed.report, "nothing new")
