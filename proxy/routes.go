@@ -15,6 +15,10 @@ import (
 // byte of the answer has left.
 type Handler func(w http.ResponseWriter, r *http.Request, x *Exchange) error
 
+// AnyMethod is the method of a route that takes all methods but OPTIONS, which the server
+// answers.
+const AnyMethod = "*"
+
 // Route is one line of the route table. The path is matched exactly; {name} in it is one
 // segment, {name...} one or more. It is also the route's name in logs and metrics.
 type Route struct {
@@ -34,6 +38,18 @@ func (rt Route) match(path string) (name, value string, ok bool) {
 	value, begins := strings.CutPrefix(path, before)
 	value, ends := strings.CutSuffix(value, after)
 	return name, value, begins && ends && value != "" && (many || !strings.Contains(value, "/"))
+}
+
+func (rt Route) takes(method string) bool {
+	switch rt.Method {
+	case method:
+		return true
+	case http.MethodGet:
+		return method == http.MethodHead
+	case AnyMethod:
+		return method != http.MethodOptions
+	}
+	return false
 }
 
 // routes is the route table.
@@ -66,7 +82,7 @@ func (rs routes) find(r *http.Request) (Route, error) {
 		if !ok {
 			continue
 		}
-		if candidate.Method == r.Method || candidate.Method == http.MethodGet && r.Method == http.MethodHead {
+		if candidate.takes(r.Method) {
 			if name != "" {
 				r.SetPathValue(name, value)
 			}
@@ -88,6 +104,9 @@ func (rs routes) find(r *http.Request) (Route, error) {
 func methods(routes []Route) string {
 	all := []string{http.MethodOptions}
 	for _, rt := range routes {
+		if rt.Method == AnyMethod {
+			continue // it answers none of them
+		}
 		all = append(all, rt.Method)
 		if rt.Method == http.MethodGet {
 			all = append(all, http.MethodHead)
@@ -109,7 +128,7 @@ func allowing(allow string) Handler {
 // notFound names the path that was probably meant: most often the base URL has /v1 once
 // too often or not at all, or a slash at the end.
 func (rs routes) notFound(path string) error {
-	hint := "/v1/chat/completions, /v1/responses and /v1/models are served"
+	hint := "/v1/chat/completions, /v1/responses, /v1/completions and /v1/models are served"
 	rest := strings.Trim(path, "/")
 	for strings.HasPrefix(rest, "v1/") {
 		rest = strings.TrimPrefix(rest, "v1/")
@@ -131,7 +150,7 @@ func (rs routes) notFound(path string) error {
 func (rs routes) has(path string) bool {
 	return slices.ContainsFunc(rs, func(rt Route) bool {
 		_, _, ok := rt.match(path)
-		return ok
+		return ok && rt.Method != AnyMethod
 	})
 }
 

@@ -136,4 +136,5 @@ func (a *API) mount(s Settings) {
 	a.Mount((&completions.Endpoint{Intake: in, Chats: chats}).Routes()...)
 	a.Mount(responses.Routes()...)
 	a.Mount(catalogue.Routes()...)
+	a.Mount(unservedRoutes()...)
 }

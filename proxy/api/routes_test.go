@@ -268,14 +268,14 @@ func TestRefusedRequests(t *testing.T) {
 		code, allow                     string
 		coding                          string
 	}{
-		"unknown path":       {"GET", "/v1/embeddings", "", "", 404, "not_found", "", ""},
+		"unknown path":       {"GET", "/v1/engines", "", "", 404, "not_found", "", ""},
 		"a slash too many":   {"GET", "/livez/", "", "", 404, "not_found", "", ""},
 		"and on a model":     {"GET", "/v1/models/", "", "", 404, "not_found", "", ""},
 		"the root":           {"GET", "/", "", "", 404, "not_found", "", ""},
 		"wrong method":       {"GET", "/v1/chat/completions", "", "", 405, "method_not_allowed", "OPTIONS, POST", ""},
 		"wrong method too":   {"DELETE", "/v1/models", "", "", 405, "method_not_allowed", "GET, HEAD, OPTIONS", ""},
 		"HEAD of a POST":     {"HEAD", "/v1/chat/completions", "", "", 405, "", "OPTIONS, POST", ""},
-		"OPTIONS of nothing": {"OPTIONS", "/v1/embeddings", "", "", 404, "not_found", "", ""},
+		"OPTIONS of nothing": {"OPTIONS", "/v1/engines", "", "", 404, "not_found", "", ""},
 		"form": {"POST", "/v1/chat/completions", "a=b", "application/x-www-form-urlencoded", 415,
 			"unsupported_media_type", "", ""},
 		"no media type": {"POST", "/v1/chat/completions", "{}", "", 415, "unsupported_media_type", "", ""},

@@ -1,0 +1,54 @@
+package api
+
+import (
+	"net/http"
+
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/openai"
+)
+
+// unserved are the paths of OpenAI's API that this endpoint does not serve, and what a
+// client does instead.
+var unserved = []struct {
+	path   string
+	below  bool // all paths below it, too
+	remedy string
+}{
+	{"/v1/embeddings", true, "codex has no models for embeddings; use a server of embeddings for them"},
+	{"/v1/audio", true, "codex has no models for audio; use a server of speech models for it"},
+	{"/v1/images", true,
+		"codex makes no images; send images to a model in a message of a chat or in an item of a response"},
+	{"/v1/files", true, "files are not kept; send their text or images in the request"},
+	{"/v1/batches", true, "batches are not kept; send each request by itself"},
+	{"/v1/moderations", true, "codex has no models for moderation; use a server of them"},
+	{"/v1/responses/compact", false,
+		"conversations are not compacted; send the items of the conversation that the model still needs"},
+	{"/v1/responses/input_tokens", false, "tokens are not counted before a turn; the usage of an answer has them"},
+}
+
+// unservedRoutes answer these paths, with any method. They need a key, as all paths of
+// OpenAI's API do.
+func unservedRoutes() (routes []proxy.Route) {
+	for _, u := range unserved {
+		handler := notSupported(u.path, u.remedy)
+		routes = append(routes, proxy.Route{
+			Method: proxy.AnyMethod, Path: u.path, Access: proxy.Keyed, Handler: handler,
+		})
+		if u.below {
+			routes = append(routes, proxy.Route{
+				Method: proxy.AnyMethod, Path: u.path + "/{path...}", Access: proxy.Keyed, Handler: handler,
+			})
+		}
+	}
+	return routes
+}
+
+func notSupported(path, remedy string) proxy.Handler {
+	return func(http.ResponseWriter, *http.Request, *proxy.Exchange) error {
+		return &openai.Error{
+			Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Code: "not_supported",
+			Message: path + " is not supported: this endpoint runs codex's language models, by " +
+				"/v1/chat/completions, /v1/responses and /v1/completions, and lists them at /v1/models; " + remedy,
+		}
+	}
+}
