@@ -44,6 +44,8 @@ type Settings struct {
 	OnKeyUse func()
 	// Aliases are further names of models.
 	Aliases map[string]modelname.Alias
+	// Summary is the reasoning.summary of requests that name none; empty: none.
+	Summary string
 	// CORSOrigins are the origins whose pages may use the API, or "*".
 	CORSOrigins []string
 	// BodyLimit bounds a request body, in bytes, and the images fetched for it.
@@ -92,7 +94,7 @@ func New(s Settings) *API {
 		Limiter: limits.NewLimiter(limits.Settings{
 			Keys: s.Keys, Usage: s.Usage, NextPlace: nextPlace, Claim: s.Claim, OnKeyUse: s.OnKeyUse,
 		}),
-		Catalogue:    models.New(s.Pool, s.Aliases, s.Logger),
+		Catalogue:    models.New(s.Pool, s.Aliases, s.Summary, s.Logger),
 		socketMemory: limits.NewMemory(s.RequestMemory/4, 0),
 	}
 	a.Server = proxy.New(proxy.Settings{

@@ -4,6 +4,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -64,7 +65,7 @@ func Take[R Request](in *Intake, w http.ResponseWriter, r *http.Request, x *prox
 }
 
 // Decode decodes a body that has been read, after it has applied the limits of the key.
-// The model and the effort of the request become those that are to run.
+// The model, the effort and the summary of the request become those that are to run.
 func Decode[R Request](ctx context.Context, in *Intake, x *proxy.Exchange, body []byte,
 	decode func([]byte) (R, error)) (R, error) {
 	var none R
@@ -129,5 +130,17 @@ func (in *Intake) admit(x *proxy.Exchange, asked openai.Asked) error {
 		return err
 	}
 	*asked.Model, *asked.Effort = alias.Model, alias.Effort
+	if asked.Summary != nil {
+		*asked.Summary = summary(*asked.Summary, alias.Summary)
+	}
 	return x.Grant.Admit(int64(asked.Choices))
+}
+
+// summary is the reasoning.summary of a request, or the default if it names none; empty:
+// there is none.
+func summary(asked, byDefault string) string {
+	if s := cmp.Or(asked, byDefault); s != openai.NoSummary {
+		return s
+	}
+	return ""
 }

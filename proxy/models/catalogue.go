@@ -3,6 +3,7 @@
 package models
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -29,15 +30,18 @@ type Workers interface {
 type Catalogue struct {
 	workers Workers
 	aliases map[string]modelname.Alias
+	summary string
 	logger  *slog.Logger
 
 	mu       sync.Mutex
 	reported map[string]bool // aliases without effect that the log names already
 }
 
-// New creates the catalogue of the workers' models and of aliases.
-func New(workers Workers, aliases map[string]modelname.Alias, logger *slog.Logger) *Catalogue {
-	return &Catalogue{workers: workers, aliases: aliases, logger: logger, reported: map[string]bool{}}
+// New creates the catalogue of the workers' models and of aliases. summary is the
+// reasoning.summary of all models whose alias has none of its own; empty: none.
+func New(workers Workers, aliases map[string]modelname.Alias, summary string, logger *slog.Logger) *Catalogue {
+	return &Catalogue{workers: workers, aliases: aliases, summary: summary, logger: logger,
+		reported: map[string]bool{}}
 }
 
 // Resolve returns what to run for the name that a client gave. effort is the effort that
@@ -46,7 +50,7 @@ func (c *Catalogue) Resolve(name, effort, field string) (modelname.Alias, error)
 	alias, ok := c.find(name)
 	switch {
 	case !ok:
-		return modelname.Alias{Model: name, Effort: effort}, nil
+		return modelname.Alias{Model: name, Effort: effort, Summary: c.summary}, nil
 	case alias.Effort == "":
 		alias.Effort = effort
 	case effort != "" && effort != alias.Effort:
@@ -54,6 +58,7 @@ func (c *Catalogue) Resolve(name, effort, field string) (modelname.Alias, error)
 			fmt.Sprintf("the model %s comes with %s %q; leave %[2]s out, or ask for another model", name, field,
 				alias.Effort))
 	}
+	alias.Summary = cmp.Or(alias.Summary, c.summary)
 	return alias, nil
 }
 

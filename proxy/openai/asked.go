@@ -4,6 +4,7 @@ package openai
 type Asked struct {
 	Model   *string // may be replaced, as an alias is
 	Effort  *string // reasoning effort, likewise; empty: none
+	Summary *string // of the reasoning, likewise; nil: the answer has no place for it
 	Choices int     // turns that the request needs
 	Stream  bool
 	Ignored []string // parameters accepted without effect, sorted
@@ -15,7 +16,8 @@ type Asked struct {
 // Asked implements the common part of a request.
 func (req *ChatRequest) Asked() Asked {
 	return Asked{
-		Model: &req.Model, Effort: &req.Reasoning.Effort, Choices: req.N, Stream: req.Stream, Ignored: req.Ignored,
+		Model: &req.Model, Effort: &req.Reasoning.Effort, Summary: &req.Reasoning.Summary, Choices: req.N,
+		Stream: req.Stream, Ignored: req.Ignored,
 		EffortField: "reasoning_effort", HistoryField: "messages",
 	}
 }
@@ -23,7 +25,8 @@ func (req *ChatRequest) Asked() Asked {
 // Asked implements the common part of a request.
 func (req *ResponseRequest) Asked() Asked {
 	return Asked{
-		Model: &req.Model, Effort: &req.Reasoning.Effort, Choices: 1, Stream: req.Stream, Ignored: req.Ignored,
+		Model: &req.Model, Effort: &req.Reasoning.Effort, Summary: &req.Reasoning.Summary, Choices: 1,
+		Stream: req.Stream, Ignored: req.Ignored,
 		EffortField: "reasoning.effort", HistoryField: "input",
 	}
 }

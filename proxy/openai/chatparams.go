@@ -23,7 +23,7 @@ var chatParams = map[string]struct {
 	"modalities":       {honoured, "text only"},
 	"reasoning_effort": {honoured, "as the model lists them"},
 	"reasoning": {honoured,
-		"effort, and summary (auto, concise, detailed), which sends the reasoning summary as reasoning_content"},
+		"effort, and summary (auto, concise, detailed, none), which sends the reasoning summary as reasoning_content"},
 	"response_format": {honoured,
 		"json_schema is enforced by the model endpoint if its schema is in the strict subset; any other schema, and " +
 			"json_object, are asked for in words, see [Structured output](#structured-output)"},

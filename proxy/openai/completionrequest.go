@@ -12,7 +12,7 @@ type CompletionRequest struct {
 // Asked implements the common part of a request.
 func (req *CompletionRequest) Asked() Asked {
 	asked := req.ChatRequest.Asked()
-	asked.HistoryField = "prompt"
+	asked.HistoryField, asked.Summary = "prompt", nil
 	return asked
 }
 

@@ -14,12 +14,18 @@ var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max
 // Efforts are the values of reasoning_effort.
 func Efforts() []string { return slices.Clone(efforts) }
 
-var summaries = []string{"auto", "concise", "detailed"}
+// NoSummary is the value of reasoning.summary for none, also where the settings have a default.
+const NoSummary = "none"
+
+var summaries = []string{"auto", "concise", "detailed", NoSummary}
+
+// Summaries are the values of reasoning.summary.
+func Summaries() []string { return slices.Clone(summaries) }
 
 // Reasoning is the effort of the model, and the summary that the client wants.
 type Reasoning struct {
 	Effort  string // empty means the model's default
-	Summary string // auto, concise or detailed; empty means none
+	Summary string // one of Summaries; empty: the request names none
 }
 
 // reasoning reads the parameter "reasoning" of the Responses API. It ignores the fields in without, and returns those
@@ -49,9 +55,6 @@ func reasoning(raw json.RawMessage, without ...string) (r Reasoning, ignored []s
 		}
 	}
 	r = Reasoning{fields.Effort, cmp.Or(fields.Summary, fields.Old)}
-	if r.Summary == "none" {
-		r.Summary = ""
-	}
 	if r.Summary != "" && !slices.Contains(summaries, r.Summary) {
 		return r, nil, Invalid("invalid_value", "reasoning.summary",
 			fmt.Sprintf("reasoning.summary must be one of %v", summaries))

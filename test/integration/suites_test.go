@@ -56,6 +56,7 @@ var oneSuite = map[string]string{
 	"TestPython":       ofTheAPI,
 	"TestResponsesSDK": ofTheAPI,
 	"TestStopSequence": ofTheAPI,
+	"TestSummary":      ofTheAPI,
 	"TestThreadReuse":  ofTheAPI,
 	"TestToolNames":    ofTheAPI,
 

@@ -17,6 +17,7 @@ import (
 	"codex-proxy/internal/strict"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/modelname"
+	"codex-proxy/proxy/openai"
 	"codex-proxy/units"
 )
 
@@ -35,6 +36,7 @@ type Config struct {
 	ControlSocket     string // path; empty: none
 	Keys              *auth.Keys
 	KeyFile           string // the source of Keys; empty: the unit's credential
+	Summary           string // reasoning.summary of requests that name none
 	Aliases           map[string]modelname.Alias
 	CORSOrigins       []string
 	Pages             Pages // the place of CORSOrigins
@@ -117,6 +119,7 @@ func defaults() raw {
 		Images: rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20,
 			Timeout: duration{10 * time.Second}},
 		Traces:         rawTraces{SampleRatio: 1},
+		Models:         models{Summary: openai.NoSummary},
 		UsageRetention: days{400}, Textfile: paths.Textfile,
 	}
 }
@@ -171,6 +174,10 @@ func (r raw) validate(dir string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	summary, err := r.Models.summary()
+	if err != nil {
+		return nil, err
+	}
 	aliases, err := r.Models.aliases()
 	if err != nil {
 		return nil, err
@@ -184,7 +191,7 @@ func (r raw) validate(dir string) (*Config, error) {
 		HandshakeTimeout: r.HandshakeTimeout.Duration, StartTimeout: r.StartTimeout.Duration,
 		DrainTimeout: r.DrainTimeout.Duration, ResetAfter: r.ResetAfter.Duration,
 		LogLevel: r.LogLevel.Level, Textfile: r.Textfile, Images: images, Traces: traces,
-		KeyFile: r.keyFile(), Aliases: aliases,
+		KeyFile: r.keyFile(), Summary: summary, Aliases: aliases,
 		CORSOrigins: r.CORSOrigins, Pages: r.pages, UsageRetention: r.UsageRetention.n,
 	}, nil
 }

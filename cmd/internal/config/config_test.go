@@ -37,12 +37,15 @@ func TestAliases(t *testing.T) {
 	const text = `
 cors_origins = ['http://localhost:3000', '*', 'https://a.b:80', 'chrome-extension://abc', 'capacitor://localhost']
 [models.aliases]
-'gpt-5-high' = { model = 'gpt-5', effort = 'high' }
+'gpt-5-high' = { model = 'gpt-5', effort = 'high', summary = 'none' }
 `
 	c, err := Load(write(t, text),
-		[]string{"models.aliases.mini={model='gpt-5-mini'}", "usage_retention=7d"})
+		[]string{"models.aliases.mini={model='gpt-5-mini'}", "usage_retention=7d",
+			"models.reasoning_summary=auto"})
 	require.NoError(t, err)
-	want := map[string]modelname.Alias{"gpt-5-high": {Model: "gpt-5", Effort: "high"}, "mini": {Model: "gpt-5-mini"}}
+	assert.Equal(t, "auto", c.Summary)
+	want := map[string]modelname.Alias{
+		"gpt-5-high": {Model: "gpt-5", Effort: "high", Summary: "none"}, "mini": {Model: "gpt-5-mini"}}
 	assert.Equal(t, want, c.Aliases)
 	assert.Equal(t, []string{"http://localhost:3000", "*", "https://a.b:80", "chrome-extension://abc",
 		"capacitor://localhost"}, c.CORSOrigins)
@@ -77,7 +80,7 @@ func assertShown(t *testing.T, shown string, table reflect.Type) {
 	t.Helper()
 	for i := range table.NumField() {
 		key := table.Field(i).Tag.Get("toml")
-		if key == "models" || !table.Field(i).IsExported() {
+		if key == "aliases" || !table.Field(i).IsExported() {
 			continue
 		}
 		if f := table.Field(i).Type; f.Kind() == reflect.Struct &&
@@ -164,6 +167,12 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		"image key":   {text: "[images]\nfetsh = true", want: `(did you mean "images.fetch"?)`},
 		"alias effort": {text: "[models.aliases]\nx = { model = 'm', effort = 'huge' }",
 			want: `models.aliases: "x": effort = "huge": must be one of none, minimal, low`},
+		"summary": {text: "[models]\nreasoning_summary = 'long'",
+			want: `models.reasoning_summary = "long": must be one of auto, concise, detailed, none`},
+		"empty summary": {text: "[models]\nreasoning_summary = ''", want: `must be one of auto`},
+		"summary key":   {text: "[models]\nsummary = 'auto'", want: `config.toml:2: unknown key "models.summary"`},
+		"alias summary": {text: "[models.aliases]\nx = { model = 'm', summary = 'long' }",
+			want: `models.aliases: "x": summary = "long": must be one of auto, concise, detailed, none`},
 		"alias model": {text: "[models.aliases]\nx = { effort = 'low' }", want: "model is missing"},
 		"alias of alias": {text: "[models.aliases]\nx = { model = 'y' }\ny = { model = 'm' }",
 			want: `model = "y" is an alias, too`},

@@ -13,16 +13,33 @@ import (
 
 // models is the table [models] of the file.
 type models struct {
+	Summary string           `toml:"reasoning_summary"`
 	Aliases map[string]alias `toml:"aliases"`
 }
 
 type alias struct {
-	Model  string `toml:"model"`
-	Effort string `toml:"effort"`
+	Model   string `toml:"model"`
+	Effort  string `toml:"effort"`
+	Summary string `toml:"summary"`
 }
 
 // maxName is the longest name of a model in requests.
 const maxName = 256
+
+// summary is the default of reasoning.summary.
+func (m models) summary() (string, error) {
+	if err := checkSummary(m.Summary); err != nil {
+		return "", fmt.Errorf("models.reasoning_summary = %w", err)
+	}
+	return m.Summary, nil
+}
+
+func checkSummary(summary string) error {
+	if !slices.Contains(openai.Summaries(), summary) {
+		return fmt.Errorf("%q: must be one of %s", summary, strings.Join(openai.Summaries(), ", "))
+	}
+	return nil
+}
 
 func (m models) aliases() (map[string]modelname.Alias, error) {
 	all := map[string]modelname.Alias{}
@@ -47,6 +64,12 @@ func (m models) check(name string, a alias) error {
 		return fmt.Errorf("model = %q is an alias, too; name the model itself", a.Model)
 	case a.Effort != "" && !slices.Contains(openai.Efforts(), a.Effort):
 		return fmt.Errorf("effort = %q: must be one of %s", a.Effort, strings.Join(openai.Efforts(), ", "))
+	}
+	if a.Summary == "" {
+		return nil
+	}
+	if err := checkSummary(a.Summary); err != nil {
+		return fmt.Errorf("summary = %w", err)
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ func (d *Daemon) newServer(registry *prometheus.Registry) *api.API {
 	cfg := d.cfg
 	return api.New(api.Settings{
 		Pool: d.pool, Report: d.health.handled, Keys: cfg.Keys, Usage: d.usage, Claim: d.ledger.Claim,
-		OnKeyUse: d.loads.Changed, Aliases: cfg.Aliases, CORSOrigins: cfg.CORSOrigins, Images: newImages(cfg, registry, d.logger),
+		OnKeyUse: d.loads.Changed, Aliases: cfg.Aliases, Summary: cfg.Summary, CORSOrigins: cfg.CORSOrigins,
+		Images:    newImages(cfg, registry, d.logger),
 		BodyLimit: cfg.BodyLimit, RequestMemory: cfg.RequestMemory, QueueTimeout: cfg.QueueTimeout,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
 		ThreadCache: cfg.ThreadCache, Responses: d.responses, Traces: d.traces, Registry: registry, Logger: d.logger,
