@@ -26,7 +26,7 @@ type Settings struct {
 	SocketMemory *limits.Memory
 	// Keepalive is the time between two pings of a WebSocket.
 	Keepalive time.Duration
-	// WriteTimeout bounds a message to a WebSocket.
+	// WriteTimeout bounds a frame to a WebSocket.
 	WriteTimeout time.Duration
 }
 

@@ -1,8 +1,10 @@
 package responses
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -32,6 +34,7 @@ const (
 type socket struct {
 	*Endpoint
 	conn *websocket.Conn
+	wire *frameConn      // of conn
 	r    *http.Request   // of the upgrade
 	x    *proxy.Exchange // likewise
 
@@ -64,8 +67,13 @@ func (e *Endpoint) upgrade(w http.ResponseWriter, r *http.Request, x *proxy.Exch
 		return err
 	}
 	defer closed()
-	handshake := &handshake{ResponseWriter: w}
-	conn, err := websocket.Accept(handshake, r, nil) // it requires that a page's Origin is this host
+	handshake := &handshake{ResponseWriter: w, wire: &frameConn{timeout: e.WriteTimeout}}
+	conn, err := websocket.Accept(handshake, r, &websocket.AcceptOptions{ // it requires that a page's Origin is this host
+		OnPingReceived: func(_ context.Context, payload []byte) (answer bool) {
+			handshake.wire.ping(payload)
+			return false
+		},
+	})
 	if err != nil {
 		return &openai.Error{
 			Status: handshake.status, Type: openai.TypeInvalidRequest, Code: "bad_upgrade", Message: err.Error(),
@@ -75,7 +83,7 @@ func (e *Endpoint) upgrade(w http.ResponseWriter, r *http.Request, x *proxy.Exch
 	x.Status = http.StatusSwitchingProtocols
 	conn.SetReadLimit(e.Intake.BodyLimit)
 	s := &socket{
-		Endpoint: e, conn: conn, r: r, x: x, waiting: make(chan message, maxWaiting),
+		Endpoint: e, conn: conn, wire: handshake.wire, r: r, x: x, waiting: make(chan message, maxWaiting),
 		held: e.SocketMemory.Hold(x.Key.Name),
 	}
 	s.serve()
@@ -87,6 +95,14 @@ func (e *Endpoint) upgrade(w http.ResponseWriter, r *http.Request, x *proxy.Exch
 type handshake struct {
 	http.ResponseWriter
 	status int
+	wire   *frameConn
+}
+
+// Hijack implements http.Hijacker: the library writes its frames through wire.
+func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffers, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	h.wire.Conn = conn
+	return h.wire, buffers, err
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -99,9 +115,6 @@ func (h *handshake) WriteHeader(status int) {
 
 // Write implements http.ResponseWriter.
 func (h *handshake) Write(b []byte) (int, error) { return len(b), nil }
-
-// Unwrap lets the library hijack the connection.
-func (h *handshake) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
 // serve serves requests until the client goes, no request comes for too long, or the
 // server leaves its clients; then it finishes the response in flight.

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/coder/websocket"
-
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/limits"
@@ -114,17 +112,17 @@ func (s *socket) sendError(e *openai.Error) {
 }
 
 // send sends a message, and may be called from any goroutine. It does not end with the
-// request, so that the client also receives the reason for that end.
+// request, so that the client also receives the reason for that end. After an error the
+// message is incomplete, and the connection of no use.
 func (s *socket) send(v any) error {
 	data, err := openai.Encode(v)
 	if err != nil {
 		return fmt.Errorf("cannot encode an event: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.r.Context()), s.WriteTimeout)
-	defer cancel()
 	s.sending.Add(1)
 	defer s.sending.Add(-1)
-	if s.conn.Write(ctx, websocket.MessageText, data) != nil {
+	if s.wire.message(data) != nil {
+		_ = s.conn.CloseNow()
 		return turn.ErrClientGone
 	}
 	return nil
