@@ -126,9 +126,10 @@ func assertHistory(t *testing.T, turn modelserver.Request) {
 		"rome", "capital of France?"} {
 		assert.Contains(t, all, want)
 	}
-	instructions := turn.Body.Instructions + all
-	assert.Contains(t, instructions, "answer in one word")
-	assert.NotContains(t, instructions, "You are Codex", "codex's own prompt must not reach a plain model")
+	assert.Empty(t, turn.Body.Instructions)
+	assert.Contains(t, got[0], `"developer"`)
+	assert.Contains(t, got[0], "answer in one word", "the system messages at the start")
+	assert.NotContains(t, all, "You are Codex", "codex's own prompt must not reach a plain model")
 	assert.Empty(t, turn.Body.Tools)
 	assert.Less(t, strings.Index(all, "capital of Italy?"), strings.Index(all, "capital of France?"))
 }

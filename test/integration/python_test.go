@@ -25,6 +25,7 @@ var pythonClients = []struct{ cases, venv string }{
 	{"openai", "newest"},
 	{"openai", "openai1"},
 	{"openai", "litellm"}, // openai-python 2
+	{"types", "newest"},
 }
 
 const (
