@@ -92,7 +92,7 @@ func (c *Catalogue) NotFound(limits auth.Limits, model string) *openai.Error {
 	if near := nearest.To(model, c.visible(limits), 3); len(near) > 0 {
 		hint = fmt.Sprintf("did you mean %s?", strings.Join(near, " or "))
 	}
-	return openai.UnknownModel(model, "no ready worker has it, or this API key may not use it; "+hint)
+	return openai.UnknownModel(model, "no ready worker has it, or this key may not use it; "+hint)
 }
 
 // CheckAliases warns, once for each, of aliases without effect because a worker has a

@@ -49,6 +49,7 @@ var oneSuite = map[string]string{
 	"TestClients":      ofTheAPI,
 	"TestCodexCLI":     ofTheAPI,
 	"TestCompletions":  ofTheAPI,
+	"TestGoClients":    ofTheAPI,
 	"TestContract":     ofTheAPI,
 	"TestHugeImages":   ofTheAPI,
 	"TestModelFaults":  ofTheAPI,
@@ -67,6 +68,7 @@ var oneSuite = map[string]string{
 	"TestReverseProxies":    ofItsPrograms,
 
 	"TestSuites":              "a look at this package's files",
+	"TestGoClientPages":       "a look at files",
 	"TestContainer":           "there is no systemd in a container",
 	"TestRun":                 "`make run` takes the systemd of the machine where somebody develops",
 	"TestReloadOnOldSystemd":  "systemd has reloads of its own since 253",

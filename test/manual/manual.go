@@ -21,6 +21,7 @@ import (
 type Manual struct {
 	t      testing.TB
 	name   string
+	text   string
 	blocks []*block
 }
 
@@ -43,7 +44,7 @@ func Open(t testing.TB, name string) *Manual {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(Root(t), name))
 	require.NoError(t, err)
-	m := &Manual{t: t, name: name, blocks: parse(t, name, string(text))}
+	m := &Manual{t: t, name: name, text: string(text), blocks: parse(t, name, string(text))}
 	t.Cleanup(func() {
 		for _, b := range m.blocks {
 			assert.False(t, !t.Failed() && b.runnable() && !b.used, "%s:%d: nobody has run this:\n%s", m.name,
@@ -122,6 +123,17 @@ func (m *Manual) File(path string) string {
 	}
 	require.FailNow(m.t, "there is no such file", "%s in %s", path, m.name)
 	return ""
+}
+
+// tested is the sentence of a client's page with its version.
+var tested = regexp.MustCompile(`Tested with ([0-9.]*[0-9])`)
+
+// Tested is the version of the client that its page states.
+func (m *Manual) Tested() string {
+	m.t.Helper()
+	version := tested.FindStringSubmatch(m.text)
+	require.NotNil(m.t, version, "%s states no version", m.name)
+	return version[1]
 }
 
 // All are the blocks of a language that is neither commands nor a file, such as
