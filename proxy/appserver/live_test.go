@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -39,7 +40,10 @@ func TestLiveModels(t *testing.T) {
 	c := live(t, newUpstream(helloWorld), 0)
 	models, err := c.Models(bound(t))
 	require.NoError(t, err)
-	assert.Contains(t, models, appserver.Model{ID: "gpt-5.5"})
+	at := slices.IndexFunc(models, func(m appserver.Model) bool { return m.ID == "gpt-5.5" })
+	require.GreaterOrEqual(t, at, 0)
+	assert.Equal(t, []appserver.ServiceTier{{ID: "priority"}}, models[at].Tiers)
+	assert.Contains(t, models[at].Efforts, appserver.Effort{Name: "high"})
 
 	var account struct {
 		Account            *struct{} `json:"account"`

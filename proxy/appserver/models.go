@@ -14,6 +14,21 @@ type Model struct {
 	ID string `json:"id"`
 	// Hidden models are not meant for a picker but run when requested by name.
 	Hidden bool `json:"hidden"`
+	// Tiers are the service tiers that codex requests for this model, besides flex, which it requests for any. It drops
+	// the others. Measured with 0.169.
+	Tiers []ServiceTier `json:"serviceTiers"`
+	// Efforts are the reasoning efforts of the model; none if codex does not know them.
+	Efforts []Effort `json:"supportedReasoningEfforts"`
+}
+
+// ServiceTier is a tier that a model has.
+type ServiceTier struct {
+	ID string `json:"id"` // as in the Responses API
+}
+
+// Effort is a reasoning effort that a model has.
+type Effort struct {
+	Name string `json:"reasoningEffort"`
 }
 
 type modelListParams struct {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,12 +58,28 @@ func Take[R Request](in *Intake, w http.ResponseWriter, r *http.Request, x *prox
 	if err != nil {
 		return req, nil, nil, err
 	}
-	if ignored := req.Asked().Ignored; len(ignored) > 0 {
+	if ignored := in.ignored(req.Asked()); len(ignored) > 0 {
 		w.Header().Set("X-Codex-Ignored-Params", strings.Join(ignored, ", "))
 	}
 	ctx, cancel = in.Bound(r.Context())
 	return req, ctx, cancel, nil
 }
+
+// ignored are the parameters without effect, some of them only with this model; sorted.
+func (in *Intake) ignored(asked openai.Asked) []string {
+	list := slices.Clone(asked.Ignored)
+	if asked.Tier != "" && !in.Catalogue.HasTier(*asked.Model, asked.Tier) {
+		list = append(list, "service_tier")
+	}
+	if asked.NoReasoning && *asked.Effort != noEffort {
+		list = append(list, "reasoning.enabled")
+	}
+	slices.Sort(list)
+	return list
+}
+
+// noEffort is the reasoning effort of no reasoning.
+const noEffort = "none"
 
 // Decode decodes a body that has been read, after it has applied the limits of the key.
 // The model, the effort and the summary of the request become those that are to run.
@@ -132,6 +149,9 @@ func (in *Intake) admit(x *proxy.Exchange, asked openai.Asked) error {
 	*asked.Model, *asked.Effort = alias.Model, alias.Effort
 	if asked.Summary != nil {
 		*asked.Summary = summary(*asked.Summary, alias.Summary)
+	}
+	if asked.NoReasoning && alias.Effort == "" && in.Catalogue.HasEffort(alias.Model, noEffort) {
+		*asked.Effort = noEffort
 	}
 	return x.Grant.Admit(int64(asked.Choices))
 }

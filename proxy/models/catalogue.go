@@ -23,6 +23,10 @@ type Workers interface {
 	Models() []string
 	// Known reports whether a worker has ever listed a model.
 	Known(model string) bool
+	// HasTier reports whether codex requests the service tier for the model.
+	HasTier(model, tier string) bool
+	// HasEffort reports whether codex lists the reasoning effort for the model.
+	HasEffort(model, effort string) bool
 }
 
 // Catalogue resolves the names of models. A model of a worker is never hidden behind an
@@ -61,6 +65,12 @@ func (c *Catalogue) Resolve(name, effort, field string) (modelname.Alias, error)
 	alias.Summary = cmp.Or(alias.Summary, c.summary)
 	return alias, nil
 }
+
+// HasTier reports whether the service tier has an effect with the model, which may not be an alias.
+func (c *Catalogue) HasTier(model, tier string) bool { return c.workers.HasTier(model, tier) }
+
+// HasEffort reports whether the model, which may not be an alias, is known to have the reasoning effort.
+func (c *Catalogue) HasEffort(model, effort string) bool { return c.workers.HasEffort(model, effort) }
 
 // find returns the alias of that name, unless a worker has such a model.
 func (c *Catalogue) find(name string) (modelname.Alias, bool) {

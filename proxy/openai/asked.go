@@ -8,6 +8,9 @@ type Asked struct {
 	Choices int     // turns that the request needs
 	Stream  bool
 	Ignored []string // parameters accepted without effect, sorted
+	Tier    string   // the service tier; empty: the worker's own
+	// NoReasoning asks for the effort none, if the model has it.
+	NoReasoning bool
 
 	EffortField  string // the name of Effort in the request
 	HistoryField string // the name of the conversation in the request
@@ -17,7 +20,7 @@ type Asked struct {
 func (req *ChatRequest) Asked() Asked {
 	return Asked{
 		Model: &req.Model, Effort: &req.Reasoning.Effort, Summary: &req.Reasoning.Summary, Choices: req.N,
-		Stream: req.Stream, Ignored: req.Ignored,
+		Stream: req.Stream, Ignored: req.Ignored, Tier: req.ServiceTier, NoReasoning: req.Reasoning.Disabled,
 		EffortField: "reasoning_effort", HistoryField: "messages",
 	}
 }
@@ -26,7 +29,7 @@ func (req *ChatRequest) Asked() Asked {
 func (req *ResponseRequest) Asked() Asked {
 	return Asked{
 		Model: &req.Model, Effort: &req.Reasoning.Effort, Summary: &req.Reasoning.Summary, Choices: 1,
-		Stream: req.Stream, Ignored: req.Ignored,
+		Stream: req.Stream, Ignored: req.Ignored, Tier: req.ServiceTier,
 		EffortField: "reasoning.effort", HistoryField: "input",
 	}
 }

@@ -21,7 +21,8 @@ func unmarshal(data []byte, v any) error {
 
 var allowDuplicates = jsontext.AllowDuplicateNames(true)
 
-// valuePrefix is the beginning of a value, long enough to recognise an empty one without a copy of a whole history.
+// valuePrefix is the beginning of a value, long enough to recognise an empty one without a copy of a whole history, and
+// to check the value of a parameter in paramValues.
 type valuePrefix string
 
 // UnmarshalJSONFrom skips the value.
@@ -29,8 +30,12 @@ func (g *valuePrefix) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	if err := checkMembers(from, maxMembers); err != nil {
 		return err
 	}
+	most := 16
+	if _, checked := paramValues[from.StackPointer().LastToken()]; checked {
+		most = maxValue
+	}
 	value, err := from.ReadValue()
-	*g = valuePrefix(value[:min(len(value), 16)])
+	*g = valuePrefix(value[:min(len(value), most)])
 	return err
 }
 

@@ -47,7 +47,7 @@ func TestDuplicateNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) { rejects(t, tc.body, "duplicate_name", tc.param) })
 	}
 	for _, body := range []string{
-		asking(`"metadata":{"a":{"a":{"a":1}},"b":[{"a":1},{"a":1}],"A":"a","a\\":"\"a\":1,\"a\":1"}`),
+		asking(`"prediction":{"a":{"a":{"a":1}},"b":[{"a":1},{"a":1}],"A":"a","a\\":"\"a\":1,\"a\":1"}`),
 		tool(`{"type":"object","properties":{` + many.String() + `"100":{}}}`),
 	} {
 		_, err := DecodeChat([]byte(body))

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -28,14 +29,27 @@ type content struct {
 }
 
 type rawPart struct {
-	Type     string  `json:"type"`
-	Text     *string `json:"text"`
-	Refusal  *string `json:"refusal"`
-	ImageURL *struct {
-		URL    string `json:"url"`
-		Detail string `json:"detail"`
-	} `json:"image_url"`
-	File *filePart `json:"file"`
+	Type     string    `json:"type"`
+	Text     *string   `json:"text"`
+	Refusal  *string   `json:"refusal"`
+	ImageURL *imageURL `json:"image_url"`
+	Detail   string    `json:"detail"` // beside an image_url that is a string
+	File     *filePart `json:"file"`
+}
+
+// imageURL is an object in the OpenAI reference. Several clients send the URL alone, as for responses.
+type imageURL struct {
+	URL    string `json:"url"`
+	Detail string `json:"detail"`
+}
+
+// UnmarshalJSONFrom accepts both forms.
+func (u *imageURL) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	if from.PeekKind() == '"' {
+		return jsonv2.UnmarshalDecode(from, &u.URL)
+	}
+	type object imageURL
+	return jsonv2.UnmarshalDecode(from, (*object)(u))
 }
 
 // UnmarshalJSONFrom accepts both forms of content. Parts are decoded later, message by message, so that the first
@@ -92,7 +106,7 @@ func (p rawPart) read(at string, kinds []string) (Part, error) {
 		if p.ImageURL == nil {
 			return Part{}, Invalid("image_required", at+".image_url.url", at+".image_url is required")
 		}
-		image, err := newImage(at+".image_url", "url", p.ImageURL.URL, p.ImageURL.Detail)
+		image, err := newImage(at+".image_url", "url", p.ImageURL.URL, cmp.Or(p.ImageURL.Detail, p.Detail))
 		return Part{Image: &image, At: at + ".image_url.url"}, err
 	case "file":
 		if p.File == nil {

@@ -23,7 +23,8 @@ var chatParams = map[string]struct {
 	"modalities":       {honoured, "text only"},
 	"reasoning_effort": {honoured, "as the model lists them"},
 	"reasoning": {honoured,
-		"effort, and summary (auto, concise, detailed, none), which sends the reasoning summary as reasoning_content"},
+		"effort, and summary (auto, concise, detailed, none), which sends the reasoning summary as reasoning_content; of " +
+			"OpenRouter, enabled and exclude, see [Reasoning](#reasoning)"},
 	"response_format": {honoured,
 		"json_schema is enforced by the model endpoint if its schema is in the strict subset; any other schema, and " +
 			"json_object, are asked for in words, see [Structured output](#structured-output)"},
@@ -35,8 +36,8 @@ var chatParams = map[string]struct {
 	"functions":     {honoured, "the legacy form of tools; an answer carries one function_call"},
 	"function_call": {honoured, "the legacy form of tool_choice"},
 	"service_tier": {honoured,
-		"flex, and priority for models that have it; auto and default are what the worker is set to"},
-	"verbosity": {honoured, "for models that know it"},
+		"flex, and priority (also fast) for models that have it; auto and default are what the worker is set to"},
+	"verbosity": {honoured, "as the model endpoint takes it"},
 	"stop":      {honoured, "up to 4 sequences of up to 1024 bytes, see [Stop sequences](#stop-sequences)"},
 
 	"temperature":            {ignored, "codex has no such setting"},

@@ -47,10 +47,14 @@ func (req *ChatRequest) Images() (list []PlacedImage) {
 }
 
 var (
-	// serviceTiers are the tiers that codex 0.169 sends upstream, and the names of the default, which it omits.
-	serviceTiers = map[string]string{"": "", "auto": "", "default": "", "flex": "flex", "priority": "priority"}
-	verbosities  = []string{"", "low", "medium", "high"}
+	// serviceTiers are the tiers of the OpenAI reference, as codex 0.169 knows them. It omits the default. Its "fast" is
+	// priority upstream. It drops the tiers that a model lacks, and scale for all models.
+	serviceTiers = map[string]string{"": "", "auto": "", "default": "", "flex": "flex", "priority": "priority",
+		"fast": "priority", "scale": "scale"}
+	verbosities = []string{"", "low", "medium", "high"}
 )
+
+const errServiceTier = "service_tier must be auto, default, flex, priority, fast or scale"
 
 // maxModelName bounds the length of a model's name, which is in every log line.
 const maxModelName = 256
@@ -110,9 +114,15 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 func checkParams(table params, fields map[string]valuePrefix) (ignoredParams []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		p, known := table[name]
-		switch {
-		case !known:
+		if !known {
 			return nil, Invalid("unknown_parameter", clip(name), fmt.Sprintf("unknown parameter %q", clip(name)))
+		}
+		if p.rule == ignored {
+			if err := checkValue(name, json.RawMessage(fields[name])); err != nil {
+				return nil, err
+			}
+		}
+		switch {
 		case isEmptyValue(json.RawMessage(fields[name])):
 		case name == "top_logprobs" && fields[name] == "0":
 		case p.rule == refused:
@@ -151,7 +161,7 @@ func (raw rawChat) check() error {
 	case len(raw.Modalities) > 0 && !slices.Equal(raw.Modalities, boundedList[string]{"text"}):
 		return unsupported("modalities", `modalities must be ["text"]`)
 	case !tier:
-		return Invalid("invalid_value", "service_tier", "service_tier must be auto, default, flex or priority")
+		return Invalid("invalid_value", "service_tier", errServiceTier)
 	case !slices.Contains(verbosities, raw.Verbosity):
 		return Invalid("invalid_value", "verbosity", "verbosity must be low, medium or high")
 	}
@@ -197,7 +207,7 @@ func (raw rawChat) request() (*ChatRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	effort, err := raw.reasoning()
+	effort, ignoredFields, err := raw.reasoning()
 	if err != nil {
 		return nil, err
 	}
@@ -213,6 +223,7 @@ func (raw rawChat) request() (*ChatRequest, error) {
 		Format: format, Reasoning: effort, ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Verbosity,
 		Stop: stop,
 	}
+	req.Ignored = ignoredFields
 	if set.strict {
 		req.Ignored = append(req.Ignored, "tools.strict")
 	}
@@ -220,21 +231,6 @@ func (raw rawChat) request() (*ChatRequest, error) {
 		req.Ignored = append(req.Ignored, "image_url.detail")
 	}
 	return req, nil
-}
-
-// reasoning joins the two parameters that set the effort.
-func (raw rawChat) reasoning() (Reasoning, error) {
-	r, _, err := reasoning(raw.Reasoning)
-	switch {
-	case err != nil:
-		return r, err
-	case r.Effort != "" && raw.ReasoningEffort != "" && r.Effort != raw.ReasoningEffort:
-		return r, Invalid("invalid_value", "reasoning.effort",
-			"reasoning.effort and reasoning_effort contradict each other; send one of them")
-	case r.Effort == "":
-		r.Effort = raw.ReasoningEffort
-	}
-	return r, nil
 }
 
 // clip bounds the text of a client that an error repeats.

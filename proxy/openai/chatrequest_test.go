@@ -27,8 +27,7 @@ func TestDecodeChat(t *testing.T) {
 	require.NoError(t, err)
 	text := func(s, at string) []Part { return []Part{{Text: s, At: at}} }
 	assert.Equal(t, &ChatRequest{
-		Model: "m", Stream: true, IncludeUsage: true, N: 3, Reasoning: Reasoning{"high",
-			"detailed"}, ServiceTier: "priority", Verbosity: "low",
+		Model: "m", Stream: true, IncludeUsage: true, N: 3, Reasoning: Reasoning{Effort: "high", Summary: "detailed"}, ServiceTier: "priority", Verbosity: "low",
 		Ignored: []string{"seed", "temperature"},
 		Messages: []Message{
 			{Role: "system", Parts: text("be brief", "messages[0].content")},
@@ -114,9 +113,13 @@ func TestDecodeChatRefuses(t *testing.T) {
 		{"two efforts", with(`"reasoning":{"effort":"low"},"reasoning_effort":"high"`), "invalid_value",
 			"reasoning.effort"},
 		{"summary", with(`"reasoning":{"summary":"long"}`), "invalid_value", "reasoning.summary"},
-		{"unknown reasoning", with(`"reasoning":{"max_tokens":"5"}`), "unknown_parameter", "reasoning.max_tokens"},
+		{"unknown reasoning", with(`"reasoning":{"minutes":"5"}`), "unknown_parameter", "reasoning.minutes"},
+		{"reasoning tokens of the wrong type", with(`"reasoning":{"max_tokens":"5"}`), "invalid_type", "reasoning"},
+		{"no reasoning tokens", with(`"reasoning":{"max_tokens":0}`), "invalid_value", "reasoning.max_tokens"},
+		{"reasoning on and off", with(`"reasoning":{"enabled":false,"effort":"high"}`), "invalid_value",
+			"reasoning.enabled"},
 		{"reasoning of the wrong type", with(`"reasoning":"high"`), "invalid_type", "reasoning"},
-		{"tier", with(`"service_tier":"scale"`), "invalid_value", "service_tier"},
+		{"tier", with(`"service_tier":"bogus"`), "invalid_value", "service_tier"},
 		{"verbosity", with(`"verbosity":"huge"`), "invalid_value", "verbosity"},
 		{"no role", message(`{"content":"x"}`), "role_required", "messages[1].role"},
 		{"unknown role", message(`{"role":"wizard","content":"x"}`), "invalid_value", "messages[1].role"},
@@ -145,7 +148,7 @@ func TestDecodeChatRefuses(t *testing.T) {
 		{"image without image", part(`{"type":"image_url"}`), "image_required", "messages[1].content[1].image_url.url"},
 		{"image without URL", part(`{"type":"image_url","image_url":{}}`), "image_required",
 			"messages[1].content[1].image_url.url"},
-		{"image of the wrong form", part(`{"type":"image_url","image_url":"https://x"}`), "invalid_type",
+		{"image of the wrong form", part(`{"type":"image_url","image_url":["https://x"]}`), "invalid_type",
 			"messages[1].content"},
 		{"image by path", part(`{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}`), "invalid_image_url",
 			"messages[1].content[1].image_url.url"},
@@ -236,6 +239,36 @@ func FuzzDecodeChat(f *testing.F) {
 		}
 		assertSchemaSent(t, req.Format.Schema, asked.Format.JSON.Schema)
 	})
+}
+
+// The object reasoning of OpenRouter.
+func TestRouterReasoning(t *testing.T) {
+	for given, want := range map[string]struct {
+		Reasoning
+		ignored []string
+	}{
+		`{"enabled":true}`:                                {Reasoning{Summary: "auto"}, nil},
+		`{"enabled":true,"summary":"concise"}`:            {Reasoning{Summary: "concise"}, nil},
+		`{"enabled":true,"exclude":true,"effort":"high"}`: {Reasoning{Effort: "high", Summary: "none"}, nil},
+		`{"enabled":false}`:                               {Reasoning{Summary: "none", Disabled: true}, nil},
+		`{"enabled":false,"effort":"none"}`:               {Reasoning{Effort: "none", Summary: "none", Disabled: true}, nil},
+		`{"max_tokens":2000}`:                             {Reasoning{}, []string{"reasoning.max_tokens"}},
+		`{"exclude":false,"effort":"low"}`:                {Reasoning{Effort: "low"}, nil},
+		`{"exclude":true,"summary":"auto"}`:               {Reasoning{Summary: "none"}, nil},
+		`{"enabled":null,"max_tokens":null}`:              {Reasoning{}, nil},
+	} {
+		req := decoded(t, asking(`"reasoning":`+given))
+		assert.Equal(t, want.Reasoning, req.Reasoning, given)
+		assert.Equal(t, want.ignored, req.Ignored, given)
+	}
+}
+
+// An image_url may be the URL itself.
+func TestImageURLAsText(t *testing.T) {
+	req := decoded(t, `{"model":"m","messages":[{"role":"user","content":[
+		{"type":"image_url","image_url":"https://example.org/a.png","detail":"low"}]}]}`)
+	assert.Equal(t, &Image{URL: "https://example.org/a.png", Detail: "low"}, req.Messages[0].Parts[0].Image)
+	assert.Equal(t, []string{"image_url.detail"}, req.Ignored)
 }
 
 // Exactly the honoured parameters of a table are decoded; only the names of the others are read.

@@ -27,7 +27,11 @@ func paramTable(table params) string {
 	}{{honoured, "honoured"}, {ignored, "ignored"}, {refused, "refused"}} {
 		for _, name := range slices.Sorted(maps.Keys(table)) {
 			if p := table[name]; p.rule == r.rule {
-				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, r.word, p.why)
+				why := p.why
+				if values := paramValues[name].String(); p.rule == ignored && values != "" {
+					why += "; " + values
+				}
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, r.word, why)
 			}
 		}
 	}
@@ -61,6 +65,20 @@ func inTheDocs(t *testing.T, name, table string) {
 	assert.Equal(t, table, there, "if this is meant: go test ./proxy/openai -run InTheDocs -update")
 }
 
+// valid is a value of the parameter that has the right type and is not empty.
+func valid(name string) string {
+	want := paramValues[name]
+	switch want.kind {
+	case "a number", "a whole number":
+		return fmt.Sprint(max(want.min, 1))
+	case "a boolean":
+		return "true"
+	case "an object", "metadata":
+		return `{"a":"b"}`
+	}
+	return fmt.Sprintf("%q", append(want.words, "x")[0])
+}
+
 // Every parameter in the table can be sent, and follows its rule.
 func TestParametersFollowTheTable(t *testing.T) {
 	values := map[string]string{ // of the honoured ones
@@ -92,7 +110,7 @@ func followTable(t *testing.T, table params, required string, values map[string]
 		value, known := values[name]
 		if !known {
 			require.NotEqual(t, honoured, p.rule, "%s: give this test a value", name)
-			value = `"x"`
+			value = valid(name)
 		}
 		parameters := map[string]json.RawMessage{}
 		require.NoError(t, json.Unmarshal([]byte(`{"model":"m",`+required+`}`), &parameters))

@@ -26,6 +26,8 @@ func Summaries() []string { return slices.Clone(summaries) }
 type Reasoning struct {
 	Effort  string // empty means the model's default
 	Summary string // one of Summaries; empty: the request names none
+	// Disabled asks for no reasoning, if the model can do without.
+	Disabled bool
 }
 
 // reasoning reads the parameter "reasoning" of the Responses API. It ignores the fields in without, and returns those
@@ -54,7 +56,7 @@ func reasoning(raw json.RawMessage, without ...string) (r Reasoning, ignored []s
 				fmt.Sprintf("reasoning has no field %q; there are effort and summary", clip(name)))
 		}
 	}
-	r = Reasoning{fields.Effort, cmp.Or(fields.Summary, fields.Old)}
+	r = Reasoning{Effort: fields.Effort, Summary: cmp.Or(fields.Summary, fields.Old)}
 	if r.Summary != "" && !slices.Contains(summaries, r.Summary) {
 		return r, nil, Invalid("invalid_value", "reasoning.summary",
 			fmt.Sprintf("reasoning.summary must be one of %v", summaries))

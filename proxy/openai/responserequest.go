@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -149,7 +148,7 @@ func (raw rawResponse) checkScalars(req *ResponseRequest) error {
 	_, tier := serviceTiers[raw.ServiceTier]
 	switch {
 	case !tier:
-		return Invalid("invalid_value", "service_tier", "service_tier must be auto, default, flex or priority")
+		return Invalid("invalid_value", "service_tier", errServiceTier)
 	case !slices.Contains(verbosities, raw.Text.Verbosity):
 		return Invalid("invalid_value", "text.verbosity", "text.verbosity must be low, medium or high")
 	case raw.Model == "":
@@ -164,21 +163,9 @@ func (raw rawResponse) checkScalars(req *ResponseRequest) error {
 	return nil
 }
 
-func (raw rawResponse) applyMetadata(req *ResponseRequest) error {
-	if len(raw.Metadata) > maxMetadata { // the member came twice
-		return Invalid("invalid_value", "metadata",
-			fmt.Sprintf("metadata must not have more than %d members", maxMetadata))
-	}
-	req.Metadata = make(map[string]string, len(raw.Metadata))
-	for key, value := range raw.Metadata {
-		if utf8.RuneCountInString(key) > maxMetadataKey || utf8.RuneCountInString(string(value)) > maxMetadataValue {
-			return Invalid("invalid_value", "metadata."+clip(key),
-				fmt.Sprintf("metadata has keys of up to %d and values of up to %d characters", maxMetadataKey,
-					maxMetadataValue))
-		}
-		req.Metadata[key] = string(value)
-	}
-	return nil
+func (raw rawResponse) applyMetadata(req *ResponseRequest) (err error) {
+	req.Metadata, err = readMetadata(raw.Metadata)
+	return err
 }
 
 // applyReasoning ignores context: codex has no such setting, and sends the model all the reasoning in the history.

@@ -42,7 +42,7 @@ func TestDecodeResponse(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"include", "input_image.detail", "temperature", "tools", "tools.strict", "user"},
 		req.Ignored)
-	assert.Equal(t, Reasoning{"high", "auto"}, req.Reasoning)
+	assert.Equal(t, Reasoning{Effort: "high", Summary: "auto"}, req.Reasoning)
 	assert.Equal(t, "flex", req.ServiceTier)
 	assert.Equal(t, "low", req.Verbosity)
 	assert.Equal(t, jsonObject, req.Format)
@@ -225,7 +225,7 @@ func TestResponseParametersFollowTheTable(t *testing.T) {
 		value, known := values[name]
 		if !known {
 			require.NotEqual(t, honoured, p.rule, "%s: give this test a value", name)
-			value = `"x"`
+			value = valid(name)
 		}
 		parameters := map[string]json.RawMessage{"type": []byte(`"response.create"`), "model": []byte(`"m"`),
 			"input": []byte(`"x"`)}

@@ -15,6 +15,29 @@ func (r roster) Known(model string) bool {
 	})
 }
 
+// HasTier reports whether codex requests the service tier for the model on every worker that has it, or had it when it
+// was last ready.
+func (r roster) HasTier(model, tier string) bool {
+	return tier == "flex" || r.all(model, func(m appserver.Model) bool {
+		return slices.Contains(m.Tiers, appserver.ServiceTier{ID: tier})
+	})
+}
+
+// HasEffort reports whether every worker that has the model, or had it when it was last ready, lists the effort for it.
+func (r roster) HasEffort(model, effort string) bool {
+	return r.all(model, func(m appserver.Model) bool {
+		return slices.Contains(m.Efforts, appserver.Effort{Name: effort})
+	})
+}
+
+// all reports whether every worker's model of that name satisfies ok.
+func (r roster) all(model string, ok func(appserver.Model) bool) bool {
+	return !slices.ContainsFunc(r, func(w *Worker) bool {
+		s, _ := w.view()
+		return slices.ContainsFunc(s.offered, func(m appserver.Model) bool { return m.ID == model && !ok(m) })
+	})
+}
+
 // Models are the models of all ready workers, each once, in the workers' order.
 func (p *Pool) Models() []string {
 	var ids []string

@@ -53,6 +53,7 @@ var oneSuite = map[string]string{
 	"TestContract":     ofTheAPI,
 	"TestHugeImages":   ofTheAPI,
 	"TestModelFaults":  ofTheAPI,
+	"TestParameters":   ofTheAPI,
 	"TestPeakMemory":   ofTheAPI,
 	"TestPython":       ofTheAPI,
 	"TestResponsesSDK": ofTheAPI,

@@ -17,13 +17,17 @@ var plainModel = map[string]any{
 	"shell_type": "disabled", "experimental_supported_tools": []any{}, "supports_search_tool": false,
 	"upgrade": nil, "availability_nux": nil, "base_instructions": "", "model_messages": nil,
 	"max_context_window": unboundedContext, "auto_compact_token_limit": nil,
+	// Codex drops a verbosity that it believes the model lacks; the model endpoint knows better.
+	"support_verbosity": true,
 }
 
-// foreignModel removes the features that a model unknown to codex may lack.
+// foreignModel removes the features that a model unknown to codex may lack. Its service tiers and its verbosity are up
+// to the model endpoint: codex sends them if a client requests them.
 var foreignModel = map[string]any{
 	"description": "", "supported_reasoning_levels": []any{}, "default_reasoning_level": nil,
-	"supports_reasoning_summaries": false, "service_tiers": []any{}, "additional_speed_tiers": []any{},
-	"support_verbosity": false, "default_verbosity": nil, "visibility": "list", "upgrade": nil, "availability_nux": nil,
+	"supports_reasoning_summaries": false, "additional_speed_tiers": []any{},
+	"service_tiers":     []any{map[string]any{"id": "priority", "name": "Priority", "description": ""}},
+	"support_verbosity": true, "default_verbosity": nil, "visibility": "list", "upgrade": nil, "availability_nux": nil,
 	"supports_image_detail_original": false,
 }
 

@@ -1,0 +1,71 @@
+package openai
+
+import "encoding/json"
+
+// routerFields are the fields of the object reasoning that OpenRouter has, and OpenAI has not. Source: OpenRouter's
+// guide "Reasoning Tokens".
+type routerFields struct {
+	Enabled   *bool  `json:"enabled"`
+	Exclude   bool   `json:"exclude"`
+	MaxTokens *int64 `json:"max_tokens"`
+
+	Others map[string]json.RawMessage `json:",embed"`
+}
+
+// reasoning joins the parameters reasoning_effort and reasoning, which is OpenAI's or OpenRouter's. It also returns the
+// fields without effect.
+func (raw rawChat) reasoning() (r Reasoning, ignored []string, err error) {
+	router, rest, err := splitReasoning(raw.Reasoning)
+	if err != nil {
+		return r, nil, err
+	}
+	if r, _, err = reasoning(rest); err != nil {
+		return r, nil, err
+	}
+	if r.Effort != "" && raw.ReasoningEffort != "" && r.Effort != raw.ReasoningEffort {
+		return r, nil, Invalid("invalid_value", "reasoning.effort",
+			"reasoning.effort and reasoning_effort contradict each other; send one of them")
+	}
+	if r.Effort == "" {
+		r.Effort = raw.ReasoningEffort
+	}
+	ignored, err = router.apply(&r)
+	return r, ignored, err
+}
+
+// splitReasoning separates OpenRouter's fields from the others.
+func splitReasoning(raw json.RawMessage) (router routerFields, rest json.RawMessage, err error) {
+	if isUnset(raw) || !isObject(raw) {
+		return router, raw, nil
+	}
+	if unmarshal(raw, &router) != nil {
+		return router, nil, Invalid("invalid_type", "reasoning", "reasoning must be an object of the strings effort "+
+			"and summary, the booleans enabled and exclude, and the number max_tokens")
+	}
+	if rest, err = Encode(router.Others); err != nil || len(router.Others) == 0 {
+		return router, nil, err
+	}
+	return router, rest, nil
+}
+
+// apply returns the fields without effect.
+func (f routerFields) apply(r *Reasoning) (ignored []string, err error) {
+	disabled := f.Enabled != nil && !*f.Enabled
+	switch {
+	case disabled && r.Effort != "" && r.Effort != "none":
+		return nil, Invalid("invalid_value", "reasoning.enabled",
+			"reasoning.enabled is false and contradicts the effort; send one of them")
+	case f.MaxTokens != nil && *f.MaxTokens < 1:
+		return nil, Invalid("invalid_value", "reasoning.max_tokens", "reasoning.max_tokens must be at least 1")
+	case f.MaxTokens != nil:
+		ignored = []string{"reasoning.max_tokens"}
+	}
+	r.Disabled = disabled
+	switch {
+	case f.Exclude || disabled:
+		r.Summary = "none"
+	case f.Enabled != nil && r.Summary == "": // OpenRouter then sends the reasoning
+		r.Summary = "auto"
+	}
+	return ignored, nil
+}

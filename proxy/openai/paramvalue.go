@@ -1,0 +1,159 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// value is what a parameter may be, besides null.
+type value struct {
+	kind     string   // as in words: a number, a whole number, a boolean, text, one of the words, an object, metadata
+	min, max float64  // of a number
+	length   int      // of text, in characters; 0: any
+	words    []string // of text: the values that exist
+}
+
+func number(least, most float64) value { return value{kind: "a number", min: least, max: most} }
+
+// atLeast is a whole number.
+func atLeast(least float64) value {
+	return value{kind: "a whole number", min: least, max: math.MaxInt64}
+}
+
+func text(length int) value { return value{kind: "text", length: length} }
+
+func oneOf(words ...string) value { return value{kind: "text", words: words} }
+
+// paramValues has the types and ranges of ignored parameters: nothing else reads them. Source: OpenAI API reference;
+// the least max_output_tokens is the one that its API states in an error.
+var paramValues = map[string]value{
+	"temperature":            number(0, 2),
+	"top_p":                  number(0, 1),
+	"presence_penalty":       number(-2, 2),
+	"frequency_penalty":      number(-2, 2),
+	"seed":                   atLeast(math.MinInt64),
+	"max_tokens":             atLeast(1),
+	"max_completion_tokens":  atLeast(1),
+	"max_output_tokens":      atLeast(16),
+	"max_tool_calls":         atLeast(1),
+	"store":                  {kind: "a boolean"},
+	"metadata":               {kind: "metadata"},
+	"user":                   text(0),
+	"safety_identifier":      text(128),
+	"prompt_cache_key":       text(0),
+	"prompt_cache_retention": oneOf("in_memory", "in-memory", "24h"),
+	"prompt_cache_options":   {kind: "an object"},
+	"prediction":             {kind: "an object"},
+	"stream_options":         {kind: "an object"},
+	"client_metadata":        {kind: "an object"},
+}
+
+// maxValue is how much of the value of such a parameter is kept: more than metadata at its limits, with every character
+// escaped.
+const maxValue = 64 << 10
+
+// checkValue refuses a value of the wrong type or range.
+func checkValue(name string, raw json.RawMessage) error {
+	want, known := paramValues[name]
+	if raw = bytes.TrimSpace(raw); !known || string(raw) == "null" {
+		return nil
+	}
+	kind := jsontext.Value(raw).Kind()
+	switch {
+	case want.kind == "metadata" && kind == '{':
+		return checkMetadata(name, raw)
+	case want.kind == "text" && kind == '"':
+		return want.checkText(name, raw)
+	case (want.kind == "a number" || want.kind == "a whole number") && kind == '0':
+		return want.checkNumber(name, raw)
+	case want.kind == "a boolean" && (kind == 't' || kind == 'f'), want.kind == "an object" && kind == '{':
+		return nil
+	}
+	return Invalid("invalid_type", name, fmt.Sprintf("%s must be %s, not a JSON %s", name, want, kinds[kind]))
+}
+
+func (v value) checkNumber(name string, raw json.RawMessage) error {
+	n, err := strconv.ParseFloat(string(raw), 64)
+	switch {
+	case v.kind == "a whole number" && n != math.Trunc(n):
+		return Invalid("invalid_type", name, fmt.Sprintf("%s must be %s, not %s", name, v, clip(string(raw))))
+	case err != nil || n < v.min || n > v.max:
+		return Invalid("invalid_value", name, fmt.Sprintf("%s must be %s, not %s", name, v, clip(string(raw))))
+	}
+	return nil
+}
+
+func (v value) checkText(name string, raw json.RawMessage) error {
+	var text string
+	_ = unmarshal(raw, &text) // a text longer than maxValue is cut off: its length alone counts
+	switch {
+	case v.length > 0 && (len(raw) == maxValue || utf8.RuneCountInString(text) > v.length),
+		v.words != nil && !slices.Contains(v.words, text):
+		return Invalid("invalid_value", name, fmt.Sprintf("%s must be %s", name, v))
+	}
+	return nil
+}
+
+// String is the value in words.
+func (v value) String() string {
+	switch {
+	case v.words != nil:
+		return strings.Join(v.words, " or ")
+	case v.length > 0:
+		return fmt.Sprintf("text of up to %d characters", v.length)
+	case v.kind == "metadata":
+		return fmt.Sprintf("an object of up to %d texts, with names of up to %d and values of up to %d characters",
+			maxMetadata, maxMetadataKey, maxMetadataValue)
+	case v.kind == "a number":
+		return fmt.Sprintf("a number from %v to %v", v.min, v.max)
+	case v.kind == "a whole number" && v.min > math.MinInt64:
+		return fmt.Sprintf("a whole number of at least %v", v.min)
+	default:
+		return v.kind
+	}
+}
+
+// checkMetadata refuses metadata beyond the limits.
+func checkMetadata(name string, raw json.RawMessage) error {
+	var pairs map[string]metadatum
+	var wrongType *jsonv2.SemanticError
+	var tooMany *Error
+	err := unmarshal(raw, &pairs)
+	if !errors.As(err, &tooMany) && errors.As(err, &wrongType) {
+		at := name + "." + path(wrongType.JSONPointer)
+		return Invalid("invalid_type", at, fmt.Sprintf("%s must be text, not a JSON %s", at, kinds[wrongType.JSONKind]))
+	}
+	if err != nil { // it is too large, or has too many members
+		return Invalid("invalid_value", name, fmt.Sprintf("%s must be %s", name, paramValues["metadata"]))
+	}
+	_, err = readMetadata(pairs)
+	return err
+}
+
+// readMetadata checks the lengths of metadata.
+func readMetadata(pairs map[string]metadatum) (map[string]string, error) {
+	metadata := make(map[string]string, len(pairs))
+	for key, value := range pairs {
+		if utf8.RuneCountInString(key) > maxMetadataKey || utf8.RuneCountInString(string(value)) > maxMetadataValue {
+			return nil, Invalid("invalid_value", "metadata."+clip(key),
+				fmt.Sprintf("metadata must have keys of up to %d and values of up to %d characters", maxMetadataKey,
+					maxMetadataValue))
+		}
+		metadata[key] = string(value)
+	}
+	if len(pairs) > maxMetadata { // the member came twice
+		return nil, Invalid("invalid_value", "metadata",
+			fmt.Sprintf("metadata must not have more than %d members", maxMetadata))
+	}
+	return metadata, nil
+}
