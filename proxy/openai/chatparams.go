@@ -26,8 +26,8 @@ var chatParams = map[string]struct {
 		"effort, and summary (auto, concise, detailed, none), which sends the reasoning summary as reasoning_content; of " +
 			"OpenRouter, enabled and exclude, see [Reasoning](#reasoning)"},
 	"response_format": {honoured,
-		"json_schema is enforced by the model endpoint if its schema is in the strict subset; any other schema, and " +
-			"json_object, are asked for in words, see [Structured output](#structured-output)"},
+		"json_schema is enforced by the model endpoint, as far as the strict subset goes; json_object is asked for in " +
+			"words, see [Structured output](#structured-output)"},
 	"tools": {honoured, "functions and custom tools; strict is not enforced, see [Tools](#tools)"},
 	"tool_choice": {honoured,
 		"none, auto and allowed_tools; required and a named tool are asked for in words"},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -57,9 +56,9 @@ func (f *rawFormat) format() (Format, error) {
 	return schemaFormat(at+".json_schema", s.Name, s.Description, s.Schema, s.Strict != nil && *s.Strict)
 }
 
-// schemaFormat is a JSON schema as format. Codex makes the endpoint enforce every
-// schema isStrict, which refuses those outside its subset; unless the client
-// insists, such a schema is put in words.
+// schemaFormat is a JSON schema as format. Codex has the endpoint enforce every schema as strict. Unless the client
+// wants strict, the endpoint enforces the schema's strict form, and constraints outside the subset are also put in
+// words; a schema without such a form is put in words alone.
 func schemaFormat(at, name, description string, schema json.RawMessage, strict bool) (Format, error) {
 	if err := checkToolName(at+".name", name); err != nil {
 		return Format{}, err
@@ -82,17 +81,31 @@ func schemaFormat(at, name, description string, schema json.RawMessage, strict b
 		return Format{}, tooDeep().at(at)
 	case strict && root["type"] != "object":
 		return Format{}, Invalid("invalid_schema", at+".type", at+`.type must be "object" for a strict schema`)
-	case strict || root["type"] == "object" && isStrict(root):
-		return Format{Schema: prependMember(prependMember(schema, root, "description", description), root, "title",
-			name)}, nil
 	}
+	form, exact, enforced := schema, true, strict
+	if !strict {
+		form, exact, enforced = strictForm(schema)
+		root = nil
+		_ = unmarshal(form, &root) // it has the members of a definition, if the schema only refers to one
+	}
+	var f Format
+	if enforced {
+		f.Schema = prependMember(prependMember(form, root, "description", description), root, "title", name)
+	}
+	if !enforced || !exact {
+		f.Instruction = schemaInWords(name, description, schema)
+	}
+	return f, nil
+}
+
+func schemaInWords(name, description string, schema json.RawMessage) string {
 	instruction := fmt.Sprintf(
 		"Answer with one JSON value that is valid under this JSON schema (%s), and nothing else: "+
 			"no words around it and no code fence.\n", name)
 	if description != "" {
 		instruction += description + "\n"
 	}
-	return Format{Instruction: instruction + string(compact(schema))}, nil
+	return instruction + string(compact(schema))
 }
 
 // prependMember adds a string to a schema: codex sends no name or description beside it. The order of the properties
@@ -107,66 +120,4 @@ func prependMember(schema json.RawMessage, root map[string]any, key, value strin
 	}
 	_, rest, _ := bytes.Cut(schema, []byte("{"))
 	return slices.Concat([]byte(`{"`+key+`":`), text, []byte(","), rest)
-}
-
-// strictKeywords are the keywords of the subset in OpenAI's guide "Structured outputs". Their values hold no schema
-// (0), a schema (1), a list of schemas (2) or named schemas (3).
-var strictKeywords = map[string]int{
-	"type": 0, "description": 0, "title": 0, "enum": 0, "const": 0, "required": 0, "additionalProperties": 0, "$ref": 0,
-	"$schema": 0,
-	"pattern": 0, "format": 0, "minimum": 0, "maximum": 0, "exclusiveMinimum": 0, "exclusiveMaximum": 0,
-	"multipleOf": 0,
-	"minItems":   0, "maxItems": 0, "items": 1, "anyOf": 2, "properties": 3, "$defs": 3, "definitions": 3,
-}
-
-// isStrict reports whether a schema is in the strict subset: all properties of
-// every object are required, and there are no others.
-func isStrict(v any) bool {
-	schema, ok := v.(map[string]any)
-	if !ok {
-		return false
-	}
-	properties, _ := schema["properties"].(map[string]any)
-	if _, object := schema["properties"]; object || schema["type"] == "object" {
-		if schema["additionalProperties"] != false || !requires(schema["required"], properties) {
-			return false
-		}
-	}
-	for key, inner := range schema {
-		kind, known := strictKeywords[key]
-		if !known || !isStrictInside(kind, inner) {
-			return false
-		}
-	}
-	return true
-}
-
-func isStrictInside(kind int, v any) bool {
-	var inner []any
-	switch kind {
-	case 1:
-		inner = []any{v}
-	case 2:
-		inner, _ = v.([]any)
-	case 3:
-		named, _ := v.(map[string]any)
-		inner = slices.Collect(maps.Values(named))
-	}
-	return !slices.ContainsFunc(inner, func(v any) bool { return !isStrict(v) })
-}
-
-func requires(required any, properties map[string]any) bool {
-	list, _ := required.([]any)
-	names := make(map[string]bool, len(list))
-	for _, name := range list {
-		if text, ok := name.(string); ok {
-			names[text] = true
-		}
-	}
-	for name := range properties {
-		if !names[name] {
-			return false
-		}
-	}
-	return true
 }

@@ -88,27 +88,30 @@ func TestResponseFormat(t *testing.T) {
 				strict + `,"schema":` + schema + `}}`)
 	}
 	const strict = `{ "type":"object","properties":{"z":{"type":"array","items":{"type":"object","properties":{},` +
-		`"additionalProperties":false}},"a":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["z","a"],` +
-		`"additionalProperties":false}`
-	described := `{"title":"n","description":"say \"it\"", "type"` + strict[len(`{ "type"`):]
+		`"required":[],"additionalProperties":false}},"a":{"anyOf":[{"type":"string"},{"type":"null"}]}},` +
+		`"required":["z","a"],"additionalProperties":false}`
+	described := `{"title":"n","description":"say \"it\"","type"` + strict[len(`{ "type"`):]
 	const loose = `{"type":"object","properties":{"a":{"type":"string"}}}`
 
 	assert.Equal(t, Format{}, decoded(t, asking(`"response_format":{"type":"text"}`)).Format)
 	assert.Equal(t, jsonObject, decoded(t, asking(`"response_format":{"type":"json_object"}`)).Format)
 	for _, how := range []string{"true", "false", "null"} {
 		got := decoded(t, format(how, strict)).Format
-		assert.Equal(t, described, string(got.Schema), "the order of the properties is unchanged")
+		assert.Equal(t, described, string(compact(got.Schema)), "the order of the properties is unchanged")
 		assert.Empty(t, got.Instruction)
 	}
 	got := decoded(t, format("true", loose)).Format
 	assert.Contains(t, string(got.Schema), `"properties":{"a"`, "strict is set")
+	got = decoded(t, format("false", loose)).Format
+	assert.Contains(t, string(got.Schema), `"required":["a"]`, "it is made strict")
+	assert.Empty(t, got.Instruction)
+	got = decoded(t, format("false", `{"type":"object","properties":{"a":{"type":"string","minLength":2}}}`)).Format
+	assert.Contains(t, string(got.Schema), `"required":["a"]`)
+	assert.Contains(t, got.Instruction, `"minLength":2`, "what the endpoint does not enforce is put in words")
 	for _, schema := range []string{
-		loose, `{"type":"array","items":{"type":"string"}}`,
-		`{"type":"object","properties":{},"additionalProperties":false,"default":1}`,
+		`{"type":"array","items":{"type":"string"}}`,
 		`{"type":"object","properties":{"a":{"type":"object"}},"required":["a"],"additionalProperties":false}`,
 		`{"type":"object","properties":{"a":true},"required":["a"],"additionalProperties":false}`,
-		`{"type":"object","properties":{"a":{"type":"array","items":` + loose +
-			`}},"required":["a"],"additionalProperties":false}`,
 		`{"type":"object","properties":{"a":{"oneOf":[]}},"required":["a"],"additionalProperties":false}`,
 	} {
 		got := decoded(t, format("false", schema)).Format

@@ -403,6 +403,22 @@ func (b *bed) formats(t *testing.T) {
 	assert.Equal(t, `{"title":"answer","description":"what it is",`+strict[1:], string(asked.Text.Format.Schema))
 	assert.Equal(t, []string{"user: hi"}, asked.summary())
 
+	_, _, asked = b.complete(t, schema("false", `{"type":"object","properties":{"z":{"type":"string","default":"x"},`+
+		`"a":{"$ref":"#/$defs/A","description":"d"}},"required":["a"],"$defs":{"A":{"enum":["p","q"]}}}`),
+		`text {"z":"1","a":"p"}`)
+	require.NotNil(t, asked.Text.Format, "LangChain's default is enforced")
+	assert.True(t, asked.Text.Format.Strict)
+	assert.Equal(t, `{"title":"answer","description":"what it is","type":"object","properties":{"z":{"type":"string"},`+
+		`"a":{"type":"string","description":"d","enum":["p","q"]}},"required":["z","a"],"additionalProperties":false}`,
+		string(asked.Text.Format.Schema))
+	assert.Equal(t, []string{"user: hi"}, asked.summary())
+
+	_, _, asked = b.complete(t, schema("false", `{"type":"object","properties":{"z":{"type":"string","minLength":3}}}`),
+		`text {"z":"123"}`)
+	require.NotNil(t, asked.Text.Format)
+	assert.NotContains(t, string(asked.Text.Format.Schema), "minLength")
+	assert.Contains(t, asked.summary()[1], `"minLength":3`, "what is not enforced is put in words")
+
 	_, _, asked = b.complete(t, schema("false", `{"type":"object"}`), `text {}`)
 	assert.Nil(t, asked.Text.Format)
 	assert.Contains(t, asked.summary()[1], `{"type":"object"}`)

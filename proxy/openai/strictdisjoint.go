@@ -1,0 +1,51 @@
+package openai
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// disjoint reports whether no value is under two of the schemas: they have different types, or objects differ in a
+// constant.
+func (m *strictMaker) disjoint(schemas []json.RawMessage) bool {
+	types := map[string]bool{}
+	var nodes []schemaMembers
+	for _, raw := range schemas {
+		n, _ := readMembers(raw)
+		if target, found := m.given[n.text("$ref")]; found {
+			n, _ = readMembers(target)
+		}
+		nodes = append(nodes, n)
+		kind := n.text("type")
+		types[strings.Replace(kind, "integer", "number", 1)] = kind != ""
+	}
+	if len(types) == len(schemas) && !types[""] {
+		_, untyped := types[""]
+		return !untyped
+	}
+	if len(nodes) == 0 {
+		return false
+	}
+	first, _ := readMembers(nodes[0].raw("properties"))
+	first = first[:min(len(first), maxDiscriminators)]
+	return slices.ContainsFunc(first, func(p schemaMember) bool { return differ(nodes, p.name) })
+}
+
+// differ reports whether the property has another constant in each of the objects.
+func differ(objects []schemaMembers, name string) bool {
+	seen := map[string]bool{}
+	for _, o := range objects {
+		properties, _ := readMembers(o.raw("properties"))
+		property, _ := readMembers(properties.raw(name))
+		constant := property.raw("const")
+		if values, _ := property.list("enum"); constant == nil && len(values) == 1 {
+			constant = values[0]
+		}
+		if constant == nil || seen[string(compact(constant))] {
+			return false
+		}
+		seen[string(compact(constant))] = true
+	}
+	return true
+}

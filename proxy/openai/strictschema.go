@@ -1,0 +1,205 @@
+package openai
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Limits of the strict subset. Source: OpenAI's guide "Structured outputs".
+const (
+	maxStrictLevels     = 10
+	maxStrictProperties = 5000
+	maxStrictEnum       = 1000
+	maxStrictText       = 120_000
+)
+
+const (
+	// maxStrictWork bounds the bytes that are read, once on each level: a definition may be copied to each of its uses.
+	maxStrictWork = 512 << 10
+	// maxFiniteRounds bounds the length of a chain of definitions that refer to each other, in the worst order.
+	maxFiniteRounds = 20
+	// maxDiscriminators bounds the properties that may be what alternatives differ in.
+	maxDiscriminators = 20
+)
+
+// Keywords by what becomes of them in the strict form. All others are dropped: they state nothing about the value.
+var (
+	strictKept = []string{
+		"title", "description", "type", "enum", "const", "$ref", "anyOf", "properties", "required",
+		"additionalProperties", "items", "minItems", "maxItems", "minimum", "maximum", "exclusiveMinimum",
+		"exclusiveMaximum", "multipleOf",
+	}
+	// strictLost are constraints that the subset lacks.
+	strictLost = []string{
+		"minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties", "contains", "minContains",
+		"maxContains", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies",
+	}
+	// strictNever describe values with open names or positions, for which the subset has nothing.
+	strictNever = []string{
+		"patternProperties", "propertyNames", "unevaluatedProperties", "prefixItems", "additionalItems",
+		"unevaluatedItems", "$dynamicRef", "$recursiveRef",
+	}
+	strictFormats = []string{
+		"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid",
+	}
+)
+
+// strictForm makes a schema in the strict subset from one that may be outside. Every value under the form is valid
+// under the schema, but for the constraints that the subset lacks: exact reports that there are none. All declared
+// properties of an object are required, and there are no others. ok is false for schemas without such a form, as those
+// of objects with arbitrary names.
+func strictForm(schema json.RawMessage) (form json.RawMessage, exact, ok bool) {
+	m := strictMaker{given: definitionsOf(schema), exact: true, atRoot: true, defs: map[string]json.RawMessage{}}
+	root, ok := m.node(schema, 1)
+	if !ok || root.text("type") != "object" {
+		return nil, false, false
+	}
+	for len(m.wanted) > 0 {
+		name := m.wanted[0]
+		m.wanted = m.wanted[1:]
+		target, found := m.given[name]
+		if !found {
+			return nil, false, false
+		}
+		m.open = []string{name}
+		def, ok := m.node(target, 1)
+		if !ok || m.size > maxStrictWork {
+			return nil, false, false
+		}
+		m.defs[name] = def.encode()
+	}
+	form = m.withDefinitions(root).encode()
+	return form, m.exact, m.withinLimits() && m.isFinite(form)
+}
+
+// strictMaker makes one strict form.
+type strictMaker struct {
+	given  map[string]json.RawMessage // what references name
+	exact  bool                       // no constraint is lost
+	atRoot bool                       // the root is next; it must not be a mere reference
+	wanted []string
+	order  []string                   // of the definitions
+	defs   map[string]json.RawMessage // by reference; nil while wanted
+
+	open []string // references whose schema is being copied or made strict
+
+	size, levels, properties, enum, text int
+}
+
+func (m *strictMaker) withinLimits() bool {
+	return m.levels <= maxStrictLevels && m.properties <= maxStrictProperties && m.enum <= maxStrictEnum &&
+		m.text <= maxStrictText && m.size <= maxStrictWork
+}
+
+// node is the strict form of one schema, level objects deep.
+func (m *strictMaker) node(raw json.RawMessage, level int) (n schemaMembers, ok bool) {
+	opened := len(m.open)
+	defer func() { m.open = m.open[:opened] }()
+	m.size += len(raw)
+	m.levels = max(m.levels, level)
+	n, ok = readMembers(raw)
+	if !ok || m.size > maxStrictWork || !m.withinLimits() {
+		return nil, false
+	}
+	if n, ok = m.flatten(n); !ok || !m.prune(&n) {
+		return nil, false
+	}
+	switch {
+	case n.has("$ref"):
+		return n, m.want(n)
+	case n.has("anyOf"):
+		return n, m.union(n, level)
+	}
+	ok = n.addType() && m.object(&n, level) && m.array(n, level) && m.count(n)
+	return n, ok
+}
+
+// flatten replaces allOf of one schema, oneOf, and a $ref with siblings, which the subset lacks.
+func (m *strictMaker) flatten(n schemaMembers) (schemaMembers, bool) {
+	inline := m.atRoot
+	m.atRoot = false
+	for range maxStrictLevels {
+		n.drop("$defs", "definitions", "$schema", "$id", "$comment", "default", "examples")
+		inner, ok := m.takeInner(&n, inline)
+		switch {
+		case !ok:
+			return n, false
+		case inner == nil:
+			ok = m.uniteOne(&n)
+			return n, ok
+		}
+		m.size += len(inner)
+		if more, ok := readMembers(inner); !ok || !n.merge(more) || m.size > maxStrictWork {
+			return n, false
+		}
+	}
+	return n, false
+}
+
+// takeInner removes a schema that holds beside the others of n, and returns it; nil if there is none. inline is for a
+// reference without siblings.
+func (m *strictMaker) takeInner(n *schemaMembers, inline bool) (inner json.RawMessage, ok bool) {
+	if n.has("allOf") {
+		all, _ := n.list("allOf")
+		if len(all) != 1 {
+			return nil, false
+		}
+		n.drop("allOf")
+		return all[0], true
+	}
+	if !n.has("$ref") || !inline && !n.besides("$ref") {
+		return nil, true
+	}
+	ref := n.text("$ref")
+	if slices.Contains(m.open, ref) { // copied, it would contain itself
+		n.drop("title", "description")
+		return nil, !n.besides("$ref")
+	}
+	n.drop("$ref")
+	m.open = append(m.open, ref)
+	inner, ok = m.given[ref]
+	return inner, ok
+}
+
+// uniteOne replaces oneOf by anyOf, which accepts more if two alternatives accept the same value.
+func (m *strictMaker) uniteOne(n *schemaMembers) bool {
+	if !n.has("oneOf") {
+		return true
+	}
+	alternatives, ok := n.list("oneOf")
+	if !ok || n.has("anyOf") {
+		return false
+	}
+	m.exact = m.exact && m.disjoint(alternatives)
+	for i := range *n {
+		if (*n)[i].name == "oneOf" {
+			(*n)[i].name = "anyOf"
+		}
+	}
+	return true
+}
+
+// prune drops all keywords outside the subset.
+func (m *strictMaker) prune(n *schemaMembers) bool {
+	for _, a := range *n {
+		switch {
+		case slices.Contains(strictNever, a.name) && (a.name != "unevaluatedProperties" || string(a.value) != "false"):
+			return false
+		case slices.Contains(strictLost, a.name),
+			a.name == "format" && !slices.Contains(strictFormats, n.text("format")),
+			a.name == "pattern" && strings.Contains(n.text("pattern"), "(?"): // look-around
+			m.exact = false
+		}
+	}
+	*n = slices.DeleteFunc(*n, func(a schemaMember) bool {
+		switch a.name {
+		case "format":
+			return !slices.Contains(strictFormats, n.text("format"))
+		case "pattern":
+			return strings.Contains(n.text("pattern"), "(?")
+		}
+		return !slices.Contains(strictKept, a.name)
+	})
+	return true
+}
