@@ -332,7 +332,8 @@ func TestLiveToolNamesAndSettings(t *testing.T) {
 	_, err := c.StartTurn(bound(t), r)
 	assert.ErrorContains(t, err, "duplicate")
 
-	for tier, want := range map[string]string{"": "", "flex": "flex", "priority": "priority", "auto": "", "scale": ""} {
+	for tier, want := range map[string]string{"": "", "flex": "flex", "priority": "priority", "fast": "priority",
+		"auto": "", "scale": ""} {
 		u.script(helloWorld)
 		r := liveHello()
 		r.ServiceTier, r.Verbosity = tier, "high"

@@ -23,9 +23,10 @@ func (r roster) HasTier(model, tier string) bool {
 	})
 }
 
-// HasEffort reports whether every worker that has the model, or had it when it was last ready, lists the effort for it.
+// HasEffort reports whether a worker has the model, or had it when it was last ready, and every such worker lists the
+// effort for it.
 func (r roster) HasEffort(model, effort string) bool {
-	return r.all(model, func(m appserver.Model) bool {
+	return r.Known(model) && r.all(model, func(m appserver.Model) bool {
 		return slices.Contains(m.Efforts, appserver.Effort{Name: effort})
 	})
 }

@@ -108,6 +108,17 @@ var responseEffects = map[string][]effect{
 		{value: `"auto"`, sent: `"truncation":"auto"`}},
 }
 
+// completionEffects are those of a legacy completion.
+var completionEffects = map[string][]effect{
+	"prompt":         {{value: `"the question"`, sent: "thequestion"}},
+	"stream":         {{value: `true`, answered: "data:[DONE]"}},
+	"stream_options": {{value: `{"include_usage":true}`, answered: `"usage":`}},
+	"n":              {{value: `2`, answered: `"index":1`}},
+	"best_of":        {{value: `1`, answered: `"text":"`}},
+	"echo":           {{value: `true`, answered: `"text":"hihello`}},
+	"stop":           {{value: `"model"`, answered: `"text":"hellofromthe"`}},
+}
+
 // needs are the parameters without which others are refused.
 var needs = map[string]string{
 	"tool_choice": `"tools":` + oneFunction, "parallel_tool_calls": `"tools":` + oneFunction,
@@ -132,6 +143,12 @@ func TestParameters(t *testing.T) {
 			for name, rule := range documented(t, "parameters of responses") {
 				body := map[string]string{"model": `"` + model + `"`, "input": `"hi"`}
 				b.checkParameter(t, responsesPath, name, rule, body, responseEffects[name])
+			}
+		})
+		t.Run("completions/"+model, func(t *testing.T) {
+			for name, rule := range documented(t, "parameters of completions") {
+				body := map[string]string{"model": `"` + model + `"`, "prompt": `"hi"`}
+				b.checkParameter(t, completionsPath, name, rule, body, completionEffects[name])
 			}
 		})
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/contract"
 )
 
 // postJSON posts a body to the proxy.
@@ -49,14 +51,17 @@ func (u upstream) tools() (names []string) {
 }
 
 const (
-	chatPath      = "/v1/chat/completions"
-	responsesPath = "/v1/responses"
+	chatPath        = "/v1/chat/completions"
+	completionsPath = "/v1/completions"
+	responsesPath   = "/v1/responses"
 )
 
 // Names that codex keeps to itself reach the model in another form; the client sees its own names alone.
 func TestToolNames(t *testing.T) {
 	b := newBed(t, newest, realWorker+`models = ["`+reasoner+`"]`+"\n", "")
 	b.start()
+	schema, err := contract.Compile()
+	require.NoError(t, err)
 	wire := []string{"client_mcp__files__read", "client_client_mcp__files__read", "client_mcp", "client_exec_command",
 		"client_shell_command"}
 
@@ -71,6 +76,7 @@ func TestToolNames(t *testing.T) {
 			`call client_shell_command {"input":"ls \"x\""}`, "usage 21 8 13 5"}
 		answer, asked := b.scripted(t, chatPath, head+`"messages":[`+user+`]}`, calls...)
 		assert.Equal(t, wire, asked.tools())
+		require.NoError(t, schema.Check(contract.Completion, []byte(answer)))
 		var whole struct {
 			Choices []struct{ Message json.RawMessage }
 		}
@@ -103,6 +109,11 @@ func TestToolNames(t *testing.T) {
 			`{"index":0,"function":{"arguments":"{\"n\":1}"}}`, `"function":{"name":"client_mcp__files__read"`,
 			`"type":"custom","custom":{"name":"shell_command","input":""}`, `{"index":2,"custom":{"input":"ls \"x\""}}`} {
 			assert.Contains(t, answer, want)
+		}
+		for _, frame := range strings.Split(answer, "\n") {
+			if data, ok := strings.CutPrefix(frame, "data: {"); ok {
+				require.NoError(t, schema.Check(contract.Chunk, []byte("{"+data)))
+			}
 		}
 		_, asked = b.scripted(t, chatPath, head+`"tool_choice":{"type":"function","function":{"name":"mcp__files__read"}},`+
 			`"messages":[`+user+`]}`, "text ok")
