@@ -14,8 +14,9 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
-// holdingWait bounds the wait of a request that holds memory already for more of it.
-const holdingWait = 10 * time.Second
+// holdingPart is the part of the longest wait for which a request waits that holds memory
+// already: one of so many.
+const holdingPart = 10
 
 // smallRequest bounds the bytes of a request that counts as small; with little memory
 // the bound is lower.
@@ -133,7 +134,7 @@ func (h *Held) Acquire(ctx context.Context, n int64) error {
 // each other.
 func (h *Held) patience() time.Duration {
 	if h.bytes > 0 || h.beside == h.memory.answers {
-		return min(h.memory.wait, holdingWait)
+		return h.memory.wait / holdingPart
 	}
 	return h.memory.wait
 }

@@ -157,6 +157,6 @@ func TestMemoryInALongQueue(t *testing.T) {
 		assert.Equal(t, "concurrency_exceeded", refusedBy(t, late.Acquire(t.Context(), 100)), "the key's own load")
 		began = time.Now()
 		assert.Equal(t, "overloaded", refusedBy(t, answer.held.extend(t.Context(), 150)))
-		assert.Equal(t, holdingWait, time.Since(began), "a request that holds memory does not keep it for long")
+		assert.Equal(t, 30*time.Second, time.Since(began), "a request that holds memory does not keep it for long")
 	})
 }

@@ -47,7 +47,7 @@ func hostile() map[string][]string {
 // same time.
 func TestPeakMemory(t *testing.T) {
 	const limit = 128 << 10 // KiB
-	b := newBed(t, newest, `mode = "demo"`, fmt.Sprintf("request_memory = %d\nqueue_timeout = \"10m\"\n", limit<<10))
+	b := newBed(t, newest, `mode = "demo"`, fmt.Sprintf("request_memory = %d\nqueue_timeout = \"100m\"\n", limit<<10))
 	b.start()
 	proxy := b.onlyProcess(proxyUnit).Host
 	idle := b.memory(proxy, "VmHWM")

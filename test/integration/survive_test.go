@@ -122,7 +122,7 @@ func testKillBeforeTheFirstByte(t *testing.T, suite string) {
 	status, report := b.readyz()
 	assert.Equal(t, http.StatusOK, status)
 	assert.Zero(t, report.Queue.Depth)
-	assert.Equal(t, 64, report.Queue.Limit)
+	assert.Equal(t, 10000, report.Queue.Limit)
 	_, metrics := b.get("/metrics")
 	assert.Contains(t, string(metrics), fmt.Sprintf("codex_turn_retries_total{reason=\"worker_exited\"} %d\n", turns))
 	t.Logf("with a kill in between %s; sent while the worker was down %s", again, waited)
