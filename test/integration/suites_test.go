@@ -44,6 +44,7 @@ const (
 // units, system call filters, D-Bus or sandboxes only if one of the two lacks the
 // feature under test.
 var oneSuite = map[string]string{
+	"TestBursts":       ofTheAPI,
 	"TestChat":         ofTheAPI,
 	"TestChatFeatures": ofTheAPI,
 	"TestClients":      ofTheAPI,
