@@ -371,6 +371,7 @@ func TestFailedResponse(t *testing.T) {
 	id := resp.Header.Get("X-Request-Id")
 	list := events(t, text(t, resp))
 	last := list[len(list)-1]
+	assert.Equal(t, "error", list[len(list)-2].Type)
 	assert.Equal(t, "response.failed", last.Type)
 	assert.Equal(t, "server_error", last.Response.Error.Code)
 	assert.Equal(t, "half", last.Response.Output[0].Content[0].Text)
@@ -397,6 +398,8 @@ func TestConversationThatIsTooLong(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, answer.Failure)
 	assert.Equal(t, "context_length_exceeded", answer.Failure.Code)
+	assert.Equal(t, "context_length_exceeded", answer.Alert.Code)
+	assert.Equal(t, "input", *answer.Alert.Param)
 	k := r.socket(t)
 	k.say(create("", `"early"`))
 	assert.Equal(t, "context_length_exceeded", k.response().Error.Code)

@@ -63,8 +63,8 @@ func TestErrorsBeforeTheStreamHaveAStatus(t *testing.T) {
 	assert.Equal(t, "usage_limit_reached", failure(t, text(t, resp)).Error.Code)
 }
 
-// On a WebSocket the first events come with the start of the turn, and an error before any output has its
-// status: no event of the response follows it.
+// On a WebSocket the first events come with the start of the turn, and an error after them is the end of the
+// response: no event follows it.
 func TestResponsesOnASocketBeginBeforeTheModel(t *testing.T) {
 	gate := make(chan struct{}, 2)
 	var end error
@@ -79,9 +79,8 @@ func TestResponsesOnASocketBeginBeforeTheModel(t *testing.T) {
 		assert.Equal(t, "response.in_progress", k.hear().Type)
 		gate <- struct{}{}
 		e := k.hear()
-		assert.Equal(t, "error", e.Type)
-		assert.InDelta(t, http.StatusTooManyRequests, e.Status, 0)
-		assert.Equal(t, "usage_limit_reached", e.Error.Code)
+		require.Equal(t, "response.failed", e.Type)
+		assert.Equal(t, "insufficient_quota", e.Response.Error.Code)
 	}
 	end = nil
 	gate <- struct{}{}

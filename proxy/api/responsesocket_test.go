@@ -321,6 +321,30 @@ func TestShutdownWaitsForSockets(t *testing.T) {
 	assert.NoError(t, received(t, down))
 }
 
+// After the first event of a response its failure is one event: a client reads whatever follows the end of a response
+// as events of the next one.
+func TestFailuresOnASocketAreOneEvent(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		turn.Begin("").Delta("half")
+		return &appservertest.Failure{Message: "too fast", Info: "rateLimitExceeded"}
+	}})
+	k := r.socket(t)
+	for range 2 {
+		k.say(create("", `"q"`))
+		var kinds []string
+		for {
+			e := k.hear()
+			kinds = append(kinds, e.Type)
+			if e.Type == "response.failed" {
+				assert.Equal(t, "rate_limit_exceeded", e.Response.Error.Code)
+				break
+			}
+		}
+		assert.Equal(t, "response.created", kinds[0])
+		assert.NotContains(t, kinds, "error")
+	}
+}
+
 func TestSocketsAreCutOffAtTheDeadline(t *testing.T) {
 	r := newRig(t, &appservertest.Server{Handler: gated(make(chan struct{}), "half")})
 	k := r.socket(t)

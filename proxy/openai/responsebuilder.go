@@ -168,11 +168,16 @@ func (b *ResponseBuilder) Cancel(usage *Usage) []ResponseEvent {
 	return b.endEarly(StatusCancelled, "")
 }
 
-// Fail ends the response by an error.
-func (b *ResponseBuilder) Fail(err *Error, usage *Usage) []ResponseEvent {
+// Fail ends the response by an error. alert puts an event error before response.failed, which clients of server-sent
+// events raise. On a WebSocket error is an end of its own: a client would take response.failed for the next response's.
+func (b *ResponseBuilder) Fail(err *Error, usage *Usage, alert bool) []ResponseEvent {
 	events := append(b.Begin(), b.closeItem(StatusIncomplete)...)
+	failure := failureOf(err)
+	if alert {
+		events = append(events, b.errorEvent(err, failure.Code))
+	}
 	b.response.Usage = responseUsage(usage)
-	b.response.Status, b.response.Error = StatusFailed, failureOf(err)
+	b.response.Status, b.response.Error = StatusFailed, failure
 	return append(events, b.responseEvent("response.failed"))
 }
 
@@ -185,9 +190,20 @@ func (b *ResponseBuilder) endEarly(status, reason string) []ResponseEvent {
 	return append(events, b.responseEvent("response.incomplete"))
 }
 
-// codeContextLength is a code of OpenAI that the reference omits for responses. The codex CLI recognises by it that the
-// conversation is too long.
-const codeContextLength = "context_length_exceeded"
+// errorEvent has the error with the code that the response gets.
+func (b *ResponseBuilder) errorEvent(err *Error, code string) ResponseEvent {
+	e, body := b.event("error"), err.body()
+	body.Code = code
+	e.errorFields = &errorFields{Code: code, Message: err.Message, Param: body.Param, Error: body}
+	return e
+}
+
+// Codes of OpenAI that the reference omits for responses. The codex CLI recognises by them that the conversation is too
+// long, and that another attempt is in vain.
+const (
+	codeContextLength = "context_length_exceeded"
+	codeQuota         = "insufficient_quota"
+)
 
 // failureOf maps an error to the few codes of responses.
 func failureOf(err *Error) *ResponseFailure {
@@ -195,7 +211,9 @@ func failureOf(err *Error) *ResponseFailure {
 	switch {
 	case err.Code == codeContextLength:
 		code = codeContextLength
-	case err.Type == TypeQuota, err.Type == TypeRateLimit:
+	case err.Type == TypeQuota:
+		code = codeQuota
+	case err.Type == TypeRateLimit:
 		code = "rate_limit_exceeded"
 	case err.Type == TypeInvalidRequest:
 		code = "invalid_prompt"

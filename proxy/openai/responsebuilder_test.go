@@ -114,18 +114,18 @@ func TestResponseEndings(t *testing.T) {
 		"cancel": {func(b *ResponseBuilder) []ResponseEvent { return b.Cancel(nil) }, StatusCancelled, "incomplete",
 			`"incomplete_details":null`},
 		"quota": {func(b *ResponseBuilder) []ResponseEvent {
-			return b.Fail(&Error{Type: TypeQuota, Message: "m"},
-				nil)
-		}, StatusFailed, "failed", `"error":{"code":"rate_limit_exceeded","message":"m"}`},
-		"request": {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(Invalid("c", "p", "m"), nil) },
+			return b.Fail(&Error{Type: TypeQuota, Message: "m"}, nil, false)
+		}, StatusFailed, "failed", `"error":{"code":"insufficient_quota","message":"m"}`},
+		"rate": {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(RateLimited("m", 1), nil, false) },
+			StatusFailed, "failed", `"error":{"code":"rate_limit_exceeded","message":"Rate limit reached: m.`},
+		"request": {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(Invalid("c", "p", "m"), nil, false) },
 			StatusFailed, "failed", `"error":{"code":"invalid_prompt","message":"m"}`},
 		"length of the input": {
 			func(b *ResponseBuilder) []ResponseEvent {
-				return b.Fail(Invalid(codeContextLength, "input", "m"),
-					nil)
+				return b.Fail(Invalid(codeContextLength, "input", "m"), nil, false)
 			}, StatusFailed, "failed", `"error":{"code":"context_length_exceeded","message":"m"}`,
 		},
-		"worker": {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(Unavailable("c", "m", 0), nil) },
+		"worker": {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(Unavailable("c", "m", 0), nil, false) },
 			StatusFailed, "failed", `"error":{"code":"server_error","message":"m"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,6 +145,26 @@ func TestResponseEndings(t *testing.T) {
 			assert.Equal(t, []string{"created", "in_progress", tc.last}, kindsOf(tc.end(b)),
 				"even if nothing came before")
 		})
+	}
+}
+
+// The event error has the failure twice, flat and nested, with one code; nothing else of a response has its fields.
+func TestEventError(t *testing.T) {
+	b := builder(t, everything)
+	text := b.Text("m", "half")
+	events := b.Fail(Invalid("c", "p", "m"), nil, true)
+	assert.Equal(t, []string{"output_text.done", "content_part.done", "output_item.done", "error", "failed"},
+		kindsOf(events))
+	failed := len(text) + 4
+	data, err := json.Marshal(events[3])
+	require.NoError(t, err)
+	assert.JSONEq(t, fmt.Sprintf(`{"type":"error","sequence_number":%d,"code":"invalid_prompt","message":"m","param":"p",`+
+		`"error":{"message":"m","type":"invalid_request_error","param":"p","code":"invalid_prompt"}}`, failed-1), string(data))
+	assert.Equal(t, failed, events[4].SequenceNumber)
+	for _, e := range append(text, events[4]) {
+		data, err := json.Marshal(e)
+		require.NoError(t, err)
+		assert.NotRegexp(t, `^\{[^{]*"(code|message|param)":`, string(data))
 	}
 }
 

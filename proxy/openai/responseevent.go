@@ -23,6 +23,16 @@ type ResponseEvent struct {
 	Arguments      *string     `json:"arguments,omitempty"`
 	Input          *string     `json:"input,omitempty"`
 	Logprobs       *[]struct{} `json:"logprobs,omitempty"` // of text: always empty
+	*errorFields               // of an error
+}
+
+// errorFields are the fields of the event error: flat, as in OpenAI's API reference, and nested in error, where OpenAI's
+// libraries for Python, JavaScript and Go look for them and raise.
+type errorFields struct {
+	Code    string    `json:"code"`
+	Message string    `json:"message"`
+	Param   *string   `json:"param"`
+	Error   errorBody `json:"error"`
 }
 
 // Opens reports whether e is one of the two events before any output.

@@ -21,7 +21,7 @@ const (
 	// first. The model endpoint refuses a request within that time, and the refusal keeps its HTTP status, on which
 	// clients act: they wait and try again (429, 503), or report it (400, 404).
 	streamSilence = 2 * time.Second
-	// socketSilence is the same on a WebSocket, where an error before any output has its status in its event.
+	// socketSilence is the same on a WebSocket, where no error has an HTTP status.
 	socketSilence = time.Millisecond
 )
 
@@ -45,6 +45,7 @@ type response struct {
 	events    eventWriter   // nil: the response is sent as a whole
 	silence   time.Duration // after the start of the turn, until the first events are sent
 	keepalive bool          // comments may break the silence of the stream
+	alert     bool          // an event error precedes response.failed
 
 	held    int64    // bytes of the request that it needs to the end
 	running *running // its entry among the responses in flight
@@ -52,7 +53,6 @@ type response struct {
 	builder *openai.ResponseBuilder
 	begun   bool // something was sent, if only a comment
 	opened  bool // the first events were sent
-	output  bool // output of the model was sent
 	ended   bool // the end was sent
 	kept    *remembered
 }
@@ -163,8 +163,7 @@ func (s *response) Finish(ctx context.Context, f turn.Finish) error {
 }
 
 // Fail implements turn.Sink. A cancelled response is an answer once its turn has begun, and
-// so is a failed one of which something was sent. On a WebSocket that is its output: the event of an
-// error before has the status, and ends the response.
+// so is a failed one of which something was sent.
 func (s *response) Fail(ctx context.Context, err error) error {
 	usage := answer.Usage(s.x.Turn.Usage)
 	switch {
@@ -172,10 +171,10 @@ func (s *response) Fail(ctx context.Context, err error) error {
 		return err
 	case errors.Is(context.Cause(ctx), errCancelled):
 		return cmp.Or(s.end(ctx, s.builder.Cancel(usage)), errCancelled)
-	case !s.begun, s.w == nil && !s.output, proxy.ClientGone(err):
+	case !s.begun, proxy.ClientGone(err):
 		return err
 	default:
-		_ = s.end(ctx, s.builder.Fail(s.Server.Error(s.x, err), usage))
+		_ = s.end(ctx, s.builder.Fail(s.Server.Error(s.x, err), usage, s.alert))
 		return err
 	}
 }
@@ -194,7 +193,6 @@ func (s *response) send(events []openai.ResponseEvent) error {
 
 // commit is called before any output is sent.
 func (s *response) commit() {
-	s.output = true
 	if s.attempt != nil {
 		s.attempt.Commit()
 	}

@@ -69,6 +69,7 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	if req.Stream {
 		defer e.Answers.CountStream()()
 		s.events, s.silence, s.keepalive = sse{e.Answers.Stream(w)}, streamSilence, !answer.KeepaliveOff(r)
+		s.alert = true
 	}
 	_, err = s.run(ctx)
 	return err

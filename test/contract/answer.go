@@ -11,7 +11,8 @@ type Answer struct {
 	Finish    string // chat: finish_reason; responses: the status
 	Tokens    int    // in all; 0 if no usage was reported
 	Failure   *Failure
-	Done      bool // chat: the stream ended in [DONE]
+	Alert     *Failure // responses: of the event error before response.failed
+	Done      bool     // chat: the stream ended in [DONE]
 }
 
 // Call is a call of a client's function.

@@ -183,6 +183,27 @@ func TestResponseThatFails(t *testing.T) {
 	assert.Equal(t, &Failure{Message: "m", Code: "server_error"}, answer.Failure)
 	assert.Equal(t, "failed", answer.Finish)
 
+	alert := [2]string{"error", `"code":"server_error","message":"m","param":null,` +
+		`"error":{"message":"m","type":"t","param":null,"code":"server_error","retryable":true}`}
+	alerted := stream(append(goodResponse[:5:5], alert, failed))
+	answer, err = s.ResponseStream(strings.NewReader(alerted))
+	require.NoError(t, err)
+	assert.Equal(t, &Failure{Message: "m", Type: "t", Code: "server_error"}, answer.Alert)
+	for old, fresh := range map[string]string{
+		`"param":null,"error"`:         `"param":"p","error"`,
+		`"error":{"message":"m","t`:    `"error":{"message":"n","t`,
+		`,"code":"server_error","ret`:  `,"code":"x","ret`,
+		`{"code":"server_error","mes`:  `{"code":"invalid_prompt","mes`,
+		`"param":null,"error":{"mess`:  `"error":{"mess`,
+		"event: response.failed\ndata": "event: response.completed\ndata",
+	} {
+		require.Contains(t, alerted, old)
+		_, err = s.ResponseStream(strings.NewReader(strings.Replace(alerted, old, fresh, 1)))
+		require.Error(t, err, "%s", fresh)
+	}
+	_, err = s.ResponseStream(strings.NewReader(stream(append(goodResponse[:5:5], alert, goodResponse[5]))))
+	require.ErrorContains(t, err, "after error")
+
 	failed[1] = strings.Replace(failed[1], "server_error", "made_up", 1)
 	_, err = s.ResponseStream(strings.NewReader(stream(append(goodResponse[:5:5], failed))))
 	assert.ErrorContains(t, err, "code")

@@ -23,6 +23,10 @@ type responseEvent struct {
 	Text           string
 	Refusal        string
 	Arguments      string
+	Code           string
+	Message        string
+	Param          *string
+	Error          *Failure // of an event error
 }
 
 // responseStream is the state of a streamed response.
@@ -32,11 +36,12 @@ type responseStream struct {
 	next   int // sequence number
 	open   map[int]*openItem
 	done   []json.RawMessage // by output index
+	alert  *Failure          // of the event error
 	last   *response
 }
 
 // ResponseStream checks a streamed response: created, in_progress, then each
-// item from added to done, then completed, incomplete or failed. Each done item must
+// item from added to done, then completed, incomplete, or error and failed. Each done item must
 // equal its deltas, and the final response must have the done items.
 func (s *Schema) ResponseStream(from io.Reader) (Answer, error) {
 	st := &responseStream{schema: s, open: map[int]*openItem{}}
@@ -46,7 +51,9 @@ func (s *Schema) ResponseStream(from io.Reader) (Answer, error) {
 	if st.last == nil {
 		return Answer{}, errors.New("the stream ends without a final response")
 	}
-	return st.last.answer()
+	answer, err := st.last.answer()
+	answer.Alert = st.alert
+	return answer, err
 }
 
 func (st *responseStream) take(e event) error {
@@ -71,7 +78,12 @@ func (st *responseStream) take(e event) error {
 }
 
 func (st *responseStream) step(e responseEvent) error {
+	if st.alert != nil && e.Type != "response.failed" {
+		return fmt.Errorf("%s after error", e.Type)
+	}
 	switch e.Type {
+	case "error":
+		return st.warn(e)
 	case "response.created", "response.in_progress":
 		return st.begin(e)
 	case "response.completed", "response.incomplete", "response.failed":
@@ -117,7 +129,7 @@ func (st *responseStream) end(e responseEvent) error {
 		return fmt.Errorf("%s of response %q, not %q", e.Type, r.ID, st.id)
 	}
 	if r.Status == "failed" {
-		return nil
+		return st.fail(r)
 	}
 	if len(st.open) > 0 || len(r.Output) != len(st.done) {
 		return fmt.Errorf("%d items open, %d done, %d in the response", len(st.open), len(st.done), len(r.Output))
@@ -126,6 +138,23 @@ func (st *responseStream) end(e responseEvent) error {
 		if !sameJSON(raw, st.done[i]) {
 			return fmt.Errorf("output item %d is not what was done: %s", i, excerpt(st.done[i]))
 		}
+	}
+	return nil
+}
+
+// warn takes an event error, whose flat and nested forms are the same.
+func (st *responseStream) warn(e responseEvent) error {
+	if st.next < 3 || e.Code != e.Error.Code || e.Message != e.Error.Message ||
+		!reflect.DeepEqual(e.Param, e.Error.Param) {
+		return errors.New("an error before response.in_progress, or with two meanings")
+	}
+	st.alert = e.Error
+	return nil
+}
+
+func (st *responseStream) fail(r response) error {
+	if r.Error != nil && st.alert != nil && (r.Error.Code != st.alert.Code || r.Error.Message != st.alert.Message) {
+		return fmt.Errorf("error %q, and then response.failed with %q", st.alert.Code, r.Error.Code)
 	}
 	return nil
 }

@@ -206,7 +206,10 @@ func (c faultCase) judge(t *testing.T, schema *contract.Schema, r reply) {
 	assert.Equal(t, c.codeIn(), answer.Failure.Code)
 	if c.api.Name == contract.Chat.Name {
 		assert.Equal(t, c.kind, answer.Failure.Type)
+		return
 	}
+	require.NotNil(t, answer.Alert, "%s", r.body)
+	assert.Equal(t, c.kind, answer.Alert.Type)
 }
 
 // codeIn is the error code in a stream: a response has the codes of OpenAI.
@@ -214,8 +217,10 @@ func (c faultCase) codeIn() string {
 	switch {
 	case c.api.Name == contract.Chat.Name:
 		return c.code
-	case c.code == "rate_limited", c.code == "usage_limit_reached":
+	case c.code == "rate_limited":
 		return "rate_limit_exceeded"
+	case c.code == "usage_limit_reached":
+		return "insufficient_quota"
 	default:
 		return "server_error"
 	}

@@ -20,9 +20,9 @@ type Item =
   | OpenAI.Responses.ResponseFunctionToolCall
   | OpenAI.Responses.ResponseReasoningItem;
 
-// context_length_exceeded is no code of the document's for a response: the codex
-// CLI recognises by it, in response.failed, that the conversation is too long.
-type ServedResponseError = Omit<OpenAI.Responses.ResponseError, "code"> & { code: OpenAI.Responses.ResponseError["code"] | "context_length_exceeded" };
+// context_length_exceeded and insufficient_quota are no codes of the document's for a response: the codex
+// CLI recognises by them, in response.failed, that the conversation is too long, or a limit used up.
+type ServedResponseError = Omit<OpenAI.Responses.ResponseError, "code"> & { code: OpenAI.Responses.ResponseError["code"] | "context_length_exceeded" | "insufficient_quota" };
 
 // output_text is added by the library. OpenAI's answers have store, and user as null, though the types have neither.
 type ServedResponse = Omit<OpenAI.Responses.Response, "output_text" | "output" | "tools" | "tool_choice" | "instructions" | "prompt" | "model" | "error" | "user"> & {
@@ -36,6 +36,9 @@ type ServedResponse = Omit<OpenAI.Responses.Response, "output_text" | "output" |
   model: string;
 };
 
+// OpenAI's libraries look for the error in a member of that name, which the document lacks.
+type ServedErrorEvent = OpenAI.Responses.ResponseErrorEvent & { error: OpenAI.ErrorObject & { retryable?: true } };
+
 type OfResponse<E> = Omit<E, "response"> & { response: ServedResponse };
 type OfItem<E> = Omit<E, "item"> & { item: Item };
 
@@ -45,6 +48,7 @@ type ServedEvent =
   | OfResponse<OpenAI.Responses.ResponseCompletedEvent>
   | OfResponse<OpenAI.Responses.ResponseIncompleteEvent>
   | OfResponse<OpenAI.Responses.ResponseFailedEvent>
+  | ServedErrorEvent
   | OfItem<OpenAI.Responses.ResponseOutputItemAddedEvent>
   | OfItem<OpenAI.Responses.ResponseOutputItemDoneEvent>
   | OpenAI.Responses.ResponseContentPartAddedEvent
