@@ -19,6 +19,11 @@ import (
 // clientsDir is the machine's directory of the npm clients and their cases.
 const clientsDir = "/opt/clients"
 
+// loudAlias is a model whose answers have the summary of their reasoning by default.
+const loudAlias = `[models.aliases]
+"loud" = { model = "` + model + `", summary = "auto" }
+`
+
 // clients is a bed with clients, whose service requires a key.
 type clients struct {
 	*bed
@@ -39,7 +44,7 @@ func newClients(t *testing.T) *clients {
 	require.NoError(t, err)
 	node, err := os.Readlink(filepath.Join(installed, "node"))
 	require.NoError(t, err)
-	b := newBed(t, "trixie", realWorker+"models = [\"gpt-5.5\"]\n", "",
+	b := newBed(t, "trixie", realWorker+"models = [\"gpt-5.5\"]\n", loudAlias,
 		machine.Bind{Source: filepath.Join(installed, "node_modules"), Target: clientsDir + "/node_modules",
 			ReadOnly: true},
 		machine.Bind{Source: cases, Target: clientsDir + "/cases", ReadOnly: true})
@@ -50,7 +55,7 @@ func newClients(t *testing.T) *clients {
 
 // run runs cases in the machine; their output goes to the test's log.
 func (c *clients) run(t *testing.T, args ...string) error {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*bound)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*bound)
 	defer cancel()
 	var out bytes.Buffer
 	err := c.Exec(ctx, machine.Exec{Args: append([]string{c.node}, args...), Env: []string{"API_KEY=" + c.key},
@@ -75,7 +80,7 @@ func TestClients(t *testing.T) {
 	t.Run("openai-go", c.openaiGo)
 	t.Run("openai-go responses", c.openaiGoResponses)
 	t.Run("npm", func(t *testing.T) {
-		for _, cases := range []string{"*.test.mjs"} {
+		for _, cases := range []string{"*.test.mjs", "programs/qwen.test.mjs", "programs/opencode.test.mjs"} {
 			t.Run(cases, func(t *testing.T) {
 				t.Parallel()
 				assert.NoError(t, c.run(t, "--test", "--test-isolation=none", "--test-reporter=spec",

@@ -7,12 +7,14 @@ import { z } from "zod";
 export const model = "gpt-test";
 // thinker is a model whose name clients take for that of a reasoning model.
 export const thinker = "gpt-5.5";
+// loud is an alias whose answers have the summary of their reasoning by default.
+export const loud = "loud";
 export const baseURL = "http://127.0.0.1:8787/v1";
 const endpoint = "http://127.0.0.1:18080";
 
 export const client = (options = {}) => new OpenAI({ baseURL, apiKey: process.env.API_KEY, maxRetries: 0, timeout: 30_000, ...options });
 
-export const received = async (word) => {
+const received = async (word) => {
   const { requests } = await (await fetch(`${endpoint}/_requests`)).json();
   return (requests ?? []).filter((r) => r.method === "POST" && JSON.stringify(r.body.raw.input).includes(word));
 };
@@ -21,14 +23,16 @@ export const received = async (word) => {
 // word, oldest first.
 export const turns = async (word) => (await received(word)).map((r) => r.body.raw);
 
+// until waits for the condition, for a minute at most.
+export async function until(condition) {
+  for (const end = Date.now() + 60_000; !(await condition()); await new Promise((done) => setTimeout(done, 50))) {
+    assert.ok(Date.now() < end, `${condition} was waited for in vain`);
+  }
+}
+
 // cut waits until the turn with the word has ended at the model endpoint before its
 // answer did.
-export async function cut(word) {
-  for (const until = Date.now() + 30_000; Date.now() < until; await new Promise((done) => setTimeout(done, 50))) {
-    if ((await received(word)).some((r) => r.cut)) return;
-  }
-  assert.fail(`the turn of ${word} goes on`);
-}
+export const cut = (word) => until(async () => (await received(word)).some((r) => r.cut));
 
 export const City = z.object({ city: z.string(), population: z.number().int() });
 export const rome = { city: "Rome", population: 2800000 };

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { ContextOverflowError } from "@langchain/core/errors";
 import { ChatPromptTemplate } from "@langchain/core/prompts";
 import { ChatOpenAI } from "@langchain/openai";
 import { createAgent, providerStrategy, tool, toolStrategy } from "langchain";
@@ -136,6 +137,17 @@ for (const useResponsesApi of [false, true]) {
       await assert.rejects(of({ model: "gpt-none" }).invoke("x"), code("MODEL_NOT_FOUND"));
       await assert.rejects(of().invoke("[[error 429]]"), code("MODEL_RATE_LIMIT"));
     });
+
+    for (const how of ["invoke", "stream"]) {
+      test(`a context overflow is LangChain's, ${how}`, async () => {
+        for (const script of ["[[failed context_length_exceeded too long]]", '[[error 400 {"error":{"message":"too long","code":"context_length_exceeded"}}]]']) {
+          await assert.rejects(async () => {
+            const answer = await of()[how](script);
+            if (how === "stream") await all(answer);
+          }, (e) => (assert.ok(ContextOverflowError.isInstance(e), e.stack), true));
+        }
+      });
+    }
   });
 }
 
