@@ -1,8 +1,10 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"mime"
 	"net/url"
 	"slices"
@@ -44,42 +46,62 @@ func (f filePart) text(at string) (string, error) {
 		return "", Invalid("invalid_value", at+".filename", fmt.Sprintf(
 			"%s.filename must be at most %d bytes without control characters", at, maxFilename))
 	}
-	text, err := textOfDataURL(at+".file_data", f.Data)
-	if err != nil {
+	name := cmp.Or(f.Name, "unnamed")
+	head, tail := "[file: "+name+"]\n", "\n[end of file: "+name+"]"
+	var whole strings.Builder // the only copy of the text: a file may be as large as a body
+	whole.Grow(len(head) + base64.StdEncoding.DecodedLen(len(f.Data)) + len(tail))
+	whole.WriteString(head)
+	if err := writeText(&whole, at+".file_data", f.Data); err != nil {
 		return "", err
 	}
-	name := f.Name
-	if name == "" {
-		name = "unnamed"
+	if text := whole.String()[len(head):]; !isText(text) {
+		return "", unsupported(at+".file_data", at+".file_data is not text in UTF-8; "+
+			"send the text of the file, or images of its pages")
 	}
-	return "[file: " + name + "]\n" + text + "\n[end of file: " + name + "]", nil
+	whole.WriteString(tail)
+	return whole.String(), nil
 }
 
-// textOfDataURL is the text in a data: URL. Source: RFC 2397.
-func textOfDataURL(at, dataURL string) (string, error) {
+// writeText writes the text in a data: URL. Source: RFC 2397.
+func writeText(to *strings.Builder, at, dataURL string) error {
 	head, data, ok := strings.Cut(strings.TrimPrefix(dataURL, "data:"), ",")
 	if !ok || !strings.HasPrefix(dataURL, "data:") {
-		return "", Invalid("invalid_value", at, at+" must be a data URL: data:text/plain;base64,…")
+		return Invalid("invalid_value", at, at+" must be a data URL: data:text/plain;base64,…")
 	}
 	kind, encoded := strings.CutSuffix(head, ";base64")
 	if err := checkTextType(at, kind); err != nil {
-		return "", err
+		return err
+	}
+	if encoded {
+		if _, err := io.Copy(to, base64.NewDecoder(base64.StdEncoding, strings.NewReader(data))); err != nil {
+			return Invalid("invalid_value", at, at+" is not valid base64")
+		}
+		return nil
 	}
 	text, err := url.PathUnescape(data)
-	if encoded {
-		var raw []byte
-		raw, err = base64.StdEncoding.DecodeString(data)
-		text = string(raw)
+	if err != nil {
+		return Invalid("invalid_value", at, at+" is not a valid data URL: a % must begin an escape of two hex digits")
 	}
-	switch {
-	case err != nil && encoded:
-		return "", Invalid("invalid_value", at, at+" is not valid base64")
-	case err != nil:
-		return "", Invalid("invalid_value", at, at+" is not a valid data URL: a % must begin an escape of two hex digits")
-	case strings.HasPrefix(text, "%PDF-"), strings.ContainsRune(text, 0), !utf8.ValidString(text):
-		return "", unsupported(at, at+" is not text in UTF-8; send the text of the file, or images of its pages")
+	to.WriteString(text)
+	return nil
+}
+
+// isText reports whether a file is text. Many control characters are a sign of something else. Each takes six bytes
+// in JSON, for which no memory is charged.
+func isText(text string) bool {
+	if strings.HasPrefix(text, "%PDF-") || !utf8.ValidString(text) {
+		return false
 	}
-	return strings.TrimPrefix(text, "\ufeff"), nil
+	controls := 0
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == 0:
+			return false
+		case c < ' ' && c != '\n' && c != '\t' && c != '\r':
+			controls++
+		}
+	}
+	return controls <= 8+len(text)/8
 }
 
 func checkTextType(at, kind string) error {

@@ -105,6 +105,9 @@ stream_max_retries = 0
 func TestCodexCLI(t *testing.T) {
 	b := newBed(t, "trixie", realWorker+"models = [\"gpt-5.5\", \"gpt-5.6-sol\"]\n", "")
 	b.start()
+	for _, sockets := range []bool{false, true} {
+		t.Run(fmt.Sprintf("silence/websockets=%t", sockets), func(t *testing.T) { b.codexWaits(t, sockets) })
+	}
 	for _, tc := range []struct{ model, call, tool, result string }{
 		{model, `call client_exec_command {"cmd":"echo said-by-$((40+2))"}`, "client_exec_command", "said-by-42"},
 		{"gpt-5.5", `call apply_patch {"input":"*** Begin Patch\n*** Add File: /tmp/patched\n+hello\n*** End Patch\n"}`, "apply_patch", "Success"},
@@ -135,6 +138,20 @@ func TestCodexCLI(t *testing.T) {
 			})
 		}
 	}
+}
+
+// silenceOfTheModel is longer than the time after which a stream sends its first events.
+const silenceOfTheModel = "delay 4s"
+
+// The codex CLI takes the first events of a response before a long silence of the model.
+func (b *bed) codexWaits(t *testing.T, sockets bool) {
+	home := fmt.Sprintf("/root/cli-waits-%t", sockets)
+	require.NoError(t, b.WriteFile(home+"/config.toml", fmt.Appendf(nil, cliConfig, model, sockets), 0o600))
+	require.NoError(t, b.models.Script(silenceOfTheModel, "text after a while"))
+	before := len(b.models.Turns())
+	out, talk := b.codexExec(home, "think")
+	assert.Contains(t, out, "after a while", talk)
+	assert.Len(t, b.models.Turns()[before:], 1, talk)
 }
 
 // codexExec runs the CLI inside the machine.

@@ -2,6 +2,7 @@
 package limitstest
 
 import (
+	"encoding/base64"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -72,7 +73,16 @@ func (g *Genome) words() string {
 func (g *Genome) chatPart() string {
 	return g.of(`{}`, `{"type":"text","text":`+g.words()+`}`, `{"type":"text","text":""}`,
 		`{"type":"image_url","image_url":{"url":"`+OnePixel+`"}}`, `{"type":"refusal","refusal":`+g.words()+`}`,
-		`[]`, `0`)
+		`{"type":"file","file":`+g.file()+`}`, `[]`, `0`)
+}
+
+// file is a file of text, whose escapes come as base64 or in JSON.
+func (g *Genome) file() string {
+	line := g.of("\n", `"`, "x", "<")
+	text := strings.Repeat(line, []int{0, 16, 1000, 200_000}[g.pick(4)])
+	return g.of(`{"file_data":"data:,`+g.words()[1:]+`}`,
+		`{"filename":"`+strings.Repeat("n", 255)+`","file_data":"data:,"}`,
+		`{"file_data":"data:;base64,`+base64.StdEncoding.EncodeToString([]byte(text))+`"}`)
 }
 
 func (g *Genome) chatMessage() string {
@@ -152,7 +162,8 @@ func (g *Genome) Completion() string {
 func (g *Genome) item() string {
 	part := func() string {
 		return g.of(`{}`, `{"type":"input_text","text":`+g.words()+`}`, `{"type":"input_text"}`,
-			`{"type":"input_image","image_url":"`+OnePixel+`"}`, `{"type":"refusal","refusal":`+g.words()+`}`)
+			`{"type":"input_image","image_url":"`+OnePixel+`"}`, `{"type":"refusal","refusal":`+g.words()+`}`,
+			strings.Replace(g.file(), "{", `{"type":"input_file",`, 1))
 	}
 	switch g.pick(9) {
 	case 0:
