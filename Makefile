@@ -173,6 +173,8 @@ measure: ## how far a reader has to go: packages, arrows, walks, words; DIR= for
 .PHONY: fuzz
 fuzz: ## fuzz what clients and workers send, FUZZTIME each (30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzDecodeChat -fuzztime $(or $(FUZZTIME),30s)
+	go test ./proxy/openai -run '^$$' -fuzz FuzzDecodeCompletion -fuzztime $(or $(FUZZTIME),30s)
+	go test ./proxy/stopsequence -run '^$$' -fuzz FuzzCutter -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzDecodeResponse -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzNames -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzUTF8 -fuzztime $(or $(FUZZTIME),30s)

@@ -76,3 +76,23 @@ func TestCompletionParametersFollowTheTable(t *testing.T) {
 		return req.Ignored, nil
 	})
 }
+
+func FuzzDecodeCompletion(f *testing.F) {
+	f.Add([]byte(completing(`"stop":["a","b"],"n":2,"best_of":2,"echo":true,"logprobs":null`)))
+	f.Add([]byte(`{"model":"m","prompt":["Once",1]}`))
+	f.Add([]byte(`{"model":"m","prompt":[[1,2],[3]],"stop":null}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		req, err := DecodeCompletion(body)
+		if err != nil {
+			var e *Error
+			require.ErrorAs(t, err, &e, "every error has an envelope")
+			return
+		}
+		assert.NotEmpty(t, req.Model)
+		assert.Len(t, req.Messages, 1)
+		assert.LessOrEqual(t, len(req.Stop), 4)
+		for _, s := range req.Stop {
+			assert.NotEmpty(t, s)
+		}
+	})
+}
