@@ -261,3 +261,27 @@ func TestStopOfALostTurn(t *testing.T) {
 		assert.Equal(t, "1", r.retries(t, lostWorker))
 	})
 }
+
+// A stopped answer counts for the limits and the usage of its key as others do.
+func TestStopCounts(t *testing.T) {
+	keys, secrets := withKeys(t, "alice requests-per-minute=2 tokens-per-day=1000 concurrent=1")
+	interrupted := make(chan string, 1)
+	r := newRig(t, &appservertest.Server{Handler: stopping(interrupted,
+		func(_ context.Context, turn *appservertest.Turn) {
+			turn.Text("I think.")
+			turn.EndResponse(someUsage)
+			turn.Text("END")
+		})}, func(o *options) { o.Keys = keys })
+	bearer := "Bearer " + secrets[0]
+	for range 2 {
+		got := readChat(t, r.chatting(t, hello(`"stop":"END",`), "Authorization", bearer))
+		assert.Equal(t, "I think.\n\n", got.Text[0])
+		received(t, interrupted)
+	}
+	resp := r.chatting(t, hello(`"stop":"END",`), "Authorization", bearer)
+	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
+	assert.Equal(t, "rate_limited", failure(t, text(t, resp)).Error.Code)
+	metrics := text(t, r.do(t, http.MethodGet, "/metrics", "", "Authorization", bearer))
+	assert.Contains(t, metrics, `codex_usage_requests_total{key="alice",model="demo"} 2`)
+	assert.Contains(t, metrics, `codex_usage_tokens_total{key="alice",kind="input",model="demo"} 40`)
+}

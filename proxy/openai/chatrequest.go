@@ -77,7 +77,7 @@ type rawChat struct {
 	FunctionCall      json.RawMessage          `json:"function_call"`
 	ServiceTier       string                   `json:"service_tier"`
 	Verbosity         string                   `json:"verbosity"`
-	Stop              json.RawMessage          `json:"stop"`
+	Stop              stopSequences            `json:"stop"`
 
 	Others map[string]valuePrefix `json:",embed"`
 }
@@ -211,17 +211,13 @@ func (raw rawChat) request() (*ChatRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop, err := readStop(raw.Stop)
-	if err != nil {
-		return nil, err
-	}
 	req := &ChatRequest{
 		Model: raw.Model, Messages: messages, Stream: raw.Stream, N: choices(raw.N),
 		IncludeUsage: raw.StreamOptions != nil && raw.StreamOptions.IncludeUsage,
 		Tools:        set.tools, Legacy: len(
 			raw.Functions) > 0, SingleCall: set.single, Instructions: set.instructions(),
 		Format: format, Reasoning: effort, ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Verbosity,
-		Stop: stop,
+		Stop: raw.Stop,
 	}
 	req.Ignored = ignoredFields
 	if set.strict {

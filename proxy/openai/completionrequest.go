@@ -1,7 +1,5 @@
 package openai
 
-import "encoding/json"
-
 // CompletionRequest is a validated request of POST /v1/completions, as a chat of one
 // message. Source: OpenAI API reference, "Create completion (legacy)".
 type CompletionRequest struct {
@@ -18,14 +16,14 @@ func (req *CompletionRequest) Asked() Asked {
 
 // rawCompletion is the request as it is sent, with the honoured fields only.
 type rawCompletion struct {
-	Model         string          `json:"model"`
-	Prompt        prompt          `json:"prompt"`
-	Stream        bool            `json:"stream"`
-	StreamOptions *streamOptions  `json:"stream_options"`
-	N             *int            `json:"n"`
-	BestOf        *int            `json:"best_of"`
-	Echo          bool            `json:"echo"`
-	Stop          json.RawMessage `json:"stop"`
+	Model         string         `json:"model"`
+	Prompt        prompt         `json:"prompt"`
+	Stream        bool           `json:"stream"`
+	StreamOptions *streamOptions `json:"stream_options"`
+	N             *int           `json:"n"`
+	BestOf        *int           `json:"best_of"`
+	Echo          bool           `json:"echo"`
+	Stop          stopSequences  `json:"stop"`
 
 	Others map[string]valuePrefix `json:",embed"`
 }
@@ -44,11 +42,7 @@ func DecodeCompletion(body []byte) (*CompletionRequest, error) {
 	if err := raw.check(); err != nil {
 		return nil, err
 	}
-	stop, err := readStop(raw.Stop)
-	if err != nil {
-		return nil, err
-	}
-	return raw.request(stop, ignoredParams), nil
+	return raw.request(ignoredParams), nil
 }
 
 // check refuses invalid values of single parameters.
@@ -69,9 +63,9 @@ func (raw rawCompletion) check() error {
 	return nil
 }
 
-func (raw rawCompletion) request(stop, ignoredParams []string) *CompletionRequest {
+func (raw rawCompletion) request(ignoredParams []string) *CompletionRequest {
 	req := &CompletionRequest{ChatRequest: ChatRequest{
-		Model: raw.Model, Stream: raw.Stream, N: choices(raw.N), Stop: stop, Ignored: ignoredParams,
+		Model: raw.Model, Stream: raw.Stream, N: choices(raw.N), Stop: raw.Stop, Ignored: ignoredParams,
 		IncludeUsage: raw.StreamOptions != nil && raw.StreamOptions.IncludeUsage,
 		Messages:     []Message{{Role: "user", Parts: []Part{{Text: raw.Prompt.text, At: "prompt"}}}},
 	}}

@@ -1,8 +1,10 @@
 package openai
 
 import (
-	"encoding/json"
 	"fmt"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Limits on stop: the number of sequences is that of the OpenAI reference, which has no
@@ -12,39 +14,56 @@ const (
 	maxStopSize = 1 << 10 // bytes of one sequence
 )
 
-// readStop reads the stop sequences: a string, or a list of strings. null, an empty list
-// and an empty string are none.
-func readStop(raw json.RawMessage) ([]string, error) {
-	var one string
-	var list boundedList[json.RawMessage]
-	switch {
-	case len(raw) == 0:
-		return nil, nil
-	case unmarshal(raw, &one) == nil: // null, too
-		if one == "" {
-			return nil, nil
+var stopPaths = [maxStops]string{"stop[0]", "stop[1]", "stop[2]", "stop[3]"}
+
+// stopSequences are a string, or a list of strings. null, an empty list and an empty
+// string are none.
+type stopSequences []string
+
+// UnmarshalJSONFrom decodes both forms.
+func (s *stopSequences) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	switch from.PeekKind() {
+	case 'n':
+		return from.SkipValue()
+	case '"':
+		var one string
+		if err := jsonv2.UnmarshalDecode(from, &one); err != nil || one == "" {
+			return err
 		}
-		return []string{one}, checkStop("stop", one)
-	case unmarshal(raw, &list) != nil:
-		return nil, Invalid("invalid_type", "stop", "stop must be a string or a list of strings")
-	case len(list) > maxStops:
-		return nil, Invalid("invalid_value", "stop",
-			fmt.Sprintf("stop must not hold more than %d sequences", maxStops))
+		*s = stopSequences{one}
+		return checkStop(one, "stop")
+	case '[':
+		return s.readList(from)
+	default:
+		return Invalid("invalid_type", "stop", "stop must be a string or a list of strings")
 	}
-	sequences := make([]string, len(list))
-	for i, value := range list {
-		at := fmt.Sprintf("stop[%d]", i)
-		if string(value) == "null" || unmarshal(value, &sequences[i]) != nil {
-			return nil, Invalid("invalid_type", at, at+" must be a string")
-		}
-		if err := checkStop(at, sequences[i]); err != nil {
-			return nil, err
-		}
-	}
-	return sequences, nil
 }
 
-func checkStop(at, sequence string) error {
+func (s *stopSequences) readList(from *jsontext.Decoder) error {
+	if _, err := from.ReadToken(); err != nil {
+		return err
+	}
+	for i := 0; from.PeekKind() != ']'; i++ {
+		switch {
+		case i == maxStops:
+			return Invalid("invalid_value", "stop", fmt.Sprintf("stop must not hold more than %d sequences", maxStops))
+		case from.PeekKind() != '"':
+			return Invalid("invalid_type", stopPaths[i], stopPaths[i]+" must be a string")
+		}
+		var one string
+		if err := jsonv2.UnmarshalDecode(from, &one); err != nil {
+			return err
+		}
+		if err := checkStop(one, stopPaths[i]); err != nil {
+			return err
+		}
+		*s = append(*s, one)
+	}
+	_, err := from.ReadToken()
+	return err
+}
+
+func checkStop(sequence, at string) error {
 	switch {
 	case sequence == "":
 		return Invalid("invalid_value", at, at+" must not be empty: the answer would end before its first word")

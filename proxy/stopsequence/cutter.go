@@ -30,16 +30,42 @@ func New(sequences []string) *Cutter {
 // sequences the one that is complete first counts; of those that end at the same byte, the
 // longest. Nothing may be written after the cut.
 func (c *Cutter) Write(piece string) (text string, cut bool) {
-	if c == nil || c.held == "" && !c.begins(piece) {
+	if c == nil {
 		return piece, false
 	}
-	text, c.held = c.held+piece, ""
-	if at := c.cut(text); at >= 0 {
-		return text[:at], true
+	if c.held != "" {
+		piece, c.held = c.held+piece, ""
 	}
-	at := c.beginning(text)
-	text, c.held = text[:at], text[at:]
-	return text, false
+	whole, begun := c.find(piece)
+	if whole >= 0 {
+		return piece[:whole], true
+	}
+	c.held = piece[begun:]
+	return piece[:begun], false
+}
+
+// find returns where the sequence begins in text that is complete first, or -1, and where
+// the longest end of text begins that is the beginning of a sequence, or len(text). It
+// compares only where the first byte of a sequence stands: most pieces have none.
+func (c *Cutter) find(text string) (whole, begun int) {
+	whole, begun, end := -1, len(text), len(text)+1
+	for at := 0; at < min(end, len(text)); at++ {
+		if !c.first[text[at]] {
+			continue
+		}
+		for _, s := range c.sequences {
+			switch {
+			case s[0] != text[at]:
+			case strings.HasPrefix(text[at:], s):
+				if at+len(s) < end { // a later one that ends there is shorter
+					whole, end = at, at+len(s)
+				}
+			case begun == len(text) && strings.HasPrefix(s, text[at:]):
+				begun = at
+			}
+		}
+	}
+	return whole, begun
 }
 
 // Rest is the end of the text that Write has held back, to be sent when the text has ended.
@@ -48,46 +74,4 @@ func (c *Cutter) Rest() (text string) {
 		text, c.held = c.held, ""
 	}
 	return text
-}
-
-// begins reports whether a sequence may begin in text.
-func (c *Cutter) begins(text string) bool {
-	for i := range len(text) {
-		if c.first[text[i]] {
-			return true
-		}
-	}
-	return false
-}
-
-// cut is where the sequence begins that is complete first; -1: text holds none.
-func (c *Cutter) cut(text string) int {
-	at, end := -1, len(text)+1
-	for _, s := range c.sequences {
-		i := strings.Index(text, s)
-		if i >= 0 && (i+len(s) < end || i+len(s) == end && i < at) {
-			at, end = i, i+len(s)
-		}
-	}
-	return at
-}
-
-// beginning is where the longest end of text begins that is the beginning of a sequence;
-// len(text): there is none.
-func (c *Cutter) beginning(text string) int {
-	for at := range len(text) {
-		if c.first[text[at]] && c.beginsWith(text[at:]) {
-			return at
-		}
-	}
-	return len(text)
-}
-
-func (c *Cutter) beginsWith(end string) bool {
-	for _, s := range c.sequences {
-		if strings.HasPrefix(s, end) {
-			return true
-		}
-	}
-	return false
 }
