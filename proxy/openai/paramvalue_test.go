@@ -88,7 +88,7 @@ func TestValuesOfIgnoredParameters(t *testing.T) {
 	}
 }
 
-// Whatever is ignored has a type.
+// Every ignored parameter has a type.
 func TestIgnoredParametersHaveTypes(t *testing.T) {
 	for _, table := range []params{chatParams, responseParams, completionParams} {
 		for name, p := range table {

@@ -96,7 +96,8 @@ func (n schemaMembers) besides(names ...string) bool {
 	})
 }
 
-// merge adds the members of another schema that also holds. It reports whether the two do not speak of the same.
+// merge adds the members of another schema that also holds. It reports false if both have the same keyword with
+// different values.
 func (n *schemaMembers) merge(other schemaMembers) bool {
 	for _, a := range other {
 		there := n.raw(a.name)

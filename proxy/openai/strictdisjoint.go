@@ -17,15 +17,13 @@ func (m *strictMaker) disjoint(schemas []json.RawMessage) bool {
 			n, _ = readMembers(target)
 		}
 		nodes = append(nodes, n)
-		kind := n.text("type")
-		types[strings.Replace(kind, "integer", "number", 1)] = kind != ""
+		types[strings.Replace(n.text("type"), "integer", "number", 1)] = true
 	}
-	if len(types) == len(schemas) && !types[""] {
-		_, untyped := types[""]
-		return !untyped
-	}
-	if len(nodes) == 0 {
+	switch {
+	case len(nodes) == 0:
 		return false
+	case len(types) == len(nodes) && !types[""]:
+		return true
 	}
 	first, _ := readMembers(nodes[0].raw("properties"))
 	first = first[:min(len(first), maxDiscriminators)]

@@ -40,8 +40,8 @@ func WireName(namespace, name string) string {
 	return made
 }
 
-// isKept reports whether codex keeps the name to itself, or the name looks like one that is made for such a name:
-// nobody else's name may be equal to a made one.
+// isKept reports whether codex keeps the name to itself, or the name has the form of one that is made here: no name of a
+// client may be equal to a made one.
 func isKept(name string) bool {
 	for strings.HasPrefix(name, clientPrefix) {
 		name = name[len(clientPrefix):]
@@ -51,7 +51,7 @@ func isKept(name string) bool {
 
 var shortNames = regexp.MustCompile(`^t_[0-9a-f]{16}_`)
 
-// shortName has a hash of the name and its end, which is the more telling part.
+// shortName has a hash of the name and its end, which distinguishes tools of one server.
 func shortName(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	short := "t_" + hex.EncodeToString(sum[:8]) + "_"

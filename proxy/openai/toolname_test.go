@@ -56,8 +56,8 @@ var (
 	keptByCodex   = regexp.MustCompile(`^(mcp|mcp__.*|exec_command|shell_command)$`)
 )
 
-// Whatever names the tools have, codex accepts and shows all of them, and each call comes back under the name that the
-// client gave; a call in the history has the name under which the tool is offered.
+// Codex accepts and offers tools of all names, and each call comes back under the client's name for the tool; a call in
+// the history has the name under which the tool is offered.
 func FuzzToolNames(f *testing.F) {
 	for seed := range uint64(40) {
 		f.Add(seed)

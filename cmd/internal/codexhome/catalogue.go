@@ -17,7 +17,7 @@ var plainModel = map[string]any{
 	"shell_type": "disabled", "experimental_supported_tools": []any{}, "supports_search_tool": false,
 	"upgrade": nil, "availability_nux": nil, "base_instructions": "", "model_messages": nil,
 	"max_context_window": unboundedContext, "auto_compact_token_limit": nil,
-	// Codex drops a verbosity that it believes the model lacks; the model endpoint knows better.
+	// Codex drops the verbosity for other models; with this the model endpoint decides.
 	"support_verbosity": true,
 }
 
