@@ -14,12 +14,13 @@ unique: a prompt with it is found again among the turns of the model endpoint.
 - `turns(word)` are the bodies that the model endpoint received; `turns(word, cut=1)` waits until
   the turn was interrupted. A case ends its waits by such an event, never by time.
 - A case that disturbs the others, as `kill_worker()` does, has the mark `@alone`.
-- Coroutines run with `asyncio.run`. A skipped case fails.
+- Coroutines run with `run`. A skipped case fails.
 
 To add a client, write its name into NAME.in, run the command at the top of NAME.txt (uv is on PyPI),
 and add the row to pythonClients in test/integration/python_test.go.
 """
 
+import asyncio
 import json
 import os
 import urllib.request
@@ -32,6 +33,9 @@ api_key = os.environ["OPENAI_API_KEY"]
 endpoint = os.environ["BED_ENDPOINT"]
 
 alone = pytest.mark.alone
+
+# run runs a coroutine. All share one event loop, because frameworks keep connections for later calls.
+run = asyncio.Runner().run
 
 # A PNG of one pixel.
 pixel = (
@@ -59,7 +63,7 @@ def release(gate):
 
 
 def kill_worker():
-    """kill_worker kills codex; systemd starts it again."""
+    """kill_worker kills the worker, and returns when another one runs."""
     _call("POST", os.environ["BED_WORKER"])
 
 

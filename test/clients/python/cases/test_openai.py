@@ -9,7 +9,7 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
 
-from bed import alone, images, kill_worker, model, outputs, pixel, release, rome, script, texts, turns
+from bed import alone, images, kill_worker, model, outputs, pixel, release, rome, run, script, texts, turns
 
 
 class City(BaseModel):
@@ -165,13 +165,29 @@ def test_chat_async_cancelled(word):
                 await ask
             await asyncio.to_thread(turns, word, 1, 1)
 
-    asyncio.run(cancelled())
+    run(cancelled())
 
 
 def test_chat_timeout(word):
     with pytest.raises(openai.APITimeoutError):
         client(timeout=2).chat.completions.create(model=model, messages=user(f"{word} [[silence]]"))
     turns(word, cut=1)
+
+
+def test_chat_stop(word):
+    script(word, ["text one t", "text wo three"])
+    stream = client().chat.completions.create(model=model, messages=user(word), stop=["two"], stream=True)
+    chunks = [c.choices[0] for c in stream if c.choices]
+    assert "".join(c.delta.content or "" for c in chunks) == "one "
+    assert chunks[-1].finish_reason == "stop"
+
+
+def test_completion(word):
+    script(word, ["text one t", "text wo three"], ["text one ", "text two"])
+    c = client().completions.create(model=model, prompt=word, stop="two")
+    assert (c.choices[0].text, c.choices[0].finish_reason) == ("one ", "stop")
+    stream = client().completions.create(model=model, prompt=word, stream=True)
+    assert [c.choices[0].text for c in stream if c.choices and c.choices[0].text] == ["one ", "two"]
 
 
 # Responses.
@@ -277,7 +293,7 @@ def test_response_async_stream(word):
     async def together():
         return await asyncio.gather(*(ask(n) for n in range(3)))
 
-    assert asyncio.run(together()) == [["0"], ["1"], ["2"]]
+    assert run(together()) == [["0"], ["1"], ["2"]]
 
 
 # Errors.
