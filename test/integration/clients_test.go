@@ -33,6 +33,16 @@ type clients struct {
 
 func newClients(t *testing.T) *clients {
 	t.Helper()
+	binds, node := nodeClients(t)
+	b := newBed(t, "trixie", realWorker+"models = [\"gpt-5.5\"]\n", loudAlias, binds...)
+	key := trim(b.MustRun(t, "codex-proxy", "keys", "add", "clients"))
+	b.start()
+	return &clients{b, key, node}
+}
+
+// nodeClients are the binds of the npm clients and their cases, and node as the machine sees it.
+func nodeClients(t *testing.T) (binds []machine.Bind, node string) {
+	t.Helper()
 	installed := os.Getenv("CODEX_PROXY_TEST_CLIENTS")
 	if installed == "" {
 		if os.Getenv(machine.RequireEnv) == "1" {
@@ -42,15 +52,12 @@ func newClients(t *testing.T) *clients {
 	}
 	cases, err := filepath.Abs("../clients/cases")
 	require.NoError(t, err)
-	node, err := os.Readlink(filepath.Join(installed, "node"))
+	program, err := os.Readlink(filepath.Join(installed, "node"))
 	require.NoError(t, err)
-	b := newBed(t, "trixie", realWorker+"models = [\"gpt-5.5\"]\n", loudAlias,
-		machine.Bind{Source: filepath.Join(installed, "node_modules"), Target: clientsDir + "/node_modules",
-			ReadOnly: true},
-		machine.Bind{Source: cases, Target: clientsDir + "/cases", ReadOnly: true})
-	key := trim(b.MustRun(t, "codex-proxy", "keys", "add", "clients"))
-	b.start()
-	return &clients{b, key, clientsDir + "/" + node}
+	return []machine.Bind{
+		{Source: filepath.Join(installed, "node_modules"), Target: clientsDir + "/node_modules", ReadOnly: true},
+		{Source: cases, Target: clientsDir + "/cases", ReadOnly: true},
+	}, clientsDir + "/" + program
 }
 
 // run runs cases in the machine; their output goes to the test's log.

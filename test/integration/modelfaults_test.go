@@ -79,12 +79,36 @@ var modelFaults = []modelFault{
 		"", "", "", 1},
 }
 
+// way is how a client receives an answer.
+type way string
+
+const (
+	whole    way = "whole"
+	streamed way = "streamed"
+	socket   way = "socket" // on a WebSocket
+)
+
 // faultCase is a fault in one kind of request.
 type faultCase struct {
 	modelFault
-	api    contract.API
-	stream bool
-	got    chan reply
+	api contract.API
+	way way
+	got chan reply
+}
+
+// faultCases are all faults in all kinds of request.
+func faultCases() (cases []faultCase) {
+	for _, api := range []contract.API{contract.Chat, contract.Responses} {
+		for _, way := range []way{whole, streamed, socket} {
+			if way == socket && api.Name == contract.Chat.Name {
+				continue
+			}
+			for _, fault := range modelFaults {
+				cases = append(cases, faultCase{fault, api, way, make(chan reply, 1)})
+			}
+		}
+	}
+	return cases
 }
 
 // reply is the answer to a client.
@@ -98,22 +122,16 @@ type reply struct {
 
 // A failure of the model endpoint reaches the client once, with its own error: before
 // the first byte as a status, after it in the stream; never as a hang and never as a
-// complete answer.
+// complete answer. On a WebSocket the first byte comes with the start of the turn.
 func TestModelFaults(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "idle_timeout = \"5s\"\nmax_inflight = 64\n")
 	b.start()
 	schema, err := contract.Compile()
 	require.NoError(t, err)
-	var cases []faultCase
-	for _, api := range []contract.API{contract.Chat, contract.Responses} {
-		for _, stream := range []bool{false, true} {
-			for _, fault := range modelFaults {
-				c := faultCase{fault, api, stream, make(chan reply, 1)}
-				if c.slow() { // they wait in parallel, while the others are tried
-					go func() { c.got <- b.meet(t.Context(), c) }()
-				}
-				cases = append(cases, c)
-			}
+	cases := faultCases()
+	for _, c := range cases {
+		if c.slow() { // they wait in parallel, while the others are tried
+			go func() { c.got <- b.meet(t.Context(), c) }()
 		}
 	}
 	for _, c := range cases {
@@ -139,17 +157,22 @@ func (c faultCase) slow() bool {
 }
 
 func (c faultCase) title() string {
-	how := "whole"
-	if c.stream {
-		how = "streamed"
-	}
-	return strings.Join([]string{c.api.Name, how, c.phase, c.name}, "/")
+	return strings.Join([]string{c.api.Name, string(c.way), c.phase, c.name}, "/")
+}
+
+// prompt is a prompt that meets the fault; word stands in it.
+func (c faultCase) prompt(word string) string {
+	return word + ": [[" + strings.Join(c.steps, "]] [[") + "]]"
 }
 
 // meet sends a request, with a tool, that meets the fault.
 func (b *bed) meet(ctx context.Context, c faultCase) reply {
-	r := b.put(ctx, c.api, contract.Question{
-		Model: model, Prompt: c.title() + ": [[" + strings.Join(c.steps, "]] [[") + "]]", Stream: c.stream,
+	send := b.put
+	if c.way == socket {
+		send = b.putOnSocket
+	}
+	r := send(ctx, c.api, contract.Question{
+		Model: model, Prompt: c.prompt(c.title()), Stream: c.way != whole,
 		Tools: []contract.Tool{{Name: "get_weather",
 			Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}}}`)}},
 	})
@@ -180,20 +203,26 @@ func (b *bed) put(ctx context.Context, api contract.API, q contract.Question) (r
 	return r
 }
 
+// begun reports whether a stream has sent something before it fails.
+func (c faultCase) begun() bool {
+	early := c.api.Name == contract.Responses.Name && c.code == "idle_timeout" // the first events of a long silence
+	return c.way == streamed && (c.text != "" || c.calls > 0 || early)
+}
+
 func (c faultCase) judge(t *testing.T, schema *contract.Schema, r reply) {
 	t.Helper()
 	require.NoError(t, r.err)
 	assert.Equal(t, 1, r.asked, "requests at the endpoint")
-	begun := c.stream && (c.text != "" || c.calls > 0)
-	if c.stream && c.api.Name == contract.Responses.Name && c.code == "idle_timeout" {
-		begun = true // its first events come before a long silence
+	begun := c.begun()
+	if c.way == socket { // the first events come with the start of the turn, unless the endpoint is faster
+		begun = r.status == http.StatusOK
 	}
 	if c.status != http.StatusOK && !begun {
 		c.judgeStatus(t, schema, r)
 		return
 	}
 	require.Equal(t, http.StatusOK, r.status, "%s", r.body)
-	answer, err := c.api.Judge(schema, contract.Question{Stream: c.stream}, r.body)
+	answer, err := c.api.Judge(schema, contract.Question{Stream: c.way != whole}, r.body)
 	require.NoError(t, err, "%s", r.body)
 	assert.Equal(t, c.text, answer.Text)
 	assert.Len(t, answer.Calls, c.calls)
@@ -206,6 +235,10 @@ func (c faultCase) judge(t *testing.T, schema *contract.Schema, r reply) {
 	assert.Equal(t, c.codeIn(), answer.Failure.Code)
 	if c.api.Name == contract.Chat.Name {
 		assert.Equal(t, c.kind, answer.Failure.Type)
+		return
+	}
+	if c.way == socket {
+		assert.Nil(t, answer.Alert, "an end of its own")
 		return
 	}
 	require.NotNil(t, answer.Alert, "%s", r.body)
@@ -221,6 +254,10 @@ func (c faultCase) codeIn() string {
 		return "rate_limit_exceeded"
 	case c.code == "usage_limit_reached":
 		return "insufficient_quota"
+	case c.code == "context_length_exceeded":
+		return c.code
+	case c.kind == invalid:
+		return "invalid_prompt"
 	default:
 		return "server_error"
 	}

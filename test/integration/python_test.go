@@ -50,7 +50,8 @@ type python struct {
 	alone             string // the file that a case locks which needs the bed for itself
 }
 
-func newPython(t *testing.T) *python {
+// pythonVenvs is the directory of the Python clients.
+func pythonVenvs(t *testing.T) string {
 	t.Helper()
 	venvs := os.Getenv("CODEX_PROXY_TEST_PYTHON")
 	if venvs == "" {
@@ -59,6 +60,12 @@ func newPython(t *testing.T) *python {
 		}
 		t.Skip("CODEX_PROXY_TEST_PYTHON is not set; `make test` sets it")
 	}
+	return venvs
+}
+
+func newPython(t *testing.T) *python {
+	t.Helper()
+	venvs := pythonVenvs(t)
 	cases, err := filepath.Abs("../clients/python/cases")
 	require.NoError(t, err)
 	b := newBed(t, newest, realWorker, "")

@@ -1,0 +1,37 @@
+"""What openai-python raises for each fault of the model endpoint: the cells of the table on standard input, the names
+of the classes on standard output, "" where nothing is raised."""
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import openai
+
+model = "gpt-test"
+parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
+client = openai.OpenAI(max_retries=1, timeout=60)
+
+
+def ask(api, prompt, stream):
+    if api == "chat":
+        tool = {"type": "function", "function": {"name": "get_weather", "parameters": parameters}}
+        messages = [{"role": "user", "content": prompt}]
+        return client.chat.completions.create(model=model, messages=messages, stream=stream, tools=[tool])
+    tool = {"type": "function", "name": "get_weather", "parameters": parameters, "strict": False}
+    return client.responses.create(model=model, input=prompt, stream=stream, tools=[tool])
+
+
+def raised(cell):
+    try:
+        answer = ask(cell["api"], cell["prompt"], cell["stream"])
+        if cell["stream"]:
+            for _ in answer:
+                pass
+        return ""
+    except openai.OpenAIError as e:
+        return type(e).__name__
+
+
+cells = json.load(sys.stdin)
+with ThreadPoolExecutor(len(cells)) as pool:
+    json.dump(list(pool.map(raised, cells)), sys.stdout)

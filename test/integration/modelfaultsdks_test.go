@@ -1,0 +1,187 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/test/contract"
+	"codex-proxy/test/machine"
+)
+
+// cell is a fault in one kind of request, for a program that uses an SDK.
+type cell struct {
+	API    string `json:"api"`
+	Prompt string `json:"prompt"`
+	Stream bool   `json:"stream"`
+}
+
+// raises is the class that OpenAI's libraries raise for the fault, "" for none, and how often they send the request,
+// with one retry allowed. An error inside a stream has no status, and no library sends its request again.
+func (c faultCase) raises() (class string, tries int) {
+	switch {
+	case c.status == http.StatusOK:
+		return "", 1
+	case c.begun():
+		return "APIError", 1
+	}
+	tries = 2
+	if c.status < http.StatusTooManyRequests || c.code == "upstream_unauthorized" || c.code == "usage_limit_reached" {
+		tries = 1 // by the status, or by X-Should-Retry
+	}
+	return classOf(c.status), tries
+}
+
+// classOf is the class of an error with a status.
+func classOf(status int) string {
+	switch status {
+	case http.StatusBadRequest:
+		return "BadRequestError"
+	case http.StatusNotFound:
+		return "NotFoundError"
+	case http.StatusTooManyRequests:
+		return "RateLimitError"
+	default:
+		return "InternalServerError"
+	}
+}
+
+// The newest libraries of OpenAI raise the error of each fault, and send a request again only if that can help.
+func TestFaultsInSDKs(t *testing.T) {
+	binds, node := nodeClients(t)
+	venvs := pythonVenvs(t)
+	b := newBed(t, "trixie", realWorker, "idle_timeout = \"5s\"\nmax_inflight = 64\n", binds...)
+	b.start()
+	script, err := filepath.Abs("../clients/python/cases/faults.py")
+	require.NoError(t, err)
+	for name, ask := range map[string]func(*testing.T, []cell) []string{
+		"openai-go": b.goRaises,
+		"openai-npm": func(t *testing.T, cells []cell) []string {
+			var in, out bytes.Buffer
+			require.NoError(t, json.NewEncoder(&in).Encode(cells))
+			ctx, cancel := context.WithTimeout(t.Context(), clientBound)
+			defer cancel()
+			require.NoError(t, b.Exec(ctx, machine.Exec{Args: []string{node, clientsDir + "/cases/faults.mjs"},
+				Env: []string{"API_KEY=none"}, Stdin: &in, Stdout: &out, Stderr: &out}), out.String())
+			return classes(t, out.Bytes())
+		},
+		"openai-python": func(t *testing.T, cells []cell) []string {
+			return b.pythonRaises(t, &python{bed: b, venvs: venvs, key: "none"}, script, cells)
+		},
+	} {
+		t.Run(name, func(t *testing.T) { b.judgeRaised(t, name, ask) })
+	}
+}
+
+// judgeRaised has a library meet all faults, and judges what it raises.
+func (b *bed) judgeRaised(t *testing.T, name string, ask func(*testing.T, []cell) []string) {
+	var cases []faultCase
+	var cells []cell
+	for _, c := range faultCases() {
+		if c.way == socket {
+			continue
+		}
+		cases = append(cases, c)
+		cells = append(cells, cell{c.api.Name, c.prompt(name + "/" + c.title()), c.way == streamed})
+	}
+	raised := ask(t, cells)
+	require.Len(t, raised, len(cases))
+	for i, c := range cases {
+		t.Run(c.title(), func(t *testing.T) {
+			class, tries := c.raises()
+			assert.Equal(t, class, raised[i])
+			assert.Len(t, b.turnsWith(`"`+name+"/"+c.title()+":"), tries, "requests at the endpoint")
+		})
+	}
+}
+
+func classes(t *testing.T, data []byte) (names []string) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(data, &names), "%s", data)
+	return names
+}
+
+func (b *bed) pythonRaises(t *testing.T, p *python, script string, cells []cell) []string {
+	t.Helper()
+	var in, out, logged bytes.Buffer
+	require.NoError(t, json.NewEncoder(&in).Encode(cells))
+	ctx, cancel := context.WithTimeout(t.Context(), clientBound)
+	defer cancel()
+	home := t.TempDir()
+	cmd := exec.CommandContext(ctx, filepath.Join(p.venvs, "newest", "bin", "python"), script)
+	cmd.Dir, cmd.Env = home, p.environment(home, "newest")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = &in, &out, &logged
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = time.Second
+	require.NoError(t, b.StartCommand(cmd))
+	require.NoError(t, cmd.Wait(), logged.String())
+	return classes(t, out.Bytes())
+}
+
+// goRaises is openai-go, which has one class: an error with a status has the name of that status's class.
+func (b *bed) goRaises(t *testing.T, cells []cell) []string {
+	sdk := openai.NewClient(option.WithBaseURL(base+"/v1"), option.WithAPIKey("none"), option.WithHTTPClient(b.http),
+		option.WithMaxRetries(1))
+	ctx, cancel := context.WithTimeout(t.Context(), clientBound)
+	defer cancel()
+	names := make([]string, len(cells))
+	var g errgroup.Group
+	for i, c := range cells {
+		g.Go(func() error {
+			err := goAsk(ctx, sdk, c)
+			var failed *openai.Error
+			switch {
+			case errors.As(err, &failed):
+				names[i] = classOf(failed.StatusCode)
+			case err != nil:
+				names[i] = "APIError"
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	return names
+}
+
+func goAsk(ctx context.Context, sdk openai.Client, c cell) error {
+	chat := openai.ChatCompletionNewParams{
+		Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(c.Prompt)},
+		Tools: []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(
+			openai.FunctionDefinitionParam{Name: "get_weather", Parameters: weatherSchema})},
+	}
+	response := prompt(c.Prompt)
+	response.Tools = []responses.ToolUnionParam{responses.ToolParamOfFunction("get_weather", weatherSchema, false)}
+	var err error
+	switch {
+	case c.API == contract.Chat.Name && c.Stream:
+		err = drained(sdk.Chat.Completions.NewStreaming(ctx, chat))
+	case c.API == contract.Chat.Name:
+		_, err = sdk.Chat.Completions.New(ctx, chat)
+	case c.Stream:
+		err = drained(sdk.Responses.NewStreaming(ctx, response))
+	default:
+		_, err = sdk.Responses.New(ctx, response)
+	}
+	return err
+}
+
+func drained[T any](stream *ssestream.Stream[T]) error {
+	for stream.Next() {
+	}
+	return errors.Join(stream.Err(), stream.Close())
+}
