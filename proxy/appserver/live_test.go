@@ -193,9 +193,12 @@ func TestLiveErrors(t *testing.T) {
 	}{
 		{"400", httpError(400, "x", "x"), "other", 0, `{"error":`},
 		{"400 context", httpError(400, "x", "context_length_exceeded"), "contextWindowExceeded", 0, ""},
+		{"400 model", httpError(400, "x", "model_not_found"), "modelNotFound", 0, "upstream says no"},
+		{"400 content policy", httpError(400, "x", "content_policy_violation"), "other", 0, "upstream says no"},
 		{"401", httpError(401, "x", "x"), "httpConnectionFailed", 401, ""},
 		{"403", httpError(403, "x", "x"), "httpConnectionFailed", 403, ""},
 		{"404", httpError(404, "x", "x"), "httpConnectionFailed", 404, ""},
+		{"404 model", httpError(404, "x", "model_not_found"), "modelNotFound", 0, "upstream says no"},
 		{"408", httpError(408, "x", "x"), "httpConnectionFailed", 408, ""},
 		{"413", httpError(413, "x", "x"), "httpConnectionFailed", 413, ""},
 		{"422", httpError(422, "x", "x"), "httpConnectionFailed", 422, ""},
@@ -211,6 +214,8 @@ func TestLiveErrors(t *testing.T) {
 		{"503 slow down", httpError(503, "x", "slow_down"), "rateLimitExceeded", 0, ""},
 		{"failed context", func(s *stream) { s.failed("context_length_exceeded") }, "contextWindowExceeded", 0, ""},
 		{"failed quota", func(s *stream) { s.failed("usage_not_included") }, "usageLimitExceeded", 0, ""},
+		{"failed insufficient quota", func(s *stream) { s.failed("insufficient_quota") }, "usageLimitExceeded", 0, ""},
+		{"failed usage limit", func(s *stream) { s.failed("usage_limit_reached") }, "other", 0, broken + "upstream says no"},
 		{"failed rate limit", func(s *stream) { s.failed("rate_limit_exceeded") }, "rateLimitExceeded", 0, ""},
 		{"failed overloaded", func(s *stream) { s.failed("server_is_overloaded") }, "serverOverloaded", 0, ""},
 		{"failed policy", func(s *stream) { s.failed("cyber_policy") }, "cyberPolicy", 0, ""},
@@ -237,6 +242,41 @@ func TestLiveErrors(t *testing.T) {
 			if c.name == "incomplete" {
 				assert.EqualValues(t, 18, o.usage.TotalTokens)
 			}
+		})
+	}
+}
+
+// Upstream finds the endpoint's words in the texts of the real codex.
+func TestLiveWords(t *testing.T) {
+	body := func(code int) func(*stream) {
+		return status(code, `{"error":{"message":"upstream says no","type":"t","param":"p","code":"c"}}`)
+	}
+	words := appserver.UpstreamError{Message: "upstream says no"}
+	for name, c := range map[string]struct {
+		script func(*stream)
+		want   appserver.UpstreamError
+	}{
+		"400":               {body(400), appserver.UpstreamError{Message: "upstream says no", Code: "c", Param: "p"}},
+		"404":               {body(404), words},
+		"502":               {body(502), words},
+		"503":               {body(503), words},
+		"404 plain":         {status(404, "404 page not found"), appserver.UpstreamError{Message: "404 page not found"}},
+		"429":               {body(429), appserver.UpstreamError{}},
+		"500":               {body(500), appserver.UpstreamError{}},
+		"failed rate limit": {func(s *stream) { s.failed("rate_limit_exceeded") }, words},
+		"failed otherwise": {func(s *stream) { s.failed("server_error") },
+			appserver.UpstreamError{Message: "upstream says no", Phase: appserver.InStream}},
+		"nothing": {func(s *stream) { s.drop() }, appserver.UpstreamError{Phase: appserver.Unsent}},
+		"half a stream": {func(s *stream) { s.created(); s.deltas("msg_1", "Hel"); s.drop() },
+			appserver.UpstreamError{Phase: appserver.Cut}},
+		"no end": {func(s *stream) { s.created() }, appserver.UpstreamError{Phase: appserver.Cut}},
+		"idle":   {func(s *stream) { s.created(); s.hang() }, appserver.UpstreamError{Phase: appserver.Silent}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := drain(t, start(t, live(t, newUpstream(c.script), 0), liveHello()))
+			require.Equal(t, appserver.TurnFailed, o.end.Status)
+			assert.Equal(t, c.want, o.end.Err.Upstream(), o.end.Err.Message)
 		})
 	}
 }
