@@ -3,8 +3,10 @@ package integration
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/openai/openai-go/v3"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/test/machine"
+	"codex-proxy/test/manual"
 	"codex-proxy/test/modelserver"
 )
 
@@ -65,7 +68,8 @@ func (c *clients) run(t *testing.T, args ...string) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*bound)
 	defer cancel()
 	var out bytes.Buffer
-	err := c.Exec(ctx, machine.Exec{Args: append([]string{c.node}, args...), Env: []string{"API_KEY=" + c.key},
+	err := c.Exec(ctx, machine.Exec{Args: append([]string{c.node}, args...), Env: []string{"API_KEY=" + c.key,
+		"CODEX_PROXY_KEY=" + c.key},
 		Stdout: &out, Stderr: &out})
 	t.Logf("%v\n%s", args, out.String())
 	return err
@@ -80,6 +84,7 @@ func (c *clients) sdk(options ...option.RequestOption) openai.Client {
 // The official clients, and one other, work unchanged with the installed service.
 func TestClients(t *testing.T) {
 	c := newClients(t)
+	programs := c.writePages(t)
 	retried := []<-chan error{
 		c.refusedOnce(t, func() error { return c.run(t, clientsDir+"/cases/retries.mjs") }),
 		c.refusedOnce(t, func() error { return c.retriedByGo(t) }),
@@ -95,12 +100,50 @@ func TestClients(t *testing.T) {
 			})
 		}
 	})
+	t.Run("pages", func(t *testing.T) {
+		for _, program := range programs {
+			assert.NoError(t, c.run(t, program), program)
+		}
+		assert.Len(t, c.turnsWith(`"Hello"`), len(programs))
+	})
 	t.Run("retries", func(t *testing.T) {
 		for _, r := range retried {
 			assert.NoError(t, <-r)
 		}
 	})
 	t.Run("worker restart", c.restarted)
+}
+
+// writePages makes the files of the clients' pages, with the address and the model of the
+// tests: programs that print an answer, and a file that the cases use.
+func (c *clients) writePages(t *testing.T) (programs []string) {
+	t.Helper()
+	versions, err := os.ReadFile("../clients/package.json")
+	require.NoError(t, err)
+	ours := strings.NewReplacer("http://HOST:8787", base, "MODEL", "loud")
+	for _, p := range []struct {
+		page         *manual.Manual
+		client, file string
+	}{
+		{manual.Open(t, "docs/clients/genkit.md"), "genkit", "genkit.mjs"},
+		{manual.Open(t, "docs/clients/langchain-js.md"), "@langchain/openai", "langchain-js.mjs"},
+		{manual.Open(t, "docs/clients/openai-agents-js.md"), "@openai/agents", "openai-agents-js.mjs"},
+		{manual.Open(t, "docs/clients/openai-node.md"), "openai", "openai-node.mjs"},
+		{manual.Open(t, "docs/clients/opencode.md"), "opencode-linux-x64-baseline", "opencode.json"},
+		{manual.Open(t, "docs/clients/qwen-code.md"), "@qwen-code/qwen-code", ""},
+		{manual.Open(t, "docs/clients/vercel-ai-sdk.md"), "ai", "vercel-ai-sdk.mjs"},
+	} {
+		assert.Contains(t, string(versions), fmt.Sprintf("%q: %q", p.client, p.page.Tested()))
+		if p.file == "" {
+			continue
+		}
+		file := clientsDir + "/pages/" + p.file
+		require.NoError(t, c.WriteFile(file, []byte(ours.Replace(p.page.File(p.file))), 0o644))
+		if filepath.Ext(file) == ".mjs" {
+			programs = append(programs, file)
+		}
+	}
+	return programs
 }
 
 // restarted kills the worker in the middle of turns. They run again, and then the model

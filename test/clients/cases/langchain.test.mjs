@@ -148,6 +148,14 @@ for (const useResponsesApi of [false, true]) {
         }
       });
     }
+
+    test("a stream that fails in the middle", async () => {
+      const texts = [];
+      await assert.rejects(async () => {
+        for await (const c of await of().stream("[[text so far]] [[drop]]")) texts.push(c.text);
+      });
+      assert.equal(texts.join(""), "so far");
+    });
   });
 }
 
@@ -185,13 +193,5 @@ describe("LangChain: more", { concurrency: true }, () => {
     const second = await of.invoke("lc-previous-2 [[text two]]", { previous_response_id: first.response_metadata.id });
     assert.equal(second.text, "two");
     assert.ok(JSON.stringify((await turns("lc-previous-2"))[0].input).includes("lc-previous-1"));
-  });
-
-  test("a chat stream that fails in the middle", async () => {
-    const texts = [];
-    await assert.rejects(async () => {
-      for await (const c of await llm().stream("[[text so far]] [[drop]]")) texts.push(c.text);
-    });
-    assert.equal(texts.join(""), "so far");
   });
 });

@@ -1,33 +1,32 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, test } from "node:test";
-import { baseURL, cut, loud, turns, until } from "../bed.mjs";
+import { cut, turns, until } from "../bed.mjs";
 import { calculator, installed, place, run } from "./program.mjs";
 
 const platform = readdirSync(installed).find((name) => name.startsWith("opencode-linux-"));
 const program = path.join(installed, platform, "bin/opencode");
 
-const provider = (npm, apiKey) => ({
-  npm, name: "codex-proxy", options: { baseURL, apiKey },
-  models: { [loud]: { name: loud, tool_call: true, reasoning: true, attachment: true, limit: { context: 200000, output: 32000 } } },
-});
-const config = (npm, apiKey) =>
-  JSON.stringify({
-    $schema: "https://opencode.ai/config.json",
-    autoupdate: false, share: "disabled", snapshot: false, lsp: false, formatter: false,
-    model: `codex/${loud}`, enabled_providers: ["codex"],
-    provider: { codex: provider(npm, apiKey) },
+// config is that of the page in docs/clients, without what needs the network.
+const page = await readFile(new URL("../../pages/opencode.json", import.meta.url), "utf8");
+function config(npm) {
+  const c = JSON.parse(page);
+  c.provider.codex.npm = npm;
+  return JSON.stringify({
+    ...c, autoupdate: false, share: "disabled", snapshot: false, lsp: false, formatter: false,
     mcp: { calc: { type: "local", command: [process.execPath, calculator] } },
   });
+}
 
-const newPlace = ({ npm = "@ai-sdk/openai-compatible", key = process.env.API_KEY, ...files } = {}) =>
-  place({ "home/.config/opencode/opencode.json": config(npm, key), ...files });
+const newPlace = ({ npm = "@ai-sdk/openai-compatible", ...files } = {}) =>
+  place({ "home/.config/opencode/opencode.json": config(npm), ...files });
 // The prompt comes by stdin: opencode puts quotes of the command line into the prompt.
-const opencode = (at, input, { args = [], ...more } = {}) =>
+const opencode = (at, input, { args = [], key = process.env.API_KEY, ...more } = {}) =>
   run(at, program, ["run", "--title", "t", "--format", "json", ...args], {
     input,
-    env: { OPENCODE_DISABLE_AUTOUPDATE: "1", OPENCODE_DISABLE_MODELS_FETCH: "1", OPENCODE_DISABLE_DEFAULT_PLUGINS: "1" }, ...more,
+    env: { CODEX_PROXY_KEY: key, OPENCODE_DISABLE_AUTOUPDATE: "1", OPENCODE_DISABLE_MODELS_FETCH: "1", OPENCODE_DISABLE_DEFAULT_PLUGINS: "1" }, ...more,
   });
 
 // texts are those of the events that the program prints, a JSON object a line.
@@ -75,8 +74,8 @@ describe("opencode", () => {
   });
 
   test("an error is shown", async () => {
-    const { at } = await newPlace({ key: "sk-wrong" });
-    const { stdout } = await opencode(at, "x");
+    const { at } = await newPlace();
+    const { stdout } = await opencode(at, "x", { key: "sk-wrong" });
     const [error] = events(stdout).filter((e) => e.type === "error");
     assert.equal(error.error.name, "APIError", stdout);
     assert.equal(error.error.data.statusCode, 401);
