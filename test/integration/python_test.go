@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/test/machine"
+	"codex-proxy/test/manual"
 )
 
 // pythonClients are the files of test/clients/python/cases, and the venvs in which each
@@ -47,6 +48,7 @@ const (
 type python struct {
 	*bed
 	venvs, cases, key string
+	examples          map[string]string
 	alone             string // the file that a case locks which needs the bed for itself
 }
 
@@ -71,7 +73,7 @@ func newPython(t *testing.T) *python {
 	b := newBed(t, newest, realWorker, "")
 	key := trim(b.MustRun(t, "codex-proxy", "keys", "add", "python"))
 	b.start()
-	p := &python{bed: b, venvs: venvs, cases: cases, key: key, alone: filepath.Join(t.TempDir(), "alone")}
+	p := &python{bed: b, venvs: venvs, cases: cases, key: key, examples: examples(t), alone: filepath.Join(t.TempDir(), "alone")}
 	p.serveKills(t)
 	return p
 }
@@ -113,11 +115,27 @@ func TestPython(t *testing.T) {
 	})
 }
 
+// examples returns the lines to set of the clients' pages, by the names of the cases.
+func examples(t *testing.T) map[string]string {
+	t.Helper()
+	return map[string]string{
+		"openai":      manual.Open(t, "docs/clients/openai-python.md").File("example.py"),
+		"langchain":   manual.Open(t, "docs/clients/langchain-python.md").File("example.py"),
+		"pydantic_ai": manual.Open(t, "docs/clients/pydantic-ai.md").File("example.py"),
+		"agents":      manual.Open(t, "docs/clients/agents-sdk-python.md").File("example.py"),
+		"litellm":     manual.Open(t, "docs/clients/litellm.md").File("example.py"),
+		"llm":         manual.Open(t, "docs/clients/llm.md").File("extra-openai-models.yaml"),
+		"aider":       manual.Open(t, "docs/clients/aider.md").File("aider.conf.yml"),
+	}
+}
+
 // run runs the cases of a client; each becomes a subtest.
 func (p *python) run(t *testing.T, cases, venv string) {
 	ctx, cancel := context.WithTimeout(t.Context(), clientBound)
 	defer cancel()
 	home := t.TempDir()
+	example := strings.NewReplacer("HOST", "127.0.0.1", "MODEL", model).Replace(p.examples[cases])
+	require.NoError(t, os.WriteFile(filepath.Join(home, "example"), []byte(example), 0o644))
 	report := filepath.Join(home, "report.xml")
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(p.venvs, venv, "bin", "python"), "-m", "pytest", "-q",
@@ -146,6 +164,7 @@ func (p *python) environment(home, venv string) []string {
 		"PATH=" + filepath.Join(p.venvs, venv, "bin") + ":/usr/bin:/bin", "HOME=" + home, "LANG=C.UTF-8",
 		"PYTHONDONTWRITEBYTECODE=1", "OPENAI_BASE_URL=" + base + "/v1", "OPENAI_API_KEY=" + p.key,
 		"BED_WORKER=http://" + bedAddr, "BED_ENDPOINT=http://" + modelAddr, "BED_ALONE=" + p.alone,
+		"BED_EXAMPLE=" + filepath.Join(home, "example"),
 		"LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_TELEMETRY=False", "OPENAI_AGENTS_DISABLE_TRACING=1",
 		"LANGSMITH_TRACING=false", "AIDER_ANALYTICS=false", "DO_NOT_TRACK=1",
 	}

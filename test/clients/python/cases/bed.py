@@ -23,6 +23,7 @@ and add the row to pythonClients in test/integration/python_test.go.
 import asyncio
 import json
 import os
+import runpy
 import urllib.request
 
 import pytest
@@ -44,6 +45,11 @@ pixel = (
 )
 
 rome = {"city": "Rome", "population": 2800000}
+
+
+def run_example():
+    """run_example runs the lines to set of the client's page in docs/clients, which print an answer."""
+    runpy.run_path(os.environ["BED_EXAMPLE"], run_name="__main__")
 
 
 def script(word, *answers):

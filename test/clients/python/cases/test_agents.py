@@ -26,7 +26,7 @@ from openai import AsyncOpenAI
 from openai.types.shared import Reasoning
 from pydantic import BaseModel
 
-from bed import alone, images, kill_worker, model, outputs, pixel, release, rome, run, script, texts, turns
+from bed import alone, images, kill_worker, model, outputs, pixel, release, rome, run, run_example, script, texts, turns
 
 kinds = {"chat": OpenAIChatCompletionsModel, "responses": OpenAIResponsesModel, "websocket": OpenAIResponsesWSModel}
 every_api = pytest.mark.parametrize("api", kinds)
@@ -242,3 +242,8 @@ def test_loss_of_the_worker(word, api):
         return (await answer).final_output
 
     assert run(ask()) == "done"
+
+
+def test_example(capsys):
+    run_example()
+    assert "hello from the model server" in capsys.readouterr().out

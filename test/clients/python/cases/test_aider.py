@@ -11,7 +11,7 @@ from aider.main import main
 from prompt_toolkit.input import DummyInput
 from prompt_toolkit.output import DummyOutput
 
-from bed import alone, base_url, kill_worker, model, release, script, texts, turns
+from bed import alone, kill_worker, release, script, texts, turns
 
 # Each start of aider parses the same list of models, which takes seconds.
 aider.models.json5.loads = functools.cache(aider.models.json5.loads)
@@ -39,18 +39,15 @@ def repository(tmp_path, monkeypatch):
     return tmp_path
 
 
-def edit(message, *options, model_name=model):
+def edit(message, *options):
     return main(
         [
-            "--model",
-            "openai/" + model_name,
-            "--openai-api-base",
-            base_url,
+            "--config",
+            os.environ["BED_EXAMPLE"],
             "--openai-api-key",
             os.environ["OPENAI_API_KEY"],
             "--yes-always",
             "--no-check-update",
-            "--no-show-model-warnings",
             "--no-show-release-notes",
             "--no-gitignore",
             "--no-pretty",
@@ -135,7 +132,7 @@ def test_retry(repository, word, capsys):
 
 
 def test_unknown_model(repository, capsys):
-    edit("x", "--no-auto-commits", model_name="gpt-none")
+    edit("x", "--no-auto-commits", "--model", "openai/gpt-none")
     assert "gpt-none" in capsys.readouterr().out
 
 

@@ -18,7 +18,7 @@ from langchain_openai import ChatOpenAI, OpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, Field, ValidationError
 
-from bed import alone, images, kill_worker, model, outputs, pixel, release, rome, run, script, texts, turns
+from bed import alone, images, kill_worker, model, outputs, pixel, release, rome, run, run_example, script, texts, turns
 
 
 class City(BaseModel):
@@ -256,7 +256,7 @@ def test_errors(word, api):
         of(api, api_key="sk-wrong").invoke("x")
 
 
-@pytest.mark.parametrize("api", ["chat"])
+@both_apis
 def test_stream_fails_in_the_middle(word, api):
     seen = []
     with pytest.raises(openai.APIError):
@@ -281,3 +281,8 @@ def test_loss_of_the_worker(word, api):
         return (await answer).text
 
     assert run(ask()) == "done"
+
+
+def test_example(capsys):
+    run_example()
+    assert "hello from the model server" in capsys.readouterr().out

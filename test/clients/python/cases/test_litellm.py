@@ -8,7 +8,22 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from bed import alone, base_url, images, kill_worker, model, outputs, pixel, release, rome, run, script, texts, turns
+from bed import (
+    alone,
+    base_url,
+    images,
+    kill_worker,
+    model,
+    outputs,
+    pixel,
+    release,
+    rome,
+    run,
+    run_example,
+    script,
+    texts,
+    turns,
+)
 
 name = "openai/" + model
 weather = {
@@ -218,3 +233,8 @@ def test_loss_of_the_worker(word):
         return (await answer).choices[0].message.content
 
     assert run(lost()) == "done"
+
+
+def test_example(capsys):
+    run_example()
+    assert "hello from the model server" in capsys.readouterr().out

@@ -3,19 +3,16 @@
 import base64
 import json
 import os
+import pathlib
 
 import pytest
 from click.testing import CliRunner
 from llm.cli import cli
 
-from bed import base_url, images, model, outputs, pixel, rome, script, texts, turns
+from bed import base_url, images, outputs, pixel, rome, script, texts, turns
 
-models = f"""
-- {{model_id: proxy, model_name: {model}, api_base: "{base_url}", api_key_name: proxy,
-   supports_tools: true, supports_schema: true, vision: true}}
-- {{model_id: proxy-responses, model_name: {model}, api_base: "{base_url}", api_key_name: proxy,
-   supports_tools: true, supports_schema: true, vision: true, reasoning: true, responses: true}}
-- {{model_id: proxy-completion, model_name: {model}, api_base: "{base_url}", api_key_name: proxy, completion: true}}
+models = pathlib.Path(os.environ["BED_EXAMPLE"]).read_text()
+unknown = f"""
 - {{model_id: unknown, model_name: gpt-none, api_base: "{base_url}", api_key_name: proxy}}
 """
 both = pytest.mark.parametrize("name", ["proxy", "proxy-responses"])
@@ -23,7 +20,7 @@ both = pytest.mark.parametrize("name", ["proxy", "proxy-responses"])
 
 @pytest.fixture
 def llm(tmp_path, monkeypatch):
-    (tmp_path / "extra-openai-models.yaml").write_text(models)
+    (tmp_path / "extra-openai-models.yaml").write_text(models + unknown)
     (tmp_path / "keys.json").write_text(json.dumps({"proxy": os.environ["OPENAI_API_KEY"]}))
     monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
 
@@ -59,6 +56,7 @@ def test_conversation(llm, word, name):
 def test_schema(llm, word, name):
     answer = llm("-m", name, "--schema", "city, population int", f"{word} [[text {json.dumps(rome)}]]")
     assert json.loads(answer) == rome
+    assert turns(word)[0]["text"]["format"]["type"] == "json_schema"
 
 
 @both
@@ -89,6 +87,6 @@ def test_errors(llm, word, name):
     assert "key" in llm("-m", name, "--key", "sk-wrong", "x", status=1)
 
 
-@pytest.mark.parametrize("name", ["proxy"])
+@both
 def test_stream_fails_in_the_middle(llm, word, name):
     assert "send the request again" in llm("-m", name, f"{word} [[text so far]] [[drop]]", status=1)

@@ -9,7 +9,7 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
 
-from bed import alone, images, kill_worker, model, outputs, pixel, release, rome, run, script, texts, turns
+from bed import alone, images, kill_worker, model, outputs, pixel, release, rome, run, run_example, script, texts, turns
 
 
 class City(BaseModel):
@@ -359,6 +359,20 @@ def test_chat_stream_fails_in_the_middle(word):
     assert e.value.code == "upstream_error"
 
 
+def test_not_supported(word):
+    with pytest.raises(openai.NotFoundError) as e:
+        client().embeddings.create(model=model, input="x")
+    assert e.value.code == "not_supported"
+    with pytest.raises(openai.BadRequestError) as e:
+        asked("chat", client(), "x", logprobs=True)
+    assert e.value.code == "unsupported_parameter"
+    raw = client().chat.completions.with_raw_response.create(
+        model=model, messages=user(word), temperature=0.5, top_p=0.5, seed=1, max_tokens=5
+    )
+    ignored = raw.headers["X-Codex-Ignored-Params"]
+    assert all(name in ignored for name in ["temperature", "top_p", "seed", "max_tokens"])
+
+
 def test_retry(word):
     script(word, ["error 503"], ["text at last"])
     c = client(max_retries=2).chat.completions.create(model=model, messages=user(word))
@@ -386,3 +400,8 @@ def test_models():
     [m] = [m for m in client().models.list() if m.id == model]
     assert m.object == "model"
     assert client().models.retrieve(model).id == model
+
+
+def test_example(capsys):
+    run_example()
+    assert "hello from the model server" in capsys.readouterr().out

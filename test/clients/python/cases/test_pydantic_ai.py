@@ -28,7 +28,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel, OpenAIResponsesModelSettings
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from bed import alone, images, kill_worker, model, outputs, pixel, release, rome, run, script, texts, turns
+from bed import alone, images, kill_worker, model, outputs, pixel, release, rome, run, run_example, script, texts, turns
 
 both_apis = pytest.mark.parametrize("api", ["chat", "responses"])
 two_calls = ['call get_weather {"city":"Paris"}', 'call get_weather {"city":"Rome"}']
@@ -117,6 +117,14 @@ def test_tool_that_is_tried_again(word, api):
 def test_output(word, api, output, answer):
     script(word, [answer])
     assert Agent(of(api), output_type=output).run_sync(word).output == City(**rome)
+
+
+@both_apis
+def test_native_output_is_the_endpoints_format(word, api):
+    """City has a default and a minimum: its schema is outside of the strict subset."""
+    script(word, [f"text {json.dumps(rome)}"])
+    Agent(of(api), output_type=NativeOutput(City)).run_sync(word)
+    assert turns(word)[0]["text"]["format"]["type"] == "json_schema"
 
 
 @both_apis
@@ -263,3 +271,8 @@ def test_loss_of_the_worker(word, api):
         return (await answer).output
 
     assert run(ask()) == "done"
+
+
+def test_example(capsys):
+    run_example()
+    assert "hello from the model server" in capsys.readouterr().out
