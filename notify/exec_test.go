@@ -130,7 +130,7 @@ func TestExecEndsFrozenCommand(t *testing.T) {
 
 // Exec ends a command that hangs while its unit is being stopped: the watchdog is off.
 func TestExecEndsHungCommand(t *testing.T) {
-	s := newShim(t, "DIR/server", "-", "server", "DIR/server").watched(300 * time.Millisecond)
+	s := newShim(t, "DIR/server", "-", "server", "DIR/server").watched(1500 * time.Millisecond)
 	_, pid := startServer(t, s)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	assert.Regexp(t, `^STATUS=Ended: SIGKILL after `, s.until(t, "WATCHDOG=1", "STATUS=Not answering"))

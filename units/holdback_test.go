@@ -51,12 +51,12 @@ func holdBack(ctx context.Context, t *testing.T) (first units.Holdback, ended fu
 
 func TestHoldBackWaitsForTheRest(t *testing.T) {
 	bus := unitstest.Start(t)
-	unit := oldUnit(t, bus, 400*time.Millisecond)
+	unit := oldUnit(t, bus, 2*time.Second)
 	unit.HoldBack(2)
 	began := time.Now()
 	first, ended := holdBack(bounded(t), t)
 	assert.EqualValues(t, 2, first.Restart)
-	assert.LessOrEqual(t, first.Wait, 400*time.Millisecond)
+	assert.LessOrEqual(t, first.Wait, 2*time.Second)
 	assert.Equal(t, 30*time.Second, first.StartTimeout)
 	require.NoError(t, ended())
 	assert.Greater(t, time.Since(began), first.Wait-time.Millisecond)
@@ -88,8 +88,8 @@ func TestHoldBackEnds(t *testing.T) {
 	})
 	t.Run("no bus any more", func(t *testing.T) {
 		bus := unitstest.Start(t)
-		oldUnit(t, bus, 2*time.Second).HoldBack(2)
-		began := time.Now()
+		unit, began := oldUnit(t, bus, 2*time.Second), time.Now()
+		unit.HoldBack(2)
 		_, ended := holdBack(bounded(t), t)
 		bus.Kill()
 		assert.NoError(t, ended())

@@ -295,7 +295,7 @@ func testStoppedProxyStaysStopped(t *testing.T, suite string) {
 	b.MustRun(t, "systemctl", "restart", workerUnit)
 	b.MustRun(t, "systemctl", "stop", workerUnit)
 	t.Logf("restart and stop of a worker without a proxy: %s", time.Since(began))
-	assert.Less(t, time.Since(began), 3*time.Second)
+	assert.Less(t, time.Since(began), bound, "a drain has five minutes")
 	assert.Equal(t, "inactive", b.show(proxyUnit, "ActiveState")["ActiveState"])
 	assert.False(t, strings.Contains(b.journal(workerUnit), "codex-proxy drain:"), "nothing went wrong")
 }
@@ -353,7 +353,7 @@ func testRestartOfAHungProxy(t *testing.T, suite string) {
 	b.signal(b.onlyProcess(proxyUnit), unix.SIGSTOP)
 	require.NoError(t, <-restarted)
 	t.Logf("restarted after %s, with WatchdogSec=3s", time.Since(began))
-	assert.Less(t, time.Since(began), 15*time.Second)
+	assert.Less(t, time.Since(began), bound, "TimeoutStopSec= is longer")
 	b.until("ready", ready)
 	b.models.Release("finish")
 }
@@ -379,7 +379,7 @@ func testRestartBesideAHungProxy(t *testing.T, suite string) {
 	b.models.Release("finish")
 	require.NoError(t, <-restarted)
 	t.Logf("given up on the proxy after %s, restarted after %s", drained, time.Since(began))
-	assert.Less(t, drained, 15*time.Second)
+	assert.Less(t, drained, bound, "a drain has five minutes")
 	assert.NotEqual(t, before, b.show(workerUnit, "InvocationID")["InvocationID"])
 	assert.Contains(t, b.journal(workerUnit), "codex-proxy drain: codex-proxy does not answer")
 	b.signal(proxy, unix.SIGCONT)
@@ -413,7 +413,8 @@ func testRestartOfAHungWorker(t *testing.T, suite string) {
 	require.ErrorContains(t, h.stream.Err(), `"code":"worker_exited"`)
 	require.NoError(t, <-restarted)
 	t.Logf("restarted after %s, with WatchdogSec=3s", time.Since(began))
-	assert.Less(t, time.Since(began), 20*time.Second) // a codex that does not end has 30 s
+	assert.Contains(t, b.journal(workerUnit), "the command hangs and the watchdog rests: it is killed")
+	assert.NotContains(t, b.journal(workerUnit), "the command does not end: it is killed")
 	b.until("ready", ready)
 	assert.NotEqual(t, hung.Host, b.codex().Host)
 }

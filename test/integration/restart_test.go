@@ -157,7 +157,7 @@ func testHang(t *testing.T, suite string) {
 	r, back := b.until("ready", ready)
 	t.Logf("SIGSTOP to not ready %s, to ready again %s, with WatchdogSec=%s", unready.Sub(stopped), back.Sub(stopped),
 		watchdog)
-	assert.LessOrEqual(t, unready.Sub(stopped), watchdog+2*time.Second) // the start time of codex is not asserted
+	assert.Less(t, unready.Sub(stopped), watchdog+slowest*time.Second) // the start time of codex is not asserted
 	assert.NotEqual(t, hung.Host, b.codex().Host)
 	assert.ErrorIs(t, unix.Kill(hung.Host, 0), unix.ESRCH, "the hung codex is still there")
 	require.NotNil(t, r.Workers[0].LastExit)

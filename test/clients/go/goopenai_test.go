@@ -332,6 +332,7 @@ func TestGoOpenAIEmbeddings(t *testing.T) {
 	var e *openai.APIError
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, http.StatusNotFound, e.HTTPStatusCode)
+	assert.Equal(t, "not_supported", e.Code)
 }
 
 func TestGoOpenAIResponses(t *testing.T) {
@@ -416,7 +417,9 @@ func TestGoOpenAIResponseStream(t *testing.T) {
 	assert.Nil(t, failed)
 	assert.Equal(t, openai.ResponseStreamEventCompleted, last)
 
-	text, _, last = lastEvent(t, "[[text so far]] [[drop]]")
+	text, failed, last = lastEvent(t, "[[text so far]] [[drop]]")
 	assert.Equal(t, "so far", text)
+	require.NotNil(t, failed)
+	assert.Equal(t, "server_error", failed.Code)
 	assert.Equal(t, openai.ResponseStreamEventFailed, last)
 }
