@@ -86,7 +86,9 @@ func schemaFormat(at, name, description string, schema json.RawMessage, strict b
 	if !strict {
 		form, exact, enforced = strictForm(schema)
 		root = nil
-		_ = unmarshal(form, &root) // it has the members of a definition, if the schema only refers to one
+		// The form has the members of a definition, if the schema only refers to one, and copies of definitions.
+		_ = unmarshal(form, &root)
+		enforced = enforced && nesting(root) <= maxSchemaDepth
 	}
 	var f Format
 	if enforced {

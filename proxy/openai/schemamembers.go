@@ -97,8 +97,11 @@ func (n schemaMembers) besides(names ...string) bool {
 }
 
 // merge adds the members of another schema that also holds. It reports false if both have the same keyword with
-// different values.
+// different values, or more keywords than a schema has.
 func (n *schemaMembers) merge(other schemaMembers) bool {
+	if len(*n)+len(other) > maxKeywords {
+		return false
+	}
 	for _, a := range other {
 		there := n.raw(a.name)
 		switch {

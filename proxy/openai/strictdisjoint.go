@@ -14,6 +14,9 @@ func (m *strictMaker) disjoint(schemas []json.RawMessage) bool {
 	for _, raw := range schemas {
 		n, _ := readMembers(raw)
 		if target, found := m.given[n.text("$ref")]; found {
+			if m.size += len(target); m.size > maxStrictWork { // the same one may be named many times
+				return false
+			}
 			n, _ = readMembers(target)
 		}
 		nodes = append(nodes, n)

@@ -12,6 +12,8 @@ const (
 	maxStrictProperties = 5000
 	maxStrictEnum       = 1000
 	maxStrictText       = 120_000
+	maxShortEnum        = 250    // values of an enum whose text has no limit of its own
+	maxLongEnumText     = 15_000 // bytes of a longer one
 )
 
 const (
@@ -19,6 +21,8 @@ const (
 	maxStrictWork = 512 << 10
 	// maxFiniteRounds bounds the length of a chain of definitions that refer to each other, in the worst order.
 	maxFiniteRounds = 20
+	// maxKeywords bounds the members of a schema that is merged with another one.
+	maxKeywords = 200
 	// maxDiscriminators bounds the properties that may be what alternatives differ in.
 	maxDiscriminators = 20
 )
@@ -84,6 +88,8 @@ type strictMaker struct {
 
 	open []string // references whose schema is being copied or made strict
 
+	depth int // of the node in hand
+
 	size, levels, properties, enum, text int
 }
 
@@ -95,11 +101,12 @@ func (m *strictMaker) withinLimits() bool {
 // node is the strict form of one schema, level objects deep.
 func (m *strictMaker) node(raw json.RawMessage, level int) (n schemaMembers, ok bool) {
 	opened := len(m.open)
-	defer func() { m.open = m.open[:opened] }()
+	m.depth++
+	defer func() { m.open, m.depth = m.open[:opened], m.depth-1 }()
 	m.size += len(raw)
 	m.levels = max(m.levels, level)
 	n, ok = readMembers(raw)
-	if !ok || m.size > maxStrictWork || !m.withinLimits() {
+	if !ok || m.depth > maxSchemaDepth || !m.withinLimits() {
 		return nil, false
 	}
 	if n, ok = m.flatten(n); !ok || !m.prune(&n) {

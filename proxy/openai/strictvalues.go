@@ -36,6 +36,7 @@ func (m *strictMaker) object(n *schemaMembers, level int) bool {
 		return false
 	}
 	var required []json.RawMessage
+	declared := make(map[string]bool, len(properties))
 	for i, p := range properties {
 		strict, ok := m.node(p.value, level+1)
 		if !ok {
@@ -43,14 +44,14 @@ func (m *strictMaker) object(n *schemaMembers, level int) bool {
 		}
 		properties[i].value = strict.encode()
 		required = append(required, encodeText(p.name))
+		declared[p.name] = true
 		m.text += len(p.name)
 	}
 	m.properties += len(properties)
-	names, _ := n.list("required")
-	for _, name := range names {
-		if !slices.ContainsFunc(required, func(r json.RawMessage) bool { return sameText(r, name) }) {
-			return false
-		}
+	var names []string
+	if n.has("required") && unmarshal(n.raw("required"), &names) != nil ||
+		slices.ContainsFunc(names, func(name string) bool { return !declared[name] }) {
+		return false
 	}
 	n.set("properties", properties.encode())
 	n.set("required", encodeList(required))
@@ -72,5 +73,8 @@ func (m *strictMaker) count(n schemaMembers) bool {
 	values, _ := n.list("enum")
 	m.enum += len(values)
 	m.text += len(n.raw("enum")) + len(n.raw("const"))
+	if len(values) > maxShortEnum && len(n.raw("enum")) > maxLongEnumText {
+		return false
+	}
 	return !n.has("enum") || len(values) > 0
 }
