@@ -50,6 +50,16 @@ func (l *line) add(w *waiter) {
 	l.byKey[key] = append(l.byKey[key], w)
 }
 
+// before is the request of the same key right before w, which was just added; nil for a
+// lost turn, and for the first of its key.
+func (l *line) before(w *waiter) *waiter {
+	waiters := l.byKey[w.ask.Key]
+	if w.ask.again() || len(waiters) < 2 {
+		return nil
+	}
+	return waiters[len(waiters)-2]
+}
+
 func (l *line) remove(w *waiter) {
 	is := func(other *waiter) bool { return other == w }
 	if w.ask.again() {

@@ -71,7 +71,11 @@ func (q *queue) enter(a Ask) *waiter {
 	}
 	w.expiry = time.NewTimer(q.Timeout)
 	q.add(w)
-	q.serve()
+	if ahead := q.ahead(w); ahead != nil {
+		q.judge(w, ahead.verdict)
+	} else {
+		q.serve()
+	}
 	if len(w.answer) == 0 && !a.again() && q.depth() > q.Limit {
 		q.refuse(q.victim(w))
 	}
@@ -143,10 +147,24 @@ func (q *queue) remove(w *waiter) {
 	q.line.remove(w)
 }
 
-// quit removes a request that was not answered.
+// quit removes a request that was not answered. It frees no slot, but requests with images
+// may have waited for room behind it.
 func (q *queue) quit(w *waiter) {
+	first := q.images[w.ask.Model] == w
 	q.remove(w)
-	q.serve() // the requests that waited for its images
+	if first {
+		q.serve()
+	}
+}
+
+// ahead is the request of the same key and kind right before w in the line, if it has one:
+// w is served after it, and until then waits for the same reason.
+func (q *queue) ahead(w *waiter) *waiter {
+	before := q.before(w)
+	if before == nil || kindOf(before.ask) != kindOf(w.ask) {
+		return nil
+	}
+	return before
 }
 
 // deadline is the end of the wait.
@@ -211,7 +229,7 @@ func (q *queue) try(w *waiter, refused map[kind]error) (*Lease, error) {
 	if len(w.ask.Avoid) > 0 { // its refusal need not hold for other requests
 		return q.pick(w.ask)
 	}
-	of := kind{w.ask.Model, w.ask.again(), w.ask.Decoding > 0}
+	of := kindOf(w.ask)
 	if err := refused[of]; err != nil {
 		return nil, err
 	}
@@ -236,17 +254,18 @@ type kind struct {
 	images bool
 }
 
+func kindOf(a Ask) kind { return kind{a.Model, a.again(), a.Decoding > 0} }
+
 // final reports whether waiting does not change the refusal.
 func final(err error) bool {
 	return errors.Is(err, ErrDraining) || errors.Is(err, ErrNoModel) || errors.Is(err, errGivenUp)
 }
 
 func (q *queue) refuse(w *waiter) {
-	q.remove(w)
+	q.quit(w)
 	err := w.verdict
 	if errors.Is(err, ErrBusy) {
 		err = ErrQueueFull
 	}
 	w.answer <- answer{err: err}
-	q.serve()
 }

@@ -339,6 +339,26 @@ func TestFullQueue(t *testing.T) {
 	})
 }
 
+// With thousands that wait, a request that comes or goes must not have all others tried again.
+func TestALongQueueIsNotTriedAgain(t *testing.T) {
+	tried := 0
+	q := newQueue(Queue{Limit: 3, Timeout: time.Minute, ReadyTimeout: time.Minute}, func(Ask) (*Lease, error) {
+		tried++
+		return nil, ErrBusy
+	})
+	first := q.enter(Ask{Model: "m", Key: "a"})
+	q.enter(Ask{Model: "n", Key: "a"})
+	q.enter(Ask{Model: "n", Key: "b"})
+	tried = 0
+	late := q.enter(Ask{Model: "n", Key: "b"})
+	assert.ErrorIs(t, (<-late.answer).err, ErrQueueFull, "it has the reason of the one before it")
+	assert.True(t, q.leave(first))
+	assert.Zero(t, tried)
+	other := q.enter(Ask{Model: "m", Key: "b"})
+	assert.Equal(t, 2, tried, "each kind, once")
+	assert.ErrorIs(t, other.verdict, ErrBusy)
+}
+
 func TestPace(t *testing.T) {
 	var p pace
 	assert.Zero(t, p.mean())
