@@ -145,7 +145,7 @@ func (h *Held) patience() time.Duration {
 func (h *Held) extend(ctx context.Context, n int64) error {
 	m := h.memory
 	part := min(n, m.share()-h.bytes)
-	if part > m.limit/8 {
+	if part > h.mostBeside() {
 		return h.Acquire(ctx, n)
 	}
 	h.wanted += n
@@ -160,6 +160,14 @@ func (h *Held) extend(ctx context.Context, n int64) error {
 	h.more += n
 	h.count(n)
 	return nil
+}
+
+// mostBeside is the size of the part beside the limit.
+func (h *Held) mostBeside() int64 {
+	if h.beside == h.memory.answers {
+		return h.memory.limit / 16
+	}
+	return h.memory.limit / 8
 }
 
 // full is the answer when the whole budget is held.

@@ -160,3 +160,17 @@ func TestMemoryInALongQueue(t *testing.T) {
 		assert.Equal(t, 30*time.Second, time.Since(began), "a request that holds memory does not keep it for long")
 	})
 }
+
+// An answer that has no room beside the limit waits for the memory of others.
+func TestAnswerLargerThanItsPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(3200, 5*time.Minute)
+		waiting := [2]Held{m.Hold("bob"), m.Hold("eve")}
+		for i := range waiting {
+			require.NoError(t, waiting[i].Acquire(t.Context(), 1500))
+		}
+		time.AfterFunc(time.Second, waiting[0].Release)
+		answer := m.holdAnswer("ann")
+		assert.NoError(t, answer.extend(t.Context(), 300))
+	})
+}
