@@ -113,7 +113,8 @@ func refusedOrCut(u appserver.UpstreamError, words, history string) *openai.Erro
 	case policyWords.MatchString(words):
 		return contentPolicy(history, words)
 	case u.Phase == appserver.InStream:
-		return openai.Unavailable("upstream_error", words, retryUpstream)
+		return openai.Unavailable("upstream_error", cmp.Or(words, "the model endpoint reports an error in its answer; "+
+			"send the request again"), retryUpstream)
 	}
 	e := openai.Invalid("upstream_rejected", openai.CleanWords(u.Param), cmp.Or(words, statusWords(http.StatusBadRequest)))
 	if codeForm.MatchString(u.Code) {

@@ -23,6 +23,8 @@ var failedTurns = []struct {
 }{
 	{"400 of JSON", `"other"`, `{"error": {"message": "Bad\u0000 value", "type": "x", "param": "tools[0].name",` +
 		` "code": "invalid_value"}}`, 400, "invalid_value", "tools[0].name", "Bad value", 0},
+	{"400 of a list", `"other"`, `[{"error":{"message":"Bad value","code":400}}]`, 400, "upstream_rejected", "",
+		"Bad value", 0},
 	{"400 with detail", `"other"`, `{"detail":"Unsupported parameter: x"}`, 400, "upstream_rejected", "",
 		"Unsupported parameter: x", 0},
 	{"400 with a bad code", `"other"`, `{"error":{"message":"m","code":"a b"}}`, 400, "upstream_rejected", "", "m", 0},
@@ -75,6 +77,8 @@ var failedTurns = []struct {
 		"Rate limit reached: slow down. Please try again in 10s.", 10 * time.Second},
 	{"stream: server error", `"other"`, broken + "An error occurred, see https://help.example.com/x.", 503,
 		"upstream_error", "", "An error occurred, see [address].", 5 * time.Second},
+	{"stream: no words", `"other"`, broken + `{"error":{"type":"x"}}`, 503, "upstream_error", "",
+		"the model endpoint reports an error in its answer; send the request again", 5 * time.Second},
 	{"stream: cut", `"other"`, broken + "Transport error: network error: error decoding response body", 503,
 		"upstream_error", "", "the model endpoint broke the answer off; send the request again", 5 * time.Second},
 	{"stream: ended", `"other"`, broken + "stream closed before response.completed", 503, "upstream_error", "",

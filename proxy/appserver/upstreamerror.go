@@ -109,7 +109,10 @@ func ofBody(body string) UpstreamError {
 		Error           json.RawMessage
 		Message, Detail json.RawMessage
 	}
-	if !strings.HasPrefix(strings.TrimSpace(body), "{") {
+	switch body := strings.TrimSpace(body); {
+	case strings.HasPrefix(body, "[{"): // Google's endpoint puts its object into a list
+		return ofBody(strings.TrimSuffix(body[1:], "]"))
+	case !strings.HasPrefix(body, "{"):
 		return UpstreamError{Message: body}
 	}
 	if json.Unmarshal([]byte(body), &form) != nil {

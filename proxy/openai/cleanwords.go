@@ -13,12 +13,17 @@ var (
 	title    = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
 	unseen   = regexp.MustCompile(`(?is)<(?:script|style)\b.*?(?:</(?:script|style)>|$)|<!--.*?(?:-->|$)`)
 	tag      = regexp.MustCompile(`(?s)<[^>]*(?:>|$)`)
-	address  = regexp.MustCompile(`(?i)\b(?:https?|wss?)://[^\s"'<>)\]}]*[^\s"'<>)\]}.,;:!?]`)
-	secret   = regexp.MustCompile(`(?i)\b(sk-|bearer )[\w.*~+/=-]{4,}`)
+	// address is a URL, an IPv4 address, or a host with a port.
+	address = regexp.MustCompile(`(?i)\b(?:https?|wss?)://[^\s"'<>)\]}]*[^\s"'<>)\]}.,;:!?]|` +
+		`\b(?:\d{1,3}\.){3}\d{1,3}\b(?::\d{1,5}\b)?|\b(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+):\d{2,5}\b|` +
+		`\[[0-9a-f]*:[0-9a-f:.]*\]:\d{1,5}\b`)
+	// secret is an API key by its beginning, as OpenAI, Groq, xAI, Google and Hugging Face make them, or in a URL.
+	secret = regexp.MustCompile(`\b((?i:sk-|bearer )|gsk_|xai-|AIza|hf_)[\w.*~+/=-]{4,}|` +
+		`([?&](?i:[\w-]*key|[\w-]*token|sig|signature)=)[^&\s"'<>,]+`)
 )
 
 // CleanWords is the message of another program as an error may quote it: one line of at most 500 bytes, without HTML
-// (a page is its title), control characters, URLs and API keys.
+// (a page is its title), control characters, addresses and API keys.
 func CleanWords(s string) string {
 	if document.MatchString(s) {
 		s = textOfPage(s)
@@ -28,7 +33,7 @@ func CleanWords(s string) string {
 }
 
 // MaskSecrets replaces all API keys in s but their beginning.
-func MaskSecrets(s string) string { return secret.ReplaceAllString(s, "${1}…") }
+func MaskSecrets(s string) string { return secret.ReplaceAllString(s, "${1}${2}…") }
 
 func textOfPage(s string) string {
 	if m := title.FindStringSubmatch(s); m != nil {

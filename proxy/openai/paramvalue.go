@@ -34,8 +34,8 @@ func text(length int) value { return value{kind: "text", length: length} }
 
 func oneOf(words ...string) value { return value{kind: "text", words: words} }
 
-// paramValues has the types and ranges of ignored parameters: nothing else reads them. Source: OpenAI API reference;
-// the least max_output_tokens is the one that its API states in an error.
+// paramValues has the types and ranges of ignored parameters, which have no other use than in a copy for the client.
+// Source: OpenAI API reference; the least max_output_tokens is the one that its API states in an error.
 var paramValues = map[string]value{
 	"temperature":            number(0, 2),
 	"top_p":                  number(0, 1),
@@ -48,15 +48,18 @@ var paramValues = map[string]value{
 	"max_tool_calls":         atLeast(1),
 	"store":                  {kind: "a boolean"},
 	"metadata":               {kind: "metadata"},
-	"user":                   text(0),
+	"user":                   text(maxEcho),
 	"safety_identifier":      text(128),
-	"prompt_cache_key":       text(0),
+	"prompt_cache_key":       text(maxEcho),
 	"prompt_cache_retention": oneOf("in_memory", "in-memory", "24h"),
 	"prompt_cache_options":   {kind: "an object"},
 	"prediction":             {kind: "an object"},
 	"stream_options":         {kind: "an object"},
 	"client_metadata":        {kind: "an object"},
 }
+
+// maxEcho bounds texts that OpenAI's reference does not bound, and that responses repeat.
+const maxEcho = 512
 
 // maxValue is how much of the value of such a parameter is kept: more than metadata at its limits, with every character
 // escaped.
@@ -118,6 +121,8 @@ func (v value) String() string {
 		return fmt.Sprintf("a number from %v to %v", v.min, v.max)
 	case v.kind == "a whole number" && v.min > math.MinInt64:
 		return fmt.Sprintf("a whole number of at least %v", v.min)
+	case v.kind == "a whole number":
+		return "a whole number of 64 bits"
 	default:
 		return v.kind
 	}

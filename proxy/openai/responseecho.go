@@ -6,10 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxEcho bounds each text of rawEcho, in characters: every copy of the response has it.
-const maxEcho = 512
-
-// rawEcho has the parameters that are ignored and that the response repeats.
+// rawEcho has the parameters that are ignored and that every copy of the response repeats.
 type rawEcho struct {
 	MaxToolCalls     *int64  `json:"max_tool_calls"`
 	PromptCacheKey   *string `json:"prompt_cache_key"`
@@ -34,9 +31,9 @@ func (raw rawEcho) checkEcho() (set []string, err error) {
 	} {
 		switch {
 		case text.value == nil || *text.value == "":
-		case utf8.RuneCountInString(*text.value) > maxEcho:
+		case utf8.RuneCountInString(*text.value) > paramValues[text.name].length:
 			return nil, Invalid("invalid_value", text.name,
-				fmt.Sprintf("%s must not be longer than %d characters", text.name, maxEcho))
+				fmt.Sprintf("%s must be %s", text.name, paramValues[text.name]))
 		default:
 			set = append(set, text.name)
 		}

@@ -97,9 +97,10 @@ func (n schemaMembers) besides(names ...string) bool {
 }
 
 // merge adds the members of another schema that also holds. It reports false if both have the same keyword with
-// different values, or more keywords than a schema has.
+// different values, or more keywords than a schema has, or one refuses all properties of the other:
+// additionalProperties knows only the properties beside it.
 func (n *schemaMembers) merge(other schemaMembers) bool {
-	if len(*n)+len(other) > maxKeywords {
+	if len(*n)+len(other) > maxKeywords || n.refusesAll(other) || other.refusesAll(*n) {
 		return false
 	}
 	for _, a := range other {
@@ -113,6 +114,10 @@ func (n *schemaMembers) merge(other schemaMembers) bool {
 		}
 	}
 	return true
+}
+
+func (n schemaMembers) refusesAll(other schemaMembers) bool {
+	return n.has("additionalProperties") && !n.has("properties") && other.has("properties")
 }
 
 // addType adds the type that the subset demands, if the other members imply it. It reports whether there is a type, and
