@@ -183,6 +183,12 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 // piped is a client of a server without workers, whose idle timeout is an hour.
 func piped(t *testing.T, changes ...func(*Settings)) (client net.Conn, leave func()) {
 	t.Helper()
+	_, client, leave = pipedAPI(t, changes...)
+	return client, leave
+}
+
+func pipedAPI(t *testing.T, changes ...func(*Settings)) (s *API, client net.Conn, leave func()) {
+	t.Helper()
 	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: bound, ReadyTimeout: bound}, func() {})
 	settings := Settings{
 		Pool: pool, Report: func() probes.Report { return probes.Report{} }, BodyLimit: 1000, RequestMemory: 8000,
@@ -192,12 +198,12 @@ func piped(t *testing.T, changes ...func(*Settings)) (client net.Conn, leave fun
 	for _, change := range changes {
 		change(&settings)
 	}
-	s := New(settings)
+	s = New(settings)
 	listener, served := make(pipes), make(chan error, 1)
 	go func() { served <- s.Serve(listener) }()
 	client, server := net.Pipe()
 	listener <- server
-	return client, func() {
+	return s, client, func() {
 		require.NoError(t, s.Shutdown(context.Background()))
 		require.NoError(t, <-served)
 	}

@@ -90,3 +90,31 @@ func TestPingsDuringALongMessage(t *testing.T) {
 		leave()
 	})
 }
+
+// Without memory for a message, the server gives it up before the client gives up the answer to a ping.
+func TestPingsWithoutMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, client, leave := pipedAPI(t, func(s *Settings) {
+			s.BodyLimit, s.RequestMemory, s.QueueTimeout = 1<<20, 1<<26, time.Hour
+		})
+		full := fill(t, api.Memory)
+		_, err := io.WriteString(client, upgrading)
+		require.NoError(t, err)
+		answer := bufio.NewReader(client)
+		_, err = http.ReadResponse(answer, nil)
+		require.NoError(t, err)
+		began := time.Now()
+		go func() {
+			_, _ = io.WriteString(client, masked(0x81, create("", `"`+strings.Repeat("x", 20<<10)+`"`)))
+			_, _ = io.WriteString(client, masked(0x89, "there?"))
+		}()
+		_, text := wireFrame(t, answer)
+		assert.Contains(t, text, "overloaded")
+		_, payload := wireFrame(t, answer)
+		assert.Equal(t, "there?", payload)
+		assert.Less(t, time.Since(began), 20*time.Second)
+		full.release()
+		require.NoError(t, client.Close())
+		leave()
+	})
+}

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -87,6 +88,8 @@ type Held struct {
 	wanted int64 // more than bytes where that would be more than a share
 	small  int64 // of bytes, out of the part for small requests
 	more   int64 // of bytes, out of beside
+
+	longest time.Duration // see WaitAtMost
 }
 
 // Another creates an empty charge for the same API key.
@@ -130,13 +133,17 @@ func (h *Held) Acquire(ctx context.Context, n int64) error {
 	return nil
 }
 
+// WaitAtMost bounds the waits from now on, also by longest; 0: no longer.
+func (h *Held) WaitAtMost(longest time.Duration) { h.longest = longest }
+
 // patience is the longest wait. Requests that hold something, and answers, may wait for
 // each other.
 func (h *Held) patience() time.Duration {
+	wait := h.memory.wait
 	if h.bytes > 0 || h.beside == h.memory.answers {
-		return h.memory.wait / holdingPart
+		wait /= holdingPart
 	}
-	return h.memory.wait
+	return min(wait, cmp.Or(h.longest, wait))
 }
 
 // extend is Acquire for a charge that is not empty: if it waited for memory that others

@@ -21,6 +21,10 @@ import (
 // times on every connection.
 const smallMessage = 16 << 10
 
+// memoryWait bounds a wait of the reader for memory, in which it answers no ping. Clients close the connection after
+// 20 seconds without an answer (websockets 15 for Python, which openai-python uses).
+const memoryWait = 10 * time.Second
+
 // read reads messages until the connection ends. It waits for nothing else but memory, and
 // for that not after the end of the handler: it is what notices that the client goes.
 func (s *socket) read(handler context.Context) error {
@@ -73,6 +77,8 @@ func (s *socket) readMessage(handler context.Context) error {
 // readLarge reads the rest of a message, and acquires memory for it as it comes. A message
 // without memory is read nevertheless, as others follow it.
 func (s *socket) readLarge(handler context.Context, m *message, rest io.Reader, late *time.Timer) (err error) {
+	m.held.WaitAtMost(memoryWait)
+	defer m.held.WaitAtMost(0)
 	all := io.MultiReader(bytes.NewReader(m.body), rest)
 	m.body, err = limits.ReadAll(all, s.Intake.BodyLimit, func(bytes int64) error {
 		late.Stop() // the client is not to blame for the wait
