@@ -54,6 +54,9 @@ var (
 // properties of an object are required, and there are no others. ok is false for schemas without such a form, as those
 // of objects with arbitrary names.
 func strictForm(schema json.RawMessage) (form json.RawMessage, exact, ok bool) {
+	if len(schema) > maxStrictWork {
+		return nil, false, false
+	}
 	m := strictMaker{given: definitionsOf(schema), exact: true, atRoot: true, defs: map[string]json.RawMessage{}}
 	root, ok := m.node(schema, 1)
 	if !ok || root.text("type") != "object" {

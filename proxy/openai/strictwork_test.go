@@ -63,6 +63,18 @@ func TestStrictFormsAreNoDeeperThanSchemas(t *testing.T) {
 	}
 }
 
+// A schema that is too large for a form is not copied.
+func TestLargeSchemasAreNotCopied(t *testing.T) {
+	schema := json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}},"$defs":{"A":{"description":"` +
+		strings.Repeat("x", 8<<20) + `"}}}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, ok := strictForm(schema)
+	runtime.ReadMemStats(&after)
+	assert.False(t, ok)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
+}
+
 // A form keeps to the limits of the strict subset.
 func TestStrictFormsKeepToTheLimits(t *testing.T) {
 	for name, schema := range map[string]string{
