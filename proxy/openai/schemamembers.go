@@ -92,8 +92,14 @@ func (n *schemaMembers) drop(names ...string) {
 // besides reports whether there are keywords that count, other than those.
 func (n schemaMembers) besides(names ...string) bool {
 	return slices.ContainsFunc(n, func(a schemaMember) bool {
-		return slices.Contains(strictKept, a.name) && !slices.Contains(names, a.name)
+		return counts(a.name) && !slices.Contains(names, a.name)
 	})
+}
+
+// counts reports whether a keyword may be in a strict form, or constrains the value.
+func counts(keyword string) bool {
+	return slices.Contains(strictKept, keyword) || slices.Contains(strictLost, keyword) ||
+		slices.Contains(strictNever, keyword) || slices.Contains([]string{"oneOf", "allOf", "pattern", "format"}, keyword)
 }
 
 // merge adds the members of another schema that also holds. It reports false if both have the same keyword with
@@ -108,7 +114,7 @@ func (n *schemaMembers) merge(other schemaMembers) bool {
 		switch {
 		case there == nil:
 			*n = append(*n, a)
-		case a.name == "title" || a.name == "description" || !slices.Contains(strictKept, a.name):
+		case a.name == "title" || a.name == "description" || !counts(a.name):
 		case !bytes.Equal(compact(there), compact(a.value)):
 			return false
 		}
