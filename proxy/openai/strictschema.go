@@ -3,7 +3,6 @@ package openai
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 )
 
 // Limits of the strict subset. Source: OpenAI's guide "Structured outputs".
@@ -187,29 +186,5 @@ func (m *strictMaker) uniteOne(n *schemaMembers) bool {
 			(*n)[i].name = "anyOf"
 		}
 	}
-	return true
-}
-
-// prune drops all keywords outside the subset.
-func (m *strictMaker) prune(n *schemaMembers) bool {
-	for _, a := range *n {
-		switch {
-		case slices.Contains(strictNever, a.name) && (a.name != "unevaluatedProperties" || string(a.value) != "false"):
-			return false
-		case slices.Contains(strictLost, a.name),
-			a.name == "format" && !slices.Contains(strictFormats, n.text("format")),
-			a.name == "pattern" && strings.Contains(n.text("pattern"), "(?"): // look-around
-			m.exact = false
-		}
-	}
-	*n = slices.DeleteFunc(*n, func(a schemaMember) bool {
-		switch a.name {
-		case "format":
-			return !slices.Contains(strictFormats, n.text("format"))
-		case "pattern":
-			return strings.Contains(n.text("pattern"), "(?")
-		}
-		return !slices.Contains(strictKept, a.name)
-	})
 	return true
 }
