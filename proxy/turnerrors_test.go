@@ -23,6 +23,8 @@ var failedTurns = []struct {
 }{
 	{"400 of JSON", `"other"`, `{"error": {"message": "Bad\u0000 value", "type": "x", "param": "tools[0].name",` +
 		` "code": "invalid_value"}}`, 400, "invalid_value", "tools[0].name", "Bad value", 0},
+	{"400 of JSON in JSON", `"other"`, `{"error":{"message":"{\"error\":{\"message\":\"Bad value\",\"code\":\"bad\"}}",` +
+		`"code":"gateway"}}`, 400, "bad", "", "Bad value", 0},
 	{"400 of a list", `"other"`, `[{"error":{"message":"Bad value","code":400}}]`, 400, "upstream_rejected", "",
 		"Bad value", 0},
 	{"400 with detail", `"other"`, `{"detail":"Unsupported parameter: x"}`, 400, "upstream_rejected", "",
@@ -111,6 +113,13 @@ func TestWordsOfTheModelEndpoint(t *testing.T) {
 			assert.Equal(t, tc.status == 503, e.Retryable())
 		})
 	}
+}
+
+// Words that begin like JSON are words.
+func TestWordsInBraces(t *testing.T) {
+	e := turnError(&appserver.TurnError{Message: `{"error":{"message":"{x} is required"}}`,
+		Info: appserver.ErrorInfo{Kind: appserver.ErrorOther}}, "messages")
+	assert.Equal(t, "{x} is required", e.Message)
 }
 
 // The metrics have a label with the code, so it is never the endpoint's.

@@ -1,6 +1,7 @@
 package appserver
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -125,6 +126,10 @@ func ofBody(body string) UpstreamError {
 		if u.Message = stringOf(words); u.Message != "" {
 			break
 		}
+	}
+	if json.Valid([]byte(u.Message)) { // of a gateway, whose message is another body
+		within := ofBody(u.Message)
+		u.Message, u.Code, u.Param = within.Message, cmp.Or(within.Code, u.Code), cmp.Or(within.Param, u.Param)
 	}
 	return u
 }
