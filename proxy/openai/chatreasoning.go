@@ -1,6 +1,11 @@
 package openai
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
 
 // routerFields are the fields of the object reasoning that OpenRouter has, and OpenAI has not. Source: OpenRouter's
 // guide "Reasoning Tokens".
@@ -9,7 +14,20 @@ type routerFields struct {
 	Exclude   bool   `json:"exclude"`
 	MaxTokens *int64 `json:"max_tokens"`
 
-	Others map[string]json.RawMessage `json:",embed"`
+	Others map[string]memberValue `json:",embed"`
+}
+
+// memberValue is the value of one of at most maxMembers members.
+type memberValue struct{ json.RawMessage }
+
+// UnmarshalJSONFrom refuses the value after the last allowed one.
+func (v *memberValue) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	if err := checkMembers(from, maxMembers); err != nil {
+		return err
+	}
+	value, err := from.ReadValue()
+	v.RawMessage = bytes.Clone(value)
+	return err
 }
 
 // reasoning joins the parameters reasoning_effort and reasoning, which is OpenAI's or OpenRouter's. It also returns the

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -298,4 +299,18 @@ func TestHonouredParametersAreDecoded(t *testing.T) {
 		}
 		assert.ElementsMatch(t, named, decoded)
 	}
+}
+
+// An object of OpenRouter's fields with too many members is not decoded to its end.
+func TestReasoningWithManyMembers(t *testing.T) {
+	body := []byte(`{"model":"m","messages":[{"role":"user","content":"x"}],"reasoning":{` +
+		repeated(100_000, `"a#":1`) + `}}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := DecodeChat(body)
+	runtime.ReadMemStats(&after)
+	var refused *Error
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, "reasoning", refused.Param)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
 }
