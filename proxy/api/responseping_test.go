@@ -118,3 +118,30 @@ func TestPingsWithoutMemory(t *testing.T) {
 		leave()
 	})
 }
+
+// A connection without a response for longer than a client may take to read stays open.
+func TestPingsAfterAMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, leave := piped(t, func(s *Settings) {
+			s.BodyLimit, s.RequestMemory, s.IdleTimeout, s.Keepalive = 1<<20, 1<<26, time.Minute, 15*time.Second
+		})
+		_, err := io.WriteString(client, upgrading)
+		require.NoError(t, err)
+		answer := bufio.NewReader(client)
+		_, err = http.ReadResponse(answer, nil)
+		require.NoError(t, err)
+		_, err = io.WriteString(client, masked(0x81, create(`"generate":false,"store":false,`, `"q"`)))
+		require.NoError(t, err)
+		for text := ""; !strings.Contains(text, "response.completed"); {
+			_, text = wireFrame(t, answer)
+		}
+		for range 20 {
+			first, payload := wireFrame(t, answer)
+			require.EqualValues(t, 0x89, first)
+			_, err = io.WriteString(client, masked(0x8a, payload))
+			require.NoError(t, err)
+		}
+		require.NoError(t, client.Close())
+		leave()
+	})
+}

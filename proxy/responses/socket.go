@@ -98,11 +98,15 @@ type handshake struct {
 	wire   *frameConn
 }
 
-// Hijack implements http.Hijacker: the library writes its frames through wire.
+// Hijack implements http.Hijacker: the library writes its frames through wire. The writer of the server would write
+// them to the connection itself, where the bound of the last message still holds.
 func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffers, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
 	h.wire.Conn = conn
-	return h.wire, buffers, err
+	return h.wire, bufio.NewReadWriter(buffers.Reader, bufio.NewWriter(h.wire)), nil
 }
 
 // WriteHeader implements http.ResponseWriter.
