@@ -49,7 +49,8 @@ func schemaOf(r *rand.Rand, depth int) string {
 		return []string{`{"type":"string"}`, `{"type":"integer","minimum":2}`, `{"type":"boolean"}`, `{"type":"null"}`,
 			`{"type":["string","null"]}`, `{"enum":["x","y"]}`, `{"const":7}`, `{"$ref":"#/$defs/A"}`,
 			`{"$ref":"#/$defs/B","description":"d"}`, `{"type":"string","format":"uuid"}`, `{}`,
-			`{"type":"object","additionalProperties":{"type":"string"}}`}[r.IntN(12)]
+			`{"type":"object","additionalProperties":{"type":"string"}}`, `{"$ref":"#","title":"t"}`,
+			`{"$ref":"#/$defs/A","additionalProperties":false}`, `{"$ref":"#/$defs/B","required":["p0"]}`}[r.IntN(15)]
 	}
 	inner := func() string { return schemaOf(r, r.IntN(depth)) }
 	switch r.IntN(6) {
@@ -60,7 +61,9 @@ func schemaOf(r *rand.Rand, depth int) string {
 	case 2:
 		return `{"oneOf":[` + inner() + "," + inner() + `]}`
 	case 3:
-		return `{"allOf":[` + inner() + `],"default":null}`
+		beside := []string{`"default":null`, `"additionalProperties":false`, `"oneOf":[` + inner() + "," + inner() + "]",
+			`"properties":{"p0":{"type":"string"}}`}[r.IntN(4)]
+		return `{"allOf":[` + inner() + `],` + beside + `}`
 	}
 	var properties []string
 	for i := range 1 + r.IntN(3) {
@@ -137,7 +140,7 @@ func compiled(t *testing.T, schema []byte) *jsonschema.Schema {
 
 // Every value under the strict form is valid under the schema of the client.
 func FuzzStrictForm(f *testing.F) {
-	for seed := range uint64(400) {
+	for seed := range uint64(1000) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
