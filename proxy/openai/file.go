@@ -49,7 +49,7 @@ func (f filePart) text(at string) (string, error) {
 	name := cmp.Or(f.Name, "unnamed")
 	head, tail := "[file: "+name+"]\n", "\n[end of file: "+name+"]"
 	var whole strings.Builder // the only copy of the text: a file may be as large as a body
-	whole.Grow(len(head) + base64.StdEncoding.DecodedLen(len(f.Data)) + len(tail))
+	whole.Grow(len(head) + textSize(f.Data) + len(tail))
 	whole.WriteString(head)
 	if err := writeText(&whole, at+".file_data", f.Data); err != nil {
 		return "", err
@@ -60,6 +60,14 @@ func (f filePart) text(at string) (string, error) {
 	}
 	whole.WriteString(tail)
 	return whole.String(), nil
+}
+
+// textSize is at least the size of the text in a data: URL, and hardly more.
+func textSize(dataURL string) int {
+	if head, data, _ := strings.Cut(dataURL, ","); strings.HasSuffix(head, ";base64") {
+		return base64.StdEncoding.DecodedLen(len(data))
+	}
+	return len(dataURL)
 }
 
 // writeText writes the text in a data: URL. Source: RFC 2397.
