@@ -17,9 +17,11 @@ var (
 	address = regexp.MustCompile(`(?i)\b(?:https?|wss?)://[^\s"'<>)\]}]*[^\s"'<>)\]}.,;:!?]|` +
 		`\b(?:\d{1,3}\.){3}\d{1,3}\b(?::\d{1,5}\b)?|\b(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+):\d{2,5}\b|` +
 		`\[[0-9a-f]*:[0-9a-f:.]*\]:\d{1,5}\b`)
-	// secret is an API key by its beginning, as OpenAI, Groq, xAI, Google and Hugging Face make them, or in a URL.
+	// secret is an API key by its beginning, as OpenAI, Groq, xAI, Google and Hugging Face make them, in a URL, or
+	// behind the words of OpenAI.
 	secret = regexp.MustCompile(`\b((?i:sk-|bearer )|gsk_|xai-|AIza|hf_)[\w.*~+/=-]{4,}|` +
-		`([?&](?i:[\w-]*key|[\w-]*token|sig|signature)=)[^&\s"'<>,]+`)
+		`([?&](?i:[\w-]*key|[\w-]*token|sig|signature)=)[^&\s"'<>,]+|` +
+		`((?i:key provided: ?["']?))[\w.*~+/=-]*[\w*~+/=-]`)
 )
 
 // CleanWords is the message of another program as an error may quote it: one line of at most 500 bytes, without HTML
@@ -33,7 +35,7 @@ func CleanWords(s string) string {
 }
 
 // MaskSecrets replaces all API keys in s but their beginning.
-func MaskSecrets(s string) string { return secret.ReplaceAllString(s, "${1}${2}…") }
+func MaskSecrets(s string) string { return secret.ReplaceAllString(s, "${1}${2}${3}…") }
 
 func textOfPage(s string) string {
 	if m := title.FindStringSubmatch(s); m != nil {
