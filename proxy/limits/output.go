@@ -9,7 +9,7 @@ const (
 	// freeOutput is the memory of an answer that is not charged. Most answers take less.
 	freeOutput = 64 << 10
 	// outputStep is how much is charged at a time.
-	outputStep = 256 << 10
+	outputStep = 64 << 10
 )
 
 // Output is the memory that an answer in the making is charged for. It belongs to one
