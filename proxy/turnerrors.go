@@ -51,12 +51,12 @@ func turnError(e *appserver.TurnError, history string) *openai.Error {
 // maxDetail bounds the text of codex in the journal.
 const maxDetail = 2000
 
-// detail is codex's text for the journal, with addresses and ids. A refusal of the request is without the endpoint's
-// words: they may quote the request, and the client has them.
+// detail is codex's text for the journal, with addresses and ids. It has the endpoint's words if they are about the
+// worker's account: they are for the operator. Others may quote the request, and the client has them.
 func detail(e *appserver.TurnError, answer *openai.Error) string {
-	text := e.Error()
-	if answer.Status == http.StatusBadRequest {
-		text = e.WithoutWords()
+	text := e.WithoutWords()
+	if answer.Code == codeUnauthorized {
+		text = e.Error()
 	}
 	text = openai.MaskSecrets(text)
 	return strings.ToValidUTF8(text[:min(len(text), maxDetail)], "")
@@ -167,8 +167,11 @@ func imagesTimeout(param string) *openai.Error {
 	return e
 }
 
+// codeUnauthorized is the code of an error that only the operator can mend.
+const codeUnauthorized = "upstream_unauthorized"
+
 func upstreamUnauthorized() *openai.Error {
-	return openai.Unavailable("upstream_unauthorized",
+	return openai.Unavailable(codeUnauthorized,
 		"the model endpoint does not accept the worker's account; the operator has to log the worker in again",
 		retryQuota)
 }

@@ -147,12 +147,16 @@ func TestDetailOfAFailedTurn(t *testing.T) {
 	const where = ", url: http://h/v1, request id: r"
 	assert.Equal(t, "unexpected status 401 Unauthorized: not sk-…"+where,
 		logged(401, "unexpected status 401 Unauthorized: not sk-abcdefgh"+where))
-	assert.Equal(t, "unexpected status 502 Bad Gateway: "+page+where,
+	assert.Equal(t, "unexpected status 502 Bad Gateway"+where,
 		logged(502, "unexpected status 502 Bad Gateway: "+page+where))
+	assert.Equal(t, "stream disconnected before completion",
+		logged(0, "stream disconnected before completion: no xyzzy"))
+	assert.Equal(t, "stream disconnected before completion: stream closed before response.completed",
+		logged(0, "stream disconnected before completion: stream closed before response.completed"))
 	assert.Equal(t, "unexpected status 422 Unprocessable Entity"+where,
 		logged(422, "unexpected status 422 Unprocessable Entity: no xyzzy"+where))
 	assert.Empty(t, logged(422, "no xyzzy"))
-	long := logged(502, strings.Repeat("é", maxDetail))
+	long := logged(401, strings.Repeat("é", maxDetail))
 	assert.LessOrEqual(t, len(long), maxDetail)
 	assert.NotContains(t, long, "\ufffd")
 }

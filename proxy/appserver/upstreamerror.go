@@ -27,6 +27,13 @@ const (
 	InStream              // the endpoint reported an error in its stream, with a code that codex drops
 )
 
+// The beginnings of codex's texts, before the endpoint's words.
+const (
+	unexpectedStatus  = "unexpected status "
+	rateLimitExceeded = "rate limit exceeded: "
+	disconnected      = "stream disconnected before completion: "
+)
+
 // Upstream finds the endpoint's words in codex's text. The forms of codex 0.169, measured:
 //
 //	unexpected status 404 Not Found: WORDS, url: …, cf-ray: …, request id: …
@@ -36,9 +43,7 @@ const (
 //
 // WORDS are the body, or error.message of a body of JSON. For all other failures codex has sentences of its own.
 func (e *TurnError) Upstream() UpstreamError {
-	switch e.Info.Kind {
-	case ErrorUsageLimitExceeded, ErrorSessionBudgetExceeded, ErrorServerOverloaded, ErrorContextWindowExceeded,
-		ErrorInternalServerError, ErrorTooManyFailedAttempts:
+	if e.hasOwnSentence() {
 		return UpstreamError{}
 	}
 	words, phase := phaseOf(e.Error())
@@ -46,9 +51,9 @@ func (e *TurnError) Upstream() UpstreamError {
 		return UpstreamError{Phase: phase}
 	}
 	if e.Info.Kind == ErrorRateLimitExceeded {
-		words = strings.TrimPrefix(words, "rate limit exceeded: ")
+		words = strings.TrimPrefix(words, rateLimitExceeded)
 	}
-	if rest, ok := strings.CutPrefix(words, "unexpected status "); ok {
+	if rest, ok := strings.CutPrefix(words, unexpectedStatus); ok {
 		words = bodyOf(rest)
 	}
 	u := ofBody(words)
@@ -56,18 +61,41 @@ func (e *TurnError) Upstream() UpstreamError {
 	return u
 }
 
-// WithoutWords is codex's text without the endpoint's words, which may quote the request: the status, the address and
-// the request id. It is empty for a text that consists of the endpoint's words.
+// WithoutWords is codex's text without the endpoint's words, which may quote the request: the phase, the status, the
+// address and the request id. It is empty for a text that consists of the endpoint's words.
 func (e *TurnError) WithoutWords() string {
 	text := e.Error()
-	if !strings.HasPrefix(text, "unexpected status ") {
-		return ""
+	_, phase := phaseOf(text)
+	switch {
+	case e.hasOwnSentence(), phase == Unsent, phase == Cut, phase == Silent:
+		return text
+	case phase == InStream:
+		return strings.TrimSuffix(disconnected, ": ")
+	case e.Info.Kind == ErrorRateLimitExceeded:
+		return strings.TrimSuffix(rateLimitExceeded, ": ")
+	case strings.HasPrefix(text, unexpectedStatus):
+		return withoutBody(text)
 	}
+	return ""
+}
+
+// withoutBody cuts the body out of "unexpected status N REASON: BODY, url: …".
+func withoutBody(text string) string {
 	status, rest, _ := strings.Cut(text, ": ")
 	if at := strings.LastIndex(rest, ", url: "); at >= 0 {
 		return status + rest[at:]
 	}
 	return status
+}
+
+// hasOwnSentence reports whether codex has a sentence of its own in place of the endpoint's words.
+func (e *TurnError) hasOwnSentence() bool {
+	switch e.Info.Kind {
+	case ErrorUsageLimitExceeded, ErrorSessionBudgetExceeded, ErrorServerOverloaded, ErrorContextWindowExceeded,
+		ErrorInternalServerError, ErrorTooManyFailedAttempts:
+		return true
+	}
+	return false
 }
 
 // bodyOf is the body in the rest of "unexpected status N REASON: BODY, url: …".
@@ -84,7 +112,7 @@ func phaseOf(text string) (words string, _ Phase) {
 	if rest, ok := strings.CutPrefix(text, "Connection failed: "); ok {
 		return rest, Unsent
 	}
-	rest, ok := strings.CutPrefix(text, "stream disconnected before completion: ")
+	rest, ok := strings.CutPrefix(text, disconnected)
 	switch {
 	case !ok:
 		return text, Refused
