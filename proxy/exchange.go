@@ -40,21 +40,31 @@ type Record struct {
 }
 
 // Settle counts what the exchange used; see limits.Grant.Settle.
-func (x *Exchange) Settle() { x.Grant.Settle(x.Model, x.counts()) }
+func (x *Exchange) Settle() { x.Grant.Settle(x.Model, x.shares()) }
 
-// counts are empty before a worker accepted the request: until then the name of the model
-// may be any.
-func (x *Exchange) counts() usage.Counts {
-	c := usage.Counts{}
+// counts are the use of all accounts together.
+func (x *Exchange) counts() usage.Counts { return usage.Total(x.shares()) }
+
+// shares are empty before a worker accepted the request: until then the name of the model
+// may be any. The request counts for its first account, tokens for each.
+func (x *Exchange) shares() []usage.Share {
 	if x.Turn.Attempts == 0 {
-		return c
+		return nil
 	}
-	c.Requests = 1
-	if u := x.Turn.Usage; u != nil {
-		c.InputTokens, c.CachedTokens = u.InputTokens, u.CachedInputTokens
-		c.OutputTokens, c.ReasoningTokens = u.OutputTokens, u.ReasoningOutputTokens
+	shares := []usage.Share{{Account: x.Turn.Worker, Counts: usage.Counts{Requests: 1}}}
+	parts := x.Turn.Parts
+	if len(parts) == 0 { // one turn
+		parts = []turn.Part{{Worker: x.Turn.Worker, Usage: x.Turn.Usage}}
 	}
-	return c
+	for _, part := range parts {
+		if u := part.Usage; u != nil {
+			shares = append(shares, usage.Share{Account: part.Worker, Counts: usage.Counts{
+				InputTokens: u.InputTokens, CachedTokens: u.CachedInputTokens,
+				OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningOutputTokens,
+			}})
+		}
+	}
+	return shares
 }
 
 type exchangeKey struct{}

@@ -89,6 +89,7 @@ var described = map[string]string{
 	"status":  "the HTTP status",
 	"code":    "the error's code",
 	"worker":  "the worker's name",
+	"account": "the name of the account's worker",
 	"key":     "the API key's name",
 	"model":   "a model or alias that is served",
 	"version": "the version",

@@ -24,7 +24,8 @@ func usageCommand() *cobra.Command {
 		Long: `
 Shows what API keys have used: requests for which a turn was begun, and the tokens
 that the workers reported. Cached tokens are part of the input, reasoning tokens
-part of the output. What has happened in the last second may be missing.`,
+part of the output. What has happened in the last second may be missing. An account
+has the name of its worker; usage that version 0.1.0 counted is of an unknown one.`,
 	}
 	flags := c.Flags()
 	flags.Var(cli.Parsed("DAY", "", func(text string) (err error) {
@@ -34,7 +35,7 @@ part of the output. What has happened in the last second may be missing.`,
 	flags.Var(cli.Parsed("LIST", "key,model", func(text string) (err error) {
 		by, err = usagetable.ParseBy(text)
 		return err
-	}), "by", "what to sum up by: some of day, key, model")
+	}), "by", "what to sum up by: some of day, key, model, account")
 	asJSON := flags.Bool("json", false, "one JSON object")
 	flags.Var(cli.Text(&database, "FILE"), "database", "the database")
 	cli.Complete(c, "by", usage.Groups...)

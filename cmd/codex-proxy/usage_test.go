@@ -26,8 +26,8 @@ func TestUsageCommand(t *testing.T) {
 
 	s := usage.New(usage.Settings{Path: path, Retention: 400, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, s.Load(t.Context()))
-	s.Add("alice", "gpt-5", usage.Counts{Requests: 2, InputTokens: 1234, CachedTokens: 1000, OutputTokens: 56, ReasoningTokens: 7})
-	s.Add("", "mini", usage.Counts{Requests: 1})
+	s.Add("alice", "gpt-5", usage.Share{Account: "default", Counts: usage.Counts{Requests: 2, InputTokens: 1234, CachedTokens: 1000, OutputTokens: 56, ReasoningTokens: 7}})
+	s.Add("", "mini", usage.Share{Counts: usage.Counts{Requests: 1}})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, s.Run(ended))
@@ -38,6 +38,13 @@ func TestUsageCommand(t *testing.T) {
 		"alice   gpt-5  2         1234   1000    56      7\n"}, show())
 	assert.Equal(t, result{stdout: "DAY         REQUESTS  INPUT  CACHED  OUTPUT  REASONING\n" +
 		day + "  3         1234   1000    56      7\n"}, show("--by", "day", "--since=1d"))
+	assert.Equal(t, result{stdout: "ACCOUNT    REQUESTS  INPUT  CACHED  OUTPUT  REASONING\n" +
+		"(unknown)  1         0      0       0       0\n" +
+		"default    2         1234   1000    56      7\n"}, show("--by", "account"))
+	assert.JSONEq(t, `{"since":"`+day+`","by":["account"],"usage":[
+		{"requests":1,"input_tokens":0,"cached_tokens":0,"output_tokens":0,"reasoning_tokens":0},
+		{"account":"default","requests":2,"input_tokens":1234,"cached_tokens":1000,"output_tokens":56,
+			"reasoning_tokens":7}]}`, show("--by", "account", "--since=1d", "--json").stdout)
 	assert.JSONEq(t, `{"since":"`+day+`","by":["key"],"usage":[
 		{"requests":1,"input_tokens":0,"cached_tokens":0,"output_tokens":0,"reasoning_tokens":0},
 		{"key":"alice","requests":2,"input_tokens":1234,"cached_tokens":1000,"output_tokens":56,"reasoning_tokens":7}]}`,

@@ -68,6 +68,8 @@ func TestSeveralChoices(t *testing.T) {
 	assert.InDelta(t, 60, line["input_tokens"], 0)
 	assert.InDelta(t, 3, line["attempts"], 0)
 	assert.Equal(t, "default", line["worker"])
+	assert.Equal(t, "60", metric(t, r, `codex_usage_account_tokens_total{account="default",kind="input"}`))
+	assert.Equal(t, "1", metric(t, r, `codex_usage_account_requests_total{account="default"}`))
 	assert.Zero(t, r.pool.Inflight())
 }
 

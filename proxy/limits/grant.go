@@ -59,14 +59,15 @@ func (g *Grant) Admit(turns int64) error {
 
 // Settle counts what a request used, once: before the last of its answer is sent, as the
 // client may come again as soon as it has that, or when the request has ended. model is
-// the client's name for it.
-func (g *Grant) Settle(model string, counts usage.Counts) {
+// the client's name for it; shares are the accounts that served it.
+func (g *Grant) Settle(model string, shares []usage.Share) {
 	if g.settled || g.limiter == nil {
 		return
 	}
 	g.settled = true
+	counts := usage.Total(shares)
 	if counts.Requests > 0 {
-		g.limiter.usage.Add(g.key.Name, model, counts)
+		g.limiter.usage.Add(g.key.Name, model, shares...)
 	}
 	if g.turns > 0 {
 		g.limiter.end(g.key.Name, g.key.Limits, g.turns, counts.Tokens())

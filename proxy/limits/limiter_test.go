@@ -79,12 +79,12 @@ func TestTokensPerDay(t *testing.T) {
 	limits := auth.Limits{TokensPerDay: 100}
 	limited(t, limits, func(t *testing.T, l *Limiter, begin func() (string, time.Duration)) {
 		time.Sleep(23 * time.Hour) // the bubble's clock starts at midnight UTC
-		l.usage.Add("a", "m", usage.Counts{InputTokens: 60, OutputTokens: 30})
+		l.usage.Add("a", "m", usage.Share{Account: "default", Counts: usage.Counts{InputTokens: 60, OutputTokens: 30}})
 		met, _ := begin()
 		assert.Empty(t, met)
 		_, tokens := l.standings("a", limits, 0)
 		assert.Equal(t, &standing{limit: 100, remaining: 10, reset: time.Hour}, tokens)
-		l.usage.Add("a", "m", usage.Counts{OutputTokens: 30})
+		l.usage.Add("a", "m", usage.Share{Account: "default", Counts: usage.Counts{OutputTokens: 30}})
 		met, wait := begin()
 		assert.Equal(t, auth.TokensPerDay, met)
 		assert.Equal(t, time.Hour, wait)

@@ -93,12 +93,23 @@ type Report struct {
 	Attempts int              // turns that began on a worker
 	Queued   time.Duration    // waiting for a place on a worker
 	Usage    *appserver.Usage // tokens of the last attempt; nil: codex reported none
+	Parts    []Part           // the turns that were added; none: the report is of one turn
+}
+
+// Part is the worker of one of several turns of a request, and the tokens of its last
+// attempt there.
+type Part struct {
+	Worker string
+	Usage  *appserver.Usage
 }
 
 // Add adds the report of another turn of the same request.
 func (r *Report) Add(o Report) {
 	if r.Thread == "" {
 		r.Worker, r.Thread = o.Worker, o.Thread
+	}
+	if o.Worker != "" {
+		r.Parts = append(r.Parts, Part{o.Worker, o.Usage})
 	}
 	r.Attempts += o.Attempts
 	r.Queued = max(r.Queued, o.Queued)

@@ -2,6 +2,7 @@ package usage
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,13 +12,15 @@ import (
 )
 
 // Groups are the columns by which usage can be summed up.
-var Groups = []string{"day", "key", "model"}
+var Groups = []string{"day", "key", "model", "account"}
 
 // Sum is one line of a report. The columns outside its groups are empty.
 type Sum struct {
 	Day   string `json:"day,omitempty"` // 2006-01-02, UTC
 	Key   string `json:"key,omitempty"` // empty: requests without a key
 	Model string `json:"model,omitempty"`
+	// Account is empty also for usage that was counted without accounts, by an older program.
+	Account string `json:"account,omitempty"`
 	Counts
 }
 
@@ -29,7 +32,11 @@ func Read(ctx context.Context, path string, since time.Time, by []string) ([]Sum
 		return nil, err
 	}
 	defer db.Close()
-	rows, err := db.QueryContext(ctx, query(by), dayOf(since))
+	source, err := sourceOf(ctx, db, by)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	rows, err := db.QueryContext(ctx, query(by, source), dayOf(since))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", path, err)
 	}
@@ -37,7 +44,7 @@ func Read(ctx context.Context, path string, since time.Time, by []string) ([]Sum
 	var sums []Sum
 	for rows.Next() {
 		var u Sum
-		err := rows.Scan(&u.Day, &u.Key, &u.Model,
+		err := rows.Scan(&u.Day, &u.Key, &u.Model, &u.Account,
 			&u.Requests, &u.InputTokens, &u.CachedTokens, &u.OutputTokens, &u.ReasoningTokens)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", path, err)
@@ -50,9 +57,38 @@ func Read(ctx context.Context, path string, since time.Time, by []string) ([]Sum
 // Check returns the reason why the service could not use the database at path, or nil.
 func Check(ctx context.Context, path string) error { return sqlite.Check(ctx, path, schemas) }
 
+// The tables of a query: of usage without accounts, and with them. The usage that is in
+// the table of accounts is no part of the rest, which has no account.
+const (
+	withoutAccounts = `(SELECT *, '' AS account FROM usage)`
+	withAccounts    = `(SELECT * FROM account_usage UNION ALL
+		SELECT day, key, model, '', requests - ifnull(a_requests, 0), input_tokens - ifnull(a_input, 0),
+			cached_tokens - ifnull(a_cached, 0), output_tokens - ifnull(a_output, 0),
+			reasoning_tokens - ifnull(a_reasoning, 0)
+		FROM usage LEFT JOIN (SELECT day, key, model, sum(requests) AS a_requests, sum(input_tokens) AS a_input,
+			sum(cached_tokens) AS a_cached, sum(output_tokens) AS a_output, sum(reasoning_tokens) AS a_reasoning
+			FROM account_usage GROUP BY day, key, model) USING (day, key, model)
+		WHERE requests > ifnull(a_requests, 0) OR input_tokens > ifnull(a_input, 0)
+			OR output_tokens > ifnull(a_output, 0))`
+)
+
+// sourceOf is the table of a query by these groups. A database that only an older program
+// has written has no accounts.
+func sourceOf(ctx context.Context, db *sql.DB, by []string) (string, error) {
+	if !slices.Contains(by, "account") {
+		return withoutAccounts, nil
+	}
+	tables := 0
+	err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master WHERE name = 'account_usage'").Scan(&tables)
+	if err != nil || tables == 0 {
+		return withoutAccounts, err
+	}
+	return withAccounts, nil
+}
+
 // query has the columns of a Sum. by only selects among Groups, so no text of a caller
 // is in the query.
-func query(by []string) string {
+func query(by []string, source string) string {
 	var columns, groups []string
 	for _, name := range Groups {
 		if slices.Contains(by, name) {
@@ -62,7 +98,7 @@ func query(by []string) string {
 		}
 	}
 	q := "SELECT " + strings.Join(columns, ", ") + `, sum(requests), sum(input_tokens), sum(cached_tokens),
-		sum(output_tokens), sum(reasoning_tokens) FROM usage WHERE day >= ?`
+		sum(output_tokens), sum(reasoning_tokens) FROM ` + source + ` WHERE day >= ?`
 	if len(groups) == 0 {
 		return q + " HAVING count(*) > 0"
 	}

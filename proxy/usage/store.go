@@ -1,5 +1,5 @@
-// Package usage counts the tokens and requests of each API key, model and day (UTC): in
-// metrics, in memory for limits, and in a database that survives. It holds names and
+// Package usage counts the tokens and requests of each API key, model, account and day
+// (UTC): in metrics, in memory for limits, and in a database that survives. It holds names and
 // numbers, never the content of a request.
 package usage
 
@@ -31,6 +31,21 @@ func (c Counts) plus(o Counts) Counts {
 	}
 }
 
+// Share is the part of a request's use that one account served.
+type Share struct {
+	Account string // the name of its worker; empty: none is known
+	Counts
+}
+
+// Total is the use of all shares together.
+func Total(shares []Share) Counts {
+	var sum Counts
+	for _, s := range shares {
+		sum = sum.plus(s.Counts)
+	}
+	return sum
+}
+
 // Settings of a Store.
 type Settings struct {
 	// Path of the database; empty means that there is none.
@@ -42,7 +57,7 @@ type Settings struct {
 }
 
 // row names one line of the database: its requests are counted together.
-type row struct{ day, key, model string }
+type row struct{ day, key, model, account string }
 
 // maxRows bounds the rows that wait to be written. Rows come from closed sets, so only
 // a database that cannot be written for days reaches it.
@@ -78,16 +93,22 @@ func today() string { return dayOf(time.Now()) }
 
 func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// Add counts the use of a request of that key and model. Both names must be from
-// closed sets: they are labels of metrics.
-func (s *Store) Add(key, model string, c Counts) {
+// Add counts the use of a request of that key and model. All names must be from closed
+// sets: they are labels of metrics.
+func (s *Store) Add(key, model string, shares ...Share) {
 	if s == nil {
 		return
 	}
-	s.metrics.add(key, model, c)
+	s.metrics.add(key, model, shares)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := row{today(), key, model}
+	for _, share := range shares {
+		s.add(row{today(), key, model, share.Account}, share.Counts)
+	}
+}
+
+// add is called under the lock.
+func (s *Store) add(r row, c Counts) {
 	if _, known := s.waiting[r]; !known && len(s.waiting) >= maxRows {
 		s.drop(c)
 		return

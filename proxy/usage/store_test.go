@@ -52,16 +52,16 @@ func TestUsageSurvives(t *testing.T) {
 	old, registry, _ := store(path)
 	require.NoError(t, old.Load(t.Context()))
 	stopOld := run(t, old)
-	old.Add("alice", "gpt-5", some)
-	old.Add("alice", "gpt-5", some)
-	old.Add("alice", "mini", some)
-	old.Add("", "gpt-5", some)
+	old.Add("alice", "gpt-5", usage.Share{Account: "default", Counts: some})
+	old.Add("alice", "gpt-5", usage.Share{Account: "default", Counts: some})
+	old.Add("alice", "mini", usage.Share{Account: "default", Counts: some})
+	old.Add("", "gpt-5", usage.Share{Account: "default", Counts: some})
 	assert.Equal(t, int64(81), old.Today("alice"), "before anything is written")
 	fresh, _, _ := store(path)
 	require.NoError(t, fresh.Load(t.Context()))
 	stopFresh := run(t, fresh)
 	stopOld()
-	fresh.Add("alice", "gpt-5", some)
+	fresh.Add("alice", "gpt-5", usage.Share{Account: "default", Counts: some})
 	stopFresh()
 	assert.Equal(t, int64(4*27), fresh.Today("alice"))
 	assert.Zero(t, fresh.Today("bob"))
@@ -100,7 +100,7 @@ func TestUsageIsReadWhileTheServiceRuns(t *testing.T) {
 	s, _, _ := store(path)
 	require.NoError(t, s.Load(t.Context()))
 	defer run(t, s)()
-	s.Add("alice", "gpt-5", some)
+	s.Add("alice", "gpt-5", usage.Share{Account: "default", Counts: some})
 	require.Eventually(t, func() bool {
 		sums, err := usage.Read(t.Context(), path, time.Now(), []string{"key"})
 		return assert.NoError(t, err) && len(sums) == 1 && sums[0].Counts == some
@@ -118,6 +118,8 @@ func TestOldUsageIsDeleted(t *testing.T) {
 		day := time.Now().UTC().AddDate(0, 0, -ago).Format(time.DateOnly)
 		_, err = db.Exec("INSERT INTO usage VALUES (?, 'a', 'm', 1, 1, 1, 1, 1)", day)
 		require.NoError(t, err)
+		_, err = db.Exec("INSERT INTO account_usage VALUES (?, 'a', 'm', 'w', 1, 1, 1, 1, 1)", day)
+		require.NoError(t, err)
 	}
 	require.NoError(t, db.Close())
 	s, _, _ = store(path)
@@ -126,6 +128,9 @@ func TestOldUsageIsDeleted(t *testing.T) {
 	sums, err := usage.Read(t.Context(), path, time.Now().AddDate(0, 0, -100), []string{"day"})
 	require.NoError(t, err)
 	assert.Len(t, sums, 3, "today and the two days before")
+	sums, err = usage.Read(t.Context(), path, time.Now().AddDate(0, 0, -100), []string{"day", "account"})
+	require.NoError(t, err)
+	assert.Len(t, sums, 3)
 }
 
 // A database that cannot be written loses nothing as long as the process lives.
@@ -135,7 +140,7 @@ func TestUnwritableDatabase(t *testing.T) {
 	s, registry, log := store(path)
 	require.Error(t, s.Load(t.Context()))
 	stop := run(t, s)
-	s.Add("alice", "gpt-5", some)
+	s.Add("alice", "gpt-5", usage.Share{Account: "default", Counts: some})
 	require.Eventually(t, func() bool { return failures(t, registry) > 0 }, 30*time.Second, 20*time.Millisecond)
 	assert.Equal(t, int64(27), s.Today("alice"))
 	require.NoError(t, os.Mkdir(dir, 0o700))
@@ -194,7 +199,7 @@ func TestOverflowIsCounted(t *testing.T) {
 		s, registry, log := store("")
 		for range 10_005 {
 			time.Sleep(24 * time.Hour) // a row of its own
-			s.Add("a", "m", some)
+			s.Add("a", "m", usage.Share{Account: "default", Counts: some})
 		}
 		assert.NoError(t, testutil.GatherAndCompare(registry, bytes.NewBufferString(
 			"# HELP codex_usage_dropped_total Requests that are missing in the usage database "+
@@ -211,18 +216,88 @@ func TestDayInMemory(t *testing.T) {
 		s, _, _ := store("")
 		stop := run(t, s)
 		for range 3 {
-			s.Add("a", "m", some)
+			s.Add("a", "m", usage.Share{Account: "default", Counts: some})
 			time.Sleep(time.Hour)
 		}
 		assert.Equal(t, int64(81), s.Today("a"))
 		time.Sleep(24 * time.Hour)
 		assert.Zero(t, s.Today("a"))
-		s.Add("a", "m", some)
+		s.Add("a", "m", usage.Share{Account: "default", Counts: some})
 		time.Sleep(time.Minute)
 		assert.Equal(t, int64(27), s.Today("a"))
 		stop()
 	})
 	var none *usage.Store
-	none.Add("a", "m", some)
+	none.Add("a", "m", usage.Share{Account: "default", Counts: some})
 	assert.Zero(t, none.Today("a"))
+}
+
+// The database of 0.1.0, as that program makes and writes it.
+const (
+	schemaOf010 = `CREATE TABLE usage (
+	day TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
+	requests INTEGER NOT NULL, input_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
+	output_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL,
+	PRIMARY KEY (day, key, model)
+) WITHOUT ROWID`
+	upsertOf010 = `INSERT INTO usage VALUES (?, 'alice', 'gpt-5', 1, 20, 5, 7, 3) ON CONFLICT DO UPDATE SET
+	requests = requests + excluded.requests, input_tokens = input_tokens + excluded.input_tokens,
+	cached_tokens = cached_tokens + excluded.cached_tokens, output_tokens = output_tokens + excluded.output_tokens,
+	reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens`
+)
+
+// A database goes from 0.1.0 to this version, back and here again: no use is lost or
+// counted twice, and the use that 0.1.0 counted has no account.
+func TestUsageByAccount(t *testing.T) {
+	path := filepath.Join(t.TempDir(), usage.FileName)
+	older := func() {
+		db, err := sqlite.Open(t.Context(), path, schemaOf010)
+		require.NoError(t, err, "0.1.0 can use it")
+		_, err = db.Exec(upsertOf010, time.Now().UTC().Format(time.DateOnly))
+		require.NoError(t, err)
+		require.NoError(t, db.Close())
+	}
+	newer := func() {
+		s, _, _ := store(path)
+		require.NoError(t, s.Load(t.Context()))
+		stop := run(t, s)
+		s.Add("alice", "gpt-5", usage.Share{Account: "a", Counts: some}, usage.Share{Account: "b", Counts: usage.Counts{OutputTokens: 2}})
+		s.Add("", "mini", usage.Share{Account: "b", Counts: some})
+		s.Add("alice", "gpt-5", usage.Share{Counts: some})
+		stop()
+	}
+	read := func(by ...string) []usage.Sum {
+		sums, err := usage.Read(t.Context(), path, time.Now(), by)
+		require.NoError(t, err)
+		return sums
+	}
+	times := func(n int64) usage.Counts {
+		return usage.Counts{Requests: n, InputTokens: 20 * n, CachedTokens: 5 * n, OutputTokens: 7 * n, ReasoningTokens: 3 * n}
+	}
+	with := func(c usage.Counts, output int64) usage.Counts {
+		c.OutputTokens += output
+		return c
+	}
+
+	older()
+	assert.Equal(t, []usage.Sum{{Counts: some}}, read("account"), "before the first start of this version")
+	newer()
+	assert.Equal(t, []usage.Sum{
+		{Counts: times(2)}, {Account: "a", Counts: some}, {Account: "b", Counts: with(some, 2)},
+	}, read("account"))
+	older()
+	newer()
+	assert.Equal(t, []usage.Sum{
+		{Model: "mini", Account: "b", Counts: times(2)},
+		{Key: "alice", Model: "gpt-5", Counts: times(4)},
+		{Key: "alice", Model: "gpt-5", Account: "a", Counts: times(2)},
+		{Key: "alice", Model: "gpt-5", Account: "b", Counts: usage.Counts{OutputTokens: 4}},
+	}, read("account", "model", "key"))
+	assert.Equal(t, []usage.Sum{{Counts: with(times(8), 4)}}, read())
+	assert.Equal(t, []usage.Sum{{Model: "gpt-5", Counts: with(times(6), 4)}, {Model: "mini", Counts: times(2)}},
+		read("model"))
+	s, _, _ := store(path)
+	require.NoError(t, s.Load(t.Context()))
+	assert.Equal(t, int64(6*27+4), s.Today("alice"), "limits count each token once")
+	run(t, s)()
 }

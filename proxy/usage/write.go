@@ -33,7 +33,21 @@ const schema = `CREATE TABLE usage (
 	PRIMARY KEY (day, key, model)
 ) WITHOUT ROWID`
 
-const upsert = `INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+// accountSchema is a table beside that of schema, and no step of it: an older program
+// counts on in its own table. The difference of the two is usage of no known account.
+const accountSchema = `CREATE TABLE IF NOT EXISTS account_usage (
+	day TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, account TEXT NOT NULL,
+	requests INTEGER NOT NULL, input_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
+	output_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL,
+	PRIMARY KEY (day, key, model, account)
+) WITHOUT ROWID`
+
+const (
+	upsert        = `INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?)` + adding
+	upsertAccount = `INSERT INTO account_usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)` + adding
+)
+
+const adding = ` ON CONFLICT DO UPDATE SET
 	requests = requests + excluded.requests, input_tokens = input_tokens + excluded.input_tokens,
 	cached_tokens = cached_tokens + excluded.cached_tokens, output_tokens = output_tokens + excluded.output_tokens,
 	reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens`
@@ -127,7 +141,7 @@ func (s *Store) write(ctx context.Context, rows map[row]Counts) error {
 		return nil
 	}
 	if s.db == nil {
-		db, err := sqlite.Open(ctx, s.Path, schema)
+		db, err := open(ctx, s.Path)
 		if err != nil {
 			return err
 		}
@@ -148,6 +162,18 @@ func (s *Store) write(ctx context.Context, rows map[row]Counts) error {
 	}
 	s.wrote(rows, day, totals)
 	return nil
+}
+
+func open(ctx context.Context, path string) (*sql.DB, error) {
+	db, err := sqlite.Open(ctx, path, schema)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := db.ExecContext(ctx, accountSchema); err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("cannot use %s: %w", path, err)
+	}
+	return db, nil
 }
 
 // wrote removes written rows from those that wait.
@@ -182,16 +208,27 @@ func (c Counts) minus(o Counts) Counts {
 // exchange adds rows, deletes those beyond Retention, and returns the tokens of the day.
 func (s *Store) exchange(ctx context.Context, tx *sql.Tx, rows map[row]Counts, day string) (map[string]int64, error) {
 	for r, c := range rows {
-		if _, err := tx.ExecContext(ctx, upsert, r.day, r.key, r.model,
-			c.Requests, c.InputTokens, c.CachedTokens, c.OutputTokens, c.ReasoningTokens); err != nil {
+		if err := insert(ctx, tx, r, c); err != nil {
 			return nil, fmt.Errorf("cannot write usage: %w", err)
 		}
 	}
 	last := dayOf(time.Now().AddDate(0, 0, -s.Retention))
-	if _, err := tx.ExecContext(ctx, "DELETE FROM usage WHERE day <= ?", last); err != nil {
-		return nil, fmt.Errorf("cannot forget old usage: %w", err)
+	for _, table := range []string{"usage", "account_usage"} {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE day <= ?", last); err != nil {
+			return nil, fmt.Errorf("cannot forget old usage: %w", err)
+		}
 	}
 	return tokensOf(ctx, tx, day)
+}
+
+// insert adds a row to both tables. A row of no known account is their difference.
+func insert(ctx context.Context, tx *sql.Tx, r row, c Counts) error {
+	numbers := []any{c.Requests, c.InputTokens, c.CachedTokens, c.OutputTokens, c.ReasoningTokens}
+	_, err := tx.ExecContext(ctx, upsert, append([]any{r.day, r.key, r.model}, numbers...)...)
+	if err == nil && r.account != "" {
+		_, err = tx.ExecContext(ctx, upsertAccount, append([]any{r.day, r.key, r.model, r.account}, numbers...)...)
+	}
+	return err
 }
 
 // tokensOf is how many tokens each key has used on a day.

@@ -71,7 +71,9 @@ func Write(w io.Writer, by []string, sums []usage.Sum) error {
 	}
 	fmt.Fprintln(table, strings.Join(append(head, "REQUESTS", "INPUT", "CACHED", "OUTPUT", "REASONING"), "\t"))
 	for _, u := range sums {
-		names := map[string]string{"day": u.Day, "key": cmp.Or(u.Key, "(none)"), "model": u.Model}
+		names := map[string]string{
+			"day": u.Day, "key": cmp.Or(u.Key, "(none)"), "model": u.Model, "account": cmp.Or(u.Account, "(unknown)"),
+		}
 		var row []string
 		for _, name := range head {
 			row = append(row, names[strings.ToLower(name)])
