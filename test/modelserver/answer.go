@@ -24,18 +24,31 @@ func (s *Server) responses(w http.ResponseWriter, r *http.Request) {
 		name, steps = "marker", []Step{{Verb: "error", N: 400, Text: err.Error()}}
 	}
 	s.log.change(id, func(req *Request) { req.Script = name })
-	a := &answer{Server: s, id: id, w: w, body: body}
+	a := &answer{Server: s, id: id, w: w, body: body, account: r.Header.Get(AccountHeader)}
 	a.run(r.Context(), steps)
+}
+
+// Play answers a request by these steps, whatever the scripts. It panics if a step cannot be read.
+func (s *Server) Play(w http.ResponseWriter, r *http.Request, steps ...string) {
+	parsed, err := ParseSteps(steps)
+	if err != nil {
+		panic(err)
+	}
+	id := s.log.add(r, nil)
+	s.log.change(id, func(req *Request) { req.Script = "play" })
+	a := &answer{Server: s, id: id, w: w, account: r.Header.Get(AccountHeader)}
+	a.run(r.Context(), parsed)
 }
 
 // answer plays the steps of one request. It belongs to the request's goroutine.
 type answer struct {
 	*Server
-	id     int
-	w      http.ResponseWriter
-	body   Body
-	status int
-	stream *stream // nil until the first event
+	id      int
+	w       http.ResponseWriter
+	body    Body
+	status  int
+	account string  // of the request
+	stream  *stream // nil until the first event
 }
 
 func (a *answer) run(ctx context.Context, steps []Step) {
@@ -125,7 +138,7 @@ func (a *answer) head(status int, contentType string) {
 func (a *answer) open() *stream {
 	if a.stream == nil {
 		a.head(http.StatusOK, "text/event-stream")
-		a.stream = newStream(a.w, a.id, a.body.Model)
+		a.stream = newStream(a.w, a.id, a.body.Model, a.account)
 	}
 	return a.stream
 }

@@ -2,6 +2,12 @@ package modelserver
 
 import "fmt"
 
+// AccountHeader is the header by which codex names the account of its login.
+const AccountHeader = "Chatgpt-Account-Id"
+
+// Encrypted is how the encrypted reasoning that an account received begins; only this account may send it back.
+func Encrypted(account string) string { return "encrypted-" + account + "-" }
+
 // at adds to an event the place of the open item.
 func (s *stream) at(event map[string]any) map[string]any {
 	event["item_id"], event["output_index"] = s.itemID(), len(s.output)
@@ -41,7 +47,7 @@ func (s *stream) closeItem() error {
 	item := map[string]any{"id": s.itemID(), "type": s.item, "status": "completed"}
 	if s.item == "reasoning" {
 		item["summary"] = []any{map[string]any{"type": "summary_text", "text": s.text.String()}}
-		item["encrypted_content"] = "encrypted-" + s.itemID()
+		item["encrypted_content"] = Encrypted(s.account) + s.itemID()
 	} else {
 		item["role"] = "assistant"
 		item["content"] = []any{map[string]any{"type": "output_text", "text": s.text.String(), "annotations": []any{}}}

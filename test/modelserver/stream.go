@@ -12,20 +12,21 @@ import (
 // stream writes the events of one response in the order of the OpenAI reference, "Responses: streaming
 // events": created, then for each output item added, its deltas, done; then the end.
 type stream struct {
-	w      http.ResponseWriter
-	id     string
-	model  string
-	seq    int
-	usage  Usage
-	output []map[string]any
-	item   string          // the type of the open item: "message", "reasoning" or ""
-	text   strings.Builder // of the open item
-	calls  int
+	w       http.ResponseWriter
+	id      string
+	model   string
+	account string
+	seq     int
+	usage   Usage
+	output  []map[string]any
+	item    string          // the type of the open item: "message", "reasoning" or ""
+	text    strings.Builder // of the open item
+	calls   int
 }
 
 // newStream sends the headers and response.created.
-func newStream(w http.ResponseWriter, n int, model string) *stream {
-	s := &stream{w: w, id: fmt.Sprintf("resp_%d", n), model: model, usage: Usage{Input: 10, Output: 5}}
+func newStream(w http.ResponseWriter, n int, model, account string) *stream {
+	s := &stream{w: w, id: fmt.Sprintf("resp_%d", n), model: model, account: account, usage: Usage{Input: 10, Output: 5}}
 	_ = s.event("response.created", map[string]any{"response": s.response("in_progress", nil)})
 	return s
 }

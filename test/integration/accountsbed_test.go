@@ -1,0 +1,69 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/accountserver"
+)
+
+// accountsBed is a bed whose workers have ChatGPT logins at the stand-in of the accounts' server. codex has its
+// own settings.
+type accountsBed struct {
+	*bed
+	server *accountserver.Server
+}
+
+// newAccountsBed installs the package, with a worker for each name that is logged in to the account of that name.
+// Nothing of ours runs yet.
+func newAccountsBed(t *testing.T, suite, config string, names ...string) *accountsBed {
+	t.Helper()
+	b := newBed(t, suite, plainWorker, config)
+	return b.withAccounts(plainWorker, names...)
+}
+
+// withAccounts replaces the worker "default" by workers that have this worker file, and are logged in to the
+// accounts of their names.
+func (b *bed) withAccounts(worker string, names ...string) *accountsBed {
+	b.t.Helper()
+	a := &accountsBed{bed: b, server: accountserver.New(b.models, names...)}
+	certificate, root := certify(b.t, accountserver.Hosts...)
+	require.NoError(b.t, b.WriteFile(authority, root, 0o644))
+	b.dropIn("codex-worker@.service", "openai", "[Service]\nEnvironment=SSL_CERT_FILE="+authority+"\n")
+	for _, host := range accountserver.Hosts {
+		b.appendTo("/etc/hosts", "127.0.0.1 "+host+"\n")
+	}
+	b.serveTLS("127.0.0.1:443", certificate, a.server.Handler())
+	b.MustRun(b.t, "systemctl", "mask", workerUnit) // codex.target wants it
+	b.MustRun(b.t, "rm", workerFile)
+	for _, name := range names {
+		require.NoError(b.t, b.WriteFile("/etc/codex-proxy/workers/"+name+".toml", []byte(worker), 0o644))
+		b.logInBefore(name, a.server.Account(name))
+		b.MustRun(b.t, "systemctl", "enable", "codex-worker@"+name+".service")
+	}
+	return a
+}
+
+// logInBefore writes the login into a worker's home, which belongs to root until systemd gives it to the worker's
+// user, with all its files, at the first start of the unit.
+func (b *bed) logInBefore(worker string, account *accountserver.Account) {
+	b.t.Helper()
+	home := "/var/lib/codex-worker/" + worker
+	b.MustRun(b.t, "install", "-d", "-m", "0700", "-o", "root", "-g", "root", home)
+	require.NoError(b.t, b.WriteFile(home+"/auth.json", account.Login(), 0o600))
+	b.MustRun(b.t, "chown", "-R", "root:root", home)
+}
+
+// untilWorkersReady waits until each worker is ready.
+func (a *accountsBed) untilWorkersReady() {
+	a.t.Helper()
+	a.until("all workers ready", func(_ int, r report) bool {
+		for _, w := range r.Workers {
+			if !w.Ready {
+				return false
+			}
+		}
+		return len(r.Workers) == len(a.server.Accounts())
+	})
+}
