@@ -1,6 +1,9 @@
 package accounts
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // Source is where a fact about an account is known from.
 type Source string
@@ -11,19 +14,6 @@ const (
 	Update  Source = "update"  // codex's account/rateLimits/updated, after a turn
 	Refusal Source = "refusal" // the model endpoint refused a turn
 )
-
-// Window is how much of an account's limit is used up in one window of time.
-type Window struct {
-	// Name is the window's length, such as 5h or 7d; Length is the same as a duration.
-	Name   string        `json:"window"`
-	Length time.Duration `json:"-"`
-	// UsedRatio is from 0 to 1.
-	UsedRatio float64   `json:"used_ratio"`
-	ResetsAt  time.Time `json:"resets_at,omitzero"`
-}
-
-// Left is the share of the window that is left, from 0 to 1.
-func (w Window) Left() float64 { return max(0, 1-w.UsedRatio) }
 
 // Credits are what an account may use beyond its windows.
 type Credits struct {
@@ -37,7 +27,15 @@ type Quota struct {
 	Windows []Window `json:"windows"` // by length, the shortest first
 	Credits *Credits `json:"credits,omitempty"`
 	Plan    string   `json:"plan,omitempty"`
-	// Source and At are of the windows; a zero At means that none were read.
+	// Allowed is the account's server's own verdict on use within the windows; nil: it gave
+	// none. It outweighs the windows, whose shares are rounded.
+	Allowed *bool `json:"allowed,omitempty"`
+	// Reached is codex's rateLimitReachedType: the limit that is used up.
+	Reached string `json:"reached,omitempty"`
+	// SpendReached means that a limit on spending is used up: credits do not help.
+	SpendReached bool `json:"spend_reached,omitempty"`
+	// Source and At are of the windows; a zero At means that none were read. At is when
+	// the reading began, or the update came.
 	Source Source    `json:"source,omitempty"`
 	At     time.Time `json:"at,omitzero"`
 	// RefusedAt is when the model endpoint last refused a turn for this quota; zero after a
@@ -47,4 +45,86 @@ type Quota struct {
 	// InvalidAt is when the account's server last refused the login; zero after a reading
 	// that it accepted.
 	InvalidAt time.Time `json:"invalid_at,omitzero"`
+}
+
+// Left is the least share left in any window, from 0 to 1; 1 if there are none.
+func (q Quota) Left() float64 {
+	left := 1.0
+	for _, w := range q.Windows {
+		left = min(left, w.Left())
+	}
+	return left
+}
+
+// limitless reports whether the login has no windows, as a reading has shown.
+func (q Quota) limitless() bool {
+	return !q.At.IsZero() && len(q.Windows) == 0 && q.Allowed == nil && q.Reached == ""
+}
+
+// usedUp reports whether nothing is left in the windows.
+func (q Quota) usedUp() bool {
+	if q.Allowed != nil {
+		return !*q.Allowed
+	}
+	return q.Reached != "" || len(q.Windows) > 0 && q.Left() <= 0
+}
+
+// spendable reports whether turns may use credits.
+func (q Quota) spendable() bool {
+	c := q.Credits
+	if c == nil || q.SpendReached || q.Reached != "" && q.Reached != windowReached {
+		return false
+	}
+	return c.Unlimited || c.Has && c.positive()
+}
+
+// windowReached is the rateLimitReachedType of windows. All others are of a workspace,
+// whose members have no credits left.
+const windowReached = "rate_limit_reached"
+
+// positive reports whether there is a balance; one that is not a number is taken for one.
+func (c Credits) positive() bool {
+	balance, err := strconv.ParseFloat(c.Balance, 64)
+	return err != nil || balance > 0
+}
+
+// withReading is the quota after a reading. A reading that began before an update or a
+// refusal does not undo it.
+func (q Quota) withReading(r Quota) Quota {
+	if r.At.Before(q.At) {
+		r.Windows, r.Allowed, r.Reached, r.Source, r.At = q.Windows, q.Allowed, q.Reached, q.Source, q.At
+	}
+	r.InvalidAt = time.Time{}
+	if !q.RefusedAt.IsZero() && !r.lifts(q) {
+		r.RefusedAt, r.RefusedUntil = q.RefusedAt, q.RefusedUntil
+	}
+	return r
+}
+
+// lifts reports whether the reading ends the refusal of the quota before. Credits end it
+// only if they are new: the account was refused with those that it had.
+func (q Quota) lifts(before Quota) bool {
+	switch {
+	case !q.At.After(before.RefusedAt):
+		return false
+	case q.limitless():
+		return q.At.Sub(before.RefusedAt) >= IdleInterval
+	}
+	return !q.usedUp() || q.spendable() && !before.spendable()
+}
+
+// withUpdate is the quota after an update. An update omits what has not changed. It does
+// not end that windows are used up: it may be older than what is known.
+func (q Quota) withUpdate(windows []Window, at time.Time) Quota {
+	merged := mergeWindows(q.Windows, windows)
+	after := q
+	after.Windows, after.Source, after.At = merged, Update, at
+	before := len(q.Windows) > 0 && q.Left() <= 0
+	switch {
+	case after.Left() <= 0 && !before:
+		after.Allowed = nil // it was given for less use
+	case after.Left() > 0 && q.usedUp():
+		return q
+	}
+	return after
 }

@@ -1,0 +1,233 @@
+package accounts
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+var (
+	// ErrUnknown is a name that no account has.
+	ErrUnknown = errors.New("no such account")
+	// ErrNotAvailable is an account that cannot be the one in use: it is paused or has no
+	// quota, or it is low while another one is available.
+	ErrNotAvailable = errors.New("the account is not available now")
+)
+
+// Book has what is known of each account. Its methods are safe for concurrent use.
+type Book struct {
+	policy   Policy
+	order    []string // all accounts, the first choice first
+	onChange func()
+
+	mu       sync.Mutex
+	entries  map[string]*entry
+	quotas   map[string]Quota // by entry.key
+	inUse    string
+	now      time.Time // the latest that any method was given
+	revision uint64
+	views    []View // nil: something has changed
+}
+
+// entry is what belongs to one account alone, whatever shares its quota.
+type entry struct {
+	login     Login
+	quotaID   string // empty: not known
+	invalidAt time.Time
+	paused    bool
+}
+
+// key is that of the quota.
+func (e *entry) key(name string) string {
+	if e.quotaID == "" {
+		return "worker " + name
+	}
+	return "id " + e.quotaID
+}
+
+// NewBook makes the book of the named accounts, in the order of the policy; accounts that
+// the policy does not order come last. onChange is called after each change of a state, a
+// pause, an identity or the account in use, from any goroutine and without a lock.
+func NewBook(p Policy, names []string, onChange func()) *Book {
+	b := &Book{policy: p, onChange: onChange, entries: map[string]*entry{}, quotas: map[string]Quota{}}
+	for _, name := range append(slices.Clone(p.Order), names...) {
+		if slices.Contains(names, name) && b.entries[name] == nil {
+			b.order = append(b.order, name)
+			b.entries[name] = &entry{}
+		}
+	}
+	if len(b.order) > 0 {
+		b.inUse = b.order[0]
+	}
+	return b
+}
+
+// Policy is the policy that the states rest on.
+func (b *Book) Policy() Policy { return b.policy }
+
+// Read takes over the result of a reading, which began at q.At. quotaID identifies the
+// account at OpenAI; if it is empty, no other account shares the quota.
+func (b *Book) Read(name, quotaID string, q Quota) {
+	b.change(name, q.At, func(e *entry) {
+		before := b.quotas[e.key(name)]
+		mine := e.quotaID == quotaID || e.quotaID == "" || quotaID == ""
+		e.quotaID = quotaID
+		known, exists := b.quotas[e.key(name)]
+		switch {
+		case exists:
+			before = known
+		case !mine: // the login is another account now
+			before = Quota{}
+		}
+		if !q.At.Before(e.invalidAt) {
+			e.invalidAt = time.Time{}
+		}
+		sortWindows(q.Windows)
+		b.quotas[e.key(name)] = before.withReading(q)
+	})
+}
+
+// Update takes over the windows that codex reported after a turn. It needs no window that
+// has not changed.
+func (b *Book) Update(name string, windows []Window, at time.Time) {
+	b.change(name, at, func(e *entry) {
+		b.quotas[e.key(name)] = b.quotas[e.key(name)].withUpdate(windows, at)
+	})
+}
+
+// Refuse records that the model endpoint refused a turn for the account's quota. The account
+// is Exhausted until a reading that began later shows quota. until is the reset that the
+// refusal named; zero if it named none.
+func (b *Book) Refuse(name string, until, at time.Time) {
+	b.change(name, at, func(e *entry) {
+		q := b.quotas[e.key(name)]
+		if at.After(q.RefusedAt) {
+			q.RefusedAt, q.RefusedUntil = at, until
+		}
+		b.quotas[e.key(name)] = q
+	})
+}
+
+// Invalidate records that the account's server or the model endpoint refused the login. A
+// reading that began later ends it.
+func (b *Book) Invalidate(name string, at time.Time) {
+	b.change(name, at, func(e *entry) {
+		if e.invalidAt.IsZero() {
+			e.invalidAt = at
+		}
+	})
+}
+
+// Identify takes over the login that codex reports.
+func (b *Book) Identify(name string, login Login) {
+	b.change(name, login.At, func(e *entry) { e.login = login })
+}
+
+// Pause keeps new turns away from an account, or no longer.
+func (b *Book) Pause(name string, paused bool) error {
+	return b.operate(name, func(e *entry) { e.paused = paused })
+}
+
+// Switch makes the account the one in use. It is an error if another one would be in use
+// at once, for this one is not available.
+func (b *Book) Switch(name string) error {
+	var inUse string
+	err := b.operate(name, func(*entry) {
+		b.inUse = name
+		b.choose()
+		inUse = b.inUse
+	})
+	if err == nil && inUse != name {
+		return fmt.Errorf("%w: %q; %q stays in use", ErrNotAvailable, name, inUse)
+	}
+	return err
+}
+
+func (b *Book) operate(name string, do func(*entry)) error {
+	if b.entries[name] == nil {
+		return fmt.Errorf("%w: %q; there are %s", ErrUnknown, name, strings.Join(b.order, ", "))
+	}
+	b.change(name, time.Time{}, do)
+	return nil
+}
+
+// change is the only writer. An unknown name changes nothing.
+func (b *Book) change(name string, now time.Time, do func(*entry)) {
+	b.mu.Lock()
+	e := b.entries[name]
+	if e == nil {
+		b.mu.Unlock()
+		return
+	}
+	before := b.look(b.now)
+	b.now = later(b.now, now)
+	do(e)
+	b.choose()
+	b.dropUnused()
+	b.revision++
+	b.views = nil
+	changed := !slices.EqualFunc(before, b.look(b.now), View.similar)
+	b.mu.Unlock()
+	if changed {
+		b.onChange()
+	}
+}
+
+// dropUnused drops the quotas that no account has any more.
+func (b *Book) dropUnused() {
+	used := map[string]bool{}
+	for name, e := range b.entries {
+		used[e.key(name)] = true
+	}
+	for key := range b.quotas {
+		if !used[key] {
+			delete(b.quotas, key)
+		}
+	}
+}
+
+// Revision grows with each change.
+func (b *Book) Revision() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.revision
+}
+
+// choose keeps the account in use until that is low, and then makes the next in order that
+// is available the account in use; without one, the next that serves. What is unknown is
+// no reason to leave an account.
+func (b *Book) choose() {
+	for _, fits := range []func(string, State) bool{
+		func(name string, s State) bool { return s == Available || s == Unknown && name == b.inUse },
+		func(_ string, s State) bool { return s == Unknown },
+		func(_ string, s State) bool { return s.Serves() },
+	} {
+		if name, ok := b.next(fits); ok {
+			b.inUse = name
+			return
+		}
+	}
+}
+
+// next is the first account that fits, from the one in use on.
+func (b *Book) next(fits func(string, State) bool) (string, bool) {
+	start := max(0, slices.Index(b.order, b.inUse))
+	for i := range b.order {
+		name := b.order[(start+i)%len(b.order)]
+		if e := b.entries[name]; !e.paused && fits(name, b.quota(name).State(b.policy, b.now)) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// quota is that of the account, with the state of its own login.
+func (b *Book) quota(name string) Quota {
+	e := b.entries[name]
+	q := b.quotas[e.key(name)]
+	q.InvalidAt = e.invalidAt
+	return q
+}

@@ -1,0 +1,85 @@
+package accounts
+
+import "time"
+
+// Saved is what a Book keeps across the end of its process.
+type Saved struct {
+	Accounts map[string]SavedAccount `json:"accounts"`
+	InUse    string                  `json:"in_use,omitempty"`
+}
+
+// SavedAccount is one account of Saved.
+type SavedAccount struct {
+	QuotaID string `json:"quota_id,omitempty"`
+	Login   Login  `json:"login"`
+	Quota   Quota  `json:"quota"`
+	Paused  bool   `json:"paused,omitempty"`
+}
+
+// Save returns what Restore of the next process takes over.
+func (b *Book) Save() Saved {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	saved := Saved{Accounts: map[string]SavedAccount{}, InUse: b.inUse}
+	for name, e := range b.entries {
+		saved.Accounts[name] = SavedAccount{e.quotaID, e.login, b.quota(name), e.paused}
+	}
+	return saved
+}
+
+// Restore takes over what another process has saved, except accounts that this one does not
+// have. Of each quota and each login, the newer one stays.
+func (b *Book) Restore(saved Saved) {
+	b.mu.Lock()
+	for _, name := range b.order {
+		if before, ok := saved.Accounts[name]; ok {
+			b.restore(name, before)
+		}
+	}
+	if b.entries[saved.InUse] != nil {
+		b.inUse = saved.InUse
+	}
+	b.choose()
+	b.dropUnused()
+	b.revision++
+	b.views = nil
+	b.mu.Unlock()
+	b.onChange()
+}
+
+func (b *Book) restore(name string, before SavedAccount) {
+	e := b.entries[name]
+	e.paused = before.Paused
+	if before.Login.At.After(e.login.At) {
+		e.login = before.Login
+	}
+	own := b.quota(name)
+	if e.quotaID == "" && own.At.IsZero() {
+		e.quotaID = before.QuotaID
+	}
+	if e.quotaID != before.QuotaID { // a reading has found another account
+		return
+	}
+	q := before.Quota
+	for i, w := range q.Windows {
+		q.Windows[i].Length = lengthOf(w.Name)
+	}
+	b.now = later(b.now, later(q.At, q.RefusedAt))
+	if q.InvalidAt.After(own.At) {
+		e.invalidAt = q.InvalidAt
+	}
+	q.InvalidAt = time.Time{}
+	b.quotas[e.key(name)] = q.joined(b.quotas[e.key(name)])
+}
+
+// joined is the newer of two quotas of one account.
+func (q Quota) joined(o Quota) Quota {
+	older, newer := q, o
+	if q.At.After(o.At) {
+		older, newer = o, q
+	}
+	if older.RefusedAt.After(newer.RefusedAt) && !newer.lifts(older) {
+		newer.RefusedAt, newer.RefusedUntil = older.RefusedAt, older.RefusedUntil
+	}
+	return newer
+}
