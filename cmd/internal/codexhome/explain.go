@@ -4,18 +4,20 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"codex-proxy/internal/strict"
 )
 
 var unknownField = regexp.MustCompile("^unknown configuration field `([^`]+)`")
 
 // key is the key that codex refuses; empty if codex names none.
-func (r *refusal) key(rendered keyLines) string {
+func (r *refusal) key(rendered strict.Lines) string {
 	if m := unknownField.FindStringSubmatch(r.Detail); m != nil {
-		if _, ok := rendered.find(m[1]); ok {
+		if _, ok := rendered.Find(m[1]); ok {
 			return m[1]
 		}
 	}
-	return rendered.key[r.Line]
+	return rendered.KeyAt(r.Line)
 }
 
 // dispensable reports whether key is a setting of ours that the worker does not need, and that the operator did

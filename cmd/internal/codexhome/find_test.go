@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/internal/strict"
 )
 
 // tree makes files below a directory: programs are native, .js files are scripts.
@@ -61,7 +63,7 @@ func TestANativeBinaryIsTakenAsItIs(t *testing.T) {
 func TestWhyCodexIsNotFound(t *testing.T) {
 	root := tree(t, "opt/start.sh", "lib/@openai/codex/bin/codex.js")
 	worker := func(path string) *Worker {
-		return &Worker{File: "/w.toml", CodexPath: path, lines: indexKeys([]byte("\ncodex_path = \"\""))}
+		return &Worker{File: "/w.toml", CodexPath: path, lines: strict.LinesOf([]byte("\ncodex_path = \"\""))}
 	}
 	_, err := findCodex(&Worker{}, root, nil)
 	assert.EqualError(t, err, "codex is not installed: "+installHint)

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"codex-proxy/internal/strict"
 )
 
 // Home is the home of one worker, and the inputs of its preparation.
@@ -188,7 +190,7 @@ func (h *Home) settle(ctx context.Context, w *Worker, c codex, base settings, ve
 			h.noteUnknown(version, unknown)
 			return config, nil
 		}
-		key := refused.key(indexKeys(doc))
+		key := refused.key(strict.LinesOf(doc))
 		if refused.File != h.configFile() || !w.dispensable(key) || !has(config, key) {
 			return nil, w.explain(refused, h.configFile(), key, version)
 		}

@@ -35,7 +35,7 @@ type Worker struct {
 	Workspace string         // native only; empty: a directory of the worker's own
 	Provider  *Provider      // nil: OpenAI, by the worker's login
 	Extra     map[string]any // the [codex] table
-	lines     keyLines
+	lines     strict.Lines
 }
 
 // Provider is an endpoint that speaks the OpenAI Responses API.
@@ -94,7 +94,7 @@ func parse(file string, doc []byte) (*Worker, error) {
 		return nil, undecodable(err)
 	}
 	w := &Worker{File: file, CodexPath: raw.CodexPath, Model: raw.Model, Workspace: raw.Workspace,
-		Extra: raw.Extra, lines: indexKeys(doc)}
+		Extra: raw.Extra, lines: strict.LinesOf(doc)}
 	if err := w.setMode(raw.Mode); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func undecodable(err error) error {
 
 // problem is a Problem with key, on its line if the file has it.
 func (w *Worker) problem(key, text, hint string) *Problem {
-	line, _ := w.lines.find(key)
+	line, _ := w.lines.Find(key)
 	return &Problem{File: w.File, Line: line, Text: text, Hint: hint}
 }
 

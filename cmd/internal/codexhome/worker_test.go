@@ -63,20 +63,7 @@ func TestTheShippedWorkerFileNamesEveryKey(t *testing.T) {
 	w, err := parse("/w.toml", []byte(doc))
 	require.NoError(t, err)
 	for _, key := range strict.Keys(rawWorker{}) {
-		_, ok := w.lines.line[key]
-		assert.True(t, ok, "%s is not in the file", key)
+		assert.True(t, w.lines.Has(key), "%s is not in the file", key)
 	}
 	assert.Equal(t, "medium", w.Extra["model_reasoning_effort"])
-}
-
-func TestKeysAreFoundOnTheirLines(t *testing.T) {
-	idx := indexKeys([]byte("a = 1\n[b.c]\nd = { e = 1, f = 2 }\n[[g]]\nh = 1\n\"i.j\" = 2\n"))
-	for key, line := range map[string]int{"a": 1, "b.c": 2, "b": 2, "b.c.d": 3, "b.c.d.f": 3, "b.c.d.zz": 3, "g.h": 5} {
-		got, ok := idx.find(key)
-		assert.True(t, ok, key)
-		assert.Equal(t, line, got, key)
-	}
-	_, ok := idx.find("x")
-	assert.False(t, ok)
-	assert.Equal(t, "g.h", idx.key[5])
 }

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 
 	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/internal/strict"
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/modelname"
 	"codex-proxy/proxy/openai"
@@ -61,6 +63,7 @@ type Config struct {
 	Textfile          string // path; empty: none
 	Images            Images
 	Traces            Traces
+	Accounts          accounts.Policy
 }
 
 // Socket is the path of a worker's unix socket.
@@ -75,36 +78,38 @@ func (c *Config) TracesSocket() string { return filepath.Join(c.SocketDir, "trac
 
 // raw is the file as it is written. packaging/etc/config.toml explains each key.
 type raw struct {
-	Listen            string    `toml:"listen"`
-	Workers           []string  `toml:"workers"`
-	SocketDir         string    `toml:"socket_dir"`
-	ControlSocket     string    `toml:"control_socket"`
-	APIKeys           string    `toml:"api_keys"`
-	CORSOrigins       []string  `toml:"cors_origins"`
-	UsageRetention    days      `toml:"usage_retention"`
-	BodyLimit         int64     `toml:"body_limit"`
-	RequestMemory     int64     `toml:"request_memory"`
-	MaxInflight       int       `toml:"max_inflight"`
-	QueueLimit        int       `toml:"queue_limit"`
-	QueueTimeout      duration  `toml:"queue_timeout"`
-	ReadyTimeout      duration  `toml:"ready_timeout"`
-	IdleTimeout       duration  `toml:"idle_timeout"`
-	RequestTimeout    duration  `toml:"request_timeout"`
-	Keepalive         duration  `toml:"keepalive"`
-	ThreadCache       int       `toml:"thread_cache"`
-	ResponseRetention duration  `toml:"response_retention"`
-	ResponseStorage   int64     `toml:"response_storage"`
-	HandshakeTimeout  duration  `toml:"handshake_timeout"`
-	StartTimeout      duration  `toml:"start_timeout"`
-	DrainTimeout      duration  `toml:"drain_timeout"`
-	ResetAfter        duration  `toml:"reset_after"`
-	LogLevel          slogLevel `toml:"log_level"`
-	Textfile          string    `toml:"textfile"`
-	Images            rawImages `toml:"images"`
-	Traces            rawTraces `toml:"traces"`
-	Models            models    `toml:"models"`
+	Listen            string      `toml:"listen"`
+	Workers           []string    `toml:"workers"`
+	SocketDir         string      `toml:"socket_dir"`
+	ControlSocket     string      `toml:"control_socket"`
+	APIKeys           string      `toml:"api_keys"`
+	CORSOrigins       []string    `toml:"cors_origins"`
+	UsageRetention    days        `toml:"usage_retention"`
+	BodyLimit         int64       `toml:"body_limit"`
+	RequestMemory     int64       `toml:"request_memory"`
+	MaxInflight       int         `toml:"max_inflight"`
+	QueueLimit        int         `toml:"queue_limit"`
+	QueueTimeout      duration    `toml:"queue_timeout"`
+	ReadyTimeout      duration    `toml:"ready_timeout"`
+	IdleTimeout       duration    `toml:"idle_timeout"`
+	RequestTimeout    duration    `toml:"request_timeout"`
+	Keepalive         duration    `toml:"keepalive"`
+	ThreadCache       int         `toml:"thread_cache"`
+	ResponseRetention duration    `toml:"response_retention"`
+	ResponseStorage   int64       `toml:"response_storage"`
+	HandshakeTimeout  duration    `toml:"handshake_timeout"`
+	StartTimeout      duration    `toml:"start_timeout"`
+	DrainTimeout      duration    `toml:"drain_timeout"`
+	ResetAfter        duration    `toml:"reset_after"`
+	LogLevel          slogLevel   `toml:"log_level"`
+	Textfile          string      `toml:"textfile"`
+	Images            rawImages   `toml:"images"`
+	Accounts          rawAccounts `toml:"accounts"`
+	Traces            rawTraces   `toml:"traces"`
+	Models            models      `toml:"models"`
 
 	pages Pages
+	lines strict.Lines
 }
 
 func defaults() raw {
@@ -118,7 +123,7 @@ func defaults() raw {
 		DrainTimeout: duration{5 * time.Minute}, ResetAfter: duration{time.Minute},
 		Images: rawImages{Fetch: true, AllowPrivate: []prefix{}, MaxBytes: 10 << 20,
 			Timeout: duration{10 * time.Second}},
-		Traces:         rawTraces{SampleRatio: 1},
+		Accounts: defaultAccounts(), Traces: rawTraces{SampleRatio: 1},
 		Models:         models{Summary: openai.NoSummary},
 		UsageRetention: days{400}, Textfile: paths.Textfile,
 	}
@@ -132,7 +137,11 @@ func Load(path string, set []string) (*Config, error) {
 		return nil, err
 	}
 	c, err := r.validate(filepath.Dir(path))
-	if err != nil {
+	var m *misfit
+	switch {
+	case errors.As(err, &m):
+		return nil, fmt.Errorf("%s: %w", m.place(path, r.lines, set), err)
+	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, nil
@@ -159,6 +168,10 @@ func (r raw) validate(dir string) (*Config, error) {
 		}
 	}
 	workers, err := r.workers(filepath.Join(dir, "workers"))
+	if err != nil {
+		return nil, err
+	}
+	policy, err := r.policy(workers, filepath.Join(dir, "workers"))
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +203,7 @@ func (r raw) validate(dir string) (*Config, error) {
 		ThreadCache: r.ThreadCache, ResponseRetention: r.ResponseRetention.Duration, ResponseStorage: r.ResponseStorage,
 		HandshakeTimeout: r.HandshakeTimeout.Duration, StartTimeout: r.StartTimeout.Duration,
 		DrainTimeout: r.DrainTimeout.Duration, ResetAfter: r.ResetAfter.Duration,
-		LogLevel: r.LogLevel.Level, Textfile: r.Textfile, Images: images, Traces: traces,
+		LogLevel: r.LogLevel.Level, Textfile: r.Textfile, Images: images, Traces: traces, Accounts: policy,
 		KeyFile: r.keyFile(), Summary: summary, Aliases: aliases,
 		CORSOrigins: r.CORSOrigins, Pages: r.pages, UsageRetention: r.UsageRetention.n,
 	}, nil

@@ -46,6 +46,7 @@ func load(path string, set []string) (raw, error) {
 		return raw{}, fmt.Errorf("cannot read the configuration: %w", err)
 	}
 	r := defaults()
+	r.lines = strict.LinesOf(text)
 	if err := strict.Decode(path, text, &r); err != nil {
 		return raw{}, err
 	}

@@ -82,3 +82,23 @@ func (p *prefix) UnmarshalText(text []byte) error {
 	*p = prefix(v)
 	return nil
 }
+
+// count is a number, or "all".
+type count struct {
+	n     int
+	given bool // n counts
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *count) UnmarshalText(text []byte) error {
+	if string(text) == "all" {
+		*c = count{}
+		return nil
+	}
+	n, err := strconv.Atoi(string(text))
+	if err != nil {
+		return bad(text, "%q is not a number, nor \"all\"", text)
+	}
+	*c = count{n, true}
+	return nil
+}
