@@ -27,6 +27,7 @@ type Book struct {
 	entries  map[string]*entry
 	quotas   map[string]Quota // by entry.key
 	inUse    string
+	switches uint64
 	now      time.Time // the latest that any method was given
 	revision uint64
 	views    []View // nil: something has changed
@@ -138,12 +139,21 @@ func (b *Book) Switch(name string) error {
 	err := b.operate(name, func(*entry) {
 		b.inUse = name
 		b.choose()
-		inUse = b.inUse
+		if inUse = b.inUse; inUse == name {
+			b.switches++
+		}
 	})
 	if err == nil && inUse != name {
 		return fmt.Errorf("%w: %q; %q stays in use", ErrNotAvailable, name, inUse)
 	}
 	return err
+}
+
+// Switches is how often an operator has switched the account in use, in this process.
+func (b *Book) Switches() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.switches
 }
 
 func (b *Book) operate(name string, do func(*entry)) error {
@@ -196,32 +206,11 @@ func (b *Book) Revision() uint64 {
 	return b.revision
 }
 
-// choose keeps the account in use until that is low, and then makes the next in order that
-// is available the account in use; without one, the next that serves. What is unknown is
-// no reason to leave an account.
+// choose is under the lock.
 func (b *Book) choose() {
-	for _, fits := range []func(string, State) bool{
-		func(name string, s State) bool { return s == Available || s == Unknown && name == b.inUse },
-		func(_ string, s State) bool { return s == Unknown },
-		func(_ string, s State) bool { return s.Serves() },
-	} {
-		if name, ok := b.next(fits); ok {
-			b.inUse = name
-			return
-		}
-	}
-}
-
-// next is the first account that fits, from the one in use on.
-func (b *Book) next(fits func(string, State) bool) (string, bool) {
-	start := max(0, slices.Index(b.order, b.inUse))
-	for i := range b.order {
-		name := b.order[(start+i)%len(b.order)]
-		if e := b.entries[name]; !e.paused && fits(name, b.quota(name).State(b.policy, b.now)) {
-			return name, true
-		}
-	}
-	return "", false
+	b.views = nil
+	b.inUse = Next(b.look(b.now), b.inUse)
+	b.views = nil // they show which one is in use
 }
 
 // quota is that of the account, with the state of its own login.

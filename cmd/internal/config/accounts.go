@@ -29,8 +29,9 @@ type rawAccounts struct {
 
 func defaultAccounts() rawAccounts {
 	return rawAccounts{
-		Rotation: string(accounts.Off), Order: []string{}, RotateAt: 5, PrewarmAt: map[string]float64{"5h": 10, "7d": 5},
-		IdleStop: duration{10 * time.Minute}, ReadyWhenExhausted: true,
+		Rotation: string(accounts.Off), Order: []string{}, RotateAt: 5,
+		PrewarmAt: map[string]float64{"5h": 10, "7d": 5}, IdleStop: duration{10 * time.Minute},
+		ReadyWhenExhausted: true,
 	}
 }
 
@@ -89,8 +90,8 @@ func (a rawAccounts) checkOrder(workers []string) error {
 			return fault("order", "accounts.order: %q stands there twice; remove one of them", name)
 		case slices.Contains(workers, name):
 		case len(nearest.To(name, workers, 1)) > 0:
-			return fault("order", "accounts.order: there is no account %q; did you mean %q? An account has the name of "+
-				"its worker", name, nearest.To(name, workers, 1)[0])
+			return fault("order", "accounts.order: there is no account %q; did you mean %q? An account has the name "+
+				"of its worker", name, nearest.To(name, workers, 1)[0])
 		default:
 			return fault("order", "accounts.order: there is no account %q: an account has the name of its worker; "+
 				"there are %s", name, strings.Join(workers, ", "))
@@ -112,21 +113,24 @@ var windowForm = regexp.MustCompile(`^([1-9][0-9]{0,4})([mhd])$`)
 
 func (a rawAccounts) checkThresholds() error {
 	if !percent(a.RotateAt) {
-		return fault("rotate_at", "accounts.rotate_at = %v: must be between 0 and 100, the percent of a window that is left",
-			a.RotateAt)
+		return fault("rotate_at", "accounts.rotate_at = %v: must be between 0 and 100, the percent of a window that "+
+			"is left", a.RotateAt)
 	}
 	for _, window := range slices.Sorted(maps.Keys(a.PrewarmAt)) {
 		key, at := "prewarm_at."+window, a.PrewarmAt[window]
 		switch {
 		case canonical(window) == "":
-			return fault(key, "accounts.prewarm_at: %q is not the length of a window such as \"5h\", \"7d\" or \"90m\"", window)
+			return fault(key, "accounts.prewarm_at: %q is not the length of a window such as \"5h\", \"7d\" or \"90m\"",
+				window)
 		case canonical(window) != window:
-			return fault(key, "accounts.prewarm_at: the window %q has the name %q; write that", window, canonical(window))
+			return fault(key, "accounts.prewarm_at: the window %q has the name %q; write that", window,
+				canonical(window))
 		case !percent(at):
-			return fault(key, "accounts.prewarm_at: %q = %v: must be between 0 and 100, the percent that is left", window, at)
+			return fault(key, "accounts.prewarm_at: %q = %v: must be between 0 and 100, the percent that is left",
+				window, at)
 		case at < a.RotateAt:
-			return fault(key, "accounts.prewarm_at: %q = %v is below rotate_at = %v, so the next worker would start after "+
-				"the rotation; set it to %[3]v or more, or rotate_at to %[2]v or less", window, at, a.RotateAt)
+			return fault(key, "accounts.prewarm_at: %q = %v is below rotate_at = %v, so the next worker would start "+
+				"after the rotation; set it to %[3]v or more, or rotate_at to %[2]v or less", window, at, a.RotateAt)
 		}
 	}
 	return nil

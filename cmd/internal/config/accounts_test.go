@@ -76,33 +76,36 @@ func TestAccountsNameWhatIsWrong(t *testing.T) {
 		"unknown account": {text: "[accounts]\norder = ['alise']",
 			want: `config.toml:2: accounts.order: there is no account "alise"; did you mean "alice"?`},
 		"strange account": {text: "[accounts]\norder = ['zzzzzz']",
-			want: `config.toml:2: accounts.order: there is no account "zzzzzz": an account has the name of its worker; ` +
-				`there are alice, bob`},
+			want: `config.toml:2: accounts.order: there is no account "zzzzzz": an account has the name of its ` +
+				`worker; there are alice, bob`},
 		"twice": {text: "[accounts]\norder = [\n'bob',\n'bob']",
 			want: `config.toml:2: accounts.order: "bob" stands there twice; remove one of them`},
 		"no account": {text: "\n[accounts]\nrotation = 'even'", workers: without,
-			want: `config.toml:3: accounts.rotation = "even": no worker has an account: each is a demo worker or has a ` +
-				"[provider]; add one with `codex-proxy accounts add NAME`, or set rotation = \"off\""},
+			want: `config.toml:3: accounts.rotation = "even": no worker has an account: each is a demo worker or ` +
+				"has a [provider]; add one with `codex-proxy accounts add NAME`, or set rotation = \"off\""},
 		"many warm": {text: "[accounts]\nwarm = 3",
-			want: `config.toml:2: accounts.warm = 3: must be between 1 and the number of workers, which is 2, or "all"`},
+			want: `config.toml:2: accounts.warm = 3: must be between 1 and the number of workers, which is 2, or ` +
+				`"all"`},
 		"none warm": {text: "[accounts]\nwarm = 0", want: `config.toml:2: accounts.warm = 0: must be between 1 and`},
 		"warm word": {text: "[accounts]\nwarm = 'some'",
 			want: `config.toml:2: accounts.warm: "some" is not a number, nor "all"`},
 		"below 0": {text: "[accounts]\nrotate_at = -1",
-			want: `config.toml:2: accounts.rotate_at = -1: must be between 0 and 100, the percent of a window that is left`},
+			want: `config.toml:2: accounts.rotate_at = -1: must be between 0 and 100, the percent of a window that ` +
+				`is left`},
 		"above 100": {text: "[accounts]\nrotate_at = 101", want: `config.toml:2: accounts.rotate_at = 101: must be`},
 		"no number": {text: "[accounts]\nrotate_at = nan", want: `config.toml:2: accounts.rotate_at = NaN: must be`},
 		"prewarm range": {text: "[accounts]\n[accounts.prewarm_at]\n\"5h\" = 101",
-			want: `config.toml:3: accounts.prewarm_at: "5h" = 101: must be between 0 and 100, the percent that is left`},
+			want: `config.toml:3: accounts.prewarm_at: "5h" = 101: must be between 0 and 100, the percent that is ` +
+				`left`},
 		"crossed": {text: "[accounts]\nrotate_at = 8\nprewarm_at = { '7d' = 7, '5h' = 9 }",
-			want: `config.toml:3: accounts.prewarm_at: "7d" = 7 is below rotate_at = 8, so the next worker would start ` +
-				`after the rotation; set it to 8 or more, or rotate_at to 7 or less`},
+			want: `config.toml:3: accounts.prewarm_at: "7d" = 7 is below rotate_at = 8, so the next worker would ` +
+				`start after the rotation; set it to 8 or more, or rotate_at to 7 or less`},
 		"crossed with a default": {text: "[accounts]\nrotate_at = 8",
 			want: `config.toml:2: accounts.prewarm_at: "7d" = 5 is below rotate_at = 8`},
 		"crossed by an option": {set: []string{"accounts.rotate_at=8"},
 			want: `--set accounts.rotate_at: accounts.prewarm_at: "7d" = 5 is below rotate_at = 8`},
-		"window": {text: "[accounts]\nprewarm_at = { 'week' = 9 }", want: `config.toml:2: accounts.prewarm_at: "week" ` +
-			`is not the length of a window such as "5h", "7d" or "90m"`},
+		"window": {text: "[accounts]\nprewarm_at = { 'week' = 9 }", want: `config.toml:2: accounts.prewarm_at: ` +
+			`"week" is not the length of a window such as "5h", "7d" or "90m"`},
 		"zero window": {text: "[accounts]\nprewarm_at = { '0h' = 9 }", want: `"0h" is not the length of a window`},
 		"minutes": {text: "[accounts]\nprewarm_at = { '300m' = 9 }",
 			want: `config.toml:2: accounts.prewarm_at: the window "300m" has the name "5h"; write that`},
@@ -110,7 +113,8 @@ func TestAccountsNameWhatIsWrong(t *testing.T) {
 		"a day": {text: "[accounts]\nprewarm_at = { '1440m' = 9 }", want: `the window "1440m" has the name "1d"`},
 		"stop at once": {text: "[accounts]\nidle_stop = '1ms'",
 			want: `config.toml:2: accounts.idle_stop = "1ms": must be between 1s and 24h0m0s`},
-		"never stop": {text: "[accounts]\nidle_stop = '25h'", want: `config.toml:2: accounts.idle_stop = "25h0m0s": must`},
+		"never stop": {text: "[accounts]\nidle_stop = '25h'",
+			want: `config.toml:2: accounts.idle_stop = "25h0m0s": must`},
 		"key": {text: "[accounts]\nrotatoin = 'off'",
 			want: `config.toml:2: unknown key "accounts.rotatoin" (did you mean "accounts.rotation"?)`},
 	} {

@@ -1,0 +1,55 @@
+package accounts
+
+// Next is the account that is in use after something has changed, if current was before and
+// the rotation is Ordered: the same until it is low, and then the next one in order that is
+// available, or else unknown, or else low. Without one that serves it is current. Views are
+// in order.
+func Next(views []View, current string) string {
+	return after(views, current, false)
+}
+
+// Successor is the account that will be in use once current is low; empty if no other
+// account serves.
+func Successor(views []View, current string) string {
+	if next := after(views, current, true); next != current {
+		return next
+	}
+	return ""
+}
+
+func after(views []View, current string, others bool) string {
+	start := 0
+	for i := range views {
+		if views[i].Name == current {
+			start = i
+		}
+	}
+	for rank := range lastRank + 1 {
+		for i := range views {
+			v := &views[(start+i)%len(views)]
+			if v.Name == current && others {
+				continue
+			}
+			if v.rank(current) == rank {
+				return v.Name
+			}
+		}
+	}
+	return current
+}
+
+// lastRank is that of a low account; what does not serve has none.
+const lastRank = 2
+
+// rank is 0 for the best. What is not known is no reason to leave an account, nor to go to it.
+func (v *View) rank(current string) int {
+	switch {
+	case v.Paused || !v.State.Serves():
+		return lastRank + 1
+	case v.State == Available, v.State == Unknown && v.Name == current:
+		return 0
+	case v.State == Unknown:
+		return 1
+	}
+	return lastRank
+}
