@@ -24,7 +24,9 @@ func (s *Server) reading(w http.ResponseWriter, r *http.Request, a *Account) {
 	case how == Failing:
 		refuse(w, http.StatusInternalServerError, "server_error", "scripted failure of a reading", nil)
 	default:
-		sendJSON(w, http.StatusOK, usage(a.Quota(), time.Now()))
+		body := usage(a.Quota(), time.Now())
+		body["account_id"], body["user_id"], body["email"] = a.ID(), a.userID(), a.Email()
+		sendJSON(w, http.StatusOK, body)
 	}
 }
 
@@ -39,7 +41,7 @@ func (a *Account) answerable(ctx context.Context) (how Readings, err error) {
 	return how, err
 }
 
-// usage is the body of GET /wham/usage.
+// usage is the part of GET /wham/usage about the quota.
 func usage(q Quota, now time.Time) map[string]any {
 	limits := map[string]any{"allowed": q.usedUp() == nil, "limit_reached": q.usedUp() != nil,
 		"primary_window": nil, "secondary_window": nil}

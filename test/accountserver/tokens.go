@@ -25,13 +25,15 @@ type claims struct {
 // ID is the account's id at OpenAI.
 func (a *Account) ID() string { return "account-" + a.Name }
 
+func (a *Account) userID() string { return "user-" + a.Name }
+
 // Email is the address of the account's owner.
 func (a *Account) Email() string { return a.Name + "@example.com" }
 
 // token is a JWT without a signature, which codex does not check.
 func (a *Account) token(kind string) string {
 	c := claims{Kind: kind, Email: a.Email(), Expiry: time.Now().Add(24 * time.Hour).Unix(), Serial: a.issued}
-	c.Auth.Plan, c.Auth.Account, c.Auth.User = a.quota.Plan, a.ID(), "user-"+a.Name
+	c.Auth.Plan, c.Auth.Account, c.Auth.User = a.quota.Plan, a.ID(), a.userID()
 	part := func(v any) string {
 		b, _ := json.Marshal(v)
 		return base64.RawURLEncoding.EncodeToString(b)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+
 	"codex-proxy/test/modelserver"
 )
 
@@ -18,7 +20,7 @@ const maxBody = 256 << 20
 
 // turn charges the account, or refuses the turn, and has the model server answer.
 func (s *Server) turn(w http.ResponseWriter, r *http.Request, a *Account) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := read(w, r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -43,6 +45,21 @@ func (s *Server) turn(w http.ResponseWriter, r *http.Request, a *Account) {
 	default:
 		s.models.Play(w, r, "text some text", "failed insufficient_quota "+usageLimit)
 	}
+}
+
+// read returns a request's body, which codex compresses with zstd for an account.
+func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil || r.Header.Get("Content-Encoding") != "zstd" {
+		return body, err
+	}
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxBody), zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	defer decoder.Close()
+	r.Header.Del("Content-Encoding")
+	return decoder.DecodeAll(body, nil)
 }
 
 // usageLimit is the message of a refusal. In a stream codex takes insufficient_quota for the end of the quota; after

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,26 +9,40 @@ import (
 	"codex-proxy/test/accountserver"
 )
 
+// accountWorker is a worker with a ChatGPT login, whose models are OpenAI's and that of the other tests.
+const accountWorker = plainWorker + "model = \"" + model + "\"\n"
+
 // accountsBed is a bed whose workers have ChatGPT logins at the stand-in of the accounts' server. codex has its
 // own settings.
 type accountsBed struct {
 	*bed
-	server *accountserver.Server
+	server  *accountserver.Server
+	workers []string // their names
 }
 
-// newAccountsBed installs the package, with a worker for each name that is logged in to the account of that name.
-// Nothing of ours runs yet.
+// newAccountsBed installs the package, with a worker for each name that is logged in to the account of that name;
+// "b=a" is a worker b that is logged in to the account a of another worker. Nothing of ours runs yet.
 func newAccountsBed(t *testing.T, suite, config string, names ...string) *accountsBed {
 	t.Helper()
-	b := newBed(t, suite, plainWorker, config)
-	return b.withAccounts(plainWorker, names...)
+	b := newBed(t, suite, accountWorker, config)
+	return b.withAccounts(accountWorker, names...)
 }
 
 // withAccounts replaces the worker "default" by workers that have this worker file, and are logged in to the
-// accounts of their names.
+// accounts of their names; see newAccountsBed.
 func (b *bed) withAccounts(worker string, names ...string) *accountsBed {
 	b.t.Helper()
-	a := &accountsBed{bed: b, server: accountserver.New(b.models, names...)}
+	a := &accountsBed{bed: b}
+	logins := map[string]string{}
+	var own []string
+	for _, name := range names {
+		worker, account, shared := strings.Cut(name, "=")
+		if !shared {
+			account, own = worker, append(own, worker)
+		}
+		a.workers, logins[worker] = append(a.workers, worker), account
+	}
+	a.server = accountserver.New(b.models, own...)
 	certificate, root := certify(b.t, accountserver.Hosts...)
 	require.NoError(b.t, b.WriteFile(authority, root, 0o644))
 	b.dropIn("codex-worker@.service", "openai", "[Service]\nEnvironment=SSL_CERT_FILE="+authority+"\n")
@@ -37,9 +52,9 @@ func (b *bed) withAccounts(worker string, names ...string) *accountsBed {
 	b.serveTLS("127.0.0.1:443", certificate, a.server.Handler())
 	b.MustRun(b.t, "systemctl", "mask", workerUnit) // codex.target wants it
 	b.MustRun(b.t, "rm", workerFile)
-	for _, name := range names {
+	for _, name := range a.workers {
 		require.NoError(b.t, b.WriteFile("/etc/codex-proxy/workers/"+name+".toml", []byte(worker), 0o644))
-		b.logInBefore(name, a.server.Account(name))
+		b.logInBefore(name, a.server.Account(logins[name]))
 		b.MustRun(b.t, "systemctl", "enable", "codex-worker@"+name+".service")
 	}
 	return a
@@ -64,6 +79,6 @@ func (a *accountsBed) untilWorkersReady() {
 				return false
 			}
 		}
-		return len(r.Workers) == len(a.server.Accounts())
+		return len(r.Workers) == len(a.workers)
 	})
 }
