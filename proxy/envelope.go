@@ -32,7 +32,7 @@ const longWait = time.Minute
 type envelope struct {
 	report    func() probes.Report
 	nextPlace func() time.Duration
-	noModel   func(limits auth.Limits, model string) *openai.Error
+	noModel   func(limits auth.Limits, model string, accounts ...string) *openai.Error
 	logger    *slog.Logger
 }
 
@@ -91,7 +91,7 @@ func (e *envelope) answer(x *Exchange, err error) *openai.Error {
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, workers.ErrNoModel):
-		return e.noModel(x.Key.Limits, x.Model)
+		return e.noModel(x.Key.Limits, x.Model, x.Accounts...)
 	case errors.Is(err, workers.ErrDraining), errors.Is(err, workers.ErrNotReady), errors.Is(err, workers.ErrBusy),
 		errors.Is(err, workers.ErrQueueFull):
 		return e.unavailable(err)

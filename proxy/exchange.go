@@ -19,9 +19,13 @@ type Exchange struct {
 	Record
 	Key   auth.Key     // the zero value without keys
 	Grant limits.Grant // what it uses of memory and of its key's limits
+	// Accounts are the only ones that may serve the request; nil: all may.
+	Accounts []string
 
 	// HistoryField is the name of the conversation in the request, for errors.
 	HistoryField string
+
+	choosing bool // the client may choose the account, and is shown it
 }
 
 // Record is what the log line, the metrics and the span report about a request.

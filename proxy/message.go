@@ -29,6 +29,9 @@ func (s *Server) BeginMessage(r *http.Request, upgrade *Exchange, body limits.He
 	}
 	x.Grant = s.Limiter.Grant(x.Key, s.Memory)
 	x.Grant.Body = body
+	if err == nil {
+		err = s.choose(r, x) // the header of the upgrade holds for every message
+	}
 	posted := r.WithContext(r.Context())
 	posted.Method = http.MethodPost // the method of the same request over HTTP
 	return x, func() {

@@ -18,6 +18,9 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 		x.Key, err = access(s.Keys, route, r)
 		x.Grant = s.Limiter.Grant(x.Key, s.Memory)
 	}
+	if err == nil && route.Access == Keyed {
+		err = s.choose(r, x)
+	}
 	if err == nil {
 		err = route.Handler(w, r, x)
 	}
@@ -40,6 +43,7 @@ func (s *Server) log(next http.Handler) http.Handler {
 func (s *Server) begin(w http.ResponseWriter, x *Exchange) {
 	x.Grant.MarkHeader(w.Header(), x.counts())
 	s.Connections.MarkHeader(w.Header())
+	x.markAccount(w.Header())
 	// This fails only for the trip of the liveness probe, or after the connection.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.WriteTimeout))
 }

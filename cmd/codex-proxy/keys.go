@@ -25,7 +25,11 @@ next start. apply applies a change that was made to the file by hand.
 Once a key exists, every request needs one, also after the last key is revoked. open
 then admits programs on this machine, and no request that a reverse proxy forwards.
 
-A limit is a number, or "none" to take it away.`,
+A limit is a number or a list, or "none" to take it away. An account has the name of
+its worker. A request with a key that may choose names one of the key's accounts in
+the header X-Codex-Account, and its answer has the account that served it there. A
+file with accounts or choose-account is refused by version 0.1.0: take both away
+before a downgrade.`,
 	}
 	flags := c.PersistentFlags()
 	flags.Var(cli.Text((*string)(&e.File), "FILE"), "file", `the key file (by default that of config.toml).
@@ -73,10 +77,13 @@ One request may exceed it; the excess delays the next`},
 		{auth.TokensPerDay, "N", "the same, of a day in UTC"},
 		{auth.Concurrent, "N", "requests at the same time"},
 		{auth.Models, "LIST", "the only models, by the names that clients use, with a comma between them"},
+		{auth.Accounts, "LIST", "the only accounts, by the names of their workers, with a comma between them"},
+		{auth.ChooseAccount, "yes|no", "whether requests may name one of the accounts in X-Codex-Account"},
 	} {
 		flags.Var(cli.Parsed(limit.word, "", func(value string) error {
 			e.Limits = append(e.Limits, apikeys.Limit{Name: limit.name, Value: value})
 			return new(auth.Limits).Set(limit.name, value)
 		}), limit.name, limit.text)
 	}
+	flags.Lookup(auth.ChooseAccount).NoOptDefVal = "yes"
 }

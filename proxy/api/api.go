@@ -99,7 +99,7 @@ func New(s Settings) *API {
 	}
 	a.Server = proxy.New(proxy.Settings{
 		Report: s.Report, NextPlace: nextPlace, NoModel: a.Catalogue.NotFound, Keys: s.Keys, Limiter: a.Limiter,
-		Memory:      memory,
+		Memory: memory, Accounts: s.Pool.Names(),
 		Connections: newConnections(s.Logger), CORSOrigins: s.CORSOrigins, WriteTimeout: s.IdleTimeout,
 		Traces: s.Traces, Registry: s.Registry, Logger: s.Logger,
 	})

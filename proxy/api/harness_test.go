@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -56,6 +58,7 @@ type rig struct {
 type options struct {
 	Settings
 	worker *appservertest.Server
+	others map[string]*appservertest.Server // further workers, by name
 	max    int
 	queue  workers.Queue
 	route  *proxy.Route
@@ -105,11 +108,17 @@ func newRig(t *testing.T, worker *appservertest.Server, changes ...func(*options
 func startPool(t *testing.T, o options, onChange func()) *workers.Pool {
 	t.Helper()
 	var all []*workers.Worker
-	if o.worker != nil {
-		all = append(all, workers.New("default", appservertest.Start(t, o.worker), workers.Settings{
+	add := func(name string, worker *appservertest.Server) {
+		all = append(all, workers.New(name, appservertest.Start(t, worker), workers.Settings{
 			MaxInflight: o.max, HandshakeTimeout: bound, ResetAfter: time.Hour,
 			OnChange: onChange, Logger: slog.New(slog.DiscardHandler),
 		}))
+	}
+	if o.worker != nil {
+		add("default", o.worker)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.others)) {
+		add(name, o.others[name])
 	}
 	pool := workers.NewPool(all, o.queue, onChange)
 	pool.BusChanged(false, units.ErrNoBus)

@@ -135,13 +135,14 @@ func accepts(keys *Keys, key string) bool {
 func TestLimits(t *testing.T) {
 	_, line, err := Generate("a")
 	require.NoError(t, err)
-	words := "requests-per-minute=60 tokens-per-minute=1000 tokens-per-day=5000 concurrent=4 models=gpt-5,org/x"
+	words := "requests-per-minute=60 tokens-per-minute=1000 tokens-per-day=5000 concurrent=4 models=gpt-5,org/x " +
+		"accounts=a,b choose-account=yes"
 	keys, err := Parse(strings.NewReader(line + " " + words + "\n"))
 	require.NoError(t, err)
 	got := keys.All()[0].Limits
 	assert.Equal(t, Limits{
 		Models: []string{"gpt-5", "org/x"}, RequestsPerMinute: 60, TokensPerMinute: 1000, TokensPerDay: 5000,
-		Concurrent: 4,
+		Concurrent: 4, Accounts: []string{"a", "b"}, ChooseAccount: true,
 	}, got)
 	assert.Equal(t, words, strings.Join(got.Words(), " "))
 	assert.True(t, got.Allows("org/x"))
@@ -158,6 +159,7 @@ func TestLimits(t *testing.T) {
 		Models: {
 			"", ",", "a,", "a b", "ü", "a#b", strings.Repeat("x", 257), strings.Repeat("a,", 64) + "a",
 		},
+		Accounts: {"", "a,", "a b", strings.Repeat("a,", 64) + "a"}, ChooseAccount: {"", "true", "a"},
 		"requests": {"1"},
 	} {
 		for _, value := range values {

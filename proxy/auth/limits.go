@@ -11,6 +11,8 @@ import (
 // Limits bound the use of one key. Zero values do not limit.
 type Limits struct {
 	Models            []string // the only models, by the names that clients use
+	Accounts          []string // the only accounts, by the names of their workers
+	ChooseAccount     bool     // requests may name one of them
 	RequestsPerMinute int64
 	TokensPerMinute   int64 // prompt and completion together
 	TokensPerDay      int64 // of a day in UTC
@@ -21,6 +23,8 @@ type Limits struct {
 // and in metrics.
 const (
 	Models            = "models"
+	Accounts          = "accounts"
+	ChooseAccount     = "choose-account"
 	RequestsPerMinute = "requests-per-minute"
 	TokensPerMinute   = "tokens-per-minute"
 	TokensPerDay      = "tokens-per-day"
@@ -28,12 +32,12 @@ const (
 )
 
 // LimitNames are all of them, in the order in which they are shown.
-var LimitNames = []string{RequestsPerMinute, TokensPerMinute, TokensPerDay, Concurrent, Models}
+var LimitNames = []string{RequestsPerMinute, TokensPerMinute, TokensPerDay, Concurrent, Models, Accounts, ChooseAccount}
 
 const (
 	maxLimit = 1_000_000_000_000
-	// maxModels is a few more models than a worker lists.
-	maxModels = 64
+	// maxNames is a few more models than a worker lists, and more accounts than most have.
+	maxNames = 64
 )
 
 func (l *Limits) number(name string) *int64 {
@@ -62,8 +66,13 @@ func (l Limits) Number(name string) int64 {
 // Set takes over one limit from its text; "none" removes it. Errors are for operators
 // and do not repeat the value.
 func (l *Limits) Set(name, value string) error {
-	if name == Models {
-		return l.setModels(value)
+	switch name {
+	case Models:
+		return setNames(&l.Models, name, value)
+	case Accounts:
+		return setNames(&l.Accounts, name, value)
+	case ChooseAccount:
+		return l.setChoice(value)
 	}
 	n := l.number(name)
 	if n == nil {
@@ -81,22 +90,31 @@ func (l *Limits) Set(name, value string) error {
 	return nil
 }
 
-func (l *Limits) setModels(value string) error {
-	l.Models = nil
+// setNames takes over a list of the limit of that name.
+func setNames(list *[]string, limit, value string) error {
+	*list = nil
 	if value == "none" {
 		return nil
 	}
-	models := strings.Split(value, ",")
-	if len(models) > maxModels {
-		return fmt.Errorf("models must name at most %d", maxModels)
+	names := strings.Split(value, ",")
+	if len(names) > maxNames {
+		return fmt.Errorf("%s must name at most %d", limit, maxNames)
 	}
 	forbidden := func(r rune) bool { return r <= ' ' || r == '#' || r > '~' }
-	for _, m := range models {
-		if m == "" || len(m) > 256 || strings.ContainsFunc(m, forbidden) {
-			return errors.New("models must be names with a comma between them, without spaces and #")
+	for _, n := range names {
+		if n == "" || len(n) > 256 || strings.ContainsFunc(n, forbidden) {
+			return fmt.Errorf("%s must be names with a comma between them, without spaces and #", limit)
 		}
 	}
-	l.Models = models
+	*list = names
+	return nil
+}
+
+func (l *Limits) setChoice(value string) error {
+	if value != "yes" && value != "no" && value != "none" {
+		return errors.New(ChooseAccount + " must be yes or no")
+	}
+	l.ChooseAccount = value == "yes"
 	return nil
 }
 
@@ -107,6 +125,10 @@ func (l Limits) Value(name string) string {
 		return strconv.FormatInt(n, 10)
 	case name == Models && len(l.Models) > 0:
 		return strings.Join(l.Models, ",")
+	case name == Accounts && len(l.Accounts) > 0:
+		return strings.Join(l.Accounts, ",")
+	case name == ChooseAccount && l.ChooseAccount:
+		return "yes"
 	default:
 		return "none"
 	}

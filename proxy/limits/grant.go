@@ -33,8 +33,15 @@ func (g *Grant) Allows(model string) bool {
 	if g.key.Limits.Allows(model) {
 		return true
 	}
-	g.limiter.refuse(g.key.Name, auth.Models)
+	g.Refuse(auth.Models)
 	return false
+}
+
+// Refuse counts a request that was refused because of a limit of its key.
+func (g *Grant) Refuse(limit string) {
+	if g.key.Name != "" {
+		g.limiter.refuse(g.key.Name, limit)
+	}
 }
 
 // Admit admits a request of so many turns, less the turns that were admitted before. The

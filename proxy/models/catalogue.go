@@ -19,10 +19,10 @@ import (
 
 // Workers is the source of the models.
 type Workers interface {
-	// Models returns the models that the ready workers list.
-	Models() []string
-	// Known reports whether a worker has ever listed a model.
-	Known(model string) bool
+	// Models returns the models that the ready ones of these workers list; none: of all.
+	Models(names ...string) []string
+	// Known reports whether one of these workers has ever listed a model; none: any.
+	Known(model string, names ...string) bool
 	// HasTier reports whether codex requests the service tier for the model.
 	HasTier(model, tier string) bool
 	// HasEffort reports whether codex lists the reasoning effort for the model.
@@ -78,9 +78,10 @@ func (c *Catalogue) find(name string) (modelname.Alias, bool) {
 	return alias, ok && !c.workers.Known(name)
 }
 
-// visible returns the models that a key with these limits may use.
-func (c *Catalogue) visible(limits auth.Limits) []string {
-	models := c.workers.Models()
+// visible returns the models that a key with these limits may use on these accounts; none:
+// all.
+func (c *Catalogue) visible(limits auth.Limits, accounts []string) []string {
+	models := c.workers.Models(accounts...)
 	models = append(models, c.listed(models)...)
 	return slices.DeleteFunc(models, func(id string) bool { return !limits.Allows(id) })
 }
@@ -96,10 +97,11 @@ func (c *Catalogue) listed(models []string) []string {
 	return names
 }
 
-// NotFound is the answer for a model that does not exist, or not for this key.
-func (c *Catalogue) NotFound(limits auth.Limits, model string) *openai.Error {
+// NotFound is the answer for a model that does not exist, or not for this key or on these
+// accounts; none: all.
+func (c *Catalogue) NotFound(limits auth.Limits, model string, accounts ...string) *openai.Error {
 	hint := "GET /v1/models lists what there is"
-	if near := nearest.To(model, c.visible(limits), 3); len(near) > 0 {
+	if near := nearest.To(model, c.visible(limits, accounts), 3); len(near) > 0 {
 		hint = fmt.Sprintf("did you mean %s?", strings.Join(near, " or "))
 	}
 	return openai.UnknownModel(model, "no ready worker has it, or this key may not use it; "+hint)

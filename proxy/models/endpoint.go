@@ -27,12 +27,12 @@ func (e *Endpoint) Routes() []proxy.Route {
 }
 
 // list serves GET /v1/models: the models that the ready workers list, and their aliases,
-// as far as the key may use them.
+// as far as the key may use them, and their workers.
 func (e *Endpoint) list(w http.ResponseWriter, _ *http.Request, x *proxy.Exchange) error {
-	if len(e.Catalogue.workers.Models()) == 0 {
+	if len(e.Catalogue.workers.Models(x.Accounts...)) == 0 {
 		return workers.ErrNotReady
 	}
-	return e.Answers.JSON(w, openai.Models(e.Catalogue.visible(x.Key.Limits), owner))
+	return e.Answers.JSON(w, openai.Models(e.Catalogue.visible(x.Key.Limits, x.Accounts), owner))
 }
 
 // get serves GET /v1/models/{id}, also of a model that is not listed at the moment.
@@ -40,11 +40,12 @@ func (e *Endpoint) get(w http.ResponseWriter, r *http.Request, x *proxy.Exchange
 	id, limits, c := r.PathValue("id"), x.Key.Limits, e.Catalogue
 	alias, isAlias := c.find(id)
 	switch {
-	case limits.Allows(id) && (c.workers.Known(id) || isAlias && c.workers.Known(alias.Model)):
+	case limits.Allows(id) && (c.workers.Known(id, x.Accounts...) ||
+		isAlias && c.workers.Known(alias.Model, x.Accounts...)):
 		return e.Answers.JSON(w, openai.Models([]string{id}, owner).Data[0])
-	case len(c.workers.Models()) == 0:
+	case len(c.workers.Models(x.Accounts...)) == 0:
 		return workers.ErrNotReady
 	default:
-		return c.NotFound(limits, id)
+		return c.NotFound(limits, id, x.Accounts...)
 	}
 }

@@ -74,6 +74,7 @@ func (s *response) run(ctx context.Context) (*remembered, error) {
 		ID: s.x.ID, Key: s.x.Key.Name, Arrived: s.x.Began, Name: s.x.Model,
 		Turn: &planned.turn, Decoding: planned.images, Fit: planned.reasoning.fit,
 		Prefer:    cmp.Or(planned.reasoning.prefers(s.Turns.Pool.Names()), s.job.prefer),
+		Accounts:  s.x.Accounts,
 		Reasoning: true, FirstSilence: s.silence, BreakSilence: s.keepalive, Span: s.x.Span, Report: &s.x.Turn,
 	}, s)
 	switch {

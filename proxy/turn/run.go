@@ -81,7 +81,7 @@ func (r *Runner) newRun(request Request, sink Sink) *run {
 	t := &run{Runner: r, Request: request, sink: sink, continuation: continuation}
 	t.ask = workers.Ask{
 		Model: request.Turn.Model, Key: request.Key, Arrived: request.Arrived, Decoding: request.Decoding,
-		Prefer: cmp.Or(request.Prefer, prefer), Keepalive: r.Keepalive,
+		Prefer: cmp.Or(request.Prefer, prefer), Accounts: request.Accounts, Keepalive: r.Keepalive,
 	}
 	if request.BreakSilence {
 		t.ask.OnSilence = sink.Silence

@@ -66,6 +66,8 @@ type Request struct {
 	Turn *appserver.TurnRequest
 	// Prefer names a worker; empty prefers the worker that has the conversation's thread.
 	Prefer string
+	// Accounts are the only workers that may run the turn; nil: all may.
+	Accounts []string
 	// Decoding is the number of bytes that codex needs to decode the images of the turn.
 	Decoding int64
 	// Fit returns the items that fit a worker; nil: all do.

@@ -15,6 +15,8 @@ type Ask struct {
 	// Key is the name of the request's API key. All requests without a name share
 	// one key.
 	Key string
+	// Accounts are the only workers that may serve the request; nil: all may.
+	Accounts []string
 	// Lost is the lease on which the request's turn was lost; Acquire releases it.
 	// Such a request still counts as in flight: it waits ahead of all others, and
 	// neither the queue's limit nor a drain refuses it.

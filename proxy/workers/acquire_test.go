@@ -201,3 +201,29 @@ func TestEstimatedWait(t *testing.T) {
 	lease.Release()
 	assert.Positive(t, r.pool.EstimatedWait())
 }
+
+// A request for one account waits for it, and no other request waits with it.
+func TestAcquireOnNamedWorkers(t *testing.T) {
+	servers := map[string]string{"a": fake(t, models("m", "only-a")).path, "b": fake(t, models("m", "only-b")).path}
+	r := newRig(t, func(s *workers.Settings) { s.MaxInflight = 1 }, named{"a", servers["a"]}, named{"b", servers["b"]})
+	r.noBus()
+	r.run(t)
+	r.awaitReady(t)
+	onA := workers.Ask{Model: "m", Accounts: []string{"a"}, Prefer: "b"}
+	first := r.awaitLease(t, r.ask(t, onA))
+	assert.Equal(t, "a", first.Worker, "a preference does not lead outside")
+	second := r.ask(t, onA)
+	r.waits(t, 1)
+	other := r.awaitLease(t, r.ask(t, workers.Ask{Model: "m"}))
+	assert.Equal(t, "b", other.Worker, "it does not wait behind the one for a")
+	other.Release()
+	r.waits(t, 1)
+	first.Release()
+	lease := r.awaitLease(t, second)
+	assert.Equal(t, "a", lease.Worker)
+	lease.Release()
+	assert.ErrorIs(t, (<-r.ask(t, workers.Ask{Model: "only-b", Accounts: []string{"a"}})).err, workers.ErrNoModel)
+	assert.Equal(t, []string{"m", "only-a"}, r.pool.Models("a"))
+	assert.True(t, r.pool.Known("only-b"))
+	assert.False(t, r.pool.Known("only-b", "a"))
+}

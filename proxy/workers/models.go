@@ -6,12 +6,12 @@ import (
 	"codex-proxy/proxy/appserver"
 )
 
-// Known reports whether a worker has the model, or had it when it was last ready.
-// Hidden models are known, too.
-func (r roster) Known(model string) bool {
+// Known reports whether one of the named workers, or any if none is named, has the model,
+// or had it when it was last ready. Hidden models are known, too.
+func (r roster) Known(model string, names ...string) bool {
 	return slices.ContainsFunc(r, func(w *Worker) bool {
 		s, _ := w.view()
-		return offers(s.offered, model)
+		return among(names, w.name) && offers(s.offered, model)
 	})
 }
 
@@ -39,11 +39,17 @@ func (r roster) all(model string, ok func(appserver.Model) bool) bool {
 	})
 }
 
-// Models are the models of all ready workers, each once, in the workers' order.
-func (p *Pool) Models() []string {
+// among reports whether the worker is one of the named ones, or none is named.
+func among(names []string, worker string) bool {
+	return len(names) == 0 || slices.Contains(names, worker)
+}
+
+// Models are the models of those of the named workers that are ready, or of all if none
+// is named; each once, in the workers' order.
+func (p *Pool) Models(names ...string) []string {
 	var ids []string
 	for _, w := range p.Snapshot().Workers {
-		if !w.Ready {
+		if !w.Ready || !among(names, w.Name) {
 			continue
 		}
 		for _, id := range w.Handshake.Models {

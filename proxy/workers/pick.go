@@ -39,6 +39,9 @@ func (d *dispatcher) pick(a Ask) (*Lease, error) {
 	}
 	verdict := errGivenUp
 	for w := range d.byLoad(a.Prefer) {
+		if !among(a.Accounts, w.name) {
+			continue
+		}
 		lease, err := w.lease(a)
 		if err == nil {
 			err = w.claim(lease.slot)

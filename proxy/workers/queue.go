@@ -2,6 +2,7 @@ package workers
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -202,7 +203,9 @@ func (q *queue) serve() {
 			return
 		}
 		if q.images[w.ask.Model] == w {
-			delete(refused, kind{w.ask.Model, false, true})
+			of := kindOf(w.ask)
+			of.again = false
+			delete(refused, of)
 		}
 		q.remove(w)
 		if a.lease != nil && !w.ask.again() {
@@ -252,9 +255,13 @@ type kind struct {
 	model  string
 	again  bool
 	images bool
+	// accounts are those of Ask, joined.
+	accounts string
 }
 
-func kindOf(a Ask) kind { return kind{a.Model, a.again(), a.Decoding > 0} }
+func kindOf(a Ask) kind {
+	return kind{a.Model, a.again(), a.Decoding > 0, strings.Join(a.Accounts, ",")}
+}
 
 // final reports whether waiting does not change the refusal.
 func final(err error) bool {

@@ -14,6 +14,7 @@ import (
 
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/internal/nearest"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
 )
@@ -29,6 +30,8 @@ type Editor struct {
 	notify   bool         // send changes to the running service
 	named    string       // the file by which it must go; empty: any
 	pages    config.Pages // that may use the API with a key
+	workers  []string     // that the keys may name as accounts
+	checked  bool         // the file is that of the service with these workers
 	applying bool         // the file itself does not change
 }
 
@@ -48,7 +51,7 @@ func (e *Editor) Locate(settings string) error {
 	e.notify = e.Socket != "" || e.File == "" || filepath.Clean(string(e.File)) == filepath.Clean(string(own))
 	e.File = cmp.Or(e.File, own)
 	if filepath.Clean(string(e.File)) == filepath.Clean(string(own)) {
-		e.pages = places.Pages
+		e.pages, e.workers, e.checked = places.Pages, places.Workers, true
 	}
 	if e.Socket == "" {
 		e.named = filepath.Clean(string(e.File))
@@ -87,8 +90,29 @@ func (e *Editor) limited(limits auth.Limits) (auth.Limits, error) {
 		if err := limits.Set(l.Name, l.Value); err != nil {
 			return limits, err
 		}
+		if l.Name == auth.Accounts {
+			if err := e.checkAccounts(limits.Accounts); err != nil {
+				return limits, err
+			}
+		}
 	}
 	return limits, nil
+}
+
+// checkAccounts is an error for an account that the service does not have. Another file
+// than the service's own may be for another service.
+func (e *Editor) checkAccounts(names []string) error {
+	for _, name := range names {
+		if !e.checked || slices.Contains(e.workers, name) {
+			continue
+		}
+		if near := nearest.To(name, e.workers, 1); len(near) > 0 {
+			return fmt.Errorf("there is no account %q; did you mean %s?", name, near[0])
+		}
+		return fmt.Errorf("there is no account %q; there are %s (codex-proxy accounts add makes one)", name,
+			cmp.Or(strings.Join(e.workers, ", "), "none"))
+	}
+	return nil
 }
 
 // Set changes the limits of a key by Limits.

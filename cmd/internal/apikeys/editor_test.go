@@ -2,9 +2,11 @@ package apikeys
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/user"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/proxy/auth"
 )
 
 // configured writes settings and returns their path.
@@ -27,15 +30,15 @@ func TestKeysAreThoseOfTheSettings(t *testing.T) {
 	own := configured(t, "api_keys = \"/srv/keys\"\ncontrol_socket = \"/srv/socket\"\n")
 	empty, bad := configured(t, ""), configured(t, "api_kees = \"/srv/keys\"\n")
 	both := Editor{File: "/x", Socket: "/y"}
-	byDefault := Editor{File: paths.KeyFile, Socket: paths.ControlSocket, notify: true, named: paths.KeyFile}
+	byDefault := Editor{File: paths.KeyFile, Socket: paths.ControlSocket, notify: true, named: paths.KeyFile, checked: true}
 	for _, tc := range []struct {
 		name, settings string
 		given, want    Editor
 	}{
-		{"named", own, Editor{}, Editor{File: "/srv/keys", Socket: "/srv/socket", notify: true, named: "/srv/keys"}},
+		{"named", own, Editor{}, Editor{File: "/srv/keys", Socket: "/srv/socket", notify: true, named: "/srv/keys", checked: true}},
 		{
 			"the same", own, Editor{File: "/srv//keys"},
-			Editor{File: "/srv//keys", Socket: "/srv/socket", notify: true, named: "/srv/keys"},
+			Editor{File: "/srv//keys", Socket: "/srv/socket", notify: true, named: "/srv/keys", checked: true},
 		},
 		{
 			"another", own, Editor{File: paths.KeyFile},
@@ -70,4 +73,38 @@ func TestNewKeyFileIsForTheDaemon(t *testing.T) {
 	}
 	assert.Equal(t, os.FileMode(0o640), info.Mode().Perm())
 	assert.Equal(t, group.Gid, fmt.Sprint(info.Sys().(*syscall.Stat_t).Gid))
+}
+
+// A key of the service may name its workers alone, and a file for another service any.
+func TestAccountsOfKeysExist(t *testing.T) {
+	dir := t.TempDir()
+	settings, own := filepath.Join(dir, "config.toml"), filepath.Join(dir, "keys")
+	require.NoError(t, os.WriteFile(settings, []byte("api_keys = \""+own+"\"\n"), 0o644))
+	set := func(file, accounts string) error {
+		e := Editor{File: File(file), Socket: filepath.Join(dir, "none"), Stdout: io.Discard, Stderr: io.Discard}
+		e.Limits = []Limit{{auth.Accounts, accounts}}
+		require.NoError(t, e.Locate(settings))
+		return e.Set(t.Context(), "alice")
+	}
+	line := "alice " + strings.Repeat("ab", 32) + "\n"
+	for _, file := range []string{own, own + "2"} {
+		require.NoError(t, os.WriteFile(file, []byte(line), 0o600))
+	}
+	assert.EqualError(t, set(own, "work"), `there is no account "work"; there are none (codex-proxy accounts add makes one)`)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "workers"), 0o755))
+	for _, name := range []string{"work", "private"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "workers", name+".toml"), nil, 0o644))
+	}
+	assert.EqualError(t, set(own, "worl,private"), `there is no account "worl"; did you mean work?`)
+	assert.EqualError(t, set(own, "other"),
+		`there is no account "other"; there are private, work (codex-proxy accounts add makes one)`)
+	text, err := os.ReadFile(own)
+	require.NoError(t, err)
+	assert.Equal(t, line, string(text), "an error changes nothing")
+	require.NoError(t, set(own, "work,private"))
+	text, err = os.ReadFile(own)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), strings.TrimSpace(line)+" accounts=work,private\n")
+	require.NoError(t, set(own, "none"))
+	require.NoError(t, set(own+"2", "other"))
 }

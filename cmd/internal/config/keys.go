@@ -24,6 +24,7 @@ type Places struct {
 	KeyFile       string // empty: the file of the unit's credential
 	ControlSocket string // empty: in the unit's runtime directory
 	Pages         Pages
+	Workers       []string // nil: none is configured, or they cannot be listed
 }
 
 // LoadPlaces reads only the file at path: the files that it names may not exist yet
@@ -33,7 +34,8 @@ func LoadPlaces(path string) (Places, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return Places{KeyFile: r.APIKeys, ControlSocket: r.ControlSocket, Pages: r.pages}, err
+	workers, _ := r.workers(filepath.Join(filepath.Dir(path), "workers"))
+	return Places{KeyFile: r.APIKeys, ControlSocket: r.ControlSocket, Pages: r.pages, Workers: workers}, err
 }
 
 // keyFile is the file in the configuration; empty if the unit passes that file as

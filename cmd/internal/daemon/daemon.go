@@ -157,7 +157,8 @@ func (d *Daemon) observe(registry prometheus.Registerer) *metrics {
 func (d *Daemon) operate() {
 	gate := &gate{}
 	d.keys = &keyTable{
-		keys: d.cfg.Keys, named: d.cfg.KeyFile, gate: gate, predecessor: d.predecessor, logger: d.logger,
+		keys: d.cfg.Keys, accounts: d.cfg.Workers, named: d.cfg.KeyFile, gate: gate, predecessor: d.predecessor,
+		logger: d.logger,
 	}
 	d.drains = &drainTable{gate: gate, pool: d.pool, predecessor: d.predecessor}
 	server := control.New(d.pool, d.health.report, d.keys, d.drains, d.logger)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -39,7 +40,8 @@ func (s keyState) of(file string) *string {
 // keyTable is how the API keys change while the service runs. It is the control.KeyTable.
 type keyTable struct {
 	keys        *auth.Keys
-	named       string // api_keys in the settings; empty: the credential of the unit
+	accounts    []string // the names of the workers
+	named       string   // api_keys in the settings; empty: the credential of the unit
 	gate        *gate
 	predecessor *succession.Predecessor
 	logger      *slog.Logger
@@ -75,7 +77,7 @@ func (t *keyTable) Replace(path, text string) (keys control.Keys, err error) {
 		t.predecessor.Pass(handoff.Keys, text)
 		keys = t.InForce()
 		t.logger.Info("API keys changed", "keys", keys.Count)
-		t.logEmpty()
+		t.logUnusable()
 		return nil
 	})
 	return keys, err
@@ -91,8 +93,16 @@ func (t *keyTable) follow(raw json.RawMessage) {
 	t.predecessor.Pass(handoff.Keys, text)
 }
 
-// logEmpty logs what holds while there is no key.
-func (t *keyTable) logEmpty() {
+// logUnusable logs what holds while there is no key, and each key whose accounts are gone:
+// every request with it fails.
+func (t *keyTable) logUnusable() {
+	for _, key := range t.keys.All() {
+		there := func(name string) bool { return slices.Contains(t.accounts, name) }
+		if own := key.Limits.Accounts; len(own) > 0 && !slices.ContainsFunc(own, there) {
+			t.logger.Warn("an API key may use no account that exists",
+				"key", key.Name, "accounts", strings.Join(own, ","))
+		}
+	}
 	if !t.keys.Empty() {
 		return
 	}

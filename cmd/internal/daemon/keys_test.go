@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,4 +35,16 @@ func TestKeysChangedDuringAHandOff(t *testing.T) {
 	other := "carol " + hash + "\n"
 	require.NoError(t, table.inherit(keyState{Keys: &other, KeyFile: "/srv/other"}))
 	assert.Equal(t, []string{"alice"}, keys.Names(), "those of another file")
+}
+
+// The journal names a key whose accounts are gone, once for each change; others have no line.
+func TestKeysWithoutAnAccountAreLogged(t *testing.T) {
+	hash := strings.Repeat("ab", 32)
+	keys, err := auth.Parse(strings.NewReader("alice " + hash + " accounts=x,y\nbob " + hash + " accounts=x,a\ncarol " + hash + "\n"))
+	require.NoError(t, err)
+	var log bytes.Buffer
+	table := &keyTable{keys: keys, accounts: []string{"a", "b"}, logger: slog.New(slog.NewTextHandler(&log, nil))}
+	table.logUnusable()
+	assert.Equal(t, 1, strings.Count(log.String(), "\n"))
+	assert.Contains(t, log.String(), "key=alice accounts=x,y")
 }

@@ -80,6 +80,6 @@ func (a *announcer) takeOver(report probes.Report) error {
 		return err
 	}
 	err := a.estate.takeOver(i)
-	a.estate.keys.logEmpty()
+	a.estate.keys.logUnusable()
 	return err
 }

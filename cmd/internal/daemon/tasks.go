@@ -127,6 +127,6 @@ func (d *Daemon) logListening() {
 			"address", l.Addr().String(), "workers", len(d.cfg.Workers), "version", d.version)
 	}
 	if !d.predecessor.Exists() { // a predecessor has the keys in force
-		d.keys.logEmpty()
+		d.keys.logUnusable()
 	}
 }

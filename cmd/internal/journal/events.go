@@ -120,6 +120,12 @@ func allEvents() []event {
 			"The API is @CODEX_ACCESS@. While it is open, programs on this machine may use it without a\n" +
 				"key, and requests from a reverse proxy are refused. While it is closed, every request is\n" +
 				"refused. `codex-proxy keys add NAME` makes a key; `codex-proxy keys open` opens the API."},
+		{"api-key-without-account", "73fd97cfeeb7c58f8bc2a08d8b02a089",
+			"an API key may use no account that exists",
+			"An API key may use no account that exists",
+			"The key @CODEX_KEY@ may use the accounts @CODEX_ACCOUNTS@ alone, and no worker has one of\n" +
+				"these names. Its requests get 403 account_not_found; other keys are not affected.\n" +
+				"  codex-proxy keys set @CODEX_KEY@ --accounts=LIST"},
 		{"api-keys-unknown", "ae9efaca60a2047e6a92fdb71f0e80b3",
 			"cannot take over the API keys of the process that serves now",
 			"A process from before a reload did not understand a change of the API keys",
