@@ -30,6 +30,9 @@ type Server struct {
 	mu       sync.Mutex
 	names    []string
 	accounts map[string]*Account
+	approved *Account      // of the next login by device code
+	revoked  int           // logins
+	keys     []string      // of turns
 	changed  chan struct{} // closed at the next change
 }
 
@@ -64,11 +67,16 @@ func (s *Server) Accounts() []*Account {
 // Handler serves the hosts, and the control paths (see control.go) at every other name.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST auth.openai.com/oauth/token", s.refresh)
+	mux.HandleFunc("POST auth.openai.com/oauth/token", s.token)
+	mux.HandleFunc("POST auth.openai.com/oauth/revoke", s.revoke)
+	mux.HandleFunc("POST auth.openai.com/api/accounts/deviceauth/usercode", s.deviceCode)
+	mux.HandleFunc("POST auth.openai.com/api/accounts/deviceauth/token", s.devicePoll)
 	mux.HandleFunc("GET chatgpt.com/backend-api/wham/accounts/check", s.ofAccount(s.check))
 	mux.HandleFunc("GET chatgpt.com/backend-api/wham/usage", s.ofAccount(s.reading))
 	mux.HandleFunc("POST chatgpt.com/backend-api/codex/responses", s.ofAccount(s.turn))
 	mux.HandleFunc("GET chatgpt.com/backend-api/codex/responses", s.webSocket)
+	mux.HandleFunc("POST api.openai.com/v1/responses", s.keyed)
+	mux.HandleFunc("GET api.openai.com/v1/responses", s.webSocket)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, "not_found", "the accounts' server has no such path", nil)
 	})

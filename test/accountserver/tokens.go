@@ -30,8 +30,8 @@ func (a *Account) userID() string { return "user-" + a.Name }
 // Email is the address of the account's owner.
 func (a *Account) Email() string { return a.Name + "@example.com" }
 
-// token is a JWT without a signature, which codex does not check.
-func (a *Account) token(kind string) string {
+// jwt is a token without a signature, which codex does not check.
+func (a *Account) jwt(kind string) string {
 	c := claims{Kind: kind, Email: a.Email(), Expiry: time.Now().Add(24 * time.Hour).Unix(), Serial: a.issued}
 	c.Auth.Plan, c.Auth.Account, c.Auth.User = a.quota.Plan, a.ID(), a.userID()
 	part := func(v any) string {
@@ -45,10 +45,10 @@ func (a *Account) token(kind string) string {
 func (a *Account) Login() []byte {
 	a.server.mu.Lock()
 	defer a.server.mu.Unlock()
+	tokens := a.tokens()
+	tokens["account_id"] = a.ID()
 	doc, _ := json.Marshal(map[string]any{"auth_mode": "chatgpt", "OPENAI_API_KEY": nil,
-		"last_refresh": time.Now().UTC().Format(time.RFC3339Nano),
-		"tokens": map[string]any{"id_token": a.token("id"), "access_token": a.token("access"),
-			"refresh_token": a.refreshToken(), "account_id": a.ID()}})
+		"last_refresh": time.Now().UTC().Format(time.RFC3339Nano), "tokens": tokens})
 	return doc
 }
 
@@ -68,42 +68,52 @@ func (s *Server) bearer(r *http.Request) (*Account, int) {
 	return s.accounts[strings.TrimPrefix(c.Auth.Account, "account-")], c.Serial
 }
 
-// refresh exchanges a refresh token, which works once.
-func (s *Server) refresh(w http.ResponseWriter, r *http.Request) {
+// grant is the part of a request for tokens that the server reads.
+type grant struct {
+	RefreshToken string `json:"refresh_token"`
+	Code         string `json:"code"` // of a login by device code
+}
+
+// token exchanges a refresh token, which works once, or the code of a login.
+func (s *Server) token(w http.ResponseWriter, r *http.Request) {
+	g := readGrant(r)
+	if a := s.accounts[strings.TrimPrefix(g.Code, "code-")]; a != nil {
+		s.exchange(w, a)
+		return
+	}
 	var serial int
 	var name string
-	if _, err := fmt.Sscanf(refreshTokenOf(r), "refresh-SECRET-%d-%s", &serial, &name); err != nil ||
+	if _, err := fmt.Sscanf(g.RefreshToken, "refresh-SECRET-%d-%s", &serial, &name); err != nil ||
 		s.accounts[name] == nil {
 		refuse(w, http.StatusUnauthorized, "refresh_token_invalidated", "Your refresh token is not valid.", nil)
 		return
 	}
-	a := s.accounts[name]
-	var reply map[string]any
-	s.update(func() {
+	if reply := s.accounts[name].refresh(serial); reply != nil {
+		sendJSON(w, http.StatusOK, reply)
+		return
+	}
+	refuse(w, http.StatusUnauthorized, "refresh_token_reused",
+		"Your refresh token has already been used to generate a new access token.", nil)
+}
+
+// refresh returns new tokens for a refresh token that is not used yet, or nil.
+func (a *Account) refresh(serial int) (reply map[string]any) {
+	a.server.update(func() {
 		a.record.Refreshes = append(a.record.Refreshes, time.Now())
 		if a.invalid || serial != a.issued && serial != a.issued-1 {
 			return
 		}
 		a.issued++
-		reply = map[string]any{"id_token": a.token("id"), "access_token": a.token("access"),
-			"refresh_token": a.refreshToken()}
+		reply = a.tokens()
 	})
-	if reply == nil {
-		refuse(w, http.StatusUnauthorized, "refresh_token_reused",
-			"Your refresh token has already been used to generate a new access token.", nil)
-		return
-	}
-	sendJSON(w, http.StatusOK, reply)
+	return reply
 }
 
-// refreshTokenOf reads the request as JSON, which codex sends, or as a form.
-func refreshTokenOf(r *http.Request) string {
+// readGrant reads the request as JSON, as which codex sends refreshes, or as a form.
+func readGrant(r *http.Request) (g grant) {
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-		var body struct {
-			RefreshToken string `json:"refresh_token"`
-		}
-		_ = json.NewDecoder(r.Body).Decode(&body)
-		return body.RefreshToken
+		_ = json.NewDecoder(r.Body).Decode(&g)
+		return g
 	}
-	return r.FormValue("refresh_token")
+	return grant{RefreshToken: r.FormValue("refresh_token"), Code: r.FormValue("code")}
 }

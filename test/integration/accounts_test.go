@@ -136,7 +136,7 @@ func testAccountsWithAPIKeys(t *testing.T, suite string) {
 		"second": "sk-first-SECRET"} { // the other one serves
 		b.MustRun(t, "codex-proxy", "drain", worker)
 		b.askOpenAI()
-		seen := openai.seen()
+		seen := openai.Keys()
 		assert.Equal(t, key, seen[len(seen)-1])
 		b.MustRun(t, "codex-proxy", "undrain", worker)
 	}
@@ -146,7 +146,7 @@ func testAccountsWithAPIKeys(t *testing.T, suite string) {
 	b.until("ready again", func(_ int, r report) bool { return r.Workers[1].Ready })
 	b.MustRun(t, "codex-proxy", "drain", "default")
 	b.askOpenAI()
-	seen := openai.seen()
+	seen := openai.Keys()
 	assert.Equal(t, "sk-third-SECRET", seen[len(seen)-1])
 	b.MustRun(t, "codex-proxy", "undrain", "default")
 	b.assertUnseen("SECRET")
@@ -263,9 +263,10 @@ func testAccountsWithADeviceCode(t *testing.T, suite string) {
 	// A request for limits without an answer delays no turn.
 	goOn := openai.hang()
 	defer goOn()
+	before := len(openai.person.Record().Readings)
 	b.MustRun(t, "systemctl", "restart", workerUnit)
 	b.until("ready", ready)
-	<-openai.asked
+	openai.untilRead(before)
 	b.askOpenAI()
 	goOn()
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="7d",worker="default"} 0.07`)
@@ -273,12 +274,12 @@ func testAccountsWithADeviceCode(t *testing.T, suite string) {
 	// A new login ends the previous one only after it has succeeded.
 	openai.approve(false)
 	b.giveUp()
-	assert.Zero(t, openai.revocations())
+	assert.Zero(t, openai.Revoked())
 	assert.Contains(t, b.row("default"), "active (running) ChatGPT pro ")
 	b.askOpenAI()
 	openai.approve(true)
 	b.MustRun(t, "codex-proxy", "accounts", "login")
-	assert.Equal(t, 1, openai.revocations())
+	assert.Equal(t, 1, openai.Revoked())
 	b.until("ready", ready)
 	b.askOpenAI()
 	b.assertUnseen("SECRET")
@@ -299,9 +300,10 @@ func (b *bed) untilMetric(line string) {
 			return
 		}
 		if ctx.Err() != nil {
-			about := regexp.MustCompile(`(?m)^codex_worker_rate_limit.*$`).FindAllString(string(text), -1)
+			about := regexp.MustCompile(`(?m)^codex_(worker_rate_limit|account).*$`).FindAllString(string(text), -1)
 			require.Fail(b.t, "never "+line, "%q", about)
 		}
+		pause(ctx, 20*time.Millisecond)
 	}
 }
 
@@ -341,7 +343,7 @@ func testAccountsLoginWhileATurnRuns(t *testing.T, suite string) {
 	require.NoError(t, <-loggedIn)
 	b.until("ready", ready)
 	b.askOpenAI()
-	assert.Equal(t, []string{"sk-first-SECRET", "sk-second-SECRET"}, openai.seen())
+	assert.Equal(t, []string{"sk-first-SECRET", "sk-second-SECRET"}, openai.Keys())
 
 	b.giveUp()
 	assert.Equal(t, "active (running) API key - -", b.row("default"), "the login of before holds")

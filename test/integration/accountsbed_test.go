@@ -16,8 +16,7 @@ const accountWorker = plainWorker + "model = \"" + model + "\"\n"
 // own settings.
 type accountsBed struct {
 	*bed
-	server  *accountserver.Server
-	workers []string // their names
+	server *accountserver.Server
 }
 
 // newAccountsBed installs the package, with a worker for each name that is logged in to the account of that name;
@@ -33,6 +32,7 @@ func newAccountsBed(t *testing.T, suite, config string, names ...string) *accoun
 func (b *bed) withAccounts(worker string, names ...string) *accountsBed {
 	b.t.Helper()
 	a := &accountsBed{bed: b}
+	b.workers = nil
 	logins := map[string]string{}
 	var own []string
 	for _, name := range names {
@@ -40,19 +40,13 @@ func (b *bed) withAccounts(worker string, names ...string) *accountsBed {
 		if !shared {
 			account, own = worker, append(own, worker)
 		}
-		a.workers, logins[worker] = append(a.workers, worker), account
+		b.workers, logins[worker] = append(b.workers, worker), account
 	}
 	a.server = accountserver.New(b.models, own...)
-	certificate, root := certify(b.t, accountserver.Hosts...)
-	require.NoError(b.t, b.WriteFile(authority, root, 0o644))
-	b.dropIn("codex-worker@.service", "openai", "[Service]\nEnvironment=SSL_CERT_FILE="+authority+"\n")
-	for _, host := range accountserver.Hosts {
-		b.appendTo("/etc/hosts", "127.0.0.1 "+host+"\n")
-	}
-	b.serveTLS("127.0.0.1:443", certificate, a.server.Handler())
+	b.serveHosts(a.server)
 	b.MustRun(b.t, "systemctl", "mask", workerUnit) // codex.target wants it
 	b.MustRun(b.t, "rm", workerFile)
-	for _, name := range a.workers {
+	for _, name := range b.workers {
 		require.NoError(b.t, b.WriteFile("/etc/codex-proxy/workers/"+name+".toml", []byte(worker), 0o644))
 		b.logInBefore(name, a.server.Account(logins[name]))
 		b.MustRun(b.t, "systemctl", "enable", "codex-worker@"+name+".service")

@@ -53,7 +53,8 @@ type bed struct {
 	t        *testing.T
 	http     *http.Client
 	models   *modelserver.Server
-	endpoint *endpoint // of models
+	endpoint *endpoint // of models, or of the accounts' server
+	workers  []string  // their names
 	front    *front    // the reverse proxy for load and hold, if any
 	key      string    // the API key of load and hold, if any
 }
@@ -85,10 +86,11 @@ func emptyBed(t *testing.T, suite string, binds ...machine.Bind) *bed {
 	return bootBed(t, machine.Debian(suite), binds...)
 }
 
-// neighbours is a Debian with the programs that operators run beside us, and make.
+// neighbours is a Debian with the programs that operators run beside us, make and tmux.
 // All tests that need any of them share it, as making it takes a minute.
 func neighbours() machine.Root {
-	return machine.Debian("trixie", "prometheus", "prometheus-node-exporter", "haproxy", "nginx-light", "caddy", "make")
+	return machine.Debian("trixie", "prometheus", "prometheus-node-exporter", "haproxy", "nginx-light", "caddy", "make",
+		"tmux")
 }
 
 // requireCodex returns the path of the real codex. It skips t without codex or without
@@ -117,7 +119,8 @@ func bootBed(t *testing.T, root machine.Root, binds ...machine.Bind) *bed {
 	})
 	l, err := newEndpoint(func() (net.Listener, error) { return m.Listen("tcp", modelAddr) })
 	require.NoError(t, err)
-	return &bed{Machine: m, t: t, http: m.HTTPClient(), models: modelserver.StartOn(t, l, model), endpoint: l}
+	return &bed{Machine: m, t: t, http: m.HTTPClient(), models: modelserver.StartOn(t, l, model), endpoint: l,
+		workers: []string{"default"}}
 }
 
 // start runs `systemctl start codex.target`, after which the service must be ready.

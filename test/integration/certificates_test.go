@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -70,6 +71,12 @@ func (b *bed) serveTLS(address string, certificate tls.Certificate, handler http
 	b.t.Helper()
 	l, err := b.Listen("tcp", address)
 	require.NoError(b.t, err)
+	b.serveTLSOn(l, certificate, handler)
+}
+
+// serveTLSOn is serveTLS on a listener.
+func (b *bed) serveTLSOn(l net.Listener, certificate tls.Certificate, handler http.Handler) {
+	b.t.Helper()
 	server := &http.Server{Handler: handler, ErrorLog: slog.NewLogLogger(slog.NewTextHandler(b.t.Output(), nil),
 		slog.LevelInfo),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}}}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/probes"
 	"codex-proxy/test/modelserver"
 )
 
@@ -56,7 +57,8 @@ func (b *bed) settle() {
 	b.t.Helper()
 	b.http.CloseIdleConnections()
 	b.until("ready and idle", func(status int, r report) bool {
-		return ready(status, r) && r.Workers[0].Inflight == 0 && r.Queue.Depth == 0
+		busy := slices.ContainsFunc(r.Workers, func(w probes.Worker) bool { return w.Inflight > 0 })
+		return ready(status, r) && !busy && r.Queue.Depth == 0
 	})
 	b.awaitSole()
 	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
@@ -80,7 +82,16 @@ func (b *bed) assertNothingLeft(before remains) {
 	assert.LessOrEqual(b.t, after.files, before.files)
 	assert.LessOrEqual(b.t, after.threads, before.threads+8)
 	assert.LessOrEqual(b.t, after.resident, before.resident+16<<10)
-	for _, unit := range []string{proxyUnit, workerUnit} {
+	for _, unit := range append(b.workerUnits(), proxyUnit) {
 		assert.Equal(b.t, "active", b.show(unit, "ActiveState")["ActiveState"], unit)
 	}
+}
+
+// workerUnits are the units of the bed's workers.
+func (b *bed) workerUnits() []string {
+	list := make([]string, 0, len(b.workers)+1)
+	for _, name := range b.workers {
+		list = append(list, "codex-worker@"+name+".service")
+	}
+	return list
 }
