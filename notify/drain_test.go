@@ -37,6 +37,31 @@ func TestExecDrains(t *testing.T) {
 	waiting.Close()
 }
 
+// A command that is to rest ends when the relay has no connection; a connection that
+// comes meanwhile waits for the next start.
+func TestExecRests(t *testing.T) {
+	s := newShim(t, "DIR/server", "echo.socket", "server", "DIR/server").listen(t)
+	s.cmd.Env = append(s.cmd.Env, "SHIM_REST=1")
+	startServer(t, s)
+	conn, _ := dialServer(t, s.socket)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGCONT))
+	assert.Equal(t, "STOPPING=1\nWATCHDOG_USEC=0\nSTATUS=Stopping: nothing runs", s.next(t))
+	_, err := conn.Write([]byte("x"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(conn, make([]byte, 1))
+	require.NoError(t, err, "the connection goes on")
+	late, err := net.Dial("unix", s.socket)
+	require.NoError(t, err)
+	defer late.Close()
+	conn.Close()
+	assert.Regexp(t, `^STATUS=Ended: SIGHUP after `, s.next(t))
+	assert.Equal(t, syscall.SIGHUP, s.wait(t).Signal())
+	require.NoError(t, s.listener.(*net.UnixListener).SetDeadline(time.Now().Add(patience)))
+	waiting, err := s.listener.Accept()
+	require.NoError(t, err, "the late connection waits for the next start")
+	waiting.Close()
+}
+
 // Without connections SIGTERM takes effect at once. A second one becomes SIGINT, and
 // another signal is passed on unchanged.
 func TestExecDrainIsHastened(t *testing.T) {

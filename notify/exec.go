@@ -47,6 +47,10 @@ type Command struct {
 	// Stopped, if not nil, reports whether a SIGTERM belongs to a stop of the unit:
 	// then Drain has no effect. Exec passes on no signal before it returns.
 	Stopped func(context.Context) bool
+	// Rest, once closed, ends a command that has no work to do: Exec closes the
+	// listeners of Relay, and the command gets SIGHUP when Relay has no connection.
+	// Nil: nothing closes it.
+	Rest <-chan struct{}
 	// BlockTerm starts the command with SIGTERM blocked, so that `systemctl kill`
 	// does not end it. Its child processes inherit that.
 	BlockTerm bool
@@ -135,15 +139,21 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 		_ = cmd.Process.Signal(syscall.SIGCONT) // as systemd does, so that a stopped process ends too
 	}
 	draining := false
-	forward(ctx, exited, signals, func(sig os.Signal) {
+	drain := func(status string) {
+		draining = true
+		_ = c.Relay.Close() // connections wait in the backlog for the next start
+		s.stopping(status)  // the probes go on, to detect a hang
+		tasks.Go(func() { s.drain(exited, func() { end(syscall.SIGHUP) }) })
+	}
+	forward(ctx, exited, signals, c.Rest, func(sig os.Signal) {
 		switch {
+		case sig == rest && !draining:
+			drain("Stopping: nothing runs")
+		case sig == rest:
 		case !stops(sig):
 			_ = cmd.Process.Signal(sig)
 		case sig == syscall.SIGTERM && c.Drain && !draining && !c.stopped(ctx):
-			draining = true
-			_ = c.Relay.Close()                           // connections wait in the backlog for the next start
-			s.stopping("Stopping: what runs is finished") // the probes go on, to detect a hang
-			tasks.Go(func() { s.drain(exited, func() { end(syscall.SIGHUP) }) })
+			drain("Stopping: what runs is finished")
 		default:
 			stopProbing()
 			s.stopping("Stopping: " + signalName(sig))
@@ -174,8 +184,11 @@ func start(cmd *exec.Cmd, blockTerm bool) error {
 	return cmd.Start()
 }
 
+// rest stands for the close of Command.Rest among the signals; no signal has number 0.
+const rest = syscall.Signal(0)
+
 // forward passes signals on until the command has exited.
-func forward(ctx, exited context.Context, signals <-chan os.Signal, pass func(os.Signal)) {
+func forward(ctx, exited context.Context, signals <-chan os.Signal, resting <-chan struct{}, pass func(os.Signal)) {
 	cancelled := ctx.Done()
 	for {
 		select {
@@ -183,6 +196,9 @@ func forward(ctx, exited context.Context, signals <-chan os.Signal, pass func(os
 			return
 		case sig := <-signals:
 			pass(sig)
+		case <-resting:
+			resting = nil
+			pass(rest)
 		case <-cancelled:
 			cancelled = nil
 			pass(syscall.SIGTERM)

@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 // playShim runs Exec: PROBE RELAY COMMAND..., where PROBE is the echo server's
 // socket and RELAY the name of an inherited socket; "-" is none. SHIM_DRAIN and
 // SHIM_BLOCK in the environment are Command.Drain and BlockTerm, SHIM_STOPPED is Stopped.
+// With SHIM_REST, SIGCONT closes Command.Rest.
 func playShim(args []string) int {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	notifier, err := FromEnv(logger)
@@ -56,6 +57,9 @@ func playShim(args []string) int {
 	c := Command{Args: args[2:], Drain: os.Getenv("SHIM_DRAIN") != "",
 		Stopped:   func(context.Context) bool { return os.Getenv("SHIM_STOPPED") != "" },
 		BlockTerm: os.Getenv("SHIM_BLOCK") != "", MemoryEvents: os.Getenv("MEMORY_EVENTS")}
+	if os.Getenv("SHIM_REST") != "" {
+		c.Rest = restOnSIGCONT()
+	}
 	if args[0] != "-" {
 		probe := func(ctx context.Context) (string, error) { return "echo", echo(ctx, args[0]) }
 		c.Ready, c.Alive = probe, probe
@@ -73,6 +77,14 @@ func playShim(args []string) int {
 		return ExitExec
 	}
 	return Exit(status)
+}
+
+// restOnSIGCONT returns a channel that the first SIGCONT closes.
+func restOnSIGCONT() <-chan struct{} {
+	rest, continued := make(chan struct{}), make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	go func() { <-continued; close(rest) }()
+	return rest
 }
 
 func fail(err error) int {

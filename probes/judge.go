@@ -22,6 +22,8 @@ type Facts struct {
 	Models int
 	// Lost: a connection of the current activation has ended.
 	Lost bool
+	// Standby: the service starts the unit when its account is needed.
+	Standby bool
 	// Draining: an operator or a stop of the service forbids new turns.
 	Draining bool
 	// Drained: an operator drained the worker; only an operator ends that.
@@ -107,6 +109,8 @@ func (f Facts) judgeInactive() Reason {
 		return WorkerExited
 	case f.JobPending:
 		return Starting
+	case f.Standby && !f.Drained:
+		return Standby
 	default:
 		return Stopped
 	}

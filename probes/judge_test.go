@@ -41,6 +41,11 @@ func TestJudge(t *testing.T) {
 		{"failed for good without a restart", unit("failed", "failed"), WorkerExited},
 		{"stopped", unit("inactive", "dead"), Stopped},
 		{"stopped, start job queued", Facts{ActiveState: "inactive", SubState: "dead", JobPending: true}, Starting},
+		{"a standby", standby(unit("inactive", "dead")), Standby},
+		{"a standby that an operator has drained", standby(Facts{ActiveState: "inactive", Drained: true}), Stopped},
+		{"a standby, start job queued", standby(queued(unit("inactive", "dead"))), Starting},
+		{"a standby that runs", standby(with(unit("active", "running"), connected)), Ready},
+		{"a standby that is given up", standby(limited(unit("failed", "failed"))), StartLimitHit},
 		{"not active although connected", with(unit("inactive", "dead"), connected), Stopped},
 		{"a state of a future systemd", unit("levitating", ""), Starting},
 		{"no bus, not connected", Facts{NoBus: true}, HandshakePending},
@@ -68,6 +73,11 @@ func TestReadyNeedsEverything(t *testing.T) {
 
 func unit(active, sub string) Facts {
 	return Facts{ActiveState: active, SubState: sub, Result: "success"}
+}
+
+func standby(f Facts) Facts {
+	f.Standby = true
+	return f
 }
 
 func with(f, connection Facts) Facts {

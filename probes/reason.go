@@ -23,6 +23,9 @@ const (
 	Draining Reason = "draining"
 	// Stopped means that the unit is inactive or does not exist.
 	Stopped Reason = "stopped"
+	// Standby means that the unit is inactive because its account is not needed; the
+	// service starts it when it is.
+	Standby Reason = "standby"
 	// NoModels means that the handshake is done, but the worker lists no model.
 	NoModels Reason = "no_models"
 	// NoWorker means that no worker is configured.
@@ -36,11 +39,11 @@ const (
 // that any worker has is the service's reason.
 var soonestFirst = []Reason{
 	HandshakePending, Starting, HandshakeLost, WorkerExited, BackingOff,
-	Draining, NoModels, Stopped, StartLimitHit,
+	Standby, Draining, NoModels, Stopped, StartLimitHit,
 }
 
 // Reasons are all reasons.
 var Reasons = []Reason{
 	Starting, HandshakePending, Ready, WorkerExited, HandshakeLost, BackingOff,
-	StartLimitHit, Draining, Stopped, NoModels, NoWorker, Stuck,
+	StartLimitHit, Draining, Stopped, Standby, NoModels, NoWorker, Stuck,
 }

@@ -19,6 +19,7 @@ func TestRecoverable(t *testing.T) {
 		"drained for its stop": {drained(unit("active", "running")), true},
 		"drained by operator":  {Facts{ActiveState: "active", Draining: true, Drained: true}, false},
 		"no models":            {with(unit("active", "running"), Facts{Handshake: true}), false},
+		"a standby":            {standby(unit("inactive", "dead")), true},
 		"stopped":              {unit("inactive", "dead"), false},
 		"about to start":       {Facts{ActiveState: "inactive", SubState: "dead", JobPending: true}, true},
 		"failed in its stop":   {queued(unit("failed", "failed")), true},

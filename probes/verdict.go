@@ -20,7 +20,7 @@ func ReadinessOf(s Snapshot) (Reason, string) {
 	var unready []string
 	for _, w := range s.Workers {
 		present[w.Reason] = true
-		if !w.Ready {
+		if !w.Ready && w.Reason != Standby {
 			unready = append(unready, w.sentence())
 		}
 	}
@@ -29,9 +29,13 @@ func ReadinessOf(s Snapshot) (Reason, string) {
 		return Ready, details
 	}
 	for _, r := range soonestFirst {
-		if present[r] {
-			return r, details
+		if !present[r] {
+			continue
 		}
+		if r == Standby && details == "" {
+			details = "every worker is stopped as a standby; the service starts one"
+		}
+		return r, details
 	}
 	return Starting, details
 }
@@ -61,19 +65,27 @@ func LivenessOf(s Snapshot) (bool, Reason) {
 // Settled reports whether the verdict is not about to change: a worker is ready, or
 // systemd has reported the end of every worker. READY=1 waits for this.
 func Settled(s Snapshot) bool {
+	settled := true
 	for _, w := range s.Workers {
-		switch w.Reason {
-		case Ready:
+		if w.Reason == Ready {
 			return true
-		case Starting, HandshakePending, HandshakeLost:
-			return false
-		case WorkerExited:
-			if !w.failed() {
-				return false
-			}
 		}
+		settled = settled && !w.changes()
 	}
-	return true
+	return settled
+}
+
+// changes reports whether the reason of a worker that is not ready is about to change. The
+// service starts a standby if no other worker is ready.
+func (w Worker) changes() bool {
+	switch w.Reason {
+	case Starting, HandshakePending, HandshakeLost, Standby:
+		return true
+	case WorkerExited:
+		return !w.failed()
+	default:
+		return false
+	}
 }
 
 // down reports whether the worker is down for a reason that its exit explains.

@@ -23,6 +23,8 @@ func TestReadinessOf(t *testing.T) {
 		{"lost", fleet(HandshakeLost), HandshakeLost},
 		{"start limit", fleet(StartLimitHit), StartLimitHit},
 		{"stopped", fleet(Stopped), Stopped},
+		{"the account in use restarts, the other is a standby", fleet(Standby, BackingOff), BackingOff},
+		{"standbys alone", fleet(Standby, StartLimitHit, Stopped), Standby},
 		{"no models", fleet(NoModels), NoModels},
 		{"pending", fleet(HandshakePending), HandshakePending},
 		{"workers drain", fleet(Draining, Draining), Draining},
@@ -50,6 +52,7 @@ func TestLivenessOf(t *testing.T) {
 		{"one failed, one restarting", fleet(StartLimitHit, BackingOff), true, BackingOff},
 		{"all at the start limit", fleet(StartLimitHit, StartLimitHit), false, StartLimitHit},
 		{"stopped by an operator", fleet(Stopped), true, Stopped},
+		{"one failed, one standby", fleet(StartLimitHit, Standby), true, Standby},
 		{"failed without restarts", finalFailure(), false, WorkerExited},
 		{"failed, and started again", failedAs(Starting), true, Starting},
 		{"a loop of the service is stuck", stuck(fleet(Ready)), false, Stuck},
@@ -80,12 +83,24 @@ func TestReadyImpliesLive(t *testing.T) {
 func TestSettled(t *testing.T) {
 	assert.True(t, Settled(Snapshot{}), "nothing to wait for")
 	assert.True(t, Settled(fleet(Ready, Starting)))
+	assert.True(t, Settled(fleet(Starting, Ready)), "whatever their order")
+	assert.True(t, Settled(fleet(Standby, Ready)))
+	assert.False(t, Settled(fleet(Standby, Stopped)), "the service starts the standby")
 	assert.True(t, Settled(fleet(BackingOff, Stopped)))
 	assert.True(t, Settled(fleet(StartLimitHit)))
 	assert.False(t, Settled(fleet(BackingOff, Starting)))
 	assert.False(t, Settled(fleet(HandshakePending)))
 	assert.False(t, Settled(fleet(WorkerExited)), "systemd has yet to report the next state")
 	assert.True(t, Settled(finalFailure()))
+}
+
+// A standby is as it should be: nothing is to be read of it while another worker is ready.
+func TestReadinessLeavesOutStandbys(t *testing.T) {
+	reason, details := ReadinessOf(fleet(Ready, Standby, BackingOff))
+	assert.Equal(t, Ready, reason)
+	assert.Equal(t, "worker c: backing_off", details)
+	_, details = ReadinessOf(fleet(Standby))
+	assert.Equal(t, "every worker is stopped as a standby; the service starts one", details)
 }
 
 func TestSentenceNamesTheRemedy(t *testing.T) {

@@ -68,7 +68,17 @@ func (c *connector) awaitDialable(ctx context.Context) bool {
 	for {
 		s, changed := c.worker.view()
 		var due <-chan time.Time
-		switch wait := time.Until(s.dialAfter); {
+		switch wait, kick := time.Until(s.dialAfter), time.Until(s.standby.kickAfter); {
+		case s.mayKick() && kick <= 0:
+			c.kick(ctx)
+			continue
+		case s.mayKick():
+			due = time.After(kick)
+		case s.rests() && s.unit.Active() && time.Until(s.standby.restBy) > 0:
+			due = time.After(time.Until(s.standby.restBy))
+		case s.rests() && s.unit.Active():
+			c.worker.cannotRest()
+			continue
 		case !s.mayDial() && !c.unitRuns(&s):
 			if s.neverReported() {
 				due = time.After(maxDialPause) // no event reports the start of its unit

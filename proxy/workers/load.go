@@ -1,5 +1,7 @@
 package workers
 
+import "time"
+
 // Load is what turns take up of a worker.
 type Load struct {
 	Turns    int   `json:"turns,omitempty"`    // in flight, and those that codex has yet to end
@@ -26,9 +28,10 @@ func (l Load) decodes(bytes int64) bool {
 // slots is the part of a worker's state that turns change.
 type slots struct {
 	inflight  int
-	lingering int   // turns whose request has ended, and that codex has yet to end
-	decoding  int64 // bytes of images that codex may be decoding
-	peers     Load  // of the other processes of the service
+	lingering int       // turns whose request has ended, and that codex has yet to end
+	decoding  int64     // bytes of images that codex may be decoding
+	peers     Load      // of the other processes of the service
+	usedAt    time.Time // when the last turn ended
 }
 
 // turns are those in flight, and those that codex has yet to end.

@@ -51,6 +51,9 @@ func (d *dispatcher) pick(a Ask) (*Lease, error) {
 		}
 		verdict = nearer(verdict, err)
 	}
+	if errors.Is(verdict, errAway) {
+		d.summon(a)
+	}
 	return nil, verdict
 }
 

@@ -18,6 +18,7 @@ type SavedWorker struct {
 	Latency  time.Duration `json:"latency_ns"`
 	LastExit *probes.Exit  `json:"last_exit,omitempty"`
 	Drained  bool          `json:"drained,omitempty"` // by an operator
+	UsedAt   time.Time     `json:"used_at,omitzero"`  // when the last turn ended
 }
 
 // Save returns what Restore of the next process takes over.
@@ -27,7 +28,7 @@ func (r roster) Save() Saved {
 		s, _ := w.view()
 		saved[w.name] = SavedWorker{
 			Restarts: s.restarts, Failures: s.failures, OOMKills: s.oomKills, Latency: s.latency, LastExit: s.exit,
-			Drained: s.drains.operator,
+			Drained: s.drains.operator, UsedAt: s.usedAt,
 		}
 	}
 	return saved
@@ -46,6 +47,9 @@ func (r roster) Restore(saved Saved) {
 			s.oomKills = max(s.oomKills, before.OOMKills)
 			s.outage.oomLogged = s.oomKills
 			s.drains.operator = s.drains.operator || before.Drained
+			if before.UsedAt.After(s.usedAt) {
+				s.usedAt = before.UsedAt
+			}
 			if s.latency == 0 {
 				s.latency = before.Latency
 			}

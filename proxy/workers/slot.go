@@ -2,6 +2,7 @@ package workers
 
 import (
 	"sync"
+	"time"
 
 	"codex-proxy/probes"
 )
@@ -45,6 +46,7 @@ func (s *slot) decoded() { s.free(s.releaseDecoding) }
 func (s *slot) release() {
 	s.free(func(of *slots) bool {
 		of.inflight--
+		of.usedAt = time.Now()
 		if s.released = true; s.holds > 0 {
 			of.lingering++
 		} else {

@@ -17,6 +17,7 @@ type state struct {
 
 	wedge       wedge
 	drains      drains
+	standby     standby
 	transitions transitions
 	outage      outage
 }
@@ -28,7 +29,8 @@ func (s *state) facts() probes.Facts {
 		NoBus:       s.connectionDecides(),
 		ActiveState: s.unit.ActiveState, SubState: s.unit.SubState, Result: s.unit.Result,
 		HeldBack: s.unit.HeldBack, JobPending: s.unit.JobPending, StartLimited: s.limited,
-		Handshake: s.conn != nil, Lost: s.lost, Draining: s.draining(), Drained: s.drains.operator,
+		Handshake: s.conn != nil, Lost: s.lost, Draining: s.draining() || s.rests(), Drained: s.drains.operator,
+		Standby: s.standsBy(),
 	}
 	if s.handshake != nil {
 		f.Models = len(s.handshake.Models)
@@ -55,6 +57,9 @@ func (s *state) setUnit(u units.State, now time.Time) {
 	}
 	if starting(u) && !starting(s.unit) {
 		s.startedAt = now
+	}
+	if u.ActiveState != "inactive" {
+		s.standby.started()
 	}
 	s.unitState.setUnit(u)
 	if !u.Failed() {

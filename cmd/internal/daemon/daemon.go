@@ -23,6 +23,7 @@ import (
 	"codex-proxy/notify"
 	"codex-proxy/notify/handoff"
 	"codex-proxy/probes"
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/api"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/stored"
@@ -71,6 +72,8 @@ type Daemon struct {
 	systemd   *units.Manager
 	watcher   *units.Watcher
 	pool      *workers.Pool
+	book      *accounts.Book
+	standby   *planner
 	usage     *usage.Store
 	responses *stored.Store  // nil: none is kept
 	traces    *traces.Tracer // nil: there are none
@@ -103,6 +106,7 @@ func New(s Settings) (*Daemon, error) {
 	d.server = d.newServer(registry)
 	d.health.loops = []func(context.Context) error{d.watcher.Alive, d.pool.Alive, d.server.Alive}
 	d.operate()
+	d.plan(registry)
 	d.succeed(s.Predecessor, program, metrics)
 	return d, nil
 }
@@ -115,6 +119,7 @@ func (d *Daemon) connect(process *handoff.Predecessor) {
 	d.ledger = inflight.New(inflight.Settings{
 		Own: d.load, Elsewhere: d.setElsewhere, Changed: d.loads.Changed, Freed: d.loads.Freed, Logger: d.logger,
 	})
+	d.book = accounts.NewBook(d.cfg.Accounts, d.cfg.Workers, d.changes.reportChanged)
 	d.pool = d.newPool()
 	d.loads.Connect(d.ledger, d.pool)
 }
@@ -164,6 +169,17 @@ func (d *Daemon) operate() {
 	server := control.New(d.pool, d.health.report, d.keys, d.drains, d.logger)
 	d.operators = operators{server, d.logger}
 	d.changes.control = server.Changed
+}
+
+// plan makes what starts and stops the workers by the quota of their accounts.
+func (d *Daemon) plan(registry prometheus.Registerer) {
+	registry.MustRegister(workers.NewInUseCollector(d.book))
+	d.standby = &planner{
+		policy: d.cfg.Accounts, book: d.book, pool: d.pool, started: d.started, predecessor: d.predecessor,
+		changed: make(chan struct{}, 1), memory: map[string]remembered{},
+	}
+	d.changes.others = append(d.changes.others, d.standby.touch)
+	d.standby.assign(workers.Spare) // before the first plan, a stopped worker is no outage
 }
 
 // succeed makes the takeover from a predecessor and the hand-over to a successor.

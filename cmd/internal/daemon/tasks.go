@@ -50,6 +50,7 @@ func (d *Daemon) background(signals <-chan os.Signal, handler signalHandler) []T
 func (d *Daemon) serving() []Task {
 	tasks := []Task{
 		{"announcer", d.announcer.run},
+		{"standby", d.standby.run},
 		{"reload", func(ctx context.Context) error {
 			defer close(d.reloader.settled)
 			if !await(ctx, d.started) {

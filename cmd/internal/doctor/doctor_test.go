@@ -426,6 +426,12 @@ func TestWhatIsWellToo(t *testing.T) {
 		changed func(b *bed)
 		want    want
 	}{
+		"standby": {func(b *bed) {
+			b.units[defaultUnit].ActiveState = "inactive"
+			b.report.Workers = append(b.report.Workers, probes.Worker{
+				Name: "default", Unit: defaultUnit, ActiveState: "inactive", Reason: probes.Standby,
+			})
+		}, want{"ok service", "; 1 on standby", ""}},
 		"debian 12": {func(b *bed) { b.version = "252.39" }, want{"ok systemd", "the units themselves wait", ""}},
 		"demo": {func(b *bed) {
 			b.write(workerFile("default"), "mode = \"demo\"\n")

@@ -32,6 +32,9 @@ func (s *survey) trySandbox(ctx context.Context, w worker, c Codex) Finding {
 	if problem == nil && untried == nil {
 		return ok(subject, "codex runs a command in its sandbox, inside "+w.unit())
 	}
+	if s.standby(w.unit()) {
+		return ok(subject, "is a standby: its sandbox is not tried")
+	}
 	if err := c.Sandbox(ctx); err != nil {
 		return blame(subject, err, "run it by hand: runuser -u codex-worker -- "+c.Path()+" sandbox -- /bin/true")
 	}

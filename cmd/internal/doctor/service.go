@@ -50,7 +50,23 @@ func checkService(_ context.Context, s *survey) []Finding {
 		found = append(found, warn("queue", fmt.Sprintf("is full: %d requests wait", q.Depth),
 			"add a worker, or raise max_inflight or queue_limit"))
 	}
-	return orOK(found, fmt.Sprintf("ready, %d of %d workers", len(s.report.Workers), len(s.report.Workers)))
+	return orOK(found, s.readyLine())
+}
+
+// readyLine describes a service whose workers are as they should be.
+func (s *survey) readyLine() string {
+	spare := 0
+	for _, w := range s.report.Workers {
+		if w.Reason == probes.Standby {
+			spare++
+		}
+	}
+	all := len(s.report.Workers)
+	line := fmt.Sprintf("ready, %d of %d workers", all-spare, all)
+	if spare > 0 {
+		line += fmt.Sprintf("; %d on standby", spare)
+	}
+	return line
 }
 
 func judgeWorker(w probes.Worker, serviceReady bool) []Finding {
@@ -58,6 +74,8 @@ func judgeWorker(w probes.Worker, serviceReady bool) []Finding {
 	case w.Drained:
 		return []Finding{warn("worker "+w.Name, "was drained by an operator: it takes no new turns",
 			"codex-proxy undrain "+w.Name)}
+	case w.Reason == probes.Standby && serviceReady:
+		return nil
 	case !w.Ready && serviceReady: // else the finding of the service names the worker
 		return []Finding{fail("worker "+w.Name, fmt.Sprintf("is not ready (%s)", w.Reason),
 			"codex-proxy status; journalctl -u "+w.Unit+" -n 20")}
@@ -77,6 +95,8 @@ func checkModels(_ context.Context, s *survey) []Finding {
 	for _, w := range s.report.Workers {
 		subject := "worker " + w.Name
 		switch {
+		case w.Reason == probes.Standby:
+			found = append(found, ok(subject, "is a standby: its account is not needed now"))
 		case w.Handshake == nil:
 			found = append(found, unchecked(subject, "it is not connected", "service"))
 		case len(w.Handshake.Models) == 0:

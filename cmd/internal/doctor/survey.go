@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -118,6 +119,13 @@ func (s *survey) askSystemd(ctx context.Context) {
 		})
 	}
 	all.Wait()
+}
+
+// standby reports whether the unit is stopped because the account of its worker is not needed.
+func (s *survey) standby(unit string) bool {
+	return slices.ContainsFunc(s.report.Workers, func(w probes.Worker) bool {
+		return w.Unit == unit && w.Reason == probes.Standby
+	})
 }
 
 // running reports whether the unit is active. It is false if its state is unknown.

@@ -20,17 +20,17 @@ func checkUnits(_ context.Context, s *survey) []Finding {
 			found = append(found, fail(name, "not checked: "+err.Error(), "systemctl status "+name))
 			continue
 		}
-		found = append(found, judge(s.units[name])...)
+		found = append(found, s.judge(s.units[name])...)
 	}
 	return orOK(found, fmt.Sprintf("%d installed and active, wanted at boot", len(s.unitNames())))
 }
 
-func judge(d units.Description) []Finding {
+func (s *survey) judge(d units.Description) []Finding {
 	if f, bad := judgeFile(d); bad {
 		return []Finding{f}
 	}
 	var found []Finding
-	if f, bad := judgeState(d); bad {
+	if f, bad := judgeState(d); bad && !s.standby(d.Unit) {
 		found = append(found, f)
 	}
 	if d.NeedReload {

@@ -26,6 +26,8 @@ func checkWatchdog(_ context.Context, s *survey) []Finding {
 func (s *survey) watched(unit string) []Finding {
 	d := s.units[unit]
 	switch {
+	case s.standby(unit):
+		return nil
 	case !d.Active():
 		return []Finding{unchecked(unit, "it does not run", "units")}
 	case d.Watchdog == 0:

@@ -108,6 +108,23 @@ func allEvents() []event {
 			"A worker takes no new turns because its unit stops",
 			"Its @CODEX_INFLIGHT@ turns in flight are finished first, for at most five minutes. Nothing\n" +
 				"needs to be done: the worker takes turns after the next start of the unit."},
+		{"worker-standby", "57f5aab2bc5148c7a2c0315697cd2498", "worker goes on standby",
+			"A worker is stopped because its account is not needed",
+			"codex-proxy ends @CODEX_UNIT@ (@CODEX_REASON@), which has no turns in flight. A connection\n" +
+				"starts it again when its account is next, or a request needs it. Nothing needs to be done;\n" +
+				"[accounts] in /etc/codex-proxy/config.toml has the policy."},
+		{"worker-standby-stays", "79dc37df698844feb4f02c11fa2822d4", "worker does not go on standby",
+			"A worker that is not needed goes on running",
+			"notify-exec did not end @CODEX_UNIT@ on the service's request; codex-proxy asks again later.\n" +
+				"After an upgrade from a version without standby workers, `systemctl restart @CODEX_UNIT@`\n" +
+				"replaces notify-exec."},
+		{"worker-standby-unstartable", "bdffe2f397e843598776ed7fe85729c1", "cannot start a standby worker",
+			"A stopped worker that is needed cannot be started",
+			"The socket of @CODEX_UNIT@ takes no connection: @CODEX_ERROR@. The next account serves\n" +
+				"meanwhile, and codex-proxy tries again. To start it: systemctl start @CODEX_UNIT@"},
+		{"worker-standby-started", "76ccf260408e4537b4ec7f2107eed1b7", "standby worker is started by a connection",
+			"A stopped worker is started because its account is needed",
+			"codex-proxy has connected to the socket of @CODEX_UNIT@, and systemd starts the unit."},
 		{"worker-undrained", "5a3113f6b827457ab1988c37ec943c71", "worker undrained",
 			"A worker takes turns again",
 			"An operator has ended the drain of @CODEX_WORKER@."},

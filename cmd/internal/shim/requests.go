@@ -20,13 +20,17 @@ const (
 )
 
 // requests are the requests of a worker's threads, as the proxy reports them. The
-// zero value knows none. Its methods may be called from any goroutine.
+// methods may be called from any goroutine.
 type requests struct {
+	resting chan struct{} // closed when the proxy has ended the worker, which has no turns
+
 	mu    sync.Mutex
 	at    map[string]string
 	order []string
 	fault string // what the proxy reports about codex as a whole
 }
+
+func newRequests() *requests { return &requests{resting: make(chan struct{}), at: map[string]string{}} }
 
 // read reads annotations from conn until it ends.
 func (r *requests) read(conn net.Conn) {
@@ -37,6 +41,8 @@ func (r *requests) read(conn net.Conn) {
 		switch {
 		case ok && thread == workers.Wedged:
 			r.blame(request)
+		case ok && thread == workers.Rest:
+			r.rest()
 		case ok:
 			r.note(thread, request)
 		}
@@ -46,9 +52,6 @@ func (r *requests) read(conn net.Conn) {
 func (r *requests) note(thread, request string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.at == nil {
-		r.at = map[string]string{}
-	}
 	if _, known := r.at[thread]; !known {
 		if len(r.order) == maxRequests {
 			delete(r.at, r.order[0])
@@ -63,6 +66,24 @@ func (r *requests) blame(words string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fault = words
+}
+
+func (r *requests) rest() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.rests() {
+		close(r.resting)
+	}
+}
+
+// rests reports whether the proxy has ended the worker.
+func (r *requests) rests() bool {
+	select {
+	case <-r.resting:
+		return true
+	default:
+		return false
+	}
 }
 
 // alive returns probe, which fails for good once the proxy has reported codex as

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,7 +16,7 @@ import (
 )
 
 func TestRequestsOfThreads(t *testing.T) {
-	var r requests
+	r := newRequests()
 	assert.Empty(t, r.of("a"))
 	ours, theirs := net.Pipe()
 	read := make(chan struct{})
@@ -30,7 +32,7 @@ func TestRequestsOfThreads(t *testing.T) {
 }
 
 func TestRequestsOfThreadsAreBounded(t *testing.T) {
-	var r requests
+	r := newRequests()
 	for n := range maxRequests + 2 {
 		r.note(fmt.Sprint(n), "r")
 	}
@@ -48,7 +50,7 @@ func TestRequestsOfThreadsAreBounded(t *testing.T) {
 
 // What the proxy reports of all of codex fails the probe that feeds the watchdog, for good.
 func TestWedgedFailsTheProbe(t *testing.T) {
-	var r requests
+	r := newRequests()
 	probe := r.alive(func(context.Context) (string, error) { return "codex 1", nil })
 	detail, err := probe(t.Context())
 	require.NoError(t, err)
@@ -63,4 +65,39 @@ func TestWedgedFailsTheProbe(t *testing.T) {
 	_, err = probe(t.Context())
 	require.EqualError(t, err, "codex has answered nothing")
 	assert.Equal(t, "r1", r.of("t1"))
+}
+
+// The proxy's line ends the worker; a second one changes nothing.
+func TestRest(t *testing.T) {
+	r := newRequests()
+	ours, theirs := net.Pipe()
+	read := make(chan struct{})
+	go func() { defer close(read); r.read(ours) }()
+	assert.False(t, r.rests())
+	for range 2 {
+		_, err := theirs.Write([]byte(workers.Rest + " it is idle\n"))
+		require.NoError(t, err)
+	}
+	require.NoError(t, theirs.Close())
+	<-read
+	assert.True(t, r.rests())
+	<-r.resting
+}
+
+// Only an orderly end makes the unit a standby: after any other one systemd restarts it.
+func TestOrderly(t *testing.T) {
+	const exited, code = 0, 8
+	assert.True(t, orderly(exited))
+	assert.True(t, orderly(syscall.WaitStatus(syscall.SIGHUP)), "the signal that ends it")
+	assert.False(t, orderly(1<<code))
+	assert.False(t, orderly(syscall.WaitStatus(syscall.SIGKILL)))
+}
+
+// The unit takes the shim's status for a success without a restart.
+func TestUnitKnowsTheStatus(t *testing.T) {
+	unit, err := os.ReadFile("../../../packaging/systemd/codex-worker@.service")
+	require.NoError(t, err)
+	for _, key := range []string{"SuccessExitStatus", "RestartPreventExitStatus"} {
+		assert.Contains(t, string(unit), fmt.Sprintf("\n%s=%d\n", key, ExitResting))
+	}
 }

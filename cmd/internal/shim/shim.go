@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"codex-proxy/cmd/internal/cli"
@@ -24,6 +25,11 @@ import (
 
 // relayLimit is far above what the few clients of one socket need.
 const relayLimit = 64
+
+// ExitResting is the exit status of a worker that the proxy has ended because it has
+// nothing to do. The unit names it in RestartPreventExitStatus= and SuccessExitStatus=.
+// systemd.exec(5) leaves 150 to 199 to applications.
+const ExitResting = 150
 
 // stopBound is for one question to systemd.
 const stopBound = 5 * time.Second
@@ -38,7 +44,7 @@ type Shim struct {
 	Command      notify.Command
 
 	tracing  bool
-	requests requests
+	requests *requests
 }
 
 // SetStderr reads the value of --stderr.
@@ -74,6 +80,8 @@ func (s *Shim) Validate() error {
 func (s *Shim) Run(ctx context.Context, stderr io.Writer) error {
 	runtime.GOMAXPROCS(1) // it only passes bytes on, and probes
 	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
+	s.requests = newRequests()
+	s.Command.Rest = s.requests.resting
 	notifier, err := notify.FromEnv(logger)
 	if err == nil {
 		err = s.inherit(notifier.WatchdogInterval())
@@ -99,7 +107,15 @@ func (s *Shim) Run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return cli.Exit(notify.ExitExec, err)
 	}
+	if s.requests.rests() && orderly(status) {
+		return cli.Exit(ExitResting, nil)
+	}
 	return cli.Exit(notify.Exit(status), nil)
+}
+
+// orderly reports whether the command has ended as it was asked to.
+func orderly(status syscall.WaitStatus) bool {
+	return status.Exited() && status.ExitStatus() == 0 || status.Signaled() && status.Signal() == syscall.SIGHUP
 }
 
 // inherit takes the socket of the relay, and checks the options against what the
