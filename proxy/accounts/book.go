@@ -17,7 +17,8 @@ var (
 	ErrNotAvailable = errors.New("the account is not available now")
 )
 
-// Book has what is known of each account. Its methods are safe for concurrent use.
+// Book has what is known of each account. Its methods are safe for concurrent use. A nil
+// Book decides nothing and records nothing.
 type Book struct {
 	policy   Policy
 	order    []string // all accounts, the first choice first
@@ -30,7 +31,8 @@ type Book struct {
 	switches uint64
 	now      time.Time // the latest that any method was given
 	revision uint64
-	views    []View // nil: something has changed
+	blocked  stopwatch // runs while no account has quota
+	views    []View    // nil: something has changed
 }
 
 // entry is what belongs to one account alone, whatever shares its quota.
@@ -67,28 +69,38 @@ func NewBook(p Policy, names []string, onChange func()) *Book {
 }
 
 // Policy is the policy that the states rest on.
-func (b *Book) Policy() Policy { return b.policy }
+func (b *Book) Policy() Policy {
+	if b == nil {
+		return Policy{Rotation: Off}
+	}
+	return b.policy
+}
 
 // Read takes over the result of a reading, which began at q.At. quotaID identifies the
 // account at OpenAI; if it is empty, no other account shares the quota.
 func (b *Book) Read(name, quotaID string, q Quota) {
 	b.change(name, q.At, func(e *entry) {
-		before := b.quotas[e.key(name)]
-		mine := e.quotaID == quotaID || e.quotaID == "" || quotaID == ""
-		e.quotaID = quotaID
-		known, exists := b.quotas[e.key(name)]
-		switch {
-		case exists:
-			before = known
-		case !mine: // the login is another account now
-			before = Quota{}
-		}
+		b.move(name, quotaID)
 		if !q.At.Before(e.invalidAt) {
 			e.invalidAt = time.Time{}
 		}
 		sortWindows(q.Windows)
-		b.quotas[e.key(name)] = before.withReading(q)
+		b.quotas[e.key(name)] = b.quotas[e.key(name)].withReading(q)
 	})
+}
+
+// move makes the account one that has the identified quota. What was known of it before it
+// had an identity stays.
+func (b *Book) move(name, quotaID string) {
+	e := b.entries[name]
+	before, same := b.quotas[e.key(name)], e.quotaID == "" || quotaID == ""
+	if e.quotaID == quotaID {
+		return
+	}
+	e.quotaID = quotaID
+	if _, known := b.quotas[e.key(name)]; !known && same {
+		b.quotas[e.key(name)] = before
+	}
 }
 
 // Update takes over the windows that codex reported after a turn. It needs no window that
@@ -122,9 +134,49 @@ func (b *Book) Invalidate(name string, at time.Time) {
 	})
 }
 
-// Identify takes over the login that codex reports.
+// Identify takes over the login that codex reports. What was known of a missing one stays,
+// for operators.
 func (b *Book) Identify(name string, login Login) {
-	b.change(name, login.At, func(e *entry) { e.login = login })
+	b.change(name, login.At, func(e *entry) {
+		if login.Missing() && e.login.Type != "" {
+			return
+		}
+		e.login = login
+		if login.QuotaID != "" {
+			b.move(name, login.QuotaID)
+		}
+	})
+}
+
+// Doubt asks for a reading soon: what is known may be old. It changes no state.
+func (b *Book) Doubt(name string, at time.Time) {
+	b.change(name, at, func(e *entry) {
+		q := b.quotas[e.key(name)]
+		q.DoubtedAt = later(q.DoubtedAt, at)
+		b.quotas[e.key(name)] = q
+	})
+}
+
+// SameQuota reports whether both accounts have the same quota.
+func (b *Book) SameQuota(one, other string) bool {
+	if b == nil || one == other {
+		return one == other
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e, o := b.entries[one], b.entries[other]
+	return e != nil && o != nil && e.quotaID != "" && e.quotaID == o.quotaID
+}
+
+// NextReading is when the account is to be read next, if the last reading of its quota began
+// at last.
+func (b *Book) NextReading(name string, last, now time.Time) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.entries[name] == nil {
+		return now.Add(IdleInterval)
+	}
+	return b.quota(name).NextReading(b.policy, last, now)
 }
 
 // Pause keeps new turns away from an account, or no longer.
@@ -166,6 +218,9 @@ func (b *Book) operate(name string, do func(*entry)) error {
 
 // change is the only writer. An unknown name changes nothing.
 func (b *Book) change(name string, now time.Time, do func(*entry)) {
+	if b == nil {
+		return
+	}
 	b.mu.Lock()
 	e := b.entries[name]
 	if e == nil {
@@ -175,15 +230,21 @@ func (b *Book) change(name string, now time.Time, do func(*entry)) {
 	before := b.look(b.now)
 	b.now = later(b.now, now)
 	do(e)
-	b.choose()
-	b.dropUnused()
-	b.revision++
-	b.views = nil
+	b.settle()
 	changed := !slices.EqualFunc(before, b.look(b.now), View.similar)
 	b.mu.Unlock()
 	if changed {
 		b.onChange()
 	}
+}
+
+// settle follows a change of what is known.
+func (b *Book) settle() {
+	b.choose()
+	b.dropUnused()
+	b.revision++
+	b.views = nil
+	b.blocked.set(b.isBlocked(), b.now)
 }
 
 // dropUnused drops the quotas that no account has any more.

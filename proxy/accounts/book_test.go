@@ -172,7 +172,7 @@ func TestBookSavedAndRestored(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &saved))
 
 	same := NewBook(policy, []string{"a", "b"}, func() {})
-	same.Restore(saved)
+	same.Restore(saved, noon)
 	for _, name := range []string{"a", "b"} {
 		want, _ := b.View(name, noon)
 		got, _ := same.View(name, noon)
@@ -180,7 +180,7 @@ func TestBookSavedAndRestored(t *testing.T) {
 	}
 	later := NewBook(policy, []string{"a", "b"}, func() {})
 	later.Read("a", "x", readAt(0.7, noon.Add(5)))
-	later.Restore(saved)
+	later.Restore(saved, noon)
 	v, _ := later.View("a", noon)
 	assert.InDelta(t, 0.3, v.Left, 1e-9, "the newer reading stays, which has ended the refusal")
 	assert.Equal(t, Available, v.State)
@@ -189,7 +189,7 @@ func TestBookSavedAndRestored(t *testing.T) {
 
 	other := NewBook(Policy{RotateAt: 0.9}, []string{"a"}, func() {})
 	other.Read("a", "y", readAt(0.2, noon.Add(-1)))
-	other.Restore(saved)
+	other.Restore(saved, noon)
 	v, _ = other.View("a", noon)
 	assert.Equal(t, Low, v.State, "the policy in force decides")
 	assert.Zero(t, v.Quota.RefusedAt, "the login is another account now")

@@ -42,6 +42,8 @@ type Quota struct {
 	// later reading that leaves quota. RefusedUntil is the reset that the refusal named.
 	RefusedAt    time.Time `json:"refused_at,omitzero"`
 	RefusedUntil time.Time `json:"refused_until,omitzero"`
+	// DoubtedAt is when a reading was last asked for.
+	DoubtedAt time.Time `json:"-"`
 	// InvalidAt is when the account's server last refused the login; zero after a reading
 	// that it accepted.
 	InvalidAt time.Time `json:"invalid_at,omitzero"`
@@ -94,7 +96,7 @@ func (q Quota) withReading(r Quota) Quota {
 	if r.At.Before(q.At) {
 		r.Windows, r.Allowed, r.Reached, r.Source, r.At = q.Windows, q.Allowed, q.Reached, q.Source, q.At
 	}
-	r.InvalidAt = time.Time{}
+	r.InvalidAt, r.DoubtedAt = time.Time{}, q.DoubtedAt
 	if !q.RefusedAt.IsZero() && !r.lifts(q) {
 		r.RefusedAt, r.RefusedUntil = q.RefusedAt, q.RefusedUntil
 	}

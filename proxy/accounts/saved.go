@@ -29,8 +29,9 @@ func (b *Book) Save() Saved {
 
 // Restore takes over what another process has saved, except accounts that this one does not
 // have. Of each quota and each login, the newer one stays.
-func (b *Book) Restore(saved Saved) {
+func (b *Book) Restore(saved Saved, now time.Time) {
 	b.mu.Lock()
+	b.now = later(b.now, now)
 	for _, name := range b.order {
 		if before, ok := saved.Accounts[name]; ok {
 			b.restore(name, before)
@@ -39,10 +40,7 @@ func (b *Book) Restore(saved Saved) {
 	if b.entries[saved.InUse] != nil {
 		b.inUse = saved.InUse
 	}
-	b.choose()
-	b.dropUnused()
-	b.revision++
-	b.views = nil
+	b.settle()
 	b.mu.Unlock()
 	b.onChange()
 }
@@ -64,7 +62,6 @@ func (b *Book) restore(name string, before SavedAccount) {
 	for i, w := range q.Windows {
 		q.Windows[i].Length = lengthOf(w.Name)
 	}
-	b.now = later(b.now, later(q.At, q.RefusedAt))
 	if q.InvalidAt.After(own.At) {
 		e.invalidAt = q.InvalidAt
 	}

@@ -14,14 +14,13 @@ const (
 	afterReset = time.Second
 )
 
-// NextReading is when the quota is to be read next, if the last reading began at last; zero
-// means at once.
+// NextReading is when the quota is to be read next, if the last reading began at last.
 func (q Quota) NextReading(p Policy, last, now time.Time) time.Time {
 	switch {
+	case q.RefusedAt.After(last), q.InvalidAt.After(last), q.DoubtedAt.After(last):
+		return last.Add(LeastInterval)
 	case q.State(p, now) != Exhausted:
 		return later(last, q.At).Add(IdleInterval)
-	case q.RefusedAt.After(last):
-		return last.Add(LeastInterval)
 	}
 	next := last.Add(ExhaustedInterval)
 	for _, reset := range q.resets() {

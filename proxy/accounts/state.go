@@ -35,9 +35,6 @@ func (s State) Serves() bool { return s != Exhausted && s != LoginInvalid }
 // after a refusal. Nothing can be read of the quota of such a login.
 const LimitlessPause = time.Minute
 
-// rounding is more than 1 - 0.95 is above 0.05 in floating point.
-const rounding = 1e-9
-
 // State is what the quota means at now. Only the state of a login without windows changes
 // by time alone: a window whose reset has passed is not known to be free.
 func (q Quota) State(p Policy, now time.Time) State {
@@ -51,7 +48,7 @@ func (q Quota) State(p Policy, now time.Time) State {
 		return Exhausted
 	case q.At.IsZero():
 		return Unknown
-	case q.usedUp(), len(q.Windows) > 0 && q.Left() <= p.RotateAt+rounding:
+	case q.usedUp(), len(q.Windows) > 0 && q.Left() <= p.RotateAt:
 		return Low
 	}
 	return Available

@@ -24,11 +24,14 @@ type View struct {
 // similar reports whether nothing differs that a decision rests on.
 func (v View) similar(o View) bool {
 	return v.Name == o.Name && v.QuotaID == o.QuotaID && v.State == o.State && v.Paused == o.Paused &&
-		v.InUse == o.InUse && v.Quota.RefusedAt.Equal(o.Quota.RefusedAt)
+		v.InUse == o.InUse && v.Quota.RefusedAt.Equal(o.Quota.RefusedAt) && v.Quota.DoubtedAt.Equal(o.Quota.DoubtedAt)
 }
 
 // Views are the accounts in order.
 func (b *Book) Views(now time.Time) []View {
+	if b == nil {
+		return nil
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.look(now)

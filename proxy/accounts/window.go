@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -23,8 +24,12 @@ func NewWindow(minutes int64, usedRatio float64, resetsAt time.Time) Window {
 		UsedRatio: min(max(usedRatio, 0), 1), ResetsAt: resetsAt}
 }
 
-// Left is the share of the window that is left, from 0 to 1.
-func (w Window) Left() float64 { return max(0, 1-w.UsedRatio) }
+// Left is the share of the window that is left, from 0 to 1. It is rounded, as 1 - 0.95 is
+// more than 0.05 in floating point.
+func (w Window) Left() float64 {
+	const precision = 1e6
+	return math.Round(precision*max(0, 1-w.UsedRatio)) / precision
+}
 
 // Ended reports whether the window has ended, so that the use of the next one is not known.
 func (w Window) Ended(now time.Time) bool { return !w.ResetsAt.IsZero() && !now.Before(w.ResetsAt) }

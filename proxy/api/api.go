@@ -106,6 +106,7 @@ func New(s Settings) *API {
 	s.Registry.MustRegister(
 		limits.NewCollector(a.Limiter), memory,
 		workers.NewReportCollector(s.Report), workers.NewRateLimitCollector(s.Pool.Accounts),
+		workers.NewAccountCollector(s.Pool),
 	)
 	a.mount(s)
 	return a

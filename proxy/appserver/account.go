@@ -1,16 +1,28 @@
 package appserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 )
 
 // Account is the account that codex reports.
 type Account struct {
-	Login *Login `json:"account"` // nil: none
+	Login *Login `json:"account"` // nil: none, also if the account's server has refused to refresh the login
 	// Required means that requests go to OpenAI, with the login.
 	Required bool `json:"requiresOpenaiAuth"`
+	// UserID is the user at ChatGPT; empty if codex does not know it. A workspace has several, each with limits
+	// of their own.
+	UserID    string            `json:"userId"`
+	Workspace *WorkspaceRouting `json:"workspaceRouting"` // nil: not known
+}
+
+// WorkspaceRouting identifies the account at ChatGPT.
+type WorkspaceRouting struct {
+	AccountID string `json:"chatgptAccountId"`
 }
 
 // Login is the login of codex.
@@ -27,9 +39,16 @@ type accountReadParams struct {
 
 // Account asks codex for its account, as codex read it at its start. Codex does not check the login with the account's
 // server.
-func (c *Conn) Account(ctx context.Context) (Account, error) {
+func (c *Conn) Account(ctx context.Context) (Account, error) { return c.readAccount(ctx, false) }
+
+// RefreshAccount is Account after codex has refreshed the tokens of the login, or read a newer auth.json. If the
+// account's server refuses to refresh, the account has no login, and codex does not ask again until auth.json changes
+// (measured on codex 0.169).
+func (c *Conn) RefreshAccount(ctx context.Context) (Account, error) { return c.readAccount(ctx, true) }
+
+func (c *Conn) readAccount(ctx context.Context, refresh bool) (Account, error) {
 	var a Account
-	if err := c.Call(ctx, "account/read", accountReadParams{}, &a); err != nil {
+	if err := c.Call(ctx, "account/read", accountReadParams{RefreshToken: refresh}, &a); err != nil {
 		return a, fmt.Errorf("cannot read the account: %w", err)
 	}
 	return a, nil
@@ -38,10 +57,24 @@ func (c *Conn) Account(ctx context.Context) (Account, error) {
 // RateLimits are the limits of an account. codex counts in at most two windows of time; either of them may be the
 // shorter one.
 type RateLimits struct {
-	// LimitID distinguishes the limits of an account that has several.
+	// LimitID distinguishes the limits of an account that has several: codex is the account's own, any other that of
+	// one model or feature.
 	LimitID   string           `json:"limitId"`
 	Primary   *RateLimitWindow `json:"primary"`
 	Secondary *RateLimitWindow `json:"secondary"`
+	Credits   *Credits         `json:"credits"`
+	PlanType  string           `json:"planType"`
+	// Reached is the kind of limit that is used up, such as rate_limit_reached for a window; mostly empty.
+	Reached string `json:"rateLimitReachedType"`
+	// SpendReached means that the limit on spending is used up.
+	SpendReached bool `json:"spendControlReached"`
+}
+
+// Credits are what an account may use beyond its windows.
+type Credits struct {
+	Has       bool   `json:"hasCredits"`
+	Unlimited bool   `json:"unlimited"`
+	Balance   string `json:"balance"`
 }
 
 // RateLimitWindow is one window of time.
@@ -51,18 +84,43 @@ type RateLimitWindow struct {
 	ResetsAt           int64 `json:"resetsAt"`           // Unix time in seconds; 0: unknown
 }
 
+// AccountLimits is what codex read from the account's server.
+type AccountLimits struct {
+	// RateLimits are those of the limit codex, or of the first one if there is none of that name.
+	RateLimits RateLimits `json:"rateLimits"`
+	// AccountID is the account that the server names; empty if it names none.
+	AccountID string `json:"accountId"`
+	// Allowed is the server's verdict on use within the windows; nil if codex cannot match the server's account and
+	// user with the login.
+	Allowed *bool `json:"ordinaryUsageAllowed"`
+}
+
+type rateLimitsReadParams struct {
+	// ExcludeResetCreditDetails saves a second request.
+	ExcludeResetCreditDetails bool `json:"excludeResetCreditDetails"`
+}
+
 type rateLimitsPayload struct {
 	RateLimits RateLimits `json:"rateLimits"`
 }
 
-// RateLimits asks codex for the limits of its account, which codex requests from the account's server. A login without
-// limits, such as an API key, is an error.
-func (c *Conn) RateLimits(ctx context.Context) (RateLimits, error) {
-	var r rateLimitsPayload
-	if err := c.Call(ctx, "account/rateLimits/read", nil, &r); err != nil {
-		return RateLimits{}, fmt.Errorf("cannot read the rate limits: %w", err)
+// RateLimits asks codex for the limits of its account, which codex requests from the account's server. It uses up none of
+// them. A login without limits, such as an API key, is an error. See IsUnauthorized for a login that is refused.
+func (c *Conn) RateLimits(ctx context.Context) (AccountLimits, error) {
+	var l AccountLimits
+	err := c.Call(ctx, "account/rateLimits/read", rateLimitsReadParams{ExcludeResetCreditDetails: true}, &l)
+	if err != nil {
+		return AccountLimits{}, fmt.Errorf("cannot read the rate limits: %w", err)
 	}
-	return r.RateLimits, nil
+	return l, nil
+}
+
+// IsUnauthorized reports whether the account's server refused the login in a reading. It may accept it after
+// RefreshAccount: codex 0.169 refreshes nothing for a reading. Its error, measured: code -32603, message "failed to fetch
+// codex rate limits: GET https://chatgpt.com/backend-api/wham/usage failed: 401 Unauthorized; content-type=…; body=…".
+func IsUnauthorized(err error) bool {
+	var e *RPCError
+	return errors.As(err, &e) && strings.Contains(e.Message, " failed: 401 ")
 }
 
 // RateLimitsUpdate returns the limits in a notification account/rateLimits/updated; false for any other notification.
@@ -74,14 +132,26 @@ func (n Notification) RateLimitsUpdate() (RateLimits, bool) {
 	return p.RateLimits, true
 }
 
+// accountLimit is the LimitID of the account's own limit.
+const accountLimit = "codex"
+
+// Covers reports whether an update is of the same limit.
+func (l RateLimits) Covers(update RateLimits) bool {
+	return update.LimitID == "" || update.LimitID == cmp.Or(l.LimitID, accountLimit)
+}
+
 // Merge returns the limits with the values of an update. A value that the update omits stays as it is; an update of
 // another limit changes nothing.
 func (l RateLimits) Merge(update RateLimits) RateLimits {
-	if l.LimitID != "" && update.LimitID != "" && l.LimitID != update.LimitID {
+	if !l.Covers(update) {
 		return l
 	}
-	l.Primary, l.Secondary = l.Primary.merge(update.Primary), l.Secondary.merge(update.Secondary)
-	return l
+	update.Primary, update.Secondary = l.Primary.merge(update.Primary), l.Secondary.merge(update.Secondary)
+	update.LimitID, update.PlanType = cmp.Or(update.LimitID, l.LimitID), cmp.Or(update.PlanType, l.PlanType)
+	if update.Credits == nil {
+		update.Credits = l.Credits
+	}
+	return update
 }
 
 func (w *RateLimitWindow) merge(update *RateLimitWindow) *RateLimitWindow {
@@ -95,7 +165,7 @@ func (w *RateLimitWindow) merge(update *RateLimitWindow) *RateLimitWindow {
 	if merged.WindowDurationMins == 0 {
 		merged.WindowDurationMins = w.WindowDurationMins
 	}
-	if merged.ResetsAt == 0 {
+	if merged.ResetsAt == 0 && merged.WindowDurationMins == w.WindowDurationMins {
 		merged.ResetsAt = w.ResetsAt
 	}
 	return &merged

@@ -31,10 +31,10 @@ func TestAccount(t *testing.T) {
 	a, err = c.Account(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, appserver.Account{Login: &appserver.Login{Type: "chatgpt", PlanType: "pro"}, Required: true}, a)
-	l, err := c.RateLimits(t.Context())
+	u, err := c.RateLimits(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, appserver.RateLimits{LimitID: "codex",
-		Primary: &appserver.RateLimitWindow{UsedPercent: 42, WindowDurationMins: 300, ResetsAt: 1800000000}}, l)
+	assert.Equal(t, appserver.AccountLimits{RateLimits: appserver.RateLimits{LimitID: "codex",
+		Primary: &appserver.RateLimitWindow{UsedPercent: 42, WindowDurationMins: 300, ResetsAt: 1800000000}}}, u)
 }
 
 func reply(result string) appservertest.Fault {

@@ -77,13 +77,15 @@ func (r drains) Before() map[string]int { return map[string]int{"a": int(r.befor
 
 func TestAccounts(t *testing.T) {
 	r := newRig(t)
-	want := []workers.Account{{Worker: "a", Limits: []workers.Limit{}}} // the fake needs no login
+	want := []workers.Account{{Worker: "a", Limits: []workers.Limit{}, // the fake needs no login
+		State: "available", Left: 1, Source: "reading"}}
 	var got []workers.Account
 	require.Eventually(t, func() (ok bool) {
 		var err error
 		got, err = r.Accounts(t.Context())
-		return err == nil && len(got) == 1
+		return err == nil && len(got) == 1 && !got[0].At.IsZero()
 	}, bound, time.Millisecond)
+	got[0].At, got[0].LoginAt = time.Time{}, time.Time{}
 	assert.Equal(t, want, got)
 	_, err := control.NewClient(filepath.Join(t.TempDir(), "none")).Accounts(t.Context())
 	assert.ErrorIs(t, err, control.ErrNotRunning)

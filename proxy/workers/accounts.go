@@ -1,131 +1,70 @@
 package workers
 
 import (
-	"bytes"
-	"context"
-	"sync"
 	"time"
 
-	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/accounts"
 )
 
-const (
-	// accountInterval is how often the account is read from codex: other clients use
-	// up its limits, too, and the windows end, while no turn reports it.
-	accountInterval = 5 * time.Minute
-	// accountTimeout bounds one reading; codex asks the account's server.
-	accountTimeout = 30 * time.Second
-)
-
-// Account is the login of a connected worker, as codex reports it.
+// Account is what is known of a worker's account.
 type Account struct {
 	Worker string `json:"worker"`
-	// Login is chatgpt, apiKey or another word of codex's; empty without one.
-	Login string `json:"login"`
-	// Required means that the worker's requests need a login.
-	Required bool    `json:"required"`
-	Plan     string  `json:"plan,omitempty"`
-	Email    string  `json:"email,omitempty"`
-	Limits   []Limit `json:"limits"`
+	// Login is chatgpt, apiKey or another word of codex's; empty without one. Required means
+	// that the worker's requests need a login.
+	Login    string `json:"login"`
+	Required bool   `json:"required"`
+	Plan     string `json:"plan,omitempty"`
+	Email    string `json:"email,omitempty"`
+	// LoginAt is when codex reported the login.
+	LoginAt time.Time `json:"login_at,omitzero"`
+	// Limits are the windows that have not ended since codex reported them.
+	Limits []Limit `json:"limits"`
+
+	State accounts.State `json:"state"`
+	// Until is when an exhausted account may have quota again; zero if that is not known.
+	Until time.Time `json:"until,omitzero"`
+	// Left is the least share left in any window, from 0 to 1.
+	Left float64 `json:"left"`
+	// Source and At are where the windows are known from, and since when.
+	Source accounts.Source `json:"source,omitempty"`
+	At     time.Time       `json:"at,omitzero"`
+	// RefusedAt is when the model endpoint refused a turn for the quota, which no later
+	// reading has ended; InvalidAt when the login was refused.
+	RefusedAt time.Time         `json:"refused_at,omitzero"`
+	InvalidAt time.Time         `json:"invalid_at,omitzero"`
+	Credits   *accounts.Credits `json:"credits,omitempty"`
+	// SharedWith are the workers whose logins are the same account at OpenAI.
+	SharedWith []string `json:"shared_with,omitempty"`
+	Paused     bool     `json:"paused,omitempty"`
+	InUse      bool     `json:"in_use,omitempty"`
 }
 
-// Accounts are those of the workers that are connected and have reported one.
-func (r roster) Accounts() []Account {
-	accounts := []Account{}
-	for _, w := range r {
-		if a, known := w.account.look(time.Now()); known {
-			a.Worker = w.name
-			accounts = append(accounts, a)
+// Book has what is known of the workers' accounts.
+func (p *Pool) Book() *accounts.Book { return p.book }
+
+// Accounts are those of which something is known, also those of workers that do not run.
+func (p *Pool) Accounts() []Account { return AccountsOf(p.book, time.Now()) }
+
+// AccountsOf are the accounts of a Book of which something is known.
+func AccountsOf(b *accounts.Book, now time.Time) []Account {
+	list := []Account{}
+	for _, v := range b.Views(now) {
+		if v.State != accounts.Unknown || !v.Login.At.IsZero() {
+			list = append(list, accountOf(v, now))
 		}
 	}
-	return accounts
+	return list
 }
 
-// account is what the worker of the current connection has reported of its account.
-// It is no part of the state, as nothing is decided by it.
-type account struct {
-	mu     sync.Mutex
-	known  bool
-	login  appserver.Account
-	limits appserver.RateLimits
-	last   []byte // the parameters of the last notification
-	failed bool   // the last reading
-}
-
-// forget is for the end of a connection: the next process may have another login.
-func (a *account) forget() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.known, a.login, a.limits, a.last = false, appserver.Account{}, appserver.RateLimits{}, nil
-}
-
-// beginsToFail records the result of a reading and reports whether it is the first
-// one that failed.
-func (a *account) beginsToFail(failed bool) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	begins := failed && !a.failed
-	a.failed = failed
-	return begins
-}
-
-// notified takes over what codex reports by itself, after a turn.
-func (a *account) notified(n appserver.Notification) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if bytes.Equal(n.Params, a.last) { // as after most turns
-		return
+func accountOf(v accounts.View, now time.Time) Account {
+	a := Account{
+		Worker: v.Name, Login: v.Login.Type, Required: v.Login.Required, Plan: v.Login.Plan, Email: v.Login.Email,
+		LoginAt: v.Login.At, Limits: current(v.Quota.Windows, now), State: v.State, Until: v.Until, Left: v.Left,
+		Source: v.Quota.Source, At: v.Quota.At, RefusedAt: v.Quota.RefusedAt, InvalidAt: v.Quota.InvalidAt,
+		Credits: v.Quota.Credits, SharedWith: v.Shared, Paused: v.Paused, InUse: v.InUse,
 	}
-	if update, ok := n.RateLimitsUpdate(); ok {
-		a.limits, a.last = a.limits.Merge(update), n.Params
+	if v.Quota.Plan != "" {
+		a.Plan = v.Quota.Plan
 	}
-}
-
-// read reads the account from codex. On an error the rest stays as it was.
-func (a *account) read(ctx context.Context, conn *appserver.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
-	defer cancel()
-	login, err := conn.Account(ctx)
-	if err != nil {
-		return err
-	}
-	a.update(login, nil)
-	if login.Login == nil || login.Login.Type != "chatgpt" { // no other login has limits
-		return nil
-	}
-	limits, err := conn.RateLimits(ctx)
-	if err != nil {
-		return err
-	}
-	a.update(login, &limits)
-	return nil
-}
-
-func (a *account) update(login appserver.Account, limits *appserver.RateLimits) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.known, a.login = true, login
-	if limits != nil {
-		a.limits, a.last = *limits, nil
-	}
-}
-
-// look is what is known at now; false without a connection.
-func (a *account) look(now time.Time) (Account, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	view := Account{Required: a.login.Required, Limits: limitsAt(a.limits, now)}
-	if login := a.login.Login; login != nil {
-		view.Login, view.Plan, view.Email = login.Type, login.PlanType, login.Email
-	}
-	return view, a.known
-}
-
-// readAccount keeps the worker's account up to date. A failed reading, such as one
-// without a network, is no fault of the worker; the first one in a row is logged.
-func (s *session) readAccount(ctx context.Context) {
-	err := s.worker.account.read(ctx, s.conn)
-	if ctx.Err() == nil && s.worker.account.beginsToFail(err != nil) {
-		s.worker.logger.Warn("cannot read the account of a worker", "error", err)
-	}
+	return a
 }

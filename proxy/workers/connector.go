@@ -118,7 +118,7 @@ func (c *connector) connect(ctx context.Context) error {
 		w.update(func(s *state) { s.dialFailed(err, time.Now()) })
 		return err
 	}
-	s := &session{worker: w, conn: conn, connector: c}
+	s := &session{worker: w, conn: conn, connector: c, readings: w.readings, began: time.Now()}
 	s.tasks.Go(func() { _ = conn.Run(ctx) }) // conn.Err has its error, unless this process ends it
 	if c.greet(greeting, conn) {
 		s.run(ctx)
@@ -129,7 +129,7 @@ func (c *connector) connect(ctx context.Context) error {
 	conn.Close(errSessionEnded)
 	w.annotator.disconnect()
 	s.tasks.Wait()
-	w.account.forget()
+	w.account.end()
 	return conn.Err()
 }
 
@@ -138,7 +138,7 @@ var errSessionEnded = errors.New("the proxy closes the connection")
 func (c *connector) dial(ctx context.Context) (conn *appserver.Conn, err error) {
 	err = c.answering(ctx, func() (err error) {
 		options := c.worker.settings.Client
-		options.OnNotification = c.worker.account.notified
+		options.OnNotification = c.worker.notified
 		conn, err = appserver.Dial(ctx, c.worker.socket, options)
 		return err
 	})

@@ -7,6 +7,3 @@ func (p *Pool) Pick(model string) (*Lease, error) { return p.pick(Ask{Model: mod
 
 // SetQueueTimeout is for later requests.
 func (p *Pool) SetQueueTimeout(d time.Duration) { p.queue.Timeout = d }
-
-// WindowName is the name of a limit's window.
-func WindowName(minutes int64) string { return windowName(minutes) }

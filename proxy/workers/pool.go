@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"codex-proxy/probes"
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/units"
 )
 
@@ -18,16 +19,29 @@ type Pool struct {
 	roster
 	dispatcher
 	announced atomic.Bool // AnnounceDrain was called
+	book      *accounts.Book
+	readings  *readings
 }
 
 // NewPool groups workers whose settings share the same OnChange.
 func NewPool(workers []*Worker, waiting Queue, onChange func()) *Pool {
 	p := &Pool{roster: workers, dispatcher: dispatcher{workers: workers, onChange: onChange}}
 	p.queue = newQueue(waiting, p.pick)
+	p.book = p.bookOf()
+	p.readings = newReadings(p.book)
 	for _, w := range workers {
-		w.wake = p.queue.wake
+		w.wake, w.book, w.readings = p.queue.wake, p.book, p.readings
 	}
 	return p
+}
+
+func (p *Pool) bookOf() *accounts.Book {
+	for _, w := range p.workers {
+		if w.settings.Book != nil {
+			return w.settings.Book
+		}
+	}
+	return accounts.NewBook(accounts.Policy{Rotation: accounts.Off}, p.Names(), p.AccountsChanged)
 }
 
 // Run runs every worker until ctx ends; then it returns nil.

@@ -1,10 +1,9 @@
 package workers
 
 import (
-	"fmt"
-	"slices"
 	"time"
 
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/appserver"
 )
 
@@ -15,44 +14,57 @@ type Limit struct {
 	ResetsAt  time.Time `json:"resets_at,omitzero"`
 }
 
-// limitsAt are the limits by their length. A window that has ended since codex
-// reported it is left out: the use of the next one is not known.
-func limitsAt(l appserver.RateLimits, now time.Time) []Limit {
-	limits := []Limit{}
+// windowsOf are the windows of limits. A window whose length codex does not know is left out.
+func windowsOf(l appserver.RateLimits) []accounts.Window {
+	var windows []accounts.Window
 	for _, w := range []*appserver.RateLimitWindow{l.Primary, l.Secondary} {
-		if w == nil || w.WindowDurationMins <= 0 || w.ResetsAt != 0 && now.Unix() >= w.ResetsAt {
+		if w == nil || w.WindowDurationMins <= 0 {
 			continue
 		}
-		limit := limitOf(w)
-		same := func(l Limit) bool { return l.Window == limit.Window }
-		if !slices.ContainsFunc(limits, same) { // the length is a label, of one sample
-			limits = append(limits, limit)
+		var resets time.Time
+		if w.ResetsAt != 0 {
+			resets = time.Unix(w.ResetsAt, 0).UTC()
+		}
+		windows = append(windows, accounts.NewWindow(w.WindowDurationMins, float64(w.UsedPercent)/100, resets))
+	}
+	return windows
+}
+
+// changedWindows are the windows of an update, with what it omits.
+func changedWindows(known, update appserver.RateLimits) []accounts.Window {
+	if !known.Covers(update) {
+		return nil
+	}
+	merged := known.Merge(update)
+	if update.Primary == nil {
+		merged.Primary = nil
+	}
+	if update.Secondary == nil {
+		merged.Secondary = nil
+	}
+	return windowsOf(merged)
+}
+
+// quotaOf is the quota that a reading has found, which began at begun.
+func quotaOf(read appserver.AccountLimits, begun time.Time) accounts.Quota {
+	l := read.RateLimits
+	q := accounts.Quota{
+		Windows: windowsOf(l), Plan: l.PlanType, Allowed: read.Allowed, Reached: l.Reached,
+		SpendReached: l.SpendReached, Source: accounts.Reading, At: begun,
+	}
+	if c := l.Credits; c != nil {
+		q.Credits = &accounts.Credits{Has: c.Has, Unlimited: c.Unlimited, Balance: c.Balance}
+	}
+	return q
+}
+
+// current are the windows that have not ended: the use of the next ones is not known.
+func current(windows []accounts.Window, now time.Time) []Limit {
+	limits := []Limit{}
+	for _, w := range windows {
+		if !w.Ended(now) {
+			limits = append(limits, Limit{w.Name, w.UsedRatio, w.ResetsAt})
 		}
 	}
 	return limits
-}
-
-func limitOf(w *appserver.RateLimitWindow) Limit {
-	limit := Limit{Window: windowName(w.WindowDurationMins), UsedRatio: float64(w.UsedPercent) / 100}
-	if w.ResetsAt != 0 {
-		limit.ResetsAt = time.Unix(w.ResetsAt, 0).UTC()
-	}
-	return limit
-}
-
-// windowName is 5h for 300 minutes, and for 299: OpenAI has sent windows that
-// are a minute or two short.
-func windowName(minutes int64) string {
-	const hour, day, slack = 60, 24 * 60, 3
-	whole := (minutes + hour/2) / hour * hour
-	if off := whole - minutes; whole > 0 && -slack <= off && off <= slack {
-		minutes = whole
-	}
-	switch {
-	case minutes%day == 0:
-		return fmt.Sprintf("%dd", minutes/day)
-	case minutes%hour == 0:
-		return fmt.Sprintf("%dh", minutes/hour)
-	}
-	return fmt.Sprintf("%dm", minutes)
 }

@@ -34,7 +34,7 @@ func (c *rateLimitCollector) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *rateLimitCollector) Collect(out chan<- prometheus.Metric) {
 	for _, a := range c.accounts() {
-		for _, l := range a.Limits {
+		for _, l := range a.Limits { // each length once
 			out <- prometheus.MustNewConstMetric(c.used, prometheus.GaugeValue, l.UsedRatio, a.Worker, l.Window)
 			if !l.ResetsAt.IsZero() {
 				out <- prometheus.MustNewConstMetric(c.reset, prometheus.GaugeValue, float64(l.ResetsAt.Unix()),

@@ -18,6 +18,8 @@ type session struct {
 	worker    *Worker
 	conn      *appserver.Conn
 	connector *connector
+	readings  *readings
+	began     time.Time
 
 	tasks     sync.WaitGroup // they end with the connection
 	examining atomic.Bool
@@ -35,6 +37,7 @@ func (s *session) run(ctx context.Context) {
 	defer healthy.Stop()
 	reset, refusal := make(chan error, 1), slog.LevelWarn
 	s.tasks.Go(func() { s.closeWhenStopped(ctx) })
+	w.account.begin()
 	account := time.NewTimer(0)
 	defer account.Stop()
 	for {
@@ -57,8 +60,9 @@ func (s *session) run(ctx context.Context) {
 				s.tasks.Go(func() { defer s.examining.Store(false); s.examine(ctx) })
 			}
 		case <-account.C:
-			s.tasks.Go(func() { s.readAccount(ctx) })
-			account.Reset(accountInterval)
+			s.readAccount(ctx, account)
+		case <-w.account.wake:
+			s.readAccount(ctx, account)
 		case <-s.connector.beat:
 			fault.Point("worker")
 		}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/appserver"
 )
 
@@ -25,6 +26,9 @@ type Settings struct {
 	// ResetFailed is ResetFailedUnit of org.freedesktop.systemd1.Manager; nil
 	// where there is no systemd.
 	ResetFailed func(ctx context.Context, unit string) error
+	// Book has what is known of the accounts of all workers of the pool, which calls
+	// Pool.AccountsChanged on each change. Nil: the pool makes one whose rotation is off.
+	Book *accounts.Book
 	// OnChange is called after every change of any worker, from any goroutine.
 	OnChange func()
 	// OnTurnEnd replaces OnChange when only a turn has ended on a ready worker.

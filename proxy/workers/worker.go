@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"codex-proxy/probes"
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/units"
 )
 
@@ -22,6 +23,8 @@ type Worker struct {
 	changed chan struct{} // closed and replaced by every change
 
 	account   account
+	book      *accounts.Book // of the pool
+	readings  *readings      // of the pool
 	annotator annotator
 	connector connector
 }
@@ -34,6 +37,7 @@ func New(name, socket string, settings Settings) *Worker {
 		logger: settings.Logger.With("worker", name, "unit", unit),
 		wake:   func() {}, changed: make(chan struct{}),
 	}
+	w.account.wake = make(chan struct{}, 1)
 	w.connector = newConnector(w)
 	return w
 }

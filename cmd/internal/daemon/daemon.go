@@ -63,6 +63,7 @@ type Daemon struct {
 	keys      *keyTable
 	drains    *drainTable
 	estate    *estate
+	accounts  *accountKeeper
 	textfile  *textfileKeeper
 	announcer *announcer
 	inheritor *inheritor
@@ -119,7 +120,13 @@ func (d *Daemon) connect(process *handoff.Predecessor) {
 	d.ledger = inflight.New(inflight.Settings{
 		Own: d.load, Elsewhere: d.setElsewhere, Changed: d.loads.Changed, Freed: d.loads.Freed, Logger: d.logger,
 	})
-	d.book = accounts.NewBook(d.cfg.Accounts, d.cfg.Workers, d.changes.reportChanged)
+	d.accounts = newAccountKeeper(d.cfg.Accounts, d.cfg.Workers, d.logger)
+	d.accounts.started, d.accounts.successor = d.started, d.successor
+	d.accounts.onChange = func() {
+		d.pool.AccountsChanged()
+		d.changes.reportChanged()
+	}
+	d.book = d.accounts.book
 	d.pool = d.newPool()
 	d.loads.Connect(d.ledger, d.pool)
 }
@@ -185,7 +192,8 @@ func (d *Daemon) plan(registry prometheus.Registerer) {
 // succeed makes the takeover from a predecessor and the hand-over to a successor.
 func (d *Daemon) succeed(process *handoff.Predecessor, program []string, m *metrics) {
 	d.estate = &estate{
-		pool: d.pool, server: d.server, ledger: d.ledger, keys: d.keys, metrics: m, textfile: d.textfile,
+		pool: d.pool, book: d.book, server: d.server, ledger: d.ledger, keys: d.keys, metrics: m,
+		textfile: d.textfile,
 	}
 	d.reloader = &reloader{
 		program: program, startTimeout: d.cfg.StartTimeout, notifier: d.notifier, sockets: d.sockets,

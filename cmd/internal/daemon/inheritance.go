@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/daemon/inflight"
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/api"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/workers"
@@ -26,6 +27,8 @@ type inheritance struct {
 	Load *inflight.Load `json:"load,omitempty"`
 	// KeyLevels are how much of their limits per minute the keys have used up.
 	KeyLevels map[string]limits.KeyLevel `json:"key_levels,omitempty"`
+	// Accounts is what is known of the accounts. The file has it, too, but may be older.
+	Accounts *accounts.Saved `json:"accounts,omitempty"`
 }
 
 // maxInheritance leaves room for the rest of the packet, in bytes.
@@ -34,6 +37,7 @@ const maxInheritance = 120 << 10
 // estate leaves an inheritance and takes one over.
 type estate struct {
 	pool     *workers.Pool
+	book     *accounts.Book
 	server   *api.API
 	ledger   *inflight.Ledger
 	keys     *keyTable
@@ -46,22 +50,33 @@ type estate struct {
 // leave returns the state for a successor. The gate must be closed until the successor
 // serves.
 func (e *estate) leave(began time.Time) inheritance {
-	load := e.ledger.ForSuccessor()
+	load, saved := e.ledger.ForSuccessor(), e.book.Save()
 	i := inheritance{
 		Workers: e.pool.Save(), keyState: e.keys.state(), Textfile: e.textfile.path,
 		Handoffs:       e.metrics.handoffs.done.Load() + 1, // with the one under way
 		FailedHandoffs: e.metrics.handoffs.failed.Load(), HandoffBegan: began,
 		Load: &load, KeyLevels: e.server.Limiter.KeyLevels(),
 	}
-	if raw, err := json.Marshal(i); err == nil && len(raw) > maxInheritance {
+	if i.tooLarge() {
 		i.KeyLevels = nil // of many hundred keys: they begin anew, and the reload succeeds
 	}
+	if i.Accounts = &saved; i.tooLarge() {
+		i.Accounts = nil // of many hundred accounts: the file has them
+	}
 	return i
+}
+
+func (i inheritance) tooLarge() bool {
+	raw, err := json.Marshal(i)
+	return err == nil && len(raw) > maxInheritance
 }
 
 // takeOver takes over the state of a predecessor.
 func (e *estate) takeOver(i inheritance) error {
 	e.pool.Restore(i.Workers)
+	if i.Accounts != nil { // 0.1.0 knows none
+		e.book.Restore(*i.Accounts, time.Now())
+	}
 	if e.withoutLoad = i.Load == nil; !e.withoutLoad {
 		e.server.Limiter.RecallKeys(i.KeyLevels, i.Load.Keys)
 		e.ledger.SetBefore(*i.Load)

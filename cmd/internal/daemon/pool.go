@@ -22,6 +22,7 @@ func (d *Daemon) newPool() *workers.Pool {
 			Prestart: min(d.cfg.ThreadCache, maxPrestart),
 			Backlog:  appserver.NewBacklog(min(maxBacklog, d.cfg.RequestMemory/4)),
 		},
+		Book: d.book,
 		Runs: units.WorkerRuns, ResetFailed: d.systemd.ResetFailed, OnChange: d.changes.reportChanged,
 		OnTurnEnd: d.changes.turnEnded, Claim: d.ledger.Claim, Logger: d.logger,
 	}

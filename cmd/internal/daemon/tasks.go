@@ -29,6 +29,7 @@ func (d *Daemon) background(signals <-chan os.Signal, handler signalHandler) []T
 		{"signals", func(ctx context.Context) error { return handler.run(ctx, signals) }},
 		{"units", d.watcher.Run},
 		{"workers", d.pool.Run},
+		{"accounts", d.accounts.run},
 		{"usage", d.usage.Run},
 		{"textfile", d.textfile.run},
 		{"watchdog", func(ctx context.Context) error { return d.health.watch(ctx, d.notifier) }},

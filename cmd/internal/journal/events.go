@@ -99,8 +99,43 @@ func allEvents() []event {
 		{"account-unread", "96fb8877bb34440882e074c513d317cd", "cannot read the account of a worker",
 			"The limits of a worker's account are not known",
 			"codex could not ask OpenAI for the account of the worker @CODEX_WORKER@; CODEX_ERROR has the\n" +
-				"reason. `codex-proxy accounts list` and the metrics lack the account until a later attempt\n" +
-				"succeeds; there is one every five minutes. Turns do not depend on it."},
+				"reason. `codex-proxy accounts list` shows what was known before, with its age. There is an\n" +
+				"attempt every five minutes, and every minute while the account is exhausted. The state of\n" +
+				"the account stays as it is."},
+		{"account-low", "5b8a1d0a6f5341c7a6d1e0c2b94f7a11", "account is low",
+			"An account has little quota left",
+			"The share that is left of the account of the worker @CODEX_WORKER@ is @CODEX_LEFT@, which is\n" +
+				"at most rotate_at in config.toml, or only credits are left. With a rotation, other accounts\n" +
+				"serve turns first. `codex-proxy accounts list` shows the windows and their resets."},
+		{"account-exhausted", "c0f3ee3b8a0d4f0ab3a6a2b9d4b3f5e2", "account is exhausted",
+			"An account has no quota left",
+			"The account of the worker @CODEX_WORKER@ has used up a window, or OpenAI refused a turn for\n" +
+				"its quota. CODEX_UNTIL is the reset that OpenAI named, if any. codex asks again every minute,\n" +
+				"and at the reset; the account serves again as soon as an answer shows quota."},
+		{"account-available", "e7a9d2c41f6b4b58a4b0c6f3d81e9a73", "account is available",
+			"An account has quota again",
+			"OpenAI reports quota for the account of the worker @CODEX_WORKER@, or accepts its login again.\n" +
+				"It serves turns."},
+		{"account-login-invalid", "1f6d3b5e9c7a4e2f8d0b6a4c2e8f7d95", "the login of an account is invalid",
+			"OpenAI does not accept the login of an account any more",
+			"The worker @CODEX_WORKER@ has no login, or OpenAI has refused it. With a rotation, no turn runs\n" +
+				"on this account. Log in again:\n" +
+				"  codex-proxy accounts login @CODEX_WORKER@"},
+		{"accounts-exhausted", "84c2a6e0d5f94b1ea7c3d9f0b2e61c58", "no account has quota",
+			"All accounts have used up their quota",
+			"Each of the @CODEX_ACCOUNTS@ accounts is exhausted, paused, or has an invalid login. Requests\n" +
+				"wait or fail until an account has quota: `codex-proxy accounts list` shows the resets."},
+		{"accounts-not-read", "9d3e7f1b6a2c4c85b0e4f8a1d7c35e26",
+			"what was known of the accounts is lost; it is read anew",
+			"The file of the accounts cannot be used",
+			"@CODEX_PATH@ has something else than the service writes; CODEX_ERROR has the reason. Nothing\n" +
+				"needs to be done: codex reads the accounts of the running workers within seconds, and the\n" +
+				"service writes the file anew. Accounts that were paused are not paused any more."},
+		{"accounts-not-written", "2a7c5d9e3f1b4d60951e8c4a7b6f0d37",
+			"cannot write what is known of the accounts; a restart forgets it",
+			"The file of the accounts cannot be written",
+			"Requests are served. After a restart, the accounts are read anew, and none is paused. Look at\n" +
+				"CODEX_ERROR, at the space on the disk and at the owner of /var/lib/codex-proxy."},
 		{"worker-drained", "36aed19da915437892fe63719bd017d3", "worker drained",
 			"An operator has drained a worker",
 			"It takes no new turns until `codex-proxy undrain @CODEX_WORKER@`; turns in flight go on."},
