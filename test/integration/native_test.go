@@ -13,9 +13,10 @@ const (
 	nativeHome = "/var/lib/codex-worker/default"
 
 	// inSandbox is a shell command that reports its user, its filters and where it
-	// may write.
-	inSandbox = `id -un; grep -c Seccomp_filters /proc/self/status; for d in . ` + nativeHome +
-		` /etc; do touch $d/made 2>/dev/null && echo $d yes || echo $d no; done`
+	// may write. It may write in the home, whose place in the sandbox is an empty
+	// directory without a disk.
+	inSandbox = `id -un; grep -c Seccomp_filters /proc/self/status; touch ` + nativeHome +
+		`/made; for d in . /etc /srv; do touch $d/made 2>/dev/null && echo $d yes || echo $d no; done`
 )
 
 // nativeWorker is realWorker with codex's own tools.
@@ -42,7 +43,7 @@ func TestNativeWorkerRunsCommands(t *testing.T) {
 		b := newBed(t, suite, nativeWorker(), "")
 		b.start()
 		out := b.tool(inSandbox)
-		assert.Contains(t, out, `codex-worker\n1\n. no\n`+nativeHome+` no\n/etc no\n`)
+		assert.Contains(t, out, `codex-worker\n1\n. no\n/etc no\n/srv no\n`)
 		page := b.MustRun(t, "codex-proxy", "doctor")
 		assert.Contains(t, page, "ok    sandbox      worker default: codex runs a command in its sandbox, inside "+
 			workerUnit+"\n")
@@ -52,21 +53,23 @@ func TestNativeWorkerRunsCommands(t *testing.T) {
 		b.MustRun(t, "systemctl", "restart", workerUnit)
 		b.until("ready", ready)
 		out = b.tool(inSandbox)
-		assert.Contains(t, out, `codex-worker\n1\n. yes\n`+nativeHome+` no\n/etc no\n`)
+		assert.Contains(t, out, `codex-worker\n1\n. yes\n/etc no\n/srv no\n`)
 		b.MustRun(t, "test", "-e", nativeHome+"/workspace/made")
+		b.MustRun(t, "test", "!", "-e", nativeHome+"/made")
 	})
 }
 
 // A drop-in may remove a permission that codex's sandbox needs. The doctor reports it,
-// and starts no worker for that.
+// and starts no worker for that; a worker whose home is new does not start.
 func TestDoctorTriesTheSandboxInsideTheUnit(t *testing.T) {
 	bothSuites(t, func(t *testing.T, suite string) {
 		b := newBed(t, suite, nativeWorker(), "")
+		b.start()
 		require.NoError(t, b.WriteFile("/etc/systemd/system/codex-worker@.service.d/strict.conf",
 			[]byte("[Service]\nSystemCallFilter=~seccomp\n"), 0o644))
 		b.MustRun(t, "systemctl", "daemon-reload")
-		b.start()
-		assert.Contains(t, b.tool(inSandbox), "SeccompInstall")
+		b.MustRun(t, "systemctl", "restart", workerUnit)
+		b.until("ready", ready)
 		remedy := b.found("sandbox", "SeccompInstall")
 		assert.Contains(t, b.MustRun(t, "sh", "-c", strings.Split(remedy, ";")[0]), "SystemCallFilter=~seccomp")
 
@@ -75,5 +78,11 @@ func TestDoctorTriesTheSandboxInsideTheUnit(t *testing.T) {
 		assert.Error(t, err)
 		assert.Contains(t, page, "inside this was not tried: it does not run\n")
 		assert.Equal(t, "inactive", b.show(workerUnit, "ActiveState")["ActiveState"])
+
+		b.MustRun(t, "rm", nativeHome+"/.prepared.json")
+		_, _, err = b.Run(t.Context(), "systemctl", "start", workerUnit)
+		assert.Error(t, err)
+		assert.Contains(t, b.MustRun(t, "journalctl", "-u", workerUnit, "-o", "cat"), "default.toml:1: codex cannot run a "+
+			"command in its sandbox (exit status 101): ")
 	})
 }

@@ -16,7 +16,6 @@ type settings = map[string]any
 func always() settings {
 	return settings{
 		"approval_policy":             "never",
-		"sandbox_mode":                "read-only",
 		"cli_auth_credentials_store":  "file",
 		"check_for_update_on_startup": false,
 		"thread_unload_delay_secs":    0, // a loaded thread is 2 MiB, and codex would keep it 30 minutes
@@ -63,6 +62,7 @@ func allOff(features []string) settings {
 // of our settings runs without it.
 var needed = map[string]bool{
 	"approval_policy": true, "sandbox_mode": true, "cli_auth_credentials_store": true,
+	"default_permissions": true, "permissions": true, "shell_environment_policy": true,
 	"model": true, "model_provider": true, "model_providers": true, "model_catalog_json": true,
 	"features.shell_tool": true, "features.unified_exec": true, "web_search": true,
 }
@@ -76,6 +76,9 @@ func (w *Worker) base(catalogue, keyFile string) settings {
 	c := always()
 	if w.Mode == Plain {
 		merge(c, bare())
+	}
+	if w.sandbox == nil {
+		c["sandbox_mode"] = "read-only" // a profile takes its place where there are tools
 	}
 	if w.Model != "" {
 		c["model"] = w.Model
@@ -110,7 +113,7 @@ func (w *Worker) config(base settings, unknown []string) settings {
 		remove(c, strings.Split(key, "."))
 		merge(c, clone(older[key]))
 	}
-	merge(c, clone(w.Extra))
+	merge(c, w.extra())
 	return c
 }
 

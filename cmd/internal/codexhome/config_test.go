@@ -1,8 +1,10 @@
 package codexhome
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -45,8 +47,11 @@ func TestConfigsAreGolden(t *testing.T) {
 			if w.Provider != nil {
 				keyFile = "/run/credentials/codex-worker@w.service/" + w.Provider.Credential
 			}
-			got, err := render(w.File, w.config(w.base(catalogue, keyFile), nil))
+			h := Home{File: w.File, Dir: "/var/lib/codex-worker/w", Runtime: "/run/codex-worker/w"}
+			program := codex{path: "/usr/bin/codex", dir: h.Dir + "/workspace"}
+			got, err := render(w.File, w.config(h.confined(w, program, w.base(catalogue, keyFile)), nil))
 			require.NoError(t, err)
+			got = bytes.ReplaceAll(got, fmt.Appendf(nil, "daemon-%d", os.Getuid()), []byte("daemon-UID"))
 			golden(t, name+".toml", got)
 		})
 	}
@@ -78,7 +83,8 @@ func TestAnUnknownSettingIsLeftOutWithItsOlderName(t *testing.T) {
 func TestWhatKeepsAWorkerSafeIsNeverLeftOut(t *testing.T) {
 	w, err := parse("/w.toml", []byte("mode = \"plain\"\n[codex.tools]\nx = 1"))
 	require.NoError(t, err)
-	for _, key := range []string{"", "sandbox_mode", "features", "features.shell_tool",
+	for _, key := range []string{"", "sandbox_mode", "default_permissions", "permissions.worker.filesystem", "features",
+		"features.shell_tool",
 		"model_providers.local.auth", "tools", "tools.x"} {
 		assert.False(t, w.dispensable(key), key)
 	}

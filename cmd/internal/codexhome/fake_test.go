@@ -63,6 +63,12 @@ func fakeCodex(args []string) int {
 			return 1
 		}
 		fmt.Fprintln(os.Stderr, answer("login-kind", "Logged in using ChatGPT"))
+	case strings.HasPrefix(line, "sandbox"):
+		if text := answer("nosandbox", ""); text != "" {
+			fmt.Fprintln(os.Stderr, text)
+			return 1
+		}
+		fmt.Print(answer("sandbox", ""))
 	case strings.HasPrefix(line, "app-server"):
 		if text := answer("refusal", ""); text != "" {
 			fmt.Println(text)

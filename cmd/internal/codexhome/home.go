@@ -22,13 +22,16 @@ type Home struct {
 	Note        func(line string) // called with notes for the operator about a start that succeeds
 }
 
-func (h *Home) configFile() string    { return filepath.Join(h.Dir, "config.toml") }
+func (h *Home) configFile() string    { return filepath.Join(h.Dir, configName) }
 func (h *Home) catalogueFile() string { return filepath.Join(h.Dir, "model-catalogue.json") }
 func (h *Home) stampFile() string     { return filepath.Join(h.Dir, ".prepared.json") }
 func (h *Home) authFile() string      { return filepath.Join(h.Dir, authName) }
 
-// authName is the file of codex's login, in its home.
-const authName = "auth.json"
+// The files of codex's login and settings, in its home.
+const (
+	authName   = "auth.json"
+	configName = "config.toml"
+)
 
 // Prepare makes the home ready for codex. Runtime/codex becomes a link to the program to run, and
 // Runtime/workspace a link to its working directory. Runtime/certificates.pem exists if codex is to trust that
@@ -70,7 +73,7 @@ func (h *Home) prepare(ctx context.Context) (program, workspace string, err erro
 	if err = h.noTools(w); err != nil {
 		return "", "", err
 	}
-	if inputs := h.inputs(doc, program); !h.fresh(inputs) {
+	if inputs := h.inputs(doc, program, workspace); !h.fresh(inputs) {
 		err = h.renew(ctx, w, codex{path: program, home: h.Dir, dir: workspace, limit: runLimit}, inputs)
 	}
 	return program, workspace, err
@@ -113,13 +116,22 @@ func (h *Home) renew(ctx context.Context, w *Worker, c codex, inputs string) err
 	if err != nil {
 		return err
 	}
-	base, err := h.base(ctx, w, c)
+	keyFile, err := h.keyFile(w)
+	if err != nil {
+		return err
+	}
+	base, err := h.base(ctx, w, c, keyFile)
 	if err != nil {
 		return err
 	}
 	written, err := h.settle(ctx, w, c, base, version)
 	if err != nil {
 		return err
+	}
+	if w.sandbox != nil {
+		if err := h.requireHidden(ctx, w, c, written, keyFile); err != nil {
+			return err
+		}
 	}
 	if needsLogin(written) {
 		if err := h.requireLogin(ctx, c); err != nil {
@@ -135,13 +147,9 @@ func (h *Home) renew(ctx context.Context, w *Worker, c codex, inputs string) err
 }
 
 // base writes the model catalogue, if the worker has one, and returns the settings around it.
-func (h *Home) base(ctx context.Context, w *Worker, c codex) (settings, error) {
-	keyFile, err := h.keyFile(w)
-	if err != nil {
-		return nil, err
-	}
+func (h *Home) base(ctx context.Context, w *Worker, c codex, keyFile string) (settings, error) {
 	if !w.hasCatalogue() {
-		return w.base("", keyFile), removeFiles(h.catalogueFile())
+		return h.confined(w, c, w.base("", keyFile)), removeFiles(h.catalogueFile())
 	}
 	bundled, err := c.models(ctx)
 	if err != nil {
@@ -151,7 +159,7 @@ func (h *Home) base(ctx context.Context, w *Worker, c codex) (settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.base(h.catalogueFile(), keyFile), writeFile(h.catalogueFile(), catalogue)
+	return h.confined(w, c, w.base(h.catalogueFile(), keyFile)), writeFile(h.catalogueFile(), catalogue)
 }
 
 // keyFile is the path of the provider's key, a credential of systemd.

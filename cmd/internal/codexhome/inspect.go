@@ -3,6 +3,7 @@ package codexhome
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -61,19 +62,26 @@ func (p *Program) Version(ctx context.Context) (string, error) { return p.versio
 // LoggedIn reports whether the home has a login. It does not ask the server whether the login is valid.
 func (p *Program) LoggedIn(ctx context.Context) (bool, error) { return p.loggedIn(ctx) }
 
-// SandboxTest is a command that succeeds if codex's sandbox forbids writes to the worker's home.
-func SandboxTest(home string) []string { return []string{"/usr/bin/test", "!", "-w", home} }
+// SandboxTest is a command that succeeds if codex's sandbox hides the worker's home.
+func SandboxTest(home string) []string {
+	return []string{"/usr/bin/test", "!", "-e", filepath.Join(home, configName)}
+}
 
 // SandboxProblem is the reason why codex could not run SandboxTest, from the end of that run and its standard
 // error.
 func SandboxProblem(home, end, talk string) *Problem {
 	if strings.TrimSpace(talk) == "" { // test itself prints nothing
-		return &Problem{Text: "codex's sandbox lets a command write to " + home,
-			Hint: "use another version of codex, or of bubblewrap"}
+		return &Problem{Text: "codex's sandbox shows a command " + home + ", where the login is",
+			Hint: "systemctl restart codex-worker@" + filepath.Base(home)}
 	}
-	return &Problem{Text: fmt.Sprintf("codex cannot run a command in its sandbox (%s): %s", end, cause(talk)),
-		Hint: "install bubblewrap, and allow unprivileged user namespaces (sysctl user.max_user_namespaces, " +
-			"kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"}
+	return &Problem{Text: noSandbox(end, talk), Hint: sandboxHint}
+}
+
+const sandboxHint = "install bubblewrap, and allow unprivileged user namespaces (sysctl user.max_user_namespaces, " +
+	"kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
+
+func noSandbox(end, talk string) string {
+	return fmt.Sprintf("codex cannot run a command in its sandbox (%s): %s", end, cause(talk))
 }
 
 // Sandbox runs SandboxTest in codex's own sandbox, outside of the worker's unit. The error is the reason why that
@@ -100,9 +108,6 @@ func (w *Worker) RunsCommands() bool {
 	features, _ := w.effective()["features"].(settings)
 	return w.Mode != Demo && (features["shell_tool"] != false || features["unified_exec"] != false)
 }
-
-// Unconfined reports whether the [codex] table turns the sandbox off.
-func (w *Worker) Unconfined() bool { return w.effective()["sandbox_mode"] == "danger-full-access" }
 
 // effective are the worker's settings in config.toml.
 func (w *Worker) effective() settings { return w.config(w.base("", ""), nil) }

@@ -23,7 +23,6 @@ func TestWhatAWorkerNeeds(t *testing.T) {
 		"plain with a tool": {"mode = \"plain\"\n[codex.features]\nshell_tool = true", true, true},
 		"native without": {"mode = \"native\"\n[codex.features]\nshell_tool = false\nunified_exec = false",
 			true, false},
-		"no sandbox": {"mode = \"native\"\n[codex]\nsandbox_mode = \"danger-full-access\"", true, true},
 		"asks for a login": {"mode = \"plain\"\n[codex]\nmodel_provider = \"y\"\n[codex.model_providers.y]\n" +
 			"requires_openai_auth = true", true, false},
 		"needs none": {"mode = \"plain\"\n[codex]\nmodel_provider = \"y\"\n[codex.model_providers.y]\n" +
@@ -36,7 +35,6 @@ func TestWhatAWorkerNeeds(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, c.login, w.NeedsLogin())
 			assert.Equal(t, c.commands, w.RunsCommands())
-			assert.Equal(t, name == "no sandbox", w.Unconfined())
 		})
 	}
 }

@@ -23,7 +23,11 @@ func realHome(t *testing.T, worker string) *Home {
 	if program == "" {
 		t.Skip("CODEX_PROXY_TEST_CODEX names no codex")
 	}
-	return newHome(t, t.TempDir(), fmt.Sprintf("codex_path = %q\n%s", program, worker))
+	// Not below /tmp, which tools may read.
+	dir, err := os.MkdirTemp("/var/tmp", "codexhome-")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	return newHome(t, dir, fmt.Sprintf("codex_path = %q\n%s", program, worker))
 }
 
 // codexOf runs the prepared program, in the prepared directory, as the unit would.
@@ -80,7 +84,9 @@ func (h *Home) inputsNow(t *testing.T) string {
 	require.NoError(t, err)
 	program, err := os.Readlink(filepath.Join(h.Runtime, "codex"))
 	require.NoError(t, err)
-	return h.inputs(doc, program)
+	workspace, err := os.Readlink(filepath.Join(h.Runtime, "workspace"))
+	require.NoError(t, err)
+	return h.inputs(doc, program, workspace)
 }
 
 func TestRealCodexSendsAPlainWorkersRequestAndNothingElse(t *testing.T) {

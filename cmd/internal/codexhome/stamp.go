@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 )
 
 // stamp records the inputs and the files of the last good run. While both are unchanged codex does not run again.
@@ -20,9 +21,10 @@ type stamp struct {
 const systemSettings = "/etc/codex"
 
 // inputs is a hash of all inputs of a run. Large or secret files count by size and time of change.
-func (h *Home) inputs(worker []byte, binary string) string {
+func (h *Home) inputs(worker []byte, binary, workspace string) string {
 	sum := sha256.New()
-	for _, text := range []string{h.File, h.Dir, h.Runtime, h.Credentials, string(worker), binary} {
+	for _, text := range []string{h.File, h.Dir, h.Runtime, h.Credentials, string(worker), binary,
+		resolved(h.Dir), resolved(workspace), strconv.Itoa(os.Getuid())} {
 		fmt.Fprintf(sum, "%d %s\n", len(text), text)
 	}
 	identify(sum, h.Self)

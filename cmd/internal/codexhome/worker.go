@@ -22,7 +22,7 @@ type Mode string
 // The modes of a worker.
 const (
 	Plain  Mode = "plain"  // a language model: no tools, prompts or context of codex's own
-	Native Mode = "native" // codex with its own tools, read-only, in a workspace
+	Native Mode = "native" // codex with its own tools, which see a workspace and no login
 	Demo   Mode = "demo"   // no codex and no account: the demo worker built into codex-proxy
 )
 
@@ -35,6 +35,7 @@ type Worker struct {
 	Workspace string         // native only; empty: a directory of the worker's own
 	Provider  *Provider      // nil: OpenAI, by the worker's login
 	Extra     map[string]any // the [codex] table
+	sandbox   *sandbox       // of the tools; nil: codex runs none
 	lines     strict.Lines
 }
 
@@ -101,7 +102,10 @@ func parse(file string, doc []byte) (*Worker, error) {
 	if err := w.checkPaths(); err != nil {
 		return nil, err
 	}
-	return w, w.setProvider(raw.Provider)
+	if err := w.setProvider(raw.Provider); err != nil {
+		return nil, err
+	}
+	return w, w.setSandbox()
 }
 
 // undecodable is the first fault of the file as a Problem, which has one line.

@@ -9,18 +9,13 @@ import (
 )
 
 // checkSandbox checks, for workers that run commands, that codex can run one in its
-// sandbox (bubblewrap).
+// sandbox (bubblewrap), and that the sandbox hides the login.
 func checkSandbox(ctx context.Context, s *survey) []Finding {
 	return s.eachCodex("sandbox", func(w worker, c Codex) Finding {
-		switch subject := "worker " + w.name; {
-		case !w.file.RunsCommands():
-			return ok(subject, fmt.Sprintf("not needed, mode %q runs no commands", w.file.Mode))
-		case w.file.Unconfined():
-			return warn(subject, "runs commands without codex's sandbox: only its unit confines them",
-				"take sandbox_mode = \"danger-full-access\" out of "+workerFile(w.name))
-		default:
-			return s.trySandbox(ctx, w, c)
+		if !w.file.RunsCommands() {
+			return ok("worker "+w.name, fmt.Sprintf("not needed, mode %q runs no commands", w.file.Mode))
 		}
+		return s.trySandbox(ctx, w, c)
 	})
 }
 
