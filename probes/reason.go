@@ -1,5 +1,7 @@
 package probes
 
+import "slices"
+
 // Reason is the one-word reason why a worker, or the whole service, is ready or not.
 // The vocabulary is closed: dashboards and runbooks match on it.
 type Reason string
@@ -28,6 +30,12 @@ const (
 	Standby Reason = "standby"
 	// NoModels means that the handshake is done, but the worker lists no model.
 	NoModels Reason = "no_models"
+	// QuotaExhausted means that every account is out, at least one for its quota. The
+	// service may count as ready then, by its settings.
+	QuotaExhausted Reason = "quota_exhausted"
+	// LoginInvalid means that the account's server refuses the logins of all accounts that
+	// no operator has paused.
+	LoginInvalid Reason = "login_invalid"
 	// NoWorker means that no worker is configured.
 	NoWorker Reason = "no_worker"
 	// Stuck means that a loop of the service itself does not answer.
@@ -42,8 +50,14 @@ var soonestFirst = []Reason{
 	Standby, Draining, NoModels, Stopped, StartLimitHit,
 }
 
+// ofService are the reasons that no single worker has.
+var ofService = []Reason{QuotaExhausted, LoginInvalid, NoWorker, Stuck}
+
+// OfService reports whether no single worker has the reason, but only the service.
+func (r Reason) OfService() bool { return slices.Contains(ofService, r) }
+
 // Reasons are all reasons.
 var Reasons = []Reason{
 	Starting, HandshakePending, Ready, WorkerExited, HandshakeLost, BackingOff,
-	StartLimitHit, Draining, Stopped, Standby, NoModels, NoWorker, Stuck,
+	StartLimitHit, Draining, Stopped, Standby, NoModels, QuotaExhausted, LoginInvalid, NoWorker, Stuck,
 }

@@ -14,7 +14,7 @@ const (
 // an operator has to act, else a second.
 func RetryAfter(r Report, now time.Time) time.Duration {
 	switch r.Health.Readiness.Reason {
-	case StartLimitHit, Stopped, NoWorker, NoModels:
+	case StartLimitHit, Stopped, NoWorker, NoModels, QuotaExhausted, LoginInvalid:
 		return maxRetryAfter
 	case WorkerExited:
 		if !r.Health.Liveness.Live { // the exit is final

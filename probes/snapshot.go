@@ -9,6 +9,10 @@ type Snapshot struct {
 	Stuck    string // the service's own loops that do not answer; empty if all do
 	Workers  []Worker
 	Queue    Queue
+	// ReadyWhenExhausted makes QuotaExhausted count as ready. QuotaBack is when an account
+	// may have quota again; zero: unknown.
+	ReadyWhenExhausted bool
+	QuotaBack          time.Time
 }
 
 // Worker is the published state of one worker, in the JSON of the probes.
@@ -38,6 +42,10 @@ type Worker struct {
 	// Transitions are the last changes of Reason, oldest first. They show a restart
 	// after it is over.
 	Transitions []Transition `json:"transitions"`
+	// Out is why the worker's account runs no turns, although the worker could:
+	// QuotaExhausted, LoginInvalid, or Draining if an operator has paused it. Empty: it runs
+	// them.
+	Out Reason `json:"-"`
 }
 
 // Transition is one change of a worker's reason.

@@ -90,7 +90,7 @@ func (t *Tracker) Observe(s Snapshot) Report {
 func (t *Tracker) observeReadiness(s Snapshot) {
 	r := &t.health.Readiness
 	reason, details := ReadinessOf(s)
-	ready := reason == Ready
+	ready := reason == Ready || reason == QuotaExhausted && s.ReadyWhenExhausted
 	if reason != r.Reason {
 		r.LastChangeAt = s.At
 	}

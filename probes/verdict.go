@@ -2,12 +2,48 @@ package probes
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 )
 
-// ReadinessOf is the service's readiness: one ready worker suffices, unless the
-// service drains. The second value describes every worker that is not ready.
+// ReadinessOf is the service's readiness: one ready worker whose account runs turns
+// suffices, unless the service drains. The second value describes every worker that is not
+// ready.
 func ReadinessOf(s Snapshot) (Reason, string) {
+	reason, details := readinessOf(s)
+	isOut := func(w Worker) bool { return w.Out != "" }
+	if s.Stuck != "" || s.Draining || !slices.ContainsFunc(s.Workers, isOut) {
+		return reason, details
+	}
+	in := s
+	in.Workers = slices.DeleteFunc(slices.Clone(s.Workers), isOut)
+	if len(in.Workers) > 0 {
+		reason, _ = readinessOf(in)
+		return reason, details
+	}
+	reason, words := s.outage()
+	return reason, strings.TrimSuffix(words+"; "+details, "; ")
+}
+
+// outage is why all accounts are out: the reason that may end soonest.
+func (s Snapshot) outage() (Reason, string) {
+	has := func(out Reason) bool {
+		return slices.ContainsFunc(s.Workers, func(w Worker) bool { return w.Out == out })
+	}
+	switch {
+	case has(QuotaExhausted) && !s.QuotaBack.IsZero():
+		return QuotaExhausted, "no account has quota; it is expected back at " + s.QuotaBack.UTC().Format(time.RFC3339)
+	case has(QuotaExhausted):
+		return QuotaExhausted, "no account has quota"
+	case has(LoginInvalid):
+		return LoginInvalid, "the logins of the accounts are refused; codex-proxy accounts login NAME"
+	}
+	return Draining, "every account is paused; codex-proxy accounts resume NAME"
+}
+
+// readinessOf is ReadinessOf of the workers alone.
+func readinessOf(s Snapshot) (Reason, string) {
 	switch {
 	case s.Stuck != "":
 		return Stuck, s.Stuck
@@ -52,7 +88,7 @@ func LivenessOf(s Snapshot) (bool, Reason) {
 	reason := s.Workers[0].Reason
 	for _, w := range s.Workers {
 		if !w.failed() {
-			r, _ := ReadinessOf(s)
+			r, _ := readinessOf(s) // accounts are no matter: a restart gives them no quota
 			return true, r
 		}
 		if w.Reason == StartLimitHit {

@@ -39,6 +39,47 @@ func TestReadinessOf(t *testing.T) {
 	}
 }
 
+// Accounts matter to readiness, and nothing to liveness.
+func TestReadinessOfAccounts(t *testing.T) {
+	back := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, tc := range []struct {
+		name    string
+		workers Snapshot
+		out     []Reason
+		want    Reason
+		details string
+	}{
+		{"one has quota", fleet(Ready, Ready), []Reason{QuotaExhausted, ""}, Ready, ""},
+		{"the one with quota starts", fleet(Ready, Starting), []Reason{QuotaExhausted, ""}, Starting, ""},
+		{"none has quota", fleet(Ready, Ready), []Reason{QuotaExhausted, QuotaExhausted}, QuotaExhausted,
+			"no account has quota; it is expected back at 2026-03-01T12:00:00Z"},
+		{"one may be free again", fleet(Ready, Ready, Ready), []Reason{LoginInvalid, QuotaExhausted, Draining},
+			QuotaExhausted, "expected back"},
+		{"no login", fleet(Ready, Ready), []Reason{Draining, LoginInvalid}, LoginInvalid,
+			"codex-proxy accounts login NAME"},
+		{"all paused", fleet(Ready), []Reason{Draining}, Draining, "codex-proxy accounts resume NAME"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.workers.At, tc.workers.QuotaBack = back, back
+			for i, out := range tc.out {
+				tc.workers.Workers[i].Out = out
+			}
+			got, details := ReadinessOf(tc.workers)
+			assert.Equal(t, tc.want, got)
+			assert.Contains(t, details, tc.details)
+			live, reason := LivenessOf(tc.workers)
+			assert.True(t, live)
+			assert.Equal(t, Ready, reason)
+			for ready, when := range map[bool]bool{got == Ready: false, got == Ready || got == QuotaExhausted: true} {
+				tc.workers.ReadyWhenExhausted = when
+				r := NewTracker(back, func(Flip) {}).Observe(tc.workers)
+				assert.Equal(t, ready, r.OK)
+				assert.Equal(t, got, r.Health.Readiness.Reason)
+			}
+		})
+	}
+}
+
 func TestLivenessOf(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -28,6 +28,9 @@ const statusClientGone = 499
 // twice and silently, for a Retry-After of up to a minute, unless X-Should-Retry forbids it.
 const longWait = time.Minute
 
+// shouldRetry is a header by which OpenAI's libraries repeat a request or do not.
+const shouldRetry = "X-Should-Retry"
+
 // envelope turns errors of all rooms into answers.
 type envelope struct {
 	report    func() probes.Report
@@ -53,8 +56,8 @@ func (e *envelope) write(w http.ResponseWriter, x *Exchange, err error) {
 	if answer.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(answer.RetryAfter.Round(time.Second).Seconds())))
 	}
-	if answer.RetryAfter >= longWait {
-		w.Header().Set("X-Should-Retry", "false")
+	if answer.RetryAfter >= longWait && answer.Header.Get(shouldRetry) == "" {
+		w.Header().Set(shouldRetry, "false")
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(answer.Status)
@@ -87,11 +90,14 @@ func (e *envelope) answer(x *Exchange, err error) *openai.Error {
 	var rpc *appserver.RPCError
 	var failed *appserver.TurnError
 	var silent *turn.SilentError
+	var exhausted *workers.ExhaustedError
 	switch {
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, workers.ErrNoModel):
 		return e.noModel(x.Key.Limits, x.Model, x.Accounts...)
+	case errors.As(err, &exhausted):
+		return exhaustedError(exhausted.Until, time.Now())
 	case errors.Is(err, workers.ErrDraining), errors.Is(err, workers.ErrNotReady), errors.Is(err, workers.ErrBusy),
 		errors.Is(err, workers.ErrQueueFull):
 		return e.unavailable(err)
@@ -138,6 +144,10 @@ func (e *envelope) unavailable(err error) *openai.Error {
 		return openai.TooMany(openai.TypeRateLimit, "concurrency_exceeded",
 			"the queue is full, and most of it are requests with this API key; send fewer at the same time",
 			e.nextPlace())
+	case errors.Is(err, workers.ErrLogins), errors.Is(err, workers.ErrPaused):
+		return outError(err)
+	case errors.Is(err, workers.ErrHeld):
+		return heldError()
 	case errors.Is(err, workers.ErrDecoding):
 		return openai.Unavailable("overloaded",
 			"every worker is busy with the images of other requests; send the request again", e.nextPlace())

@@ -41,6 +41,19 @@ func (c Conversation) Rotates(cs []Candidate, i int, switches uint64) bool {
 	return false // it has no worker any more, or the request may not use it
 }
 
+// Served is the conversation after candidate i has begun its turn.
+func (c Conversation) Served(cs []Candidate, i int, switches uint64, now time.Time) Conversation {
+	next := Conversation{Account: cs[i].Name, Rotated: c.Rotated, Switches: c.Switches}
+	rotates := c.Rotates(cs, i, switches)
+	if rotates {
+		next.Rotated = now
+	}
+	if rotates || c.Account == "" || cs[i].InUse { // it follows a switch, sooner or later
+		next.Switches = switches
+	}
+	return next
+}
+
 // Affinity is the account on which the conversation stays while that is available; empty if
 // there is none. prefer is the account that has the conversation's thread or response, as
 // far as it is known from elsewhere; it is the better guess, as conversations with one

@@ -44,10 +44,13 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 
 // refusals are why a turn got no place; "ended" is the end of the request itself while
 // it waited.
-var refusals = []string{"draining", "queue_full", "busy", "not_ready", "no_model", "ended"}
+var refusals = []string{"draining", "queue_full", "busy", "not_ready", "no_model", "exhausted", "ended"}
 
 func refusal(err error) string {
+	var exhausted *workers.ExhaustedError
 	switch {
+	case errors.As(err, &exhausted):
+		return "exhausted"
 	case errors.Is(err, workers.ErrDraining):
 		return "draining"
 	case errors.Is(err, workers.ErrQueueFull):

@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +16,8 @@ type Ask struct {
 	// Key is the name of the request's API key. All requests without a name share
 	// one key.
 	Key string
-	// Accounts are the only workers that may serve the request; nil: all may.
+	// Accounts are the only accounts that may serve the request, by the names of their
+	// workers; nil: all may.
 	Accounts []string
 	// Lost is the lease on which the request's turn was lost; Acquire releases it.
 	// Such a request still counts as in flight: it waits ahead of all others, and
@@ -30,6 +32,11 @@ type Ask struct {
 	// Prefer names the worker that serves the request if it has a slot just now;
 	// empty is no preference.
 	Prefer string
+	// Conversation identifies the conversation; empty: none does. It matters while the
+	// quota of accounts decides.
+	Conversation string
+	// Refused are the accounts that have refused this turn for their quota.
+	Refused []string
 	// OnSilence is called each Keepalive while the request waits, from the goroutine of
 	// Acquire; its error ends the wait. Nil: nothing is called.
 	OnSilence func() error
@@ -39,11 +46,20 @@ type Ask struct {
 // again reports whether the request waits again, for its turn was lost.
 func (a Ask) again() bool { return a.Lost != nil }
 
+// allows reports whether the account may serve the request.
+func (a Ask) allows(account string) bool {
+	return a.Accounts == nil || slices.Contains(a.Accounts, account)
+}
+
+// refusedBy reports whether the account has refused this turn.
+func (a Ask) refusedBy(account string) bool { return slices.Contains(a.Refused, account) }
+
 // dispatcher gives the slots of the workers to requests.
 type dispatcher struct {
 	workers  roster
 	queue    *queue
 	pace     pace
+	rotation *rotation   // nil: the quota of accounts decides nothing
 	draining atomic.Bool // Pool.Drain was called
 	onChange func()
 }

@@ -30,31 +30,41 @@ var (
 	errAway = fmt.Errorf("%w that has this model", ErrNotReady)
 )
 
-// pick leases the ready worker with the model that is preferred or has the fewest
-// turns in flight. It does not respect the queue. The error is one of the sentinels
-// above.
+// pick leases a ready worker with the model: the one that the accounts' quota makes the
+// choice, or without a rotation the one that is preferred or has the fewest turns in
+// flight. It does not respect the queue. The error is one of the sentinels above, or of
+// exhausted.go.
 func (d *dispatcher) pick(a Ask) (*Lease, error) {
 	if d.draining.Load() && !a.again() {
 		return nil, ErrDraining
 	}
+	if d.rotation != nil {
+		return d.choose(a)
+	}
 	verdict := errGivenUp
 	for w := range d.byLoad(a.Prefer) {
-		if !among(a.Accounts, w.name) {
+		if !a.allows(w.name) {
 			continue
 		}
-		lease, err := w.lease(a)
+		lease, err := d.leaseOn(w, a)
 		if err == nil {
-			err = w.claim(lease.slot)
-		}
-		if err == nil {
-			return d.timed(lease), nil
+			return lease, nil
 		}
 		verdict = nearer(verdict, err)
 	}
-	if errors.Is(verdict, errAway) {
-		d.summon(a)
-	}
 	return nil, verdict
+}
+
+// leaseOn leases the worker, with the consent of other processes.
+func (d *dispatcher) leaseOn(w *Worker, a Ask) (*Lease, error) {
+	lease, err := w.lease(a)
+	if err == nil {
+		err = w.claim(lease.slot)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.timed(lease), nil
 }
 
 // timed makes the lease add to the pace how long it was held, unless its turn was
@@ -72,7 +82,8 @@ func (d *dispatcher) timed(l *Lease) *Lease {
 
 // nearer is the error of the worker that came closer to being picked.
 func nearer(a, b error) error {
-	order := []error{errGivenUp, ErrNotReady, ErrNoModel, errAway, ErrBusy, ErrDecoding}
+	order := []error{errGivenUp, ErrNotReady, ErrNoModel, ErrPaused, ErrLogins, errExhausted, errAway, ErrBusy,
+		ErrDecoding, errHeld}
 	if slices.Index(order, b) > slices.Index(order, a) {
 		return b
 	}
@@ -112,15 +123,7 @@ func (w *Worker) lease(a Ask) (*Lease, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := &w.state
-	switch {
-	case s.reason() != probes.Ready, s.conn.Err() != nil: // a lost turn may know it before the session does
-		return nil, s.absence(a.Model)
-	case !offers(s.offered, a.Model):
-		return nil, ErrNoModel
-	case slices.Contains(a.Avoid, s.conn):
-		return nil, errAway
-	}
-	if err := s.full(a.Decoding, w.settings.MaxInflight); err != nil {
+	if err := s.vacancy(a, w.settings.MaxInflight); err != nil {
 		return nil, err
 	}
 	s.acquire(a.Decoding)
@@ -129,6 +132,19 @@ func (w *Worker) lease(a Ask) (*Lease, error) {
 		Worker: w.name, Conn: s.conn, slot: slot, release: slot.release,
 		annotator: &w.annotator, suspects: w.connector.suspects,
 	}, nil
+}
+
+// vacancy is an error if the worker has no place for the request.
+func (s *state) vacancy(a Ask, maxInflight int) error {
+	switch {
+	case s.reason() != probes.Ready, s.conn.Err() != nil: // a lost turn may know it before the session does
+		return s.absence(a.Model)
+	case !offers(s.offered, a.Model):
+		return ErrNoModel
+	case slices.Contains(a.Avoid, s.conn):
+		return errAway
+	}
+	return s.full(a.Decoding, maxInflight)
 }
 
 // absence is what a worker that is not ready means to a request for the model. A

@@ -28,6 +28,7 @@ func NewPool(workers []*Worker, waiting Queue, onChange func()) *Pool {
 	p := &Pool{roster: workers, dispatcher: dispatcher{workers: workers, onChange: onChange}}
 	p.queue = newQueue(waiting, p.pick)
 	p.book = p.bookOf()
+	p.rotation = newRotation(workers, p.book)
 	p.readings = newReadings(p.book)
 	for _, w := range workers {
 		w.wake, w.book, w.readings = p.queue.wake, p.book, p.readings
@@ -139,5 +140,6 @@ func (p *Pool) Snapshot() probes.Snapshot {
 	for _, w := range p.workers {
 		snap.Workers = append(snap.Workers, w.snapshot(snap.Draining))
 	}
+	p.rotation.report(&snap)
 	return snap
 }

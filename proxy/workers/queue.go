@@ -36,9 +36,9 @@ type queue struct {
 
 	mu sync.Mutex
 	line
-	// images has, by the model, the request that waits for room for its images.
-	// Smaller requests behind it would otherwise keep it waiting for ever.
-	images map[string]*waiter
+	// images has, by the model and the accounts, the request that waits for room for its
+	// images. Smaller requests behind it would otherwise keep it waiting for ever.
+	images map[lane]*waiter
 }
 
 type waiter struct {
@@ -47,7 +47,10 @@ type waiter struct {
 	verdict error       // why it still waits
 	absent  time.Time   // since when no worker is ready for it; zero: one is, and busy
 	expiry  *time.Timer // of the wait; nil for a request that never waited
-	answer  chan answer // capacity 1; sent once, when the queue removes the waiter
+
+	heldUntil time.Time   // its conversation may not rotate before; zero: it may
+	held      *time.Timer // wakes the queue at heldUntil
+	answer    chan answer // capacity 1; sent once, when the queue removes the waiter
 }
 
 type answer struct {
@@ -56,7 +59,7 @@ type answer struct {
 }
 
 func newQueue(q Queue, pick func(Ask) (*Lease, error)) *queue {
-	return &queue{Queue: q, pick: pick, line: line{byKey: map[string][]*waiter{}}, images: map[string]*waiter{}}
+	return &queue{Queue: q, pick: pick, line: line{byKey: map[string][]*waiter{}}, images: map[lane]*waiter{}}
 }
 
 // enter answers the request at once if it can, and queues it otherwise.
@@ -141,8 +144,11 @@ func (q *queue) add(w *waiter) {
 }
 
 func (q *queue) remove(w *waiter) {
-	if q.images[w.ask.Model] == w {
-		delete(q.images, w.ask.Model)
+	if of := laneOf(w.ask); q.images[of] == w {
+		delete(q.images, of)
+	}
+	if w.held != nil {
+		w.held.Stop()
 	}
 	q.waiting.Add(-1)
 	q.line.remove(w)
@@ -151,7 +157,7 @@ func (q *queue) remove(w *waiter) {
 // quit removes a request that was not answered. It frees no slot, but requests with images
 // may have waited for room behind it.
 func (q *queue) quit(w *waiter) {
-	first := q.images[w.ask.Model] == w
+	first := q.images[laneOf(w.ask)] == w
 	q.remove(w)
 	if first {
 		q.serve()
@@ -159,10 +165,11 @@ func (q *queue) quit(w *waiter) {
 }
 
 // ahead is the request of the same key and kind right before w in the line, if it has one:
-// w is served after it, and until then waits for the same reason.
+// w is served after it, and until then waits for the same reason; unless that reason is the
+// conversation's own.
 func (q *queue) ahead(w *waiter) *waiter {
 	before := q.before(w)
-	if before == nil || kindOf(before.ask) != kindOf(w.ask) {
+	if before == nil || kindOf(before.ask) != kindOf(w.ask) || errors.Is(before.verdict, ErrHeld) {
 		return nil
 	}
 	return before
@@ -183,6 +190,7 @@ func (q *queue) deadline(w *waiter) time.Time {
 // judge records why w waits. The bound of the wait depends on it.
 func (q *queue) judge(w *waiter, verdict error) {
 	w.verdict = verdict
+	q.hold(w)
 	switch busy := errors.Is(verdict, ErrBusy); {
 	case busy == w.absent.IsZero():
 		return
@@ -194,6 +202,20 @@ func (q *queue) judge(w *waiter, verdict error) {
 	w.expiry.Reset(time.Until(q.deadline(w)))
 }
 
+// hold has the queue woken when the conversation of w may rotate.
+func (q *queue) hold(w *waiter) {
+	until := heldUntil(w.verdict)
+	switch {
+	case until.Equal(w.heldUntil):
+		return
+	case w.held != nil:
+		w.held.Stop()
+	}
+	if w.heldUntil = until; !until.IsZero() {
+		w.held = time.AfterFunc(time.Until(until), q.wake)
+	}
+}
+
 // serve answers every request that can be answered now, in the order of the line.
 func (q *queue) serve() {
 	refused := map[kind]error{}
@@ -202,10 +224,8 @@ func (q *queue) serve() {
 		if w == nil {
 			return
 		}
-		if q.images[w.ask.Model] == w {
-			of := kindOf(w.ask)
-			of.again = false
-			delete(refused, of)
+		if of := laneOf(w.ask); q.images[of] == w {
+			delete(refused, kind{of, false, true})
 		}
 		q.remove(w)
 		if a.lease != nil && !w.ask.again() {
@@ -229,43 +249,49 @@ func (q *queue) next(refused map[kind]error) (*waiter, answer) {
 }
 
 func (q *queue) try(w *waiter, refused map[kind]error) (*Lease, error) {
-	if len(w.ask.Avoid) > 0 { // its refusal need not hold for other requests
+	if len(w.ask.Avoid)+len(w.ask.Refused) > 0 { // its refusal need not hold for other requests
 		return q.pick(w.ask)
 	}
 	of := kindOf(w.ask)
 	if err := refused[of]; err != nil {
 		return nil, err
 	}
-	if first := q.images[of.model]; of.images && !of.again && first != nil && first != w {
+	if first := q.images[of.lane]; of.images && !of.again && first != nil && first != w {
 		return nil, ErrDecoding
 	}
 	lease, err := q.pick(w.ask)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrHeld) {
 		refused[of] = err
 	}
-	if errors.Is(err, ErrDecoding) && q.images[of.model] == nil {
-		q.images[of.model] = w
+	if errors.Is(err, ErrDecoding) && q.images[of.lane] == nil {
+		q.images[of.lane] = w
 	}
 	return lease, err
+}
+
+// lane is the workers that requests wait for.
+type lane struct{ model, accounts string }
+
+func laneOf(a Ask) lane {
+	if a.Accounts == nil {
+		return lane{model: a.Model}
+	}
+	return lane{a.Model, "\n" + strings.Join(a.Accounts, "\n")} // no account is not all
 }
 
 // kind is what a refusal depends on: a drain refuses no lost turn, and images need
 // room of their own.
 type kind struct {
-	model  string
+	lane
 	again  bool
 	images bool
-	// accounts are those of Ask, joined.
-	accounts string
 }
 
-func kindOf(a Ask) kind {
-	return kind{a.Model, a.again(), a.Decoding > 0, strings.Join(a.Accounts, ",")}
-}
+func kindOf(a Ask) kind { return kind{laneOf(a), a.again(), a.Decoding > 0} }
 
 // final reports whether waiting does not change the refusal.
 func final(err error) bool {
-	return errors.Is(err, ErrDraining) || errors.Is(err, ErrNoModel) || errors.Is(err, errGivenUp)
+	return errors.Is(err, ErrDraining) || errors.Is(err, ErrNoModel) || errors.Is(err, errGivenUp) || out(err)
 }
 
 func (q *queue) refuse(w *waiter) {

@@ -402,3 +402,41 @@ func TestWaitingIsAChange(t *testing.T) {
 	assert.ErrorIs(t, err, ErrBusy)
 	assert.Equal(t, []int{1, 0}, waiting)
 }
+
+// A request whose conversation may not rotate yet waits until it may, and nothing else
+// wakes it; requests of the same key behind it do not wait for it.
+func TestQueueHoldsAConversation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(Queue{Limit: 64, Timeout: 5 * time.Minute, ReadyTimeout: time.Second})
+		until := time.Now().Add(time.Minute)
+		pick := s.queue.pick
+		s.queue.pick = func(a Ask) (*Lease, error) {
+			if a.Conversation != "" && time.Now().Before(until) {
+				return nil, &heldError{until}
+			}
+			return pick(a)
+		}
+		held := s.arrive("held", Ask{Model: "m", Key: "a", Conversation: "1"})
+		again := s.arrive("again", Ask{Model: "m", Key: "a", Conversation: "1", Lost: lostLease()})
+		late := s.arrive("late", Ask{Model: "m", Key: "a", Conversation: "2"})
+		s.free["m"] = 4
+		other := s.arrive("other", Ask{Model: "m", Key: "a"})
+		require.NoError(t, <-other)
+		for _, ended := range []<-chan error{held, again, late} {
+			require.NoError(t, <-ended)
+		}
+		assert.Equal(t, until, time.Now(), "past ready_timeout")
+	})
+}
+
+// queue_timeout bounds the wait.
+func TestQueueHoldsNoConversationForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(Queue{Limit: 64, Timeout: 10 * time.Second, ReadyTimeout: time.Second})
+		began := time.Now()
+		s.verdict = &heldError{began.Add(time.Minute)}
+		err := <-s.arrive("held", Ask{Model: "m"})
+		assert.ErrorIs(t, err, ErrHeld)
+		assert.Equal(t, 10*time.Second, time.Since(began))
+	})
+}

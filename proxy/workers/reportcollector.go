@@ -119,7 +119,7 @@ func (c *reportCollector) Collect(out chan<- prometheus.Metric) {
 // absent at times.
 func (c *reportCollector) collectState(out chan<- prometheus.Metric, w probes.Worker, now time.Time) {
 	for _, reason := range probes.Reasons {
-		if reason != probes.NoWorker && reason != probes.Stuck { // reasons of the service
+		if !reason.OfService() {
 			out <- prometheus.MustNewConstMetric(c.byName["codex_worker_state"], prometheus.GaugeValue,
 				metric.Bool(w.Reason == reason), w.Name, string(reason))
 		}

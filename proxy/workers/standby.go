@@ -167,26 +167,24 @@ func (w *Worker) cannotRest() {
 	w.update(func(s *state) { s.standby.resting, s.standby.awakeUntil = "", time.Now().Add(restAgain) })
 }
 
-// summon starts a standby for a request that no ready worker can serve, unless a worker
-// that may serve it is starting already. The caller may hold the lock of the queue.
-func (d *dispatcher) summon(a Ask) {
-	var spare *Worker
-	for _, w := range d.workers {
-		s, _ := w.view()
-		if !among(a.Accounts, w.name) || !errors.Is(s.absence(a.Model), errAway) {
+// summon starts the standby of the best account that may serve the request, for one that no
+// ready worker can serve, unless such a worker is starting already.
+func (c *choice) summon(p accounts.Policy) {
+	for i := range c.candidates {
+		account, o := &c.candidates[i], c.options[i]
+		if account.Place = false; !account.Serves() || !oneOf(o.vacancy, errAway) {
 			continue
 		}
+		s, _ := o.worker.view()
 		switch s.phase() {
 		case accounts.Coming:
 			return
 		case accounts.Cold:
-			if spare == nil {
-				spare = w
-			}
+			account.Place = true
 		}
 	}
-	if spare != nil {
-		spare.want()
+	if i := accounts.Choose(p, c.candidates); i >= 0 {
+		c.options[i].worker.want()
 	}
 }
 

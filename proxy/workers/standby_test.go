@@ -120,7 +120,9 @@ func TestStartOfAStandbyFails(t *testing.T) {
 func restingRig(t *testing.T) (r *rig, a, b *socket) {
 	t.Helper()
 	a, b = fake(t, &appservertest.Server{}), fake(t, &appservertest.Server{})
-	r = newRig(t, nil, named{"a", a.path}, named{"b", b.path})
+	policy := accounts.Policy{Rotation: accounts.Ordered, Order: []string{"a", "b"}, Warm: 1}
+	book := accounts.NewBook(policy, policy.Order, func() {})
+	r = newRig(t, func(s *workers.Settings) { s.Book = book }, named{"a", a.path}, named{"b", b.path})
 	r.run(t)
 	for _, name := range r.pool.Names() {
 		require.NoError(t, r.pool.SetRole(name, workers.Spare))

@@ -76,7 +76,9 @@ func (a *announcer) takeOver(report probes.Report) error {
 		return nil
 	}
 	var i inheritance
-	if err := a.predecessor.Ready(report.Health.Readiness.Ready, statusLine(report), &i); err != nil {
+	ready := report.Health.Readiness
+	serves := ready.Ready || ready.Reason == probes.QuotaExhausted // that is no fault of the new settings
+	if err := a.predecessor.Ready(serves, statusLine(report), &i); err != nil {
 		return err
 	}
 	err := a.estate.takeOver(i)

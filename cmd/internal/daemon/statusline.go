@@ -28,6 +28,9 @@ func statusLine(r probes.Report) string {
 	if spare > 0 {
 		line += fmt.Sprintf("; %d on standby", spare)
 	}
+	if r.Health.Readiness.Reason == probes.QuotaExhausted {
+		line += "; " + r.Health.Readiness.Details
+	}
 	if len(drained) > 0 {
 		line += "; drained: " + strings.Join(drained, ", ")
 	}

@@ -1,0 +1,185 @@
+package workers
+
+import (
+	"errors"
+	"time"
+
+	"codex-proxy/proxy/accounts"
+)
+
+// maxConversations bounds the conversations whose account is remembered, of about 200 bytes.
+const maxConversations = 10000
+
+// rotation is what the choice by the quota of accounts needs. All of it is touched under
+// the queue's lock.
+type rotation struct {
+	policy        accounts.Policy
+	book          *accounts.Book
+	workers       []*Worker // in the order of the book's views
+	conversations *accounts.Conversations
+	now           func() time.Time
+	choice        choice // of the current pick: there is one at a time
+}
+
+// newRotation returns nil if the quota decides nothing.
+func newRotation(workers roster, book *accounts.Book) *rotation {
+	if book == nil || !book.Policy().On() {
+		return nil
+	}
+	r := &rotation{
+		policy: book.Policy(), book: book, conversations: accounts.NewConversations(maxConversations), now: time.Now,
+	}
+	for _, v := range book.Views(time.Now()) {
+		if w, err := workers.find(v.Name); err == nil {
+			r.workers = append(r.workers, w)
+		}
+	}
+	return r
+}
+
+// choice is the candidates for one request.
+type choice struct {
+	ask          Ask
+	now          time.Time
+	switches     uint64
+	candidates   []accounts.Candidate
+	options      []option // what belongs to each candidate
+	conversation accounts.Conversation
+	held         time.Time // until when the conversation may not rotate; zero: it may
+}
+
+type option struct {
+	worker  *Worker
+	until   time.Time // when an exhausted account may have quota again; zero: unknown
+	vacancy error     // why there is no place; nil: there is one
+}
+
+// choose leases the worker of the account that accounts.Choose returns, or the next one if
+// that has lost its place meanwhile.
+func (d *dispatcher) choose(a Ask) (*Lease, error) {
+	r := d.rotation
+	c := &r.choice
+	defer func() { c.ask = Ask{} }() // nothing of the request stays
+	r.gather(a, r.now())
+	for {
+		i := accounts.Choose(r.policy, c.candidates)
+		if i < 0 {
+			verdict := c.verdict()
+			if oneOf(verdict, errAway) {
+				c.summon(r.policy)
+			}
+			return nil, verdict
+		}
+		lease, err := d.leaseOn(c.options[i].worker, a)
+		if err == nil {
+			r.conversations.Put(a.Conversation, c.conversation.Served(c.candidates, i, c.switches, c.now))
+			return lease, nil
+		}
+		c.candidates[i].Place, c.options[i].vacancy = false, err
+	}
+}
+
+// gather makes the candidates for a request.
+func (r *rotation) gather(a Ask, now time.Time) {
+	c := &r.choice
+	c.ask, c.now, c.switches = a, now, r.book.Switches()
+	c.candidates, c.options = c.candidates[:0], c.options[:0]
+	views := r.book.Views(now)
+	at := 0
+	for _, w := range r.workers {
+		for views[at].Name != w.name {
+			at++
+		}
+		if a.allows(w.name) {
+			c.add(w, &views[at])
+		}
+	}
+	c.conversation = r.conversations.Find(a.Conversation)
+	c.held = c.conversation.Held(now)
+	c.prefer()
+	c.confine()
+}
+
+// add makes the account of the worker a candidate. One that has refused this turn is out.
+func (c *choice) add(w *Worker, v *accounts.View) {
+	candidate := accounts.CandidateOf(v)
+	if c.ask.refusedBy(v.Name) {
+		candidate.State = accounts.Exhausted
+	}
+	load, vacancy := w.place(c.ask)
+	candidate.Load, candidate.Place = load, vacancy == nil
+	c.candidates = append(c.candidates, candidate)
+	c.options = append(c.options, option{w, v.Until, vacancy})
+}
+
+// prefer marks the account on which the conversation stays.
+func (c *choice) prefer() {
+	account := c.conversation.Affinity(c.candidates, c.ask.Prefer, c.switches, !c.held.IsZero())
+	for i := range c.candidates {
+		c.candidates[i].Affinity = c.candidates[i].Name == account
+	}
+}
+
+// confine takes the places away that the conversation may have only after its pause.
+func (c *choice) confine() {
+	if c.held.IsZero() {
+		return
+	}
+	for i := range c.candidates {
+		o := &c.options[i]
+		if c.conversation.Rotates(c.candidates, i, c.switches) && !hopeless(o.vacancy) {
+			c.candidates[i].Place, o.vacancy = false, errHeld
+		}
+	}
+}
+
+// place is the load of the worker, and an error if it has no place for the request.
+func (w *Worker) place(a Ask) (load int, vacancy error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state.total().Turns, w.state.vacancy(a, w.settings.MaxInflight)
+}
+
+// verdict is why no candidate was chosen.
+func (c *choice) verdict() error {
+	verdict := errGivenUp
+	for i := range c.candidates {
+		verdict = nearer(verdict, c.refusal(i))
+	}
+	switch {
+	case errors.Is(verdict, errExhausted):
+		return &ExhaustedError{Until: c.until()}
+	case errors.Is(verdict, errHeld):
+		return &heldError{c.held}
+	}
+	return verdict
+}
+
+// refusal is why the candidate was not chosen. An account that is out and may serve the
+// request later is nearer to it than a worker that lacks the model.
+func (c *choice) refusal(i int) error {
+	account, vacancy := &c.candidates[i], c.options[i].vacancy
+	switch {
+	case account.Serves(), oneOf(vacancy, ErrNoModel, ErrNotReady):
+		return vacancy
+	case account.Paused:
+		return ErrPaused
+	case account.State == accounts.LoginInvalid:
+		return ErrLogins
+	case oneOf(vacancy, errGivenUp):
+		return vacancy
+	}
+	return errExhausted
+}
+
+// until is when the first of the exhausted accounts may have quota again; zero if it is not
+// known of any.
+func (c *choice) until() (until time.Time) {
+	for i := range c.candidates {
+		at := c.options[i].until
+		if errors.Is(c.refusal(i), errExhausted) && !at.IsZero() && (until.IsZero() || at.Before(until)) {
+			until = at
+		}
+	}
+	return until
+}
