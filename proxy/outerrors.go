@@ -36,6 +36,6 @@ func outError(err error) *openai.Error {
 
 // heldError is the answer to a request that could not wait until its conversation may rotate.
 func heldError() *openai.Error {
-	return openai.Unavailable("overloaded", "the account of this conversation has no quota, and a conversation moves to "+
-		"another account at most once a minute; send the request again", retryUpstream)
+	return openai.Unavailable("overloaded", "the account of this conversation has no quota, and a conversation moves "+
+		"to another account at most once a minute; send the request again", retryUpstream)
 }

@@ -22,6 +22,7 @@ import (
 
 	"codex-proxy/probes"
 	"codex-proxy/proxy"
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/usage"
@@ -59,6 +60,7 @@ type options struct {
 	Settings
 	worker *appservertest.Server
 	others map[string]*appservertest.Server // further workers, by name
+	policy accounts.Policy
 	max    int
 	queue  workers.Queue
 	route  *proxy.Route
@@ -66,7 +68,7 @@ type options struct {
 }
 
 // newRig starts the server and waits for the worker, if there is one.
-func newRig(t *testing.T, worker *appservertest.Server, changes ...func(*options)) *rig {
+func newRig(t testing.TB, worker *appservertest.Server, changes ...func(*options)) *rig {
 	t.Helper()
 	queue := workers.Queue{Limit: 64, Timeout: bound, ReadyTimeout: bound}
 	o := options{worker: worker, max: 16, queue: queue, Settings: Settings{
@@ -99,28 +101,35 @@ func newRig(t *testing.T, worker *appservertest.Server, changes ...func(*options
 		r.Mount(*o.route)
 	}
 	r.serve(t)
-	if worker != nil {
-		await(t, ready, func() bool { return o.Report().OK })
+	if worker != nil || o.others != nil {
+		await(t, ready, func() bool { return allReady(o.Report().Workers) })
 	}
 	return r
 }
 
-func startPool(t *testing.T, o options, onChange func()) *workers.Pool {
+func allReady(workers []probes.Worker) bool {
+	return !slices.ContainsFunc(workers, func(w probes.Worker) bool { return !w.Ready })
+}
+
+func startPool(t testing.TB, o options, onChange func()) *workers.Pool {
 	t.Helper()
 	var all []*workers.Worker
+	names := slices.Sorted(maps.Keys(o.others))
+	var pool *workers.Pool
+	book := accounts.NewBook(o.policy, names, func() { pool.AccountsChanged(); onChange() })
 	add := func(name string, worker *appservertest.Server) {
 		all = append(all, workers.New(name, appservertest.Start(t, worker), workers.Settings{
 			MaxInflight: o.max, HandshakeTimeout: bound, ResetAfter: time.Hour,
-			OnChange: onChange, Logger: slog.New(slog.DiscardHandler),
+			OnChange: onChange, Book: book, Logger: slog.New(slog.DiscardHandler),
 		}))
 	}
 	if o.worker != nil {
 		add("default", o.worker)
 	}
-	for _, name := range slices.Sorted(maps.Keys(o.others)) {
+	for _, name := range names {
 		add(name, o.others[name])
 	}
-	pool := workers.NewPool(all, o.queue, onChange)
+	pool = workers.NewPool(all, o.queue, onChange)
 	pool.BusChanged(false, units.ErrNoBus)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
@@ -132,7 +141,7 @@ func startPool(t *testing.T, o options, onChange func()) *workers.Pool {
 	return pool
 }
 
-func (r *rig) serve(t *testing.T) {
+func (r *rig) serve(t testing.TB) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -151,7 +160,7 @@ func (r *rig) serve(t *testing.T) {
 }
 
 // await waits until ok, which is asked again after each change.
-func await(t *testing.T, changed <-chan struct{}, ok func() bool) {
+func await(t testing.TB, changed <-chan struct{}, ok func() bool) {
 	t.Helper()
 	limit := time.After(bound)
 	for !ok() {

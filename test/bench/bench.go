@@ -34,7 +34,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"memory", b.openStreams},
 		{"growth with streams", b.growthStreams}, {"growth with workers", b.growthWorkers},
 		{"growth with requests", b.growthRequests},
-		{"stop sequences", b.stopSequences},
+		{"rotation", b.rotation}, {"stop sequences", b.stopSequences},
 		{"storing", b.storing}, {"pauses", b.collector}, {"the release before", b.releases},
 		{"slow clients", b.slowClients},
 		{"turns in flight", b.turnsInFlight}, {"bursts", b.bursts}, {"the real codex", b.realCodex},
