@@ -11,6 +11,9 @@ const (
 	// surplusBound is how long a worker that was never needed waits for a reading of its
 	// account before it is stopped.
 	surplusBound = 30 * time.Second
+	// leastRun is how long a worker runs at least. systemd starts a unit 15 times in 180
+	// seconds at most (StartLimitBurst=); a request could start it again after each stop.
+	leastRun = 15 * time.Second
 	// displacement is how much more an account must have left than one with a started
 	// worker to take the place of that one while the rotation is Even.
 	displacement = 0.1
@@ -263,6 +266,7 @@ func (pl *plan) idle(m member) {
 			s.StopAt = pl.now
 		}
 	}
+	s.StopAt = later(s.StopAt, u.ReadyAt.Add(leastRun))
 	s.Stop = u.Phase == Warm && !pl.now.Before(s.StopAt)
 	s.Why = fmt.Sprintf("idle: it is stopped at %s", s.StopAt.Format(time.TimeOnly))
 }

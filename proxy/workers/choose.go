@@ -65,7 +65,7 @@ func (d *dispatcher) choose(a Ask) (*Lease, error) {
 		i := accounts.Choose(r.policy, c.candidates)
 		if i < 0 {
 			verdict := c.verdict()
-			if oneOf(verdict, errAway) {
+			if r.policy.Warm > 0 && oneOf(verdict, errAway, ErrBusy) {
 				c.summon(r.policy)
 			}
 			return nil, verdict

@@ -162,6 +162,7 @@ func (c *connector) greet(ctx context.Context, conn *appserver.Conn) bool {
 	w.annotator.connect(w.socket) // before the first turn
 	w.update(func(s *state) {
 		s.wedge = wedge{}
+		s.standby.wantedAt = time.Time{}
 		s.connected(conn, h, models)
 	})
 	w.logger.Debug("worker connected", "user_agent", h.UserAgent)

@@ -46,7 +46,7 @@ const (
 // standby is the part of a worker's state that belongs to the plan.
 type standby struct {
 	role     Role
-	wantedAt time.Time // when a request last waited for this worker to be started
+	wantedAt time.Time // when a request last waited for this worker to be started; zero once it is
 
 	resting string    // InvocationID of the run whose shim was asked to end it
 	restBy  time.Time // the end of restBound
@@ -168,7 +168,7 @@ func (w *Worker) cannotRest() {
 }
 
 // summon starts the standby of the best account that may serve the request, for one that no
-// ready worker can serve, unless such a worker is starting already.
+// ready worker can serve or has a free place for, unless such a worker is starting already.
 func (c *choice) summon(p accounts.Policy) {
 	for i := range c.candidates {
 		account, o := &c.candidates[i], c.options[i]

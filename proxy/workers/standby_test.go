@@ -189,8 +189,14 @@ func TestRequestStartsAStandby(t *testing.T) {
 	lease := r.awaitLease(t, leased)
 	assert.Equal(t, "a", lease.Worker)
 	lease.Release()
-	a.awaitAnnotations(t).Close()
 	b.idle(t)
+
+	require.NoError(t, r.pool.Rest("a", ""))
+	a.awaitAnnotations(t).Close()
+	r.report(unit("a", "deactivating", "stop-sigterm", "2", 0), stopped("a", "2"))
+	r.awaitReason(t, 0, probes.Standby)
+	r.settled(t)
+	a.idle(t) // the request that it was started for has been served
 }
 
 // While a worker that may serve the request starts, no other one is started for it. When
@@ -234,4 +240,23 @@ func TestRestWithoutAShim(t *testing.T) {
 	assert.Equal(t, probes.Ready, r.pool.Snapshot().Workers[0].Reason)
 	require.ErrorIs(t, r.pool.Rest("a", ""), workers.ErrBusyOrGone)
 	assert.Equal(t, 1, strings.Count(r.log.String(), "worker does not go on standby"))
+}
+
+// A request for which every running worker is full starts a standby.
+func TestFullWorkerStartsAStandby(t *testing.T) {
+	r, a, b := restingRig(t)
+	a.awaitAnnotations(t).Close()
+	for range 4 {
+		lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
+		t.Cleanup(lease.Release)
+	}
+	r.settled(t)
+	b.idle(t)
+	leased := r.ask(t, workers.Ask{Model: "demo"})
+	b.awaitAnnotations(t).Close()
+	r.report(running("b", "2", 0))
+	lease := r.awaitLease(t, leased)
+	assert.Equal(t, "b", lease.Worker)
+	lease.Release()
+	b.awaitAnnotations(t).Close()
 }

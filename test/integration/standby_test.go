@@ -1,20 +1,29 @@
 package integration
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
-	"codex-proxy/probes"
 	"codex-proxy/test/accountserver"
+	"codex-proxy/test/machine"
 )
 
 // oneWarm keeps one worker started.
-const oneWarm = "[accounts]\nrotation = \"ordered\"\nwarm = 1\nidle_stop = \"2s\"\n"
+const oneWarm = "[accounts]\nrotation = \"ordered\"\nwarm = 1\nidle_stop = \"3s\"\n"
+
+func unitOf(worker string) string { return "codex-worker@" + worker + ".service" }
 
 // reasons are those of the workers, in their order.
 func reasons(r report) string {
@@ -34,42 +43,268 @@ func (b *bed) untilReasons(want string) report {
 
 // assertOffDuty asserts that a standby has no process, and that nothing complains of it.
 func (b *bed) assertOffDuty(worker string) {
-	t, unit := b.t, "codex-worker@"+worker+".service"
+	b.t.Helper()
+	t, unit := b.t, unitOf(worker)
 	processes, err := b.Processes(unit)
 	require.NoError(t, err)
 	assert.Empty(t, processes)
-	assert.Equal(t, map[string]string{"ActiveState": "inactive", "SubState": "dead", "Result": "success", "NRestarts": "0"},
-		b.show(unit, "ActiveState", "SubState", "Result", "NRestarts"))
+	assert.Equal(t, map[string]string{
+		"ActiveState": "inactive", "SubState": "dead", "Result": "success", "NRestarts": "0", "ExecMainStatus": "150",
+	}, b.show(unit, "ActiveState", "SubState", "Result", "NRestarts", "ExecMainStatus"))
 	assert.Equal(t, "active", b.show("codex-worker@"+worker+".socket", "ActiveState")["ActiveState"])
 	_, metrics := b.get("/metrics")
 	assert.Contains(t, string(metrics), `codex_worker_state{state="standby",worker="`+worker+`"} 1`)
 	assert.Contains(t, string(metrics), `codex_worker_consecutive_failures{worker="`+worker+`"} 0`)
 	doctor, _, _ := b.Run(t.Context(), "codex-proxy", "doctor")
-	assert.NotRegexp(t, `(?m)^(FAIL|warn).*`+worker, doctor)
+	assert.Contains(t, doctor, "worker "+worker+": is a standby")
+	assert.NotRegexp(t, `(?m)^(fail|warn).*codex-worker@`+worker, doctor)
+	status := b.MustRun(t, "codex-proxy", "status")
+	assert.Regexp(t, `codex-worker@`+worker+`\.service +inactive \(dead\) +no +standby`, status)
+}
+
+// spend sets what an account has used of its window of five hours, and lets a turn report it.
+func (a *accountsBed) spend(account string, percent float64) {
+	a.t.Helper()
+	a.server.Account(account).Change(func(q *accountserver.Quota) { q.Windows[0].Used = percent })
+	before := len(a.server.Account(account).Record().Turns)
+	a.askOpenAI()
+	assert.Len(a.t, a.server.Account(account).Record().Turns, before+1, "the turn ran on %s", account)
 }
 
 // With warm = 1 the workers of accounts that are not in use are stopped soon after the
-// start of the service, without a failure. A reading at the mark starts the successor, and
-// the worker that is idle is stopped.
+// start of the service, and not as failures. The successor is started at the mark, so that
+// the rotation is one choice; then the worker of the account before is stopped.
 func TestStandby(t *testing.T) { bothSuites(t, testStandby) }
 
 func testStandby(t *testing.T, suite string) {
+	b := newAccountsBed(t, suite, oneWarm, "a", "b", "c", "d")
+	b.start()
+	r := b.untilReasons("a ready, b standby, c standby, d standby")
+	assert.Empty(t, r.Health.Readiness.Details)
+	for _, name := range []string{"b", "c", "d"} {
+		b.assertOffDuty(name)
+		assert.NotEmpty(t, b.server.Account(name).Record().Readings, "%s was read before its worker was stopped", name)
+	}
+	assert.Contains(t, b.show(proxyUnit, "StatusText")["StatusText"], "Ready: 1 of 4 workers; 3 on standby")
+
+	b.spend("a", 80)
+	b.spend("a", 90) // at most 10 % is left
+	b.untilReasons("a ready, b ready, c standby, d standby")
+	b.spend("a", 95)
+	b.untilMetric(`codex_account_in_use{account="b"} 1`)
+	b.spend("b", 50)
+	b.untilReasons("a standby, b ready, c standby, d standby")
+	b.assertOffDuty("a")
+
+	// A start that fails is no reason to wait: the account after it is next.
+	require.NoError(t, b.WriteFile("/etc/codex-proxy/workers/c.toml", []byte("modle = \"x\"\n"), 0o644))
+	b.spend("b", 91)
+	b.until("d ready", func(_ int, r report) bool { return reasonOf(r, "b") == "ready" && reasonOf(r, "d") == "ready" })
+	assert.NotEqual(t, "ready", reasonOf(r, "c"))
+	b.askOpenAI()
+	require.NoError(t, b.WriteFile("/etc/codex-proxy/workers/c.toml", []byte(plainWorker), 0o644))
+	b.MustRun(t, "systemctl", "restart", unitOf("c"))
+	b.untilReasons("a standby, b ready, c ready, d standby")
+
+	events, err := b.Journal(t.Context(), "--unit="+proxyUnit, "CODEX_EVENT=worker-standby", "--output=cat")
+	require.NoError(t, err)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		t.Logf("%s went on standby %d times", name, strings.Count(events, "worker="+name+" "))
+	}
+}
+
+// A request that only a stopped worker can serve starts it. It takes as long as a start.
+func TestColdStandby(t *testing.T) { bothSuites(t, testColdStandby) }
+
+func testColdStandby(t *testing.T, suite string) {
+	b := newAccountsBed(t, suite, oneWarm, "a", "b")
+	b.start()
+	b.untilReasons("a ready, b standby")
+	key := trim(b.MustRun(t, "codex-proxy", "keys", "add", "bob", "--accounts=b"))
+	for range 3 {
+		began := time.Now()
+		b.askOpenAIWith(key)
+		took := time.Since(began)
+		_, r := b.readyz()
+		warm := time.Now()
+		b.askOpenAIWith(key)
+		start := time.Duration(r.Workers[1].StartupLatencyMS * float64(time.Millisecond))
+		t.Logf("cold %s, a start %s, the same turn warm %s: added beyond the start %s",
+			took, start, time.Since(warm), took-start-time.Since(warm))
+		b.untilReasons("a ready, b standby")
+	}
+	assert.Len(t, b.server.Account("b").Record().Turns, 6)
+	assert.Empty(t, b.server.Account("a").Record().Turns)
+
+	// An operator keeps a worker down by its socket; a request does not start it then.
+	b.MustRun(t, "systemctl", "stop", "codex-worker@b.socket")
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	client := openai.NewClient(option.WithBaseURL(base+"/v1"), option.WithAPIKey(key), option.WithHTTPClient(b.http),
+		option.WithMaxRetries(0))
+	_, err := client.Chat.Completions.New(ctx, hello())
+	var refused *openai.Error
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, http.StatusServiceUnavailable, refused.StatusCode)
+	b.untilReasons("a ready, b stopped")
+	b.MustRun(t, "systemctl", "start", "codex.target")
+	b.untilReasons("a ready, b standby")
+}
+
+func hello() openai.ChatCompletionNewParams {
+	return openai.ChatCompletionNewParams{
+		Model: openAIModel, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hello")},
+	}
+}
+
+// askWith runs one turn with that API key.
+func (b *bed) askOpenAIWith(key string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	defer cancel()
+	client := openai.NewClient(option.WithBaseURL(base+"/v1"), option.WithAPIKey(key), option.WithHTTPClient(b.http),
+		option.WithMaxRetries(0))
+	_, err := client.Chat.Completions.New(ctx, hello())
+	require.NoError(b.t, err)
+}
+
+// Whatever ends and begins again, the workers are as the plan has them soon after.
+func TestStandbyAfterRestarts(t *testing.T) { bothSuites(t, testStandbyAfterRestarts) }
+
+func testStandbyAfterRestarts(t *testing.T, suite string) {
 	b := newAccountsBed(t, suite, oneWarm, "a", "b", "c")
 	b.start()
-	r := b.untilReasons("a ready, b standby, c standby")
-	assert.Empty(t, r.Health.Readiness.Details)
-	b.assertOffDuty("b")
-	b.assertOffDuty("c")
+	const settled = "a ready, b standby, c standby"
+	b.untilReasons(settled)
+	starts := func() map[string]string {
+		all := map[string]string{}
+		for _, name := range []string{"b", "c"} {
+			all[name] = b.show(unitOf(name), "InvocationID")["InvocationID"]
+		}
+		return all
+	}
+	before := starts()
+	require.NoError(t, b.CopyIn(os.Getenv("CODEX_PROXY_TEST_DEB"), "/tmp/now.deb"))
+	for _, change := range [][]string{
+		{"systemctl", "reload", "codex-proxy"},
+		{"systemctl", "restart", "codex-proxy"},
+		{"systemctl", "kill", "--signal=KILL", proxyUnit},
+		{"dpkg", "-i", "/tmp/now.deb"},
+	} {
+		began := time.Now()
+		b.MustRun(t, change...)
+		b.eventually(settled)
+		t.Logf("%v: settled after %s", change, time.Since(began))
+	}
+	assert.Equal(t, before, starts(), "no standby was started meanwhile")
+	for _, change := range [][]string{ // the successor serves meanwhile
+		{"systemctl", "restart", unitOf("a")},
+		{"systemctl", "stop", unitOf("a")}, // it is needed: this has the effect of a restart
+		{"systemctl", "kill", "--signal=KILL", unitOf("a")},
+	} {
+		b.MustRun(t, change...)
+		b.eventually(settled)
+	}
 
-	status, body, err := b.tryOpenAI()
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, status, body)
-	assert.Len(t, b.server.Account("a").Record().Turns, 1)
+	b.MustRun(t, "systemctl", "restart", "codex.target")
+	b.untilReasons(settled)
+	b.MustRun(t, "systemctl", "stop", "codex.target")
+	for _, name := range []string{"a", "b", "c"} {
+		b.untilShow(unitOf(name), "ActiveState", "inactive") // the command does not wait for them
+	}
+	b.MustRun(t, "systemctl", "start", "codex.target")
+	b.untilReasons(settled)
+}
 
-	b.server.Account("a").Change(func(q *accountserver.Quota) { q.Windows[0].Used = 90 })
+// eventually is untilReasons while the service may be down for a moment.
+func (b *bed) eventually(want string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	defer cancel()
+	for {
+		status, _, _ := b.Run(ctx, "codex-proxy", "status", "--json")
+		var r report
+		if json.Unmarshal([]byte(status), &r) == nil && r.OK && reasons(r) == want {
+			return
+		}
+		require.NoError(b.t, ctx.Err(), "never %s: %s", want, status)
+		pause(ctx, 20*time.Millisecond)
+	}
+}
+
+// The end of the service or of a worker in the middle of a rotation loses nothing that the
+// model endpoint has answered, and runs nothing twice.
+func TestKillInRotation(t *testing.T) { bothSuites(t, testKillInRotation) }
+
+func testKillInRotation(t *testing.T, suite string) {
+	b := newAccountsBed(t, suite, oneWarm, "a", "b", "c")
+	b.start()
+	b.untilReasons("a ready, b standby, c standby")
+	b.spend("a", 96) // at once below the mark of the rotation: the successor is cold
+	killed := time.Now()
+	b.MustRun(t, "systemctl", "kill", "--signal=KILL", proxyUnit)
+	b.untilMetric(`codex_account_in_use{account="b"} 1`)
+	t.Logf("the account in use is right %s after the kill of the service", time.Since(killed))
+	b.eventually("a standby, b ready, c standby")
+	turns := len(b.server.Account("b").Record().Turns)
 	b.askOpenAI()
-	b.untilReasons("a ready, b ready, c standby")
-	t.Log("journal", b.journal(proxyUnit))
-	_ = probes.Standby
-	_ = time.Now
+	assert.Len(t, b.server.Account("b").Record().Turns, turns+1)
+
+	b.spend("b", 96)
+	b.until("c comes", func(_ int, r report) bool { return reasonOf(r, "c") != "standby" })
+	for _, p := range b.processesOf("c") {
+		b.signal(p, unix.SIGKILL)
+	}
+	b.askOpenAI()
+	b.until("c ready", func(_ int, r report) bool { return reasonOf(r, "c") == "ready" })
+	ran := 0
+	for _, account := range b.server.Accounts() {
+		ran += len(account.Record().Turns)
+	}
+	assert.Equal(t, 4, ran, "each turn ran once")
+}
+
+func (b *bed) processesOf(worker string) []machine.Process {
+	b.t.Helper()
+	processes, err := b.Processes(unitOf(worker))
+	require.NoError(b.t, err)
+	return processes
+}
+
+// Forty-nine standbys cost nothing: no process, and next to no CPU time of the service and
+// of systemd.
+func TestIdleStandby(t *testing.T) { bothSuites(t, testIdleStandby) }
+
+func testIdleStandby(t *testing.T, suite string) {
+	b := newAccountsBed(t, suite, oneWarm, "a")
+	var units []string
+	for n := range fifty - 1 {
+		name := fmt.Sprintf("w%d", n)
+		require.NoError(t, b.WriteFile("/etc/codex-proxy/workers/"+name+".toml", []byte(`mode = "demo"`), 0o644))
+		units = append(units, unitOf(name))
+	}
+	b.MustRun(t, "sh", "-c", "systemctl start codex.target "+strings.Join(units, " "))
+	b.until("one ready and the others standby", func(_ int, r report) bool {
+		return strings.Count(reasons(r), " standby") == fifty-1 && reasonOf(r, "a") == "ready"
+	})
+	for n := range fifty - 1 {
+		assert.Empty(t, b.processesOf(fmt.Sprintf("w%d", n)))
+	}
+	const span = 70 * time.Second // with the work of each minute
+	proxy, manager := b.used("system.slice/"+proxyUnit), b.used("init.scope")
+	<-time.After(span) // the assertion is about time in which nothing happens
+	proxy, manager = b.used("system.slice/"+proxyUnit)-proxy, b.used("init.scope")-manager
+	share := 100 * float64(proxy+manager) / float64(span)
+	t.Logf("%d standbys, idle for %s: %.3f %% CPU (service %s, systemd %s)", fifty-1, span, share, proxy, manager)
+	assert.LessOrEqual(t, share, 0.1, "per cent of a CPU")
+}
+
+// used is the CPU time of a control group. A question to systemd would cost it some.
+func (b *bed) used(group string) time.Duration {
+	b.t.Helper()
+	stat := b.MustRun(b.t, "cat", "/sys/fs/cgroup/"+group+"/cpu.stat")
+	var usec int64
+	_, err := fmt.Sscanf(stat, "usage_usec %d", &usec)
+	require.NoError(b.t, err, stat)
+	return time.Duration(usec) * time.Microsecond
 }

@@ -11,9 +11,11 @@ import (
 )
 
 // planEvery is the longest time between two plans, planPause the shortest. A quota changes
-// with most turns, and the plan with few of them.
+// with most turns, and the plan with few of them: lookEvery is how often the planner looks
+// for such a change.
 const (
-	planEvery = time.Second
+	planEvery = 10 * time.Second
+	lookEvery = time.Second
 	planPause = 50 * time.Millisecond
 )
 
@@ -46,20 +48,25 @@ func (p *planner) run(ctx context.Context) error {
 		return nil
 	}
 	defer p.assign(workers.Spare) // a request that still waits may start a worker
-	tick := time.NewTicker(planEvery)
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		p.carryOut(time.Now())
+		revision := p.book.Revision()
+		due := p.carryOut(time.Now())
 		select {
 		case <-time.After(planPause):
 		case <-ctx.Done():
 			return nil
 		}
-		select {
-		case <-p.changed:
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
+		for again := false; !again; {
+			select {
+			case <-p.changed:
+				again = true
+			case now := <-tick.C:
+				again = !now.Before(due) || p.book.Revision() != revision
+			case <-ctx.Done():
+				return nil
+			}
 		}
 	}
 }
@@ -93,8 +100,10 @@ func (p *planner) Plan() []accounts.Step {
 	return p.steps
 }
 
-// carryOut makes a plan and carries it out.
-func (p *planner) carryOut(now time.Time) {
+// carryOut makes a plan and carries it out. It returns when the next one is due if nothing
+// changes.
+func (p *planner) carryOut(now time.Time) (due time.Time) {
+	due = now.Add(planEvery)
 	views := p.book.Views(now)
 	units := p.pool.Units(now)
 	p.recall(views, units, now)
@@ -109,10 +118,14 @@ func (p *planner) carryOut(now time.Time) {
 			role = workers.Fixed
 		}
 		_ = p.pool.SetRole(s.Name, role) // accounts are the pool's workers
+		if s.StopAt.After(now) && s.StopAt.Before(due) {
+			due = s.StopAt
+		}
 		if s.Stop && p.predecessor.Running() == nil {
 			_ = p.pool.Rest(s.Name, s.Why) // a turn may have begun since
 		}
 	}
+	return due
 }
 
 // recall adds to the units what earlier plans have found, and since when operators have
