@@ -19,7 +19,9 @@ type Candidate struct {
 	InUse bool
 	// Affinity means that the conversation's thread and prompt cache are on this account.
 	Affinity bool
-	// Place is whether the worker is ready, has the model and has a free place now.
+	// Place is whether the worker is ready, has the model and has a free place now, as far
+	// as it is known: a candidate that turns out to have none is excluded, and the choice is
+	// made again.
 	Place bool
 }
 

@@ -51,11 +51,11 @@ type choice struct {
 type option struct {
 	worker  *Worker
 	until   time.Time // when an exhausted account may have quota again; zero: unknown
-	vacancy error     // why there is no place; nil: there is one
+	vacancy error     // why there is no place; nil: there may be one
 }
 
 // choose leases the worker of the account that accounts.Choose returns, or the next one if
-// that has lost its place meanwhile.
+// that has no place. Mostly the first one has, so the others are not looked at.
 func (d *dispatcher) choose(a Ask) (*Lease, error) {
 	r := d.rotation
 	c := &r.choice
@@ -91,7 +91,7 @@ func (r *rotation) gather(a Ask, now time.Time) {
 			at++
 		}
 		if a.allows(w.name) {
-			c.add(w, &views[at])
+			c.add(w, &views[at], r.policy.Rotation == accounts.Even)
 		}
 	}
 	c.conversation = r.conversations.Find(a.Conversation)
@@ -101,15 +101,16 @@ func (r *rotation) gather(a Ask, now time.Time) {
 }
 
 // add makes the account of the worker a candidate. One that has refused this turn is out.
-func (c *choice) add(w *Worker, v *accounts.View) {
+func (c *choice) add(w *Worker, v *accounts.View, even bool) {
 	candidate := accounts.CandidateOf(v)
 	if c.ask.refusedBy(v.Name) {
 		candidate.State = accounts.Exhausted
 	}
-	load, vacancy := w.place(c.ask)
-	candidate.Load, candidate.Place = load, vacancy == nil
+	if candidate.Place = true; even {
+		candidate.Load = w.load()
+	}
 	c.candidates = append(c.candidates, candidate)
-	c.options = append(c.options, option{w, v.Until, vacancy})
+	c.options = append(c.options, option{worker: w, until: v.Until})
 }
 
 // prefer marks the account on which the conversation stays.
@@ -127,23 +128,26 @@ func (c *choice) confine() {
 	}
 	for i := range c.candidates {
 		o := &c.options[i]
-		if c.conversation.Rotates(c.candidates, i, c.switches) && !hopeless(o.vacancy) {
+		if c.conversation.Rotates(c.candidates, i, c.switches) && !hopeless(o.worker.vacancy(c.ask)) {
 			c.candidates[i].Place, o.vacancy = false, errHeld
 		}
 	}
 }
 
-// place is the load of the worker, and an error if it has no place for the request.
-func (w *Worker) place(a Ask) (load int, vacancy error) {
+// vacancy is an error if the worker has no place for the request.
+func (w *Worker) vacancy(a Ask) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.state.total().Turns, w.state.vacancy(a, w.settings.MaxInflight)
+	return w.state.vacancy(a, w.settings.MaxInflight)
 }
 
 // verdict is why no candidate was chosen.
 func (c *choice) verdict() error {
 	verdict := errGivenUp
 	for i := range c.candidates {
+		if o := &c.options[i]; o.vacancy == nil { // its account does not serve
+			o.vacancy = o.worker.vacancy(c.ask)
+		}
 		verdict = nearer(verdict, c.refusal(i))
 	}
 	switch {

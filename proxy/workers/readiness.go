@@ -13,12 +13,17 @@ func (r *rotation) report(snap *probes.Snapshot) {
 		return
 	}
 	snap.ReadyWhenExhausted = r.policy.ReadyWhenExhausted
-	for _, v := range r.book.Views(snap.At) {
+	views := r.book.Views(snap.At)
+	for n := range views {
+		v := &views[n]
+		out := outOf(v)
+		if out == "" { // mostly
+			continue
+		}
 		i := slices.IndexFunc(snap.Workers, func(w probes.Worker) bool { return w.Name == v.Name })
 		if i < 0 {
 			continue
 		}
-		out := outOf(v)
 		if out == probes.QuotaExhausted && !v.Until.IsZero() &&
 			(snap.QuotaBack.IsZero() || v.Until.Before(snap.QuotaBack)) {
 			snap.QuotaBack = v.Until
@@ -28,7 +33,7 @@ func (r *rotation) report(snap *probes.Snapshot) {
 }
 
 // outOf is why the account runs no turns; empty if it runs them.
-func outOf(v accounts.View) probes.Reason {
+func outOf(v *accounts.View) probes.Reason {
 	switch {
 	case v.Paused:
 		return probes.Draining

@@ -228,33 +228,49 @@ func (b *bench) growth(ctx context.Context, daemons []*daemon, l load, what func
 
 // growthWithin compares the daemons with the first of them, of which the others may use so
 // many times the CPU time: in each of many short rounds, as the machine has faster and slower
-// seconds.
+// seconds, and in turn from the first and from the last.
 func (b *bench) growthWithin(ctx context.Context, times float64, daemons []*daemon, l load,
 	what func(int) string) error {
-	cpus, ratios := make([]time.Duration, 0, 4*b.rounds), make([][]float64, len(daemons))
+	first, ratios := make([]time.Duration, 0, 4*b.rounds), make([][]float64, len(daemons))
 	for round := range 4*b.rounds + 1 {
-		for i, d := range daemons {
-			cpu, _, err := d.target().measure(ctx, l)
-			switch {
-			case err != nil:
-				return err
-			case round == 0: // that is to warm up
-				continue
-			case i == 0:
-				cpus = append(cpus, cpu)
-			}
-			ratios[i] = append(ratios[i], float64(cpu)/float64(cpus[round-1]))
+		cpus, err := b.growthRound(ctx, daemons, l, round%2 == 0)
+		switch {
+		case err != nil:
+			return err
+		case round == 0: // that is to warm up
+			continue
+		}
+		first = append(first, cpus[0])
+		for i, cpu := range cpus {
+			ratios[i] = append(ratios[i], float64(cpu)/float64(cpus[0]))
 		}
 	}
-	first := micros(quantile(cpus, 0.5))
+	base := micros(quantile(first, 0.5))
 	for i := range daemons {
-		limit := first * times
+		limit := base * times
 		if i == 0 {
 			limit = 0
 		}
-		b.result.one(what(i), "µs", limit, first*quantile(ratios[i], 0.5))
+		b.result.one(what(i), "µs", limit, base*quantile(ratios[i], 0.5))
 	}
 	return nil
+}
+
+// growthRound is the CPU time of each daemon.
+func (b *bench) growthRound(ctx context.Context, daemons []*daemon, l load, fromLast bool) ([]time.Duration, error) {
+	cpus := make([]time.Duration, len(daemons))
+	for n := range daemons {
+		i := n
+		if fromLast {
+			i = len(daemons) - 1 - n
+		}
+		cpu, _, err := daemons[i].target().measure(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		cpus[i] = cpu
+	}
+	return cpus, nil
 }
 
 // growthRequests compares a daemon that has had many requests with a young one.
