@@ -70,6 +70,7 @@ func when(r rule) string {
 func cell(text string) string {
 	return strings.NewReplacer(
 		"{{ $labels.worker }}", "NAME",
+		"{{ $labels.account }}", "NAME",
 		"{{ $labels.name }}", "UNIT",
 		"{{ reReplaceAll `[.][a-z]+$` `` $labels.name }}", "NAME",
 		"{{ $value }}", "N",

@@ -119,6 +119,7 @@ func (k *accountKeeper) write() {
 type accountEvents struct {
 	logger  *slog.Logger
 	states  map[string]accounts.State
+	inUse   string // the account in use; empty: none
 	blocked bool
 }
 
@@ -128,6 +129,9 @@ func (e *accountEvents) begin(b *accounts.Book) {
 	e.states = map[string]accounts.State{}
 	for _, v := range b.Views(now) {
 		e.states[v.Name] = v.State
+		if v.InUse {
+			e.inUse = v.Name
+		}
 	}
 	e.blocked, _ = b.Blocked(now)
 }
@@ -139,6 +143,12 @@ func (e *accountEvents) report(views []accounts.View, blocked bool) {
 		e.states[v.Name] = v.State
 		if v.State != before {
 			e.log(v, before)
+		}
+	}
+	for _, v := range views {
+		if v.InUse && v.Name != e.inUse {
+			e.logger.Info("another account is in use", "worker", v.Name, "before", e.inUse)
+			e.inUse = v.Name
 		}
 	}
 	if blocked && !e.blocked {

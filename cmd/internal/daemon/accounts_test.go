@@ -22,8 +22,13 @@ import (
 // keeper is an accountKeeper with its file in dir, of a process that serves.
 func keeper(t *testing.T, dir string, log *bytes.Buffer) *accountKeeper {
 	t.Helper()
+	return policyKeeper(t, accounts.Policy{RotateAt: 0.05}, dir, log)
+}
+
+func policyKeeper(t *testing.T, policy accounts.Policy, dir string, log *bytes.Buffer) *accountKeeper {
+	t.Helper()
 	t.Setenv("STATE_DIRECTORY", dir)
-	k := newAccountKeeper(accounts.Policy{RotateAt: 0.05}, []string{"a", "b"}, slog.New(slog.NewTextHandler(log, nil)))
+	k := newAccountKeeper(policy, []string{"a", "b"}, slog.New(slog.NewTextHandler(log, nil)))
 	started := make(chan struct{})
 	close(started)
 	k.started, k.successor, k.onChange = started, succession.NewSuccessor(), func() {}
@@ -75,6 +80,23 @@ func TestAccountEvents(t *testing.T) {
 	k.report()
 	assert.Equal(t, []string{"the login of an account is invalid", "no account has quota"}, messages(log))
 	step(0.2, "account is available")
+}
+
+// The account in use is reported when it changes, not at the start.
+func TestAccountRotatedEvent(t *testing.T) {
+	log := &bytes.Buffer{}
+	k := policyKeeper(t, accounts.Policy{Rotation: accounts.Ordered, RotateAt: 0.05}, t.TempDir(), log)
+	now := time.Now()
+	for _, name := range []string{"a", "b"} {
+		k.book.Read(name, "", quotaOf(0.1, now))
+	}
+	k.report()
+	assert.Empty(t, messages(log))
+	k.book.Read("a", "", quotaOf(0.96, now.Add(time.Second)))
+	k.report()
+	k.report()
+	assert.Contains(t, log.String(), "worker=b before=a")
+	assert.Equal(t, []string{"account is low", "another account is in use"}, messages(log))
 }
 
 func TestAccountFile(t *testing.T) {

@@ -20,9 +20,11 @@ import (
 
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/probes"
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
+	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
 )
 
@@ -53,6 +55,8 @@ type bed struct {
 	askErr   error                   // the worker's codex cannot be asked
 	clock    Clock
 	clockErr error
+	known    []workers.Account
+	knownErr error
 	free     uint64
 }
 
@@ -77,12 +81,15 @@ func newBed(t *testing.T) *bed {
 	}
 	b.may = map[string]bool{"995 reset-failed " + defaultUnit: true, "995 reset-failed " + proxyUnit: true}
 	b.clock = Clock{Now: time.Now(), Synced: true}
+	b.known = []workers.Account{{Worker: "default", State: accounts.Available, Left: 0.58,
+		Limits: []workers.Limit{{}}, At: b.clock.Now}}
 	b.host = Host{
 		Root: root, Control: runDir + "/control/socket", IsRoot: true, Systemd: b,
 		Account: b.account, Status: b.status,
 		Keys: b.keys, Get: b.get, Codex: b.findCodex, Command: b.command,
-		Clock: func() (Clock, error) { return b.clock, b.clockErr },
-		Free:  func(string) (uint64, error) { return b.free, nil },
+		Accounts: func(context.Context, string) ([]workers.Account, error) { return b.known, b.knownErr },
+		Clock:    func() (Clock, error) { return b.clock, b.clockErr },
+		Free:     func(string) (uint64, error) { return b.free, nil },
 	}
 	b.install()
 	b.start()

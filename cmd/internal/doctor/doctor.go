@@ -41,6 +41,7 @@ func checks() []check {
 		{"sockets", checkSockets},
 		{"service", checkService},
 		{"models", checkModels},
+		{"accounts", checkAccounts},
 		{"watchdog", checkWatchdog},
 		{"ports", checkPorts},
 		{"cgroup", checkCgroup},

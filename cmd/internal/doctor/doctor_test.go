@@ -15,6 +15,7 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/probes"
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
@@ -23,7 +24,7 @@ import (
 
 // names are the names of the checks, which scripts match on.
 var names = strings.Fields(`systemd units users permissions bus polkit codex sandbox login config databases sockets
-	service models watchdog ports cgroup clock`)
+	service models accounts watchdog ports cgroup clock`)
 
 func TestAllIsWell(t *testing.T) {
 	r := Examine(t.Context(), newBed(t).host)
@@ -191,6 +192,24 @@ func TestWhatIsBroken(t *testing.T) {
 		"bad login": {func(b *bed) { b.codex.inErr = errors.New("codex cannot read its login") },
 			want{"fail login", "cannot read its login", "codex-proxy accounts login default"}},
 		"not root": {func(b *bed) { b.host.IsRoot = false }, want{"fail login", "only root", "sudo"}},
+
+		"account without a login": {func(b *bed) { b.known[0].State = accounts.LoginInvalid },
+			want{"fail accounts", "account default: has no valid login", "codex-proxy accounts login default"}},
+		"account exhausted": {func(b *bed) {
+			b.known[0].State, b.known[0].Until = accounts.Exhausted, time.Date(2030, 1, 2, 3, 4, 5, 0, time.Local)
+		}, want{"warn accounts", "perhaps until 2030-01-02 03:04:05", "codex-proxy accounts add"}},
+		"all accounts exhausted": {func(b *bed) { b.known[0].State = accounts.Exhausted },
+			want{"fail accounts", "no account may serve", "codex-proxy accounts list"}},
+		"account paused": {func(b *bed) { b.known[0].Paused = true },
+			want{"warn accounts", "account default: was paused", "codex-proxy accounts resume default"}},
+		"account low": {func(b *bed) { b.known[0].State, b.known[0].Left = accounts.Low, 0.04 },
+			want{"warn accounts", "account default: is low: 4 % left", "codex-proxy accounts list"}},
+		"account not read": {func(b *bed) { b.known[0].At = b.clock.Now.Add(-16 * time.Minute) },
+			want{"warn accounts", "was read 16m0s ago, and is to be read every 5m0s", "CODEX_EVENT=account-unread"}},
+		"accounts, mute": {func(b *bed) { b.knownErr = errors.New("no answer") },
+			want{"warn accounts", "not checked: no answer", "systemctl reload codex-proxy"}},
+		"accounts, down": {func(b *bed) { b.reportErr = errors.New("none") },
+			want{"warn accounts", "the daemon does not answer", "service"}},
 
 		"bad config": {func(b *bed) { b.write(configFile, "queue_limt = 1\n") },
 			want{"fail config", `unknown key "queue_limt" (did you mean "queue_limit"?)`,
@@ -429,6 +448,12 @@ func TestWhatIsWellToo(t *testing.T) {
 				Name: "default", Unit: defaultUnit, ActiveState: "inactive", Reason: probes.Standby,
 			})
 		}, want{"ok service", "; 1 on standby", ""}},
+		"an account without limits": {func(b *bed) { b.known[0].Limits = nil },
+			want{"ok accounts", "account default: available, without limits that are known", ""}},
+		"a standby is not read": {func(b *bed) {
+			b.known[0].At = b.clock.Now.Add(-time.Hour)
+			b.report.Workers[0].Reason = probes.Standby
+		}, want{"ok accounts", "account default: available, 58 % left", ""}},
 		"debian 12": {func(b *bed) { b.version = "252.39" }, want{"ok systemd", "the units themselves wait", ""}},
 		"demo": {func(b *bed) {
 			b.write(workerFile("default"), "mode = \"demo\"\n")

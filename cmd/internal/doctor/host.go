@@ -10,6 +10,7 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/control"
+	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
 )
 
@@ -24,8 +25,11 @@ type Host struct {
 	Account func(name string) (Account, error)
 	Status  func(ctx context.Context, socket string) (probes.Report, error)
 	Keys    func(ctx context.Context, socket string) (control.Keys, error) // the keys in force
-	Get     func(ctx context.Context, url string) (status int, body []byte, err error)
-	Codex   func(w *codexhome.Worker, home string, env []string, as Account) (Codex, error)
+	// Accounts are what the daemon knows of the accounts.
+	Accounts func(ctx context.Context, socket string) ([]workers.Account, error)
+
+	Get   func(ctx context.Context, url string) (status int, body []byte, err error)
+	Codex func(w *codexhome.Worker, home string, env []string, as Account) (Codex, error)
 	// Command makes the codex behind a worker's socket run a command as if the model had asked for it.
 	Command func(ctx context.Context, socket string, command []string) (appserver.CommandResult, error)
 	Clock   func() (Clock, error)

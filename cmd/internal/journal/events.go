@@ -125,6 +125,11 @@ func allEvents() []event {
 			"All accounts have used up their quota",
 			"Each of the @CODEX_ACCOUNTS@ accounts is exhausted, paused, or has an invalid login. Requests\n" +
 				"wait or fail until an account has quota: `codex-proxy accounts list` shows the resets."},
+		{"account-rotated", "0b97624ec0f74a338f33a2ee7954c9cb", "another account is in use",
+			"Another account is in use",
+			"Turns run on the account of the worker @CODEX_WORKER@ now, and ran on that of\n" +
+				"@CODEX_BEFORE@ before, which is low or out, or an operator has switched. Conversations follow\n" +
+				"with their next turn. /usr/share/doc/codex-proxy/accounts.md explains when."},
 		{"accounts-not-read", "9d3e7f1b6a2c4c85b0e4f8a1d7c35e26",
 			"what was known of the accounts is lost; it is read anew",
 			"The file of the accounts cannot be used",

@@ -20,6 +20,7 @@ import (
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/control"
+	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
 )
 
@@ -29,7 +30,7 @@ func New(version string) doctor.Host {
 	h := host{version}
 	return doctor.Host{
 		Root: "/", Control: paths.ControlSocket, IsRoot: os.Geteuid() == 0,
-		Systemd: units.NewManager(), Account: Account, Status: askStatus, Keys: askKeys, Get: get,
+		Systemd: units.NewManager(), Account: Account, Status: askStatus, Keys: askKeys, Accounts: askAccounts, Get: get,
 		Codex: codexOf, Command: h.runInWorker, Clock: clock, Free: free,
 	}
 }
@@ -57,6 +58,10 @@ func Account(name string) (doctor.Account, error) {
 
 func askKeys(ctx context.Context, socket string) (control.Keys, error) {
 	return control.NewClient(socket).Keys(ctx)
+}
+
+func askAccounts(ctx context.Context, socket string) ([]workers.Account, error) {
+	return control.NewClient(socket).Accounts(ctx)
 }
 
 func askStatus(ctx context.Context, socket string) (probes.Report, error) {
