@@ -26,16 +26,16 @@ func (s *stopwatch) elapsed(now time.Time) time.Duration {
 	return s.total + max(0, now.Sub(s.since))
 }
 
-// isBlocked reports whether no account that an operator has not paused may serve, at least
-// one of them for want of quota.
-func (b *Book) isBlocked() bool {
+// blocked reports whether no account that an operator has not paused may serve, at least one
+// of them for want of quota.
+func blocked(views []View) bool {
 	exhausted := false
-	for name, e := range b.entries {
-		switch s := b.quota(name).State(b.policy, b.now); {
-		case e.paused:
-		case s.Serves():
+	for _, v := range views {
+		switch {
+		case v.Paused:
+		case v.State.Serves():
 			return false
-		case s == Exhausted:
+		case v.State == Exhausted:
 			exhausted = true
 		}
 	}

@@ -101,6 +101,7 @@ func (b *Book) move(name, quotaID string) {
 	if _, known := b.quotas[e.key(name)]; !known && same {
 		b.quotas[e.key(name)] = before
 	}
+	b.dropUnused()
 }
 
 // Update takes over the windows that codex reported after a turn. It needs no window that
@@ -241,10 +242,8 @@ func (b *Book) change(name string, now time.Time, do func(*entry)) {
 // settle follows a change of what is known.
 func (b *Book) settle() {
 	b.choose()
-	b.dropUnused()
 	b.revision++
-	b.views = nil
-	b.blocked.set(b.isBlocked(), b.now)
+	b.blocked.set(blocked(b.look(b.now)), b.now)
 }
 
 // dropUnused drops the quotas that no account has any more.
@@ -270,8 +269,9 @@ func (b *Book) Revision() uint64 {
 // choose is under the lock.
 func (b *Book) choose() {
 	b.views = nil
-	b.inUse = Next(b.look(b.now), b.inUse)
-	b.views = nil // they show which one is in use
+	if next := Next(b.look(b.now), b.inUse); next != b.inUse {
+		b.inUse, b.views = next, nil
+	}
 }
 
 // quota is that of the account, with the state of its own login.

@@ -125,7 +125,8 @@ func TestBookSharesAQuota(t *testing.T) {
 }
 
 func TestBookInUse(t *testing.T) {
-	b := NewBook(Policy{Rotation: Ordered, Order: []string{"b", "a"}, RotateAt: 0.05}, []string{"a", "b", "c"}, func() {})
+	ordered := Policy{Rotation: Ordered, Order: []string{"b", "a"}, RotateAt: 0.05}
+	b := NewBook(ordered, []string{"a", "b", "c"}, func() {})
 	n := 0
 	read := func(name string, used float64) {
 		n++

@@ -19,6 +19,8 @@ func (q Quota) NextReading(p Policy, last, now time.Time) time.Time {
 	switch {
 	case q.RefusedAt.After(last), q.InvalidAt.After(last), q.DoubtedAt.After(last):
 		return last.Add(LeastInterval)
+	case q.limitless() && q.pauseEnds().After(last): // its state changes then
+		return q.pauseEnds()
 	case q.State(p, now) != Exhausted:
 		return later(last, q.At).Add(IdleInterval)
 	}

@@ -42,7 +42,7 @@ func (q Quota) State(p Policy, now time.Time) State {
 	switch {
 	case !q.InvalidAt.IsZero():
 		return LoginInvalid
-	case refused && q.limitless() && now.Sub(q.RefusedAt) >= LimitlessPause:
+	case refused && q.limitless() && !now.Before(q.pauseEnds()):
 		return Unknown
 	case refused, q.usedUp() && !q.spendable():
 		return Exhausted
@@ -53,6 +53,9 @@ func (q Quota) State(p Policy, now time.Time) State {
 	}
 	return Available
 }
+
+// pauseEnds is when the pause of a login without windows ends after its last refusal.
+func (q Quota) pauseEnds() time.Time { return q.RefusedAt.Add(LimitlessPause) }
 
 // Until is when an exhausted quota may be free again: the latest reset of the windows that
 // are used up, or the reset that the refusal named. It is zero if it is not known or has

@@ -90,6 +90,8 @@ func TestNextReading(t *testing.T) {
 	resets := func(in time.Duration) Quota {
 		return with(quota(1), func(q *Quota) { q.Windows[0].ResetsAt = noon.Add(in) })
 	}
+	updated := with(quota(0.5), func(q *Quota) { q.At = noon.Add(time.Minute) })
+	refusedAgain := with(quota(0.5), func(q *Quota) { q.RefusedAt = last.Add(1) })
 	for name, c := range map[string]struct {
 		quota Quota
 		want  time.Time
@@ -97,14 +99,15 @@ func TestNextReading(t *testing.T) {
 		"never read":             {Quota{}, last.Add(IdleInterval)},
 		"available":              {quota(0.5), last.Add(IdleInterval)},
 		"low":                    {quota(0.97), last.Add(IdleInterval)},
-		"updated since":          {with(quota(0.5), func(q *Quota) { q.At = noon.Add(time.Minute) }), noon.Add(time.Minute + IdleInterval)},
+		"updated since":          {updated, noon.Add(time.Minute + IdleInterval)},
 		"invalid":                {with(quota(0.5), func(q *Quota) { q.InvalidAt = noon }), last.Add(IdleInterval)},
 		"exhausted":              {quota(1), last.Add(ExhaustedInterval)},
 		"exhausted, a reset":     {resets(30 * time.Second), noon.Add(31 * time.Second)},
 		"exhausted, a reset now": {resets(2 * time.Second), last.Add(LeastInterval)},
 		"its reset has passed":   {resets(-time.Hour), last.Add(ExhaustedInterval)},
+		"no windows, refused":    {with(quota(), refused), noon.Add(LimitlessPause)},
 		"refused before":         {with(quota(0.5), refused), last.Add(ExhaustedInterval)},
-		"refused since":          {with(quota(0.5), func(q *Quota) { q.RefusedAt = last.Add(1) }), last.Add(LeastInterval)},
+		"refused since":          {refusedAgain, last.Add(LeastInterval)},
 	} {
 		assert.Equal(t, c.want, c.quota.NextReading(policy, last, noon.Add(time.Minute)), name)
 	}

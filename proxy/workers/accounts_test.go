@@ -37,14 +37,16 @@ type accountServer struct {
 const (
 	login = `{"account":{"type":"chatgpt","email":"a@example.com","planType":"pro"},"requiresOpenaiAuth":true,
 		"userId":"u","workspaceRouting":{"chatgptAccountId":"x"}}`
-	noLogin  = `{"account":null,"requiresOpenaiAuth":true}`
-	apiKey   = `{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}`
-	notFound = "failed to fetch codex rate limits: GET https://chatgpt.com/backend-api/wham/usage failed: 401 Unauthorized; body={}"
+	noLogin      = `{"account":null,"requiresOpenaiAuth":true}`
+	apiKey       = `{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}`
+	refusedLogin = "failed to fetch codex rate limits: " +
+		"GET https://chatgpt.com/backend-api/wham/usage failed: 401 Unauthorized; body={}"
 )
 
 // used is the answer to a reading.
 func used(percent int) string {
-	return fmt.Sprintf(`{"rateLimits":{"limitId":"codex","primary":{"usedPercent":%d,"windowDurationMins":300}}}`, percent)
+	const answer = `{"rateLimits":{"limitId":"codex","primary":{"usedPercent":%d,"windowDurationMins":300}}}`
+	return fmt.Sprintf(answer, percent)
 }
 
 func newAccountServer(t *testing.T, limits func(n int) string) *accountServer {
@@ -80,7 +82,7 @@ func (s *accountServer) readLimits(ctx context.Context, p *appservertest.Peer, i
 	switch {
 	case strings.HasPrefix(text, "{"):
 		p.Reply(id, json.RawMessage(text))
-	case text == notFound && s.refresh != "":
+	case text == refusedLogin && s.refresh != "":
 		s.mu.Lock()
 		s.login = s.refresh // as codex has it after it was asked to refresh the tokens
 		s.mu.Unlock()
@@ -179,7 +181,7 @@ func TestAccountsAndTheirLimits(t *testing.T) {
 	got = awaitAccounts(t, r, ratios(0.43, 0.07))[0]
 	assert.Equal(t, accounts.Update, got.Source)
 	assert.Equal(t, soon.UTC(), got.Limits[0].ResetsAt, "an update omits what has not changed")
-	srv.notify(`"limitName":"of one model","limitId":"codex_other","primary":{"usedPercent":100,"windowDurationMins":300}`)
+	srv.notify(`"limitId":"codex_other","primary":{"usedPercent":100,"windowDurationMins":300}`)
 	srv.notify(`"primary":{"usedPercent":8}`)
 	awaitAccounts(t, r, ratios(0.43, 0.08)) // the other limit is not the account's
 
@@ -250,6 +252,7 @@ func TestAccountOfAnAPIKey(t *testing.T) {
 }
 
 func TestLoginInvalid(t *testing.T) {
+	thenUsed := func(n int) string { return []string{refusedLogin, used(1)}[min(n, 2)-1] }
 	for name, c := range map[string]struct {
 		login, refresh string
 		limits         func(int) string
@@ -257,9 +260,9 @@ func TestLoginInvalid(t *testing.T) {
 		readings       int
 	}{
 		"no login":               {login: noLogin, want: accounts.LoginInvalid},
-		"an expired token":       {login, login, func(n int) string { return []string{notFound, used(1)}[min(n, 2)-1] }, accounts.Available, 2},
-		"refused for good":       {login, login, answers(notFound), accounts.LoginInvalid, 2},
-		"the refresh is refused": {login, noLogin, answers(notFound), accounts.LoginInvalid, 1},
+		"an expired token":       {login, login, thenUsed, accounts.Available, 2},
+		"refused for good":       {login, login, answers(refusedLogin), accounts.LoginInvalid, 2},
+		"the refresh is refused": {login, noLogin, answers(refusedLogin), accounts.LoginInvalid, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := newAccountServer(t, c.limits)

@@ -198,14 +198,35 @@ func TestScheduleAfterRefusals(t *testing.T) {
 			b.Read("a", "", accounts.Quota{Windows: []accounts.Window{w}, At: begun})
 			return nil
 		})
-		pauses := slices.Collect(func(yield func(time.Duration) bool) {
-			for i := range got[1:] {
-				if !yield(got[i+1] - got[i]) {
-					return
-				}
-			}
-		})
+		var pauses []time.Duration
+		for i := range got[1:] {
+			pauses = append(pauses, got[i+1]-got[i])
+		}
 		assert.GreaterOrEqual(t, slices.Min(pauses), accounts.LeastInterval)
 		assert.LessOrEqual(t, slices.Max(pauses), accounts.ExhaustedInterval)
+	})
+}
+
+// The end of the pause of an API key is noticed, without a reading by the account's server.
+func TestScheduleOfALoginWithoutLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changed := make(chan accounts.State, 10)
+		var b *accounts.Book
+		b = accounts.NewBook(accounts.Policy{}, []string{"a"}, func() {
+			v, _ := b.View("a", time.Now())
+			changed <- v.State
+		})
+		refusal := time.AfterFunc(20*time.Second, func() { b.Refuse("a", time.Time{}, time.Now()) })
+		defer refusal.Stop()
+		schedule(t, b, newReadings(b), "a", 20*time.Minute, func(begun time.Time) error {
+			b.Read("a", "", accounts.Quota{Source: accounts.Reading, At: begun})
+			return nil
+		})
+		want := []accounts.State{accounts.Available, accounts.Exhausted, accounts.Unknown, accounts.Available}
+		var got []accounts.State
+		for len(changed) > 0 {
+			got = append(got, <-changed)
+		}
+		assert.Equal(t, want, got)
 	})
 }

@@ -147,7 +147,8 @@ func TestAccountFile(t *testing.T) {
 			k.book.Read("a", "", quotaOf(0.6, time.Now()))
 			k.write()
 		}
-		assert.Equal(t, []string{"cannot write what is known of the accounts; a restart forgets it"}, messages(log), "once")
+		want := []string{"cannot write what is known of the accounts; a restart forgets it"}
+		assert.Equal(t, want, messages(log), "once")
 	})
 }
 
