@@ -18,8 +18,24 @@ type rotation struct {
 	workers       []*Worker // in the order of the book's views
 	conversations *accounts.Conversations
 	now           func() time.Time
-	choice        choice // of the current pick: there is one at a time
+
+	// known is what the book had of each worker at readAt and that revision. A pick touches
+	// much less memory by it.
+	known    []known
+	readAt   time.Time
+	revision uint64
+
+	choice choice // of the current pick: there is one at a time
 }
+
+type known struct {
+	account accounts.Candidate
+	until   time.Time // when an exhausted account may have quota again; zero: unknown
+}
+
+// knownFor is the longest time for which the book is not read anew while nothing changes in
+// it: few states change by time alone, by the minute.
+const knownFor = time.Second
 
 // newRotation returns nil if the quota decides nothing.
 func newRotation(workers roster, book *accounts.Book) *rotation {
@@ -84,14 +100,10 @@ func (r *rotation) gather(a Ask, now time.Time) {
 	c := &r.choice
 	c.ask, c.now, c.switches = a, now, r.book.Switches()
 	c.candidates, c.options = c.candidates[:0], c.options[:0]
-	views := r.book.Views(now)
-	at := 0
-	for _, w := range r.workers {
-		for views[at].Name != w.name {
-			at++
-		}
+	r.read(now)
+	for i, w := range r.workers {
 		if a.allows(w.name) {
-			c.add(w, &views[at], r.policy.Rotation == accounts.Even)
+			c.add(w, &r.known[i], r.policy.Rotation == accounts.Even)
 		}
 	}
 	c.conversation = r.conversations.Find(a.Conversation)
@@ -100,17 +112,33 @@ func (r *rotation) gather(a Ask, now time.Time) {
 	c.confine()
 }
 
+// read takes over what the book has, if that may be another than before.
+func (r *rotation) read(now time.Time) {
+	revision := r.book.Revision()
+	if age := now.Sub(r.readAt); revision == r.revision && age >= 0 && age < knownFor {
+		return
+	}
+	r.known, r.readAt, r.revision = r.known[:0], now, revision
+	views, at := r.book.Views(now), 0
+	for _, w := range r.workers {
+		for views[at].Name != w.name {
+			at++
+		}
+		r.known = append(r.known, known{accounts.CandidateOf(&views[at]), views[at].Until})
+	}
+}
+
 // add makes the account of the worker a candidate. One that has refused this turn is out.
-func (c *choice) add(w *Worker, v *accounts.View, even bool) {
-	candidate := accounts.CandidateOf(v)
-	if c.ask.refusedBy(v.Name) {
+func (c *choice) add(w *Worker, k *known, even bool) {
+	candidate := k.account
+	if c.ask.refusedBy(w.name) {
 		candidate.State = accounts.Exhausted
 	}
 	if candidate.Place = true; even {
 		candidate.Load = w.load()
 	}
 	c.candidates = append(c.candidates, candidate)
-	c.options = append(c.options, option{worker: w, until: v.Until})
+	c.options = append(c.options, option{worker: w, until: k.until})
 }
 
 // prefer marks the account on which the conversation stays.
