@@ -78,7 +78,17 @@ func Plan(p Policy, views []View, units []Unit, now time.Time) []Step {
 	for _, m := range pl.members {
 		pl.decide(m)
 	}
+	if !pl.served() {
+		for i := range pl.steps { // the surplus serves until a worker that is needed does
+			pl.steps[i].Stop = false
+		}
+	}
 	return pl.steps
+}
+
+// served reports whether a worker that is needed takes turns.
+func (pl *plan) served() bool {
+	return slices.ContainsFunc(pl.members, func(m member) bool { return pl.steps[m.at].Need && m.unit.Phase == Warm })
 }
 
 // member is an account with its worker.

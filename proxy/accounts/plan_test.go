@@ -111,6 +111,9 @@ func TestPlan(t *testing.T) {
 		{name: "surplus of the start, read", policy: planPolicy(Ordered, 1), views: []View{asInUse(a), b, c},
 			units: []Unit{workerAt("a", Warm), workerAt("b", Warm), {Name: "c", Phase: Warm, ReadyAt: noon.Add(time.Second)}},
 			need:  []string{"a"}, stop: []string{"b"}, next: "b"},
+		{name: "the surplus serves until the account in use does", policy: planPolicy(Ordered, 1),
+			views: []View{asInUse(a), b, c}, units: []Unit{workerAt("a", Coming), workerAt("b", Warm), workerAt("c", Cold)},
+			need: []string{"a"}, next: "b"},
 		{name: "the surplus runs for a moment at least", policy: planPolicy(Ordered, 1), views: []View{asInUse(a), b, c},
 			units: []Unit{workerAt("a", Warm), {Name: "b", Phase: Warm, ReadyAt: ago(14 * time.Second)},
 				{Name: "c", Phase: Warm, ReadyAt: ago(15 * time.Second)}}, need: []string{"a"}, stop: []string{"c"}, next: "b"},
@@ -184,7 +187,7 @@ func TestPlanProperties(t *testing.T) {
 
 func checkPlan(t *testing.T, p Policy, views []View, units []Unit, steps []Step, seed uint64) {
 	t.Helper()
-	needed, serving, sound := 0, 0, 0
+	needed, serving, sound, stops, warm := 0, 0, 0, 0, 0
 	for i, s := range steps {
 		v, u := views[i], units[i]
 		serves := v.State.Serves() && !v.Paused && u.Phase != Held
@@ -192,6 +195,12 @@ func checkPlan(t *testing.T, p Policy, views []View, units []Unit, steps []Step,
 		assert.False(t, s.Stop && (u.Turns > 0 || u.Phase != Warm), "seed %d: %s is stopped", seed, s.Name)
 		assert.False(t, s.Need && u.Phase == Held, "seed %d: %s is an operator's", seed, s.Name)
 		assert.False(t, s.Next && !serves, "seed %d: %s is next", seed, s.Name)
+		if s.Stop {
+			stops++
+		}
+		if s.Need && u.Phase == Warm {
+			warm++
+		}
 		if serves && u.Phase != Failing && u.Phase != Going {
 			sound++
 		}
@@ -205,5 +214,6 @@ func checkPlan(t *testing.T, p Policy, views []View, units []Unit, steps []Step,
 		}
 	}
 	assert.GreaterOrEqual(t, serving, min(p.Warm, sound), "seed %d: a sound account serves while there is one", seed)
+	assert.False(t, stops > 0 && warm == 0, "seed %d: the last worker that takes turns is stopped", seed)
 	assert.LessOrEqual(t, needed, p.Warm+1, "seed %d: a further worker has a reason of its own", seed)
 }

@@ -28,6 +28,9 @@ type annotator struct {
 func (a *annotator) connect(socket string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.conn != nil {
+		return
+	}
 	conn, err := net.DialTimeout("unix", socket, annotateBound)
 	if err == nil {
 		a.conn = conn

@@ -16,9 +16,9 @@ const (
 	// Rest is the first word of a line on the connection for annotations. The line ends a
 	// worker that has no turns; its rest is the reason in words.
 	Rest = "rest"
-	// restBound is how long the unit of a worker may take to end after that. It is longer
-	// than --stop-timeout of the shim.
-	restBound = time.Minute
+	// restBound is how long systemd may take to report that the unit is ending after that:
+	// the shim notifies it at once.
+	restBound = 5 * time.Second
 	// minKickPause and maxKickPause bound the pause between two attempts to start a unit.
 	// systemd reports a start that it has begun within much less.
 	minKickPause = 2 * time.Second
@@ -27,7 +27,7 @@ const (
 	wantedFor = time.Minute
 	// restAgain is the pause after a worker that Rest did not end. The shim of an older
 	// version ends none.
-	restAgain = time.Hour
+	restAgain = time.Minute
 )
 
 // Role is what the plan of the accounts has decided for a worker.
@@ -148,6 +148,7 @@ func (r roster) Rest(name, why string) error {
 		return fmt.Errorf("%w: %s", ErrBusyOrGone, name)
 	}
 	w.logger.Info("worker goes on standby", "reason", why)
+	w.annotator.connect(w.socket)     // a busy machine may have been too slow for it at the handshake
 	if !w.annotator.send(Rest, why) { // only a shim can end it
 		w.cannotRest()
 		return fmt.Errorf("%w: %s has no shim that reads", ErrBusyOrGone, name)

@@ -2,6 +2,7 @@ package workers_test
 
 import (
 	"bufio"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -232,11 +233,24 @@ func TestStandbyServesALostTurn(t *testing.T) {
 	b.awaitAnnotations(t).Close()
 }
 
-// A worker whose shim does not read the line is not ended, and takes turns again.
+// A connection for annotations that was lost is made again for the line. A worker that takes
+// none has no shim, and takes turns again.
 func TestRestWithoutAShim(t *testing.T) {
 	r, a, _ := restingRig(t)
 	require.NoError(t, a.awaitAnnotations(t).Close())
-	r.await(t, "that the shim is gone", func(probes.Snapshot) bool { return r.pool.Rest("a", "") != nil })
+	r.await(t, "that the shim is gone", func(probes.Snapshot) bool {
+		lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "demo"}))
+		defer lease.Release()
+		lease.Annotate("thread", "request") // finds that the connection has ended
+		return true
+	})
+	require.NoError(t, r.pool.Rest("a", "it is idle"))
+	assert.Equal(t, "codex-proxy annotations; rest it is idle", a.awaitLines(t))
+
+	r, a, _ = restingRig(t)
+	require.NoError(t, a.awaitAnnotations(t).Close())
+	require.NoError(t, os.Remove(a.path))
+	require.ErrorIs(t, r.pool.Rest("a", ""), workers.ErrBusyOrGone)
 	assert.Equal(t, probes.Ready, r.pool.Snapshot().Workers[0].Reason)
 	require.ErrorIs(t, r.pool.Rest("a", ""), workers.ErrBusyOrGone)
 	assert.Equal(t, 1, strings.Count(r.log.String(), "worker does not go on standby"))
