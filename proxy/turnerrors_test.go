@@ -87,6 +87,10 @@ var failedTurns = []struct {
 		"the model endpoint broke the answer off; send the request again", 5 * time.Second},
 	{"stream: not opened", `"other"`, broken + "error sending request for url (http://127.0.0.1:1/v1)", 503,
 		"upstream_error", "", "the model endpoint cannot be reached; send the request again", 5 * time.Second},
+	{"accounts' server: not reached", `"other"`, "workspace routing discovery failed", 503, "upstream_error", "",
+		"the model endpoint cannot be reached; send the request again", 5 * time.Second},
+	{"accounts' server: silent", `"other"`, "workspace routing discovery timed out", 503, "upstream_error", "",
+		"the model endpoint cannot be reached; send the request again", 5 * time.Second},
 	{"stream: silent", `"other"`, broken + "idle timeout waiting for SSE", 504, "idle_timeout", "",
 		"the model endpoint sent nothing for too long", 0},
 }

@@ -107,10 +107,17 @@ func bodyOf(rest string) string {
 	return body
 }
 
+// undiscovered is codex's text if it cannot ask the accounts' server where the requests of a ChatGPT login go, which it
+// does before the first turn.
+var undiscovered = regexp.MustCompile(`^workspace routing discovery (?:failed|timed out|cancelled)`)
+
 // phaseOf cuts off codex's word for the phase.
 func phaseOf(text string) (words string, _ Phase) {
 	if rest, ok := strings.CutPrefix(text, "Connection failed: "); ok {
 		return rest, Unsent
+	}
+	if undiscovered.MatchString(text) {
+		return text, Unsent
 	}
 	rest, ok := strings.CutPrefix(text, disconnected)
 	switch {
