@@ -21,9 +21,8 @@ const maxBody = 256 << 20
 // turn charges the account, or refuses the turn, and has the model server answer.
 func (s *Server) turn(w http.ResponseWriter, r *http.Request, a *Account) {
 	body, err := read(w, r)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+	if err != nil { // the connection broke off
+		panic(http.ErrAbortHandler)
 	}
 	turn := describe(body, a)
 	quota, refusals := a.take(&turn)

@@ -64,6 +64,13 @@ func (b *bed) logInBefore(worker string, account *accountserver.Account) {
 	b.MustRun(b.t, "chown", "-R", "root:root", home)
 }
 
+// logInAgain replaces the login of a worker that has run, and starts it with that. The file keeps its owner.
+func (a *accountsBed) logInAgain(worker string) error {
+	account := a.server.Account(worker)
+	account.Validate()
+	return a.WriteFile("/var/lib/codex-worker/"+worker+"/auth.json", account.Login(), 0o600)
+}
+
 // untilWorkersReady waits until each worker is ready.
 func (a *accountsBed) untilWorkersReady() {
 	a.t.Helper()

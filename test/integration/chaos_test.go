@@ -48,8 +48,10 @@ func testChaos(t *testing.T, suite string) {
 
 	// A worker counts as healthy sooner than by default, as suits a service with a
 	// crash every few seconds.
-	b := newBed(t, suite, realWorker, crowdConfig+"reset_after = \"3s\"\n")
+	b := newBed(t, suite, onceWorker, crowdConfig+"reset_after = \"3s\"\n"+even).
+		withAccounts(onceWorker, append(chaosAccounts, "d")...)
 	b.start()
+	b.untilWorkersReady()
 	b.warm()
 	before := b.remains()
 	c := &chaos{bed: b, crowd: b.crowd(seed, 30*time.Second), random: rand.New(rand.NewPCG(seed, 0)),
@@ -64,7 +66,7 @@ func testChaos(t *testing.T, suite string) {
 
 // chaos causes the faults.
 type chaos struct {
-	bed      *bed
+	bed      *accountsBed
 	crowd    *crowd
 	random   *rand.Rand
 	commands sync.WaitGroup // of an operator; each may take as long as a turn
@@ -85,10 +87,14 @@ func (c *chaos) rage(length time.Duration) {
 		{"kill -9 proxy", c.killProxy},
 		{"reload", func() bool { return c.systemctl("reload", proxyUnit) }},
 		{"restart proxy", func() bool { return c.systemctl("restart", proxyUnit) }},
-		{"restart worker", func() bool { return c.systemctl("restart", workerUnit) }},
+		{"restart worker", func() bool { return c.systemctl("restart", c.worker()) }},
 		{"dbus restart", func() bool { return c.systemctl("restart", "dbus.service") }},
 		{"model endpoint down", c.endpointDown},
 		{"daemon-reload", func() bool { return c.systemctl("daemon-reload") }},
+		{"quota runs out", c.quotaRunsOut},
+		{"quota resets early", c.quotaResets},
+		{"login invalidated", c.loginInvalidated},
+		{"reading hangs", c.readingHangs},
 	}
 	for round := 0; round == 0 || time.Now().Before(until); round++ {
 		for _, i := range c.random.Perm(len(actions)) {
@@ -102,8 +108,14 @@ func (c *chaos) rage(length time.Duration) {
 	c.bed.t.Logf("what happened: %v", c.happened)
 }
 
+// worker is the unit of any worker.
+func (c *chaos) worker() string {
+	units := c.bed.workerUnits()
+	return units[c.random.IntN(len(units))]
+}
+
 func (c *chaos) signalWorker(s unix.Signal) bool {
-	processes, err := c.bed.Processes(workerUnit)
+	processes, err := c.bed.Processes(c.worker())
 	at := slices.IndexFunc(processes, isCodex)
 	return err == nil && at >= 0 && unix.Kill(processes[at].Host, s) == nil
 }
@@ -153,6 +165,8 @@ func (c *chaos) account() {
 			ends["complete"]++
 		case e.told():
 			ends["retry permitted: "+e.code]++
+		case e.usedUp():
+			ends["the quota ran out in mid-stream"]++
 		case slices.ContainsFunc(c.kills, e.cutBy):
 			// A killed process sends nothing to its clients.
 			ends["cut by a kill of the proxy"]++
@@ -165,6 +179,7 @@ func (c *chaos) account() {
 	t.Logf("the ledger: %v; %d kills of the proxy", ends, len(c.kills))
 	assert.Greater(t, ends["complete"], c.happenings())
 	assert.LessOrEqual(t, ends["cut by a kill of the proxy"], len(c.kills)*crowdSize)
+	assert.LessOrEqual(t, ends["the quota ran out in mid-stream"], c.bed.allRefused())
 }
 
 func (c *chaos) happenings() (n int) {
@@ -199,6 +214,9 @@ func (c *chaos) assertAskedOnce(e *entry, asked []time.Time) {
 func (b *bed) asked() map[string][]time.Time {
 	all := map[string][]time.Time{}
 	for _, turn := range b.models.Turns() {
+		if turn.Body.Input == nil {
+			continue // refused in its stream
+		}
 		text := string(turn.Body.Input[len(turn.Body.Input)-1])
 		if _, rest, ok := strings.Cut(text, `"text":"q`); ok {
 			id, _, _ := strings.Cut("q"+rest, " ")

@@ -26,6 +26,7 @@ type entry struct {
 	text         string
 	finish       string
 	code         string // of the error
+	message      string // of the error
 	retryable    bool   // of the error
 	whole        bool   // the stream ended with [DONE], the plain answer was JSON
 	commented    bool   // the stream has a comment
@@ -74,10 +75,10 @@ func (e *entry) latency() time.Duration {
 
 func (e *entry) String() string {
 	return fmt.Sprintf("%s stream=%t new=%t lasts=%s began=%s first=%s ended=%s status=%d attempts=%d text=%q "+
-		"finish=%q code=%q whole=%t commented=%t err=%v",
+		"finish=%q code=%q message=%q whole=%t commented=%t err=%v",
 		e.id, e.stream, e.anew, e.lasts.Round(time.Millisecond), e.began.Format("05.000"), e.first.Format("05.000"),
 		e.ended.Format("05.000"),
-		e.status, e.attempts, e.text, e.finish, e.code, e.whole, e.commented, e.err)
+		e.status, e.attempts, e.text, e.finish, e.code, e.message, e.whole, e.commented, e.err)
 }
 
 // read reads the answer to its end; an error is one of the connection.
@@ -115,6 +116,7 @@ func (e *entry) take(data []byte) error {
 		}
 		Error struct {
 			Code      string
+			Message   string
 			Retryable bool
 		}
 	}
@@ -125,7 +127,7 @@ func (e *entry) take(data []byte) error {
 		if e.code != "" {
 			return errors.New("a second error")
 		}
-		e.code, e.retryable = part.Error.Code, part.Error.Retryable
+		e.code, e.message, e.retryable = part.Error.Code, part.Error.Message, part.Error.Retryable
 	}
 	for _, c := range part.Choices {
 		if text := c.Message.Content + c.Delta.Content; text != "" {
@@ -154,6 +156,12 @@ func (e *entry) told() bool {
 		return e.stream && !e.whole && (e.text != "" || e.commented) && strings.HasPrefix(e.want(), e.text)
 	}
 	return e.status == http.StatusServiceUnavailable && e.retryAfter > 0 && e.text == ""
+}
+
+// usedUp: the account's quota ran out after the client had received text, which ends the stream with that error.
+func (e *entry) usedUp() bool {
+	return e.err == nil && e.status == http.StatusOK && e.stream && !e.whole && e.finish == "" && e.text != "" &&
+		e.code == "usage_limit_reached"
 }
 
 // cutBy: the connection ended with the process that served it, which was killed and

@@ -1,0 +1,188 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/test/accountserver"
+	"codex-proxy/test/machine"
+)
+
+// ordered uses one account after the other.
+const ordered = "[accounts]\nrotation = \"ordered\"\n"
+
+// sessionCalls is how many calls of a tool the sessions of the SDKs have.
+const sessionCalls = 6
+
+// A session of the codex CLI, and loops of tools in the SDKs, go on through the end of an account's quota: no request
+// fails, nothing restarts, and the tools work before and after it. Each session begins on the account on which the
+// one before it ended.
+func TestSessions(t *testing.T) {
+	t.Parallel()
+	binds, node := nodeClients(t)
+	venvs := pythonVenvs(t)
+	b := bootBed(t, neighbours(), binds...)
+	b.install(accountWorker, ordered)
+	a := b.withAccounts(accountWorker, "a", "b", "c", "d", "e", "f")
+	a.start()
+	a.untilWorkersReady()
+	t.Run("codex exec", func(t *testing.T) { a.execOutlives(t, "a", "b") })
+	t.Run("codex in a terminal", func(t *testing.T) { a.terminalOutlives(t, "b", "c", "d") })
+	t.Run("npm", func(t *testing.T) {
+		a.loopsOutlive(t, "d", "e", []string{"chat", "previous-response", "own-history", "agents-chat",
+			"agents-responses"}, "session-npm-", func(ctx context.Context) error { return a.npmSessions(ctx, node) })
+	})
+	t.Run("python", func(t *testing.T) {
+		a.loopsOutlive(t, "e", "f", []string{"chat", "previous-response", "agents-chat", "agents-responses"},
+			"session-python-", func(ctx context.Context) error { return a.pythonSessions(ctx, venvs) })
+	})
+	a.assertNothingFailed()
+}
+
+// execOutlives runs codex exec, whose account is used up in the middle of its turn, and goes on with its session.
+func (a *accountsBed) execOutlives(t *testing.T, first, second string) {
+	home := "/root/exec"
+	require.NoError(t, a.WriteFile(home+"/config.toml", fmt.Appendf(nil, cliConfig, model, false), 0o600))
+	a.server.Account(first).Allow(2)
+	codex := []string{"env", "CODEX_HOME=" + home, codexDir + "/bin/codex", "exec", "--skip-git-repo-check",
+		"--dangerously-bypass-approvals-and-sandbox", "-C", "/tmp"}
+	call := func(n int) string {
+		return fmt.Sprintf(`[[reasoning hm]] [[call client_exec_command {"cmd":"echo said-by-$((40+%d))"}]] [[then]] `, n)
+	}
+	ask := func(args ...string) string {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
+		defer cancel()
+		stdout, stderr, err := a.Run(ctx, append(codex, args...)...)
+		require.NoError(t, err, "%s\n%s", stdout, stderr)
+		return stdout + stderr
+	}
+	talk := ask("exec-1 " + call(1) + call(2) + call(3) + "[[text exec done]]")
+	assert.Contains(t, talk, "exec done")
+	assert.Equal(t, []int{2, 2}, a.served("exec-1", first, second))
+	assert.Contains(t, ask("resume", "--last", "exec-2 "+call(4)+"[[text also done]]"), "also done")
+	assert.Equal(t, []int{0, 2}, a.served("exec-2", first, second))
+	assertGiven(t, lastTurn(a.models), "exec-1", "said-by-41", "said-by-42", "said-by-43", "exec done", "exec-2",
+		"said-by-44")
+	assert.Len(t, a.rollouts(home), 1, "one session")
+}
+
+// terminalOutlives works in codex's own user interface through the ends of two quotas: one that the service learns
+// from the refusal of a turn, and one of which an answer has informed it.
+func (a *accountsBed) terminalOutlives(t *testing.T, first, second, third string) {
+	home := "/root/terminal"
+	require.NoError(t, a.WriteFile(home+"/config.toml", fmt.Appendf(nil, cliConfig, model, false), 0o600))
+	codex := a.terminal("codex", "env", "CODEX_HOME="+home, codexDir+"/bin/codex",
+		"--dangerously-bypass-approvals-and-sandbox", "-C", "/tmp")
+	codex.until("Ask Codex")
+	process := codex.process()
+	ask := func(n int) {
+		codex.enter(fmt.Sprintf(`tui-%d [[reasoning hm]] [[call client_exec_command {"cmd":"echo by-$((40+%d))"}]] `+
+			`[[then]] [[text done %d.]]`, n, n, n))
+		codex.until(fmt.Sprintf("• done %d.", n))
+	}
+	ask(1)
+	assert.Equal(t, []int{2, 0, 0}, a.served("tui-1", first, second, third))
+	a.server.Account(first).Exhaust(time.Now().Add(time.Hour))
+	ask(2)
+	assert.Equal(t, []int{0, 2, 0}, a.served("tui-2", first, second, third))
+	a.server.Account(second).Refuse(accountserver.InStream)
+	a.server.Account(second).Allow(1)
+	ask(3)
+	assert.Equal(t, []int{0, 1, 1}, a.served("tui-3", first, second, third))
+	ask(4)
+	assert.Equal(t, []int{0, 0, 2}, a.served("tui-4", first, second, third))
+	assertGiven(t, lastTurn(a.models), "tui-1", "by-41", "done 1.", "tui-2", "by-42", "done 2.", "tui-3", "by-43",
+		"done 3.", "tui-4", "by-44")
+	assert.Equal(t, process, codex.process(), "no restart")
+	assert.Len(t, a.rollouts(home), 1, "one session")
+	assert.NotRegexp(t, `(?i)reconnect|error|limit|quota`, codex.screen())
+}
+
+// loopsOutlive runs sessions of an SDK with sessionCalls calls each, all beside each other. In their middle the first
+// account is used up.
+func (a *accountsBed) loopsOutlive(t *testing.T, first, second string, names []string, prefix string,
+	run func(context.Context) error) {
+	a.server.Account(first).Allow(sessionCalls / 2 * len(names))
+	ctx, cancel := context.WithTimeout(t.Context(), clientBound)
+	defer cancel()
+	require.NoError(t, run(ctx))
+	for _, name := range names {
+		served := a.served(prefix+name+" ", first, second)
+		assert.Equal(t, sessionCalls+1, served[0]+served[1], "%s: each request is answered once", name)
+		assert.NotZero(t, served[0], name)
+		assert.NotZero(t, served[1], name)
+	}
+}
+
+func (a *accountsBed) npmSessions(ctx context.Context, node string) error {
+	var out bytes.Buffer
+	err := a.Exec(ctx, machine.Exec{Args: []string{node, clientsDir + "/cases/sessions.mjs", fmt.Sprint(sessionCalls)},
+		Env: []string{"API_KEY=none"}, Stdout: &out, Stderr: &out})
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out.String())
+	}
+	return nil
+}
+
+func (a *accountsBed) pythonSessions(ctx context.Context, venvs string) error {
+	script, err := filepath.Abs("../clients/python/cases/sessions.py")
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	home := a.t.TempDir()
+	cmd := exec.CommandContext(ctx, filepath.Join(venvs, "newest", "bin", "python"), script, fmt.Sprint(sessionCalls))
+	p := &python{bed: a.bed, venvs: venvs, key: "none"}
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = home, p.environment(home, "newest"), &out, &out
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = time.Second
+	if err := a.StartCommand(cmd); err != nil {
+		return err
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%w: %s", err, out.String())
+	}
+	return nil
+}
+
+// served counts for each account the turns of a prompt that it has answered.
+func (a *accountsBed) served(word string, accounts ...string) []int {
+	counts := make([]int, len(accounts))
+	for i, name := range accounts {
+		for _, turn := range a.server.Account(name).Record().Turns {
+			if !turn.Refused && strings.HasPrefix(turn.Text, word) {
+				counts[i]++
+			}
+		}
+	}
+	return counts
+}
+
+// rollouts are the files of codex's sessions.
+func (a *accountsBed) rollouts(home string) []string {
+	a.t.Helper()
+	return strings.Fields(a.MustRun(a.t, "find", home+"/sessions", "-name", "rollout-*"))
+}
+
+// aFailure is the line of the journal for a request that failed.
+var aFailure = regexp.MustCompile(`(?m)^request .* outcome=(?:[^o]|o[^k]).*$`)
+
+// assertNothingFailed asserts that no request has failed, and that no account received encrypted reasoning of another.
+func (a *accountsBed) assertNothingFailed() {
+	a.t.Helper()
+	assert.Empty(a.t, aFailure.FindAllString(a.journal(proxyUnit), -1))
+	for _, account := range a.server.Accounts() {
+		assert.Zero(a.t, account.Record().Foreign(), account.Name)
+	}
+}
