@@ -23,6 +23,9 @@ import (
 type Command struct {
 	Args []string // the program, looked up in PATH, and its arguments
 
+	// Files are open files that the command inherits, from descriptor 3 on.
+	Files []*os.File
+
 	// Ready decides when the command has started; without it the command has
 	// started as soon as its process runs.
 	Ready func(context.Context) (detail string, err error)
@@ -108,6 +111,7 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 		return 0, fmt.Errorf("cannot read the standard error of %q: %w", c.Args[0], err)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, stderr.file()
+	cmd.ExtraFiles = c.Files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	defer func() { _ = c.Relay.Close() }()
 	s := newSupervisor(n, logger, c)

@@ -19,11 +19,15 @@ type Description struct {
 	NeedReload  bool     // its files have changed since systemd read them
 	WantedBy    []string // the units whose start starts it, by Wants= or Requires=
 	User        string
+	UID         uint32        // of User while the unit runs; NoUID: it has none then
 	Environment []string      // Environment=, as NAME=VALUE
 	Watchdog    time.Duration // WatchdogSec=, 0 is none
 	WatchdogAge time.Duration // since the last WATCHDOG=1, or since the start
 	Listen      []string      // ListenStream=, of a socket
 }
+
+// NoUID is the UID of a unit that does not run, or that has no user.
+const NoUID = 1<<32 - 1
 
 // described are the properties that a Description has beside those of a State.
 var described = map[string]property{
@@ -33,6 +37,7 @@ var described = map[string]property{
 	"RequiredBy":       {unitIface, "as"},
 
 	"User":                       {serviceIface, "s"},
+	"UID":                        {serviceIface, "u"},
 	"Environment":                {serviceIface, "as"},
 	"WatchdogUSec":               {serviceIface, "t"},
 	"WatchdogTimestampMonotonic": {serviceIface, "t"},
@@ -73,10 +78,14 @@ func (m *Manager) Version(ctx context.Context) (string, error) {
 
 func (f facts) description(unit string) Description {
 	reload, _ := f["NeedDaemonReload"].value.(bool)
+	uid, known := f["UID"].value.(uint32)
+	if !known {
+		uid = NoUID
+	}
 	return Description{
 		State: f.state(unit), FileState: f.text("UnitFileState"), NeedReload: reload,
 		WantedBy: append(f.texts("WantedBy"), f.texts("RequiredBy")...),
-		User:     f.text("User"), Environment: f.texts("Environment"),
+		User:     f.text("User"), UID: uid, Environment: f.texts("Environment"),
 		Watchdog: f.duration("WatchdogUSec"), WatchdogAge: f.age("WatchdogTimestampMonotonic"),
 		Listen: f.streams(),
 	}

@@ -1,6 +1,7 @@
 package units
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"regexp"
 	"strings"
@@ -13,6 +14,17 @@ func Worker(name string) string { return "codex-worker@" + name + ".service" }
 
 // WorkerSocket returns the socket unit of the worker called name.
 func WorkerSocket(name string) string { return "codex-worker@" + name + ".socket" }
+
+// WorkerUser returns the user that the worker called name runs as. A user's name has at
+// most 31 characters (systemd.exec(5), User=): for a longer name of a worker the
+// generator codex-worker-users puts a hash in its place.
+func WorkerUser(name string) string {
+	const prefix, most = "cw-", 31
+	if len(prefix+name) <= most {
+		return prefix + name
+	}
+	return fmt.Sprintf("%s%x", prefix, sha256.Sum256([]byte(name)))[:most]
+}
 
 // ValidName returns the error of a name that no worker can have, or nil. The valid
 // names are those that the polkit rule admits; they need no escaping in a unit's

@@ -2,6 +2,8 @@ package units
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +14,34 @@ import (
 func TestWorkerUnits(t *testing.T) {
 	assert.Equal(t, "codex-worker@a-b_1.service", Worker("a-b_1"))
 	assert.Equal(t, "codex-worker@a-b_1.socket", WorkerSocket("a-b_1"))
+}
+
+// The unit and its generator make the same names of users as WorkerUser.
+func TestWorkerUser(t *testing.T) {
+	unit, err := os.ReadFile("../packaging/systemd/codex-worker@.service")
+	require.NoError(t, err)
+	assert.Contains(t, string(unit), "\nUser="+strings.ReplaceAll(WorkerUser("x"), "x", "%i")+"\n")
+	settings, out := t.TempDir(), t.TempDir()
+	longest, long, longer := strings.Repeat("x", 28), strings.Repeat("x", 29), strings.Repeat("y", 64)
+	for _, name := range []string{"default", longest, long, longer} {
+		require.NoError(t, os.WriteFile(filepath.Join(settings, name+".toml"), nil, 0o644))
+	}
+	script, err := os.ReadFile("../packaging/systemd/codex-worker-users")
+	require.NoError(t, err)
+	generate := exec.Command("sh", "-euc", strings.ReplaceAll(string(script), "/etc/codex-proxy/workers", settings), "sh", out)
+	talk, err := generate.CombinedOutput()
+	require.NoError(t, err, string(talk))
+	assert.Empty(t, talk)
+	dirs, err := os.ReadDir(out)
+	require.NoError(t, err)
+	assert.Len(t, dirs, 2, "%v", dirs)
+	for _, name := range []string{long, longer} {
+		dropIn, err := os.ReadFile(filepath.Join(out, Worker(name)+".d", "50-user.conf"))
+		require.NoError(t, err)
+		assert.Equal(t, "[Service]\nUser="+WorkerUser(name)+"\n", string(dropIn))
+		assert.Len(t, WorkerUser(name), 31)
+	}
+	assert.Equal(t, "cw-"+longest, WorkerUser(longest))
 }
 
 func TestValidName(t *testing.T) {

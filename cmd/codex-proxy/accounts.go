@@ -18,8 +18,9 @@ func accountsCommand() *cobra.Command {
 		Use: "accounts", Short: "log workers in, list, add and remove them",
 		Long: `
 Keeps the workers and their logins. Each worker has an account of its own, which
-codex alone handles: login runs codex's own login in the worker's home and as the
-workers' user, and neither this command nor the service sees a token.
+codex alone uses: login runs codex's own login beside the worker's home, and the
+worker takes it over at its start. Neither this command nor the service keeps or
+prints a token.
 
 list shows each worker's unit, what it is logged in with, the plan, and how much of
 its limits is used up. login logs in the worker NAME (default), and starts it with

@@ -5,6 +5,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/cmd/internal/homelock"
 	"codex-proxy/cmd/internal/shim"
 )
 
@@ -62,6 +63,11 @@ ended. The unit should have KillSignal=SIGINT, which goes on to COMMAND at once`
 	flags.Var(cli.Parsed("FORMAT", "", s.SetStderr), "stderr", `the format of COMMAND's standard error: plain or tracing.
 plain, the default, is shared as it is. tracing is Rust's format, which codex writes:
 in the journal, levels become priorities; with --relay the lines name the proxy's requests`)
+	flags.Var(cli.Parsed("HOLDER:DIR", "", s.SetLock), "lock", `hold the lock of the home DIR (`+homelock.FileName+`,
+flock(2)) as long as COMMAND, which inherits it, runs. While another process holds it,
+COMMAND does not start; the errors of other processes name HOLDER`)
+	flags.BoolVar(&s.Waited, "waited", false, `do not wait for the restart delay: the unit has done so,
+by worker-wait`)
 	flags.Var(cli.Text(&s.Certificates, "PATH"), "certificates", `the only certificate authorities for COMMAND,
 as SSL_CERT_FILE=, if PATH is there and the unit sets none`)
 	flags.Var(cli.Text(&s.Relay, "NAME"), "relay", `accept connections on the socket that systemd passed under NAME,

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/cmd/internal/homelock"
 )
 
 func TestNotifyExecMisuse(t *testing.T) {
@@ -31,6 +33,8 @@ func TestNotifyExecMisuse(t *testing.T) {
 		"--probe exec:a --probe exec:b x":  "only one probe is possible",
 		"--probe-timeout 3 -- true":        "--probe-timeout=3: want a positive time with its unit",
 		"--probe-timeout -3s -- true":      "--probe-timeout=-3s: want a positive time with its unit",
+		"--lock /x -- true":                "want HOLDER:DIR",
+		"--lock x:y -- true":               "want HOLDER:DIR",
 		"--relay x -- true":                "--relay needs --relay-to PATH",
 		"--relay-to /x -- true":            "--relay-to needs --relay NAME",
 		"--relay x --relay-to y -- true":   `--relay-to "y": give an absolute path`,
@@ -62,6 +66,21 @@ func TestNotifyExecStatus(t *testing.T) {
 	status, _, stderr := runNotifyExec(t, t.Context(), "/nowhere/codex")
 	assert.Equal(t, 203, status)
 	assert.Equal(t, "codex-proxy notify-exec: cannot start \"/nowhere/codex\": no such file or directory\n", stderr)
+}
+
+// COMMAND inherits the lock, and does not start while another process has it.
+func TestNotifyExecLock(t *testing.T) {
+	home := t.TempDir()
+	lock := "--lock=my.service:" + home
+	status, _, stderr := runNotifyExec(t, t.Context(), lock, "--", "sh", "-c", "test /dev/fd/3 -ef "+
+		filepath.Join(home, homelock.FileName))
+	assert.Zero(t, status, stderr)
+	held, err := homelock.Take(t.Context(), home, "another")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, held.Release()) }()
+	status, _, stderr = runNotifyExec(t, t.Context(), lock, "--", "true")
+	assert.Equal(t, 75, status)
+	assert.Contains(t, stderr, "the home "+home+" is in use by another, and has one writer at a time")
 }
 
 func TestNotifyExecWatchdogNeedsProbe(t *testing.T) {

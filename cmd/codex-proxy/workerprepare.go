@@ -14,10 +14,7 @@ Makes the CODEX_HOME of the worker NAME from /etc/codex-proxy/workers/NAME.toml,
 has codex check it, and links RUNTIME_DIRECTORY/codex to the program to run. It is
 ExecStartPre of codex-worker@NAME.service and takes its directories from systemd:
 STATE_DIRECTORY or CODEX_HOME, RUNTIME_DIRECTORY, CREDENTIALS_DIRECTORY,
-CONFIGURATION_DIRECTORY.
-
-Where systemd has no growing restart delays (before 254), it first waits for what
-is left of the delay that RestartSteps= and RestartMaxDelaySec= ask for.`,
+CONFIGURATION_DIRECTORY.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return prepare.Worker(c.Context(), args[0], c.ErrOrStderr())
 		},

@@ -142,7 +142,7 @@ var unitPages = []unitPage{
 			"with the settings in /etc/codex-proxy/workers/NAME.toml. The daemon reaches it over /run/codex-proxy/NAME.sock, the socket of codex-worker@NAME.socket. " +
 			"systemd restarts it, at growing intervals, and kills it when it hangs.",
 		sections: []string{
-			"Draining", "Stopping and restarting", "The start limit", "Restart delays", "Memory", "Drop-ins",
+			"Draining", "Stopping and restarting", "Users of the workers", "The start limit", "Restart delays", "Memory", "Drop-ins",
 		},
 	},
 }
@@ -190,7 +190,7 @@ func (r *roff) files() {
 		{"/etc/codex-proxy/traces-headers", "Headers for the collector of traces."},
 		{"/etc/codex-proxy/first-key", "The API key that the installation made, readable by root. " +
 			"Keep it elsewhere and delete the file."},
-		{"/var/lib/codex-worker/NAME", "The worker's CODEX_HOME, with its login."},
+		{"/var/lib/codex-worker/NAME", "The worker's CODEX_HOME, with its login: a link to /var/lib/private/codex-worker/NAME."},
 	} {
 		r.item(f[0], f[1])
 	}

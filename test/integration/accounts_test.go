@@ -106,10 +106,11 @@ func testAccountsWithAPIKeys(t *testing.T, suite string) {
 
 	said := b.logIn("default", "sk-first-SECRET")
 	assert.Contains(t, said, "systemctl start codex-proxy")
-	assert.Equal(t, "600 codex-worker:codex-worker",
-		trim(b.MustRun(t, "stat", "--format=%a %U:%G", "/var/lib/codex-worker/default/auth.json")))
+	assert.Equal(t, "600 root:root", b.owner("/var/lib/codex-worker/default/auth.json"), "systemd gives it away at a start")
 	assert.Equal(t, "inactive (dead) API key - -", b.row("default"))
 	b.start()
+	user := b.uid(workerUnit)
+	assert.Equal(t, "600 "+user+":"+user, b.owner("/var/lib/codex-worker/default/auth.json"))
 	assert.Equal(t, "active (running) API key - -", b.row("default"))
 	models := b.accounts()
 	assert.Equal(t, "api_key", models.Accounts[0].Login)
@@ -174,6 +175,25 @@ func testAccountsWithAPIKeys(t *testing.T, suite string) {
 	}
 }
 
+// uid is the number of the user that a running unit has.
+func (b *bed) uid(unit string) string {
+	b.t.Helper()
+	uid := b.show(unit, "UID")["UID"]
+	require.Regexp(b.t, `^[1-9][0-9]*$`, uid, unit)
+	return uid
+}
+
+// owner is the mode of a file, and its user and group: as names, but as numbers for the
+// user of a worker.
+func (b *bed) owner(path string) string {
+	b.t.Helper()
+	parts := strings.Fields(b.MustRun(b.t, "stat", "--dereference", "--format=%a %U:%G %u:%g", path))
+	if strings.HasPrefix(parts[1], "root:") || strings.HasPrefix(parts[1], "codex-") {
+		return parts[0] + " " + parts[1]
+	}
+	return parts[0] + " " + parts[2]
+}
+
 // assertUnseen asserts that a secret is in no place that other users can read.
 func (b *bed) assertUnseen(secret string) {
 	b.t.Helper()
@@ -182,9 +202,10 @@ func (b *bed) assertUnseen(secret string) {
 		"codex-worker@second", "codex-proxy"), secret)
 	assert.NotContains(b.t, b.MustRun(b.t, "sh", "-c",
 		"cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'"), secret)
-	_, _, err := b.Run(b.t.Context(), "runuser", "-u", "codex-proxy", "--", "cat",
-		"/var/lib/codex-worker/default/auth.json")
-	assert.Error(b.t, err)
+	for _, user := range []string{"codex-proxy", "codex-worker"} {
+		_, _, err := b.Run(b.t.Context(), "runuser", "-u", user, "--", "cat", "/var/lib/codex-worker/default/auth.json")
+		assert.Error(b.t, err, user)
+	}
 	assert.NotContains(b.t, b.MustRun(b.t, "codex-proxy", "accounts", "list", "--json"), secret)
 }
 

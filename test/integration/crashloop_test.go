@@ -73,7 +73,7 @@ func (b *bed) crashLoop(restarts int) {
 	cpu, began := b.cpu(proxyUnit), time.Now()
 	lines := strings.Count(b.ownLines(), "\n")
 	codex := b.codex()
-	b.MustRun(t, "sh", "-c", "cat /proc/uptime >"+startsFile+"; chown codex-worker: "+startsFile)
+	b.MustRun(t, "sh", "-c", "cat /proc/uptime >"+startsFile+"; chown --reference="+nativeHome+"/ "+startsFile)
 	b.signal(codex, unix.SIGKILL)
 	b.awaitJournal(workerUnit, "Start request repeated too quickly", 3*time.Minute)
 	window := time.Since(began)

@@ -13,10 +13,9 @@ const (
 	nativeHome = "/var/lib/codex-worker/default"
 
 	// inSandbox is a shell command that reports its user, its filters and where it
-	// may write. It may write in the home, whose place in the sandbox is an empty
-	// directory without a disk.
-	inSandbox = `id -un; grep -c Seccomp_filters /proc/self/status; touch ` + nativeHome +
-		`/made; for d in . /etc /srv; do touch $d/made 2>/dev/null && echo $d yes || echo $d no; done`
+	// may write. The home is not in the sandbox, or an empty directory without a disk.
+	inSandbox = `id -u; grep -c Seccomp_filters /proc/self/status; touch ` + nativeHome +
+		`/made 2>/dev/null; for d in . /etc /srv; do touch $d/made 2>/dev/null && echo $d yes || echo $d no; done`
 )
 
 // nativeWorker is realWorker with codex's own tools.
@@ -43,7 +42,7 @@ func TestNativeWorkerRunsCommands(t *testing.T) {
 		b := newBed(t, suite, nativeWorker(), "")
 		b.start()
 		out := b.tool(inSandbox)
-		assert.Contains(t, out, `codex-worker\n1\n. no\n/etc no\n/srv no\n`)
+		assert.Contains(t, out, b.uid(workerUnit)+`\n1\n. no\n/etc no\n/srv no\n`)
 		page := b.MustRun(t, "codex-proxy", "doctor")
 		assert.Contains(t, page, "ok    sandbox      worker default: codex runs a command in its sandbox, inside "+
 			workerUnit+"\n")
@@ -53,7 +52,7 @@ func TestNativeWorkerRunsCommands(t *testing.T) {
 		b.MustRun(t, "systemctl", "restart", workerUnit)
 		b.until("ready", ready)
 		out = b.tool(inSandbox)
-		assert.Contains(t, out, `codex-worker\n1\n. yes\n/etc no\n/srv no\n`)
+		assert.Contains(t, out, b.uid(workerUnit)+`\n1\n. yes\n/etc no\n/srv no\n`)
 		b.MustRun(t, "test", "-e", nativeHome+"/workspace/made")
 		b.MustRun(t, "test", "!", "-e", nativeHome+"/made")
 	})

@@ -36,8 +36,8 @@ func secretBed(t *testing.T, suite string) *bed {
 		b.MustRun(t, "mkdir", "-p", "-m", "700", home)
 		b.write(home+"/auth.json", `{"OPENAI_API_KEY":"`+secretMark+`home"}`)
 		b.MustRun(t, "sh", "-c", "echo "+dot+" | base64 -d >"+home+"/dot.png; cp "+home+"/dot.png /srv")
-		b.MustRun(t, "chown", "-R", "--reference="+nativeHome, home)
-		b.MustRun(t, "chmod", "-R", "go=", home)
+		b.MustRun(t, "chown", "-R", "--reference="+nativeHome+"/", home+"/")
+		b.MustRun(t, "chmod", "-R", "go=", home+"/")
 	}
 	return b
 }

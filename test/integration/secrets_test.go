@@ -96,7 +96,7 @@ func testSecretsStaySecret(t *testing.T, suite string) {
 // their users can read them (TestPermissions).
 func meantForContent(file string) bool {
 	return strings.HasPrefix(file, "/var/lib/codex-proxy/responses.db") ||
-		strings.HasPrefix(file, "/var/lib/codex-worker/default/logs_")
+		strings.HasPrefix(file, "/var/lib/private/codex-worker/default/logs_")
 }
 
 // plant sends requests that end in every possible way.

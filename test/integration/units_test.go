@@ -71,20 +71,26 @@ func TestPermissions(t *testing.T) { bothSuites(t, testPermissions) }
 func testPermissions(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
 	b.start()
-	modes := b.MustRun(t, "stat", "--format=%n %a %U:%G", "/run/codex-proxy/default.sock", "/etc/codex-proxy/api-keys",
-		"/etc/codex-proxy/config.toml", "/var/lib/codex-worker/default", "/var/lib/codex-worker/default/config.toml",
-		"/run/codex-worker/default",
+	modes := ""
+	for _, path := range []string{"/run/codex-proxy/default.sock", "/etc/codex-proxy/api-keys",
+		"/etc/codex-proxy/config.toml", "/var/lib/private", "/var/lib/private/codex-worker",
+		"/var/lib/codex-worker/default", "/var/lib/codex-worker/default/config.toml", "/run/codex-worker/default",
 		"/run/codex-proxy/control", "/run/codex-proxy/control/socket", "/var/lib/codex-proxy",
-		"/var/lib/codex-proxy/usage.db")
-	assert.Equal(t, strings.TrimSpace(`
+		"/var/lib/codex-proxy/usage.db"} {
+		modes += path + " " + b.owner(path) + "\n"
+	}
+	user := b.uid(workerUnit)
+	assert.Equal(t, strings.ReplaceAll(strings.TrimSpace(`
 /run/codex-proxy/default.sock 660 root:codex-proxy
 /etc/codex-proxy/api-keys 600 root:root
 /etc/codex-proxy/config.toml 640 root:codex-proxy
-/var/lib/codex-worker/default 700 codex-worker:codex-worker
-/var/lib/codex-worker/default/config.toml 600 codex-worker:codex-worker
-/run/codex-worker/default 700 codex-worker:codex-worker
+/var/lib/private 700 root:root
+/var/lib/private/codex-worker 755 root:root
+/var/lib/codex-worker/default 700 USER:USER
+/var/lib/codex-worker/default/config.toml 600 USER:USER
+/run/codex-worker/default 700 USER:USER
 /run/codex-proxy/control 700 codex-proxy:codex-proxy
 /run/codex-proxy/control/socket 600 codex-proxy:codex-proxy
 /var/lib/codex-proxy 700 codex-proxy:codex-proxy
-/var/lib/codex-proxy/usage.db 600 codex-proxy:codex-proxy`), trim(modes))
+/var/lib/codex-proxy/usage.db 600 codex-proxy:codex-proxy`), "USER", user), trim(modes))
 }

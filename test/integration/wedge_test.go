@@ -16,12 +16,11 @@ import (
 // the shim's own probe bypasses it. A stopped relay makes codex appear wedged to the
 // proxy. The relay is restarted with its worker.
 var wedgeUnits = map[string]string{
-	"wedge.socket": "[Socket]\nListenStream=/run/wedge.sock\nSocketUser=codex-worker\n",
+	"wedge.socket": "[Socket]\nListenStream=/run/wedge.sock\n",
 	"wedge.service": `[Unit]
 PartOf=` + workerUnit + `
 JoinsNamespaceOf=` + workerUnit + `
 [Service]
-User=codex-worker
 PrivateTmp=yes
 ExecStart=/usr/lib/systemd/systemd-socket-proxyd /run/codex-worker/default/app-server.sock
 `,

@@ -39,6 +39,11 @@ type Accounts struct {
 func workerFileOf(name string) string { return filepath.Join(paths.WorkerSettings, name+".toml") }
 func workerHomeOf(name string) string { return filepath.Join(paths.WorkerHomes, name) }
 
+// holder is this process for homelock.Take.
+func holder(command string) string {
+	return fmt.Sprintf("codex-proxy accounts %s (process %d)", command, os.Getpid())
+}
+
 // describe returns a unit of systemd. Without systemd it returns one that is not
 // installed.
 func (a *Accounts) describe(ctx context.Context, unit string) (units.Description, error) {
@@ -49,16 +54,16 @@ func (a *Accounts) describe(ctx context.Context, unit string) (units.Description
 	return d, err
 }
 
-// program is the codex of a worker, to be run as the worker's user.
+// program is the codex of a worker, to be run as a user that owns nothing.
 func (a *Accounts) program(
-	w *codexhome.Worker, name string, unit units.Description,
+	w *codexhome.Worker, unit units.Description,
 ) (*codexhome.Program, codexhome.Account, error) {
 	user, err := thishost.Account(paths.WorkerUser)
 	if err != nil {
 		return nil, codexhome.Account{}, fmt.Errorf("cannot run codex as %s: %w", paths.WorkerUser, err)
 	}
 	as := codexhome.Account{UID: user.UID, GID: user.GID}
-	p, err := w.Program(workerHomeOf(name), unit.Environment, as)
+	p, err := w.Program(unit.Environment, as)
 	return p, as, err
 }
 

@@ -127,15 +127,14 @@ func TestWhoNeedsNoLogin(t *testing.T) {
 
 func TestMakeHome(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "w")
-	me := codexhome.Account{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
-	require.NoError(t, makeHome(dir, me))
+	require.NoError(t, makeHome(dir))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "auth.json"), nil, 0o600))
-	require.NoError(t, makeHome(dir, me), "one that is there is kept")
+	require.NoError(t, makeHome(dir), "one that is there is kept")
 	assert.FileExists(t, filepath.Join(dir, "auth.json"))
 	info, err := os.Stat(dir)
 	require.NoError(t, err)
 	assert.Equal(t, os.ModeDir|0o700, info.Mode())
-	assert.ErrorContains(t, makeHome(filepath.Join(dir, "x", "y"), me), "cannot make the worker's home")
+	assert.ErrorContains(t, makeHome(filepath.Join(dir, "x", "y")), "cannot make the worker's home")
 }
 
 // While the target is stopped a login starts no worker, also none that has failed;

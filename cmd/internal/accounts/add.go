@@ -33,7 +33,7 @@ func (a *Accounts) Add(ctx context.Context, name string) error {
 		return fmt.Sprintf("config.toml names the workers that are used: add %q to `workers` there, "+
 			"then systemctl reload codex-proxy", name)
 	})
-	in, err := a.hasLogin(ctx, file, name)
+	in, err := hasLogin(file, name)
 	if err != nil {
 		a.print("Before it can start: %v", err)
 	}
@@ -68,16 +68,11 @@ func workerFileFor(name string) string {
 }
 
 // hasLogin reports whether the worker's home has a login of an earlier worker.
-func (a *Accounts) hasLogin(ctx context.Context, file, name string) (bool, error) {
-	w, err := codexhome.Load(file)
-	if err != nil {
+func hasLogin(file, name string) (bool, error) {
+	if _, err := codexhome.Load(file); err != nil {
 		return false, err
 	}
-	unit, err := a.describe(ctx, units.Worker(name))
-	if err != nil {
-		return false, err
-	}
-	login, err := a.loginAtHome(ctx, w, name, unit)
+	login, err := loginAtHome(name)
 	return err == nil && login != loginMissing, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -36,8 +37,8 @@ type accountRow struct {
 	Error       string          `json:"error,omitempty"` // why the login is unknown
 }
 
-// List prints the workers. A running worker is asked by the daemon, over
-// the connection that it has; for another one codex looks into its home.
+// List prints the workers. The daemon asks a running worker, over the connection that it
+// has; the login of another one is read from its home.
 func (a *Accounts) List(ctx context.Context, _ string) error {
 	names, err := WorkerNames()
 	if err != nil {
@@ -53,7 +54,7 @@ func (a *Accounts) List(ctx context.Context, _ string) error {
 		row := accountRow{
 			Name: name, Unit: unit.Unit, ActiveState: unit.ActiveState, SubState: unit.SubState, Limits: []workers.Limit{},
 		}
-		a.fill(ctx, &row, unit, running)
+		fill(&row, running)
 		rows = append(rows, row)
 	}
 	if a.JSON {
@@ -90,11 +91,9 @@ func (a *Accounts) running(ctx context.Context) map[string]workers.Account {
 	return running
 }
 
-// fill adds the login of a worker: as the daemon knows it, or else as codex reads it
-// in the worker's home.
-func (a *Accounts) fill(
-	ctx context.Context, row *accountRow, unit units.Description, running map[string]workers.Account,
-) {
+// fill adds the login of a worker: as the daemon knows it, or else as the worker's home
+// has it.
+func fill(row *accountRow, running map[string]workers.Account) {
 	w, err := codexhome.Load(workerFileOf(row.Name))
 	account, known := running[row.Name]
 	switch {
@@ -105,7 +104,7 @@ func (a *Accounts) fill(
 	case known:
 		row.Login, row.Plan, row.Email, row.Limits = loginOf(account), account.Plan, account.Email, account.Limits
 	default:
-		row.Login, err = a.loginAtHome(ctx, w, row.Name, unit)
+		row.Login, err = loginAtHome(row.Name)
 		if err != nil {
 			row.Login, row.Error = loginUnknown, err.Error()
 		}
@@ -128,17 +127,16 @@ func loginOf(a workers.Account) string {
 	return string(codexhome.OtherLogin)
 }
 
-// loginAtHome is the login in the worker's home, as codex reads it.
-func (a *Accounts) loginAtHome(
-	ctx context.Context, w *codexhome.Worker, name string, unit units.Description,
-) (string, error) {
-	p, _, err := a.program(w, name, unit)
-	if err != nil || !exists(workerHomeOf(name)) {
-		return loginMissing, err
+// loginAtHome is the kind of the login in the worker's home.
+func loginAtHome(name string) (string, error) {
+	in, err := codexhome.ReadLogin(workerHomeOf(name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return loginMissing, nil
+	case err != nil:
+		return loginUnknown, err
+	case in.Login == codexhome.NoLogin:
+		return loginMissing, nil
 	}
-	in, err := p.Login(ctx)
-	if in == codexhome.NoLogin {
-		return loginMissing, err
-	}
-	return string(in), err
+	return string(in.Login), nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/homelock"
 	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/units"
 )
@@ -32,44 +33,65 @@ func (a *Accounts) Login(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	p, as, err := a.program(w, name, unit)
+	p, as, err := a.program(w, unit)
 	if err != nil {
 		return err
 	}
 	if _, err := p.Version(ctx); err != nil { // the error explains why the user cannot run codex
 		return err
 	}
-	if err := makeHome(workerHomeOf(name), as); err != nil {
-		return err
-	}
 	return a.renew(ctx, name, p, as)
 }
 
 // renew logs in beside the worker's home, so that the old login holds until there is
-// a new one, and then ends the old one.
+// a new one, and then ends the old one. Stopped at any point, it leaves the worker with
+// one of the two.
 func (a *Accounts) renew(ctx context.Context, name string, p *codexhome.Program, as codexhome.Account) error {
-	aside, err := os.MkdirTemp(paths.WorkerHomes, ".login-"+name+"-") // mode 0700; no worker has such a name
+	dir, err := openAside(ctx, name, as)
 	if err != nil {
 		return fmt.Errorf("cannot prepare the login: %w", err)
 	}
-	defer os.RemoveAll(aside)
-	if err := os.Chown(aside, int(as.UID), int(as.GID)); err != nil {
-		return fmt.Errorf("cannot prepare the login: %w", err)
-	}
-	if err := a.runLogin(ctx, p, aside); err != nil {
+	defer dir.remove()
+	if err := a.runLogin(ctx, p, dir.path); err != nil {
 		return err
 	}
-	if err := p.TakeOver(aside); err != nil {
+	home := workerHomeOf(name)
+	if err := makeHome(home); err != nil {
+		return err
+	}
+	if err := codexhome.Offer(dir.path, home); err != nil {
 		return err
 	}
 	a.print("The worker %s is logged in.", name)
 	if err := a.takeUp(ctx, name); err != nil {
 		return err
 	}
-	if err := p.LogOut(ctx, aside); err != nil {
+	before, err := codexhome.TakeBefore(home, dir.path, as)
+	if err == nil && before {
+		err = p.LogOut(ctx, dir.path)
+	}
+	if err != nil {
 		a.print("The login of before may still hold at OpenAI: %v", err)
 	}
 	return nil
+}
+
+// adopt makes a stopped worker's new login its login. Another worker does that at its
+// next start.
+func (a *Accounts) adopt(ctx context.Context, name string) error {
+	home := workerHomeOf(name)
+	lock, err := homelock.Take(ctx, home, holder("login"))
+	var held *homelock.HeldError
+	if errors.As(err, &held) && held.Holder == units.Worker(name) {
+		return nil // it has been started meanwhile
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // add starts a worker that has no home
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(codexhome.AdoptLogin(home), lock.Release())
 }
 
 // needsLogin returns the reason why a worker has no use for a login, or nil.
@@ -84,18 +106,12 @@ func needsLogin(w *codexhome.Worker) error {
 		"that endpoint's key is set there, too", w.File)
 }
 
-// makeHome makes the worker's home as systemd would at the first start of its unit
-// (StateDirectory=, StateDirectoryMode=).
-func makeHome(dir string, owner codexhome.Account) error {
+// makeHome makes the worker's home before the first start of its unit, which makes it
+// the property of the worker (StateDirectory=).
+func makeHome(dir string) error {
 	err := os.Mkdir(dir, 0o700)
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return nil
-	case err != nil:
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("cannot make the worker's home: %w", err)
-	}
-	if err := os.Chown(dir, int(owner.UID), int(owner.GID)); err != nil {
-		return fmt.Errorf("cannot make the worker's home: %w", errors.Join(err, os.Remove(dir)))
 	}
 	return nil
 }
@@ -120,6 +136,11 @@ func (a *Accounts) takeUp(ctx context.Context, name string) error {
 	target, err := a.describe(ctx, paths.TargetUnit)
 	if err != nil {
 		return err
+	}
+	if stopped(unit) {
+		if err := a.adopt(ctx, name); err != nil {
+			return err
+		}
 	}
 	if unit.LoadState != "loaded" {
 		a.print("There is no unit %s to start.", unit.Unit)
@@ -146,6 +167,11 @@ func (a *Accounts) takeUp(ctx context.Context, name string) error {
 	}
 	a.print("%s is ready.", unit.Unit)
 	return nil
+}
+
+// stopped reports whether no process of the unit is left.
+func stopped(unit units.Description) bool {
+	return unit.LoadState != "loaded" || unit.ActiveState == "inactive" || unit.ActiveState == "failed"
 }
 
 // down reports whether the unit does not run, and will not by itself.

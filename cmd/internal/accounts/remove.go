@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"codex-proxy/cmd/internal/homelock"
 	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/units"
 )
@@ -38,11 +39,29 @@ func (a *Accounts) Remove(ctx context.Context, name string) error {
 		return ""
 	})
 	if a.Purge {
-		if err := os.RemoveAll(home); err != nil {
+		if err := removeHome(ctx, name); err != nil {
 			return fmt.Errorf("cannot remove the worker's home: %w", err)
 		}
 	}
 	a.printKept(home, filepath.Join("/etc/systemd/system", unit+".d"))
+	return nil
+}
+
+// removeHome removes the worker's home once nothing writes to it.
+func removeHome(ctx context.Context, name string) error {
+	lock, err := homelock.Take(ctx, workerHomeOf(name), holder("remove"))
+	switch {
+	case err == nil:
+		defer lock.Release() //nolint:errcheck // nothing was written
+	case !errors.Is(err, fs.ErrNotExist): // a link of systemd may lead to a home that is gone
+		return err
+	}
+	// Without systemd, or before the first start, the home is no link but the directory.
+	for _, path := range []string{filepath.Join(paths.PrivateHomes, name), workerHomeOf(name)} {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

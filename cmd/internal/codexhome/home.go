@@ -36,9 +36,16 @@ const (
 // Prepare makes the home ready for codex. Runtime/codex becomes a link to the program to run, and
 // Runtime/workspace a link to its working directory. Runtime/certificates.pem exists if codex is to trust that
 // alone, and Runtime/no-tools if codex starts no programs. Every run of codex is bounded by 15 s.
+// A new login becomes the home's before codex runs (Offer); the caller holds the lock of the home.
 // After a failure there is no config.toml. Errors are a *Problem for the operator, ErrRetry if a later run may
 // succeed, or a fault of the machine.
 func (h *Home) Prepare(ctx context.Context) error {
+	if err := h.checkOwner(); err != nil {
+		return err
+	}
+	if err := AdoptLogin(h.Dir); err != nil {
+		return err
+	}
 	program, workspace, err := h.prepare(ctx)
 	if err != nil {
 		if gone := removeFiles(h.stampFile(), h.configFile()); gone != nil {

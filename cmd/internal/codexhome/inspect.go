@@ -3,6 +3,7 @@ package codexhome
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -15,9 +16,12 @@ const systemdPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 // hidden are the directories that the unit does not see: ProtectHome= and PrivateTmp= in codex-worker@.service.
 var hidden = []string{"/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/"}
 
-// Program runs codex as one worker's unit does, beside the running worker: as the worker's user, on the worker's
-// home, without our environment. It prepares no home, and writes nothing that the next start depends on.
-type Program struct{ codex }
+// Program runs the codex of one worker outside of its unit, which may run meanwhile: as a user that cannot read the
+// worker's home, without our environment.
+type Program struct {
+	codex
+	worker *Worker
+}
 
 // Account is the user that runs codex.
 type Account struct{ UID, GID uint32 }
@@ -25,9 +29,9 @@ type Account struct{ UID, GID uint32 }
 // inspectLimit bounds each run of a Program: a person waits for it.
 const inspectLimit = 5 * time.Second
 
-// Program finds the codex of the worker whose home is home. env is Environment= of its unit. Each run of it is
-// bounded by 5 s. Errors are Problems.
-func (w *Worker) Program(home string, env []string, as Account) (*Program, error) {
+// Program finds the codex of the worker. env is Environment= of its unit. Each run of it is bounded by 5 s. Errors
+// are Problems.
+func (w *Worker) Program(env []string, as Account) (*Program, error) {
 	path, err := findCodex(w, searchPath(env), npmPrefixes)
 	if err != nil {
 		return nil, err
@@ -38,7 +42,7 @@ func (w *Worker) Program(home string, env []string, as Account) (*Program, error
 				"install codex elsewhere, `npm install -g @openai/codex`")
 		}
 	}
-	return &Program{codex{path: path, home: home, dir: "/", limit: inspectLimit,
+	return &Program{worker: w, codex: codex{path: path, home: "/", dir: "/", limit: inspectLimit,
 		as: &syscall.Credential{Uid: as.UID, Gid: as.GID}, env: env}}, nil
 }
 
@@ -56,11 +60,8 @@ func searchPath(env []string) string {
 // Path is the native binary.
 func (p *Program) Path() string { return p.path }
 
-// Version is codex's, if this project works with it. It fails if the worker's user may not run it.
+// Version is codex's, if this project works with it. It fails if that user may not run it.
 func (p *Program) Version(ctx context.Context) (string, error) { return p.version(ctx) }
-
-// LoggedIn reports whether the home has a login. It does not ask the server whether the login is valid.
-func (p *Program) LoggedIn(ctx context.Context) (bool, error) { return p.loggedIn(ctx) }
 
 // SandboxTest is a command that succeeds if codex's sandbox hides the worker's home.
 func SandboxTest(home string) []string {
@@ -84,14 +85,22 @@ func noSandbox(end, talk string) string {
 	return fmt.Sprintf("codex cannot run a command in its sandbox (%s): %s", end, cause(talk))
 }
 
-// Sandbox runs SandboxTest in codex's own sandbox, outside of the worker's unit. The error is the reason why that
-// does not work.
+// Sandbox runs SandboxTest in codex's own sandbox, outside of the worker's unit, on an empty home. The error is the
+// reason why that does not work.
 func (p *Program) Sandbox(ctx context.Context) error {
-	_, talk, err := p.run(ctx, append([]string{"sandbox", "--"}, SandboxTest(p.home)...)...)
+	home, err := os.MkdirTemp("", "codex-home-")
+	if err != nil {
+		return fmt.Errorf("cannot make a home to try codex's sandbox: %w", err)
+	}
+	defer os.RemoveAll(home)
+	if err := os.Chown(home, int(p.as.Uid), int(p.as.Gid)); err != nil {
+		return fmt.Errorf("cannot make a home to try codex's sandbox: %w", err)
+	}
+	_, talk, err := p.on(home).run(ctx, append([]string{"sandbox", "--"}, SandboxTest(home)...)...)
 	if err == nil || wasStopped(err) {
 		return err
 	}
-	return SandboxProblem(p.home, err.Error(), talk)
+	return SandboxProblem(home, err.Error(), talk)
 }
 
 // cause is the last line that is not Rust's advice on stack traces.

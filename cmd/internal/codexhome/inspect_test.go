@@ -44,7 +44,7 @@ func TestProgramIsOneThatTheUnitSees(t *testing.T) {
 	f := newFake(t, `mode = "plain"`)
 	w, err := Load(f.File)
 	require.NoError(t, err)
-	_, err = w.Program(f.Dir, []string{"PATH=/nowhere", "PATH=" + f.SearchPath}, Account{})
+	_, err = w.Program([]string{"PATH=/nowhere", "PATH=" + f.SearchPath}, Account{})
 	var problem *Problem
 	require.ErrorAs(t, err, &problem)
 	assert.Contains(t, problem.Text, "the worker cannot see "+f.SearchPath+"/codex: its unit hides /tmp/")
@@ -52,14 +52,13 @@ func TestProgramIsOneThatTheUnitSees(t *testing.T) {
 	assert.Empty(t, f.runs(t))
 
 	w.CodexPath = "/bin/true"
-	p, err := w.Program(f.Dir, nil, Account{UID: 7, GID: 8})
+	p, err := w.Program(nil, Account{UID: 7, GID: 8})
 	require.NoError(t, err)
 	real, err := filepath.EvalSymlinks("/bin/true")
 	require.NoError(t, err)
 	assert.Equal(t, real, p.Path())
-	assert.Equal(t, []string{"PATH=" + systemdPath, "LANG=C.UTF-8", "HOME=" + f.Dir, "RUST_BACKTRACE=0", "CODEX_HOME=" +
-		f.Dir}, p.environ(),
-		"nothing of root's environment")
+	assert.Equal(t, []string{"PATH=" + systemdPath, "LANG=C.UTF-8", "HOME=/", "RUST_BACKTRACE=0", "CODEX_HOME=/"},
+		p.environ(), "nothing of root's environment, and no home")
 	assert.EqualValues(t, 7, p.as.Uid)
 	assert.EqualValues(t, 8, p.as.Gid)
 }

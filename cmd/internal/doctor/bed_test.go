@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +29,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const defaultUnit = "codex-worker@default.service"
+const (
+	defaultUnit = "codex-worker@default.service"
+	defaultUID  = 61200 // of the running worker
+)
 
 // bed is a machine without faults, until a test adds one.
 type bed struct {
@@ -75,7 +77,7 @@ func newBed(t *testing.T) *bed {
 	root, err := os.MkdirTemp("", "doctor") // t.TempDir is too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
-	b := &bed{t: t, version: "257.13-1~deb13u1", codex: fakeCodex{version: "0.169.0", in: true}, free: 1 << 30}
+	b := &bed{t: t, version: "257.13-1~deb13u1", codex: fakeCodex{version: "0.169.0"}, free: 1 << 30}
 	b.accounts = map[string]Account{
 		"root": {0, 0, []uint32{0}}, proxyUser: {995, 993, []uint32{993}}, workerUser: {994, 992, []uint32{992}},
 	}
@@ -128,10 +130,8 @@ func (b *bed) install() {
 	b.write(keyFile, "")
 	b.chmod(keyFile, 0o600)
 	b.chmod(home("default"), 0o700)
-	b.chown(home("default"), workerUser, workerUser)
-	b.write(home("default")+"/auth.json", "{}")
-	b.chmod(home("default")+"/auth.json", 0o600)
-	b.chown(home("default")+"/auth.json", workerUser, workerUser)
+	b.give(home("default"), defaultUID)
+	b.logIn("default", `{"OPENAI_API_KEY":"sk-x"}`)
 	b.chmod(stateDir, 0o700)
 	b.chown(stateDir, proxyUser, proxyUser)
 	b.chmod(runDir+"/control", 0o700)
@@ -163,7 +163,8 @@ func (b *bed) start() {
 	b.units[units.WorkerSocket("default")].Listen = []string{runDir + "/default.sock"}
 	proxy, worker := b.units[proxyUnit], b.units[defaultUnit]
 	proxy.MainPID, proxy.User, proxy.Watchdog, proxy.WatchdogAge = 80, proxyUser, 30*time.Second, 5*time.Second
-	worker.User, worker.Watchdog, worker.WatchdogAge = workerUser, 10*time.Second, time.Second
+	worker.User, worker.Watchdog, worker.WatchdogAge = "cw-default", 10*time.Second, time.Second
+	worker.UID = defaultUID
 	b.report = probes.Report{
 		OK: true,
 		Health: probes.Health{
@@ -194,6 +195,26 @@ func (b *bed) chmod(path string, mode os.FileMode) {
 
 func (b *bed) chown(path, user, group string) {
 	require.NoError(b.t, os.Chown(b.path(path), int(b.accounts[user].UID), int(b.accounts[group].GID)))
+}
+
+func (b *bed) give(path string, uid int) {
+	require.NoError(b.t, os.Chown(b.path(path), uid, uid))
+}
+
+// logIn gives a login to a worker of the user defaultUID.
+func (b *bed) logIn(worker, doc string) {
+	require.NoError(b.t, os.MkdirAll(b.path(home(worker)), 0o700))
+	b.write(home(worker)+"/auth.json", doc)
+	b.chmod(home(worker)+"/auth.json", 0o600)
+	b.give(home(worker)+"/auth.json", defaultUID)
+}
+
+// twoLogins adds the worker second, and logs both in.
+func (b *bed) twoLogins(first, second string) {
+	b.write(configFile, "workers = [\"default\", \"second\"]\n")
+	b.write(workerFile("second"), "mode = \"native\"\n")
+	b.logIn("default", first)
+	b.logIn("second", second)
 }
 
 // nameKeys sets api_keys to a file of root's. The file exists at its own path, for the
@@ -259,9 +280,9 @@ func (b *bed) get(_ context.Context, url string) (int, []byte, error) {
 	return g.status, body, g.err
 }
 
-func (b *bed) findCodex(_ *codexhome.Worker, dir string, _ []string, as Account) (Codex, error) {
-	if dir != filepath.Join(b.host.Root, home("default")) || as.UID != b.accounts[workerUser].UID {
-		return nil, fmt.Errorf("codex is to run in %s as %d", dir, as.UID)
+func (b *bed) findCodex(_ *codexhome.Worker, _ []string, as Account) (Codex, error) {
+	if as.UID != b.accounts[workerUser].UID {
+		return nil, fmt.Errorf("codex is to run as %d", as.UID)
 	}
 	return b.codex, b.codexErr
 }
@@ -275,14 +296,12 @@ func (b *bed) command(_ context.Context, socket string, command []string) (appse
 }
 
 type fakeCodex struct {
-	version                       string
-	in                            bool
-	versionErr, inErr, sandboxErr error
+	version                string
+	versionErr, sandboxErr error
 }
 
 func (fakeCodex) Path() string                              { return "/opt/codex" }
 func (c fakeCodex) Version(context.Context) (string, error) { return c.version, c.versionErr }
-func (c fakeCodex) LoggedIn(context.Context) (bool, error)  { return c.in, c.inErr }
 func (c fakeCodex) Sandbox(context.Context) error           { return c.sandboxErr }
 
 // failed sets the state of a unit that systemd has given up on.

@@ -2,10 +2,7 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 
 	"codex-proxy/cmd/internal/codexhome"
 )
@@ -36,7 +33,7 @@ func (s *survey) oneCodex(w worker, what string, look func(w worker, c Codex) Fi
 	if err != nil {
 		return unchecked(subject, "there is no user "+workerUser, "users")
 	}
-	c, err := s.Codex(w.file, s.path(home(w.name)), s.units[w.unit()].Environment, account)
+	c, err := s.Codex(w.file, s.units[w.unit()].Environment, account)
 	if err != nil && what == "codex" {
 		return blame(subject, err, "install codex, `npm install -g @openai/codex`")
 	}
@@ -47,7 +44,7 @@ func (s *survey) oneCodex(w worker, what string, look func(w worker, c Codex) Fi
 }
 
 // checkCodex checks that each worker has a native codex of a supported version, which
-// the worker's user can run.
+// another user than root can run.
 func checkCodex(ctx context.Context, s *survey) []Finding {
 	return s.eachCodex("codex", func(w worker, c Codex) Finding {
 		version, err := c.Version(ctx)
@@ -57,26 +54,3 @@ func checkCodex(ctx context.Context, s *survey) []Finding {
 		return ok("worker "+w.name, fmt.Sprintf("codex %s, native, %s", version, c.Path()))
 	})
 }
-
-// checkLogin checks that each worker that needs a login has one.
-func checkLogin(ctx context.Context, s *survey) []Finding {
-	return s.eachCodex("login", func(w worker, c Codex) Finding {
-		subject := "worker " + w.name
-		if !w.file.NeedsLogin() {
-			return ok(subject, "not needed, its endpoint asks for none of codex")
-		}
-		if _, err := os.Stat(s.path(home(w.name))); errors.Is(err, fs.ErrNotExist) {
-			return fail(subject, "has no home yet, and so no login", loginRemedy(w))
-		}
-		in, err := c.LoggedIn(ctx)
-		switch {
-		case err != nil:
-			return blame(subject, err, loginRemedy(w))
-		case !in:
-			return fail(subject, "codex is not logged in", loginRemedy(w))
-		}
-		return ok(subject, "logged in (OpenAI was not asked whether the login still holds)")
-	})
-}
-
-func loginRemedy(w worker) string { return "codex-proxy accounts login " + w.name }

@@ -102,7 +102,7 @@ func TestWhatIsBroken(t *testing.T) {
 		"in the group": {func(b *bed) { b.accounts[workerUser] = Account{994, 992, []uint32{992, 993}} },
 			want{"fail users", "is in the group of codex-proxy", "gpasswd --delete codex-worker codex-proxy"}},
 		"other user": {func(b *bed) { b.units[defaultUnit].User = "" },
-			want{"fail users", `runs as "", not as codex-worker`, "User="}},
+			want{"fail users", `runs as "", not as cw-default`, "daemon-reload"}},
 		"open keys": {func(b *bed) { b.chmod(keyFile, 0o644) },
 			want{"fail permissions", keyFile + ": has mode 0644: others than root may use it", "chmod 0600 " +
 				keyFile}},
@@ -122,10 +122,13 @@ func TestWhatIsBroken(t *testing.T) {
 			want{"fail permissions", settingsDir + "/workers: has mode 0700: codex-proxy cannot read it",
 				"chmod 0755"}},
 		"login of root": {func(b *bed) { b.chown(home("default")+"/auth.json", "root", "root") },
-			want{"fail permissions", "auth.json: belongs to the user 0, not to codex-worker",
-				"chown codex-worker:codex-worker"}},
-		"no home": {func(b *bed) { b.remove(home("default")) },
-			want{"fail permissions", home("default") + ": is missing", "systemd-tmpfiles"}},
+			want{"fail permissions", "auth.json: belongs to the user 0, not to 61200", "chown 61200:61200 "}},
+		"login of root, down": {func(b *bed) {
+			b.units[defaultUnit].UID = units.NoUID
+			b.chown(home("default")+"/auth.json", "root", "root")
+		}, want{"fail permissions", "auth.json: belongs to the user 0, not to 61200", "chown 61200:61200 "}},
+		"open home": {func(b *bed) { b.chmod(home("default"), 0o750) },
+			want{"fail permissions", home("default") + ": has mode 0750: others than 61200 may use it", "chmod 0700"}},
 
 		"no bus": {func(b *bed) { b.busErr = units.ErrNoBus },
 			want{"fail bus", "no system bus", "apt install dbus"}},
@@ -156,7 +159,7 @@ func TestWhatIsBroken(t *testing.T) {
 		"no codex, sandbox": {func(b *bed) { b.codexErr = errors.New("x") },
 			want{"warn sandbox", "not checked: codex is not found", "findings of codex"}},
 		"no codex, login": {func(b *bed) { b.codexErr = errors.New("x") },
-			want{"warn login", "not checked: codex is not found", "findings of codex"}},
+			want{"ok login", "logged in", ""}},
 		"old codex": {func(b *bed) {
 			b.codex.versionErr = &codexhome.Problem{File: "/opt/codex", Text: "codex 0.139.0 is too old",
 				Hint: "install 0.140 or later"}
@@ -185,12 +188,22 @@ func TestWhatIsBroken(t *testing.T) {
 			want{"warn sandbox", "inside this was not tried: no answer", "journalctl -u " + defaultUnit}},
 		"sandbox, no bus": {func(b *bed) { b.busErr = units.ErrNoBus },
 			want{"warn sandbox", "inside this was not tried: systemd does not answer", "look again"}},
-		"logged out": {func(b *bed) { b.codex.in = false },
+		"logged out": {func(b *bed) { b.logIn("default", "{}") },
 			want{"fail login", "is not logged in", "codex-proxy accounts login default"}},
 		"no home, login": {func(b *bed) { b.remove(home("default")) },
 			want{"fail login", "has no home yet", "codex-proxy accounts login default"}},
-		"bad login": {func(b *bed) { b.codex.inErr = errors.New("codex cannot read its login") },
-			want{"fail login", "cannot read its login", "codex-proxy accounts login default"}},
+		"bad login": {func(b *bed) { b.logIn("default", "{") },
+			want{"fail login", "auth.json is damaged", "log in again"}},
+		"same account": {func(b *bed) {
+			b.twoLogins(`{"tokens":{"account_id":"a","refresh_token":"one"}}`,
+				`{"tokens":{"account_id":"a","refresh_token":"two"}}`)
+		}, want{"warn login", "worker second: has the account of the worker default: they use up one quota",
+			"codex-proxy accounts login second"}},
+		"same login": {func(b *bed) {
+			b.twoLogins(`{"tokens":{"account_id":"a","refresh_token":"one"}}`,
+				`{"tokens":{"account_id":"a","refresh_token":"one"}}`)
+		}, want{"fail login", "worker second: has a copy of the login of the worker default",
+			"codex-proxy accounts login second"}},
 		"not root": {func(b *bed) { b.host.IsRoot = false }, want{"fail login", "only root", "sudo"}},
 
 		"account without a login": {func(b *bed) { b.known[0].State = accounts.LoginInvalid },
@@ -219,7 +232,7 @@ func TestWhatIsBroken(t *testing.T) {
 			failed(b.units[proxyUnit], "")
 		}, want{"fail config", `unknown key "queue_limt"`,
 			"then systemctl reset-failed codex-proxy && systemctl start codex.target"}},
-		"bad config, login": {func(b *bed) { b.write(configFile, "queue_limt = 1\n"); b.codex.in = false },
+		"bad config, login": {func(b *bed) { b.write(configFile, "queue_limt = 1\n"); b.logIn("default", "{}") },
 			want{"fail login", "worker default: codex is not logged in", "login"}},
 		"bad worker file": {func(b *bed) { b.write(workerFile("default"), "mode = \"plane\"\n") },
 			want{"fail config", `default.toml:1: unknown mode "plane"`,
@@ -466,7 +479,7 @@ func TestWhatIsWellToo(t *testing.T) {
 		"provider": {func(b *bed) {
 			b.write(workerFile("default"), "mode = \"plain\"\nmodel = \"m\"\n[provider]\nname = \"x\"\n"+
 				"base_url = \"http://x/v1\"\n")
-			b.codex.in = false
+			b.logIn("default", "{}")
 		}, want{"ok login", "not needed", ""}},
 		"keys": {func(b *bed) {
 			b.write(keyFile, "ci "+strings.Repeat("ab", 32)+"\n")
@@ -479,8 +492,11 @@ func TestWhatIsWellToo(t *testing.T) {
 		"named keys": {func(b *bed) { b.nameKeys(proxyUser, 0o755, 0o640) }, want{"ok permissions", "", ""}},
 		"other control": {func(b *bed) { b.write(configFile, "control_socket = \"/run/new/socket\"\n") },
 			want{"ok sockets", "", ""}},
-		"never started": {func(b *bed) { b.remove(home("default") + "/auth.json") }, want{"ok permissions", "", ""}},
-		"open config":   {func(b *bed) { b.chmod(configFile, 0o644) }, want{"ok permissions", "", ""}},
+		"never started": {func(b *bed) {
+			b.write(workerFile("default"), "mode = \"demo\"\n")
+			b.remove(home("default"))
+		}, want{"ok permissions", "", ""}},
+		"open config": {func(b *bed) { b.chmod(configFile, 0o644) }, want{"ok permissions", "", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)

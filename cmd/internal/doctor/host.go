@@ -29,7 +29,7 @@ type Host struct {
 	Accounts func(ctx context.Context, socket string) ([]workers.Account, error)
 
 	Get   func(ctx context.Context, url string) (status int, body []byte, err error)
-	Codex func(w *codexhome.Worker, home string, env []string, as Account) (Codex, error)
+	Codex func(w *codexhome.Worker, env []string, as Account) (Codex, error)
 	// Command makes the codex behind a worker's socket run a command as if the model had asked for it.
 	Command func(ctx context.Context, socket string, command []string) (appserver.CommandResult, error)
 	Clock   func() (Clock, error)
@@ -47,7 +47,6 @@ type Systemd interface {
 type Codex interface {
 	Path() string
 	Version(ctx context.Context) (string, error)
-	LoggedIn(ctx context.Context) (bool, error)
 	Sandbox(ctx context.Context) error
 }
 

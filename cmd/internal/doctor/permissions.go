@@ -9,17 +9,20 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/usage"
+	"codex-proxy/units"
 )
 
 // rule is the required ownership and mode of a file or directory.
 type rule struct {
 	path     string
 	owner    string      // user
+	worker   string      // its user is the owner, and the only reader
 	group    string      // the group for the remedy
 	most     fs.FileMode // no more than these bits
 	readers  []string    // the users that must be able to read it, and to enter a directory
@@ -49,12 +52,9 @@ func (s *survey) rules() []rule {
 	for _, w := range s.workers {
 		rules = append(rules,
 			rule{path: workerFile(w.name), owner: "root", group: "root", most: 0o644, readers: []string{workerUser}},
-			rule{path: home(w.name), owner: workerUser, group: workerUser, most: 0o700, readers: []string{workerUser},
-				optional: w.name != "default"},
-			rule{path: home(w.name) + "/auth.json", owner: workerUser, group: workerUser, most: 0o600,
-				readers: []string{workerUser}, optional: true},
-			rule{path: home(w.name) + "/config.toml", owner: workerUser, group: workerUser, most: 0o600,
-				readers: []string{workerUser}, optional: true},
+			rule{path: home(w.name), worker: w.name, most: 0o700, optional: true},
+			rule{path: home(w.name) + "/auth.json", worker: w.name, most: 0o600, optional: true},
+			rule{path: home(w.name) + "/config.toml", worker: w.name, most: 0o600, optional: true},
 		)
 	}
 	return rules
@@ -121,7 +121,11 @@ func (s *survey) obeyed(r rule) (Finding, bool) {
 	case err != nil:
 		return fail(r.path, "not checked: "+err.Error(), "stat "+r.path), true
 	}
-	owner, err := s.Account(r.owner)
+	if r.worker != "" {
+		r.owner = s.workerID(r.worker)
+		r.group = r.owner
+	}
+	owner, err := s.owner(r)
 	if err != nil {
 		return unchecked(r.path, "there is no user "+r.owner, "users"), true
 	}
@@ -129,6 +133,28 @@ func (s *survey) obeyed(r rule) (Finding, bool) {
 		return fail(r.path, wrong, r.remedy(info)), true
 	}
 	return Finding{}, false
+}
+
+// owner is the account of the rule's owner.
+func (s *survey) owner(r rule) (Account, error) {
+	if r.worker == "" {
+		return s.Account(r.owner)
+	}
+	uid, err := strconv.ParseUint(r.owner, 10, 32)
+	return Account{UID: uint32(uid)}, err
+}
+
+// workerID is the number of a worker's user: systemd's while the worker runs, and else
+// that of the home, which systemd gives to the worker at its start.
+func (s *survey) workerID(worker string) string {
+	if d, known := s.units[units.Worker(worker)]; known && d.UID != units.NoUID {
+		return strconv.FormatUint(uint64(d.UID), 10)
+	}
+	info, err := os.Stat(s.path(home(worker)))
+	if err != nil {
+		return "of " + home(worker)
+	}
+	return strconv.FormatUint(uint64(info.Sys().(*syscall.Stat_t).Uid), 10)
 }
 
 func (s *survey) wrong(r rule, info fs.FileInfo, owner Account) string {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"codex-proxy/units"
 )
 
-// checkUsers checks that the proxy and its workers run as two users of their own.
+// checkUsers checks that the proxy and each worker run as users of their own.
 func checkUsers(_ context.Context, s *survey) []Finding {
 	var found []Finding
 	accounts := map[string]Account{}
@@ -26,9 +28,9 @@ func checkUsers(_ context.Context, s *survey) []Finding {
 	}
 	found = append(found, s.runsAs(proxyUnit, proxyUser)...)
 	for _, w := range s.workers {
-		found = append(found, s.runsAs(w.unit(), workerUser)...)
+		found = append(found, s.runsAs(w.unit(), units.WorkerUser(w.name))...)
 	}
-	return orOK(found, fmt.Sprintf("%s and %s are two users of their own", proxyUser, workerUser))
+	return orOK(found, fmt.Sprintf("%s, %s and each worker are users of their own", proxyUser, workerUser))
 }
 
 // apart checks that a command which codex runs for a client reaches neither the proxy
@@ -47,7 +49,7 @@ func apart(proxy, worker Account) []Finding {
 func (s *survey) runsAs(unit, user string) []Finding {
 	if d, known := s.units[unit]; known && d.LoadState == "loaded" && d.User != user {
 		return []Finding{fail(unit, fmt.Sprintf("runs as %q, not as %s", d.User, user),
-			"take User= out of the drop-in that systemctl cat "+unit+" shows")}
+			"take User= out of the drop-in that systemctl cat "+unit+" shows, then systemctl daemon-reload")}
 	}
 	return nil
 }

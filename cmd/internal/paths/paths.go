@@ -27,9 +27,11 @@ const (
 const (
 	// StateDir is StateDirectory= of codex-proxy.service.
 	StateDir = "/var/lib/codex-proxy"
-	// WorkerHomes is StateDirectory= of codex-worker@.service; each worker has a directory
-	// there.
-	WorkerHomes = "/var/lib/codex-worker"
+	// WorkerHomes is StateDirectory= of codex-worker@.service. Each worker has a link there,
+	// to its directory in PrivateHomes: systemd moves it there at the worker's first start
+	// (DynamicUser=, systemd.exec(5)).
+	WorkerHomes  = "/var/lib/codex-worker"
+	PrivateHomes = "/var/lib/private/codex-worker"
 	// Textfile is in the directory that Debian's node exporter reads.
 	Textfile = "/var/lib/prometheus/node-exporter/codex-proxy.prom"
 )
@@ -47,7 +49,9 @@ const (
 const (
 	// User is User= of codex-proxy.service.
 	User = "codex-proxy"
-	// WorkerUser is User= of codex-worker@.service.
+	// WorkerUser runs codex outside of units: for a login, and for the questions of doctor.
+	// Its group is SupplementaryGroups= of codex-worker@.service; units.WorkerUser names the
+	// user of a worker.
 	WorkerUser = "codex-worker"
 )
 

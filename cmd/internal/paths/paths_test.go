@@ -21,7 +21,7 @@ func TestUnitsHaveThesePaths(t *testing.T) {
 		},
 		SocketUnit: {"FileDescriptorName=" + HTTPSocketName + "\n"},
 		"codex-worker@.service": {
-			"User=" + WorkerUser + "\n", "StateDirectory=" + under("/var/lib/", WorkerHomes) + "/%i\n",
+			"SupplementaryGroups=" + WorkerUser + "\n", "StateDirectory=" + under("/var/lib/", WorkerHomes) + "/%i\n",
 		},
 		"codex-worker@.socket": {"ListenStream=" + WorkerSockets + "/%i.sock\n"},
 		FetchSocketUnit:        {WorkerSockets + "/"},

@@ -15,6 +15,7 @@ import (
 
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/homelock"
 	"codex-proxy/cmd/internal/journal"
 	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/cmd/internal/restartdelay"
@@ -34,18 +35,17 @@ func Worker(ctx context.Context, name string, stderr io.Writer) error {
 	note := func(line string) {
 		fmt.Fprintf(stderr, "codex-worker@%s: %s\n", name, strings.Join(strings.Fields(line), " "))
 	}
-	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
-	notifier, err := notify.FromEnv(logger)
+	if _, err := os.Lstat(filepath.Join(runtimeDir(), stoppedName)); err == nil {
+		return nil
+	}
+	notifier, err := notify.FromEnv(slog.New(journal.NewHandler(stderr, slog.LevelInfo)))
 	if err != nil {
 		return err
-	}
-	if restartdelay.Await(ctx, notifier, logger) != nil {
-		return cli.Exit(stoppedStatus(ctx, name), nil)
 	}
 	notifier.Status("Starting: the configuration is written and checked")
 	home, err := workerHome(name, note)
 	if err == nil {
-		err = home.Prepare(ctx)
+		err = prepareAlone(ctx, name, home)
 	}
 	if err != nil {
 		note(err.Error())
@@ -54,6 +54,63 @@ func Worker(ctx context.Context, name string, stderr io.Writer) error {
 		notifier.Status("Not started: " + err.Error())
 	}
 	return cli.Exit(prepareStatus(err), nil)
+}
+
+// Wait is `codex-proxy worker-wait`: it waits for the rest of the worker's restart delay.
+func Wait(ctx context.Context, name string, stderr io.Writer) error {
+	if err := units.ValidName(name); err != nil {
+		return cli.Exit(cli.Usage, err)
+	}
+	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
+	notifier, err := notify.FromEnv(logger)
+	if err != nil {
+		return err
+	}
+	if restartdelay.Await(ctx, notifier, logger) == nil {
+		return nil
+	}
+	status := stoppedStatus(ctx, name)
+	if status == cli.OK {
+		err = markStopped(runtimeDir())
+	}
+	return cli.Exit(status, err)
+}
+
+// stoppedName is a file of worker-wait for worker-prepare: systemd runs the next program
+// of a start that is stopped if the one before it has succeeded.
+const stoppedName = "stopped"
+
+// markStopped writes that file. Root writes it to a directory of the worker, and follows
+// no link there.
+func markStopped(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	file, err := root.OpenFile(stoppedName, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+func runtimeDir() string { return first(os.Getenv("RUNTIME_DIRECTORY")) }
+
+// first is the first directory of a list of systemd.
+func first(list string) string {
+	dir, _, _ := strings.Cut(list, ":")
+	return dir
+}
+
+// prepareAlone prepares the home while nothing else writes to it. The shim takes the
+// lock again for codex.
+func prepareAlone(ctx context.Context, name string, home *codexhome.Home) error {
+	lock, err := homelock.Take(ctx, home.Dir, units.Worker(name))
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, codexhome.ErrRetry)
+	}
+	return errors.Join(home.Prepare(ctx), lock.Release())
 }
 
 // stoppedStatus is the exit status after a signal during the wait for a restart: a
@@ -91,13 +148,12 @@ func workerHome(name string, note func(string)) (*codexhome.Home, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find codex-proxy itself: %w", err)
 	}
-	first := func(list string) string { dir, _, _ := strings.Cut(list, ":"); return dir }
 	home := &codexhome.Home{
 		Worker: name,
 		File: filepath.Join(cmp.Or(first(os.Getenv("CONFIGURATION_DIRECTORY")), paths.Settings),
 			"workers", name+".toml"),
 		Dir:         cmp.Or(os.Getenv("CODEX_HOME"), first(os.Getenv("STATE_DIRECTORY"))),
-		Runtime:     first(os.Getenv("RUNTIME_DIRECTORY")),
+		Runtime:     runtimeDir(),
 		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"),
 		Self:        self,
 		SearchPath:  os.Getenv("PATH"),

@@ -12,10 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
 	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/cmd/internal/homelock"
 	"codex-proxy/cmd/internal/journal"
 	"codex-proxy/cmd/internal/restartdelay"
 	"codex-proxy/notify"
@@ -41,6 +43,9 @@ type Shim struct {
 	RelayTo      string // the path of the command's socket
 	Certificates string // the file for SSL_CERT_FILE=
 	BlockSIGTERM string // the file whose presence blocks SIGTERM
+	Waited       bool   // the unit has waited for its restart delay
+	Home         string // the directory that COMMAND alone writes to; empty: none
+	Holder       string // our name for others that want to write there
 	Command      notify.Command
 
 	tracing  bool
@@ -98,9 +103,14 @@ func (s *Shim) Run(ctx context.Context, stderr io.Writer) error {
 	if s.tracing {
 		s.Command.Stderr = journal.NewTracing(stderr, s.requests.of)
 	}
-	if restartdelay.Await(ctx, notifier, logger) != nil {
+	if !s.Waited && restartdelay.Await(ctx, notifier, logger) != nil {
 		return nil // the unit was stopped
 	}
+	release, err := s.lockHome(ctx, notifier)
+	if err != nil {
+		return cli.Exit(cli.TempFail, err)
+	}
+	defer release()
 	s.Command.MemoryEvents = notify.MemoryEvents()
 	s.Command.Stopped = beingStopped
 	status, err := notify.Exec(ctx, notifier, logger, s.Command)
@@ -116,6 +126,32 @@ func (s *Shim) Run(ctx context.Context, stderr io.Writer) error {
 // orderly reports whether the command has ended as it was asked to.
 func orderly(status syscall.WaitStatus) bool {
 	return status.Exited() && status.ExitStatus() == 0 || status.Signaled() && status.Signal() == syscall.SIGHUP
+}
+
+// SetLock reads the value of --lock, HOLDER:DIR.
+func (s *Shim) SetLock(value string) error {
+	holder, home, ok := strings.Cut(value, ":")
+	if !ok || holder == "" || !filepath.IsAbs(home) {
+		return errors.New("want HOLDER:DIR, such as my.service:/var/lib/my")
+	}
+	s.Holder, s.Home = holder, home
+	return nil
+}
+
+// lockHome takes the lock of the home, which the command inherits: the end of this
+// process alone does not release it. The lock that worker-prepare held is free by now;
+// a command that takes it in between keeps it for a moment, or is another codex.
+func (s *Shim) lockHome(ctx context.Context, n *notify.Notifier) (release func(), err error) {
+	if s.Home == "" {
+		return func() {}, nil
+	}
+	lock, err := homelock.Take(ctx, s.Home, s.Holder)
+	if err != nil {
+		n.Status("Not started: " + err.Error())
+		return nil, err
+	}
+	s.Command.Files = append(s.Command.Files, lock.File())
+	return func() { _ = lock.Release() }, nil
 }
 
 // inherit takes the socket of the relay, and checks the options against what the
@@ -158,7 +194,7 @@ func trust(path string) error {
 }
 
 // beingStopped reports whether our own unit is being stopped. If systemd does not
-// answer within stopBound, it is not.
+// answer within stopBound, or not to this user, it is not.
 func beingStopped(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, stopBound)
 	defer cancel()

@@ -86,8 +86,8 @@ func get(ctx context.Context, url string) (status int, body []byte, err error) {
 	return res.StatusCode, body, err
 }
 
-func codexOf(w *codexhome.Worker, home string, env []string, as doctor.Account) (doctor.Codex, error) {
-	return w.Program(home, env, codexhome.Account{UID: as.UID, GID: as.GID})
+func codexOf(w *codexhome.Worker, env []string, as doctor.Account) (doctor.Codex, error) {
+	return w.Program(env, codexhome.Account{UID: as.UID, GID: as.GID})
 }
 
 // host is this machine.

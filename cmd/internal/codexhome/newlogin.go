@@ -1,0 +1,139 @@
+package codexhome
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// The names of a login on its way into a home and out of it. codex rewrites auth.json when it refreshes its tokens:
+// so a new login waits beside it until codex has ended.
+const (
+	newAuthName    = "auth.json.new"
+	beforeAuthName = "auth.json.before"
+)
+
+// Offer puts the login of LogIn in dir into the home as a new login, in one step. AdoptLogin makes it the home's
+// login, while no codex runs there: the worker's next start does so. The owner of the home is not trusted.
+func Offer(dir, home string) error {
+	doc, err := readLogin(dir, authName)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(home)
+	if err != nil {
+		return fmt.Errorf("cannot put the login into the worker's home: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	owner, err := ownerOf(root)
+	if err == nil {
+		err = writeOwned(root, newAuthName, doc, owner)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot put the login into the worker's home: %w", err)
+	}
+	return nil
+}
+
+// AdoptLogin makes the new login of a home, if there is one, its login, and keeps the one before for TakeBefore. The
+// caller holds the lock of the home. A stop at any point leaves a home with a login and, perhaps, the new one.
+func AdoptLogin(home string) error {
+	root, err := os.OpenRoot(home)
+	if err != nil {
+		return fmt.Errorf("cannot use the new login: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	if _, err := root.Lstat(newAuthName); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	err = ignoreMissing(root.Remove(beforeAuthName))
+	if err == nil {
+		err = ignoreMissing(root.Link(authName, beforeAuthName))
+	}
+	if err == nil {
+		err = root.Rename(newAuthName, authName)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot use the new login: %w", err)
+	}
+	return nil
+}
+
+// TakeBefore moves the login that AdoptLogin has replaced into dir, for as, and reports whether there was one.
+func TakeBefore(home, dir string, as Account) (bool, error) {
+	doc, err := readLogin(home, beforeAuthName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	from, err := os.OpenRoot(home)
+	if err != nil {
+		return false, fmt.Errorf("cannot take the previous login: %w", err)
+	}
+	defer func() { _ = from.Close() }()
+	to, err := os.OpenRoot(dir)
+	if err != nil {
+		return false, fmt.Errorf("cannot take the previous login: %w", err)
+	}
+	defer func() { _ = to.Close() }()
+	err = writeOwned(to, authName, doc, as)
+	if err == nil {
+		err = from.Remove(beforeAuthName)
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot take the previous login: %w", err)
+	}
+	return true, nil
+}
+
+func readLogin(dir, name string) ([]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the login: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	doc, err := readOwn(root, name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the login in %s: %w", filepath.Join(dir, name), err)
+	}
+	return doc, nil
+}
+
+func ownerOf(root *os.Root) (Account, error) {
+	info, err := root.Stat(".")
+	if err != nil {
+		return Account{}, err
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	return Account{UID: st.Uid, GID: st.Gid}, nil
+}
+
+// writeOwned replaces a file in one step by one that its owner alone can read.
+func writeOwned(root *os.Root, name string, doc []byte, owner Account) error {
+	temp := name + ".part"
+	if err := ignoreMissing(root.Remove(temp)); err != nil {
+		return err
+	}
+	file, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(doc)
+	err = errors.Join(err, file.Chown(int(owner.UID), int(owner.GID)), file.Sync(), file.Close())
+	if err == nil {
+		err = root.Rename(temp, name)
+	}
+	return err
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,47 @@
+package codexhome
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// checkOwner finds a file in the home that the worker cannot read or write, because root or a backup has put it
+// there: systemd gives a whole home to its worker, but only if the home itself belongs to another user.
+func (h *Home) checkOwner() error {
+	entries, err := os.ReadDir(h.Dir)
+	if err != nil {
+		return fmt.Errorf("cannot read the home: %w", err)
+	}
+	for _, entry := range entries {
+		path := filepath.Join(h.Dir, entry.Name())
+		need := uint32(unix.R_OK | unix.W_OK)
+		switch {
+		case entry.IsDir():
+			need |= unix.X_OK
+		case !entry.Type().IsRegular():
+			continue
+		}
+		if unix.Faccessat(unix.AT_FDCWD, path, need, unix.AT_EACCESS) == nil || !foreign(entry) {
+			continue
+		}
+		return &Problem{Text: fmt.Sprintf("%s belongs to another user, and the worker cannot use it", path),
+			Hint: fmt.Sprintf("`chown root %s/`: systemd gives a home of root to the worker, with all that is in it, "+
+				"at its next start", h.Dir)}
+	}
+	return nil
+}
+
+// foreign reports whether an entry belongs to another user. One that is gone does not.
+func foreign(entry fs.DirEntry) bool {
+	info, err := entry.Info()
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) != os.Geteuid()
+}
