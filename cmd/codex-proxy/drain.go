@@ -19,7 +19,9 @@ func drainCommand() *cobra.Command {
 		Use: "drain [WORKER]", Short: "keep new turns from a worker, or from all", ValidArgsFunction: completeWorkers,
 		Long: `
 Keeps new turns from a worker, or from all of them. Turns in flight go on. This
-lasts until codex-proxy undrain, also when the worker is restarted.`,
+lasts until codex-proxy undrain, also when the worker is restarted. A drain is of
+the worker and ends with the service, whereas codex-proxy accounts pause is of the
+account and survives restarts of the service.`,
 	}
 	flags := c.Flags()
 	flags.Var(cli.Parsed("TIMEOUT", "", func(text string) (err error) {

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"codex-proxy/probes"
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/workers"
@@ -75,20 +76,55 @@ func (r drains) Drain(change control.Drain) error {
 
 func (r drains) Before() map[string]int { return map[string]int{"a": int(r.before.Load())} }
 
+// accountTable is the AccountTable of a rig, which carries out each order but for "no".
+type accountTable struct{ *rig }
+
+func (r accountTable) Accounts() control.Accounts {
+	all := control.Accounts{Rotation: accounts.Ordered}
+	for _, a := range workers.AccountsOf(r.pool.Book(), time.Now()) {
+		all.Accounts = append(all.Accounts, control.Account{Account: a, Next: true, Why: "so"})
+	}
+	return all
+}
+
+func (r accountTable) Order(o control.AccountOrder) error {
+	if r.moved.Add(-1) >= 0 {
+		return control.ErrMoved
+	}
+	if o.Do != control.PauseAccount {
+		return errors.New("cannot: do that first")
+	}
+	return r.pool.Book().Pause(o.Account, true)
+}
+
 func TestAccounts(t *testing.T) {
 	r := newRig(t)
-	want := []workers.Account{{Worker: "a", Limits: []workers.Limit{}, // the fake needs no login
-		State: "available", Left: 1, Source: "reading"}}
-	var got []workers.Account
-	require.Eventually(t, func() (ok bool) {
+	var got control.Accounts
+	require.Eventually(t, func() (ok bool) { // the fake needs no login
 		var err error
 		got, err = r.Accounts(t.Context())
-		return err == nil && len(got) == 1 && !got[0].At.IsZero()
+		return err == nil && len(got.Accounts) == 1
 	}, bound, time.Millisecond)
-	got[0].At, got[0].LoginAt = time.Time{}, time.Time{}
-	assert.Equal(t, want, got)
+	assert.Equal(t, accounts.Ordered, got.Rotation)
+	assert.Equal(t, "a", got.Accounts[0].Worker)
+	assert.Equal(t, "so", got.Accounts[0].Why)
+	assert.True(t, got.Accounts[0].Next)
 	_, err := control.NewClient(filepath.Join(t.TempDir(), "none")).Accounts(t.Context())
 	assert.ErrorIs(t, err, control.ErrNotRunning)
+}
+
+func TestOrdersForAccounts(t *testing.T) {
+	r := newRig(t)
+	r.moved.Store(2)
+	got, err := r.OrderAccount(t.Context(), control.AccountOrder{Account: "a", Do: control.PauseAccount})
+	require.NoError(t, err, "it asks the process that has taken over")
+	assert.True(t, got.Accounts[0].Paused)
+	_, err = r.OrderAccount(t.Context(), control.AccountOrder{Account: "b", Do: control.PauseAccount})
+	require.ErrorContains(t, err, `no such account: "b"; there are a`)
+	_, err = r.OrderAccount(t.Context(), control.AccountOrder{Account: "a", Do: control.SwitchAccount})
+	require.EqualError(t, err, "cannot: do that first")
+	_, err = r.OrderAccount(t.Context(), control.AccountOrder{Account: strings.Repeat("x", 70_000)})
+	require.ErrorContains(t, err, "cannot read the request")
 }
 
 func TestKeys(t *testing.T) {
@@ -136,7 +172,7 @@ func newRig(t *testing.T) *rig {
 	r.pool = workers.NewPool([]*workers.Worker{a}, workers.Queue{Limit: 4, Timeout: bound, ReadyTimeout: bound}, onChange)
 	tracker := probes.NewTracker(time.Now(), func(probes.Flip) {})
 	report := func() probes.Report { return tracker.Observe(r.pool.Snapshot()) }
-	r.server = control.New(r.pool, report, r, drains{r}, logger)
+	r.server = control.New(r.pool, report, r, drains{r}, accountTable{r}, logger)
 	l, err := control.Listen(r.socket)
 	require.NoError(t, err)
 	r.Client = control.NewClient(r.socket)

@@ -23,12 +23,13 @@ const (
 // Server serves operators. Create it with New; its methods are safe for
 // concurrent use.
 type Server struct {
-	pool   *workers.Pool
-	report func() probes.Report
-	keys   KeyTable
-	drains DrainTable
-	http   http.Server
-	stop   context.CancelFunc // ends the requests that wait
+	pool     *workers.Pool
+	report   func() probes.Report
+	keys     KeyTable
+	drains   DrainTable
+	accounts AccountTable
+	http     http.Server
+	stop     context.CancelFunc // ends the requests that wait
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced by Changed
@@ -36,10 +37,14 @@ type Server struct {
 
 // New builds a server. report is the report that all probes share.
 func New(
-	pool *workers.Pool, report func() probes.Report, keys KeyTable, drains DrainTable, logger *slog.Logger,
+	pool *workers.Pool, report func() probes.Report, keys KeyTable, drains DrainTable, accounts AccountTable,
+	logger *slog.Logger,
 ) *Server {
 	base, stop := context.WithCancel(context.Background())
-	s := &Server{pool: pool, report: report, keys: keys, drains: drains, stop: stop, changed: make(chan struct{})}
+	s := &Server{
+		pool: pool, report: report, keys: keys, drains: drains, accounts: accounts, stop: stop,
+		changed: make(chan struct{}),
+	}
 	s.http = http.Server{
 		Handler:           s.routes(),
 		ReadHeaderTimeout: readTimeout,
@@ -58,7 +63,8 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/status/watch", s.watch)
 	mux.HandleFunc("POST /v1/drain", s.drain)
 	mux.HandleFunc("POST /v1/undrain", s.undrain)
-	mux.HandleFunc("GET /v1/accounts", s.accounts)
+	mux.HandleFunc("GET /v1/accounts", s.getAccounts)
+	mux.HandleFunc("POST /v1/accounts", s.orderAccount)
 	mux.HandleFunc("GET /v1/keys", s.getKeys)
 	mux.HandleFunc("PUT /v1/keys", s.putKeys)
 	return mux

@@ -161,12 +161,22 @@ func (p *Pool) Refresh(ctx context.Context, name string) error {
 
 // AccountsChanged is for every change that the Book reports. It does not block.
 func (p *Pool) AccountsChanged() {
+	p.markPaused()
 	for _, w := range p.workers {
 		w.account.mu.Lock()
 		w.account.poke()
 		w.account.mu.Unlock()
 	}
 	p.queue.wake()
+}
+
+// markPaused notes the pauses of the Book for pick, which does not ask it without a rotation.
+func (p *Pool) markPaused() {
+	for _, v := range p.book.Views(time.Now()) {
+		if w, err := p.find(v.Name); err == nil {
+			w.paused.Store(v.Paused)
+		}
+	}
 }
 
 // readAccount reads the account if that is asked for or due, and sets the timer for the next

@@ -227,3 +227,24 @@ func TestAcquireOnNamedWorkers(t *testing.T) {
 	assert.True(t, r.pool.Known("only-b"))
 	assert.False(t, r.pool.Known("only-b", "a"))
 }
+
+// A pause keeps new turns from an account also without a rotation. Turns in flight go on.
+func TestAcquireWithoutRotationRespectsAPause(t *testing.T) {
+	r := newRig(t, nil, named{"a", fake(t, models("m", "only-a")).path}, named{"b", fake(t, models("m")).path})
+	r.noBus()
+	r.run(t)
+	r.awaitReady(t)
+	inFlight := r.awaitLease(t, r.ask(t, workers.Ask{Model: "m", Accounts: []string{"a"}}))
+	require.NoError(t, r.pool.Book().Pause("a", true))
+	require.NoError(t, inFlight.Conn.Err())
+	for range 3 {
+		lease := r.awaitLease(t, r.ask(t, workers.Ask{Model: "m", Prefer: "a"}))
+		assert.Equal(t, "b", lease.Worker)
+		lease.Release()
+	}
+	assert.ErrorIs(t, (<-r.ask(t, workers.Ask{Model: "m", Accounts: []string{"a"}})).err, workers.ErrPaused)
+	assert.ErrorIs(t, (<-r.ask(t, workers.Ask{Model: "only-a"})).err, workers.ErrPaused)
+	inFlight.Release()
+	require.NoError(t, r.pool.Book().Pause("a", false))
+	r.awaitLease(t, r.ask(t, workers.Ask{Model: "only-a"})).Release()
+}

@@ -31,6 +31,16 @@ func (r roster) DrainForStop(name, invocation string) error {
 	return r.setDrains(name, "worker drained for its stop", func(d *drains) { d.stopped = invocation })
 }
 
+// Drained reports whether an operator has drained the worker.
+func (r roster) Drained(name string) bool {
+	w, err := r.find(name)
+	if err != nil {
+		return false
+	}
+	s, _ := w.view()
+	return s.drains.operator
+}
+
 func (r roster) setDrains(name, message string, change func(*drains)) error {
 	w, err := r.find(name)
 	if err != nil {

@@ -3,6 +3,7 @@ package workers
 import (
 	"slices"
 
+	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
 )
 
@@ -44,21 +45,39 @@ func among(names []string, worker string) bool {
 	return len(names) == 0 || slices.Contains(names, worker)
 }
 
-// Models are the models of those of the named workers that are ready, or of all if none
-// is named; each once, in the workers' order.
+// Models are the models of those of the named workers that are ready or on standby, or of
+// all if none is named; each once, in the workers' order. Those of a standby are the ones
+// that it listed when it was last ready.
 func (p *Pool) Models(names ...string) []string {
 	var ids []string
 	for _, w := range p.Snapshot().Workers {
-		if !w.Ready || !among(names, w.Name) {
+		if !among(names, w.Name) {
 			continue
 		}
-		for _, id := range w.Handshake.Models {
+		var offered []string
+		switch {
+		case w.Ready:
+			offered = w.Handshake.Models
+		case w.Reason == probes.Standby: // a request starts it
+			offered = p.lastListed(w.Name)
+		}
+		for _, id := range offered {
 			if !slices.Contains(ids, id) {
 				ids = append(ids, id)
 			}
 		}
 	}
 	return ids
+}
+
+// lastListed are the models that the worker listed when it was last ready.
+func (r roster) lastListed(name string) []string {
+	w, err := r.find(name)
+	if err != nil {
+		return nil
+	}
+	s, _ := w.view()
+	return listed(s.offered)
 }
 
 // offers reports whether the worker can run the model. Hidden models run, too;

@@ -46,6 +46,10 @@ func (d *dispatcher) pick(a Ask) (*Lease, error) {
 		if !a.allows(w.name) {
 			continue
 		}
+		if w.paused.Load() {
+			verdict = nearer(verdict, ErrPaused)
+			continue
+		}
 		lease, err := d.leaseOn(w, a)
 		if err == nil {
 			return lease, nil

@@ -33,6 +33,7 @@ func NewPool(workers []*Worker, waiting Queue, onChange func()) *Pool {
 	for _, w := range workers {
 		w.wake, w.book, w.readings = p.queue.wake, p.book, p.readings
 	}
+	p.markPaused()
 	return p
 }
 

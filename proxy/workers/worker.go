@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"codex-proxy/probes"
@@ -22,6 +23,7 @@ type Worker struct {
 	state   state
 	changed chan struct{} // closed and replaced by every change
 
+	paused    atomic.Bool // by an operator; see Pool.markPaused
 	account   account
 	book      *accounts.Book // of the pool
 	readings  *readings      // of the pool

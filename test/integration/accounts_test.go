@@ -43,11 +43,13 @@ func (b *bed) accounts() accountList {
 	return l
 }
 
-// row is one line of `codex-proxy accounts list`, with one space between its words.
+// row is what `codex-proxy accounts list` shows of a worker: its state, and then each label with its words, with one
+// space between all words.
 func (b *bed) row(worker string) string {
 	b.t.Helper()
-	for line := range strings.Lines(b.MustRun(b.t, "codex-proxy", "accounts", "list")) {
-		if words := strings.Fields(line); len(words) > 0 && words[0] == worker {
+	blocks := strings.Split(b.MustRun(b.t, "codex-proxy", "accounts", "list"), "\n\n")
+	for _, block := range blocks {
+		if words := strings.Fields(block); len(words) > 0 && words[0] == worker {
 			return strings.Join(words[1:], " ")
 		}
 	}
@@ -102,16 +104,16 @@ func testAccountsWithAPIKeys(t *testing.T, suite string) {
 	b := newBed(t, suite, plainWorker, "")
 	b.MustRun(t, "ln", "-s", codexDir+"/bin/codex", "/usr/local/bin/codex")
 	openai := b.openAI()
-	assert.Equal(t, "inactive (dead) needs login - -", b.row("default"))
+	assert.Equal(t, "needs login unit inactive (dead)", b.row("default"))
 
 	said := b.logIn("default", "sk-first-SECRET")
 	assert.Contains(t, said, "systemctl start codex-proxy")
 	assert.Equal(t, "600 root:root", b.owner("/var/lib/codex-worker/default/auth.json"), "systemd gives it away at a start")
-	assert.Equal(t, "inactive (dead) API key - -", b.row("default"))
+	assert.Equal(t, "unknown login API key unit inactive (dead)", b.row("default"))
 	b.start()
 	user := b.uid(workerUnit)
 	assert.Equal(t, "600 "+user+":"+user, b.owner("/var/lib/codex-worker/default/auth.json"))
-	assert.Equal(t, "active (running) API key - -", b.row("default"))
+	assert.Contains(t, b.row("default"), "login API key unit active (running)")
 	models := b.accounts()
 	assert.Equal(t, "api_key", models.Accounts[0].Login)
 	assert.Empty(t, models.Accounts[0].Limits, "an API key has none")
@@ -125,14 +127,14 @@ func testAccountsWithAPIKeys(t *testing.T, suite string) {
 	_, stderr, err = b.Run(t.Context(), "codex-proxy", "accounts", "add", "second")
 	require.Error(t, err)
 	assert.Contains(t, stderr, `there is a worker "second" already`)
-	assert.Equal(t, "inactive (dead) needs login - -", b.row("second"))
+	assert.Equal(t, "needs login unit inactive (dead)", b.row("second"))
 	assert.Equal(t, "enabled", trim(b.MustRun(t, "systemctl", "is-enabled", "codex-worker@second.service")))
 	said = b.logIn("second", "sk-second-SECRET")
 	assert.Contains(t, said, "codex-worker@second.service is ready.")
 	b.until("two ready", func(status int, r report) bool {
 		return status == http.StatusOK && len(r.Workers) == 2 && r.Workers[0].Ready && r.Workers[1].Ready
 	})
-	assert.Equal(t, "active (running) API key - -", b.row("second"))
+	assert.Contains(t, b.row("second"), "login API key unit active (running)")
 	for worker, key := range map[string]string{"default": "sk-second-SECRET",
 		"second": "sk-first-SECRET"} { // the other one serves
 		b.MustRun(t, "codex-proxy", "drain", worker)
@@ -247,7 +249,7 @@ func testAccountsWithADeviceCode(t *testing.T, suite string) {
 	openai := b.openAI()
 	_, _, err := b.Run(t.Context(), "systemctl", "start", "codex.target")
 	_ = err // the worker waits for its login
-	assert.Contains(t, b.row("default"), "needs login - -")
+	assert.Contains(t, b.row("default"), "needs login")
 
 	said := &watched{want: regexp.MustCompile(userCode), came: make(chan struct{})}
 	ended := make(chan error, 1)
@@ -268,8 +270,8 @@ func testAccountsWithADeviceCode(t *testing.T, suite string) {
 
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="5h",worker="default"} 0.42`)
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="7d",worker="default"} 0.07`)
-	assert.Regexp(t, `^active \(running\) ChatGPT pro 5h 42 % used, resets in 1h1[12]m; 7d 7 % used, resets in `+
-		`1h1[12]m$`, b.row("default"))
+	assert.Regexp(t, `^available 5h \[#+-+\] 42 % used, resets in 1h1[12]m, at .* 7d \[#+-+\] 7 % used, resets in `+
+		`1h1[12]m, at .* known by a .* login ChatGPT, pro unit active \(running\)$`, b.row("default"))
 	l := b.accounts()
 	assert.Equal(t, accountMail, l.Accounts[0].Email)
 	assert.NotContains(t, b.MustRun(t, "codex-proxy", "accounts", "list"), accountMail)
@@ -296,7 +298,7 @@ func testAccountsWithADeviceCode(t *testing.T, suite string) {
 	openai.approve(false)
 	b.giveUp()
 	assert.Zero(t, openai.Revoked())
-	assert.Contains(t, b.row("default"), "active (running) ChatGPT pro ")
+	assert.Contains(t, b.row("default"), "login ChatGPT, pro unit active (running)")
 	b.askOpenAI()
 	openai.approve(true)
 	b.MustRun(t, "codex-proxy", "accounts", "login")
@@ -307,7 +309,8 @@ func testAccountsWithADeviceCode(t *testing.T, suite string) {
 
 	b.MustRun(t, "systemctl", "stop", "codex.target")
 	b.awaitInactive(workerUnit)
-	assert.Equal(t, "inactive (dead) ChatGPT - -", b.row("default"))
+	assert.Regexp(t, `^available 5h \[#+-+\] 4[0-9] % used.* login ChatGPT, pro unit inactive \(dead\)$`, b.row("default"),
+		"as the service saved it")
 }
 
 // untilMetric waits for a line of the metrics.
@@ -367,7 +370,7 @@ func testAccountsLoginWhileATurnRuns(t *testing.T, suite string) {
 	assert.Equal(t, []string{"sk-first-SECRET", "sk-second-SECRET"}, openai.Keys())
 
 	b.giveUp()
-	assert.Equal(t, "active (running) API key - -", b.row("default"), "the login of before holds")
+	assert.Contains(t, b.row("default"), "login API key unit active (running)", "the login of before holds")
 	b.askOpenAI()
 }
 
@@ -398,7 +401,7 @@ func TestAccountsThatAreNotNeeded(t *testing.T) { bothSuites(t, testAccountsThat
 func testAccountsThatAreNotNeeded(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
 	b.start()
-	assert.Equal(t, "active (running) not needed - -", b.row("default"))
+	assert.Equal(t, "needs no login unit active (running)", b.row("default"))
 	_, stderr, err := b.Run(t.Context(), "codex-proxy", "accounts", "login")
 	require.Error(t, err)
 	assert.Contains(t, stderr, "the worker needs no login: its requests go to another endpoint")

@@ -73,6 +73,7 @@ var oneSuite = map[string]string{
 	"TestAlerts":            ofItsPrograms,
 	"TestReverseProxies":    ofItsPrograms,
 
+	"TestAccountsCommands":    "commands of the daemon, of which nothing is systemd's",
 	"TestSuites":              "a look at this package's files",
 	"TestGoClientPages":       "a look at files",
 	"TestContainer":           "there is no systemd in a container",

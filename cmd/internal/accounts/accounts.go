@@ -31,13 +31,17 @@ type Accounts struct {
 	APIKey   bool   // Login reads an API key from Stdin
 	Purge    bool   // Remove removes the worker's home, too
 	JSON     bool   // List prints JSON
+	Watch    bool   // List goes on with every change
 	Stdin    *os.File
 	Stdout   io.Writer
 	Stderr   io.Writer // for people
+
+	warned map[string]bool // what a watch has printed for people
 }
 
 func workerFileOf(name string) string { return filepath.Join(paths.WorkerSettings, name+".toml") }
 func workerHomeOf(name string) string { return filepath.Join(paths.WorkerHomes, name) }
+func loginFileOf(name string) string  { return filepath.Join(workerHomeOf(name), "auth.json") }
 
 // holder is this process for homelock.Take.
 func holder(command string) string {

@@ -44,28 +44,6 @@ func configured(t *testing.T) string {
 	return path
 }
 
-func TestAccountsTable(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	limits := []workers.Limit{
-		{Window: "5h", UsedRatio: 0.42, ResetsAt: now.Add(72 * time.Minute)}, {Window: "7d", UsedRatio: 1, ResetsAt: now.Add(80 * time.Hour)}, {Window: "30d", UsedRatio: 0}}
-	rows := []accountRow{
-		{Name: "default", ActiveState: "active", SubState: "running", Login: "chatgpt", Plan: "pro", Email: "a@example.com", Limits: limits},
-		{Name: "second", ActiveState: "inactive", SubState: "dead", Login: "missing"},
-		{Name: "third", Login: "unknown", Error: "codex is not installed"},
-		{Name: "local", ActiveState: "active", SubState: "running", Login: "not_needed"},
-	}
-	var page bytes.Buffer
-	require.NoError(t, writeAccounts(&page, rows, now))
-	assert.Equal(t, `NAME     STATE             LOGIN        PLAN  LIMITS
-default  active (running)  ChatGPT      pro   5h 42 % used, resets in 1h12m; 7d 100 % used, resets in 3 days; 30d 0 % used
-second   inactive (dead)   needs login  -     -
-third    unknown           unknown      -     -
-local    active (running)  not needed   -     -
-
-third: codex is not installed
-`, page.String())
-}
-
 func TestTimeLeft(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Minute: "0m", 59 * time.Second: "0m", 59*time.Minute + 59*time.Second: "59m", 47*time.Hour + 59*time.Minute: "47h59m", 48 * time.Hour: "2 days",

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
@@ -24,7 +26,13 @@ const (
 	loginUnknown   = "unknown"
 )
 
-// accountRow is one worker as `codex-proxy accounts list` shows it.
+// accountList is what `codex-proxy accounts list` shows.
+type accountList struct {
+	Rotation accounts.Rotation `json:"rotation"`
+	Accounts []accountRow      `json:"accounts"`
+}
+
+// accountRow is one worker and its account.
 type accountRow struct {
 	Name        string          `json:"name"`
 	Unit        string          `json:"unit"`
@@ -35,32 +43,69 @@ type accountRow struct {
 	Email       string          `json:"email,omitempty"`
 	Limits      []workers.Limit `json:"limits"`
 	Error       string          `json:"error,omitempty"` // why the login is unknown
+
+	// State is empty for a worker that needs no login.
+	State accounts.State `json:"state,omitempty"`
+	Until time.Time      `json:"until,omitzero"`
+	Left  float64        `json:"left"`
+	// KnownFrom and KnownAt are of the limits.
+	KnownFrom  accounts.Source   `json:"known_from,omitempty"`
+	KnownAt    time.Time         `json:"known_at,omitzero"`
+	RefusedAt  time.Time         `json:"refused_at,omitzero"`
+	InvalidAt  time.Time         `json:"invalid_at,omitzero"`
+	Credits    *accounts.Credits `json:"credits,omitempty"`
+	SharedWith []string          `json:"shared_with,omitempty"`
+	Paused     bool              `json:"paused"`
+	InUse      bool              `json:"in_use"`
+	Next       bool              `json:"next"`
+	Why        string            `json:"why,omitempty"`
 }
 
-// List prints the workers. The daemon asks a running worker, over the connection that it
-// has; the login of another one is read from its home.
+// List prints the workers and their accounts.
 func (a *Accounts) List(ctx context.Context, _ string) error {
-	names, err := WorkerNames()
+	if a.Watch {
+		return a.watch(ctx)
+	}
+	list, err := a.collect(ctx)
 	if err != nil {
 		return err
 	}
-	running := a.running(ctx)
-	rows := []accountRow{}
+	page, err := a.page(list)
+	if err == nil {
+		_, err = a.Stdout.Write(page)
+	}
+	return err
+}
+
+// page is the list as this command line shows it.
+func (a *Accounts) page(list accountList) ([]byte, error) {
+	if a.JSON {
+		line, err := json.Marshal(list)
+		return append(line, '\n'), err
+	}
+	var page bytes.Buffer
+	paper := paperOf(a.Stdout)
+	err := paper.write(&page, list, time.Now())
+	return page.Bytes(), err
+}
+
+// collect joins what the daemon knows of each account with its worker's unit.
+func (a *Accounts) collect(ctx context.Context) (accountList, error) {
+	list := accountList{Accounts: []accountRow{}}
+	names, err := WorkerNames()
+	if err != nil {
+		return list, err
+	}
+	known := a.known(ctx, names)
+	list.Rotation = known.Rotation
 	for _, name := range names {
 		unit, err := a.describe(ctx, units.Worker(name))
 		if err != nil {
-			return err
+			return list, err
 		}
-		row := accountRow{
-			Name: name, Unit: unit.Unit, ActiveState: unit.ActiveState, SubState: unit.SubState, Limits: []workers.Limit{},
-		}
-		fill(&row, running)
-		rows = append(rows, row)
+		list.Accounts = append(list.Accounts, rowOf(name, unit, known))
 	}
-	if a.JSON {
-		return json.NewEncoder(a.Stdout).Encode(map[string]any{"accounts": rows})
-	}
-	return writeAccounts(a.Stdout, rows, time.Now())
+	return list, nil
 }
 
 // WorkerNames returns the names of the worker files.
@@ -78,37 +123,56 @@ func WorkerNames() ([]string, error) {
 	return names, nil
 }
 
-// running returns the accounts that the daemon reports: none, if it does not answer.
-func (a *Accounts) running(ctx context.Context) map[string]workers.Account {
-	accounts, err := control.NewClient(a.Socket).Accounts(ctx)
-	if err != nil && !errors.Is(err, control.ErrNotRunning) {
-		a.print("The service does not report plans and limits: %v", err)
+// rowOf is one worker: with the login that the daemon knows of, or else the one in the
+// worker's home.
+func rowOf(name string, unit units.Description, known control.Accounts) accountRow {
+	row := accountRow{
+		Name: name, Unit: unit.Unit, ActiveState: unit.ActiveState, SubState: unit.SubState, Limits: []workers.Limit{},
 	}
-	running := map[string]workers.Account{}
-	for _, account := range accounts {
-		running[account.Worker] = account
-	}
-	return running
-}
-
-// fill adds the login of a worker: as the daemon knows it, or else as the worker's home
-// has it.
-func fill(row *accountRow, running map[string]workers.Account) {
-	w, err := codexhome.Load(workerFileOf(row.Name))
-	account, known := running[row.Name]
+	w, err := codexhome.Load(workerFileOf(name))
 	switch {
 	case err != nil:
 		row.Login, row.Error = loginUnknown, err.Error()
+		return row
 	case !w.NeedsLogin():
 		row.Login = loginNotNeeded
-	case known:
-		row.Login, row.Plan, row.Email, row.Limits = loginOf(account), account.Plan, account.Email, account.Limits
-	default:
-		row.Login, err = loginAtHome(row.Name)
-		if err != nil {
-			row.Login, row.Error = loginUnknown, err.Error()
+		return row
+	}
+	account := accountOf(known, name)
+	row.fill(account)
+	if !account.LoginAt.IsZero() && !changedSince(name, unit, account.LoginAt) {
+		row.Login = loginOf(account.Account)
+		return row
+	}
+	row.Login, err = loginAtHome(name)
+	if err != nil {
+		row.Login, row.Error = loginUnknown, err.Error()
+	}
+	return row
+}
+
+// accountOf is what is known of one account.
+func accountOf(known control.Accounts, name string) control.Account {
+	for _, account := range known.Accounts {
+		if account.Worker == name {
+			return account
 		}
 	}
+	return control.Account{Account: workers.Account{State: accounts.Unknown, Limits: []workers.Limit{}}}
+}
+
+// changedSince reports whether a worker that does not run has got another login since.
+func changedSince(name string, unit units.Description, at time.Time) bool {
+	info, err := os.Stat(loginFileOf(name))
+	return unit.ActiveState != "active" && err == nil && info.ModTime().After(at)
+}
+
+func (r *accountRow) fill(account control.Account) {
+	r.Plan, r.Email, r.Limits = account.Plan, account.Email, account.Limits
+	r.State, r.Until, r.Left = account.State, account.Until, account.Left
+	r.KnownFrom, r.KnownAt, r.Credits = account.Source, account.At, account.Credits
+	r.RefusedAt, r.InvalidAt, r.SharedWith = account.RefusedAt, account.InvalidAt, account.SharedWith
+	r.Paused, r.InUse, r.Next, r.Why = account.Paused, account.InUse, account.Next, account.Why
 }
 
 // loginOf translates codex's word for a login.

@@ -5,53 +5,167 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/workers"
 )
 
 // loginWords are what people read for the words of the JSON.
 var loginWords = map[string]string{
 	string(codexhome.ChatGPT): "ChatGPT", string(codexhome.APIKey): "API key", string(codexhome.OtherLogin): "other",
-	loginNotNeeded: "not needed", loginMissing: "needs login", loginUnknown: "unknown",
+	loginNotNeeded: "not needed", loginMissing: "missing", loginUnknown: "unknown",
 }
 
-// writeAccounts is what `codex-proxy accounts list` shows at now.
-func writeAccounts(w io.Writer, rows []accountRow, now time.Time) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tSTATE\tLOGIN\tPLAN\tLIMITS")
-	for _, r := range rows {
-		state := "unknown"
-		if r.ActiveState != "" {
-			state = r.ActiveState + " (" + r.SubState + ")"
+// stateWords and stateColours are those of the states of an account.
+var (
+	stateWords = map[accounts.State]string{
+		accounts.Available: "available", accounts.Low: "low", accounts.Exhausted: "exhausted",
+		accounts.LoginInvalid: "login invalid", accounts.Unknown: "unknown",
+	}
+	stateColours = map[accounts.State]string{
+		accounts.Available: green, accounts.Low: yellow, accounts.Exhausted: red, accounts.LoginInvalid: red,
+	}
+	sourceWords = map[accounts.Source]string{
+		accounts.Reading: "by a reading", accounts.Update: "by a turn", accounts.Refusal: "by a refusal",
+	}
+)
+
+// write writes the list at now, whose zone its times are in: for each account a line with
+// its state, and indented lines with all else.
+func (p paper) write(w io.Writer, list accountList, now time.Time) error {
+	var text strings.Builder
+	if list.Rotation != "" {
+		fmt.Fprintf(&text, "rotation: %s\n", list.Rotation)
+	}
+	for _, row := range list.Accounts {
+		fmt.Fprintf(&text, "\n%s  %s\n", p.in(bold, row.Name), p.headline(row, now))
+		for _, line := range p.details(row, now) {
+			fmt.Fprintf(&text, "  %-7s %s\n", line[0], line[1])
 		}
-		row := []string{r.Name, state, loginWords[r.Login], cmp.Or(r.Plan, "-"), limitsLine(r.Limits, now)}
-		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	for _, r := range rows {
-		if r.Error != "" {
-			fmt.Fprintf(w, "\n%s: %s\n", r.Name, r.Error)
-		}
-	}
-	return nil
+	_, err := io.WriteString(w, strings.TrimPrefix(text.String(), "\n"))
+	return err
 }
 
-// limitsLine is "5h 42 % used, resets in 1h12m; 7d …".
-func limitsLine(limits []workers.Limit, now time.Time) string {
+// headline is "available, in use" or "exhausted until 13:12, in 1h12m; paused".
+func (p paper) headline(r accountRow, now time.Time) string {
+	state := p.in(stateColours[r.State], stateWords[r.State])
+	switch {
+	case r.Login == loginMissing:
+		state = p.in(red, "needs login")
+	case r.Login == loginNotNeeded:
+		state = "needs no login"
+	case r.State == accounts.Exhausted && !r.Until.IsZero():
+		state += " until " + clock(r.Until, now) + ", in " + left(r.Until.Sub(now))
+	}
+	words := []string{cmp.Or(state, "unknown")}
+	for _, mark := range []struct {
+		set  bool
+		word string
+	}{{r.Paused, p.in(yellow, "paused")}, {r.InUse, p.in(bold, "in use")}, {r.Next, "next"}} {
+		if mark.set {
+			words = append(words, mark.word)
+		}
+	}
+	return strings.Join(words, "; ")
+}
+
+// details are the lines below the headline, each with its label.
+func (p paper) details(r accountRow, now time.Time) (lines [][2]string) {
+	add := func(label, text string) {
+		if text != "" {
+			lines = append(lines, [2]string{label, text})
+		}
+	}
+	for _, l := range r.Limits {
+		bar, reset := p.window(l), resetWords(l, now)
+		if reset != "" && p.narrow() {
+			add(l.Window, bar)
+			add("", reset)
+			continue
+		}
+		add(l.Window, strings.TrimSuffix(bar+", "+reset, ", "))
+	}
+	add("credits", creditWords(r.Credits))
+	add("known", knownWords(r, now))
+	add("same", strings.Join(r.SharedWith, ", "))
+	add("login", cmp.Or(r.loginLine(), ""))
+	add("unit", r.unitLine())
+	add("plan", r.Why)
+	add("error", r.Error)
+	return lines
+}
+
+// window is "[####------]  42 % used".
+func (p paper) window(l workers.Limit) string {
+	colour := green
+	switch {
+	case l.UsedRatio >= 0.95:
+		colour = red
+	case l.UsedRatio >= 0.9:
+		colour = yellow
+	}
+	full := min(p.bar(), int(float64(p.bar())*max(0, l.UsedRatio)+0.5))
+	bar := p.in(colour, strings.Repeat("#", full)) + strings.Repeat("-", p.bar()-full)
+	return fmt.Sprintf("[%s] %3.0f %% used", bar, 100*l.UsedRatio)
+}
+
+// resetWords is "resets in 1h12m, at 13:12".
+func resetWords(l workers.Limit, now time.Time) string {
+	if l.ResetsAt.IsZero() {
+		return ""
+	}
+	return "resets in " + left(l.ResetsAt.Sub(now)) + ", at " + clock(l.ResetsAt, now)
+}
+
+func creditWords(c *accounts.Credits) string {
+	switch {
+	case c == nil || !c.Has:
+		return ""
+	case c.Unlimited:
+		return "unlimited"
+	}
+	return cmp.Or(c.Balance, "some")
+}
+
+// knownWords is "by a reading, 40s ago; a turn was refused 10s ago".
+func knownWords(r accountRow, now time.Time) string {
 	var words []string
-	for _, l := range limits {
-		word := fmt.Sprintf("%s %.0f %% used", l.Window, 100*l.UsedRatio)
-		if !l.ResetsAt.IsZero() {
-			word += ", resets in " + left(l.ResetsAt.Sub(now))
-		}
-		words = append(words, word)
+	if !r.KnownAt.IsZero() {
+		words = append(words, cmp.Or(sourceWords[r.KnownFrom], string(r.KnownFrom))+", "+age(r.KnownAt, now)+" ago")
 	}
-	return cmp.Or(strings.Join(words, "; "), "-")
+	if !r.RefusedAt.IsZero() {
+		words = append(words, "a turn was refused "+age(r.RefusedAt, now)+" ago")
+	}
+	if !r.InvalidAt.IsZero() {
+		words = append(words, "the login was refused "+age(r.InvalidAt, now)+" ago")
+	}
+	return strings.Join(words, "; ")
+}
+
+func (r accountRow) loginLine() string {
+	if r.Login == loginMissing || r.Login == loginNotNeeded {
+		return ""
+	}
+	return strings.TrimSuffix(loginWords[r.Login]+", "+r.Plan, ", ")
+}
+
+func (r accountRow) unitLine() string {
+	if r.ActiveState == "" {
+		return "unknown"
+	}
+	return r.ActiveState + " (" + r.SubState + ")"
+}
+
+// clock is a time in the zone of now: "13:12", and with its day if that is another one.
+func clock(t, now time.Time) string {
+	t = t.In(now.Location())
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format("15:04")
+	}
+	return t.Format("Mon 2 Jan 15:04")
 }
 
 // left is a time to come, coarser the longer it is.
@@ -64,4 +178,12 @@ func left(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%d days", minutes/(24*60))
 	}
+}
+
+// age is the time since t, coarser the longer it is.
+func age(t, now time.Time) string {
+	if d := max(0, now.Sub(t)); d < time.Minute {
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	}
+	return left(now.Sub(t))
 }

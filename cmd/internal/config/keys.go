@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/auth"
 )
 
@@ -24,7 +25,8 @@ type Places struct {
 	KeyFile       string // empty: the file of the unit's credential
 	ControlSocket string // empty: in the unit's runtime directory
 	Pages         Pages
-	Workers       []string // nil: none is configured, or they cannot be listed
+	Workers       []string        // nil: none is configured, or they cannot be listed
+	Policy        accounts.Policy // off if the settings have a fault
 }
 
 // LoadPlaces reads only the file at path: the files that it names may not exist yet
@@ -34,8 +36,18 @@ func LoadPlaces(path string) (Places, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	workers, _ := r.workers(filepath.Join(filepath.Dir(path), "workers"))
-	return Places{KeyFile: r.APIKeys, ControlSocket: r.ControlSocket, Pages: r.pages, Workers: workers}, err
+	places := Places{
+		KeyFile: r.APIKeys, ControlSocket: r.ControlSocket, Pages: r.pages,
+		Policy: accounts.Policy{Rotation: accounts.Off},
+	}
+	dir := filepath.Join(filepath.Dir(path), "workers")
+	if workers, fault := r.workers(dir); fault == nil {
+		places.Workers = workers
+		if policy, fault := r.policy(workers, dir); fault == nil {
+			places.Policy = policy
+		}
+	}
+	return places, err
 }
 
 // keyFile is the file in the configuration; empty if the unit passes that file as

@@ -62,6 +62,7 @@ type Daemon struct {
 	health    *health
 	keys      *keyTable
 	drains    *drainTable
+	orders    *accountTable
 	estate    *estate
 	accounts  *accountKeeper
 	textfile  *textfileKeeper
@@ -173,7 +174,11 @@ func (d *Daemon) operate() {
 		logger: d.logger,
 	}
 	d.drains = &drainTable{gate: gate, pool: d.pool, predecessor: d.predecessor}
-	server := control.New(d.pool, d.health.report, d.keys, d.drains, d.logger)
+	d.orders = &accountTable{
+		book: d.book, plan: func() []accounts.Step { return d.standby.Plan() }, gate: gate, predecessor: d.predecessor,
+		drained: d.pool.Drained, changed: d.pool.AccountsChanged, logger: d.logger,
+	}
+	server := control.New(d.pool, d.health.report, d.keys, d.drains, d.orders, d.logger)
 	d.operators = operators{server, d.logger}
 	d.changes.control = server.Changed
 }

@@ -168,6 +168,16 @@ func allEvents() []event {
 		{"worker-undrained", "5a3113f6b827457ab1988c37ec943c71", "worker undrained",
 			"A worker takes turns again",
 			"An operator has ended the drain of @CODEX_WORKER@."},
+		{"account-paused", "7f5d0979190d4c90328149b9630d9301", "account paused",
+			"An account gets no new turns",
+			"An operator has paused @CODEX_ACCOUNT@. Turns in flight go on. The pause survives restarts:\n" +
+				"  codex-proxy accounts resume @CODEX_ACCOUNT@"},
+		{"account-resumed", "494e1fe7fdd33d19b89f4c1a2a3f428a", "account resumed",
+			"An account gets turns again",
+			"An operator has ended the pause of @CODEX_ACCOUNT@."},
+		{"account-switched", "74a4ad8b529c97a418ca16d8f4ee26cc", "account switched by an operator",
+			"An operator has chosen the account in use",
+			"@CODEX_ACCOUNT@ is in use until it is low. Conversations follow with their next turn."},
 		{"api-keys-changed", "5acec9ccbd86811c4efc7908545d1125", "API keys changed",
 			"The API keys have changed",
 			"`codex-proxy keys` has changed them; there are @CODEX_KEYS@ now. Requests with a revoked key\n" +

@@ -61,7 +61,12 @@ func askKeys(ctx context.Context, socket string) (control.Keys, error) {
 }
 
 func askAccounts(ctx context.Context, socket string) ([]workers.Account, error) {
-	return control.NewClient(socket).Accounts(ctx)
+	known, err := control.NewClient(socket).Accounts(ctx)
+	var all []workers.Account
+	for _, account := range known.Accounts {
+		all = append(all, account.Account)
+	}
+	return all, err
 }
 
 func askStatus(ctx context.Context, socket string) (probes.Report, error) {
