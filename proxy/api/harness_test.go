@@ -116,7 +116,11 @@ func startPool(t testing.TB, o options, onChange func()) *workers.Pool {
 	var all []*workers.Worker
 	names := slices.Sorted(maps.Keys(o.others))
 	var pool *workers.Pool
-	book := accounts.NewBook(o.policy, names, func() { pool.AccountsChanged(); onChange() })
+	known := names
+	if o.worker != nil {
+		known = append([]string{"default"}, names...)
+	}
+	book := accounts.NewBook(o.policy, known, func() { pool.AccountsChanged(); onChange() })
 	add := func(name string, worker *appservertest.Server) {
 		all = append(all, workers.New(name, appservertest.Start(t, worker), workers.Settings{
 			MaxInflight: o.max, HandshakeTimeout: bound, ResetAfter: time.Hour,

@@ -1,6 +1,7 @@
 package workers_test
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,17 +36,28 @@ func newRotating(t *testing.T, rotation accounts.Rotation, servers map[string]*a
 		}
 	}
 	policy := accounts.Policy{Rotation: rotation, Order: names, RotateAt: 0.05}
-	r.book = accounts.NewBook(policy, names, func() { r.pool.Wake() })
+	r.book = accounts.NewBook(policy, names, r.bookChanged)
 	r.rig = newRig(t, func(s *workers.Settings) { s.Book, s.MaxInflight = r.book, 2 }, ws...)
 	r.pool.SetClock(func() time.Time { return *r.now.Load() })
 	r.at(0)
-	for _, name := range names {
-		r.read(name, 0.5)
-	}
 	r.noBus()
 	r.run(t)
 	r.awaitReady(t)
+	r.await(t, "each account read", func(probes.Snapshot) bool {
+		return !slices.ContainsFunc(r.book.Views(noon), func(v accounts.View) bool { return v.Quota.At.IsZero() })
+	})
+	for _, name := range names {
+		r.read(name, 0.5)
+	}
 	return r
+}
+
+func (r *rotating) bookChanged() {
+	r.pool.Wake()
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
 }
 
 // at sets the time of the choice.

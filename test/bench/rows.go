@@ -221,16 +221,9 @@ func (b *bench) growthWorkers(ctx context.Context) error {
 	return nil
 }
 
-// growth is growthWithin for a tenth more.
+// growth compares the daemons with the first of them: in each of many short rounds, as the
+// machine has faster and slower seconds, and in turn from the first and from the last.
 func (b *bench) growth(ctx context.Context, daemons []*daemon, l load, what func(int) string) error {
-	return b.growthWithin(ctx, 1.1, daemons, l, what)
-}
-
-// growthWithin compares the daemons with the first of them, of which the others may use so
-// many times the CPU time: in each of many short rounds, as the machine has faster and slower
-// seconds, and in turn from the first and from the last.
-func (b *bench) growthWithin(ctx context.Context, times float64, daemons []*daemon, l load,
-	what func(int) string) error {
 	first, ratios := make([]time.Duration, 0, 4*b.rounds), make([][]float64, len(daemons))
 	for round := range 4*b.rounds + 1 {
 		cpus, err := b.growthRound(ctx, daemons, l, round%2 == 0)
@@ -247,7 +240,7 @@ func (b *bench) growthWithin(ctx context.Context, times float64, daemons []*daem
 	}
 	base := micros(quantile(first, 0.5))
 	for i := range daemons {
-		limit := base * times
+		limit := base * 1.1
 		if i == 0 {
 			limit = 0
 		}
