@@ -200,7 +200,7 @@ func (b *bed) toolsWork(mode string) {
 	b.t.Helper()
 	write := map[string]string{"read-only": "Read-only file system", "workspace-write": "made"}[mode]
 	assert.Contains(b.t, b.script("pwd; git status; ls -d .codex; python3 -c 'print(6 * 7)'; rg --version"),
-		nativeHome+`/workspace\nOn branch`)
+		`/var/lib/private/codex-worker/default/workspace\nOn branch`)
 	assert.Contains(b.t, b.script("python3 -c 'print(6 * 7)'"), `42\n`)
 	assert.Contains(b.t, b.script("echo made >new; cat new; mktemp"), write)
 	assert.Contains(b.t, b.code("image(await tools.view_image({path: `/srv/dot.png`}))"), "data:image/png")
@@ -226,7 +226,7 @@ func TestWorkspacesOfANativeWorker(t *testing.T) {
 				"workspace = \""+c.dir+"\"\nmodel =", 1))
 			out := b.script("pwd; echo new >made && cat made; cat " + secretFile + " /run/credentials/*/key; " +
 				shellAttacks["every file"].script)
-			assert.Contains(t, out, `"`+c.dir+`\n`)
+			assert.Contains(t, out, `"`+strings.Replace(c.dir, "/var/lib/codex", "/var/lib/private/codex", 1)+`\n`)
 			assert.Equal(t, c.mode == "workspace-write", strings.Contains(out, `new\n`), out)
 			assert.Contains(t, out, "cat: "+secretFile+": ")
 			assert.Contains(t, out, `done\n`)

@@ -5,13 +5,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// checkOwner finds a file in the home that the worker cannot read or write, because root or a backup has put it
-// there: systemd gives a whole home to its worker, but only if the home itself belongs to another user.
+// checkOwner finds a file in the home that the worker cannot read, or that codex cannot write, because root or a
+// backup has put it there: systemd gives a whole home to its worker, but only if the home itself belongs to another
+// user.
 func (h *Home) checkOwner() error {
 	entries, err := os.ReadDir(h.Dir)
 	if err != nil {
@@ -19,7 +21,10 @@ func (h *Home) checkOwner() error {
 	}
 	for _, entry := range entries {
 		path := filepath.Join(h.Dir, entry.Name())
-		need := uint32(unix.R_OK | unix.W_OK)
+		need := uint32(unix.R_OK)
+		if written(entry.Name()) {
+			need |= unix.W_OK
+		}
 		switch {
 		case entry.IsDir():
 			need |= unix.X_OK
@@ -34,6 +39,15 @@ func (h *Home) checkOwner() error {
 				"at its next start", h.Dir)}
 	}
 	return nil
+}
+
+// written reports whether codex 0.169 writes to the file or directory of that name.
+func written(name string) bool {
+	switch name {
+	case authName, "sessions", "archived_sessions", "thread-writer-locks", "log", "tmp":
+		return true
+	}
+	return strings.Contains(name, ".sqlite")
 }
 
 // foreign reports whether an entry belongs to another user. One that is gone does not.
