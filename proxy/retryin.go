@@ -4,12 +4,11 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"codex-proxy/proxy/appserver"
 )
 
-var (
-	inTime = regexp.MustCompile(`(?i)(?:try again in|retry after) +((?:\d+(?:\.\d+)?(?:ms|h|m|s))+|\d+(?:\.\d+)? seconds?)`)
-	atTime = regexp.MustCompile(`(?i)try again at ([A-Za-z0-9 ,:]{1,40})`)
-)
+var inTime = regexp.MustCompile(`(?i)(?:try again in|retry after) +((?:\d+(?:\.\d+)?(?:ms|h|m|s))+|\d+(?:\.\d+)? seconds?)`)
 
 // retryIn is the wait that the model endpoint names in its words, as OpenAI does ("Please try again in 1.2s"): rounded
 // up, and an hour at most; otherwise if it names none.
@@ -32,10 +31,10 @@ func retryIn(words string, otherwise time.Duration) time.Duration {
 
 // resetAt is the end of a usage limit in codex's words ("try again at Mar 17th, 2030 5:46 PM"), in a sentence; empty
 // if they have none.
-func resetAt(text string) string {
-	m := atTime.FindStringSubmatch(text)
-	if m == nil {
+func resetAt(e *appserver.TurnError) string {
+	at := e.TryAgain()
+	if at == "" {
 		return ""
 	}
-	return "the worker's account has reached its usage limit; try again at " + strings.TrimSpace(m[1])
+	return "the worker's account has reached its usage limit; try again at " + at
 }

@@ -25,9 +25,12 @@ const (
 func turnError(e *appserver.TurnError, history string) *openai.Error {
 	upstream := e.Upstream()
 	words := openai.CleanWords(upstream.Message)
+	if e.Account().Quota() {
+		return usageLimit(cmp.Or(words, resetAt(e)))
+	}
 	switch e.Info.Kind {
-	case appserver.ErrorUsageLimitExceeded, appserver.ErrorSessionBudgetExceeded:
-		return usageLimit(resetAt(e.Error()))
+	case appserver.ErrorSessionBudgetExceeded:
+		return usageLimit(resetAt(e))
 	case appserver.ErrorRateLimitExceeded:
 		return rateLimited(words)
 	case appserver.ErrorServerOverloaded, appserver.ErrorPolicyCapacityUnavailable:
@@ -70,8 +73,6 @@ func upstreamStatus(status int, words string) *openai.Error {
 		return rateLimited(words)
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return upstreamUnauthorized()
-	case status == http.StatusPaymentRequired:
-		return usageLimit(words)
 	case status == http.StatusNotFound:
 		return upstreamNotFound(words)
 	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly,
@@ -106,8 +107,6 @@ func refusedOrCut(u appserver.UpstreamError, words, history string) *openai.Erro
 			"the model endpoint broke the answer off; send the request again", retryUpstream)
 	}
 	switch {
-	case u.Phase == appserver.InStream && quotaWords.MatchString(words):
-		return usageLimit(words)
 	case contextWords.MatchString(words):
 		return openai.ContextTooLong(history, words)
 	case policyWords.MatchString(words):
@@ -126,7 +125,6 @@ func refusedOrCut(u appserver.UpstreamError, words, history string) *openai.Erro
 // codex drops the code of an error in the stream, and of a 400 whose body is not JSON or has a code that it knows. The
 // words of OpenAI, and of the usual servers for open models, remain.
 var (
-	quotaWords   = regexp.MustCompile(`(?i)usage[ _]limit|insufficient[ _]quota|exceeded your (?:current )?quota`)
 	contextWords = regexp.MustCompile(`(?i)maximum context length|exceeds the (?:model's )?context window|` +
 		`exceeds the available context size|input tokens exceed the configured limit|context_length_exceeded`)
 	policyWords = regexp.MustCompile(`(?i)content[ _](?:policy|management policy)|safety (?:system|reasons)|` +

@@ -23,6 +23,9 @@ func (t *Turn) Close(ctx context.Context) error {
 	}
 }
 
+// Leave is Close for a turn whose worker need not confirm it. It does not wait.
+func (t *Turn) Leave() { t.closeAsync(nil) }
+
 // closeAsync is Close without waiting. It interrupts the turn if need be and then unsubscribes, because the turn of an
 // unsubscribed thread continues; then, if not nil, runs at the reply. It returns false if the turn was closed before.
 func (t *Turn) closeAsync(then func(rpc.Reply)) bool {

@@ -88,6 +88,7 @@ const (
 	ErrorOther                     = "other"
 	ErrorInternalServerError       = "internalServerError"
 	ErrorTooManyFailedAttempts     = "responseTooManyFailedAttempts"
+	ErrorStreamDisconnected        = "responseStreamDisconnected"
 )
 
 // UnmarshalJSON accepts both forms and never fails on an unknown form: the error that contains it matters more than its

@@ -89,7 +89,8 @@ func (c *completion) request(planned plan, report *turn.Report) turn.Request {
 	codex := planned.turn // a copy, as each turn takes over its own
 	return turn.Request{
 		ID: c.x.ID, Key: c.x.Key.Name, Arrived: c.x.Began, Name: c.x.Model,
-		Turn: &codex, Decoding: planned.images, Starts: planned.starts, Accounts: c.x.Accounts,
+		Turn: &codex, CacheKey: c.req.CacheKey, Decoding: planned.images, Starts: planned.starts,
+		Accounts:  c.x.Accounts,
 		Reasoning: c.req.Reasoning.Summary != "", BreakSilence: c.keepalive,
 		Span: c.x.Span, Report: report,
 	}

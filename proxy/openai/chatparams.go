@@ -51,7 +51,7 @@ var chatParams = map[string]struct {
 	"metadata":               {ignored, "nothing is stored"},
 	"user":                   {ignored, "not passed on"},
 	"safety_identifier":      {ignored, "not passed on"},
-	"prompt_cache_key":       {ignored, "codex sets its own"},
+	"prompt_cache_key":       {ignored, "codex sets its own; it identifies the conversation for `rotation`"},
 	"prompt_cache_retention": {ignored, "codex sets its own"},
 	"prompt_cache_options":   {ignored, "codex sets its own"},
 	"prediction":             {ignored, "codex has no such setting"},

@@ -32,6 +32,7 @@ type ChatRequest struct {
 	Verbosity    string   // low, medium, high or empty
 	Stop         []string // sequences before which an answer ends
 	Ignored      []string // parameters accepted without effect, sorted
+	CacheKey     string   // prompt_cache_key, which identifies the conversation; empty: none
 }
 
 // Images are the images in the messages.
@@ -106,7 +107,16 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 	}
 	req.Ignored = append(req.Ignored, ignoredParams...)
 	slices.Sort(req.Ignored)
+	req.CacheKey = raw.cacheKey()
 	return req, nil
+}
+
+// cacheKey is prompt_cache_key, which was checked.
+func (raw rawChat) cacheKey() (key string) {
+	if value := raw.Others["prompt_cache_key"]; len(value) > 0 {
+		_ = json.Unmarshal([]byte(value), &key) // of null: it is unset
+	}
+	return key
 }
 
 // checkParams applies a table to the parameters that are not honoured: it refuses the refused ones and lists the

@@ -41,6 +41,14 @@ func (raw rawEcho) checkEcho() (set []string, err error) {
 	return set, nil
 }
 
+// CacheKey is prompt_cache_key, which identifies the conversation; empty: none.
+func (req *ResponseRequest) CacheKey() string {
+	if key := req.echoed.PromptCacheKey; key != nil {
+		return *key
+	}
+	return ""
+}
+
 // echo repeats parameters of the request in the response. Without a service_tier the response has OpenAI's default.
 func (req *ResponseRequest) echo(r *Response) {
 	r.MaxToolCalls, r.PromptCacheKey = req.echoed.MaxToolCalls, req.echoed.PromptCacheKey

@@ -35,7 +35,7 @@ var responseParams = params{
 	"stream_options":         {ignored, "nothing is obfuscated"},
 	"user":                   {ignored, "not passed on"},
 	"safety_identifier":      {ignored, "not passed on"},
-	"prompt_cache_key":       {ignored, "codex sets its own"},
+	"prompt_cache_key":       {ignored, "codex sets its own; it identifies the conversation for `rotation`"},
 	"prompt_cache_retention": {ignored, "codex sets its own"},
 	"prompt_cache_options":   {ignored, "codex sets its own"},
 	"client_metadata":        {ignored, "not passed on"},

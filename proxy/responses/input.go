@@ -2,6 +2,7 @@ package responses
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,12 +24,24 @@ type job struct {
 	input   []item
 	loose   bool // the history is not stored
 	store   bool
-	recall  bool   // the connection remembers the response
-	prefer  string // the worker of the last answer
+	recall  bool    // the connection remembers the response
+	prefer  string  // the worker of the last answer
+	opening *string // the instructions with which the conversation began; nil: those of req
 }
 
 // kept reports whether a client may refer to the response later.
 func (j *job) kept() bool { return j.store || j.recall }
+
+// begunWith are the instructions with which the conversation began.
+func (j *job) begunWith() string {
+	switch {
+	case j.opening != nil:
+		return *j.opening
+	case j.req.Instructions != nil:
+		return *j.req.Instructions
+	}
+	return ""
+}
 
 // conversation is all that the model gets.
 func (j *job) conversation() []item {
@@ -61,7 +74,7 @@ func (e *Endpoint) findHistory(ctx context.Context, x *proxy.Exchange, job *job,
 	case id == "":
 		return nil
 	case last != nil && last.id == id:
-		job.history, job.prefer, job.loose = last.items, last.worker, !last.stored
+		job.history, job.prefer, job.loose, job.opening = last.items, last.worker, !last.stored, &last.opening
 		if err := x.Grant.Body.Add(ctx, limits.PerByte*size(last.items)+weight(last.items)); err != nil {
 			return err
 		}
@@ -98,7 +111,24 @@ func (e *Endpoint) readHistory(ctx context.Context, x *proxy.Exchange, job *job)
 		return err
 	}
 	job.prefer, job.history = worker, fromStore(history)
-	return x.Grant.Body.Add(ctx, weight(job.history))
+	if err := x.Grant.Body.Add(ctx, weight(job.history)); err != nil || !e.Turns.Rotates() {
+		return err
+	}
+	return e.readOpening(ctx, x, job)
+}
+
+// readOpening reads the instructions of the first response: later ones may have others.
+func (e *Endpoint) readOpening(ctx context.Context, x *proxy.Exchange, job *job) error {
+	root, err := e.Store.Root(ctx, x.Key.Name, job.req.Previous)
+	if err != nil || root == nil {
+		return err
+	}
+	var first struct{ Instructions string }
+	if err := json.Unmarshal(root, &first); err != nil {
+		return fmt.Errorf("cannot read a stored response: %w", err)
+	}
+	job.opening = &first.Instructions
+	return nil
 }
 
 func tooLong(param, remedy string) error {

@@ -16,6 +16,7 @@ const storeTimeout = 8 * time.Second
 // remembered is what a connection knows of its last response, stored or not.
 type remembered struct {
 	id, worker string
+	opening    string // the instructions with which the conversation began
 	items      []item // the whole conversation
 	stored     bool
 }
@@ -26,7 +27,10 @@ type remembered struct {
 func (s *response) keep(ctx context.Context) *remembered {
 	response, x := s.builder.Response(), s.x
 	output := outputItems(s.builder.FullOutput(), x.Turn.Worker)
-	kept := &remembered{id: response.ID, worker: x.Turn.Worker, items: append(s.job.conversation(), output...)}
+	kept := &remembered{
+		id: response.ID, worker: x.Turn.Worker, opening: s.job.begunWith(),
+		items: append(s.job.conversation(), output...),
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if !s.job.store {

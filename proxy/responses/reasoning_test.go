@@ -17,8 +17,11 @@ func TestReasoningFitsItsWorker(t *testing.T) {
 	var from owners
 	from.add(theirs, markOf("b"))
 	from.add(foreign, "")
-	assert.Equal(t, []history.Item{foreign, question}, from.fit("a", []history.Item{theirs, foreign, question}))
-	assert.Equal(t, []history.Item{theirs, question}, from.fit("b", []history.Item{theirs, question}))
+	all := []history.Item{theirs, foreign, question}
+	assert.Equal(t, []history.Item{foreign, question}, from.fit([]string{markOf("a"), ""}, all))
+	assert.Equal(t, all, from.fit([]string{markOf("b"), ""}, all))
+	assert.Equal(t, []history.Item{theirs, question}, from.fit([]string{markOf("a"), markOf("b")}, all))
+	assert.Equal(t, []history.Item{question}, from.fit([]string{markOf("a")}, all))
 	assert.Equal(t, "b", from.prefers([]string{"a", "b"}))
 	assert.Empty(t, from.prefers([]string{"a"}))
 }
@@ -34,8 +37,8 @@ func TestStoredReasoningFitsItsWorker(t *testing.T) {
 	p, err := planTurn(&openai.ResponseRequest{Model: "demo"}, conversation)
 	require.NoError(t, err)
 	assert.Len(t, p.turn.Items, 3)
-	assert.Len(t, p.reasoning.fit("default", p.turn.Items), 3)
-	for _, item := range p.reasoning.fit("another", p.turn.Items) {
+	assert.Len(t, p.reasoning.fit([]string{markOf("default")}, p.turn.Items), 3)
+	for _, item := range p.reasoning.fit([]string{markOf("another")}, p.turn.Items) {
 		assert.NotContains(t, string(item), "encrypted_content")
 	}
 }

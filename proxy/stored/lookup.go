@@ -43,6 +43,22 @@ func (s *Store) About(ctx context.Context, owner, id string) (worker string, siz
 	return worker, size, explain("a response", err)
 }
 
+// maxRoot is how many bytes the first response of a chain may have for Root to read it.
+const maxRoot = 1 << 20
+
+// Root is the first response of a chain, as it was sent; nil if it is large.
+func (s *Store) Root(ctx context.Context, owner, id string) (object json.RawMessage, err error) {
+	err = s.read(ctx, func(tx *sql.Tx) error {
+		var body []byte
+		err := tx.QueryRowContext(ctx, chain+`SELECT CASE WHEN length(object) <= ? THEN object END
+			FROM chain JOIN responses USING (id) WHERE responses.owner = ? ORDER BY depth DESC LIMIT 1`,
+			id, owner, maxRoot, owner).Scan(&body)
+		object = body
+		return err
+	})
+	return object, explain("the beginning of a conversation", err)
+}
+
 // History is all input and output up to the response, with its own.
 func (s *Store) History(ctx context.Context, owner, id string) (items []Item, err error) {
 	return s.items(ctx, owner, id, true)

@@ -111,6 +111,27 @@ func TestStore(t *testing.T) {
 	})
 }
 
+// The root of a chain is the same for all of its responses, and belongs to one owner.
+func TestRootOfAChain(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, filepath.Join(t.TempDir(), "responses.db"), Limits{Retention: time.Hour, Bytes: 4 << 20, Count: 100})
+	large := response("large", "")
+	large.Object = []byte(`"` + strings.Repeat("x", maxRoot) + `"`)
+	for _, r := range []Response{response("a", ""), response("b", "a"), response("c", "b"), large} {
+		require.NoError(t, s.Put(ctx, r))
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		root, err := s.Root(ctx, "ann", id)
+		require.NoError(t, err)
+		assert.JSONEq(t, `{"id":"a"}`, string(root))
+	}
+	root, err := s.Root(ctx, "ann", "large")
+	require.NoError(t, err)
+	assert.Nil(t, root)
+	_, err = s.Root(ctx, "bob", "c")
+	assert.ErrorIs(t, err, ErrNotFound)
+}
+
 func TestStoreIsBounded(t *testing.T) {
 	ctx := t.Context()
 	one := int64(len(`{"id":"r0"}"in r0""out r0"`))

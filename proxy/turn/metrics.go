@@ -16,10 +16,12 @@ type metrics struct {
 	queueRefused *prometheus.CounterVec
 	turns        *prometheus.CounterVec
 	retries      *prometheus.CounterVec
+	rotations    *prometheus.CounterVec
 	reuse        *prometheus.CounterVec
 }
 
-func newMetrics(registry prometheus.Registerer) *metrics {
+// newMetrics registers the metrics; names are those of the workers.
+func newMetrics(registry prometheus.Registerer, names []string) *metrics {
 	f := promauto.With(registry)
 	return &metrics{
 		queueWait: f.NewHistogram(metric.Histogram("codex_queue_wait_seconds",
@@ -30,12 +32,13 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}, []string{"reason"}), refusals...),
 		turns: metric.Closed(f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_turns_total",
-			Help: "Turns that were begun on a worker and have ended, by outcome; lost ones may have run again.",
+			Help: "Turns that were begun on a worker and have ended, by outcome; lost ones may have run again, rotated ones have.",
 		}, []string{"outcome"}), outcomes...),
 		retries: metric.Closed(f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_turn_retries_total",
 			Help: "Turns that were lost before the client had any output and ran again, by how they were lost.",
 		}, []string{"reason"}), lossReasons...),
+		rotations: rotations(f, names),
 		reuse: metric.Closed(f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_thread_reuse_total", Help: "Turns that were begun, by whether they continued a kept thread.",
 		}, []string{"outcome"}), "hit", "miss"),
@@ -66,26 +69,28 @@ func refusal(err error) string {
 	}
 }
 
-var outcomes = []string{"completed", "failed", "cancelled", "lost"}
+var outcomes = []string{"completed", "failed", "cancelled", "lost", "rotated"}
 
 // outcome is how an attempt ended: a lost one is no fault of the request, a cancelled
-// one ended because the request did.
-func outcome(ctx context.Context, err error) string {
+// one ended because the request did, and a rotated one runs on another account.
+func outcome(ctx context.Context, err error, end ending) string {
 	switch {
 	case err == nil:
 		return "completed"
 	case ctx.Err() != nil, errors.Is(err, ErrClientGone):
 		return "cancelled"
-	case lossReason(err) != "":
+	case end.lost != "":
 		return "lost"
+	case end.again:
+		return "rotated"
 	default:
 		return "failed"
 	}
 }
 
 // observe ends the span of an attempt, and counts it.
-func (t *run) observe(ctx context.Context, err error) {
-	outcome := outcome(ctx, err)
+func (t *run) observe(ctx context.Context, err error, end ending) {
+	outcome := outcome(ctx, err, end)
 	t.metrics.turns.WithLabelValues(outcome).Inc()
 	t.endSpan(outcome)
 }

@@ -24,6 +24,7 @@ func (t *run) read(ctx context.Context, turn *appserver.Turn) (Finish, error) {
 		return Enough, nil
 	}
 	if err != nil {
+		t.blame(err)
 		if !errors.Is(err, ErrClientGone) { // a write that failed is no consequence of the end of ctx
 			err = cause.Of(ctx, err)
 		}
@@ -72,6 +73,10 @@ func (r *reader) deliver(ctx context.Context, event appserver.Event) error {
 		return r.sink.Item(e)
 	case appserver.UsageUpdated:
 		r.Report.Usage = &e.Usage
+	case appserver.Retrying:
+		if e.Err.Account().Quota() && r.mayRotate() { // codex 0.169 would try five times, for 6 s
+			return e.Err
+		}
 	}
 	return nil
 }

@@ -133,6 +133,25 @@ func (c *continuation) keep(answer []history.Item, turn *appserver.Turn, worker 
 	return true
 }
 
+// drop closes the threads that the worker has of the conversation.
+func (c *continuation) drop(worker string) {
+	for _, thread := range c.on(worker) {
+		thread.Close()
+	}
+}
+
+// on hands over the threads that the worker has of the conversation.
+func (c *continuation) on(worker string) (list []*appserver.Thread) {
+	c.threads.mu.Lock()
+	defer c.threads.mu.Unlock()
+	for _, key := range c.keys {
+		if e := c.threads.byKey[key]; e != nil && e.Value.(*keptThread).worker == worker {
+			list = append(list, c.threads.remove(e))
+		}
+	}
+	return list
+}
+
 // add returns the threads that have to go for the new one.
 func (ts *threads) add(kept *keptThread) (surplus []*appserver.Thread) {
 	ts.mu.Lock()

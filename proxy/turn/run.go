@@ -29,19 +29,23 @@ type run struct {
 
 	ask          workers.Ask
 	continuation *continuation
+	before       string // the worker with the conversation's thread, before the turn
 	lease        *workers.Lease
+	losses       int                      // attempts that were lost
 	committed    bool                     // output of the model was sent to the client
 	acted        bool                     // the model called a tool in some attempt
 	items        []appserver.ResponseItem // of the attempt's output
+	fault        appserver.AccountFault   // of the attempt's account
 	span         *traces.Span             // of the attempt
 }
 
 // Run runs a turn and delivers it to the sink. It runs the turn again, ahead of the
 // queue, each time it is lost while no output of the model has been sent to the client,
-// the model has called no tool, and attempts are left. It returns nil when sink.Finish
-// has, and otherwise the result of sink.Fail for the cause of ctx when ctx ended first,
-// for one of the errors of this package, of workers or of appserver, or for the sink's
-// own error.
+// the model has called no tool, and attempts are left; likewise on another account each
+// time it is refused for quota, if the policy of the accounts rotates. It returns nil when
+// sink.Finish has, and otherwise the result of sink.Fail for the cause of ctx when ctx
+// ended first, for one of the errors of this package, of workers or of appserver, or for
+// the sink's own error.
 func (r *Runner) Run(ctx context.Context, request Request, sink Sink) error {
 	t := r.newRun(request, sink)
 	defer func() { t.lease.Release() }()
@@ -51,26 +55,44 @@ func (r *Runner) Run(ctx context.Context, request Request, sink Sink) error {
 	return nil
 }
 
-// attempts runs the turn until it is not lost, or may not run again.
+// attempts runs the turn until it neither was lost nor refused for quota, or may not run
+// again.
 func (t *run) attempts(ctx context.Context) error {
 	for {
 		if err := t.acquire(ctx); err != nil {
 			return err
 		}
 		err := t.attempt(ctx)
-		t.observe(ctx, err)
-		reason := lossReason(err)
-		if reason == lostStart && t.Decoding >= heavyImages {
+		end := t.judge(err)
+		t.observe(ctx, err, end)
+		if end.lost == lostStart && t.Decoding >= heavyImages {
 			return ErrImagesTimeout
 		}
-		if reason == "" || !t.repeatable() {
+		if !end.again {
 			return err
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		t.reset(reason)
+		t.reset(end)
 	}
+}
+
+// ending is how an attempt ended.
+type ending struct {
+	lost  string // the reason of a loss; empty: it was none
+	again bool   // the turn runs again
+}
+
+// judge decides what follows from the end of an attempt.
+func (t *run) judge(err error) (end ending) {
+	if end.lost = lossReason(err); end.lost != "" {
+		t.losses++
+		end.again = t.repeatable() && t.losses < maxAttempts
+		return end
+	}
+	end.again = t.fault.Quota() && t.mayRotate()
+	return end
 }
 
 func (r *Runner) newRun(request Request, sink Sink) *run {
@@ -78,7 +100,7 @@ func (r *Runner) newRun(request Request, sink Sink) *run {
 		request.Report = &Report{}
 	}
 	continuation, prefer := r.threads.continuation(request.Key, request.Turn)
-	t := &run{Runner: r, Request: request, sink: sink, continuation: continuation}
+	t := &run{Runner: r, Request: request, sink: sink, continuation: continuation, before: prefer}
 	t.ask = workers.Ask{
 		Model: request.Turn.Model, Key: request.Key, Arrived: request.Arrived, Decoding: request.Decoding,
 		Prefer: cmp.Or(request.Prefer, prefer), Accounts: request.Accounts, Keepalive: r.Keepalive,
@@ -86,26 +108,38 @@ func (r *Runner) newRun(request Request, sink Sink) *run {
 	if request.BreakSilence {
 		t.ask.OnSilence = sink.Silence
 	}
+	if r.rotates {
+		t.ask.Conversation = request.conversation()
+	}
 	return t
 }
 
-// repeatable reports whether a lost turn may run again.
-func (t *run) repeatable() bool { return !t.committed && !t.acted && t.Report.Attempts < maxAttempts }
+// repeatable reports whether nothing happened yet that must not happen twice.
+func (t *run) repeatable() bool { return !t.committed && !t.acted }
 
-// reset prepares the next attempt after a loss.
-func (t *run) reset(reason string) {
+// reset prepares the next attempt.
+func (t *run) reset(end ending) {
+	if end.lost != "" {
+		t.lose(end.lost)
+	} else {
+		t.rotate()
+	}
+	t.ask.Lost = t.lease
+	t.Report.Usage, t.items, t.fault = nil, nil, appserver.NoFault
+}
+
+// lose records a loss.
+func (t *run) lose(reason string) {
 	t.metrics.retries.WithLabelValues(reason).Inc()
 	t.Logger.Info("turn lost, it runs again",
 		"request_id", t.ID, "worker", t.Report.Worker, "reason", reason, "attempt", t.Report.Attempts)
-	t.ask.Lost = t.lease
 	if reason != lostOverloaded && reason != lostInterrupted { // other workers than those are about to stop
 		t.ask.Avoid = append(t.ask.Avoid, t.lease.Conn)
 	}
-	t.Report.Usage, t.items = nil, nil
 }
 
 // attempt runs the turn once, on the worker of the lease.
-func (t *run) attempt(ctx context.Context) error {
+func (t *run) attempt(ctx context.Context) (err error) {
 	turn, err := t.start(ctx)
 	if err != nil {
 		if errors.Is(err, ErrStartTimeout) {
@@ -116,9 +150,10 @@ func (t *run) attempt(ctx context.Context) error {
 	kept := false
 	defer func() {
 		if !kept {
-			closeTurn(ctx, turn)
+			closeTurn(ctx, turn, err)
 		}
 	}()
+	t.leaveBehind()
 	t.Report.Thread = turn.ThreadID()
 	t.lease.Annotate(t.Report.Thread, t.ID)
 	finish, err := t.read(ctx, turn)

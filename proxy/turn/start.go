@@ -77,8 +77,14 @@ func refused(err error) bool {
 	return errors.As(err, &rpc) && lossReason(err) == ""
 }
 
-// closeTurn interrupts the turn if it still runs, also after ctx has ended.
-func closeTurn(ctx context.Context, turn *appserver.Turn) {
+// closeTurn interrupts the turn if it still runs, also after ctx has ended. A turn that failed
+// may run on another account, which does not wait for this worker.
+func closeTurn(ctx context.Context, turn *appserver.Turn, err error) {
+	var failed *appserver.TurnError
+	if errors.As(err, &failed) {
+		turn.Leave()
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	_ = turn.Close(ctx) // an error here is the connection's, which the worker reports

@@ -16,7 +16,7 @@ func (t *run) endSpan(outcome string) {
 	t.span.Number("codex.attempt", int64(t.Report.Attempts))
 	t.span.Text("codex.outcome", outcome)
 	DescribeModel(t.span, t.Name, t.Report)
-	if outcome == "failed" || outcome == "lost" {
+	if outcome == "failed" || outcome == "lost" || outcome == "rotated" {
 		t.span.Fail(outcome)
 	}
 	t.span.End()

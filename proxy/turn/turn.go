@@ -1,7 +1,8 @@
 // Package turn runs one turn of the model on a worker. It acquires a place on a
 // worker, starts the turn, reads its events to the end, runs it again if it was lost
-// before the client received any output of the model, and keeps its thread for a request
-// that continues the conversation. The package knows neither HTTP nor the wire of an API: a
+// before the client received any output of the model, or on another account if it was
+// refused for quota until then, and keeps its thread for a request that continues the
+// conversation. The package knows neither HTTP nor the wire of an API: a
 // Sink receives the events of the turn.
 package turn
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/appserver/history"
 	"codex-proxy/proxy/traces"
@@ -44,6 +46,8 @@ type Runner struct {
 
 	threads *threads
 	metrics *metrics
+	book    *accounts.Book // of Pool
+	rotates bool           // by the policy of the book
 }
 
 // New creates a runner and registers its metrics.
@@ -51,8 +55,9 @@ func New(settings Settings) *Runner {
 	if settings.StartTimeout == 0 {
 		settings.StartTimeout = StartTimeout
 	}
+	book := settings.Pool.Book()
 	return &Runner{Settings: settings, threads: newThreads(settings.ThreadCache),
-		metrics: newMetrics(settings.Registry)}
+		metrics: newMetrics(settings.Registry, settings.Pool.Names()), book: book, rotates: book.Policy().On()}
 }
 
 // Request is one turn that a client requests.
@@ -64,6 +69,10 @@ type Request struct {
 
 	// Turn is what codex gets. Run takes it over, and empties it at Attempt.Commit.
 	Turn *appserver.TurnRequest
+	// CacheKey is the request's prompt_cache_key; empty: the beginning of the turn identifies its conversation.
+	CacheKey string
+	// Opening are the instructions with which the conversation began; nil: those of Turn.
+	Opening *string
 	// Prefer names a worker; empty prefers the worker that has the conversation's thread.
 	Prefer string
 	// Accounts are the only workers that may run the turn; nil: all may.

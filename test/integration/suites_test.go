@@ -45,6 +45,7 @@ const (
 // feature under test.
 var oneSuite = map[string]string{
 	"TestBursts":       ofTheAPI,
+	"TestCarriedOver":  ofTheAPI,
 	"TestChat":         ofTheAPI,
 	"TestChatFeatures": ofTheAPI,
 	"TestClients":      ofTheAPI,
@@ -63,6 +64,7 @@ var oneSuite = map[string]string{
 	"TestResponsesSDK": ofTheAPI,
 	"TestStopSequence": ofTheAPI,
 	"TestSessions":     ofTheAPI,
+	"TestRotation":     ofTheAPI,
 	"TestSummary":      ofTheAPI,
 	"TestThreadReuse":  ofTheAPI,
 	"TestToolNames":    ofTheAPI,

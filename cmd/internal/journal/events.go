@@ -37,6 +37,13 @@ func allEvents() []event {
 				"(@CODEX_REASON@). The request waits in the queue and runs again; X-Codex-Attempts in the\n" +
 				"answer counts the attempts. If this is frequent, look at the worker's restarts:\n" +
 				"`codex-proxy status`."},
+		{"turn-rotated", "93afaab7f0b94802ad7ef54e84992b75",
+			"turn refused for quota, it runs on another account",
+			"An account has no quota left, and its turn runs on another account",
+			"The model endpoint refused the turn for the quota of the account @CODEX_WORKER@\n" +
+				"(@CODEX_REASON@) before the client received a byte of it. The request waits in the queue\n" +
+				"and runs on another account; X-Codex-Attempts in the answer counts the attempts.\n" +
+				"`codex-proxy accounts list` shows the accounts."},
 		{"turn-slow-consumer", "4024813bad8f4a2f87aca2ff07f3dd00", "turn cancelled: its consumer is too slow",
 			"A client read its answer too slowly",
 			"The turn was interrupted because more of its answer waited for the client than the service\n" +

@@ -1,0 +1,89 @@
+package turn
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"codex-proxy/proxy/accounts"
+	"codex-proxy/proxy/appserver"
+)
+
+// Rotates reports whether turns may run on another account because of a quota.
+func (r *Runner) Rotates() bool { return r.rotates }
+
+// SameAccount are the workers with the account of a worker, itself among them. Without
+// rotation each worker counts as an account of its own.
+func (r *Runner) SameAccount(worker string) (same []string) {
+	for _, name := range r.Pool.Names() {
+		if name == worker || r.rotates && r.book.SameQuota(name, worker) {
+			same = append(same, name)
+		}
+	}
+	return same
+}
+
+// blame reports a failure of the attempt to the book of accounts, if the account is at
+// fault, also where nothing rotates.
+func (t *run) blame(err error) {
+	var failed *appserver.TurnError
+	if !errors.As(err, &failed) {
+		return
+	}
+	worker, now := t.Report.Worker, time.Now()
+	switch t.fault = failed.Account(); {
+	case t.fault.Quota():
+		t.book.Refuse(worker, failed.ResetsAt(now), now)
+	case t.fault == appserver.Unauthorized:
+		t.book.Invalidate(worker, now)
+	case t.fault == appserver.RateLimit: // the quota may be the reason
+		t.book.Doubt(worker, now)
+	}
+}
+
+// mayRotate reports whether a turn that was refused for quota may run on another account.
+// Every account may refuse it once; then the pool has no other for it.
+func (t *run) mayRotate() bool {
+	return t.rotates && t.repeatable() && len(t.ask.Refused) < len(t.Pool.Names())
+}
+
+// rotate records that the turn was refused for quota and runs on another account.
+func (t *run) rotate() {
+	worker, reason := t.Report.Worker, string(t.fault)
+	t.metrics.rotations.WithLabelValues(worker, reason).Inc()
+	t.Logger.Info("turn refused for quota, it runs on another account",
+		"request_id", t.ID, "worker", worker, "reason", reason, "attempt", t.Report.Attempts)
+	t.ask.Refused = append(t.ask.Refused, worker)
+}
+
+// leaveBehind closes the threads that the conversation has on an account which it has left:
+// they would stay loaded until others need their room.
+func (t *run) leaveBehind() {
+	if t.rotates && t.before != "" && t.before != t.lease.Worker && t.left(t.before) {
+		t.continuation.drop(t.before)
+	}
+}
+
+// left reports whether conversations leave an account, so that none comes back soon.
+func (t *run) left(account string) bool {
+	v, known := t.book.View(account, time.Now())
+	serves := v.State == accounts.Available || v.State == accounts.Unknown
+	return known && (v.Paused || !serves || t.book.Policy().Rotation == accounts.Ordered && !v.InUse)
+}
+
+// rotations counts, with all accounts and reasons from the start.
+func rotations(f promauto.Factory, names []string) *prometheus.CounterVec {
+	v := f.NewCounterVec(prometheus.CounterOpts{
+		Name: "codex_turn_rotations_total",
+		Help: "Turns that were refused for an account's quota before the client had any output and ran on " +
+			"another account, by the account and by how they were refused.",
+	}, []string{"from", "reason"})
+	for _, name := range names {
+		for _, fault := range appserver.QuotaFaults {
+			v.WithLabelValues(name, string(fault))
+		}
+	}
+	return v
+}
