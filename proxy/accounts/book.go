@@ -190,11 +190,11 @@ func (b *Book) Pause(name string, paused bool) error {
 func (b *Book) Switch(name string) error {
 	var inUse string
 	err := b.operate(name, func(*entry) {
-		b.inUse = name
-		b.choose()
-		if inUse = b.inUse; inUse == name {
+		if Next(b.look(b.now), name) == name {
+			b.inUse = name
 			b.switches++
 		}
+		inUse = b.inUse
 	})
 	if err == nil && inUse != name {
 		return fmt.Errorf("%w: %q; %q stays in use", ErrNotAvailable, name, inUse)

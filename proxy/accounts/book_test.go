@@ -173,7 +173,7 @@ func TestBookSavedAndRestored(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &saved))
 
 	same := NewBook(policy, []string{"a", "b"}, func() {})
-	same.Restore(saved, noon)
+	same.Restore(saved, noon.Add(time.Minute))
 	for _, name := range []string{"a", "b"} {
 		want, _ := b.View(name, noon)
 		got, _ := same.View(name, noon)
@@ -181,7 +181,7 @@ func TestBookSavedAndRestored(t *testing.T) {
 	}
 	later := NewBook(policy, []string{"a", "b"}, func() {})
 	later.Read("a", "x", readAt(0.7, noon.Add(5)))
-	later.Restore(saved, noon)
+	later.Restore(saved, noon.Add(time.Minute))
 	v, _ := later.View("a", noon)
 	assert.InDelta(t, 0.3, v.Left, 1e-9, "the newer reading stays, which has ended the refusal")
 	assert.Equal(t, Available, v.State)
@@ -190,8 +190,46 @@ func TestBookSavedAndRestored(t *testing.T) {
 
 	other := NewBook(Policy{RotateAt: 0.9}, []string{"a"}, func() {})
 	other.Read("a", "y", readAt(0.2, noon.Add(-1)))
-	other.Restore(saved, noon)
+	other.Restore(saved, noon.Add(time.Minute))
 	v, _ = other.View("a", noon)
 	assert.Equal(t, Low, v.State, "the policy in force decides")
 	assert.Zero(t, v.Quota.RefusedAt, "the login is another account now")
+}
+
+// A file may have been written while the clock was ahead.
+func TestBookRestoredFromTheFuture(t *testing.T) {
+	future := noon.Add(100 * time.Hour)
+	before := NewBook(Policy{RotateAt: 0.05}, []string{"a", "b"}, func() {})
+	before.Read("a", "x", readAt(1, future))
+	before.Refuse("a", future.Add(time.Hour), future.Add(time.Minute))
+	before.Read("b", "y", readAt(0.2, future))
+	before.Invalidate("b", future.Add(time.Minute))
+
+	b := NewBook(Policy{RotateAt: 0.05}, []string{"a", "b"}, func() {})
+	b.Restore(before.Save(), noon)
+	states := func(now time.Time) (all []State) {
+		for _, v := range b.Views(now) {
+			all = append(all, v.State)
+		}
+		return all
+	}
+	assert.Equal(t, []State{Exhausted, LoginInvalid}, states(noon))
+	for _, name := range []string{"a", "b"} {
+		assert.LessOrEqual(t, b.NextReading(name, noon, noon), noon.Add(IdleInterval), name)
+	}
+	read := noon.Add(time.Minute)
+	b.Read("a", "x", readAt(0.1, read))
+	b.Read("b", "y", readAt(0.1, read))
+	assert.Equal(t, []State{Available, Available}, states(read))
+}
+
+func TestBookSwitchThatFailsChangesNothing(t *testing.T) {
+	b := NewBook(Policy{Rotation: Ordered, RotateAt: 0.05}, []string{"a", "b", "c"}, func() {})
+	for _, name := range []string{"a", "c"} {
+		b.Read(name, name, readAt(0.2, noon))
+	}
+	b.Read("b", "b", readAt(1, noon))
+	require.ErrorContains(t, b.Switch("b"), `"a" stays in use`)
+	assert.Equal(t, "a", inUse(b))
+	assert.Zero(t, b.Switches())
 }

@@ -34,7 +34,7 @@ func (b *Book) Restore(saved Saved, now time.Time) {
 	b.now = later(b.now, now)
 	for _, name := range b.order {
 		if before, ok := saved.Accounts[name]; ok {
-			b.restore(name, before)
+			b.restore(name, before.observed(now))
 		}
 	}
 	if b.entries[saved.InUse] != nil {
@@ -43,6 +43,17 @@ func (b *Book) Restore(saved Saved, now time.Time) {
 	b.settle()
 	b.mu.Unlock()
 	b.onChange()
+}
+
+// observed has the times of observations on the clock of this process. One that lies ahead
+// comes from a clock that was wrong: nothing that is observed now would be newer.
+func (s SavedAccount) observed(now time.Time) SavedAccount {
+	for _, at := range []*time.Time{&s.Login.At, &s.Quota.At, &s.Quota.RefusedAt, &s.Quota.InvalidAt} {
+		if !at.IsZero() {
+			*at = now.Add(min(0, at.Sub(now)))
+		}
+	}
+	return s
 }
 
 func (b *Book) restore(name string, before SavedAccount) {
