@@ -59,7 +59,9 @@ func (s *stage) arrive(name string, a Ask) <-chan error {
 	go func() {
 		_, err := s.Acquire(context.Background(), a)
 		if err == nil {
+			s.queue.mu.Lock() // several may get theirs at once
 			s.order = append(s.order, name)
+			s.queue.mu.Unlock()
 		}
 		ended <- err
 	}()

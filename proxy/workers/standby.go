@@ -235,7 +235,8 @@ func (s *state) phase() accounts.Phase {
 	case probes.Draining:
 		return accounts.Going
 	case probes.Stopped:
-		if s.unit.LoadState == "loaded" && !s.standby.deaf { // no plan was carried out yet
+		deaf := s.standby.deaf && time.Until(s.standby.kickAfter) > 0
+		if s.unit.LoadState == "loaded" && !deaf { // no plan was carried out yet, or its socket may listen again
 			return accounts.Cold
 		}
 		return accounts.Held
