@@ -165,7 +165,7 @@ func (pl *plan) byRotation(a, b member, start int, inUse View) int {
 			cmp.Compare(pl.after(a, start), pl.after(b, start)),
 		)
 	}
-	return cmp.Or(cmp.Compare(ranks[a.view.State], ranks[b.view.State]), cmp.Compare(weight(b), weight(a)))
+	return cmp.Or(cmp.Compare(ranks[a.view.State], ranks[b.view.State]), cmp.Compare(pl.weight(b), pl.weight(a)))
 }
 
 // ranks order the states by how gladly an account takes turns.
@@ -190,12 +190,19 @@ func (pl *plan) after(m member, start int) int {
 	return (m.at - start + len(pl.members)) % len(pl.members)
 }
 
-// weight is what an account has left; a worker that is up stays so for a small difference.
-func weight(m member) float64 {
+// weight is what an account has left; a worker that is up stays so for a small difference. A
+// stopped one cannot be read: a window that has ended meanwhile counts as free.
+func (pl *plan) weight(m member) float64 {
 	if m.unit.Phase.up() {
 		return m.view.Left + displacement
 	}
-	return m.view.Left
+	left := 1.0
+	for _, w := range m.view.Quota.Windows {
+		if !w.Ended(pl.now) {
+			left = min(left, w.Left())
+		}
+	}
+	return left
 }
 
 func fails(m member) int {
