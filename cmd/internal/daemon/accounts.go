@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"codex-proxy/cmd/internal/daemon/succession"
@@ -14,7 +15,7 @@ import (
 )
 
 // accountsInterval is the longest that what is known of the accounts is only in memory.
-// Changes of states are written at once.
+// Changes of states are written at once: what else changes may change with each turn.
 const accountsInterval = 10 * time.Second
 
 // accountKeeper keeps what is known of the accounts in a file, and reports its changes.
@@ -29,8 +30,16 @@ type accountKeeper struct {
 
 	// The rest is for the goroutine of run.
 	events  accountEvents
-	written uint64 // revision of the book in the file
-	failed  bool   // the last attempt to write
+	written uint64   // revision of the book in the file
+	urgent  []urgent // likewise
+	failed  bool     // the last attempt to write
+}
+
+// urgent is the part of an account whose change is written at once.
+type urgent struct {
+	name, quotaID string
+	state         accounts.State
+	paused, inUse bool
 }
 
 // newAccountKeeper makes the book of the accounts, with what the file has.
@@ -74,6 +83,9 @@ func (k *accountKeeper) run(ctx context.Context) error {
 		case <-k.changes:
 			k.onChange()
 			k.report()
+			if slices.Equal(k.urgent, k.urgencies()) { // as after most refusals
+				continue
+			}
 		case <-ticker.C:
 		case <-ctx.Done():
 			k.write()
@@ -101,17 +113,26 @@ func (k *accountKeeper) report() {
 	}
 }
 
+// urgencies are the parts of all accounts now.
+func (k *accountKeeper) urgencies() (all []urgent) {
+	for _, v := range k.book.Views(time.Now()) {
+		all = append(all, urgent{v.Name, v.QuotaID, v.State, v.Paused, v.InUse})
+	}
+	return all
+}
+
 func (k *accountKeeper) write() {
 	revision := k.book.Revision()
 	if k.path == "" || revision == k.written || !k.serves() {
 		return
 	}
+	urgent := k.urgencies()
 	err := accounts.WriteFile(k.path, k.book.Save())
 	if err != nil && !k.failed {
 		k.logger.Warn("cannot write what is known of the accounts; a restart forgets it", "path", k.path, "error", err)
 	}
 	if k.failed = err != nil; !k.failed {
-		k.written = revision
+		k.written, k.urgent = revision, urgent
 	}
 }
 

@@ -164,3 +164,42 @@ func TestAccountsOfAProcessThatDoesNotServe(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(dir, accounts.FileName))
 	assert.Empty(t, messages(log))
 }
+
+// Refusals of an account that is exhausted already change no state: they may come by the
+// second, and the file is flushed to the disk.
+func TestRefusalsAreWrittenWithinTheInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		k := keeper(t, dir, &bytes.Buffer{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- k.run(ctx) }()
+		refuse := func() time.Time {
+			now := time.Now()
+			k.book.Refuse("a", time.Time{}, now)
+			synctest.Wait()
+			return now
+		}
+		refused := func() time.Time {
+			saved, err := accounts.ReadFile(filepath.Join(dir, accounts.FileName))
+			require.NoError(t, err)
+			return saved.Accounts["a"].Quota.RefusedAt
+		}
+		first := refuse()
+		assert.True(t, first.Equal(refused()), "a change of the state is written at once")
+		<-time.After(time.Second)
+		second := refuse()
+		assert.True(t, first.Equal(refused()))
+		<-time.After(accountsInterval)
+		synctest.Wait()
+		assert.True(t, second.Equal(refused()))
+		<-time.After(time.Second)
+		require.NoError(t, k.book.Pause("a", true))
+		synctest.Wait()
+		saved, err := accounts.ReadFile(filepath.Join(dir, accounts.FileName))
+		require.NoError(t, err)
+		assert.True(t, saved.Accounts["a"].Paused, "so is a pause")
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
