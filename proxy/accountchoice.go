@@ -64,8 +64,8 @@ func (s *Server) accountsOf(own []string) ([]string, error) {
 func choiceNotAllowed() error {
 	return &openai.Error{
 		Status: http.StatusForbidden, Type: openai.TypeInvalidRequest, Code: "account_choice_not_allowed",
-		Message: "this API key may not choose an account: leave " + accountHeader + " out, or have the operator allow " +
-			"it with `codex-proxy keys set NAME --choose-account`",
+		Message: "this API key may not choose an account: leave " + accountHeader + " out, or have the operator " +
+			"allow it with `codex-proxy keys set NAME --choose-account`",
 	}
 }
 

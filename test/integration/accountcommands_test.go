@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -65,11 +66,13 @@ func (a *accountsBed) untilRow(worker, pattern string) {
 	a.t.Logf("%s: %s", worker, row)
 }
 
-// servesNow asserts that a turn without a choice runs on an account.
+// servesNow asserts that a turn without a choice runs on an account. It is a conversation of its own: one that has
+// just followed a switch stays where it is for a minute.
 func (a *accountsBed) servesNow(account string) {
 	a.t.Helper()
 	before := len(a.server.Account(account).Record().Turns)
-	a.askOpenAI()
+	status, _, body := a.chooses("", "")
+	require.Equal(a.t, http.StatusOK, status, body)
 	assert.Len(a.t, a.server.Account(account).Record().Turns, before+1, "it runs on %s", account)
 }
 
@@ -130,13 +133,13 @@ func (a *accountsBed) pauses() {
 	a.servesNow("a")
 }
 
-// chooses sends a request with a key, or without if it is empty, that names an account.
+// chooses sends a request of a new conversation, with a key and an account unless they are empty.
 func (a *accountsBed) chooses(key, account string) (status int, header http.Header, body string) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), bound)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/chat/completions",
-		strings.NewReader(`{"model":"`+openAIModel+`","messages":[{"role":"user","content":"hello"}]}`))
+		strings.NewReader(`{"model":"`+openAIModel+`","messages":[{"role":"user","content":"`+rand.Text()+`"}]}`))
 	require.NoError(a.t, err)
 	req.Header.Set("Content-Type", "application/json")
 	if key != "" {

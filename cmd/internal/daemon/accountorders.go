@@ -75,15 +75,16 @@ func (t *accountTable) Order(o control.AccountOrder) error {
 		case control.PauseAccount, control.ResumeAccount:
 			return t.pause(o.Account, o.Do == control.PauseAccount)
 		}
-		return fmt.Errorf("there is no order %q for an account; are the command and the daemon of the same version?", o.Do)
+		return fmt.Errorf("there is no order %q for an account; are the command and the daemon of the same version?",
+			o.Do)
 	})
 }
 
 func (t *accountTable) switchTo(name string) error {
 	if rotation := t.book.Policy().Rotation; rotation != accounts.Ordered {
 		return fmt.Errorf("the rotation is %q, in which no account is the one in use: set rotation = \"ordered\" in "+
-			"[accounts] of %s and systemctl reload codex-proxy, or keep turns from the others with codex-proxy accounts pause",
-			rotation, config.DefaultPath)
+			"[accounts] of %s and systemctl reload codex-proxy, or keep turns from the others with "+
+			"codex-proxy accounts pause", rotation, config.DefaultPath)
 	}
 	err := t.book.Switch(name)
 	if errors.Is(err, accounts.ErrNotAvailable) {
