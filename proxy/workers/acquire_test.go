@@ -244,7 +244,15 @@ func TestAcquireWithoutRotationRespectsAPause(t *testing.T) {
 	}
 	assert.ErrorIs(t, (<-r.ask(t, workers.Ask{Model: "m", Accounts: []string{"a"}})).err, workers.ErrPaused)
 	assert.ErrorIs(t, (<-r.ask(t, workers.Ask{Model: "only-a"})).err, workers.ErrPaused)
+	reason := func() probes.Reason {
+		reason, _ := probes.ReadinessOf(r.pool.Snapshot())
+		return reason
+	}
+	assert.Equal(t, probes.Ready, reason())
+	require.NoError(t, r.pool.Book().Pause("b", true))
+	assert.Equal(t, probes.Draining, reason(), "no request can be served")
 	inFlight.Release()
 	require.NoError(t, r.pool.Book().Pause("a", false))
+	assert.Equal(t, probes.Ready, reason())
 	r.awaitLease(t, r.ask(t, workers.Ask{Model: "only-a"})).Release()
 }

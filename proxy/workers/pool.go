@@ -139,7 +139,11 @@ func (p *Pool) Snapshot() probes.Snapshot {
 	snap.Queue = p.queue.report(snap.At)
 	snap.Workers = make([]probes.Worker, 0, len(p.workers))
 	for _, w := range p.workers {
-		snap.Workers = append(snap.Workers, w.snapshot(snap.Draining))
+		published := w.snapshot(snap.Draining)
+		if w.paused.Load() {
+			published.Out = probes.Draining
+		}
+		snap.Workers = append(snap.Workers, published)
 	}
 	p.rotation.report(&snap)
 	return snap
