@@ -151,6 +151,8 @@ else: print("connected")'; ls /tmp/codex-daemon-*`, "app-server.sock [Errno"},
 // codeAttacks are those by codex's own tools.
 var codeAttacks = map[string]struct{ program, want string }{
 	"image": {"text(JSON.stringify(await tools.view_image({path: `" + nativeHome + "/dot.png`})))", noFile},
+	"linked image": {"text(JSON.stringify(await tools.view_image({path: `" + nativeHome + "/workspace/dot.png`})))",
+		noFile},
 	"patch": {"text(await tools.apply_patch(`*** Begin Patch\\n*** Update File: " + secretFile +
 		"\\n*** Move to: leaked\\n@@\\n-x\\n+y\\n*** End Patch`))", noFile},
 	"escalation": {"text(await tools.exec_command({cmd: `cat " + secretFile + "`, " +
@@ -174,7 +176,11 @@ func TestToolsOfANativeWorkerFindNoLogin(t *testing.T) {
 			"default_permissions = \":danger-full-access\"\nnotify = [\"/usr/bin/touch\", \"/tmp/notified\"]\n"+
 			"[mcp_servers.x]\ncommand = \"/usr/bin/touch\"\nargs = [\"/tmp/served\"]\n")
 		b.MustRun(t, "ln", "-s", secretFile, nativeHome+"/workspace/link")
-		b.MustRun(t, "git", "-C", nativeHome+"/workspace", "init")
+		b.MustRun(t, "ln", "-s", secretFile, nativeHome+"/workspace/AGENTS.md")
+		b.MustRun(t, "ln", "-s", nativeHome+"/dot.png", nativeHome+"/workspace/dot.png")
+		b.MustRun(t, "sh", "-ec", "cd "+nativeHome+`/workspace; chown root .; git init; echo one >filtered.txt; git add filtered.txt
+			echo two >filtered.txt; echo '*.txt filter=x' >.gitattributes
+			git config filter.x.clean "touch `+nativeHome+`/filtered 2>/dev/null; cat"`)
 		b.MustRun(t, "chown", "-R", "--reference="+nativeHome, nativeHome+"/workspace")
 		for _, mode := range []string{"read-only", "workspace-write"} {
 			b.restartWith(secretWorker("sandbox_mode = \"" + mode + "\"\n"))
@@ -190,7 +196,7 @@ func TestToolsOfANativeWorkerFindNoLogin(t *testing.T) {
 		b.keptSecret()
 		assert.Equal(t, "no", strings.TrimSpace(b.MustRun(t, "sh", "-c",
 			"cd /proc/$(systemctl show -p MainPID --value "+workerUnit+")/root/tmp; "+
-				"ls notified served 2>/dev/null || echo no")))
+				"ls notified served "+nativeHome+"/filtered 2>/dev/null || echo no")))
 		assert.Contains(t, b.MustRun(t, "codex-proxy", "doctor"), "ok    sandbox      worker default")
 	})
 }
