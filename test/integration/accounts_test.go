@@ -163,6 +163,7 @@ func testAccountsWithAPIKeys(t *testing.T, suite string) {
 	_, stderr, err = b.Run(t.Context(), "codex-proxy", "accounts", "add", "second")
 	require.NoError(t, err, stderr)
 	assert.Contains(t, stderr, "codex-worker@second.service is ready.")
+	b.MustRun(t, "mkdir", "-m", "700", "/var/lib/codex-worker/.login-second") // of a login that was killed
 	b.MustRun(t, "codex-proxy", "accounts", "remove", "second", "--purge")
 	for _, path := range b.left(before) {
 		assert.NotRegexp(t, "^/etc/|^/run/codex|^/run/systemd|^/var/lib/codex-worker/second|second",

@@ -18,10 +18,13 @@ type aside struct {
 	lock *homelock.Lock
 }
 
+// asideOf is the path of the home for a login; no worker has such a name.
+func asideOf(worker string) string { return filepath.Join(paths.WorkerHomes, ".login-"+worker) }
+
 // openAside makes the home for a login of the worker, for the user that runs codex. It
 // removes what a login that was killed has left. There is one at a time.
 func openAside(ctx context.Context, name string, as codexhome.Account) (*aside, error) {
-	path := filepath.Join(paths.WorkerHomes, ".login-"+name) // no worker has such a name
+	path := asideOf(name)
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}

@@ -56,8 +56,9 @@ func removeHome(ctx context.Context, name string) error {
 	case !errors.Is(err, fs.ErrNotExist): // a link of systemd may lead to a home that is gone
 		return err
 	}
-	// Without systemd, or before the first start, the home is no link but the directory.
-	for _, path := range []string{filepath.Join(paths.PrivateHomes, name), workerHomeOf(name)} {
+	// Without systemd, or before the first start, the home is no link but the directory. A
+	// login that was killed has left its own home.
+	for _, path := range []string{filepath.Join(paths.PrivateHomes, name), workerHomeOf(name), asideOf(name)} {
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
