@@ -9,7 +9,8 @@ import (
 )
 
 // exposedHeaders are the headers of ours that a page may read.
-const exposedHeaders = "X-Request-Id, X-Codex-Account, X-Codex-Attempts, X-Codex-Ignored-Params, Retry-After, X-Should-Retry, " +
+const exposedHeaders = "X-Request-Id, X-Codex-Account, X-Codex-Attempts, X-Codex-Ignored-Params, " +
+	"Retry-After, X-Should-Retry, " +
 	"X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, " +
 	"X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens"
 
