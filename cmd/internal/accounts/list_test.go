@@ -130,6 +130,15 @@ func TestAccountsPageInColour(t *testing.T) {
 }
 
 // The fields that 0.1.0 had keep their names.
+// A worker is not trusted with the terminal of root.
+func TestAccountsPageHasNoControlCharacters(t *testing.T) {
+	list := accountList{Accounts: []accountRow{{Name: "a", Login: "chatgpt", Plan: "pro\x1b[2J\n",
+		Credits: &accounts.Credits{Has: true, Balance: "1\x07\u202e"}}}}
+	var page bytes.Buffer
+	require.NoError(t, paper{width: 100}.write(&page, list, time.Now()))
+	assert.Equal(t, "a  unknown\n  credits 1\n  login   ChatGPT, pro[2J\n  unit    unknown\n", page.String())
+}
+
 func TestAccountsAsJSON(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	a := &Accounts{JSON: true}

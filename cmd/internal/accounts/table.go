@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/proxy/accounts"
@@ -127,7 +128,17 @@ func creditWords(c *accounts.Credits) string {
 	case c.Unlimited:
 		return "unlimited"
 	}
-	return cmp.Or(c.Balance, "some")
+	return cmp.Or(printable(c.Balance), "some")
+}
+
+// printable is text of a worker, which may send any, as a terminal may show it.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, text)
 }
 
 // knownWords is "by a reading, 40s ago; a turn was refused 10s ago".
@@ -149,7 +160,7 @@ func (r accountRow) loginLine() string {
 	if r.Login == loginMissing || r.Login == loginNotNeeded {
 		return ""
 	}
-	return strings.TrimSuffix(loginWords[r.Login]+", "+r.Plan, ", ")
+	return strings.TrimSuffix(loginWords[r.Login]+", "+printable(r.Plan), ", ")
 }
 
 func (r accountRow) unitLine() string {
