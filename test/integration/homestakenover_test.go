@@ -85,7 +85,7 @@ func testHomesTakenOver(b *bed, p packager, released string) {
 			restart()
 		} else {
 			for name := range keys {
-				assert.Contains(t, b.row(name), "inactive (dead) API key", "a home that is not taken over yet")
+				assert.Contains(t, b.row(name), "login API key unit inactive (dead)", "a home that is not taken over yet")
 			}
 			b.MustRun(t, "systemctl", "start", "codex.target")
 		}
