@@ -33,6 +33,8 @@ type Book struct {
 	revision uint64
 	blocked  stopwatch // runs while no account has quota
 	views    []View    // nil: something has changed
+	// rotations are the last ones of conversations, by the conversation.
+	rotations map[string]Rotated
 }
 
 // entry is what belongs to one account alone, whatever shares its quota.
@@ -55,7 +57,10 @@ func (e *entry) key(name string) string {
 // the policy does not order come last. onChange is called after each change of a state, a
 // pause, an identity or the account in use, from any goroutine and without a lock.
 func NewBook(p Policy, names []string, onChange func()) *Book {
-	b := &Book{policy: p, onChange: onChange, entries: map[string]*entry{}, quotas: map[string]Quota{}}
+	b := &Book{
+		policy: p, onChange: onChange, entries: map[string]*entry{}, quotas: map[string]Quota{},
+		rotations: map[string]Rotated{},
+	}
 	for _, name := range append(slices.Clone(p.Order), names...) {
 		if slices.Contains(names, name) && b.entries[name] == nil {
 			b.order = append(b.order, name)

@@ -241,7 +241,7 @@ func (pl *plan) decide(m member) {
 		pl.need(m, "turns in flight")
 	case v.State == Exhausted && !v.Paused:
 		pl.need(m, "exhausted: it is read each minute")
-	case u.WantedAt.After(u.UsedAt):
+	case u.WantedAt.After(u.UsedAt) && !v.Paused:
 		pl.need(m, "a request waits for it")
 	case pl.within(u.AskedAt, idle):
 		pl.need(m, "an operator has chosen it")

@@ -6,6 +6,8 @@ import "time"
 type Saved struct {
 	Accounts map[string]SavedAccount `json:"accounts"`
 	InUse    string                  `json:"in_use,omitempty"`
+	// Rotations are those of conversations whose pause is not over, by the conversation.
+	Rotations map[string]Rotated `json:"rotations,omitempty"`
 }
 
 // SavedAccount is one account of Saved.
@@ -20,7 +22,7 @@ type SavedAccount struct {
 func (b *Book) Save() Saved {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	saved := Saved{Accounts: map[string]SavedAccount{}, InUse: b.inUse}
+	saved := Saved{Accounts: map[string]SavedAccount{}, InUse: b.inUse, Rotations: b.savedRotations()}
 	for name, e := range b.entries {
 		saved.Accounts[name] = SavedAccount{e.quotaID, e.login, b.quota(name), e.paused}
 	}
@@ -37,6 +39,7 @@ func (b *Book) Restore(saved Saved, now time.Time) {
 			b.restore(name, before.observed(now))
 		}
 	}
+	b.restoreRotations(saved.Rotations, now)
 	if b.entries[saved.InUse] != nil {
 		b.inUse = saved.InUse
 	}

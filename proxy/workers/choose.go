@@ -88,11 +88,30 @@ func (d *dispatcher) choose(a Ask) (*Lease, error) {
 		}
 		lease, err := d.leaseOn(c.options[i].worker, a)
 		if err == nil {
-			r.conversations.Put(a.Conversation, c.conversation.Served(c.candidates, i, c.switches, c.now))
+			r.served(a.Conversation, i)
 			return lease, nil
 		}
 		c.candidates[i].Place, c.options[i].vacancy = false, err
 	}
+}
+
+// served records that candidate i of the current choice has begun the turn.
+func (r *rotation) served(conversation string, i int) {
+	c := &r.choice
+	next := c.conversation.Served(c.candidates, i, c.switches, c.now)
+	if !next.Rotated.Equal(c.conversation.Rotated) {
+		r.book.Rotate(conversation, accounts.Rotated{Account: next.Account, At: next.Rotated})
+	}
+	r.conversations.Put(conversation, next)
+}
+
+// find returns what is known of a conversation. The book has the pause of one that an
+// earlier process served.
+func (r *rotation) find(id string) accounts.Conversation {
+	if known := r.conversations.Find(id); id == "" || known.Account != "" {
+		return known
+	}
+	return r.book.Rotation(id)
 }
 
 // gather makes the candidates for a request.
@@ -106,7 +125,7 @@ func (r *rotation) gather(a Ask, now time.Time) {
 			c.add(w, &r.known[i], r.policy.Rotation == accounts.Even)
 		}
 	}
-	c.conversation = r.conversations.Find(a.Conversation)
+	c.conversation = r.find(a.Conversation)
 	c.held = c.conversation.Held(now)
 	c.prefer()
 	c.confine()

@@ -204,6 +204,23 @@ func TestRotationsOfAConversationAreAMinuteApart(t *testing.T) {
 	lease.Release()
 }
 
+// The next process of a reload, or after a restart, continues the pause.
+func TestPauseOutlivesTheProcess(t *testing.T) {
+	before := newRotating(t, accounts.Ordered, three())
+	talk := workers.Ask{Conversation: "1"}
+	before.serves(t, "a", talk)
+	before.book.Refuse("a", time.Time{}, noon)
+	before.serves(t, "b", talk)
+
+	r := newRotating(t, accounts.Ordered, three())
+	r.book.Restore(before.book.Save(), noon)
+	r.book.Refuse("b", time.Time{}, noon)
+	_, err := r.served(talk)
+	assert.ErrorIs(t, err, workers.ErrHeld)
+	r.at(accounts.RotationPause)
+	r.serves(t, "c", talk)
+}
+
 // An account that the conversation waits for may come back sooner.
 func TestHeldConversationReturnsToItsAccount(t *testing.T) {
 	r := newRotating(t, accounts.Ordered, three())

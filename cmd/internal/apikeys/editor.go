@@ -167,8 +167,8 @@ func (e *Editor) Apply(ctx context.Context, _ string) error {
 	e.notify, e.applying = true, true
 	return e.change(ctx, func(lines []string, keys *auth.Keys) ([]string, error) {
 		if now := e.inForce(ctx); keys.Open() && (now.Count > 0 || now.Closed) {
-			return nil, fmt.Errorf("%s holds no key, and the running service asks for one; "+
-				"codex-proxy keys add NAME makes one, and codex-proxy keys open lets programs on this machine in without one", e.File)
+			return nil, fmt.Errorf("%s holds no key, and the running service asks for one; codex-proxy keys add NAME "+
+				"makes one, and codex-proxy keys open lets programs on this machine in without one", e.File)
 		}
 		return lines, nil
 	}, func() {})

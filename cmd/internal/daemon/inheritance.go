@@ -61,7 +61,10 @@ func (e *estate) leave(began time.Time) inheritance {
 		i.KeyLevels = nil // of many hundred keys: they begin anew, and the reload succeeds
 	}
 	if i.Accounts = &saved; i.tooLarge() {
-		i.Accounts = nil // of many hundred accounts: the file has them
+		saved.Rotations = nil // of hundreds in the last minute: the file has them
+	}
+	if i.tooLarge() {
+		i.Accounts = nil // of many hundred accounts: likewise
 	}
 	return i
 }
