@@ -67,10 +67,15 @@ func TestLimitsApplyBeforeDecoding(t *testing.T) {
 	for _, path := range []string{chats, responses} {
 		assert.Equal(t, "rate_limited", code(secrets[0], path, wrong), "what was refused counts")
 	}
-	go func() { _ = text(t, r.chatting(t, hello(""), "Authorization", "Bearer "+secrets[1])) }()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		_ = text(t, r.chatting(t, hello(""), "Authorization", "Bearer "+secrets[1]))
+	}()
 	received(t, entered)
 	assert.Equal(t, "concurrency_exceeded", code(secrets[1], chats, wrong))
 	close(gate)
+	received(t, answered)
 	await(t, tick(t), func() bool { return r.Limiter.KeyUses()["bob"].Running == 0 })
 	assert.Equal(t, "invalid_type", code(secrets[1], chats, wrong), "what was refused is over")
 	assert.Equal(t, "invalid_type", code(secrets[1], chats, wrong))

@@ -90,17 +90,15 @@ func (s *standby) started() { s.kickAfter, s.kickPause, s.deaf = time.Time{}, 0,
 func (c *connector) kick(ctx context.Context) {
 	w := c.worker
 	err := c.answering(ctx, func() error { return knock(w.socket) })
-	first := false
 	w.update(func(s *state) {
-		first = err != nil && s.standby.kickPause == 0
+		switch {
+		case err == nil:
+			w.logger.Debug("standby worker is started by a connection")
+		case s.standby.kickPause == 0:
+			w.logger.Warn("cannot start a standby worker", "error", err)
+		}
 		s.standby.kicked(err, time.Now())
 	})
-	switch {
-	case first:
-		w.logger.Warn("cannot start a standby worker", "error", err)
-	case err == nil:
-		w.logger.Debug("standby worker is started by a connection")
-	}
 }
 
 func knock(socket string) error {
