@@ -98,12 +98,12 @@ func LivenessOf(s Snapshot) (bool, Reason) {
 	return false, reason
 }
 
-// Settled reports whether the verdict is not about to change: a worker is ready, or
-// systemd has reported the end of every worker. READY=1 waits for this.
+// Settled reports whether the verdict is not about to change: a worker is ready whose
+// account runs turns, or no worker is about to become ready. READY=1 waits for this.
 func Settled(s Snapshot) bool {
 	settled := true
 	for _, w := range s.Workers {
-		if w.Reason == Ready {
+		if w.Reason == Ready && w.Out == "" {
 			return true
 		}
 		settled = settled && !w.changes()

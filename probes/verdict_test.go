@@ -133,6 +133,11 @@ func TestSettled(t *testing.T) {
 	assert.False(t, Settled(fleet(HandshakePending)))
 	assert.False(t, Settled(fleet(WorkerExited)), "systemd has yet to report the next state")
 	assert.True(t, Settled(finalFailure()))
+	paused := fleet(Ready, HandshakePending)
+	paused.Workers[0].Out = Draining
+	assert.False(t, Settled(paused), "the worker that is to serve is about to be ready")
+	paused.Workers[1].Reason = BackingOff
+	assert.True(t, Settled(paused))
 }
 
 // A standby is as it should be: nothing is to be read of it while another worker is ready.

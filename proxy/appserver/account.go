@@ -118,9 +118,12 @@ func (c *Conn) RateLimits(ctx context.Context) (AccountLimits, error) {
 // IsUnauthorized reports whether the account's server refused the login in a reading. It may accept it after
 // RefreshAccount: codex 0.169 refreshes nothing for a reading. Its error, measured: code -32603, message "failed to fetch
 // codex rate limits: GET https://chatgpt.com/backend-api/wham/usage failed: 401 Unauthorized; content-type=…; body=…".
+// A codex that refreshes by itself, as at its start, answers any reading with "Your access token could not be refreshed
+// because your refresh token was already used. Please log out and sign in again." (or has expired, or was revoked).
 func IsUnauthorized(err error) bool {
 	var e *RPCError
-	return errors.As(err, &e) && strings.Contains(e.Message, " failed: 401 ")
+	return errors.As(err, &e) && (strings.Contains(e.Message, " failed: 401 ") ||
+		strings.Contains(e.Message, "Your access token could not be refreshed"))
 }
 
 // RateLimitsUpdate returns the limits in a notification account/rateLimits/updated; false for any other notification.

@@ -41,6 +41,8 @@ const (
 	apiKey       = `{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}`
 	refusedLogin = "failed to fetch codex rate limits: " +
 		"GET https://chatgpt.com/backend-api/wham/usage failed: 401 Unauthorized; body={}"
+	refusedTokens = "Your access token could not be refreshed because your refresh token was already used. " +
+		"Please log out and sign in again."
 )
 
 // used is the answer to a reading.
@@ -63,6 +65,10 @@ func (s *accountServer) readLogin(_ context.Context, p *appservertest.Peer, id j
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.peer = p
+	if !strings.HasPrefix(s.login, "{") {
+		p.Refuse(id, -32603, s.login)
+		return true
+	}
 	p.Reply(id, json.RawMessage(s.login))
 	return true
 }
@@ -263,6 +269,7 @@ func TestLoginInvalid(t *testing.T) {
 		"an expired token":       {login, login, thenUsed, accounts.Available, 2},
 		"refused for good":       {login, login, answers(refusedLogin), accounts.LoginInvalid, 2},
 		"the refresh is refused": {login, noLogin, answers(refusedLogin), accounts.LoginInvalid, 1},
+		"codex cannot refresh":   {login: refusedTokens, want: accounts.LoginInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := newAccountServer(t, c.limits)

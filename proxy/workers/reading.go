@@ -26,8 +26,12 @@ func (s *session) read(ctx context.Context) (begun time.Time, err error) {
 	defer cancel()
 	begun = time.Now()
 	account, err := s.conn.Account(ctx)
-	if err == nil && account.Login == nil && account.Required { // auth.json may have changed since codex read it
+	missing := err == nil && account.Login == nil && account.Required
+	if missing || appserver.IsUnauthorized(err) { // auth.json may have changed since codex read it
 		account, err = s.conn.RefreshAccount(ctx)
+	}
+	if appserver.IsUnauthorized(err) {
+		err = s.invalidate(begun)
 	}
 	if err != nil {
 		return begun, s.readings.count(s.worker.name, err)
@@ -49,13 +53,13 @@ func (s *session) read(ctx context.Context) (begun time.Time, err error) {
 func (s *session) readUsage(ctx context.Context, account appserver.Account, begun time.Time) error {
 	limits, err := s.conn.RateLimits(ctx)
 	if appserver.IsUnauthorized(err) {
-		if account, err = s.conn.RefreshAccount(ctx); err != nil {
-			return err
-		}
-		if account.Login == nil {
+		account, err = s.conn.RefreshAccount(ctx)
+		switch {
+		case err == nil && account.Login == nil:
 			return s.invalidate(begun)
+		case err == nil:
+			limits, err = s.conn.RateLimits(ctx)
 		}
-		limits, err = s.conn.RateLimits(ctx)
 	}
 	switch {
 	case appserver.IsUnauthorized(err):

@@ -412,7 +412,7 @@ func testAccountsThatAreNotNeeded(t *testing.T, suite string) {
 	assert.Contains(t, stderr, "it is the demo")
 	require.NoError(t, b.WriteFile(workerFile, []byte("mod = 1\n"), 0o644))
 	assert.Contains(t, b.MustRun(t, "codex-proxy", "accounts", "list"),
-		`default: `+workerFile+`:1: unknown key "mod" (did you mean "mode"?)`)
+		`error   `+workerFile+`:1: unknown key "mod" (did you mean "mode"?)`)
 	_, stderr, err = b.Run(t.Context(), "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups",
 		"codex-proxy", "accounts", "list")
 	require.Error(t, err)
