@@ -205,6 +205,9 @@ func (h *Home) settle(ctx context.Context, w *Worker, c codex, base settings, ve
 			h.noteUnknown(version, unknown)
 			return config, nil
 		}
+		if codexPath, err := filepath.EvalSymlinks(h.configFile()); err == nil && refused.File == codexPath {
+			refused.File = h.configFile() // codex resolves links, and the home of a dynamic user is one
+		}
 		key := refused.key(strict.LinesOf(doc))
 		if refused.File != h.configFile() || !w.dispensable(key) || !has(config, key) {
 			return nil, w.explain(refused, h.configFile(), key, version)

@@ -124,6 +124,9 @@ func TestRealCodexRefusesWhatTheOperatorWrote(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := realHome(t, "\n\nmode = \"plain\"\n[codex]\n"+c.codex)
+			link := filepath.Join(filepath.Dir(h.Dir), "link") // as that of a dynamic user
+			require.NoError(t, os.Symlink(h.Dir, link))
+			h.Dir = link
 			err := h.Prepare(bounded(t))
 			var problem *Problem
 			require.ErrorAs(t, err, &problem)
