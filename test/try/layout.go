@@ -16,4 +16,6 @@ const (
 
 // installed are directories of a codex-proxy installed on this host: the
 // throwaway one must see neither its settings nor its logins.
-var installed = []string{"/etc/codex-proxy", "/var/lib/codex-worker", "/var/lib/codex-proxy"}
+var installed = []string{
+	"/etc/codex-proxy", "/var/lib/codex-worker", "/var/lib/private/codex-worker", "/var/lib/codex-proxy",
+}

@@ -85,7 +85,7 @@ func loginWorker(s settings, binary string, auth os.FileInfo) worker {
 	w.login = true
 	w.binds = append(w.binds, machine.Bind{Source: s.codexHome, Target: hostCodexHome})
 	uid := auth.Sys().(*syscall.Stat_t).Uid
-	dropIn := fmt.Sprintf("[Service]\nUser=%d\nReadWritePaths=%s\n", uid, hostCodexHome)
+	dropIn := fmt.Sprintf("[Service]\nDynamicUser=no\nUser=%d\nReadWritePaths=%s\n", uid, hostCodexHome)
 	w.files = append(w.files, machine.File{Path: workerDropIn, Data: []byte(dropIn)})
 	if _, err := user.LookupId(fmt.Sprint(uid)); err != nil { // systemd takes no user that has no name
 		w.files = append(w.files, machine.File{Path: ownerUser, Data: fmt.Appendf(nil, "u codex-home-owner %d\n", uid)})
