@@ -25,10 +25,12 @@ func twoAccounts(t *testing.T, change func(*accounts.Policy)) *rig {
 	if change != nil {
 		change(&policy)
 	}
-	return newRig(t, nil, func(o *options) {
+	r := newRig(t, nil, func(o *options) {
 		o.policy = policy
 		o.others = map[string]*appservertest.Server{"a": {}, "b": {}}
 	})
+	r.haveReadings(t)
+	return r
 }
 
 // exhaust uses up both accounts, a for longer than b; zero times: nothing is known of it.

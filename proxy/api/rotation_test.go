@@ -79,13 +79,25 @@ func (f *fleet) rig(t testing.TB, changes ...func(*options)) *rig {
 		o.others, o.ThreadCache = f.servers, 100
 		o.policy = accounts.Policy{Rotation: accounts.Ordered, RotateAt: 0.05}
 	}}, changes...)...)
-	tracker := time.NewTicker(time.Millisecond)
-	defer tracker.Stop()
-	for unread := true; unread; <-tracker.C {
-		unread = slices.ContainsFunc(r.pool.Book().Views(time.Now()),
-			func(v accounts.View) bool { return v.State == accounts.Unknown })
-	}
+	r.haveReadings(t)
 	return r
+}
+
+// haveReadings waits for the first reading of every account: one that comes later would
+// undo what a test says of an account.
+func (r *rig) haveReadings(t testing.TB) {
+	t.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for limit, read := time.After(bound), false; !read; {
+		select {
+		case <-ticker.C:
+		case <-limit:
+			require.FailNow(t, "an account was never read")
+		}
+		read = !slices.ContainsFunc(r.pool.Book().Views(time.Now()),
+			func(v accounts.View) bool { return v.Quota.At.IsZero() })
+	}
 }
 
 func rotationOff(o *options) { o.policy.Rotation = accounts.Off }
@@ -436,15 +448,14 @@ func (r *rig) begin(t *testing.T, body string) <-chan *http.Response {
 }
 
 // held is a rig where a turn was refused on a, and waits for b, which is busy until gate.
-func (f *fleet) held(t *testing.T, gate <-chan struct{}) (r *rig, refused <-chan *http.Response, cancel func()) {
+func (f *fleet) held(t *testing.T, gate <-chan struct{}) (r *rig, busy, refused <-chan *http.Response, cancel func()) {
 	t.Helper()
 	f.let("b", gated(gate, "", "I am b"))
 	f.refuses("a", usedUp)
 	r = f.rig(t, func(o *options) { o.max = 1 })
 	require.NoError(t, r.pool.Book().Switch("b"))
-	busy := r.begin(t, conversation("", "busy", 1))
+	busy = r.begin(t, conversation("", "busy", 1))
 	await(t, tick(t), func() bool { return len(f.got("b")) == 1 })
-	t.Cleanup(func() { received(t, busy) })
 	require.NoError(t, r.pool.Book().Switch("a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	resp := make(chan *http.Response, 1)
@@ -459,16 +470,17 @@ func (f *fleet) held(t *testing.T, gate <-chan struct{}) (r *rig, refused <-chan
 		}
 	}()
 	await(t, tick(t), func() bool { return r.Report().Queue.Depth == 1 && len(f.got("a")) == 1 })
-	return r, resp, cancel
+	return r, busy, resp, cancel
 }
 
 // A drain refuses no turn that rotates.
 func TestDrainDuringARotation(t *testing.T) {
 	f, gate := newFleet("a", "b"), make(chan struct{})
-	r, refused, cancel := f.held(t, gate)
+	r, busy, refused, cancel := f.held(t, gate)
 	defer cancel()
 	r.pool.Drain()
 	close(gate)
+	received(t, busy)
 	resp := received(t, refused)
 	defer resp.Body.Close()
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
@@ -477,11 +489,12 @@ func TestDrainDuringARotation(t *testing.T) {
 // A client that goes while its turn waits for another account leaves the queue.
 func TestClientGoneDuringARotation(t *testing.T) {
 	f, gate := newFleet("a", "b"), make(chan struct{})
-	r, refused, cancel := f.held(t, gate)
+	r, busy, refused, cancel := f.held(t, gate)
 	cancel()
 	received(t, refused)
 	await(t, tick(t), func() bool { return r.Report().Queue.Depth == 0 })
 	close(gate)
+	received(t, busy)
 	await(t, tick(t), func() bool { return r.pool.Inflight() == 0 })
 	assert.Len(t, f.got("b"), 1)
 }

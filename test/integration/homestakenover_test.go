@@ -36,10 +36,10 @@ func testHomesTakenOver(b *bed, p packager, released string) {
 	p.install(b, released)
 	openai := b.openAI()
 	require.NoError(t, b.WriteFile(keyFile, nil, 0o600))
-	native := strings.Replace(plainWorker, "plain", "native", 1) + "workspace = \"/srv/work\"\n"
+	native := strings.Replace(plainWorker, "plain", "native", 1) + "workspace = \"/srv/project\"\n"
 	require.NoError(t, b.WriteFile(workerFile, []byte(native), 0o644))
-	b.MustRun(t, "sh", "-ec", "mkdir -p /srv/work/dir; chmod 700 /srv/work; echo mine >/srv/work/dir/file; "+
-		"chmod 600 /srv/work/dir/file; chown -R codex-worker: /srv/work")
+	b.MustRun(t, "sh", "-ec", "mkdir -p /srv/project/dir; chmod 700 /srv/project; echo mine >/srv/project/dir/file; "+
+		"chmod 600 /srv/project/dir/file; chown -R codex-worker: /srv/project")
 	b.MustRun(t, "ln", "-s", codexDir+"/bin/codex", "/usr/local/bin/codex")
 	b.MustRun(t, "codex-proxy", "accounts", "add", longName)
 	keys := map[string]string{"default": "sk-first-SECRET", longName: "sk-long-SECRET"}
@@ -135,8 +135,8 @@ func (b *bed) assertHomes(apart bool, workers map[string]string) {
 		assert.Equal(b.t, "mine\n", b.MustRun(b.t, "cat", home+"/of-root"))
 	}
 	if apart {
-		assert.Empty(b.t, b.MustRun(b.t, "find", "/", "-xdev", "-user", "codex-worker", "-not", "-path", "/srv/work*"))
-		worker := append(b.inWorker("default").places()["in its unit"], "sh", "-ec", "cat /srv/work/dir/file")
+		assert.Empty(b.t, b.MustRun(b.t, "find", "/", "-xdev", "-user", "codex-worker", "-not", "-path", "/srv/project*"))
+		worker := append(b.inWorker("default").places()["in its unit"], "sh", "-ec", "cat /srv/project/dir/file")
 		assert.Equal(b.t, "mine\n", b.MustRun(b.t, worker...), "the workspace of the user of all workers")
 	}
 }
