@@ -37,6 +37,26 @@ func ValidName(name string) error {
 		name)
 }
 
+// validDependency leaves room for the prefix of DependencyUser.
+var validDependency = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,27}$`)
+
+// Dependency returns the service unit of the dependency called name.
+func Dependency(name string) string { return "codex-dependency@" + name + ".service" }
+
+// DependencyUser returns the user that the dependency called name runs as, unless its
+// file names another one.
+func DependencyUser(name string) string { return "cd-" + name }
+
+// ValidDependencyName returns the error of a name that no dependency can have, or nil.
+// A user's name has at most 31 characters (systemd.exec(5), User=).
+func ValidDependencyName(name string) error {
+	if validDependency.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("cannot use %q as the name of a dependency: use 1 to 28 lower-case letters, digits or -, "+
+		"a letter or digit first", name)
+}
+
 // unitPath returns the object path of a unit: its name escaped as sd-bus does
 // (sd_bus_path_encode(3)). systemd loads the unit at the first use of the path, so
 // a unit that isn't installed has a path too.

@@ -8,6 +8,10 @@ const (
 	Config         = Settings + "/config.toml"
 	KeyFile        = Settings + "/api-keys"
 	WorkerSettings = Settings + "/workers" // a file NAME.toml for each worker
+	// DependencySettings has a file NAME.toml for each dependency, and DependencyPresets those that
+	// `codex-proxy dependencies add` copies.
+	DependencySettings = Settings + "/dependencies"
+	DependencyPresets  = "/usr/share/codex-proxy/dependencies"
 )
 
 // Sockets.
@@ -32,6 +36,10 @@ const (
 	// (DynamicUser=, systemd.exec(5)).
 	WorkerHomes  = "/var/lib/codex-worker"
 	PrivateHomes = "/var/lib/private/codex-worker"
+	// DependencyStates is StateDirectory= of codex-dependency@.service, likewise, and
+	// DependencyRuntimeDirs its RuntimeDirectory=.
+	DependencyStates      = "/var/lib/codex-dependency"
+	DependencyRuntimeDirs = "/run/codex-dependency"
 	// Textfile is in the directory that Debian's node exporter reads.
 	Textfile = "/var/lib/prometheus/node-exporter/codex-proxy.prom"
 )
