@@ -90,6 +90,8 @@ check_for_update_on_startup = false
 web_search = "disabled"
 [analytics]
 enabled = false
+[tui]
+show_tooltips = false
 [model_providers.proxy]
 name = "proxy"
 base_url = "` + base + `/v1"
