@@ -86,7 +86,7 @@ $(PROGRAMS): $(SRC) Makefile $(FLAGS)
 		-ldflags '-s -w -linkmode external -extldflags "-static-pie $(PACKED_$(ARCH))" -X main.version=$(VERSION)' -o $@ ./cmd/$(@F)
 
 # Man pages and completions, from the program's own help.
-$(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/etc packaging/systemd -type f) docs/operations.md CHANGELOG.md
+$(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/etc packaging/dependencies packaging/systemd -type f) docs/operations.md CHANGELOG.md
 	@rm -rf $(SHARE) && mkdir -p build/host
 	CGO_ENABLED=0 GOARCH=$(HOST) go build -o build/host/ ./cmd/codex-proxy ./packaging/manual
 	build/host/manual -program build/host/codex-proxy -out $(SHARE)

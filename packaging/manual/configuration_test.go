@@ -21,7 +21,9 @@ func TestConfigurationInTheDocs(t *testing.T) {
 	require.NoError(t, err)
 	worker, err := os.ReadFile(workerFile)
 	require.NoError(t, err)
-	want := configuration(string(proxy), string(worker))
+	dependency, err := os.ReadFile(dependencyFile)
+	require.NoError(t, err)
+	want := configuration(string(proxy), string(worker), string(dependency))
 	const path = "docs/configuration.md"
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
@@ -33,23 +35,25 @@ func TestConfigurationInTheDocs(t *testing.T) {
 
 // configuration is docs/configuration.md: the reference files, in the form of the
 // other documents.
-func configuration(proxy, worker string) string {
+func configuration(proxy, worker, dependency string) string {
 	var b strings.Builder
 	b.WriteString(`# Configuration
 
-This page is made from the reference files in the package. codex-proxy.toml(5) and codex-worker.toml(5) have the same text.
+This page is made from the reference files in the package. codex-proxy.toml(5), codex-worker.toml(5) and codex-dependency.toml(5) have the same text.
 
 | file | holds | takes effect |
 |---|---|---|
 | ` + "`/etc/codex-proxy/config.toml`" + ` | settings of the daemon | ` + "`systemctl reload codex-proxy`" + `; no request is lost |
 | ` + "`/etc/codex-proxy/workers/NAME.toml`" + ` | settings of a worker | ` + "`systemctl restart codex-worker@NAME`" + `, which finishes its turns first; for a new or removed file a reload of the daemon, too |
+| ` + "`/etc/codex-proxy/dependencies/NAME.toml`" + ` | a server beside the daemon | ` + "`systemctl daemon-reload`" + `, then ` + "`systemctl restart codex-dependency@NAME`" + ` |
 | ` + "`/etc/codex-proxy/api-keys`" + ` | API keys and their limits | at once, by ` + "`codex-proxy keys`" + ` |
 | ` + "`/etc/codex-proxy/traces-headers`" + ` | headers for the collector of traces | when codex-proxy-traces.service starts again |
 | drop-ins (` + "`systemctl edit`" + `) | restarts, watchdog, address, limits of memory and CPU | see ` + "[operations.md](operations.md#drop-ins)" + ` |
 
 ` + "`codex-proxy config check`" + ` finds mistakes, ` + "`codex-proxy serve --set KEY=VALUE`" + ` overrides one setting of the daemon. The address belongs to codex-proxy.socket. The [glossary](architecture.md#glossary) explains the words.
 `)
-	fmt.Fprintf(&b, "\n## config.toml\n%s\n## workers/NAME.toml\n%s", markdownOf(proxy), markdownOf(worker))
+	fmt.Fprintf(&b, "\n## config.toml\n%s\n## workers/NAME.toml\n%s\n## dependencies/NAME.toml\n%s",
+		markdownOf(proxy), markdownOf(worker), markdownOf(dependency))
 	return b.String()
 }
 

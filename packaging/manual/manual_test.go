@@ -82,7 +82,7 @@ func pages(t *testing.T) []string {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool {
 		return !strings.HasPrefix(name, "man/")
 	})
-	require.Len(t, names, 7)
+	require.Len(t, names, 8)
 	return names
 }
 
@@ -142,6 +142,7 @@ func TestProgramPage(t *testing.T) {
 func TestSettingsPages(t *testing.T) {
 	for source, page := range map[string]string{
 		proxyFile: "man/codex-proxy.toml.5.gz", workerFile: "man/codex-worker.toml.5.gz",
+		dependencyFile: "man/codex-dependency.toml.5.gz",
 	} {
 		text := rendered(t, page)
 		reference, err := os.ReadFile(source)

@@ -9,8 +9,10 @@ import (
 const (
 	proxyFile  = "packaging/etc/config.toml"
 	workerFile = "packaging/etc/workers/default.toml"
-	unitDir    = "packaging/systemd/"
-	operations = "docs/operations.md"
+	// dependencyFile is the preset that has every key.
+	dependencyFile = "packaging/dependencies/template.toml"
+	unitDir        = "packaging/systemd/"
+	operations     = "docs/operations.md"
 )
 
 // sources are the texts that the pages are made of.
@@ -27,7 +29,7 @@ func manPages(commands []command) (map[string]string, error) {
 	if s.date, err = date(); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{proxyFile, workerFile, operations} {
+	for _, name := range []string{proxyFile, workerFile, dependencyFile, operations} {
 		if err := s.read(name); err != nil {
 			return nil, err
 		}
@@ -38,6 +40,8 @@ func manPages(commands []command) (map[string]string, error) {
 			"settings of the HTTP daemon", proxyFile),
 		"man/codex-worker.toml.5": s.settings("codex-worker.toml", "/etc/codex-proxy/workers/NAME.toml",
 			"settings of a worker", workerFile),
+		"man/codex-dependency.toml.5": s.settings("codex-dependency.toml", "/etc/codex-proxy/dependencies/NAME.toml",
+			"settings of a dependency", dependencyFile),
 	}
 	for _, u := range unitPages {
 		if err := s.read(unitDir + u.unit); err != nil {
@@ -82,7 +86,8 @@ func (s sources) program() string {
 	}
 	r.exitStatus()
 	r.files()
-	r.seeAlso("codex-proxy.toml(5)", "codex-worker.toml(5)", "codex-proxy.service(8)", "codex-worker@.service(8)")
+	r.seeAlso("codex-proxy.toml(5)", "codex-worker.toml(5)", "codex-dependency.toml(5)", "codex-proxy.service(8)",
+		"codex-worker@.service(8)")
 	return r.String()
 }
 
@@ -186,11 +191,13 @@ func (r *roff) files() {
 	for _, f := range [][2]string{
 		{"/etc/codex-proxy/config.toml", "Settings of the daemon."},
 		{"/etc/codex-proxy/workers/NAME.toml", "Settings of the worker NAME."},
+		{"/etc/codex-proxy/dependencies/NAME.toml", "Settings of the dependency NAME."},
 		{"/etc/codex-proxy/api-keys", "The hashes of the API keys."},
 		{"/etc/codex-proxy/traces-headers", "Headers for the collector of traces."},
 		{"/etc/codex-proxy/first-key", "The API key that the installation made, readable by root. " +
 			"Keep it elsewhere and delete the file."},
 		{"/var/lib/codex-worker/NAME", "The worker's CODEX_HOME, with its login: a link to /var/lib/private/codex-worker/NAME."},
+		{"/usr/share/codex-proxy/dependencies", "Presets of dependencies."},
 	} {
 		r.item(f[0], f[1])
 	}

@@ -27,8 +27,10 @@ func TestFiles(t *testing.T) {
 	}
 	for _, file := range without(inRPM, inDeb) {
 		assert.Regexp(t,
-			`^(/etc/codex-proxy(/workers)?$|/usr/lib/codex-proxy$|/usr/share/codex-proxy(/default.toml)?$|`+
-				`/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`, file, "only in the .rpm")
+			`^(/etc/codex-proxy(/workers)?$|/usr/lib/codex-proxy$|`+
+				`/usr/share/codex-proxy(/default.toml|/dependencies)?$|`+
+				`/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`,
+			file, "only in the .rpm")
 	}
 	for _, file := range shipped(t) {
 		assert.True(t, slices.ContainsFunc(inDeb, func(f string) bool { return strings.HasSuffix(f, "/"+file) }),
@@ -49,7 +51,7 @@ func TestFiles(t *testing.T) {
 func shipped(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	for _, dir := range []string{"systemd", "sysusers", "tmpfiles", "polkit", "journal", "etc"} {
+	for _, dir := range []string{"systemd", "sysusers", "tmpfiles", "polkit", "journal", "etc", "dependencies"} {
 		err := fs.WalkDir(os.DirFS("../../packaging"), dir, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && !entry.IsDir() && filepath.Ext(path) != ".go" {
 				names = append(names, filepath.Base(path))
