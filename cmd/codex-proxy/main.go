@@ -32,8 +32,9 @@ func commands() []cli.Group {
 			keysCommand(), usageCommand(), reloadCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
-			serveCommand(), workerWaitCommand(), workerPrepareCommand(), fetchCommand(), fetchPrepareCommand(),
-			sendTracesCommand(), tracesPrepareCommand(), launchCommand(), notifyExecCommand(), appServerCommand(),
+			serveCommand(), workerWaitCommand(), workerPrepareCommand(), dependencyGenerateCommand(), fetchCommand(),
+			fetchPrepareCommand(), sendTracesCommand(), tracesPrepareCommand(), launchCommand(), notifyExecCommand(),
+			appServerCommand(),
 		}},
 	}
 }

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"codex-proxy/cmd/internal/dependency"
+	"codex-proxy/cmd/internal/paths"
+)
+
+func dependencyGenerateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "dependency-generate DIR", Short: "make the units of the dependencies (systemd.generator(7))",
+		Long: `
+Writes into DIR, for each valid /etc/codex-proxy/dependencies/NAME.toml, the drop-in
+of codex-dependency@NAME.service. systemd runs it at boot and at daemon-reload, by
+/usr/lib/systemd/system-generators/codex-dependencies. It names each file with a
+fault, which changes nothing for the others.`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return dependency.Generate(paths.DependencySettings, args[0])
+		},
+	}
+}

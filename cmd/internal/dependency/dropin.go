@@ -1,0 +1,102 @@
+package dependency
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/units"
+)
+
+// DropIn is the text of the unit's drop-in: all that codex-dependency@.service leaves to the file. It has no secret:
+// systemd loads credentials from their paths.
+func (s *Settings) DropIn() []byte {
+	var b lines
+	b.add("# Made of %s at a daemon-reload: edit that file.", s.File)
+	s.unit(&b)
+	b.add("\n[Service]")
+	s.commands(&b)
+	s.surroundings(&b)
+	s.confinement(&b)
+	s.times(&b)
+	return b.Bytes()
+}
+
+// lines are the lines of a unit file.
+type lines struct{ bytes.Buffer }
+
+func (b *lines) add(format string, args ...any) { fmt.Fprintf(b, format+"\n", args...) }
+
+func (s *Settings) unit(b *lines) {
+	b.add("[Unit]")
+	b.add("Description=%s", text(s.Description))
+	for _, dir := range s.Directories {
+		b.add("RequiresMountsFor=%s", path(dir))
+	}
+}
+
+// commands replaces the command of the template, which reports the fault of a file.
+func (s *Settings) commands(b *lines) {
+	if len(s.Prepare) > 0 {
+		b.add("ExecStartPre=%s", command(s.Prepare))
+	}
+	b.add("ExecStart=")
+	b.add("ExecStart=%s", command(s.notifyExec()))
+}
+
+// command is a command line in which "$" means nothing.
+func command(args []string) string { return words(append([]string{":" + args[0]}, args[1:]...)...) }
+
+func (s *Settings) notifyExec() []string {
+	args := []string{paths.Program, "notify-exec", "--waited"}
+	if filepath.Base(s.Lock) == ".lock" {
+		args = append(args, "--lock", units.Dependency(s.Name)+":"+filepath.Dir(s.Lock))
+	}
+	args = append(args, "--probe", s.Probe.Check, "--probe-timeout", s.Probe.Timeout.String(), "--")
+	return append(args, s.Command...)
+}
+
+func (s *Settings) surroundings(b *lines) {
+	for _, name := range slices.Sorted(maps.Keys(s.Environment)) {
+		b.add("Environment=%s", word(name+"="+s.Environment[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Credentials)) {
+		b.add("LoadCredential=%s:%s", name, text(s.Credentials[name]))
+	}
+}
+
+func (s *Settings) confinement(b *lines) {
+	if s.User != "" {
+		b.add("DynamicUser=no")
+		b.add("User=%s", s.User)
+		b.add("# Else a stop would delete the shared memory of the user's other processes.")
+		b.add("RemoveIPC=no")
+		b.add("# Else the server would see no other user's name behind a unix socket.")
+		b.add("PrivateUsers=no")
+	}
+	for _, dir := range s.Directories {
+		b.add("ReadWritePaths=%s", path("-"+dir))
+	}
+	switch s.Network {
+	case NoNetwork:
+		b.add("PrivateNetwork=yes")
+	case Loopback:
+		b.add("IPAddressDeny=any")
+		b.add("IPAddressAllow=localhost")
+	case AllOfIt:
+	}
+}
+
+func (s *Settings) times(b *lines) {
+	b.add("WatchdogSec=%s", span(s.Probe.Watchdog().String()))
+	b.add("TimeoutStartSec=%s", span(s.StartTimeout.String()))
+	b.add("TimeoutStopSec=%s", span(s.StopTimeout.String()))
+	b.add("KillSignal=%s", s.StopSignal)
+}
+
+// span is a duration as systemd.time(7) has it: there, too, m stands for minutes.
+func span(duration string) string { return strings.ReplaceAll(duration, "µ", "u") }
