@@ -22,6 +22,11 @@ type Facts struct {
 	Models int
 	// Lost: a connection of the current activation has ended.
 	Lost bool
+	// Unmet is the reason of a dependency that is not ready, although the worker's readiness
+	// follows it; a final one, if there is one. Empty: there is none.
+	Unmet DependencyReason
+	// Bound: without its dependencies the unit does not run (BindsTo=, systemd.unit(5)).
+	Bound bool
 	// Standby: the service starts the unit when its account is needed.
 	Standby bool
 	// Draining: an operator or a stop of the service forbids new turns.
@@ -32,7 +37,7 @@ type Facts struct {
 
 // Judge returns the one reason that holds for a worker. It is Ready only if the
 // unit is active, the handshake is done on the current connection, the worker has
-// a model and does not drain.
+// a model, requires no dependency that is not ready, and does not drain.
 func Judge(f Facts) Reason {
 	if f.NoBus {
 		return f.judgeConnection()
@@ -57,6 +62,8 @@ func (f Facts) judgeConnection() Reason {
 	switch {
 	case f.Draining:
 		return Draining
+	case f.Handshake && f.Models > 0 && f.Unmet != "":
+		return DependencyNotReady
 	case f.Handshake && f.Models > 0:
 		return Ready
 	case f.Handshake:
@@ -109,6 +116,8 @@ func (f Facts) judgeInactive() Reason {
 		return WorkerExited
 	case f.JobPending:
 		return Starting
+	case f.Bound && f.Unmet != "":
+		return DependencyNotReady
 	case f.Standby && !f.Drained:
 		return Standby
 	default:

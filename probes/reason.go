@@ -38,6 +38,8 @@ const (
 	LoginInvalid Reason = "login_invalid"
 	// NoWorker means that no worker is configured.
 	NoWorker Reason = "no_worker"
+	// DependencyNotReady means that ready_requires forbids turns while a dependency is not ready.
+	DependencyNotReady Reason = "dependency_not_ready"
 	// Stuck means that a loop of the service itself does not answer.
 	Stuck Reason = "stuck"
 )
@@ -46,7 +48,7 @@ const (
 // may end soonest by itself to the one that needs an operator. The first reason
 // that any worker has is the service's reason.
 var soonestFirst = []Reason{
-	HandshakePending, Starting, HandshakeLost, WorkerExited, BackingOff,
+	HandshakePending, Starting, HandshakeLost, WorkerExited, BackingOff, DependencyNotReady,
 	Standby, Draining, NoModels, Stopped, StartLimitHit,
 }
 
@@ -59,5 +61,6 @@ func (r Reason) OfService() bool { return slices.Contains(ofService, r) }
 // Reasons are all reasons.
 var Reasons = []Reason{
 	Starting, HandshakePending, Ready, WorkerExited, HandshakeLost, BackingOff,
-	StartLimitHit, Draining, Stopped, Standby, NoModels, QuotaExhausted, LoginInvalid, NoWorker, Stuck,
+	StartLimitHit, Draining, Stopped, Standby, NoModels, DependencyNotReady, QuotaExhausted, LoginInvalid,
+	NoWorker, Stuck,
 }

@@ -9,6 +9,8 @@ func Recoverable(f Facts) bool {
 	switch Judge(f) {
 	case StartLimitHit, Stopped, NoModels:
 		return false
+	case DependencyNotReady:
+		return !f.Unmet.Final()
 	case WorkerExited:
 		return f.SubState != "failed" // failed is final, failed-before-auto-restart is not
 	default:

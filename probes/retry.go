@@ -21,11 +21,28 @@ func RetryAfter(r Report, now time.Time) time.Duration {
 			return maxRetryAfter
 		}
 		return minRetryAfter
+	case DependencyNotReady:
+		return dependencyRetry(r, now)
 	case BackingOff:
 		return ClampRetry(untilNextStart(r.Workers, now))
 	default:
 		return minRetryAfter
 	}
+}
+
+// dependencyRetry is the time until the last restart of the dependencies that are missed, or
+// a minute if an operator has to act.
+func dependencyRetry(r Report, now time.Time) time.Duration {
+	var last time.Duration
+	for _, d := range missed(r.Dependencies, r.Workers) {
+		if d.Reason.Final() {
+			return maxRetryAfter
+		}
+		if d.NextRestartAt != nil {
+			last = max(last, d.NextRestartAt.Sub(now))
+		}
+	}
+	return ClampRetry(last)
 }
 
 func untilNextStart(workers []Worker, now time.Time) time.Duration {

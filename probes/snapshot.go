@@ -9,6 +9,9 @@ type Snapshot struct {
 	Stuck    string // the service's own loops that do not answer; empty if all do
 	Workers  []Worker
 	Queue    Queue
+	// Dependencies are those with a file, and those that a file requires, in the order of
+	// their names.
+	Dependencies []Dependency
 	// ReadyWhenExhausted makes QuotaExhausted count as ready. QuotaBack is when an account
 	// may have quota again; zero: unknown.
 	ReadyWhenExhausted bool
@@ -37,6 +40,8 @@ type Worker struct {
 	Inflight            int        `json:"inflight"`
 	// Drained: an operator has forbidden new turns, until the undrain.
 	Drained bool `json:"drained"`
+	// Unmet are the names of the dependencies without which the worker is not ready.
+	Unmet []string `json:"unmet,omitempty"`
 	// Fault describes the fault of a worker whose unit is active.
 	Fault string `json:"fault,omitempty"`
 	// Transitions are the last changes of Reason, oldest first. They show a restart

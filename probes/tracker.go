@@ -12,6 +12,8 @@ type Report struct {
 	Health  Health   `json:"health"`
 	Workers []Worker `json:"workers"`
 	Queue   Queue    `json:"queue"`
+	// Dependencies are those of the snapshot.
+	Dependencies []Dependency `json:"dependencies,omitempty"`
 	// NotReady is the total time that the service was not ready, by reason.
 	NotReady map[Reason]time.Duration `json:"-"`
 }
@@ -83,7 +85,7 @@ func (t *Tracker) Observe(s Snapshot) Report {
 	}
 	return Report{
 		OK: t.health.Readiness.Ready, Health: t.health,
-		Workers: s.Workers, Queue: s.Queue, NotReady: maps.Clone(t.spent),
+		Workers: s.Workers, Queue: s.Queue, Dependencies: s.Dependencies, NotReady: maps.Clone(t.spent),
 	}
 }
 

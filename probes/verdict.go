@@ -8,12 +8,12 @@ import (
 )
 
 // ReadinessOf is the service's readiness: one ready worker whose account runs turns
-// suffices, unless the service drains. The second value describes every worker that is not
+// suffices, unless the service drains or a dependency holds it. The second value describes every worker that is not
 // ready.
 func ReadinessOf(s Snapshot) (Reason, string) {
 	reason, details := readinessOf(s)
 	isOut := func(w Worker) bool { return w.Out != "" }
-	if s.Stuck != "" || s.Draining || !slices.ContainsFunc(s.Workers, isOut) {
+	if s.Stuck != "" || s.Draining || s.held() || !slices.ContainsFunc(s.Workers, isOut) {
 		return reason, details
 	}
 	in := s
@@ -53,14 +53,13 @@ func readinessOf(s Snapshot) (Reason, string) {
 		return NoWorker, "no worker is configured: add one to /etc/codex-proxy/workers"
 	}
 	present := map[Reason]bool{}
-	var unready []string
 	for _, w := range s.Workers {
 		present[w.Reason] = true
-		if !w.Ready && w.Reason != Standby {
-			unready = append(unready, w.sentence())
-		}
 	}
-	details := strings.Join(unready, "; ")
+	details := s.sentences()
+	if s.held() {
+		return DependencyNotReady, details
+	}
 	if present[Ready] {
 		return Ready, details
 	}
@@ -76,8 +75,24 @@ func readinessOf(s Snapshot) (Reason, string) {
 	return Starting, details
 }
 
+// sentences describe every worker that is not ready, and every dependency that is missed.
+func (s Snapshot) sentences() string {
+	var unready []string
+	held := s.held() // then the dependency explains the workers
+	for _, w := range s.Workers {
+		if !w.Ready && w.Reason != Standby && (!held || w.Reason != DependencyNotReady) {
+			unready = append(unready, w.sentence())
+		}
+	}
+	for _, d := range missed(s.Dependencies, s.Workers) {
+		unready = append(unready, d.Sentence())
+	}
+	return strings.Join(unready, "; ")
+}
+
 // LivenessOf is false only if the service cannot recover by itself: one of its loops
-// is stuck, or systemd has given up on every worker.
+// is stuck, or systemd has given up on every worker. Dependencies do not matter: a restart of
+// the service mends none of them.
 func LivenessOf(s Snapshot) (bool, Reason) {
 	if s.Stuck != "" {
 		return false, Stuck
@@ -106,7 +121,7 @@ func Settled(s Snapshot) bool {
 		if w.Reason == Ready && w.Out == "" {
 			return true
 		}
-		settled = settled && !w.changes()
+		settled = settled && !w.changes() && !s.awaitsDependency(w)
 	}
 	return settled
 }
@@ -146,6 +161,8 @@ func (w Worker) sentence() string {
 		fmt.Fprintf(&b, "; %s", OutOfMemoryRemedy(w.Unit))
 	}
 	switch w.Reason {
+	case DependencyNotReady:
+		fmt.Fprintf(&b, ": it requires %s", strings.Join(w.Unmet, ", "))
 	case StartLimitHit, WorkerExited:
 		if w.failed() {
 			const remedy = "; see journalctl -u %[1]s, " +
