@@ -6,11 +6,12 @@ import (
 
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/homelock"
+	"codex-proxy/cmd/internal/probe"
 	"codex-proxy/cmd/internal/shim"
 )
 
 func notifyExecCommand() *cobra.Command {
-	s := &shim.Shim{Version: versionString()}
+	s := &shim.Shim{Probe: probe.Options{Version: versionString()}}
 	c := &cobra.Command{
 		Use: "notify-exec [OPTION]... -- COMMAND [ARG]...", Short: "run a program as a Type=notify service",
 		Long: `
@@ -46,13 +47,28 @@ func notifyExecFlags(flags *pflag.FlagSet, s *shim.Shim) {
   appserver:unix:PATH  a codex app-server: handshake, and
                        models listed (at start only)
   tcp:HOST:PORT        accepts a connection
+  unix:PATH            the same, over a unix socket
   http:URL             answers GET with 200 to 399;
                        http:unix:PATH[:/TARGET] over a
                        unix socket
+  grpc:HOST:PORT[/SERVICE]
+                       reports SERVING (grpc.health.v1);
+                       grpc:unix:PATH[:/SERVICE] over a
+                       unix socket
+  grpcs:HOST:PORT[/SERVICE]
+                       the same, over TLS
+  temporal:HOST:PORT[/NAMESPACE]
+                       Temporal describes the namespace
   exec:LINE            shell line that exits with 0
 Without a probe, COMMAND is ready as soon as it runs.`)
 	flags.Var(cli.Duration(&s.Command.ProbeTimeout), "probe-timeout", `how long one probe may take, such as 500ms or 3s.
 At most a third of WatchdogSec=, which is also the default; 5s without a watchdog.`)
+	flags.Var(cli.Parsed("LIST", "", s.SetStatuses), "probe-status", `the statuses that pass a probe http:, such as 200,204.
+The default is 200 to 399`)
+	flags.Var(cli.Text(&s.Probe.Body, "TEXT"), "probe-body", `the text that an answer to a probe http: contains,
+in its first 64 KiB`)
+	flags.Var(cli.Text(&s.Probe.CA, "PATH"), "probe-ca", `the only certificate authorities of the probes https: and grpcs:,
+a file in PEM. The default is those of the system`)
 	flags.Var(cli.Duration(&s.Command.StopTimeout), "stop-timeout", `how long COMMAND may run on after a signal to end.
 Then it is killed. The default is the time that systemd allows`)
 	flags.BoolVar(&s.Command.Drain, "drain", false, `on SIGTERM, let connections end before COMMAND.

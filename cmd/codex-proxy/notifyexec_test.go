@@ -20,25 +20,31 @@ import (
 
 func TestNotifyExecMisuse(t *testing.T) {
 	for args, complaint := range map[string]string{
-		"":                                 "no command: put it last, after --",
-		"--probe tcp:127.0.0.1:1":          "no command",
-		"--prob x -- true":                 `unknown option --prob (did you mean "--probe"?); see codex-proxy notify-exec --help`,
-		"--probe grpc:x -- true":           `--probe=grpc:x: unknown kind "grpc": want appserver:unix:PATH, tcp:HOST:PORT, http:URL or exec:LINE`,
-		"--probe appserver:/run/s -- true": "want appserver:unix:/absolute/path",
-		"--probe appserver:unix:s -- true": "want appserver:unix:/absolute/path",
-		"--probe tcp:80 -- true":           "want tcp:HOST:PORT",
-		"--probe http:localhost -- true":   "want http:URL",
-		"--probe http:unix:s -- true":      "want http:unix:/absolute/path",
-		"--probe exec: -- true":            "want exec:LINE",
-		"--probe exec:a --probe exec:b x":  "only one probe is possible",
-		"--probe-timeout 3 -- true":        "--probe-timeout=3: want a positive time with its unit",
-		"--probe-timeout -3s -- true":      "--probe-timeout=-3s: want a positive time with its unit",
-		"--lock /x -- true":                "want HOLDER:DIR",
-		"--lock x:y -- true":               "want HOLDER:DIR",
-		"--relay x -- true":                "--relay needs --relay-to PATH",
-		"--relay-to /x -- true":            "--relay-to needs --relay NAME",
-		"--relay x --relay-to y -- true":   `--relay-to "y": give an absolute path`,
-		"--relay x --relay-to /y -- true":  `--relay x: cannot find the inherited socket "x": the service manager passed none`,
+		"":                                  "no command: put it last, after --",
+		"--probe tcp:127.0.0.1:1":           "no command",
+		"--prob x -- true":                  `unknown option --prob (did you mean "--probe"?); see codex-proxy notify-exec --help`,
+		"--probe ftp:x -- true":             `--probe=ftp:x: unknown kind "ftp": want appserver:unix:PATH, tcp:HOST:PORT, unix:PATH,`,
+		"--probe grpc:x -- true":            "--probe=grpc:x: want grpc:HOST:PORT",
+		"--probe-status 2x -- true":         "--probe-status=2x: want statuses of HTTP, such as 200 or 200,204",
+		"--probe-status 200 -- true":        "--probe-status: only a probe http: has it",
+		"--probe-body ok --probe tcp:a:1 x": "--probe-body: only a probe http: has it",
+		"--probe-ca /c --probe grpc:a:1 x":  "--probe-ca: only the probes https: and grpcs: have it",
+		"--probe-ca c --probe grpcs:a:1 x":  "--probe-ca: give an absolute path",
+		"--probe appserver:/run/s -- true":  "want appserver:unix:/absolute/path",
+		"--probe appserver:unix:s -- true":  "want appserver:unix:/absolute/path",
+		"--probe tcp:80 -- true":            "want tcp:HOST:PORT",
+		"--probe http:localhost -- true":    "want http:URL",
+		"--probe http:unix:s -- true":       "want http:unix:/absolute/path",
+		"--probe exec: -- true":             "want exec:LINE",
+		"--probe exec:a --probe exec:b x":   "only one probe is possible",
+		"--probe-timeout 3 -- true":         "--probe-timeout=3: want a positive time with its unit",
+		"--probe-timeout -3s -- true":       "--probe-timeout=-3s: want a positive time with its unit",
+		"--lock /x -- true":                 "want HOLDER:DIR",
+		"--lock x:y -- true":                "want HOLDER:DIR",
+		"--relay x -- true":                 "--relay needs --relay-to PATH",
+		"--relay-to /x -- true":             "--relay-to needs --relay NAME",
+		"--relay x --relay-to y -- true":    `--relay-to "y": give an absolute path`,
+		"--relay x --relay-to /y -- true":   `--relay x: cannot find the inherited socket "x": the service manager passed none`,
 	} {
 		t.Run(args, func(t *testing.T) {
 			status, stdout, stderr := runNotifyExec(t, t.Context(), strings.Fields(args)...)
@@ -55,7 +61,7 @@ func TestNotifyExecHelp(t *testing.T) {
 	assert.Zero(t, status)
 	assert.Contains(t, stdout, "\nExit status: that of COMMAND;")
 	assert.Empty(t, stderr)
-	for _, kind := range []string{"appserver", "tcp", "http", "exec"} {
+	for _, kind := range []string{"appserver", "tcp", "unix", "http", "grpc", "grpcs", "temporal", "exec"} {
 		assert.Contains(t, stdout, "  "+kind+":")
 	}
 }

@@ -1,12 +1,11 @@
-// Package check asks a program whether it works, over TCP, HTTP, a command or the protocol of codex app-server. It
-// imports nothing of this module: the protocol of codex arrives as a function.
+// Package check asks a program whether it works, over TCP, unix sockets, HTTP, gRPC, a command or the protocol of codex
+// app-server. It imports nothing of this module: the protocol of codex arrives as a function.
 package check
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 )
 
@@ -14,18 +13,6 @@ import (
 // that name the program, or the error, soon after ctx is done at the latest. A
 // Func keeps nothing between calls and may run concurrently with itself.
 type Func func(ctx context.Context) (detail string, err error)
-
-// TCP passes when a connection to addr (host:port) is accepted.
-func TCP(addr string) Func {
-	return func(ctx context.Context) (string, error) {
-		var dialer net.Dialer
-		conn, err := dialer.DialContext(ctx, "tcp", addr)
-		if err != nil {
-			return "", err
-		}
-		return "tcp " + addr, conn.Close()
-	}
-}
 
 // Exec passes when run returns nil. People know the command by name.
 func Exec(name string, run func(context.Context) error) Func {

@@ -2,10 +2,13 @@ package check
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -51,15 +54,15 @@ func TestHTTP(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, path := range []string{"/ok", "/moved", "/endless"} {
-		detail, err := HTTP(server.URL + path)(ctx)
+		detail, err := HTTP(server.URL+path, HTTPAnswer{})(ctx)
 		assert.NoError(t, err, path)
 		assert.Equal(t, "http "+server.URL+path, detail)
 	}
-	_, err := HTTP(server.URL + "/broken")(ctx)
+	_, err := HTTP(server.URL+"/broken", HTTPAnswer{})(ctx)
 	assert.ErrorContains(t, err, "/broken: 503 Service Unavailable")
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
-	_, err = HTTP(server.URL + "/silent")(short)
+	_, err = HTTP(server.URL+"/silent", HTTPAnswer{})(short)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
@@ -77,9 +80,9 @@ func TestHTTPUnix(t *testing.T) {
 	server.Listener = l
 	server.Start()
 	defer server.Close()
-	_, err = HTTPUnix(path, "/healthz")(t.Context())
+	_, err = HTTPUnix(path, "/healthz", HTTPAnswer{})(t.Context())
 	assert.NoError(t, err)
-	_, err = HTTPUnix(path, "")(t.Context())
+	_, err = HTTPUnix(path, "", HTTPAnswer{})(t.Context())
 	assert.ErrorContains(t, err, "404")
 }
 
@@ -110,4 +113,49 @@ func TestAppServer(t *testing.T) {
 	_, err = check(t.Context())
 	assert.ErrorContains(t, err, "no models")
 	assert.Equal(t, "of unknown version", codexVersion("codex"))
+}
+
+// An answer is judged by its status and by its body.
+func TestHTTPAnswer(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(map[string]int{"/missing": 404, "/ok": 200}[r.URL.Path])
+		_, _ = w.Write([]byte(`{"status": "loading model"}`))
+	}))
+	defer server.Close()
+	for _, c := range []struct {
+		path, want string
+		answer     HTTPAnswer
+	}{
+		{"/missing", "", HTTPAnswer{Statuses: []int{404}}},
+		{"/ok", "/ok: 200 OK, want status 204 or 404", HTTPAnswer{Statuses: []int{204, 404}}},
+		{"/ok", "", HTTPAnswer{Body: `"loading`}},
+		{"/ok", `/ok: 200 OK, and the body lacks "ready"`, HTTPAnswer{Body: "ready"}},
+		{"/missing", "/missing: 404 Not Found", HTTPAnswer{Body: "loading"}},
+	} {
+		_, err := run(t, HTTP(server.URL+c.path, c.answer))
+		if c.want == "" {
+			assert.NoError(t, err)
+		} else {
+			assert.ErrorContains(t, err, c.want)
+		}
+	}
+}
+
+func TestHTTPAuthorities(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	_, err := run(t, HTTP(server.URL, HTTPAnswer{}))
+	require.ErrorContains(t, err, "certificate signed by unknown authority")
+	_, err = run(t, HTTP(server.URL, HTTPAnswer{Authorities: writePEM(t, server.Certificate())}))
+	assert.NoError(t, err)
+}
+
+func writePEM(t testing.TB, certificate *x509.Certificate) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "ca.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path
 }

@@ -19,6 +19,7 @@ import (
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/homelock"
 	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/cmd/internal/probe"
 	"codex-proxy/cmd/internal/restartdelay"
 	"codex-proxy/notify"
 	"codex-proxy/proxy/workers"
@@ -38,7 +39,7 @@ const stopBound = 5 * time.Second
 
 // Shim is one command line of notify-exec.
 type Shim struct {
-	Version      string // of the program, in handshakes
+	Probe        probe.Options
 	Relay        string // the name of the inherited socket; empty: none
 	RelayTo      string // the path of the command's socket
 	Certificates string // the file for SSL_CERT_FILE=
@@ -48,6 +49,7 @@ type Shim struct {
 	Holder       string // our name for others that want to write there
 	Command      notify.Command
 
+	probe    string // the value of --probe
 	tracing  bool
 	requests *requests
 }
@@ -61,7 +63,7 @@ func (s *Shim) SetStderr(value string) error {
 	return nil
 }
 
-// Validate checks the options against each other.
+// Validate checks the options against each other, and completes Command.
 func (s *Shim) Validate() error {
 	switch {
 	case len(s.Command.Args) == 0:
@@ -75,7 +77,7 @@ func (s *Shim) Validate() error {
 	case s.RelayTo != "" && !filepath.IsAbs(s.RelayTo):
 		return fmt.Errorf("--relay-to %q: give an absolute path", s.RelayTo)
 	default:
-		return nil
+		return s.setProbes()
 	}
 }
 
