@@ -17,25 +17,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Probe asks a program once whether it works. It returns a detail for people, or the
+// reason why it did not pass, soon after its context is done at the latest.
+type Probe = func(context.Context) (detail string, err error)
+
 // Command is a program that does not speak sd_notify(3), with the probes of its
-// health. A probe returns a detail for people, or the reason why it did not pass,
-// soon after its context is done at the latest.
+// health.
 type Command struct {
 	Args []string // the program, looked up in PATH, and its arguments
 
 	// Files are open files that the command inherits, from descriptor 3 on.
 	Files []*os.File
 
-	// Ready decides when the command has started; without it the command has
-	// started as soon as its process runs.
-	Ready func(context.Context) (detail string, err error)
+	// Ready decides when the command has started: all of its probes pass, one after
+	// another, Passes times in succession. Without a probe the command has started as
+	// soon as its process runs.
+	Ready  []Probe
+	Passes int // a quarter of a second apart; 0 is 1
 	// Alive decides, after that, whether the service manager's watchdog gets its
 	// pings. It may check less than Ready: a fault outside the process is no reason
 	// to kill it. After one and a half intervals without a pass Exec kills the
 	// command itself: the watchdog is off while a unit is being stopped.
-	Alive func(context.Context) (detail string, err error)
-	// ProbeTimeout bounds one probe. 0 means a third of the watchdog interval, or
-	// five seconds without a watchdog; after start-up the third is always a bound.
+	Alive Probe
+	// ProbeInterval is the period of Alive while it passes; a probe that fails is
+	// repeated after a quarter of it. 0 means a third of the watchdog interval.
+	// ProbeInterval and ProbeTimeout together must be less than the watchdog interval.
+	ProbeInterval time.Duration
+	// ProbeTimeout bounds one probe. 0 means ProbeInterval or a third of the watchdog
+	// interval, the lesser one, and five seconds without both. Without ProbeInterval
+	// the third is always a bound after start-up.
 	ProbeTimeout time.Duration
 
 	// StopTimeout bounds the time from a stop signal to the end of the command; then

@@ -168,13 +168,13 @@ func TestExecCancelled(t *testing.T) {
 	require.NoError(t, err)
 	status, err := Exec(ctx, nil, slog.New(slog.DiscardHandler), Command{
 		Args: []string{self, "server", path},
-		Ready: func(ctx context.Context) (string, error) {
+		Ready: []Probe{func(ctx context.Context) (string, error) {
 			err := echo(ctx, path)
 			if err == nil {
 				cancel()
 			}
 			return "echo", err
-		},
+		}},
 	})
 	require.NoError(t, err)
 	assert.Equal(t, 5, status.ExitStatus())
@@ -187,13 +187,13 @@ func TestExecEndsLateCommand(t *testing.T) {
 	defer cancel()
 	status, err := Exec(ctx, nil, slog.New(slog.DiscardHandler), Command{
 		Args: []string{"sh", "-c", `trap "" TERM; touch "$0"; exec sleep 1000`, deaf},
-		Ready: func(context.Context) (string, error) {
+		Ready: []Probe{func(context.Context) (string, error) {
 			_, err := os.Stat(deaf)
 			if err == nil {
 				cancel()
 			}
 			return "deaf", err
-		},
+		}},
 		StopTimeout: 50 * time.Millisecond,
 	})
 	require.NoError(t, err)

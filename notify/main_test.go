@@ -62,7 +62,7 @@ func playShim(args []string) int {
 	}
 	if args[0] != "-" {
 		probe := func(ctx context.Context) (string, error) { return "echo", echo(ctx, args[0]) }
-		c.Ready, c.Alive = probe, probe
+		c.Ready, c.Alive = []Probe{probe}, probe
 	}
 	if args[1] != "-" {
 		listeners, err := sockets.Listeners(args[1])

@@ -1,10 +1,12 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -64,7 +66,7 @@ func (s *supervisor) supervise(probing, exited context.Context) {
 	if s.command.Alive == nil {
 		return
 	}
-	_ = s.notifier.RunWatchdog(probing, s.notifier.WatchdogInterval(), s.alive) // it has no errors
+	_ = s.notifier.runWatchdog(probing, s.watchdog()) // it has no errors
 }
 
 func (s *supervisor) relaying() chan struct{} {
@@ -89,31 +91,50 @@ func (s *supervisor) drain(exited context.Context, end func()) {
 	end()
 }
 
-// awaitReady probes until a probe passes or ctx is done.
+// awaitReady probes until all probes have passed often enough, or ctx is done.
 func (s *supervisor) awaitReady(ctx context.Context) (detail string, ready bool) {
-	if s.command.Ready == nil {
+	if len(s.command.Ready) == 0 {
 		return "not probed", true
 	}
 	timer := time.NewTimer(firstProbeDelay)
 	defer timer.Stop()
-	for delay := firstProbeDelay; ; delay = min(delay*3/2, lastProbeDelay) {
+	for delay, passes := firstProbeDelay, 0; ; delay = min(delay*3/2, lastProbeDelay) {
 		select {
 		case <-ctx.Done():
 			return "", false
 		case <-timer.C:
 		}
-		detail, err := s.probe(ctx, s.command.Ready)
-		if err == nil {
+		detail, err := s.probeReady(ctx)
+		if err != nil {
+			passes = 0
+			s.starting(err.Error())
+			timer.Reset(delay)
+			continue
+		}
+		if passes++; passes >= s.command.Passes {
 			return detail, true
 		}
-		s.starting(err)
-		timer.Reset(delay)
+		s.starting(fmt.Sprintf("%s, pass %d of %d", detail, passes, s.command.Passes))
+		timer.Reset(lastProbeDelay)
 	}
 }
 
+// probeReady stops at the first probe that fails.
+func (s *supervisor) probeReady(ctx context.Context) (detail string, err error) {
+	var details []string
+	for _, probe := range s.command.Ready {
+		detail, err := s.probe(ctx, probe)
+		if err != nil {
+			return "", err
+		}
+		details = append(details, detail)
+	}
+	return strings.Join(details, ", "), nil
+}
+
 // starting sends the reason why the command is not ready yet, once per reason.
-func (s *supervisor) starting(err error) {
-	text := fmt.Sprintf("Starting: %v", err)
+func (s *supervisor) starting(reason string) {
+	text := "Starting: " + reason
 	if text != s.reported {
 		s.reported = text
 		s.status(text)
@@ -169,20 +190,29 @@ func (s *supervisor) endLate() {
 
 func tenths(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
 
-func (s *supervisor) probe(ctx context.Context, probe func(context.Context) (string, error)) (string, error) {
+func (s *supervisor) probe(ctx context.Context, probe Probe) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.probeTimeout())
 	defer cancel()
 	return probe(ctx)
+}
+
+// watchdog checks the command at ProbeInterval, or at a third of the interval.
+func (s *supervisor) watchdog() watchdog {
+	w := watchdog{interval: s.notifier.WatchdogInterval(), check: s.alive}
+	w.pace = cmp.Or(s.command.ProbeInterval, watchdogPace(w.interval))
+	w.bound = min(s.probeTimeout(), w.pace)
+	return w
 }
 
 func (s *supervisor) probeTimeout() time.Duration {
 	if s.command.ProbeTimeout > 0 {
 		return s.command.ProbeTimeout
 	}
-	if pace := watchdogPace(s.notifier.WatchdogInterval()); pace > 0 {
-		return pace
+	third, interval := watchdogPace(s.notifier.WatchdogInterval()), s.command.ProbeInterval
+	if third > 0 && interval > 0 {
+		return min(third, interval)
 	}
-	return defaultProbeTimeout
+	return cmp.Or(third, interval, defaultProbeTimeout)
 }
 
 func (s *supervisor) status(text string) {

@@ -30,10 +30,15 @@ func watchdogPace(interval time.Duration) time.Duration { return interval / 3 }
 // check must return soon after its context is done. RunWatchdog returns nil when
 // ctx is done, and at once if n is nil or interval is not positive.
 func (n *Notifier) RunWatchdog(ctx context.Context, interval time.Duration, check func(context.Context) error) error {
-	if n == nil || interval <= 0 {
+	pace := watchdogPace(interval)
+	return n.runWatchdog(ctx, watchdog{interval: interval, pace: pace, bound: pace, check: check})
+}
+
+func (n *Notifier) runWatchdog(ctx context.Context, w watchdog) error {
+	if n == nil || w.interval <= 0 {
 		return nil
 	}
-	w := watchdog{notifier: n, interval: interval, pace: watchdogPace(interval), check: check}
+	w.notifier = n
 	timer := time.NewTimer(w.pace)
 	defer timer.Stop()
 	for {
@@ -48,11 +53,12 @@ func (n *Notifier) RunWatchdog(ctx context.Context, interval time.Duration, chec
 	}
 }
 
-// watchdog belongs to the one goroutine that runs RunWatchdog.
+// watchdog belongs to the one goroutine that runs it.
 type watchdog struct {
 	notifier *Notifier
 	interval time.Duration
-	pace     time.Duration
+	pace     time.Duration // the period of checks that pass
+	bound    time.Duration // of one check
 	check    func(context.Context) error
 	failing  time.Time // when the consecutive failures began; zero while checks pass
 }
@@ -80,11 +86,11 @@ func (w *watchdog) passed() {
 
 // bounded counts a check that passes too late as failed.
 func (w *watchdog) bounded(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, w.pace)
+	ctx, cancel := context.WithTimeout(ctx, w.bound)
 	defer cancel()
 	err := w.check(ctx)
 	if err == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("check passed only after its %v", w.pace)
+		return fmt.Errorf("check passed only after its %v", w.bound)
 	}
 	return err
 }

@@ -17,7 +17,8 @@ func notifyExecCommand() *cobra.Command {
 		Long: `
 Runs COMMAND as the main process of a systemd unit with Type=notify, for programs
 that do not speak sd_notify(3): READY=1 when the probe passes for the first time,
-WATCHDOG=1 only while it keeps passing (with WatchdogSec=), STATUS= in words.
+WATCHDOG=1 only while it keeps passing (with WatchdogSec=), STATUS= in words. Each
+probe makes a connection of its own.
 Signals go on to COMMAND, and its exit status or signal becomes our own. A COMMAND
 that the kernel kills for lack of memory leaves ERRNO=12 (ENOMEM), as sd_notify(3)
 has it: with OOMPolicy=continue systemd itself calls that a signal.
@@ -61,8 +62,17 @@ func notifyExecFlags(flags *pflag.FlagSet, s *shim.Shim) {
                        Temporal describes the namespace
   exec:LINE            shell line that exits with 0
 Without a probe, COMMAND is ready as soon as it runs.`)
+	flags.Var(cli.Parsed("KIND:TARGET", "", s.AddReady), "ready", `one more probe that must pass for READY=1; several
+are possible. None of them has a part in WATCHDOG=1`)
+	flags.Var(cli.Duration(&s.Command.ProbeInterval), "probe-interval", `how often to probe after READY=1 while it passes.
+WatchdogSec= is a multiple of it: systemd kills COMMAND after that time without a pass.
+A probe that fails is repeated after a quarter of the interval. The default is a third
+of WatchdogSec=; without WatchdogSec=, nothing is probed after READY=1`)
 	flags.Var(cli.Duration(&s.Command.ProbeTimeout), "probe-timeout", `how long one probe may take, such as 500ms or 3s.
-At most a third of WatchdogSec=, which is also the default; 5s without a watchdog.`)
+At most --probe-interval. The default is a third of WatchdogSec=, or the interval if that
+is shorter; 5s without both`)
+	flags.Var(cli.Parsed("NUMBER", "", s.SetPasses), "probe-passes", `how often the probes must pass for READY=1.
+In succession, 250ms apart; the default is 1`)
 	flags.Var(cli.Parsed("LIST", "", s.SetStatuses), "probe-status", `the statuses that pass a probe http:, such as 200,204.
 The default is 200 to 399`)
 	flags.Var(cli.Text(&s.Probe.Body, "TEXT"), "probe-body", `the text that an answer to a probe http: contains,

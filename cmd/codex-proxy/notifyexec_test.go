@@ -20,31 +20,39 @@ import (
 
 func TestNotifyExecMisuse(t *testing.T) {
 	for args, complaint := range map[string]string{
-		"":                                  "no command: put it last, after --",
-		"--probe tcp:127.0.0.1:1":           "no command",
-		"--prob x -- true":                  `unknown option --prob (did you mean "--probe"?); see codex-proxy notify-exec --help`,
-		"--probe ftp:x -- true":             `--probe=ftp:x: unknown kind "ftp": want appserver:unix:PATH, tcp:HOST:PORT, unix:PATH,`,
-		"--probe grpc:x -- true":            "--probe=grpc:x: want grpc:HOST:PORT",
-		"--probe-status 2x -- true":         "--probe-status=2x: want statuses of HTTP, such as 200 or 200,204",
-		"--probe-status 200 -- true":        "--probe-status: only a probe http: has it",
-		"--probe-body ok --probe tcp:a:1 x": "--probe-body: only a probe http: has it",
-		"--probe-ca /c --probe grpc:a:1 x":  "--probe-ca: only the probes https: and grpcs: have it",
-		"--probe-ca c --probe grpcs:a:1 x":  "--probe-ca: give an absolute path",
-		"--probe appserver:/run/s -- true":  "want appserver:unix:/absolute/path",
-		"--probe appserver:unix:s -- true":  "want appserver:unix:/absolute/path",
-		"--probe tcp:80 -- true":            "want tcp:HOST:PORT",
-		"--probe http:localhost -- true":    "want http:URL",
-		"--probe http:unix:s -- true":       "want http:unix:/absolute/path",
-		"--probe exec: -- true":             "want exec:LINE",
-		"--probe exec:a --probe exec:b x":   "only one probe is possible",
-		"--probe-timeout 3 -- true":         "--probe-timeout=3: want a positive time with its unit",
-		"--probe-timeout -3s -- true":       "--probe-timeout=-3s: want a positive time with its unit",
-		"--lock /x -- true":                 "want HOLDER:DIR",
-		"--lock x:y -- true":                "want HOLDER:DIR",
-		"--relay x -- true":                 "--relay needs --relay-to PATH",
-		"--relay-to /x -- true":             "--relay-to needs --relay NAME",
-		"--relay x --relay-to y -- true":    `--relay-to "y": give an absolute path`,
-		"--relay x --relay-to /y -- true":   `--relay x: cannot find the inherited socket "x": the service manager passed none`,
+		"":                                     "no command: put it last, after --",
+		"--probe tcp:127.0.0.1:1":              "no command",
+		"--prob x -- true":                     `unknown option --prob (did you mean "--probe"?); see codex-proxy notify-exec --help`,
+		"--probe ftp:x -- true":                `--probe=ftp:x: unknown kind "ftp": want appserver:unix:PATH, tcp:HOST:PORT, unix:PATH,`,
+		"--probe grpc:x -- true":               "--probe=grpc:x: want grpc:HOST:PORT",
+		"--probe-status 2x -- true":            "--probe-status=2x: want statuses of HTTP, such as 200 or 200,204",
+		"--probe-status 200 -- true":           "--probe-status needs --probe KIND:TARGET",
+		"--probe-status 200 --probe tcp:a:1 x": "--probe-status: only a probe http: has it",
+		"--probe-status 99 --probe http://a x": "--probe-status: 99 is no status of HTTP",
+		"--ready tcp:a:1 -- true":              "--ready needs --probe KIND:TARGET",
+		"--probe tcp:a:1 --ready tcp:1 x":      "--ready=tcp:1: want tcp:HOST:PORT",
+		"--probe-passes 2 -- true":             "--probe-passes needs --probe",
+		"--probe-passes 0 -- true":             "--probe-passes=0: want a number from 1 to 100",
+		"--probe-interval 2s -- true":          "--probe-interval needs --probe",
+		"--probe tcp:a:1 --probe-interval 2s --probe-timeout 3s x": "--probe-timeout 3s is longer than --probe-interval 2s",
+		"--probe-body ok --probe tcp:a:1 x":                        "--probe-body: only a probe http: has it",
+		"--probe-ca /c --probe grpc:a:1 x":                         "--probe-ca: only the probes https: and grpcs: have it",
+		"--probe-ca c --probe grpcs:a:1 x":                         "--probe-ca: give an absolute path",
+		"--probe appserver:/run/s -- true":                         "want appserver:unix:/absolute/path",
+		"--probe appserver:unix:s -- true":                         "want appserver:unix:/absolute/path",
+		"--probe tcp:80 -- true":                                   "want tcp:HOST:PORT",
+		"--probe http:localhost -- true":                           "want http:URL",
+		"--probe http:unix:s -- true":                              "want http:unix:/absolute/path",
+		"--probe exec: -- true":                                    "want exec:LINE",
+		"--probe exec:a --probe exec:b x":                          "only one probe is possible",
+		"--probe-timeout 3 -- true":                                "--probe-timeout=3: want a positive time with its unit",
+		"--probe-timeout -3s -- true":                              "--probe-timeout=-3s: want a positive time with its unit",
+		"--lock /x -- true":                                        "want HOLDER:DIR",
+		"--lock x:y -- true":                                       "want HOLDER:DIR",
+		"--relay x -- true":                                        "--relay needs --relay-to PATH",
+		"--relay-to /x -- true":                                    "--relay-to needs --relay NAME",
+		"--relay x --relay-to y -- true":                           `--relay-to "y": give an absolute path`,
+		"--relay x --relay-to /y -- true":                          `--relay x: cannot find the inherited socket "x": the service manager passed none`,
 	} {
 		t.Run(args, func(t *testing.T) {
 			status, stdout, stderr := runNotifyExec(t, t.Context(), strings.Fields(args)...)
@@ -95,6 +103,50 @@ func TestNotifyExecWatchdogNeedsProbe(t *testing.T) {
 	status, _, stderr := runNotifyExec(t, t.Context(), "--", "true")
 	assert.Equal(t, 64, status)
 	assert.Contains(t, stderr, "no --probe although the unit has WatchdogSec=")
+}
+
+// Two probes in a row fit into WatchdogSec=.
+func TestNotifyExecWatchdogFits(t *testing.T) {
+	for times, want := range map[string]string{
+		"--probe-interval 2s --probe-timeout 999ms": "",
+		"--probe-interval 1999ms":                   "",
+		"--probe-interval 2s":                       "--probe-interval 2s and --probe-timeout 1s do not fit into WatchdogSec=3s",
+		"--probe-interval 3s":                       "--probe-interval 3s and --probe-timeout 1s do not fit",
+		"--probe-interval 2s --probe-timeout 1s":    "at least twice the interval, and longer than both together",
+	} {
+		fakeManager(t)
+		t.Setenv("WATCHDOG_USEC", "3000000")
+		args := append(strings.Fields(times), "--probe", "exec:true", "--", "true")
+		status, _, stderr := runNotifyExec(t, t.Context(), args...)
+		if want == "" {
+			assert.Zero(t, status, stderr)
+			continue
+		}
+		assert.Equal(t, 64, status, times)
+		assert.Contains(t, stderr, want)
+	}
+}
+
+// READY=1 needs the probe and every --ready, as often as --probe-passes.
+func TestNotifyExecReady(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	wanted, trapped := filepath.Join(t.TempDir(), "wanted"), filepath.Join(t.TempDir(), "trapped")
+	detail := "tcp " + l.Addr().String() + ", test -e " + wanted + ", test -e " + trapped
+	next := fakeManager(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		assert.Equal(t, "STATUS=Starting: test -e "+wanted+": exit status 1", next())
+		assert.NoError(t, os.WriteFile(wanted, nil, 0o600))
+		assert.Equal(t, "STATUS=Starting: "+detail+", pass 1 of 2", next("STATUS=Starting: test -e "+trapped))
+		assert.Contains(t, next(), "READY=1\nSTATUS=Ready: "+detail+", started in ")
+	}()
+	status, _, stderr := runNotifyExec(t, ctx, "--probe", "tcp:"+l.Addr().String(), "--ready", "exec:test -e "+wanted,
+		"--ready", "exec:test -e "+trapped, "--probe-passes", "2",
+		"--", "/bin/sh", "-c", "trap 'exit 4' TERM; touch "+trapped+"; while :; do sleep 0.05; done")
+	assert.Equal(t, 4, status, stderr)
 }
 
 func TestNotifyExecProbes(t *testing.T) {

@@ -49,7 +49,8 @@ type Shim struct {
 	Holder       string // our name for others that want to write there
 	Command      notify.Command
 
-	probe    string // the value of --probe
+	probe    string   // the value of --probe
+	ready    []string // the values of --ready
 	tracing  bool
 	requests *requests
 }
@@ -159,9 +160,8 @@ func (s *Shim) lockHome(ctx context.Context, n *notify.Notifier) (release func()
 // inherit takes the socket of the relay, and checks the options against what the
 // service manager passed.
 func (s *Shim) inherit(watchdog time.Duration) error {
-	if watchdog > 0 && s.Command.Alive == nil {
-		return errors.New("no --probe although the unit has WatchdogSec=: pings would mean nothing; " +
-			"add a probe or drop WatchdogSec=")
+	if err := s.fits(watchdog); err != nil {
+		return err
 	}
 	sockets, err := notify.Inherited()
 	if err != nil || s.Relay == "" {
