@@ -166,6 +166,7 @@ soak: ## load for a long time, with the curve of memory and files: DURATION=30m
 lint: | $(TOOLS)/golangci-lint ## check formatting, vet and the rules of the house
 	$(TOOLS)/golangci-lint run
 	cd test/clients/go && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml
+	cd test/clients/temporal && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml
 
 .PHONY: measure
 measure: ## how far a reader has to go: packages, arrows, walks, words; DIR= for another tree

@@ -22,7 +22,7 @@ func TestGoClients(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, newest, realWorker, "keepalive = \"1s\"\n")
 	const program = "/opt/go-clients"
-	require.NoError(t, b.CopyIn(buildGoClients(t), program))
+	require.NoError(t, b.CopyIn(buildClients(t, "../clients/go"), program))
 	key := trim(b.MustRun(t, "codex-proxy", "keys", "add", "clients"))
 	b.start()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
@@ -34,12 +34,12 @@ func TestGoClients(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// buildGoClients builds the tests of test/clients/go; go's cache keeps their packages.
-func buildGoClients(t *testing.T) (program string) {
+// buildClients builds the tests of a module of clients; go's cache keeps their packages.
+func buildClients(t *testing.T, module string) (program string) {
 	t.Helper()
-	program = filepath.Join(t.TempDir(), "go-clients")
+	program = filepath.Join(t.TempDir(), "clients")
 	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-mod=readonly", "-o="+program)
-	build.Dir = "../clients/go"
+	build.Dir = module
 	build.Env = append(build.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))

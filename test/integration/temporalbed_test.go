@@ -1,0 +1,139 @@
+package integration
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"codex-proxy/test/machine"
+)
+
+const (
+	temporalAddr = "127.0.0.1:7233"
+	temporalPath = "/usr/local/bin/temporal"
+	// killAddr is where a client has the server killed.
+	killAddr = "127.0.0.1:18082"
+)
+
+// temporal is the real Temporal with a database file, which the packaged preset runs.
+type temporal struct{ dependency }
+
+// newTemporal installs the package and adds the dependency. probe has keys of [probe] that differ from the preset's.
+func newTemporal(t *testing.T, suite, probe string, binds ...machine.Bind) temporal {
+	t.Helper()
+	program := requireTemporal(t)
+	binds = append(binds, machine.Bind{Source: program, Target: temporalPath, ReadOnly: true})
+	b := newBed(t, suite, realWorker, "", binds...)
+	preset, err := b.ReadFile("/usr/share/codex-proxy/dependencies/temporal.toml")
+	require.NoError(t, err)
+	settings := strings.NewReplacer("NAME", "temporal", `"temporal", "server`, `"`+temporalPath+`", "server`).
+		Replace(string(preset))
+	return temporal{b.dependency("temporal", settings+probe)} // [probe] is the last table of the file
+}
+
+// requireTemporal returns the path of the real temporal.
+func requireTemporal(t *testing.T) string {
+	t.Helper()
+	program := os.Getenv("CODEX_PROXY_TEST_TEMPORAL")
+	if program == "" {
+		if os.Getenv(machine.RequireEnv) == "1" {
+			t.Fatal("CODEX_PROXY_TEST_TEMPORAL is not set; `make test` sets it")
+		}
+		t.Skip("CODEX_PROXY_TEST_TEMPORAL is not set; `make test` sets it")
+	}
+	return program
+}
+
+// kill kills the server, not notify-exec, and returns the time by clock.
+func (s temporal) kill() time.Duration {
+	s.t.Helper()
+	server := s.server()
+	at := clock()
+	s.signal(server, unix.SIGKILL)
+	return at
+}
+
+// killed kills the server, and returns how long it is until the next one is ready. The delay of the restart is the
+// first of the ramp.
+func (s temporal) killed() time.Duration {
+	s.t.Helper()
+	s.MustRun(s.t, "systemctl", "reset-failed", s.unit)
+	run := s.run()
+	at := s.kill()
+	return s.readyAgain(run) - at
+}
+
+// erase removes the database of the stopped server.
+func (s temporal) erase() { s.MustRun(s.t, "sh", "-c", "rm -f "+s.state+"/temporal.db*") }
+
+// byHand starts a server in the machine without systemd, and returns how long it is until it is SERVING. It runs until
+// stop.
+func (s temporal) byHand(address, file string) (serving time.Duration, stop func()) {
+	s.t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	require.NoError(s.t, err)
+	ctx, cancel := context.WithCancel(s.t.Context())
+	ended := make(chan struct{})
+	began := time.Now()
+	go func() {
+		defer close(ended)
+		_ = s.Exec(ctx, machine.Exec{Args: []string{temporalPath, "server", "start-dev", "--ip", "127.0.0.1",
+			"--port", port, "--headless", "--db-filename", file}})
+	}()
+	s.untilServing(address)
+	return time.Since(began), func() { cancel(); <-ended }
+}
+
+// untilServing waits until the server's health is SERVING (grpc.health.v1).
+func (s temporal) untilServing(address string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), bound)
+	defer cancel()
+	for !s.serving(ctx, address) {
+		require.NoError(s.t, ctx.Err(), "the server at %s never is SERVING", address)
+		pause(ctx, 5*time.Millisecond)
+	}
+}
+
+// serving dials anew each time: a connection of grpc's waits for a second after an attempt that failed.
+func (s temporal) serving(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	raw, err := s.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	defer raw.Close()
+	conn, err := grpc.NewClient("passthrough:"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return raw, nil }))
+	require.NoError(s.t, err)
+	defer func() { _ = conn.Close() }()
+	health, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+	return err == nil && health.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
+}
+
+// serveKills lets a client in the machine kill the server.
+func (s temporal) serveKills() {
+	s.t.Helper()
+	l, err := s.Listen("tcp", killAddr)
+	require.NoError(s.t, err)
+	server := &http.Server{ReadHeaderTimeout: bound,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			running := s.servers()
+			if len(running) != 1 || unix.Kill(running[0].Host, unix.SIGKILL) != nil {
+				http.Error(w, "there is no server to kill", http.StatusInternalServerError)
+			}
+		})}
+	go func() { _ = server.Serve(l) }() // until Close
+	s.t.Cleanup(func() { _ = server.Close() })
+}

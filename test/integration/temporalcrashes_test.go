@@ -1,0 +1,136 @@
+package integration
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// crashesToFailed is StartLimitBurst= of codex-dependency@.service: so many starts that end in a crash.
+const crashesToFailed = 10
+
+// A server that crashes again and again is restarted after delays that grow, until systemd gives it up; then one
+// command brings it back, with its data.
+func TestTemporalCrashes(t *testing.T) {
+	t.Parallel()
+	bothSuites(t, testTemporalCrashes)
+}
+
+func testTemporalCrashes(t *testing.T, suite string) {
+	s := newTemporal(t, suite, "")
+	s.start()
+	ended := s.crash()
+	var late sample
+	for n, want := range ramp()[:crashesToFailed-1] {
+		began := s.untilServer()
+		gap := began - ended
+		assert.Greater(t, gap, want-20*time.Millisecond, "restart %d", n+1)
+		late = append(late, gap-want)
+		ended = s.crash()
+	}
+	t.Logf("restarts were late by %s", late)
+	assert.Less(t, late.quantile(1), rampMost)
+	s.untilShow(s.unit, "ActiveState", "failed")
+	s.awaitJournal(s.unit, "Start request repeated too quickly", bound)
+	assert.Equal(t, "failed", s.refused()["ActiveState"], "the start limit")
+
+	s.MustRun(t, "systemctl", "reset-failed", s.unit)
+	s.start()
+	assert.True(t, s.serving(t.Context(), temporalAddr))
+}
+
+// crash kills the server, and returns when by clock.
+func (s temporal) crash() time.Duration {
+	s.t.Helper()
+	at := s.kill()
+	ctx, cancel := context.WithTimeout(s.t.Context(), bound)
+	defer cancel()
+	for len(s.servers()) > 0 {
+		require.NoError(s.t, ctx.Err(), "the server survives SIGKILL")
+		pause(ctx, time.Millisecond)
+	}
+	return at
+}
+
+// untilServer waits for the process of the server, and returns when it is there by clock.
+func (s temporal) untilServer() time.Duration {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), bound)
+	defer cancel()
+	for len(s.servers()) == 0 {
+		require.NoError(s.t, ctx.Err(), "there never is a server again")
+		pause(ctx, time.Millisecond)
+	}
+	return clock()
+}
+
+// crashTimes lets the server crash so often, each time as soon as it runs; then systemd waits with the next start.
+func (s temporal) crashTimes(n int) {
+	s.t.Helper()
+	s.MustRun(s.t, "systemctl", "reset-failed", s.unit)
+	for range n {
+		s.untilServer()
+		s.crash()
+	}
+}
+
+// A stop while systemd waits with a restart ends the wait; nothing starts later.
+func TestTemporalStoppedInDelay(t *testing.T) {
+	t.Parallel()
+	bothSuites(t, testTemporalStoppedInDelay)
+}
+
+func testTemporalStoppedInDelay(t *testing.T, suite string) {
+	s := newTemporal(t, suite, "")
+	s.start()
+	var stops sample
+	for range 3 {
+		s.crashTimes(5) // the next delay is 2.2 s
+		began := clock()
+		stops = append(stops, s.stop())
+		require.Less(t, clock()-began, ramp()[4], "the stop came before the restart")
+		run := s.run()
+		<-time.After(ramp()[4] + time.Second - (clock() - began)) // the time at which a restart would have come
+		assert.Empty(t, s.servers())
+		assert.Equal(t, run, s.run())
+		assert.Equal(t, "inactive", s.show(s.unit, "ActiveState")["ActiveState"])
+		s.start()
+	}
+	t.Logf("stop inside the restart delay: %s; target: at most 100 ms", stops)
+	assert.Less(t, stops.best(), slowest*100*time.Millisecond)
+}
+
+// A shutdown of the host while the server crashes starts no further one.
+func TestTemporalShutdown(t *testing.T) {
+	t.Parallel()
+	bothSuites(t, testTemporalShutdown)
+}
+
+func testTemporalShutdown(t *testing.T, suite string) {
+	s := newTemporal(t, suite, "")
+	s.start()
+	s.crashTimes(3) // the next delay is 1 s
+	began := clock()
+	s.MustRun(t, "systemctl", "--no-block", "poweroff")
+	require.Less(t, clock()-began, ramp()[3], "the shutdown came before the restart")
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	for {
+		select {
+		case <-s.Done():
+			t.Logf("the shutdown took %s", clock()-began)
+			return
+		case <-ctx.Done():
+			require.NoError(t, ctx.Err(), "the machine did not shut down")
+		default:
+			processes, _ := s.Processes(s.unit)
+			for _, p := range processes {
+				assert.NotContains(t, p.Command, temporalPath+" server", "a start after the shutdown began")
+			}
+			pause(ctx, time.Millisecond)
+		}
+	}
+}

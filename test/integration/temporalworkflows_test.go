@@ -1,0 +1,33 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/machine"
+)
+
+// Workflows of Temporal's Go SDK that a kill of the server cuts in the middle are there after it, and complete.
+func TestTemporalWorkflows(t *testing.T) { bothSuites(t, testTemporalWorkflows) }
+
+func testTemporalWorkflows(t *testing.T, suite string) {
+	s := newTemporal(t, suite, "")
+	const program = "/opt/temporal-client"
+	require.NoError(t, s.CopyIn(buildClients(t, "../clients/temporal"), program))
+	s.start()
+	s.serveKills()
+	run := s.run()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
+	defer cancel()
+	var out bytes.Buffer
+	err := s.Exec(ctx, machine.Exec{Args: []string{program, "-test.v", "-test.timeout=" + bound.String()},
+		Env: []string{"TEMPORAL_ADDRESS=" + temporalAddr, "BED_KILL=http://" + killAddr}, Stdout: &out, Stderr: &out})
+	t.Log(out.String())
+	require.NoError(t, err)
+	assert.NotEqual(t, run, s.run())
+	assert.Equal(t, "1", s.show(s.unit, "NRestarts")["NRestarts"])
+}
