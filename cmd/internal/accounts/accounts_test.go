@@ -44,14 +44,6 @@ func configured(t *testing.T) string {
 	return path
 }
 
-func TestTimeLeft(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		-time.Minute: "0m", 59 * time.Second: "0m", 59*time.Minute + 59*time.Second: "59m", 47*time.Hour + 59*time.Minute: "47h59m", 48 * time.Hour: "2 days",
-	} {
-		assert.Equal(t, want, left(d), d)
-	}
-}
-
 func TestWordsOfLogins(t *testing.T) {
 	for want, a := range map[string]workers.Account{
 		"chatgpt": {Login: "chatgpt"}, "api_key": {Login: "apiKey"}, "other": {Login: "amazonBedrock"}, "missing": {Required: true}, "not_needed": {},

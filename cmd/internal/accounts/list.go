@@ -1,9 +1,7 @@
 package accounts
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/listing"
 	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/control"
@@ -64,29 +63,11 @@ type accountRow struct {
 // List prints the workers and their accounts.
 func (a *Accounts) List(ctx context.Context, _ string) error {
 	if a.Watch {
-		return a.watch(ctx)
+		a.warned = map[string]bool{}
 	}
-	list, err := a.collect(ctx)
-	if err != nil {
-		return err
-	}
-	page, err := a.page(list)
-	if err == nil {
-		_, err = a.Stdout.Write(page)
-	}
-	return err
-}
-
-// page is the list as this command line shows it.
-func (a *Accounts) page(list accountList) ([]byte, error) {
-	if a.JSON {
-		line, err := json.Marshal(list)
-		return append(line, '\n'), err
-	}
-	var page bytes.Buffer
-	paper := paperOf(a.Stdout)
-	err := paper.write(&page, list, time.Now())
-	return page.Bytes(), err
+	list := listing.Listing[accountList]{Stdout: a.Stdout, JSON: a.JSON, Watch: a.Watch, Collect: a.collect,
+		Write: writeList}
+	return list.Run(ctx)
 }
 
 // collect joins what the daemon knows of each account with its worker's unit.

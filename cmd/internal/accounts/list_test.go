@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/cmd/internal/listing"
 	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/workers"
@@ -50,7 +51,7 @@ func someAccounts(now time.Time) accountList {
 func TestAccountsPage(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.FixedZone("CET", 3600))
 	var page bytes.Buffer
-	require.NoError(t, paper{width: 100}.write(&page, someAccounts(now), now))
+	require.NoError(t, paper{listing.Paper{Width: 100}}.write(&page, someAccounts(now), now))
 	assert.Equal(t, `rotation: ordered
 
 a  low; in use
@@ -103,7 +104,7 @@ func TestAccountsPageIsAsWideAsTheTerminal(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, width := range []int{200, 100, 80, 72, 71, 60, 48} {
 		var page bytes.Buffer
-		require.NoError(t, paper{width: width}.write(&page, someAccounts(now), now))
+		require.NoError(t, paper{listing.Paper{Width: width}}.write(&page, someAccounts(now), now))
 		for line := range strings.Lines(page.String()) {
 			if !strings.Contains(line, "known") && !strings.Contains(line, "exhausted") { // words, which may wrap
 				assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), width, line)
@@ -117,16 +118,11 @@ func TestAccountsPageIsAsWideAsTheTerminal(t *testing.T) {
 func TestAccountsPageInColour(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	var page bytes.Buffer
-	require.NoError(t, paper{width: 80, colour: true}.write(&page, someAccounts(now), now))
+	require.NoError(t, paper{listing.Paper{Width: 80, Colour: true}}.write(&page, someAccounts(now), now))
 	for _, want := range []string{"\x1b[33mlow\x1b[0m", "\x1b[31mexhausted\x1b[0m until", "\x1b[32mavailable\x1b[0m",
 		"[\x1b[31m#################\x1b[0m-]  96 % used"} {
 		assert.Contains(t, page.String(), want)
 	}
-	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	require.NoError(t, err)
-	defer file.Close()
-	assert.Equal(t, paper{width: plainWidth}, paperOf(file), "a file is no terminal")
-	assert.Equal(t, paper{width: plainWidth}, paperOf(&page))
 }
 
 // The fields that 0.1.0 had keep their names.
@@ -135,14 +131,13 @@ func TestAccountsPageHasNoControlCharacters(t *testing.T) {
 	list := accountList{Accounts: []accountRow{{Name: "a", Login: "chatgpt", Plan: "pro\x1b[2J\n",
 		Credits: &accounts.Credits{Has: true, Balance: "1\x07\u202e"}}}}
 	var page bytes.Buffer
-	require.NoError(t, paper{width: 100}.write(&page, list, time.Now()))
+	require.NoError(t, paper{listing.Paper{Width: 100}}.write(&page, list, time.Now()))
 	assert.Equal(t, "a  unknown\n  credits 1\n  login   ChatGPT, pro[2J\n  unit    unknown\n", page.String())
 }
 
 func TestAccountsAsJSON(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	a := &Accounts{JSON: true}
-	line, err := a.page(someAccounts(now))
+	line, err := json.Marshal(someAccounts(now))
 	require.NoError(t, err)
 	var got struct {
 		Rotation string
@@ -150,7 +145,6 @@ func TestAccountsAsJSON(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(line, &got))
 	assert.Equal(t, "ordered", got.Rotation)
-	assert.Equal(t, byte('\n'), line[len(line)-1])
 	for _, field := range []string{"name", "unit", "active_state", "sub_state", "login", "plan", "limits", "state", "left",
 		"known_from", "known_at", "credits", "paused", "in_use", "next"} {
 		assert.Contains(t, got.Accounts[0], field)
@@ -183,30 +177,6 @@ func TestAccountsAreKnownWithoutADaemon(t *testing.T) {
 	_, err = a.saved(file+"2", nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	assert.Empty(t, stderr.String())
-}
-
-// A watch that is no terminal shows each change once, and a terminal the present page.
-func TestShow(t *testing.T) {
-	now := time.Now()
-	var out bytes.Buffer
-	a := &Accounts{Stdout: &out}
-	list := someAccounts(now)
-	shown, err := a.show(list, nil, false)
-	require.NoError(t, err)
-	assert.Equal(t, 1, strings.Count(out.String(), "rotation:"))
-	again, err := a.show(list, shown, false)
-	require.NoError(t, err)
-	assert.Equal(t, 1, strings.Count(out.String(), "rotation:"), "nothing has changed")
-	list.Accounts[0].Paused = true
-	_, err = a.show(list, again, false)
-	require.NoError(t, err)
-	assert.Equal(t, 2, strings.Count(out.String(), "rotation:"))
-	out.Reset()
-	for range 2 {
-		_, err = a.show(list, again, true)
-		require.NoError(t, err)
-	}
-	assert.Equal(t, 2, strings.Count(out.String(), clearScreen))
 }
 
 // table is the AccountTable of a daemon that carries every order out.

@@ -1,0 +1,95 @@
+package listing
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTimeLeft(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Minute: "0m", 59 * time.Second: "0m", 59*time.Minute + 59*time.Second: "59m", 47*time.Hour + 59*time.Minute: "47h59m", 48 * time.Hour: "2 days",
+	} {
+		assert.Equal(t, want, Left(d), d)
+	}
+}
+
+
+func TestPaper(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	require.NoError(t, err)
+	defer file.Close()
+	assert.Equal(t, Paper{Width: PlainWidth}, PaperOf(file), "a file is no terminal")
+	assert.Equal(t, Paper{Width: PlainWidth}, PaperOf(&bytes.Buffer{}))
+	assert.Equal(t, "x", Paper{}.In(Red, "x"))
+	assert.Equal(t, "\x1b[31mx\x1b[0m", Paper{Colour: true}.In(Red, "x"))
+}
+
+// things is a list for the tests.
+type things struct {
+	Name string `json:"name"`
+}
+
+func writeThings(_ Paper, w io.Writer, list things, _ time.Time) error {
+	_, err := fmt.Fprintf(w, "thing: %s\n", list.Name)
+	return err
+}
+
+func TestListOnce(t *testing.T) {
+	collect := func(context.Context) (things, error) { return things{"a"}, nil }
+	for want, asJSON := range map[string]bool{"thing: a\n": false, "{\"name\":\"a\"}\n": true} {
+		var out bytes.Buffer
+		l := Listing[things]{Stdout: &out, JSON: asJSON, Collect: collect, Write: writeThings}
+		require.NoError(t, l.Run(t.Context()))
+		assert.Equal(t, want, out.String())
+	}
+	l := Listing[things]{Collect: func(context.Context) (things, error) { return things{}, io.ErrUnexpectedEOF }}
+	assert.ErrorIs(t, l.Run(t.Context()), io.ErrUnexpectedEOF)
+}
+
+// A watch that is no terminal shows each change once, and a terminal the present page.
+func TestShow(t *testing.T) {
+	var out bytes.Buffer
+	l := Listing[things]{Stdout: &out, Write: writeThings}
+	shown, err := l.show(things{"a"}, nil, false)
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(out.String(), "thing:"))
+	again, err := l.show(things{"a"}, shown, false)
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(out.String(), "thing:"), "nothing has changed")
+	_, err = l.show(things{"b"}, again, false)
+	require.NoError(t, err)
+	assert.Equal(t, "thing: a\n\nthing: b\n", out.String())
+	out.Reset()
+	for range 2 {
+		_, err = l.show(things{"b"}, again, true)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 2, strings.Count(out.String(), clearScreen))
+}
+
+// A watch ends with its context, and that is no error.
+func TestWatchEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	looks := 0
+	var out bytes.Buffer
+	l := Listing[things]{Stdout: &out, Watch: true, Write: writeThings,
+		Collect: func(context.Context) (things, error) {
+			looks++
+			if looks == 2 {
+				cancel()
+			}
+			return things{fmt.Sprint(looks)}, nil
+		}}
+	require.NoError(t, l.Run(ctx))
+	assert.Equal(t, "thing: 1\n", out.String())
+}
