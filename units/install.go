@@ -44,3 +44,12 @@ func (m *Manager) install(ctx context.Context, verb, method, unit string, flags 
 	}
 	return nil
 }
+
+// DaemonReload makes systemd run its generators and read all unit files again.
+func (m *Manager) DaemonReload(ctx context.Context) error {
+	err := m.ask(ctx, func(ctx context.Context, b *bus) error { return refusal(b.manager(ctx, "Reload").Err) })
+	if err != nil {
+		return fmt.Errorf("cannot make systemd read the unit files (systemctl daemon-reload): %w", err)
+	}
+	return nil
+}

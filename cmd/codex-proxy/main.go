@@ -29,7 +29,7 @@ func commands() []cli.Group {
 	return []cli.Group{
 		{Title: "Commands for people", Commands: []*cobra.Command{
 			statusCommand(), drainCommand(), undrainCommand(), accountsCommand(), doctorCommand(), configCommand(),
-			keysCommand(), usageCommand(), reloadCommand(),
+			keysCommand(), usageCommand(), dependenciesCommand(), reloadCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			serveCommand(), workerWaitCommand(), workerPrepareCommand(), dependencyGenerateCommand(), fetchCommand(),

@@ -141,7 +141,8 @@ func creditWords(c *accounts.Credits) string {
 func knownWords(r accountRow, now time.Time) string {
 	var words []string
 	if !r.KnownAt.IsZero() {
-		words = append(words, cmp.Or(sourceWords[r.KnownFrom], string(r.KnownFrom))+", "+listing.Age(r.KnownAt, now)+" ago")
+		from := cmp.Or(sourceWords[r.KnownFrom], string(r.KnownFrom))
+		words = append(words, from+", "+listing.Age(r.KnownAt, now)+" ago")
 	}
 	if !r.RefusedAt.IsZero() {
 		words = append(words, "a turn was refused "+listing.Age(r.RefusedAt, now)+" ago")

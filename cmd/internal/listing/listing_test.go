@@ -17,12 +17,12 @@ import (
 
 func TestTimeLeft(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		-time.Minute: "0m", 59 * time.Second: "0m", 59*time.Minute + 59*time.Second: "59m", 47*time.Hour + 59*time.Minute: "47h59m", 48 * time.Hour: "2 days",
+		-time.Minute: "0m", 59 * time.Second: "0m", 59*time.Minute + 59*time.Second: "59m",
+		47*time.Hour + 59*time.Minute: "47h59m", 48 * time.Hour: "2 days",
 	} {
 		assert.Equal(t, want, Left(d), d)
 	}
 }
-
 
 func TestPaper(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))

@@ -38,8 +38,11 @@ const (
 	PrivateHomes = "/var/lib/private/codex-worker"
 	// DependencyStates is StateDirectory= of codex-dependency@.service, likewise, and
 	// DependencyRuntimeDirs its RuntimeDirectory=.
-	DependencyStates      = "/var/lib/codex-dependency"
-	DependencyRuntimeDirs = "/run/codex-dependency"
+	DependencyStates        = "/var/lib/codex-dependency"
+	PrivateDependencyStates = "/var/lib/private/codex-dependency"
+	DependencyRuntimeDirs   = "/run/codex-dependency"
+	// OperatorUnits has the drop-ins of `systemctl edit` (systemd.unit(5)).
+	OperatorUnits = "/etc/systemd/system"
 	// Textfile is in the directory that Debian's node exporter reads.
 	Textfile = "/var/lib/prometheus/node-exporter/codex-proxy.prom"
 )

@@ -1,0 +1,81 @@
+package dependencies
+
+import (
+	"context"
+	"slices"
+
+	"codex-proxy/cmd/internal/dependency"
+	"codex-proxy/cmd/internal/listing"
+	"codex-proxy/cmd/internal/requires"
+	"codex-proxy/probes"
+	"codex-proxy/proxy/control"
+	"codex-proxy/units"
+)
+
+// list is what `codex-proxy dependencies list` shows.
+type list struct {
+	Dependencies []row `json:"dependencies"`
+}
+
+// List prints the dependencies that have a file, and those that settings require. It needs systemd alone; from a
+// running service it takes the number of restarts.
+func (d *Dependencies) List(ctx context.Context, _ string) error {
+	if d.Watch {
+		d.warned = map[string]bool{}
+	}
+	l := listing.Listing[list]{Stdout: d.Stdout, JSON: d.JSON, Watch: d.Watch, Collect: d.collect, Write: writeList}
+	return l.Run(ctx)
+}
+
+func (d *Dependencies) collect(ctx context.Context) (list, error) {
+	l := list{Dependencies: []row{}}
+	names, err := dependency.Names(d.Settings)
+	if err != nil {
+		return l, err
+	}
+	required := d.required()
+	names = append(names, requires.Names(required)...)
+	slices.Sort(names)
+	known := d.known(ctx)
+	for _, name := range slices.Compact(names) {
+		unit, err := d.describe(ctx, units.Dependency(name))
+		if err != nil {
+			return l, err
+		}
+		r := rowOf(d.fileOf(name), unit)
+		r.Dependency = judged(name, unit.State)
+		r.counted(known)
+		r.RequiredBy = append(r.RequiredBy, requires.Of(required, name)...)
+		l.Dependencies = append(l.Dependencies, r)
+	}
+	return l, nil
+}
+
+// required is what the settings require. A fault of a file is printed: it hides what that file requires.
+func (d *Dependencies) required() []requires.By {
+	all, err := requires.All(d.Etc)
+	if err != nil {
+		d.warn("What requires the dependencies is not fully known: %v", err)
+	}
+	return all
+}
+
+// known is what a running service has counted.
+func (d *Dependencies) known(ctx context.Context) []probes.Dependency {
+	report, _, err := control.NewClient(d.Socket).Status(ctx)
+	if err != nil {
+		return nil // systemd knows all but the number of earlier restarts
+	}
+	return report.Dependencies
+}
+
+// warn prints a line for people, once however often a watch comes to it.
+func (d *Dependencies) warn(format string, args ...any) {
+	if d.Watch {
+		if d.warned[format] {
+			return
+		}
+		d.warned[format] = true
+	}
+	d.print(format, args...)
+}

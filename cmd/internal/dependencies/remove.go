@@ -1,0 +1,107 @@
+package dependencies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"codex-proxy/cmd/internal/requires"
+	"codex-proxy/units"
+)
+
+// Remove stops a dependency and removes it. While settings require it, that is an error.
+func (d *Dependencies) Remove(ctx context.Context, name string) error {
+	file, unit := d.fileOf(name), units.Dependency(name)
+	if !exists(file) && (!d.Purge || !d.hasState(name)) {
+		return fmt.Errorf("there is no dependency %q; codex-proxy dependencies list shows what there is", name)
+	}
+	if err := d.notRequired(name); err != nil {
+		return err
+	}
+	if err := d.takeDown(ctx, unit); err != nil {
+		return err
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the file: %w", err)
+	}
+	if err := d.Systemd.DaemonReload(ctx); err != nil { // its generator takes the drop-ins away
+		return err
+	}
+	d.print("The dependency %s is removed.", name)
+	if d.Purge {
+		if err := d.removeState(name); err != nil {
+			return fmt.Errorf("cannot remove its state: %w", err)
+		}
+	}
+	d.printKept(name, filepath.Join(d.Units, unit+".d"))
+	return nil
+}
+
+// notRequired is the error of a dependency that settings require, or may require.
+func (d *Dependencies) notRequired(name string) error {
+	all, err := requires.All(d.Etc)
+	if err != nil {
+		return fmt.Errorf("it is not known what requires %s: %w", name, err)
+	}
+	var files []string
+	for _, by := range all {
+		if len(requires.Of([]requires.By{by}, name)) > 0 {
+			files = append(files, by.File)
+		}
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s requires %s: take it out of `requires` in %s, then systemctl daemon-reload",
+		strings.Join(requires.Of(all, name), ", "), name, strings.Join(files, ", "))
+}
+
+// takeDown stops the unit for good.
+func (d *Dependencies) takeDown(ctx context.Context, unit string) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	for _, step := range []func(context.Context, string) error{
+		d.Systemd.Stop, d.Systemd.Disable, d.Systemd.ResetFailed,
+	} {
+		if err := step(ctx, unit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stateOf are the places of the state: with a dynamic user the first one is a link to the second one.
+func (d *Dependencies) stateOf(name string) []string {
+	return []string{filepath.Join(d.States, name), filepath.Join(d.PrivateStates, name)}
+}
+
+func (d *Dependencies) hasState(name string) bool {
+	for _, path := range d.stateOf(name) {
+		if exists(path) {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *Dependencies) removeState(name string) error {
+	var errs []error
+	for _, path := range d.stateOf(name) {
+		errs = append(errs, os.RemoveAll(path))
+	}
+	return errors.Join(errs...)
+}
+
+// printKept prints what a removal keeps.
+func (d *Dependencies) printKept(name, dropIns string) {
+	if d.hasState(name) {
+		d.print("Its state stays: %s (--purge removes it)", filepath.Join(d.States, name))
+	}
+	if exists(dropIns) {
+		d.print("Drop-ins of `systemctl edit` stay: %s", dropIns)
+	}
+}

@@ -1,0 +1,87 @@
+package dependencies
+
+import (
+	"fmt"
+	"time"
+
+	"codex-proxy/cmd/internal/dependency"
+	"codex-proxy/probes"
+	"codex-proxy/units"
+)
+
+// row is one dependency: the state of its unit, and what its file asks for.
+type row struct {
+	probes.Dependency
+
+	Check    string `json:"check,omitempty"`
+	Interval string `json:"interval,omitempty"` // of the check
+	AtReady  string `json:"at_ready,omitempty"` // the check that must pass before it is ready, too
+	AtBoot   bool   `json:"at_boot"`
+	Error    string `json:"error,omitempty"` // the fault of the file
+}
+
+func rowOf(file string, unit units.Description) row {
+	r := row{AtBoot: unit.FileState == "enabled"}
+	s, err := dependency.Load(file)
+	if err != nil {
+		r.Error = err.Error()
+		return r
+	}
+	r.Check, r.Interval, r.AtReady = s.Probe.Check, s.Probe.Interval.String(), s.Probe.Ready
+	return r
+}
+
+// judged is the state of a dependency as systemd reports it now. Its restarts are those since the last start or reset
+// by hand.
+func judged(name string, u units.State) probes.Dependency {
+	d := probes.Dependency{
+		Name: name, Unit: u.Unit, ActiveState: u.ActiveState, SubState: u.SubState, MainPID: u.MainPID,
+		StatusText: u.StatusText, Since: u.StateChangedAt, RestartsTotal: uint64(u.NRestarts), RequiredBy: []string{},
+	}
+	facts := probes.DependencyFacts{ActiveState: u.ActiveState, SubState: u.SubState, Result: u.Result,
+		HeldBack: u.HeldBack, JobPending: u.JobPending, StartLimited: u.StartLimited()}
+	if e, ok := u.LastExit(); ok {
+		d.LastExit = &probes.Exit{Result: e.Result, Code: e.Code, Status: e.Status, At: e.At}
+		if e.Code == "exited" {
+			facts.ExitStatus = u.ExecMainStatus
+		}
+	}
+	if !u.NextRestartAt.IsZero() {
+		d.NextRestartAt = &u.NextRestartAt
+	}
+	d.Reason = probes.JudgeDependency(facts)
+	d.Ready = d.Reason == probes.DependencyReady
+	return d
+}
+
+// checkLine is "grpc:127.0.0.1:7233 every 5s, and temporal:127.0.0.1:7233 at the start".
+func (r row) checkLine() string {
+	if r.Check == "" {
+		return ""
+	}
+	words := fmt.Sprintf("%s every %s", r.Check, r.Interval)
+	if r.AtReady != "" {
+		words += ", and " + r.AtReady + " at the start"
+	}
+	return words
+}
+
+// counted takes over what the service has counted over longer than systemd.
+func (r *row) counted(report []probes.Dependency) {
+	for _, d := range report {
+		if d.Name != r.Name {
+			continue
+		}
+		r.RestartsTotal = max(r.RestartsTotal, d.RestartsTotal)
+		if d.Reason == r.Reason && !d.Since.IsZero() {
+			r.Since = earlier(r.Since, d.Since)
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
