@@ -14,10 +14,12 @@ import (
 )
 
 // Readiness probes begin close together, since most programs are up in less than
-// a second, and become less frequent.
+// a second, and become less frequent: a program is ready for at most an eighth of its
+// start before a probe finds out.
 const (
 	firstProbeDelay = 10 * time.Millisecond
 	lastProbeDelay  = 250 * time.Millisecond
+	probeDelayShare = 8
 )
 
 // defaultProbeTimeout applies where neither the command nor a watchdog sets one.
@@ -98,7 +100,7 @@ func (s *supervisor) awaitReady(ctx context.Context) (detail string, ready bool)
 	}
 	timer := time.NewTimer(firstProbeDelay)
 	defer timer.Stop()
-	for delay, passes := firstProbeDelay, 0; ; delay = min(delay*3/2, lastProbeDelay) {
+	for passes := 0; ; {
 		select {
 		case <-ctx.Done():
 			return "", false
@@ -108,7 +110,7 @@ func (s *supervisor) awaitReady(ctx context.Context) (detail string, ready bool)
 		if err != nil {
 			passes = 0
 			s.starting(err.Error())
-			timer.Reset(delay)
+			timer.Reset(min(max(time.Since(s.started)/probeDelayShare, firstProbeDelay), lastProbeDelay))
 			continue
 		}
 		if passes++; passes >= s.command.Passes {

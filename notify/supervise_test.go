@@ -140,6 +140,23 @@ func TestProbeBounds(t *testing.T) {
 	}
 }
 
+// A command is ready for at most an eighth of its start before a probe finds out, and a
+// long start has few probes.
+func TestProbesOfAStart(t *testing.T) {
+	s := &server{err: errors.New("no server")}
+	supervised(t, 0, Command{Ready: []Probe{s.probe}}, func(func() []string) {
+		s.probes()
+		time.Sleep(10 * time.Second)
+		began := s.probes()
+		assert.Less(t, len(began), 70)
+		for n, at := range began[1:] {
+			gap, before := at-began[n], began[n]
+			assert.LessOrEqual(t, gap, max(before/8, firstProbeDelay))
+			assert.GreaterOrEqual(t, gap, min(before/8, lastProbeDelay))
+		}
+	})
+}
+
 // All probes of Ready must pass, each within its own bound, and as often as Passes.
 func TestReadiness(t *testing.T) {
 	first, second := &server{}, &server{err: errors.New("no namespace")}
