@@ -48,6 +48,16 @@ func (s State) LastExit() (Exit, bool) {
 	return e, true
 }
 
+// LastEnd is LastExit, and for a start that failed before the main process ran an Exit with
+// only a Result and a time.
+func (s State) LastEnd() (Exit, bool) {
+	if e, ok := s.LastExit(); ok {
+		return e, true
+	}
+	failed := (s.Waiting() || s.Failed()) && s.Result != "success"
+	return Exit{Result: s.Result, At: s.StateChangedAt}, failed
+}
+
 // outOfMemory reports an out-of-memory kill that systemd reports as a plain signal
 // with OOMPolicy=continue: notify-exec has found that the kernel killed its command
 // for lack of memory, and has ended by the same signal.

@@ -65,3 +65,12 @@ func (s State) StartLimited() bool {
 	crashLoop := s.NRestarts > 0 && !s.ExecMainExitAt.After(s.LeftInactiveAt)
 	return s.Failed() && (s.Result == "start-limit-hit" || crashLoop)
 }
+
+// Waiting reports whether the unit is between an unrequested end and its next start.
+func (s State) Waiting() bool {
+	switch s.SubState {
+	case "auto-restart", "auto-restart-queued", "failed-before-auto-restart", "dead-before-auto-restart":
+		return true
+	}
+	return false
+}

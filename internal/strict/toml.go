@@ -90,6 +90,9 @@ func keysOf(t reflect.Type, prefix string) []string {
 	var keys []string
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("toml"), ",")
+		if t.Field(i).Anonymous && name == "" { // its keys are those of t
+			keys = append(keys, keysOf(t.Field(i).Type, prefix)...)
+		}
 		if name == "" || name == "-" {
 			continue
 		}

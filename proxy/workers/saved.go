@@ -27,7 +27,7 @@ func (r roster) Save() Saved {
 	for _, w := range r {
 		s, _ := w.view()
 		saved[w.name] = SavedWorker{
-			Restarts: s.restarts, Failures: s.failures, OOMKills: s.oomKills, Latency: s.latency, LastExit: s.exit,
+			Restarts: s.restarts.Total, Failures: s.failures, OOMKills: s.oomKills, Latency: s.latency, LastExit: s.exit,
 			Drained: s.drains.operator, UsedAt: s.usedAt,
 		}
 	}
@@ -43,7 +43,7 @@ func (r roster) Restore(saved Saved) {
 			continue
 		}
 		w.update(func(s *state) {
-			s.restarts, s.failures = max(s.restarts, before.Restarts), max(s.failures, before.Failures)
+			s.restarts.Total, s.failures = max(s.restarts.Total, before.Restarts), max(s.failures, before.Failures)
 			s.oomKills = max(s.oomKills, before.OOMKills)
 			s.outage.oomLogged = s.oomKills
 			s.drains.operator = s.drains.operator || before.Drained

@@ -63,8 +63,13 @@ func (s *state) standsBy() bool {
 	return s.standby.role != Fixed && !s.standby.deaf && s.bus == busCurrent && s.unit.LoadState == "loaded"
 }
 
-// mayKick reports whether a connection is to start the unit.
+// mayKick reports whether a connection is to start the unit. A unit that is bound to a
+// dependency which cannot start would end, and the connection that waits in its socket would
+// start it again at once, until the socket's own limit (TriggerLimitBurst=, systemd.socket(5)).
 func (s *state) mayKick() bool {
+	if s.unmet.Bound && s.unmet.Reason != "" {
+		return false
+	}
 	wanted := s.standby.role == Needed || s.standby.role == Spare && time.Since(s.standby.wantedAt) < wantedFor
 	return wanted && s.bus == busCurrent && s.unit.LoadState == "loaded" && s.unit.ActiveState == "inactive" &&
 		s.unit.SubState == "dead" && !s.unit.JobPending && !s.drains.operator

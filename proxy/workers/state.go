@@ -18,6 +18,7 @@ type state struct {
 	wedge       wedge
 	drains      drains
 	standby     standby
+	unmet       Unmet
 	transitions transitions
 	outage      outage
 }
@@ -30,7 +31,7 @@ func (s *state) facts() probes.Facts {
 		ActiveState: s.unit.ActiveState, SubState: s.unit.SubState, Result: s.unit.Result,
 		HeldBack: s.unit.HeldBack, JobPending: s.unit.JobPending, StartLimited: s.limited,
 		Handshake: s.conn != nil, Lost: s.lost, Draining: s.draining() || s.rests(), Drained: s.drains.operator,
-		Standby: s.standsBy(),
+		Standby: s.standsBy(), Unmet: s.unmet.Reason, Bound: s.unmet.Bound,
 	}
 	if s.handshake != nil {
 		f.Models = len(s.handshake.Models)

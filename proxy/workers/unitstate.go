@@ -22,8 +22,7 @@ type unitState struct {
 	// limited: the unit has failed because of its start limit.
 	limited bool
 
-	restarts uint64       // never decreases
-	counted  uint32       // NRestarts up to the current invocation
+	restarts units.RestartCounter
 	exit     *probes.Exit // the last one reported; systemd forgets it at the next start
 	failures uint64       // in a row, until ResetAfter of health
 	oomKills uint64       // runs that ended for lack of memory; never decreases
@@ -48,18 +47,15 @@ func (s *unitState) setBus(b bus) {
 func (s *unitState) setUnit(u units.State) {
 	limited := u.StartLimited() && !s.startCancelled(u)
 	if s.unit.Unit != "" {
-		s.count(u, limited)
+		s.countFailure(u, limited)
 	}
-	if exit := exitOf(u); exit != nil {
-		s.setExit(exit)
+	if end, ok := u.LastEnd(); ok {
+		s.setExit((*probes.Exit)(&end))
 	}
 	if u.HeldBack { // the earlier status has the reason why the unit is down
 		u.StatusText = s.unit.StatusText
 	}
-	s.counted = min(s.counted, u.NRestarts)
-	if u.InvocationID != s.unit.InvocationID {
-		s.counted = u.NRestarts
-	}
+	s.restarts.Observe(u)
 	s.unit, s.limited = u, limited
 	s.setBus(s.bus) // a unit was reported, so there is a bus
 }
@@ -73,14 +69,9 @@ func (s *unitState) setExit(exit *probes.Exit) {
 	s.exit = exit
 }
 
-// count adds the restarts and failures since the last report. A restart is a new
-// invocation that began by itself. NRestarts alone also counts the restart that the
-// start limit refused, and reset-failed sets it to zero.
-func (s *unitState) count(u units.State, limited bool) {
-	if u.InvocationID != s.unit.InvocationID && u.InvocationID != "" && u.NRestarts > 0 {
-		s.restarts += max(1, uint64(u.NRestarts)-uint64(min(s.counted, u.NRestarts)))
-	}
-	if (limited || waiting(u)) && !waiting(s.unit) && !s.unit.Failed() {
+// countFailure counts a failure since the last report.
+func (s *unitState) countFailure(u units.State, limited bool) {
+	if (limited || u.Waiting()) && !s.unit.Waiting() && !s.unit.Failed() {
 		s.failures++
 	}
 }
@@ -92,34 +83,13 @@ func (s *unitState) startCancelled(u units.State) bool {
 	if s.unit.Unit == "" || u.Result == "start-limit-hit" || !u.LeftInactiveAt.Equal(s.unit.LeftInactiveAt) {
 		return false
 	}
-	if waiting(s.unit) {
+	if s.unit.Waiting() {
 		return u.InvocationID != s.unit.InvocationID
 	}
 	return !s.limited
 }
 
-// waiting reports whether the unit is between an unrequested end and the next start.
-func waiting(u units.State) bool {
-	switch u.SubState {
-	case "auto-restart", "auto-restart-queued", "failed-before-auto-restart", "dead-before-auto-restart":
-		return true
-	}
-	return false
-}
-
 func starting(u units.State) bool {
 	return u.ActiveState == "activating" && !u.HeldBack &&
 		u.SubState != "auto-restart" && u.SubState != "auto-restart-queued"
-}
-
-// exitOf is how the unit's last run ended; nil while systemd does not report it. A
-// start that failed before the main process ran has only a result.
-func exitOf(u units.State) *probes.Exit {
-	if e, ok := u.LastExit(); ok {
-		return &probes.Exit{Result: e.Result, Code: e.Code, Status: e.Status, At: e.At}
-	}
-	if (waiting(u) || u.Failed()) && u.Result != "success" {
-		return &probes.Exit{Result: u.Result, At: u.StateChangedAt}
-	}
-	return nil
 }

@@ -94,11 +94,11 @@ func (w *Worker) snapshot(draining bool) probes.Worker {
 		ActiveState: s.unit.ActiveState, SubState: s.unit.SubState, MainPID: s.unit.MainPID,
 		InvocationID: s.unit.InvocationID, StatusText: s.unit.StatusText,
 		Ready: reason == probes.Ready, Reason: reason, Handshake: s.handshake,
-		RestartsTotal: s.restarts, OOMKillsTotal: s.oomKills, ConsecutiveFailures: s.failures,
+		RestartsTotal: s.restarts.Total, OOMKillsTotal: s.oomKills, ConsecutiveFailures: s.failures,
 		Transitions: slices.Clone(s.transitions), LastExit: s.exit,
 		NextRestartAt: timeOrNil(s.unit.NextRestartAt), LastReadyAt: timeOrNil(s.lastReadyAt),
 		StartupLatencyMS: float64(s.latency.Microseconds()) / 1000, Inflight: s.turns(),
-		Drained: s.drains.operator, Fault: s.wedged(),
+		Drained: s.drains.operator, Fault: s.wedged(), Unmet: s.unmet.Names,
 	}
 }
 

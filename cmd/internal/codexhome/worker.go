@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 
+	"codex-proxy/cmd/internal/requires"
 	"codex-proxy/internal/strict"
 )
 
@@ -35,7 +36,8 @@ type Worker struct {
 	Workspace string         // native only; empty: a directory of the worker's own
 	Provider  *Provider      // nil: OpenAI, by the worker's login
 	Extra     map[string]any // the [codex] table
-	sandbox   *sandbox       // of the tools; nil: codex runs none
+	Requires  requires.Settings
+	sandbox   *sandbox // of the tools; nil: codex runs none
 	lines     strict.Lines
 }
 
@@ -56,6 +58,7 @@ type rawWorker struct {
 	Workspace string         `toml:"workspace"`
 	Provider  *rawProvider   `toml:"provider"`
 	Extra     map[string]any `toml:"codex"`
+	requires.Settings
 }
 
 type rawProvider struct {
@@ -95,9 +98,12 @@ func parse(file string, doc []byte) (*Worker, error) {
 		return nil, undecodable(err)
 	}
 	w := &Worker{File: file, CodexPath: raw.CodexPath, Model: raw.Model, Workspace: raw.Workspace,
-		Extra: raw.Extra, lines: strict.LinesOf(doc)}
+		Extra: raw.Extra, Requires: raw.Settings, lines: strict.LinesOf(doc)}
 	if err := w.setMode(raw.Mode); err != nil {
 		return nil, err
+	}
+	if fault := w.Requires.Check(); fault != nil {
+		return nil, w.problem(fault.Key, fault.Text, fault.Remedy)
 	}
 	if err := w.checkPaths(); err != nil {
 		return nil, err

@@ -32,6 +32,12 @@ func TestAFaultyWorkerFileIsRefusedInOneLine(t *testing.T) {
 			`/w.toml:5: provider.base_url = "localhost:80" is not an http(s) URL`},
 		"provider name": {"mode = \"plain\"\nmodel = \"x\"\n[provider]\nbase_url = \"http://a/v1\"",
 			`/w.toml:3: provider.name = "" is not a name: use letters, digits, - and _`},
+		"requires": {"mode = \"plain\"\nrequires = [\"Db\"]",
+			`/w.toml:2: requires: cannot use "Db" as the name of a dependency`},
+		"slip in requires": {"mode = \"plain\"\nrequire = [\"db\"]",
+			`/w.toml:2: unknown key "require" (did you mean "requires"?)`},
+		"binds to nothing": {"mode = \"plain\"\nbind_requires = true",
+			`/w.toml:2: bind_requires = true, and requires names no dependency: name one in requires`},
 		"provider no model": {"mode = \"plain\"\n[provider]\nname = \"a\"\nbase_url = \"http://a/v1\"",
 			`/w.toml:2: model is missing: name the model that the [provider] serves`},
 		"credential": {"mode = \"plain\"\nmodel = \"x\"\n[provider]\nname = \"a\"\n" +

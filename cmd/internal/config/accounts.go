@@ -174,9 +174,9 @@ func (a rawAccounts) checkLogins(workers []string, dir string) error {
 		"[provider]; add one with `codex-proxy accounts add NAME`, or set rotation = \"off\"", a.Rotation)
 }
 
-// misfit is a value of [accounts] that does not fit.
+// misfit is a value that does not fit.
 type misfit struct {
-	key  string // in the table
+	key  string // with its table
 	text string
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/requires"
 	"codex-proxy/internal/strict"
 	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/auth"
@@ -64,6 +65,7 @@ type Config struct {
 	Images            Images
 	Traces            Traces
 	Accounts          accounts.Policy
+	Dependencies      Dependencies
 }
 
 // Socket is the path of a worker's unix socket.
@@ -107,6 +109,7 @@ type raw struct {
 	Accounts          rawAccounts `toml:"accounts"`
 	Traces            rawTraces   `toml:"traces"`
 	Models            models      `toml:"models"`
+	requires.Settings
 
 	pages Pages
 	lines strict.Lines
@@ -162,7 +165,8 @@ func override(r *raw, set string) error {
 }
 
 func (r raw) validate(dir string) (*Config, error) {
-	for _, check := range []func() error{r.checkNumbers, r.checkDurations, r.checkListen, r.checkOrigins} {
+	for _, check := range []func() error{r.checkNumbers, r.checkDurations, r.checkListen, r.checkOrigins,
+		r.checkRequires} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -195,6 +199,10 @@ func (r raw) validate(dir string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	dependencies, err := r.dependencies(dir, workers)
+	if err != nil {
+		return nil, err
+	}
 	return &Config{
 		Listen: r.Listen, Workers: workers, SocketDir: r.SocketDir, ControlSocket: r.controlSocket(), Keys: keys,
 		BodyLimit: r.BodyLimit, RequestMemory: r.RequestMemory, MaxInflight: r.MaxInflight,
@@ -204,7 +212,8 @@ func (r raw) validate(dir string) (*Config, error) {
 		HandshakeTimeout: r.HandshakeTimeout.Duration, StartTimeout: r.StartTimeout.Duration,
 		DrainTimeout: r.DrainTimeout.Duration, ResetAfter: r.ResetAfter.Duration,
 		LogLevel: r.LogLevel.Level, Textfile: r.Textfile, Images: images, Traces: traces, Accounts: policy,
-		KeyFile: r.keyFile(), Summary: summary, Aliases: aliases,
+		Dependencies: dependencies,
+		KeyFile:      r.keyFile(), Summary: summary, Aliases: aliases,
 		CORSOrigins: r.CORSOrigins, Pages: r.pages, UsageRetention: r.UsageRetention.n,
 	}, nil
 }

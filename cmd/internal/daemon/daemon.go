@@ -73,6 +73,7 @@ type Daemon struct {
 
 	systemd   *units.Manager
 	watcher   *units.Watcher
+	needs     *needs
 	pool      *workers.Pool
 	book      *accounts.Book
 	standby   *planner
@@ -158,9 +159,18 @@ func (d *Daemon) observe(registry prometheus.Registerer) *metrics {
 		d.textfile.writer = textfile.New(d.cfg.Textfile, d.version, d.health.report, d.logger)
 		d.changes.others = append(d.changes.others, d.textfile.writer.Changed)
 	}
+	d.needs = newNeeds(d.cfg, d.pool, d.systemd.ResetFailed, d.changes.reportChanged, d.logger)
+	d.health.dependencies = d.needs.watch.Report
 	d.watcher = units.NewWatcher(units.Config{
-		Units: unitNames(d.cfg.Workers), Logger: d.logger, Registry: registry,
-		OnState: d.pool.UnitChanged, OnBus: d.health.busChanged,
+		Units: append(unitNames(d.cfg.Workers), d.needs.units()...), Logger: d.logger, Registry: registry,
+		OnState: func(u units.State) {
+			d.needs.watch.UnitChanged(u) // first, so that a worker that starts with it does not wait for it
+			d.pool.UnitChanged(u)
+		},
+		OnBus: func(up bool, err error) {
+			d.needs.watch.BusChanged(up)
+			d.health.busChanged(up, err)
+		},
 		Unmanaged: os.Getenv("INVOCATION_ID") == "", // systemd.exec(5)
 	})
 	return m
@@ -192,13 +202,14 @@ func (d *Daemon) plan(registry prometheus.Registerer) {
 	}
 	d.changes.others = append(d.changes.others, d.standby.touch)
 	d.standby.assign(workers.Spare) // before the first plan, a stopped worker is no outage
+	d.needs.assign()                // before systemd reports a dependency, it is not ready
 }
 
 // succeed makes the takeover from a predecessor and the hand-over to a successor.
 func (d *Daemon) succeed(process *handoff.Predecessor, program []string, m *metrics) {
 	d.estate = &estate{
 		pool: d.pool, book: d.book, server: d.server, ledger: d.ledger, keys: d.keys, metrics: m,
-		textfile: d.textfile,
+		textfile: d.textfile, dependencies: d.needs.watch,
 	}
 	d.reloader = &reloader{
 		program: program, startTimeout: d.cfg.StartTimeout, notifier: d.notifier, sockets: d.sockets,

@@ -19,7 +19,9 @@ type health struct {
 	tracker *probes.Tracker
 	metrics *metrics
 	changed func() // the report has changed
-	logger  *slog.Logger
+	// dependencies are those of the report.
+	dependencies func() []probes.Dependency
+	logger       *slog.Logger
 
 	loops []func(context.Context) error // each returns when its loop has made a pass
 	stuck atomic.Pointer[string]        // what the last pass found; nil: nothing
@@ -36,6 +38,7 @@ func (h *health) handled() probes.Report {
 // snapshot is the state of the workers and of this process.
 func (h *health) snapshot() probes.Snapshot {
 	snap := h.pool.Snapshot()
+	snap.Dependencies = h.dependencies()
 	if stuck := h.stuck.Load(); stuck != nil {
 		snap.Stuck = *stuck
 	}

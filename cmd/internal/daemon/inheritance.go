@@ -7,6 +7,7 @@ import (
 	"codex-proxy/cmd/internal/daemon/inflight"
 	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/api"
+	"codex-proxy/proxy/dependencies"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/workers"
 )
@@ -29,6 +30,8 @@ type inheritance struct {
 	KeyLevels map[string]limits.KeyLevel `json:"key_levels,omitempty"`
 	// Accounts is what is known of the accounts. The file has it, too, but may be older.
 	Accounts *accounts.Saved `json:"accounts,omitempty"`
+	// Dependencies are the counts of the dependencies.
+	Dependencies dependencies.Saved `json:"dependencies,omitempty"`
 }
 
 // maxInheritance leaves room for the rest of the packet, in bytes.
@@ -44,6 +47,8 @@ type estate struct {
 	metrics  *metrics
 	textfile *textfileKeeper
 
+	dependencies *dependencies.Watch
+
 	withoutLoad bool // the predecessor reports none; set before this process has started
 }
 
@@ -56,6 +61,7 @@ func (e *estate) leave(began time.Time) inheritance {
 		Handoffs:       e.metrics.handoffs.done.Load() + 1, // with the one under way
 		FailedHandoffs: e.metrics.handoffs.failed.Load(), HandoffBegan: began,
 		Load: &load, KeyLevels: e.server.Limiter.KeyLevels(),
+		Dependencies: e.dependencies.Save(),
 	}
 	if i.tooLarge() {
 		i.KeyLevels = nil // of many hundred keys: they begin anew, and the reload succeeds
@@ -77,6 +83,7 @@ func (i inheritance) tooLarge() bool {
 // takeOver takes over the state of a predecessor.
 func (e *estate) takeOver(i inheritance) error {
 	e.pool.Restore(i.Workers)
+	e.dependencies.Restore(i.Dependencies)
 	if i.Accounts != nil { // 0.1.0 knows none
 		e.book.Restore(*i.Accounts, time.Now())
 	}

@@ -79,6 +79,9 @@ func (d *Daemon) serving() []Task {
 			return reloadServer{d.reloader.requests, d.cfg.StartTimeout + 2*handoffMargin, d.logger}.run(ctx, l)
 		}})
 	}
+	if len(d.needs.units()) > 0 {
+		tasks = append(tasks, Task{"dependencies", d.needs.watch.Run})
+	}
 	if d.notifier != nil { // without a service manager, no process restarts this one
 		tasks = append(tasks, Task{"restart delay", func(ctx context.Context) error {
 			return resetRestartDelay(ctx, d.cfg.ResetAfter, d.systemd, d.logger)

@@ -15,7 +15,9 @@ import (
 func TestStuckIsPublished(t *testing.T) {
 	changed := newChanges(func() {})
 	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second, ReadyTimeout: time.Second}, func() {})
-	h := &health{pool: pool, changed: changed.reportChanged}
+	h := &health{
+		pool: pool, changed: changed.reportChanged, dependencies: func() []probes.Dependency { return nil },
+	}
 	h.found(nil)
 	assert.Empty(t, changed.report, "nothing new")
 	h.found(errors.New("the loop does not answer"))

@@ -81,7 +81,8 @@ func newBed(t *testing.T) *bed {
 	b.accounts = map[string]Account{
 		"root": {0, 0, []uint32{0}}, proxyUser: {995, 993, []uint32{993}}, workerUser: {994, 992, []uint32{992}},
 	}
-	b.may = map[string]bool{"995 reset-failed " + defaultUnit: true, "995 reset-failed " + proxyUnit: true}
+	b.may = map[string]bool{"995 reset-failed " + defaultUnit: true, "995 reset-failed " + proxyUnit: true,
+		"995 reset-failed codex-dependency@x.service": true}
 	b.clock = Clock{Now: time.Now(), Synced: true}
 	b.known = []workers.Account{{Worker: "default", State: accounts.Available, Left: 0.58,
 		Limits: []workers.Limit{{}}, At: b.clock.Now}}

@@ -32,6 +32,7 @@ func writeTable(w io.Writer, r probes.Report, now time.Time) {
 	if ready.Details != "" {
 		fmt.Fprintf(w, "\n%s\n", ready.Details)
 	}
+	writeDependencies(w, r.Dependencies, ready.Details, now)
 }
 
 // queueLine describes the requests that wait for any worker.
@@ -49,28 +50,31 @@ func statusRow(w probes.Worker, now time.Time) []string {
 	if w.Drained {
 		why += ", drained"
 	}
-	ready := "no"
-	if w.Ready {
-		ready = "yes"
-	}
 	return []string{
-		w.Unit, state(w), ready, why, fmt.Sprint(w.RestartsTotal),
-		nextStart(w, now), fmt.Sprint(w.Inflight), lastExit(w.LastExit, now),
+		w.Unit, unitState(w.ActiveState, w.SubState), yesNo(w.Ready), why, fmt.Sprint(w.RestartsTotal),
+		nextStart(w.NextRestartAt, now), fmt.Sprint(w.Inflight), lastExit(w.LastExit, now),
 	}
 }
 
-func state(w probes.Worker) string {
-	if w.ActiveState == "" {
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func unitState(active, sub string) string {
+	if active == "" {
 		return "unknown"
 	}
-	return w.ActiveState + " (" + w.SubState + ")"
+	return active + " (" + sub + ")"
 }
 
-func nextStart(w probes.Worker, now time.Time) string {
-	if w.NextRestartAt == nil {
+func nextStart(at *time.Time, now time.Time) string {
+	if at == nil {
 		return "-"
 	}
-	return "in " + max(0, w.NextRestartAt.Sub(now)).Round(100*time.Millisecond).String()
+	return "in " + max(0, at.Sub(now)).Round(100*time.Millisecond).String()
 }
 
 func lastExit(e *probes.Exit, now time.Time) string {

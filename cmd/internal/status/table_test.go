@@ -34,11 +34,24 @@ func TestStatusGolden(t *testing.T) {
 	limit := worker("default", "failed", "failed", probes.StartLimitHit)
 	limit.RestartsTotal = 15
 	limit.LastExit = &probes.Exit{Result: "exit-code", At: ago(72 * time.Hour)}
+	unmet := worker("default", "active", "running", probes.DependencyNotReady)
+	unmet.Unmet = []string{"temporal"}
+	up := probes.Dependency{Name: "db", Unit: "codex-dependency@db.service", ActiveState: "active", SubState: "running",
+		Ready: true, Reason: probes.DependencyReady, Since: ago(3 * time.Hour)}
+	down := probes.Dependency{Name: "temporal", Unit: "codex-dependency@temporal.service", ActiveState: "activating",
+		SubState: "auto-restart", Reason: probes.DependencyBackingOff, Since: ago(time.Second), RestartsTotal: 4,
+		NextRestartAt: &next, LastExit: busy.LastExit,
+		RequiredBy: []string{"codex-proxy.service", "codex-worker@default.service"}}
+	stopped := probes.Dependency{Name: "search", Unit: "codex-dependency@search.service", ActiveState: "inactive",
+		SubState: "dead", Reason: probes.DependencyStopped}
 	for name, snap := range map[string]probes.Snapshot{
 		"ready":       {Workers: []probes.Worker{busy, waiting, drained}},
 		"start-limit": {Workers: []probes.Worker{limit}},
 		"unheard":     {Workers: []probes.Worker{worker("default", "", "", probes.Starting)}},
 		"no-worker":   {},
+		"dependencies": {
+			Workers: []probes.Worker{unmet}, Dependencies: []probes.Dependency{up, stopped, down},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tracker := probes.NewTracker(ago(time.Hour), func(probes.Flip) {})

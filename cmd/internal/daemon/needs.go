@@ -1,0 +1,91 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/requires"
+	"codex-proxy/proxy/dependencies"
+	"codex-proxy/proxy/workers"
+	"codex-proxy/units"
+)
+
+// needs applies the states of the dependencies to the workers that wait for them.
+type needs struct {
+	settings config.Dependencies
+	workers  []string
+	pool     *workers.Pool
+	watch    *dependencies.Watch
+}
+
+func newNeeds(cfg *config.Config, pool *workers.Pool, resetFailed func(context.Context, string) error,
+	changed func(), logger *slog.Logger) *needs {
+	n := &needs{settings: cfg.Dependencies, workers: cfg.Workers, pool: pool}
+	n.watch = dependencies.New(dependencies.Settings{
+		Dependencies: required(cfg.Dependencies), ResetAfter: cfg.ResetAfter, ResetFailed: resetFailed,
+		OnChange: func() {
+			n.assign()
+			changed()
+		},
+		Logger: logger,
+	})
+	for _, name := range cfg.Dependencies.Missing() {
+		logger.Warn("a dependency has no file", "dependency", name,
+			"required_by", strings.Join(requires.Of(cfg.Dependencies.Requires, name), ", "),
+			"remedy", "add it with codex-proxy dependencies add "+name+", or remove it from requires")
+	}
+	return n
+}
+
+// required is what each dependency is required by.
+func required(d config.Dependencies) (all []dependencies.Required) {
+	for _, name := range d.Names() {
+		r := dependencies.Required{Name: name, By: requires.Of(d.Requires, name)}
+		for _, by := range d.Requires {
+			holds := by.Unit == paths.ServiceUnit && by.ReadyRequires
+			r.HoldsService = r.HoldsService || holds && len(requires.Of([]requires.By{by}, name)) > 0
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// units are the units of all dependencies.
+func (n *needs) units() (all []string) {
+	for _, name := range n.settings.Names() {
+		all = append(all, units.Dependency(name))
+	}
+	return all
+}
+
+// assign sets what each worker waits for. A dependency without which the service is not ready
+// keeps turns from all workers.
+func (n *needs) assign() {
+	if len(n.settings.Requires) == 0 {
+		return
+	}
+	for _, worker := range n.workers {
+		_ = n.pool.SetUnmet(worker, n.unmet(worker)) // the worker is one of the pool
+	}
+}
+
+func (n *needs) unmet(worker string) (u workers.Unmet) {
+	var names []string
+	for _, by := range n.settings.Requires {
+		own := by.Unit == units.Worker(worker) && (by.ReadyRequires || by.BindRequires)
+		if own || by.Unit == paths.ServiceUnit && by.ReadyRequires {
+			names = append(names, by.Requires...)
+		}
+		if own && by.BindRequires {
+			_, reason := n.watch.Unmet(by.Requires)
+			u.Bound = reason != ""
+		}
+	}
+	slices.Sort(names)
+	u.Names, u.Reason = n.watch.Unmet(slices.Compact(names))
+	return u
+}

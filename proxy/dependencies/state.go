@@ -1,0 +1,69 @@
+package dependencies
+
+import (
+	"time"
+
+	"codex-proxy/probes"
+	"codex-proxy/units"
+)
+
+// state is what is known of one dependency.
+type state struct {
+	published  probes.Dependency
+	reported   bool // by systemd, at any time
+	restarts   units.RestartCounter
+	invocation string
+	restarted  bool // systemd has started this invocation by itself, so there is a delay to reset
+	reset      bool // it has been reset
+}
+
+func newState(r Required) *state {
+	return &state{published: probes.Dependency{
+		Name: r.Name, Unit: units.Dependency(r.Name), Reason: probes.DependencyStarting,
+		RequiredBy: r.By, HoldsService: r.HoldsService,
+	}}
+}
+
+// set takes over the state that systemd reports.
+func (s *state) set(u units.State) {
+	d := &s.published
+	s.restarts.Observe(u)
+	if u.InvocationID != s.invocation {
+		s.invocation, s.reset = u.InvocationID, false
+	}
+	s.restarted = u.NRestarts > 0
+	if end, ok := u.LastEnd(); ok {
+		d.LastExit = (*probes.Exit)(&end)
+	}
+	reason := probes.JudgeDependency(factsOf(u))
+	if reason != d.Reason || !s.reported {
+		d.Since = u.StateChangedAt
+	}
+	if !u.HeldBack { // the earlier status has the reason why the unit is down
+		d.StatusText = u.StatusText
+	}
+	d.ActiveState, d.SubState, d.MainPID = u.ActiveState, u.SubState, u.MainPID
+	d.Reason, d.Ready = reason, reason == probes.DependencyReady
+	d.RestartsTotal, d.NextRestartAt = s.restarts.Total, nil
+	if !u.NextRestartAt.IsZero() {
+		next := u.NextRestartAt
+		d.NextRestartAt = &next
+	}
+	s.reported = true
+}
+
+func factsOf(u units.State) probes.DependencyFacts {
+	f := probes.DependencyFacts{
+		ActiveState: u.ActiveState, SubState: u.SubState, Result: u.Result,
+		HeldBack: u.HeldBack, JobPending: u.JobPending, StartLimited: u.StartLimited(),
+	}
+	if e, ok := u.LastExit(); ok && e.Code == "exited" {
+		f.ExitStatus = u.ExecMainStatus
+	}
+	return f
+}
+
+// resetDue returns when the restart delay is to be reset; false if it is not.
+func (s *state) resetDue(after time.Duration) (time.Time, bool) {
+	return s.published.Since.Add(after), s.published.Ready && s.restarted && !s.reset
+}
