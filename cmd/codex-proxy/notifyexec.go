@@ -40,6 +40,8 @@ The unit should have KillMode=mixed: else systemd signals COMMAND as well as us.
 	notifyExecFlags(c.Flags(), s)
 	c.Flags().SetInterspersed(false) // the options after COMMAND are its own
 	cli.Complete(c, "stderr", "plain", "tracing")
+	cli.CompleteBegin(c, "probe", probe.Kinds()...)
+	cli.CompleteBegin(c, "ready", probe.Kinds()...)
 	return c
 }
 
@@ -62,22 +64,22 @@ func notifyExecFlags(flags *pflag.FlagSet, s *shim.Shim) {
                        Temporal describes the namespace
   exec:LINE            shell line that exits with 0
 Without a probe, COMMAND is ready as soon as it runs.`)
-	flags.Var(cli.Parsed("KIND:TARGET", "", s.AddReady), "ready", `one more probe that must pass for READY=1; several
-are possible. None of them has a part in WATCHDOG=1`)
-	flags.Var(cli.Duration(&s.Command.ProbeInterval), "probe-interval", `how often to probe after READY=1 while it passes.
+	flags.Var(cli.Parsed("KIND:TARGET", "", s.AddReady), "ready", `one more probe that must pass for READY=1, such as an
+end-to-end one. WATCHDOG=1 does not depend on it. The option may be given several times`)
+	flags.Var(cli.Duration(&s.Command.ProbeInterval), "probe-interval", `how often to probe while COMMAND passes.
 WatchdogSec= is a multiple of it: systemd kills COMMAND after that time without a pass.
 A probe that fails is repeated after a quarter of the interval. The default is a third
-of WatchdogSec=; without WatchdogSec=, nothing is probed after READY=1`)
+of WatchdogSec=; without WatchdogSec=, READY=1 ends the probes`)
 	flags.Var(cli.Duration(&s.Command.ProbeTimeout), "probe-timeout", `how long one probe may take, such as 500ms or 3s.
 At most --probe-interval. The default is a third of WatchdogSec=, or the interval if that
 is shorter; 5s without both`)
 	flags.Var(cli.Parsed("NUMBER", "", s.SetPasses), "probe-passes", `how often the probes must pass for READY=1.
 In succession, 250ms apart; the default is 1`)
-	flags.Var(cli.Parsed("LIST", "", s.SetStatuses), "probe-status", `the statuses that pass a probe http:, such as 200,204.
+	flags.Var(cli.Parsed("LIST", "", s.SetStatuses), "probe-status", `the statuses that pass http:, such as 200,204.
 The default is 200 to 399`)
-	flags.Var(cli.Text(&s.Probe.Body, "TEXT"), "probe-body", `the text that an answer to a probe http: contains,
-in its first 64 KiB`)
-	flags.Var(cli.Text(&s.Probe.CA, "PATH"), "probe-ca", `the only certificate authorities of the probes https: and grpcs:,
+	flags.Var(cli.Text(&s.Probe.Body, "TEXT"), "probe-body", `a text that the answer to http: contains, in its
+first 64 KiB`)
+	flags.Var(cli.Text(&s.Probe.CA, "PATH"), "probe-ca", `the only certificate authorities for https: and grpcs:,
 a file in PEM. The default is those of the system`)
 	flags.Var(cli.Duration(&s.Command.StopTimeout), "stop-timeout", `how long COMMAND may run on after a signal to end.
 Then it is killed. The default is the time that systemd allows`)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/cmd/internal/homelock"
+	"codex-proxy/cmd/internal/probe"
 )
 
 func TestNotifyExecMisuse(t *testing.T) {
@@ -23,7 +24,7 @@ func TestNotifyExecMisuse(t *testing.T) {
 		"":                                     "no command: put it last, after --",
 		"--probe tcp:127.0.0.1:1":              "no command",
 		"--prob x -- true":                     `unknown option --prob (did you mean "--probe"?); see codex-proxy notify-exec --help`,
-		"--probe ftp:x -- true":                `--probe=ftp:x: unknown kind "ftp": want appserver:unix:PATH, tcp:HOST:PORT, unix:PATH,`,
+		"--probe ftp:x -- true":                `--probe=ftp:x: unknown kind "ftp": want appserver:unix:PATH, tcp:`,
 		"--probe grpc:x -- true":               "--probe=grpc:x: want grpc:HOST:PORT",
 		"--probe-status 2x -- true":            "--probe-status=2x: want statuses of HTTP, such as 200 or 200,204",
 		"--probe-status 200 -- true":           "--probe-status needs --probe KIND:TARGET",
@@ -34,7 +35,7 @@ func TestNotifyExecMisuse(t *testing.T) {
 		"--probe-passes 2 -- true":             "--probe-passes needs --probe",
 		"--probe-passes 0 -- true":             "--probe-passes=0: want a number from 1 to 100",
 		"--probe-interval 2s -- true":          "--probe-interval needs --probe",
-		"--probe tcp:a:1 --probe-interval 2s --probe-timeout 3s x": "--probe-timeout 3s is longer than --probe-interval 2s",
+		"--probe-timeout 3s --probe-interval 2s --probe tcp:a:1 x": "3s is longer than --probe-interval 2s",
 		"--probe-body ok --probe tcp:a:1 x":                        "--probe-body: only a probe http: has it",
 		"--probe-ca /c --probe grpc:a:1 x":                         "--probe-ca: only the probes https: and grpcs: have it",
 		"--probe-ca c --probe grpcs:a:1 x":                         "--probe-ca: give an absolute path",
@@ -69,8 +70,10 @@ func TestNotifyExecHelp(t *testing.T) {
 	assert.Zero(t, status)
 	assert.Contains(t, stdout, "\nExit status: that of COMMAND;")
 	assert.Empty(t, stderr)
-	for _, kind := range []string{"appserver", "tcp", "unix", "http", "grpc", "grpcs", "temporal", "exec"} {
-		assert.Contains(t, stdout, "  "+kind+":")
+	for _, kind := range probe.Kinds() {
+		assert.Contains(t, stdout, "  "+kind)
+		assert.Contains(t, try(t, "__complete", "notify-exec", "--probe", "").stdout, kind+"\n")
+		assert.Contains(t, try(t, "__complete", "notify-exec", "--ready", "").stdout, kind+"\n")
 	}
 }
 
@@ -110,7 +113,7 @@ func TestNotifyExecWatchdogFits(t *testing.T) {
 	for times, want := range map[string]string{
 		"--probe-interval 2s --probe-timeout 999ms": "",
 		"--probe-interval 1999ms":                   "",
-		"--probe-interval 2s":                       "--probe-interval 2s and --probe-timeout 1s do not fit into WatchdogSec=3s",
+		"--probe-interval 2s":                       "2s and --probe-timeout 1s do not fit into WatchdogSec=3s",
 		"--probe-interval 3s":                       "--probe-interval 3s and --probe-timeout 1s do not fit",
 		"--probe-interval 2s --probe-timeout 1s":    "at least twice the interval, and longer than both together",
 	} {

@@ -144,12 +144,18 @@ func TestHTTPAnswer(t *testing.T) {
 
 func TestHTTPAuthorities(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	defer server.Close()
-	_, err := run(t, HTTP(server.URL, HTTPAnswer{}))
-	require.ErrorContains(t, err, "certificate signed by unknown authority")
-	_, err = run(t, HTTP(server.URL, HTTPAnswer{Authorities: writePEM(t, server.Certificate())}))
-	assert.NoError(t, err)
+	for _, version := range []int{1, 2} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			assert.Equal(t, version, r.ProtoMajor)
+		}))
+		server.EnableHTTP2 = version == 2
+		server.StartTLS()
+		_, err := run(t, HTTP(server.URL, HTTPAnswer{}))
+		require.ErrorContains(t, err, "certificate signed by unknown authority")
+		_, err = run(t, HTTP(server.URL, HTTPAnswer{Authorities: writePEM(t, server.Certificate())}))
+		require.NoError(t, err)
+		server.Close()
+	}
 }
 
 func writePEM(t testing.TB, certificate *x509.Certificate) (path string) {

@@ -12,6 +12,9 @@ import (
 	"sync/atomic"
 )
 
+// dialer has no keep-alive: the connection of a probe ends with it.
+var dialer = net.Dialer{KeepAlive: -1}
+
 // TCP passes when a connection to addr (host:port) is accepted.
 func TCP(addr string) Func { return accepts("tcp", addr) }
 
@@ -20,7 +23,6 @@ func Unix(path string) Func { return accepts("unix", path) }
 
 func accepts(network, addr string) Func {
 	return func(ctx context.Context) (string, error) {
-		var dialer net.Dialer
 		conn, err := dialer.DialContext(ctx, network, addr)
 		if err != nil {
 			return "", err

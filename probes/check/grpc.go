@@ -36,7 +36,6 @@ func (g GRPC) String() string {
 // HTTP/2, since google.golang.org/grpc takes 1 MiB of memory in each process of the
 // program.
 func (g GRPC) call(ctx context.Context, method string, message []byte) (reply []byte, err error) {
-	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, g.Network, g.Address)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -99,7 +100,8 @@ func TestHealthStatus(t *testing.T) {
 
 	refused := status.Error(codes.PermissionDenied, "no key: 100 % sure\n")
 	refuse := func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) { return nil, refused }
-	server := serveGRPC(t, listen(t, "tcp", "127.0.0.1:0"), withHealth(health.NewServer()), grpc.UnaryInterceptor(refuse))
+	server := serveGRPC(t, listen(t, "tcp", "127.0.0.1:0"), withHealth(health.NewServer()),
+		grpc.UnaryInterceptor(refuse))
 	_, err = run(t, Health(server, ""))
 	require.EqualError(t, err, "grpc.health.v1: PERMISSION_DENIED: no key: 100 % sure\n")
 	var s *Status
@@ -141,15 +143,17 @@ func describe(known string) func(any, grpc.ServerStream) error {
 	}
 }
 
+func registerDescribe(server *grpc.Server, known string) {
+	server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "temporal.api.workflowservice.v1.WorkflowService", HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{StreamName: "DescribeNamespace", Handler: describe(known)}},
+	}, nil)
+}
+
 func TestTemporal(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	long := strings.Repeat("n", 300) // a length of two bytes
-	server := serveGRPC(t, listen(t, "tcp", "127.0.0.1:0"), func(s *grpc.Server) {
-		s.RegisterService(&grpc.ServiceDesc{
-			ServiceName: "temporal.api.workflowservice.v1.WorkflowService", HandlerType: (*any)(nil),
-			Streams: []grpc.StreamDesc{{StreamName: "DescribeNamespace", Handler: describe(long)}},
-		}, nil)
-	})
+	server := serveGRPC(t, listen(t, "tcp", "127.0.0.1:0"), func(s *grpc.Server) { registerDescribe(s, long) })
 	detail, err := run(t, Temporal(server, long))
 	require.NoError(t, err)
 	assert.Equal(t, "temporal "+server.Address+", namespace "+long, detail)
@@ -228,7 +232,7 @@ func TestHealthOtherServers(t *testing.T) {
 	for want, server := range map[string]GRPC{
 		"the server speaks HTTP/1, not gRPC":                {"tcp", http1.Listener.Addr().String(), false, ""},
 		"not gRPC: the status is 404 Not Found":             web(http.NotFound),
-		"not gRPC: the content type is \"text/plain":        web(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }),
+		"not gRPC: the content type is \"text/plain":        web(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }),
 		"not gRPC: the answer has no grpc-status":           web(grpcAnswer("", 0, 0, 0, 0, 0)),
 		"the gRPC answer has 4 bytes and no message":        web(grpcAnswer("0", 0, 0, 0, 0)),
 		"the gRPC answer is compressed":                     web(grpcAnswer("0", 1, 0, 0, 0, 0)),

@@ -37,7 +37,6 @@ func HTTPUnix(path, target string, want HTTPAnswer) Func {
 // server still accepts. An empty address is that of the URL.
 func (a HTTPAnswer) check(url, detail, network, address string) Func {
 	dial := func(ctx context.Context, _, host string) (net.Conn, error) {
-		var dialer net.Dialer
 		if address != "" {
 			host = address
 		}

@@ -37,6 +37,7 @@ func program() *Program {
 	}), "mode", "the mode")
 	_ = serve.MarkFlagRequired("mode")
 	Complete(serve, "mode", "plain")
+	CompleteBegin(serve, "set", "size=")
 	things := &cobra.Command{Use: "things", Short: "keep things"}
 	things.PersistentFlags().Bool("loud", false, "print more")
 	returning := func(err error) func(*cobra.Command, []string) error {
@@ -159,6 +160,7 @@ func TestCompletions(t *testing.T) {
 		"__complete th":               "things\tkeep things\n:4\n",
 		"__complete help things ch":   "add\ncheck\nrun\n:4\n",
 		"__complete serve --mode pl":  "plain\n:4\n",
+		"__complete serve --set s":    "size=\n:6\n",
 		"__complete serve --wait 1":   ":4\n",
 		"__complete serve --config x": ":0\n", // which leaves files to the shell
 		"__complete serve x":          ":4\n",

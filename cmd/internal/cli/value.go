@@ -88,3 +88,11 @@ func Complete(c *cobra.Command, option string, words ...string) {
 	// An error means that c lacks the option, which the first TAB in a test shows.
 	_ = c.RegisterFlagCompletionFunc(option, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
+
+// CompleteBegin completes the beginning of the value of an option of c by words, after
+// which the value goes on.
+func CompleteBegin(c *cobra.Command, option string, words ...string) {
+	directive := cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	// An error means that c lacks the option, which the first TAB in a test shows.
+	_ = c.RegisterFlagCompletionFunc(option, cobra.FixedCompletions(words, directive))
+}

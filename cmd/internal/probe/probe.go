@@ -26,10 +26,19 @@ type Probe struct {
 	http, tls bool // which options the probe has
 }
 
-// Forms is one line for each kind, in the order of help texts.
-var Forms = []string{
+// forms are one line for each kind, in the order of help texts.
+var forms = []string{
 	"appserver:unix:PATH", "tcp:HOST:PORT", "unix:PATH", "http:URL", "grpc:HOST:PORT[/SERVICE]",
 	"grpcs:HOST:PORT[/SERVICE]", "temporal:HOST:PORT[/NAMESPACE]", "exec:LINE",
+}
+
+// Kinds returns the beginnings of all values, such as "tcp:".
+func Kinds() (kinds []string) {
+	for _, form := range forms {
+		kind, _, _ := strings.Cut(form, ":")
+		kinds = append(kinds, kind+":")
+	}
+	return kinds
 }
 
 // Parse reads KIND:TARGET. It touches neither files nor the network.
@@ -49,7 +58,7 @@ func Parse(value string, o Options) (Probe, error) {
 	parse := kinds[kind]
 	if parse == nil {
 		return Probe{}, fmt.Errorf("unknown kind %q: want %s or %s",
-			kind, strings.Join(Forms[:len(Forms)-1], ", "), Forms[len(Forms)-1])
+			kind, strings.Join(forms[:len(forms)-1], ", "), forms[len(forms)-1])
 	}
 	return parse(target, o)
 }
