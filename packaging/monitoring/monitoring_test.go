@@ -71,9 +71,13 @@ func cell(text string) string {
 	return strings.NewReplacer(
 		"{{ $labels.worker }}", "NAME",
 		"{{ $labels.account }}", "NAME",
+		"{{ $labels.dependency }}", "NAME",
+		"{{ if match `^codex-dependency@` $labels.name }}{{ $labels.name }}{{ else }}codex.target{{ end }}",
+		"codex.target (of a dependency: UNIT)",
 		"{{ $labels.name }}", "UNIT",
 		"{{ reReplaceAll `[.][a-z]+$` `` $labels.name }}", "NAME",
 		"{{ $value }}", "N",
+		"{{ printf `%.0f` $value }}", "N",
 		"|", `\|`,
 	).Replace(text)
 }

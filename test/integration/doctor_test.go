@@ -15,7 +15,7 @@ import (
 
 // The checks of `codex-proxy doctor`, in order.
 const doctorChecks = "systemd units users permissions bus polkit codex sandbox login config databases sockets " +
-	"service models accounts watchdog ports cgroup clock"
+	"service models accounts dependencies watchdog ports cgroup clock"
 
 // ofTheHost are the checks whose results depend on the host of the tests.
 var ofTheHost = map[string]bool{"cgroup": true, "clock": true}
@@ -111,12 +111,12 @@ func testDoctor(t *testing.T, suite string) {
 	before := b.show(workerUnit, "InvocationID", "NRestarts", "StateChangeTimestampMonotonic")
 	b.healthy()
 	page := b.MustRun(t, "codex-proxy", "doctor")
-	assert.Contains(t, page, "ok    codex        worker default: codex 0.169.0, native, "+codexDir+"/bin/codex\n")
-	assert.Contains(t, page, "ok    models       worker default: offers "+model+"\n")
+	assert.Contains(t, page, "ok    codex         worker default: codex 0.169.0, native, "+codexDir+"/bin/codex\n")
+	assert.Contains(t, page, "ok    models        worker default: offers "+model+"\n")
 	if suite == oldest { // the missing delays are no finding: the units wait themselves
-		assert.Regexp(t, `ok    systemd      version 252.*the units themselves wait`, page)
+		assert.Regexp(t, `ok    systemd       version 252.*the units themselves wait`, page)
 	}
-	assert.Contains(t, page, "ok    ports        127.0.0.1:8787: answers, and asks for no API key\n")
+	assert.Contains(t, page, "ok    ports         127.0.0.1:8787: answers, and asks for no API key\n")
 	assert.Equal(t, before, b.show(workerUnit, "InvocationID", "NRestarts", "StateChangeTimestampMonotonic"))
 
 	b.MustRun(t, "systemctl", "stop", "codex-proxy.service")

@@ -44,7 +44,7 @@ func TestNativeWorkerRunsCommands(t *testing.T) {
 		out := b.tool(inSandbox)
 		assert.Contains(t, out, b.uid(workerUnit)+`\n1\n. no\n/etc no\n/srv no\n`)
 		page := b.MustRun(t, "codex-proxy", "doctor")
-		assert.Contains(t, page, "ok    sandbox      worker default: codex runs a command in its sandbox, inside "+
+		assert.Contains(t, page, "ok    sandbox       worker default: codex runs a command in its sandbox, inside "+
 			workerUnit+"\n")
 
 		require.NoError(t, b.WriteFile(workerFile,

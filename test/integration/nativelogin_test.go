@@ -197,7 +197,7 @@ func TestToolsOfANativeWorkerFindNoLogin(t *testing.T) {
 		assert.Equal(t, "no", strings.TrimSpace(b.MustRun(t, "sh", "-c",
 			"cd /proc/$(systemctl show -p MainPID --value "+workerUnit+")/root/tmp; "+
 				"ls notified served "+nativeHome+"/filtered 2>/dev/null || echo no")))
-		assert.Contains(t, b.MustRun(t, "codex-proxy", "doctor"), "ok    sandbox      worker default")
+		assert.Contains(t, b.MustRun(t, "codex-proxy", "doctor"), "ok    sandbox       worker default")
 	})
 }
 

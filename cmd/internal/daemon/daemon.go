@@ -152,6 +152,7 @@ func (d *Daemon) observe(registry prometheus.Registerer) *metrics {
 	})
 	d.health = &health{pool: d.pool, metrics: m, changed: d.changes.reportChanged, logger: d.logger}
 	d.health.tracker = probes.NewTracker(time.Now(), d.health.flipped)
+	registry.MustRegister(newDependencyCollector(d.health.report))
 	d.textfile = &textfileKeeper{
 		path: d.cfg.Textfile, started: d.started, successor: d.successor, logger: d.logger,
 	}

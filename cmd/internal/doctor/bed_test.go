@@ -18,6 +18,8 @@ import (
 	"go.uber.org/goleak"
 
 	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/dependency"
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/appserver"
@@ -60,6 +62,7 @@ type bed struct {
 	known    []workers.Account
 	knownErr error
 	free     uint64
+	probeErr error
 }
 
 type get struct {
@@ -91,6 +94,7 @@ func newBed(t *testing.T) *bed {
 		Account: b.account, Status: b.status,
 		Keys: b.keys, Get: b.get, Codex: b.findCodex, Command: b.command,
 		Accounts: func(context.Context, string) ([]workers.Account, error) { return b.known, b.knownErr },
+		Probe:    func(_ context.Context, p dependency.Probe) (string, error) { return p.Check, b.probeErr },
 		Clock:    func() (Clock, error) { return b.clock, b.clockErr },
 		Free:     func(string) (uint64, error) { return b.free, nil },
 	}
@@ -239,6 +243,36 @@ func (b *bed) remove(path string) { require.NoError(b.t, os.RemoveAll(b.path(pat
 func (b *bed) touch(path string) {
 	later := time.Now().Add(time.Minute)
 	require.NoError(b.t, os.Chtimes(b.path(path), later, later))
+}
+
+// serverUID is the number of the user of a dependency that runs.
+const serverUID = 61300
+
+// depend adds a dependency that runs and answers, with its file, program and state, required by the worker default.
+func (b *bed) depend(name, more string) {
+	for _, dir := range []string{paths.DependencySettings, generated, dependency.StateDir(name)} {
+		require.NoError(b.t, os.MkdirAll(b.path(dir), 0o755))
+	}
+	b.write("/usr/bin/server", "")
+	b.chmod("/usr/bin/server", 0o755)
+	b.write(dependencyFile(name), "command = [\"/usr/bin/server\"]\n"+more+"[probe]\ncheck = \"tcp:127.0.0.1:9\"\n")
+	b.chmod(dependency.StateDir(name), 0o700)
+	b.give(dependency.StateDir(name), serverUID)
+	b.reload()
+	running := units.State{Unit: units.Dependency(name), LoadState: "loaded", ActiveState: "active",
+		SubState: "running", MainPID: 81}
+	b.units[running.Unit] = &units.Description{State: running, FileState: "enabled", UID: serverUID,
+		Watchdog: 15 * time.Second, WatchdogAge: time.Second}
+}
+
+// reload is a daemon-reload: the generators run.
+func (b *bed) reload() {
+	_ = dependency.Generate(b.path(paths.DependencySettings), b.path(generated)) // bad files have no drop-in
+}
+
+// requires makes the worker default require a dependency.
+func (b *bed) requires(name string) {
+	b.report.Dependencies = []probes.Dependency{{Name: name, RequiredBy: []string{defaultUnit}}}
 }
 
 func (b *bed) listen(path string, mode os.FileMode, user, group string) {

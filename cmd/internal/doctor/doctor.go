@@ -13,6 +13,8 @@ import (
 const (
 	// surveyLimit bounds each question to systemd and to the daemon.
 	surveyLimit = 5 * time.Second
+	// atATime bounds the questions to systemd at the same time: each is a connection to the bus.
+	atATime = 16
 	// checkLimit bounds each check. The slowest runs codex twice.
 	checkLimit = 12 * time.Second
 )
@@ -42,6 +44,7 @@ func checks() []check {
 		{"service", checkService},
 		{"models", checkModels},
 		{"accounts", checkAccounts},
+		{"dependencies", checkDependencies},
 		{"watchdog", checkWatchdog},
 		{"ports", checkPorts},
 		{"cgroup", checkCgroup},

@@ -24,7 +24,7 @@ import (
 
 // names are the names of the checks, which scripts match on.
 var names = strings.Fields(`systemd units users permissions bus polkit codex sandbox login config databases sockets
-	service models accounts watchdog ports cgroup clock`)
+	service models accounts dependencies watchdog ports cgroup clock`)
 
 func TestAllIsWell(t *testing.T) {
 	r := Examine(t.Context(), newBed(t).host)
@@ -544,11 +544,11 @@ func TestPage(t *testing.T) {
 	r.add("systemd", []Finding{ok("", "version 257")})
 	r.add("units", []Finding{warn("a.service", "is\nodd", "look"), fail("b.service", "is stopped", "start it")})
 	require.NoError(t, r.Write(&page))
-	assert.Equal(t, `ok    systemd      version 257
-warn  units        a.service: is odd
-                   -> look
-fail  units        b.service: is stopped
-                   -> start it
+	assert.Equal(t, `ok    systemd       version 257
+warn  units         a.service: is odd
+                    -> look
+fail  units         b.service: is stopped
+                    -> start it
 
 1 ok, 1 warn, 1 fail
 `, page.String())

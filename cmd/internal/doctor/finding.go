@@ -93,9 +93,9 @@ func (r Report) Write(w io.Writer) error {
 	var page strings.Builder
 	for _, f := range r.Findings {
 		count[f.Level]++
-		fmt.Fprintf(&page, "%-4s  %-11s  %s\n", f.Level, f.Check, f.sentence())
+		fmt.Fprintf(&page, "%-4s  %-12s  %s\n", f.Level, f.Check, f.sentence())
 		if f.Remedy != "" {
-			fmt.Fprintf(&page, "%19s-> %s\n", "", oneLine(f.Remedy))
+			fmt.Fprintf(&page, "%20s-> %s\n", "", oneLine(f.Remedy))
 		}
 	}
 	fmt.Fprintf(&page, "\n%d ok, %d warn, %d fail\n", count[OK], count[Warn], count[Fail])

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/dependency"
 	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
@@ -32,8 +33,10 @@ type Host struct {
 	Codex func(w *codexhome.Worker, env []string, as Account) (Codex, error)
 	// Command makes the codex behind a worker's socket run a command as if the model had asked for it.
 	Command func(ctx context.Context, socket string, command []string) (appserver.CommandResult, error)
-	Clock   func() (Clock, error)
-	Free    func(dir string) (uint64, error) // bytes free for other users than root
+	// Probe asks a dependency once whether it works, and returns a few words about it.
+	Probe func(ctx context.Context, p dependency.Probe) (detail string, err error)
+	Clock func() (Clock, error)
+	Free  func(dir string) (uint64, error) // bytes free for other users than root
 }
 
 // Systemd answers questions about systemd and polkit. See units.Manager.

@@ -23,6 +23,9 @@ type survey struct {
 	configErr error
 	workers   []worker
 
+	dependencies    []dependent
+	dependenciesErr error // of their directory
+
 	version   string // of systemd
 	busErr    error  // systemd does not answer
 	units     map[string]units.Description
@@ -56,6 +59,7 @@ func (h Host) survey(ctx context.Context) *survey {
 	if s.reportErr == nil {
 		s.inForce, _ = h.Keys(limited, s.controlSocket()) // an error: the daemon is an older version
 	}
+	s.findDependencies()
 	s.askSystemd(ctx)
 	return s
 }
@@ -107,8 +111,11 @@ func (s *survey) askSystemd(ctx context.Context) {
 	}
 	var all sync.WaitGroup
 	var mu sync.Mutex // guards the maps
-	for _, name := range s.unitNames() {
+	places := make(chan struct{}, atATime)
+	for _, name := range append(s.unitNames(), s.dependencyUnits()...) {
 		all.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
 			d, err := s.Systemd.Describe(ctx, name)
 			mu.Lock()
 			defer mu.Unlock()

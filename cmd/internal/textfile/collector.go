@@ -41,6 +41,29 @@ var ofWorkers = []struct {
 		func(w probes.Worker) float64 { return float64(w.Inflight) }},
 }
 
+var ofDependencies = []struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(probes.Dependency) float64
+}{
+	{byDependency("codex_textfile_dependency_ready", "Whether the dependency is ready: its unit is active."),
+		prometheus.GaugeValue,
+		func(d probes.Dependency) float64 { return oneIf[d.Ready] }},
+	{byDependency("codex_textfile_dependency_restarts_total",
+		"Automatic restarts of the dependency by systemd since the proxy started."), prometheus.CounterValue,
+		func(d probes.Dependency) float64 { return float64(d.RestartsTotal) }},
+	{byDependency("codex_textfile_dependency_state_since_timestamp_seconds",
+		"When the state of the dependency last changed."), prometheus.GaugeValue,
+		func(d probes.Dependency) float64 { return seconds(d.Since) }},
+}
+
+var dependencyState = byDependency("codex_textfile_dependency_state",
+	"1 for the state that the dependency is in, and 0 for the others.", "state")
+
+func byDependency(name, help string, more ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, append([]string{"dependency"}, more...), nil)
+}
+
 func byWorker(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, []string{"worker"}, nil)
 }
@@ -72,6 +95,10 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range ofWorkers {
 		out <- m.desc
 	}
+	for _, m := range ofDependencies {
+		out <- m.desc
+	}
+	out <- dependencyState
 }
 
 // Collect implements prometheus.Collector.
@@ -86,6 +113,19 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		for _, m := range ofWorkers {
 			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(w), w.Name)
 		}
+	}
+	for _, d := range r.Dependencies {
+		collectDependency(out, d)
+	}
+}
+
+func collectDependency(out chan<- prometheus.Metric, d probes.Dependency) {
+	for _, m := range ofDependencies {
+		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(d), d.Name)
+	}
+	for _, reason := range probes.DependencyReasons {
+		out <- prometheus.MustNewConstMetric(dependencyState, prometheus.GaugeValue, oneIf[d.Reason == reason], d.Name,
+			string(reason))
 	}
 }
 

@@ -95,6 +95,9 @@ func stateOf(r probes.Report) []string {
 	for _, w := range r.Workers {
 		state = append(state, string(w.Reason), w.InvocationID)
 	}
+	for _, d := range r.Dependencies {
+		state = append(state, d.Name, string(d.Reason), d.Since.String())
+	}
 	return state
 }
 

@@ -96,6 +96,33 @@ func TestWrittenAtChangesAndOnATimer(t *testing.T) {
 	})
 }
 
+// A change of a dependency is written at once, like one of a worker.
+func TestDependencies(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "codex-proxy.prom")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, path)
+		become := func(d probes.Dependency) {
+			d.Name, d.Since = "temporal", time.Unix(1700000000, 0)
+			r.now.Store(&probes.Report{Dependencies: []probes.Dependency{d}})
+			r.Changed()
+		}
+		become(probes.Dependency{Reason: probes.DependencyReady, Ready: true})
+		running(t, r, func() {
+			assert.Contains(t, r.text(t), `codex_textfile_dependency_ready{dependency="temporal"} 1`)
+			assert.Contains(t, r.text(t), `codex_textfile_dependency_state{dependency="temporal",state="ready"} 1`)
+			assert.Contains(t, r.text(t),
+				`codex_textfile_dependency_state_since_timestamp_seconds{dependency="temporal"} 1.7e+09`)
+
+			become(probes.Dependency{Reason: probes.DependencyBackingOff, RestartsTotal: 1})
+			<-time.After(2 * pause)
+			synctest.Wait()
+			assert.Contains(t, r.text(t), `codex_textfile_dependency_ready{dependency="temporal"} 0`)
+			assert.Contains(t, r.text(t), `codex_textfile_dependency_state{dependency="temporal",state="backing_off"} 1`)
+			assert.Contains(t, r.text(t), `codex_textfile_dependency_restarts_total{dependency="temporal"} 1`)
+		})
+	})
+}
+
 // Node exporter runs as another user, and reads every *.prom as metrics.
 func TestReadableAndAlone(t *testing.T) {
 	dir := t.TempDir()

@@ -14,9 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/dependency"
 	"codex-proxy/cmd/internal/doctor"
 	"codex-proxy/cmd/internal/handshake"
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/probe"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/control"
@@ -31,7 +33,7 @@ func New(version string) doctor.Host {
 	return doctor.Host{
 		Root: "/", Control: paths.ControlSocket, IsRoot: os.Geteuid() == 0,
 		Systemd: units.NewManager(), Account: Account, Status: askStatus, Keys: askKeys, Accounts: askAccounts, Get: get,
-		Codex: codexOf, Command: h.runInWorker, Clock: clock, Free: free,
+		Codex: codexOf, Command: h.runInWorker, Probe: h.probe, Clock: clock, Free: free,
 	}
 }
 
@@ -108,6 +110,15 @@ func (h host) runInWorker(ctx context.Context, socket string, command []string) 
 		return err
 	})
 	return r, err
+}
+
+// probe runs the probe of a dependency as root: on this machine's network, outside of the unit's sandbox.
+func (h host) probe(ctx context.Context, p dependency.Probe) (detail string, err error) {
+	checks, err := probe.Parse(p.Check, probe.Options{Version: h.version, Statuses: p.Status, Body: p.Body, CA: p.CA})
+	if err != nil {
+		return "", err
+	}
+	return checks.Alive(ctx)
 }
 
 func free(dir string) (uint64, error) {
