@@ -32,9 +32,9 @@ func commands() []cli.Group {
 			keysCommand(), usageCommand(), dependenciesCommand(), reloadCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
-			serveCommand(), workerWaitCommand(), workerPrepareCommand(), dependencyGenerateCommand(), fetchCommand(),
-			fetchPrepareCommand(), sendTracesCommand(), tracesPrepareCommand(), launchCommand(), notifyExecCommand(),
-			appServerCommand(),
+			serveCommand(), workerWaitCommand(), workerPrepareCommand(), dependencyGenerateCommand(),
+			dependencyPrepareCommand(), fetchCommand(), fetchPrepareCommand(), sendTracesCommand(),
+			tracesPrepareCommand(), launchCommand(), notifyExecCommand(), lockExecCommand(), appServerCommand(),
 		}},
 	}
 }

@@ -26,7 +26,8 @@ has it: with OOMPolicy=continue systemd itself calls that a signal.
 Where systemd has no growing restart delays (before 254), it first waits for what
 is left of the delay that RestartSteps= and RestartMaxDelaySec= ask for.
 
-Exit status: that of COMMAND; 64 for wrong usage; 203 if COMMAND cannot be started.
+Exit status: that of COMMAND; 64 for wrong usage; 75 if another process holds the
+lock, or the start is refused; 203 if COMMAND cannot be started.
 The unit should have KillMode=mixed: else systemd signals COMMAND as well as us.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			s.Command.Args = args
@@ -91,9 +92,7 @@ ended. The unit should have KillSignal=SIGINT, which goes on to COMMAND at once`
 	flags.Var(cli.Parsed("FORMAT", "", s.SetStderr), "stderr", `the format of COMMAND's standard error: plain or tracing.
 plain, the default, is shared as it is. tracing is Rust's format, which codex writes:
 in the journal, levels become priorities; with --relay the lines name the proxy's requests`)
-	flags.Var(cli.Parsed("HOLDER:DIR", "", s.SetLock), "lock", `hold the lock of the home DIR (`+homelock.FileName+`,
-flock(2)) as long as COMMAND, which inherits it, runs. While another process holds it,
-COMMAND does not start; the errors of other processes name HOLDER`)
+	ownerFlags(flags, &s.Owner)
 	flags.BoolVar(&s.Waited, "waited", false, `do not wait for the restart delay: the unit has done so,
 by worker-wait`)
 	flags.Var(cli.Text(&s.Certificates, "PATH"), "certificates", `the only certificate authorities for COMMAND,
@@ -101,4 +100,14 @@ as SSL_CERT_FILE=, if PATH is there and the unit sets none`)
 	flags.Var(cli.Text(&s.Relay, "NAME"), "relay", `accept connections on the socket that systemd passed under NAME,
 once COMMAND is ready`)
 	flags.Var(cli.Text(&s.RelayTo, "PATH"), "relay-to", "the unix socket of COMMAND that their bytes go on to")
+}
+
+// ownerFlags are options of notify-exec and lock-exec.
+func ownerFlags(flags *pflag.FlagSet, o *shim.Owner) {
+	flags.Var(cli.Parsed("HOLDER:PATH", "", o.SetLock), "lock", `hold a lock (flock(2)) as long as COMMAND, which inherits it, runs:
+that of the directory PATH (its file `+homelock.FileName+`), or the file PATH, which is
+made if it does not exist. While another process holds it, COMMAND does not start; if
+PATH is a directory, the errors of other processes name HOLDER`)
+	flags.Var(cli.Text(&o.Refused, "PATH"), "refused", `do not start COMMAND if dependency-prepare has refused this start:
+it leaves the reason in the file PATH. The exit status is 75 then`)
 }

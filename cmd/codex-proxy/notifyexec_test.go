@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 
 	"codex-proxy/cmd/internal/homelock"
 	"codex-proxy/cmd/internal/probe"
+	"codex-proxy/cmd/internal/refusal"
 )
 
 func TestNotifyExecMisuse(t *testing.T) {
@@ -48,8 +51,8 @@ func TestNotifyExecMisuse(t *testing.T) {
 		"--probe exec:a --probe exec:b x":                          "only one probe is possible",
 		"--probe-timeout 3 -- true":                                "--probe-timeout=3: want a positive time with its unit",
 		"--probe-timeout -3s -- true":                              "--probe-timeout=-3s: want a positive time with its unit",
-		"--lock /x -- true":                                        "want HOLDER:DIR",
-		"--lock x:y -- true":                                       "want HOLDER:DIR",
+		"--lock /x -- true":                                        "want HOLDER:DIR or HOLDER:FILE",
+		"--lock x:y -- true":                                       "want HOLDER:DIR or HOLDER:FILE",
 		"--relay x -- true":                                        "--relay needs --relay-to PATH",
 		"--relay-to /x -- true":                                    "--relay-to needs --relay NAME",
 		"--relay x --relay-to y -- true":                           `--relay-to "y": give an absolute path`,
@@ -98,6 +101,50 @@ func TestNotifyExecLock(t *testing.T) {
 	status, _, stderr = runNotifyExec(t, t.Context(), lock, "--", "true")
 	assert.Equal(t, 75, status)
 	assert.Contains(t, stderr, "the home "+home+" is in use by another, and has one writer at a time")
+}
+
+// The same with a file, which COMMAND's own child holds after the end of COMMAND.
+func TestNotifyExecLockFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "my.lock")
+	lock := "--lock=my.service:" + file
+	child := filepath.Join(t.TempDir(), "pid")
+	status, _, stderr := runNotifyExec(t, t.Context(), lock, "--", "sh", "-c",
+		"test /dev/fd/3 -ef "+file+" && { sleep 600 >/dev/null 2>&1 & echo $! >"+child+"; }")
+	assert.Zero(t, status, stderr)
+	next := fakeManager(t)
+	status, _, stderr = runNotifyExec(t, t.Context(), lock, "--", "true")
+	assert.Equal(t, 75, status)
+	assert.Contains(t, stderr, "the lock "+file+" is held by another process")
+	assert.Equal(t, "STATUS=Not started: the lock "+file+" is held by another process", next())
+	text, err := os.ReadFile(child)
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	status, _, stderr = runNotifyExec(t, t.Context(), lock, "--", "true")
+	assert.Zero(t, status, stderr)
+}
+
+// A refusal of this start keeps COMMAND from it, with the reason in all places; that of another start does not.
+func TestNotifyExecRefused(t *testing.T) {
+	refused := filepath.Join(t.TempDir(), "x")
+	t.Setenv("INVOCATION_ID", "a")
+	require.NoError(t, refusal.Write(refused, "port 1 is held by pid 2 (x)"))
+	next := fakeManager(t)
+	status, _, stderr := runNotifyExec(t, t.Context(), "--refused", refused, "--", "true")
+	assert.Equal(t, 75, status)
+	assert.Contains(t, stderr, "codex-proxy notify-exec: port 1 is held by pid 2 (x)\n")
+	assert.Equal(t, "STATUS=Not started: port 1 is held by pid 2 (x)", next())
+	for _, command := range []string{"notify-exec", "lock-exec"} {
+		var stderr strings.Builder
+		made := filepath.Join(t.TempDir(), "made")
+		status := run(t.Context(), []string{command, "--refused", refused, "--", "touch", made}, io.Discard, &stderr)
+		assert.Equal(t, map[string]int{"notify-exec": 75, "lock-exec": 0}[command], status, stderr.String())
+		assert.NoFileExists(t, made)
+	}
+	t.Setenv("INVOCATION_ID", "b")
+	status, _, stderr = runNotifyExec(t, t.Context(), "--refused", refused, "--", "true")
+	assert.Zero(t, status, stderr)
 }
 
 func TestNotifyExecWatchdogNeedsProbe(t *testing.T) {

@@ -42,7 +42,8 @@ func (s *Settings) unit(b *lines) {
 // commands replaces the command of the template, which reports the fault of a file.
 func (s *Settings) commands(b *lines) {
 	if len(s.Prepare) > 0 {
-		b.add("ExecStartPre=%s", command(s.Prepare))
+		lockExec := append([]string{paths.Program, "lock-exec"}, s.owner()...)
+		b.add("ExecStartPre=%s", command(slices.Concat(lockExec, []string{"--"}, s.Prepare)))
 	}
 	b.add("ExecStart=")
 	b.add("ExecStart=%s", command(s.notifyExec()))
@@ -52,12 +53,15 @@ func (s *Settings) commands(b *lines) {
 func command(args []string) string { return words(append([]string{":" + args[0]}, args[1:]...)...) }
 
 func (s *Settings) notifyExec() []string {
-	args := []string{paths.Program, "notify-exec", "--waited"}
-	if filepath.Base(s.Lock) == ".lock" {
-		args = append(args, "--lock", units.Dependency(s.Name)+":"+filepath.Dir(s.Lock))
-	}
+	args := append([]string{paths.Program, "notify-exec", "--waited"}, s.owner()...)
 	args = append(args, "--probe", s.Probe.Check, "--probe-timeout", s.Probe.Timeout.String(), "--")
 	return append(args, s.Command...)
+}
+
+// owner are the options that keep the server the only one with its data.
+func (s *Settings) owner() []string {
+	return []string{"--refused", filepath.Join(paths.DependencyRefusals, s.Name), "--lock",
+		units.Dependency(s.Name) + ":" + s.Lock}
 }
 
 func (s *Settings) surroundings(b *lines) {

@@ -1,6 +1,6 @@
-// Package homelock keeps a worker's home to one writer at a time: flock(2) on a file in the home. The worker's unit
-// holds it from before codex starts until codex, which inherits it, has ended. Every command of ours that writes to
-// the home takes it first.
+// Package homelock keeps a worker's home, and the data of a dependency, to one process at a time: flock(2) on a file.
+// The unit holds it from before its program starts until the program, which inherits it, has ended. Every command of
+// ours that writes to a home takes its lock first.
 package homelock
 
 import (
@@ -29,9 +29,10 @@ const (
 	longest = 160
 )
 
-// HeldError is the error of Take while another process has the lock.
+// HeldError is the error of Take and TakeFile while another process has the lock.
 type HeldError struct {
-	Home   string
+	Home   string // empty: the lock is no home's
+	File   string // the lock
 	Holder string // as that process gave it to Take; empty: unknown
 }
 
@@ -39,6 +40,9 @@ func (e *HeldError) Error() string {
 	holder := e.Holder
 	if holder == "" {
 		holder = "another process"
+	}
+	if e.Home == "" {
+		return fmt.Sprintf("the lock %s is held by %s", e.File, holder)
 	}
 	return fmt.Sprintf("the home %s is in use by %s, and has one writer at a time", e.Home, holder)
 }
@@ -55,7 +59,7 @@ func Take(ctx context.Context, home, holder string) (*Lock, error) {
 		return nil, fmt.Errorf("cannot lock the home %s: %w", home, err)
 	}
 	if err := await(ctx, file); err != nil {
-		held := &HeldError{Home: home, Holder: holderOf(file)}
+		held := &HeldError{Home: home, File: file.Name(), Holder: holderOf(file)}
 		if err := errors.Join(ignoreBusy(err), file.Close()); err != nil {
 			return nil, fmt.Errorf("cannot lock the home %s: %w", home, err)
 		}

@@ -43,6 +43,8 @@ const (
 	DependencyRuntimeDirs   = "/run/codex-dependency"
 	// OperatorUnits has the drop-ins of `systemctl edit` (systemd.unit(5)).
 	OperatorUnits = "/etc/systemd/system"
+	// DependencyRefusals has a file NAME for each refused start. Root alone writes there.
+	DependencyRefusals = "/run/codex-dependency-refused"
 	// Textfile is in the directory that Debian's node exporter reads.
 	Textfile = "/var/lib/prometheus/node-exporter/codex-proxy.prom"
 )

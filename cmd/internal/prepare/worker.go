@@ -11,20 +11,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/homelock"
 	"codex-proxy/cmd/internal/journal"
 	"codex-proxy/cmd/internal/paths"
-	"codex-proxy/cmd/internal/restartdelay"
 	"codex-proxy/notify"
 	"codex-proxy/units"
 )
-
-// stopBound is for one question to systemd.
-const stopBound = 5 * time.Second
 
 // Worker is `codex-proxy worker-prepare`. It prints a fault as one line, which systemd
 // puts in the unit's journal, and returns the exit status.
@@ -54,26 +49,6 @@ func Worker(ctx context.Context, name string, stderr io.Writer) error {
 		notifier.Status("Not started: " + err.Error())
 	}
 	return cli.Exit(prepareStatus(err), nil)
-}
-
-// Wait is `codex-proxy worker-wait`: it waits for the rest of the worker's restart delay.
-func Wait(ctx context.Context, name string, stderr io.Writer) error {
-	if err := units.ValidName(name); err != nil {
-		return cli.Exit(cli.Usage, err)
-	}
-	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
-	notifier, err := notify.FromEnv(logger)
-	if err != nil {
-		return err
-	}
-	if restartdelay.Await(ctx, notifier, logger) == nil {
-		return nil
-	}
-	status := stoppedStatus(ctx, name)
-	if status == cli.OK {
-		err = markStopped(runtimeDir())
-	}
-	return cli.Exit(status, err)
 }
 
 // stoppedName is a file of worker-wait for worker-prepare: systemd runs the next program
@@ -111,20 +86,6 @@ func prepareAlone(ctx context.Context, name string, home *codexhome.Home) error 
 		return fmt.Errorf("%w: %w", err, codexhome.ErrRetry)
 	}
 	return errors.Join(home.Prepare(ctx), lock.Release())
-}
-
-// stoppedStatus is the exit status after a signal during the wait for a restart: a
-// stop of the unit is no failure, and after any other signal the start fails.
-func stoppedStatus(ctx context.Context, worker string) int {
-	ctx, cancel := context.WithTimeout(ctx, stopBound)
-	defer cancel()
-	manager := units.NewManager()
-	defer manager.Close()
-	unit, err := manager.Describe(ctx, units.Worker(worker))
-	if err == nil && unit.ActiveState == "deactivating" {
-		return cli.OK
-	}
-	return cli.TempFail
 }
 
 func prepareStatus(err error) int {

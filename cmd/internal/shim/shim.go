@@ -12,12 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
 	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/homelock"
 	"codex-proxy/cmd/internal/journal"
 	"codex-proxy/cmd/internal/probe"
 	"codex-proxy/cmd/internal/restartdelay"
@@ -45,8 +43,7 @@ type Shim struct {
 	Certificates string // the file for SSL_CERT_FILE=
 	BlockSIGTERM string // the file whose presence blocks SIGTERM
 	Waited       bool   // the unit has waited for its restart delay
-	Home         string // the directory that COMMAND alone writes to; empty: none
-	Holder       string // our name for others that want to write there
+	Owner        Owner  // keeps COMMAND the only process of its kind
 	Command      notify.Command
 
 	probe    string   // the value of --probe
@@ -109,11 +106,15 @@ func (s *Shim) Run(ctx context.Context, stderr io.Writer) error {
 	if !s.Waited && restartdelay.Await(ctx, notifier, logger) != nil {
 		return nil // the unit was stopped
 	}
-	release, err := s.lockHome(ctx, notifier)
+	lock, err := s.Owner.Take(ctx)
 	if err != nil {
+		notifier.Status("Not started: " + err.Error())
 		return cli.Exit(cli.TempFail, err)
 	}
-	defer release()
+	if lock != nil {
+		defer func() { _ = lock.Release() }()
+		s.Command.Files = append(s.Command.Files, lock.File())
+	}
 	s.Command.MemoryEvents = notify.MemoryEvents()
 	s.Command.Stopped = beingStopped
 	status, err := notify.Exec(ctx, notifier, logger, s.Command)
@@ -129,32 +130,6 @@ func (s *Shim) Run(ctx context.Context, stderr io.Writer) error {
 // orderly reports whether the command has ended as it was asked to.
 func orderly(status syscall.WaitStatus) bool {
 	return status.Exited() && status.ExitStatus() == 0 || status.Signaled() && status.Signal() == syscall.SIGHUP
-}
-
-// SetLock reads the value of --lock, HOLDER:DIR.
-func (s *Shim) SetLock(value string) error {
-	holder, home, ok := strings.Cut(value, ":")
-	if !ok || holder == "" || !filepath.IsAbs(home) {
-		return errors.New("want HOLDER:DIR, such as my.service:/var/lib/my")
-	}
-	s.Holder, s.Home = holder, home
-	return nil
-}
-
-// lockHome takes the lock of the home, which the command inherits: the end of this
-// process alone does not release it. The lock that worker-prepare held is free by now;
-// a command that takes it in between keeps it for a moment, or is another codex.
-func (s *Shim) lockHome(ctx context.Context, n *notify.Notifier) (release func(), err error) {
-	if s.Home == "" {
-		return func() {}, nil
-	}
-	lock, err := homelock.Take(ctx, s.Home, s.Holder)
-	if err != nil {
-		n.Status("Not started: " + err.Error())
-		return nil, err
-	}
-	s.Command.Files = append(s.Command.Files, lock.File())
-	return func() { _ = lock.Release() }, nil
 }
 
 // inherit takes the socket of the relay, and checks the options against what the

@@ -1,0 +1,147 @@
+package holders
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// testdata/net has tables of Linux 6.1.
+func TestListeningSockets(t *testing.T) {
+	table, err := os.ReadFile("testdata/net/tcp")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tcp"), table, 0o600))
+	inodes, err := listening(dir, []int{7233})
+	require.NoError(t, err)
+	assert.Equal(t, map[uint64]string{7233001: "port 7233"}, inodes, "without IPv6")
+	inodes, err = listening("testdata/net", []int{7233, 22, 80})
+	require.NoError(t, err)
+	assert.Equal(t, map[uint64]string{7233001: "port 7233", 7233003: "port 7233", 22001: "port 22"}, inodes)
+	for _, bad := range []string{"", "x", "heading\n1: x 0A 0A 0A 0A 0A 0A 0A y\n1: a:x 0 0A 0 0 0 0 0 0 0\n"} {
+		got := map[uint64]string{}
+		require.NoError(t, listeners(strings.NewReader(bad), []int{7233}, got))
+		assert.Empty(t, got)
+	}
+	assert.Error(t, listeners(strings.NewReader("heading\n"+strings.Repeat("x", 1<<20)), []int{1}, map[uint64]string{}))
+}
+
+func TestUnitOfAProcess(t *testing.T) {
+	for _, c := range []struct{ groups, unit string }{
+		{"0::/system.slice/temporal.service\n", "temporal.service"},
+		{"0::/user.slice/user-0.slice/session-3.scope\n", "session-3.scope"},
+		{"0::/user.slice/user-1000.slice/user@1000.service/app.slice/tmux.scope\n", "user@1000.service"},
+		{"0::/init.scope\n", "init.scope"},
+		{"0::/system.slice/system-codex\\x2ddependency.slice/codex-dependency@a.service/.control", "codex-dependency@a.service"},
+		{"0::/_cpu.service\n", "cpu.service"},
+		{"0::/\n", ""},
+		{"", ""},
+		{"12:pids:/x.service\n1:name=systemd:/system.slice/cron.service\n0::/system.slice/y.service", "cron.service"},
+		{"0::/../../docker-ab.scope\n", "docker-ab.scope"},
+	} {
+		assert.Equal(t, c.unit, unitOf(c.groups), c.groups)
+	}
+}
+
+func TestDescriptorsOfAProcess(t *testing.T) {
+	const locked = "pos:\t0\nflags:\t0100002\nmnt_id:\t30\nino:\t5\nlock:\t1: FLOCK  ADVISORY  WRITE 812 00:1f:5 0 EOF\n"
+	assert.True(t, locksFile(locked))
+	assert.True(t, writes(locked))
+	const read = "pos:\t0\nflags:\t0100000\nlock:\t1: POSIX  ADVISORY  WRITE 812 00:1f:5 0 EOF\n"
+	assert.False(t, locksFile(read))
+	assert.False(t, writes(read))
+	assert.True(t, writes("flags:\t0102001\n"), "O_WRONLY|O_APPEND")
+	assert.False(t, writes("flags:\t012000000\n"), "O_PATH")
+	for _, bad := range []string{"", "flags:", "flags:\tx", "lock:", "lock:\t1:"} {
+		assert.False(t, locksFile(bad) || writes(bad), bad)
+	}
+}
+
+// A process chooses its command line, and the text goes to journals and terminals.
+func TestTextOfAHolder(t *testing.T) {
+	proc := t.TempDir()
+	dir := filepath.Join(proc, "812")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	write := func(name, text string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	write("comm", "worker\n")
+	h := Holder{PID: 812}
+	h.add("port 7233", aPort)
+	h.add("port 7233", aPort)
+	h.describe(proc)
+	assert.Equal(t, "port 7233 is held by pid 812 (worker)", h.String())
+	write("cmdline", "temporal\x00server\x00\x1b[31mstart-dev\x00")
+	write("cgroup", "0::/user.slice/session-3.scope\n")
+	h.describe(proc)
+	assert.Equal(t, "port 7233 is held by pid 812 (temporal server ?[31mstart-dev), unit session-3.scope", h.String())
+	write("cmdline", strings.Repeat("x", 5000))
+	h.describe(proc)
+	assert.Len(t, h.Command, longest+len("..."))
+	h.PID = 0
+	assert.Equal(t, "port 7233 is held by a process that cannot be seen from here", h.String())
+}
+
+// Processes of the server's own unit hold neither ports nor data against it, but the lock.
+func TestOwnProcesses(t *testing.T) {
+	s := &search{found: map[int]*Holder{}, locked: "/x", sockets: map[uint64]string{1: "port 1", 2: "port 2"}}
+	own := os.Getpid()
+	s.add(own, "port 1", aPort)
+	s.add(own, lockName("/x"), aLock)
+	list := s.holders("")
+	require.Len(t, list, 2)
+	assert.Contains(t, list[0].String(), "the lock /x and port 1 are held by pid ")
+	assert.Equal(t, "port 2 is held by a process that cannot be seen from here", list[1].String())
+	h := Holder{PID: own}
+	h.describe("/proc")
+	if h.Unit == "" {
+		h.Unit = "none"
+	}
+	s.found = map[int]*Holder{}
+	s.add(own, "port 1", aPort)
+	s.add(own, "port 2", aPort)
+	s.locked = ""
+	for _, other := range s.holders(h.Unit) {
+		assert.Equal(t, "none", h.Unit, "%v", other)
+	}
+}
+
+// Of a service one process is named, which is not our shim, and each process outside of services.
+func TestOneProcessOfAService(t *testing.T) {
+	of := func(pid int, unit string, held ...string) Holder {
+		h := Holder{PID: pid, Command: "x", Unit: unit}
+		for _, what := range held {
+			h.add(what, aFile)
+		}
+		return h
+	}
+	shim := of(1, "a.service", "lock")
+	shim.Command = "/usr/bin/codex-proxy notify-exec -- x"
+	list := onePerService([]Holder{
+		shim, of(2, "a.service", "lock", "file"), of(3, "a.service", "other"),
+		of(4, "s.scope", "lock"), of(5, "s.scope", "lock"), of(6, "", "lock"), of(7, "", "lock"),
+	})
+	var texts []string
+	for _, h := range list {
+		texts = append(texts, h.String())
+	}
+	assert.Equal(t, []string{
+		"file, lock and other are held by pid 2 (x), unit a.service", "lock is held by pid 4 (x), unit s.scope",
+		"lock is held by pid 5 (x), unit s.scope", "lock is held by pid 6 (x)", "lock is held by pid 7 (x)",
+	}, texts)
+}
+
+func TestUnreadableTables(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := listening(file, []int{1})
+	assert.ErrorContains(t, err, "cannot look for listening sockets")
+	var path *os.PathError
+	assert.False(t, errors.As(err, &path) && path.Path == "", err)
+}
