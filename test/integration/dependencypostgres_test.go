@@ -1,0 +1,182 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/test/machine"
+)
+
+// pgPort is the port of the preset.
+const pgPort = "5433"
+
+// postgres is Debian's PostgreSQL by the packaged preset.
+type postgres struct {
+	dependency
+	bin string // the directory of its programs
+}
+
+func newPostgres(t *testing.T, suite string) *postgres {
+	t.Helper()
+	b := bootBed(t, servers(suite))
+	b.install(realWorker, "")
+	bin := filepath.Dir(trim(b.MustRun(t, "sh", "-c", "echo /usr/lib/postgresql/*/bin/postgres")))
+	return &postgres{b.preset("postgresql", "postgresql"), bin}
+}
+
+// client is a command line of a program of PostgreSQL.
+func (p *postgres) client(program string, args ...string) []string {
+	return append([]string{"runuser", "--user=postgres", "--", "env", "PGHOST=/run/codex-dependency/postgresql",
+		"PGPORT=" + pgPort, p.bin + "/" + program}, args...)
+}
+
+// ask runs a query.
+func (p *postgres) ask(sql string) (string, error) {
+	ctx, cancel := context.WithTimeout(p.t.Context(), bound)
+	defer cancel()
+	out, _, err := p.Run(ctx, p.client("psql", "--no-psqlrc", "--no-align", "--tuples-only", "--quiet",
+		"--set=ON_ERROR_STOP=1", "--command="+sql, "postgres")...)
+	return out, err
+}
+
+func (p *postgres) query(sql string) string {
+	p.t.Helper()
+	out, err := p.ask(sql)
+	require.NoError(p.t, err)
+	return out
+}
+
+// process is the process of the unit whose command line has all the texts.
+func (p *postgres) process(texts ...string) machine.Process {
+	p.t.Helper()
+	processes, err := p.Processes(p.unit)
+	require.NoError(p.t, err)
+	for _, process := range processes {
+		has := true
+		for _, text := range texts {
+			has = has && strings.Contains(process.Command, text)
+		}
+		if has {
+			return process
+		}
+	}
+	require.Fail(p.t, "no such process", "%v: %+v", texts, processes)
+	return machine.Process{}
+}
+
+func (p *postgres) postmaster() machine.Process { return p.process("postgres -D") }
+
+// PostgreSQL by the preset: no commit that a client has got is lost, whatever is killed.
+func TestPostgreSQL(t *testing.T) { bothSuites(t, testPostgreSQL) }
+
+func testPostgreSQL(t *testing.T, suite string) {
+	p := newPostgres(t, suite)
+	began := time.Now()
+	p.MustRun(t, "systemctl", "start", p.unit)
+	t.Logf("the first start, which makes the cluster, took %s", time.Since(began))
+	assert.Equal(t, "1\n", p.query("SELECT 1"), "systemctl returns when it answers")
+	assert.Equal(t, "postgres", trim(p.MustRun(t, "stat", "--format=%U", p.state+"/data")))
+	p.assertClosed(t)
+
+	load := p.load()
+	t.Run("kill", func(t *testing.T) { p.killed(t, load) })
+	t.Run("stop", func(t *testing.T) { p.stopped(t, load) })
+	t.Run("hang", func(t *testing.T) { p.hung(t) })
+	t.Run("neighbour", func(t *testing.T) { p.neighbour(t) })
+}
+
+// assertClosed asserts that nobody gets in without a password or the system's word.
+func (p *postgres) assertClosed(t *testing.T) {
+	for _, args := range [][]string{
+		{"runuser", "--user=postgres", "--", "psql", "--host=127.0.0.1", "--port=" + pgPort, "--no-password",
+			"--list"},
+		{"runuser", "--user=nobody", "--", "psql", "--host=/run/codex-dependency/postgresql", "--port=" + pgPort,
+			"--username=postgres", "--no-password", "--list"},
+	} {
+		_, _, err := p.Run(t.Context(), args...)
+		assert.Error(t, err, "%v", args)
+	}
+}
+
+// killed kills the postmaster, one session and the process that supervises them, under load.
+func (p *postgres) killed(t *testing.T, load *pgLoad) {
+	load.reach(200)
+	for _, texts := range [][]string{{"postgres -D"}, {"notify-exec"}} {
+		before := p.run()
+		at := clock()
+		p.signal(p.process(texts...), unix.SIGKILL)
+		t.Logf("kill of %q to ready: %s", texts[0], p.readyAgain(before)-at)
+		load.reach(200)
+	}
+	before, restarts := p.run(), p.show(p.unit, "NRestarts")
+	session := p.process("postgres: ", "postgres postgres") // user and database
+	at := p.signal(session, unix.SIGKILL)
+	p.awaitJournal(p.unit, fmt.Sprintf("PID %d) was terminated by signal 9", session.Inside), bound)
+	load.reach(200)
+	t.Logf("kill of a session to 200 more transactions: %s", time.Since(at))
+	assert.Equal(t, before, p.run(), "PostgreSQL recovers by itself")
+	assert.Equal(t, restarts, p.show(p.unit, "NRestarts"))
+}
+
+// stopped stops PostgreSQL while clients are connected: it does not wait for them.
+func (p *postgres) stopped(t *testing.T, load *pgLoad) {
+	began := time.Now()
+	p.MustRun(t, "systemctl", "stop", p.unit)
+	t.Logf("the stop with clients took %s", time.Since(began))
+	load.end()
+	assert.Equal(t, map[string]string{"ActiveState": "inactive", "Result": "success"},
+		p.show(p.unit, "ActiveState", "Result"))
+	journal := p.journal(p.unit)
+	assert.Contains(t, journal, "received fast shutdown request")
+	assert.Contains(t, journal, "database system is shut down")
+	p.MustRun(t, "systemctl", "start", p.unit)
+	assert.NotContains(t, p.since(t), "recovery", "the stop has written everything")
+	load.verify(t, 600)
+}
+
+// since is the journal of the present start.
+func (p *postgres) since(t *testing.T) string {
+	t.Helper()
+	out, err := p.Journal(t.Context(), "_SYSTEMD_INVOCATION_ID="+p.run(), "--output=cat")
+	require.NoError(t, err)
+	return out
+}
+
+// hung stops the postmaster: the kernel goes on to accept connections for it.
+func (p *postgres) hung(t *testing.T) {
+	p.MustRun(t, "sed", "-i", "-e", `s/^# interval = .*/interval = "1s"/`,
+		"-e", `s/^timeout = .*/timeout = "900ms"/`, p.file)
+	p.MustRun(t, "systemctl", "daemon-reload")
+	p.MustRun(t, "systemctl", "restart", p.unit)
+	before := p.run()
+	at := clock()
+	p.signal(p.postmaster(), unix.SIGSTOP)
+	p.MustRun(t, "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/"+pgPort)
+	t.Logf("hang to ready: %s", p.readyAgain(before)-at)
+	assert.Contains(t, p.journal(p.unit), "Watchdog timeout")
+	assert.Equal(t, "1\n", p.query("SELECT 1"))
+}
+
+// neighbour asserts that a stop leaves Debian's own cluster of the same user alone.
+func (p *postgres) neighbour(t *testing.T) {
+	p.MustRun(t, "sh", "-c", "pg_ctlcluster $(pg_lsclusters --no-header | cut -d' ' -f1,2) start")
+	shared := func() string {
+		return p.MustRun(t, "sh", "-c",
+			"cat /proc/sysvipc/shm; find /dev/shm -name 'PostgreSQL*' -user postgres | sort")
+	}
+	p.MustRun(t, "systemctl", "stop", p.unit)
+	before := shared()
+	assert.Contains(t, before, "PostgreSQL")
+	p.MustRun(t, "systemctl", "start", p.unit)
+	p.MustRun(t, "systemctl", "stop", p.unit)
+	assert.Equal(t, before, shared())
+	p.MustRun(t, "sh", "-c", "pg_ctlcluster $(pg_lsclusters --no-header | cut -d' ' -f1,2) stop")
+}
