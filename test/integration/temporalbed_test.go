@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,11 +33,10 @@ func newTemporal(t *testing.T, suite, probe string, binds ...machine.Bind) tempo
 	program := requireTemporal(t)
 	binds = append(binds, machine.Bind{Source: program, Target: temporalPath, ReadOnly: true})
 	b := newBed(t, suite, realWorker, "", binds...)
-	preset, err := b.ReadFile("/usr/share/codex-proxy/dependencies/temporal.toml")
+	b.MustRun(t, "codex-proxy", "dependencies", "add", "temporal")
+	preset, err := b.ReadFile("/etc/codex-proxy/dependencies/temporal.toml")
 	require.NoError(t, err)
-	settings := strings.NewReplacer("NAME", "temporal", `"temporal", "server`, `"`+temporalPath+`", "server`).
-		Replace(string(preset))
-	return temporal{b.dependency("temporal", settings+probe)} // [probe] is the last table of the file
+	return temporal{b.dependency("temporal", string(preset)+probe)} // [probe] is the last table of the file
 }
 
 // requireTemporal returns the path of the real temporal.

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"regexp"
 	"testing"
 	"time"
 
@@ -35,10 +36,14 @@ func testTemporalCrashes(t *testing.T, suite string) {
 	assert.Less(t, late.quantile(1), rampMost)
 	s.untilShow(s.unit, "ActiveState", "failed")
 	s.awaitJournal(s.unit, "Start request repeated too quickly", bound)
+	list := s.MustRun(t, "codex-proxy", "dependencies", "list")
+	t.Log(list)
+	assert.Contains(t, list, "start limit hit")
+	assert.Contains(t, list, "killed by SIGKILL")
+	remedy := regexp.MustCompile(`systemctl reset-failed .*`).FindString(list)
 	assert.Equal(t, "failed", s.refused()["ActiveState"], "the start limit")
 
-	s.MustRun(t, "systemctl", "reset-failed", s.unit)
-	s.start()
+	s.MustRun(t, "sh", "-ec", remedy)
 	assert.True(t, s.serving(t.Context(), temporalAddr))
 }
 
