@@ -65,8 +65,8 @@ func rpmCommand() packager {
 		purge: func(b *bed) {
 			remove(b)
 			b.MustRun(b.t, "rm", "-rf", "/etc/codex-proxy", "/var/lib/codex-proxy", "/var/lib/codex-worker",
-				"/var/lib/private/codex-worker",
-				"/run/codex-proxy", "/run/codex-worker")
+				"/var/lib/private/codex-worker", "/var/lib/codex-dependency", "/var/lib/private/codex-dependency",
+				"/run/codex-proxy", "/run/codex-worker", "/run/codex-dependency")
 		},
 	}
 }

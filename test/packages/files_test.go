@@ -27,7 +27,7 @@ func TestFiles(t *testing.T) {
 	}
 	for _, file := range without(inRPM, inDeb) {
 		assert.Regexp(t,
-			`^(/etc/codex-proxy(/workers)?$|/usr/lib/codex-proxy$|`+
+			`^(/etc/codex-proxy(/workers|/dependencies)?$|/usr/lib/codex-proxy$|`+
 				`/usr/share/codex-proxy(/default.toml|/dependencies)?$|`+
 				`/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`,
 			file, "only in the .rpm")

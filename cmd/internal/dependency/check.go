@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/probe"
 )
 
 // misfit is the fault of a value.
@@ -319,17 +319,29 @@ func (p Probe) check() error {
 		return wrong("probe.timeout", "%q must be less than interval = %q with failures = 2, or systemd kills a "+
 			"server that works", p.Timeout, p.Interval)
 	}
-	return p.checkAnswer()
+	return p.checkKinds()
 }
 
-func (p Probe) checkAnswer() error {
-	for _, status := range p.Status {
-		if status < 100 || status > 599 {
-			return wrong("probe.status", "%s is not a status of HTTP: use 100 to 599", strconv.Itoa(status))
+// checkKinds checks the probes as notify-exec reads them.
+func (p Probe) checkKinds() error {
+	options := probe.Options{Statuses: p.Status, Body: p.Body, CA: p.CA}
+	var probes []probe.Probe
+	for _, of := range []struct{ key, value string }{{"probe.check", p.Check}, {"probe.ready", p.Ready}} {
+		if of.value == "" {
+			continue
 		}
+		parsed, err := probe.Parse(of.value, options)
+		if err != nil {
+			return wrong(of.key, "%q: %v", of.value, err)
+		}
+		probes = append(probes, parsed)
 	}
 	if len(p.Status) > maxItems {
 		return wrong("probe.status", "has more than %d", maxItems)
+	}
+	var fault *probe.OptionError
+	if err := options.UsedBy(probes...); errors.As(err, &fault) {
+		return wrong("probe."+fault.Option, "%s", fault.Reason)
 	}
 	if err := printable(p.Body); err != nil {
 		return wrong("probe.body", "%v", err)
@@ -337,9 +349,5 @@ func (p Probe) checkAnswer() error {
 	if p.CA == "" {
 		return nil
 	}
-	var m *misfit
-	if err := checkPath("probe.ca", p.CA); errors.As(err, &m) {
-		return m
-	}
-	return nil
+	return checkPath("probe.ca", p.CA)
 }

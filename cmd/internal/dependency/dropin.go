@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"codex-proxy/cmd/internal/paths"
@@ -54,7 +55,7 @@ func command(args []string) string { return words(append([]string{":" + args[0]}
 
 func (s *Settings) notifyExec() []string {
 	args := append([]string{paths.Program, "notify-exec", "--waited"}, s.owner()...)
-	args = append(args, "--probe", s.Probe.Check, "--probe-timeout", s.Probe.Timeout.String(), "--")
+	args = append(append(args, s.Probe.options()...), "--")
 	return append(args, s.Command...)
 }
 
@@ -62,6 +63,34 @@ func (s *Settings) notifyExec() []string {
 func (s *Settings) owner() []string {
 	return []string{"--refused", filepath.Join(paths.DependencyRefusals, s.Name), "--lock",
 		units.Dependency(s.Name) + ":" + s.Lock}
+}
+
+// options are those of notify-exec.
+func (p Probe) options() []string {
+	options := []string{"--probe", p.Check}
+	if p.Ready != "" {
+		options = append(options, "--ready", p.Ready)
+	}
+	options = append(options, "--probe-interval", p.Interval.String(), "--probe-timeout", p.Timeout.String(),
+		"--probe-passes", strconv.Itoa(p.Passes))
+	if len(p.Status) > 0 {
+		options = append(options, "--probe-status", p.statuses())
+	}
+	if p.Body != "" {
+		options = append(options, "--probe-body", p.Body)
+	}
+	if p.CA != "" {
+		options = append(options, "--probe-ca", p.CA)
+	}
+	return options
+}
+
+func (p Probe) statuses() string {
+	list := make([]string, len(p.Status))
+	for i, status := range p.Status {
+		list[i] = strconv.Itoa(status)
+	}
+	return strings.Join(list, ",")
 }
 
 func (s *Settings) surroundings(b *lines) {
