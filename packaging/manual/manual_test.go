@@ -82,7 +82,7 @@ func pages(t *testing.T) []string {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool {
 		return !strings.HasPrefix(name, "man/")
 	})
-	require.Len(t, names, 8)
+	require.Len(t, names, 9)
 	return names
 }
 
@@ -163,6 +163,9 @@ func TestUnitPages(t *testing.T) {
 	assert.Contains(t, rendered(t, "man/codex-proxy-fetch.service.8.gz"), "ExecStartPre= As root (+)")
 	assert.Contains(t, rendered(t, "man/codex-proxy.service.8.gz"),
 		"start_limit_hit too many starts in a row; systemd: nothing any more;")
+	dependency := rendered(t, "man/codex-dependency@.service.8.gz")
+	assert.Contains(t, dependency, "a generator makes a drop-in of the file")
+	assert.Contains(t, dependency, "RestartPreventExitStatus= A refused start and an invalid file")
 	var r roff
 	assert.ErrorContains(t, r.sectionOf("# T\n\n## One\n", "Two"), `has no section "Two"`)
 }

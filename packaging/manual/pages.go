@@ -87,7 +87,7 @@ func (s sources) program() string {
 	r.exitStatus()
 	r.files()
 	r.seeAlso("codex-proxy.toml(5)", "codex-worker.toml(5)", "codex-dependency.toml(5)", "codex-proxy.service(8)",
-		"codex-worker@.service(8)")
+		"codex-worker@.service(8)", "codex-dependency@.service(8)")
 	return r.String()
 }
 
@@ -106,13 +106,14 @@ func (s sources) settings(name, path, summary, source string) string {
 	r.section("Description")
 	r.reference(s.files[source])
 	r.files()
-	r.seeAlso("codex-proxy(1)", "codex-proxy.service(8)", "codex-worker@.service(8)")
+	r.seeAlso("codex-proxy(1)", "codex-proxy.service(8)", "codex-worker@.service(8)", "codex-dependency@.service(8)")
 	return r.String()
 }
 
 // unitPage is a page about units, with sections of docs/operations.md.
 type unitPage struct {
 	unit, summary, synopsis, description string
+	paragraphs                           []string // after the description
 	sections                             []string
 }
 
@@ -141,6 +142,23 @@ var unitPages = []unitPage{
 		sections: []string{"Traces"},
 	},
 	{
+		unit: "codex-dependency@.service", summary: "a server beside codex-proxy under systemd",
+		synopsis: "codex-dependency@NAME.service",
+		description: "codex-dependency@NAME.service is one dependency, a server such as a database or a model " +
+			"server, with the settings in /etc/codex-proxy/dependencies/NAME.toml. systemctl start returns when the " +
+			"server's check passes. systemd restarts it after a crash, at growing intervals, and kills it when the " +
+			"check fails for too long. The start is refused, and not tried again, while another process holds its " +
+			"lock, its data or one of its ports.",
+		paragraphs: []string{
+			"At boot and at each " + strong + "systemctl daemon-reload" + plain + " a generator makes a drop-in of the " +
+				"file, with the whole command; " + strong + "systemctl cat" + plain + " shows it. A file with a fault " +
+				"makes none, and then a start fails with the fault in " + strong + "systemctl status" + plain + ".",
+			strong + "codex-proxy dependencies" + plain + " makes, lists, checks and removes dependencies. The keys " +
+				"requires, bind_requires and ready_requires of codex-proxy.toml(5) and codex-worker.toml(5) tie the " +
+				"daemon or a worker to them. " + strong + "systemctl enable" + plain + " starts one at boot.",
+		},
+	},
+	{
 		unit: "codex-worker@.service", summary: "a codex app-server under systemd",
 		synopsis: "codex-worker@NAME.service, codex-worker@NAME.socket",
 		description: "codex-worker@NAME.service is one codex app-server " +
@@ -159,6 +177,9 @@ func (s sources) page(u unitPage) (string, error) {
 	r.text(u.synopsis)
 	r.section("Description")
 	r.paragraph(u.description)
+	for _, text := range u.paragraphs {
+		r.paragraph(text)
+	}
 	for _, title := range u.sections {
 		if err := r.sectionOf(s.files[operations], title); err != nil {
 			return "", err
@@ -166,7 +187,8 @@ func (s sources) page(u unitPage) (string, error) {
 	}
 	r.unit(s.files[unitDir+u.unit])
 	r.files()
-	r.seeAlso("codex-proxy(1)", "codex-proxy.toml(5)", "codex-worker.toml(5)", "systemd.service(5)")
+	r.seeAlso("codex-proxy(1)", "codex-proxy.toml(5)", "codex-worker.toml(5)", "codex-dependency.toml(5)",
+		"systemd.service(5)")
 	return r.String(), nil
 }
 
@@ -197,6 +219,8 @@ func (r *roff) files() {
 		{"/etc/codex-proxy/first-key", "The API key that the installation made, readable by root. " +
 			"Keep it elsewhere and delete the file."},
 		{"/var/lib/codex-worker/NAME", "The worker's CODEX_HOME, with its login: a link to /var/lib/private/codex-worker/NAME."},
+		{"/var/lib/codex-dependency/NAME", "The data of the dependency NAME. Without a user in its file: a link to " +
+			"/var/lib/private/codex-dependency/NAME."},
 		{"/usr/share/codex-proxy/dependencies", "Presets of dependencies."},
 	} {
 		r.item(f[0], f[1])

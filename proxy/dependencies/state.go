@@ -24,6 +24,15 @@ func newState(r Required) *state {
 	}}
 }
 
+// Once is the state of a dependency of which systemd has reported one state alone. Its restarts are those that systemd
+// counts, since the last start or reset by hand.
+func Once(r Required, u units.State) probes.Dependency {
+	s := newState(r)
+	s.set(u)
+	s.published.RestartsTotal = uint64(u.NRestarts)
+	return s.published
+}
+
 // set takes over the state that systemd reports.
 func (s *state) set(u units.State) {
 	d := &s.published

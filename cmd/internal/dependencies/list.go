@@ -42,10 +42,8 @@ func (d *Dependencies) collect(ctx context.Context) (list, error) {
 		if err != nil {
 			return l, err
 		}
-		r := rowOf(d.fileOf(name), unit)
-		r.Dependency = judged(name, unit.State)
+		r := rowOf(name, d.fileOf(name), requires.Of(required, name), unit)
 		r.counted(known)
-		r.RequiredBy = append(r.RequiredBy, requires.Of(required, name)...)
 		l.Dependencies = append(l.Dependencies, r)
 	}
 	return l, nil

@@ -111,26 +111,28 @@ func TestList(t *testing.T) {
 	assert.Equal(t, []any{"codex-proxy.service"}, gone["required_by"])
 }
 
-// Each end of a unit has the word of the probes.
-func TestJudged(t *testing.T) {
+// The state is one look at systemd.
+func TestRowOf(t *testing.T) {
 	now := time.Now()
 	for want, u := range map[probes.DependencyReason]units.State{
-		probes.DependencyReady:      {ActiveState: "active", SubState: "running"},
+		probes.DependencyReady:      {ActiveState: "active", SubState: "running", NRestarts: 2},
 		probes.DependencyStopped:    {ActiveState: "inactive", SubState: "dead"},
-		probes.DependencyStarting:   {ActiveState: "activating", SubState: "start"},
 		probes.DependencyBackingOff: {ActiveState: "activating", SubState: "auto-restart", NextRestartAt: now},
 		probes.DependencyRefused: {ActiveState: "failed", SubState: "failed", Result: "exit-code", ExecMainCode: 1,
 			ExecMainStatus: 75},
-		probes.DependencyInvalid: {ActiveState: "failed", SubState: "failed", Result: "exit-code", ExecMainCode: 1,
-			ExecMainStatus: 78},
-		probes.DependencyFailed: {ActiveState: "failed", SubState: "failed", Result: "signal", ExecMainCode: 2,
-			ExecMainStatus: 75},
 	} {
-		d := judged("a", u)
-		assert.Equal(t, want, d.Reason, "%+v", u)
-		assert.Equal(t, want == probes.DependencyReady, d.Ready)
-		assert.Equal(t, u.ExecMainCode != 0, d.LastExit != nil)
-		assert.Equal(t, !u.NextRestartAt.IsZero(), d.NextRestartAt != nil)
+		u.StateChangedAt = now
+		r := rowOf("a", "/no/such/a.toml", nil, units.Description{State: u})
+		assert.Equal(t, want, r.Reason, "%+v", u)
+		assert.Equal(t, want == probes.DependencyReady, r.Ready)
+		assert.Equal(t, uint64(u.NRestarts), r.RestartsTotal)
+		assert.Equal(t, now, r.Since)
+		if want == probes.DependencyRefused {
+			assert.Equal(t, "75", r.LastExit.Status)
+		}
+		assert.Equal(t, !u.NextRestartAt.IsZero(), r.NextRestartAt != nil)
+		assert.Equal(t, []string{}, r.RequiredBy)
+		assert.Contains(t, r.Error, "there is no such file")
 	}
 }
 

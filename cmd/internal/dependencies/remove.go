@@ -22,13 +22,7 @@ func (d *Dependencies) Remove(ctx context.Context, name string) error {
 	if err := d.notRequired(name); err != nil {
 		return err
 	}
-	if err := d.takeDown(ctx, unit); err != nil {
-		return err
-	}
-	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot remove the file: %w", err)
-	}
-	if err := d.Systemd.DaemonReload(ctx); err != nil { // its generator takes the drop-ins away
+	if err := d.takeDown(ctx, unit, file); err != nil {
 		return err
 	}
 	d.print("The dependency %s is removed.", name)
@@ -60,18 +54,20 @@ func (d *Dependencies) notRequired(name string) error {
 		strings.Join(requires.Of(all, name), ", "), name, strings.Join(files, ", "))
 }
 
-// takeDown stops the unit for good.
-func (d *Dependencies) takeDown(ctx context.Context, unit string) error {
+// takeDown stops the unit and takes it away.
+func (d *Dependencies) takeDown(ctx context.Context, unit, file string) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	for _, step := range []func(context.Context, string) error{
-		d.Systemd.Stop, d.Systemd.Disable, d.Systemd.ResetFailed,
-	} {
-		if err := step(ctx, unit); err != nil {
-			return err
-		}
+	if err := d.Systemd.Stop(ctx, unit); err != nil {
+		return err
 	}
-	return nil
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the file: %w", err)
+	}
+	if err := d.Systemd.Disable(ctx, unit); err != nil { // with a daemon-reload, whose generator removes the drop-in
+		return err
+	}
+	return d.Systemd.ResetFailed(ctx, unit)
 }
 
 // stateOf are the places of the state: with a dynamic user the first one is a link to the second one.

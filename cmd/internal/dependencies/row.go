@@ -6,6 +6,7 @@ import (
 
 	"codex-proxy/cmd/internal/dependency"
 	"codex-proxy/probes"
+	"codex-proxy/proxy/dependencies"
 	"codex-proxy/units"
 )
 
@@ -20,8 +21,9 @@ type row struct {
 	Error    string `json:"error,omitempty"` // the fault of the file
 }
 
-func rowOf(file string, unit units.Description) row {
+func rowOf(name, file string, by []string, unit units.Description) row {
 	r := row{AtBoot: unit.FileState == "enabled"}
+	r.Dependency = dependencies.Once(dependencies.Required{Name: name, By: append([]string{}, by...)}, unit.State)
 	s, err := dependency.Load(file)
 	if err != nil {
 		r.Error = err.Error()
@@ -29,29 +31,6 @@ func rowOf(file string, unit units.Description) row {
 	}
 	r.Check, r.Interval, r.AtReady = s.Probe.Check, s.Probe.Interval.String(), s.Probe.Ready
 	return r
-}
-
-// judged is the state of a dependency as systemd reports it now. Its restarts are those since the last start or reset
-// by hand.
-func judged(name string, u units.State) probes.Dependency {
-	d := probes.Dependency{
-		Name: name, Unit: u.Unit, ActiveState: u.ActiveState, SubState: u.SubState, MainPID: u.MainPID,
-		StatusText: u.StatusText, Since: u.StateChangedAt, RestartsTotal: uint64(u.NRestarts), RequiredBy: []string{},
-	}
-	facts := probes.DependencyFacts{ActiveState: u.ActiveState, SubState: u.SubState, Result: u.Result,
-		HeldBack: u.HeldBack, JobPending: u.JobPending, StartLimited: u.StartLimited()}
-	if e, ok := u.LastExit(); ok {
-		d.LastExit = &probes.Exit{Result: e.Result, Code: e.Code, Status: e.Status, At: e.At}
-		if e.Code == "exited" {
-			facts.ExitStatus = u.ExecMainStatus
-		}
-	}
-	if !u.NextRestartAt.IsZero() {
-		d.NextRestartAt = &u.NextRestartAt
-	}
-	d.Reason = probes.JudgeDependency(facts)
-	d.Ready = d.Reason == probes.DependencyReady
-	return d
 }
 
 // checkLine is "grpc:127.0.0.1:7233 every 5s, and temporal:127.0.0.1:7233 at the start".

@@ -50,13 +50,17 @@ func (r row) headline(p listing.Paper, now time.Time) string {
 
 // details are the lines below the headline, each with its label.
 func (r row) details(now time.Time) [][2]string {
+	why, fault := r.why(), listing.Printable(r.Error)
+	if strings.Contains(why, fault) {
+		fault = ""
+	}
 	return [][2]string{
-		{"why", r.why()},
+		{"why", why},
 		{"check", r.checkLine()},
 		{"restarts", r.restarts(now)},
 		{"needed", strings.Join(r.RequiredBy, ", ")},
 		{"unit", r.unitLine()},
-		{"error", listing.Printable(r.Error)},
+		{"error", fault},
 	}
 }
 
