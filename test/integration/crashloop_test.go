@@ -178,7 +178,12 @@ func sum(delays []time.Duration) (total time.Duration) {
 // starts of the program.
 func (b *bed) starts() (starts []time.Duration) {
 	b.t.Helper()
-	data, err := b.ReadFile(startsFile)
+	return b.startsIn(startsFile)
+}
+
+func (b *bed) startsIn(file string) (starts []time.Duration) {
+	b.t.Helper()
+	data, err := b.ReadFile(file)
 	require.NoError(b.t, err)
 	for line := range strings.Lines(string(data)) {
 		uptime, _, _ := strings.Cut(line, " ")

@@ -2,9 +2,12 @@ package integration
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,13 +51,17 @@ func serves(port int, file string, more ...string) string {
 		strings.Join(more, "\n") + fmt.Sprintf("\n[probe]\ncheck = \"tcp:127.0.0.1:%d\"\ninterval = \"1s\"\n", port)
 }
 
+// prepares is the line of a file with a command before each start.
+const prepares = `prepare = ["touch", "` + sharedDir + `/prepared"]` + "\n"
+
 const inShared = `directories = ["` + sharedDir + `"]`
 
 // isRefused asserts that a start is refused, at once and for good, and names the process.
 func (d dependency) isRefused(what string, holder machine.Process, unit string) {
 	d.t.Helper()
 	shown := d.refused()
-	want := fmt.Sprintf("Not started: %s held by pid %d (/usr/bin/perl %s ", what, holder.Inside, serverPath)
+	command := holder.Command[:min(len(holder.Command), 40)] // a longer one is shortened
+	want := fmt.Sprintf("Not started: %s held by pid %d (%s", what, holder.Inside, command)
 	assert.Contains(d.t, shown["StatusText"], want)
 	assert.Contains(d.t, shown["StatusText"], "), unit "+unit+": end that first, then start this unit")
 	delete(shown, "StatusText")
@@ -82,13 +89,20 @@ func testDependencyHasOneOwner(t *testing.T, suite string) {
 		"the lock /srv/locks/one, port 7001 and /srv/shared/data.db are": serves(7001, sharedDir+"/data.db", lock,
 			inShared),
 	} {
-		b.dependency("second", settings).isRefused(what, holder, first.unit)
+		b.dependency("second", prepares+settings).isRefused(what, holder, first.unit)
 	}
+	const none = `directories = ["/srv/none"]`
+	assert.Equal(t, "Not started: /etc/codex-proxy/dependencies/second.toml: directories: /srv/none is not a "+
+		"directory: make it, and give it to the user cd-second",
+		b.dependency("second", prepares+serves(7002, "{state}/other.db", none)).refused()["StatusText"])
+	_, _, err := b.Run(t.Context(), "test", "-e", sharedDir+"/prepared")
+	require.Error(t, err, "the prepare command of a refused start is not run")
 	assert.Equal(t, holder, first.server(), "the first one is untouched")
 
-	second := b.dependency("second", serves(7001, sharedDir+"/data.db", lock, inShared))
+	second := b.dependency("second", prepares+serves(7001, sharedDir+"/data.db", lock, inShared))
 	first.stop()
 	second.start()
+	b.MustRun(t, "test", "-e", sharedDir+"/prepared")
 	first.isRefused("the lock /srv/locks/one, port 7001 and /srv/shared/data.db are", second.server(), second.unit)
 	second.stop()
 	first.start()
@@ -144,4 +158,165 @@ func (d dependency) byCommand(command string) machine.Process {
 	}
 	require.Fail(d.t, "no such process", "%s: %+v", command, processes)
 	return machine.Process{}
+}
+
+// The lock lives as long as any process of the server: it is free after each stop and after kill -9 of all processes,
+// and a child that has outlived its server keeps it.
+func TestDependencyLock(t *testing.T) { bothSuites(t, testDependencyLock) }
+
+func testDependencyLock(t *testing.T, suite string) {
+	b := serverBed(t, suite)
+	d := b.dependency("mine", serves(7001, "{state}/data.db"))
+	lock := d.state + "/.lock"
+	free := func() bool {
+		_, _, err := d.Run(t.Context(), "flock", "--nonblock", lock, "true")
+		return err == nil
+	}
+	for range 3 {
+		d.start()
+		assert.False(t, free())
+		assert.Contains(t, d.MustRun(t, "ls", "-l", fmt.Sprintf("/proc/%d/fd", d.server().Inside)), "/mine/.lock")
+		d.stop()
+		assert.True(t, free())
+	}
+
+	d.start()
+	run := d.run()
+	d.MustRun(t, "systemctl", "kill", "--signal=KILL", d.unit)
+	d.readyAgain(run)
+	assert.Equal(t, "1", d.show(d.unit, "NRestarts")["NRestarts"])
+	d.stop()
+
+	d.MustRun(t, "codex-proxy", "notify-exec", "--lock", "by hand:"+lock, "--", "sh", "-c",
+		"sleep 654 </dev/null >/dev/null 2>&1 &")
+	child := d.byCommand("sleep 654")
+	d.isRefused("the lock "+lock+" is", child, "init.scope")
+	d.signal(child, unix.SIGKILL)
+	d.start()
+}
+
+// Starts of what runs change nothing, and many at a time are one.
+func TestDependencyStarts(t *testing.T) { bothSuites(t, testDependencyStarts) }
+
+func testDependencyStarts(t *testing.T, suite string) {
+	b := serverBed(t, suite)
+	d := b.dependency("mine", serves(7001, "{state}/data.db"))
+	d.MustRun(t, "bash", "-ec", "for i in {1..8}; do systemctl start "+d.unit+" & all+=($!); done; "+
+		"for i in ${all[@]}; do wait $i; done")
+	server := d.server()
+	assert.Equal(t, 1, strings.Count(d.journal(d.unit), "serves\n"))
+	var took sample
+	for range 9 {
+		took = append(took, d.start())
+	}
+	t.Logf("a start of what runs: median %s", took.quantile(0.5))
+	assert.Less(t, took.quantile(0.5), bound/6)
+	assert.Equal(t, server, d.server())
+	assert.Equal(t, "0", d.show(d.unit, "NRestarts")["NRestarts"])
+}
+
+// crashes is the file of a dependency whose server notes the time of each of its starts, and ends at once.
+func crashes(record string, more ...string) string {
+	return fmt.Sprintf("command = [\"sh\", \"-c\", \"cat /proc/uptime >>%s; echo broken >&2; exit 1\"]\n%s\n", record,
+		strings.Join(more, "\n")) + "[probe]\ncheck = \"tcp:127.0.0.1:7001\"\n"
+}
+
+// untilRestart waits until the unit waits for its nth restart, or a later one. Before systemd 254 it does so in
+// dependency-prepare.
+func (d dependency) untilRestart(n string) {
+	d.t.Helper()
+	d.untilShown(d.unit, func(v map[string]string) bool {
+		waits := v["SubState"] == "auto-restart" || strings.HasPrefix(v["StatusText"], "Backing off until ")
+		return waits && len(v["NRestarts"]) >= len(n) && v["NRestarts"] >= n
+	}, "SubState", "StatusText", "NRestarts")
+}
+
+// A server that crashes ten times in a row is given up, after growing delays; two commands bring it back. A stop
+// inside a delay ends it.
+func TestDependencyCrashLoop(t *testing.T) {
+	t.Parallel()
+	bothSuites(t, testDependencyCrashLoop)
+}
+
+func testDependencyCrashLoop(t *testing.T, suite string) {
+	b := serverBed(t, suite)
+	d := b.dependency("mine", crashes("{state}/starts"))
+	d.MustRun(t, "systemctl", "start", "--no-block", d.unit)
+	d.untilRestart("4")
+	took := d.stop()
+	t.Logf("a stop inside the restart delay took %s", took)
+	assert.Less(t, took, bound/6)
+	shown := d.show(d.unit, "ActiveState", "Job")
+	assert.Equal(t, map[string]string{"ActiveState": "inactive", "Job": ""}, shown, "nothing is left to do")
+
+	d.MustRun(t, "rm", d.state+"/starts")
+	d.MustRun(t, "systemctl", "start", "--no-block", d.unit)
+	d.awaitJournal(d.unit, "Start request repeated too quickly", 3*time.Minute)
+	d.untilShow(d.unit, "ActiveState", "failed")
+	shown = d.show(d.unit, "Result", "StatusText")
+	assert.Equal(t, "exit-code", shown["Result"])
+	assert.Regexp(t, `^Ended: exit status 1 after `, shown["StatusText"])
+	assert.Contains(t, d.journal(d.unit), "broken\n")
+	starts := d.startsIn(d.state + "/starts")
+	t.Logf("starts at %v", starts)
+	assert.Len(t, starts, 10)
+	for i := range starts[1:] {
+		assert.Greater(t, starts[i+1]-starts[i], ramp()[i]-20*time.Millisecond, "restart %d", i+1)
+	}
+
+	d.write(serves(7001, "{state}/data.db"))
+	d.MustRun(t, "systemctl", "reset-failed", d.unit)
+	d.start()
+}
+
+// No restart begins after the shutdown of the machine has.
+func TestDependencyInShutdown(t *testing.T) {
+	t.Parallel()
+	bothSuites(t, testDependencyInShutdown)
+}
+
+func testDependencyInShutdown(t *testing.T, suite string) {
+	host := t.TempDir()
+	names := []string{"waits", "fails", "fails-too"}
+	for _, name := range names {
+		dir := filepath.Join(host, name)
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		require.NoError(t, os.Chmod(dir, 0o777))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "starts"), nil, 0o600))
+		require.NoError(t, os.Chmod(filepath.Join(dir, "starts"), 0o666))
+	}
+	b := serverBed(t, suite, machine.Bind{Source: host, Target: "/record"})
+	// This server notes its start, and fails in a stop.
+	fails := strings.NewReplacer("use strict;", "use strict; $SIG{TERM} = sub { exit 1 };", `print "serves`,
+		`syswrite($data, "start\n"); print "serves`).Replace(server)
+	require.NoError(t, b.WriteFile(serverPath, []byte(fails), 0o755))
+	// The shutdown lasts longer than the restart delay.
+	require.NoError(t, b.WriteFile("/run/systemd/system/slow.service", []byte(`[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=true
+ExecStop=bash -c 'for f in /record/*/starts; do echo shutdown >>$f; done; sleep 6'
+`), 0o644))
+	b.MustRun(t, "systemctl", "start", "slow.service")
+	in := func(name string) string { return `directories = ["/record/` + name + `"]` }
+	for i, name := range names[1:] {
+		b.dependency(name, serves(7002+i, "/record/"+name+"/starts", in(name))).start()
+	}
+	waits := b.dependency(names[0], crashes("/record/waits/starts", in(names[0])))
+	b.MustRun(t, "systemctl", "start", "--no-block", waits.unit)
+	waits.untilRestart("5") // after 2.2 s
+	b.MustRun(t, "systemctl", "--no-block", "poweroff")
+	select {
+	case <-b.Done():
+	case <-time.After(bound):
+		require.Fail(t, "the machine does not end")
+	}
+	for _, name := range names {
+		record, err := os.ReadFile(filepath.Join(host, name, "starts"))
+		require.NoError(t, err)
+		before, after, found := strings.Cut(string(record), "shutdown\n")
+		assert.True(t, found, name)
+		assert.NotEmpty(t, before, name)
+		assert.Empty(t, after, "%s starts after the shutdown has begun", name)
+	}
 }

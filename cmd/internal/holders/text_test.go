@@ -37,7 +37,8 @@ func TestUnitOfAProcess(t *testing.T) {
 		{"0::/user.slice/user-0.slice/session-3.scope\n", "session-3.scope"},
 		{"0::/user.slice/user-1000.slice/user@1000.service/app.slice/tmux.scope\n", "user@1000.service"},
 		{"0::/init.scope\n", "init.scope"},
-		{"0::/system.slice/system-codex\\x2ddependency.slice/codex-dependency@a.service/.control", "codex-dependency@a.service"},
+		{"0::/system.slice/system-codex\\x2ddependency.slice/codex-dependency@a.service/.control",
+			"codex-dependency@a.service"},
 		{"0::/_cpu.service\n", "cpu.service"},
 		{"0::/\n", ""},
 		{"", ""},
@@ -49,7 +50,7 @@ func TestUnitOfAProcess(t *testing.T) {
 }
 
 func TestDescriptorsOfAProcess(t *testing.T) {
-	const locked = "pos:\t0\nflags:\t0100002\nmnt_id:\t30\nino:\t5\nlock:\t1: FLOCK  ADVISORY  WRITE 812 00:1f:5 0 EOF\n"
+	const locked = "pos:\t0\nflags:\t0100002\nmnt_id:\t30\nlock:\t1: FLOCK  ADVISORY  WRITE 812 00:1f:5 0 EOF\n"
 	assert.True(t, locksFile(locked))
 	assert.True(t, writes(locked))
 	const read = "pos:\t0\nflags:\t0100000\nlock:\t1: POSIX  ADVISORY  WRITE 812 00:1f:5 0 EOF\n"
