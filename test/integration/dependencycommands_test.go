@@ -93,8 +93,8 @@ ready    once temporal:127.0.0.1:7233/default passes, too
 hung     after 15s without a pass; then it is killed and restarted
 start    within 30s
 stop     SIGTERM, killed after 10s
-ports    7233
-lock     /var/lib/codex-dependency/temporal/.lock
+ports    7233: free
+lock     /var/lib/codex-dependency/temporal/.lock: free
 `, b.dependencies("check", "temporal"))
 }
 
@@ -121,7 +121,25 @@ func (b commandsBed) startAndList() {
 		assert.Equal(b.t, want, list.Dependencies[0][key], key)
 	}
 	checked := b.dependencies("check", "temporal")
+	assert.Contains(b.t, checked, "ports    7233: held by this dependency\n")
+	assert.Contains(b.t, checked, "temporal/.lock: held by this dependency\n")
 	assert.Contains(b.t, checked, "active (running), enabled at boot\n")
+	b.second()
+}
+
+// second is a dependency of the same preset: the first one has its port.
+func (b commandsBed) second() {
+	b.t.Helper()
+	b.dependencies("add", "night", "--preset=temporal")
+	assert.Regexp(b.t, `^fault: port 7233 is held by pid \d+ \(/usr/local/bin/temporal server start-dev .*\), unit `+
+		`codex-dependency@temporal.service\n`+
+		`codex-proxy dependencies check: codex-dependency@night.service cannot start\n$`,
+		b.fails("78", "check", "night"))
+	_, _, err := b.Run(b.t.Context(), "systemctl", "start", "codex-dependency@night")
+	require.Error(b.t, err)
+	assert.Regexp(b.t, `^night refused since .* why Not started: port 7233 is held by pid \d+ .*unit `+
+		`codex-dependency@temporal.service`, b.temporalRow())
+	b.dependencies("remove", "night", "--purge")
 }
 
 // watch sees a stop.

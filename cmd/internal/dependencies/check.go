@@ -23,10 +23,7 @@ func (d *Dependencies) Check(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	claims, err := d.claims(ctx, s)
-	if err != nil {
-		return err
-	}
+	claims := d.claims(ctx, s)
 	if err := d.writePlan(s, unit, claims); err != nil {
 		return err
 	}

@@ -2,7 +2,10 @@ package dependencies
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"testing"
@@ -42,8 +45,8 @@ ready    once exec:true passes, too
 hung     after 15s without a pass; then it is killed and restarted
 start    within 30s
 stop     SIGTERM, killed after 10s
-ports    7, 8
-lock     /var/lib/codex-dependency/a/.lock
+ports    7: free, 8: free
+lock     /var/lib/codex-dependency/a/.lock: free
 `, b.stdout.String())
 	assert.Empty(t, b.stderr.String())
 }
@@ -62,6 +65,29 @@ func TestCheckOfAFileWithAFault(t *testing.T) {
 		"fault: command: /no/such: there is no such program: name the path of the one to run",
 	}, lines(b.stderr.String()))
 	assert.Contains(t, b.stdout.String(), "user     no-such-user\n")
+}
+
+// A port that another process holds prevents a start.
+func TestCheckOfWhatIsHeld(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to look at other processes")
+	}
+	b := newBed(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := l.Addr().(*net.TCPAddr).Port
+	socket, err := l.(*net.TCPListener).File()
+	require.NoError(t, err)
+	holder := exec.Command("sleep", "1000")
+	holder.ExtraFiles = []*os.File{socket}
+	require.NoError(t, holder.Start())
+	t.Cleanup(func() { _ = holder.Process.Kill(); _ = holder.Wait() })
+	require.NoError(t, errors.Join(socket.Close(), l.Close()), "the other process has it alone")
+	b.write(t, "a", fmt.Sprintf("ports = [%d]\n%s", port, simple))
+	assert.Error(t, b.Check(t.Context(), "a"))
+	assert.Contains(t, b.stdout.String(), fmt.Sprintf("ports    %d: held by another process\n", port))
+	assert.Contains(t, b.stderr.String(), fmt.Sprintf("fault: port %d is held by pid %d (sleep 1000)", port,
+		holder.Process.Pid))
 }
 
 // As the command of a unit the check always fails: there is no drop-in with another command.
