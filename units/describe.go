@@ -24,6 +24,10 @@ type Description struct {
 	Watchdog    time.Duration // WatchdogSec=, 0 is none
 	WatchdogAge time.Duration // since the last WATCHDOG=1, or since the start
 	Listen      []string      // ListenStream=, of a socket
+
+	// Times since the boot of the last change from inactive or failed, from active, and to
+	// inactive or failed; 0: none since systemd has loaded the unit.
+	LeftInactive, LeftActive, BecameInactive time.Duration
 }
 
 // NoUID is the UID of a unit that does not run, or that has no user.
@@ -35,6 +39,10 @@ var described = map[string]property{
 	"NeedDaemonReload": {unitIface, "b"},
 	"WantedBy":         {unitIface, "as"},
 	"RequiredBy":       {unitIface, "as"},
+
+	"InactiveExitTimestampMonotonic":  {unitIface, "t"},
+	"ActiveExitTimestampMonotonic":    {unitIface, "t"},
+	"InactiveEnterTimestampMonotonic": {unitIface, "t"},
 
 	"User":                       {serviceIface, "s"},
 	"UID":                        {serviceIface, "u"},
@@ -87,7 +95,9 @@ func (f facts) description(unit string) Description {
 		WantedBy: append(f.texts("WantedBy"), f.texts("RequiredBy")...),
 		User:     f.text("User"), UID: uid, Environment: f.texts("Environment"),
 		Watchdog: f.duration("WatchdogUSec"), WatchdogAge: f.age("WatchdogTimestampMonotonic"),
-		Listen: f.streams(),
+		Listen: f.streams(), LeftInactive: f.duration("InactiveExitTimestampMonotonic"),
+		LeftActive:     f.duration("ActiveExitTimestampMonotonic"),
+		BecameInactive: f.duration("InactiveEnterTimestampMonotonic"),
 	}
 }
 

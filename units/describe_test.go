@@ -29,7 +29,9 @@ func TestDescribe(t *testing.T) {
 		"UnitFileState": "disabled", "NeedDaemonReload": true,
 		"WantedBy": []string{"codex.target"}, "RequiredBy": []string{"mine.target"},
 		"User": "codex-worker", "Environment": []string{"A=b c"}, "WatchdogUSec": uint64(10_000_000),
-		"WatchdogTimestampMonotonic": uint64(now.Nano()/1000) - 3_000_000,
+		"InactiveExitTimestampMonotonic": uint64(1), "ActiveExitTimestampMonotonic": uint64(2),
+		"InactiveEnterTimestampMonotonic": uint64(3),
+		"WatchdogTimestampMonotonic":      uint64(now.Nano()/1000) - 3_000_000,
 	})
 	d, err := m.Describe(bounded(t), worker)
 	require.NoError(t, err)
@@ -43,6 +45,8 @@ func TestDescribe(t *testing.T) {
 	assert.Equal(t, 10*time.Second, d.Watchdog)
 	assert.GreaterOrEqual(t, d.WatchdogAge, 3*time.Second)
 	assert.Empty(t, d.Listen)
+	assert.Equal(t, []time.Duration{time.Microsecond, 2 * time.Microsecond, 3 * time.Microsecond},
+		[]time.Duration{d.LeftInactive, d.LeftActive, d.BecameInactive})
 
 	service.SetSilently(unitstest.Properties{"WatchdogUSec": uint64(1<<64 - 1)})
 	d, err = m.Describe(bounded(t), worker)

@@ -43,6 +43,18 @@ func (m *Manager) Restart(ctx context.Context, unit string) error {
 	return m.job(ctx, "restart", "RestartUnit", unit)
 }
 
+// Enqueue asks systemd to start the unit, and does not wait for the start. A unit that runs
+// goes on.
+func (m *Manager) Enqueue(ctx context.Context, unit string) error {
+	err := m.ask(ctx, func(ctx context.Context, b *bus) error {
+		return refusal(b.manager(ctx, "StartUnit", unit, "replace").Err)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot start %s: %w", unit, err)
+	}
+	return nil
+}
+
 // ResetFailed clears the failed state of the unit, its restart counter, its
 // growing restart delay and its start limit. A unit that isn't loaded has
 // nothing to clear.

@@ -45,6 +45,19 @@ func TestManagerWaitsForJobs(t *testing.T) {
 	}
 }
 
+func TestManagerEnqueues(t *testing.T) {
+	bus := unitstest.Start(t)
+	bus.Systemd.Unit(worker).Jobs("failed")
+	w := startWatch(t, units.Config{Units: []string{worker}})
+	w.untilUp()
+	m := units.NewManager()
+	defer m.Close()
+	assert.NoError(t, m.Enqueue(bounded(t), worker), "the end of the job is not waited for")
+	bus.Systemd.Unit(worker).Jobs("done")
+	require.NoError(t, m.Enqueue(bounded(t), worker))
+	w.until(func(s units.State) bool { return s.Active() && !s.JobPending })
+}
+
 func TestManagerResetsFailed(t *testing.T) {
 	bus := unitstest.Start(t)
 	unit := bus.Systemd.Unit(worker)

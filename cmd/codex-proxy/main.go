@@ -33,8 +33,9 @@ func commands() []cli.Group {
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			serveCommand(), workerWaitCommand(), workerPrepareCommand(), dependencyGenerateCommand(),
-			dependencyPrepareCommand(), fetchCommand(), fetchPrepareCommand(), sendTracesCommand(),
-			tracesPrepareCommand(), launchCommand(), notifyExecCommand(), lockExecCommand(), appServerCommand(),
+			dependencyBoundCommand(), dependencyPrepareCommand(), fetchCommand(), fetchPrepareCommand(),
+			sendTracesCommand(), tracesPrepareCommand(), launchCommand(), notifyExecCommand(),
+			lockExecCommand(), appServerCommand(),
 		}},
 	}
 }

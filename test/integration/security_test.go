@@ -71,13 +71,12 @@ func TestWhatTheServiceMayAskOfSystemd(t *testing.T) {
 			}
 			return err
 		}
-		const dependency = "codex-dependency@db.service"
-		for _, unit := range []string{dependency, "codex-dependency@A_b.service"} { // systemd loads it
-			_, _, err := b.Run(t.Context(), "systemctl", "start", unit)
-			require.Error(t, err, "it has no file")
-		}
+		d := b.dependency("db", "command = [\"/bin/sleep\", \"infinity\"]\n[probe]\ncheck = \"exec:true\"\n")
+		d.start()
+		_, _, err := b.Run(t.Context(), "systemctl", "start", "codex-dependency@A_b.service") // systemd loads it
+		require.Error(t, err, "it has no file")
 		assert.Error(t, ask("ResetFailedUnit", "s", "codex-dependency@A_b.service"), "no dependency has that name")
-		for _, unit := range []string{workerUnit, proxyUnit, dependency} {
+		for _, unit := range []string{workerUnit, proxyUnit, d.unit} {
 			assert.NoError(t, ask("ResetFailedUnit", "s", unit))
 			for _, mode := range []string{"replace", "flush", "replace-irreversibly", "ignore-dependencies"} {
 				for _, method := range []string{"StartUnit", "StopUnit", "RestartUnit", "ReloadUnit"} {

@@ -28,6 +28,7 @@ var ofUnit = map[string]bool{
 	"LoadState": true, "ActiveState": true, "SubState": true,
 	"InvocationID": true, "Job": true, "StateChangeTimestamp": true, "InactiveExitTimestamp": true,
 	"FragmentPath": true, "DropInPaths": true, "InactiveExitTimestampMonotonic": true,
+	"ActiveExitTimestampMonotonic": true, "InactiveEnterTimestampMonotonic": true,
 	"UnitFileState": true, "NeedDaemonReload": true, "WantedBy": true, "RequiredBy": true,
 }
 

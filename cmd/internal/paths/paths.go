@@ -45,6 +45,9 @@ const (
 	OperatorUnits = "/etc/systemd/system"
 	// DependencyRefusals has a file NAME for each refused start. Root alone writes there.
 	DependencyRefusals = "/run/codex-dependency-refused"
+	// DependencyBound has a file for each dependency that is down, with the bound units that
+	// start with it again.
+	DependencyBound = "/run/codex-dependency-bound"
 	// Textfile is in the directory that Debian's node exporter reads.
 	Textfile = "/var/lib/prometheus/node-exporter/codex-proxy.prom"
 )
