@@ -92,7 +92,7 @@ func (d dependency) servers() (servers []machine.Process) {
 
 // besideServer are the other processes of a unit: notify-exec and what runs before it, each of which is systemd's own
 // program until its execve(2), and one that has ended has no command line.
-var besideServer = regexp.MustCompile(`^(/usr/bin/codex-proxy |\(|/sbin/init|/(usr/)?lib/systemd/|$)`)
+var besideServer = regexp.MustCompile(`^(/usr/bin/codex-proxy |\(|systemd |/sbin/init|/(usr/)?lib/systemd/|$)`)
 
 // run identifies the present run of the unit.
 func (d dependency) run() string {

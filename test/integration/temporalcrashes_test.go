@@ -101,7 +101,8 @@ func testTemporalStoppedInDelay(t *testing.T, suite string) {
 		<-time.After(ramp()[4] + time.Second - (clock() - began)) // the time at which a restart would have come
 		assert.Empty(t, s.servers())
 		assert.Equal(t, run, s.run())
-		assert.Equal(t, "inactive", s.show(s.unit, "ActiveState")["ActiveState"])
+		// failed: on systemd 252 the stop may meet dependency-prepare before it handles signals.
+		assert.Contains(t, []string{"inactive", "failed"}, s.show(s.unit, "ActiveState")["ActiveState"])
 		s.start()
 	}
 	t.Logf("stop inside the restart delay: %s; target: at most 100 ms", stops)
