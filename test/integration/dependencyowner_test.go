@@ -180,7 +180,10 @@ func testDependencyLock(t *testing.T, suite string) {
 		assert.True(t, free())
 	}
 
+	// The user of another unit could not open this lock, which only its own unit's user can reach.
+	other := b.dependency("other", serves(7002, "{state}/data.db", `lock = "`+lock+`"`))
 	d.start()
+	other.isRefused("the lock "+lock+" is", d.server(), d.unit)
 	run := d.run()
 	d.MustRun(t, "systemctl", "kill", "--signal=KILL", d.unit)
 	d.readyAgain(run)
@@ -192,6 +195,7 @@ func testDependencyLock(t *testing.T, suite string) {
 	child := d.byCommand("sleep 654")
 	d.isRefused("the lock "+lock+" is", child, "init.scope")
 	d.signal(child, unix.SIGKILL)
+	assert.Contains(t, other.refused()["StatusText"], lock+": no such file or directory: name a file that this user can open")
 	d.start()
 }
 

@@ -24,6 +24,8 @@ type Claim struct {
 	Ports []int    // TCP ports, on any address
 	Lock  string   // the absolute path of a file for flock(2); empty: none
 	Data  []string // the absolute paths of directories; a process that writes to a file there holds the file
+	// Root is where the paths begin; empty: at this process's root directory.
+	Root string
 	// Unit is the server's own unit. Its processes hold neither ports nor data against the claim.
 	Unit string
 }

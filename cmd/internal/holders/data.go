@@ -22,11 +22,11 @@ var errMany = fmt.Errorf("it has more than %d files: the others are not looked f
 
 // filesBelow returns the files in and below dirs, with their paths. It follows no link but in the paths of dirs. A
 // directory that does not exist has none.
-func filesBelow(ctx context.Context, dirs []string) (map[file]string, error) {
+func filesBelow(ctx context.Context, root string, dirs []string) (map[file]string, error) {
 	files := map[file]string{}
 	var errs []error
 	for _, dir := range dirs {
-		if err := addFiles(ctx, files, dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := addFiles(ctx, files, root, dir); err != nil && !errors.Is(err, unix.ENOENT) {
 			errs = append(errs, fmt.Errorf("cannot look at all of %s: %w", dir, err))
 		}
 	}
@@ -41,15 +41,15 @@ type level struct {
 
 // addFiles reads the upper directories first: there the files that a server always has open are. os.Root lets no link
 // lead out of dir.
-func addFiles(ctx context.Context, files map[file]string, dir string) error {
-	root, err := os.OpenRoot(dir)
+func addFiles(ctx context.Context, files map[file]string, start, dir string) error {
+	root, err := os.OpenRoot(start + dir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }()
 	queue := []level{{".", 0}}
 	for len(queue) > 0 && ctx.Err() == nil {
-		below, err := queue[0].read(root, files)
+		below, err := queue[0].read(root, dir, files)
 		if err != nil {
 			return err
 		}
@@ -61,22 +61,22 @@ func addFiles(ctx context.Context, files map[file]string, dir string) error {
 }
 
 // read adds the files of one directory, and returns the directories in it. What is removed meanwhile is not there.
-func (l level) read(root *os.Root, files map[file]string) (below []level, err error) {
+func (l level) read(root *os.Root, name string, files map[file]string) (below []level, err error) {
 	dir, err := root.Open(l.path)
 	if err != nil {
 		return nil, nil
 	}
 	defer func() { _ = dir.Close() }()
 	names, _ := dir.Readdirnames(mostFiles + 1)
-	for _, name := range names {
-		id, mode, err := identify(int(dir.Fd()), name, unix.AT_SYMLINK_NOFOLLOW)
-		inner := path.Join(l.path, name)
+	for _, entry := range names {
+		id, mode, err := identify(int(dir.Fd()), entry, unix.AT_SYMLINK_NOFOLLOW)
+		inner := path.Join(l.path, entry)
 		switch {
 		case err != nil:
 		case mode&unix.S_IFMT == unix.S_IFREG && len(files) >= mostFiles:
 			return nil, errMany
 		case mode&unix.S_IFMT == unix.S_IFREG:
-			files[id] = path.Join(root.Name(), inner)
+			files[id] = path.Join(name, inner)
 		case mode&unix.S_IFMT == unix.S_IFDIR && l.depth < deepest:
 			below = append(below, level{inner, l.depth + 1})
 		}

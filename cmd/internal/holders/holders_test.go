@@ -159,14 +159,14 @@ func TestDataIsBounded(t *testing.T) {
 	deep := filepath.Join(dir, strings.Repeat("d/", deepest+2))
 	require.NoError(t, os.MkdirAll(deep, 0o700))
 	open(t, filepath.Join(deep, "deepest"), os.O_RDWR)
-	files, err := filesBelow(t.Context(), []string{dir})
+	files, err := filesBelow(t.Context(), "", []string{dir})
 	require.NoError(t, err)
 	assert.Len(t, files, 1)
 	many := map[file]string{}
 	for n := range mostFiles {
 		many[file{1 << 60, uint64(n)}] = "x"
 	}
-	assert.ErrorIs(t, addFiles(t.Context(), many, dir), errMany)
+	assert.ErrorIs(t, addFiles(t.Context(), many, "", dir), errMany)
 }
 
 // One process with several things is one holder, with the lock first.
@@ -185,6 +185,18 @@ func TestHolderOfSeveralThings(t *testing.T) {
 	texts := found(t, Claim{Ports: []int{port}, Lock: filepath.Join(dir, "lock"), Data: []string{dir}})
 	require.Len(t, texts, 1)
 	isHeld(t, texts[0], fmt.Sprintf("the lock %s/lock, port %d, %s/a.db and 1 more are", dir, port, dir), child)
+}
+
+// The paths may begin at another root, which the texts do not name.
+func TestRootOfAClaim(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "data"), 0o700))
+	lock := open(t, filepath.Join(root, "data", ".lock"), os.O_RDWR)
+	require.NoError(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	child := inherits(t, lock, open(t, filepath.Join(root, "data", "a.db"), os.O_RDWR))
+	texts := found(t, Claim{Root: root, Lock: "/data/.lock", Data: []string{"/data"}})
+	require.Len(t, texts, 1)
+	isHeld(t, texts[0], "the lock /data/.lock and /data/a.db are", child)
 }
 
 // Holders ends with its context.

@@ -13,11 +13,11 @@ func lockName(path string) string { return "the lock " + path }
 
 // lockOf identifies the file of a lock, and reports whether a process holds it. A file that does not exist is free.
 // The attempt shares the lock for a moment, so that two attempts do not exclude each other.
-func lockOf(path string) (id file, taken bool, err error) {
+func lockOf(root, path string) (id file, taken bool, err error) {
 	if path == "" {
 		return file{}, false, nil
 	}
-	id, taken, err = tryLock(path)
+	id, taken, err = tryLock(root + path)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return file{}, false, nil
 	}

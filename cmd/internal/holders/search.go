@@ -29,10 +29,10 @@ func (c Claim) search(ctx context.Context) (*search, error) {
 	s.sockets, portErr = listening("/proc/net", c.Ports)
 	var lock file
 	var taken bool
-	if lock, taken, lockErr = lockOf(c.Lock); taken {
+	if lock, taken, lockErr = lockOf(c.Root, c.Lock); taken {
 		s.lock, s.locked = lock, c.Lock
 	}
-	s.data, dataErr = filesBelow(ctx, c.Data)
+	s.data, dataErr = filesBelow(ctx, c.Root, c.Data)
 	delete(s.data, lock)
 	return s, errors.Join(portErr, lockErr, dataErr)
 }

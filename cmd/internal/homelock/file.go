@@ -16,7 +16,7 @@ import (
 func TakeFile(ctx context.Context, path string) (*Lock, error) {
 	file, err := openFile(path)
 	if errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot lock: %w: make the file, readable for this user, as with `touch`", err)
+		return nil, fmt.Errorf("cannot lock: %w: name a file that this user can open", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock: %w", err)
@@ -66,9 +66,15 @@ func makeFile(path string, flags int) (*os.File, error) {
 }
 
 // MakeFile makes the file of a lock in the place of a user who may not: a file that all may read. It follows no link,
-// because the path may lead through directories of users that are not trusted. If the file exists, it does nothing.
-func MakeFile(path string) error {
-	dir, err := unix.Openat2(unix.AT_FDCWD, filepath.Dir(path), &unix.OpenHow{
+// because the path may lead through directories of users that are not trusted. If the file exists, it does nothing. The
+// path begins at the directory root.
+func MakeFile(root, path string) error {
+	start, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("cannot make the lock %s: %w", path, err)
+	}
+	defer func() { _ = unix.Close(start) }()
+	dir, err := unix.Openat2(start, "."+filepath.Dir(path), &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
 		return fmt.Errorf("cannot make the lock %s: %w", path, err)

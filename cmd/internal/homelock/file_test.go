@@ -37,8 +37,7 @@ func TestALockFileIsAFile(t *testing.T) {
 	require.NoError(t, os.Symlink("/etc/passwd", link))
 	for path, complaint := range map[string]string{
 		pipe: "is not a file", dir: "is not a file", link: "too many levels of symbolic links",
-		filepath.Join(dir, "none", "lock"): "no such file or directory: make the file, readable for this user, as " +
-			"with `touch`",
+		filepath.Join(dir, "none", "lock"): "no such file or directory: name a file that this user can open",
 	} {
 		_, err := TakeFile(t.Context(), path)
 		assert.ErrorContains(t, err, complaint)
@@ -72,20 +71,20 @@ func TestTakeFileAtOnce(t *testing.T) {
 func TestMakeFile(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	path := filepath.Join(dir, "lock")
-	require.NoError(t, MakeFile(path))
+	require.NoError(t, MakeFile("/", path))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o644), info.Mode())
 	require.NoError(t, os.WriteFile(path, []byte("x"), 0o600))
-	require.NoError(t, MakeFile(path))
+	require.NoError(t, MakeFile("/", path))
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, "x", string(text))
 
 	require.NoError(t, os.Symlink(elsewhere, filepath.Join(dir, "link")))
-	require.ErrorContains(t, MakeFile(filepath.Join(dir, "link", "lock")), "too many levels of symbolic links")
+	require.ErrorContains(t, MakeFile("/", filepath.Join(dir, "link", "lock")), "too many levels of symbolic links")
 	require.NoError(t, os.Symlink(filepath.Join(elsewhere, "lock"), filepath.Join(dir, "dangling")))
-	require.NoError(t, MakeFile(filepath.Join(dir, "dangling")))
+	require.NoError(t, MakeFile("/", filepath.Join(dir, "dangling")))
 	assert.NoFileExists(t, filepath.Join(elsewhere, "lock"))
-	require.ErrorContains(t, MakeFile(filepath.Join(dir, "none", "lock")), "cannot make the lock")
+	require.ErrorContains(t, MakeFile("/", filepath.Join(dir, "none", "lock")), "cannot make the lock")
 }

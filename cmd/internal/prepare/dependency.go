@@ -46,6 +46,10 @@ func Dependency(ctx context.Context, name string, stderr io.Writer) error {
 	return refusal.Write(refused, reason)
 }
 
+// hostRoot shows all directories. Also a command with + runs in the mount namespace of a unit with StateDirectory= and
+// DynamicUser=yes, where /var/lib/private has the directory of this unit only (systemd 252 and 257).
+const hostRoot = "/proc/1/root"
+
 // inTheWay returns the reason why the dependency cannot start, or nothing. Nothing is looked for if its file has a
 // fault, which the unit's main process reports.
 func inTheWay(ctx context.Context, name string, logger *slog.Logger) string {
@@ -58,12 +62,12 @@ func inTheWay(ctx context.Context, name string, logger *slog.Logger) string {
 	}
 	state := dependency.StateDir(name)
 	if filepath.Dir(settings.Lock) != state {
-		if err := homelock.MakeFile(settings.Lock); err != nil {
+		if err := homelock.MakeFile(hostRoot, settings.Lock); err != nil {
 			logger.Warn("the lock is left to the server's user", "error", err)
 		}
 	}
 	claim := holders.Claim{
-		Ports: settings.Ports, Lock: settings.Lock, Unit: units.Dependency(name),
+		Root: hostRoot, Ports: settings.Ports, Lock: settings.Lock, Unit: units.Dependency(name),
 		Data: append([]string{state}, settings.Directories...),
 	}
 	found, err := claim.Holders(ctx)
