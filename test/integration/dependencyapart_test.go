@@ -30,7 +30,7 @@ check = "tcp:127.0.0.1:%[1]d"
 `, 7001+i))
 	}
 	b.MustRun(t, "systemctl", "daemon-reload")
-	b.MustRun(t, "systemctl", "start", "codex-dependency@first", "codex-dependency@second")
+	b.MustRun(t, "systemctl", "enable", "--now", "codex-dependency@first", "codex-dependency@second")
 	first, second := b.inDependency("first"), b.inDependency("second")
 	require.NotEqual(t, first.uid, second.uid)
 	first.assertCannot("reach second", ofDependency("second", second))

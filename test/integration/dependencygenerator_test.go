@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/test/machine"
+	"codex-proxy/units"
 )
 
 const generator = "/usr/lib/systemd/system-generators/codex-dependencies"
@@ -31,7 +32,7 @@ func testDependencyGenerator(t *testing.T, suite string) {
 	b.dependencyFile("good", listening(7001))
 	b.dependencyFile("bad", "comand = 1\n")
 	b.MustRun(t, "systemctl", "daemon-reload")
-	const good, bad, none = "codex-dependency@good.service", "codex-dependency@bad.service", "codex-dependency@none.service"
+	good, bad, none := units.Dependency("good"), units.Dependency("bad"), units.Dependency("none")
 	b.MustRun(t, "systemctl", "start", good)
 	pid := b.show(good, "MainPID")["MainPID"]
 

@@ -16,8 +16,9 @@ import (
 
 // strange are the pieces of the values that systemd could read in another way than they
 // are meant.
-var strange = []string{"%", "%h", "%%", "$", "$HOME", "${HOME}", "$$", `\`, `\\`, `\n`, `\x41`, `\`, `"`, `'`, "\t", " ", ";",
-	"#", "{", "}", "=", ":", "-", "@", "+", "!", "|", "~", "&", "*", "?", "[", "]", "(", ")", "<", ">", "`", ",", "ü", "日本",
+var strange = []string{"%", "%h", "%%", "$", "$HOME", "${HOME}", "$$", `\`, `\\`, `\n`, `\x41`, `\`, `"`, `'`, "\t",
+	" ", ";", "#", "{", "}", "=", ":", "-", "@", "+", "!", "|", "~", "&", "*", "?", "[", "]", "(", ")", "<", ">",
+	"`", ",", "ü", "日本",
 	"🙂", "\u00a0", "\u2028", "a", "Z", "0", "/", ".", "--", "state", "%{state}"}
 
 // strangeFile is the file of a dependency with random values.
@@ -100,13 +101,12 @@ func testDependencyValues(t *testing.T, suite string) {
 	b.MustRun(t, "systemctl", "daemon-reload")
 	for name, want := range files {
 		got := b.loaded(name)
-		argv := got.main()
-		at := slices.Index(argv, "--")
-		require.Positive(t, at, "%q: %q", name, argv)
-		assert.Equal(t, want.Command, argv[at+1:], name)
-		require.Contains(t, argv[:at], "--probe", name)
+		argv, command := split(t, got.start[0].argv)
+		assert.Equal(t, want.Command, command, name)
+		require.Contains(t, argv, "--probe", name)
 		assert.Equal(t, want.Probe.Check, argv[slices.Index(argv, "--probe")+1], name)
-		assert.Equal(t, want.Prepare, got.prepare(), name)
+		_, prepare := split(t, got.startPre[len(got.startPre)-1].argv)
+		assert.Equal(t, want.Prepare, prepare, name)
 		for key, value := range want.Environment {
 			assert.Contains(t, got.environment, key+"="+value, name)
 		}
@@ -138,9 +138,13 @@ type loadedCommand struct {
 	argv []string
 }
 
-func (l loadedDependency) main() []string { return l.start[0].argv }
-
-func (l loadedDependency) prepare() []string { return l.startPre[len(l.startPre)-1].argv }
+// split returns the options before "--" and the command after it.
+func split(t *testing.T, argv []string) (options, command []string) {
+	t.Helper()
+	at := slices.Index(argv, "--")
+	require.Positive(t, at, "%q", argv)
+	return argv[:at], argv[at+1:]
+}
 
 func (b *bed) loaded(name string) (l loadedDependency) {
 	b.t.Helper()

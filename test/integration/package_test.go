@@ -34,6 +34,8 @@ func (b *bed) live(p packager) {
 	key := trim(b.MustRun(t, "cat", firstKey))
 	b.assertStarts(key)
 
+	server := b.startEnabled("server")
+
 	pid := b.show(proxyUnit, "MainPID")["MainPID"]
 	b.appendTo(configFile, "# mine\n")
 	p.install(b, p.next)
@@ -51,12 +53,14 @@ func (b *bed) live(p packager) {
 
 	p.install(b, p.now)
 	b.assertTookOver(pid, key)
+	assert.Equal(t, server, b.show(serverUnit, "InvocationID", "MainPID", "ActiveState"), "a dependency runs on")
 
 	const third = "codex-worker@third.service"
 	b.MustRun(t, "sh", "-ec", "cp "+workerFile+" /etc/codex-proxy/workers/third.toml; systemctl enable "+
 		third) // as accounts add does
 	p.remove(b)
 	b.assertGone()
+	assert.Empty(t, b.MustRun(t, "systemctl", "list-units", "--no-legend", "codex*"), "what a removal leaves")
 	b.assertSecret(key)
 
 	b.appendTo(configFile, "keepaliv = \"1s\"\n")
@@ -65,13 +69,29 @@ func (b *bed) live(p packager) {
 	assert.Equal(t, key, trim(b.MustRun(t, "cat", firstKey)), "the key is made once")
 	assert.Contains(t, b.MustRun(t, "cat", configFile), "keepaliv", "an old file is kept, though it is broken")
 	assert.Equal(t, "enabled", trim(b.MustRun(t, "systemctl", "is-enabled", third)), "a worker is there with its file")
-	b.MustRun(t, "sh", "-ec", "rm /etc/codex-proxy/workers/third.toml; systemctl enable codex-worker@second.service")
+	assert.Equal(t, "enabled", trim(b.MustRun(t, "systemctl", "is-enabled", serverUnit)), "so is a dependency")
+	b.MustRun(t, "systemctl", "start", serverUnit)
+	b.MustRun(t, "sh", "-ec", "rm /etc/codex-proxy/workers/third.toml /etc/codex-proxy/dependencies/server.toml; systemctl enable codex-worker@second.service")
 	_, _, err := b.Run(t.Context(), "systemctl", "start", "codex-proxy")
 	require.Error(t, err)
 	p.purge(b)
+	b.MustRun(t, "rm", "/usr/local/bin/listener")
 	assert.Empty(t, b.left(before), "what a purge leaves")
 	assert.Empty(t, b.MustRun(t, "systemctl", "list-units", "--all", "--no-legend", "codex*"),
 		"what has failed before it")
+}
+
+const serverUnit = "codex-dependency@server.service"
+
+// startEnabled makes a dependency, which starts now and at boot. It returns its run.
+func (b *bed) startEnabled(name string) map[string]string {
+	b.t.Helper()
+	b.program("listener", listener)
+	b.dependency(name, listening(7001))
+	b.MustRun(b.t, "systemctl", "enable", "--now", "codex-dependency@"+name)
+	run := b.show("codex-dependency@"+name+".service", "InvocationID", "MainPID", "ActiveState")
+	require.Equal(b.t, "active", run["ActiveState"])
+	return run
 }
 
 func (b *bed) assertInstalled(output string) {

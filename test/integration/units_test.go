@@ -21,7 +21,7 @@ func testUnits(t *testing.T, suite string) {
 	stdout, stderr, err := b.Run(t.Context(), "systemd-analyze", "verify", "--man=no",
 		"codex.target", "codex-proxy.socket", "codex-proxy.service", "codex-proxy-fetch.socket",
 		"codex-proxy-fetch.service", "codex-proxy-traces.socket", "codex-proxy-traces.service",
-		"codex-worker@default.socket", "codex-worker@default.service")
+		"codex-worker@default.socket", "codex-worker@default.service", "codex-dependency@default.service")
 	assert.NoError(t, err)
 	output := stdout + stderr
 	if suite == oldest {
@@ -30,7 +30,7 @@ func testUnits(t *testing.T, suite string) {
 	assert.Empty(t, output)
 
 	rows := securityRows(t, `^codex-.*\.service$`)
-	require.Len(t, rows, 4)
+	require.Len(t, rows, 5)
 	for _, row := range rows {
 		unit, most := strings.Replace(row[0], "@", "@default", 1), seconds(t, strings.TrimSpace(row[1]))
 		out := b.MustRun(t, "systemd-analyze", "security", "--no-pager", unit)

@@ -1,34 +1,13 @@
 package dependency
 
 import (
-	"errors"
-	"fmt"
-	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"codex-proxy/cmd/internal/paths"
-	"codex-proxy/cmd/internal/probe"
-)
-
-// misfit is the fault of a value.
-type misfit struct {
-	key, text string
-}
-
-func (m *misfit) Error() string { return m.key + ": " + m.text }
-
-func wrong(key, format string, args ...any) error { return &misfit{key, fmt.Sprintf(format, args...)} }
-
-// Bounds of lists and texts.
-const (
-	maxWords = 256
-	maxItems = 64
-	maxText  = 256 // of Description=
 )
 
 // settings checks the values, and replaces the placeholders in them.
@@ -58,60 +37,6 @@ func (r raw) settings(name string) (*Settings, error) {
 		}
 	}
 	return s, nil
-}
-
-func (r rawProbe) filled(f *filling) Probe {
-	return Probe{Check: f.one("probe.check", r.Check), Ready: f.one("probe.ready", r.Ready),
-		Interval: r.Interval.Duration, Timeout: r.Timeout.Duration, Failures: r.Failures, Passes: r.Passes,
-		Status: r.Status, Body: r.Body, CA: r.CA}
-}
-
-// filling fills the placeholders of many values, and keeps the first error.
-type filling struct {
-	placeholders
-	err error
-}
-
-func (f *filling) one(key, text string) string {
-	filled, err := f.fill(text)
-	if err == nil {
-		err = printable(filled)
-	}
-	if err != nil && f.err == nil {
-		f.err = wrong(key, "%v", err)
-	}
-	return filled
-}
-
-func (f *filling) all(key string, texts []string) []string {
-	if len(texts) > maxWords && f.err == nil {
-		f.err = wrong(key, "has more than %d words: put them into a script", maxWords)
-		return nil
-	}
-	filled := make([]string, len(texts))
-	for i, text := range texts {
-		filled[i] = f.one(key, text)
-	}
-	return filled
-}
-
-func (f *filling) values(key string, texts map[string]string) map[string]string {
-	filled := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		filled[name] = f.one(key+"."+name, texts[name])
-	}
-	return filled
-}
-
-// printable is the error of a text that a line of a unit cannot hold.
-func printable(text string) error {
-	for _, r := range text {
-		if unicode.IsControl(r) && r != '\t' || r == unicode.ReplacementChar {
-			return fmt.Errorf("%q has the control character %U: a unit cannot pass it on; put the text into a script",
-				text, r)
-		}
-	}
-	return nil
 }
 
 func (s *Settings) checkDescription() error {
@@ -149,7 +74,7 @@ func checkProgram(key, program string) error {
 		return wrong(key, "%q is not a program: its first word must be an absolute path such as /usr/bin/server, or a "+
 			"name such as server; a shell takes [\"sh\", \"-c\", \"LINE\"]", program)
 	}
-	return nil
+	return checkVisible(key, program)
 }
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -191,24 +116,6 @@ func (s *Settings) checkCredentials() error {
 	return nil
 }
 
-// checkPath accepts the paths that systemd and a human read alike.
-func checkPath(key, path string) error {
-	switch err := printable(path); {
-	case err != nil:
-		return wrong(key, "%v", err)
-	case !filepath.IsAbs(path):
-		return wrong(key, "%q is not an absolute path", path)
-	case filepath.Clean(path) != path:
-		return wrong(key, "%q is not the shortest form of the path: write %q", path, filepath.Clean(path))
-	case strings.ContainsAny(path, "\"\\\t") || strings.HasSuffix(path, " "):
-		return wrong(key, "%q has a quote, backslash or tab, or ends with a space, which a unit cannot pass on: "+
-			"rename it or link to it", path)
-	case len(path) > 1024:
-		return wrong(key, "the path is longer than 1024 bytes")
-	}
-	return nil
-}
-
 var userName = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,30}$`)
 
 func (s *Settings) checkUser() error {
@@ -223,34 +130,6 @@ func (s *Settings) checkUser() error {
 		return wrong("user", "%q belongs to codex-proxy: name another user, or leave user empty for one of its own", u)
 	}
 	return nil
-}
-
-// ours are the directories that no dependency writes to.
-var ours = []string{paths.Settings, paths.StateDir, paths.WorkerHomes, paths.DependencyStates, "/var/lib/private",
-	paths.WorkerSockets, paths.DependencyRuntimeDirs, "/run/codex-worker", "/run/credentials", "/run/systemd",
-	"/etc/systemd", "/usr", "/boot", "/proc", "/sys", "/dev"}
-
-func (s *Settings) checkDirectories() error {
-	if len(s.Directories) > maxItems {
-		return wrong("directories", "has more than %d", maxItems)
-	}
-	for _, dir := range s.Directories {
-		if err := checkPath("directories", dir); err != nil {
-			return err
-		}
-		for _, of := range ours {
-			if within(dir, of) || within(of, dir) {
-				return wrong("directories", "%q is, or holds, a directory of the system or of codex-proxy (%s): name "+
-					"a directory of the dependency's data alone", dir, of)
-			}
-		}
-	}
-	return nil
-}
-
-// within reports whether path is dir or lies below it.
-func within(path, dir string) bool {
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
 func (s *Settings) checkNetwork() error {
@@ -275,8 +154,6 @@ func (s *Settings) checkNetwork() error {
 	}
 	return nil
 }
-
-func (s *Settings) checkLock() error { return checkPath("lock", s.Lock) }
 
 func (s *Settings) checkTimes() error {
 	for _, t := range []struct {
@@ -304,50 +181,4 @@ func (s *Settings) checkSignal() error {
 		return wrong("stop_signal", "%q is not one of %s", s.StopSignal, strings.Join(signals, ", "))
 	}
 	return nil
-}
-
-func (p Probe) check() error {
-	switch {
-	case p.Check == "":
-		return wrong("probe.check", `is missing: name how to find out whether the server works, such as `+
-			`"tcp:127.0.0.1:8080" or "http://127.0.0.1:8080/health"`)
-	case p.Failures < 2 || p.Failures > 100:
-		return wrong("probe.failures", "%d must be between 2 and 100", p.Failures)
-	case p.Passes < 1 || p.Passes > 100:
-		return wrong("probe.passes", "%d must be between 1 and 100", p.Passes)
-	case p.Failures == 2 && p.Timeout >= p.Interval:
-		return wrong("probe.timeout", "%q must be less than interval = %q with failures = 2, or systemd kills a "+
-			"server that works", p.Timeout, p.Interval)
-	}
-	return p.checkKinds()
-}
-
-// checkKinds checks the probes as notify-exec reads them.
-func (p Probe) checkKinds() error {
-	options := probe.Options{Statuses: p.Status, Body: p.Body, CA: p.CA}
-	var probes []probe.Probe
-	for _, of := range []struct{ key, value string }{{"probe.check", p.Check}, {"probe.ready", p.Ready}} {
-		if of.value == "" {
-			continue
-		}
-		parsed, err := probe.Parse(of.value, options)
-		if err != nil {
-			return wrong(of.key, "%q: %v", of.value, err)
-		}
-		probes = append(probes, parsed)
-	}
-	if len(p.Status) > maxItems {
-		return wrong("probe.status", "has more than %d", maxItems)
-	}
-	var fault *probe.OptionError
-	if err := options.UsedBy(probes...); errors.As(err, &fault) {
-		return wrong("probe."+fault.Option, "%s", fault.Reason)
-	}
-	if err := printable(p.Body); err != nil {
-		return wrong("probe.body", "%v", err)
-	}
-	if p.CA == "" {
-		return nil
-	}
-	return checkPath("probe.ca", p.CA)
 }

@@ -1,0 +1,33 @@
+package dependency
+
+import (
+	"fmt"
+	"unicode"
+)
+
+// misfit is the fault of a value.
+type misfit struct {
+	key, text string
+}
+
+func (m *misfit) Error() string { return m.key + ": " + m.text }
+
+func wrong(key, format string, args ...any) error { return &misfit{key, fmt.Sprintf(format, args...)} }
+
+// Bounds of lists and texts.
+const (
+	maxWords = 256
+	maxItems = 64
+	maxText  = 256 // of Description=
+)
+
+// printable is the error of a text that a line of a unit cannot hold.
+func printable(text string) error {
+	for _, r := range text {
+		if unicode.IsControl(r) && r != '\t' || r == unicode.ReplacementChar {
+			return fmt.Errorf("%q has the control character %U: a unit cannot pass it on; put the text into a script",
+				text, r)
+		}
+	}
+	return nil
+}
