@@ -54,25 +54,22 @@ func (p *postgres) query(sql string) string {
 	return out
 }
 
-// process is the process of the unit whose command line has all the texts.
-func (p *postgres) process(texts ...string) machine.Process {
+// process is the process of the unit whose command line begins with a text, and has
+// another one.
+func (p *postgres) process(begin, part string) machine.Process {
 	p.t.Helper()
 	processes, err := p.Processes(p.unit)
 	require.NoError(p.t, err)
 	for _, process := range processes {
-		has := true
-		for _, text := range texts {
-			has = has && strings.Contains(process.Command, text)
-		}
-		if has {
+		if strings.HasPrefix(process.Command, begin) && strings.Contains(process.Command, part) {
 			return process
 		}
 	}
-	require.Fail(p.t, "no such process", "%v: %+v", texts, processes)
+	require.Fail(p.t, "no such process", "%s … %s: %+v", begin, part, processes)
 	return machine.Process{}
 }
 
-func (p *postgres) postmaster() machine.Process { return p.process("postgres -D") }
+func (p *postgres) postmaster() machine.Process { return p.process(p.bin+"/postgres ", "") }
 
 // PostgreSQL by the preset: no commit that a client has got is lost, whatever is killed.
 func TestPostgreSQL(t *testing.T) { bothSuites(t, testPostgreSQL) }
@@ -90,6 +87,7 @@ func testPostgreSQL(t *testing.T, suite string) {
 	t.Run("kill", func(t *testing.T) { p.killed(t, load) })
 	t.Run("stop", func(t *testing.T) { p.stopped(t, load) })
 	t.Run("hang", func(t *testing.T) { p.hung(t) })
+	t.Run("one owner", func(t *testing.T) { p.oneOwner(t) })
 	t.Run("neighbour", func(t *testing.T) { p.neighbour(t) })
 }
 
@@ -109,15 +107,17 @@ func (p *postgres) assertClosed(t *testing.T) {
 // killed kills the postmaster, one session and the process that supervises them, under load.
 func (p *postgres) killed(t *testing.T, load *pgLoad) {
 	load.reach(200)
-	for _, texts := range [][]string{{"postgres -D"}, {"notify-exec"}} {
+	for name, find := range map[string]func() machine.Process{
+		"postmaster": p.postmaster, "notify-exec": p.supervisor,
+	} {
 		before := p.run()
 		at := clock()
-		p.signal(p.process(texts...), unix.SIGKILL)
-		t.Logf("kill of %q to ready: %s", texts[0], p.readyAgain(before)-at)
+		p.signal(find(), unix.SIGKILL)
+		t.Logf("kill of %s to ready: %s", name, p.readyAgain(before)-at)
 		load.reach(200)
 	}
 	before, restarts := p.run(), p.show(p.unit, "NRestarts")
-	session := p.process("postgres: ", "postgres postgres") // user and database
+	session := p.process("postgres: ", " postgres postgres ") // user and database
 	at := p.signal(session, unix.SIGKILL)
 	p.awaitJournal(p.unit, fmt.Sprintf("PID %d) was terminated by signal 9", session.Inside), bound)
 	load.reach(200)
@@ -163,6 +163,46 @@ func (p *postgres) hung(t *testing.T) {
 	t.Logf("hang to ready: %s", p.readyAgain(before)-at)
 	assert.Contains(t, p.journal(p.unit), "Watchdog timeout")
 	assert.Equal(t, "1\n", p.query("SELECT 1"))
+}
+
+// oneOwner asserts that the data have one postmaster, and that an error names it.
+func (p *postgres) oneOwner(t *testing.T) {
+	text, err := p.ReadFile(p.file)
+	require.NoError(t, err)
+	second := strings.NewReplacer("{state}", p.state, pgPort, "5434", `# lock = ""`,
+		fmt.Sprintf("lock = %q", p.state+"/.lock")).Replace(string(text))
+	require.NoError(t, p.WriteFile(filepath.Dir(p.file)+"/second.toml", []byte(second), 0o644))
+	p.MustRun(t, "systemctl", "daemon-reload")
+	server := p.postmaster().Host
+	p.refused(t, "codex-dependency@second.service", p.unit)
+	assert.Equal(t, server, p.postmaster().Host, "the refusal leaves it alone")
+
+	p.MustRun(t, "systemctl", "stop", p.unit)
+	p.MustRun(t, "systemd-run", "--unit=by-hand", "--property=User=postgres", "--", p.bin+"/postgres", "-D",
+		p.state+"/data", "-c", "port=5435", "-c", "unix_socket_directories=/tmp")
+	p.awaitJournal("by-hand.service", "database system is ready to accept connections", bound)
+	p.refused(t, p.unit, "by-hand.service")
+	p.MustRun(t, "systemctl", "stop", "by-hand.service")
+	p.MustRun(t, "systemctl", "start", p.unit)
+}
+
+// refused asserts that a start fails because of a process of another unit.
+func (p *postgres) refused(t *testing.T, unit, holder string) {
+	t.Helper()
+	_, _, err := p.Run(t.Context(), "systemctl", "start", unit)
+	require.Error(t, err)
+	status := p.show(unit, "StatusText")["StatusText"]
+	t.Log(status)
+	processes, err := p.Processes(holder)
+	require.NoError(t, err)
+	named := false
+	for _, process := range processes {
+		named = named || strings.Contains(status, fmt.Sprintf("held by pid %d (", process.Inside))
+	}
+	assert.True(t, named, "%s, not one of %v", status, processes)
+	assert.Contains(t, status, "unit "+holder)
+	assert.Equal(t, map[string]string{"ActiveState": "failed", "NRestarts": "0", "ExecMainStatus": "75"},
+		p.show(unit, "ActiveState", "NRestarts", "ExecMainStatus"))
 }
 
 // neighbour asserts that a stop leaves Debian's own cluster of the same user alone.
