@@ -71,10 +71,10 @@ func testRequires(t *testing.T, suite string) {
 	require.NoError(t, <-started)
 	assert.Less(t, b.when(d.unit, "ActiveEnter"), b.when(workerUnit, "InactiveExit"))
 
-	run := b.show(workerUnit, "InvocationID")
+	run, worker := d.run(), b.show(workerUnit, "InvocationID")
 	require.NoError(t, b.Kill(t.Context(), d.unit, 9))
-	d.readyAgain(d.run())
-	assert.Equal(t, run, b.show(workerUnit, "InvocationID"), "its end stops no worker")
+	d.readyAgain(run)
+	assert.Equal(t, worker, b.show(workerUnit, "InvocationID"), "its end stops no worker")
 
 	b.MustRun(t, "systemctl", "stop", workerUnit, d.unit)
 	log, err := b.Journal(t.Context(), "--unit="+workerUnit, "--unit="+d.unit, "--output=cat", "--no-pager")
