@@ -84,17 +84,18 @@ func (f *family) add(labels string) {
 // described are the labels whose values depend on the installation or on what
 // happens; those of all others are listed.
 var described = map[string]string{
-	"route":   "a path in api.md, or `other`",
-	"method":  "the method, or `other`",
-	"status":  "the HTTP status",
-	"code":    "the error's code",
-	"worker":  "the worker's name",
-	"account": "the name of the account's worker",
-	"key":     "the API key's name",
-	"model":   "a model or alias that is served",
-	"version": "the version",
-	"window":  "the limit's length, as `5h`",
-	"limit":   quoted(auth.LimitNames),
+	"route":      "a path in api.md, or `other`",
+	"method":     "the method, or `other`",
+	"status":     "the HTTP status",
+	"code":       "the error's code",
+	"worker":     "the worker's name",
+	"account":    "the name of the account's worker",
+	"key":        "the API key's name",
+	"model":      "a model or alias that is served",
+	"version":    "the version",
+	"dependency": "the dependency's name",
+	"window":     "the limit's length, as `5h`",
+	"limit":      quoted(auth.LimitNames),
 }
 
 func quoted(values []string) string { return "`" + strings.Join(values, "`, `") + "`" }
@@ -130,7 +131,8 @@ func TestMetricsInTheDocs(t *testing.T) {
 	require.Zero(t, added.status)
 	t.Setenv("INVOCATION_ID", "1")
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
-	s := servingUnder(t, "60000000", "api_keys="+file, `traces.endpoint="http://127.0.0.1:4318"`)
+	s := servingUnder(t, "60000000", "api_keys="+file, `traces.endpoint="http://127.0.0.1:4318"`,
+		`requires=["temporal"]`)
 	scrape := func() map[string]*family {
 		resp, err := http.Get(s.url + "/metrics")
 		require.NoError(t, err)

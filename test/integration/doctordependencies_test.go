@@ -78,9 +78,15 @@ func testDoctorDependencies(t *testing.T, suite string) {
 	b.MustRun(t, "systemctl", "start", webUnit)
 	b.healthy()
 
-	// A stop.
+	// A stop, which matters more if something requires the dependency.
 	b.MustRun(t, "systemctl", "stop", webUnit)
-	b.do(strings.Split(b.warned("dependencies", "dependency web: is stopped, and starts at boot"), ";")[0])
+	b.warned("dependencies", "dependency web: is stopped, and starts at boot")
+	require.NoError(t, b.WriteFile(workerFile, []byte("requires = [\"web\"]\n"+realWorker), 0o644))
+	b.do(b.found("dependencies", "dependency web: is stopped, and "+workerUnit+" requires it"))
+	b.MustRun(t, "systemctl", "daemon-reload")
+	b.MustRun(t, "systemctl", "restart", workerUnit)
+	b.MustRun(t, "systemctl", "reload", proxyUnit)
+	b.until("well", well)
 	b.healthy()
 
 	// A state directory of root's.

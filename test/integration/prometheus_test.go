@@ -101,6 +101,7 @@ func TestPrometheus(t *testing.T) {
 	assert.Equal(t, "default", p.until(`codex_worker_state{state="ready"} == 1`)[0].Metric["worker"])
 	p.until(`node_systemd_unit_state{name="codex-worker@default.service",state="active"} == 1`)
 	p.until(`codex_textfile_ready == 1`)
+	b.measureDependency(p)
 
 	t.Run("promtool takes the metrics", func(t *testing.T) { b.lint(t) })
 	t.Run("without the key", func(t *testing.T) { b.guarded(t) })
@@ -158,6 +159,20 @@ func TestPrometheus(t *testing.T) {
 	b.MustRun(t, "sh", "-ec", commands[1])
 	p.until(`up{job="codex-proxy"} == 1`)
 	p.until(`time() - codex_textfile_written_timestamp_seconds < 2`)
+}
+
+// measureDependency leaves a dependency that has been killed once, and is ready.
+func (b *bed) measureDependency(p promServer) {
+	require.NoError(b.t, b.WriteFile(webFile, []byte(web), 0o644))
+	b.MustRun(b.t, "systemctl", "daemon-reload")
+	b.MustRun(b.t, "systemctl", "start", webUnit)
+	b.MustRun(b.t, "systemctl", "reload", proxyUnit)
+	p.until(`codex_dependency_ready{dependency="web"} == 1`)
+	b.MustRun(b.t, "systemctl", "kill", "--kill-whom=main", "--signal=SIGKILL", webUnit)
+	p.until(`codex_dependency_restarts_total{dependency="web"} == 1`)
+	p.until(`codex_textfile_dependency_restarts_total{dependency="web"} == 1`)
+	p.until(`codex_dependency_state{dependency="web",state="ready"} == 1`)
+	p.until(`codex_dependency_ready_since_seconds{dependency="web"} > 0`)
 }
 
 // tolerated are complaints about names and forms that older dashboards need.
@@ -268,7 +283,7 @@ var (
 	matcher    = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)`)
 
 	// conditional are the metrics that this machine does not have.
-	conditional = regexp.MustCompile(`^codex_(dependency_\w+|turn_rotations_total|worker_rate_limit_\w+|key_\w+|watchdog_\w+)$`)
+	conditional = regexp.MustCompile(`^codex_(turn_rotations_total|worker_rate_limit_\w+|key_\w+|watchdog_\w+)$`)
 )
 
 // exists looks for the names in a query, and the labels that it selects by.

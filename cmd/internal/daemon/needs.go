@@ -3,10 +3,13 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"codex-proxy/cmd/internal/config"
+	"codex-proxy/cmd/internal/dependency"
 	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/cmd/internal/requires"
 	"codex-proxy/proxy/dependencies"
@@ -31,7 +34,8 @@ func newNeeds(cfg *config.Config, pool *workers.Pool, resetFailed func(context.C
 			n.assign()
 			changed()
 		},
-		Logger: logger,
+		OnReason: newDependencyEvents(logger, watchdogOf).changed,
+		Logger:   logger,
 	})
 	for _, name := range cfg.Dependencies.Missing() {
 		logger.Warn("a dependency has no file", "dependency", name,
@@ -39,6 +43,15 @@ func newNeeds(cfg *config.Config, pool *workers.Pool, resetFailed func(context.C
 			"remedy", "add it with codex-proxy dependencies add "+name+", or remove it from requires")
 	}
 	return n
+}
+
+// watchdogOf is the time without a pass of its probe after which systemd kills a dependency; 0: unknown.
+func watchdogOf(name string) time.Duration {
+	s, err := dependency.Load(filepath.Join(paths.DependencySettings, name+".toml"))
+	if err != nil {
+		return 0
+	}
+	return s.Probe.Watchdog()
 }
 
 // required is what each dependency is required by.

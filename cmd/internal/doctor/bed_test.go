@@ -272,7 +272,7 @@ func (b *bed) reload() {
 
 // requires makes the worker default require a dependency.
 func (b *bed) requires(name string) {
-	b.report.Dependencies = []probes.Dependency{{Name: name, RequiredBy: []string{defaultUnit}}}
+	b.write(workerFile("default"), fmt.Sprintf("mode = \"native\"\nrequires = [%q]\n", name))
 }
 
 func (b *bed) listen(path string, mode os.FileMode, user, group string) {

@@ -14,6 +14,7 @@ import (
 
 	"codex-proxy/cmd/internal/dependency"
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/requires"
 	"codex-proxy/units"
 )
 
@@ -48,12 +49,13 @@ func (s *survey) findDependencies() {
 	}
 }
 
-// requirers are the units that require each dependency, by its name, as the daemon reports them.
+// requirers are the units that require each dependency, by its name. A file with a fault has a finding of its own.
 func (s *survey) requirers() map[string][]string {
 	needs := map[string][]string{}
-	for _, d := range s.report.Dependencies {
-		if len(d.RequiredBy) > 0 {
-			needs[d.Name] = d.RequiredBy
+	files, _ := requires.All(s.path(settingsDir))
+	for _, by := range files {
+		for _, name := range by.Requires {
+			needs[name] = append(needs[name], by.Unit)
 		}
 	}
 	return needs
@@ -123,7 +125,7 @@ func (s *survey) judgeRun(d dependent, unit units.Description) (Finding, bool) {
 	case unit.Active():
 		return Finding{}, false
 	case unit.Failed() && exit.Status == refusedStatus:
-		return fail(d.subject(), "was not started: "+unit.StatusText, "stop that process in its own unit or session; then "+
+		return fail(d.subject(), "was not started: "+strings.TrimPrefix(unit.StatusText, "Not started: "), "stop that process in its own unit or session; then "+
 			start), true
 	case unit.Failed() && exit.Status == invalidStatus && d.file == nil:
 		return Finding{}, false

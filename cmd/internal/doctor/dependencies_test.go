@@ -96,7 +96,7 @@ func TestDependenciesThatAreBroken(t *testing.T) {
 		"masked": {func(b *bed) { b.units[serverUnit].LoadState = "masked" },
 			want{"fail dependencies", "is masked", "systemctl unmask " + serverUnit}},
 		"refused": {func(b *bed) {
-			failed(b.units[serverUnit], "port 7233 is held by pid 812 (temporal), unit session-3.scope")
+			failed(b.units[serverUnit], "Not started: port 7233 is held by pid 812 (temporal), unit session-3.scope")
 			b.units[serverUnit].ExecMainStatus = 75
 		}, want{"fail dependencies", "was not started: port 7233 is held by pid 812",
 			"stop that process in its own unit or session; then systemctl start " + serverUnit}},

@@ -103,6 +103,47 @@ func allEvents() []event {
 		{"worker-connected", "f7dd46adc1614c6b88df9c9cac61931d", "worker connected",
 			"The connection to a worker stands",
 			"The handshake with codex app-server is done; the list of its models is next."},
+		{"dependency-ready", "3efd860b6bb34a17bdff9fb4e5731bd1", "dependency ready",
+			"A dependency is ready",
+			"Its unit, @CODEX_UNIT@, is active: its probe passes. What requires it may start, and\n" +
+				"use it."},
+		{"dependency-down", "de84333e68e84bc2ab27bacf945c5dcc", "dependency is down",
+			"A dependency does not run",
+			"@CODEX_UNIT@ is not active (@CODEX_REASON@): @CODEX_DETAIL@.\n" +
+				"With the reason backing_off systemd starts it again by itself; if this is frequent, or it\n" +
+				"did not answer, `journalctl -u @CODEX_UNIT@` shows what it logged before. With the reason\n" +
+				"stopped, `systemctl start @CODEX_UNIT@` starts it. With the reason invalid,\n" +
+				"`codex-proxy dependencies check @CODEX_DEPENDENCY@` shows the fault of its file; then\n" +
+				"`systemctl daemon-reload` and `systemctl restart @CODEX_UNIT@`."},
+		{"dependency-start-limit", "aa2edd51b361499dba3bf357d882cc39", "dependency is given up: systemd's start limit is hit",
+			"systemd has stopped restarting a dependency",
+			"@CODEX_UNIT@ failed too often and stays down until an operator acts. The last end:\n" +
+				"@CODEX_DETAIL@. Fix the cause (`journalctl -u @CODEX_UNIT@`), then:\n" +
+				"  systemctl reset-failed @CODEX_UNIT@ && systemctl start @CODEX_UNIT@"},
+		{"dependency-refused", "88185fad7dd24b9792a7c9a723a7cc5c", "dependency is refused: another process holds what it needs",
+			"A dependency was not started, because another process holds its lock, port or data",
+			"@CODEX_DETAIL@.\n" +
+				"systemd does not try again by itself. Stop that process in its own unit or session, then:\n" +
+				"  systemctl start @CODEX_UNIT@\n" +
+				"/usr/share/doc/codex-proxy/dependencies.md explains what a dependency owns."},
+		{"dependency-missing", "4f17eb9f3b8547f08f16160d66ce4bd2", "a dependency has no file",
+			"A dependency that is required has no file",
+			"@CODEX_REQUIRED_BY@ requires @CODEX_DEPENDENCY@, and there is no file of that name in\n" +
+				"/etc/codex-proxy/dependencies. The service starts all the same. To mend it:\n" +
+				"@CODEX_REMEDY@."},
+		{"dependency-delay-kept", "cc66441bf91541d98c363acf56a5f0df", "cannot reset the restart delay of a dependency",
+			"The restart delay of a dependency could not be reset",
+			"@CODEX_UNIT@ is ready again, but systemd refused ResetFailedUnit, so its next failure has a\n" +
+				"longer delay. /usr/share/polkit-1/rules.d/codex-proxy.rules allows the call; polkitd has to\n" +
+				"run."},
+		{"dependency-lock-left", "d31a9af900d844b9912317267edae66f", "the lock is left to the server's user",
+			"Root could not make the lock file of a dependency",
+			"CODEX_ERROR has the reason. The server's own user makes the file, or fails to; users of\n" +
+				"another dependency with the same lock may not be able to open it then."},
+		{"dependency-holders-unknown", "c9bce96b2fc3483f8ffb935baa4fad3d", "other processes are not looked for everywhere",
+			"Some processes that may hold a dependency's lock, port or data were not seen",
+			"CODEX_ERROR has the reason. The start goes on: the lock itself still keeps a second server\n" +
+				"away."},
 		{"account-unread", "96fb8877bb34440882e074c513d317cd", "cannot read the account of a worker",
 			"The limits of a worker's account are not known",
 			"codex could not ask OpenAI for the account of the worker @CODEX_WORKER@; CODEX_ERROR has the\n" +

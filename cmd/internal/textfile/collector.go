@@ -54,7 +54,7 @@ var ofDependencies = []struct {
 		func(d probes.Dependency) float64 { return float64(d.RestartsTotal) }},
 	{byDependency("codex_textfile_dependency_state_since_timestamp_seconds",
 		"When the state of the dependency last changed."), prometheus.GaugeValue,
-		func(d probes.Dependency) float64 { return seconds(d.Since) }},
+		func(d probes.Dependency) float64 { return max(0, seconds(d.Since)) }}, // 0: systemd has not reported it
 }
 
 var dependencyState = byDependency("codex_textfile_dependency_state",
