@@ -195,7 +195,8 @@ func testDependencyLock(t *testing.T, suite string) {
 	child := d.byCommand("sleep 654")
 	d.isRefused("the lock "+lock+" is", child, "init.scope")
 	d.signal(child, unix.SIGKILL)
-	assert.Contains(t, other.refused()["StatusText"], lock+": no such file or directory: name a file that this user can open")
+	assert.Contains(t, other.refused()["StatusText"],
+		lock+": no such file or directory: name a file that this user can open")
 	d.start()
 }
 
