@@ -13,21 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A server of MCP by the preset, with npm's reference server: codex in a native worker
-// calls its tools, the check leaves no session behind, and a hang ends.
+// A server of MCP by the preset, with npm's reference server: it starts with the native
+// worker that requires it, codex calls its tools, the check leaves no session behind, and a
+// hang ends.
 func TestDependencyMCP(t *testing.T) { bothSuites(t, testDependencyMCP) }
 
 func testDependencyMCP(t *testing.T, suite string) {
 	binds, node := nodeClients(t)
-	worker := nativeWorker() + "[codex.mcp_servers.everything]\nurl = \"http://127.0.0.1:8000/mcp\"\n"
+	worker := "requires = [\"everything\"]\n" + nativeWorker() +
+		"[codex.mcp_servers.everything]\nurl = \"http://127.0.0.1:8000/mcp\"\n"
 	b := newBed(t, suite, worker, "", binds...)
 	d := b.preset("everything", "mcp",
 		`"/usr/local/bin/mcp-server", "--transport", "streamable-http", "--host", "127.0.0.1", "--port", "8000"`,
 		fmt.Sprintf("%q, %q, %q", node,
 			clientsDir+"/node_modules/@modelcontextprotocol/server-everything/dist/index.js", "streamableHttp"),
 		"# environment = {}", `environment = { PORT = "8000" }`, `# interval = "5s"`, `interval = "1s"`)
-	d.start()
-	b.start()
+	b.start() // with the dependency
+	require.Equal(t, "active", b.show(d.unit, "ActiveState")["ActiveState"])
 	echo := func(text string) {
 		t.Helper()
 		before := len(b.models.Turns())
