@@ -82,7 +82,7 @@ They are in `+paths.DependencyPresets)
 		Use: "remove NAME", Short: "stop a dependency, and remove it",
 		ValidArgsFunction: completeDependencies, RunE: do(d.Remove),
 	}
-	remove.Flags().BoolVar(&d.Purge, "purge", false, "remove the dependency's data, too")
+	remove.Flags().BoolVar(&d.Purge, "purge", false, "remove its data and the drop-ins of systemctl edit, too")
 	c.AddCommand(list, add, check, remove)
 	_ = add.RegisterFlagCompletionFunc("preset", // the option is there
 		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) { return presets() })

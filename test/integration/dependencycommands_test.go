@@ -21,6 +21,7 @@ func TestDependencyCommands(t *testing.T) {
 		program := machine.Bind{Source: requireTemporal(t), Target: "/opt/temporal", ReadOnly: true}
 		b := commandsBed{newBed(t, suite, realWorker, "", program)}
 		b.add()
+		b.withoutRoot()
 		b.checkStopped()
 		b.startAndList()
 		b.watch()
@@ -69,6 +70,19 @@ func (b commandsBed) add() {
 		"temporal?); the presets are http, mcp, postgresql, template, temporal\n")
 	assert.Equal(b.t, "temporal\n:4\n", b.completions("check"))
 	assert.Contains(b.t, b.completions("add a --preset"), "postgresql\n")
+}
+
+// withoutRoot: others than root may look, and change nothing.
+func (b commandsBed) withoutRoot() {
+	b.t.Helper()
+	for _, words := range []string{"add night --preset=temporal", "check temporal", "remove temporal"} {
+		_, stderr, err := b.Run(b.t.Context(), "runuser", "-u", "nobody", "--", "sh", "-c",
+			"codex-proxy dependencies "+words)
+		require.Error(b.t, err)
+		assert.Contains(b.t, stderr, ": only root may do this: try sudo\n", words)
+	}
+	out := b.MustRun(b.t, "runuser", "-u", "nobody", "--", "codex-proxy", "dependencies", "list")
+	assert.Contains(b.t, out, "temporal  stopped\n")
 }
 
 // completions are those of the word after the given ones.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,12 +17,12 @@ import (
 
 func TestAdd(t *testing.T) {
 	b := newBed(t)
-	dir := fill(t, "temporal")
+	b.presetsWith(t, "sleep")
 	require.NoError(t, b.Add(t.Context(), "temporal"))
 	file := b.fileOf("temporal")
 	s, err := dependency.Load(file)
 	require.NoError(t, err)
-	assert.Equal(t, filepath.Join(dir, "temporal"), s.Command[0])
+	assert.Regexp(t, `^/(usr/)?bin/sleep$`, s.Command[0])
 	assert.Equal(t, "Temporal server temporal", s.Description)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -50,10 +51,10 @@ func TestAdd(t *testing.T) {
 // Two of one preset have names of their own.
 func TestAddOfAnotherPreset(t *testing.T) {
 	b := newBed(t)
-	fill(t, "temporal")
 	names, err := PresetNames(b.Presets)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"http", "mcp", "postgresql", "template", "temporal"}, names)
+	b.presetsWith(t, "sleep")
 	b.Preset = "temporal"
 	require.NoError(t, b.Add(t.Context(), "night"))
 	s, err := dependency.Load(b.fileOf("night"))
@@ -123,6 +124,17 @@ func TestAddWithoutSystemd(t *testing.T) {
 	b.systemd.Refuse("org.freedesktop.DBus.Error.AccessDenied", "Reload")
 	assert.ErrorContains(t, b.Add(t.Context(), "a"), "systemd refuses")
 	assert.Empty(t, entries(t, b.Settings))
+}
+
+// presetsWith are the presets of the packages with another program in the place of temporal, which every machine has
+// where units see it.
+func (b *bed) presetsWith(t *testing.T, program string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(b.Presets, "temporal.toml"))
+	require.NoError(t, err)
+	b.Presets = t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(b.Presets, "temporal.toml"),
+		[]byte(strings.Replace(string(text), `"temporal", "server"`, `"`+program+`", "server"`, 1)), 0o644))
 }
 
 func entries(t *testing.T, dir string) (names []string) {

@@ -31,7 +31,7 @@ type Dependencies struct {
 	Socket        string // the daemon's control socket
 
 	Preset string // Add copies this preset; empty: the one that is named like the dependency
-	Purge  bool   // Remove removes the state, too
+	Purge  bool   // Remove removes the state and the drop-ins of the operator, too
 	JSON   bool   // List prints JSON
 	Watch  bool   // List goes on with every change
 	Stdout io.Writer

@@ -3,6 +3,7 @@ package dependencies
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,8 +19,10 @@ func TestProgramsOfPostgreSQL(t *testing.T) {
 	require.NoError(t, err)
 	placed, err := place(string(text), dir)
 	require.NoError(t, err)
-	s, err := dependency.Parse("/x/db.toml", []byte(placed))
+	const installed = "/usr/lib/postgresql/17/bin" // the file does not accept programs in /tmp
+	s, err := dependency.Parse("/x/db.toml", []byte(strings.ReplaceAll(placed, dir, installed)))
 	require.NoError(t, err)
+	dir = installed
 	assert.Equal(t, filepath.Join(dir, "postgres"), s.Command[0])
 	assert.Equal(t, "postgres", s.User)
 	assert.Contains(t, s.Prepare[2], filepath.Join(dir, "initdb")+" --pgdata=/var/lib/codex-dependency/db/new ")

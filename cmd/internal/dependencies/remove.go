@@ -31,7 +31,7 @@ func (d *Dependencies) Remove(ctx context.Context, name string) error {
 			return fmt.Errorf("cannot remove its state: %w", err)
 		}
 	}
-	d.printKept(name, filepath.Join(d.Units, unit+".d"))
+	d.printKept(name, d.dropInsOf(unit))
 	return nil
 }
 
@@ -64,11 +64,19 @@ func (d *Dependencies) takeDown(ctx context.Context, unit, file string) error {
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the file: %w", err)
 	}
+	if d.Purge {
+		if err := os.RemoveAll(d.dropInsOf(unit)); err != nil {
+			return fmt.Errorf("cannot remove its drop-ins: %w", err)
+		}
+	}
 	if err := d.Systemd.Disable(ctx, unit); err != nil { // with a daemon-reload, whose generator removes the drop-in
 		return err
 	}
 	return d.Systemd.ResetFailed(ctx, unit)
 }
+
+// dropInsOf is the directory of what `systemctl edit` has made for the unit.
+func (d *Dependencies) dropInsOf(unit string) string { return filepath.Join(d.Units, unit+".d") }
 
 // stateOf are the places of the state: with a dynamic user the first one is a link to the second one.
 func (d *Dependencies) stateOf(name string) []string {
@@ -98,6 +106,6 @@ func (d *Dependencies) printKept(name, dropIns string) {
 		d.print("Its state stays: %s (--purge removes it)", filepath.Join(d.States, name))
 	}
 	if exists(dropIns) {
-		d.print("Drop-ins of `systemctl edit` stay: %s", dropIns)
+		d.print("The drop-ins of systemctl edit stay: %s (--purge removes them)", dropIns)
 	}
 }
