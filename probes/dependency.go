@@ -151,7 +151,7 @@ func (d Dependency) Sentence() string {
 	switch {
 	case d.StatusText != "" && d.ownStatus():
 		parts[0] += ": " + d.StatusText
-	case d.LastExit != nil && d.Reason != DependencyStarting && d.Reason != DependencyStopped:
+	case d.LastExit != nil && d.exitExplains():
 		parts[0] += ", last exit " + d.LastExit.String()
 	}
 	if remedy := d.remedy(); remedy != "" {
@@ -172,12 +172,21 @@ func (d Dependency) ownStatus() bool {
 	return d.LastExit == nil || d.LastExit.Code == ""
 }
 
+// exitExplains reports whether the last exit is why the dependency is not ready.
+func (d Dependency) exitExplains() bool {
+	switch d.Reason {
+	case DependencyStarting, DependencyStopped, DependencyRefused:
+		return false
+	}
+	return true
+}
+
 func (d Dependency) remedy() string {
 	switch d.Reason {
 	case DependencyStopped:
 		return "systemctl start " + d.Unit
 	case DependencyRefused:
-		return fmt.Sprintf("stop what holds it, then systemctl start %s", d.Unit)
+		return fmt.Sprintf("end the process that `systemctl status %[1]s` names, then systemctl start %[1]s", d.Unit)
 	case DependencyInvalid:
 		return fmt.Sprintf("codex-proxy dependencies check %s names the fault; mend it, then "+
 			"systemctl daemon-reload && systemctl restart %s", d.Name, d.Unit)

@@ -68,7 +68,8 @@ func TestSentenceOfDependency(t *testing.T) {
 		{DependencyStopped, "Ready", killed, "dependency db: stopped; systemctl start codex-dependency@db.service"},
 		{DependencyRefused, "port 5432 is held by pid 812", &Exit{Code: "exited", Status: "75"},
 			"dependency db: refused: port 5432 is held by pid 812; " +
-				"stop what holds it, then systemctl start codex-dependency@db.service"},
+				"end the process that `systemctl status codex-dependency@db.service` names, " +
+				"then systemctl start codex-dependency@db.service"},
 		{DependencyInvalid, "db.toml:3: unknown key", nil, "dependency db: invalid: db.toml:3: unknown key; " +
 			"codex-proxy dependencies check db names the fault; mend it, then " +
 			"systemctl daemon-reload && systemctl restart codex-dependency@db.service"},

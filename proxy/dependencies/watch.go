@@ -89,7 +89,8 @@ func (w *Watch) BusChanged(up bool) {
 	w.settings.OnChange()
 }
 
-// Report returns the state of every dependency, in the order of their names.
+// Report returns the state of every dependency, in the order of their names. Anyone may read it: of a refused one
+// it has no status text, which has the command line of another process.
 func (w *Watch) Report() []probes.Dependency {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,6 +101,9 @@ func (w *Watch) Report() []probes.Dependency {
 	for _, s := range w.states {
 		d := s.published
 		d.HoldsService = d.HoldsService && !w.unknown(s)
+		if d.Reason == probes.DependencyRefused {
+			d.StatusText = ""
+		}
 		all = append(all, d)
 	}
 	return all

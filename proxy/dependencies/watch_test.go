@@ -70,6 +70,19 @@ func TestReport(t *testing.T) {
 	assert.Equal(t, []string{">ready", "ready>backing_off", "backing_off>ready"}, *reasons)
 }
 
+// The command line of another process is for the operators of the machine.
+func TestReportNamesNoHolder(t *testing.T) {
+	w, _ := newWatch(Required{Name: "db"})
+	refused := unit("db", "failed", "failed", "1", 0)
+	refused.Result, refused.ExecMainCode, refused.ExecMainStatus = "exit-code", 1, 75
+	refused.StatusText = "Not started: port 5432 is held by pid 812 (postgres --secret)"
+	w.UnitChanged(refused)
+	report := w.Report()[0]
+	assert.Equal(t, probes.DependencyRefused, report.Reason)
+	assert.Empty(t, report.StatusText)
+	assert.Contains(t, report.Sentence(), "dependency db: refused; end the process that `systemctl status ")
+}
+
 func TestUnmet(t *testing.T) {
 	w, _ := newWatch(Required{Name: "a"}, Required{Name: "b"}, Required{Name: "c"})
 	w.UnitChanged(unit("a", "active", "running", "1", 0))

@@ -56,7 +56,8 @@ db  backing off since 11:20, 40m
 
 night  refused since 11:20, 40m
   why      port 7233 is held by pid 812 (temporal server), unit session-3.scope; `+
-		"stop what holds it, then systemctl start codex-dependency@night.service\n"+`  check    tcp:127.0.0.1:1 every 5s
+		"end the process that `systemctl status codex-dependency@night.service` names, "+
+		"then systemctl start codex-dependency@night.service\n"+`  check    tcp:127.0.0.1:1 every 5s
   restarts 0
   unit     codex-dependency@night.service, failed (failed)
 
