@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// longest bounds the command line in the text of a Holder, in characters.
-	longest = 100
+	// longest bounds the command line in the text of a Holder, in characters, and longestPath a path.
+	longest     = 100
+	longestPath = 200
 	// named bounds the number of things that the text of a Holder names.
 	named = 3
 )
@@ -64,7 +65,7 @@ func (h Holder) things() string {
 	})
 	var words []string
 	for _, e := range held[:min(len(held), named)] {
-		words = append(words, e.what)
+		words = append(words, printable(e.what, longestPath)) // the server's user names the files of its data
 	}
 	if more := len(held) - named; more > 0 {
 		words = append(words, fmt.Sprintf("%d more", more))
@@ -91,13 +92,13 @@ func (h Holder) process() string {
 func (h *Holder) describe(proc string) {
 	dir := filepath.Join(proc, strconv.Itoa(h.PID))
 	command, _ := readStart(filepath.Join(dir, "cmdline"))
-	h.Command = printable(strings.TrimRight(strings.ReplaceAll(command, "\x00", " "), " "))
+	h.Command = printable(strings.TrimRight(strings.ReplaceAll(command, "\x00", " "), " "), longest)
 	if h.Command == "" {
 		name, _ := readStart(filepath.Join(dir, "comm"))
-		h.Command = printable(strings.TrimSpace(name))
+		h.Command = printable(strings.TrimSpace(name), longest)
 	}
 	groups, _ := readStart(filepath.Join(dir, "cgroup"))
-	h.Unit = printable(unitOf(groups))
+	h.Unit = printable(unitOf(groups), longest)
 }
 
 // readStart returns the first 4096 bytes of a file.
@@ -112,16 +113,16 @@ func readStart(path string) (string, error) {
 	return string(text[:n]), err
 }
 
-// printable replaces all characters but printable ASCII, and shortens text.
-func printable(text string) string {
+// printable replaces all characters but printable ASCII, and shortens text to most characters.
+func printable(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return '?'
 		}
 		return r
 	}, text)
-	if len(text) > longest {
-		return text[:longest] + "..."
+	if len(text) > most {
+		return text[:most] + "..."
 	}
 	return text
 }

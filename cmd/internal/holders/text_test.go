@@ -89,6 +89,15 @@ func TestTextOfAHolder(t *testing.T) {
 	assert.Equal(t, "port 7233 is held by a process that cannot be seen from here", h.String())
 }
 
+// The user of a server chooses the names of its files.
+func TestNamesOfFilesInTheText(t *testing.T) {
+	h := Holder{PID: 812, Command: "x"}
+	h.add("/d/\x1b]0;x\a\nb\u00e9", aFile)
+	assert.Equal(t, "/d/?]0;x??b? is held by pid 812 (x)", h.String())
+	h.add("/d/"+strings.Repeat("a", 4000), aFile)
+	assert.Less(t, len(h.String()), 300)
+}
+
 // Processes of the server's own unit hold neither ports nor data against it, but the lock.
 func TestOwnProcesses(t *testing.T) {
 	s := &search{found: map[int]*Holder{}, locked: "/x", sockets: map[uint64]string{1: "port 1", 2: "port 2"}}

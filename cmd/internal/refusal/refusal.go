@@ -26,7 +26,7 @@ func Write(path, reason string) error {
 		return err
 	}
 	line := strings.Join(strings.Fields(reason), " ")
-	line = line[:min(len(line), longest)]
+	line = strings.ToValidUTF8(line[:min(len(line), longest)], "") // the cut may be within a character
 	text := os.Getenv(invocation) + "\n" + line + "\n"
 	dir := filepath.Dir(path)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -51,6 +51,8 @@ func TestRefusalsAreBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "refused", "temporal")
 	require.NoError(t, Write(path, strings.Repeat("x", 3*longest)))
 	assert.Len(t, read(t, path, os.Getenv(invocation)), longest)
+	require.NoError(t, Write(path, "x"+strings.Repeat("\u00e9", longest)))
+	assert.Equal(t, "x"+strings.Repeat("\u00e9", (longest-1)/2), read(t, path, os.Getenv(invocation)))
 	require.NoError(t, os.WriteFile(path, []byte("\n"+strings.Repeat("y", 9*longest)), 0o600))
 	assert.Less(t, len(read(t, path, "")), 2*longest)
 }
