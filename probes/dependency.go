@@ -160,6 +160,21 @@ func (d Dependency) Sentence() string {
 	return strings.Join(parts, "; ")
 }
 
+// withoutStatus is the dependency for any client of the network: a status has what the server or a shell line has
+// written, and after a refused start and a reset-failed still the command line of another process.
+func (d Dependency) withoutStatus() Dependency {
+	d.StatusText = ""
+	return d
+}
+
+func withoutStatuses(all []Dependency) []Dependency {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i] = all[i].withoutStatus()
+	}
+	return all
+}
+
 // ownStatus reports whether the status text explains the reason. After a process that has
 // run, it is of the time before the end.
 func (d Dependency) ownStatus() bool {
@@ -178,7 +193,7 @@ func (d Dependency) exitExplains() bool {
 	case DependencyStarting, DependencyStopped, DependencyRefused:
 		return false
 	}
-	return true
+	return d.LastExit.Code != ""
 }
 
 func (d Dependency) remedy() string {

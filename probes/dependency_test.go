@@ -79,6 +79,9 @@ func TestSentenceOfDependency(t *testing.T) {
 		{DependencyFailed, "Waiting", &Exit{Result: "timeout"}, "dependency db: failed: Waiting; " +
 			"see journalctl -u codex-dependency@db.service, then systemctl reset-failed codex-dependency@db.service " +
 			"&& systemctl start codex-dependency@db.service"},
+		{DependencyFailed, "", &Exit{Result: "timeout"}, "dependency db: failed; " +
+			"see journalctl -u codex-dependency@db.service, then systemctl reset-failed codex-dependency@db.service " +
+			"&& systemctl start codex-dependency@db.service"},
 	} {
 		t.Run(string(tc.reason), func(t *testing.T) {
 			d := dependency(tc.reason)

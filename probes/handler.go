@@ -22,6 +22,7 @@ func handler(report func() Report, ok func(Report) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		r := report()
 		r.OK = ok(r)
+		r.Dependencies = withoutStatuses(r.Dependencies)
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		if !r.OK {

@@ -77,6 +77,26 @@ func TestHandlers(t *testing.T) {
 	assert.Equal(t, http.StatusOK, rec.Code, "a restart is not a death")
 }
 
+// The endpoints are open to any client: the status of a dependency may have command lines of other processes.
+func TestHandlersLeaveOutStatuses(t *testing.T) {
+	const secret = "server --password=x"
+	d := dependency(DependencyRefused)
+	d.HoldsService, d.StatusText = true, "port 1 is held by pid 2 ("+secret+")"
+	snap := fleet(Ready)
+	snap.At, snap.Dependencies = time.Unix(1001, 0), []Dependency{d}
+	report := NewTracker(time.Unix(1000, 0), func(Flip) {}).Observe(snap)
+	for _, h := range []http.Handler{
+		ReadyHandler(func() Report { return report }), LiveHandler(func() Report { return report }),
+	} {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
+		assert.Contains(t, rec.Body.String(), `"reason":"refused"`)
+		assert.Contains(t, rec.Body.String(), "systemctl status codex-dependency@db.service` names")
+		assert.NotContains(t, rec.Body.String(), secret)
+	}
+	assert.Contains(t, report.Dependencies[0].StatusText, secret, "the operator's report has it")
+}
+
 // The published names: fields may be added, never renamed.
 func TestReportJSON(t *testing.T) {
 	tr := NewTracker(time.Unix(1000, 0).UTC(), func(Flip) {})

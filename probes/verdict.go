@@ -85,7 +85,7 @@ func (s Snapshot) sentences() string {
 		}
 	}
 	for _, d := range missed(s.Dependencies, s.Workers) {
-		unready = append(unready, d.Sentence())
+		unready = append(unready, d.withoutStatus().Sentence()) // any client may read it
 	}
 	return strings.Join(unready, "; ")
 }
