@@ -109,5 +109,6 @@ that of the directory PATH (its file `+homelock.FileName+`), or the file PATH, w
 made if it does not exist. While another process holds it, COMMAND does not start; if
 PATH is a directory, the errors of other processes name HOLDER`)
 	flags.Var(cli.Text(&o.Refused, "PATH"), "refused", `do not start COMMAND if dependency-prepare has refused this start:
-it leaves the reason in the file PATH. The exit status is 75 then`)
+it leaves the reason in the file PATH. The exit status is 75 then. A COMMAND that itself
+exits with 75 or 78, after which the unit of a dependency does not restart, ends with 1`)
 }

@@ -147,6 +147,18 @@ func TestNotifyExecRefused(t *testing.T) {
 	assert.Zero(t, status, stderr)
 }
 
+// Two statuses forbid a restart of the unit. A server that exits with one of them is restarted all the same.
+func TestNotifyExecStatusOfAServer(t *testing.T) {
+	refused := filepath.Join(t.TempDir(), "x")
+	for status, want := range map[string]int{"75": 1, "78": 1, "3": 3, "0": 0} {
+		got, _, stderr := runNotifyExec(t, t.Context(), "--refused", refused, "--", "sh", "-c", "exit "+status)
+		assert.Equal(t, want, got, stderr)
+		assert.Equal(t, want == 1, strings.Contains(stderr, `"status":`+status), stderr)
+	}
+	got, _, _ := runNotifyExec(t, t.Context(), "--", "sh", "-c", "exit 75")
+	assert.Equal(t, 75, got, "of a unit that has no refusals")
+}
+
 func TestNotifyExecWatchdogNeedsProbe(t *testing.T) {
 	fakeManager(t)
 	t.Setenv("WATCHDOG_USEC", "3000000")

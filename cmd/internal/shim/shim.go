@@ -121,11 +121,25 @@ func (s *Shim) Run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return cli.Exit(notify.ExitExec, err)
 	}
-	if s.requests.rests() && orderly(status) {
+	return s.end(status, logger)
+}
+
+// end returns the exit status of the command, with few exceptions.
+func (s *Shim) end(status syscall.WaitStatus, logger *slog.Logger) error {
+	switch {
+	case s.requests.rests() && orderly(status):
 		return cli.Exit(ExitResting, nil)
+	case s.Owner.Refused != "" && status.Exited() && final(status.ExitStatus()):
+		logger.Warn("the command has exited with a status that would forbid a restart", "status", status.ExitStatus(),
+			"instead", cli.Failure)
+		return cli.Exit(cli.Failure, nil)
 	}
 	return cli.Exit(notify.Exit(status), nil)
 }
+
+// final reports whether the unit does not restart after this exit status (RestartPreventExitStatus= of
+// codex-dependency@.service). It is that of a refused start or an invalid file; a server that exits with it has failed.
+func final(status int) bool { return status == cli.TempFail || status == cli.Config }
 
 // orderly reports whether the command has ended as it was asked to.
 func orderly(status syscall.WaitStatus) bool {
