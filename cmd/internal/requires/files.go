@@ -3,6 +3,7 @@ package requires
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -54,7 +55,7 @@ func Workers(dir string) (all []By, err error) {
 // file that does not exist requires nothing.
 func Read(unit, file string) (By, error) {
 	b := By{Unit: unit, File: file}
-	text, err := os.ReadFile(file)
+	text, err := read(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return b, nil
@@ -72,4 +73,21 @@ func Read(unit, file string) (By, error) {
 	}
 	b.Settings = s
 	return b, nil
+}
+
+// read reads at most one byte more than maxFile, and opens no device and no pipe, which would block a boot.
+func read(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", file)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -66,6 +68,21 @@ func TestAllWithoutFiles(t *testing.T) {
 	all, err := All(t.TempDir())
 	assert.NoError(t, err)
 	assert.Empty(t, all)
+}
+
+// The generator reads the files at boot: a pipe or a device must not hold it up.
+func TestReadIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	pipe, large := filepath.Join(dir, "pipe"), filepath.Join(dir, "large")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	require.NoError(t, os.WriteFile(large, []byte(strings.Repeat("#", maxFile+1)), 0o600))
+	for file, want := range map[string]string{
+		pipe: "is not a regular file", "/dev/zero": "is not a regular file", dir: "is not a regular file",
+		large: "has more than",
+	} {
+		_, err := Read("x.service", file)
+		assert.ErrorContains(t, err, want)
+	}
 }
 
 func settings(t *testing.T, files map[string]string) string {
