@@ -28,6 +28,13 @@ func printable(text string) error {
 			return fmt.Errorf("%q has the control character %U: a unit cannot pass it on; put the text into a script",
 				text, r)
 		}
+		if noncharacter(r) {
+			return fmt.Errorf("%q has the noncharacter %U: a unit cannot pass it on; put the text into a script", text, r)
+		}
 	}
 	return nil
 }
+
+// noncharacter reports whether systemd takes the rune for invalid UTF-8, and leaves out the whole line (unichar_is_valid
+// in src/basic/utf8.c).
+func noncharacter(r rune) bool { return r&0xFFFE == 0xFFFE || r >= 0xFDD0 && r <= 0xFDEF }
