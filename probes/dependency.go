@@ -193,7 +193,7 @@ func (d Dependency) exitExplains() bool {
 	case DependencyStarting, DependencyStopped, DependencyRefused:
 		return false
 	}
-	return d.LastExit.Code != ""
+	return true
 }
 
 func (d Dependency) remedy() string {

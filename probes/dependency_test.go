@@ -79,7 +79,7 @@ func TestSentenceOfDependency(t *testing.T) {
 		{DependencyFailed, "Waiting", &Exit{Result: "timeout"}, "dependency db: failed: Waiting; " +
 			"see journalctl -u codex-dependency@db.service, then systemctl reset-failed codex-dependency@db.service " +
 			"&& systemctl start codex-dependency@db.service"},
-		{DependencyFailed, "", &Exit{Result: "timeout"}, "dependency db: failed; " +
+		{DependencyFailed, "", &Exit{Result: "timeout"}, "dependency db: failed, last exit before it ran (timeout); " +
 			"see journalctl -u codex-dependency@db.service, then systemctl reset-failed codex-dependency@db.service " +
 			"&& systemctl start codex-dependency@db.service"},
 	} {
