@@ -557,3 +557,13 @@ fail  units         b.service: is stopped
 
 // closeKeys leaves the key file as after the removal of the last key.
 func closeKeys(b *bed) { b.write(keyFile, auth.ClosedLine()+"\n") }
+
+// What a server answers goes to the terminal of root.
+func TestPageIsPrintable(t *testing.T) {
+	var r Report
+	r.add("dependencies", []Finding{fail("dependency db", "UNAVAILABLE: \x1b]0;x\a\nb\u009bé", "look at \x1b[2J")})
+	var page strings.Builder
+	require.NoError(t, r.Write(&page))
+	assert.Contains(t, page.String(), "dependency db: UNAVAILABLE: ?]0;x? b?é\n")
+	assert.Contains(t, page.String(), "-> look at ?[2J\n")
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 
 	"codex-proxy/cmd/internal/codexhome"
 )
@@ -110,4 +111,13 @@ func (f Finding) sentence() string {
 	return f.Subject + ": " + oneLine(f.Detail)
 }
 
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+// oneLine is text as a terminal may show it: parts of it come from servers that are not trusted.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+}
