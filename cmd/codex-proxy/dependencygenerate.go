@@ -2,6 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,10 +22,42 @@ Writes into DIR, for each valid /etc/codex-proxy/dependencies/NAME.toml, the dro
 of codex-dependency@NAME.service, and the drop-ins of the units whose settings
 require dependencies. systemd runs it at boot and at daemon-reload, by
 /usr/lib/systemd/system-generators/codex-dependencies. It names each file with a
-fault, which changes nothing for the others.`,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return errors.Join(dependency.Generate(paths.DependencySettings, args[0]),
-				requires.Generate(paths.Settings, args[0]))
+fault, which changes nothing for the others, on stderr and, if systemd runs it, in
+the kernel's log. The exit status is 0 all the same: the unit of the file fails.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			logFaults(c.ErrOrStderr(), errors.Join(dependency.Generate(paths.DependencySettings, args[0]),
+				requires.Generate(paths.Settings, args[0])))
+			return nil
 		},
+	}
+}
+
+const (
+	// kernelLog is where a generator logs: the journal may not run yet (systemd.generator(7)).
+	kernelLog = "/dev/kmsg"
+	// mostFaults bounds the lines that a generator logs; the kernel takes 10 in 5 s of one descriptor (printk.devkmsg).
+	mostFaults = 10
+	// longestFault bounds such a line, in bytes: the kernel refuses one of more than 1 KiB.
+	longestFault = 900
+)
+
+// logFaults writes a line for each fault to stderr, and to the kernel's log if systemd has started this process as a
+// generator of the system (SYSTEMD_SCOPE, systemd.generator(7)). A container may have no such log.
+func logFaults(stderr io.Writer, faults error) {
+	if faults == nil {
+		return
+	}
+	outs := []io.Writer{stderr}
+	if os.Getenv("SYSTEMD_SCOPE") == "system" {
+		if kernel, err := os.OpenFile(kernelLog, os.O_WRONLY|os.O_APPEND, 0); err == nil {
+			defer func() { _ = kernel.Close() }()
+			outs = append(outs, kernel)
+		}
+	}
+	lines := strings.Split(faults.Error(), "\n")
+	for _, line := range lines[:min(len(lines), mostFaults)] {
+		for _, out := range outs { // <4> is a warning (sd-daemon(3)); the kernel needs one write for each line
+			_, _ = fmt.Fprintf(out, "<4>codex-dependencies[%d]: %s\n", os.Getpid(), line[:min(len(line), longestFault)])
+		}
 	}
 }

@@ -58,6 +58,7 @@ func testDependencyGenerator(t *testing.T, suite string) {
 	for i := range 32 {
 		b.dependencyFile(fmt.Sprintf("many-%d", i), listening(8000+i))
 	}
+	b.assertFaultsAreLogged()
 	b.assertGeneratorIsQuick(34)
 	b.assertGeneratorNeedsNothing()
 }
@@ -79,6 +80,20 @@ func (b *bed) assertStale(unit string, stale bool) {
 	_, warning, err := b.Run(b.t.Context(), "systemctl", "status", unit)
 	require.NoError(b.t, err)
 	assert.Equal(b.t, stale, strings.Contains(warning, "changed on disk. Run 'systemctl daemon-reload'"), warning)
+}
+
+// assertFaultsAreLogged asserts that the kernel's log has the fault of a file, and that systemd sees no failure of the
+// generator. A machine of the tests has no /dev/kmsg.
+func (b *bed) assertFaultsAreLogged() {
+	b.t.Helper()
+	log := b.MustRun(b.t, "unshare", "--mount", "sh", "-ec", `mkdir /run/logged; touch /run/kmsg
+		mkdir /run/dev; mount --rbind /dev /run/dev; mount -t tmpfs none /dev; touch /dev/kmsg
+		SYSTEMD_SCOPE=system `+generator+` /run/logged /run/logged /run/logged 2>/run/kmsg
+		cat /dev/kmsg; cmp /dev/kmsg /run/kmsg`)
+	assert.Regexp(b.t, `^<4>codex-dependencies\[\d+\]: /etc/codex-proxy/dependencies/bad.toml:1: unknown key "comand" `+
+		`\(did you mean "command"\?\)\n$`, log)
+	journal, err := b.Journal(b.t.Context(), "--grep=codex-dependencies failed", "--quiet")
+	assert.Empty(b.t, journal, err)
 }
 
 // assertGeneratorIsQuick logs the time of the generator, which every boot waits for.
@@ -105,7 +120,7 @@ func (b *bed) assertGeneratorNeedsNothing() {
 		mkdir /run/generated/root; mount --bind / /run/generated/root
 		mount -o remount,bind,ro / ; mount -t tmpfs -o ro none /tmp; mount -t tmpfs -o ro none /run/dbus
 		! touch /made 2>/dev/null
-		env -i `+generator+` /run/generated/normal /run/generated/early /run/generated/late </dev/null || true
+		env -i `+generator+` /run/generated/normal /run/generated/early /run/generated/late </dev/null
 		test -e /run/generated/normal/codex-dependency@good.service.d/50-settings.conf`)
 	b.MustRun(b.t, "unshare", "--mount", "sh", "-ec", `
 		mount -t tmpfs none /etc/codex-proxy; mkdir /run/empty
