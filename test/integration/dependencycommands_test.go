@@ -126,6 +126,8 @@ func (b commandsBed) startAndList() {
 	b.MustRun(b.t, "systemctl", "enable", "--now", "codex-dependency@temporal")
 	assert.Regexp(b.t, `^temporal ready since \d\d:\d\d, \d+s why .*grpc.* check grpc:127.0.0.1:7233 every 5s, .* `+
 		`restarts 0 unit codex-dependency@temporal.service, active \(running\), starts at boot$`, b.temporalRow())
+	assert.Equal(b.t, map[string]string{"SyslogIdentifier": "temporal"}, b.show("codex-dependency@temporal.service",
+		"SyslogIdentifier"), "the server's lines have its name")
 	var list struct{ Dependencies []map[string]any }
 	require.NoError(b.t, json.Unmarshal([]byte(b.dependencies("list", "--json")), &list))
 	require.Len(b.t, list.Dependencies, 1)
