@@ -153,6 +153,25 @@ func TestLinksInDataAreNotFollowed(t *testing.T) {
 	assert.Len(t, found(t, Claim{Data: []string{link}}), 1, "the path of the data itself may be a link")
 }
 
+// A server is named by its top process, also if only processes that it has forked hold the data. The program that has
+// started it, this test, is no part of the server.
+func TestTopProcessIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	top := exec.Command("sh", "-c", `(read end) <&3 2>$0/a & (read end) <&3 2>$0/b & wait # the server`, dir)
+	end, hold, err := os.Pipe()
+	require.NoError(t, err)
+	top.ExtraFiles = []*os.File{end}
+	require.NoError(t, top.Start())
+	t.Cleanup(func() { _, _, _ = end.Close(), hold.Close(), top.Wait() })
+	both := dir + "/a and " + dir + "/b are held by "
+	require.Eventually(t, func() bool { // the children open their files beside the parent
+		return strings.Contains(strings.Join(found(t, Claim{Data: []string{dir}}), "\n"), both)
+	}, time.Minute, time.Millisecond)
+	texts := found(t, Claim{Data: []string{dir}})
+	require.Len(t, texts, 1)
+	assert.Contains(t, texts[0], fmt.Sprintf("%spid %d (sh -c ", both, top.Process.Pid))
+}
+
 func TestDataIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	open(t, filepath.Join(dir, "first"), os.O_RDWR)

@@ -58,6 +58,7 @@ func (s *search) holders(unit string) []Holder {
 	seen := map[string]bool{}
 	for _, h := range s.found {
 		h.describe("/proc")
+		h.nameTop("/proc")
 		for _, held := range h.held {
 			seen[held.what] = true
 		}
@@ -69,14 +70,16 @@ func (s *search) holders(unit string) []Holder {
 		}
 	}
 	slices.SortFunc(list, func(a, b Holder) int { return a.PID - b.PID })
-	return append(onePerService(list), s.unseen(seen)...)
+	return append(onePerServer(list), s.unseen(seen)...)
 }
 
-// onePerService leaves the first process of each service, with what the others hold: a server has many processes, and
-// the end of the service ends all of them.
-func onePerService(list []Holder) (kept []Holder) {
+// onePerServer leaves the first process of each service, and of each server outside of services, with what the others
+// hold: a server has many processes, and the end of the service, or of the server's top process, ends all of them.
+func onePerServer(list []Holder) (kept []Holder) {
 	for _, h := range list {
-		i := slices.IndexFunc(kept, func(k Holder) bool { return k.Unit == h.Unit && isService(h.Unit) })
+		i := slices.IndexFunc(kept, func(k Holder) bool {
+			return k.PID == h.PID || k.Unit == h.Unit && isService(h.Unit)
+		})
 		if i < 0 {
 			kept = append(kept, h)
 			continue

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -133,9 +134,10 @@ func TestOneProcessOfAService(t *testing.T) {
 	}
 	shim := of(1, "a.service", "lock")
 	shim.Command = "/usr/bin/codex-proxy notify-exec -- x"
-	list := onePerService([]Holder{
+	list := onePerServer([]Holder{
 		shim, of(2, "a.service", "lock", "file"), of(3, "a.service", "other"),
 		of(4, "s.scope", "lock"), of(5, "s.scope", "lock"), of(6, "", "lock"), of(7, "", "lock"),
+		of(7, "", "file"),
 	})
 	var texts []string
 	for _, h := range list {
@@ -143,7 +145,7 @@ func TestOneProcessOfAService(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"file, lock and other are held by pid 2 (x), unit a.service", "lock is held by pid 4 (x), unit s.scope",
-		"lock is held by pid 5 (x), unit s.scope", "lock is held by pid 6 (x)", "lock is held by pid 7 (x)",
+		"lock is held by pid 5 (x), unit s.scope", "lock is held by pid 6 (x)", "file and lock are held by pid 7 (x)",
 	}, texts)
 }
 
@@ -154,4 +156,38 @@ func TestUnreadableTables(t *testing.T) {
 	assert.ErrorContains(t, err, "cannot look for listening sockets")
 	var path *os.PathError
 	assert.False(t, errors.As(err, &path) && path.Path == "", err)
+}
+
+// The top process has the same program and unit, and is no shell on a terminal.
+func TestTopProcess(t *testing.T) {
+	proc := t.TempDir()
+	process := func(pid, stat, unit, program string) {
+		t.Helper()
+		dir := filepath.Join(proc, pid)
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(proc, program), nil, 0o600))
+		require.NoError(t, os.Symlink("../"+program, filepath.Join(dir, "exe")))
+		for file, text := range map[string]string{"stat": pid + " (a) b) S " + stat + " -1 4194304\n",
+			"cgroup": "0::/" + unit + "\n", "cmdline": "program\x00" + pid + "\x00"} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+		}
+	}
+	process("10", "1 10 10 34816", "s.scope", "bash") // the shell of a person
+	process("11", "10 11 10 34816", "s.scope", "bash")
+	process("12", "11 11 10 34816", "s.scope", "bash")
+	process("20", "10 20 20 0", "s.scope", "postgres")
+	process("21", "20 21 21 0", "s.scope", "postgres")
+	process("30", "21 21 21 0", "other.service", "postgres")
+	process("40", "99 40 40 0", "s.scope", "postgres")
+	process("50", "50 50 50 0", "s.scope", "postgres") // a loop ends
+	process("60", "x", "s.scope", "postgres")
+	for pid, top := range map[int]int{12: 11, 11: 11, 21: 20, 20: 20, 30: 30, 40: 40, 50: 50, 60: 60, 70: 70} {
+		h := Holder{PID: pid}
+		h.describe(proc)
+		h.nameTop(proc)
+		assert.Equal(t, top, h.PID, pid)
+		if pid != 70 { // has ended
+			assert.Equal(t, "program "+strconv.Itoa(top), h.Command)
+		}
+	}
 }
