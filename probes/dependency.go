@@ -201,9 +201,12 @@ func (d Dependency) remedy() string {
 	case DependencyStopped:
 		return "systemctl start " + d.Unit
 	case DependencyRefused:
+		if d.StatusText != "" { // it has what to do first
+			return "systemctl start " + d.Unit
+		}
 		return fmt.Sprintf("end the process that `systemctl status %[1]s` names, then systemctl start %[1]s", d.Unit)
 	case DependencyInvalid:
-		return fmt.Sprintf("codex-proxy dependencies check %s names the fault; mend it, then "+
+		return fmt.Sprintf("mend the file until codex-proxy dependencies check %s reports no fault, then "+
 			"systemctl daemon-reload && systemctl restart %s", d.Name, d.Unit)
 	case DependencyStartLimitHit, DependencyFailed:
 		return fmt.Sprintf("see journalctl -u %[1]s, then systemctl reset-failed %[1]s && systemctl start %[1]s", d.Unit)

@@ -68,10 +68,12 @@ func TestSentenceOfDependency(t *testing.T) {
 		{DependencyStopped, "Ready", killed, "dependency db: stopped; systemctl start codex-dependency@db.service"},
 		{DependencyRefused, "port 5432 is held by pid 812", &Exit{Code: "exited", Status: "75"},
 			"dependency db: refused: port 5432 is held by pid 812; " +
-				"end the process that `systemctl status codex-dependency@db.service` names, " +
-				"then systemctl start codex-dependency@db.service"},
+				"systemctl start codex-dependency@db.service"},
+		{DependencyRefused, "", &Exit{Code: "exited", Status: "75"}, "dependency db: refused; " +
+			"end the process that `systemctl status codex-dependency@db.service` names, " +
+			"then systemctl start codex-dependency@db.service"},
 		{DependencyInvalid, "db.toml:3: unknown key", nil, "dependency db: invalid: db.toml:3: unknown key; " +
-			"codex-proxy dependencies check db names the fault; mend it, then " +
+			"mend the file until codex-proxy dependencies check db reports no fault, then " +
 			"systemctl daemon-reload && systemctl restart codex-dependency@db.service"},
 		{DependencyStartLimitHit, "Ready", killed, "dependency db: start_limit_hit, last exit killed by SIGKILL (signal); " +
 			"see journalctl -u codex-dependency@db.service, then systemctl reset-failed codex-dependency@db.service " +

@@ -56,8 +56,7 @@ db  backing off since 11:20, 40m
 
 night  refused since 11:20, 40m
   why      port 7233 is held by pid 812 (temporal server), unit session-3.scope; `+
-		"end the process that `systemctl status codex-dependency@night.service` names, "+
-		"then systemctl start codex-dependency@night.service\n"+`  check    tcp:127.0.0.1:1 every 5s
+		"systemctl start codex-dependency@night.service\n"+`  check    tcp:127.0.0.1:1 every 5s
   restarts 0
   unit     codex-dependency@night.service, failed (failed)
 
@@ -68,7 +67,7 @@ s  stopped since 11:20, 40m
   unit     codex-dependency@s.service, inactive (dead)
 
 x  invalid
-  why      codex-proxy dependencies check x names the fault; mend it, then `+
+  why      mend the file until codex-proxy dependencies check x reports no fault, then `+
 		"systemctl daemon-reload && systemctl restart codex-dependency@x.service\n"+`  restarts 0
   unit     unknown to systemd
   error    /etc/x.toml: there is no such file

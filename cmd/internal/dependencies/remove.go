@@ -50,8 +50,12 @@ func (d *Dependencies) notRequired(name string) error {
 	if len(files) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s requires %s: take it out of `requires` in %s, then systemctl daemon-reload",
-		strings.Join(requires.Of(all, name), ", "), name, strings.Join(files, ", "))
+	needing, verb := requires.Of(all, name), "requires"
+	if len(needing) > 1 {
+		verb = "require"
+	}
+	return fmt.Errorf("%s %s %s: take it out of `requires` in %s, then systemctl daemon-reload",
+		strings.Join(needing, ", "), verb, name, strings.Join(files, ", "))
 }
 
 // takeDown stops the unit and takes it away.

@@ -64,7 +64,7 @@ func TestRemoveOfWhatIsRequired(t *testing.T) {
 	b.write(t, "a", simple)
 	b.settings(t, "config.toml", "requires = [\"a\"]\n")
 	b.settings(t, "workers/w.toml", "requires = [\"a\"]\n")
-	assert.EqualError(t, b.Remove(t.Context(), "a"), "codex-proxy.service, codex-worker@w.service requires a: take it "+
+	assert.EqualError(t, b.Remove(t.Context(), "a"), "codex-proxy.service, codex-worker@w.service require a: take it "+
 		"out of `requires` in "+b.Etc+"/config.toml, "+b.Etc+"/workers/w.toml, then systemctl daemon-reload")
 	assert.FileExists(t, b.fileOf("a"))
 	assert.Zero(t, b.systemd.Calls("StopUnit"))

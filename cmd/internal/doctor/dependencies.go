@@ -125,8 +125,8 @@ func (s *survey) judgeRun(d dependent, unit units.Description) (Finding, bool) {
 	case unit.Active():
 		return Finding{}, false
 	case unit.Failed() && exit.Status == refusedStatus:
-		return fail(d.subject(), "was not started: "+strings.TrimPrefix(unit.StatusText, "Not started: "), "stop that process in its own unit or session; then "+
-			start), true
+		return fail(d.subject(), "was not started: "+strings.TrimPrefix(unit.StatusText, "Not started: "),
+			"stop that process in its own unit or session; then "+start), true
 	case unit.Failed() && exit.Status == invalidStatus && d.file == nil:
 		return Finding{}, false
 	case unit.Failed():
@@ -137,6 +137,8 @@ func (s *survey) judgeRun(d dependent, unit units.Description) (Finding, bool) {
 	case unit.ActiveState == "activating" || unit.ActiveState == "deactivating":
 		return warn(d.subject(), fmt.Sprintf("is on its way (%s, %s)", unit.ActiveState, unit.SubState),
 			"look again in a minute; "+journal), true
+	case d.file == nil:
+		return Finding{}, false // the file's fault is found; a start would fail
 	case len(d.needs) > 0:
 		return fail(d.subject(), "is stopped"+required(d), start), true
 	case unit.FileState == "enabled":
@@ -157,7 +159,10 @@ func required(d dependent) string {
 	if len(d.needs) == 0 {
 		return ""
 	}
-	return ", and " + strings.Join(d.needs, ", ") + " requires it"
+	if len(d.needs) > 1 {
+		return ", and " + strings.Join(d.needs, ", ") + " require it"
+	}
+	return ", and " + d.needs[0] + " requires it"
 }
 
 // judgeAnswer probes a dependency that runs, where this process can. The unit's own watchdog covers the others: a

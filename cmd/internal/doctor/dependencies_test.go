@@ -61,6 +61,17 @@ func TestDependenciesThatOnlyTheirUnitCanProbe(t *testing.T) {
 	}
 }
 
+// The unit of a dependency without a file is stopped: only the file is the finding.
+func TestARequiredDependencyWithoutFileIsOneFinding(t *testing.T) {
+	b := newBed(t)
+	b.requires("x")
+	b.units["codex-dependency@x.service"] = &units.Description{State: units.State{Unit: "codex-dependency@x.service",
+		LoadState: "loaded", ActiveState: "inactive", SubState: "dead"}}
+	found := b.ofDependencies()
+	assert.Len(t, found, 1, found)
+	assert.Contains(t, found[0].Detail, "has no file")
+}
+
 func TestDependenciesThatAreBroken(t *testing.T) {
 	for name, c := range map[string]struct {
 		broken func(b *bed)
@@ -68,7 +79,7 @@ func TestDependenciesThatAreBroken(t *testing.T) {
 	}{
 		"bad file": {func(b *bed) { b.write(dependencyFile("d"), "comand = []\n") },
 			want{"fail dependencies", `dependencies/d.toml:1: unknown key "comand"`,
-				"codex-proxy dependencies check d is content; then systemctl daemon-reload && systemctl restart " +
+				"codex-proxy dependencies check d reports no fault; then systemctl daemon-reload && systemctl restart " +
 					serverUnit}},
 		"required, no file": {func(b *bed) { b.requires("x") },
 			want{"fail dependencies", "dependency x: has no file /etc/codex-proxy/dependencies/x.toml, and " + defaultUnit +

@@ -28,7 +28,7 @@ func (s *survey) judgeDependencyFile(d dependent) []Finding {
 			"codex-proxy dependencies add "+d.name+"; or take it out of requires")}
 	case d.err != nil:
 		return []Finding{fail(d.subject(), d.err.Error(), fmt.Sprintf("correct it until codex-proxy dependencies check "+
-			"%s is content; then systemctl daemon-reload && systemctl restart %s", d.name, d.unit()))}
+			"%s reports no fault; then systemctl daemon-reload && systemctl restart %s", d.name, d.unit()))}
 	}
 	var found []Finding
 	for _, program := range programs(d.file) {
