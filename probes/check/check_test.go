@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,26 @@ func TestHTTP(t *testing.T) {
 	defer cancel()
 	_, err = HTTP(server.URL+"/silent", HTTPAnswer{})(short)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// The server gets the password of a URL, and neither detail nor error has it.
+func TestHTTPPassword(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != "secret" || r.URL.Path == "/broken" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	address := strings.Replace(server.URL, "://", "://me:secret@", 1)
+	shown := strings.Replace(server.URL, "://", "://me:xxxxx@", 1)
+	detail, err := HTTP(address, HTTPAnswer{})(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "http "+shown, detail)
+	_, err = HTTP(address+"/broken", HTTPAnswer{})(t.Context())
+	assert.EqualError(t, err, "GET "+shown+"/broken: 503 Service Unavailable")
+	server.Close()
+	_, err = HTTP(address, HTTPAnswer{})(t.Context())
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "secret")
 }
 
 func TestHTTPUnix(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	neturl "net/url"
 	"slices"
 )
 
@@ -24,7 +25,7 @@ type HTTPAnswer struct {
 // HTTP passes when GET url is answered as wanted. Redirects are answers and are not
 // followed.
 func HTTP(url string, want HTTPAnswer) Func {
-	return want.check(url, "http "+url, "tcp", "")
+	return want.check(url, "http "+withoutPassword(url), "tcp", "")
 }
 
 // HTTPUnix is HTTP over the unix socket at path. It requests target, such as
@@ -61,13 +62,22 @@ func (a HTTPAnswer) check(url, detail, network, address string) Func {
 		defer response.Body.Close()
 		body, err := io.ReadAll(io.LimitReader(response.Body, bodyLimit))
 		if err != nil {
-			return "", fmt.Errorf("GET %s: cannot read the body: %w", url, err)
+			return "", fmt.Errorf("GET %s: cannot read the body: %w", request.URL.Redacted(), err)
 		}
 		if err := a.wrong(response, body); err != nil {
-			return "", fmt.Errorf("GET %s: %w", url, err)
+			return "", fmt.Errorf("GET %s: %w", request.URL.Redacted(), err)
 		}
 		return detail, nil
 	}
+}
+
+// withoutPassword is a URL for people: every user can read the status of a unit.
+func withoutPassword(address string) string {
+	u, err := neturl.Parse(address)
+	if err != nil || u.User == nil {
+		return address
+	}
+	return u.Redacted()
 }
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
