@@ -108,10 +108,27 @@ func JudgeDependency(f DependencyFacts) DependencyReason {
 // judgeDeactivating distinguishes a requested stop from systemd's cleanup after an end that
 // nothing has requested.
 func (f DependencyFacts) judgeDeactivating() DependencyReason {
+	if reason, ended := f.endedForGood(); ended {
+		return reason
+	}
 	if f.Result != "" && f.Result != "success" || !f.JobPending && f.SubState != "stop-sigterm" {
 		return DependencyExited
 	}
 	return DependencyStopping
+}
+
+// endedForGood reports whether the main process has not started the server, for a reason that
+// prevents a restart.
+func (f DependencyFacts) endedForGood() (reason DependencyReason, ended bool) {
+	switch {
+	case f.Result != "exit-code":
+		return "", false
+	case f.ExitStatus == refusedStatus:
+		return DependencyRefused, true
+	case f.ExitStatus == invalidStatus:
+		return DependencyInvalid, true
+	}
+	return "", false
 }
 
 // judgeFailed: failed-before-auto-restart lasts an instant and is not final.
@@ -123,10 +140,9 @@ func (f DependencyFacts) judgeFailed() DependencyReason {
 		return DependencyStarting
 	case f.StartLimited:
 		return DependencyStartLimitHit
-	case f.Result == "exit-code" && f.ExitStatus == refusedStatus:
-		return DependencyRefused
-	case f.Result == "exit-code" && f.ExitStatus == invalidStatus:
-		return DependencyInvalid
+	}
+	if reason, ended := f.endedForGood(); ended {
+		return reason
 	}
 	return DependencyFailed
 }
