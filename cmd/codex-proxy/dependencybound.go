@@ -16,8 +16,8 @@ func dependencyBoundCommand() *cobra.Command {
 		Long: `
 Is part of codex-dependency@NAME.service if units are bound to it (bind_requires).
 When the dependency ends, record notes which of the units that stops. When the
-dependency is ready again, start starts them. What an operator has stopped stays
-stopped.`,
+dependency is ready again, start starts them. What an operator has stopped before that
+end stays stopped.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			manager := units.NewManager()
 			defer manager.Close()
