@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -89,8 +90,8 @@ func (w *Watch) BusChanged(up bool) {
 	w.settings.OnChange()
 }
 
-// Report returns the state of every dependency, in the order of their names. Anyone may read it: of a refused one
-// it has no status text, which has the command line of another process.
+// Report returns the state of every dependency, in the order of their names. Anyone may read it: of a refused start it
+// has no status text, also before systemd has seen its end, because the text has the command line of another process.
 func (w *Watch) Report() []probes.Dependency {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +102,8 @@ func (w *Watch) Report() []probes.Dependency {
 	for _, s := range w.states {
 		d := s.published
 		d.HoldsService = d.HoldsService && !w.unknown(s)
-		if d.Reason == probes.DependencyRefused {
+		notStarted := strings.HasPrefix(d.StatusText, "Not started: ")
+		if d.Reason == probes.DependencyRefused || notStarted && d.Reason != probes.DependencyInvalid {
 			d.StatusText = ""
 		}
 		all = append(all, d)

@@ -76,6 +76,11 @@ func TestReportNamesNoHolder(t *testing.T) {
 	refused := unit("db", "failed", "failed", "1", 0)
 	refused.Result, refused.ExecMainCode, refused.ExecMainStatus = "exit-code", 1, 75
 	refused.StatusText = "Not started: port 5432 is held by pid 812 (postgres --secret)"
+	starting := unit("db", "activating", "start", "1", 0)
+	starting.StatusText = refused.StatusText
+	w.UnitChanged(starting)
+	assert.Equal(t, probes.DependencyStarting, w.Report()[0].Reason)
+	assert.Empty(t, w.Report()[0].StatusText, "its process has not ended")
 	w.UnitChanged(refused)
 	report := w.Report()[0]
 	assert.Equal(t, probes.DependencyRefused, report.Reason)
