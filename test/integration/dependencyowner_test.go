@@ -95,6 +95,10 @@ func testDependencyHasOneOwner(t *testing.T, suite string) {
 	assert.Equal(t, "Not started: /etc/codex-proxy/dependencies/second.toml: directories: /srv/none is not a "+
 		"directory: make it, and give it to the user cd-second",
 		b.dependency("second", prepares+serves(7002, "{state}/other.db", none)).refused()["StatusText"])
+	away := strings.Replace(serves(7002, "{state}/other.db"), serverPath, "/opt/away", 1)
+	assert.Equal(t, "Not started: /etc/codex-proxy/dependencies/second.toml: command: there is no program /opt/away: "+
+		"install it, or name its path, and run `systemctl daemon-reload`",
+		b.dependency("second", prepares+away).refused()["StatusText"])
 	_, _, err := b.Run(t.Context(), "test", "-e", sharedDir+"/prepared")
 	require.Error(t, err, "the prepare command of a refused start is not run")
 	assert.Equal(t, holder, first.server(), "the first one is untouched")

@@ -3,8 +3,10 @@ package prepare
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -77,8 +79,15 @@ func inTheWay(ctx context.Context, name string, logger *slog.Logger) string {
 	return refusalOf(found)
 }
 
-// missing returns the complaint about the first of the directories that is none. The sandbox would leave it out.
+// missing returns the complaint about a program that is not there, which no restart mends, or about the first of the
+// directories that is none: the sandbox would leave it out.
 func missing(s *dependency.Settings) string {
+	if program := s.Command[0]; filepath.IsAbs(program) {
+		if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Sprintf("%s: command: there is no program %s: install it, or name its path, and run "+
+				"`systemctl daemon-reload`", s.File, program)
+		}
+	}
 	for _, dir := range s.Directories {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 			return fmt.Sprintf("%s: directories: %s is not a directory: make it, and give it to the user %s", s.File,
