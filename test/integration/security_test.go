@@ -73,6 +73,7 @@ func TestWhatTheServiceMayAskOfSystemd(t *testing.T) {
 		}
 		d := b.dependency("db", "command = [\"/bin/sleep\", \"infinity\"]\n[probe]\ncheck = \"exec:true\"\n")
 		d.start()
+		b.MustRun(t, "systemctl", "enable", d.unit)
 		_, _, err := b.Run(t.Context(), "systemctl", "start", "codex-dependency@A_b.service") // systemd loads it
 		require.Error(t, err, "it has no file")
 		assert.Error(t, ask("ResetFailedUnit", "s", "codex-dependency@A_b.service"), "no dependency has that name")
