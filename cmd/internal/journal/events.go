@@ -140,6 +140,12 @@ func allEvents() []event {
 			"Root could not make the lock file of a dependency",
 			"CODEX_ERROR has the reason. The server's own user makes the file, or fails to; users of\n" +
 				"another dependency with the same lock may not be able to open it then."},
+		{"dependency-status-replaced", "c141a68291084a3580256eb6fafc8359",
+			"the command has exited with a status that would forbid a restart",
+			"The server of a dependency exited with a status that the unit reserves",
+			"The server has exited with CODEX_STATUS, which the unit reserves for a refused start (75) or a\n" +
+				"faulty file (78), after which systemd restarts nothing. So the unit ends with 1, and systemd\n" +
+				"restarts it."},
 		{"dependency-holders-unknown", "c9bce96b2fc3483f8ffb935baa4fad3d", "other processes are not looked for everywhere",
 			"Some processes that may hold a dependency's lock, port or data were not seen",
 			"CODEX_ERROR has the reason. The start goes on: the lock itself still keeps a second server\n" +
