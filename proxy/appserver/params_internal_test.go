@@ -58,7 +58,7 @@ func TestFingerprint(t *testing.T) {
 			*field = []byte(`{}`)
 		case *[]Tool:
 			*field = []Tool{{Name: "x", InputSchema: []byte(`{}`)}}
-		case *[]history.Item, *func():
+		case *[]history.Item, *func(), *func(string):
 			continue
 		default:
 			t.Fatal(fields.Field(i).Name)

@@ -54,6 +54,9 @@ func (c *Conn) runTurn(
 		t.next = next
 	}
 	t.transcript.before, t.transcript.total = before, before
+	if r.Starting != nil {
+		r.Starting(threadID)
+	}
 	late, err := t.begin(ctx, r)
 	switch {
 	case err == nil:

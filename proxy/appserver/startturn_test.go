@@ -40,6 +40,21 @@ func TestOverloadedForTooLong(t *testing.T) {
 	eventually(t, func() bool { return slices.Contains(srv.Requests(), "thread/unsubscribe") })
 }
 
+// codex works for a turn, and logs, before it answers turn/start.
+func TestStartingComesBeforeTheTurn(t *testing.T) {
+	srv := &appservertest.Server{Handler: appservertest.Reply("yes")}
+	c := connect(t, srv)
+	var started string
+	r := hello()
+	r.Starting = func(thread string) {
+		started = thread
+		_, err := c.Models(bound(t)) // answered after what was sent before it
+		require.NoError(t, err)
+		assert.NotContains(t, srv.Requests(), "turn/start")
+	}
+	assert.Equal(t, start(t, c, r).ThreadID(), started)
+}
+
 func TestRefusedStartLeavesNothingBehind(t *testing.T) {
 	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{
 		"turn/start": appservertest.Refused(-32600, "no")}}

@@ -61,12 +61,19 @@ func TestConnectionsAreBounded(t *testing.T) {
 	await(t, c, func() bool { return c.Unanswered() == 1 })
 	silent, idle := dial(t, url), dial(t, url)
 	await(t, c, func() bool { all, _ := c.Count(); return all == 3 })
-	idle.ask(t)
-	dial(t, url).ask(t)
+	ask := func(conn *client, others int) {
+		conn.ask(t)
+		await(t, c, func() bool { // a client has its answer before its connection is idle
+			_, busy := c.Count()
+			return busy == others
+		})
+	}
+	ask(idle, 2)
+	ask(dial(t, url), 1)
 	silent.ended(t)
-	idle.ask(t)
+	ask(idle, 1)
 	for range 2 {
-		dial(t, url).ask(t)
+		ask(dial(t, url), 1)
 	}
 	idle.ended(t)
 	close(gate)

@@ -155,7 +155,6 @@ func (t *run) attempt(ctx context.Context) (err error) {
 	}()
 	t.leaveBehind()
 	t.Report.Thread = turn.ThreadID()
-	t.lease.Annotate(t.Report.Thread, t.ID)
 	finish, err := t.read(ctx, turn)
 	if err != nil {
 		return err

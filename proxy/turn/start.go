@@ -64,11 +64,15 @@ func (t *run) startTurn(ctx context.Context) (*appserver.Turn, error) {
 func (t *run) from(known int) appserver.TurnRequest {
 	rest := *t.Turn
 	rest.Items, rest.Ended = rest.Items[known:], t.lease.Hold()
+	rest.Starting = t.annotate
 	if t.Fit != nil {
 		rest.Items = t.Fit(t.Report.Worker, rest.Items)
 	}
 	return rest
 }
+
+// annotate names the request in the thread's journal lines.
+func (t *run) annotate(thread string) { t.lease.Annotate(thread, t.ID) }
 
 // refused reports whether codex refused a turn on a thread that it may start on
 // another one.

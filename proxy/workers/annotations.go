@@ -12,8 +12,8 @@ const (
 	// is a thread and the request that it works for.
 	Annotations = "codex-proxy annotations\n"
 	// annotateBound bounds one annotation, which only makes log lines easier to
-	// find.
-	annotateBound = 50 * time.Millisecond
+	// find. Only a shim that has long ceased to read makes it wait.
+	annotateBound = time.Second
 )
 
 // annotator sends the shim the request of each thread, so that codex's lines in the
