@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -70,8 +71,10 @@ func TestChat(t *testing.T) {
 			chunk := stream.Current()
 			require.True(t, acc.AddChunk(chunk))
 			if !released && len(chunk.Choices) > 0 && chunk.Choices[0].Delta.Content == "one " {
-				// The model has not finished: it waits at the gate.
-				assert.Equal(t, 1, b.models.OpenStreams())
+				ctx, cancel := context.WithTimeout(t.Context(), bound)
+				_, err := b.models.Wait(ctx, modelserver.AtGate("finish", 1)) // the model has not finished
+				cancel()
+				require.NoError(t, err)
 				b.models.Release("finish")
 				released = true
 			}
