@@ -86,8 +86,8 @@ func TestClients(t *testing.T) {
 	c := newClients(t)
 	programs := c.writePages(t)
 	retried := []<-chan error{
-		c.refusedOnce(t, func() error { return c.run(t, clientsDir+"/cases/retries.mjs") }),
-		c.refusedOnce(t, func() error { return c.retriedByGo(t) }),
+		c.refusedOnce(t, "retried-by-npm", func() error { return c.run(t, clientsDir+"/cases/retries.mjs") }),
+		c.refusedOnce(t, "retried-by-go", func() error { return c.retriedByGo(t) }),
 	}
 	t.Run("openai-go", c.openaiGo)
 	t.Run("openai-go responses", c.openaiGoResponses)
@@ -165,13 +165,13 @@ func (c *clients) restarted(t *testing.T) {
 	assert.Len(t, c.models.Turns()[before:], 3*clients, "a turn that is lost, one that is refused, one that is answered")
 }
 
-// refusedOnce makes the model endpoint refuse the next two requests, and returns when
+// refusedOnce makes the model endpoint refuse two requests with the word, and returns when
 // the clients of do have made them; they wait for the time of Retry-After.
-func (c *clients) refusedOnce(t *testing.T, do func() error) <-chan error {
+func (c *clients) refusedOnce(t *testing.T, word string, do func() error) <-chan error {
 	t.Helper()
 	turns := len(c.models.Turns())
-	require.NoError(t, c.models.Script("error 429"))
-	require.NoError(t, c.models.Script("error 503"))
+	require.NoError(t, c.models.Add(modelserver.Script{Word: word, Steps: []string{"error 429"}},
+		modelserver.Script{Word: word, Steps: []string{"error 503"}}))
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)

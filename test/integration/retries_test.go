@@ -52,7 +52,7 @@ func (c *clients) retryByGo(t *testing.T) (status int, err error) {
 		return res, err
 	}))
 	answer, err := sdk.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{
-		Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("again")},
+		Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("retried-by-go")},
 	})
 	if err != nil {
 		return 0, err

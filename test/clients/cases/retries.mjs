@@ -14,7 +14,7 @@ async function retried(n) {
       return answer;
     },
   });
-  const answer = await c.chat.completions.create({ model, messages: [{ role: "user", content: `npm ${n}` }] });
+  const answer = await c.chat.completions.create({ model, messages: [{ role: "user", content: `retried-by-npm ${n}` }] });
   assert.equal(answer.choices[0].message.content, "hello from the model server");
   assert.equal(asked.length, 2);
   const [first, second] = asked;
