@@ -124,8 +124,7 @@ func testForgedSignals(t *testing.T, suite string) {
 	// The signals that systemd sends afterwards arrive behind the forgeries: after
 	// them, the proxy has received those, too.
 	b.signal(b.codex(), 9)
-	b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
-	r, _ := b.until("ready", ready)
+	r, _ := b.until("restarted", func(status int, r report) bool { return ready(status, r) && r.Workers[0].RestartsTotal > 0 })
 	w := r.Workers[0]
 	assert.Equal(t, uint64(1), w.RestartsTotal)
 	for _, tr := range w.Transitions {

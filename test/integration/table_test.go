@@ -21,8 +21,8 @@ func TestUnderLoad(t *testing.T) { bothSuitesInTurn(t, testUnderLoad) }
 
 func testUnderLoad(t *testing.T, suite string) {
 	// Half a second of health is enough to reset the restart delay.
-	b := newBed(t, suite, realWorker, crowdConfig+"reset_after = \"500ms\"\n")
-	b.dropIn(proxyUnit, "test", "[Service]\nWatchdogSec=4s\n") // a missing ping is noticed
+	b := newBed(t, suite, realWorker, crowdConfig+"reset_after = \"500ms\"\nready_timeout = \"1m\"\n")
+	b.dropIn(proxyUnit, "test", "[Service]\nWatchdogSec=10s\n") // a missing ping is noticed
 	b.start()
 	b.signal(b.codex(), unix.SIGKILL)
 	b.until("restarted", func(status int, r report) bool { return ready(status, r) && r.Workers[0].RestartsTotal == 1 })
@@ -115,10 +115,13 @@ func (b *bed) workerKills(c *crowd) {
 			return c.begun() >= 4 && c.waiting(lastBefore(kills, time.Now())) == 0
 		}, bound, time.Millisecond)
 		codex := b.codex()
+		_, r := b.readyz()
+		restarts := r.Workers[0].RestartsTotal
 		kills = append(kills, time.Now())
 		b.signal(codex, unix.SIGKILL)
-		b.until("not ready", func(status int, _ report) bool { return !ready(status, report{}) })
-		r, back := b.until("ready", ready)
+		r, back := b.until("restarted", func(status int, r report) bool {
+			return ready(status, r) && r.Workers[0].RestartsTotal > restarts
+		})
 		again = append(again, back.Sub(kills[len(kills)-1]))
 		if again[len(again)-1] == again.quantile(1) {
 			longest = steps(r.Workers[0].Transitions)
