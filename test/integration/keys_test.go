@@ -127,8 +127,9 @@ func (b *bed) withoutAKey(last string) {
 	still(http.StatusOK)
 	assert.Contains(b.t, b.MustRun(b.t, "codex-proxy", "status"), "programs on this machine may use the API")
 	for _, access := range []string{"closed", "open"} {
-		log := b.MustRun(b.t, "journalctl", "-o", "cat", "-u", proxyUnit, "CODEX_EVENT=api-keys-none",
+		log, err := b.Journal(b.t.Context(), "--output=cat", "--unit="+proxyUnit, "CODEX_EVENT=api-keys-none",
 			"CODEX_ACCESS="+access)
+		require.NoError(b.t, err)
 		assert.Contains(b.t, log, "there is no API key")
 	}
 }
@@ -201,6 +202,7 @@ func TestUsage(t *testing.T) { bothSuites(t, testUsage) }
 func testUsage(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
 	b.start()
+	withinADay()
 	carol := b.addKey("carol", "--tokens-per-day=1")
 	bob := b.addKey("bob", "--requests-per-minute=1000", "--models="+model)
 	require.Equal(t, http.StatusOK, b.askWith(nil, carol, nil))
@@ -228,6 +230,14 @@ func testUsage(t *testing.T, suite string) {
 		assert.Equal(t, "600-codex-proxy", file)
 	}
 	assert.NotContains(t, b.journal(proxyUnit), "usage database")
+}
+
+// withinADay waits for the end of a day of the limits that is about to end.
+func withinADay() {
+	const day = 24 * time.Hour // of UTC
+	if left := time.Until(time.Now().Truncate(day).Add(day)); left < 2*bound {
+		<-time.After(left)
+	}
 }
 
 // untilUsed waits until the database has exactly that many requests of a key.
@@ -273,8 +283,8 @@ func (b *bed) askWith(client *http.Client, key string, closed *bool) int {
 	defer cancel()
 	req := chatRequest(ctx, false, "hi")
 	req.Header.Set("Authorization", "Bearer "+key)
-	if client == nil {
-		client, req.Close = b.http, true
+	if client == nil { // not b.http: a connection of its pool may just be ended by a process that ends
+		client, req.Close = &http.Client{Transport: &http.Transport{DialContext: b.DialContext}}, true
 	}
 	res, err := client.Do(req)
 	require.NoError(b.t, err)
