@@ -41,6 +41,7 @@ func testResponsesSurvive(t *testing.T, suite string) {
 	assert.Equal(t, int64(34), first.Usage.TotalTokens)
 
 	b.MustRun(t, "systemctl", "restart", proxyUnit)
+	b.http.CloseIdleConnections() // they belong to the old process
 	require.NoError(t, b.models.Script("text two"))
 	second := ask(first.ID, "q2")
 	assertGiven(t, lastTurn(b.models), "q1", "encrypted-", "one", "q2")
@@ -124,14 +125,14 @@ func TestCodexCLI(t *testing.T) {
 				require.NoError(t, b.models.Script(tc.call, "usage 21 8 13 5"))
 				require.NoError(t, b.models.Script("reasoning hm", "text the tool ", "text answered"))
 				before := len(b.models.Turns())
-				connections := strings.Count(b.journal(proxyUnit), "status=101")
+				connections := b.sockets()
 				out, talk := b.codexExec(home, "run something")
 				assert.Contains(t, out, "the tool answered", talk)
 				turns := b.models.Turns()[before:]
 				require.Len(t, turns, 2, talk)
 				assertGiven(t, turns[0], "run something", `"name":"`+tc.tool+`"`)
 				assertGiven(t, turns[1], "run something", tc.tool, tc.result)
-				closed := func() bool { return strings.Count(b.journal(proxyUnit), "status=101") > connections }
+				closed := func() bool { return b.sockets() > connections }
 				if sockets {
 					assert.Eventually(t, closed, bound, 50*time.Millisecond)
 				} else {
@@ -151,9 +152,19 @@ func (b *bed) codexWaits(t *testing.T, sockets bool) {
 	require.NoError(t, b.WriteFile(home+"/config.toml", fmt.Appendf(nil, cliConfig, model, sockets), 0o600))
 	require.NoError(t, b.models.Script(silenceOfTheModel, "text after a while"))
 	before := len(b.models.Turns())
+	connections := b.sockets()
 	out, talk := b.codexExec(home, "think")
 	assert.Contains(t, out, "after a while", talk)
 	assert.Len(t, b.models.Turns()[before:], 1, talk)
+	if sockets { // later cases count those lines
+		assert.Eventually(t, func() bool { return b.sockets() > connections }, bound, 50*time.Millisecond)
+	}
+}
+
+// sockets counts the WebSockets that have ended.
+func (b *bed) sockets() int {
+	b.t.Helper()
+	return strings.Count(b.journal(proxyUnit), "status=101")
 }
 
 // codexExec runs the CLI inside the machine.

@@ -21,6 +21,7 @@ func TestThreadReuse(t *testing.T) {
 	apart := converse(t, b)
 	require.NoError(t, b.WriteFile("/etc/codex-proxy/config.toml", nil, 0o644))
 	b.MustRun(t, "systemctl", "restart", "codex-proxy")
+	b.http.CloseIdleConnections() // they belong to the old process
 	together := converse(t, b)
 
 	require.Equal(t, len(apart), len(together))
