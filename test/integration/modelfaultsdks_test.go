@@ -65,7 +65,7 @@ func classOf(status int) string {
 func TestFaultsInSDKs(t *testing.T) {
 	binds, node := nodeClients(t)
 	venvs := pythonVenvs(t)
-	b := newBed(t, "trixie", realWorker, "idle_timeout = \"5s\"\nmax_inflight = 64\n", binds...)
+	b := newBed(t, "trixie", realWorker, "idle_timeout = \"10s\"\nmax_inflight = 64\n", binds...)
 	b.start()
 	script, err := filepath.Abs("../clients/python/cases/faults.py")
 	require.NoError(t, err)
