@@ -154,6 +154,7 @@ func (b *bed) drainBehind(t *testing.T) {
 	b.MustRun(t, "codex-proxy", "drain")
 	b.awaitServer("DOWN")
 	other.await(t)
+	b.until("idle but for the stream", func(_ int, r report) bool { return r.Workers[0].Inflight == 1 })
 	before := len(b.models.Turns())
 	busy.reach(t, 50)
 	assert.Len(t, b.models.Turns(), before, "a server that is out is still asked")
