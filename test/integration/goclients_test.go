@@ -25,10 +25,10 @@ func TestGoClients(t *testing.T) {
 	require.NoError(t, b.CopyIn(buildClients(t, "../clients/go"), program))
 	key := trim(b.MustRun(t, "codex-proxy", "keys", "add", "clients"))
 	b.start()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
+	ctx, cancel := context.WithTimeout(t.Context(), clientBound+bound)
 	defer cancel()
 	var out bytes.Buffer
-	err := b.Exec(ctx, machine.Exec{Args: []string{program, "-test.v", "-test.timeout=" + bound.String()}, Env: []string{"CODEX_PROXY_KEY=" + key},
+	err := b.Exec(ctx, machine.Exec{Args: []string{program, "-test.v", "-test.timeout=" + clientBound.String()}, Env: []string{"CODEX_PROXY_KEY=" + key},
 		Stdout: &out, Stderr: &out})
 	t.Log(out.String())
 	assert.NoError(t, err)

@@ -96,8 +96,8 @@ func assertToolKilled(t *testing.T, r map[string]string) {
 }
 
 func assertWorkerKilled(t *testing.T, r map[string]string) {
-	assert.Regexp(t, `codex-worker@small\.service .* killed by SIGKILL \(oom-kill\), \d+s ago`, r["down"])
-	assert.Regexp(t, `codex-worker@small\.service +active \(running\) +yes +ready +1 .* killed by SIGKILL \(oom-kill\), \d+s ago`, r["up"])
+	assert.Regexp(t, `codex-worker@small\.service .* killed by SIGKILL \(oom-kill\), (\d+m)?\d+s ago`, r["down"])
+	assert.Regexp(t, `codex-worker@small\.service +active \(running\) +yes +ready +1 .* killed by SIGKILL \(oom-kill\), (\d+m)?\d+s ago`, r["up"])
 	var after report
 	require.NoError(t, json.Unmarshal([]byte(r["readyz"]), &after))
 	w := workerNamed(t, after.Workers, "small")

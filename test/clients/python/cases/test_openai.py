@@ -170,7 +170,7 @@ def test_chat_async_cancelled(word):
 
 def test_chat_timeout(word):
     with pytest.raises(openai.APITimeoutError):
-        client(timeout=2).chat.completions.create(model=model, messages=user(f"{word} [[silence]]"))
+        client(timeout=10).chat.completions.create(model=model, messages=user(f"{word} [[silence]]"))
     turns(word, cut=1)
 
 
