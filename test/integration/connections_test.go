@@ -32,7 +32,7 @@ func testManyIdleConnections(t *testing.T, suite string) {
 		b.idleConnection(n)
 	}
 	b.assertServes("crowded after a reload")
-	b.untilReportChanges(time.Now()) // over D-Bus
+	b.untilReportChanges() // over D-Bus
 	b.assertSmooth()
 	assert.Contains(t, b.journal(proxyUnit), "too many connections: those without a request are closed limit=96")
 }
