@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,7 @@ import (
 
 // cell is a fault in one kind of request, for a program that uses an SDK.
 type cell struct {
+	ID     string `json:"id"` // of its requests
 	API    string `json:"api"`
 	Prompt string `json:"prompt"`
 	Stream bool   `json:"stream"`
@@ -97,17 +99,32 @@ func (b *bed) judgeRaised(t *testing.T, name string, ask func(*testing.T, []cell
 			continue
 		}
 		cases = append(cases, c)
-		cells = append(cells, cell{c.api.Name, c.prompt(name + "/" + c.title()), c.way == streamed})
+		cells = append(cells, cell{fmt.Sprintf("%s-%d", name, len(cells)), c.api.Name, c.prompt(name + "/" + c.title()),
+			c.way == streamed})
 	}
 	raised := ask(t, cells)
 	require.Len(t, raised, len(cases))
+	requests := map[any][]map[string]any{}
+	for _, e := range b.entries(t, "CODEX_EVENT=request") {
+		requests[e["CODEX_REQUEST_ID"]] = append(requests[e["CODEX_REQUEST_ID"]], e)
+	}
 	for i, c := range cases {
 		t.Run(c.title(), func(t *testing.T) {
 			class, tries := c.raises()
+			if sent := requests[cells[i].ID]; c.opens() && len(sent) > 0 && openedLate(t, sent[len(sent)-1]) {
+				class, tries = "APIError", len(sent)
+			}
 			assert.Equal(t, class, raised[i])
 			assert.Len(t, b.turnsWith(`"`+name+"/"+c.title()+":"), tries, "requests at the endpoint")
 		})
 	}
+}
+
+// openedLate reports whether the journal's entry is of a stream that began with its first events, after a silence.
+func openedLate(t *testing.T, request map[string]any) bool {
+	t.Helper()
+	first, ok := request["CODEX_TTFB_MS"].(string)
+	return ok && request["CODEX_STATUS"] == "200" && seconds(t, first) >= float64(untilOpened.Milliseconds())
 }
 
 func classes(t *testing.T, data []byte) (names []string) {
@@ -159,6 +176,7 @@ func (b *bed) goRaises(t *testing.T, cells []cell) []string {
 }
 
 func goAsk(ctx context.Context, sdk openai.Client, c cell) error {
+	id := option.WithHeader("X-Request-Id", c.ID)
 	chat := openai.ChatCompletionNewParams{
 		Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(c.Prompt)},
 		Tools: []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(
@@ -169,13 +187,13 @@ func goAsk(ctx context.Context, sdk openai.Client, c cell) error {
 	var err error
 	switch {
 	case c.API == contract.Chat.Name && c.Stream:
-		err = drained(sdk.Chat.Completions.NewStreaming(ctx, chat))
+		err = drained(sdk.Chat.Completions.NewStreaming(ctx, chat, id))
 	case c.API == contract.Chat.Name:
-		_, err = sdk.Chat.Completions.New(ctx, chat)
+		_, err = sdk.Chat.Completions.New(ctx, chat, id)
 	case c.Stream:
-		err = drained(sdk.Responses.NewStreaming(ctx, response))
+		err = drained(sdk.Responses.NewStreaming(ctx, response, id))
 	default:
-		_, err = sdk.Responses.New(ctx, response)
+		_, err = sdk.Responses.New(ctx, response, id)
 	}
 	return err
 }

@@ -12,18 +12,20 @@ parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
 client = openai.OpenAI(max_retries=1, timeout=60)
 
 
-def ask(api, prompt, stream):
+def ask(api, prompt, stream, headers):
     if api == "chat":
         tool = {"type": "function", "function": {"name": "get_weather", "parameters": parameters}}
         messages = [{"role": "user", "content": prompt}]
-        return client.chat.completions.create(model=model, messages=messages, stream=stream, tools=[tool])
+        return client.chat.completions.create(
+            model=model, messages=messages, stream=stream, tools=[tool], extra_headers=headers
+        )
     tool = {"type": "function", "name": "get_weather", "parameters": parameters, "strict": False}
-    return client.responses.create(model=model, input=prompt, stream=stream, tools=[tool])
+    return client.responses.create(model=model, input=prompt, stream=stream, tools=[tool], extra_headers=headers)
 
 
 def raised(cell):
     try:
-        answer = ask(cell["api"], cell["prompt"], cell["stream"])
+        answer = ask(cell["api"], cell["prompt"], cell["stream"], {"X-Request-Id": cell["id"]})
         if cell["stream"]:
             for _ in answer:
                 pass
