@@ -22,7 +22,7 @@ import (
 var outOfMemoryScript string
 
 // slowUnit gives an emulated program time.
-const slowUnit = "[Service]\nWatchdogSec=30s\nTimeoutStartSec=10min\n"
+const slowUnit = "[Service]\nWatchdogSec=3min\nTimeoutStartSec=10min\n"
 
 // TestOutOfMemory makes memory run short on a kernel that enforces limits: one worker is
 // killed and the report names the cause, and all else goes on.
@@ -42,7 +42,7 @@ func TestOutOfMemory(t *testing.T) {
 			},
 			Binds: []machine.Bind{{Source: codex, Target: "/usr/local/bin/codex"},
 				{Source: server, Target: "/usr/local/bin/modelserver"}},
-			Memory: 2048, Script: outOfMemoryScript, Timeout: 10 * time.Minute,
+			Memory: 2048, Script: outOfMemoryScript, Timeout: 20 * time.Minute,
 		})
 		t.Run("limits by the machine's memory", func(t *testing.T) { assertLimits(t, r) })
 		t.Run("a tool that is killed ends no turn", func(t *testing.T) { assertToolKilled(t, r) })
