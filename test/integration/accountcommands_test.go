@@ -52,7 +52,9 @@ func TestAccountsCommands(t *testing.T) {
 	assert.GreaterOrEqual(t, len(used.Usage), 2)
 
 	b.MustRun(t, "systemctl", "stop", "codex.target")
-	assert.Regexp(t, `^available; paused .* known by a .* unit (inactive|deactivating) `, b.row("b"), "what the service saved")
+	b.awaitInactive(proxyUnit) // the command does not wait for what the target wants
+	b.awaitInactive(unitOf("b"))
+	assert.Regexp(t, `^available; paused .* known by a .* unit inactive `, b.row("b"), "what the service saved")
 }
 
 // untilRow waits until the list has that of a worker.
