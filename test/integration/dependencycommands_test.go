@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -161,7 +162,7 @@ func (b commandsBed) second() {
 // watch sees a stop.
 func (b commandsBed) watch() {
 	b.t.Helper()
-	seen := &watched{want: regexp.MustCompile(`(?s)\ntemporal  stopped`), came: make(chan struct{})}
+	seen := &watched{want: regexp.MustCompile(`(?s)^temporal  ready.*\ntemporal  stopped`), came: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
 	defer cancel()
 	var ended error
@@ -170,6 +171,8 @@ func (b commandsBed) watch() {
 		args := []string{"codex-proxy", "dependencies", "list", "--watch"}
 		ended = b.Exec(ctx, machine.Exec{Args: args, Stdout: seen, Stderr: seen})
 	})
+	require.Eventually(b.t, func() bool { return strings.Contains(seen.String(), "temporal  ready") }, bound,
+		20*time.Millisecond)
 	b.MustRun(b.t, "systemctl", "stop", "codex-dependency@temporal")
 	select {
 	case <-seen.came:
