@@ -20,8 +20,9 @@ import (
 const (
 	rampSteps = 15 // starts that the limit admits: the first one and 14 restarts
 	// A restart takes a tenth of a second beyond its delay, and systemd's timers are
-	// accurate to 250 ms.
-	rampMost = 5 * time.Second
+	// accurate to 250 ms. A busy machine makes some of them later.
+	rampMost    = 5 * time.Second // half of them
+	rampLongest = 20 * time.Second
 )
 
 // crashing is a unit whose program notes the time of each of its starts and exits.
@@ -76,6 +77,7 @@ func (b *bed) crashLoop(restarts int) {
 	b.MustRun(t, "sh", "-c", "cat /proc/uptime >"+startsFile+"; chown --reference="+nativeHome+"/ "+startsFile)
 	b.signal(codex, unix.SIGKILL)
 	b.awaitJournal(workerUnit, "Start request repeated too quickly", 3*time.Minute)
+	b.awaitJournal(proxyUnit, "worker is given up", bound) // systemd says so after its own line
 	window := time.Since(began)
 	used := b.cpu(proxyUnit) - cpu
 	told := b.ownLines()
@@ -108,8 +110,7 @@ func (b *bed) crashLoop(restarts int) {
 	b.MustRun(t, "systemctl", "reset-failed", workerUnit, "codex-worker@default.socket")
 	b.MustRun(t, "systemctl", "start", workerUnit) // the unit alone, not the target
 	b.until("ready", ready)
-	_, metrics = b.get("/metrics")
-	assert.Contains(t, string(metrics), `codex_worker_start_limit_hit{worker="default"} 0`)
+	b.untilMetric(`codex_worker_start_limit_hit{worker="default"} 0`)
 	assert.Equal(t, proxy, b.onlyProcess(proxyUnit), "the proxy was not touched")
 }
 
@@ -164,7 +165,14 @@ func (b *bed) assertRamp() {
 		late = append(late, gap-want)
 	}
 	b.t.Logf("starts %v, late by %s", starts, late)
-	assert.Less(b.t, late.quantile(1), rampMost, "%v", starts)
+	b.assertLate(late)
+}
+
+// assertLate asserts that restarts follow the ramp.
+func (b *bed) assertLate(late sample) {
+	b.t.Helper()
+	assert.Less(b.t, late.quantile(0.5), rampMost, "%v", []time.Duration(late))
+	assert.Less(b.t, late.quantile(1), rampLongest, "%v", []time.Duration(late))
 }
 
 func sum(delays []time.Duration) (total time.Duration) {
