@@ -82,7 +82,7 @@ func testRequires(t *testing.T, suite string) {
 	stopped, stopping := strings.LastIndex(log, "Stopped "+workerUnit), strings.LastIndex(log, "Stopping "+d.unit)
 	assert.True(t, stopped >= 0 && stopping > stopped, log)
 
-	d.write("command = [\"/bin/false\"]\n[probe]\ncheck = \"exec:true\"\n")
+	d.write("command = [\"/bin/false\"]\n[probe]\ncheck = \"exec:false\"\n")
 	b.MustRun(t, "systemctl", "start", workerUnit)
 	assert.NotEqual(t, "active", b.show(d.unit, "ActiveState")["ActiveState"])
 }
@@ -117,7 +117,7 @@ func testReadyRequires(t *testing.T, suite string) {
 	status, _, answer := b.chat(false, "hello")
 	assert.Equal(t, http.StatusServiceUnavailable, status, answer)
 	assert.Contains(t, b.MustRun(t, "codex-proxy", "status"), "dependency_not_ready")
-	assert.Contains(t, b.show(proxyUnit, "StatusText")["StatusText"], "dependency gate: stopped")
+	b.untilStatus("dependency gate: stopped")
 	d.start()
 	b.until("ready again", ready)
 	b.serves()
@@ -179,8 +179,11 @@ func testBindRequires(t *testing.T, suite string) {
 	d.readyAgain(run)
 	b.until("ready after the turn", ready)
 
+	worker := b.show(workerUnit, "InvocationID")["InvocationID"]
 	b.MustRun(t, "systemctl", "restart", d.unit)
-	b.until("ready after a restart", ready)
+	b.until("ready after a restart", func(status int, _ probes.Report) bool {
+		return status == http.StatusOK && worker != b.show(workerUnit, "InvocationID")["InvocationID"]
+	})
 
 	b.MustRun(t, "systemctl", "stop", workerUnit)
 	run = d.run()
@@ -203,9 +206,10 @@ func testBindRequires(t *testing.T, suite string) {
 
 	// The first start of the dependency fails: the worker starts with the next one.
 	d.stop()
-	d.write(`command = ["/bin/sh", "-c", "test -e {state}/tried || ! touch {state}/tried || exit 1; exec sleep infinity"]
+	d.write(`command = ["/bin/sh", "-c", """test -e {state}/tried && touch {state}/up && exec sleep infinity
+touch {state}/tried; exit 1"""]
 [probe]
-check = "exec:true"
+check = "exec:test -e {state}/up"
 `)
 	_, _, err := b.Run(t.Context(), "systemctl", "start", workerUnit)
 	require.Error(t, err, "the job fails with the dependency's")

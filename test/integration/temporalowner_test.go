@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // While a server runs, a second one on its database or its port is refused, with the name of the one that runs.
@@ -113,8 +112,9 @@ func testTemporalLock(t *testing.T, suite string) {
 	processes, err := s.Processes(s.unit)
 	require.NoError(t, err)
 	s.MustRun(t, "systemctl", "mask", "--runtime", s.unit) // no restart
+	s.killAll(processes)
 	for _, p := range processes {
-		s.signal(p, unix.SIGKILL)
+		s.awaitDeath(p)
 	}
 	s.untilShow(s.unit, "MainPID", "0")
 	assert.False(t, s.locked(), "the kernel releases the lock of a killed process")
