@@ -1,7 +1,10 @@
 package integration
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"os"
 	"regexp"
 	"strconv"
 	"time"
@@ -116,6 +119,21 @@ func (d dependency) readyAgain(before string) time.Duration {
 		require.NoError(d.t, ctx.Err(), "%s never was ready again: %v\n%s", d.unit, now, d.journal(d.unit))
 		pause(ctx, 20*time.Millisecond)
 	}
+}
+
+// stopServer stops the process of the command, whose port goes on to accept connections: until its end, which may come
+// before the connection does.
+func (d dependency) stopServer(p machine.Process, address string) {
+	d.t.Helper()
+	d.signal(p, unix.SIGSTOP)
+	conn, err := d.DialContext(d.t.Context(), "tcp", address)
+	if err == nil {
+		_ = conn.Close()
+		return
+	}
+	state, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Host))
+	_, state, _ = bytes.Cut(state, []byte(") "))
+	require.False(d.t, bytes.HasPrefix(state, []byte("T")), "the stopped process does not accept: %v", err)
 }
 
 // clock is the time by CLOCK_MONOTONIC, as systemd's properties have it.

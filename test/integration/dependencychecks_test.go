@@ -87,11 +87,11 @@ func testDependencyChecks(t *testing.T, suite string) {
 		{"http", webServer, "http://127.0.0.1:8080/health", "http://127.0.0.1:8080/none", "404"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			file := "start_timeout = \"5s\"\ncommand = [" + c.command + "]\n[probe]\ninterval = \"2s\"\ncheck = \""
+			file := "command = [" + c.command + "]\n[probe]\ninterval = \"2s\"\ncheck = \""
 			d := b.dependency(c.name, file+c.passes+"\"\n")
 			d.start()
 			d.stop()
-			d.write(file + c.fails + "\"\n")
+			d.write("start_timeout = \"5s\"\n" + file + c.fails + "\"\n")
 			started := b.begin("systemctl", "start", d.unit)
 			t.Log(d.awaitReason(c.reason))
 			assert.Error(t, <-started)

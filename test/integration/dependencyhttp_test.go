@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"golang.org/x/sys/unix"
 )
 
 // A web server by the preset: systemctl shows a wrong status and a wrong body, and a hang
@@ -36,8 +35,7 @@ func testDependencyHTTP(t *testing.T, suite string) {
 	}
 
 	run, at := d.run(), clock()
-	b.signal(d.server(), unix.SIGSTOP)
-	b.MustRun(t, "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8080")
+	d.stopServer(d.server(), "127.0.0.1:8080")
 	t.Logf("hang to ready: %s", d.readyAgain(run)-at)
 	assert.Contains(t, b.journal(d.unit), "Watchdog timeout")
 }

@@ -20,7 +20,7 @@ func TestTemporalCadence(t *testing.T) {
 }
 
 func testTemporalCadence(t *testing.T, suite string) {
-	s := newTemporal(t, suite, quickProbe)
+	s := newTemporal(t, suite, quickProbe+"failures = 20\n")
 	asked := s.countProbes("127.0.0.1:17233")
 	preset, err := s.ReadFile(s.file)
 	require.NoError(t, err)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // quickProbe finds a hang after 1.5 s; the preset's interval is longer.
@@ -20,7 +19,7 @@ const (
 func TestTemporalTimes(t *testing.T) { bothSuitesInTurn(t, testTemporalTimes) }
 
 func testTemporalTimes(t *testing.T, suite string) {
-	s := newTemporal(t, suite, quickProbe)
+	s := newTemporal(t, suite, "")
 	s.coldStarts()
 	s.start()
 	s.startsOfARunning()
@@ -85,13 +84,14 @@ func (s temporal) kills(how string) {
 
 // A stopped process has a port that still accepts; the probe finds it.
 func (s temporal) hang() {
+	preset, err := s.ReadFile(s.file)
+	require.NoError(s.t, err)
+	s.write(string(preset) + quickProbe)
+	s.systemctl("restart")
 	s.MustRun(s.t, "systemctl", "reset-failed", s.unit)
 	run := s.run()
 	at := clock()
-	s.signal(s.server(), unix.SIGSTOP)
-	conn, err := s.DialContext(s.t.Context(), "tcp", temporalAddr)
-	require.NoError(s.t, err)
-	_ = conn.Close()
+	s.stopServer(s.server(), temporalAddr)
 	again := s.readyAgain(run) - at
 	s.untilServing(temporalAddr)
 	s.t.Logf("SIGSTOP to READY again: %s; target: at most 600 ms beyond WatchdogSec=%s", again, quickWatchdog)
