@@ -151,17 +151,19 @@ func (d dependency) isRefusedBeside(what string, args []string) {
 	require.Error(d.t, <-ended, "it was killed")
 }
 
+// byCommand waits for the process with a command: a shell may end before its child is the command.
 func (d dependency) byCommand(command string) machine.Process {
 	d.t.Helper()
-	processes, err := d.Processes("")
-	require.NoError(d.t, err)
-	for _, p := range processes {
-		if strings.HasSuffix(p.Command, command) {
-			return p
+	for deadline := time.Now().Add(bound); ; pause(d.t.Context(), 20*time.Millisecond) {
+		processes, err := d.Processes("")
+		require.NoError(d.t, err)
+		for _, p := range processes {
+			if strings.HasSuffix(p.Command, command) {
+				return p
+			}
 		}
+		require.True(d.t, time.Now().Before(deadline), "no such process: %s: %+v", command, processes)
 	}
-	require.Fail(d.t, "no such process", "%s: %+v", command, processes)
-	return machine.Process{}
 }
 
 // The lock lives as long as any process of the server: it is free after each stop and after kill -9 of all processes,
@@ -213,6 +215,7 @@ func testDependencyStarts(t *testing.T, suite string) {
 	d.MustRun(t, "bash", "-ec", "for i in {1..8}; do systemctl start "+d.unit+" & all+=($!); done; "+
 		"for i in ${all[@]}; do wait $i; done")
 	server := d.server()
+	d.awaitJournal(d.unit, "serves\n", bound) // it says so after it listens
 	assert.Equal(t, 1, strings.Count(d.journal(d.unit), "serves\n"))
 	var took sample
 	for range 9 {
@@ -251,7 +254,7 @@ func testDependencyCrashLoop(t *testing.T, suite string) {
 	b := serverBed(t, suite)
 	d := b.dependency("mine", crashes("{state}/starts"))
 	d.MustRun(t, "systemctl", "start", "--no-block", d.unit)
-	d.untilRestart("4")
+	d.untilRestart("6") // the delay is 10 s
 	took := d.stop()
 	t.Logf("a stop inside the restart delay took %s", took)
 	assert.Less(t, took, bound/6)
