@@ -81,7 +81,7 @@ func TestDoctorTriesTheSandboxInsideTheUnit(t *testing.T) {
 		b.MustRun(t, "rm", nativeHome+"/.prepared.json")
 		_, _, err = b.Run(t.Context(), "systemctl", "start", workerUnit)
 		assert.Error(t, err)
-		assert.Contains(t, b.MustRun(t, "journalctl", "-u", workerUnit, "-o", "cat"), "default.toml:1: codex cannot run a "+
+		assert.Contains(t, b.journal(workerUnit), "default.toml:1: codex cannot run a "+
 			"command in its sandbox (exit status 101): ")
 	})
 }

@@ -244,7 +244,7 @@ func TestWorkspacesOfANativeWorker(t *testing.T) {
 			"model =", "workspace = \"/\"\nmodel =", 1))
 		_, _, err := b.Run(t.Context(), "systemctl", "restart", workerUnit)
 		assert.Error(t, err)
-		assert.Contains(t, b.MustRun(t, "journalctl", "-u", workerUnit, "-o", "cat"),
+		assert.Contains(t, b.journal(workerUnit),
 			"codex's tools could reach /run/codex-worker/default, and so the worker's login: ")
 	})
 }
