@@ -122,7 +122,7 @@ var kept = regexp.MustCompile(`^/(var/(cache|log|lib/(dpkg|apt|rpm))/|var/lib/rp
 // files lists the machine's files outside of pseudo file systems.
 func (b *bed) files() []string {
 	b.t.Helper()
-	out := b.MustRun(b.t, "sh", "-c", "find / -xdev; find /run -path '*codex*'")
+	out := b.MustRun(b.t, "sh", "-c", "find / -xdev -ignore_readdir_race; find /run -ignore_readdir_race -path '*codex*'")
 	return slices.DeleteFunc(strings.Split(trim(out), "\n"), kept.MatchString)
 }
 
