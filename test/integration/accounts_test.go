@@ -200,7 +200,7 @@ func (b *bed) owner(path string) string {
 // assertUnseen asserts that a secret is in no place that other users can read.
 func (b *bed) assertUnseen(secret string) {
 	b.t.Helper()
-	assert.NotContains(b.t, b.MustRun(b.t, "journalctl", "--no-pager", "--output=export"), secret)
+	assert.NotContains(b.t, b.export(), secret)
 	assert.NotContains(b.t, b.MustRun(b.t, "systemctl", "show", "--all", "codex-worker@default",
 		"codex-worker@second", "codex-proxy"), secret)
 	assert.NotContains(b.t, b.MustRun(b.t, "sh", "-c",
@@ -271,8 +271,8 @@ func testAccountsWithADeviceCode(t *testing.T, suite string) {
 
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="5h",worker="default"} 0.42`)
 	b.untilMetric(`codex_worker_rate_limit_used_ratio{window="7d",worker="default"} 0.07`)
-	assert.Regexp(t, `^available 5h \[#+-+\] 42 % used, resets in 1h1[12]m, at .* 7d \[#+-+\] 7 % used, resets in `+
-		`1h1[12]m, at .* known by a .* login ChatGPT, pro unit active \(running\)$`, b.row("default"))
+	assert.Regexp(t, `^available 5h \[#+-+\] 42 % used, resets in 1h(0[0-9]|1[0-2])m, at .* 7d \[#+-+\] 7 % used, resets in `+
+		`1h(0[0-9]|1[0-2])m, at .* known by a .* login ChatGPT, pro unit active \(running\)$`, b.row("default"))
 	l := b.accounts()
 	assert.Equal(t, accountMail, l.Accounts[0].Email)
 	assert.NotContains(t, b.MustRun(t, "codex-proxy", "accounts", "list"), accountMail)
@@ -319,6 +319,11 @@ func (b *bed) untilMetric(line string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
 	defer cancel()
+	b.untilMetricWithin(ctx, line)
+}
+
+func (b *bed) untilMetricWithin(ctx context.Context, line string) {
+	b.t.Helper()
 	for {
 		_, text := b.get("/metrics")
 		if strings.Contains(string(text), line+"\n") {

@@ -14,7 +14,7 @@ import (
 )
 
 // soonReset is how long after its end a quota of TestResets begins anew, as the server announces.
-const soonReset = 8 * time.Second
+const soonReset = 15 * time.Second
 
 // While any account has quota, no request of 32 clients fails: accounts are used up in turn, and their windows reset.
 // Nothing is asked for the sake of a quota, and an account known to be used up gets no turn.
@@ -53,7 +53,7 @@ func (a *accountsBed) useUp(crowd *crowd, name, next string, how accountserver.R
 	account.Exhaust(time.Now().Add(soonReset))
 	a.untilMetric(fmt.Sprintf(`codex_account_state{account=%q,state="exhausted"} 1`, name))
 	a.untilMetric(fmt.Sprintf(`codex_account_in_use{account=%q} 1`, next))
-	crowd.reach(a.t, 2*crowdSize) // those that were on their way
+	crowd.outlast(a.t, time.Now()) // those that were on their way
 	known := account.Record().Refused()
 	crowd.reach(a.t, 2*crowdSize)
 	assert.Equal(a.t, known, account.Record().Refused(), "turns of an account known to be used up")

@@ -80,7 +80,7 @@ func testAccountTruth(t *testing.T, suite string) {
 	idle, before := len(two.Record().Readings), len(one.Record().Readings)
 	b.awaitReadings(one, before+2)
 	read := one.Record().Readings
-	assert.GreaterOrEqual(t, read[before+1].Sub(read[before]).Round(time.Second), time.Minute)
+	assert.Greater(t, read[before+1].Sub(read[before]), 50*time.Second, "a minute; the first one may have come late")
 	b.assertState("a", "exhausted")
 	one.Reset()
 	b.awaitReadings(one, before+3)

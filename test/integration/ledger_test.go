@@ -103,6 +103,12 @@ func (l *ledger) latencies(w within) (s sample) {
 	return s
 }
 
+// outlast waits for the ends of all requests that began before a time.
+func (l *ledger) outlast(t *testing.T, before time.Time) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(l.open(before)) == 0 }, 2*bound, 10*time.Millisecond)
+}
+
 // reach waits until that many more requests have ended.
 func (l *ledger) reach(t *testing.T, more int) {
 	t.Helper()

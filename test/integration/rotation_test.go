@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -43,7 +44,9 @@ func TestRotation(t *testing.T) {
 	b.assertLedger(users)
 
 	b.server.Account("a").Allow(rotatingSize * rotatingTurns * 2)
-	b.untilMetric(`codex_account_state{account="a",state="available"} 1`)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
+	defer cancel()
+	b.untilMetricWithin(ctx, `codex_account_state{account="a",state="available"} 1`) // by the reading of that minute
 	b.server.Account("c").Exhaust(time.Now().Add(time.Hour))
 	more := b.converse("second")
 	assert.NotZero(t, b.server.Account("c").Record().Refused(), "c has run out")
