@@ -206,8 +206,8 @@ func testBindRequires(t *testing.T, suite string) {
 
 	// The first start of the dependency fails: the worker starts with the next one.
 	d.stop()
-	d.write(`command = ["/bin/sh", "-c", """test -e {state}/tried && touch {state}/up && exec sleep infinity
-touch {state}/tried; exit 1"""]
+	d.write(`command = ["/bin/sh", "-c", "test -e {state}/tried && touch {state}/up && exec sleep infinity; ` +
+		`touch {state}/tried; exit 1"]
 [probe]
 check = "exec:test -e {state}/up"
 `)
