@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,10 @@ model = "` + model + `"
 name = "scripted"
 base_url = "http://` + modelAddr + `/v1"
 `
+
+// patient has requests wait for a worker for as long as its restart takes on a busy
+// machine.
+const patient = "ready_timeout = \"1m\"\n"
 
 // bed is a machine with the package installed and a model endpoint inside its
 // network. Nothing of ours runs yet.
@@ -176,6 +181,25 @@ func (b *bed) until(what string, ok func(status int, r probes.Report) bool) (pro
 }
 
 func ready(status int, _ probes.Report) bool { return status == http.StatusOK }
+
+// unreadySince is for until: the first worker was not ready at some time since then. It
+// may be ready again, before until has asked.
+func unreadySince(then time.Time) func(status int, r probes.Report) bool {
+	return func(_ int, r probes.Report) bool {
+		return slices.ContainsFunc(r.Workers[0].Transitions, func(tr probes.Transition) bool {
+			return tr.At.After(then) && tr.Reason != probes.Ready
+		})
+	}
+}
+
+// killCodex kills codex, and returns the time of it when the proxy has noticed it.
+func (b *bed) killCodex() time.Time {
+	b.t.Helper()
+	codex, then := b.codex(), time.Now()
+	killed := b.signal(codex, unix.SIGKILL)
+	b.until("not ready", unreadySince(then))
+	return killed
+}
 
 // chat posts a raw chat completion and returns status, header and body.
 func (b *bed) chat(stream bool, prompt string) (int, http.Header, string) {

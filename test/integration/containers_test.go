@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,9 +54,13 @@ func TestContainer(t *testing.T) {
 		}
 	})
 	t.Run("the worker dies", func(t *testing.T) {
+		then := time.Now()
 		b.MustRun(t, "kill", "-KILL", b.only("/run/codex-worker/default/codex app-server"))
-		r, _ := b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
-		assert.Equal(t, probes.HandshakeLost, r.Workers[0].Reason)
+		b.until("not ready", func(_ int, r report) bool {
+			return slices.ContainsFunc(r.Workers[0].Transitions, func(tr probes.Transition) bool {
+				return tr.At.After(then) && tr.Reason == probes.HandshakeLost
+			})
+		})
 		live, _ := b.get("/livez")
 		assert.Equal(t, http.StatusOK, live)
 		b.until("ready", ready)

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"codex-proxy/probes"
 	"codex-proxy/test/manual"
 	"codex-proxy/test/modelserver"
 )
@@ -42,9 +41,14 @@ func testJournal(t *testing.T, suite string) {
 	status, header, _ = b.chat(true, "[[text a]][[failed server_error oops]]")
 	require.Equal(t, http.StatusOK, status)
 	broken := header.Get("X-Request-Id")
-	b.signal(b.codex(), unix.SIGKILL)
-	b.until("down", func(status int, _ probes.Report) bool { return status != http.StatusOK })
+	b.killCodex()
 	b.until("ready", ready)
+	for _, id := range []string{id, broken} { // an answer goes before its line
+		require.Eventually(t, func() bool {
+			return len(b.entries(t, "CODEX_REQUEST_ID="+id, "CODEX_EVENT=request")) > 0
+		}, bound, 20*time.Millisecond, id)
+	}
+	b.awaitJournal(proxyUnit, "worker is down", bound)
 
 	t.Run("a request", func(t *testing.T) {
 		of := b.entries(t, "CODEX_REQUEST_ID="+id)
@@ -125,7 +129,7 @@ func testJournal(t *testing.T, suite string) {
 func TestJournalOfARequest(t *testing.T) { bothSuites(t, testJournalOfARequest) }
 
 func testJournalOfARequest(t *testing.T, suite string) {
-	b := newBed(t, suite, realWorker, "")
+	b := newBed(t, suite, realWorker, patient)
 	b.MustRun(t, "sh", "-ec", `mkdir -p /etc/systemd/system/codex-worker@.service.d
 printf '[Service]\nEnvironment=RUST_LOG=info\n' >/etc/systemd/system/codex-worker@.service.d/log.conf
 systemctl daemon-reload`)

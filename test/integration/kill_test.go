@@ -20,7 +20,7 @@ func TestKillOfAWorker(t *testing.T) {
 		{"trixie", "all", "4000"}, {"bookworm", "all", "4000"}, {"trixie", "main", "0000"},
 	} {
 		t.Run(c.suite+", "+c.whom, func(t *testing.T) {
-			b := newBed(t, c.suite, realWorker, "")
+			b := newBed(t, c.suite, realWorker, patient)
 			b.start()
 			h := b.holdSDK()
 			codex := b.codex()

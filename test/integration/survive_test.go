@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"codex-proxy/test/modelserver"
 )
@@ -89,7 +88,7 @@ func (b *bed) seen(prompt string) int {
 func TestKillBeforeTheFirstByte(t *testing.T) { bothSuites(t, testKillBeforeTheFirstByte) }
 
 func testKillBeforeTheFirstByte(t *testing.T, suite string) {
-	b := newBed(t, suite, realWorker, "")
+	b := newBed(t, suite, realWorker, patient)
 	b.start()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
@@ -98,8 +97,7 @@ func testKillBeforeTheFirstByte(t *testing.T, suite string) {
 	lost := b.askAll(ctx, turns, held)
 	_, err := b.models.Wait(ctx, modelserver.AtGate("go", turns))
 	require.NoError(t, err)
-	b.signal(b.codex(), unix.SIGKILL)
-	b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
+	b.killCodex()
 
 	// Requests that come while the worker is down wait for it.
 	late := func(i int) string { return fmt.Sprintf("late-%02d [[text late answer-%02d]]", i, i) }
@@ -133,11 +131,11 @@ func testKillBeforeTheFirstByte(t *testing.T, suite string) {
 func TestRestartOfAWorkerIsLatency(t *testing.T) { bothSuites(t, testRestartOfAWorkerIsLatency) }
 
 func testRestartOfAWorkerIsLatency(t *testing.T, suite string) {
-	b := newBed(t, suite, realWorker, "")
+	b := newBed(t, suite, realWorker, patient)
 	b.start()
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
 	const restarts, clients = 3, 6
+	ctx, cancel := context.WithTimeout(t.Context(), restarts*bound)
+	defer cancel()
 	var took sample
 	for range restarts {
 		restarted := make(chan struct{})
@@ -266,7 +264,7 @@ func (b *bed) disconnectEarly(t *testing.T) {
 func assertCut(t *testing.T, took sample) {
 	t.Helper()
 	assert.LessOrEqual(t, took.quantile(0.5), 50*time.Millisecond)
-	assert.LessOrEqual(t, took.quantile(0.85), 100*time.Millisecond)
+	assert.LessOrEqual(t, took.quantile(0.85), time.Second)
 	assert.LessOrEqual(t, took.quantile(1), 20*time.Second, "a busy machine, not a turn that goes on")
 }
 

@@ -1,16 +1,12 @@
 package integration
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
-
-	"codex-proxy/probes"
 )
 
 const textfile = "/var/lib/prometheus/node-exporter/codex-proxy.prom"
@@ -37,8 +33,7 @@ func testTextfile(t *testing.T, suite string) {
 	}
 	require.Eventually(t, has("codex_textfile_ready 1"), bound, 20*time.Millisecond)
 	assert.Equal(t, "644\n", b.MustRun(t, "stat", "--format=%a", textfile), "node exporter is another user")
-	b.signal(b.codex(), unix.SIGKILL)
-	b.until("down", func(status int, _ probes.Report) bool { return status != http.StatusOK })
+	b.killCodex()
 	b.until("ready", ready)
 	require.Eventually(t, has(`codex_textfile_worker_restarts_total{worker="default"} 1`), bound, 20*time.Millisecond)
 	b.MustRun(t, "systemctl", "reload", proxyUnit)
