@@ -144,6 +144,7 @@ func TestDoctorFindsWhatIsBroken(t *testing.T) { bothSuites(t, testDoctorFindsWh
 
 func testDoctorFindsWhatIsBroken(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, forgetful)
+	b.dropIn(proxyUnit, "patient", "[Service]\nWatchdogSec=10min\n") // it hangs for as long as the doctor looks
 	b.start()
 	b.healthy()
 	write := func(path, text string) { require.NoError(b.t, b.WriteFile(path, []byte(text), 0o644)) }

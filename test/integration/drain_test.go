@@ -137,11 +137,11 @@ func TestRestartOfTheOnlyWorker(t *testing.T) {
 	t.Parallel() // it mostly waits
 	bothSuites(t, func(t *testing.T, suite string) {
 		b := newBed(t, suite, realWorker, "")
-		dropIn := "[Service]\nTimeoutStopSec=2s\n"
+		dropIn := "[Service]\nTimeoutStopSec=6s\n" // the drain has to begin, and codex to end, in this time
 		require.NoError(t, b.WriteFile("/etc/systemd/system/"+workerUnit+".d/short.conf", []byte(dropIn), 0o644))
 		b.MustRun(t, "systemctl", "daemon-reload")
 		b.start()
-		h := b.holdSDK("delay 3s")
+		h := b.holdSDK("delay 7s")
 		restarted := b.begin("systemctl", "restart", workerUnit)
 		b.until("draining", func(_ int, r report) bool { return r.Health.Readiness.Reason == probes.Draining })
 		status, header, body := b.chat(false, "hi")
@@ -167,7 +167,7 @@ func testStopFinishesTurns(t *testing.T, suite string) {
 	h := b.holdSDK()
 	b.MustRun(t, "systemctl", "stop", "codex.target") // does not wait for its parts
 	b.until("refusing", func(status int, _ report) bool { return !ready(status, report{}) })
-	assert.Equal(t, "stop", b.show(workerUnit, "SubState")["SubState"])
+	b.untilShow(workerUnit, "SubState", "stop")
 	b.models.Release("finish")
 	h.whole(t)
 	for _, unit := range []string{proxyUnit, workerUnit} {
@@ -216,14 +216,13 @@ func testDrainCommands(t *testing.T, suite string) {
 		_, metrics := b.get("/metrics")
 		assert.Contains(t, string(metrics), `codex_worker_drained{worker="default"} 1`)
 		const says = "worker default: draining, turns in flight: 1; codex-proxy undrain default"
-		assert.Equal(t, "Not ready: "+says, b.show(proxyUnit, "StatusText")["StatusText"])
+		b.untilShow(proxyUnit, "StatusText", "Not ready: "+says)
 		table := b.MustRun(t, "codex-proxy", "status")
 		assert.Contains(t, table, "not ready (draining) since ")
 		assert.Regexp(t, `codex-worker@default\.service +active \(running\) +no +draining, drained +0 +- +1 +-`, table)
 		assert.Contains(t, table, says)
-		assert.Contains(t, b.journal(proxyUnit), `worker drained worker=default unit=codex-worker@default.service `+
-			`inflight=1`)
-		assert.Contains(t, b.journal(proxyUnit), "readiness=false reason=draining")
+		b.awaitJournal(proxyUnit, `worker drained worker=default unit=codex-worker@default.service inflight=1`, bound)
+		b.awaitJournal(proxyUnit, "readiness=false reason=draining", bound)
 	})
 
 	waiting := b.begin("codex-proxy", "drain", "default", "--wait")
@@ -343,7 +342,7 @@ func TestRestartOfAHungProxy(t *testing.T) {
 
 func testRestartOfAHungProxy(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
-	b.dropIn(proxyUnit, "test", "[Service]\nWatchdogSec=3s\n")
+	b.dropIn(proxyUnit, "test", shortWatchdog)
 	b.start()
 	b.hold("finish")
 	restarted := b.begin("systemctl", "restart", proxyUnit)
@@ -352,7 +351,7 @@ func testRestartOfAHungProxy(t *testing.T, suite string) {
 	began := time.Now()
 	b.signal(b.onlyProcess(proxyUnit), unix.SIGSTOP)
 	require.NoError(t, <-restarted)
-	t.Logf("restarted after %s, with WatchdogSec=3s", time.Since(began))
+	t.Logf("restarted after %s, with a short watchdog", time.Since(began))
 	assert.Less(t, time.Since(began), bound, "TimeoutStopSec= is longer")
 	b.until("ready", ready)
 	b.models.Release("finish")
@@ -366,6 +365,7 @@ func TestRestartBesideAHungProxy(t *testing.T) {
 
 func testRestartBesideAHungProxy(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
+	b.dropIn(proxyUnit, "test", "[Service]\nWatchdogSec=10min\n") // it hangs for the whole restart
 	b.start()
 	h := b.holdSDK()
 	before := b.show(workerUnit, "InvocationID")["InvocationID"]
@@ -401,7 +401,7 @@ func TestRestartOfAHungWorker(t *testing.T) {
 
 func testRestartOfAHungWorker(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
-	b.dropIn(workerUnit, "watchdog", "[Service]\nWatchdogSec=3s\n")
+	b.dropIn(workerUnit, "watchdog", shortWatchdog)
 	b.start()
 	h := b.holdSDK()
 	hung := b.codex()
@@ -412,7 +412,7 @@ func testRestartOfAHungWorker(t *testing.T, suite string) {
 	}
 	require.ErrorContains(t, h.stream.Err(), `"code":"worker_exited"`)
 	require.NoError(t, <-restarted)
-	t.Logf("restarted after %s, with WatchdogSec=3s", time.Since(began))
+	t.Logf("restarted after %s, with a short watchdog", time.Since(began))
 	assert.Contains(t, b.journal(workerUnit), "the command hangs and the watchdog rests: it is killed")
 	assert.NotContains(t, b.journal(workerUnit), "the command does not end: it is killed")
 	b.until("ready", ready)
@@ -426,8 +426,7 @@ func testCrashIsNotDrained(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
 	b.start()
 	h := b.holdSDK()
-	b.signal(b.codex(), unix.SIGKILL)
-	b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
+	b.killCodex()
 	r, _ := b.until("ready", ready)
 	for h.stream.Next() { // to its end, which is an error
 	}
@@ -469,7 +468,7 @@ func TestStopThatFails(t *testing.T) {
 }
 
 func testStopThatFails(t *testing.T, suite string) {
-	b := newBed(t, suite, realWorker, "")
+	b := newBed(t, suite, realWorker, patient)
 	b.start()
 	cutOff := func(verb string) {
 		h := b.hold(verb)
@@ -506,6 +505,12 @@ func testStopThatFails(t *testing.T, suite string) {
 	b.dropIn(workerUnit, "slow", "[Service]\nExecStartPre=/bin/sleep infinity\n")
 	b.signal(b.codex(), unix.SIGKILL)
 	b.until("starting", func(_ int, r report) bool { return r.Workers[0].SubState == "start-pre" })
+	// When a program of ExecStartPre= ends well before the signal of a stop, systemd runs
+	// the next one, and waits for its end: only the last one may be met.
+	require.Eventually(t, func() bool {
+		processes, err := b.Processes(workerUnit)
+		return err == nil && len(processes) == 1 && processes[0].Command == "/bin/sleep infinity"
+	}, bound, 10*time.Millisecond)
 	b.MustRun(t, "systemctl", "stop", workerUnit)
 	r, _ = b.until("failed", func(_ int, r report) bool { return r.Workers[0].ActiveState == "failed" })
 	assert.Equal(t, "1", b.show(workerUnit, "NRestarts")["NRestarts"])

@@ -6,12 +6,15 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"codex-proxy/test/modelserver"
 )
 
 // planted are texts of clients and of the model, which a search can find wherever they
@@ -61,6 +64,8 @@ func testSecretsStaySecret(t *testing.T, suite string) {
 		defer close(flying)
 		_, _ = b.send(ctx, "/v1/chat/completions", key, chatBody("[[text "+planted["held"]+"]][[silence]]", true))
 	}()
+	_, err := b.models.Wait(ctx, func([]modelserver.Request) bool { return b.seen(planted["held"]) > 0 })
+	require.NoError(t, err)
 	b.until("in flight", func(_ int, r report) bool { return r.Workers[0].Inflight == 1 })
 	b.signal(b.onlyProcess(proxyUnit), unix.SIGUSR1)
 	b.untilShow(proxyUnit, "NRestarts", "1")
@@ -179,16 +184,15 @@ func chatBody(prompt string, stream bool) string {
 		model, stream, planted["field"], planted["system"], planted["prompt"]+" "+prompt)
 }
 
-var plants int
+var plants atomic.Int64
 
 // send returns the part of the answer that came before the connection or ctx ended.
 func (b *bed) send(ctx context.Context, path, key, body string) (int, string) {
-	plants++
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, strings.NewReader(body))
 	require.NoError(b.t, err)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+key)
-	req.Header.Set("X-Request-Id", fmt.Sprint("planted-", plants))
+	req.Header.Set("X-Request-Id", fmt.Sprint("planted-", plants.Add(1)))
 	res, err := b.http.Do(req)
 	if err != nil {
 		return 0, ""

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func TestWedgedWorker(t *testing.T) {
 }
 
 func testWedgedWorker(t *testing.T, suite string) {
-	b := newBed(t, suite, realWorker, "idle_timeout = \"2s\"\nhandshake_timeout = \"2s\"\n")
+	b := newBed(t, suite, realWorker, patient+"idle_timeout = \"2s\"\nhandshake_timeout = \"2s\"\n")
 	for name, text := range wedgeUnits {
 		require.NoError(t, b.WriteFile("/etc/systemd/system/"+name, []byte(text), 0o644))
 	}
@@ -44,7 +45,7 @@ func testWedgedWorker(t *testing.T, suite string) {
 	for l := range strings.Lines(string(unit)) {
 		if strings.HasPrefix(l, "ExecStart=") {
 			l = strings.Replace(l, "--relay-to %t/codex-worker/%i/app-server.sock", "--relay-to /run/wedge.sock", 1)
-			b.dropIn(workerUnit, "wedge", "[Unit]\nWants=wedge.socket\n[Service]\nWatchdogSec=3s\nExecStart=\n"+l)
+			b.dropIn(workerUnit, "wedge", "[Unit]\nWants=wedge.socket\n[Service]\nWatchdogSec=6s\nExecStart=\n"+l)
 		}
 	}
 	b.MustRun(t, "systemctl", "daemon-reload")
@@ -63,8 +64,10 @@ func testWedgedWorker(t *testing.T, suite string) {
 	for h.stream.Next() {
 	}
 	assert.ErrorContains(t, h.stream.Err(), "idle_timeout")
-	ended := make(chan string, 1)
-	go func() { _, _, body := b.chat(true, "hi"); ended <- body }()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
+	defer cancel()
+	ended := make(chan outcome, 1)
+	go func() { ended <- b.ask(ctx, true, "hi") }()
 	r, _ := b.until("found out", func(status int, r report) bool {
 		return r.Workers[0].Fault != "" && !ready(status, r)
 	})
@@ -77,7 +80,7 @@ func testWedgedWorker(t *testing.T, suite string) {
 	b.until("ready", ready)
 	assert.NotEqual(t, codex.Host, b.codex().Host)
 	assert.Contains(t, b.ownLines("--priority=err..err"), "worker is wedged: its watchdog restarts it")
-	assert.Contains(t, <-ended, "[DONE]", "the turn ran again on the next worker process")
+	assert.Contains(t, (<-ended).body, "[DONE]", "the turn ran again on the next worker process")
 	b.models.Release("never")
 	b.models.Release("finish")
 }
