@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,17 +36,19 @@ func testKill(t *testing.T, suite string) {
 		before := b.awaitReset()
 		lost, back := b.killOnce()
 		unready, again = append(unready, lost), append(again, back)
-		after := b.show(workerUnit, "NRestarts", "InvocationID")
-		assert.Equal(t, "1", after["NRestarts"], "systemd did not restart it")
-		assert.NotEqual(t, before["InvocationID"], after["InvocationID"])
+		assert.NotEqual(t, before["InvocationID"], b.show(workerUnit, "InvocationID")["InvocationID"])
 	}
+	assert.Equal(t, kills, strings.Count(b.journal(workerUnit), "Scheduled restart job, restart counter is at 1."),
+		"systemd did not restart it, or its counter was not reset")
 	t.Logf("end of connection to not ready: %s", unready)
 	t.Logf("kill to ready again: %s", again)
 	assert.Less(t, unready.best(), slowest*10*time.Millisecond)
 	assert.Less(t, again.best(), slowest*400*time.Millisecond)
 
 	assert.Equal(t, proxy, b.onlyProcess(proxyUnit), "the proxy must neither die nor spawn")
-	_, r := b.readyz()
+	r, _ := b.until("restarts counted", func(status int, r report) bool {
+		return ready(status, r) && r.Workers[0].RestartsTotal >= kills
+	})
 	assert.Equal(t, uint64(kills), r.Workers[0].RestartsTotal)
 	b.assertParents()
 	b.assertChain(r.Workers[0])
@@ -70,9 +73,9 @@ func (b *bed) awaitReset() map[string]string {
 // worker to the first 503, and that from the kill to the next 200.
 func (b *bed) killOnce() (unready, again time.Duration) {
 	b.t.Helper()
-	ended := b.awaitEnd()
+	ended, then := b.awaitEnd(), time.Now()
 	killed := b.signal(b.codex(), unix.SIGKILL)
-	_, seen := b.until("not ready", func(status int, _ report) bool { return status == http.StatusServiceUnavailable })
+	_, seen := b.until("not ready", unreadySince(then))
 	_, back := b.until("ready", ready)
 	return max(0, seen.Sub(<-ended)), back.Sub(killed)
 }
@@ -136,7 +139,7 @@ func (b *bed) assertChain(w probes.Worker) {
 	journal := b.journal(proxyUnit)
 	assert.Contains(b.t, journal, `readiness changed readiness=false reason=`)
 	assert.Contains(b.t, journal, `worker is down worker=default unit=codex-worker@default.service reason=backing_off last_exit="killed by SIGKILL (signal)"`)
-	assert.Regexp(b.t, `worker ready worker=default unit=codex-worker@default.service chain=".*backing_off \d+m?s, starting \d+m?s, handshake_pending \d+m?s"`, journal)
+	assert.Regexp(b.t, `worker ready worker=default unit=codex-worker@default.service chain=".*backing_off [\d.]+m?s, starting [\d.]+m?s, handshake_pending [\d.]+m?s"`, journal)
 	assert.Contains(b.t, journal, `readiness changed readiness=true reason=ready elapsed_ms=`)
 }
 
@@ -151,9 +154,7 @@ func testHang(t *testing.T, suite string) {
 	require.NoError(t, err)
 	hung := b.codex()
 	stopped := b.signal(hung, unix.SIGSTOP)
-	_, unready := b.until("not ready", func(status int, _ report) bool {
-		return status == http.StatusServiceUnavailable
-	})
+	_, unready := b.until("not ready", unreadySince(stopped))
 	r, back := b.until("ready", ready)
 	t.Logf("SIGSTOP to not ready %s, to ready again %s, with WatchdogSec=%s", unready.Sub(stopped), back.Sub(stopped),
 		watchdog)
@@ -227,9 +228,12 @@ func TestProxyCrashLoop(t *testing.T) {
 	b := newBed(t, newest, realWorker, "reset_after = \"1s\"\n")
 	b.start()
 	worker := b.codex()
+	before := b.mainPID()
 	b.signal(b.onlyProcess(proxyUnit), unix.SIGKILL)
-	b.untilShow(proxyUnit, "NRestarts", "1")
-	b.untilShow(proxyUnit, "NRestarts", "0") // after a second of health
+	b.untilShown(proxyUnit, func(v map[string]string) bool { // after a second of health
+		return v["MainPID"] != before && v["MainPID"] != "0" && v["NRestarts"] == "0"
+	}, "MainPID", "NRestarts")
+	assert.Contains(t, b.journal(proxyUnit), "restart counter is at 1.")
 
 	b.MustRun(t, "sh", "-ec", `cd /usr/bin; cp codex-proxy good; printf '#!/bin/sh\nexit 1\n' >bad; chmod 755 bad; mv bad codex-proxy`)
 	b.http.CloseIdleConnections()
@@ -237,14 +241,23 @@ func TestProxyCrashLoop(t *testing.T) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	b.untilShow(proxyUnit, "NRestarts", "5")
+	b.untilRestarts(5)
 	waiting := make(chan outcome, 1)
 	go func() { waiting <- b.ask(ctx, false, "[[text answer]]") }()
-	b.untilShow(proxyUnit, "NRestarts", "11")
+	b.untilRestarts(11)
 	t.Logf("ten restarts took %s", time.Since(began))
 	assert.Greater(t, time.Since(began), 5*time.Second)
 	b.MustRun(t, "mv", "/usr/bin/good", "/usr/bin/codex-proxy")
 	assertComplete(t, <-waiting, false, "answer", "1")
-	assert.Equal(t, "active", b.show(proxyUnit, "ActiveState")["ActiveState"])
+	b.untilShow(proxyUnit, "ActiveState", "active")
 	assert.Equal(t, worker, b.codex(), "the worker must not notice")
+}
+
+// untilRestarts waits until systemd has restarted the proxy at least so often.
+func (b *bed) untilRestarts(least int) {
+	b.t.Helper()
+	b.untilShown(proxyUnit, func(v map[string]string) bool {
+		n, err := strconv.Atoi(v["NRestarts"])
+		return err == nil && n >= least
+	}, "NRestarts")
 }
