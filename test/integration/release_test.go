@@ -122,7 +122,9 @@ func (s *furnished) change(name string, do func()) {
 	s.assertSmooth()
 	s.assertKept(name)
 	s.MustRun(s.t, "systemctl", "restart", workerUnit, "codex-worker@second.service") // with the current unit file
-	s.until("ready again", func(_ int, r report) bool { return r.Workers[0].Ready && r.Workers[1].Handshake != nil })
+	s.until("ready again", func(_ int, r report) bool {
+		return r.Workers[0].Ready && r.Workers[1].Handshake != nil && r.Workers[1].ActiveState == "active"
+	})
 	s.assertKept(name + " and a restart of the workers")
 }
 

@@ -34,14 +34,19 @@ func TestRun(t *testing.T) {
 		assert.Contains(t, answer, "data: [DONE]")
 		assert.Contains(t, answer, `"finish_reason":"stop"`)
 		r.interrupt(t)
-		assert.Equal(t, before, b.traces(), "something stayed behind")
+		deadline, after := time.Now().Add(bound), b.traces()
+		for after != before && time.Now().Before(deadline) { // another program of the machine may run for a moment
+			pause(t.Context(), 100*time.Millisecond)
+			after = b.traces()
+		}
+		assert.Equal(t, before, after, "something stayed behind")
 	})
 
 	t.Run("endpoint", func(t *testing.T) {
 		began := time.Now()
 		r := b.run(nil, endpoint, named)
 		output := r.until(t, "nothing stays behind")
-		assert.Less(t, time.Since(began), 30*time.Second, "a second run must be quick")
+		assert.Less(t, time.Since(began), bound, "a second run must be quick")
 		assert.Contains(t, output, codexDir+"/bin/codex against http://"+modelAddr)
 		require.NoError(t, b.models.Script("text hello from the endpoint"))
 		assert.Contains(t, b.MustRun(t, "sh", "-c", curlLine(t, output)), `"content":"hello from the endpoint"`)
@@ -140,7 +145,7 @@ func (b *bed) run(env []string, args ...string) *running {
 		"GOPROXY=off", "GOTOOLCHAIN=local",
 	}, env...)
 	command = append(append(command, "make", "-C", top, "run"), args...)
-	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	ctx, cancel := context.WithTimeout(b.t.Context(), 3*bound)
 	b.t.Cleanup(cancel)
 	reader, writer := io.Pipe()
 	r := &running{bed: b, lines: bufio.NewScanner(reader), done: make(chan error, 1)}

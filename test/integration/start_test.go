@@ -60,7 +60,7 @@ func TestStartOfTheService(t *testing.T) {
 		b.MustRun(t, "systemctl", "start", "codex-proxy")
 		status, _ := b.readyz()
 		assert.Equal(t, http.StatusOK, status)
-		assert.Equal(t, "active", b.show("codex.target", "ActiveState")["ActiveState"])
+		b.untilShow("codex.target", "ActiveState", "active") // it follows the service
 
 		// A proxy that starts beside a stopped worker waits for it in vain.
 		require.NoError(t, b.WriteFile(configFile, []byte("start_timeout = \"1s\"\n"), 0o644))
