@@ -55,7 +55,7 @@ func (a *answer) run(ctx context.Context, steps []Step) {
 	defer a.log.change(a.id, func(r *Request) { r.Status = a.status })
 	for _, step := range steps {
 		ended, err := a.play(ctx, step)
-		if err != nil || ctx.Err() != nil {
+		if err != nil || !ended && ctx.Err() != nil {
 			a.cut()
 		}
 		if ended {
@@ -63,10 +63,10 @@ func (a *answer) run(ctx context.Context, steps []Step) {
 			return
 		}
 	}
-	if a.open().finish("completed", nil) != nil || ctx.Err() != nil {
+	if a.open().finish("completed", nil) != nil {
 		a.cut()
 	}
-	a.log.finish(a.id, a.status)
+	a.log.finish(a.id, a.status) // a client may close as soon as it has the last event
 }
 
 // cut records that the client has closed, and ends the request.

@@ -23,9 +23,7 @@ const maxWait = 30 * time.Second
 //	POST   /_gates/NAME               release a gate
 func (s *Server) control(mux *http.ServeMux) {
 	mux.HandleFunc("GET /_requests", s.readRequests)
-	mux.HandleFunc("DELETE /_requests", func(http.ResponseWriter, *http.Request) {
-		s.log.update(func() { s.log.requests = nil })
-	})
+	mux.HandleFunc("DELETE /_requests", func(http.ResponseWriter, *http.Request) { s.log.forget() })
 	mux.HandleFunc("POST /_scripts", s.postScripts)
 	mux.HandleFunc("DELETE /_scripts", func(http.ResponseWriter, *http.Request) { s.scripts.clear() })
 	mux.HandleFunc("POST /_gates/{name}", func(_ http.ResponseWriter, r *http.Request) {

@@ -48,9 +48,10 @@ func (r Request) Open() bool { return r.Finished.IsZero() && r.Cut.IsZero() }
 
 // record is the log of requests. Every change goes through update, which wakes the waiting callers.
 type record struct {
-	mu       sync.Mutex
-	requests []Request
-	changed  chan struct{}
+	mu        sync.Mutex
+	requests  []Request
+	forgotten int // how many came before requests
+	changed   chan struct{}
 }
 
 func (l *record) init() { l.changed = make(chan struct{}) }
@@ -76,17 +77,22 @@ func (l *record) add(r *http.Request, raw []byte) int {
 		req.Body.Raw = raw
 	}
 	l.update(func() {
-		req.ID = len(l.requests) + 1
+		req.ID = l.forgotten + len(l.requests) + 1
 		l.requests = append(l.requests, req)
 	})
 	return req.ID
 }
 
-// change edits request id in place; ids of a cleared log are ignored.
+// forget clears the log. An answer that is under way changes no request that comes later.
+func (l *record) forget() {
+	l.update(func() { l.forgotten, l.requests = l.forgotten+len(l.requests), nil })
+}
+
+// change edits request id in place, unless it is forgotten.
 func (l *record) change(id int, edit func(*Request)) {
 	l.update(func() {
-		if id <= len(l.requests) {
-			edit(&l.requests[id-1])
+		if id > l.forgotten {
+			edit(&l.requests[id-l.forgotten-1])
 		}
 	})
 }

@@ -58,7 +58,9 @@ func (s *Server) Handler() http.Handler {
 // Serve answers connections of ln until ctx ends, then cuts open streams and returns nil.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	srv := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
 		short, cancel := context.WithTimeout(context.Background(), shutdownGrace)
 		defer cancel()
 		if srv.Shutdown(short) != nil {
@@ -69,6 +71,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("cannot serve models on %s: %w", ln.Addr(), err)
 	}
+	<-closed // Serve of net/http returns when the shutdown begins
 	return nil
 }
 
