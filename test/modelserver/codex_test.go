@@ -85,10 +85,11 @@ func TestCodexUnderstandsTheScripts(t *testing.T) {
 
 // rpc is codex app-server on its standard input and output.
 type rpc struct {
-	t   *testing.T
-	in  io.Writer
-	out *bufio.Reader
-	id  int
+	t     *testing.T
+	in    io.Writer
+	out   *bufio.Reader
+	id    int
+	early []message // notices that came before the answer to a call
 }
 
 type message struct {
@@ -123,12 +124,24 @@ func (c *rpc) until(wanted func(message) bool) message {
 
 func (c *rpc) call(method, params string) message {
 	id := c.send(method, params)
-	m := c.until(func(m message) bool { return m.ID == id && m.Method == "" })
+	m := c.until(func(m message) bool {
+		answer := m.ID == id && m.Method == ""
+		if !answer {
+			c.early = append(c.early, m)
+		}
+		return answer
+	})
 	require.Empty(c.t, string(m.Error))
 	return m
 }
 
 func (c *rpc) notice(method string) message {
+	for len(c.early) > 0 {
+		m := c.early[0]
+		if c.early = c.early[1:]; m.Method == method {
+			return m
+		}
+	}
 	return c.until(func(m message) bool { return m.Method == method })
 }
 
