@@ -38,10 +38,10 @@ func Boot(t testing.TB, root Root, options Options) *Machine {
 }
 
 // MustRun runs a command, fails t if its exit status is not 0, and returns its
-// stdout. It is bounded by a minute.
+// stdout. It is bounded by three minutes.
 func (m *Machine) MustRun(t testing.TB, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	stdout, _, err := m.Run(ctx, args...)
 	require.NoError(t, err, stdout)

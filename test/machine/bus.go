@@ -9,7 +9,7 @@ import (
 )
 
 // busTimeout bounds the wait for systemd on the system bus.
-const busTimeout = 10 * time.Second
+const busTimeout = time.Minute
 
 // awaitBus returns when systemd is on the system bus. systemd connects some time
 // after the start of dbus.service, often after its own READY=1.

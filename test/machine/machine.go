@@ -22,11 +22,11 @@ import (
 
 const (
 	// setupTimeout bounds clone to exec of systemd, the installation of files included.
-	setupTimeout = 30 * time.Second
+	setupTimeout = 2 * time.Minute
 	// bootTimeout bounds exec of systemd to its READY=1.
-	bootTimeout = 60 * time.Second
+	bootTimeout = 2 * time.Minute
 	// closeTimeout bounds every single step of Close.
-	closeTimeout = 10 * time.Second
+	closeTimeout = time.Minute
 )
 
 // ErrUnable is what Start's error is when no machine can run on this host, or

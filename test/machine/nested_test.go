@@ -23,7 +23,9 @@ func TestNested(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, outer.CopyIn(program, "/opt/machine.test"))
 
-	out := outer.MustRun(t, "env", RequireEnv+"=1", "/opt/machine.test", "-test.v", "-test.run=^(TestExec|TestHost)$")
+	out, _, err := outer.Run(t.Context(), "env", RequireEnv+"=1", "/opt/machine.test", "-test.v",
+		"-test.run=^(TestExec|TestHost)$")
+	require.NoError(t, err, out)
 	assert.Contains(t, out, "--- PASS: TestExec")
 	assert.Contains(t, out, "--- PASS: TestHost")
 	assert.Empty(t, outer.MustRun(t, "sh", "-c", "ls -d /sys/fs/cgroup/"+cgroupPrefix+"* 2>/dev/null || true"))

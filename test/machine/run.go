@@ -30,6 +30,10 @@ var environment = []string{
 	"SYSTEMD_PAGER=", "SYSTEMD_COLORS=0", "DEBIAN_FRONTEND=noninteractive",
 }
 
+// outputDelay bounds the reading of a command's output after its end. Nothing but a process
+// that the command has left behind takes so long: a busy machine reads the output later.
+const outputDelay = 30 * time.Second
+
 // Exec runs a command and waits for it. When ctx ends its process group is
 // killed. An exit status other than 0 is an *exec.ExitError.
 func (m *Machine) Exec(ctx context.Context, e Exec) error {
@@ -45,7 +49,7 @@ func (m *Machine) Exec(ctx context.Context, e Exec) error {
 	cmd.ExtraFiles = []*os.File{m.pidfd}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: int(scope.Fd())}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = outputDelay
 	if err := m.startInside(cmd); err != nil {
 		return fmt.Errorf("cannot enter the machine: %w", err)
 	}
