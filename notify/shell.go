@@ -3,12 +3,10 @@ package notify
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
-	"time"
 )
 
 // outputLimit bounds the bytes kept of a probe command's output.
@@ -22,13 +20,22 @@ func Shell(ctx context.Context, line string) error {
 	cmd.Env = CommandEnv(os.Environ())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	// A process that left the group may keep the output open for ever.
-	cmd.WaitDelay = 100 * time.Millisecond
 	var output headWriter
-	cmd.Stdout, cmd.Stderr = &output, &output
-	err := cmd.Run()
+	// A process that left the group may keep the output open for ever.
+	pipe, err := newStderrPipe(output.add)
+	if err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = pipe.file(), pipe.file()
+	if err := cmd.Start(); err != nil {
+		pipe.close()
+		return err
+	}
+	go pipe.run()
+	err = cmd.Wait()
+	pipe.end()
 	switch {
-	case err == nil || errors.Is(err, exec.ErrWaitDelay):
+	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -42,8 +49,7 @@ func Shell(ctx context.Context, line string) error {
 // headWriter keeps the first outputLimit bytes and drops the rest.
 type headWriter struct{ head []byte }
 
-func (w *headWriter) Write(p []byte) (int, error) {
+func (w *headWriter) add(piece string) {
 	room := outputLimit - len(w.head)
-	w.head = append(w.head, p[:min(len(p), room)]...)
-	return len(p), nil
+	w.head = append(w.head, piece[:min(len(piece), room)]...)
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stderrPipe reads the standard error of a command. With a nil stderrPipe the
-// command shares ours.
+// stderrPipe reads the standard error of a command, or all of its output. With a nil
+// stderrPipe the command shares ours.
 type stderrPipe struct {
 	r, w   *os.File // w is the command's
 	lines  lineWriter
