@@ -18,7 +18,7 @@ import (
 
 func TestExecLifecycle(t *testing.T) {
 	s := newShim(t, "DIR/server", "-", "server", "DIR/server").start(t)
-	assert.Regexp(t, `^READY=1\nSTATUS=Ready: echo, started in \d+ms$`, s.until(t, "STATUS=Starting: dial unix "))
+	assert.Regexp(t, `^READY=1\nSTATUS=Ready: echo, started in [\d.]+m?s$`, s.until(t, "STATUS=Starting: "))
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, "STOPPING=1\nWATCHDOG_USEC=0\nSTATUS=Stopping: SIGTERM", s.next(t))
 	assert.Regexp(t, `^STATUS=Ended: exit status 5 after `, s.next(t))
@@ -26,21 +26,32 @@ func TestExecLifecycle(t *testing.T) {
 	assert.Empty(t, s.pending(t))
 }
 
+// A probe that comes too late on a busy machine says so, and then says that the command answers again.
+const late, again = "STATUS=Not answering", "STATUS=Ready: echo, answering again"
+
 func TestExecWatchdog(t *testing.T) {
-	s := newShim(t, "DIR/server", "-", "server", "DIR/server").watched(1200 * time.Millisecond)
+	s := newShim(t, "DIR/server", "-", "server", "DIR/server").watched(time.Minute)
+	s.cmd.Env = append(s.cmd.Env, "SHIM_INTERVAL=200ms")
 	_, pid := startServer(t, s)
 	for range 3 {
-		require.Equal(t, "WATCHDOG=1", s.next(t))
+		require.Equal(t, "WATCHDOG=1", s.until(t, late, again))
 	}
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
-	assert.Regexp(t, `^STATUS=Not answering for .*: context deadline exceeded$`, s.until(t, "WATCHDOG=1"))
-	assert.Regexp(t, `^STATUS=Not answering for .*: context deadline exceeded$`, s.next(t), "a ping was not withheld")
+	for withheld := 0; withheld < 2; { // after both of two failures
+		switch message := s.until(t, again); message {
+		case "WATCHDOG=1":
+			withheld = 0
+		default:
+			require.Regexp(t, `^STATUS=Not answering for .*: context deadline exceeded$`, message)
+			withheld++
+		}
+	}
 	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
-	assert.Regexp(t, `^STATUS=Ready: echo, answering again after .*s$`, s.until(t, "STATUS=Not answering"))
+	assert.Regexp(t, `^STATUS=Ready: echo, answering again after .*s$`, s.until(t, late))
 	assert.Equal(t, "WATCHDOG=1", s.next(t))
 
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGINT))
-	assert.Equal(t, "STOPPING=1\nWATCHDOG_USEC=0\nSTATUS=Stopping: SIGINT", s.until(t, "WATCHDOG=1"))
+	assert.Equal(t, "STOPPING=1\nWATCHDOG_USEC=0\nSTATUS=Stopping: SIGINT", s.until(t, "WATCHDOG=1", late, again))
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL)) // it ignores SIGINT
 	assert.Regexp(t, `^STATUS=Ended: SIGKILL after `, s.next(t))
 	assert.Equal(t, syscall.SIGKILL, s.wait(t).Signal())
@@ -97,6 +108,7 @@ func TestExecForwardsOnce(t *testing.T) {
 		return text
 	}
 	require.Equal(t, "up\n", line())
+	assert.Contains(t, s.next(t), "READY=1")
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
 	assert.Equal(t, "SIGHUP\n", line())
 	require.NoError(t, syscall.Kill(-s.cmd.Process.Pid, syscall.SIGTERM))
@@ -107,7 +119,6 @@ func TestExecForwardsOnce(t *testing.T) {
 	assert.Equal(t, "SIGUSR1\n", line())
 	assert.Equal(t, 7, s.wait(t).ExitStatus())
 
-	assert.Contains(t, s.next(t), "READY=1")
 	assert.Contains(t, s.next(t), "STOPPING=1\nWATCHDOG_USEC=0\nSTATUS=Stopping: SIGTERM")
 	assert.Contains(t, s.next(t), "STATUS=Stopping: SIGABRT")
 }
@@ -128,12 +139,16 @@ func TestExecEndsFrozenCommand(t *testing.T) {
 	}
 }
 
+// hang is a WatchdogSec= after whose one and a half a command that hangs is killed, and not before that on a busy machine.
+const hang = 4 * time.Second
+
 // Exec ends a command that hangs while its unit is being stopped: the watchdog is off.
 func TestExecEndsHungCommand(t *testing.T) {
-	s := newShim(t, "DIR/server", "-", "server", "DIR/server").watched(1500 * time.Millisecond)
+	t.Parallel()
+	s := newShim(t, "DIR/server", "-", "server", "DIR/server").watched(hang)
 	_, pid := startServer(t, s)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
-	assert.Regexp(t, `^STATUS=Ended: SIGKILL after `, s.until(t, "WATCHDOG=1", "STATUS=Not answering"))
+	assert.Regexp(t, `^STATUS=Ended: SIGKILL after `, s.until(t, "WATCHDOG=1", late, again))
 	assert.Equal(t, syscall.SIGKILL, s.wait(t).Signal())
 	assert.Contains(t, s.stderr.String(), "the command hangs and the watchdog rests: it is killed")
 }
@@ -147,7 +162,7 @@ func TestExecStoppedBeforeReady(t *testing.T) {
 	_, err = bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
-	assert.Contains(t, s.next(t), "STOPPING=1")
+	assert.Contains(t, s.until(t, "STATUS=Starting: "), "STOPPING=1")
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGUSR1))
 	assert.Equal(t, 7, s.wait(t).ExitStatus())
 }

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 // playShim runs Exec: PROBE RELAY COMMAND..., where PROBE is the echo server's
 // socket and RELAY the name of an inherited socket; "-" is none. SHIM_DRAIN and
 // SHIM_BLOCK in the environment are Command.Drain and BlockTerm, SHIM_STOPPED is Stopped.
-// With SHIM_REST, SIGCONT closes Command.Rest.
+// With SHIM_REST, SIGCONT closes Command.Rest. SHIM_INTERVAL is ProbeInterval, and ProbeTimeout after the start.
 func playShim(args []string) int {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	notifier, err := FromEnv(logger)
@@ -63,6 +63,9 @@ func playShim(args []string) int {
 	if args[0] != "-" {
 		probe := func(ctx context.Context) (string, error) { return "echo", echo(ctx, args[0]) }
 		c.Ready, c.Alive = []Probe{probe}, probe
+		if interval, err := time.ParseDuration(os.Getenv("SHIM_INTERVAL")); err == nil {
+			c.ProbeInterval, c.ProbeTimeout = interval, patience/10
+		}
 	}
 	if args[1] != "-" {
 		listeners, err := sockets.Listeners(args[1])

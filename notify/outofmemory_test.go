@@ -33,7 +33,7 @@ func TestExecOutOfMemory(t *testing.T) {
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP)) // so that it cannot answer before the SIGKILL
 	kills(4)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	last := s.until(t, "WATCHDOG=1", "STATUS=Not answering")
+	last := s.until(t, "WATCHDOG=1", late, again)
 	assert.Regexp(t, `^STATUS=Ended: SIGKILL after .*s, out of memory\nERRNO=12$`, last)
 	assert.Equal(t, syscall.SIGKILL, s.wait(t).Signal(), "the shim ends as the command did")
 	assert.Contains(t, s.stderr.String(), "out of memory: the command was killed")
@@ -41,14 +41,15 @@ func TestExecOutOfMemory(t *testing.T) {
 
 // A process that the command has started is killed, and the command answers after it.
 func TestExecOutlivesAnOutOfMemory(t *testing.T) {
-	s, kills := oomShim(t, 3*time.Second)
+	s, kills := oomShim(t, time.Minute)
+	s.cmd.Env = append(s.cmd.Env, "SHIM_INTERVAL=200ms")
 	_, pid := startServer(t, s)
 	kills(4)
 	for range 3 { // a ping, and a probe, may have been under way
-		require.Equal(t, "WATCHDOG=1", s.next(t))
+		require.Equal(t, "WATCHDOG=1", s.until(t, late, again))
 	}
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	assert.Regexp(t, `^STATUS=Ended: SIGKILL after [^,]*$`, s.until(t, "WATCHDOG=1", "STATUS=Not answering"))
+	assert.Regexp(t, `^STATUS=Ended: SIGKILL after [^,]*$`, s.until(t, "WATCHDOG=1", late, again))
 	s.wait(t)
 	const line = `"out of memory: a process that the command has started was killed" processes=1`
 	assert.Contains(t, s.stderr.String(), line)
@@ -57,11 +58,12 @@ func TestExecOutlivesAnOutOfMemory(t *testing.T) {
 
 // A command that the shim itself has killed was not killed for lack of memory.
 func TestExecHungIsNotOutOfMemory(t *testing.T) {
-	s, kills := oomShim(t, 300*time.Millisecond)
+	t.Parallel()
+	s, kills := oomShim(t, hang)
 	_, pid := startServer(t, s)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	kills(4)
-	assert.Regexp(t, `^STATUS=Ended: SIGKILL after [^,]*$`, s.until(t, "WATCHDOG=1", "STATUS=Not answering"))
+	assert.Regexp(t, `^STATUS=Ended: SIGKILL after [^,]*$`, s.until(t, "WATCHDOG=1", late, again))
 	s.wait(t)
 }
 

@@ -248,7 +248,7 @@ func TestHandOverWithoutTheServiceManager(t *testing.T) {
 	assert.ErrorContains(t, err, "cannot announce the new process to the service manager")
 	ended, err := 0, error(unix.EINTR)
 	for errors.Is(err, unix.EINTR) {
-		ended, err = unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 10_000)
+		ended, err = unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, int(patience.Milliseconds()))
 	}
 	require.NoError(t, err)
 	assert.Equal(t, 1, ended, "it is still there")
