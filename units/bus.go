@@ -26,6 +26,8 @@ const (
 	// helloTimeout bounds connect, authentication and Hello; a bus whose policy
 	// refuses us may not answer.
 	helloTimeout = 1500 * time.Millisecond
+	// lastHelloTimeout is helloTimeout for a caller that does not try again.
+	lastHelloTimeout = 5 * time.Second
 	// callTimeout bounds one method call; a daemon-reload may occupy systemd for seconds.
 	callTimeout = 10 * time.Second
 
@@ -60,11 +62,11 @@ type bus struct {
 	from   *senderFilter
 }
 
-// connect dials the system bus and calls Hello. It passes the signals of systemd
+// connect dials the system bus and calls Hello, within that time. It passes the signals of systemd
 // to deliver, one at a time in the order of the wire, on the connection's reader:
 // a reply is visible only after every signal that preceded it was delivered.
-func connect(ctx context.Context, deliver func(*dbus.Signal)) (*bus, error) {
-	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+func connect(ctx context.Context, within time.Duration, deliver func(*dbus.Signal)) (*bus, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	socket, err := dial(ctx)
 	if err != nil {
@@ -123,6 +125,15 @@ func (b *bus) close() {
 
 // lost is closed when the connection has ended.
 func (b *bus) lost() <-chan struct{} { return b.conn.Context().Done() }
+
+func (b *bus) hasLost() bool {
+	select {
+	case <-b.lost():
+		return true
+	default:
+		return false
+	}
+}
 
 // match subscribes to the signals that rule describes.
 func (b *bus) match(ctx context.Context, rule string) error {

@@ -8,6 +8,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
+var errJobLost = fmt.Errorf("%w before systemd reported the result of the job", errBusLost)
+
 const jobRemovedRule = "type='signal',sender='" + managerName + "',path='" + managerPath +
 	"',interface='" + managerIface + "',member='JobRemoved'"
 
@@ -56,7 +58,7 @@ func (j *jobResults) result(ctx context.Context, b *bus, job dbus.ObjectPath) (s
 		select {
 		case <-j.ended:
 		case <-b.lost():
-			return "", fmt.Errorf("%w before systemd reported the result of the job", errBusLost)
+			return "", errJobLost
 		case <-ctx.Done():
 			return "", ctx.Err()
 		}

@@ -82,7 +82,11 @@ func (m *Manager) job(ctx context.Context, verb, method, unit string) error {
 			return err
 		}
 		var job dbus.ObjectPath
-		if err := b.manager(ctx, method, unit, "replace").Store(&job); err != nil {
+		err := b.manager(ctx, method, unit, "replace").Store(&job)
+		if err != nil && b.hasLost() {
+			return errJobLost
+		}
+		if err != nil {
 			return refusal(err)
 		}
 		return jobs.wait(ctx, b, job)
@@ -109,7 +113,7 @@ func (m *Manager) with(ctx context.Context, deliver func(*dbus.Signal), do func(
 		case <-ctx.Done():
 		}
 	}()
-	b, err := connect(ctx, deliver)
+	b, err := connect(ctx, lastHelloTimeout, deliver)
 	if err == nil {
 		defer b.close()
 		err = do(ctx, b)

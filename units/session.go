@@ -36,7 +36,7 @@ type session struct {
 // board is current, and signals keep it current.
 func openSession(ctx context.Context, board *board, step func()) (*session, error) {
 	board.reset()
-	bus, err := connect(ctx, board.signal)
+	bus, err := connect(ctx, helloTimeout, board.signal)
 	if err != nil {
 		return nil, err
 	}
