@@ -27,11 +27,48 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// short is a bound for checks that are to time out; patience one for those that are not.
-const (
-	short    = 50 * time.Millisecond
-	patience = time.Minute
-)
+// patience bounds checks.
+const patience = time.Minute
+
+// due is a context whose deadline comes when come is closed.
+type due struct {
+	context.Context
+	come <-chan struct{}
+}
+
+func (d due) Done() <-chan struct{} { return d.come }
+
+func (d due) Err() error {
+	select {
+	case <-d.come:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// whenAsked is due as soon as a server that says nothing has received the first bytes of a connection.
+func whenAsked(t testing.TB, l net.Listener) context.Context {
+	t.Helper()
+	come := make(chan struct{})
+	var conn net.Conn
+	go func() {
+		defer close(come)
+		var err error
+		if conn, err = l.Accept(); assert.NoError(t, err) {
+			_, err = conn.Read(make([]byte, 1))
+			assert.NoError(t, err)
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-come
+		if conn != nil {
+			conn.Close()
+		}
+	})
+	return due{context.Background(), come}
+}
 
 func listen(t testing.TB, network, address string) net.Listener {
 	t.Helper()
@@ -299,22 +336,23 @@ func TestHealthHugeAnswers(t *testing.T) {
 // bound.
 func TestHangingServer(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
-	l := listen(t, "tcp", "127.0.0.1:0") // nobody accepts
-	_, err := run(t, TCP(l.Addr().String()))
+	hanging := listen(t, "tcp", "127.0.0.1:0") // nobody accepts
+	_, err := run(t, TCP(hanging.Addr().String()))
 	require.NoError(t, err)
+	l := listen(t, "tcp", "127.0.0.1:0")
 	server := GRPC{Network: "tcp", Address: l.Addr().String()}
 	silent := "accepts the connection and does not answer: "
 	for _, f := range []Func{Health(server, ""), Temporal(server, "default")} {
-		ctx, cancel := context.WithTimeout(t.Context(), short)
-		_, err = f(ctx)
-		cancel()
+		_, err = f(whenAsked(t, l))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "grpc "+server.Address+" "+silent)
 	}
 	server.TLS = true
-	ctx, cancel := context.WithTimeout(t.Context(), short)
+	_, err = Health(server, "")(whenAsked(t, l))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = Health(server, "")(ctx)
+	_, err = Health(server, "")(short)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	cause := errors.New("the probing has ended")
