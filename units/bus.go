@@ -27,7 +27,7 @@ const (
 	// refuses us may not answer.
 	helloTimeout = 1500 * time.Millisecond
 	// lastHelloTimeout is helloTimeout for a caller that does not try again.
-	lastHelloTimeout = 5 * time.Second
+	lastHelloTimeout = 4 * time.Second
 	// callTimeout bounds one method call; a daemon-reload may occupy systemd for seconds.
 	callTimeout = 10 * time.Second
 

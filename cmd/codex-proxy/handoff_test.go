@@ -46,7 +46,7 @@ func process(t *testing.T, settings ...string) *service {
 // processOf is process with the program at exe.
 func processOf(t *testing.T, exe string, settings ...string) *service {
 	t.Helper()
-	s := &service{dir: shortDir(t), stderr: &journalled{lines: make(chan string, 1000)}, notes: make(chan string, 1000)}
+	s := &service{dir: shortDir(t), stderr: newJournalled(), notes: make(chan string, roomy)}
 	notes := notifications(t, s.dir, s.notes)
 	s.socket = notes.LocalAddr().(*net.UnixAddr)
 	t.Setenv("RUNTIME_DIRECTORY", s.dir)

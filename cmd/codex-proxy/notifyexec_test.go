@@ -229,13 +229,16 @@ func TestNotifyExecProbes(t *testing.T) {
 				assert.Contains(t, next("STATUS=Starting: "), ready)
 				// The shell must have set its trap before it is stopped: else it
 				// dies of the signal, and so, as it should, do we.
-				assert.Eventually(t, func() bool { _, err := os.Stat(marker); return err == nil }, 10*time.Second, time.Millisecond)
+				assert.Eventually(t, func() bool { _, err := os.Stat(marker); return err == nil }, bound, time.Millisecond)
 			}()
 			status, _, _ := runNotifyExec(t, ctx, "--probe", probe, "--", "/bin/sh", "-c", "trap 'exit 4' TERM; touch "+marker+"; while :; do sleep 0.05; done")
 			assert.Equal(t, 4, status)
 		})
 	}
 }
+
+// late are the statuses of a probe that came too late on a busy machine, and of the next.
+var late = []string{"STATUS=Not answering ", "STATUS=Ready: "}
 
 // The whole way with the real codex: ready, probed as its watchdog wants, stopped.
 func TestNotifyExecCodex(t *testing.T) {
@@ -245,19 +248,20 @@ func TestNotifyExecCodex(t *testing.T) {
 	}
 	home := t.TempDir()
 	t.Setenv("CODEX_HOME", home)
-	t.Setenv("WATCHDOG_USEC", "600000")
+	t.Setenv("WATCHDOG_USEC", "60000000")
 	socket := filepath.Join(home, "app.sock")
 	next := fakeManager(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer cancel()
 		assert.Regexp(t, `^READY=1\nSTATUS=Ready: codex \d+\.\d+\.\d+, [1-9]\d* models, started in [0-9.]+m?s$`, next("STATUS=Starting: "))
-		assert.Equal(t, "WATCHDOG=1", next())
-		assert.Equal(t, "WATCHDOG=1", next())
+		assert.Equal(t, "WATCHDOG=1", next(late...))
+		assert.Equal(t, "WATCHDOG=1", next(late...))
 	}()
-	status, _, stderr := runNotifyExec(t, ctx, "--probe", "appserver:unix:"+socket, "--", codex, "app-server", "--listen", "unix://"+socket)
+	status, _, stderr := runNotifyExec(t, ctx, "--probe", "appserver:unix:"+socket, "--probe-interval", "2s",
+		"--", codex, "app-server", "--listen", "unix://"+socket)
 	assert.Zero(t, status, stderr)
-	assert.Regexp(t, `^STOPPING=1\n`, next("WATCHDOG=1"))
+	assert.Regexp(t, `^STOPPING=1\n`, next(append(late, "WATCHDOG=1")...))
 	assert.Regexp(t, `^STATUS=Ended: exit status 0 after `, next())
 }
 
@@ -280,7 +284,7 @@ func fakeManager(t *testing.T) (next func(skipped ...string) string) {
 	return func(skipped ...string) string {
 		for {
 			buffer := make([]byte, 8192)
-			_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+			_ = conn.SetReadDeadline(time.Now().Add(bound))
 			size, err := conn.Read(buffer)
 			if err != nil {
 				return ""

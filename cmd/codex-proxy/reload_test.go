@@ -37,7 +37,7 @@ func TestReloadWithoutAServiceManager(t *testing.T) {
 	for _, set := range []string{"listen=127.0.0.1:0", "socket_dir=" + dir, "textfile=", "start_timeout=10ms"} {
 		args = append(args, "--set", set)
 	}
-	stderr := &journalled{lines: make(chan string, 1000)}
+	stderr := newJournalled()
 	ctx, stop := context.WithCancel(t.Context())
 	status := make(chan int, 1)
 	go func() { status <- run(ctx, args, io.Discard, stderr) }()

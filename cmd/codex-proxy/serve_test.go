@@ -39,17 +39,28 @@ func received[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
+// roomy is more than a test leaves unread: a daemon whose lines or notifications nobody takes stands still.
+const roomy = 100_000
+
 // journalled is standard error: what was written, and each line as it comes.
 type journalled struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
+	begun string // a line of which the rest is to come
 	lines chan string
 }
+
+func newJournalled() *journalled { return &journalled{lines: make(chan string, roomy)} }
 
 func (j *journalled) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.lines <- string(p)
+	for line := range strings.Lines(j.begun + string(p)) {
+		if j.begun = line; strings.HasSuffix(line, "\n") {
+			j.begun = ""
+			j.lines <- line
+		}
+	}
 	return j.text.Write(p)
 }
 
@@ -85,8 +96,7 @@ func servingUnder(t *testing.T, watchdog string, settings ...string) *service {
 	t.Helper()
 	leaks := goleak.IgnoreCurrent()
 	s := &service{
-		dir: shortDir(t), stderr: &journalled{lines: make(chan string, 1000)},
-		notes: make(chan string, 1000), status: make(chan int, 1),
+		dir: shortDir(t), stderr: newJournalled(), notes: make(chan string, roomy), status: make(chan int, 1),
 	}
 	notes := notifications(t, s.dir, s.notes)
 	s.socket = notes.LocalAddr().(*net.UnixAddr)

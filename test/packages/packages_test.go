@@ -174,9 +174,13 @@ func staticPIEProgram(t *testing.T, file string, want elf.Machine) {
 	}
 }
 
+// output is what a command prints; its warnings do not belong to it.
 func output(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
-	require.NoError(t, err, "%v: %s", args, out)
+	var stderr strings.Builder
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "%v: %s%s", args, out, &stderr)
 	return string(out)
 }

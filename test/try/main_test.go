@@ -111,7 +111,7 @@ type running struct {
 
 func startTry(t *testing.T, m *machine.Machine, env ...string) *running {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	r, w := io.Pipe()
 	run := &running{lines: bufio.NewScanner(r), done: make(chan error, 1)}

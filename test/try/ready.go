@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	readyTimeout = 20 * time.Second
+	readyTimeout = time.Minute
 	readyStep    = 50 * time.Millisecond
 	probeTimeout = 5 * time.Second
 	triesPerLook = 10 // tries of /readyz for one look at the units

@@ -38,6 +38,9 @@ type codex struct {
 	env   []string            // of the unit; for another user
 }
 
+// outputDelay bounds the reading of codex's output after its end. Only a program that codex has left behind takes so long.
+const outputDelay = 10 * time.Second
+
 // run returns the output of codex. err is codex's exit status, or stopped if codex was too slow or ctx ended.
 func (c codex) run(ctx context.Context, args ...string) (stdout, stderr string, err error) {
 	limited, cancel := context.WithTimeout(ctx, c.limit)
@@ -46,7 +49,7 @@ func (c codex) run(ctx context.Context, args ...string) (stdout, stderr string, 
 	cmd.Env = c.environ()
 	cmd.Dir = c.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.as}
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = outputDelay
 	var out, talk bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &talk
 	err = cmd.Run()

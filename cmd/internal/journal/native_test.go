@@ -27,7 +27,7 @@ func listen(t *testing.T, path string) *net.UnixConn {
 func read(t *testing.T, l *net.UnixConn) string {
 	t.Helper()
 	b, oob := make([]byte, 4096), make([]byte, 128)
-	require.NoError(t, l.SetReadDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, l.SetReadDeadline(time.Now().Add(time.Minute)))
 	size, attached, _, _, err := l.ReadMsgUnix(b, oob)
 	require.NoError(t, err)
 	if attached == 0 {
@@ -81,12 +81,12 @@ func TestAJournalThatStandsStill(t *testing.T) {
 	for ; n.missed == 0; taken++ {
 		require.NoError(t, n.send("taken", journal.PriInfo, nil))
 	}
-	began := time.Now()
+	began := time.Now() // if each waited, it would be for 100 times patience
 	for range 99 {
 		require.NoError(t, n.send("missed", journal.PriInfo, nil))
 	}
 	require.NoError(t, n.send(strings.Repeat("x", 1<<20), journal.PriInfo, nil))
-	assert.Less(t, time.Since(began), 10*patience)
+	assert.Less(t, time.Since(began), 50*patience)
 
 	for range taken {
 		require.Contains(t, read(t, l), "MESSAGE=taken")
