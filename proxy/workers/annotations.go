@@ -11,10 +11,11 @@ const (
 	// for the shim in front of codex (codex-proxy notify-exec). Each further line
 	// is a thread and the request that it works for.
 	Annotations = "codex-proxy annotations\n"
-	// annotateBound bounds one annotation, which only makes log lines easier to
-	// find. Only a shim that has long ceased to read makes it wait.
-	annotateBound = time.Second
 )
+
+// annotateBound bounds one annotation, which only makes log lines easier to
+// find. Only a shim that has long ceased to read makes it wait. Tests lengthen it.
+var annotateBound = time.Second
 
 // annotator sends the shim the request of each thread, so that codex's lines in the
 // journal name it. It is connected once, right after the handshake: systemd starts

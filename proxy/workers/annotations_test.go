@@ -30,12 +30,11 @@ func TestAnnotations(t *testing.T) {
 			require.True(t, lines.Scan())
 			assert.Equal(t, want, lines.Text())
 		}
-		s.cut(t)
+		r.lose(t, func() { s.cut(t) })
 		assert.False(t, lines.Scan())
 		require.NoError(t, lines.Err())
 		require.NoError(t, conn.Close())
 		lease.Release()
-		r.awaitLoss(t)
 	}
 }
 
@@ -56,9 +55,8 @@ func TestAnEndedWorkerGetsNoAnnotation(t *testing.T) {
 				require.NoError(t, conn.Close())
 				lease.Annotate("thread", "request")
 			} else {
-				s.cut(t)
+				r.lose(t, func() { s.cut(t) }, unit("a", "inactive", "dead", "1", 0))
 				<-lease.Conn.Done()
-				r.report(unit("a", "inactive", "dead", "1", 0))
 				inactive := func(s probes.Snapshot) bool { return s.Workers[0].ActiveState == "inactive" }
 				r.await(t, "a stopped worker", inactive)
 				r.settled(t)

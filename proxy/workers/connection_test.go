@@ -143,8 +143,7 @@ func TestRedialWaitsForSystemd(t *testing.T) {
 	s.awaitDial(t)
 
 	lost := time.Now()
-	s.cut(t)
-	w := r.awaitLoss(t).Workers[0]
+	w := r.lose(t, func() { s.cut(t) })[0]
 	assert.Equal(t, probes.HandshakeLost, w.Reason)
 	assert.GreaterOrEqual(t, s.awaitDial(t).Sub(lost), 900*time.Millisecond,
 		"systemd could still have reported the end of the worker")
@@ -159,10 +158,9 @@ func TestNewInvocationIsDialledAtOnce(t *testing.T) {
 	r.awaitReady(t)
 	s.awaitDial(t)
 	n := uint32(1)
-	assert.Less(t, quickest(func() time.Duration {
-		s.cut(t)
-		r.awaitLoss(t)
-		r.report(unit("a", "activating", "auto-restart", fmt.Sprint(n), n-1))
+	const limit = 500 * time.Millisecond
+	assert.Less(t, quickest(limit, func() time.Duration {
+		r.lose(t, func() { s.cut(t) }, unit("a", "activating", "auto-restart", fmt.Sprint(n), n-1))
 		r.report(unit("a", "activating", "start", fmt.Sprint(n+1), n))
 		r.settled(t)
 		assert.Empty(t, s.accepted)
@@ -172,12 +170,23 @@ func TestNewInvocationIsDialledAtOnce(t *testing.T) {
 		took := s.awaitDial(t).Sub(reported)
 		r.awaitReady(t)
 		return took
-	}), 500*time.Millisecond)
+	}), limit)
 }
 
-// quickest is for an event that is to happen at once: other work of the machine
-// delays it now and then, and not each time.
-func quickest(try func() time.Duration) time.Duration { return min(try(), try(), try()) }
+// quickest is for an event that is to happen at once, within limit: other work of the
+// machine delays it now and then, and not each time.
+func quickest(limit time.Duration, try func() time.Duration) time.Duration {
+	took := try()
+	for range 9 {
+		if took >= limit {
+			took = min(took, try())
+		}
+	}
+	return took
+}
+
+// soon is shorter than the pause after a loss.
+const soon = 900 * time.Millisecond
 
 // initialize is a fake worker with a fault at the first call of the handshake.
 func initialize(f appservertest.Fault) *appservertest.Server {
@@ -198,14 +207,14 @@ func TestPauseAfterAFailedDial(t *testing.T) {
 		r.awaitReady(t)
 	})
 	t.Run("no listener", func(t *testing.T) {
-		assert.Less(t, quickest(func() time.Duration {
+		assert.Less(t, quickest(soon, func() time.Duration {
 			r := newRig(t, nil, named{"a", t.TempDir() + "/none"})
 			r.run(t)
 			began := time.Now()
 			r.report(running("a", "1", 0))
 			r.awaitLog(t, "worker connection ended", 2)
 			return time.Since(began)
-		}), 900*time.Millisecond)
+		}), soon)
 	})
 }
 
@@ -223,13 +232,13 @@ func TestNoBusHandshakeAloneDecides(t *testing.T) {
 	w := r.awaitReady(t).Workers[0]
 	assert.Empty(t, w.ActiveState)
 	s.awaitDial(t)
-	assert.Less(t, quickest(func() time.Duration {
+	assert.Less(t, quickest(soon, func() time.Duration {
 		lost := time.Now()
 		s.cut(t)
 		took := s.awaitDial(t).Sub(lost)
 		r.awaitReady(t)
 		return took
-	}), 900*time.Millisecond, "there is no report to wait for")
+	}), soon, "there is no report to wait for")
 }
 
 func TestBusLost(t *testing.T) {
@@ -278,22 +287,25 @@ func TestBusRefuses(t *testing.T) {
 }
 
 func TestSilentHandshakeIsRetriedWithGrowingPauses(t *testing.T) {
-	const timeout = 50 * time.Millisecond
+	const timeout = 200 * time.Millisecond
 	s := fake(t, initialize(appservertest.Times(3, appservertest.Silent)))
 	r := newRig(t, func(settings *workers.Settings) { settings.HandshakeTimeout = timeout }, named{"a", s.path})
 	r.noBus()
 	began, least := time.Now(), time.Duration(0)
 	r.run(t)
-	s.awaitDial(t)
+	last := s.awaitDial(t)
+	var gaps []time.Duration
 	for _, pause := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
 		least += timeout + pause
 		// A busy machine delays any of them, so that two may be closer together.
-		assert.GreaterOrEqual(t, s.awaitDial(t).Sub(began), least-10*time.Millisecond)
+		at := s.awaitDial(t)
+		assert.GreaterOrEqual(t, at.Sub(began), least-10*time.Millisecond)
+		gaps, last = append(gaps, at.Sub(last)), at
 	}
-	assert.Less(t, time.Since(began), 3*(timeout+900*time.Millisecond), "shorter than after a loss")
+	assert.Less(t, slices.Min(gaps), timeout+soon, "shorter than after a loss")
 	r.awaitReady(t)
 	// On a busy machine the fake may take too long one more time.
-	failures := strings.Count(r.log.String(), "cannot shake hands with worker a")
+	failures := strings.Count(r.log.String(), "worker connection ended")
 	assert.Equal(t, 3+len(s.accepted), failures, "each failure is logged: %s", r.log)
 }
 

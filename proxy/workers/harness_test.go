@@ -141,6 +141,11 @@ type rig struct {
 	pool    *workers.Pool
 	changed chan struct{}
 	log     *logBuffer
+
+	losing sync.Mutex
+	ready  map[string]bool
+	then   []units.State        // what systemd reports at the next loss
+	lost   chan []probes.Worker // the workers right after each loss of a ready one
 }
 
 type logBuffer struct {
@@ -168,8 +173,10 @@ type named struct {
 // newRig makes a pool that does not run yet.
 func newRig(t *testing.T, change func(*workers.Settings), ws ...named) *rig {
 	t.Helper()
-	r := &rig{changed: make(chan struct{}, 1), log: &logBuffer{}}
+	r := &rig{changed: make(chan struct{}, 1), log: &logBuffer{}, ready: map[string]bool{},
+		lost: make(chan []probes.Worker, 1000)}
 	onChange := func() {
+		r.watchLosses()
 		select {
 		case r.changed <- struct{}{}:
 		default:
@@ -230,16 +237,46 @@ func (r *rig) awaitReady(t *testing.T) probes.Snapshot {
 	})
 }
 
-func (r *rig) awaitLoss(t *testing.T) probes.Snapshot {
+// lose makes the pool lose a ready worker by cause, and returns the workers as they were right
+// then: a pool that knows of no end of the unit soon connects again. With reports, systemd
+// reports these before it could.
+func (r *rig) lose(t *testing.T, cause func(), reports ...units.State) []probes.Worker {
 	t.Helper()
-	return r.await(t, "a worker not ready", func(s probes.Snapshot) bool {
-		for _, w := range s.Workers {
-			if !w.Ready {
-				return true
-			}
+	r.losing.Lock()
+	r.then = reports
+	for len(r.lost) > 0 {
+		<-r.lost
+	}
+	r.losing.Unlock()
+	cause()
+	select {
+	case all := <-r.lost:
+		return all
+	case <-time.After(bound):
+		require.FailNow(t, "never saw a worker not ready", "%+v\n%s", r.pool.Snapshot(), r.log)
+		return nil
+	}
+}
+
+// watchLosses is called after each change, by the goroutine that made it.
+func (r *rig) watchLosses() {
+	r.losing.Lock()
+	all, lost := r.pool.Published(), false
+	for _, w := range all {
+		lost = lost || r.ready[w.Name] && !w.Ready
+		r.ready[w.Name] = w.Ready
+	}
+	then := r.then
+	if lost {
+		r.then = nil
+	}
+	r.losing.Unlock()
+	if lost {
+		if len(then) > 0 {
+			r.report(then...)
 		}
-		return false
-	})
+		r.lost <- all
+	}
 }
 
 // settled returns when every loop has seen all earlier reports.

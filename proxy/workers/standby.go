@@ -16,18 +16,23 @@ const (
 	// Rest is the first word of a line on the connection for annotations. The line ends a
 	// worker that has no turns; its rest is the reason in words.
 	Rest = "rest"
-	// restBound is how long systemd may take to report that the unit is ending after that:
-	// the shim notifies it at once.
-	restBound = 5 * time.Second
-	// minKickPause and maxKickPause bound the pause between two attempts to start a unit.
-	// systemd reports a start that it has begun within much less.
-	minKickPause = 2 * time.Second
+	// maxKickPause bounds the pause between two attempts to start a unit; see minKickPause.
 	maxKickPause = time.Minute
 	// wantedFor is how long a request keeps the worker started that it has waited for.
 	wantedFor = time.Minute
 	// restAgain is the pause after a worker that Rest did not end. The shim of an older
 	// version ends none.
 	restAgain = time.Minute
+)
+
+// Variables, so that tests can lengthen them.
+var (
+	// restBound is how long systemd may take to report that the unit is ending after Rest:
+	// the shim notifies it at once.
+	restBound = 5 * time.Second
+	// minKickPause is the first pause between two attempts to start a unit. systemd reports
+	// a start that it has begun within much less.
+	minKickPause = 2 * time.Second
 )
 
 // Role is what the plan of the accounts has decided for a worker.
@@ -107,7 +112,7 @@ func (c *connector) kick(ctx context.Context) {
 }
 
 func knock(socket string) error {
-	conn, err := net.DialTimeout("unix", socket, time.Second)
+	conn, err := net.DialTimeout("unix", socket, annotateBound)
 	if err != nil {
 		return err
 	}
