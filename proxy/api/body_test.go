@@ -61,6 +61,7 @@ func malformed(random *rand.Rand) []byte {
 func TestMalformedBodies(t *testing.T) {
 	const count = 200
 	r := newRig(t, &appservertest.Server{Handler: appservertest.Reply("x")})
+	r.haveReadings(t) // until then, goroutines of the connection to the worker begin
 	before, descriptors := goleak.IgnoreCurrent(), openFiles(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	statuses := map[int]int{}
