@@ -171,11 +171,14 @@ func TestDrainTurnsAwayWhoWaits(t *testing.T) {
 // Retry-After tells what is known: the pace of the turns, or when systemd
 // starts the next worker.
 func TestRetryAfterMeansSomething(t *testing.T) {
+	began := time.Now()
 	r, gate, finish := single(t)
 	close(gate)
 	finish()
 	r.log.request(t, r.do(t, http.MethodGet, "/livez", "").Header.Get("X-Request-Id"))
-	assert.Equal(t, time.Second, r.NextPlace(), "turns of milliseconds")
+	most := probes.ClampRetry(time.Since(began)) // mostly a second
+	assert.GreaterOrEqual(t, r.NextPlace(), time.Second)
+	assert.LessOrEqual(t, r.NextPlace(), most, "turns of milliseconds")
 	for estimate, want := range map[time.Duration]time.Duration{
 		0: time.Second, 1500 * time.Millisecond: 2 * time.Second, time.Hour: time.Minute,
 	} {
@@ -185,7 +188,7 @@ func TestRetryAfterMeansSomething(t *testing.T) {
 }
 
 func TestRequestTimeout(t *testing.T) {
-	short := func(o *options) { o.RequestTimeout = 500 * time.Millisecond } // within which a busy machine begins an answer
+	short := func(o *options) { o.RequestTimeout = 500 * time.Millisecond }
 	hang := func(ctx context.Context, turn *appservertest.Turn) error {
 		if strings.Contains(turn.Request.Prompt(), "text") {
 			turn.Begin("").Delta("so far")
@@ -209,7 +212,10 @@ func TestRequestTimeout(t *testing.T) {
 		await(t, tick(t), func() bool { return r.pool.Inflight() == 0 })
 	})
 	t.Run("after it", func(t *testing.T) {
-		r := newRig(t, &appservertest.Server{Handler: hang}, short)
+		t.Parallel()
+		r := newRig(t, &appservertest.Server{Handler: hang}, func(o *options) {
+			o.RequestTimeout = 4 * time.Second // within which a busy machine begins an answer
+		})
 		endsInError(t, frames(t, r.chatting(t, body(true, "text"))), "timeout_error", "request_timeout")
 	})
 	t.Run("while it waits", func(t *testing.T) {

@@ -72,8 +72,8 @@ func newRig(t testing.TB, worker *appservertest.Server, changes ...func(*options
 	t.Helper()
 	queue := workers.Queue{Limit: 64, Timeout: bound, ReadyTimeout: bound}
 	o := options{worker: worker, max: 16, queue: queue, Settings: Settings{
-		BodyLimit: 1 << 20, RequestMemory: 256 << 20, QueueTimeout: bound, IdleTimeout: 10 * time.Second,
-		Keepalive: 10 * time.Second, Registry: prometheus.NewRegistry(),
+		BodyLimit: 1 << 20, RequestMemory: 256 << 20, QueueTimeout: bound, IdleTimeout: bound,
+		Keepalive: bound, Registry: prometheus.NewRegistry(),
 	}}
 	for _, change := range changes {
 		change(&o)

@@ -128,9 +128,10 @@ func TestClientGoes(t *testing.T) {
 					return false
 				}},
 			})
+			const soon = 100 * time.Millisecond
 			quickest := bound
-			for _, id := range []string{"gone-1", "gone-2",
-				"gone-3"} { // other work of the machine makes one of them late, not all
+			for n := 0; n < 10 && quickest >= soon; n++ { // other work of the machine makes some of them late, not all
+				id := fmt.Sprintf("gone-%d", n)
 				conn := r.raw(t, body, "X-Request-Id: "+id+"\r\n")
 				received(t, began)
 				gone := time.Now()
@@ -145,7 +146,7 @@ func TestClientGoes(t *testing.T) {
 				received(t, unsubscribed)
 			}
 			t.Logf("client gone to turn interrupted: %s", quickest)
-			assert.Less(t, quickest, 100*time.Millisecond)
+			assert.Less(t, quickest, soon)
 		})
 	}
 }
@@ -241,6 +242,7 @@ func (r *rig) sent(t *testing.T, path, body, header string) net.Conn {
 }
 
 func TestSlowClientIsGivenUp(t *testing.T) {
+	t.Parallel()
 	ended := make(chan struct{})
 	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
 		defer close(ended)
@@ -249,7 +251,7 @@ func TestSlowClientIsGivenUp(t *testing.T) {
 			m.Delta(much)
 		}
 		return ctx.Err()
-	}}, func(o *options) { o.IdleTimeout = 2 * time.Second }) // within which a busy worker says something
+	}}, func(o *options) { o.IdleTimeout = 4 * time.Second }) // within which a busy worker says something
 	r.raw(t, hello(streaming), "X-Request-Id: slow\r\n") // and never reads
 	received(t, ended)
 	assert.Contains(t, []any{"client_gone", "slow_client"}, r.log.request(t, "slow")["outcome"])

@@ -3,6 +3,7 @@ package appserver_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,10 +18,13 @@ import (
 // the end the backlog is empty.
 func TestBacklog(t *testing.T) {
 	const piece, pieces, turns = 1 << 10, 64, 8
+	var written sync.WaitGroup
+	written.Add(turns)
 	srv := &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
 		if turn.Request.Prompt() != "hello" {
 			return appservertest.Reply("yes")(ctx, turn)
 		}
+		defer written.Done()
 		m := turn.Begin("")
 		for range pieces {
 			m.Delta(strings.Repeat("x", piece))
@@ -39,9 +43,12 @@ func TestBacklog(t *testing.T) {
 		}
 	}
 	most := int64(turns / 2 * piece * pieces)
-	eventually(t, func() bool { return backlog.Bytes() > most })
 	small := hello()
 	small.Items = []history.Item{history.TextMessage("user", "small")}
+	written.Wait()
+	for _, c := range conns { // all that came before has been received, and is more than the limit
+		assert.Equal(t, "yes", drain(t, start(t, c, small)).text)
+	}
 	eventually(t, func() bool { // once they have stood still for a second
 		assert.Equal(t, "yes", drain(t, start(t, conns[0], small)).text)
 		return backlog.Bytes() <= most

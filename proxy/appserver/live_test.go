@@ -133,10 +133,12 @@ func TestLiveCloseCutsTheUpstream(t *testing.T) {
 			break
 		}
 	}
-	began := time.Now()
 	require.NoError(t, turn.Close(bound(t)))
-	<-u.cut
-	assert.Less(t, time.Since(began), 5*time.Second)
+	select {
+	case <-u.cut:
+	case <-time.After(time.Minute):
+		assert.Fail(t, "the request goes on")
+	}
 }
 
 // The turn is closed before its first event, even before turn/started.

@@ -97,14 +97,20 @@ func (r accountTable) Order(o control.AccountOrder) error {
 	return r.pool.Book().Pause(o.Account, true)
 }
 
-func TestAccounts(t *testing.T) {
-	r := newRig(t)
-	var got control.Accounts
-	require.Eventually(t, func() (ok bool) { // the fake needs no login
+// awaitAccount waits until the account of the worker is known: the fake needs no login.
+func (r *rig) awaitAccount(t *testing.T) (got control.Accounts) {
+	t.Helper()
+	require.Eventually(t, func() (ok bool) {
 		var err error
 		got, err = r.Accounts(t.Context())
 		return err == nil && len(got.Accounts) == 1
 	}, bound, time.Millisecond)
+	return got
+}
+
+func TestAccounts(t *testing.T) {
+	r := newRig(t)
+	got := r.awaitAccount(t)
 	assert.Equal(t, accounts.Ordered, got.Rotation)
 	assert.Equal(t, "a", got.Accounts[0].Worker)
 	assert.Equal(t, "so", got.Accounts[0].Why)
@@ -115,6 +121,7 @@ func TestAccounts(t *testing.T) {
 
 func TestOrdersForAccounts(t *testing.T) {
 	r := newRig(t)
+	r.awaitAccount(t)
 	r.moved.Store(2)
 	got, err := r.OrderAccount(t.Context(), control.AccountOrder{Account: "a", Do: control.PauseAccount})
 	require.NoError(t, err, "it asks the process that has taken over")

@@ -302,7 +302,7 @@ func TestStoreReadsHistoriesOfLargeResponses(t *testing.T) {
 
 // Any number of readers keeps no writer waiting.
 func TestReadersKeepNoWriterWaiting(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	path := filepath.Join(t.TempDir(), "r.db")
 	s := open(t, path, roomy)
