@@ -112,8 +112,9 @@ func (r *rig) turnsOnWorker() int { return r.Report().Workers[0].Inflight }
 // A request whose images are too much for the time of a start is not run again, and
 // its place is free when the worker is.
 func TestHeavyStartsDoNotRunAgain(t *testing.T) {
+	t.Parallel()
 	r, worker, came, gate := holding(t, "thread/inject_items",
-		func(o *options) { o.max, o.StartTimeout = 1, time.Second })
+		func(o *options) { o.max, o.StartTimeout = 1, 4*time.Second }) // in which a busy worker starts
 	resp := r.chatting(t, looking("", huge))
 	assert.Equal(t, http.StatusGatewayTimeout, resp.StatusCode)
 	assert.Equal(t, "false", resp.Header.Get("X-Should-Retry"))

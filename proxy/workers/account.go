@@ -96,16 +96,19 @@ func (a *account) start(due func(tried time.Time) time.Duration) (*flight, time.
 	return a.pending, accounts.IdleInterval
 }
 
-// finish ends a reading. It reports whether it is the first one in a row that failed.
+// finish ends a reading. It reports whether it is the first one in a row that failed; one that
+// ended with its connection neither failed nor succeeded.
 func (a *account) finish(tried time.Time, err error) (beginsToFail bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pending.err = err
 	close(a.pending.done)
 	a.pending, a.running, a.tried = nil, false, tried
-	failed := err != nil && !errors.Is(err, errLoginInvalid)
-	beginsToFail = failed && !a.failed
-	a.failed = failed
+	if !errors.Is(err, ErrNotConnected) {
+		failed := err != nil && !errors.Is(err, errLoginInvalid)
+		beginsToFail = failed && !a.failed
+		a.failed = failed
+	}
 	a.poke()
 	return beginsToFail
 }
@@ -194,7 +197,10 @@ func (s *session) readAccount(ctx context.Context, timer *time.Timer) {
 	}
 	s.tasks.Go(func() {
 		tried, err := s.read(ctx)
-		if w.account.finish(tried, err) && ctx.Err() == nil {
+		if err != nil && (s.conn.Err() != nil || ctx.Err() != nil) {
+			err = fmt.Errorf("%w: %w", ErrNotConnected, err)
+		}
+		if w.account.finish(tried, err) {
 			w.logger.Warn("cannot read the account of a worker", "error", err)
 		}
 	})

@@ -210,6 +210,26 @@ func TestAccountsOfAStoppedWorker(t *testing.T) {
 	}, bound, time.Millisecond)
 }
 
+// The end of a connection ends its reading, which is no failure of it: neither is it logged,
+// nor is the next failure its repetition.
+func TestStopDuringAReading(t *testing.T) {
+	srv := newAccountServer(t, answers("no network"))
+	srv.held = make(chan struct{})
+	r := newRig(t, nil, named{"a", srv.path})
+	r.run(t)
+	r.report(running("a", "1", 0))
+	<-srv.begun
+	r.report(unit("a", "deactivating", "stop-sigterm", "1", 0))
+	logged := func(text string) func() bool {
+		return func() bool { return strings.Contains(r.log.String(), text) }
+	}
+	require.Eventually(t, logged("worker connection ended"), bound, time.Millisecond)
+	assert.NotContains(t, r.log.String(), "level=WARN")
+	close(srv.held)
+	r.report(running("a", "2", 0))
+	require.Eventually(t, logged("cannot read the account of a worker"), bound, time.Millisecond)
+}
+
 // Unreadable limits keep no worker from being ready, and the login is known.
 func TestAccountWithoutLimits(t *testing.T) {
 	r := runningAccounts(t, newAccountServer(t, answers("no network")))
