@@ -186,6 +186,9 @@ func tracesArrive(t *testing.T, suite string) {
 	b.MustRun(t, "systemctl", "reload", proxyUnit)
 	b.http.CloseIdleConnections() // they belong to the old process
 	c.trace("reload")
+	// The reload has ended the sender. systemd starts none before a stop of the proxy has ended, as the units are ordered.
+	b.traced("between", key, "[[text a]]", false)
+	c.trace("between")
 	b.traced("restart", key, "[[text a]]", false)
 	b.MustRun(t, "systemctl", "restart", proxyUnit)
 	b.http.CloseIdleConnections()
