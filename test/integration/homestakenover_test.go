@@ -109,7 +109,7 @@ func testHomesTakenOver(b *bed, p packager, released string) {
 	restart()
 	served("after the last upgrade")
 	p.purge(b)
-	assert.Empty(t, b.MustRun(t, "find", "/var/lib", "-name", "*codex-worker*", "-not", "-path", "*/deb-systemd-helper*"))
+	assert.Empty(t, b.find("/var/lib", "-name", "*codex-worker*", "-not", "-path", "*/deb-systemd-helper*"))
 }
 
 // assertHomes asserts that all files of the homes belong to users of their own, or to
@@ -121,14 +121,13 @@ func (b *bed) assertHomes(apart bool, workers map[string]string) {
 		where := strings.Fields(b.MustRun(b.t, "stat", "--format=%F", home))[0]
 		if !apart {
 			assert.Equal(b.t, "directory", where, home)
-			assert.Empty(b.t, b.MustRun(b.t, "find", home, "-ignore_readdir_race", "!", "-user", "codex-worker", "!",
-				"-name", "of-root"))
+			assert.Empty(b.t, b.find(home, "!", "-user", "codex-worker", "!", "-name", "of-root"))
 			continue
 		}
 		assert.Equal(b.t, "symbolic", where, home)
 		user := b.uid("codex-worker@" + name + ".service")
 		assert.Equal(b.t, "700 "+user+":"+user, b.owner(home))
-		assert.Empty(b.t, b.MustRun(b.t, "find", home+"/", "-ignore_readdir_race", "!", "(", "-uid", user, "-gid", user, ")"))
+		assert.Empty(b.t, b.find(home+"/", "!", "(", "-uid", user, "-gid", user, ")"))
 		for _, file := range []string{"/auth.json", "/of-root", "/sessions/2026/rollout.jsonl"} {
 			_, _, err := b.Run(b.t.Context(), "runuser", "-u", "codex-worker", "--", "cat", home+file)
 			assert.Error(b.t, err, file)
@@ -136,8 +135,7 @@ func (b *bed) assertHomes(apart bool, workers map[string]string) {
 		assert.Equal(b.t, "mine\n", b.MustRun(b.t, "cat", home+"/of-root"))
 	}
 	if apart {
-		assert.Empty(b.t, b.MustRun(b.t, "find", "/", "-xdev", "-ignore_readdir_race", "-user", "codex-worker", "-not",
-			"-path", "/srv/project*"))
+		assert.Empty(b.t, b.find("/", "-xdev", "-user", "codex-worker", "-not", "-path", "/srv/project*"))
 		worker := append(b.inWorker("default").places()["in its unit"], "sh", "-ec", "cat /srv/project/dir/file")
 		assert.Equal(b.t, "mine\n", b.MustRun(b.t, worker...), "the workspace of the user of all workers")
 	}

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,8 +123,21 @@ var kept = regexp.MustCompile(`^/(var/(cache|log|lib/(dpkg|apt|rpm))/|var/lib/rp
 // files lists the machine's files outside of pseudo file systems.
 func (b *bed) files() []string {
 	b.t.Helper()
-	out := b.MustRun(b.t, "sh", "-c", "find / -xdev -ignore_readdir_race; find /run -ignore_readdir_race -path '*codex*'")
+	out := b.find("/", "-xdev") + b.find("/run", "-path", "*codex*")
 	return slices.DeleteFunc(strings.Split(trim(out), "\n"), kept.MatchString)
+}
+
+// find lists files with find(1), which complains of those that vanish while it looks.
+func (b *bed) find(args ...string) string {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), bound)
+	defer cancel()
+	out, complaints, err := b.Run(ctx, append([]string{"find"}, args...)...)
+	require.True(b.t, err == nil || complaints != "", "%v", err)
+	for line := range strings.Lines(complaints) {
+		require.Contains(b.t, line, ": No such file or directory\n")
+	}
+	return out
 }
 
 // left lists the files that were not there before.
