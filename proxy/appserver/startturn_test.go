@@ -32,9 +32,11 @@ func TestOverloadedIsTriedAgain(t *testing.T) {
 func TestOverloadedForTooLong(t *testing.T) {
 	srv := &appservertest.Server{Faults: map[string]appservertest.Fault{"turn/start": appservertest.Overloaded}}
 	c := connect(t, srv)
+	all := bound(t)
 	var rpc *appserver.RPCError
 	for rpc == nil {
-		ctx, cancel := context.WithTimeout(bound(t), 1500*time.Millisecond)
+		require.NoError(t, all.Err())
+		ctx, cancel := context.WithTimeout(all, 1500*time.Millisecond)
 		_, err := c.StartTurn(ctx, hello())
 		cancel()
 		if !errors.As(err, &rpc) { // the time was over between a question and its answer
