@@ -233,14 +233,17 @@ func crashes(record string, more ...string) string {
 		strings.Join(more, "\n")) + "[probe]\ncheck = \"tcp:127.0.0.1:7001\"\n"
 }
 
-// untilRestart waits until the unit waits for its nth restart, or a later one. Before systemd 254 it does so in
-// dependency-prepare.
+// untilRestart waits until the unit waits for its nth restart, or a later one. Before systemd 254, which has no
+// RestartSteps=, it does so in dependency-prepare, and the state auto-restart is over in a moment.
 func (d dependency) untilRestart(n string) {
 	d.t.Helper()
 	d.untilShown(d.unit, func(v map[string]string) bool {
-		waits := v["SubState"] == "auto-restart" || strings.HasPrefix(v["StatusText"], "Backing off until ")
+		waits := v["SubState"] == "auto-restart"
+		if v["RestartSteps"] == "" {
+			waits = strings.HasPrefix(v["StatusText"], "Backing off until ")
+		}
 		return waits && len(v["NRestarts"]) >= len(n) && v["NRestarts"] >= n
-	}, "SubState", "StatusText", "NRestarts")
+	}, "SubState", "StatusText", "NRestarts", "RestartSteps")
 }
 
 // A server that crashes ten times in a row is given up, after growing delays; two commands bring it back. A stop
