@@ -1,0 +1,47 @@
+package paths
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The unit file has the same names.
+func TestUnitHasThesePaths(t *testing.T) {
+	text, err := os.ReadFile("../../packaging/systemd/" + SessionUnit(""))
+	require.NoError(t, err)
+	for _, line := range []string{
+		"ExecStartPre=+" + Program + " session-prepare %i",
+		"ExecStart=" + Program + " session-exec",
+		"ExecStopPost=+" + Program + " session-ended %i",
+		"StateDirectory=" + strings.TrimPrefix(SessionStates, "/var/lib/") + "/%i",
+		"LoadCredential=" + strings.TrimSuffix(CredentialPrefix, "_") + ":" + Secrets + "/%i",
+		"BindPaths=-" + Sessions + "/%i/" + WorkspaceLink + ":" + Workspace,
+		"WorkingDirectory=-" + Workspace,
+		"InaccessiblePaths=-" + StateDir + " -" + RuntimeDir + " -" + Sessions + " -" + Workspaces,
+	} {
+		assert.Contains(t, string(text), "\n"+line+"\n")
+	}
+}
+
+func TestCheckID(t *testing.T) {
+	require.NoError(t, CheckID("abcdefghijklmno2"))
+	for _, id := range []string{"", "abcdefghijklmno", "abcdefghijklmno22", "abcdefghijklmno1", "ABCDEFGHIJKLMNO2",
+		"../../etc/passwd", "abcdefghijklmn/2", "abcdefghijklmno2\n", "abcdefghijklmn.2"} {
+		assert.ErrorContains(t, CheckID(id), "is no session", "%q", id)
+	}
+}
+
+func TestParseCommand(t *testing.T) {
+	n, err := ParseCommand("12")
+	require.NoError(t, err)
+	assert.Equal(t, 12, n)
+	assert.Equal(t, "sessions/x/12", CommandDir("x", n))
+	for _, text := range []string{"", "0", "-1", "+1", "01", "1 ", "1\n", "../1", "1000001", "99999999999999999999"} {
+		_, err := ParseCommand(text)
+		assert.ErrorContains(t, err, "is not the number of a command", "%q", text)
+	}
+}
