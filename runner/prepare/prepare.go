@@ -1,0 +1,188 @@
+package prepare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/notify"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/session"
+)
+
+// barrierBound bounds the wait for systemd. It answers at once unless it is stuck.
+const barrierBound = 10 * time.Second
+
+// Prepare prepares the start of the session's unit: it opens the files of its current command and passes them to the
+// main process through systemd, makes the control socket, gives the session its slot, and links it for BindPaths= of
+// the unit. The reason of an error is kept for End. A command that has run before is an error.
+func (h Host) Prepare(ctx context.Context, id string, notifier *notify.Notifier) error {
+	if err := paths.CheckID(id); err != nil {
+		return err
+	}
+	state, number, err := h.current(id)
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	if err := h.begin(id, number); err != nil {
+		return fmt.Errorf("cannot make the directory of the session: %w", err)
+	}
+	if err := h.prepare(ctx, id, number, state, notifier); err != nil {
+		refusal := filepath.Join(h.session(id), paths.Refusal)
+		return errors.Join(err, os.WriteFile(refusal, []byte(err.Error()), 0o600))
+	}
+	return nil
+}
+
+func (h Host) prepare(ctx context.Context, id string, number int, state dir, notifier *notify.Notifier) error {
+	files := inheritance{}
+	defer files.close()
+	spec, err := h.openFiles(files, state, paths.CommandDir(id, number))
+	if err != nil {
+		return err
+	}
+	if files[paths.ControlFile], err = h.listen(id); err != nil {
+		return fmt.Errorf("cannot make the control socket: %w", err)
+	}
+	if err := h.lease(id, spec.Slot); err != nil {
+		return fmt.Errorf("cannot give slot %d to the session: %w", spec.Slot, err)
+	}
+	return files.pass(ctx, notifier)
+}
+
+// openFiles opens and makes the files of the command, and reads its specification.
+func (h Host) openFiles(files inheritance, state dir, path string) (*session.Spec, error) {
+	daemon, err := ownerOf(state.File)
+	if err != nil {
+		return nil, err
+	}
+	command, err := state.sub(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the command: %w", err)
+	}
+	defer command.Close()
+	if files[paths.SpecFile], err = command.open(paths.Spec); err != nil {
+		return nil, fmt.Errorf("cannot find the specification of the command: %w", err)
+	}
+	spec, err := session.ReadSpec(files[paths.SpecFile])
+	if err != nil {
+		return nil, err
+	}
+	if stdin, err := command.open(paths.Stdin); err == nil {
+		files[paths.StdinFile] = stdin
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot open the standard input of the command: %w", err)
+	}
+	for name, file := range map[string]string{
+		paths.OutputFile: paths.Output, paths.IndexFile: paths.Index, paths.ResultFile: paths.Result,
+	} {
+		if files[name], err = command.create(file, daemon); err != nil {
+			return nil, fmt.Errorf("cannot make a file of the command, which runs once: %w", err)
+		}
+	}
+	return spec, nil
+}
+
+// listen makes the control socket, which the daemon alone may connect to.
+func (h Host) listen(id string) (*os.File, error) {
+	runtime, err := openDir(h.RuntimeDir)
+	if err != nil {
+		return nil, err
+	}
+	defer runtime.Close()
+	daemon, err := ownerOf(runtime.File)
+	if err != nil {
+		return nil, err
+	}
+	sessions, err := runtime.make(filepath.Dir(paths.ControlDir(id)), daemon)
+	if err != nil {
+		return nil, err
+	}
+	defer sessions.Close()
+	place, err := sessions.make(id, daemon)
+	if err != nil {
+		return nil, err
+	}
+	defer place.Close()
+	if err := place.remove(paths.ControlSocket); err != nil {
+		return nil, err
+	}
+	address := fmt.Sprintf("/proc/self/fd/%d/%s", place.Fd(), paths.ControlSocket)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: address})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = listener.Close() }() // File has a copy
+	listener.SetUnlinkOnClose(false)
+	if err := chownAt(place, paths.ControlSocket, daemon); err != nil {
+		return nil, err
+	}
+	return listener.File()
+}
+
+// lease gives the slot to the user of the session, and links its tree.
+func (h Host) lease(id string, number int) error {
+	user, err := h.user(id)
+	if err != nil {
+		return err
+	}
+	slot := filepath.Join(h.Workspaces, paths.Slot(number))
+	if err := os.MkdirAll(slot, 0o700); err != nil {
+		return err
+	}
+	tree := filepath.Join(slot, paths.Tree)
+	if err := os.Mkdir(tree, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	d, err := openDir(tree)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := give(d, user); err != nil {
+		return err
+	}
+	return os.Symlink(tree, filepath.Join(h.session(id), paths.WorkspaceLink))
+}
+
+// user returns the dynamic user of the session. systemd has given it the state directory before this runs; no file
+// names the user, and asking nss-systemd needs libc.
+func (h Host) user(id string) (owner, error) {
+	var st unix.Stat_t
+	home := filepath.Join(h.SessionStates, id)
+	if err := unix.Stat(home, &st); err != nil {
+		return owner{}, fmt.Errorf("cannot find the user of the session: %s: %w", home, err)
+	}
+	return owner{int(st.Uid), int(st.Gid)}, nil
+}
+
+// inheritance are the files of the main process by their names.
+type inheritance map[string]*os.File
+
+// pass returns when systemd has all files.
+func (f inheritance) pass(ctx context.Context, notifier *notify.Notifier) error {
+	for name, file := range f {
+		if err := notifier.Store(name, file); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, barrierBound)
+	defer cancel()
+	return notifier.Barrier(ctx)
+}
+
+func (f inheritance) close() {
+	for _, file := range f {
+		if file != nil {
+			_ = file.Close()
+		}
+	}
+}

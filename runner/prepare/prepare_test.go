@@ -1,0 +1,305 @@
+package prepare
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/notify"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/session"
+)
+
+const id = "abcdefghijklmno2"
+
+// The users of the tests. The tests run as root.
+var daemon, user = owner{61001, 61001}, owner{61002, 61002}
+
+// bed is a Host whose daemon has made the first command of the session.
+type bed struct {
+	Host
+	t        *testing.T
+	notifier *notify.Notifier
+	passed   chan map[string]*os.File // the files of one Prepare
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	top := t.TempDir()
+	b := &bed{t: t, passed: make(chan map[string]*os.File, 1), Host: Host{
+		StateDir: top + "/state", RuntimeDir: top + "/run", Sessions: top + "/sessions", SessionStates: top + "/homes",
+		Workspaces: top + "/workspaces", SystemControl: top + "/control", Cgroup: top + "/cgroup",
+	}}
+	for path, owner := range map[string]owner{
+		b.StateDir + "/" + paths.CommandDir(id, 1): daemon, b.RuntimeDir: daemon, b.SessionStates + "/" + id: user,
+	} {
+		require.NoError(t, os.MkdirAll(path, 0o700))
+		require.NoError(t, os.Chown(path, owner.uid, owner.gid))
+	}
+	require.NoError(t, os.Chown(b.StateDir, daemon.uid, daemon.gid))
+	b.write(paths.SessionDir(id)+"/"+paths.Current, "1")
+	text, err := session.Encode(&session.Spec{
+		Version: session.Version, Args: []string{"true"}, Timeout: time.Minute, OutputLimit: 1, Slot: 3,
+	})
+	require.NoError(t, err)
+	b.write(paths.CommandDir(id, 1)+"/"+paths.Spec, string(text))
+	b.listenAsSystemd()
+	return b
+}
+
+// write writes a file of the daemon.
+func (b *bed) write(path, text string) {
+	b.t.Helper()
+	require.NoError(b.t, os.WriteFile(filepath.Join(b.StateDir, path), []byte(text), 0o600))
+}
+
+// command is the path of a file of the first command.
+func (b *bed) command(name string) string {
+	return filepath.Join(b.StateDir, paths.CommandDir(id, 1), name)
+}
+
+// listenAsSystemd plays systemd's end of the notify socket.
+func (b *bed) listenAsSystemd() {
+	b.t.Helper()
+	address := filepath.Join(b.t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: address})
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = conn.Close() })
+	b.t.Setenv("NOTIFY_SOCKET", address)
+	b.notifier, err = notify.FromEnv(nil)
+	require.NoError(b.t, err)
+	go func() {
+		for files := map[string]*os.File{}; ; {
+			text, control := make([]byte, 256), make([]byte, 256)
+			n, c, _, _, err := conn.ReadMsgUnix(text, control)
+			if err != nil {
+				return
+			}
+			messages, _ := unix.ParseSocketControlMessage(control[:c])
+			fds, _ := unix.ParseUnixRights(&messages[0])
+			_, name, _ := strings.Cut(string(text[:n]), "FDNAME=")
+			file := os.NewFile(uintptr(fds[0]), name)
+			if string(text[:n]) == "BARRIER=1" {
+				b.passed <- files
+				files = map[string]*os.File{}
+				_ = file.Close()
+				continue
+			}
+			files[name] = file
+		}
+	}()
+}
+
+func (b *bed) owner(path string) owner {
+	b.t.Helper()
+	var st unix.Stat_t
+	require.NoError(b.t, unix.Lstat(path, &st))
+	return owner{int(st.Uid), int(st.Gid)}
+}
+
+func TestPrepare(t *testing.T) {
+	b := newBed(t)
+	b.write(paths.CommandDir(id, 1)+"/"+paths.Stdin, "input")
+	require.NoError(t, b.Prepare(t.Context(), id, b.notifier))
+	files := <-b.passed
+	assert.Len(t, files, 6)
+	spec, err := session.ReadSpec(files[paths.SpecFile])
+	require.NoError(t, err)
+	assert.Equal(t, []string{"true"}, spec.Args)
+	for name, file := range map[string]string{
+		paths.OutputFile: paths.Output, paths.IndexFile: paths.Index, paths.ResultFile: paths.Result,
+	} {
+		_, err := files[name].WriteString(name)
+		require.NoError(t, err)
+		content, err := os.ReadFile(b.command(file))
+		require.NoError(t, err)
+		assert.Equal(t, name, string(content))
+		assert.Equal(t, daemon, b.owner(b.command(file)))
+	}
+	listener, err := net.FileListener(files[paths.ControlFile])
+	require.NoError(t, err)
+	defer listener.Close()
+	socket := filepath.Join(b.RuntimeDir, paths.ControlDir(id), paths.ControlSocket)
+	assert.Equal(t, daemon, b.owner(socket))
+	assert.Equal(t, daemon, b.owner(filepath.Dir(socket)))
+	conn, err := net.Dial("unix", socket)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+
+	tree := filepath.Join(b.Workspaces, "3", paths.Tree)
+	assert.Equal(t, user, b.owner(tree))
+	assert.Equal(t, owner{}, b.owner(filepath.Dir(tree)))
+	link, err := os.Readlink(filepath.Join(b.Sessions, id, paths.WorkspaceLink))
+	require.NoError(t, err)
+	assert.Equal(t, tree, link)
+}
+
+func TestACommandRunsOnce(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, b.Prepare(t.Context(), id, b.notifier))
+	<-b.passed
+	require.NoError(t, b.End(id, systemd("success")))
+	first, err := os.ReadFile(b.command(paths.Ended))
+	require.NoError(t, err)
+
+	assert.ErrorContains(t, b.Prepare(t.Context(), id, b.notifier), "cannot make a file of the command, which runs once")
+	assert.ErrorContains(t, b.End(id, systemd("exit-code")), "file exists")
+	second, err := os.ReadFile(b.command(paths.Ended))
+	require.NoError(t, err)
+	assert.Equal(t, string(first), string(second), "the first end stays")
+}
+
+// The daemon may be malicious, or another process may have its user.
+func TestUntrustedFiles(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "shadow")
+	require.NoError(t, os.WriteFile(secret, []byte("root"), 0o600))
+	for want, plant := range map[string]func(b *bed) error{
+		"cannot find out which command to run": func(b *bed) error {
+			return relink(filepath.Join(b.StateDir, paths.SessionDir(id), paths.Current), secret)
+		},
+		`"../../etc" is not the number of a command`: func(b *bed) error {
+			return os.WriteFile(filepath.Join(b.StateDir, paths.SessionDir(id), paths.Current), []byte("../../etc"), 0o600)
+		},
+		"is longer than 16 bytes": func(b *bed) error {
+			return os.WriteFile(filepath.Join(b.StateDir, paths.SessionDir(id), paths.Current), make([]byte, 17), 0o600)
+		},
+		"cannot find the specification of the command: open": func(b *bed) error {
+			return relink(b.command(paths.Spec), secret)
+		},
+		"spec.json is no regular file": func(b *bed) error {
+			if err := os.Remove(b.command(paths.Spec)); err != nil {
+				return err
+			}
+			return unix.Mkfifo(b.command(paths.Spec), 0o600)
+		},
+		"cannot open the standard input of the command": func(b *bed) error {
+			return os.Symlink(secret, b.command(paths.Stdin))
+		},
+		"cannot make a file of the command": func(b *bed) error {
+			return os.Symlink(secret, b.command(paths.Output))
+		},
+		"cannot find the command": func(b *bed) error {
+			dir := filepath.Dir(b.command(paths.Spec))
+			if err := os.Rename(dir, dir+"x"); err != nil {
+				return err
+			}
+			return os.Symlink(dir+"x", dir)
+		},
+		"cannot make the control socket": func(b *bed) error {
+			if err := os.Mkdir(filepath.Join(b.RuntimeDir, "sessions"), 0o700); err != nil {
+				return err
+			}
+			return os.Symlink(filepath.Dir(secret), filepath.Join(b.RuntimeDir, "sessions", id))
+		},
+	} {
+		b := newBed(t)
+		require.NoError(t, plant(b), want)
+		assert.ErrorContains(t, b.Prepare(t.Context(), id, b.notifier), want)
+		assert.Equal(t, owner{}, b.owner(secret))
+		content, err := os.ReadFile(secret)
+		require.NoError(t, err)
+		assert.Equal(t, "root", string(content))
+	}
+}
+
+func relink(path, to string) error {
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return os.Symlink(to, path)
+}
+
+func TestForeignIDs(t *testing.T) {
+	b := newBed(t)
+	for _, id := range []string{"", "../../../etc/passw", "x"} {
+		assert.ErrorContains(t, b.Prepare(t.Context(), id, b.notifier), "is no session")
+		assert.ErrorContains(t, b.End(id, os.Getenv), "is no session")
+	}
+}
+
+// TestSlotOfAnotherSession gives all files of a tree to its next session, links themselves included.
+func TestSlotOfAnotherSession(t *testing.T) {
+	b := newBed(t)
+	target := filepath.Join(t.TempDir(), "target")
+	require.NoError(t, os.Mkdir(target, 0o700))
+	tree := filepath.Join(b.Workspaces, "3", paths.Tree)
+	require.NoError(t, os.MkdirAll(tree+"/deep/er", 0o700))
+	require.NoError(t, os.WriteFile(tree+"/deep/file", nil, 0o000))
+	require.NoError(t, os.Symlink(target, tree+"/link"))
+	require.NoError(t, unix.Mkfifo(tree+"/fifo", 0o600))
+	require.NoError(t, os.Chmod(tree+"/deep", 0o000))
+	require.NoError(t, os.Chown(tree, 61003, 61003))
+	require.NoError(t, b.Prepare(t.Context(), id, b.notifier))
+	for _, name := range []string{"", "/deep", "/deep/er", "/deep/file", "/link", "/fifo"} {
+		assert.Equal(t, user, b.owner(tree+name), name)
+	}
+	assert.Equal(t, owner{}, b.owner(target))
+}
+
+// systemd is the environment of ExecStopPost=.
+func systemd(result string) func(string) string {
+	return func(name string) string {
+		return map[string]string{
+			"SERVICE_RESULT": result, "EXIT_CODE": "exited", "EXIT_STATUS": "0", "INVOCATION_ID": "i",
+		}[name]
+	}
+}
+
+func TestEnd(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, b.Prepare(t.Context(), id, b.notifier))
+	require.NoError(t, os.Mkdir(b.Cgroup, 0o700))
+	for name, text := range map[string]string{
+		"memory.events": "low 0\noom 2\noom_kill 3\n", "pids.events": "max 5\n", "memory.peak": "4096\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(b.Cgroup, name), []byte(text), 0o600))
+	}
+	dropIns := filepath.Join(b.SystemControl, paths.SessionUnit(id)+".d")
+	require.NoError(t, os.MkdirAll(dropIns, 0o700))
+	b.write(paths.SessionDir(id)+"/"+paths.Current, "2") // too early
+	require.NoError(t, b.End(id, systemd("success")))
+
+	text, err := os.ReadFile(b.command(paths.Ended))
+	require.NoError(t, err)
+	assert.Equal(t, daemon, b.owner(b.command(paths.Ended)))
+	ended, err := session.ReadEnded(bytes.NewReader(text))
+	require.NoError(t, err)
+	boot, err := os.ReadFile(bootID)
+	require.NoError(t, err)
+	assert.WithinDuration(t, time.Now(), ended.Time, time.Hour)
+	ended.Time = time.Time{}
+	assert.Equal(t, &session.Ended{
+		Version: session.Version, ServiceResult: "success", ExitCode: "exited", ExitStatus: "0", Invocation: "i",
+		Boot: strings.TrimSpace(string(boot)), OOMKills: 3, TaskLimit: 5, MemoryPeak: 4096,
+	}, ended)
+	for _, path := range []string{dropIns, filepath.Join(b.Sessions, id),
+		filepath.Join(b.RuntimeDir, paths.ControlDir(id), paths.ControlSocket)} {
+		_, err := os.Lstat(path)
+		assert.ErrorIs(t, err, os.ErrNotExist)
+	}
+}
+
+// A start that is refused leaves its reason.
+func TestRefusal(t *testing.T) {
+	b := newBed(t)
+	b.write(paths.CommandDir(id, 1)+"/"+paths.Spec, "{}")
+	err := b.Prepare(t.Context(), id, b.notifier)
+	require.Error(t, err)
+	require.NoError(t, b.End(id, systemd("exit-code")))
+	text, readErr := os.ReadFile(b.command(paths.Ended))
+	require.NoError(t, readErr)
+	ended, readErr := session.ReadEnded(bytes.NewReader(text))
+	require.NoError(t, readErr)
+	assert.Equal(t, err.Error(), ended.Refusal)
+}
