@@ -1,0 +1,132 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"codex-proxy/runner/logs"
+	"codex-proxy/runner/session"
+)
+
+// run is the state of the command that the control socket, the timers and the streams share.
+type run struct {
+	spec    *session.Spec
+	log     *logs.Writer
+	stop    func()
+	stopped <-chan struct{} // closed when the command is to end
+
+	mu      sync.Mutex
+	cause   session.Cause // why; empty until then
+	over    bool          // the command has ended
+	by      string        // who cancelled it
+	reason  error         // why the log failed
+	pid     int           // of the command, once it runs
+	started time.Time
+}
+
+// newRun returns the run, and a context that ends when the command is to end.
+func newRun(spec *session.Spec, log *logs.Writer) (*run, context.Context) {
+	ctx, stop := context.WithCancel(context.Background())
+	return &run{spec: spec, log: log, stop: stop, stopped: ctx.Done()}, ctx
+}
+
+// end has the command end, unless it has ended. The first cause counts.
+func (r *run) end(cause session.Cause, by string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over && r.cause == "" {
+		r.cause, r.by = cause, by
+		r.stop()
+	}
+}
+
+// endLog is end for the log, whose last bytes come after the end of the command.
+func (r *run) endLog(cause session.Cause, reason error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cause == "" {
+		r.cause, r.reason = cause, reason
+		r.stop()
+	}
+}
+
+// finish has later calls of end do nothing.
+func (r *run) finish() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+}
+
+// refused is the result of a command that did not run.
+func (r *run) refused(err error) *session.Result {
+	stage := session.StartStage
+	if at, ok := errors.AsType[*stageError](err); ok {
+		stage = at.stage
+	}
+	result := failed(stage, err)
+	r.explain(result)
+	return result
+}
+
+// explain adds the cause to a result.
+func (r *run) explain(result *session.Result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result.Cause, result.CancelledBy = r.cause, r.by
+	if r.reason != nil {
+		result.LogError = r.reason.Error()
+	}
+	result.Bytes = r.log.Bytes()
+}
+
+// follow waits for the end of the command, and ends it when it has to end. ending is called then.
+func (r *run) follow(c *child, ending func(session.Cause)) *session.Result {
+	r.mu.Lock()
+	r.pid, r.started = c.pid(), c.started
+	r.mu.Unlock()
+	copies := r.copy(c)
+	timeout := time.AfterFunc(r.spec.Timeout, func() { r.end(session.TimedOut, "") })
+	defer timeout.Stop()
+	exited := c.wait()
+	result := &session.Result{Version: session.Version, Started: c.started}
+	select {
+	case end := <-exited:
+		end.tell(result)
+	case <-r.stopped:
+		ending(r.cause)
+		c.terminate()
+		grace := time.NewTimer(r.spec.Grace)
+		defer grace.Stop()
+		select {
+		case end := <-exited:
+			end.tell(result)
+		case <-grace.C:
+			c.kill()
+		}
+	}
+	r.finish()
+	result.Ended = time.Now()
+	// Other processes may hold the pipes. What is in these is read, no more.
+	c.stopStreams()
+	copies.Wait()
+	r.explain(result)
+	return result
+}
+
+// copy copies both streams to the log until their ends.
+func (r *run) copy(c *child) *sync.WaitGroup {
+	copies := &sync.WaitGroup{}
+	for stream, pipe := range c.streams() {
+		copies.Go(func() {
+			switch err := r.log.Copy(stream, pipe); {
+			case errors.Is(err, logs.ErrLimit):
+				r.endLog(session.OutputLimit, nil)
+			case err != nil:
+				r.endLog(session.LogFailed, err)
+			}
+		})
+	}
+	return copies
+}

@@ -1,0 +1,158 @@
+// Package exec is the main process of a session's unit: it prepares the workspace and the environment, runs one
+// command, writes its output to the log, ends it at its limits or when the daemon asks for it, and writes down how it
+// ended. It depends on nothing but its own files: the daemon may die meanwhile.
+//
+// The process ends as soon as the command has, or at the end of its grace. It waits for no other process of the
+// session, as systemd kills these then (KillMode=mixed).
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"codex-proxy/notify"
+	"codex-proxy/runner/logs"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/session"
+)
+
+// Launch is how the command will be started. A Preparation may change it.
+type Launch struct {
+	Spec *session.Spec
+	Dir  string   // the workspace
+	Env  []string // NAME=value
+}
+
+// Preparation readies something for the command before it starts: its workspace, its environment.
+type Preparation interface {
+	// Stage names the preparation in the Result of a command that it could not ready.
+	Stage() session.Stage
+	// Prepare is called once, in the sandbox of the session. ctx ends when the command is cancelled.
+	Prepare(ctx context.Context, launch *Launch) error
+}
+
+// Shim runs one command. All its fields are set before Run, which is called once.
+type Shim struct {
+	Files        map[string]*os.File // by the names of package paths; Run closes them
+	Notifier     *notify.Notifier    // nil without a service manager
+	Score        *os.File            // of Hide; nil leaves the score of the command as it is
+	Workspace    string              // paths.Workspace
+	Credentials  string              // $CREDENTIALS_DIRECTORY; "" if there are no secrets
+	Environ      []string            // of this process, as os.Environ returns it
+	Preparations []Preparation       // in their order
+}
+
+// Run returns when the command has ended and its result is written. The end of ctx cancels the command. An error is a
+// fault of this process or of its unit; then there is no result.
+func (s *Shim) Run(ctx context.Context) error {
+	defer s.close()
+	for _, name := range []string{paths.SpecFile, paths.OutputFile, paths.IndexFile, paths.ResultFile, paths.ControlFile} {
+		if s.Files[name] == nil {
+			return fmt.Errorf("cannot find the inherited file %q: session-prepare passes it (start the unit by "+
+				"systemctl, not this command)", name)
+		}
+	}
+	result, err := s.result(ctx)
+	if err != nil {
+		return err
+	}
+	s.Notifier.Ready(summary(result)) // a start that fails has been reported, too
+	text, err := session.Encode(result)
+	if err == nil {
+		_, err = s.Files[paths.ResultFile].Write(text)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the result of the command: %w", err)
+	}
+	return nil
+}
+
+func (s *Shim) close() {
+	for _, file := range s.Files {
+		_ = file.Close()
+	}
+}
+
+// result runs the command.
+func (s *Shim) result(ctx context.Context) (*session.Result, error) {
+	spec, err := session.ReadSpec(s.Files[paths.SpecFile])
+	if err != nil {
+		return failed(session.SpecStage, err), nil
+	}
+	secrets, err := readSecrets(s.Credentials)
+	if err != nil {
+		return failed(session.SpecStage, err), nil
+	}
+	log, err := logs.NewWriter(s.Files[paths.OutputFile], s.Files[paths.IndexFile], spec.OutputLimit, secrets)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.FileListener(s.Files[paths.ControlFile])
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on the control socket: %w", err)
+	}
+	run, running := newRun(spec, log)
+	defer run.stop()
+	control := serve(listener, run)
+	defer control.close()
+	defer context.AfterFunc(ctx, func() { run.end(session.Cancelled, "systemd") })()
+	return s.command(running, run), nil
+}
+
+// command prepares and runs the command. ctx ends when the command is to end.
+func (s *Shim) command(ctx context.Context, run *run) *session.Result {
+	launch := &Launch{Spec: run.spec, Dir: s.Workspace, Env: environment(s.Environ, run.spec.Env)}
+	if err := s.prepare(ctx, launch); err != nil {
+		return run.refused(err)
+	}
+	if ctx.Err() != nil {
+		return run.refused(errCancelled)
+	}
+	child, err := start(launch, s.Files[paths.StdinFile], &inheritance{score: s.Score, fileSize: run.spec.FileSize})
+	if err != nil {
+		return run.refused(err)
+	}
+	s.Notifier.Ready("Running: " + run.spec.Args[0])
+	return run.follow(child, func(cause session.Cause) { s.Notifier.Status("Ending: " + string(cause)) })
+}
+
+func (s *Shim) prepare(ctx context.Context, launch *Launch) error {
+	for _, p := range s.Preparations {
+		s.Notifier.Status("Preparing: " + string(p.Stage()))
+		if err := p.Prepare(ctx, launch); err != nil {
+			return &stageError{p.Stage(), err}
+		}
+	}
+	return nil
+}
+
+// errCancelled is why a command that was cancelled before its start did not run.
+var errCancelled = &stageError{session.StartStage, errors.New("it was cancelled before its start")}
+
+// stageError is an error that leaves the command without a run.
+type stageError struct {
+	stage session.Stage
+	err   error
+}
+
+func (e *stageError) Error() string { return e.err.Error() }
+
+func failed(stage session.Stage, err error) *session.Result {
+	return &session.Result{Version: session.Version, Failure: &session.Failure{Stage: stage, Text: err.Error()}}
+}
+
+// summary is the end of the command for the status line of the unit.
+func summary(r *session.Result) string {
+	switch {
+	case r.Failure != nil:
+		return "Not started: " + r.Failure.Text
+	case !r.Exited:
+		return "Ended: " + string(r.Cause) + ", still running after its grace"
+	case r.Signal != 0:
+		return fmt.Sprintf("Ended: signal %d", r.Signal)
+	}
+	return fmt.Sprintf("Ended: exit status %d", r.Status)
+}
