@@ -1,0 +1,164 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/session"
+	"codex-proxy/test/machine"
+)
+
+// runnerBed is a machine with codex-runner's program and the units of sessions. The test plays the daemon.
+type runnerBed struct {
+	*machine.Machine
+	t *testing.T
+}
+
+// runnerUnits are the installed units of sessions.
+var runnerUnits = []string{"codex-session@.service", "codex-sessions.slice"}
+
+func newRunnerBed(t *testing.T, suite string) *runnerBed {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "codex-runner")
+	build := exec.Command("go", "build", "-o", program, "../../cmd/codex-runner")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	install := []machine.Entry{{Path: paths.Program, Source: program, Mode: 0o755}}
+	for _, unit := range runnerUnits {
+		source, err := filepath.Abs("../../packaging/systemd/" + unit)
+		require.NoError(t, err)
+		install = append(install, machine.Entry{Path: "/usr/lib/systemd/system/" + unit, Source: source, Mode: 0o644})
+	}
+	m := machine.Boot(t, machine.Debian(suite), machine.Options{Install: install, Units: []string{"codex-session*"}})
+	b := &runnerBed{Machine: m, t: t}
+	b.MustRun(t, "systemd-sysusers", "--inline", "u codex-runner -")
+	for dir, mode := range map[string]string{
+		paths.StateDir: "0700", paths.StateDir + "/sessions": "0700", paths.RuntimeDir: "0755",
+		paths.RuntimeDir + "/sessions": "0700", paths.Secrets: "0700",
+	} {
+		b.MustRun(t, "install", "--directory", "--owner=codex-runner", "--group=codex-runner", "--mode="+mode, dir)
+	}
+	return b
+}
+
+// runnerSession is a session of the bed.
+type runnerSession struct {
+	*runnerBed
+	id       string
+	slot     int
+	commands int
+}
+
+// session makes a session with the files that the daemon makes. The name becomes an ID.
+func (b *runnerBed) session(name string, slot int) *runnerSession {
+	b.t.Helper()
+	id := fmt.Sprintf("%s%016d", name, 0)[:16]
+	s := &runnerSession{runnerBed: b, id: string(bytes.ReplaceAll([]byte(id), []byte("0"), []byte("2"))), slot: slot}
+	require.NoError(b.t, paths.CheckID(s.id))
+	b.MustRun(b.t, "runuser", "-u", "codex-runner", "--", "mkdir", "--mode=0700",
+		paths.StateDir+"/"+paths.SessionDir(s.id), paths.Secrets+"/"+s.id)
+	return s
+}
+
+func (s *runnerSession) unit() string { return paths.SessionUnit(s.id) }
+
+// file is the path of a file of the current command.
+func (s *runnerSession) file(name string) string {
+	return filepath.Join(paths.StateDir, paths.CommandDir(s.id, s.commands), name)
+}
+
+// shell returns the specification of a shell script, within generous limits.
+func shell(script string) session.Spec {
+	return session.Spec{
+		Args: []string{"sh", "-c", script}, Timeout: bound, Grace: time.Second, OutputLimit: 1 << 20,
+	}
+}
+
+// next makes the next command of the session.
+func (s *runnerSession) next(spec session.Spec) {
+	s.t.Helper()
+	spec.Version, spec.Slot = session.Version, s.slot
+	text, err := session.Encode(&spec)
+	require.NoError(s.t, err)
+	s.commands++
+	require.NoError(s.t, s.WriteFile(s.file(paths.Spec), text, 0o600))
+	dir := filepath.Join(paths.StateDir, paths.SessionDir(s.id))
+	require.NoError(s.t, s.WriteFile(filepath.Join(dir, paths.Current), fmt.Append(nil, s.commands), 0o600))
+	s.MustRun(s.t, "chown", "-R", "codex-runner:codex-runner", dir)
+}
+
+// ending is what a command leaves behind.
+type ending struct {
+	result *session.Result // nil if it is not whole
+	ended  *session.Ended
+	output string
+}
+
+// run runs the next command and waits for the end of the unit.
+func (s *runnerSession) run(spec session.Spec) ending {
+	s.t.Helper()
+	s.next(spec)
+	_, _ = s.Systemctl(s.t.Context(), "start", "--wait", s.unit()) // fails as the unit does
+	return s.ending()
+}
+
+// ending reads the files of the current command, after the end of the unit.
+func (s *runnerSession) ending() ending {
+	s.t.Helper()
+	processes, err := s.Processes(s.unit())
+	require.NoError(s.t, err)
+	assert.Empty(s.t, processes, "processes outlive the unit")
+	text, err := s.ReadFile(s.file(paths.Ended))
+	require.NoError(s.t, err)
+	var e ending
+	e.ended, err = session.ReadEnded(bytes.NewReader(text))
+	require.NoError(s.t, err)
+	boot, err := s.ReadFile("/proc/sys/kernel/random/boot_id")
+	require.NoError(s.t, err)
+	assert.Equal(s.t, string(bytes.TrimSpace(boot)), e.ended.Boot)
+	assert.Len(s.t, e.ended.Invocation, 32)
+	if text, err := s.ReadFile(s.file(paths.Result)); err == nil {
+		e.result, _ = session.ReadResult(bytes.NewReader(text))
+	}
+	output, _ := s.ReadFile(s.file(paths.Output))
+	e.output = string(output)
+	s.cleaned()
+	return e
+}
+
+// cleaned requires that nothing of the start is left.
+func (s *runnerSession) cleaned() {
+	s.t.Helper()
+	for _, path := range []string{
+		filepath.Join(paths.Sessions, s.id), filepath.Join(paths.SystemControl, s.unit()+".d"),
+		filepath.Join(paths.RuntimeDir, paths.ControlDir(s.id), paths.ControlSocket),
+	} {
+		_, _, err := s.Run(s.t.Context(), "test", "!", "-e", path)
+		assert.NoError(s.t, err, path)
+	}
+}
+
+// ask sends a request to the session's control socket and returns the reply.
+func (s *runnerSession) ask(request string) map[string]any {
+	s.t.Helper()
+	conn, err := s.DialUnix(s.t.Context(), filepath.Join(paths.RuntimeDir, paths.ControlDir(s.id), paths.ControlSocket))
+	require.NoError(s.t, err)
+	defer conn.Close()
+	require.NoError(s.t, conn.SetDeadline(time.Now().Add(bound)))
+	_, err = conn.Write([]byte(request + "\n"))
+	require.NoError(s.t, err)
+	reply := map[string]any{}
+	require.NoError(s.t, json.NewDecoder(conn).Decode(&reply))
+	return reply
+}
