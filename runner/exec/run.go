@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -32,6 +33,13 @@ func newRun(spec *session.Spec, log *logs.Writer) (*run, context.Context) {
 	return &run{spec: spec, log: log, stop: stop, stopped: ctx.Done()}, ctx
 }
 
+// begin records the start of the command.
+func (r *run) begin(c *child) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pid, r.started = c.pid(), c.started
+}
+
 // end has the command end, unless it has ended. The first cause counts.
 func (r *run) end(cause session.Cause, by string) {
 	r.mu.Lock()
@@ -59,6 +67,19 @@ func (r *run) finish() {
 	r.over = true
 }
 
+// slack is the time that the end of a command may take beyond its timeout and its grace.
+const slack = 10 * time.Second
+
+// alive returns an error if the command should have ended.
+func (r *run) alive(context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if end := r.started.Add(r.spec.Timeout + r.spec.Grace + slack); time.Now().After(end) {
+		return fmt.Errorf("the command should have ended by %v", end)
+	}
+	return nil
+}
+
 // refused is the result of a command that did not run.
 func (r *run) refused(err error) *session.Result {
 	stage := session.StartStage
@@ -83,9 +104,6 @@ func (r *run) explain(result *session.Result) {
 
 // follow waits for the end of the command, and ends it when it has to end. ending is called then.
 func (r *run) follow(c *child, ending func(session.Cause)) *session.Result {
-	r.mu.Lock()
-	r.pid, r.started = c.pid(), c.started
-	r.mu.Unlock()
 	copies := r.copy(c)
 	timeout := time.AfterFunc(r.spec.Timeout, func() { r.end(session.TimedOut, "") })
 	defer timeout.Stop()

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 
 	"codex-proxy/notify"
 	"codex-proxy/runner/logs"
@@ -115,8 +116,22 @@ func (s *Shim) command(ctx context.Context, run *run) *session.Result {
 	if err != nil {
 		return run.refused(err)
 	}
+	run.begin(child)
 	s.Notifier.Ready("Running: " + run.spec.Args[0])
+	defer s.watch(run)()
 	return run.follow(child, func(cause session.Cause) { s.Notifier.Status("Ending: " + string(cause)) })
+}
+
+// watch begins to ping the service manager, and returns what ends that. A command can stop this process (SIGSTOP), which
+// has the same user: then nothing but the service manager bounds the command.
+func (s *Shim) watch(run *run) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var pings sync.WaitGroup
+	pings.Go(func() { _ = s.Notifier.RunWatchdog(ctx, s.Notifier.WatchdogInterval(), run.alive) })
+	return func() {
+		cancel()
+		pings.Wait()
+	}
 }
 
 func (s *Shim) prepare(ctx context.Context, launch *Launch) error {
