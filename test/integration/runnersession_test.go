@@ -20,7 +20,7 @@ func TestRunnerEndings(t *testing.T) {
 		b := newRunnerBed(t, suite)
 		s := b.session("endings", 1)
 		t.Run("succeeds", func(t *testing.T) {
-			e := s.run(shell("echo out; echo err >&2; printf end"))
+			e := s.run(shell("echo out; echo err >&2; echo end"))
 			require.NotNil(t, e.result)
 			assert.Nil(t, e.result.Failure)
 			assert.True(t, e.result.Exited)
@@ -72,6 +72,17 @@ func TestRunnerEndings(t *testing.T) {
 			assert.Nil(t, e.result)
 			assert.Equal(t, []string{"signal", "killed", "KILL"},
 				[]string{e.ended.ServiceResult, e.ended.ExitCode, e.ended.ExitStatus})
+		})
+		t.Run("the main process is stopped", func(t *testing.T) {
+			const dropIn = "/run/systemd/system/codex-session@.service.d/watchdog.conf"
+			require.NoError(t, b.WriteFile(dropIn, []byte("[Service]\nWatchdogSec=1s\n"), 0o644))
+			b.MustRun(t, "systemctl", "daemon-reload")
+			e := s.run(shell("sleep 4321 & kill -STOP $PPID; wait"))
+			assert.Nil(t, e.result)
+			assert.Equal(t, []string{"watchdog", "killed", "KILL"},
+				[]string{e.ended.ServiceResult, e.ended.ExitCode, e.ended.ExitStatus})
+			b.MustRun(t, "rm", dropIn)
+			b.MustRun(t, "systemctl", "daemon-reload")
 		})
 		t.Run("refused", func(t *testing.T) {
 			spec := shell("exit 0")
@@ -158,12 +169,12 @@ func TestRunnerSandbox(t *testing.T) {
 			"org.freedesktop.systemd1.Manager", "SetUnitProperties", "sba(sv)", s.unit(), "true", "1", "TasksMax", "t", "77")
 		e := s.run(shell(`echo $USER; pwd; echo $HOME; touch kept $HOME/kept && echo writable
 cat $CREDENTIALS_DIRECTORY/secrets_TOKEN; cat /proc/self/oom_score_adj
-ls /proc/self/fd | wc -l
+ls /proc/self/fd | wc -l; touch /dev/shm/mine && ls /dev/shm
 for p in /proc/$PPID/fd ` + strings.Join([]string{paths.StateDir, paths.RuntimeDir, paths.Sessions, paths.Workspaces,
 			"/run/dbus"}, " ") + `; do ls $p 2>/dev/null || echo hidden; done
 cat /etc/shadow 2>/dev/null || echo hidden`))
 		require.NotNil(t, e.result)
-		assert.Equal(t, strings.Split("cs-"+s.id+" /workspace /var/lib/codex-session/"+s.id+" writable *** 500 4"+
+		assert.Equal(t, strings.Split("cs-"+s.id+" /workspace /var/lib/codex-session/"+s.id+" writable *** 500 4 mine"+
 			strings.Repeat(" hidden", 7), " "), strings.Fields(e.output))
 
 		e = s.run(shell("ls $HOME /workspace"))
