@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	pipeSize   = 1 << 20   // fewer, larger chunks; what an unprivileged process may have, see pipe(7)
+	pipeSize   = 256 << 10 // fewer, larger chunks, which still fit into the cache of a processor
 	bufferSize = 128 << 10 // of a copy that has to look at the bytes
 )
 
