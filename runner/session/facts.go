@@ -16,6 +16,7 @@ const (
 	TimedOut    Cause = "timed_out"    // Spec.Timeout
 	Cancelled   Cause = "cancelled"    // Result.CancelledBy
 	OutputLimit Cause = "output_limit" // Spec.OutputLimit
+	DiskFull    Cause = "disk_full"    // the files of the workspace exceed their limit, or the disk is full
 	LogFailed   Cause = "log_failed"   // the output could not be written, Result.LogError
 )
 
@@ -26,6 +27,7 @@ type Stage string
 const (
 	SpecStage     Stage = "spec"
 	WorkspaceTask Stage = "workspace"
+	PatchTask     Stage = "patch"
 	EnvTask       Stage = "environment"
 	NotFound      Stage = "not_found"
 	NotExecutable Stage = "not_executable"
