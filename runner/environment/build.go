@@ -1,0 +1,146 @@
+package environment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ready is the file of a whole environment. It has the environment's key.
+const ready = ".ready"
+
+// Place is where a build works.
+type Place struct {
+	Dir       string // the environment, at the path where sessions see it: programs there name it
+	Manifests string // the directory with the manifests
+	Scratch   string // for caches; it goes with the build
+}
+
+// BuildError is a step of a build that failed.
+type BuildError struct {
+	Args []string
+	Err  error // an *exec.ExitError if the step ended by itself
+}
+
+func (e *BuildError) Error() string {
+	return fmt.Sprintf("%s: %v: its log has the reason", strings.Join(e.Args, " "), e.Err)
+}
+
+// Unwrap returns the error of the process.
+func (e *BuildError) Unwrap() error { return e.Err }
+
+// Ready says whether dir has the whole environment of that key.
+func Ready(dir, key string) bool {
+	data, err := os.ReadFile(filepath.Join(dir, ready))
+	return err == nil && string(data) == key+"\n"
+}
+
+// Build makes the environment in dir, an existing directory at its final path that no other build uses. What an earlier
+// build left there it removes, unless that one is whole. The output of the steps goes to log. The errors are a
+// *BuildError, one of the store or the file system, or the end of ctx, which kills the step and
+// what it started.
+func Build(ctx context.Context, host Host, order Order, dir string, log io.Writer) error {
+	provider, err := Find(order.Provider)
+	if err != nil || Ready(dir, order.Key()) {
+		return err
+	}
+	if err := discard(dir); err != nil {
+		return fmt.Errorf("cannot clear what an earlier build left: %w", err)
+	}
+	if err := order.Store.verify(); err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "codex-runner-build-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	place := Place{Dir: dir, Manifests: filepath.Join(dir, "manifests"), Scratch: scratch}
+	if err := order.writeManifests(place.Manifests); err != nil {
+		return fmt.Errorf("cannot write the manifests: %w", err)
+	}
+	for _, step := range provider.Build(order, place) {
+		if err := step.run(ctx, host, place, log); err != nil {
+			return err
+		}
+	}
+	return markReady(dir, order.Key())
+}
+
+func discard(dir string) error {
+	entries, err := os.ReadDir(dir)
+	// The mark goes first: a directory that is half removed is not whole.
+	err = errors.Join(err, ignoreMissing(os.Remove(filepath.Join(dir, ready))))
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return err
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (o Order) writeManifests(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, m := range o.Manifests {
+		err := root.MkdirAll(filepath.Dir(m.Path), 0o755)
+		if err == nil {
+			err = root.WriteFile(m.Path, m.Content, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Step) run(ctx context.Context, host Host, place Place, log io.Writer) error {
+	cmd := exec.CommandContext(ctx, s.Args[0], s.Args[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = place.Manifests, log, log
+	cmd.Env = append([]string{"PATH=" + host.Path, "LC_ALL=C.UTF-8", "HOME=" + place.Scratch, "TMPDIR=" + place.Scratch}, s.Env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second // for processes that left the group and hold the pipe to log
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return &BuildError{s.Args, err}
+	}
+	return nil
+}
+
+// markReady writes the last file of a build after everything else is on the disk (syncfs(2)), so that a crash of the host
+// leaves no mark without the rest.
+func markReady(dir, key string) error {
+	fresh := filepath.Join(dir, ready+".new")
+	file, err := os.Create(fresh)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(key + "\n")
+	if err = errors.Join(err, unix.Syncfs(int(file.Fd())), file.Close()); err != nil {
+		return fmt.Errorf("cannot finish the environment: %w", err)
+	}
+	return os.Rename(fresh, filepath.Join(dir, ready))
+}

@@ -1,0 +1,194 @@
+// Package environment makes the environments of sessions: the packages of a Python, conda or Node project, installed once
+// for all sessions that need the same ones.
+//
+// A session's unit decides what it needs: Plan finds the manifests in its workspace and makes an Order, which has all that
+// the result depends on. The key of the order names the environment. A unit of its own runs Build, which knows nothing of
+// the workspace, at the path where sessions see the environment later. Activate says how a command uses it.
+package environment
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"codex-proxy/internal/nearest"
+)
+
+// Auto has Plan choose the provider by the files of the workspace.
+const Auto = "auto"
+
+// ErrUnsupported reports a manifest that an environment apart from the workspace cannot have.
+var ErrUnsupported = errors.New("this cannot be installed into an environment that sessions share")
+
+// Manifest is a file of the workspace that says what to install.
+type Manifest struct {
+	Path    string `json:"path"` // in the workspace
+	Content []byte `json:"content"`
+}
+
+// Order has all that an environment depends on. Times of files are no part of it.
+type Order struct {
+	Provider     string     `json:"provider"`
+	Tools        []Tool     `json:"tools,omitempty"` // the interpreter, and what installs
+	Architecture string     `json:"architecture"`
+	Manifests    []Manifest `json:"manifests,omitempty"` // by path
+	Store        Store      `json:"store"`
+}
+
+// Key names the environment: 16 hexadecimal digits.
+func (o Order) Key() string {
+	data, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // strings and bytes have no error
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
+}
+
+// tool returns the tool of that name.
+func (o Order) tool(name string) Tool {
+	i := slices.IndexFunc(o.Tools, func(t Tool) bool { return t.Name == name })
+	if i < 0 {
+		return Tool{Name: name}
+	}
+	return o.Tools[i]
+}
+
+// Activation is how a command uses an environment.
+type Activation struct {
+	Path  []string          // directories before those of PATH
+	Env   map[string]string // further variables
+	Links map[string]string // symbolic links to make in the workspace: the target by the name
+}
+
+// Step is a command of a build.
+type Step struct {
+	Args []string
+	Env  []string // beside those that every step has
+}
+
+// Provider is one kind of environment.
+type Provider interface {
+	// Name is what a person writes.
+	Name() string
+	// Detect says whether the workspace has the manifests of this kind.
+	Detect(workspace fs.FS) bool
+	// Key returns the manifests and tools of the order. Its errors are a *MissingToolError, ErrUnsupported, or that of a
+	// manifest which cannot be read.
+	Key(ctx context.Context, host Host, workspace fs.FS) ([]Manifest, []Tool, error)
+	// Build returns the steps that make the environment in a directory.
+	Build(order Order, dir Place) []Step
+	// Activate says how to use the environment in dir.
+	Activate(dir string) Activation
+}
+
+// providers are all kinds. Plan takes the first whose manifests are there; those with exact versions come first.
+var providers = []Provider{uv{}, conda{}, venv{}, node{}, none{}}
+
+// Names returns what a person may write for a provider.
+func Names() []string {
+	names := []string{Auto}
+	for _, p := range providers {
+		names = append(names, p.Name())
+	}
+	return names
+}
+
+// Find returns the provider of that name, or an error that lists the names.
+func Find(name string) (Provider, error) {
+	for _, p := range providers {
+		if p.Name() == name {
+			return p, nil
+		}
+	}
+	hint := "use one of " + strings.Join(Names(), ", ")
+	if likely := nearest.To(name, Names(), 1); len(likely) > 0 {
+		hint = "do you mean " + likely[0] + "?"
+	}
+	return nil, fmt.Errorf("there is no environment %q: %s", name, hint)
+}
+
+// Plan makes the order for a workspace, whose files may be anything. name is a provider or Auto. The directory store
+// has the packages of a build without the network, or is "" if the build has the network.
+func Plan(ctx context.Context, host Host, workspace, name, store string) (Order, error) {
+	root, err := os.OpenRoot(workspace)
+	if err != nil {
+		return Order{}, err
+	}
+	defer root.Close()
+	files := root.FS()
+	var p Provider
+	if name == Auto {
+		p = providers[slices.IndexFunc(providers, func(p Provider) bool { return p.Detect(files) })]
+	} else if p, err = Find(name); err != nil {
+		return Order{}, err
+	}
+	if !p.Detect(files) {
+		return Order{}, fmt.Errorf("the workspace has no manifest for the environment %s: add one, or use --env auto or none", name)
+	}
+	o := Order{Provider: p.Name(), Architecture: runtime.GOARCH}
+	if o.Manifests, o.Tools, err = p.Key(ctx, host, files); err != nil {
+		return Order{}, fmt.Errorf("environment %s: %w", p.Name(), err)
+	}
+	slices.SortFunc(o.Manifests, func(a, b Manifest) int { return cmp.Compare(a.Path, b.Path) })
+	if store != "" && p.Name() != "none" {
+		o.Store, err = openStore(store)
+	}
+	return o, err
+}
+
+// maxManifest is the longest manifest that is read, in bytes.
+const maxManifest = 16 << 20
+
+// manifests reads files of the workspace; those that do not exist are left out. A link out of the workspace is an error.
+func manifests(workspace fs.FS, names ...string) ([]Manifest, error) {
+	var all []Manifest
+	for _, name := range names {
+		info, err := fs.Stat(workspace, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil && (!info.Mode().IsRegular() || info.Size() > maxManifest) {
+			err = fmt.Errorf("%s is no file of at most %d bytes", name, maxManifest)
+		}
+		var content []byte
+		if err == nil {
+			content, err = fs.ReadFile(workspace, name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the manifest: %w", err)
+		}
+		all = append(all, Manifest{name, content})
+	}
+	return all, nil
+}
+
+// has says whether all the files are in the workspace.
+func has(workspace fs.FS, names ...string) bool {
+	for _, name := range names {
+		if _, err := fs.Stat(workspace, name); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// none is the environment of the host.
+type none struct{}
+
+func (none) Name() string      { return "none" }
+func (none) Detect(fs.FS) bool { return true }
+func (none) Key(context.Context, Host, fs.FS) ([]Manifest, []Tool, error) {
+	return nil, nil, nil
+}
+func (none) Build(Order, Place) []Step  { return nil }
+func (none) Activate(string) Activation { return Activation{} }

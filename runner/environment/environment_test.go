@@ -1,0 +1,284 @@
+package environment
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var debian = Host{Path: "/usr/local/bin:/usr/bin:/bin"}
+
+// write makes a directory with the files.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
+	}
+	return dir
+}
+
+// store makes a store of packages with its sums.
+func store(t *testing.T, files map[string]string) string {
+	t.Helper()
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256([]byte(files[name])), name)
+	}
+	files = maps.Clone(files)
+	files[sums] = b.String()
+	return write(t, files)
+}
+
+// wheel is a package of Python with a module and a program of its name.
+func wheel(t *testing.T, name, version string) map[string]string {
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	info := name + "-" + version + ".dist-info/"
+	record := ""
+	for _, f := range [][2]string{
+		{name + ".py", "def main(): print('" + name + " " + version + "')\n"},
+		{info + "METADATA", "Metadata-Version: 2.1\nName: " + name + "\nVersion: " + version + "\n"},
+		{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
+		{info + "entry_points.txt", "[console_scripts]\n" + name + " = " + name + ":main\n"},
+		{info + "RECORD", ""},
+	} {
+		w, err := z.Create(f[0])
+		require.NoError(t, err)
+		sum := sha256.Sum256([]byte(f[1]))
+		record += f[0] + ",sha256=" + base64.RawURLEncoding.EncodeToString(sum[:]) + "," + fmt.Sprint(len(f[1])) + "\n"
+		if f[1] == "" {
+			f[1] = record
+		}
+		_, err = w.Write([]byte(f[1]))
+		require.NoError(t, err)
+	}
+	require.NoError(t, z.Close())
+	return map[string]string{name + "-" + version + "-py3-none-any.whl": b.String()}
+}
+
+// tarball is a compressed archive.
+func tarball(t *testing.T, files map[string]string) string {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(files[name]))}))
+		_, err := w.Write([]byte(files[name]))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, z.Close())
+	return b.String()
+}
+
+// tool returns a host with the tool that the variable names.
+func tool(t *testing.T, variable string) Host {
+	t.Helper()
+	file := os.Getenv(variable)
+	if file == "" {
+		if os.Getenv("CODEX_PROXY_TEST_REQUIRE") == "1" {
+			t.Fatal(variable + " is not set; `make test` sets it")
+		}
+		t.Skip(variable + " is not set; `make test` sets it")
+	}
+	return Host{Path: filepath.Dir(file) + ":" + debian.Path}
+}
+
+// built makes the environment of a workspace.
+func built(t *testing.T, host Host, workspace, name, packages string) (Order, string) {
+	t.Helper()
+	order, err := Plan(t.Context(), host, workspace, name, packages)
+	require.NoError(t, err)
+	dir := filepath.Join(t.TempDir(), order.Key())
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	var log bytes.Buffer
+	require.NoError(t, Build(t.Context(), host, order, dir, &log), "%s", &log)
+	assert.True(t, Ready(dir, order.Key()))
+	return order, dir
+}
+
+// output runs a program with the environment.
+func output(t *testing.T, a Activation, name string, args ...string) string {
+	t.Helper()
+	for _, dir := range a.Path {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			name = filepath.Join(dir, name)
+		}
+	}
+	out, err := exec.Command(name, args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return strings.TrimSpace(string(out))
+}
+
+func TestVenv(t *testing.T) {
+	packages := wheel(t, "greet", "1.0")
+	maps.Copy(packages, wheel(t, "greet", "2.0"))
+	dir := store(t, packages)
+	workspace := write(t, map[string]string{"requirements.txt": "# all\n-r more/base.txt\n-c limits.txt\n", "more/base.txt": "greet\n-c ../limits.txt\n",
+		"limits.txt": "greet<2\n"})
+	order, env := built(t, debian, workspace, Auto, dir)
+	assert.Equal(t, "venv", order.Provider)
+	assert.Len(t, order.Manifests, 3)
+	a := venv{}.Activate(env)
+	assert.Equal(t, "greet 1.0", output(t, a, "greet"))
+	assert.Equal(t, filepath.Join(env, "venv"), a.Env["VIRTUAL_ENV"])
+}
+
+// TestVenvWithHashes has pip compare the wheel with requirements.txt.
+func TestVenvWithHashes(t *testing.T) {
+	packages := wheel(t, "greet", "1.0")
+	dir := store(t, packages)
+	good := fmt.Sprintf("%x", sha256.Sum256([]byte(packages["greet-1.0-py3-none-any.whl"])))
+	_, env := built(t, debian, write(t, map[string]string{"requirements.txt": "greet==1.0 --hash=sha256:" + good + "\n"}), "venv", dir)
+	assert.Equal(t, "greet 1.0", output(t, venv{}.Activate(env), "greet"))
+
+	bad := write(t, map[string]string{"requirements.txt": "greet==1.0 --hash=sha256:" + strings.Repeat("0", 64) + "\n"})
+	order, err := Plan(t.Context(), debian, bad, "venv", dir)
+	require.NoError(t, err)
+	var log bytes.Buffer
+	var failed *BuildError
+	require.ErrorAs(t, Build(t.Context(), debian, order, env, &log), &failed)
+	assert.Contains(t, log.String(), "DO NOT MATCH")
+	assert.False(t, Ready(env, order.Key()))
+}
+
+func TestUV(t *testing.T) {
+	host := tool(t, "CODEX_PROXY_TEST_UV")
+	dir := store(t, wheel(t, "greet", "1.0"))
+	const project = "[project]\nname = 'p'\nversion = '1'\nrequires-python = '>=3.9'\ndependencies = ['greet']\n"
+	workspace := write(t, map[string]string{"pyproject.toml": project, "requirements.txt": "other\n"})
+	lock := exec.Command(filepath.Join(filepath.SplitList(host.Path)[0], "uv"), "lock", "--offline", "--no-index", "--find-links", dir, "--python", "/usr/bin/python3")
+	lock.Dir, lock.Env = workspace, []string{"HOME=" + t.TempDir(), "PATH=/usr/bin", "UV_PYTHON_DOWNLOADS=never"}
+	out, err := lock.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	order, env := built(t, host, workspace, Auto, dir)
+	assert.Equal(t, "uv", order.Provider, "a lock comes before requirements.txt")
+	assert.Equal(t, "greet 1.0", output(t, uv{}.Activate(env), "greet"))
+
+	require.NoError(t, os.WriteFile(filepath.Join(workspace, "pyproject.toml"), []byte(strings.Replace(project, "greet", "greet>9", 1)), 0o644))
+	order, err = Plan(t.Context(), host, workspace, "uv", dir)
+	require.NoError(t, err)
+	var failed *BuildError
+	require.ErrorAs(t, Build(t.Context(), host, order, t.TempDir(), os.Stderr), &failed, "the lock is older than pyproject.toml")
+}
+
+func TestConda(t *testing.T) {
+	host := tool(t, "CODEX_PROXY_TEST_MICROMAMBA")
+	pkg := condaPackage(t)
+	record := map[string]any{"build": "0", "build_number": 0, "depends": []string{}, "name": "greet", "noarch": "generic", "subdir": "noarch", "version": "1.0",
+		"sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(pkg))), "size": len(pkg), "timestamp": 1700000000000}
+	data, err := json.Marshal(map[string]any{"info": map[string]string{"subdir": "noarch"}, "packages": map[string]any{"greet-1.0-0.tar.bz2": record}, "packages.conda": map[string]any{}})
+	require.NoError(t, err)
+	dir := store(t, map[string]string{"noarch/repodata.json": string(data), "noarch/greet-1.0-0.tar.bz2": pkg,
+		"linux-64/repodata.json": `{"info":{"subdir":"linux-64"},"packages":{},"packages.conda":{}}`})
+	workspace := write(t, map[string]string{"environment.yml": "name: x\ndependencies:\n  - greet\n"})
+	order, env := built(t, host, workspace, Auto, dir)
+	assert.Equal(t, "conda", order.Provider)
+	assert.Equal(t, "greet 1.0", output(t, conda{}.Activate(env), "greet"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "noarch/greet-1.0-0.tar.bz2"), []byte("replaced"), 0o644))
+	require.ErrorContains(t, Build(t.Context(), host, order, t.TempDir(), os.Stderr), "is not the file that SHA256SUMS names")
+}
+
+// condaPackage is a package of conda with a program; bzip2 is the compression of that format.
+func condaPackage(t *testing.T) string {
+	index := `{"build":"0","build_number":0,"depends":[],"name":"greet","noarch":"generic","subdir":"noarch","version":"1.0"}`
+	dir := write(t, map[string]string{"bin/greet": "#!/bin/sh\necho greet 1.0\n", "info/index.json": index, "info/files": "bin/greet\n",
+		"info/paths.json": `{"paths":[{"_path":"bin/greet","path_type":"hardlink"}],"paths_version":1}`})
+	require.NoError(t, os.Chmod(filepath.Join(dir, "bin/greet"), 0o755))
+	out, err := exec.Command("/usr/bin/python3", "-c", `
+import io, sys, tarfile
+b = io.BytesIO()
+with tarfile.open(fileobj=b, mode="w:bz2") as t: t.add(sys.argv[1], arcname="")
+sys.stdout.buffer.write(b.getvalue())`, dir).Output()
+	require.NoError(t, err)
+	return string(out)
+}
+
+func TestNode(t *testing.T) {
+	pack := tarball(t, map[string]string{"package/package.json": `{"name":"greet","version":"1.0.0","bin":"cli.js","main":"index.js","scripts":{"install":"echo built > built"}}`,
+		"package/cli.js": "#!/usr/bin/env node\nconsole.log(require('.'))\n", "package/index.js": "module.exports = 'greet 1.0'\n"})
+	sum := sha512.Sum512([]byte(pack))
+	lock := `{"name":"p","version":"1.0.0","lockfileVersion":3,"requires":true,"packages":{
+		"":{"name":"p","version":"1.0.0","dependencies":{"greet":"1.0.0"}},
+		"node_modules/greet":{"version":"1.0.0","resolved":"https://registry.npmjs.org/greet/-/greet-1.0.0.tgz","hasInstallScript":true,
+			"integrity":"sha512-` + base64.StdEncoding.EncodeToString(sum[:]) + `","bin":{"greet":"cli.js"}}}}`
+	workspace := write(t, map[string]string{"package-lock.json": lock,
+		"package.json": `{"name":"p","version":"1.0.0","dependencies":{"greet":"1.0.0"},"scripts":{"prepare":"exit 1"}}`, "use.mjs": "import g from 'greet'; console.log(g)\n"})
+	order, env := built(t, debian, workspace, Auto, store(t, map[string]string{"greet-1.0.0.tgz": pack}))
+	assert.Equal(t, "node", order.Provider)
+	a := node{}.Activate(env)
+	assert.Equal(t, "greet 1.0", output(t, a, "greet"))
+	for name, target := range a.Links {
+		require.NoError(t, os.Symlink(target, filepath.Join(workspace, name)))
+		assert.FileExists(t, filepath.Join(target, "greet/built"), "scripts of packages run")
+	}
+	assert.Equal(t, "greet 1.0", output(t, a, "/usr/bin/node", filepath.Join(workspace, "use.mjs")))
+	again, err := Plan(t.Context(), debian, workspace, Auto, order.Store.Dir)
+	require.NoError(t, err, "the link stays for the next command")
+	assert.Equal(t, order.Key(), again.Key())
+	require.NoError(t, os.Remove(filepath.Join(workspace, "node_modules")))
+	require.NoError(t, os.Mkdir(filepath.Join(workspace, "node_modules"), 0o755))
+	_, err = Plan(t.Context(), debian, workspace, Auto, "")
+	require.ErrorIs(t, err, ErrUnsupported, "the workspace has a node_modules of its own")
+}
+
+func TestKey(t *testing.T) {
+	base := Order{Provider: "venv", Architecture: "amd64", Tools: []Tool{{"python3", "/usr/bin/python3.11", "3.11", "cp311"}},
+		Manifests: []Manifest{{"a", []byte("1")}, {"b", []byte("2")}}, Store: Store{"/s", []byte("x")}}
+	keys := map[string]string{base.Key(): "base"}
+	for name, change := range map[string]func(o *Order){
+		"provider": func(o *Order) { o.Provider = "uv" }, "architecture": func(o *Order) { o.Architecture = "arm64" },
+		"tool":        func(o *Order) { o.Tools = []Tool{{"python3", "/usr/bin/python3.11", "3.12", "cp311"}} },
+		"ABI":         func(o *Order) { o.Tools = []Tool{{"python3", "/usr/bin/python3.11", "3.11", "cp311d"}} },
+		"content":     func(o *Order) { o.Manifests = []Manifest{{"a", []byte("12")}, {"b", []byte("")}} },
+		"name":        func(o *Order) { o.Manifests = []Manifest{{"ab", []byte("1")}, {"", []byte("2")}} },
+		"sums":        func(o *Order) { o.Store.Sums = []byte("y") },
+		"the network": func(o *Order) { o.Store = Store{} },
+	} {
+		o := base
+		change(&o)
+		assert.Empty(t, keys[o.Key()], name)
+		keys[o.Key()] = name
+	}
+	assert.Regexp(t, "^[0-9a-f]{16}$", base.Key())
+	var read Order
+	data, err := json.Marshal(base)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, &read))
+	assert.Equal(t, base.Key(), read.Key(), "the unit that builds computes the same key")
+}
+
+func TestKeyIgnoresTimes(t *testing.T) {
+	workspace := write(t, map[string]string{"requirements.txt": "greet\n"})
+	first, err := Plan(t.Context(), debian, workspace, Auto, "")
+	require.NoError(t, err)
+	require.NoError(t, os.Chtimes(filepath.Join(workspace, "requirements.txt"), first0, first0))
+	again, err := Plan(t.Context(), debian, workspace, Auto, "")
+	require.NoError(t, err)
+	assert.Equal(t, first.Key(), again.Key())
+	require.NoError(t, os.WriteFile(filepath.Join(workspace, "requirements.txt"), []byte("other\n"), 0o644))
+	other, err := Plan(t.Context(), debian, workspace, Auto, "")
+	require.NoError(t, err)
+	assert.NotEqual(t, first.Key(), other.Key())
+	assert.Equal(t, runtime.GOARCH, other.Architecture)
+}

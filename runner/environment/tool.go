@@ -1,0 +1,96 @@
+package environment
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Tool is a program that an environment is made with.
+type Tool struct {
+	Name    string `json:"name"`
+	Path    string `json:"path"` // without links
+	Version string `json:"version"`
+	ABI     string `json:"abi,omitempty"` // of an interpreter, as its compiled modules are named by
+}
+
+// MissingToolError is a tool that the host does not have.
+type MissingToolError struct {
+	Tool    string
+	Package string // that has it
+}
+
+func (e *MissingToolError) Error() string {
+	return fmt.Sprintf("this host has no %s: install %s", e.Tool, e.Package)
+}
+
+// packages names where an administrator finds each tool.
+var packages = map[string]string{
+	"python3": "the package python3", "pip": "the package python3-pip", "node": "the package nodejs", "npm": "the package npm",
+	"uv":         "uv from PyPI (pip install uv) into /usr/local/bin",
+	"micromamba": "micromamba of conda-forge (https://mamba.readthedocs.io) into /usr/local/bin",
+}
+
+// Host is where tools are looked for.
+type Host struct {
+	Path string // as PATH: directories that sessions cannot write
+}
+
+// find returns the real path of a tool.
+func (h Host) find(name string) (string, error) {
+	for _, dir := range filepath.SplitList(h.Path) {
+		file := filepath.Join(dir, name)
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return filepath.EvalSymlinks(file)
+		}
+	}
+	return "", &MissingToolError{name, packages[name]}
+}
+
+// ask runs a tool and returns what it writes.
+func (h Host) ask(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.Env = "/", []string{"PATH=" + h.Path, "LC_ALL=C", "HOME=/nonexistent"}
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("cannot run %s: %w", args[0], err)
+	}
+	return out, nil
+}
+
+// versioned returns a tool whose option --version ends its first line with the version.
+func (h Host) versioned(ctx context.Context, name string) (Tool, error) {
+	path, err := h.find(name)
+	if err != nil {
+		return Tool{}, err
+	}
+	out, err := h.ask(ctx, path, "--version")
+	first, _, _ := strings.Cut(string(out), "\n")
+	return Tool{Name: name, Path: path, Version: first}, err
+}
+
+// python returns the interpreter, and pip as one of its modules.
+func (h Host) python(ctx context.Context) (interpreter, pip Tool, err error) {
+	path, err := h.find("python3")
+	if err != nil {
+		return Tool{}, Tool{}, err
+	}
+	out, err := h.ask(ctx, path, "-I", "-c", `
+import importlib.metadata, json, os, sys, sysconfig
+try: pip = importlib.metadata.version("pip")
+except importlib.metadata.PackageNotFoundError: pip = ""
+print(json.dumps({"path": os.path.realpath(sys.executable), "version": sys.version, "pip": pip,
+                  "abi": sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag}))`)
+	if err != nil {
+		return Tool{}, Tool{}, err
+	}
+	var facts struct{ Path, Version, Pip, ABI string }
+	if err := json.Unmarshal(out, &facts); err != nil {
+		return Tool{}, Tool{}, fmt.Errorf("cannot read what %s says of itself: %w", path, err)
+	}
+	return Tool{"python3", facts.Path, facts.Version, facts.ABI}, Tool{Name: "pip", Version: facts.Pip}, nil
+}
