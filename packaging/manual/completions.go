@@ -8,8 +8,8 @@ import (
 
 // completions returns the scripts for shells by their names below -out. They ask
 // the program for words (__complete), and depend on its name alone.
-func completions() (map[string][]byte, error) {
-	root := &cobra.Command{Use: "codex-proxy"}
+func completions(program string) (map[string][]byte, error) {
+	root := &cobra.Command{Use: program}
 	var bash, zsh, fish bytes.Buffer
 	if err := root.GenBashCompletionV2(&bash, true); err != nil {
 		return nil, err
@@ -21,8 +21,8 @@ func completions() (map[string][]byte, error) {
 		return nil, err
 	}
 	return map[string][]byte{
-		"completions/codex-proxy.bash": bash.Bytes(),
-		"completions/codex-proxy.zsh":  zsh.Bytes(),
-		"completions/codex-proxy.fish": fish.Bytes(),
+		"completions/" + program + ".bash": bash.Bytes(),
+		"completions/" + program + ".zsh":  zsh.Bytes(),
+		"completions/" + program + ".fish": fish.Bytes(),
 	}, nil
 }

@@ -10,17 +10,19 @@ import (
 	"strings"
 )
 
-const licensesHead = `Licences of what is linked into codex-proxy
+const licensesHead = `Licences of what is linked into %[1]s
 
-codex-proxy itself is under the Apache License, version 2.0. Its start-up code,
+%[1]s itself is under the Apache License, version 2.0. Its start-up code,
 and what that needs, is of the GNU C Library (LGPL-2.1-or-later, with its
 exceptions); https://www.gnu.org/licenses/old-licenses/lgpl-2.1.html has the text.
 `
 
-// licenses are those of every Go module in the program, and of Go.
-func licenses(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-deps", "-f",
-		"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}", "./cmd/codex-proxy", "./cmd/codex-proxy-traces").Output()
+// licenses are those of every Go module in the programs of the book's package, and
+// of Go.
+func licenses(ctx context.Context, b book) (string, error) {
+	list := []string{"list", "-deps", "-f",
+		"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}"}
+	out, err := exec.CommandContext(ctx, "go", append(list, b.sources...)...).Output()
 	if err != nil {
 		return "", fmt.Errorf("cannot list the modules: %w", err)
 	}
@@ -30,7 +32,7 @@ func licenses(ctx context.Context) (string, error) {
 	}
 	modules := append(lines(string(out)), "The Go programming language\t"+strings.TrimSpace(string(root)))
 	slices.Sort(modules)
-	text := licensesHead
+	text := fmt.Sprintf(licensesHead, b.program)
 	for _, module := range slices.Compact(modules) {
 		name, dir, ok := strings.Cut(module, "\t")
 		if !ok { // what has no module

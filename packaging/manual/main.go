@@ -1,8 +1,9 @@
-// Command manual writes the files that the packages hold beside the program: man
+// Command manual writes the files that the packages hold beside a program: man
 // pages and shell completions, the compressed changelog and the licences. The pages
 // come from the program's command tree, the reference files in packaging/etc, the
 // units and docs/operations.md, so that they cannot disagree with them. It runs in
-// the repository's root.
+// the repository's root. The name of FILE is that of the program: books.go has one
+// book for each.
 //
 //	manual -program FILE -out DIR
 package main
@@ -23,7 +24,7 @@ import (
 )
 
 func main() {
-	program := flag.String("program", "", "codex-proxy, for this machine")
+	program := flag.String("program", "", "the program, built for this machine")
 	out := flag.String("out", "", "directory to write to")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -56,19 +57,23 @@ func write(ctx context.Context, program, out string) error {
 
 // manual returns every file by its name below -out.
 func manual(ctx context.Context, program string) (map[string][]byte, error) {
+	book, err := bookOf(filepath.Base(program))
+	if err != nil {
+		return nil, err
+	}
 	commands, err := describe(ctx, program)
 	if err != nil {
 		return nil, err
 	}
-	pages, err := manPages(commands)
+	pages, err := book.pages(commands)
 	if err != nil {
 		return nil, err
 	}
-	files, err := completions()
+	files, err := completions(book.program)
 	if err != nil {
 		return nil, err
 	}
-	if pages["doc/licenses"], err = licenses(ctx); err != nil {
+	if pages["doc/licenses"], err = licenses(ctx, book); err != nil {
 		return nil, err
 	}
 	changelog, err := os.ReadFile("CHANGELOG.md")

@@ -21,7 +21,8 @@ import (
 	"codex-proxy/test/machine"
 )
 
-// made is what is made of the program as it is, once for all tests.
+// made is what is made of the programs as they are, once for all tests: names below
+// that of the program, and beside them "program" and the help texts.
 var made = sync.OnceValues(func() (map[string][]byte, error) {
 	if err := os.Chdir("../.."); err != nil {
 		return nil, err
@@ -31,32 +32,45 @@ var made = sync.OnceValues(func() (map[string][]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "codex-proxy")
-	if out, err := exec.Command("go", "build", "-o", program, "./cmd/codex-proxy").CombinedOutput(); err != nil {
-		return nil, &exec.Error{Name: string(out), Err: err}
-	}
 	if err := os.Setenv("SOURCE_DATE_EPOCH", "1772366400"); err != nil {
 		return nil, err
 	}
-	files, err := manual(context.Background(), program)
-	if err != nil {
-		return nil, err
-	}
-	if files["program"], err = os.ReadFile(program); err != nil {
-		return nil, err
-	}
-	commands, err := describe(context.Background(), program)
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range commands {
-		files["help "+c.Name], err = exec.Command(program, c.Name, "--help").Output()
-		if err != nil {
+	all := map[string][]byte{}
+	for _, name := range []string{proxyBook.program, runnerBook.program} {
+		if err := makeOne(all, filepath.Join(dir, name)); err != nil {
 			return nil, err
 		}
 	}
-	return files, nil
+	return all, nil
 })
+
+// makeOne builds a program and adds what is made of it.
+func makeOne(all map[string][]byte, program string) error {
+	name := filepath.Base(program)
+	if out, err := exec.Command("go", "build", "-o", program, "./cmd/"+name).CombinedOutput(); err != nil {
+		return &exec.Error{Name: string(out), Err: err}
+	}
+	files, err := manual(context.Background(), program)
+	if err != nil {
+		return err
+	}
+	if files["program"], err = os.ReadFile(program); err != nil {
+		return err
+	}
+	commands, err := describe(context.Background(), program)
+	if err != nil {
+		return err
+	}
+	for _, c := range commands {
+		if files["help "+c.Name], err = exec.Command(program, c.Name, "--help").Output(); err != nil {
+			return err
+		}
+	}
+	for file, text := range files {
+		all[name+"/"+file] = text
+	}
+	return nil
+}
 
 func file(t *testing.T, name string) string {
 	t.Helper()
@@ -80,9 +94,9 @@ func pages(t *testing.T) []string {
 	files, err := made()
 	require.NoError(t, err)
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool {
-		return !strings.HasPrefix(name, "man/")
+		return !strings.Contains(name, "/man/")
 	})
-	require.Len(t, names, 9)
+	require.Len(t, names, 9+2)
 	return names
 }
 
@@ -122,27 +136,29 @@ func assertHolds(t *testing.T, page, text string) {
 }
 
 // The page holds every word of every --help, in its order.
-func TestProgramPage(t *testing.T) {
-	page := rendered(t, "man/codex-proxy.1.gz")
+func TestProgramPages(t *testing.T) {
 	files, err := made()
 	require.NoError(t, err)
-	commands := 0
-	for name, text := range files {
-		if !strings.HasPrefix(name, "help ") {
-			continue
+	for _, program := range []string{"codex-proxy", "codex-runner"} {
+		page := rendered(t, program+"/man/"+program+".1.gz")
+		commands := 0
+		for name, text := range files {
+			if !strings.HasPrefix(name, program+"/help ") {
+				continue
+			}
+			commands++
+			help := strings.TrimPrefix(strings.ReplaceAll(string(text), "Usage: "+program, program), " ")
+			assertHolds(t, page, help)
 		}
-		commands++
-		help := strings.TrimPrefix(strings.ReplaceAll(string(text), "Usage: codex-proxy", "codex-proxy"), " ")
-		assertHolds(t, page, help)
+		assert.GreaterOrEqual(t, commands, 5, program)
 	}
-	assert.Greater(t, commands, 10)
 }
 
 // Every setting of the reference files is a tag or an example of its page.
 func TestSettingsPages(t *testing.T) {
 	for source, page := range map[string]string{
-		proxyFile: "man/codex-proxy.toml.5.gz", workerFile: "man/codex-worker.toml.5.gz",
-		dependencyFile: "man/codex-dependency.toml.5.gz",
+		proxyFile: "codex-proxy/man/codex-proxy.toml.5.gz", workerFile: "codex-proxy/man/codex-worker.toml.5.gz",
+		dependencyFile: "codex-proxy/man/codex-dependency.toml.5.gz",
 	} {
 		text := rendered(t, page)
 		reference, err := os.ReadFile(source)
@@ -159,11 +175,11 @@ func TestSettingsPages(t *testing.T) {
 }
 
 func TestUnitPages(t *testing.T) {
-	assert.Contains(t, rendered(t, "man/codex-worker@.service.8.gz"), "RESTART DELAYS")
-	assert.Contains(t, rendered(t, "man/codex-proxy-fetch.service.8.gz"), "ExecStartPre= As root (+)")
-	assert.Contains(t, rendered(t, "man/codex-proxy.service.8.gz"),
+	assert.Contains(t, rendered(t, "codex-proxy/man/codex-worker@.service.8.gz"), "RESTART DELAYS")
+	assert.Contains(t, rendered(t, "codex-proxy/man/codex-proxy-fetch.service.8.gz"), "ExecStartPre= As root (+)")
+	assert.Contains(t, rendered(t, "codex-proxy/man/codex-proxy.service.8.gz"),
 		"start_limit_hit too many starts in a row; systemd: nothing any more;")
-	dependency := rendered(t, "man/codex-dependency@.service.8.gz")
+	dependency := rendered(t, "codex-proxy/man/codex-dependency@.service.8.gz")
 	assert.Contains(t, dependency, "a generator makes a drop-in of the file")
 	assert.Contains(t, dependency, "RestartPreventExitStatus= A refused start and an invalid file")
 	var r roff
@@ -173,9 +189,10 @@ func TestUnitPages(t *testing.T) {
 // installed puts the program on PATH and returns the path of a completion script.
 func installed(t *testing.T, script string) string {
 	t.Helper()
-	text := file(t, "completions/"+script)
+	name := strings.TrimSuffix(script, filepath.Ext(script))
+	text := file(t, name+"/completions/"+script)
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "codex-proxy"), []byte(file(t, "program")), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(file(t, name+"/program")), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	path := filepath.Join(dir, script)
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
@@ -239,7 +256,7 @@ func TestZshCompletion(t *testing.T) {
 }
 
 func TestLicenses(t *testing.T) {
-	text := file(t, "doc/licenses.gz")
+	text := file(t, "codex-proxy/doc/licenses.gz")
 	assert.Contains(t, text, "\ngithub.com/godbus/dbus/v5 v")
 	assert.Contains(t, text, "\nThe Go programming language\n")
 	assert.Contains(t, text, "GNU C Library")

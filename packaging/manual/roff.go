@@ -12,9 +12,10 @@ type roff struct {
 	begun int // length at the last heading: what follows it needs no .PP
 }
 
-func newPage(name string, section int, date, summary string) *roff {
+// newPage begins a page of the package of a program.
+func newPage(program, name string, section int, date, summary string) *roff {
 	var r roff
-	fmt.Fprintf(&r, ".TH %s %d %s codex-proxy\n", quote(strings.ToUpper(name)), section, date)
+	fmt.Fprintf(&r, ".TH %s %d %s %s\n", quote(strings.ToUpper(name)), section, date, program)
 	r.section("NAME")
 	r.text(name + " - " + summary)
 	return &r

@@ -1,0 +1,100 @@
+package main
+
+const (
+	proxyFile  = "packaging/etc/config.toml"
+	workerFile = "packaging/etc/workers/default.toml"
+	// dependencyFile is the preset that has every key.
+	dependencyFile = "packaging/dependencies/template.toml"
+)
+
+var proxyBook = book{
+	program: "codex-proxy",
+	sources: []string{"./cmd/codex-proxy", "./cmd/codex-proxy-traces"},
+	summary: "OpenAI-compatible endpoint in front of codex workers",
+	description: "codex-proxy serves the OpenAI API in front of codex app-server. " +
+		"Each worker is a systemd unit of its own, which systemd watches and restarts; readiness follows the real handshake with the worker. " +
+		strong + "systemctl start codex-proxy" + plain + " starts everything.",
+	seeAlso: []string{"codex-proxy.toml(5)", "codex-worker.toml(5)", "codex-dependency.toml(5)", "codex-proxy.service(8)",
+		"codex-worker@.service(8)", "codex-dependency@.service(8)"},
+	settings: []settingsPage{
+		{"codex-proxy.toml", "/etc/codex-proxy/config.toml", "settings of the HTTP daemon", proxyFile},
+		{"codex-worker.toml", "/etc/codex-proxy/workers/NAME.toml", "settings of a worker", workerFile},
+		{"codex-dependency.toml", "/etc/codex-proxy/dependencies/NAME.toml", "settings of a dependency", dependencyFile},
+	},
+	settingsSeeAlso: []string{"codex-proxy(1)", "codex-proxy.service(8)", "codex-worker@.service(8)", "codex-dependency@.service(8)"},
+	units: []unitPage{
+		{
+			unit: "codex-proxy.service", summary: "the HTTP daemon under systemd",
+			synopsis: "codex-proxy.service, codex-proxy.socket, codex.target",
+			description: "codex-proxy.service answers HTTP on the socket of codex-proxy.socket, " +
+				"which keeps connections while the service restarts. codex.target contains both and all workers. " +
+				strong + "systemctl start codex-proxy" + plain + " starts the target, too; " + strong + "systemctl stop codex.target" + plain + " stops everything.",
+			sections: []string{
+				"Processes and sockets", "What is going on", "Reasons", "What is wrong", "Upgrades", "Memory", "The control socket",
+			},
+		},
+		{
+			unit: "codex-proxy-fetch.service", summary: "images from the network for codex-proxy",
+			synopsis:    "codex-proxy-fetch.service, codex-proxy-fetch.socket",
+			description: "codex-proxy-fetch.service fetches the images that clients name by URL.",
+			sections:    []string{"Images from the network"},
+		},
+		{
+			unit: "codex-proxy-traces.service", summary: "traces of codex-proxy on their way",
+			synopsis: "codex-proxy-traces.service, codex-proxy-traces.socket",
+			description: "codex-proxy-traces.service sends the daemon's OpenTelemetry traces to the collector " +
+				"that [traces] in /etc/codex-proxy/config.toml names.",
+			sections: []string{"Traces"},
+		},
+		{
+			unit: "codex-dependency@.service", summary: "a server beside codex-proxy under systemd",
+			synopsis: "codex-dependency@NAME.service",
+			description: "codex-dependency@NAME.service is one dependency, a server such as a database or a model " +
+				"server, with the settings in /etc/codex-proxy/dependencies/NAME.toml. systemctl start returns when the " +
+				"server's check passes. systemd restarts it after a crash, at growing intervals, and kills it when the " +
+				"check fails for too long. The start is refused, and not tried again, while another process holds its " +
+				"lock, its data or one of its ports.",
+			paragraphs: []string{
+				"At boot and at each " + strong + "systemctl daemon-reload" + plain + " a generator makes a drop-in of the " +
+					"file, with the whole command; " + strong + "systemctl cat" + plain + " shows it. A file with a fault " +
+					"makes none, and then a start fails with the fault in " + strong + "systemctl status" + plain + ".",
+				strong + "codex-proxy dependencies" + plain + " makes, lists, checks and removes dependencies. The keys " +
+					"requires, bind_requires and ready_requires of codex-proxy.toml(5) and codex-worker.toml(5) tie the " +
+					"daemon or a worker to them. " + strong + "systemctl enable" + plain + " starts one at boot.",
+			},
+		},
+		{
+			unit: "codex-worker@.service", summary: "a codex app-server under systemd",
+			synopsis: "codex-worker@NAME.service, codex-worker@NAME.socket",
+			description: "codex-worker@NAME.service is one codex app-server " +
+				"with the settings in /etc/codex-proxy/workers/NAME.toml. The daemon reaches it over /run/codex-proxy/NAME.sock, the socket of codex-worker@NAME.socket. " +
+				"systemd restarts it, at growing intervals, and kills it when it hangs.",
+			sections: []string{
+				"Draining", "Stopping and restarting", "Users of the workers", "The start limit", "Restart delays", "Memory", "Drop-ins",
+			},
+		},
+	},
+	unitSeeAlso: []string{"codex-proxy(1)", "codex-proxy.toml(5)", "codex-worker.toml(5)", "codex-dependency.toml(5)",
+		"systemd.service(5)"},
+	status: [][2]string{
+		{"0", "Success."},
+		{"1", "Failure; the reason is on standard error."},
+		{"64", "Wrong usage, EX_USAGE of sysexits.h."},
+		{"75", "Failure for now, EX_TEMPFAIL: another try may succeed."},
+		{"78", "A fault of the configuration, EX_CONFIG: systemd does not restart codex-proxy.service."},
+		{"203", "The program of notify-exec cannot be started."},
+	},
+	files: [][2]string{
+		{"/etc/codex-proxy/config.toml", "Settings of the daemon."},
+		{"/etc/codex-proxy/workers/NAME.toml", "Settings of the worker NAME."},
+		{"/etc/codex-proxy/dependencies/NAME.toml", "Settings of the dependency NAME."},
+		{"/etc/codex-proxy/api-keys", "The hashes of the API keys."},
+		{"/etc/codex-proxy/traces-headers", "Headers for the collector of traces."},
+		{"/etc/codex-proxy/first-key", "The API key that the installation made, readable by root. " +
+			"Keep it elsewhere and delete the file."},
+		{"/var/lib/codex-worker/NAME", "The worker's CODEX_HOME, with its login: a link to /var/lib/private/codex-worker/NAME."},
+		{"/var/lib/codex-dependency/NAME", "The data of the dependency NAME. Without a user in its file: a link to " +
+			"/var/lib/private/codex-dependency/NAME."},
+		{"/usr/share/codex-proxy/dependencies", "Presets of dependencies."},
+	},
+}

@@ -1,0 +1,26 @@
+package main
+
+var runnerBook = book{
+	program: "codex-runner",
+	sources: []string{"./cmd/codex-runner"},
+	summary: "commands in supervised sessions",
+	description: "codex-runner takes a repository, a ref, perhaps a patch, an environment and a command. It runs the " +
+		"command as a systemd unit under limits, streams its output, and reports how it ended.",
+	seeAlso:     []string{"codex-session@.service(8)", "env(1)", "timeout(1)", "systemd-run(1)"},
+	unitSeeAlso: []string{"codex-runner(1)", "systemd.exec(5)", "systemd.resource-control(5)"},
+	units: []unitPage{{
+		unit: "codex-session@.service", summary: "a session's command under systemd",
+		synopsis: "codex-session@ID.service, codex-sessions.slice",
+		description: "codex-session@ID.service runs the commands of the session ID, one at each start, as a user of " +
+			"its own and in a sandbox. codex-sessions.slice contains all of them.",
+	}},
+	status: [][2]string{
+		{"0", "Success. Of run: the command exited with 0."},
+		{"1", "Failure; the reason is on standard error."},
+		{"64", "Wrong usage, EX_USAGE of sysexits.h."},
+	},
+	files: [][2]string{
+		{"/run/codex-runner/api.sock", "The API, which the commands for people use."},
+		{"/var/lib/codex-runner", "Sessions: their commands, output and artifacts."},
+	},
+}
