@@ -1,0 +1,54 @@
+package logs
+
+import (
+	"context"
+	"io"
+)
+
+// A Follower waits for more of a log that is written. It belongs to the goroutine of its Reader:
+//
+//	lines := logs.NewLines(reader)
+//	for {
+//		line, err := lines.Next()
+//		if errors.Is(err, io.EOF) {
+//			err = follower.Wait(ctx)
+//		}
+//		…
+//	}
+//
+// As the Reader reads files, a slow one loses nothing, and holds nothing in memory but its buffer.
+type Follower struct {
+	reader  *Reader
+	watcher *Watcher
+	watch   *watch
+	ended   <-chan struct{}
+}
+
+// Follow returns a Follower of what the Reader reads. The channel ended is closed when the writing process has ended,
+// and with it the log. The caller closes the Follower.
+func (w *Watcher) Follow(r *Reader, ended <-chan struct{}) (*Follower, error) {
+	watch, err := w.add(r.index)
+	if err != nil {
+		return nil, err
+	}
+	return &Follower{reader: r, watcher: w, watch: watch, ended: ended}, nil
+}
+
+// Close releases the watch. The Reader stays open.
+func (f *Follower) Close() { f.watcher.remove(f.watch) }
+
+// Wait returns nil when the Reader should be read again, io.EOF when the log has ended and the Reader was read since,
+// and the cause of ctx when that is done.
+func (f *Follower) Wait(ctx context.Context) error {
+	if f.reader.complete {
+		return io.EOF
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-f.watch.written:
+	case <-f.ended:
+		f.reader.Complete()
+	}
+	return nil
+}
