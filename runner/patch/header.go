@@ -75,6 +75,7 @@ func (p *parser) unquoted(text string) (string, error) {
 }
 
 // gitHeader reads a part up to its hunks: the line diff --git and the lines of git-diff(1) behind it.
+// git reads a header without any such line in ways of its own.
 func (p *parser) gitHeader() (*File, error) {
 	h := header{parser: p, file: &File{Line: p.at + 1}}
 	h.both = p.sameName(strings.TrimPrefix(p.line(), "diff --git "))
@@ -83,6 +84,9 @@ func (p *parser) gitHeader() (*File, error) {
 		more, err := h.extended()
 		if err != nil {
 			return nil, err
+		}
+		if !more && p.at == h.file.Line {
+			return nil, p.malformed(h.both, "its header says no change")
 		}
 		if !more {
 			return h.finish()

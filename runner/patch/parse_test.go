@@ -80,6 +80,7 @@ func TestRefusedPatches(t *testing.T) {
 		"half a rename":        {git + "rename from x\n", Malformed, "does not say which file"},
 		"a name not repeated":  {"diff --git a/x b/yy\nindex 1..2\n", Malformed, "does not say which file"},
 		"new without a line":   {git + "--- /dev/null\n+++ b/x\n" + added("x"), Malformed, "no line for the new or removed file"},
+		"no change":            {git + "text\n", Malformed, `line 2 of the patch, file "x": its header says no change`},
 		"no names":             {plain("/dev/null", "/dev/null"), Malformed, "no name before the change and none after it"},
 		"no prefix":            {plain("x", "x"), Malformed, `the name "x" has no a/ or b/ before it: make the patch with ` + "`git diff`, without --no-prefix"},
 		"a bad quote":          {plain(`"a/x`, `"b/x`), Malformed, "is not quoted as git does"},
