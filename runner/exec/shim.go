@@ -112,12 +112,13 @@ func (s *Shim) command(ctx context.Context, run *run) *session.Result {
 	if ctx.Err() != nil {
 		return run.refused(errCancelled)
 	}
+	// The watchdog of the unit begins with READY=1, and the command may stop this process as soon as it runs.
+	s.Notifier.Ready("Running: " + run.spec.Args[0])
 	child, err := start(launch, s.Files[paths.StdinFile], &inheritance{score: s.Score, fileSize: run.spec.FileSize})
 	if err != nil {
 		return run.refused(err)
 	}
 	run.begin(child)
-	s.Notifier.Ready("Running: " + run.spec.Args[0])
 	defer s.watch(run)()
 	return run.follow(child, func(cause session.Cause) { s.Notifier.Status("Ending: " + string(cause)) })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/notify"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/session"
 )
@@ -255,6 +256,25 @@ func TestPreparations(t *testing.T) {
 	result, output := b.run(t.Context())
 	assert.Equal(t, &session.Failure{Stage: session.EnvTask, Text: "no uv"}, result.Failure)
 	assert.Empty(t, output)
+}
+
+// The service manager has READY=1, with which its watchdog begins, before the command can do anything.
+func TestReadyPrecedesTheCommand(t *testing.T) {
+	spec := shell("")
+	spec.Args = []string{"no-such-program"}
+	b := newBed(t, spec)
+	address := filepath.Join(b.dir, "notify")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: address})
+	require.NoError(t, err)
+	defer manager.Close()
+	t.Setenv("NOTIFY_SOCKET", address)
+	b.Notifier, err = notify.FromEnv(nil)
+	require.NoError(t, err)
+	b.run(t.Context())
+	message := make([]byte, 256)
+	n, err := manager.Read(message)
+	require.NoError(t, err)
+	assert.Equal(t, "READY=1\nSTATUS=Running: no-such-program", string(message[:n]))
 }
 
 func TestWithoutFiles(t *testing.T) {

@@ -149,6 +149,18 @@ func (s *runnerSession) cleaned() {
 	}
 }
 
+// writing asks for the status of the running command until it has written so many bytes, and returns that status.
+func (s *runnerSession) writing(size int) map[string]any {
+	s.t.Helper()
+	for deadline := time.Now().Add(bound); ; {
+		status := s.ask(`{"version":1,"do":"status"}`)
+		if written, _ := status["bytes"].(float64); int(written) >= size {
+			return status
+		}
+		require.True(s.t, time.Now().Before(deadline), "it never wrote %d bytes: %v", size, status)
+	}
+}
+
 // ask sends a request to the session's control socket and returns the reply.
 func (s *runnerSession) ask(request string) map[string]any {
 	s.t.Helper()
