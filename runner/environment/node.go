@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -30,13 +31,16 @@ func (node) Key(ctx context.Context, host Host, workspace fs.FS) ([]Manifest, []
 	if err != nil {
 		return nil, nil, err
 	}
-	out, err := host.ask(ctx, program, "-p", "process.version + ' ' + process.versions.modules")
+	tools, err := host.recall(program, func() ([]Tool, []string, error) {
+		out, err := host.ask(ctx, program, "-p", "process.version + ' ' + process.versions.modules")
+		version, abi, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+		return []Tool{{"node", program, version, abi}}, nil, err
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	version, abi, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
 	npm, err := host.versioned(ctx, "npm")
-	return files, []Tool{{"node", program, version, abi}, npm}, err
+	return files, append(slices.Clip(tools), npm), err
 }
 
 // noLinks refuses packages that lie in the workspace.

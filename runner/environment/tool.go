@@ -37,7 +37,8 @@ var packages = map[string]string{
 
 // Host is where tools are looked for.
 type Host struct {
-	Path string // as PATH: directories that sessions cannot write
+	Path  string // as PATH: directories that sessions cannot write
+	Facts Facts  // read and added to by Plan, in one goroutine; nil to ask the tools each time
 }
 
 // find returns the real path of a tool.
@@ -68,29 +69,47 @@ func (h Host) versioned(ctx context.Context, name string) (Tool, error) {
 	if err != nil {
 		return Tool{}, err
 	}
-	out, err := h.ask(ctx, path, "--version")
-	first, _, _ := strings.Cut(string(out), "\n")
-	return Tool{Name: name, Path: path, Version: first}, err
+	tools, err := h.recall(path, func() ([]Tool, []string, error) {
+		out, err := h.ask(ctx, path, "--version")
+		first, _, _ := strings.Cut(string(out), "\n")
+		return []Tool{{Name: name, Path: path, Version: first}}, nil, err
+	})
+	if err != nil {
+		return Tool{}, err
+	}
+	return tools[0], nil
 }
 
-// python returns the interpreter, and pip as one of its modules.
+// python returns the interpreter, and pip as one of its modules, without a version if it is missing.
 func (h Host) python(ctx context.Context) (interpreter, pip Tool, err error) {
 	path, err := h.find("python3")
 	if err != nil {
 		return Tool{}, Tool{}, err
 	}
+	tools, err := h.recall(path, func() ([]Tool, []string, error) { return h.askPython(ctx, path) })
+	if err != nil {
+		return Tool{}, Tool{}, err
+	}
+	return tools[0], tools[1], nil
+}
+
+// askPython returns the directories of modules too: one changes when pip is installed there.
+func (h Host) askPython(ctx context.Context, path string) (tools []Tool, directories []string, err error) {
 	out, err := h.ask(ctx, path, "-I", "-c", `
 import importlib.metadata, json, os, sys, sysconfig
 try: pip = importlib.metadata.version("pip")
 except importlib.metadata.PackageNotFoundError: pip = ""
-print(json.dumps({"path": os.path.realpath(sys.executable), "version": sys.version, "pip": pip,
+print(json.dumps({"path": os.path.realpath(sys.executable), "version": sys.version, "pip": pip, "modules": sys.path,
                   "abi": sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag}))`)
 	if err != nil {
-		return Tool{}, Tool{}, err
+		return nil, nil, err
 	}
-	var facts struct{ Path, Version, Pip, ABI string }
+	var facts struct {
+		Path, Version, Pip, ABI string
+		Modules                 []string
+	}
 	if err := json.Unmarshal(out, &facts); err != nil {
-		return Tool{}, Tool{}, fmt.Errorf("cannot read what %s says of itself: %w", path, err)
+		return nil, nil, fmt.Errorf("cannot read what %s reports of itself: %w", path, err)
 	}
-	return Tool{"python3", facts.Path, facts.Version, facts.ABI}, Tool{Name: "pip", Version: facts.Pip}, nil
+	return []Tool{{"python3", facts.Path, facts.Version, facts.ABI}, {Name: "pip", Version: facts.Pip}}, facts.Modules, nil
 }
