@@ -82,8 +82,15 @@ func (w *Writer) write(stream Stream, p []byte) error {
 		if err != nil {
 			return err
 		}
-		n, err := w.output.WriteAt(p[:min(int64(len(p)), room)], w.last.end)
-		if err := errors.Join(err, w.record(stream, int64(n))); err != nil {
+		// Not WriteAt, which does not say how much it wrote before an error.
+		n, err := unix.Pwrite(int(w.output.Fd()), p[:min(int64(len(p)), room)], w.last.end)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := w.record(stream, int64(n)); err != nil {
 			return err
 		}
 		p = p[n:]
