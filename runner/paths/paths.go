@@ -15,6 +15,8 @@ const (
 	StateDir = "/var/lib/codex-runner"
 	// RuntimeDir is RuntimeDirectory= of codex-runner.service, likewise.
 	RuntimeDir = "/run/codex-runner"
+	// Socket is the API, ListenStream= of codex-runner.socket.
+	Socket = RuntimeDir + "/api.sock"
 	// Secrets has a directory for each session, LoadCredential= of its unit: a file there is the credential
 	// secrets_NAME.
 	Secrets = RuntimeDir + "/secrets"

@@ -1,0 +1,54 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"codex-proxy/runner/logs"
+)
+
+// Line is the data of an SSE event "line", whose id is the offset behind it. Text or, if it is not UTF-8, Bytes has the
+// line without its newline. A line may come in parts: the last one has Newline, except at the end of the output.
+type Line struct {
+	Time    time.Time   `json:"time,omitzero"` // of the first byte; zero if it is not known
+	Stream  logs.Stream `json:"stream"`
+	Offset  int64       `json:"offset"` // of the first byte
+	Text    string      `json:"text,omitempty"`
+	Bytes   []byte      `json:"bytes,omitempty"` // base64
+	Newline bool        `json:"newline"`
+}
+
+// LogEnd is the data of the SSE event "end" and the text message of the WebSocket: no output comes any more.
+type LogEnd struct {
+	Offset  int64   `json:"offset"`  // the size of the output
+	Command Command `json:"command"` // with its outcome
+}
+
+// chunkHeader is the size of a chunk's head, in bytes: offset, time in nanoseconds since 1970 (0: not known), stream.
+const chunkHeader = 8 + 8 + 1
+
+// AppendChunk appends the head of a binary message of the WebSocket of a log to b; the bytes of the chunk follow.
+func AppendChunk(b []byte, c logs.Chunk) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(c.Offset))
+	var at int64
+	if !c.Time.IsZero() {
+		at = c.Time.UnixNano()
+	}
+	b = binary.BigEndian.AppendUint64(b, uint64(at))
+	return append(append(b, byte(c.Stream)), c.Data...)
+}
+
+// ParseChunk is the inverse of AppendChunk. The data of the chunk is a part of message.
+func ParseChunk(message []byte) (logs.Chunk, error) {
+	if len(message) < chunkHeader {
+		return logs.Chunk{}, errors.New("a message of the log is shorter than its head")
+	}
+	c := logs.Chunk{
+		Offset: int64(binary.BigEndian.Uint64(message)), Stream: logs.Stream(message[16]), Data: message[chunkHeader:],
+	}
+	if at := int64(binary.BigEndian.Uint64(message[8:])); at != 0 {
+		c.Time = time.Unix(0, at)
+	}
+	return c, nil
+}

@@ -1,0 +1,54 @@
+package wire
+
+import "time"
+
+// NewRepository is the body of POST /v1/repositories, with one of the two.
+type NewRepository struct {
+	URL string `json:"url,omitempty"` // that the daemon fetches
+	// Path is that of a local repository on the caller's side. It only names the repository: the caller sends the
+	// commits in bundles, as the daemon may not read the files.
+	Path string `json:"path,omitempty"`
+}
+
+// Repository is a mirror of the daemon. Each user has mirrors of their own.
+type Repository struct {
+	Key     string    `json:"key"`
+	URL     string    `json:"url,omitempty"`
+	Path    string    `json:"path,omitempty"`
+	Has     []string  `json:"has"` // commits at the ends of its refs: a bundle may leave out their histories
+	Fetched time.Time `json:"fetched,omitzero"`
+	Bytes   int64     `json:"bytes"`
+}
+
+// Repositories are those of the caller.
+type Repositories struct {
+	Repositories []Repository `json:"repositories"`
+}
+
+// Prune is the body of POST /v1/prune: what it removes of the caller, or of all users if an administrator says so.
+type Prune struct {
+	OlderThan Duration `json:"older_than,omitempty"` // closed sessions that ended before; 0 is the retention of runner.toml
+	All       bool     `json:"all,omitempty"`        // of all users
+	DryRun    bool     `json:"dry_run,omitempty"`
+}
+
+// Pruned is what was removed, or would be.
+type Pruned struct {
+	Sessions []string `json:"sessions"` // IDs
+	Bytes    int64    `json:"bytes"`
+}
+
+// Status is the state of the daemon.
+type Status struct {
+	Version     string    `json:"version"`
+	Since       time.Time `json:"since"`
+	Ready       bool      `json:"ready"`
+	Reason      string    `json:"reason,omitempty"` // why it is not ready
+	Running     int       `json:"running"`          // commands, of all users
+	MaxSessions int       `json:"max_sessions"`     // that run at the same time
+	Queued      int       `json:"queued"`
+	MaxQueued   int       `json:"max_queued"`
+	Sessions    int       `json:"sessions"` // in the store
+	Workspaces  int       `json:"workspaces"`
+	Leased      int       `json:"leased"` // workspaces
+}

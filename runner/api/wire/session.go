@@ -1,0 +1,94 @@
+package wire
+
+import "time"
+
+// NewSession is the body of POST /v1/sessions. Its zero values are the defaults.
+type NewSession struct {
+	// Repository is a URL that the daemon fetches, or the Key of a Repository; without one the workspace is empty.
+	Repository string `json:"repository,omitempty"`
+	Ref        string `json:"ref,omitempty"` // branch, tag or commit; the default branch
+	Patch      string `json:"patch,omitempty"`
+	// Environment is auto, none, venv, uv, conda, micromamba or node: auto with a repository, none without.
+	Environment string `json:"environment,omitempty"`
+	Network     bool   `json:"network,omitempty"`
+	// Secrets are files in $CREDENTIALS_DIRECTORY, secrets_NAME, and are hidden in logs. No answer has their values.
+	Secrets  map[string]string `json:"secrets,omitempty"`
+	Limits   Limits            `json:"limits,omitzero"` // of the commands that have none
+	Commands []NewCommand      `json:"commands"`        // at least one
+	// HoldOnFailure is how long the unit of a command that did not succeed stays, for a shell in it.
+	HoldOnFailure Duration `json:"hold_on_failure,omitempty"`
+	DryRun        bool     `json:"dry_run,omitempty"` // answer with a Plan, start nothing
+}
+
+// NewCommand is a command of a NewSession, and the body of POST /v1/sessions/{id}/commands.
+type NewCommand struct {
+	Args      []string          `json:"args"`
+	Directory string            `json:"directory,omitempty"` // relative to the workspace
+	Env       map[string]string `json:"env,omitempty"`
+	Limits    Limits            `json:"limits,omitzero"`
+	// Stdin has the command wait for PUT /v1/sessions/{id}/commands/{n}/stdin; without it, its input is empty.
+	Stdin     bool     `json:"stdin,omitempty"`
+	Artifacts []string `json:"artifacts,omitempty"` // globs in the workspace, kept when the command has ended
+}
+
+// Limits of a command. A zero is the default of runner.toml; more than the maximum there is an error.
+type Limits struct {
+	Timeout  Duration `json:"timeout,omitempty"` // wall clock
+	Grace    Duration `json:"grace,omitempty"`   // from SIGTERM to SIGKILL
+	CPUs     float64  `json:"cpus,omitempty"`
+	Memory   int64    `json:"memory,omitempty"`    // bytes
+	Tasks    int64    `json:"tasks,omitempty"`     // processes and threads
+	Output   int64    `json:"output,omitempty"`    // bytes of stdout and stderr together
+	FileSize int64    `json:"file_size,omitempty"` // bytes of each file
+	Disk     int64    `json:"disk,omitempty"`      // bytes of the workspace
+}
+
+// SessionState is what a session does.
+type SessionState string
+
+// The states of a session. Closed is its last one.
+const (
+	SessionActive SessionState = "active" // a command waits or runs
+	SessionIdle   SessionState = "idle"   // waits for the next command, and keeps its workspace
+	SessionClosed SessionState = "closed" // has no workspace, and takes no command
+)
+
+// Owner is the user who made a session, by the credentials of its connection (SO_PEERCRED of unix(7)).
+type Owner struct {
+	UID  uint32 `json:"uid"`
+	Name string `json:"name"` // empty if the host has no such user any more
+}
+
+// Session is one session.
+type Session struct {
+	ID          string       `json:"id"` // 16 characters of a-z and 2-7
+	Owner       Owner        `json:"owner"`
+	State       SessionState `json:"state"`
+	Created     time.Time    `json:"created"`
+	Closed      time.Time    `json:"closed,omitzero"`
+	Repository  string       `json:"repository,omitempty"` // as it was asked for
+	Ref         string       `json:"ref,omitempty"`
+	Commit      string       `json:"commit,omitempty"` // what the ref meant when the session was made
+	Patch       string       `json:"patch,omitempty"`  // sha256 of its text
+	Environment string       `json:"environment"`      // as it was asked for
+	Network     bool         `json:"network"`
+	Secrets     []string     `json:"secrets,omitempty"` // names, sorted
+	Commands    []Command    `json:"commands"`          // in a list of sessions: the last one alone
+}
+
+// Sessions is a page of sessions, the newest first.
+type Sessions struct {
+	Sessions []Session `json:"sessions"`
+	Next     string    `json:"next,omitempty"` // ?before= of the next page; empty on the last one
+}
+
+// Plan is the answer to a dry run: what would be run, and how.
+type Plan struct {
+	Unit        string       `json:"unit"`       // with %i instead of an ID
+	Properties  []string     `json:"properties"` // that the daemon sets on the unit, as systemctl set-property takes them
+	Workspace   string       `json:"workspace"`  // for people: where the checkout comes from
+	Commit      string       `json:"commit,omitempty"`
+	Environment string       `json:"environment"`
+	Commands    []NewCommand `json:"commands"` // with all limits
+	Position    int          `json:"position"` // in the queue; 0 starts at once
+}
