@@ -11,6 +11,7 @@ package logs
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 )
 
 // A Stream is the file descriptor of the command from which a chunk came.
@@ -33,6 +34,20 @@ func (s Stream) String() string {
 	default:
 		return "unknown"
 	}
+}
+
+// MarshalText is String, for JSON.
+func (s Stream) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads what MarshalText returns.
+func (s *Stream) UnmarshalText(text []byte) error {
+	for _, stream := range []Stream{Unknown, Stdout, Stderr} {
+		if string(text) == stream.String() {
+			*s = stream
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no stream: stdout, stderr or unknown", text)
 }
 
 const (
