@@ -1,0 +1,47 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"codex-proxy/runner/api/wire"
+)
+
+const (
+	firstPause = 20 * time.Millisecond
+	lastPause  = time.Second
+	// patience is more than a restart of the daemon takes. Its socket stays open meanwhile, so that calls mostly wait in
+	// the queue of the socket.
+	patience = time.Minute
+)
+
+// passing reports whether err may be gone at the next attempt: the daemon starts again, or stops.
+func passing(err error) bool {
+	var refused *wire.Error
+	return errors.Is(err, ErrNotRunning) || errors.As(err, &refused) && refused.Code == wire.Unavailable
+}
+
+// again repeats ask while its error is passing, until the patience since the last progress is over. ask returns whether
+// it made progress.
+func (c *Client) again(ctx context.Context, ask func() (bool, error)) error {
+	pause, end := c.pause, time.Now().Add(c.patience)
+	for {
+		progress, err := ask()
+		if !passing(err) {
+			return err
+		}
+		if progress {
+			pause, end = c.pause, time.Now().Add(c.patience)
+		}
+		if time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
