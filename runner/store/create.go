@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"codex-proxy/runner/api/wire"
+)
+
+// New is a session to create. Its ID, owner, time and commands are those of the wire.Session.
+type New struct {
+	Session  wire.Session
+	Hold     time.Duration
+	Commands []wire.NewCommand // with all limits
+}
+
+// Create stores a session with its commands, which get the numbers from 1.
+func (s *Store) Create(ctx context.Context, n New) error {
+	secrets, err := json.Marshal(n.Session.Secrets)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, func(tx *sql.Tx) error {
+		v := n.Session
+		_, err := tx.ExecContext(ctx, `INSERT INTO sessions (id, owner, owner_name, state, created, used, repository, ref,
+			commit_id, patch, environment, network, secrets, hold) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			v.ID, v.Owner.UID, v.Owner.Name, wire.SessionActive, nanos(v.Created), nanos(v.Created), v.Repository, v.Ref,
+			v.Commit, v.Patch, v.Environment, v.Network, string(secrets), n.Hold)
+		for _, c := range n.Commands {
+			if err == nil {
+				_, err = add(ctx, tx, v.ID, c, v.Created)
+			}
+		}
+		return err
+	})
+}
+
+// Add stores the next command of a session and returns its number. The error is ErrState if the session is closed.
+func (s *Store) Add(ctx context.Context, id string, c wire.NewCommand, now time.Time) (number int, err error) {
+	err = s.write(ctx, func(tx *sql.Tx) error {
+		err := changed(tx.ExecContext(ctx, `UPDATE sessions SET state = ?, used = ? WHERE id = ? AND state <> ?`,
+			wire.SessionActive, nanos(now), id, wire.SessionClosed))
+		if err == nil {
+			number, err = add(ctx, tx, id, c, now)
+		}
+		return err
+	})
+	return number, err
+}
+
+func add(ctx context.Context, tx *sql.Tx, id string, c wire.NewCommand, now time.Time) (number int, err error) {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return 0, err
+	}
+	state := wire.CommandQueued
+	if c.Stdin {
+		state = wire.CommandAwaitingStdin
+	}
+	err = tx.QueryRowContext(ctx, `UPDATE sessions SET commands = commands + 1 WHERE id = ? RETURNING commands`,
+		id).Scan(&number)
+	if err != nil {
+		return 0, err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO commands (session, number, state, command, created) VALUES (?, ?, ?, ?, ?)`,
+		id, number, state, string(text), nanos(now))
+	return number, err
+}
+
+// Live is a command that has not ended.
+type Live struct {
+	Session     string
+	Number      int
+	Owner       uint32
+	State       wire.CommandState
+	Network     bool
+	Repository  string
+	CancelledBy string
+	Command     wire.NewCommand
+}
+
+const selectLive = `SELECT s.id, c.number, s.owner, c.state, s.network, s.repository, c.cancelled_by, c.command
+	FROM commands AS c JOIN sessions AS s ON s.id = c.session `
+
+func scanLive(row interface{ Scan(...any) error }) (l Live, err error) {
+	var text string
+	err = row.Scan(&l.Session, &l.Number, &l.Owner, &l.State, &l.Network, &l.Repository, &l.CancelledBy, &text)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &l.Command)
+	}
+	return l, err
+}
+
+// Live returns the commands that have not ended, in the order in which they were made.
+func (s *Store) Live(ctx context.Context) ([]Live, error) {
+	rows, err := s.reads.QueryContext(ctx, selectLive+`WHERE c.state <> 'ended' ORDER BY c.created, s.seq, c.number`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []Live
+	for rows.Next() {
+		l, err := scanLive(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, l)
+	}
+	return all, rows.Err()
+}
+
+// Command returns one command, whether it has ended or not.
+func (s *Store) Command(ctx context.Context, id string, number int) (Live, error) {
+	l, err := scanLive(s.reads.QueryRowContext(ctx, selectLive+`WHERE c.session = ? AND c.number = ?`, id, number))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return l, err
+}

@@ -1,0 +1,52 @@
+package store
+
+// steps are the versions of the schema, one each. Only append: a file has had those before. Times are nanoseconds since
+// 1970, 0 for none; text of JSON is that of package wire.
+var steps = []string{
+	`CREATE TABLE sessions (
+		seq INTEGER PRIMARY KEY AUTOINCREMENT, -- the order of creation
+		id TEXT NOT NULL UNIQUE,
+		owner INTEGER NOT NULL, -- user ID
+		owner_name TEXT NOT NULL,
+		state TEXT NOT NULL, -- wire.SessionState
+		created INTEGER NOT NULL,
+		used INTEGER NOT NULL, -- since when it is in its state
+		repository TEXT NOT NULL,
+		ref TEXT NOT NULL,
+		commit_id TEXT NOT NULL,
+		patch TEXT NOT NULL,
+		environment TEXT NOT NULL,
+		network INTEGER NOT NULL,
+		secrets TEXT NOT NULL, -- names, JSON
+		hold INTEGER NOT NULL, -- nanoseconds
+		commands INTEGER NOT NULL DEFAULT 0 -- the number of the last one
+	) STRICT;
+	CREATE INDEX sessions_of_owner ON sessions (owner, seq);
+	CREATE INDEX sessions_in_state ON sessions (state, used);
+	CREATE TABLE commands (
+		session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+		number INTEGER NOT NULL,
+		state TEXT NOT NULL, -- wire.CommandState
+		command TEXT NOT NULL, -- wire.NewCommand with all limits, JSON
+		created INTEGER NOT NULL,
+		started INTEGER NOT NULL DEFAULT 0,
+		ended INTEGER NOT NULL DEFAULT 0,
+		cancelled_by TEXT NOT NULL DEFAULT '', -- a user who asked for it, before the end
+		outcome TEXT NOT NULL DEFAULT '', -- outcome.Outcome, JSON
+		usage TEXT NOT NULL DEFAULT '', -- wire.Usage, JSON
+		invocation TEXT NOT NULL DEFAULT '',
+		PRIMARY KEY (session, number)
+	) STRICT, WITHOUT ROWID;
+	CREATE INDEX commands_live ON commands (created) WHERE state <> 'ended';
+	CREATE TABLE workspaces (
+		number INTEGER PRIMARY KEY,
+		repository TEXT NOT NULL, -- that it was last a checkout of
+		released INTEGER NOT NULL, -- when its last lease ended
+		bytes INTEGER NOT NULL
+	) STRICT;
+	CREATE TABLE leases (
+		workspace INTEGER PRIMARY KEY REFERENCES workspaces (number),
+		session TEXT NOT NULL UNIQUE REFERENCES sessions (id) ON DELETE CASCADE,
+		heartbeat INTEGER NOT NULL -- when the session last began or ended a command
+	) STRICT;`,
+}

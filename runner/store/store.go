@@ -1,0 +1,87 @@
+// Package store keeps what codex-runner knows in one SQLite file of the daemon: sessions and their commands, workspaces,
+// and who leases these. It decides nothing. The state of a running command is that of its unit and of its files; the
+// store has what the daemon has last seen of it.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"codex-proxy/internal/sqlite"
+)
+
+// The reasons why a session or a command cannot be read or changed.
+var (
+	// ErrNotFound means that there is none, or none that the viewer may see.
+	ErrNotFound = errors.New("there is no such session or command")
+	// ErrState means that it is not in the state that the change needs.
+	ErrState = errors.New("the session or command is in another state")
+)
+
+// FileName is the name of the database in the state directory.
+const FileName = "runner.db"
+
+// Store is the file. Its methods are safe for concurrent use.
+type Store struct {
+	db    *sql.DB // writers wait for each other, and for no reader
+	reads *sql.DB
+}
+
+// Open opens the file at path, creates it if need be, and brings its schema up to date.
+func Open(ctx context.Context, path string) (*Store, error) {
+	db, err := sqlite.Open(ctx, path, steps...)
+	if err != nil {
+		return nil, err
+	}
+	reads, err := sqlite.Readers(path)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &Store{db: db, reads: reads}, nil
+}
+
+// Close closes the file. The store must not be used after it.
+func (s *Store) Close() error { return errors.Join(s.reads.Close(), s.db.Close()) }
+
+// write runs f in a transaction that writes.
+func (s *Store) write(ctx context.Context, f func(*sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("cannot write to the store: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// nanos is a time as the file has it: nanoseconds since 1970, 0 for the zero time.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// at is the inverse of nanos, in UTC.
+func at(nanos int64) time.Time {
+	if nanos == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, nanos).UTC()
+}
+
+// changed returns ErrState if a statement has changed nothing.
+func changed(result sql.Result, err error) error {
+	if err != nil {
+		return err
+	}
+	if n, err := result.RowsAffected(); err != nil || n > 0 {
+		return err
+	}
+	return ErrState
+}
