@@ -72,7 +72,10 @@ func (m *Manager) ResetFailed(ctx context.Context, unit string) error {
 	return nil
 }
 
-func (m *Manager) job(ctx context.Context, verb, method, unit string) error {
+// job calls before on the connection of the job, each in turn.
+func (m *Manager) job(
+	ctx context.Context, verb, method, unit string, before ...func(context.Context, *bus) error,
+) error {
 	jobs := newJobResults()
 	err := m.with(ctx, jobs.signal, func(ctx context.Context, b *bus) error {
 		if err := b.match(ctx, jobRemovedRule); err != nil {
@@ -80,6 +83,11 @@ func (m *Manager) job(ctx context.Context, verb, method, unit string) error {
 		}
 		if err := b.followOwner(ctx); err != nil {
 			return err
+		}
+		for _, f := range before {
+			if err := f(ctx, b); err != nil {
+				return err
+			}
 		}
 		var job dbus.ObjectPath
 		err := b.manager(ctx, method, unit, "replace").Store(&job)

@@ -42,6 +42,13 @@ func (m *Systemd) handle(conn *dbus.Conn, msg *dbus.Message) {
 		job := m.newJob()
 		reply(conn, msg, job.Path)
 		u.runJob(member, job)
+	case "SetUnitProperties":
+		if !m.refuse(conn, msg) {
+			m.lookup(msg.Body[0].(string)).setControl(msg.Body[2])
+			reply(conn, msg)
+		}
+	case "ListUnitsByPatterns":
+		reply(conn, msg, m.list(msg.Body[1].([]string)))
 	case "ReloadUnit":
 		if m.refuse(conn, msg) {
 			return

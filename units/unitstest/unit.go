@@ -22,6 +22,8 @@ type Unit struct {
 	job  string // the result of jobs; "" leaves them running
 	pid  uint32
 	held Job
+
+	control map[string]any // of SetUnitProperties
 }
 
 // Set changes and announces properties, several changes back to back.

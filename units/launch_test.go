@@ -1,0 +1,44 @@
+package units_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/units"
+	"codex-proxy/units/unitstest"
+)
+
+func TestManagerStartsWithProperties(t *testing.T) {
+	bus := unitstest.Start(t)
+	unit := bus.Systemd.Unit(worker)
+	m := units.NewManager()
+	defer m.Close()
+	properties := []units.Property{{Name: "MemoryMax", Value: 1 << 30}, {Name: "TasksMax", Value: 77}}
+	require.NoError(t, m.StartWith(bounded(t), worker, properties...))
+	assert.Equal(t, map[string]any{"MemoryMax": uint64(1 << 30), "TasksMax": uint64(77)}, unit.Control())
+
+	bus.Systemd.Refuse("org.freedesktop.DBus.Error.AccessDenied", "SetUnitProperties")
+	starts := bus.Systemd.Calls("StartUnit")
+	assert.ErrorContains(t, m.StartWith(bounded(t), worker), "is the polkit rule of this package installed?")
+	assert.Equal(t, starts, bus.Systemd.Calls("StartUnit"), "a unit without its limits is not started")
+}
+
+func TestManagerLists(t *testing.T) {
+	bus := unitstest.Start(t)
+	bus.Systemd.Unit(worker).Start("")
+	bus.Systemd.Unit("codex-worker@other.service").Queue("start")
+	bus.Systemd.Unit("other.service").Start("")
+	m := units.NewManager()
+	defer m.Close()
+	got, err := m.List(bounded(t), "codex-worker@*.service", "none")
+	require.NoError(t, err)
+	assert.Equal(t, []units.State{
+		{Unit: worker, LoadState: "loaded", ActiveState: "active", SubState: "running"},
+		{Unit: "codex-worker@other.service", LoadState: "loaded", ActiveState: "inactive", SubState: "dead", JobPending: true},
+	}, got)
+	bus.Kill()
+	_, err = m.List(bounded(t))
+	assert.ErrorContains(t, err, "cannot list units: ")
+}
