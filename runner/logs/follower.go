@@ -2,7 +2,10 @@ package logs
 
 import (
 	"context"
+	"fmt"
 	"io"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Follower waits for more of a log that is written. It belongs to the goroutine of its Reader:
@@ -27,9 +30,9 @@ type Follower struct {
 // Follow returns a Follower of what the Reader reads. The channel ended is closed when the writing process has ended,
 // and with it the log. The caller closes the Follower.
 func (w *Watcher) Follow(r *Reader, ended <-chan struct{}) (*Follower, error) {
-	watch, err := w.add(r.index)
+	watch, err := w.add(fmt.Sprintf("/proc/self/fd/%d", r.index.Fd()), unix.IN_MODIFY)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot watch the log %s: %w", r.index.Name(), err)
 	}
 	return &Follower{reader: r, watcher: w, watch: watch, ended: ended}, nil
 }

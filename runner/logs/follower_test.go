@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -169,4 +171,18 @@ func TestAClosedWatcherFollowsNothing(t *testing.T) {
 	l := newLog(t, 1<<20, nil)
 	_, err = w.Follow(l.open(t, 0), nil)
 	assert.ErrorContains(t, err, "cannot watch the log "+l.index+": ")
+}
+
+func TestArrivals(t *testing.T) {
+	w, dir := watching(t), t.TempDir()
+	arrived, stop, err := w.Arrivals(dir)
+	require.NoError(t, err)
+	defer stop()
+	<-arrived // at first
+	part := filepath.Join(dir, "part")
+	require.NoError(t, os.WriteFile(part, nil, 0o600))
+	require.NoError(t, os.Rename(part, filepath.Join(dir, "whole")))
+	<-arrived
+	_, _, err = w.Arrivals(filepath.Join(dir, "none"))
+	assert.ErrorContains(t, err, "cannot watch "+dir+"/none: no such file")
 }

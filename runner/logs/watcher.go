@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Watcher notices that files are written, by inotify(7). All followers of a process share one, because the kernel
+// A Watcher notices that files are written or arrive, by inotify(7). All followers of a process share one, because the kernel
 // gives a user few instances (fs.inotify.max_user_instances). Its methods are safe for concurrent use.
 type Watcher struct {
 	file *os.File
@@ -23,7 +23,7 @@ type Watcher struct {
 // A watch is one follower's.
 type watch struct {
 	descriptor int32
-	written    chan struct{} // holds one element if the file was written since the last receive
+	written    chan struct{} // holds one element if there was an event since the last receive
 }
 
 // NewWatcher returns a Watcher, which notices nothing until Run runs.
@@ -83,15 +83,24 @@ func wake(watches map[*watch]struct{}) {
 	}
 }
 
-// add watches the open file.
-func (w *Watcher) add(file *os.File) (*watch, error) {
+// Arrivals returns a channel that has an element after a file was moved into the directory, and one at first. stop ends
+// that.
+func (w *Watcher) Arrivals(dir string) (arrived <-chan struct{}, stop func(), err error) {
+	watch, err := w.add(dir, unix.IN_MOVED_TO|unix.IN_ONLYDIR)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot watch %s: %w", dir, err)
+	}
+	return watch.written, func() { w.remove(watch) }, nil
+}
+
+// add watches the path for the events of mask.
+func (w *Watcher) add(path string, mask uint32) (*watch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	added := &watch{written: make(chan struct{}, 1)}
 	added.written <- struct{}{} // what was written before raises no event
-	path := fmt.Sprintf("/proc/self/fd/%d", file.Fd())
 	err := w.control(func(fd int) (err error) {
-		descriptor, err := unix.InotifyAddWatch(fd, path, unix.IN_MODIFY)
+		descriptor, err := unix.InotifyAddWatch(fd, path, mask)
 		added.descriptor = int32(descriptor)
 		return err
 	})
@@ -99,7 +108,7 @@ func (w *Watcher) add(file *os.File) (*watch, error) {
 		err = fmt.Errorf("%w: raise the sysctl fs.inotify.max_user_watches", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot watch the log %s: %w", file.Name(), err)
+		return nil, err
 	}
 	if w.watches[added.descriptor] == nil {
 		w.watches[added.descriptor] = map[*watch]struct{}{}

@@ -76,20 +76,23 @@ type Live struct {
 	Number      int
 	Owner       uint32
 	State       wire.CommandState
-	Network     bool
 	Repository  string
 	CancelledBy string
+	Secrets     []string // names
+	Leased      bool     // the session has a workspace
 	Command     wire.NewCommand
 }
 
-const selectLive = `SELECT s.id, c.number, s.owner, c.state, s.network, s.repository, c.cancelled_by, c.command
+const selectLive = `SELECT s.id, c.number, s.owner, c.state, s.repository, c.cancelled_by, s.secrets,
+	EXISTS (SELECT 1 FROM leases WHERE session = s.id), c.command
 	FROM commands AS c JOIN sessions AS s ON s.id = c.session `
 
 func scanLive(row interface{ Scan(...any) error }) (l Live, err error) {
-	var text string
-	err = row.Scan(&l.Session, &l.Number, &l.Owner, &l.State, &l.Network, &l.Repository, &l.CancelledBy, &text)
+	var secrets, command []byte
+	err = row.Scan(&l.Session, &l.Number, &l.Owner, &l.State, &l.Repository, &l.CancelledBy, &secrets,
+		&l.Leased, &command)
 	if err == nil {
-		err = json.Unmarshal([]byte(text), &l.Command)
+		err = errors.Join(json.Unmarshal(secrets, &l.Secrets), json.Unmarshal(command, &l.Command))
 	}
 	return l, err
 }

@@ -1,0 +1,160 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"time"
+
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/exec"
+	"codex-proxy/runner/outcome"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/session"
+	"codex-proxy/runner/store"
+)
+
+// askBound bounds a request to the main process of a unit.
+const askBound = 5 * time.Second
+
+// Cancel ends a command of a session, or all of them if number is 0, and closes the session then. Commands that wait
+// end at once, one that runs within its grace. by names the user.
+func (r *Runner) Cancel(ctx context.Context, v store.Viewer, id string, number int, by string) error {
+	s, err := r.Store.Session(ctx, v, id)
+	if err != nil {
+		return about(id, err)
+	}
+	found := false
+	for _, c := range s.Commands {
+		if c.State == wire.CommandEnded || (number != 0 && c.Number != number) {
+			continue
+		}
+		found = true
+		if err := r.cancel(ctx, key{id, c.Number}, by); err != nil && !errors.Is(err, store.ErrState) {
+			return err
+		}
+	}
+	if number != 0 && !found {
+		return refuse(wire.Conflict, "`codex-runner show "+id+"` says how it ended", "the session has no command %d that has not ended", number)
+	}
+	if number == 0 {
+		r.closeSoon(ctx, id)
+	}
+	return nil
+}
+
+// cancel ends one command. The error is store.ErrState if it has ended.
+func (r *Runner) cancel(ctx context.Context, k key, by string) error {
+	if err := r.Store.Cancel(ctx, k.session, k.number, by); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	waited := r.state.withdraw(k)
+	c := r.state.running[k]
+	started := false
+	if c != nil && c.cancelled == "" {
+		c.cancelled = by
+		started = c.started
+	}
+	r.mu.Unlock()
+	switch {
+	case waited:
+		err := r.Store.End(ctx, k.session, k.number, endingOf(outcome.Facts{CancelledBy: by}))
+		r.report()
+		return err
+	case started:
+		r.ask(ctx, c, by)
+	}
+	return nil // a unit that is about to start is asked as soon as it has
+}
+
+// closeSoon closes a session now, or at the end of its last command.
+func (r *Runner) closeSoon(ctx context.Context, id string) {
+	r.mu.Lock()
+	now := true
+	if l := r.state.sessions[id]; l != nil {
+		l.closing = true
+		now = r.state.settle(id)
+	}
+	r.mu.Unlock()
+	if now {
+		r.close(ctx, id)
+	}
+}
+
+// close closes an idle session, and reports whether it was one.
+func (r *Runner) close(ctx context.Context, id string) bool {
+	if err := r.Store.CloseSession(ctx, id, 0, time.Now()); err != nil {
+		if !errors.Is(err, store.ErrState) {
+			r.Logger.Error("cannot close a session", "session", id, "error", err)
+		}
+		return false
+	}
+	r.removeSecrets(id)
+	return true
+}
+
+// ask has the main process of a unit cancel its command. One that does not answer has ended, or ends by its watchdog.
+func (r *Runner) ask(ctx context.Context, c *run, by string) {
+	if err := r.request(ctx, c.Session, exec.Request{Version: session.Version, Do: exec.Cancel, By: by}); err != nil {
+		r.Logger.Debug("the session does not answer", "session", c.Session, "error", err)
+	}
+}
+
+func (r *Runner) request(ctx context.Context, id string, request exec.Request) error {
+	ctx, cancel := context.WithTimeout(ctx, askBound)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", filepath.Join(r.RuntimeDir, paths.ControlDir(id), paths.ControlSocket))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	err = conn.SetDeadline(deadline)
+	if err == nil {
+		err = json.NewEncoder(conn).Encode(request)
+	}
+	var reply exec.Reply
+	if err == nil {
+		err = json.NewDecoder(conn).Decode(&reply)
+	}
+	if err == nil && reply.Error != "" {
+		err = errors.New(reply.Error)
+	}
+	return err
+}
+
+// PutStdin is the standard input of a command that waits for it.
+func (r *Runner) PutStdin(ctx context.Context, v store.Viewer, id string, number int, from io.Reader) (wire.Command, error) {
+	c, err := r.Command(ctx, v, id, number)
+	if err == nil && c.State != wire.CommandAwaitingStdin {
+		err = refuse(wire.Conflict, "send it once, for a command that was made with stdin", "command %d does not wait for its input", number)
+	}
+	if err != nil {
+		return c, err
+	}
+	if err := r.writeStdin(id, number, from, MaxStdin); err != nil {
+		return c, fmt.Errorf("cannot keep the standard input: %w", err)
+	}
+	if err := r.Store.Move(ctx, id, number, wire.CommandAwaitingStdin, wire.CommandQueued); err != nil {
+		return c, about(id, err)
+	}
+	r.mu.Lock()
+	if l := r.state.sessions[id]; l != nil {
+		for i := range l.waiting {
+			l.waiting[i].ready = l.waiting[i].ready || l.waiting[i].number == number
+		}
+		r.state.offer(id)
+		r.state.change(r.wake)
+	}
+	r.mu.Unlock()
+	return r.Command(ctx, v, id, number)
+}
+
+// MaxStdin bounds the standard input of a command, in bytes.
+const MaxStdin = 1 << 30

@@ -1,0 +1,198 @@
+package runner
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/session"
+	"codex-proxy/runner/store"
+)
+
+const (
+	maxCommands   = 100 // of one request
+	maxSecrets    = 64
+	maxSecretSize = 64 << 10
+)
+
+// newID returns the ID of a new session: 80 random bits.
+func newID() string {
+	bits := make([]byte, 10)
+	_, _ = rand.Read(bits) // it cannot fail
+	return strings.ToLower(base32.StdEncoding.EncodeToString(bits))
+}
+
+// Create makes a session and queues its commands. Its errors are *wire.Error about the request, or faults of the daemon.
+func (r *Runner) Create(ctx context.Context, owner wire.Owner, n wire.NewSession) (wire.Session, error) {
+	commands, err := r.check(n)
+	if err != nil {
+		return wire.Session{}, err
+	}
+	created := wire.Session{
+		ID: newID(), Owner: owner, Created: time.Now().UTC(), Environment: "none",
+		Secrets: slices.Sorted(maps.Keys(n.Secrets)),
+	}
+	if err := r.makeSession(created.ID, n.Secrets); err != nil {
+		return created, err
+	}
+	err = r.admit(len(commands), func() error {
+		if err := r.Store.Create(ctx, store.New{Session: created, Commands: commands}); err != nil {
+			return err
+		}
+		for i, c := range commands {
+			r.state.enqueue(live(created.ID, i+1, owner.UID, c))
+		}
+		return nil
+	})
+	if err != nil {
+		r.removeSession(created.ID)
+		return created, err
+	}
+	return r.Session(ctx, store.Viewer{UID: owner.UID}, created.ID)
+}
+
+// Add queues the next command of a session.
+func (r *Runner) Add(ctx context.Context, v store.Viewer, id string, n wire.NewCommand) (wire.Command, error) {
+	if _, err := r.Store.Session(ctx, v, id); err != nil {
+		return wire.Command{}, about(id, err)
+	}
+	full, err := r.command(n, wire.Limits{})
+	if err != nil {
+		return wire.Command{}, invalid("the command", err)
+	}
+	var number int
+	err = r.admit(1, func() (err error) {
+		if l := r.state.sessions[id]; l != nil && l.closing {
+			return store.ErrState
+		}
+		if number, err = r.Store.Add(ctx, id, full, time.Now()); err != nil {
+			return err
+		}
+		added, err := r.Store.Command(ctx, id, number)
+		if err == nil {
+			r.state.enqueue(added)
+		}
+		return err
+	})
+	if err != nil {
+		return wire.Command{}, about(id, err)
+	}
+	return r.Command(ctx, v, id, number)
+}
+
+func live(id string, number int, owner uint32, c wire.NewCommand) store.Live {
+	l := store.Live{Session: id, Number: number, Owner: owner, State: wire.CommandQueued}
+	if c.Stdin {
+		l.State = wire.CommandAwaitingStdin
+	}
+	return l
+}
+
+// admit calls add, which adds n commands, if the queue has room for them.
+func (r *Runner) admit(n int, add func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state.waiting+n > r.MaxQueued {
+		return refuse(wire.QueueFull, "try again later", "%d commands wait already, of at most %d", r.state.waiting, r.MaxQueued)
+	}
+	if err := add(); err != nil {
+		return err
+	}
+	r.state.change(r.wake)
+	return nil
+}
+
+// Plan returns how a session would run.
+func (r *Runner) Plan(n wire.NewSession) (wire.Plan, error) {
+	commands, err := r.check(n)
+	if err != nil {
+		return wire.Plan{}, err
+	}
+	plan := wire.Plan{
+		Unit: paths.SessionUnit("%i"), Properties: []string{}, Workspace: "empty", Environment: "none", Commands: commands,
+	}
+	for _, p := range properties(commands[0].Limits) {
+		plan.Properties = append(plan.Properties, fmt.Sprintf("%s=%d", p.Name, p.Value))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.state.running) >= r.MaxSessions {
+		plan.Position = len(r.state.queue.order(nil)) + 1
+	}
+	return plan, nil
+}
+
+// check returns the commands of a request with all their limits.
+func (r *Runner) check(n wire.NewSession) ([]wire.NewCommand, error) {
+	switch {
+	case n.Repository != "" || n.Ref != "" || n.Patch != "":
+		return nil, unsupported("repository, ref and patch")
+	case n.Environment != "" && n.Environment != "none" && n.Environment != "auto":
+		return nil, unsupported("environment")
+	case n.Network:
+		return nil, unsupported("network")
+	case n.HoldOnFailure != 0:
+		return nil, unsupported("hold_on_failure")
+	case len(n.Commands) == 0 || len(n.Commands) > maxCommands:
+		return nil, refuse(wire.InvalidRequest, fmt.Sprintf("send 1 to %d", maxCommands), "commands has %d of them", len(n.Commands))
+	}
+	if err := checkSecrets(n.Secrets); err != nil {
+		return nil, err
+	}
+	full := make([]wire.NewCommand, len(n.Commands))
+	for i, c := range n.Commands {
+		var err error
+		if full[i], err = r.command(c, n.Limits); err != nil {
+			return nil, invalid(fmt.Sprintf("commands[%d]", i), err)
+		}
+	}
+	return full, nil
+}
+
+func unsupported(what string) error {
+	return refuse(wire.InvalidRequest, "leave it out", "%s: not supported by this version", what)
+}
+
+func checkSecrets(secrets map[string]string) error {
+	if len(secrets) > maxSecrets {
+		return refuse(wire.InvalidRequest, fmt.Sprintf("send at most %d", maxSecrets), "secrets has %d of them", len(secrets))
+	}
+	for name, value := range secrets {
+		if !secretName.MatchString(name) {
+			return refuse(wire.InvalidRequest, "use up to 64 letters, digits and _", "secrets has the name %q", name)
+		}
+		if value == "" || len(value) > maxSecretSize {
+			return refuse(wire.InvalidRequest, fmt.Sprintf("use 1 to %d bytes", maxSecretSize), "the secret %s has %d bytes",
+				name, len(value))
+		}
+	}
+	return nil
+}
+
+// command returns a command with all its limits. An error is "fault: remedy".
+func (r *Runner) command(c wire.NewCommand, ofSession wire.Limits) (wire.NewCommand, error) {
+	var err error
+	if len(c.Artifacts) > 0 {
+		return c, unsupported("artifacts")
+	}
+	if c.Limits, err = r.Limits.fill(c.Limits, ofSession); err != nil {
+		return c, err
+	}
+	return c, specOf(c, 1).Check()
+}
+
+// specOf is the specification of a command for its unit.
+func specOf(c wire.NewCommand, slot int) *session.Spec {
+	return &session.Spec{
+		Version: session.Version, Args: c.Args, Directory: c.Directory, Env: c.Env, Slot: slot,
+		Timeout: time.Duration(c.Limits.Timeout), Grace: time.Duration(c.Limits.Grace),
+		OutputLimit: c.Limits.Output, FileSize: c.Limits.FileSize,
+	}
+}

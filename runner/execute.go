@@ -1,0 +1,221 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/outcome"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/session"
+	"codex-proxy/runner/store"
+	"codex-proxy/runner/workspace"
+)
+
+// execute runs a command from its lease to its recorded end. If ctx ends before, a unit that has started goes on.
+func (r *Runner) execute(ctx context.Context, c *run) {
+	refusal := r.launch(ctx, c)
+	if ctx.Err() != nil {
+		return
+	}
+	if refusal == nil {
+		r.await(ctx, c)
+	}
+	r.finish(ctx, c, refusal)
+}
+
+// launch starts the unit of a command. An error means that it does not run.
+func (r *Runner) launch(ctx context.Context, c *run) error {
+	full, err := r.Store.Command(ctx, c.Session, c.Number)
+	if err == nil {
+		err = r.Store.Move(ctx, c.Session, c.Number, wire.CommandQueued, wire.CommandStarting)
+	}
+	if err != nil {
+		return err
+	}
+	r.report()
+	slot, err := r.lease(ctx, full)
+	if err != nil {
+		return err
+	}
+	if err := r.checkSecrets(full); err != nil {
+		return err
+	}
+	if err := r.writeCommand(c.Session, c.Number, specOf(full.Command, slot)); err != nil {
+		return err
+	}
+	err = r.Units.StartWith(ctx, c.unit(), properties(full.Command.Limits)...)
+	if err != nil && !r.has(c.Session, c.Number, paths.Ended) && !r.alive(ctx, c.unit()) {
+		return err
+	}
+	return r.running(ctx, c)
+}
+
+// running records that the unit of a command has started.
+func (r *Runner) running(ctx context.Context, c *run) error {
+	err := r.Store.Move(ctx, c.Session, c.Number, wire.CommandStarting, wire.CommandRunning)
+	if err != nil && !errors.Is(err, store.ErrState) {
+		r.Logger.Warn("cannot record the start of a command", "session", c.Session, "error", err)
+	}
+	r.mu.Lock()
+	c.started = true
+	by := c.cancelled
+	r.state.change(r.wake)
+	r.mu.Unlock()
+	if by != "" {
+		r.ask(ctx, c, by)
+	}
+	return nil
+}
+
+// report has those who wait for a change of a command look again.
+func (r *Runner) report() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.change(r.wake)
+}
+
+// lease returns the slot of the session of a command. If there is no other, it takes that of the session that has been
+// idle for the longest time.
+func (r *Runner) lease(ctx context.Context, c store.Live) (int, error) {
+	for {
+		slot, err := r.Store.Lease(ctx, c.Session, c.Repository, time.Now(), func(p workspace.Pool) (int, error) {
+			return p.Lease(c.Repository, workspace.Bounds{Slots: r.Workspaces})
+		})
+		if !errors.Is(err, workspace.ErrPoolFull) {
+			return slot, err
+		}
+		if !r.closeIdlest(ctx) {
+			return 0, err
+		}
+	}
+}
+
+func (r *Runner) closeIdlest(ctx context.Context) bool {
+	idle, err := r.Store.In(ctx, store.Viewer{All: true}, wire.SessionIdle)
+	for _, s := range idle {
+		if err == nil && r.close(ctx, s.ID) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkSecrets returns an error if the secrets of the session are gone: they lie in memory alone.
+func (r *Runner) checkSecrets(c store.Live) error {
+	if len(c.Secrets) > 0 && !r.hasSecrets(c.Session, c.Secrets) {
+		return errors.New("the secrets of the session are gone with a restart of the host: make a new session")
+	}
+	return r.makeSession(c.Session, nil)
+}
+
+// await returns when the command has ended, its unit is gone, or ctx is done.
+func (r *Runner) await(ctx context.Context, c *run) {
+	arrived, stop, err := r.Watcher.Arrivals(r.dir(c.Session, c.Number))
+	if err != nil {
+		r.Logger.Warn("cannot watch a command, looking for its end every few seconds", "session", c.Session, "error", err)
+		stop = func() {}
+	}
+	defer stop()
+	poll := time.NewTicker(reconcileEvery)
+	defer poll.Stop()
+	for !r.has(c.Session, c.Number, paths.Ended) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.gone:
+			return // the file comes before systemd calls the unit inactive
+		case <-arrived:
+		case <-poll.C:
+		}
+	}
+}
+
+// finish records the end of a command, and lets the next one of its session follow. refusal is why it did not start.
+func (r *Runner) finish(ctx context.Context, c *run, refusal error) {
+	if ctx.Err() != nil {
+		return
+	}
+	r.mu.Lock()
+	by := c.cancelled
+	r.mu.Unlock()
+	ending := r.ending(c, by, refusal)
+	for {
+		err := r.Store.End(ctx, c.Session, c.Number, ending)
+		if err == nil || errors.Is(err, store.ErrState) {
+			break
+		}
+		r.Logger.Error("cannot record the end of a command, trying again", "session", c.Session, "command", c.Number, "error", err)
+		select {
+		case <-ctx.Done():
+			return // the next start of the daemon finds its files
+		case <-time.After(time.Second):
+		}
+	}
+	r.Logger.Info("a command has ended", "session", c.Session, "command", c.Number, "unit", c.unit(),
+		"outcome", string(ending.Outcome.Word), "invocation", ending.Invocation)
+	r.leave(ctx, c)
+}
+
+// leave takes an ended command out of the state.
+func (r *Runner) leave(ctx context.Context, c *run) {
+	r.mu.Lock()
+	s := &r.state
+	delete(s.running, key{c.Session, c.Number})
+	if s.perUser[c.Owner]--; s.perUser[c.Owner] == 0 {
+		delete(s.perUser, c.Owner)
+	}
+	l := s.sessions[c.Session]
+	l.running = false
+	s.offer(c.Session)
+	closing := s.settle(c.Session)
+	close(c.ended)
+	s.change(r.wake)
+	r.mu.Unlock()
+	if closing {
+		r.close(ctx, c.Session)
+	}
+}
+
+// settle forgets a session without a command, and reports whether it is to be closed.
+func (s *state) settle(session string) (closing bool) {
+	l := s.sessions[session]
+	if l == nil || l.running || len(l.waiting) > 0 {
+		return false
+	}
+	delete(s.sessions, session)
+	return l.closing
+}
+
+// ending is how a command ended, by the files that it left.
+func (r *Runner) ending(c *run, cancelledBy string, refusal error) store.Ending {
+	result, err := read(r.file(c.Session, c.Number, paths.Result), session.ReadResult)
+	ended, endErr := read(r.file(c.Session, c.Number, paths.Ended), session.ReadEnded)
+	if err := errors.Join(err, endErr); err != nil {
+		r.Logger.Error("cannot read how a command ended", "session", c.Session, "command", c.Number, "error", err)
+	}
+	if ended == nil && refusal != nil {
+		ended = &session.Ended{Refusal: refusal.Error()}
+	}
+	return endingOf(outcome.Facts{Result: result, Ended: ended, CancelledBy: cancelledBy})
+}
+
+// endingOf decides by facts.
+func endingOf(f outcome.Facts) store.Ending {
+	e := store.Ending{Ended: time.Now()}
+	if f.Result != nil {
+		e.Started = f.Result.Started
+		e.Usage = wire.Usage{
+			Output: f.Result.Bytes, User: wire.Duration(f.Result.User), System: wire.Duration(f.Result.System),
+		}
+		if f.Result.CancelledBy != "" && f.CancelledBy != "" {
+			f.Result.CancelledBy = f.CancelledBy
+		}
+	}
+	if f.Ended != nil && !f.Ended.Time.IsZero() {
+		e.Ended, e.Invocation, e.Usage.MemoryPeak = f.Ended.Time, f.Ended.Invocation, int64(f.Ended.MemoryPeak)
+	}
+	e.Outcome = outcome.Decide(f)
+	return e
+}

@@ -1,0 +1,32 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/store"
+)
+
+// refuse returns the error of a request.
+func refuse(code wire.Code, remedy, format string, args ...any) error {
+	return &wire.Error{Code: code, Message: fmt.Sprintf(format, args...), Remedy: remedy}
+}
+
+// invalid is refuse for an error whose text is "fault: remedy", about the part of a request.
+func invalid(part string, err error) error {
+	message, remedy, _ := strings.Cut(err.Error(), ": ")
+	return refuse(wire.InvalidRequest, remedy, "%s: %s", part, message)
+}
+
+// about explains an error of the store about a session.
+func about(id string, err error) error {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return refuse(wire.NotFound, "`codex-runner sessions` lists yours", "there is no such session or command of yours in %s", id)
+	case errors.Is(err, store.ErrState):
+		return refuse(wire.Conflict, "`codex-runner show "+id+"` says what it does", "the session %s or its command is not in a state for that", id)
+	}
+	return err
+}

@@ -1,0 +1,131 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/store"
+)
+
+// Recover finds the commands of an earlier daemon: those that wait are queued, those that run are followed, and those
+// that have ended meanwhile get their end. The units and the files of the sessions decide, not the store. It is called
+// once, before Run.
+func (r *Runner) Recover(ctx context.Context) error {
+	commands, err := r.Store.Live(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot read the store: %w", err)
+	}
+	active, err := r.active(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range commands {
+		if err := r.recover(ctx, c, active[paths.SessionUnit(c.Session)]); err != nil {
+			return fmt.Errorf("cannot recover the session %s: %w", c.Session, err)
+		}
+	}
+	return nil
+}
+
+// recover continues with one command. active reports that the unit of its session runs.
+func (r *Runner) recover(ctx context.Context, c store.Live, active bool) error {
+	begun := c.State != wire.CommandQueued && c.State != wire.CommandAwaitingStdin
+	if begun && !active && !r.has(c.Session, c.Number, paths.Output) && !r.has(c.Session, c.Number, paths.Ended) {
+		// The unit was never started.
+		if err := r.Store.Move(ctx, c.Session, c.Number, c.State, wire.CommandQueued); err != nil {
+			return err
+		}
+		c.State, begun = wire.CommandQueued, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !begun {
+		r.state.enqueue(c)
+		return nil
+	}
+	found := r.state.start(c)
+	found.started, found.cancelled = true, c.CancelledBy
+	if !active {
+		found.lost = true
+		close(found.gone)
+	}
+	r.tasks.Go(func() {
+		if active {
+			_ = r.running(ctx, found)
+		}
+		r.await(ctx, found)
+		r.finish(ctx, found, nil)
+	})
+	return nil
+}
+
+// active returns the units of sessions that run, or that systemd is about to start.
+func (r *Runner) active(ctx context.Context) (map[string]bool, error) {
+	states, err := r.Units.List(ctx, paths.SessionUnit("*"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the sessions that run: %w", err)
+	}
+	active := map[string]bool{}
+	for _, s := range states {
+		switch s.ActiveState {
+		case "inactive", "failed":
+			active[s.Unit] = s.JobPending
+		default:
+			active[s.Unit] = true
+		}
+	}
+	return active, nil
+}
+
+// alive reports whether the unit runs, as far as systemd can say.
+func (r *Runner) alive(ctx context.Context, unit string) bool {
+	active, err := r.active(ctx)
+	return err == nil && active[unit]
+}
+
+// reconcile finds units that have gone without a record of their end. The list is read after the commands: the units
+// of all of these have started.
+func (r *Runner) reconcile(ctx context.Context) {
+	r.mu.Lock()
+	var started []*run
+	for _, c := range r.state.running {
+		if c.started {
+			started = append(started, c)
+		}
+	}
+	r.mu.Unlock()
+	if len(started) == 0 {
+		return
+	}
+	active, err := r.active(ctx)
+	if err != nil {
+		r.Logger.Warn("cannot find the sessions that run", "error", err)
+		return
+	}
+	for _, c := range started {
+		if !active[c.unit()] && !c.lost {
+			c.lost = true
+			close(c.gone)
+		}
+	}
+}
+
+// expire closes sessions that have been idle for too long, and removes those whose retention is over.
+func (r *Runner) expire(ctx context.Context, now time.Time) {
+	everybody := store.Viewer{All: true}
+	idle, err := r.Store.In(ctx, everybody, wire.SessionIdle)
+	for _, s := range idle {
+		if now.Sub(s.Used) >= r.IdleTimeout {
+			r.close(ctx, s.ID)
+		}
+	}
+	if err == nil {
+		_, err = r.Prune(ctx, everybody, wire.Prune{})
+	}
+	if err != nil {
+		r.Logger.Error("cannot find the sessions that have expired", "error", err)
+	}
+}

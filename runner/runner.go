@@ -1,0 +1,262 @@
+// Package runner runs commands in sessions. It queues them, leases workspaces, starts the units of sessions under their
+// limits, and records how the commands ended. It starts no process: systemd does.
+//
+// A command belongs to its unit as soon as that has started, and its end to the files that root writes: the daemon may
+// die and find both again (see recover).
+package runner
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/logs"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/store"
+	"codex-proxy/units"
+)
+
+// Units is systemd: a *units.Manager.
+type Units interface {
+	StartWith(ctx context.Context, unit string, properties ...units.Property) error
+	List(ctx context.Context, patterns ...string) ([]units.State, error)
+}
+
+// Settings of a Runner.
+type Settings struct {
+	Store    *store.Store
+	Units    Units
+	Watcher  *logs.Watcher // runs as long as Run
+	StateDir string        // paths.StateDir
+	// RuntimeDir is paths.RuntimeDir, and Secrets paths.Secrets.
+	RuntimeDir, Secrets string
+	Logger              *slog.Logger
+
+	Limits      Limits
+	MaxSessions int           // commands that run at the same time
+	MaxQueued   int           // commands that wait
+	Workspaces  int           // at least MaxSessions
+	IdleTimeout time.Duration // after it a session without a command is closed
+	Retention   time.Duration // after it a closed session is removed
+}
+
+// Runner runs commands. Its methods are safe for concurrent use.
+type Runner struct {
+	Settings
+
+	wake  chan struct{} // holds one element if there may be a command to start
+	tasks sync.WaitGroup
+
+	mu    sync.Mutex // guards state
+	state state
+}
+
+// state is what the Runner knows of the commands that have not ended. All else is in the store.
+type state struct {
+	queue    queue
+	sessions map[string]*line
+	running  map[key]*run
+	perUser  map[uint32]int // running
+	waiting  int            // commands of all lines
+	changed  chan struct{}  // closed and replaced at each change of a command
+}
+
+// line has the commands of a session in their order.
+type line struct {
+	owner   uint32
+	waiting []waiting
+	queued  bool // the first one is in the queue
+	running bool
+	leased  bool // it has a workspace, or gets one now
+	closing bool // the session is to be closed at the end of its last command
+}
+
+type waiting struct {
+	number int
+	ready  bool // it has its standard input
+}
+
+// run is a command whose unit has been started, or is about to be.
+type run struct {
+	store.Live
+
+	cancelled string        // the user who cancels it; guarded by Runner.mu
+	started   bool          // its unit is, or was, active; guarded by Runner.mu
+	gone      chan struct{} // closed when systemd has no such unit any more
+	lost      bool          // gone is closed; belongs to the goroutine of Run
+	ended     chan struct{} // closed when its end is in the store
+}
+
+// New returns a Runner, which starts nothing until Run.
+func New(s Settings) *Runner {
+	return &Runner{Settings: s, wake: make(chan struct{}, 1), state: state{
+		sessions: map[string]*line{}, running: map[key]*run{}, perUser: map[uint32]int{}, changed: make(chan struct{}),
+	}}
+}
+
+// reconcileEvery bounds how long the end of a unit that leaves no file stays unnoticed, and how late sessions expire.
+const reconcileEvery = 10 * time.Second
+
+// Run runs commands until ctx is done; Recover is to be called before it. Units that run then go on.
+func (r *Runner) Run(ctx context.Context) error {
+	defer r.tasks.Wait()
+	tick := time.NewTicker(reconcileEvery)
+	defer tick.Stop()
+	for {
+		for next := r.next(); next != nil; next = r.next() {
+			r.tasks.Go(func() { r.execute(ctx, next) })
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.wake:
+		case <-tick.C:
+			r.reconcile(ctx)
+			r.expire(ctx, time.Now())
+		}
+	}
+}
+
+// next takes a command to start from the queue, or returns nil.
+func (r *Runner) next() *run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.state
+	if len(s.running) >= r.MaxSessions {
+		return nil
+	}
+	leased := s.leased()
+	k, ok := s.queue.pop(s.perUser, func(k key) bool { return leased < r.Workspaces || s.sessions[k.session].leased })
+	if !ok {
+		return nil
+	}
+	l := s.sessions[k.session]
+	l.queued, l.waiting = false, l.waiting[1:]
+	s.waiting--
+	return s.start(store.Live{Session: k.session, Number: k.number, Owner: l.owner})
+}
+
+// leased counts the sessions that keep their workspaces, as they have further commands. Those of idle sessions can be
+// taken from them.
+func (s *state) leased() (n int) {
+	for _, l := range s.sessions {
+		if l.leased {
+			n++
+		}
+	}
+	return n
+}
+
+// start adds a running command.
+func (s *state) start(c store.Live) *run {
+	started := &run{Live: c, gone: make(chan struct{}), ended: make(chan struct{})}
+	s.running[key{c.Session, c.Number}] = started
+	s.perUser[c.Owner]++
+	l := s.line(c.Session, c.Owner)
+	l.running, l.leased = true, true
+	return started
+}
+
+func (s *state) line(session string, owner uint32) *line {
+	l := s.sessions[session]
+	if l == nil {
+		l = &line{owner: owner}
+		s.sessions[session] = l
+	}
+	return l
+}
+
+// enqueue adds a command to the line of its session.
+func (s *state) enqueue(c store.Live) {
+	l := s.line(c.Session, c.Owner)
+	l.leased = l.leased || c.Leased
+	l.waiting = append(l.waiting, waiting{c.Number, c.State != wire.CommandAwaitingStdin})
+	s.waiting++
+	s.offer(c.Session)
+}
+
+// offer puts the first command of a session into the queue, if it may start.
+func (s *state) offer(session string) {
+	l := s.sessions[session]
+	if l.queued || l.running || len(l.waiting) == 0 || !l.waiting[0].ready {
+		return
+	}
+	l.queued = true
+	s.queue.push(l.owner, key{session, l.waiting[0].number})
+}
+
+// withdraw takes a waiting command out of its line, and reports whether it was there.
+func (s *state) withdraw(k key) bool {
+	l := s.sessions[k.session]
+	if l == nil {
+		return false
+	}
+	for i, w := range l.waiting {
+		if w.number != k.number {
+			continue
+		}
+		if i == 0 && l.queued {
+			s.queue.remove(l.owner, k)
+			l.queued = false
+		}
+		l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
+		s.waiting--
+		s.offer(k.session)
+		return true
+	}
+	return false
+}
+
+// change reports a change of a command to those who wait for one, and has Run look at the queue.
+func (s *state) change(wake chan<- struct{}) {
+	close(s.changed)
+	s.changed = make(chan struct{})
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// Changed returns a channel that is closed at the next change of a command.
+func (r *Runner) Changed() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.changed
+}
+
+// Ended returns a channel that is closed when the command's end is stored. It is closed already if the command does not
+// run.
+func (r *Runner) Ended(session string, number int) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.state.running[key{session, number}]; c != nil {
+		return c.ended
+	}
+	ended := make(chan struct{})
+	close(ended)
+	return ended
+}
+
+// Load returns how many commands run and how many wait.
+func (r *Runner) Load() (running, queued int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.state.running), r.state.waiting
+}
+
+// position is the place of a command in the queue, from 1; 0 if it is not there.
+func (r *Runner) position(k key) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, other := range r.state.queue.order(r.state.perUser) {
+		if other == k {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// unit is the unit of a command.
+func (c *run) unit() string { return paths.SessionUnit(c.Session) }

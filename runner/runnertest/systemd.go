@@ -1,0 +1,200 @@
+// Package runnertest plays systemd and the processes of sessions' units for tests of the daemon: it starts a unit, and
+// leaves the files that root and the main process of a real unit leave. Commands run when a test says so.
+package runnertest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/runner/exec"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/session"
+	"codex-proxy/units"
+)
+
+// Systemd is the fake. Its methods are safe for concurrent use.
+type Systemd struct {
+	t                    testing.TB
+	stateDir, runtimeDir string
+
+	// Started has each unit that was started.
+	Started chan *Unit
+
+	mu     sync.Mutex
+	units  map[string]*Unit // that are active
+	refuse error
+}
+
+// Unit is a started unit of a session, and its command.
+type Unit struct {
+	Session    string
+	Number     int
+	Spec       *session.Spec
+	Properties []units.Property
+	// Cancels has the user of each request to cancel the command.
+	Cancels chan string
+
+	systemd  *Systemd
+	listener net.Listener
+}
+
+// New returns a Systemd over the daemon's directories. It can have a thousand units.
+func New(t testing.TB, stateDir, runtimeDir string) *Systemd {
+	return &Systemd{
+		t: t, stateDir: stateDir, runtimeDir: runtimeDir, Started: make(chan *Unit, 1000), units: map[string]*Unit{},
+	}
+}
+
+// Refuse makes starts fail with err; nil allows them again.
+func (s *Systemd) Refuse(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = err
+}
+
+// StartWith starts a unit, as root's step does: it reads the specification and makes the files of the command.
+func (s *Systemd) StartWith(_ context.Context, unit string, properties ...units.Property) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuse != nil {
+		return s.refuse
+	}
+	if s.units[unit] != nil {
+		return errors.New("the unit runs")
+	}
+	u, err := s.prepare(unit, properties)
+	if err != nil {
+		return err
+	}
+	s.units[unit] = u
+	s.Started <- u
+	return nil
+}
+
+func (s *Systemd) prepare(unit string, properties []units.Property) (*Unit, error) {
+	id := strings.TrimSuffix(strings.TrimPrefix(unit, "codex-session@"), ".service")
+	u := &Unit{Session: id, Properties: properties, Cancels: make(chan string, 10), systemd: s}
+	text, err := os.ReadFile(filepath.Join(s.stateDir, paths.SessionDir(id), paths.Current))
+	if err == nil {
+		u.Number, err = paths.ParseCommand(string(text))
+	}
+	if err == nil {
+		text, err = os.ReadFile(u.file(paths.Spec))
+	}
+	if err == nil {
+		u.Spec, err = session.ReadSpec(bytes.NewReader(text))
+	}
+	for _, name := range []string{paths.Output, paths.Index, paths.Result} {
+		if err == nil {
+			err = create(u.file(name))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return u, u.listen()
+}
+
+func create(path string) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		err = file.Close()
+	}
+	return err
+}
+
+// listen serves the control socket.
+func (u *Unit) listen() error {
+	dir := filepath.Join(u.systemd.runtimeDir, paths.ControlDir(u.Session))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	listener, err := net.Listen("unix", filepath.Join(dir, paths.ControlSocket))
+	if err != nil {
+		return err
+	}
+	u.listener = listener
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			u.talk(conn)
+		}
+	}()
+	return nil
+}
+
+func (u *Unit) talk(conn net.Conn) {
+	defer conn.Close()
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		var request exec.Request
+		if json.Unmarshal(lines.Bytes(), &request) != nil {
+			return
+		}
+		if request.Do == exec.Cancel {
+			u.Cancels <- request.By
+		}
+		_ = json.NewEncoder(conn).Encode(exec.Reply{Version: session.Version})
+	}
+}
+
+func (u *Unit) file(name string) string {
+	return filepath.Join(u.systemd.stateDir, paths.CommandDir(u.Session, u.Number), name)
+}
+
+// File is the path of a file of the command.
+func (u *Unit) File(name string) string { return u.file(name) }
+
+// End ends the unit, with that result; nil is none.
+func (u *Unit) End(result *session.Result) {
+	t := u.systemd.t
+	t.Helper()
+	if result != nil {
+		result.Version = session.Version
+		text, err := session.Encode(result)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(u.file(paths.Result), text, 0o600))
+	}
+	text, err := session.Encode(&session.Ended{
+		Version: session.Version, ServiceResult: "success", ExitCode: "exited", ExitStatus: "0",
+		Invocation: strings.Repeat("a", 32), Time: time.Now(),
+	})
+	require.NoError(t, err)
+	part := u.file(paths.Ended) + ".part"
+	require.NoError(t, os.WriteFile(part, text, 0o600))
+	u.Vanish()
+	require.NoError(t, os.Rename(part, u.file(paths.Ended)))
+}
+
+// Vanish ends the unit without a record, as the death of the machine does.
+func (u *Unit) Vanish() {
+	u.systemd.mu.Lock()
+	defer u.systemd.mu.Unlock()
+	_ = u.listener.Close()
+	delete(u.systemd.units, paths.SessionUnit(u.Session))
+}
+
+// List returns the active units.
+func (s *Systemd) List(context.Context, ...string) ([]units.State, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []units.State
+	for name := range s.units {
+		all = append(all, units.State{Unit: name, ActiveState: "active"})
+	}
+	return all, s.refuse
+}
