@@ -54,6 +54,7 @@ func (r *Runner) cancel(ctx context.Context, k key, by string) error {
 	}
 	r.mu.Lock()
 	waited := r.state.withdraw(k)
+	closing := waited && r.state.settle(k.session)
 	c := r.state.running[k]
 	started := false
 	if c != nil && c.cancelled == "" {
@@ -65,6 +66,9 @@ func (r *Runner) cancel(ctx context.Context, k key, by string) error {
 	case waited:
 		err := r.Store.End(ctx, k.session, k.number, endingOf(outcome.Facts{CancelledBy: by}))
 		r.report()
+		if closing {
+			r.close(ctx, k.session)
+		}
 		return err
 	case started:
 		r.ask(ctx, c, by)

@@ -92,14 +92,15 @@ func (r *Runner) lease(ctx context.Context, c store.Live) (int, error) {
 	}
 }
 
+// closeIdlest reports whether there was an idle session, which it or another command has closed or begun.
 func (r *Runner) closeIdlest(ctx context.Context) bool {
 	idle, err := r.Store.In(ctx, store.Viewer{All: true}, wire.SessionIdle)
 	for _, s := range idle {
-		if err == nil && r.close(ctx, s.ID) {
-			return true
+		if r.close(ctx, s.ID) {
+			break
 		}
 	}
-	return false
+	return err == nil && len(idle) > 0
 }
 
 // checkSecrets returns an error if the secrets of the session are gone: they lie in memory alone.
@@ -154,7 +155,7 @@ func (r *Runner) finish(ctx context.Context, c *run, refusal error) {
 		}
 	}
 	r.Logger.Info("a command has ended", "session", c.Session, "command", c.Number, "unit", c.unit(),
-		"outcome", string(ending.Outcome.Word), "invocation", ending.Invocation)
+		"outcome", string(ending.Outcome.Word), "text", ending.Outcome.Text, "invocation", ending.Invocation)
 	r.leave(ctx, c)
 }
 

@@ -1,0 +1,238 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/store"
+)
+
+func (s *Server) document(w http.ResponseWriter, _ *http.Request, _ caller) error {
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = w.Write(wire.Document())
+	return nil
+}
+
+func (s *Server) status(w http.ResponseWriter, r *http.Request, _ caller) error {
+	v := wire.Status{
+		Version: s.Version, Since: s.since, Ready: true,
+		MaxSessions: s.Runner.MaxSessions, MaxQueued: s.Runner.MaxQueued,
+	}
+	if err := s.Ready(); err != nil {
+		v.Ready, v.Reason = false, err.Error()
+	}
+	v.Running, v.Queued = s.Runner.Load()
+	var err error
+	v.Sessions, v.Workspaces, v.Leased, err = s.Runner.Store.Count(r.Context())
+	if err == nil {
+		answer(w, http.StatusOK, v)
+	}
+	return err
+}
+
+func (s *Server) createSession(w http.ResponseWriter, r *http.Request, c caller) error {
+	var body wire.NewSession
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	if body.DryRun {
+		plan, err := s.Runner.Plan(body)
+		if err == nil {
+			answer(w, http.StatusOK, plan)
+		}
+		return err
+	}
+	created, err := s.Runner.Create(r.Context(), c.Owner, body)
+	if err == nil {
+		answer(w, http.StatusCreated, created)
+	}
+	return err
+}
+
+// mostListed bounds a page of sessions.
+const (
+	mostListed    = 1000
+	defaultListed = 100
+)
+
+func (s *Server) listSessions(w http.ResponseWriter, r *http.Request, c caller) error {
+	query := r.URL.Query()
+	page := store.Page{
+		Viewer: store.Viewer{UID: c.UID}, Limit: defaultListed, Before: query.Get("before"),
+		State: wire.SessionState(query.Get("state")),
+	}
+	all, err := boolean(r, "all")
+	if err != nil {
+		return err
+	}
+	if page.All = all; all && !c.admin {
+		return &wire.Error{Code: wire.Forbidden, Message: "only administrators see the sessions of all users",
+			Remedy: "leave out all, or have root add your name to admins in runner.toml"}
+	}
+	switch page.State {
+	case "", wire.SessionActive, wire.SessionIdle, wire.SessionClosed:
+	default:
+		return invalid("state", "use active, idle or closed")
+	}
+	if text := query.Get("limit"); text != "" {
+		page.Limit, err = strconv.Atoi(text)
+		if err != nil || page.Limit < 1 || page.Limit > mostListed {
+			return invalid("limit", "use 1 to "+strconv.Itoa(mostListed))
+		}
+	}
+	sessions, err := s.Runner.Store.Sessions(r.Context(), page)
+	if errors.Is(err, store.ErrNotFound) {
+		return invalid("before", "use next of the page before")
+	}
+	if err == nil {
+		answer(w, http.StatusOK, sessions)
+	}
+	return err
+}
+
+func (s *Server) getSession(w http.ResponseWriter, r *http.Request, c caller) error {
+	id, err := sessionID(r)
+	if err != nil {
+		return err
+	}
+	return s.answerSession(w, r, c, id)
+}
+
+func (s *Server) answerSession(w http.ResponseWriter, r *http.Request, c caller, id string) error {
+	session, err := s.Runner.Session(r.Context(), c.viewer(), id)
+	if err == nil {
+		answer(w, http.StatusOK, session)
+	}
+	return err
+}
+
+func (s *Server) addCommand(w http.ResponseWriter, r *http.Request, c caller) error {
+	id, err := sessionID(r)
+	if err != nil {
+		return err
+	}
+	var body wire.NewCommand
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	command, err := s.Runner.Add(r.Context(), c.viewer(), id, body)
+	if err == nil {
+		answer(w, http.StatusCreated, command)
+	}
+	return err
+}
+
+func (s *Server) getCommand(w http.ResponseWriter, r *http.Request, c caller) error {
+	id, n, err := commandOf(r)
+	if err != nil {
+		return err
+	}
+	command, err := s.Runner.Command(r.Context(), c.viewer(), id, n)
+	if err == nil {
+		answer(w, http.StatusOK, command)
+	}
+	return err
+}
+
+func (s *Server) putStdin(w http.ResponseWriter, r *http.Request, c caller) error {
+	id, n, err := commandOf(r)
+	if err != nil {
+		return err
+	}
+	command, err := s.Runner.PutStdin(r.Context(), c.viewer(), id, n, r.Body)
+	if err == nil {
+		answer(w, http.StatusOK, command)
+	}
+	return err
+}
+
+func (s *Server) cancel(w http.ResponseWriter, r *http.Request, c caller) error {
+	id, err := sessionID(r)
+	if err != nil {
+		return err
+	}
+	var body wire.Cancel
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	if body.Command < 0 {
+		return invalid("command", "use the number of a command, or 0 for all")
+	}
+	if err := s.Runner.Cancel(r.Context(), c.viewer(), id, body.Command, c.by()); err != nil {
+		return err
+	}
+	return s.answerSession(w, r, c, id)
+}
+
+func (s *Server) prune(w http.ResponseWriter, r *http.Request, c caller) error {
+	var body wire.Prune
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	if body.OlderThan < 0 {
+		return invalid("older_than", "use a time that is not negative")
+	}
+	if body.All && !c.admin {
+		return &wire.Error{Code: wire.Forbidden, Message: "only administrators remove the sessions of all users",
+			Remedy: "leave out all"}
+	}
+	pruned, err := s.Runner.Prune(r.Context(), store.Viewer{UID: c.UID, All: body.All}, body)
+	if err == nil {
+		answer(w, http.StatusOK, pruned)
+	}
+	return err
+}
+
+func invalid(field, remedy string) error {
+	return &wire.Error{Code: wire.InvalidRequest, Message: field + " is out of range", Remedy: remedy}
+}
+
+// decode reads the body of a request.
+func decode(w http.ResponseWriter, r *http.Request, v any) error {
+	err := wire.Decode(http.MaxBytesReader(w, r.Body, wire.MaxBody), v)
+	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+		return &wire.Error{Code: wire.TooLarge, Message: "the body is too long", Remedy: "send at most 8 MiB"}
+	}
+	if err != nil {
+		return &wire.Error{Code: wire.InvalidRequest, Message: "the body is not what this request takes: " + err.Error(),
+			Remedy: "GET /v1/openapi.yaml has its fields"}
+	}
+	return nil
+}
+
+func sessionID(r *http.Request) (string, error) {
+	id := r.PathValue("id")
+	if paths.CheckID(id) != nil {
+		return "", &wire.Error{Code: wire.NotFound, Message: strconv.Quote(id) + " is no session",
+			Remedy: "an ID has 16 characters of a-z and 2-7; `codex-runner sessions` lists yours"}
+	}
+	return id, nil
+}
+
+func commandOf(r *http.Request) (string, int, error) {
+	id, err := sessionID(r)
+	if err != nil {
+		return "", 0, err
+	}
+	n, err := paths.ParseCommand(r.PathValue("n"))
+	if err != nil {
+		return "", 0, &wire.Error{Code: wire.NotFound, Message: "the session has no such command",
+			Remedy: "use the number of a command, from 1"}
+	}
+	return id, n, nil
+}
+
+func boolean(r *http.Request, name string) (bool, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return false, nil
+	}
+	v, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, invalid(name, "use true or false")
+	}
+	return v, nil
+}

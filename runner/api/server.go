@@ -1,0 +1,186 @@
+// Package api serves the API of codex-runner on its unix socket: routes, access by the credentials of the connection,
+// and the envelope of errors. Package wire has its types and its document.
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os/user"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/runner"
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/store"
+)
+
+// Settings of a Server.
+type Settings struct {
+	Runner  *runner.Runner
+	Version string // of the program
+	// Admins are names of users who see the sessions of all users, as root does.
+	Admins []string
+	// Ready returns why the daemon is not ready, or nil.
+	Ready  func() error
+	Logger *slog.Logger
+}
+
+// Server serves the API. Its methods are safe for concurrent use.
+type Server struct {
+	Settings
+
+	since time.Time
+	http  http.Server
+	stop  context.CancelFunc // ends the requests that follow a log
+	done  context.Context    //nolint:containedctx // of stop: it bounds the server, not a call
+}
+
+const (
+	headerTimeout = 5 * time.Second
+	idleTimeout   = 2 * time.Minute
+)
+
+// New returns a server, which serves nothing until Serve.
+func New(s Settings) *Server {
+	done, stop := context.WithCancel(context.Background())
+	v := &Server{Settings: s, since: time.Now().UTC(), stop: stop, done: done}
+	v.http = http.Server{
+		Handler: v.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		ConnContext: WithPeer, ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
+	}
+	return v
+}
+
+// Serve accepts connections until Shutdown; then it returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Shutdown ends the requests that follow logs, waits for all others, and closes what is left when ctx ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.stop()
+	if err := s.http.Shutdown(ctx); err != nil {
+		return errors.Join(err, s.http.Close())
+	}
+	return nil
+}
+
+// route is a handler that returns its error.
+type route func(w http.ResponseWriter, r *http.Request, c caller) error
+
+// Handler serves all routes. Its connections have the context of WithPeer.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, serve := range map[string]route{
+		"GET /v1/openapi.yaml":                     s.document,
+		"GET /v1/status":                           s.status,
+		"POST /v1/sessions":                        s.createSession,
+		"GET /v1/sessions":                         s.listSessions,
+		"GET /v1/sessions/{id}":                    s.getSession,
+		"POST /v1/sessions/{id}/commands":          s.addCommand,
+		"GET /v1/sessions/{id}/commands/{n}":       s.getCommand,
+		"PUT /v1/sessions/{id}/commands/{n}/stdin": s.putStdin,
+		"GET /v1/sessions/{id}/commands/{n}/logs":  s.getLogs,
+		"POST /v1/sessions/{id}/cancel":            s.cancel,
+		"POST /v1/prune":                           s.prune,
+		"/":                                        s.unknown,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			c, err := s.caller(r)
+			if err == nil {
+				err = serve(w, r, c)
+			}
+			if err != nil {
+				s.fail(w, r, err)
+			}
+		})
+	}
+	return mux
+}
+
+func (s *Server) unknown(_ http.ResponseWriter, r *http.Request, _ caller) error {
+	return &wire.Error{Code: wire.NotFound, Message: "there is no " + r.Method + " " + r.URL.Path,
+		Remedy: "GET /v1/openapi.yaml has what there is; a newer client needs a newer codex-runner.service"}
+}
+
+// fail answers with an error. One that is not a *wire.Error is a fault of the daemon.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	refused, ok := errors.AsType[*wire.Error](err)
+	if !ok && r.Context().Err() == nil {
+		s.Logger.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	if !ok {
+		refused = &wire.Error{Code: wire.Internal, Message: err.Error(), Remedy: "journalctl -u codex-runner has more"}
+	}
+	answer(w, refused.Code.Status(), wire.Failure{Error: refused})
+}
+
+// answer writes JSON. An error here can only be a client that has gone.
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// caller is the user at the other end of a connection.
+type caller struct {
+	wire.Owner
+	admin bool
+}
+
+// viewer sees the sessions of the caller, or all if he may.
+func (c caller) viewer() store.Viewer { return store.Viewer{UID: c.UID, All: c.admin} }
+
+type peerKey struct{}
+
+// WithPeer, a ConnContext of http.Server, adds the credentials of a connection, SO_PEERCRED of unix(7), to the context of its requests.
+func WithPeer(ctx context.Context, conn net.Conn) context.Context {
+	socket, ok := conn.(*net.UnixConn)
+	if !ok {
+		return ctx
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return ctx
+	}
+	var peer *unix.Ucred
+	if raw.Control(func(fd uintptr) {
+		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}) != nil || err != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, peerKey{}, peer.Uid)
+}
+
+func (s *Server) caller(r *http.Request) (caller, error) {
+	uid, ok := r.Context().Value(peerKey{}).(uint32)
+	if !ok {
+		return caller{}, &wire.Error{Code: wire.Forbidden, Message: "the connection has no credentials",
+			Remedy: "connect to the unix socket"}
+	}
+	c := caller{Owner: wire.Owner{UID: uid}, admin: uid == 0}
+	if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
+		c.Name = u.Username
+	}
+	for _, name := range s.Admins {
+		c.admin = c.admin || (c.Name != "" && name == c.Name)
+	}
+	return c, nil
+}
+
+// by names the caller in records.
+func (c caller) by() string {
+	if c.Name != "" {
+		return c.Name
+	}
+	return "uid " + strconv.FormatUint(uint64(c.UID), 10)
+}
