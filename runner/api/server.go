@@ -142,7 +142,8 @@ func (c caller) viewer() store.Viewer { return store.Viewer{UID: c.UID, All: c.a
 
 type peerKey struct{}
 
-// WithPeer, a ConnContext of http.Server, adds the credentials of a connection, SO_PEERCRED of unix(7), to the context of its requests.
+// WithPeer is a ConnContext of http.Server. It adds the credentials of a connection, SO_PEERCRED of unix(7), to the
+// context of its requests.
 func WithPeer(ctx context.Context, conn net.Conn) context.Context {
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {

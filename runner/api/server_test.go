@@ -225,7 +225,7 @@ func TestLogForms(t *testing.T) {
 	s := b.create(truly)
 	path := "/v1/sessions/" + s.ID + "/commands/1/logs"
 	follow := func(accept, query string) *http.Response {
-		request, err := http.NewRequestWithContext(t.Context(), "GET", "http://codex-runner"+path+query, nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://codex-runner"+path+query, nil)
 		require.NoError(t, err)
 		request.Header.Set("Accept", accept)
 		answer, err := b.client.Do(request)
@@ -287,7 +287,7 @@ func TestShutdownEndsFollowers(t *testing.T) {
 	b := newBed(t)
 	s := b.create(truly)
 	b.started()
-	request, err := http.NewRequestWithContext(t.Context(), "GET",
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
 		"http://codex-runner/v1/sessions/"+s.ID+"/commands/1/logs?follow=true", nil)
 	require.NoError(t, err)
 	answer, err := b.client.Do(request)
