@@ -30,7 +30,7 @@ func arguments(c *cobra.Command, args []string) error {
 func required(c *cobra.Command) (err error) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if isRequired(f) && !f.Changed {
-			err = Misuse(c, "%s is missing", describeOption(f).Tag)
+			err = Misuse(c, "%s is missing", tag(f))
 		}
 	})
 	return err

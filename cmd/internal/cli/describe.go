@@ -25,7 +25,7 @@ type description struct {
 
 // option is an option of a command.
 type option struct {
-	Tag  string `json:"tag"`  // such as --config FILE
+	Tag  string `json:"tag"`  // such as --config FILE, or -f, --follow
 	Text string `json:"text"` // the first line is a summary; an indented line stays as it is
 }
 
@@ -60,18 +60,25 @@ func (p *Program) describe(c *cobra.Command) description {
 }
 
 func describeOption(f *pflag.Flag) option {
-	o := option{Tag: "--" + f.Name, Text: strings.TrimSpace(f.Usage)}
-	switch {
-	case f.Value.Type() == "bool":
-	case f.NoOptDefVal != "":
-		o.Tag += "[=" + f.Value.Type() + "]"
-	default:
-		o.Tag += " " + f.Value.Type()
+	o := option{Tag: tag(f), Text: strings.TrimSpace(f.Usage)}
+	if f.Shorthand != "" {
+		o.Tag = "-" + f.Shorthand + ", " + o.Tag
 	}
 	if f.Value.Type() != "bool" && f.DefValue != "" {
 		o.Text += " (" + f.DefValue + ")"
 	}
 	return o
+}
+
+// tag is an option with its value, such as --config FILE.
+func tag(f *pflag.Flag) string {
+	switch {
+	case f.Value.Type() == "bool":
+		return "--" + f.Name
+	case f.NoOptDefVal != "":
+		return "--" + f.Name + "[=" + f.Value.Type() + "]"
+	}
+	return "--" + f.Name + " " + f.Value.Type()
 }
 
 // fewOptions is how many of them a usage line names.
@@ -89,7 +96,7 @@ func synopsis(c *cobra.Command) string {
 		if f.Name == "help" || f.Hidden {
 			return
 		}
-		word := describeOption(f).Tag
+		word := tag(f)
 		if !isRequired(f) {
 			word = "[" + word + "]"
 		}

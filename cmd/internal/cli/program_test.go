@@ -39,7 +39,7 @@ func program() *Program {
 	Complete(serve, "mode", "plain")
 	CompleteBegin(serve, "set", "size=")
 	things := &cobra.Command{Use: "things", Short: "keep things"}
-	things.PersistentFlags().Bool("loud", false, "print more")
+	things.PersistentFlags().BoolP("loud", "v", false, "print more")
 	returning := func(err error) func(*cobra.Command, []string) error {
 		return func(*cobra.Command, []string) error { return err }
 	}
@@ -87,13 +87,13 @@ Serves.
 
 Keep things.
 
-  --loud  print more
+  -v, --loud  print more
 `
 	add := `Usage: prog things add NAME
 
 Add a thing.
 
-  --loud  print more
+  -v, --loud  print more
 
 prog things --help describes all commands of its kind.
 `
@@ -176,6 +176,22 @@ func TestDescription(t *testing.T) {
 		`"synopsis":["prog serve [NAME] [--config FILE] [--set KEY=VALUE]... [--wait TIME] --mode WORD"],`+
 		`"text":"Serves.",`+
 		`"options":[{"tag":"--config FILE","text":"the file to read (/etc/settings)"}`)
+}
+
+func TestBytes(t *testing.T) {
+	for text, want := range map[string]int64{"1": 1, "4096": 4096, "3K": 3 << 10, "2G": 2 << 30, "8T": 8 << 40} {
+		var n int64
+		v := Bytes(&n)
+		assert.Empty(t, v.String())
+		assert.NoError(t, v.Set(text))
+		assert.Equal(t, want, n)
+	}
+	for _, text := range []string{"", "0", "-1", "K", "1.5G", "2KG", "2k", "9000000T", "x"} {
+		assert.ErrorContains(t, Bytes(new(int64)).Set(text), "want a positive number of bytes", text)
+	}
+	for n, want := range map[int64]string{0: "0", 1000: "1000", 4096: "4K", 3 << 20: "3M", 1 << 50: "1024T"} {
+		assert.Equal(t, want, FormatBytes(n))
+	}
 }
 
 func TestBriefTimes(t *testing.T) {

@@ -66,3 +66,9 @@ func report(stderr io.Writer, path string, err error) int {
 	fmt.Fprintf(stderr, "%s: %v\n", path, err)
 	return status
 }
+
+// HasStatus reports whether Exit made err.
+func HasStatus(err error) bool {
+	_, ok := errors.AsType[*exitError](err)
+	return ok
+}

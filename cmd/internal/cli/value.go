@@ -2,6 +2,8 @@ package cli
 
 import (
 	"errors"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -61,6 +63,51 @@ func brief(d time.Duration) string {
 		}
 	}
 	return text
+}
+
+// Bytes is a positive number of bytes, with K, M, G or T for powers of 1024. What is
+// in p is the default, unless it is zero.
+func Bytes(p *int64) pflag.Value {
+	return value{"SIZE", func(text string) error {
+		n, err := parseBytes(text)
+		if err != nil || n <= 0 {
+			return errors.New("want a positive number of bytes, such as 4096, 512K, 64M or 2G")
+		}
+		*p = n
+		return nil
+	}, func() string {
+		if *p == 0 {
+			return ""
+		}
+		return FormatBytes(*p)
+	}}
+}
+
+// units are those of Bytes, each 1024 times the one before it.
+const units = "KMGT"
+
+func parseBytes(text string) (int64, error) {
+	number, shift := text, 0
+	if i := strings.IndexAny(text, units); i >= 0 && i == len(text)-1 {
+		number, shift = text[:i], 10*(strings.IndexByte(units, text[i])+1)
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err == nil && n > math.MaxInt64>>shift {
+		return 0, strconv.ErrRange
+	}
+	return n << shift, err
+}
+
+// FormatBytes is a number of bytes as Bytes reads it, and exact.
+func FormatBytes(n int64) string {
+	unit := ""
+	for i := range units {
+		if n == 0 || n%1024 != 0 {
+			break
+		}
+		n, unit = n/1024, units[i:i+1]
+	}
+	return strconv.FormatInt(n, 10) + unit
 }
 
 // texts is a value of an option that may be given several times.
