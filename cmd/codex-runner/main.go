@@ -27,6 +27,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func commands() []cli.Group {
 	return []cli.Group{
+		{Title: "Commands for people", Commands: []*cobra.Command{
+			runCommand(), sessionsCommand(), showCommand(), logsCommand(), cancelCommand(), releaseCommand(),
+			shellCommand(), artifactsCommand(), pruneCommand(), statusCommand(),
+		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			sessionPrepareCommand(), sessionExecCommand(), sessionEndedCommand(),
 		}},

@@ -15,9 +15,12 @@ var runnerBook = book{
 			"its own and in a sandbox. codex-sessions.slice contains all of them.",
 	}},
 	status: [][2]string{
-		{"0", "Success. Of run: the command exited with 0."},
+		{"0", "Success. Of run: COMMAND exited with 0."},
 		{"1", "Failure; the reason is on standard error."},
 		{"64", "Wrong usage, EX_USAGE of sysexits.h."},
+		{"75", "Failure for now, EX_TEMPFAIL: the queue is full, or the service stops. Another try may succeed."},
+		{"124 to 127, 128+n", "Of run, as timeout(1) and env(1) have them: COMMAND ran longer than its time; it did not run, " +
+			"or its end is not known; it cannot be executed; it is not found; the signal n ended it."},
 	},
 	files: [][2]string{
 		{"/run/codex-runner/api.sock", "The API, which the commands for people use."},

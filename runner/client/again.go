@@ -45,3 +45,9 @@ func (c *Client) again(ctx context.Context, ask func() (bool, error)) error {
 		pause = min(2*pause, lastPause)
 	}
 }
+
+// Again calls ask, and again for up to a minute while the daemon cannot be reached. Ask must be harmless if it is done
+// twice.
+func (c *Client) Again(ctx context.Context, ask func() error) error {
+	return c.again(ctx, func() (bool, error) { return false, ask() })
+}

@@ -19,7 +19,9 @@ type faults struct {
 	all []string
 }
 
-func (f *faults) Errorf(format string, args ...any) { f.all = append(f.all, fmt.Sprintf(format, args...)) }
+func (f *faults) Errorf(format string, args ...any) {
+	f.all = append(f.all, fmt.Sprintf(format, args...))
+}
 
 // judged returns the faults that the judge finds in a request, or in its answer.
 func judged(t *testing.T, method, target, body string, answer http.HandlerFunc) string {
@@ -59,7 +61,7 @@ func TestJudge(t *testing.T) {
 	for want, answer := range map[string]http.HandlerFunc{
 		"it has no status 201":           func(w http.ResponseWriter, _ *http.Request) { reply(w, 201, wire.Sessions{}) },
 		"got null, want array":           func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, wire.Sessions{}) },
-		`no body of the type "text/pla`:  func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "x", 500) },
+		`no body of the type "text/pla`:  func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "x", http.StatusInternalServerError) },
 		"value must be one of 'invalid_": func(w http.ResponseWriter, _ *http.Request) { refuse(w, "gone", "", "") },
 	} {
 		assert.Contains(t, judged(t, "GET", "/v1/sessions", "", answer), want)

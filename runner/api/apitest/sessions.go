@@ -62,7 +62,7 @@ func (d *Daemon) create(w http.ResponseWriter, r *http.Request) {
 		refuse(w, wire.InvalidRequest, "the body is no session", err.Error())
 		return
 	}
-	if limit := time.Duration(asked.Limits.Timeout); limit > 24*time.Hour {
+	if limit := time.Duration(asked.Commands[0].Limits.Timeout); limit > 24*time.Hour {
 		refuse(w, wire.InvalidRequest, "timeout is "+limit.String(), "use at most 24h")
 		return
 	}

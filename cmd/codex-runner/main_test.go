@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/runner/api/apitest"
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/logs"
+	"codex-proxy/runner/outcome"
+)
+
+// result is what a command line leaves behind.
+type result struct {
+	status         int
+	stdout, stderr string
+}
+
+// try runs a command line.
+func try(t *testing.T, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	status := run(t.Context(), args, &stdout, &stderr)
+	return result{status, stdout.String(), stderr.String()}
+}
+
+// echo is a command that prints its arguments and succeeds.
+func echo(c *apitest.Command) {
+	c.Write(logs.Stdout, strings.Join(c.Asked.Args[1:], " ")+"\n")
+	c.End(outcome.Outcome{Word: outcome.Succeeded, Text: "The command succeeded."})
+}
+
+func TestRun(t *testing.T) {
+	daemon := apitest.Start(t, echo)
+	assert.Equal(t, result{0, "a --json\n", ""}, try(t, "run", "--socket", daemon.Socket, "--", "echo", "a", "--json"))
+	got := try(t, "run", "--socket", daemon.Socket, "--detach", "--keep", "echo")
+	require.Equal(t, 0, got.status, got.stderr)
+	id := strings.TrimSpace(got.stdout)
+	daemon.Await(id, func(s wire.Session) bool { return s.State == wire.SessionIdle })
+	assert.Equal(t, result{0, "b\n", ""}, try(t, "run", "--socket", daemon.Socket, "--session", id, "--", "echo", "b"))
+	assert.Equal(t, result{0, "b\n", ""}, try(t, "logs", "-f", "--socket", daemon.Socket, id))
+	assert.Equal(t, result{0, "\n", ""}, try(t, "logs", "--command", "1", "--socket", daemon.Socket, id))
+	assert.Contains(t, try(t, "show", id, "--socket", daemon.Socket).stdout, "2. echo b\n  state:  succeeded\n")
+	assert.Contains(t, try(t, "sessions", "--state", "idle", "--socket", daemon.Socket).stdout, id+"  alice  idle")
+	assert.Equal(t, result{}, try(t, "cancel", id, "--socket", daemon.Socket))
+	assert.Contains(t, try(t, "prune", "--socket", daemon.Socket).stdout, "2 sessions (2.0 KiB) removed\n")
+	assert.Contains(t, try(t, "status", "--socket", daemon.Socket).stdout, "ready, version 1.2.3")
+	assert.Contains(t, try(t, "artifacts", id, "--json", "--socket", daemon.Socket).stdout, `{"artifacts":[]}`)
+}
+
+// Each option reaches the daemon as what it means.
+func TestRunOptions(t *testing.T) {
+	var asked wire.NewSession
+	daemon := apitest.Start(t, func(c *apitest.Command) {
+		asked = c.Of
+		echo(c)
+	})
+	secret := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secret, []byte("s3cret"), 0o600))
+	patch := filepath.Join(t.TempDir(), "patch")
+	require.NoError(t, os.WriteFile(patch, []byte("diff"), 0o600))
+	t.Setenv("TOKEN", "t0ken")
+	got := try(t, "run", "--socket", daemon.Socket, "--repo", "https://example.org/a.git", "--ref", "main",
+		"--patch", patch, "--env", "uv", "--network", "--secret", "FILE="+secret, "--secret", "TOKEN",
+		"--hold-on-failure", "15m", "--dir", "src", "--setenv", "A=b=c", "--setenv", "TOKEN", "--stdin", "/dev/null",
+		"--artifact", "*.xml", "--artifact", "out/**", "--timeout", "10m", "--grace", "2s", "--cpus", "1.5",
+		"--memory", "2G", "--tasks", "99", "--output-limit", "1M", "--file-size", "2M", "--disk", "3M", "echo")
+	require.Equal(t, 0, got.status, got.stderr)
+	text, err := json.Marshal(asked)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"repository":"https://example.org/a.git","ref":"main","patch":"diff","environment":"uv",
+		"network":true,"secrets":{"FILE":"s3cret","TOKEN":"t0ken"},"hold_on_failure":"15m0s","commands":[{"args":["echo"],
+		"directory":"src","env":{"A":"b=c","TOKEN":"t0ken"},"stdin":true,"artifacts":["*.xml","out/**"],
+		"limits":{"timeout":"10m0s","grace":"2s","cpus":1.5,"memory":2147483648,"tasks":99,"output":1048576,
+		"file_size":2097152,"disk":3145728}}]}`, string(text))
+	assert.Contains(t, got.stderr, "`codex-runner shell aaaaaaaaaaaaaaaa` opens a shell in its sandbox")
+}
+
+func TestMistakes(t *testing.T) {
+	for line, want := range map[string]string{
+		"run":                       "run: COMMAND is missing: put it last, after --; see codex-runner run --help",
+		"run --ref x a":             "run: --ref is one of a repository: name it with --repo",
+		"run --patch x a":           "run: --patch changes a repository: name it with --repo",
+		"run --patch - --stdin - a": "run: --patch - and --stdin - want the same input",
+		"run --session x a":         `run: "x" is no session: an ID has 16 characters of a-z and 2-7`,
+		"run --session aaaaaaaaaaaaaaaa --env uv a": "run: --env is of a new session: leave it or --session out",
+		"run --memory 2GB a":                        "run: --memory=2GB: want a positive number of bytes, such as",
+		"run --cpus 0 a":                            "run: --cpus=0: want a positive number, such as 0.5 or 2",
+		"run --cpus NaN a":                          "run: --cpus=NaN: want a positive number, such as 0.5 or 2",
+		"run --tasks -1 a":                          "run: --tasks=-1: want a positive number",
+		"run --setenv NOT_SET_HERE a":               "run: --setenv=NOT_SET_HERE: there is no variable NOT_SET_HERE",
+		"run --secret NOT_SET_HERE a":               "run: --secret=NOT_SET_HERE: the secret NOT_SET_HERE is empty: name its file",
+		"run --secret A=/nowhere a":                 "run: --secret=A=/nowhere: open /nowhere: no such file",
+		"show x":                                    `show: "x" is no session`,
+		"logs":                                      "logs: ID is missing",
+		"logs aaaaaaaaaaaaaaaa --command 0":         "logs: --command=0: want a positive number, as show has it",
+		"sessions --state gone":                     "sessions: --state=gone: want active, idle or closed",
+		"sessions --limit 0":                        "sessions: --limit=0: want a positive number",
+		"prune --older-than 0":                      "prune: --older-than=0: want a positive time with its unit",
+		"logs aaaaaaaaaaaaaaaa --since-offset -1":   "logs: --since-offset=-1: want a number of bytes, 0 or more",
+	} {
+		got := try(t, strings.Fields(line)...)
+		assert.Equal(t, cli.Usage, got.status, line)
+		assert.Contains(t, got.stderr, "codex-runner "+want)
+		assert.Empty(t, got.stdout)
+	}
+}
+
+// Without a service there is an error that says how to start it: 125 of run, which is no status of a command's.
+func TestNotRunning(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "api.sock")
+	for line, status := range map[string]int{
+		"run --socket %s a": 125, "status --socket %s": 1, "logs aaaaaaaaaaaaaaaa --socket %s": 1,
+	} {
+		got := try(t, strings.Fields(strings.ReplaceAll(line, "%s", socket))...)
+		assert.Equal(t, status, got.status, line)
+		assert.Contains(t, got.stderr, "codex-runner is not running: systemctl start codex-runner.socket\n")
+	}
+}
+
+func TestCompletions(t *testing.T) {
+	daemon := apitest.Start(t, echo)
+	got := try(t, "run", "--socket", daemon.Socket, "--detach", "echo")
+	id := strings.TrimSpace(got.stdout)
+	for line, want := range map[string]string{
+		"show --socket %s ":                id + "\techo\n:4\n",
+		"logs --socket %s x ":              ":4\n",
+		"run --socket %s --session ":       id + "\techo\n:4\n",
+		"run --env ":                       "auto\nnone\nvenv\nuv\nconda\nmicromamba\nnode\n:4\n",
+		"sessions --state ":                "active\nidle\nclosed\n:4\n",
+		"show --socket /nowhere/api.sock ": ":4\n",
+	} {
+		words := strings.Split(strings.ReplaceAll(line, "%s", daemon.Socket), " ")
+		assert.Equal(t, want, try(t, append([]string{"__complete"}, words...)...).stdout, line)
+	}
+}
