@@ -208,17 +208,21 @@ func withKeys(t *testing.T) string {
 	return path
 }
 
+// bashWords returns what bash completes a line with.
+func bashWords(t *testing.T, program, line string) []string {
+	t.Helper()
+	script := installed(t, program+".bash")
+	text := "compopt() { :; }\n. " + script + "\n" +
+		"COMP_LINE='" + line + "'\nCOMP_POINT=${#COMP_LINE}\nCOMP_WORDS=(" + line + ")\n" +
+		"case \"$COMP_LINE\" in *' ') COMP_WORDS+=('') ;; esac\nCOMP_CWORD=$((${#COMP_WORDS[@]}-1))\nCOMP_TYPE=9\n" +
+		"_get_comp_words_by_ref() { cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}; " +
+		"words=(\"${COMP_WORDS[@]}\") cword=$COMP_CWORD; }\n" +
+		"__start_" + program + "\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n"
+	return strings.Fields(run(t, text, "bash"))
+}
+
 func TestBashCompletion(t *testing.T) {
-	script := installed(t, "codex-proxy.bash")
-	complete := func(line string) []string {
-		text := "compopt() { :; }\n. " + script + "\n" +
-			"COMP_LINE='" + line + "'\nCOMP_POINT=${#COMP_LINE}\nCOMP_WORDS=(" + line + ")\n" +
-			"case \"$COMP_LINE\" in *' ') COMP_WORDS+=('') ;; esac\nCOMP_CWORD=$((${#COMP_WORDS[@]}-1))\nCOMP_TYPE=9\n" +
-			"_get_comp_words_by_ref() { cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}; " +
-			"words=(\"${COMP_WORDS[@]}\") cword=$COMP_CWORD; }\n" +
-			"__start_codex-proxy\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n"
-		return strings.Fields(run(t, text, "bash"))
-	}
+	complete := func(line string) []string { return bashWords(t, "codex-proxy", line) }
 	assert.Equal(t, []string{"status"}, complete("codex-proxy sta"))
 	assert.Equal(t, []string{"--watch"}, complete("codex-proxy status --w"))
 	assert.Subset(t, complete("codex-proxy keys "), []string{"add", "set", "revoke", "list"})
@@ -226,6 +230,11 @@ func TestBashCompletion(t *testing.T) {
 	assert.Equal(t, []string{"check"}, complete("codex-proxy config "))
 	assert.Empty(t, complete("codex-proxy serve --config Makef"), "the shell completes files (complete -o default)")
 	assert.Equal(t, []string{"alice", "bob"}, complete("codex-proxy keys --file "+withKeys(t)+" revoke "))
+
+	complete = func(line string) []string { return bashWords(t, "codex-runner", line) }
+	assert.Equal(t, []string{"--follow"}, complete("codex-runner logs --f"))
+	assert.Equal(t, []string{"venv"}, complete("codex-runner run --env v"))
+	assert.Empty(t, complete("codex-runner run --patch Makef"), "the shell completes files")
 }
 
 func TestFishCompletion(t *testing.T) {

@@ -124,10 +124,13 @@ func (r *logReader) finish() error {
 	if err := json.Unmarshal(r.buffer.Bytes(), &r.end); err != nil {
 		return fmt.Errorf("cannot read the end of the output: %w", err)
 	}
+	if !r.log.Follow {
+		return nil // a command that runs may have written more meanwhile
+	}
 	if r.end.Offset > r.next {
 		return fmt.Errorf("the output has %d bytes, and codex-runner sent %d", r.end.Offset, r.next)
 	}
-	if r.log.Follow && r.end.Command.Outcome == nil {
+	if r.end.Command.Outcome == nil {
 		return errors.New("codex-runner ended the output of a command that has not ended")
 	}
 	return nil

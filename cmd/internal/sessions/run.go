@@ -134,6 +134,9 @@ func (r *Run) follow(ctx context.Context, a *attendance, s wire.Session, n int) 
 			err = failed
 		}
 	}
+	if errors.Is(err, client.ErrNotRunning) {
+		err = fmt.Errorf("%w; the command goes on without it: codex-runner logs -f %s", err, s.ID)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/runner"
+	"codex-proxy/runner/api"
+	"codex-proxy/runner/api/apitest"
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/logs"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/runnertest"
+	"codex-proxy/runner/session"
+	"codex-proxy/runner/store"
+)
+
+// daemon is the one of codex-runner.service, over a systemd that the test plays. Its socket stays while it restarts, as
+// that of codex-runner.socket does.
+type daemon struct {
+	t       testing.TB
+	dir     string
+	socket  string
+	listen  *net.UnixListener
+	systemd *runnertest.Systemd
+	stop    func()
+}
+
+func newDaemon(t testing.TB) *daemon {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "runner") // the path of a socket has at most 107 bytes
+	require.NoError(t, err)
+	d := &daemon{t: t, dir: dir, socket: filepath.Join(dir, "api.sock")}
+	d.systemd = runnertest.New(t, dir, filepath.Join(dir, "run"))
+	d.listen, err = net.ListenUnix("unix", &net.UnixAddr{Name: d.socket})
+	require.NoError(t, err)
+	d.start()
+	t.Cleanup(func() {
+		d.stop()
+		d.listen.Close()
+		os.RemoveAll(dir)
+	})
+	return d
+}
+
+// restart ends the daemon and all of its connections, and starts another one on its files and its socket.
+func (d *daemon) restart() {
+	d.stop()
+	d.start()
+}
+
+func (d *daemon) start() {
+	t := d.t
+	st, err := store.Open(t.Context(), filepath.Join(d.dir, store.FileName))
+	require.NoError(t, err)
+	watcher, err := logs.NewWatcher()
+	require.NoError(t, err)
+	logger := slog.New(slog.DiscardHandler)
+	r := runner.New(runner.Settings{
+		Store: st, Units: d.systemd, Watcher: watcher, StateDir: d.dir, RuntimeDir: filepath.Join(d.dir, "run"),
+		Secrets: filepath.Join(d.dir, "secrets"), Logger: logger, MaxSessions: 2, MaxQueued: 2, Workspaces: 2,
+		IdleTimeout: time.Hour, Retention: time.Hour,
+		Limits: runner.Limits{Default: wire.Limits{Timeout: wire.Duration(time.Minute), Output: 1 << 30}},
+	})
+	server := api.New(api.Settings{Runner: r, Version: "1.2.3", Ready: func() error { return nil }, Logger: logger})
+	socket, err := d.listen.File() // the daemon closes its copy alone
+	require.NoError(t, err)
+	listener, err := net.FileListener(socket)
+	require.NoError(t, err)
+	socket.Close()
+	judged := http.Server{Handler: apitest.Judge(t, server.Handler()), ConnContext: api.WithPeer}
+	ctx, cancel := context.WithCancel(context.Background())
+	require.NoError(t, r.Recover(ctx))
+	var tasks sync.WaitGroup
+	tasks.Go(func() { assert.NoError(t, watcher.Run(ctx)) })
+	tasks.Go(func() { assert.NoError(t, r.Run(ctx)) })
+	tasks.Go(func() { assert.ErrorIs(t, judged.Serve(listener), http.ErrServerClosed) })
+	d.stop = func() {
+		assert.NoError(t, server.Shutdown(context.Background()))
+		assert.NoError(t, judged.Close())
+		cancel()
+		tasks.Wait()
+		assert.NoError(t, st.Close())
+	}
+}
+
+// write writes output as the main process of the unit does.
+func (d *daemon) write(u *runnertest.Unit, texts <-chan string) {
+	t := d.t
+	output, err := os.OpenFile(u.File(paths.Output), os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer output.Close()
+	index, err := os.OpenFile(u.File(paths.Index), os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer index.Close()
+	w, err := logs.NewWriter(output, index, 1<<30, nil)
+	require.NoError(t, err)
+	read, pipe, err := os.Pipe()
+	require.NoError(t, err)
+	defer read.Close()
+	var copied sync.WaitGroup
+	copied.Go(func() { assert.NoError(t, w.Copy(logs.Stdout, read)) })
+	for text := range texts {
+		_, err := pipe.WriteString(text)
+		assert.NoError(t, err)
+	}
+	assert.NoError(t, pipe.Close())
+	copied.Wait()
+}
+
+// reader is the standard output of a program. Each write calls a function first.
+type reader struct {
+	strings.Builder
+	each func()
+}
+
+func (r *reader) Write(p []byte) (int, error) {
+	r.each()
+	return r.Builder.Write(p)
+}
+
+// The daemon starts again after each part of the output.
+func TestRunOutlivesTheDaemon(t *testing.T) {
+	const parts = 10
+	d := newDaemon(t)
+	texts := make(chan string, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		u := <-d.systemd.Started
+		d.write(u, texts)
+		u.End(&session.Result{Exited: true, Status: 5})
+	}()
+	next := func(n int) string { return fmt.Sprintf("part %d\n", n) }
+	n, want, last := 1, next(0), sync.OnceFunc(func() { close(texts) })
+	texts <- want
+	stdout := &reader{each: func() {
+		if n == parts {
+			last()
+			return
+		}
+		d.restart()
+		want += next(n)
+		texts <- next(n)
+		n++
+	}}
+	var stderr strings.Builder
+	status := run(t.Context(), []string{"run", "--socket", d.socket, "--", "sh"}, stdout, &stderr)
+	last()
+	<-ended
+	assert.Equal(t, 5, status, stderr.String())
+	assert.Equal(t, want, stdout.String())
+	assert.Equal(t, 1, strings.Count(stderr.String(), "waiting for codex-runner: "))
+	assert.Contains(t, try(t, "sessions", "--socket", d.socket).stdout, "  closed  1         failed (5)  ")
+}
+
+func TestCommandsOfTheDaemon(t *testing.T) {
+	d := newDaemon(t)
+	got := try(t, "run", "--socket", d.socket, "--dry-run", "--memory", "1G", "--", "make", "test")
+	assert.Equal(t, 0, got.status, got.stderr)
+	assert.Contains(t, got.stdout, "codex-session@%i.service")
+	assert.Contains(t, got.stdout, "make test")
+
+	got = try(t, "run", "--socket", d.socket, "--detach", "--stdin", "/dev/null", "--", "make")
+	require.Equal(t, 0, got.status, got.stderr)
+	id := strings.TrimSpace(got.stdout)
+	u := <-d.systemd.Started
+	assert.Equal(t, result{}, try(t, "cancel", id, "--socket", d.socket))
+	by := <-u.Cancels
+	u.End(&session.Result{Exited: true, Signal: 15, Cause: session.Cancelled, CancelledBy: by})
+	assert.Equal(t, result{}, try(t, "logs", "-f", id, "--socket", d.socket))
+	assert.Contains(t, try(t, "show", id, "--socket", d.socket).stdout, "The command was cancelled by "+by)
+	got = try(t, "run", "--socket", d.socket, "--session", id, "--json", "--", "make")
+	assert.Equal(t, 125, got.status)
+	assert.Contains(t, got.stdout, `{"error":{"code":"conflict",`)
+	assert.Contains(t, try(t, "prune", "--older-than", "1ns", "--socket", d.socket).stdout, id)
+	assert.Contains(t, try(t, "status", "--socket", d.socket).stdout, "ready, version 1.2.3")
+}
+
+// BenchmarkLogs prints 64 MiB of output that is there.
+func BenchmarkLogs(b *testing.B) {
+	const size = 64 << 20
+	d := newDaemon(b)
+	var stdout strings.Builder
+	require.Zero(b, run(b.Context(), []string{"run", "--socket", d.socket, "--detach", "sh"}, &stdout, io.Discard))
+	u := <-d.systemd.Started
+	texts := make(chan string)
+	go func() {
+		defer close(texts)
+		for range size >> 16 {
+			texts <- strings.Repeat("x", 1<<16)
+		}
+	}()
+	d.write(u, texts)
+	u.End(&session.Result{Exited: true, Bytes: size})
+	b.SetBytes(size)
+	for b.Loop() {
+		var got count
+		require.Zero(b, run(b.Context(), []string{"logs", "-f", "--socket", d.socket, strings.TrimSpace(stdout.String())}, &got, io.Discard))
+		require.EqualValues(b, size, got)
+	}
+}
+
+// count counts the bytes that are written to it.
+type count int64
+
+func (c *count) Write(p []byte) (int, error) {
+	*c += count(len(p))
+	return len(p), nil
+}
