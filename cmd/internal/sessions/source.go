@@ -40,6 +40,9 @@ func (r *Run) send(ctx context.Context) error {
 	if err != nil {
 		return r.unresolved(err)
 	}
+	if r.New.Ref == "" && r.New.Patch == "" {
+		r.note(ctx, dir)
+	}
 	repository, err := r.Client.AddRepository(ctx, wire.NewRepository{Path: dir})
 	if err != nil {
 		return err
@@ -51,6 +54,14 @@ func (r *Run) send(ctx context.Context) error {
 	}
 	r.New.Repository, r.New.Ref = repository.Key, commit
 	return nil
+}
+
+// note reports changes that the command does not see. It is no error if they cannot be looked for.
+func (r *Run) note(ctx context.Context, dir string) {
+	if changed, err := workspace.Changed(ctx, dir); err == nil && changed {
+		fmt.Fprintf(r.Stderr, "--repo %s has changes that are not committed, and the command runs without them "+
+			"(git diff HEAD | codex-runner run --patch - has those of known files)\n", r.Source)
+	}
 }
 
 // unresolved is the error about a ref, or about a directory that is no repository.

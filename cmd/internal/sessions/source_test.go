@@ -80,6 +80,15 @@ func TestLocalRepository(t *testing.T) {
 	run(bare, "")
 	assert.Equal(t, main, asked.Ref)
 
+	r.stderr.Reset()
+	run(dir, "")
+	assert.Empty(t, r.stderr.String())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("y"), 0o644))
+	run(dir, "main")
+	assert.Empty(t, r.stderr.String(), "the ref was named")
+	run(dir, "")
+	assert.Contains(t, r.stderr.String(), "has changes that are not committed, and the command runs without them")
+
 	run("https://example.org/a.git", "main")
 	assert.Equal(t, "https://example.org/a.git", asked.Repository)
 	run("git@example.org:a.git", "")
