@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -163,8 +164,40 @@ func TestRunOutlivesTheDaemon(t *testing.T) {
 	<-ended
 	assert.Equal(t, 5, status, stderr.String())
 	assert.Equal(t, want, stdout.String())
-	assert.Equal(t, 1, strings.Count(stderr.String(), "waiting for codex-runner: "))
+	assert.Equal(t, 1, strings.Count(stderr.String(), "the connection to codex-runner was lost: "))
 	assert.Contains(t, try(t, "sessions", "--socket", d.socket).stdout, "  closed  1         failed (5)  ")
+}
+
+// Ctrl-C cancels the command, whose last words come.
+func TestCtrlC(t *testing.T) {
+	d := newDaemon(t)
+	texts := make(chan string, 1)
+	texts <- "first\n"
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		u := <-d.systemd.Started
+		d.write(u, texts)
+		u.End(&session.Result{Exited: true, Signal: 15, Cause: session.Cancelled, CancelledBy: <-u.Cancels})
+	}()
+	last := sync.OnceFunc(func() {
+		texts <- "last words\n"
+		close(texts)
+	})
+	interrupt := sync.OnceFunc(func() { assert.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGINT)) })
+	stdout := &reader{each: func() {
+		interrupt()
+		last()
+	}}
+	var stderr strings.Builder
+	status := run(t.Context(), []string{"run", "--socket", d.socket, "--", "sh"}, stdout, &stderr)
+	last()
+	<-ended
+	assert.Equal(t, 130, status)
+	assert.Equal(t, "first\nlast words\n", stdout.String())
+	assert.Regexp(t, `^cancelling the command; again to leave it alone
+codex-runner run: The command was cancelled by .*\.
+$`, stderr.String())
 }
 
 func TestCommandsOfTheDaemon(t *testing.T) {
@@ -188,6 +221,17 @@ func TestCommandsOfTheDaemon(t *testing.T) {
 	assert.Contains(t, got.stdout, `{"error":{"code":"conflict",`)
 	assert.Contains(t, try(t, "prune", "--older-than", "1ns", "--socket", d.socket).stdout, id)
 	assert.Contains(t, try(t, "status", "--socket", d.socket).stdout, "ready, version 1.2.3")
+}
+
+// BenchmarkRun is the part of the client and the daemon in the time of a command.
+func BenchmarkRun(b *testing.B) {
+	d := newDaemon(b)
+	var units sync.WaitGroup
+	b.Cleanup(units.Wait)
+	for b.Loop() {
+		units.Go(func() { (<-d.systemd.Started).End(&session.Result{Exited: true}) })
+		require.Zero(b, run(b.Context(), []string{"run", "--socket", d.socket, "true"}, io.Discard, io.Discard))
+	}
 }
 
 // BenchmarkLogs prints 64 MiB of output that is there.

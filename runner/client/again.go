@@ -19,7 +19,8 @@ const (
 // passing reports whether err may be gone at the next attempt: the daemon starts again, or stops.
 func passing(err error) bool {
 	var refused *wire.Error
-	return errors.Is(err, ErrNotRunning) || errors.As(err, &refused) && refused.Code == wire.Unavailable
+	return errors.Is(err, ErrNotRunning) || errors.Is(err, ErrLost) ||
+		errors.As(err, &refused) && refused.Code == wire.Unavailable
 }
 
 // again repeats ask while its error is passing, until the patience since the last progress is over. ask returns whether

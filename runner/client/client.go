@@ -24,12 +24,16 @@ const maxAnswer = 64 << 20
 // ErrNotRunning means that nothing answers on the socket. A daemon that starts again makes a later call succeed.
 var ErrNotRunning = errors.New("codex-runner is not running: systemctl start codex-runner.socket")
 
+// ErrLost means that the daemon closed the connection before its answer was whole.
+var ErrLost = errors.New("the connection to codex-runner was lost: it restarts, or has ended " +
+	"(systemctl status codex-runner)")
+
 // ErrForbidden means that the caller may not use the socket.
 var ErrForbidden = errors.New("you may not use it: be root, or a member of the group codex-runner " +
 	"(usermod -aG codex-runner USER, and log in anew)")
 
 // Client calls the daemon behind one socket. Its methods may be called by several goroutines. Each returns a *wire.Error
-// if the daemon refuses the request, and ErrNotRunning or ErrForbidden, wrapped, if it cannot be reached.
+// if the daemon refuses the request, and ErrNotRunning, ErrLost or ErrForbidden, wrapped, if it cannot be reached.
 type Client struct {
 	socket string
 	http   http.Client
@@ -121,5 +125,12 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("nothing listens on %s: %w", c.socket, ErrNotRunning)
 	}
 	// There was a daemon, and it has ended: net/http has many errors for this.
-	return fmt.Errorf("codex-runner closed the connection (%v): %w", err, ErrNotRunning)
+	return &lostError{err}
 }
+
+// lostError is ErrLost with the error of net/http, which says little to people.
+type lostError struct{ err error }
+
+func (e *lostError) Error() string { return ErrLost.Error() }
+
+func (e *lostError) Unwrap() []error { return []error{ErrLost, e.err} }

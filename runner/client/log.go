@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -31,15 +32,17 @@ type Log struct {
 }
 
 // ReadLog reads a log. If the connection is lost, or the daemon starts again, it connects again and goes on behind the
-// last byte that Sink got; it returns the error of the last attempt after a minute without an answer.
+// last byte that Sink got; it returns the error of the last attempt after a minute of them.
 func (c *Client) ReadLog(ctx context.Context, l Log) (wire.LogEnd, error) {
 	r := logReader{client: c, log: l, next: l.From}
 	err := c.again(ctx, func() (bool, error) {
-		connected, err := r.read(ctx)
+		began, before := time.Now(), r.next
+		err := r.read(ctx)
 		if passing(err) && l.Lost != nil {
 			l.Lost(err)
 		}
-		return connected, err
+		// A daemon that accepts connections, and can't send the log, makes none.
+		return r.next > before || time.Since(began) > lastPause, err
 	})
 	return r.end, err
 }
@@ -58,23 +61,23 @@ type logReader struct {
 	buffer bytes.Buffer
 }
 
-// read reads over one connection, until the end of the log. It returns whether the daemon accepted the connection.
-func (r *logReader) read(ctx context.Context) (bool, error) {
+// read reads over one connection, until the end of the log.
+func (r *logReader) read(ctx context.Context) error {
 	ws, err := r.dial(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer ws.CloseNow() //nolint:errcheck // what comes after the end does not matter
 	for {
 		kind, err := r.message(ctx, ws)
 		if err != nil {
-			return true, r.client.explain(ctx, err)
+			return r.client.explain(ctx, err)
 		}
 		if kind == websocket.MessageText {
-			return true, r.finish()
+			return r.finish()
 		}
 		if err := r.take(); err != nil {
-			return true, err
+			return err
 		}
 	}
 }

@@ -4,8 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -94,7 +101,7 @@ func TestReadLogGoesOn(t *testing.T) {
 			return nil
 		},
 		Lost: func(err error) {
-			require.ErrorIs(t, err, client.ErrNotRunning)
+			require.True(t, errors.Is(err, client.ErrLost) || errors.Is(err, client.ErrNotRunning), "%v", err)
 			if away {
 				away = false
 				daemon.Up()
@@ -132,4 +139,26 @@ func TestReadLogEnds(t *testing.T) {
 	c.SetPatience(0)
 	_, err = c.ReadLog(t.Context(), log)
 	assert.ErrorIs(t, err, client.ErrNotRunning)
+}
+
+// A daemon that accepts connections, and sends nothing, is given up.
+func TestReadLogOfADaemonThatCannot(t *testing.T) {
+	dir, err := os.MkdirTemp("", "api")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	listener, err := net.Listen("unix", filepath.Join(dir, "s"))
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ws, err := websocket.Accept(w, r, nil)
+		if assert.NoError(t, err) {
+			_ = ws.Close(websocket.StatusTryAgainLater, "")
+		}
+	}))
+	server.Listener = listener
+	server.Start()
+	defer server.Close()
+	c := client.New(listener.Addr().String())
+	c.SetPatience(100 * time.Millisecond)
+	_, err = c.Wait(t.Context(), "aaaaaaaaaaaaaaaa", 1)
+	assert.ErrorIs(t, err, client.ErrLost)
 }

@@ -134,7 +134,7 @@ func (r *Run) follow(ctx context.Context, a *attendance, s wire.Session, n int) 
 			err = failed
 		}
 	}
-	if errors.Is(err, client.ErrNotRunning) {
+	if errors.Is(err, client.ErrNotRunning) || errors.Is(err, client.ErrLost) {
 		err = fmt.Errorf("%w; the command goes on without it: codex-runner logs -f %s", err, s.ID)
 	}
 	if err != nil {
@@ -205,7 +205,7 @@ func Lost(stderr io.Writer) func(error) {
 	reported := false
 	return func(err error) {
 		if !reported {
-			fmt.Fprintf(stderr, "waiting for codex-runner: %v\n", err)
+			fmt.Fprintf(stderr, "%v; waiting\n", err)
 		}
 		reported = true
 	}
