@@ -1,7 +1,6 @@
 package main
 
 import (
-	"log/slog"
 	"os"
 	"os/signal"
 
@@ -17,9 +16,10 @@ func sessionExecCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "session-exec", Short: "run a session's command (codex-session@.service)",
 		Long: `
-Runs the command that session-prepare has passed on, writes its output to the log of the
-session, ends it at its limits or when it is cancelled, and writes down how it ended. It
-is the main process of codex-session@ID.service.
+Makes the workspace, waits for the environment, runs the command that session-prepare has
+passed on, writes its output to the log of the session, ends it at its limits or when it
+is cancelled, and writes down how it ended. It is the main process of
+codex-session@ID.service.
 
 Exit status: 0 if the result is written, whatever became of the command; others for
 faults of this program.`,
@@ -33,7 +33,7 @@ faults of this program.`,
 			if err != nil {
 				return err
 			}
-			notifier, err := notify.FromEnv(slog.New(slog.NewJSONHandler(c.ErrOrStderr(), nil)))
+			notifier, err := notifierOf(c)
 			if err != nil {
 				return err
 			}
@@ -41,7 +41,15 @@ faults of this program.`,
 			defer stop()
 			shim := exec.Shim{
 				Files: files, Notifier: notifier, Score: score, Workspace: paths.Workspace,
+				Disk:        []string{paths.Workspace, os.Getenv("HOME"), "/tmp", "/var/tmp"},
 				Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Environ: os.Environ(),
+				Preparations: []exec.Preparation{
+					exec.Workspace{
+						Repository: paths.Repository, Record: files[paths.RecordFile], Tenant: files[paths.TenantFile],
+					},
+					exec.Patch{File: files[paths.PatchFile]},
+					exec.Environment{Dir: paths.Environments, Path: os.Getenv("PATH")},
+				},
 			}
 			return shim.Run(ctx)
 		},

@@ -76,10 +76,12 @@ func Build(ctx context.Context, host Host, order Order, dir string, log io.Write
 	return markReady(dir, order.Key())
 }
 
+// Discard has Ready no longer find the environment in dir. A directory that is half removed is not whole.
+func Discard(dir string) error { return ignoreMissing(os.Remove(filepath.Join(dir, ready))) }
+
 func discard(dir string) error {
 	entries, err := os.ReadDir(dir)
-	// The mark goes first: a directory that is half removed is not whole.
-	err = errors.Join(err, ignoreMissing(os.Remove(filepath.Join(dir, ready))))
+	err = errors.Join(err, Discard(dir))
 	for _, e := range entries {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 	}

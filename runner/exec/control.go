@@ -14,23 +14,51 @@ import (
 // maxRequest bounds a request on the control socket, in bytes.
 const maxRequest = 64 << 10
 
+// writeBound bounds the time in which the daemon takes a reply.
+const writeBound = time.Second
+
 // Request is a line of JSON from the daemon.
 type Request struct {
-	Version int    `json:"version"`      // session.Version
-	Do      string `json:"do"`           // Cancel or Status
-	By      string `json:"by,omitempty"` // of Cancel: the user that cancels
+	Version int    `json:"version"`       // session.Version
+	Do      string `json:"do"`            // one of the constants
+	By      string `json:"by,omitempty"`  // of Cancel: the user that cancels
+	Key     string `json:"key,omitempty"` // of Provide: of the environment
+	// Fault is of Provide: why there is no environment; "" if it is there.
+	Fault string `json:"fault,omitempty"`
+	// Of Shell: the size and the type ($TERM) of the terminal.
+	Rows    uint16 `json:"rows,omitempty"`
+	Columns uint16 `json:"columns,omitempty"`
+	Term    string `json:"term,omitempty"`
 }
 
 // What a Request can ask for.
 const (
-	Cancel = "cancel" // end the command
-	Status = "status" // nothing but the Reply
+	Cancel  = "cancel"  // end the command
+	Status  = "status"  // nothing but the Reply
+	Follow  = "follow"  // a Reply now, and one after each change of Phase; with Ended the connection ends
+	Provide = "provide" // go on: the environment is there, or will not be
+	Release = "release" // end the hold
+	Shell   = "shell"   // a shell beside the command: frames of package wire follow the Reply in both directions
+)
+
+// Phase is what the main process does.
+type Phase string
+
+// The phases.
+const (
+	Preparing Phase = "preparing"
+	Awaiting  Phase = "awaiting" // waits until Need is provided
+	Running   Phase = "running"
+	Held      Phase = "held"  // the Result is written; waits for Release
+	Ended     Phase = "ended" // the Result is written
 )
 
 // Reply is the line of JSON that answers a Request.
 type Reply struct {
 	Version int    `json:"version"`
 	Error   string `json:"error,omitempty"`
+	Phase   Phase  `json:"phase,omitempty"`
+	Need    *Need  `json:"need,omitempty"` // of Awaiting
 	// PID is that of the command in its PID namespace, and 0 before its start; Started is the time of that.
 	PID     int           `json:"pid,omitempty"`
 	Started time.Time     `json:"started,omitzero"`
@@ -41,9 +69,11 @@ type Reply struct {
 // control serves the control socket: any number of connections, with any number of requests each. Nobody but the
 // daemon can connect (see package prepare).
 type control struct {
-	listener net.Listener
-	run      *run
-	done     sync.WaitGroup
+	listener  net.Listener
+	run       *run
+	closing   chan struct{}
+	answering sync.WaitGroup // replies that are still to be sent, the last phase among them
+	done      sync.WaitGroup
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // nil after close
@@ -51,7 +81,7 @@ type control struct {
 
 // serve begins to accept connections. close ends that.
 func serve(listener net.Listener, run *run) *control {
-	c := &control{listener: listener, run: run, conns: map[net.Conn]bool{}}
+	c := &control{listener: listener, run: run, closing: make(chan struct{}), conns: map[net.Conn]bool{}}
 	c.done.Go(c.accept)
 	return c
 }
@@ -90,8 +120,12 @@ func (c *control) remove(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// close ends all connections and waits for that.
+// close ends all connections and waits for that. Replies are sent before, and those that follow get the last phase.
 func (c *control) close() {
+	c.mu.Lock()
+	close(c.closing)
+	c.mu.Unlock()
+	c.answering.Wait()
 	c.mu.Lock()
 	_ = c.listener.Close()
 	for conn := range c.conns {
@@ -104,39 +138,113 @@ func (c *control) close() {
 
 // talk answers the requests of a connection until its end or its first mistake.
 func (c *control) talk(conn net.Conn) {
-	lines := bufio.NewScanner(conn)
-	lines.Buffer(nil, maxRequest)
-	for encoder := json.NewEncoder(conn); lines.Scan(); {
-		reply := c.run.answer(lines.Bytes())
-		if encoder.Encode(reply) != nil || reply.Error != "" {
+	lines := bufio.NewReaderSize(conn, maxRequest)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if err != nil || !c.handle(conn, line, lines) {
 			return
 		}
 	}
 }
 
-// answer does what a request asks for.
-func (r *run) answer(line []byte) Reply {
-	var request Request
-	err := json.Unmarshal(line, &request)
-	switch {
-	case err != nil:
-		err = fmt.Errorf("the request is no JSON object: %w", err)
-	case request.Version != session.Version:
-		err = fmt.Errorf("the request has the version %d, this session knows %d: restart codex-runner.service after its "+
-			"sessions have ended", request.Version, session.Version)
-	case request.Do == Cancel:
-		r.end(session.Cancelled, request.By)
-	case request.Do != Status:
-		err = fmt.Errorf("%.40q is unknown: use %s or %s", request.Do, Cancel, Status)
+// handle answers a request, and reports whether the connection goes on.
+func (c *control) handle(conn net.Conn, line []byte, input *bufio.Reader) bool {
+	if !c.register() {
+		return false
 	}
-	if err != nil {
-		return Reply{Version: session.Version, Error: err.Error()}
+	request, reply := c.run.answer(line)
+	if reply.Error == "" && request.Do == Shell {
+		c.answering.Done()
+		if err := c.run.shell(request, conn, input); err != nil {
+			_ = send(conn, Reply{Version: session.Version, Error: err.Error()})
+		}
+		return false
 	}
-	return r.status()
+	defer c.answering.Done()
+	if reply.Error == "" && request.Do == Follow {
+		c.follow(conn)
+		return false
+	}
+	return send(conn, reply) == nil && reply.Error == ""
 }
 
-func (r *run) status() Reply {
+func send(conn net.Conn, reply Reply) error {
+	if err := conn.SetWriteDeadline(time.Now().Add(writeBound)); err != nil {
+		return err
+	}
+	return json.NewEncoder(conn).Encode(reply)
+}
+
+// register has close wait for an answer, unless it has begun.
+func (c *control) register() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.closing:
+		return false
+	default:
+		c.answering.Add(1)
+		return true
+	}
+}
+
+// follow sends the status after each change, until the last.
+func (c *control) follow(conn net.Conn) {
+	for {
+		reply, changed := c.run.observe()
+		if send(conn, reply) != nil || reply.Phase == Ended {
+			return
+		}
+		select {
+		case <-changed:
+		case <-c.closing:
+			if reply, _ := c.run.observe(); reply.Phase == Ended {
+				_ = send(conn, reply)
+			}
+			return
+		}
+	}
+}
+
+// answer does what a request asks for. Follow and Shell are left to the caller.
+func (r *run) answer(line []byte) (Request, Reply) {
+	var request Request
+	err := json.Unmarshal(line, &request)
+	if err != nil {
+		err = fmt.Errorf("the request is no JSON object: %w", err)
+	} else if request.Version != session.Version {
+		err = fmt.Errorf("the request has the version %d, this session knows %d: restart codex-runner.service after its "+
+			"sessions have ended", request.Version, session.Version)
+	} else {
+		err = r.do(request)
+	}
+	if err != nil {
+		return request, Reply{Version: session.Version, Error: err.Error()}
+	}
+	reply, _ := r.observe()
+	return request, reply
+}
+
+func (r *run) do(request Request) error {
+	switch request.Do {
+	case Cancel:
+		r.end(session.Cancelled, request.By)
+	case Provide:
+		return r.provision(request.Key, request.Fault)
+	case Release:
+		r.release()
+	case Status, Follow, Shell:
+	default:
+		return fmt.Errorf("%.40q is unknown: use %s, %s, %s, %s, %s or %s", request.Do, Cancel, Status, Follow, Provide,
+			Release, Shell)
+	}
+	return nil
+}
+
+// observe returns the status, and a channel that is closed when the phase changes.
+func (r *run) observe() (Reply, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Reply{Version: session.Version, PID: r.pid, Started: r.started, Bytes: r.log.Bytes(), Cause: r.cause}
+	return Reply{Version: session.Version, Phase: r.phase, Need: r.need, PID: r.pid, Started: r.started,
+		Bytes: r.log.Bytes(), Cause: r.cause}, r.changed
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/session"
 )
 
@@ -95,7 +97,7 @@ func TestMistakenRequests(t *testing.T) {
 	b := newBed(t, shell("true"))
 	goOn, end := b.begin()
 	for request, want := range map[string]string{
-		`{"version":1,"do":"dance"}`:  `"dance" is unknown: use cancel or status`,
+		`{"version":1,"do":"dance"}`:  `"dance" is unknown: use cancel, status, follow, provide, release or shell`,
 		`{"version":2,"do":"status"}`: "the request has the version 2, this session knows 1",
 		`cancel`:                      "the request is no JSON object",
 	} {
@@ -114,4 +116,138 @@ func TestStop(t *testing.T) {
 	result, _ := newBed(t, shell("exec sleep 1000")).run(ctx)
 	assert.Equal(t, session.Cancelled, result.Cause)
 	assert.Equal(t, "systemd", result.CancelledBy)
+}
+
+// Whoever follows gets each phase, and the last one when the result is written.
+func TestFollow(t *testing.T) {
+	b := newBed(t, shell("echo out"))
+	goOn, end := b.begin()
+	c := b.dial()
+	assert.Equal(t, Preparing, c.ask(`{"version":1,"do":"follow"}`).Phase)
+	goOn()
+	var phases []Phase
+	for c.lines.Scan() {
+		var reply Reply
+		require.NoError(t, json.Unmarshal(c.lines.Bytes(), &reply))
+		phases = append(phases, reply.Phase)
+	}
+	assert.Equal(t, Ended, phases[len(phases)-1])
+	assert.Zero(t, end().Status)
+}
+
+func TestHold(t *testing.T) {
+	spec := shell("exit 3")
+	spec.Hold = patience
+	b := newBed(t, spec)
+	goOn, end := b.begin()
+	c := b.dial()
+	c.ask(`{"version":1,"do":"follow"}`)
+	goOn()
+	for held := false; !held; {
+		require.True(t, c.lines.Scan())
+		var reply Reply
+		require.NoError(t, json.Unmarshal(c.lines.Bytes(), &reply))
+		held = reply.Phase == Held
+	}
+	result, _ := b.left()
+	assert.Equal(t, 3, result.Status, "the result is there")
+	assert.Equal(t, Held, b.dial().ask(`{"version":1,"do":"cancel","by":"alice"}`).Phase)
+	b.dial().ask(`{"version":1,"do":"release"}`)
+	assert.Empty(t, end().Cause)
+}
+
+// A command that succeeds, is cancelled or has no workspace of its own is not held.
+func TestNotHeld(t *testing.T) {
+	spec := shell("true")
+	spec.Hold = patience
+	result, _ := newBed(t, spec).run(t.Context())
+	assert.Zero(t, result.Status)
+
+	spec.Workspace, spec.Repository = &session.Workspace{Commit: strings.Repeat("0", 40)}, "0123456789abcdef"
+	b := newBed(t, spec)
+	b.Preparations = []Preparation{Workspace{Repository: t.TempDir()}}
+	result, _ = b.run(t.Context())
+	assert.Equal(t, session.WorkspaceTask, result.Failure.Stage)
+	assert.Contains(t, result.Failure.Text, "fetch it again")
+
+	spec = shell("exec sleep 1000")
+	spec.Hold = patience
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	result, _ = newBed(t, spec).run(ctx)
+	assert.Equal(t, session.Cancelled, result.Cause)
+}
+
+func TestProvide(t *testing.T) {
+	b := newBed(t, shell("true"))
+	reached := make(chan struct{})
+	b.Preparations = []Preparation{preparation(func(ctx context.Context, l *Launch) error {
+		close(reached)
+		return l.Provide(ctx, &Need{Key: "k"})
+	})}
+	done := make(chan error, 1)
+	go func() { done <- b.Run(t.Context()) }()
+	<-reached
+	c := b.dial()
+	for reply := c.ask(`{"version":1,"do":"follow"}`); reply.Need == nil; {
+		require.True(t, c.lines.Scan())
+		require.NoError(t, json.Unmarshal(c.lines.Bytes(), &reply))
+	}
+	assert.Contains(t, b.dial().ask(`{"version":1,"do":"provide","key":"other"}`).Error, "does not wait for the environment")
+	assert.Empty(t, b.dial().ask(`{"version":1,"do":"provide","key":"k","fault":"no pip"}`).Error)
+	require.NoError(t, <-done)
+	result, _ := b.left()
+	assert.Equal(t, &session.Failure{Stage: session.EnvTask, Text: "no pip"}, result.Failure)
+}
+
+func TestDisk(t *testing.T) {
+	spec := shell("head -c 1000000 /dev/zero >file; ln file same; exec sleep 1000")
+	spec.Disk = 100_000
+	b := newBed(t, spec)
+	b.Disk = []string{b.Workspace}
+	result, _ := b.run(t.Context())
+	assert.Equal(t, session.DiskFull, result.Cause)
+	once := taken(t.Context(), []string{b.Workspace}, 1<<40)
+	assert.Less(t, once, int64(2_000_000), "a file with two names counts once")
+}
+
+func TestShell(t *testing.T) {
+	b := newBed(t, shell("exec sleep 1000"))
+	b.Environ = append(b.Environ, "MINE=x")
+	goOn, end := b.begin()
+	assert.Contains(t, b.dial().ask(`{"version":1,"do":"shell"}`).Error, "there is no workspace yet")
+	f := b.dial()
+	f.ask(`{"version":1,"do":"follow"}`)
+	goOn()
+	require.True(t, f.lines.Scan())
+
+	conn, err := net.Dial("unix", b.socket())
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	_, err = conn.Write([]byte(`{"version":1,"do":"shell","rows":30,"columns":90,"term":"dumb"}` + "\n"))
+	require.NoError(t, err)
+	input := bufio.NewReader(conn)
+	_, err = input.ReadBytes('\n')
+	require.NoError(t, err)
+	require.NoError(t, wire.WriteShellFrame(conn, wire.ShellData, []byte("stty size; pwd; (sleep 5 &); kill -TERM $$; exit 4\n")))
+	var shown []byte
+	for {
+		kind, payload, err := wire.ReadShellFrame(input)
+		require.NoError(t, err)
+		if kind == wire.ShellExit {
+			assert.Equal(t, []byte{0, 0, 0, 4}, payload, "an interactive shell ignores SIGTERM")
+			break
+		}
+		shown = append(shown, payload...)
+	}
+	assert.Contains(t, string(shown), "30 90\r\n")
+	assert.Contains(t, string(shown), b.Workspace+"\r\n")
+
+	// A client that goes away ends its shell; the command goes on.
+	other := b.dial()
+	other.ask(`{"version":1,"do":"shell","rows":1,"columns":1,"term":"dumb"}`)
+	require.NoError(t, other.conn.Close())
+	b.dial().ask(`{"version":1,"do":"cancel","by":"alice"}`)
+	assert.Equal(t, session.Cancelled, end().Cause)
 }

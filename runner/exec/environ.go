@@ -16,8 +16,8 @@ import (
 // inherited are the variables that a command inherits from its unit. All others are about the unit's main process.
 var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "CREDENTIALS_DIRECTORY"}
 
-// environment returns the variables of a command, sorted: the inherited ones of environ, and added, which precede.
-func environment(environ []string, added map[string]string) []string {
+// variables returns the variables of a command, sorted: the inherited ones of environ, and added, which precede.
+func variables(environ []string, added map[string]string) []string {
 	env := map[string]string{}
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
@@ -33,14 +33,20 @@ func environment(environ []string, added map[string]string) []string {
 	return list
 }
 
-// variable returns the last value of name in env, or "".
+// variable returns the value of name in env, or "".
 func variable(env []string, name string) string {
-	for _, v := range slices.Backward(env) {
+	for _, v := range env {
 		if value, ok := strings.CutPrefix(v, name+"="); ok {
 			return value
 		}
 	}
 	return ""
+}
+
+// with returns env with another value of name.
+func with(env []string, name, value string) []string {
+	other := slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, name+"=") })
+	return append(other, name+"="+value)
 }
 
 // readSecrets returns the secrets of the session, to be hidden in its log; nil if there are none.

@@ -13,24 +13,48 @@ import (
 
 // run is the state of the command that the control socket, the timers and the streams share.
 type run struct {
-	spec    *session.Spec
-	log     *logs.Writer
-	stop    func()
-	stopped <-chan struct{} // closed when the command is to end
+	spec     *session.Spec
+	log      *logs.Writer
+	stop     func()
+	stopped  <-chan struct{} // closed when the command is to end
+	released chan struct{}   // has a value when the hold is to end
+	provided chan error      // the daemon's answer to need
 
 	mu      sync.Mutex
+	phase   Phase
+	changed chan struct{} // closed at the next change of phase
+	need    *Need         // of Awaiting
+	launch  *Launch       // of the command and of shells, once it is prepared as far as it goes
 	cause   session.Cause // why; empty until then
 	over    bool          // the command has ended
 	by      string        // who cancelled it
 	reason  error         // why the log failed
 	pid     int           // of the command, once it runs
 	started time.Time
+
+	starting sync.Mutex // a process starts: it inherits what this process has only meanwhile
 }
 
 // newRun returns the run, and a context that ends when the command is to end.
 func newRun(spec *session.Spec, log *logs.Writer) (*run, context.Context) {
 	ctx, stop := context.WithCancel(context.Background())
-	return &run{spec: spec, log: log, stop: stop, stopped: ctx.Done()}, ctx
+	return &run{
+		spec: spec, log: log, stop: stop, stopped: ctx.Done(), phase: Preparing, changed: make(chan struct{}),
+		released: make(chan struct{}, 1), provided: make(chan error, 1),
+	}, ctx
+}
+
+// enter begins a phase.
+func (r *run) enter(phase Phase) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.enterLocked(phase)
+}
+
+func (r *run) enterLocked(phase Phase) {
+	r.phase = phase
+	close(r.changed)
+	r.changed = make(chan struct{})
 }
 
 // begin records the start of the command.
@@ -38,6 +62,14 @@ func (r *run) begin(c *child) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pid, r.started = c.pid(), c.started
+	r.enterLocked(Running)
+}
+
+// prepared has shells begin where the command does.
+func (r *run) prepared(launch *Launch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.launch = launch
 }
 
 // end has the command end, unless it has ended. The first cause counts.
@@ -74,7 +106,8 @@ const slack = 10 * time.Second
 func (r *run) alive(context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if end := r.started.Add(r.spec.Timeout + r.spec.Grace + slack); time.Now().After(end) {
+	end := r.started.Add(r.spec.Timeout + r.spec.Grace + slack)
+	if r.phase == Running && time.Now().After(end) {
 		return fmt.Errorf("the command should have ended by %v", end)
 	}
 	return nil
@@ -86,6 +119,7 @@ func (r *run) refused(err error) *session.Result {
 	if at, ok := errors.AsType[*stageError](err); ok {
 		stage = at.stage
 	}
+	r.finish()
 	result := failed(stage, err)
 	r.explain(result)
 	return result

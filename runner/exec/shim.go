@@ -24,7 +24,10 @@ import (
 type Launch struct {
 	Spec *session.Spec
 	Dir  string   // the workspace
-	Env  []string // NAME=value
+	Env  []string // NAME=value, each name once
+	// Provide asks the daemon for an environment, and returns when that is there. The error is the daemon's reason, or
+	// the cause of the end of ctx.
+	Provide func(ctx context.Context, need *Need) error
 }
 
 // Preparation readies something for the command before it starts: its workspace, its environment.
@@ -41,13 +44,14 @@ type Shim struct {
 	Notifier     *notify.Notifier    // nil without a service manager
 	Score        *os.File            // of Hide; nil leaves the score of the command as it is
 	Workspace    string              // paths.Workspace
+	Disk         []string            // the directories that Spec.Disk bounds
 	Credentials  string              // $CREDENTIALS_DIRECTORY; "" if there are no secrets
 	Environ      []string            // of this process, as os.Environ returns it
 	Preparations []Preparation       // in their order
 }
 
-// Run returns when the command has ended and its result is written. The end of ctx cancels the command. An error is a
-// fault of this process or of its unit; then there is no result.
+// Run returns when the command has ended, its result is written, and it is not held any more. The end of ctx cancels the
+// command. An error is a fault of this process or of its unit; then there is no result.
 func (s *Shim) Run(ctx context.Context) error {
 	defer s.close()
 	for _, name := range []string{paths.SpecFile, paths.OutputFile, paths.IndexFile, paths.ResultFile, paths.ControlFile} {
@@ -56,10 +60,68 @@ func (s *Shim) Run(ctx context.Context) error {
 				"systemctl, not this command)", name)
 		}
 	}
-	result, err := s.result(ctx)
+	spec, err := session.ReadSpec(s.Files[paths.SpecFile])
+	if err != nil {
+		return s.report(failed(session.SpecStage, err))
+	}
+	secrets, err := readSecrets(s.Credentials)
+	if err != nil {
+		return s.report(failed(session.SpecStage, err))
+	}
+	log, err := logs.NewWriter(s.Files[paths.OutputFile], s.Files[paths.IndexFile], spec.OutputLimit, secrets)
 	if err != nil {
 		return err
 	}
+	return s.run(ctx, spec, log)
+}
+
+func (s *Shim) close() {
+	for _, file := range s.Files {
+		if file != nil {
+			_ = file.Close()
+		}
+	}
+}
+
+// run runs the command.
+func (s *Shim) run(ctx context.Context, spec *session.Spec, log *logs.Writer) error {
+	listener, err := net.FileListener(s.Files[paths.ControlFile])
+	if err != nil {
+		return fmt.Errorf("cannot listen on the control socket: %w", err)
+	}
+	run, running := newRun(spec, log)
+	defer run.stop()
+	control := serve(listener, run)
+	defer control.close()
+	defer context.AfterFunc(ctx, func() { run.end(session.Cancelled, "systemd") })()
+	defer s.watch(run)()
+	result := s.command(running, run)
+	s.count(result)
+	if err := s.report(result); err != nil {
+		return err
+	}
+	s.hold(ctx, run, result)
+	run.enter(Ended)
+	return nil
+}
+
+// count adds what the kernel has counted in the unit's cgroup.
+func (s *Shim) count(result *session.Result) {
+	result.OOMKills = counter(s.Files[paths.MemoryFile], "oom_kill")
+	result.TaskLimit = counter(s.Files[paths.TasksFile], "max")
+}
+
+func counter(file *os.File, key string) uint64 {
+	if file == nil {
+		return 0
+	}
+	text := make([]byte, 4<<10)
+	n, _ := file.ReadAt(text, 0)
+	return session.Counter(string(text[:n]), key)
+}
+
+// report writes the result.
+func (s *Shim) report(result *session.Result) error {
 	s.Notifier.Ready(summary(result)) // a start that fails has been reported, too
 	text, err := session.Encode(result)
 	if err == nil {
@@ -71,67 +133,61 @@ func (s *Shim) Run(ctx context.Context) error {
 	return nil
 }
 
-func (s *Shim) close() {
-	for _, file := range s.Files {
-		_ = file.Close()
-	}
-}
-
-// result runs the command.
-func (s *Shim) result(ctx context.Context) (*session.Result, error) {
-	spec, err := session.ReadSpec(s.Files[paths.SpecFile])
-	if err != nil {
-		return failed(session.SpecStage, err), nil
-	}
-	secrets, err := readSecrets(s.Credentials)
-	if err != nil {
-		return failed(session.SpecStage, err), nil
-	}
-	log, err := logs.NewWriter(s.Files[paths.OutputFile], s.Files[paths.IndexFile], spec.OutputLimit, secrets)
-	if err != nil {
-		return nil, err
-	}
-	listener, err := net.FileListener(s.Files[paths.ControlFile])
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen on the control socket: %w", err)
-	}
-	run, running := newRun(spec, log)
-	defer run.stop()
-	control := serve(listener, run)
-	defer control.close()
-	defer context.AfterFunc(ctx, func() { run.end(session.Cancelled, "systemd") })()
-	return s.command(running, run), nil
-}
-
 // command prepares and runs the command. ctx ends when the command is to end.
 func (s *Shim) command(ctx context.Context, run *run) *session.Result {
-	launch := &Launch{Spec: run.spec, Dir: s.Workspace, Env: environment(s.Environ, run.spec.Env)}
-	if err := s.prepare(ctx, launch); err != nil {
-		return run.refused(err)
+	launch := &Launch{
+		Spec: run.spec, Dir: s.Workspace, Env: variables(s.Environ, run.spec.Env), Provide: run.provide,
 	}
+	if err := s.prepare(ctx, launch); err != nil {
+		result := run.refused(err)
+		if hasWorkspace(result) {
+			run.prepared(launch)
+		}
+		return result
+	}
+	run.prepared(launch)
 	if ctx.Err() != nil {
 		return run.refused(errCancelled)
 	}
 	// The watchdog of the unit begins with READY=1, and the command may stop this process as soon as it runs.
 	s.Notifier.Ready("Running: " + run.spec.Args[0])
-	child, err := start(launch, s.Files[paths.StdinFile], &inheritance{score: s.Score, fileSize: run.spec.FileSize})
+	child, err := s.start(run, launch)
 	if err != nil {
 		return run.refused(err)
 	}
 	run.begin(child)
-	defer s.watch(run)()
+	defer s.bound(run)()
 	return run.follow(child, func(cause session.Cause) { s.Notifier.Status("Ending: " + string(cause)) })
+}
+
+func (s *Shim) start(run *run, launch *Launch) (*child, error) {
+	run.starting.Lock()
+	defer run.starting.Unlock()
+	return start(launch, s.Files[paths.StdinFile], &inheritance{score: s.Score, fileSize: run.spec.FileSize})
+}
+
+// bound begins to watch the disk, and returns what ends that.
+func (s *Shim) bound(run *run) (end func()) {
+	if run.spec.Disk == 0 {
+		return func() {}
+	}
+	return background(func(ctx context.Context) { run.watchDisk(ctx, s.Disk) })
 }
 
 // watch begins to ping the service manager, and returns what ends that. A command can stop this process (SIGSTOP), which
 // has the same user: then nothing but the service manager bounds the command.
 func (s *Shim) watch(run *run) (end func()) {
+	return background(func(ctx context.Context) { _ = s.Notifier.RunWatchdog(ctx, s.Notifier.WatchdogInterval(), run.alive) })
+}
+
+// background begins to do something, and returns what ends that and waits for it.
+func background(do func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	var pings sync.WaitGroup
-	pings.Go(func() { _ = s.Notifier.RunWatchdog(ctx, s.Notifier.WatchdogInterval(), run.alive) })
+	var done sync.WaitGroup
+	done.Go(func() { do(ctx) })
 	return func() {
 		cancel()
-		pings.Wait()
+		done.Wait()
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 
 // Decide returns the outcome of a command.
 //
-// What the main process reports counts first: why it ended the command, or else why it started none, or else how the
-// command ended by itself. A command that did not succeed ran out of memory, or into its limit of tasks, if the kernel
+// What the main process reports counts first, and is enough to decide: why it ended the command, or else why it started
+// none, or else how the command ended by itself. A command that did not succeed ran out of memory, or into its limit of tasks, if the kernel
 // says so. Without a report, root's record and systemd's result count.
 func Decide(f Facts) Outcome {
 	o := Outcome{}
@@ -20,6 +20,7 @@ func Decide(f Facts) Outcome {
 	}
 	detail := ""
 	if r := f.Result; r != nil {
+		o.OOMKills, o.RefusedForks = max(o.OOMKills, r.OOMKills), max(o.RefusedForks, r.TaskLimit)
 		o.Status, o.Signal, o.Core = r.Status, r.Signal, r.Core
 		o.Word, detail = o.reported(r)
 	} else {

@@ -3,6 +3,8 @@
 package paths
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -29,6 +31,21 @@ const (
 	Workspaces = "/var/lib/codex-workspace"
 	// Workspace is the working directory of a command, in the sandbox of its session.
 	Workspace = "/workspace"
+	// PrivateStates is where systemd keeps StateDirectory= of units with dynamic users (systemd.exec(5)), in the
+	// directories codex-session, codex-repository and codex-environment, each with one for each unit. StateLinks has the
+	// same directories with links to these.
+	PrivateStates = "/var/lib/private"
+	StateLinks    = "/var/lib"
+	// RepositoryStates and EnvironmentStates are two of these.
+	RepositoryStates  = PrivateStates + "/codex-repository"
+	EnvironmentStates = PrivateStates + "/codex-environment"
+	// RepositoryCredentials has a directory for each repository with its credentials, LoadCredential= of its unit: see
+	// workspace.Mirror.
+	RepositoryCredentials = RuntimeDir + "/repositories"
+	// Repository is the state of the session's repository, and Environments all environments by their keys, as sandboxes
+	// see them.
+	Repository   = "/repository"
+	Environments = "/environments"
 	// SystemControl is where systemd keeps the properties of SetUnitProperties with runtime=true
 	// (org.freedesktop.systemd1(5)), UNIT.d/50-PROPERTY.conf, until the next boot.
 	SystemControl = "/run/systemd/system.control"
@@ -41,10 +58,17 @@ const Program = "/usr/bin/codex-runner"
 const (
 	Spec   = "spec.json"   // see session.Spec
 	Stdin  = "stdin"       // optional: the standard input of the command
+	Patch  = "patch"       // optional: to apply to the workspace; see package patch
 	Output = "output"      // see package logs
 	Index  = "index"       // likewise
 	Result = "result.json" // see session.Result
 	Ended  = "ended.json"  // see session.Ended
+)
+
+// The files of a job, in RepositoryDir or EnvironmentDir, beside Output and Result. The daemon makes these, root the others.
+const (
+	Order  = "order.json" // see package job
+	Bundle = "bundle"     // optional, of a repository: see workspace.WriteBundle
 )
 
 // Current is the file of SessionDir with the number of the command that the next start of the unit runs, in decimal.
@@ -61,14 +85,29 @@ const (
 	IndexFile   = "index"
 	ResultFile  = "result"
 	ControlFile = "control"
+	PatchFile   = "patch"
+	RecordFile  = "record" // Record of the slot, read and then replaced
+	TenantFile  = "tenant" // Tenant of the slot, if the workspace is to be made anew
+	MemoryFile  = "memory" // memory.events of the unit's cgroup, if the kernel counts there
+	TasksFile   = "tasks"  // pids.events, likewise
 )
 
 // Names in the directory of a session in Sessions.
 const (
-	WorkspaceLink = "workspace" // to the tree of its slot
-	CommandNumber = "command"   // the number of the command that runs
-	Refusal       = "refusal"   // why the start failed before the main process ran
+	WorkspaceLink  = "workspace"  // to the tree of its slot
+	RepositoryLink = "repository" // to the state of its repository, if it has one
+	CommandNumber  = "command"    // the number of the command that runs
+	Refusal        = "refusal"    // why the start failed before the main process ran
 )
+
+// Names of the files that the main process of a job inherits, beside OutputFile and ResultFile.
+const (
+	OrderFile  = "order"
+	BundleFile = "bundle"
+)
+
+// RepositoryCredentialPrefix begins the name of the file of each credential of a repository in CREDENTIALS_DIRECTORY.
+const RepositoryCredentialPrefix = "repository_"
 
 // CredentialPrefix begins the name of the file of each secret in CREDENTIALS_DIRECTORY.
 const CredentialPrefix = "secrets_"
@@ -76,7 +115,10 @@ const CredentialPrefix = "secrets_"
 // mostCommands bounds the commands of one session.
 const mostCommands = 1_000_000
 
-var idPattern = regexp.MustCompile(`^[a-z2-7]{16}$`)
+var (
+	idPattern  = regexp.MustCompile(`^[a-z2-7]{16}$`)
+	keyPattern = regexp.MustCompile(`^[0-9a-f]{16}$`)
+)
 
 // CheckID returns an error if id is not the ID of a session: 16 characters of base32 (RFC 4648) in lower case.
 func CheckID(id string) error {
@@ -91,6 +133,20 @@ func SessionDir(id string) string { return filepath.Join("sessions", id) }
 
 // CommandDir is the directory of the nth command of a session below StateDir; n begins with 1.
 func CommandDir(id string, n int) string { return filepath.Join(SessionDir(id), strconv.Itoa(n)) }
+
+// RepositoryDir is the directory of the last job of a repository, below StateDir.
+func RepositoryDir(key string) string { return filepath.Join("repositories", key) }
+
+// EnvironmentDir is that of the last job of an environment.
+func EnvironmentDir(key string) string { return filepath.Join("environments", key) }
+
+// CheckKey returns an error if key is not the key of a repository or an environment.
+func CheckKey(key string) error {
+	if !keyPattern.MatchString(key) {
+		return fmt.Errorf("%q is no key: a key has 16 hexadecimal digits", key)
+	}
+	return nil
+}
 
 // ParseCommand returns the number of a command from the text of Current.
 func ParseCommand(text string) (int, error) {
@@ -107,8 +163,42 @@ func ControlDir(id string) string { return filepath.Join("sessions", id) }
 // SessionUnit is the unit that runs the commands of a session.
 func SessionUnit(id string) string { return "codex-session@" + id + ".service" }
 
-// Slot is the directory of the nth slot below Workspaces, and Tree the directory in it that a session gets.
+// OnlineUnit is SessionUnit with the network.
+func OnlineUnit(id string) string { return "codex-session-online@" + id + ".service" }
+
+// RepositoryUnit fetches a repository.
+func RepositoryUnit(key string) string { return "codex-repository@" + key + ".service" }
+
+// EnvironmentUnit builds an environment.
+func EnvironmentUnit(key string) string { return "codex-environment@" + key + ".service" }
+
+// SweepUnit removes something. What is one of session, repository and environment with an ID or a key, or slot with a
+// number.
+func SweepUnit(what, name string) string { return "codex-sweep@" + what + "-" + name + ".service" }
+
+// Slot is the directory of the nth slot below Workspaces.
 func Slot(n int) string { return strconv.Itoa(n) }
 
-// Tree is a directory of a Slot.
-const Tree = "tree"
+// Names in a Slot.
+const (
+	Tree   = "tree"   // the directory that a session gets
+	Record = "record" // what the last checkout left in it, see package workspace
+	// Tenant has the ID of the session that had it last, and behind it Settled if the workspace was made for that one.
+	Tenant  = "session"
+	Settled = "+"
+)
+
+// Names in the state of a repository.
+const (
+	Mirror  = "mirror.git"
+	Modules = "modules" // a mirror for each repository of its submodules, ModuleMirror
+)
+
+// Key names a repository by its URL: 16 hexadecimal digits.
+func Key(url string) string {
+	sum := sha256.Sum256([]byte(url))
+	return hex.EncodeToString(sum[:8])
+}
+
+// ModuleMirror is the mirror of a submodule with the given URL in the state of a repository.
+func ModuleMirror(url string) string { return filepath.Join(Modules, Key(url)+".git") }

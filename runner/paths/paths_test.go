@@ -20,10 +20,44 @@ func TestUnitHasThesePaths(t *testing.T) {
 		"StateDirectory=" + strings.TrimPrefix(SessionStates, "/var/lib/") + "/%i",
 		"LoadCredential=" + strings.TrimSuffix(CredentialPrefix, "_") + ":" + Secrets + "/%i",
 		"BindPaths=-" + Sessions + "/%i/" + WorkspaceLink + ":" + Workspace,
+		"BindReadOnlyPaths=-" + Sessions + "/%i/" + RepositoryLink + ":" + Repository,
+		"BindReadOnlyPaths=-" + EnvironmentStates + ":" + Environments,
 		"WorkingDirectory=-" + Workspace,
 		"InaccessiblePaths=-" + StateDir + " -" + RuntimeDir + " -" + Sessions + " -" + Workspaces,
 	} {
 		assert.Contains(t, string(text), "\n"+line+"\n")
+	}
+}
+
+// So have those of the jobs.
+func TestJobsHaveThesePaths(t *testing.T) {
+	for unit, lines := range map[string][]string{
+		RepositoryUnit(""): {
+			"ExecStartPre=+" + Program + " repository-prepare %i",
+			"ExecStart=" + Program + " repository-fetch",
+			"StateDirectory=" + strings.TrimPrefix(RepositoryStates, PrivateStates+"/") + "/%i",
+			"LoadCredential=" + strings.TrimSuffix(RepositoryCredentialPrefix, "_") + ":" + RepositoryCredentials + "/%i",
+		},
+		EnvironmentUnit(""): {
+			"ExecStartPre=+" + Program + " environment-prepare %i",
+			"ExecStart=" + Program + " environment-build %i",
+			"StateDirectory=" + strings.TrimPrefix(EnvironmentStates, PrivateStates+"/") + "/%i",
+			"BindPaths=" + EnvironmentStates + "/%i:" + Environments + "/%i",
+		},
+		strings.Replace(SweepUnit("", ""), "-.service", ".service", 1): {"ExecStart=" + Program + " sweep %i"},
+	} {
+		text, err := os.ReadFile("../../packaging/systemd/" + unit)
+		require.NoError(t, err)
+		for _, line := range lines {
+			assert.Contains(t, string(text), "\n"+line+"\n", unit)
+		}
+	}
+}
+
+func TestCheckKey(t *testing.T) {
+	require.NoError(t, CheckKey(Key("https://example.org/x")))
+	for _, key := range []string{"", "0123456789abcde", "0123456789abcdeg", "../../etc/passwd", "0123456789abcdef\n"} {
+		assert.ErrorContains(t, CheckKey(key), "is no key", "%q", key)
 	}
 }
 

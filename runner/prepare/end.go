@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -78,21 +77,10 @@ func (h Host) facts(id string, getenv func(string) string) ([]byte, error) {
 	})
 }
 
-// count returns a counter of the unit's cgroup (Documentation/admin-guide/cgroup-v2.rst): that of the line which begins
-// with key, or the whole file without a key. It is 0 without the controller.
+// count returns a counter of the unit's cgroup. It is 0 without the controller.
 func (h Host) count(file, key string) uint64 {
 	text, _ := os.ReadFile(filepath.Join(h.Cgroup, file))
-	for line := range strings.Lines(string(text)) {
-		name, value, found := strings.Cut(strings.TrimSpace(line), " ")
-		if !found {
-			name, value = "", name
-		}
-		if name == key {
-			n, _ := strconv.ParseUint(value, 10, 64)
-			return n
-		}
-	}
-	return 0
+	return session.Counter(string(text), key)
 }
 
 // publish makes a file that a reader finds whole or not at all. An existing one is an error.
@@ -121,6 +109,7 @@ func (h Host) clean(id string) error {
 		h.removeSocket(id),
 		os.RemoveAll(h.session(id)),
 		os.RemoveAll(filepath.Join(h.SystemControl, paths.SessionUnit(id)+".d")),
+		os.RemoveAll(filepath.Join(h.SystemControl, paths.OnlineUnit(id)+".d")),
 	)
 }
 

@@ -22,6 +22,8 @@ type Host struct {
 	Sessions      string // paths.Sessions
 	SessionStates string // paths.SessionStates
 	Workspaces    string // paths.Workspaces
+	PrivateStates string // paths.PrivateStates
+	StateLinks    string // paths.StateLinks
 	SystemControl string // paths.SystemControl
 	Cgroup        string // of the unit, cgroups(7); "" if it has none
 }
@@ -30,7 +32,8 @@ type Host struct {
 func Installed() Host {
 	return Host{
 		StateDir: paths.StateDir, RuntimeDir: paths.RuntimeDir, Sessions: paths.Sessions,
-		SessionStates: paths.SessionStates, Workspaces: paths.Workspaces, SystemControl: paths.SystemControl,
+		SessionStates: paths.SessionStates, Workspaces: paths.Workspaces,
+		PrivateStates: paths.PrivateStates, StateLinks: paths.StateLinks, SystemControl: paths.SystemControl,
 		Cgroup: ownCgroup(),
 	}
 }

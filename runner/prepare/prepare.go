@@ -52,9 +52,17 @@ func (h Host) prepare(ctx context.Context, id string, number int, state dir, not
 	if files[paths.ControlFile], err = h.listen(id); err != nil {
 		return fmt.Errorf("cannot make the control socket: %w", err)
 	}
-	if err := h.lease(id, spec.Slot); err != nil {
+	if err := h.lease(files, id, spec); err != nil {
 		return fmt.Errorf("cannot give slot %d to the session: %w", spec.Slot, err)
 	}
+	if spec.Repository != "" {
+		// The unit of the session hides its target from this process (DynamicUser= in systemd.exec(5)).
+		link := filepath.Join(h.session(id), paths.RepositoryLink)
+		if err := os.Symlink(filepath.Join(paths.RepositoryStates, spec.Repository), link); err != nil {
+			return err
+		}
+	}
+	h.openCounters(files)
 	return files.pass(ctx, notifier)
 }
 
@@ -76,10 +84,12 @@ func (h Host) openFiles(files inheritance, state dir, path string) (*session.Spe
 	if err != nil {
 		return nil, err
 	}
-	if stdin, err := command.open(paths.Stdin); err == nil {
-		files[paths.StdinFile] = stdin
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot open the standard input of the command: %w", err)
+	for name, file := range map[string]string{paths.StdinFile: paths.Stdin, paths.PatchFile: paths.Patch} {
+		if optional, err := command.open(file); err == nil {
+			files[name] = optional
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("cannot open the %s of the command: %w", file, err)
+		}
 	}
 	for name, file := range map[string]string{
 		paths.OutputFile: paths.Output, paths.IndexFile: paths.Index, paths.ResultFile: paths.Result,
@@ -128,18 +138,27 @@ func (h Host) listen(id string) (*os.File, error) {
 	return listener.File()
 }
 
-// lease gives the slot to the user of the session, and links its tree.
-func (h Host) lease(id string, number int) error {
+// openCounters opens the files in which the kernel counts what it refused the unit. The sandbox of the session hides them.
+func (h Host) openCounters(files inheritance) {
+	for name, file := range map[string]string{paths.MemoryFile: "memory.events", paths.TasksFile: "pids.events"} {
+		if counter, err := os.Open(filepath.Join(h.Cgroup, file)); err == nil { // else the kernel does not count
+			files[name] = counter
+		}
+	}
+}
+
+// lease gives the slot to the user of the session, links its tree, and opens its files.
+func (h Host) lease(files inheritance, id string, spec *session.Spec) error {
 	user, err := h.user(id)
 	if err != nil {
 		return err
 	}
-	slot := filepath.Join(h.Workspaces, paths.Slot(number))
-	if err := os.MkdirAll(slot, 0o700); err != nil {
+	slot := filepath.Join(h.Workspaces, paths.Slot(spec.Slot))
+	tree := filepath.Join(slot, paths.Tree)
+	if err := os.MkdirAll(tree, 0o700); err != nil {
 		return err
 	}
-	tree := filepath.Join(slot, paths.Tree)
-	if err := os.Mkdir(tree, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if files[paths.TenantFile], err = occupy(slot, id, spec.Workspace != nil); err != nil {
 		return err
 	}
 	d, err := openDir(tree)
@@ -150,7 +169,34 @@ func (h Host) lease(id string, number int) error {
 	if err := give(d, user); err != nil {
 		return err
 	}
-	return os.Symlink(tree, filepath.Join(h.session(id), paths.WorkspaceLink))
+	if err := os.Symlink(tree, filepath.Join(h.session(id), paths.WorkspaceLink)); err != nil {
+		return err
+	}
+	files[paths.RecordFile], err = os.OpenFile(filepath.Join(slot, paths.Record), os.O_RDWR|os.O_CREATE, 0o600)
+	return err
+}
+
+// occupy notes the session in the slot, and returns the file of that note, which the main process completes when it has
+// made the workspace. Only then may a command of the session take the workspace as it is: before, it has the files of
+// another session. The owner of the files tells nothing, as systemd gives users again.
+func occupy(slot, id string, anew bool) (*os.File, error) {
+	tenant := filepath.Join(slot, paths.Tenant)
+	if !anew {
+		last, err := os.ReadFile(tenant)
+		if err == nil && string(last) != id+paths.Settled || errors.Is(err, fs.ErrNotExist) {
+			err = errors.New("no workspace was made there for this session: its first command needs one, also if a command " +
+				"before it failed to make one")
+		}
+		return nil, err
+	}
+	file, err := os.OpenFile(tenant, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := file.WriteString(id); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
 }
 
 // user returns the dynamic user of the session. systemd has given it the state directory before this runs; no file
@@ -170,6 +216,9 @@ type inheritance map[string]*os.File
 // pass returns when systemd has all files.
 func (f inheritance) pass(ctx context.Context, notifier *notify.Notifier) error {
 	for name, file := range f {
+		if file == nil {
+			continue
+		}
 		if err := notifier.Store(name, file); err != nil {
 			return err
 		}

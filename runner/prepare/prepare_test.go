@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,7 @@ func newBed(t *testing.T) *bed {
 	b.write(paths.SessionDir(id)+"/"+paths.Current, "1")
 	text, err := session.Encode(&session.Spec{
 		Version: session.Version, Args: []string{"true"}, Timeout: time.Minute, OutputLimit: 1, Slot: 3,
+		Workspace: &session.Workspace{},
 	})
 	require.NoError(t, err)
 	b.write(paths.CommandDir(id, 1)+"/"+paths.Spec, string(text))
@@ -113,7 +115,7 @@ func TestPrepare(t *testing.T) {
 	b.write(paths.CommandDir(id, 1)+"/"+paths.Stdin, "input")
 	require.NoError(t, b.Prepare(t.Context(), id, b.notifier))
 	files := <-b.passed
-	assert.Len(t, files, 6)
+	assert.Len(t, files, 8)
 	spec, err := session.ReadSpec(files[paths.SpecFile])
 	require.NoError(t, err)
 	assert.Equal(t, []string{"true"}, spec.Args)
@@ -183,7 +185,7 @@ func TestUntrustedFiles(t *testing.T) {
 			}
 			return unix.Mkfifo(b.command(paths.Spec), 0o600)
 		},
-		"cannot open the standard input of the command": func(b *bed) error {
+		"cannot open the stdin of the command": func(b *bed) error {
 			return os.Symlink(secret, b.command(paths.Stdin))
 		},
 		"cannot make a file of the command": func(b *bed) error {
@@ -245,6 +247,34 @@ func TestSlotOfAnotherSession(t *testing.T) {
 		assert.Equal(t, user, b.owner(tree+name), name)
 	}
 	assert.Equal(t, owner{}, b.owner(target))
+}
+
+// A command takes the workspace as it is only if the main process has made it for the same session.
+func TestWorkspaceOfAnotherSession(t *testing.T) {
+	b := newBed(t)
+	text, err := session.Encode(&session.Spec{
+		Version: session.Version, Args: []string{"true"}, Timeout: time.Minute, OutputLimit: 1, Slot: 3,
+	})
+	require.NoError(t, err)
+	next := func(n int) error {
+		b.t.Helper()
+		b.write(paths.SessionDir(id)+"/"+paths.Current, strconv.Itoa(n))
+		return b.Prepare(t.Context(), id, b.notifier)
+	}
+	for n := range 3 {
+		path := paths.CommandDir(id, n+2)
+		require.NoError(t, os.Mkdir(filepath.Join(b.StateDir, path), 0o700))
+		b.write(path+"/"+paths.Spec, string(text))
+	}
+	const refusal = "no workspace was made there for this session"
+	require.ErrorContains(t, next(2), refusal, "a new slot")
+	require.NoError(t, next(1))
+	tenant := (<-b.passed)[paths.TenantFile]
+	require.ErrorContains(t, next(3), refusal, "the main process did not come so far")
+	_, err = tenant.WriteString(paths.Settled)
+	require.NoError(t, err)
+	require.NoError(t, next(4))
+	assert.NotContains(t, <-b.passed, paths.TenantFile)
 }
 
 // systemd is the environment of ExecStopPost=.

@@ -16,7 +16,7 @@ const (
 	TimedOut    Cause = "timed_out"    // Spec.Timeout
 	Cancelled   Cause = "cancelled"    // Result.CancelledBy
 	OutputLimit Cause = "output_limit" // Spec.OutputLimit
-	DiskFull    Cause = "disk_full"    // the files of the workspace exceed their limit, or the disk is full
+	DiskFull    Cause = "disk_full"    // Spec.Disk
 	LogFailed   Cause = "log_failed"   // the output could not be written, Result.LogError
 )
 
@@ -61,6 +61,9 @@ type Result struct {
 	LogError    string `json:"log_error,omitempty"`
 	// Bytes is the size of the output.
 	Bytes int64 `json:"bytes"`
+	// OOMKills and TaskLimit are those of Ended, when the command had ended.
+	OOMKills  uint64 `json:"oom_kills"`
+	TaskLimit uint64 `json:"task_limit"`
 	// User and System are CPU times of the command and of the children that it has waited for, in nanoseconds; MaxRSS is
 	// the resident set of the largest of these processes, in bytes (getrusage(2)). They are 0 unless Exited.
 	User   time.Duration `json:"user_ns"`

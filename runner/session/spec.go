@@ -23,6 +23,8 @@ const (
 	MaxSpec    = 1 << 20 // bytes of the file
 	MaxTimeout = 24 * time.Hour
 	MaxGrace   = time.Minute
+	MaxHold    = 24 * time.Hour
+	MaxWait    = 50 * time.Minute // of an environment: below TimeoutStartSec= of the unit
 	MaxSlot    = 9999
 )
 
@@ -43,8 +45,37 @@ type Spec struct {
 	OutputLimit int64 `json:"output_limit"`
 	// FileSize bounds each file that the command writes, in bytes (RLIMIT_FSIZE); 0 does not.
 	FileSize int64 `json:"file_size,omitempty"`
+	// Disk bounds the files that the session may have, in bytes as they lie on the disk: those of its workspace, its home
+	// and its temporary directories together; 0 does not.
+	Disk int64 `json:"disk,omitempty"`
+	// Hold is how long the unit of a command that did not succeed stays, in nanoseconds, unless it was cancelled.
+	Hold time.Duration `json:"hold_ns,omitempty"`
 	// Slot is the number of the slot of the pool that the session has leased.
 	Slot int `json:"slot"`
+	// Repository is the key of the repository whose mirror the session sees; "" is none.
+	Repository string `json:"repository,omitempty"`
+	// Workspace is what the workspace is to be made. Without it, the workspace is as the last command of the session left
+	// it; the first command of a session in a slot has one.
+	Workspace *Workspace `json:"workspace,omitempty"`
+	// Environment is what the command needs installed; nil is nothing.
+	Environment *Environment `json:"environment,omitempty"`
+}
+
+// Workspace is a commit, to which the patch is applied if there is one, or nothing at all.
+type Workspace struct {
+	URL    string `json:"url,omitempty"`    // of Spec.Repository: relative URLs of submodules begin here
+	Commit string `json:"commit,omitempty"` // 40 or 64 hexadecimal digits; "" empties the workspace
+}
+
+// Environment is a request for packages.
+type Environment struct {
+	Name string `json:"name"` // of a provider, or auto (package environment)
+	// Store is the directory with the packages of a build without the network; "" is the network.
+	Store string `json:"store,omitempty"`
+	// Facts are environment.Facts that the daemon kept of earlier commands.
+	Facts json.RawMessage `json:"facts,omitempty"`
+	// Wait bounds the wait for the daemon and the build, in nanoseconds.
+	Wait time.Duration `json:"wait_ns"`
 }
 
 // ReadSpec reads and checks a Spec. It reads from the beginning and leaves the offset of the file, which processes
@@ -88,10 +119,37 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("output_limit is %d: use at least 1 byte", s.OutputLimit)
 	case s.FileSize < 0:
 		return fmt.Errorf("file_size is %d: use a number of bytes, or 0 for no limit", s.FileSize)
+	case s.Disk < 0:
+		return fmt.Errorf("disk is %d: use a number of bytes, or 0 for no limit", s.Disk)
+	case s.Hold < 0 || s.Hold > MaxHold:
+		return fmt.Errorf("hold is %v: use a time from 0 to %v", s.Hold, MaxHold)
 	case s.Slot < 1 || s.Slot > MaxSlot:
 		return fmt.Errorf("slot is %d: use 1 to %d", s.Slot, MaxSlot)
 	}
-	return s.checkText()
+	return errors.Join(s.checkSources(), s.checkText())
+}
+
+var (
+	key    = regexp.MustCompile(`^[0-9a-f]{16}$`)
+	commit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+)
+
+// checkSources checks where the workspace and the environment come from.
+func (s *Spec) checkSources() error {
+	w, e := s.Workspace, s.Environment
+	switch {
+	case s.Repository != "" && !key.MatchString(s.Repository):
+		return fmt.Errorf("repository is %q: use a key, 16 hexadecimal digits", s.Repository)
+	case w != nil && w.Commit != "" && !commit.MatchString(w.Commit):
+		return fmt.Errorf("workspace.commit is %q: use 40 or 64 hexadecimal digits", w.Commit)
+	case w != nil && w.Commit != "" && s.Repository == "":
+		return errors.New("workspace.commit needs a repository: name its key")
+	case e != nil && (e.Wait <= 0 || e.Wait > MaxWait):
+		return fmt.Errorf("environment.wait is %v: use a time up to %v", e.Wait, MaxWait)
+	case e != nil && e.Store != "" && !filepath.IsAbs(e.Store):
+		return fmt.Errorf("environment.store is %q: use an absolute path", e.Store)
+	}
+	return nil
 }
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

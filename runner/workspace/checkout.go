@@ -236,7 +236,7 @@ func (m module) checkOut(ctx context.Context, top *os.Root, kept record) error {
 	// The index learns the times of the kept files. Status 1: a commit may have files that git finds changed from the start.
 	_, err := m.git.run(ctx, nil, "update-index", "-q", "--refresh")
 	var failed *GitError
-	if errors.As(err, &failed) && failed.status() == 1 {
+	if errors.As(err, &failed) && failed.Status() == 1 {
 		return nil
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -43,8 +44,8 @@ func (e *GitError) Unwrap() []error {
 	return []error{e.Err}
 }
 
-// status is git's exit status, or -1 if it did not exit.
-func (e *GitError) status() int {
+// Status is git's exit status, or -1 if it did not exit.
+func (e *GitError) Status() int {
 	var exit *exec.ExitError
 	if errors.As(e.Err, &exit) {
 		return exit.ExitCode()
@@ -59,6 +60,13 @@ var trusted = []string{
 	"core.excludesFile=/dev/null", "core.autocrlf=false", "core.fileMode=true", "core.symlinks=true",
 	"index.version=2", "gc.auto=0", "maintenance.auto=false",
 	"safe.directory=*", // a mirror belongs to the user that fetches it
+}
+
+// Git runs one command of git in the top directory of a tree that Checkout has made, and returns its stdout. As the
+// configuration of the tree is used, no foreign code may have run there since. A command that fails is a *GitError. The
+// end of ctx kills git.
+func Git(ctx context.Context, tree string, stdin []byte, args ...string) ([]byte, error) {
+	return git{dir: filepath.Join(tree, ".git"), tree: tree}.run(ctx, stdin, args...)
 }
 
 // git runs git in one repository.

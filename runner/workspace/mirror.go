@@ -32,8 +32,8 @@ type Mirror struct {
 	URL   string        // as CheckURL accepts it
 	Time  time.Duration // bound of a fetch
 	Bytes int64         // bound of the repository on the disk
-	// Credentials is a directory with the files git-credentials (gitcredentials(7), a line https://USER:TOKEN@HOST), ssh-key
-	// and ssh-known-hosts, each if it is needed. "" is a directory without any.
+	// Credentials begins the paths of the files git-credentials (gitcredentials(7), a line https://USER:TOKEN@HOST), ssh-key
+	// and ssh-known-hosts, each if it is needed. "" is none of them.
 	Credentials string
 }
 
@@ -263,7 +263,7 @@ func (m Mirror) environment() []string {
 
 // credential returns the path of a credential, or "" if there is none.
 func (m Mirror) credential(name string) string {
-	file := filepath.Join(m.Credentials, name)
+	file := m.Credentials + name
 	if _, err := os.Stat(file); m.Credentials == "" || err != nil {
 		return ""
 	}

@@ -137,7 +137,7 @@ func TestCredentials(t *testing.T) {
 	put(t, filepath.Join(dir, "git-credentials"), "https://u:t0ken@example.com\n")
 	put(t, filepath.Join(dir, "ssh-key"), "key")
 	m := mirrorOf(t, "https://example.com/a")
-	m.Credentials = dir
+	m.Credentials = dir + "/"
 	g := git{env: m.environment(), config: m.config()}
 	out, err := g.run(t.Context(), []byte("url=https://example.com/a\n\n"), "credential", "fill")
 	require.NoError(t, err)

@@ -37,7 +37,7 @@ func Resolve(ctx context.Context, mirror, ref string) (string, error) {
 			return strings.TrimSpace(string(out)), nil
 		}
 		var failed *GitError
-		if !errors.As(err, &failed) || failed.status() < 0 {
+		if !errors.As(err, &failed) || failed.Status() < 0 {
 			return "", err
 		}
 	}

@@ -3,9 +3,11 @@ package workspace
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 )
 
@@ -154,6 +156,45 @@ func empty(dir *os.Root, name string) (moved []string, err error) {
 		}
 	}
 	return moved, nil
+}
+
+// Empty removes all that lies in a tree, whatever that is. It runs as the owner of the tree, while no other process uses
+// it.
+func Empty(tree string) error {
+	err := os.Chmod(tree, dirMode)
+	var top *os.Root
+	if err == nil {
+		top, err = os.OpenRoot(tree)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot use the workspace: %w", err)
+	}
+	defer top.Close()
+	if _, err := wipe(top); err != nil {
+		return fmt.Errorf("cannot clear the workspace: %w", err)
+	}
+	return nil
+}
+
+// Remove removes a directory with all that lies in it, whatever that is. No link is followed. One that does not exist is
+// no error.
+func Remove(dir string) error {
+	above, err := os.OpenRoot(filepath.Dir(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer above.Close()
+	info, err := above.Lstat(filepath.Base(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return remove(above, filepath.Base(dir), info.IsDir())
 }
 
 // wipe removes all that lies in the tree.

@@ -1,0 +1,44 @@
+package exec
+
+import (
+	"context"
+	"time"
+
+	"codex-proxy/runner/session"
+)
+
+// hold keeps a command that has failed, with its unit, workspace and environment, so that somebody can look at them in
+// a shell: until the time of the specification is over, the daemon releases it, or ctx ends. The result is written
+// already.
+func (s *Shim) hold(ctx context.Context, r *run, result *session.Result) {
+	if r.spec.Hold == 0 || result.Cause == session.Cancelled || succeeded(result) || !hasWorkspace(result) {
+		return
+	}
+	r.enter(Held)
+	s.Notifier.Status("Held: " + summary(result))
+	timer := time.NewTimer(r.spec.Hold)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.released:
+	case <-ctx.Done():
+	}
+}
+
+func succeeded(r *session.Result) bool {
+	return r.Failure == nil && r.Cause == "" && r.Exited && r.Status == 0 && r.Signal == 0
+}
+
+// hasWorkspace is false if the workspace may still have the files of another session: nothing may see them.
+func hasWorkspace(r *session.Result) bool {
+	return r.Failure == nil || r.Failure.Stage != session.WorkspaceTask && r.Failure.Stage != session.SpecStage
+}
+
+// release ends the hold. Without one it does nothing.
+func (r *run) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.phase == Held && len(r.released) == 0 {
+		r.released <- struct{}{}
+	}
+}

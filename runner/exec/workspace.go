@@ -1,0 +1,110 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"codex-proxy/runner/patch"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/session"
+	"codex-proxy/runner/workspace"
+)
+
+// Workspace is the Preparation that makes the workspace what Spec.Workspace says.
+type Workspace struct {
+	Repository string   // paths.Repository
+	Record     *os.File // of the slot; see package workspace
+	Tenant     *os.File // of the slot, with the ID of this session
+}
+
+// Stage is session.WorkspaceTask.
+func (Workspace) Stage() session.Stage { return session.WorkspaceTask }
+
+// Prepare empties the workspace, or checks the commit out.
+func (w Workspace) Prepare(ctx context.Context, l *Launch) error {
+	want := l.Spec.Workspace
+	if want == nil {
+		return nil
+	}
+	err := w.fill(ctx, l, want)
+	if err == nil {
+		_, err = w.Tenant.WriteString(paths.Settled)
+	}
+	return err
+}
+
+func (w Workspace) fill(ctx context.Context, l *Launch, want *session.Workspace) error {
+	if want.Commit == "" {
+		return workspace.Empty(l.Dir)
+	}
+	mirror := filepath.Join(w.Repository, paths.Mirror)
+	if _, err := os.Stat(mirror); err != nil {
+		return fmt.Errorf("cannot find the mirror of the repository %s: %w (fetch it again)", l.Spec.Repository, err)
+	}
+	_, err := workspace.Checkout{
+		Source: workspace.Source{Mirror: mirror, URL: want.URL, Commit: want.Commit},
+		Tree:   l.Dir, Record: w.Record, Mirrors: w.module,
+	}.Run(ctx)
+	return err
+}
+
+// module returns the mirror of a submodule.
+func (w Workspace) module(url string) (string, error) {
+	mirror := filepath.Join(w.Repository, paths.ModuleMirror(url))
+	if _, err := os.Stat(mirror); errors.Is(err, fs.ErrNotExist) {
+		return "", workspace.ErrNoMirror
+	} else if err != nil {
+		return "", err
+	}
+	return mirror, nil
+}
+
+// Patch is the Preparation that applies the patch of the command to a commit.
+type Patch struct {
+	File *os.File // nil if there is none
+}
+
+// Stage is session.PatchTask.
+func (Patch) Stage() session.Stage { return session.PatchTask }
+
+// Prepare applies the patch. One that has been applied already changes nothing.
+func (p Patch) Prepare(ctx context.Context, l *Launch) error {
+	if p.File == nil {
+		return nil
+	}
+	if l.Spec.Workspace == nil || l.Spec.Workspace.Commit == "" {
+		return errors.New("there is no commit to apply the patch to: name a repository")
+	}
+	text, err := io.ReadAll(io.NewSectionReader(p.File, 0, patch.MaxBytes+1))
+	if err != nil {
+		return fmt.Errorf("cannot read the patch: %w", err)
+	}
+	parsed, err := patch.Parse(text)
+	if err != nil {
+		return err
+	}
+	tree, err := os.OpenRoot(l.Dir)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	_, err = parsed.Apply(ctx, gitOf{l.Dir}, tree)
+	return err
+}
+
+// gitOf is git in a tree that Workspace has just made.
+type gitOf struct{ dir string }
+
+// Run is that of patch.Git.
+func (g gitOf) Run(ctx context.Context, stdin []byte, args ...string) (patch.Output, error) {
+	stdout, err := workspace.Git(ctx, g.dir, stdin, args...)
+	if failed, ok := errors.AsType[*workspace.GitError](err); ok && failed.Status() > 0 {
+		return patch.Output{Status: failed.Status(), Stdout: stdout, Stderr: []byte(failed.Stderr)}, nil
+	}
+	return patch.Output{Stdout: stdout}, err
+}
