@@ -5,12 +5,14 @@ package main
 import (
 	"context"
 	"io"
+	"log/slog"
 	"os"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/notify"
 )
 
 // version is set by the linker in packages.
@@ -32,9 +34,15 @@ func commands() []cli.Group {
 			shellCommand(), artifactsCommand(), pruneCommand(), statusCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
-			sessionPrepareCommand(), sessionExecCommand(), sessionEndedCommand(),
+			sessionPrepareCommand(), sessionExecCommand(), sessionEndedCommand(), repositoryPrepareCommand(),
+			repositoryFetchCommand(), environmentPrepareCommand(), environmentBuildCommand(), sweepCommand(),
 		}},
 	}
+}
+
+// notifierOf returns the notifier of the unit.
+func notifierOf(c *cobra.Command) (*notify.Notifier, error) {
+	return notify.FromEnv(slog.New(slog.NewJSONHandler(c.ErrOrStderr(), nil)))
 }
 
 // versionString is the linked version, or what the go command knows.

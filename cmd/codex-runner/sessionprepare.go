@@ -1,11 +1,8 @@
 package main
 
 import (
-	"log/slog"
-
 	"github.com/spf13/cobra"
 
-	"codex-proxy/notify"
 	"codex-proxy/runner/prepare"
 )
 
@@ -18,7 +15,7 @@ through systemd, and gives the session its workspace. It is ExecStartPre of
 codex-session@ID.service and runs as root: the files belong to codex-runner.service,
 and the sandbox of the session has no path to them.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			notifier, err := notify.FromEnv(slog.New(slog.NewJSONHandler(c.ErrOrStderr(), nil)))
+			notifier, err := notifierOf(c)
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,134 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/workspace"
+)
+
+// maxModules is how many repositories a fetch may bring, as many as a workspace may have.
+const maxModules = 256
+
+// Fetch is the order to bring the mirror of a repository up to date, with those of all its submodules, and to find out
+// what a ref means there.
+type Fetch struct {
+	Version int    `json:"version"`
+	URL     string `json:"url"` // with a bundle: where relative URLs of submodules begin
+	Ref     string `json:"ref"` // "" is the default branch, or the commit of the bundle
+	// Time bounds the fetch of each repository, in nanoseconds, and Bytes its size on the disk.
+	Time  time.Duration `json:"time_ns"`
+	Bytes int64         `json:"bytes"`
+}
+
+// Fetched is the result of a Fetch.
+type Fetched struct {
+	Version int      `json:"version"`
+	Failure *Failure `json:"failure,omitempty"`
+	Commit  string   `json:"commit,omitempty"` // what Ref means
+}
+
+// Run fetches into the directory dir, the state of the repository. If there is a bundle, the repository comes from that
+// and not from its URL. credentials are those of workspace.Mirror. An error means that there is no result.
+func (f Fetch) Run(ctx context.Context, files Files, dir, credentials string) error {
+	if err := files.check(); err != nil {
+		return err
+	}
+	result := Fetched{Version: Version}
+	err := files.order(&f)
+	if err == nil {
+		err = checkVersion(f.Version)
+	}
+	if err == nil {
+		result.Commit, err = f.fetch(ctx, files[paths.BundleFile], dir, credentials)
+	}
+	code := Failed
+	if _, unknown := errors.AsType[*workspace.UnknownRefError](err); unknown {
+		code = UnknownRef
+	}
+	result.Failure = failure(err, code)
+	return files.report(&result)
+}
+
+// fetch returns the commit.
+func (f Fetch) fetch(ctx context.Context, bundle *os.File, dir, credentials string) (string, error) {
+	mirror := workspace.Mirror{
+		Dir: filepath.Join(dir, paths.Mirror), URL: f.URL, Time: f.Time, Bytes: f.Bytes, Credentials: credentials,
+	}
+	err := error(nil)
+	if bundle == nil {
+		err = mirror.Fetch(ctx)
+	} else {
+		err = unbundle(ctx, mirror, bundle, filepath.Join(dir, paths.Bundle))
+	}
+	if err != nil {
+		return "", err
+	}
+	commit, err := workspace.Resolve(ctx, mirror.Dir, f.Ref)
+	if err != nil {
+		return "", err
+	}
+	m := modules{dir: dir, like: mirror, seen: map[workspace.Submodule]bool{}}
+	return commit, m.fetch(ctx, mirror.Dir, f.URL, commit)
+}
+
+// unbundle copies the bundle to path meanwhile, as git opens it by its name, which this process may not.
+func unbundle(ctx context.Context, mirror workspace.Mirror, bundle *os.File, path string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(path)
+	_, err = io.Copy(file, bundle)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("cannot copy the bundle: %w", err)
+	}
+	return mirror.FetchBundle(ctx, path)
+}
+
+// modules fetches submodules of any depth.
+type modules struct {
+	dir  string
+	like workspace.Mirror // with the bounds and the credentials
+	seen map[workspace.Submodule]bool
+}
+
+// fetch fetches those of a commit, less the ones whose commit is there.
+func (m modules) fetch(ctx context.Context, mirror, url, commit string) error {
+	all, err := workspace.Submodules(ctx, mirror, url, commit)
+	if err != nil {
+		return err
+	}
+	for _, sub := range all {
+		if m.seen[sub] {
+			continue
+		}
+		if m.seen[sub] = true; len(m.seen) > maxModules {
+			return fmt.Errorf("the repository has more than %d submodules: leave some out of .gitmodules", maxModules)
+		}
+		if err := m.one(ctx, sub); err != nil {
+			return &workspace.SubmoduleError{Path: sub.Path, URL: sub.URL, Err: err}
+		}
+	}
+	return nil
+}
+
+func (m modules) one(ctx context.Context, sub workspace.Submodule) error {
+	to := m.like
+	to.URL, to.Dir = sub.URL, filepath.Join(m.dir, paths.ModuleMirror(sub.URL))
+	if err := os.MkdirAll(filepath.Dir(to.Dir), 0o755); err != nil {
+		return err
+	}
+	if _, err := workspace.Resolve(ctx, to.Dir, sub.Commit); err != nil {
+		if err := to.Fetch(ctx); err != nil {
+			return err
+		}
+	}
+	return m.fetch(ctx, to.Dir, sub.URL, sub.Commit)
+}

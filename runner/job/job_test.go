@@ -1,0 +1,141 @@
+package job
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/runner/environment"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/workspace"
+)
+
+// files are those of a job with the order.
+func files(t *testing.T, order any) Files {
+	t.Helper()
+	text, err := json.Marshal(order)
+	require.NoError(t, err)
+	f := Files{}
+	for _, name := range []string{paths.OrderFile, paths.OutputFile, paths.ResultFile} {
+		f[name], err = os.Create(filepath.Join(t.TempDir(), name))
+		require.NoError(t, err)
+	}
+	_, err = f[paths.OrderFile].Write(text)
+	require.NoError(t, err)
+	return f
+}
+
+// result reads the result of a job.
+func result[T Fetched | Built](t *testing.T, f Files) *T {
+	t.Helper()
+	file, err := os.Open(f[paths.ResultFile].Name())
+	require.NoError(t, err)
+	defer file.Close()
+	v, err := Read[T](file)
+	require.NoError(t, err)
+	return v
+}
+
+// git runs git in a directory, with an identity.
+func git(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.org",
+		"-c", "protocol.file.allow=always"}, args...)...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return strings.TrimSpace(string(out))
+}
+
+// origin makes a repository whose submodule has a submodule.
+func origin(t *testing.T) string {
+	t.Helper()
+	top := t.TempDir()
+	for i, name := range []string{"deep", "sub", "main"} {
+		git(t, top, "init", "-q", "-b", "main", name)
+		dir := filepath.Join(top, name)
+		require.NoError(t, os.WriteFile(dir+"/file", []byte(name), 0o600))
+		if i > 0 {
+			below := []string{"deep", "sub"}[i-1]
+			git(t, dir, "submodule", "--quiet", "add", "file://"+top+"/"+below, below)
+			git(t, dir, "config", "--file=.gitmodules", "submodule."+below+".url", "../"+below)
+		}
+		git(t, dir, "add", ".")
+		git(t, dir, "commit", "-q", "-m", name)
+	}
+	return top + "/main"
+}
+
+func TestFetch(t *testing.T) {
+	repository, dir := origin(t), t.TempDir()
+	commit := git(t, repository, "rev-parse", "HEAD")
+	order := Fetch{Version: Version, URL: "file://" + repository, Time: time.Minute, Bytes: 1 << 30}
+	f := files(t, order)
+	require.NoError(t, Fetch{}.Run(t.Context(), f, dir, ""))
+	assert.Equal(t, &Fetched{Version: Version, Commit: commit}, result[Fetched](t, f))
+	for _, name := range []string{"sub", "deep"} {
+		mirror := filepath.Join(dir, paths.ModuleMirror("file://"+filepath.Dir(repository)+"/"+name))
+		_, err := workspace.Resolve(t.Context(), mirror, "main")
+		require.NoError(t, err, name)
+	}
+
+	order.Ref = "mian"
+	f = files(t, order)
+	require.NoError(t, Fetch{}.Run(t.Context(), f, dir, ""))
+	assert.Equal(t, &Failure{UnknownRef, `the repository has no branch, tag or commit "mian": do you mean main?`},
+		result[Fetched](t, f).Failure)
+}
+
+func TestFetchOfABundle(t *testing.T) {
+	repository, dir := origin(t), t.TempDir()
+	commit := git(t, repository, "rev-parse", "HEAD")
+	f := files(t, Fetch{Version: Version, URL: "file://" + repository, Time: time.Minute, Bytes: 1 << 30})
+	bundle, err := os.Create(filepath.Join(t.TempDir(), "bundle"))
+	require.NoError(t, err)
+	require.NoError(t, workspace.WriteBundle(t.Context(), repository, commit, nil, bundle))
+	f[paths.BundleFile], err = os.Open(bundle.Name())
+	require.NoError(t, err)
+	require.NoError(t, Fetch{}.Run(t.Context(), f, dir, ""))
+	assert.Equal(t, &Fetched{Version: Version, Commit: commit}, result[Fetched](t, f))
+	assert.NoFileExists(t, filepath.Join(dir, paths.Bundle))
+}
+
+// A build makes nothing but the environment that its unit is for.
+func TestBuild(t *testing.T) {
+	order := environment.Order{Provider: "none"}
+	for key, want := range map[string]string{
+		order.Key(): "", "0123456789abcdef": "the order is that of the environment " + order.Key() + ": it cannot be 0123456789abcdef",
+	} {
+		f, dir := files(t, Build{Version, order}), t.TempDir()
+		require.NoError(t, Build{}.Run(t.Context(), f, key, dir, ""))
+		built := result[Built](t, f)
+		if want == "" {
+			assert.Nil(t, built.Failure)
+			assert.True(t, environment.Ready(dir, key))
+		} else {
+			assert.Equal(t, &Failure{Failed, want}, built.Failure)
+		}
+	}
+}
+
+func TestMistakenOrders(t *testing.T) {
+	for want, order := range map[string]any{
+		"the order has version 2, this program knows 1": Fetch{Version: 2},
+		`json: unknown field "colour"`:                  map[string]any{"colour": 1},
+		"this URL cannot be fetched":                    Fetch{Version: Version, URL: "ext::sh", Time: 1, Bytes: 1},
+	} {
+		f := files(t, order)
+		require.NoError(t, Fetch{}.Run(t.Context(), f, t.TempDir(), ""))
+		assert.Contains(t, result[Fetched](t, f).Failure.Text, want)
+	}
+	assert.ErrorContains(t, Build{}.Run(t.Context(), Files{}, "", "", ""), "start the unit by systemctl")
+	_, err := Read[Built](strings.NewReader(`{"version":1}`))
+	assert.ErrorContains(t, err, "the job was killed")
+}

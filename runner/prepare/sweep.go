@@ -1,0 +1,81 @@
+package prepare
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"codex-proxy/runner/environment"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/session"
+	"codex-proxy/runner/workspace"
+)
+
+// Sweep removes what the instance of paths.SweepUnit names: the home of a session, the mirrors of a repository, an
+// environment, or a slot. Their users are gone, so nobody else can. What a running session has is an error; of
+// repositories and environments the daemon knows who uses them.
+func (h Host) Sweep(instance string) error {
+	what, name, _ := strings.Cut(instance, "-")
+	switch what {
+	case "session":
+		if err := h.idle(name); err != nil {
+			return err
+		}
+		return h.removeState("codex-session", name)
+	case "repository":
+		if err := paths.CheckKey(name); err != nil {
+			return err
+		}
+		return h.removeState("codex-repository", name)
+	case "environment":
+		if err := paths.CheckKey(name); err != nil {
+			return err
+		}
+		// A part of an environment is none.
+		err := environment.Discard(filepath.Join(h.PrivateStates, "codex-environment", name))
+		return errors.Join(err, h.removeState("codex-environment", name))
+	case "slot":
+		return h.removeSlot(name)
+	}
+	return fmt.Errorf("cannot sweep %.60q: name session-ID, repository-KEY, environment-KEY or slot-NUMBER", instance)
+}
+
+// removeState removes a StateDirectory= of a dynamic user, and the link to it.
+func (h Host) removeState(of, name string) error {
+	err := os.Remove(filepath.Join(h.StateLinks, of, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, workspace.Remove(filepath.Join(h.PrivateStates, of, name)))
+}
+
+// idle returns an error if the session runs.
+func (h Host) idle(id string) error {
+	if err := paths.CheckID(id); err != nil {
+		return err
+	}
+	if _, err := os.Stat(h.session(id)); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(fmt.Errorf("session %s runs: wait for its end", id), err)
+	}
+	return nil
+}
+
+func (h Host) removeSlot(name string) error {
+	n, err := strconv.Atoi(name)
+	if err != nil || n < 1 || n > session.MaxSlot || strconv.Itoa(n) != name {
+		return fmt.Errorf("%q is no slot: use a number of 1 to %d", name, session.MaxSlot)
+	}
+	slot := filepath.Join(h.Workspaces, paths.Slot(n))
+	tenant, err := os.ReadFile(filepath.Join(slot, paths.Tenant))
+	if err == nil {
+		err = h.idle(strings.TrimSuffix(string(tenant), paths.Settled))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return workspace.Remove(slot)
+}
