@@ -24,28 +24,44 @@ type runnerBed struct {
 	t *testing.T
 }
 
-// runnerUnits are the installed units of sessions.
-var runnerUnits = []string{"codex-session@.service", "codex-sessions.slice"}
+// onlineUnit is made by make.
+const onlineUnit = "build/systemd/codex-session-online@.service"
 
-func newRunnerBed(t *testing.T, suite string) *runnerBed {
+// runnerFiles are the installed files of the packages below the top of the repository, by their directories.
+var runnerFiles = map[string]string{
+	"packaging/systemd/codex-session@.service": "/usr/lib/systemd/system/",
+	onlineUnit:                                     "/usr/lib/systemd/system/",
+	"packaging/systemd/codex-sessions.slice":       "/usr/lib/systemd/system/",
+	"packaging/systemd/codex-repository@.service":  "/usr/lib/systemd/system/",
+	"packaging/systemd/codex-environment@.service": "/usr/lib/systemd/system/",
+	"packaging/systemd/codex-sweep@.service":       "/usr/lib/systemd/system/",
+	"packaging/tmpfiles/codex-runner.conf":         "/usr/lib/tmpfiles.d/",
+}
+
+// newRunnerBed boots a machine that has the packages of Debian, too.
+func newRunnerBed(t *testing.T, suite string, packages ...string) *runnerBed {
 	t.Helper()
+	out, err := exec.Command("make", "--silent", "--directory=../..", onlineUnit).CombinedOutput()
+	require.NoError(t, err, string(out))
 	program := filepath.Join(t.TempDir(), "codex-runner")
 	build := exec.Command("go", "build", "-o", program, "../../cmd/codex-runner")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
+	out, err = build.CombinedOutput()
 	require.NoError(t, err, string(out))
 	install := []machine.Entry{{Path: paths.Program, Source: program, Mode: 0o755}}
-	for _, unit := range runnerUnits {
-		source, err := filepath.Abs("../../packaging/systemd/" + unit)
+	for file, dir := range runnerFiles {
+		source, err := filepath.Abs("../../" + file)
 		require.NoError(t, err)
-		install = append(install, machine.Entry{Path: "/usr/lib/systemd/system/" + unit, Source: source, Mode: 0o644})
+		install = append(install, machine.Entry{Path: dir + filepath.Base(file), Source: source, Mode: 0o644})
 	}
-	m := machine.Boot(t, machine.Debian(suite), machine.Options{Install: install, Units: []string{"codex-session*"}})
+	m := machine.Boot(t, machine.Debian(suite, packages...), machine.Options{Install: install, Units: []string{"codex-*"}})
 	b := &runnerBed{Machine: m, t: t}
 	b.MustRun(t, "systemd-sysusers", "--inline", "u codex-runner -")
+	b.MustRun(t, "systemd-tmpfiles", "--create", "codex-runner.conf")
 	for dir, mode := range map[string]string{
 		paths.StateDir: "0700", paths.StateDir + "/sessions": "0700", paths.RuntimeDir: "0755",
-		paths.RuntimeDir + "/sessions": "0700", paths.Secrets: "0700",
+		paths.RuntimeDir + "/sessions": "0700", paths.Secrets: "0700", paths.RepositoryCredentials: "0700",
+		paths.StateDir + "/repositories": "0700", paths.StateDir + "/environments": "0700",
 	} {
 		b.MustRun(t, "install", "--directory", "--owner=codex-runner", "--group=codex-runner", "--mode="+mode, dir)
 	}
@@ -57,6 +73,7 @@ type runnerSession struct {
 	*runnerBed
 	id       string
 	slot     int
+	online   bool
 	commands int
 }
 
@@ -71,7 +88,12 @@ func (b *runnerBed) session(name string, slot int) *runnerSession {
 	return s
 }
 
-func (s *runnerSession) unit() string { return paths.SessionUnit(s.id) }
+func (s *runnerSession) unit() string {
+	if s.online {
+		return paths.OnlineUnit(s.id)
+	}
+	return paths.SessionUnit(s.id)
+}
 
 // file is the path of a file of the current command.
 func (s *runnerSession) file(name string) string {
@@ -85,10 +107,20 @@ func shell(script string) session.Spec {
 	}
 }
 
+// patch makes the patch of the next command.
+func (s *runnerSession) patch(text string) {
+	s.t.Helper()
+	file := filepath.Join(paths.StateDir, paths.CommandDir(s.id, s.commands+1), paths.Patch)
+	require.NoError(s.t, s.WriteFile(file, []byte(text), 0o600))
+}
+
 // next makes the next command of the session.
 func (s *runnerSession) next(spec session.Spec) {
 	s.t.Helper()
 	spec.Version, spec.Slot = session.Version, s.slot
+	if s.commands == 0 && spec.Workspace == nil {
+		spec.Workspace = &session.Workspace{}
+	}
 	text, err := session.Encode(&spec)
 	require.NoError(s.t, err)
 	s.commands++
