@@ -193,6 +193,6 @@ func specOf(c wire.NewCommand, slot int) *session.Spec {
 	return &session.Spec{
 		Version: session.Version, Args: c.Args, Directory: c.Directory, Env: c.Env, Slot: slot,
 		Timeout: time.Duration(c.Limits.Timeout), Grace: time.Duration(c.Limits.Grace),
-		OutputLimit: c.Limits.Output, FileSize: c.Limits.FileSize,
+		OutputLimit: c.Limits.Output, FileSize: c.Limits.FileSize, Disk: c.Limits.Disk,
 	}
 }

@@ -42,7 +42,11 @@ func (r *Runner) launch(ctx context.Context, c *run) error {
 	if err := r.checkSecrets(full); err != nil {
 		return err
 	}
-	if err := r.writeCommand(c.Session, c.Number, specOf(full.Command, slot)); err != nil {
+	spec := specOf(full.Command, slot)
+	if !r.settled(c.Session, c.Number) {
+		spec.Workspace = &session.Workspace{}
+	}
+	if err := r.writeCommand(c.Session, c.Number, spec); err != nil {
 		return err
 	}
 	err = r.Units.StartWith(ctx, c.unit(), properties(full.Command.Limits)...)

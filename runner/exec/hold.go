@@ -11,7 +11,7 @@ import (
 // a shell: until the time of the specification is over, the daemon releases it, or ctx ends. The result is written
 // already.
 func (s *Shim) hold(ctx context.Context, r *run, result *session.Result) {
-	if r.spec.Hold == 0 || result.Cause == session.Cancelled || succeeded(result) || !hasWorkspace(result) {
+	if r.spec.Hold == 0 || result.Cause == session.Cancelled || succeeded(result) || !result.HasWorkspace() {
 		return
 	}
 	r.enter(Held)
@@ -27,11 +27,6 @@ func (s *Shim) hold(ctx context.Context, r *run, result *session.Result) {
 
 func succeeded(r *session.Result) bool {
 	return r.Failure == nil && r.Cause == "" && r.Exited && r.Status == 0 && r.Signal == 0
-}
-
-// hasWorkspace is false if the workspace may still have the files of another session: nothing may see them.
-func hasWorkspace(r *session.Result) bool {
-	return r.Failure == nil || r.Failure.Stage != session.WorkspaceTask && r.Failure.Stage != session.SpecStage
 }
 
 // release ends the hold. Without one it does nothing.

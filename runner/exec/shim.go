@@ -140,7 +140,7 @@ func (s *Shim) command(ctx context.Context, run *run) *session.Result {
 	}
 	if err := s.prepare(ctx, launch); err != nil {
 		result := run.refused(err)
-		if hasWorkspace(result) {
+		if result.HasWorkspace() {
 			run.prepared(launch)
 		}
 		return result

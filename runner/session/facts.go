@@ -71,6 +71,12 @@ type Result struct {
 	MaxRSS int64         `json:"max_rss"`
 }
 
+// HasWorkspace is false if the main process did not come so far as to make the workspace: that may still have the files of
+// another session, which nothing may see.
+func (r *Result) HasWorkspace() bool {
+	return r.Failure == nil || r.Failure.Stage != WorkspaceTask && r.Failure.Stage != SpecStage
+}
+
 // Ended is the end of the unit as systemd and its cgroup report it. It is written by root after every end, when no
 // process of the session is left.
 type Ended struct {
