@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,6 +112,35 @@ func TestReadLogGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 	assert.Equal(t, chunks, lost)
+}
+
+// Connections are cut at any point of a stream that nobody waits for.
+func TestReadLogOverCuts(t *testing.T) {
+	var daemon *apitest.Daemon
+	var want strings.Builder
+	begin := make(chan struct{})
+	daemon, c := start(t, func(r *apitest.Command) {
+		<-begin
+		for i := range 3000 {
+			text := strings.Repeat(fmt.Sprintln(i), 1+i%100)
+			want.WriteString(text)
+			r.Write(logs.Stdout, text)
+			if i%100 == 99 {
+				daemon.Cut()
+			}
+		}
+		succeed(r)
+	})
+	s := create(t, c, "sh")
+	close(begin)
+	var got strings.Builder
+	end, err := c.ReadLog(t.Context(), client.Log{Session: s.ID, Command: 1, Follow: true, Sink: func(chunk logs.Chunk) error {
+		got.Write(chunk.Data)
+		return nil
+	}})
+	require.NoError(t, err)
+	assert.EqualValues(t, got.Len(), end.Offset)
+	assert.True(t, want.String() == got.String(), "%d of %d bytes", got.Len(), want.Len())
 }
 
 func TestReadLogEnds(t *testing.T) {
