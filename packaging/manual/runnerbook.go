@@ -6,14 +6,35 @@ var runnerBook = book{
 	summary: "commands in supervised sessions",
 	description: "codex-runner takes a repository, a ref, perhaps a patch, an environment and a command. It runs the " +
 		"command as a systemd unit under limits, streams its output, and reports how it ended.",
-	seeAlso:     []string{"codex-session@.service(8)", "env(1)", "timeout(1)", "systemd-run(1)"},
+	seeAlso: []string{"codex-session@.service(8)", "codex-repository@.service(8)", "codex-environment@.service(8)",
+		"env(1)", "timeout(1)", "systemd-run(1)"},
 	unitSeeAlso: []string{"codex-runner(1)", "systemd.exec(5)", "systemd.resource-control(5)"},
-	units: []unitPage{{
-		unit: "codex-session@.service", summary: "a session's command under systemd",
-		synopsis: "codex-session@ID.service, codex-sessions.slice",
-		description: "codex-session@ID.service runs the commands of the session ID, one at each start, as a user of " +
-			"its own and in a sandbox. codex-sessions.slice contains all of them.",
-	}},
+	units: []unitPage{
+		{
+			unit: "codex-session@.service", summary: "a session's command under systemd",
+			synopsis: "codex-session@ID.service, codex-sessions.slice",
+			description: "codex-session@ID.service runs the commands of the session ID, one at each start, as a user of " +
+				"its own and in a sandbox. codex-sessions.slice contains all of them.",
+		},
+		{
+			unit: "codex-repository@.service", summary: "a repository of codex-runner from the network",
+			synopsis: "codex-repository@KEY.service",
+			description: "codex-repository@KEY.service fetches the repository KEY, which sessions read. It alone has " +
+				"the network and the credential of the repository.",
+		},
+		{
+			unit: "codex-environment@.service", summary: "an environment of codex-runner under construction",
+			synopsis: "codex-environment@KEY.service",
+			description: "codex-environment@KEY.service installs the packages of the environment KEY, once for all " +
+				"sessions that need the same ones.",
+		},
+		{
+			unit: "codex-sweep@.service", summary: "the removal of what no session of codex-runner uses",
+			synopsis: "codex-sweep@WHAT.service",
+			description: "codex-sweep@WHAT.service removes files whose user is gone: those of sessions that are " +
+				"closed, and of repositories and environments that nobody uses.",
+		},
+	},
 	status: [][2]string{
 		{"0", "Success. Of run: COMMAND exited with 0."},
 		{"1", "Failure; the reason is on standard error."},
