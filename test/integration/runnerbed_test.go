@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -43,11 +42,7 @@ func newRunnerBed(t *testing.T, suite string, packages ...string) *runnerBed {
 	t.Helper()
 	out, err := exec.Command("make", "--silent", "--directory=../..", onlineUnit).CombinedOutput()
 	require.NoError(t, err, string(out))
-	program := filepath.Join(t.TempDir(), "codex-runner")
-	build := exec.Command("go", "build", "-o", program, "../../cmd/codex-runner")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err = build.CombinedOutput()
-	require.NoError(t, err, string(out))
+	program := buildRunner(t)
 	install := []machine.Entry{{Path: paths.Program, Source: program, Mode: 0o755}}
 	for file, dir := range runnerFiles {
 		source, err := filepath.Abs("../../" + file)

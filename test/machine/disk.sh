@@ -10,6 +10,7 @@ mkdir /mnt/upper /mnt/work /mnt/root
 mount -t overlay overlay -o "lowerdir=$lower,upperdir=/mnt/upper,workdir=/mnt/work" /mnt/root
 mount -t proc proc /mnt/root/proc
 for deb in "$scratch"/packages/*.deb; do
+	[ -e "$deb" ] || continue # none at all
 	cp "$deb" /mnt/root/var/tmp/package.deb
 	chroot /mnt/root dpkg --install /var/tmp/package.deb
 	rm /mnt/root/var/tmp/package.deb

@@ -1,0 +1,44 @@
+# What TestRunnerLimits runs in an emulated machine, in the place of codex-runner.service.
+state=/var/lib/codex-runner run=/run/codex-runner
+systemd-sysusers --inline "u codex-runner -"
+systemd-tmpfiles --create codex-runner.conf
+install -d -o codex-runner -g codex-runner -m 0700 $state $state/sessions $run/sessions $run/secrets
+chmod 0755 $run
+
+make() { # the session NAME with its one command; NAME is the beginning of its ID
+	id=$(printf '%-16s' "$1" | tr ' ' 2)
+	unit=codex-session@$id.service
+	mkdir -p $state/sessions/$id/1 $run/secrets/$id
+	cp /srv/$1.json $state/sessions/$id/1/spec.json
+	printf 1 >$state/sessions/$id/current
+	chown -R codex-runner:codex-runner $state/sessions/$id
+}
+keep() { # what the session NAME has left
+	id=$(printf '%-16s' "$1" | tr ' ' 2)
+	cp $state/sessions/$id/1/result.json /results/$1.result
+	cp $state/sessions/$id/1/ended.json /results/$1.ended
+}
+
+make neighbour
+neighbour=$unit
+systemctl start $neighbour
+
+make memory
+systemctl set-property --runtime $unit MemoryMax=48M
+systemctl start --wait $unit
+keep memory
+
+make tasks
+systemctl set-property --runtime $unit TasksMax=24
+systemctl start --wait $unit
+keep tasks
+
+make bomb
+systemctl set-property --runtime $unit TasksMax=100
+systemctl start --wait $unit
+keep bomb
+ps -e -o comm= | grep -c '^bomb$' >/results/left || :
+
+systemctl is-active $neighbour
+systemctl stop $neighbour
+keep neighbour

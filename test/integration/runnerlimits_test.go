@@ -1,0 +1,89 @@
+package integration
+
+import (
+	_ "embed"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	runneroutcome "codex-proxy/runner/outcome"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/session"
+	"codex-proxy/test/machine"
+)
+
+//go:embed runnerlimits.sh
+var runnerLimitsScript string
+
+// TestRunnerLimits runs commands into their limits on a kernel that enforces these: each end has its reason, by the report
+// of the main process alone, and a neighbour goes on.
+func TestRunnerLimits(t *testing.T) {
+	t.Parallel()
+	specs := map[string]session.Spec{
+		"neighbour": shell("exec sleep 4321"),
+		"memory":    shell("tail /dev/zero"),
+		"tasks":     shell("while :; do sleep 4321 & done"),
+		"bomb":      shell(`cp /bin/sh /tmp/bomb; exec /tmp/bomb -c 'trap "" TERM; f() { f | f & }; f; sleep 4321'`),
+	}
+	var files []machine.File
+	for name, spec := range specs {
+		spec.Version, spec.Slot, spec.Workspace = session.Version, 1+len(files), &session.Workspace{}
+		if name == "bomb" {
+			spec.Timeout = 5 * time.Second
+		} else {
+			spec.Timeout = 10 * time.Minute
+		}
+		text, err := session.Encode(&spec)
+		require.NoError(t, err)
+		files = append(files, machine.File{Path: "/srv/" + name + ".json", Data: text})
+	}
+	for _, file := range []string{"packaging/systemd/codex-session@.service", "packaging/systemd/codex-sessions.slice",
+		"packaging/tmpfiles/codex-runner.conf"} {
+		text, err := os.ReadFile("../../" + file)
+		require.NoError(t, err)
+		files = append(files, machine.File{Path: runnerFiles[file] + filepath.Base(file), Data: text})
+	}
+	// An emulated program needs time.
+	files = append(files, machine.File{Path: "/etc/systemd/system/codex-session@.service.d/slow.conf",
+		Data: []byte("[Service]\nWatchdogSec=5min\n")})
+	program := buildRunner(t)
+	bothSuitesInTurn(t, func(t *testing.T, suite string) {
+		r := machine.Emulate(t, machine.Debian(suite), machine.Emulation{
+			Files: files, Binds: []machine.Bind{{Source: program, Target: paths.Program}},
+			Memory: 1024, Script: runnerLimitsScript, Timeout: 10 * time.Minute,
+		})
+		for name, want := range map[string]runneroutcome.Word{
+			"memory": runneroutcome.OutOfMemory, "tasks": runneroutcome.TaskLimit, "bomb": runneroutcome.TimedOut, "neighbour": runneroutcome.Cancelled,
+		} {
+			result, err := session.ReadResult(strings.NewReader(r[name+".result"]))
+			require.NoError(t, err, name)
+			ended, err := session.ReadEnded(strings.NewReader(r[name+".ended"]))
+			require.NoError(t, err, name)
+			got := runneroutcome.Decide(runneroutcome.Facts{Result: result})
+			assert.Equal(t, want, got.Word, "%s: %s", name, got.Text)
+			assert.Equal(t, "success", ended.ServiceResult, name)
+			assert.Positive(t, ended.MemoryPeak, name)
+			assert.GreaterOrEqual(t, ended.OOMKills, result.OOMKills, name)
+			assert.GreaterOrEqual(t, ended.TaskLimit, result.TaskLimit, name)
+			t.Logf("%s: %s: %s", suite, name, got.Text)
+		}
+		assert.Equal(t, "0\n", r["left"], "processes of the fork bomb")
+	})
+}
+
+// buildRunner builds codex-runner.
+func buildRunner(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "codex-runner")
+	build := exec.Command("go", "build", "-o", program, "../../cmd/codex-runner")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return program
+}
