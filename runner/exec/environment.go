@@ -34,6 +34,14 @@ func (e Environment) Prepare(ctx context.Context, l *Launch) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, want.Wait, errNotProvided)
 	defer cancel()
+	err := e.prepare(ctx, l, want)
+	if err != nil && errors.Is(context.Cause(ctx), errNotProvided) {
+		return errNotProvided
+	}
+	return err
+}
+
+func (e Environment) prepare(ctx context.Context, l *Launch, want *session.Environment) error {
 	facts := environment.Facts{}
 	if len(want.Facts) > 0 {
 		if err := json.Unmarshal(want.Facts, &facts); err != nil {
@@ -87,6 +95,9 @@ func (e Environment) activate(l *Launch, a environment.Activation) error {
 func (e Environment) link(tree *os.Root, name, target string) error {
 	switch old, err := tree.Readlink(name); {
 	case errors.Is(err, fs.ErrNotExist):
+		if err := exclude(tree, name); err != nil {
+			return err
+		}
 	case err != nil:
 		return fmt.Errorf("the workspace has %s, where the environment belongs: remove it (%w)", name, err)
 	case old == target:
@@ -98,10 +109,7 @@ func (e Environment) link(tree *os.Root, name, target string) error {
 			return err
 		}
 	}
-	if err := tree.Symlink(target, name); err != nil {
-		return err
-	}
-	return exclude(tree, name)
+	return tree.Symlink(target, name)
 }
 
 // exclude has git ignore a file of the workspace (gitignore(5)), if that has a repository.
