@@ -53,11 +53,12 @@ func (r *Runner) launch(ctx context.Context, c *run) error {
 	if err != nil && !r.has(c.Session, c.Number, paths.Ended) && !r.alive(ctx, c.unit()) {
 		return err
 	}
-	return r.running(ctx, c)
+	r.running(ctx, c)
+	return nil
 }
 
 // running records that the unit of a command has started.
-func (r *Runner) running(ctx context.Context, c *run) error {
+func (r *Runner) running(ctx context.Context, c *run) {
 	err := r.Store.Move(ctx, c.Session, c.Number, wire.CommandStarting, wire.CommandRunning)
 	if err != nil && !errors.Is(err, store.ErrState) {
 		r.Logger.Warn("cannot record the start of a command", "session", c.Session, "error", err)
@@ -70,7 +71,6 @@ func (r *Runner) running(ctx context.Context, c *run) error {
 	if by != "" {
 		r.ask(ctx, c, by)
 	}
-	return nil
 }
 
 // report has those who wait for a change of a command look again.

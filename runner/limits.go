@@ -31,6 +31,9 @@ func (l Limits) fill(own, session wire.Limits) (wire.Limits, error) {
 	return full, l.check(full)
 }
 
+// Check returns an error if the defaults are above the maximum.
+func (l Limits) Check() error { return l.check(l.Default) }
+
 func (l Limits) check(v wire.Limits) error {
 	m := l.Maximum
 	for _, limit := range []struct {

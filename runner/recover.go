@@ -12,22 +12,22 @@ import (
 
 // Recover finds the commands of an earlier daemon: those that wait are queued, those that run are followed, and those
 // that have ended meanwhile get their end. The units and the files of the sessions decide, not the store. It is called
-// once, before Run.
-func (r *Runner) Recover(ctx context.Context) error {
+// once, before Run, which follows the commands that run, and returns how many commands there are.
+func (r *Runner) Recover(ctx context.Context) (int, error) {
 	commands, err := r.Store.Live(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot read the store: %w", err)
+		return 0, fmt.Errorf("cannot read the store: %w", err)
 	}
 	active, err := r.active(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, c := range commands {
 		if err := r.recover(ctx, c, active[paths.SessionUnit(c.Session)]); err != nil {
-			return fmt.Errorf("cannot recover the session %s: %w", c.Session, err)
+			return 0, fmt.Errorf("cannot recover the session %s: %w", c.Session, err)
 		}
 	}
-	return nil
+	return len(commands), nil
 }
 
 // recover continues with one command. active reports that the unit of its session runs.
@@ -52,14 +52,17 @@ func (r *Runner) recover(ctx context.Context, c store.Live, active bool) error {
 		found.lost = true
 		close(found.gone)
 	}
-	r.tasks.Go(func() {
-		if active {
-			_ = r.running(ctx, found)
-		}
-		r.await(ctx, found)
-		r.finish(ctx, found, nil)
-	})
+	r.found = append(r.found, found)
 	return nil
+}
+
+// resume follows a command that Recover has found, to its end.
+func (r *Runner) resume(ctx context.Context, c *run, lost bool) {
+	if !lost {
+		r.running(ctx, c)
+	}
+	r.await(ctx, c)
+	r.finish(ctx, c, nil)
 }
 
 // active returns the units of sessions that run, or that systemd is about to start.

@@ -7,6 +7,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -47,7 +48,9 @@ type Runner struct {
 	Settings
 
 	wake  chan struct{} // holds one element if there may be a command to start
+	pings chan struct{}
 	tasks sync.WaitGroup
+	found []*run // by Recover, for Run
 
 	mu    sync.Mutex // guards state
 	state state
@@ -91,7 +94,7 @@ type run struct {
 
 // New returns a Runner, which starts nothing until Run.
 func New(s Settings) *Runner {
-	return &Runner{Settings: s, wake: make(chan struct{}, 1), state: state{
+	return &Runner{Settings: s, wake: make(chan struct{}, 1), pings: make(chan struct{}), state: state{
 		sessions: map[string]*line{}, running: map[key]*run{}, perUser: map[uint32]int{}, changed: make(chan struct{}),
 	}}
 }
@@ -104,6 +107,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer r.tasks.Wait()
 	tick := time.NewTicker(reconcileEvery)
 	defer tick.Stop()
+	for _, c := range r.found {
+		lost := c.lost // reconcile may change it
+		r.tasks.Go(func() { r.resume(ctx, c, lost) })
+	}
+	r.found = nil
 	for {
 		for next := r.next(); next != nil; next = r.next() {
 			r.tasks.Go(func() { r.execute(ctx, next) })
@@ -112,10 +120,21 @@ func (r *Runner) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-r.wake:
+		case <-r.pings:
 		case <-tick.C:
 			r.reconcile(ctx)
 			r.expire(ctx, time.Now())
 		}
+	}
+}
+
+// Alive returns nil if the loop of Run answers before ctx ends.
+func (r *Runner) Alive(ctx context.Context) error {
+	select {
+	case r.pings <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the queue of commands does not answer: %w", ctx.Err())
 	}
 }
 

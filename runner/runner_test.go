@@ -77,7 +77,8 @@ func (b *bed) start() {
 	require.NoError(b.t, err)
 	b.Runner = runner.New(s)
 	ctx, cancel := context.WithCancel(context.Background())
-	require.NoError(b.t, b.Recover(ctx))
+	_, err = b.Recover(ctx)
+	require.NoError(b.t, err)
 	var tasks sync.WaitGroup
 	tasks.Go(func() { assert.NoError(b.t, s.Watcher.Run(ctx)) })
 	tasks.Go(func() { assert.NoError(b.t, b.Run(ctx)) })

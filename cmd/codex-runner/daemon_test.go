@@ -84,7 +84,8 @@ func (d *daemon) start() {
 	socket.Close()
 	judged := http.Server{Handler: apitest.Judge(t, server.Handler()), ConnContext: api.WithPeer}
 	ctx, cancel := context.WithCancel(context.Background())
-	require.NoError(t, r.Recover(ctx))
+	_, err = r.Recover(ctx)
+	require.NoError(t, err)
 	var tasks sync.WaitGroup
 	tasks.Go(func() { assert.NoError(t, watcher.Run(ctx)) })
 	tasks.Go(func() { assert.NoError(t, r.Run(ctx)) })

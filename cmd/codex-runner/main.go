@@ -34,7 +34,7 @@ func commands() []cli.Group {
 			shellCommand(), artifactsCommand(), pruneCommand(), statusCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
-			sessionPrepareCommand(), sessionExecCommand(), sessionEndedCommand(), repositoryPrepareCommand(),
+			serveCommand(), sessionPrepareCommand(), sessionExecCommand(), sessionEndedCommand(), repositoryPrepareCommand(),
 			repositoryFetchCommand(), environmentPrepareCommand(), environmentBuildCommand(), sweepCommand(),
 		}},
 	}

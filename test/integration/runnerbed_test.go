@@ -37,20 +37,27 @@ var runnerFiles = map[string]string{
 	"packaging/tmpfiles/codex-runner.conf":         "/usr/lib/tmpfiles.d/",
 }
 
-// newRunnerBed boots a machine that has the packages of Debian, too.
-func newRunnerBed(t *testing.T, suite string, packages ...string) *runnerBed {
+// bootRunner boots a machine that has the packages of Debian, codex-runner's program, runnerFiles, and more files.
+func bootRunner(t *testing.T, suite string, more map[string]string, packages ...string) *machine.Machine {
 	t.Helper()
 	out, err := exec.Command("make", "--silent", "--directory=../..", onlineUnit).CombinedOutput()
 	require.NoError(t, err, string(out))
 	program := buildRunner(t)
 	install := []machine.Entry{{Path: paths.Program, Source: program, Mode: 0o755}}
-	for file, dir := range runnerFiles {
-		source, err := filepath.Abs("../../" + file)
-		require.NoError(t, err)
-		install = append(install, machine.Entry{Path: dir + filepath.Base(file), Source: source, Mode: 0o644})
+	for _, files := range []map[string]string{runnerFiles, more} {
+		for file, dir := range files {
+			source, err := filepath.Abs("../../" + file)
+			require.NoError(t, err)
+			install = append(install, machine.Entry{Path: dir + filepath.Base(file), Source: source, Mode: 0o644})
+		}
 	}
-	m := machine.Boot(t, machine.Debian(suite, packages...), machine.Options{Install: install, Units: []string{"codex-*"}})
-	b := &runnerBed{Machine: m, t: t}
+	return machine.Boot(t, machine.Debian(suite, packages...), machine.Options{Install: install, Units: []string{"codex-*"}})
+}
+
+// newRunnerBed is bootRunner without a daemon.
+func newRunnerBed(t *testing.T, suite string, packages ...string) *runnerBed {
+	t.Helper()
+	b := &runnerBed{Machine: bootRunner(t, suite, nil, packages...), t: t}
 	b.MustRun(t, "systemd-sysusers", "--inline", "u codex-runner -")
 	b.MustRun(t, "systemd-tmpfiles", "--create", "codex-runner.conf")
 	for dir, mode := range map[string]string{

@@ -1,0 +1,122 @@
+// Package config reads runner.toml, the settings of codex-runner: a strict TOML file becomes a Config that has been
+// checked, or an error that names the file, the line, the key and the remedy.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"time"
+
+	"codex-proxy/internal/strict"
+	"codex-proxy/runner"
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/session"
+)
+
+// Path is where the packages install the file.
+const Path = "/etc/codex-runner/runner.toml"
+
+// Config has the checked settings.
+type Config struct {
+	MaxSessions int
+	MaxQueued   int
+	Workspaces  int
+	IdleTimeout time.Duration
+	Retention   time.Duration
+	Admins      []string // user names
+	LogLevel    slog.Level
+	Limits      runner.Limits
+}
+
+// raw is the file as it is written. packaging/runner/runner.toml explains each key.
+type raw struct {
+	MaxSessions int      `toml:"max_sessions"`
+	MaxQueued   int      `toml:"max_queued"`
+	Workspaces  int      `toml:"workspaces"`
+	IdleTimeout duration `toml:"idle_timeout"`
+	Retention   duration `toml:"retention"`
+	Admins      []string `toml:"admins"`
+	LogLevel    level    `toml:"log_level"`
+	Default     limits   `toml:"default"`
+	Maximum     limits   `toml:"maximum"`
+}
+
+type limits struct {
+	Timeout  duration `toml:"timeout"`
+	Grace    duration `toml:"grace"`
+	CPUs     float64  `toml:"cpus"`
+	Memory   size     `toml:"memory"`
+	Tasks    int64    `toml:"tasks"`
+	Output   size     `toml:"output"`
+	FileSize size     `toml:"file_size"`
+}
+
+func defaults() raw {
+	return raw{
+		MaxSessions: 8, MaxQueued: 1000, Workspaces: 32,
+		IdleTimeout: duration{30 * time.Minute}, Retention: duration{7 * 24 * time.Hour}, Admins: []string{},
+		Default: limits{
+			Timeout: duration{30 * time.Minute}, Grace: duration{5 * time.Second},
+			Memory: size{2 << 30}, Tasks: 1024, Output: size{64 << 20},
+		},
+		Maximum: limits{Timeout: duration{session.MaxTimeout}, Grace: duration{session.MaxGrace}, Output: size{1 << 30}},
+	}
+}
+
+// Load reads the file at path. A file that is not there has all defaults.
+func Load(path string) (*Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot read the settings: %w", err)
+	}
+	r := defaults()
+	if err := strict.Decode(path, text, &r); err != nil {
+		return nil, err
+	}
+	c := &Config{
+		MaxSessions: r.MaxSessions, MaxQueued: r.MaxQueued, Workspaces: r.Workspaces, IdleTimeout: r.IdleTimeout.Duration,
+		Retention: r.Retention.Duration, Admins: r.Admins, LogLevel: r.LogLevel.Level,
+		Limits: runner.Limits{Default: r.Default.wire(), Maximum: r.Maximum.wire()},
+	}
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+func (l limits) wire() wire.Limits {
+	return wire.Limits{
+		Timeout: wire.Duration(l.Timeout.Duration), Grace: wire.Duration(l.Grace.Duration), CPUs: l.CPUs,
+		Memory: l.Memory.bytes, Tasks: l.Tasks, Output: l.Output.bytes, FileSize: l.FileSize.bytes,
+	}
+}
+
+// bounds of the numbers of the file.
+const (
+	mostSessions = 1000
+	mostQueued   = 100_000
+)
+
+func (c *Config) check() error {
+	switch d := c.Limits.Default; {
+	case c.MaxSessions < 1 || c.MaxSessions > mostSessions:
+		return fmt.Errorf("max_sessions is %d: use 1 to %d", c.MaxSessions, mostSessions)
+	case c.MaxQueued < 1 || c.MaxQueued > mostQueued:
+		return fmt.Errorf("max_queued is %d: use 1 to %d", c.MaxQueued, mostQueued)
+	case c.Workspaces < c.MaxSessions || c.Workspaces > session.MaxSlot:
+		return fmt.Errorf("workspaces is %d: use max_sessions (%d) to %d", c.Workspaces, c.MaxSessions, session.MaxSlot)
+	case c.IdleTimeout <= 0:
+		return fmt.Errorf("idle_timeout is %v: use a time above 0", c.IdleTimeout)
+	case c.Retention <= 0:
+		return fmt.Errorf("retention is %v: use a time above 0", c.Retention)
+	case d.Timeout <= 0 || d.Output <= 0:
+		return errors.New("default.timeout and default.output must be above 0: every command has these limits")
+	}
+	if err := c.Limits.Check(); err != nil {
+		return fmt.Errorf("[default] does not fit [maximum]: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/runner/api/wire"
+	ends "codex-proxy/runner/outcome"
+	"codex-proxy/runner/paths"
+	"codex-proxy/test/machine"
+)
+
+// daemonBed is a machine with codex-runner as it is installed.
+type daemonBed struct {
+	*machine.Machine
+	t      *testing.T
+	client *http.Client
+}
+
+const (
+	runnerService = "codex-runner.service"
+	runnerSocket  = "codex-runner.socket"
+)
+
+// runnerDaemonFiles are the installed files of the daemon, as runnerFiles are those of sessions.
+var runnerDaemonFiles = map[string]string{
+	"packaging/systemd/" + runnerService:   "/usr/lib/systemd/system/",
+	"packaging/systemd/" + runnerSocket:    "/usr/lib/systemd/system/",
+	"packaging/polkit/codex-runner.rules":  "/usr/share/polkit-1/rules.d/",
+	"packaging/sysusers/codex-runner.conf": "/usr/lib/sysusers.d/",
+	"packaging/runner/runner.toml":         "/etc/codex-runner/",
+}
+
+func newDaemonBed(t *testing.T, suite string) *daemonBed {
+	t.Helper()
+	m := bootRunner(t, suite, runnerDaemonFiles)
+	b := &daemonBed{Machine: m, t: t}
+	b.client = &http.Client{Timeout: bound, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.DialUnix(ctx, paths.Socket) },
+	}}
+	t.Cleanup(b.client.CloseIdleConnections)
+	b.MustRun(t, "systemd-sysusers")
+	b.MustRun(t, "systemd-tmpfiles", "--create", "codex-runner.conf")
+	b.MustRun(t, "systemctl", "start", runnerSocket)
+	return b
+}
+
+// try sends a request as root, and returns an error if there is no whole answer.
+func (b *daemonBed) try(method, path string, body any) (status int, text []byte, err error) {
+	var from io.Reader
+	if raw, ok := body.(string); ok {
+		from = strings.NewReader(raw)
+	} else if body != nil {
+		encoded, err := json.Marshal(body)
+		require.NoError(b.t, err)
+		from = bytes.NewReader(encoded)
+	}
+	request, err := http.NewRequestWithContext(b.t.Context(), method, "http://codex-runner"+path, from)
+	require.NoError(b.t, err)
+	answer, err := b.client.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer answer.Body.Close()
+	text, err = io.ReadAll(answer.Body)
+	return answer.StatusCode, text, err
+}
+
+// send sends a request as root and decodes the answer.
+func (b *daemonBed) send(method, path string, body, to any) {
+	b.t.Helper()
+	status, text, err := b.try(method, path, body)
+	require.NoError(b.t, err)
+	require.Less(b.t, status, 300, string(text))
+	if to != nil {
+		require.NoError(b.t, json.Unmarshal(text, to))
+	}
+}
+
+// create makes a session with one command.
+func (b *daemonBed) create(n wire.NewSession) wire.Session {
+	b.t.Helper()
+	var s wire.Session
+	b.send(http.MethodPost, "/v1/sessions", n, &s)
+	return s
+}
+
+func script(text string) wire.NewSession {
+	return wire.NewSession{Commands: []wire.NewCommand{{Args: []string{"sh", "-c", text}}}}
+}
+
+// follow reads the output of a command up to its end, over the deaths of daemons, and returns the command.
+func (b *daemonBed) follow(id string, n int) (output []byte, c wire.Command) {
+	b.t.Helper()
+	path := fmt.Sprintf("/v1/sessions/%s/commands/%d", id, n)
+	for deadline := time.Now().Add(bound); time.Now().Before(deadline); {
+		status, text, err := b.try(http.MethodGet, fmt.Sprintf("%s/logs?follow=true&since_offset=%d", path, len(output)), nil)
+		if status == http.StatusOK {
+			output = append(output, text...)
+		}
+		if err == nil {
+			require.Equal(b.t, http.StatusOK, status, string(text))
+			b.send(http.MethodGet, path, nil, &c)
+			require.NotNil(b.t, c.Outcome)
+			return output, c
+		}
+	}
+	require.FailNow(b.t, "the command does not end")
+	return nil, c
+}
+
+// TestRunnerDaemon runs commands through the installed daemon.
+func TestRunnerDaemon(t *testing.T) {
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newDaemonBed(t, suite)
+		t.Run("ends", func(t *testing.T) {
+			for text, want := range map[string]ends.Word{
+				"echo out; echo err >&2": ends.Succeeded, "exit 3": ends.Failed, "kill -SEGV $$": ends.Signaled,
+				"exec yes": ends.OutputLimit, "exec sleep 4321": ends.TimedOut, "exec no-such": ends.Failed,
+			} {
+				n := script(text)
+				n.Limits = wire.Limits{Output: 100_000}
+				if want == ends.TimedOut {
+					n.Limits.Timeout = wire.Duration(200 * time.Millisecond)
+				}
+				s := b.create(n)
+				output, c := b.follow(s.ID, 1)
+				assert.Equal(t, want, c.Outcome.Word, "%s: %s", text, c.Outcome.Text)
+				assert.EqualValues(t, len(output), c.Usage.Output)
+				assert.Len(t, c.Invocation, 32)
+			}
+			s := b.create(wire.NewSession{Commands: []wire.NewCommand{{Args: []string{"no-such"}}}})
+			_, c := b.follow(s.ID, 1)
+			assert.Equal(t, ends.CommandNotFound, c.Outcome.Word)
+		})
+		t.Run("a session", func(t *testing.T) {
+			n := wire.NewSession{
+				Secrets: map[string]string{"TOKEN": "very secret"}, Limits: wire.Limits{Memory: 64 << 20, Tasks: 77},
+				Commands: []wire.NewCommand{
+					{Args: []string{"sh", "-c", "cat > kept; cat $CREDENTIALS_DIRECTORY/secrets_TOKEN"}, Stdin: true},
+					{Args: []string{"sh", "-c", "cat kept; exec sleep 4321"}},
+				},
+			}
+			s := b.create(n)
+			b.send(http.MethodPut, "/v1/sessions/"+s.ID+"/commands/1/stdin", "input\n", nil)
+			output, c := b.follow(s.ID, 1)
+			assert.Equal(t, ends.Succeeded, c.Outcome.Word, c.Outcome.Text)
+			assert.Equal(t, "***", string(output))
+			b.until(s.ID, 2, wire.CommandRunning)
+			shown, err := b.Show(t.Context(), paths.SessionUnit(s.ID), "MemoryMax", "TasksMax")
+			require.NoError(t, err)
+			assert.Equal(t, map[string]string{"MemoryMax": "67108864", "TasksMax": "77"}, shown)
+			b.send(http.MethodPost, "/v1/sessions/"+s.ID+"/cancel", wire.Cancel{}, nil)
+			output, c = b.follow(s.ID, 2)
+			assert.Equal(t, "input\n", string(output))
+			assert.Equal(t, []any{ends.Cancelled, "root"}, []any{c.Outcome.Word, c.Outcome.CancelledBy})
+		})
+		t.Run("users", func(t *testing.T) {
+			b.MustRun(t, "useradd", "--groups=codex-runner", "alice")
+			s := b.create(script("exit 0"))
+			curl := []string{"runuser", "-u", "alice", "--", "curl", "-sS", "--unix-socket", paths.Socket, "http://codex-runner/v1/sessions"}
+			assert.JSONEq(t, `{"sessions":[]}`, b.MustRun(t, curl...))
+			curl[len(curl)-1] += "/" + s.ID
+			assert.Contains(t, b.MustRun(t, curl...), `"code":"not_found"`)
+			made := b.MustRun(t, append(curl[:len(curl)-1], "--json", `{"commands":[{"args":["true"]}]}`, "http://codex-runner/v1/sessions")...)
+			assert.Contains(t, made, `"name":"alice"`)
+			_, stderr, err := b.Run(t.Context(), "runuser", "-u", "nobody", "--", "curl", "-sS", "--unix-socket", paths.Socket, "http://x/")
+			assert.Error(t, err)
+			assert.Contains(t, stderr, "connect")
+			for _, denied := range [][]string{
+				{"systemctl", "stop", "dbus.service"}, {"systemctl", "start", "systemd-tmpfiles-clean.service"},
+				{"systemd-run", "--wait", "true"}, {"systemctl", "set-property", runnerService, "MemoryMax=1G"},
+			} {
+				_, _, err := b.Run(t.Context(), append([]string{"runuser", "-u", "codex-runner", "--"}, denied...)...)
+				assert.Error(t, err, denied)
+			}
+		})
+		score := b.MustRun(t, "systemd-analyze", "security", "--no-pager", "--threshold=10", runnerService)
+		assert.Contains(t, score, "Overall exposure level")
+	})
+}
+
+// until waits for a state of a command.
+func (b *daemonBed) until(id string, n int, state wire.CommandState) {
+	b.t.Helper()
+	var c wire.Command
+	for deadline := time.Now().Add(bound); c.State != state; {
+		require.True(b.t, time.Now().Before(deadline), "%+v %+v", c, c.Outcome)
+		b.send(http.MethodGet, fmt.Sprintf("/v1/sessions/%s/commands/%d", id, n), nil, &c)
+	}
+}
+
+// TestRunnerDaemonDies kills the daemon while sessions run: no command is lost, no output, and no end.
+func TestRunnerDaemonDies(t *testing.T) {
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newDaemonBed(t, suite)
+		require.NoError(t, b.WriteFile("/run/systemd/system/"+runnerService+".d/limit.conf",
+			[]byte("[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestartSec=50ms\nRestartSteps=0\n"), 0o644))
+		b.MustRun(t, "systemctl", "daemon-reload")
+		var ids []string
+		for n := range 12 { // more than run at the same time
+			s := b.create(script(fmt.Sprintf("i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); sleep 0.01; done; exit %d", n)))
+			ids = append(ids, s.ID)
+		}
+		for range 20 {
+			require.NoError(t, b.Kill(t.Context(), runnerService, unix.SIGKILL))
+			for status := 0; status != http.StatusOK; { // of the next daemon
+				status, _, _ = b.try(http.MethodGet, "/v1/status", nil)
+			}
+		}
+		var want strings.Builder
+		for i := range 300 {
+			fmt.Fprintf(&want, "line %d\n", i)
+		}
+		for n, id := range ids {
+			output, c := b.follow(id, 1)
+			assert.Equal(t, want.String(), string(output), id)
+			assert.Equal(t, n, c.Outcome.Status, c.Outcome.Text)
+		}
+	})
+}
+
+// TestRunnerDaemonTimes logs how long a command takes from the request to its end, beside systemd-run with the same
+// sandbox in the same run, and what the daemon needs in memory.
+func TestRunnerDaemonTimes(t *testing.T) {
+	bothSuitesInTurn(t, func(t *testing.T, suite string) {
+		b := newDaemonBed(t, suite)
+		direct := append([]string{"systemd-run", "--quiet", "--wait", "--pipe"}, append(sandboxOf(t), "true")...)
+		var beside, commands []time.Duration
+		for range 20 {
+			began := time.Now()
+			b.MustRun(t, direct...)
+			beside = append(beside, time.Since(began))
+			began = time.Now()
+			s := b.create(wire.NewSession{Commands: []wire.NewCommand{{Args: []string{"true"}}}})
+			b.follow(s.ID, 1)
+			commands = append(commands, time.Since(began))
+		}
+		slices.Sort(beside)
+		slices.Sort(commands)
+		for what, times := range map[string][]time.Duration{"systemd-run": beside, "a command": commands} {
+			t.Logf("%s: %s: median %v, fastest %v", suite, what, times[len(times)/2], times[0])
+		}
+		pid, err := b.MainPID(t.Context(), runnerService)
+		require.NoError(t, err)
+		resident, anonymous := memory(t, machine.Process{Host: pid})
+		t.Logf("%s: the daemon: %d kB resident, of which %d kB are no file", suite, resident, anonymous)
+	})
+}
