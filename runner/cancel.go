@@ -99,6 +99,7 @@ func (r *Runner) close(ctx context.Context, id string) bool {
 		return false
 	}
 	r.removeSecrets(id)
+	r.report()
 	return true
 }
 

@@ -25,19 +25,21 @@ func (h Host) End(id string, getenv func(string) string) error {
 	if err := paths.CheckID(id); err != nil {
 		return err
 	}
-	return errors.Join(h.record(id, getenv), h.clean(id))
-}
-
-func (h Host) record(id string, getenv func(string) string) error {
 	state, number, err := h.running(id)
 	if err != nil {
-		return err
+		return errors.Join(err, h.clean(id))
 	}
 	defer state.Close()
 	ended, err := h.facts(id, getenv)
-	if err != nil {
+	// The record comes last: the daemon then sets the limits of the next command, which nobody may remove.
+	err = errors.Join(err, h.clean(id))
+	if ended == nil {
 		return err
 	}
+	return errors.Join(err, h.record(state, id, number, ended))
+}
+
+func (h Host) record(state dir, id string, number int, ended []byte) error {
 	daemon, err := ownerOf(state.File)
 	if err != nil {
 		return err
