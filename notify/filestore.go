@@ -24,6 +24,23 @@ func (n *Notifier) Store(name string, file *os.File) error {
 	return n.sendFile(file, "FDSTORE=1\nFDPOLL=0\nFDNAME="+name)
 }
 
+// Forget has the service manager close what is stored under these names
+// (FDSTOREREMOVE=1). A unit that starts again before it was inactive still has the files
+// of its last start.
+func (n *Notifier) Forget(names ...string) error {
+	if n == nil {
+		return errNoManager
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, name := range names {
+		if err := n.deliver("FDSTOREREMOVE=1", "FDNAME="+name); err != nil {
+			return fmt.Errorf("cannot have the service manager forget the file %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // Barrier returns when the service manager has processed all messages before it
 // (sd_notify_barrier(3)), or with an error when ctx ends.
 func (n *Notifier) Barrier(ctx context.Context) error {

@@ -54,6 +54,18 @@ func TestStore(t *testing.T) {
 	assert.Equal(t, "content", string(content))
 }
 
+func TestForget(t *testing.T) {
+	conn, n := storingManager(t)
+	require.NoError(t, n.Forget("a", "b"))
+	for _, name := range []string{"a", "b"} {
+		message := make([]byte, 100)
+		size, err := conn.Read(message)
+		require.NoError(t, err)
+		assert.Equal(t, "FDSTOREREMOVE=1\nFDNAME="+name, string(message[:size]))
+	}
+	assert.Error(t, (*Notifier)(nil).Forget("a"))
+}
+
 // TestBarrier waits until the manager closes the file that came with the message.
 func TestBarrier(t *testing.T) {
 	conn, n := storingManager(t)

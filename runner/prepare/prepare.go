@@ -213,8 +213,18 @@ func (h Host) user(id string) (owner, error) {
 // inheritance are the files of the main process by their names.
 type inheritance map[string]*os.File
 
+// inheritable are the names of all files that a main process may inherit.
+var inheritable = []string{
+	paths.SpecFile, paths.StdinFile, paths.OutputFile, paths.IndexFile, paths.ResultFile, paths.ControlFile,
+	paths.PatchFile, paths.RecordFile, paths.TenantFile, paths.MemoryFile, paths.TasksFile,
+	paths.OrderFile, paths.BundleFile,
+}
+
 // pass returns when systemd has all files.
 func (f inheritance) pass(ctx context.Context, notifier *notify.Notifier) error {
+	if err := notifier.Forget(inheritable...); err != nil {
+		return err
+	}
 	for name, file := range f {
 		if file == nil {
 			continue

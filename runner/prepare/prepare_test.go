@@ -88,6 +88,10 @@ func (b *bed) listenAsSystemd() {
 			if err != nil {
 				return
 			}
+			if name, forgotten := strings.CutPrefix(string(text[:n]), "FDSTOREREMOVE=1\nFDNAME="); forgotten {
+				delete(files, name)
+				continue
+			}
 			messages, _ := unix.ParseSocketControlMessage(control[:c])
 			fds, _ := unix.ParseUnixRights(&messages[0])
 			_, name, _ := strings.Cut(string(text[:n]), "FDNAME=")
