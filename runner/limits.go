@@ -48,14 +48,12 @@ func (l Limits) check(v wire.Limits) error {
 		{"tasks", float64(v.Tasks), float64(m.Tasks), m.Tasks},
 		{"output", float64(v.Output), float64(m.Output), m.Output},
 		{"file_size", float64(v.FileSize), float64(m.FileSize), m.FileSize},
+		{"disk", float64(v.Disk), float64(m.Disk), m.Disk},
 	} {
 		if limit.value < 0 || (limit.bound > 0 && limit.value > limit.bound) {
 			return refuse(wire.InvalidRequest, fmt.Sprintf("use at most %v, or ask an administrator to raise it under [maximum] "+
 				"in runner.toml", limit.text), "limits.%s is out of range", limit.name)
 		}
-	}
-	if v.Disk != 0 {
-		return refuse(wire.InvalidRequest, "leave it out", "limits.disk is not supported by this version")
 	}
 	return nil
 }

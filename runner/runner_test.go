@@ -266,7 +266,7 @@ func TestRefusedStart(t *testing.T) {
 
 func TestSecrets(t *testing.T) {
 	b := newBed(t, func(s *runner.Settings) { s.MaxSessions = 1 })
-	n := wire.NewSession{Secrets: map[string]string{"TOKEN": "t"}, Commands: []wire.NewCommand{{Args: []string{"a"}}, {Args: []string{"b"}}}}
+	n := wire.NewSession{Limits: wire.Limits{Disk: 5 << 20}, Secrets: map[string]string{"TOKEN": "t"}, Commands: []wire.NewCommand{{Args: []string{"a"}}, {Args: []string{"b"}}}}
 	s, err := b.Create(t.Context(), alice, n)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"TOKEN"}, s.Secrets)
@@ -274,6 +274,7 @@ func TestSecrets(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(b.settings.Secrets, s.ID, "TOKEN"))
 	require.NoError(t, err)
 	assert.Equal(t, "t", string(text))
+	assert.EqualValues(t, 5<<20, u.Spec.Disk)
 	require.NoError(t, os.RemoveAll(b.settings.Secrets)) // the host has restarted
 	u.End(exit(0))
 	got := b.until(s.ID, ended(2))

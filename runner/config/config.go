@@ -52,6 +52,7 @@ type limits struct {
 	Tasks    int64    `toml:"tasks"`
 	Output   size     `toml:"output"`
 	FileSize size     `toml:"file_size"`
+	Disk     size     `toml:"disk"`
 }
 
 func defaults() raw {
@@ -60,7 +61,7 @@ func defaults() raw {
 		IdleTimeout: duration{30 * time.Minute}, Retention: duration{7 * 24 * time.Hour}, Admins: []string{},
 		Default: limits{
 			Timeout: duration{30 * time.Minute}, Grace: duration{5 * time.Second},
-			Memory: size{2 << 30}, Tasks: 1024, Output: size{64 << 20},
+			Memory: size{2 << 30}, Tasks: 1024, Output: size{64 << 20}, Disk: size{4 << 30},
 		},
 		Maximum: limits{Timeout: duration{session.MaxTimeout}, Grace: duration{session.MaxGrace}, Output: size{1 << 30}},
 	}
@@ -91,6 +92,7 @@ func (l limits) wire() wire.Limits {
 	return wire.Limits{
 		Timeout: wire.Duration(l.Timeout.Duration), Grace: wire.Duration(l.Grace.Duration), CPUs: l.CPUs,
 		Memory: l.Memory.bytes, Tasks: l.Tasks, Output: l.Output.bytes, FileSize: l.FileSize.bytes,
+		Disk: l.Disk.bytes,
 	}
 }
 

@@ -140,6 +140,7 @@ func TestRunnerDaemon(t *testing.T) {
 				output, c := b.follow(s.ID, 1)
 				assert.Equal(t, want, c.Outcome.Word, "%s: %s", text, c.Outcome.Text)
 				assert.EqualValues(t, len(output), c.Usage.Output)
+				assert.EqualValues(t, 4<<30, c.Limits.Disk)
 				assert.Len(t, c.Invocation, 32)
 			}
 			s := b.create(wire.NewSession{Commands: []wire.NewCommand{{Args: []string{"no-such"}}}})
