@@ -208,6 +208,7 @@ func TestErrors(t *testing.T) {
 		{"POST", unknown + "/cancel", "{}", wire.NotFound},
 		{"POST", unknown + "/commands", `{"args":["a"]}`, wire.NotFound},
 		{"POST", "/v1/sessions", `{"commands":[{"args":["a"],"directory":"/x"}]}`, wire.InvalidRequest},
+		{"POST", unknown + "/shell", "", wire.InvalidRequest},
 		{"GET", "/v1/sessions?before=!", "", wire.InvalidRequest},
 	} {
 		status, text := b.send(c.method, c.path, c.body)

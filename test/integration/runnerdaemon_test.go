@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -164,6 +165,7 @@ func TestRunnerDaemon(t *testing.T) {
 			shown, err := b.Show(t.Context(), paths.SessionUnit(s.ID), "MemoryMax", "TasksMax")
 			require.NoError(t, err)
 			assert.Equal(t, map[string]string{"MemoryMax": "67108864", "TasksMax": "77"}, shown)
+			assert.Contains(t, b.shell(s.ID, "cat kept; exit 7\n"), "input")
 			b.send(http.MethodPost, "/v1/sessions/"+s.ID+"/cancel", wire.Cancel{}, nil)
 			output, c = b.follow(s.ID, 2)
 			assert.Equal(t, "input\n", string(output))
@@ -192,6 +194,33 @@ func TestRunnerDaemon(t *testing.T) {
 		score := b.MustRun(t, "systemd-analyze", "security", "--no-pager", "--threshold=10", runnerService)
 		assert.Contains(t, score, "Overall exposure level")
 	})
+}
+
+// shell opens a shell in a session, types text, and returns what the terminal shows. The shell ends with status 7.
+func (b *daemonBed) shell(id, text string) string {
+	b.t.Helper()
+	conn, err := b.DialUnix(b.t.Context(), paths.Socket)
+	require.NoError(b.t, err)
+	defer conn.Close()
+	require.NoError(b.t, conn.SetDeadline(time.Now().Add(bound)))
+	_, err = fmt.Fprintf(conn, "POST /v1/sessions/%s/shell?rows=30 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
+		id, wire.ShellProtocol)
+	require.NoError(b.t, err)
+	from := bufio.NewReader(conn)
+	answer, err := http.ReadResponse(from, nil)
+	require.NoError(b.t, err)
+	require.Equal(b.t, http.StatusSwitchingProtocols, answer.StatusCode)
+	require.NoError(b.t, wire.WriteShellFrame(conn, wire.ShellData, []byte(text)))
+	var shown strings.Builder
+	for {
+		kind, payload, err := wire.ReadShellFrame(from)
+		require.NoError(b.t, err, shown.String())
+		if kind == wire.ShellExit {
+			assert.Equal(b.t, []byte{0, 0, 0, 7}, payload)
+			return shown.String()
+		}
+		shown.Write(payload)
+	}
 }
 
 // until waits for a state of a command.
