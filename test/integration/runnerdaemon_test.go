@@ -183,17 +183,42 @@ func TestRunnerDaemon(t *testing.T) {
 			_, stderr, err := b.Run(t.Context(), "runuser", "-u", "nobody", "--", "curl", "-sS", "--unix-socket", paths.Socket, "http://x/")
 			assert.Error(t, err)
 			assert.Contains(t, stderr, "connect")
-			for _, denied := range [][]string{
-				{"systemctl", "stop", "dbus.service"}, {"systemctl", "start", "systemd-tmpfiles-clean.service"},
-				{"systemd-run", "--wait", "true"}, {"systemctl", "set-property", runnerService, "MemoryMax=1G"},
-			} {
-				_, _, err := b.Run(t.Context(), append([]string{"runuser", "-u", "codex-runner", "--"}, denied...)...)
-				assert.Error(t, err, denied)
-			}
 		})
+		t.Run("rights", b.rights)
 		score := b.MustRun(t, "systemd-analyze", "security", "--no-pager", "--threshold=10", runnerService)
 		assert.Contains(t, score, "Overall exposure level")
 	})
+}
+
+// rights tries what the daemon's user may do, by the request that systemd sends to polkit, and a few requests to systemd.
+func (b *daemonBed) rights(t *testing.T) {
+	id, key := strings.Repeat("z", 16), strings.Repeat("0", 16)
+	may := map[string][]string{
+		paths.SessionUnit(id): {"start", "stop", "set-property"}, paths.OnlineUnit(id): {"start", "stop", "set-property"},
+		paths.RepositoryUnit(key): {"start", "stop", "set-property"}, paths.EnvironmentUnit(key): {"start", "stop", "set-property"},
+		paths.SweepUnit("session", id): {"start"}, paths.SweepUnit("repository", key): {"start"},
+		paths.SweepUnit("environment", key): {"start"}, paths.SweepUnit("slot", "9999"): {"start"},
+		paths.SweepUnit("slot", "0"): nil, paths.SweepUnit("session", key+"1"): nil, paths.SweepUnit("etc", id): nil,
+		"codex-session@.service": nil, "x" + paths.SessionUnit(id): nil, paths.SessionUnit(id) + ".d": nil,
+		paths.RepositoryUnit(id): nil, runnerService: nil, "codex-sessions.slice": nil, "dbus.service": nil, "": nil,
+	}
+	pid := strings.TrimSpace(b.MustRun(t, "systemctl", "show", "--property=MainPID", "--value", runnerService))
+	for unit, verbs := range may {
+		for _, verb := range []string{"start", "stop", "set-property", "kill"} {
+			_, _, err := b.Run(t.Context(), "pkcheck", "--process", pid, "--action-id", "org.freedesktop.systemd1.manage-units",
+				"--detail", "unit", unit, "--detail", "verb", verb)
+			assert.Equal(t, slices.Contains(verbs, verb), err == nil, "%s %s: %v", verb, unit, err)
+		}
+	}
+	for _, denied := range [][]string{
+		{"stop", "dbus.service"}, {"start", "systemd-tmpfiles-clean.service"}, {"set-property", runnerService, "MemoryMax=1G"},
+		{"daemon-reload"}, {"enable", "codex-sweep@session-" + id + ".service"},
+	} {
+		_, _, err := b.Run(t.Context(), append([]string{"runuser", "-u", "codex-runner", "--", "systemctl"}, denied...)...)
+		assert.Error(t, err, denied)
+	}
+	_, _, err := b.Run(t.Context(), "runuser", "-u", "codex-runner", "--", "systemd-run", "--wait", "true")
+	assert.Error(t, err)
 }
 
 // shell opens a shell in a session, types text, and returns what the terminal shows. The shell ends with status 7.
