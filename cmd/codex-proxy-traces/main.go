@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
+	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	if err := serve(ctx, uintptr(*descriptor), *idle, logger); err != nil {
 		fmt.Fprintf(stderr, "codex-proxy-traces: %v\n", err)
 		return 1

@@ -94,7 +94,7 @@ func checkDependency(
 	d *dependencies.Dependencies, do func(func(context.Context, string) error) func(*cobra.Command, []string) error,
 ) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		notifier, err := notify.FromEnv(slog.New(journal.NewHandler(c.ErrOrStderr(), slog.LevelInfo)))
+		notifier, err := notify.FromEnv(slog.New(journal.NewHandler(journal.Proxy, c.ErrOrStderr(), slog.LevelInfo)))
 		if err != nil {
 			return err
 		}

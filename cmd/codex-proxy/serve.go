@@ -66,7 +66,7 @@ func serveWith(
 	if err != nil {
 		return cli.Config, err
 	}
-	logger := slog.New(journal.NewHandler(stderr, cfg.LogLevel))
+	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, cfg.LogLevel))
 	notifier, err := notify.FromEnv(logger)
 	if err != nil {
 		return cli.Failure, err

@@ -29,7 +29,7 @@ Exit status: 78 if a setting is wrong, 1 for other errors.`,
 			if err != nil {
 				return cli.Exit(cli.Config, err)
 			}
-			logger := slog.New(journal.NewHandler(c.ErrOrStderr(), cfg.LogLevel))
+			logger := slog.New(journal.NewHandler(journal.Runner, c.ErrOrStderr(), cfg.LogLevel))
 			notifier, err := notify.FromEnv(logger)
 			if err != nil {
 				return err

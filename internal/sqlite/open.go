@@ -112,7 +112,7 @@ func applied(ctx context.Context, from interface {
 }
 
 func newer(version, steps int) error {
-	return fmt.Errorf("it was written by a newer codex-proxy (schema %d, this one knows %d); "+
+	return fmt.Errorf("it was written by a newer version (schema %d, this one knows %d); "+
 		"install that version, or move the file away", version, steps)
 }
 
@@ -155,7 +155,7 @@ func OpenReadOnly(ctx context.Context, path string, version int) (*sql.DB, error
 		err = errors.New("nothing could be written to it yet: is the disk full? " +
 			"Once there is room, the running service begins it by itself")
 	case found < version:
-		err = errors.New("it was written by an older codex-proxy; start the service, which brings it up to date")
+		err = errors.New("it was written by an older version; start the service, which brings it up to date")
 	case found > version:
 		err = newer(found, version)
 	}

@@ -30,8 +30,8 @@ func TestOpenGrowsTheSchema(t *testing.T) {
 	require.NoError(t, old.Close())
 
 	_, err = sqlite.Open(t.Context(), path, first)
-	assert.ErrorContains(t, err, "newer codex-proxy")
-	assert.ErrorContains(t, sqlite.Check(t.Context(), path, 1), "newer codex-proxy")
+	assert.ErrorContains(t, err, "newer version")
+	assert.ErrorContains(t, sqlite.Check(t.Context(), path, 1), "newer version")
 	before, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
 	assert.NoError(t, sqlite.Check(t.Context(), path, 2))
@@ -62,7 +62,7 @@ func TestOpenNeitherWritesNorWaits(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, next.Close())
 	_, err = sqlite.Open(t.Context(), path)
-	assert.ErrorContains(t, err, "newer codex-proxy")
+	assert.ErrorContains(t, err, "newer version")
 }
 
 func TestOpenIsForTheServiceAlone(t *testing.T) {
@@ -125,10 +125,10 @@ func TestOpenReadOnlyErrors(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	_, err = sqlite.OpenReadOnly(t.Context(), path, 2)
-	assert.ErrorContains(t, err, "an older codex-proxy; start the service")
+	assert.ErrorContains(t, err, "an older version; start the service")
 	db, err = sqlite.Open(t.Context(), path, first, second, "")
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	_, err = sqlite.OpenReadOnly(t.Context(), path, 2)
-	assert.ErrorContains(t, err, "a newer codex-proxy")
+	assert.ErrorContains(t, err, "a newer version")
 }

@@ -107,7 +107,7 @@ func TestStoreCreatesMissingLinks(t *testing.T) {
 	assert.Zero(t, stale)
 
 	_, err = sqlite.Open(ctx, path, schema)
-	assert.ErrorContains(t, err, "newer codex-proxy", "links add no step to the schema")
+	assert.ErrorContains(t, err, "newer version", "links add no step to the schema")
 }
 
 // A chain that is too large loses its last responses first, and a chain in use goes

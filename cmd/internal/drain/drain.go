@@ -74,7 +74,7 @@ func (d Drain) ForStop(ctx context.Context, stderr io.Writer) error {
 	if os.Getenv("MAINPID") == "" || invocation == "" {
 		return nil
 	}
-	notifier, err := notify.FromEnv(slog.New(journal.NewHandler(stderr, slog.LevelInfo)))
+	notifier, err := notify.FromEnv(slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo)))
 	if err != nil {
 		return err
 	}

@@ -13,16 +13,25 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 )
 
-// NewHandler uses the journal's native protocol if standard error is connected to the
-// journal (JOURNAL_STREAM of systemd.exec(5)), and writes JSON to stderr otherwise.
+// Identifiers of the programs in the journal (SYSLOG_IDENTIFIER of
+// systemd.journal-fields(7)). All programs of a package have the same one.
+const (
+	Proxy  = "codex-proxy"
+	Runner = "codex-runner"
+)
+
+// NewHandler returns the handler of the program with that identifier. It uses the
+// journal's native protocol if standard error is connected to the journal
+// (JOURNAL_STREAM of systemd.exec(5)), and writes JSON to stderr otherwise.
 // Entries that cannot be sent go to stderr, too. A logging goroutine does not wait for
 // a journal that stands still: those entries are lost.
-func NewHandler(stderr io.Writer, level slog.Leveler) slog.Handler {
+func NewHandler(program string, stderr io.Writer, level slog.Leveler) slog.Handler {
 	options := &slog.HandlerOptions{Level: level}
 	if native, err := journal.StderrIsJournalStream(); err != nil || !native {
 		return slog.NewJSONHandler(stderr, options)
 	}
-	return newHandler((&native{path: nativeSocket}).send, slog.NewJSONHandler(newStream(stderr), options), level)
+	toJournal := &native{path: nativeSocket, program: program}
+	return newHandler(program, toJournal.send, slog.NewJSONHandler(newStream(stderr), options), level)
 }
 
 // handler writes each record as one entry.
@@ -36,11 +45,12 @@ type handler struct {
 
 // output is shared by all handlers derived from one.
 type output struct {
-	send   sender
-	events map[string]event // by message
-	mu     sync.Mutex
-	line   bytes.Buffer
-	vars   []field
+	program string
+	send    sender
+	events  map[string]event // by message
+	mu      sync.Mutex
+	line    bytes.Buffer
+	vars    []field
 }
 
 // sender sends an entry: its MESSAGE, its PRIORITY and its other fields. It does not
@@ -49,8 +59,8 @@ type sender func(message string, p journal.Priority, vars []field) error
 
 type field struct{ name, value string }
 
-func newHandler(send sender, plain slog.Handler, level slog.Leveler) *handler {
-	out := &output{send: send, events: map[string]event{}}
+func newHandler(program string, send sender, plain slog.Handler, level slog.Leveler) *handler {
+	out := &output{program: program, send: send, events: map[string]event{}}
 	for _, e := range allEvents() {
 		out.events[e.Message] = e
 	}
@@ -89,7 +99,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 // vars are the entry's fields besides MESSAGE and PRIORITY. The caller holds the lock;
 // the next call overwrites the result.
 func (h *handler) vars(r slog.Record) []field {
-	vars := append(h.out.vars[:0], field{"SYSLOG_IDENTIFIER", "codex-proxy"})
+	vars := append(h.out.vars[:0], field{"SYSLOG_IDENTIFIER", h.out.program})
 	if e, known := h.out.events[r.Message]; known {
 		vars = append(vars, field{"MESSAGE_ID", e.ID}, field{"CODEX_EVENT", e.Name})
 	}

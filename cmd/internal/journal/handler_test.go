@@ -38,7 +38,7 @@ func (s *sink) send(message string, p journal.Priority, vars []field) error {
 }
 
 func logger(s *sink, stderr *bytes.Buffer, level slog.Level) *slog.Logger {
-	return slog.New(newHandler(s.send, slog.NewJSONHandler(stderr, nil), level))
+	return slog.New(newHandler(Proxy, s.send, slog.NewJSONHandler(stderr, nil), level))
 }
 
 func TestEntries(t *testing.T) {
@@ -91,7 +91,7 @@ func TestWhatCannotBeSentGoesToStandardError(t *testing.T) {
 func TestWithoutAJournal(t *testing.T) {
 	t.Setenv("JOURNAL_STREAM", "")
 	var stderr bytes.Buffer
-	slog.New(NewHandler(&stderr, slog.LevelInfo)).Warn("a", "n", 1)
+	slog.New(NewHandler(Proxy, &stderr, slog.LevelInfo)).Warn("a", "n", 1)
 	assert.Regexp(t, `^\{"time":"\S+","level":"WARN","msg":"a","n":1\}\n$`, stderr.String())
 }
 

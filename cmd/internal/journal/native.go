@@ -31,7 +31,8 @@ const (
 // native sends entries over a connection of its own, with package direct, because every
 // request writes one. The library's writes have no bound.
 type native struct {
-	path string
+	path    string
+	program string // whose entries these are
 
 	mu     sync.Mutex
 	conn   *net.UnixConn
@@ -47,8 +48,8 @@ func (n *native) send(message string, p journal.Priority, vars []field) error {
 	defer n.mu.Unlock()
 	var err error
 	if n.missed > 0 {
-		missing := fmt.Sprintf("the journal stood still, and entries of codex-proxy are missing: %d", n.missed)
-		identifier := []field{{"SYSLOG_IDENTIFIER", "codex-proxy"}}
+		missing := fmt.Sprintf("the journal stood still, and entries of %s are missing: %d", n.program, n.missed)
+		identifier := []field{{"SYSLOG_IDENTIFIER", n.program}}
 		if err = n.write(moment, missing, journal.PriWarning, identifier); err == nil {
 			n.missed = 0
 		}

@@ -76,7 +76,7 @@ func TestNative(t *testing.T) {
 func TestAJournalThatStandsStill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	l := listen(t, path)
-	n := &native{path: path}
+	n := &native{path: path, program: Runner}
 	taken := -1
 	for ; n.missed == 0; taken++ {
 		require.NoError(t, n.send("taken", journal.PriInfo, nil))
@@ -92,7 +92,7 @@ func TestAJournalThatStandsStill(t *testing.T) {
 		require.Contains(t, read(t, l), "MESSAGE=taken")
 	}
 	require.NoError(t, n.send("taken again", journal.PriInfo, nil))
-	assert.Contains(t, read(t, l), "PRIORITY=4\nMESSAGE=the journal stood still, and entries of codex-proxy are "+
+	assert.Contains(t, read(t, l), "PRIORITY=4\nMESSAGE=the journal stood still, and entries of codex-runner are "+
 		"missing: 101\n")
 	assert.Contains(t, read(t, l), "MESSAGE=taken again")
 	require.NoError(t, n.send("and again", journal.PriInfo, nil))

@@ -20,7 +20,7 @@ func NewTracing(stderr io.Writer, requests func(thread string) string) func(piec
 	if native, err := journal.StderrIsJournalStream(); err != nil || !native {
 		return func(piece string) { _, _ = io.WriteString(stderr, piece) }
 	}
-	return tracing((&native{path: nativeSocket}).send, newStream(stderr), requests)
+	return tracing((&native{path: nativeSocket, program: Proxy}).send, newStream(stderr), requests)
 }
 
 func tracing(send sender, stderr io.Writer, requests func(string) string) func(string) {

@@ -25,7 +25,7 @@ func Wait(ctx context.Context, name string, stderr io.Writer) error {
 }
 
 func newLogger(stderr io.Writer) *slog.Logger {
-	return slog.New(journal.NewHandler(stderr, slog.LevelInfo))
+	return slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 }
 
 // await waits for the rest of the unit's restart delay. It calls stopped if the unit is stopped meanwhile: systemd

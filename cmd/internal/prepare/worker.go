@@ -33,7 +33,7 @@ func Worker(ctx context.Context, name string, stderr io.Writer) error {
 	if _, err := os.Lstat(filepath.Join(runtimeDir(), stoppedName)); err == nil {
 		return nil
 	}
-	notifier, err := notify.FromEnv(slog.New(journal.NewHandler(stderr, slog.LevelInfo)))
+	notifier, err := notify.FromEnv(slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo)))
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (s *Shim) Validate() error {
 // signal. Run handles the stop signals itself: ctx must not be bound to them.
 func (s *Shim) Run(ctx context.Context, stderr io.Writer) error {
 	runtime.GOMAXPROCS(1) // it only passes bytes on, and probes
-	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
+	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	s.requests = newRequests()
 	s.Command.Rest = s.requests.resting
 	notifier, err := notify.FromEnv(logger)

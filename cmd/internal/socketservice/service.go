@@ -41,7 +41,7 @@ type Service struct {
 func (s Service) Run(ctx context.Context, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	logger := slog.New(journal.NewHandler(stderr, slog.LevelInfo))
+	logger := slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo))
 	server, status, err := s.Load(logger)
 	if err != nil {
 		return s.refuse(ctx, err, stderr, logger)
