@@ -100,8 +100,8 @@ PACKED = $(PROGRAMS) $(SHARE)/made $(shell find packaging deb rpm docs -type f) 
 pack   = cat packaging/nfpm.yaml $(1)/nfpm.yaml | VERSION=$(VERSION) ARCH=$(ARCH) BIN=$(BIN) \
          $(TOOLS)/nfpm package --config - --packager $(1) --target $@
 
-# The unit of sessions with the network differs in this line alone.
-build/systemd/codex-session-online@.service: packaging/systemd/codex-session@.service
+# The units with the network differ from those without it in this line alone.
+build/systemd/%-online@.service: packaging/systemd/%@.service
 	@mkdir -p $(@D) && grep -q '^PrivateNetwork=yes$$' $<
 	@sed 's/^PrivateNetwork=yes$$/PrivateNetwork=no/; s/^Description=.*/&, with the network/' $< >$@
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"codex-proxy/runner/api/wire"
-	"codex-proxy/runner/paths"
 	"codex-proxy/runner/session"
 	"codex-proxy/runner/store"
 )
@@ -37,7 +36,7 @@ func (r *Runner) Create(ctx context.Context, owner wire.Owner, n wire.NewSession
 	}
 	created := wire.Session{
 		ID: newID(), Owner: owner, Created: time.Now().UTC(), Environment: "none",
-		Secrets: slices.Sorted(maps.Keys(n.Secrets)),
+		Network: n.Network, Secrets: slices.Sorted(maps.Keys(n.Secrets)),
 	}
 	if err := r.makeSession(created.ID, n.Secrets); err != nil {
 		return created, err
@@ -47,7 +46,7 @@ func (r *Runner) Create(ctx context.Context, owner wire.Owner, n wire.NewSession
 			return err
 		}
 		for i, c := range commands {
-			r.state.enqueue(live(created.ID, i+1, owner.UID, c))
+			r.state.enqueue(live(created, i+1, c))
 		}
 		return nil
 	})
@@ -87,8 +86,8 @@ func (r *Runner) Add(ctx context.Context, v store.Viewer, id string, n wire.NewC
 	return r.Command(ctx, v, id, number)
 }
 
-func live(id string, number int, owner uint32, c wire.NewCommand) store.Live {
-	l := store.Live{Session: id, Number: number, Owner: owner, State: wire.CommandQueued}
+func live(s wire.Session, number int, c wire.NewCommand) store.Live {
+	l := store.Live{Session: s.ID, Number: number, Owner: s.Owner.UID, Network: s.Network, State: wire.CommandQueued}
 	if c.Stdin {
 		l.State = wire.CommandAwaitingStdin
 	}
@@ -116,7 +115,7 @@ func (r *Runner) Plan(n wire.NewSession) (wire.Plan, error) {
 		return wire.Plan{}, err
 	}
 	plan := wire.Plan{
-		Unit: paths.SessionUnit("%i"), Properties: []string{}, Workspace: "empty", Environment: "none", Commands: commands,
+		Unit: unitOf(store.Live{Session: "%i", Network: n.Network}), Properties: []string{}, Workspace: "empty", Environment: "none", Commands: commands,
 	}
 	for _, p := range properties(commands[0].Limits) {
 		plan.Properties = append(plan.Properties, fmt.Sprintf("%s=%d", p.Name, p.Value))
@@ -136,8 +135,8 @@ func (r *Runner) check(n wire.NewSession) ([]wire.NewCommand, error) {
 		return nil, unsupported("repository, ref and patch")
 	case n.Environment != "" && n.Environment != "none" && n.Environment != "auto":
 		return nil, unsupported("environment")
-	case n.Network:
-		return nil, unsupported("network")
+	case n.Network && !r.Network:
+		return nil, refuse(wire.Forbidden, "leave it out, or have root set network in runner.toml", "sessions may not have the network")
 	case n.HoldOnFailure != 0:
 		return nil, unsupported("hold_on_failure")
 	case len(n.Commands) == 0 || len(n.Commands) > maxCommands:

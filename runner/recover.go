@@ -23,7 +23,7 @@ func (r *Runner) Recover(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	for _, c := range commands {
-		if err := r.recover(ctx, c, active[paths.SessionUnit(c.Session)]); err != nil {
+		if err := r.recover(ctx, c, active[unitOf(c)]); err != nil {
 			return 0, fmt.Errorf("cannot recover the session %s: %w", c.Session, err)
 		}
 	}
@@ -67,7 +67,7 @@ func (r *Runner) resume(ctx context.Context, c *run, lost bool) {
 
 // active returns the units of sessions that run, or that systemd is about to start.
 func (r *Runner) active(ctx context.Context) (map[string]bool, error) {
-	states, err := r.Units.List(ctx, paths.SessionUnit("*"))
+	states, err := r.Units.List(ctx, paths.SessionUnit("*"), paths.OnlineUnit("*"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the sessions that run: %w", err)
 	}

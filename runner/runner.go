@@ -22,6 +22,8 @@ import (
 // Units is systemd: a *units.Manager.
 type Units interface {
 	StartWith(ctx context.Context, unit string, properties ...units.Property) error
+	Start(ctx context.Context, unit string) error
+	Stop(ctx context.Context, unit string) error
 	List(ctx context.Context, patterns ...string) ([]units.State, error)
 }
 
@@ -35,6 +37,7 @@ type Settings struct {
 	RuntimeDir, Secrets string
 	Logger              *slog.Logger
 
+	Network     bool // sessions may have it
 	Limits      Limits
 	MaxSessions int           // commands that run at the same time
 	MaxQueued   int           // commands that wait
@@ -69,6 +72,7 @@ type state struct {
 // line has the commands of a session in their order.
 type line struct {
 	owner   uint32
+	network bool
 	waiting []waiting
 	queued  bool // the first one is in the queue
 	running bool
@@ -154,7 +158,7 @@ func (r *Runner) next() *run {
 	l := s.sessions[k.session]
 	l.queued, l.waiting = false, l.waiting[1:]
 	s.waiting--
-	return s.start(store.Live{Session: k.session, Number: k.number, Owner: l.owner})
+	return s.start(store.Live{Session: k.session, Number: k.number, Owner: l.owner, Network: l.network})
 }
 
 // leased counts the sessions that keep their workspaces, as they have further commands. Those of idle sessions can be
@@ -173,23 +177,24 @@ func (s *state) start(c store.Live) *run {
 	started := &run{Live: c, gone: make(chan struct{}), ended: make(chan struct{})}
 	s.running[key{c.Session, c.Number}] = started
 	s.perUser[c.Owner]++
-	l := s.line(c.Session, c.Owner)
+	l := s.line(c)
 	l.running, l.leased = true, true
 	return started
 }
 
-func (s *state) line(session string, owner uint32) *line {
-	l := s.sessions[session]
+// line is that of the session of a command.
+func (s *state) line(c store.Live) *line {
+	l := s.sessions[c.Session]
 	if l == nil {
-		l = &line{owner: owner}
-		s.sessions[session] = l
+		l = &line{owner: c.Owner, network: c.Network}
+		s.sessions[c.Session] = l
 	}
 	return l
 }
 
 // enqueue adds a command to the line of its session.
 func (s *state) enqueue(c store.Live) {
-	l := s.line(c.Session, c.Owner)
+	l := s.line(c)
 	l.leased = l.leased || c.Leased
 	l.waiting = append(l.waiting, waiting{c.Number, c.State != wire.CommandAwaitingStdin})
 	s.waiting++
@@ -278,4 +283,12 @@ func (r *Runner) position(k key) int {
 }
 
 // unit is the unit of a command.
-func (c *run) unit() string { return paths.SessionUnit(c.Session) }
+func (c *run) unit() string { return unitOf(c.Live) }
+
+// unitOf is the unit that runs the commands of the session.
+func unitOf(c store.Live) string {
+	if c.Network {
+		return paths.OnlineUnit(c.Session)
+	}
+	return paths.SessionUnit(c.Session)
+}

@@ -49,7 +49,7 @@ func newBed(t *testing.T, change ...func(*runner.Settings)) *bed {
 	b := &bed{t: t, dir: dir, settings: runner.Settings{
 		StateDir: filepath.Join(dir, "state"), RuntimeDir: filepath.Join(dir, "run"), Secrets: filepath.Join(dir, "secrets"),
 		Logger: slog.New(slog.DiscardHandler), MaxSessions: 2, MaxQueued: 10, Workspaces: 2,
-		IdleTimeout: time.Hour, Retention: time.Hour,
+		IdleTimeout: time.Hour, Retention: time.Hour, Network: true,
 		Limits: runner.Limits{
 			Default: wire.Limits{Timeout: wire.Duration(time.Minute), Output: 1 << 20, Memory: 1 << 30},
 			Maximum: wire.Limits{Timeout: wire.Duration(time.Hour), Memory: 2 << 30},
@@ -343,7 +343,6 @@ func TestRequestsAreChecked(t *testing.T) {
 		"commands[0]: limits.tasks is out of range":                   {Commands: command, Limits: wire.Limits{Tasks: -1}},
 		"secrets has the name \"../x\": use up to 64 letters":         {Commands: command, Secrets: map[string]string{"../x": "y"}},
 		"the secret A has 0 bytes":                                    {Commands: command, Secrets: map[string]string{"A": ""}},
-		"network: not supported by this version: leave it out":        {Commands: command, Network: true},
 	} {
 		_, err := b.Create(t.Context(), alice, n)
 		var refused *wire.Error

@@ -27,6 +27,7 @@ type Config struct {
 	IdleTimeout time.Duration
 	Retention   time.Duration
 	Admins      []string // user names
+	Network     bool     // sessions may have it
 	LogLevel    slog.Level
 	Limits      runner.Limits
 }
@@ -39,6 +40,7 @@ type raw struct {
 	IdleTimeout duration `toml:"idle_timeout"`
 	Retention   duration `toml:"retention"`
 	Admins      []string `toml:"admins"`
+	Network     bool     `toml:"network"`
 	LogLevel    level    `toml:"log_level"`
 	Default     limits   `toml:"default"`
 	Maximum     limits   `toml:"maximum"`
@@ -59,6 +61,7 @@ func defaults() raw {
 	return raw{
 		MaxSessions: 8, MaxQueued: 1000, Workspaces: 32,
 		IdleTimeout: duration{30 * time.Minute}, Retention: duration{7 * 24 * time.Hour}, Admins: []string{},
+		Network: true,
 		Default: limits{
 			Timeout: duration{30 * time.Minute}, Grace: duration{5 * time.Second},
 			Memory: size{2 << 30}, Tasks: 1024, Output: size{64 << 20}, Disk: size{4 << 30},
@@ -79,7 +82,7 @@ func Load(path string) (*Config, error) {
 	}
 	c := &Config{
 		MaxSessions: r.MaxSessions, MaxQueued: r.MaxQueued, Workspaces: r.Workspaces, IdleTimeout: r.IdleTimeout.Duration,
-		Retention: r.Retention.Duration, Admins: r.Admins, LogLevel: r.LogLevel.Level,
+		Retention: r.Retention.Duration, Admins: r.Admins, Network: r.Network, LogLevel: r.LogLevel.Level,
 		Limits: runner.Limits{Default: r.Default.wire(), Maximum: r.Maximum.wire()},
 	}
 	if err := c.check(); err != nil {

@@ -169,8 +169,11 @@ func OnlineUnit(id string) string { return "codex-session-online@" + id + ".serv
 // RepositoryUnit fetches a repository.
 func RepositoryUnit(key string) string { return "codex-repository@" + key + ".service" }
 
-// EnvironmentUnit builds an environment.
+// EnvironmentUnit builds an environment without the network.
 func EnvironmentUnit(key string) string { return "codex-environment@" + key + ".service" }
+
+// OnlineEnvironmentUnit is EnvironmentUnit with the network.
+func OnlineEnvironmentUnit(key string) string { return "codex-environment-online@" + key + ".service" }
 
 // SweepUnit removes something. What is one of session, repository and environment with an ID or a key, or slot with a
 // number.

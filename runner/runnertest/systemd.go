@@ -10,7 +10,9 @@ import (
 	"errors"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,13 +36,22 @@ type Systemd struct {
 
 	mu     sync.Mutex
 	units  map[string]*Unit // that are active
+	jobs   map[string]*job  // likewise
+	play   func(unit string) error
 	refuse error
+}
+
+// job is a oneshot unit that is active.
+type job struct {
+	done chan struct{}
+	err  error // of its end, once done is closed
 }
 
 // Unit is a started unit of a session, and its command.
 type Unit struct {
 	Session    string
 	Number     int
+	Online     bool // it has the network
 	Spec       *session.Spec
 	Properties []units.Property
 	// Cancels has the user of each request to cancel the command.
@@ -53,7 +64,8 @@ type Unit struct {
 // New returns a Systemd over the daemon's directories. It can have a thousand units.
 func New(t testing.TB, stateDir, runtimeDir string) *Systemd {
 	return &Systemd{
-		t: t, stateDir: stateDir, runtimeDir: runtimeDir, Started: make(chan *Unit, 1000), units: map[string]*Unit{},
+		t: t, stateDir: stateDir, runtimeDir: runtimeDir, Started: make(chan *Unit, 1000), units: map[string]*Unit{}, jobs: map[string]*job{},
+		play: func(unit string) error { return errors.New("nobody plays " + unit) },
 	}
 }
 
@@ -64,7 +76,63 @@ func (s *Systemd) Refuse(err error) {
 	s.refuse = err
 }
 
-// StartWith starts a unit, as root's step does: it reads the specification and makes the files of the command.
+// Play sets what the units do that are no sessions: play returns at the end of one, with the result of its job. It is called
+// in a goroutine of each unit.
+func (s *Systemd) Play(play func(unit string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.play = play
+}
+
+// Start starts a unit that is no session, unless it is active, and waits for its end or that of ctx.
+func (s *Systemd) Start(ctx context.Context, unit string) error {
+	s.mu.Lock()
+	if s.refuse != nil {
+		defer s.mu.Unlock()
+		return s.refuse
+	}
+	j := s.jobs[unit]
+	if j == nil {
+		j = &job{done: make(chan struct{})}
+		s.jobs[unit] = j
+		go s.run(unit, j, s.play)
+	}
+	s.mu.Unlock()
+	select {
+	case <-j.done:
+		return j.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Systemd) run(unit string, j *job, play func(string) error) {
+	err := play(unit)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.jobs[unit] == j {
+		s.end(unit, err)
+	}
+}
+
+func (s *Systemd) end(unit string, err error) {
+	j := s.jobs[unit]
+	delete(s.jobs, unit)
+	j.err = err
+	close(j.done)
+}
+
+// Stop kills a unit that is no session, if it is active.
+func (s *Systemd) Stop(_ context.Context, unit string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.jobs[unit] != nil {
+		s.end(unit, errors.New("the job failed"))
+	}
+	return s.refuse
+}
+
+// StartWith starts the unit of a session, as root's step does: it reads the specification and makes the files of the command.
 func (s *Systemd) StartWith(_ context.Context, unit string, properties ...units.Property) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +152,8 @@ func (s *Systemd) StartWith(_ context.Context, unit string, properties ...units.
 }
 
 func (s *Systemd) prepare(unit string, properties []units.Property) (*Unit, error) {
-	id := strings.TrimSuffix(strings.TrimPrefix(unit, "codex-session@"), ".service")
-	u := &Unit{Session: id, Properties: properties, Cancels: make(chan string, 10), systemd: s}
+	template, id, _ := strings.Cut(strings.TrimSuffix(unit, ".service"), "@")
+	u := &Unit{Session: id, Online: template == "codex-session-online", Properties: properties, Cancels: make(chan string, 10), systemd: s}
 	text, err := os.ReadFile(filepath.Join(s.stateDir, paths.SessionDir(id), paths.Current))
 	if err == nil {
 		u.Number, err = paths.ParseCommand(string(text))
@@ -185,16 +253,31 @@ func (u *Unit) Vanish() {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
 	_ = u.listener.Close()
-	delete(u.systemd.units, paths.SessionUnit(u.Session))
+	delete(u.systemd.units, u.name())
 }
 
-// List returns the active units.
-func (s *Systemd) List(context.Context, ...string) ([]units.State, error) {
+func (u *Unit) name() string {
+	if u.Online {
+		return paths.OnlineUnit(u.Session)
+	}
+	return paths.SessionUnit(u.Session)
+}
+
+// List returns the active units whose names match.
+func (s *Systemd) List(_ context.Context, patterns ...string) ([]units.State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []units.State
+	add := func(name, state string) {
+		if slices.ContainsFunc(patterns, func(p string) bool { ok, _ := path.Match(p, name); return ok }) {
+			all = append(all, units.State{Unit: name, ActiveState: state})
+		}
+	}
 	for name := range s.units {
-		all = append(all, units.State{Unit: name, ActiveState: "active"})
+		add(name, "active")
+	}
+	for name := range s.jobs {
+		add(name, "activating")
 	}
 	return all, s.refuse
 }

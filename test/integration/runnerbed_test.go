@@ -23,13 +23,17 @@ type runnerBed struct {
 	t *testing.T
 }
 
-// onlineUnit is made by make.
-const onlineUnit = "build/systemd/codex-session-online@.service"
+// These are made by make.
+const (
+	onlineUnit            = "build/systemd/codex-session-online@.service"
+	onlineEnvironmentUnit = "build/systemd/codex-environment-online@.service"
+)
 
 // runnerFiles are the installed files of the packages below the top of the repository, by their directories.
 var runnerFiles = map[string]string{
 	"packaging/systemd/codex-session@.service": "/usr/lib/systemd/system/",
 	onlineUnit:                                     "/usr/lib/systemd/system/",
+	onlineEnvironmentUnit:                          "/usr/lib/systemd/system/",
 	"packaging/systemd/codex-sessions.slice":       "/usr/lib/systemd/system/",
 	"packaging/systemd/codex-repository@.service":  "/usr/lib/systemd/system/",
 	"packaging/systemd/codex-environment@.service": "/usr/lib/systemd/system/",
@@ -40,7 +44,7 @@ var runnerFiles = map[string]string{
 // bootRunner boots a machine that has the packages of Debian, codex-runner's program, runnerFiles, and more files.
 func bootRunner(t *testing.T, suite string, more map[string]string, packages ...string) *machine.Machine {
 	t.Helper()
-	out, err := exec.Command("make", "--silent", "--directory=../..", onlineUnit).CombinedOutput()
+	out, err := exec.Command("make", "--silent", "--directory=../..", onlineUnit, onlineEnvironmentUnit).CombinedOutput()
 	require.NoError(t, err, string(out))
 	program := buildRunner(t)
 	install := []machine.Entry{{Path: paths.Program, Source: program, Mode: 0o755}}
