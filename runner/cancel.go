@@ -64,7 +64,11 @@ func (r *Runner) cancel(ctx context.Context, k key, by string) error {
 	r.mu.Unlock()
 	switch {
 	case waited:
-		err := r.Store.End(ctx, k.session, k.number, endingOf(outcome.Facts{CancelledBy: by}))
+		ending := endingOf(outcome.Facts{CancelledBy: by})
+		err := r.Store.End(ctx, k.session, k.number, ending)
+		if err == nil {
+			r.recordEnded(k, paths.SessionUnit(k.session), ending)
+		}
 		r.report()
 		if closing {
 			r.close(ctx, k.session)
@@ -99,6 +103,7 @@ func (r *Runner) close(ctx context.Context, id string) bool {
 		return false
 	}
 	r.removeSecrets(id)
+	r.recordClosed(id)
 	r.report()
 	return true
 }
@@ -152,7 +157,9 @@ func (r *Runner) PutStdin(ctx context.Context, v store.Viewer, id string, number
 	r.mu.Lock()
 	if l := r.state.sessions[id]; l != nil {
 		for i := range l.waiting {
-			l.waiting[i].ready = l.waiting[i].ready || l.waiting[i].number == number
+			if w := &l.waiting[i]; w.number == number {
+				w.ready, w.since = true, time.Now()
+			}
 		}
 		r.state.offer(id)
 		r.state.change(r.wake)

@@ -54,6 +54,7 @@ func (r *Runner) Create(ctx context.Context, owner wire.Owner, n wire.NewSession
 		r.removeSession(created.ID)
 		return created, err
 	}
+	r.recordMade(created.ID, owner.Name, len(commands))
 	return r.Session(ctx, store.Viewer{UID: owner.UID}, created.ID)
 }
 
@@ -99,6 +100,7 @@ func (r *Runner) admit(n int, add func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.state.waiting+n > r.MaxQueued {
+		r.metrics.refused.Inc()
 		return refuse(wire.QueueFull, "try again later", "%d commands wait already, of at most %d", r.state.waiting, r.MaxQueued)
 	}
 	if err := add(); err != nil {

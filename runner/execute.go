@@ -60,7 +60,10 @@ func (r *Runner) launch(ctx context.Context, c *run) error {
 // running records that the unit of a command has started.
 func (r *Runner) running(ctx context.Context, c *run) {
 	err := r.Store.Move(ctx, c.Session, c.Number, wire.CommandStarting, wire.CommandRunning)
-	if err != nil && !errors.Is(err, store.ErrState) {
+	switch {
+	case err == nil:
+		r.recordStarted(c)
+	case !errors.Is(err, store.ErrState):
 		r.Logger.Warn("cannot record the start of a command", "session", c.Session, "error", err)
 	}
 	r.mu.Lock()
@@ -158,8 +161,7 @@ func (r *Runner) finish(ctx context.Context, c *run, refusal error) {
 		case <-time.After(time.Second):
 		}
 	}
-	r.Logger.Info("a command has ended", "session", c.Session, "command", c.Number, "unit", c.unit(),
-		"outcome", string(ending.Outcome.Word), "text", ending.Outcome.Text, "invocation", ending.Invocation)
+	r.recordEnded(key{c.Session, c.Number}, c.unit(), ending)
 	r.leave(ctx, c)
 }
 

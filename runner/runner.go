@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/logs"
 	"codex-proxy/runner/paths"
@@ -36,6 +38,7 @@ type Settings struct {
 	// RuntimeDir is paths.RuntimeDir, and Secrets paths.Secrets.
 	RuntimeDir, Secrets string
 	Logger              *slog.Logger
+	Registry            prometheus.Registerer // gets the metrics; nil for none
 
 	Network     bool // sessions may have it
 	Limits      Limits
@@ -50,10 +53,11 @@ type Settings struct {
 type Runner struct {
 	Settings
 
-	wake  chan struct{} // holds one element if there may be a command to start
-	pings chan struct{}
-	tasks sync.WaitGroup
-	found []*run // by Recover, for Run
+	metrics *metrics
+	wake    chan struct{} // holds one element if there may be a command to start
+	pings   chan struct{}
+	tasks   sync.WaitGroup
+	found   []*run // by Recover, for Run
 
 	mu    sync.Mutex // guards state
 	state state
@@ -82,7 +86,8 @@ type line struct {
 
 type waiting struct {
 	number int
-	ready  bool // it has its standard input
+	ready  bool      // it has its standard input
+	since  time.Time // when it was queued
 }
 
 // run is a command whose unit has been started, or is about to be.
@@ -94,11 +99,12 @@ type run struct {
 	gone      chan struct{} // closed when systemd has no such unit any more
 	lost      bool          // gone is closed; belongs to the goroutine of Run
 	ended     chan struct{} // closed when its end is in the store
+	begun     time.Time     // when it left the queue; zero if Recover has found it
 }
 
 // New returns a Runner, which starts nothing until Run.
 func New(s Settings) *Runner {
-	return &Runner{Settings: s, wake: make(chan struct{}, 1), pings: make(chan struct{}), state: state{
+	return &Runner{Settings: s, metrics: newMetrics(s.Registry), wake: make(chan struct{}, 1), pings: make(chan struct{}), state: state{
 		sessions: map[string]*line{}, running: map[key]*run{}, perUser: map[uint32]int{}, changed: make(chan struct{}),
 	}}
 }
@@ -156,9 +162,12 @@ func (r *Runner) next() *run {
 		return nil
 	}
 	l := s.sessions[k.session]
+	r.metrics.wait.Observe(time.Since(l.waiting[0].since).Seconds())
 	l.queued, l.waiting = false, l.waiting[1:]
 	s.waiting--
-	return s.start(store.Live{Session: k.session, Number: k.number, Owner: l.owner, Network: l.network})
+	c := s.start(store.Live{Session: k.session, Number: k.number, Owner: l.owner, Network: l.network})
+	c.begun = time.Now()
+	return c
 }
 
 // leased counts the sessions that keep their workspaces, as they have further commands. Those of idle sessions can be
@@ -196,7 +205,7 @@ func (s *state) line(c store.Live) *line {
 func (s *state) enqueue(c store.Live) {
 	l := s.line(c)
 	l.leased = l.leased || c.Leased
-	l.waiting = append(l.waiting, waiting{c.Number, c.State != wire.CommandAwaitingStdin})
+	l.waiting = append(l.waiting, waiting{c.Number, c.State != wire.CommandAwaitingStdin, time.Now()})
 	s.waiting++
 	s.offer(c.Session)
 }

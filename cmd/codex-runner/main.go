@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/cmd/internal/journal"
 	"codex-proxy/notify"
 )
 
@@ -42,7 +43,7 @@ func commands() []cli.Group {
 
 // notifierOf returns the notifier of the unit.
 func notifierOf(c *cobra.Command) (*notify.Notifier, error) {
-	return notify.FromEnv(slog.New(slog.NewJSONHandler(c.ErrOrStderr(), nil)))
+	return notify.FromEnv(slog.New(journal.NewHandler(journal.Runner, c.ErrOrStderr(), slog.LevelInfo)))
 }
 
 // versionString is the linked version, or what the go command knows.

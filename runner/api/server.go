@@ -117,7 +117,7 @@ func (s *Server) unknown(_ http.ResponseWriter, r *http.Request, _ caller) error
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	refused, ok := errors.AsType[*wire.Error](err)
 	if !ok && r.Context().Err() == nil {
-		s.Logger.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+		s.Logger.Error("a request to codex-runner failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
 	if !ok {
 		refused = &wire.Error{Code: wire.Internal, Message: err.Error(), Remedy: "journalctl -u codex-runner has more"}

@@ -1,5 +1,7 @@
 package journal
 
+import "slices"
+
 // event is one kind of entry. Its ID never changes once it has been released:
 // people filter by it (MESSAGE_ID= in systemd.journal-fields(7)).
 type event struct {
@@ -10,9 +12,14 @@ type event struct {
 	Help    string // what it means and what to do; @FIELD@ stands for a field's value
 }
 
-// allEvents is every kind of entry that the program makes. A message of the code
+// allEvents is every kind of entry that the programs make. A message of the code
 // that is not here fails a test.
 func allEvents() []event {
+	return slices.Concat(proxyEvents(), sharedEvents(), runnerEvents())
+}
+
+// proxyEvents are those of codex-proxy.
+func proxyEvents() []event {
 	return []event{
 		{"listening", "78a082f3eb1149f8946e699d30ff600b", "listening",
 			"codex-proxy accepts connections",
@@ -355,20 +362,10 @@ func allEvents() []event {
 		{"commands-cut", "669b64f0edbe4a7996fb3df5c58303c2", "commands were cut off",
 			"Commands were cut off",
 			"`codex-proxy status --watch` or `drain` was still connected when the service ended."},
-		{"watchdog-withheld", "70d8e98efdb34af3a6d30d910c40f4c8", "watchdog: pings withheld",
-			"The service or a worker does not pass its watchdog's check",
-			"CODEX_ERROR names the part that is stuck. systemd kills and restarts the unit when this\n" +
-				"lasts longer than WatchdogSec=."},
-		{"watchdog-resumed", "ea9dfdcff7e14fe38b334dc39706b945", "watchdog: pings resumed",
-			"The watchdog's check passes again",
-			"It failed for a while, shorter than WatchdogSec=."},
 		{"service-stuck", "7a900c2dec234767b0d6e82565c51586", "the service is stuck; restart it",
 			"A loop of the service is stuck",
 			"CODEX_ERROR names it. /livez answers 503. Under systemd the watchdog restarts the service;\n" +
 				"without systemd, restart it yourself."},
-		{"notify-failed", "1538db953f6e4ad893e6823978883c0e", "cannot notify the service manager",
-			"systemd could not be notified",
-			"`systemctl status` may show an old state."},
 		{"shim-ready", "a2c21c81df2f474696be3d3519c309d0", "ready",
 			"A program has become ready",
 			"It answers its readiness probe: @CODEX_DETAIL@, after @CODEX_TOOK@."},
@@ -428,15 +425,6 @@ func allEvents() []event {
 				"counted in codex_trace_spans_total. CODEX_ERROR has the reason; see endpoint in config.toml\n" +
 				"and `systemctl status codex-proxy-traces.socket codex-proxy-traces.service`. This entry\n" +
 				"appears at most once a minute."},
-		{"textfile-not-written", "44bd39cf63c6494ea5e7b80efd8ac6c9", "cannot write the textfile of node exporter",
-			"The file for node exporter cannot be written",
-			"@CODEX_PATH@ is old or missing; requests are served. If node exporter was installed after\n" +
-				"codex-proxy:\n" +
-				"  chgrp codex-proxy /var/lib/prometheus/node-exporter\n" +
-				"  chmod g+w /var/lib/prometheus/node-exporter && systemctl restart codex-proxy"},
-		{"textfile-not-removed", "f884ac07eb62415fa591f7addcbfc906", "cannot remove the textfile of node exporter",
-			"The file for node exporter is still there",
-			"The service ended, and @CODEX_PATH@ shows its last state. Remove the file by hand."},
 		{"restart-delay-own", "12113ce278e0461e8e7d9d71aa041bb8", "cannot reset the service's own restart delay",
 			"The restart delay of the service itself could not be reset",
 			"The service is healthy, but systemd refused ResetFailedUnit for its unit, so the next\n" +

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -68,7 +69,7 @@ func TestEventsAreWhatTheProgramLogs(t *testing.T) {
 
 func sources(t *testing.T) (files []string) {
 	t.Helper()
-	for _, dir := range []string{"cmd", "internal", "notify", "units", "probes", "proxy"} {
+	for _, dir := range []string{"cmd", "internal", "notify", "units", "probes", "proxy", "runner"} {
 		add := func(path string, d fs.DirEntry, err error) error {
 			isTest := strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "test")
 			if !d.IsDir() && strings.HasSuffix(path, ".go") && !isTest {
@@ -109,21 +110,28 @@ func methodName(method *ast.SelectorExpr, ok bool) string {
 	return method.Sel.Name
 }
 
-// catalogue is the explanation of every event for `journalctl -x`, in the format of
-// https://systemd.io/CATALOG/.
-func catalogue() string {
+// catalogue is the explanation of events for `journalctl -x`, in the format of
+// https://systemd.io/CATALOG/. program has a manual page.
+func catalogue(program string, events []event) string {
 	var b strings.Builder
-	for _, e := range allEvents() {
-		fmt.Fprintf(&b, "-- %s\nSubject: %s\nDefined-By: codex-proxy\nDocumentation: man:codex-proxy(1)\n\n%s\n\n",
-			e.ID, e.Subject, e.Help)
+	for _, e := range events {
+		fmt.Fprintf(&b, "-- %s\nSubject: %s\nDefined-By: %s\nDocumentation: man:%s(1)\n\n%s\n\n",
+			e.ID, e.Subject, program, program, e.Help)
 	}
 	return b.String()
 }
 
-// The shipped catalogue is current, and names only fields that the program sends.
+// The shipped catalogues are current, and name only fields that the programs send. Where both packages are installed,
+// systemd reads the shared events twice.
 func TestCatalogue(t *testing.T) {
-	written := catalogue()
-	path := filepath.Join(root, "packaging/journal/codex-proxy.catalog")
+	for program, events := range map[string][]event{Proxy: proxyEvents(), Runner: runnerEvents()} {
+		checkCatalogue(t, program, catalogue(program, slices.Concat(events, sharedEvents())))
+	}
+}
+
+func checkCatalogue(t *testing.T, program, written string) {
+	t.Helper()
+	path := filepath.Join(root, "packaging/journal", program+".catalog")
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(written), 0o644))
 	}

@@ -1,0 +1,88 @@
+package journal
+
+// runnerEvents are those of codex-runner.
+func runnerEvents() []event {
+	return []event{
+		{"session-made", "6872f6ed91634b2c913275ad24dc50ce", "a session was made",
+			"A session was made",
+			"@CODEX_OWNER@ made the session @CODEX_SESSION@, whose commands (@CODEX_COMMANDS@) wait in\n" +
+				"the queue. `journalctl CODEX_SESSION=@CODEX_SESSION@` shows all entries of the session,\n" +
+				"`codex-runner show @CODEX_SESSION@` its state."},
+		{"command-started", "a40e77f9ec224f38871036df8d84072d", "a command has started",
+			"A command of a session runs",
+			"@CODEX_UNIT@ runs command @CODEX_COMMAND@ of the session: its workspace and its environment\n" +
+				"are ready. `codex-runner logs --follow @CODEX_SESSION@` shows its output."},
+		{"command-ended", "43195648638047988bfb80da5b12c106", "a command has ended",
+			"A command of a session has ended",
+			"Command @CODEX_COMMAND@ of the session @CODEX_SESSION@: @CODEX_OUTCOME@. @CODEX_TEXT@\n" +
+				"`codex-runner show @CODEX_SESSION@` has what it used, and its limits; `journalctl\n" +
+				"_SYSTEMD_INVOCATION_ID=@CODEX_INVOCATION@` has the entries of its unit."},
+		{"session-closed", "6c6487943c7b4e12b5cf32591b96057b", "a session is closed",
+			"A session is closed",
+			"It takes no commands any more. Its record, its logs and its artifacts stay for `retention`\n" +
+				"in runner.toml, or until `codex-runner prune`."},
+		{"repository-fetched", "6e95f8c1bdbe4aa5ba0d80b8d58821aa", "a repository was fetched",
+			"A repository was fetched",
+			"The mirror of @CODEX_REPOSITORY@ is up to date. codex-repository@@CODEX_KEY@.service fetched\n" +
+				"it."},
+		{"repository-failed", "7f085100b12645b0bde26eeb7af2ce9e", "a repository could not be fetched",
+			"A repository could not be fetched",
+			"The client received the reason, which is CODEX_ERROR. The output of git:\n" +
+				"  journalctl -u codex-repository@@CODEX_KEY@.service\n" +
+				"/etc/codex-runner/runner.toml has the credentials of repositories."},
+		{"environment-built", "42fd3ae52d944c3b907d03c1f16dc373", "an environment was built",
+			"An environment was built",
+			"The environment @CODEX_ENVIRONMENT@ has the packages of a @CODEX_PROVIDER@ project, once for\n" +
+				"all sessions that need the same ones."},
+		{"environment-failed", "c06d3d410a9e464c91a931ca79f5861a", "an environment could not be built",
+			"An environment could not be built",
+			"CODEX_ERROR has the reason, which the sessions that need the environment have, too. The next\n" +
+				"one that needs it builds it again. `codex-runner doctor` says which tools are missing."},
+		{"evicted", "97398e0f1e0c4377b6c93c574f3a8eb4", "something unused was removed to make room",
+			"Something unused was removed to make room",
+			"The @CODEX_KIND@ @CODEX_NAME@ was not used for the longest time. It is made again when a\n" +
+				"session needs it. runner.toml has the bounds; if this is frequent, raise them."},
+		{"commands-unfound", "f9fd9309c7f44f2cb74b8983dca36549", "cannot find the sessions that run",
+			"The sessions that run could not be found",
+			"systemd did not answer; CODEX_ERROR has the reason. The end of a command whose unit has\n" +
+				"vanished is noticed later; the service tries again every few seconds."},
+		{"sessions-unexpired", "b951c4dda9cf43e0826f980a1876146c", "cannot find the sessions that have expired",
+			"Old sessions could not be found",
+			"The store cannot be read; CODEX_ERROR has the reason, such as a full disk. Old sessions\n" +
+				"stay, and the service tries again every few seconds."},
+		{"store-unclosed", "b1f21793b7c146b689c57708ad9b7427", "cannot close the store",
+			"The store was not closed",
+			"CODEX_ERROR has the reason, such as a full disk. The next start reads what was written; the\n" +
+				"units and the files of sessions have the rest."},
+		{"log-unread", "4d9197d00517414fa4bc7926882d8bbc", "a log was not read to its end",
+			"A log was not sent to its end",
+			"The client went away, or CODEX_ERROR has the reason. A client that follows a log continues\n" +
+				"where it stopped."},
+		{"api-failed", "0a76546a28e34ac79ef57d14b009bbd5", "a request to codex-runner failed",
+			"A request to codex-runner failed by a fault of the service itself",
+			"@CODEX_METHOD@ @CODEX_PATH@ was answered with status 500. CODEX_ERROR has the reason, such\n" +
+				"as a full disk. If there is none that you can mend, please report this entry."},
+		{"start-unrecorded", "5c131564207c440aa7234fa795a9bbba", "cannot record the start of a command",
+			"The start of a command is not in the store",
+			"The command runs. CODEX_ERROR has the reason, such as a full disk."},
+		{"command-unwatched", "1d982c3dd0a646519df16c3eea46f3eb",
+			"cannot watch a command, looking for its end every few seconds",
+			"The end of a command is noticed late",
+			"The service looks for it every few seconds. CODEX_ERROR has the reason: if it is a limit of\n" +
+				"inotify, raise fs.inotify.max_user_instances or max_user_watches with sysctl."},
+		{"end-unrecorded", "42e30a973da94fbea9896434ab9b7894", "cannot record the end of a command, trying again",
+			"The end of a command is not in the store",
+			"The store cannot be written; CODEX_ERROR has the reason, such as a full disk. The service\n" +
+				"tries again every second, and the session waits."},
+		{"end-unread", "d3dc531509984e1597bda5680cd5a2f2", "cannot read how a command ended",
+			"The record of the end of a command cannot be read",
+			"The outcome is decided by what can be read. CODEX_ERROR has the reason."},
+		{"session-unclosed", "c3dd28f34bb74f8dbdc7c5985da7f9b7", "cannot close a session",
+			"A session could not be closed",
+			"The store cannot be written; CODEX_ERROR has the reason, such as a full disk. The session\n" +
+				"stays idle, and the service tries again."},
+		{"session-silent", "98d551e56fa14df3b7a5f6992d1f021a", "the session does not answer",
+			"The main process of a session does not answer",
+			"It has ended, or the watchdog of its unit ends it within half a minute."},
+	}
+}
