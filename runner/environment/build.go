@@ -32,7 +32,7 @@ type BuildError struct {
 }
 
 func (e *BuildError) Error() string {
-	return fmt.Sprintf("%s: %v: its log has the reason", strings.Join(e.Args, " "), e.Err)
+	return fmt.Sprintf("%s: %v", strings.Join(e.Args, " "), e.Err)
 }
 
 // Unwrap returns the error of the process.

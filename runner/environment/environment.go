@@ -100,11 +100,17 @@ func Names() []string {
 	for _, p := range providers {
 		names = append(names, p.Name())
 	}
-	return names
+	return append(names, micromamba)
 }
+
+// micromamba is what people call the environments of conda, too, after the program that installs them.
+const micromamba = "micromamba"
 
 // Find returns the provider of that name, or an error that lists the names.
 func Find(name string) (Provider, error) {
+	if name == micromamba {
+		return conda{}, nil
+	}
 	for _, p := range providers {
 		if p.Name() == name {
 			return p, nil
@@ -139,6 +145,9 @@ func Plan(ctx context.Context, host Host, workspace, name, store string) (Order,
 	if o.Manifests, o.Tools, err = p.Key(ctx, host, files); err != nil {
 		return Order{}, fmt.Errorf("environment %s: %w", p.Name(), err)
 	}
+	if err := checkSize(o.Manifests); err != nil {
+		return Order{}, err
+	}
 	slices.SortFunc(o.Manifests, func(a, b Manifest) int { return cmp.Compare(a.Path, b.Path) })
 	if store != "" && p.Name() != "none" {
 		o.Store, err = openStore(store)
@@ -146,8 +155,19 @@ func Plan(ctx context.Context, host Host, workspace, name, store string) (Order,
 	return o, err
 }
 
-// maxManifest is the longest manifest that is read, in bytes.
-const maxManifest = 16 << 20
+// maxManifests bounds the manifests, in bytes: each as it is read, and all together.
+const maxManifests = 8 << 20
+
+func checkSize(all []Manifest) error {
+	size := 0
+	for _, m := range all {
+		size += len(m.Content)
+	}
+	if size > maxManifests {
+		return fmt.Errorf("the manifests have %d bytes together, at most %d can be: leave some out", size, maxManifests)
+	}
+	return nil
+}
 
 // manifests reads files of the workspace; those that do not exist are left out. A link out of the workspace is an error.
 func manifests(workspace fs.FS, names ...string) ([]Manifest, error) {
@@ -157,8 +177,8 @@ func manifests(workspace fs.FS, names ...string) ([]Manifest, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err == nil && (!info.Mode().IsRegular() || info.Size() > maxManifest) {
-			err = fmt.Errorf("%s is no file of at most %d bytes", name, maxManifest)
+		if err == nil && (!info.Mode().IsRegular() || info.Size() > maxManifests) {
+			err = fmt.Errorf("%s is no file of at most %d bytes", name, maxManifests)
 		}
 		var content []byte
 		if err == nil {

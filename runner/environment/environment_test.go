@@ -192,7 +192,7 @@ func TestConda(t *testing.T) {
 	dir := store(t, map[string]string{"noarch/repodata.json": string(data), "noarch/greet-1.0-0.tar.bz2": pkg,
 		"linux-64/repodata.json": `{"info":{"subdir":"linux-64"},"packages":{},"packages.conda":{}}`})
 	workspace := write(t, map[string]string{"environment.yml": "name: x\ndependencies:\n  - greet\n"})
-	order, env := built(t, host, workspace, Auto, dir)
+	order, env := built(t, host, workspace, "micromamba", dir)
 	assert.Equal(t, "conda", order.Provider)
 	assert.Equal(t, "greet 1.0", output(t, conda{}.Activate(env), "greet"))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "noarch/greet-1.0-0.tar.bz2"), []byte("replaced"), 0o644))

@@ -33,7 +33,7 @@ func TestPlanErrors(t *testing.T) {
 	assert.Equal(t, "uv", missing.Tool)
 
 	require.EqualError(t, plan(debian, "vnev", nil), `there is no environment "vnev": do you mean venv?`)
-	require.ErrorContains(t, plan(debian, "poetry", nil), "use one of auto, uv, conda, venv, node, none")
+	require.ErrorContains(t, plan(debian, "poetry", nil), "use one of auto, uv, conda, venv, node, none, micromamba")
 	require.ErrorContains(t, plan(debian, "venv", nil), "the workspace has no manifest for the environment venv")
 	for line, want := range map[string]error{"-e .": ErrUnsupported, "--editable=x": ErrUnsupported, "./x": ErrUnsupported, "file:///x": ErrUnsupported} {
 		err := plan(debian, "venv", map[string]string{"requirements.txt": "# one\n" + line + "\n"})

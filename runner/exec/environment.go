@@ -53,10 +53,11 @@ func (e Environment) prepare(ctx context.Context, l *Launch, want *session.Envir
 		return err
 	}
 	key := order.Key()
-	if err := l.Provide(ctx, &Need{Key: key, Order: order, Facts: facts}); err != nil {
+	dir := filepath.Join(e.Dir, key)
+	need := &Need{Key: key, Ready: environment.Ready(dir, key), Order: order, Facts: facts}
+	if err := l.Provide(ctx, need); err != nil {
 		return err
 	}
-	dir := filepath.Join(e.Dir, key)
 	if !environment.Ready(dir, key) {
 		return fmt.Errorf("the environment %s is not whole: build it again", key)
 	}

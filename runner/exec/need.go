@@ -10,7 +10,8 @@ import (
 
 // Need is an environment that a command waits for. It comes from the sandbox: the daemon computes the key anew.
 type Need struct {
-	Key   string            `json:"key"` // of Order
+	Key   string            `json:"key"`   // of Order
+	Ready bool              `json:"ready"` // it is there and whole, as far as the sandbox sees
 	Order environment.Order `json:"order"`
 	// Facts are those of the specification, and what tools have reported since.
 	Facts environment.Facts `json:"facts,omitempty"`

@@ -2,8 +2,12 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
+	"os"
 
+	"codex-proxy/runner/disk"
 	"codex-proxy/runner/environment"
 	"codex-proxy/runner/paths"
 )
@@ -12,12 +16,14 @@ import (
 type Build struct {
 	Version int               `json:"version"`
 	Order   environment.Order `json:"order"`
+	Bytes   int64             `json:"bytes"` // that it may take on the disk
 }
 
 // Built is the result of a Build.
 type Built struct {
 	Version int      `json:"version"`
 	Failure *Failure `json:"failure,omitempty"`
+	Bytes   int64    `json:"bytes,omitempty"` // that the environment takes on the disk
 }
 
 // Run builds the environment with the given key in dir, unless it is whole already. The order comes from a session, so it
@@ -34,8 +40,56 @@ func (b Build) Run(ctx context.Context, files Files, key, dir, path string) erro
 	if is := b.Order.Key(); err == nil && is != key {
 		err = fmt.Errorf("the order is that of the environment %s: it cannot be %s", is, key)
 	}
+	built := Built{Version: Version}
 	if err == nil {
-		err = environment.Build(ctx, environment.Host{Path: path}, b.Order, dir, files[paths.OutputFile])
+		err = b.build(ctx, dir, path, files[paths.OutputFile])
+		built.Bytes = disk.Taken(context.WithoutCancel(ctx), []string{dir}, math.MaxInt64)
 	}
-	return files.report(&Built{Version: Version, Failure: failure(err, Failed)})
+	built.Failure = failure(err, Failed)
+	return files.report(&built)
+}
+
+// errTooLarge is why a build was ended.
+var errTooLarge = errors.New("too large")
+
+// build ends the build when its files take more than b.Bytes.
+func (b Build) build(ctx context.Context, dir, path string, output *os.File) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		if disk.Watch(ctx, []string{dir, os.TempDir()}, b.Bytes) {
+			cancel(errTooLarge)
+		}
+	}()
+	err := environment.Build(ctx, environment.Host{Path: path}, b.Order, dir, &lastOutput{file: output})
+	cancel(nil)
+	<-watched
+	if err != nil && errors.Is(context.Cause(ctx), errTooLarge) {
+		return fmt.Errorf("the environment takes more than %d bytes: need fewer packages, or raise [environments] max_bytes in "+
+			"runner.toml", b.Bytes)
+	}
+	return err
+}
+
+// maxOutput bounds the log of a build, in bytes.
+const maxOutput = 8 << 20
+
+// lastOutput begins the file anew when it has maxOutput bytes: the end says why a build failed.
+type lastOutput struct {
+	file *os.File
+	size int64
+}
+
+// Write implements io.Writer.
+func (l *lastOutput) Write(p []byte) (int, error) {
+	if l.size+int64(len(p)) > maxOutput {
+		if err := l.file.Truncate(0); err != nil {
+			return 0, err
+		}
+		l.size = 0
+	}
+	n, err := l.file.WriteAt(p, l.size)
+	l.size += int64(n)
+	return n, err
 }

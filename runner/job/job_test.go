@@ -113,16 +113,35 @@ func TestBuild(t *testing.T) {
 	for key, want := range map[string]string{
 		order.Key(): "", "0123456789abcdef": "the order is that of the environment " + order.Key() + ": it cannot be 0123456789abcdef",
 	} {
-		f, dir := files(t, Build{Version, order}), t.TempDir()
+		f, dir := files(t, Build{Version, order, 1 << 30}), t.TempDir()
 		require.NoError(t, Build{}.Run(t.Context(), f, key, dir, ""))
 		built := result[Built](t, f)
 		if want == "" {
 			assert.Nil(t, built.Failure)
 			assert.True(t, environment.Ready(dir, key))
+			assert.Positive(t, built.Bytes)
 		} else {
 			assert.Equal(t, &Failure{Failed, want}, built.Failure)
 		}
 	}
+}
+
+// A build that writes more than it may is ended, and its log keeps the end.
+func TestBuildThatIsTooLarge(t *testing.T) {
+	tools := t.TempDir()
+	program := filepath.Join(tools, "micromamba")
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\nyes | head -c 9000000; head -c 5000000 /dev/zero >../large; exec sleep 4321\n"), 0o755))
+	order := environment.Order{
+		Provider: "conda", Tools: []environment.Tool{{Name: "micromamba", Path: program}},
+		Manifests: []environment.Manifest{{Path: "environment.yml"}},
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	f := files(t, Build{Version, order, 4_000_000})
+	require.NoError(t, Build{}.Run(t.Context(), f, order.Key(), t.TempDir(), "/usr/bin:/bin"))
+	assert.Contains(t, result[Built](t, f).Failure.Text, "takes more than 4000000 bytes")
+	info, err := os.Stat(f[paths.OutputFile].Name())
+	require.NoError(t, err)
+	assert.LessOrEqual(t, info.Size(), int64(maxOutput))
 }
 
 func TestMistakenOrders(t *testing.T) {

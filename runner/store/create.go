@@ -77,6 +77,7 @@ type Live struct {
 	Owner       uint32
 	State       wire.CommandState
 	Repository  string
+	Environment string // as the session asked for it
 	Network     bool
 	CancelledBy string
 	Secrets     []string // names
@@ -84,13 +85,13 @@ type Live struct {
 	Command     wire.NewCommand
 }
 
-const selectLive = `SELECT s.id, c.number, s.owner, c.state, s.repository, s.network, c.cancelled_by, s.secrets,
+const selectLive = `SELECT s.id, c.number, s.owner, c.state, s.repository, s.environment, s.network, c.cancelled_by, s.secrets,
 	EXISTS (SELECT 1 FROM leases WHERE session = s.id), c.command
 	FROM commands AS c JOIN sessions AS s ON s.id = c.session `
 
 func scanLive(row interface{ Scan(...any) error }) (l Live, err error) {
 	var secrets, command []byte
-	err = row.Scan(&l.Session, &l.Number, &l.Owner, &l.State, &l.Repository, &l.Network, &l.CancelledBy, &secrets,
+	err = row.Scan(&l.Session, &l.Number, &l.Owner, &l.State, &l.Repository, &l.Environment, &l.Network, &l.CancelledBy, &secrets,
 		&l.Leased, &command)
 	if err == nil {
 		err = errors.Join(json.Unmarshal(secrets, &l.Secrets), json.Unmarshal(command, &l.Command))

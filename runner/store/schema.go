@@ -49,4 +49,18 @@ var steps = []string{
 		session TEXT NOT NULL UNIQUE REFERENCES sessions (id) ON DELETE CASCADE,
 		heartbeat INTEGER NOT NULL -- when the session last began or ended a command
 	) STRICT;`,
+	// environments
+	`CREATE TABLE environments (
+		key TEXT PRIMARY KEY,
+		provider TEXT NOT NULL,
+		state TEXT NOT NULL, -- EnvironmentState
+		bytes INTEGER NOT NULL, -- 0 until it is ready
+		used INTEGER NOT NULL -- when a command last asked for it
+	) STRICT, WITHOUT ROWID;
+	ALTER TABLE commands ADD COLUMN environment TEXT NOT NULL DEFAULT ''; -- the key; leased until the command has ended
+	CREATE INDEX commands_environment ON commands (environment) WHERE environment <> '';
+	CREATE TABLE facts (
+		owner INTEGER PRIMARY KEY, -- user ID: nobody is given what commands of others report
+		facts TEXT NOT NULL -- environment.Facts, JSON
+	) STRICT;`,
 }

@@ -70,7 +70,7 @@ func TestSession(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, live, 2)
 	assert.Equal(t, Live{Session: id(1), Number: 1, Owner: 1000, State: wire.CommandQueued,
-		Secrets: []string{"TOKEN"}, Command: command("a", "b")}, live[0])
+		Environment: "none", Secrets: []string{"TOKEN"}, Command: command("a", "b")}, live[0])
 	one, err := s.Command(ctx, id(1), 1)
 	require.NoError(t, err)
 	assert.Equal(t, live[0], one)

@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+// EnvironmentState is what an environment is.
+type EnvironmentState string
+
+// The states of an environment.
+const (
+	EnvironmentBuilding EnvironmentState = "building"
+	EnvironmentReady    EnvironmentState = "ready"
+	EnvironmentRemoving EnvironmentState = "removing"
+)
+
+// Environment is one that the disk has, or that is about to come or go.
+type Environment struct {
+	Key, Provider string
+	State         EnvironmentState
+	Bytes         int64     // on the disk; 0 until it is ready
+	Used          time.Time // when a command last asked for it or ended with it
+	Leased        bool      // a command that has not ended uses it
+}
+
+// Environments returns all of them, the least recently used first.
+func (s *Store) Environments(ctx context.Context) ([]Environment, error) {
+	rows, err := s.reads.QueryContext(ctx, `SELECT key, provider, state, bytes,
+		max(used, ifnull((SELECT max(ended) FROM commands WHERE environment <> '' AND environment = key), 0)) AS last,
+		EXISTS (SELECT 1 FROM commands WHERE environment <> '' AND environment = key AND state <> 'ended')
+		FROM environments ORDER BY last, key`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []Environment
+	for rows.Next() {
+		var e Environment
+		var used int64
+		if err := rows.Scan(&e.Key, &e.Provider, &e.State, &e.Bytes, &used, &e.Leased); err != nil {
+			return nil, err
+		}
+		e.Used = at(used)
+		all = append(all, e)
+	}
+	return all, rows.Err()
+}
+
+// LeaseEnvironment has a command that has not ended use an environment until its end, and returns the state of that: "" if
+// there is none. The error is ErrState if the command has ended.
+func (s *Store) LeaseEnvironment(ctx context.Context, id string, number int, key string, now time.Time) (state EnvironmentState, err error) {
+	err = s.write(ctx, func(tx *sql.Tx) error {
+		err := changed(tx.ExecContext(ctx, `UPDATE commands SET environment = ? WHERE session = ? AND number = ? AND
+			state <> 'ended'`, key, id, number))
+		if err != nil {
+			return err
+		}
+		err = tx.QueryRowContext(ctx, `UPDATE environments SET used = ? WHERE key = ? RETURNING state`, nanos(now), key).Scan(&state)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	return state, err
+}
+
+// BeginEnvironment records that an environment is built.
+func (s *Store) BeginEnvironment(ctx context.Context, key, provider string, now time.Time) error {
+	_, err := s.db.ExecContext(ctx, `INSERT INTO environments (key, provider, state, bytes, used) VALUES (?, ?, ?, 0, ?)
+		ON CONFLICT DO UPDATE SET provider = excluded.provider, state = excluded.state, bytes = 0, used = excluded.used`,
+		key, provider, EnvironmentBuilding, nanos(now))
+	return err
+}
+
+// EndEnvironment records that an environment is ready.
+func (s *Store) EndEnvironment(ctx context.Context, key string, bytes int64) error {
+	return changed(s.db.ExecContext(ctx, `UPDATE environments SET state = ?, bytes = ? WHERE key = ?`, EnvironmentReady, bytes, key))
+}
+
+// RemoveEnvironment records that an environment is removed. The error is ErrState if a command uses it.
+func (s *Store) RemoveEnvironment(ctx context.Context, key string) error {
+	return changed(s.db.ExecContext(ctx, `UPDATE environments SET state = ? WHERE key = ? AND NOT EXISTS
+		(SELECT 1 FROM commands WHERE environment <> '' AND environment = key AND commands.state <> 'ended')`, EnvironmentRemoving, key))
+}
+
+// ForgetEnvironment records that the disk has the environment no more.
+func (s *Store) ForgetEnvironment(ctx context.Context, key string) error {
+	_, err := s.db.ExecContext(ctx, `DELETE FROM environments WHERE key = ?`, key)
+	return err
+}
+
+// Facts returns those that commands of the owner reported last, as JSON; nil without any.
+func (s *Store) Facts(ctx context.Context, owner uint32) (facts []byte, err error) {
+	err = s.reads.QueryRowContext(ctx, `SELECT facts FROM facts WHERE owner = ?`, owner).Scan(&facts)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return facts, err
+}
+
+// KeepFacts replaces the facts of the owner.
+func (s *Store) KeepFacts(ctx context.Context, owner uint32, facts []byte) error {
+	_, err := s.db.ExecContext(ctx, `INSERT INTO facts (owner, facts) VALUES (?, ?)
+		ON CONFLICT DO UPDATE SET facts = excluded.facts WHERE facts <> excluded.facts`, owner, string(facts))
+	return err
+}
