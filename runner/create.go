@@ -35,7 +35,7 @@ func (r *Runner) Create(ctx context.Context, owner wire.Owner, n wire.NewSession
 		return wire.Session{}, err
 	}
 	created := wire.Session{
-		ID: newID(), Owner: owner, Created: time.Now().UTC(), Environment: "none",
+		ID: newID(), Owner: owner, Created: time.Now().UTC(), Environment: environmentOf(n),
 		Network: n.Network, Secrets: slices.Sorted(maps.Keys(n.Secrets)),
 	}
 	if err := r.makeSession(created.ID, n.Secrets); err != nil {
@@ -117,7 +117,8 @@ func (r *Runner) Plan(n wire.NewSession) (wire.Plan, error) {
 		return wire.Plan{}, err
 	}
 	plan := wire.Plan{
-		Unit: unitOf(store.Live{Session: "%i", Network: n.Network}), Properties: []string{}, Workspace: "empty", Environment: "none", Commands: commands,
+		Unit: unitOf(store.Live{Session: "%i", Network: n.Network}), Properties: []string{}, Workspace: "empty",
+		Environment: plannedEnvironment(n), Commands: commands,
 	}
 	for _, p := range properties(commands[0].Limits) {
 		plan.Properties = append(plan.Properties, fmt.Sprintf("%s=%d", p.Name, p.Value))
@@ -135,14 +136,15 @@ func (r *Runner) check(n wire.NewSession) ([]wire.NewCommand, error) {
 	switch {
 	case n.Repository != "" || n.Ref != "" || n.Patch != "":
 		return nil, unsupported("repository, ref and patch")
-	case n.Environment != "" && n.Environment != "none" && n.Environment != "auto":
-		return nil, unsupported("environment")
 	case n.Network && !r.Network:
 		return nil, refuse(wire.Forbidden, "leave it out, or have root set network in runner.toml", "sessions may not have the network")
 	case n.HoldOnFailure != 0:
 		return nil, unsupported("hold_on_failure")
 	case len(n.Commands) == 0 || len(n.Commands) > maxCommands:
 		return nil, refuse(wire.InvalidRequest, fmt.Sprintf("send 1 to %d", maxCommands), "commands has %d of them", len(n.Commands))
+	}
+	if err := checkEnvironment(n); err != nil {
+		return nil, err
 	}
 	if err := checkSecrets(n.Secrets); err != nil {
 		return nil, err

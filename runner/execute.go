@@ -46,6 +46,9 @@ func (r *Runner) launch(ctx context.Context, c *run) error {
 	if !r.settled(c.Session, c.Number) {
 		spec.Workspace = &session.Workspace{}
 	}
+	if spec.Environment, err = r.environment(ctx, full); err != nil {
+		return err
+	}
 	if err := r.writeCommand(c.Session, c.Number, spec); err != nil {
 		return err
 	}

@@ -14,6 +14,12 @@ func refuse(code wire.Code, remedy, format string, args ...any) error {
 	return &wire.Error{Code: code, Message: fmt.Sprintf(format, args...), Remedy: remedy}
 }
 
+// refuseAs is refuse for an error whose text is "fault: remedy".
+func refuseAs(code wire.Code, err error) error {
+	message, remedy, _ := strings.Cut(err.Error(), ": ")
+	return refuse(code, remedy, "%s", message)
+}
+
 // invalid is refuse for an error whose text is "fault: remedy", about the part of a request.
 func invalid(part string, err error) error {
 	message, remedy, _ := strings.Cut(err.Error(), ": ")

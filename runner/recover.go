@@ -19,6 +19,9 @@ func (r *Runner) Recover(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("cannot read the store: %w", err)
 	}
 	active, err := r.active(ctx)
+	if err == nil {
+		err = r.recoverEnvironments(ctx)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -67,9 +70,18 @@ func (r *Runner) resume(ctx context.Context, c *run, lost bool) {
 
 // active returns the units of sessions that run, or that systemd is about to start.
 func (r *Runner) active(ctx context.Context) (map[string]bool, error) {
-	states, err := r.Units.List(ctx, paths.SessionUnit("*"), paths.OnlineUnit("*"))
+	active, err := r.activeUnits(ctx, paths.SessionUnit("*"), paths.OnlineUnit("*"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the sessions that run: %w", err)
+	}
+	return active, nil
+}
+
+// activeUnits is likewise for units whose names match one of the patterns.
+func (r *Runner) activeUnits(ctx context.Context, patterns ...string) (map[string]bool, error) {
+	states, err := r.Units.List(ctx, patterns...)
+	if err != nil {
+		return nil, err
 	}
 	active := map[string]bool{}
 	for _, s := range states {

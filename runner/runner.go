@@ -40,13 +40,14 @@ type Settings struct {
 	Logger              *slog.Logger
 	Registry            prometheus.Registerer // gets the metrics; nil for none
 
-	Network     bool // sessions may have it
-	Limits      Limits
-	MaxSessions int           // commands that run at the same time
-	MaxQueued   int           // commands that wait
-	Workspaces  int           // at least MaxSessions
-	IdleTimeout time.Duration // after it a session without a command is closed
-	Retention   time.Duration // after it a closed session is removed
+	Network      bool // sessions may have it
+	Limits       Limits
+	Environments Environments
+	MaxSessions  int           // commands that run at the same time
+	MaxQueued    int           // commands that wait
+	Workspaces   int           // at least MaxSessions
+	IdleTimeout  time.Duration // after it a session without a command is closed
+	Retention    time.Duration // after it a closed session is removed
 }
 
 // Runner runs commands. Its methods are safe for concurrent use.
@@ -70,7 +71,10 @@ type state struct {
 	running  map[key]*run
 	perUser  map[uint32]int // running
 	waiting  int            // commands of all lines
-	changed  chan struct{}  // closed and replaced at each change of a command
+	// The jobs of environments that have not ended, by their keys, and those of them that Run has to start.
+	environments    map[string]*environmentJob
+	environmentJobs []*environmentJob
+	changed         chan struct{} // closed and replaced at each change of a command
 }
 
 // line has the commands of a session in their order.
@@ -105,7 +109,7 @@ type run struct {
 // New returns a Runner, which starts nothing until Run.
 func New(s Settings) *Runner {
 	return &Runner{Settings: s, metrics: newMetrics(s.Registry), wake: make(chan struct{}, 1), pings: make(chan struct{}), state: state{
-		sessions: map[string]*line{}, running: map[key]*run{}, perUser: map[uint32]int{}, changed: make(chan struct{}),
+		sessions: map[string]*line{}, running: map[key]*run{}, perUser: map[uint32]int{}, environments: map[string]*environmentJob{}, changed: make(chan struct{}),
 	}}
 }
 
@@ -126,6 +130,9 @@ func (r *Runner) Run(ctx context.Context) error {
 		for next := r.next(); next != nil; next = r.next() {
 			r.tasks.Go(func() { r.execute(ctx, next) })
 		}
+		for _, job := range r.newEnvironmentJobs() {
+			r.tasks.Go(func() { r.work(ctx, job) })
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -134,6 +141,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		case <-tick.C:
 			r.reconcile(ctx)
 			r.expire(ctx, time.Now())
+			r.makeRoom(ctx)
 		}
 	}
 }

@@ -8,11 +8,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"codex-proxy/internal/strict"
 	"codex-proxy/runner"
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/paths"
 	"codex-proxy/runner/session"
 )
 
@@ -21,29 +24,38 @@ const Path = "/etc/codex-runner/runner.toml"
 
 // Config has the checked settings.
 type Config struct {
-	MaxSessions int
-	MaxQueued   int
-	Workspaces  int
-	IdleTimeout time.Duration
-	Retention   time.Duration
-	Admins      []string // user names
-	Network     bool     // sessions may have it
-	LogLevel    slog.Level
-	Limits      runner.Limits
+	MaxSessions  int
+	MaxQueued    int
+	Workspaces   int
+	IdleTimeout  time.Duration
+	Retention    time.Duration
+	Admins       []string // user names
+	Network      bool     // sessions may have it
+	LogLevel     slog.Level
+	Limits       runner.Limits
+	Environments runner.Environments
 }
 
 // raw is the file as it is written. packaging/runner/runner.toml explains each key.
 type raw struct {
-	MaxSessions int      `toml:"max_sessions"`
-	MaxQueued   int      `toml:"max_queued"`
-	Workspaces  int      `toml:"workspaces"`
-	IdleTimeout duration `toml:"idle_timeout"`
-	Retention   duration `toml:"retention"`
-	Admins      []string `toml:"admins"`
-	Network     bool     `toml:"network"`
-	LogLevel    level    `toml:"log_level"`
-	Default     limits   `toml:"default"`
-	Maximum     limits   `toml:"maximum"`
+	MaxSessions  int          `toml:"max_sessions"`
+	MaxQueued    int          `toml:"max_queued"`
+	Workspaces   int          `toml:"workspaces"`
+	IdleTimeout  duration     `toml:"idle_timeout"`
+	Retention    duration     `toml:"retention"`
+	Admins       []string     `toml:"admins"`
+	Network      bool         `toml:"network"`
+	LogLevel     level        `toml:"log_level"`
+	Default      limits       `toml:"default"`
+	Maximum      limits       `toml:"maximum"`
+	Environments environments `toml:"environments"`
+}
+
+type environments struct {
+	MaxBytes size     `toml:"max_bytes"`
+	Timeout  duration `toml:"timeout"`
+	Network  builds   `toml:"network"`
+	Store    string   `toml:"store"`
 }
 
 type limits struct {
@@ -67,6 +79,9 @@ func defaults() raw {
 			Memory: size{2 << 30}, Tasks: 1024, Output: size{64 << 20}, Disk: size{4 << 30},
 		},
 		Maximum: limits{Timeout: duration{session.MaxTimeout}, Grace: duration{session.MaxGrace}, Output: size{1 << 30}},
+		Environments: environments{
+			MaxBytes: size{20 << 30}, Timeout: duration{30 * time.Minute}, Network: builds{runner.BuildsForAll},
+		},
 	}
 }
 
@@ -84,6 +99,10 @@ func Load(path string) (*Config, error) {
 		MaxSessions: r.MaxSessions, MaxQueued: r.MaxQueued, Workspaces: r.Workspaces, IdleTimeout: r.IdleTimeout.Duration,
 		Retention: r.Retention.Duration, Admins: r.Admins, Network: r.Network, LogLevel: r.LogLevel.Level,
 		Limits: runner.Limits{Default: r.Default.wire(), Maximum: r.Maximum.wire()},
+		Environments: runner.Environments{
+			MaxBytes: r.Environments.MaxBytes.bytes, Timeout: r.Environments.Timeout.Duration,
+			Network: r.Environments.Network.BuildNetwork, Store: r.Environments.Store,
+		},
 	}
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -122,6 +141,27 @@ func (c *Config) check() error {
 	}
 	if err := c.Limits.Check(); err != nil {
 		return fmt.Errorf("[default] does not fit [maximum]: %w", err)
+	}
+	return checkEnvironments(c.Environments)
+}
+
+// hidden are the directories of the host that builds and sessions do not see.
+var hidden = []string{"/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev/shm", paths.StateDir, paths.RuntimeDir}
+
+func checkEnvironments(e runner.Environments) error {
+	switch {
+	case e.MaxBytes <= 0:
+		return errors.New("environments.max_bytes is 0: use a size above 0")
+	case e.Timeout <= 0 || e.Timeout > session.MaxWait:
+		return fmt.Errorf("environments.timeout is %v: use a time up to %v", e.Timeout, session.MaxWait)
+	case e.Store != "" && (!filepath.IsAbs(e.Store) || filepath.Clean(e.Store) != e.Store):
+		return fmt.Errorf("environments.store is %q: use an absolute path, without . and ..", e.Store)
+	}
+	for _, dir := range hidden {
+		if e.Store == dir || strings.HasPrefix(e.Store, dir+"/") {
+			return fmt.Errorf("environments.store is %q: sessions and builds do not see files below %s: use another directory, "+
+				"such as /srv/packages", e.Store, dir)
+		}
 	}
 	return nil
 }

@@ -72,6 +72,11 @@ func TestErrors(t *testing.T) {
 		"idle_timeout = \"-1s\"":              "idle_timeout is -1s: use",
 		"[default]\ntimeout = \"0s\"":         "default.timeout and default.output must be above 0",
 		"[maximum]\nmemory = \"1G\"":          "[default] does not fit [maximum]: limits.memory is out of range",
+		"[environments]\nstore = \"wheels\"":  `environments.store is "wheels": use an absolute path`,
+		"[environments]\nstore = \"/home/x\"": "sessions and builds do not see files below /home",
+		"[environments]\nmax_bytes = \"0\"":   "environments.max_bytes is 0",
+		"[environments]\ntimeout = \"1h\"":    "environments.timeout is 1h0m0s: use a time up to 50m",
+		"[environments]\nnetwork = \"some\"":  `runner.toml:2: environments.network: "some" is not one of all, online and none`,
 	} {
 		_, err := load(t, text)
 		assert.ErrorContains(t, err, want)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"codex-proxy/runner"
 )
 
 // bad is the error of a value. go-toml finds the line by its text.
@@ -47,6 +49,19 @@ func (s *size) UnmarshalText(text []byte) error {
 	}
 	s.bytes = v << shift
 	return nil
+}
+
+// builds is all, online or none.
+type builds struct{ runner.BuildNetwork }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *builds) UnmarshalText(text []byte) error {
+	switch v := runner.BuildNetwork(text); v {
+	case runner.BuildsForAll, runner.BuildsForOnline, runner.BuildsForNone:
+		b.BuildNetwork = v
+		return nil
+	}
+	return bad(text, "%q is not one of all, online and none", text)
 }
 
 // level is debug, info, warn or error.

@@ -70,7 +70,7 @@ func Run(ctx context.Context, s Settings) error {
 	return serve(ctx, s, listener, runner.New(runner.Settings{
 		Store: st, Units: manager, Watcher: watcher, Logger: s.Logger,
 		StateDir: paths.StateDir, RuntimeDir: paths.RuntimeDir, Secrets: paths.Secrets,
-		Network: s.Config.Network, Limits: s.Config.Limits, MaxSessions: s.Config.MaxSessions, MaxQueued: s.Config.MaxQueued,
+		Network: s.Config.Network, Environments: s.Config.Environments, Limits: s.Config.Limits, MaxSessions: s.Config.MaxSessions, MaxQueued: s.Config.MaxQueued,
 		Workspaces: s.Config.Workspaces, IdleTimeout: s.Config.IdleTimeout, Retention: s.Config.Retention,
 	}))
 }

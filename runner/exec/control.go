@@ -14,9 +14,6 @@ import (
 // maxRequest bounds a request on the control socket, in bytes.
 const maxRequest = 64 << 10
 
-// MaxReply bounds a Reply, in bytes: the manifests of an environment may be in it.
-const MaxReply = 16 << 20
-
 // writeBound bounds the time in which the daemon takes a reply.
 const writeBound = time.Second
 

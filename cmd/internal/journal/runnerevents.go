@@ -38,6 +38,14 @@ func runnerEvents() []event {
 			"An environment could not be built",
 			"CODEX_ERROR has the reason, which the sessions that need the environment have, too. The next\n" +
 				"one that needs it builds it again. `codex-runner doctor` says which tools are missing."},
+		{"environments-unfound", "234d7278c9d14cbeb4e09cf20f375d36", "cannot find the environments",
+			"The environments could not be listed",
+			"The store cannot be read; CODEX_ERROR has the reason, such as a full disk. None is removed\n" +
+				"meanwhile, and the service tries again every few seconds."},
+		{"environment-unremoved", "f5478b90bf0b44b9b97089c80651bc6a", "cannot remove an environment",
+			"An environment could not be removed",
+			"CODEX_ERROR has the reason; `journalctl -u codex-sweep@environment-@CODEX_ENVIRONMENT@` may\n" +
+				"have more. The service tries again every few seconds."},
 		{"evicted", "97398e0f1e0c4377b6c93c574f3a8eb4", "something unused was removed to make room",
 			"Something unused was removed to make room",
 			"The @CODEX_KIND@ @CODEX_NAME@ was not used for the longest time. It is made again when a\n" +
