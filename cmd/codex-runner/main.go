@@ -5,15 +5,12 @@ package main
 import (
 	"context"
 	"io"
-	"log/slog"
 	"os"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/journal"
-	"codex-proxy/notify"
 )
 
 // version is set by the linker in packages.
@@ -35,15 +32,9 @@ func commands() []cli.Group {
 			shellCommand(), artifactsCommand(), pruneCommand(), statusCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
-			serveCommand(), sessionPrepareCommand(), sessionExecCommand(), sessionEndedCommand(), repositoryPrepareCommand(),
-			repositoryFetchCommand(), environmentPrepareCommand(), environmentBuildCommand(), sweepCommand(),
+			serveCommand(),
 		}},
 	}
-}
-
-// notifierOf returns the notifier of the unit.
-func notifierOf(c *cobra.Command) (*notify.Notifier, error) {
-	return notify.FromEnv(slog.New(journal.NewHandler(journal.Runner, c.ErrOrStderr(), slog.LevelInfo)))
 }
 
 // versionString is the linked version, or what the go command knows.

@@ -51,8 +51,8 @@ const (
 	SystemControl = "/run/systemd/system.control"
 )
 
-// Program is the installed program.
-const Program = "/usr/bin/codex-runner"
+// UnitProgram is the installed program of the units that the daemon starts.
+const UnitProgram = "/usr/lib/codex-runner/codex-runner-unit"
 
 // The files of a command, in CommandDir. The daemon makes the specification and Stdin, root the others.
 const (

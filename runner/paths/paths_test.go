@@ -14,9 +14,9 @@ func TestUnitHasThesePaths(t *testing.T) {
 	text, err := os.ReadFile("../../packaging/systemd/" + SessionUnit(""))
 	require.NoError(t, err)
 	for _, line := range []string{
-		"ExecStartPre=+" + Program + " session-prepare %i",
-		"ExecStart=" + Program + " session-exec",
-		"ExecStopPost=+" + Program + " session-ended %i",
+		"ExecStartPre=+" + UnitProgram + " session-prepare %i",
+		"ExecStart=" + UnitProgram + " session-exec",
+		"ExecStopPost=+" + UnitProgram + " session-ended %i",
 		"StateDirectory=" + strings.TrimPrefix(SessionStates, "/var/lib/") + "/%i",
 		"LoadCredential=" + strings.TrimSuffix(CredentialPrefix, "_") + ":" + Secrets + "/%i",
 		"BindPaths=-" + Sessions + "/%i/" + WorkspaceLink + ":" + Workspace,
@@ -33,18 +33,18 @@ func TestUnitHasThesePaths(t *testing.T) {
 func TestJobsHaveThesePaths(t *testing.T) {
 	for unit, lines := range map[string][]string{
 		RepositoryUnit(""): {
-			"ExecStartPre=+" + Program + " repository-prepare %i",
-			"ExecStart=" + Program + " repository-fetch",
+			"ExecStartPre=+" + UnitProgram + " repository-prepare %i",
+			"ExecStart=" + UnitProgram + " repository-fetch",
 			"StateDirectory=" + strings.TrimPrefix(RepositoryStates, PrivateStates+"/") + "/%i",
 			"LoadCredential=" + strings.TrimSuffix(RepositoryCredentialPrefix, "_") + ":" + RepositoryCredentials + "/%i",
 		},
 		EnvironmentUnit(""): {
-			"ExecStartPre=+" + Program + " environment-prepare %i",
-			"ExecStart=" + Program + " environment-build %i",
+			"ExecStartPre=+" + UnitProgram + " environment-prepare %i",
+			"ExecStart=" + UnitProgram + " environment-build %i",
 			"StateDirectory=" + strings.TrimPrefix(EnvironmentStates, PrivateStates+"/") + "/%i",
 			"BindPaths=" + EnvironmentStates + "/%i:" + Environments + "/%i",
 		},
-		strings.Replace(SweepUnit("", ""), "-.service", ".service", 1): {"ExecStart=" + Program + " sweep %i"},
+		strings.Replace(SweepUnit("", ""), "-.service", ".service", 1): {"ExecStart=" + UnitProgram + " sweep %i"},
 	} {
 		text, err := os.ReadFile("../../packaging/systemd/" + unit)
 		require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 	"codex-proxy/test/machine"
 )
 
-// runnerBed is a machine with codex-runner's program and the units of sessions. The test plays the daemon.
+// runnerBed is a machine with codex-runner's programs and the units of sessions. The test plays the daemon.
 type runnerBed struct {
 	*machine.Machine
 	t *testing.T
@@ -41,13 +41,16 @@ var runnerFiles = map[string]string{
 	"packaging/tmpfiles/codex-runner.conf":         "/usr/lib/tmpfiles.d/",
 }
 
-// bootRunner boots a machine that has the packages of Debian, codex-runner's program, runnerFiles, and more files.
+// bootRunner boots a machine that has the packages of Debian, codex-runner's programs, runnerFiles, and more files.
 func bootRunner(t *testing.T, suite string, more map[string]string, packages ...string) *machine.Machine {
 	t.Helper()
 	out, err := exec.Command("make", "--silent", "--directory=../..", onlineUnit, onlineEnvironmentUnit).CombinedOutput()
 	require.NoError(t, err, string(out))
-	program := buildRunner(t)
-	install := []machine.Entry{{Path: paths.Program, Source: program, Mode: 0o755}}
+	built := buildRunner(t)
+	var install []machine.Entry
+	for _, program := range runnerPrograms {
+		install = append(install, machine.Entry{Path: program, Source: built + filepath.Base(program), Mode: 0o755})
+	}
 	for _, files := range []map[string]string{runnerFiles, more} {
 		for file, dir := range files {
 			source, err := filepath.Abs("../../" + file)

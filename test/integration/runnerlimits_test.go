@@ -52,10 +52,10 @@ func TestRunnerLimits(t *testing.T) {
 	// An emulated program needs time.
 	files = append(files, machine.File{Path: "/etc/systemd/system/codex-session@.service.d/slow.conf",
 		Data: []byte("[Service]\nWatchdogSec=5min\n")})
-	program := buildRunner(t)
+	program := buildRunner(t) + filepath.Base(paths.UnitProgram)
 	bothSuitesInTurn(t, func(t *testing.T, suite string) {
 		r := machine.Emulate(t, machine.Debian(suite), machine.Emulation{
-			Files: files, Binds: []machine.Bind{{Source: program, Target: paths.Program}},
+			Files: files, Binds: []machine.Bind{{Source: program, Target: paths.UnitProgram}},
 			Memory: 1024, Script: runnerLimitsScript, Timeout: 10 * time.Minute,
 		})
 		for name, want := range map[string]runneroutcome.Word{
@@ -77,13 +77,16 @@ func TestRunnerLimits(t *testing.T) {
 	})
 }
 
-// buildRunner builds codex-runner.
-func buildRunner(t *testing.T) string {
+// runnerPrograms are the installed programs of codex-runner.
+var runnerPrograms = []string{"/usr/bin/codex-runner", paths.UnitProgram}
+
+// buildRunner builds them, and returns their directory.
+func buildRunner(t *testing.T) (dir string) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "codex-runner")
-	build := exec.Command("go", "build", "-o", program, "../../cmd/codex-runner")
+	dir = t.TempDir() + "/"
+	build := exec.Command("go", "build", "-o", dir, "../../cmd/codex-runner", "../../cmd/codex-runner-unit")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
-	return program
+	return dir
 }

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/notify"
+	"codex-proxy/runner/exec"
+	"codex-proxy/runner/paths"
+	"codex-proxy/runner/prepare"
+)
+
+// sessionPrepare opens the files of the next command of a session, passes them to session-exec through systemd, and
+// gives the session its workspace. It is ExecStartPre of codex-session@ID.service and runs as root: the files belong to
+// codex-runner.service, and the sandbox of the session has no path to them.
+func sessionPrepare(ctx context.Context, id string, notifier *notify.Notifier) error {
+	return prepare.Installed().Prepare(ctx, id, notifier)
+}
+
+// sessionExec makes the workspace, waits for the environment, runs the command that session-prepare has passed on, writes
+// its output to the log of the session, ends it at its limits or when it is cancelled, and writes down how it ended. It
+// is the main process of codex-session@ID.service. There is no error if the result is written, whatever became of the
+// command.
+func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error {
+	score, err := exec.Hide()
+	if err != nil {
+		return err
+	}
+	defer score.Close()
+	files, err := notify.InheritedFiles()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM)
+	defer stop()
+	shim := exec.Shim{
+		Files: files, Notifier: notifier, Score: score, Workspace: paths.Workspace,
+		Disk:        []string{paths.Workspace, os.Getenv("HOME"), "/tmp", "/var/tmp"},
+		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Environ: os.Environ(),
+		Preparations: []exec.Preparation{
+			exec.Workspace{
+				Repository: paths.Repository, Record: files[paths.RecordFile], Tenant: files[paths.TenantFile],
+			},
+			exec.Patch{File: files[paths.PatchFile]},
+			exec.Environment{Dir: paths.Environments, Path: os.Getenv("PATH")},
+		},
+	}
+	return shim.Run(ctx)
+}
+
+// sessionEnded records how the unit of a session has ended, from the variables of systemd and the counters of its cgroup,
+// and removes what the start has made. It is ExecStopPost of codex-session@ID.service and runs as root, after any end: no
+// process of the session is left then.
+func sessionEnded(_ context.Context, id string, _ *notify.Notifier) error {
+	return prepare.Installed().End(id, os.Getenv)
+}
