@@ -1,0 +1,151 @@
+package integration
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/runner/api/wire"
+	ends "codex-proxy/runner/outcome"
+	"codex-proxy/runner/paths"
+	"codex-proxy/test/machine"
+)
+
+// isolationBed is a daemonBed with a session that holds a mark in every place that it has, and things of others.
+type isolationBed struct {
+	*daemonBed
+	mark   string
+	victim wire.Session
+	slot   int
+	pid    int // of its command
+	found  []byte // what an intruder knows of the victim, in the worst case
+}
+
+const intruder = "/usr/bin/intruder"
+
+func newIsolationBed(t *testing.T, suite string) *isolationBed {
+	t.Helper()
+	b := &isolationBed{daemonBed: newDaemonBed(t, suite), mark: "the mark of the victim"}
+	program := filepath.Join(t.TempDir(), "intruder")
+	build := exec.Command("go", "build", "-o", program, "../intruder")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.NoError(t, b.CopyIn(program, intruder))
+	b.MustRun(t, "install", "--mode=4755", intruder, intruder+"-root")
+	key := paths.Key("https://example.org/another")
+	for _, file := range []string{
+		paths.RepositoryStates + "/" + key + "/mirror.git/HEAD", paths.EnvironmentStates + "/" + key + "/.ready",
+		"/run/codex-proxy/token", "/run/codex-worker/token", "/var/lib/codex-proxy/token", "/var/lib/codex-worker/token",
+	} {
+		require.NoError(t, b.WriteFile(file, []byte("of others"), 0o644))
+	}
+	b.MustRun(t, "systemd-run", "--unit=proxy", "--socket-property=ListenStream=/run/codex-proxy/api.sock",
+		"--socket-property=SocketMode=0666", "true")
+	for _, address := range [][2]string{{"tcp", "127.0.0.1:8787"}, {"unix", "@host"}} {
+		listener, err := b.Listen(address[0], address[1])
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = listener.Close() })
+	}
+	b.hold(key)
+	return b
+}
+
+// hold makes the victim.
+func (b *isolationBed) hold(key string) {
+	b.t.Helper()
+	b.victim = b.create(wire.NewSession{
+		Secrets: map[string]string{"TOKEN": "the secret of the victim"},
+		Commands: []wire.NewCommand{{Args: []string{intruder, "hold", b.mark}, Env: map[string]string{"MARK": b.mark}}},
+	})
+	b.until(b.victim.ID, 1, wire.CommandRunning)
+	b.logged(b.victim.ID, b.mark+" is ready\n")
+	unit := paths.SessionUnit(b.victim.ID)
+	processes, err := b.Processes(unit)
+	require.NoError(b.t, err)
+	at := slices.IndexFunc(processes, func(p machine.Process) bool { return strings.HasPrefix(p.Command, intruder) })
+	require.GreaterOrEqual(b.t, at, 0, "%v", processes)
+	b.pid = processes[at].Inside
+	shown, err := b.Show(b.t.Context(), unit, "MainPID", "UID")
+	require.NoError(b.t, err)
+	main, err := strconv.Atoi(shown["MainPID"])
+	require.NoError(b.t, err)
+	uid, err := strconv.Atoi(shown["UID"])
+	require.NoError(b.t, err)
+	tenants := b.MustRun(b.t, "grep", "--recursive", "--include="+paths.Tenant, "--files-with-matches", b.victim.ID, paths.Workspaces)
+	b.slot, err = strconv.Atoi(filepath.Base(filepath.Dir(strings.TrimSpace(tenants))))
+	require.NoError(b.t, err)
+	b.found, err = json.Marshal(map[string]any{
+		"ID": b.victim.ID, "Slot": b.slot, "UID": uid, "PID": b.pid, "Main": main,
+		"Key": key, "Mark": b.mark, "Unit": unit, "Remote": "192.0.2.1:80",
+	})
+	require.NoError(b.t, err)
+}
+
+// logged waits until a command has written a text.
+func (b *isolationBed) logged(id, text string) {
+	b.t.Helper()
+	conn, err := b.DialUnix(b.t.Context(), paths.Socket)
+	require.NoError(b.t, err)
+	defer conn.Close()
+	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet,
+		"http://codex-runner/v1/sessions/"+id+"/commands/1/logs?follow=true", nil)
+	require.NoError(b.t, err)
+	answer, err := b.client.Do(request)
+	require.NoError(b.t, err)
+	defer answer.Body.Close()
+	read := make([]byte, len(text))
+	for n := 0; n < len(read); {
+		more, err := answer.Body.Read(read[n:])
+		require.NoError(b.t, err, string(read[:n]))
+		n += more
+	}
+	require.Equal(b.t, text, string(read))
+}
+
+// reached returns what a command of the intruder reached.
+func (b *isolationBed) reached(output string) []string {
+	b.t.Helper()
+	var list []string
+	for line := range strings.Lines(output) {
+		if what, ok := strings.CutPrefix(line, "REACHED "); ok {
+			list = append(list, strings.TrimSpace(what))
+		}
+	}
+	return list
+}
+
+// TestRunnerIsolation has a session that tries to reach another one, the service and the host, in all ways we know.
+func TestRunnerIsolation(t *testing.T) {
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newIsolationBed(t, suite)
+		try := wire.NewCommand{Args: []string{intruder, "try", string(b.found)}}
+		s := b.create(wire.NewSession{Commands: []wire.NewCommand{try}})
+		output, c := b.follow(s.ID, 1)
+		require.Equal(t, ends.Succeeded, c.Outcome.Word, "%s: %s", c.Outcome.Text, output)
+		assert.Empty(t, b.reached(string(output)))
+		t.Logf("%s: %s", suite, output)
+
+		// The same attempts succeed where nothing keeps them from it: as root, outside of the sandbox.
+		var id, pid = b.victim.ID, strconv.Itoa(b.pid)
+		control := []string{
+			"read /var/lib/private/codex-session/" + id + "/mark", "read /var/lib/codex-runner/sessions/" + id + "/1/output",
+			"read /run/codex-runner/secrets/" + id + "/TOKEN", "read /proc/" + pid + "/environ", "read /proc/" + pid + "/cwd/mark",
+			"read /tmp/systemd-private-*/tmp/mark", "find the mark in /proc", "signal " + pid, "trace " + pid, "memory of " + pid,
+			"connect to /run/codex-runner/api.sock", "connect to /run/dbus/system_bus_socket", "connect to /run/codex-proxy/*",
+			"connect to @host", "connect to 127.0.0.1:8787", "read /run/codex-proxy/*", "a program with the set-user-ID bit",
+			"a user namespace", "write into /repository/mirror.git",
+		}
+		direct := b.MustRun(t, append([]string{intruder, "try", string(b.found)}, control...)...)
+		assert.ElementsMatch(t, control[:len(control)-1], b.reached(direct))
+	})
+}
