@@ -25,8 +25,7 @@ type isolationBed struct {
 	*daemonBed
 	mark   string
 	victim wire.Session
-	slot   int
-	pid    int // of its command
+	pid    int    // of its command
 	found  []byte // what an intruder knows of the victim, in the worst case
 }
 
@@ -35,6 +34,8 @@ const intruder = "/usr/bin/intruder"
 func newIsolationBed(t *testing.T, suite string) *isolationBed {
 	t.Helper()
 	b := &isolationBed{daemonBed: newDaemonBed(t, suite), mark: "the mark of the victim"}
+	// A session more than the victim and two others takes the workspace of one that is idle.
+	require.NoError(t, b.WriteFile("/etc/codex-runner/runner.toml", []byte("max_sessions = 3\nworkspaces = 3\n"), 0o644))
 	program := filepath.Join(t.TempDir(), "intruder")
 	build := exec.Command("go", "build", "-o", program, "../intruder")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -64,7 +65,7 @@ func newIsolationBed(t *testing.T, suite string) *isolationBed {
 func (b *isolationBed) hold(key string) {
 	b.t.Helper()
 	b.victim = b.create(wire.NewSession{
-		Secrets: map[string]string{"TOKEN": "the secret of the victim"},
+		Secrets:  map[string]string{"TOKEN": "the secret of the victim"},
 		Commands: []wire.NewCommand{{Args: []string{intruder, "hold", b.mark}, Env: map[string]string{"MARK": b.mark}}},
 	})
 	b.until(b.victim.ID, 1, wire.CommandRunning)
@@ -81,11 +82,8 @@ func (b *isolationBed) hold(key string) {
 	require.NoError(b.t, err)
 	uid, err := strconv.Atoi(shown["UID"])
 	require.NoError(b.t, err)
-	tenants := b.MustRun(b.t, "grep", "--recursive", "--include="+paths.Tenant, "--files-with-matches", b.victim.ID, paths.Workspaces)
-	b.slot, err = strconv.Atoi(filepath.Base(filepath.Dir(strings.TrimSpace(tenants))))
-	require.NoError(b.t, err)
 	b.found, err = json.Marshal(map[string]any{
-		"ID": b.victim.ID, "Slot": b.slot, "UID": uid, "PID": b.pid, "Main": main,
+		"ID": b.victim.ID, "Slot": b.slotOf(b.victim.ID), "UID": uid, "PID": b.pid, "Main": main,
 		"Key": key, "Mark": b.mark, "Unit": unit, "Remote": "192.0.2.1:80",
 	})
 	require.NoError(b.t, err)
@@ -134,6 +132,11 @@ func TestRunnerIsolation(t *testing.T) {
 		require.Equal(t, ends.Succeeded, c.Outcome.Word, "%s: %s", c.Outcome.Text, output)
 		assert.Empty(t, b.reached(string(output)))
 		t.Logf("%s: %s", suite, output)
+		// With the network, it also reaches what listens in that of the host, and nothing more.
+		s = b.create(wire.NewSession{Network: true, Commands: []wire.NewCommand{try}})
+		output, c = b.follow(s.ID, 1)
+		require.Equal(t, ends.Succeeded, c.Outcome.Word, "%s: %s", c.Outcome.Text, output)
+		assert.ElementsMatch(t, []string{"connect to @host", "connect to 127.0.0.1:8787"}, b.reached(string(output)))
 
 		// The same attempts succeed where nothing keeps them from it: as root, outside of the sandbox.
 		var id, pid = b.victim.ID, strconv.Itoa(b.pid)
@@ -147,5 +150,75 @@ func TestRunnerIsolation(t *testing.T) {
 		}
 		direct := b.MustRun(t, append([]string{intruder, "try", string(b.found)}, control...)...)
 		assert.ElementsMatch(t, control[:len(control)-1], b.reached(direct))
+		b.undisturbed()
 	})
+}
+
+// plant leaves in a session all that could mislead root or the next session.
+const plant = `umask 0; for d in $HOME /workspace /tmp /var/tmp /dev/shm; do echo planted >$d/mark; done
+ln -s /etc/passwd link; ln -s /etc directory; ln -s /etc .git; ln /etc/passwd hard 2>/dev/null; mkfifo pipe $HOME/pipe
+mkdir -p -m 0777 open a/b/c; mkdir -m 0 closed; ln -s /etc/shadow $HOME/shadow; mv a/b a/moved; ln -s / a/b; chmod 0 a .
+exit 0`
+
+// TestRunnerReuse has sessions that get the workspace and the user of an earlier one: they find nothing of it.
+func TestRunnerReuse(t *testing.T) {
+	bothSuites(t, func(t *testing.T, suite string) {
+		b := newIsolationBed(t, suite)
+		etc := b.MustRun(t, "sh", "-c", "ls -ln /etc /etc/passwd /etc/shadow | sha256sum")
+		first := b.create(script(plant))
+		_, c := b.follow(first.ID, 1)
+		require.Equal(t, ends.Succeeded, c.Outcome.Word, c.Outcome.Text)
+		user := strings.TrimSpace(b.MustRun(t, "stat", "--format=%u", paths.PrivateStates+"/codex-session/"+first.ID))
+		slot := b.slotOf(first.ID)
+
+		// systemd gives a session the user that its home belongs to, if no unit has that one (DynamicUser= in systemd.exec(5)).
+		second := b.create(script("exit 0"))
+		b.follow(second.ID, 1)
+		b.MustRun(t, "chown", "--recursive", user, paths.PrivateStates+"/codex-session/"+second.ID)
+		found, err := json.Marshal(map[string]any{"ID": first.ID, "Slot": slot, "PID": 1, "Main": 1, "UID": 65533, "Mark": "planted"})
+		require.NoError(t, err)
+		b.send(http.MethodPost, "/v1/sessions/"+second.ID+"/commands",
+			wire.NewCommand{Args: []string{"sh", "-c", "id -u >own; exec " + intruder + ` try "$FOUND"`}, Env: map[string]string{"FOUND": string(found)}}, nil)
+		output, c := b.follow(second.ID, 2)
+		require.Equal(t, ends.Succeeded, c.Outcome.Word, "%s: %s", c.Outcome.Text, output)
+		assert.Empty(t, b.reached(string(output)))
+		own, err := b.ReadFile(filepath.Join(paths.Workspaces, strconv.Itoa(b.slotOf(second.ID)), paths.Tree, "own"))
+		require.NoError(t, err)
+		assert.Equal(t, user, strings.TrimSpace(string(own)), "it has the user of the first session")
+
+		// There is no other slot than that of a session that is idle.
+		var last wire.Session
+		for range 2 {
+			last = b.create(script("ls -A /workspace $HOME /tmp /var/tmp /dev/shm; touch new; stat -c %a ."))
+			output, c = b.follow(last.ID, 1)
+			assert.Equal(t, ends.Succeeded, c.Outcome.Word, c.Outcome.Text)
+			assert.Equal(t, "/dev/shm:\n\n/tmp:\n\n/var/lib/codex-session/"+last.ID+":\n\n/var/tmp:\n\n/workspace:\n755\n", string(output))
+		}
+		assert.Equal(t, etc, b.MustRun(t, "sh", "-c", "ls -ln /etc /etc/passwd /etc/shadow | sha256sum"))
+
+		// A session can kill all of its own processes, and no other.
+		s := b.create(script("kill -KILL -1"))
+		_, c = b.follow(s.ID, 1)
+		assert.NotEqual(t, ends.Succeeded, c.Outcome.Word, c.Outcome.Text)
+		t.Logf("%s: a command that kills its main process: %s: %s", suite, c.Outcome.Word, c.Outcome.Text)
+		b.undisturbed()
+	})
+}
+
+// undisturbed ends the victim, which reports everything that reached it.
+func (b *isolationBed) undisturbed() {
+	b.t.Helper()
+	b.send(http.MethodPost, "/v1/sessions/"+b.victim.ID+"/cancel", wire.Cancel{}, nil)
+	output, c := b.follow(b.victim.ID, 1)
+	assert.Equal(b.t, b.mark+" is ready\nended\n", string(output))
+	assert.Equal(b.t, ends.Cancelled, c.Outcome.Word, c.Outcome.Text)
+}
+
+// slotOf returns the slot of the workspace that a session has.
+func (b *isolationBed) slotOf(id string) int {
+	b.t.Helper()
+	tenants := b.MustRun(b.t, "grep", "--recursive", "--include="+paths.Tenant, "--files-with-matches", id, paths.Workspaces)
+	slot, err := strconv.Atoi(filepath.Base(filepath.Dir(strings.TrimSpace(tenants))))
+	require.NoError(b.t, err)
+	return slot
 }

@@ -50,10 +50,10 @@ func hold(mark string) error {
 	}
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGTERM)
-	fmt.Println(mark, "is ready")
+	fmt.Fprintln(os.Stdout, mark, "is ready")
 	select {
 	case <-ended:
-		fmt.Println("ended")
+		fmt.Fprintln(os.Stdout, "ended")
 		return nil
 	case address := <-reached:
 		return fmt.Errorf("a connection to %s", address)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -82,8 +83,7 @@ func sockets(v victim) []attempt {
 
 // common are the sockets that every program has: each request to them is limited to what the user may do.
 var common = []string{
-	"/run/systemd/notify", "/run/systemd/journal/socket", "/run/systemd/journal/stdout", "/run/systemd/journal/dev-log",
-	"/run/systemd/userdb/io.systemd.DynamicUser",
+	"/run/systemd/notify", "/run/systemd/userdb/io.systemd.DynamicUser",
 }
 
 // anySocket connects to every socket of the file system that it finds, but to those of its own and common.
@@ -95,7 +95,7 @@ func anySocket() error {
 				return nil // it may not look there
 			}
 			if connect("unix", path) == nil || connect("unixgram", path) == nil {
-				fmt.Println("socket", path)
+				fmt.Fprintln(os.Stdout, "socket", path)
 				err = nil
 			}
 			return nil
