@@ -101,6 +101,9 @@ func (r *Runner) alive(ctx context.Context, unit string) bool {
 	return err == nil && active[unit]
 }
 
+// listBound bounds what the loop of Run waits for systemd: the loop answers to the watchdog.
+const listBound = 10 * time.Second
+
 // reconcile finds units that have gone without a record of their end. The list is read after the commands: the units
 // of all of these have started.
 func (r *Runner) reconcile(ctx context.Context) {
@@ -112,10 +115,13 @@ func (r *Runner) reconcile(ctx context.Context) {
 		}
 	}
 	r.mu.Unlock()
-	if len(started) == 0 {
+	bounded, cancel := context.WithTimeout(ctx, listBound)
+	defer cancel()
+	active, err := r.active(bounded)
+	if ctx.Err() != nil {
 		return
 	}
-	active, err := r.active(ctx)
+	r.systemdAnswers(err == nil)
 	if err != nil {
 		r.Logger.Warn("cannot find the sessions that run", "error", err)
 		return

@@ -55,6 +55,7 @@ type Runner struct {
 	Settings
 
 	metrics *metrics
+	since   time.Time
 	wake    chan struct{} // holds one element if there may be a command to start
 	pings   chan struct{}
 	tasks   sync.WaitGroup
@@ -75,6 +76,7 @@ type state struct {
 	environments    map[string]*environmentJob
 	environmentJobs []*environmentJob
 	changed         chan struct{} // closed and replaced at each change of a command
+	fault           error         // why no command can start
 }
 
 // line has the commands of a session in their order.
@@ -108,9 +110,18 @@ type run struct {
 
 // New returns a Runner, which starts nothing until Run.
 func New(s Settings) *Runner {
-	return &Runner{Settings: s, metrics: newMetrics(s.Registry), wake: make(chan struct{}, 1), pings: make(chan struct{}), state: state{
-		sessions: map[string]*line{}, running: map[key]*run{}, perUser: map[uint32]int{}, environments: map[string]*environmentJob{}, changed: make(chan struct{}),
-	}}
+	r := &Runner{
+		Settings: s, metrics: newMetrics(s.Registry), since: time.Now(), wake: make(chan struct{}, 1),
+		pings: make(chan struct{}),
+		state: state{
+			sessions: map[string]*line{}, running: map[key]*run{}, perUser: map[uint32]int{},
+			environments: map[string]*environmentJob{}, changed: make(chan struct{}),
+		},
+	}
+	if s.Registry != nil {
+		s.Registry.MustRegister(collector{r})
+	}
+	return r
 }
 
 // reconcileEvery bounds how long the end of a unit that leaves no file stays unnoticed, and how late sessions expire.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -37,6 +38,7 @@ type daemon struct {
 	socket  string
 	listen  *net.UnixListener
 	systemd *runnertest.Systemd
+	metrics *prometheus.Registry
 	stop    func()
 }
 
@@ -70,13 +72,14 @@ func (d *daemon) start() {
 	watcher, err := logs.NewWatcher()
 	require.NoError(t, err)
 	logger := slog.New(slog.DiscardHandler)
+	d.metrics = prometheus.NewRegistry()
 	r := runner.New(runner.Settings{
-		Store: st, Units: d.systemd, Watcher: watcher, StateDir: d.dir, RuntimeDir: filepath.Join(d.dir, "run"),
+		Registry: d.metrics, Store: st, Units: d.systemd, Watcher: watcher, StateDir: d.dir, RuntimeDir: filepath.Join(d.dir, "run"),
 		Secrets: filepath.Join(d.dir, "secrets"), Logger: logger, MaxSessions: 2, MaxQueued: 2, Workspaces: 2,
 		IdleTimeout: time.Hour, Retention: time.Hour,
 		Limits: runner.Limits{Default: wire.Limits{Timeout: wire.Duration(time.Minute), Output: 1 << 30}},
 	})
-	server := api.New(api.Settings{Runner: r, Version: "1.2.3", Ready: func() error { return nil }, Logger: logger})
+	server := api.New(api.Settings{Runner: r, Version: "1.2.3", Metrics: d.metrics, Logger: logger})
 	socket, err := d.listen.File() // the daemon closes its copy alone
 	require.NoError(t, err)
 	listener, err := net.FileListener(socket)

@@ -21,16 +21,23 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request, _ caller) error 
 		Version: s.Version, Since: s.since, Ready: true,
 		MaxSessions: s.Runner.MaxSessions, MaxQueued: s.Runner.MaxQueued,
 	}
-	if err := s.Ready(); err != nil {
+	if err := s.Runner.Ready(); err != nil {
 		v.Ready, v.Reason = false, err.Error()
 	}
 	v.Running, v.Queued = s.Runner.Load()
-	var err error
-	v.Sessions, v.Workspaces, v.Leased, err = s.Runner.Store.Count(r.Context())
-	if err == nil {
-		answer(w, http.StatusOK, v)
+	tally, err := s.Runner.Store.Tally(r.Context())
+	if err != nil {
+		return err
 	}
-	return err
+	v.Sessions, v.Workspaces, v.Leased = tally.AllSessions(), tally.Workspaces, tally.Leased
+	v.Environments, v.EnvironmentBytes = tally.Environments, tally.EnvironmentBytes
+	disk, err := s.Runner.Disk()
+	if err != nil {
+		return err
+	}
+	v.DiskSize, v.DiskFree = int64(disk.Size), int64(disk.Free)
+	answer(w, http.StatusOK, v)
+	return nil
 }
 
 func (s *Server) createSession(w http.ResponseWriter, r *http.Request, c caller) error {

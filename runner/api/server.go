@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"codex-proxy/runner"
@@ -25,10 +26,9 @@ type Settings struct {
 	Runner  *runner.Runner
 	Version string // of the program
 	// Admins are names of users who see the sessions of all users, as root does.
-	Admins []string
-	// Ready returns why the daemon is not ready, or nil.
-	Ready  func() error
-	Logger *slog.Logger
+	Admins  []string
+	Metrics prometheus.Gatherer
+	Logger  *slog.Logger
 }
 
 // Server serves the API. Its methods are safe for concurrent use.
@@ -83,6 +83,7 @@ func (s *Server) Handler() http.Handler {
 	for pattern, serve := range map[string]route{
 		"GET /v1/openapi.yaml":                     s.document,
 		"GET /v1/status":                           s.status,
+		"GET /metrics":                             s.metrics,
 		"POST /v1/sessions":                        s.createSession,
 		"GET /v1/sessions":                         s.listSessions,
 		"GET /v1/sessions/{id}":                    s.getSession,

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -51,15 +52,15 @@ func newBed(t *testing.T, admins ...string) *bed {
 	require.NoError(t, err)
 	watcher, err := logs.NewWatcher()
 	require.NoError(t, err)
-	logger := slog.New(slog.DiscardHandler)
+	logger, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	r := runner.New(runner.Settings{
-		Store: st, Units: b.systemd, Watcher: watcher, StateDir: dir, RuntimeDir: filepath.Join(dir, "run"),
+		Registry: registry, Store: st, Units: b.systemd, Watcher: watcher, StateDir: dir, RuntimeDir: filepath.Join(dir, "run"),
 		Secrets: filepath.Join(dir, "secrets"), Logger: logger, MaxSessions: 1, MaxQueued: 2, Workspaces: 2,
 		IdleTimeout: time.Hour, Retention: time.Hour,
 		Limits: runner.Limits{Default: wire.Limits{Timeout: wire.Duration(time.Minute), Output: 1 << 20}},
 	})
 	b.server = api.New(api.Settings{
-		Runner: r, Version: "1.2.3", Admins: admins, Ready: func() error { return nil }, Logger: logger,
+		Runner: r, Version: "1.2.3", Admins: admins, Metrics: registry, Logger: logger,
 	})
 	listener, err := net.Listen("unix", filepath.Join(dir, "api.sock"))
 	require.NoError(t, err)
@@ -173,7 +174,7 @@ func TestSessions(t *testing.T) {
 	status, text = b.send("GET", path+"/commands/1", "")
 	assert.Equal(t, http.StatusOK, status)
 	assert.Contains(t, text, `"outcome":"succeeded"`)
-	for _, path := range []string{path, "/v1/sessions?all=true&state=idle&limit=1", "/v1/status"} {
+	for _, path := range []string{path, "/v1/sessions?all=true&state=idle&limit=1", "/v1/status", "/metrics"} {
 		status, text = b.send("GET", path, "")
 		assert.Equal(t, http.StatusOK, status, text)
 	}

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"codex-proxy/notify"
@@ -26,6 +27,9 @@ import (
 
 // SocketName is FileDescriptorName= of codex-runner.socket.
 const SocketName = "api"
+
+// anySession is the ID of no session, to ask whether the service may start one.
+const anySession = "aaaaaaaaaaaaaaaa"
 
 // Settings of the daemon.
 type Settings struct {
@@ -67,8 +71,10 @@ func Run(ctx context.Context, s Settings) error {
 	}
 	manager := units.NewManager()
 	defer manager.Close()
-	return serve(ctx, s, listener, runner.New(runner.Settings{
-		Store: st, Units: manager, Watcher: watcher, Logger: s.Logger,
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(info(s.Version))
+	return serve(ctx, s, listener, manager, registry, runner.New(runner.Settings{
+		Store: st, Units: manager, Watcher: watcher, Logger: s.Logger, Registry: registry,
 		StateDir: paths.StateDir, RuntimeDir: paths.RuntimeDir, Secrets: paths.Secrets,
 		Network: s.Config.Network, Environments: s.Config.Environments, Limits: s.Config.Limits, MaxSessions: s.Config.MaxSessions, MaxQueued: s.Config.MaxQueued,
 		Workspaces: s.Config.Workspaces, IdleTimeout: s.Config.IdleTimeout, Retention: s.Config.Retention,
@@ -88,19 +94,24 @@ func inherited() (net.Listener, error) {
 	return listeners[0], nil
 }
 
-func serve(ctx context.Context, s Settings, listener net.Listener, r *runner.Runner) error {
+func serve(ctx context.Context, s Settings, listener net.Listener, systemd *units.Manager, metrics prometheus.Gatherer,
+	r *runner.Runner) error {
 	// What works for requests goes on until these have ended.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	bounded, cancel := context.WithTimeout(ctx, recoverBound)
 	defer cancel()
+	if err := systemd.Permitted(bounded, paths.SessionUnit(anySession)); err != nil {
+		return err
+	}
 	recovery, err := r.Recover(bounded)
 	if err != nil {
 		return err
 	}
 	server := api.New(api.Settings{
-		Runner: r, Version: s.Version, Admins: s.Config.Admins, Ready: func() error { return nil }, Logger: s.Logger,
+		Runner: r, Version: s.Version, Admins: s.Config.Admins, Metrics: metrics, Logger: s.Logger,
 	})
+	announcer := newAnnouncer(r, s.Notifier, metrics, s.Logger)
 	var g errgroup.Group
 	task := func(f func() error) {
 		g.Go(func() error {
@@ -111,6 +122,8 @@ func serve(ctx context.Context, s Settings, listener net.Listener, r *runner.Run
 	task(func() error { return r.Watcher.Run(work) })
 	task(func() error { return r.Run(work) })
 	task(func() error { return server.Serve(listener) })
+	task(func() error { return announcer.run(work) })
+	task(func() error { return announcer.write(work) })
 	task(func() error { return s.Notifier.RunWatchdog(work, s.Notifier.WatchdogInterval(), r.Alive) })
 	g.Go(func() error {
 		select {

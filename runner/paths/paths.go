@@ -53,6 +53,11 @@ const (
 
 // UnitProgram is the installed program of the units that the daemon starts.
 const UnitProgram = "/usr/lib/codex-runner/codex-runner-unit"
+// Textfile is the file of RuntimeDir with metrics for node exporter.
+const Textfile = "codex-runner.prom"
+
+// Program is the installed program.
+const Program = "/usr/bin/codex-runner"
 
 // The files of a command, in CommandDir. The daemon makes the specification and Stdin, root the others.
 const (

@@ -181,10 +181,3 @@ func (s *Store) In(ctx context.Context, v Viewer, state wire.SessionState) ([]Id
 	}
 	return all, rows.Err()
 }
-
-// Count returns the number of sessions, of workspaces, and of those that are leased.
-func (s *Store) Count(ctx context.Context) (sessions, workspaces, leased int, err error) {
-	err = s.reads.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM workspaces),
-		(SELECT count(*) FROM leases)`).Scan(&sessions, &workspaces, &leased)
-	return sessions, workspaces, leased, err
-}

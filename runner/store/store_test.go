@@ -178,9 +178,9 @@ func TestLeases(t *testing.T) {
 	assert.Equal(t, workspace.Pool{
 		{Number: 1, Session: id(1), Heartbeat: t0}, {Number: 4, Repository: "repo", Heartbeat: t0.Add(2), Bytes: 5},
 	}, seen)
-	sessions, workspaces, leased, err := s.Count(ctx)
+	tally, err := s.Tally(ctx)
 	require.NoError(t, err)
-	assert.Equal(t, []int{3, 2, 2}, []int{sessions, workspaces, leased})
+	assert.Equal(t, []int{3, 2, 2}, []int{tally.AllSessions(), tally.Workspaces, tally.Leased})
 }
 
 // Each version of the file becomes the newest one, with what it has.

@@ -6,13 +6,13 @@ import (
 	"sync"
 
 	"codex-proxy/cmd/internal/daemon/succession"
-	"codex-proxy/cmd/internal/textfile"
+	"codex-proxy/internal/promfile"
 )
 
 // textfileKeeper keeps the file for node exporter while this process serves.
 type textfileKeeper struct {
 	path      string
-	writer    *textfile.Writer // nil: the settings want none
+	writer    *promfile.Writer // nil: the settings want none
 	started   <-chan struct{}
 	successor *succession.Successor
 	logger    *slog.Logger
@@ -24,7 +24,7 @@ type textfileKeeper struct {
 // that has a successor leaves that to it.
 func (k *textfileKeeper) dropBefore() {
 	if k.before != "" && k.before != k.path && !k.successor.Serves() {
-		textfile.Remove(k.before, k.logger)
+		promfile.Remove(k.before, k.logger)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,12 +14,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/internal/promfile"
 	"codex-proxy/probes"
 )
 
 // rig is a writer whose report the test sets.
 type rig struct {
-	*Writer
+	*promfile.Writer
 	path string
 	now  atomic.Pointer[probes.Report]
 	log  bytes.Buffer
@@ -75,17 +75,17 @@ func TestWrittenAtChangesAndOnATimer(t *testing.T) {
 			assert.Contains(t, r.text(t), `codex_textfile_info{version="1.2.3"} 1`)
 
 			r.become(probes.Ready, 2)
-			<-time.After(2 * pause)
+			<-time.After(2 * promfile.Pause)
 			synctest.Wait()
 			assert.Contains(t, r.text(t), "codex_textfile_ready 1\n")
 			assert.Contains(t, r.text(t), `codex_textfile_worker_ready{worker="default"} 1`)
 
 			require.NoError(t, os.Remove(path))
-			<-time.After(pause) // a change of the turns in flight alone causes no write
+			<-time.After(promfile.Pause) // a change of the turns in flight alone causes no write
 			r.Changed()
 			synctest.Wait()
 			assert.NoFileExists(t, path)
-			<-time.After(every)
+			<-time.After(promfile.Every)
 			synctest.Wait()
 			assert.Contains(t, r.text(t), "codex_textfile_ready 1\n")
 		})
@@ -114,39 +114,11 @@ func TestDependencies(t *testing.T) {
 				`codex_textfile_dependency_state_since_timestamp_seconds{dependency="temporal"} 1.7e+09`)
 
 			become(probes.Dependency{Reason: probes.DependencyBackingOff, RestartsTotal: 1})
-			<-time.After(2 * pause)
+			<-time.After(2 * promfile.Pause)
 			synctest.Wait()
 			assert.Contains(t, r.text(t), `codex_textfile_dependency_ready{dependency="temporal"} 0`)
 			assert.Contains(t, r.text(t), `codex_textfile_dependency_state{dependency="temporal",state="backing_off"} 1`)
 			assert.Contains(t, r.text(t), `codex_textfile_dependency_restarts_total{dependency="temporal"} 1`)
 		})
 	})
-}
-
-// Node exporter runs as another user, and reads every *.prom as metrics.
-func TestReadableAndAlone(t *testing.T) {
-	dir := t.TempDir()
-	r := newRig(t, filepath.Join(dir, "codex-proxy.prom"))
-	r.write()
-	info, err := os.Stat(r.path)
-	require.NoError(t, err)
-	assert.Equal(t, os.FileMode(0o644), info.Mode())
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	assert.Len(t, entries, 1)
-}
-
-func TestWithoutNodeExporter(t *testing.T) {
-	r := newRig(t, filepath.Join(t.TempDir(), "none", "codex-proxy.prom"))
-	r.write()
-	assert.Empty(t, r.log.String())
-}
-
-func TestFailureIsLoggedOnce(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	r := newRig(t, filepath.Join(file, "codex-proxy.prom"))
-	r.write()
-	r.write()
-	assert.Equal(t, 1, strings.Count(r.log.String(), "cannot write the textfile"), r.log.String())
 }

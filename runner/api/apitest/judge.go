@@ -183,7 +183,7 @@ func (c *call) answer(a *recorder) error {
 	}
 	at = c.judge.follow(at)
 	content, _ := c.judge.at(at + "/content").(map[string]any)
-	kind := a.Header().Get("Content-Type")
+	kind, _, _ := strings.Cut(a.Header().Get("Content-Type"), ";")
 	if content != nil && content[kind] == nil {
 		return fmt.Errorf("%d has no body of the type %q", a.status, kind)
 	}

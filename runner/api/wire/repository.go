@@ -51,4 +51,10 @@ type Status struct {
 	Sessions    int       `json:"sessions"` // in the store
 	Workspaces  int       `json:"workspaces"`
 	Leased      int       `json:"leased"` // workspaces
+
+	Environments     int   `json:"environments"`
+	EnvironmentBytes int64 `json:"environment_bytes"`
+	// DiskSize and DiskFree are bytes of the file system that has the logs of sessions.
+	DiskSize int64 `json:"disk_size"`
+	DiskFree int64 `json:"disk_free"`
 }

@@ -1,0 +1,119 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/internal/metric"
+	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/store"
+)
+
+// collectBound bounds what a scrape waits for the store.
+const collectBound = 5 * time.Second
+
+// collector collects what is there when it is asked.
+type collector struct{ *Runner }
+
+// gauge is a metric of the state at one time.
+type gauge struct {
+	desc  *prometheus.Desc
+	value func(*moment) float64
+}
+
+// moment is what gauges are made of.
+type moment struct {
+	runner *Runner
+	tally  store.Tally
+	disk   Disk
+	ready  bool
+}
+
+var gauges = []gauge{
+	{describe("codex_runner_ready", "Whether the service can run commands, as `codex-runner status` says."),
+		func(m *moment) float64 { return metric.Bool(m.ready) }},
+	{describe("codex_runner_start_timestamp_seconds", "When this process of the service began."),
+		func(m *moment) float64 { return seconds(m.runner.since) }},
+	{describe("codex_runner_collected_timestamp_seconds",
+		"When these metrics were collected: in the textfile every 15 seconds, unless the service hangs."),
+		func(*moment) float64 { return seconds(time.Now()) }},
+	{describe("codex_runner_max_sessions", "Commands that may run at the same time."),
+		func(m *moment) float64 { return float64(m.runner.MaxSessions) }},
+	{describe("codex_runner_max_queued", "Commands that may wait."),
+		func(m *moment) float64 { return float64(m.runner.MaxQueued) }},
+	{describe("codex_runner_workspaces", "Workspaces that are kept."),
+		func(m *moment) float64 { return float64(m.tally.Workspaces) }},
+	{describe("codex_runner_workspaces_leased", "Workspaces that belong to a session."),
+		func(m *moment) float64 { return float64(m.tally.Leased) }},
+	{describe("codex_runner_environments", "Environments that are ready."),
+		func(m *moment) float64 { return float64(m.tally.Environments) }},
+	{describe("codex_runner_environments_bytes", "Size of the environments."),
+		func(m *moment) float64 { return float64(m.tally.EnvironmentBytes) }},
+	{describe("codex_runner_disk_size_bytes", "Size of the file system of /var/lib/codex-runner."),
+		func(m *moment) float64 { return float64(m.disk.Size) }},
+	{describe("codex_runner_disk_free_bytes", "What is free there for the service."),
+		func(m *moment) float64 { return float64(m.disk.Free) }},
+}
+
+var (
+	sessionsDesc = describe("codex_runner_sessions", "Sessions in the store, by state.", "state")
+	commandsDesc = describe("codex_runner_commands", "Commands that have not ended, by state.", "state")
+)
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(out chan<- *prometheus.Desc) {
+	for _, g := range gauges {
+		out <- g.desc
+	}
+	out <- sessionsDesc
+	out <- commandsDesc
+}
+
+// Collect implements prometheus.Collector. What cannot be read makes the whole scrape fail: no value is better than an
+// old one.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), collectBound)
+	defer cancel()
+	tally, err := c.Store.Tally(ctx)
+	m := &moment{runner: c.Runner, tally: tally, ready: c.Ready() == nil}
+	if err == nil {
+		m.disk, err = c.Disk()
+	}
+	if err != nil {
+		out <- prometheus.NewInvalidMetric(sessionsDesc, err)
+		return
+	}
+	for _, g := range gauges {
+		out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.value(m))
+	}
+	for _, state := range []wire.SessionState{wire.SessionActive, wire.SessionIdle, wire.SessionClosed} {
+		out <- prometheus.MustNewConstMetric(sessionsDesc, prometheus.GaugeValue, float64(tally.Sessions[state]), string(state))
+	}
+	for _, state := range []wire.CommandState{
+		wire.CommandAwaitingStdin, wire.CommandQueued, wire.CommandStarting, wire.CommandRunning, wire.CommandHeld,
+	} {
+		out <- prometheus.MustNewConstMetric(commandsDesc, prometheus.GaugeValue, float64(tally.Commands[state]), string(state))
+	}
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+// Disk is the file system of the state directory, in bytes.
+type Disk struct{ Size, Free uint64 }
+
+// Disk returns the size of the file system of the state directory, and what is free there for the service (statfs(2)).
+func (r *Runner) Disk() (Disk, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(r.StateDir, &s); err != nil {
+		return Disk{}, err
+	}
+	block := uint64(s.Bsize)
+	return Disk{Size: s.Blocks * block, Free: s.Bavail * block}, nil
+}
