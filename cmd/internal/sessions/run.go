@@ -88,6 +88,20 @@ func (r *Run) prepare(ctx context.Context) error {
 	return nil
 }
 
+// send makes the source the repository of the new session. It reports changes that the command does not see.
+func (r *Run) send(ctx context.Context) error {
+	found, err := Source{Client: r.Client, Name: "--repo", Where: r.Source, Ref: r.New.Ref}.Send(ctx)
+	if err != nil {
+		return err
+	}
+	if r.New.Ref == "" && r.New.Patch == "" && found.Changed(ctx) {
+		fmt.Fprintf(r.Stderr, "--repo %s has changes that are not committed, and the command runs without them "+
+			"(git diff HEAD | codex-runner run --patch - has those of known files)\n", r.Source)
+	}
+	r.New.Repository, r.New.Ref = found.Repository, found.Ref
+	return nil
+}
+
 // start queues the command, and returns its session and its number there.
 func (r *Run) start(ctx context.Context, stdin io.Reader) (wire.Session, int, error) {
 	var s wire.Session

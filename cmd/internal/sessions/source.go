@@ -13,67 +13,78 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/client"
 	"codex-proxy/runner/workspace"
 )
 
 // remote matches what git takes for a URL: a scheme, or HOST:PATH, without a slash before the colon (git-clone(1)).
 var remote = regexp.MustCompile(`^([a-z][a-z0-9+.-]*://|[^/:]+:)`)
 
-// send makes the source the repository of the new session. The commits of a local repository are sent as this user: the
-// daemon may not read the files.
-func (r *Run) send(ctx context.Context) error {
-	info, err := os.Stat(r.Source)
-	switch {
-	case err != nil && remote.MatchString(r.Source):
-		r.New.Repository = r.Source
-		return nil
-	case err != nil:
-		return fmt.Errorf("--repo %s is neither a URL nor a directory: %w", r.Source, err)
-	case !info.IsDir():
-		return fmt.Errorf("--repo %s is a file: name the top directory of a repository", r.Source)
-	}
-	dir, err := realPath(r.Source)
-	if err != nil {
-		return err
-	}
-	commit, err := workspace.Resolve(ctx, gitDir(dir), r.New.Ref)
-	if err != nil {
-		return r.unresolved(err)
-	}
-	if r.New.Ref == "" && r.New.Patch == "" {
-		r.note(ctx, dir)
-	}
-	repository, err := r.Client.AddRepository(ctx, wire.NewRepository{Path: dir})
-	if err != nil {
-		return err
-	}
-	if !slices.Contains(repository.Has, commit) {
-		if err := r.sendBundle(ctx, repository, dir, commit); err != nil {
-			return fmt.Errorf("cannot send --repo %s: %w", r.Source, err)
-		}
-	}
-	r.New.Repository, r.New.Ref = repository.Key, commit
-	return nil
+// Source is the repository of a new session, as a caller names it.
+type Source struct {
+	Client *client.Client
+	Name   string // of the parameter, for errors
+	Where  string // a URL or a directory
+	Ref    string // "" for the one of HEAD
 }
 
-// note reports changes that the command does not see. It is no error if they cannot be looked for.
-func (r *Run) note(ctx context.Context, dir string) {
-	if changed, err := workspace.Changed(ctx, dir); err == nil && changed {
-		fmt.Fprintf(r.Stderr, "--repo %s has changes that are not committed, and the command runs without them "+
-			"(git diff HEAD | codex-runner run --patch - has those of known files)\n", r.Source)
+// Found is a Source as the API takes it.
+type Found struct {
+	Repository, Ref string
+	// Dir is the directory of a local repository, "" for a URL.
+	Dir string
+}
+
+// Send finds the repository. The commits of a local one are sent as this user: the daemon may not read the files.
+func (s Source) Send(ctx context.Context) (Found, error) {
+	info, err := os.Stat(s.Where)
+	switch {
+	case err != nil && remote.MatchString(s.Where):
+		return Found{Repository: s.Where, Ref: s.Ref}, nil
+	case err != nil:
+		return Found{}, fmt.Errorf("%s %s is neither a URL nor a directory: %w", s.Name, s.Where, err)
+	case !info.IsDir():
+		return Found{}, fmt.Errorf("%s %s is a file: name the top directory of a repository", s.Name, s.Where)
 	}
+	dir, err := realPath(s.Where)
+	if err != nil {
+		return Found{}, err
+	}
+	commit, err := workspace.Resolve(ctx, gitDir(dir), s.Ref)
+	if err != nil {
+		return Found{}, s.unresolved(err)
+	}
+	repository, err := s.Client.AddRepository(ctx, wire.NewRepository{Path: dir})
+	if err != nil {
+		return Found{}, err
+	}
+	if !slices.Contains(repository.Has, commit) {
+		if err := s.sendBundle(ctx, repository, dir, commit); err != nil {
+			return Found{}, fmt.Errorf("cannot send %s %s: %w", s.Name, s.Where, err)
+		}
+	}
+	return Found{Repository: repository.Key, Ref: commit, Dir: dir}, nil
+}
+
+// Changed reports whether a local repository has changes that no commit has. It is false if they cannot be looked for.
+func (f Found) Changed(ctx context.Context) bool {
+	if f.Dir == "" {
+		return false
+	}
+	changed, err := workspace.Changed(ctx, f.Dir)
+	return err == nil && changed
 }
 
 // unresolved is the error about a ref, or about a directory that is no repository.
-func (r *Run) unresolved(err error) error {
+func (s Source) unresolved(err error) error {
 	if _, ok := errors.AsType[*workspace.UnknownRefError](err); ok {
-		return fmt.Errorf("--repo %s: %w", r.Source, err)
+		return fmt.Errorf("%s %s: %w", s.Name, s.Where, err)
 	}
-	return fmt.Errorf("--repo %s is no git repository that this user can read: name its top directory (%w)", r.Source, err)
+	return fmt.Errorf("%s %s is no git repository that this user can read: name its top directory (%w)", s.Name, s.Where, err)
 }
 
 // sendBundle sends what the daemon does not have of a commit, while git packs it.
-func (r *Run) sendBundle(ctx context.Context, to wire.Repository, dir, commit string) error {
+func (s Source) sendBundle(ctx context.Context, to wire.Repository, dir, commit string) error {
 	pipe, packed := io.Pipe()
 	var all errgroup.Group
 	var packing error
@@ -82,7 +93,7 @@ func (r *Run) sendBundle(ctx context.Context, to wire.Repository, dir, commit st
 		_ = packed.CloseWithError(packing) // it returns nil always
 		return nil
 	})
-	_, err := r.Client.PutBundle(ctx, to.Key, pipe)
+	_, err := s.Client.PutBundle(ctx, to.Key, pipe)
 	_ = pipe.Close() // likewise
 	_ = all.Wait()
 	switch {
