@@ -25,6 +25,16 @@ type Chunk struct {
 // End is the offset behind the chunk, from which to read on.
 func (c Chunk) End() int64 { return c.Offset + int64(len(c.Data)) }
 
+// A Span is a Chunk whose bytes are only in the file: Size of them, in Output of the Reader.
+type Span struct {
+	Time         time.Time
+	Stream       Stream
+	Offset, Size int64
+}
+
+// spanSize is the largest Span that a Reader returns.
+const spanSize = 128 << 10
+
 // A Reader reads a log from an offset of its output on, while it is written or later. It belongs to one goroutine.
 type Reader struct {
 	output, index *os.File
@@ -38,6 +48,7 @@ type Reader struct {
 
 	buffer []byte // bytes of the output
 	begin  int64  // the offset of buffer
+	size   int64  // that the output has at least
 }
 
 // Open opens the log in the files output and index to read it from the given offset of the output, which may be
@@ -81,10 +92,7 @@ func (r *Reader) Complete() { r.complete = true }
 // Next returns the next bytes, at most 64 KiB of one record. Their memory is valid until the next call. The error is
 // io.EOF if there are no more at the moment; Next may then be called again later.
 func (r *Reader) Next() (Chunk, error) {
-	current, err := r.record()
-	if errors.Is(err, io.EOF) && r.complete {
-		current, err = r.tail()
-	}
+	current, err := r.current()
 	if err != nil {
 		return Chunk{}, err
 	}
@@ -99,6 +107,33 @@ func (r *Reader) Next() (Chunk, error) {
 	r.offset += int64(len(data))
 	return c, nil
 }
+
+// NextSpan is Next without reading the bytes, at most 128 KiB.
+func (r *Reader) NextSpan() (Span, error) {
+	current, err := r.current()
+	if err != nil {
+		return Span{}, err
+	}
+	if current.end > r.size { // a record may be on the disk without its bytes after a crash of the host
+		info, err := r.output.Stat()
+		if err != nil {
+			return Span{}, err
+		}
+		r.size = info.Size()
+	}
+	s := Span{Stream: current.stream, Offset: r.offset, Size: min(current.end, r.size, r.offset+spanSize) - r.offset}
+	if s.Size <= 0 {
+		return Span{}, io.EOF
+	}
+	if current.stream != Unknown {
+		s.Time = time.Unix(0, current.time)
+	}
+	r.offset += s.Size
+	return s, nil
+}
+
+// Output is the file with the bytes of spans. The Reader closes it.
+func (r *Reader) Output() *os.File { return r.output }
 
 // seek finds the first record that ends behind the offset. Records that no writer wrote are at the end, if anywhere.
 func (r *Reader) seek() error {
@@ -117,6 +152,15 @@ func (r *Reader) seek() error {
 		return damaged != nil || record.end > r.offset
 	}))
 	return err
+}
+
+// current returns the record of the byte at the offset, or the tail of a complete log.
+func (r *Reader) current() (record, error) {
+	current, err := r.record()
+	if errors.Is(err, io.EOF) && r.complete {
+		return r.tail()
+	}
+	return current, err
 }
 
 // record returns the record of the byte at the offset, and io.EOF if there is none.

@@ -28,15 +28,19 @@ type LogEnd struct {
 // chunkHeader is the size of a chunk's head, in bytes: offset, time in nanoseconds since 1970 (0: not known), stream.
 const chunkHeader = 8 + 8 + 1
 
-// AppendChunk appends the head of a binary message of the WebSocket of a log to b; the bytes of the chunk follow.
+// AppendChunk appends a binary message of the WebSocket of a log to b.
 func AppendChunk(b []byte, c logs.Chunk) []byte {
-	b = binary.BigEndian.AppendUint64(b, uint64(c.Offset))
+	return append(AppendSpan(b, logs.Span{Time: c.Time, Stream: c.Stream, Offset: c.Offset}), c.Data...)
+}
+
+// AppendSpan appends the head of such a message to b; the bytes of the span follow.
+func AppendSpan(b []byte, s logs.Span) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(s.Offset))
 	var at int64
-	if !c.Time.IsZero() {
-		at = c.Time.UnixNano()
+	if !s.Time.IsZero() {
+		at = s.Time.UnixNano()
 	}
-	b = binary.BigEndian.AppendUint64(b, uint64(at))
-	return append(append(b, byte(c.Stream)), c.Data...)
+	return append(binary.BigEndian.AppendUint64(b, uint64(at)), byte(s.Stream))
 }
 
 // ParseChunk is the inverse of AppendChunk. The data of the chunk is a part of message.
