@@ -16,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"codex-proxy/runner/api/wire"
 	ends "codex-proxy/runner/outcome"
@@ -256,36 +255,6 @@ func (b *daemonBed) until(id string, n int, state wire.CommandState) {
 		require.True(b.t, time.Now().Before(deadline), "%+v %+v", c, c.Outcome)
 		b.send(http.MethodGet, fmt.Sprintf("/v1/sessions/%s/commands/%d", id, n), nil, &c)
 	}
-}
-
-// TestRunnerDaemonDies kills the daemon while sessions run: no command is lost, no output, and no end.
-func TestRunnerDaemonDies(t *testing.T) {
-	bothSuites(t, func(t *testing.T, suite string) {
-		b := newDaemonBed(t, suite)
-		require.NoError(t, b.WriteFile("/run/systemd/system/"+runnerService+".d/limit.conf",
-			[]byte("[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestartSec=50ms\nRestartSteps=0\n"), 0o644))
-		b.MustRun(t, "systemctl", "daemon-reload")
-		var ids []string
-		for n := range 12 { // more than run at the same time
-			s := b.create(script(fmt.Sprintf("i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); sleep 0.01; done; exit %d", n)))
-			ids = append(ids, s.ID)
-		}
-		for range 20 {
-			require.NoError(t, b.Kill(t.Context(), runnerService, unix.SIGKILL))
-			for status := 0; status != http.StatusOK; { // of the next daemon
-				status, _, _ = b.try(http.MethodGet, "/v1/status", nil)
-			}
-		}
-		var want strings.Builder
-		for i := range 300 {
-			fmt.Fprintf(&want, "line %d\n", i)
-		}
-		for n, id := range ids {
-			output, c := b.follow(id, 1)
-			assert.Equal(t, want.String(), string(output), id)
-			assert.Equal(t, n, c.Outcome.Status, c.Outcome.Text)
-		}
-	})
 }
 
 // TestRunnerDaemonTimes logs how long a command takes from the request to its end, beside systemd-run with the same
