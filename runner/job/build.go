@@ -44,6 +44,9 @@ func (b Build) Run(ctx context.Context, files Files, key, dir, path string) erro
 	if err == nil {
 		err = b.build(ctx, dir, path, files[paths.OutputFile])
 		built.Bytes = disk.Taken(context.WithoutCancel(ctx), []string{dir}, math.MaxInt64)
+		if err == nil && built.Bytes > b.Bytes {
+			err = errors.Join(b.tooLarge(), environment.Discard(dir))
+		}
 	}
 	built.Failure = failure(err, Failed)
 	return files.report(&built)
@@ -66,10 +69,14 @@ func (b Build) build(ctx context.Context, dir, path string, output *os.File) err
 	cancel(nil)
 	<-watched
 	if err != nil && errors.Is(context.Cause(ctx), errTooLarge) {
-		return fmt.Errorf("the environment takes more than %d bytes: need fewer packages, or raise [environments] max_bytes in "+
-			"runner.toml", b.Bytes)
+		return b.tooLarge()
 	}
 	return err
+}
+
+func (b Build) tooLarge() error {
+	return fmt.Errorf("the environment takes more than %d bytes: need fewer packages, or raise max_bytes of [environments] in "+
+		"runner.toml", b.Bytes)
 }
 
 // maxOutput bounds the log of a build, in bytes.

@@ -44,9 +44,9 @@ var runnerDaemonFiles = map[string]string{
 	"packaging/runner/runner.toml":         "/etc/codex-runner/",
 }
 
-func newDaemonBed(t *testing.T, suite string) *daemonBed {
+func newDaemonBed(t *testing.T, suite string, packages ...string) *daemonBed {
 	t.Helper()
-	m := bootRunner(t, suite, runnerDaemonFiles)
+	m := bootRunner(t, suite, runnerDaemonFiles, packages...)
 	b := &daemonBed{Machine: m, t: t}
 	b.client = &http.Client{Timeout: bound, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.DialUnix(ctx, paths.Socket) },

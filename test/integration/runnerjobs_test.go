@@ -49,26 +49,34 @@ git -c protocol.file.allow=always clone -q ../sub sub; git add .; git commit -qm
 	return b
 }
 
-// wheel makes a wheel that pip installs without a network.
-func (b jobsBed) wheel() {
-	b.t.Helper()
+// wheelOf is a version of a wheel that pip installs without a network. Its module knows the version.
+func wheelOf(t *testing.T, version string) []byte {
+	t.Helper()
 	var wheel bytes.Buffer
 	files := zip.NewWriter(&wheel)
+	info := "demo-" + version + ".dist-info/"
 	for name, text := range map[string]string{
-		"demo.py":                     "x = 'from the environment'\n",
-		"demo-1.0.dist-info/WHEEL":    "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-		"demo-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
-		"demo-1.0.dist-info/RECORD":   "demo.py,,\ndemo-1.0.dist-info/WHEEL,,\ndemo-1.0.dist-info/METADATA,,\ndemo-1.0.dist-info/RECORD,,\n",
+		"demo.py":         "x = '" + version + "'\n",
+		info + "WHEEL":    "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+		info + "METADATA": "Metadata-Version: 2.1\nName: demo\nVersion: " + version + "\n",
+		info + "RECORD":   "demo.py,,\n" + info + "WHEEL,,\n" + info + "METADATA,,\n" + info + "RECORD,,\n",
 	} {
 		file, err := files.Create(name)
-		require.NoError(b.t, err)
+		require.NoError(t, err)
 		_, err = file.Write([]byte(text))
-		require.NoError(b.t, err)
+		require.NoError(t, err)
 	}
-	require.NoError(b.t, files.Close())
+	require.NoError(t, files.Close())
+	return wheel.Bytes()
+}
+
+// wheel makes a store with a wheel.
+func (b jobsBed) wheel() {
+	b.t.Helper()
+	wheel := wheelOf(b.t, "1.0")
 	const name = "demo-1.0-py3-none-any.whl"
-	require.NoError(b.t, b.WriteFile(wheels+"/"+name, wheel.Bytes(), 0o644))
-	sums := fmt.Sprintf("%x  %s\n", sha256.Sum256(wheel.Bytes()), name)
+	require.NoError(b.t, b.WriteFile(wheels+"/"+name, wheel, 0o644))
+	sums := fmt.Sprintf("%x  %s\n", sha256.Sum256(wheel), name)
 	require.NoError(b.t, b.WriteFile(wheels+"/SHA256SUMS", []byte(sums), 0o644))
 	b.MustRun(b.t, "chmod", "-R", "a+rX", "/srv")
 }
@@ -273,11 +281,11 @@ func TestRunnerEnvironment(t *testing.T) {
 		assert.Equal(t, "venv", need.Order.Provider)
 
 		wrong := order[job.Built](b, paths.EnvironmentDir("0123456789abcdef"), paths.EnvironmentUnit("0123456789abcdef"),
-			job.Build{Version: job.Version, Order: need.Order})
+			job.Build{Version: job.Version, Order: need.Order, Bytes: 1 << 30})
 		require.NotNil(t, wrong.Failure)
 		assert.Contains(t, wrong.Failure.Text, "the order is that of the environment "+need.Key)
 		built := order[job.Built](b, paths.EnvironmentDir(need.Key), paths.EnvironmentUnit(need.Key),
-			job.Build{Version: job.Version, Order: need.Order})
+			job.Build{Version: job.Version, Order: need.Order, Bytes: 1 << 30})
 		require.Nil(t, built.Failure)
 
 		provide := exec.Request{Do: exec.Provide, Key: need.Key}
@@ -292,7 +300,7 @@ func TestRunnerEnvironment(t *testing.T) {
 		}
 		lines := output(first.finish())
 		require.Len(t, lines, 4)
-		assert.Equal(t, []string{"from the environment", venv}, lines[:2])
+		assert.Equal(t, []string{"1.0", venv}, lines[:2])
 		assert.Contains(t, lines[2], "Read-only file system")
 		assert.Contains(t, lines[3], "Permission denied")
 

@@ -5,6 +5,7 @@ are named, and it ends with status 1 and the reason on stderr.
 """
 import argparse
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -45,10 +46,14 @@ def main():
     for option in ["--root-prefix", "--prefix", "--file"]:
         command.add_argument(option, required=True)
     command.add_argument("--channel", action="append", default=[])
+    status = 0
     try:
         asyncio.run(create(parser.parse_args()))
     except Exception as e:
-        sys.exit(f"error    {e}")
+        print(f"error    {e}", file=sys.stderr, flush=True)
+        status = 1
+    # The threads of rattler go on, and crash an interpreter that shuts down under them.
+    os._exit(status)
 
 
 main()
