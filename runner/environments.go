@@ -124,12 +124,12 @@ func (r *Runner) obtain(ctx context.Context, c *run, need *exec.Need) error {
 		return err
 	}
 	built := false
-	for ready := need.Ready; ; {
+	for missing := need.Missing; ; {
 		state, err := r.Store.LeaseEnvironment(ctx, c.Session, c.Number, key, time.Now())
 		if err != nil {
 			return err
 		}
-		if ready && state == store.EnvironmentReady {
+		if state == store.EnvironmentReady && !missing {
 			if !built {
 				r.recordHit()
 			}
@@ -147,7 +147,7 @@ func (r *Runner) obtain(ctx context.Context, c *run, need *exec.Need) error {
 		if j.err != nil {
 			return j.err
 		}
-		ready, built = !j.removes, !j.removes
+		missing, built = false, !j.removes
 	}
 }
 

@@ -54,12 +54,16 @@ func (e Environment) prepare(ctx context.Context, l *Launch, want *session.Envir
 	}
 	key := order.Key()
 	dir := filepath.Join(e.Dir, key)
-	need := &Need{Key: key, Ready: environment.Ready(dir, key), Order: order, Facts: facts}
-	if err := l.Provide(ctx, need); err != nil {
+	if err := l.Provide(ctx, &Need{Key: key, Order: order, Facts: facts}); err != nil {
 		return err
 	}
+	if !environment.Ready(dir, key) { // somebody has removed it
+		if err := l.Provide(ctx, &Need{Key: key, Order: order, Facts: facts, Missing: true}); err != nil {
+			return err
+		}
+	}
 	if !environment.Ready(dir, key) {
-		return fmt.Errorf("the environment %s is not whole: build it again", key)
+		return fmt.Errorf("the environment %s was removed while it was provided: run the command again", key)
 	}
 	provider, err := environment.Find(order.Provider)
 	if err != nil {

@@ -67,8 +67,8 @@ echo '{"path":"/usr/bin/python3","version":"3","pip":"1","abi":"a","modules":[]}
 	}
 	require.ErrorIs(t, e.Prepare(t.Context(), l), errNotProvided)
 	for want, provide := range map[string]func(context.Context, *Need) error{
-		"is not whole: build it again": func(context.Context, *Need) error { return nil },
-		"no disk":                      func(context.Context, *Need) error { return errors.New("no disk") },
+		"was removed while it was provided": func(context.Context, *Need) error { return nil },
+		"no disk":                           func(context.Context, *Need) error { return errors.New("no disk") },
 	} {
 		l := &Launch{
 			Spec: &session.Spec{Environment: &session.Environment{Name: "auto", Wait: patience}},
@@ -76,6 +76,20 @@ echo '{"path":"/usr/bin/python3","version":"3","pip":"1","abi":"a","modules":[]}
 		}
 		assert.ErrorContains(t, e.Prepare(t.Context(), l), want)
 	}
+	var needs []bool
+	l = &Launch{
+		Spec: &session.Spec{Environment: &session.Environment{Name: "auto", Wait: patience}}, Dir: dir,
+		Provide: func(_ context.Context, n *Need) error {
+			needs = append(needs, n.Missing)
+			if !n.Missing {
+				return nil
+			}
+			made := filepath.Join(e.Dir, n.Key)
+			return errors.Join(os.Mkdir(made, 0o700), os.WriteFile(made+"/.ready", []byte(n.Key+"\n"), 0o600))
+		},
+	}
+	require.NoError(t, e.Prepare(t.Context(), l))
+	assert.Equal(t, []bool{false, true}, needs, "somebody had removed it")
 	l = &Launch{Spec: &session.Spec{Environment: &session.Environment{Name: "auto", Wait: patience}}, Dir: t.TempDir()}
 	require.NoError(t, e.Prepare(t.Context(), l), "nothing to install")
 	l.Spec.Environment.Name = "vnev"

@@ -10,9 +10,10 @@ import (
 
 // Need is an environment that a command waits for. It comes from the sandbox: the daemon computes the key anew.
 type Need struct {
-	Key   string            `json:"key"`   // of Order
-	Ready bool              `json:"ready"` // it is there and whole, as far as the sandbox sees
+	Key   string            `json:"key"` // of Order
 	Order environment.Order `json:"order"`
+	// Missing says that the daemon has provided it, and that it was not there or not whole.
+	Missing bool `json:"missing,omitempty"`
 	// Facts are those of the specification, and what tools have reported since.
 	Facts environment.Facts `json:"facts,omitempty"`
 }
