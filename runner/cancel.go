@@ -56,16 +56,16 @@ func (r *Runner) cancel(ctx context.Context, k key, by string) error {
 	waited := r.state.withdraw(k)
 	closing := waited && r.state.settle(k.session)
 	c := r.state.running[k]
-	started := false
+	reached := false
 	if c != nil && c.cancelled == "" {
 		c.cancelled = by
-		started = c.started
+		reached = c.reached
 	}
 	r.mu.Unlock()
 	switch {
 	case waited:
 		ending := endingOf(outcome.Facts{CancelledBy: by})
-		err := r.Store.End(ctx, k.session, k.number, ending)
+		err := r.Store.End(ctx, k.session, k.number, ending, time.Now())
 		if err == nil {
 			r.recordEnded(k, paths.SessionUnit(k.session), ending)
 		}
@@ -74,10 +74,10 @@ func (r *Runner) cancel(ctx context.Context, k key, by string) error {
 			r.close(ctx, k.session)
 		}
 		return err
-	case started:
+	case reached:
 		r.ask(ctx, c, by)
 	}
-	return nil // a unit that is about to start is asked as soon as it has
+	return nil // one that is not reached yet is asked by follow
 }
 
 // closeSoon closes a session now, or at the end of its last command.
@@ -94,18 +94,28 @@ func (r *Runner) closeSoon(ctx context.Context, id string) {
 	}
 }
 
-// close closes an idle session, and reports whether it was one.
+// close closes an idle session whose last unit has ended, and reports whether it was one.
 func (r *Runner) close(ctx context.Context, id string) bool {
-	if err := r.Store.CloseSession(ctx, id, 0, time.Now()); err != nil {
-		if !errors.Is(err, store.ErrState) {
-			r.Logger.Error("cannot close a session", "session", id, "error", err)
-		}
+	if !r.closeIdle(ctx, id) {
 		return false
 	}
 	r.removeSecrets(id)
 	r.recordClosed(id)
 	r.report()
 	return true
+}
+
+func (r *Runner) closeIdle(ctx context.Context, id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state.sessions[id] != nil {
+		return false // its workspace is in use
+	}
+	err := r.Store.CloseSession(ctx, id, 0, time.Now())
+	if err != nil && !errors.Is(err, store.ErrState) && ctx.Err() == nil {
+		r.Logger.Error("cannot close a session", "session", id, "error", err)
+	}
+	return err == nil
 }
 
 // ask has the main process of a unit cancel its command. One that does not answer has ended, or ends by its watchdog.

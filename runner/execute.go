@@ -13,16 +13,26 @@ import (
 	"codex-proxy/runner/workspace"
 )
 
-// execute runs a command from its lease to its recorded end. If ctx ends before, a unit that has started goes on.
+// execute runs a command from its lease to the end of its unit. If ctx ends before, a unit that has started goes on.
 func (r *Runner) execute(ctx context.Context, c *run) {
-	refusal := r.launch(ctx, c)
-	if ctx.Err() != nil {
-		return
-	}
+	r.attend(ctx, c, func() error { return r.launch(ctx, c) })
+}
+
+// attend starts a unit and follows it to its end. An error of start means that the command does not run.
+func (r *Runner) attend(ctx context.Context, c *run, start func() error) {
+	leave := background(ctx, func(ctx context.Context) { r.follow(ctx, c) })
+	refusal := start()
 	if refusal == nil {
 		r.await(ctx, c)
 	}
-	r.finish(ctx, c, refusal)
+	leave()
+	if ctx.Err() != nil {
+		return
+	}
+	r.end(ctx, c, r.ending(c, r.canceller(c), refusal))
+	if ctx.Err() == nil {
+		r.leave(ctx, c)
+	}
 }
 
 // launch starts the unit of a command. An error means that it does not run.
@@ -56,27 +66,10 @@ func (r *Runner) launch(ctx context.Context, c *run) error {
 	if err != nil && !r.has(c.Session, c.Number, paths.Ended) && !r.alive(ctx, c.unit()) {
 		return err
 	}
-	r.running(ctx, c)
-	return nil
-}
-
-// running records that the unit of a command has started.
-func (r *Runner) running(ctx context.Context, c *run) {
-	err := r.Store.Move(ctx, c.Session, c.Number, wire.CommandStarting, wire.CommandRunning)
-	switch {
-	case err == nil:
-		r.recordStarted(c)
-	case !errors.Is(err, store.ErrState):
-		r.Logger.Warn("cannot record the start of a command", "session", c.Session, "error", err)
-	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	c.started = true
-	by := c.cancelled
-	r.state.change(r.wake)
-	r.mu.Unlock()
-	if by != "" {
-		r.ask(ctx, c, by)
-	}
+	return nil
 }
 
 // report has those who wait for a change of a command look again.
@@ -121,7 +114,8 @@ func (r *Runner) checkSecrets(c store.Live) error {
 	return r.makeSession(c.Session, nil)
 }
 
-// await returns when the command has ended, its unit is gone, or ctx is done.
+// await returns when root has recorded the end of the unit, the unit is gone, or ctx is done. The next command of the
+// session starts after it: systemd takes a start of a unit that is active for done.
 func (r *Runner) await(ctx context.Context, c *run) {
 	arrived, stop, err := r.Watcher.Arrivals(r.dir(c.Session, c.Number))
 	if err != nil {
@@ -143,32 +137,41 @@ func (r *Runner) await(ctx context.Context, c *run) {
 	}
 }
 
-// finish records the end of a command, and lets the next one of its session follow. refusal is why it did not start.
-func (r *Runner) finish(ctx context.Context, c *run, refusal error) {
-	if ctx.Err() != nil {
-		return
-	}
-	r.mu.Lock()
-	by := c.cancelled
-	r.mu.Unlock()
-	ending := r.ending(c, by, refusal)
+// end records the end of a command, unless it has been recorded before.
+func (r *Runner) end(ctx context.Context, c *run, ending store.Ending) {
 	for {
-		err := r.Store.End(ctx, c.Session, c.Number, ending)
-		if err == nil || errors.Is(err, store.ErrState) {
+		err := r.Store.End(ctx, c.Session, c.Number, ending, time.Now())
+		if err == nil {
 			break
+		}
+		if errors.Is(err, store.ErrState) || ctx.Err() != nil {
+			return // the next start of the daemon finds the files
 		}
 		r.Logger.Error("cannot record the end of a command, trying again", "session", c.Session, "command", c.Number, "error", err)
 		select {
 		case <-ctx.Done():
-			return // the next start of the daemon finds its files
+			return
 		case <-time.After(time.Second):
 		}
 	}
+	if !c.ran && !ending.Started.IsZero() { // it was over before the daemon saw it
+		r.recordStarted(c)
+	}
 	r.recordEnded(key{c.Session, c.Number}, c.unit(), ending)
-	r.leave(ctx, c)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(c.ended)
+	r.state.change(r.wake)
 }
 
-// leave takes an ended command out of the state.
+// canceller is the user who has cancelled the command, or "".
+func (r *Runner) canceller(c *run) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return c.cancelled
+}
+
+// leave takes a command whose unit has ended out of the state, and lets the next one of its session follow.
 func (r *Runner) leave(ctx context.Context, c *run) {
 	r.mu.Lock()
 	s := &r.state
@@ -180,7 +183,6 @@ func (r *Runner) leave(ctx context.Context, c *run) {
 	l.running = false
 	s.offer(c.Session)
 	closing := s.settle(c.Session)
-	close(c.ended)
 	s.change(r.wake)
 	r.mu.Unlock()
 	if closing {
@@ -215,16 +217,23 @@ func (r *Runner) ending(c *run, cancelledBy string, refusal error) store.Ending 
 func endingOf(f outcome.Facts) store.Ending {
 	e := store.Ending{Ended: time.Now()}
 	if f.Result != nil {
-		e.Started = f.Result.Started
+		e.Started, e.Invocation = f.Result.Started, f.Result.Invocation
 		e.Usage = wire.Usage{
 			Output: f.Result.Bytes, User: wire.Duration(f.Result.User), System: wire.Duration(f.Result.System),
+			MemoryPeak: int64(f.Result.MemoryPeak),
+		}
+		if !f.Result.Ended.IsZero() {
+			e.Ended = f.Result.Ended
 		}
 		if f.Result.CancelledBy != "" && f.CancelledBy != "" {
 			f.Result.CancelledBy = f.CancelledBy
 		}
 	}
 	if f.Ended != nil && !f.Ended.Time.IsZero() {
-		e.Ended, e.Invocation, e.Usage.MemoryPeak = f.Ended.Time, f.Ended.Invocation, int64(f.Ended.MemoryPeak)
+		e.Invocation, e.Usage.MemoryPeak = f.Ended.Invocation, int64(f.Ended.MemoryPeak)
+		if f.Result == nil {
+			e.Ended = f.Ended.Time
+		}
 	}
 	e.Outcome = outcome.Decide(f)
 	return e

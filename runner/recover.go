@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,12 +26,47 @@ func (r *Runner) Recover(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := r.recoverEnding(ctx, active); err != nil {
+		return 0, err
+	}
 	for _, c := range commands {
 		if err := r.recover(ctx, c, active[unitOf(c)]); err != nil {
 			return 0, fmt.Errorf("cannot recover the session %s: %w", c.Session, err)
 		}
 	}
 	return len(commands), nil
+}
+
+// recoverEnding finds the units that run though the end of their command is recorded. The next command of their session
+// waits for them, and so does the close of the session.
+func (r *Runner) recoverEnding(ctx context.Context, active map[string]bool) error {
+	for unit, runs := range active {
+		id, ok := paths.SessionOf(unit)
+		if !ok || !runs {
+			continue
+		}
+		s, err := r.Store.Session(ctx, store.Viewer{All: true}, id)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read the store: %w", err)
+		}
+		last := len(s.Commands) - 1
+		for last >= 0 && !r.has(id, s.Commands[last].Number, paths.Output) {
+			last--
+		}
+		if last < 0 || s.Commands[last].State != wire.CommandEnded {
+			continue
+		}
+		r.mu.Lock()
+		c := r.state.start(store.Live{Session: id, Number: s.Commands[last].Number, Owner: s.Owner.UID, Network: s.Network})
+		c.started = true
+		close(c.ended)
+		r.found = append(r.found, c)
+		r.mu.Unlock()
+	}
+	return nil
 }
 
 // recover continues with one command. active reports that the unit of its session runs.
@@ -60,12 +96,8 @@ func (r *Runner) recover(ctx context.Context, c store.Live, active bool) error {
 }
 
 // resume follows a command that Recover has found, to its end.
-func (r *Runner) resume(ctx context.Context, c *run, lost bool) {
-	if !lost {
-		r.running(ctx, c)
-	}
-	r.await(ctx, c)
-	r.finish(ctx, c, nil)
+func (r *Runner) resume(ctx context.Context, c *run) {
+	r.attend(ctx, c, func() error { return nil })
 }
 
 // active returns the units of sessions that run, or that systemd is about to start.

@@ -96,12 +96,14 @@ type waiting struct {
 	since  time.Time // when it was queued
 }
 
-// run is a command whose unit has been started, or is about to be.
+// run is a command whose unit has been started, or is about to be, until the unit has ended.
 type run struct {
 	store.Live
 
 	cancelled string        // the user who cancels it; guarded by Runner.mu
 	started   bool          // its unit is, or was, active; guarded by Runner.mu
+	reached   bool          // its main process can be asked, or has ended; guarded by Runner.mu
+	ran       bool          // its start is recorded; belongs to follow and, after that, to attend
 	gone      chan struct{} // closed when systemd has no such unit any more
 	lost      bool          // gone is closed; belongs to the goroutine of Run
 	ended     chan struct{} // closed when its end is in the store
@@ -133,8 +135,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	tick := time.NewTicker(reconcileEvery)
 	defer tick.Stop()
 	for _, c := range r.found {
-		lost := c.lost // reconcile may change it
-		r.tasks.Go(func() { r.resume(ctx, c, lost) })
+		r.tasks.Go(func() { r.resume(ctx, c) })
 	}
 	r.found = nil
 	for {
@@ -202,7 +203,7 @@ func (s *state) leased() (n int) {
 
 // start adds a running command.
 func (s *state) start(c store.Live) *run {
-	started := &run{Live: c, gone: make(chan struct{}), ended: make(chan struct{})}
+	started := &run{Live: c, ran: c.State == wire.CommandRunning, gone: make(chan struct{}), ended: make(chan struct{})}
 	s.running[key{c.Session, c.Number}] = started
 	s.perUser[c.Owner]++
 	l := s.line(c)
@@ -278,8 +279,8 @@ func (r *Runner) Changed() <-chan struct{} {
 	return r.state.changed
 }
 
-// Ended returns a channel that is closed when the command's end is stored. It is closed already if the command does not
-// run.
+// Ended returns a channel that is closed when the command's end is stored, which may be before the end of its unit. It is
+// closed already if the command does not run.
 func (r *Runner) Ended(session string, number int) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -135,11 +135,15 @@ func ended(n int) func(wire.Session) bool {
 	return func(s wire.Session) bool { return s.Commands[n-1].State == wire.CommandEnded }
 }
 
+func closed(s wire.Session) bool { return s.State == wire.SessionClosed }
+
 func running(n int) func(wire.Session) bool {
 	return func(s wire.Session) bool { return s.Commands[n-1].State == wire.CommandRunning }
 }
 
-func exit(status int) *session.Result { return &session.Result{Exited: true, Status: status, Bytes: 7} }
+func exit(status int) *session.Result {
+	return &session.Result{Exited: true, Status: status, Bytes: 7, Invocation: strings.Repeat("a", 32)}
+}
 
 func TestCommandsRunInOrder(t *testing.T) {
 	b := newBed(t)
@@ -157,8 +161,7 @@ func TestCommandsRunInOrder(t *testing.T) {
 	assert.Equal(t, []string{"second"}, second.Spec.Args)
 	assert.Equal(t, u.Spec.Slot, second.Spec.Slot, "a session keeps its workspace")
 	second.End(exit(0))
-	got = b.until(s.ID, ended(2))
-	assert.Equal(t, wire.SessionIdle, got.State)
+	b.until(s.ID, func(s wire.Session) bool { return s.State == wire.SessionIdle })
 	_, err := b.Add(t.Context(), store.Viewer{UID: 1000}, s.ID, wire.NewCommand{Args: []string{"third"}})
 	require.NoError(t, err)
 	b.started().End(exit(0))
@@ -229,9 +232,36 @@ func TestCancel(t *testing.T) {
 	assert.ErrorContains(t, err, "not in a state", "the session is about to close")
 	u.End(&session.Result{Exited: true, Signal: 15, Cause: session.Cancelled, CancelledBy: "root"})
 	b.until(s.ID, ended(1))
-	got = b.until(s.ID, func(s wire.Session) bool { return s.State == wire.SessionClosed })
+	got = b.until(s.ID, closed)
 	assert.Equal(t, outcome.Cancelled, got.Commands[0].Outcome.Word)
+	b.stop() // what follows the close is done then
 	assert.NoDirExists(t, filepath.Join(b.settings.Secrets, s.ID))
+}
+
+// Until the unit of a command has ended, its session starts no other command and is not closed.
+func TestEndIsReportedBeforeThatOfTheUnit(t *testing.T) {
+	b := newBed(t)
+	s := b.create(alice, "a", "b")
+	u := b.started()
+	u.Conclude(exit(3))
+	got := b.until(s.ID, ended(1))
+	assert.Equal(t, outcome.Failed, got.Commands[0].Outcome.Word)
+	assert.Equal(t, strings.Repeat("a", 32), got.Commands[0].Invocation)
+	runs, queued := b.Load()
+	assert.Equal(t, []int{1, 1}, []int{runs, queued}, "the unit has not ended")
+	b.stop() // the next daemon waits as well
+	b.start()
+	runs, queued = b.Load()
+	assert.Equal(t, []int{1, 1}, []int{runs, queued})
+	u.End(nil)
+	second := b.started()
+	assert.Equal(t, 2, second.Number)
+	second.Conclude(exit(0))
+	b.until(s.ID, ended(2))
+	require.NoError(t, b.Cancel(t.Context(), store.Viewer{All: true}, s.ID, 0, "root"))
+	b.until(s.ID, func(s wire.Session) bool { return s.State == wire.SessionIdle })
+	second.End(nil)
+	b.until(s.ID, closed)
 }
 
 func TestStdin(t *testing.T) {
@@ -361,13 +391,13 @@ func TestPrune(t *testing.T) {
 	require.NoError(t, os.WriteFile(u.File(paths.Output), make([]byte, 1000), 0o600))
 	u.End(exit(0))
 	b.until(s.ID, ended(1))
-	<-b.Ended(s.ID, 1)
 	v := store.Viewer{UID: 1000}
 	everything := wire.Prune{OlderThan: 1}
 	pruned, err := b.Prune(t.Context(), v, everything)
 	require.NoError(t, err)
 	assert.Empty(t, pruned.Sessions, "it is not closed")
 	require.NoError(t, b.Cancel(t.Context(), v, s.ID, 0, "alice"))
+	b.until(s.ID, closed)
 	pruned, err = b.Prune(t.Context(), v, wire.Prune{OlderThan: 1, DryRun: true})
 	require.NoError(t, err)
 	assert.Equal(t, []string{s.ID}, pruned.Sessions)

@@ -102,6 +102,16 @@ func (d *daemon) start() {
 	}
 }
 
+// until waits until the list of sessions has a text: a session is closed when its last unit has ended.
+func (d *daemon) until(text string) {
+	d.t.Helper()
+	require.EventuallyWithT(d.t, func(c *assert.CollectT) {
+		var stdout strings.Builder
+		assert.Zero(c, run(d.t.Context(), []string{"sessions", "--socket", d.socket}, &stdout, io.Discard))
+		assert.Contains(c, stdout.String(), text)
+	}, time.Minute, 10*time.Millisecond)
+}
+
 // write writes output as the main process of the unit does.
 func (d *daemon) write(u *runnertest.Unit, texts <-chan string) {
 	t := d.t
@@ -169,7 +179,7 @@ func TestRunOutlivesTheDaemon(t *testing.T) {
 	assert.Equal(t, 5, status, stderr.String())
 	assert.Equal(t, want, stdout.String())
 	assert.Equal(t, 1, strings.Count(stderr.String(), "the connection to codex-runner was lost: "))
-	assert.Contains(t, try(t, "sessions", "--socket", d.socket).stdout, "  closed  1         failed (5)  ")
+	d.until("  closed  1         failed (5)  ")
 }
 
 // Ctrl-C cancels the command, whose last words come.
@@ -220,6 +230,7 @@ func TestCommandsOfTheDaemon(t *testing.T) {
 	u.End(&session.Result{Exited: true, Signal: 15, Cause: session.Cancelled, CancelledBy: by})
 	assert.Equal(t, result{}, try(t, "logs", "-f", id, "--socket", d.socket))
 	assert.Contains(t, try(t, "show", id, "--socket", d.socket).stdout, "The command was cancelled by "+by)
+	d.until("  closed  ")
 	got = try(t, "run", "--socket", d.socket, "--session", id, "--json", "--", "make")
 	assert.Equal(t, 125, got.status)
 	assert.Contains(t, got.stdout, `{"error":{"code":"conflict",`)

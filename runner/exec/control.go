@@ -11,6 +11,9 @@ import (
 	"codex-proxy/runner/session"
 )
 
+// MaxReply bounds a Reply, in bytes: Need has the manifests of an environment.
+const MaxReply = 16 << 20
+
 // maxRequest bounds a request on the control socket, in bytes.
 const maxRequest = 64 << 10
 
@@ -229,6 +232,7 @@ func (r *run) do(request Request) error {
 	switch request.Do {
 	case Cancel:
 		r.end(session.Cancelled, request.By)
+		r.release() // a command that has failed is not held then
 	case Provide:
 		return r.provision(request.Key, request.Fault)
 	case Release:

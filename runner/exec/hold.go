@@ -29,11 +29,11 @@ func succeeded(r *session.Result) bool {
 	return r.Failure == nil && r.Cause == "" && r.Exited && r.Status == 0 && r.Signal == 0
 }
 
-// release ends the hold. Without one it does nothing.
+// release ends the hold, also one that is about to begin. For a command that is not held it does nothing.
 func (r *run) release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.phase == Held && len(r.released) == 0 {
+	if r.over && len(r.released) == 0 {
 		r.released <- struct{}{}
 	}
 }

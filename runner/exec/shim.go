@@ -109,6 +109,8 @@ func (s *Shim) run(ctx context.Context, spec *session.Spec, log *logs.Writer) er
 func (s *Shim) count(result *session.Result) {
 	result.OOMKills = counter(s.Files[paths.MemoryFile], "oom_kill")
 	result.TaskLimit = counter(s.Files[paths.TasksFile], "max")
+	result.MemoryPeak = counter(s.Files[paths.PeakFile], "")
+	result.Invocation = variable(s.Environ, "INVOCATION_ID")
 }
 
 func counter(file *os.File, key string) uint64 {

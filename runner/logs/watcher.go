@@ -83,10 +83,10 @@ func wake(watches map[*watch]struct{}) {
 	}
 }
 
-// Arrivals returns a channel that has an element after a file was moved into the directory, and one at first. stop ends
-// that.
+// Arrivals returns a channel that has an element after a file was made in the directory, moved into it, or given to another
+// user, and one at first. stop ends that.
 func (w *Watcher) Arrivals(dir string) (arrived <-chan struct{}, stop func(), err error) {
-	watch, err := w.add(dir, unix.IN_MOVED_TO|unix.IN_ONLYDIR)
+	watch, err := w.add(dir, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ATTRIB|unix.IN_ONLYDIR)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot watch %s: %w", dir, err)
 	}

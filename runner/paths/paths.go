@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // Directories.
@@ -53,6 +54,7 @@ const (
 
 // UnitProgram is the installed program of the units that the daemon starts.
 const UnitProgram = "/usr/lib/codex-runner/codex-runner-unit"
+
 // Textfile is the file of RuntimeDir with metrics for node exporter.
 const Textfile = "codex-runner.prom"
 
@@ -95,6 +97,7 @@ const (
 	TenantFile  = "tenant" // Tenant of the slot, if the workspace is to be made anew
 	MemoryFile  = "memory" // memory.events of the unit's cgroup, if the kernel counts there
 	TasksFile   = "tasks"  // pids.events, likewise
+	PeakFile    = "peak"   // memory.peak, likewise
 )
 
 // Names in the directory of a session in Sessions.
@@ -170,6 +173,13 @@ func SessionUnit(id string) string { return "codex-session@" + id + ".service" }
 
 // OnlineUnit is SessionUnit with the network.
 func OnlineUnit(id string) string { return "codex-session-online@" + id + ".service" }
+
+// SessionOf returns the session whose commands a unit runs, and false for other units.
+func SessionOf(unit string) (id string, ok bool) {
+	template, instance, _ := strings.Cut(unit, "@")
+	id, ok = strings.CutSuffix(instance, ".service")
+	return id, ok && CheckID(id) == nil && (template == "codex-session" || template == "codex-session-online")
+}
 
 // RepositoryUnit fetches a repository.
 func RepositoryUnit(key string) string { return "codex-repository@" + key + ".service" }

@@ -140,7 +140,9 @@ func (h Host) listen(id string) (*os.File, error) {
 
 // openCounters opens the files in which the kernel counts what it refused the unit. The sandbox of the session hides them.
 func (h Host) openCounters(files inheritance) {
-	for name, file := range map[string]string{paths.MemoryFile: "memory.events", paths.TasksFile: "pids.events"} {
+	for name, file := range map[string]string{
+		paths.MemoryFile: "memory.events", paths.TasksFile: "pids.events", paths.PeakFile: "memory.peak",
+	} {
 		if counter, err := os.Open(filepath.Join(h.Cgroup, file)); err == nil { // else the kernel does not count
 			files[name] = counter
 		}
@@ -216,7 +218,7 @@ type inheritance map[string]*os.File
 // inheritable are the names of all files that a main process may inherit.
 var inheritable = []string{
 	paths.SpecFile, paths.StdinFile, paths.OutputFile, paths.IndexFile, paths.ResultFile, paths.ControlFile,
-	paths.PatchFile, paths.RecordFile, paths.TenantFile, paths.MemoryFile, paths.TasksFile,
+	paths.PatchFile, paths.RecordFile, paths.TenantFile, paths.MemoryFile, paths.TasksFile, paths.PeakFile,
 	paths.OrderFile, paths.BundleFile,
 }
 

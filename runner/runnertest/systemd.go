@@ -3,12 +3,9 @@
 package runnertest
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"net"
 	"os"
 	"path"
 	"path/filepath"
@@ -56,9 +53,11 @@ type Unit struct {
 	Properties []units.Property
 	// Cancels has the user of each request to cancel the command.
 	Cancels chan string
+	// Provided has each answer to a need.
+	Provided chan exec.Request
 
-	systemd  *Systemd
-	listener net.Listener
+	systemd *Systemd
+	control *control
 }
 
 // New returns a Systemd over the daemon's directories. It can have a thousand units.
@@ -133,6 +132,7 @@ func (s *Systemd) Stop(_ context.Context, unit string) error {
 }
 
 // StartWith starts the unit of a session, as root's step does: it reads the specification and makes the files of the command.
+// The command then runs.
 func (s *Systemd) StartWith(_ context.Context, unit string, properties ...units.Property) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,13 +147,17 @@ func (s *Systemd) StartWith(_ context.Context, unit string, properties ...units.
 		return err
 	}
 	s.units[unit] = u
+	u.Enter(exec.Reply{Phase: exec.Running})
 	s.Started <- u
 	return nil
 }
 
 func (s *Systemd) prepare(unit string, properties []units.Property) (*Unit, error) {
 	template, id, _ := strings.Cut(strings.TrimSuffix(unit, ".service"), "@")
-	u := &Unit{Session: id, Online: template == "codex-session-online", Properties: properties, Cancels: make(chan string, 10), systemd: s}
+	u := &Unit{
+		Session: id, Online: template == "codex-session-online", Properties: properties,
+		Cancels: make(chan string, 10), Provided: make(chan exec.Request, 10), systemd: s,
+	}
 	text, err := os.ReadFile(filepath.Join(s.stateDir, paths.SessionDir(id), paths.Current))
 	if err == nil {
 		u.Number, err = paths.ParseCommand(string(text))
@@ -172,7 +176,8 @@ func (s *Systemd) prepare(unit string, properties []units.Property) (*Unit, erro
 	if err != nil {
 		return nil, err
 	}
-	return u, u.listen()
+	u.control, err = listen(u)
+	return u, err
 }
 
 func create(path string) error {
@@ -183,43 +188,6 @@ func create(path string) error {
 	return err
 }
 
-// listen serves the control socket.
-func (u *Unit) listen() error {
-	dir := filepath.Join(u.systemd.runtimeDir, paths.ControlDir(u.Session))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	listener, err := net.Listen("unix", filepath.Join(dir, paths.ControlSocket))
-	if err != nil {
-		return err
-	}
-	u.listener = listener
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			u.talk(conn)
-		}
-	}()
-	return nil
-}
-
-func (u *Unit) talk(conn net.Conn) {
-	defer conn.Close()
-	for lines := bufio.NewScanner(conn); lines.Scan(); {
-		var request exec.Request
-		if json.Unmarshal(lines.Bytes(), &request) != nil {
-			return
-		}
-		if request.Do == exec.Cancel {
-			u.Cancels <- request.By
-		}
-		_ = json.NewEncoder(conn).Encode(exec.Reply{Version: session.Version})
-	}
-}
-
 func (u *Unit) file(name string) string {
 	return filepath.Join(u.systemd.stateDir, paths.CommandDir(u.Session, u.Number), name)
 }
@@ -227,15 +195,19 @@ func (u *Unit) file(name string) string {
 // File is the path of a file of the command.
 func (u *Unit) File(name string) string { return u.file(name) }
 
-// End ends the unit, with that result; nil is none.
+// Conclude has the main process write that result and report its end. The unit goes on to End.
+func (u *Unit) Conclude(result *session.Result) {
+	u.systemd.t.Helper()
+	u.write(result)
+	u.Enter(exec.Reply{Phase: exec.Ended})
+}
+
+// End ends the unit, with that result; nil is none but that of Conclude.
 func (u *Unit) End(result *session.Result) {
 	t := u.systemd.t
 	t.Helper()
 	if result != nil {
-		result.Version = session.Version
-		text, err := session.Encode(result)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(u.file(paths.Result), text, 0o600))
+		u.Conclude(result)
 	}
 	text, err := session.Encode(&session.Ended{
 		Version: session.Version, ServiceResult: "success", ExitCode: "exited", ExitStatus: "0",
@@ -248,11 +220,31 @@ func (u *Unit) End(result *session.Result) {
 	require.NoError(t, os.Rename(part, u.file(paths.Ended)))
 }
 
+// Hold writes the result of a command that has failed, and waits until the daemon releases or cancels it.
+func (u *Unit) Hold(result *session.Result) {
+	u.systemd.t.Helper()
+	u.write(result)
+	u.Enter(exec.Reply{Phase: exec.Held})
+	<-u.control.released
+}
+
+func (u *Unit) write(result *session.Result) {
+	t := u.systemd.t
+	t.Helper()
+	result.Version = session.Version
+	if result.Exited && result.Started.IsZero() {
+		result.Started = time.Now()
+	}
+	text, err := session.Encode(result)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(u.file(paths.Result), text, 0o600))
+}
+
 // Vanish ends the unit without a record, as the death of the machine does.
 func (u *Unit) Vanish() {
 	u.systemd.mu.Lock()
 	defer u.systemd.mu.Unlock()
-	_ = u.listener.Close()
+	u.control.close()
 	delete(u.systemd.units, u.name())
 }
 

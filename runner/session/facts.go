@@ -61,9 +61,11 @@ type Result struct {
 	LogError    string `json:"log_error,omitempty"`
 	// Bytes is the size of the output.
 	Bytes int64 `json:"bytes"`
-	// OOMKills and TaskLimit are those of Ended, when the command had ended.
-	OOMKills  uint64 `json:"oom_kills"`
-	TaskLimit uint64 `json:"task_limit"`
+	// OOMKills, TaskLimit, MemoryPeak and Invocation are those of Ended, when the command had ended.
+	OOMKills   uint64 `json:"oom_kills"`
+	TaskLimit  uint64 `json:"task_limit"`
+	MemoryPeak uint64 `json:"memory_peak"`
+	Invocation string `json:"invocation,omitempty"`
 	// User and System are CPU times of the command and of the children that it has waited for, in nanoseconds; MaxRSS is
 	// the resident set of the largest of these processes, in bytes (getrusage(2)). They are 0 unless Exited.
 	User   time.Duration `json:"user_ns"`

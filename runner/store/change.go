@@ -32,9 +32,13 @@ type Ending struct {
 	Invocation     string
 }
 
-// End records the end of a command; a session without another command becomes idle. The error is ErrState if the
-// command has ended before.
-func (s *Store) End(ctx context.Context, id string, number int, e Ending) error {
+// Hold records how a command ended whose unit stays. Its End is still to come; the error is ErrState if that has come.
+func (s *Store) Hold(ctx context.Context, id string, number int, e Ending) error {
+	return s.write(ctx, func(tx *sql.Tx) error { return e.store(ctx, tx, id, number, wire.CommandHeld) })
+}
+
+// store sets the state and the end of a command that has not ended.
+func (e Ending) store(ctx context.Context, tx *sql.Tx, id string, number int, state wire.CommandState) error {
 	verdict, err := json.Marshal(e.Outcome)
 	if err != nil {
 		return err
@@ -43,18 +47,24 @@ func (s *Store) End(ctx context.Context, id string, number int, e Ending) error 
 	if err != nil {
 		return err
 	}
+	return changed(tx.ExecContext(ctx, `UPDATE commands SET state = ?, started = ?, ended = ?, outcome = ?, usage = ?,
+		invocation = ? WHERE session = ? AND number = ? AND state <> 'ended'`,
+		state, nanos(e.Started), nanos(e.Ended), string(verdict), string(usage), e.Invocation, id, number))
+}
+
+// End records the end of a command; a session without another command becomes idle. The error is ErrState if the
+// command has ended before. now is at or after the end: a command may have been held.
+func (s *Store) End(ctx context.Context, id string, number int, e Ending, now time.Time) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
-		err := changed(tx.ExecContext(ctx, `UPDATE commands SET state = 'ended', started = ?, ended = ?, outcome = ?,
-			usage = ?, invocation = ? WHERE session = ? AND number = ? AND state <> 'ended'`,
-			nanos(e.Started), nanos(e.Ended), string(verdict), string(usage), e.Invocation, id, number))
+		err := e.store(ctx, tx, id, number, wire.CommandEnded)
 		if err != nil {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `UPDATE sessions SET state = ?, used = ? WHERE id = ? AND state = ? AND NOT EXISTS
 			(SELECT 1 FROM commands WHERE session = id AND state <> 'ended')`,
-			wire.SessionIdle, nanos(e.Ended), id, wire.SessionActive)
+			wire.SessionIdle, nanos(now), id, wire.SessionActive)
 		if err == nil {
-			_, err = tx.ExecContext(ctx, `UPDATE leases SET heartbeat = ? WHERE session = ?`, nanos(e.Ended), id)
+			_, err = tx.ExecContext(ctx, `UPDATE leases SET heartbeat = ? WHERE session = ?`, nanos(now), id)
 		}
 		return err
 	})

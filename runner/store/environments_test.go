@@ -27,7 +27,7 @@ func TestEnvironments(t *testing.T) {
 		{Key: "k1", Provider: "venv", State: EnvironmentReady, Bytes: 5, Used: t0.Add(2), Leased: true},
 	}, all)
 	assert.ErrorIs(t, s.RemoveEnvironment(ctx, "k1"), ErrState, "it is leased")
-	require.NoError(t, s.End(ctx, id(1), 1, succeeded))
+	require.NoError(t, s.End(ctx, id(1), 1, succeeded, succeeded.Ended))
 	_, err = s.LeaseEnvironment(ctx, id(1), 1, "k2", t0)
 	assert.ErrorIs(t, err, ErrState, "the command has ended")
 	all, err = s.Environments(ctx)

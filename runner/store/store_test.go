@@ -90,8 +90,8 @@ func TestLifeOfASession(t *testing.T) {
 	assert.Equal(t, "alice", one.CancelledBy)
 	assert.ErrorIs(t, s.CloseSession(ctx, id(1), 0, t0), ErrState, "a command runs")
 
-	require.NoError(t, s.End(ctx, id(1), 1, succeeded))
-	assert.ErrorIs(t, s.End(ctx, id(1), 1, succeeded), ErrState)
+	require.NoError(t, s.End(ctx, id(1), 1, succeeded, succeeded.Ended))
+	assert.ErrorIs(t, s.End(ctx, id(1), 1, succeeded, succeeded.Ended), ErrState)
 	assert.ErrorIs(t, s.Cancel(ctx, id(1), 1, "alice"), ErrState)
 	got, err := s.Session(ctx, Viewer{UID: 1000}, id(1))
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestLifeOfASession(t *testing.T) {
 	number, err := s.Add(ctx, id(1), command("b"), t0)
 	require.NoError(t, err)
 	assert.Equal(t, 2, number)
-	require.NoError(t, s.End(ctx, id(1), 2, succeeded))
+	require.NoError(t, s.End(ctx, id(1), 2, succeeded, succeeded.Ended))
 	idle, err := s.In(ctx, Viewer{UID: 1000}, wire.SessionIdle)
 	require.NoError(t, err)
 	assert.Equal(t, []Idle{{id(1), succeeded.Ended}}, idle)
@@ -169,7 +169,7 @@ func TestLeases(t *testing.T) {
 	assert.ErrorIs(t, err, workspace.ErrPoolFull)
 	_, err = s.Lease(ctx, id(1), "", t0, choose(4))
 	assert.Error(t, err, "it is leased")
-	require.NoError(t, s.End(ctx, id(0), 1, succeeded))
+	require.NoError(t, s.End(ctx, id(0), 1, succeeded, succeeded.Ended))
 	require.NoError(t, s.CloseSession(ctx, id(0), 5, t0.Add(2)))
 	_, err = s.Lease(ctx, id(1), "", t0, choose(1))
 	require.NoError(t, err)
@@ -228,7 +228,7 @@ func BenchmarkSessions(b *testing.B) {
 	s := open(b)
 	for n := range 10_000 {
 		create(b, s, n, uint32(n%5), command("pytest", "-x"))
-		require.NoError(b, s.End(b.Context(), id(n), 1, succeeded))
+		require.NoError(b, s.End(b.Context(), id(n), 1, succeeded, succeeded.Ended))
 	}
 	for _, limit := range []int{100, 10_000} {
 		b.Run(fmt.Sprint(limit), func(b *testing.B) {
