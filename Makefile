@@ -151,7 +151,7 @@ test: ## run every check: lint, unit tests, then the real thing in booted machin
 	@$(INTEGRATION) -parallel 8 -run '$(WAITING)' >build/waiting.log 2>&1 & waiting=$$!; \
 	status=0; $(MAKE) --no-print-directory lint && $(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race $$(go list ./... | grep -v /test/integration) || status=$$?; \
 	wait $$waiting || status=$$?; cat build/waiting.log; exit $$status
-	$(INTEGRATION) -skip '$(WAITING)'
+	$(INTEGRATION) -parallel 4 -skip '$(WAITING)'
 
 .PHONY: chaos
 chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same order again

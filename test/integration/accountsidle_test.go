@@ -22,7 +22,6 @@ const (
 // Idle accounts cost nothing but readings: one a minute while they are used up, and one in five minutes otherwise. When
 // all are used up, one whose quota begins before the time that it had named serves turns within a minute.
 func TestIdleAccounts(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testIdleAccounts)
 }
 

@@ -28,7 +28,6 @@ const (
 // Under load and faults of every kind, each request gets a complete answer or an error
 // that permits a retry, and in the end nothing is left over.
 func TestChaos(t *testing.T) {
-	t.Parallel() // it measures no times
 	bothSuites(t, testChaos)
 }
 

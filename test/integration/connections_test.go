@@ -14,7 +14,6 @@ import (
 // Clients that keep more connections open than the service may have files exclude no
 // others: probes, requests, operators' commands and a reload succeed.
 func TestManyIdleConnections(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testManyIdleConnections)
 }
 

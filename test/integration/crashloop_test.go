@@ -117,7 +117,6 @@ func (b *bed) crashLoop(restarts int) {
 // Explicit starts count for systemd's start limit, too, without a restart. The remedy
 // in /readyz brings everything back.
 func TestStartLimitWithoutARestart(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testStartLimitWithoutARestart)
 }
 

@@ -249,7 +249,6 @@ func (d dependency) untilRestart(n string) {
 // A server that crashes ten times in a row is given up, after growing delays; two commands bring it back. A stop
 // inside a delay ends it.
 func TestDependencyCrashLoop(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testDependencyCrashLoop)
 }
 
@@ -286,7 +285,6 @@ func testDependencyCrashLoop(t *testing.T, suite string) {
 
 // No restart begins after the shutdown of the machine has.
 func TestDependencyInShutdown(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testDependencyInShutdown)
 }
 

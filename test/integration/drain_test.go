@@ -134,7 +134,6 @@ func testRestartDrainsTheWorker(t *testing.T, suite string) {
 // Without another worker new requests are refused at once, and a turn may take longer
 // than TimeoutStopSec=.
 func TestRestartOfTheOnlyWorker(t *testing.T) {
-	t.Parallel() // it mostly waits
 	bothSuites(t, func(t *testing.T, suite string) {
 		b := newBed(t, suite, realWorker, "")
 		dropIn := "[Service]\nTimeoutStopSec=6s\n" // the drain has to begin, and codex to end, in this time
@@ -317,7 +316,6 @@ func (b *bed) watch() *running {
 // At a daemon-reload, which every installation of a package causes, systemd drops the
 // extension of a stop's timeout.
 func TestRestartAcrossADaemonReload(t *testing.T) {
-	t.Parallel() // it mostly waits
 	bothSuites(t, testRestartAcrossADaemonReload)
 }
 
@@ -336,7 +334,6 @@ func testRestartAcrossADaemonReload(t *testing.T, suite string) {
 
 // systemd does not wait for a proxy that hangs while it finishes its turns.
 func TestRestartOfAHungProxy(t *testing.T) {
-	t.Parallel() // it mostly waits
 	bothSuites(t, testRestartOfAHungProxy)
 }
 
@@ -359,7 +356,6 @@ func testRestartOfAHungProxy(t *testing.T, suite string) {
 
 // A proxy that hangs prevents no stop and start of a worker.
 func TestRestartBesideAHungProxy(t *testing.T) {
-	t.Parallel() // it mostly waits
 	bothSuites(t, testRestartBesideAHungProxy)
 }
 
@@ -395,7 +391,6 @@ func testRestartBesideAHungProxy(t *testing.T, suite string) {
 // A codex that hangs is killed also while its unit is being stopped, when systemd's
 // watchdog is off, and its clients get an error.
 func TestRestartOfAHungWorker(t *testing.T) {
-	t.Parallel() // it mostly waits
 	bothSuites(t, testRestartOfAHungWorker)
 }
 
@@ -463,7 +458,6 @@ func testStopCanBeHastened(t *testing.T, suite string) {
 // a restart still follows, and requests wait for it; a unit stopped like that has not
 // hit the start limit.
 func TestStopThatFails(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testStopThatFails)
 }
 

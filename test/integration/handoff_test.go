@@ -149,7 +149,6 @@ func (b *bed) awaitStatus(text string) {
 
 // A restart finishes even streams of a minute; requests that come meanwhile wait.
 func TestRestartOfLongStreams(t *testing.T) {
-	t.Parallel() // the test mostly waits
 	bothSuites(t, testRestartOfLongStreams)
 }
 

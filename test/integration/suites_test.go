@@ -16,9 +16,10 @@ import (
 // of Debian 12.
 const newest, oldest = "trixie", "bookworm"
 
-// bothSuites runs a test on both, at the same time.
+// bothSuites runs a test on both, at the same time, and beside other tests.
 func bothSuites(t *testing.T, test func(t *testing.T, suite string)) {
 	t.Helper()
+	t.Parallel()
 	for _, suite := range []string{newest, oldest} {
 		t.Run(suite, func(t *testing.T) {
 			t.Parallel()
@@ -27,7 +28,7 @@ func bothSuites(t *testing.T, test func(t *testing.T, suite string)) {
 	}
 }
 
-// bothSuitesInTurn is bothSuites for a test that measures times.
+// bothSuitesInTurn is bothSuites for a test that measures times: nothing runs beside it.
 func bothSuitesInTurn(t *testing.T, test func(t *testing.T, suite string)) {
 	t.Helper()
 	for _, suite := range []string{newest, oldest} {

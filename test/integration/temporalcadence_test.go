@@ -15,7 +15,6 @@ import (
 
 // The probe asks once each interval while it passes, and not twice at a time.
 func TestTemporalCadence(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testTemporalCadence)
 }
 

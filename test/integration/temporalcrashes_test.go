@@ -16,7 +16,6 @@ const crashesToFailed = 10
 // A server that crashes again and again is restarted after delays that grow, until systemd gives it up; then one
 // command brings it back, with its data.
 func TestTemporalCrashes(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testTemporalCrashes)
 }
 
@@ -84,7 +83,6 @@ func (s temporal) crashTimes(n int) {
 
 // A stop while systemd waits with a restart ends the wait; nothing starts later.
 func TestTemporalStoppedInDelay(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testTemporalStoppedInDelay)
 }
 
@@ -112,7 +110,6 @@ func testTemporalStoppedInDelay(t *testing.T, suite string) {
 
 // A shutdown of the host while the server crashes starts no further one.
 func TestTemporalShutdown(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testTemporalShutdown)
 }
 

@@ -12,7 +12,6 @@ import (
 
 // While a server runs, a second one on its database or its port is refused, with the name of the one that runs.
 func TestTemporalOwner(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testTemporalOwner)
 }
 
@@ -96,7 +95,6 @@ func (s temporal) handPID() int {
 // The lock is held exactly while the server runs: a file that a killed one left locks nothing, each stop releases it,
 // and of eight starts at a time there is one server.
 func TestTemporalLock(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testTemporalLock)
 }
 

@@ -29,7 +29,6 @@ const shortTimeouts = "handshake_timeout = \"2s\"\nstart_timeout = \"1s\"\n"
 // The journal names each stopped loop of the proxy; then systemd kills the proxy with a
 // goroutine dump and starts it again, and the worker does not notice.
 func TestWatchdog(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testWatchdog)
 }
 
@@ -147,7 +146,6 @@ func (b *bed) anyMessage() {
 // A worker whose unit is active and whose socket refuses the proxy is a fault of the
 // proxy, worth one restart. If that does not mend it, another would not.
 func TestWatchdogUnreachable(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testWatchdogUnreachable)
 }
 
@@ -178,7 +176,6 @@ func testWatchdogUnreachable(t *testing.T, suite string) {
 
 // A worker that is down or hangs is no fault of the proxy.
 func TestWatchdogIsNotForWorkers(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testWatchdogIsNotForWorkers)
 }
 

@@ -20,7 +20,6 @@ const afterWeather = 5 * time.Second // half of the wait for a bus that was neve
 // A connected worker needs no bus: in every failure of the bus requests are served and
 // readiness holds, and soon after its return the report is current.
 func TestBusWeather(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testBusWeather)
 }
 
@@ -64,7 +63,6 @@ func testBusWeather(t *testing.T, suite string) {
 // A proxy that starts while the bus refuses it is soon ready with a running worker, and
 // starts no stopped one.
 func TestProxyRestartWithoutBus(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, proxyRestartWithoutBus)
 }
 
@@ -92,7 +90,6 @@ func proxyRestartWithoutBus(t *testing.T, suite string) {
 
 // A worker that restarts while the bus is away is ready soon after the bus returns.
 func TestRestartWithoutBus(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testRestartWithoutBus)
 }
 
@@ -118,7 +115,6 @@ func testRestartWithoutBus(t *testing.T, suite string) {
 
 // A thousand foreign units flap; the proxy receives none of their changes.
 func TestThousandUnits(t *testing.T) {
-	t.Parallel()
 	bothSuites(t, testThousandUnits)
 }
 

@@ -31,7 +31,6 @@ ExecStart=/usr/lib/systemd/systemd-socket-proxyd /run/codex-worker/default/app-s
 // turn would end in idle_timeout. The second turn finds it wedged, and its watchdog
 // restarts it.
 func TestWedgedWorker(t *testing.T) {
-	t.Parallel() // the test mostly waits
 	bothSuites(t, testWedgedWorker)
 }
 
