@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"path/filepath"
+	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/exec"
@@ -147,6 +151,29 @@ func (r *Runner) request(ctx context.Context, id string, request exec.Request) e
 		err = errors.New(reply.Error)
 	}
 	return err
+}
+
+// Release ends the hold of the command of a session that is held. Its unit ends soon after.
+func (r *Runner) Release(ctx context.Context, v store.Viewer, id string) error {
+	s, err := r.Store.Session(ctx, v, id)
+	if err != nil {
+		return about(id, err)
+	}
+	held := func(c wire.Command) bool { return c.State == wire.CommandHeld }
+	if !slices.ContainsFunc(s.Commands, held) {
+		return refuse(wire.Conflict, "`codex-runner show "+id+"` says what it does", "no command of the session %s is held", id)
+	}
+	err = r.request(ctx, id, exec.Request{Version: session.Version, Do: exec.Release})
+	if err != nil && !gone(err) {
+		return fmt.Errorf("cannot end the hold: %w", err)
+	}
+	return nil
+}
+
+// gone reports whether a request came too late: the main process has ended.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, io.EOF) ||
+		errors.Is(err, unix.ECONNRESET)
 }
 
 // PutStdin is the standard input of a command that waits for it.

@@ -42,7 +42,7 @@ func (r *Runner) Create(ctx context.Context, owner wire.Owner, n wire.NewSession
 		return created, err
 	}
 	err = r.admit(len(commands), func() error {
-		if err := r.Store.Create(ctx, store.New{Session: created, Commands: commands}); err != nil {
+		if err := r.Store.Create(ctx, store.New{Session: created, Hold: time.Duration(n.HoldOnFailure), Commands: commands}); err != nil {
 			return err
 		}
 		for i, c := range commands {
@@ -138,8 +138,8 @@ func (r *Runner) check(n wire.NewSession) ([]wire.NewCommand, error) {
 		return nil, unsupported("repository, ref and patch")
 	case n.Network && !r.Network:
 		return nil, refuse(wire.Forbidden, "leave it out, or have root set network in runner.toml", "sessions may not have the network")
-	case n.HoldOnFailure != 0:
-		return nil, unsupported("hold_on_failure")
+	case n.HoldOnFailure < 0 || time.Duration(n.HoldOnFailure) > session.MaxHold:
+		return nil, refuse(wire.InvalidRequest, fmt.Sprintf("use a time up to %v", session.MaxHold), "hold_on_failure is out of range")
 	case len(n.Commands) == 0 || len(n.Commands) > maxCommands:
 		return nil, refuse(wire.InvalidRequest, fmt.Sprintf("send 1 to %d", maxCommands), "commands has %d of them", len(n.Commands))
 	}

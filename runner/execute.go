@@ -53,6 +53,7 @@ func (r *Runner) launch(ctx context.Context, c *run) error {
 		return err
 	}
 	spec := specOf(full.Command, slot)
+	spec.Hold = full.Hold
 	if !r.settled(c.Session, c.Number) {
 		spec.Workspace = &session.Workspace{}
 	}

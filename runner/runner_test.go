@@ -264,6 +264,40 @@ func TestEndIsReportedBeforeThatOfTheUnit(t *testing.T) {
 	b.until(s.ID, closed)
 }
 
+// A command that fails is held until it is released or cancelled, with the end that it had.
+func TestHold(t *testing.T) {
+	b := newBed(t)
+	v := store.Viewer{UID: 1000}
+	for _, end := range []func(id string) error{
+		func(id string) error { return b.Release(t.Context(), v, id) },
+		func(id string) error { return b.Cancel(t.Context(), v, id, 1, "bob") },
+	} {
+		n := wire.NewSession{HoldOnFailure: wire.Duration(time.Hour), Commands: []wire.NewCommand{{Args: []string{"a"}}}}
+		s, err := b.Create(t.Context(), alice, n)
+		require.NoError(t, err)
+		u := b.started()
+		assert.Equal(t, time.Hour, u.Spec.Hold)
+		b.until(s.ID, running(1))
+		assert.ErrorContains(t, b.Release(t.Context(), v, s.ID), "no command of the session "+s.ID+" is held")
+		held := make(chan struct{})
+		go func() {
+			defer close(held)
+			u.Hold(exit(3))
+		}()
+		got := b.until(s.ID, func(s wire.Session) bool { return s.Commands[0].State == wire.CommandHeld })
+		assert.Equal(t, outcome.Failed, got.Commands[0].Outcome.Word)
+		b.stop() // the next daemon finds it held
+		b.start()
+		assert.ErrorContains(t, b.Release(t.Context(), store.Viewer{UID: 1001}, s.ID), "there is no such session")
+		require.NoError(t, end(s.ID))
+		<-held
+		u.End(exit(3))
+		got = b.until(s.ID, ended(1))
+		assert.Equal(t, outcome.Failed, got.Commands[0].Outcome.Word)
+		assert.Empty(t, got.Commands[0].Outcome.CancelledBy)
+	}
+}
+
 func TestStdin(t *testing.T) {
 	b := newBed(t)
 	s, err := b.Create(t.Context(), alice, wire.NewSession{Commands: []wire.NewCommand{
@@ -366,6 +400,7 @@ func TestRequestsAreChecked(t *testing.T) {
 	command := []wire.NewCommand{{Args: []string{"a"}}}
 	for want, n := range map[string]wire.NewSession{
 		"commands has 0 of them: send 1 to 100":                       {},
+		"hold_on_failure is out of range: use a time up to 24h":       {Commands: command, HoldOnFailure: -1},
 		"commands[0]: args is empty: name a command":                  {Commands: []wire.NewCommand{{}}},
 		"commands[0]: directory is \"../x\": use a path":              {Commands: []wire.NewCommand{{Args: []string{"a"}, Directory: "../x"}}},
 		"commands[0]: limits.timeout is out of range: use at most 1h": {Commands: command, Limits: wire.Limits{Timeout: wire.Duration(2 * time.Hour)}},

@@ -174,6 +174,17 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request, c caller) error 
 	return s.answerSession(w, r, c, id)
 }
 
+func (s *Server) release(w http.ResponseWriter, r *http.Request, c caller) error {
+	id, err := sessionID(r)
+	if err != nil {
+		return err
+	}
+	if err := s.Runner.Release(r.Context(), c.viewer(), id); err != nil {
+		return err
+	}
+	return s.answerSession(w, r, c, id)
+}
+
 func (s *Server) prune(w http.ResponseWriter, r *http.Request, c caller) error {
 	var body wire.Prune
 	if err := decode(w, r, &body); err != nil {

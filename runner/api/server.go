@@ -92,6 +92,7 @@ func (s *Server) Handler() http.Handler {
 		"PUT /v1/sessions/{id}/commands/{n}/stdin": s.putStdin,
 		"GET /v1/sessions/{id}/commands/{n}/logs":  s.getLogs,
 		"POST /v1/sessions/{id}/cancel":            s.cancel,
+		"POST /v1/sessions/{id}/release":           s.release,
 		"POST /v1/sessions/{id}/shell":             s.shell,
 		"POST /v1/prune":                           s.prune,
 		"/":                                        s.unknown,

@@ -81,18 +81,19 @@ type Live struct {
 	Network     bool
 	CancelledBy string
 	Secrets     []string // names
-	Leased      bool     // the session has a workspace
+	Hold        time.Duration
+	Leased      bool // the session has a workspace
 	Command     wire.NewCommand
 }
 
 const selectLive = `SELECT s.id, c.number, s.owner, c.state, s.repository, s.environment, s.network, c.cancelled_by, s.secrets,
-	EXISTS (SELECT 1 FROM leases WHERE session = s.id), c.command
+	s.hold, EXISTS (SELECT 1 FROM leases WHERE session = s.id), c.command
 	FROM commands AS c JOIN sessions AS s ON s.id = c.session `
 
 func scanLive(row interface{ Scan(...any) error }) (l Live, err error) {
 	var secrets, command []byte
 	err = row.Scan(&l.Session, &l.Number, &l.Owner, &l.State, &l.Repository, &l.Environment, &l.Network, &l.CancelledBy, &secrets,
-		&l.Leased, &command)
+		&l.Hold, &l.Leased, &command)
 	if err == nil {
 		err = errors.Join(json.Unmarshal(secrets, &l.Secrets), json.Unmarshal(command, &l.Command))
 	}

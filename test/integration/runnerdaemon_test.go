@@ -170,6 +170,22 @@ func TestRunnerDaemon(t *testing.T) {
 			assert.Equal(t, "input\n", string(output))
 			assert.Equal(t, []any{ends.Cancelled, "root"}, []any{c.Outcome.Word, c.Outcome.CancelledBy})
 		})
+		t.Run("hold", func(t *testing.T) {
+			n := script("echo mine > kept; exit 3")
+			n.HoldOnFailure = wire.Duration(time.Hour)
+			for end, path := range map[string]any{"release": nil, "cancel": wire.Cancel{}} {
+				s := b.create(n)
+				b.until(s.ID, 1, wire.CommandHeld)
+				terminal := "printf 'test -t 0 && stty size; cat kept; exit 7\\n' | script -qec 'stty rows 33 cols 99; codex-runner shell " + s.ID + "' /dev/null"
+				shown, _, err := b.Run(t.Context(), "sh", "-c", terminal)
+				assert.ErrorContains(t, err, "7")
+				assert.Contains(t, shown, "33 99")
+				assert.Contains(t, shown, "mine")
+				b.send(http.MethodPost, "/v1/sessions/"+s.ID+"/"+end, path, nil)
+				_, c := b.follow(s.ID, 1)
+				assert.Equal(t, []any{ends.Failed, 3, ""}, []any{c.Outcome.Word, c.Outcome.Status, c.Outcome.CancelledBy})
+			}
+		})
 		t.Run("users", func(t *testing.T) {
 			b.MustRun(t, "useradd", "--groups=codex-runner", "alice")
 			s := b.create(script("exit 0"))
