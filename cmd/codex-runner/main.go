@@ -29,7 +29,7 @@ func commands() []cli.Group {
 	return []cli.Group{
 		{Title: "Commands for people", Commands: []*cobra.Command{
 			runCommand(), sessionsCommand(), showCommand(), logsCommand(), cancelCommand(), releaseCommand(),
-			shellCommand(), artifactsCommand(), pruneCommand(), statusCommand(), mcpCommand(),
+			shellCommand(), artifactsCommand(), pruneCommand(), statusCommand(), doctorCommand(), mcpCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			serveCommand(),

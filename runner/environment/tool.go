@@ -30,7 +30,7 @@ func (e *MissingToolError) Error() string {
 
 // packages names where an administrator finds each tool.
 var packages = map[string]string{
-	"python3": "the package python3", "pip": "the package python3-pip", "node": "the package nodejs", "npm": "the package npm",
+	"git": "the package git", "python3": "the package python3", "pip": "the package python3-pip", "node": "the package nodejs", "npm": "the package npm",
 	"uv":         "uv from PyPI (pip install uv) into /usr/local/bin",
 	"micromamba": "micromamba of conda-forge (https://mamba.readthedocs.io) into /usr/local/bin",
 }

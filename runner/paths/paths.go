@@ -58,9 +58,6 @@ const UnitProgram = "/usr/lib/codex-runner/codex-runner-unit"
 // Textfile is the file of RuntimeDir with metrics for node exporter.
 const Textfile = "codex-runner.prom"
 
-// Program is the installed program.
-const Program = "/usr/bin/codex-runner"
-
 // The files of a command, in CommandDir. The daemon makes the specification and Stdin, root the others.
 const (
 	Spec   = "spec.json"   // see session.Spec

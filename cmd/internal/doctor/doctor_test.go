@@ -427,7 +427,7 @@ func TestWhatIsBroken(t *testing.T) {
 func assertFound(t *testing.T, r Report, w want) {
 	t.Helper()
 	for _, f := range r.Findings {
-		if string(f.Level)+" "+f.Check == w.check && strings.Contains(f.sentence(), w.detail) &&
+		if string(f.Level)+" "+f.Check == w.check && strings.Contains(f.Sentence(), w.detail) &&
 			strings.Contains(f.Remedy, w.remedy) {
 			return
 		}
@@ -514,7 +514,7 @@ func TestKeysThatTheUnitHides(t *testing.T) {
 	s := &survey{Host: newBed(t).host, config: &config.Config{KeyFile: "/root/../root/keys"}}
 	found := s.namedKeys()
 	require.Len(t, found, 1)
-	assert.Equal(t, "/root/keys: cannot be seen by the service (ProtectHome= in its unit)", found[0].sentence())
+	assert.Equal(t, "/root/keys: cannot be seen by the service (ProtectHome= in its unit)", found[0].Sentence())
 	s.config.KeyFile = keyFile
 	assert.Empty(t, s.namedKeys())
 }
@@ -541,8 +541,8 @@ func TestHang(t *testing.T) {
 func TestPage(t *testing.T) {
 	var page strings.Builder
 	var r Report
-	r.add("systemd", []Finding{ok("", "version 257")})
-	r.add("units", []Finding{warn("a.service", "is\nodd", "look"), fail("b.service", "is stopped", "start it")})
+	r.Add("systemd", []Finding{ok("", "version 257")})
+	r.Add("units", []Finding{warn("a.service", "is\nodd", "look"), fail("b.service", "is stopped", "start it")})
 	require.NoError(t, r.Write(&page))
 	assert.Equal(t, `ok    systemd       version 257
 warn  units         a.service: is odd
@@ -561,7 +561,7 @@ func closeKeys(b *bed) { b.write(keyFile, auth.ClosedLine()+"\n") }
 // What a server answers goes to the terminal of root.
 func TestPageIsPrintable(t *testing.T) {
 	var r Report
-	r.add("dependencies", []Finding{fail("dependency db", "UNAVAILABLE: \x1b]0;x\a\nb\u009bé", "look at \x1b[2J")})
+	r.Add("dependencies", []Finding{fail("dependency db", "UNAVAILABLE: \x1b]0;x\a\nb\u009bé", "look at \x1b[2J")})
 	var page strings.Builder
 	require.NoError(t, r.Write(&page))
 	assert.Contains(t, page.String(), "dependency db: UNAVAILABLE: ?]0;x? b?é\n")
