@@ -33,12 +33,14 @@ RPM_arm64 := aarch64
 PACKED_amd64 := -Wl,-z,pack-relative-relocs
 
 HOST  := $(shell go env GOHOSTARCH)
-BIN   := build/$(if $(filter $(ARCH),$(HOST)),,$(ARCH)/)codex-proxy
-PROGRAMS := $(BIN) $(BIN)-traces
+OUT   := build/$(if $(filter $(ARCH),$(HOST)),,$(ARCH)/)
+PROGRAMS := $(OUT)codex-proxy $(OUT)codex-proxy-traces $(OUT)codex-runner
 SHARE := build/share
-DEB   := build/codex-proxy_$(VERSION)_$(ARCH).deb
-RPM   := build/codex-proxy-$(VERSION)-1.$(RPM_$(ARCH)).rpm
-SRC   := $(shell find cmd internal notify units probes proxy -name '*.go' -not -name '*_test.go' 2>/dev/null) packaging/etc/embed.go packaging/etc/workers/default.toml go.mod go.sum
+# Two packages, each with the program of its name.
+PACKAGES := codex-proxy codex-runner
+DEBS  := $(PACKAGES:%=build/%_$(VERSION)_$(ARCH).deb)
+RPMS  := $(PACKAGES:%=build/%-$(VERSION)-1.$(RPM_$(ARCH)).rpm)
+SRC   := $(shell find cmd internal notify units probes proxy runner -name '*.go' -not -name '*_test.go' 2>/dev/null) runner/api/wire/openapi.yaml packaging/etc/embed.go packaging/etc/workers/default.toml go.mod go.sum
 
 # A static PIE takes the C compiler of its architecture.
 COMPILER  := $(if $(filter $(ARCH),$(HOST)),gcc,$(GNU_$(ARCH))-gcc)
@@ -65,8 +67,10 @@ export CODEX_PROXY_TEST_PYTHON := $(PYTHON_CLIENTS)
 export CODEX_PROXY_TEST_TEMPORAL := $(TEMPORAL)/temporal
 export CODEX_PROXY_TEST_UV := $(UV)/uv
 export CODEX_PROXY_TEST_MICROMAMBA := $(MICROMAMBA)/micromamba
-export CODEX_PROXY_TEST_DEB   := $(abspath $(DEB))
-export CODEX_PROXY_TEST_RPM   := $(abspath $(RPM))
+export CODEX_PROXY_TEST_DEB   := $(abspath $(firstword $(DEBS)))
+export CODEX_PROXY_TEST_RPM   := $(abspath $(firstword $(RPMS)))
+export CODEX_PROXY_TEST_RUNNER_DEB := $(abspath $(lastword $(DEBS)))
+export CODEX_PROXY_TEST_RUNNER_RPM := $(abspath $(lastword $(RPMS)))
 export CODEX_PROXY_TEST_RELEASED := $(RELEASED)
 
 .PHONY: help
@@ -89,36 +93,39 @@ $(PROGRAMS): $(SRC) Makefile $(FLAGS)
 	CGO_ENABLED=1 CC=$(COMPILER) GOARCH=$(ARCH) go build -trimpath -buildvcs=false -buildmode=pie -tags netgo,osusergo \
 		-ldflags '-s -w -linkmode external -extldflags "-static-pie $(PACKED_$(ARCH))" -X main.version=$(VERSION)' -o $@ ./cmd/$(@F)
 
-# Man pages and completions, from the program's own help.
-$(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/etc packaging/dependencies packaging/systemd -type f) docs/operations.md CHANGELOG.md
+# Man pages and completions, from the programs' own help.
+$(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/etc packaging/dependencies packaging/runner packaging/systemd -type f) docs/operations.md CHANGELOG.md
 	@rm -rf $(SHARE) && mkdir -p build/host
-	CGO_ENABLED=0 GOARCH=$(HOST) go build -o build/host/ ./cmd/codex-proxy ./packaging/manual
-	build/host/manual -program build/host/codex-proxy -out $(SHARE)
+	CGO_ENABLED=0 GOARCH=$(HOST) go build -o build/host/ $(PACKAGES:%=./cmd/%) ./packaging/manual
+	for program in $(PACKAGES); do build/host/manual -program build/host/$$program -out $(SHARE)/$$program; done
 	@touch $@
 
-PACKED = $(PROGRAMS) $(SHARE)/made $(shell find packaging deb rpm docs -type f) LICENSE README.md | $(TOOLS)/nfpm
-pack   = cat packaging/nfpm.yaml $(1)/nfpm.yaml | VERSION=$(VERSION) ARCH=$(ARCH) BIN=$(BIN) \
+PACKED = $(PROGRAMS) $(SHARE)/made $(ONLINE) $(shell find packaging deb rpm docs -type f) LICENSE README.md | $(TOOLS)/nfpm
+# Of codex-runner's lists and scripts.
+LISTS_codex-runner := runner/
+pack   = cat packaging/$(LISTS_$(2))nfpm.yaml $(1)/$(LISTS_$(2))nfpm.yaml | VERSION=$(VERSION) ARCH=$(ARCH) BIN=$(OUT)$(2) \
          $(TOOLS)/nfpm package --config - --packager $(1) --target $@
 
+ONLINE := $(patsubst %,build/systemd/codex-%-online@.service,session environment)
 # The units with the network differ from those without it in this line alone.
-build/systemd/%-online@.service: packaging/systemd/%@.service
+$(ONLINE): build/systemd/%-online@.service: packaging/systemd/%@.service
 	@mkdir -p $(@D) && grep -q '^PrivateNetwork=yes$$' $<
 	@sed 's/^PrivateNetwork=yes$$/PrivateNetwork=no/; s/^Description=.*/&, with the network/' $< >$@
 
 .PHONY: deb rpm
-deb: ## build the Debian package into build/ (ARCH=arm64 for the other one)
+deb: ## build the Debian packages into build/ (ARCH=arm64 for the other architecture)
 	@$(MAKE) --no-print-directory needs NEEDS="$(BUILD_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEB)
+	@$(MAKE) --no-print-directory $(DEBS)
 
-rpm: ## build the RPM package into build/, likewise
+rpm: ## build the RPM packages into build/, likewise
 	@$(MAKE) --no-print-directory needs NEEDS="$(BUILD_NEEDS)"
-	@$(MAKE) --no-print-directory $(RPM)
+	@$(MAKE) --no-print-directory $(RPMS)
 
-$(DEB): $(PACKED)
-	$(call pack,deb)
+build/%_$(VERSION)_$(ARCH).deb: $(PACKED)
+	$(call pack,deb,$*)
 
-$(RPM): $(PACKED)
-	$(call pack,rpm)
+build/%-$(VERSION)-1.$(RPM_$(ARCH)).rpm: $(PACKED)
+	$(call pack,rpm,$*)
 
 # Trying it takes neither a C compiler nor a package: a plain build, installed by
 # the package's file list, without the sender of traces, whose gRPC takes long to
@@ -144,7 +151,7 @@ run-build:
 .PHONY: test
 test: ## run every check: lint, unit tests, then the real thing in booted machines
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEB) $(RPM) $(RELEASED)/made $(NPM_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What mostly waits for systemd's clock runs beside lint and unit tests; what
 	@# measures time runs alone, after them.
 	@mkdir -p build
@@ -156,7 +163,7 @@ test: ## run every check: lint, unit tests, then the real thing in booted machin
 .PHONY: chaos
 chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same order again
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEB) $(NPM_CODEX)/codex
+	@$(MAKE) --no-print-directory $(firstword $(DEBS)) $(NPM_CODEX)/codex
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_CHAOS=$(or $(DURATION),10m) CODEX_PROXY_TEST_CHAOS_SEED=$(SEED) go test -count=1 -timeout 0 -v ./test/integration -run '^TestChaos$$'
 
 .PHONY: bench soak

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write docs/configuration.md")
+var update = flag.Bool("update", false, "write docs/configuration.md and docs/runner-configuration.md")
 
-// docs/configuration.md has the text of the reference files.
+// The documents about settings have the text of the reference files.
 func TestConfigurationInTheDocs(t *testing.T) {
 	_, err := made() // in the repository's root from here on
 	require.NoError(t, err)
@@ -23,14 +23,27 @@ func TestConfigurationInTheDocs(t *testing.T) {
 	require.NoError(t, err)
 	dependency, err := os.ReadFile(dependencyFile)
 	require.NoError(t, err)
-	want := configuration(string(proxy), string(worker), string(dependency))
-	const path = "docs/configuration.md"
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
-	}
-	got, err := os.ReadFile(path)
+	runner, err := os.ReadFile(runnerFile)
 	require.NoError(t, err)
-	assert.Equal(t, want, string(got), "run: go test ./packaging/manual -run ConfigurationInTheDocs -update")
+	for path, want := range map[string]string{
+		"docs/configuration.md":        configuration(string(proxy), string(worker), string(dependency)),
+		"docs/runner-configuration.md": runnerConfiguration(string(runner)),
+	} {
+		if *update {
+			require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
+		}
+		got, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(got), "run: go test ./packaging/manual -run ConfigurationInTheDocs -update")
+	}
+}
+
+// runnerConfiguration is docs/runner-configuration.md, likewise.
+func runnerConfiguration(runner string) string {
+	return `# Configuration of codex-runner
+
+This page is made from the reference file in the package, ` + "`/etc/codex-runner/runner.toml`" + `. codex-runner.toml(5) has the same text.
+` + markdownOf(runner)
 }
 
 // configuration is docs/configuration.md: the reference files, in the form of the

@@ -96,7 +96,7 @@ func pages(t *testing.T) []string {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool {
 		return !strings.Contains(name, "/man/")
 	})
-	require.Len(t, names, 9+5)
+	require.Len(t, names, 9+7)
 	return names
 }
 
@@ -158,7 +158,7 @@ func TestProgramPages(t *testing.T) {
 func TestSettingsPages(t *testing.T) {
 	for source, page := range map[string]string{
 		proxyFile: "codex-proxy/man/codex-proxy.toml.5.gz", workerFile: "codex-proxy/man/codex-worker.toml.5.gz",
-		dependencyFile: "codex-proxy/man/codex-dependency.toml.5.gz",
+		dependencyFile: "codex-proxy/man/codex-dependency.toml.5.gz", runnerFile: "codex-runner/man/codex-runner.toml.5.gz",
 	} {
 		text := rendered(t, page)
 		reference, err := os.ReadFile(source)
@@ -182,6 +182,7 @@ func TestUnitPages(t *testing.T) {
 	dependency := rendered(t, "codex-proxy/man/codex-dependency@.service.8.gz")
 	assert.Contains(t, dependency, "a generator makes a drop-in of the file")
 	assert.Contains(t, dependency, "RestartPreventExitStatus= A refused start and an invalid file")
+	assert.Contains(t, rendered(t, "codex-runner/man/codex-runner.service.8.gz"), "Restart= Sessions run on meanwhile")
 	var r roff
 	assert.ErrorContains(t, r.sectionOf("# T\n\n## One\n", "Two"), `has no section "Two"`)
 }

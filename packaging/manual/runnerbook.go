@@ -1,15 +1,28 @@
 package main
 
+const runnerFile = "packaging/runner/runner.toml"
+
 var runnerBook = book{
 	program: "codex-runner",
 	sources: []string{"./cmd/codex-runner"},
 	summary: "commands in supervised sessions",
 	description: "codex-runner takes a repository, a ref, perhaps a patch, an environment and a command. It runs the " +
 		"command as a systemd unit under limits, streams its output, and reports how it ended.",
-	seeAlso: []string{"codex-session@.service(8)", "codex-repository@.service(8)", "codex-environment@.service(8)",
+	seeAlso: []string{"codex-runner.toml(5)", "codex-runner.service(8)", "codex-session@.service(8)", "codex-repository@.service(8)", "codex-environment@.service(8)",
 		"env(1)", "timeout(1)", "systemd-run(1)"},
-	unitSeeAlso: []string{"codex-runner(1)", "systemd.exec(5)", "systemd.resource-control(5)"},
+	settings: []settingsPage{
+		{"codex-runner.toml", "/etc/codex-runner/runner.toml", "settings of the daemon", runnerFile},
+	},
+	settingsSeeAlso: []string{"codex-runner(1)", "codex-runner.service(8)", "codex-session@.service(8)"},
+	unitSeeAlso: []string{"codex-runner(1)", "codex-runner.toml(5)", "systemd.exec(5)", "systemd.resource-control(5)"},
 	units: []unitPage{
+		{
+			unit: "codex-runner.service", summary: "the daemon of codex-runner under systemd",
+			synopsis: "codex-runner.service, codex-runner.socket",
+			description: "codex-runner.service queues commands and starts the units that run them. Its clients connect to the " +
+				"socket of codex-runner.socket, which keeps connections while the service restarts. Commands that run do not " +
+				"depend on the service: they go on when it ends, and the next one finds them.",
+		},
 		{
 			unit: "codex-session@.service", summary: "a session's command under systemd",
 			synopsis: "codex-session@ID.service, codex-sessions.slice",
@@ -40,10 +53,12 @@ var runnerBook = book{
 		{"1", "Failure; the reason is on standard error."},
 		{"64", "Wrong usage, EX_USAGE of sysexits.h."},
 		{"75", "Failure for now, EX_TEMPFAIL: the queue is full, or the service stops. Another try may succeed."},
+		{"78", "A fault of the settings, EX_CONFIG: systemd does not restart codex-runner.service."},
 		{"124 to 127, 128+n", "Of run, as timeout(1) and env(1) have them: COMMAND ran longer than its time; it did not run, " +
 			"or its end is not known; it cannot be executed; it is not found; the signal n ended it."},
 	},
 	files: [][2]string{
+		{"/etc/codex-runner/runner.toml", "Settings of the daemon."},
 		{"/run/codex-runner/api.sock", "The API, which the commands for people use."},
 		{"/var/lib/codex-runner", "Sessions: their commands, output and artifacts."},
 	},
