@@ -34,9 +34,9 @@ PACKED_amd64 := -Wl,-z,pack-relative-relocs
 
 HOST  := $(shell go env GOHOSTARCH)
 OUT   := build/$(if $(filter $(ARCH),$(HOST)),,$(ARCH)/)
-PROGRAMS := $(OUT)codex-proxy $(OUT)codex-proxy-traces $(OUT)codex-runner
+PROGRAMS := $(OUT)codex-proxy $(OUT)codex-proxy-traces $(OUT)codex-runner $(OUT)codex-runner-unit
 SHARE := build/share
-# Two packages, each with the program of its name.
+# Two packages, each with the program of its name and one more.
 PACKAGES := codex-proxy codex-runner
 DEBS  := $(PACKAGES:%=build/%_$(VERSION)_$(ARCH).deb)
 RPMS  := $(PACKAGES:%=build/%-$(VERSION)-1.$(RPM_$(ARCH)).rpm)

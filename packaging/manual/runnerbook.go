@@ -4,7 +4,7 @@ const runnerFile = "packaging/runner/runner.toml"
 
 var runnerBook = book{
 	program: "codex-runner",
-	sources: []string{"./cmd/codex-runner"},
+	sources: []string{"./cmd/codex-runner", "./cmd/codex-runner-unit"},
 	summary: "commands in supervised sessions",
 	description: "codex-runner takes a repository, a ref, perhaps a patch, an environment and a command. It runs the " +
 		"command as a systemd unit under limits, streams its output, and reports how it ended.",
