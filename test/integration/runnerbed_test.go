@@ -44,6 +44,12 @@ var runnerFiles = map[string]string{
 // bootRunner boots a machine that has the packages of Debian, codex-runner's programs, runnerFiles, and more files.
 func bootRunner(t *testing.T, suite string, more map[string]string, packages ...string) *machine.Machine {
 	t.Helper()
+	return bootRunnerOn(t, machine.Debian(suite, packages...), more)
+}
+
+// bootRunnerOn is bootRunner on a root that is given, beside what is bound there.
+func bootRunnerOn(t *testing.T, root machine.Root, more map[string]string, binds ...machine.Bind) *machine.Machine {
+	t.Helper()
 	out, err := exec.Command("make", "--silent", "--directory=../..", onlineUnit, onlineEnvironmentUnit).CombinedOutput()
 	require.NoError(t, err, string(out))
 	built := buildRunner(t)
@@ -58,7 +64,7 @@ func bootRunner(t *testing.T, suite string, more map[string]string, packages ...
 			install = append(install, machine.Entry{Path: dir + filepath.Base(file), Source: source, Mode: 0o644})
 		}
 	}
-	return machine.Boot(t, machine.Debian(suite, packages...), machine.Options{Install: install, Units: []string{"codex-*"}})
+	return machine.Boot(t, root, machine.Options{Install: install, Binds: binds, Units: []string{"codex-*"}})
 }
 
 // newRunnerBed is bootRunner without a daemon.

@@ -46,7 +46,12 @@ var runnerDaemonFiles = map[string]string{
 
 func newDaemonBed(t *testing.T, suite string, packages ...string) *daemonBed {
 	t.Helper()
-	m := bootRunner(t, suite, runnerDaemonFiles, packages...)
+	return startDaemon(t, bootRunner(t, suite, runnerDaemonFiles, packages...))
+}
+
+// startDaemon starts the socket of the daemon on a machine with its files.
+func startDaemon(t *testing.T, m *machine.Machine) *daemonBed {
+	t.Helper()
 	b := &daemonBed{Machine: m, t: t}
 	b.client = &http.Client{Timeout: bound, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.DialUnix(ctx, paths.Socket) },
