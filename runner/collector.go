@@ -59,6 +59,7 @@ var gauges = []gauge{
 }
 
 var (
+	infoDesc     = describe("codex_runner_info", "Always 1; the label is the version.", "version")
 	sessionsDesc = describe("codex_runner_sessions", "Sessions in the store, by state.", "state")
 	commandsDesc = describe("codex_runner_commands", "Commands that have not ended, by state.", "state")
 )
@@ -72,6 +73,7 @@ func (c collector) Describe(out chan<- *prometheus.Desc) {
 	for _, g := range gauges {
 		out <- g.desc
 	}
+	out <- infoDesc
 	out <- sessionsDesc
 	out <- commandsDesc
 }
@@ -90,6 +92,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.NewInvalidMetric(sessionsDesc, err)
 		return
 	}
+	out <- prometheus.MustNewConstMetric(infoDesc, prometheus.GaugeValue, 1, c.Version)
 	for _, g := range gauges {
 		out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.value(m))
 	}

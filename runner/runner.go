@@ -39,6 +39,7 @@ type Settings struct {
 	RuntimeDir, Secrets string
 	Logger              *slog.Logger
 	Registry            prometheus.Registerer // gets the metrics; nil for none
+	Version             string                // of the program, for the metrics
 
 	Network      bool // sessions may have it
 	Limits       Limits

@@ -74,7 +74,7 @@ func (d *daemon) start() {
 	logger := slog.New(slog.DiscardHandler)
 	d.metrics = prometheus.NewRegistry()
 	r := runner.New(runner.Settings{
-		Registry: d.metrics, Store: st, Units: d.systemd, Watcher: watcher, StateDir: d.dir, RuntimeDir: filepath.Join(d.dir, "run"),
+		Registry: d.metrics, Version: "1.2.3", Store: st, Units: d.systemd, Watcher: watcher, StateDir: d.dir, RuntimeDir: filepath.Join(d.dir, "run"),
 		Secrets: filepath.Join(d.dir, "secrets"), Logger: logger, MaxSessions: 2, MaxQueued: 2, Workspaces: 2,
 		IdleTimeout: time.Hour, Retention: time.Hour,
 		Limits: runner.Limits{Default: wire.Limits{Timeout: wire.Duration(time.Minute), Output: 1 << 30}},

@@ -56,7 +56,11 @@ func labels(f *dto.MetricFamily) string {
 		}
 	}
 	for i, name := range names {
-		names[i] = "`" + name + "`: " + strings.Join(values[name], ", ")
+		text := strings.Join(values[name], ", ")
+		if name == "version" {
+			text = "the version"
+		}
+		names[i] = "`" + name + "`: " + text
 	}
 	return strings.Join(names, "; ")
 }

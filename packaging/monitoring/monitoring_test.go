@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-var update = flag.Bool("update", false, "write the table in docs/alerts.md")
+var update = flag.Bool("update", false, "write the tables in the documents")
 
 type rule struct {
 	Alert       string
@@ -24,26 +25,40 @@ type rule struct {
 	Annotations map[string]string
 }
 
-// The table in docs/alerts.md lists the alerts of alerts.yaml.
+// A document has a table of the alerts of each program.
 func TestAlertsInTheDocs(t *testing.T) {
-	data, err := os.ReadFile("alerts.yaml")
+	for file, doc := range map[string]string{"alerts.yaml": "alerts.md", "runner-alerts.yaml": "runner-operations.md"} {
+		inTheDocs(t, alerts(t, file), "../../docs/"+doc)
+	}
+}
+
+// alerts are the rules of a file.
+func alerts(t *testing.T, name string) (all []rule) {
+	t.Helper()
+	data, err := os.ReadFile(name)
 	require.NoError(t, err)
 	var file struct {
 		Groups []struct{ Rules []rule }
 	}
 	require.NoError(t, yaml.Unmarshal(data, &file))
+	for _, group := range file.Groups {
+		all = append(all, group.Rules...)
+	}
+	return all
+}
+
+func inTheDocs(t *testing.T, alerts []rule, path string) {
+	t.Helper()
 	var table strings.Builder
 	table.WriteString("| alert | severity | when | means | do |\n|---|---|---|---|---|\n")
-	for _, group := range file.Groups {
-		for _, r := range group.Rules {
-			assert.Contains(t, []string{"warning", "critical"}, r.Labels["severity"], r.Alert)
-			require.NotEmpty(t, r.Annotations["remedy"], r.Alert)
-			require.NotEmpty(t, r.Annotations["description"], r.Alert)
-			fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", r.Alert, r.Labels["severity"], when(r),
-				cell(r.Annotations["description"]), cell(r.Annotations["remedy"]))
-		}
+	for _, r := range alerts {
+		assert.Contains(t, []string{"warning", "critical"}, r.Labels["severity"], r.Alert)
+		require.NotEmpty(t, r.Annotations["remedy"], r.Alert)
+		require.NotEmpty(t, r.Annotations["description"], r.Alert)
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", r.Alert, r.Labels["severity"], when(r),
+			cell(r.Annotations["description"]), cell(r.Annotations["remedy"]))
 	}
-	const path, begin, end = "../../docs/alerts.md", "<!-- alerts -->\n", "<!-- end -->\n"
+	const begin, end = "<!-- alerts -->\n", "<!-- end -->\n"
 	doc, err := os.ReadFile(path)
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(doc), begin)
@@ -56,6 +71,46 @@ func TestAlertsInTheDocs(t *testing.T) {
 		return
 	}
 	assert.Equal(t, want, string(doc), "run: go test ./packaging/monitoring -update")
+}
+
+var (
+	metric   = regexp.MustCompile(`codex_runner_[a-z_]+`)
+	selected = regexp.MustCompile(`(codex_runner_[a-z_]+)\{([^}]*)\}`)
+	matcher  = regexp.MustCompile(`([a-z_]+)=~?"([^"]*)"`)
+)
+
+// The alerts and the dashboard of codex-runner ask for metrics and values of labels that docs/runner-operations.md has,
+// which a test compares with those of a daemon.
+func TestRunnerMetricsExist(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/runner-operations.md")
+	require.NoError(t, err)
+	row := func(name string) string {
+		for _, suffix := range []string{"", "_bucket"} {
+			at := regexp.MustCompile("(?m)^\\| `" + strings.TrimSuffix(name, suffix) + "` .*$")
+			if line := at.FindString(string(doc)); line != "" {
+				return line
+			}
+		}
+		return ""
+	}
+	for _, file := range []string{"runner-alerts.yaml", "runner-dashboard.json"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		plain := strings.ReplaceAll(string(text), `\"`, `"`) // of JSON
+		for _, name := range metric.FindAllString(plain, -1) {
+			assert.NotEmpty(t, row(name), "%s: there is no metric %s", file, name)
+		}
+		for _, s := range selected.FindAllStringSubmatch(plain, -1) {
+			for _, label := range matcher.FindAllStringSubmatch(s[2], -1) {
+				if label[1] == "instance" {
+					continue
+				}
+				for value := range strings.SplitSeq(label[2], "|") {
+					assert.Contains(t, row(s[1]), "`"+value+"`", "%s: %s has no %s=%q", file, s[1], label[1], value)
+				}
+			}
+		}
+	}
 }
 
 func when(r rule) string {
@@ -77,6 +132,7 @@ func cell(text string) string {
 		"{{ $labels.name }}", "UNIT",
 		"{{ reReplaceAll `[.][a-z]+$` `` $labels.name }}", "NAME",
 		"{{ $value }}", "N",
+		"{{ $value | humanizePercentage }}", "N %",
 		"{{ printf `%.0f` $value }}", "N",
 		"|", `\|`,
 	).Replace(text)

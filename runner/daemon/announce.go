@@ -86,11 +86,3 @@ func reason(r *runner.Runner) string {
 	}
 	return ""
 }
-
-// info is the metric of the version.
-func info(version string) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "codex_runner_info", Help: "Always 1; the label is the version.",
-		ConstLabels: prometheus.Labels{"version": version},
-	}, func() float64 { return 1 })
-}

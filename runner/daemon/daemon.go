@@ -72,9 +72,8 @@ func Run(ctx context.Context, s Settings) error {
 	manager := units.NewManager()
 	defer manager.Close()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(info(s.Version))
 	return serve(ctx, s, listener, manager, registry, runner.New(runner.Settings{
-		Store: st, Units: manager, Watcher: watcher, Logger: s.Logger, Registry: registry,
+		Store: st, Units: manager, Watcher: watcher, Logger: s.Logger, Registry: registry, Version: s.Version,
 		StateDir: paths.StateDir, RuntimeDir: paths.RuntimeDir, Secrets: paths.Secrets,
 		Network: s.Config.Network, Environments: s.Config.Environments, Limits: s.Config.Limits, MaxSessions: s.Config.MaxSessions, MaxQueued: s.Config.MaxQueued,
 		Workspaces: s.Config.Workspaces, IdleTimeout: s.Config.IdleTimeout, Retention: s.Config.Retention,

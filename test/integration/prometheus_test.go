@@ -261,7 +261,7 @@ func (p promServer) alerts(t *testing.T) {
 func (p promServer) dashboard(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(monitoring, "dashboard.json"))
 	require.NoError(t, err)
-	exprs := expressions(t, data)
+	exprs := expressions(t, data, "codex-proxy", "worker query")
 	require.Greater(t, len(exprs), 20)
 	for title, list := range exprs {
 		for _, expr := range list {
@@ -303,31 +303,49 @@ func (p promServer) exists(t *testing.T, what, promql string) {
 	}
 }
 
-// TestAlerts makes promtool run the tests of the alerts.
+// TestAlerts makes promtool run the tests of the alerts, and read the dashboard of codex-runner, whose alerts have one
+// too. Those of codex-proxy's dashboard are asked for in TestPrometheus.
 func TestAlerts(t *testing.T) {
 	b := bootBed(t, neighbours())
-	for _, name := range []string{"alerts.yaml", "alerts_test.yaml"} {
-		data, err := os.ReadFile(filepath.Join(monitoring, name))
-		require.NoError(t, err)
-		require.NoError(t, b.WriteFile("/root/"+name, data, 0o644))
-		if name == "alerts.yaml" {
-			continue
+	for _, program := range []string{"", "runner-"} {
+		rules, tests := program+"alerts.yaml", program+"alerts_test.yaml"
+		for _, name := range []string{rules, tests} {
+			data, err := os.ReadFile(filepath.Join(monitoring, name))
+			require.NoError(t, err)
+			require.NoError(t, b.WriteFile("/root/"+name, data, 0o644))
 		}
-		alerts := b.MustRun(t, "sed", "-n", "s/^ *- alert: //p", "/root/alerts.yaml")
-		for _, alert := range strings.Fields(alerts) {
-			cases := strings.Split(string(data), "alertname: "+alert)[1:]
-			silent, fires := 0, 0
-			for _, rest := range cases {
-				if strings.HasPrefix(strings.TrimSpace(strings.TrimPrefix(rest, "}")), "exp_alerts:") {
-					fires++
-				} else {
-					silent++
-				}
-			}
-			assert.Positive(t, fires, "nothing shows that %s fires", alert)
-			assert.Positive(t, silent, "nothing shows that %s is silent", alert)
+		b.shown(rules, tests)
+		b.MustRun(t, "promtool", "check", "rules", "/root/"+rules)
+		b.MustRun(t, "promtool", "test", "rules", "/root/"+tests)
+	}
+	data, err := os.ReadFile(filepath.Join(monitoring, "runner-dashboard.json"))
+	require.NoError(t, err)
+	var records strings.Builder
+	records.WriteString("groups:\n  - name: panels\n    rules:\n")
+	for _, list := range expressions(t, data, "codex-runner") {
+		for _, expr := range list {
+			expr = strings.NewReplacer("$__rate_interval", "1m", "$__range", "1h", "$instance", ".*").Replace(expr)
+			fmt.Fprintf(&records, "      - {record: r%d, expr: %q}\n", records.Len(), expr)
 		}
 	}
-	b.MustRun(t, "promtool", "check", "rules", "/root/alerts.yaml")
-	b.MustRun(t, "promtool", "test", "rules", "/root/alerts_test.yaml")
+	require.NoError(t, b.WriteFile("/root/panels.yaml", []byte(records.String()), 0o644))
+	b.MustRun(t, "promtool", "check", "rules", "/root/panels.yaml")
+}
+
+// shown asserts that the tests of alerts have each of them fire, and be silent.
+func (b *bed) shown(rules, tests string) {
+	data, err := b.ReadFile("/root/" + tests)
+	require.NoError(b.t, err)
+	for _, alert := range strings.Fields(b.MustRun(b.t, "sed", "-n", "s/^ *- alert: //p", "/root/"+rules)) {
+		silent, fires := 0, 0
+		for _, rest := range strings.Split(string(data), "alertname: "+alert)[1:] {
+			if strings.HasPrefix(strings.TrimSpace(strings.TrimPrefix(rest, "}")), "exp_alerts:") {
+				fires++
+			} else {
+				silent++
+			}
+		}
+		assert.Positive(b.t, fires, "nothing shows that %s fires", alert)
+		assert.Positive(b.t, silent, "nothing shows that %s is silent", alert)
+	}
 }
