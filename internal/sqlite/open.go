@@ -111,9 +111,11 @@ func applied(ctx context.Context, from interface {
 	return version, nil
 }
 
+// ErrNewer is of a file of a newer version of the program.
+var ErrNewer = errors.New("it was written by a newer version")
+
 func newer(version, steps int) error {
-	return fmt.Errorf("it was written by a newer version (schema %d, this one knows %d); "+
-		"install that version, or move the file away", version, steps)
+	return fmt.Errorf("%w (schema %d, this one knows %d); install that version, or move the file away", ErrNewer, version, steps)
 }
 
 // Check returns the reason why Open could not use the database at path with that many

@@ -31,6 +31,7 @@ func TestOpenGrowsTheSchema(t *testing.T) {
 
 	_, err = sqlite.Open(t.Context(), path, first)
 	assert.ErrorContains(t, err, "newer version")
+	assert.ErrorIs(t, err, sqlite.ErrNewer)
 	assert.ErrorContains(t, sqlite.Check(t.Context(), path, 1), "newer version")
 	before, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)

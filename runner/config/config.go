@@ -105,9 +105,16 @@ func Load(path string) (*Config, error) {
 		},
 	}
 	if err := c.check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, misfit(path, text, err)
 	}
 	return c, nil
+}
+
+// misfit is an error of check, which begins with the key, with the place of that key.
+func misfit(path string, text []byte, err error) error {
+	key, _, _ := strings.Cut(err.Error(), " ")
+	line, _ := strict.LinesOf(text).Find(strings.Trim(key, "[]"))
+	return &strict.Error{File: path, Line: line, Text: err.Error()}
 }
 
 func (l limits) wire() wire.Limits {
@@ -124,6 +131,7 @@ const (
 	mostQueued   = 100_000
 )
 
+// check returns an error that begins with the key.
 func (c *Config) check() error {
 	switch d := c.Limits.Default; {
 	case c.MaxSessions < 1 || c.MaxSessions > mostSessions:

@@ -13,12 +13,14 @@ import (
 	"codex-proxy/internal/sqlite"
 )
 
-// The reasons why a session or a command cannot be read or changed.
+// The reasons why the file cannot be opened, or a session or a command cannot be read or changed.
 var (
 	// ErrNotFound means that there is none, or none that the viewer may see.
 	ErrNotFound = errors.New("there is no such session or command")
 	// ErrState means that it is not in the state that the change needs.
 	ErrState = errors.New("the session or command is in another state")
+	// ErrNewer means that a newer version of the program has written the file.
+	ErrNewer = sqlite.ErrNewer
 )
 
 // FileName is the name of the database in the state directory.
