@@ -15,12 +15,19 @@ var errClosed = errors.New("the manager is closed")
 // connection of its own: calls are rare, and a restart of the bus needs no repair.
 // A Manager is safe for concurrent use.
 type Manager struct {
-	once   sync.Once
-	closed chan struct{}
+	once     sync.Once
+	closed   chan struct{}
+	requests chan struct{} // for jobs, to mostRequests
 }
 
+// mostRequests bounds the jobs that are requested at the same time. systemd answers one call after the other, so that
+// the last of many callers would wait longer than callTimeout.
+const mostRequests = 8
+
 // NewManager returns a manager. It needs no bus until its first call.
-func NewManager() *Manager { return &Manager{closed: make(chan struct{})} }
+func NewManager() *Manager {
+	return &Manager{closed: make(chan struct{}), requests: make(chan struct{}, mostRequests)}
+}
 
 // Close makes calls in flight and later calls fail. Jobs that systemd has accepted
 // go on.
@@ -77,7 +84,12 @@ func (m *Manager) job(
 	ctx context.Context, verb, method, unit string, before ...func(context.Context, *bus) error,
 ) error {
 	jobs := newJobResults()
-	err := m.with(ctx, jobs.signal, func(ctx context.Context, b *bus) error {
+	requested, err := m.request(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot %s %s: %w", verb, unit, err)
+	}
+	defer requested()
+	err = m.with(ctx, jobs.signal, func(ctx context.Context, b *bus) error {
 		if err := b.match(ctx, jobRemovedRule); err != nil {
 			return err
 		}
@@ -97,12 +109,25 @@ func (m *Manager) job(
 		if err != nil {
 			return refusal(err)
 		}
+		requested()
 		return jobs.wait(ctx, b, job)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot %s %s: %w", verb, unit, err)
 	}
 	return nil
+}
+
+// request waits for its turn to request a job, and returns what ends the turn.
+func (m *Manager) request(ctx context.Context) (requested func(), err error) {
+	select {
+	case m.requests <- struct{}{}:
+		return sync.OnceFunc(func() { <-m.requests }), nil
+	case <-m.closed:
+		return nil, errClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // ask is with for calls that need no signals.

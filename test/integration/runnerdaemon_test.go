@@ -272,7 +272,7 @@ func (b *daemonBed) shell(id, text string) string {
 func (b *daemonBed) until(id string, n int, state wire.CommandState) {
 	b.t.Helper()
 	var c wire.Command
-	for deadline := time.Now().Add(bound); c.State != state; {
+	for deadline := time.Now().Add(5 * bound); c.State != state; {
 		require.True(b.t, time.Now().Before(deadline), "%+v %+v", c, c.Outcome)
 		b.send(http.MethodGet, fmt.Sprintf("/v1/sessions/%s/commands/%d", id, n), nil, &c)
 	}
