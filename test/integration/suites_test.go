@@ -77,6 +77,7 @@ var oneSuite = map[string]string{
 	"TestReverseProxies":    ofItsPrograms,
 
 	"TestAccountsCommands":    "commands of the daemon, of which nothing is systemd's",
+	"TestRunnerManySessions":  "it measures the daemon, at the cost of many sessions",
 	"TestSuites":              "a look at this package's files",
 	"TestGoClientPages":       "a look at files",
 	"TestContainer":           "there is no systemd in a container",
