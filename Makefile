@@ -166,12 +166,18 @@ chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same 
 	@$(MAKE) --no-print-directory $(firstword $(DEBS)) $(NPM_CODEX)/codex
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_CHAOS=$(or $(DURATION),10m) CODEX_PROXY_TEST_CHAOS_SEED=$(SEED) go test -count=1 -timeout 0 -v ./test/integration -run '^TestChaos$$'
 
-.PHONY: bench soak
+.PHONY: bench bench-runner soak
 bench: ## what it costs, beside nginx: LONG=1 for a million requests, ROUNDS=5, ONLY=part
 	@$(MAKE) --no-print-directory build needs NEEDS=npm:npm
 	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(NPM_CODEX)/codex $(RELEASED)/made
 	@go build -o build/bench ./test/bench
 	build/bench -nginx $(NGINX)/usr/sbin/nginx -codex $(NPM_CODEX)/codex -released $(RELEASED)/codex-proxy -rounds $(or $(ROUNDS),5) -only "$(ONLY)" $(if $(LONG),-long)
+
+bench-runner: ## what codex-runner costs, in booted machines: ROUNDS=30, ONLY=part
+	@$(MAKE) --no-print-directory needs NEEDS="$(BUILD_NEEDS)"
+	@$(MAKE) --no-print-directory $(lastword $(DEBS))
+	@CGO_ENABLED=0 go build -o build/bench-runner ./test/runnerbench
+	build/bench-runner -deb $(lastword $(DEBS)) -rounds $(or $(ROUNDS),30) -only "$(ONLY)"
 
 soak: ## load for a long time, with the curve of memory and files: DURATION=30m
 	@$(MAKE) --no-print-directory build

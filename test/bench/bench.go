@@ -7,13 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"codex-proxy/test/bench/figures"
 )
 
 // bench is one run.
 type bench struct {
 	options
 	dir     string
-	result  result
+	result  figures.Result
 	daemons int // that were started
 }
 
@@ -24,7 +26,7 @@ type target struct {
 }
 
 func (b *bench) run(ctx context.Context) error {
-	b.result = newResult()
+	b.result = figures.New(ours, "nginx")
 	parts := []struct {
 		name string
 		do   func(context.Context) error
@@ -54,14 +56,14 @@ func (b *bench) run(ctx context.Context) error {
 	if len(b.result.Rows) == 0 {
 		return fmt.Errorf("no part has %q in its name; there are: %s", b.only, strings.Join(names, ", "))
 	}
-	if err := b.result.write(b.json); err != nil {
+	if err := b.result.Write(b.json); err != nil {
 		return err
 	}
-	last, err := readResult(b.last)
+	last, err := figures.Read(b.last)
 	if err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	return b.result.table(os.Stdout, last)
+	return b.result.Table(os.Stdout, last)
 }
 
 // requests compares all targets, in interleaved rounds.
@@ -138,11 +140,11 @@ func (b *bench) interleaved(ctx context.Context, m measured, targets []target) e
 			cpus[t.name], firsts[t.name] = append(cpus[t.name], cpu), append(firsts[t.name], s.first...)
 		}
 	}
-	cpu := row{What: "CPU: " + m.row, Unit: "µs", Limit: m.limit, Values: map[string]float64{}}
+	cpu := figures.Row{What: "CPU: " + m.row, Unit: "µs", Limit: m.limit, Values: map[string]float64{}}
 	for _, t := range targets[1:] {
 		cpu.Values[t.name] = micros(quantile(cpus[t.name], 0.5))
 	}
-	b.result.add(cpu)
+	b.result.Add(cpu)
 	what, p50, p99 := "time to the answer added: ", 0.0, 0.0
 	if m.load.stream {
 		what = "time to the first text added: "
@@ -158,13 +160,13 @@ func (b *bench) interleaved(ctx context.Context, m measured, targets []target) e
 // latency adds a row of milliseconds beyond direct.
 func (b *bench) latency(what string, limit, q float64, of map[string][]time.Duration) {
 	floor := quantile(of["direct"], q)
-	r := row{What: what, Unit: "ms", Limit: limit, Quiet: true, Values: map[string]float64{}}
+	r := figures.Row{What: what, Unit: "ms", Limit: limit, Quiet: true, Values: map[string]float64{}}
 	for name, ds := range of {
 		if name != "direct" {
 			r.Values[name] = micros(quantile(ds, q)-floor) / 1000
 		}
 	}
-	b.result.add(r)
+	b.result.Add(r)
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/bench/figures"
 )
 
 var update = flag.Bool("update", false, "write the figures of result.json into docs/performance.md")
@@ -17,7 +19,7 @@ const docs = "../../docs/performance.md"
 
 // The figures in the docs are those of the committed result.
 func TestFiguresInTheDocs(t *testing.T) {
-	r, err := readResult("result.json")
+	r, err := figures.Read("result.json")
 	require.NoError(t, err)
 	text, err := os.ReadFile(docs)
 	require.NoError(t, err)
@@ -26,12 +28,12 @@ func TestFiguresInTheDocs(t *testing.T) {
 	require.True(t, ok)
 	old, after, ok := strings.Cut(rest, end)
 	require.True(t, ok)
-	figures := r.markdown()
+	table := r.Markdown()
 	if *update {
-		require.NoError(t, os.WriteFile(docs, []byte(before+begin+figures+end+after), 0o644))
+		require.NoError(t, os.WriteFile(docs, []byte(before+begin+table+end+after), 0o644))
 		return
 	}
-	assert.Equal(t, figures, old, "hint: go test ./test/bench -update")
+	assert.Equal(t, table, old, "hint: go test ./test/bench -update")
 }
 
 // A pause of the collector is found in any pieces of the log.
@@ -50,12 +52,12 @@ func TestPauses(t *testing.T) {
 
 // A table shows a missed bound, and the change since the last result.
 func TestTable(t *testing.T) {
-	var last, now result
-	last.one("CPU: chat", "µs", 200, 200)
-	now.one("CPU: chat", "µs", 200, 250)
+	last, now := figures.New(ours, "nginx"), figures.New(ours, "nginx")
+	last.One("CPU: chat", "µs", 200, 200)
+	now.One("CPU: chat", "µs", 200, 250)
 	now.Rows[0].Values["nginx"] = 50
 	var b bytes.Buffer
-	require.NoError(t, now.table(&b, last))
+	require.NoError(t, now.Table(&b, last))
 	assert.Equal(t, []string{"CPU:", "chat", "≤", "200", "250", "µs", "50", "5.0", "200", "+25", "%", "MISSED"},
 		strings.Fields(strings.SplitN(b.String(), "\n", 2)[1]))
 }

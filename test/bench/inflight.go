@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"codex-proxy/test/bench/figures"
 )
 
 // paced is how long the model takes for a turn of turnsInFlight: 40 deltas, 50 ms apart.
@@ -64,13 +66,13 @@ func (b *bench) codexUnder(ctx context.Context, codex *process, d *daemon, l loa
 		return err
 	}
 	peak, err := codex.memory("VmHWM")
-	b.result.one("codex, CPU of a turn of 40 deltas: "+what, "ms", 0, micros(cpu)/1000)
-	b.result.one("codex, peak RSS: "+what, "MiB", 0, peak)
-	b.result.add(row{What: "time to the first text beyond the model's own: " + what + ", p50", Unit: "ms", Quiet: true,
+	b.result.One("codex, CPU of a turn of 40 deltas: "+what, "ms", 0, micros(cpu)/1000)
+	b.result.One("codex, peak RSS: "+what, "MiB", 0, peak)
+	b.result.Add(figures.Row{What: "time to the first text beyond the model's own: " + what + ", p50", Unit: "ms", Quiet: true,
 		Values: map[string]float64{ours: micros(quantile(s.first, 0.5)-50*time.Millisecond) / 1000}})
-	b.result.add(row{What: "time to the first text beyond the model's own: " + what + ", p99", Unit: "ms", Quiet: true,
+	b.result.Add(figures.Row{What: "time to the first text beyond the model's own: " + what + ", p99", Unit: "ms", Quiet: true,
 		Values: map[string]float64{ours: micros(quantile(s.first, 0.99)-50*time.Millisecond) / 1000}})
-	b.result.add(row{What: "time to the end beyond the model's own: " + what + ", p99", Unit: "ms", Quiet: true,
+	b.result.Add(figures.Row{What: "time to the end beyond the model's own: " + what + ", p99", Unit: "ms", Quiet: true,
 		Values: map[string]float64{ours: micros(quantile(s.whole, 0.99)-paced) / 1000}})
 	return err
 }
@@ -90,7 +92,7 @@ func (b *bench) bursts(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			b.result.add(row{What: fmt.Sprintf("burst of %d calls of %s, slowest", burst.calls, burst.lasts), Unit: "s",
+			b.result.Add(figures.Row{What: fmt.Sprintf("burst of %d calls of %s, slowest", burst.calls, burst.lasts), Unit: "s",
 				Limit: burst.slowest, Values: map[string]float64{ours: quantile(s.whole, 1).Seconds()}})
 			return nil
 		}); err != nil {

@@ -18,6 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ours is the program that is measured.
+const ours = "codex-proxy"
+
 // Names under which this program runs again.
 const (
 	insideName   = "inside"   // the bench, in its network

@@ -19,6 +19,8 @@ import (
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/appserver/history"
 	"codex-proxy/test/modelserver"
+
+	"codex-proxy/test/bench/figures"
 )
 
 // endpointOfModels is where the scripted model endpoint listens.
@@ -147,7 +149,7 @@ func (b *bench) compareTurns(ctx context.Context, r turns) error {
 		if row.clients == 1 {
 			lost = 100 * (float64(through)/float64(direct) - 1)
 		}
-		b.result.add(perCent(row.what, row.limit, lost))
+		b.result.Add(perCent(row.what, row.limit, lost))
 		all := float64(b.rounds * row.clients * row.count)
 		fmt.Fprintf(os.Stderr, "%s: %.1f turns/s directly, %.1f through codex-proxy\n", row.what,
 			all/direct.Seconds(), all/through.Seconds())
@@ -155,8 +157,8 @@ func (b *bench) compareTurns(ctx context.Context, r turns) error {
 	return nil
 }
 
-func perCent(what string, limit, value float64) row {
-	return row{What: what, Unit: "%", Limit: limit, Quiet: true, Values: map[string]float64{ours: value}}
+func perCent(what string, limit, value float64) figures.Row {
+	return figures.Row{What: what, Unit: "%", Limit: limit, Quiet: true, Values: map[string]float64{ours: value}}
 }
 
 // directly runs turns on the app-server's own wire, each on a thread of its own or

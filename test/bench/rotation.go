@@ -45,7 +45,7 @@ func (b *bench) rotationRows(ctx context.Context, daemons []*daemon, l load, wha
 		ratios = append(ratios, float64(cpus[1]+cpus[2])/float64(cpus[0]+cpus[3]))
 	}
 	base := quantile(off, 0.5)
-	b.result.one(what+`"off"`, "µs", 0, base)
-	b.result.one(what+`"even"`, "µs", base*1.03, base*quantile(ratios, 0.5))
+	b.result.One(what+`"off"`, "µs", 0, base)
+	b.result.One(what+`"even"`, "µs", base*1.03, base*quantile(ratios, 0.5))
 	return nil
 }

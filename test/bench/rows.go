@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"codex-proxy/test/bench/figures"
 )
 
 // with runs do against a daemon of its own.
@@ -47,7 +49,7 @@ func (b *bench) codingPrompt(ctx context.Context) error {
 			return err
 		}
 		peak, err := d.memory("VmHWM")
-		b.result.one("peak RSS: prompts of 4 MiB, 64 clients", "MiB", 700, peak)
+		b.result.One("peak RSS: prompts of 4 MiB, 64 clients", "MiB", 700, peak)
 		return err
 	})
 }
@@ -67,8 +69,8 @@ func (b *bench) codingPrompts(ctx context.Context, d *daemon, l load, what strin
 		return err
 	}
 	peak, err := d.memory("VmHWM")
-	b.result.one("CPU: coding prompt of 500 KB"+what, "ms", limit, micros(cpu)/1000)
-	b.result.one("peak RSS: coding prompts, one at a time"+what, "MiB", 60, peak)
+	b.result.One("CPU: coding prompt of 500 KB"+what, "ms", limit, micros(cpu)/1000)
+	b.result.One("peak RSS: coding prompts, one at a time"+what, "MiB", 60, peak)
 	return err
 }
 
@@ -79,12 +81,12 @@ func (b *bench) openStreams(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.result.one("RSS: idle, 53 workers", "MiB", 0, idle)
+		b.result.One("RSS: idle, 53 workers", "MiB", 0, idle)
 		before, err := d.used(ctx)
 		if err != nil {
 			return err
 		}
-		b.result.one("RSS: after 4000 chats", "MiB", 0, before)
+		b.result.One("RSS: after 4000 chats", "MiB", 0, before)
 		if _, err := b.open(ctx, d, 64, "", 40); err != nil {
 			return err
 		}
@@ -112,7 +114,7 @@ func (b *bench) open(ctx context.Context, d *daemon, streams int, which string, 
 	}
 	defer held.close()
 	rss, err := d.memory("VmRSS")
-	b.result.one(fmt.Sprintf("RSS: %d open streams%s", streams, which), "MiB", limit, rss)
+	b.result.One(fmt.Sprintf("RSS: %d open streams%s", streams, which), "MiB", limit, rss)
 	return rss, err
 }
 
@@ -137,8 +139,8 @@ func (b *bench) memoryComesBack(ctx context.Context, d *daemon, before float64, 
 		if after > before*1.1 && took < time.Minute {
 			continue
 		}
-		b.result.one("RSS: after all streams have ended"+which, "MiB", before*1.1, after)
-		b.result.one("until then"+which, "s", 60, took.Seconds())
+		b.result.One("RSS: after all streams have ended"+which, "MiB", before*1.1, after)
+		b.result.One("until then"+which, "s", 60, took.Seconds())
 		return after, nil
 	}
 }
@@ -153,16 +155,16 @@ func (b *bench) starts(ctx context.Context) error {
 				return nil
 			}
 			rss, err := d.memory("VmRSS")
-			b.result.one("RSS: idle, 1 worker", "MiB", 22, rss)
+			b.result.One("RSS: idle, 1 worker", "MiB", 22, rss)
 			return err
 		})
 		if err != nil {
 			return err
 		}
 	}
-	b.result.add(row{What: "exec to READY, p50", Unit: "ms", Limit: 60, Quiet: true,
+	b.result.Add(figures.Row{What: "exec to READY, p50", Unit: "ms", Limit: 60, Quiet: true,
 		Values: map[string]float64{ours: micros(quantile(took, 0.5)) / 1000}})
-	b.result.add(row{What: "exec to READY, slowest", Unit: "ms", Quiet: true,
+	b.result.Add(figures.Row{What: "exec to READY, slowest", Unit: "ms", Quiet: true,
 		Values: map[string]float64{ours: micros(quantile(took, 1)) / 1000}})
 	return nil
 }
@@ -180,7 +182,7 @@ func (b *bench) growthStreams(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			b.result.one(fmt.Sprintf("CPU: stream of 64 frames among %d", clients), "µs", first*1.1, micros(cpu))
+			b.result.One(fmt.Sprintf("CPU: stream of 64 frames among %d", clients), "µs", first*1.1, micros(cpu))
 			if first == 0 {
 				first = micros(cpu)
 			}
@@ -244,7 +246,7 @@ func (b *bench) growth(ctx context.Context, daemons []*daemon, l load, what func
 		if i == 0 {
 			limit = 0
 		}
-		b.result.one(what(i), "µs", limit, base*quantile(ratios[i], 0.5))
+		b.result.One(what(i), "µs", limit, base*quantile(ratios[i], 0.5))
 	}
 	return nil
 }
@@ -284,8 +286,8 @@ func (b *bench) growthRequests(ctx context.Context) error {
 				return err
 			}
 		}
-		b.result.one(fmt.Sprintf("RSS: after the second tenth of %d", all), "MiB", 0, rss[1])
-		b.result.one(fmt.Sprintf("RSS: after the last tenth of %d", all), "MiB", rss[1]*1.1, rss[9])
+		b.result.One(fmt.Sprintf("RSS: after the second tenth of %d", all), "MiB", 0, rss[1])
+		b.result.One(fmt.Sprintf("RSS: after the last tenth of %d", all), "MiB", rss[1]*1.1, rss[9])
 		return b.with(ctx, 1, func(young *daemon) error {
 			if _, err := young.used(ctx); err != nil {
 				return err
@@ -352,7 +354,7 @@ func (b *bench) collector(ctx context.Context) error {
 		if n == 0 {
 			return fmt.Errorf("the collector did not run")
 		}
-		b.result.add(row{What: fmt.Sprintf("pauses of the collector among 2000 streams, p99 of %d", n),
+		b.result.Add(figures.Row{What: fmt.Sprintf("pauses of the collector among 2000 streams, p99 of %d", n),
 			Unit: "ms", Limit: 2, Quiet: true,
 			Values: map[string]float64{ours: micros(p99) / 1000}})
 		return nil
@@ -370,8 +372,8 @@ func (b *bench) slowClients(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			b.result.one("CPU: chat, 4 clients, "+when, "µs", 0, micros(cpu))
-			b.result.add(row{What: "time to the answer: chat, 4 clients, p99, " + when, Unit: "ms", Quiet: true,
+			b.result.One("CPU: chat, 4 clients, "+when, "µs", 0, micros(cpu))
+			b.result.Add(figures.Row{What: "time to the answer: chat, 4 clients, p99, " + when, Unit: "ms", Quiet: true,
 				Values: map[string]float64{ours: micros(quantile(s.whole, 0.99)) / 1000}})
 			return nil
 		}
@@ -387,7 +389,7 @@ func (b *bench) slowClients(ctx context.Context) error {
 			return err
 		}
 		peak, err := d.memory("VmHWM")
-		b.result.one("peak RSS: 10 000 clients that read a byte a second", "MiB", 1600, peak) // 160 KB each
+		b.result.One("peak RSS: 10 000 clients that read a byte a second", "MiB", 1600, peak) // 160 KB each
 		return err
 	})
 }

@@ -43,7 +43,7 @@ func (b *bench) stopSequences(ctx context.Context) error {
 			if i == 0 {
 				limit = 0
 			}
-			b.result.one("CPU: stream of 64 frames, "+s.what, "µs", limit, first*quantile(ratios[i], 0.5))
+			b.result.One("CPU: stream of 64 frames, "+s.what, "µs", limit, first*quantile(ratios[i], 0.5))
 		}
 		return nil
 	})

@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"codex-proxy/proxy/stored"
+
+	"codex-proxy/test/bench/figures"
 )
 
 const (
@@ -58,9 +60,9 @@ func (b *bench) storing(ctx context.Context) error {
 			*of.took = append(*of.took, took)
 		}
 	}
-	b.result.one(fmt.Sprintf("storing: a turn of 64 KiB, of the first %d of a chain, p50", chainEdge), "µs", 0,
+	b.result.One(fmt.Sprintf("storing: a turn of 64 KiB, of the first %d of a chain, p50", chainEdge), "µs", 0,
 		micros(quantile(first, 0.5)))
-	b.result.one(fmt.Sprintf("storing: likewise, of the last %d of %d", chainEdge, chainTurns), "µs",
+	b.result.One(fmt.Sprintf("storing: likewise, of the last %d of %d", chainEdge, chainTurns), "µs",
 		micros(quantile(first, 0.5))*1.25, micros(quantile(last, 0.5)))
 	return b.storingBeside(ctx, long)
 }
@@ -93,8 +95,8 @@ func (b *bench) storingBeside(ctx context.Context, long *chain) error {
 	if err := errors.Join(failed, <-ended); err != nil {
 		return err
 	}
-	b.result.one("storing: another key's first response meanwhile, p50", "ms", 0, micros(quantile(waits, 0.5))/1000)
-	b.result.add(row{What: "storing: likewise, slowest", Unit: "ms", Quiet: true,
+	b.result.One("storing: another key's first response meanwhile, p50", "ms", 0, micros(quantile(waits, 0.5))/1000)
+	b.result.Add(figures.Row{What: "storing: likewise, slowest", Unit: "ms", Quiet: true,
 		Values: map[string]float64{ours: micros(quantile(waits, 1)) / 1000}})
 	return nil
 }
