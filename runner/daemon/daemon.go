@@ -40,8 +40,9 @@ type Settings struct {
 }
 
 const (
-	// recoverBound bounds the search for the sessions that run, TimeoutStartSec= of the unit.
-	recoverBound = 30 * time.Second
+	// recoverBound bounds the wait for systemd and polkit, which may start just then, and the search for the sessions
+	// that run; TimeoutStartSec= of the unit is longer.
+	recoverBound = 50 * time.Second
 	// shutdownBound bounds the end of requests at a stop. Sessions go on.
 	shutdownBound = 10 * time.Second
 	// memoryLimit has the garbage collector work harder before the daemon gets large (runtime/debug.SetMemoryLimit).
