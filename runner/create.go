@@ -194,7 +194,7 @@ func (r *Runner) command(c wire.NewCommand, ofSession wire.Limits) (wire.NewComm
 // specOf is the specification of a command for its unit.
 func specOf(c wire.NewCommand, slot int) *session.Spec {
 	return &session.Spec{
-		Version: session.Version, Args: c.Args, Directory: c.Directory, Env: c.Env, Slot: slot,
+		Version: session.Version, Args: c.Args, Directory: c.Directory, Env: c.Env, Journal: c.Journal, Slot: slot,
 		Timeout: time.Duration(c.Limits.Timeout), Grace: time.Duration(c.Limits.Grace),
 		OutputLimit: c.Limits.Output, FileSize: c.Limits.FileSize, Disk: c.Limits.Disk,
 	}

@@ -37,7 +37,7 @@ func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM)
 	defer stop()
 	shim := exec.Shim{
-		Files: files, Notifier: notifier, Score: score, Workspace: paths.Workspace,
+		Files: files, Notifier: notifier, Score: score, Workspace: paths.Workspace, Journal: os.Stderr,
 		Disk:        []string{paths.Workspace, os.Getenv("HOME"), "/tmp", "/var/tmp"},
 		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Environ: os.Environ(),
 		Preparations: []exec.Preparation{

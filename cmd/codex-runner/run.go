@@ -136,6 +136,8 @@ without VALUE to that of the own. The option may be given
 several times`)
 	flags.Var(cli.Text(&r.StdinFile, "FILE"), "stdin", `the standard input of COMMAND, read before it starts; - is
 the own. Without it the input is empty`)
+	flags.BoolVar(&r.Command.Journal, "journal", false, `write the output into the journal, too: journalctl
+CODEX_SESSION=ID`)
 	flags.Var(cli.Texts(&r.Command.Artifacts, "GLOB"), "artifact", `keep the files of the workspace that match.
 The option may be given several times`)
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -46,6 +47,7 @@ type Shim struct {
 	Workspace    string              // paths.Workspace
 	Disk         []string            // the directories that Spec.Disk bounds
 	Credentials  string              // $CREDENTIALS_DIRECTORY; "" if there are no secrets
+	Journal      io.Writer           // gets the output, too, if the specification says so
 	Environ      []string            // of this process, as os.Environ returns it
 	Preparations []Preparation       // in their order
 }
@@ -71,6 +73,11 @@ func (s *Shim) Run(ctx context.Context) error {
 	log, err := logs.NewWriter(s.Files[paths.OutputFile], s.Files[paths.IndexFile], spec.OutputLimit, secrets)
 	if err != nil {
 		return err
+	}
+	if spec.Journal {
+		lines := newJournalLines(s.Journal)
+		defer lines.finish()
+		log.Also(lines.add)
 	}
 	return s.run(ctx, spec, log)
 }

@@ -58,22 +58,27 @@ type source struct {
 func (w *Writer) source(stream Stream) *source {
 	c := &source{w: w, stream: stream, finish: func() error { return nil }}
 	c.move = c.splice
-	if w.secrets != nil {
-		c.look(w.secrets.scrubber(func(p []byte) error { return w.write(stream, p) }))
+	add := func(p []byte) error { return w.write(stream, p) }
+	switch {
+	case w.secrets != nil:
+		s := w.secrets.scrubber(add)
+		c.look(s.write)
+		c.finish = s.close
+	case w.also != nil:
+		c.look(add)
 	}
 	return c
 }
 
-// look has the source read the bytes and write them to the scrubber.
-func (c *source) look(s *scrubber) {
+// look has the source read the bytes and write them.
+func (c *source) look(write func([]byte) error) {
 	buffer := make([]byte, bufferSize)
-	c.finish = s.close
 	c.move = func(fd int) (int64, error) {
 		n, err := unix.Read(fd, buffer)
 		if n <= 0 || err != nil {
 			return 0, err
 		}
-		return int64(n), s.write(buffer[:n])
+		return int64(n), write(buffer[:n])
 	}
 }
 

@@ -19,6 +19,7 @@ type Writer struct {
 	output, index *os.File
 	limit         int64
 	secrets       *Secrets
+	also          func(Stream, []byte)
 
 	mu      sync.Mutex
 	last    record // the end of the output
@@ -56,6 +57,9 @@ func writable(file *os.File) error {
 	return err
 }
 
+// Also has the Writer pass on what it has added to the log, one call at a time. It must be called before Copy.
+func (w *Writer) Also(pass func(stream Stream, added []byte)) { w.also = pass }
+
 // Bytes is the number of bytes in the output.
 func (w *Writer) Bytes() int64 {
 	w.mu.Lock()
@@ -92,6 +96,9 @@ func (w *Writer) write(stream Stream, p []byte) error {
 		}
 		if err := w.record(stream, int64(n)); err != nil {
 			return err
+		}
+		if w.also != nil {
+			w.also(stream, p[:n])
 		}
 		p = p[n:]
 	}

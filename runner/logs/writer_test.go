@@ -224,3 +224,20 @@ func TestFilesThatCannotBeALog(t *testing.T) {
 	_, err = NewWriter(fresh, fresh, 0, nil)
 	assert.EqualError(t, err, "an output limit of 0 bytes is out of range: use at least 1")
 }
+
+// What is passed on is what the log has: without secrets, and up to the limit.
+func TestAlso(t *testing.T) {
+	secrets, err := NewSecrets(map[string][]byte{"TOKEN": []byte("secret-value")})
+	require.NoError(t, err)
+	for _, secrets := range []*Secrets{nil, secrets} {
+		l := newLog(t, 20, secrets)
+		var passed []byte
+		l.Also(func(stream Stream, added []byte) {
+			assert.Equal(t, Stderr, stream)
+			passed = append(passed, added...)
+		})
+		assert.ErrorIs(t, l.copied(t, Stderr, []byte("a secret-value and more of it")), ErrLimit)
+		assert.Equal(t, string(l.content(t)), string(passed))
+		assert.Len(t, passed, 20)
+	}
+}

@@ -50,6 +50,8 @@ type Spec struct {
 	Disk int64 `json:"disk,omitempty"`
 	// Hold is how long the unit of a command that did not succeed stays, in nanoseconds, unless it was cancelled.
 	Hold time.Duration `json:"hold_ns,omitempty"`
+	// Journal has the output go to the journal, too.
+	Journal bool `json:"journal,omitempty"`
 	// Slot is the number of the slot of the pool that the session has leased.
 	Slot int `json:"slot"`
 	// Repository is the key of the repository whose mirror the session sees; "" is none.

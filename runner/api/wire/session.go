@@ -27,7 +27,9 @@ type NewCommand struct {
 	Env       map[string]string `json:"env,omitempty"`
 	Limits    Limits            `json:"limits,omitzero"`
 	// Stdin has the command wait for PUT /v1/sessions/{id}/commands/{n}/stdin; without it, its input is empty.
-	Stdin     bool     `json:"stdin,omitempty"`
+	Stdin bool `json:"stdin,omitempty"`
+	// Journal has the output go to the journal, too, beside the log of the command.
+	Journal   bool     `json:"journal,omitempty"`
 	Artifacts []string `json:"artifacts,omitempty"` // globs in the workspace, kept when the command has ended
 }
 
