@@ -230,7 +230,7 @@ func TestAlso(t *testing.T) {
 	secrets, err := NewSecrets(map[string][]byte{"TOKEN": []byte("secret-value")})
 	require.NoError(t, err)
 	for _, secrets := range []*Secrets{nil, secrets} {
-		l := newLog(t, 20, secrets)
+		l := newLog(t, 10, secrets)
 		var passed []byte
 		l.Also(func(stream Stream, added []byte) {
 			assert.Equal(t, Stderr, stream)
@@ -238,6 +238,6 @@ func TestAlso(t *testing.T) {
 		})
 		assert.ErrorIs(t, l.copied(t, Stderr, []byte("a secret-value and more of it")), ErrLimit)
 		assert.Equal(t, string(l.content(t)), string(passed))
-		assert.Len(t, passed, 20)
+		assert.Len(t, passed, 10)
 	}
 }

@@ -92,5 +92,16 @@ func runnerEvents() []event {
 		{"session-silent", "98d551e56fa14df3b7a5f6992d1f021a", "the session does not answer",
 			"The main process of a session does not answer",
 			"It has ended, or the watchdog of its unit ends it within half a minute."},
+		{"session-unfollowed", "9aed06c3cffa4e3fa230586c9441899c", "a session is not followed any more",
+			"The service does not follow the main process of a session any more",
+			"It has ended, or closed the connection. The service looks for the end of the command in its\n" +
+				"files."},
+		{"state-unrecorded", "5e705658f8ac4d84b3dc541ea497f436", "cannot record the state of a command",
+			"The state of a command is not in the store",
+			"The command goes on. CODEX_ERROR has the reason, such as a full disk."},
+		{"cancel-failed", "4c6176440822427dad70c288398d4444", "cannot cancel a command",
+			"A command could not be cancelled",
+			"The client of `codex-runner mcp` has given up its request, and the command goes on. CODEX_ERROR\n" +
+				"has the reason. To end it: codex-runner cancel @CODEX_SESSION@"},
 	}
 }
