@@ -37,9 +37,10 @@ var runnerBook = book{
 		},
 		{
 			unit: "codex-environment@.service", summary: "an environment of codex-runner under construction",
-			synopsis: "codex-environment@KEY.service",
+			synopsis: "codex-environment@KEY.service, codex-environment-online@KEY.service",
 			description: "codex-environment@KEY.service installs the packages of the environment KEY, once for all " +
-				"sessions that need the same ones.",
+				"sessions that need the same ones. It has no network and takes them from the store of codex-runner.toml(5). " +
+				"codex-environment-online@KEY.service takes them from the network.",
 		},
 		{
 			unit: "codex-sweep@.service", summary: "the removal of what no session of codex-runner uses",

@@ -163,7 +163,7 @@ func checkEnvironments(e runner.Environments) error {
 	case e.Timeout <= 0 || e.Timeout > session.MaxWait:
 		return fmt.Errorf("environments.timeout is %v: use a time up to %v", e.Timeout, session.MaxWait)
 	case e.Store != "" && (!filepath.IsAbs(e.Store) || filepath.Clean(e.Store) != e.Store):
-		return fmt.Errorf("environments.store is %q: use an absolute path, without . and ..", e.Store)
+		return fmt.Errorf("environments.store is %q: use an absolute path in its shortest form", e.Store)
 	}
 	for _, dir := range hidden {
 		if e.Store == dir || strings.HasPrefix(e.Store, dir+"/") {

@@ -235,7 +235,7 @@ func TestRunnerEnvironments(t *testing.T) {
 func (b environmentsBed) warm(t *testing.T, suite string) {
 	built := b.builds(builtEntry)
 	var times [2][]time.Duration
-	for range 15 {
+	for range 6 {
 		for i, name := range []string{"none", "auto"} {
 			n := use(demo1, "true")
 			n.Environment = name
