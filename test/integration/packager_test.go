@@ -29,27 +29,33 @@ func (p packager) install(b *bed, file string) string {
 }
 
 // aptGet has no next package.
-func aptGet() packager {
+func aptGet() packager { return aptGetOf("codex-proxy", os.Getenv("CODEX_PROXY_TEST_DEB")) }
+
+// aptGetOf is aptGet for the package with that name in that file.
+func aptGetOf(name, file string) packager {
 	apt := func(words ...string) []string {
 		return append([]string{"apt-get", "--yes", "--allow-downgrades", "--reinstall",
 			"--option=APT::Sandbox::User=root",
 			"--option=Dpkg::Use-Pty=0", "--option=Dpkg::Options::=--force-confold"}, words...)
 	}
 	return packager{
-		now: os.Getenv("CODEX_PROXY_TEST_DEB"), command: apt("install"),
-		remove: func(b *bed) { b.mustPrint(apt("remove", "codex-proxy")...) },
-		purge:  func(b *bed) { b.mustPrint(apt("purge", "codex-proxy")...) },
+		now: file, command: apt("install"),
+		remove: func(b *bed) { b.mustPrint(apt("remove", name)...) },
+		purge:  func(b *bed) { b.mustPrint(apt("purge", name)...) },
 	}
 }
 
 // deb is apt. Its next package has another shipped config.toml, too.
-func deb(t *testing.T) packager {
-	p, dir := aptGet(), t.TempDir()
+func deb(t *testing.T) packager { return withNext(t, aptGet(), "etc/codex-proxy/config.toml") }
+
+// withNext adds a next package with another text of the settings.
+func withNext(t *testing.T, p packager, settings string) packager {
+	dir := t.TempDir()
 	p.next = filepath.Join(dir, "next.deb")
 	out, err := exec.Command("sh", "-ec", `dpkg-deb --raw-extract "$1" "$2/tree"; cd "$2/tree"
 		sed -i 's/^Version: .*/Version: 9.0-1/' DEBIAN/control
-		echo '# new' >>etc/codex-proxy/config.toml
-		dpkg-deb --build --root-owner-group -Zgzip -z1 . "$3"`, "sh", p.now, dir, p.next).CombinedOutput()
+		echo '# new' >>"$4"
+		dpkg-deb --build --root-owner-group -Zgzip -z1 . "$3"`, "sh", p.now, dir, p.next, settings).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return p
 }
@@ -58,16 +64,21 @@ func deb(t *testing.T) packager {
 // which rpm does not know. The purge deletes the files that rpm leaves of an edited
 // configuration and of state.
 func rpmCommand() packager {
-	remove := func(b *bed) { b.mustPrint("rpm", "--erase", "codex-proxy") }
+	return rpmOf("codex-proxy", os.Getenv("CODEX_PROXY_TEST_RPM"), "/etc/codex-proxy", "/var/lib/codex-proxy",
+		"/var/lib/codex-worker", "/var/lib/private/codex-worker", "/var/lib/codex-dependency",
+		"/var/lib/private/codex-dependency", "/run/codex-proxy", "/run/codex-worker", "/run/codex-dependency")
+}
+
+// rpmOf is rpmCommand for the package with that name in that file, which leaves data there.
+func rpmOf(name, file string, data ...string) packager {
+	remove := func(b *bed) { b.mustPrint("rpm", "--erase", name) }
 	return packager{
-		now:     os.Getenv("CODEX_PROXY_TEST_RPM"),
+		now:     file,
 		command: []string{"rpm", "--upgrade", "--oldpackage", "--replacepkgs", "--nodeps"},
 		remove:  remove,
 		purge: func(b *bed) {
 			remove(b)
-			b.MustRun(b.t, "rm", "-rf", "/etc/codex-proxy", "/var/lib/codex-proxy", "/var/lib/codex-worker",
-				"/var/lib/private/codex-worker", "/var/lib/codex-dependency", "/var/lib/private/codex-dependency",
-				"/run/codex-proxy", "/run/codex-worker", "/run/codex-dependency")
+			b.MustRun(b.t, append([]string{"rm", "-rf"}, data...)...)
 		},
 	}
 }
@@ -76,7 +87,12 @@ func rpmCommand() packager {
 func rpm(t *testing.T) packager {
 	p := rpmCommand()
 	require.NotEmpty(t, p.now, "CODEX_PROXY_TEST_RPM is not set; `make test` sets it")
-	build := exec.Command("make", "--no-print-directory", "--silent", "rpm", "VERSION=9.0")
+	p.next = regexp.MustCompile(`-[0-9.]+-1\.`).ReplaceAllString(p.now, "-9.0-1.")
+	top, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	file, err := filepath.Rel(top, p.next)
+	require.NoError(t, err)
+	build := exec.Command("make", "--no-print-directory", "--silent", file, "VERSION=9.0")
 	build.Dir = "../.."
 	build.Env = append(os.Environ(), "MAKEFLAGS=")
 	out, err := build.CombinedOutput()
@@ -84,7 +100,6 @@ func rpm(t *testing.T) packager {
 	version, err := exec.Command("../../build/codex-proxy", "version").Output()
 	require.NoError(t, err)
 	require.Equal(t, "codex-proxy 9.0\n", string(version), "the program that is packed")
-	p.next = regexp.MustCompile(`-[0-9.]+-1\.`).ReplaceAllString(p.now, "-9.0-1.")
 	return p
 }
 

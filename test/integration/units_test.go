@@ -29,7 +29,7 @@ func testUnits(t *testing.T, suite string) {
 	}
 	assert.Empty(t, output)
 
-	rows := securityRows(t, `^codex-.*\.service$`)
+	rows := securityRows(t, `^codex-(proxy|worker|dependency).*\.service$`)
 	require.Len(t, rows, 5)
 	for _, row := range rows {
 		unit, most := strings.Replace(row[0], "@", "@default", 1), seconds(t, strings.TrimSpace(row[1]))
