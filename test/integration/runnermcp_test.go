@@ -3,21 +3,19 @@ package integration
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/test/machine"
 	"codex-proxy/test/modelserver"
 )
 
 // codexModel is a model to which codex gives one tool, which runs JavaScript: one answer calls several tools.
 const codexModel = "gpt-5.6-sol"
 
-// agentConfig is the configuration of the codex CLI, with the lines of docs/runner.md.
+// agentConfig is the configuration of the codex CLI, without the lines of docs/runner.md.
 const agentConfig = `model = "` + codexModel + `"
 model_provider = "scripted"
 check_for_update_on_startup = false
@@ -33,10 +31,6 @@ wire_api = "responses"
 supports_websockets = false
 request_max_retries = 0
 stream_max_retries = 0
-[mcp_servers.runner]
-command = "codex-runner"
-args = ["mcp"]
-tool_timeout_sec = 120
 `
 
 // agentCalls is what the model has codex do: a session over several calls. The first line has codex wait for their end.
@@ -59,20 +53,13 @@ while ((await call("logs", {session, wait: "1s"})).output_bytes === 0);
 await call("cancel", {session});
 text("session " + session + "\n" + said.join("\n"));`
 
-// TestRunnerMCP has the real codex CLI run, patch, read and cancel, by the tools of codex-runner mcp and the installed
-// daemon.
-func TestRunnerMCP(t *testing.T) { bothSuites(t, testRunnerMCP) }
-
-func testRunnerMCP(t *testing.T, suite string) {
-	native := requireCodex(t)
-	root := machine.Debian(suite, "git", "python3", "python3-pip")
-	b := startDaemon(t, bootRunnerOn(t, root, runnerDaemonFiles,
-		machine.Bind{Source: filepath.Dir(filepath.Dir(native)), Target: codexDir, ReadOnly: true}))
+// agents has the real codex CLI run, patch, read and cancel as alice, by the tools of codex-runner mcp.
+func (b *manualBed) agents(t *testing.T) {
 	l, err := b.Listen("tcp", modelAddr)
 	require.NoError(t, err)
 	models := modelserver.StartOn(t, l, codexModel)
-	b.MustRun(t, "useradd", "--create-home", "--groups=codex-runner", "alice")
-	require.NoError(t, b.WriteFile("/home/alice/.codex/config.toml", []byte(agentConfig), 0o600))
+	config := agentConfig + b.manual.File(".codex/config.toml")
+	require.NoError(t, b.WriteFile("/home/alice/.codex/config.toml", []byte(config), 0o600))
 	b.MustRun(t, "chown", "-R", "alice:alice", "/home/alice/.codex")
 	require.NoError(t, models.Script("custom exec "+agentCalls))
 	require.NoError(t, models.Script("text done"))
