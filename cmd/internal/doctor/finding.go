@@ -7,12 +7,14 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 )
 
-// Level, Finding and Report are those of every doctor.
-type (
-	Level   = checkup.Level
-	Finding = checkup.Finding
-	Report  = checkup.Report
-)
+// Level is checkup.Level.
+type Level = checkup.Level
+
+// Finding is checkup.Finding.
+type Finding = checkup.Finding
+
+// Report is checkup.Report.
+type Report = checkup.Report
 
 // The levels of checkup.Level.
 const (
