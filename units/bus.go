@@ -169,6 +169,14 @@ func (b *bus) followOwner(ctx context.Context) error {
 	return b.subscribe(ctx)
 }
 
+// reportJobs has systemd report the ends of jobs.
+func (b *bus) reportJobs(ctx context.Context) error {
+	if err := b.match(ctx, jobRemovedRule); err != nil {
+		return err
+	}
+	return b.followOwner(ctx)
+}
+
 // subscribe is needed once for each pair of our connection and systemd's.
 func (b *bus) subscribe(ctx context.Context) error {
 	err := b.manager(ctx, "Subscribe").Err

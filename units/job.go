@@ -20,6 +20,7 @@ type jobResults struct {
 
 	mu      sync.Mutex
 	results map[dbus.ObjectPath]string
+	awaited bool // a caller waits, or is about to
 }
 
 func newJobResults() *jobResults {
@@ -36,8 +37,39 @@ func (j *jobResults) signal(s *dbus.Signal) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.results[job] = result
-	kick(j.ended)
+	if j.awaited {
+		j.results[job] = result
+		kick(j.ended)
+	}
+}
+
+// run requests a job on a connection of reportJobs, calls requested, and waits for the end of the job.
+func (j *jobResults) run(ctx context.Context, b *bus, method, unit string, requested func()) error {
+	j.await()
+	var job dbus.ObjectPath
+	err := b.manager(ctx, method, unit, "replace").Store(&job)
+	if err != nil && b.hasLost() {
+		return errJobLost
+	}
+	if err != nil {
+		return refusal(err)
+	}
+	requested()
+	return j.wait(ctx, b, job)
+}
+
+func (j *jobResults) await() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.awaited = true
+}
+
+// rest drops all results until the next run.
+func (j *jobResults) rest() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.awaited = false
+	clear(j.results)
 }
 
 // wait waits for the end of the job; the error is nil if it was done.

@@ -29,10 +29,8 @@ func (m *Manager) Job(ctx context.Context, unit string) (string, error) {
 func (m *Manager) AwaitJob(ctx context.Context, unit string) error {
 	jobs := newJobResults()
 	err := m.with(ctx, jobs.signal, func(ctx context.Context, b *bus) error {
-		if err := b.match(ctx, jobRemovedRule); err != nil {
-			return err
-		}
-		if err := b.followOwner(ctx); err != nil {
+		jobs.await()
+		if err := b.reportJobs(ctx); err != nil {
 			return err
 		}
 		job, err := b.job(ctx, unit)

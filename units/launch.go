@@ -21,15 +21,112 @@ type setting struct {
 }
 
 // StartWith is Start after properties were set until the next boot (SetUnitProperties with runtime). systemd keeps
-// them in files below /run/systemd/system.control.
+// them in files below /run/systemd/system.control. It keeps its connection for later calls, as making one takes seven
+// round trips.
 func (m *Manager) StartWith(ctx context.Context, unit string, properties ...Property) error {
 	settings := make([]setting, len(properties))
 	for i, p := range properties {
 		settings[i] = setting{p.Name, dbus.MakeVariant(p.Value)}
 	}
-	return m.job(ctx, "start", "StartUnit", unit, func(ctx context.Context, b *bus) error {
-		return refusal(b.manager(ctx, "SetUnitProperties", unit, true, settings).Err)
+	requested, err := m.request(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot start %s: %w", unit, err)
+	}
+	defer requested()
+	err = m.launch(ctx, func(ctx context.Context, l *launcher) error {
+		if err := l.bus.manager(ctx, "SetUnitProperties", unit, true, settings).Err; err != nil {
+			return refusal(err)
+		}
+		if err := l.resubscribe(ctx); err != nil {
+			return err
+		}
+		return l.jobs.run(ctx, l.bus, "StartUnit", unit, requested)
 	})
+	if err != nil {
+		return fmt.Errorf("cannot start %s: %w", unit, err)
+	}
+	return nil
+}
+
+// launcher is a connection that reports the ends of jobs. One call at a time has it.
+type launcher struct {
+	bus  *bus
+	jobs *jobResults
+}
+
+// maxIdle is the number of connections that are kept.
+const maxIdle = 4
+
+// launch calls do with a launcher, and keeps that unless it is of no use any more.
+func (m *Manager) launch(ctx context.Context, do func(context.Context, *launcher) error) error {
+	return m.bounded(ctx, func(ctx context.Context) error {
+		l, err := m.launcher(ctx)
+		if err != nil {
+			return err
+		}
+		err = do(ctx, l)
+		l.jobs.rest()
+		select {
+		case m.idle <- l:
+			m.dropIfClosed()
+		default:
+			l.bus.close()
+		}
+		return err
+	})
+}
+
+// launcher returns one that is kept, or a new one.
+func (m *Manager) launcher(ctx context.Context) (*launcher, error) {
+	for {
+		select {
+		case l := <-m.idle:
+			if !l.bus.hasLost() {
+				return l, nil
+			}
+			l.bus.close()
+			continue
+		default:
+		}
+		jobs := newJobResults()
+		b, err := connect(ctx, lastHelloTimeout, jobs.signal)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.reportJobs(ctx); err != nil {
+			b.close()
+			return nil, err
+		}
+		return &launcher{b, jobs}, nil
+	}
+}
+
+// resubscribe has systemd report jobs again if it is another one since the last call, after a daemon-reexec. It is to
+// follow a reply: the signal about the change comes before that.
+func (l *launcher) resubscribe(ctx context.Context) error {
+	select {
+	case <-l.bus.from.changed:
+		return l.bus.subscribe(ctx)
+	default:
+		return nil
+	}
+}
+
+// dropIfClosed closes what is kept if the manager is closed.
+func (m *Manager) dropIfClosed() {
+	select {
+	case <-m.closed:
+	default:
+		return
+	}
+	for {
+		select {
+		case l := <-m.idle:
+			l.bus.close()
+		default:
+			return
+		}
+	}
 }
 
 // listed is a unit of ListUnitsByPatterns.

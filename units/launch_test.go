@@ -25,6 +25,29 @@ func TestManagerStartsWithProperties(t *testing.T) {
 	assert.Equal(t, starts, bus.Systemd.Calls("StartUnit"), "a unit without its limits is not started")
 }
 
+// Starts one after the other have one connection, until that is lost.
+func TestManagerKeepsAConnection(t *testing.T) {
+	bus := unitstest.Start(t)
+	bus.Systemd.Unit(worker)
+	m := units.NewManager()
+	defer m.Close()
+	start := func(subscriptions int) {
+		t.Helper()
+		require.NoError(t, m.StartWith(bounded(t), worker))
+		assert.Equal(t, subscriptions, bus.Systemd.Calls("Subscribe"))
+	}
+	start(1)
+	require.NoError(t, m.Stop(bounded(t), worker)) // the end of a job that nobody on the connection waits for
+	start(2)
+	bus.Systemd.Reexec()
+	start(3)
+	start(3)
+	bus.Kill()
+	assert.Error(t, m.StartWith(bounded(t), worker))
+	bus.Restart()
+	require.NoError(t, m.StartWith(bounded(t), worker))
+}
+
 func TestManagerLists(t *testing.T) {
 	bus := unitstest.Start(t)
 	bus.Systemd.Unit(worker).Start("")

@@ -11,13 +11,14 @@ import (
 
 var errClosed = errors.New("the manager is closed")
 
-// Manager asks systemd to start and stop units. Each call opens and closes a bus
-// connection of its own: calls are rare, and a restart of the bus needs no repair.
-// A Manager is safe for concurrent use.
+// Manager asks systemd to start and stop units. Each call but StartWith opens and
+// closes a bus connection of its own: calls are rare, and a restart of the bus needs no
+// repair. A Manager is safe for concurrent use.
 type Manager struct {
 	once     sync.Once
 	closed   chan struct{}
-	requests chan struct{} // for jobs, to mostRequests
+	requests chan struct{}  // for jobs, to mostRequests
+	idle     chan *launcher // of StartWith, between its calls
 }
 
 // mostRequests bounds the jobs that are requested at the same time. systemd answers one call after the other, so that
@@ -26,12 +27,17 @@ const mostRequests = 8
 
 // NewManager returns a manager. It needs no bus until its first call.
 func NewManager() *Manager {
-	return &Manager{closed: make(chan struct{}), requests: make(chan struct{}, mostRequests)}
+	return &Manager{
+		closed: make(chan struct{}), requests: make(chan struct{}, mostRequests), idle: make(chan *launcher, maxIdle),
+	}
 }
 
 // Close makes calls in flight and later calls fail. Jobs that systemd has accepted
 // go on.
-func (m *Manager) Close() { m.once.Do(func() { close(m.closed) }) }
+func (m *Manager) Close() {
+	m.once.Do(func() { close(m.closed) })
+	m.dropIfClosed()
+}
 
 // Start starts the unit and waits until systemd reports the result, or ctx ends. A
 // unit that waits for its automatic restart starts at once.
@@ -79,10 +85,8 @@ func (m *Manager) ResetFailed(ctx context.Context, unit string) error {
 	return nil
 }
 
-// job calls before on the connection of the job, each in turn.
-func (m *Manager) job(
-	ctx context.Context, verb, method, unit string, before ...func(context.Context, *bus) error,
-) error {
+// job requests a job and waits for its end.
+func (m *Manager) job(ctx context.Context, verb, method, unit string) error {
 	jobs := newJobResults()
 	requested, err := m.request(ctx)
 	if err != nil {
@@ -90,27 +94,10 @@ func (m *Manager) job(
 	}
 	defer requested()
 	err = m.with(ctx, jobs.signal, func(ctx context.Context, b *bus) error {
-		if err := b.match(ctx, jobRemovedRule); err != nil {
+		if err := b.reportJobs(ctx); err != nil {
 			return err
 		}
-		if err := b.followOwner(ctx); err != nil {
-			return err
-		}
-		for _, f := range before {
-			if err := f(ctx, b); err != nil {
-				return err
-			}
-		}
-		var job dbus.ObjectPath
-		err := b.manager(ctx, method, unit, "replace").Store(&job)
-		if err != nil && b.hasLost() {
-			return errJobLost
-		}
-		if err != nil {
-			return refusal(err)
-		}
-		requested()
-		return jobs.wait(ctx, b, job)
+		return jobs.run(ctx, b, method, unit, requested)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot %s %s: %w", verb, unit, err)
@@ -137,6 +124,18 @@ func (m *Manager) ask(ctx context.Context, do func(context.Context, *bus) error)
 
 // with runs do on a connection of its own.
 func (m *Manager) with(ctx context.Context, deliver func(*dbus.Signal), do func(context.Context, *bus) error) error {
+	return m.bounded(ctx, func(ctx context.Context) error {
+		b, err := connect(ctx, lastHelloTimeout, deliver)
+		if err != nil {
+			return err
+		}
+		defer b.close()
+		return do(ctx, b)
+	})
+}
+
+// bounded runs do, and ends its context when the manager is closed.
+func (m *Manager) bounded(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -146,11 +145,7 @@ func (m *Manager) with(ctx context.Context, deliver func(*dbus.Signal), do func(
 		case <-ctx.Done():
 		}
 	}()
-	b, err := connect(ctx, lastHelloTimeout, deliver)
-	if err == nil {
-		defer b.close()
-		err = do(ctx, b)
-	}
+	err := do(ctx)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
