@@ -100,22 +100,23 @@ func (r *Runner) closeSoon(ctx context.Context, id string) {
 
 // close closes an idle session whose last unit has ended, and reports whether it was one.
 func (r *Runner) close(ctx context.Context, id string) bool {
-	if !r.closeIdle(ctx, id) {
+	if !r.closeIdle(ctx, id, r.takes(ctx, id)) {
 		return false
 	}
 	r.removeSecrets(id)
 	r.recordClosed(id)
 	r.report()
+	r.tidy()
 	return true
 }
 
-func (r *Runner) closeIdle(ctx context.Context, id string) bool {
+func (r *Runner) closeIdle(ctx context.Context, id string, bytes int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.state.sessions[id] != nil {
 		return false // its workspace is in use
 	}
-	err := r.Store.CloseSession(ctx, id, 0, time.Now())
+	err := r.Store.CloseSession(ctx, id, bytes, time.Now())
 	if err != nil && !errors.Is(err, store.ErrState) && ctx.Err() == nil {
 		r.Logger.Error("cannot close a session", "session", id, "error", err)
 	}

@@ -34,15 +34,27 @@ func (r *Runner) Create(ctx context.Context, owner wire.Owner, n wire.NewSession
 	if err != nil {
 		return wire.Session{}, err
 	}
+	from, release, err := r.resolve(ctx, owner, n)
+	if err != nil {
+		return wire.Session{}, err
+	}
+	defer release()
 	created := wire.Session{
 		ID: newID(), Owner: owner, Created: time.Now().UTC(), Environment: environmentOf(n),
+		Repository: from.repository.Name(), Ref: from.ref, Commit: from.commit, Patch: hash(n.Patch),
 		Network: n.Network, Secrets: slices.Sorted(maps.Keys(n.Secrets)),
 	}
-	if err := r.makeSession(created.ID, n.Secrets); err != nil {
+	err = r.makeSession(created.ID, n.Secrets)
+	if err == nil && n.Patch != "" {
+		err = r.keepPatch(created.ID, n.Patch)
+	}
+	if err != nil {
 		return created, err
 	}
 	err = r.admit(len(commands), func() error {
-		if err := r.Store.Create(ctx, store.New{Session: created, Hold: time.Duration(n.HoldOnFailure), Commands: commands}); err != nil {
+		if err := r.Store.Create(ctx, store.New{
+			Session: created, Repository: from.repository.Key, Hold: time.Duration(n.HoldOnFailure), Commands: commands,
+		}); err != nil {
 			return err
 		}
 		for i, c := range commands {
@@ -110,15 +122,20 @@ func (r *Runner) admit(n int, add func() error) error {
 	return nil
 }
 
-// Plan returns how a session would run.
-func (r *Runner) Plan(n wire.NewSession) (wire.Plan, error) {
+// Plan returns how a session would run. To find out the commit, it may fetch the repository; no session is made.
+func (r *Runner) Plan(ctx context.Context, owner wire.Owner, n wire.NewSession) (wire.Plan, error) {
 	commands, err := r.check(n)
 	if err != nil {
 		return wire.Plan{}, err
 	}
+	from, release, err := r.resolve(ctx, owner, n)
+	if err != nil {
+		return wire.Plan{}, err
+	}
+	release()
 	plan := wire.Plan{
-		Unit: unitOf(store.Live{Session: "%i", Network: n.Network}), Properties: []string{}, Workspace: "empty",
-		Environment: plannedEnvironment(n), Commands: commands,
+		Unit: unitOf(store.Live{Session: "%i", Network: n.Network}), Properties: []string{},
+		Workspace: from.text(hash(n.Patch)), Commit: from.commit, Environment: plannedEnvironment(n), Commands: commands,
 	}
 	for _, p := range properties(commands[0].Limits) {
 		plan.Properties = append(plan.Properties, fmt.Sprintf("%s=%d", p.Name, p.Value))
@@ -134,8 +151,10 @@ func (r *Runner) Plan(n wire.NewSession) (wire.Plan, error) {
 // check returns the commands of a request with all their limits.
 func (r *Runner) check(n wire.NewSession) ([]wire.NewCommand, error) {
 	switch {
-	case n.Repository != "" || n.Ref != "" || n.Patch != "":
-		return nil, unsupported("repository, ref and patch")
+	case n.Repository == "" && (n.Ref != "" || n.Patch != ""):
+		return nil, refuse(wire.InvalidRequest, "name a repository", "a ref and a patch are of a repository")
+	case len(n.Ref) > longestName || len(n.Repository) > longestName:
+		return nil, refuse(wire.InvalidRequest, fmt.Sprintf("use at most %d bytes", longestName), "the repository or the ref is too long")
 	case n.Network && !r.Network:
 		return nil, refuse(wire.Forbidden, "leave it out, or have root set network in runner.toml", "sessions may not have the network")
 	case n.HoldOnFailure < 0 || time.Duration(n.HoldOnFailure) > session.MaxHold:
@@ -147,6 +166,9 @@ func (r *Runner) check(n wire.NewSession) ([]wire.NewCommand, error) {
 		return nil, err
 	}
 	if err := checkSecrets(n.Secrets); err != nil {
+		return nil, err
+	}
+	if err := checkPatch(n.Patch); err != nil {
 		return nil, err
 	}
 	full := make([]wire.NewCommand, len(n.Commands))

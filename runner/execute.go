@@ -54,8 +54,8 @@ func (r *Runner) launch(ctx context.Context, c *run) error {
 	}
 	spec := specOf(full.Command, slot)
 	spec.Hold = full.Hold
-	if !r.settled(c.Session, c.Number) {
-		spec.Workspace = &session.Workspace{}
+	if err := r.furnish(full, spec); err != nil {
+		return err
 	}
 	if spec.Environment, err = r.environment(ctx, full); err != nil {
 		return err
@@ -84,11 +84,21 @@ func (r *Runner) report() {
 // idle for the longest time.
 func (r *Runner) lease(ctx context.Context, c store.Live) (int, error) {
 	for {
+		var swept <-chan struct{}
 		slot, err := r.Store.Lease(ctx, c.Session, c.Repository, time.Now(), func(p workspace.Pool) (int, error) {
+			swept = r.sweeps.mark(p)
 			return p.Lease(c.Repository, workspace.Bounds{Slots: r.Workspaces})
 		})
 		if !errors.Is(err, workspace.ErrPoolFull) {
 			return slot, err
+		}
+		if swept != nil {
+			select {
+			case <-swept:
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+			continue
 		}
 		if !r.closeIdlest(ctx) {
 			return 0, err
@@ -140,6 +150,9 @@ func (r *Runner) await(ctx context.Context, c *run) {
 
 // end records the end of a command, unless it has been recorded before.
 func (r *Runner) end(ctx context.Context, c *run, ending store.Ending) {
+	if ending.Outcome.Word == outcome.WorkspaceFailed {
+		r.examine(ctx, c)
+	}
 	for {
 		err := r.Store.End(ctx, c.Session, c.Number, ending, time.Now())
 		if err == nil {

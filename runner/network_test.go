@@ -15,7 +15,7 @@ import (
 func TestNetwork(t *testing.T) {
 	b := newBed(t)
 	n := wire.NewSession{Network: true, Commands: []wire.NewCommand{{Args: []string{"a"}}, {Args: []string{"b"}}}}
-	plan, err := b.Plan(n)
+	plan, err := b.Plan(t.Context(), alice, n)
 	require.NoError(t, err)
 	assert.Equal(t, "codex-session-online@%i.service", plan.Unit)
 	s, err := b.Create(t.Context(), alice, n)

@@ -15,6 +15,7 @@ import (
 // that have ended meanwhile get their end. The units and the files of the sessions decide, not the store. It is called
 // once, before Run, which follows the commands that run, and returns how many commands there are.
 func (r *Runner) Recover(ctx context.Context) (int, error) {
+	r.clearFetches()
 	commands, err := r.Store.Live(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the store: %w", err)

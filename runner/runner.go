@@ -44,11 +44,14 @@ type Settings struct {
 	Network      bool // sessions may have it
 	Limits       Limits
 	Environments Environments
-	MaxSessions  int           // commands that run at the same time
-	MaxQueued    int           // commands that wait
-	Workspaces   int           // at least MaxSessions
-	IdleTimeout  time.Duration // after it a session without a command is closed
-	Retention    time.Duration // after it a closed session is removed
+	MaxSessions  int // commands that run at the same time
+	MaxQueued    int // commands that wait
+	Workspaces   int // at least MaxSessions
+	// WorkspaceDisk bounds the bytes of all workspaces that no session leases.
+	WorkspaceDisk int64
+	Repositories  Repositories
+	IdleTimeout   time.Duration // after it a session without a command is closed
+	Retention     time.Duration // after it a closed session is removed
 }
 
 // Runner runs commands. Its methods are safe for concurrent use.
@@ -57,10 +60,12 @@ type Runner struct {
 
 	metrics *metrics
 	since   time.Time
-	wake    chan struct{} // holds one element if there may be a command to start
+	wake    chan struct{} // holds one element if there may be a command or a fetch to start
+	untidy  chan struct{} // holds one element if mirrors or workspaces may be beyond their bounds
 	pings   chan struct{}
 	tasks   sync.WaitGroup
 	found   []*run // by Recover, for Run
+	sweeps  sweeps
 
 	mu    sync.Mutex // guards state
 	state state
@@ -76,8 +81,12 @@ type state struct {
 	// The jobs of environments that have not ended, by their keys, and those of them that Run has to start.
 	environments    map[string]*environmentJob
 	environmentJobs []*environmentJob
-	changed         chan struct{} // closed and replaced at each change of a command
-	fault           error         // why no command can start
+	// The fetches that wait, how many run, and the mirrors that are in use at the moment.
+	fetches  []*fetch
+	fetching int
+	mirrors  map[string]*mirror
+	changed  chan struct{} // closed and replaced at each change of a command
+	fault    error         // why no command can start
 }
 
 // line has the commands of a session in their order.
@@ -115,10 +124,10 @@ type run struct {
 func New(s Settings) *Runner {
 	r := &Runner{
 		Settings: s, metrics: newMetrics(s.Registry), since: time.Now(), wake: make(chan struct{}, 1),
-		pings: make(chan struct{}),
+		untidy: make(chan struct{}, 1), pings: make(chan struct{}),
 		state: state{
 			sessions: map[string]*line{}, running: map[key]*run{}, perUser: map[uint32]int{},
-			environments: map[string]*environmentJob{}, changed: make(chan struct{}),
+			environments: map[string]*environmentJob{}, mirrors: map[string]*mirror{}, changed: make(chan struct{}),
 		},
 	}
 	if s.Registry != nil {
@@ -139,7 +148,11 @@ func (r *Runner) Run(ctx context.Context) error {
 		r.tasks.Go(func() { r.resume(ctx, c) })
 	}
 	r.found = nil
+	r.tasks.Go(func() { r.keepBounds(ctx) })
 	for {
+		for f := r.nextFetch(); f != nil; f = r.nextFetch() {
+			r.tasks.Go(func() { r.bring(ctx, f) })
+		}
 		for next := r.next(); next != nil; next = r.next() {
 			r.tasks.Go(func() { r.execute(ctx, next) })
 		}
@@ -155,6 +168,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			r.reconcile(ctx)
 			r.expire(ctx, time.Now())
 			r.makeRoom(ctx)
+			r.tidy()
 		}
 	}
 }

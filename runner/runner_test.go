@@ -185,7 +185,7 @@ func TestQueueOfUsers(t *testing.T) {
 	assert.Equal(t, wire.QueueFull, refused.Code)
 	runs, queued := b.Load()
 	assert.Equal(t, []int{1, 3}, []int{runs, queued})
-	plan, err := b.Plan(wire.NewSession{Commands: []wire.NewCommand{{Args: []string{"x"}}}})
+	plan, err := b.Plan(t.Context(), alice, wire.NewSession{Commands: []wire.NewCommand{{Args: []string{"x"}}}})
 	require.NoError(t, err)
 	assert.Equal(t, 4, plan.Position)
 	for _, want := range []string{"a2", "b1", "a3"} {

@@ -45,14 +45,16 @@ func (s *Server) createSession(w http.ResponseWriter, r *http.Request, c caller)
 	if err := decode(w, r, &body); err != nil {
 		return err
 	}
+	ctx, cancel := s.unlessStopping(r)
+	defer cancel()
 	if body.DryRun {
-		plan, err := s.Runner.Plan(body)
+		plan, err := s.Runner.Plan(ctx, c.Owner, body)
 		if err == nil {
 			answer(w, http.StatusOK, plan)
 		}
 		return err
 	}
-	created, err := s.Runner.Create(r.Context(), c.Owner, body)
+	created, err := s.Runner.Create(ctx, c.Owner, body)
 	if err == nil {
 		answer(w, http.StatusCreated, created)
 	}

@@ -94,6 +94,9 @@ func (s *Server) Handler() http.Handler {
 		"POST /v1/sessions/{id}/cancel":            s.cancel,
 		"POST /v1/sessions/{id}/release":           s.release,
 		"POST /v1/sessions/{id}/shell":             s.shell,
+		"GET /v1/repositories":                     s.listRepositories,
+		"POST /v1/repositories":                    s.addRepository,
+		"PUT /v1/repositories/{key}/bundle":        s.putBundle,
 		"POST /v1/prune":                           s.prune,
 		"/":                                        s.unknown,
 	} {

@@ -34,6 +34,9 @@ type Config struct {
 	LogLevel     slog.Level
 	Limits       runner.Limits
 	Environments runner.Environments
+	Repositories runner.Repositories
+	// WorkspaceDisk bounds the bytes of the workspaces that no session leases.
+	WorkspaceDisk int64
 }
 
 // raw is the file as it is written. packaging/runner/runner.toml explains each key.
@@ -49,6 +52,10 @@ type raw struct {
 	Default      limits       `toml:"default"`
 	Maximum      limits       `toml:"maximum"`
 	Environments environments `toml:"environments"`
+	Repositories repositories `toml:"repositories"`
+	Credentials  []credential `toml:"credentials"`
+
+	WorkspaceBytes size `toml:"workspace_bytes"`
 }
 
 type environments struct {
@@ -82,6 +89,8 @@ func defaults() raw {
 		Environments: environments{
 			MaxBytes: size{20 << 30}, Timeout: duration{30 * time.Minute}, Network: builds{runner.BuildsForAll},
 		},
+		Repositories:   repositories{MaxCount: 64, MaxBytes: size{20 << 30}, Size: size{4 << 30}, Timeout: duration{10 * time.Minute}},
+		WorkspaceBytes: size{20 << 30},
 	}
 }
 
@@ -98,13 +107,18 @@ func Load(path string) (*Config, error) {
 	c := &Config{
 		MaxSessions: r.MaxSessions, MaxQueued: r.MaxQueued, Workspaces: r.Workspaces, IdleTimeout: r.IdleTimeout.Duration,
 		Retention: r.Retention.Duration, Admins: r.Admins, Network: r.Network, LogLevel: r.LogLevel.Level,
-		Limits: runner.Limits{Default: r.Default.wire(), Maximum: r.Maximum.wire()},
+		Limits:        runner.Limits{Default: r.Default.wire(), Maximum: r.Maximum.wire()},
+		WorkspaceDisk: r.WorkspaceBytes.bytes,
 		Environments: runner.Environments{
 			MaxBytes: r.Environments.MaxBytes.bytes, Timeout: r.Environments.Timeout.Duration,
 			Network: r.Environments.Network.BuildNetwork, Store: r.Environments.Store,
 		},
 	}
-	if err := c.check(); err != nil {
+	err = c.check()
+	if err == nil {
+		c.Repositories, err = r.Repositories.runner(r.Credentials)
+	}
+	if err != nil {
 		return nil, misfit(path, text, err)
 	}
 	return c, nil

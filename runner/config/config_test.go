@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/internal/strict"
+	"codex-proxy/runner"
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/workspace"
 )
 
 func load(t *testing.T, text string) (*Config, error) {
@@ -41,7 +44,11 @@ func TestShippedFile(t *testing.T) {
 	}
 	for _, key := range strict.Keys(raw{}) {
 		name := key[strings.LastIndexByte(key, '.')+1:]
-		assert.True(t, strings.Contains(used.String(), "\n"+name+" = ") || strings.Contains(used.String(), "\n["+name+"]\n"), key)
+		shown := false
+		for _, form := range []string{"%s = ", "[%s]\n", "#  %s = ", "#  [[%s]]\n"} { // the last two of lists of tables
+			shown = shown || strings.Contains(used.String(), "\n"+fmt.Sprintf(form, name))
+		}
+		assert.True(t, shown, key)
 	}
 }
 
@@ -71,6 +78,9 @@ func TestErrors(t *testing.T) {
 		"retention = \"0s\"":                  "retention is 0s: use a time above 0",
 		"idle_timeout = \"-1s\"":              "idle_timeout is -1s: use",
 		"[default]\ntimeout = \"0s\"":         "runner.toml:2: default.timeout and default.output must be above 0",
+		"[repositories]\nmax_count = 0":       "repositories.max_count is 0: use 1 to 10000",
+		"[repositories]\nsize = \"30G\"":      "as much for max_bytes",
+		"[repositories]\ntimeout = \"2h\"":    "repositories.timeout is 2h0m0s: use a time above 0 and up to 1h0m0s",
 		"[maximum]\nmemory = \"1G\"":          "[default] does not fit [maximum]: limits.memory is out of range",
 		"[environments]\nstore = \"wheels\"":  `environments.store is "wheels": use an absolute path`,
 		"[environments]\nstore = \"/home/x\"": "sessions and builds do not see files below /home",
@@ -83,4 +93,35 @@ func TestErrors(t *testing.T) {
 	}
 	_, err := Load(t.TempDir())
 	assert.ErrorContains(t, err, "cannot read the settings: ")
+}
+
+func TestCredentials(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte("x"), 0o600))
+		require.NoError(t, os.Chmod(path, mode))
+		return path
+	}
+	secret, open := write("secret", 0o640), write("open", 0o644)
+	got, err := load(t, fmt.Sprintf("[[credentials]]\nurl = \"https://h/\"\ngit_credentials = %q\nusers = [\"alice\"]\n"+
+		"[[credentials]]\nurl = \"git@h:\"\nssh_key = %[1]q\nssh_known_hosts = %[1]q\n", secret))
+	require.NoError(t, err)
+	assert.Equal(t, []runner.Credential{
+		{URL: "https://h/", Users: []string{"alice"}, Files: map[string]string{workspace.GitCredentials: secret}},
+		{URL: "git@h:", Files: map[string]string{workspace.SSHKey: secret, workspace.SSHKnownHosts: secret}},
+	}, got.Repositories.Credentials)
+	for text, want := range map[string]string{
+		`url = "https://h"`:                                         "runner.toml:1: [[credentials]] 1: url is \"https://h\": begin with https://HOST/",
+		`url = "file:///"`:                                          "begin with https://HOST/",
+		`url = "https://h/"`:                                        "https://h/ has no credential: name git_credentials or ssh_key",
+		"url = \"git@h:\"\nssh_key = \"" + secret + `"`:             "git@h: has an ssh_key without ssh_known_hosts",
+		"url = \"https://h/\"\ngit_credentials = \"secret\"":        "has no absolute path",
+		"url = \"https://h/\"\ngit_credentials = \"" + open + `"`:   "every user can read " + open + ": chmod o= " + open,
+		"url = \"https://h/\"\ngit_credentials = \"" + dir + `/no"`: "no such file",
+		"url = \"https://h/\"\ngit_credentials = \"" + dir + `"`:    "is no file",
+	} {
+		_, err := load(t, "[[credentials]]\n"+text)
+		assert.ErrorContains(t, err, want)
+	}
 }

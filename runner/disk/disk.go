@@ -16,11 +16,16 @@ const (
 )
 
 // Watch returns true when the files in dirs take more than limit bytes, or false when ctx ends. It walks them again and
-// again. It is a guard against mistakes: a process can hide files from it, as in a directory that it cannot read itself.
-func Watch(ctx context.Context, dirs []string, limit int64) bool {
+// again, and calls seen after each whole walk. It is a guard against mistakes: a process can hide files from it, as in a
+// directory that it cannot read itself.
+func Watch(ctx context.Context, dirs []string, limit int64, seen func(bytes int64)) bool {
 	for {
 		began := time.Now()
-		if Taken(ctx, dirs, limit) > limit {
+		bytes := Taken(ctx, dirs, limit)
+		if ctx.Err() == nil {
+			seen(bytes)
+		}
+		if bytes > limit {
 			return true
 		}
 		pause := time.NewTimer(max(pause, share*time.Since(began)))

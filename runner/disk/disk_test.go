@@ -25,8 +25,8 @@ func TestTaken(t *testing.T) {
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), make([]byte, 100_000), 0o600))
-	assert.True(t, Watch(t.Context(), []string{dir}, 50_000))
+	assert.True(t, Watch(t.Context(), []string{dir}, 50_000, func(bytes int64) { assert.Greater(t, bytes, int64(50_000)) }))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.False(t, Watch(ctx, []string{dir}, 1<<30))
+	assert.False(t, Watch(ctx, []string{dir}, 1<<30, func(int64) {}))
 }

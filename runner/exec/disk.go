@@ -9,7 +9,14 @@ import (
 
 // watchDisk ends the command when the files in dirs take more than Spec.Disk, until ctx ends.
 func (r *run) watchDisk(ctx context.Context, dirs []string) {
-	if disk.Watch(ctx, dirs, r.spec.Disk) {
+	if disk.Watch(ctx, dirs, r.spec.Disk, r.takes) {
 		r.end(session.DiskFull, "")
 	}
+}
+
+// takes records how many bytes the files of the session take.
+func (r *run) takes(bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.disk = bytes
 }

@@ -30,6 +30,7 @@ type run struct {
 	by      string        // who cancelled it
 	reason  error         // why the log failed
 	pid     int           // of the command, once it runs
+	disk    int64         // Result.Disk
 	started time.Time
 
 	starting sync.Mutex // a process starts: it inherits what this process has only meanwhile
@@ -133,7 +134,8 @@ func (r *run) explain(result *session.Result) {
 	if r.reason != nil {
 		result.LogError = r.reason.Error()
 	}
-	result.Bytes = r.log.Bytes()
+	result.Bytes, result.Disk = r.log.Bytes(), r.disk
+	result.PatchKnown = r.launch != nil && r.launch.PatchKnown
 }
 
 // follow waits for the end of the command, and ends it when it has to end. ending is called then.

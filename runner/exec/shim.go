@@ -26,6 +26,8 @@ type Launch struct {
 	Spec *session.Spec
 	Dir  string   // the workspace
 	Env  []string // NAME=value, each name once
+	// PatchKnown is Result.PatchKnown.
+	PatchKnown bool
 	// Provide asks the daemon for an environment, and returns when that is there. The error is the daemon's reason, or
 	// the cause of the end of ctx.
 	Provide func(ctx context.Context, need *Need) error
@@ -221,8 +223,13 @@ type stageError struct {
 
 func (e *stageError) Error() string { return e.err.Error() }
 
+func (e *stageError) Unwrap() error { return e.err }
+
 func failed(stage session.Stage, err error) *session.Result {
-	return &session.Result{Version: session.Version, Failure: &session.Failure{Stage: stage, Text: err.Error()}}
+	_, mirror := errors.AsType[*mirrorError](err)
+	return &session.Result{
+		Version: session.Version, Failure: &session.Failure{Stage: stage, Text: err.Error(), Mirror: mirror},
+	}
 }
 
 // summary is the end of the command for the status line of the unit.

@@ -44,14 +44,22 @@ func (w Workspace) fill(ctx context.Context, l *Launch, want *session.Workspace)
 	}
 	mirror := filepath.Join(w.Repository, paths.Mirror)
 	if _, err := os.Stat(mirror); err != nil {
-		return fmt.Errorf("cannot find the mirror of the repository %s: %w (fetch it again)", l.Spec.Repository, err)
+		return &mirrorError{fmt.Errorf("cannot find the mirror of the repository %s: %w (fetch it again)", l.Spec.Repository, err)}
 	}
 	_, err := workspace.Checkout{
 		Source: workspace.Source{Mirror: mirror, URL: want.URL, Commit: want.Commit},
 		Tree:   l.Dir, Record: w.Record, Mirrors: w.module,
 	}.Run(ctx)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, workspace.ErrDiskFull) {
+		return &mirrorError{err} // Run has made the tree anew before
+	}
 	return err
 }
+
+// mirrorError is an error of which the mirror seems to be the reason.
+type mirrorError struct{ error }
+
+func (e *mirrorError) Unwrap() error { return e.error }
 
 // module returns the mirror of a submodule.
 func (w Workspace) module(url string) (string, error) {
@@ -93,7 +101,8 @@ func (p Patch) Prepare(ctx context.Context, l *Launch) error {
 		return err
 	}
 	defer tree.Close()
-	_, err = parsed.Apply(ctx, gitOf{l.Dir}, tree)
+	result, err := parsed.Apply(ctx, gitOf{l.Dir}, tree)
+	l.PatchKnown = result == patch.AppliedAlready
 	return err
 }
 

@@ -61,7 +61,7 @@ func (b Build) build(ctx context.Context, dir, path string, output *os.File) err
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		if disk.Watch(ctx, []string{dir, os.TempDir()}, b.Bytes) {
+		if disk.Watch(ctx, []string{dir, os.TempDir()}, b.Bytes, func(int64) {}) {
 			cancel(errTooLarge)
 		}
 	}()

@@ -20,8 +20,13 @@ const maxModules = 256
 // what a ref means there.
 type Fetch struct {
 	Version int    `json:"version"`
-	URL     string `json:"url"` // with a bundle: where relative URLs of submodules begin
+	ID      string `json:"id"`  // of this order: its result has it, too
+	URL     string `json:"url"` // of a local repository: where relative URLs of submodules begin, or ""
 	Ref     string `json:"ref"` // "" is the default branch, or the commit of the bundle
+	// Local is a repository whose commits come in bundles. Without one, Ref is what it means in the mirror.
+	Local bool `json:"local,omitempty"`
+	// Anew removes the mirrors first, as one of them is damaged.
+	Anew bool `json:"anew,omitempty"`
 	// Time bounds the fetch of each repository, in nanoseconds, and Bytes its size on the disk.
 	Time  time.Duration `json:"time_ns"`
 	Bytes int64         `json:"bytes"`
@@ -30,8 +35,10 @@ type Fetch struct {
 // Fetched is the result of a Fetch.
 type Fetched struct {
 	Version int      `json:"version"`
+	ID      string   `json:"id"` // of the order
 	Failure *Failure `json:"failure,omitempty"`
 	Commit  string   `json:"commit,omitempty"` // what Ref means
+	Bytes   int64    `json:"bytes"`            // of all mirrors, on the disk
 }
 
 // Run fetches into the directory dir, the state of the repository. If there is a bundle, the repository comes from that
@@ -40,13 +47,19 @@ func (f Fetch) Run(ctx context.Context, files Files, dir, credentials string) er
 	if err := files.check(); err != nil {
 		return err
 	}
-	result := Fetched{Version: Version}
 	err := files.order(&f)
+	result := Fetched{Version: Version, ID: f.ID}
 	if err == nil {
 		err = checkVersion(f.Version)
 	}
+	if err == nil && f.Anew {
+		err = errors.Join(os.RemoveAll(filepath.Join(dir, paths.Mirror)), os.RemoveAll(filepath.Join(dir, paths.Modules)))
+	}
 	if err == nil {
 		result.Commit, err = f.fetch(ctx, files[paths.BundleFile], dir, credentials)
+	}
+	if err == nil {
+		result.Bytes, err = workspace.Size(dir)
 	}
 	code := Failed
 	if _, unknown := errors.AsType[*workspace.UnknownRefError](err); unknown {
@@ -62,10 +75,11 @@ func (f Fetch) fetch(ctx context.Context, bundle *os.File, dir, credentials stri
 		Dir: filepath.Join(dir, paths.Mirror), URL: f.URL, Time: f.Time, Bytes: f.Bytes, Credentials: credentials,
 	}
 	err := error(nil)
-	if bundle == nil {
-		err = mirror.Fetch(ctx)
-	} else {
+	switch {
+	case bundle != nil:
 		err = unbundle(ctx, mirror, bundle, filepath.Join(dir, paths.Bundle))
+	case !f.Local:
+		err = mirror.Fetch(ctx)
 	}
 	if err != nil {
 		return "", err

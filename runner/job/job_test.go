@@ -76,10 +76,12 @@ func origin(t *testing.T) string {
 func TestFetch(t *testing.T) {
 	repository, dir := origin(t), t.TempDir()
 	commit := git(t, repository, "rev-parse", "HEAD")
-	order := Fetch{Version: Version, URL: "file://" + repository, Time: time.Minute, Bytes: 1 << 30}
+	order := Fetch{Version: Version, ID: "1", URL: "file://" + repository, Time: time.Minute, Bytes: 1 << 30}
 	f := files(t, order)
 	require.NoError(t, Fetch{}.Run(t.Context(), f, dir, ""))
-	assert.Equal(t, &Fetched{Version: Version, Commit: commit}, result[Fetched](t, f))
+	fetched := result[Fetched](t, f)
+	assert.Equal(t, &Fetched{Version: Version, ID: "1", Commit: commit, Bytes: fetched.Bytes}, fetched)
+	assert.Greater(t, fetched.Bytes, int64(1000))
 	for _, name := range []string{"sub", "deep"} {
 		mirror := filepath.Join(dir, paths.ModuleMirror("file://"+filepath.Dir(repository)+"/"+name))
 		_, err := workspace.Resolve(t.Context(), mirror, "main")
@@ -96,15 +98,30 @@ func TestFetch(t *testing.T) {
 func TestFetchOfABundle(t *testing.T) {
 	repository, dir := origin(t), t.TempDir()
 	commit := git(t, repository, "rev-parse", "HEAD")
-	f := files(t, Fetch{Version: Version, URL: "file://" + repository, Time: time.Minute, Bytes: 1 << 30})
+	f := files(t, Fetch{Version: Version, ID: "1", Local: true, URL: "file://" + repository, Time: time.Minute, Bytes: 1 << 30})
 	bundle, err := os.Create(filepath.Join(t.TempDir(), "bundle"))
 	require.NoError(t, err)
 	require.NoError(t, workspace.WriteBundle(t.Context(), repository, commit, nil, bundle))
 	f[paths.BundleFile], err = os.Open(bundle.Name())
 	require.NoError(t, err)
 	require.NoError(t, Fetch{}.Run(t.Context(), f, dir, ""))
-	assert.Equal(t, &Fetched{Version: Version, Commit: commit}, result[Fetched](t, f))
+	fetched := result[Fetched](t, f)
+	assert.Equal(t, &Fetched{Version: Version, ID: "1", Commit: commit, Bytes: fetched.Bytes}, fetched)
+	assert.Greater(t, fetched.Bytes, int64(1000))
 	assert.NoFileExists(t, filepath.Join(dir, paths.Bundle))
+
+	// Without a bundle, a local repository is what its mirror has. A damaged mirror is made anew.
+	order := Fetch{Version: Version, Ref: commit, Local: true, URL: "file://" + repository, Time: time.Minute, Bytes: 1 << 30}
+	f = files(t, order)
+	require.NoError(t, Fetch{}.Run(t.Context(), f, dir, ""))
+	assert.Equal(t, commit, result[Fetched](t, f).Commit)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, paths.Mirror, "objects")))
+	order.Anew = true
+	f = files(t, order)
+	f[paths.BundleFile], err = os.Open(bundle.Name())
+	require.NoError(t, err)
+	require.NoError(t, Fetch{}.Run(t.Context(), f, dir, ""))
+	assert.Equal(t, commit, result[Fetched](t, f).Commit)
 }
 
 // A build makes nothing but the environment that its unit is for.

@@ -38,6 +38,8 @@ const (
 type Failure struct {
 	Stage Stage  `json:"stage"`
 	Text  string `json:"text"`
+	// Mirror reports that the workspace could not be made, as it seems, because of the repository's mirror.
+	Mirror bool `json:"mirror,omitempty"`
 }
 
 // Result is what the main process of the unit knows of the command's end: facts, no verdict. It is written once, when
@@ -61,6 +63,10 @@ type Result struct {
 	LogError    string `json:"log_error,omitempty"`
 	// Bytes is the size of the output.
 	Bytes int64 `json:"bytes"`
+	// PatchKnown reports that the commit had the change of the patch already.
+	PatchKnown bool `json:"patch_known,omitempty"`
+	// Disk is how many bytes the files of the session took on the disk at the last look; 0 if there was none.
+	Disk int64 `json:"disk,omitempty"`
 	// OOMKills, TaskLimit, MemoryPeak and Invocation are those of Ended, when the command had ended.
 	OOMKills   uint64 `json:"oom_kills"`
 	TaskLimit  uint64 `json:"task_limit"`

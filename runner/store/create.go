@@ -12,9 +12,11 @@ import (
 
 // New is a session to create. Its ID, owner, time and commands are those of the wire.Session.
 type New struct {
-	Session  wire.Session
-	Hold     time.Duration
-	Commands []wire.NewCommand // with all limits
+	Session wire.Session
+	// Repository is the key of a repository that the session uses; "" is none.
+	Repository string
+	Hold       time.Duration
+	Commands   []wire.NewCommand // with all limits
 }
 
 // Create stores a session with its commands, which get the numbers from 1.
@@ -26,9 +28,13 @@ func (s *Store) Create(ctx context.Context, n New) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		v := n.Session
 		_, err := tx.ExecContext(ctx, `INSERT INTO sessions (id, owner, owner_name, state, created, used, repository, ref,
-			commit_id, patch, environment, network, secrets, hold) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			commit_id, patch, environment, network, secrets, hold, repository_key)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			v.ID, v.Owner.UID, v.Owner.Name, wire.SessionActive, nanos(v.Created), nanos(v.Created), v.Repository, v.Ref,
-			v.Commit, v.Patch, v.Environment, v.Network, string(secrets), n.Hold)
+			v.Commit, v.Patch, v.Environment, v.Network, string(secrets), n.Hold, n.Repository)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `UPDATE repositories SET used = ? WHERE key = ?`, nanos(v.Created), n.Repository)
+		}
 		for _, c := range n.Commands {
 			if err == nil {
 				_, err = add(ctx, tx, v.ID, c, v.Created)
@@ -76,7 +82,10 @@ type Live struct {
 	Number      int
 	Owner       uint32
 	State       wire.CommandState
-	Repository  string
+	Repository  string // key
+	URL         string // of the repository: relative URLs of submodules begin there
+	Commit      string
+	Patch       string // sha256
 	Environment string // as the session asked for it
 	Network     bool
 	CancelledBy string
@@ -86,14 +95,16 @@ type Live struct {
 	Command     wire.NewCommand
 }
 
-const selectLive = `SELECT s.id, c.number, s.owner, c.state, s.repository, s.environment, s.network, c.cancelled_by, s.secrets,
+const selectLive = `SELECT s.id, c.number, s.owner, c.state, s.repository_key,
+	ifnull(r.url, ''), s.commit_id, s.patch, s.environment, s.network, c.cancelled_by, s.secrets,
 	s.hold, EXISTS (SELECT 1 FROM leases WHERE session = s.id), c.command
-	FROM commands AS c JOIN sessions AS s ON s.id = c.session `
+	FROM commands AS c JOIN sessions AS s ON s.id = c.session
+	LEFT JOIN repositories AS r ON r.key = s.repository_key `
 
 func scanLive(row interface{ Scan(...any) error }) (l Live, err error) {
 	var secrets, command []byte
-	err = row.Scan(&l.Session, &l.Number, &l.Owner, &l.State, &l.Repository, &l.Environment, &l.Network, &l.CancelledBy, &secrets,
-		&l.Hold, &l.Leased, &command)
+	err = row.Scan(&l.Session, &l.Number, &l.Owner, &l.State, &l.Repository, &l.URL, &l.Commit, &l.Patch, &l.Environment,
+		&l.Network, &l.CancelledBy, &secrets, &l.Hold, &l.Leased, &command)
 	if err == nil {
 		err = errors.Join(json.Unmarshal(secrets, &l.Secrets), json.Unmarshal(command, &l.Command))
 	}

@@ -47,7 +47,7 @@ func (s *Store) Sessions(ctx context.Context, p Page) (wire.Sessions, error) {
 	if p.State != "" {
 		where, args = where+` AND s.state = ?`, append(args, p.State)
 	}
-	last, err := s.scanSessions(ctx, &page.Sessions, where+` ORDER BY s.seq DESC LIMIT ?`, append(args, p.Limit)...)
+	last, err := scanSessions(ctx, s.reads, &page.Sessions, where+` ORDER BY s.seq DESC LIMIT ?`, append(args, p.Limit)...)
 	if err == nil && len(page.Sessions) == p.Limit {
 		page.Next = strconv.FormatInt(last, 36)
 	}
@@ -76,8 +76,13 @@ func (s *Store) lastCommands(ctx context.Context, sessions []wire.Session, oldes
 	return nil
 }
 
-func (s *Store) scanSessions(ctx context.Context, to *[]wire.Session, where string, args ...any) (last int64, err error) {
-	rows, err := s.reads.QueryContext(ctx, selectSessions+where, args...)
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func scanSessions(ctx context.Context, from querier, to *[]wire.Session, where string, args ...any) (last int64, err error) {
+	rows, err := from.QueryContext(ctx, selectSessions+where, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -139,15 +144,20 @@ func scanCommands(rows *sql.Rows, take func(session string, c wire.Command)) err
 
 // Session returns a session with all its commands.
 func (s *Store) Session(ctx context.Context, v Viewer, id string) (wire.Session, error) {
+	one, err := s.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // what both statements see is of one moment
+	if err != nil {
+		return wire.Session{}, err
+	}
+	defer one.Rollback() //nolint:errcheck // it has changed nothing
 	var found []wire.Session
-	_, err := s.scanSessions(ctx, &found, `WHERE s.id = ? AND (s.owner = ? OR ?)`, id, v.UID, v.All)
+	_, err = scanSessions(ctx, one, &found, `WHERE s.id = ? AND (s.owner = ? OR ?)`, id, v.UID, v.All)
 	if err != nil {
 		return wire.Session{}, err
 	}
 	if len(found) == 0 {
 		return wire.Session{}, ErrNotFound
 	}
-	rows, err := s.reads.QueryContext(ctx, selectCommands+`WHERE c.session = ? ORDER BY c.number`, id)
+	rows, err := one.QueryContext(ctx, selectCommands+`WHERE c.session = ? ORDER BY c.number`, id)
 	if err != nil {
 		return wire.Session{}, err
 	}

@@ -63,4 +63,24 @@ var steps = []string{
 		owner INTEGER PRIMARY KEY, -- user ID: nobody is given what commands of others report
 		facts TEXT NOT NULL -- environment.Facts, JSON
 	) STRICT;`,
+	// repositories
+	`CREATE TABLE repositories (
+		key TEXT PRIMARY KEY,
+		owner INTEGER NOT NULL, -- user ID
+		url TEXT NOT NULL, -- of a local one: where relative URLs of its submodules begin, or ''
+		path TEXT NOT NULL, -- of a local one
+		fetched INTEGER NOT NULL DEFAULT 0, -- 0: there is no mirror, or none that can be used
+		used INTEGER NOT NULL,
+		bytes INTEGER NOT NULL DEFAULT 0, -- on the disk, after the last fetch
+		damaged INTEGER NOT NULL DEFAULT 0 -- the next fetch makes the mirror anew
+	) STRICT, WITHOUT ROWID;
+	CREATE INDEX repositories_of_owner ON repositories (owner);
+	CREATE TABLE commits ( -- that a mirror has, with all their submodules
+		repository TEXT NOT NULL REFERENCES repositories (key) ON DELETE CASCADE,
+		commit_id TEXT NOT NULL,
+		seen INTEGER NOT NULL,
+		PRIMARY KEY (repository, commit_id)
+	) STRICT, WITHOUT ROWID;
+	ALTER TABLE sessions ADD COLUMN repository_key TEXT NOT NULL DEFAULT '';
+	CREATE INDEX sessions_with_repository ON sessions (repository_key) WHERE repository_key <> '' AND state <> 'closed';`,
 }

@@ -189,7 +189,8 @@ func TestMigration(t *testing.T) {
 		path := filepath.Join(t.TempDir(), FileName)
 		old, err := sqlite.Open(t.Context(), path, steps[:version]...)
 		require.NoError(t, err)
-		_, err = old.Exec(`INSERT INTO sessions VALUES (1, ?, 1000, 'alice', 'closed', 1, 2, '', '', '', '', 'none', 0, '[]', 0, 0)`, id(1))
+		_, err = old.Exec(`INSERT INTO sessions (seq, id, owner, owner_name, state, created, used, repository, ref,
+			commit_id, patch, environment, network, secrets, hold) VALUES (1, ?, 1000, 'alice', 'closed', 1, 2, '', '', '', '', 'none', 0, '[]', 0)`, id(1))
 		require.NoError(t, err)
 		require.NoError(t, old.Close())
 		s, err := Open(t.Context(), path)

@@ -32,10 +32,17 @@ type Mirror struct {
 	URL   string        // as CheckURL accepts it
 	Time  time.Duration // bound of a fetch
 	Bytes int64         // bound of the repository on the disk
-	// Credentials begins the paths of the files git-credentials (gitcredentials(7), a line https://USER:TOKEN@HOST), ssh-key
-	// and ssh-known-hosts, each if it is needed. "" is none of them.
+	// Credentials begins the paths of the files GitCredentials, SSHKey and SSHKnownHosts, each if it is needed. "" is none
+	// of them.
 	Credentials string
 }
+
+// The files of credentials.
+const (
+	GitCredentials = "git-credentials" // git-credential-store(1): a line https://USER:TOKEN@HOST
+	SSHKey         = "ssh-key"         // a private key, as ssh(1) reads it
+	SSHKnownHosts  = "ssh-known-hosts" // the keys of the hosts, sshd(8)
+)
 
 var scp = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9_.-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*:[^:-][^\x00-\x20]*$`)
 
@@ -178,7 +185,7 @@ func (m Mirror) into(ctx context.Context, format string, fetch func(git) error) 
 
 // within returns the size of a mirror, or ErrTooLarge.
 func (m Mirror) within(dir string) (int64, error) {
-	size, err := sizeOf(dir)
+	size, err := Size(dir)
 	if err == nil && size >= m.Bytes {
 		err = fmt.Errorf("%w (%d of %d bytes)", ErrTooLarge, size, m.Bytes)
 	}
@@ -238,7 +245,7 @@ func (m Mirror) config() []string {
 	for _, transport := range []string{"https", "http", "ssh", "git", "file"} {
 		all = append(all, "protocol."+transport+".allow=always")
 	}
-	if file := m.credential("git-credentials"); file != "" {
+	if file := m.credential(GitCredentials); file != "" {
 		all = append(all, "credential.helper=store --file="+shellQuote(file))
 	}
 	return all
@@ -246,10 +253,10 @@ func (m Mirror) config() []string {
 
 func (m Mirror) environment() []string {
 	ssh := "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes"
-	if file := m.credential("ssh-key"); file != "" {
+	if file := m.credential(SSHKey); file != "" {
 		ssh += " -o IdentitiesOnly=yes -i " + shellQuote(file)
 	}
-	if file := m.credential("ssh-known-hosts"); file != "" {
+	if file := m.credential(SSHKnownHosts); file != "" {
 		ssh += " -o " + shellQuote("UserKnownHostsFile="+file)
 	}
 	env := []string{"GIT_SSH_COMMAND=" + ssh}
@@ -286,8 +293,8 @@ func boundFiles(process *os.Process, bytes int64) error {
 	return err
 }
 
-// sizeOf returns how many bytes the files of a directory have.
-func sizeOf(dir string) (int64, error) {
+// Size returns how many bytes the files of a directory have.
+func Size(dir string) (int64, error) {
 	var size int64
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !e.Type().IsRegular() {

@@ -92,7 +92,7 @@ func TestFetchBounds(t *testing.T) {
 		require.ErrorIs(t, small.Fetch(t.Context()), ErrTooLarge)
 	}
 	assert.NoDirExists(t, fresh.Dir, "a first fetch that fails leaves no mirror")
-	size, err := sizeOf(m.Dir)
+	size, err := Size(m.Dir)
 	require.NoError(t, err)
 	assert.Less(t, size, int64(3<<20), "the bound is kept while the fetch goes on")
 	require.NoError(t, m.Fetch(t.Context()), "a larger bound mends it")

@@ -136,6 +136,9 @@ func resolve(base, url string) (string, error) {
 	if !strings.HasPrefix(url, "./") && !strings.HasPrefix(url, "../") {
 		return url, CheckURL(url)
 	}
+	if base == "" {
+		return "", fmt.Errorf("its URL %s is relative, and the repository has none: add a remote named origin", url)
+	}
 	base = strings.TrimSuffix(base, "/")
 	for {
 		if rest, ok := strings.CutPrefix(url, "./"); ok {

@@ -30,6 +30,18 @@ func runnerEvents() []event {
 			"The client received the reason, which is CODEX_ERROR. The output of git:\n" +
 				"  journalctl -u codex-repository@@CODEX_KEY@.service\n" +
 				"/etc/codex-runner/runner.toml has the credentials of repositories."},
+		{"mirror-damaged", "e9a1ba44134f4bbb8ce4e481322e14d2", "a mirror seems to be damaged: the next session of its repository makes it anew",
+			"The mirror of a repository seems to be damaged",
+			"A session could not make its workspace, and ended so; CODEX_ERROR has the reason. The next\n" +
+				"session of the repository @CODEX_REPOSITORY@ has the whole repository fetched again."},
+		{"mirror-unexamined", "62ffd740d8b74382ae06a7815fb5d49c", "cannot record that a mirror is damaged",
+			"A damaged mirror is not recorded as such",
+			"The store cannot be written; CODEX_ERROR has the reason, such as a full disk. To have the\n" +
+				"mirror removed: systemctl start codex-sweep@repository-@CODEX_REPOSITORY@.service"},
+		{"bounds-unkept", "3af03727757445119e8183bc8e9f42aa", "cannot keep mirrors and workspaces within their bounds",
+			"Mirrors or workspaces take more than they may",
+			"CODEX_ERROR has the reason. The service tries again every few seconds. `journalctl -u\n" +
+				"'codex-sweep@*'` has more."},
 		{"environment-built", "42fd3ae52d944c3b907d03c1f16dc373", "an environment was built",
 			"An environment was built",
 			"The environment @CODEX_ENVIRONMENT@ has the packages of a @CODEX_PROVIDER@ project, once for\n" +

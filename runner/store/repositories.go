@@ -1,0 +1,167 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"codex-proxy/runner/workspace"
+)
+
+// Repository is a mirror, and what it is a mirror of.
+type Repository struct {
+	Key     string
+	Owner   uint32    // user ID
+	URL     string    // of a local one: where relative URLs of its submodules begin, or ""
+	Path    string    // of a local one, whose commits come in bundles; "" of others
+	Fetched time.Time // zero if there is no mirror that can be used
+	Used    time.Time
+	Bytes   int64 // on the disk, after the last fetch
+	Damaged bool  // the next fetch makes the mirror anew
+	InUse   bool  // by a session that is not closed
+}
+
+// Name is the URL or the local path.
+func (r Repository) Name() string {
+	if r.Path != "" {
+		return r.Path
+	}
+	return r.URL
+}
+
+const selectRepositories = `SELECT key, owner, url, path, fetched, used, bytes, damaged, EXISTS
+	(SELECT 1 FROM sessions WHERE repository_key = key AND repository_key <> '' AND state <> 'closed') FROM repositories `
+
+func scanRepository(row interface{ Scan(...any) error }) (r Repository, err error) {
+	var fetched, used int64
+	err = row.Scan(&r.Key, &r.Owner, &r.URL, &r.Path, &fetched, &used, &r.Bytes, &r.Damaged, &r.InUse)
+	r.Fetched, r.Used = at(fetched), at(used)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return r, err
+}
+
+// AddRepository stores a repository, unless there is one with its key. The URL of a local one may change.
+func (s *Store) AddRepository(ctx context.Context, r Repository) error {
+	known, err := s.Repository(ctx, r.Key)
+	if err == nil && known.URL == r.URL || err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	_, err = s.db.ExecContext(ctx, `INSERT INTO repositories (key, owner, url, path, used) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT DO UPDATE SET url = excluded.url`, r.Key, r.Owner, r.URL, r.Path, nanos(r.Used))
+	return err
+}
+
+// Repository returns the repository with the key.
+func (s *Store) Repository(ctx context.Context, key string) (Repository, error) {
+	return scanRepository(s.reads.QueryRowContext(ctx, selectRepositories+`WHERE key = ?`, key))
+}
+
+// Repositories returns those that the viewer owns, or all; the one that was used least recently comes first.
+func (s *Store) Repositories(ctx context.Context, v Viewer) ([]Repository, error) {
+	rows, err := s.reads.QueryContext(ctx, selectRepositories+`WHERE owner = ? OR ? ORDER BY used, key`, v.UID, v.All)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []Repository
+	for rows.Next() {
+		r, err := scanRepository(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, rows.Err()
+}
+
+// mostCommits is how many commits of a repository are kept; the others can be asked for again.
+const mostCommits = 1000
+
+// Fetched records that the mirror of a repository has a commit, and its size.
+func (s *Store) Fetched(ctx context.Context, key, commit string, bytes int64, now time.Time) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
+		err := changed(tx.ExecContext(ctx, `UPDATE repositories SET fetched = ?, used = ?, bytes = ?, damaged = 0 WHERE key = ?`,
+			nanos(now), nanos(now), bytes, key))
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `INSERT INTO commits (repository, commit_id, seen) VALUES (?, ?, ?)
+				ON CONFLICT DO UPDATE SET seen = excluded.seen`, key, commit, nanos(now))
+		}
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `DELETE FROM commits WHERE repository = ?1 AND commit_id IN (SELECT commit_id
+				FROM commits WHERE repository = ?1 ORDER BY seen DESC LIMIT -1 OFFSET ?2)`, key, mostCommits)
+		}
+		return err
+	})
+}
+
+// Knows reports whether the mirror of the repository has the commit, as far as the store knows.
+func (s *Store) Knows(ctx context.Context, key, commit string) (known bool, err error) {
+	err = s.reads.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM commits WHERE repository = ? AND commit_id = ?)`,
+		key, commit).Scan(&known)
+	return known, err
+}
+
+// Commits returns the commits of a repository that were fetched last, at most limit.
+func (s *Store) Commits(ctx context.Context, key string, limit int) ([]string, error) {
+	rows, err := s.reads.QueryContext(ctx, `SELECT commit_id FROM commits WHERE repository = ? ORDER BY seen DESC LIMIT ?`,
+		key, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := []string{}
+	for rows.Next() {
+		var commit string
+		if err := rows.Scan(&commit); err != nil {
+			return nil, err
+		}
+		all = append(all, commit)
+	}
+	return all, rows.Err()
+}
+
+// Damaged records that the mirror of a repository lacks something: no commit of it is known any more.
+func (s *Store) Damaged(ctx context.Context, key string) error {
+	return s.forget(ctx, key, `UPDATE repositories SET fetched = 0, damaged = 1 WHERE key = ?`)
+}
+
+// Abandon forgets all commits of a repository, whose mirror is about to be removed. The error is ErrState if a session
+// that is not closed uses it.
+func (s *Store) Abandon(ctx context.Context, key string) error {
+	return s.forget(ctx, key, `UPDATE repositories SET fetched = 0 WHERE key = ? AND NOT EXISTS
+		(SELECT 1 FROM sessions WHERE repository_key = key AND repository_key <> '' AND state <> 'closed')`)
+}
+
+func (s *Store) forget(ctx context.Context, key, update string) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
+		err := changed(tx.ExecContext(ctx, update, key))
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `DELETE FROM commits WHERE repository = ?`, key)
+		}
+		return err
+	})
+}
+
+// RemoveRepository forgets a repository whose mirror was removed.
+func (s *Store) RemoveRepository(ctx context.Context, key string) error {
+	_, err := s.db.ExecContext(ctx, `DELETE FROM repositories WHERE key = ? AND fetched = 0`, key)
+	return err
+}
+
+// Pool returns all workspaces.
+func (s *Store) Pool(ctx context.Context) (all workspace.Pool, err error) {
+	err = s.write(ctx, func(tx *sql.Tx) error {
+		all, err = pool(ctx, tx)
+		return err
+	})
+	return all, err
+}
+
+// RemoveWorkspace forgets a workspace whose files were removed. The error is ErrState if a session leases it.
+func (s *Store) RemoveWorkspace(ctx context.Context, number int) error {
+	return changed(s.db.ExecContext(ctx, `DELETE FROM workspaces WHERE number = ?1 AND NOT EXISTS
+		(SELECT 1 FROM leases WHERE workspace = ?1)`, number))
+}
