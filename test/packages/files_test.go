@@ -12,39 +12,50 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Both formats hold the same files, except those of one format alone.
+// Both formats of a package hold the same files, except those of one format alone.
 func TestFiles(t *testing.T) {
 	t.Parallel()
-	p := built(t)
 	tools(t, "dpkg-deb", "rpm", "tar")
-	inDeb := strings.Fields(output(t, "sh", "-c",
-		"dpkg-deb --fsys-tarfile "+p.deb+" | tar --list | grep -v '/$' | sed 's/^[.]//'"))
-	inRPM := strings.Fields(output(t, "rpm", "--query", "--package", "--list", p.rpm))
-
-	for _, file := range without(inDeb, inRPM) {
-		assert.Regexp(t, `^(/etc/codex-proxy/workers/default.toml$|/usr/share/(doc|lintian|zsh/vendor-completions)/)`,
-			file, "only in the .deb")
+	var all []string
+	for _, p := range built(t) {
+		inDeb, inRPM := p.inDeb(t), p.inRPM(t)
+		name := p.name
+		for _, file := range without(inDeb, inRPM) {
+			assert.Regexp(t, `^(/etc/codex-proxy/workers/default.toml$|/usr/share/(doc|lintian|zsh/vendor-completions)/)`,
+				file, "only in the .deb")
+		}
+		for _, file := range without(inRPM, inDeb) {
+			assert.Regexp(t,
+				`^(/etc/`+name+`(/workers|/dependencies)?$|/usr/lib/`+name+`$|`+
+					`/usr/share/`+name+`(/default.toml|/dependencies)?$|`+
+					`/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`,
+				file, "only in the .rpm")
+		}
+		for _, document := range documents(t, p.documents) {
+			assert.Contains(t, inDeb, "/usr/share/doc/"+name+"/"+document)
+			assert.Contains(t, inRPM, "/usr/share/doc/"+name+"/"+document)
+		}
+		assert.Equal(t, p.settings+p.settingsOfDeb, output(t, "dpkg-deb", "--info", p.deb, "conffiles"))
+		assert.Equal(t, p.settings, output(t, "rpm", "--query", "--package", "--configfiles", p.rpm))
+		all = append(all, append(inDeb, without(inRPM, inDeb)...)...)
 	}
-	for _, file := range without(inRPM, inDeb) {
-		assert.Regexp(t,
-			`^(/etc/codex-proxy(/workers|/dependencies)?$|/usr/lib/codex-proxy$|`+
-				`/usr/share/codex-proxy(/default.toml|/dependencies)?$|`+
-				`/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`,
-			file, "only in the .rpm")
-	}
+	slices.Sort(all)
+	assert.Equal(t, slices.Compact(slices.Clone(all)), all, "the packages have no file in common")
 	for _, file := range shipped(t) {
-		assert.True(t, slices.ContainsFunc(inDeb, func(f string) bool { return strings.HasSuffix(f, "/"+file) }),
+		assert.True(t, slices.ContainsFunc(all, func(f string) bool { return strings.HasSuffix(f, "/"+file) }),
 			"%s is not in the packages", file)
 	}
-	for _, document := range documents(t) {
-		assert.Contains(t, inDeb, "/usr/share/doc/codex-proxy/"+document)
-		assert.Contains(t, inRPM, "/usr/share/doc/codex-proxy/"+document)
-	}
+}
 
-	settings := "/etc/codex-proxy/config.toml\n"
-	assert.Equal(t, settings+"/etc/codex-proxy/workers/default.toml\n",
-		output(t, "dpkg-deb", "--info", p.deb, "conffiles"))
-	assert.Equal(t, settings, output(t, "rpm", "--query", "--package", "--configfiles", p.rpm))
+func (p pair) inDeb(t *testing.T) []string {
+	t.Helper()
+	return strings.Fields(output(t, "sh", "-c",
+		"dpkg-deb --fsys-tarfile "+p.deb+" | tar --list | grep -v '/$' | sed 's/^[.]//'"))
+}
+
+func (p pair) inRPM(t *testing.T) []string {
+	t.Helper()
+	return strings.Fields(output(t, "rpm", "--query", "--package", "--list", p.rpm))
 }
 
 // shipped are the files of packaging that are installed unchanged.
@@ -64,10 +75,10 @@ func shipped(t *testing.T) []string {
 	return names
 }
 
-// documents are the files of docs, by their paths below it.
-func documents(t *testing.T) (names []string) {
+// documents are the files of docs that match, by their paths below it.
+func documents(t *testing.T, patterns []string) (names []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", "clients/*.md"} {
+	for _, pattern := range patterns {
 		found, err := fs.Glob(os.DirFS("../../docs"), pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, found, pattern)

@@ -17,17 +17,41 @@ import (
 	"codex-proxy/test/machine"
 )
 
-// pair is the packages of one build.
-type pair struct{ deb, rpm string }
+// pair is a package in both formats.
+type pair struct {
+	name, deb, rpm string
+	programs       []string // without the first slash
+	// Lines of the files of settings, and those of the .deb alone.
+	settings, settingsOfDeb string
+	documents               []string // patterns below docs
+}
+
+// pairs are all packages, without their files.
+func pairs() []pair {
+	return []pair{
+		{
+			name: "codex-proxy", programs: []string{"usr/bin/codex-proxy", "usr/lib/codex-proxy/codex-proxy-traces"},
+			settings: "/etc/codex-proxy/config.toml\n", settingsOfDeb: "/etc/codex-proxy/workers/default.toml\n",
+			documents: []string{"*.md", "clients/*.md"},
+		},
+		{
+			name: "codex-runner", programs: []string{"usr/bin/codex-runner", "usr/lib/codex-runner/codex-runner-unit"},
+			settings: "/etc/codex-runner/runner.toml\n", documents: []string{"runner*.md"},
+		},
+	}
+}
 
 // built are the packages of this machine's architecture, as make test sets them.
-func built(t *testing.T) pair {
+func built(t *testing.T) []pair {
 	t.Helper()
-	p := pair{os.Getenv("CODEX_PROXY_TEST_DEB"), os.Getenv("CODEX_PROXY_TEST_RPM")}
-	if p.deb == "" || p.rpm == "" {
-		unable(t, "CODEX_PROXY_TEST_DEB and CODEX_PROXY_TEST_RPM are not set; `make test` sets them")
+	all := pairs()
+	for i, variable := range []string{"CODEX_PROXY_TEST_", "CODEX_PROXY_TEST_RUNNER_"} {
+		all[i].deb, all[i].rpm = os.Getenv(variable+"DEB"), os.Getenv(variable+"RPM")
+		if all[i].deb == "" || all[i].rpm == "" {
+			unable(t, variable+"DEB and "+variable+"RPM are not set; `make test` sets them")
+		}
 	}
-	return p
+	return all
 }
 
 // tools skips the test where one of these programs is missing.
@@ -50,7 +74,9 @@ func unable(t *testing.T, why string) {
 
 func TestLint(t *testing.T) {
 	t.Parallel()
-	lint(t, built(t))
+	for _, p := range built(t) {
+		lint(t, p)
+	}
 }
 
 // lint accepts from lintian only errors and warnings overridden with a reason, and from
@@ -77,7 +103,7 @@ func lint(t *testing.T, p pair) {
 		}
 	}
 	slices.Sort(tags)
-	assert.Equal(t, []string{"no-signature", "statically-linked-binary", "statically-linked-binary"}, tags, "%s", out)
+	assert.Equal(t, []string{"no-signature", "statically-linked-binary", "statically-linked-binary"}, tags, "%s: %s", p.name, out)
 }
 
 // The same tree in another place, at another time.
@@ -88,30 +114,32 @@ func TestBuildAgain(t *testing.T) {
 	tree := t.TempDir()
 	for _, source := range []string{
 		"Makefile", "go.mod", "go.sum", "README.md", "CHANGELOG.md", "LICENSE",
-		"cmd", "internal", "notify", "units", "probes", "proxy", "packaging", "deb", "rpm", "docs", "test",
+		"cmd", "internal", "notify", "units", "probes", "proxy", "runner", "packaging", "deb", "rpm", "docs", "test",
 	} {
 		output(t, "cp", "--recursive", "../../"+source, tree)
 	}
 
 	t.Run("gives the same bytes", func(t *testing.T) {
-		second := build(t, tree, runtime.GOARCH)
-		for _, files := range [][2]string{{first.deb, second.deb}, {first.rpm, second.rpm}} {
-			assert.True(t, read(t, files[0]) == read(t, files[1]), "%s and %s differ", files[0], files[1])
+		for i, second := range build(t, tree, runtime.GOARCH) {
+			for _, files := range [][2]string{{first[i].deb, second.deb}, {first[i].rpm, second.rpm}} {
+				assert.True(t, read(t, files[0]) == read(t, files[1]), "%s and %s differ", files[0], files[1])
+			}
+			staticPIE(t, second, map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH])
 		}
-		staticPIE(t, second, map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH])
 	})
 
 	t.Run("for arm64", func(t *testing.T) {
-		p := build(t, tree, "arm64")
-		lint(t, p)
-		staticPIE(t, p, elf.EM_AARCH64)
-		assert.Equal(t, "arm64\n", output(t, "dpkg-deb", "--field", p.deb, "Architecture"))
-		assert.Equal(t, "aarch64", output(t, "rpm", "--query", "--package", "--queryformat=%{arch}", p.rpm))
+		for _, p := range build(t, tree, "arm64") {
+			lint(t, p)
+			staticPIE(t, p, elf.EM_AARCH64)
+			assert.Equal(t, "arm64\n", output(t, "dpkg-deb", "--field", p.deb, "Architecture"))
+			assert.Equal(t, "aarch64", output(t, "rpm", "--query", "--package", "--queryformat=%{arch}", p.rpm))
+		}
 	})
 }
 
 // build makes the packages in tree.
-func build(t *testing.T, tree, arch string) pair {
+func build(t *testing.T, tree, arch string) []pair {
 	t.Helper()
 	cmd := exec.Command("make", "deb", "rpm", "ARCH="+arch)
 	cmd.Dir = tree
@@ -119,7 +147,11 @@ func build(t *testing.T, tree, arch string) pair {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	called := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
-	return pair{only(t, tree, "*_"+arch+".deb"), only(t, tree, "*."+called+".rpm")}
+	all := pairs()
+	for i, p := range all {
+		all[i].deb, all[i].rpm = only(t, tree, p.name+"_*_"+arch+".deb"), only(t, tree, p.name+"-*."+called+".rpm")
+	}
+	return all
 }
 
 // only is the one file that matches in the tree's build.
@@ -144,7 +176,7 @@ func staticPIE(t *testing.T, p pair, want elf.Machine) {
 	t.Helper()
 	tree := t.TempDir()
 	output(t, "dpkg-deb", "--extract", p.deb, tree)
-	for _, program := range []string{"usr/bin/codex-proxy", "usr/lib/codex-proxy/codex-proxy-traces"} {
+	for _, program := range p.programs {
 		staticPIEProgram(t, filepath.Join(tree, program), want)
 	}
 }
