@@ -10,6 +10,7 @@ type book struct {
 	summary, description string   // of its page
 	status               [][2]string
 	files                [][2]string // of all pages
+	operations           string      // the document with the sections of unit pages
 	settings             []settingsPage
 	units                []unitPage
 	// The pages that the page of the program, those of settings and those of units name.
@@ -19,7 +20,7 @@ type book struct {
 // settingsPage is a page about a file of settings, made of its reference file.
 type settingsPage struct{ name, path, summary, source string }
 
-// unitPage is a page about units, with sections of docs/operations.md.
+// unitPage is a page about units, with sections of the book's document for operators.
 type unitPage struct {
 	unit, summary, synopsis, description string
 	paragraphs                           []string // after the description

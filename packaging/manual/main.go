@@ -1,7 +1,7 @@
 // Command manual writes the files that the packages hold beside a program: man
 // pages and shell completions, the compressed changelog and the licences. The pages
 // come from the program's command tree, the reference files in packaging/etc, the
-// units and docs/operations.md, so that they cannot disagree with them. It runs in
+// units and the documents for operators, so that they cannot disagree with them. It runs in
 // the repository's root. The name of FILE is that of the program: books.go has one
 // book for each.
 //

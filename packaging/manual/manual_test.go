@@ -184,7 +184,7 @@ func TestUnitPages(t *testing.T) {
 	assert.Contains(t, dependency, "RestartPreventExitStatus= A refused start and an invalid file")
 	assert.Contains(t, rendered(t, "codex-runner/man/codex-runner.service.8.gz"), "Restart= Sessions run on meanwhile")
 	var r roff
-	assert.ErrorContains(t, r.sectionOf("# T\n\n## One\n", "Two"), `has no section "Two"`)
+	assert.ErrorContains(t, r.sectionOf("# T\n\n## One\n", "Two"), `there is no section "Two"`)
 }
 
 // installed puts the program on PATH and returns the path of a completion script.

@@ -24,7 +24,7 @@ func marked(text string) string {
 func (r *roff) sectionOf(text, title string) error {
 	_, rest, ok := strings.Cut(text, "\n## "+title+"\n")
 	if !ok {
-		return fmt.Errorf("%s has no section %q", operations, title)
+		return fmt.Errorf("there is no section %q", title)
 	}
 	body, _, _ := strings.Cut(rest, "\n## ")
 	r.section(title)

@@ -6,10 +6,7 @@ import (
 	"strings"
 )
 
-const (
-	unitDir    = "packaging/systemd/"
-	operations = "docs/operations.md"
-)
+const unitDir = "packaging/systemd/"
 
 // sources are the texts that the pages of a book are made of.
 type sources struct {
@@ -26,7 +23,7 @@ func (b book) pages(commands []command) (map[string]string, error) {
 	if s.date, err = date(); err != nil {
 		return nil, err
 	}
-	if err := s.read(operations); err != nil {
+	if err := s.read(b.operations); err != nil {
 		return nil, err
 	}
 	pages := map[string]string{"man/" + b.program + ".1": s.programPage()}
@@ -111,8 +108,8 @@ func (s sources) unitPage(u unitPage) (string, error) {
 		r.paragraph(text)
 	}
 	for _, title := range u.sections {
-		if err := r.sectionOf(s.files[operations], title); err != nil {
-			return "", err
+		if err := r.sectionOf(s.files[s.operations], title); err != nil {
+			return "", fmt.Errorf("%s: %w", s.operations, err)
 		}
 	}
 	r.unit(s.files[unitDir+u.unit])

@@ -8,9 +8,10 @@ const (
 )
 
 var proxyBook = book{
-	program: "codex-proxy",
-	sources: []string{"./cmd/codex-proxy", "./cmd/codex-proxy-traces"},
-	summary: "OpenAI-compatible endpoint in front of codex workers",
+	operations: "docs/operations.md",
+	program:    "codex-proxy",
+	sources:    []string{"./cmd/codex-proxy", "./cmd/codex-proxy-traces"},
+	summary:    "OpenAI-compatible endpoint in front of codex workers",
 	description: "codex-proxy serves the OpenAI API in front of codex app-server. " +
 		"Each worker is a systemd unit of its own, which systemd watches and restarts; readiness follows the real handshake with the worker. " +
 		strong + "systemctl start codex-proxy" + plain + " starts everything.",

@@ -3,7 +3,7 @@ package main
 const runnerFile = "packaging/runner/runner.toml"
 
 var runnerBook = book{
-	program: "codex-runner",
+	program: "codex-runner", operations: "docs/runner-operations.md",
 	sources: []string{"./cmd/codex-runner", "./cmd/codex-runner-unit"},
 	summary: "commands in supervised sessions",
 	description: "codex-runner takes a repository, a ref, perhaps a patch, an environment and a command. It runs the " +
@@ -14,7 +14,7 @@ var runnerBook = book{
 		{"codex-runner.toml", "/etc/codex-runner/runner.toml", "settings of the daemon", runnerFile},
 	},
 	settingsSeeAlso: []string{"codex-runner(1)", "codex-runner.service(8)", "codex-session@.service(8)"},
-	unitSeeAlso: []string{"codex-runner(1)", "codex-runner.toml(5)", "systemd.exec(5)", "systemd.resource-control(5)"},
+	unitSeeAlso:     []string{"codex-runner(1)", "codex-runner.toml(5)", "systemd.exec(5)", "systemd.resource-control(5)"},
 	units: []unitPage{
 		{
 			unit: "codex-runner.service", summary: "the daemon of codex-runner under systemd",
@@ -22,6 +22,7 @@ var runnerBook = book{
 			description: "codex-runner.service queues commands and starts the units that run them. Its clients connect to the " +
 				"socket of codex-runner.socket, which keeps connections while the service restarts. Commands that run do not " +
 				"depend on the service: they go on when it ends, and the next one finds them.",
+			sections: []string{"Health", "Journal", "Metrics"},
 		},
 		{
 			unit: "codex-session@.service", summary: "a session's command under systemd",
@@ -61,6 +62,7 @@ var runnerBook = book{
 	files: [][2]string{
 		{"/etc/codex-runner/runner.toml", "Settings of the daemon."},
 		{"/run/codex-runner/api.sock", "The API, which the commands for people use."},
+		{"/run/codex-runner/codex-runner.prom", "Metrics for node exporter."},
 		{"/var/lib/codex-runner", "Sessions: their commands, output and artifacts."},
 	},
 }
