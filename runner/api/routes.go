@@ -31,6 +31,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request, _ caller) error 
 	}
 	v.Sessions, v.Workspaces, v.Leased = tally.AllSessions(), tally.Workspaces, tally.Leased
 	v.Environments, v.EnvironmentBytes = tally.Environments, tally.EnvironmentBytes
+	v.Repositories, v.RepositoryBytes = tally.Repositories, tally.RepositoryBytes
 	disk, err := s.Runner.Disk()
 	if err != nil {
 		return err

@@ -13,6 +13,9 @@ type Tally struct {
 	Workspaces, Leased int
 	Environments       int // that are ready
 	EnvironmentBytes   int64
+	Repositories       int // with a mirror
+	RepositoryBytes    int64
+	WorkspaceBytes     int64 // of workspaces that no session leases
 }
 
 // Tally counts what there is. It reads no session, so that it takes a few milliseconds with ten thousand of them.
@@ -24,8 +27,11 @@ func (s *Store) Tally(ctx context.Context) (Tally, error) {
 	}
 	if err == nil {
 		err = s.reads.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM workspaces), (SELECT count(*) FROM leases),
-			(SELECT count(*) FROM environments WHERE state = 'ready'), (SELECT ifnull(sum(bytes), 0) FROM environments)`).
-			Scan(&t.Workspaces, &t.Leased, &t.Environments, &t.EnvironmentBytes)
+			(SELECT count(*) FROM environments WHERE state = 'ready'), (SELECT ifnull(sum(bytes), 0) FROM environments),
+			(SELECT count(*) FROM repositories WHERE fetched <> 0), (SELECT ifnull(sum(bytes), 0) FROM repositories),
+			(SELECT ifnull(sum(bytes), 0) FROM workspaces WHERE number NOT IN (SELECT workspace FROM leases))`).
+			Scan(&t.Workspaces, &t.Leased, &t.Environments, &t.EnvironmentBytes, &t.Repositories, &t.RepositoryBytes,
+				&t.WorkspaceBytes)
 	}
 	return t, err
 }

@@ -97,8 +97,9 @@ func (o View) Status(ctx context.Context) error {
 		fmt.Fprintf(w, "%s, version %s, for %s\n", ready, s.Version, listing.Age(s.Since, now))
 		fmt.Fprintf(w, "commands: %d of %d run, %d of %d wait\n", s.Running, s.MaxSessions, s.Queued, s.MaxQueued)
 		fmt.Fprintf(w, "%s; workspaces: %d of %d in use\n", count(s.Sessions, "session"), s.Leased, s.Workspaces)
-		fmt.Fprintf(w, "%s with %s; disk: %s of %s free\n", count(s.Environments, "environment"), size(s.EnvironmentBytes),
-			size(s.DiskFree), size(s.DiskSize))
+		fmt.Fprintf(w, "environments: %d with %s; repositories: %d with %s\n", s.Environments, size(s.EnvironmentBytes),
+			s.Repositories, size(s.RepositoryBytes))
+		fmt.Fprintf(w, "disk: %s of %s free\n", size(s.DiskFree), size(s.DiskSize))
 	})
 }
 

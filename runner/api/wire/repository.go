@@ -54,6 +54,8 @@ type Status struct {
 
 	Environments     int   `json:"environments"`
 	EnvironmentBytes int64 `json:"environment_bytes"`
+	Repositories     int   `json:"repositories"` // with a mirror
+	RepositoryBytes  int64 `json:"repository_bytes"`
 	// DiskSize and DiskFree are bytes of the file system that has the logs of sessions.
 	DiskSize int64 `json:"disk_size"`
 	DiskFree int64 `json:"disk_free"`
