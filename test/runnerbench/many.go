@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"codex-proxy/runner/api/wire"
@@ -36,10 +37,8 @@ func gather(ctx context.Context, rounds int) (crowd, error) {
 	if _, err := run(ctx, "systemctl", "start", "codex-runner.socket", "codex-runner.service"); err != nil {
 		return c, err
 	}
-	for range atWork {
-		if _, err := run(ctx, "codex-runner", "run", "--detach", "--keep", "--", "sleep", "1000"); err != nil {
-			return c, err
-		}
+	if err := startAll(ctx); err != nil {
+		return c, err
 	}
 	if err := c.weighShims(); err != nil {
 		return c, err
@@ -90,29 +89,44 @@ func fill(ctx context.Context) error {
 // letter is one of an ID, for four bits.
 func letter(n int) rune { return rune('a' + n&15) }
 
-// weighShims waits until all commands run, and looks at their main processes.
-func (c *crowd) weighShims() error {
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); {
-		programs, err := filepath.Glob("/proc/[0-9]*/exe")
+// startAll returns when all commands run.
+func startAll(ctx context.Context) error {
+	var ids []string
+	for range atWork {
+		out, err := run(ctx, "codex-runner", "run", "--detach", "--keep", "--", "sh", "-c", "echo ready; exec sleep 1000")
 		if err != nil {
 			return err
 		}
-		commands := 0
-		c.Shims = nil
-		for _, exe := range programs {
-			switch name, _ := os.Readlink(exe); name { // a process may have ended
-			case "/usr/bin/sleep":
-				commands++
-			case paths.UnitProgram:
-				private, err := memory(filepath.Base(filepath.Dir(exe)), "smaps_rollup", "Private_Clean|Private_Dirty")
-				if err == nil {
-					c.Shims = append(c.Shims, private)
-				}
-			}
-		}
-		if commands == atWork && len(c.Shims) == atWork {
-			return nil
-		}
+		ids = append(ids, strings.TrimSpace(out))
 	}
-	return fmt.Errorf("%d of %d sessions run", len(c.Shims), atWork)
+	for _, id := range ids {
+		_, stop, err := read(ctx, id)
+		if err != nil {
+			return err
+		}
+		stop()
+	}
+	return nil
+}
+
+// weighShims looks at the main processes of all sessions.
+func (c *crowd) weighShims() error {
+	programs, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		return err
+	}
+	for _, exe := range programs {
+		if name, _ := os.Readlink(exe); name != paths.UnitProgram { // a process may have ended
+			continue
+		}
+		private, err := memory(filepath.Base(filepath.Dir(exe)), "smaps_rollup", "Private_Clean|Private_Dirty")
+		if err != nil {
+			return err
+		}
+		c.Shims = append(c.Shims, private)
+	}
+	if len(c.Shims) != atWork {
+		return fmt.Errorf("%d of %d sessions run", len(c.Shims), atWork)
+	}
+	return nil
 }

@@ -23,7 +23,7 @@ type followed struct {
 const (
 	size = 100_000_000 // bytes
 	// The command begins when all processes stand, and does not end before their CPU time is read.
-	script = `until [ -e go ]; do sleep 0.05; done; head -c 100000000 /dev/zero; exec sleep 1000`
+	script = `echo ready; until [ -e go ]; do sleep 0.05; done; head -c 100000000 /dev/zero; exec sleep 1000`
 )
 
 func follow(ctx context.Context, rounds int) (followed, error) {
@@ -46,15 +46,11 @@ func followOne(ctx context.Context, all *followed) error {
 	}
 	id := strings.TrimSpace(out)
 	defer run(context.WithoutCancel(ctx), "codex-runner", "cancel", id) //nolint:errcheck // the machine ends, too
-	reader := exec.CommandContext(ctx, "codex-runner", "logs", "-f", id)
-	output, err := reader.StdoutPipe()
-	if err == nil {
-		err = reader.Start()
-	}
+	output, stop, err := read(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer reader.Wait() //nolint:errcheck // it ends with the session
+	defer stop()
 	m, err := begin(ctx, id)
 	if err != nil {
 		return err
@@ -75,6 +71,27 @@ func followOne(ctx context.Context, all *followed) error {
 	return err
 }
 
+// read follows the output of a session that prints a line first of all, from behind that line on.
+func read(ctx context.Context, id string) (output io.Reader, stop func(), err error) {
+	reader := exec.CommandContext(ctx, "codex-runner", "logs", "-f", id)
+	if output, err = reader.StdoutPipe(); err == nil {
+		err = reader.Start()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	stop = func() {
+		_ = reader.Process.Kill()
+		_ = reader.Wait()
+	}
+	line := make([]byte, len("ready\n"))
+	if _, err := io.ReadFull(output, line); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return output, stop, nil
+}
+
 // meter has the state before the output.
 type meter struct {
 	daemon, shim string // PIDs
@@ -87,11 +104,7 @@ func begin(ctx context.Context, id string) (m meter, err error) {
 	if m.daemon, err = mainPID(ctx, "codex-runner.service"); err != nil {
 		return m, err
 	}
-	unit := paths.SessionUnit(id)
-	if err := active(ctx, unit); err != nil {
-		return m, err
-	}
-	if m.shim, err = mainPID(ctx, unit); err != nil {
+	if m.shim, err = mainPID(ctx, paths.SessionUnit(id)); err != nil {
 		return m, err
 	}
 	// 5 resets the peak (proc_pid_clear_refs(5)).
@@ -109,17 +122,6 @@ func begin(ctx context.Context, id string) (m meter, err error) {
 		return m, err
 	}
 	return m, os.WriteFile(tree+"/go", nil, 0o644)
-}
-
-// active waits until the unit has started.
-func active(ctx context.Context, unit string) error {
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		out, _ := run(ctx, "systemctl", "show", "--property=ActiveState", "--value", unit)
-		if strings.TrimSpace(out) == "active" {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s does not start", unit)
 }
 
 func (m meter) used() (time.Duration, error) {
