@@ -3,6 +3,8 @@ package runner
 import (
 	"cmp"
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"codex-proxy/runner/api/wire"
@@ -34,28 +36,56 @@ func (l Limits) fill(own, session wire.Limits) (wire.Limits, error) {
 // Check returns an error if the defaults are above the maximum.
 func (l Limits) Check() error { return l.check(l.Default) }
 
+// The least limits with which the main process of a session can still start a command and report its end. A zero is
+// none: no limit.
+const (
+	leastCPUs   = 0.01
+	leastMemory = 16 << 20
+	leastTasks  = 16
+)
+
 func (l Limits) check(v wire.Limits) error {
 	m := l.Maximum
+	m.Grace = cmp.Or(m.Grace, wire.Duration(session.MaxGrace))
 	for _, limit := range []struct {
-		name         string
-		value, bound float64
-		text         any
+		name                string
+		value, least, bound float64
+		text                func(float64) string
 	}{
-		{"timeout", float64(v.Timeout), float64(m.Timeout), time.Duration(m.Timeout)},
-		{"grace", float64(v.Grace), float64(cmp.Or(m.Grace, wire.Duration(session.MaxGrace))), m.Grace},
-		{"cpus", v.CPUs, m.CPUs, m.CPUs},
-		{"memory", float64(v.Memory), float64(m.Memory), m.Memory},
-		{"tasks", float64(v.Tasks), float64(m.Tasks), m.Tasks},
-		{"output", float64(v.Output), float64(m.Output), m.Output},
-		{"file_size", float64(v.FileSize), float64(m.FileSize), m.FileSize},
-		{"disk", float64(v.Disk), float64(m.Disk), m.Disk},
+		{"timeout", float64(v.Timeout), 0, float64(m.Timeout), duration},
+		{"grace", float64(v.Grace), 0, float64(m.Grace), duration},
+		{"cpus", v.CPUs, leastCPUs, m.CPUs, number},
+		{"memory", float64(v.Memory), leastMemory, float64(m.Memory), inBytes},
+		{"tasks", float64(v.Tasks), leastTasks, float64(m.Tasks), number},
+		{"output", float64(v.Output), 0, float64(m.Output), inBytes},
+		{"file_size", float64(v.FileSize), 0, float64(m.FileSize), inBytes},
+		{"disk", float64(v.Disk), 0, float64(m.Disk), inBytes},
 	} {
-		if limit.value < 0 || (limit.bound > 0 && limit.value > limit.bound) {
-			return refuse(wire.InvalidRequest, fmt.Sprintf("use at most %v, or ask an administrator to raise it under [maximum] "+
-				"in runner.toml", limit.text), "limits.%s is out of range", limit.name)
+		switch {
+		case limit.value != 0 && limit.value < limit.least || limit.value < 0:
+			return refuse(wire.InvalidRequest, "use at least "+limit.text(limit.least), "limits.%s is out of range", limit.name)
+		case limit.bound > 0 && limit.value > limit.bound:
+			return refuse(wire.InvalidRequest, fmt.Sprintf("use at most %s, or ask an administrator to raise it under [maximum] "+
+				"in runner.toml", limit.text(limit.bound)), "limits.%s is out of range", limit.name)
 		}
 	}
 	return nil
+}
+
+func duration(v float64) string { return time.Duration(v).String() }
+
+func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// inBytes is a size as runner.toml and the options of run take it.
+func inBytes(v float64) string {
+	unit := ""
+	for _, next := range []string{"K", "M", "G", "T"} {
+		if v < 1024 || math.Mod(v, 1024) != 0 {
+			break
+		}
+		v, unit = v/1024, next
+	}
+	return number(v) + unit
 }
 
 // microseconds is a second of CPU time in the units of CPUQuotaPerSecUSec.

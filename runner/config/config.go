@@ -162,7 +162,7 @@ func (c *Config) check() error {
 		return errors.New("default.timeout and default.output must be above 0: every command has these limits")
 	}
 	if err := c.Limits.Check(); err != nil {
-		return fmt.Errorf("[default] does not fit [maximum]: %w", err)
+		return fmt.Errorf("[default]: %w", err)
 	}
 	return checkEnvironments(c.Environments)
 }

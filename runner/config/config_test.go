@@ -53,11 +53,11 @@ func TestShippedFile(t *testing.T) {
 }
 
 func TestValues(t *testing.T) {
-	got, err := load(t, "max_sessions = 2\nadmins = [\"alice\"]\n[default]\nmemory = \"3M\"\ncpus = 1.5\ntimeout = \"90s\"\n")
+	got, err := load(t, "max_sessions = 2\nadmins = [\"alice\"]\n[default]\nmemory = \"30M\"\ncpus = 1.5\ntimeout = \"90s\"\n")
 	require.NoError(t, err)
 	assert.Equal(t, 2, got.MaxSessions)
 	assert.Equal(t, []string{"alice"}, got.Admins)
-	assert.EqualValues(t, 3<<20, got.Limits.Default.Memory)
+	assert.EqualValues(t, 30<<20, got.Limits.Default.Memory)
 	assert.InDelta(t, 1.5, got.Limits.Default.CPUs, 0)
 	assert.Equal(t, wire.Duration(90*time.Second), got.Limits.Default.Timeout)
 }
@@ -81,7 +81,7 @@ func TestErrors(t *testing.T) {
 		"[repositories]\nmax_count = 0":       "repositories.max_count is 0: use 1 to 10000",
 		"[repositories]\nsize = \"30G\"":      "as much for max_bytes",
 		"[repositories]\ntimeout = \"2h\"":    "repositories.timeout is 2h0m0s: use a time above 0 and up to 1h0m0s",
-		"[maximum]\nmemory = \"1G\"":          "[default] does not fit [maximum]: limits.memory is out of range",
+		"[maximum]\nmemory = \"1G\"":          "[default]: limits.memory is out of range",
 		"[environments]\nstore = \"wheels\"":  `environments.store is "wheels": use an absolute path`,
 		"[environments]\nstore = \"/home/x\"": "sessions and builds do not see files below /home",
 		"[environments]\nmax_bytes = \"0\"":   "environments.max_bytes is 0",

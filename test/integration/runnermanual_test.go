@@ -22,8 +22,8 @@ type manualBed struct {
 	manual *manual.Manual
 }
 
-// TestRunnerManual does what docs/runner.md says on a machine with the package: the tour, and the
-// tools of agents.
+// TestRunnerManual does what docs/runner.md says on a machine with the package: the tour, the tools
+// of agents, and what is answered to mistakes.
 func TestRunnerManual(t *testing.T) { bothSuites(t, testRunnerManual) }
 
 func testRunnerManual(t *testing.T, suite string) {
@@ -38,6 +38,7 @@ func testRunnerManual(t *testing.T, suite string) {
 	b.tour(t)
 	b.handshake(t)
 	b.agents(t)
+	b.mistakes(t)
 }
 
 // tour runs the commands of the document, the first ones as root, the others as alice in one shell, and the commands for
