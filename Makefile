@@ -134,7 +134,7 @@ build/%-$(VERSION)-1.$(RPM_$(ARCH)).rpm: $(PACKED)
 run: ## try it: a throwaway systemd over this machine's files, until Ctrl-C
 	@$(MAKE) --no-print-directory -j2 run-needs run-build
 	@MODEL_ENDPOINT="$(MODEL_ENDPOINT)" MODEL="$(MODEL)" CODEX="$(or $(CODEX),$(if $(INSTALLS_CODEX),$(NPM_CODEX)/codex))" \
-		exec build/try/try -program build/try/codex-proxy
+		exec build/try/try -programs build/try
 
 # An endpoint takes a real codex: the one that is named, or on PATH, or npm's.
 INSTALLS_CODEX = $(if $(MODEL_ENDPOINT),$(if $(or $(CODEX),$(shell command -v codex)),,yes))
@@ -143,10 +143,10 @@ run-needs:
 	@$(MAKE) --no-print-directory needs NEEDS="$(RUN_NEEDS)$(if $(INSTALLS_CODEX),$(if $(wildcard $(NPM_CODEX)/codex),, npm:npm))"
 	$(if $(INSTALLS_CODEX),@$(MAKE) --no-print-directory $(NPM_CODEX)/codex)
 
-run-build:
-	@echo "building codex-proxy …"
-	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o build/try/ ./cmd/codex-proxy ./test/try
-	@echo "codex-proxy is built"
+run-build: $(ONLINE)
+	@echo "building codex-proxy and codex-runner …"
+	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o build/try/ ./cmd/codex-proxy ./cmd/codex-runner ./cmd/codex-runner-unit ./test/try
+	@echo "codex-proxy and codex-runner are built"
 
 .PHONY: test
 test: ## run every check: lint, unit tests, then the real thing in booted machines

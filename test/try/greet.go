@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"codex-proxy/test/machine"
 )
 
 // greet prints what runs and how to try it.
@@ -22,4 +24,19 @@ func greet(ctx context.Context, out io.Writer, w worker, took time.Duration) {
 		"             -d '{\"model\":%q,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n",
 		address, model)
 	fmt.Fprint(out, "  stop     Ctrl-C; nothing stays behind\n\n")
+}
+
+// showRunner starts codex-runner and prints one of its commands with its output. The
+// journal has the rest.
+func showRunner(ctx context.Context, m *machine.Machine, out io.Writer) error {
+	if _, err := m.Systemctl(ctx, "start", runner); err != nil {
+		return fmt.Errorf("cannot start %s: %w", runner, err)
+	}
+	const script = `echo "hello from $USER, a user of this session alone"`
+	stdout, stderr, err := m.Run(ctx, "codex-runner", "run", "--", "sh", "-c", script)
+	if err != nil {
+		return fmt.Errorf("codex-runner run: %w\n%s", err, stderr)
+	}
+	fmt.Fprintf(out, "codex-runner run -- sh -c '%s'\n  %s\n", script, stdout)
+	return nil
 }

@@ -3,6 +3,7 @@ package main
 // Names of the package's units and files.
 const (
 	target        = "codex.target"
+	runner        = "codex-runner.service"
 	ourUnits      = "codex-*"
 	address       = "127.0.0.1:8787"
 	workerUnit    = "codex-worker@default.service"
@@ -14,8 +15,10 @@ const (
 	hostCodexHome = "/run/host/codex-home" // the user's own, with the login
 )
 
-// installed are directories of a codex-proxy installed on this host: the
-// throwaway one must see neither its settings nor its logins.
+// installed are directories of packages installed on this host: the throwaway ones
+// must see neither their settings nor their logins.
 var installed = []string{
 	"/etc/codex-proxy", "/var/lib/codex-worker", "/var/lib/private/codex-worker", "/var/lib/codex-proxy",
+	"/etc/codex-runner", "/var/lib/codex-runner", "/var/lib/codex-workspace", "/var/lib/codex-session",
+	"/var/lib/private/codex-session",
 }

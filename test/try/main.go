@@ -3,7 +3,7 @@
 // list names, starts codex.target and follows the journal. Ctrl-C leaves nothing
 // behind.
 //
-//	try -program FILE [-tree DIR]
+//	try -programs DIR [-tree DIR]
 //
 // Environment: MODEL_ENDPOINT (base URL of a Responses API) and MODEL choose
 // where a real codex sends its requests; CODEX is the codex to use in place of
@@ -21,20 +21,20 @@ import (
 )
 
 func main() {
-	program := flag.String("program", "", "the built codex-proxy")
+	bin := flag.String("programs", "", "the directory of the built programs")
 	tree := flag.String("tree", ".", "the top of the source tree")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once; the machine dies with us
-	if err := try(ctx, *tree, *program); err != nil {
+	if err := try(ctx, *tree, *bin); err != nil {
 		fmt.Fprintln(os.Stderr, "make run:", err)
 		os.Exit(1)
 	}
 }
 
-func try(ctx context.Context, tree, program string) error {
-	if program == "" {
-		return errors.New("no program (hint: -program FILE, as `make run` gives)")
+func try(ctx context.Context, tree, bin string) error {
+	if bin == "" {
+		return errors.New("no programs (hint: -programs DIR, as `make run` gives)")
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("booting systemd in namespaces takes root (hint: sudo -E make run)")
@@ -46,7 +46,7 @@ func try(ctx context.Context, tree, program string) error {
 	if err != nil {
 		return err
 	}
-	install, err := files(tree, program)
+	install, err := files(tree, bin)
 	if err != nil {
 		return err
 	}

@@ -79,9 +79,13 @@ func standIn(t *testing.T) string {
 		writeTree(t, tree, path, content)
 		manifest += fmt.Sprintf("  - {dst: %q, src: %q, file_info: {mode: 0644}}\n", path, path[1:])
 	}
-	writeTree(t, tree, "program", "")
-	writeTree(t, tree, manifests[0], "name: codex-proxy\n")
-	writeTree(t, tree, manifests[1], manifest)
+	writeTree(t, tree, "programs/codex-proxy", "")
+	writeTree(t, tree, "programs/codex-runner", "#!/bin/sh\necho the runner was given \"$1\"\n")
+	writeTree(t, tree, units+runner, "[Service]\nExecStart=/bin/sleep infinity\n")
+	writeTree(t, tree, manifests[0].parts[0], "name: codex-proxy\n")
+	writeTree(t, tree, manifests[0].parts[1], manifest)
+	writeTree(t, tree, manifests[1].parts[0], "contents:\n  - {dst: /usr/bin/codex-runner, src: \"${BIN}\", file_info: {mode: 0755}}\n")
+	writeTree(t, tree, manifests[1].parts[1], "  - {dst: "+units+runner+", src: "+units[1:]+runner+", file_info: {mode: 0644}}\n")
 	return tree
 }
 
@@ -117,7 +121,7 @@ func startTry(t *testing.T, m *machine.Machine, env ...string) *running {
 	run := &running{lines: bufio.NewScanner(r), done: make(chan error, 1)}
 	go func() {
 		run.done <- m.Exec(ctx, machine.Exec{
-			Args: []string{"/opt/try", "-tree", "/opt/tree", "-program", "/opt/tree/program"},
+			Args: []string{"/opt/try", "-tree", "/opt/tree", "-programs", "/opt/tree/programs"},
 			Env:  append(env, asProgram+"=1"), Stdout: w, Stderr: w,
 		})
 		_ = w.Close()
@@ -179,6 +183,7 @@ func TestDemo(t *testing.T) {
 	assert.Contains(t, output, "built-in demo")
 	assert.Contains(t, output, "npm install -g @openai/codex")
 	assert.Contains(t, output, `"model":"stand-in"`)
+	first.until(t, "the runner was given run")
 	first.until(t, `mode = "demo"`) // the worker's journal is followed
 
 	busy, err := startTry(t, m).rest()

@@ -15,9 +15,18 @@ import (
 	"codex-proxy/test/machine"
 )
 
-// manifests are the parts of the Debian package's file list, which make joins
-// for nfpm (https://nfpm.goreleaser.com/docs/configuration/).
-var manifests = []string{"packaging/nfpm.yaml", "deb/nfpm.yaml"}
+// manifest is the file list of a Debian package, whose parts make joins for nfpm
+// (https://nfpm.goreleaser.com/docs/configuration/). program stands for ${BIN}.
+type manifest struct {
+	program string
+	parts   []string
+}
+
+// manifests are those of both packages.
+var manifests = []manifest{
+	{"codex-proxy", []string{"packaging/nfpm.yaml", "deb/nfpm.yaml"}},
+	{"codex-runner", []string{"packaging/runner/nfpm.yaml", "deb/runner/nfpm.yaml"}},
+}
 
 // manual is where make leaves what packaging/manual generates: man pages,
 // completions and the changelog. Nothing in the machine needs them, and to
@@ -42,13 +51,29 @@ type content struct {
 const sender = "${BIN}-traces"
 
 // files reads the manifests of the tree in top and returns the entries of the
-// Debian package, without those of manual and without the sender. program stands for
-// ${BIN}. The paths of the sources are absolute: a machine is set up elsewhere.
-func files(top, program string) ([]machine.Entry, error) {
+// Debian packages, without those of manual and without the sender. The programs are in
+// the directory bin. The paths of the sources are absolute: a machine is set up elsewhere.
+func files(top, bin string) ([]machine.Entry, error) {
 	top, topErr := filepath.Abs(top)
-	program, programErr := filepath.Abs(program)
-	contents, err := readManifests(top)
-	if err := errors.Join(topErr, programErr, err); err != nil {
+	bin, binErr := filepath.Abs(bin)
+	if err := errors.Join(topErr, binErr); err != nil {
+		return nil, err
+	}
+	var all []machine.Entry
+	for _, m := range manifests {
+		entries, err := m.files(top, filepath.Join(bin, m.program))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, entries...)
+	}
+	return all, nil
+}
+
+// files are those of one package.
+func (m manifest) files(top, program string) ([]machine.Entry, error) {
+	contents, err := m.read(top)
+	if err != nil {
 		return nil, err
 	}
 	var all []machine.Entry
@@ -65,25 +90,25 @@ func files(top, program string) ([]machine.Entry, error) {
 	return all, nil
 }
 
-func readManifests(top string) ([]content, error) {
+func (m manifest) read(top string) ([]content, error) {
 	var joined []byte
-	for _, name := range manifests {
+	for _, name := range m.parts {
 		data, err := os.ReadFile(filepath.Join(top, name))
 		if err != nil {
 			return nil, err
 		}
 		joined = append(joined, data...)
 	}
-	var manifest struct {
+	var list struct {
 		Contents []content      `yaml:"contents"`
 		Rest     map[string]any `yaml:",inline"` // what describes the package, for nfpm alone
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(joined))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(&manifest); err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", strings.Join(manifests, " and "), err)
+	if err := decoder.Decode(&list); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", strings.Join(m.parts, " and "), err)
 	}
-	return manifest.Contents, nil
+	return list.Contents, nil
 }
 
 // entries returns what c stands for: several files if its source is a pattern.
@@ -100,8 +125,8 @@ func (c content) entries(top, program string) ([]machine.Entry, error) {
 	if c.Info.Mode == 0 {
 		return nil, errors.New("it has no mode")
 	}
-	if c.Source == "${BIN}" {
-		return []machine.Entry{{Path: c.Path, Source: program, Mode: c.Info.Mode}}, nil
+	if more, is := strings.CutPrefix(c.Source, "${BIN}"); is {
+		return []machine.Entry{{Path: c.Path, Source: program + more, Mode: c.Info.Mode}}, nil
 	}
 	return c.matches(filepath.Join(top, c.Source))
 }

@@ -15,17 +15,21 @@ import (
 	"codex-proxy/test/machine"
 )
 
-// TestFilesOfThePackage compares the entries with the built .deb: names, modes
+// TestFilesOfThePackage compares the entries with the built .debs: names, modes
 // and owners are the same, but for what packaging/manual generates.
 func TestFilesOfThePackage(t *testing.T) {
 	t.Parallel()
-	deb := os.Getenv("CODEX_PROXY_TEST_DEB")
-	if deb == "" {
-		t.Skip("CODEX_PROXY_TEST_DEB is not set; `make test` sets it")
+	var list string
+	for _, name := range []string{"CODEX_PROXY_TEST_DEB", "CODEX_PROXY_TEST_RUNNER_DEB"} {
+		deb := os.Getenv(name)
+		if deb == "" {
+			t.Skip(name + " is not set; `make test` sets it")
+		}
+		out, err := exec.Command("dpkg-deb", "--contents", deb).Output()
+		require.NoError(t, err)
+		list += string(out)
 	}
-	out, err := exec.Command("dpkg-deb", "--contents", deb).Output()
-	require.NoError(t, err)
-	entries, err := files("../..", "program")
+	entries, err := files("../..", "programs")
 	require.NoError(t, err)
 	var got []string
 	for _, e := range entries {
@@ -36,18 +40,18 @@ func TestFilesOfThePackage(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s root/root %s", mode, e.Path))
 	}
 	slices.Sort(got)
-	assert.Equal(t, packed(string(out)), got)
+	assert.Equal(t, packed(list), got)
 }
 
 // packed returns the entries of dpkg-deb's list, without generated files, the sender of traces, and
 // without the directories that it makes for others.
 func packed(list string) []string {
-	generated := []string{"/usr/share/man/", "completion", "changelog", "licenses.gz", "_codex-proxy"}
+	generated := []string{"/usr/share/man/", "completion", "changelog", "licenses.gz", "_codex-proxy", "_codex-runner"}
 	var all []string
 	for line := range strings.Lines(list) {
 		field := strings.Fields(line)
 		path := strings.TrimSuffix(strings.TrimPrefix(field[5], "."), "/")
-		implied := field[0][0] == 'd' && !strings.HasPrefix(path, "/etc/codex-proxy")
+		implied := field[0][0] == 'd' && !strings.HasPrefix(path, "/etc/codex-")
 		if path == "/usr/lib/codex-proxy/codex-proxy-traces" { // see sender
 			continue
 		}
@@ -65,12 +69,14 @@ func TestManifest(t *testing.T) {
 	writeTree(t, tree, "docs/a.md", "")
 	writeTree(t, tree, "docs/b.md", "")
 	read := func(contents string) ([]machine.Entry, error) {
-		writeTree(t, tree, manifests[0], "name: ${ANY}\ncontents:\n"+contents)
-		writeTree(t, tree, manifests[1], "scripts: {postinstall: any}\n")
-		return files(tree, "/built")
+		m := manifests[0]
+		writeTree(t, tree, m.parts[0], "name: ${ANY}\ncontents:\n"+contents)
+		writeTree(t, tree, m.parts[1], "scripts: {postinstall: any}\n")
+		return m.files(tree, "/built")
 	}
 	got, err := read(`
   - {src: "${BIN}", expand: true, dst: /usr/bin/p, file_info: {mode: 0755}}
+  - {src: "${BIN}-unit", expand: true, dst: /usr/lib/q, file_info: {mode: 0755}}
   - {src: docs/*.md, dst: /usr/share/doc/p/, packager: deb, file_info: {mode: 0644}}
   - {src: none, dst: /any, packager: rpm}
   - {src: build/share/man/*.1.gz, dst: /usr/share/man/man1/}
@@ -80,6 +86,7 @@ func TestManifest(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []machine.Entry{
 		{Path: "/usr/bin/p", Source: "/built", Mode: 0o755},
+		{Path: "/usr/lib/q", Source: "/built-unit", Mode: 0o755},
 		{Path: "/usr/share/doc/p/a.md", Source: filepath.Join(tree, "docs/a.md"), Mode: 0o644},
 		{Path: "/usr/share/doc/p/b.md", Source: filepath.Join(tree, "docs/b.md"), Mode: 0o644},
 		{Path: "/etc/p", Mode: 0o750},

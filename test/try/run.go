@@ -34,6 +34,9 @@ func run(ctx context.Context, install []machine.Entry, w worker, out io.Writer) 
 		return unlessStopped(ctx, err)
 	}
 	greet(ctx, out, w, time.Since(began))
+	if err := showRunner(ctx, m, out); err != nil {
+		return unlessStopped(ctx, err)
+	}
 	return follow(ctx, m, out)
 }
 
@@ -71,7 +74,7 @@ func stop(ctx context.Context, m *machine.Machine) {
 func follow(ctx context.Context, m *machine.Machine, out io.Writer) error {
 	err := m.Exec(ctx, machine.Exec{
 		Args: []string{
-			"journalctl", "--follow", "--boot", "--no-pager", "--lines=20", "--output=short", "--unit=" + ourUnits,
+			"journalctl", "--follow", "--boot", "--no-pager", "--lines=40", "--output=short", "--unit=" + ourUnits,
 		},
 		Stdout: out, Stderr: os.Stderr,
 	})
