@@ -204,9 +204,6 @@ func checkSecrets(secrets map[string]string) error {
 // command returns a command with all its limits. An error is "fault: remedy".
 func (r *Runner) command(c wire.NewCommand, ofSession wire.Limits) (wire.NewCommand, error) {
 	var err error
-	if len(c.Artifacts) > 0 {
-		return c, unsupported("artifacts")
-	}
 	if c.Limits, err = r.Limits.fill(c.Limits, ofSession); err != nil {
 		return c, err
 	}
@@ -215,9 +212,13 @@ func (r *Runner) command(c wire.NewCommand, ofSession wire.Limits) (wire.NewComm
 
 // specOf is the specification of a command for its unit.
 func specOf(c wire.NewCommand, slot int) *session.Spec {
-	return &session.Spec{
+	spec := &session.Spec{
 		Version: session.Version, Args: c.Args, Directory: c.Directory, Env: c.Env, Journal: c.Journal, Slot: slot,
 		Timeout: time.Duration(c.Limits.Timeout), Grace: time.Duration(c.Limits.Grace),
 		OutputLimit: c.Limits.Output, FileSize: c.Limits.FileSize, Disk: c.Limits.Disk,
 	}
+	if len(c.Artifacts) > 0 {
+		spec.Artifacts = &session.Artifacts{Patterns: c.Artifacts}
+	}
+	return spec
 }

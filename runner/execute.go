@@ -53,7 +53,10 @@ func (r *Runner) launch(ctx context.Context, c *run) error {
 		return err
 	}
 	spec := specOf(full.Command, slot)
-	spec.Hold = full.Hold
+	spec.Hold, spec.Hooks = full.Hold, r.Hooks
+	if spec.Artifacts != nil {
+		spec.Artifacts.Bytes, spec.Artifacts.Count = r.Artifacts.Bytes, r.Artifacts.Count
+	}
 	if err := r.furnish(full, spec); err != nil {
 		return err
 	}
@@ -150,9 +153,15 @@ func (r *Runner) await(ctx context.Context, c *run) {
 
 // end records the end of a command, unless it has been recorded before.
 func (r *Runner) end(ctx context.Context, c *run, ending store.Ending) {
+	select {
+	case <-c.ended:
+		return
+	default:
+	}
 	if ending.Outcome.Word == outcome.WorkspaceFailed {
 		r.examine(ctx, c)
 	}
+	ending.Artifacts = r.keep(c)
 	for {
 		err := r.Store.End(ctx, c.Session, c.Number, ending, time.Now())
 		if err == nil {
@@ -236,6 +245,7 @@ func endingOf(f outcome.Facts) store.Ending {
 			Output: f.Result.Bytes, User: wire.Duration(f.Result.User), System: wire.Duration(f.Result.System),
 			MemoryPeak: int64(f.Result.MemoryPeak),
 		}
+		e.ArtifactsFault = f.Result.ArtifactsFault
 		if !f.Result.Ended.IsZero() {
 			e.Ended = f.Result.Ended
 		}

@@ -126,7 +126,7 @@ func (r *Runner) runs(ctx context.Context, c *run) {
 func (r *Runner) hold(ctx context.Context, c *run) {
 	err := r.Store.Hold(ctx, c.Session, c.Number, r.ending(c, "", nil))
 	if err != nil && !errors.Is(err, store.ErrState) && ctx.Err() == nil {
-		r.Logger.Warn("cannot record the state of a command", "session", c.Session, "error", err)
+		r.Logger.Warn("cannot record the hold of a command", "session", c.Session, "error", err)
 	}
 	r.report()
 }
@@ -136,6 +136,9 @@ func (r *Runner) hold(ctx context.Context, c *run) {
 func (r *Runner) conclude(ctx context.Context, c *run) {
 	result, err := read(r.file(c.Session, c.Number, paths.Result), session.ReadResult)
 	if err == nil && result != nil {
+		if result.HookFault != "" {
+			r.Logger.Warn("the hook after a command failed", "session", c.Session, "command", c.Number, "error", result.HookFault)
+		}
 		r.end(ctx, c, r.ending(c, r.canceller(c), nil))
 	}
 }

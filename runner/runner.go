@@ -15,8 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/artifact"
 	"codex-proxy/runner/logs"
 	"codex-proxy/runner/paths"
+	"codex-proxy/runner/session"
 	"codex-proxy/runner/store"
 	"codex-proxy/units"
 )
@@ -43,6 +45,8 @@ type Settings struct {
 
 	Network      bool // sessions may have it
 	Limits       Limits
+	Artifacts    artifact.Limits // of each command
+	Hooks        *session.Hooks  // nil is none
 	Environments Environments
 	MaxSessions  int // commands that run at the same time
 	MaxQueued    int // commands that wait

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"codex-proxy/runner"
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/artifact"
 	"codex-proxy/runner/logs"
 	"codex-proxy/runner/outcome"
 	"codex-proxy/runner/paths"
@@ -298,6 +300,40 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// The files that a command leaves are kept, however it ends.
+func TestArtifacts(t *testing.T) {
+	b := newBed(t, func(s *runner.Settings) { s.Artifacts = artifact.Limits{Bytes: 10, Count: 2} })
+	v := store.Viewer{UID: 1000}
+	for _, end := range []func(*runnertest.Unit){
+		func(u *runnertest.Unit) { u.End(exit(1)) },
+		func(u *runnertest.Unit) { u.End(nil) }, // its main process was killed
+	} {
+		s, err := b.Create(t.Context(), alice, wire.NewSession{
+			Commands: []wire.NewCommand{{Args: []string{"a"}, Artifacts: []string{"**/*.xml"}}},
+		})
+		require.NoError(t, err)
+		u := b.started()
+		assert.Equal(t, &session.Artifacts{Patterns: []string{"**/*.xml"}, Bytes: 10, Count: 2}, u.Spec.Artifacts)
+		archive := `{"path":"a/b.xml","bytes":5}` + "\n12345" + `{"path":"c.xml","bytes":5}` + "\n123"
+		require.NoError(t, os.WriteFile(u.File(paths.Artifacts), []byte(archive), 0o600))
+		end(u)
+		b.until(s.ID, ended(1))
+		got, err := b.ArtifactsOf(t.Context(), v, s.ID)
+		require.NoError(t, err)
+		require.Len(t, got.Artifacts, 1)
+		a, content, err := b.Artifact(t.Context(), v, s.ID, got.Artifacts[0].ID)
+		require.NoError(t, err)
+		assert.Equal(t, "a/b.xml", a.Path)
+		text, err := io.ReadAll(content)
+		require.NoError(t, errors.Join(err, content.Close()))
+		assert.Equal(t, "12345", string(text))
+		_, _, err = b.Artifact(t.Context(), v, s.ID, a.ID+1)
+		require.ErrorContains(t, err, "has no artifact")
+		_, err = b.ArtifactsOf(t.Context(), store.Viewer{UID: 1001}, s.ID)
+		assert.ErrorContains(t, err, "there is no such session")
+	}
+}
+
 func TestStdin(t *testing.T) {
 	b := newBed(t)
 	s, err := b.Create(t.Context(), alice, wire.NewSession{Commands: []wire.NewCommand{
@@ -411,6 +447,7 @@ func TestRequestsAreChecked(t *testing.T) {
 		"commands[0]: limits.tasks is out of range":                    {Commands: command, Limits: wire.Limits{Tasks: -1}},
 		"secrets has the name \"../x\": use up to 64 letters":          {Commands: command, Secrets: map[string]string{"../x": "y"}},
 		"the secret A has 0 bytes":                                     {Commands: command, Secrets: map[string]string{"A": ""}},
+		"commands[0]: artifacts[0]: \"../x\" is no pattern":            {Commands: []wire.NewCommand{{Args: []string{"a"}, Artifacts: []string{"../x"}}}},
 	} {
 		_, err := b.Create(t.Context(), alice, n)
 		var refused *wire.Error

@@ -23,6 +23,7 @@ import (
 	"codex-proxy/runner/api"
 	"codex-proxy/runner/api/apitest"
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/artifact"
 	"codex-proxy/runner/logs"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/runnertest"
@@ -77,7 +78,8 @@ func (d *daemon) start() {
 		Registry: d.metrics, Version: "1.2.3", Store: st, Units: d.systemd, Watcher: watcher, StateDir: d.dir, RuntimeDir: filepath.Join(d.dir, "run"),
 		Secrets: filepath.Join(d.dir, "secrets"), Logger: logger, MaxSessions: 2, MaxQueued: 2, Workspaces: 2,
 		IdleTimeout: time.Hour, Retention: time.Hour,
-		Limits: runner.Limits{Default: wire.Limits{Timeout: wire.Duration(time.Minute), Output: 1 << 30}},
+		Limits:    runner.Limits{Default: wire.Limits{Timeout: wire.Duration(time.Minute), Output: 1 << 30}},
+		Artifacts: artifact.Limits{Bytes: 1 << 20, Count: 10},
 	})
 	server := api.New(api.Settings{Runner: r, Version: "1.2.3", Metrics: d.metrics, Logger: logger})
 	socket, err := d.listen.File() // the daemon closes its copy alone
@@ -236,6 +238,27 @@ func TestCommandsOfTheDaemon(t *testing.T) {
 	assert.Contains(t, got.stdout, `{"error":{"code":"conflict",`)
 	assert.Contains(t, try(t, "prune", "--older-than", "1ns", "--socket", d.socket).stdout, id)
 	assert.Contains(t, try(t, "status", "--socket", d.socket).stdout, "ready, version 1.2.3")
+}
+
+func TestArtifactsOfTheDaemon(t *testing.T) {
+	d := newDaemon(t)
+	got := try(t, "run", "--socket", d.socket, "--detach", "--artifact", "*.xml", "--", "make")
+	require.Equal(t, 0, got.status, got.stderr)
+	id := strings.TrimSpace(got.stdout)
+	u := <-d.systemd.Started
+	archive := `{"path":"report.xml","bytes":11}` + "\n<testsuite>"
+	require.NoError(t, os.WriteFile(u.File(paths.Artifacts), []byte(archive), 0o600))
+	u.End(&session.Result{Exited: true, Status: 1, ArtifactsFault: "files not kept: 1"})
+	assert.Equal(t, result{}, try(t, "logs", "-f", id, "--socket", d.socket))
+	got = try(t, "artifacts", id, "--socket", d.socket)
+	assert.Contains(t, got.stdout, "report.xml")
+	assert.Contains(t, got.stdout, "junit")
+	dir := t.TempDir()
+	got = try(t, "artifacts", id, "--socket", d.socket, "--save", dir)
+	assert.Equal(t, 0, got.status, got.stderr)
+	text, err := os.ReadFile(filepath.Join(dir, "1", "report.xml"))
+	require.NoError(t, err)
+	assert.Equal(t, "<testsuite>", string(text))
 }
 
 // BenchmarkRun is the part of the client and the daemon in the time of a command.

@@ -15,6 +15,7 @@ import (
 	"codex-proxy/internal/strict"
 	"codex-proxy/runner"
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/artifact"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/session"
 )
@@ -33,6 +34,8 @@ type Config struct {
 	Network      bool     // sessions may have it
 	LogLevel     slog.Level
 	Limits       runner.Limits
+	Artifacts    artifact.Limits // of each command
+	Hooks        *session.Hooks  // nil is none
 	Environments runner.Environments
 	Repositories runner.Repositories
 	// WorkspaceDisk bounds the bytes of the workspaces that no session leases.
@@ -51,11 +54,43 @@ type raw struct {
 	LogLevel     level        `toml:"log_level"`
 	Default      limits       `toml:"default"`
 	Maximum      limits       `toml:"maximum"`
+	Artifacts    artifacts    `toml:"artifacts"`
+	Hooks        hooks        `toml:"hooks"`
 	Environments environments `toml:"environments"`
 	Repositories repositories `toml:"repositories"`
 	Credentials  []credential `toml:"credentials"`
 
 	WorkspaceBytes size `toml:"workspace_bytes"`
+}
+
+type artifacts struct {
+	Bytes size `toml:"bytes"`
+	Count int  `toml:"count"`
+}
+
+type hooks struct {
+	Before  []string `toml:"before"`
+	After   []string `toml:"after"`
+	Timeout duration `toml:"timeout"`
+}
+
+func (h hooks) session() *session.Hooks {
+	if len(h.Before)+len(h.After) == 0 {
+		return nil
+	}
+	return &session.Hooks{Before: h.Before, After: h.After, Timeout: h.Timeout.Duration}
+}
+
+func (h hooks) check() error {
+	for name, args := range map[string][]string{"before": h.Before, "after": h.After} {
+		if len(args) > 0 && !filepath.IsAbs(args[0]) {
+			return fmt.Errorf("hooks.%s begins with %q: use the absolute path of a program", name, args[0])
+		}
+	}
+	if t := h.Timeout.Duration; t <= 0 || t > session.MaxHook {
+		return fmt.Errorf("hooks.timeout is %v: use a time up to %v", t, session.MaxHook)
+	}
+	return nil
 }
 
 type environments struct {
@@ -85,7 +120,9 @@ func defaults() raw {
 			Timeout: duration{30 * time.Minute}, Grace: duration{5 * time.Second},
 			Memory: size{2 << 30}, Tasks: 1024, Output: size{64 << 20}, Disk: size{4 << 30},
 		},
-		Maximum: limits{Timeout: duration{session.MaxTimeout}, Grace: duration{session.MaxGrace}, Output: size{1 << 30}},
+		Maximum:   limits{Timeout: duration{session.MaxTimeout}, Grace: duration{session.MaxGrace}, Output: size{1 << 30}},
+		Artifacts: artifacts{Bytes: size{256 << 20}, Count: 1000},
+		Hooks:     hooks{Before: []string{}, After: []string{}, Timeout: duration{time.Minute}},
 		Environments: environments{
 			MaxBytes: size{20 << 30}, Timeout: duration{30 * time.Minute}, Network: builds{runner.BuildsForAll},
 		},
@@ -109,12 +146,14 @@ func Load(path string) (*Config, error) {
 		Retention: r.Retention.Duration, Admins: r.Admins, Network: r.Network, LogLevel: r.LogLevel.Level,
 		Limits:        runner.Limits{Default: r.Default.wire(), Maximum: r.Maximum.wire()},
 		WorkspaceDisk: r.WorkspaceBytes.bytes,
+		Hooks:         r.Hooks.session(),
+		Artifacts:     artifact.Limits{Bytes: r.Artifacts.Bytes.bytes, Count: r.Artifacts.Count},
 		Environments: runner.Environments{
 			MaxBytes: r.Environments.MaxBytes.bytes, Timeout: r.Environments.Timeout.Duration,
 			Network: r.Environments.Network.BuildNetwork, Store: r.Environments.Store,
 		},
 	}
-	err = c.check()
+	err = errors.Join(c.check(), r.Hooks.check())
 	if err == nil {
 		c.Repositories, err = r.Repositories.runner(r.Credentials)
 	}
@@ -143,6 +182,7 @@ func (l limits) wire() wire.Limits {
 const (
 	mostSessions = 1000
 	mostQueued   = 100_000
+	mostKept     = 100_000
 )
 
 // check returns an error that begins with the key.
@@ -158,6 +198,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("idle_timeout is %v: use a time above 0", c.IdleTimeout)
 	case c.Retention <= 0:
 		return fmt.Errorf("retention is %v: use a time above 0", c.Retention)
+	case c.Artifacts.Count < 0 || c.Artifacts.Count > mostKept:
+		return fmt.Errorf("artifacts.count is %d: use 0 to %d", c.Artifacts.Count, mostKept)
 	case d.Timeout <= 0 || d.Output <= 0:
 		return errors.New("default.timeout and default.output must be above 0: every command has these limits")
 	}

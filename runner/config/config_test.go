@@ -72,6 +72,8 @@ func TestErrors(t *testing.T) {
 		"[default]\nmemory = \"9999999999T\"": `is not a size`,
 		"[default]\nmemory = \"\"":            `"" is not a size`,
 		"log_level = \"loud\"":                `"loud" is not a log level`,
+		"[hooks]\nbefore = [\"x\"]":           `hooks.before begins with "x": use the absolute path`,
+		"[hooks]\ntimeout = \"11m\"":          "hooks.timeout is 11m0s: use a time up to 10m0s",
 		"max_sessions = 0":                    "runner.toml:1: max_sessions is 0: use 1 to 1000",
 		"workspaces = 1":                      "runner.toml:1: workspaces is 1: use max_sessions (8) to 9999",
 		"max_queued = -1":                     "max_queued is -1: use 1 to 100000",

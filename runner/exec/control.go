@@ -52,8 +52,9 @@ const (
 	Preparing Phase = "preparing"
 	Awaiting  Phase = "awaiting" // waits until Need is provided
 	Running   Phase = "running"
-	Held      Phase = "held"  // the Result is written; waits for Release
-	Ended     Phase = "ended" // the Result is written
+	Finishing Phase = "finishing" // the command has ended: the hook after it, and its artifacts
+	Held      Phase = "held"      // the Result is written; waits for Release
+	Ended     Phase = "ended"     // the Result is written
 )
 
 // Reply is the line of JSON that answers a Request.

@@ -106,6 +106,11 @@ func (s *Shim) run(ctx context.Context, spec *session.Spec, log *logs.Writer) er
 	defer s.watch(run)()
 	result := s.command(running, run)
 	s.count(result)
+	if result.Failure == nil {
+		run.enter(Finishing)
+		s.after(ctx, run, result)
+		s.keep(run, result)
+	}
 	if err := s.report(result); err != nil {
 		return err
 	}
@@ -157,6 +162,9 @@ func (s *Shim) command(ctx context.Context, run *run) *session.Result {
 		return result
 	}
 	run.prepared(launch)
+	if err := s.before(ctx, run); err != nil {
+		return run.refused(err)
+	}
 	if ctx.Err() != nil {
 		return run.refused(errCancelled)
 	}

@@ -101,6 +101,51 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// The files that a command leaves are kept, also if it is ended.
+func TestArtifacts(t *testing.T) {
+	spec := shell("mkdir d; echo r > d/r.xml; ln -s /etc/passwd d/passwd.xml; exec yes")
+	spec.Artifacts = &session.Artifacts{Patterns: []string{"d", "none"}, Bytes: 100, Count: 9}
+	b := newBed(t, spec)
+	path := filepath.Join(b.dir, paths.Artifacts)
+	var err error
+	b.Files[paths.ArtifactsFile], err = os.Create(path)
+	require.NoError(t, err)
+	result, _ := b.run(t.Context())
+	assert.Equal(t, session.OutputLimit, result.Cause)
+	assert.Empty(t, result.ArtifactsFault)
+	archive, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, `{"path":"d/r.xml","bytes":2}`+"\nr\n", string(archive))
+
+	result, _ = newBed(t, spec).run(t.Context())
+	assert.Contains(t, result.ArtifactsFault, "session-prepare has passed no file")
+}
+
+// Hooks run where the command does. One before it that fails keeps it from running, one after it knows how it ended.
+func TestHooks(t *testing.T) {
+	spec := shell("echo command; cat made; exit 3")
+	spec.Env = map[string]string{"A": "b"}
+	spec.Hooks = &session.Hooks{Timeout: patience}
+	spec.Hooks.Before = []string{"sh", "-c", "echo before $A; echo x > made"}
+	spec.Hooks.After = []string{"sh", "-c", "echo after $CODEX_OUTCOME $CODEX_EXIT_STATUS; exit 4"}
+	result, output := newBed(t, spec).run(t.Context())
+	assert.Equal(t, "before b\ncommand\nx\nafter failed 3\n", output)
+	assert.Equal(t, 3, result.Status)
+	assert.Equal(t, "exit status 4", result.HookFault)
+
+	spec.Hooks.Before = []string{"sh", "-c", "kill -KILL $$"}
+	result, output = newBed(t, spec).run(t.Context())
+	assert.Empty(t, output)
+	assert.Equal(t, &session.Failure{
+		Stage: session.HookTask, Text: "the hook before the command failed: signal 9 ([hooks] in runner.toml)",
+	}, result.Failure)
+
+	spec.Hooks.Before, spec.Hooks.After = []string{"sleep", "1000"}, nil
+	spec.Hooks.Timeout = time.Millisecond
+	result, _ = newBed(t, spec).run(t.Context())
+	assert.Contains(t, result.Failure.Text, "it ran for longer than 1ms")
+}
+
 func TestOutput(t *testing.T) {
 	result, output := newBed(t, shell(`printf out; printf err >&2; head -c 300000 /dev/zero`)).run(t.Context())
 	assert.Zero(t, result.Status)

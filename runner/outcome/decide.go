@@ -53,6 +53,7 @@ var unstarted = map[session.Stage]Word{
 	session.WorkspaceTask: WorkspaceFailed,
 	session.PatchTask:     PatchRejected,
 	session.EnvTask:       EnvironmentFailed,
+	session.HookTask:      WorkspaceFailed, // the hook readies what the command needs
 	session.NotFound:      CommandNotFound,
 	session.NotExecutable: CommandNotFound,
 	session.StartStage:    WorkspaceFailed,

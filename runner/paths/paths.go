@@ -67,6 +67,8 @@ const (
 	Index  = "index"       // likewise
 	Result = "result.json" // see session.Result
 	Ended  = "ended.json"  // see session.Ended
+	// Artifacts is there if the specification asks for some; see package artifact.
+	Artifacts = "artifacts"
 )
 
 // The files of a job, in RepositoryDir or EnvironmentDir, beside Output and Result. The daemon makes these, root the others.
@@ -83,18 +85,19 @@ const ControlSocket = "control.sock"
 
 // Names of the files that the main process of a session's unit inherits (FDNAME= of sd_notify(3)).
 const (
-	SpecFile    = "spec"
-	StdinFile   = "stdin"
-	OutputFile  = "output"
-	IndexFile   = "index"
-	ResultFile  = "result"
-	ControlFile = "control"
-	PatchFile   = "patch"
-	RecordFile  = "record" // Record of the slot, read and then replaced
-	TenantFile  = "tenant" // Tenant of the slot, if the workspace is to be made anew
-	MemoryFile  = "memory" // memory.events of the unit's cgroup, if the kernel counts there
-	TasksFile   = "tasks"  // pids.events, likewise
-	PeakFile    = "peak"   // memory.peak, likewise
+	SpecFile      = "spec"
+	StdinFile     = "stdin"
+	OutputFile    = "output"
+	IndexFile     = "index"
+	ResultFile    = "result"
+	ControlFile   = "control"
+	PatchFile     = "patch"
+	ArtifactsFile = "artifacts"
+	RecordFile    = "record" // Record of the slot, read and then replaced
+	TenantFile    = "tenant" // Tenant of the slot, if the workspace is to be made anew
+	MemoryFile    = "memory" // memory.events of the unit's cgroup, if the kernel counts there
+	TasksFile     = "tasks"  // pids.events, likewise
+	PeakFile      = "peak"   // memory.peak, likewise
 )
 
 // Names in the directory of a session in Sessions.

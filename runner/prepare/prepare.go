@@ -91,9 +91,13 @@ func (h Host) openFiles(files inheritance, state dir, path string) (*session.Spe
 			return nil, fmt.Errorf("cannot open the %s of the command: %w", file, err)
 		}
 	}
-	for name, file := range map[string]string{
+	made := map[string]string{
 		paths.OutputFile: paths.Output, paths.IndexFile: paths.Index, paths.ResultFile: paths.Result,
-	} {
+	}
+	if spec.Artifacts != nil {
+		made[paths.ArtifactsFile] = paths.Artifacts
+	}
+	for name, file := range made {
 		if files[name], err = command.create(file, daemon); err != nil {
 			return nil, fmt.Errorf("cannot make a file of the command, which runs once: %w", err)
 		}
@@ -218,7 +222,7 @@ type inheritance map[string]*os.File
 // inheritable are the names of all files that a main process may inherit.
 var inheritable = []string{
 	paths.SpecFile, paths.StdinFile, paths.OutputFile, paths.IndexFile, paths.ResultFile, paths.ControlFile,
-	paths.PatchFile, paths.RecordFile, paths.TenantFile, paths.MemoryFile, paths.TasksFile, paths.PeakFile,
+	paths.PatchFile, paths.RecordFile, paths.TenantFile, paths.MemoryFile, paths.TasksFile, paths.PeakFile, paths.ArtifactsFile,
 	paths.OrderFile, paths.BundleFile,
 }
 

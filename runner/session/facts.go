@@ -29,6 +29,7 @@ const (
 	WorkspaceTask Stage = "workspace"
 	PatchTask     Stage = "patch"
 	EnvTask       Stage = "environment"
+	HookTask      Stage = "hook"
 	NotFound      Stage = "not_found"
 	NotExecutable Stage = "not_executable"
 	StartStage    Stage = "start"
@@ -61,6 +62,10 @@ type Result struct {
 	Cause       Cause  `json:"cause,omitempty"`
 	CancelledBy string `json:"cancelled_by,omitempty"`
 	LogError    string `json:"log_error,omitempty"`
+	// HookFault is why the hook after the command failed; "" if it did not.
+	HookFault string `json:"hook_fault,omitempty"`
+	// ArtifactsFault is why not all artifacts were kept; "" if they were.
+	ArtifactsFault string `json:"artifacts_fault,omitempty"`
 	// Bytes is the size of the output.
 	Bytes int64 `json:"bytes"`
 	// PatchKnown reports that the commit had the change of the patch already.

@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"codex-proxy/runner/artifact"
 )
 
 // Version is the version of all three files.
@@ -26,6 +28,8 @@ const (
 	MaxHold    = 24 * time.Hour
 	MaxWait    = 50 * time.Minute // of an environment: below TimeoutStartSec= of the unit
 	MaxSlot    = 9999
+
+	maxPatterns = 100 // of artifacts
 )
 
 // Spec says what to run. The file is made by the daemon and read by root and by the session, which both call ReadSpec.
@@ -52,6 +56,10 @@ type Spec struct {
 	Hold time.Duration `json:"hold_ns,omitempty"`
 	// Journal has the output go to the journal, too.
 	Journal bool `json:"journal,omitempty"`
+	// Hooks are programs of the administrator that run beside the command; nil is none.
+	Hooks *Hooks `json:"hooks,omitempty"`
+	// Artifacts are the files of the workspace that are kept when the command has ended; nil is none.
+	Artifacts *Artifacts `json:"artifacts,omitempty"`
 	// Slot is the number of the slot of the pool that the session has leased.
 	Slot int `json:"slot"`
 	// Repository is the key of the repository whose mirror the session sees; "" is none.
@@ -61,6 +69,25 @@ type Spec struct {
 	Workspace *Workspace `json:"workspace,omitempty"`
 	// Environment is what the command needs installed; nil is nothing.
 	Environment *Environment `json:"environment,omitempty"`
+}
+
+// Hooks run in the sandbox and the workspace of the command, with its variables. Their output goes to its log.
+type Hooks struct {
+	Before []string `json:"before,omitempty"` // the command does not run if it fails
+	// After runs when the command has ended in any way; its failure changes nothing. CODEX_OUTCOME and CODEX_EXIT_STATUS
+	// have the outcome.
+	After   []string      `json:"after,omitempty"`
+	Timeout time.Duration `json:"timeout_ns"` // of each
+}
+
+// MaxHook is the longest timeout of a hook.
+const MaxHook = 10 * time.Minute
+
+// Artifacts are files to keep, and their bounds.
+type Artifacts struct {
+	Patterns []string `json:"patterns"` // of package artifact
+	Bytes    int64    `json:"bytes"`    // of all together
+	Count    int      `json:"count"`
 }
 
 // Workspace is a commit, to which the patch is applied if there is one, or nothing at all.
@@ -125,10 +152,12 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("disk is %d: use a number of bytes, or 0 for no limit", s.Disk)
 	case s.Hold < 0 || s.Hold > MaxHold:
 		return fmt.Errorf("hold is %v: use a time from 0 to %v", s.Hold, MaxHold)
+	case s.Hooks != nil && (s.Hooks.Timeout <= 0 || s.Hooks.Timeout > MaxHook):
+		return fmt.Errorf("hooks.timeout is %v: use a time up to %v", s.Hooks.Timeout, MaxHook)
 	case s.Slot < 1 || s.Slot > MaxSlot:
 		return fmt.Errorf("slot is %d: use 1 to %d", s.Slot, MaxSlot)
 	}
-	return errors.Join(s.checkSources(), s.checkText())
+	return errors.Join(s.checkSources(), s.checkArtifacts(), s.checkText())
 }
 
 var (
@@ -150,6 +179,22 @@ func (s *Spec) checkSources() error {
 		return fmt.Errorf("environment.wait is %v: use a time up to %v", e.Wait, MaxWait)
 	case e != nil && e.Store != "" && !filepath.IsAbs(e.Store):
 		return fmt.Errorf("environment.store is %q: use an absolute path", e.Store)
+	}
+	return nil
+}
+
+// checkArtifacts checks the patterns.
+func (s *Spec) checkArtifacts() error {
+	if s.Artifacts == nil {
+		return nil
+	}
+	if n := len(s.Artifacts.Patterns); n > maxPatterns {
+		return fmt.Errorf("artifacts has %d patterns: use at most %d", n, maxPatterns)
+	}
+	for i, text := range s.Artifacts.Patterns {
+		if _, err := artifact.Parse(text); err != nil {
+			return fmt.Errorf("artifacts[%d]: %w", i, err)
+		}
 	}
 	return nil
 }

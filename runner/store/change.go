@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/artifact"
 	"codex-proxy/runner/outcome"
 	"codex-proxy/runner/workspace"
 )
@@ -30,6 +31,8 @@ type Ending struct {
 	Outcome        outcome.Outcome
 	Usage          wire.Usage
 	Invocation     string
+	Artifacts      []artifact.File
+	ArtifactsFault string // why not all were kept
 }
 
 // Hold records how a command ended whose unit stays. Its End is still to come; the error is ErrState if that has come.
@@ -48,8 +51,9 @@ func (e Ending) store(ctx context.Context, tx *sql.Tx, id string, number int, st
 		return err
 	}
 	return changed(tx.ExecContext(ctx, `UPDATE commands SET state = ?, started = ?, ended = ?, outcome = ?, usage = ?,
-		invocation = ? WHERE session = ? AND number = ? AND state <> 'ended'`,
-		state, nanos(e.Started), nanos(e.Ended), string(verdict), string(usage), e.Invocation, id, number))
+		invocation = ?, artifacts_fault = ? WHERE session = ? AND number = ? AND state <> 'ended'`,
+		state, nanos(e.Started), nanos(e.Ended), string(verdict), string(usage), e.Invocation, e.ArtifactsFault,
+		id, number))
 }
 
 // End records the end of a command; a session without another command becomes idle. The error is ErrState if the
@@ -58,6 +62,9 @@ func (s *Store) End(ctx context.Context, id string, number int, e Ending, now ti
 	return s.write(ctx, func(tx *sql.Tx) error {
 		err := e.store(ctx, tx, id, number, wire.CommandEnded)
 		if err != nil {
+			return err
+		}
+		if err := addArtifacts(ctx, tx, id, number, e); err != nil {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `UPDATE sessions SET state = ?, used = ? WHERE id = ? AND state = ? AND NOT EXISTS

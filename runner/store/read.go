@@ -111,7 +111,7 @@ func scanSessions(ctx context.Context, from querier, to *[]wire.Session, where s
 }
 
 const selectCommands = `SELECT c.session, c.number, c.state, c.command, c.created, c.started, c.ended, c.outcome, c.usage,
-	c.invocation FROM commands AS c `
+	c.invocation, c.artifacts_fault FROM commands AS c `
 
 // scanCommands closes the rows.
 func scanCommands(rows *sql.Rows, take func(session string, c wire.Command)) error {
@@ -124,7 +124,8 @@ func scanCommands(rows *sql.Rows, take func(session string, c wire.Command)) err
 			command, verdict, usage []byte
 			full                    wire.NewCommand
 		)
-		err := rows.Scan(&id, &c.Number, &c.State, &command, &created, &started, &ended, &verdict, &usage, &c.Invocation)
+		err := rows.Scan(&id, &c.Number, &c.State, &command, &created, &started, &ended, &verdict, &usage, &c.Invocation,
+			&c.ArtifactsFault)
 		if err == nil {
 			err = json.Unmarshal(command, &full)
 		}

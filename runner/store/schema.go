@@ -83,4 +83,19 @@ var steps = []string{
 	) STRICT, WITHOUT ROWID;
 	ALTER TABLE sessions ADD COLUMN repository_key TEXT NOT NULL DEFAULT '';
 	CREATE INDEX sessions_with_repository ON sessions (repository_key) WHERE repository_key <> '' AND state <> 'closed';`,
+	// artifacts
+	`CREATE TABLE artifacts (
+		id INTEGER PRIMARY KEY AUTOINCREMENT,
+		session TEXT NOT NULL,
+		command INTEGER NOT NULL,
+		path TEXT NOT NULL, -- in the workspace
+		kind TEXT NOT NULL, -- artifact.Kind
+		offset INTEGER NOT NULL, -- of the content in the archive of the command
+		bytes INTEGER NOT NULL,
+		sha256 TEXT NOT NULL,
+		created INTEGER NOT NULL,
+		FOREIGN KEY (session, command) REFERENCES commands (session, number) ON DELETE CASCADE
+	) STRICT;
+	CREATE INDEX artifacts_of_session ON artifacts (session, command, path);
+	ALTER TABLE commands ADD COLUMN artifacts_fault TEXT NOT NULL DEFAULT '';`,
 }

@@ -12,6 +12,7 @@ import (
 
 	"codex-proxy/internal/sqlite"
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/artifact"
 	"codex-proxy/runner/outcome"
 	"codex-proxy/runner/workspace"
 )
@@ -97,7 +98,9 @@ func TestLifeOfASession(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, wire.SessionIdle, got.State)
 	c := got.Commands[0]
-	assert.Equal(t, succeeded, Ending{c.Started, c.Ended, *c.Outcome, *c.Usage, c.Invocation})
+	assert.Equal(t, succeeded, Ending{
+		Started: c.Started, Ended: c.Ended, Outcome: *c.Outcome, Usage: *c.Usage, Invocation: c.Invocation,
+	})
 
 	number, err := s.Add(ctx, id(1), command("b"), t0)
 	require.NoError(t, err)
@@ -222,6 +225,36 @@ func TestPlans(t *testing.T) {
 		require.NoError(t, rows.Close())
 		assert.Contains(t, plan, want)
 	}
+}
+
+func TestArtifacts(t *testing.T) {
+	s, ctx := open(t), t.Context()
+	create(t, s, 1, 1000, command("a"))
+	create(t, s, 2, 1000, command("a"))
+	ending := succeeded
+	ending.ArtifactsFault = "too many"
+	ending.Artifacts = []artifact.File{{Path: "b", Kind: artifact.Plain, Offset: 7, Bytes: 3, SHA256: "x"}, {Path: "a", Kind: artifact.JUnit}}
+	require.NoError(t, s.End(ctx, id(1), 1, ending, ending.Ended))
+	assert.ErrorIs(t, s.End(ctx, id(1), 1, ending, ending.Ended), ErrState)
+	all, err := s.Artifacts(ctx, id(1))
+	require.NoError(t, err)
+	require.Len(t, all, 2, "once")
+	assert.Equal(t, []string{"a", "b"}, []string{all[0].Path, all[1].Path})
+	b, offset, err := s.Artifact(ctx, id(1), all[1].ID)
+	require.NoError(t, err)
+	assert.Equal(t, wire.Artifact{ID: b.ID, Command: 1, Path: "b", Kind: "file", Bytes: 3, SHA256: "x", Created: ending.Ended}, b)
+	assert.EqualValues(t, 7, offset)
+	_, _, err = s.Artifact(ctx, id(2), b.ID)
+	require.ErrorIs(t, err, ErrNotFound, "of another session")
+	got, err := s.Session(ctx, Viewer{All: true}, id(1))
+	require.NoError(t, err)
+	assert.Equal(t, "too many", got.Commands[0].ArtifactsFault)
+	require.NoError(t, s.CloseSession(ctx, id(1), 0, t0))
+	_, err = s.Delete(ctx, []string{id(1)})
+	require.NoError(t, err)
+	all, err = s.Artifacts(ctx, id(1))
+	require.NoError(t, err)
+	assert.Empty(t, all)
 }
 
 // BenchmarkSessions lists the newest of 10 000 sessions: a page, and all of them.

@@ -101,6 +101,17 @@ func runnerEvents() []event {
 			"A session could not be closed",
 			"The store cannot be written; CODEX_ERROR has the reason, such as a full disk. The session\n" +
 				"stays idle, and the service tries again."},
+		{"hold-unrecorded", "bde8b897274b4a9db54beeec4eed6b15", "cannot record the hold of a command",
+			"The hold of a command is not in the store",
+			"The sandbox of the command stays. CODEX_ERROR has the reason, such as a full disk."},
+		{"artifacts-unkept", "2fdb33993f9c463babd98e1aab5cad5a", "not all artifacts of a command were kept",
+			"Artifacts of a command were not kept",
+			"The archive that the session left is damaged, or larger than [artifacts] in runner.toml\n" +
+				"allows. CODEX_ERROR has the reason."},
+		{"hook-failed", "199d57bed6c74dd1b247a61e230c5177", "the hook after a command failed",
+			"The hook after a command failed",
+			"Its output is at the end of the log of the command (codex-runner logs CODEX_SESSION), and\n" +
+				"[hooks] in runner.toml names it. How the command ended stays as it is."},
 		{"session-silent", "98d551e56fa14df3b7a5f6992d1f021a", "the session does not answer",
 			"The main process of a session does not answer",
 			"It has ended, or the watchdog of its unit ends it within half a minute."},

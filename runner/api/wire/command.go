@@ -35,6 +35,8 @@ type Command struct {
 	// Usage of an ended command.
 	Usage      *Usage `json:"usage,omitempty"`
 	Invocation string `json:"invocation,omitempty"` // _SYSTEMD_INVOCATION_ID of the journal
+	// ArtifactsFault is why not all artifacts were kept; "" if they were.
+	ArtifactsFault string `json:"artifacts_fault,omitempty"`
 }
 
 // Usage is what a command has used.
