@@ -18,27 +18,44 @@ keep() { # what the session NAME has left
 	cp $state/sessions/$id/1/result.json /results/$1.result
 	cp $state/sessions/$id/1/ended.json /results/$1.ended
 }
+phase() { # what the neighbour runs beside from now on
+	echo "$1 $(date +%s.%N)" >>/results/phases
+}
 
 make neighbour
 neighbour=$unit
 systemctl start $neighbour
+phase alone
+sleep 8
 
 make memory
+phase memory
 systemctl set-property --runtime $unit MemoryMax=48M
 systemctl start --wait $unit
 keep memory
 
 make tasks
+phase tasks
 systemctl set-property --runtime $unit TasksMax=24
 systemctl start --wait $unit
 keep tasks
 
 make bomb
+phase bomb
 systemctl set-property --runtime $unit TasksMax=100
 systemctl start --wait $unit
 keep bomb
 ps -e -o comm= | grep -c '^bomb$' >/results/left || :
 
+for name in disk output; do
+	make $name
+	phase $name
+	systemctl start --wait $unit
+	keep $name
+done
+phase end
+
 systemctl is-active $neighbour
 systemctl stop $neighbour
 keep neighbour
+cp $state/sessions/neighbour2222222/1/output /results/neighbour.output

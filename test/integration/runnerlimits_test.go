@@ -2,9 +2,11 @@ package integration
 
 import (
 	_ "embed"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,18 +28,24 @@ var runnerLimitsScript string
 func TestRunnerLimits(t *testing.T) {
 	t.Parallel()
 	specs := map[string]session.Spec{
-		"neighbour": shell("exec sleep 4321"),
+		"neighbour": shell("exec bash -c '" + neighbour + "'"),
 		"memory":    shell("tail /dev/zero"),
 		"tasks":     shell("while :; do sleep 4321 & done"),
 		"bomb":      shell(`cp /bin/sh /tmp/bomb; exec /tmp/bomb -c 'trap "" TERM; f() { f | f & }; f; sleep 4321'`),
+		"disk":      shell("while :; do head -c 1000000 /dev/zero >>file; done"),
+		"output":    shell("exec yes"),
 	}
 	var files []machine.File
 	for name, spec := range specs {
 		spec.Version, spec.Slot, spec.Workspace = session.Version, 1+len(files), &session.Workspace{}
-		if name == "bomb" {
+		spec.Timeout = 10 * time.Minute
+		switch name {
+		case "bomb":
 			spec.Timeout = 5 * time.Second
-		} else {
-			spec.Timeout = 10 * time.Minute
+		case "disk":
+			spec.Disk = 20_000_000
+		case "neighbour":
+			spec.OutputLimit = 64 << 20
 		}
 		text, err := session.Encode(&spec)
 		require.NoError(t, err)
@@ -60,6 +68,7 @@ func TestRunnerLimits(t *testing.T) {
 		})
 		for name, want := range map[string]runneroutcome.Word{
 			"memory": runneroutcome.OutOfMemory, "tasks": runneroutcome.TaskLimit, "bomb": runneroutcome.TimedOut, "neighbour": runneroutcome.Cancelled,
+			"disk": runneroutcome.DiskFull, "output": runneroutcome.OutputLimit,
 		} {
 			result, err := session.ReadResult(strings.NewReader(r[name+".result"]))
 			require.NoError(t, err, name)
@@ -74,7 +83,41 @@ func TestRunnerLimits(t *testing.T) {
 			t.Logf("%s: %s: %s", suite, name, got.Text)
 		}
 		assert.Equal(t, "0\n", r["left"], "processes of the fork bomb")
+		logNeighbour(t, suite, r["phases"], r["neighbour.output"])
 	})
+}
+
+// neighbour does a little work again and again, and writes when each began, in seconds, and what it took, in microseconds.
+const neighbour = `exec 3<> <(:); while :; do a=$EPOCHREALTIME; for ((i = 0; i < 1000; i++)); do :; done; echo $a >n
+b=$EPOCHREALTIME; echo $a $((10#${b/./} - 10#${a/./})); read -t 0.02 -u 3; done`
+
+// logNeighbour logs what the work of the neighbour took beside each of the others.
+func logNeighbour(t *testing.T, suite, phases, output string) {
+	t.Helper()
+	var began, took []float64
+	for line := range strings.Lines(output) {
+		var at, lasted float64
+		_, err := fmt.Sscan(line, &at, &lasted)
+		require.NoError(t, err, line)
+		began, took = append(began, at), append(took, lasted)
+	}
+	lines := strings.Split(strings.TrimSpace(phases), "\n")
+	for i, line := range lines[:len(lines)-1] {
+		var name, next string
+		var from, to float64
+		_, err := fmt.Sscan(line+" "+lines[i+1], &name, &from, &next, &to)
+		require.NoError(t, err, line)
+		var beside []float64
+		for n, at := range began {
+			if at >= from && at < to {
+				beside = append(beside, took[n]/1000)
+			}
+		}
+		slices.Sort(beside)
+		if n := len(beside); n > 0 {
+			t.Logf("%s: the neighbour beside %s: median %.1f ms, p99 %.1f ms of %d", suite, name, beside[n/2], beside[n*99/100], n)
+		}
+	}
 }
 
 // runnerPrograms are the installed programs of codex-runner.
