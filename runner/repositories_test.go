@@ -325,6 +325,8 @@ func TestRefusedSources(t *testing.T) {
 		"this URL cannot be fetched":                          at("ext::sh", ""),
 		"it has a password, which logs would show":            at("https://u:p@h/x", ""),
 		"leaves a directory: write it without ..":             at("https://h/a/../b", ""),
+		"the URL git@h:a/../b leaves a directory":             at("git@h:a/../b", ""),
+		"the URL https://h/a/%2e%2E/b leaves a directory":     at("https://h/a/%2e%2E/b", ""),
 		"a ref and a patch are of a repository":               at("", "main"),
 		"there is no repository 0123456789abcdef of yours":    at("0123456789abcdef", "main"),
 	} {
