@@ -59,7 +59,7 @@ TEST_NEEDS  := $(BUILD_NEEDS) $(RUN_NEEDS) /usr/lib/python3/dist-packages/pip:py
                aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/pthread.h:libc6-dev-arm64-cross
 
 INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 60m ./test/integration
-WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker|AHungProxy)|TestRestartAcrossADaemonReload|TestRestartBesideAHungProxy|TestWedgedWorker|TestHeldBackOnDebian12|TestProxyRampOnDebian12|TestRelease|TestChaos|TestAccountTruth|TestIdleAccounts|TestSessions|TestOutOfMemory|TestRunnerLimits|TestToolsOfANativeWorkerFindNoLogin|TestProbeCost|TestDependency(Checks|HTTP|MCP|CrashLoop|InShutdown)|TestTemporal(Crashes|StoppedInDelay|Shutdown)|TestNotifyExecGRPC|TestRequires|TestBindRequires.*)$$
+WAITING     = ^(TestCrashLoop|TestWatchdog.*|TestRestartOf(TheOnlyWorker|LongStreams|AHungWorker|AHungProxy)|TestRestartAcrossADaemonReload|TestRestartBesideAHungProxy|TestWedgedWorker|TestHeldBackOnDebian12|TestProxyRampOnDebian12|TestRelease|TestChaos|TestAccountTruth|TestIdleAccounts|TestIdleStandby|TestIdleWatch|TestColdStandby|TestStandbyAfterRestarts|TestSessions|TestOutOfMemory|TestRunnerLimits|TestToolsOfANativeWorkerFindNoLogin|TestProbeCost|TestDependency(Checks|HTTP|MCP|CrashLoop|InShutdown)|TestTemporal(Crashes|StoppedInDelay|Shutdown)|TestNotifyExecGRPC|TestRequires|TestBindRequires.*)$$
 
 export CODEX_PROXY_TEST_CODEX := $(NPM_CODEX)/codex
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)
