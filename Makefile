@@ -248,7 +248,7 @@ $(RELEASED)/made:
 	@rm -rf $(RELEASED) && mkdir -p $(RELEASED)/tree
 	git archive $(RELEASE) | tar -x -C $(RELEASED)/tree
 	env -u MAKEFLAGS -u MAKEOVERRIDES $(MAKE) --no-print-directory -C $(RELEASED)/tree deb rpm
-	@mv $(RELEASED)/tree/build/*.deb $(RELEASED)/tree/build/*.rpm $(RELEASED)/tree/build/codex-proxy $(RELEASED)/ && rm -rf $(RELEASED)/tree && touch $@
+	@mv $(RELEASED)/tree/build/codex-proxy_*.deb $(RELEASED)/tree/build/codex-proxy-*.rpm $(RELEASED)/tree/build/codex-proxy $(RELEASED)/ && rm -rf $(RELEASED)/tree && touch $@
 
 # The codex of test/codex/package-lock.json: its native binary, by a link.
 $(NPM_CODEX)/codex:
