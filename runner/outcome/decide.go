@@ -21,7 +21,7 @@ func Decide(f Facts) Outcome {
 	detail := ""
 	if r := f.Result; r != nil {
 		o.OOMKills, o.RefusedForks = max(o.OOMKills, r.OOMKills), max(o.RefusedForks, r.TaskLimit)
-		o.Status, o.Signal, o.Core = r.Status, r.Signal, r.Core
+		o.Status, o.Signal, o.Core, o.PatchKnown = r.Status, r.Signal, r.Core, r.PatchKnown
 		o.Word, detail = o.reported(r)
 	} else {
 		o.Word, detail = o.recorded(f)
@@ -34,6 +34,9 @@ func Decide(f Facts) Outcome {
 	}
 	o.ExitStatus = o.exitStatus(f.Result)
 	o.Text = o.text(detail)
+	if o.PatchKnown {
+		o.Text += " The commit had the change of the patch already."
+	}
 	return o
 }
 

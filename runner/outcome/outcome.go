@@ -52,6 +52,8 @@ type Outcome struct {
 	// memory, and those that the limit of tasks refused.
 	OOMKills     uint64 `json:"oom_kills,omitempty"`
 	RefusedForks uint64 `json:"refused_forks,omitempty"`
+	// PatchKnown reports that the commit had the change of the patch already.
+	PatchKnown bool `json:"patch_known,omitempty"`
 	// ExitStatus is the exit status of `codex-runner run`.
 	ExitStatus int `json:"exit_status"`
 	// Text is a sentence for people, with the remedy if there is one.

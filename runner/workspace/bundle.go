@@ -94,3 +94,14 @@ func gitDirOf(ctx context.Context, dir string) (string, error) {
 	}
 	return strings.TrimSuffix(string(out), "\n"), nil
 }
+
+// Origin returns the URL of the remote origin of a local repository with the git directory dir, or "" if there is none
+// that a service can fetch: relative URLs of submodules begin there.
+func Origin(ctx context.Context, dir string) string {
+	out, err := git{dir: dir}.run(ctx, nil, "config", "--get", "remote.origin.url")
+	url := strings.TrimSpace(string(out))
+	if err != nil || CheckURL(url) != nil || strings.HasPrefix(url, "file:") {
+		return ""
+	}
+	return url
+}

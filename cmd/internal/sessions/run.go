@@ -156,6 +156,9 @@ func (r *Run) follow(ctx context.Context, a *attendance, s wire.Session, n int) 
 	}
 	s = r.finish(ctx, s.ID, n)
 	command := end.Command
+	if command.Outcome.PatchKnown {
+		fmt.Fprintln(r.Stderr, "the commit has the change of the patch already")
+	}
 	if r.JSON {
 		s.Commands = []wire.Command{command}
 		if err := writeJSON(r.Stdout, s); err != nil {

@@ -54,7 +54,7 @@ func (s Source) Send(ctx context.Context) (Found, error) {
 	if err != nil {
 		return Found{}, s.unresolved(err)
 	}
-	repository, err := s.Client.AddRepository(ctx, wire.NewRepository{Path: dir})
+	repository, err := s.Client.AddRepository(ctx, wire.NewRepository{Path: dir, URL: workspace.Origin(ctx, gitDir(dir))})
 	if err != nil {
 		return Found{}, err
 	}

@@ -2,9 +2,10 @@ package wire
 
 import "time"
 
-// NewRepository is the body of POST /v1/repositories, with one of the two.
+// NewRepository is the body of POST /v1/repositories.
 type NewRepository struct {
-	URL string `json:"url,omitempty"` // that the daemon fetches
+	// URL is that of a repository that the daemon fetches. With a Path, relative URLs of submodules begin there.
+	URL string `json:"url,omitempty"`
 	// Path is that of a local repository on the caller's side. It only names the repository: the caller sends the
 	// commits in bundles, as the daemon may not read the files.
 	Path string `json:"path,omitempty"`

@@ -68,7 +68,7 @@ type Session struct {
 	State       SessionState `json:"state"`
 	Created     time.Time    `json:"created"`
 	Closed      time.Time    `json:"closed,omitzero"`
-	Repository  string       `json:"repository,omitempty"` // as it was asked for
+	Repository  string       `json:"repository,omitempty"` // its URL, or its local path
 	Ref         string       `json:"ref,omitempty"`
 	Commit      string       `json:"commit,omitempty"` // what the ref meant when the session was made
 	Patch       string       `json:"patch,omitempty"`  // sha256 of its text
