@@ -1,6 +1,9 @@
 package runner
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Reconcile is what Run does every few seconds, for tests without a unit.
 func (r *Runner) Reconcile(ctx context.Context) { r.reconcile(ctx) }
@@ -14,3 +17,6 @@ func (r *Runner) WaitingFetches() (requests int) {
 	}
 	return requests
 }
+
+// Expire is what Run does every few seconds, too.
+func (r *Runner) Expire(ctx context.Context, now time.Time) { r.expire(ctx, now) }

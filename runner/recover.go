@@ -167,10 +167,11 @@ func (r *Runner) reconcile(ctx context.Context) {
 	}
 }
 
-// expire closes sessions that have been idle for too long, and removes those whose retention is over.
+// expire cancels commands that wait for their input, closes sessions that have been idle for too long, and removes those whose retention is over.
 func (r *Runner) expire(ctx context.Context, now time.Time) {
 	everybody := store.Viewer{All: true}
 	idle, err := r.Store.In(ctx, everybody, wire.SessionIdle)
+	err = errors.Join(err, r.expireInputs(ctx, now))
 	for _, s := range idle {
 		if now.Sub(s.Used) >= r.IdleTimeout {
 			r.close(ctx, s.ID)

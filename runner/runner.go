@@ -152,6 +152,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		r.tasks.Go(func() { r.resume(ctx, c) })
 	}
 	r.found = nil
+	r.tasks.Go(func() { r.sweepHomes(ctx) })
 	r.tasks.Go(func() { r.keepBounds(ctx) })
 	for {
 		for f := r.nextFetch(); f != nil; f = r.nextFetch() {

@@ -334,6 +334,39 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
+// A command whose input does not come is cancelled, and the home of the session is removed when it is closed, also by the
+// next daemon.
+func TestExpiry(t *testing.T) {
+	b := newBed(t, func(s *runner.Settings) { s.IdleTimeout = time.Nanosecond })
+	b.stop()
+	st, err := store.Open(t.Context(), filepath.Join(b.settings.StateDir, store.FileName))
+	require.NoError(t, err)
+	id := strings.Repeat("a", 16)
+	require.NoError(t, st.Create(t.Context(), store.New{Session: wire.Session{ID: id, Owner: alice, Created: time.Now()},
+		Commands: []wire.NewCommand{{Args: []string{"a"}, Stdin: true, Limits: wire.Limits{Timeout: 1e9, Output: 1}}}}))
+	require.NoError(t, st.Close())
+	swept := make(chan string, 1)
+	b.systemd.Play(func(unit string) error {
+		swept <- unit
+		return nil
+	})
+	b.start()
+	b.Expire(t.Context(), time.Now())
+	got := b.until(id, ended(1))
+	assert.Equal(t, outcome.Cancelled, got.Commands[0].Outcome.Word)
+	assert.Contains(t, got.Commands[0].Outcome.Text, "its standard input did not come within 1ns")
+	b.Expire(t.Context(), time.Now())
+	b.until(id, closed)
+	b.stop()
+	b.start()
+	select {
+	case unit := <-swept:
+		assert.Equal(t, paths.SweepUnit("session", id), unit)
+	case <-time.After(patience):
+		assert.Fail(t, "nothing was swept")
+	}
+}
+
 func TestStdin(t *testing.T) {
 	b := newBed(t)
 	s, err := b.Create(t.Context(), alice, wire.NewSession{Commands: []wire.NewCommand{

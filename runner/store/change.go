@@ -90,6 +90,9 @@ func (s *Store) CloseSession(ctx context.Context, id string, bytes int64, now ti
 		if err == nil {
 			_, err = tx.ExecContext(ctx, `DELETE FROM leases WHERE session = ?`, id)
 		}
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `INSERT INTO sweeps (session) VALUES (?)`, id)
+		}
 		return err
 	})
 }

@@ -98,4 +98,8 @@ var steps = []string{
 	) STRICT;
 	CREATE INDEX artifacts_of_session ON artifacts (session, command, path);
 	ALTER TABLE commands ADD COLUMN artifacts_fault TEXT NOT NULL DEFAULT '';`,
+	// sweeps
+	`CREATE TABLE sweeps (
+		session TEXT PRIMARY KEY -- closed; its home is to be removed
+	) STRICT, WITHOUT ROWID;`,
 }

@@ -101,6 +101,10 @@ func runnerEvents() []event {
 			"A session could not be closed",
 			"The store cannot be written; CODEX_ERROR has the reason, such as a full disk. The session\n" +
 				"stays idle, and the service tries again."},
+		{"home-unswept", "8e349a8eb5e443edbdd87afa34345b90", "cannot remove the home of a session, trying again",
+			"The home of a closed session is still there",
+			"codex-sweep@session-ID.service removes it. CODEX_ERROR has the reason; the journal of that unit\n" +
+				"(journalctl -u \"codex-sweep@*\") has more."},
 		{"hold-unrecorded", "bde8b897274b4a9db54beeec4eed6b15", "cannot record the hold of a command",
 			"The hold of a command is not in the store",
 			"The sandbox of the command stays. CODEX_ERROR has the reason, such as a full disk."},

@@ -1,0 +1,51 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"codex-proxy/runner/api/wire"
+)
+
+// Sweeps returns the closed sessions whose homes are to be removed, also of those that have been deleted.
+func (s *Store) Sweeps(ctx context.Context) ([]string, error) {
+	rows, err := s.reads.QueryContext(ctx, `SELECT session FROM sweeps`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		all = append(all, id)
+	}
+	return all, rows.Err()
+}
+
+// Swept records that the home of a session is removed.
+func (s *Store) Swept(ctx context.Context, id string) error {
+	_, err := s.db.ExecContext(ctx, `DELETE FROM sweeps WHERE session = ?`, id)
+	return err
+}
+
+// AwaitingStdin returns the commands that have waited for their standard input since before a time, by session and number.
+func (s *Store) AwaitingStdin(ctx context.Context, before time.Time) ([]Live, error) {
+	rows, err := s.reads.QueryContext(ctx, selectLive+`WHERE c.state = ? AND c.created < ? ORDER BY s.seq, c.number`,
+		wire.CommandAwaitingStdin, nanos(before))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []Live
+	for rows.Next() {
+		l, err := scanLive(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, l)
+	}
+	return all, rows.Err()
+}
