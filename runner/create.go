@@ -181,10 +181,6 @@ func (r *Runner) check(n wire.NewSession) ([]wire.NewCommand, error) {
 	return full, nil
 }
 
-func unsupported(what string) error {
-	return refuse(wire.InvalidRequest, "leave it out", "%s: not supported by this version", what)
-}
-
 func checkSecrets(secrets map[string]string) error {
 	if len(secrets) > maxSecrets {
 		return refuse(wire.InvalidRequest, fmt.Sprintf("send at most %d", maxSecrets), "secrets has %d of them", len(secrets))
