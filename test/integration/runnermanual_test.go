@@ -50,7 +50,7 @@ func (b *manualBed) tour(t *testing.T) {
 	require.Zero(t, status, "%s\n%s", stdout, stderr)
 	for _, want := range []string{
 		"hello\nexit status 3\nexit status 124\nexit status 127\n", "alice  closed  1         timed out  ", "\none\n2\n",
-		"\nworking\ndone\n", "\n41\n42\nexit status 125\nexit status 125\n", "\n6\n***",
+		"\nworking\ndone\n", "\n41\n42\nexit status 125\nexit status 125\n", "\n6\n***", "fine\n",
 	} {
 		assert.Contains(t, stdout, want)
 	}

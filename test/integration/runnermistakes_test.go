@@ -45,6 +45,7 @@ func (b *manualBed) mistakes(t *testing.T) {
 		{"logs " + other, 1, "there is no such session of yours"},
 		{"cancel " + other, 1, "there is no such session of yours"},
 		{"release " + other, 1, "there is no such session of yours"},
+		{"artifacts " + other, 1, "there is no such session of yours"},
 		{"sessions --all", 1, "only administrators see the sessions of all users: leave out all"},
 		{"prune --all", 1, "only administrators remove the sessions of all users: leave out all"},
 	} {

@@ -26,6 +26,7 @@ type command struct {
 	Seconds  float64  `json:"seconds,omitempty" jsonschema:"how long it has run"`
 	Memory   int64    `json:"memory_peak,omitempty" jsonschema:"in bytes"`
 	Outcome  *verdict `json:"outcome,omitempty" jsonschema:"how it ended"`
+	Fault    string   `json:"artifacts_fault,omitempty" jsonschema:"why not all artifacts were kept"`
 }
 
 // verdict is an outcome.
@@ -39,7 +40,7 @@ type verdict struct {
 
 // commandOf is c at the time now.
 func commandOf(c wire.Command, now time.Time) command {
-	got := command{Number: c.Number, Line: line(c.Args), State: string(c.State), Position: c.Position}
+	got := command{Number: c.Number, Line: line(c.Args), State: string(c.State), Position: c.Position, Fault: printable(c.ArtifactsFault)}
 	if !c.Started.IsZero() {
 		if !c.Ended.IsZero() {
 			now = c.Ended
@@ -86,6 +87,9 @@ func (c command) sentence() string {
 func (r report) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nsession %s, command %d: %s\n", r.sentence(), r.Session, r.Number, r.Line)
+	if r.Fault != "" {
+		fmt.Fprintf(&b, "Not all artifacts were kept: %s\n", r.Fault)
+	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(&b, note)
 	}

@@ -47,6 +47,7 @@ func writeCommand(w io.Writer, c wire.Command, now time.Time) {
 	if c.Outcome != nil {
 		f.text("  end", listing.Printable(c.Outcome.Text))
 	}
+	f.text("  artifacts", listing.Printable(c.ArtifactsFault))
 	f.text("  directory", listing.Printable(c.Directory))
 	if !c.Started.IsZero() {
 		f.add("  time", "%s, from %s", took(c, now), listing.Clock(c.Started, now))

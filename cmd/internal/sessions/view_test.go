@@ -61,9 +61,10 @@ func TestShow(t *testing.T) {
 		Secrets: []string{"A", "B"},
 		Commands: []wire.Command{
 			{Number: 1, State: wire.CommandEnded, Args: []string{"make"}, Created: at, Started: at, Ended: at.Add(90 * time.Second),
-				Limits:  wire.Limits{Timeout: wire.Duration(time.Minute), CPUs: 1.5, Memory: 2 << 30, Tasks: 9, Disk: 1000},
-				Outcome: &outcome.Outcome{Word: outcome.TimedOut, Text: "It ran\x1b longer."},
-				Usage:   &wire.Usage{Output: 1536, User: wire.Duration(time.Second), MemoryPeak: 3 << 20}, Invocation: "f00"},
+				Limits:         wire.Limits{Timeout: wire.Duration(time.Minute), CPUs: 1.5, Memory: 2 << 30, Tasks: 9, Disk: 1000},
+				Outcome:        &outcome.Outcome{Word: outcome.TimedOut, Text: "It ran\x1b longer."},
+				ArtifactsFault: "too many",
+				Usage:          &wire.Usage{Output: 1536, User: wire.Duration(time.Second), MemoryPeak: 3 << 20}, Invocation: "f00"},
 			{Number: 2, State: wire.CommandQueued, Args: []string{""}, Position: 3, Directory: "a/b", Created: at},
 		},
 	}
@@ -79,12 +80,13 @@ network:      open
 secrets:      A B
 
 1. make
-  state:    timed out
-  end:      It ran longer.
-  time:     1m30s, from 12:00
-  used:     1.5 KiB of output, 1s of CPU, at most 3.0 MiB of memory
-  limits:   --timeout 1m0s --cpus 1.5 --memory 2G --tasks 9 --disk 1000
-  journal:  journalctl _SYSTEMD_INVOCATION_ID=f00
+  state:      timed out
+  end:        It ran longer.
+  artifacts:  too many
+  time:       1m30s, from 12:00
+  used:       1.5 KiB of output, 1s of CPU, at most 3.0 MiB of memory
+  limits:     --timeout 1m0s --cpus 1.5 --memory 2G --tasks 9 --disk 1000
+  journal:    journalctl _SYSTEMD_INVOCATION_ID=f00
 
 2. ''
   state:      queued
