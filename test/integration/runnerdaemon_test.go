@@ -175,6 +175,20 @@ func TestRunnerDaemon(t *testing.T) {
 			assert.Equal(t, "input\n", string(output))
 			assert.Equal(t, []any{ends.Cancelled, "root"}, []any{c.Outcome.Word, c.Outcome.CancelledBy})
 		})
+		t.Run("artifacts", func(t *testing.T) {
+			n := script("mkdir a; echo '<testsuite/>' > a/r.xml; ln -s /etc/passwd a/l.xml; exit 3")
+			n.Commands[0].Artifacts = []string{"**/*.xml"}
+			s := b.create(n)
+			_, c := b.follow(s.ID, 1)
+			assert.Equal(t, []any{ends.Failed, ""}, []any{c.Outcome.Word, c.ArtifactsFault})
+			var all wire.Artifacts
+			b.send(http.MethodGet, "/v1/sessions/"+s.ID+"/artifacts", nil, &all)
+			require.Len(t, all.Artifacts, 1)
+			assert.Equal(t, []string{"a/r.xml", "junit"}, []string{all.Artifacts[0].Path, all.Artifacts[0].Kind})
+			_, text, err := b.try(http.MethodGet, fmt.Sprintf("/v1/sessions/%s/artifacts/%d", s.ID, all.Artifacts[0].ID), nil)
+			require.NoError(t, err)
+			assert.Equal(t, "<testsuite/>\n", string(text))
+		})
 		t.Run("hold", func(t *testing.T) {
 			n := script("echo mine > kept; exit 3")
 			n.HoldOnFailure = wire.Duration(time.Hour)
@@ -189,6 +203,15 @@ func TestRunnerDaemon(t *testing.T) {
 				b.send(http.MethodPost, "/v1/sessions/"+s.ID+"/"+end, path, nil)
 				_, c := b.follow(s.ID, 1)
 				assert.Equal(t, []any{ends.Failed, 3, ""}, []any{c.Outcome.Word, c.Outcome.Status, c.Outcome.CancelledBy})
+				if end == "cancel" { // it closes the session, whose home goes
+					home := "/var/lib/private/codex-session/" + s.ID
+					for there, deadline := true, time.Now().Add(bound); there && time.Now().Before(deadline); {
+						_, _, err := b.Run(t.Context(), "test", "-e", home)
+						there = err == nil
+					}
+					_, _, err := b.Run(t.Context(), "test", "-e", home)
+					assert.Error(t, err, "the home is there")
+				}
 			}
 		})
 		t.Run("users", func(t *testing.T) {
