@@ -59,7 +59,7 @@ func TestRunnerLeftovers(t *testing.T) {
 				ends[c.Outcome.Word]++
 				b.send(http.MethodPost, "/v1/sessions/"+id+"/cancel", wire.Cancel{}, nil)
 			}
-			b.gone()
+			b.gone("codex-session*@*", "codex-sweep@*")
 			if n == 0 {
 				before = b.leftovers()
 			}
@@ -84,10 +84,10 @@ type leftovers struct {
 	memory    int    // kB, of the daemon
 }
 
-// gone waits until systemd has no unit of a session.
-func (b *daemonBed) gone() {
+// gone waits until systemd has no unit that matches a pattern. A command has ended before its unit.
+func (b *daemonBed) gone(patterns ...string) {
 	b.t.Helper()
-	const units = `systemctl list-units --all --no-legend --plain "codex-session*@*" "codex-sweep@*" | grep -q .`
+	units := `systemctl list-units --all --no-legend --plain "` + strings.Join(patterns, `" "`) + `" | grep -q .`
 	b.MustRun(b.t, "sh", "-c", "while "+units+"; do :; done")
 }
 

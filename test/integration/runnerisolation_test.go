@@ -174,6 +174,7 @@ func TestRunnerReuse(t *testing.T) {
 		// systemd gives a session the user that its home belongs to, if no unit has that one (DynamicUser= in systemd.exec(5)).
 		second := b.create(script("exit 0"))
 		b.follow(second.ID, 1)
+		b.gone(paths.SessionUnit(first.ID), paths.SessionUnit(second.ID))
 		b.MustRun(t, "chown", "--recursive", user, paths.PrivateStates+"/codex-session/"+second.ID)
 		found, err := json.Marshal(map[string]any{"ID": first.ID, "Slot": slot, "PID": 1, "Main": 1, "UID": 65533, "Mark": "planted"})
 		require.NoError(t, err)
