@@ -24,7 +24,7 @@ func (r *Runner) keep(c *run) []artifact.File {
 		defer archive.Close()
 		var info fs.FileInfo
 		if info, err = archive.Stat(); err == nil {
-			files, err = artifact.Read(archive, info.Size(), r.Settings.Artifacts)
+			files, err = artifact.Read(archive, info.Size(), r.Artifacts)
 		}
 	}
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,7 +17,6 @@ import (
 
 	"codex-proxy/runner"
 	"codex-proxy/runner/api/wire"
-	"codex-proxy/runner/artifact"
 	"codex-proxy/runner/logs"
 	"codex-proxy/runner/outcome"
 	"codex-proxy/runner/paths"
@@ -238,133 +236,6 @@ func TestCancel(t *testing.T) {
 	assert.Equal(t, outcome.Cancelled, got.Commands[0].Outcome.Word)
 	b.stop() // what follows the close is done then
 	assert.NoDirExists(t, filepath.Join(b.settings.Secrets, s.ID))
-}
-
-// Until the unit of a command has ended, its session starts no other command and is not closed.
-func TestEndIsReportedBeforeThatOfTheUnit(t *testing.T) {
-	b := newBed(t)
-	s := b.create(alice, "a", "b")
-	u := b.started()
-	u.Conclude(exit(3))
-	got := b.until(s.ID, ended(1))
-	assert.Equal(t, outcome.Failed, got.Commands[0].Outcome.Word)
-	assert.Equal(t, strings.Repeat("a", 32), got.Commands[0].Invocation)
-	runs, queued := b.Load()
-	assert.Equal(t, []int{1, 1}, []int{runs, queued}, "the unit has not ended")
-	b.stop() // the next daemon waits as well
-	b.start()
-	runs, queued = b.Load()
-	assert.Equal(t, []int{1, 1}, []int{runs, queued})
-	u.End(nil)
-	second := b.started()
-	assert.Equal(t, 2, second.Number)
-	second.Conclude(exit(0))
-	b.until(s.ID, ended(2))
-	require.NoError(t, b.Cancel(t.Context(), store.Viewer{All: true}, s.ID, 0, "root"))
-	b.until(s.ID, func(s wire.Session) bool { return s.State == wire.SessionIdle })
-	second.End(nil)
-	b.until(s.ID, closed)
-}
-
-// A command that fails is held until it is released or cancelled, with the end that it had.
-func TestHold(t *testing.T) {
-	b := newBed(t)
-	v := store.Viewer{UID: 1000}
-	for _, end := range []func(id string) error{
-		func(id string) error { return b.Release(t.Context(), v, id) },
-		func(id string) error { return b.Cancel(t.Context(), v, id, 1, "bob") },
-	} {
-		n := wire.NewSession{HoldOnFailure: wire.Duration(time.Hour), Commands: []wire.NewCommand{{Args: []string{"a"}}}}
-		s, err := b.Create(t.Context(), alice, n)
-		require.NoError(t, err)
-		u := b.started()
-		assert.Equal(t, time.Hour, u.Spec.Hold)
-		b.until(s.ID, running(1))
-		assert.ErrorContains(t, b.Release(t.Context(), v, s.ID), "no command of the session "+s.ID+" is held")
-		held := make(chan struct{})
-		go func() {
-			defer close(held)
-			u.Hold(exit(3))
-		}()
-		got := b.until(s.ID, func(s wire.Session) bool { return s.Commands[0].State == wire.CommandHeld })
-		assert.Equal(t, outcome.Failed, got.Commands[0].Outcome.Word)
-		b.stop() // the next daemon finds it held
-		b.start()
-		assert.ErrorContains(t, b.Release(t.Context(), store.Viewer{UID: 1001}, s.ID), "there is no such session")
-		require.NoError(t, end(s.ID))
-		<-held
-		u.End(exit(3))
-		got = b.until(s.ID, ended(1))
-		assert.Equal(t, outcome.Failed, got.Commands[0].Outcome.Word)
-		assert.Empty(t, got.Commands[0].Outcome.CancelledBy)
-	}
-}
-
-// The files that a command leaves are kept, however it ends.
-func TestArtifacts(t *testing.T) {
-	b := newBed(t, func(s *runner.Settings) { s.Artifacts = artifact.Limits{Bytes: 10, Count: 2} })
-	v := store.Viewer{UID: 1000}
-	for _, end := range []func(*runnertest.Unit){
-		func(u *runnertest.Unit) { u.End(exit(1)) },
-		func(u *runnertest.Unit) { u.End(nil) }, // its main process was killed
-	} {
-		s, err := b.Create(t.Context(), alice, wire.NewSession{
-			Commands: []wire.NewCommand{{Args: []string{"a"}, Artifacts: []string{"**/*.xml"}}},
-		})
-		require.NoError(t, err)
-		u := b.started()
-		assert.Equal(t, &session.Artifacts{Patterns: []string{"**/*.xml"}, Bytes: 10, Count: 2}, u.Spec.Artifacts)
-		archive := `{"path":"a/b.xml","bytes":5}` + "\n12345" + `{"path":"c.xml","bytes":5}` + "\n123"
-		require.NoError(t, os.WriteFile(u.File(paths.Artifacts), []byte(archive), 0o600))
-		end(u)
-		b.until(s.ID, ended(1))
-		got, err := b.ArtifactsOf(t.Context(), v, s.ID)
-		require.NoError(t, err)
-		require.Len(t, got.Artifacts, 1)
-		a, content, err := b.Artifact(t.Context(), v, s.ID, got.Artifacts[0].ID)
-		require.NoError(t, err)
-		assert.Equal(t, "a/b.xml", a.Path)
-		text, err := io.ReadAll(content)
-		require.NoError(t, errors.Join(err, content.Close()))
-		assert.Equal(t, "12345", string(text))
-		_, _, err = b.Artifact(t.Context(), v, s.ID, a.ID+1)
-		require.ErrorContains(t, err, "has no artifact")
-		_, err = b.ArtifactsOf(t.Context(), store.Viewer{UID: 1001}, s.ID)
-		assert.ErrorContains(t, err, "there is no such session")
-	}
-}
-
-// A command whose input does not come is cancelled, and the home of the session is removed when it is closed, also by the
-// next daemon.
-func TestExpiry(t *testing.T) {
-	b := newBed(t, func(s *runner.Settings) { s.IdleTimeout = time.Nanosecond })
-	b.stop()
-	st, err := store.Open(t.Context(), filepath.Join(b.settings.StateDir, store.FileName))
-	require.NoError(t, err)
-	id := strings.Repeat("a", 16)
-	require.NoError(t, st.Create(t.Context(), store.New{Session: wire.Session{ID: id, Owner: alice, Created: time.Now()},
-		Commands: []wire.NewCommand{{Args: []string{"a"}, Stdin: true, Limits: wire.Limits{Timeout: 1e9, Output: 1}}}}))
-	require.NoError(t, st.Close())
-	swept := make(chan string, 1)
-	b.systemd.Play(func(unit string) error {
-		swept <- unit
-		return nil
-	})
-	b.start()
-	b.Expire(t.Context(), time.Now())
-	got := b.until(id, ended(1))
-	assert.Equal(t, outcome.Cancelled, got.Commands[0].Outcome.Word)
-	assert.Contains(t, got.Commands[0].Outcome.Text, "its standard input did not come within 1ns")
-	b.Expire(t.Context(), time.Now())
-	b.until(id, closed)
-	b.stop()
-	b.start()
-	select {
-	case unit := <-swept:
-		assert.Equal(t, paths.SweepUnit("session", id), unit)
-	case <-time.After(patience):
-		assert.Fail(t, "nothing was swept")
-	}
 }
 
 func TestStdin(t *testing.T) {

@@ -91,7 +91,7 @@ func TestPatterns(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"": "is empty", "/etc/passwd": "leave out the first /", "../x": "leave out the first / and ..",
+		"": "is empty", "/etc/passwd": "leave out .. and the first /", "../x": "leave out .. and",
 		"[": "close its brackets", "**/**/**": "more than two **", "a\x00": "NUL byte",
 	} {
 		_, err := Parse(text)

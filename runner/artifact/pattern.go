@@ -30,7 +30,7 @@ func Parse(text string) (Pattern, error) {
 	case text == "" || strings.ContainsRune(text, 0):
 		return nil, errors.New("a pattern is empty or has a NUL byte: name files of the workspace")
 	case path.IsAbs(text) || slices.Contains(p, ".."):
-		return nil, fmt.Errorf("%.60q is no pattern of files in the workspace: leave out the first / and ..", text)
+		return nil, fmt.Errorf("%.60q is no pattern of files in the workspace: leave out .. and the first /", text)
 	case wide > 2:
 		return nil, fmt.Errorf("%.60q has more than two **: one is any number of directories", text)
 	}
