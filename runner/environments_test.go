@@ -242,6 +242,10 @@ func TestRecoveryOfBuilds(t *testing.T) {
 	b.stop()
 	b.end <- job.Built{Version: job.Version, Bytes: 1}
 	b.end <- job.Built{Version: job.Version, Bytes: 1}
+	require.Eventually(t, func() bool { // a start of a unit that has ended would build again
+		active, err := b.systemd.List(t.Context(), "codex-environment*")
+		return err == nil && len(active) == 0
+	}, patience, time.Millisecond)
 	b.start()
 	assert.Empty(t, b.provided(u).Fault)
 	assert.Empty(t, b.provided(ready).Fault)
