@@ -50,6 +50,9 @@ const (
 	// SystemControl is where systemd keeps the properties of SetUnitProperties with runtime=true
 	// (org.freedesktop.systemd1(5)), UNIT.d/50-PROPERTY.conf, until the next boot.
 	SystemControl = "/run/systemd/system.control"
+	// LogFields begins the path of the file of a unit in which systemd keeps LogExtraFields= (systemd.exec(5)). It does
+	// not remove the file with the unit.
+	LogFields = "/run/systemd/units/log-extra-fields:"
 )
 
 // UnitProgram is the installed program of the units that the daemon starts.

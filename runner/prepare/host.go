@@ -25,6 +25,7 @@ type Host struct {
 	PrivateStates string // paths.PrivateStates
 	StateLinks    string // paths.StateLinks
 	SystemControl string // paths.SystemControl
+	LogFields     string // paths.LogFields
 	Cgroup        string // of the unit, cgroups(7); "" if it has none
 }
 
@@ -34,7 +35,8 @@ func Installed() Host {
 		StateDir: paths.StateDir, RuntimeDir: paths.RuntimeDir, Sessions: paths.Sessions,
 		SessionStates: paths.SessionStates, Workspaces: paths.Workspaces,
 		PrivateStates: paths.PrivateStates, StateLinks: paths.StateLinks, SystemControl: paths.SystemControl,
-		Cgroup: ownCgroup(),
+		LogFields: paths.LogFields,
+		Cgroup:    ownCgroup(),
 	}
 }
 

@@ -25,7 +25,7 @@ func (h Host) Sweep(instance string) error {
 		if err := h.idle(name); err != nil {
 			return err
 		}
-		return h.removeState("codex-session", name)
+		return errors.Join(h.removeLogFields(name), h.removeState("codex-session", name))
 	case "repository":
 		if err := paths.CheckKey(name); err != nil {
 			return err
@@ -42,6 +42,16 @@ func (h Host) Sweep(instance string) error {
 		return h.removeSlot(name)
 	}
 	return fmt.Errorf("cannot sweep %.60q: name session-ID, repository-KEY, environment-KEY or slot-NUMBER", instance)
+}
+
+// removeLogFields removes what systemd leaves of the units of a session.
+func (h Host) removeLogFields(id string) error {
+	for _, unit := range []string{paths.SessionUnit(id), paths.OnlineUnit(id)} {
+		if err := os.Remove(h.LogFields + unit); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // removeState removes a StateDirectory= of a dynamic user, and the link to it.

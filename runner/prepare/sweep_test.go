@@ -48,6 +48,9 @@ func TestSweepOfASession(t *testing.T) {
 	}
 	assert.DirExists(t, filepath.Join(slot, paths.Tree))
 	require.NoError(t, b.End(id, systemd("success")))
+	require.NoError(t, os.WriteFile(b.LogFields+paths.OnlineUnit(id), nil, 0o600))
+	require.NoError(t, b.Sweep("session-"+id))
+	assert.NoFileExists(t, b.LogFields+paths.OnlineUnit(id))
 	require.NoError(t, b.Sweep("slot-3"))
 	assert.NoDirExists(t, slot)
 	require.NoError(t, b.Sweep("slot-3"))
