@@ -52,6 +52,8 @@ type Shim struct {
 	Journal      io.Writer           // gets the output, too, if the specification says so
 	Environ      []string            // of this process, as os.Environ returns it
 	Preparations []Preparation       // in their order
+	// KillRest kills what a command leaves that had to be ended, when that has ended; nil leaves it to the end of the unit.
+	KillRest func()
 }
 
 // Run returns when the command has ended, its result is written, and it is not held any more. The end of ctx cancels the
@@ -107,6 +109,9 @@ func (s *Shim) run(ctx context.Context, spec *session.Spec, log *logs.Writer) er
 	result := s.command(running, run)
 	s.count(result)
 	if result.Failure == nil {
+		if result.Cause != "" && s.KillRest != nil {
+			s.KillRest() // hooks, artifacts and the hold follow
+		}
 		run.enter(Finishing)
 		s.after(ctx, run, result)
 		s.keep(run, result)

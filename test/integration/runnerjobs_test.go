@@ -382,6 +382,20 @@ func TestRunnerHold(t *testing.T) {
 		f.until(exec.Ended)
 		assert.Equal(t, 7, s.finish().result.Status)
 
+		// Nothing that a command leaves which had to be ended is there during the hold.
+		spec = shell(`setsid sh -c 'trap "" TERM; while :; do sleep 4324; done' & exec sleep 4324`)
+		spec.Hold, spec.Timeout, spec.Grace = 2*bound, time.Second, 200*time.Millisecond
+		f = s.begin(spec)
+		f.until(exec.Held)
+		processes, err := s.Processes("")
+		require.NoError(t, err)
+		for _, p := range processes {
+			assert.NotContains(t, p.Command, "sleep 4324")
+		}
+		s.control(exec.Request{Do: exec.Release})
+		f.until(exec.Ended)
+		assert.Equal(t, session.TimedOut, s.finish().result.Cause)
+
 		spec = shell("exit 0")
 		spec.Hold = 2 * bound
 		s.begin(spec).until(exec.Ended)
