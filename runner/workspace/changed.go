@@ -2,17 +2,50 @@ package workspace
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Changed reports whether the work tree of a local repository has changes that HEAD does not have: new files too, unless
-// the repository ignores them. A bare repository has none. It runs as the user who may read the repository, and writes
-// nothing there.
+// the repository ignores them. A bare repository has none. It runs as the user who may read the repository, uses none of
+// its configuration, which may name programs of another user (filters), and writes nothing there. Of submodules it looks
+// at the commits alone.
 func Changed(ctx context.Context, dir string) (bool, error) {
-	g := git{dir: filepath.Join(dir, ".git"), tree: dir, env: []string{"GIT_OPTIONAL_LOCKS=0"}}
-	if _, err := g.run(ctx, nil, "rev-parse", "--verify", "--quiet", "HEAD"); err != nil {
+	g := git{dir: filepath.Join(dir, ".git")}
+	head, err := g.run(ctx, nil, "rev-parse", "--verify", "--quiet", "HEAD")
+	if err != nil {
 		return false, nil //nolint:nilerr // no work tree, or no commit to compare it with
 	}
-	out, err := g.run(ctx, nil, "status", "--porcelain", "--untracked-files=normal")
+	out, err := g.run(ctx, nil, "rev-parse", "--path-format=absolute", "--git-path", "index", "--git-path", "info/exclude")
+	if err != nil {
+		return false, err
+	}
+	index, exclude, _ := strings.Cut(strings.TrimSuffix(string(out), "\n"), "\n")
+	common, err := gitDirOf(ctx, dir)
+	if err != nil {
+		return false, err
+	}
+	scratch, err := os.MkdirTemp("", "codex-runner-status-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(scratch)
+	m := module{source: Source{Mirror: common, Commit: strings.TrimSpace(string(head))}, git: git{
+		dir: scratch, tree: dir, env: []string{"GIT_INDEX_FILE=" + index, "GIT_OPTIONAL_LOCKS=0"},
+	}}
+	if err := m.writeGit(); err != nil {
+		return false, err
+	}
+	ignored, err := os.ReadFile(exclude)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(scratch, "info", "exclude"), ignored, 0o600)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	out, err = m.git.run(ctx, nil, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty")
 	return len(out) > 0, err
 }

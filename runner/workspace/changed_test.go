@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -29,6 +30,12 @@ func TestChanged(t *testing.T) {
 	put(t, filepath.Join(o.dir, "new"), "")
 	assert.True(t, changed(o.dir))
 
+	linked := filepath.Join(t.TempDir(), "linked")
+	o.git("worktree", "add", "--quiet", "--detach", linked)
+	assert.False(t, changed(linked))
+	put(t, filepath.Join(linked, "file"), "three")
+	assert.True(t, changed(linked))
+
 	bare := filepath.Join(t.TempDir(), "bare.git")
 	o.git("clone", "--quiet", "--bare", o.dir, bare)
 	assert.False(t, changed(bare))
@@ -40,4 +47,33 @@ func TestChanged(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, before.ModTime(), after.ModTime())
 	assert.True(t, os.SameFile(before, after), "nothing was written")
+}
+
+// A repository may belong to somebody else, whose settings name programs.
+func TestLocalRepositoriesRunNothing(t *testing.T) {
+	o := newOrigin(t)
+	commit := o.commit(map[string]string{"file": "one", ".gitattributes": "file filter=theirs"})
+	ran := filepath.Join(t.TempDir(), "ran")
+	o.git("config", "filter.theirs.clean", "touch "+ran+"; cat")
+	put(t, filepath.Join(o.dir, "file"), "two")
+	is, err := Changed(t.Context(), o.dir)
+	require.NoError(t, err)
+	assert.True(t, is)
+	assert.NoFileExists(t, ran)
+
+	// A partial clone gets what is missing from its remote.
+	partial := newOrigin(t)
+	for name, value := range map[string]string{
+		"core.repositoryFormatVersion": "1", "extensions.partialClone": "origin", "protocol.file.allow": "always",
+		"remote.origin.url": o.dir, "remote.origin.promisor": "true", "remote.origin.uploadpack": "touch " + ran + "; git-upload-pack",
+	} {
+		partial.git("config", name, value)
+	}
+	put(t, filepath.Join(partial.dir, ".git", "refs", "heads", "theirs"), commit+"\n")
+	_, err = Resolve(t.Context(), filepath.Join(partial.dir, ".git"), "theirs")
+	require.Error(t, err)
+	require.Error(t, WriteBundle(t.Context(), partial.dir, commit, nil, io.Discard))
+	_, err = Changed(t.Context(), partial.dir)
+	require.NoError(t, err)
+	assert.NoFileExists(t, ran)
 }

@@ -112,6 +112,8 @@ func (g git) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "HOME=/nonexistent",
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
+		// A repository may say that a missing object comes from a remote, and which command there is to be run for it.
+		"GIT_ALLOW_PROTOCOL=",
 	}, g.env...)
 	if cmd.Dir = "/"; g.dir != "" {
 		cmd.Env = append(cmd.Env, "GIT_DIR="+g.dir)

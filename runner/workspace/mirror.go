@@ -238,19 +238,17 @@ func (m Mirror) cut(g git, err error) error {
 	return err
 }
 
-// config allows the transports of CheckURL and no other: a redirection or a hostile bundle cannot choose ext:: (a
-// command). All that one fetch brings becomes one file, so that a bound of a file is a bound of the fetch.
+// config has all that one fetch brings become one file, so that a bound of a file is a bound of the fetch.
 func (m Mirror) config() []string {
-	all := []string{"protocol.allow=never", "fetch.unpackLimit=1", "credential.helper="}
-	for _, transport := range []string{"https", "http", "ssh", "git", "file"} {
-		all = append(all, "protocol."+transport+".allow=always")
-	}
+	all := []string{"fetch.unpackLimit=1", "credential.helper="}
 	if file := m.credential(GitCredentials); file != "" {
 		all = append(all, "credential.helper=store --file="+shellQuote(file))
 	}
 	return all
 }
 
+// environment allows the transports of CheckURL and no other: a redirection or a hostile bundle cannot choose ext:: (a
+// command).
 func (m Mirror) environment() []string {
 	ssh := "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes"
 	if file := m.credential(SSHKey); file != "" {
@@ -259,7 +257,7 @@ func (m Mirror) environment() []string {
 	if file := m.credential(SSHKnownHosts); file != "" {
 		ssh += " -o " + shellQuote("UserKnownHostsFile="+file)
 	}
-	env := []string{"GIT_SSH_COMMAND=" + ssh}
+	env := []string{"GIT_SSH_COMMAND=" + ssh, "GIT_ALLOW_PROTOCOL=https:http:ssh:git:file"}
 	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
