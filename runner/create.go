@@ -133,9 +133,15 @@ func (r *Runner) Plan(ctx context.Context, owner wire.Owner, n wire.NewSession) 
 		return wire.Plan{}, err
 	}
 	release()
+	explained, err := r.plannedEnvironment(ctx, store.New{Repository: from.repository.Key, Session: wire.Session{
+		Owner: owner, Commit: from.commit, Patch: hash(n.Patch), Environment: environmentOf(n),
+	}})
+	if err != nil {
+		return wire.Plan{}, err
+	}
 	plan := wire.Plan{
 		Unit: unitOf(store.Live{Session: "%i", Network: n.Network}), Properties: []string{},
-		Workspace: from.text(hash(n.Patch)), Commit: from.commit, Environment: plannedEnvironment(n), Commands: commands,
+		Workspace: from.text(hash(n.Patch)), Commit: from.commit, Environment: explained, Commands: commands,
 	}
 	for _, p := range properties(commands[0].Limits) {
 		plan.Properties = append(plan.Properties, fmt.Sprintf("%s=%d", p.Name, p.Value))

@@ -64,16 +64,21 @@ func checkEnvironment(n wire.NewSession) error {
 	return nil
 }
 
-// plannedEnvironment explains the environment of a request. Its key depends on the files of the workspace.
-func plannedEnvironment(n wire.NewSession) string {
-	switch name := environmentOf(n); name {
-	case noEnvironment:
-		return name
-	case environment.Auto:
-		return "auto: the provider and the key are decided by the manifests in the workspace"
-	default:
-		return name + ": the key is decided by the manifests in the workspace"
+// plannedEnvironment explains the environment of a session that would be made. Its key depends on the files of the
+// workspace, which only a session can read, and on the tools of the host: it is that of the last such session.
+func (r *Runner) plannedEnvironment(ctx context.Context, like store.New) (string, error) {
+	name := like.Session.Environment
+	if name == noEnvironment {
+		return name, nil
 	}
+	last, err := r.Store.LastEnvironment(ctx, like)
+	if err != nil {
+		return "", err
+	}
+	if last == "" {
+		return name + ": the manifests in the workspace decide on the key", nil
+	}
+	return name + ": " + last + ", unless the tools of the host have changed since the last session of this commit", nil
 }
 
 // environment is what the specification of a command says of its environment.

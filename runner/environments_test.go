@@ -127,6 +127,16 @@ func TestOneBuildForAll(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &order))
 	assert.Equal(t, job.Build{Version: job.Version, Order: n.Order, Bytes: 100}, order)
 
+	like := wire.NewSession{Environment: "auto", Commands: []wire.NewCommand{{Args: []string{"a"}}}}
+	for owner, want := range map[wire.Owner]string{
+		alice:                    "auto: " + n.Key + ", unless the tools of the host have changed",
+		{UID: 1001, Name: "bob"}: "auto: the manifests in the workspace decide on the key",
+	} {
+		plan, err := b.Plan(t.Context(), owner, like)
+		require.NoError(t, err)
+		assert.Contains(t, plan.Environment, want)
+	}
+
 	ninth := b.awaits(need("a"))
 	assert.Empty(t, b.provided(ninth).Fault)
 	assert.JSONEq(t, `{"/usr/bin/python3":{"tools":[{"name":"python3","path":"","version":""}],"files":null}}`, string(ninth.Spec.Environment.Facts))

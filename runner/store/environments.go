@@ -67,6 +67,21 @@ func (s *Store) LeaseEnvironment(ctx context.Context, id string, number int, key
 	return state, err
 }
 
+// LastEnvironment returns the key of the environment of the last session that was made like this one: by its owner, with
+// the same repository, commit, patch and request for an environment. It is that of the first command, whose workspace
+// nothing had changed; "" if there is none.
+func (s *Store) LastEnvironment(ctx context.Context, like New) (key string, err error) {
+	v := like.Session
+	err = s.reads.QueryRowContext(ctx, `SELECT c.environment FROM sessions AS s
+		JOIN commands AS c ON c.session = s.id AND c.number = 1 AND c.environment <> ''
+		WHERE s.owner = ? AND s.repository_key = ? AND s.commit_id = ? AND s.patch = ? AND s.environment = ?
+		ORDER BY s.seq DESC LIMIT 1`, v.Owner.UID, like.Repository, v.Commit, v.Patch, v.Environment).Scan(&key)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return key, err
+}
+
 // BeginEnvironment records that an environment is built.
 func (s *Store) BeginEnvironment(ctx context.Context, key, provider string, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `INSERT INTO environments (key, provider, state, bytes, used) VALUES (?, ?, ?, 0, ?)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/runner/api/wire"
 )
 
 func TestEnvironments(t *testing.T) {
@@ -33,6 +35,13 @@ func TestEnvironments(t *testing.T) {
 	all, err = s.Environments(ctx)
 	require.NoError(t, err)
 	assert.Equal(t, Environment{Key: "k1", Provider: "venv", State: EnvironmentReady, Bytes: 5, Used: t0.Add(time.Minute)}, all[1])
+	for commit, want := range map[string]string{"": "k1", "c": ""} {
+		key, err := s.LastEnvironment(ctx, New{Session: wire.Session{
+			Owner: wire.Owner{UID: 1000}, Commit: commit, Environment: "none",
+		}})
+		require.NoError(t, err)
+		assert.Equal(t, want, key)
+	}
 	require.NoError(t, s.RemoveEnvironment(ctx, "k1"))
 	require.NoError(t, s.ForgetEnvironment(ctx, "k2"))
 	all, err = s.Environments(ctx)
