@@ -148,3 +148,33 @@ func TestExpiry(t *testing.T) {
 		assert.Fail(t, "nothing was swept")
 	}
 }
+
+// A home that cannot be removed does not keep those of other sessions.
+func TestHomeThatCannotBeRemoved(t *testing.T) {
+	b := newBed(t)
+	want := map[string]bool{}
+	for range 2 {
+		s := b.create(alice, "a")
+		b.started().End(exit(0))
+		b.until(s.ID, ended(1))
+		require.NoError(t, b.Cancel(t.Context(), store.Viewer{UID: 1000}, s.ID, 0, "alice"))
+		b.until(s.ID, closed)
+		want[paths.SweepUnit("session", s.ID)] = true
+	}
+	b.stop()
+	tried := make(chan string, 100)
+	b.systemd.Play(func(unit string) error {
+		tried <- unit
+		return errors.New("the job failed")
+	})
+	b.start()
+	for len(want) > 0 {
+		select {
+		case unit := <-tried:
+			require.True(t, want[unit], unit)
+			delete(want, unit)
+		case <-time.After(patience):
+			require.FailNow(t, "a home is not tried", "%v", want)
+		}
+	}
+}

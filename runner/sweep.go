@@ -27,12 +27,11 @@ func (r *Runner) sweepHomes(ctx context.Context) {
 func (r *Runner) sweepAll(ctx context.Context) {
 	homes, err := r.Store.Sweeps(ctx)
 	for _, id := range homes {
-		if err == nil {
-			err = r.Units.Start(ctx, paths.SweepUnit("session", id))
+		failed := r.Units.Start(ctx, paths.SweepUnit("session", id))
+		if failed == nil {
+			failed = r.Store.Swept(ctx, id)
 		}
-		if err == nil {
-			err = r.Store.Swept(ctx, id)
-		}
+		err = errors.Join(err, failed)
 	}
 	if err != nil && ctx.Err() == nil {
 		r.Logger.Warn("cannot remove the home of a session, trying again", "error", err)
