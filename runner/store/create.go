@@ -113,7 +113,16 @@ func scanLive(row interface{ Scan(...any) error }) (l Live, err error) {
 
 // Live returns the commands that have not ended, in the order in which they were made.
 func (s *Store) Live(ctx context.Context) ([]Live, error) {
-	rows, err := s.reads.QueryContext(ctx, selectLive+`WHERE c.state <> 'ended' ORDER BY c.created, s.seq, c.number`)
+	return s.live(ctx, `WHERE c.state <> 'ended' ORDER BY c.created, s.seq, c.number`)
+}
+
+// AwaitingStdin returns the commands that have waited for their standard input since before a time, by session and number.
+func (s *Store) AwaitingStdin(ctx context.Context, before time.Time) ([]Live, error) {
+	return s.live(ctx, `WHERE c.state = ? AND c.created < ? ORDER BY s.seq, c.number`, wire.CommandAwaitingStdin, nanos(before))
+}
+
+func (s *Store) live(ctx context.Context, where string, args ...any) ([]Live, error) {
+	rows, err := s.reads.QueryContext(ctx, selectLive+where, args...)
 	if err != nil {
 		return nil, err
 	}

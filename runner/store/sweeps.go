@@ -1,11 +1,6 @@
 package store
 
-import (
-	"context"
-	"time"
-
-	"codex-proxy/runner/api/wire"
-)
+import "context"
 
 // Sweeps returns the closed sessions whose homes are to be removed, also of those that have been deleted.
 func (s *Store) Sweeps(ctx context.Context) ([]string, error) {
@@ -29,23 +24,4 @@ func (s *Store) Sweeps(ctx context.Context) ([]string, error) {
 func (s *Store) Swept(ctx context.Context, id string) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM sweeps WHERE session = ?`, id)
 	return err
-}
-
-// AwaitingStdin returns the commands that have waited for their standard input since before a time, by session and number.
-func (s *Store) AwaitingStdin(ctx context.Context, before time.Time) ([]Live, error) {
-	rows, err := s.reads.QueryContext(ctx, selectLive+`WHERE c.state = ? AND c.created < ? ORDER BY s.seq, c.number`,
-		wire.CommandAwaitingStdin, nanos(before))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []Live
-	for rows.Next() {
-		l, err := scanLive(rows)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, l)
-	}
-	return all, rows.Err()
 }
