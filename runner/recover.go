@@ -167,7 +167,8 @@ func (r *Runner) reconcile(ctx context.Context) {
 	}
 }
 
-// expire cancels commands that wait for their input, closes sessions that have been idle for too long, and removes those whose retention is over.
+// expire cancels commands whose input does not come, closes sessions that have been idle for too long, and removes those
+// whose retention is over.
 func (r *Runner) expire(ctx context.Context, now time.Time) {
 	everybody := store.Viewer{All: true}
 	idle, err := r.Store.In(ctx, everybody, wire.SessionIdle)

@@ -11,8 +11,8 @@ import (
 // Decide returns the outcome of a command.
 //
 // What the main process reports counts first, and is enough to decide: why it ended the command, or else why it started
-// none, or else how the command ended by itself. A command that did not succeed ran out of memory, or into its limit of tasks, if the kernel
-// says so. Without a report, root's record and systemd's result count.
+// none, or else how the command ended by itself. A command that did not succeed ran out of memory, or into its limit of
+// tasks, if the kernel says so. Without a report, root's record and systemd's result count.
 func Decide(f Facts) Outcome {
 	o := Outcome{}
 	if f.Ended != nil {
