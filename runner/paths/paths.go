@@ -207,6 +207,8 @@ const (
 	// Tenant has the ID of the session that had it last, and behind it Settled if the workspace was made for that one.
 	Tenant  = "session"
 	Settled = "+"
+	// SlotRepository has the key of the repository of that session, or nothing.
+	SlotRepository = "repository"
 )
 
 // Names in the state of a repository.

@@ -15,6 +15,7 @@ import (
 	"codex-proxy/notify"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/session"
+	"codex-proxy/runner/workspace"
 )
 
 // barrierBound bounds the wait for systemd. It answers at once unless it is stuck.
@@ -161,7 +162,13 @@ func (h Host) lease(files inheritance, id string, spec *session.Spec) error {
 	}
 	slot := filepath.Join(h.Workspaces, paths.Slot(spec.Slot))
 	tree := filepath.Join(slot, paths.Tree)
-	if err := os.MkdirAll(tree, 0o700); err != nil {
+	if spec.Workspace != nil {
+		err = renew(slot, spec.Repository)
+	}
+	if err == nil {
+		err = os.MkdirAll(tree, 0o700)
+	}
+	if err != nil {
 		return err
 	}
 	if files[paths.TenantFile], err = occupy(slot, id, spec.Workspace != nil); err != nil {
@@ -179,6 +186,26 @@ func (h Host) lease(files inheritance, id string, spec *session.Spec) error {
 		return err
 	}
 	files[paths.RecordFile], err = os.OpenFile(filepath.Join(slot, paths.Record), os.O_RDWR|os.O_CREATE, 0o600)
+	return err
+}
+
+// renew removes the tree of a slot, unless the last session there had the same repository, and so the same owner: a
+// session may have passed open files to other processes of its owner (unix(7)), who could go on to read and write them.
+func renew(slot, repository string) error {
+	note := filepath.Join(slot, paths.SlotRepository)
+	last, err := os.ReadFile(note)
+	if err == nil && repository != "" && string(last) == repository {
+		return nil
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = workspace.Remove(filepath.Join(slot, paths.Tree))
+	}
+	if err == nil {
+		err = os.MkdirAll(slot, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(note, []byte(repository), 0o600)
+	}
 	return err
 }
 

@@ -2,6 +2,7 @@ package prepare
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -50,14 +51,20 @@ func newBed(t *testing.T) *bed {
 	}
 	require.NoError(t, os.Chown(b.StateDir, daemon.uid, daemon.gid))
 	b.write(paths.SessionDir(id)+"/"+paths.Current, "1")
-	text, err := session.Encode(&session.Spec{
-		Version: session.Version, Args: []string{"true"}, Timeout: time.Minute, OutputLimit: 1, Slot: 3,
-		Workspace: &session.Workspace{},
-	})
-	require.NoError(t, err)
-	b.write(paths.CommandDir(id, 1)+"/"+paths.Spec, string(text))
+	b.order("")
 	b.listenAsSystemd()
 	return b
+}
+
+// order writes the specification of the first command.
+func (b *bed) order(repository string) {
+	b.t.Helper()
+	text, err := session.Encode(&session.Spec{
+		Version: session.Version, Args: []string{"true"}, Timeout: time.Minute, OutputLimit: 1, Slot: 3,
+		Repository: repository, Workspace: &session.Workspace{},
+	})
+	require.NoError(b.t, err)
+	b.write(paths.CommandDir(id, 1)+"/"+paths.Spec, string(text))
 }
 
 // write writes a file of the daemon.
@@ -234,13 +241,17 @@ func TestForeignIDs(t *testing.T) {
 	}
 }
 
-// TestSlotOfAnotherSession gives all files of a tree to its next session, links themselves included.
+const repository = "0123456789abcdef"
+
+// TestSlotOfAnotherSession gives all files of a tree to the next session of its repository, links themselves included.
 func TestSlotOfAnotherSession(t *testing.T) {
 	b := newBed(t)
+	b.order(repository)
 	target := filepath.Join(t.TempDir(), "target")
 	require.NoError(t, os.Mkdir(target, 0o700))
 	tree := filepath.Join(b.Workspaces, "3", paths.Tree)
 	require.NoError(t, os.MkdirAll(tree+"/deep/er", 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(tree, "..", paths.SlotRepository), []byte(repository), 0o600))
 	require.NoError(t, os.WriteFile(tree+"/deep/file", nil, 0o000))
 	require.NoError(t, os.Symlink(target, tree+"/link"))
 	require.NoError(t, unix.Mkfifo(tree+"/fifo", 0o600))
@@ -251,6 +262,32 @@ func TestSlotOfAnotherSession(t *testing.T) {
 		assert.Equal(t, user, b.owner(tree+name), name)
 	}
 	assert.Equal(t, owner{}, b.owner(target))
+}
+
+// What another user may have open is no part of a workspace, as a session can pass files on.
+func TestSlotOfAnotherUser(t *testing.T) {
+	for was, is := range map[string]string{"": "", repository: "", "fedcba9876543210": repository} {
+		b := newBed(t)
+		b.order(is)
+		slot := filepath.Join(b.Workspaces, "3")
+		tree := filepath.Join(slot, paths.Tree)
+		require.NoError(t, os.MkdirAll(tree+"/deep", 0o755))
+		require.NoError(t, os.Chown(tree, user.uid, user.gid))
+		require.NoError(t, os.WriteFile(filepath.Join(slot, paths.SlotRepository), []byte(was), 0o600))
+		passed, err := os.Open(tree)
+		require.NoError(t, err)
+		require.NoError(t, b.Prepare(t.Context(), id, b.notifier))
+		before, err := passed.Stat()
+		require.NoError(t, errors.Join(err, passed.Close()))
+		after, err := os.Stat(tree)
+		require.NoError(t, err)
+		assert.False(t, os.SameFile(before, after), "%q then %q", was, is)
+		assert.NoDirExists(t, tree+"/deep")
+		assert.Equal(t, user, b.owner(tree))
+		noted, err := os.ReadFile(filepath.Join(slot, paths.SlotRepository))
+		require.NoError(t, err)
+		assert.Equal(t, is, string(noted))
+	}
 }
 
 // A command takes the workspace as it is only if the main process has made it for the same session.

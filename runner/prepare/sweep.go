@@ -81,7 +81,7 @@ func (h Host) removeSlot(name string) error {
 	}
 	slot := filepath.Join(h.Workspaces, paths.Slot(n))
 	tenant, err := os.ReadFile(filepath.Join(slot, paths.Tenant))
-	if err == nil {
+	if err == nil && len(tenant) > 0 { // a crash of the host may leave it empty
 		err = h.idle(strings.TrimSuffix(string(tenant), paths.Settled))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -51,6 +51,7 @@ func TestSweepOfASession(t *testing.T) {
 	require.NoError(t, os.WriteFile(b.LogFields+paths.OnlineUnit(id), nil, 0o600))
 	require.NoError(t, b.Sweep("session-"+id))
 	assert.NoFileExists(t, b.LogFields+paths.OnlineUnit(id))
+	require.NoError(t, os.Truncate(filepath.Join(slot, paths.Tenant), 0), "after a crash of the host")
 	require.NoError(t, b.Sweep("slot-3"))
 	assert.NoDirExists(t, slot)
 	require.NoError(t, b.Sweep("slot-3"))
