@@ -146,6 +146,13 @@ func TestExitStatuses(t *testing.T) {
 	}
 }
 
+// An error may quote a hostile repository or host.
+func TestErrorsDoNotControlTheTerminal(t *testing.T) {
+	var stderr strings.Builder
+	assert.Equal(t, Failure, report(&stderr, "prog", Exit(Failure, errors.New("git:\n\tremote: \x1b]0;owned\a\r\u009bé\xff"))))
+	assert.Equal(t, "prog: git:\n\tremote: ]0;owned\u00e9\ufffd\n", stderr.String())
+}
+
 func TestValues(t *testing.T) {
 	for line, want := range map[string]string{
 		"serve --mode plain": "/etc/settings [] 5m0s []\n",

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -63,8 +65,16 @@ func report(stderr io.Writer, path string, err error) int {
 			return status
 		}
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", path, err)
+	fmt.Fprintf(stderr, "%s: %s\n", path, strings.Map(visible, err.Error()))
 	return status
+}
+
+// visible drops what a terminal would obey: an error may have text of a program that is not trusted.
+func visible(r rune) rune {
+	if unicode.IsPrint(r) || r == '\n' || r == '\t' {
+		return r
+	}
+	return -1
 }
 
 // HasStatus reports whether Exit made err.

@@ -22,8 +22,8 @@ func writeSession(w io.Writer, s wire.Session, now time.Time) {
 	if !s.Closed.IsZero() {
 		f.add("closed", "%s (%s ago)", listing.Clock(s.Closed, now), listing.Age(s.Closed, now))
 	}
-	f.text("repository", s.Repository)
-	f.text("ref", s.Ref)
+	f.text("repository", listing.Printable(s.Repository))
+	f.text("ref", listing.Printable(s.Ref))
 	f.text("commit", s.Commit)
 	f.text("patch", s.Patch)
 	f.text("environment", s.Environment)
@@ -69,7 +69,7 @@ func writeCommand(w io.Writer, c wire.Command, now time.Time) {
 // writePlan writes how a session would run.
 func writePlan(w io.Writer, p wire.Plan, _ time.Time) {
 	f := newFields(w)
-	f.text("workspace", p.Workspace)
+	f.text("workspace", listing.Printable(p.Workspace))
 	f.text("commit", p.Commit)
 	f.text("environment", p.Environment)
 	f.text("unit", p.Unit)
@@ -78,7 +78,7 @@ func writePlan(w io.Writer, p wire.Plan, _ time.Time) {
 	}
 	for _, c := range p.Commands {
 		f.text("command", commandLine(c.Args))
-		f.text("directory", c.Directory)
+		f.text("directory", listing.Printable(c.Directory))
 		f.text("limits", limits(c.Limits))
 	}
 	if p.Position > 0 {

@@ -57,7 +57,7 @@ func TestShow(t *testing.T) {
 	at := apitest.Now
 	s := wire.Session{
 		ID: "aaaaaaaaaaaaaaaa", Owner: wire.Owner{UID: 1000}, State: wire.SessionActive, Created: at,
-		Repository: "https://example.org/a.git", Ref: "main", Commit: "c0ffee", Environment: "venv", Network: true,
+		Repository: "https://example.org/a.git\x1b", Ref: "main\r", Commit: "c0ffee", Environment: "venv", Network: true,
 		Secrets: []string{"A", "B"},
 		Commands: []wire.Command{
 			{Number: 1, State: wire.CommandEnded, Args: []string{"make"}, Created: at, Started: at, Ended: at.Add(90 * time.Second),
