@@ -6,10 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/paths"
+	"codex-proxy/runner/workspace"
 )
 
 // Credential opens repositories to the fetches of users. No session, argument or log has it.
@@ -20,33 +20,27 @@ type Credential struct {
 	Files map[string]string
 }
 
-// covers reports whether the URL begins with that of the credential, at a boundary of its path.
-func (c Credential) covers(url string) bool {
-	rest, ok := strings.CutPrefix(url, c.URL)
-	return ok && (rest == "" || strings.HasPrefix(rest, "/") || strings.HasSuffix(c.URL, "/") || strings.HasSuffix(c.URL, ":"))
-}
-
 // credential returns the credential of a URL for a user: of those that cover it, the one with the longest URL.
 func (s Repositories) credential(url string, owner wire.Owner) Credential {
 	var best Credential
 	for _, c := range s.Credentials {
 		may := len(c.Users) == 0 || owner.Name != "" && slices.Contains(c.Users, owner.Name)
-		if may && c.covers(url) && len(c.URL) > len(best.URL) {
+		if may && workspace.Covers(c.URL, url) && len(c.URL) > len(best.URL) {
 			best = c
 		}
 	}
 	return best
 }
 
-// lend puts the credential of a URL where systemd finds it for the unit of the repository (LoadCredential=). The
-// directory is needed without a credential, too.
-func (r *Runner) lend(key, url string, owner wire.Owner) error {
+// lend puts a credential where systemd finds it for the unit of the repository (LoadCredential=). The directory is needed
+// without a credential, too.
+func (r *Runner) lend(key string, c Credential) error {
 	dir := filepath.Join(r.RuntimeDir, filepath.Base(paths.RepositoryCredentials), key)
 	err := os.RemoveAll(dir)
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}
-	for name, file := range r.Repositories.credential(url, owner).Files {
+	for name, file := range c.Files {
 		if err == nil {
 			err = copySecret(filepath.Join(dir, name), file)
 		}

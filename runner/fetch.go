@@ -167,13 +167,14 @@ func (r *Runner) order(ctx context.Context, f *fetch) (commit string, err error)
 		return "", err
 	}
 	defer os.Remove(filepath.Join(r.repositoryDir(to.Key), paths.Bundle))
-	if err := r.lend(to.Key, to.URL, f.owner); err != nil {
+	credential := r.Repositories.credential(to.URL, f.owner)
+	if err := r.lend(to.Key, credential); err != nil {
 		return "", err
 	}
 	defer r.takeBack(to.Key)
 	fetched, err := r.runFetch(ctx, to.Key, job.Fetch{
-		Version: job.Version, ID: rand.Text(), URL: to.URL, Ref: f.ref, Local: to.Path != "", Anew: to.Damaged,
-		Time: r.Repositories.Timeout, Bytes: r.Repositories.Size,
+		Version: job.Version, ID: rand.Text(), URL: to.URL, Ref: f.ref, Credential: credential.URL,
+		Local: to.Path != "", Anew: to.Damaged, Time: r.Repositories.Timeout, Bytes: r.Repositories.Size,
 	})
 	if err != nil {
 		return "", err
@@ -230,6 +231,9 @@ func (r *Runner) runFetch(ctx context.Context, key string, order job.Fetch) (*jo
 	return nil, refuse(wire.Unavailable, "try again; journalctl -u "+unit+" has more", "the fetch of the repository has no result: %s", reason)
 }
 
+// redirected is git's report of a redirection that it does not follow, but for the last digit of the status.
+const redirected = "The requested URL returned error: 30"
+
 // failureOf is the error of a request whose fetch failed. The text has git's own words.
 func failureOf(of store.Repository, f *job.Failure) error {
 	if f.Code == job.UnknownRef {
@@ -239,6 +243,9 @@ func failureOf(of store.Repository, f *job.Failure) error {
 	remedy := "see that the URL is right, that this host reaches it, and that runner.toml has a credential for it ([[credentials]])"
 	if of.Path != "" {
 		remedy = "see that `git fsck` finds no fault in it, and that this host reaches the repositories of its submodules"
+	}
+	if strings.Contains(f.Text, redirected) {
+		remedy = "write the URL that the server redirects to (GitLab's ends in .git), as a fetch with a credential follows no redirection"
 	}
 	return refuse(wire.RepositoryFailed, remedy, "%s cannot be fetched: %s", of.Name(), f.Text)
 }

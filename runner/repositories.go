@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -80,14 +79,10 @@ func checkURL(address string) error {
 	if err := workspace.CheckURL(address); err != nil {
 		return invalidURL(err)
 	}
-	_, path, _ := strings.Cut(address, ":") // of USER@HOST:PATH
-	if u, err := url.Parse(address); err == nil {
-		path = u.Path
-		if u.Scheme == "file" {
-			return refuse(wire.InvalidRequest, "name the directory: codex-runner run --repo "+path, "the service fetches no file URL")
-		}
+	if u, err := url.Parse(address); err == nil && u.Scheme == "file" {
+		return refuse(wire.InvalidRequest, "name the directory: codex-runner run --repo "+u.Path, "the service fetches no file URL")
 	}
-	if slices.Contains(strings.Split(path, "/"), "..") { // it would leave the URL of a credential
+	if workspace.Climbs(address) { // it would leave the URL of a credential
 		return refuse(wire.InvalidRequest, "write it without ..", "the URL %s leaves a directory", address)
 	}
 	return nil

@@ -295,6 +295,7 @@ func TestURL(t *testing.T) {
 	require.Len(t, b.lent, 1)
 	assert.Equal(t, workspace.GitCredentials, filepath.Base(b.lent[0]))
 	assert.NoFileExists(t, b.lent[0], "it goes with the fetch")
+	assert.Equal(t, "https://git.example.org/team", b.orders[0].Credential)
 
 	second := commitFile(t, b.origin, "two\n")
 	s, err = b.Create(t.Context(), alice, at(originURL, "main"))

@@ -23,6 +23,8 @@ type Fetch struct {
 	ID      string `json:"id"`  // of this order: its result has it, too
 	URL     string `json:"url"` // of a local repository: where relative URLs of submodules begin, or ""
 	Ref     string `json:"ref"` // "" is the default branch, or the commit of the bundle
+	// Credential is the URL of the credential that is lent, or "": those of other submodules are fetched without one.
+	Credential string `json:"credential,omitempty"`
 	// Local is a repository whose commits come in bundles. Without one, Ref is what it means in the mirror.
 	Local bool `json:"local,omitempty"`
 	// Anew removes the mirrors first, as one of them is damaged.
@@ -72,7 +74,8 @@ func (f Fetch) Run(ctx context.Context, files Files, dir, credentials string) er
 // fetch returns the commit.
 func (f Fetch) fetch(ctx context.Context, bundle *os.File, dir, credentials string) (string, error) {
 	mirror := workspace.Mirror{
-		Dir: filepath.Join(dir, paths.Mirror), URL: f.URL, Time: f.Time, Bytes: f.Bytes, Credentials: credentials,
+		Dir: filepath.Join(dir, paths.Mirror), URL: f.URL, Time: f.Time, Bytes: f.Bytes,
+		Credentials: credentials, Lent: f.Credential,
 	}
 	err := error(nil)
 	switch {

@@ -33,16 +33,9 @@ type Mirror struct {
 	Time  time.Duration // bound of a fetch
 	Bytes int64         // bound of the repository on the disk
 	// Credentials begins the paths of the files GitCredentials, SSHKey and SSHKnownHosts, each if it is needed. "" is none
-	// of them.
-	Credentials string
+	// of them. They are used only if Lent, their URL, Covers that of the mirror.
+	Credentials, Lent string
 }
-
-// The files of credentials.
-const (
-	GitCredentials = "git-credentials" // git-credential-store(1): a line https://USER:TOKEN@HOST
-	SSHKey         = "ssh-key"         // a private key, as ssh(1) reads it
-	SSHKnownHosts  = "ssh-known-hosts" // the keys of the hosts, sshd(8)
-)
 
 var scp = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9_.-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*:[^:-][^\x00-\x20]*$`)
 
@@ -242,7 +235,8 @@ func (m Mirror) cut(g git, err error) error {
 func (m Mirror) config() []string {
 	all := []string{"fetch.unpackLimit=1", "credential.helper="}
 	if file := m.credential(GitCredentials); file != "" {
-		all = append(all, "credential.helper=store --file="+shellQuote(file))
+		// The helper knows hosts and no paths: a redirection could choose another repository of the host.
+		all = append(all, "credential.helper=store --file="+shellQuote(file), "http.followRedirects=false")
 	}
 	return all
 }
@@ -266,10 +260,10 @@ func (m Mirror) environment() []string {
 	return env
 }
 
-// credential returns the path of a credential, or "" if there is none.
+// credential returns the path of a credential, or "" if there is none for the mirror.
 func (m Mirror) credential(name string) string {
 	file := m.Credentials + name
-	if _, err := os.Stat(file); m.Credentials == "" || err != nil {
+	if _, err := os.Stat(file); m.Credentials == "" || !Covers(m.Lent, m.URL) || err != nil {
 		return ""
 	}
 	return file

@@ -137,13 +137,42 @@ func TestCredentials(t *testing.T) {
 	put(t, filepath.Join(dir, "git-credentials"), "https://u:t0ken@example.com\n")
 	put(t, filepath.Join(dir, "ssh-key"), "key")
 	m := mirrorOf(t, "https://example.com/a")
-	m.Credentials = dir + "/"
+	m.Credentials, m.Lent = dir+"/", "https://example.com/"
 	g := git{env: m.environment(), config: m.config()}
 	out, err := g.run(t.Context(), []byte("url=https://example.com/a\n\n"), "credential", "fill")
 	require.NoError(t, err)
 	assert.Contains(t, string(out), "password=t0ken")
 	assert.Contains(t, m.environment()[0], `-i '`+strings.ReplaceAll(dir, "'", `'\''`)+`/ssh-key'`)
 	assert.NotContains(t, m.environment()[0], "UserKnownHostsFile")
+	assert.Contains(t, m.config(), "http.followRedirects=false")
+
+	m.URL = "https://example.org/a"
+	assert.NotContains(t, strings.Join(append(m.environment(), m.config()...), " "), dir)
+}
+
+func TestCovers(t *testing.T) {
+	for _, c := range []struct {
+		prefix, url string
+		want        bool
+	}{
+		{"https://h/team", "https://h/team", true},
+		{"https://h/team", "https://h/team/a/b.git", true},
+		{"https://h/team/", "https://h/team/a", true},
+		{"git@h:", "git@h:a", true},
+		{"git@h:team", "git@h:team/a", true},
+		{"https://h/team", "https://h/teams", false},
+		{"https://h/team", "https://h/team.git", false},
+		{"https://h/team", "https://h/other", false},
+		{"https://h/", "http://h/a", false},
+		{"https://h/", "https://h@g/a", false},
+		{"https://h/team", "https://h/team/../other", false},
+		{"https://h/team", "https://h/team/a%2f..%2F%2e./other", false},
+		{"git@h:team", "git@h:team/../other", false},
+		{"", "https://h/a", false},
+		{"", "/a", false},
+	} {
+		assert.Equal(t, c.want, Covers(c.prefix, c.url), c)
+	}
 }
 
 func TestBundle(t *testing.T) {
