@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -179,18 +180,16 @@ func gone(err error) bool {
 
 // PutStdin is the standard input of a command that waits for it.
 func (r *Runner) PutStdin(ctx context.Context, v store.Viewer, id string, number int, from io.Reader) (wire.Command, error) {
-	c, err := r.Command(ctx, v, id, number)
-	if err == nil && c.State != wire.CommandAwaitingStdin {
-		err = refuse(wire.Conflict, "send it once, for a command that was made with stdin", "command %d does not wait for its input", number)
+	if err := r.awaitsStdin(ctx, v, id, number); err != nil {
+		return wire.Command{}, err
 	}
+	path, err := r.receiveStdin(id, number, from, MaxStdin)
 	if err != nil {
-		return c, err
+		return wire.Command{}, fmt.Errorf("cannot keep the standard input: %w", err)
 	}
-	if err := r.writeStdin(id, number, from, MaxStdin); err != nil {
-		return c, fmt.Errorf("cannot keep the standard input: %w", err)
-	}
-	if err := r.Store.Move(ctx, id, number, wire.CommandAwaitingStdin, wire.CommandQueued); err != nil {
-		return c, about(id, err)
+	if err := r.giveStdin(ctx, v, id, number, path); err != nil {
+		os.Remove(path)
+		return wire.Command{}, err
 	}
 	r.mu.Lock()
 	if l := r.state.sessions[id]; l != nil {
@@ -204,6 +203,31 @@ func (r *Runner) PutStdin(ctx context.Context, v store.Viewer, id string, number
 	}
 	r.mu.Unlock()
 	return r.Command(ctx, v, id, number)
+}
+
+// awaitsStdin returns an error if a command does not wait for its standard input.
+func (r *Runner) awaitsStdin(ctx context.Context, v store.Viewer, id string, number int) error {
+	c, err := r.Command(ctx, v, id, number)
+	if err == nil && c.State != wire.CommandAwaitingStdin {
+		err = refuse(wire.Conflict, "send it once, for a command that was made with stdin", "command %d does not wait for its input", number)
+	}
+	return err
+}
+
+// giveStdin gives a command the file at path. Of requests at the same time, the first one has it.
+func (r *Runner) giveStdin(ctx context.Context, v store.Viewer, id string, number int, path string) error {
+	r.stdin.Lock()
+	defer r.stdin.Unlock()
+	if err := r.awaitsStdin(ctx, v, id, number); err != nil {
+		return err
+	}
+	if err := os.Rename(path, r.file(id, number, paths.Stdin)); err != nil {
+		return fmt.Errorf("cannot keep the standard input: %w", err)
+	}
+	if err := r.Store.Move(ctx, id, number, wire.CommandAwaitingStdin, wire.CommandQueued); err != nil {
+		return about(id, err)
+	}
+	return nil
 }
 
 // MaxStdin bounds the standard input of a command, in bytes.

@@ -98,15 +98,15 @@ func replace(path string, content []byte) error {
 	return os.Rename(part, path)
 }
 
-// writeStdin writes the standard input of a command, at most limit bytes.
-func (r *Runner) writeStdin(id string, number int, from io.Reader, limit int64) error {
+// receiveStdin writes what may become the standard input of a command, at most limit bytes, and returns its path, which
+// no other request has.
+func (r *Runner) receiveStdin(id string, number int, from io.Reader, limit int64) (path string, err error) {
 	if err := os.MkdirAll(r.dir(id, number), 0o700); err != nil {
-		return err
+		return "", err
 	}
-	path := r.file(id, number, paths.Stdin)
-	file, err := os.Create(path + ".part")
+	file, err := os.CreateTemp(r.dir(id, number), paths.Stdin+".part-")
 	if err != nil {
-		return err
+		return "", err
 	}
 	size, err := io.Copy(file, io.LimitReader(from, limit+1))
 	err = errors.Join(err, file.Close())
@@ -114,10 +114,9 @@ func (r *Runner) writeStdin(id string, number int, from io.Reader, limit int64) 
 		err = refuse(wire.TooLarge, fmt.Sprintf("send at most %d", limit), "the standard input has more bytes than it may")
 	}
 	if err != nil {
-		os.Remove(path + ".part")
-		return err
+		os.Remove(file.Name())
 	}
-	return os.Rename(path+".part", path)
+	return file.Name(), err
 }
 
 // has reports whether a command has that file.

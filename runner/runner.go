@@ -70,6 +70,7 @@ type Runner struct {
 	tasks   sync.WaitGroup
 	found   []*run // by Recover, for Run
 	sweeps  sweeps
+	stdin   sync.Mutex // held while a command gets its standard input
 
 	mu    sync.Mutex // guards state
 	state state

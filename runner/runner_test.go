@@ -248,9 +248,25 @@ func TestStdin(t *testing.T) {
 	v := store.Viewer{UID: 1000}
 	_, err = b.PutStdin(t.Context(), v, s.ID, 2, strings.NewReader("x"))
 	assert.ErrorContains(t, err, "does not wait for its input")
+
+	// Another request begins first and ends last.
+	rest, slow := io.Pipe()
+	late := make(chan error, 1)
+	go func() {
+		_, err := b.PutStdin(t.Context(), v, s.ID, 1, rest)
+		rest.Close()
+		late <- err
+	}()
+	_, err = slow.Write([]byte("a longer input"))
+	require.NoError(t, err)
 	_, err = b.PutStdin(t.Context(), v, s.ID, 1, strings.NewReader("input"))
 	require.NoError(t, err)
+	require.NoError(t, slow.Close())
+	assert.ErrorContains(t, <-late, "does not wait for its input")
 	u := b.started()
+	left, err := filepath.Glob(u.File(paths.Stdin + "*"))
+	require.NoError(t, err)
+	assert.Equal(t, []string{u.File(paths.Stdin)}, left)
 	text, err := os.ReadFile(u.File(paths.Stdin))
 	require.NoError(t, err)
 	assert.Equal(t, "input", string(text))
