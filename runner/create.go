@@ -77,7 +77,7 @@ func (r *Runner) Add(ctx context.Context, v store.Viewer, id string, n wire.NewC
 	}
 	full, err := r.command(n, wire.Limits{})
 	if err != nil {
-		return wire.Command{}, invalid("the command", err)
+		return wire.Command{}, invalid(0, 1, err)
 	}
 	var number int
 	err = r.admit(1, func() (err error) {
@@ -181,7 +181,7 @@ func (r *Runner) check(n wire.NewSession) ([]wire.NewCommand, error) {
 	for i, c := range n.Commands {
 		var err error
 		if full[i], err = r.command(c, n.Limits); err != nil {
-			return nil, invalid(fmt.Sprintf("commands[%d]", i), err)
+			return nil, invalid(i, len(n.Commands), err)
 		}
 	}
 	return full, nil

@@ -20,10 +20,13 @@ func refuseAs(code wire.Code, err error) error {
 	return refuse(code, remedy, "%s", message)
 }
 
-// invalid is refuse for an error whose text is "fault: remedy", about the part of a request.
-func invalid(part string, err error) error {
+// invalid is refuseAs for the ith command of a request, which is named if there are more.
+func invalid(i, commands int, err error) error {
+	if commands == 1 {
+		return refuseAs(wire.InvalidRequest, err)
+	}
 	message, remedy, _ := strings.Cut(err.Error(), ": ")
-	return refuse(wire.InvalidRequest, remedy, "%s: %s", part, message)
+	return refuse(wire.InvalidRequest, remedy, "commands[%d]: %s", i, message)
 }
 
 // about explains an error of the store about a session.

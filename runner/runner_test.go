@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -355,24 +357,25 @@ func TestRequestsAreChecked(t *testing.T) {
 	b := newBed(t)
 	command := []wire.NewCommand{{Args: []string{"a"}}}
 	for want, n := range map[string]wire.NewSession{
-		"commands has 0 of them: send 1 to 100":                        {},
-		"hold_on_failure is out of range: use a time up to 24h":        {Commands: command, HoldOnFailure: -1},
-		"commands[0]: args is empty: name a command":                   {Commands: []wire.NewCommand{{}}},
-		"commands[0]: directory is \"../x\": use a path":               {Commands: []wire.NewCommand{{Args: []string{"a"}, Directory: "../x"}}},
-		"commands[0]: limits.timeout is out of range: use at most 1h":  {Commands: command, Limits: wire.Limits{Timeout: wire.Duration(2 * time.Hour)}},
-		"commands[0]: limits.grace is out of range: use at most 1m0s":  {Commands: command, Limits: wire.Limits{Grace: wire.Duration(time.Hour)}},
-		"commands[0]: limits.memory is out of range: use at most 2G,":  {Commands: command, Limits: wire.Limits{Memory: 3 << 30}},
-		"commands[0]: limits.memory is out of range: use at least 16M": {Commands: command, Limits: wire.Limits{Memory: 1}},
-		"commands[0]: limits.cpus is out of range: use at least 0.01":  {Commands: command, Limits: wire.Limits{CPUs: 1e-6}},
-		"commands[0]: limits.tasks is out of range":                    {Commands: command, Limits: wire.Limits{Tasks: -1}},
-		"secrets has the name \"../x\": use up to 64 letters":          {Commands: command, Secrets: map[string]string{"../x": "y"}},
-		"the secret A has 0 bytes":                                     {Commands: command, Secrets: map[string]string{"A": ""}},
-		"commands[0]: artifacts[0]: \"../x\" is no pattern":            {Commands: []wire.NewCommand{{Args: []string{"a"}, Artifacts: []string{"../x"}}}},
+		"commands has 0 of them: send 1 to 100":                 {},
+		"hold_on_failure is out of range: use a time up to 24h": {Commands: command, HoldOnFailure: -1},
+		"args is empty: name a command":                         {Commands: []wire.NewCommand{{}}},
+		"directory is \"../x\": use a path":                     {Commands: []wire.NewCommand{{Args: []string{"a"}, Directory: "../x"}}},
+		"limits.timeout is out of range: use at most 1h":        {Commands: command, Limits: wire.Limits{Timeout: wire.Duration(2 * time.Hour)}},
+		"limits.grace is out of range: use at most 1m0s":        {Commands: command, Limits: wire.Limits{Grace: wire.Duration(time.Hour)}},
+		"limits.memory is out of range: use at most 2G,":        {Commands: command, Limits: wire.Limits{Memory: 3 << 30}},
+		"limits.memory is out of range: use at least 16M":       {Commands: command, Limits: wire.Limits{Memory: 1}},
+		"limits.cpus is out of range: use at least 0.01":        {Commands: command, Limits: wire.Limits{CPUs: 1e-6}},
+		"limits.tasks is out of range":                          {Commands: command, Limits: wire.Limits{Tasks: -1}},
+		"commands[1]: args is empty: name a command":            {Commands: append(command, wire.NewCommand{})},
+		"secrets has the name \"../x\": use up to 64 letters":   {Commands: command, Secrets: map[string]string{"../x": "y"}},
+		"the secret A has 0 bytes":                              {Commands: command, Secrets: map[string]string{"A": ""}},
+		"artifacts[0]: \"../x\" is no pattern":                  {Commands: []wire.NewCommand{{Args: []string{"a"}, Artifacts: []string{"../x"}}}},
 	} {
 		_, err := b.Create(t.Context(), alice, n)
 		var refused *wire.Error
 		require.ErrorAs(t, err, &refused, want)
-		assert.Contains(t, refused.Error(), want)
+		assert.Regexp(t, "^"+regexp.QuoteMeta(want), refused.Error())
 		assert.Equal(t, wire.InvalidRequest, refused.Code)
 	}
 	entries, err := os.ReadDir(filepath.Join(b.settings.StateDir, "sessions"))
