@@ -64,19 +64,6 @@ func (p Pool) Evict(b Bounds) []int {
 	return gone
 }
 
-// Reclaim returns the slots whose session is gone: it does not run, and its last heartbeat is at least as old as
-// patience, the time from a lease to the start of its unit. A session that runs keeps its slot, however old its
-// heartbeat is.
-func (p Pool) Reclaim(runs func(session string) bool, now time.Time, patience time.Duration) []int {
-	var gone []int
-	for _, s := range p {
-		if s.Session != "" && !runs(s.Session) && now.Sub(s.Heartbeat) >= patience {
-			gone = append(gone, s.Number)
-		}
-	}
-	return gone
-}
-
 // free returns the slots without a lease, the least recently used first.
 func (p Pool) free() []Slot {
 	free := slices.DeleteFunc(slices.Clone(p), func(s Slot) bool { return s.Session != "" })

@@ -56,14 +56,7 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-func TestReclaim(t *testing.T) {
-	pool := Pool{{1, "a", "running", at(-999), 0}, {2, "a", "gone", at(-5), 0}, {3, "a", "starting", at(-1), 0}, {4, "a", "", at(-999), 0}}
-	runs := func(session string) bool { return session == "running" }
-	assert.Equal(t, []int{2}, pool.Reclaim(runs, noon, 2*time.Minute), "one that runs is never robbed, one that starts not yet")
-	assert.Equal(t, []int{2, 3}, pool.Reclaim(runs, noon, time.Minute))
-}
-
-// TestPoolProperties has every order of leases, ends, crashes and evictions keep: no slot has two sessions, a session
+// TestPoolProperties has every order of leases, ends and evictions keep: no slot has two sessions, a session
 // that runs keeps its slot, and the pool is never larger than its bound.
 func TestPoolProperties(t *testing.T) {
 	seed := rand.Uint64()
@@ -75,7 +68,7 @@ func TestPoolProperties(t *testing.T) {
 		running := map[string]int{}
 		for step := range 100 {
 			now := at(step)
-			switch r.IntN(4) {
+			switch r.IntN(3) {
 			case 0:
 				repository, session := strconv.Itoa(r.IntN(3)), strconv.Itoa(step)
 				n, err := pool.Lease(repository, b)
@@ -90,18 +83,14 @@ func TestPoolProperties(t *testing.T) {
 				assert.Empty(t, pool[i].Session, "a leased slot is leased again")
 				pool[i] = Slot{n, repository, session, now, 0}
 				running[session] = n
-			case 1: // some session is gone, without a word
-				for session := range running {
+			case 1: // some session ends
+				for session, n := range running {
+					i := slices.IndexFunc(pool, func(s Slot) bool { return s.Number == n })
+					pool[i].Session, pool[i].Heartbeat, pool[i].Bytes = "", now, int64(r.IntN(60))
 					delete(running, session)
 					break
 				}
 			case 2:
-				runs := func(s string) bool { return running[s] > 0 }
-				for _, n := range pool.Reclaim(runs, now, time.Minute) {
-					i := slices.IndexFunc(pool, func(s Slot) bool { return s.Number == n })
-					pool[i].Session, pool[i].Heartbeat, pool[i].Bytes = "", now, int64(r.IntN(60))
-				}
-			case 3:
 				gone := pool.Evict(b)
 				pool = slices.DeleteFunc(pool, func(s Slot) bool { return slices.Contains(gone, s.Number) })
 				var size int64
