@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/exec"
 	"codex-proxy/runner/job"
 	"codex-proxy/runner/paths"
@@ -338,73 +337,4 @@ func (s *runnerSession) control(request exec.Request) exec.Reply {
 	f := s.dial()
 	f.send(request)
 	return f.reply()
-}
-
-// TestRunnerHold holds a command that failed, with a shell in its sandbox. The result is there meanwhile.
-func TestRunnerHold(t *testing.T) {
-	bothSuites(t, func(t *testing.T, suite string) {
-		b := newRunnerBed(t, suite)
-		s := b.session("hold", 1)
-		spec := shell("echo kept >file; exit 7")
-		spec.Hold = 2 * bound
-		f := s.begin(spec)
-		f.until(exec.Held)
-		text, err := s.ReadFile(s.file(paths.Result))
-		require.NoError(t, err)
-		result, err := session.ReadResult(bytes.NewReader(text))
-		require.NoError(t, err)
-		assert.Equal(t, 7, result.Status)
-
-		terminal := s.dial()
-		terminal.send(exec.Request{Do: exec.Shell, Rows: 33, Columns: 77, Term: "dumb"})
-		terminal.reply()
-		frame := func(kind wire.ShellFrame, payload string) {
-			t.Helper()
-			require.NoError(t, wire.WriteShellFrame(terminal.conn, kind, []byte(payload)))
-		}
-		frame(wire.ShellSize, "\x00\x22\x00\x4e")
-		frame(wire.ShellData, "stty size; cat file; id -u >mine; stat -c %U:%u /workspace/mine; echo $TERM $PPID; exit 9\n")
-		var shown []byte
-		for {
-			kind, payload, err := wire.ReadShellFrame(terminal.lines)
-			require.NoError(t, err)
-			if kind == wire.ShellExit {
-				assert.Equal(t, "\x00\x00\x00\x09", string(payload))
-				break
-			}
-			shown = append(shown, payload...)
-		}
-		assert.Contains(t, string(shown), "34 78\r\n")
-		assert.Contains(t, string(shown), "kept\r\n")
-		assert.Contains(t, string(shown), "dumb ")
-
-		s.control(exec.Request{Do: exec.Release})
-		f.until(exec.Ended)
-		assert.Equal(t, 7, s.finish().result.Status)
-
-		// Nothing that a command leaves which had to be ended is there during the hold.
-		spec = shell(`setsid sh -c 'trap "" TERM; while :; do sleep 4324; done' & exec sleep 4324`)
-		spec.Hold, spec.Timeout, spec.Grace = 2*bound, time.Second, 200*time.Millisecond
-		f = s.begin(spec)
-		f.until(exec.Held)
-		processes, err := s.Processes("")
-		require.NoError(t, err)
-		for _, p := range processes {
-			assert.NotContains(t, p.Command, "sleep 4324")
-		}
-		s.control(exec.Request{Do: exec.Release})
-		f.until(exec.Ended)
-		assert.Equal(t, session.TimedOut, s.finish().result.Cause)
-
-		spec = shell("exit 0")
-		spec.Hold = 2 * bound
-		s.begin(spec).until(exec.Ended)
-		assert.Zero(t, s.finish().result.Status)
-
-		spec = shell("head -c 20000000 /dev/zero >file; exec sleep 4321")
-		spec.Disk = 10_000_000
-		e := s.run(spec)
-		require.NotNil(t, e.result)
-		assert.Equal(t, session.DiskFull, e.result.Cause)
-	})
 }
