@@ -178,3 +178,30 @@ func TestHomeThatCannotBeRemoved(t *testing.T) {
 		}
 	}
 }
+
+// A daemon that dies while it makes or closes a session leaves secrets.
+func TestSecretsOfNoSession(t *testing.T) {
+	b := newBed(t)
+	n := wire.NewSession{Secrets: map[string]string{"TOKEN": "t"}, Commands: []wire.NewCommand{{Args: []string{"a"}}}}
+	open, err := b.Create(t.Context(), alice, n)
+	require.NoError(t, err)
+	b.started()
+	gone, err := b.Create(t.Context(), alice, n)
+	require.NoError(t, err)
+	b.started().End(exit(0))
+	b.until(gone.ID, ended(1))
+	require.NoError(t, b.Cancel(t.Context(), store.Viewer{All: true}, gone.ID, 0, "root"))
+	b.until(gone.ID, closed)
+	b.stop()
+	never := strings.Repeat("a", 16)
+	for _, dir := range []string{filepath.Join(b.settings.Secrets, gone.ID), filepath.Join(b.settings.Secrets, never),
+		filepath.Join(b.settings.StateDir, paths.SessionDir(never))} {
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+	}
+	b.start()
+	assert.FileExists(t, filepath.Join(b.settings.Secrets, open.ID, "TOKEN"))
+	assert.DirExists(t, filepath.Join(b.settings.StateDir, paths.SessionDir(gone.ID)), "its logs")
+	assert.NoDirExists(t, filepath.Join(b.settings.Secrets, gone.ID))
+	assert.NoDirExists(t, filepath.Join(b.settings.Secrets, never))
+	assert.NoDirExists(t, filepath.Join(b.settings.StateDir, paths.SessionDir(never)))
+}

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/session"
+	"codex-proxy/runner/store"
 )
 
 var secretName = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)
@@ -47,6 +49,27 @@ func (r *Runner) hasSecrets(id string, names []string) bool {
 func (r *Runner) removeSecrets(id string) {
 	os.RemoveAll(filepath.Join(r.Secrets, id))
 	os.RemoveAll(filepath.Join(r.RuntimeDir, paths.ControlDir(id)))
+}
+
+// clearSecrets removes what an earlier daemon has left that died while it made or closed a session.
+func (r *Runner) clearSecrets(ctx context.Context) error {
+	entries, err := os.ReadDir(r.Secrets)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot find the secrets of sessions: %w", err)
+	}
+	for _, entry := range entries {
+		id := entry.Name()
+		s, err := r.Store.Session(ctx, store.Viewer{All: true}, id)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			r.removeSession(id)
+		case err != nil:
+			return fmt.Errorf("cannot read the store: %w", err)
+		case s.State == wire.SessionClosed:
+			r.removeSecrets(id)
+		}
+	}
+	return nil
 }
 
 // removeSession removes all files of a session.

@@ -16,6 +16,9 @@ import (
 // once, before Run, which follows the commands that run, and returns how many commands there are.
 func (r *Runner) Recover(ctx context.Context) (int, error) {
 	r.clearFetches()
+	if err := r.clearSecrets(ctx); err != nil {
+		return 0, err
+	}
 	commands, err := r.Store.Live(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the store: %w", err)

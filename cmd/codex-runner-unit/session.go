@@ -47,7 +47,7 @@ func sessionExec(ctx context.Context, _ string, notifier *notify.Notifier) error
 			exec.Patch{File: files[paths.PatchFile]},
 			exec.Environment{Dir: paths.Environments, Path: os.Getenv("PATH")},
 		},
-		KillRest: exec.KillRest, // DynamicUser=: the user is the unit's alone
+		KillRest: exec.KillRest,
 	}
 	return shim.Run(ctx)
 }

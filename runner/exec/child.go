@@ -144,10 +144,15 @@ func (e end) tell(r *session.Result) {
 	r.MaxRSS = usage.Maxrss << 10 // ru_maxrss is in KiB, getrusage(2)
 }
 
-// KillRest kills all processes of this process's user but itself (kill(2) with -1), as often as they fork. It is for a
-// process whose user nobody else has, and does nothing for root.
+// leastDynamic and mostDynamic are the users that systemd gives with DynamicUser= (systemd.exec(5)).
+const leastDynamic, mostDynamic = 61184, 65519
+
+// KillRest kills all processes of this process's user but itself (kill(2) with -1), as often as they fork. It does nothing
+// for a user that others may have, too: one that systemd has not given to this unit alone.
 func KillRest() {
-	if os.Getuid() != 0 {
+	if dynamic(os.Getuid()) {
 		_ = unix.Kill(-1, unix.SIGKILL)
 	}
 }
+
+func dynamic(uid int) bool { return uid >= leastDynamic && uid <= mostDynamic }

@@ -327,3 +327,10 @@ func TestWithoutFiles(t *testing.T) {
 	delete(b.Files, paths.IndexFile)
 	assert.ErrorContains(t, b.Run(t.Context()), `cannot find the inherited file "index": session-prepare passes it`)
 }
+
+// A user of people or of another service has processes that are none of the session.
+func TestKillRestIsForDynamicUsers(t *testing.T) {
+	for uid, want := range map[int]bool{0: false, 999: false, 1000: false, 61183: false, 61184: true, 65519: true, 65520: false, 65534: false} {
+		assert.Equal(t, want, dynamic(uid), uid)
+	}
+}
