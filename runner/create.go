@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"codex-proxy/runner/api/wire"
+	"codex-proxy/runner/logs"
 	"codex-proxy/runner/session"
 	"codex-proxy/runner/store"
 )
@@ -191,6 +192,7 @@ func checkSecrets(secrets map[string]string) error {
 	if len(secrets) > maxSecrets {
 		return refuse(wire.InvalidRequest, fmt.Sprintf("send at most %d", maxSecrets), "secrets has %d of them", len(secrets))
 	}
+	values := map[string][]byte{}
 	for name, value := range secrets {
 		if !secretName.MatchString(name) {
 			return refuse(wire.InvalidRequest, "use up to 64 letters, digits and _", "secrets has the name %q", name)
@@ -199,6 +201,10 @@ func checkSecrets(secrets map[string]string) error {
 			return refuse(wire.InvalidRequest, fmt.Sprintf("use 1 to %d bytes", maxSecretSize), "the secret %s has %d bytes",
 				name, len(value))
 		}
+		values[name] = []byte(value)
+	}
+	if _, err := logs.NewSecrets(values); err != nil { // the session could not hide them
+		return refuseAs(wire.InvalidRequest, err)
 	}
 	return nil
 }

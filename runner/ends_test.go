@@ -182,7 +182,7 @@ func TestHomeThatCannotBeRemoved(t *testing.T) {
 // A daemon that dies while it makes or closes a session leaves secrets.
 func TestSecretsOfNoSession(t *testing.T) {
 	b := newBed(t)
-	n := wire.NewSession{Secrets: map[string]string{"TOKEN": "t"}, Commands: []wire.NewCommand{{Args: []string{"a"}}}}
+	n := wire.NewSession{Secrets: map[string]string{"TOKEN": "token"}, Commands: []wire.NewCommand{{Args: []string{"a"}}}}
 	open, err := b.Create(t.Context(), alice, n)
 	require.NoError(t, err)
 	b.started()

@@ -288,14 +288,14 @@ func TestRefusedStart(t *testing.T) {
 
 func TestSecrets(t *testing.T) {
 	b := newBed(t, func(s *runner.Settings) { s.MaxSessions = 1 })
-	n := wire.NewSession{Limits: wire.Limits{Disk: 5 << 20}, Secrets: map[string]string{"TOKEN": "t"}, Commands: []wire.NewCommand{{Args: []string{"a"}}, {Args: []string{"b"}}}}
+	n := wire.NewSession{Limits: wire.Limits{Disk: 5 << 20}, Secrets: map[string]string{"TOKEN": "token"}, Commands: []wire.NewCommand{{Args: []string{"a"}}, {Args: []string{"b"}}}}
 	s, err := b.Create(t.Context(), alice, n)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"TOKEN"}, s.Secrets)
 	u := b.started()
 	text, err := os.ReadFile(filepath.Join(b.settings.Secrets, s.ID, "TOKEN"))
 	require.NoError(t, err)
-	assert.Equal(t, "t", string(text))
+	assert.Equal(t, "token", string(text))
 	assert.EqualValues(t, 5<<20, u.Spec.Disk)
 	require.NoError(t, os.RemoveAll(b.settings.Secrets)) // the host has restarted
 	u.End(exit(0))
@@ -320,6 +320,7 @@ func TestRequestsAreChecked(t *testing.T) {
 		"commands[1]: args is empty: name a command":            {Commands: append(command, wire.NewCommand{})},
 		"secrets has the name \"../x\": use up to 64 letters":   {Commands: command, Secrets: map[string]string{"../x": "y"}},
 		"the secret A has 0 bytes":                              {Commands: command, Secrets: map[string]string{"A": ""}},
+		"the secret A has 3 bytes: hiding a value so short":     {Commands: command, Secrets: map[string]string{"A": "abc"}},
 		"artifacts[0]: \"../x\" is no pattern":                  {Commands: []wire.NewCommand{{Args: []string{"a"}, Artifacts: []string{"../x"}}}},
 	} {
 		_, err := b.Create(t.Context(), alice, n)
