@@ -103,21 +103,33 @@ func (r *Runner) lease(ctx context.Context, c store.Live) (int, error) {
 			}
 			continue
 		}
-		if !r.closeIdlest(ctx) {
+		changed := r.Changed()
+		found, closed := r.closeIdlest(ctx)
+		if !found {
 			return 0, err
+		}
+		if closed {
+			continue
+		}
+		select { // the idle ones begin a command, or the store has no room
+		case <-changed:
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return 0, ctx.Err()
 		}
 	}
 }
 
-// closeIdlest reports whether there was an idle session, which it or another command has closed or begun.
-func (r *Runner) closeIdlest(ctx context.Context) bool {
+// closeIdlest reports whether it found idle sessions, and has closed the one that was used least recently, of those that
+// did not begin a command meanwhile.
+func (r *Runner) closeIdlest(ctx context.Context) (found, closed bool) {
 	idle, err := r.Store.In(ctx, store.Viewer{All: true}, wire.SessionIdle)
 	for _, s := range idle {
 		if r.close(ctx, s.ID) {
-			break
+			return true, true
 		}
 	}
-	return err == nil && len(idle) > 0
+	return err == nil && len(idle) > 0, false
 }
 
 // checkSecrets returns an error if the secrets of the session are gone: they lie in memory alone.
