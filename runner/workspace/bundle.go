@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,12 +97,17 @@ func gitDirOf(ctx context.Context, dir string) (string, error) {
 }
 
 // Origin returns the URL of the remote origin of a local repository with the git directory dir, or "" if there is none
-// that a service can fetch: relative URLs of submodules begin there.
+// that a service can fetch: relative URLs of submodules begin there. It leaves out the user and the password of an HTTP
+// URL, which may be a token: sessions see the URL.
 func Origin(ctx context.Context, dir string) string {
 	out, err := git{dir: dir}.run(ctx, nil, "config", "--get", "remote.origin.url")
-	url := strings.TrimSpace(string(out))
-	if err != nil || CheckURL(url) != nil || strings.HasPrefix(url, "file:") {
+	address := strings.TrimSpace(string(out))
+	if u, parseErr := url.Parse(address); parseErr == nil && u.User != nil && (u.Scheme == "https" || u.Scheme == "http") {
+		u.User = nil
+		address = u.String()
+	}
+	if err != nil || CheckURL(address) != nil || strings.HasPrefix(address, "file:") {
 		return ""
 	}
-	return url
+	return address
 }

@@ -77,3 +77,20 @@ func TestLocalRepositoriesRunNothing(t *testing.T) {
 	require.NoError(t, err)
 	assert.NoFileExists(t, ran)
 }
+
+func TestOriginHasNoCredential(t *testing.T) {
+	o := newOrigin(t)
+	assert.Empty(t, Origin(t.Context(), filepath.Join(o.dir, ".git")))
+	for url, want := range map[string]string{
+		"https://token@git.example.org:8443/a.git": "https://git.example.org:8443/a.git",
+		"https://u:token@git.example.org/a.git":    "https://git.example.org/a.git",
+		"https://git.example.org/a%20b":            "https://git.example.org/a%20b",
+		"ssh://git@git.example.org/a":              "ssh://git@git.example.org/a",
+		"git@git.example.org:a":                    "git@git.example.org:a",
+		"/srv/a.git":                               "",
+		"file:///srv/a.git":                        "",
+	} {
+		o.git("config", "remote.origin.url", url)
+		assert.Equal(t, want, Origin(t.Context(), filepath.Join(o.dir, ".git")), url)
+	}
+}
