@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -114,7 +116,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Without a service there is an error that says how to start it: 125 of run, which is no status of a command's.
+// Without a service there is an error that says how to find out why, and to start it: 125 of run, which is no status of a command's.
 func TestNotRunning(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "api.sock")
 	for line, status := range map[string]int{
@@ -122,7 +124,34 @@ func TestNotRunning(t *testing.T) {
 	} {
 		got := try(t, strings.Fields(strings.ReplaceAll(line, "%s", socket))...)
 		assert.Equal(t, status, got.status, line)
-		assert.Contains(t, got.stderr, "codex-runner is not running: systemctl start codex-runner.socket\n")
+		assert.Contains(t, got.stderr, "codex-runner is not running: mend what `systemctl status codex-runner` says, "+
+			"then systemctl reset-failed 'codex-runner.*' && systemctl start codex-runner\n")
+	}
+}
+
+// A mistake in the settings ends the service with a status after which systemd does not restart it, and is what
+// systemctl status shows.
+func TestMalformedSettings(t *testing.T) {
+	dir := t.TempDir()
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	require.NoError(t, err)
+	defer socket.Close()
+	require.NoError(t, socket.SetReadDeadline(time.Now().Add(time.Minute)))
+	file := filepath.Join(dir, "runner.toml")
+	for text, want := range map[string]string{
+		"# mine\nmax_session = 3\n":   `:2: unknown key "max_session" (did you mean "max_sessions"?)`,
+		"\n\nmax_sessions = 0\n":      ":3: max_sessions is 0: use 1 to 1000",
+		"[hooks]\nbefore = [\"x\"]\n": `:2: hooks.before begins with "x": use the absolute path of a program`,
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		t.Setenv("NOTIFY_SOCKET", filepath.Join(dir, "notify"))
+		got := try(t, "serve", "--config", file)
+		assert.Equal(t, 78, got.status)
+		assert.Contains(t, got.stderr, file+want)
+		status := make([]byte, 4<<10)
+		n, err := socket.Read(status)
+		require.NoError(t, err)
+		assert.Equal(t, "STATUS=Failed: "+file+want, strings.TrimSuffix(string(status[:n]), "\n"))
 	}
 }
 

@@ -21,12 +21,14 @@ import (
 // maxAnswer bounds a JSON answer, in bytes: 10 000 sessions have less.
 const maxAnswer = 64 << 20
 
-// ErrNotRunning means that nothing answers on the socket. A daemon that starts again makes a later call succeed.
-var ErrNotRunning = errors.New("codex-runner is not running: systemctl start codex-runner.socket")
+// ErrNotRunning means that nothing answers on the socket. A daemon that starts again makes a later call succeed. systemd
+// closes the socket when the daemon has failed at its start limit, which its settings may be the reason of.
+var ErrNotRunning = errors.New("codex-runner is not running: mend what `systemctl status codex-runner` says, " +
+	"then systemctl reset-failed 'codex-runner.*' && systemctl start codex-runner")
 
 // ErrLost means that the daemon closed the connection before its answer was whole.
-var ErrLost = errors.New("the connection to codex-runner was lost: it restarts, or has ended " +
-	"(systemctl status codex-runner)")
+var ErrLost = errors.New("the connection to codex-runner was lost: it restarts, or has ended, " +
+	"for what `systemctl status codex-runner` says")
 
 // ErrForbidden means that the caller may not use the socket.
 var ErrForbidden = errors.New("you may not use it: be root, or a member of the group codex-runner " +

@@ -364,5 +364,5 @@ func TestRefusals(t *testing.T) {
 	a.daemon.Down()
 	text, _, isError := a.try("run", map[string]any{"command": []string{"a"}})
 	assert.True(t, isError)
-	assert.Contains(t, text, "codex-runner is not running: systemctl start codex-runner.socket")
+	assert.Contains(t, text, "codex-runner is not running: mend what `systemctl status codex-runner` says")
 }
