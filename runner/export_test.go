@@ -20,3 +20,6 @@ func (r *Runner) WaitingFetches() (requests int) {
 
 // Expire is what Run does every few seconds, too.
 func (r *Runner) Expire(ctx context.Context, now time.Time) { r.expire(ctx, now) }
+
+// FailureOf is the error of a request whose fetch failed.
+var FailureOf = failureOf
