@@ -98,11 +98,18 @@ type hijacker struct {
 	conn *sharedConn
 }
 
+// sendBuffer is what the kernel may hold of a log that its reader has not read, in bytes, if the sysctl net.core.wmem_max
+// lets it: fewer, larger pieces, each of which wakes the sender. They are pages of the file, not copies.
+const sendBuffer = 512 << 10
+
 // Hijack is that of http.Hijacker.
 func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, stream, err := http.NewResponseController(h.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err
+	}
+	if to, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
+		_ = to.SetWriteBuffer(sendBuffer) // a smaller one works too
 	}
 	h.conn = &sharedConn{Conn: conn}
 	stream.Writer.Reset(h.conn)

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	pipeSize   = 256 << 10 // fewer, larger chunks, which still fit into the cache of a processor
+	pipeSize   = 1 << 20   // fewer, larger chunks; the most that pipe(7) lets everybody have (fs.pipe-max-size)
 	bufferSize = 128 << 10 // of a copy that has to look at the bytes
 )
 

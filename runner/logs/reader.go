@@ -33,7 +33,7 @@ type Span struct {
 }
 
 // spanSize is the largest Span that a Reader returns.
-const spanSize = 128 << 10
+const spanSize = 512 << 10
 
 // A Reader reads a log from an offset of its output on, while it is written or later. It belongs to one goroutine.
 type Reader struct {
@@ -108,7 +108,7 @@ func (r *Reader) Next() (Chunk, error) {
 	return c, nil
 }
 
-// NextSpan is Next without reading the bytes, at most 128 KiB.
+// NextSpan is Next without reading the bytes, at most 512 KiB.
 func (r *Reader) NextSpan() (Span, error) {
 	current, err := r.current()
 	if err != nil {

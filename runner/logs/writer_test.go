@@ -112,6 +112,28 @@ func TestCopyKeepsEveryByte(t *testing.T) {
 	}
 }
 
+// Each record costs the writer and all followers a wake-up.
+func TestAFastStreamHasFewRecords(t *testing.T) {
+	const size = 1 << 20 // what a pipe may have without a privilege
+	l := newLog(t, 1<<30, nil)
+	r, w := pipe(t)
+	_, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, size)
+	require.NoError(t, err)
+	_, err = w.Write(make([]byte, size))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	require.NoError(t, l.Copy(Stdout, r))
+	assert.Len(t, l.records(t), 1)
+	reader := l.open(t, 0)
+	for at := int64(0); at < size; at += spanSize {
+		span, err := reader.NextSpan()
+		require.NoError(t, err)
+		assert.Equal(t, []int64{at, spanSize}, []int64{span.Offset, span.Size})
+	}
+	_, err = reader.NextSpan()
+	assert.Equal(t, io.EOF, err)
+}
+
 func TestOutputEndsAtItsLimit(t *testing.T) {
 	for name, secrets := range map[string]*Secrets{"splice": nil, "with secrets": secretsOf(t, "secret")} {
 		t.Run(name, func(t *testing.T) {
