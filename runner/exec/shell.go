@@ -50,7 +50,7 @@ func (r *run) shell(request Request, conn net.Conn, input *bufio.Reader) error {
 	var shown sync.WaitGroup
 	shown.Go(func() { terminal.show(conn) })
 	state, err := process.Wait()
-	_ = terminal.master.SetReadDeadline(time.Now()) // others may have the terminal
+	_ = terminal.master.SetDeadline(time.Now()) // others may have the terminal
 	shown.Wait()
 	if err == nil {
 		_ = wire.WriteShellFrame(conn, wire.ShellExit, binary.BigEndian.AppendUint32(nil, exitStatus(state)))

@@ -59,6 +59,8 @@ func TestRunnerLeftovers(t *testing.T) {
 				ends[c.Outcome.Word]++
 				b.send(http.MethodPost, "/v1/sessions/"+id+"/cancel", wire.Cancel{}, nil)
 			}
+			// The sweeps come one after the other: none runs between two of them.
+			b.MustRun(t, "sh", "-c", "while ls -A "+paths.PrivateStates+"/codex-session | grep -q .; do :; done")
 			b.gone("codex-session*@*", "codex-sweep@*")
 			if n == 0 {
 				before = b.leftovers()

@@ -2,6 +2,8 @@ package integration
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"codex-proxy/runner/exec"
 	"codex-proxy/runner/paths"
 	"codex-proxy/runner/session"
+	"codex-proxy/test/machine"
 )
 
 // TestRunnerHold holds a command that failed, with a shell in its sandbox. The result is there meanwhile.
@@ -61,11 +64,12 @@ func TestRunnerHold(t *testing.T) {
 		spec.Hold, spec.Timeout, spec.Grace = 2*bound, time.Second, 200*time.Millisecond
 		f = s.begin(spec)
 		f.until(exec.Held)
-		processes, err := s.Processes("")
-		require.NoError(t, err)
-		for _, p := range processes {
-			assert.NotContains(t, p.Command, "sleep 4324")
-		}
+		assert.Eventually(t, func() bool { // SIGKILL is sent, the kernel does the rest
+			processes, err := s.Processes("")
+			return err == nil && !slices.ContainsFunc(processes, func(p machine.Process) bool {
+				return strings.Contains(p.Command, "sleep 4324")
+			})
+		}, bound, 10*time.Millisecond)
 		s.control(exec.Request{Do: exec.Release})
 		f.until(exec.Ended)
 		assert.Equal(t, session.TimedOut, s.finish().result.Cause)
