@@ -12,7 +12,6 @@ import (
 
 	ends "codex-proxy/runner/outcome"
 	"codex-proxy/runner/paths"
-	"codex-proxy/test/manual"
 )
 
 // TestRunnerOperations looks at codex-runner as its operator does.
@@ -42,11 +41,6 @@ func TestRunnerOperations(t *testing.T) {
 			for _, want := range []string{`"SYSLOG_IDENTIFIER":"codex-runner"`, `"CODEX_OUTCOME":"failed"`, `"MESSAGE_ID":"`,
 				`"CODEX_UNIT":"` + paths.SessionUnit(s.ID) + `"`} {
 				assert.Contains(t, entry, want)
-			}
-		})
-		t.Run("manual", func(t *testing.T) {
-			for _, commands := range manual.Open(t, "docs/runner-operations.md").Commands() {
-				b.MustRun(t, "sh", "-ec", strings.ReplaceAll(commands, strings.Repeat("a", 16), s.ID))
 			}
 		})
 		t.Run("metrics", func(t *testing.T) {
