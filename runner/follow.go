@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"codex-proxy/runner/api/wire"
 	"codex-proxy/runner/exec"
@@ -58,9 +59,11 @@ func (r *Runner) connect(ctx context.Context, c *run) (net.Conn, error) {
 	}
 	arrived, stop, err := r.Watcher.Arrivals(dir)
 	if err != nil {
-		return nil, err
+		stop = func() {} // await has the same error, and reports it
 	}
 	defer stop()
+	poll := time.NewTicker(reconcileEvery)
+	defer poll.Stop()
 	for {
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "unix", filepath.Join(dir, paths.ControlSocket))
@@ -69,6 +72,7 @@ func (r *Runner) connect(ctx context.Context, c *run) (net.Conn, error) {
 		}
 		select {
 		case <-arrived:
+		case <-poll.C:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
