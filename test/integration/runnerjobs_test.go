@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"codex-proxy/runner/exec"
 	"codex-proxy/runner/job"
@@ -123,7 +125,12 @@ type follower struct {
 
 func (s *runnerSession) dial() *follower {
 	s.t.Helper()
-	conn, err := s.DialUnix(s.t.Context(), filepath.Join(paths.RuntimeDir, paths.ControlDir(s.id), paths.ControlSocket))
+	socket := filepath.Join(paths.RuntimeDir, paths.ControlDir(s.id), paths.ControlSocket)
+	conn, err := s.DialUnix(s.t.Context(), socket)
+	// The file is there before the process that has made it listens.
+	for deadline := time.Now().Add(bound); errors.Is(err, unix.ECONNREFUSED) && time.Now().Before(deadline); {
+		conn, err = s.DialUnix(s.t.Context(), socket)
+	}
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(s.t, conn.SetDeadline(time.Now().Add(2*bound)))
