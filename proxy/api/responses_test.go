@@ -20,6 +20,7 @@ import (
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/reasoning"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/test/contract"
 )
@@ -138,7 +139,7 @@ func TestWholeResponse(t *testing.T) {
 	resp := r.responding(t, asked(`"temperature":1,"include":["reasoning.encrypted_content"],`, `"q"`))
 	assert.Equal(t, "temperature", resp.Header.Get("X-Codex-Ignored-Params"))
 	assert.Equal(t, "1", resp.Header.Get("X-Codex-Attempts"))
-	assert.Contains(t, text(t, resp), `"encrypted_content":"`+markOf("default")+`demo"`)
+	assert.Contains(t, text(t, resp), `"encrypted_content":"`+reasoning.Mark("default")+`demo"`)
 }
 
 // The stream ends in what a whole answer would have been.

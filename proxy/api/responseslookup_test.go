@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,25 +13,19 @@ import (
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/reasoning"
 	"codex-proxy/proxy/stored"
 )
 
-// Reasoning goes back to the worker that made it, and to no other, whoever brings
-// it back.
-// markOf is the mark of a worker in front of encrypted reasoning.
-func markOf(worker string) string {
-	sum := sha256.Sum256([]byte(worker))
-	return "worker-" + hex.EncodeToString(sum[:6]) + ":"
-}
-
+// Reasoning goes back to the worker that made it, and to no other, whichever request brings it back.
 func TestReasoningStaysWithItsWorker(t *testing.T) {
 	given := make(chan appservertest.Request, 4)
 	r := newRig(t, &appservertest.Server{Handler: telling(given)})
 	const store = `"store":false,"include":["reasoning.encrypted_content"],`
 	first := r.whole(t, asked(store, `"q1"`))
 	brought := first.Output[0].Encrypted
-	assert.Equal(t, markOf("default")+"demo", brought)
-	for _, encrypted := range []string{brought, "demo", markOf("another") + "demo"} {
+	assert.Equal(t, reasoning.Mark("default")+"demo", brought)
+	for _, encrypted := range []string{brought, "demo", reasoning.Mark("another") + "demo"} {
 		r.whole(t, asked(store,
 			`[{"role":"user","content":"q1"},{"type":"reasoning","summary":[],"encrypted_content":"`+encrypted+`"},{"role":"user","content":"q2"}]`))
 	}
@@ -61,7 +53,7 @@ func TestCopiedReasoningStaysWithItsWorker(t *testing.T) {
 	for _, id := range []string{referring.ID, continuing.ID} {
 		at := "/v1/responses/" + id + "/input_items"
 		list := text(t, r.do(t, http.MethodGet, at+"?include[]=reasoning.encrypted_content", ""))
-		assert.Contains(t, list, `"encrypted_content":"`+markOf("default")+`demo"`)
+		assert.Contains(t, list, `"encrypted_content":"`+reasoning.Mark("default")+`demo"`)
 		assert.Equal(t, list, text(t, r.do(t, http.MethodGet, at+"?include=reasoning.encrypted_content", "")))
 		list = text(t, r.do(t, http.MethodGet, at, ""))
 		assert.Contains(t, list, `"type":"reasoning"`)

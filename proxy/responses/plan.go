@@ -10,12 +10,13 @@ import (
 	"codex-proxy/proxy/appserver/history"
 	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/reasoning"
 )
 
 // plan is the turn of a response.
 type plan struct {
 	turn      appserver.TurnRequest
-	reasoning owners
+	reasoning reasoning.Owners
 	images    int64 // bytes that codex needs to decode the images
 }
 
@@ -66,13 +67,13 @@ func (p *plan) addItems(items []openai.Item, conversation []item) error {
 	for i, decoded := range items {
 		calls.add(decoded)
 		mark := ""
-		if mark, decoded.Encrypted = unmark(decoded.Encrypted); conversation[i].Worker != "" {
-			mark = markOf(conversation[i].Worker)
+		if mark, decoded.Encrypted = reasoning.Unmark(decoded.Encrypted); conversation[i].Worker != "" {
+			mark = reasoning.Mark(conversation[i].Worker)
 		}
 		if injected := inject(decoded); injected != nil {
 			p.turn.Items = append(p.turn.Items, injected)
 			if decoded.Type == "reasoning" {
-				p.reasoning.add(injected, mark)
+				p.reasoning.Add(injected, mark)
 			}
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/appserver"
-	"codex-proxy/proxy/appserver/history"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/reasoning"
 	"codex-proxy/proxy/turn"
 )
 
@@ -73,9 +73,9 @@ func (s *response) run(ctx context.Context) (*remembered, error) {
 	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, "", proxy.NewID) // until there is a worker
 	err = s.Turns.Run(ctx, turn.Request{
 		ID: s.x.ID, Key: s.x.Key.Name, Arrived: s.x.Began, Name: s.x.Model,
-		Turn: &planned.turn, Decoding: planned.images, Fit: s.fit(planned.reasoning),
+		Turn: &planned.turn, Decoding: planned.images, Fit: planned.reasoning.Fit(s.Turns),
 		CacheKey: s.job.req.CacheKey(), Opening: s.job.opening,
-		Prefer:    cmp.Or(planned.reasoning.prefers(s.Turns.Pool.Names()), s.job.prefer),
+		Prefer:    cmp.Or(planned.reasoning.Prefers(s.Turns.Pool.Names()), s.job.prefer),
 		Accounts:  s.x.Accounts,
 		Reasoning: true, FirstSilence: s.silence, BreakSilence: s.keepalive, Span: s.x.Span, Report: &s.x.Turn,
 	}, s)
@@ -87,13 +87,6 @@ func (s *response) run(ctx context.Context) (*remembered, error) {
 		err = turn.ErrClientGone
 	}
 	return s.kept, err
-}
-
-// fit returns a turn.Request.Fit that leaves out the reasoning of other accounts.
-func (s *response) fit(reasoning owners) func(worker string, items []history.Item) []history.Item {
-	return func(worker string, items []history.Item) []history.Item {
-		return reasoning.fit(s.fitting(worker), items)
-	}
 }
 
 // release releases the parts of the request that the plan has.
@@ -110,7 +103,7 @@ func (s *response) release(planned int64) {
 // Begin implements turn.Sink.
 func (s *response) Begin(a *turn.Attempt) {
 	s.attempt = a
-	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, markOf(a.Worker), proxy.NewID)
+	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, reasoning.Mark(a.Worker), proxy.NewID)
 	if s.opened {
 		s.builder.Begin() // the client has these events from an attempt that was lost
 	}

@@ -1,0 +1,43 @@
+// Package reasoning marks the encrypted reasoning of the model with its maker. Reasoning is
+// encrypted for the account that made it: the model endpoint refuses a conversation with
+// reasoning of another account. A mark of the worker stands in front of the encrypted text,
+// which a client sends back as it is; so its maker is known after a restart, too. Reasoning
+// without a mark comes from elsewhere, from an account that is not known: it is left out
+// where the next turn may run on another account than this one.
+package reasoning
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"codex-proxy/proxy/turn"
+)
+
+// Mark identifies a worker without its name.
+func Mark(worker string) string {
+	sum := sha256.Sum256([]byte(worker))
+	return "worker-" + hex.EncodeToString(sum[:6]) + ":"
+}
+
+// Unmark takes the mark off; the mark is empty if the reasoning comes from elsewhere.
+func Unmark(encrypted string) (mark, rest string) {
+	n := len(Mark(""))
+	if len(encrypted) < n || !strings.HasPrefix(encrypted, "worker-") || encrypted[n-1] != ':' {
+		return "", encrypted
+	}
+	return encrypted[:n], encrypted[n:]
+}
+
+// Fitting returns the marks of the reasoning that a worker can read. The empty mark stands
+// for reasoning from elsewhere.
+func Fitting(turns *turn.Runner, worker string) (marks []string) {
+	same := turns.SameAccount(worker)
+	for _, name := range same {
+		marks = append(marks, Mark(name))
+	}
+	if !turns.Rotates() || len(same) == len(turns.Pool.Names()) {
+		marks = append(marks, "")
+	}
+	return marks
+}

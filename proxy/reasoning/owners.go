@@ -1,0 +1,56 @@
+package reasoning
+
+import (
+	"cmp"
+	"slices"
+
+	"codex-proxy/proxy/appserver/history"
+	"codex-proxy/proxy/turn"
+)
+
+// Owners are the workers that made the reasoning in a history. The zero value has none.
+type Owners struct {
+	of   map[string]string // item as it is injected → mark of the worker, or empty
+	last string            // mark, the last one that is not empty
+}
+
+// Add adds an item of reasoning, with the mark of the worker that made it; empty: it comes
+// from elsewhere.
+func (o *Owners) Add(item history.Item, mark string) {
+	if o.of == nil {
+		o.of = map[string]string{}
+	}
+	o.of[string(item)], o.last = mark, cmp.Or(mark, o.last)
+}
+
+// Fit returns a turn.Request.Fit that leaves out the reasoning of other accounts.
+func (o *Owners) Fit(turns *turn.Runner) func(worker string, items []history.Item) []history.Item {
+	return func(worker string, items []history.Item) []history.Item {
+		return o.Only(Fitting(turns, worker), items)
+	}
+}
+
+// Only leaves out the reasoning that has none of these marks.
+func (o *Owners) Only(marks []string, items []history.Item) []history.Item {
+	fit := make([]history.Item, 0, len(items))
+	for _, item := range items {
+		if from, reasoning := o.of[string(item)]; !reasoning || slices.Contains(marks, from) {
+			fit = append(fit, item)
+		}
+	}
+	return fit
+}
+
+// Prefers returns the worker that made the last of the reasoning; empty if there is none
+// among the workers of those names.
+func (o *Owners) Prefers(workers []string) string {
+	if o.last == "" {
+		return ""
+	}
+	for _, name := range workers {
+		if Mark(name) == o.last {
+			return name
+		}
+	}
+	return ""
+}
