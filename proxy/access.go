@@ -68,7 +68,7 @@ func forwardingNotAllowed(sign string) error {
 }
 
 func unauthorized(hint string) error {
-	return openai.Unauthorized("send a valid API key as Authorization: Bearer KEY" + hint)
+	return openai.Unauthorized("send a valid API key as Authorization: Bearer KEY or x-api-key: KEY" + hint)
 }
 
 // forwardingHeaders are the headers that a reverse proxy adds: RFC 7239, RFC 9110 7.6.3,

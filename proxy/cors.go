@@ -12,7 +12,11 @@ import (
 const exposedHeaders = "X-Request-Id, X-Codex-Account, X-Codex-Attempts, X-Codex-Ignored-Params, " +
 	"Retry-After, X-Should-Retry, " +
 	"X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, " +
-	"X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens"
+	"X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens, " +
+	"Request-Id, " +
+	"Anthropic-Ratelimit-Requests-Limit, Anthropic-Ratelimit-Requests-Remaining, " +
+	"Anthropic-Ratelimit-Requests-Reset, " +
+	"Anthropic-Ratelimit-Tokens-Limit, Anthropic-Ratelimit-Tokens-Remaining, Anthropic-Ratelimit-Tokens-Reset"
 
 // cors lets the pages of configured origins use the API: without cookies, with a key
 // that the page itself has. While there is no key, no page may; probes and metrics are

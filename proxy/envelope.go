@@ -59,10 +59,11 @@ func (e *envelope) write(w http.ResponseWriter, x *Exchange, err error) {
 	if answer.RetryAfter >= longWait && answer.Header.Get(shouldRetry) == "" {
 		w.Header().Set(shouldRetry, "false")
 	}
+	status, body := x.Form.failure(answer, x.ID)
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(answer.Status)
+	w.WriteHeader(status)
 	// The status line is out: an error here can only be a client that has gone.
-	_ = json.NewEncoder(w).Encode(answer)
+	_ = json.NewEncoder(w).Encode(body)
 }
 
 // ClientGone reports whether a request ended because its client closed the connection:

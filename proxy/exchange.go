@@ -22,6 +22,8 @@ type Exchange struct {
 	// Accounts are the only ones that may serve the request; nil: all may.
 	Accounts []string
 
+	// Form is the form of the answer's errors.
+	Form Form
 	// HistoryField is the name of the conversation in the request, for errors.
 	HistoryField string
 
@@ -81,8 +83,8 @@ const maxRequestID = 128
 // log line, else a new one.
 func identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &Exchange{Record: Record{ID: r.Header.Get("X-Request-Id"), Began: time.Now(), Route: "other",
-			Outcome: "ok"}}
+		x := &Exchange{Form: formOf(r), Record: Record{ID: r.Header.Get("X-Request-Id"), Began: time.Now(),
+			Route: "other", Outcome: "ok"}}
 		if !validRequestID(x.ID) {
 			x.ID = NewID("req_")
 		}

@@ -10,6 +10,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(r)
 	cors(s.CORSOrigins, s.Keys, w.Header(), r)
 	route, err := s.routes.find(r)
+	x.Form = max(x.Form, route.Form)
 	if err == nil {
 		x.Route = route.Path
 		if route.Access == Keyed { // probes and scrapes are not traced
@@ -41,7 +42,7 @@ func (s *Server) log(next http.Handler) http.Handler {
 // begin is called when an answer is about to begin. A client that does not read it must
 // not keep the connection for ever.
 func (s *Server) begin(w http.ResponseWriter, x *Exchange) {
-	x.Grant.MarkHeader(w.Header(), x.counts())
+	x.Form.markHeader(w.Header(), x)
 	s.Connections.MarkHeader(w.Header())
 	x.markAccount(w.Header())
 	// This fails only for the trip of the liveness probe, or after the connection.

@@ -25,6 +25,7 @@ type Route struct {
 	Method, Path string
 	Access       Access
 	Handler      Handler
+	Form         Form // of errors
 }
 
 // match returns the name in the path and its value, if the path has a name.
@@ -60,10 +61,10 @@ func operations(s Settings) routes {
 	ready, live := plain(probes.ReadyHandler(s.Report)), plain(probes.LiveHandler(s.Report))
 	metrics := plain(promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{Registry: s.Registry}))
 	return routes{
-		{http.MethodGet, "/livez", Public, live},
-		{http.MethodGet, "/readyz", Public, ready},
-		{http.MethodGet, "/healthz", Public, ready},
-		{http.MethodGet, "/metrics", Operator, metrics},
+		{Method: http.MethodGet, Path: "/livez", Access: Public, Handler: live},
+		{Method: http.MethodGet, Path: "/readyz", Access: Public, Handler: ready},
+		{Method: http.MethodGet, Path: "/healthz", Access: Public, Handler: ready},
+		{Method: http.MethodGet, Path: "/metrics", Access: Operator, Handler: metrics},
 	}
 }
 
@@ -74,7 +75,7 @@ func plain(h http.Handler) Handler {
 	}
 }
 
-// find returns the route of a request, or an *openai.Error.
+// find returns the route of a request, or an *openai.Error and the form of it.
 func (rs routes) find(r *http.Request) (Route, error) {
 	var there []Route
 	for _, candidate := range rs {
@@ -92,11 +93,11 @@ func (rs routes) find(r *http.Request) (Route, error) {
 	}
 	switch {
 	case there == nil:
-		return Route{}, rs.notFound(r.URL.Path)
+		return Route{Form: rs.meant(r.URL.Path).Form}, rs.notFound(r.URL.Path)
 	case r.Method == http.MethodOptions:
-		return Route{http.MethodOptions, there[0].Path, Public, allowing(methods(there))}, nil
+		return Route{Method: http.MethodOptions, Path: there[0].Path, Access: Public, Handler: allowing(methods(there))}, nil
 	default:
-		return Route{}, wrongMethod(r, methods(there))
+		return Route{Form: there[0].Form}, wrongMethod(r, methods(there))
 	}
 }
 
@@ -125,18 +126,11 @@ func allowing(allow string) Handler {
 	}
 }
 
-// notFound names the path that was probably meant: most often the base URL has /v1 once
-// too often or not at all, or a slash at the end.
+// notFound names the path that was probably meant.
 func (rs routes) notFound(path string) error {
-	hint := "/v1/chat/completions, /v1/responses, /v1/completions and /v1/models are served"
-	rest := strings.Trim(path, "/")
-	for strings.HasPrefix(rest, "v1/") {
-		rest = strings.TrimPrefix(rest, "v1/")
-	}
-	for _, guess := range []string{"/v1/" + rest, "/" + rest} {
-		if guess != path && len(guess) <= 128 && rs.has(guess) {
-			hint = "did you mean " + guess + "?"
-		}
+	hint := "/v1/chat/completions, /v1/responses, /v1/completions, /v1/messages and /v1/models are served"
+	if guess := rs.guess(path); guess != "" {
+		hint = "did you mean " + guess + "?"
 	}
 	if len(path) > 128 {
 		path = path[:128] + "…"
@@ -147,11 +141,40 @@ func (rs routes) notFound(path string) error {
 	}
 }
 
-func (rs routes) has(path string) bool {
-	return slices.ContainsFunc(rs, func(rt Route) bool {
-		_, _, ok := rt.match(path)
-		return ok && rt.Method != AnyMethod
-	})
+// guess is the path of a route that was probably meant; empty: there is none. Most often the
+// base URL has /v1 once too often or not at all, or a slash at the end.
+func (rs routes) guess(path string) (meant string) {
+	rest := strings.Trim(path, "/")
+	for strings.HasPrefix(rest, "v1/") {
+		rest = strings.TrimPrefix(rest, "v1/")
+	}
+	for _, guess := range []string{"/v1/" + rest, "/" + rest} {
+		if guess != path && len(guess) <= 128 && rs.of(guess).Path != "" {
+			meant = guess
+		}
+	}
+	return meant
+}
+
+// meant is the route that was probably meant, or one whose path precedes the path; the zero
+// value: there is none.
+func (rs routes) meant(path string) Route {
+	for _, rt := range rs {
+		if rt.Method != AnyMethod && strings.HasPrefix(path, rt.Path+"/") {
+			return rt
+		}
+	}
+	return rs.of(rs.guess(path))
+}
+
+// of is a route of that path; the zero value: there is none.
+func (rs routes) of(path string) Route {
+	for _, rt := range rs {
+		if _, _, ok := rt.match(path); ok && rt.Method != AnyMethod {
+			return rt
+		}
+	}
+	return Route{}
 }
 
 func wrongMethod(r *http.Request, allow string) error {

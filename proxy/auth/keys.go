@@ -101,14 +101,25 @@ func (k *Keys) Names() []string {
 	return names
 }
 
-// Check returns the key that the request carries as a bearer token. It compares every
-// entry, in constant time, so its duration reveals nothing.
+// Check returns the key that the request carries as a bearer token, as clients of OpenAI's
+// API do, or in X-Api-Key, as those of Anthropic's do. A client may send both, each from a
+// setting of its own; of two keys that are in force the bearer token counts.
 func (k *Keys) Check(r *http.Request) (key Key, ok bool) {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return Key{}, false
+	bearer := ""
+	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		bearer = token
 	}
-	hash := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	for _, secret := range []string{r.Header.Get("X-Api-Key"), bearer} {
+		if found, there := k.find(strings.TrimSpace(secret)); there {
+			key, ok = found, true
+		}
+	}
+	return key, ok
+}
+
+// find compares every entry, in constant time, so its duration reveals nothing.
+func (k *Keys) find(secret string) (key Key, ok bool) {
+	hash := sha256.Sum256([]byte(secret))
 	for _, e := range k.All() {
 		if subtle.ConstantTimeCompare(hash[:], e.hash[:]) == 1 {
 			key, ok = e, true

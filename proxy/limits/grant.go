@@ -2,8 +2,6 @@ package limits
 
 import (
 	"fmt"
-	"net/http"
-	"strconv"
 	"time"
 
 	"codex-proxy/proxy/auth"
@@ -86,33 +84,6 @@ func (g *Grant) Settle(model string, shares []usage.Share) {
 func (g *Grant) Release() {
 	g.Body.Release()
 	g.Answer.Release()
-}
-
-// MarkHeader reports to the client how much of its limits is left, in OpenAI's headers.
-// It is to be called when the header is about to be sent, with the counts that are not
-// settled yet.
-func (g *Grant) MarkHeader(h http.Header, counts usage.Counts) {
-	if l := g.key.Limits; l.RequestsPerMinute == 0 && l.TokensPerMinute == 0 && l.TokensPerDay == 0 {
-		return
-	}
-	pending := int64(0)
-	if g.turns > 0 {
-		pending = counts.Tokens()
-	}
-	requests, tokens := g.limiter.standings(g.key.Name, g.key.Limits, pending)
-	requests.show(h, "requests")
-	tokens.show(h, "tokens")
-}
-
-// show writes the three headers of one limit. OpenAI's form of durations (6m0s, 1s,
-// 250ms) is Go's.
-func (st *standing) show(h http.Header, limit string) {
-	if st == nil {
-		return
-	}
-	h.Set("X-Ratelimit-Limit-"+limit, strconv.FormatInt(st.limit, 10))
-	h.Set("X-Ratelimit-Remaining-"+limit, strconv.FormatInt(st.remaining, 10))
-	h.Set("X-Ratelimit-Reset-"+limit, (st.reset + time.Millisecond - 1).Truncate(time.Millisecond).String())
 }
 
 // refusal is the answer to a request that met a limit.

@@ -20,13 +20,16 @@ const (
 	wordsModel     = "The model `%s` does not exist or you do not have access to it"
 )
 
+// CodeContextLength is the code of ContextTooLong.
+const CodeContextLength = "context_length_exceeded"
+
 // ContextTooLong is a 400 for a conversation, in the field param, that is too long for the model. words is the
 // message of the model endpoint; empty if it is unknown.
 func ContextTooLong(param, words string) *Error {
 	if words != "" {
 		words = " The model endpoint reports: " + words
 	}
-	return Invalid("context_length_exceeded", param, wordsContext+words)
+	return Invalid(CodeContextLength, param, wordsContext+words)
 }
 
 // QuotaExceeded is a 429 that another attempt cannot mend soon: words names the quota.

@@ -198,19 +198,16 @@ func (b *ResponseBuilder) errorEvent(err *Error, code string) ResponseEvent {
 	return e
 }
 
-// Codes of OpenAI that the reference omits for responses. The codex CLI recognises by them that the conversation is too
-// long, and that another attempt is in vain.
-const (
-	codeContextLength = "context_length_exceeded"
-	codeQuota         = "insufficient_quota"
-)
+// codeQuota is, like CodeContextLength, a code of OpenAI that the reference omits for responses. The codex CLI
+// recognises by them that the conversation is too long, and that another attempt is in vain.
+const codeQuota = "insufficient_quota"
 
 // failureOf maps an error to the few codes of responses.
 func failureOf(err *Error) *ResponseFailure {
 	code := "server_error"
 	switch {
-	case err.Code == codeContextLength:
-		code = codeContextLength
+	case err.Code == CodeContextLength:
+		code = CodeContextLength
 	case err.Type == TypeQuota:
 		code = codeQuota
 	case err.Type == TypeRateLimit:

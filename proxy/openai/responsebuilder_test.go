@@ -122,7 +122,7 @@ func TestResponseEndings(t *testing.T) {
 			StatusFailed, "failed", `"error":{"code":"invalid_prompt","message":"m"}`},
 		"length of the input": {
 			func(b *ResponseBuilder) []ResponseEvent {
-				return b.Fail(Invalid(codeContextLength, "input", "m"), nil, false)
+				return b.Fail(Invalid(CodeContextLength, "input", "m"), nil, false)
 			}, StatusFailed, "failed", `"error":{"code":"context_length_exceeded","message":"m"}`,
 		},
 		"worker": {func(b *ResponseBuilder) []ResponseEvent { return b.Fail(Unavailable("c", "m", 0), nil, false) },
