@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	codeInSource = regexp.MustCompile(`\b(?:Invalid|Unavailable|Timeout)\("([a-z_]+)"|Code: "([a-z_]+)"|(?:TooMany\([A-Za-z.]+, |QuotaExceeded\()"([a-z_]+)"|unsupported\(()|[cC]ode[A-Z][a-z]+ += "([a-z_]+)"`)
+	codeInSource = regexp.MustCompile(`\b(?:Invalid|Unavailable|Timeout)\("([a-z_]+)"|Code: "([a-z_]+)"|(?:TooMany\([A-Za-z.]+, |QuotaExceeded\()"([a-z_]+)"|unsupported\(()|[cC]ode[A-Z][A-Za-z]+ += "([a-z_]+)"`)
 	codeInTable  = regexp.MustCompile("`([a-z_]+)`")
 )
 
