@@ -7,12 +7,14 @@ import (
 
 // API makes the requests of one API, and judges the answers.
 type API struct {
-	Name  string
-	Path  string
-	ask   func(prompt string) map[string]any
-	tool  func(Tool) any
-	whole func(s *Schema, body []byte) (Answer, error)
-	chunk func(s *Schema, body []byte) (Answer, error)
+	Name string
+	Path string
+	ask  func(prompt string) map[string]any
+	tool func(Tool) any
+	// reasoning asks for the summary of the model's reasoning; nil: as the Responses API does.
+	reasoning func(body map[string]any)
+	whole     func(s *Schema, body []byte) (Answer, error)
+	chunk     func(s *Schema, body []byte) (Answer, error)
 }
 
 // Tool is a function that a client offers.
@@ -78,10 +80,13 @@ func only(answers []Answer, err error) (Answer, error) {
 func (a API) Body(q Question) ([]byte, error) {
 	body := a.ask(q.Prompt)
 	body["model"], body["stream"] = q.Model, q.Stream
-	if q.Stream && a.Name != Responses.Name {
+	if q.Stream && (a.Name == Chat.Name || a.Name == Completions.Name) {
 		body["stream_options"] = map[string]any{"include_usage": true}
 	}
-	if q.Reasoning {
+	switch {
+	case q.Reasoning && a.reasoning != nil:
+		a.reasoning(body)
+	case q.Reasoning:
 		body["reasoning"] = map[string]any{"summary": "auto"}
 	}
 	tools := make([]any, 0, len(q.Tools))
