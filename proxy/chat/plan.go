@@ -6,6 +6,7 @@ import (
 
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/appserver/history"
+	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/openai"
 )
 
@@ -25,7 +26,7 @@ func planTurn(req *openai.ChatRequest) appserver.TurnRequest {
 	instructions, messages := splitInstructions(req.Messages)
 	turn := appserver.TurnRequest{
 		Model: req.Model, BaseInstructions: &instructions, Effort: req.Reasoning.Effort, Summary: req.Reasoning.Summary,
-		OutputSchema: req.Format.Schema, Tools: tools(req.Tools), ServiceTier: req.ServiceTier,
+		OutputSchema: req.Format.Schema, Tools: intake.Tools(req.Tools), ServiceTier: req.ServiceTier,
 		Verbosity: req.Verbosity,
 	}
 	turn.Items = make([]history.Item, 0, len(messages)+len(req.Instructions)+1)
@@ -82,14 +83,7 @@ func contents(m openai.Message, text string) []history.Content {
 	if name := nameOf(m); name != "" {
 		list = append(list, history.Content{Type: text, Text: name})
 	}
-	for _, p := range m.Parts {
-		if p.Image != nil {
-			list = append(list, history.Content{Type: "input_image", ImageURL: p.Image.URL, Detail: p.Image.Detail})
-		} else {
-			list = append(list, history.Content{Type: text, Text: p.Text})
-		}
-	}
-	return list
+	return intake.AppendContents(list, m.Parts, text)
 }
 
 func nameOf(m openai.Message) string {
@@ -109,14 +103,4 @@ func joined(parts []openai.Part) string {
 		b.WriteString(p.Text)
 	}
 	return b.String()
-}
-
-func tools(list []openai.ClientTool) []appserver.Tool {
-	var tools []appserver.Tool
-	for _, t := range list {
-		tools = append(tools, appserver.Tool{
-			Name: t.Wire.Name, Description: t.Wire.Description, InputSchema: t.Wire.Parameters,
-		})
-	}
-	return tools
 }

@@ -47,17 +47,12 @@ func settingsOf(req *openai.ResponseRequest) appserver.TurnRequest {
 	if req.Instructions != nil {
 		instructions = *req.Instructions
 	}
-	turn := appserver.TurnRequest{
+	return appserver.TurnRequest{
 		Model: req.Model, BaseInstructions: &instructions, Effort: req.Reasoning.Effort,
 		Summary:      cmp.Or(req.Reasoning.Summary, "none"),
 		OutputSchema: req.Format.Schema, ServiceTier: req.ServiceTier, Verbosity: req.Verbosity,
+		Tools: intake.Tools(req.Tools.Offered),
 	}
-	for _, t := range req.Tools.Offered {
-		turn.Tools = append(turn.Tools, appserver.Tool{
-			Name: t.Wire.Name, Description: t.Wire.Description, InputSchema: t.Wire.Parameters,
-		})
-	}
-	return turn
 }
 
 // addItems adds the conversation, and checks its calls of tools.

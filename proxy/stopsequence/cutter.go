@@ -9,6 +9,7 @@ type Cutter struct {
 	sequences []string
 	first     [256]bool // the bytes with which a sequence begins
 	held      string    // the longest end of the text that begins a sequence
+	met       string    // the sequence at the cut
 }
 
 // New creates the cutter of a text. It returns nil without sequences, none of which may be
@@ -36,19 +37,20 @@ func (c *Cutter) Write(piece string) (text string, cut bool) {
 	if c.held != "" {
 		piece, c.held = c.held+piece, ""
 	}
-	whole, begun := c.find(piece)
+	whole, end, begun := c.find(piece)
 	if whole >= 0 {
+		c.met = piece[whole:end]
 		return piece[:whole], true
 	}
 	c.held = piece[begun:]
 	return piece[:begun], false
 }
 
-// find returns where the sequence begins in text that is complete first, or -1, and where
-// the longest end of text begins that is the beginning of a sequence, or len(text). It
+// find returns where the sequence begins and ends in text that is complete first, or -1, and
+// where the longest end of text begins that is the beginning of a sequence, or len(text). It
 // compares only where the first byte of a sequence stands: most pieces have none.
-func (c *Cutter) find(text string) (whole, begun int) {
-	whole, begun, end := -1, len(text), len(text)+1
+func (c *Cutter) find(text string) (whole, end, begun int) {
+	whole, end, begun = -1, len(text)+1, len(text)
 	for at := 0; at < min(end, len(text)); at++ {
 		if !c.first[text[at]] {
 			continue
@@ -65,7 +67,15 @@ func (c *Cutter) find(text string) (whole, begun int) {
 			}
 		}
 	}
-	return whole, begun
+	return whole, end, begun
+}
+
+// Met is the sequence before which the text was cut off; empty: it was not.
+func (c *Cutter) Met() string {
+	if c == nil {
+		return ""
+	}
+	return c.met
 }
 
 // Rest is the end of the text that Write has held back, to be sent when the text has ended.

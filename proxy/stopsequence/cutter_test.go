@@ -53,6 +53,17 @@ func TestCutter(t *testing.T) {
 	}
 }
 
+func TestMet(t *testing.T) {
+	c := New([]string{"bcde", "c", "bc"})
+	_, cut := c.Write("ab")
+	assert.False(t, cut)
+	assert.Empty(t, c.Met())
+	_, cut = c.Write("cde")
+	assert.True(t, cut)
+	assert.Equal(t, "bc", c.Met())
+	assert.Empty(t, New(nil).Met())
+}
+
 // cutByIndex is the text before the sequence that is complete first, by strings.Index on
 // the whole text.
 func cutByIndex(text string, sequences []string) (before string, cut bool) {

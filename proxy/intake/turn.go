@@ -1,0 +1,31 @@
+package intake
+
+import (
+	"codex-proxy/proxy/appserver"
+	"codex-proxy/proxy/appserver/history"
+	"codex-proxy/proxy/openai"
+)
+
+// Tools are the tools of a request as codex offers them to the model.
+func Tools(list []openai.ClientTool) []appserver.Tool {
+	var tools []appserver.Tool
+	for _, t := range list {
+		tools = append(tools, appserver.Tool{
+			Name: t.Wire.Name, Description: t.Wire.Description, InputSchema: t.Wire.Parameters,
+		})
+	}
+	return tools
+}
+
+// AppendContents appends parts as contents of codex's history. kind is the type of texts in it:
+// input_text, or output_text for what the model wrote.
+func AppendContents(list []history.Content, parts []openai.Part, kind string) []history.Content {
+	for _, p := range parts {
+		if p.Image != nil {
+			list = append(list, history.Content{Type: "input_image", ImageURL: p.Image.URL, Detail: p.Image.Detail})
+		} else {
+			list = append(list, history.Content{Type: kind, Text: p.Text})
+		}
+	}
+	return list
+}
