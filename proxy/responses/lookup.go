@@ -10,6 +10,7 @@ import (
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/stored"
+	"codex-proxy/proxy/storedanswer"
 )
 
 // get serves GET /v1/responses/{id}.
@@ -22,12 +23,17 @@ func (e *Endpoint) get(w http.ResponseWriter, r *http.Request, x *proxy.Exchange
 	if err != nil {
 		return err
 	}
-	return e.send(w, r, x, []piece{{stored: &storedBytes{
-		size: size, held: x.Grant.Body.Another(),
-		read: func(ctx context.Context, from, n int64) ([]byte, error) {
+	return e.stored().Send(w, r, x, storedanswer.Piece{Stored: &storedanswer.Bytes{
+		Size: size, Held: x.Grant.Body.Another(),
+		Read: func(ctx context.Context, from, n int64) ([]byte, error) {
 			return e.Store.ObjectPart(ctx, x.Key.Name, id, from, n)
 		},
-	}}})
+	}})
+}
+
+// stored sends answers out of the store.
+func (e *Endpoint) stored() *storedanswer.Writer {
+	return &storedanswer.Writer{Answers: e.Answers, Logger: e.Server.Logger}
 }
 
 // sizeOf is the size in bytes of the stored response that the path names.

@@ -96,18 +96,21 @@ CREATE TRIGGER links_out AFTER DELETE ON responses BEGIN
 END;`
 
 // link creates the links of a file without them.
-func link(ctx context.Context, db *sql.DB) error {
+func link(ctx context.Context, db *sql.DB) error { return addTables(ctx, db, "links", linkSchema) }
+
+// addTables runs a schema on a file that has no table with that name.
+func addTables(ctx context.Context, db *sql.DB, table, schema string) error {
 	var found bool
-	const query = `SELECT count(*) FROM sqlite_schema WHERE name = 'links'`
-	if err := db.QueryRowContext(ctx, query).Scan(&found); err != nil || found {
+	const query = `SELECT count(*) FROM sqlite_schema WHERE name = ?`
+	if err := db.QueryRowContext(ctx, query, table).Scan(&found); err != nil || found {
 		return err
 	}
 	return within(ctx, db, func(tx *sql.Tx) error {
 		// Look again: another process may have been faster.
-		if err := tx.QueryRowContext(ctx, query).Scan(&found); err != nil || found {
+		if err := tx.QueryRowContext(ctx, query, table).Scan(&found); err != nil || found {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, linkSchema)
+		_, err := tx.ExecContext(ctx, schema)
 		return err
 	})
 }

@@ -1,4 +1,4 @@
-package responses
+package storedanswer
 
 import (
 	"context"
@@ -26,15 +26,15 @@ func TestClientsThatDoNotReadAreCutOff(t *testing.T) {
 		for _, reads := range []bool{false, true} {
 			client, server := net.Pipe()
 			memory := limits.NewMemory(1<<20, 0)
-			e := New(Settings{Answers: answer.New(time.Minute, prometheus.NewRegistry())})
+			answers := Writer{Answers: answer.New(time.Minute, prometheus.NewRegistry())}
 			began, ended := time.Now(), make(chan error, 1)
 			go func() {
 				w := &pipeWriter{server}
 				r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-				err := e.send(w, r, &proxy.Exchange{}, []piece{{stored: &storedBytes{
-					size: 10 * answer.Slice, held: memory.Hold(""),
-					read: func(_ context.Context, _, n int64) ([]byte, error) { return make([]byte, n), nil },
-				}}})
+				err := answers.Send(w, r, &proxy.Exchange{}, Piece{Stored: &Bytes{
+					Size: 10 * answer.Slice, Held: memory.Hold(""),
+					Read: func(_ context.Context, _, n int64) ([]byte, error) { return make([]byte, n), nil },
+				}})
 				if !reads {
 					assert.Equal(t, time.Minute, time.Since(began))
 				}
