@@ -13,7 +13,6 @@ import (
 
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
-	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/turn"
@@ -35,7 +34,7 @@ const shouldRetry = "X-Should-Retry"
 type envelope struct {
 	report    func() probes.Report
 	nextPlace func() time.Duration
-	noModel   func(limits auth.Limits, model string, accounts ...string) *openai.Error
+	noModel   func(x *Exchange, model string) *openai.Error
 	logger    *slog.Logger
 }
 
@@ -59,7 +58,7 @@ func (e *envelope) write(w http.ResponseWriter, x *Exchange, err error) {
 	if answer.RetryAfter >= longWait && answer.Header.Get(shouldRetry) == "" {
 		w.Header().Set(shouldRetry, "false")
 	}
-	status, body := x.Form.failure(answer, x.ID)
+	status, body := x.failure(answer)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	// The status line is out: an error here can only be a client that has gone.
@@ -96,7 +95,7 @@ func (e *envelope) answer(x *Exchange, err error) *openai.Error {
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, workers.ErrNoModel):
-		return e.noModel(x.Key.Limits, x.Model, x.Accounts...)
+		return e.noModel(x, x.Model)
 	case errors.As(err, &exhausted):
 		return exhaustedError(exhausted.Until, time.Now())
 	case errors.Is(err, workers.ErrDraining), errors.Is(err, workers.ErrNotReady), errors.Is(err, workers.ErrBusy),

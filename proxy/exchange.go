@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -28,6 +29,7 @@ type Exchange struct {
 	HistoryField string
 
 	choosing bool // the client may choose the account, and is shown it
+	hides404 bool // the client does not show the message of a 404
 }
 
 // Record is what the log line, the metrics and the span report about a request.
@@ -36,6 +38,7 @@ type Record struct {
 	Began     time.Time
 	Route     string // path of the route, or "other"
 	Model     string // as the client wrote it; empty: the request names none
+	Counted   string // name of the model in usage; empty: Model
 	Stream    bool
 	Status    int // 0: nothing of the answer has left
 	FirstByte time.Time
@@ -46,7 +49,7 @@ type Record struct {
 }
 
 // Settle counts what the exchange used; see limits.Grant.Settle.
-func (x *Exchange) Settle() { x.Grant.Settle(x.Model, x.shares()) }
+func (x *Exchange) Settle() { x.Grant.Settle(cmp.Or(x.Counted, x.Model), x.shares()) }
 
 // counts are the use of all accounts together.
 func (x *Exchange) counts() usage.Counts { return usage.Total(x.shares()) }
@@ -83,8 +86,9 @@ const maxRequestID = 128
 // log line, else a new one.
 func identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &Exchange{Form: formOf(r), Record: Record{ID: r.Header.Get("X-Request-Id"), Began: time.Now(),
-			Route: "other", Outcome: "ok"}}
+		x := &Exchange{Form: formOf(r), hides404: hides404(r), Record: Record{
+			ID: r.Header.Get("X-Request-Id"), Began: time.Now(), Route: "other", Outcome: "ok",
+		}}
 		if !validRequestID(x.ID) {
 			x.ID = NewID("req_")
 		}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"strings"
 
 	"codex-proxy/proxy/anthropic"
 	"codex-proxy/proxy/openai"
@@ -26,13 +27,28 @@ func formOf(r *http.Request) Form {
 }
 
 // failure is the status and the body of an answer with an error.
-func (f Form) failure(e *openai.Error, requestID string) (status int, body any) {
-	if f == Anthropic {
-		failed := anthropic.ErrorOf(e, requestID)
+func (x *Exchange) failure(e *openai.Error) (status int, body any) {
+	if x.Form == Anthropic {
+		failed := anthropic.ErrorOf(x.shown(e), x.ID)
 		return failed.Status, failed
 	}
 	return e.Status, e
 }
+
+// shown is an error whose message reaches the user of the client. Claude Code replaces the
+// message of a 404 of /v1/messages by one of its own, which blames the model, and shows the
+// message of a 400.
+func (x *Exchange) shown(e *openai.Error) *openai.Error {
+	if !x.hides404 || e.Status != http.StatusNotFound || !strings.HasPrefix(x.Route, "/v1/messages") {
+		return e
+	}
+	shown := *e
+	shown.Status = http.StatusBadRequest
+	return &shown
+}
+
+// hides404 reports whether the client is Claude Code.
+func hides404(r *http.Request) bool { return strings.HasPrefix(r.UserAgent(), "claude-cli/") }
 
 // markHeader adds the headers that an answer has in this form.
 func (f Form) markHeader(h http.Header, x *Exchange) {

@@ -40,9 +40,8 @@ type Settings struct {
 	Report func() probes.Report
 	// NextPlace is when a new request can expect a place on a worker.
 	NextPlace func() time.Duration
-	// NoModel is the answer for a model that a key with these limits cannot use on these
-	// accounts; none: all.
-	NoModel func(limits auth.Limits, model string, accounts ...string) *openai.Error
+	// NoModel is the answer for a model that the key of the exchange cannot use on its accounts.
+	NoModel func(x *Exchange, model string) *openai.Error
 	// Accounts are the names of all workers, each of which has an account.
 	Accounts []string
 	// Keys are the API keys; without any, requests need none.

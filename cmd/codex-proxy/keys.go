@@ -76,7 +76,8 @@ func limitFlags(flags *pflag.FlagSet, e *apikeys.Editor) {
 One request may exceed it; the excess delays the next`},
 		{auth.TokensPerDay, "N", "the same, of a day in UTC"},
 		{auth.Concurrent, "N", "requests at the same time"},
-		{auth.Models, "LIST", "the only models, by the names that clients use, with a comma between them"},
+		{auth.Models, "LIST", `the only models, by the names that clients use, with a comma between them.
+One * in a name stands for any characters`},
 		{auth.Accounts, "LIST", "the only accounts, by the names of their workers, with a comma between them"},
 		{auth.ChooseAccount, "yes|no", "whether requests may name one of the accounts in X-Codex-Account"},
 	} {

@@ -91,7 +91,7 @@ var described = map[string]string{
 	"worker":     "the worker's name",
 	"account":    "the name of the account's worker",
 	"key":        "the API key's name",
-	"model":      "a model or alias that is served",
+	"model":      "a model, an alias or a pattern of aliases that is served",
 	"version":    "the version",
 	"dependency": "the dependency's name",
 	"window":     "the limit's length, as `5h`",

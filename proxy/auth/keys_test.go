@@ -148,6 +148,8 @@ func TestLimits(t *testing.T) {
 	assert.True(t, got.Allows("org/x"))
 	assert.False(t, got.Allows("gpt-5-mini"))
 	assert.True(t, Limits{}.Allows("any"))
+	assert.True(t, Limits{Models: []string{"gpt-5", "claude-*"}}.Allows("claude-opus-4-5"))
+	assert.False(t, Limits{Models: []string{"claude-*"}}.Allows("gpt-5"))
 	for _, name := range LimitNames {
 		require.NoError(t, got.Set(name, "none"))
 		assert.Equal(t, "none", got.Value(name))
@@ -157,7 +159,7 @@ func TestLimits(t *testing.T) {
 	for name, values := range map[string][]string{
 		RequestsPerMinute: {"", "0", "-1", "1.5", "many", "1000000000001"},
 		Models: {
-			"", ",", "a,", "a b", "ü", "a#b", strings.Repeat("x", 257), strings.Repeat("a,", 64) + "a",
+			"", ",", "a,", "a b", "ü", "a#b", "a*b*", strings.Repeat("x", 257), strings.Repeat("a,", 64) + "a",
 		},
 		Accounts: {"", "a,", "a b", strings.Repeat("a,", 64) + "a"}, ChooseAccount: {"", "true", "a"},
 		"requests": {"1"},

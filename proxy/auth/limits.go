@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"codex-proxy/internal/wildcard"
 )
 
 // Limits bound the use of one key. Zero values do not limit.
 type Limits struct {
-	Models            []string // the only models, by the names that clients use
+	Models            []string // the only models, by the names that clients use, or patterns of these
 	Accounts          []string // the only accounts, by the names of their workers
 	ChooseAccount     bool     // requests may name one of them
 	RequestsPerMinute int64
@@ -106,6 +108,9 @@ func setNames(list *[]string, limit, value string) error {
 			return fmt.Errorf("%s must be names with a comma between them, without spaces and #", limit)
 		}
 	}
+	if limit == Models && slices.ContainsFunc(names, func(n string) bool { return strings.Count(n, "*") > 1 }) {
+		return errors.New(limit + " must be names with at most one *, which stands for any characters")
+	}
 	*list = names
 	return nil
 }
@@ -145,7 +150,9 @@ func (l Limits) Words() []string {
 	return words
 }
 
-// Allows reports whether the key may use a model.
+// Allows reports whether the key may use a model, by the name that the client writes.
 func (l Limits) Allows(model string) bool {
-	return len(l.Models) == 0 || slices.Contains(l.Models, model)
+	return len(l.Models) == 0 || slices.ContainsFunc(l.Models, func(allowed string) bool {
+		return wildcard.Match(allowed, model)
+	})
 }

@@ -136,7 +136,7 @@ func (in *Intake) admitUndecoded(x *proxy.Exchange, w openai.Weight) error {
 
 // admit admits a decoded request before it waits for a worker: its key may use the model
 // and has not met its limits. x.Model stays the client's name for the model, which is
-// answered, counted and logged.
+// answered and logged.
 func (in *Intake) admit(x *proxy.Exchange, asked openai.Asked) error {
 	x.Model, x.Stream, x.HistoryField = *asked.Model, x.Stream || asked.Stream, asked.HistoryField
 	if !x.Grant.Allows(x.Model) {
@@ -146,6 +146,7 @@ func (in *Intake) admit(x *proxy.Exchange, asked openai.Asked) error {
 	if err != nil {
 		return err
 	}
+	x.Counted = alias.Counted
 	*asked.Model, *asked.Effort = alias.Model, alias.Effort
 	if asked.Summary != nil {
 		*asked.Summary = summary(*asked.Summary, alias.Summary)

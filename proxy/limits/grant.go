@@ -64,7 +64,7 @@ func (g *Grant) Admit(turns int64) error {
 
 // Settle counts what a request used, once: before the last of its answer is sent, as the
 // client may come again as soon as it has that, or when the request has ended. model is
-// the client's name for it; shares are the accounts that served it.
+// the name that usage counts; shares are the accounts that served it.
 func (g *Grant) Settle(model string, shares []usage.Share) {
 	if g.settled || g.limiter == nil {
 		return

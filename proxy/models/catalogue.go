@@ -6,12 +6,9 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 
-	"codex-proxy/internal/nearest"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/modelname"
 	"codex-proxy/proxy/openai"
@@ -30,10 +27,10 @@ type Workers interface {
 }
 
 // Catalogue resolves the names of models. A model of a worker is never hidden behind an
-// alias of the same name. It is safe for concurrent use.
+// alias of the same name, or behind a pattern. It is safe for concurrent use.
 type Catalogue struct {
 	workers Workers
-	aliases map[string]modelname.Alias
+	aliases aliases
 	summary string
 	logger  *slog.Logger
 
@@ -44,26 +41,34 @@ type Catalogue struct {
 // New creates the catalogue of the workers' models and of aliases. summary is the
 // reasoning.summary of all models whose alias has none of its own; empty: none.
 func New(workers Workers, aliases map[string]modelname.Alias, summary string, logger *slog.Logger) *Catalogue {
-	return &Catalogue{workers: workers, aliases: aliases, summary: summary, logger: logger,
+	return &Catalogue{workers: workers, aliases: newAliases(aliases), summary: summary, logger: logger,
 		reported: map[string]bool{}}
+}
+
+// Choice is what runs for the name of a model.
+type Choice struct {
+	modelname.Alias
+	// Counted is the name that usage counts: the one of the request, or the pattern that matches it. Clients can
+	// make up any number of names that a pattern matches.
+	Counted string
 }
 
 // Resolve returns what to run for the name that a client gave. effort is the effort that
 // it requested in the field of that name, or empty. The error is an *openai.Error.
-func (c *Catalogue) Resolve(name, effort, field string) (modelname.Alias, error) {
-	alias, ok := c.find(name)
+func (c *Catalogue) Resolve(name, effort, field string) (Choice, error) {
+	alias, counted := c.find(name)
 	switch {
-	case !ok:
-		return modelname.Alias{Model: name, Effort: effort, Summary: c.summary}, nil
+	case counted == "":
+		return Choice{modelname.Alias{Model: name, Effort: effort, Summary: c.summary}, name}, nil
 	case alias.Effort == "":
 		alias.Effort = effort
 	case effort != "" && effort != alias.Effort:
-		return alias, openai.Invalid("invalid_value", field,
+		return Choice{}, openai.Invalid("invalid_value", field,
 			fmt.Sprintf("the model %s comes with %s %q; leave %[2]s out, or ask for another model", name, field,
 				alias.Effort))
 	}
 	alias.Summary = cmp.Or(alias.Summary, c.summary)
-	return alias, nil
+	return Choice{alias, counted}, nil
 }
 
 // HasTier reports whether the service tier has an effect with the model, which may not be an alias.
@@ -72,10 +77,13 @@ func (c *Catalogue) HasTier(model, tier string) bool { return c.workers.HasTier(
 // HasEffort reports whether the model, which may not be an alias, is known to have the reasoning effort.
 func (c *Catalogue) HasEffort(model, effort string) bool { return c.workers.HasEffort(model, effort) }
 
-// find returns the alias of that name, unless a worker has such a model.
-func (c *Catalogue) find(name string) (modelname.Alias, bool) {
-	alias, ok := c.aliases[name]
-	return alias, ok && !c.workers.Known(name)
+// find returns the alias for a name of a request, and its own name; both are empty if there
+// is none, or if a worker has a model of that name.
+func (c *Catalogue) find(name string) (modelname.Alias, string) {
+	if c.workers.Known(name) {
+		return modelname.Alias{}, ""
+	}
+	return c.aliases.of(name)
 }
 
 // visible returns the models that a key with these limits may use on these accounts; none:
@@ -86,25 +94,16 @@ func (c *Catalogue) visible(limits auth.Limits, accounts []string) []string {
 	return slices.DeleteFunc(models, func(id string) bool { return !limits.Allows(id) })
 }
 
-// listed returns the aliases of models, in the order of their names.
+// listed returns the aliases of models, in the order of their names. A pattern is the name
+// of no model.
 func (c *Catalogue) listed(models []string) []string {
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(c.aliases)) {
-		if alias, ok := c.find(name); ok && slices.Contains(models, alias.Model) {
+	for _, name := range c.aliases.names {
+		if !c.workers.Known(name) && slices.Contains(models, c.aliases.all[name].Model) {
 			names = append(names, name)
 		}
 	}
 	return names
-}
-
-// NotFound is the answer for a model that does not exist, or not for this key or on these
-// accounts; none: all.
-func (c *Catalogue) NotFound(limits auth.Limits, model string, accounts ...string) *openai.Error {
-	hint := "GET /v1/models lists what there is"
-	if near := nearest.To(model, c.visible(limits, accounts), 3); len(near) > 0 {
-		hint = fmt.Sprintf("did you mean %s?", strings.Join(near, " or "))
-	}
-	return openai.UnknownModel(model, "no ready worker has it, or this key may not use it; "+hint)
 }
 
 // CheckAliases warns, once for each, of aliases without effect because a worker has a
@@ -112,7 +111,7 @@ func (c *Catalogue) NotFound(limits auth.Limits, model string, accounts ...strin
 func (c *Catalogue) CheckAliases() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(c.aliases)) {
+	for _, name := range c.aliases.names {
 		if c.workers.Known(name) && !c.reported[name] {
 			c.reported[name] = true
 			c.logger.Warn("an alias has no effect, as a worker has a model of that name; rename it in [models.aliases]",

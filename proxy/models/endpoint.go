@@ -5,6 +5,7 @@ import (
 
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/answer"
+	"codex-proxy/proxy/anthropic"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/workers"
 )
@@ -28,24 +29,40 @@ func (e *Endpoint) Routes() []proxy.Route {
 
 // list serves GET /v1/models: the models that the ready workers list, and their aliases,
 // as far as the key may use them, and their workers.
-func (e *Endpoint) list(w http.ResponseWriter, _ *http.Request, x *proxy.Exchange) error {
+func (e *Endpoint) list(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	if len(e.Catalogue.workers.Models(x.Accounts...)) == 0 {
 		return workers.ErrNotReady
 	}
-	return e.Answers.JSON(w, openai.Models(e.Catalogue.visible(x.Key.Limits, x.Accounts), owner))
+	ids := e.Catalogue.visible(x.Key.Limits, x.Accounts)
+	if x.Form != proxy.Anthropic {
+		return e.Answers.JSON(w, openai.Models(ids, owner))
+	}
+	page, err := pageOf(ids, r.URL.Query())
+	if err != nil {
+		return err
+	}
+	return e.Answers.JSON(w, page)
 }
 
 // get serves GET /v1/models/{id}, also of a model that is not listed at the moment.
 func (e *Endpoint) get(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	id, limits, c := r.PathValue("id"), x.Key.Limits, e.Catalogue
-	alias, isAlias := c.find(id)
+	alias, named := c.find(id)
 	switch {
 	case limits.Allows(id) && (c.workers.Known(id, x.Accounts...) ||
-		isAlias && c.workers.Known(alias.Model, x.Accounts...)):
-		return e.Answers.JSON(w, openai.Models([]string{id}, owner).Data[0])
+		named != "" && c.workers.Known(alias.Model, x.Accounts...)):
+		return e.one(w, x, id)
 	case len(c.workers.Models(x.Accounts...)) == 0:
 		return workers.ErrNotReady
 	default:
-		return c.NotFound(limits, id, x.Accounts...)
+		return c.NotFound(x, id)
 	}
+}
+
+// one answers with one model.
+func (e *Endpoint) one(w http.ResponseWriter, x *proxy.Exchange, id string) error {
+	if x.Form == proxy.Anthropic {
+		return e.Answers.JSON(w, anthropic.ModelOf(id))
+	}
+	return e.Answers.JSON(w, openai.Models([]string{id}, owner).Data[0])
 }

@@ -38,6 +38,8 @@ func TestAliases(t *testing.T) {
 cors_origins = ['http://localhost:3000', '*', 'https://a.b:80', 'chrome-extension://abc', 'capacitor://localhost']
 [models.aliases]
 'gpt-5-high' = { model = 'gpt-5', effort = 'high', summary = 'none' }
+'claude-*' = { model = 'gpt-5' }
+'*' = { model = 'gpt-5-mini' }
 `
 	c, err := Load(write(t, text),
 		[]string{"models.aliases.mini={model='gpt-5-mini'}", "usage_retention=7d",
@@ -45,7 +47,8 @@ cors_origins = ['http://localhost:3000', '*', 'https://a.b:80', 'chrome-extensio
 	require.NoError(t, err)
 	assert.Equal(t, "auto", c.Summary)
 	want := map[string]modelname.Alias{
-		"gpt-5-high": {Model: "gpt-5", Effort: "high", Summary: "none"}, "mini": {Model: "gpt-5-mini"}}
+		"gpt-5-high": {Model: "gpt-5", Effort: "high", Summary: "none"}, "mini": {Model: "gpt-5-mini"},
+		"claude-*": {Model: "gpt-5"}, "*": {Model: "gpt-5-mini"}}
 	assert.Equal(t, want, c.Aliases)
 	assert.Equal(t, []string{"http://localhost:3000", "*", "https://a.b:80", "chrome-extension://abc",
 		"capacitor://localhost"}, c.CORSOrigins)
@@ -58,7 +61,7 @@ func TestReferenceFile(t *testing.T) {
 	require.NoError(t, err)
 	// The table of aliases, at the end, is an example.
 	text, examples, _ := bytes.Cut(text, []byte("\n# Further names of models"))
-	aliases := regexp.MustCompile(`(?m)^#(["a-z0-9_-]+ = |\[)`).ReplaceAllString("#"+string(examples), "$1")
+	aliases := regexp.MustCompile(`(?m)^#(["a-z0-9*_-]+ = |\[)`).ReplaceAllString("#"+string(examples), "$1")
 	require.NoError(t, strict.Decode(reference, []byte(aliases), new(raw)))
 	assert.Contains(t, aliases, "\n[models.aliases]\n")
 	shown := regexp.MustCompile(`(?m)^#([a-z_]+ = )`).ReplaceAllString(string(text), "$1")
@@ -185,6 +188,12 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 			want: `model = "y" is an alias, too`},
 		"alias of self": {text: "[models.aliases]\nx = { model = 'x' }", want: "is an alias, too"},
 		"alias name":    {text: "[models.aliases]\n'a,b' = { model = 'm' }", want: "without space, comma and #"},
+		"alias pattern": {text: "[models.aliases]\n'claude-*-4-*' = { model = 'm' }",
+			want: `config.toml: models.aliases: "claude-*-4-*": a name has at most one *, which stands for any characters: ` +
+				`write "claude-*"`},
+		"alias of pattern": {text: "[models.aliases]\n'claude-*' = { model = 'gpt-*' }",
+			want: `models.aliases: "claude-*": model = "gpt-*": only the name of an alias may have a *; name one model`},
+		"alias pattern without a model": {text: "[models.aliases]\n'claude-*' = {}", want: `"claude-*": model is missing`},
 		"alias key": {text: "[models.aliases]\nx = { modle = 'm' }",
 			want: `config.toml:2: unknown key "models.aliases.modle" (did you mean "models.aliases.model"?)`},
 		"origin":        {text: "cors_origins = ['https://app.example.com/']", want: "without a path"},

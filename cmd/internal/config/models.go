@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"codex-proxy/internal/wildcard"
 	"codex-proxy/proxy/modelname"
 	"codex-proxy/proxy/openai"
 )
@@ -58,8 +59,13 @@ func (m models) check(name string, a alias) error {
 	switch {
 	case name == "" || len(name) > maxName || strings.ContainsFunc(name, invalid):
 		return fmt.Errorf("a name is 1 to %d ASCII characters without space, comma and #", maxName)
+	case strings.Count(name, "*") > 1:
+		return fmt.Errorf("a name has at most one *, which stands for any characters: write %q",
+			name[:strings.Index(name, "*")+1])
 	case a.Model == "":
 		return fmt.Errorf("model is missing: which model does it stand for?")
+	case wildcard.Is(a.Model):
+		return fmt.Errorf("model = %q: only the name of an alias may have a *; name one model that a worker has", a.Model)
 	case chained:
 		return fmt.Errorf("model = %q is an alias, too; name the model itself", a.Model)
 	case a.Effort != "" && !slices.Contains(openai.Efforts(), a.Effort):

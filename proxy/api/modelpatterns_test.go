@@ -1,0 +1,107 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/appservertest"
+	"codex-proxy/proxy/modelname"
+	"codex-proxy/proxy/openai"
+)
+
+// somePatterns are aliases, some of them with a *.
+var somePatterns = map[string]modelname.Alias{
+	"claude-*":        {Model: "gpt-5"},
+	"claude-haiku-*":  {Model: "gpt-5-mini", Effort: "low"},
+	"claude-*-latest": {Model: "org/tiny"},
+	"claude-opus-4-5": {Model: "org/tiny", Effort: "high"},
+	"gpt-5*":          {Model: "org/tiny"},
+	"lost-*":          {Model: "gpt-4"},
+}
+
+func patternRig(t *testing.T, worker *appservertest.Server) (*rig, []string) {
+	t.Helper()
+	keys, secrets := withKeys(t, "all", "some models=claude-*,org/tiny", "few models=gpt-5")
+	worker.Models = catalogue()
+	return newRig(t, worker, func(o *options) { o.Keys, o.Aliases = keys, somePatterns }), secrets
+}
+
+// The name itself comes before patterns, and of these the most precise one; no pattern hides
+// a model of a worker.
+func TestAliasPatterns(t *testing.T) {
+	asked := make(chan appservertest.Request, 1)
+	r, secrets := patternRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		asked <- turn.Request
+		return answering(someUsage, "x")(ctx, turn)
+	}})
+	for i, tc := range []struct {
+		key           int
+		model, effort string
+		status        int
+		ran, with     string
+		counted       string
+	}{
+		{0, "claude-sonnet-4-5", "", 200, "gpt-5", "", "claude-*"},
+		{0, "claude-sonnet-4-6", "high", 200, "gpt-5", "high", "claude-*"},
+		{0, "claude-haiku-4-5", "", 200, "gpt-5-mini", "low", "claude-haiku-*"},
+		{0, "claude-haiku-4-5", "high", 400, "", "", ""},
+		{0, "claude-opus-latest", "", 200, "org/tiny", "", "claude-*-latest"},
+		{0, "claude-opus-4-5", "", 200, "org/tiny", "high", "claude-opus-4-5"},
+		{0, "gpt-5-mini", "", 200, "gpt-5-mini", "", "gpt-5-mini"},
+		{0, "gpt-5-huge", "", 200, "org/tiny", "", "gpt-5*"},
+		{0, "claude-", "", 200, "gpt-5", "", "claude-*"},
+		{0, "claude-*", "", 200, "gpt-5", "", "claude-*"},
+		{0, "claude", "", 404, "", "", ""},
+		{0, "lost-1", "", 404, "", "", ""},
+		{1, "claude-sonnet-4-5", "", 200, "gpt-5", "", "claude-*"},
+		{1, "gpt-5-huge", "", 404, "", "", ""},
+		{2, "claude-sonnet-4-5", "", 404, "", "", ""},
+	} {
+		t.Run(fmt.Sprint(tc.key, " ", tc.model, " ", tc.effort), func(t *testing.T) {
+			id := fmt.Sprint("p", i)
+			resp := r.chatting(t, fmt.Sprintf(`{"model":%q,"reasoning_effort":%q,"messages":[{"role":"user","content":"hi"}]}`,
+				tc.model, tc.effort), "Authorization", "Bearer "+secrets[tc.key], "X-Request-Id", id)
+			answer := text(t, resp)
+			require.Equal(t, tc.status, resp.StatusCode, answer)
+			if tc.status != http.StatusOK {
+				return
+			}
+			assert.Contains(t, answer, fmt.Sprintf(`"model":%q`, tc.model))
+			assert.Equal(t, tc.model, r.log.request(t, id)["model"])
+			got := received(t, asked)
+			assert.Equal(t, []string{tc.ran, tc.with}, []string{got.Model, got.Effort})
+			assert.NotEmpty(t, metric(t, r, fmt.Sprintf(`codex_usage_requests_total{key="%s",model="%s"}`,
+				[]string{"all", "some"}[tc.key], tc.counted)))
+		})
+	}
+	metrics := text(t, r.do(t, http.MethodGet, "/metrics", ""))
+	assert.NotContains(t, metrics, "claude-sonnet", "names that clients make up are no series")
+	r.Catalogue.CheckAliases()
+	assert.NotContains(t, r.log.String(), "an alias has no effect", "a pattern may match models of workers")
+}
+
+// A pattern is no model that a client can name; each name that it matches is one.
+func TestAliasPatternsInLists(t *testing.T) {
+	r, secrets := patternRig(t, &appservertest.Server{})
+	for i, want := range [][]string{{"gpt-5", "gpt-5-mini", "org/tiny", "claude-opus-4-5"}, {"org/tiny", "claude-opus-4-5"},
+		{"gpt-5"}} {
+		var list openai.ModelList
+		resp := r.do(t, http.MethodGet, "/v1/models", "", "Authorization", "Bearer "+secrets[i])
+		require.NoError(t, json.Unmarshal([]byte(text(t, resp)), &list))
+		var ids []string
+		for _, m := range list.Data {
+			ids = append(ids, m.ID)
+		}
+		assert.Equal(t, want, ids)
+	}
+	for path, status := range map[string]int{"claude-sonnet-4-5": 200, "lost-1": 404, "claude": 404} {
+		resp := r.do(t, http.MethodGet, "/v1/models/"+path, "", "Authorization", "Bearer "+secrets[0])
+		assert.Equal(t, status, resp.StatusCode, path)
+	}
+}
