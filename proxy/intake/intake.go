@@ -14,6 +14,7 @@ import (
 
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/limits"
+	"codex-proxy/proxy/modelname"
 	"codex-proxy/proxy/models"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/workers"
@@ -72,7 +73,10 @@ func (in *Intake) ignored(asked openai.Asked) []string {
 		list = append(list, "service_tier")
 	}
 	if asked.NoReasoning && *asked.Effort != noEffort {
-		list = append(list, "reasoning.enabled")
+		list = append(list, asked.NoReasoningField)
+	}
+	if asked.SoftEffort != "" && *asked.Effort != asked.SoftEffort {
+		list = append(list, asked.EffortField)
 	}
 	slices.Sort(list)
 	return list
@@ -142,7 +146,7 @@ func (in *Intake) admit(x *proxy.Exchange, asked openai.Asked) error {
 	if !x.Grant.Allows(x.Model) {
 		return workers.ErrNoModel
 	}
-	alias, err := in.Catalogue.Resolve(x.Model, *asked.Effort, asked.EffortField)
+	alias, err := in.resolve(x.Model, asked)
 	if err != nil {
 		return err
 	}
@@ -155,6 +159,27 @@ func (in *Intake) admit(x *proxy.Exchange, asked openai.Asked) error {
 		*asked.Effort = noEffort
 	}
 	return x.Grant.Admit(int64(asked.Choices))
+}
+
+// resolve is the model that runs for the client's name of it, with its effort.
+func (in *Intake) resolve(model string, asked openai.Asked) (modelname.Alias, error) {
+	alias, err := in.Catalogue.Resolve(model, *asked.Effort, asked.EffortField)
+	if err == nil && alias.Effort == "" {
+		alias.Effort = in.nearestEffort(alias.Model, asked.SoftEffort)
+	}
+	return alias, err
+}
+
+// nearestEffort is the effort, or the highest below it that the model has. Of a model whose efforts are not known, it
+// is the effort itself: the model endpoint knows them.
+func (in *Intake) nearestEffort(model, effort string) string {
+	efforts := openai.Efforts()
+	for at := slices.Index(efforts, effort); at > 0; at-- {
+		if in.Catalogue.HasEffort(model, efforts[at]) {
+			return efforts[at]
+		}
+	}
+	return effort
 }
 
 // summary is the reasoning.summary of a request, or the default if it names none; empty:

@@ -11,9 +11,13 @@ type Asked struct {
 	Tier    string   // the service tier; empty: the worker's own
 	// NoReasoning asks for the effort none, if the model has it.
 	NoReasoning bool
+	// SoftEffort is the effort that a client wants which does not know the efforts of the model; Effort is empty then.
+	// The effort of an alias counts before it, and the next lower one that the model has.
+	SoftEffort string
 
-	EffortField  string // the name of Effort in the request
-	HistoryField string // the name of the conversation in the request
+	EffortField      string // the name of Effort in the request
+	NoReasoningField string // the name of NoReasoning in the request
+	HistoryField     string // the name of the conversation in the request
 }
 
 // Asked implements the common part of a request.
@@ -21,7 +25,7 @@ func (req *ChatRequest) Asked() Asked {
 	return Asked{
 		Model: &req.Model, Effort: &req.Reasoning.Effort, Summary: &req.Reasoning.Summary, Choices: req.N,
 		Stream: req.Stream, Ignored: req.Ignored, Tier: req.ServiceTier, NoReasoning: req.Reasoning.Disabled,
-		EffortField: "reasoning_effort", HistoryField: "messages",
+		EffortField: "reasoning_effort", NoReasoningField: "reasoning.enabled", HistoryField: "messages",
 	}
 }
 

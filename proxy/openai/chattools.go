@@ -90,7 +90,7 @@ func (s *toolset) add(at string, f rawFunction, custom bool) error {
 	if err := checkToolName(at+".name", f.Name); err != nil {
 		return err
 	}
-	wire, err := newTool(at, WireName("", f.Name), f.Description, f.Parameters)
+	wire, err := newTool(at+".parameters", WireName("", f.Name), f.Description, f.Parameters)
 	s.tools = append(s.tools, ClientTool{Name: f.Name, Custom: custom, Wire: wire, at: at})
 	s.strict = s.strict || f.Strict != nil && *f.Strict
 	return err

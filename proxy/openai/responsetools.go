@@ -185,7 +185,7 @@ func (r *toolReader) add(data json.RawMessage, at, namespace string) (err error)
 	if raw.Strict {
 		r.ignore("tools.strict")
 	}
-	tool.Wire, err = newTool(at, WireName(namespace, raw.Name), raw.Description, raw.Parameters)
+	tool.Wire, err = newTool(at+".parameters", WireName(namespace, raw.Name), raw.Description, raw.Parameters)
 	r.tools = append(r.tools, tool)
 	return err
 }

@@ -25,12 +25,12 @@ type Tool struct {
 var noParameters = json.RawMessage(`{"type":"object","properties":{}}`)
 
 // newTool is the tool of that name for codex and the model. It refuses parameters that codex would refuse or silently
-// drop. at is the path of the object that holds them.
+// drop. at is the path of the parameters.
 func newTool(at, name, description string, parameters json.RawMessage) (Tool, error) {
 	if isUnset(parameters) {
 		return Tool{name, description, noParameters}, nil
 	}
-	whole, err := checkParameters(at+".parameters", parameters)
+	whole, err := checkParameters(at, parameters)
 	if err != nil {
 		return Tool{}, err
 	}
