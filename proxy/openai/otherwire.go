@@ -80,3 +80,6 @@ func ChooseTools(at string, tools []ClientTool, choice Choice) (offered []Client
 func SchemaFormat(at, name string, schema json.RawMessage) (Format, error) {
 	return schemaFormat(at, name, "", schema, false)
 }
+
+// DecodeError explains the error of a decoder of a part of a body. Its path begins at that part.
+func DecodeError(err error) error { return decodeError(err) }

@@ -1,0 +1,266 @@
+package anthropic
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"codex-proxy/proxy/openai"
+)
+
+// Types of blocks.
+const (
+	BlockText       = "text"
+	BlockImage      = "image"
+	BlockThinking   = "thinking"
+	BlockToolUse    = "tool_use"
+	BlockToolResult = "tool_result"
+)
+
+// BlockParam is one block of a message. Type determines the fields that are set. Documents and search results have
+// become text.
+type BlockParam struct {
+	Type      string
+	At        string        // its path, for errors; of an image, that of its source
+	Text      string        // of text, and the summary of thinking
+	Signature string        // of thinking: as it was sent to the client, or another API's
+	Image     *openai.Image // of an image
+	Call      *openai.ToolCall
+	CallID    string        // of a tool_result: the call that it answers
+	Parts     []openai.Part // of a tool_result: at least one
+}
+
+// rawBlock is a block in a request.
+type rawBlock struct {
+	Type      string         `json:"type"`
+	Text      *string        `json:"text"`
+	Source    source         `json:"source"`
+	Title     string         `json:"title"`
+	Context   string         `json:"context"`
+	Content   nested         `json:"content"`
+	ID        string         `json:"id"`
+	Name      string         `json:"name"`
+	Input     jsontext.Value `json:"input"`
+	ToolUseID string         `json:"tool_use_id"`
+	IsError   bool           `json:"is_error"`
+	Thinking  string         `json:"thinking"`
+	Signature string         `json:"signature"`
+	Data      string         `json:"data"`
+	ToolName  string         `json:"tool_name"`
+}
+
+// eachBlock decodes the blocks of a list one after the other. read gets the index of each as its path; the path of an
+// *openai.Error begins with it.
+func eachBlock(from *jsontext.Decoder, read func(at string, b *rawBlock) error) error {
+	if _, err := from.ReadToken(); err != nil {
+		return err
+	}
+	for i := 0; from.PeekKind() != ']'; i++ {
+		at := strconv.Itoa(i)
+		if i == openai.MaxList {
+			return openai.Invalid("invalid_value", "", fmt.Sprintf("a list must not hold more than %d blocks", i))
+		}
+		var b rawBlock
+		kind := from.PeekKind()
+		var known *openai.Error
+		switch err := jsonv2.UnmarshalDecode(from, &b); {
+		case errors.As(err, &known):
+			return under(at, known)
+		case err != nil:
+			return err
+		case kind != '{':
+			return invalid(at, "must be a content block, which is an object")
+		}
+		if err := read(at, &b); err != nil {
+			return err
+		}
+	}
+	_, err := from.ReadToken()
+	return err
+}
+
+// blockReader reads the blocks of all messages of a request.
+type blockReader struct {
+	request *MessageRequest
+	images  int
+	role    string
+	blocks  []BlockParam // of the message
+}
+
+// content reads a string or a list of blocks.
+func (r *blockReader) content(c content, at, role string) ([]BlockParam, error) {
+	r.role, r.blocks = role, nil
+	switch {
+	case !c.set:
+		return nil, required(at)
+	case c.blocks == nil:
+		r.text(at, c.text)
+	case jsontext.Value(c.blocks).Kind() != '[':
+		return nil, openai.Invalid("invalid_type", at, at+": must be a string or a list of content blocks")
+	default:
+		from := jsontext.NewDecoder(bytes.NewBuffer(c.blocks), jsontext.AllowDuplicateNames(true))
+		if err := eachBlock(from, func(index string, b *rawBlock) error {
+			return r.block(b, at+"."+index)
+		}); err != nil {
+			return nil, under(at, relative(at, openai.DecodeError(err)))
+		}
+	}
+	if len(r.blocks) == 0 && role == roleUser {
+		return nil, invalid(at, "user messages must have non-empty content")
+	}
+	return r.blocks, nil
+}
+
+// relative takes the place at off the path of an error.
+func relative(at string, err error) error {
+	var e *openai.Error
+	if !errors.As(err, &e) || !strings.HasPrefix(e.Param, at+".") {
+		return err
+	}
+	cut := *e
+	cut.Param, cut.Message = e.Param[len(at)+1:], strings.TrimPrefix(e.Message, at+".")
+	return &cut
+}
+
+func (r *blockReader) text(at, text string) {
+	if text != "" {
+		r.blocks = append(r.blocks, BlockParam{Type: BlockText, At: at, Text: text})
+	}
+}
+
+// hostedBlocks are records of tools that ran on a server, and of what it did to the conversation: the model has put
+// their results into its text.
+var hostedBlocks = []string{
+	"server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result",
+	"bash_code_execution_tool_result", "text_editor_code_execution_tool_result", "tool_search_tool_result",
+	"mcp_tool_use", "mcp_tool_result", "mcp_tool_listing", "advisor_tool_result", "fallback", "tool_addition",
+	"tool_removal",
+}
+
+// blockRoles are the roles of the messages in which blocks of a type can be.
+var blockRoles = map[string][]string{
+	BlockText:           {roleUser, roleAssistant, roleSystem},
+	BlockImage:          {roleUser},
+	"document":          {roleUser},
+	"search_result":     {roleUser},
+	BlockToolResult:     {roleUser},
+	BlockToolUse:        {roleAssistant},
+	BlockThinking:       {roleAssistant},
+	"redacted_thinking": {roleAssistant},
+	"compaction":        {roleUser, roleAssistant},
+}
+
+func (r *blockReader) block(b *rawBlock, at string) error {
+	roles, known := blockRoles[b.Type]
+	switch {
+	case b.Type == "":
+		return required(at + ".type")
+	case hosted(b.Type):
+		r.request.Ignored = append(r.request.Ignored, "messages."+b.Type)
+		return nil
+	case !known:
+		return unsupported(at+".type",
+			fmt.Sprintf("%s.type: blocks of type %q are not supported", at, openai.Clip(b.Type)))
+	case !slices.Contains(roles, r.role):
+		return invalid(at, fmt.Sprintf("`%s` blocks can only be in `%s` messages", b.Type, roles[0]))
+	}
+	switch b.Type {
+	case BlockThinking:
+		r.thinking(at, b.Thinking, b.Signature)
+	case "redacted_thinking":
+		r.thinking(at, "", b.Data)
+	case BlockToolUse:
+		return r.toolUse(b, at)
+	case BlockToolResult:
+		return r.toolResult(b, at)
+	case "compaction":
+		r.parts(b.Content.parts, at)
+	default:
+		parts, err := b.parts(at)
+		if err != nil {
+			return err
+		}
+		r.parts(parts, "")
+	}
+	return nil
+}
+
+// parts adds parts of the user as blocks.
+func (r *blockReader) parts(parts []openai.Part, at string) {
+	for _, p := range parts {
+		switch place := strings.Trim(at+"."+p.At, "."); {
+		case p.Image != nil:
+			r.images++
+			r.blocks = append(r.blocks, BlockParam{Type: BlockImage, At: place, Image: p.Image})
+		default:
+			r.text(place, p.Text)
+		}
+	}
+}
+
+func (r *blockReader) thinking(at, text, signature string) {
+	r.blocks = append(r.blocks, BlockParam{Type: BlockThinking, At: at, Text: text, Signature: signature})
+}
+
+func (r *blockReader) toolUse(b *rawBlock, at string) error {
+	switch {
+	case b.ID == "":
+		return required(at + ".id")
+	case len(b.Input) == 0:
+		return required(at + ".input")
+	case b.Input.Kind() != '{':
+		return invalid(at+".input", "Input should be a valid dictionary")
+	}
+	if err := openai.CheckToolName(at+".name", b.Name); err != nil {
+		return err
+	}
+	if err := b.Input.Compact(jsontext.AllowDuplicateNames(true)); err != nil {
+		return invalid(at+".input", err.Error()) // not possible: the body is JSON
+	}
+	call := &openai.ToolCall{ID: b.ID, Name: b.Name, Arguments: string(b.Input)}
+	r.blocks = append(r.blocks, BlockParam{Type: BlockToolUse, At: at, Call: call})
+	return nil
+}
+
+// errorPrefix precedes the result of a call that failed, as codex has no other mark for it.
+const errorPrefix = "Error: "
+
+func (r *blockReader) toolResult(b *rawBlock, at string) error {
+	if b.ToolUseID == "" {
+		return required(at + ".tool_use_id")
+	}
+	parts := b.Content.parts
+	for i := range parts {
+		parts[i].At = at + "." + parts[i].At
+		if parts[i].Image != nil {
+			r.images++
+		}
+	}
+	if len(parts) == 0 {
+		parts = []openai.Part{{At: at}}
+	}
+	if b.IsError {
+		parts = markError(parts)
+	}
+	r.blocks = append(r.blocks, BlockParam{Type: BlockToolResult, At: at, CallID: b.ToolUseID, Parts: parts})
+	return nil
+}
+
+func markError(parts []openai.Part) []openai.Part {
+	first := &parts[0]
+	switch {
+	case first.Image != nil:
+		return slices.Insert(parts, 0, openai.Part{Text: strings.TrimSpace(errorPrefix), At: first.At})
+	case !strings.Contains(strings.ToLower(first.Text[:min(len(first.Text), 64)]), "error"):
+		first.Text = errorPrefix + first.Text
+	}
+	return parts
+}
+
+func hosted(kind string) bool { return slices.Contains(hostedBlocks, kind) }

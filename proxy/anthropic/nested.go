@@ -1,0 +1,100 @@
+package anthropic
+
+import (
+	"fmt"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"codex-proxy/proxy/openai"
+)
+
+// nested is the content of a block: text, or blocks of the user. The paths of its parts are relative to the block that
+// holds it.
+type nested struct{ parts []openai.Part }
+
+// UnmarshalJSONFrom accepts both forms. Of the results of server tools, it accepts an object.
+func (n *nested) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	switch from.PeekKind() {
+	case '"':
+		var text string
+		err := jsonv2.UnmarshalDecode(from, &text)
+		n.parts = []openai.Part{{Text: text, At: "content"}}
+		return err
+	case '[':
+		return under("content", eachBlock(from, func(at string, b *rawBlock) error {
+			parts, err := b.parts(at)
+			for i := range parts {
+				parts[i].At = "content." + parts[i].At
+			}
+			n.parts = append(n.parts, parts...)
+			return err
+		}))
+	default:
+		return from.SkipValue()
+	}
+}
+
+// parts is a block of the user that can also be in the result of a tool.
+func (b *rawBlock) parts(at string) ([]openai.Part, error) {
+	switch b.Type {
+	case "":
+		return nil, required(at + ".type")
+	case BlockText:
+		if b.Text == nil {
+			return nil, required(at + ".text")
+		}
+		return []openai.Part{{Text: *b.Text, At: at}}, nil
+	case BlockImage:
+		return b.Source.image(at + ".source")
+	case "document":
+		return b.document(at)
+	case "search_result":
+		head := fmt.Sprintf("[search result: %s, %s]\n", oneLine(b.Title), oneLine(b.Source.text))
+		return framed(at, head, b.Content.parts, "\n[end of the search result]"), nil
+	case "tool_reference":
+		return []openai.Part{{Text: fmt.Sprintf("The tool %s can be called.", wireName(b.ToolName)), At: at}}, nil
+	}
+	if hosted(b.Type) {
+		return nil, nil
+	}
+	return nil, unsupported(at+".type",
+		fmt.Sprintf("%s.type: blocks of type %q are not supported here", at, openai.Clip(b.Type)))
+}
+
+// document is the text of a document between two lines with its title.
+func (b *rawBlock) document(at string) ([]openai.Part, error) {
+	parts, err := b.Source.document(at + ".source")
+	if err != nil {
+		return nil, err
+	}
+	title := oneLine(b.Title)
+	if title == "" {
+		title = "untitled"
+	}
+	head := "[document: " + title + "]\n"
+	if b.Context != "" {
+		head += "[context: " + oneLine(b.Context) + "]\n"
+	}
+	return framed(at, head, parts, "\n[end of the document: "+title+"]"), nil
+}
+
+// framed is parts between two texts. A single text stays one.
+func framed(at, head string, parts []openai.Part, tail string) []openai.Part {
+	if len(parts) == 1 && parts[0].Image == nil {
+		return []openai.Part{{Text: head + parts[0].Text + tail, At: at}}
+	}
+	list := make([]openai.Part, 0, len(parts)+2)
+	list = append(list, openai.Part{Text: head, At: at})
+	for _, p := range parts {
+		p.At = at + ".source." + p.At
+		list = append(list, p)
+	}
+	return append(list, openai.Part{Text: tail, At: at})
+}
+
+// oneLine is a title without line breaks, of at most 500 bytes.
+func oneLine(s string) string { return openai.Bounded(strings.Join(strings.Fields(s), " ")) }
+
+func wireName(name string) string { return openai.WireName("", name) }

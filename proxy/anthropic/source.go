@@ -1,0 +1,122 @@
+package anthropic
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"codex-proxy/proxy/openai"
+)
+
+// source is where the data of an image or a document is; of a search result it is text.
+type source struct {
+	text string
+	rawSource
+}
+
+type rawSource struct {
+	Type      string `json:"type"`
+	MediaType string `json:"media_type"`
+	Data      data   `json:"data"`
+	URL       string `json:"url"`
+	FileID    string `json:"file_id"`
+	Content   nested `json:"content"`
+}
+
+// UnmarshalJSONFrom accepts both forms.
+func (s *source) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	if from.PeekKind() == '"' {
+		return jsonv2.UnmarshalDecode(from, &s.text)
+	}
+	return jsonv2.UnmarshalDecode(from, &s.rawSource)
+}
+
+// data is text, or an image in base64, of which it makes a data: URL at once: another copy of an image counts.
+type data struct {
+	text  string // with the head of a data: URL, if it is an image
+	image string // that head
+}
+
+// imageHeads are the heads of data: URLs for images, by the beginning of their base64.
+var imageHeads = []struct{ begin, head string }{
+	{"iVBORw0KGgo", "data:image/png;base64,"}, {"/9j/", "data:image/jpeg;base64,"},
+	{"R0lGOD", "data:image/gif;base64,"}, {"UklGR", "data:image/webp;base64,"},
+}
+
+// UnmarshalJSONFrom reads a string.
+func (d *data) UnmarshalJSONFrom(from *jsontext.Decoder) error {
+	if from.PeekKind() != '"' {
+		return jsonv2.UnmarshalDecode(from, &d.text)
+	}
+	quoted, err := from.ReadValue()
+	if err != nil {
+		return err
+	}
+	text := []byte(quoted[1 : len(quoted)-1])
+	if bytes.IndexByte(text, '\\') >= 0 {
+		text, _ = jsontext.AppendUnquote(nil, quoted) // it has been read
+	}
+	for _, image := range imageHeads {
+		if bytes.HasPrefix(text, []byte(image.begin)) {
+			d.image = image.head
+		}
+	}
+	var whole strings.Builder
+	whole.Grow(len(d.image) + len(text))
+	whole.WriteString(d.image)
+	whole.Write(text)
+	d.text = whole.String()
+	return nil
+}
+
+// plain is the text without the head of a data: URL.
+func (d data) plain() string { return d.text[len(d.image):] }
+
+// image is the image of a source. Its type is that of its data, as a wrong media_type harms nobody.
+func (s *source) image(at string) ([]openai.Part, error) {
+	field, url := "data", s.Data.text
+	switch s.Type {
+	case "base64":
+		if s.Data.text == "" {
+			return nil, required(at + ".data")
+		}
+		if s.Data.image == "" {
+			url = "data:" + s.MediaType + ";base64," + s.Data.text
+		}
+	case "url":
+		field, url = "url", s.URL
+		if !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
+			return nil, invalid(at+".url", "must be an http(s) URL")
+		}
+	default:
+		return nil, s.unknown(at)
+	}
+	image, err := openai.NewImage(at, field, url)
+	return []openai.Part{{Image: image, At: at}}, err
+}
+
+// document is the text of a source. The paths of its parts are relative to the source.
+func (s *source) document(at string) ([]openai.Part, error) {
+	switch {
+	case s.Type == "text":
+		return []openai.Part{{Text: s.Data.plain()}}, nil
+	case s.Type == "content":
+		return s.Content.parts, nil
+	case s.Type == "base64" || s.Type == "url":
+		return nil, unsupported(at, at+": PDFs are not read; send the text of the document, or images of its pages")
+	}
+	return nil, s.unknown(at)
+}
+
+func (s *source) unknown(at string) error {
+	switch s.Type {
+	case "":
+		return required(at + ".type")
+	case "file":
+		return unsupported(at, at+": files are not kept; send the data itself")
+	}
+	return unsupported(at+".type", fmt.Sprintf("%s.type: sources of type %q are not supported", at, openai.Clip(s.Type)))
+}

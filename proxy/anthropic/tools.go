@@ -1,0 +1,144 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"codex-proxy/proxy/openai"
+)
+
+// rawTool is a tool in a request. Its other members tell Anthropic's server when to load and to stream it; they change
+// nothing here.
+// Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/overview.
+type rawTool struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	InputSchema json.RawMessage `json:"input_schema"`
+}
+
+// rawToolChoice is the parameter tool_choice.
+type rawToolChoice struct {
+	Type   string `json:"type"`
+	Name   string `json:"name"`
+	Single bool   `json:"disable_parallel_tool_use"`
+}
+
+func (raw *rawRequest) applyTools(req *MessageRequest) error {
+	if len(raw.Tools) > openai.MaxList {
+		return invalid("tools", fmt.Sprintf("must not hold more than %d tools", openai.MaxList))
+	}
+	tools := make([]openai.ClientTool, 0, len(raw.Tools))
+	for i, data := range raw.Tools {
+		tool, err := readTool(data, "tools."+strconv.Itoa(i))
+		if err != nil {
+			return err
+		}
+		tools = append(tools, tool)
+	}
+	choice, err := raw.ToolChoice.choice()
+	if err != nil {
+		return err
+	}
+	offered, instructions, err := openai.ChooseTools("tool_choice", tools, choice)
+	req.Tools, req.Single = offered, choice.Single
+	req.Instructions = append(instructions, req.Instructions...)
+	return err
+}
+
+func readTool(data json.RawMessage, at string) (openai.ClientTool, error) {
+	var raw rawTool
+	if err := openai.Unmarshal(data, &raw); err != nil {
+		return openai.ClientTool{}, under(at, openai.DecodeError(err))
+	}
+	if raw.Type != "" && raw.Type != "custom" {
+		known, ok := clientTool(raw.Type)
+		if !ok {
+			return openai.ClientTool{}, unsupported(at+".type", fmt.Sprintf(
+				"%s.type: tools of type %q run on Anthropic's servers, and are not served here; leave it out, or offer a "+
+					"tool of your own", at, openai.Clip(raw.Type)))
+		}
+		raw.Description, raw.InputSchema = known.description, json.RawMessage(known.schema)
+	} else if len(raw.InputSchema) == 0 {
+		return openai.ClientTool{}, required(at + ".input_schema")
+	}
+	return openai.NewClientTool(at, at+".input_schema", raw.Name, raw.Description, raw.InputSchema)
+}
+
+// choice is the choice of tools; nil is auto.
+func (c *rawToolChoice) choice() (choice openai.Choice, err error) {
+	if c == nil {
+		return choice, nil
+	}
+	choice.Single = c.Single
+	switch c.Type {
+	case "auto":
+	case "any":
+		choice.Must = true
+	case "none":
+		choice.Names = []string{}
+	case "tool":
+		if c.Name == "" {
+			return choice, required("tool_choice.name")
+		}
+		choice.Must, choice.Names = true, []string{c.Name}
+	case "":
+		return choice, required("tool_choice.type")
+	default:
+		return choice, invalid("tool_choice.type", "must be auto, any, tool or none")
+	}
+	return choice, nil
+}
+
+// knownTool is a tool that the client runs, and whose parameters Anthropic's models know.
+type knownTool struct {
+	kind                *regexp.Regexp
+	description, schema string
+}
+
+func clientTool(kind string) (knownTool, bool) {
+	for _, known := range knownTools {
+		if known.kind.MatchString(kind) {
+			return known, true
+		}
+	}
+	return knownTool{}, false
+}
+
+// knownTools are in words what Anthropic's models know.
+// Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/bash-tool, text-editor-tool and memory-tool.
+var knownTools = []knownTool{{
+	regexp.MustCompile(`^bash_\d{8}$`),
+	"Run a command in a persistent bash session, which keeps its working directory and variables.",
+	`{"type":"object","properties":{` +
+		`"command":{"type":"string","description":"The bash command to run. Required unless restart is true."},` +
+		`"restart":{"type":"boolean","description":"Restarts the session, and runs no command."}}}`,
+}, {
+	regexp.MustCompile(`^text_editor_\d{8}$`),
+	"View, create and edit text files. Paths are absolute. view shows a file, with line numbers, or lists a directory; " +
+		"create writes a new file; str_replace replaces the one place of a file that has old_str, exactly; insert puts " +
+		"text after a line.",
+	editorSchema(`"view","create","str_replace","insert"`, ``),
+}, {
+	regexp.MustCompile(`^memory_\d{8}$`),
+	"Keep notes that outlive the conversation, in files below /memories. view shows a file or lists a directory; create " +
+		"writes a file; str_replace and insert edit one; delete removes a file or directory; rename moves it. View " +
+		"/memories before you begin a task.",
+	editorSchema(`"view","create","str_replace","insert","delete","rename"`,
+		`,"old_path":{"type":"string","description":"Of rename: the path now."},`+
+			`"new_path":{"type":"string","description":"Of rename: the path afterwards."}`),
+}}
+
+func editorSchema(commands, more string) string {
+	return `{"type":"object","properties":{"command":{"type":"string","enum":[` + commands + `]},` +
+		`"path":{"type":"string","description":"The path of the file or directory."},` +
+		`"view_range":{"type":"array","items":{"type":"integer"},"description":"Of view: the first and the last line; ` +
+		`-1 is the end."},` +
+		`"file_text":{"type":"string","description":"Of create: the content."},` +
+		`"old_str":{"type":"string","description":"Of str_replace: the text to replace."},` +
+		`"new_str":{"type":"string","description":"Of str_replace: the new text."},` +
+		`"insert_line":{"type":"integer","description":"Of insert: the line after which to insert; 0 is the beginning."},` +
+		`"insert_text":{"type":"string","description":"Of insert: the text."}` + more + `},"required":["command"]}`
+}
