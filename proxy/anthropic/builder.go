@@ -153,7 +153,8 @@ func (b *Builder) Item(raw json.RawMessage) []Event {
 // reasoning ends a thinking block with its signature, the encrypted reasoning. A block without a summary has no text,
 // as with Anthropic's models whose thinking is omitted.
 func (b *Builder) reasoning(item modelItem) {
-	if !b.thinking || item.Encrypted == "" && !(b.open && b.block.Type == BlockThinking) {
+	begun := b.open && b.block.Type == BlockThinking
+	if !b.thinking || item.Encrypted == "" && !begun {
 		return
 	}
 	b.start()

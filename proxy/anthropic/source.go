@@ -100,12 +100,12 @@ func (s *source) image(at string) ([]openai.Part, error) {
 
 // document is the text of a source. The paths of its parts are relative to the source.
 func (s *source) document(at string) ([]openai.Part, error) {
-	switch {
-	case s.Type == "text":
+	switch s.Type {
+	case "text":
 		return []openai.Part{{Text: s.Data.plain()}}, nil
-	case s.Type == "content":
+	case "content":
 		return s.Content.parts, nil
-	case s.Type == "base64" || s.Type == "url":
+	case "base64", "url":
 		return nil, unsupported(at, at+": PDFs are not read; send the text of the document, or images of its pages")
 	}
 	return nil, s.unknown(at)

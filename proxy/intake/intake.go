@@ -14,7 +14,6 @@ import (
 
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/limits"
-	"codex-proxy/proxy/modelname"
 	"codex-proxy/proxy/models"
 	"codex-proxy/proxy/openai"
 	"codex-proxy/proxy/workers"
@@ -162,7 +161,7 @@ func (in *Intake) admit(x *proxy.Exchange, asked openai.Asked) error {
 }
 
 // resolve is the model that runs for the client's name of it, with its effort.
-func (in *Intake) resolve(model string, asked openai.Asked) (modelname.Alias, error) {
+func (in *Intake) resolve(model string, asked openai.Asked) (models.Choice, error) {
 	alias, err := in.Catalogue.Resolve(model, *asked.Effort, asked.EffortField)
 	if err == nil && alias.Effort == "" {
 		alias.Effort = in.nearestEffort(alias.Model, asked.SoftEffort)
