@@ -35,3 +35,13 @@ func (h Header) scaling(to sizeLimit) float64 {
 	rows, columns := max(1, height*scale), max(1, width*scale)
 	return (h.area()+rows*columns)*float64(h.pixel) + width*rows*16
 }
+
+// Patches is how many squares of 32 × 32 pixels the image has after it was scaled down for a model that accepts images
+// of detail "original". Each is a token of the newest models; others take fewer tokens.
+func (h Header) Patches() int64 {
+	const square = 32
+	width, height := float64(h.Width), float64(h.Height)
+	largest := sizeLimits[0]
+	scale := min(1, largest.side/max(width, height), math.Sqrt(largest.pixels/(width*height)))
+	return int64(math.Ceil(width*scale/square) * math.Ceil(height*scale/square))
+}

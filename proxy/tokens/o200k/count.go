@@ -1,0 +1,89 @@
+package o200k
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// slice is how much text is counted at a time, which takes a few milliseconds.
+	slice = 64 << 10
+	// rest is how long after the last count the vocabulary is dropped.
+	rest = time.Minute
+)
+
+// turns lets one count run at a time, slice by slice: so all counts together take one processor, and a short text waits
+// for a slice of each longer one.
+var turns = make(chan struct{}, 1)
+
+// shared is what counts need. It belongs to the holder of turns.
+var shared struct {
+	merger *merger // nil: the vocabulary is not loaded
+	used   time.Time
+}
+
+// Count is the number of tokens of a text. A text that looks like a special token is a text. The error is the cause of
+// ctx.
+func Count(ctx context.Context, text string) (tokens int64, err error) {
+	for c := (counter{text: text}); c.more(); tokens += c.counted {
+		select {
+		case turns <- struct{}{}:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+		c.count(loaded())
+		<-turns
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+	}
+	return tokens, nil
+}
+
+// counter counts a text slice by slice.
+type counter struct {
+	piece   string // the rest of the piece that was begun
+	text    string // the text after it
+	counted int64  // the tokens of the last slice
+}
+
+func (c *counter) more() bool { return c.piece != "" || c.text != "" }
+
+// count counts the next slice.
+func (c *counter) count(m *merger) {
+	c.counted = 0
+	for size := 0; size < slice && c.more(); {
+		if c.piece == "" {
+			n := first(c.text)
+			c.piece, c.text = c.text[:n], c.text[n:]
+		}
+		n := min(len(c.piece), maxPiece)
+		c.counted += m.count(c.piece[:n])
+		c.piece, size = c.piece[n:], size+n
+	}
+}
+
+// loaded is the merger with the vocabulary, which stays for a while.
+func loaded() *merger {
+	if shared.merger == nil {
+		words, err := load()
+		if err != nil { // the program is broken
+			panic(err)
+		}
+		shared.merger = &merger{words: words}
+		time.AfterFunc(rest, drop)
+	}
+	shared.used = time.Now()
+	return shared.merger
+}
+
+// drop drops the vocabulary when it has not been used for a while.
+func drop() {
+	turns <- struct{}{}
+	defer func() { <-turns }()
+	if left := rest - time.Since(shared.used); left > 0 {
+		time.AfterFunc(left, drop)
+		return
+	}
+	shared.merger = nil
+}
