@@ -202,14 +202,6 @@ func inputOf(arguments string) string {
 	return string(wrapped)
 }
 
-// Refuse adds the words by which the model refuses to answer.
-func (b *Builder) Refuse(words string) []Event {
-	b.start()
-	b.ensure(BlockText, "refusal")
-	b.delta(deltaText, words)
-	return b.events
-}
-
 // End ends the message.
 func (b *Builder) End(stop Stop, usage *openai.Usage) []Event {
 	b.start()

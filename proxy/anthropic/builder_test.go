@@ -105,11 +105,10 @@ var answers = []struct {
 	{"stop_sequence", `"stop_sequences":["END"]`, func(b *Builder, send func([]Event)) {
 		send(b.Text("msg_1", "one"))
 		send(b.Text("msg_2", "two"))
-		send(b.End(Stop{StopSequence, "END"}, usage))
+		send(b.End(Stop{Reason: StopSequence, Sequence: "END"}, usage))
 	}},
 	{"refusal", "", func(b *Builder, send func([]Event)) {
-		send(b.Refuse("I cannot."))
-		send(b.End(Stop{Reason: StopRefusal}, usage))
+		send(b.End(Stop{Reason: StopRefusal, Explanation: "I cannot."}, usage))
 	}},
 	{"empty", "", func(b *Builder, send func([]Event)) { send(b.End(Stop{Reason: StopEndTurn}, usage)) }},
 }

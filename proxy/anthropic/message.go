@@ -71,15 +71,16 @@ const (
 
 // Stop is the end of an answer.
 type Stop struct {
-	Reason   string // one of the constants
-	Sequence string // of StopSequence: the one that was met
+	Reason      string // one of the constants
+	Sequence    string // of StopSequence: the one that was met
+	Explanation string // of StopRefusal; empty: there is none
 }
 
 // StopDetails explain a refusal.
 type StopDetails struct {
-	Type        string  `json:"type"`        // refusal
-	Category    *string `json:"category"`    // always null
-	Explanation *string `json:"explanation"` // always null
+	Type        string  `json:"type"`     // refusal
+	Category    *string `json:"category"` // always null
+	Explanation *string `json:"explanation"`
 }
 
 // reason, sequence and details are the members of a message.
@@ -96,7 +97,11 @@ func (s Stop) details() *StopDetails {
 	if s.Reason != StopRefusal {
 		return nil
 	}
-	return &StopDetails{Type: "refusal"}
+	details := &StopDetails{Type: "refusal"}
+	if s.Explanation != "" {
+		details.Explanation = &s.Explanation
+	}
+	return details
 }
 
 // TokenCount is the answer of POST /v1/messages/count_tokens.

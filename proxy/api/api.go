@@ -17,6 +17,7 @@ import (
 	"codex-proxy/proxy/connections"
 	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/limits"
+	"codex-proxy/proxy/messages"
 	"codex-proxy/proxy/modelname"
 	"codex-proxy/proxy/models"
 	"codex-proxy/proxy/responses"
@@ -138,6 +139,7 @@ func (a *API) mount(s Settings) {
 	a.Mount(chats.Routes()...)
 	a.Mount((&completions.Endpoint{Intake: in, Chats: chats}).Routes()...)
 	a.Mount(responses.Routes()...)
+	a.Mount((&messages.Endpoint{Server: a.Server, Intake: in, Turns: turns, Answers: answers}).Routes()...)
 	a.Mount(catalogue.Routes()...)
 	a.Mount(unservedRoutes()...)
 }

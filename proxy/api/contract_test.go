@@ -145,7 +145,7 @@ func (s *speaker) hears(t *testing.T, says saying, q contract.Question) {
 	s.says = says
 	s.mu.Unlock()
 	q.Model = "demo"
-	for _, api := range []contract.API{contract.Chat, contract.Responses} {
+	for _, api := range []contract.API{contract.Chat, contract.Responses, contract.Messages} {
 		for _, q.Stream = range []bool{false, true} {
 			body, err := api.Body(q)
 			require.NoError(t, err)
@@ -161,7 +161,7 @@ func (s *speaker) hears(t *testing.T, says saying, q contract.Question) {
 			}
 			assert.True(t, text == a.Text, "%s, stream %t: text of %d bytes, not %d", api.Name, q.Stream,
 				len(a.Text), len(text))
-			assert.Equal(t, s.called(says), a.Calls)
+			assert.Equal(t, s.called(says, api), a.Calls)
 			assert.Equal(t, 12, a.Tokens)
 			assert.Nil(t, a.Failure)
 			if !q.Reasoning && api.Name == contract.Chat.Name {
@@ -174,13 +174,17 @@ func (s *speaker) hears(t *testing.T, says saying, q contract.Question) {
 	}
 }
 
-// called are the calls with the ids of the last turn.
-func (s *speaker) called(says saying) []contract.Call {
+// called are the calls with the ids of the last turn. Anthropic's API has no place for
+// arguments that are not JSON.
+func (s *speaker) called(says saying, api contract.API) []contract.Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	calls := slices.Clone(says.calls)
 	for i := range calls {
 		calls[i].ID = s.ids[i]
+		if api.Name == contract.Messages.Name && !json.Valid([]byte(calls[i].Arguments)) {
+			calls[i].Arguments = fmt.Sprintf(`{"INVALID_JSON":%q}`, calls[i].Arguments)
+		}
 	}
 	return calls
 }

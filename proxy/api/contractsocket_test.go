@@ -53,7 +53,7 @@ func TestContractOnASocket(t *testing.T) {
 			a, err := s.schema.ResponseStream(strings.NewReader(k.stream()))
 			require.NoError(t, err)
 			assert.Equal(t, says.text(""), a.Text)
-			assert.Equal(t, s.called(says), a.Calls)
+			assert.Equal(t, s.called(says, contract.Responses), a.Calls)
 			assert.Equal(t, flat(says.reasoning), a.Reasoning)
 		})
 	}

@@ -19,6 +19,7 @@ import (
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/chat"
+	"codex-proxy/proxy/messages"
 	"codex-proxy/proxy/models"
 	"codex-proxy/proxy/responses"
 )
@@ -29,7 +30,7 @@ func TestRoutes(t *testing.T) {
 	got := map[string]proxy.Access{}
 	chats, catalogue := &chat.Endpoint{}, &models.Endpoint{}
 	for _, route := range slices.Concat(chats.Routes(), responses.New(responses.Settings{}).Routes(),
-		catalogue.Routes()) {
+		(&messages.Endpoint{}).Routes(), catalogue.Routes()) {
 		got[route.Method+" "+route.Path] = route.Access
 	}
 	assert.Equal(t, map[string]proxy.Access{
@@ -42,6 +43,9 @@ func TestRoutes(t *testing.T) {
 		"DELETE /v1/responses/{id}":          proxy.Keyed,
 		"POST /v1/responses/{id}/cancel":     proxy.Keyed,
 		"GET /v1/responses/{id}/input_items": proxy.Keyed,
+		"POST /v1/messages":                  proxy.Keyed,
+		"* /v1/messages/batches":             proxy.Keyed,
+		"* /v1/messages/batches/{path...}":   proxy.Keyed,
 	}, got)
 }
 
@@ -59,6 +63,7 @@ func TestKeys(t *testing.T) {
 			} {
 				assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
 				assert.Equal(t, "Bearer", resp.Header.Get("WWW-Authenticate"))
+				assert.Equal(t, "false", resp.Header.Get("X-Should-Retry"))
 				e := failure(t, text(t, resp)).Error
 				assert.Equal(t, "invalid_request_error", e.Type)
 				assert.Equal(t, "invalid_api_key", e.Code)

@@ -151,7 +151,7 @@ func TestClientGoes(t *testing.T) {
 	}
 }
 
-// leavers are the requests whose client leaves, of both APIs, which end alike.
+// leavers are the requests whose client leaves, of all APIs, which end alike.
 var leavers = []struct{ name, path, body string }{
 	{"chat/streamed", "/v1/chat/completions", hello(streaming)},
 	{"chat/streamed choices", "/v1/chat/completions", hello(streaming + `"n":3,`)},
@@ -159,6 +159,8 @@ var leavers = []struct{ name, path, body string }{
 	{"chat/whole choices", "/v1/chat/completions", hello(`"n":3,`)},
 	{"responses/streamed", "/v1/responses", asked(streaming, `"q"`)},
 	{"responses/whole", "/v1/responses", asked("", `"q"`)},
+	{"messages/streamed", "/v1/messages", greet(streaming)},
+	{"messages/whole", "/v1/messages", greet("")},
 }
 
 // A client that leaves is no fault of the service, and one that has only shut down
@@ -217,6 +219,7 @@ func leftWithoutError(t *testing.T, answer *bufio.Reader, streamed bool) {
 	}
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 	for _, never := range []string{`"error":{`, "event: error", "response.failed", "[DONE]", "response.completed",
+		"message_stop",
 		`_reason":"`} {
 		assert.NotContains(t, body, never)
 	}
@@ -242,18 +245,22 @@ func (r *rig) sent(t *testing.T, path, body, header string) net.Conn {
 }
 
 func TestSlowClientIsGivenUp(t *testing.T) {
-	t.Parallel()
-	ended := make(chan struct{})
-	r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
-		defer close(ended)
-		m, much := turn.Begin(""), strings.Repeat("x", 64<<10)
-		for ctx.Err() == nil {
-			m.Delta(much)
-		}
-		return ctx.Err()
-	}}, func(o *options) { o.IdleTimeout = 4 * time.Second }) // within which a busy worker says something
-	r.raw(t, hello(streaming), "X-Request-Id: slow\r\n") // and never reads
-	received(t, ended)
-	assert.Contains(t, []any{"client_gone", "slow_client"}, r.log.request(t, "slow")["outcome"])
-	assert.Zero(t, r.pool.Inflight())
+	for path, body := range map[string]string{"/v1/chat/completions": hello(streaming), "/v1/messages": greet(streaming)} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			ended := make(chan struct{})
+			r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+				defer close(ended)
+				m, much := turn.Begin(""), strings.Repeat("x", 64<<10)
+				for ctx.Err() == nil {
+					m.Delta(much)
+				}
+				return ctx.Err()
+			}}, func(o *options) { o.IdleTimeout = 4 * time.Second }) // within which a busy worker says something
+			r.sent(t, path, body, "X-Request-Id: slow\r\n") // and never reads
+			received(t, ended)
+			assert.Contains(t, []any{"client_gone", "slow_client"}, r.log.request(t, "slow")["outcome"])
+			assert.Zero(t, r.pool.Inflight())
+		})
+	}
 }

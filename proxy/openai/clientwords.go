@@ -59,10 +59,11 @@ func UnknownModel(model, hint string) *Error {
 	return ModelNotFound(fmt.Sprintf(wordsModel+": %s", Bounded(model), hint))
 }
 
-// Unauthorized is a 401: words has the remedy.
+// Unauthorized is a 401: words has the remedy. Another attempt is in vain; Claude Code would make ten.
 func Unauthorized(words string) *Error {
 	return &Error{
 		Status: http.StatusUnauthorized, Type: TypeInvalidRequest, Code: "invalid_api_key",
-		Message: wordsAPIKey + ": " + words, Header: http.Header{"Www-Authenticate": {"Bearer"}},
+		Message: wordsAPIKey + ": " + words,
+		Header:  http.Header{"Www-Authenticate": {"Bearer"}, "X-Should-Retry": {"false"}},
 	}
 }

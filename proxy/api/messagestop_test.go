@@ -1,0 +1,104 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/appserver/appservertest"
+)
+
+// A stop sequence ends the message and the turn, and is named. It stands in no other block.
+func TestStopOfAMessage(t *testing.T) {
+	bothForms(t, func(t *testing.T, form string) {
+		interrupted := make(chan string, 1)
+		r := newRig(t, &appservertest.Server{Handler: stopping(interrupted,
+			func(_ context.Context, turn *appservertest.Turn) {
+				turn.Text("I think.\nObs")
+				turn.EndResponse(someUsage)
+				deltas(turn, observed)
+			})})
+		resp := r.messaging(t, greet(form+`"stop_sequences":["never","\nObservation:"],`), "X-Request-Id", "stopped")
+		m := readMessage(t, resp)
+		assert.Equal(t, []string{"I think.\nObs", "I look."}, m.texts())
+		assert.Equal(t, "stop_sequence", *m.StopReason)
+		require.NotNil(t, m.StopSequence)
+		assert.Equal(t, "\nObservation:", *m.StopSequence)
+		received(t, interrupted)
+		assert.Equal(t, "ok", r.log.request(t, "stopped")["outcome"])
+		assert.Zero(t, r.pool.Inflight())
+	})
+}
+
+func TestStopOfAMessageHoldsBackNoMore(t *testing.T) {
+	gate := make(chan struct{})
+	r := newRig(t, &appservertest.Server{Handler: gated(gate, "abc EN", "TRY")})
+	resp := r.messaging(t, greet(streaming+`"stop_sequences":["END"],`))
+	body := bufio.NewReader(resp.Body)
+	for range 3 {
+		nextEvent(t, body)
+	}
+	assert.Contains(t, nextEvent(t, body).data, `"text":"abc "`)
+	close(gate)
+	assert.Contains(t, nextEvent(t, body).data, `"text":"ENTRY"`)
+	assert.Len(t, sentEvents(t, unread(resp, body)), 3)
+}
+
+// Thinking and the input of tools hold no stop sequence, what was held back comes before the
+// next block, and a call that comes before a sequence is delivered.
+func TestStopOfAMessageIsForText(t *testing.T) {
+	bothForms(t, func(t *testing.T, form string) {
+		interrupted := make(chan string, 1)
+		r := newRig(t, &appservertest.Server{Handler: stopping(interrupted,
+			func(ctx context.Context, turn *appservertest.Turn) {
+				turn.Reasoning("think END more")
+				turn.Text("the EN")
+				turn.Call(ctx, "clock", `{"a":"END"}`)
+				turn.Text("text END more")
+			})})
+		m := readMessage(t, r.messaging(t, greet(form+messageTools+wantsThinking+`"stop_sequences":["END"],`)))
+		require.Len(t, m.Content, 4)
+		assert.Equal(t, "think END more", m.Content[0].Thinking)
+		assert.Equal(t, []string{"the EN", "text "}, m.texts())
+		assert.JSONEq(t, `{"a":"END"}`, string(m.Content[2].Input))
+		assert.Equal(t, "tool_use", *m.StopReason, "the call waits for its result")
+		assert.Nil(t, m.StopSequence)
+		received(t, interrupted)
+	})
+}
+
+// A message that begins with a stop sequence is empty, and no refusal.
+func TestStopAtTheBeginningOfAMessage(t *testing.T) {
+	bothForms(t, func(t *testing.T, form string) {
+		interrupted := make(chan string, 1)
+		r := newRig(t, &appservertest.Server{Handler: stopping(interrupted,
+			func(_ context.Context, turn *appservertest.Turn) { turn.Text("END", "less") })})
+		m := readMessage(t, r.messaging(t, greet(form+`"stop_sequences":["END"],`)))
+		assert.Empty(t, m.Content)
+		assert.Equal(t, "stop_sequence", *m.StopReason)
+		received(t, interrupted)
+	})
+}
+
+// Text that an attempt held back when it was lost is void.
+func TestStopOfALostMessage(t *testing.T) {
+	bothForms(t, func(t *testing.T, form string) {
+		var once sync.Once
+		r := newRig(t, &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+			lost := false
+			once.Do(func() { lost = true })
+			if lost {
+				turn.Text("EN")
+				return disconnect(ctx, turn)
+			}
+			turn.Text("Done")
+			return nil
+		}})
+		m := readMessage(t, r.messaging(t, greet(form+`"stop_sequences":["END"],`)))
+		assert.Equal(t, []string{"Done"}, m.texts())
+	})
+}

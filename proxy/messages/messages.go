@@ -1,0 +1,61 @@
+// Package messages serves Anthropic's Messages API: POST /v1/messages.
+package messages
+
+import (
+	"net/http"
+
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/answer"
+	"codex-proxy/proxy/anthropic"
+	"codex-proxy/proxy/intake"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/turn"
+)
+
+// Endpoint serves messages. All fields are required.
+type Endpoint struct {
+	Server  *proxy.Server
+	Intake  *intake.Intake
+	Turns   *turn.Runner
+	Answers *answer.Writer
+}
+
+// Routes returns the routes of the endpoint.
+func (e *Endpoint) Routes() []proxy.Route {
+	return []proxy.Route{
+		e.route("/v1/messages", http.MethodPost, e.create),
+		e.route("/v1/messages/batches", proxy.AnyMethod, noBatches),
+		e.route("/v1/messages/batches/{path...}", proxy.AnyMethod, noBatches),
+	}
+}
+
+func (e *Endpoint) route(path, method string, handler proxy.Handler) proxy.Route {
+	return proxy.Route{Method: method, Path: path, Access: proxy.Keyed, Form: proxy.Anthropic, Handler: handler}
+}
+
+// noBatches answers the paths of Anthropic's API for batches.
+func noBatches(http.ResponseWriter, *http.Request, *proxy.Exchange) error {
+	return &openai.Error{
+		Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Code: "not_supported",
+		Message: "/v1/messages/batches is not supported: batches are not kept; send each message by itself",
+	}
+}
+
+// create serves POST /v1/messages.
+func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, anthropic.DecodeMessage)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if err := e.Intake.Inline(ctx, x, req.Images()); err != nil {
+		return err
+	}
+	m := &message{Endpoint: e, w: w, x: x, req: req, head: anthropic.Head{
+		ID: proxy.NewID("msg_"), Model: x.Model, Whole: !req.Stream,
+	}}
+	if !req.Stream {
+		return m.run(ctx)
+	}
+	return m.streamed(ctx, !answer.KeepaliveOff(r))
+}
