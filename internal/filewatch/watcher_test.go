@@ -47,7 +47,7 @@ func TestChangesWake(t *testing.T) {
 func TestLostEventsWakeAll(t *testing.T) {
 	w, err := New()
 	require.NoError(t, err)
-	defer w.Close() //nolint:errcheck // it was not used
+	defer w.Close()
 	watch, err := w.Add(t.TempDir(), unix.IN_CREATE)
 	require.NoError(t, err)
 	<-watch.Changed()
