@@ -199,6 +199,7 @@ measure: ## how far a reader has to go: packages, arrows, walks, words; DIR= for
 fuzz: ## fuzz what clients and workers send, FUZZTIME each (30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzDecodeChat -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzDecodeCompletion -fuzztime $(or $(FUZZTIME),30s)
+	go test ./proxy/anthropic -run '^$$' -fuzz FuzzDecodeMessage -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/stopsequence -run '^$$' -fuzz FuzzCutter -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzDecodeResponse -fuzztime $(or $(FUZZTIME),30s)
 	go test ./proxy/openai -run '^$$' -fuzz FuzzNames -fuzztime $(or $(FUZZTIME),30s)
@@ -209,13 +210,14 @@ fuzz: ## fuzz what clients and workers send, FUZZTIME each (30s)
 	go test ./proxy/appserver/jsonscan -run '^$$' -fuzz FuzzObject -fuzztime $(or $(FUZZTIME),30s)
 
 .PHONY: schema
-schema: ## write test/contract/openai.json anew, from the types of npm's openai
+schema: ## write test/contract/openai.json and anthropic.json anew, from the types of their libraries in npm
 	@$(MAKE) --no-print-directory needs NEEDS="npm:npm"
 	@mkdir -p $(SCHEMA)
 	cp test/contract/generate/* $(SCHEMA)/
 	npm ci --prefix $(SCHEMA) --no-audit --no-fund --loglevel=error
-	cd $(SCHEMA) && node_modules/.bin/ts-json-schema-generator --tsconfig tsconfig.json --path surface.ts --type Wire \
-		--expose all --jsDoc none --out $(CURDIR)/test/contract/openai.json
+	cd $(SCHEMA) && for api in openai:surface.ts anthropic:anthropic.ts; do \
+		node_modules/.bin/ts-json-schema-generator --tsconfig tsconfig.json --path $${api#*:} --type Wire \
+			--expose all --jsDoc none --out $(CURDIR)/test/contract/$${api%%:*}.json || exit 1; done
 
 .PHONY: clean
 clean: ## remove build/ (the cache stays: make clean-cache)

@@ -70,6 +70,9 @@ var stopReasons = []string{"end_turn", "tool_use", "max_tokens", "stop_sequence"
 
 // Message checks a whole message.
 func (s *Schema) Message(data []byte) (Answer, error) {
+	if err := s.Check(Message, data); err != nil {
+		return Answer{}, err
+	}
 	var m anthropicMessage
 	if err := json.Unmarshal(data, &m); err != nil {
 		return Answer{}, err
@@ -155,6 +158,9 @@ var errorTypes = map[string]int{
 
 // MessagesError checks an error in Anthropic's form: of an answer with that status, or, with 0, of a stream.
 func (s *Schema) MessagesError(data []byte, status int) (Failure, error) {
+	if err := s.Check(AnthropicError, data); err != nil {
+		return Failure{}, err
+	}
 	var e struct {
 		Type      string
 		Error     *Failure

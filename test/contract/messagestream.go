@@ -51,6 +51,9 @@ func (st *messageStream) take(e event) error {
 	if st.answer.Done || st.failed {
 		return fmt.Errorf("an event after the end: %s", excerpt(e.data))
 	}
+	if err := st.schema.CheckMessageEvent(e.name, e.data); err != nil {
+		return err
+	}
 	var m messageEvent
 	if err := json.Unmarshal(e.data, &m); err != nil {
 		return err

@@ -32,25 +32,34 @@ const (
 type Schema struct {
 	kinds  map[Kind]*jsonschema.Schema
 	events map[string]*jsonschema.Schema // of a streamed response, by type
+
+	messageEvents map[string]*jsonschema.Schema // of a streamed message, by type
 }
 
 // Compile reads the schemas.
 func Compile() (*Schema, error) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(openai))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the schemas: %w", err)
-	}
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource(location, doc); err != nil {
-		return nil, fmt.Errorf("cannot read the schemas: %w", err)
+	for at, data := range map[string][]byte{location: openai, anthropicLocation: anthropic} {
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+		if err == nil {
+			err = c.AddResource(at, doc)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the schemas: %w", err)
+		}
 	}
-	s := &Schema{kinds: map[Kind]*jsonschema.Schema{}, events: map[string]*jsonschema.Schema{}}
+	s := &Schema{kinds: map[Kind]*jsonschema.Schema{}, events: map[string]*jsonschema.Schema{},
+		messageEvents: map[string]*jsonschema.Schema{}}
+	var err error
 	for _, kind := range []Kind{Completion, Chunk, Text, TextChunk, Response, Model, Error} {
 		if s.kinds[kind], err = c.Compile(location + "#/definitions/Wire/properties/" + string(kind)); err != nil {
 			return nil, fmt.Errorf("cannot compile the schema of %s: %w", kind, err)
 		}
 	}
-	return s, s.compileEvents(c)
+	if err := s.compileEvents(c); err != nil {
+		return nil, err
+	}
+	return s, s.compileAnthropic(c)
 }
 
 // compileEvents splits the union of all events: the error of one schema names the

@@ -1,0 +1,62 @@
+package anthropic
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/openai"
+)
+
+// honouredValues are values of the parameters that have an effect.
+var honouredValues = map[string]string{
+	"model": `"m"`, "messages": `[{"role":"user","content":"x"}]`, "system": `"Be brief."`, "stream": `true`,
+	"stop_sequences": `["END"]`, "thinking": `{"type":"enabled","budget_tokens":2048}`,
+	"output_config": `{"effort":"high"}`, "output_format": `{"type":"json_schema","schema":{"type":"object"}}`,
+	"tools": `[{"name":"f","input_schema":{"type":"object"}}]`, "tool_choice": `{"type":"auto"}`,
+	"service_tier": `"auto"`, "speed": `"standard"`,
+}
+
+// otherValues are values of the parameters that need one of a kind.
+var otherValues = map[string]string{
+	"max_tokens": `10`, "temperature": `0.5`, "top_p": `0.5`, "top_k": `5`, "metadata": `{"user_id":"ann"}`,
+}
+
+// Every parameter in the table can be sent, and follows its rule.
+func TestParametersFollowTheTable(t *testing.T) {
+	for name, p := range params {
+		value, known := honouredValues[name]
+		require.Equal(t, p.rule == honoured, known, name)
+		if !known {
+			value = `{"a":"b"}`
+		}
+		if other, ok := otherValues[name]; ok {
+			value = other
+		}
+		req, err := DecodeMessage(body(t, fmt.Sprintf("%q:%s", name, value)))
+		if p.rule == refused {
+			var refusal *openai.Error
+			require.ErrorAs(t, err, &refusal, name)
+			assert.Equal(t, "unsupported_parameter", refusal.Code, name)
+			assert.Equal(t, name, refusal.Param)
+			continue
+		}
+		require.NoError(t, err, name)
+		assert.Equal(t, p.rule == ignored, slices.Contains(req.Ignored, name), name)
+	}
+}
+
+// A parameter that is null, false or empty is not there.
+func TestEmptyParameters(t *testing.T) {
+	for name := range params {
+		if name == "model" || name == "messages" || name == "max_tokens" {
+			continue
+		}
+		req, err := DecodeMessage(body(t, fmt.Sprintf("%q:null", name)))
+		require.NoError(t, err, name)
+		assert.Equal(t, []string{"max_tokens"}, req.Ignored, name)
+	}
+}
