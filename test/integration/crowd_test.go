@@ -29,7 +29,7 @@ const (
 	hung = 2 * time.Minute
 )
 
-// crowd is clients of every kind at once: streamed and plain, each on a kept connection
+// crowd is clients of every kind at once: of chats and of messages, streamed and plain, each on a kept connection
 // or on a new one every time. The ledger records the outcome of each request.
 type crowd struct {
 	*ledger
@@ -57,7 +57,8 @@ func (c *crowd) client(ctx context.Context, i int, random *rand.Rand) {
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	for n := 0; ctx.Err() == nil; n++ {
-		e := &entry{id: fmt.Sprintf("q%02d-%04d", i, n), stream: i%2 == 0, anew: i%4 < 2}
+		e := &entry{id: fmt.Sprintf("q%02d-%04d", i, n), stream: i%2 == 0, anew: i%4 < 2,
+			messages: i%8 >= 4}
 		think := 500 + random.IntN(1000)
 		e.lasts = time.Duration(random.IntN(500)) * time.Millisecond
 		if e.stream {
@@ -102,7 +103,7 @@ func (c *crowd) leave(t *testing.T) {
 func (e *entry) ask(client *http.Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), hung)
 	defer cancel()
-	req := chatRequest(ctx, e.stream, e.prompt())
+	req := e.request(ctx)
 	req.Close = e.anew
 	res, err := client.Do(req)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 type entry struct {
 	id           string
 	stream, anew bool
+	messages     bool          // of the Messages API, and not a chat
 	lasts        time.Duration // the model's time for it
 
 	began, ended time.Time
@@ -28,8 +29,8 @@ type entry struct {
 	code         string // of the error
 	message      string // of the error
 	retryable    bool   // of the error
-	whole        bool   // the stream ended with [DONE], the plain answer was JSON
-	commented    bool   // the stream has a comment
+	whole        bool   // the stream ended with [DONE] or message_stop, the plain answer was JSON
+	commented    bool   // the stream has a comment, or the ping of a message
 	refused      bool
 	err          error // of the connection
 
@@ -74,9 +75,9 @@ func (e *entry) latency() time.Duration {
 }
 
 func (e *entry) String() string {
-	return fmt.Sprintf("%s stream=%t new=%t lasts=%s began=%s first=%s ended=%s status=%d attempts=%d text=%q "+
+	return fmt.Sprintf("%s messages=%t stream=%t new=%t lasts=%s began=%s first=%s ended=%s status=%d attempts=%d text=%q "+
 		"finish=%q code=%q message=%q whole=%t commented=%t err=%v",
-		e.id, e.stream, e.anew, e.lasts.Round(time.Millisecond), e.began.Format("05.000"), e.first.Format("05.000"),
+		e.id, e.messages, e.stream, e.anew, e.lasts.Round(time.Millisecond), e.began.Format("05.000"), e.first.Format("05.000"),
 		e.ended.Format("05.000"),
 		e.status, e.attempts, e.text, e.finish, e.code, e.message, e.whole, e.commented, e.err)
 }
@@ -94,7 +95,7 @@ func (e *entry) read(res *http.Response) error {
 	for lines.Scan() {
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
 		switch {
-		case !ok: // a comment, or the end of an event
+		case !ok: // a comment, the name of an event, or its end
 			e.commented = e.commented || strings.HasPrefix(lines.Text(), ":")
 		case data == "[DONE]":
 			e.whole = true
@@ -109,6 +110,9 @@ func (e *entry) read(res *http.Response) error {
 
 // take adds a plain answer, a chunk or an error.
 func (e *entry) take(data []byte) error {
+	if e.messages {
+		return e.takeMessage(data)
+	}
 	var part struct {
 		Choices []struct {
 			Message, Delta struct{ Content string }
@@ -141,8 +145,8 @@ func (e *entry) take(data []byte) error {
 
 // complete: the exact text, a finish reason, and nothing else.
 func (e *entry) complete() bool {
-	return e.err == nil && e.status == http.StatusOK && e.whole && e.code == "" && e.finish == "stop" &&
-		e.text == e.want()
+	return e.err == nil && e.status == http.StatusOK && e.whole && e.code == "" &&
+		e.finish == e.ofAPI("stop", "end_turn") && e.text == e.want()
 }
 
 // told: the client received an error that permits a retry, in the form that was still
@@ -155,13 +159,17 @@ func (e *entry) told() bool {
 	if e.status == http.StatusOK {
 		return e.stream && !e.whole && (e.text != "" || e.commented) && strings.HasPrefix(e.want(), e.text)
 	}
-	return e.status == http.StatusServiceUnavailable && e.retryAfter > 0 && e.text == ""
+	unavailable := http.StatusServiceUnavailable
+	if e.messages {
+		unavailable = overloaded
+	}
+	return e.status == unavailable && e.retryAfter > 0 && e.text == ""
 }
 
 // usedUp: the account's quota ran out after the client had received text, which ends the stream with that error.
 func (e *entry) usedUp() bool {
 	return e.err == nil && e.status == http.StatusOK && e.stream && !e.whole && e.finish == "" && e.text != "" &&
-		e.code == "usage_limit_reached"
+		e.code == e.ofAPI("usage_limit_reached", "rate_limit_error")
 }
 
 // cutBy: the connection ended with the process that served it, which was killed and

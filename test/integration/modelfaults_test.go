@@ -99,9 +99,9 @@ type faultCase struct {
 
 // faultCases are all faults in all kinds of request.
 func faultCases() (cases []faultCase) {
-	for _, api := range []contract.API{contract.Chat, contract.Responses} {
+	for _, api := range []contract.API{contract.Chat, contract.Responses, contract.Messages} {
 		for _, way := range []way{whole, streamed, socket} {
-			if way == socket && api.Name == contract.Chat.Name {
+			if way == socket && api.Name != contract.Responses.Name {
 				continue
 			}
 			for _, fault := range modelFaults {
@@ -182,6 +182,9 @@ func (b *bed) meet(ctx context.Context, c faultCase) reply {
 	return r
 }
 
+// anthropicVersion is the version of Anthropic's API, which its clients name.
+const anthropicVersion = "2023-06-01"
+
 // put sends a request to the service, and may be called from any goroutine.
 func (b *bed) put(ctx context.Context, api contract.API, q contract.Question) (r reply) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
@@ -195,6 +198,9 @@ func (b *bed) put(ctx context.Context, api contract.API, q contract.Question) (r
 		return reply{err: err}
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if api.Name == contract.Messages.Name {
+		req.Header.Set("Anthropic-Version", anthropicVersion)
+	}
 	began := time.Now()
 	res, err := b.http.Do(req)
 	if err != nil {
@@ -244,10 +250,15 @@ func (c faultCase) judge(t *testing.T, schema *contract.Schema, r reply) {
 	assert.Len(t, answer.Calls, c.calls)
 	if c.status == http.StatusOK {
 		assert.Nil(t, answer.Failure)
+		assert.True(t, answer.Done || c.way == whole || c.api.Name == contract.Responses.Name)
 		return
 	}
 	require.NotNil(t, answer.Failure, "%s", r.body)
 	assert.False(t, answer.Done)
+	if c.api.Name == contract.Messages.Name {
+		assert.Equal(t, c.kindInMessages(), answer.Failure.Type)
+		return
+	}
 	assert.Equal(t, c.codeIn(), answer.Failure.Code)
 	if c.api.Name == contract.Chat.Name {
 		assert.Equal(t, c.kind, answer.Failure.Type)
@@ -279,8 +290,48 @@ func (c faultCase) codeIn() string {
 	}
 }
 
+// overloaded is the status of Anthropic's API for a failure that passes by itself.
+const overloaded = 529
+
+// kindInMessages is the type of the error in Anthropic's form, in which every type has one status.
+func (c faultCase) kindInMessages() string {
+	switch c.status {
+	case http.StatusBadRequest:
+		return invalid
+	case http.StatusNotFound:
+		return "not_found_error"
+	case http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case http.StatusGatewayTimeout:
+		return "timeout_error"
+	default:
+		return "overloaded_error"
+	}
+}
+
+// judgeMessagesStatus judges an error of the Messages API: the type alone says what went wrong.
+func (c faultCase) judgeMessagesStatus(t *testing.T, schema *contract.Schema, r reply) {
+	t.Helper()
+	status := c.status
+	if status == http.StatusServiceUnavailable {
+		status = overloaded
+	}
+	assert.Equal(t, status, r.status, "%s", r.body)
+	failure, err := schema.MessagesError(r.body, r.status)
+	require.NoError(t, err)
+	assert.Equal(t, c.kindInMessages(), failure.Type)
+	assert.NotEmpty(t, r.header.Get("Request-Id"))
+	if r.status == http.StatusTooManyRequests || r.status == overloaded {
+		assert.Positive(t, seconds(t, r.header.Get("Retry-After")))
+	}
+}
+
 func (c faultCase) judgeStatus(t *testing.T, schema *contract.Schema, r reply) {
 	t.Helper()
+	if c.api.Name == contract.Messages.Name {
+		c.judgeMessagesStatus(t, schema, r)
+		return
+	}
 	assert.Equal(t, c.status, r.status, "%s", r.body)
 	require.NoError(t, schema.Check(contract.Error, r.body))
 	var e struct{ Error contract.Failure }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,20 +34,29 @@ type cell struct {
 	Stream bool   `json:"stream"`
 }
 
-// raises is the class that OpenAI's libraries raise for the fault, "" for none, and how often they send the request,
-// with one retry allowed. An error inside a stream has no status, and no library sends its request again.
-func (c faultCase) raises() (class string, tries int) {
+// vendorLibrary is a library of the vendor of an API.
+type vendorLibrary struct {
+	name    string
+	apis    []string // that it speaks
+	ask     func(t *testing.T, cells []cell) []string
+	classOf func(status int) string // of an error with a status
+	broken  string                  // the class of an error inside a stream
+}
+
+// raises is the class that the library raises for the fault, "" for none, and how often it sends the request, with one
+// retry allowed. An error inside a stream has no status, and no library sends its request again.
+func (c faultCase) raises(by vendorLibrary) (class string, tries int) {
 	switch {
 	case c.status == http.StatusOK:
 		return "", 1
 	case c.begun():
-		return "APIError", 1
+		return by.broken, 1
 	}
 	tries = 2
 	if c.status < http.StatusTooManyRequests || c.code == "upstream_unauthorized" || c.code == "usage_limit_reached" {
 		tries = 1 // by the status, or by X-Should-Retry
 	}
-	return classOf(c.status), tries
+	return by.classOf(c.status), tries
 }
 
 // classOf is the class of an error with a status.
@@ -63,46 +73,65 @@ func classOf(status int) string {
 	}
 }
 
-// The newest libraries of OpenAI raise the error of each fault, and send a request again only if that can help.
+// classOfAnthropic is the class of an error of Anthropic's libraries, which have one for each status.
+func classOfAnthropic(status int) string {
+	switch status {
+	case http.StatusServiceUnavailable:
+		return "OverloadedError"
+	case http.StatusGatewayTimeout:
+		return "GatewayTimeoutError"
+	default:
+		return classOf(status)
+	}
+}
+
+// The newest libraries of OpenAI and Anthropic raise the error of each fault, and send a request again only if that can
+// help.
 func TestFaultsInSDKs(t *testing.T) {
 	binds, node := nodeClients(t)
 	venvs := pythonVenvs(t)
 	b := newBed(t, "trixie", realWorker, "idle_timeout = \"10s\"\nmax_inflight = 64\n", binds...)
 	b.start()
-	script, err := filepath.Abs("../clients/python/cases/faults.py")
-	require.NoError(t, err)
-	for name, ask := range map[string]func(*testing.T, []cell) []string{
-		"openai-go": b.goRaises,
-		"openai-npm": func(t *testing.T, cells []cell) []string {
-			var in, out bytes.Buffer
-			require.NoError(t, json.NewEncoder(&in).Encode(cells))
-			ctx, cancel := context.WithTimeout(t.Context(), clientBound)
-			defer cancel()
-			require.NoError(t, b.Exec(ctx, machine.Exec{Args: []string{node, clientsDir + "/cases/faults.mjs"},
-				Env: []string{"API_KEY=none"}, Stdin: &in, Stdout: &out, Stderr: &out}), out.String())
-			return classes(t, out.Bytes())
-		},
-		"openai-python": func(t *testing.T, cells []cell) []string {
-			return b.pythonRaises(t, &python{bed: b, venvs: venvs, key: "none"}, script, cells)
-		},
+	openAIs, anthropics := []string{contract.Chat.Name, contract.Responses.Name}, []string{contract.Messages.Name}
+	inNode := func(t *testing.T, cells []cell) []string { return b.nodeRaises(t, node, cells) }
+	inPython := func(t *testing.T, cells []cell) []string {
+		return b.pythonRaises(t, &python{bed: b, venvs: venvs, key: "none"}, cells)
+	}
+	for _, by := range []vendorLibrary{
+		{"openai-go", openAIs, b.goRaises, classOf, "APIError"},
+		{"openai-npm", openAIs, inNode, classOf, "APIError"},
+		{"openai-python", openAIs, inPython, classOf, "APIError"},
+		{"anthropic-npm", anthropics, inNode, classOfAnthropic, "APIError"},
+		{"anthropic-python", anthropics, inPython, classOfAnthropic, "APIStatusError"},
 	} {
-		t.Run(name, func(t *testing.T) { b.judgeRaised(t, name, ask) })
+		t.Run(by.name, func(t *testing.T) { b.judgeRaised(t, by) })
 	}
 }
 
+func (b *bed) nodeRaises(t *testing.T, node string, cells []cell) []string {
+	t.Helper()
+	var in, out bytes.Buffer
+	require.NoError(t, json.NewEncoder(&in).Encode(cells))
+	ctx, cancel := context.WithTimeout(t.Context(), clientBound)
+	defer cancel()
+	require.NoError(t, b.Exec(ctx, machine.Exec{Args: []string{node, clientsDir + "/cases/faults.mjs"},
+		Env: []string{"API_KEY=none"}, Stdin: &in, Stdout: &out, Stderr: &out}), out.String())
+	return classes(t, out.Bytes())
+}
+
 // judgeRaised has a library meet all faults, and judges what it raises.
-func (b *bed) judgeRaised(t *testing.T, name string, ask func(*testing.T, []cell) []string) {
+func (b *bed) judgeRaised(t *testing.T, by vendorLibrary) {
 	var cases []faultCase
 	var cells []cell
 	for _, c := range faultCases() {
-		if c.way == socket {
+		if c.way == socket || !slices.Contains(by.apis, c.api.Name) {
 			continue
 		}
 		cases = append(cases, c)
-		cells = append(cells, cell{fmt.Sprintf("%s-%d", name, len(cells)), c.api.Name, c.prompt(name + "/" + c.title()),
-			c.way == streamed})
+		cells = append(cells, cell{fmt.Sprintf("%s-%d", by.name, len(cells)), c.api.Name,
+			c.prompt(by.name + "/" + c.title()), c.way == streamed})
 	}
-	raised := ask(t, cells)
+	raised := by.ask(t, cells)
 	require.Len(t, raised, len(cases))
 	requests := map[any][]map[string]any{}
 	for _, e := range b.entries(t, "CODEX_EVENT=request") {
@@ -110,12 +139,12 @@ func (b *bed) judgeRaised(t *testing.T, name string, ask func(*testing.T, []cell
 	}
 	for i, c := range cases {
 		t.Run(c.title(), func(t *testing.T) {
-			class, tries := c.raises()
+			class, tries := c.raises(by)
 			if sent := requests[cells[i].ID]; c.opens() && len(sent) > 0 && openedLate(t, sent[len(sent)-1]) {
 				class, tries = "APIError", len(sent)
 			}
 			assert.Equal(t, class, raised[i])
-			assert.Len(t, b.turnsWith(`"`+name+"/"+c.title()+":"), tries, "requests at the endpoint")
+			assert.Len(t, b.turnsWith(`"`+by.name+"/"+c.title()+":"), tries, "requests at the endpoint")
 		})
 	}
 }
@@ -133,8 +162,10 @@ func classes(t *testing.T, data []byte) (names []string) {
 	return names
 }
 
-func (b *bed) pythonRaises(t *testing.T, p *python, script string, cells []cell) []string {
+func (b *bed) pythonRaises(t *testing.T, p *python, cells []cell) []string {
 	t.Helper()
+	script, err := filepath.Abs("../clients/python/cases/faults.py")
+	require.NoError(t, err)
 	var in, out, logged bytes.Buffer
 	require.NoError(t, json.NewEncoder(&in).Encode(cells))
 	ctx, cancel := context.WithTimeout(t.Context(), clientBound)

@@ -1,19 +1,26 @@
-// What openai-npm raises for each fault of the model endpoint: the cells of the table on standard input, the names of
-// the classes on standard output, "" where nothing is raised.
+// What the libraries of OpenAI and Anthropic raise for each fault of the model endpoint: the cells of the table on
+// standard input, the names of the classes on standard output, "" where nothing is raised.
 import { text } from "node:stream/consumers";
-import { client, model } from "./bed.mjs";
+import Anthropic from "@anthropic-ai/sdk";
+import { baseURL, client, model } from "./bed.mjs";
+
+const options = { maxRetries: 1, timeout: 60_000 };
+const openAI = client(options);
+const anthropic = new Anthropic({ baseURL: baseURL.replace("/v1", ""), apiKey: process.env.API_KEY, ...options });
 
 const parameters = { type: "object", properties: { city: { type: "string" } } };
 const asked = {
-  chat: (c, prompt, stream, options) =>
-    c.chat.completions.create({ model, stream, messages: [{ role: "user", content: prompt }], tools: [{ type: "function", function: { name: "get_weather", parameters } }] }, options),
-  responses: (c, prompt, stream, options) =>
-    c.responses.create({ model, stream, input: prompt, tools: [{ type: "function", name: "get_weather", parameters, strict: false }] }, options),
+  chat: (prompt, stream, options) =>
+    openAI.chat.completions.create({ model, stream, messages: [{ role: "user", content: prompt }], tools: [{ type: "function", function: { name: "get_weather", parameters } }] }, options),
+  responses: (prompt, stream, options) =>
+    openAI.responses.create({ model, stream, input: prompt, tools: [{ type: "function", name: "get_weather", parameters, strict: false }] }, options),
+  messages: (prompt, stream, options) =>
+    anthropic.messages.create({ model, stream, max_tokens: 1000, messages: [{ role: "user", content: prompt }], tools: [{ name: "get_weather", input_schema: parameters }] }, options),
 };
 
 async function raised({ id, api, prompt, stream }) {
   try {
-    const answer = await asked[api](client({ maxRetries: 1, timeout: 60_000 }), prompt, stream, { headers: { "X-Request-Id": id } });
+    const answer = await asked[api](prompt, stream, { headers: { "X-Request-Id": id } });
     if (stream) for await (const _ of answer);
     return "";
   } catch (e) {
