@@ -22,8 +22,15 @@ type load struct {
 	requests     int
 	body         func(i int) []byte
 	stream       bool
-	responses    bool // to /v1/responses
+	path         string // chatPath if empty
 }
+
+// The endpoints.
+const (
+	chatPath      = "/v1/chat/completions"
+	responsesPath = "/v1/responses"
+	messagesPath  = "/v1/messages"
+)
 
 // sample is the measurements of the clients.
 type sample struct{ first, whole []time.Duration }
@@ -90,16 +97,16 @@ func (l load) ask(ctx context.Context, client *http.Client, i int) (first, whole
 }
 
 func (l load) request(ctx context.Context, i int) (*http.Request, error) {
-	path := "/v1/chat/completions"
-	if l.responses {
-		path = "/v1/responses"
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+l.address+path, bytes.NewReader(l.body(i)))
+	url := "http://" + l.address + cmp.Or(l.path, chatPath)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(l.body(i)))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+l.key)
+	if l.path == messagesPath {
+		req.Header.Set("Anthropic-Version", "2023-06-01")
+	}
 	return req, nil
 }
 
@@ -113,7 +120,7 @@ func readStream(body io.Reader, began time.Time) (first time.Duration, err error
 			if first == 0 {
 				first = time.Since(began)
 			}
-		case bytes.Equal(line, []byte("data: [DONE]")):
+		case bytes.Equal(line, []byte("data: [DONE]")), bytes.Equal(line, []byte("event: message_stop")):
 			done = true
 		}
 	}
@@ -132,6 +139,18 @@ func chat(prompt string, stream bool) func(int) []byte {
 		map[string]any{"role": "system", "content": "You are a helpful assistant."},
 		map[string]any{"role": "user", "content": prompt},
 	}})
+	if err != nil {
+		panic(err)
+	}
+	return func(int) []byte { return b }
+}
+
+// messageAsked is the small request of chat, to the Messages endpoint.
+func messageAsked(prompt string, stream bool) func(int) []byte {
+	b, err := json.Marshal(map[string]any{"model": "demo", "stream": stream, "max_tokens": 1000,
+		"system":   "You are a helpful assistant.",
+		"messages": []any{map[string]any{"role": "user", "content": prompt}},
+	})
 	if err != nil {
 		panic(err)
 	}

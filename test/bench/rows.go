@@ -33,8 +33,8 @@ func (b *bench) codingPrompt(ctx context.Context) error {
 		load
 	}{
 		{"", 10, load{body: coding()}},
-		{" to /v1/responses", 10, load{body: codingResponse(false), responses: true}},
-		{" to /v1/responses, stored", 0, load{body: codingResponse(true), responses: true}},
+		{" to /v1/responses", 10, load{body: codingResponse(false), path: responsesPath}},
+		{" to /v1/responses, stored", 0, load{body: codingResponse(true), path: responsesPath}},
 	} {
 		if err := b.with(ctx, 1, func(d *daemon) error {
 			return b.codingPrompts(ctx, d, p.load, p.what,
