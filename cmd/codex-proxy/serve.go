@@ -24,9 +24,9 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "serve", Short: "the HTTP daemon (codex-proxy.service)",
 		Long: `
-Serves the OpenAI API until SIGTERM or SIGINT, which drain: turns in flight are
-finished, for up to drain_timeout. A second one cuts them off. SIGHUP and
-codex-proxy reload hand over to a new process of the installed program without
+Serves the OpenAI API, and Anthropic's Messages API, until SIGTERM or SIGINT,
+which drain: turns in flight are finished, for up to drain_timeout. A second one
+cuts them off. SIGHUP and codex-proxy reload hand over to a new process of the installed program without
 losing a request; without systemd they are refused. Run by codex-proxy.service.
 
 Where systemd has no growing restart delays (before 254), it first waits for what

@@ -12,7 +12,7 @@ var proxyBook = book{
 	program:    "codex-proxy",
 	sources:    []string{"./cmd/codex-proxy", "./cmd/codex-proxy-traces"},
 	summary:    "OpenAI-compatible endpoint in front of codex workers",
-	description: "codex-proxy serves the OpenAI API in front of codex app-server. " +
+	description: "codex-proxy serves the OpenAI API, and Anthropic's Messages API, in front of codex app-server. " +
 		"Each worker is a systemd unit of its own, which systemd watches and restarts; readiness follows the real handshake with the worker. " +
 		strong + "systemctl start codex-proxy" + plain + " starts everything.",
 	seeAlso: []string{"codex-proxy.toml(5)", "codex-worker.toml(5)", "codex-dependency.toml(5)", "codex-proxy.service(8)",

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -103,5 +105,40 @@ func TestAliasPatternsInLists(t *testing.T) {
 	for path, status := range map[string]int{"claude-sonnet-4-5": 200, "lost-1": 404, "claude": 404} {
 		resp := r.do(t, http.MethodGet, "/v1/models/"+path, "", "Authorization", "Bearer "+secrets[0])
 		assert.Equal(t, status, resp.StatusCode, path)
+	}
+}
+
+// The effort of an alias counts before the one that a message wants, as Claude Code names one in
+// each request; without one, a message gets the highest effort up to its own that the model has.
+func TestAliasesOfMessages(t *testing.T) {
+	asked := make(chan appservertest.Request, 1)
+	worker := &appservertest.Server{Handler: func(ctx context.Context, turn *appservertest.Turn) error {
+		asked <- turn.Request
+		return appservertest.Reply("x")(ctx, turn)
+	}}
+	worker.Models = catalogue() // each with the efforts low, medium and high
+	r := newRig(t, worker, func(o *options) { o.Aliases = somePatterns })
+	for _, tc := range []struct{ model, wanted, ran, with, ignored string }{
+		{"claude-sonnet-5", `"output_config":{"effort":"medium"}`, "gpt-5", "medium", ""},
+		{"claude-sonnet-5", `"output_config":{"effort":"max"}`, "gpt-5", "high", "output_config.effort"},
+		{"claude-sonnet-5", `"thinking":{"type":"enabled","budget_tokens":20000}`, "gpt-5", "high", ""},
+		{"claude-haiku-5", `"thinking":{"type":"adaptive"},"output_config":{"effort":"high"}`, "gpt-5-mini", "low",
+			"output_config.effort"},
+		{"claude-haiku-5", `"thinking":{"type":"enabled","budget_tokens":20000}`, "gpt-5-mini", "low",
+			"thinking.budget_tokens"},
+		{"claude-haiku-5", `"output_config":{"effort":"low"}`, "gpt-5-mini", "low", ""},
+		{"claude-haiku-5", `"stream":false`, "gpt-5-mini", "low", ""},
+	} {
+		t.Run(tc.model+" "+tc.wanted, func(t *testing.T) {
+			resp := r.do(t, http.MethodPost, "/v1/messages", fmt.Sprintf(
+				`{%s,"model":%q,"max_tokens":9,"messages":[{"role":"user","content":"hi"}]}`, tc.wanted, tc.model))
+			answer := text(t, resp)
+			require.Equal(t, http.StatusOK, resp.StatusCode, answer)
+			assert.Contains(t, answer, fmt.Sprintf(`"model":%q`, tc.model))
+			got := received(t, asked)
+			assert.Equal(t, []string{tc.ran, tc.with}, []string{got.Model, got.Effort})
+			ignored := strings.Split(resp.Header.Get("X-Codex-Ignored-Params"), ", ")
+			assert.Equal(t, tc.ignored != "", slices.Contains(ignored, tc.ignored), ignored)
+		})
 	}
 }

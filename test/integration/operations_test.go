@@ -26,9 +26,12 @@ func TestOperationsManual(t *testing.T) { bothSuites(t, testOperationsManual) }
 func testOperationsManual(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
 	b.start()
-	request := manual.Open(t, "docs/api.md").Commands()
-	require.Len(t, request, 1)
-	assert.Contains(t, b.MustRun(t, "sh", "-ec", strings.Replace(request[0], "MODEL", model, 1)), "\ndata: [DONE]\n")
+	requests := manual.Open(t, "docs/api.md").Commands()
+	ends := []string{"\ndata: [DONE]\n", "\nevent: message_stop\n"}
+	require.Len(t, requests, len(ends))
+	for i, end := range ends {
+		assert.Contains(t, b.MustRun(t, "sh", "-ec", strings.Replace(requests[i], "MODEL", model, 1)), end)
+	}
 	b.follow(manual.Open(t, "docs/operations.md"))
 	assert.Contains(t, b.MustRun(t, "codex-proxy", "status"), "ready (ready) since ")
 	drain := b.show(workerUnit, "ExecStop")["ExecStop"]
