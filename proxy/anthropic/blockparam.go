@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -91,11 +92,12 @@ type blockReader struct {
 	images  int
 	role    string
 	blocks  []BlockParam // of the message
+	pdf     string       // path of the first PDF in the message, beside the results of tools; empty: none
 }
 
 // content reads a string or a list of blocks.
 func (r *blockReader) content(c content, at, role string) ([]BlockParam, error) {
-	r.role, r.blocks = role, nil
+	r.role, r.blocks, r.pdf = role, nil, ""
 	switch {
 	case !c.set:
 		return nil, required(at)
@@ -111,11 +113,17 @@ func (r *blockReader) content(c content, at, role string) ([]BlockParam, error) 
 			return nil, under(at, relative(at, openai.DecodeError(err)))
 		}
 	}
-	if len(r.blocks) == 0 && role == roleUser {
+	switch {
+	case len(r.blocks) == 0 && role == roleUser:
 		return nil, invalid(at, "user messages must have non-empty content")
+	case r.pdf != "" && !slices.ContainsFunc(r.blocks, isResult):
+		return nil, unsupported(r.pdf,
+			r.pdf+": PDFs are not read; send the text of the document, or images of its pages")
 	}
 	return r.blocks, nil
 }
+
+func isResult(b BlockParam) bool { return b.Type == BlockToolResult }
 
 // relative takes the place at off the path of an error.
 func relative(at string, err error) error {
@@ -180,28 +188,27 @@ func (r *blockReader) block(b *rawBlock, at string) error {
 	case BlockToolResult:
 		return r.toolResult(b, at)
 	case "compaction":
-		r.parts(b.Content.parts, at)
+		return r.parts(b.Content.read(at))
 	default:
-		parts, err := b.parts(at)
-		if err != nil {
-			return err
+		if b.Source.isPDF() && b.Type == "document" {
+			r.pdf = cmp.Or(r.pdf, at+".source")
 		}
-		r.parts(parts, "")
+		return r.parts(b.parts(at))
 	}
 	return nil
 }
 
 // parts adds parts of the user as blocks.
-func (r *blockReader) parts(parts []openai.Part, at string) {
+func (r *blockReader) parts(parts []openai.Part, err error) error {
 	for _, p := range parts {
-		switch place := strings.Trim(at+"."+p.At, "."); {
-		case p.Image != nil:
-			r.images++
-			r.blocks = append(r.blocks, BlockParam{Type: BlockImage, At: place, Image: p.Image})
-		default:
-			r.text(place, p.Text)
+		if p.Image == nil {
+			r.text(p.At, p.Text)
+			continue
 		}
+		r.images++
+		r.blocks = append(r.blocks, BlockParam{Type: BlockImage, At: p.At, Image: p.Image})
 	}
+	return err
 }
 
 func (r *blockReader) thinking(at, text, signature string) {
@@ -235,10 +242,12 @@ func (r *blockReader) toolResult(b *rawBlock, at string) error {
 	if b.ToolUseID == "" {
 		return required(at + ".tool_use_id")
 	}
-	parts := b.Content.parts
-	for i := range parts {
-		parts[i].At = at + "." + parts[i].At
-		if parts[i].Image != nil {
+	parts, err := b.Content.read(at)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if p.Image != nil {
 			r.images++
 		}
 	}

@@ -210,7 +210,7 @@ func (b *Builder) End(stop Stop, usage *openai.Usage) []Event {
 	if usage != nil {
 		b.message.Usage = UsageOf(usage)
 	}
-	b.add(Event{Type: EventMessageDelta, Stop: stop, Usage: b.message.Usage.ofEnd()}, Event{Type: EventMessageStop})
+	b.add(Event{Type: EventMessageDelta, Stop: &stop, Usage: b.message.Usage.ofEnd()}, Event{Type: EventMessageStop})
 	return b.events
 }
 

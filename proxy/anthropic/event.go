@@ -30,18 +30,18 @@ type Event struct {
 	Text    string    // of it
 	Block   *Block    // of a content_block_start
 	Message *Message  // of a message_start
-	Stop    Stop      // of a message_delta
+	Stop    *Stop     // of a message_delta
 	Usage   *Usage    // likewise
 }
 
-// deltaKind is the kind of a delta: its type and the name of its member.
-type deltaKind struct{ name, member string }
+// deltaKind is the kind of a delta: its JSON up to its text, behind the index of its block.
+type deltaKind string
 
-var (
-	deltaText      = deltaKind{"text_delta", "text"}
-	deltaThinking  = deltaKind{"thinking_delta", "thinking"}
-	deltaSignature = deltaKind{"signature_delta", "signature"}
-	deltaInput     = deltaKind{"input_json_delta", "partial_json"}
+const (
+	deltaText      deltaKind = `,"delta":{"type":"text_delta","text":`
+	deltaThinking  deltaKind = `,"delta":{"type":"thinking_delta","thinking":`
+	deltaSignature deltaKind = `,"delta":{"type":"signature_delta","signature":`
+	deltaInput     deltaKind = `,"delta":{"type":"input_json_delta","partial_json":`
 )
 
 // EventWriter writes the events of one stream as server-sent events. One goroutine may use it.
@@ -70,10 +70,11 @@ const longBuffer = 64 << 10
 
 // append appends the event. The deltas, by far the most events, are encoded by hand.
 func (e *Event) append(b []byte) ([]byte, error) {
+	if e.Type == EventBlockDelta {
+		return e.appendDelta(b), nil
+	}
 	b = append(append(append(b, "event: "...), e.Type...), "\ndata: "...)
 	switch e.Type {
-	case EventBlockDelta:
-		return e.appendDelta(b), nil
 	case EventMessageStop, EventPing:
 		return append(append(append(b, `{"type":"`...), e.Type...), "\"}\n\n"...), nil
 	case EventBlockStop:
@@ -85,10 +86,8 @@ func (e *Event) append(b []byte) ([]byte, error) {
 }
 
 func (e *Event) appendDelta(b []byte) []byte {
-	b = append(b, `{"type":"content_block_delta","index":`...)
-	b = strconv.AppendInt(b, int64(e.Index), 10)
-	b = append(append(b, `,"delta":{"type":"`...), e.Delta.name...)
-	b = append(append(append(b, `","`...), e.Delta.member...), `":`...)
+	b = append(b, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":"...)
+	b = append(strconv.AppendInt(b, int64(e.Index), 10), e.Delta...)
 	b, _ = jsontext.AppendQuote(b, e.Text) // its error only reports bytes that are not UTF-8, which it has replaced
 	return append(b, "}}\n\n"...)
 }

@@ -113,7 +113,7 @@ func (r *blockReader) message(raw *rawMessage, at string) (m MessageParam, err e
 func resultsFirst(blocks []BlockParam) []BlockParam {
 	after := false
 	for _, b := range blocks {
-		result := b.Type == BlockToolResult
+		result := isResult(b)
 		if result && after {
 			slices.SortStableFunc(blocks, func(a, b BlockParam) int { return rank(a) - rank(b) })
 			break
@@ -124,7 +124,7 @@ func resultsFirst(blocks []BlockParam) []BlockParam {
 }
 
 func rank(b BlockParam) int {
-	if b.Type == BlockToolResult {
+	if isResult(b) {
 		return 0
 	}
 	return 1

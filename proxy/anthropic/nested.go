@@ -11,8 +11,19 @@ import (
 )
 
 // nested is the content of a block: text, or blocks of the user. The paths of its parts are relative to the block that
-// holds it.
-type nested struct{ parts []openai.Part }
+// holds it. Its error counts only in a block whose content is read: a record of a server's tool holds anything.
+type nested struct {
+	parts []openai.Part
+	err   error
+}
+
+// read returns the parts, with paths below the block at.
+func (n *nested) read(at string) ([]openai.Part, error) {
+	for i := range n.parts {
+		n.parts[i].At = at + "." + n.parts[i].At
+	}
+	return n.parts, under(at, n.err)
+}
 
 // UnmarshalJSONFrom accepts both forms. Of the results of server tools, it accepts an object.
 func (n *nested) UnmarshalJSONFrom(from *jsontext.Decoder) error {
@@ -24,12 +35,12 @@ func (n *nested) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 		return err
 	case '[':
 		return under("content", eachBlock(from, func(at string, b *rawBlock) error {
-			parts, err := b.parts(at)
-			for i := range parts {
-				parts[i].At = "content." + parts[i].At
+			if n.err != nil {
+				return nil
 			}
-			n.parts = append(n.parts, parts...)
-			return err
+			parts, err := b.parts("content." + at)
+			n.parts, n.err = append(n.parts, parts...), err
+			return nil
 		}))
 	default:
 		return from.SkipValue()
@@ -52,7 +63,8 @@ func (b *rawBlock) parts(at string) ([]openai.Part, error) {
 		return b.document(at)
 	case "search_result":
 		head := fmt.Sprintf("[search result: %s, %s]\n", oneLine(b.Title), oneLine(b.Source.text))
-		return framed(at, head, b.Content.parts, "\n[end of the search result]"), nil
+		parts, err := b.Content.read(at)
+		return framed(at, head, parts, "\n[end of the search result]"), err
 	case "tool_reference":
 		return []openai.Part{{Text: fmt.Sprintf("The tool %s can be called.", wireName(b.ToolName)), At: at}}, nil
 	}
@@ -87,11 +99,7 @@ func framed(at, head string, parts []openai.Part, tail string) []openai.Part {
 	}
 	list := make([]openai.Part, 0, len(parts)+2)
 	list = append(list, openai.Part{Text: head, At: at})
-	for _, p := range parts {
-		p.At = at + ".source." + p.At
-		list = append(list, p)
-	}
-	return append(list, openai.Part{Text: tail, At: at})
+	return append(append(list, parts...), openai.Part{Text: tail, At: at})
 }
 
 // oneLine is a title without line breaks, of at most 500 bytes.

@@ -132,6 +132,33 @@ func TestConversation(t *testing.T) {
 	assert.Equal(t, "system", req.Messages[3].Role)
 }
 
+// A tool of the client can read a PDF at any time: the conversation goes on, and the model knows why it has no text.
+func TestPDFsOfTools(t *testing.T) {
+	const pdf = `{"type":"document","title":"a.pdf","source":{"type":"base64","media_type":"application/pdf","data":"JVBE"}}`
+	const words = "[document: a.pdf]\n" + notRead + "\n[end of the document: a.pdf]"
+	before := user(`"x"`) + "," + assistant(`[`+use+`]`) + ","
+	req := decoded(t, messages(before+user(`[`+result+`,`+pdf+`]`)))
+	assert.Equal(t, words, req.Messages[2].Blocks[1].Text)
+	req = decoded(t, messages(before+user(`[{"type":"tool_result","tool_use_id":"toolu_1","content":[`+pdf+`]}]`)))
+	assert.Equal(t, words, req.Messages[2].Blocks[0].Parts[0].Text)
+}
+
+// What Anthropic's servers have done is in the text of the model, too.
+func TestRecordsOfServers(t *testing.T) {
+	req := decoded(t, messages(user(`"x"`)+","+assistant(`[
+		{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"q"}},
+		{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[{"type":"web_search_result","url":"u",
+			"title":"t","encrypted_content":"e","page_age":null}]},
+		{"type":"web_fetch_tool_result","tool_use_id":"s","content":{"type":"web_fetch_result","url":"u","content":
+			{"type":"document","source":{"type":"text","media_type":"text/plain","data":"d"}}}},
+		{"type":"text","text":"found","citations":[{"type":"web_search_result_location","url":"u","title":"t",
+			"encrypted_index":"e","cited_text":"c"}]}]`)+","+user(`"y"`)))
+	assert.Equal(t, []string{"max_tokens", "messages.server_tool_use", "messages.web_fetch_tool_result",
+		"messages.web_search_tool_result"}, req.Ignored)
+	require.Len(t, req.Messages[1].Blocks, 1)
+	assert.Equal(t, "found", req.Messages[1].Blocks[0].Text)
+}
+
 func TestToolResults(t *testing.T) {
 	for content, want := range map[string][]string{
 		`"content":"done"`: {"done"},

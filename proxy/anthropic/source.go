@@ -98,18 +98,26 @@ func (s *source) image(at string) ([]openai.Part, error) {
 	return []openai.Part{{Image: image, At: at}}, err
 }
 
-// document is the text of a source. The paths of its parts are relative to the source.
+// notRead stands for a PDF that a tool of the client has read: the model can help itself, and the conversation goes on.
+// A PDF that no tool has read is refused; see blockReader.content.
+const notRead = "(This document is a PDF, which cannot be read here. " +
+	"Get its text with another tool, such as pdftotext, or images of its pages.)"
+
+// document is the text of a source.
 func (s *source) document(at string) ([]openai.Part, error) {
 	switch s.Type {
 	case "text":
-		return []openai.Part{{Text: s.Data.plain()}}, nil
+		return []openai.Part{{Text: s.Data.plain(), At: at}}, nil
 	case "content":
-		return s.Content.parts, nil
+		return s.Content.read(at)
 	case "base64", "url":
-		return nil, unsupported(at, at+": PDFs are not read; send the text of the document, or images of its pages")
+		return []openai.Part{{Text: notRead, At: at}}, nil
 	}
 	return nil, s.unknown(at)
 }
+
+// isPDF reports whether the source of a document is a PDF.
+func (s *source) isPDF() bool { return s.Type == "base64" || s.Type == "url" }
 
 func (s *source) unknown(at string) error {
 	switch s.Type {
