@@ -3,17 +3,25 @@ package stored
 import (
 	"context"
 	"database/sql"
+	"errors"
 )
 
-// Delete deletes a response; those that continue it cannot be continued then.
+// Delete deletes a response; those that continue it cannot be continued then. A response in flight is cancelled.
 func (s *Store) Delete(ctx context.Context, owner, id string) error {
-	return explain("a response", s.write(ctx, func(tx *sql.Tx) error {
+	err := explain("a response", s.write(ctx, func(tx *sql.Tx) error {
 		found, err := remove(ctx, tx, owner, id)
 		if err == nil && !found {
 			err = ErrNotFound
 		}
 		return err
 	}))
+	if errors.Is(err, ErrNotFound) {
+		return s.order(ctx, owner, id, deleted)
+	}
+	if err == nil {
+		err = s.Events.Remove(id) // the sweep removes its row
+	}
+	return err
 }
 
 // remove deletes a response and breaks the chains behind it.

@@ -87,6 +87,9 @@ func (s *Store) sweep(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
+	if err := s.removeLogs(ctx); err != nil {
+		return err
+	}
 	return s.truncateJournal(ctx)
 }
 

@@ -102,7 +102,7 @@ const chain = `WITH RECURSIVE chain (id, depth) AS (
 // tools.
 func whole(ctx context.Context, tx *sql.Tx, owner, id string) (size int64, err error) {
 	var found, missing int
-	err = tx.QueryRowContext(ctx, chain+`SELECT COUNT(links.id), SUM(links.id IS NULL), IFNULL(SUM(size), 0)
+	err = tx.QueryRowContext(ctx, chain+`SELECT COUNT(links.id), SUM(links.id IS NULL OR broken), IFNULL(SUM(size), 0)
 		FROM chain LEFT JOIN links ON links.id = chain.id AND owner = ?`,
 		id, owner, owner).Scan(&found, &missing, &size)
 	switch {

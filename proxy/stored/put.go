@@ -14,7 +14,7 @@ import (
 // length of the chain does not matter to its cost.
 func (s *Store) Put(ctx context.Context, r Response) error {
 	if r.size() > s.Limits.Bytes {
-		return fmt.Errorf("cannot store a response: %w", errNoRoom)
+		return fmt.Errorf("cannot store a response: %w", ErrNoRoom)
 	}
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
@@ -40,13 +40,18 @@ func (r *Response) size() int64 {
 			size += len(item.JSON)
 		}
 	}
-	return int64(size)
+	return int64(size) + r.Log
 }
 
 func insert(ctx context.Context, tx *sql.Tx, r Response, now time.Time) error {
 	if _, err := tx.ExecContext(ctx, `INSERT INTO responses VALUES (?, ?, NULLIF(?, ''), ?, ?, ?, ?)`,
 		r.ID, r.Owner, r.Previous, r.Worker, now.UnixMilli(), r.size(), r.Object); err != nil {
 		return err
+	}
+	if r.Log > 0 { // a log is no part of the conversation
+		if _, err := tx.ExecContext(ctx, `UPDATE links SET size = size - ? WHERE id = ?`, r.Log, r.ID); err != nil {
+			return err
+		}
 	}
 	item, err := tx.PrepareContext(ctx, `INSERT INTO items VALUES (?, ?, ?, ?, ?)`)
 	if err != nil {

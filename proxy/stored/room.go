@@ -31,7 +31,7 @@ func (s *Store) makeRoom(ctx context.Context, tx *sql.Tx, r Response, until time
 			ORDER BY next > 0, used LIMIT 1`,
 			r.ID, count > s.Limits.Count, r.Owner).Scan(&owner, &id)
 		if errors.Is(err, sql.ErrNoRows) {
-			err = errNoRoom
+			err = ErrNoRoom
 		}
 		if err != nil {
 			return false, err

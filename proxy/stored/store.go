@@ -10,12 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"codex-proxy/internal/sqlite"
+	"codex-proxy/proxy/eventlog"
 )
 
 // The reasons why a response or an item cannot be read.
@@ -32,7 +34,8 @@ var (
 	// ErrUnavailable means that the file could not be opened yet, as on a full disk.
 	ErrUnavailable = errors.New("the database of responses cannot be opened")
 
-	errNoRoom = errors.New("it is too large for the limit of all responses together (response_storage)")
+	// ErrNoRoom means that a response is larger than all together may be.
+	ErrNoRoom = errors.New("it is too large for the limit of all responses together (response_storage)")
 )
 
 // MaxHistory bounds the items of a chain, in bytes; codex accepts messages of up to
@@ -55,6 +58,7 @@ type Response struct {
 	Object    []byte // JSON, as it was sent
 	Input     []Item // without the input of the responses before it
 	Output    []Item
+	Log       int64 // bytes of the log of its events, which count for it
 }
 
 // Item is one item of input or output.
@@ -77,6 +81,8 @@ type Settings struct {
 // ErrUnavailable.
 type Store struct {
 	Settings
+	// Events are the logs of streamed background responses.
+	Events *eventlog.Logs
 
 	failures prometheus.Counter
 	opened   atomic.Pointer[file]
@@ -96,12 +102,18 @@ func Check(ctx context.Context, path string) error { return sqlite.Check(ctx, pa
 
 // New builds a store and registers its metrics. Open opens the file.
 func New(s Settings) *Store {
-	return &Store{Settings: s, failures: newFailures(s.Registry)}
+	events := eventlog.New(filepath.Join(filepath.Dir(s.Path), EventsDirectory), s.Limits.Bytes/logsPart)
+	return &Store{Settings: s, Events: events, failures: newFailures(s.Registry)}
 }
 
 // Open opens the file, and creates it if need be. If it fails, Run tries again.
 func (s *Store) Open(ctx context.Context) error {
 	f, err := openFile(ctx, s.Path)
+	if err == nil {
+		if err = s.Events.Open(); err != nil {
+			_ = f.close()
+		}
+	}
 	if err != nil {
 		s.failures.Inc()
 		return fmt.Errorf("cannot store responses: %w", err)
@@ -115,9 +127,11 @@ func openFile(ctx context.Context, path string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := link(ctx, db); err != nil {
-		_ = db.Close()
-		return nil, fmt.Errorf("cannot use %s: %w", path, err)
+	for _, add := range []func(context.Context, *sql.DB) error{link, addInFlight} {
+		if err := add(ctx, db); err != nil {
+			_ = db.Close()
+			return nil, fmt.Errorf("cannot use %s: %w", path, err)
+		}
 	}
 	reads, err := sqlite.Readers(path)
 	if err != nil {
@@ -133,8 +147,11 @@ func (s *Store) Close() error {
 	if f == nil {
 		return nil
 	}
-	return errors.Join(f.reads.Close(), f.db.Close())
+	s.Events.Close()
+	return f.close()
 }
+
+func (f *file) close() error { return errors.Join(f.reads.Close(), f.db.Close()) }
 
 // write runs f in a transaction that writes.
 func (s *Store) write(ctx context.Context, f func(*sql.Tx) error) error {
@@ -161,7 +178,7 @@ func (s *Store) read(ctx context.Context, f func(*sql.Tx) error) error {
 // expected reports whether an error is no fault of the file.
 func expected(err error) bool {
 	for _, known := range []error{
-		ErrNotFound, ErrBroken, ErrTooLong, ErrUnavailable, errNoRoom, sql.ErrNoRows, context.Canceled,
+		ErrNotFound, ErrBroken, ErrTooLong, ErrUnavailable, ErrNoRoom, sql.ErrNoRows, context.Canceled,
 	} {
 		if errors.Is(err, known) {
 			return true

@@ -203,10 +203,10 @@ func TestStoreIsShared(t *testing.T) {
 		theirs.Owner = "bob"
 		require.NoError(t, s.Put(ctx, theirs))
 		require.NoError(t, s.Put(ctx, response("a0", "")))
-		assert.ErrorIs(t, s.Put(ctx, large("a1")), errNoRoom, "beside the responses of another owner")
+		assert.ErrorIs(t, s.Put(ctx, large("a1")), ErrNoRoom, "beside the responses of another owner")
 		huge := large("a2")
 		huge.Object = append(huge.Object, make([]byte, 2*one)...)
-		assert.ErrorIs(t, s.Put(ctx, huge), errNoRoom, "alone")
+		assert.ErrorIs(t, s.Put(ctx, huge), ErrNoRoom, "alone")
 		there(s, "bob", "b0")
 		there(s, "ann", "a0")
 	})

@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"golang.org/x/sys/unix"
+
+	"codex-proxy/internal/filewatch"
 )
 
 // A Follower waits for more of a log that is written. It belongs to the goroutine of its Reader:
@@ -23,14 +25,14 @@ import (
 type Follower struct {
 	reader  *Reader
 	watcher *Watcher
-	watch   *watch
+	watch   *filewatch.Watch
 	ended   <-chan struct{}
 }
 
 // Follow returns a Follower of what the Reader reads. The channel ended is closed when the writing process has ended,
 // and with it the log. The caller closes the Follower.
 func (w *Watcher) Follow(r *Reader, ended <-chan struct{}) (*Follower, error) {
-	watch, err := w.add(fmt.Sprintf("/proc/self/fd/%d", r.index.Fd()), unix.IN_MODIFY)
+	watch, err := w.Add(fmt.Sprintf("/proc/self/fd/%d", r.index.Fd()), unix.IN_MODIFY)
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch the log %s: %w", r.index.Name(), err)
 	}
@@ -38,7 +40,7 @@ func (w *Watcher) Follow(r *Reader, ended <-chan struct{}) (*Follower, error) {
 }
 
 // Close releases the watch. The Reader stays open.
-func (f *Follower) Close() { f.watcher.remove(f.watch) }
+func (f *Follower) Close() { f.watcher.Remove(f.watch) }
 
 // Wait returns nil when the Reader should be read again, io.EOF when the log has ended and the Reader was read since,
 // and the cause of ctx when that is done.
@@ -49,7 +51,7 @@ func (f *Follower) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-f.watch.written:
+	case <-f.watch.Changed():
 	case <-f.ended:
 		f.reader.Complete()
 	}

@@ -1,0 +1,4 @@
+package eventlog
+
+// Path is the file of a log, or of the lock of a process.
+func (l *Logs) Path(id string) string { return l.path(id) }

@@ -1,0 +1,101 @@
+package stored
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io/fs"
+)
+
+// End makes the end of a response whose process has ended: of its object, and of a log with so many events.
+type End func(object []byte, sequence int) (ended, events []byte, err error)
+
+// EndAbandoned ends the background responses of processes that have ended, each once, however many processes call it. It
+// returns how many it has ended.
+func (s *Store) EndAbandoned(ctx context.Context, end End) (ended int, err error) {
+	var processes []string
+	err = s.read(ctx, func(tx *sql.Tx) error {
+		processes, err = texts(tx.QueryContext(ctx, `SELECT DISTINCT process FROM inflight`))
+		return err
+	})
+	for _, process := range processes {
+		if s.Events.Alive(process) {
+			continue
+		}
+		n, err := s.endProcess(ctx, process, end)
+		if ended += n; err != nil {
+			return ended, err
+		}
+		s.Events.Forget(process)
+	}
+	return ended, explain("responses in flight", err)
+}
+
+// endProcess ends the responses of one process.
+func (s *Store) endProcess(ctx context.Context, process string, end End) (ended int, err error) {
+	for {
+		var id string
+		err := s.write(ctx, func(tx *sql.Tx) error {
+			if err := tx.QueryRowContext(ctx, `SELECT id FROM inflight WHERE process = ? LIMIT 1`, process).
+				Scan(&id); err != nil {
+				return err
+			}
+			return s.abandon(ctx, tx, process, id, end)
+		})
+		if errors.Is(err, sql.ErrNoRows) {
+			return ended, nil
+		}
+		if err != nil {
+			return ended, explain("a response in flight", err)
+		}
+		ended++
+	}
+}
+
+// abandon ends one response. Its input is not stored, so that it cannot be continued.
+func (s *Store) abandon(ctx context.Context, tx *sql.Tx, process, id string, end End) error {
+	r := Response{ID: id}
+	if err := tx.QueryRowContext(ctx, `SELECT owner, IFNULL(previous, ''), object FROM inflight WHERE id = ?`, id).
+		Scan(&r.Owner, &r.Previous, &r.Object); err != nil {
+		return err
+	}
+	left, err := leave(ctx, tx, id, process)
+	if err != nil {
+		return err
+	}
+	if !left {
+		return s.Events.Remove(id)
+	}
+	if err := s.endLog(ctx, tx, &r, end); err != nil {
+		return err
+	}
+	if err := s.conclude(ctx, tx, r); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE links SET broken = 1 WHERE id = ?`, id)
+	return err
+}
+
+// endLog ends the object of r, and its log, if it has one.
+func (s *Store) endLog(ctx context.Context, tx *sql.Tx, r *Response, end End) error {
+	var streamed bool
+	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM logs WHERE id = ?`, r.ID).Scan(&streamed); err != nil {
+		return err
+	}
+	begun := r.Object
+	if streamed {
+		size, err := s.Events.End(r.ID, func(sequence int) (events []byte, err error) {
+			r.Object, events, err = end(begun, sequence)
+			return events, err
+		})
+		if r.Log = size; !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM logs WHERE id = ?`, r.ID); err != nil {
+			return err
+		}
+	}
+	object, _, err := end(begun, 0)
+	r.Object = object
+	return err
+}

@@ -1,0 +1,63 @@
+package stored
+
+import (
+	"context"
+	"database/sql"
+)
+
+// EventsDirectory is the name of the directory of events in the state directory.
+const EventsDirectory = "events"
+
+// logsPart is the part of Limits.Bytes that the logs of responses in flight may have: one of so many. The log of a
+// stored response counts for the response.
+const logsPart = 4
+
+// Log is the state of the log of a response.
+type Log struct {
+	Process string // that writes it; empty: the response has ended
+	Size    int64  // of the whole log, once the response has ended
+}
+
+// Log finds the log of a streamed background response.
+func (s *Store) Log(ctx context.Context, owner, id string) (l Log, err error) {
+	err = s.read(ctx, func(tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT IFNULL(process, ''), IFNULL(size, 0) FROM logs LEFT JOIN inflight USING (id)
+			WHERE id = ? AND logs.owner = ? AND NOT gone AND IFNULL(cancelled, 0) < ?`,
+			id, owner, deleted).Scan(&l.Process, &l.Size)
+	})
+	return l, explain("the events of a response", err)
+}
+
+// LoseLog gives up the log of a response in flight of this process.
+func (s *Store) LoseLog(ctx context.Context, id string) error {
+	if err := s.write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM logs WHERE id = ?`, id)
+		return err
+	}); err != nil {
+		return err
+	}
+	return s.Events.Remove(id)
+}
+
+// removeLogs removes the logs of responses that are deleted.
+func (s *Store) removeLogs(ctx context.Context) error {
+	var ids []string
+	if err := s.read(ctx, func(tx *sql.Tx) (err error) {
+		ids, err = texts(tx.QueryContext(ctx, `SELECT id FROM logs WHERE gone`))
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := s.Events.Remove(id); err != nil {
+			return err
+		}
+		if err := s.write(ctx, func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `DELETE FROM logs WHERE id = ? AND gone`, id)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
