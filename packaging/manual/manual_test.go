@@ -270,4 +270,6 @@ func TestLicenses(t *testing.T) {
 	assert.Contains(t, text, "\ngithub.com/godbus/dbus/v5 v")
 	assert.Contains(t, text, "\nThe Go programming language\n")
 	assert.Contains(t, text, "GNU C Library")
+	assert.Contains(t, text, "\ndata of codex-proxy/proxy/tokens/o200k\n\nMIT License\n\nCopyright (c) 2022 OpenAI")
+	assert.NotContains(t, text, "\ndata of codex-proxy/proxy/tokens\n")
 }

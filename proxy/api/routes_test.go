@@ -42,6 +42,7 @@ func TestRoutes(t *testing.T) {
 		"GET /v1/responses/{id}":             proxy.Keyed,
 		"DELETE /v1/responses/{id}":          proxy.Keyed,
 		"POST /v1/responses/{id}/cancel":     proxy.Keyed,
+		"POST /v1/responses/input_tokens":    proxy.Keyed,
 		"GET /v1/responses/{id}/input_items": proxy.Keyed,
 		"POST /v1/messages":                  proxy.Keyed,
 		"* /v1/messages/batches":             proxy.Keyed,

@@ -23,7 +23,6 @@ var unserved = []struct {
 	{"/v1/moderations", true, "codex has no models for moderation; use a server of them"},
 	{"/v1/responses/compact", false,
 		"conversations are not compacted; send the items of the conversation that the model still needs"},
-	{"/v1/responses/input_tokens", false, "tokens are not counted before a turn; the usage of an answer has them"},
 }
 
 // unservedRoutes answer these paths, with any method. They need a key, as all paths of

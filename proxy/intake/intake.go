@@ -142,6 +142,9 @@ func (in *Intake) admitUndecoded(x *proxy.Exchange, w openai.Weight) error {
 // answered and logged.
 func (in *Intake) admit(x *proxy.Exchange, asked openai.Asked) error {
 	x.Model, x.Stream, x.HistoryField = *asked.Model, x.Stream || asked.Stream, asked.HistoryField
+	if x.Model == "" { // a decoder has allowed that: no turn runs
+		return x.Grant.Admit(int64(asked.Choices))
+	}
 	if !x.Grant.Allows(x.Model) {
 		return workers.ErrNoModel
 	}

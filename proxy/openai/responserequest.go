@@ -87,16 +87,24 @@ type rawText struct {
 // with status 400 that names the field at fault.
 func DecodeResponse(body []byte) (*ResponseRequest, error) {
 	var raw rawResponse
-	if err := decodeBody(body, &raw); err != nil {
+	if err := raw.decode(body); err != nil {
 		return nil, err
+	}
+	return raw.decoded()
+}
+
+// decode reads a body that came over HTTP.
+func (raw *rawResponse) decode(body []byte) error {
+	if err := decodeBody(body, raw); err != nil {
+		return err
 	}
 	switch {
 	case raw.Generate != nil:
-		return nil, Invalid("unknown_parameter", "generate", "generate is for WebSockets; leave it out")
+		return Invalid("unknown_parameter", "generate", "generate is for WebSockets; leave it out")
 	case raw.Type != "":
-		return nil, Invalid("unknown_parameter", "type", `unknown parameter "type"`)
+		return Invalid("unknown_parameter", "type", `unknown parameter "type"`)
 	}
-	return raw.decoded()
+	return nil
 }
 
 // DecodeResponseCreate is DecodeResponse for a message on a WebSocket.
@@ -109,7 +117,15 @@ func DecodeResponseCreate(message []byte) (*ResponseRequest, error) {
 }
 
 func (raw rawResponse) decoded() (*ResponseRequest, error) {
-	ignoredParams, err := checkParams(responseParams, raw.Others)
+	if err := checkModel(raw.Model); err != nil {
+		return nil, err
+	}
+	return raw.decodedBy(responseParams)
+}
+
+// decodedBy applies a table of parameters. The model may be missing.
+func (raw rawResponse) decodedBy(table params) (*ResponseRequest, error) {
+	ignoredParams, err := checkParams(table, raw.Others)
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +167,6 @@ func (raw rawResponse) checkScalars(req *ResponseRequest) error {
 		return Invalid("invalid_value", "service_tier", errServiceTier)
 	case !slices.Contains(verbosities, raw.Text.Verbosity):
 		return Invalid("invalid_value", "text.verbosity", "text.verbosity must be low, medium or high")
-	case raw.Model == "":
-		return Invalid("model_required", "model", "model is required; GET /v1/models lists what there is")
 	case len(raw.Model) > maxModelName:
 		return Invalid("invalid_value", "model", fmt.Sprintf("model must not be longer than %d bytes", maxModelName))
 	case !slices.Contains([]string{"", "disabled", "auto"}, raw.Truncation):

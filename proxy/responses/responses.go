@@ -46,6 +46,7 @@ func New(settings Settings) *Endpoint {
 func (e *Endpoint) Routes() []proxy.Route {
 	return []proxy.Route{
 		{Method: http.MethodPost, Path: "/v1/responses", Access: proxy.Keyed, Handler: e.create},
+		{Method: http.MethodPost, Path: "/v1/responses/input_tokens", Access: proxy.Keyed, Handler: e.inputTokens},
 		{Method: http.MethodGet, Path: "/v1/responses", Access: proxy.Keyed, Handler: e.upgrade},
 		{Method: http.MethodGet, Path: "/v1/responses/{id}", Access: proxy.Keyed, Handler: e.get},
 		{Method: http.MethodDelete, Path: "/v1/responses/{id}", Access: proxy.Keyed, Handler: e.delete},

@@ -24,8 +24,11 @@ const (
 	Text       Kind = "text"       // a whole completion of a prompt
 	TextChunk  Kind = "textchunk"  // of a streamed one
 	Response   Kind = "response"
-	Model      Kind = "model"
-	Error      Kind = "error" // {"error":{…}}
+	// InputTokens is the count of a response's input, Compaction a compacted conversation.
+	InputTokens Kind = "inputTokens"
+	Compaction  Kind = "compaction"
+	Model       Kind = "model"
+	Error       Kind = "error" // {"error":{…}}
 )
 
 // Schema holds the compiled schemas. It may be used from any goroutine.
@@ -51,7 +54,7 @@ func Compile() (*Schema, error) {
 	s := &Schema{kinds: map[Kind]*jsonschema.Schema{}, events: map[string]*jsonschema.Schema{},
 		messageEvents: map[string]*jsonschema.Schema{}}
 	var err error
-	for _, kind := range []Kind{Completion, Chunk, Text, TextChunk, Response, Model, Error} {
+	for _, kind := range []Kind{Completion, Chunk, Text, TextChunk, Response, InputTokens, Compaction, Model, Error} {
 		if s.kinds[kind], err = c.Compile(location + "#/definitions/Wire/properties/" + string(kind)); err != nil {
 			return nil, fmt.Errorf("cannot compile the schema of %s: %w", kind, err)
 		}

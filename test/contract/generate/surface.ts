@@ -71,6 +71,11 @@ type ServedTextChunk = Omit<OpenAI.Completion, "choices" | "usage"> & {
   usage?: OpenAI.CompletionUsage | null;
 };
 
+// The output of a compaction has the user's messages and one item, as the document says in words.
+type ServedCompaction = Omit<OpenAI.Responses.CompactedResponse, "output"> & {
+  output: (OpenAI.Responses.ResponseInputMessageItem | OpenAI.Responses.ResponseCompactionItem)[];
+};
+
 export interface Wire {
   completion: ServedCompletion;
   chunk: ServedChunk;
@@ -78,6 +83,8 @@ export interface Wire {
   textchunk: ServedTextChunk;
   response: ServedResponse;
   event: ServedEvent;
+  inputTokens: OpenAI.Responses.InputTokenCountResponse;
+  compaction: ServedCompaction;
   model: OpenAI.Model;
   error: { error: OpenAI.ErrorObject & { retryable?: true } };
 }

@@ -1,0 +1,37 @@
+package responses
+
+import (
+	"net/http"
+
+	"codex-proxy/internal/cause"
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/intake"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/tokens"
+)
+
+// inputTokens serves POST /v1/responses/input_tokens: it plans the turn of a response, and counts what the model would
+// get. No worker takes part.
+func (e *Endpoint) inputTokens(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, openai.DecodeInputTokens)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	job, err := e.newJob(ctx, x, req, nil)
+	if err != nil {
+		return err
+	}
+	planned, err := planTurn(req, job.conversation())
+	if err != nil {
+		return err
+	}
+	if err := x.Grant.Body.Add(ctx, tokens.Memory(&planned.turn)); err != nil {
+		return err
+	}
+	n, err := tokens.Turn(ctx, &planned.turn)
+	if err != nil {
+		return cause.Of(ctx, err)
+	}
+	return e.Answers.JSON(w, openai.InputTokens{Object: "response.input_tokens", InputTokens: n})
+}
