@@ -34,12 +34,27 @@ type Error struct {
 	Type      string
 	Message   string // the cause and the remedy
 	RequestID string
+
+	details *errorDetails
 }
 
 // ErrorOf is an error of the other APIs in Anthropic's form.
 func ErrorOf(e *openai.Error, requestID string) Error {
 	status, kind := kindOf(e.Status)
-	return Error{Status: status, Type: kind, Message: words(e), RequestID: requestID}
+	failed := Error{Status: status, Type: kind, Message: words(e), RequestID: requestID}
+	if e.Code == codeThread {
+		failed.details = &errorDetails{Code: e.Code}
+	}
+	return failed
+}
+
+// codeThread is the code of an error by which the tool runner of Anthropic's libraries notices that it has to send the
+// whole conversation with each request.
+const codeThread = "thread_unsupported_request"
+
+// errorDetails are the details of an error that programs recognise.
+type errorDetails struct {
+	Code string `json:"error_code"`
 }
 
 // kindOf is the status and the type for a status of the other APIs. That a service cannot be
@@ -89,11 +104,12 @@ func (e Error) MarshalJSON() ([]byte, error) {
 		Type      string    `json:"type"`
 		Error     errorBody `json:"error"`
 		RequestID string    `json:"request_id"`
-	}{"error", errorBody{e.Type, e.Message}, e.RequestID})
+	}{"error", errorBody{e.Type, e.Message, e.details}, e.RequestID})
 }
 
 // errorBody is the content of the envelope.
 type errorBody struct {
-	Type    string `json:"type"`
-	Message string `json:"message"`
+	Type    string        `json:"type"`
+	Message string        `json:"message"`
+	Details *errorDetails `json:"details,omitempty"`
 }

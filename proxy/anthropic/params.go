@@ -65,7 +65,9 @@ var params = map[string]struct {
 	"container":   {refused, "nothing runs on the server"},
 	"mcp_servers": {refused, "tools of servers are not served"},
 	"compaction":  {refused, "codex does not summarise a conversation here"},
-	"thread":      {refused, "no conversation is kept; send all messages"},
+	"thread": {refused,
+		"no conversation is kept: the error has the code thread_unsupported_request, after which the tool runner of " +
+			"Anthropic's libraries sends all messages by itself"},
 }
 
 // checkParams refuses the parameters that are refused or unknown, and returns the ignored ones. A null, false or empty
@@ -78,6 +80,8 @@ func checkParams(fields map[string]openai.ValuePrefix) (ignoredParams []string, 
 			name := openai.Clip(name)
 			return nil, openai.Invalid("unknown_parameter", name, name+": Extra inputs are not permitted")
 		case !fields[name].IsSet():
+		case name == "thread":
+			return nil, openai.Invalid(codeThread, name, "thread: no conversation is kept; send all messages, without thread")
 		case p.rule == refused:
 			return nil, unsupported(name, fmt.Sprintf("%s is not supported: %s; leave it out", name, p.why))
 		case p.rule == ignored:

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/proxy/openai"
+	"codex-proxy/test/contract"
 )
 
 // honouredValues are values of the parameters that have an effect.
@@ -40,7 +41,9 @@ func TestParametersFollowTheTable(t *testing.T) {
 		if p.rule == refused {
 			var refusal *openai.Error
 			require.ErrorAs(t, err, &refusal, name)
-			assert.Equal(t, "unsupported_parameter", refusal.Code, name)
+			if name != "thread" {
+				assert.Equal(t, "unsupported_parameter", refusal.Code, name)
+			}
 			assert.Equal(t, name, refusal.Param)
 			continue
 		}
@@ -59,4 +62,18 @@ func TestEmptyParameters(t *testing.T) {
 		require.NoError(t, err, name)
 		assert.Equal(t, []string{"max_tokens"}, req.Ignored, name)
 	}
+}
+
+// The tool runner of Anthropic's libraries begins a thread, and goes on without one after this error alone.
+// Source: @anthropic-ai/sdk, lib/internal/threads/ThreadState.
+func TestThreads(t *testing.T) {
+	_, err := DecodeMessage(body(t, `"thread":{"type":"create"}`))
+	var refusal *openai.Error
+	require.ErrorAs(t, err, &refusal)
+	data, err := ErrorOf(refusal, "req_1").MarshalJSON()
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"type":"error","error":{"type":"invalid_request_error",
+		"message":"thread: no conversation is kept; send all messages, without thread",
+		"details":{"error_code":"thread_unsupported_request"}},"request_id":"req_1"}`, string(data))
+	assert.NoError(t, schema(t).Check(contract.AnthropicError, data))
 }

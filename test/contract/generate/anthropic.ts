@@ -24,6 +24,11 @@ type ServedEvent =
 // Betas are members of requests that clients send before the library for everyone has them.
 type Request = Anthropic.Beta.Messages.MessageCreateParams;
 
+// The type lacks request_too_large, which the API reference has for 413, and details, which the libraries read.
+type ServedError = Omit<Anthropic.ErrorResponse, "error"> & {
+  error: (Anthropic.ErrorObject | { type: "request_too_large"; message: string }) & { details?: { error_code: string } };
+};
+
 export interface Wire {
   message: ServedMessage;
   event: ServedEvent;
@@ -31,5 +36,5 @@ export interface Wire {
   count: Anthropic.MessageTokensCount;
   model: Anthropic.ModelInfo;
   models: { data: Anthropic.ModelInfo[]; has_more: boolean; first_id: string | null; last_id: string | null };
-  error: Anthropic.ErrorResponse;
+  error: ServedError;
 }
