@@ -67,8 +67,10 @@ func forwardingNotAllowed(sign string) error {
 	}
 }
 
+// unauthorized names one header for the key: Claude Code replaces a message with the words
+// "x-api-key" by its own, such as a request to log in at Anthropic.
 func unauthorized(hint string) error {
-	return openai.Unauthorized("send a valid API key as Authorization: Bearer KEY or x-api-key: KEY" + hint)
+	return openai.Unauthorized("send a valid API key as Authorization: Bearer KEY" + hint)
 }
 
 // forwardingHeaders are the headers that a reverse proxy adds: RFC 7239, RFC 9110 7.6.3,

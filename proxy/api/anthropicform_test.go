@@ -45,7 +45,7 @@ func TestErrorsInAnthropicsForm(t *testing.T) {
 		kind, words        string
 	}{
 		"no key": {method: "GET", path: "/v1/models", header: anthropicVersion, status: 401,
-			kind: "authentication_error", words: "x-api-key"},
+			kind: "authentication_error", words: "Authorization: Bearer KEY"},
 		"no such path": {method: "GET", path: "/v1/complete", header: anthropicVersion, status: 404,
 			kind: "not_found_error", words: "/v1/messages"},
 		"wrong method": {method: "DELETE", path: "/v1/models", header: anthropicVersion, status: 405,
