@@ -66,21 +66,22 @@ func splitReasoning(raw json.RawMessage) (router routerFields, rest json.RawMess
 	return router, rest, nil
 }
 
-// apply returns the fields without effect.
+// apply returns the fields without effect. An effort counts before enabled: claude-code-router
+// sends an effort and "enabled": false together.
 func (f routerFields) apply(r *Reasoning) (ignored []string, err error) {
-	disabled := f.Enabled != nil && !*f.Enabled
+	off := f.Enabled != nil && !*f.Enabled
+	r.Disabled = off && (r.Effort == "" || r.Effort == "none")
+	if off && !r.Disabled {
+		ignored = append(ignored, "reasoning.enabled")
+	}
 	switch {
-	case disabled && r.Effort != "" && r.Effort != "none":
-		return nil, Invalid("invalid_value", "reasoning.enabled",
-			"reasoning.enabled is false and contradicts the effort; send one of them")
 	case f.MaxTokens != nil && *f.MaxTokens < 1:
 		return nil, Invalid("invalid_value", "reasoning.max_tokens", "reasoning.max_tokens must be at least 1")
 	case f.MaxTokens != nil:
-		ignored = []string{"reasoning.max_tokens"}
+		ignored = append(ignored, "reasoning.max_tokens")
 	}
-	r.Disabled = disabled
 	switch {
-	case f.Exclude || disabled:
+	case f.Exclude || off:
 		r.Summary = "none"
 	case f.Enabled != nil && r.Summary == "": // OpenRouter then sends the reasoning
 		r.Summary = "auto"
