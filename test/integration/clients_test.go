@@ -22,10 +22,15 @@ import (
 // clientsDir is the machine's directory of the npm clients and their cases.
 const clientsDir = "/opt/clients"
 
-// loudAlias is a model whose answers have the summary of their reasoning by default.
-const loudAlias = `[models.aliases]
-"loud" = { model = "` + model + `", summary = "auto" }
+const (
+	// claudeAliases are those of the page of Claude Code.
+	claudeAliases = `[models.aliases]
+"claude-*" = { model = "` + model + `" }
 `
+	// loudAlias is a model whose answers have the summary of their reasoning by default.
+	loudAlias = `"loud" = { model = "` + model + `", summary = "auto" }
+`
+)
 
 // clients is a bed with clients, whose service requires a key.
 type clients struct {
@@ -37,7 +42,7 @@ type clients struct {
 func newClients(t *testing.T) *clients {
 	t.Helper()
 	binds, node := nodeClients(t)
-	b := newBed(t, "trixie", realWorker+"models = [\"gpt-5.5\"]\n", loudAlias, binds...)
+	b := newBed(t, "trixie", realWorker+"models = [\"gpt-5.5\"]\n", claudeAliases+loudAlias, binds...)
 	key := trim(b.MustRun(t, "codex-proxy", "keys", "add", "clients"))
 	b.start()
 	return &clients{b, key, node}
@@ -92,7 +97,8 @@ func TestClients(t *testing.T) {
 	t.Run("openai-go", c.openaiGo)
 	t.Run("openai-go responses", c.openaiGoResponses)
 	t.Run("npm", func(t *testing.T) {
-		for _, cases := range []string{"*.test.mjs", "programs/qwen.test.mjs", "programs/opencode.test.mjs"} {
+		for _, cases := range []string{"*.test.mjs", "programs/qwen.test.mjs", "programs/opencode.test.mjs",
+			"programs/claude.test.mjs", "programs/router.test.mjs"} {
 			t.Run(cases, func(t *testing.T) {
 				t.Parallel()
 				assert.NoError(t, c.run(t, "--test", "--test-isolation=none", "--test-reporter=spec",
@@ -121,26 +127,33 @@ func (c *clients) writePages(t *testing.T) (programs []string) {
 	versions, err := os.ReadFile("../clients/package.json")
 	require.NoError(t, err)
 	ours := strings.NewReplacer("http://HOST:8787", base, "MODEL", "loud")
+	claude := manual.Open(t, "docs/clients/claude-code.md")
+	assert.Equal(t, claudeAliases, strings.ReplaceAll(claude.File("claude-code.toml"), "MODEL", model))
 	for _, p := range []struct {
-		page         *manual.Manual
-		client, file string
+		page   *manual.Manual
+		client string
+		files  []string
 	}{
-		{manual.Open(t, "docs/clients/genkit.md"), "genkit", "genkit.mjs"},
-		{manual.Open(t, "docs/clients/langchain-js.md"), "@langchain/openai", "langchain-js.mjs"},
-		{manual.Open(t, "docs/clients/openai-agents-js.md"), "@openai/agents", "openai-agents-js.mjs"},
-		{manual.Open(t, "docs/clients/openai-node.md"), "openai", "openai-node.mjs"},
-		{manual.Open(t, "docs/clients/opencode.md"), "opencode-linux-x64-baseline", "opencode.json"},
-		{manual.Open(t, "docs/clients/qwen-code.md"), "@qwen-code/qwen-code", ""},
-		{manual.Open(t, "docs/clients/vercel-ai-sdk.md"), "ai", "vercel-ai-sdk.mjs"},
+		{manual.Open(t, "docs/clients/anthropic-node.md"), "@anthropic-ai/sdk", []string{"anthropic-node.mjs"}},
+		{claude, "@anthropic-ai/claude-code-linux-x64", []string{"claude-code.json"}},
+		{manual.Open(t, "docs/clients/claude-code-router.md"), "@musistudio/claude-code-router",
+			[]string{"claude-code-router.json"}},
+		{manual.Open(t, "docs/clients/genkit.md"), "genkit", []string{"genkit.mjs"}},
+		{manual.Open(t, "docs/clients/langchain-js.md"), "@langchain/openai",
+			[]string{"langchain-js.mjs", "langchain-anthropic.mjs"}},
+		{manual.Open(t, "docs/clients/openai-agents-js.md"), "@openai/agents", []string{"openai-agents-js.mjs"}},
+		{manual.Open(t, "docs/clients/openai-node.md"), "openai", []string{"openai-node.mjs"}},
+		{manual.Open(t, "docs/clients/opencode.md"), "opencode-linux-x64-baseline", []string{"opencode.json"}},
+		{manual.Open(t, "docs/clients/qwen-code.md"), "@qwen-code/qwen-code", nil},
+		{manual.Open(t, "docs/clients/vercel-ai-sdk.md"), "ai", []string{"vercel-ai-sdk.mjs", "ai-sdk-anthropic.mjs"}},
 	} {
 		assert.Contains(t, string(versions), fmt.Sprintf("%q: %q", p.client, p.page.Tested()))
-		if p.file == "" {
-			continue
-		}
-		file := clientsDir + "/pages/" + p.file
-		require.NoError(t, c.WriteFile(file, []byte(ours.Replace(p.page.File(p.file))), 0o644))
-		if filepath.Ext(file) == ".mjs" {
-			programs = append(programs, file)
+		for _, name := range p.files {
+			file := clientsDir + "/pages/" + name
+			require.NoError(t, c.WriteFile(file, []byte(ours.Replace(p.page.File(name))), 0o644))
+			if filepath.Ext(file) == ".mjs" {
+				programs = append(programs, file)
+			}
 		}
 	}
 	return programs

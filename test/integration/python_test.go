@@ -29,6 +29,8 @@ var pythonClients = []struct{ cases, venv string }{
 	{"openai", "litellm"}, // openai-python 2
 	{"types", "newest"},
 	{"langchain", "newest"},
+	{"langchain_anthropic", "newest"},
+	{"anthropic", "newest"},
 	{"pydantic_ai", "newest"},
 	{"agents", "newest"},
 	{"llm", "newest"},
@@ -70,7 +72,7 @@ func newPython(t *testing.T) *python {
 	venvs := pythonVenvs(t)
 	cases, err := filepath.Abs("../clients/python/cases")
 	require.NoError(t, err)
-	b := newBed(t, newest, realWorker, "")
+	b := newBed(t, newest, realWorker, claudeAliases)
 	key := trim(b.MustRun(t, "codex-proxy", "keys", "add", "python"))
 	b.start()
 	p := &python{bed: b, venvs: venvs, cases: cases, key: key, examples: examples(t), alone: filepath.Join(t.TempDir(), "alone")}
@@ -118,14 +120,17 @@ func TestPython(t *testing.T) {
 // examples returns the lines to set of the clients' pages, by the names of the cases.
 func examples(t *testing.T) map[string]string {
 	t.Helper()
+	langchain := manual.Open(t, "docs/clients/langchain-python.md")
 	return map[string]string{
-		"openai":      manual.Open(t, "docs/clients/openai-python.md").File("example.py"),
-		"langchain":   manual.Open(t, "docs/clients/langchain-python.md").File("example.py"),
-		"pydantic_ai": manual.Open(t, "docs/clients/pydantic-ai.md").File("example.py"),
-		"agents":      manual.Open(t, "docs/clients/agents-sdk-python.md").File("example.py"),
-		"litellm":     manual.Open(t, "docs/clients/litellm.md").File("example.py"),
-		"llm":         manual.Open(t, "docs/clients/llm.md").File("extra-openai-models.yaml"),
-		"aider":       manual.Open(t, "docs/clients/aider.md").File("aider.conf.yml"),
+		"openai":              manual.Open(t, "docs/clients/openai-python.md").File("example.py"),
+		"langchain":           langchain.File("example.py"),
+		"langchain_anthropic": langchain.File("messages.py"),
+		"anthropic":           manual.Open(t, "docs/clients/anthropic-python.md").File("example.py"),
+		"pydantic_ai":         manual.Open(t, "docs/clients/pydantic-ai.md").File("example.py"),
+		"agents":              manual.Open(t, "docs/clients/agents-sdk-python.md").File("example.py"),
+		"litellm":             manual.Open(t, "docs/clients/litellm.md").File("example.py"),
+		"llm":                 manual.Open(t, "docs/clients/llm.md").File("extra-openai-models.yaml"),
+		"aider":               manual.Open(t, "docs/clients/aider.md").File("aider.conf.yml"),
 	}
 }
 
@@ -163,6 +168,7 @@ func (p *python) environment(home, venv string) []string {
 	return []string{
 		"PATH=" + filepath.Join(p.venvs, venv, "bin") + ":/usr/bin:/bin", "HOME=" + home, "LANG=C.UTF-8",
 		"PYTHONDONTWRITEBYTECODE=1", "OPENAI_BASE_URL=" + base + "/v1", "OPENAI_API_KEY=" + p.key,
+		"ANTHROPIC_BASE_URL=" + base, "ANTHROPIC_API_KEY=" + p.key, "CODEX_PROXY_KEY=" + p.key,
 		"BED_WORKER=http://" + bedAddr, "BED_ENDPOINT=http://" + modelAddr, "BED_ALONE=" + p.alone,
 		"BED_EXAMPLE=" + filepath.Join(home, "example"),
 		"LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_TELEMETRY=False", "OPENAI_AGENTS_DISABLE_TRACING=1",

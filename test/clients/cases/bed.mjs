@@ -1,6 +1,7 @@
 // What the cases share: the service and the scripted model endpoint behind it.
 // A prompt holds its answer, see package modelserver: [[text hello]].
 import assert from "node:assert/strict";
+import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 import { z } from "zod";
 
@@ -9,10 +10,14 @@ export const model = "gpt-test";
 export const thinker = "gpt-5.5";
 // loud is an alias whose answers have the summary of their reasoning by default.
 export const loud = "loud";
-export const baseURL = "http://127.0.0.1:8787/v1";
+// claude is the name of a model of Anthropic, which a pattern of the aliases maps.
+export const claude = "claude-test-5";
+export const origin = "http://127.0.0.1:8787";
+export const baseURL = `${origin}/v1`;
 const endpoint = "http://127.0.0.1:18080";
 
 export const client = (options = {}) => new OpenAI({ baseURL, apiKey: process.env.API_KEY, maxRetries: 0, timeout: 30_000, ...options });
+export const anthropic = (options = {}) => new Anthropic({ baseURL: origin, apiKey: process.env.API_KEY, maxRetries: 0, timeout: 30_000, ...options });
 
 const received = async (word) => {
   const { requests } = await (await fetch(`${endpoint}/_requests`)).json();

@@ -29,6 +29,8 @@ import urllib.request
 import pytest
 
 model = "gpt-test"
+# claude is the name of a model of Anthropic, which a pattern of the aliases maps.
+claude = "claude-test-5"
 base_url = os.environ["OPENAI_BASE_URL"]
 api_key = os.environ["OPENAI_API_KEY"]
 endpoint = os.environ["BED_ENDPOINT"]
