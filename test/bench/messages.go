@@ -2,20 +2,26 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
 // messages compares streams of the Messages endpoint with the same streams of chat, on one daemon: in each of many short
 // rounds, in either order, as the machine has faster and slower seconds.
 func (b *bench) messages(ctx context.Context) error {
-	prompt := askFrames(64, 0, len(frameText))
+	burst, paced := askFrames(64, 0, len(frameText)), askFrames(64, 2*time.Millisecond, len(frameText))
 	return b.with(ctx, 1, func(d *daemon) error {
-		for _, clients := range []int{1, 16} {
-			l := load{clients: clients, requests: 80 * clients / min(clients, 4), stream: true, body: chat(prompt, true)}
-			m := l
-			m.path, m.body = messagesPath, messageAsked(prompt, true)
-			if err := b.beside(ctx, d, fmt.Sprintf("stream of 64 frames at once, %d clients, ", clients), l, m); err != nil {
+		for _, row := range []struct {
+			what, prompt string
+			load
+		}{
+			{"at once, 1 client", burst, load{clients: 1, requests: 80}},
+			{"at once, 16 clients", burst, load{clients: 16, requests: 320}},
+			{"2 ms apart, 16 clients", paced, load{clients: 16, requests: 160}},
+		} {
+			chats, messages := row.load, row.load
+			chats.stream, chats.body = true, chat(row.prompt, true)
+			messages.stream, messages.path, messages.body = true, messagesPath, messageAsked(row.prompt, true)
+			if err := b.beside(ctx, d, "stream of 64 frames "+row.what+", ", chats, messages); err != nil {
 				return err
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"codex-proxy/test/contract"
 )
 
-// Answers of the real codex have OpenAI's form, by the schema and event by
+// Answers of the real codex have the form of OpenAI or of Anthropic, by the schema and event by
 // event; the fake worker of package proxy has the volume of such tests.
 func TestContract(t *testing.T) {
 	b := newBed(t, "trixie", realWorker, "")
@@ -46,7 +46,7 @@ func TestContract(t *testing.T) {
 			text:  "so",
 			calls: []string{`tool_7{"x":"é"}`, "tool_299{}"}, finish: "tool_calls"},
 	} {
-		for _, api := range []contract.API{contract.Chat, contract.Responses} {
+		for _, api := range []contract.API{contract.Chat, contract.Responses, contract.Messages} {
 			for _, stream := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/stream %t", tc.name, api.Name, stream), func(t *testing.T) {
 					q := contract.Question{Model: model, Prompt: tc.prompt, Stream: stream}
@@ -60,13 +60,18 @@ func TestContract(t *testing.T) {
 					answer, err := api.Judge(schema, q, r.body)
 					require.NoError(t, err)
 					assert.True(t, tc.text == answer.Text, "%.200q", answer.Text)
-					assert.Equal(t, tc.refused, answer.Refusal != "")
+					finish := tc.finish
+					if tc.refused && api.Name == contract.Messages.Name { // whose stop_reason says so
+						finish = "content_filter"
+					} else {
+						assert.Equal(t, tc.refused, answer.Refusal != "")
+					}
 					var calls []string
 					for _, call := range answer.Calls {
 						calls = append(calls, call.Name+call.Arguments)
 					}
 					assert.Equal(t, tc.calls, calls)
-					assert.Equal(t, finished(api, tc.finish), answer.Finish)
+					assert.Equal(t, finished(api, finish), answer.Finish)
 				})
 			}
 		}
@@ -98,6 +103,10 @@ func (b *bed) assertKept(t *testing.T, schema *contract.Schema) {
 
 // finished is an API's equivalent of a chat's finish_reason.
 func finished(api contract.API, chat string) string {
+	if api.Name == contract.Messages.Name {
+		return map[string]string{"": "end_turn", "tool_calls": "tool_use", "length": "max_tokens",
+			"content_filter": "refusal"}[chat]
+	}
 	switch {
 	case api.Name == contract.Chat.Name && chat == "":
 		return "stop"
