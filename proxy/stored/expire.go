@@ -3,6 +3,7 @@ package stored
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 )
 
@@ -79,6 +80,9 @@ func (s *Store) sweep(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
+	if err := s.expireConversations(ctx, now.Add(-s.Limits.Retention)); err != nil {
+		return err
+	}
 	for room := false; !room; {
 		if err := s.write(ctx, func(tx *sql.Tx) (err error) {
 			room, err = s.makeRoom(ctx, tx, Response{}, time.Now().Add(moment))
@@ -108,4 +112,24 @@ func expire(ctx context.Context, tx *sql.Tx, then time.Time) (gone int, err erro
 		}
 	}
 	return gone, nil
+}
+
+// expireConversations deletes the conversations that were last used before then, one in a transaction: each may be
+// large.
+func (s *Store) expireConversations(ctx context.Context, then time.Time) error {
+	for gone := true; gone; {
+		if err := s.write(ctx, func(tx *sql.Tx) error {
+			var owner, id string
+			err := tx.QueryRowContext(ctx, `SELECT owner, id FROM conversations WHERE used < ? ORDER BY used LIMIT 1`,
+				then.UnixMilli()).Scan(&owner, &id)
+			if gone = !errors.Is(err, sql.ErrNoRows); err != nil && gone {
+				return err
+			}
+			_, err = removeConversation(ctx, tx, owner, id)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

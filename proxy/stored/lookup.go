@@ -18,14 +18,21 @@ func (s *Store) Object(ctx context.Context, owner, id string) (json.RawMessage, 
 	return object, explain("a response", err)
 }
 
-// Item is the newest item with that id.
+// Item is the newest item with that id, of a response or else of a conversation.
 func (s *Store) Item(ctx context.Context, owner, id string) (Item, error) {
 	item := Item{ID: id}
 	var body []byte
 	err := s.read(ctx, func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, `SELECT body, CASE made WHEN 1 THEN worker ELSE '' END
+		err := tx.QueryRowContext(ctx, `SELECT body, CASE made WHEN 1 THEN worker ELSE '' END
 			FROM items JOIN responses ON responses.id = items.response
 			WHERE items.id = ? AND owner = ? ORDER BY used DESC LIMIT 1`, id, owner).Scan(&body, &item.Worker)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		return tx.QueryRowContext(ctx, `SELECT body, conversation_items.worker
+			FROM conversation_items JOIN conversations ON conversations.id = conversation
+			WHERE conversation_items.id = ? AND owner = ? ORDER BY used DESC LIMIT 1`, id, owner).
+			Scan(&body, &item.Worker)
 	})
 	item.JSON = body
 	return item, explain("an item", err)
@@ -34,7 +41,8 @@ func (s *Store) Item(ctx context.Context, owner, id string) (Item, error) {
 // About is the worker that answered, and the size of History in bytes.
 func (s *Store) About(ctx context.Context, owner, id string) (worker string, size int64, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
-		if size, err = readable(ctx, tx, owner, id); err != nil {
+		begun, err := readable(ctx, tx, owner, id)
+		if size = begun.size; err != nil {
 			return err
 		}
 		return tx.QueryRowContext(ctx,
@@ -71,49 +79,69 @@ func (s *Store) Input(ctx context.Context, owner, id string) (items []Item, err 
 
 func (s *Store) items(ctx context.Context, owner, id string, output bool) (items []Item, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
-		if _, err := readable(ctx, tx, owner, id); err != nil {
+		begun, err := readable(ctx, tx, owner, id)
+		if err != nil {
 			return err
 		}
-		items, err = itemsOf(ctx, tx, owner, id, output)
+		if items, err = begun.items(ctx, tx); err != nil {
+			return err
+		}
+		own, err := itemsOf(ctx, tx, owner, id, output)
+		items = append(items, own...)
 		return err
 	})
 	return items, explain("the history of a response", err)
 }
 
-// readable is the size of the items of a chain, or the reason why it cannot be read.
-func readable(ctx context.Context, tx *sql.Tx, owner, id string) (int64, error) {
-	size, err := whole(ctx, tx, owner, id)
-	if err == nil && size > MaxHistory {
+// history is what comes before a response: of a conversation, if its chain begins with one, and of the chain.
+type history struct {
+	conversation string // empty: none
+	until        int64  // position of the first item after those of the conversation
+	size         int64  // bytes of all items, with those of the chain
+}
+
+// readable is the history of a chain, or the reason why it cannot be read.
+func readable(ctx context.Context, tx *sql.Tx, owner, id string) (history, error) {
+	h, err := whole(ctx, tx, owner, id)
+	if err == nil && h.size > MaxHistory {
 		err = ErrTooLong
 	}
-	return size, err
+	return h, err
 }
 
 // chain are the ids from a response back to the first one; the last one may be
-// deleted. Its parameters are the id and the owner.
+// deleted, or a conversation. Its parameters are the id and the owner.
 const chain = `WITH RECURSIVE chain (id, depth) AS (
 	SELECT ?, 0
 	UNION ALL
 	SELECT previous, depth + 1 FROM links JOIN chain USING (id) WHERE owner = ? AND previous IS NOT NULL
 ) `
 
-// whole is the size of the items of a chain that is complete to its beginning. It does
-// not count the responses as they were sent, which repeat their output and have the
-// tools.
-func whole(ctx context.Context, tx *sql.Tx, owner, id string) (size int64, err error) {
+// whole is the history of a chain that is complete to its beginning. Its size does not count the responses as they were
+// sent, which repeat their output and have the tools.
+func whole(ctx context.Context, tx *sql.Tx, owner, id string) (h history, err error) {
 	var found, missing int
-	err = tx.QueryRowContext(ctx, chain+`SELECT COUNT(links.id), SUM(links.id IS NULL OR broken), IFNULL(SUM(size), 0)
-		FROM chain LEFT JOIN links ON links.id = chain.id AND owner = ?`,
-		id, owner, owner).Scan(&found, &missing, &size)
+	err = tx.QueryRowContext(ctx, chain+`SELECT count(links.id), sum(links.broken OR links.id IS NULL AND conversations.id IS NULL),
+		IFNULL(sum(links.size), 0), IFNULL(max(conversations.id), '')
+		FROM chain LEFT JOIN links ON links.id = chain.id AND links.owner = ?
+		LEFT JOIN conversations ON links.id IS NULL AND conversations.id = chain.id AND conversations.owner = ?`,
+		id, owner, owner, owner).Scan(&found, &missing, &h.size, &h.conversation)
 	switch {
 	case err != nil:
-		return 0, err
+		return h, err
 	case found == 0:
-		return 0, ErrNotFound
+		return h, ErrNotFound
 	case missing > 0:
-		return 0, ErrBroken
+		return h, ErrBroken
+	case h.conversation == "":
+		return h, nil
 	}
-	return size, nil
+	var before int64
+	err = tx.QueryRowContext(ctx, chain+`SELECT position, (SELECT IFNULL(sum(length(body)), 0) FROM conversation_items
+			WHERE conversation = starts.conversation AND position < starts.position)
+		FROM chain JOIN conversation_starts AS starts ON response = chain.id`, id, owner).Scan(&h.until, &before)
+	h.size += before
+	return h, err
 }
 
 func itemsOf(ctx context.Context, tx *sql.Tx, owner, id string, output bool) (items []Item, err error) {

@@ -11,6 +11,7 @@ type Head struct {
 	Size int64  // of the body, in bytes
 
 	owner, response string
+	conversation    string // whose item it is; empty: it is one of the response
 	position        int64
 	encrypted       bool // the body has its encrypted_content
 }
@@ -43,10 +44,15 @@ const shown = `CASE WHEN ? OR substr(items.id, 1, 3) <> 'rs_' OR length(body) > 
 // InputHeads is Input without the bodies of the items. Without encrypted the bodies have no encrypted_content.
 func (s *Store) InputHeads(ctx context.Context, owner, id string, encrypted bool) (heads []Head, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
-		if _, err := readable(ctx, tx, owner, id); err != nil {
+		begun, err := readable(ctx, tx, owner, id)
+		if err != nil {
 			return err
 		}
-		heads, err = headsOf(ctx, tx, owner, id, encrypted)
+		if heads, err = begun.heads(ctx, tx, owner, encrypted); err != nil {
+			return err
+		}
+		own, err := headsOf(ctx, tx, owner, id, encrypted)
+		heads = append(heads, own...)
 		return err
 	})
 	return heads, explain("the input of a response", err)
@@ -73,6 +79,12 @@ func headsOf(ctx context.Context, tx *sql.Tx, owner, id string, encrypted bool) 
 // BodyPart is ObjectPart for the body of an item.
 func (s *Store) BodyPart(ctx context.Context, h Head, from, n int64) (part []byte, err error) {
 	err = s.read(ctx, func(tx *sql.Tx) error {
+		if h.conversation != "" {
+			return tx.QueryRowContext(ctx, `SELECT substr(`+shown+`, ?, ?)
+				FROM conversation_items AS items JOIN conversations ON conversations.id = items.conversation
+				WHERE conversation = ? AND position = ? AND owner = ?`,
+				h.encrypted, from+1, n, h.conversation, h.position, h.owner).Scan(&part)
+		}
 		return tx.QueryRowContext(ctx, `SELECT substr(`+shown+`, ?, ?)
 			FROM items JOIN responses ON responses.id = items.response
 			WHERE response = ? AND position = ? AND owner = ?`,

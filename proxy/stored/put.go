@@ -1,6 +1,7 @@
 package stored
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -34,19 +35,25 @@ func (s *Store) Put(ctx context.Context, r Response) error {
 }
 
 func (r *Response) size() int64 {
-	size := len(r.Object)
-	for _, items := range [][]Item{r.Input, r.Output} {
-		for _, item := range items {
-			size += len(item.JSON)
-		}
+	return int64(len(r.Object)) + sizeOf(r.Input) + sizeOf(r.Output) + r.Log
+}
+
+func sizeOf(items []Item) (bytes int64) {
+	for _, item := range items {
+		bytes += int64(len(item.JSON))
 	}
-	return int64(size) + r.Log
+	return bytes
 }
 
 func insert(ctx context.Context, tx *sql.Tx, r Response, now time.Time) error {
 	if _, err := tx.ExecContext(ctx, `INSERT INTO responses VALUES (?, ?, NULLIF(?, ''), ?, ?, ?, ?)`,
-		r.ID, r.Owner, r.Previous, r.Worker, now.UnixMilli(), r.size(), r.Object); err != nil {
+		r.ID, r.Owner, cmp.Or(r.Conversation, r.Previous), r.Worker, now.UnixMilli(), r.size(), r.Object); err != nil {
 		return err
+	}
+	if r.Conversation != "" {
+		if err := begin(ctx, tx, r, now); err != nil {
+			return err
+		}
 	}
 	if r.Log > 0 { // a log is no part of the conversation
 		if _, err := tx.ExecContext(ctx, `UPDATE links SET size = size - ? WHERE id = ?`, r.Log, r.ID); err != nil {

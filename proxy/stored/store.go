@@ -34,7 +34,7 @@ var (
 	// ErrUnavailable means that the file could not be opened yet, as on a full disk.
 	ErrUnavailable = errors.New("the database of responses cannot be opened")
 
-	// ErrNoRoom means that a response is larger than all together may be.
+	// ErrNoRoom means that a response or a conversation is larger than all together may be.
 	ErrNoRoom = errors.New("it is too large for the limit of all responses together (response_storage)")
 )
 
@@ -42,11 +42,11 @@ var (
 // 64 MiB.
 const MaxHistory = 60 << 20
 
-// Limits bound what is stored. Beyond them the owner with the most responses loses the
-// one used longest ago. To continue a response is to use it.
+// Limits bound what is stored. Beyond them the owner with the most responses and conversations loses the one used
+// longest ago. To continue a response is to use it.
 type Limits struct {
 	Retention time.Duration // after the last use
-	Bytes     int64         // of all responses together
+	Bytes     int64         // of all responses and conversations together
 	Count     int
 }
 
@@ -59,6 +59,11 @@ type Response struct {
 	Input     []Item // without the input of the responses before it
 	Output    []Item
 	Log       int64 // bytes of the log of its events, which count for it
+
+	// Conversation is the id of a conversation whose items come before Input; empty: there is none, and there may be a
+	// Previous. Extends adds Input and Output to it.
+	Conversation string
+	Extends      bool
 }
 
 // Item is one item of input or output.
@@ -84,6 +89,7 @@ type Store struct {
 	// Events are the logs of streamed background responses.
 	Events *eventlog.Logs
 
+	locks    *locks
 	failures prometheus.Counter
 	opened   atomic.Pointer[file]
 }
@@ -103,7 +109,7 @@ func Check(ctx context.Context, path string) error { return sqlite.Check(ctx, pa
 // New builds a store and registers its metrics. Open opens the file.
 func New(s Settings) *Store {
 	events := eventlog.New(filepath.Join(filepath.Dir(s.Path), EventsDirectory), s.Limits.Bytes/logsPart)
-	return &Store{Settings: s, Events: events, failures: newFailures(s.Registry)}
+	return &Store{Settings: s, Events: events, locks: newLocks(s.Path), failures: newFailures(s.Registry)}
 }
 
 // Open opens the file, and creates it if need be. If it fails, Run tries again.
@@ -127,7 +133,7 @@ func openFile(ctx context.Context, path string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, add := range []func(context.Context, *sql.DB) error{link, addInFlight} {
+	for _, add := range []func(context.Context, *sql.DB) error{link, addInFlight, addConversations} {
 		if err := add(ctx, db); err != nil {
 			_ = db.Close()
 			return nil, fmt.Errorf("cannot use %s: %w", path, err)
@@ -145,10 +151,10 @@ func openFile(ctx context.Context, path string) (*file, error) {
 func (s *Store) Close() error {
 	f := s.opened.Load()
 	if f == nil {
-		return nil
+		return s.locks.close()
 	}
 	s.Events.Close()
-	return f.close()
+	return errors.Join(f.close(), s.locks.close())
 }
 
 func (f *file) close() error { return errors.Join(f.reads.Close(), f.db.Close()) }
@@ -178,7 +184,8 @@ func (s *Store) read(ctx context.Context, f func(*sql.Tx) error) error {
 // expected reports whether an error is no fault of the file.
 func expected(err error) bool {
 	for _, known := range []error{
-		ErrNotFound, ErrBroken, ErrTooLong, ErrUnavailable, ErrNoRoom, sql.ErrNoRows, context.Canceled,
+		ErrNotFound, ErrBroken, ErrTooLong, ErrUnavailable, ErrNoRoom, ErrDuplicate, ErrNoItem,
+		sql.ErrNoRows, context.Canceled,
 	} {
 		if errors.Is(err, known) {
 			return true

@@ -1,0 +1,142 @@
+package stored
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrLocked means that a response is being made in the conversation.
+var ErrLocked = errors.New("another response is being made in the conversation")
+
+// locks hold the conversations in which responses are being made, for all processes that use the file: each conversation
+// is a byte of a lock file, at a place that its id determines. The kernel releases the locks of a process that ends.
+// Source: fcntl_locking(2), "Open file description locks".
+type locks struct {
+	mu   sync.Mutex
+	path string
+	file *os.File // nil: no conversation was locked yet
+	held map[string]*lock
+}
+
+// lock is a lock of this process: of one response, or of shared changes.
+type lock struct {
+	holder string // empty: it is shared
+	shared int
+}
+
+// LocksName is the lock file's name in the state directory.
+const LocksName = "conversations.lock"
+
+func newLocks(database string) *locks {
+	return &locks{path: filepath.Join(filepath.Dir(database), LocksName), held: map[string]*lock{}}
+}
+
+// Claim locks a conversation for a response until Yield, also in the store of another process. A further claim of the
+// same response has no effect. The error is ErrLocked if another response has the conversation, or if it is being changed.
+func (s *Store) Claim(conversation, response string) error {
+	s.locks.mu.Lock()
+	defer s.locks.mu.Unlock()
+	if l := s.locks.held[conversation]; l != nil {
+		if l.holder == response {
+			return nil
+		}
+		return ErrLocked
+	}
+	if err := s.locks.set(conversation, unix.F_WRLCK); err != nil {
+		return err
+	}
+	s.locks.held[conversation] = &lock{holder: response}
+	return nil
+}
+
+// Yield ends the claim of a response, if it has one.
+func (s *Store) Yield(conversation, response string) {
+	s.locks.mu.Lock()
+	defer s.locks.mu.Unlock()
+	if l := s.locks.held[conversation]; l != nil && l.holder == response {
+		s.locks.release(conversation)
+	}
+}
+
+// Change runs a change of the items of a conversation. The error is ErrLocked if a response has the conversation.
+// Changes do not lock each other out.
+func (s *Store) Change(ctx context.Context, conversation string, change func(context.Context) error) error {
+	if err := s.locks.share(conversation); err != nil {
+		return err
+	}
+	defer s.locks.unshare(conversation)
+	return change(ctx)
+}
+
+func (l *locks) share(conversation string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if there := l.held[conversation]; there != nil {
+		if there.holder != "" {
+			return ErrLocked
+		}
+		there.shared++
+		return nil
+	}
+	if err := l.set(conversation, unix.F_RDLCK); err != nil {
+		return err
+	}
+	l.held[conversation] = &lock{shared: 1}
+	return nil
+}
+
+func (l *locks) unshare(conversation string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if there := l.held[conversation]; there.shared > 1 {
+		there.shared--
+		return
+	}
+	l.release(conversation)
+}
+
+// release is called under mu.
+func (l *locks) release(conversation string) {
+	delete(l.held, conversation)
+	_ = l.set(conversation, unix.F_UNLCK) // it cannot fail: the file is open
+}
+
+// set is called under mu.
+func (l *locks) set(conversation string, kind int16) (err error) {
+	if l.file == nil {
+		if l.file, err = os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+			l.file = nil
+			return fmt.Errorf("cannot lock a conversation: %w", err)
+		}
+	}
+	sum := sha256.Sum256([]byte(conversation))
+	err = unix.FcntlFlock(l.file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{
+		Type: kind, Whence: io.SeekStart, Start: int64(binary.BigEndian.Uint64(sum[:8]) >> 2), Len: 1,
+	})
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return ErrLocked
+	}
+	if err != nil {
+		return fmt.Errorf("cannot lock a conversation: %w", err)
+	}
+	return nil
+}
+
+// close releases all locks.
+func (l *locks) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Close()
+}
