@@ -20,7 +20,7 @@ type Handler func(w http.ResponseWriter, r *http.Request, x *Exchange) error
 const AnyMethod = "*"
 
 // Route is one line of the route table. The path is matched exactly; {name} in it is one
-// segment, {name...} one or more. It is also the route's name in logs and metrics.
+// segment, {name...} at its end one or more. It is also the route's name in logs and metrics.
 type Route struct {
 	Method, Path string
 	Access       Access
@@ -28,17 +28,30 @@ type Route struct {
 	Form         Form // of errors
 }
 
-// match returns the name in the path and its value, if the path has a name.
-func (rt Route) match(path string) (name, value string, ok bool) {
-	before, rest, variable := strings.Cut(rt.Path, "{")
-	if !variable {
-		return "", "", path == rt.Path
+// pathValue is the value of a name in the path of a route.
+type pathValue struct{ name, value string }
+
+// match returns the values of the names in the path of the route.
+func (rt Route) match(path string) (values []pathValue, ok bool) {
+	for pattern := rt.Path; ; {
+		before, after, variable := strings.Cut(pattern, "{")
+		if !variable {
+			return values, path == pattern
+		}
+		name, rest, _ := strings.Cut(after, "}")
+		name, many := strings.CutSuffix(name, "...")
+		if path, ok = strings.CutPrefix(path, before); !ok {
+			return nil, false
+		}
+		end := strings.IndexByte(path, '/')
+		if many || end < 0 {
+			end = len(path)
+		}
+		if end == 0 {
+			return nil, false
+		}
+		values, path, pattern = append(values, pathValue{name, path[:end]}), path[end:], rest
 	}
-	name, after, _ := strings.Cut(rest, "}")
-	name, many := strings.CutSuffix(name, "...")
-	value, begins := strings.CutPrefix(path, before)
-	value, ends := strings.CutSuffix(value, after)
-	return name, value, begins && ends && value != "" && (many || !strings.Contains(value, "/"))
 }
 
 func (rt Route) takes(method string) bool {
@@ -79,13 +92,13 @@ func plain(h http.Handler) Handler {
 func (rs routes) find(r *http.Request) (Route, error) {
 	var there []Route
 	for _, candidate := range rs {
-		name, value, ok := candidate.match(r.URL.Path)
+		values, ok := candidate.match(r.URL.Path)
 		if !ok {
 			continue
 		}
 		if candidate.takes(r.Method) {
-			if name != "" {
-				r.SetPathValue(name, value)
+			for _, v := range values {
+				r.SetPathValue(v.name, v.value)
 			}
 			return candidate, nil
 		}
@@ -128,7 +141,7 @@ func allowing(allow string) Handler {
 
 // notFound names the path that was probably meant.
 func (rs routes) notFound(path string) error {
-	hint := "/v1/chat/completions, /v1/responses, /v1/completions, /v1/messages and /v1/models are served"
+	hint := "/v1/chat/completions, /v1/responses, /v1/completions, /v1/conversations, /v1/messages and /v1/models are served"
 	if guess := rs.guess(path); guess != "" {
 		hint = "did you mean " + guess + "?"
 	}
@@ -170,7 +183,7 @@ func (rs routes) meant(path string) Route {
 // of is a route of that path; the zero value: there is none.
 func (rs routes) of(path string) Route {
 	for _, rt := range rs {
-		if _, _, ok := rt.match(path); ok && rt.Method != AnyMethod {
+		if _, ok := rt.match(path); ok && rt.Method != AnyMethod {
 			return rt
 		}
 	}

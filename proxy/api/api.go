@@ -15,6 +15,7 @@ import (
 	"codex-proxy/proxy/chat"
 	"codex-proxy/proxy/completions"
 	"codex-proxy/proxy/connections"
+	"codex-proxy/proxy/conversations"
 	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/messages"
@@ -22,6 +23,7 @@ import (
 	"codex-proxy/proxy/models"
 	"codex-proxy/proxy/responses"
 	"codex-proxy/proxy/stored"
+	"codex-proxy/proxy/storedanswer"
 	"codex-proxy/proxy/traces"
 	"codex-proxy/proxy/turn"
 	"codex-proxy/proxy/usage"
@@ -135,11 +137,16 @@ func (a *API) mount(s Settings) {
 		Server: a.Server, Intake: in, Turns: turns, Answers: answers, Store: s.Responses,
 		SocketMemory: a.socketMemory, Keepalive: s.Keepalive, WriteTimeout: s.IdleTimeout,
 	})
+	talks := &conversations.Endpoint{
+		Intake: in, Answers: answers, Store: s.Responses,
+		Stored: &storedanswer.Writer{Answers: answers, Logger: s.Logger},
+	}
 	catalogue := &models.Endpoint{Catalogue: a.Catalogue, Answers: answers}
 	a.Mount(chats.Routes()...)
 	a.Mount((&completions.Endpoint{Intake: in, Chats: chats}).Routes()...)
 	a.Mount(responses.Routes()...)
 	a.Mount((&messages.Endpoint{Server: a.Server, Intake: in, Turns: turns, Answers: answers}).Routes()...)
+	a.Mount(talks.Routes()...)
 	a.Mount(catalogue.Routes()...)
 	a.Mount(unservedRoutes()...)
 }

@@ -67,6 +67,7 @@ type seen struct {
 	Output         []seenItem
 	Error          *struct{ Code, Message string }
 	Previous       *string `json:"previous_response_id"`
+	Conversation   *struct{ ID string }
 	Usage          *struct {
 		Total int `json:"total_tokens"`
 	}

@@ -19,6 +19,7 @@ import (
 	"codex-proxy/proxy/appserver/appservertest"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/chat"
+	"codex-proxy/proxy/conversations"
 	"codex-proxy/proxy/messages"
 	"codex-proxy/proxy/models"
 	"codex-proxy/proxy/responses"
@@ -30,7 +31,7 @@ func TestRoutes(t *testing.T) {
 	got := map[string]proxy.Access{}
 	chats, catalogue := &chat.Endpoint{}, &models.Endpoint{}
 	for _, route := range slices.Concat(chats.Routes(), responses.New(responses.Settings{}).Routes(),
-		(&messages.Endpoint{}).Routes(), catalogue.Routes()) {
+		(&messages.Endpoint{}).Routes(), catalogue.Routes(), (&conversations.Endpoint{}).Routes()) {
 		got[route.Method+" "+route.Path] = route.Access
 	}
 	assert.Equal(t, map[string]proxy.Access{
@@ -47,6 +48,15 @@ func TestRoutes(t *testing.T) {
 		"POST /v1/messages":                  proxy.Keyed,
 		"* /v1/messages/batches":             proxy.Keyed,
 		"* /v1/messages/batches/{path...}":   proxy.Keyed,
+
+		"POST /v1/conversations":                               proxy.Keyed,
+		"GET /v1/conversations/{conversation}":                 proxy.Keyed,
+		"POST /v1/conversations/{conversation}":                proxy.Keyed,
+		"DELETE /v1/conversations/{conversation}":              proxy.Keyed,
+		"POST /v1/conversations/{conversation}/items":          proxy.Keyed,
+		"GET /v1/conversations/{conversation}/items":           proxy.Keyed,
+		"GET /v1/conversations/{conversation}/items/{item}":    proxy.Keyed,
+		"DELETE /v1/conversations/{conversation}/items/{item}": proxy.Keyed,
 	}, got)
 }
 

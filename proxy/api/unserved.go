@@ -21,9 +21,25 @@ var unserved = []struct {
 	{"/v1/files", true, "files are not kept; send their text or images in the request"},
 	{"/v1/batches", true, "batches are not kept; send each request by itself"},
 	{"/v1/moderations", true, "codex has no models for moderation; use a server of them"},
+	{"/v1/assistants", true, threadsRemedy},
+	{"/v1/threads", true, threadsRemedy},
+	{"/v1/vector_stores", true, "codex has no models for embeddings; use a database of vectors with a server of embeddings"},
+	{"/v1/uploads", true, "files are not kept; send their text or images in the request"},
+	{"/v1/containers", true, "no code is run for the model; offer it a function that runs code where the client is"},
+	{"/v1/fine_tuning", true, "codex trains no models; put examples into the instructions of the request"},
+	{"/v1/evals", true, "nothing is evaluated here; run the evaluation where its data is, with requests to this endpoint"},
+	{"/v1/realtime", true, "codex has no models for audio; use streamed responses, or the WebSocket of /v1/responses"},
+	{"/v1/videos", true, "codex has no models for videos; use a server of such models for them"},
+	{"/v1/chat/completions/{id}", false, storedChatsRemedy},
+	{"/v1/chat/completions/{id}/messages", false, storedChatsRemedy},
 	{"/v1/responses/compact", false,
 		"conversations are not compacted; send the items of the conversation that the model still needs"},
 }
+
+const (
+	threadsRemedy     = "threads of assistants are not kept; use /v1/conversations with /v1/responses"
+	storedChatsRemedy = "chat completions are not stored; use /v1/responses, which are"
+)
 
 // unservedRoutes answer these paths, with any method. They need a key, as all paths of
 // OpenAI's API do.
@@ -47,7 +63,7 @@ func notSupported(path, remedy string) proxy.Handler {
 		return &openai.Error{
 			Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Code: "not_supported",
 			Message: path + " is not supported: this endpoint runs codex's language models, by " +
-				"/v1/chat/completions, /v1/responses and /v1/completions, and lists them at /v1/models; " + remedy,
+				"/v1/chat/completions, /v1/responses, /v1/completions and /v1/messages, and lists them at /v1/models; " + remedy,
 		}
 	}
 }

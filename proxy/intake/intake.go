@@ -65,6 +65,28 @@ func Take[R Request](in *Intake, w http.ResponseWriter, r *http.Request, x *prox
 	return req, ctx, cancel, nil
 }
 
+// Body reads and decodes the body of a request that needs no turn, within the limits on its size, time and memory. A
+// request without a body has an empty object.
+func Body[R any](in *Intake, w http.ResponseWriter, r *http.Request, x *proxy.Exchange,
+	decode func([]byte) (R, error)) (req R, err error) {
+	if r.ContentLength == 0 && r.Header.Get("Content-Type") == "" {
+		return decode([]byte("{}"))
+	}
+	body, err := in.read(w, r, x)
+	if err != nil {
+		return req, err
+	}
+	bytes, _, err := limits.Weigh(body)
+	if err != nil {
+		return req, err
+	}
+	x.Grant.Body.Shrink(bytes)
+	if err := x.Grant.Body.Reach(r.Context(), bytes); err != nil {
+		return req, err
+	}
+	return decode(body)
+}
+
 // ignored are the parameters without effect, some of them only with this model; sorted.
 func (in *Intake) ignored(asked openai.Asked) []string {
 	list := slices.Clone(asked.Ignored)

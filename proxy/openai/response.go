@@ -20,6 +20,7 @@ type Response struct {
 	CreatedAt          int64             `json:"created_at"` // Unix seconds
 	CompletedAt        *int64            `json:"completed_at"`
 	Status             string            `json:"status"`
+	Conversation       *ConversationOf   `json:"conversation,omitempty"`
 	Background         bool              `json:"background"` // always false
 	Error              *ResponseFailure  `json:"error"`
 	IncompleteDetails  *Incomplete       `json:"incomplete_details"`
@@ -119,7 +120,7 @@ type ResponseDeleted struct {
 	Deleted bool   `json:"deleted"`
 }
 
-// ItemList is the answer of GET /v1/responses/{id}/input_items.
+// ItemList is the answer of GET /v1/responses/{id}/input_items, and of the items of a conversation.
 type ItemList struct {
 	Object  string            `json:"object"` // list
 	Data    []json.RawMessage `json:"data"`

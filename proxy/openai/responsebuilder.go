@@ -162,6 +162,12 @@ func (b *ResponseBuilder) End(finish string, usage *Usage, at int64) []ResponseE
 	return append(events, b.responseEvent("response.completed"))
 }
 
+// TakeBack takes the last event of End back, which nobody has received: the response can fail after it.
+func (b *ResponseBuilder) TakeBack() {
+	b.sequence--
+	b.response.Status, b.response.CompletedAt, b.response.IncompleteDetails = StatusInProgress, nil, nil
+}
+
 // Cancel ends a response that a client has cancelled. OpenAI has no event for that.
 func (b *ResponseBuilder) Cancel(usage *Usage) []ResponseEvent {
 	b.response.Usage = responseUsage(usage)

@@ -49,6 +49,14 @@ func (req *ResponseRequest) CacheKey() string {
 	return ""
 }
 
+// HistoryParam is the parameter that names what comes before the input.
+func (req *ResponseRequest) HistoryParam() string {
+	if req.Conversation != "" {
+		return "conversation"
+	}
+	return "previous_response_id"
+}
+
 // echo repeats parameters of the request in the response. Without a service_tier the response has OpenAI's default.
 func (req *ResponseRequest) echo(r *Response) {
 	r.MaxToolCalls, r.PromptCacheKey = req.echoed.MaxToolCalls, req.echoed.PromptCacheKey

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -37,6 +38,7 @@ type rawItem struct {
 
 // rawInput is a string or a list of items.
 type rawInput struct {
+	name  string // of the parameter; empty: input
 	set   bool
 	text  *string
 	items []rawItem
@@ -57,8 +59,13 @@ func (in *rawInput) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	if err := from.SkipValue(); err != nil {
 		return err
 	}
-	return Invalid("invalid_type", "input", "input must be text or a list of items")
+	return Invalid("invalid_type", in.param(), in.param()+" must be text or a list of items")
 }
+
+func (in *rawInput) param() string { return cmp.Or(in.name, "input") }
+
+// at is the path of an item.
+func (in *rawInput) at(i int) string { return fmt.Sprintf("%s[%d]", in.param(), i) }
 
 func (in *rawInput) readItems(from *jsontext.Decoder) error {
 	if _, err := from.ReadToken(); err != nil {
@@ -66,7 +73,8 @@ func (in *rawInput) readItems(from *jsontext.Decoder) error {
 	}
 	for from.PeekKind() != ']' {
 		if len(in.items) == maxMessages {
-			return Invalid("invalid_value", "input", fmt.Sprintf("input must not hold more than %d items", maxMessages))
+			return Invalid("invalid_value", in.param(),
+				fmt.Sprintf("%s must not hold more than %d items", in.param(), maxMessages))
 		}
 		in.items = append(slices.Grow(in.items, growth(in.items)), rawItem{})
 		at := len(in.items) - 1
@@ -74,7 +82,7 @@ func (in *rawInput) readItems(from *jsontext.Decoder) error {
 		err := jsonv2.UnmarshalDecode(from, &in.items[at])
 		var wrongType *jsonv2.SemanticError
 		if err == nil && kind != '{' || errors.As(err, &wrongType) {
-			at := inputAt(at)
+			at := in.at(at)
 			return Invalid("invalid_type", at, at+" must be an item, with fields of the types that the reference has")
 		}
 		if err != nil {
@@ -85,11 +93,9 @@ func (in *rawInput) readItems(from *jsontext.Decoder) error {
 	return err
 }
 
-func inputAt(i int) string { return fmt.Sprintf("input[%d]", i) }
-
 func (raw rawResponse) applyInput(req *ResponseRequest) error {
 	switch in := raw.Input; {
-	case !in.set && raw.Previous == "":
+	case !in.set && raw.Previous == "" && raw.Conversation.ID == "":
 		return Invalid("input_required", "input", "input is required: text, or a list of items")
 	case in.text != nil:
 		part := ItemPart{Type: partText, Text: *in.text}
@@ -97,16 +103,21 @@ func (raw rawResponse) applyInput(req *ResponseRequest) error {
 			Content: []ItemPart{part}})
 		return nil
 	}
-	req.Input = make([]InputItem, 0, len(raw.Input.items))
-	for i, item := range raw.Input.items {
-		if err := req.addItem(item, inputAt(i)); err != nil {
+	return req.addItems(&raw.Input)
+}
+
+// addItems adds a list of items to the input.
+func (req *ResponseRequest) addItems(in *rawInput) error {
+	req.Input = make([]InputItem, 0, len(in.items))
+	for i, item := range in.items {
+		if err := req.addItem(item, in.at(i)); err != nil {
 			return err
 		}
 	}
 	images := req.Images()
 	if len(images) > maxImages {
-		return Invalid("invalid_value", "input",
-			fmt.Sprintf("input must not hold more than %d images, and has %d", maxImages, len(images)))
+		return Invalid("invalid_value", in.param(),
+			fmt.Sprintf("%s must not hold more than %d images, and has %d", in.param(), maxImages, len(images)))
 	}
 	if slices.ContainsFunc(images, func(i PlacedImage) bool { return i.Image.Detail == "low" }) {
 		req.Ignored = append(req.Ignored, "input_image.detail")
@@ -163,7 +174,8 @@ func (req *ResponseRequest) addItem(raw rawItem, at string) error {
 		return nil
 	case "web_search_call", "file_search_call", "code_interpreter_call", "mcp_list_tools", "mcp_call":
 		// Records of hosted tools: the model has put their results in the message after them.
-		req.Ignored = append(req.Ignored, "input."+raw.Type)
+		name, _, _ := strings.Cut(at, "[")
+		req.Ignored = append(req.Ignored, name+"."+raw.Type)
 		return nil
 	default:
 		return unsupported(at+".type", fmt.Sprintf("%s: items of type %q are not supported", at, clip(raw.Type)))

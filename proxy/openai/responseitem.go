@@ -38,6 +38,15 @@ func DecodeItem(data []byte) (item Item, err error) {
 // Encode is the item as JSON.
 func (i Item) Encode() (json.RawMessage, error) { return jsonv2.Marshal(i, allowDuplicates) }
 
+var idPrefixes = map[string]string{
+	itemMessage: "msg_", itemReasoning: "rs_", itemFunction: "fc_", "function_call_output": "fco_",
+	itemCustomCall: "ctc_", "custom_tool_call_output": "ctco_", "additional_tools": "at_",
+	itemSearchCall: "tsc_", "tool_search_output": "tso_",
+}
+
+// IDPrefix begins the ids of such items.
+func (i Item) IDPrefix() string { return idPrefixes[i.Type] }
+
 // Size is about how many bytes the item has.
 func (i Item) Size() int {
 	size := len(i.Encrypted) + len(i.Arguments.Text) + len(deref(i.Input))

@@ -24,9 +24,11 @@ var responseParams = params{
 	"metadata":             {honoured, "up to 16 pairs of up to 64 and 512 characters"},
 	"include":              {honoured, "reasoning.encrypted_content; of hosted tools there is nothing to include"},
 	"store":                {honoured, "on unless it is false"},
-	"previous_response_id": {honoured, ""},
-	"truncation":           {honoured, "disabled; auto is ignored, as codex cuts nothing off: input that is too long is refused"},
-	"generate":             {honoured, "on a WebSocket; false only keeps the input for the next response"},
+	"previous_response_id": {honoured, "not beside conversation"},
+	"conversation": {honoured,
+		"its items precede the input, and the response adds its input and output when it completes"},
+	"truncation": {honoured, "disabled; auto is ignored, as codex cuts nothing off: input that is too long is refused"},
+	"generate":   {honoured, "on a WebSocket; false only keeps the input for the next response"},
 
 	"temperature":            {ignored, "codex has no such setting"},
 	"top_p":                  {ignored, "codex has no such setting"},
@@ -41,7 +43,6 @@ var responseParams = params{
 	"client_metadata":        {ignored, "not passed on"},
 
 	"background":         {refused, "there is nobody to wait for an answer in the background"},
-	"conversation":       {refused, "conversations are not kept; use previous_response_id"},
 	"prompt":             {refused, "prompt templates are not kept; use instructions and input"},
 	"context_management": {refused, "nothing is compacted"},
 	"moderation":         {refused, "codex has no such setting"},

@@ -17,6 +17,7 @@ type ResponseRequest struct {
 	Instructions *string
 	Input        []InputItem
 	Previous     string // previous_response_id; empty: none
+	Conversation string // id of the conversation; empty: none
 	Stream       bool
 	Store        *bool // nil means the server's default
 	NoGenerate   bool  // generate is false: the model is not called
@@ -60,6 +61,7 @@ type rawResponse struct {
 	Include           boundedList[string]          `json:"include"`
 	Store             *bool                        `json:"store"`
 	Previous          string                       `json:"previous_response_id"`
+	Conversation      rawConversation              `json:"conversation"`
 	Truncation        string                       `json:"truncation"`
 	Generate          *bool                        `json:"generate"`
 
@@ -145,7 +147,8 @@ func (raw rawResponse) decodedBy(table params) (*ResponseRequest, error) {
 
 func (raw rawResponse) validate() (*ResponseRequest, error) {
 	req := &ResponseRequest{
-		Model: raw.Model, Instructions: raw.Instructions, Previous: raw.Previous, Stream: raw.Stream, Store: raw.Store,
+		Model: raw.Model, Instructions: raw.Instructions, Stream: raw.Stream, Store: raw.Store,
+		Previous: raw.Previous, Conversation: raw.Conversation.ID,
 		NoGenerate: raw.Generate != nil && !*raw.Generate, echoed: raw.rawEcho, tier: raw.ServiceTier,
 		ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Text.Verbosity,
 	}
@@ -171,6 +174,9 @@ func (raw rawResponse) checkScalars(req *ResponseRequest) error {
 		return Invalid("invalid_value", "model", fmt.Sprintf("model must not be longer than %d bytes", maxModelName))
 	case !slices.Contains([]string{"", "disabled", "auto"}, raw.Truncation):
 		return Invalid("invalid_value", "truncation", "truncation must be disabled or auto")
+	case raw.Previous != "" && raw.Conversation.ID != "":
+		return Invalid("mutually_exclusive_parameters", "previous_response_id",
+			"previous_response_id and conversation exclude each other: send one of the two")
 	case raw.Truncation == "auto": // codex cuts nothing off, and the model endpoint refuses input that is too long
 		req.Ignored = append(req.Ignored, "truncation")
 	}
@@ -282,6 +288,9 @@ func (req *ResponseRequest) Blank(id string, created int64) Response {
 		if f.value != "" {
 			*f.into = new(f.value)
 		}
+	}
+	if req.Conversation != "" {
+		r.Conversation = &ConversationOf{req.Conversation}
 	}
 	req.echo(&r)
 	return r

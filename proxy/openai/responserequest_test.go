@@ -140,7 +140,10 @@ func TestDecodeResponseRefuses(t *testing.T) {
 		{"unknown", with(`"inputs":1`), "unknown_parameter", "inputs"},
 		{"warm-up", with(`"generate":false`), "unknown_parameter", "generate"},
 		{"background", with(`"background":true`), "unsupported_parameter", "background"},
-		{"conversation", with(`"conversation":"c"`), "unsupported_parameter", "conversation"},
+		{"conversation of the wrong type", with(`"conversation":1`), "invalid_value", "conversation"},
+		{"conversation without an id", with(`"conversation":{}`), "invalid_value", "conversation"},
+		{"conversation and response", with(`"conversation":"c","previous_response_id":"r"`),
+			"mutually_exclusive_parameters", "previous_response_id"},
 		{"prompt", with(`"prompt":{"id":"p"}`), "unsupported_parameter", "prompt"},
 		{"truncation", with(`"truncation":"middle"`), "invalid_value", "truncation"},
 		{"no calls of tools", with(`"max_tool_calls":0`), "invalid_value", "max_tool_calls"},
@@ -219,7 +222,7 @@ func TestResponseParametersFollowTheTable(t *testing.T) {
 		"reasoning": `{"effort":"low"}`,
 		"metadata":  `{"a":"b"}`, "include": `["reasoning.encrypted_content"]`, "store": `true`,
 		"previous_response_id": `"resp_1"`, "truncation": `"disabled"`, "max_tool_calls": `3`,
-		"generate": `false`,
+		"generate": `false`, "conversation": `{"id":"conv_1"}`,
 	}
 	for name, p := range responseParams {
 		value, known := values[name]

@@ -27,10 +27,11 @@ type job struct {
 	recall  bool    // the connection remembers the response
 	prefer  string  // the worker of the last answer
 	opening *string // the instructions with which the conversation began; nil: those of req
+	claimed bool    // it has the conversation of req
 }
 
-// kept reports whether a client may refer to the response later.
-func (j *job) kept() bool { return j.store || j.recall }
+// kept reports whether a client may refer to the response, or to its conversation, later.
+func (j *job) kept() bool { return j.store || j.recall || j.claimed }
 
 // begunWith are the instructions with which the conversation began.
 func (j *job) begunWith() string {
@@ -48,7 +49,7 @@ func (j *job) conversation() []item {
 	return append(append(make([]item, 0, len(j.history)+len(j.input)), j.history...), j.input...)
 }
 
-// newJob finds everything that the request refers to. last is what a connection remembers
+// newJob finds everything that the request refers to; close must be called at the end of the response. last is what a connection remembers
 // of its last response; it may be nil.
 func (e *Endpoint) newJob(ctx context.Context, x *proxy.Exchange, req *openai.ResponseRequest,
 	last *remembered) (*job, error) {
@@ -62,15 +63,22 @@ func (e *Endpoint) newJob(ctx context.Context, x *proxy.Exchange, req *openai.Re
 		job.store = *req.Store
 	}
 	job.blank.Store = job.store
-	if err := e.findHistory(ctx, x, job, last); err != nil {
+	err := e.findHistory(ctx, x, job, last)
+	if err == nil {
+		err = e.findInput(ctx, x, job)
+	}
+	if err != nil {
+		e.close(job)
 		return nil, err
 	}
-	return job, e.findInput(ctx, x, job)
+	return job, nil
 }
 
 func (e *Endpoint) findHistory(ctx context.Context, x *proxy.Exchange, job *job, last *remembered) (err error) {
 	id := job.req.Previous
 	switch {
+	case job.req.Conversation != "":
+		return e.findConversation(ctx, x, job)
 	case id == "":
 		return nil
 	case last != nil && last.id == id:
@@ -160,24 +168,25 @@ func (e *Endpoint) findInput(ctx context.Context, x *proxy.Exchange, job *job) e
 			if size += i.size(); size > stored.MaxHistory {
 				return tooLong(in.At, "refer to less")
 			}
+			if i, err = job.join(known, i, in); err != nil {
+				return err
+			}
 			job.input, known[i.ID] = append(job.input, i), i
 			continue
 		}
 		if in.ID == "" {
-			in.ID = proxy.NewID(idPrefix[in.Type])
+			in.ID = proxy.NewID(in.IDPrefix())
 		}
 		if size += in.Size(); size > stored.MaxHistory { // a stored response of that size could not be continued
 			return tooLong(in.At, "send less")
 		}
-		job.input = append(job.input, item{Item: stored.Item{ID: in.ID}, decoded: &in.Item})
+		i, err := job.join(known, item{Item: stored.Item{ID: in.ID}, decoded: &in.Item}, in)
+		if err != nil {
+			return err
+		}
+		job.input = append(job.input, i)
 	}
 	return nil
-}
-
-var idPrefix = map[string]string{
-	"message": "msg_", "reasoning": "rs_", "function_call": "fc_", "function_call_output": "fco_",
-	"custom_tool_call": "ctc_", "custom_tool_call_output": "ctco_", "additional_tools": "at_",
-	"tool_search_call": "tsc_", "tool_search_output": "tso_",
 }
 
 func (e *Endpoint) referred(ctx context.Context, x *proxy.Exchange, known map[string]item,

@@ -85,7 +85,7 @@ func imagesOf(req *openai.ResponseRequest, items []openai.Item) (list []openai.P
 		placed := item.Images("")
 		switch {
 		case i < history:
-			placed = at("previous_response_id", placed)
+			placed = at(req.HistoryParam(), placed)
 		case req.Input[i-history].Reference != "":
 			placed = at(req.Input[i-history].At, placed)
 		default:

@@ -74,7 +74,7 @@ func (s *response) run(ctx context.Context) (*remembered, error) {
 	err = s.Turns.Run(ctx, turn.Request{
 		ID: s.x.ID, Key: s.x.Key.Name, Arrived: s.x.Began, Name: s.x.Model,
 		Turn: &planned.turn, Decoding: planned.images, Fit: planned.reasoning.Fit(s.Turns),
-		CacheKey: s.job.req.CacheKey(), Opening: s.job.opening,
+		CacheKey: s.job.cacheKey(), Opening: s.job.opening,
 		Prefer:    cmp.Or(planned.reasoning.Prefers(s.Turns.Pool.Names()), s.job.prefer),
 		Accounts:  s.x.Accounts,
 		Reasoning: true, FirstSilence: s.silence, BreakSilence: s.keepalive, Span: s.x.Span, Report: &s.x.Turn,
@@ -203,9 +203,13 @@ func (s *response) commit() {
 }
 
 // end stores the response and sends its end, in this order: a client may refer to the
-// response as soon as it has the end.
-func (s *response) end(ctx context.Context, events []openai.ResponseEvent) error {
-	s.kept = s.keep(ctx)
+// response, and to its conversation, as soon as it has the end.
+func (s *response) end(ctx context.Context, events []openai.ResponseEvent) (err error) {
+	if s.kept, err = s.keep(ctx); err != nil {
+		s.builder.TakeBack()
+		return cmp.Or(s.send(events[:len(events)-1]), err)
+	}
+	s.close(s.job)
 	if s.running != nil {
 		s.running.ended(s.builder.Response())
 	}

@@ -66,6 +66,7 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	if err != nil {
 		return err
 	}
+	defer e.close(job)
 	s := &response{Endpoint: e, w: w, x: x, job: job}
 	if req.Stream {
 		defer e.Answers.CountStream()()

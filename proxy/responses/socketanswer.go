@@ -41,6 +41,7 @@ func (s *socket) respond(ctx context.Context, x *proxy.Exchange, body []byte) er
 	if err != nil {
 		return err
 	}
+	defer s.Endpoint.close(job)
 	job.recall = true
 	making := &response{
 		Endpoint: s.Endpoint, x: x, job: job, events: &frames{socket: s, x: x}, silence: socketSilence,
