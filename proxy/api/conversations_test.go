@@ -242,6 +242,8 @@ func TestConversationsAreLocked(t *testing.T) {
 		assert.Equal(t, "invalid_request_error", e.Type)
 	}
 	assert.Equal(t, []string{"x"}, r.words(t, path), "it can be read")
+	assert.Equal(t, http.StatusOK, r.do(t, http.MethodPost, "/v1/responses/input_tokens", asked(in, `"q"`)).StatusCode,
+		"and counted")
 	close(gate)
 	list := events(t, text(t, resp))
 	assert.Equal(t, "response.completed", list[len(list)-1].Type)

@@ -14,7 +14,7 @@ import (
 	"codex-proxy/proxy/stored"
 )
 
-// findConversation claims the conversation of the request, until close, and reads its items.
+// findConversation reads the items of the conversation of the request, after it has claimed it until close.
 func (e *Endpoint) findConversation(ctx context.Context, x *proxy.Exchange, job *job) error {
 	id := job.req.Conversation
 	if e.Store == nil {
@@ -38,10 +38,12 @@ func (e *Endpoint) readConversation(ctx context.Context, x *proxy.Exchange, job 
 	if _, _, err := e.Store.ConversationAbout(ctx, owner, id); err != nil { // only its owner may claim it
 		return err
 	}
-	if err := e.Store.Claim(id, job.blank.ID); err != nil {
-		return err
+	if job.claims {
+		if err := e.Store.Claim(id, job.blank.ID); err != nil {
+			return err
+		}
+		job.claimed = true
 	}
-	job.claimed = true
 	worker, size, err := e.Store.ConversationAbout(ctx, owner, id) // it may have changed before the claim
 	if err != nil {
 		return err

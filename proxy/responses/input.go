@@ -27,7 +27,8 @@ type job struct {
 	recall  bool    // the connection remembers the response
 	prefer  string  // the worker of the last answer
 	opening *string // the instructions with which the conversation began; nil: those of req
-	claimed bool    // it has the conversation of req
+	claims  bool    // it is to have the conversation of req
+	claimed bool    // it has it
 }
 
 // kept reports whether a client may refer to the response, or to its conversation, later.
@@ -49,11 +50,17 @@ func (j *job) conversation() []item {
 	return append(append(make([]item, 0, len(j.history)+len(j.input)), j.history...), j.input...)
 }
 
-// newJob finds everything that the request refers to; close must be called at the end of the response. last is what a connection remembers
-// of its last response; it may be nil.
+// newJob finds everything that the request refers to, and claims its conversation: close must be called at the end of
+// the response. last is what a connection remembers of its last response; it may be nil.
 func (e *Endpoint) newJob(ctx context.Context, x *proxy.Exchange, req *openai.ResponseRequest,
 	last *remembered) (*job, error) {
-	job := &job{req: req, blank: req.Blank(proxy.NewID("resp_"), time.Now().Unix()), store: e.Store != nil}
+	return e.find(ctx, x, req, last, true)
+}
+
+// find is newJob, which may leave its conversation to others.
+func (e *Endpoint) find(ctx context.Context, x *proxy.Exchange, req *openai.ResponseRequest, last *remembered,
+	claims bool) (*job, error) {
+	job := &job{claims: claims, req: req, blank: req.Blank(proxy.NewID("resp_"), time.Now().Unix()), store: e.Store != nil}
 	job.blank.Model = x.Model // the client's name, also of an alias
 	switch {
 	case req.Store != nil && *req.Store && e.Store == nil:

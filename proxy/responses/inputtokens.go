@@ -18,7 +18,7 @@ func (e *Endpoint) inputTokens(w http.ResponseWriter, r *http.Request, x *proxy.
 		return err
 	}
 	defer cancel()
-	job, err := e.newJob(ctx, x, req, nil)
+	job, err := e.find(ctx, x, req, nil, false)
 	if err != nil {
 		return err
 	}
