@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -62,12 +61,13 @@ func eachBlock(from *jsontext.Decoder, read func(at string, b *rawBlock) error) 
 	if _, err := from.ReadToken(); err != nil {
 		return err
 	}
+	var b rawBlock // one for all: it is large
 	for i := 0; from.PeekKind() != ']'; i++ {
 		at := strconv.Itoa(i)
 		if i == openai.MaxList {
 			return openai.Invalid("invalid_value", "", fmt.Sprintf("a list must not hold more than %d blocks", i))
 		}
-		var b rawBlock
+		b = rawBlock{}
 		kind := from.PeekKind()
 		var known *openai.Error
 		switch err := jsonv2.UnmarshalDecode(from, &b); {
@@ -85,6 +85,12 @@ func eachBlock(from *jsontext.Decoder, read func(at string, b *rawBlock) error) 
 	_, err := from.ReadToken()
 	return err
 }
+
+// blockList reads a list with eachBlock.
+type blockList func(at string, b *rawBlock) error
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (read *blockList) UnmarshalJSONFrom(from *jsontext.Decoder) error { return eachBlock(from, *read) }
 
 // blockReader reads the blocks of all messages of a request.
 type blockReader struct {
@@ -106,10 +112,8 @@ func (r *blockReader) content(c content, at, role string) ([]BlockParam, error) 
 	case jsontext.Value(c.blocks).Kind() != '[':
 		return nil, openai.Invalid("invalid_type", at, at+": must be a string or a list of content blocks")
 	default:
-		from := jsontext.NewDecoder(bytes.NewBuffer(c.blocks), jsontext.AllowDuplicateNames(true))
-		if err := eachBlock(from, func(index string, b *rawBlock) error {
-			return r.block(b, at+"."+index)
-		}); err != nil {
+		list := blockList(func(index string, b *rawBlock) error { return r.block(b, at+"."+index) })
+		if err := openai.Unmarshal(c.blocks, &list); err != nil {
 			return nil, under(at, relative(at, openai.DecodeError(err)))
 		}
 	}

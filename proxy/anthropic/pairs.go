@@ -11,7 +11,7 @@ import (
 // codex drops a result without a call, and invents a missing result. Messages of the same role in a row are one. Clients
 // know the errors by Anthropic's words.
 func pairTools(messages []MessageParam) error {
-	p := pairs{ids: map[string]bool{}}
+	p := pairs{ids: map[string]bool{}, open: map[string]bool{}}
 	for i := range messages {
 		var err error
 		switch m := &messages[i]; m.Role {
@@ -41,7 +41,7 @@ func (p *pairs) calls(m *MessageParam) error {
 		if err := p.done(); err != nil {
 			return err
 		}
-		p.last, p.answered = nil, false
+		p.last, p.answered = p.last[:0], false
 	}
 	for _, b := range m.Blocks {
 		if b.Type != BlockToolUse {
@@ -49,9 +49,6 @@ func (p *pairs) calls(m *MessageParam) error {
 		}
 		if p.ids[b.Call.ID] {
 			return invalid(b.At, fmt.Sprintf("`tool_use` ids must be unique: %s", openai.Clip(b.Call.ID)))
-		}
-		if len(p.last) == 0 {
-			p.open = map[string]bool{}
 		}
 		p.at, p.last = m.At, append(p.last, b.Call.ID)
 		p.ids[b.Call.ID], p.open[b.Call.ID] = true, true
@@ -88,7 +85,7 @@ func (p *pairs) done() error {
 		}
 	}
 	if missing == nil {
-		p.open = nil
+		clear(p.open)
 		return nil
 	}
 	return openai.Invalid("tool_result_missing", p.at, fmt.Sprintf("%s: `tool_use` ids were found without `tool_result` "+
