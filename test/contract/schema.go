@@ -29,6 +29,11 @@ const (
 	Compaction  Kind = "compaction"
 	Model       Kind = "model"
 	Error       Kind = "error" // {"error":{…}}
+
+	Conversation        Kind = "conversation"
+	ConversationDeleted Kind = "conversationdeleted"
+	ConversationItem    Kind = "conversationitem"
+	ConversationItems   Kind = "conversationitems" // a list
 )
 
 // Schema holds the compiled schemas. It may be used from any goroutine.
@@ -54,7 +59,8 @@ func Compile() (*Schema, error) {
 	s := &Schema{kinds: map[Kind]*jsonschema.Schema{}, events: map[string]*jsonschema.Schema{},
 		messageEvents: map[string]*jsonschema.Schema{}}
 	var err error
-	for _, kind := range []Kind{Completion, Chunk, Text, TextChunk, Response, InputTokens, Compaction, Model, Error} {
+	for _, kind := range []Kind{Completion, Chunk, Text, TextChunk, Response, InputTokens, Compaction, Model, Error, Conversation,
+		ConversationDeleted, ConversationItem, ConversationItems} {
 		if s.kinds[kind], err = c.Compile(location + "#/definitions/Wire/properties/" + string(kind)); err != nil {
 			return nil, fmt.Errorf("cannot compile the schema of %s: %w", kind, err)
 		}

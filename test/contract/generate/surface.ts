@@ -76,6 +76,28 @@ type ServedCompaction = Omit<OpenAI.Responses.CompactedResponse, "output"> & {
   output: (OpenAI.Responses.ResponseInputMessageItem | OpenAI.Responses.ResponseCompactionItem)[];
 };
 
+// The items that a conversation has here, as they are listed: from the input of a response, or its output. The document
+// has no status of custom calls in a conversation, as it has in the input of a response.
+type ServedConversationItem =
+  | Item
+  | (Omit<OpenAI.Conversations.Message, "content" | "role"> & {
+      role: "user" | "assistant" | "system" | "developer";
+      content: (OpenAI.Responses.ResponseInputText | OpenAI.Responses.ResponseInputImage | OpenAI.Responses.ResponseOutputText | OpenAI.Responses.ResponseOutputRefusal)[];
+    })
+  | OpenAI.Responses.ResponseFunctionToolCallItem
+  | OpenAI.Responses.ResponseFunctionToolCallOutputItem
+  | OpenAI.Responses.ResponseCustomToolCallItem
+  | OpenAI.Responses.ResponseCustomToolCallOutputItem
+  | OpenAI.Responses.ResponseToolSearchCall
+  | OpenAI.Responses.ResponseToolSearchOutputItem;
+
+// An empty list has no first item.
+type ServedConversationItems = Omit<OpenAI.Conversations.ConversationItemList, "data" | "first_id" | "last_id"> & {
+  data: ServedConversationItem[];
+  first_id: string | null;
+  last_id: string | null;
+};
+
 export interface Wire {
   completion: ServedCompletion;
   chunk: ServedChunk;
@@ -85,6 +107,10 @@ export interface Wire {
   event: ServedEvent;
   inputTokens: OpenAI.Responses.InputTokenCountResponse;
   compaction: ServedCompaction;
+  conversation: Omit<OpenAI.Conversations.Conversation, "metadata"> & { metadata: Record<string, string> };
+  conversationdeleted: OpenAI.Conversations.ConversationDeletedResource;
+  conversationitem: ServedConversationItem;
+  conversationitems: ServedConversationItems;
   model: OpenAI.Model;
   error: { error: OpenAI.ErrorObject & { retryable?: true } };
 }
