@@ -32,7 +32,7 @@ var params = map[string]struct {
 		"up to 64 sequences of up to 1024 bytes; the answer ends before the first one"},
 	"thinking": {honoured,
 		"enabled and adaptive: the answer has thinking blocks; budget_tokens is an effort: low below 4096, medium below " +
-			"16384, else high; disabled: the effort none, if the model has it; display"},
+			"16384, else high; disabled: the effort none, if the model has it, also beside another effort; display"},
 	"output_config": {honoured,
 		"effort, or the next lower one that the model has; format as a JSON schema, which is enforced as far as the " +
 			"strict subset goes"},

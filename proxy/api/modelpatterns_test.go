@@ -116,7 +116,8 @@ func TestAliasesOfMessages(t *testing.T) {
 		asked <- turn.Request
 		return appservertest.Reply("x")(ctx, turn)
 	}}
-	worker.Models = catalogue() // each with the efforts low, medium and high
+	// all others have the efforts low, medium and high
+	worker.Models = append(catalogue(), appservertest.Model{ID: "quick", Efforts: []string{"none", "low"}})
 	r := newRig(t, worker, func(o *options) { o.Aliases = somePatterns })
 	for _, tc := range []struct{ model, wanted, ran, with, ignored string }{
 		{"claude-sonnet-5", `"output_config":{"effort":"medium"}`, "gpt-5", "medium", ""},
@@ -127,6 +128,10 @@ func TestAliasesOfMessages(t *testing.T) {
 		{"claude-haiku-5", `"thinking":{"type":"enabled","budget_tokens":20000}`, "gpt-5-mini", "low",
 			"thinking.budget_tokens"},
 		{"claude-haiku-5", `"output_config":{"effort":"low"}`, "gpt-5-mini", "low", ""},
+		{"claude-haiku-5", `"thinking":{"type":"disabled"}`, "gpt-5-mini", "low", "thinking"},
+		{"claude-sonnet-5", `"thinking":{"type":"disabled"},"output_config":{"effort":"high"}`, "gpt-5", "high", "thinking"},
+		{"quick", `"thinking":{"type":"disabled"},"output_config":{"effort":"high"}`, "quick", "none", ""},
+		{"quick", `"thinking":{"type":"disabled"}`, "quick", "none", ""},
 		{"claude-haiku-5", `"stream":false`, "gpt-5-mini", "low", ""},
 	} {
 		t.Run(tc.model+" "+tc.wanted, func(t *testing.T) {

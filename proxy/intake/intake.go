@@ -179,16 +179,17 @@ func (in *Intake) admit(x *proxy.Exchange, asked openai.Asked) error {
 	if asked.Summary != nil {
 		*asked.Summary = summary(*asked.Summary, alias.Summary)
 	}
-	if asked.NoReasoning && alias.Effort == "" && in.Catalogue.HasEffort(alias.Model, noEffort) {
-		*asked.Effort = noEffort
-	}
 	return x.Grant.Admit(int64(asked.Choices))
 }
 
 // resolve is the model that runs for the client's name of it, with its effort.
 func (in *Intake) resolve(model string, asked openai.Asked) (models.Choice, error) {
 	alias, err := in.Catalogue.Resolve(model, *asked.Effort, asked.EffortField)
-	if err == nil && alias.Effort == "" {
+	switch {
+	case err != nil || alias.Effort != "":
+	case asked.NoReasoning && in.Catalogue.HasEffort(alias.Model, noEffort):
+		alias.Effort = noEffort
+	default:
 		alias.Effort = in.nearestEffort(alias.Model, asked.SoftEffort)
 	}
 	return alias, err

@@ -12,7 +12,7 @@ type Asked struct {
 	// NoReasoning asks for the effort none, if the model has it.
 	NoReasoning bool
 	// SoftEffort is the effort that a client wants which does not know the efforts of the model; Effort is empty then.
-	// The effort of an alias counts before it, and the next lower one that the model has.
+	// The effort of an alias and NoReasoning count before it; of the model's efforts, the next lower one is taken.
 	SoftEffort string
 
 	EffortField      string // the name of Effort in the request

@@ -4,6 +4,8 @@ package appservertest
 type Model struct {
 	ID     string
 	Hidden bool
+	// Efforts are the reasoning efforts; nil: low, medium and high.
+	Efforts []string
 }
 
 func (s *Server) models() []Model {
@@ -15,7 +17,11 @@ func (s *Server) models() []Model {
 
 func (m Model) shape() map[string]any {
 	var efforts []any
-	for _, name := range []string{"low", "medium", "high"} {
+	names := m.Efforts
+	if names == nil {
+		names = []string{"low", "medium", "high"}
+	}
+	for _, name := range names {
 		efforts = append(efforts, map[string]any{"reasoningEffort": name, "description": name + " effort"})
 	}
 	return map[string]any{
