@@ -44,6 +44,7 @@ func TestRoutes(t *testing.T) {
 		"DELETE /v1/responses/{id}":          proxy.Keyed,
 		"POST /v1/responses/{id}/cancel":     proxy.Keyed,
 		"POST /v1/responses/input_tokens":    proxy.Keyed,
+		"POST /v1/responses/compact":         proxy.Keyed,
 		"GET /v1/responses/{id}/input_items": proxy.Keyed,
 		"POST /v1/messages":                  proxy.Keyed,
 		"* /v1/messages/batches":             proxy.Keyed,

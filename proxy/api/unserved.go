@@ -32,8 +32,6 @@ var unserved = []struct {
 	{"/v1/videos", true, "codex has no models for videos; use a server of such models for them"},
 	{"/v1/chat/completions/{id}", false, storedChatsRemedy},
 	{"/v1/chat/completions/{id}/messages", false, storedChatsRemedy},
-	{"/v1/responses/compact", false,
-		"conversations are not compacted; send the items of the conversation that the model still needs"},
 }
 
 const (

@@ -18,12 +18,9 @@ func TestUnserved(t *testing.T) {
 	for _, path := range []string{
 		"/v1/embeddings", "/v1/audio/speech", "/v1/audio/transcriptions", "/v1/audio", "/v1/images/generations",
 		"/v1/images/edits", "/v1/files", "/v1/files/file-1/content", "/v1/batches", "/v1/batches/b/cancel",
-		"/v1/moderations", "/v1/responses/compact",
+		"/v1/moderations",
 	} {
 		methods := []string{http.MethodPost, http.MethodPut, "PURGE", http.MethodGet, http.MethodDelete}
-		if strings.HasPrefix(path, "/v1/responses/") {
-			methods = methods[:3] // the others are for a response of that id
-		}
 		for _, method := range methods {
 			resp := r.do(t, method, path, "")
 			assert.Equal(t, http.StatusUnauthorized, resp.StatusCode, "%s %s", method, path)

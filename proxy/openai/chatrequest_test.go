@@ -284,6 +284,7 @@ func TestHonouredParametersAreDecoded(t *testing.T) {
 		{chatParams, reflect.TypeFor[rawChat](), nil},
 		{completionParams, reflect.TypeFor[rawCompletion](), nil},
 		{responseParams, reflect.TypeFor[rawResponse](), []string{"type"}},
+		{compactParams, reflect.TypeFor[rawCompact](), []string{"prompt_cache_key"}}, // it is ignored, and read
 	} {
 		var named, decoded []string
 		for name, p := range tc.table {

@@ -43,6 +43,7 @@ func TestParametersInTheDocs(t *testing.T) {
 	t.Run("completions",
 		func(t *testing.T) { inTheDocs(t, "parameters of completions", paramTable(completionParams)) })
 	t.Run("responses", func(t *testing.T) { inTheDocs(t, "parameters of responses", paramTable(responseParams)) })
+	t.Run("compact", func(t *testing.T) { inTheDocs(t, "parameters of compactions", paramTable(compactParams)) })
 }
 
 // inTheDocs compares a table with the one between two comments of docs/api.md.

@@ -162,6 +162,8 @@ func (req *ResponseRequest) addItem(raw rawItem, at string) error {
 		}
 		req.appendItem(at, Item{Type: raw.Type, ID: raw.ID, Summary: summary, Encrypted: raw.Encrypted})
 		return err
+	case itemCompaction:
+		return req.addCompaction(raw, at)
 	case "additional_tools":
 		req.appendItem(at, Item{Type: raw.Type, ID: raw.ID, Role: cmp.Or(raw.Role, "developer"),
 			Tools: notNil(raw.Tools)})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -41,7 +42,7 @@ func (i Item) Encode() (json.RawMessage, error) { return jsonv2.Marshal(i, allow
 var idPrefixes = map[string]string{
 	itemMessage: "msg_", itemReasoning: "rs_", itemFunction: "fc_", "function_call_output": "fco_",
 	itemCustomCall: "ctc_", "custom_tool_call_output": "ctco_", "additional_tools": "at_",
-	itemSearchCall: "tsc_", "tool_search_output": "tso_",
+	itemSearchCall: "tsc_", "tool_search_output": "tso_", itemCompaction: "cmp_",
 }
 
 // IDPrefix begins the ids of such items.
@@ -72,6 +73,17 @@ func (i Item) Size() int {
 		}
 	}
 	return size
+}
+
+// Text is the text of a message, all parts together.
+func (i Item) Text() string {
+	var texts []string
+	for _, part := range i.Content {
+		if part.Image == nil {
+			texts = append(texts, part.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
 }
 
 // Images are the images of an item, a message or the output of a tool. at is the path of the item in the request.

@@ -80,6 +80,7 @@ const (
 	itemFunction   = "function_call"
 	itemCustomCall = "custom_tool_call"
 	itemSearchCall = "tool_search_call"
+	itemCompaction = "compaction"
 )
 
 // MarshalJSON encodes the item in the form of its type.

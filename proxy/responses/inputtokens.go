@@ -22,6 +22,7 @@ func (e *Endpoint) inputTokens(w http.ResponseWriter, r *http.Request, x *proxy.
 	if err != nil {
 		return err
 	}
+	defer e.close(job)
 	planned, err := planTurn(req, job.conversation())
 	if err != nil {
 		return err

@@ -65,6 +65,9 @@ func (p *plan) addItems(items []openai.Item, conversation []item) error {
 		if mark, decoded.Encrypted = reasoning.Unmark(decoded.Encrypted); conversation[i].Worker != "" {
 			mark = reasoning.Mark(conversation[i].Worker)
 		}
+		if decoded.Type == "compaction" {
+			p.turn.Items = append(p.turn.Items, compactedItems(decoded.Compacted())...)
+		}
 		if injected := inject(decoded); injected != nil {
 			p.turn.Items = append(p.turn.Items, injected)
 			if decoded.Type == "reasoning" {

@@ -47,6 +47,7 @@ func (e *Endpoint) Routes() []proxy.Route {
 	return []proxy.Route{
 		{Method: http.MethodPost, Path: "/v1/responses", Access: proxy.Keyed, Handler: e.create},
 		{Method: http.MethodPost, Path: "/v1/responses/input_tokens", Access: proxy.Keyed, Handler: e.inputTokens},
+		{Method: http.MethodPost, Path: "/v1/responses/compact", Access: proxy.Keyed, Handler: e.compact},
 		{Method: http.MethodGet, Path: "/v1/responses", Access: proxy.Keyed, Handler: e.upgrade},
 		{Method: http.MethodGet, Path: "/v1/responses/{id}", Access: proxy.Keyed, Handler: e.get},
 		{Method: http.MethodDelete, Path: "/v1/responses/{id}", Access: proxy.Keyed, Handler: e.delete},

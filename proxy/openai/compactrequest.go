@@ -1,0 +1,105 @@
+package openai
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// compactParams are the parameters of POST /v1/responses/compact. It also takes those of a response that say how an
+// answer is made, without effect, as clients send the same settings to both.
+var compactParams = params{
+	"model":                {honoured, ""},
+	"input":                {honoured, "as for a response"},
+	"instructions":         {honoured, "the model reads them with the conversation; the compacted one does not hold them"},
+	"previous_response_id": {honoured, "the whole conversation up to that response, before input"},
+	"reasoning":            {honoured, "as for a response"},
+	"service_tier":         {honoured, "as for a response"},
+
+	"image":                  {ignored, "codex has no such setting"},
+	"include":                {ignored, "there is nothing to include"},
+	"max_output_tokens":      {ignored, "codex has no such setting"},
+	"metadata":               {ignored, "nothing is stored"},
+	"parallel_tool_calls":    {ignored, "no tools are offered"},
+	"prompt_cache_key":       {ignored, "codex sets its own; it identifies the conversation for `rotation`"},
+	"prompt_cache_options":   {ignored, "codex sets its own"},
+	"prompt_cache_retention": {ignored, "codex sets its own"},
+	"store":                  {ignored, "nothing is stored"},
+	"text":                   {ignored, "the summary is text"},
+	"tool_choice":            {ignored, "no tools are offered"},
+	"tools":                  {ignored, "no tools are offered"},
+	"truncation":             {ignored, "codex cuts nothing off: a conversation that is too long is refused"},
+
+	"conversation": {refused, "send previous_response_id, or the items of the conversation as input"},
+	"stream":       {refused, "the compacted conversation comes as a whole"},
+}
+
+// rawCompact has the fields of a request that are honoured, and the names of the others.
+type rawCompact struct {
+	Model        string          `json:"model"`
+	Input        rawInput        `json:"input"`
+	Instructions *string         `json:"instructions"`
+	Previous     string          `json:"previous_response_id"`
+	Reasoning    json.RawMessage `json:"reasoning"`
+	ServiceTier  string          `json:"service_tier"`
+	CacheKey     *string         `json:"prompt_cache_key"`
+
+	Others map[string]valuePrefix `json:",embed"`
+}
+
+// DecodeCompact parses and validates the body of POST /v1/responses/compact. Source: OpenAI API reference, "Compact a
+// response".
+func DecodeCompact(body []byte) (*ResponseRequest, error) {
+	var raw rawCompact
+	if err := decodeBody(body, &raw); err != nil {
+		return nil, err
+	}
+	if err := checkModel(raw.Model); err != nil {
+		return nil, err
+	}
+	ignoredParams, err := checkParams(compactParams, raw.Others)
+	if err != nil {
+		return nil, err
+	}
+	same := rawResponse{
+		Model: raw.Model, Input: raw.Input, Instructions: raw.Instructions, Previous: raw.Previous,
+		Reasoning: raw.Reasoning, ServiceTier: raw.ServiceTier, rawEcho: rawEcho{PromptCacheKey: raw.CacheKey},
+	}
+	echoed, err := same.checkEcho()
+	if err != nil {
+		return nil, err
+	}
+	req, err := same.validate()
+	if err != nil {
+		return nil, err
+	}
+	req.Ignored = slices.Concat(req.Ignored, ignoredParams, echoed)
+	slices.Sort(req.Ignored)
+	return req, nil
+}
+
+// CompactedResponse is the answer of POST /v1/responses/compact.
+type CompactedResponse struct {
+	ID        string            `json:"id"`
+	Object    string            `json:"object"` // response.compaction
+	CreatedAt int64             `json:"created_at"`
+	Output    []json.RawMessage `json:"output"` // messages of the user, and one item compaction
+	Usage     *ResponseUsage    `json:"usage"`
+}
+
+// NewCompactedResponse makes the answer. Of a turn whose usage codex did not report, all counts are 0.
+func NewCompactedResponse(id string, at int64, output []json.RawMessage, usage *Usage) CompactedResponse {
+	if usage == nil {
+		usage = &Usage{}
+	}
+	return CompactedResponse{ID: id, Object: "response.compaction", CreatedAt: at, Output: output,
+		Usage: responseUsage(usage)}
+}
+
+// CompactionItem is the item compaction of that id with that content.
+func CompactionItem(id, content string) json.RawMessage {
+	data, err := Item{Type: itemCompaction, ID: id, Encrypted: content}.Encode()
+	if err != nil { // strings always encode
+		panic(err)
+	}
+	return data
+}
