@@ -47,6 +47,7 @@ func TestRoutes(t *testing.T) {
 		"POST /v1/responses/compact":         proxy.Keyed,
 		"GET /v1/responses/{id}/input_items": proxy.Keyed,
 		"POST /v1/messages":                  proxy.Keyed,
+		"POST /v1/messages/count_tokens":     proxy.Keyed,
 		"* /v1/messages/batches":             proxy.Keyed,
 		"* /v1/messages/batches/{path...}":   proxy.Keyed,
 

@@ -1,4 +1,5 @@
-// Package messages serves Anthropic's Messages API: POST /v1/messages.
+// Package messages serves Anthropic's Messages API: POST /v1/messages, and the counting of
+// tokens beside it.
 package messages
 
 import (
@@ -24,6 +25,7 @@ type Endpoint struct {
 func (e *Endpoint) Routes() []proxy.Route {
 	return []proxy.Route{
 		e.route("/v1/messages", http.MethodPost, e.create),
+		e.route("/v1/messages/count_tokens", http.MethodPost, e.count),
 		e.route("/v1/messages/batches", proxy.AnyMethod, noBatches),
 		e.route("/v1/messages/batches/{path...}", proxy.AnyMethod, noBatches),
 	}

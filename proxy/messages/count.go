@@ -1,0 +1,36 @@
+package messages
+
+import (
+	"net/http"
+
+	"codex-proxy/internal/cause"
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/anthropic"
+	"codex-proxy/proxy/intake"
+	"codex-proxy/proxy/tokens"
+)
+
+// count serves POST /v1/messages/count_tokens: it plans the turn of a message, and counts what
+// the model would get. No worker takes part.
+func (e *Endpoint) count(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, anthropic.DecodeCount)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if err := e.Intake.Inline(ctx, x, req.Images()); err != nil {
+		return err
+	}
+	planned, err := planTurn(req)
+	if err != nil {
+		return err
+	}
+	if err := x.Grant.Body.Add(ctx, tokens.Memory(&planned.turn)); err != nil {
+		return err
+	}
+	n, err := tokens.Turn(ctx, &planned.turn)
+	if err != nil {
+		return cause.Of(ctx, err)
+	}
+	return e.Answers.JSON(w, anthropic.TokenCount{InputTokens: n})
+}
