@@ -1,13 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import Anthropic from "@anthropic-ai/sdk";
+import { betaZodTool } from "@anthropic-ai/sdk/helpers/beta/zod";
 import { zodOutputFormat } from "@anthropic-ai/sdk/helpers/zod";
-import { City, anthropic as client, claude, cut, model, parallel, pixel, rome, turns, weather } from "./bed.mjs";
+import { City, anthropic as client, claude, cut, loop, model, parallel, pixel, results, rome, turns, weather } from "./bed.mjs";
 
 const user = (content) => [{ role: "user", content }];
 const ask = (prompt, more = {}) => ({ model: claude, max_tokens: 1024, messages: user(prompt), ...more });
 const create = (prompt, more) => client().messages.create(ask(prompt, more));
 const tools = [{ name: "get_weather", description: weather.description, input_schema: { type: "object", properties: { city: { type: "string" } }, required: ["city"] } }];
+const both = [["Paris", "sunny in Paris"], ["Rome", "sunny in Rome"]];
 const text = (message) => message.content.filter((b) => b.type === "text").map((b) => b.text).join("");
 
 describe("@anthropic-ai/sdk", { concurrency: true }, () => {
@@ -81,6 +83,18 @@ describe("@anthropic-ai/sdk", { concurrency: true }, () => {
     assert.match(input.find((i) => i.type === "reasoning").encrypted_content, /^encrypted-/);
   });
 
+  for (const stream of [false, true]) {
+    test(`the tool runner, stream ${stream}`, async () => {
+      const word = `anthropic-runner-${stream}`;
+      const tool = betaZodTool({ name: "get_weather", description: weather.description, inputSchema: weather.parameters, run: ({ city }) => `sunny in ${city}` });
+      const runner = client().beta.messages.toolRunner(ask(loop(word), { tools: [tool], stream }));
+      assert.equal(text(await runner), "warm");
+      const seen = await turns(word);
+      assert.equal(seen.length, 3);
+      assert.deepEqual(results(seen[2]), [...both, ["Oslo", "sunny in Oslo"]]);
+    });
+  }
+
   test("structured output", async () => {
     const format = { output_config: { format: zodOutputFormat(City) } };
     const m = await client().messages.parse(ask(`anthropic-schema [[text ${JSON.stringify(rome)}]]`, format));
@@ -107,6 +121,13 @@ describe("@anthropic-ai/sdk", { concurrency: true }, () => {
   test("cut short", async () => {
     const m = await create("[[text par]] [[incomplete max_output_tokens]]");
     assert.deepEqual([text(m), m.stop_reason], ["par", "max_tokens"]);
+  });
+
+  test("countTokens", async () => {
+    const count = (prompt, more) => client().messages.countTokens({ model: claude, messages: user(prompt), ...more });
+    const few = await count("Hello");
+    const many = await count("Hello ".repeat(1000), { tools, system: "be short" });
+    assert.ok(few.input_tokens > 0 && few.input_tokens < 1000 && many.input_tokens > few.input_tokens + 900, `${few.input_tokens}, ${many.input_tokens}`);
   });
 
   test("models", async () => {

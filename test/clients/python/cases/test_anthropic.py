@@ -6,7 +6,7 @@ import threading
 
 import anthropic
 import pytest
-from anthropic import Anthropic, AsyncAnthropic
+from anthropic import Anthropic, AsyncAnthropic, beta_tool
 from pydantic import BaseModel
 
 import bed
@@ -16,6 +16,16 @@ from bed import alone, claude, images, model, outputs, pixel, release, rome, run
 class City(BaseModel):
     city: str
     population: int
+
+
+@beta_tool
+def get_weather(city: str) -> str:
+    """The weather in a city.
+
+    Args:
+        city: where
+    """
+    return f"sunny in {city}"
 
 
 weather_tool = {
@@ -128,6 +138,16 @@ def test_tools(word, stream):
     assert reasoning["encrypted_content"].startswith("encrypted-")
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_tool_runner(word, stream):
+    script(word, two_calls, ['call get_weather {"city":"Oslo"}'], ["text warm"])
+    runner = client().beta.messages.tool_runner(**ask(word), tools=[get_weather], stream=stream)
+    assert text(runner.until_done()) == "warm"
+    seen = [(city["city"], json.dumps(result)) for city, result in outputs(turns(word)[2])]
+    assert [city for city, _ in seen] == ["Paris", "Rome", "Oslo"]
+    assert all(f"sunny in {city}" in result for city, result in seen)
+
+
 def test_tool_choice(word):
     create(f"{word} [[{two_calls[0]}]]", tools=[weather_tool], tool_choice={"type": "tool", "name": "get_weather"})
     assert "get_weather" in str(turns(word)[0]["input"])
@@ -153,6 +173,16 @@ def test_stop_sequence(word):
 def test_cut_short(word):
     m = create(f"{word} [[text par]] [[incomplete max_output_tokens]]")
     assert (text(m), m.stop_reason) == ("par", "max_tokens")
+
+
+def test_count_tokens():
+    def count(prompt, **more):
+        messages = [{"role": "user", "content": prompt}]
+        return client().messages.count_tokens(model=claude, messages=messages, **more).input_tokens
+
+    few, many = count("hello"), count("hello " * 1000, tools=[weather_tool], system="be brief")
+    assert 0 < few < 1000
+    assert many > few + 900
 
 
 def test_models():

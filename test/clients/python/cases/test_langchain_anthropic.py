@@ -90,6 +90,10 @@ def test_stop(word):
     assert chat().invoke(prompt, stop=["Observation:"]).text == "Thought: look "
 
 
+def test_count_tokens():
+    assert 0 < chat().get_num_tokens_from_messages([HumanMessage("hello")]) < 1000
+
+
 def test_cancelled_task(word):
     async def cancel():
         task = asyncio.create_task(chat().ainvoke(f"{word} [[silence]]"))
