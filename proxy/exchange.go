@@ -45,7 +45,11 @@ type Record struct {
 	Outcome   string      // error code, or ok
 	Detail    string      // codex's text of a failed turn, for the journal alone
 	Turn      turn.Report // all turns together
-	Span      *traces.Span
+	// Operation is what a request of a model asks for, in the words of OpenTelemetry or its own; empty: chat.
+	Operation string
+	// Conversation is the conversation of the request, if it names one that is kept.
+	Conversation string
+	Span         *traces.Span
 }
 
 // Settle counts what the exchange used; see limits.Grant.Settle.

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -59,6 +60,12 @@ func attributes(method string, x *Exchange) []slog.Attr {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
+// The operations that are no chats.
+const (
+	CompleteText = "text_completion"
+	CountTokens  = "count_tokens" // OpenTelemetry has no word for it
+)
+
 // endSpan ends the span of a request with the values of the log line, in the names of
 // OpenTelemetry's conventions for HTTP servers and generative AI 1.37.
 func endSpan(method string, x *Exchange) {
@@ -76,7 +83,8 @@ func endSpan(method string, x *Exchange) {
 	x.Span.Text("codex.worker", x.Turn.Worker)
 	x.Span.Text("codex.thread_id", x.Turn.Thread)
 	x.Span.Text("codex.outcome", x.Outcome)
-	turn.DescribeModel(x.Span, x.Model, &x.Turn)
+	x.Span.Text("gen_ai.conversation.id", x.Conversation)
+	turn.DescribeModel(x.Span, cmp.Or(x.Operation, turn.Chat), x.Model, &x.Turn)
 	failed := x.Status >= http.StatusInternalServerError || x.Status < http.StatusBadRequest
 	if x.Outcome != "ok" && x.Outcome != "client_gone" && failed { // an error of the client is none of ours
 		x.Span.Fail(x.Outcome)

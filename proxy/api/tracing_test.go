@@ -228,3 +228,32 @@ func TestTraceOfTurns(t *testing.T) {
 	}
 	assert.Empty(t, out)
 }
+
+// A span names the operation, and the conversation if it is kept.
+func TestTraceOfOperations(t *testing.T) {
+	tracer, out := spans(t)
+	r := newRig(t, &appservertest.Server{}, keeping(t), func(o *options) { o.Traces = tracer })
+	_, id := r.talk(t, `{"items":[{"role":"user","content":"planted"}]}`)
+	for _, tc := range []struct{ path, body, operation, conversation string }{
+		{"/v1/responses", asked(`"conversation":"`+id+`",`, `"planted"`), "chat", id},
+		{"/v1/responses", asked(`"conversation":"planted",`, `"planted"`), "chat", ""},
+		{"/v1/responses/input_tokens", asked(`"conversation":"`+id+`",`, `"planted"`), "count_tokens", id},
+		{"/v1/completions", `{"model":"demo","prompt":"planted"}`, "text_completion", ""},
+		{"/v1/messages", `{"model":"demo","max_tokens":9,"messages":[{"role":"user","content":"planted"}]}`, "chat", ""},
+	} {
+		text(t, r.do(t, http.MethodPost, tc.path, tc.body, "Traceparent", clientSpan))
+		request, inner := trace(t, out)
+		assert.Equal(t, "POST "+tc.path, request.Name)
+		got := attributesOf(request)
+		assert.Equal(t, tc.operation, got["gen_ai.operation.name"], tc.path)
+		assert.Equal(t, "demo", got["gen_ai.request.model"])
+		if tc.conversation != "" {
+			assert.Equal(t, tc.conversation, got["gen_ai.conversation.id"], tc.path)
+		} else {
+			assert.NotContains(t, got, "gen_ai.conversation.id")
+		}
+		for _, turn := range inner["turn"] {
+			assert.Equal(t, "chat", attributesOf(turn)["gen_ai.operation.name"])
+		}
+	}
+}

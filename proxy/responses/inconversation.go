@@ -55,7 +55,7 @@ func (e *Endpoint) readConversation(ctx context.Context, x *proxy.Exchange, job 
 	if err != nil {
 		return err
 	}
-	job.prefer, job.history = worker, fromStore(items)
+	x.Conversation, job.prefer, job.history = id, worker, fromStore(items)
 	return x.Grant.Body.Add(ctx, weight(job.history))
 }
 

@@ -13,6 +13,7 @@ import (
 // inputTokens serves POST /v1/responses/input_tokens: it plans the turn of a response, and counts what the model would
 // get. No worker takes part.
 func (e *Endpoint) inputTokens(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	x.Operation = proxy.CountTokens
 	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, openai.DecodeInputTokens)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ func (t *run) endSpan(outcome string) {
 	t.span.Text("codex.thread_id", t.Report.Thread)
 	t.span.Number("codex.attempt", int64(t.Report.Attempts))
 	t.span.Text("codex.outcome", outcome)
-	DescribeModel(t.span, t.Name, t.Report)
+	DescribeModel(t.span, Chat, t.Name, t.Report)
 	if outcome == "failed" || outcome == "lost" || outcome == "rotated" {
 		t.span.Fail(outcome)
 	}
@@ -23,13 +23,16 @@ func (t *run) endSpan(outcome string) {
 	t.span = nil
 }
 
+// Chat is the operation of a turn, whatever API asks for it.
+const Chat = "chat"
+
 // DescribeModel adds the model and its usage to a span, in the names of OpenTelemetry's
 // conventions for generative AI 1.37.
-func DescribeModel(span *traces.Span, model string, report *Report) {
+func DescribeModel(span *traces.Span, operation, model string, report *Report) {
 	if model == "" {
 		return
 	}
-	span.Text("gen_ai.operation.name", "chat")
+	span.Text("gen_ai.operation.name", operation)
 	span.Text("gen_ai.request.model", model)
 	if report.Usage != nil {
 		span.Number("gen_ai.usage.input_tokens", report.Usage.InputTokens)
