@@ -183,9 +183,10 @@ func TestPatch(t *testing.T) {
 
 // A command that goes on is followed over several calls, with its progress.
 func TestWait(t *testing.T) {
-	step := make(chan struct{})
+	wrote, step := make(chan struct{}), make(chan struct{})
 	a := start(t, func(c *apitest.Command) {
 		c.Write(logs.Stdout, "one\n")
+		close(wrote)
 		<-step
 		c.Write(logs.Stdout, "two\n")
 		succeed(c)
@@ -194,8 +195,11 @@ func TestWait(t *testing.T) {
 	assert.NotContains(t, got, "outcome")
 	assert.Contains(t, text, "The command is running")
 	id := got["session"].(string)
-	text, got = a.call("logs", map[string]any{"session": id, "wait": "20ms"})
+	<-wrote
+	text, got = a.call("logs", map[string]any{"session": id})
 	assert.Equal(t, []any{"running", "one\n", 4.0}, []any{got["state"], got["output"], got["next_offset"]}, text)
+	_, got = a.call("logs", map[string]any{"session": id, "since_offset": 4, "wait": "20ms"})
+	assert.Equal(t, []any{"running", "", 4.0}, []any{got["state"], got["output"], got["next_offset"]}, "the time is over first")
 
 	params := &mcp.CallToolParams{Name: "logs", Arguments: map[string]any{"session": id, "since_offset": 4, "wait": "1m"}}
 	params.SetProgressToken("token")

@@ -12,27 +12,35 @@ const (
 	rest = time.Minute
 )
 
-// turns lets one count run at a time, slice by slice: so all counts together take one processor, and a short text waits
-// for a slice of each longer one.
-var turns = make(chan struct{}, 1)
+// shared counts for all callers.
+var shared = newTokenizer()
 
-// shared is what counts need. It belongs to the holder of turns.
-var shared struct {
-	merger *merger // nil: the vocabulary is not loaded
+// tokenizer counts with a vocabulary that it loads for the first count and drops when it rests.
+type tokenizer struct {
+	// turns lets one count run at a time, slice by slice: so all counts together take one processor, and a short text
+	// waits for a slice of each longer one. Its holder has the fields below.
+	turns  chan struct{}
+	merger *merger // nil: not loaded
 	used   time.Time
 }
+
+func newTokenizer() *tokenizer { return &tokenizer{turns: make(chan struct{}, 1)} }
 
 // Count is the number of tokens of a text. A text that looks like a special token is a text. The error is the cause of
 // ctx.
 func Count(ctx context.Context, text string) (tokens int64, err error) {
+	return shared.count(ctx, text)
+}
+
+func (t *tokenizer) count(ctx context.Context, text string) (tokens int64, err error) {
 	for c := (counter{text: text}); c.more(); tokens += c.counted {
 		select {
-		case turns <- struct{}{}:
+		case t.turns <- struct{}{}:
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
 		}
-		c.count(loaded())
-		<-turns
+		c.count(t.loaded())
+		<-t.turns
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
@@ -64,26 +72,26 @@ func (c *counter) count(m *merger) {
 }
 
 // loaded is the merger with the vocabulary, which stays for a while.
-func loaded() *merger {
-	if shared.merger == nil {
+func (t *tokenizer) loaded() *merger {
+	if t.merger == nil {
 		words, err := load()
 		if err != nil { // the program is broken
 			panic(err)
 		}
-		shared.merger = &merger{words: words}
-		time.AfterFunc(rest, drop)
+		t.merger = &merger{words: words}
+		time.AfterFunc(rest, t.drop)
 	}
-	shared.used = time.Now()
-	return shared.merger
+	t.used = time.Now()
+	return t.merger
 }
 
 // drop drops the vocabulary when it has not been used for a while.
-func drop() {
-	turns <- struct{}{}
-	defer func() { <-turns }()
-	if left := rest - time.Since(shared.used); left > 0 {
-		time.AfterFunc(left, drop)
+func (t *tokenizer) drop() {
+	t.turns <- struct{}{}
+	defer func() { <-t.turns }()
+	if left := rest - time.Since(t.used); left > 0 {
+		time.AfterFunc(left, t.drop)
 		return
 	}
-	shared.merger = nil
+	t.merger = nil
 }

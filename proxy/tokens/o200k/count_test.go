@@ -116,7 +116,7 @@ func TestCountEnds(t *testing.T) {
 
 // Counts wait for each other slice by slice, and a wait ends with its context.
 func TestCountsTakeTurns(t *testing.T) {
-	turns <- struct{}{}
+	shared.turns <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
@@ -125,7 +125,7 @@ func TestCountsTakeTurns(t *testing.T) {
 	}()
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
-	<-turns
+	<-shared.turns
 	n, err := Count(t.Context(), "hello world")
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, n)
@@ -134,18 +134,20 @@ func TestCountsTakeTurns(t *testing.T) {
 // The vocabulary is dropped a minute after the last count.
 func TestVocabularyIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared.merger = nil // of other tests, by the clock of the machine
-		count := func() {
-			_, err := Count(t.Context(), "hello")
-			require.NoError(t, err)
+		v := newTokenizer()
+		after := func(d time.Duration) *merger {
+			<-time.After(d)
+			v.turns <- struct{}{}
+			defer func() { <-v.turns }()
+			return v.merger
 		}
-		count()
-		<-time.After(rest - time.Second)
-		count()
-		<-time.After(rest - time.Second)
-		assert.NotNil(t, shared.merger)
-		<-time.After(2 * time.Second)
-		assert.Nil(t, shared.merger)
+		_, err := v.count(t.Context(), "hello")
+		require.NoError(t, err)
+		assert.NotNil(t, after(rest-time.Second))
+		_, err = v.count(t.Context(), "hello")
+		require.NoError(t, err)
+		assert.NotNil(t, after(rest-time.Second))
+		assert.Nil(t, after(2*time.Second))
 	})
 }
 
