@@ -14,16 +14,20 @@ const (
 	maxConnections = 8192
 	// crowdedPause is the least time between two calls of crowded.
 	crowdedPause = time.Minute
+	// reserve is how many file descriptors the process needs at least beside the connections
+	// of clients: for its files, their watches, the workers, D-Bus and a reload.
+	reserve = 64
 )
 
 // limit is maxConnections, or three quarters of the file descriptors that this process
-// may have: the others are for workers, D-Bus and operators.
+// may have; the reserve stays in any case, or half of the limit if that is less.
 func limit() int {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return maxConnections
 	}
-	return int(min(maxConnections, files.Cur/4*3, math.MaxInt32))
+	least := min(reserve, files.Cur/2)
+	return int(min(maxConnections, files.Cur-max(files.Cur/4, least), math.MaxInt32))
 }
 
 // makeRoom closes the connection that has been without a request for the longest time,

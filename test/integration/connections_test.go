@@ -33,7 +33,7 @@ func testManyIdleConnections(t *testing.T, suite string) {
 	b.assertServes("crowded after a reload")
 	b.untilReportChanges() // over D-Bus
 	b.assertSmooth()
-	assert.Contains(t, b.journal(proxyUnit), "too many connections: those without a request are closed limit=96")
+	assert.Contains(t, b.journal(proxyUnit), "too many connections: those without a request are closed limit=64")
 }
 
 // idleConnection has had an answer, and stays open until the service closes it.

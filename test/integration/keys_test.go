@@ -226,8 +226,9 @@ func testUsage(t *testing.T, suite string) {
 	assert.Equal(t, http.StatusTooManyRequests, b.askWith(nil, carol, nil))
 	require.Equal(t, http.StatusOK, b.askWith(nil, bob, nil))
 	b.untilUsed("bob", 5)
-	for _, file := range strings.Fields(b.MustRun(t, "sh", "-c", "stat -c %a-%U /var/lib/codex-proxy/*")) {
-		assert.Equal(t, "600-codex-proxy", file)
+	modes := b.MustRun(t, "find", "/var/lib/codex-proxy", "-mindepth", "1", "-printf", `%m-%y-%u\n`)
+	for _, mode := range strings.Fields(modes) {
+		assert.Contains(t, []string{"600-f-codex-proxy", "700-d-codex-proxy"}, mode)
 	}
 	assert.NotContains(t, b.journal(proxyUnit), "usage database")
 }
