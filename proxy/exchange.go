@@ -43,6 +43,7 @@ type Record struct {
 	Status    int // 0: nothing of the answer has left
 	FirstByte time.Time
 	Outcome   string      // error code, or ok
+	Response  string      // id of the background response that the exchange makes; empty: none
 	Detail    string      // codex's text of a failed turn, for the journal alone
 	Turn      turn.Report // all turns together
 	// Operation is what a request of a model asks for, in the words of OpenTelemetry or its own; empty: chat.

@@ -62,6 +62,11 @@ func (m *metrics) observe(method string, x *Exchange) {
 	if x.Outcome != "ok" {
 		m.errors.WithLabelValues(x.Route, x.Outcome).Inc()
 	}
+	m.count(x)
+}
+
+// count counts the tokens of an exchange.
+func (m *metrics) count(x *Exchange) {
 	if u := x.Turn.Usage; u != nil {
 		m.tokens.WithLabelValues("input").Add(float64(u.InputTokens))
 		m.tokens.WithLabelValues("cached").Add(float64(u.CachedInputTokens))

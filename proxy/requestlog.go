@@ -29,9 +29,14 @@ func levelOf(x *Exchange) slog.Level {
 func attributes(method string, x *Exchange) []slog.Attr {
 	attrs := append(make([]slog.Attr, 0, 16),
 		slog.String("request_id", x.ID), slog.String("method", method), slog.String("route", x.Route),
-		slog.Int("status", x.Status), slog.String("outcome", x.Outcome),
-		slog.Float64("duration_ms", milliseconds(time.Since(x.Began))),
-	)
+		slog.Int("status", x.Status))
+	return append(attrs, common(x)...)
+}
+
+// common are the fields that a background response has, too.
+func common(x *Exchange) []slog.Attr {
+	attrs := append(make([]slog.Attr, 0, 16),
+		slog.String("outcome", x.Outcome), slog.Float64("duration_ms", milliseconds(time.Since(x.Began))))
 	for _, f := range []struct{ name, value string }{
 		{"key", x.Key.Name}, {"model", x.Model}, {"worker", x.Turn.Worker}, {"thread_id", x.Turn.Thread},
 		{"trace_id", x.Span.TraceID()}, {"detail", x.Detail},

@@ -73,6 +73,7 @@ type Server struct {
 	base     context.Context // parent of every request; Abort cancels it
 	abort    context.CancelCauseFunc
 	trips    trips
+	detached detached
 }
 
 // New creates a server with the routes of probes and metrics, and registers its own
@@ -81,7 +82,7 @@ func New(settings Settings) *Server {
 	s := &Server{Settings: settings, metrics: newMetrics(settings.Registry)}
 	s.envelope = envelope{settings.Report, settings.NextPlace, settings.NoModel, settings.Logger}
 	s.base, s.abort = context.WithCancelCause(context.Background())
-	s.routes = operations(settings)
+	s.routes, s.detached.changed = operations(settings), make(chan struct{}, 1)
 	s.http = http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -125,7 +126,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if errors.Is(err, net.ErrClosed) {
 		err = nil // StopAccepting came first, and Serve has not noticed yet
 	}
-	if err = errors.Join(err, s.Connections.AwaitSockets(ctx)); err != nil {
+	if err = errors.Join(err, s.Connections.AwaitSockets(ctx), s.detached.await(ctx)); err != nil {
 		s.Abort() // ends WebSockets, which http.Server does not know
 		return errors.Join(err, s.http.Close())
 	}

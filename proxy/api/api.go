@@ -3,6 +3,7 @@
 package api
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -87,7 +88,12 @@ type API struct {
 	Catalogue *models.Catalogue
 
 	socketMemory *limits.Memory // of conversations that WebSockets remember
+	background   func(context.Context) error
 }
+
+// Run carries out what clients want of background responses of this process in another one, and ends those of processes
+// that have ended, until ctx ends; then it returns nil.
+func (a *API) Run(ctx context.Context) error { return a.background(ctx) }
 
 // New assembles the API and registers its metrics.
 func New(s Settings) *API {
@@ -135,12 +141,13 @@ func (a *API) mount(s Settings) {
 	chats := &chat.Endpoint{Server: a.Server, Intake: in, Turns: turns, Answers: answers}
 	responses := responses.New(responses.Settings{
 		Server: a.Server, Intake: in, Turns: turns, Answers: answers, Store: s.Responses,
-		SocketMemory: a.socketMemory, Keepalive: s.Keepalive, WriteTimeout: s.IdleTimeout,
+		SocketMemory: a.socketMemory, Keepalive: s.Keepalive, WriteTimeout: s.IdleTimeout, Registry: s.Registry,
 	})
 	talks := &conversations.Endpoint{
 		Intake: in, Answers: answers, Store: s.Responses,
 		Stored: &storedanswer.Writer{Answers: answers, Logger: s.Logger},
 	}
+	a.background = responses.Run
 	catalogue := &models.Endpoint{Catalogue: a.Catalogue, Answers: answers}
 	a.Mount(chats.Routes()...)
 	a.Mount((&completions.Endpoint{Intake: in, Chats: chats}).Routes()...)

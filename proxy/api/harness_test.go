@@ -150,8 +150,10 @@ func (r *rig) serve(t testing.TB) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	r.addr, r.url = l.Addr().String(), "http://"+l.Addr().String()
-	served := make(chan error, 1)
+	served, ran := make(chan error, 1), make(chan error, 1)
+	running, stop := context.WithCancel(context.Background())
 	go func() { served <- r.Serve(l) }()
+	go func() { ran <- r.Run(running) }()
 	transport := &http.Transport{}
 	r.client = &http.Client{Transport: transport, Timeout: bound}
 	t.Cleanup(func() {
@@ -160,6 +162,8 @@ func (r *rig) serve(t testing.TB) {
 		defer cancel()
 		require.NoError(t, r.Shutdown(ctx))
 		require.NoError(t, <-served)
+		stop()
+		require.NoError(t, <-ran)
 	})
 }
 

@@ -28,6 +28,8 @@ type Logs struct {
 	limit int64
 	bytes atomic.Int64 // of the logs that this process writes
 
+	opened chan struct{} // closed by Open
+
 	mu      sync.Mutex
 	process *Process
 	watcher *filewatch.Watcher // nil: changes are noticed by those who look
@@ -35,7 +37,9 @@ type Logs struct {
 
 // New returns the logs of a directory, which Open creates. The logs that one process writes at the same time may have
 // limit bytes.
-func New(dir string, limit int64) *Logs { return &Logs{dir: dir, limit: limit} }
+func New(dir string, limit int64) *Logs {
+	return &Logs{dir: dir, limit: limit, opened: make(chan struct{})}
+}
 
 // Open makes the directory if need be, and the lock of this process. It may be called again.
 func (l *Logs) Open() error {
@@ -53,6 +57,7 @@ func (l *Logs) Open() error {
 	}
 	l.process = process
 	l.watcher, _ = filewatch.New() // without one, all look for themselves
+	close(l.opened)
 	return nil
 }
 
@@ -69,8 +74,16 @@ func (l *Logs) Close() {
 	}
 }
 
+// Opened returns a channel that is closed after Open.
+func (l *Logs) Opened() <-chan struct{} { return l.opened }
+
 // Run notices changes until ctx ends. Without it followers look for changes by themselves.
 func (l *Logs) Run(ctx context.Context) error {
+	select {
+	case <-l.opened:
+	case <-ctx.Done():
+		return nil
+	}
 	if watcher := l.watching(); watcher != nil {
 		return watcher.Run(ctx)
 	}

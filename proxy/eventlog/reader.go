@@ -97,6 +97,12 @@ func (r *Reader) ready() int64 {
 	return r.whole
 }
 
+// Ending reports whether the last event is in the log, and waits for Ended.
+func (r *Reader) Ending() bool { return r.size < 0 && r.last > 0 }
+
+// Count returns the number of events before the last one that the reader has seen.
+func (r *Reader) Count() int { return r.count }
+
 // Done reports whether everything was returned. The error is ErrCut if the log lacks the end.
 func (r *Reader) Done() (bool, error) {
 	switch {

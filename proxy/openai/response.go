@@ -4,6 +4,7 @@ import "encoding/json"
 
 // Statuses of a response and of its items.
 const (
+	StatusQueued     = "queued"
 	StatusInProgress = "in_progress"
 	StatusCompleted  = "completed"
 	StatusIncomplete = "incomplete"
@@ -21,7 +22,7 @@ type Response struct {
 	CompletedAt        *int64            `json:"completed_at"`
 	Status             string            `json:"status"`
 	Conversation       *ConversationOf   `json:"conversation,omitempty"`
-	Background         bool              `json:"background"` // always false
+	Background         bool              `json:"background"`
 	Error              *ResponseFailure  `json:"error"`
 	IncompleteDetails  *Incomplete       `json:"incomplete_details"`
 	Instructions       *string           `json:"instructions"`

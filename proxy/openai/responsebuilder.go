@@ -21,6 +21,7 @@ type ResponseBuilder struct {
 	reasoningPrefix string // of encrypted reasoning
 
 	sequence  int
+	begun     bool // Begin was called
 	open      *openItem
 	hasOutput bool            // there is a message or a call
 	called    bool            // there is a call
@@ -59,12 +60,22 @@ func (b *ResponseBuilder) Response() Response {
 // FullOutput is the output so far with the encrypted reasoning, whether the client asked for that or not.
 func (b *ResponseBuilder) FullOutput() []OutputItem { return b.full }
 
-// Begin makes the events before all others, once.
-func (b *ResponseBuilder) Begin() []ResponseEvent {
-	if b.sequence > 0 {
+// Queue makes the events of a background response that waits for its turn, before all others.
+func (b *ResponseBuilder) Queue() []ResponseEvent {
+	b.response.Status = StatusQueued
+	return []ResponseEvent{b.responseEvent("response.created"), b.responseEvent("response.queued")}
+}
+
+// Begin makes the events before all others, or after those of Queue; once.
+func (b *ResponseBuilder) Begin() (events []ResponseEvent) {
+	if b.begun {
 		return nil
 	}
-	return []ResponseEvent{b.responseEvent("response.created"), b.responseEvent("response.in_progress")}
+	b.begun, b.response.Status = true, StatusInProgress
+	if b.sequence == 0 {
+		events = append(events, b.responseEvent("response.created"))
+	}
+	return append(events, b.responseEvent("response.in_progress"))
 }
 
 // Text adds to the message with the model's id modelID.

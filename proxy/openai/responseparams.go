@@ -24,6 +24,7 @@ var responseParams = params{
 	"metadata":             {honoured, "up to 16 pairs of up to 64 and 512 characters"},
 	"include":              {honoured, "reasoning.encrypted_content; of hosted tools there is nothing to include"},
 	"store":                {honoured, "on unless it is false"},
+	"background":           {honoured, "needs store; not on a WebSocket, see [below](#background)"},
 	"previous_response_id": {honoured, "not beside conversation"},
 	"conversation": {honoured,
 		"its items precede the input, and the response adds its input and output when it completes"},
@@ -42,7 +43,6 @@ var responseParams = params{
 	"prompt_cache_options":   {ignored, "codex sets its own"},
 	"client_metadata":        {ignored, "not passed on"},
 
-	"background":         {refused, "there is nobody to wait for an answer in the background"},
 	"prompt":             {refused, "prompt templates are not kept; use instructions and input"},
 	"context_management": {refused, "nothing is compacted"},
 	"moderation":         {refused, "codex has no such setting"},

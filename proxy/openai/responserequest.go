@@ -19,6 +19,7 @@ type ResponseRequest struct {
 	Previous     string // previous_response_id; empty: none
 	Conversation string // id of the conversation; empty: none
 	Stream       bool
+	Background   bool  // the response is made without its client
 	Store        *bool // nil means the server's default
 	NoGenerate   bool  // generate is false: the model is not called
 	Tools        ClientTools
@@ -60,6 +61,7 @@ type rawResponse struct {
 	Metadata          map[string]metadatum         `json:"metadata"`
 	Include           boundedList[string]          `json:"include"`
 	Store             *bool                        `json:"store"`
+	Background        bool                         `json:"background"`
 	Previous          string                       `json:"previous_response_id"`
 	Conversation      rawConversation              `json:"conversation"`
 	Truncation        string                       `json:"truncation"`
@@ -115,6 +117,10 @@ func DecodeResponseCreate(message []byte) (*ResponseRequest, error) {
 	if err := decodeBody(message, &raw); err != nil {
 		return nil, err
 	}
+	if raw.Background {
+		return nil, Invalid("unsupported_parameter", "background",
+			"a response on a WebSocket is made for its connection; leave background out, or POST the request")
+	}
 	return raw.decoded()
 }
 
@@ -149,6 +155,7 @@ func (raw rawResponse) validate() (*ResponseRequest, error) {
 	req := &ResponseRequest{
 		Model: raw.Model, Instructions: raw.Instructions, Stream: raw.Stream, Store: raw.Store,
 		Previous: raw.Previous, Conversation: raw.Conversation.ID,
+		Background: raw.Background,
 		NoGenerate: raw.Generate != nil && !*raw.Generate, echoed: raw.rawEcho, tier: raw.ServiceTier,
 		ServiceTier: serviceTiers[raw.ServiceTier], Verbosity: raw.Text.Verbosity,
 	}
@@ -275,9 +282,10 @@ func isObject(v json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(v
 // Blank is the response to the request before its first event.
 func (req *ResponseRequest) Blank(id string, created int64) Response {
 	r := Response{
-		ID: id, Object: "response", CreatedAt: created, Status: StatusInProgress, Instructions: req.Instructions,
-		Model:  req.Model,
-		Output: []OutputItem{}, ParallelToolCalls: !req.Tools.Single, Text: ResponseText{Format: req.TextFormat},
+		ID: id, Object: "response", CreatedAt: created, Status: StatusInProgress, Background: req.Background,
+		Instructions: req.Instructions,
+		Model:        req.Model,
+		Output:       []OutputItem{}, ParallelToolCalls: !req.Tools.Single, Text: ResponseText{Format: req.TextFormat},
 		ToolChoice: req.Tools.Choice, Tools: req.Tools.Echoed, Truncation: "disabled", Metadata: req.Metadata,
 	}
 	for _, f := range []struct {

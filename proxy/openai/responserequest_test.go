@@ -139,7 +139,7 @@ func TestDecodeResponseRefuses(t *testing.T) {
 		{"item of the wrong type", item(`"y"`), "invalid_type", "input[1]"},
 		{"unknown", with(`"inputs":1`), "unknown_parameter", "inputs"},
 		{"warm-up", with(`"generate":false`), "unknown_parameter", "generate"},
-		{"background", with(`"background":true`), "unsupported_parameter", "background"},
+		{"background", with(`"background":1`), "invalid_type", "background"},
 		{"conversation of the wrong type", with(`"conversation":1`), "invalid_value", "conversation"},
 		{"conversation without an id", with(`"conversation":{}`), "invalid_value", "conversation"},
 		{"conversation and response", with(`"conversation":"c","previous_response_id":"r"`),
@@ -222,7 +222,7 @@ func TestResponseParametersFollowTheTable(t *testing.T) {
 		"reasoning": `{"effort":"low"}`,
 		"metadata":  `{"a":"b"}`, "include": `["reasoning.encrypted_content"]`, "store": `true`,
 		"previous_response_id": `"resp_1"`, "truncation": `"disabled"`, "max_tool_calls": `3`,
-		"generate": `false`, "conversation": `{"id":"conv_1"}`,
+		"generate": `false`, "conversation": `{"id":"conv_1"}`, "background": `true`,
 	}
 	for name, p := range responseParams {
 		value, known := values[name]
@@ -235,7 +235,11 @@ func TestResponseParametersFollowTheTable(t *testing.T) {
 		parameters[name] = json.RawMessage(value)
 		body, err := json.Marshal(parameters)
 		require.NoError(t, err)
-		req, err := DecodeResponseCreate(body)
+		decode := DecodeResponseCreate
+		if name == "background" { // not on a WebSocket
+			decode, body = DecodeResponse, bytes.Replace(body, []byte(`,"type":"response.create"`), nil, 1)
+		}
+		req, err := decode(body)
 		if p.rule == refused {
 			var refusal *Error
 			require.ErrorAs(t, err, &refusal, name)

@@ -22,11 +22,7 @@ const cancelTimeout = 5 * time.Second
 func (e *Endpoint) cancel(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	running := e.running.find(r.PathValue("id"), x.Key.Name)
 	if running == nil {
-		status, err := e.status(r, x)
-		if err != nil {
-			return err
-		}
-		return cannotCancel(status)
+		return e.cancelStored(w, r, x)
 	}
 	running.cancel(errCancelled)
 	ctx, cancel := context.WithTimeout(r.Context(), cancelTimeout)
@@ -34,8 +30,7 @@ func (e *Endpoint) cancel(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	select {
 	case <-running.over:
 	case <-ctx.Done():
-		return cause.Of(r.Context(),
-			openai.Timeout("request_timeout", "the response is being cancelled, and has not ended yet"))
+		return cause.Of(r.Context(), errNotCancelledYet)
 	}
 	switch last := running.last; {
 	case last == nil:
@@ -43,10 +38,26 @@ func (e *Endpoint) cancel(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	case last.Status != openai.StatusCancelled:
 		return cannotCancel(last.Status)
 	default:
-		if err := x.Grant.Body.Add(r.Context(), limits.PerByte*int64(last.Size())); err != nil {
-			return err
-		}
-		return e.Answers.JSON(w, last)
+		return e.sendEnded(w, r, x, last)
+	}
+}
+
+var errNotCancelledYet = openai.Timeout("request_timeout", "the response is being cancelled, and has not ended yet")
+
+// cancelStored cancels a response that is not in flight in this process. A background response that is cancelled
+// already is an answer.
+func (e *Endpoint) cancelStored(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	if err := e.cancelElsewhere(r, x); err != nil {
+		return err
+	}
+	object, status, err := e.status(r, x)
+	switch {
+	case err != nil:
+		return err
+	case status.Background && status.Status == openai.StatusCancelled:
+		return e.Answers.JSON(w, rawObject(object))
+	default:
+		return cannotCancel(status.Status)
 	}
 }
 
@@ -54,25 +65,30 @@ func cannotCancel(status string) error {
 	return openai.Invalid("response_not_cancellable", "", fmt.Sprintf("cannot cancel a %s response", status))
 }
 
-// status is the status of the stored response that the path names.
-func (e *Endpoint) status(r *http.Request, x *proxy.Exchange) (string, error) {
+// statusOf are the members of a stored response that matter to its cancellation.
+type statusOf struct {
+	Status     string
+	Background bool
+}
+
+// status reads the stored response that the path names.
+func (e *Endpoint) status(r *http.Request, x *proxy.Exchange) (object []byte, s statusOf, err error) {
 	size, err := e.sizeOf(r, x)
 	if err != nil {
-		return "", err
+		return nil, s, err
 	}
 	if err := x.Grant.Body.Add(r.Context(), limits.PerByte*size); err != nil {
-		return "", err
+		return nil, s, err
 	}
-	object, err := e.Store.Object(r.Context(), x.Key.Name, r.PathValue("id"))
+	object, err = e.Store.Object(r.Context(), x.Key.Name, r.PathValue("id"))
 	if errors.Is(err, stored.ErrNotFound) {
-		return "", responseNotFound(r)
+		return nil, s, responseNotFound(r)
 	}
 	if err != nil {
-		return "", cause.Of(r.Context(), err)
+		return nil, s, cause.Of(r.Context(), err)
 	}
-	var stored struct{ Status string }
-	if err := json.Unmarshal(object, &stored); err != nil {
-		return "", fmt.Errorf("cannot read a stored response: %w", err)
+	if err := json.Unmarshal(object, &s); err != nil {
+		return nil, s, fmt.Errorf("cannot read a stored response: %w", err)
 	}
-	return stored.Status, nil
+	return object, s, nil
 }

@@ -54,13 +54,13 @@ func (j *job) conversation() []item {
 // the response. last is what a connection remembers of its last response; it may be nil.
 func (e *Endpoint) newJob(ctx context.Context, x *proxy.Exchange, req *openai.ResponseRequest,
 	last *remembered) (*job, error) {
-	return e.find(ctx, x, req, last, true)
+	return e.find(ctx, x, req.Blank(proxy.NewID("resp_"), time.Now().Unix()), req, last, true)
 }
 
-// find is newJob, which may leave its conversation to others.
-func (e *Endpoint) find(ctx context.Context, x *proxy.Exchange, req *openai.ResponseRequest, last *remembered,
-	claims bool) (*job, error) {
-	job := &job{claims: claims, req: req, blank: req.Blank(proxy.NewID("resp_"), time.Now().Unix()), store: e.Store != nil}
+// find is newJob for a response that may have begun, and that may leave its conversation to others.
+func (e *Endpoint) find(ctx context.Context, x *proxy.Exchange, blank openai.Response, req *openai.ResponseRequest,
+	last *remembered, claims bool) (*job, error) {
+	job := &job{claims: claims, req: req, blank: blank, store: e.Store != nil}
 	job.blank.Model = x.Model // the client's name, also of an alias
 	switch {
 	case req.Store != nil && *req.Store && e.Store == nil:

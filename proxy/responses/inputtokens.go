@@ -19,7 +19,7 @@ func (e *Endpoint) inputTokens(w http.ResponseWriter, r *http.Request, x *proxy.
 		return err
 	}
 	defer cancel()
-	job, err := e.find(ctx, x, req, nil, false)
+	job, err := e.find(ctx, x, req.Blank("", 0), req, nil, false)
 	if err != nil {
 		return err
 	}

@@ -91,21 +91,28 @@ func (s *response) renew(ctx context.Context) {
 	}
 }
 
-func (s *response) store(ctx context.Context, response openai.Response, output []item, extends bool) (err error) {
-	r := stored.Response{ID: response.ID, Owner: s.x.Key.Name, Worker: s.x.Turn.Worker}
+func (s *response) store(ctx context.Context, response openai.Response, output []item, extends bool) error {
+	r, err := s.toStore(response, output, extends)
+	if err != nil {
+		return err
+	}
+	return s.Store.Put(ctx, r)
+}
+
+// toStore returns the response as it is stored. extends adds it to its conversation.
+func (s *response) toStore(response openai.Response, output []item, extends bool) (r stored.Response, err error) {
+	r = stored.Response{ID: response.ID, Owner: s.x.Key.Name, Worker: s.x.Turn.Worker}
 	r.Conversation, r.Extends = s.job.req.Conversation, extends
 	input := s.job.input
 	if r.Previous = s.job.req.Previous; s.job.loose { // the store does not have the history
 		r.Previous, input = "", s.job.conversation()
 	}
 	if r.Object, err = openai.Encode(response); err != nil {
-		return err
+		return r, err
 	}
 	if r.Input, err = toStore(input); err != nil {
-		return err
+		return r, err
 	}
-	if r.Output, err = toStore(output); err != nil {
-		return err
-	}
-	return s.Store.Put(ctx, r)
+	r.Output, err = toStore(output)
+	return r, err
 }

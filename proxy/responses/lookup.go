@@ -16,7 +16,10 @@ import (
 // get serves GET /v1/responses/{id}.
 func (e *Endpoint) get(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
 	if value := r.URL.Query().Get("stream"); value != "" && value != "false" {
-		return openai.Invalid("unsupported_parameter", "stream", "a stored response is not streamed; leave stream out")
+		return e.resume(w, r, x)
+	}
+	if sent, err := e.getInFlight(w, r, x); sent || err != nil {
+		return err
 	}
 	id := r.PathValue("id")
 	size, err := e.sizeOf(r, x)
@@ -69,5 +72,6 @@ func (e *Endpoint) delete(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	case err != nil:
 		return cause.Of(r.Context(), err)
 	}
+	e.running.cancel(id) // a background response
 	return e.Answers.JSON(w, openai.ResponseDeleted{ID: id, Object: "response", Deleted: true})
 }

@@ -48,6 +48,9 @@ type response struct {
 	keepalive bool          // comments may break the silence of the stream
 	alert     bool          // an event error precedes response.failed
 
+	background *background // nil: its client waits for it
+	through    func()      // lets the next background response through
+
 	held    int64    // bytes of the request that it needs to the end
 	running *running // its entry among the responses in flight
 	attempt *turn.Attempt
@@ -70,15 +73,7 @@ func (s *response) run(ctx context.Context) (*remembered, error) {
 	ctx, running, leave := s.Endpoint.running.enter(ctx, s.job.blank.ID, s.x.Key.Name)
 	defer leave()
 	s.running = running
-	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, "", proxy.NewID) // until there is a worker
-	err = s.Turns.Run(ctx, turn.Request{
-		ID: s.x.ID, Key: s.x.Key.Name, Arrived: s.x.Began, Name: s.x.Model,
-		Turn: &planned.turn, Decoding: planned.images, Fit: planned.reasoning.Fit(s.Turns),
-		CacheKey: s.job.cacheKey(), Opening: s.job.opening,
-		Prefer:    cmp.Or(planned.reasoning.Prefers(s.Turns.Pool.Names()), s.job.prefer),
-		Accounts:  s.x.Accounts,
-		Reasoning: true, FirstSilence: s.silence, BreakSilence: s.keepalive, Span: s.x.Span, Report: &s.x.Turn,
-	}, s)
+	err = s.runTurn(ctx, planned)
 	switch {
 	case !errors.Is(err, errCancelled):
 	case s.ended:
@@ -87,6 +82,19 @@ func (s *response) run(ctx context.Context) (*remembered, error) {
 		err = turn.ErrClientGone
 	}
 	return s.kept, err
+}
+
+// runTurn runs the turn of a plan.
+func (s *response) runTurn(ctx context.Context, planned *plan) error {
+	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, "", proxy.NewID) // until there is a worker
+	return s.Turns.Run(ctx, turn.Request{
+		ID: s.x.ID, Key: s.x.Key.Name, Arrived: s.x.Began, Name: s.x.Model,
+		Turn: &planned.turn, Decoding: planned.images, Fit: planned.reasoning.Fit(s.Turns),
+		CacheKey: s.job.cacheKey(), Opening: s.job.opening,
+		Prefer:    cmp.Or(planned.reasoning.Prefers(s.Turns.Pool.Names()), s.job.prefer),
+		Accounts:  s.x.Accounts,
+		Reasoning: true, FirstSilence: s.silence, BreakSilence: s.keepalive, Span: s.x.Span, Report: &s.x.Turn,
+	}, s)
 }
 
 // release releases the parts of the request that the plan has.
@@ -104,7 +112,9 @@ func (s *response) release(planned int64) {
 func (s *response) Begin(a *turn.Attempt) {
 	s.attempt = a
 	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, reasoning.Mark(a.Worker), proxy.NewID)
-	if s.opened {
+	if s.background != nil {
+		s.beginBackground()
+	} else if s.opened {
 		s.builder.Begin() // the client has these events from an attempt that was lost
 	}
 	if s.w != nil {
@@ -168,10 +178,12 @@ func (s *response) Finish(ctx context.Context, f turn.Finish) error {
 // Fail implements turn.Sink. A cancelled response is an answer once its turn has begun, and
 // so is a failed one of which something was sent.
 func (s *response) Fail(ctx context.Context, err error) error {
-	usage := answer.Usage(s.x.Turn.Usage)
+	usage := usageOf(s.x)
 	switch {
 	case s.ended, s.attempt == nil && !s.begun:
 		return err
+	case s.background != nil:
+		return s.failBackground(ctx, err)
 	case errors.Is(context.Cause(ctx), errCancelled):
 		return cmp.Or(s.end(ctx, s.builder.Cancel(usage)), errCancelled)
 	case !s.begun, proxy.ClientGone(err):
@@ -181,6 +193,9 @@ func (s *response) Fail(ctx context.Context, err error) error {
 		return err
 	}
 }
+
+// usageOf is what the turn of an exchange used; nil: codex reported nothing.
+func usageOf(x *proxy.Exchange) *openai.Usage { return answer.Usage(x.Turn.Usage) }
 
 // send sends events, if the response is not sent as a whole.
 func (s *response) send(events []openai.ResponseEvent) error {
@@ -205,6 +220,9 @@ func (s *response) commit() {
 // end stores the response and sends its end, in this order: a client may refer to the
 // response, and to its conversation, as soon as it has the end.
 func (s *response) end(ctx context.Context, events []openai.ResponseEvent) (err error) {
+	if s.background != nil {
+		return s.endBackground(events)
+	}
 	if s.kept, err = s.keep(ctx); err != nil {
 		s.builder.TakeBack()
 		return cmp.Or(s.send(events[:len(events)-1]), err)

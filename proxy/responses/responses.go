@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/intake"
@@ -28,6 +30,7 @@ type Settings struct {
 	Keepalive time.Duration
 	// WriteTimeout bounds a frame to a WebSocket.
 	WriteTimeout time.Duration
+	Registry     prometheus.Registerer
 }
 
 // Endpoint serves responses. Create it with New; it is safe for concurrent use.
@@ -35,11 +38,18 @@ type Endpoint struct {
 	Settings
 
 	running inFlight
+	lanes   *lanes
+	metrics *metrics
 }
 
 // New creates an endpoint.
 func New(settings Settings) *Endpoint {
-	return &Endpoint{Settings: settings, running: inFlight{byID: map[string]*running{}}}
+	e := &Endpoint{Settings: settings, running: inFlight{byID: map[string]*running{}}, lanes: newLanes(0)}
+	if settings.Store != nil {
+		e.lanes = newLanes(settings.Store.Limits.Bytes / backgroundPart)
+	}
+	e.metrics = newMetrics(settings.Registry, e.lanes)
+	return e
 }
 
 // Routes returns the routes of the endpoint.
@@ -58,11 +68,21 @@ func (e *Endpoint) Routes() []proxy.Route {
 
 // create serves POST /v1/responses.
 func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
-	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, openai.DecodeResponse)
+	var body []byte // of a background response
+	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, func(b []byte) (*openai.ResponseRequest, error) {
+		req, err := openai.DecodeResponse(b)
+		if err == nil && req.Background {
+			body = b
+		}
+		return req, err
+	})
 	if err != nil {
 		return err
 	}
 	defer cancel()
+	if req.Background {
+		return e.createBackground(w, r, x, body, req)
+	}
 	job, err := e.newJob(ctx, x, req, nil)
 	if err != nil {
 		return err

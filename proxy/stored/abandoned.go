@@ -54,7 +54,7 @@ func (s *Store) endProcess(ctx context.Context, process string, end End) (ended 
 
 // abandon ends one response. Its input is not stored, so that it cannot be continued.
 func (s *Store) abandon(ctx context.Context, tx *sql.Tx, process, id string, end End) error {
-	r := Response{ID: id}
+	r := Response{ID: id, Unfinished: true}
 	if err := tx.QueryRowContext(ctx, `SELECT owner, IFNULL(previous, ''), object FROM inflight WHERE id = ?`, id).
 		Scan(&r.Owner, &r.Previous, &r.Object); err != nil {
 		return err
@@ -69,11 +69,7 @@ func (s *Store) abandon(ctx context.Context, tx *sql.Tx, process, id string, end
 	if err := s.endLog(ctx, tx, &r, end); err != nil {
 		return err
 	}
-	if err := s.conclude(ctx, tx, r); err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, `UPDATE links SET broken = 1 WHERE id = ?`, id)
-	return err
+	return s.conclude(ctx, tx, r)
 }
 
 // endLog ends the object of r, and its log, if it has one.

@@ -136,6 +136,11 @@ func (s *Store) conclude(ctx context.Context, tx *sql.Tx, r Response) error {
 	if _, err := tx.ExecContext(ctx, `UPDATE logs SET size = ? WHERE id = ?`, r.Log, r.ID); err != nil {
 		return err
 	}
+	if r.Unfinished {
+		if _, err := tx.ExecContext(ctx, `UPDATE links SET broken = 1 WHERE id = ?`, r.ID); err != nil {
+			return err
+		}
+	}
 	_, err := s.makeRoom(ctx, tx, r, now.Add(roomTime))
 	return err
 }

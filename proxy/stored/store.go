@@ -64,6 +64,8 @@ type Response struct {
 	// Previous. Extends adds Input and Output to it.
 	Conversation string
 	Extends      bool
+	// Unfinished is a response without its input, which cannot be continued.
+	Unfinished bool
 }
 
 // Item is one item of input or output.

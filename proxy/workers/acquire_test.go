@@ -223,6 +223,8 @@ func TestAcquireOnNamedWorkers(t *testing.T) {
 	assert.Equal(t, []string{"m", "only-a"}, r.pool.Models("a"))
 	assert.True(t, r.pool.Known("only-b"))
 	assert.False(t, r.pool.Known("only-b", "a"))
+	assert.True(t, r.pool.Lacks("only-b", "a"))
+	assert.False(t, r.pool.Lacks("only-b"))
 }
 
 // A pause keeps new turns from an account also without a rotation. Turns in flight go on.

@@ -70,6 +70,13 @@ func (p *Pool) Models(names ...string) []string {
 	return ids
 }
 
+// Lacks reports whether none of the named workers has the model; it is false while one of them may.
+func (p *Pool) Lacks(model string, names ...string) bool {
+	return !p.Known(model, names...) && !slices.ContainsFunc(p.Snapshot().Workers, func(w probes.Worker) bool {
+		return among(names, w.Name) && !w.Ready && w.Reason != probes.Standby
+	})
+}
+
 // lastListed are the models that the worker listed when it was last ready.
 func (r roster) lastListed(name string) []string {
 	w, err := r.find(name)

@@ -39,7 +39,7 @@ func (d *Daemon) background(signals <-chan os.Signal, handler signalHandler) []T
 		{"queue", d.loads.Wake},
 	}
 	if d.responses != nil {
-		tasks = append(tasks, Task{"responses", d.responses.Run})
+		tasks = append(tasks, Task{"responses", d.responses.Run}, Task{"background responses", d.server.Run})
 	}
 	if d.traces != nil {
 		tasks = append(tasks, Task{"traces", d.traces.Run})

@@ -459,6 +459,33 @@ func proxyEvents() []event {
 			"Old responses could not be removed",
 			"They stay in /var/lib/codex-proxy for longer than response_retention; the service tries\n" +
 				"again by itself. CODEX_ERROR has the reason."},
+		{"background-response", "5e46201d336b493ea5576eaf4cab26fe", "background response",
+			"A background response has ended",
+			"The response @CODEX_RESPONSE_ID@ has ended (@CODEX_OUTCOME@). Its request was answered\n" +
+				"before: `journalctl CODEX_REQUEST_ID=@CODEX_REQUEST_ID@` shows every entry of both."},
+		{"background-refused", "6f8b0318531242acb9b5b469cf3c1fb3", "a background response cannot be stored",
+			"A background response could not begin",
+			"Its client received status 503. CODEX_ERROR has the reason, such as a full disk."},
+		{"background-without-events", "bcf1726dcca4406281757ea69619a5f8",
+			"a background response goes on without its events",
+			"The events of a background response could not be written",
+			"The response goes on, and is stored at its end; its stream cannot be followed or resumed.\n" +
+				"CODEX_ERROR has the reason, such as a full disk, or too many bytes of events at a time\n" +
+				"(a quarter of response_storage)."},
+		{"background-not-stored", "d5c11087528b4e17a6cedc65e4cbacee",
+			"a background response that has ended cannot be stored yet",
+			"A background response could not be stored at its end",
+			"The service tries again every 5 seconds, and answers with the response meanwhile. If it is\n" +
+				"stopped before, the response has failed. CODEX_ERROR has the reason, such as a full disk."},
+		{"background-abandoned", "f1c002865b3d41b39e839d0f93f2d112",
+			"background responses of a process that has ended have failed",
+			"Background responses were lost with their process",
+			"A process of the service ended, as in a crash, before CODEX_RESPONSES background responses\n" +
+				"had ended. They have failed with that reason; their clients have to send them again."},
+		{"background-not-abandoned", "60ce5224470842f7b239eec08952f814",
+			"cannot end the background responses of a process that has ended",
+			"Background responses of a process that has ended are still in flight",
+			"The service tries again every 10 seconds. CODEX_ERROR has the reason, such as a full disk."},
 		{"codex", "dae2bec3b988445b9b16f90aab8782d5", "",
 			"codex has logged a line",
 			"Standard error of the worker's codex. CODEX_TARGET is the part of codex that logged it."},

@@ -1,0 +1,99 @@
+package responses
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"codex-proxy/proxy/openai"
+)
+
+const (
+	// sweepEvery is how often the endpoint looks for responses of processes that have ended, which requests for them
+	// find at once.
+	sweepEvery = 10 * time.Second
+	// obeyEvery is how often it looks for orders if the kernel reports none.
+	obeyEvery = time.Second
+)
+
+// Run cancels background responses that clients of other processes have cancelled, and ends those of processes that have
+// ended, until ctx ends; then it returns nil.
+func (e *Endpoint) Run(ctx context.Context) error {
+	if e.Store == nil {
+		<-ctx.Done()
+		return nil
+	}
+	var events sync.WaitGroup
+	defer events.Wait()
+	events.Go(func() { _ = e.Store.Events.Run(ctx) }) // without it, followers look by themselves
+	select {
+	case <-e.Store.Events.Opened():
+	case <-ctx.Done():
+		return nil
+	}
+	signals, stop := e.Store.Events.Signals()
+	defer stop()
+	sweep, obey := time.NewTicker(sweepEvery), time.NewTicker(obeyEvery)
+	defer sweep.Stop()
+	defer obey.Stop()
+	if signals != nil {
+		obey.Stop()
+	}
+	_ = e.endAbandoned(ctx) // the next sweep tries again
+	for {
+		select {
+		case <-signals:
+			e.obey(ctx)
+		case <-obey.C:
+			e.obey(ctx)
+		case <-sweep.C:
+			_ = e.endAbandoned(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// obey cancels the responses that clients of other processes have cancelled or deleted.
+func (e *Endpoint) obey(ctx context.Context) {
+	ids, err := e.Store.Ordered(ctx)
+	if err != nil {
+		return // the next signal has it tried again
+	}
+	for _, id := range ids {
+		e.running.cancel(id)
+	}
+}
+
+// errAbandoned is the reason of the failure of a response whose process has ended.
+var errAbandoned = &openai.Error{
+	Status: http.StatusInternalServerError, Type: openai.TypeServer, Code: "abandoned",
+	Message: "the service ended before the response was finished; send the request again",
+}
+
+// endAbandoned ends the background responses of processes that have ended.
+func (e *Endpoint) endAbandoned(ctx context.Context) error {
+	ended, err := e.Store.EndAbandoned(ctx, abandonedEnd)
+	if ended > 0 {
+		e.metrics.ended.WithLabelValues(openai.StatusFailed).Add(float64(ended))
+		e.Server.Logger.Warn("background responses of a process that has ended have failed", "responses", ended)
+	}
+	if err != nil && ctx.Err() == nil {
+		e.Server.Logger.Error("cannot end the background responses of a process that has ended", "error", err)
+	}
+	return err
+}
+
+// abandonedEnd makes the end of one of them.
+func abandonedEnd(object []byte, sequence int) (ended, events []byte, err error) {
+	response, missing, err := openai.EndResponse(object, sequence, errAbandoned)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ended, err = openai.Encode(response); err != nil {
+		return nil, nil, err
+	}
+	events, err = openai.EncodeResponseEvents(missing...)
+	return ended, events, err
+}

@@ -1,0 +1,163 @@
+package responses
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"codex-proxy/internal/cause"
+	"codex-proxy/proxy/intake"
+	"codex-proxy/proxy/limits"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/workers"
+)
+
+const (
+	// longestQueued is the longest that a background response waits for a place on a worker.
+	longestQueued = 24 * time.Hour
+	// queuePause is the time until it tries again after it found no place.
+	queuePause = time.Second
+)
+
+// run waits until the response may run, and runs it. The end of ctx ends it at any time.
+func (b *background) run(ctx context.Context, of lane) {
+	defer b.ensureEnd()
+	waiting, cancel := context.WithTimeoutCause(ctx, longestQueued, openai.Timeout("request_timeout",
+		fmt.Sprintf("no place on a worker became free within %s", longestQueued)))
+	defer cancel()
+	through, err := b.lanes.enter(waiting, of)
+	if err != nil {
+		b.fail(err)
+		return
+	}
+	defer through()
+	for {
+		err := b.try(ctx, through)
+		if waiting.Err() != nil || !b.mayWait(err) {
+			if err != nil && !b.concluded {
+				b.fail(cause.Of(ctx, err))
+			}
+			return
+		}
+		select {
+		case <-time.After(queuePause):
+		case <-waiting.Done():
+			b.fail(context.Cause(waiting))
+			return
+		}
+	}
+}
+
+// mayWait reports whether an error is one for which a background response waits on.
+func (b *background) mayWait(err error) bool {
+	var known *openai.Error
+	switch {
+	case err == nil, b.concluded, errors.Is(err, workers.ErrLogins), errors.Is(err, workers.ErrPaused):
+		return false
+	case errors.Is(err, workers.ErrBusy), errors.Is(err, workers.ErrQueueFull), errors.Is(err, workers.ErrNotReady):
+		return true
+	case errors.As(err, &known): // there is no room in memory, or it lost its conversation while there was none
+		return known.Code == "overloaded" || known.Code == "concurrency_exceeded" || known.Code == "conversation_locked"
+	}
+	return false
+}
+
+// try runs the turn once there is a place for it. The error is the reason why the turn has not begun.
+func (b *background) try(ctx context.Context, through func()) error {
+	defer b.x.Grant.Release()
+	ctx, cancel := b.Intake.Bound(ctx)
+	defer cancel()
+	req, err := b.request(ctx)
+	if err != nil {
+		return err
+	}
+	job, err := b.find(ctx, b.x, req.Blank(b.id, b.created), req, nil, true)
+	if err != nil {
+		return err
+	}
+	s := &response{Endpoint: b.Endpoint, x: b.x, job: job, running: b.running, background: b, through: through}
+	if b.events != nil {
+		s.events = b.events
+	}
+	planned, err := planTurn(req, job.conversation())
+	if err != nil {
+		return err
+	}
+	s.release(planned.turn.Footprint())
+	return s.runTurn(ctx, planned)
+}
+
+// request reads the request from the store.
+func (b *background) request(ctx context.Context) (*openai.ResponseRequest, error) {
+	size, err := b.Store.RequestSize(ctx, b.id)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.x.Grant.Body.Acquire(ctx, limits.Expected(size)); err != nil {
+		return nil, err
+	}
+	body, err := b.Store.Request(ctx, b.id)
+	if err != nil {
+		return nil, err
+	}
+	return intake.Decode(ctx, b.Intake, b.x, body, openai.DecodeResponse)
+}
+
+// beginBackground is Begin for a background response.
+func (s *response) beginBackground() {
+	s.builder.Queue() // followers have these events
+	events := s.builder.Begin()
+	if s.opened { // and these, from an attempt that was lost
+		return
+	}
+	s.begun, s.opened = true, true
+	s.through()
+	s.background.progress(s.builder.Response())
+	if s.events != nil {
+		_ = s.events.write(events) // a log reports its errors by itself
+	}
+}
+
+// progress shows clients that the turn has begun. If it cannot, they see a response that is queued.
+func (b *background) progress(response openai.Response) {
+	object, err := openai.Encode(response)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(b.base), storeTimeout)
+		defer cancel()
+		_ = b.Store.Progress(ctx, b.id, object)
+	}
+}
+
+// failBackground is Fail for a background response whose turn has begun.
+func (s *response) failBackground(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errCancelled) {
+		return s.end(ctx, s.builder.Cancel(usageOf(s.x)))
+	}
+	return s.end(ctx, s.builder.Fail(s.background.reason(err), usageOf(s.x), false))
+}
+
+// reason is the error that clients see. It is the outcome of the exchange.
+func (b *background) reason(err error) *openai.Error {
+	e := b.Server.Error(b.x, err)
+	b.x.Outcome, b.x.Status = e.Code, e.Status
+	return e
+}
+
+// endBackground is end for a background response.
+func (s *response) endBackground(events []openai.ResponseEvent) error {
+	s.ended = true
+	last := s.builder.Response()
+	r, err := s.toStore(last, outputItems(s.builder.FullOutput(), s.x.Turn.Worker),
+		s.job.claimed && extends(last.Status))
+	if err != nil {
+		return err
+	}
+	if s.x.Status == 0 {
+		s.x.Status = http.StatusOK
+	}
+	s.commit()
+	s.background.conclude(r, last, events)
+	return nil
+}

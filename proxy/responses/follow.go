@@ -1,0 +1,214 @@
+package responses
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"codex-proxy/internal/cause"
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/answer"
+	"codex-proxy/proxy/eventlog"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/stored"
+)
+
+const (
+	// lookAgain is how often a follower looks at a log of which the kernel reports no change.
+	lookAgain = time.Second
+	// lookSoon is the same for a log whose last event is not confirmed yet.
+	lookSoon = 10 * time.Millisecond
+	// lastWords is how long a follower goes on when the service ends all turns, for their ends.
+	lastWords = 1500 * time.Millisecond
+)
+
+// resume serves GET /v1/responses/{id} with stream=true. Source: OpenAI API guide, "Background mode".
+func (e *Endpoint) resume(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	after := -1
+	if value := r.URL.Query().Get("starting_after"); value != "" {
+		var err error
+		if after, err = strconv.Atoi(value); err != nil || after < 0 {
+			return openai.Invalid("invalid_value", "starting_after",
+				"starting_after must be the sequence_number of an event")
+		}
+	}
+	if e.Store == nil {
+		return responseNotFound(r)
+	}
+	e.metrics.resumed.Inc()
+	return e.follow(w, r, x, r.PathValue("id"), after)
+}
+
+// follow sends the events of a background response after one of them, until its end.
+func (e *Endpoint) follow(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, id string, after int) error {
+	f := &follower{Endpoint: e, id: id, owner: x.Key.Name}
+	if err := f.look(r.Context()); err != nil {
+		return f.explain(r, err)
+	}
+	var err error
+	if f.reader, err = e.Store.Events.Read(id, after); err != nil {
+		return f.explain(r, err)
+	}
+	defer f.reader.Close()
+	defer e.Answers.CountStream()()
+	x.Stream = true
+	f.stream, f.keepalive = e.Answers.Stream(w), !answer.KeepaliveOff(r)
+	if err := f.stream.Send(func(io.Writer) error { return nil }); err != nil { // the header
+		return err
+	}
+	return f.run(r.Context(), x)
+}
+
+// follower sends the log of a background response to a client. It belongs to the goroutine of its request.
+type follower struct {
+	*Endpoint
+	id, owner string
+	reader    *eventlog.Reader
+	stream    *answer.Stream
+	keepalive bool
+	ended     bool
+	size      int64     // of the log, once the response has ended
+	sent      time.Time // when the client last got something
+}
+
+// look finds out whether the response has ended. The error is stored.ErrNotFound if there is no log.
+func (f *follower) look(ctx context.Context) error {
+	if run := f.running.find(f.id, f.owner); run != nil && run.isOver() && run.log > 0 { // perhaps it is not stored yet
+		f.ended, f.size = true, run.log
+		return nil
+	}
+	l, err := f.Store.Log(ctx, f.owner, f.id)
+	if err == nil && l.Process != "" && !f.Store.Events.Alive(l.Process) {
+		if err = f.endAbandoned(ctx); err == nil {
+			l, err = f.Store.Log(ctx, f.owner, f.id)
+		}
+	}
+	f.ended, f.size = err == nil && l.Process == "", l.Size
+	return err
+}
+
+// run sends events until the last one. When the service ends all turns, their last words are sent.
+func (f *follower) run(ctx context.Context, x *proxy.Exchange) error {
+	f.sent = time.Now()
+	err := f.sendAll(ctx)
+	if errors.Is(err, proxy.ErrDeadline) {
+		rest, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), lastWords, err)
+		defer cancel()
+		err = f.sendAll(rest)
+	}
+	return f.cut(x, err)
+}
+
+// sendAll sends events until the last one, or the end of ctx.
+func (f *follower) sendAll(ctx context.Context) error {
+	for {
+		if f.ended {
+			f.reader.Ended(f.size)
+		}
+		some, err := f.send()
+		if err != nil {
+			return err
+		}
+		if done, err := f.reader.Done(); done {
+			return err
+		}
+		if !some || f.reader.Ending() {
+			if err := f.look(context.WithoutCancel(ctx)); err != nil {
+				return err
+			}
+		}
+		if f.ended {
+			continue
+		}
+		if err := f.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// send sends what the log has. It reports whether that was something.
+func (f *follower) send() (some bool, err error) {
+	more, err := f.reader.Next()
+	for more && err == nil {
+		some = true
+		err = f.stream.Write(func(w io.Writer) error { return f.reader.WriteTo(w, answer.Slice) })
+		if err == nil {
+			more, err = f.reader.Next()
+		}
+	}
+	if some && err == nil {
+		f.sent = time.Now()
+		err = f.stream.Flush()
+	}
+	return some, err
+}
+
+// wait waits for a change of the log, or until it is time to look without one, and breaks the silence of the stream.
+func (f *follower) wait(ctx context.Context) error {
+	again := time.NewTimer(f.patience())
+	defer again.Stop()
+	select {
+	case <-f.reader.Changed():
+	case <-again.C:
+		if f.keepalive && time.Since(f.sent) >= f.Keepalive {
+			f.sent = time.Now()
+			return f.stream.Keepalive()
+		}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// patience is the longest that wait waits.
+func (f *follower) patience() time.Duration {
+	switch {
+	case f.reader.Ending():
+		return lookSoon
+	case f.keepalive:
+		return max(0, min(lookAgain, time.Until(f.sent.Add(f.Keepalive))))
+	default:
+		return lookAgain
+	}
+}
+
+// cut ends a stream by an error, of which its client gets an event.
+func (f *follower) cut(x *proxy.Exchange, err error) error {
+	if err == nil || proxy.ClientGone(err) {
+		return err
+	}
+	switch {
+	case errors.Is(err, stored.ErrNotFound):
+		err = openai.Invalid("response_not_found", "", "the response is deleted, or its events are lost; "+
+			"GET the response without stream")
+	case errors.Is(err, eventlog.ErrCut):
+		err = openai.Unavailable("events_lost", "the end of the events is lost; GET the response without stream", 0)
+	}
+	_ = f.stream.Send(func(w io.Writer) error {
+		return openai.WriteResponseEvent(w, openai.StreamError(f.Server.Error(x, err), f.reader.Count()))
+	})
+	return err
+}
+
+// explain is the error for a stream that cannot begin.
+func (f *follower) explain(r *http.Request, err error) error {
+	if !errors.Is(err, stored.ErrNotFound) && !errors.Is(err, eventlog.ErrNone) {
+		return cause.Of(r.Context(), err)
+	}
+	if f.exists(r.Context()) {
+		return openai.Invalid("unsupported_parameter", "stream", "the events of this response are not kept: "+
+			"only those of responses that were created with background and stream are; leave stream out")
+	}
+	return responseNotFound(r)
+}
+
+func (f *follower) exists(ctx context.Context) bool {
+	if _, err := f.Store.InFlight(ctx, f.owner, f.id); err == nil {
+		return true
+	}
+	_, err := f.Store.ObjectSize(ctx, f.owner, f.id)
+	return err == nil
+}

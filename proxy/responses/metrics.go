@@ -1,0 +1,31 @@
+package responses
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"codex-proxy/internal/metric"
+	"codex-proxy/proxy/openai"
+)
+
+// metrics are what background responses move.
+type metrics struct {
+	ended   *prometheus.CounterVec
+	resumed prometheus.Counter
+}
+
+func newMetrics(registry prometheus.Registerer, l *lanes) *metrics {
+	f := promauto.With(registry)
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "codex_background_responses_inflight", Help: "Background responses in flight, queued or running.",
+	}, func() float64 { return float64(l.count()) })
+	return &metrics{
+		ended: metric.Closed(f.NewCounterVec(prometheus.CounterOpts{
+			Name: "codex_background_responses_total", Help: "Background responses that have ended, by how.",
+		}, []string{"outcome"}), openai.StatusCompleted, openai.StatusIncomplete, openai.StatusFailed,
+			openai.StatusCancelled),
+		resumed: f.NewCounter(prometheus.CounterOpts{
+			Name: "codex_streams_resumed_total", Help: "Streams of background responses that clients have resumed.",
+		}),
+	}
+}

@@ -1,0 +1,99 @@
+package responses
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"codex-proxy/internal/cause"
+	"codex-proxy/proxy"
+	"codex-proxy/proxy/limits"
+	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/stored"
+)
+
+// pollEvery is how often a request looks whether the response of another process has ended.
+const pollEvery = 10 * time.Millisecond
+
+// inFlight finds a background response that has not ended, of any process. The error is stored.ErrNotFound if it is not
+// in flight.
+func (e *Endpoint) inFlight(ctx context.Context, owner, id string) (stored.InFlight, error) {
+	if e.Store == nil {
+		return stored.InFlight{}, stored.ErrNotFound
+	}
+	f, err := e.Store.InFlight(ctx, owner, id)
+	if err != nil || e.Store.Events.Alive(f.Process) {
+		return f, err
+	}
+	if err := e.endAbandoned(ctx); err != nil {
+		return f, err
+	}
+	return e.Store.InFlight(ctx, owner, id)
+}
+
+// getInFlight answers with a background response that has not ended, if the path names one.
+func (e *Endpoint) getInFlight(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) (sent bool, err error) {
+	id := r.PathValue("id")
+	if run := e.running.find(id, x.Key.Name); run != nil && run.isOver() && run.last != nil { // perhaps it is not stored yet
+		return true, e.sendEnded(w, r, x, run.last)
+	}
+	f, err := e.inFlight(r.Context(), x.Key.Name, id)
+	if err == nil {
+		err = x.Grant.Body.Add(r.Context(), limits.PerByte*f.Size)
+	}
+	var object []byte
+	if err == nil {
+		object, err = e.Store.InFlightObject(r.Context(), x.Key.Name, id)
+	}
+	switch {
+	case errors.Is(err, stored.ErrNotFound): // or it has ended meanwhile
+		return false, nil
+	case err != nil:
+		return false, cause.Of(r.Context(), err)
+	}
+	return true, e.Answers.JSON(w, rawObject(object))
+}
+
+// rawObject is JSON that is sent as it is.
+type rawObject []byte
+
+// MarshalJSON implements json.Marshaler.
+func (o rawObject) MarshalJSON() ([]byte, error) { return o, nil }
+
+// sendEnded sends a response that has just ended.
+func (e *Endpoint) sendEnded(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, last *openai.Response) error {
+	if err := x.Grant.Body.Add(r.Context(), limits.PerByte*int64(last.Size())); err != nil {
+		return err
+	}
+	return e.Answers.JSON(w, last)
+}
+
+// cancelElsewhere cancels a background response of another process, and waits for its end.
+func (e *Endpoint) cancelElsewhere(r *http.Request, x *proxy.Exchange) error {
+	ctx, cancel := context.WithTimeoutCause(r.Context(), cancelTimeout, errNotCancelledYet)
+	defer cancel()
+	id := r.PathValue("id")
+	if _, err := e.inFlight(ctx, x.Key.Name, id); errors.Is(err, stored.ErrNotFound) {
+		return nil
+	}
+	if err := e.Store.Cancel(ctx, x.Key.Name, id); err != nil && !errors.Is(err, stored.ErrNotFound) {
+		return cause.Of(ctx, err)
+	}
+	again := time.NewTicker(pollEvery)
+	defer again.Stop()
+	for {
+		_, err := e.inFlight(ctx, x.Key.Name, id)
+		if errors.Is(err, stored.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return cause.Of(ctx, err)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
