@@ -68,7 +68,7 @@ func (e *Endpoint) obey(ctx context.Context) {
 
 // errAbandoned is the reason of the failure of a response whose process has ended.
 var errAbandoned = &openai.Error{
-	Status: http.StatusInternalServerError, Type: openai.TypeServer, Code: "abandoned",
+	Status: http.StatusInternalServerError, Type: openai.TypeServer,
 	Message: "the service ended before the response was finished; send the request again",
 }
 

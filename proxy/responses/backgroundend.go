@@ -95,7 +95,7 @@ func (b *background) finishWithout(r stored.Response, last openai.Response) (ope
 	}
 	last.Output = []openai.OutputItem{}
 	last.Status, last.Error = openai.StatusFailed, &openai.ResponseFailure{
-		Code: "server_error", Message: "the response is too large to be kept (response_storage)",
+		Code: openai.FailedServer, Message: "the response is too large to be kept (response_storage)",
 	}
 	object, err := openai.Encode(last)
 	if err == nil {
