@@ -27,6 +27,8 @@ var pythonClients = []struct{ cases, venv string }{
 	{"openai", "newest"},
 	{"openai", "openai1"},
 	{"openai", "litellm"}, // openai-python 2
+	{"background", "newest"},
+	{"background", "litellm"},
 	{"types", "newest"},
 	{"langchain", "newest"},
 	{"langchain_anthropic", "newest"},
