@@ -10,6 +10,10 @@ import (
 	"codex-proxy/proxy/openai"
 )
 
+// deepest is the depth of a block that may have blocks: that of a document in a search result of a tool. Each level copies
+// the texts of those below it.
+const deepest = 7
+
 // nested is the content of a block: text, or blocks of the user. The paths of its parts are relative to the block that
 // holds it. Its error counts only in a block whose content is read: a record of a server's tool holds anything.
 type nested struct {
@@ -27,13 +31,17 @@ func (n *nested) read(at string) ([]openai.Part, error) {
 
 // UnmarshalJSONFrom accepts both forms. Of the results of server tools, it accepts an object.
 func (n *nested) UnmarshalJSONFrom(from *jsontext.Decoder) error {
-	switch from.PeekKind() {
-	case '"':
+	kind := from.PeekKind()
+	switch {
+	case kind == '"':
 		var text string
 		err := jsonv2.UnmarshalDecode(from, &text)
 		n.parts = []openai.Part{{Text: text, At: "content"}}
 		return err
-	case '[':
+	case kind == '[' && from.StackDepth() > deepest:
+		n.err = unsupported("content", "content: blocks cannot be in so many others")
+		return from.SkipValue()
+	case kind == '[':
 		return under("content", eachBlock(from, func(at string, b *rawBlock) error {
 			if n.err != nil {
 				return nil

@@ -354,6 +354,8 @@ func TestRefusals(t *testing.T) {
 			"messages.2.content.0.content.1.source", "messages.2.content.0.content.1.source: files are not kept"},
 		{messages(ask + assistant(`[`+use+`]`) + "," + user(`[{"type":"tool_result","tool_use_id":"toolu_1",
 			"content":[{"type":"tool_use"}]}]`)), "messages.2.content.0.content.0.type", "not supported here"},
+		{messages(user(`[` + strings.Repeat(`{"type":"search_result","content":[`, 1000) + strings.Repeat(`]}`, 1000) + `]`)),
+			"messages.0.content.0.content.0.content.0.content.0.content", "cannot be in so many others"},
 		{`"system":7`, "system", "a string or a list of text blocks"},
 		{`"system":[{"type":"image"}]`, "system.0.type", "must be text"},
 		{`"system":[{"type":"text","text":"a"},{"type":"text"}]`, "system.1.text", "Field required"},

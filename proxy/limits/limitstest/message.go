@@ -5,9 +5,12 @@ import "strings"
 func (g *Genome) messageBlock() string {
 	image := `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` +
 		strings.TrimPrefix(OnePixel, "data:image/png;base64,") + `"}}`
-	switch g.pick(7) {
+	switch g.pick(8) {
 	case 0:
 		return `{}`
+	case 5:
+		return `{"type":"search_result","title":"t","source":"s","content":[{"type":"document","source":{"type":"content",` +
+			`"content":[{"type":"text","text":` + g.words() + `}]}}]}`
 	case 1:
 		return image
 	case 2:
