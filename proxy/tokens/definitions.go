@@ -38,6 +38,7 @@ func function(t appserver.Tool) (string, error) {
 		}
 	}
 	var w typeWriter
+	w.text.Grow(commented(t.Description) + len(t.InputSchema))
 	w.comment("", t.Description)
 	w.text.WriteString("type " + t.Name + " = (")
 	if properties, ok := parameters["properties"].(map[string]any); ok && len(properties) > 0 {

@@ -38,17 +38,23 @@ func Turn(ctx context.Context, turn *appserver.TurnRequest) (int64, error) {
 	return s.tokens, s.err
 }
 
-// perSchemaByte is the memory that a byte of a schema takes decoded, at most.
-const perSchemaByte = 100
+const (
+	// perSchemaByte is the memory that a byte of a schema takes decoded, at most.
+	perSchemaByte = 100
+	// perLine is the memory that the frame of a line of a description takes.
+	perLine = 4
+	// perItemByte is the memory that a byte of an item takes: of an image, twice as base64, and decoded.
+	perItemByte = 3
+)
 
 // Memory is how many bytes Turn needs beside the turn: for a copy of the longest item, or the largest tool.
 func Memory(turn *appserver.TurnRequest) (bytes int64) {
 	bytes = int64(len(turn.OutputSchema))
 	for _, item := range turn.Items {
-		bytes = max(bytes, 2*int64(len(item)))
+		bytes = max(bytes, perItemByte*int64(len(item)))
 	}
 	for _, t := range turn.Tools {
-		bytes = max(bytes, perSchemaByte*int64(len(t.InputSchema))+2*int64(len(t.Description)))
+		bytes = max(bytes, perSchemaByte*int64(len(t.InputSchema))+int64(commented(t.Description)))
 	}
 	return bytes
 }

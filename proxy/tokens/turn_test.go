@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"image"
 	"image/png"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -163,7 +164,15 @@ func TestTurnEnds(t *testing.T) {
 
 func TestMemory(t *testing.T) {
 	turn := hello(tool("foo", "", ""))
-	assert.EqualValues(t, perSchemaByte*len(turn.Tools[0].InputSchema), Memory(&turn))
+	assert.EqualValues(t, perSchemaByte*len(turn.Tools[0].InputSchema)+perLine, Memory(&turn))
 	turn.Items = append(turn.Items, history.TextMessage("user", strings.Repeat("a", 10_000)))
-	assert.EqualValues(t, 2*len(turn.Items[1]), Memory(&turn))
+	assert.EqualValues(t, perItemByte*len(turn.Items[1]), Memory(&turn))
+
+	turn = hello(tool("foo", strings.Repeat("\n", 1<<20), ""))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := function(turn.Tools[0])
+	runtime.ReadMemStats(&after)
+	require.NoError(t, err)
+	assert.LessOrEqual(t, after.TotalAlloc-before.TotalAlloc, uint64(Memory(&turn))+16<<10, "each line has a frame")
 }

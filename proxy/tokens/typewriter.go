@@ -18,12 +18,15 @@ func (w *typeWriter) comment(indent, text string) {
 	}
 }
 
+// commented is how many bytes a text has as a comment.
+func commented(text string) int { return len(text) + perLine*(strings.Count(text, "\n")+1) }
+
 // deepest is the longest indentation.
 const deepest = "        "
 
 // object writes an object with its properties.
 func (w *typeWriter) object(schema, properties map[string]any, indent string) {
-	required, _ := schema["required"].([]any)
+	required := namesIn(schema["required"])
 	w.text.WriteString("{\n")
 	for _, name := range sorted(properties) {
 		property, _ := properties[name].(map[string]any)
@@ -31,7 +34,7 @@ func (w *typeWriter) object(schema, properties map[string]any, indent string) {
 			w.comment(indent, words)
 		}
 		w.text.WriteString(indent + name)
-		if !slices.Contains(required, any(name)) {
+		if !required[name] {
 			w.text.WriteByte('?')
 		}
 		w.text.WriteString(": ")
@@ -39,6 +42,18 @@ func (w *typeWriter) object(schema, properties map[string]any, indent string) {
 		w.text.WriteString(",\n")
 	}
 	w.text.WriteString(indent + "}")
+}
+
+// namesIn are the texts in a list.
+func namesIn(list any) map[string]bool {
+	names := map[string]bool{}
+	values, _ := list.([]any)
+	for _, value := range values {
+		if name, ok := value.(string); ok {
+			names[name] = true
+		}
+	}
+	return names
 }
 
 // write writes a type; a schema that is true or false is any.
