@@ -148,7 +148,9 @@ func TestCompactFails(t *testing.T) {
 		turn.EndResponse(appservertest.Usage{Input: 10, Output: 1})
 		return nil
 	}})
-	resp := r.compacting(t, asked("", `"q"`))
+	resp := r.compacting(t, asked("", `[{"role":"developer","content":"`+strings.Repeat("x", openai.MaxCompacted)+`"}]`))
+	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode, "no turn is spent on it")
+	resp = r.compacting(t, asked("", `"q"`))
 	assert.Equal(t, http.StatusBadGateway, resp.StatusCode)
 	assert.Equal(t, "compaction_failed", failure(t, text(t, resp)).Error.Code)
 	for body, want := range map[string][2]string{

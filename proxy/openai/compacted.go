@@ -20,9 +20,9 @@ const (
 	compactedPrefix = "codex-proxy-compaction-"
 	compactedHead   = compactedPrefix + "1:"
 	checksumSize    = 16
-	// maxCompacted bounds the content, and maxStanding its messages: anybody can make a content that takes many times
+	// MaxCompacted bounds the content, and maxStanding its messages: anybody can make a content that takes many times
 	// its size in memory.
-	maxCompacted = 4 << 20
+	MaxCompacted = 4 << 20
 	maxStanding  = 64
 )
 
@@ -38,14 +38,14 @@ func (c Compacted) Encode() (content string, ok bool) {
 	}
 	sum := sha256.Sum256(data)
 	content = compactedHead + base64.RawURLEncoding.EncodeToString(append(sum[:checksumSize], data...))
-	return content, len(content) <= maxCompacted
+	return content, len(content) <= MaxCompacted
 }
 
 // decodeCompacted reads the content of an item compaction; why explains content that cannot be read.
 func decodeCompacted(content string) (c Compacted, why string) {
 	rest, ours := strings.CutPrefix(content, compactedHead)
 	switch {
-	case len(content) > maxCompacted:
+	case len(content) > MaxCompacted:
 		return c, "it is too large"
 	case ours:
 	case strings.HasPrefix(content, compactedPrefix):

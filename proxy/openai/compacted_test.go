@@ -53,9 +53,9 @@ func TestCompactedIsBounded(t *testing.T) {
 	sum := sha256.Sum256(data)
 	_, why = decodeCompacted(compactedHead + base64.RawURLEncoding.EncodeToString(append(sum[:checksumSize], data...)))
 	assert.NotEmpty(t, why)
-	_, ok = Compacted{Summary: strings.Repeat("a", maxCompacted)}.Encode()
+	_, ok = Compacted{Summary: strings.Repeat("a", MaxCompacted)}.Encode()
 	assert.False(t, ok)
-	_, why = decodeCompacted(compactedHead + strings.Repeat("A", maxCompacted))
+	_, why = decodeCompacted(compactedHead + strings.Repeat("A", MaxCompacted))
 	assert.NotEmpty(t, why)
 }
 

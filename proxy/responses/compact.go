@@ -45,6 +45,9 @@ func (e *Endpoint) compact(w http.ResponseWriter, r *http.Request, x *proxy.Exch
 	if err != nil {
 		return err
 	}
+	if kept.stood > openai.MaxCompacted/2 {
+		return openai.TooLarge("input", "the developer messages are too long for a compaction; send fewer of them")
+	}
 	if err := x.Grant.Body.Add(ctx, kept.size); err != nil {
 		return err
 	}

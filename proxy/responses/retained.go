@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"codex-proxy/proxy/appserver/history"
 	"codex-proxy/proxy/openai"
@@ -12,10 +13,11 @@ import (
 // fromSummary stands before the summary in the conversation that goes on.
 const fromSummary = "The conversation up to here was compacted. This summary of it was written then, to go on from:\n\n"
 
-// compactedItems are the standing messages of a compaction, and its summary.
+// compactedItems are the standing messages of a compaction as one, as its content can have many small ones, and its
+// summary.
 func compactedItems(c openai.Compacted) (items []history.Item) {
-	for _, text := range c.Standing {
-		items = append(items, history.TextMessage("developer", text))
+	if len(c.Standing) > 0 {
+		items = append(items, history.TextMessage("developer", strings.Join(c.Standing, "\n\n")))
 	}
 	return append(items, history.TextMessage("user", fromSummary+c.Summary))
 }
@@ -26,14 +28,17 @@ const retainedSize = 256 << 10
 
 // retained are the parts of a conversation that its compaction keeps as they are.
 type retained struct {
-	messages []openai.Item // of the user
-	standing []string      // messages of the developer and the system, each once
-	texts    int           // bytes of all messages of the user from the newest on
-	size     int64         // of the messages
+	messages []openai.Item   // of the user
+	standing []string        // messages of the developer and the system, each once
+	stands   map[string]bool // the same
+	stood    int             // bytes of standing
+	texts    int             // bytes of all messages of the user from the newest on
+	size     int64           // of the messages
 }
 
 // retain finds what stays of a conversation.
 func retain(conversation []item) (kept retained, err error) {
+	kept.stands = map[string]bool{}
 	for _, i := range slices.Backward(conversation) {
 		decoded, err := i.decode()
 		if err != nil {
@@ -66,8 +71,9 @@ func (r *retained) add(i openai.Item) {
 }
 
 func (r *retained) stand(text string) {
-	if !slices.Contains(r.standing, text) {
-		r.standing = append(r.standing, text)
+	if !r.stands[text] {
+		r.stands[text], r.standing = true, append(r.standing, text)
+		r.stood += len(text)
 	}
 }
 
