@@ -219,12 +219,9 @@ func (b *ResponseBuilder) errorEvent(err *Error, code string) ResponseEvent {
 // recognises by them that the conversation is too long, and that another attempt is in vain.
 const codeQuota = "insufficient_quota"
 
-// FailedServer is the code of a failed response whose reason has none of its own.
-const FailedServer = "server_error"
-
 // failureOf maps an error to the few codes of responses.
 func failureOf(err *Error) *ResponseFailure {
-	code := FailedServer
+	code := "server_error"
 	switch {
 	case err.Code == CodeContextLength:
 		code = CodeContextLength

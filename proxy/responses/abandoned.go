@@ -75,9 +75,10 @@ var errAbandoned = &openai.Error{
 // endAbandoned ends the background responses of processes that have ended.
 func (e *Endpoint) endAbandoned(ctx context.Context) error {
 	ended, err := e.Store.EndAbandoned(ctx, abandonedEnd)
-	if ended > 0 {
-		e.metrics.ended.WithLabelValues(openai.StatusFailed).Add(float64(ended))
-		e.Server.Logger.Warn("background responses of a process that has ended have failed", "responses", ended)
+	e.metrics.ended.WithLabelValues(openai.StatusCancelled).Add(float64(ended.Cancelled + ended.Deleted))
+	e.metrics.ended.WithLabelValues(openai.StatusFailed).Add(float64(ended.Failed))
+	if ended.Failed > 0 {
+		e.Server.Logger.Warn("background responses of a process that has ended have failed", "responses", ended.Failed)
 	}
 	if err != nil && ctx.Err() == nil {
 		e.Server.Logger.Error("cannot end the background responses of a process that has ended", "error", err)
@@ -85,9 +86,13 @@ func (e *Endpoint) endAbandoned(ctx context.Context) error {
 	return err
 }
 
-// abandonedEnd makes the end of one of them.
-func abandonedEnd(object []byte, sequence int) (ended, events []byte, err error) {
-	response, missing, err := openai.EndResponse(object, sequence, errAbandoned)
+// abandonedEnd makes the end of one of them. One that a client has cancelled is cancelled.
+func abandonedEnd(object []byte, sequence int, cancelled bool) (ended, events []byte, err error) {
+	reason := errAbandoned
+	if cancelled {
+		reason = nil
+	}
+	response, missing, err := openai.EndResponse(object, sequence, reason)
 	if err != nil {
 		return nil, nil, err
 	}

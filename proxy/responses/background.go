@@ -26,8 +26,10 @@ type background struct {
 	previous     string // the response that it continues; empty: none
 	conversation string // that it has until its end; empty: none
 
-	answered  func() // no stop of the service waits for it any more
-	concluded bool
+	answered func()        // no stop of the service waits for it any more
+	failure  *openai.Error // why it has failed, for clients
+	end      *ending       // nil: it has none yet
+	shown    bool          // clients have its end
 }
 
 // createBackground begins a background response, and answers with it or with its stream. body is the request.
@@ -50,7 +52,7 @@ func (e *Endpoint) createBackground(w http.ResponseWriter, r *http.Request, x *p
 		return err
 	}
 	if req.Stream {
-		return e.follow(w, r, x, blank.ID, -1)
+		return e.follow(w, r, x, blank.ID, -1, func() {})
 	}
 	return e.Answers.JSON(w, blank)
 }

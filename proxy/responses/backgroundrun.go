@@ -23,7 +23,7 @@ const (
 
 // run waits until the response may run, and runs it. The end of ctx ends it at any time.
 func (b *background) run(ctx context.Context, of lane) {
-	defer b.ensureEnd()
+	defer b.settle()
 	waiting, cancel := context.WithTimeoutCause(ctx, longestQueued, openai.Timeout("request_timeout",
 		fmt.Sprintf("no place on a worker became free within %s", longestQueued)))
 	defer cancel()
@@ -36,7 +36,7 @@ func (b *background) run(ctx context.Context, of lane) {
 	for {
 		err := b.try(ctx, through)
 		if waiting.Err() != nil || !b.mayWait(err) {
-			if err != nil && !b.concluded {
+			if err != nil && b.end == nil {
 				b.fail(cause.Of(ctx, err))
 			}
 			return
@@ -54,7 +54,7 @@ func (b *background) run(ctx context.Context, of lane) {
 func (b *background) mayWait(err error) bool {
 	var known *openai.Error
 	switch {
-	case err == nil, b.concluded, errors.Is(err, workers.ErrLogins), errors.Is(err, workers.ErrPaused):
+	case err == nil, b.end != nil, errors.Is(err, workers.ErrLogins), errors.Is(err, workers.ErrPaused):
 		return false
 	case errors.Is(err, workers.ErrBusy), errors.Is(err, workers.ErrQueueFull), errors.Is(err, workers.ErrNotReady):
 		return true
@@ -66,7 +66,11 @@ func (b *background) mayWait(err error) bool {
 
 // try runs the turn once there is a place for it. The error is the reason why the turn has not begun.
 func (b *background) try(ctx context.Context, through func()) error {
-	defer b.x.Grant.Release()
+	defer func() {
+		if b.end == nil { // otherwise it is in memory until it is stored
+			b.x.Grant.Release()
+		}
+	}()
 	ctx, cancel := b.Intake.Bound(ctx)
 	defer cancel()
 	req, err := b.request(ctx)
@@ -116,7 +120,7 @@ func (s *response) beginBackground() {
 	s.through()
 	s.background.progress(s.builder.Response())
 	if s.events != nil {
-		_ = s.events.write(events) // a log reports its errors by itself
+		_ = s.events.write(events) // the next write has the same error
 	}
 }
 
@@ -135,7 +139,8 @@ func (s *response) failBackground(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errCancelled) {
 		return s.end(ctx, s.builder.Cancel(usageOf(s.x)))
 	}
-	return s.end(ctx, s.builder.Fail(s.background.reason(err), usageOf(s.x), false))
+	s.background.failure = s.background.reason(err)
+	return s.end(ctx, s.builder.Fail(s.background.failure, usageOf(s.x), false))
 }
 
 // reason is the error that clients see. It is the outcome of the exchange.

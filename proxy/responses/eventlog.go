@@ -1,67 +1,64 @@
 package responses
 
 import (
-	"context"
+	"errors"
+	"syscall"
+	"time"
 
 	"codex-proxy/proxy/eventlog"
 	"codex-proxy/proxy/openai"
 )
 
-// logged writes the events of a background response to their log. A log that cannot be written is given up; the response
-// goes on. It belongs to the goroutine of the response.
+// logged writes the events of a background response to their log. A response whose events cannot be written fails: its
+// clients would miss them. It belongs to the goroutine of the response.
 type logged struct {
 	*background
-	log   *eventlog.Writer // nil: it was given up
-	count int              // events so far
+	log    *eventlog.Writer
+	count  int  // events so far
+	failed bool // the journal has the failure of the log
 }
 
 func (l *logged) write(events []openai.ResponseEvent) error {
 	for _, e := range events {
-		if l.log == nil {
-			break
+		if err := openai.WriteResponseEvent(l.log, e); err != nil {
+			return l.check(err)
 		}
 		l.count++
-		l.check(openai.WriteResponseEvent(l.log, e))
 	}
 	return nil
 }
 
 // Flush implements eventWriter.
-func (l *logged) Flush() error {
-	if l.log != nil {
-		l.check(l.log.Flush())
-	}
-	return nil
-}
+func (l *logged) Flush() error { return l.check(l.log.Flush()) }
 
 // Keepalive implements eventWriter: followers have their own.
 func (l *logged) Keepalive() error { return nil }
 
-// check gives the log up after an error.
-func (l *logged) check(err error) {
+// finish writes the last events.
+func (l *logged) finish(events []openai.ResponseEvent) error {
+	if err := l.write(events); err != nil {
+		return err
+	}
+	return l.Flush()
+}
+
+// check reports the failure of the log once, and returns it as clients see it.
+func (l *logged) check(err error) error {
 	if err == nil {
-		return
+		return nil
 	}
-	l.Server.Logger.Error("a background response goes on without its events", "request_id", l.x.ID,
-		"response_id", l.id, "error", err)
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-	defer cancel()
-	_ = l.Store.LoseLog(ctx, l.id) // otherwise followers get what is there, and its end is lost
-	l.close()
-}
-
-// size is how many bytes the log has, 0 without one.
-func (l *logged) size() int64 {
-	if l.log == nil {
-		return 0
+	if !l.failed {
+		l.failed = true
+		l.Server.Logger.Error("the events of a background response cannot be written", "request_id", l.x.ID,
+			"response_id", l.id, "error", err)
 	}
-	return l.log.Size()
-}
-
-// close ends the log, which wakes followers.
-func (l *logged) close() {
-	if l.log != nil {
-		l.log.Close()
-		l.log = nil
+	why := "the journal has the reason"
+	switch {
+	case errors.Is(err, eventlog.ErrFull):
+		why = eventlog.ErrFull.Error()
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		why = "the disk of the service is full"
 	}
+	return openai.Unavailable("responses_unavailable",
+		"the events of the response cannot be kept, so that it has ended: "+why, 10*time.Second)
 }

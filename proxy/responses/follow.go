@@ -19,7 +19,7 @@ import (
 const (
 	// lookAgain is how often a follower looks at a log of which the kernel reports no change.
 	lookAgain = time.Second
-	// lookSoon is the same for a log whose last event is not confirmed yet.
+	// lookSoon is the same at first for a log whose last event is not confirmed yet.
 	lookSoon = 10 * time.Millisecond
 	// lastWords is how long a follower goes on when the service ends all turns, for their ends.
 	lastWords = 1500 * time.Millisecond
@@ -38,13 +38,13 @@ func (e *Endpoint) resume(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	if e.Store == nil {
 		return responseNotFound(r)
 	}
-	e.metrics.resumed.Inc()
-	return e.follow(w, r, x, r.PathValue("id"), after)
+	return e.follow(w, r, x, r.PathValue("id"), after, e.metrics.resumed.Inc)
 }
 
-// follow sends the events of a background response after one of them, until its end.
-func (e *Endpoint) follow(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, id string, after int) error {
-	f := &follower{Endpoint: e, id: id, owner: x.Key.Name}
+// follow sends the events of a background response after one of them, until its end. It calls begun before the first.
+func (e *Endpoint) follow(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, id string, after int,
+	begun func()) error {
+	f := &follower{Endpoint: e, id: id, owner: x.Key.Name, after: after, soon: lookSoon}
 	if err := f.look(r.Context()); err != nil {
 		return f.explain(r, err)
 	}
@@ -54,6 +54,7 @@ func (e *Endpoint) follow(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	}
 	defer f.reader.Close()
 	defer e.Answers.CountStream()()
+	begun()
 	x.Stream = true
 	f.stream, f.keepalive = e.Answers.Stream(w), !answer.KeepaliveOff(r)
 	if err := f.stream.Send(func(io.Writer) error { return nil }); err != nil { // the header
@@ -69,15 +70,22 @@ type follower struct {
 	reader    *eventlog.Reader
 	stream    *answer.Stream
 	keepalive bool
+	after     int
 	ended     bool
-	size      int64     // of the log, once the response has ended
-	sent      time.Time // when the client last got something
+	size      int64         // of the log, once the response has ended
+	tail      []byte        // what comes behind the whole events of the log then; nil: nothing
+	sent      time.Time     // when the client last got something
+	soon      time.Duration // until the next look at a log whose end is not confirmed
 }
 
 // look finds out whether the response has ended. The error is stored.ErrNotFound if there is no log.
 func (f *follower) look(ctx context.Context) error {
-	if run := f.running.find(f.id, f.owner); run != nil && run.isOver() && run.log > 0 { // perhaps it is not stored yet
-		f.ended, f.size = true, run.log
+	run := f.running.find(f.id, f.owner)
+	if run != nil && run.isOver() && (run.log > 0 || run.tail != nil) { // perhaps it is not stored yet
+		f.ended, f.size, f.tail = true, run.log, run.tail
+		return nil
+	}
+	if run != nil && !run.isOver() && f.reader != nil {
 		return nil
 	}
 	l, err := f.Store.Log(ctx, f.owner, f.id)
@@ -105,12 +113,15 @@ func (f *follower) run(ctx context.Context, x *proxy.Exchange) error {
 // sendAll sends events until the last one, or the end of ctx.
 func (f *follower) sendAll(ctx context.Context) error {
 	for {
-		if f.ended {
+		if f.ended && f.tail == nil {
 			f.reader.Ended(f.size)
 		}
 		some, err := f.send()
 		if err != nil {
 			return err
+		}
+		if f.tail != nil {
+			return f.sendTail()
 		}
 		if done, err := f.reader.Done(); done {
 			return err
@@ -146,6 +157,17 @@ func (f *follower) send() (some bool, err error) {
 	return some, err
 }
 
+// sendTail sends the last event, which the log may lack.
+func (f *follower) sendTail() error {
+	if f.reader.Count() <= f.after {
+		return nil
+	}
+	return f.stream.Send(func(w io.Writer) error {
+		_, err := w.Write(f.tail)
+		return err
+	})
+}
+
 // wait waits for a change of the log, or until it is time to look without one, and breaks the silence of the stream.
 func (f *follower) wait(ctx context.Context) error {
 	again := time.NewTimer(f.patience())
@@ -167,7 +189,8 @@ func (f *follower) wait(ctx context.Context) error {
 func (f *follower) patience() time.Duration {
 	switch {
 	case f.reader.Ending():
-		return lookSoon
+		f.soon = min(2*f.soon, lookAgain)
+		return f.soon / 2
 	case f.keepalive:
 		return max(0, min(lookAgain, time.Until(f.sent.Add(f.Keepalive))))
 	default:
@@ -206,7 +229,7 @@ func (f *follower) explain(r *http.Request, err error) error {
 }
 
 func (f *follower) exists(ctx context.Context) bool {
-	if _, err := f.Store.InFlight(ctx, f.owner, f.id); err == nil {
+	if _, err := f.Store.InFlight(ctx, f.owner, f.id); err == nil || f.running.find(f.id, f.owner) != nil {
 		return true
 	}
 	_, err := f.Store.ObjectSize(ctx, f.owner, f.id)

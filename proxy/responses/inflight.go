@@ -22,6 +22,7 @@ type running struct {
 	end    func()           // closes over, once
 	last   *openai.Response // as it ended; nil: its turn did not begin
 	log    int64            // bytes of its events, if it is a streamed background response
+	tail   []byte           // its last events, which may not be in the log yet; nil: they are
 }
 
 // enter adds a response under its id until leave is called. The context ends when the

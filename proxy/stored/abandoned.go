@@ -7,12 +7,27 @@ import (
 	"io/fs"
 )
 
-// End makes the end of a response whose process has ended: of its object, and of a log with so many events.
-type End func(object []byte, sequence int) (ended, events []byte, err error)
+// End makes the end of a response whose process has ended: of its object, and of a log with so many events. cancelled
+// is whether a client has cancelled it.
+type End func(object []byte, sequence int, cancelled bool) (ended, events []byte, err error)
+
+// Abandoned counts the background responses that have ended with their process.
+type Abandoned struct{ Failed, Cancelled, Deleted int }
+
+func (a *Abandoned) count(was int) {
+	switch was {
+	case cancelled:
+		a.Cancelled++
+	case deleted:
+		a.Deleted++
+	default:
+		a.Failed++
+	}
+}
 
 // EndAbandoned ends the background responses of processes that have ended, each once, however many processes call it. It
-// returns how many it has ended.
-func (s *Store) EndAbandoned(ctx context.Context, end End) (ended int, err error) {
+// returns those that it has ended.
+func (s *Store) EndAbandoned(ctx context.Context, end End) (ended Abandoned, err error) {
 	var processes []string
 	err = s.read(ctx, func(tx *sql.Tx) error {
 		processes, err = texts(tx.QueryContext(ctx, `SELECT DISTINCT process FROM inflight`))
@@ -22,8 +37,7 @@ func (s *Store) EndAbandoned(ctx context.Context, end End) (ended int, err error
 		if s.Events.Alive(process) {
 			continue
 		}
-		n, err := s.endProcess(ctx, process, end)
-		if ended += n; err != nil {
+		if err := s.endProcess(ctx, process, end, &ended); err != nil {
 			return ended, err
 		}
 		s.Events.Forget(process)
@@ -32,28 +46,34 @@ func (s *Store) EndAbandoned(ctx context.Context, end End) (ended int, err error
 }
 
 // endProcess ends the responses of one process.
-func (s *Store) endProcess(ctx context.Context, process string, end End) (ended int, err error) {
+func (s *Store) endProcess(ctx context.Context, process string, end End, ended *Abandoned) error {
 	for {
-		var id string
+		var was int
 		err := s.write(ctx, func(tx *sql.Tx) error {
-			if err := tx.QueryRowContext(ctx, `SELECT id FROM inflight WHERE process = ? LIMIT 1`, process).
-				Scan(&id); err != nil {
+			var id string
+			if err := tx.QueryRowContext(ctx, `SELECT id, cancelled FROM inflight WHERE process = ? LIMIT 1`, process).
+				Scan(&id, &was); err != nil {
 				return err
 			}
-			return s.abandon(ctx, tx, process, id, end)
+			return s.abandon(ctx, tx, process, id, func(object []byte, sequence int) (ended, events []byte, err error) {
+				return end(object, sequence, was == cancelled)
+			})
 		})
 		if errors.Is(err, sql.ErrNoRows) {
-			return ended, nil
+			return nil
 		}
 		if err != nil {
-			return ended, explain("a response in flight", err)
+			return explain("a response in flight", err)
 		}
-		ended++
+		ended.count(was)
 	}
 }
 
+// ender is an End of a response of which it is known whether a client has cancelled it.
+type ender func(object []byte, sequence int) (ended, events []byte, err error)
+
 // abandon ends one response. Its input is not stored, so that it cannot be continued.
-func (s *Store) abandon(ctx context.Context, tx *sql.Tx, process, id string, end End) error {
+func (s *Store) abandon(ctx context.Context, tx *sql.Tx, process, id string, end ender) error {
 	r := Response{ID: id, Unfinished: true}
 	if err := tx.QueryRowContext(ctx, `SELECT owner, IFNULL(previous, ''), object FROM inflight WHERE id = ?`, id).
 		Scan(&r.Owner, &r.Previous, &r.Object); err != nil {
@@ -73,7 +93,7 @@ func (s *Store) abandon(ctx context.Context, tx *sql.Tx, process, id string, end
 }
 
 // endLog ends the object of r, and its log, if it has one.
-func (s *Store) endLog(ctx context.Context, tx *sql.Tx, r *Response, end End) error {
+func (s *Store) endLog(ctx context.Context, tx *sql.Tx, r *Response, end ender) error {
 	var streamed bool
 	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM logs WHERE id = ?`, r.ID).Scan(&streamed); err != nil {
 		return err

@@ -172,7 +172,10 @@ func TestAbandoned(t *testing.T) {
 	logged(t, dead, "deleted", "created")
 	require.NoError(t, dead.Delete(ctx, "ann", "deleted"))
 	s, other := open(t, path, roomy), open(t, path, roomy)
-	end := func(object []byte, sequence int) (ended, events []byte, err error) {
+	require.NoError(t, dead.Begin(ctx, inFlight("cancelled"), []byte("cancelled"), nil, false))
+	require.NoError(t, s.Cancel(ctx, "ann", "cancelled"))
+	end := func(object []byte, sequence int, cancelled bool) (ended, events []byte, err error) {
+		assert.Equal(t, string(object) == "cancelled", cancelled)
 		return append([]byte("failed "), object...), fmt.Appendf(nil, "event: response.failed\ndata: %d\n\n", sequence), nil
 	}
 	ended, err := s.EndAbandoned(ctx, end)
@@ -180,7 +183,7 @@ func TestAbandoned(t *testing.T) {
 	assert.Zero(t, ended, "the process lives")
 	require.NoError(t, dead.Close())
 
-	var counts [2]int
+	var counts [2]Abandoned
 	var finders sync.WaitGroup
 	for i, finder := range []*Store{s, other} {
 		finders.Go(func() {
@@ -190,9 +193,10 @@ func TestAbandoned(t *testing.T) {
 		})
 	}
 	finders.Wait()
-	assert.Equal(t, n+1, counts[0]+counts[1])
+	assert.Equal(t, Abandoned{n, 1, 1}, Abandoned{counts[0].Failed + counts[1].Failed,
+		counts[0].Cancelled + counts[1].Cancelled, counts[0].Deleted + counts[1].Deleted})
 	count, _ := total(t, s)
-	assert.Equal(t, n, count)
+	assert.Equal(t, n+1, count)
 	for i := range n {
 		id := fmt.Sprintf("r%d", i)
 		object, err := other.Object(ctx, "ann", id)
@@ -225,7 +229,7 @@ func TestAbandonedErrors(t *testing.T) {
 	require.NoError(t, dead.Close())
 	s := open(t, path, roomy)
 	reason := errors.New("a reason")
-	_, err := s.EndAbandoned(ctx, func([]byte, int) ([]byte, []byte, error) { return nil, nil, reason })
+	_, err := s.EndAbandoned(ctx, func([]byte, int, bool) ([]byte, []byte, error) { return nil, nil, reason })
 	assert.ErrorContains(t, err, "a reason")
 	_, err = s.InFlight(ctx, "ann", "a")
 	assert.NoError(t, err)

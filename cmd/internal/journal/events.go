@@ -467,16 +467,17 @@ func proxyEvents() []event {
 			"A background response could not begin",
 			"Its client received status 503. CODEX_ERROR has the reason, such as a full disk."},
 		{"background-without-events", "bcf1726dcca4406281757ea69619a5f8",
-			"a background response goes on without its events",
+			"the events of a background response cannot be written",
 			"The events of a background response could not be written",
-			"The response goes on, and is stored at its end; its stream cannot be followed or resumed.\n" +
-				"CODEX_ERROR has the reason, such as a full disk, or too many bytes of events at a time\n" +
-				"(a quarter of response_storage)."},
+			"The response has failed with that reason: its clients would miss events. CODEX_ERROR has\n" +
+				"the details, such as a full disk, or too many bytes of events at a time (a quarter of\n" +
+				"response_storage)."},
 		{"background-not-stored", "d5c11087528b4e17a6cedc65e4cbacee",
 			"a background response that has ended cannot be stored yet",
 			"A background response could not be stored at its end",
-			"The service tries again every 5 seconds, and answers with the response meanwhile. If it is\n" +
-				"stopped before, the response has failed. CODEX_ERROR has the reason, such as a full disk."},
+			"The service tries again every second, and a stop waits for it up to drain_timeout. A\n" +
+				"completed response is in_progress for its clients until it is stored; if the service ends\n" +
+				"before, it has failed. CODEX_ERROR has the reason, such as a full disk."},
 		{"background-abandoned", "f1c002865b3d41b39e839d0f93f2d112",
 			"background responses of a process that has ended have failed",
 			"Background responses were lost with their process",
