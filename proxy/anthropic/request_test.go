@@ -282,6 +282,7 @@ func TestScalars(t *testing.T) {
 	assert.Equal(t, "user_1_account__session_2", req.CacheKey)
 	assert.Equal(t, []string{"context_management", "max_tokens", "metadata", "temperature"}, req.Ignored)
 	assert.Empty(t, decoded(t, `"metadata":{"user_id":"ann"}`).CacheKey)
+	assert.Contains(t, decoded(t, `"output_config":{"task_budget":{"type":"tokens"}}`).Ignored, "output_config.task_budget")
 }
 
 func TestDecodeCount(t *testing.T) {
@@ -363,6 +364,7 @@ func TestRefusals(t *testing.T) {
 		{`"thinking":{"type":"enabled"}`, "thinking.budget_tokens", "Field required"},
 		{`"thinking":{"type":"enabled","budget_tokens":10}`, "thinking.budget_tokens", "greater than or equal to 1024"},
 		{`"thinking":{"type":"adaptive","display":"all"}`, "thinking.display", "summarized or omitted"},
+		{`"output_config":{"a\nb":null}`, "output_config.a\nb", "Extra inputs are not permitted"},
 		{`"output_config":{"effort":"huge"}`, "output_config.effort", "low medium high"},
 		{`"output_config":{"format":{"type":"text"}}`, "output_config.format.type", "json_schema"},
 		{`"output_config":{"format":{"type":"json_schema"}}`, "output_config.format.schema", "required"},
