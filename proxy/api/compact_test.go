@@ -118,7 +118,7 @@ func TestCompactAgain(t *testing.T) {
 	input := strings.TrimSuffix(got.input("q4"), "]") + `,{"role":"system","content":"Be brief."}]`
 	again := r.compact(t, asked("", input))
 	require.Len(t, again.Output, 5)
-	assert.Contains(t, string((<-given).Items[3]), "Be brief.")
+	assert.Equal(t, 1, strings.Count(joinedItems((<-given).Items), "Be brief."), "the input has it, too")
 	r.whole(t, asked("", again.input("q5")))
 	items := (<-given).Items
 	all := ""
@@ -192,4 +192,136 @@ func TestCompactionsThatCannotBeRead(t *testing.T) {
 	resp := r.responding(t, asked("", `[{"type":"compaction"}]`))
 	assert.Equal(t, "field_required", failure(t, text(t, resp)).Error.Code)
 	r.whole(t, asked("", `[{"type":"compaction","encrypted_content":"`+content+`"}]`))
+}
+
+// A response whose input ends in a compaction_trigger is a compaction, as the codex CLI asks for one.
+func TestCompactionTrigger(t *testing.T) {
+	given := make(chan appservertest.Request, 8)
+	r := newRig(t, &appservertest.Server{Handler: summarizer(given)}, keeping(t))
+	triggering := strings.TrimSuffix(long, "]") + `,{"type":"compaction_trigger"}]`
+	const tools = `"tools":[{"type":"function","name":"look","parameters":{},"strict":false}],`
+	resp := r.responding(t, asked(`"stream":true,"store":false,"reasoning":{"summary":"auto"},`+tools, triggering))
+	stream := text(t, resp)
+	require.Equal(t, http.StatusOK, resp.StatusCode, stream)
+	schema, err := contract.Compile()
+	require.NoError(t, err)
+	var types []string
+	for _, e := range events(t, stream) {
+		types = append(types, e.Type)
+	}
+	for frame := range strings.SplitSeq(strings.TrimSpace(stream), "\n\n") {
+		name, data, _ := strings.Cut(frame, "\ndata: ")
+		require.NoError(t, schema.CheckEvent(strings.TrimPrefix(name, "event: "), []byte(data)))
+	}
+	assert.Equal(t, []string{"response.created", "response.in_progress", "response.output_item.added",
+		"response.output_item.done", "response.completed"}, types)
+	request := <-given
+	assert.Len(t, request.Items, 7)
+	assert.Empty(t, request.DynamicTools)
+
+	done := events(t, stream)[4].Response
+	require.Len(t, done.Output, 1)
+	assert.Equal(t, "compaction", done.Output[0].Type)
+	back := strings.TrimSuffix(long, "]") + `,{"type":"compaction","encrypted_content":"` + done.Output[0].Encrypted +
+		`"},{"role":"user","content":"q3"}]`
+	r.whole(t, asked("", back))
+	items := (<-given).Items
+	assert.Len(t, items, 8)
+	assert.Equal(t, 1, strings.Count(joinedItems(items), "Be brief."), "the client has kept that message itself")
+	assert.Contains(t, string(items[6]), "the summary")
+}
+
+func joinedItems(items []json.RawMessage) string {
+	all := ""
+	for _, i := range items {
+		all += string(i)
+	}
+	return all
+}
+
+// What continues a stored compaction goes on from it: the model gets the user's messages, and nothing else of before.
+func TestContinuedCompaction(t *testing.T) {
+	given := make(chan appservertest.Request, 8)
+	r := newRig(t, &appservertest.Server{Handler: summarizer(given)}, keeping(t))
+	first := r.whole(t, asked("", long))
+	second := r.whole(t, asked(`"previous_response_id":"`+first.ID+`",`, `[{"type":"compaction_trigger"}]`))
+	require.Len(t, second.Output, 1)
+	assert.Equal(t, "compaction", second.Output[0].Type)
+	<-given
+	assert.Contains(t, joinedItems((<-given).Items), "seen")
+	third := r.whole(t, asked(`"previous_response_id":"`+second.ID+`",`, `"q3"`))
+	for range 2 {
+		items := (<-given).Items
+		all := joinedItems(items)
+		assert.Regexp(t, `(?s)q1.*q2.*Be brief\..*the summary.*q3`, all)
+		assert.NotContains(t, all, "seen")
+		assert.NotContains(t, all, "a1")
+		if third.ID != "" {
+			r.whole(t, asked(`"previous_response_id":"`+third.ID+`",`, `"q4"`))
+			third.ID = ""
+		}
+	}
+	list := text(t, r.do(t, http.MethodGet, "/v1/responses/"+second.ID+"/input_items", ""))
+	assert.Contains(t, list, "seen", "the store keeps all items")
+}
+
+func TestCompactionTriggerFails(t *testing.T) {
+	r := newRig(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		turn.Text(" ")
+		turn.EndResponse(appservertest.Usage{Input: 10, Output: 1})
+		return nil
+	}}, keeping(t))
+	const trigger = `{"type":"compaction_trigger"}`
+	resp := r.responding(t, asked("", `[{"role":"user","content":"q"},`+trigger+`]`))
+	assert.Equal(t, http.StatusBadGateway, resp.StatusCode)
+	assert.Equal(t, "compaction_failed", failure(t, text(t, resp)).Error.Code)
+	stream := text(t, r.responding(t, asked(`"stream":true,`, `[{"role":"user","content":"q"},`+trigger+`]`)))
+	assert.Contains(t, stream, "event: response.failed\n")
+	assert.Contains(t, stream, "the model wrote no summary")
+	_, id := r.talk(t, `{}`)
+	for _, tc := range []struct{ path, body, param, code string }{
+		{"responses", asked("", `[`+trigger+`,{"role":"user","content":"q"}]`), "input[0].type", "invalid_value"},
+		{"responses", asked("", `[`+trigger+`]`), "input", "input_required"},
+		{"conversations/" + id + "/items", `{"items":[{"role":"user","content":"q"},` + trigger + `]}`, "items[1].type",
+			"unsupported_parameter"},
+	} {
+		resp := r.do(t, http.MethodPost, "/v1/"+tc.path, tc.body)
+		assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
+		e := failure(t, text(t, resp)).Error
+		require.NotNil(t, e.Param, e.Message)
+		assert.Equal(t, tc.param, *e.Param)
+		assert.Equal(t, tc.code, e.Code)
+	}
+	await(t, tick(t), func() bool { return r.Memory.Bytes() == 0 })
+}
+
+// A conversation goes on from its last compaction, and a compacted input is counted as the model gets it.
+func TestCompactedConversation(t *testing.T) {
+	given := make(chan appservertest.Request, 8)
+	r := newRig(t, &appservertest.Server{Handler: summarizer(given)}, keeping(t))
+	_, id := r.talk(t, `{"items":`+long+`}`)
+	in := `"conversation":"` + id + `",`
+	before := r.countInput(t, asked(in, `"q3"`))
+	r.whole(t, asked(in, `[{"type":"compaction_trigger"}]`))
+	assert.Contains(t, joinedItems((<-given).Items), "seen")
+	after := r.countInput(t, asked(in, `"q3"`))
+	r.whole(t, asked(in, `"q3"`))
+	items := joinedItems((<-given).Items)
+	assert.Regexp(t, `(?s)q1.*q2.*Be brief\..*the summary.*q3`, items)
+	assert.NotContains(t, items, "seen")
+	assert.NotEqual(t, before, after)
+
+	content, ok := openai.Compacted{Summary: strings.Repeat(" word", 1000)}.Encode()
+	require.True(t, ok)
+	item := `{"type":"compaction","encrypted_content":"` + content + `"}`
+	one, two := r.countInput(t, asked("", "["+item+"]")), r.countInput(t, asked("", "["+item+","+item+"]"))
+	assert.InDelta(t, 1000, two-one, 50, "a word is a token")
+}
+
+func (r *rig) countInput(t *testing.T, body string) int {
+	t.Helper()
+	answer := text(t, r.do(t, http.MethodPost, "/v1/responses/input_tokens", body))
+	return read[struct {
+		Tokens int `json:"input_tokens"`
+	}](t, answer).Tokens
 }

@@ -72,6 +72,7 @@ func DecodeCompact(body []byte) (*ResponseRequest, error) {
 	if err != nil {
 		return nil, err
 	}
+	req.Compaction = &Compacted{}
 	req.Ignored = slices.Concat(req.Ignored, ignoredParams, echoed)
 	slices.Sort(req.Ignored)
 	return req, nil

@@ -20,6 +20,8 @@ type ResponseBuilder struct {
 
 	reasoningPrefix string // of encrypted reasoning
 
+	compaction *compaction // in place of an answer; nil: it is an answer
+
 	sequence  int
 	begun     bool // Begin was called
 	open      *openItem
@@ -43,11 +45,15 @@ type openItem struct {
 // its copies. newID makes the ids of items.
 func NewResponseBuilder(req *ResponseRequest, blank Response, reasoningPrefix string,
 	newID func(prefix string) string) *ResponseBuilder {
-	return &ResponseBuilder{
+	b := &ResponseBuilder{
 		response: blank, reasoningPrefix: reasoningPrefix, tools: req.Tools.byWireName(), newID: newID,
 		single: req.Tools.Single, summary: req.Reasoning.Summary != "", encrypted: req.Encrypted,
 		finished: map[string]bool{},
 	}
+	if req.Compaction != nil {
+		b.compaction = newCompaction(*req.Compaction)
+	}
+	return b
 }
 
 // Response is the current response.
@@ -84,6 +90,10 @@ func (b *ResponseBuilder) Text(modelID, delta string) []ResponseEvent {
 	if b.finished[modelID] {
 		return events
 	}
+	if b.compaction != nil {
+		b.compaction.draft.Text(modelID, delta)
+		return events
+	}
 	events = append(events, b.ensureOpen(itemMessage, modelID)...)
 	b.open.text.WriteString(delta)
 	e := b.itemIDEvent("response.output_text.delta")
@@ -94,7 +104,7 @@ func (b *ResponseBuilder) Text(modelID, delta string) []ResponseEvent {
 // Reasoning adds to one part of the summary of the reasoning item with the model's id modelID.
 func (b *ResponseBuilder) Reasoning(modelID string, part int, delta string) []ResponseEvent {
 	events := b.Begin()
-	if !b.summary || b.finished[modelID] {
+	if !b.summary || b.finished[modelID] || b.compaction != nil {
 		return events
 	}
 	events = append(events, b.ensureOpen(itemReasoning, modelID)...)
@@ -108,6 +118,10 @@ func (b *ResponseBuilder) Reasoning(modelID string, part int, delta string) []Re
 // Item finishes an item with the model's version of it. Codex handles calls of all tools that are not the client's;
 // they make no event.
 func (b *ResponseBuilder) Item(raw json.RawMessage) []ResponseEvent {
+	if b.compaction != nil {
+		b.compaction.draft.Item(raw)
+		return b.Begin()
+	}
 	var item modelItem
 	if unmarshal(raw, &item) != nil || item.ID != "" && b.finished[item.ID] {
 		return nil

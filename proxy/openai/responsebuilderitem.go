@@ -92,11 +92,12 @@ func (b *ResponseBuilder) finishItem(status string) ResponseEvent {
 	}
 	b.hasOutput = b.hasOutput || b.open.Type != itemReasoning
 	b.called = b.called || b.open.Type != itemReasoning && b.open.Type != itemMessage
-	if b.open.Encrypted != "" {
+	reasoning := b.open.Type == itemReasoning
+	if reasoning && b.open.Encrypted != "" {
 		b.open.Encrypted = b.reasoningPrefix + b.open.Encrypted
 	}
 	b.full = append(b.full, b.open.OutputItem)
-	if !b.encrypted {
+	if reasoning && !b.encrypted {
 		b.open.Encrypted = ""
 	}
 	b.response.Output = append(b.response.Output, b.open.OutputItem)

@@ -113,6 +113,10 @@ func (req *ResponseRequest) addItems(in *rawInput) error {
 		if err := req.addItem(item, in.at(i)); err != nil {
 			return err
 		}
+		if req.Compaction != nil && i < len(in.items)-1 {
+			return Invalid("invalid_value", in.at(i)+".type",
+				in.at(i)+": a compaction_trigger must be the last item; send the items after it in the next request")
+		}
 	}
 	images := req.Images()
 	if len(images) > maxImages {
@@ -164,6 +168,9 @@ func (req *ResponseRequest) addItem(raw rawItem, at string) error {
 		return err
 	case itemCompaction:
 		return req.addCompaction(raw, at)
+	case itemTrigger:
+		req.Compaction = &Compacted{}
+		return nil
 	case "additional_tools":
 		req.appendItem(at, Item{Type: raw.Type, ID: raw.ID, Role: cmp.Or(raw.Role, "developer"),
 			Tools: notNil(raw.Tools)})

@@ -3,7 +3,7 @@ package openai
 import "encoding/json"
 
 // OutputItem is one item of a response's output. Its Type determines the fields that are sent: message, reasoning,
-// function_call, custom_tool_call or tool_search_call.
+// function_call, custom_tool_call, tool_search_call or compaction.
 type OutputItem struct {
 	Type, ID, Status string
 
@@ -11,7 +11,7 @@ type OutputItem struct {
 	Refusal *string // of a message that refuses; without Text and Refusal a message has no content
 
 	Summary   []string // of reasoning, part by part
-	Encrypted string   // of reasoning; only the account that produced it can decrypt it
+	Encrypted string   // of reasoning; only the account that produced it can decrypt it; of a compaction: its content
 
 	CallID, Name, Namespace string
 	Arguments               string // of a call: a function's JSON, a custom tool's input
@@ -62,6 +62,11 @@ type (
 		Execution string          `json:"execution"` // client
 		Arguments json.RawMessage `json:"arguments"` // an object
 	}
+	compactionItem struct {
+		ID        string `json:"id"`
+		Type      string `json:"type"`
+		Encrypted string `json:"encrypted_content"`
+	}
 	customCallItem struct {
 		ID        string `json:"id"`
 		Type      string `json:"type"`
@@ -81,6 +86,7 @@ const (
 	itemCustomCall = "custom_tool_call"
 	itemSearchCall = "tool_search_call"
 	itemCompaction = "compaction"
+	itemTrigger    = "compaction_trigger" // of the input alone
 )
 
 // MarshalJSON encodes the item in the form of its type.
@@ -104,6 +110,8 @@ func (i OutputItem) MarshalJSON() ([]byte, error) {
 			r.Encrypted = &i.Encrypted
 		}
 		return Encode(r)
+	case itemCompaction:
+		return Encode(compactionItem{i.ID, i.Type, i.Encrypted})
 	case itemCustomCall:
 		return Encode(customCallItem{i.ID, i.Type, i.Status, i.CallID, i.Namespace, i.Name, i.Arguments})
 	case itemSearchCall:

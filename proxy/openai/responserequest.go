@@ -31,6 +31,9 @@ type ResponseRequest struct {
 	ServiceTier  string // flex, priority or empty
 	Metadata     map[string]string
 	Ignored      []string // parameters accepted without effect, sorted
+	// Compaction asks for a compaction of the conversation in place of an answer, if it is not nil. It has what the
+	// compaction holds beside the summary.
+	Compaction *Compacted
 
 	echoed                rawEcho
 	tier                  string     // service_tier as the client sent it

@@ -40,24 +40,16 @@ func (e *Endpoint) compact(w http.ResponseWriter, r *http.Request, x *proxy.Exch
 	if err != nil {
 		return err
 	}
-	planned.summarise()
-	kept, err := retain(job.conversation())
+	if err := x.Grant.Answer.Reserve(ctx, planned.kept.output(true)); err != nil {
+		return err
+	}
+	output, err := planned.kept.encode()
 	if err != nil {
 		return err
 	}
-	if kept.stood > openai.MaxCompacted/2 {
-		return openai.TooLarge("input", "the developer messages are too long for a compaction; send fewer of them")
-	}
-	if err := x.Grant.Body.Add(ctx, kept.size); err != nil {
-		return err
-	}
-	output, err := kept.encode()
-	if err != nil {
-		return err
-	}
-	s := &summary{Endpoint: e, w: w, x: x, req: req, blank: job.blank, output: output, standing: kept.standing}
-	req.Input = nil
-	x.Grant.Body.Shrink(kept.size + planned.turn.Footprint())
+	s := &summary{Endpoint: e, w: w, x: x, req: req, blank: job.blank, output: output}
+	req.Input, planned.kept = nil, retained{}
+	x.Grant.Body.Shrink(planned.turn.Footprint())
 	return e.Turns.Run(ctx, turn.Request{
 		ID: x.ID, Key: x.Key.Name, Arrived: x.Began, Name: x.Model,
 		Turn: &planned.turn, Decoding: planned.images, Fit: planned.reasoning.Fit(e.Turns),
@@ -65,6 +57,19 @@ func (e *Endpoint) compact(w http.ResponseWriter, r *http.Request, x *proxy.Exch
 		Prefer:   cmp.Or(planned.reasoning.Prefers(e.Turns.Pool.Names()), job.prefer),
 		Accounts: x.Accounts, Span: x.Span, Report: &x.Turn,
 	}, s)
+}
+
+// compact makes the turn compact the conversation.
+func (p *plan) compact(req *openai.ResponseRequest, conversation []item) (err error) {
+	if p.kept, err = retain(conversation); err != nil {
+		return err
+	}
+	if p.kept.stood > maxStood {
+		return openai.TooLarge("input", "the developer messages are too long for a compaction; send fewer of them")
+	}
+	req.Compaction.Standing = p.kept.standing
+	p.summarise()
+	return nil
 }
 
 // summarise asks for a summary of the planned conversation. The model cannot call tools.

@@ -17,11 +17,16 @@ import (
 type plan struct {
 	turn      appserver.TurnRequest
 	reasoning reasoning.Owners
-	images    int64 // bytes that codex needs to decode the images
+	images    int64    // bytes that codex needs to decode the images
+	kept      retained // what a compaction keeps
 }
 
 // planTurn maps a request, with the whole conversation, onto a turn.
 func planTurn(req *openai.ResponseRequest, conversation []item) (*plan, error) {
+	conversation, err := pruned(conversation, len(conversation)-len(req.Input))
+	if err != nil {
+		return nil, err
+	}
 	items, err := decodeItems(req, conversation)
 	if err != nil {
 		return nil, err
@@ -32,6 +37,9 @@ func planTurn(req *openai.ResponseRequest, conversation []item) (*plan, error) {
 	}
 	if err := p.addItems(items, conversation); err != nil {
 		return nil, err
+	}
+	if req.Compaction != nil {
+		return p, p.compact(req, conversation)
 	}
 	for _, words := range append(req.Tools.Instructions, req.Format.Instruction) {
 		if words != "" {
@@ -58,6 +66,7 @@ func settingsOf(req *openai.ResponseRequest) appserver.TurnRequest {
 // addItems adds the conversation, and checks its calls of tools.
 func (p *plan) addItems(items []openai.Item, conversation []item) error {
 	var calls callCheck
+	beside := saidIn(items)
 	p.turn.Items = make([]history.Item, 0, len(items)+2)
 	for i, decoded := range items {
 		calls.add(decoded)
@@ -66,7 +75,7 @@ func (p *plan) addItems(items []openai.Item, conversation []item) error {
 			mark = reasoning.Mark(conversation[i].Worker)
 		}
 		if decoded.Type == "compaction" {
-			p.turn.Items = append(p.turn.Items, compactedItems(decoded.Compacted())...)
+			p.turn.Items = append(p.turn.Items, compactedItems(decoded.Compacted(), beside)...)
 		}
 		if injected := inject(decoded); injected != nil {
 			p.turn.Items = append(p.turn.Items, injected)

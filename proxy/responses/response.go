@@ -69,6 +69,10 @@ func (s *response) run(ctx context.Context) (*remembered, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.Reserve(ctx, planned.kept.output(false)); err != nil {
+		return nil, err
+	}
+	planned.kept = retained{}
 	s.release(planned.turn.Footprint())
 	ctx, running, leave := s.Endpoint.running.enter(ctx, s.job.blank.ID, s.x.Key.Name)
 	defer leave()
@@ -168,7 +172,13 @@ func (s *response) Silence() error {
 // Finish implements turn.Sink.
 func (s *response) Finish(ctx context.Context, f turn.Finish) error {
 	var events []openai.ResponseEvent
-	if f == turn.Stop && !s.builder.HasOutput() && answer.Wrote(s.x.Turn.Usage) {
+	switch {
+	case f == turn.Stop && s.job.req.Compaction != nil:
+		var err *openai.Error
+		if events, err = s.builder.Compact(); err != nil {
+			return err
+		}
+	case f == turn.Stop && !s.builder.HasOutput() && answer.Wrote(s.x.Turn.Usage):
 		events = s.builder.Refuse(answer.Withheld)
 	}
 	events = append(events, s.builder.End(answer.Finish(f), answer.Usage(s.x.Turn.Usage), time.Now().Unix())...)

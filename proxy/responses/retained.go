@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,23 +9,72 @@ import (
 
 	"codex-proxy/proxy/appserver/history"
 	"codex-proxy/proxy/openai"
+	"codex-proxy/proxy/stored"
 )
 
 // fromSummary stands before the summary in the conversation that goes on.
 const fromSummary = "The conversation up to here was compacted. This summary of it was written then, to go on from:\n\n"
 
 // compactedItems are the standing messages of a compaction as one, as its content can have many small ones, and its
-// summary.
-func compactedItems(c openai.Compacted) (items []history.Item) {
-	if len(c.Standing) > 0 {
-		items = append(items, history.TextMessage("developer", strings.Join(c.Standing, "\n\n")))
+// summary. Messages that the conversation has beside it are left out.
+func compactedItems(c openai.Compacted, beside said) (items []history.Item) {
+	standing := slices.DeleteFunc(c.Standing, func(text string) bool { return !beside.add(text) })
+	if len(standing) > 0 {
+		items = append(items, history.TextMessage("developer", strings.Join(standing, "\n\n")))
 	}
 	return append(items, history.TextMessage("user", fromSummary+c.Summary))
+}
+
+// said are messages of the developer and the system, by their checksums, as a text of many parts is a copy.
+type said map[[sha256.Size]byte]bool
+
+// add reports whether the message is new.
+func (s said) add(text string) bool {
+	sum := sha256.Sum256([]byte(text))
+	known := s[sum]
+	s[sum] = true
+	return !known
+}
+
+// saidIn are the messages in a conversation that has a compaction.
+func saidIn(items []openai.Item) said {
+	s := said{}
+	if !slices.ContainsFunc(items, func(i openai.Item) bool { return i.Type == "compaction" }) {
+		return s
+	}
+	for _, i := range items {
+		if i.Type == "message" && (i.Role == "developer" || i.Role == "system") {
+			s.add(i.Text())
+		}
+	}
+	return s
+}
+
+// pruned leaves out what the last compaction by a response of the history stands for, up to the user's messages.
+func pruned(conversation []item, history int) ([]item, error) {
+	for at, i := range slices.Backward(conversation[:history]) {
+		if i.Worker == "" || !strings.HasPrefix(i.ID, "cmp_") {
+			continue
+		}
+		kept, err := retain(conversation[:at])
+		if err != nil {
+			return nil, err
+		}
+		list := make([]item, 0, len(kept.messages)+len(conversation)-at)
+		for _, message := range kept.messages {
+			list = append(list, item{Item: stored.Item{ID: message.ID}, decoded: &message})
+		}
+		return append(list, conversation[at:]...), nil
+	}
+	return conversation, nil
 }
 
 // retainedSize bounds the texts of the user's messages that are kept, in bytes: about 64 000 tokens, as OpenAI's server
 // and the codex CLI keep them. The summary stands for the older ones.
 const retainedSize = 256 << 10
+
+// maxStood bounds the standing messages, so that a summary has room beside them.
+const maxStood = openai.MaxCompacted / 2
 
 // retained are the parts of a conversation that its compaction keeps as they are.
 type retained struct {
@@ -33,7 +83,7 @@ type retained struct {
 	stands   map[string]bool // the same
 	stood    int             // bytes of standing
 	texts    int             // bytes of all messages of the user from the newest on
-	size     int64           // of the messages
+	size     int             // of messages
 }
 
 // retain finds what stays of a conversation.
@@ -63,7 +113,7 @@ func (r *retained) add(i openai.Item) {
 	case i.Role == "user":
 		if r.texts += len(i.Text()); r.texts <= retainedSize {
 			r.messages = append(r.messages, i)
-			r.size += int64(i.Size())
+			r.size += i.Size()
 		}
 	case i.Role == "developer", i.Role == "system":
 		r.stand(i.Text())
@@ -71,10 +121,18 @@ func (r *retained) add(i openai.Item) {
 }
 
 func (r *retained) stand(text string) {
-	if !r.stands[text] {
+	if !r.stands[text] && r.stood <= maxStood {
 		r.stands[text], r.standing = true, append(r.standing, text)
 		r.stood += len(text)
 	}
+}
+
+// output is about how many bytes of an answer they become, with the messages of the user or without them.
+func (r *retained) output(messages bool) int {
+	if messages {
+		return r.stood + r.size
+	}
+	return r.stood
 }
 
 // encode returns the messages as JSON.

@@ -10,7 +10,14 @@ import (
 
 // A compaction of many small messages does not become as many items.
 func TestCompactedItems(t *testing.T) {
-	items := compactedItems(openai.Compacted{Summary: "s", Standing: []string{"Be brief.", "Be kind."}})
+	items := compactedItems(openai.Compacted{Summary: "s", Standing: []string{"Be brief.", "Be kind."}}, said{})
 	assert.Len(t, items, 2)
 	assert.Contains(t, string(items[0]), `"Be brief.\n\nBe kind."`)
+
+	beside := said{}
+	beside.add("Be brief.")
+	items = compactedItems(openai.Compacted{Summary: "s", Standing: []string{"Be brief.", "Be kind."}}, beside)
+	assert.Contains(t, string(items[0]), `"Be kind."`)
+	items = compactedItems(openai.Compacted{Summary: "s", Standing: []string{"Be kind."}}, beside)
+	assert.Len(t, items, 1, "the conversation has it")
 }

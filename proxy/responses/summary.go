@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/answer"
@@ -18,12 +17,11 @@ import (
 // of its request.
 type summary struct {
 	*Endpoint
-	w        http.ResponseWriter
-	x        *proxy.Exchange
-	req      *openai.ResponseRequest
-	blank    openai.Response
-	output   []json.RawMessage // the messages that are kept
-	standing []string
+	w      http.ResponseWriter
+	x      *proxy.Exchange
+	req    *openai.ResponseRequest
+	blank  openai.Response
+	output []json.RawMessage // the messages that are kept
 
 	attempt *turn.Attempt
 	builder *openai.ResponseBuilder
@@ -64,46 +62,20 @@ func (s *summary) Silence() error { return nil }
 
 // Finish implements turn.Sink.
 func (s *summary) Finish(_ context.Context, f turn.Finish) error {
-	text, err := summaryOf(s.builder, f)
-	if err != nil {
+	if f != turn.Stop {
+		return openai.NotCompacted("the model endpoint cut the summary off")
+	}
+	if _, err := s.builder.Compact(); err != nil {
 		return err
 	}
-	content, ok := openai.Compacted{Summary: text, Standing: s.standing}.Encode()
-	if !ok {
-		return notCompacted("its developer messages are too long")
-	}
 	s.attempt.Commit()
-	item := openai.CompactionItem(proxy.NewID("cmp_"), content)
+	for _, item := range s.builder.FullOutput() {
+		s.output = append(s.output, openai.CompactionItem(item.ID, item.Encrypted))
+	}
 	s.x.Settle()
-	return s.Answers.JSON(s.w, openai.NewCompactedResponse(s.blank.ID, s.blank.CreatedAt, append(s.output, item),
+	return s.Answers.JSON(s.w, openai.NewCompactedResponse(s.blank.ID, s.blank.CreatedAt, s.output,
 		answer.Usage(s.x.Turn.Usage)))
 }
 
 // Fail implements turn.Sink.
 func (s *summary) Fail(_ context.Context, err error) error { return err }
-
-// summaryOf is the text that the model wrote in a turn that has ended.
-func summaryOf(b *openai.ResponseBuilder, f turn.Finish) (string, error) {
-	if f != turn.Stop {
-		return "", notCompacted("the model endpoint cut the summary off")
-	}
-	b.End(answer.Finish(f), nil, 0)
-	var texts []string
-	for _, item := range b.FullOutput() {
-		if item.Text != nil && strings.TrimSpace(*item.Text) != "" {
-			texts = append(texts, *item.Text)
-		}
-	}
-	if texts == nil {
-		return "", notCompacted("the model wrote no summary")
-	}
-	return strings.Join(texts, "\n\n"), nil
-}
-
-func notCompacted(why string) error {
-	return &openai.Error{
-		Status: http.StatusBadGateway, Type: openai.TypeServer, Code: "compaction_failed",
-		Message: "the conversation is not compacted: " + why +
-			"; send the request again, or go on with the conversation as it is",
-	}
-}

@@ -18,7 +18,8 @@ type ServedChunk = Omit<OpenAI.Chat.ChatCompletionChunk, "choices"> & {
 type Item =
   | OpenAI.Responses.ResponseOutputMessage
   | OpenAI.Responses.ResponseFunctionToolCall
-  | OpenAI.Responses.ResponseReasoningItem;
+  | OpenAI.Responses.ResponseReasoningItem
+  | OpenAI.Responses.ResponseCompactionItem;
 
 // context_length_exceeded and insufficient_quota are no codes of the document's for a response: the codex
 // CLI recognises by them, in response.failed, that the conversation is too long, or a limit used up.
