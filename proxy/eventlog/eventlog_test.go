@@ -272,6 +272,17 @@ func TestProcesses(t *testing.T) {
 	assert.False(t, l.Alive(name))
 	l.Forget(name)
 	assert.NoFileExists(t, l.Path(name))
+
+	long := time.Now().Add(-time.Hour)
+	for _, name := range []string{"process-old.lock", "process-new.lock"} {
+		require.NoError(t, os.WriteFile(l.Path(name), nil, 0o600))
+	}
+	require.NoError(t, os.Chtimes(l.Path("process-old.lock"), long, long))
+	require.NoError(t, os.Chtimes(l.Path(l.Own()), long, long))
+	opened(t, dir, 1)
+	assert.NoFileExists(t, l.Path("process-old.lock"))
+	assert.FileExists(t, l.Path("process-new.lock"), "perhaps it is not locked yet")
+	assert.FileExists(t, l.Path(l.Own()), "it is locked")
 }
 
 func TestNoDirectory(t *testing.T) {

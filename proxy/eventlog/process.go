@@ -60,6 +60,19 @@ func (l *Logs) Forget(process string) {
 	}
 }
 
+// settled is the age from which the file of a lock is locked, unless its process has ended.
+const settled = time.Minute
+
+// forgetAll removes the locks of processes that have ended without any response in flight.
+func (l *Logs) forgetAll() {
+	locks, _ := filepath.Glob(filepath.Join(l.dir, "process-*.lock")) // the pattern is valid
+	for _, lock := range locks {
+		if info, err := os.Stat(lock); err == nil && time.Since(info.ModTime()) > settled {
+			l.Forget(filepath.Base(lock))
+		}
+	}
+}
+
 // Signal wakes another process, which sees it in Signals.
 func (l *Logs) Signal(process string) {
 	now := time.Now()

@@ -45,7 +45,7 @@ func (e *Endpoint) createBackground(w http.ResponseWriter, r *http.Request, x *p
 	}
 	object, err := openai.Encode(blank)
 	if err == nil {
-		err = e.begin(r.Context(), x, blank, object, body, req.Stream)
+		err = e.begin(r.Context(), x, req, blank, object, body)
 	}
 	if err != nil {
 		e.Store.Yield(req.Conversation, blank.ID)
@@ -79,8 +79,8 @@ func (e *Endpoint) checkBackground(ctx context.Context, x *proxy.Exchange, req *
 }
 
 // begin stores a background response, and lets it run.
-func (e *Endpoint) begin(ctx context.Context, x *proxy.Exchange, blank openai.Response, object, body []byte,
-	stream bool) error {
+func (e *Endpoint) begin(ctx context.Context, x *proxy.Exchange, req *openai.ResponseRequest, blank openai.Response,
+	object, body []byte) error {
 	leave, err := e.lanes.admit(x.Key.Name, int64(len(object)+len(body)))
 	if err != nil {
 		return err
@@ -92,11 +92,11 @@ func (e *Endpoint) begin(ctx context.Context, x *proxy.Exchange, blank openai.Re
 	if blank.Conversation != nil {
 		b.conversation = blank.Conversation.ID
 	}
-	if err := b.store(ctx, x, blank, object, body, stream); err != nil {
+	if err := b.store(ctx, x, blank, object, body, req.Stream); err != nil {
 		leave()
 		return cause.Of(ctx, err)
 	}
-	of := laneOf(x.Key.Name, x.Model, x.Accounts)
+	of := laneOf(x.Key.Name, req.Model, x.Accounts) // not by the client's name: a pattern matches any number of names
 	x.Grant.Body.Release()         // the store has the request now
 	entered := make(chan struct{}) // from then on clients can cancel it
 	e.Server.Detach(x, b.id, func(base context.Context, own *proxy.Exchange, answered func()) {
