@@ -69,9 +69,20 @@ func DecodeConversation(body []byte) (*ConversationRequest, error) {
 	return decodeConversation(body, "items", "metadata")
 }
 
-// DecodeConversationUpdate is DecodeConversation for POST /v1/conversations/{id}.
+// DecodeConversationUpdate is DecodeConversation for POST /v1/conversations/{id}. Without metadata, which null removes,
+// there is nothing to change.
 func DecodeConversationUpdate(body []byte) (*ConversationRequest, error) {
-	return decodeConversation(body, "metadata")
+	req, err := decodeConversation(body, "metadata")
+	if err != nil {
+		return nil, err
+	}
+	var sent struct {
+		Metadata json.RawMessage `json:"metadata"`
+	}
+	if err := unmarshal(validUTF8(body), &sent); err != nil || sent.Metadata == nil {
+		return nil, Invalid("field_required", "metadata", "metadata is required: the new ones, or null for none")
+	}
+	return req, nil
 }
 
 // DecodeConversationItems is DecodeConversation for POST /v1/conversations/{id}/items.

@@ -50,6 +50,7 @@ func TestDecodeConversationRefuses(t *testing.T) {
 		{"metadata", DecodeConversation, `{"metadata":{"a":1}}`, "invalid_type", "metadata.a"},
 		{"a member twice", DecodeConversation, `{"metadata":{},"metadata":{}}`, "duplicate_name", "metadata"},
 		{"items in an update", DecodeConversationUpdate, `{"items":[]}`, "unknown_parameter", "items"},
+		{"an update of nothing", DecodeConversationUpdate, `{}`, "field_required", "metadata"},
 		{"metadata of items", DecodeConversationItems, `{"items":[],"metadata":{}}`, "unknown_parameter", "metadata"},
 		{"no items", DecodeConversationItems, `{}`, "field_required", "items"},
 	} {
@@ -61,6 +62,16 @@ func TestDecodeConversationRefuses(t *testing.T) {
 			assert.Equal(t, tc.code, e.Code, e.Message)
 			assert.Equal(t, tc.param, e.Param)
 		})
+	}
+}
+
+func TestConversationUpdate(t *testing.T) {
+	for body, want := range map[string]map[string]string{
+		`{"metadata":{"a":"b"}}`: {"a": "b"}, `{"metadata":null}`: {}, `{"metadata":{}}`: {},
+	} {
+		req, err := DecodeConversationUpdate([]byte(body))
+		require.NoError(t, err, body)
+		assert.Equal(t, want, req.Metadata, body)
 	}
 }
 
