@@ -27,7 +27,7 @@ func testOperationsManual(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
 	b.start()
 	requests := manual.Open(t, "docs/api.md").Commands()
-	ends := []string{"\ndata: [DONE]\n", "\nevent: message_stop\n"}
+	ends := []string{"\ndata: [DONE]\n", `"status":"completed"`, "\nevent: response.completed\n", "\nevent: message_stop\n"}
 	require.Len(t, requests, len(ends))
 	for i, end := range ends {
 		assert.Contains(t, b.MustRun(t, "sh", "-ec", strings.Replace(requests[i], "MODEL", model, 1)), end)

@@ -123,8 +123,10 @@ func TestPython(t *testing.T) {
 func examples(t *testing.T) map[string]string {
 	t.Helper()
 	langchain := manual.Open(t, "docs/clients/langchain-python.md")
+	openaiPython := manual.Open(t, "docs/clients/openai-python.md")
 	return map[string]string{
-		"openai":              manual.Open(t, "docs/clients/openai-python.md").File("example.py"),
+		"openai":              openaiPython.File("example.py"),
+		"background":          openaiPython.File("background.py"),
 		"langchain":           langchain.File("example.py"),
 		"langchain_anthropic": langchain.File("messages.py"),
 		"anthropic":           manual.Open(t, "docs/clients/anthropic-python.md").File("example.py"),

@@ -1,10 +1,11 @@
 """openai-python with background responses and conversations."""
 
+import httpx
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
-from bed import model, release, run, turns
+from bed import model, release, run, run_example, turns
 
 
 def client(**options):
@@ -59,6 +60,22 @@ def test_resumed_stream(word):
     with client().responses.stream(response_id=id, starting_after=first[-1].sequence_number) as stream:
         assert [event.sequence_number for event in stream] == [event.sequence_number for event in rest]
         assert stream.get_final_response().output_text == "one two"
+
+
+def test_example(monkeypatch, capsys):
+    """The example of the page goes on after its connection is cut, twice."""
+    events, cuts = openai.Stream.__iter__, iter([4, 6])
+
+    def cut(stream):
+        end = next(cuts, 100)
+        for n, event in enumerate(events(stream)):
+            if n == end:
+                raise httpx.ReadError("cut")
+            yield event
+
+    monkeypatch.setattr(openai.Stream, "__iter__", cut)
+    run_example()
+    assert capsys.readouterr().out == "hello from the model server"
 
 
 def test_async(word):
