@@ -37,7 +37,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"growth with streams", b.growthStreams}, {"growth with workers", b.growthWorkers},
 		{"growth with requests", b.growthRequests},
 		{"rotation", b.rotation}, {"stop sequences", b.stopSequences},
-		{"messages", b.messages},
+		{"messages", b.messages}, {"resumed streams", b.resumedStreams}, {"background", b.background},
 		{"storing", b.storing}, {"pauses", b.collector}, {"the release before", b.releases},
 		{"slow clients", b.slowClients},
 		{"turns in flight", b.turnsInFlight}, {"bursts", b.bursts}, {"the real codex", b.realCodex},

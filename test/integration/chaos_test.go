@@ -55,11 +55,14 @@ func testChaos(t *testing.T, suite string) {
 	before := b.remains()
 	c := &chaos{bed: b, crowd: b.crowd(seed, 30*time.Second), random: rand.New(rand.NewPCG(seed, 0)),
 		happened: map[string]int{}}
+	c.errands = b.errands(seed)
 	c.rage(length)
 	c.crowd.leave(t)
+	c.errands.leave(t)
 	c.commands.Wait()
 	b.settle()
 	c.account()
+	c.accountErrands()
 	b.assertNothingLeft(before)
 }
 
@@ -67,6 +70,7 @@ func testChaos(t *testing.T, suite string) {
 type chaos struct {
 	bed      *accountsBed
 	crowd    *crowd
+	errands  *errands
 	random   *rand.Rand
 	commands sync.WaitGroup // of an operator; each may take as long as a turn
 	happened map[string]int

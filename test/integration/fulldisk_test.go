@@ -18,9 +18,8 @@ func TestStartOnAFullDisk(t *testing.T) { bothSuites(t, testStartOnAFullDisk) }
 
 func testStartOnAFullDisk(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
-	b.MustRun(t, "sh", "-ec", `mkdir -p /var/lib/codex-proxy; mount -t tmpfs -o size=8m none /var/lib/codex-proxy
-		chown codex-proxy:codex-proxy /var/lib/codex-proxy; chmod 0700 /var/lib/codex-proxy
-		cat /dev/zero >/var/lib/codex-proxy/filler 2>/dev/null || true`)
+	b.smallDisk()
+	b.fillDisk()
 	b.start()
 	client := b.client()
 	ask := func() *responses.Response {
@@ -38,12 +37,15 @@ func testStartOnAFullDisk(t *testing.T, suite string) {
 	_, metrics := b.get("/metrics")
 	assert.Regexp(t, `(?m)^codex_response_write_failures_total [1-9]`, string(metrics))
 	assert.Regexp(t, `(?m)^codex_usage_write_failures_total [1-9]`, string(metrics))
+	status, answer = b.called(http.MethodPost, "", inBackground(true, "nobody keeps it"))
+	assert.Equal(t, http.StatusServiceUnavailable, status, string(answer))
+	assert.Contains(t, string(answer), "responses_unavailable")
 	_, output, err := b.Run(t.Context(), "codex-proxy", "usage")
 	require.Error(t, err)
 	assert.Contains(t, output, "nothing could be written to it yet: is the disk full?")
 	assert.Contains(t, b.found("databases", "its file system is full"), "df /var/lib/codex-proxy")
 
-	b.MustRun(t, "rm", "/var/lib/codex-proxy/filler")
+	b.emptyDisk()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	for !strings.Contains(b.journal(proxyUnit),
@@ -60,4 +62,55 @@ func testStartOnAFullDisk(t *testing.T, suite string) {
 	assert.Equal(t, 1, strings.Count(log, "usage is not written for now"), log)
 	assert.NotContains(t, log, "a response is not stored")
 	assert.NotContains(t, log, "cannot write the usage database")
+}
+
+// smallDisk gives the service a small file system for its state.
+func (b *bed) smallDisk() {
+	b.t.Helper()
+	b.MustRun(b.t, "sh", "-ec", `mkdir -p /var/lib/codex-proxy; mount -t tmpfs -o size=8m none /var/lib/codex-proxy
+		chown codex-proxy:codex-proxy /var/lib/codex-proxy; chmod 0700 /var/lib/codex-proxy`)
+}
+
+// fillDisk leaves no room there.
+func (b *bed) fillDisk() {
+	b.t.Helper()
+	b.MustRun(b.t, "sh", "-c", "cat /dev/zero >/var/lib/codex-proxy/filler 2>/dev/null || true")
+}
+
+// emptyDisk gives the room back.
+func (b *bed) emptyDisk() {
+	b.t.Helper()
+	b.MustRun(b.t, "rm", "/var/lib/codex-proxy/filler")
+}
+
+// A response in the background whose events no disk takes any more has its answer all the same: its stream ends in an
+// error that says where it is.
+func TestBackgroundOnAFullDisk(t *testing.T) { bothSuites(t, testBackgroundOnAFullDisk) }
+
+func testBackgroundOnAFullDisk(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "")
+	b.smallDisk()
+	b.start()
+	first := b.stream("[[text one ]][[gate full]][[huge 100000]][[text two]]", "one ")
+	b.fillDisk()
+	b.models.Release("full")
+	got := first.whole(t)
+	last := got[len(got)-1]
+	assert.Equal(t, "error", last.kind, raw(got))
+	assert.Contains(t, last.raw, "events_lost")
+	for i, e := range got {
+		assert.Equal(t, i, e.number, "%s", raw(got))
+	}
+	assertKept := func() {
+		t.Helper()
+		kept := b.poll(first.id)
+		assert.Equal(t, "completed", kept.Status)
+		assert.Regexp(t, `(?s)^one .{100000}two$`, kept.text())
+	}
+	assertKept()
+	b.emptyDisk()
+	require.NoError(t, b.models.Script("text fine"))
+	assert.Equal(t, "response.completed", assertWhole(t, b.stream("next", "fine").whole(t)).kind)
+	b.MustRun(t, "systemctl", "restart", proxyUnit)
+	assertKept()
 }

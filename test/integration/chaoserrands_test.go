@@ -1,0 +1,113 @@
+package integration
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// accountErrands asserts that every response in the background has ended once, as what its client saw, and that the stream
+// that its client had in pieces is the stored one, byte for byte.
+func (c *chaos) accountErrands() {
+	t := c.bed.t
+	ends, asked, cuts, received := map[string]int{}, c.bed.asked(), 0, 0
+	for _, j := range c.errands.all {
+		assert.Empty(t, j.strange, "%s", j)
+		assert.LessOrEqual(t, len(asked[j.id]), maxAttempts, "%s", j)
+		cuts += j.cuts
+		received += len(j.events)
+		switch {
+		case j.response != "":
+			ends[c.endOf(j)]++
+		case j.status != 0 && j.status != http.StatusOK:
+			ends["retry permitted"]++
+			assert.Equal(t, http.StatusServiceUnavailable, j.status, "%s", j)
+			assert.Contains(t, j.refusal, `"retryable":true`, "%s", j)
+		default: // an answer without a first event, or none
+			ends["cut by a kill of the proxy"]++
+			assert.True(t, slices.ContainsFunc(c.kills, c.cut(j)) || j.stream && j.status == http.StatusOK, "%s", j)
+		}
+	}
+	t.Logf("the ledger of responses in the background: %v; %d events, in streams that were resumed %d times", ends,
+		received, cuts)
+	assert.Greater(t, ends["completed"], len(c.happened))
+	assert.Positive(t, ends["cancelled"])
+	assert.LessOrEqual(t, ends["failed: abandoned"], len(c.kills)*errandClients)
+}
+
+// cut is entry.cutBy for the whole life of a response, which a kill may end at any time.
+func (c *chaos) cut(j *errand) func(within) bool {
+	return func(kill within) bool {
+		return j.began.Before(kill.to.Add(bound)) && j.ended.After(kill.from)
+	}
+}
+
+// endOf is how a response ended. It asserts that all who ask now receive what its client received.
+func (c *chaos) endOf(j *errand) string {
+	t := c.bed.t
+	kept := c.bed.poll(j.response)
+	assert.True(t, j.forward(), "%s", j)
+	if assert.NotEmpty(t, j.statuses, "%s", j) {
+		assert.Equal(t, kept.Status, j.statuses[len(j.statuses)-1], "%s", j)
+	}
+	assert.Equal(t, j.cancelled, kept.Status == "cancelled", "%s", j)
+	if j.stream {
+		c.assertStream(j, kept)
+	}
+	switch kept.Status {
+	case "completed":
+		assert.Equal(t, j.script().want(), kept.text(), "%s", j)
+	case "failed":
+		return "failed: " + c.why(j, kept)
+	default:
+		assert.Equal(t, "cancelled", kept.Status, "%s", j)
+	}
+	return kept.Status
+}
+
+// assertStream compares the pieces of a stream with the stored one.
+func (c *chaos) assertStream(j *errand, kept polled) {
+	t := c.bed.t
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	stored, err := c.bed.resume(ctx, j.response, -1, toTheEnd)
+	require.NoError(t, err, "%s", j)
+	last := assertWhole(t, stored)
+	assert.Equal(t, kept.Status, last.answer.Status, "%s", j)
+	received := raw(j.events)
+	assert.True(t, strings.HasPrefix(raw(stored), received), "%s\nis stored as\n%s", j, raw(stored))
+	if n := len(j.events); n > 0 && j.events[n-1].ends() {
+		assert.Len(t, stored, n, "%s", j)
+	}
+	text := ""
+	for _, e := range stored {
+		text += e.delta
+	}
+	assert.True(t, strings.HasPrefix(j.script().want(), text), "%s", j)
+	if kept.Status == "completed" {
+		assert.Equal(t, j.script().want(), text, "%s", j)
+	}
+}
+
+// why is the reason of a failure, which has to be one of those that happened.
+func (c *chaos) why(j *errand, kept polled) string {
+	t := c.bed.t
+	if !assert.NotNil(t, kept.Error, "%s", j) {
+		return "without an error"
+	}
+	switch {
+	case strings.Contains(kept.Error.Message, abandoned):
+		assert.True(t, slices.ContainsFunc(c.kills, c.cut(j)), "abandoned without a kill: %s", j)
+		return "abandoned"
+	case kept.Error.Code == "insufficient_quota":
+		return "the quota ran out"
+	default:
+		assert.Equal(t, "server_error", kept.Error.Code, "%s", j)
+		assert.NotEmpty(t, kept.Error.Message)
+		return kept.Error.Code
+	}
+}
