@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -108,6 +109,6 @@ func (c *chaos) why(j *errand, kept polled) string {
 	default:
 		assert.Equal(t, "server_error", kept.Error.Code, "%s", j)
 		assert.NotEmpty(t, kept.Error.Message)
-		return kept.Error.Code
+		return fmt.Sprintf("%.50s", kept.Error.Message)
 	}
 }
