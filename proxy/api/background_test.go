@@ -365,7 +365,7 @@ func TestBackgroundAtTheEndOfTheService(t *testing.T) {
 	event(t, body) // queued
 	event(t, body) // in progress
 	queued := r.whole(t, asked(inBackground, `"q"`)).ID
-	assert.Equal(t, 3, r.Connections.Unanswered(), "a stop waits for both, and for the stream")
+	await(t, tick(t), func() bool { return r.Connections.Unanswered() == 3 }) // a stop waits for both, and for the stream
 	r.Abort()
 	assert.Contains(t, all(t, body), "event: response.failed\n")
 	for _, id := range []string{running, queued} {
