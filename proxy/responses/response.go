@@ -69,10 +69,6 @@ func (s *response) run(ctx context.Context) (*remembered, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Reserve(ctx, planned.kept.output(false)); err != nil {
-		return nil, err
-	}
-	planned.kept = retained{}
 	s.release(planned.turn.Footprint())
 	ctx, running, leave := s.Endpoint.running.enter(ctx, s.job.blank.ID, s.x.Key.Name)
 	defer leave()
@@ -90,6 +86,10 @@ func (s *response) run(ctx context.Context) (*remembered, error) {
 
 // runTurn runs the turn of a plan.
 func (s *response) runTurn(ctx context.Context, planned *plan) error {
+	if err := s.Reserve(ctx, planned.kept.output(false)); err != nil {
+		return err
+	}
+	planned.kept = retained{}
 	s.builder = openai.NewResponseBuilder(s.job.req, s.job.blank, "", proxy.NewID) // until there is a worker
 	return s.Turns.Run(ctx, turn.Request{
 		ID: s.x.ID, Key: s.x.Key.Name, Arrived: s.x.Began, Name: s.x.Model,
