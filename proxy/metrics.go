@@ -36,7 +36,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			.005, .025, .1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600), []string{"route"}),
 		firstByte: f.NewHistogramVec(metric.Histogram("codex_http_first_byte_seconds",
 			"Time from a request's header to the first byte of its answer, on a WebSocket to the first output of a "+
-				"response, of requests that named a model.",
+				"response, of requests that named a model; not of answers without a turn, such as counts of tokens.",
 			.025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120), []string{"route"}),
 		ends: metric.Closed(f.NewCounterVec(prometheus.CounterOpts{
 			Name: "codex_stream_ends_total", Help: "Streamed answers that had begun and have ended, by why.",
@@ -53,7 +53,8 @@ func (m *metrics) observe(method string, x *Exchange) {
 	if x.Status != http.StatusSwitchingProtocols { // its responses are counted one by one
 		m.duration.WithLabelValues(x.Route).Observe(time.Since(x.Began).Seconds())
 	}
-	if x.Model != "" && !x.FirstByte.IsZero() {
+	turned := x.Turn.Attempts > 0 || x.Outcome != "ok"
+	if x.Model != "" && turned && !x.FirstByte.IsZero() {
 		m.firstByte.WithLabelValues(x.Route).Observe(x.FirstByte.Sub(x.Began).Seconds())
 	}
 	if x.Stream && x.Status == http.StatusOK {

@@ -239,7 +239,9 @@ func TestTraceOfOperations(t *testing.T) {
 		{"/v1/responses", asked(`"conversation":"planted",`, `"planted"`), "chat", ""},
 		{"/v1/responses/input_tokens", asked(`"conversation":"`+id+`",`, `"planted"`), "count_tokens", id},
 		{"/v1/completions", `{"model":"demo","prompt":"planted"}`, "text_completion", ""},
+		{"/v1/responses/compact", asked("", `"planted"`), "chat", ""},
 		{"/v1/messages", `{"model":"demo","max_tokens":9,"messages":[{"role":"user","content":"planted"}]}`, "chat", ""},
+		{"/v1/messages/count_tokens", `{"model":"demo","messages":[{"role":"user","content":"planted"}]}`, "count_tokens", ""},
 	} {
 		text(t, r.do(t, http.MethodPost, tc.path, tc.body, "Traceparent", clientSpan))
 		request, inner := trace(t, out)
@@ -255,5 +257,13 @@ func TestTraceOfOperations(t *testing.T) {
 		for _, turn := range inner["turn"] {
 			assert.Equal(t, "chat", attributesOf(turn)["gen_ai.operation.name"])
 		}
+	}
+	for path, conversation := range map[string]any{"/v1/conversations/" + id: id, "/v1/conversations/planted": nil} {
+		text(t, r.do(t, http.MethodGet, path, "", "Traceparent", clientSpan))
+		request, _ := trace(t, out)
+		assert.Equal(t, "GET /v1/conversations/{conversation}", request.Name)
+		got := attributesOf(request)
+		assert.Equal(t, conversation, got["gen_ai.conversation.id"])
+		assert.NotContains(t, got, "gen_ai.operation.name", "no model takes part")
 	}
 }

@@ -32,13 +32,24 @@ func (e *Endpoint) Routes() []proxy.Route {
 	const items, item = one + "/items", one + "/items/{item}"
 	return []proxy.Route{
 		{Method: http.MethodPost, Path: all, Access: proxy.Keyed, Handler: e.create},
-		{Method: http.MethodGet, Path: one, Access: proxy.Keyed, Handler: e.get},
-		{Method: http.MethodPost, Path: one, Access: proxy.Keyed, Handler: e.update},
-		{Method: http.MethodDelete, Path: one, Access: proxy.Keyed, Handler: e.delete},
-		{Method: http.MethodPost, Path: items, Access: proxy.Keyed, Handler: e.addItems},
-		{Method: http.MethodGet, Path: items, Access: proxy.Keyed, Handler: e.listItems},
-		{Method: http.MethodGet, Path: item, Access: proxy.Keyed, Handler: e.getItem},
-		{Method: http.MethodDelete, Path: item, Access: proxy.Keyed, Handler: e.deleteItem},
+		{Method: http.MethodGet, Path: one, Access: proxy.Keyed, Handler: traced(e.get)},
+		{Method: http.MethodPost, Path: one, Access: proxy.Keyed, Handler: traced(e.update)},
+		{Method: http.MethodDelete, Path: one, Access: proxy.Keyed, Handler: traced(e.delete)},
+		{Method: http.MethodPost, Path: items, Access: proxy.Keyed, Handler: traced(e.addItems)},
+		{Method: http.MethodGet, Path: items, Access: proxy.Keyed, Handler: traced(e.listItems)},
+		{Method: http.MethodGet, Path: item, Access: proxy.Keyed, Handler: traced(e.getItem)},
+		{Method: http.MethodDelete, Path: item, Access: proxy.Keyed, Handler: traced(e.deleteItem)},
+	}
+}
+
+// traced names the conversation in the span of the request, if it is kept: any other id is content of the request.
+func traced(handle proxy.Handler) proxy.Handler {
+	return func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+		err := handle(w, r, x)
+		if err == nil {
+			x.Conversation = id(r)
+		}
+		return err
 	}
 }
 
@@ -62,6 +73,7 @@ func (e *Endpoint) create(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	if err := e.Store.CreateConversation(r.Context(), c, items); err != nil {
 		return e.explain(r, err)
 	}
+	x.Conversation = c.ID
 	return e.send(w, c)
 }
 

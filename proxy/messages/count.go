@@ -13,6 +13,7 @@ import (
 // count serves POST /v1/messages/count_tokens: it plans the turn of a message, and counts what
 // the model would get. No worker takes part.
 func (e *Endpoint) count(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
+	x.Operation = proxy.CountTokens
 	req, ctx, cancel, err := intake.Take(e.Intake, w, r, x, anthropic.DecodeCount)
 	if err != nil {
 		return err
