@@ -173,7 +173,7 @@ type Attempt struct {
 // a stream, its comments and the events before the first output need no Commit.
 func (a *Attempt) Commit() {
 	a.run.committed = true
-	*a.run.Turn = appserver.TurnRequest{}
+	*a.run.Turn, a.run.Fit = appserver.TurnRequest{}, nil // Fit knows items, too
 }
 
 // Finish is how a turn ended that did not fail.
