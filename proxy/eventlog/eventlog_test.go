@@ -272,17 +272,52 @@ func TestProcesses(t *testing.T) {
 	assert.False(t, l.Alive(name))
 	l.Forget(name)
 	assert.NoFileExists(t, l.Path(name))
+}
 
-	long := time.Now().Add(-time.Hour)
-	for _, name := range []string{"process-old.lock", "process-new.lock"} {
-		require.NoError(t, os.WriteFile(l.Path(name), nil, 0o600))
+// A sweep removes what a killed process leaves, and nothing else.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	l, other := opened(t, dir, 1<<20), opened(t, dir, 1<<20)
+	for _, id := range []string{"kept", "left"} {
+		w, err := l.Create(id)
+		require.NoError(t, err)
+		w.Close()
 	}
-	require.NoError(t, os.Chtimes(l.Path("process-old.lock"), long, long))
-	require.NoError(t, os.Chtimes(l.Path(l.Own()), long, long))
-	opened(t, dir, 1)
-	assert.NoFileExists(t, l.Path("process-old.lock"))
-	assert.FileExists(t, l.Path("process-new.lock"), "perhaps it is not locked yet")
-	assert.FileExists(t, l.Path(l.Own()), "it is locked")
+	killed := "process-killed.lock"
+	require.NoError(t, os.WriteFile(l.Path(killed), nil, 0o600))
+	reason := errors.New("a reason")
+	assert.ErrorIs(t, l.Sweep(func(string) (bool, error) { return false, reason }), reason)
+	require.NoError(t, l.Sweep(func(id string) (bool, error) { return id == "kept", nil }))
+	for name, want := range map[string]bool{"kept": true, "left": false, killed: false, l.Own(): true, other.Own(): true} {
+		_, err := os.Stat(l.Path(name))
+		assert.Equal(t, want, err == nil, name)
+	}
+	assert.True(t, l.Alive(other.Own()))
+	assert.Error(t, eventlog.New(l.Path("none"), 1).Sweep(nil))
+}
+
+// A process that begins while others look for those that have ended keeps its lock.
+func TestProcessesBeginWhileOthersSweep(t *testing.T) {
+	dir := t.TempDir()
+	l := opened(t, dir, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	var sweeping sync.WaitGroup
+	for range 2 {
+		sweeping.Go(func() {
+			for ctx.Err() == nil {
+				assert.NoError(t, l.Sweep(nil))
+			}
+		})
+	}
+	for range 200 {
+		begun := eventlog.New(dir, 1)
+		require.NoError(t, begun.Open())
+		assert.True(t, l.Alive(begun.Own()))
+		assert.FileExists(t, l.Path(begun.Own()))
+		begun.Close()
+	}
+	cancel()
+	sweeping.Wait()
 }
 
 func TestNoDirectory(t *testing.T) {

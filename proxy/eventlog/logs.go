@@ -43,14 +43,6 @@ func New(dir string, limit int64) *Logs {
 
 // Open makes the directory if need be, and the lock of this process. It may be called again.
 func (l *Logs) Open() error {
-	if err := l.open(); err != nil {
-		return err
-	}
-	l.forgetAll()
-	return nil
-}
-
-func (l *Logs) open() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.process != nil {

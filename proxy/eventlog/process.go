@@ -18,20 +18,47 @@ type Process struct {
 	file *os.File
 }
 
+// processPrefix begins the names of locks; no id of a response does.
+const processPrefix = "process-"
+
 // claim makes the lock of this process, under a name that no other process ever has.
 func claim(dir string) (*Process, error) {
-	var random [8]byte
-	rand.Read(random[:]) // never fails
-	name := "process-" + hex.EncodeToString(random[:]) + ".lock"
-	file, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	for {
+		var random [8]byte
+		rand.Read(random[:]) // never fails
+		name := processPrefix + hex.EncodeToString(random[:]) + ".lock"
+		file, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("cannot make the lock of this process: %w", err)
+		}
+		if err := lock(file); err != nil {
+			file.Close()
+			return nil, fmt.Errorf("cannot lock %s: %w", name, err)
+		}
+		if there(file) {
+			return &Process{name, file}, nil
+		}
+		file.Close() // another process has found the file before it was locked, and removed it
+	}
+}
+
+// lock waits for those who look at the lock.
+func lock(file *os.File) error {
+	for {
+		if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// there reports whether the file was not removed.
+func there(file *os.File) bool {
+	now, err := os.Stat(file.Name())
 	if err != nil {
-		return nil, fmt.Errorf("cannot make the lock of this process: %w", err)
+		return false
 	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
-	}
-	return &Process{name, file}, nil
+	own, err := file.Stat()
+	return err == nil && os.SameFile(now, own)
 }
 
 // release ends the lock, and removes its file, without which a process has ended, too.
@@ -55,21 +82,13 @@ func (l *Logs) Alive(process string) bool {
 
 // Forget removes the lock of a process that has ended.
 func (l *Logs) Forget(process string) {
-	if !l.Alive(process) {
-		_ = os.Remove(l.path(process))
+	file, err := os.Open(l.path(process))
+	if err != nil {
+		return
 	}
-}
-
-// settled is the age from which the file of a lock is locked, unless its process has ended.
-const settled = time.Minute
-
-// forgetAll removes the locks of processes that have ended without any response in flight.
-func (l *Logs) forgetAll() {
-	locks, _ := filepath.Glob(filepath.Join(l.dir, "process-*.lock")) // the pattern is valid
-	for _, lock := range locks {
-		if info, err := os.Stat(lock); err == nil && time.Since(info.ModTime()) > settled {
-			l.Forget(filepath.Base(lock))
-		}
+	defer file.Close()
+	if unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil {
+		_ = os.Remove(file.Name())
 	}
 }
 

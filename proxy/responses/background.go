@@ -96,16 +96,18 @@ func (e *Endpoint) begin(ctx context.Context, x *proxy.Exchange, req *openai.Res
 		leave()
 		return cause.Of(ctx, err)
 	}
-	of := laneOf(x.Key.Name, req.Model, x.Accounts) // not by the client's name: a pattern matches any number of names
+	// Lanes are not by the client's name of the model: a pattern matches any number of names.
+	place := b.lanes.join(laneOf(x.Key.Name, req.Model, x.Accounts))
 	x.Grant.Body.Release()         // the store has the request now
 	entered := make(chan struct{}) // from then on clients can cancel it
 	e.Server.Detach(x, b.id, func(base context.Context, own *proxy.Exchange, answered func()) {
 		defer leave()
+		defer place.leave()
 		ctx, running, over := e.running.enter(base, b.id, own.Key.Name)
 		defer over()
 		b.base, b.x, b.running, b.answered = base, own, running, answered
 		close(entered)
-		b.run(ctx, of)
+		b.run(ctx, place)
 	})
 	<-entered
 	return nil

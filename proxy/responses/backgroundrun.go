@@ -22,19 +22,18 @@ const (
 )
 
 // run waits until the response may run, and runs it. The end of ctx ends it at any time.
-func (b *background) run(ctx context.Context, of lane) {
+func (b *background) run(ctx context.Context, place *place) {
 	defer b.settle()
 	waiting, cancel := context.WithTimeoutCause(ctx, longestQueued, openai.Timeout("request_timeout",
 		fmt.Sprintf("no place on a worker became free within %s", longestQueued)))
 	defer cancel()
-	through, err := b.lanes.enter(waiting, of)
-	if err != nil {
+	defer place.leave()
+	if err := place.wait(waiting); err != nil {
 		b.fail(err)
 		return
 	}
-	defer through()
 	for {
-		err := b.try(ctx, through)
+		err := b.try(ctx, place.leave)
 		if waiting.Err() != nil || !b.mayWait(err) {
 			if err != nil && b.end == nil {
 				b.fail(cause.Of(ctx, err))

@@ -102,6 +102,8 @@ func (e *Endpoint) findHistory(ctx context.Context, x *proxy.Exchange, job *job,
 		err = e.readHistory(ctx, x, job)
 	}
 	switch {
+	case errors.Is(err, stored.ErrNotFound) && e.isInFlight(ctx, x.Key.Name, id):
+		return previousNotFound(id, "it has not ended")
 	case errors.Is(err, stored.ErrNotFound):
 		return previousNotFound(id, "it was not stored, or its time is over")
 	case errors.Is(err, stored.ErrBroken):

@@ -27,8 +27,12 @@ func (e *Endpoint) inputItems(w http.ResponseWriter, r *http.Request, x *proxy.E
 	}
 	items, err := e.Store.InputHeads(r.Context(), x.Key.Name, r.PathValue("id"), encrypted)
 	switch {
-	case errors.Is(err, stored.ErrNotFound), errors.Is(err, stored.ErrBroken):
+	case errors.Is(err, stored.ErrNotFound) && e.isInFlight(r.Context(), x.Key.Name, r.PathValue("id")):
+		return notFound(r, "it has not ended, and has no items until then")
+	case errors.Is(err, stored.ErrNotFound):
 		return responseNotFound(r)
+	case errors.Is(err, stored.ErrBroken):
+		return notFound(r, err.Error())
 	case errors.Is(err, stored.ErrTooLong):
 		return tooLong("response_id", "list the items of an earlier response")
 	case err != nil:

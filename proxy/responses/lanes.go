@@ -3,13 +3,11 @@ package responses
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
-	"codex-proxy/internal/cause"
 	"codex-proxy/proxy/openai"
 )
 
@@ -37,7 +35,7 @@ type lanes struct {
 	mu     sync.Mutex
 	all    held
 	byKey  map[string]held
-	byLane map[lane]*turnstile
+	byLane map[lane][]*place
 }
 
 // held is what background responses take.
@@ -50,14 +48,8 @@ func (h held) plus(count int, bytes int64) held { return held{h.count + count, h
 
 func (h held) within(count int, bytes int64) bool { return h.count <= count && h.bytes <= bytes }
 
-// turnstile lets one response of a lane through at a time, in order.
-type turnstile struct {
-	*semaphore.Weighted
-	users int
-}
-
 func newLanes(bytes int64) *lanes {
-	return &lanes{bytes: bytes, byKey: map[string]held{}, byLane: map[lane]*turnstile{}}
+	return &lanes{bytes: bytes, byKey: map[string]held{}, byLane: map[lane][]*place{}}
 }
 
 // admit counts a response of a key with so many bytes until leave is called. It returns an *openai.Error if there is no
@@ -98,39 +90,49 @@ func (l *lanes) count() int {
 	return l.all.count
 }
 
-// enter waits for the turn of a response in its lane. through, which may be called several times, lets the next one
-// through.
-func (l *lanes) enter(ctx context.Context, of lane) (through func(), err error) {
-	t := l.turnstile(of)
-	if err := t.Acquire(ctx, 1); err != nil {
-		l.forget(of)
-		return nil, cause.Of(ctx, err)
-	}
-	return sync.OnceFunc(func() {
-		t.Release(1)
-		l.forget(of)
-	}), nil
+// place is the place of a response in its lane.
+type place struct {
+	*lanes
+	of   lane
+	turn chan struct{} // closed when it is the first
 }
 
-func (l *lanes) turnstile(of lane) *turnstile {
+// join takes the last place in a lane, until leave.
+func (l *lanes) join(of lane) *place {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := l.byLane[of]
-	if t == nil {
-		t = &turnstile{Weighted: semaphore.NewWeighted(1)}
-		l.byLane[of] = t
+	p := &place{lanes: l, of: of, turn: make(chan struct{})}
+	if l.byLane[of] = append(l.byLane[of], p); len(l.byLane[of]) == 1 {
+		close(p.turn)
 	}
-	t.users++
-	return t
+	return p
 }
 
-// forget removes a lane without users.
-func (l *lanes) forget(of lane) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if t := l.byLane[of]; t.users == 1 {
-		delete(l.byLane, of)
-	} else {
-		t.users--
+// wait waits until the response is the first in its lane.
+func (p *place) wait(ctx context.Context) error {
+	select {
+	case <-p.turn:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// leave gives the place up, and lets the next one through. It may be called several times.
+func (p *place) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.byLane[p.of]
+	at := slices.Index(all, p)
+	if at < 0 {
+		return
+	}
+	if all = slices.Delete(all, at, at+1); len(all) == 0 {
+		delete(p.byLane, p.of)
+		return
+	}
+	p.byLane[p.of] = all
+	if at == 0 {
+		close(all[0].turn)
 	}
 }

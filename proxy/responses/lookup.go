@@ -52,11 +52,14 @@ func (e *Endpoint) sizeOf(r *http.Request, x *proxy.Exchange) (int64, error) {
 }
 
 func responseNotFound(r *http.Request) error {
+	return notFound(r, "it was not stored, or its time is over")
+}
+
+func notFound(r *http.Request, why string) error {
 	return &openai.Error{
 		Status: http.StatusNotFound, Type: openai.TypeInvalidRequest,
 		Code: "response_not_found", Param: "response_id",
-		Message: fmt.Sprintf("response %q not found: it was not stored, or its time is over",
-			openai.Bounded(r.PathValue("id"))),
+		Message: fmt.Sprintf("response %q not found: %s", openai.Bounded(r.PathValue("id")), why),
 	}
 }
 

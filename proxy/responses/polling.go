@@ -32,6 +32,12 @@ func (e *Endpoint) inFlight(ctx context.Context, owner, id string) (stored.InFli
 	return e.Store.InFlight(ctx, owner, id)
 }
 
+// isInFlight reports whether a background response has not ended.
+func (e *Endpoint) isInFlight(ctx context.Context, owner, id string) bool {
+	_, err := e.inFlight(ctx, owner, id)
+	return err == nil
+}
+
 // getInFlight answers with a background response that has not ended, if the path names one.
 func (e *Endpoint) getInFlight(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) (sent bool, err error) {
 	id := r.PathValue("id")

@@ -61,3 +61,13 @@ func (s *Store) removeLogs(ctx context.Context) error {
 	}
 	return nil
 }
+
+// removeOrphans removes the logs that no response has, as after a crash between two steps.
+func (s *Store) removeOrphans(ctx context.Context) error {
+	return s.Events.Sweep(func(id string) (known bool, err error) {
+		err = s.read(ctx, func(tx *sql.Tx) error {
+			return tx.QueryRowContext(ctx, `SELECT count(*) FROM logs WHERE id = ?`, id).Scan(&known)
+		})
+		return known, err
+	})
+}

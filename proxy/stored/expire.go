@@ -24,7 +24,7 @@ const (
 
 // Run opens the file if it is not open yet, and deletes the responses whose retention is
 // over, and those beyond the limits, which an operator may have lowered, until ctx ends;
-// then it returns nil. It logs a failure once and tries again: the size of the file is
+// then it returns nil. At first it removes the events that a crash has left. It logs a failure once and tries again: the size of the file is
 // bounded in any case.
 func (s *Store) Run(ctx context.Context) error {
 	if !s.reopen(ctx) {
@@ -32,9 +32,13 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
-	failing := false
+	failing, swept := false, false
 	for {
 		err := s.sweep(ctx, time.Now())
+		if err == nil && !swept {
+			err = s.removeOrphans(ctx)
+			swept = err == nil
+		}
 		if err != nil && ctx.Err() == nil && !failing {
 			s.Logger.Error("cannot forget old responses", "error", err)
 		}

@@ -264,6 +264,26 @@ func TestLogsGoWithTheirResponses(t *testing.T) {
 	assert.Equal(t, 1, rows)
 }
 
+// Logs without a response are removed at the start, and others are not.
+func TestOrphanedLogs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r.db")
+	s := open(t, path, roomy)
+	require.NoError(t, s.Begin(t.Context(), inFlight("flies"), []byte("{}"), nil, true))
+	for _, id := range []string{"flies", "orphan"} {
+		logged(t, s, id, "created").Close()
+	}
+	require.NoError(t, s.removeOrphans(t.Context()))
+	for id, want := range map[string]error{"flies": nil, "orphan": eventlog.ErrNone} {
+		r, err := s.Events.Read(id, -1)
+		assert.ErrorIs(t, err, want, id)
+		if err == nil {
+			r.Close()
+		}
+	}
+	assert.True(t, s.Events.Alive(s.Events.Own()))
+	assert.FileExists(t, filepath.Join(filepath.Dir(path), EventsDirectory, s.Events.Own()))
+}
+
 // A response that is larger than the limit of all together is not stored, and stays in flight.
 func TestFinishTooLarge(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "r.db"), roomy)

@@ -25,8 +25,8 @@ var (
 	// ErrNotFound means that there is no such response or item, that it belongs to
 	// another owner, or that its retention is over.
 	ErrNotFound = errors.New("not stored")
-	// ErrBroken means that the response is stored, but one before it is not.
-	ErrBroken = errors.New("an earlier response of the chain is not stored any more")
+	// ErrBroken means that the response is stored, but its input or one before it is not.
+	ErrBroken = errors.New("its input, or an earlier response of the chain, is not stored")
 	// ErrTooLong means that the history of a response is larger than any worker
 	// accepts.
 	ErrTooLong = errors.New("the history is too long")
