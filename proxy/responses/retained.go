@@ -1,9 +1,9 @@
 package responses
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 
@@ -25,20 +25,25 @@ func compactedItems(c openai.Compacted, beside said) (items []history.Item) {
 	return append(items, history.TextMessage("user", fromSummary+c.Summary))
 }
 
-// said are messages of the developer and the system, by their checksums, as a text of many parts is a copy.
-type said map[[sha256.Size]byte]bool
+// said are messages of the developer and the system. It has their hashes alone: a text of many parts is a copy, and
+// compactions can have many small messages.
+type said struct {
+	seed   maphash.Seed
+	hashes map[uint64]struct{}
+}
+
+func newSaid() said { return said{maphash.MakeSeed(), map[uint64]struct{}{}} }
 
 // add reports whether the message is new.
 func (s said) add(text string) bool {
-	sum := sha256.Sum256([]byte(text))
-	known := s[sum]
-	s[sum] = true
-	return !known
+	before := len(s.hashes)
+	s.hashes[maphash.String(s.seed, text)] = struct{}{}
+	return len(s.hashes) > before
 }
 
 // saidIn are the messages in a conversation that has a compaction.
 func saidIn(items []openai.Item) said {
-	s := said{}
+	s := newSaid()
 	if !slices.ContainsFunc(items, func(i openai.Item) bool { return i.Type == "compaction" }) {
 		return s
 	}

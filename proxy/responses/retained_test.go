@@ -10,11 +10,11 @@ import (
 
 // A compaction of many small messages does not become as many items.
 func TestCompactedItems(t *testing.T) {
-	items := compactedItems(openai.Compacted{Summary: "s", Standing: []string{"Be brief.", "Be kind."}}, said{})
+	items := compactedItems(openai.Compacted{Summary: "s", Standing: []string{"Be brief.", "Be kind."}}, newSaid())
 	assert.Len(t, items, 2)
 	assert.Contains(t, string(items[0]), `"Be brief.\n\nBe kind."`)
 
-	beside := said{}
+	beside := newSaid()
 	beside.add("Be brief.")
 	items = compactedItems(openai.Compacted{Summary: "s", Standing: []string{"Be brief.", "Be kind."}}, beside)
 	assert.Contains(t, string(items[0]), `"Be kind."`)
