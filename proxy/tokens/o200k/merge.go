@@ -29,6 +29,7 @@ func (m *merger) count(piece string) int64 {
 			tokens--
 		}
 	}
+	m.piece = "" // it is a part of a whole text, which would stay
 	return tokens
 }
 
