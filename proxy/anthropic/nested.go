@@ -110,7 +110,15 @@ func framed(at, head string, parts []openai.Part, tail string) []openai.Part {
 	return append(append(list, parts...), openai.Part{Text: tail, At: at})
 }
 
+// longTitle is how much of a title is looked at, in bytes: its words take eight times as much memory.
+const longTitle = 4 << 10
+
 // oneLine is a title without line breaks, of at most 500 bytes.
-func oneLine(s string) string { return openai.Bounded(strings.Join(strings.Fields(s), " ")) }
+func oneLine(s string) string {
+	if len(s) > longTitle {
+		s = strings.ToValidUTF8(s[:longTitle], "")
+	}
+	return openai.Bounded(strings.Join(strings.Fields(s), " "))
+}
 
 func wireName(name string) string { return openai.WireName("", name) }

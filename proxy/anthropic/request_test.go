@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -86,6 +87,16 @@ func TestBlocks(t *testing.T) {
 		}
 		assert.Equal(t, c.want, req.Messages[0].Blocks, c.content)
 	}
+}
+
+func TestLongTitle(t *testing.T) {
+	long := strings.Repeat("é ", 1<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	title := oneLine(long)
+	runtime.ReadMemStats(&after)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
+	assert.True(t, strings.HasPrefix(title, "é é é "), title)
 }
 
 func TestImages(t *testing.T) {
