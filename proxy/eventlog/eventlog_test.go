@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +57,7 @@ func follow(t testing.TB, r *eventlog.Reader, ended func() int64) (string, error
 		if done, err := r.Done(); done {
 			return all.String(), err
 		}
+		r.Rest()
 		select {
 		case <-r.Changed():
 		case <-bound:
@@ -120,6 +122,54 @@ func TestFollowersGetEveryEvent(t *testing.T) {
 	require.NoError(t, l.Remove("resp_1"), "again")
 	_, err = l.Read("resp_1", -1)
 	assert.ErrorIs(t, err, eventlog.ErrNone)
+}
+
+// Many logs at a time need few file descriptors.
+func TestManyLogs(t *testing.T) {
+	l := opened(t, t.TempDir(), 1<<30)
+	const n = 200
+	var writers []*eventlog.Writer
+	var readers []*eventlog.Reader
+	var followers sync.WaitGroup
+	var got [n]string
+	var ended [n]atomic.Int64
+	size := int64(len(event("response.created", 0, 10)) + len(event("response.completed", 1, 10)))
+	for i := range n {
+		w, err := l.Create(fmt.Sprint(i))
+		require.NoError(t, err)
+		writers = append(writers, w)
+		_, err = w.Write([]byte(event("response.created", 0, 10)))
+		require.NoError(t, err)
+		require.NoError(t, w.Flush())
+		r, err := l.Read(fmt.Sprint(i), -1)
+		require.NoError(t, err)
+		ended[i].Store(-1)
+		_, err = r.Next()
+		require.NoError(t, err)
+		r.Rest()
+		readers = append(readers, r)
+	}
+	assert.Less(t, int(l.Files()), n/2)
+	for i, r := range readers {
+		followers.Go(func() {
+			var err error
+			got[i], err = follow(t, r, ended[i].Load)
+			assert.NoError(t, err)
+		})
+	}
+	for i, w := range writers {
+		_, err := w.Write([]byte(event("response.completed", 1, 10)))
+		require.NoError(t, err)
+		require.NoError(t, w.Flush())
+		assert.Equal(t, size, w.Size())
+		ended[i].Store(size)
+		w.Close()
+	}
+	followers.Wait()
+	for i := range n {
+		assert.Equal(t, event("response.created", 0, 10)+event("response.completed", 1, 10), got[i])
+	}
+	assert.Zero(t, l.Files())
 }
 
 // The last event is not returned before the response has ended, also if it is in the file.

@@ -22,11 +22,16 @@ import (
 	"codex-proxy/internal/filewatch"
 )
 
+// keptOpen is how many files stay open while nothing is written or read; others are opened each time. Connections leave
+// few file descriptors if LimitNOFILE= is small.
+const keptOpen = 32
+
 // Logs is the directory of the files. Its methods are safe for concurrent use.
 type Logs struct {
 	dir   string
 	limit int64
 	bytes atomic.Int64 // of the logs that this process writes
+	files atomic.Int64 // that its writers and readers have open
 
 	opened chan struct{} // closed by Open
 

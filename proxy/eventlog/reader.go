@@ -26,9 +26,10 @@ var buffers = sync.Pool{New: func() any { return new([scanned]byte) }}
 // Reader reads a log, event by event, while it is written. A writer may die at any time: so a Reader returns whole
 // events only, and the last event of a response after Ended alone. It belongs to one goroutine.
 type Reader struct {
-	file  *os.File
-	at    int64 // of the next byte to return
-	after int   // the events to this number are left out
+	path  string
+	file  *os.File // nil: it is not open
+	at    int64    // of the next byte to return
+	after int      // the events to this number are left out
 
 	looked int64 // bytes that scan has seen
 	whole  int64 // of whole events before the last one
@@ -46,33 +47,58 @@ type Reader struct {
 
 // Read returns a reader of the events after the number after; -1 are all of them.
 func (l *Logs) Read(id string, after int) (*Reader, error) {
-	file, err := os.Open(l.path(id))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, ErrNone
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the events of a response: %w", err)
-	}
-	r := newReader(file)
-	r.logs, r.after = l, after
-	return r, nil
+	r := newReader(nil)
+	r.logs, r.path, r.after = l, l.path(id), after
+	return r, r.open()
 }
 
 func newReader(file *os.File) *Reader { return &Reader{file: file, after: -1, size: -1} }
 
-// Close closes the file.
+// open opens the file if it is not open.
+func (r *Reader) open() error {
+	if r.file != nil {
+		return nil
+	}
+	file, err := os.Open(r.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return ErrNone
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the events of a response: %w", err)
+	}
+	r.file = file
+	r.logs.files.Add(1)
+	return nil
+}
+
+// Rest is called before a wait: it closes the file until the next read, if many are open.
+func (r *Reader) Rest() {
+	if r.logs.files.Load() > keptOpen {
+		r.close()
+	}
+}
+
+func (r *Reader) close() {
+	if r.file != nil {
+		r.file.Close()
+		r.file = nil
+		r.logs.files.Add(-1)
+	}
+}
+
+// Close ends the reading.
 func (r *Reader) Close() {
 	if r.stop != nil {
 		r.stop()
 	}
-	r.file.Close()
+	r.close()
 }
 
 // Changed returns a channel that holds an element at first and after each change of the log; nil if the kernel reports
 // no changes.
 func (r *Reader) Changed() <-chan struct{} {
 	if r.stop == nil {
-		r.watch, r.stop = r.logs.watch(fmt.Sprintf("/proc/self/fd/%d", r.file.Fd()), written)
+		r.watch, r.stop = r.logs.watch(r.path, written)
 	}
 	if r.watch == nil {
 		return nil
@@ -83,9 +109,12 @@ func (r *Reader) Changed() <-chan struct{} {
 // Ended reports that the response has ended, and its log has so many bytes.
 func (r *Reader) Ended(size int64) { r.size = size }
 
-// Next looks for events and reports whether WriteTo has bytes to write.
+// Next looks for events and reports whether WriteTo has bytes to write. The error is ErrNone if the log was removed.
 func (r *Reader) Next() (bool, error) {
-	err := r.scan()
+	err := r.open()
+	if err == nil {
+		err = r.scan()
+	}
 	return r.at < r.ready(), err
 }
 

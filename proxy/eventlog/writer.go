@@ -39,6 +39,7 @@ func (w *Writer) open(flags int) (err error) {
 	if w.file, err = os.OpenFile(w.path, os.O_WRONLY|os.O_APPEND|flags, 0o600); err != nil {
 		return fmt.Errorf("cannot write the events of a response: %w", err)
 	}
+	w.logs.files.Add(1)
 	return nil
 }
 
@@ -82,6 +83,9 @@ func (w *Writer) write() error {
 	if _, err := w.file.Write(w.pending); err != nil {
 		return fmt.Errorf("cannot write the events of a response: %w", err)
 	}
+	if w.logs.files.Load() > keptOpen {
+		w.Rest()
+	}
 	return nil
 }
 
@@ -93,6 +97,7 @@ func (w *Writer) Rest() {
 	if w.file != nil {
 		w.file.Close()
 		w.file = nil
+		w.logs.files.Add(-1)
 	}
 }
 

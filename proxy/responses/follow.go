@@ -170,6 +170,7 @@ func (f *follower) sendTail() error {
 
 // wait waits for a change of the log, or until it is time to look without one, and breaks the silence of the stream.
 func (f *follower) wait(ctx context.Context) error {
+	f.reader.Rest()
 	again := time.NewTimer(f.patience())
 	defer again.Stop()
 	select {
@@ -204,7 +205,7 @@ func (f *follower) cut(x *proxy.Exchange, err error) error {
 		return err
 	}
 	switch {
-	case errors.Is(err, stored.ErrNotFound):
+	case errors.Is(err, stored.ErrNotFound), errors.Is(err, eventlog.ErrNone):
 		err = openai.Invalid("response_not_found", "", "the response is deleted, or its events are lost; "+
 			"GET the response without stream")
 	case errors.Is(err, eventlog.ErrCut):
