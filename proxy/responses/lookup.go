@@ -2,9 +2,12 @@ package responses
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"time"
 
 	"codex-proxy/internal/cause"
 	"codex-proxy/proxy"
@@ -15,7 +18,7 @@ import (
 
 // get serves GET /v1/responses/{id}.
 func (e *Endpoint) get(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
-	if value := r.URL.Query().Get("stream"); value != "" && value != "false" {
+	if wantsStream(w, r) {
 		return e.resume(w, r, x)
 	}
 	if sent, err := e.getInFlight(w, r, x); sent || err != nil {
@@ -32,6 +35,28 @@ func (e *Endpoint) get(w http.ResponseWriter, r *http.Request, x *proxy.Exchange
 			return e.Store.ObjectPart(ctx, x.Key.Name, id, from, n)
 		},
 	}})
+}
+
+// longestQuestion is how long the body of a GET may be that is read.
+const longestQuestion = 256
+
+// wantsStream reports whether a GET asks for the stream of a response. openai-go (GetStreaming) asks for it in a body of
+// JSON, without a Content-Type.
+func wantsStream(w http.ResponseWriter, r *http.Request) bool {
+	if value := r.URL.Query().Get("stream"); value != "" {
+		return value != "false"
+	}
+	if r.ContentLength <= 0 || r.ContentLength > longestQuestion {
+		return false
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(proxy.BodyTimeout)) // net/http's connections have deadlines
+	body, err := io.ReadAll(r.Body)
+	_ = control.SetReadDeadline(time.Time{})
+	var asked struct {
+		Stream bool `json:"stream"`
+	}
+	return err == nil && json.Unmarshal(body, &asked) == nil && asked.Stream
 }
 
 // stored sends answers out of the store.

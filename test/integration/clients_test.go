@@ -96,6 +96,7 @@ func TestClients(t *testing.T) {
 	}
 	t.Run("openai-go", c.openaiGo)
 	t.Run("openai-go responses", c.openaiGoResponses)
+	t.Run("openai-go background", c.openaiGoBackground)
 	t.Run("npm", func(t *testing.T) {
 		for _, cases := range []string{"*.test.mjs", "programs/qwen.test.mjs", "programs/opencode.test.mjs",
 			"programs/claude.test.mjs", "programs/router.test.mjs"} {
