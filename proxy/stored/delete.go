@@ -3,25 +3,26 @@ package stored
 import (
 	"context"
 	"database/sql"
-	"errors"
 )
 
 // Delete deletes a response; those that continue it cannot be continued then. A response in flight is cancelled.
 func (s *Store) Delete(ctx context.Context, owner, id string) error {
-	err := explain("a response", s.write(ctx, func(tx *sql.Tx) error {
+	process := "" // that runs it
+	err := s.write(ctx, func(tx *sql.Tx) error { // it may end at any time between two transactions
 		found, err := remove(ctx, tx, owner, id)
 		if err == nil && !found {
-			err = ErrNotFound
+			process, err = order(ctx, tx, owner, id, deleted)
 		}
 		return err
-	}))
-	if errors.Is(err, ErrNotFound) {
-		return s.order(ctx, owner, id, deleted)
+	})
+	switch {
+	case err != nil:
+		return explain("a response", err)
+	case process != "":
+		s.Events.Signal(process)
+		return nil
 	}
-	if err == nil {
-		err = s.Events.Remove(id) // the sweep removes its row
-	}
-	return err
+	return s.Events.Remove(id) // the sweep removes its row
 }
 
 // remove deletes a response and breaks the chains behind it.

@@ -82,20 +82,22 @@ func (s *Store) InFlightObject(ctx context.Context, owner, id string) (object []
 
 // Cancel has the process of a background response cancel it. ErrNotFound means that it is not in flight.
 func (s *Store) Cancel(ctx context.Context, owner, id string) error {
-	return s.order(ctx, owner, id, cancelled)
-}
-
-// order orders the process of a background response to cancel it, or to delete it.
-func (s *Store) order(ctx context.Context, owner, id string, what int) error {
 	var process string
-	err := s.write(ctx, func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, `UPDATE inflight SET cancelled = max(cancelled, ?)
-			WHERE id = ? AND owner = ? AND cancelled < ? RETURNING process`, what, id, owner, deleted).Scan(&process)
+	err := s.write(ctx, func(tx *sql.Tx) (err error) {
+		process, err = order(ctx, tx, owner, id, cancelled)
+		return err
 	})
 	if err == nil {
 		s.Events.Signal(process)
 	}
 	return explain("a response", err)
+}
+
+// order orders the process of a background response, which it returns, to cancel it, or to delete it.
+func order(ctx context.Context, tx *sql.Tx, owner, id string, what int) (process string, err error) {
+	err = tx.QueryRowContext(ctx, `UPDATE inflight SET cancelled = max(cancelled, ?)
+		WHERE id = ? AND owner = ? AND cancelled < ? RETURNING process`, what, id, owner, deleted).Scan(&process)
+	return process, err
 }
 
 // Ordered are the background responses of this process that clients have cancelled or deleted.
