@@ -47,6 +47,8 @@ func (s *survey) rules() []rule {
 			readers: []string{proxyUser}, optional: true},
 		{path: stateDir + "/" + stored.FileName, owner: proxyUser, group: proxyUser, most: 0o600,
 			readers: []string{proxyUser}, optional: true},
+		{path: stateDir + "/" + stored.EventsDirectory, owner: proxyUser, group: proxyUser, most: 0o700,
+			readers: []string{proxyUser}, optional: true},
 		{path: homes, owner: "root", group: "root", most: 0o755, readers: []string{workerUser}},
 	}
 	for _, w := range s.workers {
