@@ -308,6 +308,24 @@ func TestOneResponseHasAConversation(t *testing.T) {
 	require.NoError(t, one.Claim("conv", "a"))
 }
 
+// A client that sees the end of a response may come back before the response has yielded its conversation.
+func TestAClaimWaitsForTheOneThatEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r.db")
+	one, two := open(t, path, roomy), open(t, path, roomy)
+	for _, next := range []*Store{one, two} {
+		require.NoError(t, one.Claim("conv", "a"))
+		claimed := make(chan error)
+		go func() { claimed <- next.Claim("conv", "b") }()
+		one.Yield("conv", "a")
+		require.NoError(t, <-claimed)
+		go func() {
+			claimed <- one.Change(t.Context(), "conv", func(context.Context) error { return nil })
+		}()
+		next.Yield("conv", "b")
+		require.NoError(t, <-claimed)
+	}
+}
+
 // Items that many add at once are all there, each group of them together.
 func TestConversationsGrowAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.db")

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,21 +41,42 @@ func newLocks(database string) *locks {
 	return &locks{path: filepath.Join(filepath.Dir(database), LocksName), held: map[string]*lock{}}
 }
 
+const (
+	// lockPatience is how long a lock is waited for: clients see that a response has ended, in any process, shortly before
+	// it yields its conversation, and may come back at once.
+	lockPatience = 250 * time.Millisecond
+	// lockAgain is the time between two tries.
+	lockAgain = 5 * time.Millisecond
+)
+
+// patiently tries to take a lock for lockPatience.
+func patiently(take func() error) error {
+	err := take()
+	for end := time.Now().Add(lockPatience); errors.Is(err, ErrLocked) && time.Now().Before(end); err = take() {
+		<-time.After(lockAgain)
+	}
+	return err
+}
+
 // Claim locks a conversation for a response until Yield, also in the store of another process. A further claim of the
 // same response has no effect. The error is ErrLocked if another response has the conversation, or if it is being changed.
 func (s *Store) Claim(conversation, response string) error {
-	s.locks.mu.Lock()
-	defer s.locks.mu.Unlock()
-	if l := s.locks.held[conversation]; l != nil {
-		if l.holder == response {
+	return patiently(func() error { return s.locks.claim(conversation, response) })
+}
+
+func (l *locks) claim(conversation, response string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if there := l.held[conversation]; there != nil {
+		if there.holder == response {
 			return nil
 		}
 		return ErrLocked
 	}
-	if err := s.locks.set(conversation, unix.F_WRLCK); err != nil {
+	if err := l.set(conversation, unix.F_WRLCK); err != nil {
 		return err
 	}
-	s.locks.held[conversation] = &lock{holder: response}
+	l.held[conversation] = &lock{holder: response}
 	return nil
 }
 
@@ -70,7 +92,7 @@ func (s *Store) Yield(conversation, response string) {
 // Change runs a change of the items of a conversation. The error is ErrLocked if a response has the conversation.
 // Changes do not lock each other out.
 func (s *Store) Change(ctx context.Context, conversation string, change func(context.Context) error) error {
-	if err := s.locks.share(conversation); err != nil {
+	if err := patiently(func() error { return s.locks.share(conversation) }); err != nil {
 		return err
 	}
 	defer s.locks.unshare(conversation)
