@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -173,4 +174,19 @@ func TestForegroundIsNotResumed(t *testing.T) {
 		}
 	}
 	assert.Contains(t, text(t, r.do(t, http.MethodGet, "/metrics", "")), "codex_streams_resumed_total 0\n")
+}
+
+// request_timeout bounds the turn of a background response, and not its waiting.
+func TestBackgroundWaitsWithoutRequestTimeout(t *testing.T) {
+	gate := make(chan struct{})
+	r := newRig(t, &appservertest.Server{Handler: gated(gate, "first", "last")}, keeping(t), func(o *options) {
+		o.max, o.RequestTimeout = 1, time.Second
+	})
+	first := r.whole(t, asked(inBackground, `"q"`)).ID
+	r.status(t, first, "in_progress")
+	second := r.whole(t, asked(inBackground, `"q"`)).ID
+	got := r.status(t, first, "failed")
+	assert.Contains(t, got.Error.Message, "the answer was not finished within 1s")
+	close(gate)
+	r.status(t, second, "completed")
 }

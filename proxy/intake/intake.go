@@ -127,8 +127,26 @@ func (in *Intake) Bound(ctx context.Context) (context.Context, context.CancelFun
 	if in.RequestTimeout == 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, in.RequestTimeout,
-		openai.Timeout("request_timeout", fmt.Sprintf("the answer was not finished within %s", in.RequestTimeout)))
+	return context.WithTimeoutCause(ctx, in.RequestTimeout, in.late())
+}
+
+// BoundLater is Bound from the call of begin on, on the same goroutine, for a request whose waiting does not count.
+func (in *Intake) BoundLater(ctx context.Context) (bounded context.Context, begin func(), cancel context.CancelFunc) {
+	bounded, end := context.WithCancelCause(ctx)
+	stop := func() bool { return true }
+	begin = func() {
+		if in.RequestTimeout > 0 {
+			stop = time.AfterFunc(in.RequestTimeout, func() { end(in.late()) }).Stop
+		}
+	}
+	return bounded, begin, func() {
+		stop()
+		end(nil)
+	}
+}
+
+func (in *Intake) late() error {
+	return openai.Timeout("request_timeout", fmt.Sprintf("the answer was not finished within %s", in.RequestTimeout))
 }
 
 // weigh refuses a body that must not be decoded, because its key has met a limit or

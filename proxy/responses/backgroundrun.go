@@ -70,7 +70,7 @@ func (b *background) try(ctx context.Context, through func()) error {
 			b.x.Grant.Release()
 		}
 	}()
-	ctx, cancel := b.Intake.Bound(ctx)
+	ctx, begin, cancel := b.Intake.BoundLater(ctx)
 	defer cancel()
 	req, err := b.request(ctx)
 	if err != nil {
@@ -80,7 +80,10 @@ func (b *background) try(ctx context.Context, through func()) error {
 	if err != nil {
 		return err
 	}
-	s := &response{Endpoint: b.Endpoint, x: b.x, job: job, running: b.running, background: b, through: through}
+	s := &response{Endpoint: b.Endpoint, x: b.x, job: job, running: b.running, background: b, through: func() {
+		begin()
+		through()
+	}}
 	if b.events != nil {
 		s.events = b.events
 	}

@@ -49,7 +49,7 @@ type response struct {
 	alert     bool          // an event error precedes response.failed
 
 	background *background // nil: its client waits for it
-	through    func()      // lets the next background response through
+	through    func()      // is called when the turn of a background response has its place
 
 	held    int64    // bytes of the request that it needs to the end
 	running *running // its entry among the responses in flight
