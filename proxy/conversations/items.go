@@ -30,12 +30,15 @@ func (e *Endpoint) addItems(w http.ResponseWriter, r *http.Request, x *proxy.Exc
 	heads := make([]stored.Head, 0, len(items))
 	for _, item := range items {
 		head, err := e.Store.ConversationHead(r.Context(), x.Key.Name, id(r), item.ID, encrypted)
+		if errors.Is(err, stored.ErrNoItem) { // it is deleted already
+			continue
+		}
 		if err != nil {
 			return e.explain(r, err)
 		}
 		heads = append(heads, head)
 	}
-	return e.Stored.Items(w, r, x, e.Store, heads, false)
+	return e.explain(r, e.Stored.Items(w, r, x, e.Store, heads, false))
 }
 
 // add adds items to the conversation of the path, unless a response has it.
@@ -69,15 +72,24 @@ func (e *Endpoint) listItems(w http.ResponseWriter, r *http.Request, x *proxy.Ex
 	if e.Store == nil {
 		return e.explain(r, stored.ErrNotFound)
 	}
-	items, more, err := e.Store.ConversationHeads(r.Context(), x.Key.Name, id(r), list)
+	for range listTries {
+		var items []stored.Head
+		var more bool
+		if items, more, err = e.Store.ConversationHeads(r.Context(), x.Key.Name, id(r), list); err == nil {
+			err = e.Stored.Items(w, r, x, e.Store, items, more)
+		}
+		if !errors.Is(err, stored.ErrNotFound) { // else an item has been deleted since, or the conversation
+			break
+		}
+	}
 	if errors.Is(err, stored.ErrNoItem) {
 		return openai.Invalid("invalid_value", "after", "after must be the id of one of the items")
 	}
-	if err != nil {
-		return e.explain(r, err)
-	}
-	return e.Stored.Items(w, r, x, e.Store, items, more)
+	return e.explain(r, err)
 }
+
+// listTries is how often items are listed that are deleted meanwhile.
+const listTries = 10
 
 // getItem serves GET /v1/conversations/{conversation}/items/{item}.
 func (e *Endpoint) getItem(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
@@ -92,7 +104,11 @@ func (e *Endpoint) getItem(w http.ResponseWriter, r *http.Request, x *proxy.Exch
 	if err != nil {
 		return e.explain(r, err)
 	}
-	return e.Stored.Send(w, r, x, storedanswer.Piece{Stored: storedanswer.Item(x, e.Store, head)})
+	err = e.Stored.Send(w, r, x, storedanswer.Piece{Stored: storedanswer.Item(x, e.Store, head)})
+	if errors.Is(err, stored.ErrNotFound) {
+		return itemNotFound(head.ID)
+	}
+	return err
 }
 
 // deleteItem serves DELETE /v1/conversations/{conversation}/items/{item}.

@@ -48,5 +48,5 @@ func (e *Endpoint) inputItems(w http.ResponseWriter, r *http.Request, x *proxy.E
 		}
 		items = items[at+1:]
 	}
-	return e.stored().Items(w, r, x, e.Store, items[:min(limit, len(items))], len(items) > limit)
+	return deletedMeanwhile(r, e.stored().Items(w, r, x, e.Store, items[:min(limit, len(items))], len(items) > limit))
 }

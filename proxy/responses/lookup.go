@@ -29,12 +29,20 @@ func (e *Endpoint) get(w http.ResponseWriter, r *http.Request, x *proxy.Exchange
 	if err != nil {
 		return err
 	}
-	return e.stored().Send(w, r, x, storedanswer.Piece{Stored: &storedanswer.Bytes{
+	return deletedMeanwhile(r, e.stored().Send(w, r, x, storedanswer.Piece{Stored: &storedanswer.Bytes{
 		Size: size, Held: x.Grant.Body.Another(),
 		Read: func(ctx context.Context, from, n int64) ([]byte, error) {
 			return e.Store.ObjectPart(ctx, x.Key.Name, id, from, n)
 		},
-	}})
+	}}))
+}
+
+// deletedMeanwhile is the error of an answer whose stored bytes were deleted before they were read.
+func deletedMeanwhile(r *http.Request, err error) error {
+	if errors.Is(err, stored.ErrNotFound) {
+		return responseNotFound(r)
+	}
+	return err
 }
 
 // longestQuestion is how long the body of a GET may be that is read.

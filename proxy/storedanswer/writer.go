@@ -1,7 +1,6 @@
 package storedanswer
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -25,19 +24,21 @@ type Piece struct {
 	Stored *Bytes // nil: it is the text
 }
 
-// Send sends an answer that is mostly stored. Nothing is sent before the first stored
-// bytes have been read.
+// Send sends an answer that is mostly stored. Nothing is sent before the first stored bytes have been read, those of all
+// pieces if they are few: what is deleted meanwhile is an error, stored.ErrNotFound, and cuts off no answer.
 func (a *Writer) Send(w http.ResponseWriter, r *http.Request, x *proxy.Exchange, pieces ...Piece) error {
-	size, first := int64(0), (*Bytes)(nil)
+	size, read := int64(0), int64(0)
 	for _, p := range pieces {
 		size += int64(len(p.Text))
-		if p.Stored != nil {
-			size, first = size+p.Stored.Size, cmp.Or(first, p.Stored)
-			defer p.Stored.close()
+		if p.Stored == nil {
+			continue
 		}
-	}
-	if first != nil {
-		if err := first.begin(r.Context()); err != nil {
+		defer p.Stored.close()
+		size += p.Stored.Size
+		if read += p.Stored.Size; read > minHeld && read > p.Stored.Size {
+			continue
+		}
+		if err := p.Stored.begin(r.Context()); err != nil {
 			return cause.Of(r.Context(), err)
 		}
 	}

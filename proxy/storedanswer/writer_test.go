@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"codex-proxy/proxy"
 	"codex-proxy/proxy/answer"
 	"codex-proxy/proxy/limits"
+	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/turn"
 )
 
@@ -56,6 +58,25 @@ func TestClientsThatDoNotReadAreCutOff(t *testing.T) {
 			assert.Zero(t, memory.Bytes())
 		}
 	})
+}
+
+// What is deleted before its bytes are read is an error, and no answer that is cut off.
+func TestPiecesThatAreDeleted(t *testing.T) {
+	memory := limits.NewMemory(1<<20, 0)
+	piece := func(body string, err error) Piece {
+		return Piece{Stored: &Bytes{
+			Size: 2, Held: memory.Hold(""),
+			Read: func(context.Context, int64, int64) ([]byte, error) { return []byte(body), err },
+		}}
+	}
+	answers := Writer{Answers: answer.New(time.Minute, prometheus.NewRegistry())}
+	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	err := answers.Send(w, r, &proxy.Exchange{}, piece("{}", nil), piece("", stored.ErrNotFound))
+	require.ErrorIs(t, err, stored.ErrNotFound)
+	assert.Empty(t, w.Body)
+	require.NoError(t, answers.Send(w, r, &proxy.Exchange{}, Piece{Text: "["}, piece("{}", nil), piece("[]", nil), Piece{Text: "]"}))
+	assert.Equal(t, "[{}[]]", w.Body.String())
+	assert.Zero(t, memory.Bytes())
 }
 
 // pipeWriter is an answer on a connection of net.Pipe, without a head.
