@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -327,6 +328,15 @@ func TestAClaimWaitsForTheOneThatEnds(t *testing.T) {
 }
 
 // Items that many add at once are all there, each group of them together.
+func TestLocksThatCannotBeOpened(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "responses.db")
+	s := open(t, path, roomy)
+	require.NoError(t, os.Mkdir(filepath.Join(filepath.Dir(path), LocksName), 0o700))
+	assert.ErrorIs(t, s.Claim("conv", "a"), ErrUnavailable)
+	require.NoError(t, os.Remove(filepath.Join(filepath.Dir(path), LocksName)))
+	require.NoError(t, s.Claim("conv", "a"), "once it can be")
+}
+
 func TestConversationsGrowAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.db")
 	one, two := open(t, path, roomy), open(t, path, roomy)

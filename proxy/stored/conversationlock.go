@@ -136,8 +136,8 @@ func (l *locks) release(conversation string) {
 func (l *locks) set(conversation string, kind int16) (err error) {
 	if l.file == nil {
 		if l.file, err = os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-			l.file = nil
-			return fmt.Errorf("cannot lock a conversation: %w", err)
+			l.file = nil // as on a full disk
+			return fmt.Errorf("%w: cannot lock a conversation: %w", ErrUnavailable, err)
 		}
 	}
 	sum := sha256.Sum256([]byte(conversation))
