@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -189,4 +190,28 @@ func TestBackgroundWaitsWithoutRequestTimeout(t *testing.T) {
 	assert.Contains(t, got.Error.Message, "the answer was not finished within 1s")
 	close(gate)
 	r.status(t, second, "completed")
+}
+
+// A response that response_storage has no room for fails with that reason: its events, or itself.
+func TestBackgroundBeyondTheStorage(t *testing.T) {
+	large := strings.Repeat("large ", 20<<10)
+	r := newRig(t, &appservertest.Server{Handler: func(_ context.Context, turn *appservertest.Turn) error {
+		m := turn.Begin("")
+		m.Delta("first")
+		m.Delta(large)
+		m.End()
+		return nil
+	}}, keepingAt(t, filepath.Join(t.TempDir(), "r.db"), 100<<10))
+	list := events(t, text(t, r.responding(t, asked(inBackground+streaming, `"q"`))))
+	last := list[len(list)-1]
+	assert.Equal(t, "response.failed", last.Type)
+	assert.Contains(t, last.Response.Error.Message, "the events of all responses in flight")
+	assert.Equal(t, *last.Response, r.status(t, last.Response.ID, "failed"))
+	assert.Equal(t, list, events(t, all(t, r.resumed(t, last.Response.ID, -1).Body)))
+
+	got := r.status(t, r.whole(t, asked(inBackground, `"q"`)).ID, "failed", "completed")
+	require.NotNil(t, got.Error)
+	assert.Contains(t, got.Error.Message, "too large to be kept (response_storage)")
+	resp := r.responding(t, asked(inBackground, `"`+large+`"`))
+	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
 }
