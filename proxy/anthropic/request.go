@@ -186,7 +186,8 @@ func (req *MessageRequest) Asked() openai.Asked {
 	return openai.Asked{
 		Model: &req.Model, Effort: &req.Reasoning.Effort, Summary: &req.Reasoning.Summary, Choices: 1,
 		Stream: req.Stream, Ignored: req.Ignored, Tier: req.ServiceTier, NoReasoning: req.Reasoning.Disabled,
-		SoftEffort: req.effort, EffortField: req.effortField, NoReasoningField: "thinking", HistoryField: "messages",
+		TierField: "speed", SoftEffort: req.effort, EffortField: req.effortField, NoReasoningField: "thinking",
+		HistoryField: "messages",
 	}
 }
 

@@ -91,7 +91,7 @@ func Body[R any](in *Intake, w http.ResponseWriter, r *http.Request, x *proxy.Ex
 func (in *Intake) ignored(asked openai.Asked) []string {
 	list := slices.Clone(asked.Ignored)
 	if asked.Tier != "" && !in.Catalogue.HasTier(*asked.Model, asked.Tier) {
-		list = append(list, "service_tier")
+		list = append(list, asked.TierField)
 	}
 	if asked.NoReasoning && *asked.Effort != noEffort {
 		list = append(list, asked.NoReasoningField)

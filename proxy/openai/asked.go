@@ -15,17 +15,21 @@ type Asked struct {
 	// The effort of an alias and NoReasoning count before it; of the model's efforts, the next lower one is taken.
 	SoftEffort string
 
+	TierField        string // the name of Tier in the request
 	EffortField      string // the name of Effort in the request
 	NoReasoningField string // the name of NoReasoning in the request
 	HistoryField     string // the name of the conversation in the request
 }
+
+const tierField = "service_tier"
 
 // Asked implements the common part of a request.
 func (req *ChatRequest) Asked() Asked {
 	return Asked{
 		Model: &req.Model, Effort: &req.Reasoning.Effort, Summary: &req.Reasoning.Summary, Choices: req.N,
 		Stream: req.Stream, Ignored: req.Ignored, Tier: req.ServiceTier, NoReasoning: req.Reasoning.Disabled,
-		EffortField: "reasoning_effort", NoReasoningField: "reasoning.enabled", HistoryField: "messages",
+		TierField: tierField, EffortField: "reasoning_effort", NoReasoningField: "reasoning.enabled",
+		HistoryField: "messages",
 	}
 }
 
@@ -34,6 +38,6 @@ func (req *ResponseRequest) Asked() Asked {
 	return Asked{
 		Model: &req.Model, Effort: &req.Reasoning.Effort, Summary: &req.Reasoning.Summary, Choices: 1,
 		Stream: req.Stream, Ignored: req.Ignored, Tier: req.ServiceTier,
-		EffortField: "reasoning.effort", HistoryField: "input",
+		TierField: tierField, EffortField: "reasoning.effort", HistoryField: "input",
 	}
 }

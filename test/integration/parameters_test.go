@@ -50,6 +50,7 @@ func documented(t *testing.T, table string) map[string]string {
 const (
 	oneFunction  = `[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}]`
 	flatFunction = `[{"type":"function","name":"f"},{"type":"function","name":"g"}]`
+	messageTools = `[{"name":"f","input_schema":{"type":"object"}}]`
 	strictForm   = `"schema":{"type":"object","properties":{},"required":[],"additionalProperties":false}`
 )
 
@@ -104,8 +105,27 @@ var responseEffects = map[string][]effect{
 		{value: `["web_search_call.results"]`, sent: "web_search_call"}},
 	"store":                {{value: `false`, answered: `"store":false`}},
 	"previous_response_id": {{value: `"PREVIOUS"`, sent: "thefirstquestion"}},
+	"conversation":         {{value: `"CONVERSATION"`, sent: "thefirstquestion"}},
+	"background":           {{value: `false`, answered: `"background":false`}}, // true: TestBackground
 	"truncation": {{value: `"disabled"`, answered: `"truncation":"disabled"`},
 		{value: `"auto"`, sent: `"truncation":"auto"`}},
+}
+
+// messageEffects are those of a message of Anthropic's API.
+var messageEffects = map[string][]effect{
+	"messages": {{value: `[{"role":"user","content":"the question"}]`, sent: "thequestion"}},
+	"system":   {{value: `"be brief"`, sent: "bebrief"}},
+	"stream":   {{value: `true`, answered: "event:message_stop"}},
+	"output_config": {{value: `{"effort":"high"}`, sent: `"effort":"high"`},
+		{value: `{"format":{"type":"json_schema",` + strictForm + `}}`, sent: `"additionalProperties":false`}},
+	"output_format":  {{value: `{"type":"json_schema",` + strictForm + `}`, sent: `"additionalProperties":false`}},
+	"service_tier":   {{value: `"auto"`}, {value: `"standard_only"`}},
+	"speed":          {{value: `"fast"`, sent: `"service_tier":"priority"`}, {value: `"standard"`}},
+	"stop_sequences": {{value: `["model"]`, answered: `"stop_sequence":"model"`}},
+	"thinking": {{value: `{"type":"enabled","budget_tokens":2000}`, sent: `"effort":"low"`, answered: `"thinking":"hm"`},
+		{value: `{"type":"disabled"}`, sent: `"effort":"none"`}},
+	"tools":       {{value: messageTools, sent: `"name":"f"`}},
+	"tool_choice": {{value: `{"type":"any"}`, sent: "mustbeacall"}},
 }
 
 // completionEffects are those of a legacy completion.
@@ -145,6 +165,13 @@ func TestParameters(t *testing.T) {
 				b.checkParameter(t, responsesPath, name, rule, body, responseEffects[name])
 			}
 		})
+		t.Run("messages/"+model, func(t *testing.T) {
+			for name, rule := range documented(t, "parameters of messages") {
+				body := map[string]string{"model": `"` + model + `"`, "max_tokens": "1024",
+					"messages": `[{"role":"user","content":"hi"}]`}
+				b.checkParameter(t, messagesPath, name, rule, body, messageEffects[name])
+			}
+		})
 		t.Run("completions/"+model, func(t *testing.T) {
 			for name, rule := range documented(t, "parameters of completions") {
 				body := map[string]string{"model": `"` + model + `"`, "prompt": `"hi"`}
@@ -156,10 +183,11 @@ func TestParameters(t *testing.T) {
 
 // ignoredValues are values of ignored parameters.
 var ignoredValues = map[string]string{
-	"store": `true`, "metadata": `{"a":"b"}`, "user": `"u"`, "safety_identifier": `"s"`, "prompt_cache_key": `"p"`,
+	"store": `true`, "metadata": `{"user_id":"u"}`, "user": `"u"`, "safety_identifier": `"s"`, "prompt_cache_key": `"p"`,
 	"prompt_cache_retention": `"24h"`, "prompt_cache_options": `{"mode":"explicit"}`,
 	"prediction": `{"type":"content","content":"hi"}`, "stream_options": `{"include_obfuscation":false}`,
-	"client_metadata": `{"a":"b"}`, "max_output_tokens": `16`,
+	"client_metadata": `{"a":"b"}`, "max_output_tokens": `16`, "cache_control": `{"type":"ephemeral"}`,
+	"context_management": `{"edits":[]}`, "betas": `["b"]`, "fallbacks": `[{"model":"m"}]`,
 }
 
 // checkParameter sends a request with the parameter for each of its values.
@@ -185,14 +213,22 @@ func (b *bed) checkParameter(t *testing.T, path, name, rule string, body map[str
 
 func (b *bed) checkEffect(t *testing.T, path, name, rule string, given map[string]string, e effect) {
 	t.Helper()
-	if name == "previous_response_id" {
-		e.value = b.firstResponse(t, given["model"])
+	switch name {
+	case "previous_response_id":
+		e.value = b.firstResponse(t, given["model"], "")
+	case "conversation":
+		e.value = b.conversation(t)
+		b.firstResponse(t, given["model"], `,"conversation":`+e.value)
 	}
 	status, header, answer, sent := b.sendWith(t, path, name, given, e.value)
 	what := fmt.Sprintf("%s %s=%s of %s", path, name, e.value, given["model"])
 	if rule == "refused" {
 		assert.Equal(t, http.StatusBadRequest, status, what)
-		assert.Contains(t, answer, `"param":"`+name+`"`, what)
+		if path == messagesPath { // Anthropic's errors have no param
+			assert.Contains(t, answer, name, what)
+		} else {
+			assert.Contains(t, answer, `"param":"`+name+`"`, what)
+		}
 		return
 	}
 	require.Equal(t, http.StatusOK, status, "%s: %s", what, answer)
@@ -215,9 +251,12 @@ func (b *bed) sendWith(t *testing.T, path, name string, given map[string]string,
 	header http.Header, answer, sent string) {
 	t.Helper()
 	parameters := []string{fmt.Sprintf("%q:%s", name, value)}
-	if path == responsesPath {
+	switch path {
+	case responsesPath:
 		parameters = append(parameters, strings.ReplaceAll(needs[name], oneFunction, flatFunction))
-	} else {
+	case messagesPath:
+		parameters = append(parameters, strings.ReplaceAll(needs[name], oneFunction, messageTools))
+	default:
 		parameters = append(parameters, needs[name])
 	}
 	for other, v := range given {
@@ -237,10 +276,22 @@ func (b *bed) sendWith(t *testing.T, path, name string, given map[string]string,
 	return status, header, answer, sent
 }
 
-// firstResponse makes a response, and returns its id in quotes.
-func (b *bed) firstResponse(t *testing.T, model string) string {
+// firstResponse makes a response, with more parameters, and returns its id in quotes.
+func (b *bed) firstResponse(t *testing.T, model, more string) string {
 	t.Helper()
-	status, _, answer := b.postJSON(t, responsesPath, `{"model":`+model+`,"input":"the first question"}`)
+	return b.made(t, responsesPath, `{"model":`+model+`,"input":"the first question"`+more+`}`)
+}
+
+// conversation makes a conversation, and returns its id in quotes.
+func (b *bed) conversation(t *testing.T) string {
+	t.Helper()
+	return b.made(t, "/v1/conversations", `{}`)
+}
+
+// made is the id, in quotes, of what a request makes.
+func (b *bed) made(t *testing.T, path, body string) string {
+	t.Helper()
+	status, _, answer := b.postJSON(t, path, body)
 	require.Equal(t, http.StatusOK, status, answer)
 	var made struct{ ID json.RawMessage }
 	require.NoError(t, json.Unmarshal([]byte(answer), &made))

@@ -134,7 +134,7 @@ func (b *bed) workerKills(c *crowd) {
 	for _, e := range lost {
 		if assert.False(b.t, e.first.IsZero(), "failed without a first byte: %s", e) &&
 			assert.True(b.t, e.told(), "%s", e) {
-			assert.Equal(b.t, "worker_exited", e.code)
+			assert.Equal(b.t, map[bool]string{false: "worker_exited", true: "overloaded_error"}[e.messages], e.code)
 			ended = append(ended, e.ended.Sub(lastBefore(kills, e.ended)))
 		}
 	}

@@ -52,6 +52,7 @@ func (u upstream) tools() (names []string) {
 
 const (
 	chatPath        = "/v1/chat/completions"
+	messagesPath    = "/v1/messages"
 	completionsPath = "/v1/completions"
 	responsesPath   = "/v1/responses"
 )
