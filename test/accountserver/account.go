@@ -19,8 +19,11 @@ type Refusals string
 const (
 	ByStatus Refusals = ""       // 429 usage_limit_reached
 	InStream Refusals = "stream" // 200, and an event before any text
-	MidText  Refusals = "text"   // 200, some text, and then the event
+	MidText  Refusals = "text"   // 200, RefusedText, and then the event
 )
+
+// RefusedText is the text before such a refusal.
+const RefusedText = "some text"
 
 // Account is one account at OpenAI.
 type Account struct {

@@ -91,7 +91,7 @@ func TestTurnsUseUpTheQuotaOfTheirAccount(t *testing.T) {
 	assert.Equal(t, http.StatusOK, w.Code)
 	assert.Contains(t, w.Body.String(), "response.failed")
 	s.Account("a").Refuse(MidText)
-	assert.Contains(t, a.turn().Body.String(), "some text")
+	assert.Contains(t, a.turn().Body.String(), RefusedText)
 
 	s.Account("a").Change(func(q *Quota) { q.Credits = &Credits{Has: true, Balance: "1"} })
 	assert.Equal(t, "true", a.turn().Header().Get("X-Codex-Credits-Has-Credits"))

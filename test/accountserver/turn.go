@@ -42,7 +42,7 @@ func (s *Server) turn(w http.ResponseWriter, r *http.Request, a *Account) {
 	case refusals == InStream:
 		s.models.Play(w, r, "failed insufficient_quota "+usageLimit)
 	default:
-		s.models.Play(w, r, "text some text", "failed insufficient_quota "+usageLimit)
+		s.models.Play(w, r, "text "+RefusedText, "failed insufficient_quota "+usageLimit)
 	}
 }
 
