@@ -110,23 +110,30 @@ func (s *Store) Ordered(ctx context.Context) (ids []string, err error) {
 }
 
 // Finish stores a background response of this process that has ended. The log has r.Log bytes. If the response was
-// deleted meanwhile, Finish removes what is left of it, and returns ErrNotFound.
+// deleted meanwhile, Finish removes what is left of it, and returns ErrNotFound. It may be called again after an error,
+// with which the response may have been stored.
 func (s *Store) Finish(ctx context.Context, r Response) error {
 	if r.size() > s.Limits.Bytes {
 		return ErrNoRoom
 	}
-	gone := false
-	err := s.write(ctx, func(tx *sql.Tx) error {
-		left, err := leave(ctx, tx, r.ID, s.Events.Own())
-		if gone = !left; err != nil || gone {
+	left, ended, same := false, false, false
+	err := s.write(ctx, func(tx *sql.Tx) (err error) {
+		if left, err = leave(ctx, tx, r.ID, s.Events.Own()); err != nil {
 			return err
 		}
-		return s.conclude(ctx, tx, r)
+		if left {
+			return s.conclude(ctx, tx, r)
+		}
+		return tx.QueryRowContext(ctx, `SELECT count(*), IFNULL(max(object = ?), 0) FROM responses WHERE id = ?`,
+			r.Object, r.ID).Scan(&ended, &same)
 	})
-	if err == nil && gone {
-		return errors.Join(ErrNotFound, s.Events.Remove(r.ID))
+	switch {
+	case err != nil || left || same:
+		return explain("a response", err)
+	case ended: // by another process, which took this one for dead
+		return ErrNotFound
 	}
-	return explain("a response", err)
+	return errors.Join(ErrNotFound, s.Events.Remove(r.ID))
 }
 
 // conclude inserts a response that was in flight.

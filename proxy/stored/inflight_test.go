@@ -105,7 +105,15 @@ func TestInFlight(t *testing.T) {
 	_, chain, err := other.About(ctx, "ann", "b")
 	require.NoError(t, err)
 	assert.EqualValues(t, len(`"in a""out a""in b""out b"`), chain)
-	assert.ErrorIs(t, s.Finish(ctx, r), ErrNotFound, "once")
+	changed := r
+	changed.Object = []byte(`{"id":"b","is":"another"}`)
+	assert.ErrorIs(t, s.Finish(ctx, changed), ErrNotFound, "once")
+	object, err = other.Object(ctx, "ann", "b")
+	require.NoError(t, err)
+	assert.Equal(t, string(r.Object), string(object))
+	l, err = other.Log(ctx, "ann", "b")
+	require.NoError(t, err)
+	assert.Equal(t, Log{Size: w.Size()}, l)
 
 	require.NoError(t, other.Delete(ctx, "ann", "b"))
 	_, err = s.Log(ctx, "ann", "b")
@@ -282,6 +290,30 @@ func TestOrphanedLogs(t *testing.T) {
 	}
 	assert.True(t, s.Events.Alive(s.Events.Own()))
 	assert.FileExists(t, filepath.Join(filepath.Dir(path), EventsDirectory, s.Events.Own()))
+}
+
+// A response that was stored although Finish has failed, as when the answer to a commit is lost, is there once.
+func TestFinishAgain(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, filepath.Join(t.TempDir(), "r.db"), roomy)
+	require.NoError(t, s.Begin(ctx, inFlight("a"), []byte("{}"), nil, true))
+	w := logged(t, s, "a", "created", "completed")
+	w.Close()
+	r := response("a", "")
+	r.Log = w.Size()
+	for range 2 {
+		require.NoError(t, s.Finish(ctx, r))
+		l, err := s.Log(ctx, "ann", "a")
+		require.NoError(t, err)
+		assert.Equal(t, Log{Size: r.Log}, l)
+		reader, err := s.Events.Read("a", -1)
+		require.NoError(t, err)
+		reader.Close()
+	}
+	count, _ := total(t, s)
+	assert.Equal(t, 1, count)
+	require.NoError(t, s.Delete(ctx, "ann", "a"))
+	assert.ErrorIs(t, s.Finish(ctx, r), ErrNotFound)
 }
 
 // A response that is larger than the limit of all together is not stored, and stays in flight.
