@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/unitfile"
 )
 
 // settings checks the values, and replaces the placeholders in them.
@@ -40,7 +41,7 @@ func (r raw) settings(name string) (*Settings, error) {
 }
 
 func (s *Settings) checkDescription() error {
-	switch err := printable(s.Description); {
+	switch err := unitfile.Printable(s.Description); {
 	case err != nil:
 		return wrong("description", "%v", err)
 	case len(s.Description) > maxText:

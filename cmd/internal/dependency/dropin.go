@@ -1,8 +1,6 @@
 package dependency
 
 import (
-	"bytes"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -10,16 +8,17 @@ import (
 	"strings"
 
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/unitfile"
 	"codex-proxy/units"
 )
 
 // DropIn is the text of the unit's drop-in: all that codex-dependency@.service leaves to the file. It has no secret:
 // systemd loads credentials from their paths.
 func (s *Settings) DropIn() []byte {
-	var b lines
-	b.add("# Made of %s at a daemon-reload: edit that file.", s.File)
+	var b unitfile.Lines
+	b.Add("# Made of %s at a daemon-reload: edit that file.", s.File)
 	s.unit(&b)
-	b.add("\n[Service]")
+	b.Add("\n[Service]")
 	s.commands(&b)
 	s.surroundings(&b)
 	s.confinement(&b)
@@ -27,31 +26,23 @@ func (s *Settings) DropIn() []byte {
 	return b.Bytes()
 }
 
-// lines are the lines of a unit file.
-type lines struct{ bytes.Buffer }
-
-func (b *lines) add(format string, args ...any) { fmt.Fprintf(b, format+"\n", args...) }
-
-func (s *Settings) unit(b *lines) {
-	b.add("[Unit]")
-	b.add("Description=%s", text(s.Description))
+func (s *Settings) unit(b *unitfile.Lines) {
+	b.Add("[Unit]")
+	b.Add("Description=%s", unitfile.Text(s.Description))
 	for _, dir := range s.Directories {
-		b.add("RequiresMountsFor=%s", path(dir))
+		b.Add("RequiresMountsFor=%s", unitfile.Path(dir))
 	}
 }
 
 // commands replaces the command of the template, which reports the fault of a file.
-func (s *Settings) commands(b *lines) {
+func (s *Settings) commands(b *unitfile.Lines) {
 	if len(s.Prepare) > 0 {
 		lockExec := append([]string{paths.Program, "lock-exec"}, s.owner()...)
-		b.add("ExecStartPre=%s", command(slices.Concat(lockExec, []string{"--"}, s.Prepare)))
+		b.Add("ExecStartPre=%s", unitfile.Command(slices.Concat(lockExec, []string{"--"}, s.Prepare)))
 	}
-	b.add("ExecStart=")
-	b.add("ExecStart=%s", command(s.notifyExec()))
+	b.Add("ExecStart=")
+	b.Add("ExecStart=%s", unitfile.Command(s.notifyExec()))
 }
-
-// command is a command line in which "$" means nothing.
-func command(args []string) string { return words(append([]string{":" + args[0]}, args[1:]...)...) }
 
 func (s *Settings) notifyExec() []string {
 	args := append([]string{paths.Program, "notify-exec", "--waited"}, s.owner()...)
@@ -93,42 +84,42 @@ func (p Probe) statuses() string {
 	return strings.Join(list, ",")
 }
 
-func (s *Settings) surroundings(b *lines) {
+func (s *Settings) surroundings(b *unitfile.Lines) {
 	for _, name := range slices.Sorted(maps.Keys(s.Environment)) {
-		b.add("Environment=%s", word(name+"="+s.Environment[name]))
+		b.Add("Environment=%s", unitfile.Word(name+"="+s.Environment[name]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Credentials)) {
-		b.add("LoadCredential=%s:%s", name, text(s.Credentials[name]))
+		b.Add("LoadCredential=%s:%s", name, unitfile.Text(s.Credentials[name]))
 	}
 }
 
-func (s *Settings) confinement(b *lines) {
+func (s *Settings) confinement(b *unitfile.Lines) {
 	if s.User != "" {
-		b.add("DynamicUser=no")
-		b.add("User=%s", s.User)
-		b.add("# Else a stop would delete the shared memory of the user's other processes.")
-		b.add("RemoveIPC=no")
-		b.add("# Else the server would see no other user's name behind a unix socket.")
-		b.add("PrivateUsers=no")
+		b.Add("DynamicUser=no")
+		b.Add("User=%s", s.User)
+		b.Add("# Else a stop would delete the shared memory of the user's other processes.")
+		b.Add("RemoveIPC=no")
+		b.Add("# Else the server would see no other user's name behind a unix socket.")
+		b.Add("PrivateUsers=no")
 	}
 	for _, dir := range s.Directories {
-		b.add("ReadWritePaths=%s", path("-"+dir))
+		b.Add("ReadWritePaths=%s", unitfile.Path("-"+dir))
 	}
 	switch s.Network {
 	case NoNetwork:
-		b.add("PrivateNetwork=yes")
+		b.Add("PrivateNetwork=yes")
 	case Loopback:
-		b.add("IPAddressDeny=any")
-		b.add("IPAddressAllow=localhost")
+		b.Add("IPAddressDeny=any")
+		b.Add("IPAddressAllow=localhost")
 	case AllOfIt:
 	}
 }
 
-func (s *Settings) times(b *lines) {
-	b.add("WatchdogSec=%s", span(s.Probe.Watchdog().String()))
-	b.add("TimeoutStartSec=%s", span(s.StartTimeout.String()))
-	b.add("TimeoutStopSec=%s", span(s.StopTimeout.String()))
-	b.add("KillSignal=%s", s.StopSignal)
+func (s *Settings) times(b *unitfile.Lines) {
+	b.Add("WatchdogSec=%s", span(s.Probe.Watchdog().String()))
+	b.Add("TimeoutStartSec=%s", span(s.StartTimeout.String()))
+	b.Add("TimeoutStopSec=%s", span(s.StopTimeout.String()))
+	b.Add("KillSignal=%s", s.StopSignal)
 }
 
 // span is a duration as systemd.time(7) has it: there, too, m stands for minutes.

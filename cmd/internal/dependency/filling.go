@@ -3,6 +3,8 @@ package dependency
 import (
 	"maps"
 	"slices"
+
+	"codex-proxy/cmd/internal/unitfile"
 )
 
 func (r rawProbe) filled(f *filling) Probe {
@@ -20,7 +22,7 @@ type filling struct {
 func (f *filling) one(key, text string) string {
 	filled, err := f.fill(text)
 	if err == nil {
-		err = printable(filled)
+		err = unitfile.Printable(filled)
 	}
 	if err != nil && f.err == nil {
 		f.err = wrong(key, "%v", err)

@@ -2,10 +2,9 @@ package dependency
 
 import (
 	"cmp"
-	"path/filepath"
-	"strings"
 
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/unitfile"
 )
 
 // hidden are the directories that the unit sees as empty: ProtectHome= and PrivateTmp=.
@@ -14,7 +13,7 @@ var hidden = []string{"/home", "/root", "/run/user", "/tmp", "/var/tmp"}
 // checkVisible refuses a path that the unit cannot see.
 func checkVisible(key, path string) error {
 	for _, dir := range hidden {
-		if within(path, dir) {
+		if unitfile.Within(path, dir) {
 			return wrong(key, "%q lies below %s, which the unit does not see: put it elsewhere, such as below "+
 				"/usr/local, /opt or /srv", path, dir)
 		}
@@ -24,18 +23,8 @@ func checkVisible(key, path string) error {
 
 // checkPath accepts the paths that systemd and a human read alike.
 func checkPath(key, path string) error {
-	switch err := printable(path); {
-	case err != nil:
+	if err := unitfile.CheckPath(path); err != nil {
 		return wrong(key, "%v", err)
-	case !filepath.IsAbs(path):
-		return wrong(key, "%q is not an absolute path", path)
-	case filepath.Clean(path) != path:
-		return wrong(key, "%q is not the shortest form of the path: write %q", path, filepath.Clean(path))
-	case strings.ContainsAny(path, "\"\\\t") || strings.HasSuffix(path, " "):
-		return wrong(key, "%q has a quote, backslash or tab, or ends with a space, which a unit cannot pass on: "+
-			"rename it or link to it", path)
-	case len(path) > 1024:
-		return wrong(key, "the path is longer than 1024 bytes")
 	}
 	return nil
 }
@@ -54,18 +43,13 @@ func (s *Settings) checkDirectories() error {
 			return err
 		}
 		for _, of := range ours {
-			if within(dir, of) || within(of, dir) {
+			if unitfile.Within(dir, of) || unitfile.Within(of, dir) {
 				return wrong("directories", "%q is, or holds, a directory of the system or of codex-proxy (%s): name "+
 					"a directory of the dependency's data alone", dir, of)
 			}
 		}
 	}
 	return nil
-}
-
-// within reports whether path is dir or lies below it.
-func within(path, dir string) bool {
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
 func (s *Settings) checkLock() error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"codex-proxy/cmd/internal/probe"
+	"codex-proxy/cmd/internal/unitfile"
 )
 
 func (p Probe) check() error {
@@ -44,7 +45,7 @@ func (p Probe) checkKinds() error {
 	if err := options.UsedBy(probes...); errors.As(err, &fault) {
 		return wrong("probe."+fault.Option, "%s", fault.Reason)
 	}
-	if err := printable(p.Body); err != nil {
+	if err := unitfile.Printable(p.Body); err != nil {
 		return wrong("probe.body", "%v", err)
 	}
 	if p.CA == "" {
