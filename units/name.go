@@ -57,6 +57,26 @@ func ValidDependencyName(name string) error {
 		"a letter or digit first", name)
 }
 
+// Remote returns the service unit of the remote called name.
+func Remote(name string) string { return "codex-remote@" + name + ".service" }
+
+// RemoteSocket returns the socket unit of the remote called name.
+func RemoteSocket(name string) string { return "codex-remote@" + name + ".socket" }
+
+// RemoteUser returns the user that the remote called name runs as, unless its file names
+// another one.
+func RemoteUser(name string) string { return "cr-" + name }
+
+// ValidRemoteName returns the error of a name that no remote can have, or nil. It is bounded
+// as that of a dependency, and has no dot: the socket for viewers is NAME.viewer.sock.
+func ValidRemoteName(name string) error {
+	if validDependency.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("cannot use %q as the name of a remote: use 1 to 28 lower-case letters, digits or -, "+
+		"a letter or digit first", name)
+}
+
 // unitPath returns the object path of a unit: its name escaped as sd-bus does
 // (sd_bus_path_encode(3)). systemd loads the unit at the first use of the path, so
 // a unit that isn't installed has a path too.

@@ -12,6 +12,10 @@ const (
 	// `codex-proxy dependencies add` copies.
 	DependencySettings = Settings + "/dependencies"
 	DependencyPresets  = "/usr/share/codex-proxy/dependencies"
+	// RemoteSettings has a file NAME.toml for each remote, and RemoteTemplate is the one that
+	// `codex-proxy remotes add` copies.
+	RemoteSettings = Settings + "/remotes"
+	RemoteTemplate = "/usr/share/codex-proxy/remote.toml"
 )
 
 // Sockets.
@@ -25,6 +29,8 @@ const (
 	// ReloadSocket is the file in RuntimeDir on which reloads are requested. It names
 	// that socket in a hand-off, too.
 	ReloadSocket = "reload"
+	// RemoteSockets holds ListenStream= of codex-remote@.socket.
+	RemoteSockets = "/run/codex-remote"
 )
 
 // State.
@@ -41,6 +47,11 @@ const (
 	DependencyStates        = "/var/lib/codex-dependency"
 	PrivateDependencyStates = "/var/lib/private/codex-dependency"
 	DependencyRuntimeDirs   = "/run/codex-dependency"
+	// RemoteHomes is StateDirectory= of codex-remote@.service, likewise, and RemoteRuntimeDirs
+	// its RuntimeDirectory=.
+	RemoteHomes        = "/var/lib/codex-remote"
+	PrivateRemoteHomes = "/var/lib/private/codex-remote"
+	RemoteRuntimeDirs  = "/run/codex-remote-run"
 	// OperatorUnits has the drop-ins of `systemctl edit` (systemd.unit(5)).
 	OperatorUnits = "/etc/systemd/system"
 	// DependencyRefusals has a file NAME for each refused start. Root alone writes there.
@@ -84,4 +95,11 @@ const (
 const (
 	HTTPSocketName    = "http"
 	ControlSocketName = "control" // no unit has one: without it the daemon opens its own
+	RemoteSocketName  = "remote"
 )
+
+// RemoteSocket is the socket on which people attach to the remote called name.
+func RemoteSocket(name string) string { return RemoteSockets + "/" + name + ".sock" }
+
+// RemoteViewerSocket is the one for viewers. No name of a remote has a dot.
+func RemoteViewerSocket(name string) string { return RemoteSockets + "/" + name + ".viewer.sock" }

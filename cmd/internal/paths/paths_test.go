@@ -24,6 +24,14 @@ func TestUnitsHaveThesePaths(t *testing.T) {
 			"SupplementaryGroups=" + WorkerUser + "\n", "StateDirectory=" + under("/var/lib/", WorkerHomes) + "/%i\n",
 		},
 		"codex-worker@.socket": {"ListenStream=" + WorkerSockets + "/%i.sock\n"},
+		"codex-remote@.service": {
+			"StateDirectory=" + under("/var/lib/", RemoteHomes) + "/%i\n",
+			"RuntimeDirectory=" + under("/run/", RemoteRuntimeDirs) + "/%i\n",
+		},
+		"codex-remote@.socket": {
+			"ListenStream=" + RemoteSocket("%i") + "\n", "ListenStream=" + RemoteViewerSocket("%i") + "\n",
+			"FileDescriptorName=" + RemoteSocketName + "\n",
+		},
 		FetchSocketUnit:        {WorkerSockets + "/"},
 		TracesSocketUnit:       {WorkerSockets + "/"},
 		TargetUnit:             {"[Unit]\n"},
