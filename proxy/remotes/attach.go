@@ -1,0 +1,56 @@
+package remotes
+
+import (
+	"sync"
+	"time"
+)
+
+// Client is somebody who is attached.
+type Client struct {
+	User   string    `json:"user"`
+	Viewer bool      `json:"viewer,omitempty"` // may not answer approvals
+	Since  time.Time `json:"since"`
+}
+
+// Attach records that a client is attached until detach is called, which may be called again.
+func (k *Keeper) Attach(c Client) (detach func()) {
+	if c.Since.IsZero() {
+		c.Since = time.Now()
+	}
+	id := 0
+	k.update(func(s *state) {
+		id, s.nextID, s.since = s.nextID, s.nextID+1, time.Now()
+		s.clients[id] = c
+	})
+	k.emit(Event{Kind: Attached, Detail: c.User})
+	return sync.OnceFunc(func() {
+		k.update(func(s *state) {
+			delete(s.clients, id)
+			s.since = time.Now()
+			if s.owners() == 0 {
+				s.left = s.since
+			}
+		})
+		k.emit(Event{Kind: Detached, Detail: c.User})
+		k.announce()
+	})
+}
+
+// announce reports each turn that waits for a user while nobody is attached, once.
+func (k *Keeper) announce() {
+	var waiting []string
+	k.update(func(s *state) {
+		if s.owners() > 0 {
+			return
+		}
+		for id, t := range s.threads {
+			if !t.waiting.IsZero() && !t.announced && !t.hidden {
+				t.announced = true
+				waiting = append(waiting, id)
+			}
+		}
+	})
+	for _, id := range waiting {
+		k.emit(Event{Kind: Waiting, Thread: id})
+	}
+}

@@ -1,0 +1,69 @@
+package remotes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+)
+
+// AskStatus asks the keeper behind a remote's socket for its status.
+func AskStatus(ctx context.Context, socket string) (st Status, err error) {
+	return st, call(ctx, socket, http.MethodGet, statusPath, nil, &st)
+}
+
+// SendTo sends a message to a thread of a remote, like Keeper.Send.
+func SendTo(ctx context.Context, socket, thread, text string) (threadID string, err error) {
+	return act(ctx, socket, sendPath, threadRequest{thread, text})
+}
+
+// ProceedTo continues a cut turn of a remote, like Keeper.Proceed.
+func ProceedTo(ctx context.Context, socket, thread string) (threadID string, err error) {
+	return act(ctx, socket, continuePath, threadRequest{Thread: thread})
+}
+
+func act(ctx context.Context, socket, path string, body threadRequest) (string, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return "", err
+	}
+	var r threadReply
+	err = call(ctx, socket, http.MethodPost, path, b, &r)
+	return r.Thread, err
+}
+
+// call sends one request on a connection of its own.
+func call(ctx context.Context, socket, method, path string, body []byte, v any) error {
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}}
+	r, err := http.NewRequestWithContext(ctx, method, "http://remote"+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := (&http.Client{Transport: transport}).Do(r)
+	if err != nil {
+		return fmt.Errorf("cannot ask the remote at %s: %w", socket, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if err != nil {
+		return fmt.Errorf("cannot read the remote's answer: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		var r threadReply
+		if json.Unmarshal(b, &r) == nil && r.Error != "" {
+			return errors.New(r.Error)
+		}
+		return fmt.Errorf("the remote answers %s", resp.Status)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("cannot parse the remote's answer: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package remotes
+
+// action is what the keeper does about a record after codex has started.
+type action int
+
+const (
+	forget  action = iota // nothing was cut, or its user had interrupted it
+	adopt                 // the turn runs: only the connection was lost
+	proceed               // the turn goes on, with the messages that codex has lost
+	ask                   // its user decides
+	leave                 // the settings have it end here
+	giveUp                // it went on as often as the settings allow
+)
+
+// verdict is the decision about one record.
+type verdict struct {
+	action action
+	inputs []input // for proceed: the messages that codex has lost
+}
+
+// policy is what the settings say about cut turns.
+type policy struct {
+	mode  Continue
+	limit int
+}
+
+// decide compares a record with the last turns of its thread as codex has them, the newest first.
+func decide(r record, last []turn, p policy) verdict {
+	lost := missing(r, last)
+	cut := wasCut(r, last)
+	switch {
+	case len(last) > 0 && last[0].Status == turnInProgress:
+		return verdict{action: adopt}
+	case r.Asked:
+		return verdict{action: ask}
+	case !cut && len(lost) == 0:
+		return verdict{action: forget}
+	case r.Continued >= p.limit:
+		return verdict{action: giveUp}
+	case !cut || p.mode == Always: // a message that codex never took up is no cut turn
+		return verdict{action: proceed, inputs: lost}
+	case p.mode == Ask:
+		return verdict{action: ask}
+	default:
+		return verdict{action: leave}
+	}
+}
+
+// wasCut reports whether the end of codex has cut the last turn. Codex shows a cut turn like one that its user has
+// interrupted.
+func wasCut(r record, last []turn) bool {
+	return len(last) > 0 && last[0].Status == turnInterrupted && r.Kind == "" &&
+		r.Interrupted != anyTurn && r.Interrupted != last[0].ID
+}
+
+// missing are the messages that went to codex and are in none of the turns. Each message of a turn stands for one of
+// the record's.
+func missing(r record, last []turn) (lost []input) {
+	var had []userMessage
+	for _, t := range last {
+		if t.ID <= r.After { // ids of codex grow with time (UUIDv7)
+			break
+		}
+		had = append(had, t.messages()...)
+	}
+	for _, i := range r.Inputs {
+		found := false
+		for n, m := range had {
+			if i.same(m.ClientID, m.Content) {
+				had = append(had[:n], had[n+1:]...)
+				found = true
+				break
+			}
+		}
+		if !found {
+			lost = append(lost, i)
+		}
+	}
+	return lost
+}

@@ -1,0 +1,179 @@
+package remotes
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// handle acts on one request or notification of codex. The inbox calls it in their order.
+func (l *link) handle(ctx context.Context, m message) {
+	if len(m.id) > 0 {
+		l.request(ctx, m)
+		return
+	}
+	var p struct {
+		ThreadID  string          `json:"threadId"`
+		TurnID    string          `json:"turnId"`
+		Thread    threadInfo      `json:"thread"`
+		Status    threadStatus    `json:"status"`
+		Turn      turn            `json:"turn"`
+		Item      item            `json:"item"`
+		RequestID json.RawMessage `json:"requestId"`
+	}
+	if err := json.Unmarshal(m.params, &p); err != nil {
+		l.opts.Logger.Warn("codex sent a notification that does not parse", "method", m.method, "error", err)
+		return
+	}
+	switch m.method {
+	case "thread/started":
+		l.update(func(s *state) { s.thread(p.Thread.ID).hidden = p.Thread.hidden() })
+		l.follow(ctx, p.Thread.ID, p.Thread.Status)
+	case "thread/status/changed":
+		l.follow(ctx, p.ThreadID, p.Status)
+	case "turn/started":
+		l.record(func(s *state) { s.started(p.ThreadID, p.Turn.ID, time.Now()) })
+	case "item/completed":
+		l.completed(p.ThreadID, p.Item)
+	case "turn/completed":
+		l.ended(ctx, p.ThreadID, p.Turn)
+	case "thread/closed", "thread/archived", "thread/deleted":
+		l.closed(p.ThreadID, m.method != "thread/closed")
+	case "serverRequest/resolved":
+		l.update(func(s *state) { delete(s.thread(p.ThreadID).calls, string(p.RequestID)) })
+	}
+}
+
+// follow records the state of a thread. A thread that runs is subscribed to: only then codex reports its turns.
+func (l *link) follow(ctx context.Context, thread string, status threadStatus) {
+	now := time.Now()
+	var subscribe bool
+	l.update(func(s *state) {
+		t := s.thread(thread)
+		if t.status.active() != status.active() {
+			s.since = now
+		}
+		t.status = status
+		switch {
+		case !status.waiting():
+			t.waiting, t.announced = time.Time{}, false
+		case t.waiting.IsZero():
+			t.waiting = now
+		}
+		subscribe = status.active() && !t.hidden && !t.subscribed && !t.wanted
+		t.wanted = t.wanted || subscribe
+	})
+	l.announce()
+	if subscribe {
+		l.tasks.Go(func() { l.subscribe(ctx, thread) })
+	}
+}
+
+// attempt is the pause between attempts to subscribe to a new thread, which codex refuses until it has written the
+// thread's file, about 90 ms after its first turn began.
+const attempt = 15 * time.Millisecond
+
+// subscribe subscribes to a thread as soon as codex can, and records the turn that it runs.
+func (l *link) subscribe(ctx context.Context, thread string) {
+	defer l.update(func(s *state) { s.thread(thread).wanted = false })
+	for ctx.Err() == nil {
+		found, err := l.resume(ctx, thread, 1)
+		if err == nil {
+			l.subscribed(ctx, thread, found)
+			return
+		}
+		if _, ok := refused(err); !ok {
+			return
+		}
+		active := false
+		l.update(func(s *state) { active = s.thread(thread).status.active() })
+		if !active {
+			return
+		}
+		pause(ctx, attempt)
+	}
+}
+
+func (l *link) subscribed(ctx context.Context, thread string, found resumeResult) {
+	hidden, last := found.Thread.hidden(), found.Page.Data
+	running := len(last) > 0 && last[0].Status == turnInProgress
+	l.update(func(s *state) {
+		t := s.thread(thread)
+		t.subscribed, t.hidden, t.status = !hidden, hidden, found.Thread.Status
+	})
+	switch {
+	case hidden || !found.Thread.Status.active():
+		l.release(ctx, thread)
+	case running:
+		l.record(func(s *state) {
+			s.started(thread, last[0].ID, time.Now())
+			for _, m := range last[0].messages() {
+				s.seen(thread, m)
+			}
+		})
+	}
+}
+
+// release ends a subscription, so that codex can unload the thread.
+func (l *link) release(ctx context.Context, thread string) {
+	l.update(func(s *state) { s.thread(thread).subscribed = false })
+	l.c.Post("thread/unsubscribe", threadParams{thread}, nil)
+}
+
+func (l *link) completed(thread string, i item) {
+	switch i.Type {
+	case "userMessage":
+		l.update(func(s *state) { s.seen(thread, userMessage{i.ClientID, i.Content}) })
+	case "agentMessage":
+		l.update(func(s *state) {
+			if !s.thread(thread).hidden {
+				s.ledger.Words, s.ledger.WordsAt = shorten(i.Text), time.Now()
+			}
+		})
+	}
+}
+
+// ended records the end of a turn.
+func (l *link) ended(ctx context.Context, thread string, t turn) {
+	hidden, runs, words := false, false, ""
+	l.record(func(s *state) {
+		s.ended(thread, t.ID, time.Now())
+		hidden, runs, words = s.thread(thread).hidden, s.ledger.Threads[thread] != nil, s.ledger.Words
+	})
+	if hidden {
+		return
+	}
+	e := Event{Kind: TurnEnded, Thread: thread, Turn: t.ID, Detail: t.Status + ": " + words}
+	if t.Error != nil {
+		e.Detail = t.Status + ": " + t.Error.Message
+	}
+	l.emit(e)
+	if !runs {
+		l.release(ctx, thread)
+	}
+}
+
+func (l *link) closed(thread string, gone bool) {
+	if !gone {
+		l.update(func(s *state) { delete(s.threads, thread) })
+		return
+	}
+	l.record(func(s *state) {
+		delete(s.threads, thread)
+		s.drop(thread, time.Now())
+		if s.ledger.Last == thread {
+			s.ledger.Last = ""
+		}
+	})
+}
+
+// maxWords bounds the last words that are kept.
+const maxWords = 200
+
+func shorten(text string) string {
+	r := []rune(text)
+	if len(r) <= maxWords {
+		return text
+	}
+	return string(r[:maxWords]) + "…"
+}

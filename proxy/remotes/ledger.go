@@ -1,0 +1,164 @@
+package remotes
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// ledgerFile is the name of the ledger in the state directory.
+const ledgerFile = "turns.json"
+
+// ledger is what the file has.
+type ledger struct {
+	// Threads has a record for each thread with a turn that runs, was cut, or was asked for.
+	Threads map[string]*record `json:"threads,omitempty"`
+	// Last is the thread that was used last; empty: none yet.
+	Last string `json:"last,omitempty"`
+	// Words are the last words of the model, shortened, and WordsAt their time.
+	Words   string    `json:"words,omitempty"`
+	WordsAt time.Time `json:"words_at,omitzero"`
+	// Continued counts the turns that went on after a cut.
+	Continued int `json:"continued,omitempty"`
+}
+
+// record is the turn of one thread.
+type record struct {
+	// Turn is codex's id; empty: the turn was asked for, and codex has not reported it yet.
+	Turn  string    `json:"turn,omitempty"`
+	Since time.Time `json:"since"`
+	// After is the turn before it, if the keeper saw one end.
+	After string `json:"after,omitempty"`
+	// Kind is what runs in place of a turn of the model, which a cut ends; empty: a turn of the model.
+	Kind string `json:"kind,omitempty"`
+	// Interrupted is the turn that its user has interrupted; anyTurn if the client named none and none was known.
+	Interrupted string `json:"interrupted,omitempty"`
+	// Inputs are messages of the user that have gone to codex, and which its files may not have yet.
+	Inputs []input `json:"inputs,omitempty"`
+	// Continued counts how often the turn went on after a cut.
+	Continued int `json:"continued,omitempty"`
+	// Asked means that the turn was cut, and goes on only if a user wants it.
+	Asked bool `json:"asked,omitempty"`
+}
+
+// anyTurn stands for the turn that starts next.
+const anyTurn = "*"
+
+// input is one message of the user, in the words of turn/start.
+type input struct {
+	ClientID string          `json:"client_id,omitempty"`
+	Content  json.RawMessage `json:"content"`
+	At       time.Time       `json:"at"`
+	// Seen means that codex has reported the message as part of a turn; its files may still lack it.
+	Seen bool `json:"seen,omitempty"`
+}
+
+// readLedger reads the file; a missing one is empty. A file that does not parse is an error beside an empty ledger.
+func readLedger(dir string) (ledger, error) {
+	l := ledger{Threads: map[string]*record{}}
+	b, err := os.ReadFile(filepath.Join(dir, ledgerFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return l, nil
+	case err != nil:
+		return l, fmt.Errorf("cannot read the ledger of turns: %w", err)
+	}
+	read := ledger{Threads: map[string]*record{}}
+	if err := json.Unmarshal(b, &read); err != nil {
+		return l, fmt.Errorf("cannot parse %s: %w", filepath.Join(dir, ledgerFile), err)
+	}
+	for id, r := range read.Threads {
+		if r == nil {
+			delete(read.Threads, id)
+		}
+	}
+	return read, nil
+}
+
+// writeLedger replaces the file. After a crash at any moment, of the machine too, the file is the old or the new one.
+func writeLedger(dir string, content []byte) (err error) {
+	path := filepath.Join(dir, ledgerFile)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot write the ledger of turns: %w", err)
+		}
+	}()
+	if err := writeSynced(path+".new", content); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+func writeSynced(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// encode is the content of the file.
+func (l *ledger) encode() []byte {
+	b, err := json.MarshalIndent(l, "", "\t")
+	if err != nil {
+		panic(err) // no value of a ledger can fail: its raw messages were parsed
+	}
+	return append(b, '\n')
+}
+
+// threads are the ids of all records, the oldest turn first.
+func (l *ledger) threads() []string {
+	ids := make([]string, 0, len(l.Threads))
+	for id := range l.Threads {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b string) int {
+		return l.Threads[a].Since.Compare(l.Threads[b].Since)
+	})
+	return ids
+}
+
+// clone is a copy that shares nothing that changes.
+func (r *record) clone() record {
+	c := *r
+	c.Inputs = slices.Clone(r.Inputs)
+	return c
+}
+
+// same reports whether two messages are one: by the client's id, or by the content if the client gave none.
+func (i input) same(clientID string, content []byte) bool {
+	if i.ClientID != "" || clientID != "" {
+		return i.ClientID == clientID
+	}
+	return bytes.Equal(plain(i.Content), plain(content))
+}
+
+// plain is the text of a message, and whatever else it has as it is.
+func plain(content []byte) []byte {
+	var parts []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+		URL  string `json:"url"`
+		Path string `json:"path"`
+	}
+	if json.Unmarshal(content, &parts) != nil {
+		return content
+	}
+	b, _ := json.Marshal(parts)
+	return b
+}

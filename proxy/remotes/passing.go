@@ -1,0 +1,58 @@
+package remotes
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// Watched reports whether Passing wants the requests of a method.
+func Watched(method string) bool {
+	_, kind := kinds[method]
+	return kind || method == "turn/start" || method == "turn/steer" || method == "turn/interrupt"
+}
+
+// kinds are the methods that start something in a thread which looks like a turn, and does not go on after a cut.
+var kinds = map[string]string{
+	"thread/shellCommand":  "shell",
+	"thread/compact/start": "compaction",
+	"review/start":         "review",
+}
+
+// Passing records a request of a client before it goes to codex. It never refuses one: a request that does not parse is
+// codex's to refuse.
+func (k *Keeper) Passing(method string, params json.RawMessage) {
+	var p struct {
+		ThreadID string          `json:"threadId"`
+		TurnID   string          `json:"turnId"`
+		ClientID string          `json:"clientUserMessageId"`
+		Input    json.RawMessage `json:"input"`
+	}
+	if json.Unmarshal(params, &p) != nil || p.ThreadID == "" || len(p.ThreadID) > maxID || len(p.TurnID) > maxID {
+		return
+	}
+	now := time.Now()
+	k.record(func(s *state) {
+		if s.thread(p.ThreadID).hidden || s.full(p.ThreadID) {
+			return
+		}
+		switch method {
+		case "turn/start", "turn/steer":
+			s.asked(p.ThreadID, input{ClientID: p.ClientID, Content: slices.Clone(p.Input), At: now}, now)
+		case "turn/interrupt":
+			s.interrupt(p.ThreadID, p.TurnID, now)
+		default:
+			s.other(p.ThreadID, kinds[method], now)
+		}
+	})
+}
+
+// The bounds of what clients can make the ledger hold.
+const (
+	maxID      = 128
+	maxRecords = 256
+)
+
+func (s *state) full(thread string) bool {
+	return s.ledger.Threads[thread] == nil && len(s.ledger.Threads) >= maxRecords
+}

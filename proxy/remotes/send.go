@@ -1,0 +1,128 @@
+package remotes
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrNotCut is the error of Proceed for a thread without a cut turn.
+var ErrNotCut = errors.New("no turn of this thread waits to go on")
+
+type threadListParams struct {
+	Limit int    `json:"limit"`
+	Sort  string `json:"sortKey"`
+}
+
+type threadListResult struct {
+	Data []threadInfo `json:"data"`
+}
+
+type threadResult struct {
+	Thread threadInfo `json:"thread"`
+}
+
+type textInput struct {
+	Type     string     `json:"type"`
+	Text     string     `json:"text"`
+	Elements []struct{} `json:"text_elements"`
+}
+
+// Send sends a message of a user to a thread. An empty thread is the one that was used last, or a new one if the remote
+// has none. A turn that runs takes the message up.
+func (k *Keeper) Send(ctx context.Context, thread, text string) (threadID string, err error) {
+	l, err := k.linked()
+	if err != nil {
+		return "", err
+	}
+	if thread, err = l.loaded(ctx, thread); err != nil {
+		return "", err
+	}
+	part, err := json.Marshal(textInput{"text", text, []struct{}{}})
+	if err != nil {
+		return "", err
+	}
+	p := turnStartParams{ThreadID: thread, ClientID: "codex-proxy-" + rand.Text(), Input: []json.RawMessage{part}}
+	content, err := json.Marshal(p.Input)
+	if err != nil {
+		return "", err
+	}
+	now := time.Now()
+	k.record(func(s *state) { s.asked(thread, input{ClientID: p.ClientID, Content: content, At: now}, now) })
+	var started turnStartResult
+	if err := l.c.Call(ctx, "turn/start", p, &started); err != nil {
+		return thread, fmt.Errorf("cannot send the message: %w", err)
+	}
+	return thread, nil
+}
+
+// loaded loads a thread, or starts one.
+func (l *link) loaded(ctx context.Context, thread string) (string, error) {
+	if thread == "" {
+		l.update(func(s *state) { thread = s.ledger.Last })
+	}
+	if thread == "" {
+		var list threadListResult
+		if err := l.c.Call(ctx, "thread/list", threadListParams{1, "updated_at"}, &list); err != nil {
+			return "", fmt.Errorf("cannot list the threads: %w", err)
+		}
+		if len(list.Data) > 0 {
+			thread = list.Data[0].ID
+		}
+	}
+	if thread == "" {
+		var r threadResult
+		if err := l.c.Call(ctx, "thread/start", struct{}{}, &r); err != nil {
+			return "", fmt.Errorf("cannot start a thread: %w", err)
+		}
+		l.update(func(s *state) { s.thread(r.Thread.ID).subscribed = true })
+		return r.Thread.ID, nil
+	}
+	found, err := l.resume(ctx, thread, 1)
+	if err != nil {
+		return "", fmt.Errorf("cannot resume thread %s: %w", thread, err)
+	}
+	l.update(func(s *state) {
+		s.thread(thread).subscribed, s.thread(thread).status = true, found.Thread.Status
+	})
+	return thread, nil
+}
+
+// Proceed continues the turn of a thread that was cut and waits for its user's word. An empty thread is the only one that
+// has such a turn.
+func (k *Keeper) Proceed(ctx context.Context, thread string) (threadID string, err error) {
+	l, err := k.linked()
+	if err != nil {
+		return "", err
+	}
+	var r record
+	k.update(func(s *state) { thread, r, err = s.cutTurn(thread) })
+	if err != nil {
+		return thread, err
+	}
+	found, err := l.resume(ctx, thread, recent)
+	if err != nil {
+		return thread, fmt.Errorf("cannot resume thread %s: %w", thread, err)
+	}
+	k.update(func(s *state) { s.thread(thread).subscribed = true })
+	return thread, l.proceed(ctx, thread, missing(r, found.Page.Data))
+}
+
+func (s *state) cutTurn(thread string) (string, record, error) {
+	var cut []string
+	for id, r := range s.ledger.Threads {
+		if r.Asked && (thread == "" || id == thread) {
+			cut = append(cut, id)
+		}
+	}
+	switch len(cut) {
+	case 0:
+		return thread, record{}, ErrNotCut
+	case 1:
+		return cut[0], s.ledger.Threads[cut[0]].clone(), nil
+	}
+	return "", record{}, fmt.Errorf("%d threads have a turn that waits to go on: name one", len(cut))
+}

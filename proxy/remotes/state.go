@@ -1,0 +1,104 @@
+package remotes
+
+import (
+	"time"
+)
+
+// state is everything of a Keeper that changes, under its mutex. The ledger is written after each change of it.
+type state struct {
+	ledger  ledger
+	link    *link  // nil: not open, or not yet
+	detail  string // for people, once open
+	lastErr error  // why it is not open
+	changed chan struct{}
+
+	threads map[string]*live
+	clients map[int]Client
+	nextID  int
+	since   time.Time // of the last change of clients or turns: idle since then, if idle
+	left    time.Time // when the last owner detached, or the keeper began
+	rested  bool
+}
+
+// live is what is known of a thread of this codex process.
+type live struct {
+	hidden     bool
+	status     threadStatus
+	waiting    time.Time // since when it waits for a user; zero: it does not
+	announced  bool      // that it waits with nobody attached
+	subscribed bool
+	wanted     bool // a subscription is under way
+	ended      string
+	calls      map[string]toolCall
+}
+
+func newState(l ledger, now time.Time) state {
+	return state{
+		ledger: l, changed: make(chan struct{}),
+		threads: map[string]*live{}, clients: map[int]Client{}, since: now, left: now,
+	}
+}
+
+// signal wakes those that wait for a change of open.
+func (s *state) signal() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *state) disconnected(err error) {
+	s.link, s.lastErr = nil, err
+	for _, t := range s.threads {
+		t.subscribed, t.wanted, t.calls = false, false, nil
+	}
+	s.signal()
+}
+
+func (s *state) thread(id string) *live {
+	t := s.threads[id]
+	if t == nil {
+		t = &live{}
+		s.threads[id] = t
+	}
+	return t
+}
+
+// ensure returns the record of a thread, a new one if there is none.
+func (s *state) ensure(thread string, now time.Time) *record {
+	r := s.ledger.Threads[thread]
+	if r == nil {
+		r = &record{Since: now, After: s.thread(thread).ended}
+		s.ledger.Threads[thread] = r
+	}
+	s.since = now
+	return r
+}
+
+func (s *state) drop(thread string, now time.Time) {
+	delete(s.ledger.Threads, thread)
+	s.since = now
+}
+
+// owners counts the clients that may answer an approval.
+func (s *state) owners() (n int) {
+	for _, c := range s.clients {
+		if !c.Viewer {
+			n++
+		}
+	}
+	return n
+}
+
+// busy means that a turn runs or waits for a user. A cut turn whose user was asked is not busy.
+func (s *state) busy() bool {
+	for _, r := range s.ledger.Threads {
+		if !r.Asked {
+			return true
+		}
+	}
+	for _, t := range s.threads {
+		if t.status.active() {
+			return true
+		}
+	}
+	return false
+}

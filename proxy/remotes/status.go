@@ -1,0 +1,75 @@
+package remotes
+
+import (
+	"slices"
+	"time"
+)
+
+// Status is what people see of a remote.
+type Status struct {
+	Codex    string   `json:"codex,omitempty"` // the detail of Open; empty: not ready
+	Attached []Client `json:"attached,omitempty"`
+	Turns    []Turn   `json:"turns,omitempty"`
+	// Last is the thread that attach resumes; empty: none yet.
+	Last string `json:"last,omitempty"`
+	// Words are the last words of the model, shortened.
+	Words     string    `json:"words,omitempty"`
+	WordsAt   time.Time `json:"words_at,omitzero"`
+	Continued int       `json:"continued"` // turns that went on after a cut, ever
+}
+
+// Turn is a turn that runs, or was cut.
+type Turn struct {
+	Thread string    `json:"thread"`
+	Since  time.Time `json:"since"`
+	// WaitingSince is since when it waits for a user; zero: it does not.
+	WaitingSince time.Time `json:"waiting_since,omitzero"`
+	// AloneSince is since when it waits with nobody attached.
+	AloneSince time.Time `json:"alone_since,omitzero"`
+	Continued  int       `json:"continued,omitempty"`
+	// Cut means that it goes on only if a user wants it.
+	Cut bool `json:"cut,omitempty"`
+}
+
+// Status describes the remote now.
+func (k *Keeper) Status() (st Status) {
+	k.update(func(s *state) { st = s.status() })
+	return st
+}
+
+// ReadState describes a remote that does not run, by its ledger.
+func ReadState(dir string) (Status, error) {
+	l, err := readLedger(dir)
+	s := newState(l, time.Time{})
+	return s.status(), err
+}
+
+func (s *state) status() Status {
+	st := Status{Last: s.ledger.Last, Words: s.ledger.Words, WordsAt: s.ledger.WordsAt, Continued: s.ledger.Continued}
+	if s.link != nil {
+		st.Codex = s.detail
+	}
+	for _, c := range s.clients {
+		st.Attached = append(st.Attached, c)
+	}
+	slices.SortFunc(st.Attached, func(a, b Client) int { return a.Since.Compare(b.Since) })
+	for _, id := range s.ledger.threads() {
+		r := s.ledger.Threads[id]
+		t := Turn{Thread: id, Since: r.Since, Continued: r.Continued, Cut: r.Asked}
+		if at := s.threads[id]; at != nil && !at.waiting.IsZero() {
+			t.WaitingSince = at.waiting
+			if s.owners() == 0 {
+				t.AloneSince = latest(at.waiting, s.left)
+			}
+		}
+		st.Turns = append(st.Turns, t)
+	}
+	return st
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

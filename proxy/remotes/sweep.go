@@ -1,0 +1,49 @@
+package remotes
+
+import (
+	"context"
+	"time"
+)
+
+// sweepPeriod is how often the keeper looks for what no message reports.
+const sweepPeriod = time.Second
+
+// sweep answers tools of clients that are gone, forgets records that nothing ends, and rests when all is idle.
+func (l *link) sweep(ctx context.Context) {
+	t := time.NewTicker(sweepPeriod)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		l.answerTools()
+		l.forgetStale()
+		l.rest()
+	}
+}
+
+func (l *link) forgetStale() {
+	var threads []string
+	l.update(func(s *state) { threads = s.stale(time.Now()) })
+	if len(threads) == 0 {
+		return
+	}
+	l.opts.Logger.Debug("turns that codex does not run are forgotten", "thread_ids", threads)
+	l.record(func(s *state) {
+		for _, id := range threads {
+			s.drop(id, time.Now())
+		}
+	})
+}
+
+// rest closes Resting, once.
+func (k *Keeper) rest() {
+	k.update(func(s *state) {
+		if rests := idle(s, k.opts.IdleStop, time.Now()); rests && !s.rested {
+			s.rested = true
+			close(k.resting)
+		}
+	})
+}

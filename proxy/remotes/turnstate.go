@@ -1,0 +1,127 @@
+package remotes
+
+import (
+	"slices"
+	"time"
+)
+
+// The functions of this file move the record of a thread with what its clients ask for and what codex reports.
+
+// asked is that a client's request for a turn, or a message for the running one, goes to codex.
+func (s *state) asked(thread string, i input, now time.Time) {
+	r := s.ensure(thread, now)
+	if r.Asked { // the user goes on without the cut turn
+		*r = record{Since: now, After: r.After}
+	}
+	if r.Turn == "" {
+		r.Kind = ""
+	}
+	r.Continued = 0
+	if len(i.Content) <= maxInput && len(r.Inputs) < maxInputs {
+		r.Inputs = append(r.Inputs, i)
+	}
+	s.ledger.Last = thread
+}
+
+// The bounds of the messages that a record keeps.
+const (
+	maxInput  = 1 << 20
+	maxInputs = 32
+)
+
+// other is that a client starts something in a thread that is no turn of the model.
+func (s *state) other(thread, kind string, now time.Time) {
+	if r := s.ensure(thread, now); r.Turn == "" && len(r.Inputs) == 0 {
+		r.Kind, r.Asked = kind, false
+	}
+}
+
+// interrupt is that a client's interrupt goes to codex. The client may know a turn that codex has not reported to the
+// keeper yet, or none.
+func (s *state) interrupt(thread, turnID string, now time.Time) {
+	r := s.ensure(thread, now)
+	switch {
+	case turnID == "" && r.Turn == "":
+		r.Interrupted = anyTurn
+	case turnID == "":
+		r.Interrupted = r.Turn
+	case turnID >= r.Turn: // ids of codex grow with time
+		r.Turn, r.Interrupted = turnID, turnID
+	default:
+		return // codex refuses it: the turn has ended
+	}
+	r.Inputs, r.Asked = nil, false // the client has them back
+}
+
+// started is that codex runs a turn.
+func (s *state) started(thread, turnID string, now time.Time) {
+	r := s.ensure(thread, now)
+	if turnID <= r.Turn || r.Asked { // what a user starts beside an offer to continue does not take it back
+		return
+	}
+	if r.Turn != "" { // whatever Kind says, it said it of an earlier turn
+		r.Kind = ""
+	}
+	r.Turn, r.Since = turnID, now
+	if r.Interrupted == anyTurn {
+		r.Interrupted = turnID
+	}
+	s.ledger.Last = thread
+}
+
+// seen is that codex has taken up a message of the user.
+func (s *state) seen(thread string, m userMessage) {
+	r := s.ledger.Threads[thread]
+	if r == nil {
+		return
+	}
+	for n := range r.Inputs {
+		if i := &r.Inputs[n]; !i.Seen && i.same(m.ClientID, m.Content) {
+			i.Seen = true
+			return
+		}
+	}
+}
+
+// ended is that codex has ended a turn. Messages that it took up are in its files now; others start the next turn.
+func (s *state) ended(thread, turnID string, now time.Time) {
+	t := s.thread(thread)
+	t.ended = max(t.ended, turnID)
+	r := s.ledger.Threads[thread]
+	if r == nil || turnID < r.Turn || r.Asked {
+		return
+	}
+	s.since = now
+	r.Inputs = slices.DeleteFunc(r.Inputs, func(i input) bool { return i.Seen })
+	if len(r.Inputs) == 0 {
+		s.drop(thread, now)
+		return
+	}
+	*r = record{Since: now, After: turnID, Inputs: r.Inputs}
+}
+
+// settle is how long a record may say that a thread runs while codex says that it does not: a request may be under way, or
+// codex has refused it.
+const settle = 3 * time.Second
+
+// stale are the threads whose records nothing will end: codex has refused the request, or did not report the end.
+func (s *state) stale(now time.Time) (threads []string) {
+	for id, r := range s.ledger.Threads {
+		t := s.threads[id]
+		if !r.Asked && (t == nil || !t.status.active()) && now.Sub(r.last()) > settle {
+			threads = append(threads, id)
+		}
+	}
+	return threads
+}
+
+// last is when the record changed last.
+func (r *record) last() time.Time {
+	at := r.Since
+	for _, i := range r.Inputs {
+		if i.At.After(at) {
+			at = i.At
+		}
+	}
+	return at
+}
