@@ -29,6 +29,11 @@ type Relay struct {
 	// bytes.
 	Aside       func(net.Conn)
 	AsidePrefix string
+
+	// Serve, if not nil, serves the other connections, with a connection of its own to
+	// target, in place of the copy of bytes. The relay closes client when it returns.
+	// ctx ends when the command has exited and its last bytes had their time.
+	Serve func(ctx context.Context, client *net.UnixConn, target string) error
 }
 
 // dialBound bounds the connect to the command. Its socket is local, so it either
@@ -135,6 +140,9 @@ func (r *Relay) serve(ctx, serving context.Context, accepted net.Conn) error {
 		}
 		stop()
 	}
+	if r.Serve != nil {
+		return r.serveBy(serving, client)
+	}
 	dialer := net.Dialer{Timeout: dialBound}
 	dialled, err := dialer.DialContext(serving, "unix", r.Target)
 	if err != nil {
@@ -152,6 +160,14 @@ func (r *Relay) serve(ctx, serving context.Context, accepted net.Conn) error {
 	pump(client, target)
 	up.Wait()
 	return nil
+}
+
+func (r *Relay) serveBy(ctx context.Context, accepted halfConn) error {
+	client, ok := accepted.(*net.UnixConn)
+	if !ok {
+		return errors.New("cannot serve " + accepted.LocalAddr().Network() + " sockets, only unix ones")
+	}
+	return r.Serve(ctx, client, r.Target)
 }
 
 // isAside compares the first bytes of a connection with AsidePrefix, without

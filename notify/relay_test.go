@@ -22,7 +22,9 @@ import (
 
 // startRelay runs a relay to a target that handles connections with serve. It returns
 // functions to connect and to end the relay.
-func startRelay(t *testing.T, limit int, serve func(*net.UnixConn)) (dial func() *net.UnixConn, stop func()) {
+func startRelay(t *testing.T, limit int, serve func(*net.UnixConn), changes ...func(*Relay)) (
+	dial func() *net.UnixConn, stop func(),
+) {
 	t.Helper()
 	dir := t.TempDir()
 	listen := func(name string) net.Listener {
@@ -42,6 +44,9 @@ func startRelay(t *testing.T, limit int, serve func(*net.UnixConn)) (dial func()
 		}
 	})
 	r := &Relay{Listeners: []net.Listener{listen("front")}, Target: target.Addr().String(), Limit: limit}
+	for _, change := range changes {
+		change(r)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	serving.Go(func() { r.run(ctx, slog.New(slog.DiscardHandler)) })
 	stop = func() { cancel(); target.Close(); serving.Wait() }
@@ -81,6 +86,41 @@ func TestRelayUnderLoad(t *testing.T) {
 	clients.Wait()
 	stop()
 	assert.LessOrEqual(t, descriptors(t), before)
+}
+
+// Serve has the connections in place of the relay, which closes them, and ends with the command.
+func TestRelayServesByAFunction(t *testing.T) {
+	ended := make(chan error, 1)
+	dial, stop := startRelay(t, 1, nil, func(r *Relay) {
+		r.Serve = func(ctx context.Context, client *net.UnixConn, target string) error {
+			assert.Equal(t, r.Target, target)
+			_, err := io.WriteString(client, "served")
+			assert.NoError(t, err)
+			if first := make([]byte, 1); assert.NoError(t, readFull(client, first)) && first[0] == 'w' {
+				<-ctx.Done()
+				ended <- ctx.Err()
+			}
+			return nil
+		}
+	})
+	conn := dial()
+	_, err := io.WriteString(conn, "x")
+	require.NoError(t, err)
+	all, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	assert.Equal(t, "served", string(all))
+
+	conn = dial()
+	_, err = io.WriteString(conn, "w")
+	require.NoError(t, err)
+	require.NoError(t, readFull(conn, make([]byte, len("served"))))
+	stop()
+	assert.Equal(t, context.Canceled, <-ended)
+}
+
+func readFull(r io.Reader, b []byte) error {
+	_, err := io.ReadFull(r, b)
+	return err
 }
 
 func descriptors(t *testing.T) int {
