@@ -36,7 +36,7 @@ func (l *link) handle(ctx context.Context, m message) {
 	case "item/completed":
 		l.completed(p.ThreadID, p.Item)
 	case "turn/completed":
-		l.ended(ctx, p.ThreadID, p.Turn)
+		l.ended(p.ThreadID, p.Turn)
 	case "thread/closed", "thread/archived", "thread/deleted":
 		l.closed(p.ThreadID, m.method != "thread/closed")
 	case "serverRequest/resolved":
@@ -51,7 +51,7 @@ func (l *link) follow(ctx context.Context, thread string, status threadStatus) {
 	l.update(func(s *state) {
 		t := s.thread(thread)
 		if t.status.active() != status.active() {
-			s.since = now
+			s.since, t.changed = now, now
 		}
 		t.status = status
 		switch {
@@ -79,7 +79,7 @@ func (l *link) subscribe(ctx context.Context, thread string) {
 	for ctx.Err() == nil {
 		found, err := l.resume(ctx, thread, 1)
 		if err == nil {
-			l.subscribed(ctx, thread, found)
+			l.subscribed(thread, found)
 			return
 		}
 		if _, ok := refused(err); !ok {
@@ -94,7 +94,7 @@ func (l *link) subscribe(ctx context.Context, thread string) {
 	}
 }
 
-func (l *link) subscribed(ctx context.Context, thread string, found resumeResult) {
+func (l *link) subscribed(thread string, found resumeResult) {
 	hidden, last := found.Thread.hidden(), found.Page.Data
 	running := len(last) > 0 && last[0].Status == turnInProgress
 	l.update(func(s *state) {
@@ -102,8 +102,8 @@ func (l *link) subscribed(ctx context.Context, thread string, found resumeResult
 		t.subscribed, t.hidden, t.status = !hidden, hidden, found.Thread.Status
 	})
 	switch {
-	case hidden || !found.Thread.Status.active():
-		l.release(ctx, thread)
+	case hidden:
+		l.c.Post("thread/unsubscribe", threadParams{thread}, nil)
 	case running:
 		l.record(func(s *state) {
 			s.started(thread, last[0].ID, time.Now())
@@ -112,12 +112,6 @@ func (l *link) subscribed(ctx context.Context, thread string, found resumeResult
 			}
 		})
 	}
-}
-
-// release ends a subscription, so that codex can unload the thread.
-func (l *link) release(ctx context.Context, thread string) {
-	l.update(func(s *state) { s.thread(thread).subscribed = false })
-	l.c.Post("thread/unsubscribe", threadParams{thread}, nil)
 }
 
 func (l *link) completed(thread string, i item) {
@@ -134,11 +128,11 @@ func (l *link) completed(thread string, i item) {
 }
 
 // ended records the end of a turn.
-func (l *link) ended(ctx context.Context, thread string, t turn) {
-	hidden, runs, words := false, false, ""
+func (l *link) ended(thread string, t turn) {
+	hidden, words := false, ""
 	l.record(func(s *state) {
 		s.ended(thread, t.ID, time.Now())
-		hidden, runs, words = s.thread(thread).hidden, s.ledger.Threads[thread] != nil, s.ledger.Words
+		hidden, words = s.thread(thread).hidden, s.ledger.Words
 	})
 	if hidden {
 		return
@@ -148,9 +142,6 @@ func (l *link) ended(ctx context.Context, thread string, t turn) {
 		e.Detail = t.Status + ": " + t.Error.Message
 	}
 	l.emit(e)
-	if !runs {
-		l.release(ctx, thread)
-	}
 }
 
 func (l *link) closed(thread string, gone bool) {

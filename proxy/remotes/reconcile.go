@@ -76,11 +76,17 @@ func (l *link) reconcileThread(ctx context.Context, thread string, o *outcome) e
 }
 
 // resume loads a thread and subscribes to it. The result has its last turns, the newest first.
-func (l *link) resume(ctx context.Context, thread string, turns int) (r resumeResult, err error) {
-	err = l.c.Call(ctx, "thread/resume", resumeParams{
-		ThreadID: thread, ExcludeTurns: true, Page: turnsPage{Limit: turns, Direction: "desc", View: "full"},
-	}, &r)
-	return r, err
+func (l *link) resume(ctx context.Context, thread string, turns int) (resumeResult, error) {
+	params := resumeParams{ThreadID: thread, ExcludeTurns: true,
+		Page: turnsPage{Limit: turns, Direction: "desc", View: "full"}}
+	for {
+		var r resumeResult
+		err := l.c.Call(ctx, "thread/resume", params, &r)
+		if e, ok := refused(err); !ok || !strings.Contains(e.Message, "is closing; retry thread/resume") || ctx.Err() != nil {
+			return r, err
+		}
+		pause(ctx, attempt)
+	}
 }
 
 // perform does what was decided about one record.
@@ -118,7 +124,6 @@ func (l *link) perform(ctx context.Context, thread string, r record, v verdict, 
 			"This turn was cut by a restart again, after it went on %d times. It does not go on: continue_limit.", r.Continued))
 	case forget:
 		l.record(func(s *state) { s.drop(thread, time.Now()) })
-		l.release(ctx, thread)
 	}
 	return nil
 }
@@ -129,7 +134,7 @@ func (l *link) proceed(ctx context.Context, thread string, lost []input) error {
 	l.record(func(s *state) {
 		r := s.ensure(thread, time.Now())
 		r.Continued++
-		r.Asked, r.Kind = false, ""
+		r.Asked, r.Kind, r.Inputs = false, "", lost // codex has the others
 		s.ledger.Continued++
 	})
 	var started turnStartResult

@@ -38,9 +38,11 @@ func (k *Keeper) Send(ctx context.Context, thread, text string) (threadID string
 	if err != nil {
 		return "", err
 	}
-	if thread, err = l.loaded(ctx, thread); err != nil {
+	thread, release, err := l.loaded(ctx, thread)
+	if err != nil {
 		return "", err
 	}
+	defer release()
 	part, err := json.Marshal(textInput{"text", text, []struct{}{}})
 	if err != nil {
 		return "", err
@@ -59,8 +61,40 @@ func (k *Keeper) Send(ctx context.Context, thread, text string) (threadID string
 	return thread, nil
 }
 
-// loaded loads a thread, or starts one.
-func (l *link) loaded(ctx context.Context, thread string) (string, error) {
+// loaded loads a thread, or starts one. It stays loaded until release is called, and then as long as it runs.
+func (l *link) loaded(ctx context.Context, thread string) (id string, release func(), err error) {
+	if thread, err = l.choose(ctx, thread); err != nil {
+		return "", nil, err
+	}
+	if thread == "" {
+		var r threadResult
+		if err := l.c.Call(ctx, "thread/start", struct{}{}, &r); err != nil {
+			return "", nil, fmt.Errorf("cannot start a thread: %w", err)
+		}
+		return r.Thread.ID, l.hold(r.Thread.ID), nil
+	}
+	release = l.hold(thread)
+	found, err := l.resume(ctx, thread, 1)
+	if err != nil {
+		release()
+		return "", nil, fmt.Errorf("cannot resume thread %s: %w", thread, err)
+	}
+	l.update(func(s *state) { s.thread(thread).status = found.Thread.Status })
+	return thread, release, nil
+}
+
+// hold keeps the subscription to a thread.
+func (l *link) hold(thread string) (release func()) {
+	l.update(func(s *state) {
+		t := s.thread(thread)
+		t.subscribed = true
+		t.held++
+	})
+	return func() { l.update(func(s *state) { s.thread(thread).held-- }) }
+}
+
+// choose is the thread that was used last if none is named; empty if the remote has none.
+func (l *link) choose(ctx context.Context, thread string) (string, error) {
 	if thread == "" {
 		l.update(func(s *state) { thread = s.ledger.Last })
 	}
@@ -73,21 +107,6 @@ func (l *link) loaded(ctx context.Context, thread string) (string, error) {
 			thread = list.Data[0].ID
 		}
 	}
-	if thread == "" {
-		var r threadResult
-		if err := l.c.Call(ctx, "thread/start", struct{}{}, &r); err != nil {
-			return "", fmt.Errorf("cannot start a thread: %w", err)
-		}
-		l.update(func(s *state) { s.thread(r.Thread.ID).subscribed = true })
-		return r.Thread.ID, nil
-	}
-	found, err := l.resume(ctx, thread, 1)
-	if err != nil {
-		return "", fmt.Errorf("cannot resume thread %s: %w", thread, err)
-	}
-	l.update(func(s *state) {
-		s.thread(thread).subscribed, s.thread(thread).status = true, found.Thread.Status
-	})
 	return thread, nil
 }
 
@@ -103,11 +122,11 @@ func (k *Keeper) Proceed(ctx context.Context, thread string) (threadID string, e
 	if err != nil {
 		return thread, err
 	}
+	defer l.hold(thread)()
 	found, err := l.resume(ctx, thread, recent)
 	if err != nil {
 		return thread, fmt.Errorf("cannot resume thread %s: %w", thread, err)
 	}
-	k.update(func(s *state) { s.thread(thread).subscribed = true })
 	return thread, l.proceed(ctx, thread, missing(r, found.Page.Data))
 }
 

@@ -24,10 +24,12 @@ type state struct {
 type live struct {
 	hidden     bool
 	status     threadStatus
+	changed    time.Time // when it began or ended to run
 	waiting    time.Time // since when it waits for a user; zero: it does not
 	announced  bool      // that it waits with nobody attached
 	subscribed bool
 	wanted     bool // a subscription is under way
+	held       int  // requests of the keeper that need the subscription
 	ended      string
 	calls      map[string]toolCall
 }
@@ -56,7 +58,7 @@ func (s *state) disconnected(err error) {
 func (s *state) thread(id string) *live {
 	t := s.threads[id]
 	if t == nil {
-		t = &live{}
+		t = &live{changed: time.Now()}
 		s.threads[id] = t
 	}
 	return t

@@ -20,6 +20,7 @@ func (l *link) sweep(ctx context.Context) {
 		}
 		l.answerTools()
 		l.forgetStale()
+		l.unload(time.Now())
 		l.rest()
 	}
 }
@@ -34,6 +35,23 @@ func (l *link) forgetStale() {
 	l.record(func(s *state) {
 		for _, id := range threads {
 			s.drop(id, time.Now())
+		}
+	})
+}
+
+// unloadAfter is how long the keeper stays subscribed to a thread that does not run, which keeps it loaded (2 MiB). Codex
+// refuses to resume a thread while it unloads it, so that must not follow the end of a turn, when users attach again.
+const unloadAfter = 10 * time.Minute
+
+// unload ends subscriptions, so that codex can unload the threads.
+func (l *link) unload(now time.Time) {
+	l.update(func(s *state) {
+		for id, t := range s.threads {
+			if t.subscribed && t.held == 0 && !t.status.active() && s.ledger.Threads[id] == nil &&
+				now.Sub(t.changed) > unloadAfter {
+				t.subscribed = false
+				l.c.Post("thread/unsubscribe", threadParams{id}, nil) // before any later thread/resume
+			}
 		}
 	})
 }

@@ -1,0 +1,223 @@
+package remotes_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/remotes"
+	"codex-proxy/test/modelserver"
+)
+
+// userTexts are the user's messages of the test in a request to the model.
+func userTexts(r modelserver.Request) (texts []string) {
+	for _, raw := range r.Body.Input {
+		var i struct {
+			Role    string
+			Content []struct{ Text string }
+		}
+		if json.Unmarshal(raw, &i) == nil && i.Role == "user" {
+			for _, part := range i.Content {
+				if strings.HasPrefix(part.Text, "message ") {
+					texts = append(texts, part.Text)
+				}
+			}
+		}
+	}
+	return texts
+}
+
+// A turn goes on, by itself, after each kill at any moment, and no message of the user is lost or comes twice.
+func TestTurnsSurviveKills(t *testing.T) {
+	u := startUnit(t)
+	random := rand.New(rand.NewPCG(23, 1))
+	c := u.attach()
+	thread := c.newThread()
+	require.NotEmpty(t, <-c.ask(thread, "first", "message first"))
+	c.until("turn/completed")
+	want := []string{"message first"}
+	var worst time.Duration
+	victims := []string{"codex", "keeper", "both"}
+	for n := range 21 {
+		what := victims[n%3]
+		gate := fmt.Sprintf("gate-%d", n)
+		require.NoError(t, u.models.Script("text one ", "gate "+gate, "text two"))
+		id := fmt.Sprintf("id-%d", n)
+		text := "message " + id
+		want = append(want, text)
+		c.ask(thread, id, text)
+		u.recorded(id)
+		time.Sleep(time.Duration(random.IntN(200)) * time.Millisecond)
+		before := len(u.models.Turns())
+		u.kill(what)
+		killed := time.Now()
+		c.Close(nil)
+		u.models.Release(gate)
+		_, err := u.models.Wait(bound(t), modelserver.AtLeast(before+1))
+		require.NoError(t, err, "round %d: the turn does not go on after the end of %s", n, what)
+		took := time.Since(killed)
+		worst = max(worst, took)
+		u.status("the turn ends", idle)
+		c = u.attach()
+		c.resume(thread)
+		turns := c.turns(thread)
+		assert.Equal(t, "completed", turns[len(turns)-1].Status, "round %d", n)
+		var had []string
+		for _, turn := range turns {
+			for _, i := range turn.Items {
+				if i.Type == "userMessage" {
+					had = append(had, i.Content[0].Text)
+				}
+			}
+		}
+		require.Equal(t, want, had, "round %d (%s)", n, what)
+		all := u.models.Turns()
+		require.Equal(t, want, userTexts(all[len(all)-1]), "round %d (%s)", n, what)
+		t.Logf("round %d: %s, the model is asked again after %s", n, what, took.Round(time.Millisecond))
+	}
+	log := u.log()
+	t.Logf("worst: %s; %d turns went on, %d messages were sent again", worst,
+		strings.Count(log, "remote: continued"), strings.Count(log, "remote: redelivered"))
+	assert.Less(t, worst, 10*time.Second)
+}
+
+// What its user has interrupted never goes on, however soon after the interrupt codex dies.
+func TestInterruptsAreFinal(t *testing.T) {
+	u := startUnit(t)
+	random := rand.New(rand.NewPCG(23, 2))
+	c := u.attach()
+	thread := c.newThread()
+	for n := range 12 {
+		gate := fmt.Sprintf("gate-%d", n)
+		require.NoError(t, u.models.Script("text one ", "gate "+gate, "text two"))
+		id := fmt.Sprintf("id-%d", n)
+		before := len(u.models.Turns())
+		turn := <-c.ask(thread, id, "message "+id)
+		require.NotEmpty(t, turn)
+		_, err := u.models.Wait(bound(t), modelserver.AtLeast(before+1))
+		require.NoError(t, err)
+		if n%3 == 2 {
+			turn = "" // as the TUI does before it knows the turn
+		}
+		c.Post("turn/interrupt", map[string]any{"threadId": thread, "turnId": turn}, nil)
+		u.recordedInterrupt()
+		time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond)
+		u.kill([]string{"codex", "keeper", "both"}[n%3])
+		c.Close(nil)
+		u.status("it is left", idle)
+		time.Sleep(150 * time.Millisecond)
+		assert.Len(t, u.models.Turns(), before+1, "round %d: an interrupted turn went on", n)
+		c = u.attach()
+		c.resume(thread)
+	}
+}
+
+func TestContinueAsks(t *testing.T) {
+	u := startUnit(t, "REMOTES_TEST_CONTINUE=ask")
+	c := u.attach()
+	thread := c.newThread()
+	require.NoError(t, u.models.Script("text one ", "gate never"))
+	require.NotEmpty(t, <-c.ask(thread, "a", "message a"))
+	c.until("item/agentMessage/delta")
+	u.kill("codex")
+	asked := func(st remotes.Status) bool { return len(st.Turns) == 1 && st.Turns[0].Cut }
+	u.status("it asks", asked)
+	c = u.attach()
+	c.resume(thread)
+	u.said(c, thread, "codex-proxy remotes continue")
+	u.kill("keeper")
+	u.status("it still asks", asked)
+	assert.Len(t, u.models.Turns(), 1)
+	u.models.Release("never")
+	at, err := remotes.ProceedTo(bound(t), u.socket, "")
+	require.NoError(t, err)
+	assert.Equal(t, thread, at)
+	u.status("the turn ends", idle)
+	require.Len(t, u.models.Turns(), 2)
+	assert.Equal(t, []string{"message a"}, userTexts(u.models.Turns()[1]))
+	_, err = remotes.ProceedTo(bound(t), u.socket, "")
+	assert.EqualError(t, err, remotes.ErrNotCut.Error())
+}
+
+func TestContinueNever(t *testing.T) {
+	u := startUnit(t, "REMOTES_TEST_CONTINUE=never")
+	c := u.attach()
+	thread := c.newThread()
+	require.NoError(t, u.models.Script("text one ", "gate never"))
+	require.NotEmpty(t, <-c.ask(thread, "a", "message a"))
+	c.until("item/agentMessage/delta")
+	u.kill("codex")
+	u.status("it is left", idle)
+	c = u.attach()
+	c.resume(thread)
+	u.said(c, thread, `continue = "never"`)
+	assert.Len(t, u.models.Turns(), 1)
+}
+
+// After three cuts the keeper says so in the thread, and no more.
+func TestContinueLimit(t *testing.T) {
+	u := startUnit(t)
+	c := u.attach()
+	thread := c.newThread()
+	require.NoError(t, u.models.Always("", "text one ", "gate never"))
+	require.NotEmpty(t, <-c.ask(thread, "a", "message a"))
+	for n := range 4 {
+		_, err := u.models.Wait(bound(t), modelserver.AtLeast(n+1))
+		require.NoError(t, err)
+		u.status("it runs", func(st remotes.Status) bool {
+			return st.Codex != "" && len(st.Turns) == 1 && st.Turns[0].Continued == n
+		})
+		u.kill("codex")
+	}
+	u.status("it is left", idle)
+	c = u.attach()
+	c.resume(thread)
+	u.said(c, thread, "went on 3 times")
+	assert.Len(t, u.models.Turns(), 4)
+}
+
+func TestSend(t *testing.T) {
+	u := startUnit(t)
+	thread, err := remotes.SendTo(bound(t), u.socket, "", "message one")
+	require.NoError(t, err)
+	st := u.status("the turn ends", func(st remotes.Status) bool { return idle(st) && st.Words != "" })
+	assert.Equal(t, thread, st.Last)
+	assert.Equal(t, "hello from the model server", st.Words)
+	again, err := remotes.SendTo(bound(t), u.socket, "", "message two")
+	require.NoError(t, err)
+	assert.Equal(t, thread, again)
+	_, err = u.models.Wait(bound(t), modelserver.AtLeast(2))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"message one", "message two"}, userTexts(u.models.Turns()[1]))
+	_, err = remotes.SendTo(bound(t), u.socket, "", " ")
+	assert.EqualError(t, err, "the message is empty")
+}
+
+// said waits until the thread shows a text to people.
+func (u *unit) said(c *client, thread, text string) {
+	u.t.Helper()
+	require.Eventually(u.t, func() bool {
+		for _, turn := range c.turns(thread) {
+			for _, i := range turn.Items {
+				if strings.Contains(i.Output, text) {
+					return true
+				}
+			}
+		}
+		return false
+	}, 20*time.Second, 20*time.Millisecond)
+}
+
+func (u *unit) recordedInterrupt() {
+	u.t.Helper()
+	require.Eventually(u.t, func() bool {
+		st, err := remotes.ReadState(u.dir + "/keeper")
+		return err == nil && (len(st.Turns) == 0 || u.ledgerHas(`"interrupted"`))
+	}, 20*time.Second, time.Millisecond)
+}
