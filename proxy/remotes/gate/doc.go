@@ -1,0 +1,12 @@
+// Package gate stands between the clients of a remote and its codex app-server: it relays WebSocket connections,
+// decodes each message of a client, and passes on what the client's role allows.
+//
+// The gate is no fence against a shell: whoever may attach has one, with the rights of the unit. It keeps what
+// belongs to the unit from its clients: the login, the configuration, and the pace of approvals of others. What no
+// rule allows is refused (see Methods), and the refusal names the reason, so that a TUI shows it and goes on.
+//
+// One direction is decoded, the other is copied. A message of a client is joined from its fragments, within bounds,
+// because a JSON object can be judged only whole: its last member may be a second "method". Messages of codex are
+// copied as they come; the gate reads their beginnings, to recognise requests of codex, and sends its own answers
+// between two messages.
+package gate

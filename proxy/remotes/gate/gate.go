@@ -1,0 +1,266 @@
+package gate
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// headBound bounds the time from the accept of a connection to the end of its request for a WebSocket.
+	headBound = 10 * time.Second
+	// dialBound bounds the connect to codex, whose socket is local.
+	dialBound = 5 * time.Second
+	// farewellBound bounds the time in which a client whose connection the gate ends reads the reason.
+	farewellBound = time.Second
+	// largeMessages is how many messages of more than smallMessage the gate holds at a time.
+	largeMessages = 2
+	// clientBuffer is the size of each buffer of what a client sends.
+	clientBuffer = 32 << 10
+)
+
+// Gate serves the connections of the clients of one remote. Its fields must not change once it serves; the zero
+// value of each means none.
+type Gate struct {
+	Remote  string       // its name, for the words of refusals
+	Logger  *slog.Logger // nil discards
+	Viewers string       // path of the socket whose clients are viewers; those of all others are owners
+	Cgroup  string       // of the unit, whose own processes may not attach: a tool must not approve what it asks for
+
+	// Admit refuses a client by an error, whose words it reads as the answer to its first request.
+	Admit func(Peer, Role) error
+	// Attached is called when a client has sent its first request, before that goes on, and Detached at the end of
+	// its connection.
+	Attached, Detached func(Session)
+	// Passing is called before a request of a client goes on to codex, in the client's order. It must not block.
+	Passing func(Session, Request)
+
+	once  sync.Once
+	large chan struct{}
+	last  atomic.Uint64 // id of a session
+
+	mu              sync.Mutex
+	owners, viewers int
+}
+
+func (g *Gate) init() {
+	g.once.Do(func() {
+		g.large = make(chan struct{}, largeMessages)
+		if g.Logger == nil {
+			g.Logger = slog.New(slog.DiscardHandler)
+		}
+	})
+}
+
+// Count is how many owners and viewers are attached.
+func (g *Gate) Count() (owners, viewers int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.owners, g.viewers
+}
+
+func (g *Gate) count(r Role, by int) (owners, viewers int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r == Viewer {
+		g.viewers += by
+	} else {
+		g.owners += by
+	}
+	return g.owners, g.viewers
+}
+
+func (g *Gate) attach(s *session) {
+	s.Owners, s.Viewers = g.count(s.Role, 1)
+	if g.Attached != nil {
+		g.Attached(s.Session)
+	}
+}
+
+func (g *Gate) detach(s *session, reason string) {
+	if !s.attached.Load() {
+		return
+	}
+	s.Owners, s.Viewers = g.count(s.Role, -1)
+	if g.Detached != nil {
+		g.Detached(s.end(reason))
+	}
+}
+
+// Serve relays a connection to codex, which listens on the unix socket target, until one of the two has closed or ctx
+// is done. It is the Serve of a notify.Relay. The error is a fault of this machine; what a client does is none.
+func (g *Gate) Serve(ctx context.Context, client *net.UnixConn, target string) error {
+	g.init()
+	s, err := g.meet(client)
+	if err != nil {
+		return err
+	}
+	in := bufio.NewReaderSize(client, clientBuffer)
+	up, err := opening(client, in)
+	if err != nil {
+		_, _ = io.WriteString(client, plainAnswer(g.Remote)) // it may have gone
+		return nil
+	}
+	if s.barred != "" {
+		g.bar(ctx, s, client, in, up)
+		return nil
+	}
+	codex, err := g.dial(ctx, target)
+	if err != nil {
+		s.barred = fmt.Sprintf("codex of the remote %s does not answer: %v", g.Remote, err)
+		g.bar(ctx, s, client, in, up)
+		return err
+	}
+	defer codex.Close()
+	return g.connect(ctx, s, client, in, codex, up)
+}
+
+func (g *Gate) dial(ctx context.Context, target string) (*net.UnixConn, error) {
+	dialer := net.Dialer{Timeout: dialBound}
+	conn, err := dialer.DialContext(ctx, "unix", target)
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+// meet finds out who has connected, and in which role.
+func (g *Gate) meet(client *net.UnixConn) (*session, error) {
+	peer, err := peerOf(client)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{gate: g, Session: Session{ID: g.last.Add(1), Peer: peer, Since: time.Now()}}
+	if g.Viewers != "" && client.LocalAddr().String() == g.Viewers {
+		s.Role = Viewer
+	}
+	switch {
+	case peer.within(g.Cgroup):
+		s.barred = fmt.Sprintf("the remote %s takes no connection of its own processes", g.Remote)
+	case g.Admit != nil:
+		if err := g.Admit(peer, s.Role); err != nil {
+			s.barred = err.Error()
+		}
+	}
+	return s, nil
+}
+
+// opening reads the request for a WebSocket.
+func opening(client net.Conn, in *bufio.Reader) (up upgrade, err error) {
+	if err := client.SetReadDeadline(time.Now().Add(headBound)); err != nil {
+		return up, err
+	}
+	head, err := readHead(in)
+	if err != nil {
+		return up, err
+	}
+	if up, err = parseUpgrade(head); err != nil {
+		return up, err
+	}
+	return up, client.SetReadDeadline(time.Time{})
+}
+
+// bar answers the first request of a client with the reason why it may not attach.
+func (g *Gate) bar(ctx context.Context, s *session, client *net.UnixConn, in *bufio.Reader, up upgrade) {
+	defer context.AfterFunc(ctx, func() { _ = client.Close() })()
+	g.Logger.Warn("a client was refused", "user", s.Peer.User(), "pid", s.Peer.PID, "reason", s.barred)
+	if _, err := io.WriteString(client, up.accept()); err != nil {
+		return
+	}
+	_ = client.SetReadDeadline(time.Now().Add(headBound)) // a closed connection fails at the next read
+	answers := &outlet{conn: client}
+	reading := g.inbound(s, client, in, io.Discard, answers)
+	g.farewell(client, answers, reading.run(ctx))
+}
+
+func (g *Gate) inbound(s *session, client net.Conn, in *bufio.Reader, codex io.Writer, answers *outlet) *inbound {
+	return &inbound{client: in, codex: bufio.NewWriterSize(codex, clientBuffer), answers: answers, session: s,
+		deadline: client.SetReadDeadline, large: g.large}
+}
+
+// farewell sends a client the reason for which the gate ends its connection, and lets it read that.
+func (g *Gate) farewell(client *net.UnixConn, answers *outlet, err error) {
+	var reason *closed
+	if !errors.As(err, &reason) {
+		return
+	}
+	_ = client.SetWriteDeadline(time.Now().Add(farewellBound))
+	if answers.put(reason.frame()) != nil || client.CloseWrite() != nil {
+		return
+	}
+	_ = client.SetReadDeadline(time.Now().Add(farewellBound))
+	_, _ = io.Copy(io.Discard, client) // the close of a socket with unread bytes would discard the reason
+}
+
+// connect opens the WebSocket at codex, and relays until one side has closed.
+func (g *Gate) connect(
+	ctx context.Context, s *session, client *net.UnixConn, in *bufio.Reader, codex *net.UnixConn, up upgrade,
+) error {
+	defer context.AfterFunc(ctx, func() {
+		_ = client.Close()
+		_ = codex.Close()
+	})()
+	if _, err := codex.Write(up.head); err != nil {
+		return err
+	}
+	from := bufio.NewReaderSize(codex, clientBuffer)
+	head, err := readHead(from)
+	if err != nil {
+		return fmt.Errorf("cannot open a WebSocket at codex: %w", err)
+	}
+	if err := agreed(head); err != nil {
+		return err
+	}
+	if _, err := client.Write(head); err != nil {
+		return nil
+	}
+	g.detach(s, g.relay(ctx, s, client, in, codex, from))
+	return nil
+}
+
+// relay returns the reason for the end.
+func (g *Gate) relay(
+	ctx context.Context, s *session, client *net.UnixConn, in *bufio.Reader, codex *net.UnixConn, from *bufio.Reader,
+) (reason string) {
+	answers := &outlet{conn: client}
+	copying := &outbound{codex: from, client: answers, role: s.Role, questions: &s.questions}
+	reading := g.inbound(s, client, in, codex, answers)
+	var inErr, outErr error
+	var both sync.WaitGroup
+	both.Go(func() {
+		inErr = reading.run(ctx)
+		if inErr == nil || errors.Is(inErr, io.EOF) {
+			_ = codex.CloseWrite() // codex closes
+			return
+		}
+		g.farewell(client, answers, inErr)
+		_ = codex.Close()
+	})
+	outErr = copying.run()
+	_ = codex.Close()
+	_ = client.CloseWrite()
+	_ = client.SetReadDeadline(time.Now().Add(farewellBound)) // what it still sends goes nowhere
+	both.Wait()
+	return ending(inErr, outErr)
+}
+
+// ending says which side has ended a connection.
+func ending(in, out error) string {
+	var reason *closed
+	switch {
+	case errors.As(in, &reason):
+		return reason.reason
+	case in == nil || errors.Is(in, io.EOF) || errors.Is(in, io.ErrUnexpectedEOF):
+		return "the client has closed"
+	case errors.Is(out, io.EOF):
+		return "codex has closed"
+	}
+	return fmt.Sprintf("cut: %v, %v", in, out)
+}

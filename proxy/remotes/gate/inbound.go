@@ -1,0 +1,250 @@
+package gate
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// Bounds of what one client sends. codex takes frames of 16 MiB, and messages of 64 MiB in fragments.
+const (
+	frameLimit   = 16 << 20
+	messageLimit = 64 << 20
+	// smallMessage needs no place among the large ones.
+	smallMessage = 1 << 20
+	// largeBound is the time that a large message may take, as it keeps its place from others.
+	largeBound = 2 * time.Minute
+	// keptMessage is the largest buffer that a connection keeps for its next message.
+	keptMessage = 64 << 10
+)
+
+// inbound decodes what one client sends. All fields belong to the goroutine of run.
+type inbound struct {
+	client   *bufio.Reader
+	codex    *bufio.Writer
+	answers  *outlet
+	session  *session
+	deadline func(time.Time) error // of the next reads
+	large    chan struct{}         // places of large messages, of all clients
+
+	message []byte // the joined payloads of the open message
+	open    bool
+	placed  bool // the open message has a place among the large ones
+}
+
+// run returns when the client has closed, or with a reason to end its connection.
+func (i *inbound) run(ctx context.Context) error {
+	defer i.unplace()
+	for {
+		h, err := i.header()
+		if err != nil {
+			return err
+		}
+		if h.op.control() {
+			err = i.control(h)
+		} else {
+			err = i.data(ctx, h)
+		}
+		if err != nil {
+			return err
+		}
+		if h.op == closing {
+			return i.codex.Flush()
+		}
+	}
+}
+
+func (i *inbound) header() (h header, err error) {
+	for n := 2; ; n++ {
+		if err := i.settle(int64(n)); err != nil {
+			return h, err
+		}
+		b, err := i.client.Peek(n)
+		if err != nil {
+			if len(b) > 0 || i.open {
+				err = io.ErrUnexpectedEOF
+			}
+			return h, err
+		}
+		h, size, err := parseHeader(b)
+		switch {
+		case err != nil:
+			return h, closeFor(codeProtocol, "%v", err)
+		case size > 0:
+			_, _ = i.client.Discard(size) // it has been peeked
+			if !h.masked {
+				return h, closeFor(codeProtocol, "%v: a client must mask", errProtocol)
+			}
+			return h, nil
+		}
+	}
+}
+
+// settle sends what has passed before the client has to be waited for.
+func (i *inbound) settle(wanted int64) error {
+	if int64(i.client.Buffered()) >= wanted {
+		return nil
+	}
+	return i.codex.Flush()
+}
+
+// control passes a control frame on, between two fragments, too.
+func (i *inbound) control(h header) error {
+	payload := make([]byte, h.length)
+	if _, err := io.ReadFull(i.client, payload); err != nil {
+		return err
+	}
+	unmask(payload, h.mask, 0)
+	return i.frame(header{fin: true, op: h.op, masked: true, length: h.length}, payload)
+}
+
+func (i *inbound) frame(h header, payload []byte) error {
+	var head [headerLimit]byte
+	if _, err := i.codex.Write(appendHeader(head[:0], h)); err != nil {
+		return err
+	}
+	_, err := i.codex.Write(payload)
+	return err
+}
+
+// data reads a frame of a message, and decides on the message with its last one.
+func (i *inbound) data(ctx context.Context, h header) error {
+	switch {
+	case h.op == binaryData:
+		return closeFor(codeUnsupported, "a message is not text")
+	case h.op == continuation != i.open:
+		return closeFor(codeProtocol, "%v: a fragment of no message, or a message within another one", errProtocol)
+	case h.length > frameLimit:
+		return i.tooBig("a frame", h.length, frameLimit)
+	case int64(len(i.message))+h.length > messageLimit:
+		return i.tooBig("a message", int64(len(i.message))+h.length, messageLimit)
+	}
+	i.open = true
+	if err := i.read(ctx, h); err != nil {
+		return err
+	}
+	if !h.fin {
+		return nil
+	}
+	err := i.decide(i.message)
+	i.open = false
+	i.unplace()
+	if i.message = i.message[:0]; cap(i.message) > keptMessage {
+		i.message = nil
+	}
+	return err
+}
+
+// read appends the payload to the message. The buffer grows with what has come, not with what is announced.
+func (i *inbound) read(ctx context.Context, h header) error {
+	for offset := int64(0); offset < h.length; {
+		if err := i.place(ctx, len(i.message)); err != nil {
+			return err
+		}
+		i.message = slices.Grow(i.message, int(min(h.length-offset, max(int64(len(i.message)), keptMessage/2))))
+		n := min(h.length-offset, int64(cap(i.message)-len(i.message)))
+		part := i.message[len(i.message) : len(i.message)+int(n)]
+		if err := i.settle(n); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(i.client, part); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		unmask(part, h.mask, offset)
+		i.message = i.message[:len(i.message)+int(n)]
+		offset += n
+	}
+	return nil
+}
+
+// place waits for a place among the large messages, once a message is one.
+func (i *inbound) place(ctx context.Context, size int) error {
+	if i.placed || size < smallMessage {
+		return nil
+	}
+	select {
+	case i.large <- struct{}{}:
+		i.placed = true
+		return i.deadline(time.Now().Add(largeBound))
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (i *inbound) unplace() {
+	if i.placed {
+		i.placed = false
+		<-i.large
+		_ = i.deadline(time.Time{}) // a closed connection fails at the next read
+	}
+}
+
+func (i *inbound) tooBig(what string, size, limit int64) error {
+	return closeFor(codeTooBig, "%s of %d MiB; a remote takes %d MiB", what, size>>20, limit>>20)
+}
+
+// decide passes a message on, answers it, or drops it.
+func (i *inbound) decide(raw []byte) error {
+	m, err := parse(raw)
+	if err != nil {
+		return closeFor(codePolicy, "%v", err)
+	}
+	if m.method == "" {
+		if i.session.Role == Viewer || i.session.barred != "" || !i.session.questions.take(string(m.id)) {
+			i.session.dropped.Add(1)
+			return nil
+		}
+		return i.pass(raw)
+	}
+	if i.session.barred != "" {
+		if m.id == nil {
+			return nil
+		}
+		if err := i.answers.put(refusal(m.id, i.session.barred)); err != nil {
+			return err
+		}
+		return closeFor(codePolicy, "%s", i.session.barred)
+	}
+	v := i.session.Role.judge(m, raw)
+	switch {
+	case v.pass != nil:
+		i.session.passing(m)
+		return i.pass(v.pass)
+	case v.refusal != "":
+		i.session.refused(m.method)
+		return i.answers.put(refusal(m.id, v.refusal))
+	}
+	i.session.dropped.Add(1)
+	return nil
+}
+
+// pass writes a message to codex, in frames that it takes.
+func (i *inbound) pass(b []byte) error {
+	for op := text; ; op = continuation {
+		part := b[:min(len(b), frameLimit)]
+		b = b[len(part):]
+		err := i.frame(header{fin: len(b) == 0, op: op, masked: true, length: int64(len(part))}, part)
+		if err != nil || len(b) == 0 {
+			return err
+		}
+	}
+}
+
+// invalidRequest is JSON-RPC's code of a request that is understood and not done. With "method not found" a TUI
+// would take codex for an old one.
+const invalidRequest = -32600
+
+// refusal is the frame that answers a request with an error.
+func refusal(id []byte, words string) []byte {
+	message, _ := json.Marshal(words) // a string has no errors
+	body := fmt.Appendf(nil, `{"id":%s,"error":{"code":%d,"message":%s}}`, id, invalidRequest, message)
+	return append(appendHeader(nil, header{fin: true, op: text, length: int64(len(body))}), body...)
+}

@@ -1,0 +1,53 @@
+package gate
+
+import (
+	"errors"
+	"io"
+	"sync"
+)
+
+// queueLimit bounds the gate's own frames that wait for the end of a message of codex.
+const queueLimit = 1 << 20
+
+var errFlood = errors.New("the client reads none of its refusals")
+
+// outlet writes to a client what codex sends, with the frames of the gate between two messages.
+type outlet struct {
+	conn io.Writer
+
+	mu    sync.Mutex
+	open  bool   // a message of codex has been written in part
+	queue []byte // frames of the gate that wait for its end
+}
+
+// pass writes bytes of codex. between is the first offset in b at which no message of codex is open, or -1; open
+// tells whether one is open at the end.
+func (o *outlet) pass(b []byte, between int, open bool) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.queue) > 0 && between >= 0 {
+		whole := append(append(b[:between:between], o.queue...), b[between:]...)
+		o.queue, b = nil, whole
+	}
+	o.open = open
+	if len(b) == 0 {
+		return nil
+	}
+	_, err := o.conn.Write(b)
+	return err
+}
+
+// put writes a frame of the gate, or has it wait.
+func (o *outlet) put(frame []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.open {
+		_, err := o.conn.Write(frame)
+		return err
+	}
+	if len(o.queue)+len(frame) > queueLimit {
+		return errFlood
+	}
+	o.queue = append(o.queue, frame...)
+	return nil
+}

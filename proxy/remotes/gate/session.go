@@ -1,0 +1,86 @@
+package gate
+
+import (
+	"sync/atomic"
+	"time"
+
+	"codex-proxy/proxy/appserver/jsonscan"
+)
+
+// Session is one client while it is attached.
+type Session struct {
+	ID     uint64 // counts from 1
+	Role   Role
+	Peer   Peer
+	Client string // its name, such as codex-tui, and its version
+	Since  time.Time
+
+	// Owners and Viewers are attached now, this one included at its beginning, and no longer at its end.
+	Owners, Viewers int
+
+	// At the end of a session:
+	Requests int64 // that went on to codex
+	Refused  int64
+	Dropped  int64 // messages that went nowhere: answers to requests that the client was not sent, among others
+	Reason   string
+}
+
+// Request is a request of a client that goes on to codex.
+type Request struct {
+	Method   string
+	ThreadID string // of its parameters; empty if they have none
+	TurnID   string
+}
+
+// session is a connection, whose client attaches by its first initialize.
+type session struct {
+	Session
+	gate      *Gate
+	barred    string // why this client may not attach; empty: it may
+	questions questions
+	attached  atomic.Bool
+
+	requests, refusals, dropped atomic.Int64
+}
+
+// passing reports a request before it goes on. The calls of one session come one after another.
+func (s *session) passing(m message) {
+	s.requests.Add(1)
+	if m.method == "initialize" && !s.attached.Load() {
+		info := member(m.params, "clientInfo")
+		s.Client = textMember(info, "name") + " " + textMember(info, "version")
+		s.attached.Store(true)
+		s.gate.attach(s)
+	}
+	if s.gate.Passing != nil {
+		s.gate.Passing(s.Session, request(m))
+	}
+}
+
+// request reads the address of a request, in one pass.
+func request(m message) Request {
+	r := Request{Method: m.method}
+	members := jsonscan.Open(m.params)
+	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
+		switch string(name) {
+		case "threadId":
+			_ = jsonscan.ScanText(value, &r.ThreadID) // codex refuses what is no text
+		case "turnId":
+			_ = jsonscan.ScanText(value, &r.TurnID)
+		}
+	}
+	return r
+}
+
+func (s *session) refused(method string) {
+	s.refusals.Add(1)
+	s.gate.Logger.Debug("refused a request of a client", "method", method, "session", s.ID, "role", s.Role.String())
+}
+
+// end is the Session at its end.
+func (s *session) end(reason string) Session {
+	e := s.Session
+	e.Requests, e.Refused, e.Dropped = s.requests.Load(), s.refusals.Load(), s.dropped.Load()
+	e.Reason = reason
+	return e
+}
