@@ -2,15 +2,19 @@ package gate
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -36,6 +40,9 @@ type Gate struct {
 
 	// Admit refuses a client by an error, whose words it reads as the answer to its first request.
 	Admit func(Peer, Role) error
+	// Keeper serves requests whose path begins with KeeperPath in place of codex: those that only read (GET) for all who
+	// may attach, the others for owners.
+	Keeper http.Handler
 	// Attached is called when a client has sent its first request, before that goes on, and Detached at the end of
 	// its connection.
 	Attached, Detached func(Session)
@@ -103,7 +110,14 @@ func (g *Gate) Serve(ctx context.Context, client *net.UnixConn, target string) e
 		return err
 	}
 	in := bufio.NewReaderSize(client, clientBuffer)
-	up, err := opening(client, in)
+	head, err := opening(client, in)
+	if err != nil {
+		return nil
+	}
+	if g.forKeeper(head) {
+		return g.ask(ctx, s, client, io.MultiReader(bytes.NewReader(head), in))
+	}
+	up, err := parseUpgrade(head)
 	if err != nil {
 		_, _ = io.WriteString(client, plainAnswer(g.Remote)) // it may have gone
 		return nil
@@ -152,19 +166,16 @@ func (g *Gate) meet(client *net.UnixConn) (*session, error) {
 	return s, nil
 }
 
-// opening reads the request for a WebSocket.
-func opening(client net.Conn, in *bufio.Reader) (up upgrade, err error) {
+// opening reads the head of the first request.
+func opening(client net.Conn, in *bufio.Reader) ([]byte, error) {
 	if err := client.SetReadDeadline(time.Now().Add(headBound)); err != nil {
-		return up, err
+		return nil, err
 	}
 	head, err := readHead(in)
 	if err != nil {
-		return up, err
+		return nil, err
 	}
-	if up, err = parseUpgrade(head); err != nil {
-		return up, err
-	}
-	return up, client.SetReadDeadline(time.Time{})
+	return head, client.SetReadDeadline(time.Time{})
 }
 
 // bar answers the first request of a client with the reason why it may not attach.
@@ -232,35 +243,37 @@ func (g *Gate) relay(
 	answers := &outlet{conn: client}
 	copying := &outbound{codex: from, client: answers, role: s.Role, questions: &s.questions}
 	reading := g.inbound(s, client, in, codex, answers)
-	var inErr, outErr error
+	var first sync.Once
+	end := func(side string, err error) { first.Do(func() { reason = ending(side, err) }) }
 	var both sync.WaitGroup
 	both.Go(func() {
-		inErr = reading.run(ctx)
-		if inErr == nil || errors.Is(inErr, io.EOF) {
+		err := reading.run(ctx)
+		end("the client", err)
+		if err == nil || errors.Is(err, io.EOF) {
 			_ = codex.CloseWrite() // codex closes
 			return
 		}
-		g.farewell(client, answers, inErr)
+		g.farewell(client, answers, err)
 		_ = codex.Close()
 	})
-	outErr = copying.run()
+	end("codex", copying.run())
 	_ = codex.Close()
 	_ = client.CloseWrite()
 	_ = client.SetReadDeadline(time.Now().Add(farewellBound)) // what it still sends goes nowhere
 	both.Wait()
-	return ending(inErr, outErr)
+	return reason
 }
 
-// ending says which side has ended a connection.
-func ending(in, out error) string {
+// ending describes the end of a connection by the side that was the first to end it.
+func ending(side string, err error) string {
 	var reason *closed
 	switch {
-	case errors.As(in, &reason):
+	case errors.As(err, &reason):
 		return reason.reason
-	case in == nil || errors.Is(in, io.EOF) || errors.Is(in, io.ErrUnexpectedEOF):
+	case errors.Is(err, errClient):
 		return "the client has closed"
-	case errors.Is(out, io.EOF):
-		return "codex has closed"
+	case err == nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET):
+		return side + " has closed"
 	}
-	return fmt.Sprintf("cut: %v, %v", in, out)
+	return fmt.Sprintf("cut: %v", err)
 }

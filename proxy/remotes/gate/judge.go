@@ -38,7 +38,9 @@ func (r Role) judge(m message, raw []byte) verdict {
 	return verdict{pass: raw}
 }
 
-func refuse(format string, args ...any) verdict { return verdict{refusal: fmt.Sprintf(format, args...)} }
+func refuse(format string, args ...any) verdict {
+	return verdict{refusal: fmt.Sprintf(format, args...)}
+}
 
 // viewersResume lets a viewer watch a thread as it is: of its parameters only those pass that choose what it sees.
 func viewersResume(m message) verdict {

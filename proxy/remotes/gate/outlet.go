@@ -2,6 +2,7 @@ package gate
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 )
@@ -9,7 +10,10 @@ import (
 // queueLimit bounds the gate's own frames that wait for the end of a message of codex.
 const queueLimit = 1 << 20
 
-var errFlood = errors.New("the client reads none of its refusals")
+var (
+	errClient = errors.New("cannot write to the client")
+	errFlood  = errors.New("the client reads none of its refusals")
+)
 
 // outlet writes to a client what codex sends, with the frames of the gate between two messages.
 type outlet struct {
@@ -33,8 +37,7 @@ func (o *outlet) pass(b []byte, between int, open bool) error {
 	if len(b) == 0 {
 		return nil
 	}
-	_, err := o.conn.Write(b)
-	return err
+	return o.write(b)
 }
 
 // put writes a frame of the gate, or has it wait.
@@ -42,12 +45,18 @@ func (o *outlet) put(frame []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.open {
-		_, err := o.conn.Write(frame)
-		return err
+		return o.write(frame)
 	}
 	if len(o.queue)+len(frame) > queueLimit {
 		return errFlood
 	}
 	o.queue = append(o.queue, frame...)
+	return nil
+}
+
+func (o *outlet) write(b []byte) error {
+	if _, err := o.conn.Write(b); err != nil {
+		return fmt.Errorf("%w: %v", errClient, err)
+	}
 	return nil
 }

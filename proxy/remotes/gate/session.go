@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"encoding/json"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,7 @@ type Request struct {
 	Method   string
 	ThreadID string // of its parameters; empty if they have none
 	TurnID   string
+	Params   json.RawMessage // valid until Passing returns; nil if it has none
 }
 
 // session is a connection, whose client attaches by its first initialize.
@@ -59,7 +61,7 @@ func (s *session) passing(m message) {
 
 // request reads the address of a request, in one pass.
 func request(m message) Request {
-	r := Request{Method: m.method}
+	r := Request{Method: m.method, Params: m.params}
 	members := jsonscan.Open(m.params)
 	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
 		switch string(name) {
