@@ -140,13 +140,13 @@ func (i *inbound) data(ctx context.Context, h header) error {
 	return err
 }
 
-// read appends the payload to the message. The buffer grows with what has come, not with what is announced.
+// read appends the payload to the message.
 func (i *inbound) read(ctx context.Context, h header) error {
 	for offset := int64(0); offset < h.length; {
 		if err := i.place(ctx, len(i.message)); err != nil {
 			return err
 		}
-		i.message = slices.Grow(i.message, int(min(h.length-offset, max(int64(len(i.message)), keptMessage/2))))
+		i.message = slices.Grow(i.message, i.room(h.length-offset))
 		n := min(h.length-offset, int64(cap(i.message)-len(i.message)))
 		part := i.message[len(i.message) : len(i.message)+int(n)]
 		if err := i.settle(n); err != nil {
@@ -163,6 +163,15 @@ func (i *inbound) read(ctx context.Context, h header) error {
 		offset += n
 	}
 	return nil
+}
+
+// room is by how much the buffer grows for so many bytes that are announced: up to a large message not beyond what has
+// come, and then at once, as large messages are few.
+func (i *inbound) room(announced int64) int {
+	if i.placed {
+		return int(announced)
+	}
+	return int(min(announced, max(int64(len(i.message)), keptMessage/2)))
 }
 
 // place waits for a place among the large messages, once a message is one.
