@@ -43,6 +43,7 @@ func (k *Keeper) serve(ctx context.Context) error {
 type link struct {
 	*Keeper
 	c     *rpc.Conn
+	home  string // codex's
 	tasks *sync.WaitGroup
 }
 
@@ -60,6 +61,7 @@ func (l *link) open(ctx context.Context) error {
 	if err := l.c.Notify(ctx, "initialized", nil); err != nil {
 		return err
 	}
+	l.home = r.Home
 	done, err := l.reconcile(ctx)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ const (
 // verdict is the decision about one record.
 type verdict struct {
 	action action
+	cut    bool    // the end of codex has cut the last turn
 	inputs []input // for proceed: the messages that codex has lost
 }
 
@@ -28,29 +29,33 @@ type policy struct {
 func decide(r record, last []turn, p policy) verdict {
 	lost := missing(r, last)
 	cut := wasCut(r, last)
+	v := verdict{cut: cut}
 	switch {
 	case len(last) > 0 && last[0].Status == turnInProgress:
-		return verdict{action: adopt}
+		v.action = adopt
 	case r.Asked:
-		return verdict{action: ask}
+		v.action = ask
 	case !cut && len(lost) == 0:
-		return verdict{action: forget}
+		v.action = forget
 	case r.Continued >= p.limit:
-		return verdict{action: giveUp}
+		v.action = giveUp
 	case !cut || p.mode == Always: // a message that codex never took up is no cut turn
-		return verdict{action: proceed, inputs: lost}
+		v.action, v.inputs = proceed, lost
 	case p.mode == Ask:
-		return verdict{action: ask}
+		v.action = ask
 	default:
-		return verdict{action: leave}
+		v.action = leave
 	}
+	return v
 }
 
 // wasCut reports whether the end of codex has cut the last turn. Codex shows a cut turn like one that its user has
 // interrupted.
 func wasCut(r record, last []turn) bool {
-	return len(last) > 0 && last[0].Status == turnInterrupted && r.Kind == "" &&
-		r.Interrupted != anyTurn && r.Interrupted != last[0].ID
+	if len(last) == 0 || r.Kind != "" || r.Interrupted == anyTurn || r.Interrupted == last[0].ID {
+		return false
+	}
+	return last[0].Status == turnInterrupted || last[0].ID == r.Mended
 }
 
 // missing are the messages that went to codex and are in none of the turns. Each message of a turn stands for one of

@@ -28,6 +28,7 @@ func (l *link) handle(ctx context.Context, m message) {
 	switch m.method {
 	case "thread/started":
 		l.update(func(s *state) { s.thread(p.Thread.ID).hidden = p.Thread.hidden() })
+		l.materialize(p.Thread)
 		l.follow(ctx, p.Thread.ID, p.Thread.Status)
 	case "thread/status/changed":
 		l.follow(ctx, p.ThreadID, p.Status)
@@ -41,6 +42,14 @@ func (l *link) handle(ctx context.Context, m message) {
 		l.closed(p.ThreadID, m.method != "thread/closed")
 	case "serverRequest/resolved":
 		l.update(func(s *state) { delete(s.thread(p.ThreadID).calls, string(p.RequestID)) })
+	}
+}
+
+// materialize has codex write the file of a new thread, which it else does some 90 ms after the first turn has begun. A
+// kill before that loses the thread, and the TUI gives the conversation up. The item is of a type that codex drops.
+func (l *link) materialize(t threadInfo) {
+	if !t.hidden() && t.Forked == "" && t.Preview == "" {
+		l.c.Post("thread/inject_items", injectParams{t.ID, []itemType{{"other"}}}, nil)
 	}
 }
 
@@ -77,7 +86,7 @@ const attempt = 15 * time.Millisecond
 func (l *link) subscribe(ctx context.Context, thread string) {
 	defer l.update(func(s *state) { s.thread(thread).wanted = false })
 	for ctx.Err() == nil {
-		found, err := l.resume(ctx, thread, 1)
+		found, err := l.resume(ctx, thread)
 		if err == nil {
 			l.subscribed(thread, found)
 			return
@@ -97,12 +106,9 @@ func (l *link) subscribe(ctx context.Context, thread string) {
 func (l *link) subscribed(thread string, found resumeResult) {
 	hidden, last := found.Thread.hidden(), found.Page.Data
 	running := len(last) > 0 && last[0].Status == turnInProgress
-	l.update(func(s *state) {
-		t := s.thread(thread)
-		t.subscribed, t.hidden, t.status = !hidden, hidden, found.Thread.Status
-	})
 	switch {
 	case hidden:
+		l.update(func(s *state) { s.thread(thread).subscribed = false })
 		l.c.Post("thread/unsubscribe", threadParams{thread}, nil)
 	case running:
 		l.record(func(s *state) {

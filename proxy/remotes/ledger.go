@@ -43,6 +43,8 @@ type record struct {
 	Inputs []input `json:"inputs,omitempty"`
 	// Continued counts how often the turn went on after a cut.
 	Continued int `json:"continued,omitempty"`
+	// Mended is the cut turn that the keeper has ended in codex's files, to continue it.
+	Mended string `json:"mended,omitempty"`
 	// Asked means that the turn was cut, and goes on only if a user wants it.
 	Asked bool `json:"asked,omitempty"`
 }

@@ -67,9 +67,9 @@ func TestTurnsSurviveKills(t *testing.T) {
 		c = u.attach()
 		c.resume(thread)
 		turns := c.turns(thread)
-		assert.Equal(t, "completed", turns[len(turns)-1].Status, "round %d", n)
 		var had []string
 		for _, turn := range turns {
+			assert.Equal(t, "completed", turn.Status, "round %d: people see an interruption", n)
 			for _, i := range turn.Items {
 				if i.Type == "userMessage" {
 					had = append(had, i.Content[0].Text)
@@ -85,6 +85,33 @@ func TestTurnsSurviveKills(t *testing.T) {
 	t.Logf("worst: %s; %d turns went on, %d messages were sent again", worst,
 		strings.Count(log, "remote: continued"), strings.Count(log, "remote: redelivered"))
 	assert.Less(t, worst, 10*time.Second)
+}
+
+// A thread outlives codex before its first turn, and with it.
+func TestNewThreadsSurviveKills(t *testing.T) {
+	u := startUnit(t)
+	for n := range 6 {
+		c := u.attach()
+		thread := c.newThread()
+		id := fmt.Sprintf("id-%d", n)
+		if n%2 == 0 {
+			c.ask(thread, id, "message "+id)
+			u.recorded(id)
+		}
+		time.Sleep(time.Duration(n*10) * time.Millisecond)
+		u.kill("codex")
+		c.Close(nil)
+		c = u.attach()
+		u.status("nothing runs", idle)
+		c.resume(thread)
+		if n%2 == 1 {
+			c.ask(thread, id, "message "+id)
+			c.until("turn/completed")
+		}
+		all := u.models.Turns()
+		assert.Equal(t, []string{"message " + id}, userTexts(all[len(all)-1]))
+		c.Close(nil)
+	}
 }
 
 // What its user has interrupted never goes on, however soon after the interrupt codex dies.

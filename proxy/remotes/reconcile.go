@@ -52,55 +52,83 @@ func (l *link) reconcile(ctx context.Context) (o outcome, err error) {
 const recent = 4
 
 func (l *link) reconcileThread(ctx context.Context, thread string, o *outcome) error {
-	found, err := l.resume(ctx, thread, recent)
-	if e, ok := refused(err); ok {
-		l.opts.Logger.Error("codex cannot resume a thread whose turn was cut", "thread_id", thread, "error", e)
-		l.emit(Event{Kind: Lost, Thread: thread, Detail: e.Message})
-		l.record(func(s *state) { s.drop(thread, time.Now()) })
-		return nil
-	} else if err != nil {
-		return err
+	last, err := l.turns(ctx, thread)
+	if err != nil {
+		return l.lose(thread, err)
 	}
 	var r record
-	l.update(func(s *state) {
-		if at := s.ledger.Threads[thread]; at != nil {
-			r = at.clone()
-		}
-		s.thread(thread).subscribed, s.thread(thread).status = true, found.Thread.Status
-	})
-	v := decide(r, found.Page.Data, policy{l.opts.Continue, l.opts.Limit})
+	l.update(func(s *state) { r = s.ensure(thread, time.Now()).clone() })
+	v := decide(r, last, policy{l.opts.Continue, l.opts.Limit})
 	if v.action != forget {
 		o.threads++
 	}
-	return l.perform(ctx, thread, r, v, found.Page.Data, o)
+	return l.lose(thread, l.perform(ctx, thread, r, v, last, o))
 }
 
-// resume loads a thread and subscribes to it. The result has its last turns, the newest first.
-func (l *link) resume(ctx context.Context, thread string, turns int) (resumeResult, error) {
+// turns are the last turns of a thread, the newest first. Codex need not load the thread for that.
+func (l *link) turns(ctx context.Context, thread string) ([]turn, error) {
+	var r turnsResult
+	err := l.c.Call(ctx, "thread/turns/list", turnsParams{
+		ThreadID: thread, turnsPage: turnsPage{Limit: recent, Direction: "desc", View: "full"}}, &r)
+	return r.Data, err
+}
+
+// lose forgets the turn of a thread if codex refuses what the keeper needs. Any other error is the end of the connection.
+func (l *link) lose(thread string, err error) error {
+	e, ok := refused(err)
+	if !ok {
+		return err
+	}
+	l.opts.Logger.Error("codex does not continue a thread", "thread_id", thread, "error", e)
+	l.emit(Event{Kind: Lost, Thread: thread, Detail: e.Message})
+	l.record(func(s *state) { s.drop(thread, time.Now()) })
+	return nil
+}
+
+// resume loads a thread and subscribes to it. The result has its last turn.
+func (l *link) resume(ctx context.Context, thread string) (r resumeResult, err error) {
 	params := resumeParams{ThreadID: thread, ExcludeTurns: true,
-		Page: turnsPage{Limit: turns, Direction: "desc", View: "full"}}
+		Page: turnsPage{Limit: 1, Direction: "desc", View: "full"}}
 	for {
-		var r resumeResult
-		err := l.c.Call(ctx, "thread/resume", params, &r)
-		if e, ok := refused(err); !ok || !strings.Contains(e.Message, "is closing; retry thread/resume") || ctx.Err() != nil {
-			return r, err
+		err = l.c.Call(ctx, "thread/resume", params, &r)
+		e, ok := refused(err)
+		if !ok || !strings.Contains(e.Message, "is closing; retry thread/resume") || ctx.Err() != nil {
+			break
 		}
 		pause(ctx, attempt)
 	}
+	if err == nil {
+		l.update(func(s *state) {
+			t := s.thread(thread)
+			t.subscribed, t.hidden, t.status = true, r.Thread.hidden(), r.Thread.Status
+		})
+	}
+	return r, err
 }
 
 // perform does what was decided about one record.
 func (l *link) perform(ctx context.Context, thread string, r record, v verdict, last []turn, o *outcome) error {
 	cut := Event{Thread: thread, Turn: r.Turn}
-	if v.action != forget && v.action != adopt && !r.Asked {
+	if v.cut && !r.Asked {
 		l.emitKind(cut, Cut)
+	}
+	switch v.action {
+	case forget:
+		l.record(func(s *state) { s.drop(thread, time.Now()) })
+		return nil
+	case proceed:
+		o.continued++
+		if v.cut {
+			l.mend(ctx, thread, last[0].ID, v.inputs)
+		}
+		return l.proceed(ctx, thread, v)
+	}
+	if _, err := l.resume(ctx, thread); err != nil {
+		return err
 	}
 	switch v.action {
 	case adopt:
 		l.record(func(s *state) { s.started(thread, last[0].ID, time.Now()) })
-	case proceed:
-		o.continued++
-		return l.proceed(ctx, thread, v.inputs)
 	case ask:
 		o.asked++
 		l.record(func(s *state) { s.ensure(thread, r.Since).Asked = true })
@@ -108,49 +136,60 @@ func (l *link) perform(ctx context.Context, thread string, r record, v verdict, 
 			l.emitKind(cut, Asked)
 			l.say(ctx, thread, "This turn was cut by a restart. It goes on after: codex-proxy remotes continue")
 		}
-	case leave, giveUp:
+	default:
 		o.ended++
 		l.record(func(s *state) {
 			s.drop(thread, time.Now())
 			s.other(thread, kinds["thread/shellCommand"], time.Now()) // say is one
 		})
-		if v.action == leave {
-			l.emitKind(cut, Left)
-			l.say(ctx, thread, `This turn was cut by a restart and does not go on: continue = "never".`)
-			break
+		kind, text := Left, `This turn was cut by a restart and does not go on: continue = "never".`
+		if v.action == giveUp {
+			kind, text = LimitReached, fmt.Sprintf("This turn was cut by a restart again, after it went on %d times. "+
+				"It does not go on: continue_limit.", r.Continued)
 		}
-		l.emitKind(cut, LimitReached)
-		l.say(ctx, thread, fmt.Sprintf(
-			"This turn was cut by a restart again, after it went on %d times. It does not go on: continue_limit.", r.Continued))
-	case forget:
-		l.record(func(s *state) { s.drop(thread, time.Now()) })
+		l.emitKind(cut, kind)
+		l.say(ctx, thread, text)
 	}
 	return nil
 }
 
+// mend ends a cut turn in codex's file. If it cannot, the turn goes on all the same.
+func (l *link) mend(ctx context.Context, thread, turnID string, lost []input) {
+	var found threadResult
+	err := l.c.Call(ctx, "thread/read", threadParams{thread}, &found)
+	if err == nil {
+		l.record(func(s *state) { s.ensure(thread, time.Now()).Mended = turnID })
+		err = mend(l.home, found.Thread.Path, thread, turnID, lost, time.Now())
+	}
+	if err != nil {
+		l.opts.Logger.Warn("a turn that goes on is shown as interrupted", "thread_id", thread, "error", err)
+	}
+}
+
 // proceed continues the last turn of a thread, with the messages that codex has lost, or none. The attempt is in the
 // ledger before it begins.
-func (l *link) proceed(ctx context.Context, thread string, lost []input) error {
+func (l *link) proceed(ctx context.Context, thread string, v verdict) error {
 	l.record(func(s *state) {
 		r := s.ensure(thread, time.Now())
 		r.Continued++
-		r.Asked, r.Kind, r.Inputs = false, "", lost // codex has the others
-		s.ledger.Continued++
+		r.Asked, r.Kind, r.Inputs = false, "", v.inputs // codex has the others
+		if v.cut {
+			s.ledger.Continued++
+		}
 	})
+	if _, err := l.resume(ctx, thread); err != nil {
+		return err
+	}
 	var started turnStartResult
-	err := l.c.Call(ctx, "turn/start", continuation(thread, lost), &started)
-	if e, ok := refused(err); ok {
-		l.opts.Logger.Error("codex does not continue a cut turn", "thread_id", thread, "error", e)
-		l.emit(Event{Kind: Lost, Thread: thread, Detail: e.Message})
-		l.record(func(s *state) { s.drop(thread, time.Now()) })
-		return nil
-	} else if err != nil {
+	if err := l.c.Call(ctx, "turn/start", continuation(thread, v.inputs), &started); err != nil {
 		return err
 	}
 	l.record(func(s *state) { s.started(thread, started.Turn.ID, time.Now()) })
-	l.emit(Event{Kind: Continued, Thread: thread, Turn: started.Turn.ID})
-	if len(lost) > 0 {
-		l.emit(Event{Kind: Redelivered, Thread: thread, Turn: started.Turn.ID, Detail: plural(len(lost), "message")})
+	if v.cut {
+		l.emit(Event{Kind: Continued, Thread: thread, Turn: started.Turn.ID})
+	}
+	if n := len(v.inputs); n > 0 {
+		l.emit(Event{Kind: Redelivered, Thread: thread, Turn: started.Turn.ID, Detail: plural(n, "message")})
 	}
 	return nil
 }

@@ -74,12 +74,10 @@ func (l *link) loaded(ctx context.Context, thread string) (id string, release fu
 		return r.Thread.ID, l.hold(r.Thread.ID), nil
 	}
 	release = l.hold(thread)
-	found, err := l.resume(ctx, thread, 1)
-	if err != nil {
+	if _, err := l.resume(ctx, thread); err != nil {
 		release()
 		return "", nil, fmt.Errorf("cannot resume thread %s: %w", thread, err)
 	}
-	l.update(func(s *state) { s.thread(thread).status = found.Thread.Status })
 	return thread, release, nil
 }
 
@@ -123,11 +121,11 @@ func (k *Keeper) Proceed(ctx context.Context, thread string) (threadID string, e
 		return thread, err
 	}
 	defer l.hold(thread)()
-	found, err := l.resume(ctx, thread, recent)
+	last, err := l.turns(ctx, thread)
 	if err != nil {
-		return thread, fmt.Errorf("cannot resume thread %s: %w", thread, err)
+		return thread, fmt.Errorf("cannot read thread %s: %w", thread, err)
 	}
-	return thread, l.proceed(ctx, thread, missing(r, found.Page.Data))
+	return thread, l.proceed(ctx, thread, verdict{cut: true, inputs: missing(r, last)})
 }
 
 func (s *state) cutTurn(thread string) (string, record, error) {

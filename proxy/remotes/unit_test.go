@@ -272,25 +272,40 @@ type client struct {
 	notes chan rpc.Message
 }
 
+// attach connects, again if the unit dies meanwhile, as the TUI does.
 func (u *unit) attach() *client {
 	u.t.Helper()
-	c := &client{t: u.t, notes: make(chan rpc.Message, 10_000)}
 	ctx := bound(u.t)
+	for {
+		c, err := u.connect(ctx)
+		if err == nil {
+			return c
+		}
+		require.NoError(u.t, ctx.Err(), "%v", err)
+	}
+}
+
+func (u *unit) connect(ctx context.Context) (*client, error) {
+	c := &client{t: u.t, notes: make(chan rpc.Message, 10_000)}
 	conn, err := rpc.Dial(ctx, u.socket, rpc.Options{OnNotification: func(m rpc.Message) {
 		m.Params = append(json.RawMessage(nil), m.Params...)
 		c.notes <- m
 	}})
-	require.NoError(u.t, err)
+	if err != nil {
+		return nil, err
+	}
 	c.Conn = conn
 	ran := make(chan struct{})
 	go func() { defer close(ran); _ = conn.Run(context.Background()) }()
 	u.t.Cleanup(func() { conn.Close(nil); <-ran })
-	require.NoError(u.t, conn.Call(ctx, "initialize", map[string]any{
+	err = conn.Call(ctx, "initialize", map[string]any{
 		"clientInfo":   map[string]any{"name": "tester", "version": "1"},
 		"capabilities": map[string]any{"experimentalApi": true},
-	}, nil))
-	require.NoError(u.t, conn.Notify(ctx, "initialized", nil))
-	return c
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return c, conn.Notify(ctx, "initialized", nil)
 }
 
 func bound(t *testing.T) context.Context {

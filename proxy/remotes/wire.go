@@ -49,6 +49,8 @@ type threadInfo struct {
 	ID        string       `json:"id"`
 	Name      string       `json:"name"`
 	Preview   string       `json:"preview"`
+	Path      string       `json:"path"`
+	Forked    string       `json:"forkedFromId"`
 	Ephemeral bool         `json:"ephemeral"`
 	Parent    string       `json:"parentThreadId"`
 	Status    threadStatus `json:"status"`
@@ -85,6 +87,7 @@ type capabilities struct {
 
 type initializeResult struct {
 	UserAgent string `json:"userAgent"`
+	Home      string `json:"codexHome"`
 }
 
 // version is codex's own: the user agent begins with the name of the client and a slash.
@@ -111,6 +114,24 @@ type resumeResult struct {
 	Page   struct {
 		Data []turn `json:"data"`
 	} `json:"initialTurnsPage"`
+}
+
+type turnsParams struct {
+	ThreadID string `json:"threadId"`
+	turnsPage
+}
+
+type turnsResult struct {
+	Data []turn `json:"data"`
+}
+
+type injectParams struct {
+	ThreadID string     `json:"threadId"`
+	Items    []itemType `json:"items"`
+}
+
+type itemType struct {
+	Type string `json:"type"`
 }
 
 type threadParams struct {
