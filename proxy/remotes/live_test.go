@@ -87,12 +87,14 @@ func TestTurnsSurviveKills(t *testing.T) {
 	assert.Less(t, worst, 10*time.Second)
 }
 
-// A thread outlives codex before its first turn, and with it.
+// A thread outlives codex before its first turn, and with it, once the keeper has had codex write its file, some 100 ms
+// after thread/start.
 func TestNewThreadsSurviveKills(t *testing.T) {
 	u := startUnit(t)
 	for n := range 6 {
 		c := u.attach()
 		thread := c.newThread()
+		u.written(thread)
 		id := fmt.Sprintf("id-%d", n)
 		if n%2 == 0 {
 			c.ask(thread, id, "message "+id)

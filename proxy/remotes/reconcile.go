@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 )
@@ -52,20 +53,52 @@ func (l *link) reconcile(ctx context.Context) (o outcome, err error) {
 const recent = 4
 
 func (l *link) reconcileThread(ctx context.Context, thread string, o *outcome) error {
-	last, err := l.turns(ctx, thread)
+	h, err := l.history(ctx, thread)
 	if err != nil {
 		return l.lose(thread, err)
 	}
 	var r record
 	l.update(func(s *state) { r = s.ensure(thread, time.Now()).clone() })
-	v := decide(r, last, policy{l.opts.Continue, l.opts.Limit})
+	v := decide(r, h.turns, policy{l.opts.Continue, l.opts.Limit})
 	if v.action != forget {
 		o.threads++
 	}
-	return l.lose(thread, l.perform(ctx, thread, r, v, last, o))
+	return l.lose(thread, l.perform(ctx, thread, r, v, h, o))
 }
 
-// turns are the last turns of a thread, the newest first. Codex need not load the thread for that.
+// history is what remains of a thread.
+type history struct {
+	turns []turn // the last ones, the newest first
+	path  string // of codex's file; empty: the thread runs, or its file cannot be read
+}
+
+// history reads the last turns of a thread: from codex if it runs the thread, else from the file.
+func (l *link) history(ctx context.Context, thread string) (h history, err error) {
+	var found threadResult
+	if err := l.c.Call(ctx, "thread/read", threadParams{thread}, &found); err != nil {
+		return h, err
+	}
+	if !found.Thread.Status.active() {
+		r, err := readThread(l.home, found.Thread.Path, thread)
+		if err == nil {
+			return history{r.turns, found.Thread.Path}, nil
+		}
+		l.opts.Logger.Warn("cannot read codex's file of a thread", "thread_id", thread, "error", err)
+	}
+	h.turns, err = l.turns(ctx, thread)
+	return h, err
+}
+
+func readThread(home, path, thread string) (rollout, error) {
+	f, err := openRollout(home, path, thread, os.O_RDONLY)
+	if err != nil {
+		return rollout{}, err
+	}
+	defer f.Close()
+	return readRollout(f, recent)
+}
+
+// turns are the last turns of a thread as codex lists them, the newest first.
 func (l *link) turns(ctx context.Context, thread string) ([]turn, error) {
 	var r turnsResult
 	err := l.c.Call(ctx, "thread/turns/list", turnsParams{
@@ -107,7 +140,7 @@ func (l *link) resume(ctx context.Context, thread string) (r resumeResult, err e
 }
 
 // perform does what was decided about one record.
-func (l *link) perform(ctx context.Context, thread string, r record, v verdict, last []turn, o *outcome) error {
+func (l *link) perform(ctx context.Context, thread string, r record, v verdict, h history, o *outcome) error {
 	cut := Event{Thread: thread, Turn: r.Turn}
 	if v.cut && !r.Asked {
 		l.emitKind(cut, Cut)
@@ -118,8 +151,8 @@ func (l *link) perform(ctx context.Context, thread string, r record, v verdict, 
 		return nil
 	case proceed:
 		o.continued++
-		if v.cut {
-			l.mend(ctx, thread, last[0].ID, v.inputs)
+		if h.path != "" {
+			l.mend(thread, h.path, v.inputs)
 		}
 		return l.proceed(ctx, thread, v)
 	}
@@ -128,7 +161,7 @@ func (l *link) perform(ctx context.Context, thread string, r record, v verdict, 
 	}
 	switch v.action {
 	case adopt:
-		l.record(func(s *state) { s.started(thread, last[0].ID, time.Now()) })
+		l.record(func(s *state) { s.started(thread, h.turns[0].ID, time.Now()) })
 	case ask:
 		o.asked++
 		l.record(func(s *state) { s.ensure(thread, r.Since).Asked = true })
@@ -153,13 +186,16 @@ func (l *link) perform(ctx context.Context, thread string, r record, v verdict, 
 	return nil
 }
 
-// mend ends a cut turn in codex's file. If it cannot, the turn goes on all the same.
-func (l *link) mend(ctx context.Context, thread, turnID string, lost []input) {
-	var found threadResult
-	err := l.c.Call(ctx, "thread/read", threadParams{thread}, &found)
+// mend readies codex's file for the next turn. If it cannot, the turn goes on all the same.
+func (l *link) mend(thread, path string, lost []input) {
+	f, err := openRollout(l.home, path, thread, os.O_RDWR)
 	if err == nil {
-		l.record(func(s *state) { s.ensure(thread, time.Now()).Mended = turnID })
-		err = mend(l.home, found.Thread.Path, thread, turnID, lost, time.Now())
+		defer f.Close()
+		var r rollout
+		if r, err = readRollout(f, 1); err == nil && len(r.turns) > 0 && r.turns[0].Status == turnInterrupted {
+			l.record(func(s *state) { s.ensure(thread, time.Now()).Mended = r.turns[0].ID })
+			err = mend(f, r, lost, time.Now())
+		}
 	}
 	if err != nil {
 		l.opts.Logger.Warn("a turn that goes on is shown as interrupted", "thread_id", thread, "error", err)

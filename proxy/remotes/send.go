@@ -121,11 +121,11 @@ func (k *Keeper) Proceed(ctx context.Context, thread string) (threadID string, e
 		return thread, err
 	}
 	defer l.hold(thread)()
-	last, err := l.turns(ctx, thread)
+	h, err := l.history(ctx, thread)
 	if err != nil {
 		return thread, fmt.Errorf("cannot read thread %s: %w", thread, err)
 	}
-	return thread, l.proceed(ctx, thread, verdict{cut: true, inputs: missing(r, last)})
+	return thread, l.proceed(ctx, thread, verdict{cut: true, inputs: missing(r, h.turns)})
 }
 
 func (s *state) cutTurn(thread string) (string, record, error) {

@@ -426,6 +426,15 @@ func (u *unit) log() string {
 	return string(b)
 }
 
+// written waits until codex has a file of a thread.
+func (u *unit) written(thread string) {
+	u.t.Helper()
+	require.Eventually(u.t, func() bool {
+		files, err := filepath.Glob(filepath.Join(u.dir, "home", "sessions", "*", "*", "*", "*"+thread+"*"))
+		return err == nil && len(files) == 1
+	}, 20*time.Second, time.Millisecond)
+}
+
 func (u *unit) ledgerHas(text string) bool {
 	b, _ := os.ReadFile(filepath.Join(u.dir, "keeper", "turns.json"))
 	return strings.Contains(string(b), text)

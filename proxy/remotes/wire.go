@@ -9,6 +9,7 @@ import (
 const (
 	turnInProgress  = "inProgress"
 	turnInterrupted = "interrupted"
+	turnCompleted   = "completed"
 )
 
 // turn is a turn as codex has it.

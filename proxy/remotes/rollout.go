@@ -1,0 +1,165 @@
+package remotes
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// rollout is the end of codex's file of a thread: one JSON object a line (0.169). The file is what remains of a turn when
+// codex is killed; codex's own lists of turns lag behind it.
+type rollout struct {
+	turns []turn // the last ones, the newest first; a turn without an end is interrupted
+	lines []line // the last ones, the newest first
+}
+
+// turnAborted is the status of a turn whose end codex wrote itself: its user has interrupted it.
+const turnAborted = "aborted"
+
+// line is a line of the file that is read as a whole.
+type line struct {
+	begin, end int64 // end is after the newline
+	text       []byte
+}
+
+// record of the file, as far as the keeper reads it.
+type rolloutRecord struct {
+	Type    string `json:"type"`
+	Payload struct {
+		Type   string `json:"type"`
+		TurnID string `json:"turn_id"`
+		Role   string `json:"role"`
+		Item   struct {
+			Type     string          `json:"type"`
+			ClientID string          `json:"client_id"`
+			Content  json.RawMessage `json:"content"`
+		} `json:"item"`
+		Attribution struct {
+			TurnID string `json:"turn_id"`
+		} `json:"turn_attribution"`
+	} `json:"payload"`
+}
+
+// openRollout opens the file of a thread below codex's home, and no other.
+func openRollout(home, path, thread string, flag int) (*os.File, error) {
+	relative, err := filepath.Rel(filepath.Join(home, "sessions"), path)
+	if err != nil || !filepath.IsLocal(relative) || !strings.Contains(filepath.Base(path), thread) {
+		return nil, fmt.Errorf("%q is no file of the thread", path)
+	}
+	f, err := os.OpenFile(path, flag, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, f.Close(), fmt.Errorf("%s is no regular file", path))
+	}
+	return f, nil
+}
+
+// keptLines is how many of the last lines are kept: of the messages of a user that codex wrote half.
+const keptLines = maxInputs + 1
+
+// readRollout reads the file from its end, up to the beginning of as many turns.
+func readRollout(f *os.File, turns int) (r rollout, err error) {
+	var open turn // whose beginning is not read yet
+	for b := newBackward(f); len(r.turns) < turns; {
+		l, err := b.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return r, err
+		}
+		if len(r.lines) < keptLines {
+			r.lines = append(r.lines, line{l.begin, l.end, bytes.Clone(l.text)})
+		}
+		if !bytes.Contains(l.text[:min(len(l.text), 256)], []byte(`"event_msg"`)) {
+			continue
+		}
+		var rec rolloutRecord
+		if err := json.Unmarshal(l.text, &rec); err != nil {
+			return r, fmt.Errorf("a line does not parse: %w", err)
+		}
+		switch p := rec.Payload; p.Type {
+		case "task_complete":
+			open = turn{Status: turnCompleted}
+		case "turn_aborted":
+			open = turn{Status: turnAborted}
+		case "item_completed":
+			if p.Item.Type == "UserMessage" {
+				open.Items = append(open.Items, item{Type: "userMessage", ClientID: p.Item.ClientID, Content: p.Item.Content})
+			}
+		case "task_started":
+			open.ID, open.Status = cmp.Or(p.Attribution.TurnID, p.TurnID), cmp.Or(open.Status, turnInterrupted)
+			r.turns = append(r.turns, open)
+			open = turn{}
+		}
+	}
+	if len(r.lines) == 0 {
+		return r, errors.New("it has no whole line")
+	}
+	return r, nil
+}
+
+// backward reads lines from the end of a file. What follows the last newline is no line: codex was killed as it wrote.
+type backward struct {
+	f     *os.File
+	at    int64  // the offset of buf
+	buf   []byte // what is read and not returned yet; ends with a newline
+	chunk int64
+}
+
+func newBackward(f *os.File) *backward { return &backward{f: f, at: -1, chunk: 64 << 10} }
+
+// next returns the line before the last one, valid until the next call; io.EOF at the beginning of the file.
+func (b *backward) next() (line, error) {
+	if b.at < 0 {
+		info, err := b.f.Stat()
+		if err != nil {
+			return line{}, err
+		}
+		b.at = info.Size()
+		for !bytes.Contains(b.buf, []byte{'\n'}) {
+			if err := b.fill(); err != nil {
+				return line{}, err
+			}
+		}
+		b.buf = b.buf[:bytes.LastIndexByte(b.buf, '\n')+1]
+	}
+	for {
+		if len(b.buf) == 0 && b.at == 0 {
+			return line{}, io.EOF
+		}
+		if len(b.buf) > 0 {
+			begin := bytes.LastIndexByte(b.buf[:len(b.buf)-1], '\n') + 1
+			if begin > 0 || b.at == 0 {
+				l := line{b.at + int64(begin), b.at + int64(len(b.buf)), b.buf[begin : len(b.buf)-1]}
+				b.buf = b.buf[:begin]
+				return l, nil
+			}
+		}
+		if err := b.fill(); err != nil {
+			return line{}, err
+		}
+	}
+}
+
+// fill reads more in front of buf, twice as much each time a line does not end.
+func (b *backward) fill() error {
+	if b.at == 0 {
+		return io.EOF
+	}
+	from := max(0, b.at-max(b.chunk, int64(len(b.buf))))
+	more := make([]byte, b.at-from, b.at-from+int64(len(b.buf)))
+	if _, err := b.f.ReadAt(more, from); err != nil {
+		return err
+	}
+	b.at, b.buf = from, append(more, b.buf...)
+	return nil
+}
