@@ -32,7 +32,7 @@ func commands() []cli.Group {
 			keysCommand(), usageCommand(), dependenciesCommand(), reloadCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
-			serveCommand(), workerWaitCommand(), workerPrepareCommand(), dependencyGenerateCommand(),
+			serveCommand(), workerWaitCommand(), workerPrepareCommand(), generateUnitsCommand(),
 			dependencyBoundCommand(), dependencyPrepareCommand(), fetchCommand(), fetchPrepareCommand(),
 			sendTracesCommand(), tracesPrepareCommand(), launchCommand(), notifyExecCommand(),
 			lockExecCommand(), appServerCommand(),

@@ -16,7 +16,7 @@ import (
 	"codex-proxy/units"
 )
 
-const generator = "/usr/lib/systemd/system-generators/codex-dependencies"
+const generator = "/usr/lib/systemd/system-generators/codex-units"
 
 // listening is the file of a dependency that listens on a port of this machine.
 func listening(port int) string {

@@ -32,9 +32,9 @@ func TestUnitsHaveThesePaths(t *testing.T) {
 			"ListenStream=" + RemoteSocket("%i") + "\n", "ListenStream=" + RemoteViewerSocket("%i") + "\n",
 			"FileDescriptorName=" + RemoteSocketName + "\n",
 		},
-		FetchSocketUnit:        {WorkerSockets + "/"},
-		TracesSocketUnit:       {WorkerSockets + "/"},
-		TargetUnit:             {"[Unit]\n"},
+		FetchSocketUnit:  {WorkerSockets + "/"},
+		TracesSocketUnit: {WorkerSockets + "/"},
+		TargetUnit:       {"[Unit]\n"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, unit))
 		require.NoError(t, err)

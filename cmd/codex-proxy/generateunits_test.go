@@ -17,7 +17,7 @@ func TestFaultsOfTheGenerator(t *testing.T) {
 	var out bytes.Buffer
 	logFaults(&out, nil)
 	assert.Empty(t, out.String())
-	prefix := fmt.Sprintf("<4>codex-dependencies[%d]: ", os.Getpid())
+	prefix := fmt.Sprintf("<4>codex-units[%d]: ", os.Getpid())
 	logFaults(&out, errors.Join(errors.New("a.toml:1: x"), errors.New("b.toml:2: y")))
 	assert.Equal(t, prefix+"a.toml:1: x\n"+prefix+"b.toml:2: y\n", out.String())
 	out.Reset()

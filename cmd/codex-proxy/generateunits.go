@@ -11,22 +11,24 @@ import (
 
 	"codex-proxy/cmd/internal/dependency"
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/remote"
 	"codex-proxy/cmd/internal/requires"
 )
 
-func dependencyGenerateCommand() *cobra.Command {
+func generateUnitsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "dependency-generate DIR", Short: "make the units of the dependencies (systemd.generator(7))",
+		Use: "generate-units DIR", Short: "make the units of dependencies and remotes (systemd.generator(7))",
 		Long: `
 Writes into DIR, for each valid /etc/codex-proxy/dependencies/NAME.toml, the drop-in
-of codex-dependency@NAME.service, and the drop-ins of the units whose settings
-require dependencies. systemd runs it at boot and at daemon-reload, by
-/usr/lib/systemd/system-generators/codex-dependencies. It names each file with a
+of codex-dependency@NAME.service; for each valid /etc/codex-proxy/remotes/NAME.toml
+those of codex-remote@NAME.service and its socket; and the drop-ins of the units whose
+settings require dependencies. systemd runs it at boot and at daemon-reload, by
+/usr/lib/systemd/system-generators/codex-units. It names each file with a
 fault, which changes nothing for the others, on stderr and, if systemd runs it, in
 the kernel's log. The exit status is 0 all the same: the unit of the file fails.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			logFaults(c.ErrOrStderr(), errors.Join(dependency.Generate(paths.DependencySettings, args[0]),
-				requires.Generate(paths.Settings, args[0])))
+				remote.Generate(paths.RemoteSettings, args[0]), requires.Generate(paths.Settings, args[0])))
 			return nil
 		},
 	}
@@ -57,7 +59,7 @@ func logFaults(stderr io.Writer, faults error) {
 	lines := strings.Split(faults.Error(), "\n")
 	for _, line := range lines[:min(len(lines), mostFaults)] {
 		for _, out := range outs { // <4> is a warning (sd-daemon(3)); the kernel needs one write for each line
-			_, _ = fmt.Fprintf(out, "<4>codex-dependencies[%d]: %s\n", os.Getpid(), line[:min(len(line), longestFault)])
+			_, _ = fmt.Fprintf(out, "<4>codex-units[%d]: %s\n", os.Getpid(), line[:min(len(line), longestFault)])
 		}
 	}
 }

@@ -1,0 +1,12 @@
+package remote
+
+import "fmt"
+
+// misfit is the fault of a value.
+type misfit struct {
+	key, text string
+}
+
+func (m *misfit) Error() string { return m.key + ": " + m.text }
+
+func wrong(key, format string, args ...any) error { return &misfit{key, fmt.Sprintf(format, args...)} }

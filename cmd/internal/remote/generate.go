@@ -1,0 +1,36 @@
+package remote
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"codex-proxy/units"
+)
+
+// Generate writes the drop-ins into dir, systemd's directory of generated units, for each valid file of the directory
+// settings. A file with a fault has none: remote-prepare reports the fault. The error joins all faults.
+func Generate(settings, dir string) error {
+	names, err := Names(settings)
+	errs := []error{err}
+	for _, name := range names {
+		errs = append(errs, generate(filepath.Join(settings, name+".toml"), dir))
+	}
+	return errors.Join(errs...)
+}
+
+func generate(file, dir string) error {
+	s, err := Load(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(filepath.Join(dir, units.Remote(s.Name)+".d"), s.ServiceDropIn()),
+		write(filepath.Join(dir, units.RemoteSocket(s.Name)+".d"), s.SocketDropIn()))
+}
+
+func write(dir string, text []byte) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "50-settings.conf"), text, 0o644)
+}

@@ -1,0 +1,37 @@
+package remote
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// One file with a fault changes nothing for the others.
+func TestGenerate(t *testing.T) {
+	settings, dir := t.TempDir(), t.TempDir()
+	good, err := os.ReadFile("testdata/minimal.toml")
+	require.NoError(t, err)
+	for name, text := range map[string]string{
+		"first.toml": string(good), "bad.toml": "directry = 1\n", "Not_a_name.toml": string(good), "a.viewer.toml": string(good),
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(settings, name), []byte(text), 0o644))
+	}
+	err = Generate(settings, dir)
+	require.ErrorContains(t, err, `bad.toml:1: unknown key "directry" (did you mean "directory"?)`)
+	made, err := filepath.Glob(dir + "/*/*")
+	require.NoError(t, err)
+	assert.Equal(t, []string{
+		dir + "/codex-remote@first.service.d/50-settings.conf", dir + "/codex-remote@first.socket.d/50-settings.conf",
+	}, made)
+}
+
+func TestGenerateWithoutFiles(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, Generate(filepath.Join(dir, "none"), dir))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, entries)
+}

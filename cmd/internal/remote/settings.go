@@ -1,0 +1,222 @@
+// Package remote reads the files of remotes, /etc/codex-proxy/remotes/NAME.toml, and makes of each the drop-ins of its
+// units, codex-remote@NAME.service and codex-remote@NAME.socket. The files are the only truth: systemd runs the
+// generator (systemd.generator(7)) at boot and at every daemon-reload.
+package remote
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"codex-proxy/internal/strict"
+	"codex-proxy/units"
+)
+
+// maxFile bounds a file, in bytes.
+const maxFile = 64 << 10
+
+// Settings is the valid file of a remote. Each field is the key of its name; /usr/share/codex-proxy/remote.toml explains
+// the keys.
+type Settings struct {
+	Name        string // of the remote: the file's name without .toml
+	File        string
+	Hash        string // of the text of the file
+	Description string
+
+	Directory string  // codex's working directory
+	User      string  // empty: a user of its own
+	Group     string  // its members may attach; empty: root and User alone
+	Network   Network // of codex and its tools
+	Sandbox   Sandbox
+	Writable  []string // directories beside Directory
+
+	Memory, CPU string // of systemd.resource-control(5); empty: no limit
+	Tasks       int    // 0: systemd's default
+
+	IdleStop      time.Duration // 0: never
+	Continue      Continue
+	ContinueLimit int
+
+	Model     string
+	CodexPath string // empty: search for it
+	Provider  *Provider
+	Notify    []string // the command of [notify]; empty: none
+	Codex     map[string]any
+
+	lines strict.Lines
+}
+
+// Provider is the table [provider], an endpoint that speaks the OpenAI Responses API.
+type Provider struct {
+	Name    string
+	BaseURL string
+	Models  []string // its models beside Settings.Model
+	KeyFile string   // the file with the key, which root alone needs to read; empty: no key is sent
+	CAFile  string   // the certificate authorities; empty: the system's
+}
+
+// Network is the part of the network that codex and its tools reach.
+type Network string
+
+// The networks.
+const (
+	NoNetwork Network = "none"     // the model alone, through remote-exec
+	Loopback  Network = "loopback" // this machine
+	AllOfIt   Network = "all"
+)
+
+// Sandbox is what codex and its tools may write.
+type Sandbox string
+
+// The sandboxes. They hold for the unit: approvals open none of them.
+const (
+	ReadOnly       Sandbox = "read-only"
+	WorkspaceWrite Sandbox = "workspace-write"
+)
+
+// Continue is what becomes of a turn that the end of codex has cut.
+type Continue string
+
+// The ways to go on.
+const (
+	Always Continue = "always"
+	Ask    Continue = "ask"
+	Never  Continue = "never"
+)
+
+// raw is the file as it is written.
+type raw struct {
+	Description   string         `toml:"description"`
+	Directory     string         `toml:"directory"`
+	User          string         `toml:"user"`
+	Group         string         `toml:"group"`
+	Network       string         `toml:"network"`
+	Sandbox       string         `toml:"sandbox"`
+	Writable      []string       `toml:"writable"`
+	Memory        string         `toml:"memory"`
+	CPU           string         `toml:"cpu"`
+	Tasks         int            `toml:"tasks"`
+	IdleStop      duration       `toml:"idle_stop"`
+	Continue      string         `toml:"continue"`
+	ContinueLimit int            `toml:"continue_limit"`
+	Model         string         `toml:"model"`
+	CodexPath     string         `toml:"codex_path"`
+	Provider      *rawProvider   `toml:"provider"`
+	Notify        rawNotify      `toml:"notify"`
+	Codex         map[string]any `toml:"codex"`
+}
+
+type rawProvider struct {
+	Name    string   `toml:"name"`
+	BaseURL string   `toml:"base_url"`
+	Models  []string `toml:"models"`
+	KeyFile string   `toml:"key_file"`
+	CAFile  string   `toml:"ca_file"`
+}
+
+type rawNotify struct {
+	Command []string `toml:"command"`
+}
+
+func defaults() raw {
+	const halfAnHour, thrice = 30 * time.Minute, 3
+	return raw{
+		Network: string(AllOfIt), Sandbox: string(WorkspaceWrite), IdleStop: duration{halfAnHour},
+		Continue: string(Always), ContinueLimit: thrice,
+	}
+}
+
+// Load reads the file of a remote, which has the name of the file. The error is a *strict.Error, or joins several of
+// them: each names the file, the line, the key and the remedy.
+func Load(file string) (*Settings, error) {
+	text, err := read(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &strict.Error{File: file, Text: "there is no such file: `codex-proxy remotes add` makes one"}
+	case err != nil:
+		return nil, &strict.Error{File: file, Text: fmt.Sprintf("cannot read the file: %v", reason(err))}
+	}
+	return Parse(file, text)
+}
+
+// reason is the error without the path, which stands before it.
+func reason(err error) error {
+	var e *fs.PathError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// read opens no device and no pipe, which would block a boot.
+func read(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
+}
+
+// Parse is Load of a text that is the file's, or will be.
+func Parse(file string, text []byte) (*Settings, error) {
+	name, isTOML := strings.CutSuffix(filepath.Base(file), ".toml")
+	if err := units.ValidRemoteName(name); err != nil || !isTOML {
+		return nil, &strict.Error{File: file, Text: cmp.Or(err, errors.New("must be named NAME.toml")).Error()}
+	}
+	if len(text) > maxFile {
+		return nil, &strict.Error{File: file, Text: fmt.Sprintf("is longer than %d KiB", maxFile>>10)}
+	}
+	r := defaults()
+	if err := strict.Decode(file, text, &r); err != nil {
+		return nil, err
+	}
+	s := r.settings(name)
+	s.File, s.lines = file, strict.LinesOf(text)
+	sum := sha256.Sum256(text)
+	s.Hash = hex.EncodeToString(sum[:])
+	if err := s.check(); err != nil {
+		return nil, s.located(err)
+	}
+	return s, nil
+}
+
+func (r raw) settings(name string) *Settings {
+	return &Settings{
+		Name: name, Description: cmp.Or(r.Description, "remote "+name), Directory: r.Directory, User: r.User,
+		Group: r.Group, Network: Network(r.Network), Sandbox: Sandbox(r.Sandbox), Writable: r.Writable,
+		Memory: r.Memory, CPU: r.CPU, Tasks: r.Tasks, IdleStop: r.IdleStop.Duration, Continue: Continue(r.Continue),
+		ContinueLimit: r.ContinueLimit, Model: r.Model, CodexPath: r.CodexPath, Provider: (*Provider)(r.Provider),
+		Notify: r.Notify.Command, Codex: r.Codex,
+	}
+}
+
+// located gives the fault of a value its place in the file.
+func (s *Settings) located(err error) error {
+	var m *misfit
+	if !errors.As(err, &m) {
+		return err
+	}
+	return s.Fault(m.key, "%s", m.text)
+}
+
+// Fault is the error of a key whose value fits no longer, such as that of a directory that is gone.
+func (s *Settings) Fault(key, format string, args ...any) error {
+	line, _ := s.lines.Find(key)
+	return &strict.Error{File: s.File, Line: line, Text: key + ": " + fmt.Sprintf(format, args...)}
+}
