@@ -29,6 +29,13 @@ type Command struct {
 	// Files are open files that the command inherits, from descriptor 3 on.
 	Files []*os.File
 
+	// Attr, if not nil, are further attributes of the command's process. Exec sets the
+	// process group and the signal at our own end.
+	Attr *syscall.SysProcAttr
+	// Started, if not nil, is called once the process of the command exists. Its error
+	// ends the command.
+	Started func() error
+
 	// Ready decides when the command has started: all of its probes pass, one after
 	// another, Passes times in succession. Without a probe the command has started as
 	// soon as its process runs.
@@ -122,12 +129,17 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, stderr.file()
 	cmd.ExtraFiles = c.Files
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = c.attributes()
 	defer func() { _ = c.Relay.Close() }()
 	s := newSupervisor(n, logger, c)
 	if err := start(cmd, c.BlockTerm); err != nil {
 		stderr.close()
 		return 0, fmt.Errorf("cannot start %q: %w", c.Args[0], cause(err))
+	}
+	if err := c.started(); err != nil {
+		_, _ = cmd.Process.Kill(), cmd.Wait()
+		stderr.close()
+		return 0, err
 	}
 
 	s.kill = func() { s.killed.Store(true); _ = cmd.Process.Kill() }
@@ -182,6 +194,22 @@ func Exec(ctx context.Context, n *Notifier, logger *slog.Logger, c Command) (sys
 	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	s.exited(status)
 	return status, nil
+}
+
+func (c Command) attributes() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{}
+	if c.Attr != nil {
+		*attr = *c.Attr
+	}
+	attr.Setpgid, attr.Pdeathsig = true, syscall.SIGKILL
+	return attr
+}
+
+func (c Command) started() error {
+	if c.Started == nil {
+		return nil
+	}
+	return c.Started()
 }
 
 func (c Command) stopped(ctx context.Context) bool { return c.Stopped != nil && c.Stopped(ctx) }

@@ -1,0 +1,70 @@
+// Package fence runs codex in namespaces of its own: it, its tools, and the commands of people who attach, see no other
+// process of their user, no other remote, no credential and none of our sockets.
+//
+// The settings of a unit are not enough. Two remotes may have one user, for whom the files and processes of both are
+// alike, and a process outside of the fence has to keep what codex must not read. So the unit's main process starts
+// Init, which makes the fence from within and then starts codex. It needs what codex's own sandbox (bubblewrap) needs:
+// user namespaces that have no privilege outside.
+package fence
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// View is what codex and its tools see of the machine.
+type View struct {
+	// Hidden are directories that are empty within the fence. One that does not exist counts as hidden.
+	Hidden []string
+	// Shown are files and directories that stay visible within Hidden ones, at the same path.
+	Shown []string
+	// Covered are directories within Shown ones that are empty all the same.
+	Covered []string
+	// Offline gives codex a network namespace of its own, which has only the server that Listener returns.
+	Offline bool
+}
+
+// LenderPort stands in the arguments of the command for the port on 127.0.0.1 that Init listens on.
+const LenderPort = "{port}"
+
+// listenerFD is the descriptor of Init's end of the socket that passes the listener on: the first of the inherited files.
+const listenerFD = 3
+
+// Args is the command line that runs Init for the command args.
+func (v View) Args(program string, args []string) ([]string, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return append([]string{program, "remote-init", string(text), "--"}, args...), nil
+}
+
+// Attr are the attributes of the process of Init: the first one of its namespaces, with the rights in them until it has
+// made the fence.
+func (v View) Attr() *syscall.SysProcAttr {
+	flags := uintptr(unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC)
+	if v.Offline {
+		flags |= unix.CLONE_NEWNET
+	}
+	uid, gid := os.Getuid(), os.Getgid()
+	return &syscall.SysProcAttr{
+		Cloneflags:  flags,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN},
+	}
+}
+
+// Keep makes the memory and the open files of this process unreadable for other processes of its user (ptrace(2),
+// "Ptrace access mode checking"). A process that is to start Init does that afterwards: else it could not write the
+// mappings of the new user namespace.
+func Keep() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("cannot protect this process from others of its user: %w", err)
+	}
+	return nil
+}
