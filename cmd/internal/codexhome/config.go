@@ -73,6 +73,9 @@ var older = map[string]settings{"agents": {"features": settings{"multi_agent": f
 // base is the configuration before the [codex] table is merged over it. catalogue is the path of the model
 // catalogue, or empty; keyFile that of the provider's key.
 func (w *Worker) base(catalogue, keyFile string) settings {
+	if w.remote != nil {
+		return w.remote.settings(catalogue)
+	}
 	c := always()
 	if w.Mode == Plain {
 		merge(c, bare())

@@ -70,13 +70,15 @@ func (w *Worker) explain(r *refusal, configFile, key, version string) error {
 	if key == "" {
 		return &Problem{File: w.File, Text: detail}
 	}
-	text := fmt.Sprintf("codex %s does not take the setting %q that the worker needs: %s", version, key, r.Detail)
-	return w.problem(ownKey(key), text, "use another version of codex")
+	text := fmt.Sprintf("codex %s does not take the setting %q that it needs: %s", version, key, r.Detail)
+	return w.problem(w.ownKey(key), text, "use another version of codex")
 }
 
 // ownKey is the key of the worker file that causes a generated key.
-func ownKey(key string) string {
+func (w *Worker) ownKey(key string) string {
 	switch {
+	case w.remote != nil && strings.HasPrefix(key, "sandbox"):
+		return "sandbox"
 	case strings.HasPrefix(key, "model_provider"):
 		return "provider"
 	case key == "model":

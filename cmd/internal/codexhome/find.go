@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-const installHint = "install it with `npm install -g @openai/codex`, or set codex_path in the worker file"
+const installHint = "install it with `npm install -g @openai/codex`, or set codex_path in its file"
 
 // target is the npm package's name of this machine: the platform package, and the directory in it.
 var target = map[string][2]string{

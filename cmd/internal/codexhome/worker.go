@@ -38,6 +38,7 @@ type Worker struct {
 	Extra     map[string]any // the [codex] table
 	Requires  requires.Settings
 	sandbox   *sandbox // of the tools; nil: codex runs none
+	remote    *Remote  // Attended only
 	lines     strict.Lines
 }
 

@@ -51,7 +51,7 @@ type Settings struct {
 	Notify    []string // the command of [notify]; empty: none
 	Codex     map[string]any
 
-	lines strict.Lines
+	Lines strict.Lines // of the file
 }
 
 // Provider is the table [provider], an endpoint that speaks the OpenAI Responses API.
@@ -187,7 +187,7 @@ func Parse(file string, text []byte) (*Settings, error) {
 		return nil, err
 	}
 	s := r.settings(name)
-	s.File, s.lines = file, strict.LinesOf(text)
+	s.File, s.Lines = file, strict.LinesOf(text)
 	sum := sha256.Sum256(text)
 	s.Hash = hex.EncodeToString(sum[:])
 	if err := s.check(); err != nil {
@@ -217,6 +217,6 @@ func (s *Settings) located(err error) error {
 
 // Fault is the error of a key whose value fits no longer, such as that of a directory that is gone.
 func (s *Settings) Fault(key, format string, args ...any) error {
-	line, _ := s.lines.Find(key)
+	line, _ := s.Lines.Find(key)
 	return &strict.Error{File: s.File, Line: line, Text: key + ": " + fmt.Sprintf(format, args...)}
 }

@@ -103,7 +103,7 @@ func TestTemplate(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, s.Hash, all.Hash)
 	for _, same := range []*Settings{s, all} {
-		same.Hash, same.lines = "", s.lines
+		same.Hash, same.Lines = "", s.Lines
 	}
 	all.Writable, all.Notify, all.Provider.Models = nil, nil, nil
 	assert.Equal(t, s, all)

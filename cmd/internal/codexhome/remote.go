@@ -1,0 +1,96 @@
+package codexhome
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"codex-proxy/internal/strict"
+)
+
+// Attended is the mode of a codex that people attach to: it asks them, keeps their threads, and repeats its own
+// requests. No worker file has it.
+const Attended Mode = "attended"
+
+// Remote is what the home of a remote is made of.
+type Remote struct {
+	File      string // of the remote
+	Text      []byte // of the file, or a hash of it
+	Lines     strict.Lines
+	CodexPath string // empty: search for it
+	Model     string
+	Models    []string // further ones
+	Provider  string   // its name
+	BaseURL   string   // of the server that lends its key, as codex reaches it
+	KeyName   string   // the variable with the key for that server
+	Directory string
+	Write     bool // the tools may write to Directory and Writable
+	Writable  []string
+	Extra     map[string]any // the [codex] table
+}
+
+// PrepareRemote makes the home of a remote ready for codex. Runtime/codex becomes a link to the program to run, and
+// Runtime/workspace one to Directory. Errors are those of Prepare.
+func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
+	if err := h.checkOwner(); err != nil {
+		return err
+	}
+	w := r.worker()
+	program, err := findCodex(w, h.SearchPath, npmPrefixes)
+	if err == nil {
+		inputs := h.inputs(r.Text, program, r.Directory)
+		if !h.fresh(inputs) {
+			err = h.renew(ctx, w, codex{path: program, home: h.Dir, dir: r.Directory, limit: runLimit}, inputs)
+		}
+	}
+	if err != nil {
+		if gone := removeFiles(h.stampFile(), h.configFile()); gone != nil {
+			return fmt.Errorf("%w (and %w)", err, gone)
+		}
+		return err
+	}
+	if err := os.MkdirAll(h.Runtime, 0o700); err != nil {
+		return fmt.Errorf("cannot make the runtime directory: %w", err)
+	}
+	if err := link(r.Directory, filepath.Join(h.Runtime, "workspace")); err != nil {
+		return err
+	}
+	return link(program, filepath.Join(h.Runtime, "codex"))
+}
+
+func (r Remote) worker() *Worker {
+	return &Worker{
+		File: r.File, Mode: Attended, CodexPath: r.CodexPath, Model: r.Model, Extra: r.Extra, lines: r.Lines,
+		Provider: &Provider{Name: r.Provider, BaseURL: r.BaseURL, Models: r.Models}, remote: &r,
+	}
+}
+
+// settings are the configuration of codex before the [codex] table is merged over it.
+func (r *Remote) settings(catalogue string) settings {
+	c := settings{
+		"approval_policy":             "on-request",
+		"sandbox_mode":                "read-only",
+		"cli_auth_credentials_store":  "file",
+		"check_for_update_on_startup": false,
+		"thread_unload_delay_secs":    0, // of threads that neither run nor wait
+		"analytics":                   settings{"enabled": false},
+		"feedback":                    settings{"enabled": false},
+		// The operator has named the directory.
+		"projects":                 settings{r.Directory: settings{"trust_level": "trusted"}},
+		"shell_environment_policy": settings{"exclude": []any{"CODEX_REMOTE_*", "CODEX_HOME", "INVOCATION_ID"}},
+		"model":                    r.Model,
+		"model_catalog_json":       catalogue,
+		"model_provider":           r.Provider,
+		"model_providers": settings{r.Provider: settings{
+			"name": r.Provider, "base_url": r.BaseURL, "wire_api": "responses", "env_key": r.KeyName,
+			"requires_openai_auth": false, "supports_websockets": false,
+		}},
+	}
+	if r.Write {
+		c["sandbox_mode"] = "workspace-write"
+		c["sandbox_workspace_write"] = settings{"writable_roots": slices.Clone(r.Writable)}
+	}
+	return c
+}
