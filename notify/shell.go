@@ -16,8 +16,13 @@ const outputLimit = 512
 // line exits with 0, and else the exit status and the beginning of its output. At the
 // end of ctx it kills the whole process group.
 func Shell(ctx context.Context, line string) error {
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line)
-	cmd.Env = CommandEnv(os.Environ())
+	return Run(ctx, []string{"/bin/sh", "-c", line})
+}
+
+// Run is Shell for a program and its arguments, with variables beside those of this process.
+func Run(ctx context.Context, args []string, env ...string) error {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env = append(CommandEnv(os.Environ()), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var output headWriter

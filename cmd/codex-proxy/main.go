@@ -33,7 +33,8 @@ func commands() []cli.Group {
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			serveCommand(), workerWaitCommand(), workerPrepareCommand(), generateUnitsCommand(),
-			dependencyBoundCommand(), dependencyPrepareCommand(), fetchCommand(), fetchPrepareCommand(),
+			dependencyBoundCommand(), dependencyPrepareCommand(), remoteWaitCommand(), remotePrepareCommand(),
+			remoteExecCommand(), remoteInitCommand(), fetchCommand(), fetchPrepareCommand(),
 			sendTracesCommand(), tracesPrepareCommand(), launchCommand(), notifyExecCommand(),
 			lockExecCommand(), appServerCommand(),
 		}},

@@ -24,6 +24,9 @@ type View struct {
 	Shown []string
 	// Covered are directories within Shown ones that are empty all the same.
 	Covered []string
+	// Dir is the working directory of the command. That of this process lies outside of the fence, and so does all
+	// that a path from it reaches.
+	Dir string
 	// Offline gives codex a network namespace of its own, which has only the server that Listener returns.
 	Offline bool
 }

@@ -94,6 +94,7 @@ func newBed(t *testing.T) bed {
 	require.NoError(t, exec.Command("chown", "-R", fmt.Sprint(someone), dir).Run())
 	return bed{dir, View{
 		Hidden: []string{filepath.Join(dir, "secret"), filepath.Join(dir, "none")},
+		Dir:    filepath.Join(dir, "secret/own"),
 		Shown:  []string{filepath.Join(dir, "secret/own")}, Covered: []string{filepath.Join(dir, "secret/own/covered")},
 	}}
 }
@@ -106,7 +107,7 @@ func (b bed) command(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"keeper", string(text)}, args...)...)
-	cmd.Env, cmd.Dir = append(os.Environ(), "OURS=SECRET", "GORACE=atexit_sleep_ms=0"), b.dir
+	cmd.Env, cmd.Dir = append(os.Environ(), "OURS=SECRET", "GORACE=atexit_sleep_ms=0"), b.view.Dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: someone, Gid: someone}}
 	return cmd
 }
@@ -133,6 +134,7 @@ func TestHidden(t *testing.T) {
 	for name, script := range map[string]string{
 		"a file":             `cat $1/secret/other`,
 		"another way":        `cat $1/secret/own/../other`,
+		"from where it is":   `pwd -P | grep -v secret/own; cat ../other ../../secret/other`,
 		"the ledger":         `cat $1/secret/own/covered/*`,
 		"its environment":    `cat /proc/$2/environ`,
 		"its root":           `cat /proc/$2/root$1/secret/other`,

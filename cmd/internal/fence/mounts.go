@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// make changes the mounts of this process, which is the first one of its namespaces.
+// mount changes the mounts of this process, which is the first one of its namespaces, and its working directory.
 func (v View) mount() error {
 	// What the machine mounts later appears here, too; nothing of here appears there.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
@@ -43,6 +43,9 @@ func (v View) mount() error {
 		if err := empty(dir, nil); err != nil {
 			return err
 		}
+	}
+	if err := os.Chdir(v.Dir); err != nil {
+		return fmt.Errorf("cannot enter the directory of the work: %w", err)
 	}
 	return nil
 }

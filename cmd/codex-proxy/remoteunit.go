@@ -1,0 +1,96 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/cmd/internal/fence"
+	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/prepare"
+	"codex-proxy/cmd/internal/remoteexec"
+	"codex-proxy/notify"
+	"codex-proxy/units"
+)
+
+func remoteWaitCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remote-wait NAME",
+		Short: "wait for the rest of a remote's restart delay (codex-remote@.service)",
+		Long: `
+Waits, where systemd has no growing restart delays (before 254), for what is left of
+the delay, as worker-wait does. It is the first ExecStartPre of
+codex-remote@NAME.service, and runs as root.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return prepare.RemoteWait(c.Context(), args[0], c.ErrOrStderr())
+		},
+	}
+}
+
+func remotePrepareCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "remote-prepare NAME", Short: "write a remote's codex configuration (codex-remote@.service)",
+		Long: `
+Makes the CODEX_HOME of the remote NAME from /etc/codex-proxy/remotes/NAME.toml, has
+codex check it, and links RUNTIME_DIRECTORY/codex to the program to run and
+RUNTIME_DIRECTORY/workspace to its directory. It is ExecStartPre of
+codex-remote@NAME.service and takes its directories from systemd: STATE_DIRECTORY and
+RUNTIME_DIRECTORY. A fault is left to remote-exec, which reports it.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return prepare.Remote(c.Context(), args[0], c.ErrOrStderr())
+		},
+	}
+}
+
+func remoteExecCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "remote-exec NAME", Short: "run and keep the codex of a remote (codex-remote@.service)",
+		Long: `
+Runs the codex of the remote NAME in namespaces of its own, as the main process of
+codex-remote@NAME.service. It lends codex the provider's key, which it reads from
+standard input, continues the turns that an end of codex has cut, and passes the
+people on to codex who connect to the unit's sockets, with the requests that they may
+make. The exit status is that of codex; 150 after a time without people and turns; 78
+for a fault of the file.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := units.ValidRemoteName(args[0]); err != nil {
+				return cli.Exit(cli.Usage, err)
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			u := &remoteexec.Unit{
+				Name: args[0], Version: versionString(), Key: os.Stdin, Program: self, Stderr: c.ErrOrStderr(),
+				File: filepath.Join(cmp.Or(os.Getenv("CONFIGURATION_DIRECTORY"), paths.Settings), "remotes",
+					args[0]+".toml"),
+				Home: os.Getenv("CODEX_HOME"), Runtime: os.Getenv("RUNTIME_DIRECTORY"),
+			}
+			if u.Home == "" || u.Runtime == "" {
+				return errors.New("CODEX_HOME and RUNTIME_DIRECTORY are not set: this is a command of " +
+					"codex-remote@.service; `systemctl start codex-remote@" + args[0] + "`")
+			}
+			return u.Run(c.Context())
+		},
+	}
+}
+
+func remoteInitCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "remote-init VIEW -- COMMAND...", Short: "run the codex of a remote within its fence (remote-exec)",
+		Long: `
+Is the first process of the namespaces that remote-exec starts codex in: it hides there
+what is of others, drops its rights, and runs COMMAND, with which it ends.`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			status, err := fence.Init(args[0], args[1:])
+			if err != nil {
+				return cli.Exit(notify.ExitExec, err)
+			}
+			return cli.Exit(status, nil)
+		},
+	}
+}

@@ -1,0 +1,159 @@
+package prepare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/refusal"
+	"codex-proxy/cmd/internal/remote"
+	"codex-proxy/internal/strict"
+	"codex-proxy/notify"
+	"codex-proxy/units"
+)
+
+const (
+	// RemoteRefusal is the file in the unit's RuntimeDirectory by which remote-prepare refuses a start: the exit status
+	// for remote-exec, and the reason.
+	RemoteRefusal = "refused/start"
+	// LenderURL is where codex reaches the server that lends the provider's key; remote-exec puts the port into it.
+	LenderURL = "http://127.0.0.1"
+	// LenderKey is the variable with the token for that server.
+	LenderKey = "CODEX_REMOTE_TOKEN"
+	// KeeperDir is a directory in the home: that of the ledger, which codex cannot see.
+	KeeperDir = "keeper"
+)
+
+// RemoteWait is `codex-proxy remote-wait`: it waits for the rest of the remote's restart delay.
+func RemoteWait(ctx context.Context, name string, stderr io.Writer) error {
+	if err := units.ValidRemoteName(name); err != nil {
+		return cli.Exit(cli.Usage, err)
+	}
+	return await(ctx, units.Remote(name), newLogger(stderr), func() error { return markStopped(runtimeDir()) })
+}
+
+// Remote is `codex-proxy remote-prepare`. A fault leaves its reason to remote-exec, and the exit status is 0: systemd
+// restarts a unit whose ExecStartPre= fails, which mends no file.
+func Remote(ctx context.Context, name string, stderr io.Writer) error {
+	if err := units.ValidRemoteName(name); err != nil {
+		return cli.Exit(cli.Usage, err)
+	}
+	runtime := runtimeDir()
+	if _, err := os.Lstat(filepath.Join(runtime, stoppedName)); err == nil {
+		return nil
+	}
+	notifier, err := notify.FromEnv(slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo)))
+	if err != nil {
+		return err
+	}
+	notifier.Status("Starting: the configuration is written and checked")
+	home, err := remoteHome(name, func(line string) {
+		fmt.Fprintf(stderr, "codex-remote@%s: %s\n", name, strings.Join(strings.Fields(line), " "))
+	})
+	if err != nil {
+		return err
+	}
+	settings, err := remote.Load(home.File)
+	if err == nil {
+		err = prepareRemote(ctx, settings, home)
+	}
+	if err == nil {
+		return nil
+	}
+	return refusal.Write(filepath.Join(runtime, RemoteRefusal), fmt.Sprintf("%d %v", remoteStatus(err), err))
+}
+
+// remoteStatus is prepareStatus, with the faults of the file.
+func remoteStatus(err error) int {
+	var fault *strict.Error
+	if errors.As(err, &fault) {
+		return cli.Config
+	}
+	return prepareStatus(err)
+}
+
+func remoteHome(name string, note func(string)) (*codexhome.Home, error) {
+	home := &codexhome.Home{
+		Worker: name, File: filepath.Join(paths.RemoteSettings, name+".toml"), Dir: first(os.Getenv("STATE_DIRECTORY")),
+		Runtime: runtimeDir(), SearchPath: os.Getenv("PATH"), Note: note,
+	}
+	if dir := first(os.Getenv("CONFIGURATION_DIRECTORY")); dir != "" {
+		home.File = filepath.Join(dir, "remotes", name+".toml")
+	}
+	if home.Dir == "" || home.Runtime == "" {
+		return nil, &codexhome.Problem{Text: "STATE_DIRECTORY and RUNTIME_DIRECTORY are not set",
+			Hint: "remote-prepare is run by codex-remote@.service, `systemctl start codex-remote@" + name + "`"}
+	}
+	return home, nil
+}
+
+func prepareRemote(ctx context.Context, s *remote.Settings, home *codexhome.Home) error {
+	if os.Getenv(remote.HashVariable) != s.Hash {
+		return &codexhome.Problem{File: s.File, Text: "systemd has not read the file since its last change",
+			Hint: "systemctl daemon-reload, then start again"}
+	}
+	for _, dir := range s.Directories() {
+		if err := usable(s, dir); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{"home", KeeperDir} {
+		if err := os.Mkdir(filepath.Join(home.Dir, dir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("cannot make the home: %w", err)
+		}
+	}
+	return home.PrepareRemote(ctx, codexhome.Remote{
+		File: s.File, Text: []byte(s.Hash), Lines: s.Lines, CodexPath: s.CodexPath, Model: s.Model,
+		Models: s.Provider.Models, Provider: s.Provider.Name, BaseURL: LenderURL, KeyName: LenderKey,
+		Directory: s.Directory, Write: s.Sandbox == remote.WorkspaceWrite, Writable: s.Writable, Extra: s.Codex,
+	})
+}
+
+// usable is the fault of a directory that the user of the remote cannot work in.
+func usable(s *remote.Settings, dir string) error {
+	key := "writable"
+	if dir == s.Directory {
+		key = "directory"
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s.Fault(key, "there is no directory %s: make it, or name another one", dir)
+	case errors.Is(err, fs.ErrPermission):
+		return s.Fault(key, "the user %s may not enter a directory above %s: give it search permission there", self(), dir)
+	case err != nil:
+		return s.Fault(key, "%v", err)
+	case !info.IsDir():
+		return s.Fault(key, "%s is not a directory: name one", dir)
+	}
+	need, what := uint32(unix.R_OK|unix.X_OK), "read"
+	if s.Sandbox == remote.WorkspaceWrite {
+		need, what = need|unix.W_OK, "write to"
+	}
+	if err := unix.Faccessat(unix.AT_FDCWD, dir, need, unix.AT_EACCESS); err != nil {
+		return s.Fault(key, "the user %s may not %s %s (%v): give it the permission, name another `user`, or set "+
+			"sandbox = \"read-only\"", self(), what, dir, err)
+	}
+	return nil
+}
+
+// self is our user, by its name if it has one here.
+func self() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return fmt.Sprint(os.Geteuid())
+}

@@ -1,0 +1,234 @@
+// Package remoteexec is `codex-proxy remote-exec`, the main process of codex-remote@.service: it runs codex within a
+// fence, keeps it, and lets people in.
+package remoteexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/cmd/internal/fence"
+	"codex-proxy/cmd/internal/journal"
+	"codex-proxy/cmd/internal/lender"
+	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/prepare"
+	"codex-proxy/cmd/internal/refusal"
+	"codex-proxy/cmd/internal/remote"
+	"codex-proxy/notify"
+	"codex-proxy/proxy/remotes"
+)
+
+const (
+	// ExitResting is the exit status of a remote that has stopped because nobody uses it. The unit names it in
+	// RestartPreventExitStatus= and SuccessExitStatus=. systemd.exec(5) leaves 150 to 199 to applications.
+	ExitResting = 150
+	// stopTimeout bounds the end of codex, which has no bound of its own: what is cut goes on at the next start.
+	stopTimeout = 5 * time.Second
+	// relayLimit is the number of connections of people, with what their clients open besides.
+	relayLimit = 64
+)
+
+// Unit is what systemd gives the main process of a remote's unit.
+type Unit struct {
+	Name    string
+	Version string // of this program
+	File    string // of the remote
+	Home    string // CODEX_HOME
+	Runtime string // the RuntimeDirectory
+	Key     *os.File
+	Program string // this one
+	Stderr  io.Writer
+
+	logger *slog.Logger
+	tasks  sync.WaitGroup
+}
+
+// Run runs codex until it ends, and returns an error with the exit status. If a signal has killed codex, Run does not
+// return: the process dies of the same signal. Run handles the stop signals itself.
+func (u *Unit) Run(ctx context.Context) error {
+	u.logger = slog.New(journal.NewHandler(journal.Proxy, u.Stderr, slog.LevelInfo))
+	notifier, err := notify.FromEnv(u.logger)
+	if err != nil {
+		return err
+	}
+	settings, err := u.settings()
+	if err != nil {
+		notifier.Status("Not started: " + strings.Join(strings.Fields(err.Error()), " "))
+		return err
+	}
+	err = u.run(ctx, notifier, settings)
+	if err != nil && !cli.HasStatus(err) {
+		notifier.Status("Not started: " + err.Error())
+		return cli.Exit(notify.ExitExec, err)
+	}
+	return err
+}
+
+// settings are those of the file, unless remote-prepare has refused the start.
+func (u *Unit) settings() (*remote.Settings, error) {
+	refused, err := refusal.Read(filepath.Join(u.Runtime, prepare.RemoteRefusal))
+	if err != nil {
+		return nil, err
+	}
+	if refused != "" {
+		status, reason, _ := strings.Cut(refused, " ")
+		n, err := strconv.Atoi(status)
+		if err != nil {
+			n = cli.Failure
+		}
+		return nil, cli.Exit(n, errors.New(reason))
+	}
+	s, err := remote.Load(u.File)
+	if err != nil {
+		return nil, cli.Exit(cli.Config, err)
+	}
+	return s, nil
+}
+
+func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Settings) error {
+	key, err := u.key(s)
+	if err != nil {
+		return cli.Exit(cli.Config, err)
+	}
+	lend, err := lender.New(s.Provider.BaseURL, key, s.Provider.CAFile, u.logger)
+	if err != nil {
+		return cli.Exit(cli.Config, s.Fault("provider.ca_file", "%v", err))
+	}
+	passage, err := fence.NewPassage()
+	if err != nil {
+		return err
+	}
+	socket, err := newSocket(filepath.Join(u.Runtime, "app-server.sock"))
+	if err != nil {
+		return err
+	}
+	keeper, err := remotes.New(u.options(s, socket.Path()))
+	if err != nil {
+		return err
+	}
+	relay, err := u.relay(keeper, socket.Path())
+	if err != nil {
+		return cli.Exit(cli.Usage, err)
+	}
+	view := u.view(s)
+	args, err := view.Args(u.Program, u.codex(s))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.Setenv(prepare.LenderKey, lend.Token), os.Unsetenv(remote.HashVariable)); err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer func() { stop(); u.tasks.Wait() }()
+	status, err := notify.Exec(ctx, notifier, u.logger, notify.Command{
+		Args: args, Attr: view.Attr(), Files: []*os.File{passage.Theirs},
+		Started: func() error {
+			u.serve(serving, passage, lend, socket, keeper)
+			return errors.Join(passage.Theirs.Close(), fence.Keep())
+		},
+		Ready: []notify.Probe{keeper.Open}, Alive: keeper.Alive, Rest: keeper.Resting(), StopTimeout: stopTimeout,
+		Stderr:       journal.NewTracing(u.Stderr, func(string) string { return "" }),
+		MemoryEvents: notify.MemoryEvents(), Relay: relay,
+	})
+	if err != nil {
+		return err
+	}
+	return end(status, keeper)
+}
+
+// serve starts what runs beside codex.
+func (u *Unit) serve(ctx context.Context, passage *fence.Passage, lend *lender.Lender, socket *socket,
+	keeper *remotes.Keeper) {
+	u.tasks.Go(func() {
+		listener, err := passage.Listener()
+		if err == nil {
+			err = lend.Run(ctx, listener)
+		}
+		if err != nil && ctx.Err() == nil {
+			u.logger.Error("the provider's key is not lent", "error", err)
+		}
+	})
+	u.tasks.Go(func() {
+		if err := socket.await(ctx); err != nil {
+			u.logger.Error("codex's socket cannot be opened", "error", err)
+			return
+		}
+		_ = keeper.Run(ctx) // returns with ctx
+	})
+}
+
+// key reads the provider's key from standard input, which codex then does not have.
+func (u *Unit) key(s *remote.Settings) (key string, err error) {
+	if s.Provider.KeyFile != "" {
+		if key, err = lender.ReadKey(u.Key); err != nil {
+			return "", s.Fault("provider.key_file", "%s: %v", s.Provider.KeyFile, err)
+		}
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return "", err
+	}
+	defer null.Close()
+	return key, unix.Dup3(int(null.Fd()), int(u.Key.Fd()), 0)
+}
+
+// codex is its command line.
+func (u *Unit) codex(s *remote.Settings) []string {
+	lender := fmt.Sprintf("model_providers.%s.base_url=%q", s.Provider.Name, prepare.LenderURL+":"+fence.LenderPort)
+	return []string{filepath.Join(u.Runtime, "codex"), "app-server", "--strict-config", "-c", lender,
+		"--listen", "unix://" + filepath.Join(u.Runtime, "app-server.sock")}
+}
+
+// hidden are the directories of others, and those with what codex-proxy or systemd keeps for others.
+var hidden = []string{"/home", "/root", "/run/user", "/run/credentials", paths.RemoteSockets, paths.RemoteRuntimeDirs,
+	paths.WorkerSockets, "/run/codex-worker", paths.DependencyRuntimeDirs, "/run/dbus", paths.RemoteHomes,
+	"/var/lib/private", paths.StateDir, paths.WorkerHomes, paths.DependencyStates, paths.Settings, "/etc/systemd"}
+
+func (u *Unit) view(s *remote.Settings) fence.View {
+	return fence.View{
+		Hidden: hidden, Shown: append([]string{u.Home, u.Runtime}, s.Directories()...),
+		Covered: []string{filepath.Join(u.Home, prepare.KeeperDir)}, Dir: s.Directory,
+		Offline: s.Network == remote.NoNetwork,
+	}
+}
+
+// relay serves people on the inherited sockets, once codex is ready.
+func (u *Unit) relay(_ *remotes.Keeper, target string) (*notify.Relay, error) {
+	sockets, err := notify.Inherited()
+	if err != nil {
+		return nil, err
+	}
+	listeners, err := sockets.Listeners(paths.RemoteSocketName)
+	if err != nil {
+		return nil, err
+	}
+	return &notify.Relay{Listeners: listeners, Target: target, Limit: relayLimit}, nil
+}
+
+// end is the exit status of codex, as Init passes it on.
+func end(status syscall.WaitStatus, keeper *remotes.Keeper) error {
+	const signalled = 128
+	if n := status.ExitStatus(); n > signalled {
+		status = syscall.WaitStatus(n - signalled)
+	}
+	select {
+	case <-keeper.Resting():
+		if status.Exited() && status.ExitStatus() == 0 || status.Signaled() && status.Signal() == syscall.SIGHUP {
+			return cli.Exit(ExitResting, nil)
+		}
+	default:
+	}
+	return cli.Exit(notify.Exit(status), nil)
+}

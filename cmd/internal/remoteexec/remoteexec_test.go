@@ -1,0 +1,93 @@
+package remoteexec
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A turn runs by a key that neither codex nor a command of a person can find.
+func TestTurnByALentKey(t *testing.T) {
+	for _, network := range []string{"all", "none"} {
+		t.Run(network, func(t *testing.T) {
+			b := newBed(t, fmt.Sprintf("network = %q", network))
+			b.start()
+			require.NoError(t, b.models.Script("text hello"))
+			c := b.attach()
+			assert.Equal(t, "hello", c.turn("hi"))
+			assert.Equal(t, "Bearer "+secret, b.sent.last())
+			assert.Empty(t, c.shell(`grep -rsl 'sk-SECRE[T]' /proc/[0-9]*/environ /proc/[0-9]*/cmdline "$1/home" "$1/run"`,
+				b.dir))
+			assert.Contains(t, c.shell(`cat "$1"`, b.dir+"/key"), "Permission denied")
+			assert.Equal(t, "ok", c.shell(`cat /proc/self/fd/0; touch made && echo ok`))
+			assert.FileExists(t, b.dir+"/work/made")
+		})
+	}
+}
+
+// No path leads to codex's socket but that of the people.
+func TestSocketHasNoName(t *testing.T) {
+	b := newBed(t, "")
+	b.start()
+	c := b.attach()
+	found := c.shell(`find "$1/run" /tmp/codex-daemon-* "$1/home" -type s -o -name app-server.sock`, b.dir)
+	assert.NotContains(t, found, "app-server.sock")
+	assert.NotRegexp(t, `(?m)^/tmp/codex-daemon`, found)
+	assert.Empty(t, c.shell(`ls "$1/home/keeper"`, b.dir), "the ledger")
+}
+
+// A fault of the file is the status of the unit, and ends it for good.
+func TestFaultsOfTheFile(t *testing.T) {
+	for text, want := range map[string]string{
+		"directry = \"x\"":            `build.toml:4: unknown key "directry"`,
+		"writable = [\"/nowhere\"]":   `writable: there is no directory /nowhere: make it`,
+		"user = \"root\"":             `user: a remote does not run as root`,
+		"[codex]\nnot_a_key = 1\n[x]": `unknown key "x"`,
+	} {
+		b := newBed(t, text)
+		b.prepare()
+		b.run()
+		assert.Contains(t, b.until("Not started"), want)
+		<-b.ended
+		assert.Equal(t, 78, b.cmd.ProcessState.ExitCode(), text)
+	}
+}
+
+func TestDirectoryOfAnother(t *testing.T) {
+	b := newBed(t, "")
+	require.NoError(t, os.Chown(b.dir+"/work", 0, 0))
+	require.NoError(t, os.Chmod(b.dir+"/work", 0o755))
+	b.prepare()
+	b.run()
+	assert.Contains(t, b.until("Not started"), fmt.Sprintf("directory: the user %d may not write to %s/work", someone, b.dir))
+	<-b.ended
+}
+
+// The end of codex by a signal is that of the unit.
+func TestKilledCodex(t *testing.T) {
+	b := newBed(t, "")
+	b.start()
+	c := b.attach()
+	var r struct{}
+	_ = c.Call(b.bound(), "command/exec", map[string]any{"command": []string{"/bin/sh", "-c", "kill -9 $PPID"},
+		"sandboxPolicy": map[string]any{"type": "dangerFullAccess"}}, &r)
+	<-b.ended
+	assert.Equal(t, syscall.SIGKILL, b.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
+}
+
+// Nobody is attached, and nothing runs: the status is the one after which systemd does not restart.
+func TestIdleStop(t *testing.T) {
+	b := newBed(t, "idle_stop = \"10s\"")
+	b.start()
+	<-b.ended
+	assert.Equal(t, ExitResting, b.cmd.ProcessState.ExitCode())
+	unit, err := os.ReadFile("../../../packaging/systemd/codex-remote@.service")
+	require.NoError(t, err)
+	for _, key := range []string{"SuccessExitStatus", "RestartPreventExitStatus"} {
+		assert.Contains(t, string(unit), fmt.Sprintf("\n%s=%d", key, ExitResting))
+	}
+}

@@ -1,0 +1,90 @@
+package remoteexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// socket is that of codex, which loses its name as soon as it is there: so no tool, and no command of a person who
+// attaches, finds a way to codex that leads round the gate. A process connects to it by a descriptor, with O_PATH
+// (open(2)), that it has from the time before.
+type socket struct {
+	name string
+	file *os.File
+}
+
+// lookPause is the time between two looks for the socket, which codex makes some 50 ms after its start.
+const lookPause = 5 * time.Millisecond
+
+// newSocket reserves a descriptor for the socket that codex makes at name. Until then it is that of a directory, and a
+// connect(2) to it is refused.
+func newSocket(name string) (*socket, error) {
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot remove the socket of an earlier codex: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Dir(name), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &socket{name, file}, nil
+}
+
+// Path is where this process, and no other one, connects to codex.
+func (s *socket) Path() string { return fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()) }
+
+// await waits for codex's socket, opens it and takes its names away: the one that codex was given and, as that is a
+// link since codex 0.141, the one that it leads to. Its error is not about the end of ctx.
+func (s *socket) await(ctx context.Context) error {
+	tick := time.NewTicker(lookPause)
+	defer tick.Stop()
+	for {
+		target, err := filepath.EvalSymlinks(s.name)
+		if err == nil {
+			err = s.take(target)
+		}
+		if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNoSocket) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+var errNoSocket = errors.New("it is not a socket")
+
+func (s *socket) take(target string) error {
+	fd, err := unix.Open(target, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return errNoSocket
+	}
+	if err := unix.Dup3(fd, int(s.file.Fd()), unix.O_CLOEXEC); err != nil {
+		return err
+	}
+	return errors.Join(os.Remove(target), removed(s.name))
+}
+
+// removed removes a file that may be gone.
+func removed(name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
