@@ -14,6 +14,7 @@ import (
 	"codex-proxy/cmd/internal/prepare"
 	"codex-proxy/cmd/internal/remoteexec"
 	"codex-proxy/notify"
+	"codex-proxy/proxy/remotes/gate"
 	"codex-proxy/units"
 )
 
@@ -66,6 +67,7 @@ for a fault of the file.`,
 			}
 			u := &remoteexec.Unit{
 				Name: args[0], Version: versionString(), Key: os.Stdin, Program: self, Stderr: c.ErrOrStderr(),
+				Cgroup: gate.Cgroup(),
 				File: filepath.Join(cmp.Or(os.Getenv("CONFIGURATION_DIRECTORY"), paths.Settings), "remotes",
 					args[0]+".toml"),
 				Home: os.Getenv("CODEX_HOME"), Runtime: os.Getenv("RUNTIME_DIRECTORY"),

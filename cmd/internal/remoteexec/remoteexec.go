@@ -49,6 +49,7 @@ type Unit struct {
 	Runtime string // the RuntimeDirectory
 	Key     *os.File
 	Program string // this one
+	Cgroup  string // of the unit: no process of it may attach; empty: unknown
 	Stderr  io.Writer
 
 	logger *slog.Logger
@@ -204,8 +205,8 @@ func (u *Unit) view(s *remote.Settings) fence.View {
 	}
 }
 
-// relay serves people on the inherited sockets, once codex is ready.
-func (u *Unit) relay(_ *remotes.Keeper, target string) (*notify.Relay, error) {
+// relay serves people on the inherited sockets, by the gate, once codex is ready.
+func (u *Unit) relay(keeper *remotes.Keeper, target string) (*notify.Relay, error) {
 	sockets, err := notify.Inherited()
 	if err != nil {
 		return nil, err
@@ -214,7 +215,7 @@ func (u *Unit) relay(_ *remotes.Keeper, target string) (*notify.Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &notify.Relay{Listeners: listeners, Target: target, Limit: relayLimit}, nil
+	return &notify.Relay{Listeners: listeners, Target: target, Limit: relayLimit, Serve: u.gate(keeper).Serve}, nil
 }
 
 // end is the exit status of codex, as Init passes it on.
