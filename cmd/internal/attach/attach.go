@@ -1,0 +1,80 @@
+// Package attach connects a person's codex, or an editor, to a remote of this machine.
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"codex-proxy/proxy/remotes"
+	"codex-proxy/units"
+)
+
+// Attach is one call of codex-proxy attach.
+type Attach struct {
+	Remote   string // its name; empty: the only one of this machine
+	New      bool   // a new thread
+	Thread   string // the name or the id of a thread; empty: the last one
+	ReadOnly bool
+	Stdio    bool     // JSONL on Stdin and Stdout in place of codex
+	Codex    string   // the program, looked up in PATH
+	Args     []string // of codex
+
+	Sockets string // the directory of the sockets of remotes
+	// Describe asks systemd about a unit.
+	Describe func(ctx context.Context, unit string) (units.Description, error)
+
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// Run returns the exit status of codex, at its end.
+func (a *Attach) Run(ctx context.Context) (status int, err error) {
+	if a.New && (a.Thread != "" || a.ReadOnly) {
+		return 0, errors.New("--new makes a thread: leave out --thread and --read-only")
+	}
+	socket, err := a.find()
+	if err != nil {
+		return 0, err
+	}
+	if a.Stdio {
+		return 0, a.bridge(ctx, socket)
+	}
+	version := make(chan error, 1) // beside the wait for the remote
+	program, err := a.program()
+	if err != nil {
+		return 0, err
+	}
+	go func() { version <- suitable(ctx, program) }()
+	st, err := a.await(ctx, socket)
+	if err := errors.Join(err, <-version); err != nil {
+		return 0, err
+	}
+	args, err := a.words(socket, st)
+	if err != nil {
+		return 0, err
+	}
+	status, err = a.run(program, args)
+	if err != nil {
+		return 0, err
+	}
+	a.farewell(ctx, socket)
+	return status, nil
+}
+
+// words are the arguments of codex.
+func (a *Attach) words(socket string, st remotes.Status) ([]string, error) {
+	remote := []string{"--remote", "unix://" + socket}
+	thread := a.Thread
+	if thread == "" && !a.New {
+		thread = st.Last
+	}
+	switch {
+	case thread != "":
+		return append(append([]string{"resume", thread}, remote...), a.Args...), nil
+	case a.ReadOnly:
+		return nil, fmt.Errorf("there is nothing to watch yet: the remote %s has no thread", a.Remote)
+	}
+	return append(remote, a.Args...), nil
+}

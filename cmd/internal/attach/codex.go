@@ -1,0 +1,97 @@
+package attach
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// reconnecting is the first codex whose TUI reconnects after a cut: those before it end.
+var reconnecting = version{0, 153, 0}
+
+const install = "npm install -g @openai/codex@latest"
+
+// versionBound bounds codex --version.
+const versionBound = 10 * time.Second
+
+func (a *Attach) program() (string, error) {
+	path, err := exec.LookPath(a.Codex)
+	if err != nil {
+		return "", fmt.Errorf("cannot find codex on this machine (%s): %s installs it", a.Codex, install)
+	}
+	return path, nil
+}
+
+// suitable names a codex that is too old.
+func suitable(ctx context.Context, program string) error {
+	v, err := versionOf(ctx, program)
+	if err != nil {
+		return err
+	}
+	if v.before(reconnecting) {
+		return fmt.Errorf("codex %s (%s) ends when its connection is cut, as by a restart of the remote; %s or newer "+
+			"reconnects: %s", v, program, reconnecting, install)
+	}
+	return nil
+}
+
+type version [3]int
+
+func (v version) String() string { return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2]) }
+
+func (v version) before(w version) bool {
+	for i := range v {
+		if v[i] != w[i] {
+			return v[i] < w[i]
+		}
+	}
+	return false
+}
+
+var versionForm = regexp.MustCompile(`(\d+)\.(\d+)\.(\d+)`)
+
+// versionOf reads the version from the package of npm that the program lies in, as a start of node takes long; another
+// program is asked.
+func versionOf(ctx context.Context, program string) (v version, err error) {
+	text := packageVersion(program)
+	if text == "" {
+		ctx, cancel := context.WithTimeout(ctx, versionBound)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, program, "--version").Output()
+		if err != nil {
+			return v, fmt.Errorf("cannot ask %s for its version: %w", program, err)
+		}
+		text = string(out)
+	}
+	found := versionForm.FindStringSubmatch(text)
+	if found == nil {
+		return v, fmt.Errorf("%s is no codex: it gives its version as %.100q", program, text)
+	}
+	for i := range v {
+		v[i], _ = strconv.Atoi(found[i+1]) // digits
+	}
+	return v, nil
+}
+
+// packageVersion is the version of the package @openai/codex whose bin/codex.js the program is; empty for others.
+func packageVersion(program string) string {
+	script, err := filepath.EvalSymlinks(program)
+	if err != nil || filepath.Base(script) != "codex.js" {
+		return ""
+	}
+	b, err := os.ReadFile(filepath.Join(filepath.Dir(script), "..", "package.json"))
+	if err != nil {
+		return ""
+	}
+	var p struct{ Name, Version string }
+	if json.Unmarshal(b, &p) != nil || p.Name != "@openai/codex" {
+		return ""
+	}
+	return p.Version
+}

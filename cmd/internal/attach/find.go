@@ -1,0 +1,100 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/internal/nearest"
+	"codex-proxy/units"
+)
+
+const (
+	socketSuffix = ".sock"
+	viewerSuffix = ".viewer" + socketSuffix
+)
+
+// Names are the remotes that have a socket in dir.
+func Names(dir string) (names []string) {
+	found, _ := filepath.Glob(filepath.Join(dir, "*"+socketSuffix)) // the pattern is valid
+	for _, path := range found {
+		if !strings.HasSuffix(path, viewerSuffix) {
+			names = append(names, strings.TrimSuffix(filepath.Base(path), socketSuffix))
+		}
+	}
+	return names
+}
+
+// find returns the socket, and completes the name of the remote.
+func (a *Attach) find() (socket string, err error) {
+	names := Names(a.Sockets)
+	if a.Remote == "" {
+		switch len(names) {
+		case 0:
+			return "", errors.New("this machine has no remote: codex-proxy remotes add NAME --dir DIRECTORY makes one")
+		case 1:
+			a.Remote = names[0]
+		default:
+			return "", fmt.Errorf("this machine has several remotes; name one of %s", strings.Join(names, ", "))
+		}
+	}
+	if err := units.ValidRemoteName(a.Remote); err != nil {
+		return "", err
+	}
+	suffix := socketSuffix
+	if a.ReadOnly {
+		suffix = viewerSuffix
+	}
+	socket = filepath.Join(a.Sockets, a.Remote+suffix)
+	return socket, a.reachable(socket, names)
+}
+
+// reachable explains why a socket cannot be connected to, before a TUI or an editor tries.
+func (a *Attach) reachable(socket string, names []string) error {
+	info, err := os.Stat(socket)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return a.unknown(names)
+	case err != nil:
+		return fmt.Errorf("cannot reach the remote %s: %w", a.Remote, err)
+	}
+	if unix.Access(socket, unix.R_OK|unix.W_OK) == nil {
+		return nil
+	}
+	who := "its owner"
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		who = fmt.Sprintf("the user %s and members of the group %s", userName(st.Uid), groupName(st.Gid))
+	}
+	return fmt.Errorf("you may not attach to the remote %s: %s may (user and group in its file)", a.Remote, who)
+}
+
+func (a *Attach) unknown(names []string) error {
+	remedy := "codex-proxy remotes add " + a.Remote + " --dir DIRECTORY makes it"
+	if like := nearest.To(a.Remote, names, 1); len(like) > 0 {
+		remedy = fmt.Sprintf("did you mean %s?", like[0])
+	}
+	return fmt.Errorf("there is no remote %s, or its socket does not run: %s; codex-proxy remotes list shows all",
+		a.Remote, remedy)
+}
+
+func userName(id uint32) string {
+	if u, err := user.LookupId(strconv.Itoa(int(id))); err == nil {
+		return u.Username
+	}
+	return strconv.Itoa(int(id))
+}
+
+func groupName(id uint32) string {
+	if g, err := user.LookupGroupId(strconv.Itoa(int(id))); err == nil {
+		return g.Name
+	}
+	return strconv.Itoa(int(id))
+}
