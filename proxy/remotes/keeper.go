@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -52,15 +53,22 @@ type Keeper struct {
 }
 
 // New reads the ledger of an earlier process. A ledger that does not parse is an error in the log, not of New: the remote
-// starts without it.
+// starts without it, and the file stays beside the new one.
 func New(o Options) (*Keeper, error) {
 	k := &Keeper{opts: o.withDefaults(), resting: make(chan struct{})}
 	if err := os.Mkdir(k.opts.State, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("cannot make the directory of the ledger: %w", err)
 	}
 	l, err := readLedger(k.opts.State)
-	if err != nil {
+	switch {
+	case errors.Is(err, errBadLedger):
 		k.opts.Logger.Error("the ledger of turns is lost: cut turns do not go on", "error", err)
+		path := filepath.Join(k.opts.State, ledgerFile)
+		if err := os.Rename(path, path+".bad"); err != nil {
+			return nil, fmt.Errorf("cannot set the ledger of turns aside: %w", err)
+		}
+	case err != nil:
+		return nil, err
 	}
 	k.state = newState(l, time.Now())
 	if err := k.save(); err != nil { // a directory that cannot be written fails at the start, with the reason

@@ -61,6 +61,9 @@ type input struct {
 	Seen bool `json:"seen,omitempty"`
 }
 
+// errBadLedger means that the file does not parse.
+var errBadLedger = errors.New("cannot parse the ledger of turns")
+
 // readLedger reads the file; a missing one is empty. A file that does not parse is an error beside an empty ledger.
 func readLedger(dir string) (ledger, error) {
 	l := ledger{Threads: map[string]*record{}}
@@ -73,7 +76,10 @@ func readLedger(dir string) (ledger, error) {
 	}
 	read := ledger{Threads: map[string]*record{}}
 	if err := json.Unmarshal(b, &read); err != nil {
-		return l, fmt.Errorf("cannot parse %s: %w", filepath.Join(dir, ledgerFile), err)
+		return l, fmt.Errorf("%w: %s: %w", errBadLedger, filepath.Join(dir, ledgerFile), err)
+	}
+	if read.Threads == nil {
+		read.Threads = l.Threads
 	}
 	for id, r := range read.Threads {
 		if r == nil {

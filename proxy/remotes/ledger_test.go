@@ -1,0 +1,68 @@
+package remotes
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestLedgerOutlivesTheKeeper(t *testing.T) {
+	o := Options{State: filepath.Join(t.TempDir(), "keeper")}
+	k, err := New(o)
+	require.NoError(t, err)
+	k.Passing("turn/start", []byte(`{"threadId":"T","clientUserMessageId":"m","input":[{"type":"text","text":"x"}]}`))
+	k.Passing("turn/interrupt", []byte(`{"threadId":"U","turnId":"u1"}`))
+	k.Passing("turn/start", []byte(`not JSON`))
+	k.Passing("turn/start", []byte(`{}`))
+	again, err := New(o)
+	require.NoError(t, err)
+	assert.JSONEq(t, string(k.state.ledger.encode()), string(again.state.ledger.encode()))
+	assert.Len(t, again.Status().Turns, 2)
+	st, err := ReadState(o.State)
+	require.NoError(t, err)
+	assert.Equal(t, again.Status(), st)
+	info, err := os.Stat(filepath.Join(o.State, ledgerFile))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode(), "it has messages of the user")
+}
+
+// A ledger that does not parse stops no remote, and is not overwritten.
+func TestBadLedger(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, ledgerFile)
+	for _, text := range []string{"", "{", "null garbage", `{"threads":[]}`, `{"threads":{"T":{"since":"never"}}}`} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := New(Options{State: dir})
+		require.NoError(t, err, "%q", text)
+		b, err := os.ReadFile(path + ".bad")
+		require.NoError(t, err)
+		assert.Equal(t, text, string(b))
+	}
+	for _, text := range []string{"null", "{}", `{"threads":null}`, `{"threads":{"T":null}}`} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		k, err := New(Options{State: dir})
+		require.NoError(t, err, "%q", text)
+		k.Passing("turn/interrupt", []byte(`{"threadId":"T","turnId":"t"}`))
+	}
+	_, err := New(Options{State: filepath.Join(dir, "no", "such")})
+	assert.ErrorContains(t, err, "cannot make the directory of the ledger")
+}
+
+func TestTheLedgerIsBounded(t *testing.T) {
+	k, err := New(Options{State: t.TempDir()})
+	require.NoError(t, err)
+	k.update(func(s *state) {
+		for n := range maxRecords {
+			s.ensure(string(rune('a'+n)), now)
+		}
+	})
+	k.Passing("turn/start", []byte(`{"threadId":"one more","input":[]}`))
+	assert.Len(t, k.state.ledger.Threads, maxRecords)
+	for range 2 * maxInputs {
+		k.Passing("turn/start", []byte(`{"threadId":"a","input":[]}`))
+	}
+	assert.Len(t, k.state.ledger.Threads["a"].Inputs, maxInputs)
+}

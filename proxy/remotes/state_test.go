@@ -1,0 +1,154 @@
+package remotes
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+func empty() *state {
+	s := newState(ledger{Threads: map[string]*record{}}, now)
+	return &s
+}
+
+// What clients ask for and what codex reports reach the keeper on two connections, so either may come first.
+func TestTurnState(t *testing.T) {
+	for name, c := range map[string]struct {
+		steps func(*state)
+		want  *record
+	}{
+		"asked":            {func(s *state) { s.asked("T", said("m", "x"), now) }, &record{Inputs: []input{said("m", "x")}}},
+		"asked, started":   {func(s *state) { s.asked("T", said("m", "x"), now); s.started("T", "t1", now) }, &record{Turn: "t1", Inputs: []input{said("m", "x")}}},
+		"started by codex": {func(s *state) { s.started("T", "t1", now) }, &record{Turn: "t1"}},
+		"a whole turn": {func(s *state) {
+			s.asked("T", said("m", "x"), now)
+			s.started("T", "t1", now)
+			s.seen("T", userMessage{"m", said("m", "x").Content})
+			s.ended("T", "t1", now)
+		}, nil},
+		"a message that came as the turn ended starts the next": {func(s *state) {
+			s.asked("T", said("m", "x"), now)
+			s.started("T", "t1", now)
+			s.seen("T", userMessage{"m", said("m", "x").Content})
+			s.asked("T", said("n", "y"), now)
+			s.ended("T", "t1", now)
+		}, &record{After: "t1", Inputs: []input{said("n", "y")}}},
+		"the end of an earlier turn": {func(s *state) { s.started("T", "t2", now); s.ended("T", "t1", now) }, &record{Turn: "t2"}},
+		"interrupted": {func(s *state) {
+			s.asked("T", said("m", "x"), now)
+			s.started("T", "t1", now)
+			s.interrupt("T", "t1", now)
+		}, &record{Turn: "t1", Interrupted: "t1"}},
+		"interrupted before codex reports the turn": {func(s *state) {
+			s.asked("T", said("m", "x"), now)
+			s.interrupt("T", "t1", now)
+			s.started("T", "t1", now)
+		}, &record{Turn: "t1", Interrupted: "t1"}},
+		"interrupted without a turn, before codex reports it": {func(s *state) {
+			s.asked("T", said("m", "x"), now)
+			s.interrupt("T", "", now)
+			s.started("T", "t1", now)
+		}, &record{Turn: "t1", Interrupted: "t1"}},
+		"interrupted without a turn":       {func(s *state) { s.started("T", "t1", now); s.interrupt("T", "", now) }, &record{Turn: "t1", Interrupted: "t1"}},
+		"an interrupt that comes too late": {func(s *state) { s.started("T", "t2", now); s.interrupt("T", "t1", now) }, &record{Turn: "t2"}},
+		"a message after an interrupt is another turn's": {func(s *state) {
+			s.started("T", "t1", now)
+			s.interrupt("T", "t1", now)
+			s.asked("T", said("n", "y"), now)
+			s.started("T", "t2", now)
+		}, &record{Turn: "t2", Interrupted: "t1", Inputs: []input{said("n", "y")}}},
+		"a shell command":           {func(s *state) { s.other("T", "shell", now); s.started("T", "t1", now) }, &record{Turn: "t1", Kind: "shell"}},
+		"a shell command in a turn": {func(s *state) { s.started("T", "t1", now); s.other("T", "shell", now) }, &record{Turn: "t1"}},
+		"a turn after a shell command": {func(s *state) {
+			s.other("T", "shell", now)
+			s.asked("T", said("m", "x"), now)
+			s.started("T", "t1", now)
+		}, &record{Turn: "t1", Inputs: []input{said("m", "x")}}},
+		"a shell command beside an offer to continue": {func(s *state) {
+			*s.ensure("T", now) = record{Since: now, Turn: "t1", Asked: true}
+			s.started("T", "t2", now)
+			s.ended("T", "t2", now)
+		}, &record{Turn: "t1", Asked: true}},
+		"a message beside an offer to continue takes it back": {func(s *state) {
+			*s.ensure("T", now) = record{Since: now, Turn: "t1", Asked: true, Continued: 2}
+			s.asked("T", said("m", "x"), now)
+		}, &record{Inputs: []input{said("m", "x")}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := empty()
+			c.steps(s)
+			if c.want != nil {
+				c.want.Since = now
+			}
+			assert.Equal(t, c.want, s.ledger.Threads["T"])
+		})
+	}
+}
+
+func TestStale(t *testing.T) {
+	s := empty()
+	s.asked("refused", input{At: now}, now)
+	s.started("running", "t1", now)
+	s.thread("running").status = threadStatus{Type: "active"}
+	*s.ensure("asked", now) = record{Since: now, Asked: true}
+	assert.Empty(t, s.stale(now.Add(settle)))
+	assert.Equal(t, []string{"refused"}, s.stale(now.Add(settle+1)))
+}
+
+func TestIdle(t *testing.T) {
+	const bound = time.Minute
+	open := func() *state { s := empty(); s.link = &link{}; return s }
+	for name, c := range map[string]struct {
+		change func(*state)
+		want   bool
+	}{
+		"nobody, nothing":                 {func(*state) {}, true},
+		"not open":                        {func(s *state) { s.link = nil }, false},
+		"a client":                        {func(s *state) { s.clients[1] = Client{} }, false},
+		"a viewer":                        {func(s *state) { s.clients[1] = Client{Viewer: true} }, false},
+		"a turn":                          {func(s *state) { s.started("T", "t1", now) }, false},
+		"a message on its way":            {func(s *state) { s.asked("T", input{}, now) }, false},
+		"a thread that runs":              {func(s *state) { s.thread("T").status.Type = "active" }, false},
+		"a cut turn whose user was asked": {func(s *state) { s.ensure("T", now).Asked = true }, true},
+		"a turn that ended just now":      {func(s *state) { s.started("T", "t1", now); s.ended("T", "t1", now.Add(1)) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open()
+			c.change(s)
+			assert.Equal(t, c.want, idle(s, bound, now.Add(bound)))
+			assert.False(t, idle(s, 0, now.Add(time.Hour)), "0 never rests")
+		})
+	}
+}
+
+// Calls of tools wait for clients that are attached, and for those that come back after a cut.
+func TestOverdue(t *testing.T) {
+	s := empty()
+	s.thread("T").calls = map[string]toolCall{"1": {tool: "a", at: now}}
+	assert.Empty(t, s.overdue(now.Add(toolAlone-1)))
+	s.clients[1] = Client{}
+	assert.Empty(t, s.overdue(now.Add(toolAttached-1)))
+	delete(s.clients, 1)
+	s.left = now.Add(time.Minute)
+	assert.Empty(t, s.overdue(now.Add(time.Minute+toolAlone-1)))
+	assert.Len(t, s.overdue(now.Add(time.Minute+toolAlone)), 1)
+	assert.Empty(t, s.overdue(now.Add(time.Hour)), "answered once")
+}
+
+func TestStatus(t *testing.T) {
+	s := empty()
+	s.ledger.Last, s.ledger.Words = "T", "done"
+	s.started("T", "t1", now)
+	s.thread("T").waiting = now.Add(time.Second)
+	s.left = now.Add(time.Minute)
+	st := s.status()
+	assert.Equal(t, []Turn{{Thread: "T", Since: now, WaitingSince: now.Add(time.Second), AloneSince: now.Add(time.Minute)}}, st.Turns)
+	s.clients[1] = Client{User: "eve", Viewer: true}
+	assert.False(t, s.status().Turns[0].AloneSince.IsZero(), "a viewer cannot answer")
+	s.clients[2] = Client{User: "alice"}
+	assert.True(t, s.status().Turns[0].AloneSince.IsZero())
+	assert.Len(t, s.status().Attached, 2)
+}
