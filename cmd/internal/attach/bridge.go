@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/coder/websocket"
 )
@@ -32,11 +32,20 @@ func (a *Attach) bridge(ctx context.Context, socket string) error {
 	defer ws.CloseNow() //nolint:errcheck // it may be closed
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go func() { cancel(a.send(ctx, ws)) }() // a read of Stdin that waits ends with the process
+	var over atomic.Bool // Stdin has ended
+	go func() {          // a read of Stdin that waits ends with the process
+		if err := a.send(ctx, ws); err != nil {
+			cancel(err)
+			return
+		}
+		over.Store(true)
+		_ = ws.Close(websocket.StatusNormalClosure, "")
+	}()
 	err = a.receive(ctx, ws)
-	if cause := context.Cause(ctx); errors.Is(cause, io.EOF) {
+	switch cause := context.Cause(ctx); {
+	case over.Load():
 		return nil
-	} else if cause != nil {
+	case cause != nil:
 		err = cause
 	}
 	var reason websocket.CloseError
@@ -63,7 +72,7 @@ func dial(ctx context.Context, socket string) (*websocket.Conn, error) {
 // frameSize is the size of the fragments of a message: a remote takes frames of 16 MiB.
 const frameSize = 1 << 20
 
-// send returns io.EOF at the end of Stdin, after a close of the connection that codex has confirmed.
+// send returns nil at the end of Stdin.
 func (a *Attach) send(ctx context.Context, ws *websocket.Conn) error {
 	in := bufio.NewScanner(a.Stdin)
 	in.Buffer(make([]byte, 0, 64<<10), messageLimit)
@@ -79,8 +88,7 @@ func (a *Attach) send(ctx context.Context, ws *websocket.Conn) error {
 	if err := in.Err(); err != nil {
 		return fmt.Errorf("cannot read a message: %w", err)
 	}
-	_ = ws.Close(websocket.StatusNormalClosure, "")
-	return io.EOF
+	return nil
 }
 
 func write(ctx context.Context, ws *websocket.Conn, message []byte) error {

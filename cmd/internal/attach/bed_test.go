@@ -1,0 +1,220 @@
+package attach
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/remotes"
+	"codex-proxy/proxy/remotes/gate"
+	"codex-proxy/test/modelserver"
+	"codex-proxy/test/pty"
+)
+
+const bound = 40 * time.Second
+
+// bed is a remote called build, of the real gate, and a status in place of the keeper's.
+type bed struct {
+	t       *testing.T
+	sockets string
+	homes   string // CODEX_HOME of the remote and of its clients
+	model   *modelserver.Server
+
+	mu     sync.Mutex
+	status remotes.Status
+	slow   chan struct{} // the status waits for it
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "attach") // short, for the paths of sockets
+	require.NoError(t, err)
+	b := &bed{t: t, sockets: filepath.Join(dir, "s"), homes: filepath.Join(dir, "h")}
+	require.NoError(t, os.Mkdir(b.sockets, 0o700))
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return b
+}
+
+func (b *bed) last(thread string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.status.Last = thread
+}
+
+func (b *bed) lastThread() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.status.Last
+}
+
+// serve opens the sockets of the remote, in front of target.
+func (b *bed) serve(target string) {
+	b.t.Helper()
+	g := &gate.Gate{Remote: "build", Viewers: filepath.Join(b.sockets, "build.viewer.sock"),
+		Passing: func(_ gate.Session, r gate.Request) {
+			if r.Method == "turn/start" && b.lastThread() == "" {
+				b.last(r.ThreadID)
+			}
+		},
+		Keeper: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if b.slow != nil {
+				<-b.slow
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			_ = json.NewEncoder(w).Encode(b.status)
+		})}
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	for _, name := range []string{"build.sock", "build.viewer.sock"} {
+		l, err := net.Listen("unix", filepath.Join(b.sockets, name))
+		require.NoError(b.t, err)
+		context.AfterFunc(ctx, func() { _ = l.Close() })
+		serving.Go(func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				serving.Go(func() { defer conn.Close(); _ = g.Serve(ctx, conn.(*net.UnixConn), target) })
+			}
+		})
+	}
+	b.t.Cleanup(func() { cancel(); serving.Wait() })
+}
+
+// codex runs the real app-server as the remote's, and returns the path of the program.
+func (b *bed) codex() (binary, socket string) {
+	b.t.Helper()
+	binary = os.Getenv("CODEX_PROXY_TEST_CODEX")
+	if binary == "" {
+		b.t.Skip("CODEX_PROXY_TEST_CODEX does not name a codex binary")
+	}
+	b.model = modelserver.Start(b.t, "gpt-5.5")
+	home := filepath.Join(b.homes, "remote")
+	b.home(home, fmt.Sprintf(`
+model = "gpt-5.5"
+model_provider = "loop"
+thread_unload_delay_secs = 0
+features.unbounded_connection_retries = false
+[model_providers.loop]
+name = "loop"
+base_url = "%s/v1"
+wire_api = "responses"
+requires_openai_auth = false
+supports_websockets = false
+request_max_retries = 0
+stream_max_retries = 0
+`, b.model.URL()))
+	socket = filepath.Join(home, "s")
+	cmd := exec.Command(binary, "app-server", "--strict-config", "--listen", "unix://"+socket)
+	cmd.Env = append(os.Environ(), "CODEX_HOME="+home, "HOME="+home)
+	cmd.Dir = home
+	require.NoError(b.t, cmd.Start())
+	b.t.Cleanup(func() {
+		if target, err := os.Readlink(socket); err == nil { // a killed codex leaves them in /tmp
+			defer os.Remove(target)
+			defer os.Remove(target + ".lock")
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	require.Eventually(b.t, func() bool { _, err := os.Stat(socket); return err == nil }, bound, 5*time.Millisecond)
+	return binary, socket
+}
+
+func (b *bed) home(dir, config string) {
+	b.t.Helper()
+	require.NoError(b.t, os.MkdirAll(dir, 0o700))
+	require.NoError(b.t, os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600))
+}
+
+// screen is a terminal in which the real TUI runs: it answers the questions that a TUI asks, and keeps what it writes.
+type screen struct {
+	t        *testing.T
+	emulator *os.File
+	terminal *os.File
+
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func newScreen(t *testing.T) *screen {
+	t.Helper()
+	s := &screen{t: t}
+	s.emulator, s.terminal = pty.Open(t)
+	pty.Resize(t, s.emulator, 40, 120)
+	go s.emulate() // until the terminal closes
+	return s
+}
+
+func (s *screen) emulate() {
+	b := make([]byte, 64<<10)
+	for {
+		n, err := s.emulator.Read(b)
+		if err != nil {
+			return
+		}
+		if bytes.Contains(b[:n], []byte("\x1b[6n")) { // where is the cursor?
+			_, _ = s.emulator.Write([]byte("\x1b[1;1R"))
+		}
+		if bytes.Contains(b[:n], []byte("\x1b[c")) { // which terminal is it?
+			_, _ = s.emulator.Write([]byte("\x1b[?1;2c"))
+		}
+		s.mu.Lock()
+		s.text.Write(b[:n])
+		s.mu.Unlock()
+	}
+}
+
+// shown is the text so far without spaces, and without the sequences that move the cursor in their place.
+func (s *screen) shown() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var plain strings.Builder
+	rest := s.text.String()
+	for len(rest) > 0 {
+		i := strings.IndexByte(rest, '\x1b')
+		if i < 0 {
+			plain.WriteString(rest)
+			break
+		}
+		plain.WriteString(rest[:i])
+		rest = rest[i+1:]
+		if strings.HasPrefix(rest, "[") {
+			if end := strings.IndexFunc(rest[1:], func(r rune) bool { return r >= '@' && r <= '~' }); end >= 0 {
+				rest = rest[end+2:]
+			}
+		}
+	}
+	return strings.Join(strings.Fields(plain.String()), "")
+}
+
+func (s *screen) wait(text string) {
+	s.t.Helper()
+	text = strings.ReplaceAll(text, " ", "")
+	for end := time.Now().Add(bound); !strings.Contains(s.shown(), text); time.Sleep(20 * time.Millisecond) { //nolint:forbidigo // a screen has no events
+		if time.Now().After(end) {
+			shown := s.shown()
+			s.t.Fatalf("no %q on the screen: %s", text, shown[max(0, len(shown)-4000):])
+		}
+	}
+}
+
+func (s *screen) typed(text string) {
+	s.t.Helper()
+	_, err := s.emulator.WriteString(text)
+	require.NoError(s.t, err)
+}

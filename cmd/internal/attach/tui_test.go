@@ -1,0 +1,101 @@
+package attach
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+type ending struct {
+	status int
+	err    error
+}
+
+// tui attaches the real TUI, in a terminal of its own.
+func (b *bed) tui(binary string, a Attach) (*screen, <-chan ending) {
+	b.t.Helper()
+	s := newScreen(b.t)
+	a.Remote, a.Sockets, a.Codex = "build", b.sockets, binary
+	a.Stdin, a.Stdout, a.Stderr = s.terminal, s.terminal, s.terminal
+	ended := make(chan ending, 1)
+	go func() {
+		status, err := a.Run(b.t.Context())
+		ended <- ending{status, err}
+	}()
+	b.t.Cleanup(func() {
+		if b.t.Failed() {
+			b.t.Logf("on the screen: %.4000s", s.shown())
+		}
+	})
+	return s, ended
+}
+
+// quit leaves the TUI.
+func (s *screen) quit(ended <-chan ending) {
+	s.t.Helper()
+	s.typed("/quit")
+	s.wait("/quit")
+	time.Sleep(300 * time.Millisecond) //nolint:forbidigo // a paste burst of the TUI has no other end
+	s.typed("\r")
+	select {
+	case e := <-ended:
+		require.NoError(s.t, e.err)
+		assert.Zero(s.t, e.status)
+	case <-time.After(bound):
+		s.t.Fatal("the TUI does not end")
+	}
+}
+
+// The real TUI: a first thread, the way back, the same conversation again, and a viewer of it.
+func TestTheRealTUI(t *testing.T) {
+	b := newBed(t)
+	binary, socket := b.codex()
+	b.serve(socket)
+	home := filepath.Join(b.homes, "person")
+	b.home(home, `
+check_for_update_on_startup = false
+projects."/".trust_level = "trusted"
+[tui]
+screen_reader_detection_done = true
+[tui.model_availability_nux]
+"gpt-6.1-sol" = 1
+[notice.model_migrations]
+"gpt-5.5" = "gpt-6-sol"
+`)
+	t.Setenv("CODEX_HOME", home)
+	t.Setenv("HOME", home)
+	t.Setenv("TERM", "xterm-256color")
+	t.Chdir("/")
+	require.NoError(t, b.model.Always("gpt-5.5", "text the model has spoken"))
+
+	began := time.Now()
+	s, ended := b.tui(binary, Attach{})
+	s.wait("OpenAI Codex")
+	t.Logf("first paint after %v", time.Since(began))
+	s.typed("say hi")
+	s.wait("say hi")
+	time.Sleep(300 * time.Millisecond) //nolint:forbidigo // as in quit
+	s.typed("\r")
+	s.wait("the model has spoken")
+	require.NotEmpty(t, b.lastThread())
+	s.quit(ended)
+	s.wait("Back to it: codex-proxy attach build")
+
+	again, ended := b.tui(binary, Attach{})
+	again.wait("the model has spoken")
+	again.quit(ended)
+
+	viewer, ended := b.tui(binary, Attach{ReadOnly: true})
+	viewer.wait("the model has spoken")
+	viewer.typed("do it")
+	viewer.wait("do it")
+	time.Sleep(300 * time.Millisecond) //nolint:forbidigo // as in quit
+	viewer.typed("\r")
+	viewer.wait("only reads")
+	viewer.typed("\x03") // the draft is back: clear it
+	viewer.quit(ended)
+	viewer.wait("Back to it: codex-proxy attach --read-only build")
+}
