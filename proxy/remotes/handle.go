@@ -138,14 +138,18 @@ func (l *link) ended(thread string, t turn) {
 	hidden, words := false, ""
 	l.record(func(s *state) {
 		s.ended(thread, t.ID, time.Now())
+		s.thread(thread).calls = nil
 		hidden, words = s.thread(thread).hidden, s.ledger.Words
 	})
 	if hidden {
 		return
 	}
-	e := Event{Kind: TurnEnded, Thread: thread, Turn: t.ID, Detail: t.Status + ": " + words}
-	if t.Error != nil {
-		e.Detail = t.Status + ": " + t.Error.Message
+	e := Event{Kind: TurnEnded, Thread: thread, Turn: t.ID, Detail: t.Status}
+	switch {
+	case t.Error != nil:
+		e.Detail += ": " + t.Error.Message
+	case t.Status == turnCompleted:
+		e.Detail += ": " + words
 	}
 	l.emit(e)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -53,7 +54,7 @@ func TestTurnsSurviveKills(t *testing.T) {
 		want = append(want, text)
 		c.ask(thread, id, text)
 		u.recorded(id)
-		time.Sleep(time.Duration(random.IntN(200)) * time.Millisecond)
+		<-time.After(time.Duration(random.IntN(200)) * time.Millisecond) // any moment of the turn
 		before := len(u.models.Turns())
 		u.kill(what)
 		killed := time.Now()
@@ -100,7 +101,7 @@ func TestNewThreadsSurviveKills(t *testing.T) {
 			c.ask(thread, id, "message "+id)
 			u.recorded(id)
 		}
-		time.Sleep(time.Duration(n*10) * time.Millisecond)
+		<-time.After(time.Duration(n*10) * time.Millisecond)
 		u.kill("codex")
 		c.Close(nil)
 		c = u.attach()
@@ -136,11 +137,11 @@ func TestInterruptsAreFinal(t *testing.T) {
 		}
 		c.Post("turn/interrupt", map[string]any{"threadId": thread, "turnId": turn}, nil)
 		u.recordedInterrupt()
-		time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond)
+		<-time.After(time.Duration(random.IntN(30)) * time.Millisecond)
 		u.kill([]string{"codex", "keeper", "both"}[n%3])
 		c.Close(nil)
 		u.status("it is left", idle)
-		time.Sleep(150 * time.Millisecond)
+		<-time.After(150 * time.Millisecond)
 		assert.Len(t, u.models.Turns(), before+1, "round %d: an interrupted turn went on", n)
 		c = u.attach()
 		c.resume(thread)
@@ -226,6 +227,65 @@ func TestSend(t *testing.T) {
 	assert.Equal(t, []string{"message one", "message two"}, userTexts(u.models.Turns()[1]))
 	_, err = remotes.SendTo(bound(t), u.socket, "", " ")
 	assert.EqualError(t, err, "the message is empty")
+}
+
+// An approval waits for its user: the keeper never answers it, and reports that nobody is there.
+func TestApprovalsWait(t *testing.T) {
+	u := startUnit(t)
+	c := u.attach()
+	thread := c.newThreadWith(map[string]any{"approvalPolicy": "untrusted", "sandbox": "read-only"})
+	require.NoError(t, u.models.Script(`call exec_command {"cmd":"touch `+u.dir+`/touched"}`))
+	require.NotEmpty(t, <-c.ask(thread, "a", "message a"))
+	waits := func(st remotes.Status) bool { return len(st.Turns) == 1 && !st.Turns[0].WaitingSince.IsZero() }
+	st := u.status("the turn waits", waits)
+	assert.Zero(t, st.Turns[0].AloneSince, "the tester is attached")
+	assert.NotContains(t, u.log(), "remote: waiting")
+	c.Close(nil)
+	st = u.status("it waits alone", func(st remotes.Status) bool { return waits(st) && !st.Turns[0].AloneSince.IsZero() })
+	assert.Empty(t, st.Attached)
+	assert.Equal(t, 1, strings.Count(u.log(), "remote: waiting"))
+	c = u.attach()
+	c.resume(thread)
+	c.answer("item/commandExecution/requestApproval", map[string]any{"decision": "accept"})
+	u.status("the turn ends", idle)
+	assert.FileExists(t, u.dir+"/touched")
+}
+
+// A client's tool is the client's to answer, and the keeper's when no client is attached.
+func TestToolsOfClientsThatAreGone(t *testing.T) {
+	u := startUnit(t)
+	c := u.attach()
+	thread := c.newThreadWith(map[string]any{"dynamicTools": []any{map[string]any{"type": "function", "name": "ask_me",
+		"description": "asks", "inputSchema": map[string]any{"type": "object", "properties": map[string]any{}}}}})
+	require.NoError(t, u.models.Script("call ask_me {}"))
+	require.NotEmpty(t, <-c.ask(thread, "a", "message a"))
+	c.answer("item/tool/call", map[string]any{"success": true, "contentItems": []any{
+		map[string]any{"type": "inputText", "text": "from the client"}}})
+	u.status("the turn ends", idle)
+	assert.Contains(t, string(u.models.Turns()[1].Body.Raw), "from the client")
+
+	require.NoError(t, u.models.Script("call ask_me {}"))
+	require.NotEmpty(t, <-c.ask(thread, "b", "message b"))
+	_, err := u.models.Wait(bound(t), modelserver.AtLeast(3))
+	require.NoError(t, err)
+	c.Close(nil)
+	u.status("the turn ends without the client", idle)
+	assert.Contains(t, string(u.models.Turns()[3].Body.Raw), "terminal is detached")
+	assert.Equal(t, 1, strings.Count(u.log(), "remote: tool answered"))
+}
+
+func TestIdleStop(t *testing.T) {
+	u := startUnit(t, "REMOTES_TEST_IDLE_STOP=1s")
+	c := u.attach()
+	thread := c.newThread()
+	require.NoError(t, u.models.Script("gate go on"))
+	require.NotEmpty(t, <-c.ask(thread, "a", "message a"))
+	c.Close(nil)
+	<-time.After(2500 * time.Millisecond)
+	assert.NoFileExists(t, u.dir+"/rests", "a turn runs")
+	u.models.Release("go on")
+	require.Eventually(t, func() bool { _, err := os.Stat(u.dir + "/rests"); return err == nil }, 20*time.Second,
+		10*time.Millisecond)
 }
 
 // said waits until the thread shows a text to people.

@@ -1,8 +1,11 @@
 package remotes_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -55,12 +58,18 @@ func mainProcess(dir string) int {
 	check(os.WriteFile(filepath.Join(dir, "codex.pid"), fmt.Append(nil, codex.Process.Pid), 0o600))
 	mode, err := remotes.ParseContinue(os.Getenv("REMOTES_TEST_CONTINUE"))
 	check(err)
+	idle, err := time.ParseDuration(cmp.Or(os.Getenv("REMOTES_TEST_IDLE_STOP"), "0s"))
+	check(err)
 	k, err := remotes.New(remotes.Options{
-		Socket: socket, State: filepath.Join(dir, "keeper"), Continue: mode, Limit: 3,
+		Socket: socket, State: filepath.Join(dir, "keeper"), Continue: mode, Limit: 3, IdleStop: idle,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	check(err)
 	go func() { _ = k.Run(ctx) }()
+	go func() {
+		<-k.Resting()
+		check(os.WriteFile(filepath.Join(dir, "rests"), nil, 0o600))
+	}()
 	go func() {
 		_, err := k.Open(ctx)
 		check(err)
@@ -69,7 +78,7 @@ func mainProcess(dir string) int {
 		g := &gate{k: k, codex: socket}
 		_ = http.Serve(l, g) //nolint:gosec // of a test
 	}()
-	<-ended
+	check(errors.Join(<-ended))
 	return 1
 }
 
@@ -95,20 +104,20 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	defer client.CloseNow() //nolint:errcheck // its end
+	defer client.CloseNow()
 	client.SetReadLimit(-1)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", g.codex)
 	}}
-	codex, _, err := websocket.Dial(ctx, "ws://codex/rpc", &websocket.DialOptions{ //nolint:bodyclose // of the library
+	codex, _, err := websocket.Dial(ctx, "ws://codex/rpc", &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: transport},
 	})
 	if err != nil {
 		return
 	}
-	defer codex.CloseNow() //nolint:errcheck // its end
+	defer codex.CloseNow()
 	codex.SetReadLimit(-1)
 	defer g.k.Attach(remotes.Client{User: "tester"})()
 	var both sync.WaitGroup
@@ -247,7 +256,7 @@ func (u *unit) restart() {
 	}
 }
 
-// kill ends codex, its keeper, or both with SIGKILL.
+// kill ends codex, its keeper, or both with SIGKILL. It returns when codex has ended, which it does with its keeper, soon.
 func (u *unit) kill(what string) {
 	u.t.Helper()
 	u.mu.Lock()
@@ -263,13 +272,18 @@ func (u *unit) kill(what string) {
 	if what != "codex" {
 		_ = u.cmd.Process.Kill()
 	}
+	require.Eventually(u.t, func() bool {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", codex))
+		return err != nil || bytes.Contains(b, []byte(") Z "))
+	}, 20*time.Second, time.Millisecond)
 }
 
 // client is a user's program at the unit's socket.
 type client struct {
 	*rpc.Conn
-	t     *testing.T
-	notes chan rpc.Message
+	t        *testing.T
+	notes    chan rpc.Message
+	requests chan rpc.Message
 }
 
 // attach connects, again if the unit dies meanwhile, as the TUI does.
@@ -286,11 +300,18 @@ func (u *unit) attach() *client {
 }
 
 func (u *unit) connect(ctx context.Context) (*client, error) {
-	c := &client{t: u.t, notes: make(chan rpc.Message, 10_000)}
-	conn, err := rpc.Dial(ctx, u.socket, rpc.Options{OnNotification: func(m rpc.Message) {
-		m.Params = append(json.RawMessage(nil), m.Params...)
-		c.notes <- m
-	}})
+	c := &client{t: u.t, notes: make(chan rpc.Message, 10_000), requests: make(chan rpc.Message, 100)}
+	conn, err := rpc.Dial(ctx, u.socket, rpc.Options{
+		OnNotification: func(m rpc.Message) {
+			m.Params = append(json.RawMessage(nil), m.Params...)
+			c.notes <- m
+		},
+		OnRequest: func(m rpc.Message) error {
+			m.ID = append(json.RawMessage(nil), m.ID...)
+			c.requests <- m
+			return nil
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -317,12 +338,17 @@ func bound(t *testing.T) context.Context {
 
 func (c *client) newThread() string {
 	c.t.Helper()
+	return c.newThreadWith(map[string]any{})
+}
+
+func (c *client) newThreadWith(params map[string]any) string {
+	c.t.Helper()
 	var r struct {
 		Thread struct {
 			ID string `json:"id"`
 		} `json:"thread"`
 	}
-	require.NoError(c.t, c.Call(bound(c.t), "thread/start", map[string]any{}, &r))
+	require.NoError(c.t, c.Call(bound(c.t), "thread/start", params, &r))
 	return r.Thread.ID
 }
 
@@ -348,6 +374,23 @@ func (c *client) ask(thread, id, text string) <-chan string {
 		}
 	})
 	return started
+}
+
+// answer waits for a request of codex and answers it.
+func (c *client) answer(method string, result any) {
+	c.t.Helper()
+	ctx := bound(c.t)
+	for {
+		select {
+		case m := <-c.requests:
+			if m.Method == method {
+				require.NoError(c.t, c.Reply(m.ID, result))
+				return
+			}
+		case <-ctx.Done():
+			require.FailNow(c.t, "no "+method)
+		}
+	}
 }
 
 func (c *client) until(method string) json.RawMessage {
@@ -401,7 +444,7 @@ func (u *unit) status(what string, wanted func(remotes.Status) bool) remotes.Sta
 			return st
 		}
 		require.NoError(u.t, ctx.Err(), "%s: %+v %v", what, st, err)
-		time.Sleep(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond)
 	}
 }
 
@@ -416,7 +459,7 @@ func (u *unit) recorded(text string) {
 		if strings.Contains(string(b), text) {
 			return
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 	require.FailNow(u.t, "the ledger lacks "+text)
 }
