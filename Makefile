@@ -94,7 +94,7 @@ $(PROGRAMS): $(SRC) Makefile $(FLAGS)
 		-ldflags '-s -w -linkmode external -extldflags "-static-pie $(PACKED_$(ARCH))" -X main.version=$(VERSION)' -o $@ ./cmd/$(@F)
 
 # Man pages and completions, from the programs' own help.
-$(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/etc packaging/dependencies packaging/runner packaging/systemd -type f) docs/operations.md docs/runner-operations.md CHANGELOG.md
+$(SHARE)/made: $(SRC) $(wildcard packaging/manual/*.go) $(shell find packaging/etc packaging/dependencies packaging/remotes packaging/runner packaging/systemd -type f) docs/operations.md docs/runner-operations.md CHANGELOG.md
 	@rm -rf $(SHARE) && mkdir -p build/host
 	CGO_ENABLED=0 GOARCH=$(HOST) go build -o build/host/ $(PACKAGES:%=./cmd/%) ./packaging/manual
 	for program in $(PACKAGES); do build/host/manual -program build/host/$$program -out $(SHARE)/$$program; done

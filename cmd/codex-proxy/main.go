@@ -29,7 +29,8 @@ func commands() []cli.Group {
 	return []cli.Group{
 		{Title: "Commands for people", Commands: []*cobra.Command{
 			statusCommand(), drainCommand(), undrainCommand(), accountsCommand(), doctorCommand(), configCommand(),
-			keysCommand(), usageCommand(), dependenciesCommand(), attachCommand(), reloadCommand(),
+			keysCommand(), usageCommand(), dependenciesCommand(), remotesCommand(), attachCommand(),
+			reloadCommand(),
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			serveCommand(), workerWaitCommand(), workerPrepareCommand(), generateUnitsCommand(),

@@ -5,6 +5,7 @@ const (
 	workerFile = "packaging/etc/workers/default.toml"
 	// dependencyFile is the preset that has every key.
 	dependencyFile = "packaging/dependencies/template.toml"
+	remoteFile     = "packaging/remotes/template.toml"
 )
 
 var proxyBook = book{
@@ -15,14 +16,16 @@ var proxyBook = book{
 	description: "codex-proxy serves the OpenAI API, and Anthropic's Messages API, in front of codex app-server. " +
 		"Each worker is a systemd unit of its own, which systemd watches and restarts; readiness follows the real handshake with the worker. " +
 		strong + "systemctl start codex-proxy" + plain + " starts everything.",
-	seeAlso: []string{"codex-proxy.toml(5)", "codex-worker.toml(5)", "codex-dependency.toml(5)", "codex-proxy.service(8)",
-		"codex-worker@.service(8)", "codex-dependency@.service(8)"},
+	seeAlso: []string{"codex-proxy.toml(5)", "codex-worker.toml(5)", "codex-dependency.toml(5)", "codex-remote.toml(5)",
+		"codex-proxy.service(8)", "codex-worker@.service(8)", "codex-dependency@.service(8)", "codex-remote@.service(8)"},
 	settings: []settingsPage{
 		{"codex-proxy.toml", "/etc/codex-proxy/config.toml", "settings of the HTTP daemon", proxyFile},
 		{"codex-worker.toml", "/etc/codex-proxy/workers/NAME.toml", "settings of a worker", workerFile},
 		{"codex-dependency.toml", "/etc/codex-proxy/dependencies/NAME.toml", "settings of a dependency", dependencyFile},
+		{"codex-remote.toml", "/etc/codex-proxy/remotes/NAME.toml", "settings of a remote", remoteFile},
 	},
-	settingsSeeAlso: []string{"codex-proxy(1)", "codex-proxy.service(8)", "codex-worker@.service(8)", "codex-dependency@.service(8)"},
+	settingsSeeAlso: []string{"codex-proxy(1)", "codex-proxy.service(8)", "codex-worker@.service(8)", "codex-dependency@.service(8)",
+		"codex-remote@.service(8)"},
 	units: []unitPage{
 		{
 			unit: "codex-proxy.service", summary: "the HTTP daemon under systemd",
@@ -65,6 +68,24 @@ var proxyBook = book{
 			},
 		},
 		{
+			unit: "codex-remote@.service", summary: "a codex session that outlives terminals, under systemd",
+			synopsis: "codex-remote@NAME.service, codex-remote@NAME.socket",
+			description: "codex-remote@NAME.service is one codex app-server, to which people attach their terminals, with " +
+				"the settings in /etc/codex-proxy/remotes/NAME.toml. A connection to /run/codex-remote/NAME.sock, the socket " +
+				"of codex-remote@NAME.socket, starts it; one to NAME.viewer.sock may watch alone. systemd restarts it after " +
+				"a crash, and the turns go on that the crash has cut. It ends after a time without people and turns.",
+			paragraphs: []string{
+				"codex and all that it runs, the commands of people who attach included, live in namespaces of their own " +
+					"within the unit. They see no other process, remote, terminal or home of their user, no credential, and not " +
+					"the main process of the unit, which has the key of the provider and lends it to codex.",
+				"At boot and at each " + strong + "systemctl daemon-reload" + plain + " a generator makes a drop-in of the " +
+					"file; " + strong + "systemctl cat" + plain + " shows it. A start with a file that has a fault, or has changed " +
+					"since, fails with the reason in " + strong + "systemctl status" + plain + ".",
+				strong + "codex-proxy remotes" + plain + " makes, lists, checks, stops and removes remotes; " + strong +
+					"systemctl enable codex-remote@NAME.socket" + plain + " opens one at boot.",
+			},
+		},
+		{
 			unit: "codex-worker@.service", summary: "a codex app-server under systemd",
 			synopsis: "codex-worker@NAME.service, codex-worker@NAME.socket",
 			description: "codex-worker@NAME.service is one codex app-server " +
@@ -76,7 +97,7 @@ var proxyBook = book{
 		},
 	},
 	unitSeeAlso: []string{"codex-proxy(1)", "codex-proxy.toml(5)", "codex-worker.toml(5)", "codex-dependency.toml(5)",
-		"systemd.service(5)"},
+		"codex-remote.toml(5)", "systemd.service(5)"},
 	status: [][2]string{
 		{"0", "Success."},
 		{"1", "Failure; the reason is on standard error."},
@@ -96,6 +117,9 @@ var proxyBook = book{
 		{"/var/lib/codex-worker/NAME", "The worker's CODEX_HOME, with its login: a link to /var/lib/private/codex-worker/NAME."},
 		{"/var/lib/codex-dependency/NAME", "The data of the dependency NAME. Without a user in its file: a link to " +
 			"/var/lib/private/codex-dependency/NAME."},
+		{"/etc/codex-proxy/remotes/NAME.toml", "Settings of the remote NAME."},
+		{"/var/lib/codex-remote/NAME", "The CODEX_HOME of the remote NAME, with its threads. Without a user in its file: a " +
+			"link to /var/lib/private/codex-remote/NAME."},
 		{"/usr/share/codex-proxy/dependencies", "Presets of dependencies."},
 	},
 }

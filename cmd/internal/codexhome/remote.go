@@ -94,3 +94,9 @@ func (r *Remote) settings(catalogue string) settings {
 	}
 	return c
 }
+
+// FindCodex returns the native program of codex: that of codexPath, or without it the one that a unit with this search
+// path finds.
+func FindCodex(codexPath, searchPath string) (string, error) {
+	return findCodex(&Worker{CodexPath: codexPath}, searchPath, npmPrefixes)
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/cmd/internal/dependency"
+	"codex-proxy/cmd/internal/reach"
 	"codex-proxy/units"
 	"codex-proxy/units/unitstest"
 )
@@ -166,11 +167,11 @@ func TestReaches(t *testing.T) {
 	} {
 		require.NoError(t, os.Chmod(dir, tc.dir))
 		require.NoError(t, os.Chmod(program, tc.program))
-		assert.Equal(t, tc.may, [3]bool{reaches(owner, program, 1) == nil, reaches(group, program, 1) == nil,
-			reaches(other, program, 1) == nil}, "%v %v", tc.dir, tc.program)
+		assert.Equal(t, tc.may, [3]bool{reach.Check(owner, program, 1) == nil, reach.Check(group, program, 1) == nil,
+			reach.Check(other, program, 1) == nil}, "%v %v", tc.dir, tc.program)
 	}
 	require.NoError(t, os.Chmod(dir, 0o755))
-	assert.NoError(t, reaches(owner, dir, 2))
-	assert.EqualError(t, reaches(other, dir, 2), "the user of the dependency has no permission for "+dir)
-	assert.True(t, errors.Is(reaches(other, dir+"/x", 2), os.ErrNotExist))
+	assert.NoError(t, reach.Check(owner, dir, 2))
+	assert.EqualError(t, reach.Check(other, dir, 2), "the user has no permission for "+dir)
+	assert.True(t, errors.Is(reach.Check(other, dir+"/x", 2), os.ErrNotExist))
 }

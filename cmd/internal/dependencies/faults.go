@@ -11,6 +11,7 @@ import (
 
 	"codex-proxy/cmd/internal/dependency"
 	"codex-proxy/cmd/internal/doctor"
+	"codex-proxy/cmd/internal/reach"
 	"codex-proxy/cmd/internal/thishost"
 	"codex-proxy/units"
 )
@@ -63,7 +64,7 @@ func commandFault(s *dependency.Settings, command []string, as doctor.Account) e
 		err = runnable(path)
 	}
 	if err == nil {
-		err = reaches(as, path, 1)
+		err = reach.Check(as, path, 1)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errors.New("there is no such program: name the path of the one to run")
@@ -96,7 +97,7 @@ func directoryFault(dir string, as doctor.Account) error {
 		err = errors.New("it is no directory")
 	}
 	if err == nil && as.UID != units.NoUID {
-		err = reaches(as, dir, 2)
+		err = reach.Check(as, dir, 2)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errors.New("there is no such directory: make it, for the user that the dependency runs as")

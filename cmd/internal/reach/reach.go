@@ -1,6 +1,8 @@
-package dependencies
+// Package reach finds out whether a user may use a path, for files that name both.
+package reach
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,10 +13,10 @@ import (
 	"codex-proxy/cmd/internal/doctor"
 )
 
-// reaches is the error of a path that the user may not use (path_resolution(7)): want is 1 for execution, 2 for
+// Check is the error of a path that the user may not use (path_resolution(7)): want is 1 for execution, 2 for
 // writing.
 // It does not look at access control lists: a path with one passes.
-func reaches(as doctor.Account, path string, want fs.FileMode) error {
+func Check(as doctor.Account, path string, want fs.FileMode) error {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return reason(err)
@@ -46,11 +48,20 @@ func allowed(as doctor.Account, path string, want fs.FileMode) error {
 	if mode&want != 0 || hasList(path) {
 		return nil
 	}
-	return fmt.Errorf("the user of the dependency has no permission for %s", path)
+	return fmt.Errorf("the user has no permission for %s", path)
 }
 
 // hasList reports whether the file has an access control list (acl(5)).
 func hasList(path string) bool {
 	size, err := syscall.Getxattr(path, "system.posix_acl_access", nil)
 	return err == nil && size > 0
+}
+
+// reason is the error without the path, which stands before it.
+func reason(err error) error {
+	var e *fs.PathError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
 }

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"codex-proxy/cmd/internal/cli"
+	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/remote"
+	"codex-proxy/cmd/internal/remotes"
+	"codex-proxy/units"
+)
+
+func remotesCommand() *cobra.Command {
+	r := &remotes.Remotes{
+		Systemd: units.NewManager(), Settings: paths.RemoteSettings, Template: paths.RemoteTemplate,
+		Homes: paths.RemoteHomes, PrivateHomes: paths.PrivateRemoteHomes, Units: paths.OperatorUnits,
+		Socket: paths.RemoteSocket,
+	}
+	c := &cobra.Command{
+		Use: "remotes", Short: "list, add, check, use and remove codex sessions that outlive terminals",
+		Long: `
+Keeps the remotes: codex sessions that live in units of systemd. Each has a file,
+/etc/codex-proxy/remotes/NAME.toml, and two units, codex-remote@NAME.service and
+codex-remote@NAME.socket. A connection to the socket starts the service; systemd
+restarts it after a crash, and then the turns go on that the crash has cut.
+codex-remote.toml(5) has the keys of the file.
+
+add makes a file, and opens the socket; codex-proxy attach NAME shows the remote in a
+terminal. list shows the state of each remote, its turns and the people who are
+attached. check shows what would run, and names each fault that prevents a start; it
+exits with 78 then. send sends a message without a terminal, and prints the thread.
+logs shows the journal of its units. stop ends codex until the next attach. remove
+takes a remote away; its threads stay without --purge. add, check, stop and remove
+need root.`,
+	}
+	do := func(root bool, run func(context.Context, string) error) func(*cobra.Command, []string) error {
+		return func(c *cobra.Command, args []string) error {
+			r.Stdout, r.Stderr = c.OutOrStdout(), c.ErrOrStderr()
+			defer r.Systemd.Close()
+			if root && os.Geteuid() != 0 {
+				return errors.New("only root may do this: try sudo")
+			}
+			if len(args) == 0 {
+				return run(c.Context(), "")
+			}
+			if err := units.ValidRemoteName(args[0]); err != nil {
+				return err
+			}
+			return run(c.Context(), args[0])
+		}
+	}
+	list := &cobra.Command{Use: "list", Short: "list the remotes, with their state, turns and people", RunE: do(false, r.List)}
+	list.Flags().BoolVar(&r.JSON, "json", false, `one JSON object:
+  {"remotes":[{"name","unit","active_state","sub_state",
+    "status_text","since","restarts","listening",
+    "at_boot","directory","user","codex",
+    "attached":[{"user","viewer","since"}],
+    "turns":[{"thread","since","waiting_since",
+    "alone_since","continued","cut"}],"last","words",
+    "words_at","continued","error"}]}`)
+	list.Flags().BoolVar(&r.Watch, "watch", false, "again after every change, until Ctrl-C")
+	add := &cobra.Command{Use: "add NAME", Short: "make a remote", RunE: do(true, r.Add)}
+	addFlags(add, &r.With)
+	check := &cobra.Command{Use: "check NAME", Short: "show what would run, and what prevents a start", RunE: do(true, r.Check)}
+	send := &cobra.Command{
+		Use: "send NAME TEXT...", Short: "send a message to a remote",
+		RunE: func(c *cobra.Command, args []string) error {
+			return do(false, func(ctx context.Context, name string) error {
+				return r.Send(ctx, name, strings.Join(args[1:], " "))
+			})(c, args)
+		},
+	}
+	send.Flags().Var(cli.Text(&r.Thread, "THREAD"), "thread", "the id of a thread; without it the last one, or a new one")
+	stop := &cobra.Command{Use: "stop NAME", Short: "stop a remote until the next attach", RunE: do(true, r.Stop)}
+	remove := &cobra.Command{Use: "remove NAME", Short: "stop a remote, and remove it", RunE: do(true, r.Remove)}
+	remove.Flags().BoolVar(&r.Purge, "purge", false, "remove its threads and the drop-ins of systemctl edit, too")
+	c.AddCommand(list, add, check, send, remoteLogs(r, do), stop, remove)
+	for _, of := range c.Commands() {
+		if of != list && of != add {
+			of.ValidArgsFunction = completeRemotes
+		}
+	}
+	return c
+}
+
+func addFlags(add *cobra.Command, with *remotes.Answers) {
+	flags := add.Flags()
+	flags.Var(cli.Text(&with.Directory, "DIR"), "dir", "the directory that codex works in")
+	flags.Var(cli.Text(&with.User, "USER"), "user", "the user that it runs as; without it a user of its own")
+	flags.Var(cli.Text(&with.Group, "GROUP"), "group", "the group whose members may attach; without it root and USER alone")
+	flags.Var(cli.Text(&with.Network, "NETWORK"), "network", "what codex and its tools reach: none, loopback or all")
+	flags.Var(cli.Text(&with.Sandbox, "SANDBOX"), "sandbox", "what they may write: read-only or workspace-write")
+	flags.Var(cli.Text(&with.Model, "MODEL"), "model", "the model")
+	flags.Var(cli.Text(&with.BaseURL, "URL"), "base-url", "the endpoint of the model, which speaks OpenAI's Responses API")
+	flags.Var(cli.Text(&with.KeyFile, "FILE"), "key-file", "the file with the key of the endpoint")
+	flags.Var(cli.Text(&with.CodexPath, "PATH"), "codex-path", "the codex to run; without it the one that is installed")
+	_ = add.MarkFlagRequired("dir") // the option is there
+	cli.Complete(add, "network", string(remote.NoNetwork), string(remote.Loopback), string(remote.AllOfIt))
+	cli.Complete(add, "sandbox", string(remote.ReadOnly), string(remote.WorkspaceWrite))
+}
+
+func remoteLogs(
+	r *remotes.Remotes, do func(bool, func(context.Context, string) error) func(*cobra.Command, []string) error,
+) *cobra.Command {
+	var follow bool
+	lines := 50
+	logs := &cobra.Command{Use: "logs NAME", Short: "show the journal of a remote"}
+	logs.RunE = do(false, func(_ context.Context, name string) error {
+		options := []string{"-n", strconv.Itoa(lines)}
+		if follow {
+			options = append(options, "-f")
+		}
+		return r.Logs(name, options...)
+	})
+	logs.Flags().BoolVarP(&follow, "follow", "f", false, "go on with every new line, until Ctrl-C")
+	logs.Flags().IntVarP(&lines, "lines", "n", lines, "how many lines")
+	return logs
+}
+
+// completeRemotes completes the first argument by the names of the remotes.
+func completeRemotes(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noFiles
+	}
+	names, _ := remote.Names(paths.RemoteSettings) // without a list there is nothing to complete
+	return names, noFiles
+}

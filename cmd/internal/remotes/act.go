@@ -1,0 +1,121 @@
+package remotes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"codex-proxy/notify"
+	"codex-proxy/proxy/remotes"
+	"codex-proxy/units"
+)
+
+// Send sends a message to a remote, which starts if it does not run.
+func (r *Remotes) Send(ctx context.Context, name, text string) error {
+	if err := r.known(name); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, jobBound)
+	defer cancel()
+	thread, err := remotes.SendTo(ctx, r.Socket(name), r.Thread, text)
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: be in the group of the remote, or try sudo", err)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: systemctl status %s", err, units.RemoteSocket(name))
+	}
+	fmt.Fprintln(r.Stdout, thread)
+	return nil
+}
+
+// Logs becomes journalctl for the units of the remote.
+func (r *Remotes) Logs(name string, options ...string) error {
+	if err := r.known(name); err != nil {
+		return err
+	}
+	return notify.Become(append([]string{"journalctl", "-u", units.Remote(name), "-u", units.RemoteSocket(name)}, options...))
+}
+
+// Stop stops a remote. Its sockets stay: an attach starts it again, with its threads.
+func (r *Remotes) Stop(ctx context.Context, name string) error {
+	if err := r.known(name); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, jobBound)
+	defer cancel()
+	if err := r.Systemd.Stop(ctx, units.Remote(name)); err != nil {
+		return err
+	}
+	r.print("The remote %s is stopped; an attach starts it again.", name)
+	return nil
+}
+
+// Remove stops a remote and removes it. Its home, with the threads, stays without Purge.
+func (r *Remotes) Remove(ctx context.Context, name string) error {
+	if !exists(r.fileOf(name)) && (!r.Purge || !r.hasHome(name)) {
+		return r.known(name)
+	}
+	if err := r.takeDown(ctx, name); err != nil {
+		return err
+	}
+	r.print("The remote %s is removed.", name)
+	dropIns := r.dropInsOf(name)
+	if r.Purge {
+		for _, path := range append(r.homesOf(name), dropIns...) {
+			if err := os.RemoveAll(path); err != nil {
+				return fmt.Errorf("cannot remove what it leaves: %w", err)
+			}
+		}
+		return nil
+	}
+	if r.hasHome(name) {
+		r.print("Its threads stay: %s (--purge removes them)", filepath.Join(r.Homes, name))
+	}
+	for _, path := range dropIns {
+		if exists(path) {
+			r.print("The drop-ins of systemctl edit stay: %s (--purge removes them)", path)
+		}
+	}
+	return nil
+}
+
+func (r *Remotes) takeDown(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, jobBound)
+	defer cancel()
+	// The socket first: a connection would start the service again.
+	for _, unit := range []string{units.RemoteSocket(name), units.Remote(name)} {
+		if err := r.Systemd.Stop(ctx, unit); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(r.fileOf(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the file: %w", err)
+	}
+	// With a daemon-reload, whose generator removes the drop-ins.
+	if err := r.Systemd.Disable(ctx, units.RemoteSocket(name)); err != nil {
+		return err
+	}
+	return errors.Join(r.Systemd.ResetFailed(ctx, units.Remote(name)), r.Systemd.ResetFailed(ctx, units.RemoteSocket(name)))
+}
+
+// dropInsOf are the directories of what `systemctl edit` has made for the units.
+func (r *Remotes) dropInsOf(name string) []string {
+	return []string{filepath.Join(r.Units, units.Remote(name)+".d"), filepath.Join(r.Units, units.RemoteSocket(name)+".d")}
+}
+
+// homesOf are the places of the home: with a dynamic user the first one is a link to the second one.
+func (r *Remotes) homesOf(name string) []string {
+	return []string{filepath.Join(r.Homes, name), filepath.Join(r.PrivateHomes, name)}
+}
+
+func (r *Remotes) hasHome(name string) bool {
+	for _, path := range r.homesOf(name) {
+		if exists(path) {
+			return true
+		}
+	}
+	return false
+}

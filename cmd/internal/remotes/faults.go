@@ -1,0 +1,109 @@
+package remotes
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+
+	"codex-proxy/cmd/internal/codexhome"
+	"codex-proxy/cmd/internal/doctor"
+	"codex-proxy/cmd/internal/reach"
+	"codex-proxy/cmd/internal/remote"
+	"codex-proxy/cmd/internal/thishost"
+	"codex-proxy/units"
+)
+
+// unitPath is the PATH of a unit that sets none (systemd.exec(5), $PATH).
+const unitPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
+
+// faultsOf returns what is missing on this machine for a start, each with its remedy.
+func faultsOf(s *remote.Settings) (faults []string) {
+	add := func(key string, err error) {
+		if err != nil {
+			faults = append(faults, fmt.Sprintf("%s: %v", key, err))
+		}
+	}
+	as, err := accountOf(s)
+	add("user", err)
+	if s.Group != "" {
+		_, err := user.LookupGroup(s.Group)
+		if err != nil {
+			err = fmt.Errorf("there is no group %q: make it, or leave group empty", s.Group)
+		}
+		add("group", err)
+	}
+	for i, dir := range s.Directories() {
+		key := "writable"
+		if i == 0 {
+			key = "directory"
+		}
+		add(key, directoryFault(s, dir, as))
+	}
+	_, err = codexhome.FindCodex(s.CodexPath, unitPath)
+	add("codex_path", err)
+	if s.Provider.KeyFile != "" {
+		add("provider.key_file", fileFault(s.Provider.KeyFile))
+	}
+	if s.Provider.CAFile != "" {
+		add("provider.ca_file", fileFault(s.Provider.CAFile))
+	}
+	return faults
+}
+
+// accountOf is the user that the remote runs as; for a user of its own, one that owns nothing yet.
+func accountOf(s *remote.Settings) (doctor.Account, error) {
+	nobody := doctor.Account{UID: units.NoUID, GID: units.NoUID}
+	if s.User == "" {
+		return nobody, nil
+	}
+	account, err := thishost.Account(s.User)
+	if err != nil {
+		return nobody, fmt.Errorf("there is no user %q: make it, or leave user empty for one of its own", s.User)
+	}
+	return account, nil
+}
+
+func directoryFault(s *remote.Settings, dir string, as doctor.Account) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no directory %s: make it, for the user %s", dir, userOf(s))
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory: name one", dir)
+	}
+	const reads, writes = 4, 2
+	want := []fs.FileMode{reads}
+	if s.Sandbox == remote.WorkspaceWrite {
+		want = append(want, writes)
+	}
+	for _, of := range want {
+		if err := reach.Check(as, dir, of); err != nil {
+			return fmt.Errorf("%s: %w: the user is %s; give it the directory, or name another user", dir, err, userOf(s))
+		}
+	}
+	return nil
+}
+
+func fileFault(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no file %s: make it", path)
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no file", path)
+	}
+	return nil
+}
+
+func userOf(s *remote.Settings) string {
+	if s.User != "" {
+		return s.User
+	}
+	return units.RemoteUser(s.Name)
+}

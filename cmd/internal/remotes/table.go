@@ -1,0 +1,124 @@
+package remotes
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"codex-proxy/cmd/internal/listing"
+)
+
+// writeList writes for each remote a line with its state, and indented lines with all else.
+func writeList(p listing.Paper, w io.Writer, l list, now time.Time) error {
+	var text strings.Builder
+	if len(l.Remotes) == 0 {
+		text.WriteString("\nThere are no remotes; codex-proxy remotes add makes one.\n")
+	}
+	for _, r := range l.Remotes {
+		fmt.Fprintf(&text, "\n%s  %s\n", p.In(listing.Bold, r.Name), r.headline(p, now))
+		for _, line := range r.details(now) {
+			if line[1] != "" {
+				fmt.Fprintf(&text, "  %-9s %s\n", line[0], line[1])
+			}
+		}
+	}
+	_, err := io.WriteString(w, strings.TrimPrefix(text.String(), "\n"))
+	return err
+}
+
+// state is that of the unit in one word, with its colour.
+func (r row) state() (word, colour string) {
+	switch {
+	case r.ActiveState == "active" && len(r.working()) > 0:
+		return "works", listing.Green
+	case r.ActiveState == "active":
+		return "ready", listing.Green
+	case r.ActiveState == "activating":
+		return "starting", listing.Yellow
+	case r.ActiveState == "failed":
+		return "failed", listing.Red
+	case r.ActiveState == "deactivating":
+		return "stopping", listing.Yellow
+	case r.Listening:
+		return "asleep, an attach starts it", listing.Green
+	}
+	return "stopped", listing.Yellow
+}
+
+func (r row) headline(p listing.Paper, now time.Time) string {
+	word, colour := r.state()
+	words := p.In(colour, word)
+	if !r.Since.IsZero() {
+		words += " since " + listing.Clock(r.Since, now) + ", " + listing.Age(r.Since, now)
+	}
+	return words
+}
+
+// working are the times since when turns run.
+func (r row) working() (since []time.Time) {
+	for _, t := range r.Turns {
+		if !t.Cut && !t.Since.IsZero() {
+			since = append(since, t.Since)
+		}
+	}
+	return since
+}
+
+func (r row) details(now time.Time) [][2]string {
+	return [][2]string{
+		{"why", r.why()},
+		{"attached", r.attached()},
+		{"turns", r.turns(now)},
+		{"words", listing.Printable(r.Words)},
+		{"restarts", r.restarts()},
+		{"directory", r.Directory},
+		{"user", r.User},
+		{"unit", fmt.Sprintf("%s, %s (%s)", r.Unit, r.ActiveState, r.SubState)},
+		{"error", listing.Printable(r.Error)},
+	}
+}
+
+// why is what a unit that is not there says about it.
+func (r row) why() string {
+	if r.ActiveState == "active" {
+		return ""
+	}
+	return listing.Printable(r.StatusText)
+}
+
+func (r row) attached() string {
+	var who []string
+	for _, c := range r.Attached {
+		name := listing.Printable(c.User)
+		if c.Viewer {
+			name += " (viewer)"
+		}
+		who = append(who, name)
+	}
+	return strings.Join(who, ", ")
+}
+
+func (r row) turns(now time.Time) string {
+	var words []string
+	for _, t := range r.Turns {
+		switch {
+		case t.Cut:
+			words = append(words, "one was cut: it goes on when a person says so")
+		case !t.WaitingSince.IsZero():
+			words = append(words, "waits for a person since "+listing.Age(t.WaitingSince, now))
+		default:
+			words = append(words, "runs since "+listing.Age(t.Since, now))
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(words, "; ")
+}
+
+func (r row) restarts() string {
+	if r.Restarts == 0 && r.Continued == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d; %d turns went on", r.Restarts, r.Continued)
+}
