@@ -83,6 +83,21 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+func TestContinuation(t *testing.T) {
+	for want, lost := range map[string][]input{
+		`{"threadId":"T","input":[]}`: nil,
+		`{"threadId":"T","input":[{"type":"text","text":"one"}],"clientUserMessageId":"m","model":"x","effort":"high"}`: {
+			{ClientID: "m", Content: said("", "one").Content, Settings: settings([]byte(
+				`{"threadId":"T","input":[1],"clientUserMessageId":"m","model":"x","effort":"high","cwd":null}`))}},
+		`{"threadId":"T","input":[{"type":"text","text":"one"},{"type":"text","text":"two"}],"clientUserMessageId":"m"}`: {
+			said("m", "one"), said("n", "two")},
+	} {
+		b, err := json.Marshal(continuation("T", merged(lost)))
+		assert.NoError(t, err)
+		assert.JSONEq(t, want, string(b))
+	}
+}
+
 func TestParseContinue(t *testing.T) {
 	for text, want := range map[string]Continue{"": Always, "always": Always, "ask": Ask, "never": Never} {
 		got, err := ParseContinue(text)

@@ -54,9 +54,11 @@ const anyTurn = "*"
 
 // input is one message of the user, in the words of turn/start.
 type input struct {
-	ClientID string          `json:"client_id,omitempty"`
-	Content  json.RawMessage `json:"content"`
-	At       time.Time       `json:"at"`
+	// Settings are the other parameters of its turn/start, such as the model; none for turn/steer.
+	Settings map[string]json.RawMessage `json:"settings,omitempty"`
+	ClientID string                     `json:"client_id,omitempty"`
+	Content  json.RawMessage            `json:"content"`
+	At       time.Time                  `json:"at"`
 	// Seen means that codex has reported the message as part of a turn; its files may still lack it.
 	Seen bool `json:"seen,omitempty"`
 }

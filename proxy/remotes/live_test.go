@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,35 @@ func TestNewThreadsSurviveKills(t *testing.T) {
 		assert.Equal(t, []string{"message " + id}, userTexts(all[len(all)-1]))
 		c.Close(nil)
 	}
+}
+
+// A message outlives even a thread that codex lost, because it was killed before it had a file of it.
+func TestMessagesOutliveTheirThread(t *testing.T) {
+	u := startUnit(t)
+	for n := range 5 {
+		c := u.attach()
+		thread := c.newThread()
+		id := fmt.Sprintf("id-%d", n)
+		c.ask(thread, id, "message "+id)
+		u.recorded(id)
+		u.kill("codex")
+		c.Close(nil)
+		u.status("it ran", func(st remotes.Status) bool { return idle(st) && st.Last != "" && u.asked("message "+id) })
+		last := u.status("idle", idle).Last
+		c = u.attach()
+		c.resume(last)
+		all := u.models.Turns()
+		assert.Equal(t, []string{"message " + id}, userTexts(all[len(all)-1]))
+		t.Logf("round %d: in the same thread: %t", n, last == thread)
+		c.Close(nil)
+	}
+}
+
+// asked reports whether the model was asked with a message.
+func (u *unit) asked(text string) bool {
+	return slices.ContainsFunc(u.models.Turns(), func(r modelserver.Request) bool {
+		return slices.Contains(userTexts(r), text)
+	})
 }
 
 // What its user has interrupted never goes on, however soon after the interrupt codex dies.

@@ -1,7 +1,9 @@
 package remotes
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 )
@@ -38,13 +40,29 @@ func (k *Keeper) Passing(method string, params json.RawMessage) {
 		}
 		switch method {
 		case "turn/start", "turn/steer":
-			s.asked(p.ThreadID, input{ClientID: p.ClientID, Content: slices.Clone(p.Input), At: now}, now)
+			i := input{ClientID: p.ClientID, Content: slices.Clone(p.Input), At: now}
+			if method == "turn/start" {
+				i.Settings = settings(params)
+			}
+			s.asked(p.ThreadID, i, now)
 		case "turn/interrupt":
 			s.interrupt(p.ThreadID, p.TurnID, now)
 		default:
 			s.other(p.ThreadID, kinds[method], now)
 		}
 	})
+}
+
+// settings are the parameters of a turn/start besides the message and its thread.
+func settings(params json.RawMessage) (all map[string]json.RawMessage) {
+	if json.Unmarshal(bytes.Clone(params), &all) != nil {
+		return nil
+	}
+	for _, name := range []string{"threadId", "input", "clientUserMessageId"} {
+		delete(all, name)
+	}
+	maps.DeleteFunc(all, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
+	return all
 }
 
 // The bounds of what clients can make the ledger hold.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -53,17 +54,51 @@ func (l *link) reconcile(ctx context.Context) (o outcome, err error) {
 const recent = 4
 
 func (l *link) reconcileThread(ctx context.Context, thread string, o *outcome) error {
+	var r record
+	l.update(func(s *state) { r = s.ensure(thread, time.Now()).clone() })
 	h, err := l.history(ctx, thread)
+	if _, gone := refused(err); gone && len(r.Inputs) > 0 && r.Interrupted == "" {
+		o.threads++
+		return l.lose(thread, l.rescue(ctx, thread, r.Inputs))
+	}
 	if err != nil {
 		return l.lose(thread, err)
 	}
-	var r record
-	l.update(func(s *state) { r = s.ensure(thread, time.Now()).clone() })
 	v := decide(r, h.turns, policy{l.opts.Continue, l.opts.Limit})
 	if v.action != forget {
 		o.threads++
 	}
 	return l.lose(thread, l.perform(ctx, thread, r, v, h, o))
+}
+
+// rescue sends the messages to a new thread, as codex was killed before it had a file of theirs: some 100 ms after
+// thread/start at most. attach finds the new thread.
+func (l *link) rescue(ctx context.Context, thread string, lost []input) error {
+	message := merged(lost)[0]
+	params := map[string]json.RawMessage{}
+	for _, name := range []string{"cwd", "model", "approvalPolicy"} {
+		if v, ok := message.Settings[name]; ok {
+			params[name] = v
+		}
+	}
+	var started threadResult
+	if err := l.c.Call(ctx, "thread/start", params, &started); err != nil {
+		return err
+	}
+	id := started.Thread.ID
+	defer l.hold(id)()
+	l.record(func(s *state) { // in one write, so that the messages are sent once
+		s.drop(thread, time.Now())
+		s.asked(id, message, time.Now())
+	})
+	var turn turnStartResult
+	if err := l.c.Call(ctx, "turn/start", continuation(id, []input{message}), &turn); err != nil {
+		return err
+	}
+	l.record(func(s *state) { s.started(id, turn.Turn.ID, time.Now()) })
+	l.emit(Event{Kind: Redelivered, Thread: id, Turn: turn.Turn.ID,
+		Detail: plural(len(lost), "message") + " of thread " + thread + ", which codex has lost"})
+	return nil
 }
 
 // history is what remains of a thread.
@@ -205,10 +240,11 @@ func (l *link) mend(thread, path string, lost []input) {
 // proceed continues the last turn of a thread, with the messages that codex has lost, or none. The attempt is in the
 // ledger before it begins.
 func (l *link) proceed(ctx context.Context, thread string, v verdict) error {
+	lost := merged(v.inputs)
 	l.record(func(s *state) {
 		r := s.ensure(thread, time.Now())
 		r.Continued++
-		r.Asked, r.Kind, r.Inputs = false, "", v.inputs // codex has the others
+		r.Asked, r.Kind, r.Inputs = false, "", lost // codex has the others
 		if v.cut {
 			s.ledger.Continued++
 		}
@@ -217,7 +253,7 @@ func (l *link) proceed(ctx context.Context, thread string, v verdict) error {
 		return err
 	}
 	var started turnStartResult
-	if err := l.c.Call(ctx, "turn/start", continuation(thread, v.inputs), &started); err != nil {
+	if err := l.c.Call(ctx, "turn/start", continuation(thread, lost), &started); err != nil {
 		return err
 	}
 	l.record(func(s *state) { s.started(thread, started.Turn.ID, time.Now()) })
@@ -230,18 +266,35 @@ func (l *link) proceed(ctx context.Context, thread string, v verdict) error {
 	return nil
 }
 
-// continuation is the request that continues a turn. Several lost messages become one: codex takes up one at a time, and
-// the others would be lost again.
-func continuation(thread string, lost []input) turnStartParams {
-	p := turnStartParams{ThreadID: thread, Input: []json.RawMessage{}}
+// merged is one message for several, as codex takes up one at a time, and the others would be lost again; none for none.
+func merged(lost []input) []input {
+	if len(lost) < 2 {
+		return lost
+	}
+	var parts []json.RawMessage
+	all := input{ClientID: lost[0].ClientID, At: lost[0].At, Settings: map[string]json.RawMessage{}}
 	for _, i := range lost {
-		var parts []json.RawMessage
-		if json.Unmarshal(i.Content, &parts) == nil {
-			p.Input = append(p.Input, parts...)
+		var more []json.RawMessage
+		if json.Unmarshal(i.Content, &more) == nil {
+			parts = append(parts, more...)
+		}
+		maps.Copy(all.Settings, i.Settings)
+	}
+	all.Content, _ = json.Marshal(parts) // which were parsed
+	return []input{all}
+}
+
+// continuation is the request that continues a turn, with a message that was lost or without.
+func continuation(thread string, lost []input) map[string]any {
+	params := map[string]any{"threadId": thread, "input": []any{}}
+	for _, i := range lost {
+		for name, v := range i.Settings {
+			params[name] = v
+		}
+		params["input"] = i.Content
+		if i.ClientID != "" {
+			params["clientUserMessageId"] = i.ClientID
 		}
 	}
-	if len(lost) > 0 {
-		p.ClientID = lost[0].ClientID
-	}
-	return p
+	return params
 }

@@ -17,7 +17,7 @@ func (s *state) asked(thread string, i input, now time.Time) {
 		r.Kind = ""
 	}
 	r.Continued = 0
-	if len(i.Content) <= maxInput && len(r.Inputs) < maxInputs {
+	if i.size() <= maxInput && len(r.Inputs) < maxInputs {
 		r.Inputs = append(r.Inputs, i)
 	}
 	s.ledger.Last = thread
@@ -28,6 +28,13 @@ const (
 	maxInput  = 1 << 20
 	maxInputs = 32
 )
+
+func (i input) size() (n int) {
+	for name, v := range i.Settings {
+		n += len(name) + len(v)
+	}
+	return n + len(i.Content)
+}
 
 // other is that a client starts something in a thread that is no turn of the model.
 func (s *state) other(thread, kind string, now time.Time) {
