@@ -98,6 +98,14 @@ func (b *bed) serve(target string) {
 // codex runs the real app-server as the remote's, and returns the path of the program.
 func (b *bed) codex() (binary, socket string) {
 	b.t.Helper()
+	binary = b.prepare()
+	socket, _ = b.appServer(binary)
+	return binary, socket
+}
+
+// prepare makes the remote's home, for the real codex.
+func (b *bed) prepare() (binary string) {
+	b.t.Helper()
 	binary = os.Getenv("CODEX_PROXY_TEST_CODEX")
 	if binary == "" {
 		b.t.Skip("CODEX_PROXY_TEST_CODEX does not name a codex binary")
@@ -118,7 +126,15 @@ supports_websockets = false
 request_max_retries = 0
 stream_max_retries = 0
 `, b.model.URL()))
+	return binary
+}
+
+// appServer starts codex in the remote's home.
+func (b *bed) appServer(binary string) (socket string, process *os.Process) {
+	b.t.Helper()
+	home := filepath.Join(b.homes, "remote")
 	socket = filepath.Join(home, "s")
+	_ = os.Remove(socket) // of one that was killed
 	cmd := exec.Command(binary, "app-server", "--strict-config", "--listen", "unix://"+socket)
 	cmd.Env = append(os.Environ(), "CODEX_HOME="+home, "HOME="+home)
 	cmd.Dir = home
@@ -132,7 +148,7 @@ stream_max_retries = 0
 		_ = cmd.Wait()
 	})
 	require.Eventually(b.t, func() bool { _, err := os.Stat(socket); return err == nil }, bound, 5*time.Millisecond)
-	return binary, socket
+	return socket, cmd.Process
 }
 
 func (b *bed) home(dir, config string) {

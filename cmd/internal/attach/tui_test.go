@@ -54,21 +54,7 @@ func TestTheRealTUI(t *testing.T) {
 	b := newBed(t)
 	binary, socket := b.codex()
 	b.serve(socket)
-	home := filepath.Join(b.homes, "person")
-	b.home(home, `
-check_for_update_on_startup = false
-projects."/".trust_level = "trusted"
-[tui]
-screen_reader_detection_done = true
-[tui.model_availability_nux]
-"gpt-6.1-sol" = 1
-[notice.model_migrations]
-"gpt-5.5" = "gpt-6-sol"
-`)
-	t.Setenv("CODEX_HOME", home)
-	t.Setenv("HOME", home)
-	t.Setenv("TERM", "xterm-256color")
-	t.Chdir("/")
+	b.person()
 	require.NoError(t, b.model.Always("gpt-5.5", "text the model has spoken"))
 
 	began := time.Now()
@@ -98,4 +84,24 @@ screen_reader_detection_done = true
 	viewer.typed("\x03") // the draft is back: clear it
 	viewer.quit(ended)
 	viewer.wait("Back to it: codex-proxy attach --read-only build")
+}
+
+// person is a person's home, in which the TUI has asked its first questions.
+func (b *bed) person() {
+	b.t.Helper()
+	home := filepath.Join(b.homes, "person")
+	b.home(home, `
+check_for_update_on_startup = false
+projects."/".trust_level = "trusted"
+[tui]
+screen_reader_detection_done = true
+[tui.model_availability_nux]
+"gpt-6.1-sol" = 1
+[notice.model_migrations]
+"gpt-5.5" = "gpt-6-sol"
+`)
+	b.t.Setenv("CODEX_HOME", home)
+	b.t.Setenv("HOME", home)
+	b.t.Setenv("TERM", "xterm-256color")
+	b.t.Chdir("/")
 }

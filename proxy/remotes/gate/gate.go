@@ -132,7 +132,7 @@ func (g *Gate) Serve(ctx context.Context, client *net.UnixConn, target string) e
 		g.bar(ctx, s, client, in, up)
 		return err
 	}
-	defer codex.Close()
+	defer func() { _ = codex.Close() }()
 	return g.connect(ctx, s, client, in, codex, up)
 }
 

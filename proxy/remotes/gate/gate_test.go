@@ -72,7 +72,7 @@ func codex(t testing.TB, f func(ctx context.Context, ws *websocket.Conn, r *http
 			if err != nil {
 				return
 			}
-			defer ws.CloseNow() //nolint:errcheck // it may be closed
+			defer func() { _ = ws.CloseNow() }()
 			ws.SetReadLimit(messageLimit + 1)
 			f(r.Context(), ws, r)
 		})}
@@ -109,7 +109,7 @@ func dial(t testing.TB, socket string) (*websocket.Conn, *http.Response) {
 		return d.DialContext(ctx, "unix", socket)
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
-	ws, resp, err := websocket.Dial(bounded(t), "ws://localhost/rpc", &websocket.DialOptions{ //nolint:bodyclose // the library does
+	ws, resp, err := websocket.Dial(bounded(t), "ws://localhost/rpc", &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: transport}, CompressionMode: websocket.CompressionContextTakeover,
 		HTTPHeader: http.Header{"X-Codex-App-Server-Compression": {"zstd-stream-v1"}}})
 	require.NoError(t, err)

@@ -52,7 +52,7 @@ func parse(b []byte) (m message, err error) {
 	switch {
 	case err != nil:
 		return m, err
-	case members.Err() != nil, !seen.method && !(seen.id && seen.answer), !identifies(m.id):
+	case members.Err() != nil, !seen.method && (!seen.id || !seen.answer), !identifies(m.id):
 		return m, errNoMessage
 	}
 	return m, nil

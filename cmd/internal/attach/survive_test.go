@@ -1,0 +1,130 @@
+package attach
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/remotes"
+	"codex-proxy/proxy/remotes/gate"
+)
+
+// unit plays the unit of a remote: systemd's socket, and behind it codex, its keeper and the gate, which end together.
+type unit struct {
+	b      *bed
+	binary string
+	accept chan net.Conn
+
+	codex *os.Process
+	end   func()
+}
+
+func newUnit(b *bed) *unit {
+	b.t.Helper()
+	u := &unit{b: b, accept: make(chan net.Conn, 16)}
+	u.binary = b.prepare()
+	l, err := net.Listen("unix", filepath.Join(b.sockets, "build.sock"))
+	require.NoError(b.t, err)
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			u.accept <- conn
+		}
+	})
+	b.t.Cleanup(func() { l.Close(); accepting.Wait() })
+	return u
+}
+
+// start returns when the keeper has readied codex. Connections wait until then.
+func (u *unit) start(process *os.Process, socket string) {
+	u.b.t.Helper()
+	u.codex = process
+	keeper, err := remotes.New(remotes.Options{Socket: socket, State: filepath.Join(u.b.homes, "state"), Version: "test",
+		Continue: remotes.Always})
+	require.NoError(u.b.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var tasks sync.WaitGroup
+	tasks.Go(func() { _ = keeper.Run(ctx) })
+	require.Eventually(u.b.t, func() bool { _, err := keeper.Open(ctx); return err == nil }, bound, 10*time.Millisecond)
+	attached := sync.Map{}
+	g := &gate.Gate{Remote: "build", Keeper: http.Handler(keeper.Handler()),
+		Attached: func(s gate.Session) { attached.Store(s.ID, keeper.Attach(remotes.Client{User: s.Peer.User()})) },
+		Detached: func(s gate.Session) {
+			if f, ok := attached.LoadAndDelete(s.ID); ok {
+				f.(func())()
+			}
+		},
+		Passing: func(_ gate.Session, r gate.Request) {
+			if remotes.Watched(r.Method) {
+				keeper.Passing(r.Method, r.Params)
+			}
+		}}
+	tasks.Go(func() {
+		for {
+			select {
+			case conn := <-u.accept:
+				tasks.Go(func() { defer conn.Close(); _ = g.Serve(ctx, conn.(*net.UnixConn), socket) })
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	u.end = func() { cancel(); tasks.Wait() }
+	u.b.t.Cleanup(u.end)
+}
+
+// kill is kill -9 of codex in mid-turn, with which its keeper ends; systemd starts both again.
+func (u *unit) kill() {
+	u.b.t.Helper()
+	require.NoError(u.b.t, u.codex.Kill())
+	u.end()
+}
+
+// The real TUI goes through kills of codex in mid-turn: it reconnects, and the answer comes without a key.
+func TestTheTUISurvivesKills(t *testing.T) {
+	b := newBed(t)
+	u := newUnit(b)
+	b.person()
+	require.NoError(t, os.Mkdir(filepath.Join(b.homes, "state"), 0o700))
+	socket, process := b.appServer(u.binary)
+	u.start(process, socket)
+
+	require.NoError(t, b.model.Script("text the beginning", "gate first"))
+	s, ended := b.tui(u.binary, Attach{})
+	s.wait("OpenAI Codex")
+	s.typed("go ahead")
+	s.wait("go ahead")
+	time.Sleep(300 * time.Millisecond) //nolint:forbidigo // as in quit
+	s.typed("\r")
+	s.wait("the beginning")
+	for range 2 {
+		require.NoError(t, b.model.Script("text once more", "gate again"))
+		u.kill()
+		began := time.Now()
+		socket, process = b.appServer(u.binary)
+		u.start(process, socket)
+		t.Logf("ready %v after the kill", time.Since(began))
+	}
+	require.NoError(t, b.model.Always("gpt-5.5", "text and the end"))
+	u.kill()
+	began := time.Now()
+	socket, process = b.appServer(u.binary)
+	u.start(process, socket)
+	s.wait("and the end")
+	t.Logf("the end %v after the kill", time.Since(began))
+	assert.NotContains(t, s.shown(), "interrupted")
+	s.quit(ended)
+	s.wait("Back to it: codex-proxy attach build")
+}
