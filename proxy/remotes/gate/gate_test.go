@@ -276,7 +276,16 @@ func TestGateTakesLargeMessagesWithinBounds(t *testing.T) {
 	_ = ws.Write(bounded(t), websocket.MessageText, make([]byte, 17<<20)) // the gate reads the header only
 	reason := end(t, ws)
 	assert.Equal(t, websocket.StatusMessageTooBig, reason.Code)
-	assert.Equal(t, "a frame of 17 MiB; a remote takes 16 MiB", reason.Reason)
+	assert.Equal(t, "a frame has more than 16 MiB, which is what a remote takes", reason.Reason)
+
+	ws, _ = dial(t, owner) // a gigabyte, in fragments
+	w, err = ws.Writer(bounded(t), websocket.MessageText)
+	require.NoError(t, err)
+	sent := 0
+	for part := make([]byte, 1<<20); err == nil && sent < 1024; sent++ {
+		_, err = w.Write(part)
+	}
+	assert.Equal(t, "a message has more than 64 MiB, which is what a remote takes", end(t, ws).Reason)
 }
 
 func chunksOf(s string, size int) func(func(string) bool) {

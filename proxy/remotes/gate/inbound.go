@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"time"
 )
@@ -120,9 +121,9 @@ func (i *inbound) data(ctx context.Context, h header) error {
 	case h.op == continuation != i.open:
 		return closeFor(codeProtocol, "%v: a fragment of no message, or a message within another one", errProtocol)
 	case h.length > frameLimit:
-		return i.tooBig("a frame", h.length, frameLimit)
+		return tooBig("a frame", frameLimit)
 	case int64(len(i.message))+h.length > messageLimit:
-		return i.tooBig("a message", int64(len(i.message))+h.length, messageLimit)
+		return tooBig("a message", messageLimit)
 	}
 	i.open = true
 	if err := i.read(ctx, h); err != nil {
@@ -153,16 +154,24 @@ func (i *inbound) read(ctx context.Context, h header) error {
 			return err
 		}
 		if _, err := io.ReadFull(i.client, part); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
-			return err
+			return i.broken(err)
 		}
 		unmask(part, h.mask, offset)
 		i.message = i.message[:len(i.message)+int(n)]
 		offset += n
 	}
 	return nil
+}
+
+// broken is the reason why a message has no end.
+func (i *inbound) broken(err error) error {
+	switch {
+	case i.placed && errors.Is(err, os.ErrDeadlineExceeded):
+		return closeFor(codePolicy, "a message took longer than %v", largeBound)
+	case errors.Is(err, io.EOF):
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // room is by how much the buffer grows for so many bytes that are announced: up to a large message not beyond what has
@@ -196,8 +205,8 @@ func (i *inbound) unplace() {
 	}
 }
 
-func (i *inbound) tooBig(what string, size, limit int64) error {
-	return closeFor(codeTooBig, "%s of %d MiB; a remote takes %d MiB", what, size>>20, limit>>20)
+func tooBig(what string, limit int) error {
+	return closeFor(codeTooBig, "%s has more than %d MiB, which is what a remote takes", what, limit>>20)
 }
 
 // decide passes a message on, answers it, or drops it.
