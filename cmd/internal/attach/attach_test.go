@@ -95,19 +95,21 @@ func TestMistakesHaveRemedies(t *testing.T) {
 	assert.ErrorContains(t, err, "name one of build, other")
 }
 
-// The version of a codex from npm is known without a start of node.
+// The version of a codex from npm is known without a start of node, or of a program of 200 MB.
 func TestVersionOfThePackage(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "node_modules", "@openai", "codex")
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "bin"), 0o700))
-	script := filepath.Join(dir, "bin", "codex.js")
-	require.NoError(t, os.WriteFile(script, []byte("#!/bin/false\n"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "package.json"),
-		[]byte(`{"name":"@openai/codex","version":"0.154.2"}`), 0o600))
-	link := filepath.Join(t.TempDir(), "codex")
-	require.NoError(t, os.Symlink(script, link))
-	v, err := versionOf(t.Context(), link)
-	require.NoError(t, err)
-	assert.Equal(t, version{0, 154, 2}, v)
+	for _, program := range []string{"bin/codex.js", "vendor/x86_64-unknown-linux-musl/bin/codex"} {
+		dir := filepath.Join(t.TempDir(), "node_modules", "@openai", "codex")
+		script := filepath.Join(dir, program)
+		require.NoError(t, os.MkdirAll(filepath.Dir(script), 0o700))
+		require.NoError(t, os.WriteFile(script, []byte("#!/bin/false\n"), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "package.json"),
+			[]byte(`{"name":"@openai/codex","version":"0.154.2-linux-x64"}`), 0o600))
+		link := filepath.Join(t.TempDir(), "codex")
+		require.NoError(t, os.Symlink(script, link))
+		v, err := versionOf(t.Context(), link)
+		require.NoError(t, err, program)
+		assert.Equal(t, version{0, 154, 2}, v)
+	}
 }
 
 // A remote that starts is waited for, with a line; one that has failed is not.

@@ -27,7 +27,7 @@ const bound = 40 * time.Second
 
 // bed is a remote called build, of the real gate, and a status in place of the keeper's.
 type bed struct {
-	t       *testing.T
+	t       testing.TB
 	sockets string
 	homes   string // CODEX_HOME of the remote and of its clients
 	model   *modelserver.Server
@@ -37,7 +37,7 @@ type bed struct {
 	slow   chan struct{} // the status waits for it
 }
 
-func newBed(t *testing.T) *bed {
+func newBed(t testing.TB) *bed {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "attach") // short, for the paths of sockets
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func (b *bed) home(dir, config string) {
 
 // screen is a terminal in which the real TUI runs: it answers the questions that a TUI asks, and keeps what it writes.
 type screen struct {
-	t        *testing.T
+	t        testing.TB
 	emulator *os.File
 	terminal *os.File
 
@@ -167,7 +167,7 @@ type screen struct {
 	text bytes.Buffer
 }
 
-func newScreen(t *testing.T) *screen {
+func newScreen(t testing.TB) *screen {
 	t.Helper()
 	s := &screen{t: t}
 	s.emulator, s.terminal = pty.Open(t)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -79,19 +80,27 @@ func versionOf(ctx context.Context, program string) (v version, err error) {
 	return v, nil
 }
 
-// packageVersion is the version of the package @openai/codex whose bin/codex.js the program is; empty for others.
+// packageDepth is how far a program of the package lies below its package.json: vendor/TARGET/bin/codex.
+const packageDepth = 4
+
+// packageVersion is the version of the package @openai/codex, or of the one with its program for this machine, that
+// the program lies in; empty for others.
 func packageVersion(program string) string {
-	script, err := filepath.EvalSymlinks(program)
-	if err != nil || filepath.Base(script) != "codex.js" {
-		return ""
-	}
-	b, err := os.ReadFile(filepath.Join(filepath.Dir(script), "..", "package.json"))
+	dir, err := filepath.EvalSymlinks(program)
 	if err != nil {
 		return ""
 	}
-	var p struct{ Name, Version string }
-	if json.Unmarshal(b, &p) != nil || p.Name != "@openai/codex" {
+	for range packageDepth {
+		dir = filepath.Dir(dir)
+		b, err := os.ReadFile(filepath.Join(dir, "package.json"))
+		if err != nil {
+			continue
+		}
+		var p struct{ Name, Version string }
+		if json.Unmarshal(b, &p) == nil && strings.HasPrefix(p.Name, "@openai/codex") {
+			return p.Version
+		}
 		return ""
 	}
-	return p.Version
+	return ""
 }
