@@ -91,3 +91,26 @@ func TestIdleStop(t *testing.T) {
 		assert.Contains(t, string(unit), fmt.Sprintf("\n%s=%d", key, ExitResting))
 	}
 }
+
+// codex's own sandbox works within the fence: the tools of the model write to the directory alone.
+func TestSandboxOfCodex(t *testing.T) {
+	b := newBed(t, "")
+	b.start()
+	c := b.attach()
+	run := func(script string) (out string, status int) {
+		var r struct {
+			Stdout   string `json:"stdout"`
+			ExitCode int    `json:"exitCode"`
+		}
+		require.NoError(t, c.Call(b.bound(), "command/exec", map[string]any{
+			"command": []string{"/bin/sh", "-c", script, "sh", b.dir}}, &r))
+		return r.Stdout, r.ExitCode
+	}
+	out, status := run("touch made && cat /proc/self/status | grep NoNewPrivs")
+	assert.Zero(t, status, out)
+	assert.FileExists(t, b.dir+"/work/made")
+	_, status = run("touch $1/home/made")
+	assert.NotZero(t, status, "its home")
+	_, status = run("touch $1/made")
+	assert.NotZero(t, status, "elsewhere")
+}
