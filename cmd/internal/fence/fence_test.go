@@ -64,10 +64,15 @@ func keep(text string, args []string) int {
 		return 1
 	}
 	if l, err := passage.Listener(); err == nil {
-		go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "lent") }))
+		go serve(l, "lent")
 	}
-	cmd.Wait()
+	_ = cmd.Wait()
 	return cmd.ProcessState.ExitCode()
+}
+
+// serve answers each request with the words.
+func serve(l net.Listener, words string) {
+	_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, words) }))
 }
 
 // bed is a machine's part that the tests look at.
@@ -170,7 +175,7 @@ func TestNetwork(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "neighbour") }))
+	go serve(l, "neighbour")
 	for _, offline := range []bool{false, true} {
 		b.view.Offline = offline
 		get := `exec 3<>/dev/tcp/127.0.0.1/$1 && printf 'GET / HTTP/1.0\r\n\r\n' >&3 && tail -n1 <&3`

@@ -50,10 +50,10 @@ func TestLend(t *testing.T) {
 		assert.Empty(t, r.Header.Get("X-Forwarded-For"))
 		assert.Equal(t, "/api/v1/responses", r.URL.Path)
 		assert.Equal(t, "hello", string(body))
-		io.WriteString(w, "data: 1\n\n")
+		_, _ = io.WriteString(w, "data: 1\n\n")
 		w.(http.Flusher).Flush()
 		<-more
-		io.WriteString(w, "data: 2\n\n")
+		_, _ = io.WriteString(w, "data: 2\n\n")
 	}))
 	defer provider.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	case "remote-prepare":
 		err = prepare.Remote(ctx, os.Args[2], os.Stderr)
 	case "remote-exec":
-		os.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))
+		_ = os.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))
 		u := &Unit{Name: os.Args[2], Version: "test", Key: os.Stdin, Program: "/proc/self/exe", Stderr: os.Stderr,
 			File: os.Getenv("CONFIGURATION_DIRECTORY") + "/remotes/" + os.Args[2] + ".toml",
 			Home: os.Getenv("CODEX_HOME"), Runtime: os.Getenv("RUNTIME_DIRECTORY")}

@@ -156,10 +156,10 @@ func TestSend(t *testing.T) {
 	mux.HandleFunc("POST /keeper/send", func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ Thread, Text string }
 		assert.NoError(t, json.NewDecoder(r.Body).Decode(&body))
-		json.NewEncoder(w).Encode(map[string]string{"thread": body.Thread + body.Text})
+		_ = json.NewEncoder(w).Encode(map[string]string{"thread": body.Thread + body.Text})
 	})
 	server := &http.Server{Handler: mux}
-	go server.Serve(l)
+	go func() { _ = server.Serve(l) }()
 	defer server.Close()
 	b.stdout.Reset()
 	b.Thread = "t"
