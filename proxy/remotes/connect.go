@@ -1,6 +1,7 @@
 package remotes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,7 +62,7 @@ func (l *link) open(ctx context.Context) error {
 	if err := l.c.Notify(ctx, "initialized", nil); err != nil {
 		return err
 	}
-	l.home = r.Home
+	l.home = cmp.Or(l.opts.Home, r.Home)
 	done, err := l.reconcile(ctx)
 	if err != nil {
 		return err

@@ -3,7 +3,9 @@ package remotes
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // handle acts on one request or notification of codex. The inbox calls it in their order.
@@ -171,10 +173,16 @@ func (l *link) closed(thread string, gone bool) {
 // maxWords bounds the last words that are kept.
 const maxWords = 200
 
+// shorten makes a text fit for a list in a terminal.
 func shorten(text string) string {
-	r := []rune(text)
+	r := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text))
 	if len(r) <= maxWords {
-		return text
+		return string(r)
 	}
 	return string(r[:maxWords]) + "…"
 }

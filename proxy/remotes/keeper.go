@@ -19,6 +19,7 @@ import (
 type Options struct {
 	Socket string // of codex app-server
 	State  string // the directory of the ledger
+	Home   string // CODEX_HOME; empty: as codex says
 	// ClientName and Version identify the keeper to codex, which sends the name of its first client upstream. Empty means
 	// "codex-proxy" and "0".
 	ClientName, Version string

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // rollout is the end of codex's file of a thread: one JSON object a line (0.169). The file is what remains of a turn when
@@ -46,13 +48,19 @@ type rolloutRecord struct {
 	} `json:"payload"`
 }
 
-// openRollout opens the file of a thread below codex's home, and no other.
+// openRollout opens the file of a thread below codex's home, and no other: codex and its tools can write there, and give
+// any path, and the keeper can open what they cannot.
 func openRollout(home, path, thread string, flag int) (*os.File, error) {
-	relative, err := filepath.Rel(filepath.Join(home, "sessions"), path)
-	if err != nil || !filepath.IsLocal(relative) || !strings.Contains(filepath.Base(path), thread) {
+	_, relative, found := strings.Cut(filepath.Clean(path), "/sessions/")
+	if !found || !strings.Contains(filepath.Base(relative), thread) {
 		return nil, fmt.Errorf("%q is no file of the thread", path)
 	}
-	f, err := os.OpenFile(path, flag, 0)
+	root, err := os.OpenRoot(home)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(filepath.Join("sessions", relative), flag|unix.O_NONBLOCK, 0) // a FIFO does not block
 	if err != nil {
 		return nil, err
 	}
@@ -112,10 +120,17 @@ type backward struct {
 	f     *os.File
 	at    int64  // the offset of buf
 	buf   []byte // what is read and not returned yet; ends with a newline
-	chunk int64
+	total int64
 }
 
-func newBackward(f *os.File) *backward { return &backward{f: f, at: -1, chunk: 64 << 10} }
+// The bounds of what is read. Codex accepts messages of 64 MiB.
+const (
+	chunk    = 64 << 10
+	maxLine  = 128 << 20
+	maxTotal = 1 << 30
+)
+
+func newBackward(f *os.File) *backward { return &backward{f: f, at: -1} }
 
 // next returns the line before the last one, valid until the next call; io.EOF at the beginning of the file.
 func (b *backward) next() (line, error) {
@@ -155,7 +170,10 @@ func (b *backward) fill() error {
 	if b.at == 0 {
 		return io.EOF
 	}
-	from := max(0, b.at-max(b.chunk, int64(len(b.buf))))
+	from := max(0, b.at-max(chunk, int64(len(b.buf))))
+	if b.total += b.at - from; len(b.buf) > maxLine || b.total > maxTotal {
+		return errors.New("it is too large")
+	}
 	more := make([]byte, b.at-from, b.at-from+int64(len(b.buf)))
 	if _, err := b.f.ReadAt(more, from); err != nil {
 		return err

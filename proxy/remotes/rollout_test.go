@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // written makes codex's file of a thread of lines, each with its ordinal.
@@ -140,8 +141,18 @@ func TestMendLeavesWhatItDoesNotKnow(t *testing.T) {
 		_, err := openRollout(home, bad, "T", os.O_RDWR)
 		assert.Error(t, err, "%q", bad)
 	}
+	secret := filepath.Join(t.TempDir(), "T")
+	require.NoError(t, os.WriteFile(secret, []byte("{}\n"), 0o600))
+	for link, target := range map[string]string{"T-file": secret, "T-ledger": "../../keeper/T"} {
+		require.NoError(t, os.Symlink(target, filepath.Join(dir, link)))
+		_, err := openRollout(home, filepath.Join(dir, link), "T", os.O_RDWR)
+		assert.Error(t, err, "a link leads out of the home, or to nothing")
+	}
+	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "T-fifo"), 0o600))
+	_, err := openRollout(home, filepath.Join(dir, "T-fifo"), "T", os.O_RDONLY)
+	assert.ErrorContains(t, err, "is no regular file")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "T"), 0o700))
-	_, err := openRollout(home, filepath.Join(dir, "T"), "T", os.O_RDONLY)
+	_, err = openRollout(home, filepath.Join(dir, "T"), "T", os.O_RDONLY)
 	assert.ErrorContains(t, err, "is no regular file")
 }
 
