@@ -35,6 +35,7 @@ add makes a file, and opens the socket; codex-proxy attach NAME shows the remote
 terminal. list shows the state of each remote, its turns and the people who are
 attached. check shows what would run, and names each fault that prevents a start; it
 exits with 78 then. send sends a message without a terminal, and prints the thread.
+continue has a turn go on that a restart has cut, if the file says continue = "ask".
 logs shows the journal of its units. stop ends codex until the next attach. remove
 takes a remote away; its threads stay without --purge. add, check, stop and remove
 need root.`,
@@ -76,11 +77,15 @@ need root.`,
 			})(c, args)
 		},
 	}
+	proceed := &cobra.Command{
+		Use: "continue NAME", Short: "have a turn go on that a restart has cut", RunE: do(false, r.Continue),
+	}
+	proceed.Flags().Var(cli.Text(&r.Thread, "THREAD"), "thread", "the id of its thread; not needed if there is one such turn")
 	send.Flags().Var(cli.Text(&r.Thread, "THREAD"), "thread", "the id of a thread; without it the last one, or a new one")
 	stop := &cobra.Command{Use: "stop NAME", Short: "stop a remote until the next attach", RunE: do(true, r.Stop)}
 	remove := &cobra.Command{Use: "remove NAME", Short: "stop a remote, and remove it", RunE: do(true, r.Remove)}
 	remove.Flags().BoolVar(&r.Purge, "purge", false, "remove its threads and the drop-ins of systemctl edit, too")
-	c.AddCommand(list, add, check, send, remoteLogs(r, do), stop, remove)
+	c.AddCommand(list, add, check, send, proceed, remoteLogs(r, do), stop, remove)
 	for _, of := range c.Commands() {
 		if of != list && of != add {
 			of.ValidArgsFunction = completeRemotes

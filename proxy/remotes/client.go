@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -36,6 +35,12 @@ func act(ctx context.Context, socket, path string, body threadRequest) (string, 
 	return r.Thread, err
 }
 
+// RefusedError is the answer of a keeper that does not do what it was asked for.
+type RefusedError struct{ reason string }
+
+// Error implements error.
+func (e *RefusedError) Error() string { return e.reason }
+
 // call sends one request on a connection of its own.
 func call(ctx context.Context, socket, method, path string, body []byte, v any) error {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -58,7 +63,7 @@ func call(ctx context.Context, socket, method, path string, body []byte, v any) 
 	if resp.StatusCode != http.StatusOK {
 		var r threadReply
 		if json.Unmarshal(b, &r) == nil && r.Error != "" {
-			return errors.New(r.Error)
+			return &RefusedError{r.Error}
 		}
 		return fmt.Errorf("the remote answers %s", resp.Status)
 	}

@@ -17,6 +17,7 @@ import (
 
 // Options configures a Keeper.
 type Options struct {
+	Name   string // of the remote, for people
 	Socket string // of codex app-server
 	State  string // the directory of the ledger
 	Home   string // CODEX_HOME; empty: as codex says

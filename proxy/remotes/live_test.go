@@ -190,7 +190,7 @@ func TestContinueAsks(t *testing.T) {
 	u.status("it asks", asked)
 	c = u.attach()
 	c.resume(thread)
-	u.said(c, thread, "codex-proxy remotes continue")
+	u.said(c, thread, "codex-proxy remotes continue build")
 	u.kill("keeper")
 	u.status("it still asks", asked)
 	assert.Len(t, u.models.Turns(), 1)

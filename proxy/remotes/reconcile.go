@@ -202,7 +202,7 @@ func (l *link) perform(ctx context.Context, thread string, r record, v verdict, 
 		l.record(func(s *state) { s.ensure(thread, r.Since).Asked = true })
 		if !r.Asked {
 			l.emitKind(cut, Asked)
-			l.say(ctx, thread, "This turn was cut by a restart. It goes on after: codex-proxy remotes continue")
+			l.say(ctx, thread, "This turn was cut by a restart. It goes on after: codex-proxy remotes continue "+l.opts.Name)
 		}
 	default:
 		o.ended++

@@ -60,7 +60,12 @@ func openRollout(home, path, thread string, flag int) (*os.File, error) {
 		return nil, err
 	}
 	defer root.Close()
-	f, err := root.OpenFile(filepath.Join("sessions", relative), flag|unix.O_NONBLOCK, 0) // a FIFO does not block
+	sessions, err := root.OpenRoot("sessions")
+	if err != nil {
+		return nil, err
+	}
+	defer sessions.Close()
+	f, err := sessions.OpenFile(relative, flag|unix.O_NONBLOCK, 0) // a FIFO does not block
 	if err != nil {
 		return nil, err
 	}

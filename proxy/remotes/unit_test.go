@@ -61,7 +61,7 @@ func mainProcess(dir string) int {
 	idle, err := time.ParseDuration(cmp.Or(os.Getenv("REMOTES_TEST_IDLE_STOP"), "0s"))
 	check(err)
 	k, err := remotes.New(remotes.Options{
-		Socket: socket, State: filepath.Join(dir, "keeper"), Continue: mode, Limit: 3, IdleStop: idle,
+		Name: "build", Socket: socket, State: filepath.Join(dir, "keeper"), Continue: mode, Limit: 3, IdleStop: idle,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	check(err)

@@ -17,7 +17,7 @@ const notifyBound = 30 * time.Second
 // options are those of the keeper.
 func (u *Unit) options(s *remote.Settings, socket string) remotes.Options {
 	return remotes.Options{
-		Socket: socket, State: filepath.Join(u.Home, prepare.KeeperDir), Version: u.Version,
+		Name: u.Name, Socket: socket, State: filepath.Join(u.Home, prepare.KeeperDir), Home: u.Home, Version: u.Version,
 		Continue: remotes.Continue(s.Continue), Limit: s.ContinueLimit, IdleStop: s.IdleStop,
 		Notify: func(e remotes.Event) { u.tell(s, e) }, Logger: u.logger,
 	}

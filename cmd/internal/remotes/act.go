@@ -18,11 +18,31 @@ func (r *Remotes) Send(ctx context.Context, name, text string) error {
 	if err := r.known(name); err != nil {
 		return err
 	}
+	return r.act(ctx, name, func(ctx context.Context, socket string) (string, error) {
+		return remotes.SendTo(ctx, socket, r.Thread, text)
+	})
+}
+
+// Continue has a cut turn go on that waits for a person's word, and starts a remote that does not run.
+func (r *Remotes) Continue(ctx context.Context, name string) error {
+	if err := r.known(name); err != nil {
+		return err
+	}
+	return r.act(ctx, name, func(ctx context.Context, socket string) (string, error) {
+		return remotes.ProceedTo(ctx, socket, r.Thread)
+	})
+}
+
+// act asks the keeper of a remote for something, and prints the thread.
+func (r *Remotes) act(ctx context.Context, name string, ask func(context.Context, string) (string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, jobBound)
 	defer cancel()
-	thread, err := remotes.SendTo(ctx, r.Socket(name), r.Thread, text)
+	thread, err := ask(ctx, r.Socket(name))
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w: be in the group of the remote, or try sudo", err)
+	}
+	if refused := (*remotes.RefusedError)(nil); errors.As(err, &refused) {
+		return err
 	}
 	if err != nil {
 		return fmt.Errorf("%w: systemctl status %s", err, units.RemoteSocket(name))

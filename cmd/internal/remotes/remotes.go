@@ -31,7 +31,7 @@ type Remotes struct {
 	Purge  bool    // Remove removes the home and the drop-ins of the operator, too
 	JSON   bool    // List prints JSON
 	Watch  bool    // List goes on with every change
-	Thread string  // Send continues this thread; empty: the last one
+	Thread string  // of Send and Continue; empty: the last one, or the one that was cut
 	Stdout io.Writer
 	Stderr io.Writer // for people
 }

@@ -158,6 +158,10 @@ func TestSend(t *testing.T) {
 		assert.NoError(t, json.NewDecoder(r.Body).Decode(&body))
 		_ = json.NewEncoder(w).Encode(map[string]string{"thread": body.Thread + body.Text})
 	})
+	mux.HandleFunc("POST /keeper/continue", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusConflict)
+		json.NewEncoder(w).Encode(map[string]string{"error": "no turn waits"})
+	})
 	server := &http.Server{Handler: mux}
 	go func() { _ = server.Serve(l) }()
 	defer server.Close()
@@ -166,6 +170,8 @@ func TestSend(t *testing.T) {
 	require.NoError(t, b.Send(t.Context(), "build", "hello"))
 	assert.Equal(t, "thello\n", b.stdout.String())
 	assert.ErrorContains(t, b.Send(t.Context(), "other", "hello"), `there is no remote "other"`)
+	assert.EqualError(t, b.Continue(t.Context(), "build"), "no turn waits")
+	assert.ErrorContains(t, b.Continue(t.Context(), "other"), `there is no remote "other"`)
 }
 
 func TestTable(t *testing.T) {
