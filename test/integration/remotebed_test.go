@@ -50,7 +50,8 @@ func (r remote) write(text string) {
 type person struct {
 	*rpc.Conn
 	remote
-	notes chan rpc.Message
+	notes  chan rpc.Message
+	thread string // of shell
 }
 
 // attach connects to the people's socket, which starts the remote.
@@ -88,17 +89,22 @@ func (p *person) call(method string, params, reply any) {
 func (p *person) say(thread, text string) string {
 	p.t.Helper()
 	if thread == "" {
-		var r struct {
-			Thread struct {
-				ID string `json:"id"`
-			} `json:"thread"`
-		}
-		p.call("thread/start", map[string]any{}, &r)
-		thread = r.Thread.ID
+		thread = p.newThread()
 	}
 	p.call("turn/start", map[string]any{"threadId": thread, "input": []any{
 		map[string]any{"type": "text", "text": text, "text_elements": []any{}}}}, nil)
 	return thread
+}
+
+func (p *person) newThread() string {
+	p.t.Helper()
+	var r struct {
+		Thread struct {
+			ID string `json:"id"`
+		} `json:"thread"`
+	}
+	p.call("thread/start", map[string]any{}, &r)
+	return r.Thread.ID
 }
 
 // until waits for a notification.
@@ -118,15 +124,33 @@ func (p *person) until(method string) json.RawMessage {
 	}
 }
 
-// shell runs a script as far as a person can go, without codex's own sandbox.
+// shell runs a script as far as a person can go, without codex's own sandbox, and returns its output.
 func (p *person) shell(script string, args ...string) string {
 	p.t.Helper()
-	var r struct {
-		Stdout string `json:"stdout"`
+	p.run(script, args...)
+	for {
+		var done struct {
+			Item struct {
+				Type   string `json:"type"`
+				Output string `json:"aggregatedOutput"`
+			} `json:"item"`
+		}
+		require.NoError(p.t, json.Unmarshal(p.until("item/completed"), &done))
+		if done.Item.Type == "commandExecution" {
+			return strings.TrimSpace(done.Item.Output)
+		}
 	}
-	p.call("command/exec", map[string]any{
-		"command":       append([]string{"/bin/sh", "-c", "{ " + script + "\n} 2>&1; true", "sh"}, args...),
-		"sandboxPolicy": map[string]any{"type": "dangerFullAccess"}, "timeoutMs": 40000,
-	}, &r)
-	return strings.TrimSpace(r.Stdout)
+}
+
+// run is shell without a wait for the end.
+func (p *person) run(script string, args ...string) {
+	p.t.Helper()
+	if p.thread == "" {
+		p.thread = p.newThread()
+	}
+	for i, arg := range args {
+		args[i] = "'" + arg + "'"
+	}
+	p.call("thread/shellCommand", map[string]any{"threadId": p.thread,
+		"command": "set -- " + strings.Join(args, " ") + "\n{ " + script + "\n} 2>&1; true"}, nil)
 }

@@ -55,8 +55,8 @@ func testRemotesApart(t *testing.T, suite string) {
 		require.NoError(t, b.models.Script("text hello"))
 		p.say("", "a message-SECRET of "+r.name)
 		p.until("turn/completed")
-		p.call("process/spawn", map[string]any{"command": []string{"sleep", "987"}, "cwd": "/srv/" + r.name,
-			"processHandle": "h", "env": map[string]any{"MARK": "process-SECRET"}}, nil)
+		p.run("MARK=process-SECRET setsid sleep 987 >/dev/null 2>&1 </dev/null &")
+		p.shell("true")
 		people[r.name] = p
 		assert.Contains(t, b.MustRun(t, "grep", "-rl", "message-SECRET", r.home+"/"), "/sessions/", "it is there to be found")
 	}

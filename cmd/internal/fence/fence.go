@@ -24,6 +24,9 @@ type View struct {
 	Shown []string
 	// Covered are directories within Shown ones that are empty all the same.
 	Covered []string
+	// Pinned are files that have another content within the fence, or are there only within it. Their directories must
+	// exist.
+	Pinned map[string]string
 	// Dir is the working directory of the command. That of this process lies outside of the fence, and so does all
 	// that a path from it reaches.
 	Dir string

@@ -169,6 +169,26 @@ func TestHidden(t *testing.T) {
 	assert.NotEmpty(t, b.shell(t, `cat /proc/self/status; [ "$(id -u)" = 45678 ] && [ -w /dev/shm ] && echo x >/dev/shm/x`))
 }
 
+// A pinned file has its content within the fence alone, and nobody there changes it. Its neighbours stay.
+func TestPinned(t *testing.T) {
+	b := newBed(t)
+	etc := filepath.Join(b.dir, "etc")
+	require.NoError(t, os.MkdirAll(filepath.Join(etc, "more"), 0o777))
+	for name, text := range map[string]string{"a": "neighbour", "b": "before", "more/c": "below"} {
+		require.NoError(t, os.WriteFile(filepath.Join(etc, name), []byte(text), 0o666))
+	}
+	b.view.Pinned = map[string]string{filepath.Join(etc, "b"): "pinned", filepath.Join(etc, "more/new"): "made"}
+	assert.Equal(t, "neighbour pinned below made", b.shell(t, `cd $1; echo $(cat a) $(cat b) $(cat more/c) $(cat more/new)`, etc))
+	assert.Equal(t, "pinned", b.shell(t, `cd $1; { echo x >b; rm -f b; mv a b; umount $1; } 2>/dev/null; cat b`, etc))
+	text, err := os.ReadFile(filepath.Join(etc, "b"))
+	require.NoError(t, err)
+	assert.Equal(t, "before", string(text))
+	b.view.Pinned = map[string]string{filepath.Join(b.dir, "none/b"): ""}
+	out, err := b.command(t, "/bin/true").CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "none: no such file or directory: make the directory")
+}
+
 // With a network and without one, the server of the keeper can be reached; without one, nothing else.
 func TestNetwork(t *testing.T) {
 	b := newBed(t)

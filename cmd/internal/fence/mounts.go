@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +42,11 @@ func (v View) mount() error {
 	}
 	for _, dir := range v.Covered {
 		if err := empty(dir, nil); err != nil {
+			return err
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(v.Pinned)) {
+		if err := pin(path, v.Pinned[path]); err != nil {
 			return err
 		}
 	}
@@ -118,6 +124,42 @@ func empty(dir string, shown []place) error {
 	}
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|flags, ""); err != nil {
 		return fmt.Errorf("cannot hide %s: %w", dir, err)
+	}
+	return nil
+}
+
+// pin gives a file another content: its directory becomes another one, with the same entries beside it.
+func pin(path, content string) error {
+	dir := filepath.Dir(path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("cannot pin %s: %w: make the directory, or reinstall the package", path, err)
+	}
+	var others []string
+	for _, entry := range entries {
+		if other := filepath.Join(dir, entry.Name()); other != path {
+			others = append(others, other)
+		}
+	}
+	places, err := held(others)
+	if err != nil {
+		return err
+	}
+	defer release(places)
+	const flags = unix.MS_NOSUID | unix.MS_NODEV
+	if err := unix.Mount("tmpfs", dir, "tmpfs", flags, "mode=0755,size=1m"); err != nil {
+		return fmt.Errorf("cannot pin %s: %w", path, err)
+	}
+	for _, p := range places {
+		if err := p.show(); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(path, []byte(content), 0o444); err != nil {
+		return fmt.Errorf("cannot pin %s: %w", path, err)
+	}
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|flags, ""); err != nil {
+		return fmt.Errorf("cannot pin %s: %w", path, err)
 	}
 	return nil
 }

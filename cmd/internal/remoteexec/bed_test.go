@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -65,6 +64,12 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(status(err))
 }
+
+// machine is a shell line that gives the machine the directory /etc/codex, which the package has, and becomes a command
+// of the unit.
+const machine = `mkdir -p $1/over; mount -t tmpfs none $1/over; mkdir -p $1/over/up/codex $1/over/work
+mount -t overlay none -o lowerdir=/etc,upperdir=$1/over/up,workdir=$1/over/work /etc
+exec setpriv --reuid=$2 --regid=$2 --clear-groups -- $1/program $3 build`
 
 // bed is a machine with one remote, whose unit is played without systemd.
 type bed struct {
@@ -131,6 +136,10 @@ name = "local"
 base_url = %q
 key_file = %q
 `, dir+"/work", dir+"/codex/bin/codex", keys, provider+"/v1", dir+"/key"))
+	self, err := os.Executable()
+	require.NoError(t, err)
+	b.must("cp", self, dir+"/program")
+	b.must("chmod", "755", dir+"/program")
 	b.must("chown", fmt.Sprint(someone, ":", someone), dir, dir+"/etc", dir+"/home", dir+"/run", dir+"/work", dir+"/etc/remotes")
 	return b
 }
@@ -168,7 +177,7 @@ func (b *bed) command(role string, files ...*os.File) *exec.Cmd {
 	if s, err := remote.Load(b.dir + "/etc/remotes/build.toml"); err == nil {
 		hash = s.Hash
 	}
-	cmd := exec.Command("/proc/self/exe", role, "build")
+	cmd := exec.Command("unshare", "-m", "sh", "-ec", machine, "sh", b.dir, fmt.Sprint(someone), role)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "CONFIGURATION_DIRECTORY=" + b.dir + "/etc", "CODEX_HOME=" + b.dir + "/home",
 		"STATE_DIRECTORY=" + b.dir + "/home", "HOME=" + b.dir + "/home/home", "RUNTIME_DIRECTORY=" + b.dir + "/run",
 		remote.HashVariable + "=" + hash, "INVOCATION_ID=1", "RUST_LOG=error", "GORACE=atexit_sleep_ms=0"}
@@ -176,7 +185,6 @@ func (b *bed) command(role string, files ...*os.File) *exec.Cmd {
 		cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+b.dir+"/notify", fmt.Sprint("LISTEN_FDS=", len(files)), "LISTEN_FDNAMES=remote")
 	}
 	cmd.ExtraFiles, cmd.Dir = files, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: someone, Gid: someone}}
 	return cmd
 }
 
@@ -268,8 +276,9 @@ func (b *bed) bound() context.Context {
 // client is a person's program.
 type client struct {
 	*rpc.Conn
-	b     *bed
-	notes chan rpc.Message
+	b      *bed
+	notes  chan rpc.Message
+	thread string // of shell
 }
 
 // turn runs a turn in a new thread, and returns what the model says.
@@ -304,14 +313,36 @@ func (c *client) turn(text string) string {
 // shell runs a script as far as a person can go, without codex's own sandbox, and returns its output.
 func (c *client) shell(script string, args ...string) string {
 	c.b.t.Helper()
-	var r struct {
-		Stdout string `json:"stdout"`
+	if c.thread == "" {
+		var r struct {
+			Thread struct {
+				ID string `json:"id"`
+			} `json:"thread"`
+		}
+		require.NoError(c.b.t, c.Call(c.b.bound(), "thread/start", map[string]any{}, &r))
+		c.thread = r.Thread.ID
 	}
-	require.NoError(c.b.t, c.Call(c.b.bound(), "command/exec", map[string]any{
-		"command":       append([]string{"/bin/sh", "-c", "{ " + script + "; } 2>&1; true", "sh"}, args...),
-		"sandboxPolicy": map[string]any{"type": "dangerFullAccess"}, "timeoutMs": 20000,
-	}, &r))
-	return strings.TrimSpace(r.Stdout)
+	for i, arg := range args {
+		args[i] = "'" + arg + "'"
+	}
+	require.NoError(c.b.t, c.Call(c.b.bound(), "thread/shellCommand", map[string]any{"threadId": c.thread,
+		"command": "set -- " + strings.Join(args, " ") + "; { " + script + "; } 2>&1; true"}, nil))
+	for ctx := c.b.bound(); ; {
+		select {
+		case m := <-c.notes:
+			var p struct {
+				Item struct {
+					Type   string `json:"type"`
+					Output string `json:"aggregatedOutput"`
+				} `json:"item"`
+			}
+			if m.Method == "item/completed" && json.Unmarshal(m.Params, &p) == nil && p.Item.Type == "commandExecution" {
+				return strings.TrimSpace(p.Item.Output)
+			}
+		case <-ctx.Done():
+			require.Fail(c.b.t, "the command does not end", script)
+		}
+	}
 }
 
 // status is the exit status of a command, whose error it prints.

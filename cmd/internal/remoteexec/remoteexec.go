@@ -123,7 +123,10 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 	if err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
-	view := u.view(s)
+	view, err := u.view(s)
+	if err != nil {
+		return cli.Exit(cli.Config, err)
+	}
 	args, err := view.Args(u.Program, u.codex(s))
 	if err != nil {
 		return err
@@ -197,12 +200,14 @@ var hidden = []string{"/home", "/root", "/run/user", "/run/credentials", paths.R
 	paths.WorkerSockets, "/run/codex-worker", paths.DependencyRuntimeDirs, "/run/dbus", paths.RemoteHomes,
 	"/var/lib/private", paths.StateDir, paths.WorkerHomes, paths.DependencyStates, paths.Settings, "/etc/systemd"}
 
-func (u *Unit) view(s *remote.Settings) fence.View {
+func (u *Unit) view(s *remote.Settings) (fence.View, error) {
+	text, err := requirements(requirementsFile, s)
 	return fence.View{
+		Pinned: map[string]string{requirementsFile: text},
 		Hidden: hidden, Shown: append([]string{u.Home, u.Runtime}, s.Directories()...),
 		Covered: []string{filepath.Join(u.Home, prepare.KeeperDir)}, Dir: s.Directory,
 		Offline: s.Network == remote.NoNetwork,
-	}
+	}, err
 }
 
 // relay serves people on the inherited sockets, by the gate, once codex is ready.

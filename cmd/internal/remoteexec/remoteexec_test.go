@@ -72,9 +72,13 @@ func TestKilledCodex(t *testing.T) {
 	b := newBed(t, "")
 	b.start()
 	c := b.attach()
-	var r struct{}
-	_ = c.Call(b.bound(), "command/exec", map[string]any{"command": []string{"/bin/sh", "-c", "kill -9 $PPID"},
-		"sandboxPolicy": map[string]any{"type": "dangerFullAccess"}}, &r)
+	var r struct {
+		Thread struct {
+			ID string `json:"id"`
+		} `json:"thread"`
+	}
+	_ = c.Call(b.bound(), "thread/start", map[string]any{}, &r)
+	_ = c.Call(b.bound(), "thread/shellCommand", map[string]any{"threadId": r.Thread.ID, "command": "kill -9 $PPID"}, nil)
 	<-b.ended
 	assert.Equal(t, syscall.SIGKILL, b.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
 }
@@ -113,4 +117,7 @@ func TestSandboxOfCodex(t *testing.T) {
 	assert.NotZero(t, status, "its home")
 	_, status = run("touch $1/made")
 	assert.NotZero(t, status, "elsewhere")
+	err := c.Call(b.bound(), "command/exec", map[string]any{"command": []string{"/bin/true"},
+		"sandboxPolicy": map[string]any{"type": "dangerFullAccess"}}, nil)
+	assert.ErrorContains(t, err, "is not in the allowed set [ReadOnly, WorkspaceWrite] (set by /etc/codex/requirements.toml)")
 }
