@@ -3,7 +3,6 @@ package attach
 import (
 	"context"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -59,7 +58,7 @@ func (u *unit) start(process *os.Process, socket string) {
 	tasks.Go(func() { _ = keeper.Run(ctx) })
 	require.Eventually(u.b.t, func() bool { _, err := keeper.Open(ctx); return err == nil }, bound, 10*time.Millisecond)
 	attached := sync.Map{}
-	g := &gate.Gate{Remote: "build", Keeper: http.Handler(keeper.Handler()),
+	g := &gate.Gate{Remote: "build", Keeper: keeper.Handler(),
 		Attached: func(s gate.Session) { attached.Store(s.ID, keeper.Attach(remotes.Client{User: s.Peer.User()})) },
 		Detached: func(s gate.Session) {
 			if f, ok := attached.LoadAndDelete(s.ID); ok {

@@ -12,7 +12,7 @@ import (
 var configured = []string{"thread/start", "thread/resume", "thread/fork"}
 
 // settable are the keys that a client may set so, with all below them. The TUI sets features, skills, tools and
-// web_search for the hidden thread that makes a title. All others are refused, above all those by which codex would
+// web_search for the hidden thread that makes a title, codex-acp trusts the project that its user has opened. All others are refused, above all those by which codex would
 // send the account's token to an address of the client's (model_providers, openai_base_url, chatgpt_base_url), or
 // start programs outside of its sandbox (mcp_servers, hooks, notify).
 var settable = []string{
@@ -21,7 +21,7 @@ var settable = []string{
 	"include_environment_context", "include_permissions_instructions", "instructions", "model",
 	"model_auto_compact_token_limit", "model_auto_compact_token_limit_scope", "model_context_window",
 	"model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "personality",
-	"plan_mode_reasoning_effort", "project_doc_max_bytes", "review_model", "sandbox_mode", "service_tier",
+	"plan_mode_reasoning_effort", "project_doc_max_bytes", "projects", "review_model", "sandbox_mode", "service_tier",
 	"show_raw_agent_reasoning", "skills", "tool_output_token_limit", "tools", "web_search",
 }
 
