@@ -35,7 +35,7 @@ func (l *link) handle(ctx context.Context, m message) {
 	case "thread/status/changed":
 		l.follow(ctx, p.ThreadID, p.Status)
 	case "turn/started":
-		l.record(func(s *state) { s.started(p.ThreadID, p.Turn.ID, time.Now()) })
+		l.started(p.ThreadID, p.Turn.ID)
 	case "item/completed":
 		l.completed(p.ThreadID, p.Item)
 	case "turn/completed":
@@ -84,10 +84,13 @@ func (l *link) follow(ctx context.Context, thread string, status threadStatus) {
 // thread's file, about 90 ms after its first turn began.
 const attempt = 15 * time.Millisecond
 
+// attempts bounds them, for threads that never have a file.
+const attempts = 400
+
 // subscribe subscribes to a thread as soon as codex can, and records the turn that it runs.
 func (l *link) subscribe(ctx context.Context, thread string) {
 	defer l.update(func(s *state) { s.thread(thread).wanted = false })
-	for ctx.Err() == nil {
+	for range attempts {
 		found, err := l.resume(ctx, thread)
 		if err == nil {
 			l.subscribed(thread, found)
@@ -119,6 +122,15 @@ func (l *link) subscribed(thread string, found resumeResult) {
 				s.seen(thread, m)
 			}
 		})
+	}
+}
+
+// started records a turn of a thread that is not hidden.
+func (l *link) started(thread, turnID string) {
+	hidden := false
+	l.update(func(s *state) { hidden = s.thread(thread).hidden })
+	if !hidden {
+		l.record(func(s *state) { s.started(thread, turnID, time.Now()) })
 	}
 }
 

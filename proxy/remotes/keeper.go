@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"codex-proxy/proxy/appserver/rpc"
 )
 
@@ -73,7 +75,10 @@ func New(o Options) (*Keeper, error) {
 		return nil, err
 	}
 	k.state = newState(l, time.Now())
-	if err := k.save(); err != nil { // a directory that cannot be written fails at the start, with the reason
+	switch err := k.save(); {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT): // a person can attach, and make room
+		k.opts.Logger.Error("a turn that is cut now may not go on", "error", err)
+	case err != nil:
 		return nil, err
 	}
 	return k, nil

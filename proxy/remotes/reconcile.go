@@ -64,6 +64,10 @@ func (l *link) reconcileThread(ctx context.Context, thread string, o *outcome) e
 	if err != nil {
 		return l.lose(thread, err)
 	}
+	if h.hidden {
+		l.record(func(s *state) { s.drop(thread, time.Now()) })
+		return nil
+	}
 	v := decide(r, h.turns, policy{l.opts.Continue, l.opts.Limit})
 	if v.action != forget {
 		o.threads++
@@ -105,6 +109,8 @@ func (l *link) rescue(ctx context.Context, thread string, lost []input) error {
 type history struct {
 	turns []turn // the last ones, the newest first
 	path  string // of codex's file; empty: the thread runs, or its file cannot be read
+	// hidden means that the thread is the work of another turn, which does it again.
+	hidden bool
 }
 
 // history reads the last turns of a thread: from codex if it runs the thread, else from the file.
@@ -113,10 +119,13 @@ func (l *link) history(ctx context.Context, thread string) (h history, err error
 	if err := l.c.Call(ctx, "thread/read", threadParams{thread}, &found); err != nil {
 		return h, err
 	}
+	if h.hidden = found.Thread.hidden(); h.hidden {
+		return h, nil
+	}
 	if !found.Thread.Status.active() {
 		r, err := readThread(l.home, found.Thread.Path, thread)
 		if err == nil {
-			return history{r.turns, found.Thread.Path}, nil
+			return history{turns: r.turns, path: found.Thread.Path}, nil
 		}
 		l.opts.Logger.Warn("cannot read codex's file of a thread", "thread_id", thread, "error", err)
 	}

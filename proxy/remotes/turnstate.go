@@ -109,7 +109,7 @@ func (s *state) ended(thread, turnID string, now time.Time) {
 
 // settle is how long a record may say that a thread runs while codex says that it does not: a request may be under way, or
 // codex has refused it.
-const settle = 3 * time.Second
+const settle = 5 * time.Second
 
 // stale are the threads whose records nothing will end: codex has refused the request, or did not report the end.
 func (s *state) stale(now time.Time) (threads []string) {
