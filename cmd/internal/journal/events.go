@@ -15,7 +15,7 @@ type event struct {
 // allEvents is every kind of entry that the programs make. A message of the code
 // that is not here fails a test.
 func allEvents() []event {
-	return slices.Concat(proxyEvents(), sharedEvents(), runnerEvents())
+	return slices.Concat(proxyEvents(), remoteEvents(), sharedEvents(), runnerEvents())
 }
 
 // proxyEvents are those of codex-proxy.

@@ -124,7 +124,7 @@ func catalogue(program string, events []event) string {
 // The shipped catalogues are current, and name only fields that the programs send. Where both packages are installed,
 // systemd reads the shared events twice.
 func TestCatalogue(t *testing.T) {
-	for program, events := range map[string][]event{Proxy: proxyEvents(), Runner: runnerEvents()} {
+	for program, events := range map[string][]event{Proxy: slices.Concat(proxyEvents(), remoteEvents()), Runner: runnerEvents()} {
 		checkCatalogue(t, program, catalogue(program, slices.Concat(events, sharedEvents())))
 	}
 }

@@ -1,0 +1,63 @@
+package journal
+
+// remoteEvents are those of remotes: their main process logs them into the journal of its unit.
+func remoteEvents() []event {
+	return []event{
+		{"keeper-ready", "3655bcef5c8345648ec89127c713f083", "the keeper has readied codex",
+			"The codex of a remote is ready",
+			"Cut turns go on, and people can attach. CODEX_TURNS has what became of the turns that the\n" +
+				"end of the codex before has cut."},
+		{"keeper-lost", "056d5b214cd84d39947c645f080ca6a8", "the keeper has lost codex",
+			"The main process of a remote has lost its codex",
+			"If codex has ended, so does the unit, and systemd starts it again; else the connection is\n" +
+				"made anew."},
+		{"ledger-lost", "34ecbbacb97a44c08ef36f381b771c3b", "the ledger of turns is lost: cut turns do not go on",
+			"A remote has lost its ledger of turns",
+			"Turns that were cut stay interrupted; a message to the thread goes on with its work. The\n" +
+				"threads themselves are whole. CODEX_ERROR has the reason."},
+		{"ledger-not-written", "4552895f81044cfab520b69d81d54142", "a turn that is cut now may not go on",
+			"A remote cannot write its ledger of turns",
+			"Turns run, but one that is cut now may stay interrupted. CODEX_ERROR has the reason, such as\n" +
+				"a full disk."},
+		{"thread-file-unread", "faa36afd5e0848b6badba7e955a5d88c", "cannot read codex's file of a thread",
+			"A file of codex could not be read",
+			"What is left of the cut turn is not known, so it may stay interrupted. CODEX_ERROR has the\n" +
+				"reason."},
+		{"turn-not-continued", "f85ee1b1e06d45abac491ba8d45eb83c", "codex does not continue a thread",
+			"A cut turn of a remote does not go on",
+			"codex has refused to continue it, for the reason in CODEX_ERROR. A message to the thread\n" +
+				"goes on with its work."},
+		{"turn-shown-interrupted", "a1967d847e184b6ba02b5a39236f84c4", "a turn that goes on is shown as interrupted",
+			"A cut turn goes on, and is shown as interrupted",
+			"The work is the same; only the part before the cut has that word. CODEX_ERROR has the reason."},
+		{"thread-not-told", "b000e30e38a64e328a9747d42773feca", "cannot say in the thread what became of its turn",
+			"A thread lacks a line about its turn",
+			"The line would show what became of a turn that was cut. CODEX_ERROR has the reason."},
+		{"turns-forgotten", "4e8bb556a2bd4bfe9ba798b0816ea9b7", "turns that codex does not run are forgotten",
+			"The ledger of a remote had turns that do not run",
+			"The main process keeps the ledger as codex is. Nothing is lost."},
+		{"codex-notification", "3d72227d96d1458196037f147d2cb966", "codex sent a notification that does not parse",
+			"codex and codex-proxy do not understand each other",
+			"The notification is left out. A version of codex that is newer than this codex-proxy may\n" +
+				"need an update of it."},
+		{"client-refused", "6a63a13e72b54e96a7e7307981d96cf3", "a client was refused",
+			"A client may not attach to a remote",
+			"CODEX_REASON has the reason, which the client was sent."},
+		{"client-request-refused", "d2f56012472b4a0cbe2ab41e3f36e0e0", "refused a request of a client",
+			"A client asked a remote for something that it may not do",
+			"docs/remotes.md has a table of what clients may ask for. The client was sent the reason."},
+		{"key-not-lent", "adcbd1ed81b8418cb4d2c6c9b4e7b796", "the provider's key is not lent",
+			"The codex of a remote cannot reach its model",
+			"The server that adds the provider's key to the requests of codex has ended. CODEX_ERROR has\n" +
+				"the reason; a restart of the unit starts it again."},
+		{"provider-unreachable", "d8ced3a1a3754e758de6e001e2d1ac05", "the provider cannot be reached",
+			"The provider of a remote cannot be reached",
+			"codex repeats its request. CODEX_ERROR has the reason."},
+		{"codex-socket", "ee76abe8c4174c1789d36afbc6bb1c24", "codex's socket cannot be opened",
+			"The socket of a remote's codex cannot be opened",
+			"The start fails, and systemd tries again. CODEX_ERROR has the reason."},
+		{"notification-failed", "0751b05bce8f4dac842afac8801e09f5", "the command of [notify] has failed",
+			"The command of a remote's [notify] has failed",
+			"Nothing else is affected. CODEX_ERROR has its status and the beginning of its output."},
+	}
+}
