@@ -1,11 +1,13 @@
 package remotes_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,9 +38,22 @@ func userTexts(r modelserver.Request) (texts []string) {
 }
 
 // A turn goes on, by itself, after each kill at any moment, and no message of the user is lost or comes twice.
-func TestTurnsSurviveKills(t *testing.T) {
+func TestTurnsSurviveKills(t *testing.T) { testKills(t, 21, 1) }
+
+// So it does if the kill is followed by another one, as the keeper continues the turn.
+func TestTurnsSurviveKillsInARow(t *testing.T) { testKills(t, 12, 3) }
+
+// seed is that of the moments of kills: REMOTES_TEST_SEED, or 23.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(cmp.Or(os.Getenv("REMOTES_TEST_SEED"), "23"), 10, 64)
+	require.NoError(t, err)
+	return n
+}
+
+func testKills(t *testing.T, rounds, kills int) {
 	u := startUnit(t)
-	random := rand.New(rand.NewPCG(23, 1))
+	random := rand.New(rand.NewPCG(seed(t), uint64(kills)))
 	c := u.attach()
 	thread := c.newThread()
 	require.NotEmpty(t, <-c.ask(thread, "first", "message first"))
@@ -46,16 +61,21 @@ func TestTurnsSurviveKills(t *testing.T) {
 	want := []string{"message first"}
 	var worst time.Duration
 	victims := []string{"codex", "keeper", "both"}
-	for n := range 21 {
+	for n := range rounds {
 		what := victims[n%3]
 		gate := fmt.Sprintf("gate-%d", n)
-		require.NoError(t, u.models.Script("text one ", "gate "+gate, "text two"))
 		id := fmt.Sprintf("id-%d", n)
 		text := "message " + id
+		steps := []string{"text one ", "gate " + gate, "text two"} // for all requests of the round: the newest word counts
+		require.NoError(t, u.models.Add(modelserver.Script{Word: text, Times: -1, Steps: steps}))
 		want = append(want, text)
 		c.ask(thread, id, text)
 		u.recorded(id)
 		<-time.After(time.Duration(random.IntN(200)) * time.Millisecond) // any moment of the turn
+		for range kills - 1 {
+			u.kill(victims[random.IntN(3)])
+			<-time.After(time.Duration(random.IntN(500)) * time.Millisecond)
+		}
 		before := len(u.models.Turns())
 		u.kill(what)
 		killed := time.Now()
@@ -150,7 +170,7 @@ func (u *unit) asked(text string) bool {
 // What its user has interrupted never goes on, however soon after the interrupt codex dies.
 func TestInterruptsAreFinal(t *testing.T) {
 	u := startUnit(t)
-	random := rand.New(rand.NewPCG(23, 2))
+	random := rand.New(rand.NewPCG(seed(t), 2))
 	c := u.attach()
 	thread := c.newThread()
 	for n := range 12 {

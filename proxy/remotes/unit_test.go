@@ -266,7 +266,11 @@ func (u *unit) kill(what string) {
 	require.NoError(u.t, err)
 	_, err = fmt.Sscan(string(b), &codex)
 	require.NoError(u.t, err)
-	if what != "keeper" {
+	cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", codex))
+	if !bytes.Contains(cmdline, []byte(u.dir)) { // it has ended already
+		codex = 0
+	}
+	if what != "keeper" && codex != 0 {
 		_ = syscall.Kill(codex, syscall.SIGKILL)
 	}
 	if what != "codex" {
@@ -274,7 +278,7 @@ func (u *unit) kill(what string) {
 	}
 	require.Eventually(u.t, func() bool {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", codex))
-		return err != nil || bytes.Contains(b, []byte(") Z "))
+		return codex == 0 || err != nil || bytes.Contains(b, []byte(") Z "))
 	}, 20*time.Second, time.Millisecond)
 }
 
