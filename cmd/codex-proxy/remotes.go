@@ -64,7 +64,7 @@ need root.`,
     "attached":[{"user","viewer","since"}],
     "turns":[{"thread","since","waiting_since",
     "alone_since","continued","cut"}],"last","words",
-    "words_at","continued","error"}]}`)
+    "words_at","continued","given_up","error"}]}`)
 	list.Flags().BoolVar(&r.Watch, "watch", false, "again after every change, until Ctrl-C")
 	add := &cobra.Command{Use: "add NAME", Short: "make a remote", RunE: do(true, r.Add)}
 	addFlags(add, &r.With)

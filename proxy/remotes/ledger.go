@@ -26,6 +26,8 @@ type ledger struct {
 	WordsAt time.Time `json:"words_at,omitzero"`
 	// Continued counts the turns that went on after a cut.
 	Continued int `json:"continued,omitempty"`
+	// GivenUp counts those that had gone on as often as the settings allow.
+	GivenUp int `json:"given_up,omitempty"`
 }
 
 // record is the turn of one thread.

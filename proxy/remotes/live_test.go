@@ -255,7 +255,9 @@ func TestContinueLimit(t *testing.T) {
 		})
 		u.kill("codex")
 	}
-	u.status("it is left", idle)
+	st := u.status("it is left", idle)
+	assert.Equal(t, 3, st.Continued)
+	assert.Equal(t, 1, st.GivenUp)
 	c = u.attach()
 	c.resume(thread)
 	u.said(c, thread, "went on 3 times")

@@ -216,6 +216,9 @@ func (l *link) perform(ctx context.Context, thread string, r record, v verdict, 
 	default:
 		o.ended++
 		l.record(func(s *state) {
+			if v.action == giveUp {
+				s.ledger.GivenUp++
+			}
 			s.drop(thread, time.Now())
 			s.other(thread, kinds["thread/shellCommand"], time.Now()) // say is one
 		})

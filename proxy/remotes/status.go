@@ -16,6 +16,7 @@ type Status struct {
 	Words     string    `json:"words,omitempty"`
 	WordsAt   time.Time `json:"words_at,omitzero"`
 	Continued int       `json:"continued"` // turns that went on after a cut, ever
+	GivenUp   int       `json:"given_up"`  // turns that did not, as they had before as often as the settings allow
 }
 
 // Turn is a turn that runs, or was cut.
@@ -45,7 +46,8 @@ func ReadState(dir string) (Status, error) {
 }
 
 func (s *state) status() Status {
-	st := Status{Last: s.ledger.Last, Words: s.ledger.Words, WordsAt: s.ledger.WordsAt, Continued: s.ledger.Continued}
+	st := Status{Last: s.ledger.Last, Words: s.ledger.Words, WordsAt: s.ledger.WordsAt,
+		Continued: s.ledger.Continued, GivenUp: s.ledger.GivenUp}
 	if s.link != nil {
 		st.Codex = s.detail
 	}
