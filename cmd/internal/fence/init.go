@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -91,6 +92,8 @@ func run(args []string) (status int, err error) {
 			_ = syscall.Kill(pid, sig.(syscall.Signal))
 		}
 	}()
+	runtime.GOMAXPROCS(1)
+	debug.FreeOSMemory() // it only waits from here on
 	return collect(pid)
 }
 
