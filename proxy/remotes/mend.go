@@ -25,7 +25,8 @@ func mend(f *os.File, r rollout, lost []input, now time.Time) error {
 		}
 		lines, left = lines[1:], slices.Delete(left, n, n+1)
 	}
-	end, err := completion(lines[0].text, r.turns[0].ID, now)
+	// Codex may have indexed the lines that go, so their ordinals are not used again.
+	end, err := completion(r.lines[0].text, r.turns[0].ID, now)
 	if err != nil {
 		return err
 	}
