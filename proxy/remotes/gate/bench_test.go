@@ -2,7 +2,6 @@ package gate
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -164,42 +163,22 @@ func BenchmarkToCodex(b *testing.B) {
 		for len(batch) < 64<<10 {
 			batch = append(batch, frame...)
 		}
-		ready := make(chan struct{}, 1)
 		target := bytesServer(b, func(in *bufio.Reader, _ net.Conn) {
-			buf := make([]byte, len(batch))
+			buf := make([]byte, 256<<10)
 			for {
-				if _, err := io.ReadFull(in, buf); err != nil {
+				if _, err := in.Read(buf); err != nil {
 					return
 				}
-				ready <- struct{}{}
 			}
 		})
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			beside(b, target, func(b *testing.B, socket string) {
 				_, conn := raw(b, socket)
-				ctx, cancel := context.WithCancel(b.Context())
-				defer cancel()
 				b.SetBytes(int64(len(batch)))
-				var reading sync.WaitGroup
-				reading.Go(func() {
-					for {
-						select {
-						case <-ready:
-						case <-ctx.Done():
-							return
-						}
-					}
-				})
 				for b.Loop() {
 					if _, err := conn.Write(batch); err != nil {
 						b.Fatal(err)
 					}
-				}
-				conn.Close()
-				cancel()
-				reading.Wait()
-				for len(ready) > 0 {
-					<-ready
 				}
 			})
 		})

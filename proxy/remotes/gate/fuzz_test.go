@@ -28,7 +28,7 @@ func decode(role Role, client io.Reader) (codex, answers []byte, err error) {
 	g := &Gate{Logger: slog.New(slog.DiscardHandler), large: make(chan struct{}, 1)}
 	var out, back bytes.Buffer
 	s := &session{gate: g, Session: Session{Role: role}}
-	i := &inbound{client: bufio.NewReaderSize(client, 64), codex: bufio.NewWriter(&out), answers: &outlet{conn: &back},
+	i := &inbound{client: bufio.NewReaderSize(client, 64), codex: bufio.NewWriterSize(&out, 64), direct: &out, answers: &outlet{conn: &back},
 		session: s, deadline: func(time.Time) error { return nil }, large: g.large}
 	err = i.run(context.Background())
 	_ = i.codex.Flush()

@@ -192,7 +192,7 @@ func (g *Gate) bar(ctx context.Context, s *session, client *net.UnixConn, in *bu
 }
 
 func (g *Gate) inbound(s *session, client net.Conn, in *bufio.Reader, codex io.Writer, answers *outlet) *inbound {
-	return &inbound{client: in, codex: bufio.NewWriterSize(codex, clientBuffer), answers: answers, session: s,
+	return &inbound{client: in, codex: bufio.NewWriterSize(codex, clientBuffer), direct: codex, answers: answers, session: s,
 		deadline: client.SetReadDeadline, large: g.large}
 }
 

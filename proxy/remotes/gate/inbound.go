@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"time"
@@ -22,12 +23,15 @@ const (
 	largeBound = 2 * time.Minute
 	// keptMessage is the largest buffer that a connection keeps for its next message.
 	keptMessage = 64 << 10
+	// grownAtOnce is the room that an announcement alone gets.
+	grownAtOnce = 256 << 10
 )
 
 // inbound decodes what one client sends. All fields belong to the goroutine of run.
 type inbound struct {
 	client   *bufio.Reader
 	codex    *bufio.Writer
+	direct   io.Writer // codex without the buffer
 	answers  *outlet
 	session  *session
 	deadline func(time.Time) error // of the next reads
@@ -104,9 +108,18 @@ func (i *inbound) control(h header) error {
 	return i.frame(header{fin: true, op: h.op, masked: true, length: h.length}, payload)
 }
 
+// frame buffers a small frame, and writes a large one at once.
 func (i *inbound) frame(h header, payload []byte) error {
-	var head [headerLimit]byte
-	if _, err := i.codex.Write(appendHeader(head[:0], h)); err != nil {
+	var room [headerLimit]byte
+	head := appendHeader(room[:0], h)
+	if len(payload) >= i.codex.Size()/2 {
+		if err := i.codex.Flush(); err != nil {
+			return err
+		}
+		_, err := (&net.Buffers{head, payload}).WriteTo(i.direct)
+		return err
+	}
+	if _, err := i.codex.Write(head); err != nil {
 		return err
 	}
 	_, err := i.codex.Write(payload)
@@ -174,10 +187,10 @@ func (i *inbound) broken(err error) error {
 	return err
 }
 
-// room is by how much the buffer grows for so many bytes that are announced: up to a large message not beyond what has
-// come, and then at once, as large messages are few.
+// room is by how much the buffer grows for so many bytes that are announced: at once if they are few, or if the message
+// has a place among the large ones; else not beyond what has come.
 func (i *inbound) room(announced int64) int {
-	if i.placed {
+	if i.placed || announced <= grownAtOnce {
 		return int(announced)
 	}
 	return int(min(announced, max(int64(len(i.message)), keptMessage/2)))
