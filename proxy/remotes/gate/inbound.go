@@ -22,7 +22,7 @@ const (
 	// largeBound is the time that a large message may take, as it keeps its place from others.
 	largeBound = 2 * time.Minute
 	// keptMessage is the largest buffer that a connection keeps for its next message.
-	keptMessage = 64 << 10
+	keptMessage = 128 << 10
 	// grownAtOnce is the room that an announcement alone gets.
 	grownAtOnce = 256 << 10
 )
