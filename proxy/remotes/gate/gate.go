@@ -27,7 +27,7 @@ const (
 	// largeMessages is how many messages of more than smallMessage the gate holds at a time.
 	largeMessages = 2
 	// clientBuffer is the size of each buffer of what a client sends.
-	clientBuffer = 32 << 10
+	clientBuffer = 16 << 10
 )
 
 // Gate serves the connections of the clients of one remote. Its fields must not change once it serves; the zero
@@ -221,7 +221,7 @@ func (g *Gate) connect(
 	if _, err := codex.Write(up.head); err != nil {
 		return err
 	}
-	from := bufio.NewReaderSize(codex, clientBuffer)
+	from := bufio.NewReader(codex) // outbound has a buffer of its own
 	head, err := readHead(from)
 	if err != nil {
 		return fmt.Errorf("cannot open a WebSocket at codex: %w", err)

@@ -10,7 +10,7 @@ import (
 )
 
 // outboundBuffer is what is read of codex at a time. It holds the beginning of a message whole.
-const outboundBuffer = 128 << 10
+const outboundBuffer = 64 << 10
 
 // beginning is as much of a message of codex as the gate reads. codex writes "method" and "id" before "params".
 const beginning = 2 << 10
