@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -80,7 +79,10 @@ func ReadKey(from io.Reader) (string, error) {
 // Run serves on l until ctx is done.
 func (l *Lender) Run(ctx context.Context, listener net.Listener) error {
 	const headerBound = 10 * time.Second
-	server := &http.Server{Handler: l.handler(), ReadHeaderTimeout: headerBound, ErrorLog: l.debug()}
+	server := &http.Server{
+		Handler: l.handler(), ReadHeaderTimeout: headerBound,
+		ErrorLog: slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug), // of single connections: no events
+	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -95,7 +97,7 @@ func (l *Lender) handler() http.Handler {
 	transport.DisableCompression = true // the bytes go on as they are
 	proxy := &httputil.ReverseProxy{
 		Rewrite: l.rewrite, Transport: transport, FlushInterval: -1, ErrorHandler: l.fail,
-		ErrorLog: l.debug(),
+		ErrorLog: slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug),
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -106,9 +108,6 @@ func (l *Lender) handler() http.Handler {
 		proxy.ServeHTTP(w, r)
 	})
 }
-
-// debug is for the words of net/http about single connections, which are no events.
-func (l *Lender) debug() *log.Logger { return slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug) }
 
 func (l *Lender) rewrite(r *httputil.ProxyRequest) {
 	r.SetURL(l.provider)

@@ -160,7 +160,7 @@ func TestSend(t *testing.T) {
 	})
 	mux.HandleFunc("POST /keeper/continue", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusConflict)
-		json.NewEncoder(w).Encode(map[string]string{"error": "no turn waits"})
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": "no turn waits"})
 	})
 	server := &http.Server{Handler: mux}
 	go func() { _ = server.Serve(l) }()
