@@ -2,7 +2,6 @@ package attach
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -14,19 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// TestMain plays codex-proxy attach --stdio for a program that starts it.
-func TestMain(m *testing.M) {
-	if sockets := os.Getenv("ATTACH_STDIO"); sockets != "" {
-		a := Attach{Remote: "build", Sockets: sockets, Stdio: true, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-		if _, err := a.Run(context.Background()); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
 
 // codex-acp, which gives editors codex by the Agent Client Protocol, works in a remote.
 func TestCodexACP(t *testing.T) {
