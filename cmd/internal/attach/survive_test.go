@@ -88,6 +88,8 @@ func (u *unit) start(process *os.Process, socket string) {
 func (u *unit) kill() {
 	u.b.t.Helper()
 	require.NoError(u.b.t, u.codex.Kill())
+	_, err := u.codex.Wait() // it holds the lock of its socket until then
+	require.NoError(u.b.t, err)
 	u.end()
 }
 
