@@ -60,6 +60,12 @@ func testRemotesApart(t *testing.T, suite string) {
 		people[r.name] = p
 		assert.Contains(t, b.MustRun(t, "grep", "-rl", "message-SECRET", r.home+"/"), "/sessions/", "it is there to be found")
 	}
+	control := b.MustRun(t, "setpriv", "--reuid=alice", "--regid=alice", "--clear-groups", "sh", "-c", lookForSecrets+"true",
+		"sh", trim(outside))
+	for _, place := range []string{"/home/alice/.ssh", "/dev/shm/secret", "/environ", "/var/lib/codex-remote/two/", "signals",
+		"sleep 987", "dbus"} {
+		assert.Contains(t, control, place, "their user finds it outside of a remote")
+	}
 	for name, p := range people {
 		var found []string
 		for line := range strings.Lines(p.shell(lookForSecrets, trim(outside))) {
@@ -230,7 +236,7 @@ func testRemotesAdd(t *testing.T, suite string) {
 	assert.Equal(t, "app", p.shell("touch made; ls /home/alice"), "nothing else of the home is there")
 	assert.Equal(t, "alice", trim(b.MustRun(t, "stat", "-c", "%U", "/home/alice/app/made")))
 	assert.Equal(t, "alice", trim(b.MustRun(t, "stat", "-c", "%U", "/run/codex-remote/build.sock")))
-	_, _, err := b.Run(t.Context(), "setpriv", "--reuid=nobody", "--clear-groups", "perl", "-MIO::Socket::UNIX", "-e",
+	_, _, err := b.Run(t.Context(), "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "perl", "-MIO::Socket::UNIX", "-e",
 		`IO::Socket::UNIX->new(Peer => "/run/codex-remote/build.sock") or die $!`)
 	assert.Error(t, err, "others may not attach")
 }
