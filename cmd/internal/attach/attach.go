@@ -41,16 +41,25 @@ func (a *Attach) Run(ctx context.Context) (status int, err error) {
 	if a.Stdio {
 		return 0, a.bridge(ctx, socket)
 	}
-	version := make(chan error, 1) // beside the wait for the remote
+	type finding struct {
+		version
+		err error
+	}
+	own := make(chan finding, 1) // beside the wait for the remote
 	program, err := a.program()
 	if err != nil {
 		return 0, err
 	}
-	go func() { version <- suitable(ctx, program) }()
+	go func() {
+		v, err := suitable(ctx, program)
+		own <- finding{v, err}
+	}()
 	st, err := a.await(ctx, socket)
-	if err := errors.Join(err, <-version); err != nil {
+	found := <-own
+	if err := errors.Join(err, found.err); err != nil {
 		return 0, err
 	}
+	a.compare(found.version, st)
 	args, err := a.words(socket, st)
 	if err != nil {
 		return 0, err

@@ -95,6 +95,22 @@ func TestMistakesHaveRemedies(t *testing.T) {
 	assert.ErrorContains(t, err, "name one of build, other")
 }
 
+func TestAnotherVersion(t *testing.T) {
+	b := newBed(t)
+	b.serve("/nonexistent/codex.sock")
+	for text, want := range map[string]string{
+		"":                         "",
+		"codex 0.169.7, 2 threads": "",
+		"codex 0.170.1, 2 threads": "This is codex 0.169.0, and the remote build runs codex 0.170.1. If something fails: " +
+			"npm install -g @openai/codex@0.170.1\n",
+	} {
+		b.status.Codex = text
+		_, _, talk, err := b.run(Attach{})
+		require.NoError(t, err)
+		assert.Equal(t, want, talk)
+	}
+}
+
 // The version of a codex from npm is known without a start of node, or of a program of 200 MB.
 func TestVersionOfThePackage(t *testing.T) {
 	for _, program := range []string{"bin/codex.js", "vendor/x86_64-unknown-linux-musl/bin/codex"} {

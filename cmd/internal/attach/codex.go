@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"codex-proxy/proxy/remotes"
 )
 
 // reconnecting is the first codex whose TUI reconnects after a cut: those before it end.
@@ -29,17 +31,24 @@ func (a *Attach) program() (string, error) {
 	return path, nil
 }
 
-// suitable names a codex that is too old.
-func suitable(ctx context.Context, program string) error {
+// suitable returns the version of codex, and names one that is too old.
+func suitable(ctx context.Context, program string) (version, error) {
 	v, err := versionOf(ctx, program)
-	if err != nil {
-		return err
-	}
-	if v.before(reconnecting) {
-		return fmt.Errorf("codex %s (%s) ends when its connection is cut, as by a restart of the remote; %s or newer "+
+	if err == nil && v.before(reconnecting) {
+		err = fmt.Errorf("codex %s (%s) ends when its connection is cut, as by a restart of the remote; %s or newer "+
 			"reconnects: %s", v, program, reconnecting, install)
 	}
-	return nil
+	return v, err
+}
+
+// compare names the two versions where that of a person and that of the remote differ by more than a patch: a TUI may
+// then send what the other codex does not know.
+func (a *Attach) compare(own version, st remotes.Status) {
+	remote, known := parseVersion(st.Codex)
+	if known && (own[0] != remote[0] || own[1] != remote[1]) {
+		fmt.Fprintf(a.Stderr, "This is codex %s, and the remote %s runs codex %s. If something fails: "+
+			"npm install -g @openai/codex@%s\n", own, a.Remote, remote, remote)
+	}
 }
 
 type version [3]int
@@ -70,14 +79,22 @@ func versionOf(ctx context.Context, program string) (v version, err error) {
 		}
 		text = string(out)
 	}
-	found := versionForm.FindStringSubmatch(text)
-	if found == nil {
+	v, known := parseVersion(text)
+	if !known {
 		return v, fmt.Errorf("%s is no codex: it gives its version as %.100q", program, text)
 	}
-	for i := range v {
-		v[i], _ = strconv.Atoi(found[i+1]) // digits
-	}
 	return v, nil
+}
+
+// parseVersion finds the first version in a text.
+func parseVersion(text string) (v version, known bool) {
+	found := versionForm.FindStringSubmatch(text)
+	for i := range v {
+		if found != nil {
+			v[i], _ = strconv.Atoi(found[i+1]) // digits
+		}
+	}
+	return v, found != nil
 }
 
 // packageDepth is how far a program of the package lies below its package.json: vendor/TARGET/bin/codex.
