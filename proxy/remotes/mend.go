@@ -25,7 +25,6 @@ func mend(f *os.File, r rollout, lost []input, now time.Time) error {
 		}
 		lines, left = lines[1:], slices.Delete(left, n, n+1)
 	}
-	// Codex may have indexed the lines that go, so their ordinals are not used again.
 	end, err := completion(r.lines[0].text, r.turns[0].ID, now)
 	if err != nil {
 		return err
@@ -83,6 +82,10 @@ type taskComplete struct {
 	LastMessage *string `json:"last_agent_message"`
 }
 
+// unusedOrdinals are left out before the line that ends a turn: codex's index in sqlite may know lines that the file has
+// lost or never got, and passes over a line with an ordinal that it knows.
+const unusedOrdinals = 100
+
 // completion is the line after last that ends the turn.
 func completion(last []byte, turnID string, now time.Time) ([]byte, error) {
 	var l rolloutLine
@@ -96,7 +99,7 @@ func completion(last []byte, turnID string, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	*l.Ordinal++
+	*l.Ordinal += unusedOrdinals + 1
 	b, err := json.Marshal(rolloutLine{now.UTC().Format("2006-01-02T15:04:05.000Z"), l.Ordinal, "event_msg", payload})
 	return append(b, '\n'), err
 }

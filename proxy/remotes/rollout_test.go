@@ -89,7 +89,7 @@ func TestMend(t *testing.T) {
 			require.NoError(t, err)
 			f := written(t, c.lines...)
 			if c.turn != "" {
-				want = fmt.Appendf(want, completed, len(c.lines), c.turn)
+				want = fmt.Appendf(want, completed, len(c.lines)+unusedOrdinals, c.turn)
 				_, err = f.WriteString(`{"timestamp":`) // half a line
 				require.NoError(t, err)
 			}
