@@ -90,9 +90,9 @@ func (b *bed) assertFaultsAreLogged() {
 		mkdir /run/dev; mount --rbind /dev /run/dev; mount -t tmpfs none /dev; touch /dev/kmsg
 		SYSTEMD_SCOPE=system `+generator+` /run/logged /run/logged /run/logged 2>/run/kmsg
 		cat /dev/kmsg; cmp /dev/kmsg /run/kmsg`)
-	assert.Regexp(b.t, `^<4>codex-dependencies\[\d+\]: /etc/codex-proxy/dependencies/bad.toml:1: unknown key "comand" `+
+	assert.Regexp(b.t, `^<4>codex-units\[\d+\]: /etc/codex-proxy/dependencies/bad.toml:1: unknown key "comand" `+
 		`\(did you mean "command"\?\)\n$`, log)
-	journal, err := b.Journal(b.t.Context(), "--grep=codex-dependencies failed", "--quiet")
+	journal, err := b.Journal(b.t.Context(), "--grep=codex-units failed", "--quiet")
 	assert.Empty(b.t, journal, err)
 }
 

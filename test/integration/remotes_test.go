@@ -17,7 +17,7 @@ import (
 
 // lookForSecrets prints where a tool finds one; the pattern does not find itself.
 const lookForSecrets = `exec 2>/dev/null
-grep -rIsl 'SECRE[T]' /etc /home /root /run /srv /tmp /var /opt /dev/shm
+grep -rIsl 'SECRE[T]' /etc /home /root /run /srv /tmp /var /dev/shm
 grep -rsl 'SECRE[T]' /proc/[0-9]*/environ /proc/[0-9]*/cmdline
 for p in /proc/[0-9]*; do grep -rIsl 'SECRE[T]' $p/root/home $p/root/etc/codex-proxy $p/root/var/lib $p/cwd/; done
 unshare -Urm sh -c 'umount -l /home /root /etc/codex-proxy /var/lib/codex-remote /var/lib/private /run/credentials /dev/shm /proc
