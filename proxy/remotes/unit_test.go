@@ -475,12 +475,16 @@ func (u *unit) log() string {
 	return string(b)
 }
 
-// written waits until codex has a file of a thread.
+// written waits until codex has a file of a thread, with its first line.
 func (u *unit) written(thread string) {
 	u.t.Helper()
 	require.Eventually(u.t, func() bool {
 		files, err := filepath.Glob(filepath.Join(u.dir, "home", "sessions", "*", "*", "*", "*"+thread+"*"))
-		return err == nil && len(files) == 1
+		if err != nil || len(files) != 1 {
+			return false
+		}
+		b, err := os.ReadFile(files[0])
+		return err == nil && bytes.Contains(b, []byte{'\n'})
 	}, 20*time.Second, time.Millisecond)
 }
 
