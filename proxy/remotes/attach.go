@@ -22,7 +22,7 @@ func (k *Keeper) Attach(c Client) (detach func()) {
 		id, s.nextID, s.since = s.nextID, s.nextID+1, time.Now()
 		s.clients[id] = c
 	})
-	k.emit(Event{Kind: Attached, Detail: c.User})
+	k.emit(Event{Kind: Attached, User: c.User, Viewer: c.Viewer})
 	return sync.OnceFunc(func() {
 		k.update(func(s *state) {
 			delete(s.clients, id)
@@ -31,7 +31,7 @@ func (k *Keeper) Attach(c Client) (detach func()) {
 				s.left = s.since
 			}
 		})
-		k.emit(Event{Kind: Detached, Detail: c.User})
+		k.emit(Event{Kind: Detached, User: c.User, Viewer: c.Viewer})
 		k.announce()
 	})
 }

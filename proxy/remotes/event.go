@@ -8,7 +8,12 @@ type Event struct {
 	At     time.Time
 	Thread string
 	Turn   string
-	// Detail is for people: the user who attached, the error of a turn, the last words.
+	// User is who has attached or detached, and Viewer that they only watch.
+	User   string
+	Viewer bool
+	// Status is how codex ended a turn: completed, failed or interrupted.
+	Status string
+	// Detail is for people: the error of a turn, the last words of the model, what codex has lost.
 	Detail string
 	// Alone means that nobody was attached who could act.
 	Alone bool
@@ -32,3 +37,52 @@ const (
 	Waiting      EventKind = "waiting" // a turn waits for a user, and nobody is attached
 	ToolAnswered EventKind = "tool_answered"
 )
+
+func (k *Keeper) emitKind(e Event, kind EventKind) {
+	e.Kind = kind
+	k.emit(e)
+}
+
+// emit logs an event and passes it on.
+func (k *Keeper) emit(e Event) {
+	e.At = time.Now()
+	k.update(func(s *state) { e.Alone = s.owners() == 0 })
+	k.log(e)
+	k.opts.Notify(e)
+}
+
+// log writes an event into the journal, which gets no words of the model or of people.
+func (k *Keeper) log(e Event) {
+	var attrs []any
+	for _, a := range [][2]string{{"remote", k.opts.Name}, {"user", e.User}, {"thread_id", e.Thread}, {"turn_id", e.Turn}} {
+		if a[1] != "" {
+			attrs = append(attrs, a[0], a[1])
+		}
+	}
+	l := k.opts.Logger.With(attrs...)
+	switch e.Kind {
+	case Attached:
+		l.Info("attached to a remote", "viewer", e.Viewer)
+	case Detached:
+		l.Info("detached from a remote", "viewer", e.Viewer)
+	case Cut:
+		l.Warn("the end of codex has cut a turn")
+	case Continued:
+		l.Info("a cut turn goes on")
+	case Asked:
+		l.Warn("a cut turn waits for the word of a person", "remedy", "codex-proxy remotes continue "+k.opts.Name)
+	case Left:
+		l.Warn("a cut turn stays interrupted", "setting", "continue")
+	case LimitReached:
+		l.Error("a cut turn is given up", "limit", k.opts.Limit)
+	case Redelivered:
+		l.Warn("codex has lost a message, which was sent again", "detail", e.Detail)
+	case TurnEnded:
+		l.Info("a turn of a remote has ended", "status", e.Status, "alone", e.Alone)
+	case Waiting:
+		l.Warn("a turn waits for a person, and nobody is attached", "remedy", "codex-proxy attach "+k.opts.Name)
+	case ToolAnswered:
+		l.Info("the keeper has answered a tool of a client that is gone", "tool", e.Detail)
+	case Lost: // is logged with the error
+	}
+}

@@ -158,12 +158,12 @@ func (l *link) ended(thread string, t turn) {
 	if hidden {
 		return
 	}
-	e := Event{Kind: TurnEnded, Thread: thread, Turn: t.ID, Detail: t.Status}
+	e := Event{Kind: TurnEnded, Thread: thread, Turn: t.ID, Status: t.Status}
 	switch {
 	case t.Error != nil:
-		e.Detail += ": " + t.Error.Message
+		e.Detail = t.Error.Message
 	case t.Status == turnCompleted:
-		e.Detail += ": " + words
+		e.Detail = words
 	}
 	l.emit(e)
 }

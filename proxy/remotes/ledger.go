@@ -28,6 +28,8 @@ type ledger struct {
 	Continued int `json:"continued,omitempty"`
 	// GivenUp counts those that had gone on as often as the settings allow.
 	GivenUp int `json:"given_up,omitempty"`
+	// Switches counts the changes to another account.
+	Switches int `json:"switches,omitempty"`
 }
 
 // record is the turn of one thread.

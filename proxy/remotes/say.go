@@ -3,7 +3,6 @@ package remotes
 import (
 	"context"
 	"strings"
-	"time"
 )
 
 // say shows a line in a thread, to all that see it now or later, without a request to the model: as the output of a
@@ -15,18 +14,4 @@ func (l *link) say(ctx context.Context, thread, text string) {
 	if err := l.c.Call(ctx, "thread/shellCommand", params, nil); err != nil {
 		l.opts.Logger.Warn("cannot say in the thread what became of its turn", "thread_id", thread, "error", err)
 	}
-}
-
-func (k *Keeper) emitKind(e Event, kind EventKind) {
-	e.Kind = kind
-	k.emit(e)
-}
-
-// emit logs an event and passes it on.
-func (k *Keeper) emit(e Event) {
-	e.At = time.Now()
-	k.update(func(s *state) { e.Alone = s.owners() == 0 })
-	k.opts.Logger.Info("remote: "+strings.ReplaceAll(string(e.Kind), "_", " "),
-		"thread_id", e.Thread, "turn_id", e.Turn, "detail", e.Detail, "alone", e.Alone)
-	k.opts.Notify(e)
 }

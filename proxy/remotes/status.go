@@ -17,6 +17,11 @@ type Status struct {
 	WordsAt   time.Time `json:"words_at,omitzero"`
 	Continued int       `json:"continued"` // turns that went on after a cut, ever
 	GivenUp   int       `json:"given_up"`  // turns that did not, as they had before as often as the settings allow
+	// Account is the account in use; empty: none yet, or the remote has a provider of its own.
+	Account  string `json:"account,omitempty"`
+	Switches int    `json:"switches"` // to another account, ever
+	// RestsAt is when the remote stops if nobody comes; zero: not soon. A question in that moment would start it again.
+	RestsAt time.Time `json:"rests_at,omitzero"`
 }
 
 // Turn is a turn that runs, or was cut.
@@ -34,7 +39,12 @@ type Turn struct {
 
 // Status describes the remote now.
 func (k *Keeper) Status() (st Status) {
-	k.update(func(s *state) { st = s.status() })
+	k.update(func(s *state) {
+		st = s.status()
+		if idle(s, k.opts.IdleStop, s.since.Add(k.opts.IdleStop)) {
+			st.RestsAt = s.since.Add(k.opts.IdleStop)
+		}
+	})
 	return st
 }
 
@@ -47,7 +57,7 @@ func ReadState(dir string) (Status, error) {
 
 func (s *state) status() Status {
 	st := Status{Last: s.ledger.Last, Words: s.ledger.Words, WordsAt: s.ledger.WordsAt,
-		Continued: s.ledger.Continued, GivenUp: s.ledger.GivenUp}
+		Continued: s.ledger.Continued, GivenUp: s.ledger.GivenUp, Switches: s.ledger.Switches}
 	if s.link != nil {
 		st.Codex = s.detail
 	}

@@ -1,0 +1,80 @@
+package remotes
+
+import (
+	"bytes"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func logged(t *testing.T, o Options) (*Keeper, *bytes.Buffer) {
+	t.Helper()
+	var log bytes.Buffer
+	o.Name, o.State = "build", filepath.Join(t.TempDir(), "keeper")
+	o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	k, err := New(o)
+	require.NoError(t, err)
+	return k, &log
+}
+
+// Each change is one entry, with the fields by which people look for it, and without words of the model.
+func TestEventsInTheJournal(t *testing.T) {
+	var passed []Event
+	k, log := logged(t, Options{Notify: func(e Event) { passed = append(passed, e) }})
+	detach := k.Attach(Client{User: "alice"})
+	k.update(func(s *state) { s.thread("t1").waiting = time.Now() })
+	k.announce()
+	detach()
+	detach()
+	k.announce()
+	k.emit(Event{Kind: TurnEnded, Thread: "t1", Turn: "2", Status: "completed", Detail: "secret words"})
+	k.emitKind(Event{Thread: "t1", Turn: "3"}, Cut)
+	k.emitKind(Event{Thread: "t1", Turn: "3"}, LimitReached)
+	assert.Equal(t, []string{
+		`level=INFO msg="attached to a remote" remote=build user=alice viewer=false`,
+		`level=INFO msg="detached from a remote" remote=build user=alice viewer=false`,
+		`level=WARN msg="a turn waits for a person, and nobody is attached" remote=build thread_id=t1 remedy="codex-proxy attach build"`,
+		`level=INFO msg="a turn of a remote has ended" remote=build thread_id=t1 turn_id=2 status=completed alone=true`,
+		`level=WARN msg="the end of codex has cut a turn" remote=build thread_id=t1 turn_id=3`,
+		`level=ERROR msg="a cut turn is given up" remote=build thread_id=t1 turn_id=3 limit=3`,
+	}, strings.Split(strings.TrimSpace(log.String()), "\n"))
+	require.Len(t, passed, 6)
+	assert.Equal(t, []bool{false, true, true}, []bool{passed[0].Alone, passed[2].Alone, passed[3].Alone})
+	assert.Equal(t, "secret words", passed[3].Detail, "[notify] has them")
+}
+
+// Every kind is logged, but the one that is logged with its error.
+func TestEveryKindIsLogged(t *testing.T) {
+	for _, kind := range []EventKind{Attached, Detached, Cut, Continued, Asked, Left, LimitReached, Redelivered, TurnEnded,
+		Waiting, ToolAnswered} {
+		k, log := logged(t, Options{})
+		k.emit(Event{Kind: kind})
+		assert.Equal(t, 1, strings.Count(log.String(), "\n"), kind)
+	}
+	k, log := logged(t, Options{})
+	k.emit(Event{Kind: Lost})
+	assert.Empty(t, log.String())
+}
+
+// A remote that stops soon says when, so that no question starts it again.
+func TestRestsAt(t *testing.T) {
+	k, _ := logged(t, Options{IdleStop: time.Minute})
+	assert.Zero(t, k.Status().RestsAt, "codex is not ready")
+	var since time.Time
+	k.update(func(s *state) { s.link, since = &link{}, s.since })
+	assert.Equal(t, since.Add(time.Minute), k.Status().RestsAt)
+	detach := k.Attach(Client{User: "alice"})
+	assert.Zero(t, k.Status().RestsAt, "somebody is attached")
+	detach()
+	assert.True(t, k.Status().RestsAt.After(since.Add(time.Minute)))
+}
