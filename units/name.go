@@ -63,6 +63,9 @@ func Remote(name string) string { return "codex-remote@" + name + ".service" }
 // RemoteSocket returns the socket unit of the remote called name.
 func RemoteSocket(name string) string { return "codex-remote@" + name + ".socket" }
 
+// RemoteNetworkSocket returns the socket unit by which the daemon reaches the remote called name.
+func RemoteNetworkSocket(name string) string { return "codex-remote-network@" + name + ".socket" }
+
 // RemoteUser returns the user that the remote called name runs as, unless its file names
 // another one.
 func RemoteUser(name string) string { return "cr-" + name }

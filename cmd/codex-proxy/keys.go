@@ -28,8 +28,8 @@ then admits programs on this machine, and no request that a reverse proxy forwar
 A limit is a number or a list, or "none" to take it away. An account has the name of
 its worker. A request with a key that may choose names one of the key's accounts in
 the header X-Codex-Account, and its answer has the account that served it there. A
-file with accounts or choose-account is refused by version 0.1.0: take both away
-before a downgrade.`,
+file with accounts, choose-account or remotes is refused by version 0.1.0: take them
+away before a downgrade.`,
 	}
 	flags := c.PersistentFlags()
 	flags.Var(cli.Text((*string)(&e.File), "FILE"), "file", `the key file (by default that of config.toml).
@@ -79,6 +79,8 @@ One request may exceed it; the excess delays the next`},
 		{auth.Models, "LIST", `the only models, by the names that clients use, with a comma between them.
 One * in a name stands for any characters`},
 		{auth.Accounts, "LIST", "the only accounts, by the names of their workers, with a comma between them"},
+		{auth.Remotes, "LIST", `the remotes that it may attach to, with a comma between them; NAME:viewer only watches.
+Without it, a key reaches no remote`},
 		{auth.ChooseAccount, "yes|no", "whether requests may name one of the accounts in X-Codex-Account"},
 	} {
 		flags.Var(cli.Parsed(limit.word, "", func(value string) error {

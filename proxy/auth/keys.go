@@ -117,6 +117,19 @@ func (k *Keys) Check(r *http.Request) (key Key, ok bool) {
 	return key, ok
 }
 
+// ID identifies the key, with its secret, among all keys. It is a part of the key file, and no secret.
+func (k Key) ID() string { return k.Name + " " + hex.EncodeToString(k.hash[:]) }
+
+// ByID returns the key that is in force with that ID.
+func (k *Keys) ByID(id string) (key Key, ok bool) {
+	for _, e := range k.All() {
+		if e.ID() == id {
+			return e, true
+		}
+	}
+	return Key{}, false
+}
+
 // find compares every entry, in constant time, so its duration reveals nothing.
 func (k *Keys) find(secret string) (key Key, ok bool) {
 	hash := sha256.Sum256([]byte(secret))

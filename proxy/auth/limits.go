@@ -15,6 +15,7 @@ type Limits struct {
 	Models            []string // the only models, by the names that clients use, or patterns of these
 	Accounts          []string // the only accounts, by the names of their workers
 	ChooseAccount     bool     // requests may name one of them
+	Remotes           []string // the remotes that it may attach to, NAME or NAME:viewer; without any, none
 	RequestsPerMinute int64
 	TokensPerMinute   int64 // prompt and completion together
 	TokensPerDay      int64 // of a day in UTC
@@ -31,10 +32,13 @@ const (
 	TokensPerMinute   = "tokens-per-minute"
 	TokensPerDay      = "tokens-per-day"
 	Concurrent        = "concurrent"
+	Remotes           = "remotes"
 )
 
 // LimitNames are all of them, in the order in which they are shown.
-var LimitNames = []string{RequestsPerMinute, TokensPerMinute, TokensPerDay, Concurrent, Models, Accounts, ChooseAccount}
+var LimitNames = []string{
+	RequestsPerMinute, TokensPerMinute, TokensPerDay, Concurrent, Models, Accounts, ChooseAccount, Remotes,
+}
 
 const (
 	maxLimit = 1_000_000_000_000
@@ -73,6 +77,8 @@ func (l *Limits) Set(name, value string) error {
 		return setNames(&l.Models, name, value)
 	case Accounts:
 		return setNames(&l.Accounts, name, value)
+	case Remotes:
+		return l.setRemotes(value)
 	case ChooseAccount:
 		return l.setChoice(value)
 	}
@@ -115,6 +121,42 @@ func setNames(list *[]string, limit, value string) error {
 	return nil
 }
 
+// viewerMark follows the name of a remote that a key may only watch.
+const viewerMark = ":viewer"
+
+func (l *Limits) setRemotes(value string) error {
+	var remotes []string
+	if err := setNames(&remotes, Remotes, value); err != nil {
+		return err
+	}
+	for i, r := range remotes {
+		name := strings.TrimSuffix(r, viewerMark)
+		if strings.Contains(name, ":") {
+			return errors.New(Remotes + " must be names of remotes, or NAME" + viewerMark + " for one that the key only watches")
+		}
+		if slices.ContainsFunc(remotes[:i], func(o string) bool { return strings.TrimSuffix(o, viewerMark) == name }) {
+			return errors.New(Remotes + " must name each remote once")
+		}
+	}
+	l.Remotes = remotes
+	return nil
+}
+
+// RemoteNames are the names of the remotes that the key may attach to.
+func (l Limits) RemoteNames() []string {
+	var names []string
+	for _, r := range l.Remotes {
+		names = append(names, strings.TrimSuffix(r, viewerMark))
+	}
+	return names
+}
+
+// Remote reports whether the key may attach to a remote, and whether it may only watch.
+func (l Limits) Remote(name string) (viewer, ok bool) {
+	viewer = slices.Contains(l.Remotes, name+viewerMark)
+	return viewer, viewer || slices.Contains(l.Remotes, name) && !strings.HasSuffix(name, viewerMark)
+}
+
 func (l *Limits) setChoice(value string) error {
 	if value != "yes" && value != "no" && value != "none" {
 		return errors.New(ChooseAccount + " must be yes or no")
@@ -132,6 +174,8 @@ func (l Limits) Value(name string) string {
 		return strings.Join(l.Models, ",")
 	case name == Accounts && len(l.Accounts) > 0:
 		return strings.Join(l.Accounts, ",")
+	case name == Remotes && len(l.Remotes) > 0:
+		return strings.Join(l.Remotes, ",")
 	case name == ChooseAccount && l.ChooseAccount:
 		return "yes"
 	default:

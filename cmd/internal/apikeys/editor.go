@@ -14,6 +14,7 @@ import (
 
 	"codex-proxy/cmd/internal/config"
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/remote"
 	"codex-proxy/internal/nearest"
 	"codex-proxy/proxy/auth"
 	"codex-proxy/proxy/control"
@@ -31,7 +32,8 @@ type Editor struct {
 	named    string       // the file by which it must go; empty: any
 	pages    config.Pages // that may use the API with a key
 	workers  []string     // that the keys may name as accounts
-	checked  bool         // the file is that of the service with these workers
+	remotes  []string     // likewise
+	checked  bool         // the file is that of the service with these workers and remotes
 	applying bool         // the file itself does not change
 }
 
@@ -52,6 +54,8 @@ func (e *Editor) Locate(settings string) error {
 	e.File = cmp.Or(e.File, own)
 	if filepath.Clean(string(e.File)) == filepath.Clean(string(own)) {
 		e.pages, e.workers, e.checked = places.Pages, places.Workers, true
+		// A directory that cannot be read is as good as none: a name then gets the error.
+		e.remotes, _ = remote.Names(filepath.Join(filepath.Dir(settings), filepath.Base(paths.RemoteSettings)))
 	}
 	if e.Socket == "" {
 		e.named = filepath.Clean(string(e.File))
@@ -90,27 +94,36 @@ func (e *Editor) limited(limits auth.Limits) (auth.Limits, error) {
 		if err := limits.Set(l.Name, l.Value); err != nil {
 			return limits, err
 		}
-		if l.Name == auth.Accounts {
-			if err := e.checkAccounts(limits.Accounts); err != nil {
-				return limits, err
-			}
+		if err := e.check(l.Name, limits); err != nil {
+			return limits, err
 		}
 	}
 	return limits, nil
 }
 
-// checkAccounts is an error for an account that the service does not have. Another file
-// than the service's own may be for another service.
-func (e *Editor) checkAccounts(names []string) error {
+// check is an error for a name in a changed limit that means nothing.
+func (e *Editor) check(limit string, limits auth.Limits) error {
+	switch limit {
+	case auth.Accounts:
+		return e.checkNames("account", "accounts", limits.Accounts, e.workers)
+	case auth.Remotes:
+		return e.checkNames("remote", "remotes", limits.RemoteNames(), e.remotes)
+	}
+	return nil
+}
+
+// checkNames is an error for an account or a remote that the service does not have. Another file than the service's own
+// may be for another service.
+func (e *Editor) checkNames(kind, command string, names, there []string) error {
 	for _, name := range names {
-		if !e.checked || slices.Contains(e.workers, name) {
+		if !e.checked || slices.Contains(there, name) {
 			continue
 		}
-		if near := nearest.To(name, e.workers, 1); len(near) > 0 {
-			return fmt.Errorf("there is no account %q; did you mean %s?", name, near[0])
+		if near := nearest.To(name, there, 1); len(near) > 0 {
+			return fmt.Errorf("there is no %s %q; did you mean %s?", kind, name, near[0])
 		}
-		return fmt.Errorf("there is no account %q; there are %s (codex-proxy accounts add makes one)", name,
-			cmp.Or(strings.Join(e.workers, ", "), "none"))
+		return fmt.Errorf("there is no %s %q; there are %s (codex-proxy %s add makes one)", kind, name,
+			cmp.Or(strings.Join(there, ", "), "none"), command)
 	}
 	return nil
 }

@@ -75,17 +75,18 @@ func TestNewKeyFileIsForTheDaemon(t *testing.T) {
 	assert.Equal(t, group.Gid, fmt.Sprint(info.Sys().(*syscall.Stat_t).Gid))
 }
 
-// A key of the service may name its workers alone, and a file for another service any.
-func TestAccountsOfKeysExist(t *testing.T) {
+// A key of the service may name its workers and remotes alone, and a file for another service any.
+func TestNamesOfKeysExist(t *testing.T) {
 	dir := t.TempDir()
 	settings, own := filepath.Join(dir, "config.toml"), filepath.Join(dir, "keys")
 	require.NoError(t, os.WriteFile(settings, []byte("api_keys = \""+own+"\"\n"), 0o644))
-	set := func(file, accounts string) error {
+	change := func(file, limit, names string) error {
 		e := Editor{File: File(file), Socket: filepath.Join(dir, "none"), Stdout: io.Discard, Stderr: io.Discard}
-		e.Limits = []Limit{{auth.Accounts, accounts}}
+		e.Limits = []Limit{{limit, names}}
 		require.NoError(t, e.Locate(settings))
 		return e.Set(t.Context(), "alice")
 	}
+	set := func(file, accounts string) error { return change(file, auth.Accounts, accounts) }
 	line := "alice " + strings.Repeat("ab", 32) + "\n"
 	for _, file := range []string{own, own + "2"} {
 		require.NoError(t, os.WriteFile(file, []byte(line), 0o600))
@@ -107,4 +108,13 @@ func TestAccountsOfKeysExist(t *testing.T) {
 	assert.Contains(t, string(text), strings.TrimSpace(line)+" accounts=work,private\n")
 	require.NoError(t, set(own, "none"))
 	require.NoError(t, set(own+"2", "other"))
+
+	assert.EqualError(t, change(own, auth.Remotes, "build:viewer"),
+		`there is no remote "build"; there are none (codex-proxy remotes add makes one)`)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "remotes"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "remotes", "build.toml"), nil, 0o644))
+	assert.EqualError(t, change(own, auth.Remotes, "buidl"), `there is no remote "buidl"; did you mean build?`)
+	require.NoError(t, change(own, auth.Remotes, "build:viewer"))
+	require.NoError(t, set(own, "work"), "the file of a remote may be gone since its key was set")
+	require.NoError(t, change(own+"2", auth.Remotes, "other"))
 }

@@ -101,5 +101,8 @@ const (
 // RemoteSocket is the socket on which people attach to the remote called name.
 func RemoteSocket(name string) string { return RemoteSockets + "/" + name + ".sock" }
 
+// RemoteNetworkSocket is the one on which the daemon connects clients of API keys.
+func RemoteNetworkSocket(name string) string { return RemoteSockets + "/" + name + ".network.sock" }
+
 // RemoteViewerSocket is the one for viewers. No name of a remote has a dot.
 func RemoteViewerSocket(name string) string { return RemoteSockets + "/" + name + ".viewer.sock" }

@@ -32,6 +32,10 @@ func TestUnitsHaveThesePaths(t *testing.T) {
 			"ListenStream=" + RemoteSocket("%i") + "\n", "ListenStream=" + RemoteViewerSocket("%i") + "\n",
 			"FileDescriptorName=" + RemoteSocketName + "\n",
 		},
+		"codex-remote-network@.socket": {
+			"ListenStream=" + RemoteNetworkSocket("%i") + "\n", "FileDescriptorName=" + RemoteSocketName + "\n",
+			"SocketGroup=" + User + "\n",
+		},
 		FetchSocketUnit:  {WorkerSockets + "/"},
 		TracesSocketUnit: {WorkerSockets + "/"},
 		TargetUnit:       {"[Unit]\n"},

@@ -12,10 +12,10 @@ import (
 func (u *Unit) gate(keeper *remotes.Keeper) *gate.Gate {
 	var attached sync.Map // of a session's id to the keeper's func() for its end
 	return &gate.Gate{
-		Remote: u.Name, Logger: u.logger, Viewers: paths.RemoteViewerSocket(u.Name), Cgroup: u.Cgroup,
-		Keeper: keeper.Handler(),
+		Remote: u.Name, Logger: u.logger, Viewers: paths.RemoteViewerSocket(u.Name),
+		Network: paths.RemoteNetworkSocket(u.Name), Cgroup: u.Cgroup, Keeper: keeper.Handler(),
 		Attached: func(s gate.Session) {
-			attached.Store(s.ID, keeper.Attach(remotes.Client{User: s.Peer.User(), Viewer: s.Role == gate.Viewer}))
+			attached.Store(s.ID, keeper.Attach(remotes.Client{User: s.User(), Viewer: s.Role == gate.Viewer}))
 		},
 		Detached: func(s gate.Session) {
 			if detach, is := attached.LoadAndDelete(s.ID); is {

@@ -36,6 +36,7 @@ type Gate struct {
 	Remote  string       // its name, for the words of refusals
 	Logger  *slog.Logger // nil discards
 	Viewers string       // path of the socket whose clients are viewers; those of all others are owners
+	Network string       // path of the socket on which codex-proxy connects clients of API keys; see NetworkHead
 	Cgroup  string       // of the unit, whose own processes may not attach: a tool must not approve what it asks for
 
 	// Admit refuses a client by an error, whose words it reads as the answer to its first request.
@@ -122,6 +123,9 @@ func (g *Gate) Serve(ctx context.Context, client *net.UnixConn, target string) e
 		_, _ = io.WriteString(client, plainAnswer(g.Remote)) // it may have gone
 		return nil
 	}
+	if g.Network != "" && client.LocalAddr().String() == g.Network {
+		s.Key, s.Role = up.key, up.role
+	}
 	if s.barred != "" {
 		g.bar(ctx, s, client, in, up)
 		return nil
@@ -152,7 +156,9 @@ func (g *Gate) meet(client *net.UnixConn) (*session, error) {
 		return nil, err
 	}
 	s := &session{gate: g, Session: Session{ID: g.last.Add(1), Peer: peer, Since: time.Now()}}
-	if g.Viewers != "" && client.LocalAddr().String() == g.Viewers {
+	switch path := client.LocalAddr().String(); {
+	case path == "":
+	case path == g.Viewers, path == g.Network: // the head of the request on the latter may make an owner of it
 		s.Role = Viewer
 	}
 	switch {
@@ -181,7 +187,7 @@ func opening(client net.Conn, in *bufio.Reader) ([]byte, error) {
 // bar answers the first request of a client with the reason why it may not attach.
 func (g *Gate) bar(ctx context.Context, s *session, client *net.UnixConn, in *bufio.Reader, up upgrade) {
 	defer context.AfterFunc(ctx, func() { _ = client.Close() })()
-	g.Logger.Warn("a client was refused", "user", s.Peer.User(), "pid", s.Peer.PID, "reason", s.barred)
+	g.Logger.Warn("a client was refused", "user", s.User(), "pid", s.Peer.PID, "reason", s.barred)
 	if _, err := io.WriteString(client, up.accept()); err != nil {
 		return
 	}

@@ -13,6 +13,7 @@ type Session struct {
 	ID     uint64 // counts from 1
 	Role   Role
 	Peer   Peer
+	Key    string // the API key of a client that comes over the network; its Peer is codex-proxy
 	Client string // its name, such as codex-tui, and its version
 	Since  time.Time
 
@@ -24,6 +25,14 @@ type Session struct {
 	Refused  int64
 	Dropped  int64 // messages that went nowhere: answers to requests that the client was not sent, among others
 	Reason   string
+}
+
+// User is the name of the client's user, or of its API key.
+func (s Session) User() string {
+	if s.Key != "" {
+		return "key " + s.Key
+	}
+	return s.Peer.User()
 }
 
 // Request is a request of a client that goes on to codex.

@@ -37,8 +37,21 @@ func readHead(r *bufio.Reader) ([]byte, error) {
 
 // upgrade is the request that opens a WebSocket.
 type upgrade struct {
-	head []byte // without the offers of compression
-	key  string
+	head  []byte // without the offers of compression
+	nonce string // of the WebSocket
+	key   string // of NetworkHead, and role likewise
+	role  Role
+}
+
+// The headers by which codex-proxy names the API key of a client and its role.
+const (
+	keyHeader  = "Codex-Proxy-Key"
+	roleHeader = "Codex-Proxy-Role"
+)
+
+// NetworkHead are the lines of a head by which a client attaches with the API key called key, in the role.
+func NetworkHead(key string, role Role) string {
+	return keyHeader + ": " + key + "\r\n" + roleHeader + ": " + role.String() + "\r\n"
 }
 
 // offers are the headers by which a client offers to compress messages: the gate reads them.
@@ -51,7 +64,7 @@ func parseUpgrade(head []byte) (u upgrade, err error) {
 		return u, errHead
 	}
 	websocket := false
-	u.head = append(u.head, lines[0]...)
+	u.head, u.role = append(u.head, lines[0]...), Viewer
 	for _, line := range lines[1:] {
 		name, value, _ := strings.Cut(string(line), ":")
 		name, value = strings.ToLower(strings.TrimSpace(name)), strings.TrimSpace(value)
@@ -61,13 +74,21 @@ func parseUpgrade(head []byte) (u upgrade, err error) {
 		case "upgrade":
 			websocket = strings.EqualFold(value, "websocket")
 		case "sec-websocket-key":
+			u.nonce = value
+		case strings.ToLower(keyHeader):
 			u.key = value
+			continue
+		case strings.ToLower(roleHeader):
+			if value == Owner.String() {
+				u.role = Owner
+			}
+			continue
 		}
 		if !contains(offers, name) {
 			u.head = append(u.head, line...)
 		}
 	}
-	if !websocket || u.key == "" {
+	if !websocket || u.nonce == "" {
 		return u, errHead
 	}
 	return u, nil
@@ -98,7 +119,7 @@ func agreed(head []byte) error {
 
 // accept is the answer of a server that opens the WebSocket itself.
 func (u upgrade) accept() string {
-	sum := sha1.Sum([]byte(u.key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // RFC 6455, 4.2.2
+	sum := sha1.Sum([]byte(u.nonce + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // RFC 6455, 4.2.2
 	return "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: " +
 		base64.StdEncoding.EncodeToString(sum[:]) + "\r\n\r\n"
 }
