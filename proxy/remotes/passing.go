@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"codex-proxy/proxy/appserver/jsonscan"
 )
 
 // Watched reports whether Passing wants the requests of a method.
@@ -21,8 +23,8 @@ var kinds = map[string]string{
 	"review/start":         "review",
 }
 
-// Passing records a request of a client before it goes to codex. It never refuses one: a request that does not parse is
-// codex's to refuse.
+// Passing records a request of a client before it goes to codex, whose reading of it is exact: a name in other letters is
+// another one. It never refuses a request: one that does not parse is codex's to refuse.
 func (k *Keeper) Passing(method string, params json.RawMessage) {
 	var p struct {
 		ThreadID string          `json:"threadId"`
@@ -30,7 +32,7 @@ func (k *Keeper) Passing(method string, params json.RawMessage) {
 		ClientID string          `json:"clientUserMessageId"`
 		Input    json.RawMessage `json:"input"`
 	}
-	if json.Unmarshal(params, &p) != nil || p.ThreadID == "" || len(p.ThreadID) > maxID || len(p.TurnID) > maxID {
+	if jsonscan.Unmarshal(params, &p) != nil || p.ThreadID == "" || len(p.ThreadID) > maxID || len(p.TurnID) > maxID {
 		return
 	}
 	now := time.Now()

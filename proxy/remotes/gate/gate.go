@@ -50,9 +50,10 @@ type Gate struct {
 	// Passing is called before a request of a client goes on to codex, in the client's order. It must not block.
 	Passing func(Session, Request)
 
-	once  sync.Once
-	large chan struct{}
-	last  atomic.Uint64 // id of a session
+	once   sync.Once
+	large  chan struct{}
+	guests chan struct{}
+	last   atomic.Uint64 // id of a session
 
 	mu              sync.Mutex
 	owners, viewers int
@@ -61,6 +62,7 @@ type Gate struct {
 func (g *Gate) init() {
 	g.once.Do(func() {
 		g.large = make(chan struct{}, largeMessages)
+		g.guests = make(chan struct{}, guestLimit)
 		if g.Logger == nil {
 			g.Logger = slog.New(slog.DiscardHandler)
 		}
@@ -110,6 +112,11 @@ func (g *Gate) Serve(ctx context.Context, client *net.UnixConn, target string) e
 	if err != nil {
 		return err
 	}
+	leave, ok := g.seat(s, client)
+	if !ok {
+		return nil
+	}
+	defer leave()
 	in := bufio.NewReaderSize(client, clientBuffer)
 	head, err := opening(client, in)
 	if err != nil {

@@ -135,8 +135,8 @@ func (i *inbound) data(ctx context.Context, h header) error {
 		return closeFor(codeProtocol, "%v: a fragment of no message, or a message within another one", errProtocol)
 	case h.length > frameLimit:
 		return tooBig("a frame", frameLimit)
-	case int64(len(i.message))+h.length > messageLimit:
-		return tooBig("a message", messageLimit)
+	case int64(len(i.message))+h.length > i.session.messageLimit():
+		return tooBig("a message", i.session.messageLimit())
 	}
 	i.open = true
 	if err := i.read(ctx, h); err != nil {
@@ -218,7 +218,7 @@ func (i *inbound) unplace() {
 	}
 }
 
-func tooBig(what string, limit int) error {
+func tooBig(what string, limit int64) error {
 	return closeFor(codeTooBig, "%s has more than %d MiB, which is what a remote takes", what, limit>>20)
 }
 

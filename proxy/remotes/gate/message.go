@@ -17,6 +17,8 @@ type message struct {
 var (
 	errNoMessage = errors.New("no JSON-RPC message")
 	errTwice     = errors.New("a JSON-RPC message with a member twice")
+	// codex reads an array as the parameters in their order (serde), in which the gate would find none by its name.
+	errPlaces = errors.New("a JSON-RPC message whose parameters have no names")
 )
 
 // parse reads a message. It refuses what two readers could understand in two ways: a member that comes twice, and
@@ -40,7 +42,9 @@ func parse(b []byte) (m message, err error) {
 			m.method, err = methodName(value, err)
 		case "params":
 			first(&seen.params)
-			m.params = value
+			if m.params = value; err == nil && value[0] != '{' && string(value) != "null" {
+				err = errPlaces
+			}
 		case "result", "error":
 			seen.answer = true
 		default:
