@@ -285,7 +285,8 @@ func TestSend(t *testing.T) {
 func TestApprovalsWait(t *testing.T) {
 	u := startUnit(t)
 	c := u.attach()
-	thread := c.newThreadWith(map[string]any{"approvalPolicy": "untrusted", "sandbox": "read-only"})
+	// Without a sandbox: codex takes a command that fails late in one for one that has failed of itself.
+	thread := c.newThreadWith(map[string]any{"approvalPolicy": "untrusted", "sandbox": "danger-full-access"})
 	require.NoError(t, u.models.Script(`call exec_command {"cmd":"touch `+u.dir+`/touched"}`))
 	require.NotEmpty(t, <-c.ask(thread, "a", "message a"))
 	waits := func(st remotes.Status) bool { return len(st.Turns) == 1 && !st.Turns[0].WaitingSince.IsZero() }

@@ -66,7 +66,8 @@ func withNext(t *testing.T, p packager, settings string) packager {
 func rpmCommand() packager {
 	return rpmOf("codex-proxy", os.Getenv("CODEX_PROXY_TEST_RPM"), "/etc/codex-proxy", "/var/lib/codex-proxy",
 		"/var/lib/codex-worker", "/var/lib/private/codex-worker", "/var/lib/codex-dependency",
-		"/var/lib/private/codex-dependency", "/run/codex-proxy", "/run/codex-worker", "/run/codex-dependency")
+		"/var/lib/private/codex-dependency", "/var/lib/codex-remote", "/var/lib/private/codex-remote",
+		"/run/codex-proxy", "/run/codex-worker", "/run/codex-dependency", "/run/codex-remote")
 }
 
 // rpmOf is rpmCommand for the package with that name in that file, which leaves data there.
