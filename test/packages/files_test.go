@@ -26,7 +26,7 @@ func TestFiles(t *testing.T) {
 		}
 		for _, file := range without(inRPM, inDeb) {
 			assert.Regexp(t,
-				`^(/etc/`+name+`(/workers|/dependencies)?$|/usr/lib/`+name+`$|`+
+				`^(/etc/codex$|/etc/`+name+`(/workers|/dependencies|/remotes)?$|/usr/lib/`+name+`$|`+
 					`/usr/share/`+name+`(/default.toml|/dependencies)?$|`+
 					`/usr/share/(doc|licenses|zsh/site-functions)/|/usr/lib/systemd/system-preset/)`,
 				file, "only in the .rpm")
