@@ -105,7 +105,7 @@ func testKills(t *testing.T, rounds, kills int) {
 	}
 	log := u.log()
 	t.Logf("worst: %s; %d turns went on, %d messages were sent again", worst,
-		strings.Count(log, "remote: continued"), strings.Count(log, "remote: redelivered"))
+		strings.Count(log, "a cut turn goes on"), strings.Count(log, "codex has lost a message"))
 	assert.Less(t, worst, 10*time.Second)
 }
 
@@ -292,11 +292,11 @@ func TestApprovalsWait(t *testing.T) {
 	waits := func(st remotes.Status) bool { return len(st.Turns) == 1 && !st.Turns[0].WaitingSince.IsZero() }
 	st := u.status("the turn waits", waits)
 	assert.Zero(t, st.Turns[0].AloneSince, "the tester is attached")
-	assert.NotContains(t, u.log(), "remote: waiting")
+	assert.NotContains(t, u.log(), "a turn waits for a person")
 	c.Close(nil)
 	st = u.status("it waits alone", func(st remotes.Status) bool { return waits(st) && !st.Turns[0].AloneSince.IsZero() })
 	assert.Empty(t, st.Attached)
-	assert.Equal(t, 1, strings.Count(u.log(), "remote: waiting"))
+	assert.Equal(t, 1, strings.Count(u.log(), "a turn waits for a person"))
 	c = u.attach()
 	c.resume(thread)
 	c.answer("item/commandExecution/requestApproval", map[string]any{"decision": "accept"})
@@ -324,7 +324,7 @@ func TestToolsOfClientsThatAreGone(t *testing.T) {
 	c.Close(nil)
 	u.status("the turn ends without the client", idle)
 	assert.Contains(t, string(u.models.Turns()[3].Body.Raw), "terminal is detached")
-	assert.Equal(t, 1, strings.Count(u.log(), "remote: tool answered"))
+	assert.Equal(t, 1, strings.Count(u.log(), "the keeper has answered a tool"))
 }
 
 func TestIdleStop(t *testing.T) {
