@@ -98,5 +98,12 @@ func remoteEvents() []event {
 		{"notification-failed", "0751b05bce8f4dac842afac8801e09f5", "the command of [notify] has failed",
 			"The command of a remote's [notify] has failed",
 			"Nothing else is affected. CODEX_ERROR has its status and the beginning of its output."},
+		{"logins-accept", "d4d74ec549054a9abe4676a24e69fdf8", "cannot accept a remote",
+			"A remote that asks for a login has to wait",
+			"The service has no file descriptor left, or the kernel no memory. It tries again. CODEX_ERROR\n" +
+				"has the reason."},
+		{"logins-ended", "c848839fed1a40909a4a21b4a12ffb01", "the connection of a remote has ended",
+			"The connection by which a remote asks for logins has ended",
+			"A remote that runs connects again. CODEX_ERROR has the reason."},
 	}
 }
