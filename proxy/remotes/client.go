@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 )
 
 // AskStatus asks the keeper behind a remote's socket for its status.
@@ -23,6 +24,13 @@ func SendTo(ctx context.Context, socket, thread, text string) (threadID string, 
 // ProceedTo continues a cut turn of a remote, like Keeper.Proceed.
 func ProceedTo(ctx context.Context, socket, thread string) (threadID string, err error) {
 	return act(ctx, socket, continuePath, threadRequest{Thread: thread})
+}
+
+// FindThread returns the id of the thread of a remote with that name, like Keeper.Find.
+func FindThread(ctx context.Context, socket, name string) (id string, err error) {
+	var r threadReply
+	err = call(ctx, socket, http.MethodGet, threadPath+"?name="+url.QueryEscape(name), nil, &r)
+	return r.Thread, err
 }
 
 func act(ctx context.Context, socket, path string, body threadRequest) (string, error) {

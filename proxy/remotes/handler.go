@@ -13,6 +13,7 @@ const (
 	statusPath    = HandlerPrefix + "status"
 	sendPath      = HandlerPrefix + "send"
 	continuePath  = HandlerPrefix + "continue"
+	threadPath    = HandlerPrefix + "thread"
 )
 
 // maxBody bounds a message: codex accepts 1 Mi characters.
@@ -30,12 +31,15 @@ type threadReply struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// Handler serves the keeper to people: GET /keeper/status, POST /keeper/send and POST /keeper/continue. The caller checks
+// Handler serves the keeper to people: GET /keeper/status, GET /keeper/thread, POST /keeper/send and POST /keeper/continue. The caller checks
 // who may do which.
 func (k *Keeper) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, k.Status())
+	})
+	mux.HandleFunc("GET "+threadPath, func(w http.ResponseWriter, r *http.Request) {
+		writeThread(w)(k.Find(r.Context(), r.FormValue("name")))
 	})
 	mux.HandleFunc("POST "+sendPath, k.act(func(r *http.Request, body threadRequest) (string, error) {
 		if strings.TrimSpace(body.Text) == "" {
@@ -56,7 +60,12 @@ func (k *Keeper) act(f func(*http.Request, threadRequest) (string, error)) http.
 			writeJSON(w, http.StatusBadRequest, threadReply{Error: "the request does not parse: " + err.Error()})
 			return
 		}
-		thread, err := f(r, body)
+		writeThread(w)(f(r, body))
+	}
+}
+
+func writeThread(w http.ResponseWriter) func(string, error) {
+	return func(thread string, err error) {
 		if err != nil {
 			writeJSON(w, http.StatusConflict, threadReply{thread, err.Error()})
 			return

@@ -281,6 +281,36 @@ func TestSend(t *testing.T) {
 	assert.EqualError(t, err, "the message is empty")
 }
 
+// A thread is found by its name, and a name that does not name one says what would.
+func TestFind(t *testing.T) {
+	u := startUnit(t)
+	find := func(name string) (string, error) { return remotes.FindThread(bound(t), u.socket, name) }
+	_, err := find("release 3")
+	assert.EqualError(t, err, `no thread has the name "release 3": none has a name yet (/rename gives one)`)
+	c := u.attach()
+	var ids []string
+	for _, name := range []string{"release 3", "a & b", "a & b"} {
+		thread := c.newThread()
+		require.NotEmpty(t, <-c.ask(thread, name, "hello"))
+		u.status("the turn ends", idle)
+		require.NoError(t, c.Call(bound(t), "thread/name/set", map[string]any{"threadId": thread, "name": name}, nil))
+		ids = append(ids, thread)
+	}
+	for _, name := range []string{"release 3", ids[0]} {
+		id, err := find(name)
+		require.NoError(t, err)
+		assert.Equal(t, ids[0], id)
+	}
+	_, err = find("a & b")
+	assert.ErrorContains(t, err, `2 threads have the name "a & b"; give the id of one: `+ids[2]+", used 20")
+	assert.ErrorContains(t, err, ids[1])
+	_, err = find("relaese 3")
+	assert.EqualError(t, err, `no thread has the name "relaese 3": there are a & b, release 3`)
+	id, err := remotes.SendTo(bound(t), u.socket, "release 3", "by its name")
+	require.NoError(t, err)
+	assert.Equal(t, ids[0], id)
+}
+
 // An approval waits for its user: the keeper never answers it, and reports that nobody is there.
 func TestApprovalsWait(t *testing.T) {
 	u := startUnit(t)

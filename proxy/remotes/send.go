@@ -13,12 +13,14 @@ import (
 var ErrNotCut = errors.New("no turn of this thread waits to go on")
 
 type threadListParams struct {
-	Limit int    `json:"limit"`
-	Sort  string `json:"sortKey"`
+	Limit  int    `json:"limit"`
+	Sort   string `json:"sortKey"`
+	Cursor string `json:"cursor,omitempty"`
 }
 
 type threadListResult struct {
 	Data []threadInfo `json:"data"`
+	Next string       `json:"nextCursor"`
 }
 
 type threadResult struct {
@@ -31,7 +33,7 @@ type textInput struct {
 	Elements []struct{} `json:"text_elements"`
 }
 
-// Send sends a message of a user to a thread. An empty thread is the one that was used last, or a new one if the remote
+// Send sends a message of a user to a thread, by its name or id. An empty thread is the one that was used last, or a new one if the remote
 // has none. A turn that runs takes the message up.
 func (k *Keeper) Send(ctx context.Context, thread, text string) (threadID string, err error) {
 	l, err := k.linked()
@@ -93,12 +95,13 @@ func (l *link) hold(thread string) (release func()) {
 
 // choose is the thread that was used last if none is named; empty if the remote has none.
 func (l *link) choose(ctx context.Context, thread string) (string, error) {
-	if thread == "" {
-		l.update(func(s *state) { thread = s.ledger.Last })
+	if thread != "" {
+		return l.find(ctx, thread)
 	}
+	l.update(func(s *state) { thread = s.ledger.Last })
 	if thread == "" {
 		var list threadListResult
-		if err := l.c.Call(ctx, "thread/list", threadListParams{1, "updated_at"}, &list); err != nil {
+		if err := l.c.Call(ctx, "thread/list", threadListParams{Limit: 1, Sort: "updated_at"}, &list); err != nil {
 			return "", fmt.Errorf("cannot list the threads: %w", err)
 		}
 		if len(list.Data) > 0 {

@@ -50,6 +50,7 @@ type threadInfo struct {
 	ID        string       `json:"id"`
 	Name      string       `json:"name"`
 	Preview   string       `json:"preview"`
+	Updated   int64        `json:"updatedAt"` // seconds since 1970
 	Path      string       `json:"path"`
 	Forked    string       `json:"forkedFromId"`
 	Ephemeral bool         `json:"ephemeral"`

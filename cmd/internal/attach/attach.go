@@ -29,6 +29,9 @@ type Attach struct {
 	Stdout, Stderr io.Writer
 }
 
+// killed is the exit status of a program that a signal has ended, less the signal.
+const killed = 128
+
 // Run returns the exit status of codex, at its end.
 func (a *Attach) Run(ctx context.Context) (status int, err error) {
 	if a.New && (a.Thread != "" || a.ReadOnly) {
@@ -60,7 +63,7 @@ func (a *Attach) Run(ctx context.Context) (status int, err error) {
 		return 0, err
 	}
 	a.compare(found.version, st)
-	args, err := a.words(socket, st)
+	args, err := a.words(ctx, socket, st)
 	if err != nil {
 		return 0, err
 	}
@@ -68,16 +71,24 @@ func (a *Attach) Run(ctx context.Context) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	a.farewell(ctx, socket)
+	if status == 0 || status > killed {
+		a.farewell(ctx, socket)
+	}
 	return status, nil
 }
 
 // words are the arguments of codex.
-func (a *Attach) words(socket string, st remotes.Status) ([]string, error) {
+func (a *Attach) words(ctx context.Context, socket string, st remotes.Status) ([]string, error) {
 	remote := []string{"--remote", "unix://" + socket}
-	thread := a.Thread
-	if thread == "" && !a.New {
-		thread = st.Last
+	thread := st.Last
+	if a.New {
+		thread = ""
+	}
+	if a.Thread != "" {
+		var err error
+		if thread, err = remotes.FindThread(ctx, socket, a.Thread); err != nil {
+			return nil, fmt.Errorf("the remote %s: %w", a.Remote, err)
+		}
 	}
 	switch {
 	case thread != "":

@@ -54,7 +54,7 @@ func TestWordsOfCodex(t *testing.T) {
 		{"", Attach{Remote: "build", Args: []string{"hello"}}, "--remote unix:///build.sock hello"},
 		{"th-1", Attach{}, "resume th-1 --remote unix:///build.sock"},
 		{"th-1", Attach{New: true}, "--remote unix:///build.sock"},
-		{"th-1", Attach{Thread: "a name"}, "resume a name --remote unix:///build.sock"},
+		{"th-1", Attach{Thread: "a name"}, "resume id of a name --remote unix:///build.sock"},
 		{"th-1", Attach{ReadOnly: true}, "resume th-1 --remote unix:///build.viewer.sock"},
 	} {
 		b.last(c.last)

@@ -68,7 +68,11 @@ func (b *bed) serve(target string) {
 				b.last(r.ThreadID)
 			}
 		},
-		Keeper: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		Keeper: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if name := r.FormValue("name"); name != "" {
+				_ = json.NewEncoder(w).Encode(map[string]string{"thread": "id of " + name})
+				return
+			}
 			if b.slow != nil {
 				<-b.slow
 			}
@@ -227,6 +231,22 @@ func (s *screen) wait(text string) {
 			s.t.Fatalf("no %q on the screen: %s", text, shown[max(0, len(shown)-4000):])
 		}
 	}
+}
+
+// forget begins the text anew.
+func (s *screen) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.Reset()
+}
+
+// ask types a message, and sends it.
+func (s *screen) ask(text string) {
+	s.t.Helper()
+	s.typed(text)
+	s.wait(text)
+	time.Sleep(300 * time.Millisecond) //nolint:forbidigo // a paste burst of the TUI has no other end
+	s.typed("\r")
 }
 
 func (s *screen) typed(text string) {

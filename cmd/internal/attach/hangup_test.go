@@ -12,6 +12,40 @@ import (
 	"codex-proxy/test/modelserver"
 )
 
+// session is attach as the leader of a terminal of its own, as under ssh.
+type session struct {
+	*screen
+	process *os.Process
+	ended   chan struct{}
+}
+
+func (b *bed) session(binary string) session {
+	b.t.Helper()
+	s := session{screen: newScreen(b.t), ended: make(chan struct{})}
+	self, err := os.Executable()
+	require.NoError(b.t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), "ATTACH_CODEX="+binary, "ATTACH_SOCKETS="+b.sockets)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.terminal, s.terminal, s.terminal
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	require.NoError(b.t, cmd.Start())
+	s.process = cmd.Process
+	b.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	go func() { defer close(s.ended); _ = cmd.Wait() }()
+	return s
+}
+
+// hangup is what the end of the terminal does: a signal to the group in the foreground.
+func (s session) hangup() {
+	s.t.Helper()
+	require.NoError(s.t, syscall.Kill(-s.process.Pid, syscall.SIGHUP))
+	select {
+	case <-s.ended:
+	case <-time.After(bound):
+		s.t.Fatal("attach outlives its terminal")
+	}
+}
+
 // A terminal that goes away, as with a dropped ssh, ends attach and the real TUI. The turn goes on, and the next attach
 // shows its end.
 func TestHangup(t *testing.T) {
@@ -21,31 +55,13 @@ func TestHangup(t *testing.T) {
 	b.person()
 	require.NoError(t, b.model.Script("text the beginning", "gate rest", "text and the end"))
 
-	s := newScreen(t)
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), "ATTACH_CODEX="+binary, "ATTACH_SOCKETS="+b.sockets)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.terminal, s.terminal, s.terminal
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = cmd.Wait() }()
+	s := b.session(binary)
 	s.wait("OpenAI Codex")
-	s.typed("go ahead")
-	s.wait("go ahead")
-	time.Sleep(300 * time.Millisecond) //nolint:forbidigo // as in quit
-	s.typed("\r")
+	s.ask("go ahead")
 	s.wait("the beginning")
-
-	require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGHUP)) // to the group in the foreground, as a hangup does
-	select {
-	case <-ended:
-	case <-time.After(bound):
-		t.Fatal("attach outlives its terminal")
-	}
-	_, err = b.model.Wait(t.Context(), modelserver.AtGate("rest", 1)) // the turn waits, uncut
+	s.hangup()
+	s.wait("Back to it: codex-proxy attach build")
+	_, err := b.model.Wait(t.Context(), modelserver.AtGate("rest", 1)) // the turn waits, uncut
 	require.NoError(t, err)
 	b.model.Release("rest")
 	again, left := b.tui(binary, Attach{})

@@ -40,7 +40,7 @@ func (a *Attach) run(program string, args []string) (status int, err error) {
 			}
 		case <-ended:
 			if w, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && w.Signaled() {
-				return 128 + int(w.Signal()), nil
+				return killed + int(w.Signal()), nil
 			}
 			return cmd.ProcessState.ExitCode(), nil
 		}

@@ -24,12 +24,16 @@ type unit struct {
 
 	codex *os.Process
 	end   func()
+
+	mu    sync.Mutex
+	conns []net.Conn
 }
 
 func newUnit(b *bed) *unit {
 	b.t.Helper()
 	u := &unit{b: b, accept: make(chan net.Conn, 16)}
 	u.binary = b.prepare()
+	require.NoError(b.t, os.Mkdir(filepath.Join(b.homes, "state"), 0o700))
 	l, err := net.Listen("unix", filepath.Join(b.sockets, "build.sock"))
 	require.NoError(b.t, err)
 	var accepting sync.WaitGroup
@@ -74,6 +78,9 @@ func (u *unit) start(process *os.Process, socket string) {
 		for {
 			select {
 			case conn := <-u.accept:
+				u.mu.Lock()
+				u.conns = append(u.conns, conn)
+				u.mu.Unlock()
 				tasks.Go(func() { defer conn.Close(); _ = g.Serve(ctx, conn.(*net.UnixConn), socket) })
 			case <-ctx.Done():
 				return
@@ -82,6 +89,30 @@ func (u *unit) start(process *os.Process, socket string) {
 	})
 	u.end = func() { cancel(); tasks.Wait() }
 	u.b.t.Cleanup(u.end)
+}
+
+// cut ends the connections, as the end of a proxy between them does.
+func (u *unit) cut() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, c := range u.conns {
+		_ = c.Close()
+	}
+	u.conns = nil
+}
+
+// restart kills codex, and starts it again as systemd does.
+func (u *unit) restart() {
+	u.b.t.Helper()
+	u.kill()
+	u.boot()
+}
+
+// boot starts codex and what belongs to it.
+func (u *unit) boot() {
+	u.b.t.Helper()
+	socket, process := u.b.appServer(u.binary)
+	u.start(process, socket)
 }
 
 // kill is kill -9 of codex in mid-turn, with which its keeper ends; systemd starts both again.
@@ -98,31 +129,21 @@ func TestTheTUISurvivesKills(t *testing.T) {
 	b := newBed(t)
 	u := newUnit(b)
 	b.person()
-	require.NoError(t, os.Mkdir(filepath.Join(b.homes, "state"), 0o700))
-	socket, process := b.appServer(u.binary)
-	u.start(process, socket)
+	u.boot()
 
 	require.NoError(t, b.model.Script("text the beginning", "gate first"))
 	s, ended := b.tui(u.binary, Attach{})
 	s.wait("OpenAI Codex")
-	s.typed("go ahead")
-	s.wait("go ahead")
-	time.Sleep(300 * time.Millisecond) //nolint:forbidigo // as in quit
-	s.typed("\r")
+	s.ask("go ahead")
 	s.wait("the beginning")
 	for range 2 {
 		require.NoError(t, b.model.Script("text once more", "gate again"))
-		u.kill()
-		began := time.Now()
-		socket, process = b.appServer(u.binary)
-		u.start(process, socket)
-		t.Logf("ready %v after the kill", time.Since(began))
+		u.restart()
 	}
 	require.NoError(t, b.model.Always("gpt-5.5", "text and the end"))
 	u.kill()
 	began := time.Now()
-	socket, process = b.appServer(u.binary)
-	u.start(process, socket)
+	u.boot()
 	s.wait("and the end")
 	t.Logf("the end %v after the kill", time.Since(began))
 	assert.NotContains(t, s.shown(), "interrupted")

@@ -36,10 +36,7 @@ func (b *bed) tui(binary string, a Attach) (*screen, <-chan ending) {
 // quit leaves the TUI.
 func (s *screen) quit(ended <-chan ending) {
 	s.t.Helper()
-	s.typed("/quit")
-	s.wait("/quit")
-	time.Sleep(300 * time.Millisecond) //nolint:forbidigo // a paste burst of the TUI has no other end
-	s.typed("\r")
+	s.ask("/quit")
 	select {
 	case e := <-ended:
 		require.NoError(s.t, e.err)
@@ -61,10 +58,7 @@ func TestTheRealTUI(t *testing.T) {
 	s, ended := b.tui(binary, Attach{})
 	s.wait("OpenAI Codex")
 	t.Logf("first paint after %v", time.Since(began))
-	s.typed("say hi")
-	s.wait("say hi")
-	time.Sleep(300 * time.Millisecond) //nolint:forbidigo // as in quit
-	s.typed("\r")
+	s.ask("say hi")
 	s.wait("the model has spoken")
 	require.NotEmpty(t, b.lastThread())
 	s.quit(ended)
@@ -76,10 +70,7 @@ func TestTheRealTUI(t *testing.T) {
 
 	viewer, ended := b.tui(binary, Attach{ReadOnly: true})
 	viewer.wait("the model has spoken")
-	viewer.typed("do it")
-	viewer.wait("do it")
-	time.Sleep(300 * time.Millisecond) //nolint:forbidigo // as in quit
-	viewer.typed("\r")
+	viewer.ask("do it")
 	viewer.wait("only reads")
 	viewer.typed("\x03") // the draft is back: clear it
 	viewer.quit(ended)
