@@ -169,9 +169,9 @@ chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same 
 .PHONY: bench bench-runner soak
 bench: ## what it costs, beside nginx: LONG=1 for a million requests, ROUNDS=5, ONLY=part
 	@$(MAKE) --no-print-directory build needs NEEDS=npm:npm
-	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(NPM_CODEX)/codex $(RELEASED)/made
+	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(NPM_CODEX)/codex $(RELEASED)/made $(firstword $(DEBS))
 	@go build -o build/bench ./test/bench
-	build/bench -nginx $(NGINX)/usr/sbin/nginx -codex $(NPM_CODEX)/codex -released $(RELEASED)/codex-proxy -rounds $(or $(ROUNDS),5) -only "$(ONLY)" $(if $(LONG),-long)
+	build/bench -nginx $(NGINX)/usr/sbin/nginx -codex $(NPM_CODEX)/codex -deb $(firstword $(DEBS)) -released $(RELEASED)/codex-proxy -rounds $(or $(ROUNDS),5) -only "$(ONLY)" $(if $(LONG),-long)
 
 bench-runner: ## what codex-runner costs, in booted machines: ROUNDS=30, ONLY=part
 	@$(MAKE) --no-print-directory needs NEEDS="$(BUILD_NEEDS)"

@@ -56,7 +56,7 @@ func main() {
 type options struct {
 	program, nginx string
 	released       string
-	codex          string
+	codex, deb     string
 	only           string
 	last, json     string
 	rounds         int
@@ -70,6 +70,7 @@ func parse(args []string) (o options) {
 	flags.StringVar(&o.released, "released", "", "the program of the release before")
 	flags.StringVar(&o.nginx, "nginx", "", "the nginx to compare with")
 	flags.StringVar(&o.codex, "codex", "", "the codex whose turns are compared")
+	flags.StringVar(&o.deb, "deb", "", "the package whose remotes are measured")
 	flags.StringVar(&o.only, "only", "", "measure only the parts whose names have this in them")
 	flags.StringVar(&o.last, "last", "test/bench/result.json", "the result to compare with")
 	flags.StringVar(&o.json, "json", "build/bench.json", "where the result goes")

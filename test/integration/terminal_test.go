@@ -18,7 +18,8 @@ type terminal struct {
 func (b *bed) terminal(name string, command ...string) *terminal {
 	b.t.Helper()
 	t := &terminal{b, name}
-	t.tmux(append([]string{"new-session", "-d", "-s", name, "-x", "180", "-y", "60"}, command...)...)
+	start := append([]string{"new-session", "-d", "-s", name, "-x", "180", "-y", "60"}, command...)
+	t.tmux(append(start, ";", "set-option", "remain-on-exit", "on")...) // its last words stay on the screen
 	b.t.Cleanup(func() {
 		if b.t.Failed() {
 			screen, _, err := b.Run(context.Background(), t.args(capture...)...)

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/coder/websocket"
 )
@@ -49,8 +51,11 @@ func (a *Attach) bridge(ctx context.Context, socket string) error {
 		err = cause
 	}
 	var reason websocket.CloseError
-	if errors.As(err, &reason) && reason.Reason != "" {
+	switch {
+	case errors.As(err, &reason) && reason.Reason != "":
 		err = errors.New(reason.Reason)
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		err = errors.New("the remote has closed it, as for a restart; start this program again")
 	}
 	return fmt.Errorf("the connection to the remote %s has ended: %w", a.Remote, err)
 }

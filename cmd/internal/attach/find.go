@@ -69,11 +69,23 @@ func (a *Attach) reachable(socket string, names []string) error {
 	if unix.Access(socket, unix.R_OK|unix.W_OK) == nil {
 		return nil
 	}
-	who := "its owner"
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		who = fmt.Sprintf("the user %s and members of the group %s", userName(st.Uid), groupName(st.Gid))
+	return a.refused(info)
+}
+
+// refused says who may attach, and how a person becomes one of them.
+func (a *Attach) refused(socket fs.FileInfo) error {
+	me := userName(uint32(os.Geteuid())) //nolint:gosec // an id of a user
+	st, ok := socket.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fmt.Errorf("%s may not attach to the remote %s", me, a.Remote)
 	}
-	return fmt.Errorf("you may not attach to the remote %s: %s may (user and group in its file)", a.Remote, who)
+	owner, group := userName(st.Uid), groupName(st.Gid)
+	if group == "root" || group == owner {
+		return fmt.Errorf("%s may not attach to the remote %s: %s may. The way in: group = \"…\" in its file, by root",
+			me, a.Remote, owner)
+	}
+	return fmt.Errorf("%s may not attach to the remote %s: %s and the members of %s may. "+
+		"The way in: usermod -aG %s %s, by root, and a new login", me, a.Remote, owner, group, group, me)
 }
 
 func (a *Attach) unknown(names []string) error {
