@@ -37,18 +37,22 @@ type Grant struct {
 type Client struct {
 	path    string
 	changed chan struct{}
+	wanted  chan struct{} // has a token when a question waits for a connection
 
-	mu    sync.Mutex
-	link  *link         // nil: not connected
-	ready chan struct{} // closed when link is set
-	why   error         // why there is no link
-	last  uint64
+	mu      sync.Mutex
+	link    *link         // nil: not connected
+	ready   chan struct{} // closed when link is set
+	waiting int           // questions that wait for a connection
+	why     error         // why there is none
+	last    uint64
 }
 
 // link is one connection.
 type link struct {
 	conn *net.UnixConn
 	done chan struct{} // closed at the end
+	// useful means that the service has answered something. It is for Run alone.
+	useful bool
 
 	mu      sync.Mutex
 	waiting map[uint64]chan<- arrived
@@ -61,33 +65,47 @@ type arrived struct {
 
 // NewClient makes a client of the socket at path. Run connects it.
 func NewClient(path string) *Client {
-	return &Client{path: path, changed: make(chan struct{}, 1), ready: make(chan struct{})}
+	return &Client{
+		path: path, changed: make(chan struct{}, 1), wanted: make(chan struct{}, 1), ready: make(chan struct{}),
+	}
 }
 
 // Changed has a token when the account that serves may be another one now. The remote then asks again, between two turns.
 func (c *Client) Changed() <-chan struct{} { return c.changed }
 
-// Run keeps the client connected until ctx ends. A dial while the service does not run waits in the socket of systemd.
+// Run connects for the first question, and again for the first one after the end of a connection, until ctx ends. No
+// other dial is made, as one starts a service that an operator has stopped. A dial while the service restarts waits in
+// the socket of systemd.
 func (c *Client) Run(ctx context.Context) {
-	pause := minPause
-	for connected := false; ctx.Err() == nil; {
-		l, err := c.connect(ctx)
-		if err == nil {
-			if connected { // the service knows nothing of what the remote holds any more
-				c.poke()
-			}
-			connected, pause = true, minPause
-			err = c.serve(ctx, l)
-		}
-		c.mu.Lock()
-		c.why = err
-		c.mu.Unlock()
+	for {
 		select {
-		case <-time.After(pause):
+		case <-c.wanted:
 		case <-ctx.Done():
+			return
 		}
-		pause = min(2*pause, maxPause)
+		for pause := minPause; c.awaited(); pause = min(2*pause, maxPause) {
+			l, err := c.connect(ctx)
+			if err == nil {
+				if err = c.serve(ctx, l); l.useful {
+					pause = minPause
+				}
+			}
+			c.mu.Lock()
+			c.why = err
+			c.mu.Unlock()
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return
+			}
+		}
 	}
+}
+
+func (c *Client) awaited() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting > 0 && c.link == nil
 }
 
 func (c *Client) poke() {
@@ -148,6 +166,7 @@ func (c *Client) serve(ctx context.Context, l *link) error {
 			closeFile(file)
 			return err
 		}
+		l.useful = true
 		if a.Changed {
 			c.poke()
 		}
@@ -228,6 +247,9 @@ func (c *Client) Lease(ctx context.Context, ask Ask) (Grant, error) {
 		if slices.Contains(ask.Avoid, a.Account) { // the service has no other
 			return Grant{}, failed
 		}
+		if ask.Refused == Unauthorized && a.Account == ask.Hold { // a login that is refused causes no rotation
+			return Grant{}, failed
+		}
 		ask.Avoid = append(slices.Clip(ask.Avoid), a.Account)
 	}
 }
@@ -255,21 +277,39 @@ func (c *Client) read(ctx context.Context, file *os.File) (Login, error) {
 	}
 }
 
+// connected returns the connection, once there is one, and the number of a new question.
+func (c *Client) connected(ctx context.Context) (*link, uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	id := c.last
+	c.waiting++
+	defer func() { c.waiting-- }()
+	for c.link == nil {
+		ready := c.ready
+		c.mu.Unlock()
+		select {
+		case c.wanted <- struct{}{}:
+		default:
+		}
+		select {
+		case <-ready:
+		case <-ctx.Done():
+		}
+		c.mu.Lock()
+		if ctx.Err() != nil {
+			return nil, 0, c.silence(ctx)
+		}
+	}
+	return c.link, id, nil
+}
+
 // ask sends the question, again if the connection is cut before the answer.
 func (c *Client) ask(ctx context.Context, ask Ask) (arrived, error) {
 	for {
-		c.mu.Lock()
-		l, ready := c.link, c.ready
-		c.last++
-		id := c.last
-		c.mu.Unlock()
-		if l == nil {
-			select {
-			case <-ready:
-				continue
-			case <-ctx.Done():
-				return arrived{}, c.silence(ctx)
-			}
+		l, id, err := c.connected(ctx)
+		if err != nil {
+			return arrived{}, err
 		}
 		answered := make(chan arrived, 1)
 		l.mu.Lock()
@@ -293,15 +333,15 @@ func (c *Client) ask(ctx context.Context, ask Ask) (arrived, error) {
 				closeFile(a.file)
 			default:
 			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
 			return arrived{}, c.silence(ctx)
 		}
 	}
 }
 
-// silence is the error of a question that was not answered before the end of ctx.
+// silence is the error of a question that was not answered before the end of ctx. It is under the lock.
 func (c *Client) silence(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.why != nil {
 		return fmt.Errorf("codex-proxy.service does not answer: %w (%w)", c.why, context.Cause(ctx))
 	}
