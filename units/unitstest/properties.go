@@ -29,7 +29,7 @@ var ofUnit = map[string]bool{
 	"InvocationID": true, "Job": true, "StateChangeTimestamp": true, "InactiveExitTimestamp": true,
 	"FragmentPath": true, "DropInPaths": true, "InactiveExitTimestampMonotonic": true,
 	"ActiveExitTimestampMonotonic": true, "InactiveEnterTimestampMonotonic": true,
-	"UnitFileState": true, "NeedDaemonReload": true, "WantedBy": true, "RequiredBy": true,
+	"Id": true, "UnitFileState": true, "NeedDaemonReload": true, "WantedBy": true, "RequiredBy": true,
 }
 
 // silent are the properties that PropertiesChanged never carries.

@@ -1,0 +1,57 @@
+package units
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// ErrNotMain means that a process is not the main one of a service.
+var ErrNotMain = errors.New("the process is not the main process of a service")
+
+// MainProcess is the main process of a service.
+type MainProcess struct {
+	Unit string
+	// Run is of this process alone: a later one with the same number has another.
+	Run string
+}
+
+// MainProcessOf returns the service whose main process has the number pid. The error is ErrNotMain, wrapped, if there is
+// none.
+func (m *Manager) MainProcessOf(ctx context.Context, pid uint32) (p MainProcess, err error) {
+	err = m.ask(ctx, func(ctx context.Context, b *bus) error {
+		var unit dbus.ObjectPath
+		err := b.manager(ctx, "GetUnitByPID", pid).Store(&unit)
+		if isError(err, "org.freedesktop.systemd1.NoUnitForPID", "org.freedesktop.systemd1.NoSuchProcess") {
+			return ErrNotMain
+		}
+		if err != nil {
+			return refusal(err)
+		}
+		if !strings.HasSuffix(string(unit), "_2eservice") { // such as a session's scope
+			return ErrNotMain
+		}
+		var main uint32
+		var started uint64
+		var invocation []byte
+		err = errors.Join(
+			b.property(ctx, unit, "Unit", "Id", &p.Unit),
+			b.property(ctx, unit, "Unit", "InvocationID", &invocation),
+			b.property(ctx, unit, "Service", "ExecMainStartTimestampMonotonic", &started),
+			b.property(ctx, unit, "Service", "MainPID", &main),
+		)
+		if err == nil && (main != pid || pid == 0) {
+			err = ErrNotMain
+		}
+		p.Run = fmt.Sprintf("%s %d", hex.EncodeToString(invocation), started)
+		return err
+	})
+	if err != nil {
+		return MainProcess{}, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return p, nil
+}
