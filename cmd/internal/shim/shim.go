@@ -20,7 +20,6 @@ import (
 	"codex-proxy/cmd/internal/probe"
 	"codex-proxy/cmd/internal/restartdelay"
 	"codex-proxy/notify"
-	"codex-proxy/proxy/workers"
 	"codex-proxy/units"
 )
 
@@ -50,6 +49,7 @@ type Shim struct {
 	ready    []string // the values of --ready
 	tracing  bool
 	requests *requests
+	loans    *loans // nil: codex has no home
 }
 
 // SetStderr reads the value of --stderr.
@@ -162,7 +162,10 @@ func (s *Shim) inherit(watchdog time.Duration) error {
 	}
 	s.Command.Relay = &notify.Relay{Listeners: listeners, Target: s.RelayTo, Limit: relayLimit}
 	if s.tracing {
-		s.Command.Relay.Aside, s.Command.Relay.AsidePrefix = s.requests.read, workers.Annotations
+		s.Command.Relay.Aside, s.Command.Relay.AsidePrefix = s.aside, asidePrefix
+		if home := os.Getenv("CODEX_HOME"); home != "" {
+			s.loans = &loans{home: home, socket: s.RelayTo, version: s.Probe.Version}
+		}
 		if s.Command.Alive != nil {
 			s.Command.Alive = s.requests.alive(s.Command.Alive)
 		}
