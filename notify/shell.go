@@ -16,12 +16,15 @@ const outputLimit = 512
 // line exits with 0, and else the exit status and the beginning of its output. At the
 // end of ctx it kills the whole process group.
 func Shell(ctx context.Context, line string) error {
-	return Run(ctx, []string{"/bin/sh", "-c", line})
+	return Run(ctx, []string{"/bin/sh", "-c", line}, nil)
 }
 
-// Run is Shell for a program and its arguments, with variables beside those of this process.
-func Run(ctx context.Context, args []string, env ...string) error {
+// Run is Shell for a program and its arguments, with a standard input and variables beside those of this process.
+func Run(ctx context.Context, args []string, stdin []byte, env ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	if stdin != nil {
+		cmd.Stdin = bytes.NewReader(stdin)
+	}
 	cmd.Env = append(CommandEnv(os.Environ()), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -66,6 +66,12 @@ func RemoteSocket(name string) string { return "codex-remote@" + name + ".socket
 // RemoteNetworkSocket returns the socket unit by which the daemon reaches the remote called name.
 func RemoteNetworkSocket(name string) string { return "codex-remote-network@" + name + ".socket" }
 
+// RemoteNotify returns the service unit that runs the command of [notify] of the remote called name.
+func RemoteNotify(name string) string { return "codex-remote-notify@" + name + ".service" }
+
+// RemoteNotifySocket returns the socket unit that starts it.
+func RemoteNotifySocket(name string) string { return "codex-remote-notify@" + name + ".socket" }
+
 // RemoteUser returns the user that the remote called name runs as, unless its file names
 // another one.
 func RemoteUser(name string) string { return "cr-" + name }

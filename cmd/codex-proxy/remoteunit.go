@@ -3,16 +3,22 @@ package main
 import (
 	"cmp"
 	"errors"
+	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/fence"
+	"codex-proxy/cmd/internal/journal"
 	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/cmd/internal/prepare"
+	"codex-proxy/cmd/internal/remote"
 	"codex-proxy/cmd/internal/remoteexec"
+	"codex-proxy/cmd/internal/remotenotify"
 	"codex-proxy/notify"
 	"codex-proxy/proxy/remotes/gate"
 	"codex-proxy/units"
@@ -77,6 +83,31 @@ for a fault of the file.`,
 					"codex-remote@.service; `systemctl start codex-remote@" + args[0] + "`")
 			}
 			return u.Run(c.Context())
+		},
+	}
+}
+
+func remoteNotifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "remote-notify NAME", Short: "run the command of a remote's [notify] (codex-remote-notify@.service)",
+		Long: `
+Runs the command of [notify] of the remote NAME for each notice that the remote sends to
+codex-remote-notify@NAME.socket, which is standard input. It ends when no more come.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := units.ValidRemoteName(args[0]); err != nil {
+				return cli.Exit(cli.Usage, err)
+			}
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			hash := os.Getenv(remote.HashVariable)
+			if err := os.Unsetenv(remote.HashVariable); err != nil {
+				return err
+			}
+			s := &remotenotify.Server{
+				File: filepath.Join(paths.RemoteSettings, args[0]+".toml"), Hash: hash, Socket: os.Stdin, UID: os.Getuid(),
+				Logger: slog.New(journal.NewHandler(journal.Proxy, c.ErrOrStderr(), slog.LevelInfo)).With("remote", args[0]),
+			}
+			return s.Run(ctx)
 		},
 	}
 }

@@ -81,6 +81,9 @@ var proxyBook = book{
 				"At boot and at each " + strong + "systemctl daemon-reload" + plain + " a generator makes a drop-in of the " +
 					"file; " + strong + "systemctl cat" + plain + " shows it. A start with a file that has a fault, or has changed " +
 					"since, fails with the reason in " + strong + "systemctl status" + plain + ".",
+				"The command of [notify] runs in a unit of its own, codex-remote-notify@NAME.service, which its socket starts " +
+					"for each event and which ends after the last one. Its output and its failures are in the journal: " +
+					strong + "codex-proxy remotes logs NAME" + plain + ".",
 				strong + "codex-proxy remotes" + plain + " makes, lists, checks, stops and removes remotes; " + strong +
 					"systemctl enable codex-remote@NAME.socket" + plain + " opens one at boot.",
 			},

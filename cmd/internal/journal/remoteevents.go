@@ -105,5 +105,14 @@ func remoteEvents() []event {
 		{"logins-ended", "c848839fed1a40909a4a21b4a12ffb01", "the connection of a remote has ended",
 			"The connection by which a remote asks for logins has ended",
 			"A remote that runs connects again. CODEX_ERROR has the reason."},
+		{"notice-lost", "163c23a906d5428294cd95bacbc1fb4b", "a notice for the command of [notify] is lost",
+			"The command of a remote's [notify] is not run for an event",
+			"CODEX_ERROR has the reason. The unit that runs it is codex-remote-notify@@CODEX_REMOTE@."},
+		{"notice-refused", "cf48c2ba7eb74563adf0b58fdf4e5850", "a notice is refused: another user has sent it",
+			"Another user has tried to have the command of a remote's [notify] run",
+			"The command is run for notices of the remote's user alone. CODEX_UID has sent this one."},
+		{"notice-unparsed", "496be1e396c24015a32c5568d683cdc5", "a notice is refused: it does not parse",
+			"A notice for the command of a remote's [notify] does not parse",
+			"A process of the remote's user has sent it that is not codex-proxy."},
 	}
 }

@@ -106,3 +106,6 @@ func RemoteNetworkSocket(name string) string { return RemoteSockets + "/" + name
 
 // RemoteViewerSocket is the one for viewers. No name of a remote has a dot.
 func RemoteViewerSocket(name string) string { return RemoteSockets + "/" + name + ".viewer.sock" }
+
+// RemoteNotifySocket is the socket of the notices for the command of [notify].
+func RemoteNotifySocket(name string) string { return RemoteSockets + "/" + name + ".notify.sock" }

@@ -36,9 +36,10 @@ func TestUnitsHaveThesePaths(t *testing.T) {
 			"ListenStream=" + RemoteNetworkSocket("%i") + "\n", "FileDescriptorName=" + RemoteSocketName + "\n",
 			"SocketGroup=" + User + "\n",
 		},
-		FetchSocketUnit:  {WorkerSockets + "/"},
-		TracesSocketUnit: {WorkerSockets + "/"},
-		TargetUnit:       {"[Unit]\n"},
+		"codex-remote-notify@.socket": {"ListenDatagram=" + RemoteNotifySocket("%i") + "\n"},
+		FetchSocketUnit:               {WorkerSockets + "/"},
+		TracesSocketUnit:              {WorkerSockets + "/"},
+		TargetUnit:                    {"[Unit]\n"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, unit))
 		require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"codex-proxy/cmd/internal/unitfile"
+	"codex-proxy/units"
 )
 
 // HashVariable is the variable of the unit with the hash of the file that its drop-in is made of. remote-prepare
@@ -16,9 +17,11 @@ func (s *Settings) ServiceDropIn() []byte {
 	var b unitfile.Lines
 	s.head(&b)
 	b.Add("Description=%s", unitfile.Text(s.Description))
-	for _, dir := range s.Directories() {
-		b.Add("RequiresMountsFor=%s", unitfile.Path(dir))
+	if len(s.Notify) > 0 {
+		b.Add("Wants=%s", units.RemoteNotifySocket(s.Name))
+		b.Add("After=%s", units.RemoteNotifySocket(s.Name))
 	}
+	s.mounts(&b)
 	b.Add("\n[Service]")
 	b.Add("Environment=%s=%s", HashVariable, s.Hash)
 	s.owner(&b)
@@ -44,6 +47,38 @@ func (s *Settings) SocketDropIn() []byte {
 	b.Add("SocketUser=%s", cmp.Or(s.User, "root"))
 	b.Add("SocketGroup=%s", cmp.Or(s.Group, "root"))
 	return b.Bytes()
+}
+
+// NotifyDropIn is that of the service that runs the command of [notify]: as the user of the remote, with its directories.
+func (s *Settings) NotifyDropIn() []byte {
+	var b unitfile.Lines
+	s.head(&b)
+	b.Add("Description=Command of [notify] of the %s", unitfile.Text(s.Description))
+	s.mounts(&b)
+	b.Add("\n[Service]")
+	b.Add("Environment=%s=%s", HashVariable, s.Hash)
+	s.owner(&b)
+	s.directories(&b)
+	return b.Bytes()
+}
+
+// NotifySocketDropIn is that of its socket. A user that systemd makes owns no socket: there the service looks at who sends.
+func (s *Settings) NotifySocketDropIn() []byte {
+	var b unitfile.Lines
+	s.head(&b)
+	b.Add("Description=Notices of the %s", unitfile.Text(s.Description))
+	if s.User != "" {
+		b.Add("\n[Socket]")
+		b.Add("SocketUser=%s", s.User)
+		b.Add("SocketMode=0600")
+	}
+	return b.Bytes()
+}
+
+func (s *Settings) mounts(b *unitfile.Lines) {
+	for _, dir := range s.Directories() {
+		b.Add("RequiresMountsFor=%s", unitfile.Path(dir))
+	}
 }
 
 func (s *Settings) head(b *unitfile.Lines) {

@@ -22,7 +22,11 @@ func TestDropIns(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			s, err := Load(file)
 			require.NoError(t, err)
-			for kind, text := range map[string][]byte{"service": s.ServiceDropIn(), "socket": s.SocketDropIn()} {
+			texts := map[string][]byte{"service": s.ServiceDropIn(), "socket": s.SocketDropIn()}
+			if len(s.Notify) > 0 {
+				texts["notify"], texts["notifysocket"] = s.NotifyDropIn(), s.NotifySocketDropIn()
+			}
+			for kind, text := range texts {
 				golden := strings.TrimSuffix(file, ".toml") + "." + kind + ".conf"
 				if *update {
 					require.NoError(t, os.WriteFile(golden, text, 0o644))

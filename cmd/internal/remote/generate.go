@@ -24,8 +24,13 @@ func generate(file, dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(filepath.Join(dir, units.Remote(s.Name)+".d"), s.ServiceDropIn()),
-		write(filepath.Join(dir, units.RemoteSocket(s.Name)+".d"), s.SocketDropIn()))
+	errs := []error{write(filepath.Join(dir, units.Remote(s.Name)+".d"), s.ServiceDropIn()),
+		write(filepath.Join(dir, units.RemoteSocket(s.Name)+".d"), s.SocketDropIn())}
+	if len(s.Notify) > 0 {
+		errs = append(errs, write(filepath.Join(dir, units.RemoteNotify(s.Name)+".d"), s.NotifyDropIn()),
+			write(filepath.Join(dir, units.RemoteNotifySocket(s.Name)+".d"), s.NotifySocketDropIn()))
+	}
+	return errors.Join(errs...)
 }
 
 func write(dir string, text []byte) error {

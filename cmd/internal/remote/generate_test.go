@@ -15,7 +15,7 @@ func TestGenerate(t *testing.T) {
 	good, err := os.ReadFile("testdata/minimal.toml")
 	require.NoError(t, err)
 	for name, text := range map[string]string{
-		"first.toml": string(good), "bad.toml": "directry = 1\n", "Not_a_name.toml": string(good), "a.viewer.toml": string(good),
+		"first.toml": string(good), "told.toml": string(good) + "[notify]\ncommand = [\"/usr/bin/true\"]\n", "bad.toml": "directry = 1\n", "Not_a_name.toml": string(good), "a.viewer.toml": string(good),
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(settings, name), []byte(text), 0o644))
 	}
@@ -24,7 +24,9 @@ func TestGenerate(t *testing.T) {
 	made, err := filepath.Glob(dir + "/*/*")
 	require.NoError(t, err)
 	assert.Equal(t, []string{
+		dir + "/codex-remote-notify@told.service.d/50-settings.conf", dir + "/codex-remote-notify@told.socket.d/50-settings.conf",
 		dir + "/codex-remote@first.service.d/50-settings.conf", dir + "/codex-remote@first.socket.d/50-settings.conf",
+		dir + "/codex-remote@told.service.d/50-settings.conf", dir + "/codex-remote@told.socket.d/50-settings.conf",
 	}, made)
 }
 

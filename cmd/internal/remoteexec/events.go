@@ -1,18 +1,14 @@
 package remoteexec
 
 import (
-	"context"
 	"path/filepath"
-	"time"
 
+	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/cmd/internal/prepare"
 	"codex-proxy/cmd/internal/remote"
-	"codex-proxy/notify"
+	"codex-proxy/cmd/internal/remotenotify"
 	"codex-proxy/proxy/remotes"
 )
-
-// notifyBound bounds a run of the command of [notify].
-const notifyBound = 30 * time.Second
 
 // options are those of the keeper.
 func (u *Unit) options(s *remote.Settings, socket string) remotes.Options {
@@ -23,23 +19,14 @@ func (u *Unit) options(s *remote.Settings, socket string) remotes.Options {
 	}
 }
 
-// tell runs the command of [notify] if nobody is there to see the event.
+// tell passes an event on to the command of [notify] if nobody is there to see it.
 func (u *Unit) tell(s *remote.Settings, e remotes.Event) {
-	switch e.Kind {
-	case remotes.TurnEnded, remotes.Waiting, remotes.LimitReached, remotes.Asked:
-	default:
+	notice, is := remotenotify.Of(u.Name, e)
+	if len(s.Notify) == 0 || !is {
 		return
 	}
-	if len(s.Notify) == 0 || !e.Alone {
-		return
+	if err := remotenotify.Send(paths.RemoteNotifySocket(u.Name), notice); err != nil {
+		u.logger.Warn("a notice for the command of [notify] is lost", "error", err, "remote", u.Name,
+			"event", notice.Event, "thread_id", notice.Thread, "turn_id", notice.Turn)
 	}
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), notifyBound)
-		defer cancel()
-		err := notify.Run(ctx, s.Notify, "CODEX_REMOTE="+u.Name, "CODEX_REMOTE_EVENT="+string(e.Kind),
-			"CODEX_REMOTE_TEXT="+e.Detail)
-		if err != nil {
-			u.logger.Warn("the command of [notify] has failed", "error", err)
-		}
-	}()
 }

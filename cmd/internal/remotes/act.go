@@ -56,7 +56,8 @@ func (r *Remotes) Logs(name string, options ...string) error {
 	if err := r.known(name); err != nil {
 		return err
 	}
-	return notify.Become(append([]string{"journalctl", "-u", units.Remote(name), "-u", units.RemoteSocket(name)}, options...))
+	return notify.Become(append([]string{"journalctl", "-u", units.Remote(name), "-u", units.RemoteSocket(name),
+		"-u", units.RemoteNotify(name)}, options...))
 }
 
 // Stop stops a remote. Its sockets stay: an attach starts it again, with its threads.
