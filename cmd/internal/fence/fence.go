@@ -18,7 +18,8 @@ import (
 
 // View is what codex and its tools see of the machine.
 type View struct {
-	// Hidden are directories that are empty within the fence. One that does not exist counts as hidden.
+	// Hidden are directories that are empty within the fence. One that does not exist, or that the user cannot reach,
+	// counts as hidden; should it appear later, it is not. A directory that others delete and make again is not either.
 	Hidden []string
 	// Shown are files and directories that stay visible within Hidden ones, at the same path.
 	Shown []string

@@ -169,6 +169,30 @@ func TestHidden(t *testing.T) {
 	assert.NotEmpty(t, b.shell(t, `cat /proc/self/status; [ "$(id -u)" = 45678 ] && [ -w /dev/shm ] && echo x >/dev/shm/x`))
 }
 
+// A directory that a link leads to is hidden, too; a link in place of a covered one prevents the start.
+func TestLinks(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, os.Mkdir(filepath.Join(b.dir, "real"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "real/file"), []byte("SECRET"), 0o644))
+	require.NoError(t, os.Symlink("real", filepath.Join(b.dir, "link")))
+	b.view.Hidden = append(b.view.Hidden, filepath.Join(b.dir, "link"))
+	assert.Empty(t, b.shell(t, `cat $1/link/file $1/real/file 2>/dev/null; true`, b.dir))
+	covered := b.view.Covered[0]
+	require.NoError(t, os.Rename(covered, covered+".old"))
+	require.NoError(t, os.Symlink(covered+".old", covered))
+	out, err := b.command(t, "/bin/true").CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "cannot cover "+covered+": it is no directory")
+}
+
+// A directory that the user cannot reach needs no cover.
+func TestUnreachable(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(b.dir, "closed/deep"), 0o700))
+	b.view.Hidden = append(b.view.Hidden, filepath.Join(b.dir, "closed/deep"))
+	assert.Equal(t, "ok", b.shell(t, `cat $1/closed/deep 2>/dev/null; echo ok`, b.dir))
+}
+
 // A pinned file has its content within the fence alone, and nobody there changes it. Its neighbours stay.
 func TestPinned(t *testing.T) {
 	b := newBed(t)

@@ -41,6 +41,9 @@ func (v View) mount() error {
 		}
 	}
 	for _, dir := range v.Covered {
+		if info, err := os.Lstat(dir); err != nil || !info.IsDir() { // a link would leave open what it does not lead to
+			return fmt.Errorf("cannot cover %s: it is no directory", dir)
+		}
 		if err := empty(dir, nil); err != nil {
 			return err
 		}
@@ -106,9 +109,10 @@ func release(places []place) {
 	}
 }
 
-// empty mounts an empty directory over dir, with the places that lie in it.
+// empty mounts an empty directory over dir, or over the one that it is a link to, with the places that lie in it.
 func empty(dir string, shown []place) error {
-	if info, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || err == nil && !info.IsDir() {
 		return nil
 	}
 	const flags = unix.MS_NOSUID | unix.MS_NODEV

@@ -11,6 +11,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -105,6 +106,9 @@ func prepareRemote(ctx context.Context, s *remote.Settings, home *codexhome.Home
 		return &codexhome.Problem{File: s.File, Text: "systemd has not read the file since its last change",
 			Hint: "systemctl daemon-reload, then start again"}
 	}
+	if os.Geteuid() == 0 { // whatever the name of that user is
+		return s.Fault("user", "%q has the rights of root: name a user without privileges", s.User)
+	}
 	for _, dir := range s.Directories() {
 		if err := usable(s, dir); err != nil {
 			return err
@@ -114,6 +118,21 @@ func prepareRemote(ctx context.Context, s *remote.Settings, home *codexhome.Home
 		if err := os.Mkdir(filepath.Join(home.Dir, dir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("cannot make the home: %w", err)
 		}
+	}
+	if err := steady(s, "provider.ca_file", s.Provider.CAFile); err != nil {
+		return err
+	}
+	if len(s.Notify) > 0 {
+		if err := steady(s, "notify.command", s.Notify[0]); err != nil {
+			return err
+		}
+	}
+	program, err := codexhome.FindCodex(s.CodexPath, home.SearchPath)
+	if err != nil {
+		return err
+	}
+	if err := steady(s, "codex_path", program); err != nil {
+		return err
 	}
 	return home.PrepareRemote(ctx, codexhome.Remote{
 		File: s.File, Text: []byte(s.Hash), Lines: s.Lines, CodexPath: s.CodexPath, Model: s.Model,
@@ -139,6 +158,9 @@ func usable(s *remote.Settings, dir string) error {
 	case !info.IsDir():
 		return s.Fault(key, "%s is not a directory: name one", dir)
 	}
+	if err := owned(s, key, dir); err != nil {
+		return err
+	}
 	need, what := uint32(unix.R_OK|unix.X_OK), "read"
 	if s.Sandbox == remote.WorkspaceWrite {
 		need, what = need|unix.W_OK, "write to"
@@ -146,6 +168,56 @@ func usable(s *remote.Settings, dir string) error {
 	if err := unix.Faccessat(unix.AT_FDCWD, dir, need, unix.AT_EACCESS); err != nil {
 		return s.Fault(key, "the user %s may not %s %s (%v): give it the permission, name another `user`, or set "+
 			"sandbox = \"read-only\"", self(), what, dir, err)
+	}
+	return nil
+}
+
+// owned is the fault of a directory on whose way lies a link that does not belong to root: a tool could have made it,
+// and systemd would open to the remote what it leads to.
+func owned(s *remote.Settings, key, dir string) error {
+	at := "/"
+	for name := range strings.SplitSeq(dir[1:], "/") {
+		at = filepath.Join(at, name)
+		info, err := os.Lstat(at)
+		if err != nil {
+			return s.Fault(key, "%v", err)
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 {
+			return s.Fault(key, "%s is a link that does not belong to root, and may lead anywhere: name the directory "+
+				"itself", at)
+		}
+		target, err := os.Readlink(at)
+		if err != nil {
+			return s.Fault(key, "%v", err)
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(at), target)
+		}
+		return owned(s, key, filepath.Join(target, strings.TrimPrefix(dir, at)))
+	}
+	return nil
+}
+
+// steady is the fault of a file that runs, or is trusted, outside of the fence, and that a tool can change. The unit
+// lets its main process write where it lets tools write, and to the directories of the unit.
+func steady(s *remote.Settings, key, file string) error {
+	if file == "" {
+		return nil
+	}
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return s.Fault(key, "%v", err)
+	}
+	for _, path := range []string{file, real} {
+		for at := path; at != "/"; at = filepath.Dir(at) {
+			if unix.Faccessat(unix.AT_FDCWD, at, unix.W_OK, unix.AT_EACCESS) == nil {
+				return s.Fault(key, "the user %s, and so a tool, may write to %s: put the file where it may not, such as "+
+					"below /usr/local, /opt or /etc", self(), at)
+			}
+		}
 	}
 	return nil
 }

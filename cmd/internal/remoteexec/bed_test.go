@@ -75,6 +75,7 @@ exec setpriv --reuid=$2 --regid=$2 --clear-groups -- $1/program $3 build`
 type bed struct {
 	t      *testing.T
 	dir    string
+	codex  string // the program
 	models *modelserver.Server
 	sent   *requests // as the provider gets them
 	log    bytes.Buffer
@@ -115,7 +116,7 @@ func newBed(t *testing.T, keys string) *bed {
 		}
 		t.Skip("needs root and CODEX_PROXY_TEST_CODEX")
 	}
-	dir, err := os.MkdirTemp("/srv", "remote")
+	dir, err := os.MkdirTemp("/opt", "remote")
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	b := &bed{t: t, dir: dir, models: modelserver.Start(t), sent: &requests{}, people: dir + "/people.sock"}
@@ -124,7 +125,12 @@ func newBed(t *testing.T, keys string) *bed {
 	}
 	codex, err = filepath.EvalSymlinks(codex)
 	require.NoError(t, err)
-	b.must("cp", "-al", filepath.Dir(filepath.Dir(codex)), dir+"/codex") // where someone may read it
+	program, err := os.MkdirTemp("/opt", "codex") // where someone may read, and not write
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(program) })
+	require.NoError(t, os.Chmod(program, 0o755))
+	b.must("cp", "-al", filepath.Dir(filepath.Dir(codex)), program+"/codex")
+	b.codex = program + "/codex/bin/codex"
 	require.NoError(t, os.WriteFile(dir+"/key", []byte(secret+"\n"), 0o600))
 	provider := b.provider()
 	b.write("etc/remotes/build.toml", fmt.Sprintf(`directory = %q
@@ -135,7 +141,7 @@ codex_path = %q
 name = "local"
 base_url = %q
 key_file = %q
-`, dir+"/work", dir+"/codex/bin/codex", keys, provider+"/v1", dir+"/key"))
+`, dir+"/work", b.codex, keys, provider+"/v1", dir+"/key"))
 	self, err := os.Executable()
 	require.NoError(t, err)
 	b.must("cp", self, dir+"/program")

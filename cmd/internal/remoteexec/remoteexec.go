@@ -65,14 +65,15 @@ func (u *Unit) Run(ctx context.Context) error {
 		return err
 	}
 	settings, err := u.settings()
-	if err != nil {
-		notifier.Status("Not started: " + strings.Join(strings.Fields(err.Error()), " "))
+	if err == nil {
+		err = u.run(ctx, notifier, settings)
+	}
+	if err == nil || cli.HasStatus(err) && errors.Unwrap(err) == nil { // codex's own end
 		return err
 	}
-	err = u.run(ctx, notifier, settings)
-	if err != nil && !cli.HasStatus(err) {
-		notifier.Status("Not started: " + err.Error())
-		return cli.Exit(notify.ExitExec, err)
+	notifier.Status("Not started: " + err.Error())
+	if !cli.HasStatus(err) {
+		err = cli.Exit(notify.ExitExec, err)
 	}
 	return err
 }
@@ -193,21 +194,6 @@ func (u *Unit) codex(s *remote.Settings) []string {
 	lender := fmt.Sprintf("model_providers.%s.base_url=%q", s.Provider.Name, prepare.LenderURL+":"+fence.LenderPort)
 	return []string{filepath.Join(u.Runtime, "codex"), "app-server", "--strict-config", "-c", lender,
 		"--listen", "unix://" + filepath.Join(u.Runtime, "app-server.sock")}
-}
-
-// hidden are the directories of others, and those with what codex-proxy or systemd keeps for others.
-var hidden = []string{"/home", "/root", "/run/user", "/run/credentials", paths.RemoteSockets, paths.RemoteRuntimeDirs,
-	paths.WorkerSockets, "/run/codex-worker", paths.DependencyRuntimeDirs, "/run/dbus", paths.RemoteHomes,
-	"/var/lib/private", paths.StateDir, paths.WorkerHomes, paths.DependencyStates, paths.Settings, "/etc/systemd"}
-
-func (u *Unit) view(s *remote.Settings) (fence.View, error) {
-	text, err := requirements(requirementsFile, s)
-	return fence.View{
-		Pinned: map[string]string{requirementsFile: text},
-		Hidden: hidden, Shown: append([]string{u.Home, u.Runtime}, s.Directories()...),
-		Covered: []string{filepath.Join(u.Home, prepare.KeeperDir)}, Dir: s.Directory,
-		Offline: s.Network == remote.NoNetwork,
-	}, err
 }
 
 // relay serves people on the inherited sockets, by the gate, once codex is ready.
