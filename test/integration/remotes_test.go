@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ unshare -Urm sh -c 'umount -l /home /root /etc/codex-proxy /var/lib/codex-remote
 	grep -rIsl "SECRE[T]" /home /root /etc/codex-proxy /var/lib /run/credentials /dev/shm'
 for p in /dev/pts/[0-9]*; do [ ! -e $p ] || echo terminal $p; done
 find / -xdev -type s 2>/dev/null | grep -E 'codex|dbus'
-find /run /tmp /var -type s 2>/dev/null | grep -E 'codex|dbus'
+find /run /tmp /var /srv -type s 2>/dev/null | grep -vE '^/run/systemd/(userdb|resolve)/'
 systemctl show codex-remote@two -p Environment 2>/dev/null | grep 'SECRE[T]'
 for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline | grep -E 'sleep 987|remote-exec|systemd'; done
 grep -E 'Cap(Inh|Prm|Eff|Amb):.*[1-9a-f]' /proc/self/status
@@ -43,11 +44,16 @@ func testRemotesApart(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
 	b.MustRun(t, "useradd", "-m", "alice")
 	b.MustRun(t, "useradd", "-m", "bob")
-	for _, path := range []string{"/home/alice/.ssh", "/home/bob/secret", "/dev/shm/secret", "/root/secret"} {
+	for _, path := range []string{"/home/alice/.ssh", "/home/bob/secret", "/dev/shm/secret", "/root/secret", "/srv/secret",
+		"/run/secret", "/var/mail/alice", "/run/systemd/system/codex-remote@two.service.d/runtime.conf"} {
+		b.MustRun(t, "mkdir", "-p", filepath.Dir(path))
 		require.NoError(t, b.WriteFile(path, []byte("SECRET"), 0o644))
 	}
 	b.dropIn("codex-remote@two.service", "environment", "[Service]\nEnvironment=TOKEN=environment-SECRET\n")
 	one, two, own := b.remote("one", "alice", ""), b.remote("two", "alice", "network = \"none\""), b.remote("own", "", "")
+	for _, r := range []remote{one, two, own} {
+		require.NoError(t, b.WriteFile("/srv/"+r.name+"/notes", []byte("SECRET of "+r.name), 0o644))
+	}
 	outside := b.MustRun(t, "sh", "-c", "MARK=SECRET setsid setpriv --reuid=alice --regid=alice --clear-groups sleep 987 >/dev/null 2>&1 & echo $!")
 	people := map[string]*person{}
 	for _, r := range []remote{one, two, own} {
@@ -62,7 +68,7 @@ func testRemotesApart(t *testing.T, suite string) {
 	}
 	control := b.MustRun(t, "setpriv", "--reuid=alice", "--regid=alice", "--clear-groups", "sh", "-c", lookForSecrets+"true",
 		"sh", trim(outside))
-	for _, place := range []string{"/home/alice/.ssh", "/dev/shm/secret", "/environ", "/var/lib/codex-remote/two/", "signals",
+	for _, place := range []string{"/home/alice/.ssh", "/dev/shm/secret", "/srv/two/notes", "/run/secret", "/var/mail/alice", "/environ", "/var/lib/codex-remote/two/", "signals",
 		"sleep 987", "dbus"} {
 		assert.Contains(t, control, place, "their user finds it outside of a remote")
 	}
@@ -70,7 +76,7 @@ func testRemotesApart(t *testing.T, suite string) {
 		var found []string
 		for line := range strings.Lines(p.shell(lookForSecrets, trim(outside))) {
 			// What the remote itself was given: its threads, and the commands of the person who attached.
-			if !strings.Contains(line, p.home+"/") && !strings.Contains(line, "sleep 987") && !ownProcess.MatchString(line) {
+			if !strings.Contains(line, p.home+"/") && !strings.HasPrefix(line, "/srv/"+name+"/") && !strings.Contains(line, "sleep 987") && !ownProcess.MatchString(line) {
 				found = append(found, line)
 			}
 		}

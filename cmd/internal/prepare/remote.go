@@ -207,11 +207,11 @@ func steady(s *remote.Settings, key, file string) error {
 	if file == "" {
 		return nil
 	}
-	real, err := filepath.EvalSymlinks(file)
+	target, err := filepath.EvalSymlinks(file)
 	if err != nil {
 		return s.Fault(key, "%v", err)
 	}
-	for _, path := range []string{file, real} {
+	for _, path := range []string{file, target} {
 		for at := path; at != "/"; at = filepath.Dir(at) {
 			if unix.Faccessat(unix.AT_FDCWD, at, unix.W_OK, unix.AT_EACCESS) == nil {
 				return s.Fault(key, "the user %s, and so a tool, may write to %s: put the file where it may not, such as "+
