@@ -167,7 +167,7 @@ func TestLimits(t *testing.T) {
 			"", ",", "a,", "a b", "ü", "a#b", "a*b*", strings.Repeat("x", 257), strings.Repeat("a,", 64) + "a",
 		},
 		Accounts: {"", "a,", "a b", strings.Repeat("a,", 64) + "a"}, ChooseAccount: {"", "true", "a"},
-		Remotes: {"", "a,", "a b", "a:owner", "a:viewer:viewer", "a,a", "a,b,a:viewer"},
+		Remotes:    {"", "a,", "a b", "a:owner", "a:viewer:viewer", "a,a", "a,b,a:viewer"},
 		"requests": {"1"},
 	} {
 		for _, value := range values {

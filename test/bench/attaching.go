@@ -170,6 +170,6 @@ func paint(ctx context.Context, m *machine.Machine, args ...string) (took time.D
 	}
 	took = time.Since(began)
 	cancel()
-	_ = <-ended // the kill
+	<-ended // the kill
 	return took, emulator.Close()
 }

@@ -163,9 +163,7 @@ func (g *Gate) meet(client *net.UnixConn) (*session, error) {
 		return nil, err
 	}
 	s := &session{gate: g, Session: Session{ID: g.last.Add(1), Peer: peer, Since: time.Now()}}
-	switch path := client.LocalAddr().String(); {
-	case path == "":
-	case path == g.Viewers, path == g.Network: // the head of the request on the latter may make an owner of it
+	if path := client.LocalAddr().String(); path != "" && (path == g.Viewers || path == g.Network) { // the head of the request on the latter may make an owner of it
 		s.Role = Viewer
 	}
 	switch {
