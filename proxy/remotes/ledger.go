@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ledgerFile is the name of the ledger in the state directory.
@@ -73,7 +76,7 @@ var errBadLedger = errors.New("cannot parse the ledger of turns")
 // readLedger reads the file; a missing one is empty. A file that does not parse is an error beside an empty ledger.
 func readLedger(dir string) (ledger, error) {
 	l := ledger{Threads: map[string]*record{}}
-	b, err := os.ReadFile(filepath.Join(dir, ledgerFile))
+	b, err := readRegular(filepath.Join(dir, ledgerFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return l, nil
@@ -93,6 +96,19 @@ func readLedger(dir string) (ledger, error) {
 		}
 	}
 	return read, nil
+}
+
+// readRegular reads a regular file that belongs to another user, who may have put a pipe or a link in its place.
+func readRegular(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, fmt.Errorf("%s is no regular file", path))
+	}
+	return io.ReadAll(io.LimitReader(f, maxTotal))
 }
 
 // writeLedger replaces the file. After a crash at any moment, of the machine too, the file is the old or the new one.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestLedgerOutlivesTheKeeper(t *testing.T) {
@@ -65,4 +66,18 @@ func TestTheLedgerIsBounded(t *testing.T) {
 		k.Passing("turn/start", []byte(`{"threadId":"a","input":[]}`))
 	}
 	assert.Len(t, k.state.ledger.Threads["a"].Inputs, maxInputs)
+}
+
+// Whoever owns the directory of a remote that is stopped neither holds `codex-proxy remotes list` up, nor has root read
+// another file.
+func TestLedgerThatIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, ledgerFile)
+	require.NoError(t, unix.Mkfifo(path, 0o600))
+	_, err := ReadState(dir)
+	require.ErrorContains(t, err, "is no regular file")
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.Symlink("/etc/passwd", path))
+	_, err = ReadState(dir)
+	require.ErrorIs(t, err, unix.ELOOP)
 }

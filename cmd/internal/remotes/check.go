@@ -45,7 +45,7 @@ func (r *Remotes) writePlan(s *remote.Settings, unit units.Description) error {
 		{"user", userWords(s)},
 		{"attach", attachWords(s)},
 		{"writes", writesWords(s)},
-		{"hidden", "/home and /root beside that, the processes, terminals and /tmp of others, other remotes, the key"},
+		{"hidden", "/home, /root and /srv beside that, /run, other remotes, the processes, terminals and /tmp of others, the key"},
 		{"network", networkWords(s.Network)},
 		{"model", s.Model + " of " + s.Provider.BaseURL},
 		{"limits", limitWords(s)},

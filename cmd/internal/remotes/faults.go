@@ -62,6 +62,9 @@ func accountOf(s *remote.Settings) (doctor.Account, error) {
 	if err != nil {
 		return nobody, fmt.Errorf("there is no user %q: make it, or leave user empty for one of its own", s.User)
 	}
+	if account.UID == 0 {
+		return nobody, fmt.Errorf("%q has the rights of root: name a user without privileges", s.User)
+	}
 	return account, nil
 }
 
