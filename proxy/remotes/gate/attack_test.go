@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -68,6 +69,25 @@ func TestGuestsHinderNobody(t *testing.T) {
 	assert.Contains(t, string(body), "The remote build has 32 viewers")
 	owner := attach(t, owners)
 	assert.Empty(t, owner.call("turn/start", `{"x":"`+strings.Repeat("a", 2*smallMessage)+`"}`).Error.Message)
+}
+
+// An owner of the network needs no place of a viewer, once the head has said that it is one.
+func TestOwnersOfTheNetworkAreNoGuests(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "build.network.sock")
+	g := &Gate{Remote: "build", Network: path}
+	listen(t, g, codex(t, echo), path)
+	for range guestLimit + 1 {
+		conn, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = io.WriteString(conn, "GET /rpc HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"+NetworkHead("k", Owner)+"\r\n")
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		assert.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
+	}
 }
 
 func TestViewersSendNothingLarge(t *testing.T) {

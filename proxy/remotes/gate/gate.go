@@ -116,7 +116,7 @@ func (g *Gate) Serve(ctx context.Context, client *net.UnixConn, target string) e
 	if !ok {
 		return nil
 	}
-	defer leave()
+	defer func() { leave() }()
 	in := bufio.NewReaderSize(client, clientBuffer)
 	head, err := opening(client, in)
 	if err != nil {
@@ -131,7 +131,10 @@ func (g *Gate) Serve(ctx context.Context, client *net.UnixConn, target string) e
 		return nil
 	}
 	if g.Network != "" && client.LocalAddr().String() == g.Network {
-		s.Key, s.Role = up.key, up.role
+		if s.Key, s.Role = up.key, up.role; s.Role == Owner {
+			leave() // now that it is known
+			leave = func() {}
+		}
 	}
 	if s.barred != "" {
 		g.bar(ctx, s, client, in, up)

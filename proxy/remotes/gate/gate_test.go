@@ -34,9 +34,16 @@ func open(t testing.TB, g *Gate, target string) (owners, viewers string) {
 	dir := t.TempDir()
 	owners, viewers = filepath.Join(dir, "build.sock"), filepath.Join(dir, "build.viewer.sock")
 	g.Remote, g.Viewers = "build", viewers
+	listen(t, g, target, owners, viewers)
+	return owners, viewers
+}
+
+// listen serves a gate to target on sockets.
+func listen(t testing.TB, g *Gate, target string, paths ...string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
-	for _, path := range []string{owners, viewers} {
+	for _, path := range paths {
 		l, err := net.Listen("unix", path)
 		require.NoError(t, err)
 		context.AfterFunc(ctx, func() { _ = l.Close() })
@@ -56,7 +63,6 @@ func open(t testing.TB, g *Gate, target string) (owners, viewers string) {
 		})
 	}
 	t.Cleanup(func() { cancel(); serving.Wait() })
-	return owners, viewers
 }
 
 // codex plays a codex app-server that serves each connection with f.
