@@ -26,6 +26,13 @@ type Route struct {
 	Access       Access
 	Handler      Handler
 	Form         Form // of errors
+	// WebSocket has the route for requests that ask for a WebSocket, and for no others: to these it is not there.
+	WebSocket bool
+}
+
+// AsksForWebSocket reports whether a request asks for a WebSocket (RFC 6455, 4.1).
+func AsksForWebSocket(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
 // pathValue is the value of a name in the path of a route.
@@ -93,7 +100,7 @@ func (rs routes) find(r *http.Request) (Route, error) {
 	var there []Route
 	for _, candidate := range rs {
 		values, ok := candidate.match(r.URL.Path)
-		if !ok {
+		if !ok || candidate.WebSocket && !AsksForWebSocket(r) {
 			continue
 		}
 		if candidate.takes(r.Method) {
@@ -183,7 +190,7 @@ func (rs routes) meant(path string) Route {
 // of is a route of that path; the zero value: there is none.
 func (rs routes) of(path string) Route {
 	for _, rt := range rs {
-		if _, ok := rt.match(path); ok && rt.Method != AnyMethod {
+		if _, ok := rt.match(path); ok && rt.Method != AnyMethod && !rt.WebSocket {
 			return rt
 		}
 	}

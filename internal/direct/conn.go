@@ -30,6 +30,14 @@ func Conn(c net.Conn) net.Conn {
 	return d
 }
 
+// Under returns the connection that Conn was given for c, or c itself.
+func Under(c net.Conn) net.Conn {
+	if d, ok := c.(*conn); ok {
+		return d.Conn
+	}
+	return c
+}
+
 type conn struct {
 	net.Conn
 	reading, writing transfer

@@ -11,6 +11,7 @@
 //	new → old  drain, hasten: the orders of the service manager
 //	new → old  drains, keys, load: changes that concern the old process
 //	old → new  turns   what the old process has in flight
+//	old → new  link    a connection with which the new process goes on (SCM_RIGHTS)
 //
 // A process ignores kinds that it does not know, and logs them. The versions in hello
 // and ready decide how later messages are sent: a process without a version (codex-proxy

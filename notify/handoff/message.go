@@ -3,6 +3,7 @@ package handoff
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 )
 
 // Version is the version of the messages that this package sends. Messages of version 0
@@ -34,6 +35,8 @@ const (
 	Keys Kind = "keys"
 	// Load carries what the new process and those after it have in flight.
 	Load Kind = "load"
+	// Link carries a connection that the new process goes on with, and its descriptors.
+	Link Kind = "link"
 	// Turns carries what the old process and those before it have in flight.
 	Turns Kind = "turns"
 )
@@ -43,6 +46,7 @@ type Message struct {
 	Kind    Kind
 	Version int // of the sender; 0: it sends none
 	Body    json.RawMessage
+	Files   []*os.File // that came with it; the receiver closes them
 }
 
 // packet is one message on the wire.

@@ -140,15 +140,27 @@ func (p *peer) follow(ctx context.Context, newsKind func(json.RawMessage) Kind, 
 	stop := context.AfterFunc(ctx, func() { _ = p.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for {
-		m, _, err := p.receive()
+		m, fds, err := p.receive()
 		if err != nil {
 			return
 		}
 		if m.Kind == news && m.Version == 0 {
 			m.Kind = newsKind(m.State)
 		}
-		if !handle(Message{Kind: m.Kind, Version: m.Version, Body: m.State}) {
+		files := filesOf(fds)
+		if !handle(Message{Kind: m.Kind, Version: m.Version, Body: m.State, Files: files}) {
+			for _, f := range files {
+				_ = f.Close() // of a socket, which the other process believes to be here
+			}
 			p.ignore(m.Kind, m.Version)
 		}
 	}
+}
+
+func filesOf(fds []int) (files []*os.File) {
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+		files = append(files, os.NewFile(uintptr(fd), "handoff"))
+	}
+	return files
 }

@@ -209,6 +209,20 @@ func (s *Successor) reap() error {
 // Send sends a message to a process that has taken over.
 func (s *Successor) Send(kind Kind, body any) { s.peer.sendBody(kind, body) }
 
+// Pass sends a message with descriptors, which stay open here. A process of version 0 would not close them, and gets
+// none.
+func (s *Successor) Pass(kind Kind, body any, fds ...int) error {
+	if s.peer.version == 0 {
+		return errors.New("the new process is older than the message " + string(kind))
+	}
+	m := packet{Kind: kind}
+	var err error
+	if m.State, err = json.Marshal(body); err != nil {
+		return err
+	}
+	return s.peer.send(m, fds...)
+}
+
 // Follow calls handle with each message of a process that has taken over, on its own
 // goroutine, until that process has ended or ctx has. handle reports whether it knows the
 // kind. The socket stays open to the very end of this process, for which the successor

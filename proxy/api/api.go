@@ -19,6 +19,7 @@ import (
 	"codex-proxy/proxy/conversations"
 	"codex-proxy/proxy/intake"
 	"codex-proxy/proxy/limits"
+	"codex-proxy/proxy/links"
 	"codex-proxy/proxy/messages"
 	"codex-proxy/proxy/modelname"
 	"codex-proxy/proxy/models"
@@ -75,6 +76,8 @@ type Settings struct {
 	ThreadCache int
 	// Responses keeps responses; nil: none is kept.
 	Responses *stored.Store
+	// Links has the connections to remotes; nil: no routes lead to remotes.
+	Links *links.Links
 	// Traces records spans of requests; nil: nothing does.
 	Traces   *traces.Tracer
 	Registry *prometheus.Registry
@@ -155,5 +158,8 @@ func (a *API) mount(s Settings) {
 	a.Mount((&messages.Endpoint{Server: a.Server, Intake: in, Turns: turns, Answers: answers}).Routes()...)
 	a.Mount(talks.Routes()...)
 	a.Mount(catalogue.Routes()...)
+	if s.Links != nil {
+		a.Mount((&links.Endpoint{Links: s.Links, Answers: answers}).Routes()...)
+	}
 	a.Mount(unservedRoutes()...)
 }

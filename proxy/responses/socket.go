@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,7 +54,7 @@ type message struct {
 
 // upgrade serves GET /v1/responses, which is a WebSocket.
 func (e *Endpoint) upgrade(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) error {
-	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+	if !proxy.AsksForWebSocket(r) {
 		return &openai.Error{
 			Status: http.StatusUpgradeRequired, Type: openai.TypeInvalidRequest, Code: "upgrade_required",
 			Message: "GET /v1/responses is a WebSocket; POST a request instead, or GET /v1/responses/{id}",

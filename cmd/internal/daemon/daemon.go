@@ -26,6 +26,7 @@ import (
 	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/api"
 	"codex-proxy/proxy/control"
+	"codex-proxy/proxy/links"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/traces"
 	"codex-proxy/proxy/usage"
@@ -80,6 +81,7 @@ type Daemon struct {
 	usage     *usage.Store
 	responses *stored.Store  // nil: none is kept
 	traces    *traces.Tracer // nil: there are none
+	links     *links.Links
 	server    *api.API
 }
 
@@ -106,6 +108,7 @@ func New(s Settings) (*Daemon, error) {
 	d.usage = newUsage(d.cfg, registry, d.logger)
 	d.responses = openResponses(d.cfg, registry, d.logger)
 	d.traces = newTraces(d.cfg, d.version, registry, d.logger)
+	d.links = newLinks(d.cfg, d.systemd, registry, d.logger)
 	d.server = d.newServer(registry)
 	d.health.loops = []func(context.Context) error{d.watcher.Alive, d.pool.Alive, d.server.Alive}
 	d.operate()
@@ -182,7 +185,7 @@ func (d *Daemon) operate() {
 	gate := &gate{}
 	d.keys = &keyTable{
 		keys: d.cfg.Keys, accounts: d.cfg.Workers, named: d.cfg.KeyFile, gate: gate, predecessor: d.predecessor,
-		logger: d.logger,
+		revised: d.links.Revise, logger: d.logger,
 	}
 	d.drains = &drainTable{gate: gate, pool: d.pool, predecessor: d.predecessor}
 	d.orders = &accountTable{
@@ -220,7 +223,7 @@ func (d *Daemon) succeed(process *handoff.Predecessor, program []string, m *metr
 	}
 	d.inheritor = &inheritor{
 		predecessor: d.predecessor, started: d.started, ledger: d.ledger, changes: d.changes,
-		estate: d.estate, textfile: d.textfile, logger: d.logger,
+		estate: d.estate, textfile: d.textfile, links: d.links, logger: d.logger,
 	}
 	d.announcer = &announcer{
 		startTimeout: d.cfg.StartTimeout, notifier: d.notifier, health: d.health, predecessor: process,
@@ -269,7 +272,7 @@ func (d *Daemon) Run(ctx context.Context, signals <-chan os.Signal) error {
 func (d *Daemon) end(background, grace context.Context, stopped bool, hasten func()) {
 	e := &ending{
 		drainTimeout: d.cfg.DrainTimeout, notifier: d.notifier, pool: d.pool, server: d.server,
-		operators: d.operators, health: d.health, changes: d.changes, ledger: d.ledger, keys: d.keys,
+		operators: d.operators, health: d.health, changes: d.changes, ledger: d.ledger, keys: d.keys, links: d.links,
 		drains: d.drains, predecessor: d.predecessor, successor: d.successor, logger: d.logger,
 		restarting: func(ctx context.Context) bool { return restarting(ctx, d.systemd, d.logger) },
 	}

@@ -6,6 +6,8 @@ import (
 
 	"codex-proxy/cmd/internal/daemon/inflight"
 	"codex-proxy/cmd/internal/daemon/succession"
+	"codex-proxy/notify/handoff"
+	"codex-proxy/proxy/links"
 )
 
 // inheritor follows the predecessor while that finishes its work.
@@ -16,6 +18,7 @@ type inheritor struct {
 	changes     *changes
 	estate      *estate
 	textfile    *textfileKeeper
+	links       *links.Links
 	logger      *slog.Logger
 }
 
@@ -27,7 +30,7 @@ func (i *inheritor) follow(ctx context.Context) error {
 		}
 		i.logger.Info("took over; the process before finishes its turns")
 		i.textfile.dropBefore()
-		if i.predecessor.Follow(ctx, i.count) != nil {
+		if i.predecessor.Follow(ctx, i.count, i.adopt) != nil {
 			return nil
 		}
 		i.ledger.SetBefore(inflight.Load{})
@@ -36,6 +39,13 @@ func (i *inheritor) follow(ctx context.Context) error {
 	i.predecessor.End()
 	i.changes.reportChanged()
 	return nil
+}
+
+// adopt goes on with a connection to a remote.
+func (i *inheritor) adopt(m handoff.Message) {
+	if err := i.links.Adopt(m.Body, m.Files); err != nil {
+		i.logger.Error("a connection to a remote is lost", "error", err)
+	}
 }
 
 func (i *inheritor) count(l inflight.Load) {

@@ -44,6 +44,7 @@ type keyTable struct {
 	named       string   // api_keys in the settings; empty: the credential of the unit
 	gate        *gate
 	predecessor *succession.Predecessor
+	revised     func() // ends what a key may not have any more
 	logger      *slog.Logger
 
 	mu      sync.Mutex // one change at a time; it guards changed
@@ -74,6 +75,7 @@ func (t *keyTable) Replace(path, text string) (keys control.Keys, err error) {
 			return err
 		}
 		t.changed = true
+		t.revised()
 		t.predecessor.Pass(handoff.Keys, text)
 		keys = t.InForce()
 		t.logger.Info("API keys changed", "keys", keys.Count)
@@ -90,6 +92,7 @@ func (t *keyTable) follow(raw json.RawMessage) {
 		t.logger.Warn("cannot take over the API keys of the process that serves now")
 		return
 	}
+	t.revised()
 	t.predecessor.Pass(handoff.Keys, text)
 }
 

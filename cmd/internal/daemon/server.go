@@ -19,7 +19,7 @@ func (d *Daemon) newServer(registry *prometheus.Registry) *api.API {
 		Images:    newImages(cfg, registry, d.logger),
 		BodyLimit: cfg.BodyLimit, RequestMemory: cfg.RequestMemory, QueueTimeout: cfg.QueueTimeout,
 		IdleTimeout: cfg.IdleTimeout, RequestTimeout: cfg.RequestTimeout, Keepalive: cfg.Keepalive,
-		ThreadCache: cfg.ThreadCache, Responses: d.responses, Traces: d.traces, Registry: registry, Logger: d.logger,
+		ThreadCache: cfg.ThreadCache, Responses: d.responses, Links: d.links, Traces: d.traces, Registry: registry, Logger: d.logger,
 	})
 }
 

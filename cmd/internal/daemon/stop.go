@@ -12,6 +12,7 @@ import (
 	"codex-proxy/notify"
 	"codex-proxy/notify/handoff"
 	"codex-proxy/proxy/api"
+	"codex-proxy/proxy/links"
 	"codex-proxy/proxy/workers"
 )
 
@@ -31,6 +32,7 @@ type ending struct {
 	changes      *changes
 	ledger       *inflight.Ledger
 	keys         *keyTable
+	links        *links.Links
 	drains       *drainTable
 	predecessor  *succession.Predecessor
 	successor    *succession.Successor
@@ -78,6 +80,7 @@ func (e *ending) retire(ctx, grace context.Context, hasten func()) {
 	orders.Go(func() { e.follow(ctx, sync.OnceFunc(func() { close(stopping) }), hasten) })
 	e.changes.awaitingTurns.Store(true) // the successor gets the end of every turn
 	e.changes.loads()
+	e.leaveLinks(ctx)
 	grace, cancelGrace := context.WithTimeout(grace, e.drainTimeout)
 	defer cancelGrace()
 	if e.server.Connections.AwaitQuiet(grace, stopping) != nil || !e.awaitIdle(grace) {
@@ -109,10 +112,25 @@ func (e *ending) cutOff() {
 	e.predecessor.Order(handoff.Hasten)
 }
 
-// close ends what has no reason to go on.
+// leaveLinks passes the connections to remotes on to the successor, which has them in a moment. They may go on for
+// days; what could not be passed on ends with this process, and its client connects again.
+func (e *ending) leaveLinks(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	defer cancel()
+	if err := e.links.Leave(ctx, e.successor.PassLink); err != nil {
+		e.logger.Warn("not all connections to remotes are passed on yet", "error", err)
+	}
+}
+
+// close ends what has no reason to go on. The connections to remotes are the last: a client that connects again at
+// once finds the next process.
 func (e *ending) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
+	e.server.Connections.StopAccepting()
+	if err := e.links.Close(ctx, "the service restarts"); err != nil {
+		e.logger.Warn("connections were closed by force", "error", err)
+	}
 	if err := e.server.Shutdown(ctx); err != nil {
 		e.logger.Warn("connections were closed by force", "error", err)
 	}

@@ -114,5 +114,16 @@ func remoteEvents() []event {
 		{"notice-unparsed", "496be1e396c24015a32c5568d683cdc5", "a notice is refused: it does not parse",
 			"A notice for the command of a remote's [notify] does not parse",
 			"A process of the remote's user has sent it that is not codex-proxy."},
+		{"remote-link-ended", "8970704cded771331605a2ca661133ee", "a connection to a remote has ended",
+			"A connection of an API key to a remote has ended",
+			"CODEX_REASON has the reason. The remote goes on; codex's TUI connects again by itself unless\n" +
+				"its user has left."},
+		{"remote-links-stay", "bebc854aff29a951be5f9042c5d8135b", "not all connections to remotes are passed on yet",
+			"A reload takes long to pass connections to remotes on",
+			"They follow in a moment, or end with the process before the reload; then their clients connect\n" +
+				"again. CODEX_ERROR has their number."},
+		{"remote-link-lost", "1af5841251da407830955729436fe124", "a connection to a remote is lost",
+			"A reload has lost a connection to a remote",
+			"Its client connects again, and the remote goes on. CODEX_ERROR has the reason."},
 	}
 }

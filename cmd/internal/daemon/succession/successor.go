@@ -46,6 +46,11 @@ func (s *Successor) SendTurns(turns map[string]int, l inflight.Load) {
 	s.process.Send(handoff.Turns, Turns{Changes: s.changes.Load(), Inflight: turns, Load: &l})
 }
 
+// PassLink passes on a connection with which the successor goes on.
+func (s *Successor) PassLink(about any, fds ...int) error {
+	return s.process.Pass(handoff.Link, about, fds...)
+}
+
 // Orders are what a successor has a process do.
 type Orders struct {
 	Load   func(inflight.Load)   // counts the successor's load; it must not block
