@@ -69,10 +69,11 @@ var proxyBook = book{
 		},
 		{
 			unit: "codex-remote@.service", summary: "a codex session that outlives terminals, under systemd",
-			synopsis: "codex-remote@NAME.service, codex-remote@NAME.socket",
+			synopsis: "codex-remote@NAME.service, codex-remote@NAME.socket, codex-remote-network@NAME.socket",
 			description: "codex-remote@NAME.service is one codex app-server, to which people attach their terminals, with " +
 				"the settings in /etc/codex-proxy/remotes/NAME.toml. A connection to /run/codex-remote/NAME.sock, the socket " +
-				"of codex-remote@NAME.socket, starts it; one to NAME.viewer.sock may watch alone. systemd restarts it after " +
+				"of codex-remote@NAME.socket, starts it; one to NAME.viewer.sock may watch alone, and " +
+				"codex-proxy connects the clients of API keys to NAME.network.sock, that of codex-remote-network@NAME.socket. systemd restarts it after " +
 				"a crash, and the turns go on that the crash has cut. It ends after a time without people and turns.",
 			paragraphs: []string{
 				"codex and all that it runs, the commands of people who attach included, live in namespaces of their own " +
