@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 )
 
 // AskStatus asks the keeper behind a remote's socket for its status.
@@ -61,7 +63,7 @@ func call(ctx context.Context, socket, method, path string, body []byte, v any) 
 	}
 	resp, err := (&http.Client{Transport: transport}).Do(r)
 	if err != nil {
-		return fmt.Errorf("cannot ask the remote at %s: %w", socket, err)
+		return fmt.Errorf("cannot ask the remote at %s: %w", socket, bare(err))
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
@@ -79,4 +81,18 @@ func call(ctx context.Context, socket, method, path string, body []byte, v any) 
 		return fmt.Errorf("cannot parse the remote's answer: %w", err)
 	}
 	return nil
+}
+
+// bare is an error of the network without the addresses, which say nothing beside the path of the socket.
+func bare(err error) error {
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		err = e.Err
+	}
+	if e := (*net.OpError)(nil); errors.As(err, &e) {
+		err = e.Err
+	}
+	if e := (*os.SyscallError)(nil); errors.As(err, &e) {
+		err = e.Err
+	}
+	return err
 }

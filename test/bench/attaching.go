@@ -170,6 +170,8 @@ func paint(ctx context.Context, m *machine.Machine, args ...string) (took time.D
 	}
 	took = time.Since(began)
 	cancel()
-	<-ended // the kill
+	if err := <-ended; err == nil {
+		return 0, fmt.Errorf("%q has ended by itself", args)
+	}
 	return took, emulator.Close()
 }

@@ -152,8 +152,14 @@ func TestAwait(t *testing.T) {
 		assert.Equal(t, "codex-remote@build.service", unit)
 		return units.Description{State: units.State{ActiveState: "failed", StatusText: "Not started: no such directory"}}, nil
 	}})
-	assert.ErrorContains(t, err, "the remote build does not answer: Not started: no such directory")
-	assert.ErrorContains(t, err, "journalctl -u codex-remote@build.service")
+	assert.EqualError(t, err, "the remote build does not start: no such directory\n"+
+		"After a change of its file: codex-proxy remotes check build && systemctl daemon-reload")
+
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	require.NoError(t, l.Close())
+	_, _, _, err = b.run(Attach{})
+	assert.ErrorContains(t, err, "systemctl reset-failed codex-remote@build.service codex-remote@build.socket && "+
+		"systemctl start codex-remote@build.socket")
 }
 
 // --stdio: JSONL as an editor speaks it to codex app-server, to the real one.

@@ -2,8 +2,10 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	"codex-proxy/cmd/internal/cli"
@@ -65,18 +67,31 @@ func (a *Attach) describe(ctx context.Context) (d units.Description) {
 	return d
 }
 
-// failed says why a remote does not answer, in systemd's words if it has any.
+// failed says why a remote does not answer, and what to do.
 func (a *Attach) failed(ctx context.Context, err error) error {
-	unit := a.describe(ctx)
-	reason := strings.TrimSpace(unit.StatusText)
+	unit, socket := units.Remote(a.Remote), units.RemoteSocket(a.Remote)
+	if refused := (*remotes.RefusedError)(nil); errors.As(err, &refused) {
+		return a.unstarted(err.Error())
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("nothing listens for the remote %s, as after too many starts that failed (codex-proxy remotes "+
+			"check %s has the reason): systemctl reset-failed %s %s && systemctl start %s", a.Remote, a.Remote, unit, socket, socket)
+	}
+	reason, known := strings.CutPrefix(strings.TrimSpace(a.describe(ctx).StatusText), "Not started: ")
 	switch {
-	case reason == "" && err != nil:
+	case known:
+		return a.unstarted(reason)
+	case err != nil:
 		reason = err.Error()
 	case reason == "":
 		reason = "its unit has failed"
 	}
-	return fmt.Errorf("the remote %s does not answer: %s (journalctl -u %s has more; systemctl reset-failed %s and "+
-		"another attach start it again)", a.Remote, reason, units.Remote(a.Remote), units.Remote(a.Remote))
+	return fmt.Errorf("the remote %s does not answer: %s (journalctl -u %s has more)", a.Remote, reason, unit)
+}
+
+func (a *Attach) unstarted(reason string) error {
+	return fmt.Errorf("the remote %s does not start: %s\nAfter a change of its file: codex-proxy remotes check %s && "+
+		"systemctl daemon-reload", a.Remote, reason, a.Remote)
 }
 
 // progress is the line that shows that the remote is being waited for.

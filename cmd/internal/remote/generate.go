@@ -2,6 +2,7 @@ package remote
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -24,6 +25,9 @@ func generate(file, dir string) error {
 	if err != nil {
 		return err
 	}
+	if p := s.Provider; p != nil && missing(p.KeyFile) {
+		p.KeyFile = "" // with it systemd could start nothing, not even what names the fault
+	}
 	errs := []error{write(filepath.Join(dir, units.Remote(s.Name)+".d"), s.ServiceDropIn()),
 		write(filepath.Join(dir, units.RemoteSocket(s.Name)+".d"), s.SocketDropIn())}
 	if len(s.Notify) > 0 {
@@ -31,6 +35,15 @@ func generate(file, dir string) error {
 			write(filepath.Join(dir, units.RemoteNotifySocket(s.Name)+".d"), s.NotifySocketDropIn()))
 	}
 	return errors.Join(errs...)
+}
+
+// missing reports that there is no such file in its directory, which may be mounted later.
+func missing(path string) bool {
+	if _, err := os.Stat(filepath.Dir(path)); path == "" || err != nil {
+		return false
+	}
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 func write(dir string, text []byte) error {

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -28,6 +29,25 @@ func TestGenerate(t *testing.T) {
 		dir + "/codex-remote@first.service.d/50-settings.conf", dir + "/codex-remote@first.socket.d/50-settings.conf",
 		dir + "/codex-remote@told.service.d/50-settings.conf", dir + "/codex-remote@told.socket.d/50-settings.conf",
 	}, made)
+}
+
+// Without the file of the key systemd would start nothing, and so nothing could name the fault.
+func TestGenerateWithoutTheKey(t *testing.T) {
+	settings, dir := t.TempDir(), t.TempDir()
+	good, err := os.ReadFile("testdata/minimal.toml")
+	require.NoError(t, err)
+	key := filepath.Join(settings, "first.key")
+	require.NoError(t, os.WriteFile(filepath.Join(settings, "first.toml"),
+		fmt.Appendf(good, "key_file = %q\n", key), 0o644))
+	dropIn := func() string {
+		require.NoError(t, Generate(settings, dir))
+		text, err := os.ReadFile(dir + "/codex-remote@first.service.d/50-settings.conf")
+		require.NoError(t, err)
+		return string(text)
+	}
+	assert.NotContains(t, dropIn(), "StandardInput")
+	require.NoError(t, os.WriteFile(key, []byte("sk\n"), 0o600))
+	assert.Contains(t, dropIn(), "StandardInput=file:"+key)
 }
 
 func TestGenerateWithoutFiles(t *testing.T) {

@@ -82,6 +82,7 @@ type bed struct {
 	cmd    *exec.Cmd
 	ended  chan struct{}
 	people string
+	socket *net.UnixListener
 	notify *net.UnixConn
 }
 
@@ -209,13 +210,23 @@ func (b *bed) start() {
 	b.until("READY=1")
 }
 
-// run starts the main process.
-func (b *bed) run() {
+// listen opens the people's socket.
+func (b *bed) listen() {
 	b.t.Helper()
 	l, err := net.Listen("unix", b.people)
 	require.NoError(b.t, err)
-	l.(*net.UnixListener).SetUnlinkOnClose(true)
-	file, err := l.(*net.UnixListener).File()
+	b.socket = l.(*net.UnixListener)
+	b.socket.SetUnlinkOnClose(true)
+	b.t.Cleanup(func() { b.socket.Close() })
+}
+
+// run starts the main process.
+func (b *bed) run() {
+	b.t.Helper()
+	if b.socket == nil {
+		b.listen()
+	}
+	file, err := b.socket.File()
 	require.NoError(b.t, err)
 	b.notify, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: b.dir + "/notify", Net: "unixgram"})
 	require.NoError(b.t, err)
@@ -231,7 +242,6 @@ func (b *bed) run() {
 	b.t.Cleanup(func() {
 		_ = b.cmd.Process.Kill()
 		<-b.ended
-		l.Close()
 		b.notify.Close()
 		if b.t.Failed() {
 			b.t.Log(b.log.String())

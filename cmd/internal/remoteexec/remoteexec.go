@@ -72,6 +72,7 @@ func (u *Unit) Run(ctx context.Context) error {
 		return err
 	}
 	notifier.Status("Not started: " + err.Error())
+	turnAway(err)
 	if !cli.HasStatus(err) {
 		err = cli.Exit(notify.ExitExec, err)
 	}
@@ -120,10 +121,6 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 	if err != nil {
 		return err
 	}
-	relay, err := u.relay(keeper, socket.Path())
-	if err != nil {
-		return cli.Exit(cli.Usage, err)
-	}
 	view, err := u.view(s)
 	if err != nil {
 		return cli.Exit(cli.Config, err)
@@ -131,6 +128,10 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 	args, err := view.Args(u.Program, u.codex(s))
 	if err != nil {
 		return err
+	}
+	relay, err := u.relay(keeper, socket.Path())
+	if err != nil {
+		return cli.Exit(cli.Usage, err)
 	}
 	if err := errors.Join(os.Setenv(prepare.LenderKey, lend.Token), os.Unsetenv(remote.HashVariable)); err != nil {
 		return err
@@ -177,6 +178,10 @@ func (u *Unit) serve(ctx context.Context, passage *fence.Passage, lend *lender.L
 // key reads the provider's key from standard input, which codex then does not have.
 func (u *Unit) key(s *remote.Settings) (key string, err error) {
 	if s.Provider.KeyFile != "" {
+		if info, err := u.Key.Stat(); err == nil && info.Mode()&os.ModeDevice != 0 {
+			return "", s.Fault("provider.key_file", "there was no file %s when systemd read the settings: make it, and run "+
+				"systemctl daemon-reload", s.Provider.KeyFile)
+		}
 		if key, err = lender.ReadKey(u.Key); err != nil {
 			return "", s.Fault("provider.key_file", "%s: %v", s.Provider.KeyFile, err)
 		}

@@ -1,7 +1,11 @@
 package remoteexec
 
 import (
+	"bufio"
+	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"syscall"
 	"testing"
@@ -50,8 +54,19 @@ func TestFaultsOfTheFile(t *testing.T) {
 	} {
 		b := newBed(t, text)
 		b.prepare()
+		b.listen()
+		waiting, err := net.Dial("unix", b.people)
+		require.NoError(t, err)
+		defer waiting.Close()
+		_, err = waiting.Write([]byte("GET /keeper/status HTTP/1.1\r\nHost: remote\r\n\r\n"))
+		require.NoError(t, err)
 		b.run()
 		assert.Contains(t, b.until("Not started"), want)
+		answer, err := http.ReadResponse(bufio.NewReader(waiting), nil)
+		require.NoError(t, err, "who waits reads the reason")
+		var body struct{ Error string }
+		require.NoError(t, json.NewDecoder(answer.Body).Decode(&body))
+		assert.Contains(t, body.Error, want)
 		<-b.ended
 		assert.Equal(t, 78, b.cmd.ProcessState.ExitCode(), text)
 	}

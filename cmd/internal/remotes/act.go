@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"codex-proxy/notify"
 	"codex-proxy/proxy/remotes"
@@ -44,8 +45,13 @@ func (r *Remotes) act(ctx context.Context, name string, ask func(context.Context
 	if refused := (*remotes.RefusedError)(nil); errors.As(err, &refused) {
 		return err
 	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("nothing listens for the remote %[1]s, as after too many starts that failed (codex-proxy remotes "+
+			"check %[1]s has the reason): systemctl reset-failed %[2]s %[3]s && systemctl start %[3]s",
+			name, units.Remote(name), units.RemoteSocket(name))
+	}
 	if err != nil {
-		return fmt.Errorf("%w: systemctl status %s", err, units.RemoteSocket(name))
+		return fmt.Errorf("%w: systemctl status %s", err, units.Remote(name))
 	}
 	fmt.Fprintln(r.Stdout, thread)
 	return nil
@@ -67,11 +73,28 @@ func (r *Remotes) Stop(ctx context.Context, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, jobBound)
 	defer cancel()
+	unit, err := r.describe(ctx, units.Remote(name))
+	if err != nil {
+		return err
+	}
+	st, _ := r.status(ctx, name, unit.Active()) // only for the words
 	if err := r.Systemd.Stop(ctx, units.Remote(name)); err != nil {
 		return err
 	}
-	r.print("The remote %s is stopped; an attach starts it again.", name)
+	r.print("The remote %s is stopped; an attach starts it again.%s", name, cutWords(st))
 	return nil
+}
+
+// cutWords say what a stop has cut.
+func cutWords(st remotes.Status) string {
+	words := ""
+	if n := len(st.Turns); n > 0 {
+		words = fmt.Sprintf(" Turns that ran: %d; they go on then, as continue in its file says.", n)
+	}
+	if n := len(st.Attached); n > 0 {
+		words += fmt.Sprintf(" People who were attached: %d; their codex starts it again while it tries to reconnect.", n)
+	}
+	return words
 }
 
 // Remove stops a remote and removes it. Its home, with the threads, stays without Purge.

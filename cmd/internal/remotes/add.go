@@ -35,6 +35,12 @@ func (r *Remotes) Add(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := accountOf(s); err != nil { // systemd could not make the socket
+		return fmt.Errorf("user: %w", err)
+	}
+	if err := groupFault(s); err != nil {
+		return fmt.Errorf("group: %w", err)
+	}
 	if err := writeNew(file, text); err != nil {
 		return err
 	}
@@ -46,13 +52,14 @@ func (r *Remotes) Add(ctx context.Context, name string) error {
 	for _, fault := range faults {
 		r.print("Before it can start: %s", fault)
 	}
-	if len(faults) > 0 {
-		r.print("After a change of the file: codex-proxy remotes check %s && systemctl daemon-reload", name)
-	}
 	if err := r.open(ctx, name); err != nil {
 		return err
 	}
-	r.print("Attach: codex-proxy attach %s", name)
+	if len(faults) > 0 {
+		r.print("Then: codex-proxy remotes check %[1]s && systemctl daemon-reload && codex-proxy attach %[1]s", name)
+	} else {
+		r.print("Attach: codex-proxy attach %s", name)
+	}
 	return nil
 }
 

@@ -27,14 +27,12 @@ func faultsOf(s *remote.Settings) (faults []string) {
 	}
 	as, err := accountOf(s)
 	add("user", err)
-	if s.Group != "" {
-		_, err := user.LookupGroup(s.Group)
-		if err != nil {
-			err = fmt.Errorf("there is no group %q: make it, or leave group empty", s.Group)
-		}
-		add("group", err)
-	}
+	add("group", groupFault(s))
+	known := err == nil
 	for i, dir := range s.Directories() {
+		if !known { // nothing can be said of its rights
+			break
+		}
 		key := "writable"
 		if i == 0 {
 			key = "directory"
@@ -50,6 +48,16 @@ func faultsOf(s *remote.Settings) (faults []string) {
 		add("provider.ca_file", fileFault(s.Provider.CAFile))
 	}
 	return faults
+}
+
+func groupFault(s *remote.Settings) error {
+	if s.Group == "" {
+		return nil
+	}
+	if _, err := user.LookupGroup(s.Group); err != nil {
+		return fmt.Errorf("there is no group %q: make it, or leave group empty", s.Group)
+	}
+	return nil
 }
 
 // accountOf is the user that the remote runs as; for a user of its own, one that owns nothing yet.
@@ -85,7 +93,7 @@ func directoryFault(s *remote.Settings, dir string, as doctor.Account) error {
 	}
 	for _, of := range want {
 		if err := reach.Check(as, dir, of); err != nil {
-			return fmt.Errorf("%s: %w: the user is %s; give it the directory, or name another user", dir, err, userOf(s))
+			return fmt.Errorf("%w: the user is %s; give it the permission, or name another user", err, userOf(s))
 		}
 	}
 	return nil

@@ -78,11 +78,10 @@ func TestAdd(t *testing.T) {
 	}
 	lines := b.lines()
 	assert.Equal(t, "The remote build is made: "+b.fileOf("build")+", codex-remote@build.service.", lines[0])
-	assert.Equal(t, "Before it can start: directory: "+b.work+": the user has no permission for "+b.work+
-		": the user is nobody; give it the directory, or name another user", lines[1])
+	assert.Equal(t, "Before it can start: directory: the user has no permission for "+b.work+
+		": the user is nobody; give it the permission, or name another user", lines[1])
 	assert.Contains(t, lines[2], "Before it can start: codex_path: ")
-	assert.Equal(t, "After a change of the file: codex-proxy remotes check build && systemctl daemon-reload", lines[3])
-	assert.Equal(t, "Attach: codex-proxy attach build", lines[4])
+	assert.Equal(t, "Then: codex-proxy remotes check build && systemctl daemon-reload && codex-proxy attach build", lines[3])
 
 	assert.EqualError(t, b.Add(t.Context(), "build"), `there is a remote "build" already: `+b.fileOf("build"))
 }
@@ -91,12 +90,14 @@ func TestAdd(t *testing.T) {
 func TestAddNonsense(t *testing.T) {
 	b := newBed(t)
 	for want, with := range map[string]Answers{
-		`directory: "here" is not an absolute path`:      {Directory: "here"},
-		`user: a remote does not run as root`:            {Directory: b.work, User: "root"},
-		`network: "lan" is unknown`:                      {Directory: b.work, Network: "lan"},
-		`has the control character`:                      {Directory: b.work + "\n"},
-		`provider.base_url: "x" is not an http(s) URL`:   {Directory: b.work, BaseURL: "x"},
-		`provider.key_file: "key" is not an absolute pa`: {Directory: b.work, KeyFile: "key"},
+		`directory: "here" is not an absolute path`:                          {Directory: "here"},
+		`user: a remote does not run as root`:                                {Directory: b.work, User: "root"},
+		`user: there is no user "nobodyknows": make it, or leave user empty`: {Directory: b.work, User: "nobodyknows"},
+		`group: there is no group "nogroupknown": make it`:                   {Directory: b.work, Group: "nogroupknown"},
+		`network: "lan" is unknown`:                                          {Directory: b.work, Network: "lan"},
+		`has the control character`:                                          {Directory: b.work + "\n"},
+		`provider.base_url: "x" is not an http(s) URL`:                       {Directory: b.work, BaseURL: "x"},
+		`provider.key_file: "key" is not an absolute pa`:                     {Directory: b.work, KeyFile: "key"},
 	} {
 		b.With = with
 		assert.ErrorContains(t, b.Add(t.Context(), "build"), want)
