@@ -21,6 +21,9 @@ const runLimit = 15 * time.Second
 // oldest is the first minor version of codex 0.x whose app-server this project works with.
 const oldest = 140
 
+// oldestAttended is that for remotes: the first one whose own clients come back after a cut.
+const oldestAttended = 153
+
 // stopped is the error of a run that was cut short. It is no evidence about the home.
 type stopped struct{ error }
 
@@ -83,8 +86,8 @@ func (c codex) environ() []string {
 
 var versionNumber = regexp.MustCompile(`(\d+)\.(\d+)\.\d+\S*`)
 
-// version is codex's, if this project works with it.
-func (c codex) version(ctx context.Context) (string, error) {
+// version is codex's, if it is 0.oldest or later.
+func (c codex) version(ctx context.Context, oldest int) (string, error) {
 	out, talk, err := c.run(ctx, "--version")
 	if wasStopped(err) {
 		return "", err

@@ -119,7 +119,11 @@ func (h *Home) renew(ctx context.Context, w *Worker, c codex, inputs string) err
 	if err := removeFiles(h.stampFile(), h.configFile()); err != nil {
 		return err
 	}
-	version, err := c.version(ctx)
+	from := oldest
+	if w.remote != nil {
+		from = oldestAttended
+	}
+	version, err := c.version(ctx, from)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func searchPath(env []string) string {
 func (p *Program) Path() string { return p.path }
 
 // Version is codex's, if this project works with it. It fails if that user may not run it.
-func (p *Program) Version(ctx context.Context) (string, error) { return p.version(ctx) }
+func (p *Program) Version(ctx context.Context) (string, error) { return p.version(ctx, oldest) }
 
 // SandboxTest is a command that succeeds if codex's sandbox hides the worker's home.
 func SandboxTest(home string) []string {

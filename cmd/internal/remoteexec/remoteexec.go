@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -138,6 +139,9 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() { stop(); u.tasks.Wait() }()
+	asked := make(chan os.Signal, 1) // to stop; notify.Exec acts on it
+	signal.Notify(asked, unix.SIGTERM)
+	defer signal.Stop(asked)
 	status, err := notify.Exec(ctx, notifier, u.logger, notify.Command{
 		Args: args, Attr: view.Attr(), Files: []*os.File{passage.Theirs},
 		Started: func() error {
@@ -151,7 +155,13 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 	if err != nil {
 		return err
 	}
-	return end(status, keeper)
+	select {
+	case <-asked: // then a kill of codex, which drains without a bound, is no failure
+		notifier.Status("Stopped")
+		return cli.Exit(0, nil)
+	default:
+		return end(status, keeper)
+	}
 }
 
 // serve starts what runs beside codex.

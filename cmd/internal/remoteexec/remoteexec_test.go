@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"codex-proxy/test/modelserver"
 )
 
 // A turn runs by a key that neither codex nor a command of a person can find.
@@ -70,6 +72,28 @@ func TestFaultsOfTheFile(t *testing.T) {
 		<-b.ended
 		assert.Equal(t, 78, b.cmd.ProcessState.ExitCode(), text)
 	}
+}
+
+// A stop in mid-turn is no failure, though codex has to be killed.
+func TestStopInMidTurn(t *testing.T) {
+	b := newBed(t, "")
+	b.start()
+	require.NoError(t, b.models.Script("text one", "gate never"))
+	c := b.attach()
+	var r struct {
+		Thread struct {
+			ID string `json:"id"`
+		} `json:"thread"`
+	}
+	require.NoError(t, c.Call(b.bound(), "thread/start", map[string]any{}, &r))
+	require.NoError(t, c.Call(b.bound(), "turn/start", map[string]any{"threadId": r.Thread.ID, "input": []any{
+		map[string]any{"type": "text", "text": "go", "text_elements": []any{}}}}, nil))
+	_, err := b.models.Wait(b.bound(), modelserver.AtGate("never", 1))
+	require.NoError(t, err)
+	require.NoError(t, b.cmd.Process.Signal(syscall.SIGTERM))
+	b.until("STATUS=Stopped")
+	<-b.ended
+	assert.Zero(t, b.cmd.ProcessState.ExitCode())
 }
 
 func TestDirectoryOfAnother(t *testing.T) {

@@ -185,7 +185,8 @@ func TestTable(t *testing.T) {
 				Turns:    []remotes.Turn{{Since: ago(time.Minute)}, {WaitingSince: ago(2 * time.Minute)}, {Cut: true}},
 				Words:    "done\x1b[2J", Continued: 1,
 			}},
-		{Name: "b", Unit: "codex-remote@b.service", ActiveState: "inactive", SubState: "dead", Listening: true, User: "cr-b"},
+		{Name: "b", Unit: "codex-remote@b.service", ActiveState: "inactive", SubState: "dead", Listening: true, User: "cr-b",
+			Status: remotes.Status{Turns: []remotes.Turn{{Since: ago(time.Minute)}}}},
 		{Name: "c", Unit: "codex-remote@c.service", ActiveState: "failed", SubState: "failed",
 			StatusText: "Not started: c.toml:1: x"},
 	}}
@@ -201,6 +202,7 @@ func TestTable(t *testing.T) {
   unit      codex-remote@a.service, active (running)
 
 b  asleep, an attach starts it
+  turns     one was cut: the next start goes on with it
   user      cr-b
   unit      codex-remote@b.service, inactive (dead)
 

@@ -106,6 +106,8 @@ func (r row) turns(now time.Time) string {
 		switch {
 		case t.Cut:
 			words = append(words, "one was cut: it goes on when a person says so")
+		case r.ActiveState != "active":
+			words = append(words, "one was cut: the next start goes on with it")
 		case !t.WaitingSince.IsZero():
 			words = append(words, "waits for a person since "+listing.Age(t.WaitingSince, now))
 		default:
