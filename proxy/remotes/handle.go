@@ -29,7 +29,7 @@ func (l *link) handle(ctx context.Context, m message) {
 	}
 	switch m.method {
 	case "thread/started":
-		l.update(func(s *state) { s.thread(p.Thread.ID).hidden = p.Thread.hidden() })
+		l.update(func(s *state) { s.describe(p.Thread) })
 		l.materialize(p.Thread)
 		l.follow(ctx, p.Thread.ID, p.Thread.Status)
 	case "thread/status/changed":

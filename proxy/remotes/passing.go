@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"codex-proxy/proxy/appserver/jsonscan"
@@ -35,6 +36,7 @@ func (k *Keeper) Passing(method string, params json.RawMessage) {
 	if jsonscan.Unmarshal(params, &p) != nil || p.ThreadID == "" || len(p.ThreadID) > maxID || len(p.TurnID) > maxID {
 		return
 	}
+	k.introduced(p.ThreadID)
 	now := time.Now()
 	k.record(func(s *state) {
 		if s.thread(p.ThreadID).hidden || s.full(p.ThreadID) {
@@ -53,6 +55,43 @@ func (k *Keeper) Passing(method string, params json.RawMessage) {
 			s.other(p.ThreadID, kinds[method], now)
 		}
 	})
+}
+
+// introduction bounds the wait for codex's description of a new thread. It is on its way when a client can name the thread.
+const introduction = 200 * time.Millisecond
+
+// introduced waits until it is known of a new thread whether it is hidden. A client has such threads, too: the TUI asks in
+// one for a title. Recorded as a user's, it would be the last one, and its message would be sent again after a cut.
+func (k *Keeper) introduced(thread string) {
+	late := time.NewTimer(introduction)
+	defer late.Stop()
+	for {
+		var wait bool
+		var changed <-chan struct{}
+		k.update(func(s *state) {
+			t := s.threads[thread]
+			wait, changed = (t == nil || !t.known) && createdAfter(thread, s.began), s.changed
+		})
+		if !wait {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			k.update(func(s *state) { s.thread(thread).known = true }) // as far as it will be
+			return
+		}
+	}
+}
+
+// createdAfter reports whether a thread is new: its id is a UUIDv7, which begins with its time in milliseconds.
+func createdAfter(thread string, began time.Time) bool {
+	const digits, dash = 12, 8
+	if len(thread) <= digits || thread[dash] != '-' {
+		return false
+	}
+	ms, err := strconv.ParseInt(thread[:dash]+thread[dash+1:digits+1], 16, 64)
+	return err == nil && ms >= began.UnixMilli()
 }
 
 // settings are the parameters of a turn/start besides the message and its thread.

@@ -177,7 +177,7 @@ func (l *link) resume(ctx context.Context, thread string) (r resumeResult, err e
 	if err == nil {
 		l.update(func(s *state) {
 			t := s.thread(thread)
-			t.subscribed, t.hidden, t.status = true, r.Thread.hidden(), r.Thread.Status
+			t.subscribed, t.known, t.hidden, t.status = true, true, r.Thread.hidden(), r.Thread.Status
 		})
 	}
 	return r, err

@@ -12,6 +12,7 @@ type state struct {
 	lastErr error  // why it is not open
 	changed chan struct{}
 
+	began   time.Time
 	threads map[string]*live
 	clients map[int]Client
 	nextID  int
@@ -22,6 +23,7 @@ type state struct {
 
 // live is what is known of a thread of this codex process.
 type live struct {
+	known      bool // codex has described it
 	hidden     bool
 	status     threadStatus
 	changed    time.Time // when it began or ended to run
@@ -37,11 +39,11 @@ type live struct {
 func newState(l ledger, now time.Time) state {
 	return state{
 		ledger: l, changed: make(chan struct{}),
-		threads: map[string]*live{}, clients: map[int]Client{}, since: now, left: now,
+		began: now, threads: map[string]*live{}, clients: map[int]Client{}, since: now, left: now,
 	}
 }
 
-// signal wakes those that wait for a change of open.
+// signal wakes those that wait for a change of open, or for a new thread.
 func (s *state) signal() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -62,6 +64,13 @@ func (s *state) thread(id string) *live {
 		s.threads[id] = t
 	}
 	return t
+}
+
+// describe is what codex says of a new thread. It wakes Passing.
+func (s *state) describe(t threadInfo) {
+	l := s.thread(t.ID)
+	l.known, l.hidden = true, t.hidden()
+	s.signal()
 }
 
 // ensure returns the record of a thread, a new one if there is none.

@@ -1,0 +1,47 @@
+package remotes
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A client can start a turn of a thread before the keeper has read what codex says of the thread. What a TUI asks in a
+// hidden thread is not recorded, else the message would go to a thread of its own after a cut, and attach would go there.
+func TestTurnsOfHiddenThreadsAreNotRecorded(t *testing.T) {
+	for _, hidden := range []bool{true, false} {
+		k, err := New(Options{State: t.TempDir()})
+		require.NoError(t, err)
+		ms := fmt.Sprintf("%012x", time.Now().Add(time.Second).UnixMilli())
+		thread := ms[:8] + "-" + ms[8:] + "-7bb3-99d3-1d87d5141cce"
+		passed := make(chan struct{})
+		go func() {
+			defer close(passed)
+			k.Passing("turn/start", json.RawMessage(`{"threadId":"`+thread+`","input":[{"type":"text","text":"a title, please"}]}`))
+		}()
+		k.update(func(s *state) { s.describe(threadInfo{ID: thread, Ephemeral: hidden}) })
+		<-passed
+		k.update(func(s *state) {
+			assert.Equal(t, hidden, s.ledger.Threads[thread] == nil)
+			assert.Equal(t, hidden, s.ledger.Last == "")
+		})
+	}
+}
+
+func TestCreatedAfter(t *testing.T) {
+	began := time.UnixMilli(0x01a2097b86f2)
+	for id, want := range map[string]bool{
+		"01a2097b-86f2-7f12-8833-cc82bdd4a36a": true,
+		"01a2097b-86f1-7f12-8833-cc82bdd4a36a": false,
+		"01a2097c-0000-7f12-8833-cc82bdd4a36a": true,
+		"T":                                    false,
+		"a name of a thread":                   false,
+		"":                                     false,
+	} {
+		assert.Equal(t, want, createdAfter(id, began), id)
+	}
+}
