@@ -2,7 +2,7 @@
 // units, sockets, packages and the journal as an operator uses them. It needs root and
 // Linux 5.12; it downloads only the Debian files of a root, once.
 //
-// A machine lives in no file of the host: its root is an overlay whose upper
+// A machine lives in no file of the host, unless it has a disk (Options.Disk): its root is an overlay whose upper
 // layer is a tmpfs in the machine's own mount namespace. Only its cgroup is
 // visible outside. It dies with the process that started it.
 package machine

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -46,18 +47,19 @@ func (s spec) mountAll() error {
 // mountRoot mounts the overlay and one more for every file system of the host
 // below its root.
 func (s spec) mountRoot(root string) error {
-	if err := mountOverlay(s.Lower, root, 0); err != nil {
+	disk := cmp.Or(s.Disk, scratch)
+	if err := mountOverlay(s.Lower, root, disk, 0); err != nil {
 		return err
 	}
 	for i, point := range s.Submounts {
-		if err := mountOverlay(point, filepath.Join(root, point), i+1); err != nil {
+		if err := mountOverlay(point, filepath.Join(root, point), disk, i+1); err != nil {
 			return err
 		}
 	}
-	for _, dir := range s.Empty {
+	for i, dir := range s.Empty {
 		target := filepath.Join(root, dir)
 		if _, err := os.Stat(target); err == nil {
-			if err := mountFS("tmpfs", target, "tmpfs", 0, "mode=0755"); err != nil {
+			if err := s.mountEmpty(target, i); err != nil {
 				return err
 			}
 		}
@@ -65,16 +67,29 @@ func (s spec) mountRoot(root string) error {
 	return nil
 }
 
+// mountEmpty shows a directory in which there is nothing but what the machine has written to its disk.
+func (s spec) mountEmpty(target string, n int) error {
+	if s.Disk == "" {
+		return mountFS("tmpfs", target, "tmpfs", 0, "mode=0755")
+	}
+	source := fmt.Sprintf("%s/empty%d", s.Disk, n)
+	if err := os.MkdirAll(source, 0o755); err != nil {
+		return fmt.Errorf("cannot empty %s: %w", target, err)
+	}
+	return unix.Mount(source, target, "", unix.MS_BIND, "")
+}
+
 var overlayEscapes = strings.NewReplacer(`\`, `\\`, `:`, `\:`, `,`, `\,`)
 
-func mountOverlay(lower, target string, n int) error {
-	upper, work := fmt.Sprintf("%s/upper%d", scratch, n), fmt.Sprintf("%s/work%d", scratch, n)
+func mountOverlay(lower, target, disk string, n int) error {
+	upper, work := fmt.Sprintf("%s/upper%d", disk, n), fmt.Sprintf("%s/work%d", disk, n)
 	for _, dir := range []string{upper, work, target} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("cannot prepare the overlay: %w", err)
 		}
 	}
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", overlayEscapes.Replace(lower), upper, work)
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", overlayEscapes.Replace(lower),
+		overlayEscapes.Replace(upper), overlayEscapes.Replace(work))
 	return mountFS("overlay", target, "overlay", 0, options)
 }
 

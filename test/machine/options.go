@@ -7,6 +7,9 @@ import "io/fs"
 type Options struct {
 	// ShareNetwork gives the machine the host's network, addresses and ports.
 	ShareNetwork bool
+	// Disk is a directory of the host, on a file system that an overlay can write to, which keeps the files of the
+	// machine: the next one with it has them again, as after a reboot. Empty: they end with the machine.
+	Disk string
 	// Binds shows files and directories of the host inside the machine.
 	Binds []Bind
 	// Empty names directories of the root that the machine sees as empty.
