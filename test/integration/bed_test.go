@@ -56,6 +56,8 @@ const patient = "ready_timeout = \"1m\"\n"
 type bed struct {
 	*machine.Machine
 	t        *testing.T
+	root     machine.Root
+	options  machine.Options
 	http     *http.Client
 	models   *modelserver.Server
 	endpoint *endpoint // of models, or of the accounts' server
@@ -116,16 +118,44 @@ func requireCodex(t *testing.T) string {
 
 func bootBed(t *testing.T, root machine.Root, binds ...machine.Bind) *bed {
 	t.Helper()
-	native := requireCodex(t)
-	m := machine.Boot(t, root, machine.Options{
-		Binds: append(binds, machine.Bind{Source: filepath.Dir(filepath.Dir(native)),
-			Target: codexDir, ReadOnly: true}),
-		Units: []string{"codex*"},
-	})
-	l, err := newEndpoint(func() (net.Listener, error) { return m.Listen("tcp", modelAddr) })
+	return bootBedWith(t, root, machine.Options{Binds: binds})
+}
+
+// bootBedWith is bootBed with further options.
+func bootBedWith(t *testing.T, root machine.Root, o machine.Options) *bed {
+	t.Helper()
+	o.Binds = append(o.Binds, machine.Bind{Source: filepath.Dir(filepath.Dir(requireCodex(t))), Target: codexDir,
+		ReadOnly: true})
+	o.Units = []string{"codex*"}
+	b := &bed{t: t, root: root, options: o, workers: []string{"default"}}
+	b.boot()
+	l, err := newEndpoint(func() (net.Listener, error) { return b.Listen("tcp", modelAddr) })
 	require.NoError(t, err)
-	return &bed{Machine: m, t: t, http: m.HTTPClient(), models: modelserver.StartOn(t, l, model), endpoint: l,
-		workers: []string{"default"}}
+	b.endpoint, b.models = l, modelserver.StartOn(t, l, model)
+	return b
+}
+
+func (b *bed) boot() {
+	b.t.Helper()
+	b.Machine = machine.Boot(b.t, b.root, b.options)
+	b.http = b.HTTPClient()
+}
+
+// reboot boots a machine with a disk again: after a shutdown, or as after a power cut.
+func (b *bed) reboot(shutdown bool) {
+	b.t.Helper()
+	if shutdown {
+		_, _, _ = b.Run(b.t.Context(), "systemctl", "--no-block", "poweroff") // which may end it
+		select {
+		case <-b.Done():
+		case <-time.After(bound):
+			require.Fail(b.t, "the machine does not shut down")
+		}
+	}
+	require.NoError(b.t, b.Close())
+	b.endpoint.down()
+	b.boot()
+	require.NoError(b.t, b.endpoint.up())
 }
 
 // start runs `systemctl start codex.target`, after which the service must be ready.
