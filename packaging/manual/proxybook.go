@@ -29,9 +29,9 @@ var proxyBook = book{
 	units: []unitPage{
 		{
 			unit: "codex-proxy.service", summary: "the HTTP daemon under systemd",
-			synopsis: "codex-proxy.service, codex-proxy.socket, codex.target",
+			synopsis: "codex-proxy.service, codex-proxy.socket, codex-proxy-logins.socket, codex.target",
 			description: "codex-proxy.service answers HTTP on the socket of codex-proxy.socket, " +
-				"which keeps connections while the service restarts. codex.target contains both and all workers. " +
+				"which keeps connections while the service restarts. On codex-proxy-logins.socket it lends the logins of accounts to remotes. codex.target contains these units and all workers. " +
 				strong + "systemctl start codex-proxy" + plain + " starts the target, too; " + strong + "systemctl stop codex.target" + plain + " stops everything.",
 			sections: []string{
 				"Processes and sockets", "What is going on", "Reasons", "What is wrong", "Upgrades", "Memory", "The control socket",

@@ -111,7 +111,7 @@ func (b *bed) assertStarts(key string) {
 	require.NoError(t, b.WriteFile(workerFile, []byte(realWorker), 0o644))
 	b.MustRun(t, "systemctl", "start", "codex-proxy")
 	b.untilShow("codex.target", "ActiveState", "active") // it follows the service
-	assert.Equal(t, "codex-proxy.service codex-worker@default.service codex-proxy-fetch.socket codex-proxy-traces.socket codex-proxy.socket codex-worker@default.socket codex.target", b.activeUnits())
+	assert.Equal(t, "codex-proxy.service codex-worker@default.service codex-proxy-fetch.socket codex-proxy-logins.socket codex-proxy-traces.socket codex-proxy.socket codex-worker@default.socket codex.target", b.activeUnits())
 	assert.Equal(t, http.StatusOK, b.listModels(key))
 	assert.Equal(t, http.StatusUnauthorized, b.listModels("none"))
 }

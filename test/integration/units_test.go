@@ -20,7 +20,7 @@ func testUnits(t *testing.T, suite string) {
 	b := newBed(t, suite, realWorker, "")
 	stdout, stderr, err := b.Run(t.Context(), "systemd-analyze", "verify", "--man=no",
 		"codex.target", "codex-proxy.socket", "codex-proxy.service", "codex-proxy-fetch.socket",
-		"codex-proxy-fetch.service", "codex-proxy-traces.socket", "codex-proxy-traces.service",
+		"codex-proxy-fetch.service", "codex-proxy-logins.socket", "codex-proxy-traces.socket", "codex-proxy-traces.service",
 		"codex-worker@default.socket", "codex-worker@default.service", "codex-dependency@default.service")
 	assert.NoError(t, err)
 	output := stdout + stderr

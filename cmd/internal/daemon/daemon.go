@@ -78,6 +78,7 @@ type Daemon struct {
 	pool      *workers.Pool
 	book      *accounts.Book
 	standby   *planner
+	loans     *loans
 	usage     *usage.Store
 	responses *stored.Store  // nil: none is kept
 	traces    *traces.Tracer // nil: there are none
@@ -113,6 +114,9 @@ func New(s Settings) (*Daemon, error) {
 	d.health.loops = []func(context.Context) error{d.watcher.Alive, d.pool.Alive, d.server.Alive}
 	d.operate()
 	d.plan(registry)
+	d.loans = newLoans(d.book, d.pool, d.systemd, d.logger)
+	registry.MustRegister(d.loans)
+	d.changes.others = append(d.changes.others, d.loans.touch)
 	d.succeed(s.Predecessor, program, metrics)
 	return d, nil
 }

@@ -63,6 +63,14 @@ func (d *Daemon) serving() []Task {
 	for _, l := range d.listeners {
 		tasks = append(tasks, Task{"http", func(ctx context.Context) error { return d.serve(ctx, l) }})
 	}
+	for _, l := range d.sockets[paths.LoginsSocketName] {
+		tasks = append(tasks, Task{"logins", func(ctx context.Context) error {
+			if !await(ctx, d.started) {
+				return nil
+			}
+			return d.loans.serve(ctx, l)
+		}})
+	}
 	for _, l := range d.sockets[paths.ControlSocketName] {
 		tasks = append(tasks, Task{"control", func(ctx context.Context) error {
 			if !d.predecessor.Exists() || await(ctx, d.started) {

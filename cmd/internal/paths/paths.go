@@ -29,6 +29,10 @@ const (
 	// ReloadSocket is the file in RuntimeDir on which reloads are requested. It names
 	// that socket in a hand-off, too.
 	ReloadSocket = "reload"
+	// LoginsSocket is ListenSequentialPacket= of codex-proxy-logins.socket: remotes ask there for the logins of
+	// accounts. It is alone in its directory, which the fence of a remote hides.
+	LoginsSocket = LoginsDir + "/socket"
+	LoginsDir    = "/run/codex-logins"
 	// RemoteSockets holds ListenStream= of codex-remote@.socket.
 	RemoteSockets = "/run/codex-remote"
 )
@@ -69,6 +73,7 @@ const (
 	SocketUnit       = "codex-proxy.socket"
 	FetchSocketUnit  = "codex-proxy-fetch.socket"
 	TracesSocketUnit = "codex-proxy-traces.socket"
+	LoginsSocketUnit = "codex-proxy-logins.socket"
 	TargetUnit       = "codex.target"
 )
 
@@ -95,6 +100,7 @@ const (
 const (
 	HTTPSocketName    = "http"
 	ControlSocketName = "control" // no unit has one: without it the daemon opens its own
+	LoginsSocketName  = "logins"
 	RemoteSocketName  = "remote"
 )
 

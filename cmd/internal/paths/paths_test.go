@@ -37,9 +37,11 @@ func TestUnitsHaveThesePaths(t *testing.T) {
 			"SocketGroup=" + User + "\n",
 		},
 		"codex-remote-notify@.socket": {"ListenDatagram=" + RemoteNotifySocket("%i") + "\n"},
-		FetchSocketUnit:               {WorkerSockets + "/"},
-		TracesSocketUnit:              {WorkerSockets + "/"},
-		TargetUnit:                    {"[Unit]\n"},
+		LoginsSocketUnit: {"ListenSequentialPacket=" + LoginsSocket + "\n", "FileDescriptorName=" + LoginsSocketName + "\n",
+			"Service=" + ServiceUnit + "\n"},
+		FetchSocketUnit:  {WorkerSockets + "/"},
+		TracesSocketUnit: {WorkerSockets + "/"},
+		TargetUnit:       {"[Unit]\n"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, unit))
 		require.NoError(t, err)

@@ -29,7 +29,7 @@ func checkVisible(key, path string) error {
 
 // ours are the directories that no remote works in.
 var ours = []string{paths.Settings, paths.StateDir, paths.WorkerHomes, paths.DependencyStates, paths.RemoteHomes,
-	"/var/lib/private", paths.WorkerSockets, paths.RemoteSockets, paths.RemoteRuntimeDirs, paths.DependencyRuntimeDirs,
+	"/var/lib/private", paths.WorkerSockets, paths.RemoteSockets, paths.RemoteRuntimeDirs, paths.LoginsDir, paths.DependencyRuntimeDirs,
 	"/run/codex-worker", "/run/credentials", "/run/systemd", "/run/dbus", "/etc/systemd", "/usr", "/boot", "/proc",
 	"/sys", "/dev"}
 
