@@ -18,6 +18,8 @@ func TestLedgerOutlivesTheKeeper(t *testing.T) {
 	k.Passing("turn/interrupt", []byte(`{"threadId":"U","turnId":"u1"}`))
 	k.Passing("turn/start", []byte(`not JSON`))
 	k.Passing("turn/start", []byte(`{}`))
+	k.Passing("turn/start", []byte(`{"threadId":"-cnotify=[]","input":[]}`))
+	k.Passing("turn/start", []byte(`{"threadid":"V","input":[]}`))
 	again, err := New(o)
 	require.NoError(t, err)
 	assert.JSONEq(t, string(k.state.ledger.encode()), string(again.state.ledger.encode()))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -33,7 +34,7 @@ func (k *Keeper) Passing(method string, params json.RawMessage) {
 		ClientID string          `json:"clientUserMessageId"`
 		Input    json.RawMessage `json:"input"`
 	}
-	if jsonscan.Unmarshal(params, &p) != nil || p.ThreadID == "" || len(p.ThreadID) > maxID || len(p.TurnID) > maxID {
+	if jsonscan.Unmarshal(params, &p) != nil || !plainID.MatchString(p.ThreadID) || len(p.TurnID) > maxID {
 		return
 	}
 	k.introduced(p.ThreadID)
@@ -105,6 +106,9 @@ func settings(params json.RawMessage) (all map[string]json.RawMessage) {
 	maps.DeleteFunc(all, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
 	return all
 }
+
+// plainID is the form of ids: a client cannot make the ledger name a thread that codex cannot have.
+var plainID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z-]{0,127}$`)
 
 // The bounds of what clients can make the ledger hold.
 const (

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 
 	"codex-proxy/proxy/remotes"
 	"codex-proxy/units"
@@ -77,6 +78,9 @@ func (a *Attach) Run(ctx context.Context) (status int, err error) {
 	return status, nil
 }
 
+// threadID is the form of codex's ids. A remote is not trusted with the command line of a person: a tool may rule its codex.
+var threadID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z-]*$`)
+
 // words are the arguments of codex.
 func (a *Attach) words(ctx context.Context, socket string, st remotes.Status) ([]string, error) {
 	remote := []string{"--remote", "unix://" + socket}
@@ -91,6 +95,8 @@ func (a *Attach) words(ctx context.Context, socket string, st remotes.Status) ([
 		}
 	}
 	switch {
+	case thread != "" && !threadID.MatchString(thread): // in a command line it could be anything
+		return nil, fmt.Errorf("the remote %s names a thread %.60q, which is no id: codex-proxy attach --new %[1]s", a.Remote, thread)
 	case thread != "":
 		return append(append([]string{"resume", thread}, remote...), a.Args...), nil
 	case a.ReadOnly:

@@ -54,7 +54,7 @@ func TestWordsOfCodex(t *testing.T) {
 		{"", Attach{Remote: "build", Args: []string{"hello"}}, "--remote unix:///build.sock hello"},
 		{"th-1", Attach{}, "resume th-1 --remote unix:///build.sock"},
 		{"th-1", Attach{New: true}, "--remote unix:///build.sock"},
-		{"th-1", Attach{Thread: "a name"}, "resume id of a name --remote unix:///build.sock"},
+		{"th-1", Attach{Thread: "name"}, "resume id-of-name --remote unix:///build.sock"},
 		{"th-1", Attach{ReadOnly: true}, "resume th-1 --remote unix:///build.viewer.sock"},
 	} {
 		b.last(c.last)
@@ -63,6 +63,12 @@ func TestWordsOfCodex(t *testing.T) {
 		assert.Equal(t, 7, status)
 		assert.Equal(t, c.want+"\n", out)
 		assert.Empty(t, talk)
+	}
+	for _, last := range []string{"-cnotify=[\"reboot\"]", "--config=x", " th", "th\x1b[2J", "a/b"} {
+		b.last(last)
+		_, out, _, err := b.run(Attach{})
+		require.ErrorContains(t, err, "which is no id: codex-proxy attach --new build")
+		assert.Empty(t, out, "a remote puts no option into the command line of a person")
 	}
 	b.last("")
 	_, _, _, err := b.run(Attach{ReadOnly: true})

@@ -70,7 +70,7 @@ func (b *bed) serve(target string) {
 		},
 		Keeper: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if name := r.FormValue("name"); name != "" {
-				_ = json.NewEncoder(w).Encode(map[string]string{"thread": "id of " + name})
+				_ = json.NewEncoder(w).Encode(map[string]string{"thread": "id-of-" + name})
 				return
 			}
 			if b.slow != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"codex-proxy/cmd/internal/listing"
 	"codex-proxy/notify"
 	"codex-proxy/proxy/remotes"
 	"codex-proxy/units"
@@ -53,7 +54,7 @@ func (r *Remotes) act(ctx context.Context, name string, ask func(context.Context
 	if err != nil {
 		return fmt.Errorf("%w: systemctl status %s", err, units.Remote(name))
 	}
-	fmt.Fprintln(r.Stdout, thread)
+	fmt.Fprintln(r.Stdout, listing.Printable(thread))
 	return nil
 }
 
