@@ -365,7 +365,8 @@ func (l *link) send(r request) error {
 	return send(l.conn, r, -1)
 }
 
-// Reading tells the service what codex reported of the account's limits, as account/rateLimits/updated has them. Without
+// Reading tells the service what codex reported of the account's limits, the object rateLimits of
+// account/rateLimits/updated. Without
 // a connection it is lost: the next one has all.
 func (c *Client) Reading(account string, limits json.RawMessage) {
 	c.mu.Lock()

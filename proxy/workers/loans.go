@@ -47,10 +47,14 @@ func (r roster) Connect(name, line string) (*os.File, error) {
 	return file, nil
 }
 
-// Reported takes over the limits of the worker's account that codex reported elsewhere, as the parameters of its
+// Reported takes over the limits of the worker's account that codex reported elsewhere, as the object rateLimits of its
 // notification account/rateLimits/updated.
 func (r roster) Reported(name string, limits json.RawMessage) {
+	params, err := json.Marshal(map[string]json.RawMessage{"rateLimits": limits})
+	if err != nil { // it is no JSON
+		return
+	}
 	if w, err := r.find(name); err == nil {
-		w.notified(appserver.Notification{Method: "account/rateLimits/updated", Params: limits})
+		w.notified(appserver.Notification{Method: "account/rateLimits/updated", Params: params})
 	}
 }

@@ -52,8 +52,8 @@ func TestConnect(t *testing.T) {
 // A remote reports what codex reported to it; garbage changes nothing.
 func TestReported(t *testing.T) {
 	r := newRig(t, nil, named{"a", "/nowhere"})
-	r.pool.Reported("a", json.RawMessage(`{"rateLimits":{"primary":{"usedPercent":42,"windowDurationMins":300}}}`))
-	for _, text := range []string{`{`, `[]`, `{"rateLimits":7}`, ``} {
+	r.pool.Reported("a", json.RawMessage(`{"primary":{"usedPercent":42,"windowDurationMins":300}}`))
+	for _, text := range []string{`{`, `[]`, `7`, ``} {
 		r.pool.Reported("a", json.RawMessage(text))
 	}
 	r.pool.Reported("z", json.RawMessage(`{}`))
