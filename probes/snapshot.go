@@ -12,6 +12,8 @@ type Snapshot struct {
 	// Dependencies are those with a file, and those that a file requires, in the order of
 	// their names.
 	Dependencies []Dependency
+	// Remotes are those with a file, in the order of their names. No readiness depends on them.
+	Remotes []Remote
 	// ReadyWhenExhausted makes QuotaExhausted count as ready. QuotaBack is when an account
 	// may have quota again; zero: unknown.
 	ReadyWhenExhausted bool

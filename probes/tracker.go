@@ -14,6 +14,8 @@ type Report struct {
 	Queue   Queue    `json:"queue"`
 	// Dependencies are those of the snapshot.
 	Dependencies []Dependency `json:"dependencies,omitempty"`
+	// Remotes are likewise, for operators alone.
+	Remotes []Remote `json:"remotes,omitempty"`
 	// NotReady is the total time that the service was not ready, by reason.
 	NotReady map[Reason]time.Duration `json:"-"`
 }
@@ -85,7 +87,8 @@ func (t *Tracker) Observe(s Snapshot) Report {
 	}
 	return Report{
 		OK: t.health.Readiness.Ready, Health: t.health,
-		Workers: s.Workers, Queue: s.Queue, Dependencies: s.Dependencies, NotReady: maps.Clone(t.spent),
+		Workers: s.Workers, Queue: s.Queue, Dependencies: s.Dependencies, Remotes: s.Remotes,
+		NotReady: maps.Clone(t.spent),
 	}
 }
 

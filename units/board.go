@@ -1,6 +1,7 @@
 package units
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -19,7 +20,9 @@ type board struct {
 
 	metrics *metrics
 
-	mu      sync.Mutex // guards the records
+	fixed map[dbus.ObjectPath]bool // units that are watched for ever
+
+	mu      sync.Mutex // guards the records; the session alone adds and removes some
 	records map[dbus.ObjectPath]*record
 }
 
@@ -30,13 +33,45 @@ func newBoard(units []string, m *metrics) *board {
 		loose:   make(chan struct{}, 1),
 		resync:  make(chan struct{}, 1),
 		metrics: m,
+		fixed:   make(map[dbus.ObjectPath]bool),
 		records: make(map[dbus.ObjectPath]*record),
 	}
 	for _, unit := range units {
 		path := dbus.ObjectPath(unitPath(unit))
-		b.records[path] = newRecord(unit)
+		b.records[path], b.fixed[path] = newRecord(unit), true
 	}
 	return b
+}
+
+// follow has the board hold these units beside the fixed ones, and no others. It returns the new ones.
+func (b *board) follow(units []string) (added []dbus.ObjectPath) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	gone := maps.Clone(b.records)
+	for _, unit := range units {
+		path := dbus.ObjectPath(unitPath(unit))
+		delete(gone, path)
+		if b.records[path] == nil {
+			b.records[path] = newRecord(unit)
+			added = append(added, path)
+		}
+	}
+	for path := range gone {
+		if !b.fixed[path] {
+			delete(b.records, path)
+		}
+	}
+	return added
+}
+
+// others are the units that come and go.
+func (b *board) others() (paths []dbus.ObjectPath) {
+	for path := range b.records {
+		if !b.fixed[path] {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // update is the only writer of records. It wakes the goroutines that the change concerns.

@@ -141,7 +141,7 @@ func (b *bus) match(ctx context.Context, rule string) error {
 	defer cancel()
 	const add = "org.freedesktop.DBus.AddMatch"
 	if err := b.conn.BusObject().CallWithContext(ctx, add, 0, rule).Err; err != nil {
-		return fmt.Errorf("cannot ask the bus for signals: %v", err)
+		return fmt.Errorf("cannot ask the bus for signals: %w", err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package units
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -22,9 +23,10 @@ const wakeAfter = 10 * time.Millisecond
 
 // session is the life of one bus connection.
 type session struct {
-	bus   *bus
-	board *board
-	step  func() // called after each wait; every wait is bounded
+	bus    *bus
+	board  *board
+	others func() []string
+	step   func() // called after each wait; every wait is bounded
 
 	due             *time.Timer // when systemd is woken for the expected start
 	expected, woken time.Time
@@ -34,13 +36,13 @@ type session struct {
 
 // openSession connects, subscribes, and reads every unit: when it returns the
 // board is current, and signals keep it current.
-func openSession(ctx context.Context, board *board, step func()) (*session, error) {
+func openSession(ctx context.Context, board *board, others func() []string, step func()) (*session, error) {
 	board.reset()
 	bus, err := connect(ctx, helloTimeout, board.signal)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{bus: bus, board: board, step: step, due: time.NewTimer(math.MaxInt64)}
+	s := &session{bus: bus, board: board, others: others, step: step, due: time.NewTimer(math.MaxInt64)}
 	if err := s.begin(ctx); err != nil {
 		bus.close()
 		return nil, err
@@ -49,11 +51,15 @@ func openSession(ctx context.Context, board *board, step func()) (*session, erro
 }
 
 func (s *session) begin(ctx context.Context) error {
+	s.board.follow(s.others())
 	for _, rule := range s.rules() {
 		s.step()
 		if err := s.bus.match(ctx, rule); err != nil {
 			return err
 		}
+	}
+	if err := s.matchOthers(ctx, s.board.others()); err != nil {
+		return err
 	}
 	if err := s.bus.followOwner(ctx); err != nil {
 		return err
@@ -61,15 +67,33 @@ func (s *session) begin(ctx context.Context) error {
 	return s.sync(ctx, resyncConnect)
 }
 
+// matchOthers asks for signals of units that come and go. A bus bounds the rules of one connection: a unit without one is
+// read by the resync alone.
+func (s *session) matchOthers(ctx context.Context, paths []dbus.ObjectPath) error {
+	for _, path := range paths {
+		s.step()
+		var refused dbus.Error
+		if err := s.bus.match(ctx, changesOf(path)); err != nil && !errors.As(err, &refused) {
+			return err
+		}
+	}
+	return nil
+}
+
 // rules are narrow: changes of other units cost nothing.
 func (s *session) rules() []string {
-	const from = "type='signal',sender='" + managerName + "',"
 	rules := []string{from + "path='" + managerPath + "',interface='" + managerIface + "',member='Reloading'"}
-	for path := range s.board.records {
-		rules = append(rules, fmt.Sprintf(
-			"%spath='%s',interface='org.freedesktop.DBus.Properties',member='PropertiesChanged'", from, path))
+	for path := range s.board.fixed {
+		rules = append(rules, changesOf(path))
 	}
 	return rules
+}
+
+// from is the sender of the signals.
+const from = "type='signal',sender='" + managerName + "',"
+
+func changesOf(path dbus.ObjectPath) string {
+	return fmt.Sprintf("%spath='%s',interface='org.freedesktop.DBus.Properties',member='PropertiesChanged'", from, path)
 }
 
 // run keeps the board current until the connection ends, and returns the reason.
@@ -146,6 +170,12 @@ func (s *session) ownerChanged(ctx context.Context) error {
 
 func (s *session) sync(ctx context.Context, cause string) error {
 	s.board.metrics.resyncs.WithLabelValues(cause).Inc()
+	if cause == resyncReload {
+		s.round = nil // it may have units that are gone
+		if err := s.matchOthers(ctx, s.board.follow(s.others())); err != nil {
+			return err
+		}
+	}
 	for path := range s.board.records {
 		if err := s.readAll(ctx, path); err != nil {
 			return err

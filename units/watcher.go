@@ -15,7 +15,10 @@ import (
 // never two at a time: while one blocks the watcher publishes nothing and Alive
 // fails. A nil callback is not called.
 type Config struct {
-	Units  []string      // full unit names, such as Worker returns
+	Units []string // full unit names, such as Worker returns
+	// Others returns the names of further units, which come and go. It is asked at each connection, and after each reload
+	// of systemd, with which new units begin.
+	Others func() []string
 	Resync time.Duration // how often one of the units is read anew, 30 s when zero
 	Logger *slog.Logger  // discarded when nil
 	// Registry receives the metrics; nil: they are not registered.
@@ -73,6 +76,9 @@ func NewWatcher(cfg Config) *Watcher {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Others == nil {
+		cfg.Others = func() []string { return nil }
 	}
 	if cfg.OnState == nil {
 		cfg.OnState = func(State) {}
@@ -177,7 +183,7 @@ func (w *Watcher) connect(ctx context.Context, events chan<- busEvent) {
 }
 
 func (w *Watcher) session(ctx context.Context, up func()) error {
-	s, err := openSession(ctx, w.board, w.stepped)
+	s, err := openSession(ctx, w.board, w.cfg.Others, w.stepped)
 	if err != nil {
 		return err
 	}

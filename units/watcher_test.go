@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -332,4 +333,36 @@ func TestWatcherIsNotFlooded(t *testing.T) {
 	require.NoError(t, w.alive())
 	assert.Less(t, len(seen), 5000)
 	assert.IsIncreasing(t, seen)
+}
+
+// A unit that comes is watched from the next reload of systemd on, and one that goes is no more. No state is published
+// twice, whether the bus ends or not.
+func TestWatcherFollowsUnitsThatComeAndGo(t *testing.T) {
+	bus := unitstest.Start(t)
+	first, second := units.Remote("first"), units.Remote("second")
+	one, two := bus.Systemd.Unit(first), bus.Systemd.Unit(second)
+	var others atomic.Pointer[[]string]
+	others.Store(&[]string{first})
+	w := startWatch(t, units.Config{Units: []string{worker}, Others: func() []string { return *others.Load() }})
+	require.Len(t, w.untilUp(), 2)
+
+	others.Store(&[]string{first, second, worker})
+	bus.Systemd.Reload(func() {})
+	assert.Equal(t, second, w.state().Unit)
+	two.Set(unitstest.Properties{"StatusText": "a signal"})
+	assert.Equal(t, "a signal", w.state().StatusText)
+
+	others.Store(&[]string{second})
+	bus.Systemd.Reload(func() { two.SetSilently(unitstest.Properties{"StatusText": "reloaded"}) })
+	assert.Equal(t, "reloaded", w.state().StatusText)
+	one.Set(unitstest.Properties{"StatusText": "gone"})
+	two.Set(unitstest.Properties{"StatusText": "here"})
+	assert.Equal(t, "here", w.state().StatusText)
+
+	bus.Kill()
+	require.Error(t, w.untilDown())
+	bus.Restart()
+	assert.Empty(t, w.untilUp())
+	two.Set(unitstest.Properties{"StatusText": "again"})
+	assert.Equal(t, "again", w.state().StatusText)
 }

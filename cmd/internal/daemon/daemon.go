@@ -27,6 +27,7 @@ import (
 	"codex-proxy/proxy/api"
 	"codex-proxy/proxy/control"
 	"codex-proxy/proxy/links"
+	"codex-proxy/proxy/remotewatch"
 	"codex-proxy/proxy/stored"
 	"codex-proxy/proxy/traces"
 	"codex-proxy/proxy/usage"
@@ -75,6 +76,7 @@ type Daemon struct {
 	systemd   *units.Manager
 	watcher   *units.Watcher
 	needs     *needs
+	remotes   *remotewatch.Watch
 	pool      *workers.Pool
 	book      *accounts.Book
 	standby   *planner
@@ -159,7 +161,7 @@ func (d *Daemon) observe(registry prometheus.Registerer) *metrics {
 	})
 	d.health = &health{pool: d.pool, metrics: m, changed: d.changes.reportChanged, logger: d.logger}
 	d.health.tracker = probes.NewTracker(time.Now(), d.health.flipped)
-	registry.MustRegister(newDependencyCollector(d.health.report))
+	registry.MustRegister(newDependencyCollector(d.health.report), newRemoteCollector(d.health.report))
 	d.textfile = &textfileKeeper{
 		path: d.cfg.Textfile, started: d.started, successor: d.successor, logger: d.logger,
 	}
@@ -169,11 +171,15 @@ func (d *Daemon) observe(registry prometheus.Registerer) *metrics {
 	}
 	d.needs = newNeeds(d.cfg, d.pool, d.systemd.ResetFailed, d.changes.reportChanged, d.logger)
 	d.health.dependencies = d.needs.watch.Report
+	d.remotes = newRemotes(d.changes.reportChanged, d.logger)
+	d.health.remotes = d.remotes.Report
 	d.watcher = units.NewWatcher(units.Config{
-		Units: append(unitNames(d.cfg.Workers), d.needs.units()...), Logger: d.logger, Registry: registry,
+		Units: append(unitNames(d.cfg.Workers), d.needs.units()...), Others: d.remotes.Units,
+		Logger: d.logger, Registry: registry,
 		OnState: func(u units.State) {
 			d.needs.watch.UnitChanged(u) // first, so that a worker that starts with it does not wait for it
 			d.pool.UnitChanged(u)
+			d.remotes.UnitChanged(u)
 		},
 		OnBus: func(up bool, err error) {
 			d.needs.watch.BusChanged(up)
@@ -217,7 +223,7 @@ func (d *Daemon) plan(registry prometheus.Registerer) {
 func (d *Daemon) succeed(process *handoff.Predecessor, program []string, m *metrics) {
 	d.estate = &estate{
 		pool: d.pool, book: d.book, server: d.server, ledger: d.ledger, keys: d.keys, metrics: m,
-		textfile: d.textfile, dependencies: d.needs.watch,
+		textfile: d.textfile, dependencies: d.needs.watch, remotes: d.remotes,
 	}
 	d.reloader = &reloader{
 		program: program, startTimeout: d.cfg.StartTimeout, notifier: d.notifier, sockets: d.sockets,

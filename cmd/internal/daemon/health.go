@@ -21,6 +21,7 @@ type health struct {
 	changed func() // the report has changed
 	// dependencies are those of the report.
 	dependencies func() []probes.Dependency
+	remotes      func() []probes.Remote // likewise
 	logger       *slog.Logger
 
 	loops []func(context.Context) error // each returns when its loop has made a pass
@@ -38,7 +39,7 @@ func (h *health) handled() probes.Report {
 // snapshot is the state of the workers and of this process.
 func (h *health) snapshot() probes.Snapshot {
 	snap := h.pool.Snapshot()
-	snap.Dependencies = h.dependencies()
+	snap.Dependencies, snap.Remotes = h.dependencies(), h.remotes()
 	if stuck := h.stuck.Load(); stuck != nil {
 		snap.Stuck = *stuck
 	}

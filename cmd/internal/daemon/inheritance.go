@@ -9,6 +9,7 @@ import (
 	"codex-proxy/proxy/api"
 	"codex-proxy/proxy/dependencies"
 	"codex-proxy/proxy/limits"
+	"codex-proxy/proxy/remotewatch"
 	"codex-proxy/proxy/workers"
 )
 
@@ -32,6 +33,8 @@ type inheritance struct {
 	Accounts *accounts.Saved `json:"accounts,omitempty"`
 	// Dependencies are the counts of the dependencies.
 	Dependencies dependencies.Saved `json:"dependencies,omitempty"`
+	// Remotes are the counts of the remotes.
+	Remotes remotewatch.Saved `json:"remotes,omitempty"`
 }
 
 // maxInheritance leaves room for the rest of the packet, in bytes.
@@ -48,6 +51,7 @@ type estate struct {
 	textfile *textfileKeeper
 
 	dependencies *dependencies.Watch
+	remotes      *remotewatch.Watch
 
 	withoutLoad bool // the predecessor reports none; set before this process has started
 }
@@ -61,7 +65,10 @@ func (e *estate) leave(began time.Time) inheritance {
 		Handoffs:       e.metrics.handoffs.done.Load() + 1, // with the one under way
 		FailedHandoffs: e.metrics.handoffs.failed.Load(), HandoffBegan: began,
 		Load: &load, KeyLevels: e.server.Limiter.KeyLevels(),
-		Dependencies: e.dependencies.Save(),
+		Dependencies: e.dependencies.Save(), Remotes: e.remotes.Save(),
+	}
+	if i.tooLarge() {
+		i.Remotes = nil // of hundreds: their counts begin anew, and the reload succeeds
 	}
 	if i.tooLarge() {
 		i.KeyLevels = nil // of many hundred keys: they begin anew, and the reload succeeds
@@ -84,6 +91,7 @@ func (i inheritance) tooLarge() bool {
 func (e *estate) takeOver(i inheritance) error {
 	e.pool.Restore(i.Workers)
 	e.dependencies.Restore(i.Dependencies)
+	e.remotes.Restore(i.Remotes)
 	if i.Accounts != nil { // 0.1.0 knows none
 		e.book.Restore(*i.Accounts, time.Now())
 	}

@@ -87,6 +87,7 @@ func (d *Daemon) serving() []Task {
 			return reloadServer{d.reloader.requests, d.cfg.StartTimeout + 2*handoffMargin, d.logger}.run(ctx, l)
 		}})
 	}
+	tasks = append(tasks, Task{"remotes", d.remotes.Run})
 	if len(d.needs.units()) > 0 {
 		tasks = append(tasks, Task{"dependencies", d.needs.watch.Run})
 	}

@@ -17,6 +17,7 @@ func TestStuckIsPublished(t *testing.T) {
 	pool := workers.NewPool(nil, workers.Queue{Limit: 1, Timeout: time.Second, ReadyTimeout: time.Second}, func() {})
 	h := &health{
 		pool: pool, changed: changed.reportChanged, dependencies: func() []probes.Dependency { return nil },
+		remotes: func() []probes.Remote { return nil },
 	}
 	h.found(nil)
 	assert.Empty(t, changed.report, "nothing new")

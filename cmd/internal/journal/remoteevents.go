@@ -62,6 +62,15 @@ func remoteEvents() []event {
 		{"remote-detached", "e9ae00536dd30a5ea58d706ed59da209", "detached from a remote",
 			"Somebody has detached from a remote",
 			"The turns of the remote @CODEX_REMOTE@ go on. `codex-proxy attach @CODEX_REMOTE@` comes back."},
+		{"remotes-unlisted", "fd775e8678924cd6a1476a1e64e06a57", "the remotes cannot be listed",
+			"The service cannot list the remotes",
+			"The remotes themselves run as before; status and metrics of new ones are missing. CODEX_ERROR\n" +
+				"has the reason."},
+		{"remote-unasked", "001242b0b07d4dedb77637971911f275", "a remote does not say what it does",
+			"The service cannot ask a remote for its status",
+			"The remote itself runs. Its metrics, but for the state of its unit, are old until it answers.\n" +
+				"The service asks on the socket of codex-remote-network@@CODEX_REMOTE@. CODEX_ERROR has the\n" +
+				"reason."},
 		{"remote-cut", "b4b28558141f38e68347cce6389e078f", "the end of codex has cut a turn",
 			"A turn of a remote was cut",
 			"codex has ended while the turn ran, and runs again. The next entry of the thread has what\n" +

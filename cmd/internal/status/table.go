@@ -33,6 +33,7 @@ func writeTable(w io.Writer, r probes.Report, now time.Time) {
 		fmt.Fprintf(w, "\n%s\n", ready.Details)
 	}
 	writeDependencies(w, r.Dependencies, ready.Details, now)
+	writeRemotes(w, r.Remotes, now)
 }
 
 // queueLine describes the requests that wait for any worker.

@@ -44,7 +44,18 @@ func TestStatusGolden(t *testing.T) {
 		RequiredBy: []string{"codex-proxy.service", "codex-worker@default.service"}}
 	stopped := probes.Dependency{Name: "search", Unit: "codex-dependency@search.service", ActiveState: "inactive",
 		SubState: "dead", Reason: probes.DependencyStopped}
+	remote := func(name, active, sub string, reason probes.RemoteReason, use *probes.RemoteUse) probes.Remote {
+		return probes.Remote{Name: name, Unit: "codex-remote@" + name + ".service", ActiveState: active, SubState: sub,
+			Reason: reason, Ready: reason == probes.RemoteReady, Since: ago(time.Hour), Use: use}
+	}
+	works := remote("build", "active", "running", probes.RemoteReady, &probes.RemoteUse{Viewers: 2,
+		TurnSince: ago(90 * time.Second), AloneSince: ago(time.Minute), Account: "second", Continued: 3})
+	works.RestartsTotal = 3
+	invalid := remote("docs", "failed", "failed", probes.RemoteInvalid, nil)
+	invalid.StatusText = "Not started: docs.toml:3: unknown key"
 	for name, snap := range map[string]probes.Snapshot{
+		"remotes": {Workers: []probes.Worker{busy}, Remotes: []probes.Remote{works, invalid,
+			remote("rest", "inactive", "dead", probes.RemoteAsleep, &probes.RemoteUse{})}},
 		"ready":       {Workers: []probes.Worker{busy, waiting, drained}},
 		"start-limit": {Workers: []probes.Worker{limit}},
 		"unheard":     {Workers: []probes.Worker{worker("default", "", "", probes.Starting)}},

@@ -60,6 +60,50 @@ var ofDependencies = []struct {
 var dependencyState = byDependency("codex_textfile_dependency_state",
 	"1 for the state that the dependency is in, and 0 for the others.", "state")
 
+var ofRemotes = []struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(probes.Remote) float64
+}{
+	{byRemote("codex_textfile_remote_ready", "Whether the remote is ready: its unit is active."), prometheus.GaugeValue,
+		func(r probes.Remote) float64 { return oneIf[r.Ready] }},
+	{byRemote("codex_textfile_remote_restarts_total", "Automatic restarts of the remote by systemd since the proxy started."),
+		prometheus.CounterValue, func(r probes.Remote) float64 { return float64(r.RestartsTotal) }},
+	{byRemote("codex_textfile_remote_not_ready_seconds_total",
+		"Time since the proxy started in which the remote was to run, and was not ready."), prometheus.CounterValue,
+		func(r probes.Remote) float64 { return r.NotReady.Seconds() }},
+}
+
+var ofRemoteUse = []struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*probes.RemoteUse) float64
+}{
+	{byRemote("codex_textfile_remote_turns", "Turns of the remote that run, or wait for a person."), prometheus.GaugeValue,
+		func(u *probes.RemoteUse) float64 { return float64(u.Turns) }},
+	{byRemote("codex_textfile_remote_approval_waiting_since_timestamp_seconds",
+		"Since when a turn waits for a person with no owner attached; 0 if none does."), prometheus.GaugeValue,
+		func(u *probes.RemoteUse) float64 { return max(0, seconds(u.AloneSince)) }},
+	{byRemote("codex_textfile_remote_turns_continued_total",
+		"Turns that went on after an end of codex, since the remote was made."), prometheus.CounterValue,
+		func(u *probes.RemoteUse) float64 { return float64(u.Continued) }},
+	{byRemote("codex_textfile_remote_turns_given_up_total",
+		"Turns that did not go on, because they had as often as continue_limit allows, since the remote was made."),
+		prometheus.CounterValue, func(u *probes.RemoteUse) float64 { return float64(u.GivenUp) }},
+	{byRemote("codex_textfile_remote_switches_total", "Changes of the remote to another account, since it was made."),
+		prometheus.CounterValue, func(u *probes.RemoteUse) float64 { return float64(u.Switches) }},
+}
+
+var (
+	remoteState = byRemote("codex_textfile_remote_state", "1 for the state that the remote is in, and 0 for the others.",
+		"state")
+	remoteAttached = byRemote("codex_textfile_remote_attached", "Clients that are attached to the remote.", "role")
+)
+
+func byRemote(name, help string, more ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, append([]string{"remote"}, more...), nil)
+}
+
 func byDependency(name, help string, more ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, append([]string{"dependency"}, more...), nil)
 }
@@ -99,6 +143,14 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		out <- m.desc
 	}
 	out <- dependencyState
+	for _, m := range ofRemotes {
+		out <- m.desc
+	}
+	for _, m := range ofRemoteUse {
+		out <- m.desc
+	}
+	out <- remoteState
+	out <- remoteAttached
 }
 
 // Collect implements prometheus.Collector.
@@ -116,6 +168,28 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, d := range r.Dependencies {
 		collectDependency(out, d)
+	}
+	for _, remote := range r.Remotes {
+		collectRemote(out, remote)
+	}
+}
+
+func collectRemote(out chan<- prometheus.Metric, r probes.Remote) {
+	for _, m := range ofRemotes {
+		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(r), r.Name)
+	}
+	for _, reason := range probes.RemoteReasons {
+		out <- prometheus.MustNewConstMetric(remoteState, prometheus.GaugeValue, oneIf[r.Reason == reason], r.Name,
+			string(reason))
+	}
+	if r.Use == nil { // the remote has not run yet while the proxy did
+		return
+	}
+	for _, m := range ofRemoteUse {
+		out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(r.Use), r.Name)
+	}
+	for role, n := range map[string]int{"owner": r.Use.Owners, "viewer": r.Use.Viewers} {
+		out <- prometheus.MustNewConstMetric(remoteAttached, prometheus.GaugeValue, float64(n), r.Name, role)
 	}
 }
 

@@ -26,5 +26,8 @@ func stateOf(r probes.Report) []string {
 	for _, d := range r.Dependencies {
 		state = append(state, d.Name, string(d.Reason), d.Since.String())
 	}
+	for _, r := range r.Remotes {
+		state = append(state, r.Name, string(r.Reason), r.Since.String())
+	}
 	return state
 }

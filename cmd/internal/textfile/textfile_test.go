@@ -122,3 +122,35 @@ func TestDependencies(t *testing.T) {
 		})
 	})
 }
+
+// So is one of a remote; what its keeper says follows with the next write.
+func TestRemotes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "codex-proxy.prom")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, path)
+		become := func(remote probes.Remote) {
+			remote.Name = "build"
+			r.now.Store(&probes.Report{Remotes: []probes.Remote{remote}})
+			r.Changed()
+		}
+		become(probes.Remote{Reason: probes.RemoteAsleep, RestartsTotal: 2})
+		running(t, r, func() {
+			assert.Contains(t, r.text(t), `codex_textfile_remote_state{remote="build",state="asleep"} 1`)
+			assert.Contains(t, r.text(t), `codex_textfile_remote_restarts_total{remote="build"} 2`)
+			assert.NotContains(t, r.text(t), `codex_textfile_remote_turns`)
+
+			become(probes.Remote{Reason: probes.RemoteReady, Ready: true, NotReady: 1500 * time.Millisecond,
+				Use: &probes.RemoteUse{Owners: 1, Viewers: 2, Turns: 3, AloneSince: time.Unix(1700000000, 0), Continued: 4,
+					GivenUp: 5, Switches: 6}})
+			<-time.After(2 * promfile.Pause)
+			synctest.Wait()
+			for _, want := range []string{`ready{remote="build"} 1`, `not_ready_seconds_total{remote="build"} 1.5`,
+				`attached{remote="build",role="owner"} 1`, `attached{remote="build",role="viewer"} 2`,
+				`turns{remote="build"} 3`, `approval_waiting_since_timestamp_seconds{remote="build"} 1.7e+09`,
+				`turns_continued_total{remote="build"} 4`, `turns_given_up_total{remote="build"} 5`,
+				`switches_total{remote="build"} 6`} {
+				assert.Contains(t, r.text(t), "codex_textfile_remote_"+want+"\n")
+			}
+		})
+	})
+}

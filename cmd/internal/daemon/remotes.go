@@ -1,0 +1,22 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+
+	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/remote"
+	"codex-proxy/proxy/remotes"
+	"codex-proxy/proxy/remotewatch"
+)
+
+// newRemotes follows the remotes of this machine.
+func newRemotes(changed func(), logger *slog.Logger) *remotewatch.Watch {
+	return remotewatch.New(remotewatch.Settings{
+		Names: func() ([]string, error) { return remote.Names(paths.RemoteSettings) },
+		Ask: func(ctx context.Context, name string) (remotes.Status, error) {
+			return remotes.AskStatus(ctx, paths.RemoteNetworkSocket(name))
+		},
+		OnChange: changed, Logger: logger,
+	})
+}
