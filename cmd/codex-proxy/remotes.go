@@ -63,8 +63,10 @@ need root.`,
     "at_boot","directory","user","codex",
     "attached":[{"user","viewer","since"}],
     "turns":[{"thread","since","waiting_since",
-    "alone_since","continued","cut"}],"last","words",
-    "words_at","continued","given_up","error"}]}`)
+    "alone_since","continued","cut","quota"}],"last",
+    "words","words_at","continued","given_up",
+    "account","switches","no_account","quota_at",
+    "rests_at","error"}]}`)
 	list.Flags().BoolVar(&r.Watch, "watch", false, "again after every change, until Ctrl-C")
 	add := &cobra.Command{Use: "add NAME", Short: "make a remote", RunE: do(true, r.Add)}
 	addFlags(add, &r.With)
@@ -101,8 +103,8 @@ func addFlags(add *cobra.Command, with *remotes.Answers) {
 	flags.Var(cli.Text(&with.Group, "GROUP"), "group", "the group whose members may attach; without it root and USER alone")
 	flags.Var(cli.Text(&with.Network, "NETWORK"), "network", "what codex and its tools reach: none, loopback or all")
 	flags.Var(cli.Text(&with.Sandbox, "SANDBOX"), "sandbox", "what they may write: read-only or workspace-write")
-	flags.Var(cli.Text(&with.Model, "MODEL"), "model", "the model")
-	flags.Var(cli.Text(&with.BaseURL, "URL"), "base-url", "the endpoint of the model, which speaks OpenAI's Responses API")
+	flags.Var(cli.Text(&with.Model, "MODEL"), "model", "the model; without it codex's own choice, except with --base-url")
+	flags.Var(cli.Text(&with.BaseURL, "URL"), "base-url", "an endpoint of the model in place of the accounts, which speaks OpenAI's Responses API")
 	flags.Var(cli.Text(&with.KeyFile, "FILE"), "key-file", "the file with the key of the endpoint")
 	flags.Var(cli.Text(&with.CodexPath, "PATH"), "codex-path", "the codex to run; without it the one that is installed")
 	_ = add.MarkFlagRequired("dir") // the option is there

@@ -73,7 +73,7 @@ for a fault of the file.`,
 			}
 			u := &remoteexec.Unit{
 				Name: args[0], Version: versionString(), Key: os.Stdin, Program: self, Stderr: c.ErrOrStderr(),
-				Cgroup: gate.Cgroup(),
+				Logins: paths.LoginsSocket, Cgroup: gate.Cgroup(),
 				File: filepath.Join(cmp.Or(os.Getenv("CONFIGURATION_DIRECTORY"), paths.Settings), "remotes",
 					args[0]+".toml"),
 				Home: os.Getenv("CODEX_HOME"), Runtime: os.Getenv("RUNTIME_DIRECTORY"),

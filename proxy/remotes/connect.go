@@ -31,12 +31,13 @@ func (k *Keeper) serve(ctx context.Context) error {
 	defer c.Close(nil)
 	lost := make(chan error, 1)
 	tasks.Go(func() { lost <- c.Run(ctx) })
-	link := &link{Keeper: k, c: c, tasks: &tasks}
+	link := &link{Keeper: k, c: c, tasks: &tasks, logins: make(chan string, 1)}
 	tasks.Go(func() { inbox.run(ctx, func(m message) { link.handle(ctx, m) }) })
 	if err := link.open(ctx); err != nil {
 		return err
 	}
 	tasks.Go(func() { link.sweep(ctx) })
+	tasks.Go(func() { link.account(ctx) })
 	return <-lost
 }
 
@@ -46,6 +47,9 @@ type link struct {
 	c     *rpc.Conn
 	home  string // codex's
 	tasks *sync.WaitGroup
+
+	logins chan string // the end of a login: why it failed; empty: it did not
+	shown  [2]string   // what codex shows of its login
 }
 
 // open does the handshake and continues what was cut.
@@ -63,6 +67,9 @@ func (l *link) open(ctx context.Context) error {
 		return err
 	}
 	l.home = cmp.Or(l.opts.Home, r.Home)
+	if err := l.login(ctx); err != nil {
+		return err
+	}
 	done, err := l.reconcile(ctx)
 	if err != nil {
 		return err

@@ -13,6 +13,8 @@ type Event struct {
 	Viewer bool
 	// Status is how codex ended a turn: completed, failed or interrupted.
 	Status string
+	// Account serves in place of From.
+	Account, From string
 	// Detail is for people: the error of a turn, the last words of the model, what codex has lost.
 	Detail string
 	// Alone means that nobody was attached who could act.
@@ -36,6 +38,9 @@ const (
 	TurnEnded    EventKind = "turn_ended"
 	Waiting      EventKind = "waiting" // a turn waits for a user, and nobody is attached
 	ToolAnswered EventKind = "tool_answered"
+	Switched     EventKind = "switched"  // another account serves
+	Exhausted    EventKind = "exhausted" // a turn waits for quota
+	Refilled     EventKind = "refilled"  // and goes on
 )
 
 func (k *Keeper) emitKind(e Event, kind EventKind) {
@@ -83,6 +88,12 @@ func (k *Keeper) log(e Event) {
 		l.Warn("a turn waits for a person, and nobody is attached", "remedy", "codex-proxy attach "+k.opts.Name)
 	case ToolAnswered:
 		l.Info("the keeper has answered a tool of a client that is gone", "tool", e.Detail)
+	case Switched:
+		l.Info("another account serves a remote", "account", e.Account, "from", e.From, "reason", e.Detail)
+	case Exhausted:
+		l.Warn("a turn waits for quota", "reason", e.Detail)
+	case Refilled:
+		l.Info("a turn that waited for quota goes on")
 	case Lost: // is logged with the error
 	}
 }

@@ -22,6 +22,8 @@ func (l *link) handle(ctx context.Context, m message) {
 		Turn      turn            `json:"turn"`
 		Item      item            `json:"item"`
 		RequestID json.RawMessage `json:"requestId"`
+		Success   bool            `json:"success"` // of a login
+		Error     json.RawMessage `json:"error"`   // of a login, or of a turn
 	}
 	if err := json.Unmarshal(m.params, &p); err != nil {
 		l.opts.Logger.Warn("codex sent a notification that does not parse", "method", m.method, "error", err)
@@ -39,7 +41,9 @@ func (l *link) handle(ctx context.Context, m message) {
 	case "item/completed":
 		l.completed(p.ThreadID, p.Item)
 	case "turn/completed":
-		l.ended(p.ThreadID, p.Turn)
+		l.ended(ctx, p.ThreadID, p.Turn)
+	case "account/login/completed":
+		l.loggedIn(p.Success, string(p.Error))
 	case "thread/closed", "thread/archived", "thread/deleted":
 		l.closed(p.ThreadID, m.method != "thread/closed")
 	case "serverRequest/resolved":
@@ -148,14 +152,18 @@ func (l *link) completed(thread string, i item) {
 }
 
 // ended records the end of a turn.
-func (l *link) ended(thread string, t turn) {
-	hidden, words := false, ""
+func (l *link) ended(ctx context.Context, thread string, t turn) {
+	hidden, words, wants := false, "", false
 	l.record(func(s *state) {
+		wants = l.opts.Accounts != nil && s.wantsQuota(thread, t, l.opts.Continue)
 		s.ended(thread, t.ID, time.Now())
 		s.thread(thread).calls = nil
 		hidden, words = s.thread(thread).hidden, s.ledger.Words
 	})
-	if hidden {
+	if wants {
+		l.tasks.Go(func() { l.exhausted(ctx, thread, t) })
+	}
+	if hidden || wants {
 		return
 	}
 	e := Event{Kind: TurnEnded, Thread: thread, Turn: t.ID, Status: t.Status}

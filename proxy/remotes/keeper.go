@@ -28,6 +28,7 @@ type Options struct {
 	ClientName, Version string
 	Continue            Continue      // empty: Always
 	Limit               int           // how often one turn goes on after a cut; 0 means 3
+	Accounts            Accounts      // nil: codex needs no login
 	IdleStop            time.Duration // without users and turns, until Resting closes; 0: never
 	Notify              func(Event)   // must not block; may be nil
 	Logger              *slog.Logger  // nil discards

@@ -29,6 +29,8 @@ type ledger struct {
 	WordsAt time.Time `json:"words_at,omitzero"`
 	// Continued counts the turns that went on after a cut.
 	Continued int `json:"continued,omitempty"`
+	// Account is the one that has served last.
+	Account string `json:"account,omitempty"`
 	// GivenUp counts those that had gone on as often as the settings allow.
 	GivenUp int `json:"given_up,omitempty"`
 	// Switches counts the changes to another account.
@@ -54,6 +56,8 @@ type record struct {
 	Mended string `json:"mended,omitempty"`
 	// Asked means that the turn was cut, and goes on only if a user wants it.
 	Asked bool `json:"asked,omitempty"`
+	// Quota means that the turn has ended for want of quota, and goes on when there is some.
+	Quota bool `json:"quota,omitempty"`
 }
 
 // anyTurn stands for the turn that starts next.

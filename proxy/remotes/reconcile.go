@@ -256,7 +256,7 @@ func (l *link) proceed(ctx context.Context, thread string, v verdict) error {
 	l.record(func(s *state) {
 		r := s.ensure(thread, time.Now())
 		r.Continued++
-		r.Asked, r.Kind, r.Inputs = false, "", lost // codex has the others
+		r.Asked, r.Quota, r.Kind, r.Inputs = false, false, "", lost // codex has the others
 		if v.cut {
 			s.ledger.Continued++
 		}

@@ -99,10 +99,11 @@ func (s *state) owners() (n int) {
 	return n
 }
 
-// busy means that a turn runs or waits for a user. A cut turn whose user was asked is not busy.
+// busy means that a turn runs or waits for a user. A cut turn whose user was asked is not busy; one that waits
+// for quota is.
 func (s *state) busy() bool {
 	for _, r := range s.ledger.Threads {
-		if !r.Asked {
+		if !r.Asked || r.Quota {
 			return true
 		}
 	}

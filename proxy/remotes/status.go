@@ -20,6 +20,9 @@ type Status struct {
 	// Account is the account in use; empty: none yet, or the remote has a provider of its own.
 	Account  string `json:"account,omitempty"`
 	Switches int    `json:"switches"` // to another account, ever
+	// NoAccount is why no account serves, and QuotaAt when one is expected to; empty and zero: one does, or it is not known.
+	NoAccount string    `json:"no_account,omitempty"`
+	QuotaAt   time.Time `json:"quota_at,omitzero"`
 	// RestsAt is when the remote stops if nobody comes; zero: not soon. A question in that moment would start it again.
 	RestsAt time.Time `json:"rests_at,omitzero"`
 }
@@ -35,6 +38,8 @@ type Turn struct {
 	Continued  int       `json:"continued,omitempty"`
 	// Cut means that it goes on only if a user wants it.
 	Cut bool `json:"cut,omitempty"`
+	// Quota means that it goes on by itself when an account has quota.
+	Quota bool `json:"quota,omitempty"`
 }
 
 // Status describes the remote now.
@@ -45,6 +50,9 @@ func (k *Keeper) Status() (st Status) {
 			st.RestsAt = s.since.Add(k.opts.IdleStop)
 		}
 	})
+	if k.opts.Accounts != nil {
+		st.NoAccount, st.QuotaAt = k.opts.Accounts.Denied()
+	}
 	return st
 }
 
@@ -57,7 +65,8 @@ func ReadState(dir string) (Status, error) {
 
 func (s *state) status() Status {
 	st := Status{Last: s.ledger.Last, Words: s.ledger.Words, WordsAt: s.ledger.WordsAt,
-		Continued: s.ledger.Continued, GivenUp: s.ledger.GivenUp, Switches: s.ledger.Switches}
+		Continued: s.ledger.Continued, GivenUp: s.ledger.GivenUp, Account: s.ledger.Account,
+		Switches: s.ledger.Switches}
 	if s.link != nil {
 		st.Codex = s.detail
 	}
@@ -67,7 +76,7 @@ func (s *state) status() Status {
 	slices.SortFunc(st.Attached, func(a, b Client) int { return a.Since.Compare(b.Since) })
 	for _, id := range s.ledger.threads() {
 		r := s.ledger.Threads[id]
-		t := Turn{Thread: id, Since: r.Since, Continued: r.Continued, Cut: r.Asked}
+		t := Turn{Thread: id, Since: r.Since, Continued: r.Continued, Cut: r.Asked && !r.Quota, Quota: r.Quota}
 		if at := s.threads[id]; at != nil && !at.waiting.IsZero() {
 			t.WaitingSince = at.waiting
 			if s.owners() == 0 {

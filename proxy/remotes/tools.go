@@ -20,9 +20,15 @@ const (
 	toolAttached = 5 * time.Minute
 )
 
-// request records a call of a tool. All other requests are for users: approvals and questions wait for them.
+// request answers codex's question for another login, and records a call of a tool. All other requests are for users:
+// approvals and questions wait for them.
 func (l *link) request(_ context.Context, m message) {
-	if m.method != "item/tool/call" { // account/chatgptAuthTokens/refresh has its place here
+	switch m.method {
+	case "item/tool/call":
+	case "account/chatgptAuthTokens/refresh":
+		l.refresh(m)
+		return
+	default:
 		return
 	}
 	var p struct {

@@ -57,7 +57,7 @@ func (s *state) interrupt(thread, turnID string, now time.Time) {
 	default:
 		return // codex refuses it: the turn has ended
 	}
-	r.Inputs, r.Asked = nil, false // the client has them back
+	r.Inputs, r.Asked, r.Quota = nil, false, false // the client has them back
 }
 
 // started is that codex runs a turn.

@@ -18,7 +18,8 @@ type turn struct {
 	Status string `json:"status"`
 	Items  []item `json:"items"`
 	Error  *struct {
-		Message string `json:"message"`
+		Message string          `json:"message"`
+		Info    json.RawMessage `json:"codexErrorInfo"` // a word, or an object
 	} `json:"error"`
 }
 

@@ -144,7 +144,7 @@ func (h *Home) renew(ctx context.Context, w *Worker, c codex, inputs string) err
 			return err
 		}
 	}
-	if needsLogin(written) {
+	if w.remote == nil && needsLogin(written) {
 		if err := h.requireLogin(ctx, c); err != nil {
 			return err
 		}

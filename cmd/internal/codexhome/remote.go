@@ -22,8 +22,8 @@ type Remote struct {
 	CodexPath string // empty: search for it
 	Model     string
 	Models    []string // further ones
-	Provider  string   // its name
-	BaseURL   string   // of the server that lends its key, as codex reaches it
+	Provider  string   // its name; empty: accounts
+	BaseURL   string   // of the server that lends its key, or the logins of accounts, as codex reaches it
 	KeyName   string   // the variable with the key for that server
 	Directory string
 	Write     bool // the tools may write to Directory and Writable
@@ -61,11 +61,18 @@ func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 }
 
 func (r Remote) worker() *Worker {
-	return &Worker{
-		File: r.File, Mode: Attended, CodexPath: r.CodexPath, Model: r.Model, Extra: r.Extra, lines: r.Lines,
-		Provider: &Provider{Name: r.Provider, BaseURL: r.BaseURL, Models: r.Models}, remote: &r,
+	w := &Worker{
+		File: r.File, Mode: Attended, CodexPath: r.CodexPath, Model: r.Model, Extra: r.Extra, lines: r.Lines, remote: &r,
 	}
+	if r.Provider != "" {
+		w.Provider = &Provider{Name: r.Provider, BaseURL: r.BaseURL, Models: r.Models}
+	}
+	return w
 }
+
+// OfAccounts is the name of the provider by which codex uses accounts. With the name OpenAI, codex would compress its
+// requests, which the lender reads, and have threads summed up in a form that no other account can read.
+const OfAccounts = "accounts"
 
 // settings are the configuration of codex before the [codex] table is merged over it.
 func (r *Remote) settings(catalogue string) settings {
@@ -80,17 +87,39 @@ func (r *Remote) settings(catalogue string) settings {
 		// The operator has named the directory.
 		"projects":                 settings{r.Directory: settings{"trust_level": "trusted"}},
 		"shell_environment_policy": settings{"exclude": []any{"CODEX_REMOTE_*", "CODEX_HOME", "INVOCATION_ID"}},
-		"model":                    r.Model,
-		"model_catalog_json":       catalogue,
-		"model_provider":           r.Provider,
-		"model_providers": settings{r.Provider: settings{
-			"name": r.Provider, "base_url": r.BaseURL, "wire_api": "responses", "env_key": r.KeyName,
-			"requires_openai_auth": false, "supports_websockets": false,
-		}},
 	}
+	merge(c, r.provider(catalogue))
 	if r.Write {
 		c["sandbox_mode"] = "workspace-write"
 		c["sandbox_workspace_write"] = settings{"writable_roots": slices.Clone(r.Writable)}
+	}
+	return c
+}
+
+// provider are the settings about the model.
+func (r *Remote) provider(catalogue string) settings {
+	if r.Provider != "" {
+		return settings{
+			"model": r.Model, "model_catalog_json": catalogue, "model_provider": r.Provider,
+			"model_providers": settings{r.Provider: settings{
+				"name": r.Provider, "base_url": r.BaseURL, "wire_api": "responses", "env_key": r.KeyName,
+				"requires_openai_auth": false, "supports_websockets": false,
+			}},
+		}
+	}
+	c := settings{
+		"model_provider":             OfAccounts,
+		"chatgpt_base_url":           r.BaseURL,
+		"cli_auth_credentials_store": "ephemeral",
+		"model_providers": settings{OfAccounts: settings{
+			"name": OfAccounts, "base_url": r.BaseURL, "wire_api": "responses",
+			"requires_openai_auth": true, "supports_websockets": false,
+		}},
+		// Of the person who owns the account: the lender refuses what they would ask for.
+		"features": settings{"apps": false, "plugins": false, "remote_plugin": false},
+	}
+	if r.Model != "" {
+		c["model"] = r.Model
 	}
 	return c
 }

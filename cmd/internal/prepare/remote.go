@@ -30,8 +30,10 @@ const (
 	// RemoteRefusal is the file in the unit's RuntimeDirectory by which remote-prepare refuses a start: the exit status
 	// for remote-exec, and the reason.
 	RemoteRefusal = "refused/start"
-	// LenderURL is where codex reaches the server that lends the provider's key; remote-exec puts the port into it.
+	// LenderURL is where codex reaches the server that lends the provider's key or an account; remote-exec puts the port into it.
 	LenderURL = "http://127.0.0.1"
+	// AccountsProvider is the name by which codex has the accounts as a provider.
+	AccountsProvider = codexhome.OfAccounts
 	// LenderKey is the variable with the token for that server.
 	LenderKey = "CODEX_REMOTE_TOKEN"
 	// KeeperDir is a directory in the home: that of the ledger, which codex cannot see.
@@ -119,8 +121,10 @@ func prepareRemote(ctx context.Context, s *remote.Settings, home *codexhome.Home
 			return fmt.Errorf("cannot make the home: %w", err)
 		}
 	}
-	if err := steady(s, "provider.ca_file", s.Provider.CAFile); err != nil {
-		return err
+	if s.Provider != nil {
+		if err := steady(s, "provider.ca_file", s.Provider.CAFile); err != nil {
+			return err
+		}
 	}
 	if len(s.Notify) > 0 {
 		if err := steady(s, "notify.command", s.Notify[0]); err != nil {
@@ -134,11 +138,14 @@ func prepareRemote(ctx context.Context, s *remote.Settings, home *codexhome.Home
 	if err := steady(s, "codex_path", program); err != nil {
 		return err
 	}
-	return home.PrepareRemote(ctx, codexhome.Remote{
-		File: s.File, Text: []byte(s.Hash), Lines: s.Lines, CodexPath: s.CodexPath, Model: s.Model,
-		Models: s.Provider.Models, Provider: s.Provider.Name, BaseURL: LenderURL, KeyName: LenderKey,
+	r := codexhome.Remote{
+		File: s.File, Text: []byte(s.Hash), Lines: s.Lines, CodexPath: s.CodexPath, Model: s.Model, BaseURL: LenderURL,
 		Directory: s.Directory, Write: s.Sandbox == remote.WorkspaceWrite, Writable: s.Writable, Extra: s.Codex,
-	})
+	}
+	if p := s.Provider; p != nil {
+		r.Provider, r.Models, r.KeyName = p.Name, p.Models, LenderKey
+	}
+	return home.PrepareRemote(ctx, r)
 }
 
 // usable is the fault of a directory that the user of the remote cannot work in.

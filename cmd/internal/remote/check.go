@@ -10,6 +10,7 @@ import (
 
 	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/cmd/internal/unitfile"
+	"codex-proxy/units"
 )
 
 // Bounds of lists and texts.
@@ -23,7 +24,7 @@ const (
 
 func (s *Settings) check() error {
 	for _, check := range []func() error{s.checkDescription, s.checkUser, s.checkDirectories, s.checkChoices,
-		s.checkLimits, s.checkTurns, s.checkProvider, s.checkNotify, s.checkCodex} {
+		s.checkLimits, s.checkTurns, s.checkAccounts, s.checkProvider, s.checkNotify, s.checkCodex} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -128,11 +129,31 @@ var providerName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // ofCodex are names that codex itself gives to providers.
 var ofCodex = []string{"openai", "ollama", "lmstudio", "amazon-bedrock"}
 
+// checkAccounts is the fault of a remote that accounts serve, or of its accounts if a provider does.
+func (s *Settings) checkAccounts() error {
+	switch {
+	case s.Provider != nil && len(s.Accounts) > 0:
+		return wrong("accounts", "the [provider] serves this remote: remove accounts, or [provider]")
+	case s.Provider == nil && s.Network == Loopback:
+		return wrong("network", `with "loopback" no account is reached: set "all", or "none", which opens the model alone`)
+	case len(s.Accounts) > maxItems:
+		return wrong("accounts", "has more than %d", maxItems)
+	}
+	for i, name := range s.Accounts {
+		if err := units.ValidName(name); err != nil {
+			return wrong("accounts", "%v", err)
+		}
+		if slices.Contains(s.Accounts[:i], name) {
+			return wrong("accounts", "%q is there twice: remove one", name)
+		}
+	}
+	return nil
+}
+
 func (s *Settings) checkProvider() error {
 	p := s.Provider
 	if p == nil {
-		return wrong("provider", "is missing: name the endpoint of the model, as in [provider] name = \"local\" and "+
-			"base_url = \"http://127.0.0.1:8080/v1\"")
+		return nil
 	}
 	if !providerName.MatchString(p.Name) || slices.Contains(ofCodex, p.Name) {
 		return wrong("provider.name", "%q is not a name: use letters, digits, - and _, and none that codex has (%s)",

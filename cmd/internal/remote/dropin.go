@@ -25,7 +25,7 @@ func (s *Settings) ServiceDropIn() []byte {
 	b.Add("\n[Service]")
 	b.Add("Environment=%s=%s", HashVariable, s.Hash)
 	s.owner(&b)
-	if s.Provider.KeyFile != "" {
+	if s.Provider != nil && s.Provider.KeyFile != "" {
 		b.Add("# systemd opens it as root; remote-exec reads it, and no other process can.")
 		b.Add("StandardInput=file:%s", unitfile.Text(s.Provider.KeyFile))
 	}

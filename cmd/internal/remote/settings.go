@@ -46,9 +46,10 @@ type Settings struct {
 	ContinueLimit int
 
 	Model     string
-	CodexPath string // empty: search for it
-	Provider  *Provider
-	Notify    []string // the command of [notify]; empty: none
+	CodexPath string    // empty: search for it
+	Provider  *Provider // nil: accounts
+	Accounts  []string  // that may serve; empty: all
+	Notify    []string  // the command of [notify]; empty: none
 	Codex     map[string]any
 
 	Lines strict.Lines // of the file
@@ -109,6 +110,7 @@ type raw struct {
 	ContinueLimit int            `toml:"continue_limit"`
 	Model         string         `toml:"model"`
 	CodexPath     string         `toml:"codex_path"`
+	Accounts      []string       `toml:"accounts"`
 	Provider      *rawProvider   `toml:"provider"`
 	Notify        rawNotify      `toml:"notify"`
 	Codex         map[string]any `toml:"codex"`
@@ -202,7 +204,7 @@ func (r raw) settings(name string) *Settings {
 		Group: r.Group, Network: Network(r.Network), Sandbox: Sandbox(r.Sandbox), Writable: r.Writable,
 		Memory: r.Memory, CPU: r.CPU, Tasks: r.Tasks, IdleStop: r.IdleStop.Duration, Continue: Continue(r.Continue),
 		ContinueLimit: r.ContinueLimit, Model: r.Model, CodexPath: r.CodexPath, Provider: (*Provider)(r.Provider),
-		Notify: r.Notify.Command, Codex: r.Codex,
+		Accounts: r.Accounts, Notify: r.Notify.Command, Codex: r.Codex,
 	}
 }
 

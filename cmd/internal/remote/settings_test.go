@@ -58,8 +58,12 @@ func TestFaults(t *testing.T) {
 		"no duration": {dir + "idle_stop = 10" + provider, `x.toml:2:`},
 		"continue":    {dir + "continue = \"yes\"" + provider, `x.toml:2: continue: "yes" is unknown: choose "always"`},
 		"limit":       {dir + "continue_limit = 0" + provider, `x.toml:2: continue_limit: 0 must be between 1 and 100`},
-		"no provider": {dir, `x.toml: provider: is missing: name the endpoint`},
-		"no model":    {dir + strings.Replace(provider, "model", "# model", 1), `model: is missing: name the model`},
+		"accounts of a provider": {dir + "accounts = [\"a\"]" + provider,
+			`x.toml:2: accounts: the [provider] serves this remote: remove accounts, or [provider]`},
+		"far accounts":   {dir + "network = \"loopback\"", `x.toml:2: network: with "loopback" no account is reached: set`},
+		"no account":     {dir + "accounts = [\"-a\"]", `x.toml:2: accounts: cannot use "-a" as a worker name`},
+		"account, twice": {dir + "accounts = [\"a\", \"a\"]", `x.toml:2: accounts: "a" is there twice: remove one`},
+		"no model":       {dir + strings.Replace(provider, "model", "# model", 1), `model: is missing: name the model`},
 		"codex's provider": {dir + strings.Replace(provider, `"p"`, `"openai"`, 1),
 			`x.toml:5: provider.name: "openai" is not a name`},
 		"key in the URL": {dir + strings.Replace(provider, "//h", "//u:p@h", 1), `is not an http(s) URL`},
@@ -94,18 +98,21 @@ func TestTemplate(t *testing.T) {
 	require.NoError(t, err)
 	var shown strings.Builder
 	for line := range strings.Lines(string(text)) {
-		if key, isKey := strings.CutPrefix(line, "# "); isKey && assignment.MatchString(key) {
+		key := strings.TrimPrefix(strings.TrimPrefix(line, "#"), " ")
+		if key != line && (assignment.MatchString(key) || key == "[provider]\n") {
 			line = key
 		}
 		shown.WriteString(line)
 	}
-	all, err := Parse("template.toml", []byte(shown.String()))
+	text = []byte(strings.Replace(shown.String(), "model = \"\"", "model = \"m\"", 1)) // which a provider needs
+	all, err := Parse("template.toml", text)
 	require.NoError(t, err)
 	require.NotEqual(t, s.Hash, all.Hash)
 	for _, same := range []*Settings{s, all} {
 		same.Hash, same.Lines = "", s.Lines
 	}
-	all.Writable, all.Notify, all.Provider.Models = nil, nil, nil
+	assert.Equal(t, &Provider{Name: "local", BaseURL: "http://127.0.0.1:8080/v1", Models: []string{}}, all.Provider)
+	all.Writable, all.Notify, all.Accounts, all.Provider, all.Model = nil, nil, nil, nil, ""
 	assert.Equal(t, s, all)
 }
 
@@ -121,6 +128,6 @@ func TestTemplateIsComplete(t *testing.T) {
 		if !nested {
 			last = key
 		}
-		assert.Regexp(t, `(?m)^(# )?(`+regexp.QuoteMeta(last)+` = |\[`+regexp.QuoteMeta(key)+`\])`, string(text), key)
+		assert.Regexp(t, `(?m)^(#|# )?(`+regexp.QuoteMeta(last)+` = |\[`+regexp.QuoteMeta(key)+`\])`, string(text), key)
 	}
 }

@@ -51,8 +51,9 @@ func TestMain(m *testing.M) {
 	case "remote-exec":
 		_ = os.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))
 		u := &Unit{Name: os.Args[2], Version: "test", Key: os.Stdin, Program: "/proc/self/exe", Stderr: os.Stderr,
-			File: os.Getenv("CONFIGURATION_DIRECTORY") + "/remotes/" + os.Args[2] + ".toml",
-			Home: os.Getenv("CODEX_HOME"), Runtime: os.Getenv("RUNTIME_DIRECTORY")}
+			File:   os.Getenv("CONFIGURATION_DIRECTORY") + "/remotes/" + os.Args[2] + ".toml",
+			Logins: os.Getenv("CONFIGURATION_DIRECTORY") + "/../logins.sock",
+			Home:   os.Getenv("CODEX_HOME"), Runtime: os.Getenv("RUNTIME_DIRECTORY")}
 		err = u.Run(ctx)
 	case "remote-init":
 		var status int
@@ -69,6 +70,7 @@ func TestMain(m *testing.M) {
 // of the unit.
 const machine = `mkdir -p $1/over; mount -t tmpfs none $1/over; mkdir -p $1/over/up/codex $1/over/work
 mount -t overlay none -o lowerdir=/etc,upperdir=$1/over/up,workdir=$1/over/work /etc
+if [ -e $1/hosts ]; then cp $1/hosts /etc/hosts; fi
 exec setpriv --reuid=$2 --regid=$2 --clear-groups -- $1/program $3 build`
 
 // bed is a machine with one remote, whose unit is played without systemd.
@@ -78,6 +80,7 @@ type bed struct {
 	codex  string // the program
 	models *modelserver.Server
 	sent   *requests // as the provider gets them
+	env    []string
 	log    bytes.Buffer
 	cmd    *exec.Cmd
 	ended  chan struct{}
@@ -188,6 +191,7 @@ func (b *bed) command(role string, files ...*os.File) *exec.Cmd {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "CONFIGURATION_DIRECTORY=" + b.dir + "/etc", "CODEX_HOME=" + b.dir + "/home",
 		"STATE_DIRECTORY=" + b.dir + "/home", "HOME=" + b.dir + "/home/home", "RUNTIME_DIRECTORY=" + b.dir + "/run",
 		remote.HashVariable + "=" + hash, "INVOCATION_ID=1", "RUST_LOG=error", "GORACE=atexit_sleep_ms=0"}
+	cmd.Env = append(cmd.Env, b.env...)
 	if len(files) > 0 {
 		cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+b.dir+"/notify", fmt.Sprint("LISTEN_FDS=", len(files)), "LISTEN_FDNAMES=remote")
 	}
@@ -300,20 +304,20 @@ type client struct {
 // turn runs a turn in a new thread, and returns what the model says.
 func (c *client) turn(text string) string {
 	c.b.t.Helper()
-	var r struct {
-		Thread struct {
-			ID string `json:"id"`
-		} `json:"thread"`
-	}
-	require.NoError(c.b.t, c.Call(c.b.bound(), "thread/start", map[string]any{}, &r))
-	require.NoError(c.b.t, c.Call(c.b.bound(), "turn/start", map[string]any{"threadId": r.Thread.ID, "input": []any{
-		map[string]any{"type": "text", "text": text, "text_elements": []any{}}}}, nil))
+	return c.turnWith(text, func(string, json.RawMessage) {})
+}
+
+// turnWith is turn, and shows all notifications until its end.
+func (c *client) turnWith(text string, see func(method string, params json.RawMessage)) string {
+	c.b.t.Helper()
+	c.startTurn(text)
 	var said strings.Builder
 	for ctx := c.b.bound(); ; {
 		select {
 		case m := <-c.notes:
 			var p struct{ Delta string }
 			_ = json.Unmarshal(m.Params, &p)
+			see(m.Method, m.Params)
 			switch m.Method {
 			case "item/agentMessage/delta":
 				said.WriteString(p.Delta)

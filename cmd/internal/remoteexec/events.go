@@ -11,11 +11,12 @@ import (
 )
 
 // options are those of the keeper.
-func (u *Unit) options(s *remote.Settings, socket string) remotes.Options {
+func (u *Unit) options(s *remote.Settings, socket string, accounts remotes.Accounts) remotes.Options {
 	return remotes.Options{
 		Name: u.Name, Socket: socket, State: filepath.Join(u.Home, prepare.KeeperDir), Home: u.Home, Version: u.Version,
 		Continue: remotes.Continue(s.Continue), Limit: s.ContinueLimit, IdleStop: s.IdleStop,
-		Notify: func(e remotes.Event) { u.tell(s, e) }, Logger: u.logger,
+		Accounts: accounts,
+		Notify:   func(e remotes.Event) { u.tell(s, e) }, Logger: u.logger,
 	}
 }
 

@@ -5,7 +5,6 @@ package remoteexec
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -50,6 +49,7 @@ type Unit struct {
 	Runtime string // the RuntimeDirectory
 	Key     *os.File
 	Program string // this one
+	Logins  string // the socket where logins are asked for
 	Cgroup  string // of the unit: no process of it may attach; empty: unknown
 	Stderr  io.Writer
 
@@ -102,13 +102,9 @@ func (u *Unit) settings() (*remote.Settings, error) {
 }
 
 func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Settings) error {
-	key, err := u.key(s)
+	lend, err := u.lend(s)
 	if err != nil {
-		return cli.Exit(cli.Config, err)
-	}
-	lend, err := lender.New(s.Provider.BaseURL, key, s.Provider.CAFile, u.logger)
-	if err != nil {
-		return cli.Exit(cli.Config, s.Fault("provider.ca_file", "%v", err))
+		return err
 	}
 	passage, err := fence.NewPassage()
 	if err != nil {
@@ -118,7 +114,7 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 	if err != nil {
 		return err
 	}
-	keeper, err := remotes.New(u.options(s, socket.Path()))
+	keeper, err := remotes.New(u.options(s, socket.Path(), lend.accounts()))
 	if err != nil {
 		return err
 	}
@@ -126,7 +122,10 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 	if err != nil {
 		return cli.Exit(cli.Config, err)
 	}
-	args, err := view.Args(u.Program, u.codex(s))
+	if lend.borrower != nil {
+		lend.borrower.Switched = keeper.Switched
+	}
+	args, err := view.Args(u.Program, u.codex(lend))
 	if err != nil {
 		return err
 	}
@@ -134,7 +133,7 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 	if err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
-	if err := errors.Join(os.Setenv(prepare.LenderKey, lend.Token), os.Unsetenv(remote.HashVariable)); err != nil {
+	if err := os.Unsetenv(remote.HashVariable); err != nil {
 		return err
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -165,7 +164,7 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 }
 
 // serve starts what runs beside codex.
-func (u *Unit) serve(ctx context.Context, passage *fence.Passage, lend *lender.Lender, socket *socket,
+func (u *Unit) serve(ctx context.Context, passage *fence.Passage, lend *lending, socket *socket,
 	keeper *remotes.Keeper) {
 	u.tasks.Go(func() {
 		listener, err := passage.Listener()
@@ -176,18 +175,22 @@ func (u *Unit) serve(ctx context.Context, passage *fence.Passage, lend *lender.L
 			u.logger.Error("the provider's key is not lent", "error", err)
 		}
 	})
+	if lend.client != nil {
+		u.tasks.Go(func() { lend.client.Run(ctx) })
+	}
 	u.tasks.Go(func() {
 		if err := socket.await(ctx); err != nil {
 			u.logger.Error("codex's socket cannot be opened", "error", err)
 			return
 		}
+		lend.open(ctx)
 		_ = keeper.Run(ctx) // returns with ctx
 	})
 }
 
 // key reads the provider's key from standard input, which codex then does not have.
 func (u *Unit) key(s *remote.Settings) (key string, err error) {
-	if s.Provider.KeyFile != "" {
+	if s.Provider != nil && s.Provider.KeyFile != "" {
 		if info, err := u.Key.Stat(); err == nil && info.Mode()&os.ModeDevice != 0 {
 			return "", s.Fault("provider.key_file", "there was no file %s when systemd read the settings: make it, and run "+
 				"systemctl daemon-reload", s.Provider.KeyFile)
@@ -205,10 +208,9 @@ func (u *Unit) key(s *remote.Settings) (key string, err error) {
 }
 
 // codex is its command line.
-func (u *Unit) codex(s *remote.Settings) []string {
-	lender := fmt.Sprintf("model_providers.%s.base_url=%q", s.Provider.Name, prepare.LenderURL+":"+fence.LenderPort)
-	return []string{filepath.Join(u.Runtime, "codex"), "app-server", "--strict-config", "-c", lender,
-		"--listen", "unix://" + filepath.Join(u.Runtime, "app-server.sock")}
+func (u *Unit) codex(l *lending) []string {
+	return append([]string{filepath.Join(u.Runtime, "codex"), "app-server", "--strict-config",
+		"--listen", "unix://" + filepath.Join(u.Runtime, "app-server.sock")}, l.args...)
 }
 
 // relay serves people on the inherited sockets, by the gate, once codex is ready.

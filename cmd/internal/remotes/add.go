@@ -26,6 +26,9 @@ func (r *Remotes) Add(ctx context.Context, name string) error {
 	if exists(file) {
 		return fmt.Errorf("there is a remote %q already: %s", name, file)
 	}
+	if r.With.KeyFile != "" && r.With.BaseURL == "" {
+		return errors.New("--key-file has the key of --base-url: give both, or none for the accounts of codex-proxy")
+	}
 	template, err := os.ReadFile(r.Template)
 	if err != nil {
 		return fmt.Errorf("cannot read the template: %w: reinstall the package", err)
@@ -80,6 +83,9 @@ func named(text, name string) string { return placeholderName.ReplaceAllString(t
 
 // fill puts the answers into the template, whose lines of keys it replaces.
 func (a Answers) fill(text string) string {
+	if a.BaseURL != "" {
+		text = strings.NewReplacer("\n#[provider]", "\n[provider]", "\n#name = ", "\nname = ").Replace(text)
+	}
 	for _, answer := range [][2]string{
 		{"directory", a.Directory}, {"user", a.User}, {"group", a.Group}, {"network", a.Network}, {"sandbox", a.Sandbox},
 		{"model", a.Model}, {"codex_path", a.CodexPath}, {"base_url", a.BaseURL}, {"key_file", a.KeyFile},
@@ -87,7 +93,7 @@ func (a Answers) fill(text string) string {
 		if answer[1] == "" {
 			continue
 		}
-		line := regexp.MustCompile(`(?m)^(# )?` + answer[0] + ` = .*$`)
+		line := regexp.MustCompile(`(?m)^(#|# )?` + answer[0] + ` = .*$`)
 		value := answer[0] + " = " + strconv.Quote(answer[1])
 		text = line.ReplaceAllString(text, strings.ReplaceAll(value, "$", "$$"))
 	}

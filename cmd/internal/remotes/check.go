@@ -1,6 +1,7 @@
 package remotes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -47,7 +48,7 @@ func (r *Remotes) writePlan(s *remote.Settings, unit units.Description) error {
 		{"writes", writesWords(s)},
 		{"hidden", "/home, /root and /srv beside that, /run, other remotes, the processes, terminals and /tmp of others, the key"},
 		{"network", networkWords(s.Network)},
-		{"model", s.Model + " of " + s.Provider.BaseURL},
+		{"model", modelWords(s)},
 		{"limits", limitWords(s)},
 		{"cut turns", continueWords(s)},
 		{"idle", idleWords(s)},
@@ -93,6 +94,17 @@ func writesWords(s *remote.Settings) string {
 		return "its home and /tmp alone"
 	}
 	return strings.Join(s.Directories(), ", ") + ", its home and /tmp"
+}
+
+func modelWords(s *remote.Settings) string {
+	if s.Provider != nil {
+		return s.Model + " of " + s.Provider.BaseURL
+	}
+	accounts := "all accounts"
+	if len(s.Accounts) > 0 {
+		accounts = "the accounts " + strings.Join(s.Accounts, ", ")
+	}
+	return cmp.Or(s.Model, "codex's own choice") + ", by " + accounts
 }
 
 func networkWords(n remote.Network) string {

@@ -41,11 +41,12 @@ func faultsOf(s *remote.Settings) (faults []string) {
 	}
 	_, err = codexhome.FindCodex(s.CodexPath, unitPath)
 	add("codex_path", err)
-	if s.Provider.KeyFile != "" {
-		add("provider.key_file", fileFault(s.Provider.KeyFile))
-	}
-	if s.Provider.CAFile != "" {
-		add("provider.ca_file", fileFault(s.Provider.CAFile))
+	if p := s.Provider; p != nil {
+		for key, file := range map[string]string{"provider.key_file": p.KeyFile, "provider.ca_file": p.CAFile} {
+			if file != "" {
+				add(key, fileFault(file))
+			}
+		}
 	}
 	return faults
 }

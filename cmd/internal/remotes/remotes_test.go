@@ -70,6 +70,7 @@ func TestAdd(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []any{b.work, "nobody", "", remote.NoNetwork, "m$1", "/usr/bin/none"},
 		[]any{s.Directory, s.User, s.Group, s.Network, s.Model, s.CodexPath})
+	assert.Nil(t, s.Provider, "accounts serve it")
 	text, err := os.ReadFile(b.fileOf("build"))
 	require.NoError(t, err)
 	assert.NotRegexp(t, `\bNAME\b`, string(text))
@@ -86,6 +87,16 @@ func TestAdd(t *testing.T) {
 	assert.EqualError(t, b.Add(t.Context(), "build"), `there is a remote "build" already: `+b.fileOf("build"))
 }
 
+func TestAddWithAProvider(t *testing.T) {
+	b := newBed(t)
+	b.systemd.Unit(units.RemoteSocket("build"))
+	b.With = Answers{Directory: b.work, User: "nobody", Model: "m", BaseURL: "http://h/v1", KeyFile: "/etc/key"}
+	require.NoError(t, b.Add(t.Context(), "build"))
+	s, err := remote.Load(b.fileOf("build"))
+	require.NoError(t, err)
+	assert.Equal(t, &remote.Provider{Name: "local", BaseURL: "http://h/v1", KeyFile: "/etc/key"}, s.Provider)
+}
+
 // What the command line says wrong makes no file.
 func TestAddNonsense(t *testing.T) {
 	b := newBed(t)
@@ -96,8 +107,10 @@ func TestAddNonsense(t *testing.T) {
 		`group: there is no group "nogroupknown": make it`:                   {Directory: b.work, Group: "nogroupknown"},
 		`network: "lan" is unknown`:                                          {Directory: b.work, Network: "lan"},
 		`has the control character`:                                          {Directory: b.work + "\n"},
-		`provider.base_url: "x" is not an http(s) URL`:                       {Directory: b.work, BaseURL: "x"},
-		`provider.key_file: "key" is not an absolute pa`:                     {Directory: b.work, KeyFile: "key"},
+		`provider.base_url: "x" is not an http(s) URL`:                       {Directory: b.work, Model: "m", BaseURL: "x"},
+		`provider.key_file: "key" is not an absolute pa`:                     {Directory: b.work, Model: "m", BaseURL: "http://h", KeyFile: "key"},
+		`--key-file has the key of --base-url: give both`:                    {Directory: b.work, KeyFile: "/key"},
+		`model: is missing: name the model`:                                  {Directory: b.work, BaseURL: "http://h"},
 	} {
 		b.With = with
 		assert.ErrorContains(t, b.Add(t.Context(), "build"), want)

@@ -59,7 +59,7 @@ func (r row) headline(p listing.Paper, now time.Time) string {
 // working are the times since when turns run.
 func (r row) working() (since []time.Time) {
 	for _, t := range r.Turns {
-		if !t.Cut && !t.Since.IsZero() {
+		if !t.Cut && !t.Quota && !t.Since.IsZero() {
 			since = append(since, t.Since)
 		}
 	}
@@ -71,6 +71,7 @@ func (r row) details(now time.Time) [][2]string {
 		{"why", r.why()},
 		{"attached", r.attached()},
 		{"turns", r.turns(now)},
+		{"account", r.account(now)},
 		{"words", listing.Printable(r.Words)},
 		{"restarts", r.restarts()},
 		{"directory", r.Directory},
@@ -104,6 +105,8 @@ func (r row) turns(now time.Time) string {
 	var words []string
 	for _, t := range r.Turns {
 		switch {
+		case t.Quota:
+			words = append(words, "waits for quota since "+listing.Age(t.Since, now))
 		case t.Cut:
 			words = append(words, "one was cut: it goes on when a person says so")
 		case r.ActiveState != "active":
@@ -116,6 +119,22 @@ func (r row) turns(now time.Time) string {
 	}
 	slices.Sort(words)
 	return strings.Join(words, "; ")
+}
+
+// account is the one that serves, or why none does.
+func (r row) account(now time.Time) string {
+	words := listing.Printable(r.Account)
+	if r.Switches > 0 {
+		words += fmt.Sprintf(", %d switches", r.Switches)
+	}
+	if r.NoAccount == "" {
+		return words
+	}
+	words = strings.TrimPrefix(words+"; none serves now: "+listing.Printable(r.NoAccount), "; ")
+	if !r.QuotaAt.IsZero() {
+		words += "; quota is expected at " + listing.Clock(r.QuotaAt, now)
+	}
+	return words
 }
 
 func (r row) restarts() string {

@@ -1,0 +1,221 @@
+package remotes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Accounts lend a remote the quota of accounts. codex has no login of theirs, but a stand-in.
+type Accounts interface {
+	// Login is the stand-in for the account that serves now.
+	Login() Login
+	// Settle changes the account if another one should serve. No turn runs. It is called about once a second.
+	Settle(ctx context.Context)
+	// Denied is why no account serves, and until when, if that is known; empty if one does.
+	Denied() (why string, until time.Time)
+}
+
+// Login is a login for account/login/start, of the type chatgptAuthTokens.
+type Login struct {
+	Account string // its name at codex-proxy; empty: none serves
+	Token   string
+	ID      string // of the account
+	Plan    string
+	Email   string
+}
+
+// person is what codex shows of a login.
+func (l Login) person() [2]string { return [2]string{l.Plan, l.Email} }
+
+type loginParams struct {
+	Type  string `json:"type,omitempty"`
+	Token string `json:"accessToken"`
+	ID    string `json:"chatgptAccountId"`
+	Plan  string `json:"chatgptPlanType"`
+}
+
+// loginBound bounds a login, which asks nobody.
+const loginBound = 10 * time.Second
+
+// login logs codex in, and waits until it is: the answer to the request says nothing about that.
+func (l *link) login(ctx context.Context) error {
+	if l.opts.Accounts == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, loginBound)
+	defer cancel()
+	login := l.opts.Accounts.Login()
+	select { // of an earlier one
+	case <-l.logins:
+	default:
+	}
+	params := loginParams{"chatgptAuthTokens", login.Token, login.ID, login.Plan}
+	if err := l.c.Call(ctx, "account/login/start", params, nil); err != nil {
+		return fmt.Errorf("codex refuses its login: %w", err)
+	}
+	select {
+	case failed := <-l.logins:
+		if failed != "" {
+			return errors.New("codex cannot log in: " + failed)
+		}
+	case <-ctx.Done():
+		return errors.New("codex does not end its login")
+	}
+	l.shown = login.person()
+	l.record(func(s *state) { s.ledger.Account = login.Account })
+	return nil
+}
+
+// refresh answers that the login is what it was: what serves codex changes without it.
+func (l *link) refresh(m message) {
+	if l.opts.Accounts == nil {
+		return
+	}
+	login := l.opts.Accounts.Login()
+	_ = l.c.Reply(m.id, loginParams{Token: login.Token, ID: login.ID, Plan: login.Plan}) // an error is the connection's end
+}
+
+// loggedIn passes on the end of a login.
+func (l *link) loggedIn(success bool, reason string) {
+	if success {
+		reason = ""
+	} else if reason == "" {
+		reason = "it does not say why"
+	}
+	select {
+	case l.logins <- reason:
+	default: // nobody waits for it
+	}
+}
+
+// Switched records that another account serves.
+func (k *Keeper) Switched(from, to, why string) {
+	k.record(func(s *state) {
+		s.ledger.Account = to
+		s.ledger.Switches++
+	})
+	k.emit(Event{Kind: Switched, Account: to, From: from, Detail: why})
+}
+
+// account settles which account serves, until ctx ends.
+func (l *link) account(ctx context.Context) {
+	for l.opts.Accounts != nil && ctx.Err() == nil {
+		l.settle(ctx)
+		pause(ctx, sweepPeriod)
+	}
+}
+
+// settle has the account changed between turns, shows people the login of the one that serves, and continues the turns
+// that wait for quota.
+func (l *link) settle(ctx context.Context) {
+	runs := false
+	l.update(func(s *state) { runs = s.runs() })
+	if runs {
+		return
+	}
+	l.opts.Accounts.Settle(ctx)
+	why, _ := l.opts.Accounts.Denied()
+	if why != "" {
+		return
+	}
+	if l.opts.Accounts.Login().person() != l.shown {
+		if err := l.login(ctx); err != nil {
+			l.opts.Logger.Warn("codex shows people an account that does not serve any more", "error", err)
+		}
+	}
+	var waiting []string
+	l.update(func(s *state) {
+		for id, r := range s.ledger.Threads {
+			if r.Quota {
+				waiting = append(waiting, id)
+			}
+		}
+	})
+	for _, thread := range waiting {
+		l.refill(ctx, thread)
+	}
+}
+
+// runs means that codex runs a turn.
+func (s *state) runs() bool {
+	for _, t := range s.threads {
+		if t.status.active() {
+			return true
+		}
+	}
+	return false
+}
+
+// wantsQuota records, at the end of a turn for want of quota, that the turn goes on when there is some.
+func (s *state) wantsQuota(thread string, t turn, mode Continue) bool {
+	r := s.ledger.Threads[thread]
+	switch {
+	case t.Error == nil || string(t.Error.Info) != `"usageLimitExceeded"`, mode == Never, s.thread(thread).hidden,
+		r == nil, r.Turn != t.ID, r.Kind != "", r.Interrupted != "",
+		slices.ContainsFunc(r.Inputs, func(i input) bool { return !i.Seen }): // it starts the next turn
+		return false
+	}
+	r.Inputs, r.Asked, r.Quota = nil, true, true
+	return true
+}
+
+// exhausted keeps a turn that has ended for want of quota, until an account has some.
+func (l *link) exhausted(ctx context.Context, thread string, t turn) {
+	why, until := l.opts.Accounts.Denied()
+	if why == "" { // one has
+		l.refill(ctx, thread)
+		return
+	}
+	if l.opts.Continue == Ask {
+		l.record(func(s *state) {
+			if r := s.ledger.Threads[thread]; r != nil {
+				r.Quota = false
+			}
+		})
+	}
+	when := ""
+	if !until.IsZero() {
+		when = ", which is expected at " + until.Local().Format("15:04 MST on 2 January")
+	}
+	text := fmt.Sprintf("%s. This turn goes on by itself when an account has quota%s. A new message starts another one.",
+		why, when)
+	if l.opts.Continue == Ask {
+		text = fmt.Sprintf("%s. When an account has quota%s, this turn goes on after: codex-proxy remotes continue %s",
+			why, when, l.opts.Name)
+	}
+	l.emit(Event{Kind: Exhausted, Thread: thread, Turn: t.ID, Detail: why})
+	l.say(ctx, thread, text)
+}
+
+// refill continues a turn that waits for quota, unless its user did something else meanwhile. These turns do not count
+// as cut ones: each goes on only with an account that has quota.
+func (l *link) refill(ctx context.Context, thread string) {
+	waits := false
+	l.update(func(s *state) {
+		r := s.ledger.Threads[thread]
+		waits = r != nil && r.Quota
+	})
+	if !waits {
+		return
+	}
+	defer l.hold(thread)()
+	l.record(func(s *state) {
+		if r := s.ledger.Threads[thread]; r != nil && r.Quota {
+			r.Asked, r.Quota, r.Kind = false, false, ""
+		}
+	})
+	_, err := l.resume(ctx, thread)
+	var started turnStartResult
+	if err == nil {
+		err = l.c.Call(ctx, "turn/start", continuation(thread, nil), &started)
+	}
+	if err != nil {
+		_ = l.lose(thread, err) // the end of the connection is met elsewhere
+		return
+	}
+	l.record(func(s *state) { s.started(thread, started.Turn.ID, time.Now()) })
+	l.emit(Event{Kind: Refilled, Thread: thread, Turn: started.Turn.ID})
+}
