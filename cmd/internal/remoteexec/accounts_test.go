@@ -51,8 +51,8 @@ func TestTurnByALentLogin(t *testing.T) {
 			assert.Equal(t, "a", b.status("an account serves", func(st remotes.Status) bool { return st.Account != "" }).Account)
 
 			payload := strings.Split(s.token("a"), ".")[1]
-			assert.Zero(t, memory(t, b.codex(), payload[:40]), "the token is in codex")
-			assert.NotZero(t, memory(t, b.codex(), "codex-proxy-remote"), "the stand-in is not: the search is wrong")
+			assert.Zero(t, memory(t, b.codexProcess(), payload[:40]), "the token is in codex")
+			assert.NotZero(t, memory(t, b.codexProcess(), "codex-proxy-remote"), "the stand-in is not: the search is wrong")
 			out, _ := exec.Command("grep", "-rl", payload, b.dir+"/home", b.dir+"/run", b.dir+"/work").Output()
 			assert.Empty(t, string(out))
 			assert.NotContains(t, b.log.String(), payload)

@@ -51,7 +51,7 @@ func newAccountsBed(t *testing.T, keys string, names ...string) (*bed, *service)
 	t.Helper()
 	b := newBed(t, "")
 	b.write("etc/remotes/build.toml", fmt.Sprintf("directory = %q\nmodel = \"gpt-5.5\"\ncodex_path = %q\n%s\n",
-		b.dir+"/work", b.dir+"/codex/bin/codex", keys))
+		b.dir+"/work", b.codex, keys))
 	s := &service{t: t, accounts: accountserver.New(b.models, names...), socket: b.dir + "/logins.sock",
 		used: map[string]time.Time{}, dead: map[string]bool{}}
 	var address [2]byte
@@ -274,7 +274,7 @@ func (c *client) saw(method string) (n int) {
 }
 
 // codex finds the process of the remote's codex.
-func (b *bed) codex() string {
+func (b *bed) codexProcess() string {
 	b.t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(b.t, err)

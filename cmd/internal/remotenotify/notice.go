@@ -35,6 +35,7 @@ var events = map[remotes.EventKind]string{
 	remotes.Waiting:      "approval-waiting",
 	remotes.Asked:        "turn-cut",
 	remotes.LimitReached: "turn-given-up",
+	remotes.Exhausted:    "turn-out-of-quota",
 }
 
 // Of returns the notice of an event; false if somebody is there to see it, or nobody has to know.
