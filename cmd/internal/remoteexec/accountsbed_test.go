@@ -10,7 +10,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -256,7 +255,7 @@ func (b *bed) stop() {
 	require.NoError(b.t, b.cmd.Process.Signal(unix.SIGTERM))
 	<-b.ended
 	b.notify.Close()
-	require.NoError(b.t, errors.Join(removed(b.people), removed(b.dir+"/notify")))
+	require.NoError(b.t, removed(b.dir+"/notify"))
 }
 
 // saw counts the notifications of a method so far, of those that came since the last turn.
