@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -59,23 +60,25 @@ func testRemoteMistakes(t *testing.T, suite string) {
 
 	add("directory: there is no directory /srv/none: make it", "build", "/srv/none", "--user", "alice")
 	refused(`there is a remote "build" already: /etc/codex-proxy/remotes/build.toml`, words("build", "/srv/app")...)
-	refused("the remote build does not start: /etc/codex-proxy/remotes/build.toml:26: directory: there is no directory /srv/none: "+
-		"make it, or name another one", "attach", "build")
+	refused("directory: there is no directory /srv/none: make it, or name another one\nAfter a change of its file: codex-proxy "+
+		"remotes check build && systemctl daemon-reload", "attach", "build")
 	settled()
 	b.MustRun(t, "install", "-d", "-o", "alice", "/srv/none")
 	b.MustRun(t, "codex-proxy", "remotes", "send", "build", "hello")
 
-	require.NoError(t, b.models.Script("text working", "gate forever"))
-	p := remote{bed: b, name: "build", unit: "codex-remote@build.service"}.attach()
-	b.MustRun(t, "codex-proxy", "remotes", "send", "build", "work")
-	_, err := b.models.Wait(t.Context(), modelserver.AtGate("forever", 1))
+	build := remote{bed: b, name: "build", unit: "codex-remote@build.service", socket: "codex-remote@build.socket"}
+	p := build.attach()
+	b.MustRun(t, "codex-proxy", "remotes", "send", "build", "[[text working]][[gate forever]]")
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	_, err := b.models.Wait(ctx, modelserver.AtGate("forever", 1))
 	require.NoError(t, err)
 	_, said, err := b.Run(t.Context(), "codex-proxy", "remotes", "stop", "build")
 	require.NoError(t, err)
 	assert.Contains(t, said, "Turns that ran: 1; they go on then")
 	assert.Contains(t, said, "People who were attached: 1")
 	<-p.Done()
-	assert.Equal(t, "inactive", b.show("codex-remote@build.service", "ActiveState")["ActiveState"])
+	assert.Equal(t, "inactive", b.show(build.unit, "ActiveState")["ActiveState"])
 	assert.Contains(t, b.MustRun(t, "codex-proxy", "remotes", "list"), "one was cut: the next start goes on with it")
 
 	b.MustRun(t, "rm", "-r", "/srv/none")
@@ -99,7 +102,7 @@ func testRemoteMistakes(t *testing.T, suite string) {
 	require.NoError(t, b.WriteFile(key, []byte("sk-dead\n"), 0o600))
 	b.MustRun(t, "systemctl", "daemon-reload")
 	require.NoError(t, b.models.Always(model, "error 401"))
-	p = remote{bed: b, name: "build", unit: "codex-remote@build.service"}.attach()
+	p = build.attach()
 	p.say("", "hello")
 	assert.Contains(t, string(p.until("turn/completed")), "401", "the provider refuses the key")
 

@@ -149,7 +149,7 @@ func testRemoteGoesOn(t *testing.T, suite string) {
 	b.untilIdle(r)
 	assert.Contains(t, b.MustRun(t, "codex-proxy", "remotes", "list"), "build  ready since ")
 	b.MustRun(t, "codex-proxy", "remotes", "stop", "build")
-	assert.Contains(t, b.MustRun(t, "codex-proxy", "remotes", "list"), "build  asleep, an attach starts it")
+	assert.Contains(t, b.MustRun(t, "codex-proxy", "remotes", "list"), "build  asleep since ")
 	b.MustRun(t, "codex-proxy", "remotes", "send", "build", "it wakes")
 	b.untilIdle(r)
 	b.MustRun(t, "codex-proxy", "remotes", "remove", "--purge", "build")

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"codex-proxy/test/machine"
+	"codex-proxy/test/modelserver"
 )
 
 // people is a Debian with what persons reach a remote by.
@@ -72,6 +73,15 @@ func (t *terminal) gone(text string) {
 	}
 }
 
+// approve says yes until the question has gone: a TUI drops keys that come as soon as it asks.
+func (t *terminal) approve() {
+	t.bed.t.Helper()
+	for deadline := time.Now().Add(bound); strings.Contains(t.visible(), approvalQuestion); pause(t.bed.t.Context(), time.Second) {
+		require.True(t.bed.t, time.Now().Before(deadline), t.visible())
+		t.tmux("send-keys", "-t", t.name, "y")
+	}
+}
+
 const approvalQuestion = "Would you like to run the following command?"
 
 // A session outlives the ssh connection that it was begun over, in mid-turn. Several people see it live, each of them
@@ -83,7 +93,10 @@ func testRemoteOverSSH(t *testing.T, suite string) {
 	b.remote("build", "alice", "group = \"builders\"")
 	b.MustRun(t, "chown", "alice", "/srv/build")
 
-	require.NoError(t, b.models.Script("text the beginning", "gate rest", "text and the end"))
+	answer := func(message string, times int, steps ...string) { // to the TUI's request for a title, too
+		require.NoError(t, b.models.Add(modelserver.Script{Word: message, Times: times, Steps: steps}))
+	}
+	answer("go ahead", -1, "text the beginning", "gate rest", "text and the end")
 	alice := b.overSSH("alice", "alice", "build")
 	alice.until("OpenAI Codex")
 	alice.enter("go ahead")
@@ -109,8 +122,8 @@ func testRemoteOverSSH(t *testing.T, suite string) {
 		person.until("and the end")
 	}
 	b.attached(4)
-	require.NoError(t, b.models.Script(fmt.Sprintf(`call exec_command {"cmd":"echo once >>%s","sandbox_permissions":`+
-		`"require_escalated","justification":"MAY I"}`, "/srv/build/ran")))
+	answer("the second message", 1, `call exec_command {"cmd":"echo once >>/srv/build/ran","sandbox_permissions":`+
+		`"require_escalated","justification":"MAY I"}`)
 	bob.enter("the second message")
 	owners := []*terminal{alice, bob, root}
 	for _, person := range append(owners, viewer) {
@@ -121,8 +134,8 @@ func testRemoteOverSSH(t *testing.T, suite string) {
 	}
 	assert.NotContains(t, viewer.visible(), approvalQuestion)
 	assert.NoFileExists(t, fmt.Sprintf("/proc/%d/root/srv/build/ran", b.PID()))
-	require.NoError(t, b.models.Always(model, "text it has run"))
-	root.tmux("send-keys", "-t", root.name, "y")
+	answer("the second message", -1, "text it has run")
+	root.approve()
 	for _, person := range append(owners, viewer) {
 		person.until("it has run")
 		person.gone(approvalQuestion)

@@ -53,7 +53,7 @@ func TestHangup(t *testing.T) {
 	binary, socket := b.codex()
 	b.serve(socket)
 	b.person()
-	require.NoError(t, b.model.Script("text the beginning", "gate rest", "text and the end"))
+	require.NoError(t, b.model.Always("gpt-5.5", "text the beginning", "gate rest", "text and the end"))
 
 	s := b.session(binary)
 	s.wait("OpenAI Codex")

@@ -78,6 +78,10 @@ func (u *unit) start(process *os.Process, socket string) {
 		for {
 			select {
 			case conn := <-u.accept:
+				if ctx.Err() != nil { // it stays in the backlog
+					u.accept <- conn
+					return
+				}
 				u.mu.Lock()
 				u.conns = append(u.conns, conn)
 				u.mu.Unlock()

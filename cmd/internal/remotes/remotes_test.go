@@ -202,6 +202,7 @@ func TestTable(t *testing.T) {
 			Status: remotes.Status{Turns: []remotes.Turn{{Since: ago(time.Minute)}}}},
 		{Name: "c", Unit: "codex-remote@c.service", ActiveState: "failed", SubState: "failed",
 			StatusText: "Not started: c.toml:1: x"},
+		{Name: "d", Unit: "codex-remote@d.service", ActiveState: "inactive", SubState: "dead", Since: ago(time.Hour)},
 	}}
 	var out bytes.Buffer
 	require.NoError(t, writeList(listing.Paper{Width: 100}, &out, l, now))
@@ -214,7 +215,7 @@ func TestTable(t *testing.T) {
   user      alice
   unit      codex-remote@a.service, active (running)
 
-b  asleep, an attach starts it
+b  asleep; an attach starts it
   turns     one was cut: the next start goes on with it
   user      cr-b
   unit      codex-remote@b.service, inactive (dead)
@@ -222,5 +223,8 @@ b  asleep, an attach starts it
 c  failed
   why       Not started: c.toml:1: x
   unit      codex-remote@c.service, failed (failed)
+
+d  closed since 14:00, 1h0m; systemctl start codex-remote@d.socket opens it
+  unit      codex-remote@d.service, inactive (dead)
 `, out.String())
 }

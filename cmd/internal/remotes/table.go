@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/listing"
+	"codex-proxy/units"
 )
 
 // writeList writes for each remote a line with its state, and indented lines with all else.
@@ -28,6 +29,12 @@ func writeList(p listing.Paper, w io.Writer, l list, now time.Time) error {
 	return err
 }
 
+// The states of a unit that does not run: with its sockets, and without.
+const (
+	asleep = "asleep"
+	closed = "closed"
+)
+
 // state is that of the unit in one word, with its colour.
 func (r row) state() (word, colour string) {
 	switch {
@@ -42,9 +49,9 @@ func (r row) state() (word, colour string) {
 	case r.ActiveState == "deactivating":
 		return "stopping", listing.Yellow
 	case r.Listening:
-		return "asleep, an attach starts it", listing.Green
+		return asleep, listing.Green
 	}
-	return "stopped", listing.Yellow
+	return closed, listing.Yellow
 }
 
 func (r row) headline(p listing.Paper, now time.Time) string {
@@ -52,6 +59,12 @@ func (r row) headline(p listing.Paper, now time.Time) string {
 	words := p.In(colour, word)
 	if !r.Since.IsZero() {
 		words += " since " + listing.Clock(r.Since, now) + ", " + listing.Age(r.Since, now)
+	}
+	switch word {
+	case asleep:
+		words += "; an attach starts it"
+	case closed:
+		words += "; systemctl start " + units.RemoteSocket(r.Name) + " opens it"
 	}
 	return words
 }
