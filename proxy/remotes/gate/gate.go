@@ -24,6 +24,8 @@ const (
 	dialBound = 5 * time.Second
 	// farewellBound bounds the time in which a client whose connection the gate ends reads the reason.
 	farewellBound = time.Second
+	// answerBound bounds the time in which codex answers a client that has gone.
+	answerBound = 5 * time.Second
 	// largeMessages is how many messages of more than smallMessage the gate holds at a time.
 	largeMessages = 2
 	// clientBuffer is the size of each buffer of what a client sends.
@@ -254,28 +256,48 @@ func (g *Gate) connect(
 func (g *Gate) relay(
 	ctx context.Context, s *session, client *net.UnixConn, in *bufio.Reader, codex *net.UnixConn, from *bufio.Reader,
 ) (reason string) {
-	answers := &outlet{conn: client}
-	copying := &outbound{codex: from, client: answers, role: s.Role, questions: &s.questions}
-	reading := g.inbound(s, client, in, codex, answers)
 	var first sync.Once
 	end := func(side string, err error) { first.Do(func() { reason = ending(side, err) }) }
+	answers := &outlet{conn: client, gone: func(err error) {
+		end("the client", err)
+		_ = client.SetReadDeadline(time.Now().Add(farewellBound)) // what it has sent still goes on
+	}}
+	copying := &outbound{codex: from, client: answers, role: s.Role, questions: &s.questions,
+		answered: func() { s.open.add(-1) }}
+	reading := g.inbound(s, client, in, codex, answers)
+	copied := make(chan struct{})
+	reading.stay = sync.OnceFunc(func() { s.stay(copied) })
 	var both sync.WaitGroup
 	both.Go(func() {
 		err := reading.run(ctx)
 		end("the client", err)
+		g.farewell(client, answers, err)
+		reading.stay()
 		if err == nil || errors.Is(err, io.EOF) {
 			_ = codex.CloseWrite() // codex closes
 			return
 		}
-		g.farewell(client, answers, err)
 		_ = codex.Close()
 	})
 	end("codex", copying.run())
+	close(copied)
 	_ = codex.Close()
 	_ = client.CloseWrite()
 	_ = client.SetReadDeadline(time.Now().Add(farewellBound)) // what it still sends goes nowhere
 	both.Wait()
 	return reason
+}
+
+// stay returns when codex has answered all that a client has asked for before its end: codex drops what it has not done
+// when the connection closes, such as the message of a person whose terminal has just ended.
+func (s *session) stay(codexEnds <-chan struct{}) {
+	late := time.NewTimer(answerBound)
+	defer late.Stop()
+	select {
+	case <-s.open.wait():
+	case <-codexEnds:
+	case <-late.C:
+	}
 }
 
 // ending describes the end of a connection by the side that was the first to end it.

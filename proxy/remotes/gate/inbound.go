@@ -36,6 +36,7 @@ type inbound struct {
 	session  *session
 	deadline func(time.Time) error // of the next reads
 	large    chan struct{}         // places of large messages, of all clients
+	stay     func()                // before codex reads that the client closes; may be nil
 
 	message []byte // the joined payloads of the open message
 	open    bool
@@ -105,6 +106,12 @@ func (i *inbound) control(h header) error {
 		return err
 	}
 	unmask(payload, h.mask, 0)
+	if h.op == closing && i.stay != nil {
+		if err := i.codex.Flush(); err != nil {
+			return err
+		}
+		i.stay()
+	}
 	return i.frame(header{fin: true, op: h.op, masked: true, length: h.length}, payload)
 }
 
@@ -248,6 +255,9 @@ func (i *inbound) decide(raw []byte) error {
 	switch {
 	case v.pass != nil:
 		i.session.passing(m)
+		if m.id != nil {
+			i.session.open.add(1)
+		}
 		return i.pass(v.pass)
 	case v.refusal != "":
 		i.session.refused(m.method)

@@ -21,6 +21,7 @@ type outbound struct {
 	client    *outlet
 	role      Role
 	questions *questions
+	answered  func() // at each answer of codex; may be nil
 
 	left    int64 // bytes of the payload of the current frame that are still to come
 	message bool  // a message lies open, in a frame or between two of its fragments
@@ -135,6 +136,9 @@ func (o *outbound) finish() {
 // drops decides on a message by its beginning: requests of codex go to owners alone, and some to no client.
 func (o *outbound) drops(head []byte) bool {
 	if bytes.HasPrefix(head, []byte(`{"id":`)) && !bytes.Contains(head, []byte(`"method":`)) {
+		if o.answered != nil {
+			o.answered()
+		}
 		return false // an answer
 	}
 	var id []byte

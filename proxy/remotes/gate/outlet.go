@@ -18,10 +18,12 @@ var (
 // outlet writes to a client what codex sends, with the frames of the gate between two messages.
 type outlet struct {
 	conn io.Writer
+	gone func(error) // called when the client takes no more, once; what follows goes nowhere. May be nil: an error each time
 
 	mu    sync.Mutex
 	open  bool   // a message of codex has been written in part
 	queue []byte // frames of the gate that wait for its end
+	ended bool   // gone was called
 }
 
 // pass writes bytes of codex. between is the first offset in b at which no message of codex is open, or -1; open
@@ -55,8 +57,18 @@ func (o *outlet) put(frame []byte) error {
 }
 
 func (o *outlet) write(b []byte) error {
-	if _, err := o.conn.Write(b); err != nil {
-		return fmt.Errorf("%w: %v", errClient, err)
+	if o.ended {
+		return nil
 	}
+	_, err := o.conn.Write(b)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("%w: %v", errClient, err)
+	if o.gone == nil {
+		return err
+	}
+	o.ended = true
+	o.gone(err)
 	return nil
 }

@@ -49,6 +49,7 @@ type session struct {
 	gate      *Gate
 	barred    string // why this client may not attach; empty: it may
 	questions questions
+	open      unanswered
 	attached  atomic.Bool
 
 	requests, refusals, dropped atomic.Int64
