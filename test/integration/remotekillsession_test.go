@@ -1,0 +1,358 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"codex-proxy/test/machine"
+	"codex-proxy/test/modelserver"
+)
+
+// killSession is a remote with a person in front of it, whose every message has a mark.
+type killSession struct {
+	k          *remoteKills
+	r          remote
+	term       *terminal
+	terms      int
+	thread     string
+	asked      []string // its messages
+	interrupts bool     // its person interrupts turns
+}
+
+// attach is the person's codex, in a new terminal.
+func (s *killSession) attach() {
+	s.terms++
+	s.term = s.k.terminal(fmt.Sprintf("%s-%d", s.r.name, s.terms), "sh", "-c",
+		"codex-proxy attach "+s.r.name+"; echo attach ends with $?; exec sleep 987") // which shows why
+	s.term.tmux("pipe-pane", "-t", s.term.name, "cat >>"+s.painted())
+	s.term.until("Ask Codex to do anything")
+}
+
+// painted is the file of all that the terminal was ever given.
+func (s *killSession) painted() string { return "/tmp/" + s.term.name }
+
+// hangUp ends the terminal with what runs in it.
+func (s *killSession) hangUp() { s.term.tmux("kill-session", "-t", s.term.name) }
+
+// cutSocket shuts the people's connections down, as the kernel does at the end of a peer.
+func (s *killSession) cutSocket() {
+	t := s.k.t
+	keeper := s.process("remote-exec")
+	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", keeper.Host))
+	require.NoError(t, err)
+	sockets := map[string]bool{}
+	for line := range strings.Lines(string(table)) {
+		// Num RefCount Protocol Flags Type St Inode Path; the flag is that of a listener.
+		if f := strings.Fields(line); len(f) == 8 && f[7] == "/run/codex-remote/"+s.r.name+".sock" && f[3] != "00010000" {
+			sockets["socket:["+f[6]+"]"] = true
+		}
+	}
+	require.NotEmpty(t, sockets, "the TUI is connected")
+	process, err := unix.PidfdOpen(keeper.Host, 0)
+	require.NoError(t, err)
+	defer unix.Close(process)
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", keeper.Host))
+	require.NoError(t, err)
+	for _, f := range files {
+		link, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", keeper.Host, f.Name()))
+		if !sockets[link] {
+			continue
+		}
+		var number int
+		_, err := fmt.Sscan(f.Name(), &number)
+		require.NoError(t, err)
+		fd, err := unix.PidfdGetfd(process, number, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.Shutdown(fd, unix.SHUT_RDWR))
+		require.NoError(t, unix.Close(fd))
+	}
+}
+
+// process is one of the remote's, by a part of its command.
+func (s *killSession) process(part string) machine.Process {
+	s.k.t.Helper()
+	processes, err := s.k.Processes(s.r.unit)
+	require.NoError(s.k.t, err)
+	for _, p := range processes {
+		if strings.Contains(p.Command, part) && (part != "app-server" || strings.HasPrefix(p.Command, "/run/codex-remote-run/")) {
+			return p
+		}
+	}
+	require.Fail(s.k.t, "no "+part, "%+v", processes)
+	return machine.Process{}
+}
+
+// killTurn is a turn that a fault hits.
+type killTurn struct {
+	*killSession
+	kind     killKind
+	mark     string
+	moment   string // where the fault hits it
+	esc      bool   // its person has interrupted it before the fault
+	requests int    // of the turn, before the fault
+	codex    machine.Process
+	at, end  time.Time // of the fault, and of codex
+}
+
+func (c *killTurn) String() string {
+	moment := c.moment
+	if c.esc {
+		moment = "interrupted"
+	}
+	return fmt.Sprintf("%s (%s)", c.mark, moment)
+}
+
+func (c *killTurn) message() string { return "ask-" + c.mark }
+
+// begin types a message, and returns in mid-turn: as soon as the keeper has recorded the message or some time later, while
+// the model writes, or while a tool runs.
+func (s *killSession) begin(kind killKind) *killTurn {
+	t := s.k.t
+	t.Helper()
+	c := &killTurn{killSession: s, kind: kind, mark: fmt.Sprintf("%s-%03d", s.r.name, len(s.asked)),
+		moment: []string{"early", "words", "tool"}[s.k.random.IntN(3)]}
+	c.esc = s.interrupts && kind.cuts && s.k.random.IntN(2) == 0
+	if c.esc || c.kind.all != nil && c.moment == "early" {
+		c.moment = "words"
+	}
+	s.script(c)
+	s.term.enter(c.message())
+	s.asked = append(s.asked, c.message())
+	switch c.moment {
+	case "early":
+		s.untilLedger(func(text string) bool { return strings.Contains(text, c.message()) })
+		pause(t.Context(), time.Duration(s.k.random.IntN(200))*time.Millisecond)
+	case "words":
+		c.untilAsked(modelserver.AtGate(c.mark, 1))
+		s.term.until("begin-" + c.mark)
+	case "tool":
+		deadline := time.Now().Add(bound)
+		for {
+			if _, err := s.k.ReadFile("/srv/" + s.r.name + "/began-" + c.mark); err == nil {
+				break
+			}
+			require.True(t, time.Now().Before(deadline), "the tool does not run")
+			pause(t.Context(), 5*time.Millisecond)
+		}
+	}
+	if c.esc {
+		s.term.tmux("send-keys", "-t", s.term.name, "Escape")
+		s.untilLedger(func(text string) bool {
+			return !strings.Contains(text, `"turn"`) || strings.Contains(text, `"interrupted"`)
+		})
+		pause(t.Context(), time.Duration(s.k.random.IntN(30))*time.Millisecond)
+	}
+	return c
+}
+
+// script is what the model does in a turn. The newest script whose word a request has counts: the title that the TUI asks
+// for in a thread of its own has one, and what comes after the call of the tool.
+func (s *killSession) script(c *killTurn) {
+	words := []string{"text begin-" + c.mark + " ", "gate " + c.mark, "text done-" + c.mark}
+	first, then := c.message(), "began-"+c.mark
+	scripts := []modelserver.Script{{Word: first, Times: -1, Steps: words}}
+	if c.moment == "tool" {
+		call, err := json.Marshal(map[string]any{"yield_time_ms": 30_000,
+			"cmd": fmt.Sprintf("touch %s; while [ ! -e end-%s ]; do sleep 0.05; done", then, c.mark)})
+		require.NoError(s.k.t, err)
+		scripts = []modelserver.Script{{Word: first, Times: -1, Steps: []string{"call exec_command " + string(call)}},
+			{Word: then, Times: -1, Steps: words}}
+	}
+	title := modelserver.Script{Word: "single-line task title", Times: -1, Steps: []string{`text {"title":"Kill and see"}`}}
+	require.NoError(s.k.t, s.k.models.Add(append(scripts, title)...))
+}
+
+// untilLedger waits until the keeper has written something.
+func (s *killSession) untilLedger(ok func(text string) bool) {
+	s.k.t.Helper()
+	deadline := time.Now().Add(bound)
+	for {
+		b, err := s.k.ReadFile(s.r.home + "/keeper/turns.json")
+		if err == nil && ok(string(b)) {
+			return
+		}
+		require.True(s.k.t, time.Now().Before(deadline), "%s %v", b, err)
+		pause(s.k.t.Context(), time.Millisecond)
+	}
+}
+
+func (c *killTurn) untilAsked(enough func([]modelserver.Request) bool) {
+	c.k.t.Helper()
+	ctx, cancel := context.WithTimeout(c.k.t.Context(), bound)
+	defer cancel()
+	_, err := c.k.models.Wait(ctx, enough)
+	require.NoError(c.k.t, err, "%s: %s", c, c.kind.name)
+}
+
+// watch is before the fault.
+func (c *killTurn) watch() {
+	c.requests = len(c.turns())
+	c.codex = c.process("app-server")
+}
+
+func (c *killTurn) hit(fault func()) {
+	c.watch()
+	at := time.Now()
+	fault()
+	c.hitAt(at)
+}
+
+func (c *killTurn) hitAt(at time.Time) {
+	c.at, c.end = at, at
+	if c.kind.cuts {
+		c.end = c.k.awaitDeath(c.codex)
+	}
+}
+
+// goesOn lets the turn end, as soon as what the fault has cut is gone, and waits for its last words on the screen.
+func (c *killTurn) goesOn() {
+	if c.kind.detaches {
+		if c.kind.all != nil {
+			c.at = time.Now()
+		}
+		c.attach()
+	}
+	if c.kind.cuts && !c.esc {
+		c.untilAsked(func([]modelserver.Request) bool { return len(c.after()) > 0 })
+		c.k.took[c.kind.name] = append(c.k.took[c.kind.name], c.after()[0].At.Sub(c.at))
+	}
+	c.k.models.Release(c.mark)
+	require.NoError(c.k.t, c.k.WriteFile("/srv/"+c.r.name+"/end-"+c.mark, nil, 0o644))
+	if !c.esc {
+		c.term.until("done-" + c.mark)
+	}
+	c.k.untilIdle(c.r)
+	c.k.MustRun(c.k.t, "systemctl", "reset-failed", c.r.unit) // the next fault is as the first one
+}
+
+// turns are the requests of this turn to the model.
+func (c *killTurn) turns() (list []modelserver.Request) {
+	for _, r := range c.k.models.Turns() {
+		if texts := personTexts(r); len(texts) > 0 && texts[len(texts)-1] == c.message() {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// after are those of the next codex, if the fault ended one.
+func (c *killTurn) after() []modelserver.Request {
+	return slices.DeleteFunc(c.turns(), func(r modelserver.Request) bool { return r.At.Before(c.end) })
+}
+
+// ids are codex's of the turns that requests belong to: codex repeats a request whose stream breaks.
+func ids(turns []modelserver.Request) (ids []string) {
+	for _, r := range turns {
+		var metadata struct {
+			Turn string `json:"turn_id"`
+		}
+		_ = json.Unmarshal([]byte(r.Header.Get("X-Codex-Turn-Metadata")), &metadata)
+		if !slices.Contains(ids, metadata.Turn) {
+			ids = append(ids, metadata.Turn)
+		}
+	}
+	return ids
+}
+
+// times says when requests came, and how they ended.
+func times(turns []modelserver.Request) (text string) {
+	for _, r := range turns {
+		text += fmt.Sprintf("\n%d at %s, finished %s, cut %s: %s", r.ID, r.At, r.Finished, r.Cut, r.Header.Get("X-Codex-Turn-Metadata"))
+	}
+	return text
+}
+
+// personTexts are the messages of the person in a request to the model.
+func personTexts(r modelserver.Request) (texts []string) {
+	for _, raw := range r.Body.Input {
+		var i struct {
+			Role    string
+			Content []struct{ Text string }
+		}
+		if json.Unmarshal(raw, &i) == nil && i.Role == "user" {
+			for _, part := range i.Content {
+				if strings.HasPrefix(part.Text, "ask-") {
+					texts = append(texts, part.Text)
+				}
+			}
+		}
+	}
+	return texts
+}
+
+// account asserts what became of the turn.
+func (c *killTurn) account() (good bool) {
+	t := c.k.t
+	why := fmt.Sprintf("%s, %s", c, c.kind.name)
+	turns := c.turns()
+	switch {
+	case c.esc:
+		good = assert.Equal(t, c.requests, len(turns), "%s: what its person interrupted does not go on: %s", why, times(turns))
+	case c.kind.cuts:
+		good = assert.Len(t, ids(c.after()), 1, "%s: it goes on once: %s, %s", why, c.end, times(turns))
+	default:
+		good = assert.Len(t, ids(turns), 1, "%s: nothing is cut: %s", why, times(turns))
+	}
+	if len(turns) > 0 {
+		good = assert.Equal(t, c.asked, personTexts(turns[len(turns)-1]), "%s: what the model has", why) && good
+	}
+	screen := c.term.screen()
+	good = assert.Equal(t, 1, strings.Count(screen, c.message()), "%s: the message is on the screen once\n%s", why, screen) && good
+	if !c.interrupts {
+		painted, err := c.k.ReadFile(c.painted())
+		require.NoError(t, err)
+		good = assert.NotContains(t, strings.ToLower(string(painted)), "interrupted", why) && good
+	}
+	return c.accountHistory(why) && good
+}
+
+func (c *killTurn) accountHistory(why string) (good bool) {
+	t := c.k.t
+	p := c.r.attach()
+	defer p.Close(nil)
+	var ledger struct {
+		Last string `json:"last"`
+	}
+	b, err := c.k.ReadFile(c.r.home + "/keeper/turns.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &ledger))
+	if c.thread == "" {
+		c.thread = ledger.Last
+	}
+	good = assert.Equal(t, c.thread, ledger.Last, "%s: it is one conversation", why)
+	var history struct {
+		Data []struct {
+			Status string `json:"status"`
+			Items  []struct {
+				Type    string `json:"type"`
+				Content []struct {
+					Text string `json:"text"`
+				} `json:"content"`
+			} `json:"items"`
+		} `json:"data"`
+	}
+	p.call("thread/turns/list", map[string]any{"threadId": c.thread, "limit": 100, "sortDirection": "asc",
+		"itemsView": "full"}, &history)
+
+	var had []string
+	for _, turn := range history.Data {
+		if !c.interrupts {
+			good = assert.Equal(t, "completed", turn.Status, why) && good
+		}
+		for _, i := range turn.Items {
+			if i.Type == "userMessage" {
+				had = append(had, i.Content[0].Text)
+			}
+		}
+	}
+	return assert.Equal(t, c.asked, had, "%s: the history", why) && good
+}
