@@ -23,7 +23,7 @@ type kept struct {
 // keep reads the body of a request, if there is room for it.
 func (k *bodies) keep(r *http.Request) (*kept, error) {
 	size := r.ContentLength
-	if size < 0 {
+	if size < 0 || size > maxKept {
 		return &kept{release: func() {}}, nil
 	}
 	if k.bytes.Add(size) > maxKept {

@@ -23,18 +23,22 @@ type Lender struct {
 	Token string
 
 	handler http.Handler
+	guard   *guard
 	logger  *slog.Logger
 }
 
-func newLender(logger *slog.Logger) *Lender { return &Lender{Token: rand.Text(), logger: logger} }
+func newLender(logger *slog.Logger) *Lender {
+	return &Lender{Token: rand.Text(), guard: newGuard(), logger: logger}
+}
 
 // Run serves on l until ctx is done.
 func (l *Lender) Run(ctx context.Context, listener net.Listener) error {
-	const headerBound = 10 * time.Second
+	const headerBound, idleBound, headerSize = 10 * time.Second, 2 * time.Minute, 64 << 10
 	server := &http.Server{
-		Handler: l, ReadHeaderTimeout: headerBound,
+		Handler: l, ReadHeaderTimeout: headerBound, IdleTimeout: idleBound, MaxHeaderBytes: headerSize,
 		ErrorLog: slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug), // of single connections: no events
 	}
+	l.guard.watch(server)
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -48,7 +52,13 @@ func (l *Lender) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	token = token[strings.LastIndexByte(token, '.')+1:]
 	if subtle.ConstantTimeCompare([]byte(token), []byte(l.Token)) != 1 {
+		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusUnauthorized, "this server is for the codex of a remote alone")
+		return
+	}
+	if !l.guard.admit(r) {
+		w.Header().Set("Connection", "close")
+		refuse(w, http.StatusServiceUnavailable, "the remote has too many connections to its model")
 		return
 	}
 	l.handler.ServeHTTP(w, r)

@@ -36,11 +36,29 @@ func New(baseURL, key, caFile string, logger *slog.Logger) (*Lender, error) {
 		return nil, err
 	}
 	l := newLender(logger)
-	l.handler = &httputil.ReverseProxy{
+	l.handler = ofCodex(&httputil.ReverseProxy{
 		Rewrite: p.rewrite, Transport: newTransport(trust), FlushInterval: -1, ErrorHandler: p.fail,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-	}
+	})
 	return l, nil
+}
+
+// asked are the requests that codex sends to a provider of one's own. The key is lent for no others: some endpoint of the
+// provider's might show it, or whatever else belongs to its owner.
+var asked = map[string]bool{
+	"POST /responses": true, "POST /responses/compact": true, "GET /models": true, "POST /images/generations": true,
+	"POST /images/edits": true, "POST /alpha/search": true, "POST /memories/trace_summarize": true,
+}
+
+// ofCodex passes those on. The path is the decoded one, as the provider may decode it.
+func ofCodex(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !asked[r.Method+" "+r.URL.Path] || r.URL.RawPath != "" || r.Header.Get("Upgrade") != "" {
+			refuse(w, http.StatusNotFound, "the key of a remote is lent for requests to the model alone")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // trusted are the certificate authorities of the file; nil, those of the system, without one.
