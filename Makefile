@@ -34,7 +34,7 @@ PACKED_amd64 := -Wl,-z,pack-relative-relocs
 
 HOST  := $(shell go env GOHOSTARCH)
 OUT   := build/$(if $(filter $(ARCH),$(HOST)),,$(ARCH)/)
-PROGRAMS := $(OUT)codex-proxy $(OUT)codex-proxy-traces $(OUT)codex-runner $(OUT)codex-runner-unit
+PROGRAMS := $(OUT)codex-proxy $(OUT)codex-proxy-traces $(OUT)codex-proxy-remote-init $(OUT)codex-runner $(OUT)codex-runner-unit
 SHARE := build/share
 # Two packages, each with the program of its name and one more.
 PACKAGES := codex-proxy codex-runner
@@ -145,7 +145,7 @@ run-needs:
 
 run-build: $(ONLINE)
 	@echo "building codex-proxy and codex-runner …"
-	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o build/try/ ./cmd/codex-proxy ./cmd/codex-runner ./cmd/codex-runner-unit ./test/try
+	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o build/try/ ./cmd/codex-proxy ./cmd/codex-proxy-remote-init ./cmd/codex-runner ./cmd/codex-runner-unit ./test/try
 	@echo "codex-proxy and codex-runner are built"
 
 .PHONY: test

@@ -35,7 +35,7 @@ func commands() []cli.Group {
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			serveCommand(), workerWaitCommand(), workerPrepareCommand(), generateUnitsCommand(),
 			dependencyBoundCommand(), dependencyPrepareCommand(), remoteWaitCommand(), remotePrepareCommand(),
-			remoteExecCommand(), remoteInitCommand(), remoteNotifyCommand(), fetchCommand(), fetchPrepareCommand(),
+			remoteExecCommand(), remoteNotifyCommand(), fetchCommand(), fetchPrepareCommand(),
 			sendTracesCommand(), tracesPrepareCommand(), launchCommand(), notifyExecCommand(),
 			lockExecCommand(), appServerCommand(),
 		}},

@@ -12,14 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"codex-proxy/cmd/internal/cli"
-	"codex-proxy/cmd/internal/fence"
 	"codex-proxy/cmd/internal/journal"
 	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/cmd/internal/prepare"
 	"codex-proxy/cmd/internal/remote"
 	"codex-proxy/cmd/internal/remoteexec"
 	"codex-proxy/cmd/internal/remotenotify"
-	"codex-proxy/notify"
 	"codex-proxy/proxy/remotes/gate"
 	"codex-proxy/units"
 )
@@ -67,12 +65,8 @@ for a fault of the file.`,
 			if err := units.ValidRemoteName(args[0]); err != nil {
 				return cli.Exit(cli.Usage, err)
 			}
-			self, err := os.Executable()
-			if err != nil {
-				return err
-			}
 			u := &remoteexec.Unit{
-				Name: args[0], Version: versionString(), Key: os.Stdin, Program: self, Stderr: c.ErrOrStderr(),
+				Name: args[0], Version: versionString(), Key: os.Stdin, Init: paths.RemoteInit, Stderr: c.ErrOrStderr(),
 				Logins: paths.LoginsSocket, Cgroup: gate.Cgroup(),
 				File: filepath.Join(cmp.Or(os.Getenv("CONFIGURATION_DIRECTORY"), paths.Settings), "remotes",
 					args[0]+".toml"),
@@ -108,22 +102,6 @@ codex-remote-notify@NAME.socket, which is standard input. It ends when no more c
 				Logger: slog.New(journal.NewHandler(journal.Proxy, c.ErrOrStderr(), slog.LevelInfo)).With("remote", args[0]),
 			}
 			return s.Run(ctx)
-		},
-	}
-}
-
-func remoteInitCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "remote-init VIEW -- COMMAND...", Short: "run the codex of a remote within its fence (remote-exec)",
-		Long: `
-Is the first process of the namespaces that remote-exec starts codex in: it hides there
-what is of others, drops its rights, and runs COMMAND, with which it ends.`,
-		RunE: func(_ *cobra.Command, args []string) error {
-			status, err := fence.Init(args[0], args[1:])
-			if err != nil {
-				return cli.Exit(notify.ExitExec, err)
-			}
-			return cli.Exit(status, nil)
 		},
 	}
 }

@@ -11,7 +11,7 @@ const (
 var proxyBook = book{
 	operations: "docs/operations.md",
 	program:    "codex-proxy",
-	sources:    []string{"./cmd/codex-proxy", "./cmd/codex-proxy-traces"},
+	sources:    []string{"./cmd/codex-proxy", "./cmd/codex-proxy-traces", "./cmd/codex-proxy-remote-init"},
 	summary:    "OpenAI-compatible endpoint in front of codex workers",
 	description: "codex-proxy serves the OpenAI API, and Anthropic's Messages API, in front of codex app-server. " +
 		"Each worker is a systemd unit of its own, which systemd watches and restarts; readiness follows the real handshake with the worker. " +

@@ -30,7 +30,7 @@ type pair struct {
 func pairs() []pair {
 	return []pair{
 		{
-			name: "codex-proxy", programs: []string{"usr/bin/codex-proxy", "usr/lib/codex-proxy/codex-proxy-traces"},
+			name: "codex-proxy", programs: []string{"usr/bin/codex-proxy", "usr/lib/codex-proxy/codex-proxy-traces", "usr/lib/codex-proxy/codex-proxy-remote-init"},
 			settings: "/etc/codex-proxy/config.toml\n", settingsOfDeb: "/etc/codex-proxy/workers/default.toml\n",
 			documents: []string{"*.md", "clients/*.md"},
 		},

@@ -41,13 +41,13 @@ const LenderPort = "{port}"
 // listenerFD is the descriptor of Init's end of the socket that passes the listener on: the first of the inherited files.
 const listenerFD = 3
 
-// Args is the command line that runs Init for the command args.
+// Args is the command line of program, which runs Init, for the command args.
 func (v View) Args(program string, args []string) ([]string, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	return append([]string{program, "remote-init", string(text), "--"}, args...), nil
+	return append([]string{program, string(text), "--"}, args...), nil
 }
 
 // Attr are the attributes of the process of Init: the first one of its namespaces, with the rights in them until it has

@@ -66,7 +66,7 @@ func again(args []string) error {
 			return fmt.Errorf("cannot give rights up: %w", err)
 		}
 	}
-	args = append([]string{os.Args[0], "remote-init", made, "--"}, args...)
+	args = append([]string{os.Args[0], made, "--"}, args...)
 	return fmt.Errorf("cannot start again: %w", unix.Exec("/proc/self/exe", args, os.Environ()))
 }
 

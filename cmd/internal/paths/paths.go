@@ -94,6 +94,9 @@ const (
 	// TracesProgram sends traces. It alone links gRPC, which takes 1 MiB of memory in each process of a
 	// program.
 	TracesProgram = "/usr/lib/codex-proxy/codex-proxy-traces"
+	// RemoteInit is the first process of a remote's fence, which has little to initialise: each remote that runs keeps
+	// one.
+	RemoteInit = "/usr/lib/codex-proxy/codex-proxy-remote-init"
 )
 
 // Names of the sockets that a process inherits (FileDescriptorName=, systemd.socket(5)).

@@ -45,21 +45,21 @@ func TestMain(m *testing.M) {
 	}
 	ctx := context.Background()
 	var err error
-	switch os.Args[1] {
-	case "remote-prepare":
+	switch {
+	case os.Getpid() == 1: // of the fence
+		var status int
+		if status, err = fence.Init(os.Args[1], os.Args[3:]); err == nil {
+			err = cli.Exit(status, nil)
+		}
+	case os.Args[1] == "remote-prepare":
 		err = prepare.Remote(ctx, os.Args[2], os.Stderr)
-	case "remote-exec":
+	case os.Args[1] == "remote-exec":
 		_ = os.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))
-		u := &Unit{Name: os.Args[2], Version: "test", Key: os.Stdin, Program: "/proc/self/exe", Stderr: os.Stderr,
+		u := &Unit{Name: os.Args[2], Version: "test", Key: os.Stdin, Init: "/proc/self/exe", Stderr: os.Stderr,
 			File:   os.Getenv("CONFIGURATION_DIRECTORY") + "/remotes/" + os.Args[2] + ".toml",
 			Logins: os.Getenv("CONFIGURATION_DIRECTORY") + "/../logins.sock",
 			Home:   os.Getenv("CODEX_HOME"), Runtime: os.Getenv("RUNTIME_DIRECTORY")}
 		err = u.Run(ctx)
-	case "remote-init":
-		var status int
-		if status, err = fence.Init(os.Args[2], os.Args[4:]); err == nil {
-			err = cli.Exit(status, nil)
-		}
 	default:
 		os.Exit(m.Run())
 	}

@@ -48,7 +48,7 @@ type Unit struct {
 	Home    string // CODEX_HOME
 	Runtime string // the RuntimeDirectory
 	Key     *os.File
-	Program string // this one
+	Init    string // the program of the fence
 	Logins  string // the socket where logins are asked for
 	Cgroup  string // of the unit: no process of it may attach; empty: unknown
 	Stderr  io.Writer
@@ -125,7 +125,7 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 	if lend.borrower != nil {
 		lend.borrower.Switched = keeper.Switched
 	}
-	args, err := view.Args(u.Program, u.codex(lend))
+	args, err := view.Args(u.Init, u.codex(lend))
 	if err != nil {
 		return err
 	}
