@@ -209,7 +209,7 @@ func (a *accounts) deny(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	refused := errorOf(err)
-	if refused.Code != logins.QuotaExhausted && refused.Code != logins.Held {
+	if !ofQuota(refused) {
 		http.Error(w, refused.Message, http.StatusBadRequest) // the one status after which codex does not try again
 		return
 	}

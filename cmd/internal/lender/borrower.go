@@ -54,6 +54,7 @@ type Borrower struct {
 	held   loan
 	denied *logins.Error // why no account serves; nil: held does
 	asked  time.Time     // when the service was asked last
+	used   bool          // a request came since then
 }
 
 // NewBorrower makes a Borrower for a remote that hold has served last; empty: none has.
@@ -73,6 +74,9 @@ func (b *Borrower) now() (loan, *logins.Error) {
 
 // borrow is the login for a request.
 func (b *Borrower) borrow(ctx context.Context) (loan, error) {
+	b.mu.Lock()
+	b.used = true
+	b.mu.Unlock()
 	held, denied := b.now()
 	if denied == nil && held.Lasts(time.Now(), spare) {
 		return held, nil
@@ -110,7 +114,7 @@ func (b *Borrower) ask(ctx context.Context, was loan, ask logins.Ask) (loan, err
 			ask.Refused, ask.ResetsAt, ask.Token = "", 0, ""
 		}
 		wait := time.Until(err.RetryAt)
-		if !ask.Turn || err.RetryAt.IsZero() || wait > shortWait {
+		if !ask.Turn || !ofQuota(err) || err.RetryAt.IsZero() || wait > shortWait {
 			return loan{}, err
 		}
 		select {
@@ -134,7 +138,7 @@ func (b *Borrower) lease(ctx context.Context, ask logins.Ask) *logins.Error {
 			RetryAt: unix(ask.ResetsAt)}
 	}
 	b.mu.Lock()
-	b.asked = time.Now()
+	b.asked, b.used = time.Now(), false
 	if refused != nil {
 		if ask.Turn || b.denied != nil || !b.held.Lasts(time.Now(), spare) { // else what is held serves on
 			b.denied = refused
@@ -153,6 +157,11 @@ func (b *Borrower) lease(ctx context.Context, ask logins.Ask) *logins.Error {
 	return nil
 }
 
+// ofQuota means that an account may serve later.
+func ofQuota(err *logins.Error) bool {
+	return err.Code == logins.QuotaExhausted || err.Code == logins.Held
+}
+
 func errorOf(err error) *logins.Error {
 	if err == nil {
 		return nil
@@ -169,19 +178,15 @@ func unix(seconds int64) time.Time {
 	return time.Unix(seconds, 0)
 }
 
-// Settle asks whether another account serves, if the service has said so, or if none does. No turn runs.
+// Settle asks whether another account serves: after a turn, if the service has said so, or if none does. No turn runs.
 func (b *Borrower) Settle(ctx context.Context) {
 	held, denied := b.now()
-	due := held.AccessToken == "" || denied != nil
-	if due {
-		b.mu.Lock()
-		at := b.asked.Add(again)
-		if denied != nil && !denied.RetryAt.IsZero() && denied.RetryAt.Before(at) {
-			at = latest(denied.RetryAt, b.asked.Add(time.Second))
-		}
-		due = !time.Now().Before(at)
-		b.mu.Unlock()
+	b.mu.Lock()
+	due := b.used
+	if held.AccessToken == "" || denied != nil {
+		due = time.Since(b.asked) >= again
 	}
+	b.mu.Unlock()
 	select {
 	case <-b.Service.Changed():
 		due = true
@@ -194,13 +199,6 @@ func (b *Borrower) Settle(ctx context.Context) {
 	if err != nil && ctx.Err() == nil && denied == nil {
 		b.Logger.Warn("no account is lent to a remote", "error", err)
 	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // Open asks for the first login. Without one codex starts all the same: its people see why, and its turns wait.

@@ -1,0 +1,167 @@
+package lender
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"codex-proxy/proxy/logins"
+)
+
+// book is a service that lends the accounts in their order, each until it is refused.
+type book struct {
+	mu    sync.Mutex
+	names []string
+	asks  []logins.Ask
+	reads []string
+}
+
+func (b *book) Lease(_ context.Context, ask logins.Ask) (logins.Grant, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asks = append(b.asks, ask)
+	if ask.Refused == logins.UsageLimit {
+		b.names = b.names[1:]
+	}
+	if len(b.names) == 0 {
+		return logins.Grant{}, &logins.Error{Code: logins.QuotaExhausted, Message: "none", RetryAt: time.Unix(9e9, 0)}
+	}
+	name := b.names[0]
+	return logins.Grant{Account: name, Login: logins.Login{AccessToken: "token-" + name, AccountID: "id-" + name}}, nil
+}
+
+func (b *book) Reading(account string, limits json.RawMessage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reads = append(b.reads, account+string(limits))
+}
+
+func (b *book) Changed() <-chan struct{} { return nil }
+
+// lent starts a lender of accounts for a service that handle plays.
+func lent(t *testing.T, handle http.HandlerFunc, names ...string) (b *book, url, token string) {
+	t.Helper()
+	service := httptest.NewServer(handle)
+	t.Cleanup(service.Close)
+	b = &book{names: names}
+	l, err := ForAccounts(NewBorrower(b, nil, "", slog.New(slog.DiscardHandler)), service.URL, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	return b, start(t, l), "x.y." + l.Token
+}
+
+func textOf(t *testing.T, r *http.Response) string {
+	t.Helper()
+	text, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// Requests to the model go out with the login of the account; nothing else of the account is reached.
+func TestAllowed(t *testing.T) {
+	_, url, token := lent(t, func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, "Bearer token-a", r.Header.Get("Authorization"))
+		assert.Equal(t, "id-a", r.Header.Get("ChatGPT-Account-ID"))
+		_, _ = io.WriteString(w, r.URL.Path)
+	}, "a")
+	assert.Equal(t, "/backend-api/codex/responses", textOf(t, ask(t, url+"/backend-api/codex/responses", token, "{}")))
+	for _, path := range []string{"/backend-api/wham/settings/user", "/backend-api/ps/mcp", "/backend-api/codex/models", "/",
+		"/backend-api/codex/responses/../../wham/tasks", "/codex/responses"} {
+		assert.Equal(t, http.StatusNotFound, ask(t, url+path, token, "{}").StatusCode, path)
+	}
+	assert.Equal(t, http.StatusUnauthorized, ask(t, url+"/backend-api/codex/responses", "x.y.z", "{}").StatusCode)
+}
+
+const limit = `{"error":{"type":"usage_limit_reached","resets_at":4102444800}}`
+
+// A refused request goes out with the next account; when there is none, codex gets what an account would answer.
+func TestNextAccount(t *testing.T) {
+	var bodies []string
+	handle := func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies = append(bodies, r.Header.Get("Authorization")+" "+string(body))
+		w.Header().Set("X-Codex-Primary-Used-Percent", "99.6")
+		if r.Header.Get("Authorization") != "Bearer token-c" {
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, limit)
+		}
+	}
+	b, url, token := lent(t, handle, "a", "b", "c")
+	assert.Equal(t, http.StatusOK, ask(t, url+"/backend-api/codex/responses", token, "body").StatusCode)
+	assert.Equal(t, []string{"Bearer token-a body", "Bearer token-b body", "Bearer token-c body"}, bodies)
+	assert.EqualValues(t, 4102444800, b.asks[1].ResetsAt)
+	assert.True(t, strings.HasPrefix(b.reads[0], `a{"limitId":"codex","primary":{"usedPercent":100,`), b.reads[0])
+
+	_, url, token = lent(t, handle, "a", "b")
+	res := ask(t, url+"/backend-api/codex/responses", token, "body")
+	assert.Equal(t, http.StatusTooManyRequests, res.StatusCode)
+	assert.Contains(t, textOf(t, res), `"resets_at":9000000000`)
+}
+
+// Reasoning that another account has encrypted is left out, again in later requests, and new reasoning is not.
+func TestForeignReasoning(t *testing.T) {
+	var inputs []string
+	_, url, token := lent(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		inputs = append(inputs, string(body))
+		if strings.Contains(string(body), "of-another") {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"error":{"code":"invalid_encrypted_content"}}`)
+		}
+	}, "a")
+	const old = `{"type":"reasoning","encrypted_content":"of-another"}`
+	assert.Equal(t, http.StatusOK, ask(t, url+"/backend-api/codex/responses", token, `{"input":[`+old+`,{"type":"message"}]}`).StatusCode)
+	assert.Equal(t, http.StatusOK, ask(t, url+"/backend-api/codex/responses", token,
+		`{"input":[`+old+`,{"type":"reasoning","encrypted_content":"own"}]}`).StatusCode)
+	require.Len(t, inputs, 3)
+	assert.JSONEq(t, `{"input":[{"type":"message"}]}`, inputs[1])
+	assert.JSONEq(t, `{"input":[{"type":"reasoning","encrypted_content":"own"}]}`, inputs[2])
+}
+
+// The end of the quota after output cuts the answer, and codex repeats the request; without another account the end is
+// codex's to report.
+func TestLimitAfterOutput(t *testing.T) {
+	handle := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: {\"type\":\"response.created\"}\n\n"+
+			"data: {\"type\":\"response.output_text.delta\"}\n\n"+
+			"data: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"usage_limit_reached\"}}}\n\n")
+	}
+	b, url, token := lent(t, handle, "a", "b")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/backend-api/codex/responses", http.NoBody)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := http.DefaultClient.Do(req) // the cut may come before the first byte
+	if err == nil {
+		_, err = io.ReadAll(res.Body)
+		res.Body.Close()
+	}
+	require.ErrorContains(t, err, "EOF")
+	assert.Len(t, b.asks, 2)
+	assert.Contains(t, textOf(t, ask(t, url+"/backend-api/codex/responses", token, "{}")), "response.failed")
+}
+
+// Bodies are kept within a bound. What is beyond it passes, and is not repeated here.
+func TestKeptBodies(t *testing.T) {
+	var b bodies
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("12345"))
+	first, err := b.keep(r)
+	require.NoError(t, err)
+	assert.Equal(t, "12345", string(first.text))
+	b.bytes.Add(maxKept - 9)
+	second, err := b.keep(httptest.NewRequest(http.MethodPost, "/", strings.NewReader("12345")))
+	require.NoError(t, err)
+	assert.False(t, second.kept)
+	first.release()
+	second.release()
+	assert.EqualValues(t, maxKept-9, b.bytes.Load())
+}
