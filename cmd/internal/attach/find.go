@@ -26,8 +26,9 @@ const (
 func Names(dir string) (names []string) {
 	found, _ := filepath.Glob(filepath.Join(dir, "*"+socketSuffix)) // the pattern is valid
 	for _, path := range found {
-		if !strings.HasSuffix(path, viewerSuffix) {
-			names = append(names, strings.TrimSuffix(filepath.Base(path), socketSuffix))
+		// Those of viewers and of the network have a dot in their names.
+		if name := strings.TrimSuffix(filepath.Base(path), socketSuffix); !strings.Contains(name, ".") {
+			names = append(names, name)
 		}
 	}
 	return names

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"codex-proxy/cmd/internal/listing"
@@ -136,8 +137,12 @@ func (r *Remotes) takeDown(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	if err := os.Remove(r.fileOf(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot remove the file: %w", err)
+	// systemd leaves the sockets, and attach would take them for those of a remote that does not start.
+	left, _ := filepath.Glob(strings.TrimSuffix(r.Socket(name), "sock") + "*sock") // the pattern is valid
+	for _, path := range append(left, r.fileOf(name)) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot remove the remote: %w", err)
+		}
 	}
 	// With a daemon-reload, whose generator removes the drop-ins.
 	if err := r.Systemd.Disable(ctx, units.RemoteSocket(name)); err != nil {

@@ -148,8 +148,18 @@ func TestListAndRemove(t *testing.T) {
 
 	home := filepath.Join(b.PrivateHomes, "build")
 	require.NoError(t, os.MkdirAll(home, 0o700))
+	var sockets []string
+	for _, name := range []string{"build", "build.viewer", "build.network"} {
+		sockets = append(sockets, b.Socket(name))
+	}
+	for _, path := range sockets { // systemd leaves them
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+	}
 	b.stderr.Reset()
 	require.NoError(t, b.Remove(t.Context(), "build"))
+	for _, path := range sockets {
+		assert.NoFileExists(t, path)
+	}
 	assert.Equal(t, []string{"The remote build is removed.", "Its threads stay: " + filepath.Join(b.Homes, "build") +
 		" (--purge removes them)"}, b.lines())
 	assert.NoFileExists(t, b.fileOf("build"))
