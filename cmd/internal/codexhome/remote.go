@@ -37,6 +37,9 @@ func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 	if err := h.checkOwner(); err != nil {
 		return err
 	}
+	if err := h.clear(); err != nil {
+		return err
+	}
 	w := r.worker()
 	program, err := findCodex(w, h.SearchPath, npmPrefixes)
 	if err == nil {
@@ -58,6 +61,21 @@ func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 		return err
 	}
 	return link(program, filepath.Join(h.Runtime, "codex"))
+}
+
+// clear removes what is not a file and stands where this program reads one. A tool of a remote writes to the home: a
+// pipe in place of the stamp would hold up every start.
+func (h *Home) clear() error {
+	for _, path := range []string{h.stampFile(), h.configFile(), h.catalogueFile(), h.authFile()} {
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode().IsRegular() {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("cannot remove %s, which is no file: %w", path, err)
+		}
+	}
+	return nil
 }
 
 func (r Remote) worker() *Worker {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // A tool sees neither the directories of other remotes nor what lies in /srv and /run, whenever that appears there.
@@ -125,4 +126,18 @@ func TestLinkOfTheOperator(t *testing.T) {
 	b.start()
 	assert.Equal(t, "ok", b.attach().shell("touch made && echo ok"))
 	assert.FileExists(t, b.dir+"/work/made")
+}
+
+// Whatever a tool leaves in place of the files of the home, the remote starts again.
+func TestHomeFullOfTraps(t *testing.T) {
+	b := newBed(t, "")
+	require.NoError(t, unix.Mkfifo(b.dir+"/home/.prepared.json", 0o600))
+	require.NoError(t, os.Symlink("/dev/zero", b.dir+"/home/config.toml"))
+	require.NoError(t, os.MkdirAll(b.dir+"/home/model-catalogue.json/full", 0o700))
+	require.NoError(t, os.Symlink("/etc/shadow", b.dir+"/home/auth.json"))
+	for _, name := range []string{".prepared.json", "config.toml", "model-catalogue.json", "model-catalogue.json/full"} {
+		require.NoError(t, os.Lchown(b.dir+"/home/"+name, someone, someone))
+	}
+	b.start()
+	assert.Equal(t, "ok", b.attach().shell("echo ok"))
 }
