@@ -12,28 +12,39 @@ import (
 // mend makes codex's file of a thread, which codex does not have loaded, ready for the next turn, which continues the cut
 // one: it ends the cut turn, if any, else codex shows that turn to people as interrupted for ever. Before that it takes
 // back the messages of the user that are lost all the same: codex wrote them for the model, and was killed before it
-// wrote them for people.
+// wrote them for people. An empty line is in their place.
 func mend(f *os.File, r rollout, lost []input, now time.Time) error {
 	if len(r.turns) == 0 || r.turns[0].Status != turnInterrupted {
 		return nil
 	}
-	lines, left := r.lines, slices.Clone(lost)
-	for len(lines) > 1 {
-		n := half(lines[0].text, left)
+	last := r.lines[0]
+	from, left := last.end, slices.Clone(lost)
+	for _, l := range r.lines[:len(r.lines)-1] {
+		n := half(l.text, left)
 		if n < 0 {
 			break
 		}
-		lines, left = lines[1:], slices.Delete(left, n, n+1)
+		from, left = l.begin, slices.Delete(left, n, n+1)
 	}
-	end, err := completion(r.lines[0].text, r.turns[0].ID, now)
+	end, err := completion(last.text, r.turns[0].ID, now)
 	if err != nil {
 		return err
 	}
-	if err := f.Truncate(lines[0].end); err != nil { // half a line, too, which would spoil the next one
+	if err := f.Truncate(last.end); err != nil { // half a line, which would spoil the next one
 		return err
 	}
-	_, err = f.WriteAt(end, lines[0].end)
+	_, err = f.WriteAt(append(blank(last.end-from), end...), from)
 	return err
+}
+
+// blank is an empty line in place of lines: codex's index in sqlite goes on at a byte of the file, and would pass over the
+// end of the turn if that came before.
+func blank(size int64) []byte {
+	b := bytes.Repeat([]byte{' '}, int(size))
+	if size > 0 {
+		b[size-1] = '\n'
+	}
+	return b
 }
 
 // half is the index of the message of the user that a line has for the model; -1 if it has none of them.

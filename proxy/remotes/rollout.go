@@ -89,7 +89,7 @@ func readRollout(f *os.File, turns int) (r rollout, err error) {
 		if err != nil {
 			return r, err
 		}
-		if len(r.lines) < keptLines {
+		if len(r.lines) < keptLines && len(bytes.TrimSpace(l.text)) > 0 {
 			r.lines = append(r.lines, line{l.begin, l.end, bytes.Clone(l.text)})
 		}
 		if !bytes.Contains(l.text[:min(len(l.text), 256)], []byte(`"event_msg"`)) {
