@@ -73,6 +73,31 @@ func inTheDocs(t *testing.T, alerts []rule, path string) {
 	assert.Equal(t, want, string(doc), "run: go test ./packaging/monitoring -update")
 }
 
+// Likewise those of remotes, which the machine of the test with Prometheus has not: docs/metrics.md has them.
+func TestRemoteMetricsExist(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/metrics.md")
+	require.NoError(t, err)
+	for _, file := range []string{"alerts.yaml", "dashboard.json"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		plain := strings.ReplaceAll(string(text), `\"`, `"`) // of JSON
+		names := regexp.MustCompile(`codex_remote_[a-z_]+`).FindAllString(plain, -1)
+		require.NotEmpty(t, names)
+		for _, name := range names {
+			assert.Contains(t, string(doc), "\n| `"+name+"` | ", file)
+		}
+		for _, s := range regexp.MustCompile(`(codex_remote_[a-z_]+)\{([^}]*)\}`).FindAllStringSubmatch(plain, -1) {
+			row := regexp.MustCompile("(?m)^\\| `" + s[1] + "` .*$").FindString(string(doc))
+			for _, label := range matcher.FindAllStringSubmatch(s[2], -1) {
+				for value := range strings.SplitSeq(label[2], "|") {
+					assert.True(t, label[1] == "instance" || strings.Contains(row, "`"+value+"`"),
+						"%s: %s has no %s=%q", file, s[1], label[1], value)
+				}
+			}
+		}
+	}
+}
+
 var (
 	metric   = regexp.MustCompile(`codex_runner_[a-z_]+`)
 	selected = regexp.MustCompile(`(codex_runner_[a-z_]+)\{([^}]*)\}`)
@@ -127,8 +152,9 @@ func cell(text string) string {
 		"{{ $labels.worker }}", "NAME",
 		"{{ $labels.account }}", "NAME",
 		"{{ $labels.dependency }}", "NAME",
-		"{{ if match `^codex-dependency@` $labels.name }}{{ $labels.name }}{{ else }}codex.target{{ end }}",
-		"codex.target (of a dependency: UNIT)",
+		"{{ $labels.remote }}", "NAME",
+		"{{ if match `^codex-(dependency|remote)@` $labels.name }}{{ $labels.name }}{{ else }}codex.target{{ end }}",
+		"codex.target (of a dependency or a remote: UNIT)",
 		"{{ $labels.name }}", "UNIT",
 		"{{ reReplaceAll `[.][a-z]+$` `` $labels.name }}", "NAME",
 		"{{ $value }}", "N",
