@@ -10,6 +10,7 @@ import (
 
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/doctor"
+	"codex-proxy/cmd/internal/remotes"
 	"codex-proxy/cmd/internal/thishost"
 )
 
@@ -20,7 +21,7 @@ func doctorCommand() *cobra.Command {
 Looks at the installation and names what is wrong with it, and what to do: the
 version of systemd, units, users, permissions, the bus and polkit, codex, its
 sandbox and logins, the configuration, databases, sockets, models, dependencies,
-watchdogs, ports, the clock. It changes nothing and starts no service. Run it as root.
+remotes, watchdogs, ports, the clock. It changes nothing and starts no service. Run it as root.
 
 It exits with 1 if anything failed. What only could be better ("warn") is no
 failure.`,
@@ -42,7 +43,9 @@ func examine(ctx context.Context, stdout io.Writer, asJSON bool) error {
 			return err
 		}
 	}
-	report := doctor.Examine(ctx, thishost.New(versionString()))
+	host := thishost.New(versionString())
+	host.RemoteFaults = remotes.Faults
+	report := doctor.Examine(ctx, host)
 	show := report.Write
 	if asJSON {
 		show = func(w io.Writer) error { return json.NewEncoder(w).Encode(report) }

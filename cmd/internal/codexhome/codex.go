@@ -21,8 +21,8 @@ const runLimit = 15 * time.Second
 // oldest is the first minor version of codex 0.x whose app-server this project works with.
 const oldest = 140
 
-// oldestAttended is that for remotes: the first one whose own clients come back after a cut.
-const oldestAttended = 153
+// OldestAttended is that for remotes: the first one whose own clients come back after a cut.
+const OldestAttended = 153
 
 // stopped is the error of a run that was cut short. It is no evidence about the home.
 type stopped struct{ error }

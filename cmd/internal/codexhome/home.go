@@ -121,7 +121,7 @@ func (h *Home) renew(ctx context.Context, w *Worker, c codex, inputs string) err
 	}
 	from := oldest
 	if w.remote != nil {
-		from = oldestAttended
+		from = OldestAttended
 	}
 	version, err := c.version(ctx, from)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/dependency"
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/remote"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/accounts"
 	"codex-proxy/proxy/appserver"
@@ -63,6 +64,7 @@ type bed struct {
 	knownErr error
 	free     uint64
 	probeErr error
+	faults   []string // of each remote
 }
 
 type get struct {
@@ -93,10 +95,11 @@ func newBed(t *testing.T) *bed {
 		Root: root, Control: runDir + "/control/socket", IsRoot: true, Systemd: b,
 		Account: b.account, Status: b.status,
 		Keys: b.keys, Get: b.get, Codex: b.findCodex, Command: b.command,
-		Accounts: func(context.Context, string) ([]workers.Account, error) { return b.known, b.knownErr },
-		Probe:    func(_ context.Context, p dependency.Probe) (string, error) { return p.Check, b.probeErr },
-		Clock:    func() (Clock, error) { return b.clock, b.clockErr },
-		Free:     func(string) (uint64, error) { return b.free, nil },
+		Accounts:     func(context.Context, string) ([]workers.Account, error) { return b.known, b.knownErr },
+		Probe:        func(_ context.Context, p dependency.Probe) (string, error) { return p.Check, b.probeErr },
+		RemoteFaults: func(*remote.Settings) []string { return b.faults },
+		Clock:        func() (Clock, error) { return b.clock, b.clockErr },
+		Free:         func(string) (uint64, error) { return b.free, nil },
 	}
 	b.install()
 	b.start()
@@ -267,6 +270,7 @@ func (b *bed) depend(name, more string) {
 
 // reload is a daemon-reload: the generators run.
 func (b *bed) reload() {
+	_ = remote.Generate(b.path(paths.RemoteSettings), b.path(generated))
 	_ = dependency.Generate(b.path(paths.DependencySettings), b.path(generated)) // bad files have no drop-in
 }
 

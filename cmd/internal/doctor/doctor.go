@@ -41,6 +41,7 @@ func checks() []check {
 		{Name: "models", Run: checkModels},
 		{Name: "accounts", Run: checkAccounts},
 		{Name: "dependencies", Run: checkDependencies},
+		{Name: "remotes", Run: checkRemotes},
 		{Name: "watchdog", Run: checkWatchdog},
 		{Name: "ports", Run: checkPorts},
 		{Name: "cgroup", Run: checkCgroup},

@@ -8,6 +8,7 @@ import (
 	"codex-proxy/cmd/internal/codexhome"
 	"codex-proxy/cmd/internal/dependency"
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/remote"
 	"codex-proxy/probes"
 	"codex-proxy/proxy/appserver"
 	"codex-proxy/proxy/control"
@@ -35,8 +36,10 @@ type Host struct {
 	Command func(ctx context.Context, socket string, command []string) (appserver.CommandResult, error)
 	// Probe asks a dependency once whether it works, and returns a few words about it.
 	Probe func(ctx context.Context, p dependency.Probe) (detail string, err error)
-	Clock func() (Clock, error)
-	Free  func(dir string) (uint64, error) // bytes free for other users than root
+	// RemoteFaults are what is missing on this machine for a start of a remote, each with its remedy.
+	RemoteFaults func(r *remote.Settings) []string
+	Clock        func() (Clock, error)
+	Free         func(dir string) (uint64, error) // bytes free for other users than root
 }
 
 // Systemd answers questions about systemd and polkit. See units.Manager.

@@ -25,6 +25,8 @@ type survey struct {
 
 	dependencies    []dependent
 	dependenciesErr error // of their directory
+	remotes         []distant
+	remotesErr      error // likewise
 
 	version   string // of systemd
 	busErr    error  // systemd does not answer
@@ -60,6 +62,7 @@ func (h Host) survey(ctx context.Context) *survey {
 		s.inForce, _ = h.Keys(limited, s.controlSocket()) // an error: the daemon is an older version
 	}
 	s.findDependencies()
+	s.findRemotes()
 	s.askSystemd(ctx)
 	return s
 }
@@ -112,7 +115,7 @@ func (s *survey) askSystemd(ctx context.Context) {
 	var all sync.WaitGroup
 	var mu sync.Mutex // guards the maps
 	places := make(chan struct{}, atATime)
-	for _, name := range append(s.unitNames(), s.dependencyUnits()...) {
+	for _, name := range slices.Concat(s.unitNames(), s.dependencyUnits(), s.remoteUnits()) {
 		all.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()

@@ -51,7 +51,7 @@ func (r *Remotes) Add(ctx context.Context, name string) error {
 		return errors.Join(err, os.Remove(file))
 	}
 	r.print("The remote %s is made: %s, %s.", name, file, units.Remote(name))
-	faults := faultsOf(s)
+	faults := Faults(s)
 	for _, fault := range faults {
 		r.print("Before it can start: %s", fault)
 	}

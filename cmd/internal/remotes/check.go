@@ -26,7 +26,7 @@ func (r *Remotes) Check(ctx context.Context, name string) error {
 	if err := r.writePlan(s, unit); err != nil {
 		return err
 	}
-	faults := faultsOf(s)
+	faults := Faults(s)
 	for _, fault := range faults {
 		r.print("fault: %s", fault)
 	}

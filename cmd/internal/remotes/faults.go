@@ -18,8 +18,8 @@ import (
 // unitPath is the PATH of a unit that sets none (systemd.exec(5), $PATH).
 const unitPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 
-// faultsOf returns what is missing on this machine for a start, each with its remedy.
-func faultsOf(s *remote.Settings) (faults []string) {
+// Faults returns what is missing on this machine for a start, each with its remedy.
+func Faults(s *remote.Settings) (faults []string) {
 	add := func(key string, err error) {
 		if err != nil {
 			faults = append(faults, fmt.Sprintf("%s: %v", key, err))
