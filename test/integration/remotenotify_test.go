@@ -32,12 +32,10 @@ func testRemoteNotify(t *testing.T, suite string) {
 		require.NoError(t, err)
 		r.write(string(file) + "[notify]\ncommand = [\"/usr/local/bin/tell\"]\n")
 		p := r.attach()
-		require.NoError(t, b.models.Script("text seen"))
 		thread := p.say("", "watched")
 		p.until("turn/completed")
 
-		require.NoError(t, b.models.Script("text one ", "gate alone-"+name, "text two"))
-		p.say(thread, "alone")
+		p.say(thread, "[[text one ]] [[gate alone-"+name+"]] [[text two]]")
 		p.until("item/agentMessage/delta")
 		p.Close(nil)
 		r.untilEvent("remote-detached", 1)
@@ -51,9 +49,9 @@ func testRemoteNotify(t *testing.T, suite string) {
 
 		p = r.attach()
 		p.call("thread/resume", map[string]any{"threadId": thread}, nil)
-		require.NoError(t, b.models.Script("gate ask-"+name, `call exec_command {"cmd":"touch made"}`))
 		p.call("turn/start", map[string]any{"threadId": thread, "approvalPolicy": "untrusted", "input": []any{
-			map[string]any{"type": "text", "text": "ask me", "text_elements": []any{}}}}, nil)
+			map[string]any{"type": "text", "text": "[[gate ask-" + name + `]] [[call exec_command {"cmd":"touch made"}]]`,
+				"text_elements": []any{}}}}, nil)
 		p.until("turn/started")
 		p.Close(nil)
 		r.untilEvent("remote-detached", 2)
