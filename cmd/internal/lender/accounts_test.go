@@ -165,3 +165,37 @@ func TestKeptBodies(t *testing.T) {
 	second.release()
 	assert.EqualValues(t, maxKept-9, b.bytes.Load())
 }
+
+// deaf is a service that answers nothing but one error.
+type deaf struct {
+	*book
+	code logins.Code
+}
+
+func (d *deaf) Lease(ctx context.Context, ask logins.Ask) (logins.Grant, error) {
+	if d.code != "" {
+		return logins.Grant{}, &logins.Error{Code: d.code, Message: "no"}
+	}
+	return d.book.Lease(ctx, ask)
+}
+
+// Between turns an account that is paused serves no longer; that the service is gone changes nothing.
+func TestSettle(t *testing.T) {
+	for code, denied := range map[logins.Code]bool{logins.Unavailable: false, logins.Held: false, logins.Paused: true,
+		logins.QuotaExhausted: true, logins.NoAccount: true} {
+		d := &deaf{book: &book{names: []string{"a"}}}
+		b := NewBorrower(d, nil, "", slog.New(slog.DiscardHandler))
+		b.Open(t.Context())
+		_, err := b.borrow(t.Context())
+		require.NoError(t, err)
+		d.code = code
+		b.Settle(t.Context())
+		why, _ := b.Denied()
+		assert.Equal(t, denied, why != "", string(code))
+		d.code = ""
+		_, err = b.borrow(t.Context())
+		require.NoError(t, err)
+		why, _ = b.Denied()
+		assert.Empty(t, why)
+	}
+}

@@ -140,7 +140,7 @@ func (b *Borrower) lease(ctx context.Context, ask logins.Ask) *logins.Error {
 	b.mu.Lock()
 	b.asked, b.used = time.Now(), false
 	if refused != nil {
-		if ask.Turn || b.denied != nil || !b.held.Lasts(time.Now(), spare) { // else what is held serves on
+		if ask.Turn || b.denied != nil || !b.held.Lasts(time.Now(), spare) || !passing(refused) {
 			b.denied = refused
 		}
 		b.mu.Unlock()
@@ -155,6 +155,11 @@ func (b *Borrower) lease(ctx context.Context, ask logins.Ask) *logins.Error {
 		b.Switched(held.account, g.Account, cmp.Or(g.Why, string(ask.Refused)))
 	}
 	return nil
+}
+
+// passing means that what is held serves on: the service says nothing about it.
+func passing(err *logins.Error) bool {
+	return err.Code == logins.Unavailable || err.Code == logins.Held || err.Code == logins.TooMany
 }
 
 // ofQuota means that an account may serve later.
