@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"strings"
@@ -62,7 +61,9 @@ func (l *Links) dial(ctx context.Context, remote string) (*net.UnixConn, error) 
 	switch {
 	case err == nil:
 		return c.(*net.UnixConn), nil
-	case errors.Is(err, fs.ErrNotExist) && l.State(ctx, remote).Name == Unknown:
+	case ctx.Err() != nil:
+		return nil, err
+	case l.State(ctx, remote).Name == Unknown: // systemd leaves the file of a socket
 		return nil, notFound("there is no remote " + printable(remote) + " any more; the operator sees which there are: " +
 			"codex-proxy remotes list")
 	}

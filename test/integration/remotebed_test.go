@@ -51,25 +51,30 @@ type person struct {
 	*rpc.Conn
 	remote
 	notes  chan rpc.Message
-	thread string // of shell
+	thread string        // of shell
+	ended  chan struct{} // closed at the end of the connection
 }
 
 // attach connects to the people's socket, which starts the remote.
 func (r remote) attach() *person {
 	r.t.Helper()
+	return r.attachAt(fmt.Sprintf("/proc/%d/root/run/codex-remote/%s.sock", r.PID(), r.name))
+}
+
+// attachAt connects to another socket that leads to the remote.
+func (r remote) attachAt(path string) *person {
+	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), bound)
 	defer cancel()
-	p := &person{remote: r, notes: make(chan rpc.Message, 10_000)}
-	path := fmt.Sprintf("/proc/%d/root/run/codex-remote/%s.sock", r.PID(), r.name)
+	p := &person{remote: r, notes: make(chan rpc.Message, 10_000), ended: make(chan struct{})}
 	conn, err := rpc.Dial(ctx, path, rpc.Options{OnNotification: func(m rpc.Message) {
 		m.Params = append(json.RawMessage(nil), m.Params...)
 		p.notes <- m
 	}})
 	require.NoError(r.t, err, r.MustRun(r.t, "systemctl", "status", "--no-pager", "-l", r.socket))
 	p.Conn = conn
-	ran := make(chan struct{})
-	go func() { defer close(ran); _ = conn.Run(context.Background()) }()
-	r.t.Cleanup(func() { conn.Close(nil); <-ran })
+	go func() { defer close(p.ended); _ = conn.Run(context.Background()) }()
+	r.t.Cleanup(func() { conn.Close(nil); <-p.ended })
 	p.call("initialize", map[string]any{
 		"clientInfo":   map[string]any{"name": "tester", "version": "1"},
 		"capabilities": map[string]any{"experimentalApi": true},
