@@ -56,7 +56,7 @@ func testRemoteOverTheNetwork(t *testing.T, suite string) {
 		t.Logf("%s: connected again after %s", suite, time.Since(began).Round(time.Millisecond))
 		p.call("thread/resume", map[string]any{"threadId": thread}, nil)
 		b.models.Release(gate)
-		p.until("turn/completed")
+		b.untilIdle(r)
 	}
 	assert.Contains(t, b.linkEnds(), "reason=the service restarts")
 

@@ -63,6 +63,7 @@ func (b *bed) lastThread() string {
 func (b *bed) serve(target string) {
 	b.t.Helper()
 	g := &gate.Gate{Remote: "build", Viewers: filepath.Join(b.sockets, "build.viewer.sock"),
+		Network: filepath.Join(b.sockets, "build.network.sock"),
 		Passing: func(_ gate.Session, r gate.Request) {
 			if r.Method == "turn/start" && b.lastThread() == "" {
 				b.last(r.ThreadID)
@@ -82,7 +83,7 @@ func (b *bed) serve(target string) {
 		})}
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
-	for _, name := range []string{"build.sock", "build.viewer.sock"} {
+	for _, name := range []string{"build.sock", "build.viewer.sock", "build.network.sock"} {
 		l, err := net.Listen("unix", filepath.Join(b.sockets, name))
 		require.NoError(b.t, err)
 		context.AfterFunc(ctx, func() { _ = l.Close() })
