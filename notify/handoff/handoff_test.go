@@ -93,6 +93,10 @@ func playSuccessor(args []string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	handle := func(m Message) bool {
+		for _, f := range m.Files {
+			_, _ = io.Copy(conn, f)
+			_ = f.Close()
+		}
 		fmt.Fprintf(conn, "got %s %d %s\n", m.Kind, m.Version, m.Body)
 		return true
 	}
@@ -191,6 +195,12 @@ func TestHandOver(t *testing.T) {
 	assert.Equal(t, Message{Kind: Drains, Version: Version, Body: json.RawMessage(`{"Count":6}`)}, <-messages)
 	assert.Equal(t, Message{Kind: Hasten, Version: Version}, <-messages)
 	s.Send(Turns, remembered{Count: 7})
+	file, err := os.Open(writeFile(t, "a file\n"))
+	require.NoError(t, err)
+	defer file.Close()
+	raw, err := file.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) { assert.NoError(t, s.Pass(Link, remembered{Count: 8}, int(fd))) }))
 	finish()
 	<-ended
 	assert.Contains(t, h.log.String(), "its kind is unknown\" kind=\"a later one\" version=1\n")
@@ -198,7 +208,14 @@ func TestHandOver(t *testing.T) {
 	require.NoError(t, s.peer.conn.Close()) // as the end of this process would
 	rest, err := io.ReadAll(greeting)
 	require.NoError(t, err)
-	assert.Equal(t, "got turns 1 {\"Count\":7}\nalone\n", string(rest))
+	assert.Equal(t, "got turns 1 {\"Count\":7}\na file\ngot link 1 {\"Count\":8}\nalone\n", string(rest))
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
 }
 
 func TestHandOverFails(t *testing.T) {

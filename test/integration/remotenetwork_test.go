@@ -192,4 +192,3 @@ func (b *bed) linkEnds() string {
 	return b.MustRun(b.t, "sh", "-c", "journalctl -o json --output-fields=MESSAGE,CODEX_REASON,CODEX_REMOTE,CODEX_KEY | grep 'connection to a remote has ended' | "+
 		`sed 's/.*"CODEX_REASON":"\([^"]*\)".*/reason=\1/'`)
 }
-

@@ -34,6 +34,7 @@ import (
 	"codex-proxy/proxy/connections"
 	"codex-proxy/proxy/limits"
 	"codex-proxy/proxy/links"
+	"codex-proxy/test/modelserver"
 )
 
 // codex's own TUI attaches by wss with a key. A reload of codex-proxy in the middle of a turn cuts nothing, and after a
@@ -71,7 +72,10 @@ func TestTheTUIOverTheNetwork(t *testing.T) {
 	s.wait("and it went on")
 	assert.Equal(t, accepted, front.count(), "the TUI has not connected again")
 
-	require.NoError(t, b.model.Script("text another beginning, ", "gate restarted", "text and another end"))
+	s.wait("state=done")
+	require.NoError(t, b.model.Add(modelserver.Script{ // codex asks for a title of the thread, too
+		Word: "and now", Steps: []string{"text another beginning, ", "gate restarted", "text and another end"},
+	}))
 	s.ask("and now")
 	s.wait("another beginning")
 	front.leadTo(b.daemon(keys))

@@ -148,7 +148,8 @@ func (r *Remotes) takeDown(ctx context.Context, name string) error {
 	if err := r.Systemd.Disable(ctx, units.RemoteSocket(name)); err != nil {
 		return err
 	}
-	return errors.Join(r.Systemd.ResetFailed(ctx, units.Remote(name)), r.Systemd.ResetFailed(ctx, units.RemoteSocket(name)))
+	return errors.Join(r.Systemd.ResetFailed(ctx, units.Remote(name)), r.Systemd.ResetFailed(ctx, units.RemoteSocket(name)),
+		r.Systemd.ResetFailed(ctx, units.RemoteNetworkSocket(name)))
 }
 
 // dropInsOf are the directories of what `systemctl edit` has made for the units.

@@ -399,3 +399,50 @@ func TestGateEndsWithCodex(t *testing.T) {
 	assert.ErrorIs(t, err, io.EOF)
 	assert.Equal(t, "codex has closed", (<-detached).Reason)
 }
+
+// On the socket of codex-proxy the head of the request names the API key and its role; without a role a client watches,
+// and on no other socket do these lines mean anything. codex gets neither.
+func TestGateOfAPIKeys(t *testing.T) {
+	heads := make(chan http.Header, 8)
+	target := codex(t, func(ctx context.Context, ws *websocket.Conn, r *http.Request) {
+		heads <- r.Header
+		echo(ctx, ws, r)
+	})
+	attached := make(chan Session, 8)
+	network := filepath.Join(t.TempDir(), "build.network.sock")
+	g := &Gate{Network: network, Attached: func(s Session) { attached <- s }}
+	owners, viewers := open(t, g, target)
+	listen(t, g, target, network)
+	owner := http.Header{"Codex-Proxy-Key": {"laptop"}, "Codex-Proxy-Role": {"owner"}}
+	for _, c := range []struct {
+		socket string
+		header http.Header
+		role   Role
+		key    string
+	}{
+		{network, owner, Owner, "laptop"},
+		{network, http.Header{"Codex-Proxy-Key": {"eyes"}, "Codex-Proxy-Role": {"viewer"}}, Viewer, "eyes"},
+		{network, http.Header{"Codex-Proxy-Key": {"eyes"}}, Viewer, "eyes"},
+		{network, nil, Viewer, ""},
+		{owners, http.Header{"Codex-Proxy-Key": {"laptop"}, "Codex-Proxy-Role": {"viewer"}}, Owner, ""},
+		{viewers, owner, Viewer, ""},
+	} {
+		client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", c.socket)
+		}}}
+		ws, _, err := websocket.Dial(bounded(t), "ws://remote/rpc", &websocket.DialOptions{HTTPClient: client, HTTPHeader: c.header})
+		require.NoError(t, err)
+		require.NoError(t, ws.Write(bounded(t), websocket.MessageText,
+			[]byte(`{"id":1,"method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}`)))
+		s := <-attached
+		assert.Equal(t, c.role, s.Role, c)
+		assert.Equal(t, c.key, s.Key, c)
+		if c.key != "" {
+			assert.Equal(t, "key "+c.key, s.User())
+		}
+		head := <-heads
+		assert.NotContains(t, head, "Codex-Proxy-Key")
+		assert.NotContains(t, head, "Codex-Proxy-Role")
+		_ = ws.CloseNow()
+	}
+}
