@@ -74,7 +74,10 @@ systemctl start bare.service codex-remote@build.socket
 until [ -S `+bareSocket+` ]; do sleep 0.1; done`); err != nil {
 		return err
 	}
-	return b.paints(ctx, m)
+	if err := b.paints(ctx, m); err != nil {
+		return err
+	}
+	return b.keeping(ctx, m)
 }
 
 // paints measures in rounds, after one that does not count.
