@@ -55,7 +55,8 @@ func (b *bench) attaching(ctx context.Context) (err error) {
 	npm := filepath.Dir(filepath.Dir(target))
 	m, err := machine.Start(ctx, machine.Debian("trixie"), machine.Options{
 		Binds: []machine.Bind{{Source: npm, Target: codexPackage, ReadOnly: true}},
-		Files: []machine.File{{Path: "/etc/systemd/system/bare.service", Data: []byte(bareUnit)}},
+		Files: []machine.File{{Path: "/etc/systemd/system/bare.service", Data: []byte(bareUnit)}, {
+			Path: "/etc/systemd/system/codex-remote@.service.d/often.conf", Data: []byte("[Unit]\nStartLimitIntervalSec=0\n")}},
 	})
 	if err != nil {
 		return err
