@@ -67,7 +67,8 @@ func rpmCommand() packager {
 	return rpmOf("codex-proxy", os.Getenv("CODEX_PROXY_TEST_RPM"), "/etc/codex-proxy", "/var/lib/codex-proxy",
 		"/var/lib/codex-worker", "/var/lib/private/codex-worker", "/var/lib/codex-dependency",
 		"/var/lib/private/codex-dependency", "/var/lib/codex-remote", "/var/lib/private/codex-remote",
-		"/run/codex-proxy", "/run/codex-worker", "/run/codex-dependency", "/run/codex-remote")
+		"/run/codex-proxy", "/run/codex-worker", "/run/codex-dependency", "/run/codex-remote",
+		"/run/codex-logins")
 }
 
 // rpmOf is rpmCommand for the package with that name in that file, which leaves data there.
