@@ -329,30 +329,39 @@ func (c *killTurn) accountHistory(why string) (good bool) {
 		c.thread = ledger.Last
 	}
 	good = assert.Equal(t, c.thread, ledger.Last, "%s: it is one conversation", why)
-	var history struct {
-		Data []struct {
-			Status string `json:"status"`
-			Items  []struct {
-				Type    string `json:"type"`
-				Content []struct {
-					Text string `json:"text"`
-				} `json:"content"`
-			} `json:"items"`
-		} `json:"data"`
-	}
-	p.call("thread/turns/list", map[string]any{"threadId": c.thread, "limit": 100, "sortDirection": "asc",
-		"itemsView": "full"}, &history)
-
 	var had []string
-	for _, turn := range history.Data {
-		if !c.interrupts {
-			good = assert.Equal(t, "completed", turn.Status, why) && good
+	var page turnsPage
+	for n := 0; n == 0 || page.Next != ""; n++ {
+		params := map[string]any{"threadId": c.thread, "limit": 100, "sortDirection": "asc", "itemsView": "full"}
+		if page.Next != "" {
+			params["cursor"] = page.Next
 		}
-		for _, i := range turn.Items {
-			if i.Type == "userMessage" {
-				had = append(had, i.Content[0].Text)
+		page = turnsPage{}
+		p.call("thread/turns/list", params, &page)
+		for _, turn := range page.Turns {
+			if !c.interrupts {
+				good = assert.Equal(t, "completed", turn.Status, why) && good
+			}
+			for _, i := range turn.Items {
+				if i.Type == "userMessage" {
+					had = append(had, i.Content[0].Text)
+				}
 			}
 		}
 	}
 	return assert.Equal(t, c.asked, had, "%s: the history", why) && good
+}
+
+// turnsPage is a part of a thread's history.
+type turnsPage struct {
+	Turns []struct {
+		Status string `json:"status"`
+		Items  []struct {
+			Type    string `json:"type"`
+			Content []struct {
+				Text string `json:"text"`
+			} `json:"content"`
+		} `json:"items"`
+	} `json:"data"`
+	Next string `json:"nextCursor"`
 }
