@@ -58,7 +58,7 @@ func testRemoteAccounts(t *testing.T, suite string) {
 	a.start()
 	p := r.attach()
 	thread := p.say("", "first")
-	assert.Equal(t, "completed", p.ended())
+	assert.Equal(t, "completed", p.endOfTurn())
 	assert.Equal(t, "a", a.borrows(r))
 	a.untilMetric(`codex_account_remotes{account="a"} 1`)
 	p.seesNoToken()
@@ -84,7 +84,7 @@ func testRemoteAccounts(t *testing.T, suite string) {
 	<-time.After(time.Until(began.Add(accounts.RotationPause + time.Second)))
 	a.models.Release("switch-2")
 	t.Logf("%s: from b to c, after a kill of the service: %s", suite, a.awaitSwitch("b", "c", 1).Round(time.Millisecond))
-	assert.Equal(t, "completed", p.ended())
+	assert.Equal(t, "completed", p.endOfTurn())
 	a.assertServed(map[string][2]int{"a": {2, 1}, "b": {1, 1}, "c": {1, 0}})
 	assert.Equal(t, "c", a.borrows(r))
 	assert.Equal(t, 2, strings.Count(a.journal(r.unit), "another account serves a remote"))
@@ -103,7 +103,7 @@ func testRemoteAccountsOff(t *testing.T, suite string) {
 	a.untilWorkersReady()
 	p := r.attach()
 	thread := p.say("", "first")
-	assert.Equal(t, "completed", p.ended())
+	assert.Equal(t, "completed", p.endOfTurn())
 	a.server.Account("a").Exhaust(time.Now().Add(2 * time.Hour))
 	p.say(thread, "second")
 	for !strings.Contains(string(p.until("item/completed")), "goes on by itself when an account has quota") {
@@ -127,8 +127,8 @@ func (a *accountsBed) assertServed(want map[string][2]int) {
 	}
 }
 
-// ended is how the next turn ends.
-func (p *person) ended() string {
+// endOfTurn is how the next turn ends.
+func (p *person) endOfTurn() string {
 	p.t.Helper()
 	var done struct {
 		Turn struct {
