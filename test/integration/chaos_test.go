@@ -55,14 +55,16 @@ func testChaos(t *testing.T, suite string) {
 	before := b.remains()
 	c := &chaos{bed: b, crowd: b.crowd(seed, 30*time.Second), random: rand.New(rand.NewPCG(seed, 0)),
 		happened: map[string]int{}}
-	c.errands = b.errands(seed)
+	c.errands, c.remote = b.errands(seed), b.remoteErrands()
 	c.rage(length)
 	c.crowd.leave(t)
 	c.errands.leave(t)
+	c.remote.leave()
 	c.commands.Wait()
 	b.settle()
 	c.account()
 	c.accountErrands()
+	c.remote.account()
 	b.assertNothingLeft(before)
 }
 
@@ -71,6 +73,7 @@ type chaos struct {
 	bed      *accountsBed
 	crowd    *crowd
 	errands  *errands
+	remote   *remoteErrands
 	random   *rand.Rand
 	commands sync.WaitGroup // of an operator; each may take as long as a turn
 	happened map[string]int
@@ -87,6 +90,9 @@ func (c *chaos) rage(length time.Duration) {
 	}{
 		{"kill -9 worker", func() bool { return c.signalWorker(unix.SIGKILL) }},
 		{"SIGSTOP worker", func() bool { return c.signalWorker(unix.SIGSTOP) }},
+		{"kill -9 remote's codex", func() bool { return c.killRemote("/run/codex-remote-run/") }},
+		{"kill -9 remote's keeper", func() bool { return c.killRemote("/usr/bin/codex-proxy remote-exec") }},
+		{"restart remote", func() bool { return c.systemctl("restart", c.remote.unit) }},
 		{"kill -9 proxy", c.killProxy},
 		{"reload", func() bool { return c.systemctl("reload", proxyUnit) }},
 		{"restart proxy", func() bool { return c.systemctl("restart", proxyUnit) }},
@@ -121,6 +127,13 @@ func (c *chaos) signalWorker(s unix.Signal) bool {
 	processes, err := c.bed.Processes(c.worker())
 	at := slices.IndexFunc(processes, isCodex)
 	return err == nil && at >= 0 && unix.Kill(processes[at].Host, s) == nil
+}
+
+// killRemote kills the process of the remote whose command begins so.
+func (c *chaos) killRemote(command string) bool {
+	processes, err := c.bed.Processes(c.remote.unit)
+	at := slices.IndexFunc(processes, func(p machine.Process) bool { return strings.HasPrefix(p.Command, command) })
+	return err == nil && at >= 0 && unix.Kill(processes[at].Host, unix.SIGKILL) == nil
 }
 
 func (c *chaos) killProxy() bool {

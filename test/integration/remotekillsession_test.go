@@ -329,27 +329,37 @@ func (c *killTurn) accountHistory(why string) (good bool) {
 		c.thread = ledger.Last
 	}
 	good = assert.Equal(t, c.thread, ledger.Last, "%s: it is one conversation", why)
-	var had []string
+	had := p.history(c.thread, func(status string) {
+		if !c.interrupts {
+			good = assert.Equal(t, "completed", status, why) && good
+		}
+	})
+	return assert.Equal(t, c.asked, had, "%s: the history", why) && good
+}
+
+// history returns the messages of the people in a thread.
+func (p *person) history(thread string, status func(string)) (had []string) {
+	p.t.Helper()
 	var page turnsPage
 	for n := 0; n == 0 || page.Next != ""; n++ {
-		params := map[string]any{"threadId": c.thread, "limit": 100, "sortDirection": "asc", "itemsView": "full"}
+		params := map[string]any{"threadId": thread, "limit": 100, "sortDirection": "asc", "itemsView": "full"}
 		if page.Next != "" {
 			params["cursor"] = page.Next
 		}
 		page = turnsPage{}
 		p.call("thread/turns/list", params, &page)
 		for _, turn := range page.Turns {
-			if !c.interrupts {
-				good = assert.Equal(t, "completed", turn.Status, why) && good
-			}
+			status(turn.Status)
 			for _, i := range turn.Items {
 				if i.Type == "userMessage" {
-					had = append(had, i.Content[0].Text)
+					for _, part := range i.Content { // several if codex had lost several
+						had = append(had, part.Text)
+					}
 				}
 			}
 		}
 	}
-	return assert.Equal(t, c.asked, had, "%s: the history", why) && good
+	return had
 }
 
 // turnsPage is a part of a thread's history.
