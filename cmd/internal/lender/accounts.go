@@ -137,7 +137,7 @@ const turnState = "X-Codex-Turn-State"
 func (a *accounts) send(r *http.Request, body *kept, with loan) (*http.Response, error) {
 	target := *a.service
 	target.Path, target.RawQuery = r.URL.Path, r.URL.RawQuery
-	reader, size := io.Reader(r.Body), r.ContentLength
+	reader, size := io.Reader(ending(r.Body, r.ContentLength)), r.ContentLength
 	if body.kept {
 		text := a.foreign.strip(with.account, body.text, false)
 		reader, size = bytes.NewReader(text), int64(len(text))

@@ -37,3 +37,15 @@ func (k *bodies) keep(r *http.Request) (*kept, error) {
 	}
 	return b, nil
 }
+
+// ending is a body that ends with its size and is not read again then. The transport of net/http looks for more; if the
+// answer has come before that look, the server has closed the body, the look fails, and with it the connection.
+func ending(body io.ReadCloser, size int64) io.ReadCloser {
+	if size <= 0 {
+		return body
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(body, size), body}
+}

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -103,4 +105,25 @@ func TestReadKey(t *testing.T) {
 		_, err := ReadKey(strings.NewReader(text))
 		assert.ErrorContains(t, err, want)
 	}
+}
+
+// early is a provider that answers as soon as it has the last byte of a request. The server then closes the request's
+// body, before the transport has looked for its end.
+type early struct{ t *testing.T }
+
+func (e early) RoundTrip(r *http.Request) (*http.Response, error) {
+	_, err := io.ReadFull(r.Body, make([]byte, r.ContentLength))
+	require.NoError(e.t, err)
+	require.NoError(e.t, r.Body.Close())
+	_, err = r.Body.Read(make([]byte, 1))
+	assert.Equal(e.t, io.EOF, err, "the transport would close the connection")
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("early"))}, nil
+}
+
+func TestEarlyAnswers(t *testing.T) {
+	l, err := New("http://provider.invalid", "", "", slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	l.handler = ofCodex(&httputil.ReverseProxy{Rewrite: (&provider{url: &url.URL{Scheme: "http", Host: "x"}}).rewrite,
+		Transport: early{t}})
+	assert.Equal(t, "early", textOf(t, ask(t, start(t, l)+"/responses", l.Token, "body")))
 }

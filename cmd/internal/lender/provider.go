@@ -109,6 +109,7 @@ func (p *provider) rewrite(r *httputil.ProxyRequest) {
 	if p.key != "" {
 		r.Out.Header.Set("Authorization", "Bearer "+p.key)
 	}
+	r.Out.Body = ending(r.Out.Body, r.Out.ContentLength)
 }
 
 // fail answers a request that the provider has not. codex repeats it, and shows the words.

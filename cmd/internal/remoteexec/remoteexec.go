@@ -114,6 +114,7 @@ func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Set
 	if err != nil {
 		return err
 	}
+	defer socket.file.Close() // its path counts on the descriptor
 	keeper, err := remotes.New(u.options(s, socket.Path(), lend.accounts()))
 	if err != nil {
 		return err
