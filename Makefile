@@ -166,7 +166,7 @@ chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same 
 	@$(MAKE) --no-print-directory $(firstword $(DEBS)) $(NPM_CODEX)/codex
 	CODEX_PROXY_TEST_REQUIRE=1 CODEX_PROXY_TEST_CHAOS=$(or $(DURATION),10m) CODEX_PROXY_TEST_CHAOS_SEED=$(SEED) go test -count=1 -timeout 0 -v ./test/integration -run '^TestChaos$$'
 
-.PHONY: bench bench-runner soak
+.PHONY: bench bench-runner bench-gate soak
 bench: ## what it costs, beside nginx: LONG=1 for a million requests, ROUNDS=5, ONLY=part
 	@$(MAKE) --no-print-directory build needs NEEDS=npm:npm
 	@$(MAKE) --no-print-directory $(NGINX)/usr/sbin/nginx $(NPM_CODEX)/codex $(RELEASED)/made $(firstword $(DEBS))
@@ -178,6 +178,9 @@ bench-runner: ## what codex-runner costs, in booted machines: ROUNDS=30, ONLY=pa
 	@$(MAKE) --no-print-directory $(lastword $(DEBS))
 	@CGO_ENABLED=0 go build -o build/bench-runner ./test/runnerbench
 	build/bench-runner -deb $(lastword $(DEBS)) -rounds $(or $(ROUNDS),30) -only "$(ONLY)"
+
+bench-gate: ## what the gate of a remote costs a message and a byte, beside a bare socket and a copy of bytes
+	go test ./proxy/remotes/gate -run '^$$' -bench .
 
 soak: ## load for a long time, with the curve of memory and files: DURATION=30m
 	@$(MAKE) --no-print-directory build
