@@ -29,7 +29,7 @@ const (
 	// largeMessages is how many messages of more than smallMessage the gate holds at a time.
 	largeMessages = 2
 	// clientBuffer is the size of each buffer of what a client sends.
-	clientBuffer = 16 << 10
+	clientBuffer = 64 << 10
 )
 
 // Gate serves the connections of the clients of one remote. Its fields must not change once it serves; the zero
