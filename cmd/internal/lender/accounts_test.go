@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +48,13 @@ func (b *book) Reading(account string, limits json.RawMessage) {
 }
 
 func (b *book) Changed() <-chan struct{} { return nil }
+
+// asked are the questions so far.
+func (b *book) asked() []logins.Ask {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.asks)
+}
 
 // lent starts a lender of accounts for a service that handle plays.
 func lent(t *testing.T, handle http.HandlerFunc, names ...string) (b *book, url, token string) {
@@ -98,7 +106,7 @@ func TestNextAccount(t *testing.T) {
 	b, url, token := lent(t, handle, "a", "b", "c")
 	assert.Equal(t, http.StatusOK, ask(t, url+"/backend-api/codex/responses", token, "body").StatusCode)
 	assert.Equal(t, []string{"Bearer token-a body", "Bearer token-b body", "Bearer token-c body"}, bodies)
-	assert.EqualValues(t, 4102444800, b.asks[1].ResetsAt)
+	assert.EqualValues(t, 4102444800, b.asked()[1].ResetsAt)
 	assert.True(t, strings.HasPrefix(b.reads[0], `a{"limitId":"codex","primary":{"usedPercent":100,`), b.reads[0])
 
 	_, url, token = lent(t, handle, "a", "b")
@@ -146,7 +154,7 @@ func TestLimitAfterOutput(t *testing.T) {
 		res.Body.Close()
 	}
 	require.ErrorContains(t, err, "EOF")
-	assert.Len(t, b.asks, 2)
+	assert.Len(t, b.asked(), 2)
 	assert.Contains(t, textOf(t, ask(t, url+"/backend-api/codex/responses", token, "{}")), "response.failed")
 }
 

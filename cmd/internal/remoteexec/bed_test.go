@@ -81,7 +81,7 @@ type bed struct {
 	models *modelserver.Server
 	sent   *requests // as the provider gets them
 	env    []string
-	log    bytes.Buffer
+	log    output
 	cmd    *exec.Cmd
 	ended  chan struct{}
 	people string
@@ -222,6 +222,24 @@ func (b *bed) listen() {
 	b.socket = l.(*net.UnixListener)
 	b.socket.SetUnlinkOnClose(true)
 	b.t.Cleanup(func() { b.socket.Close() })
+}
+
+// output is what a process writes.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 // run starts the main process.
