@@ -49,6 +49,13 @@ func newRig(names ...string) *rig {
 	return r
 }
 
+// questions counts those to a remote.
+func (r *rig) questions(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked[name]
+}
+
 // run runs the watch while test does.
 func (r *rig) run(t *testing.T, test func()) {
 	t.Helper()
@@ -99,17 +106,17 @@ func TestAsks(t *testing.T) {
 			assert.Nil(t, r.one(t, "b").Use)
 			time.Sleep(period)
 			synctest.Wait()
-			assert.GreaterOrEqual(t, r.asked["a"], 2)
+			assert.GreaterOrEqual(t, r.questions("a"), 2)
 
 			r.become("a", "inactive", "dead")
 			assert.Equal(t, &probes.RemoteUse{At: began.Add(period), Account: "second", Continued: 4, GivenUp: 1, Switches: 2},
 				r.one(t, "a").Use, "its counts stay")
 			synctest.Wait()
-			before := r.asked["a"]
+			before := r.questions("a")
 			time.Sleep(3 * period)
 			synctest.Wait()
-			assert.Equal(t, before, r.asked["a"], "a question would start it")
-			assert.Zero(t, r.asked["b"])
+			assert.Equal(t, before, r.questions("a"), "a question would start it")
+			assert.Zero(t, r.questions("b"))
 		})
 		assert.Equal(t, 3, r.changes)
 	})
@@ -123,13 +130,13 @@ func TestDoesNotWakeWhatRests(t *testing.T) {
 		r.run(t, func() {
 			r.become("a", "active", "running")
 			synctest.Wait()
-			require.Equal(t, 1, r.asked["a"])
+			require.Equal(t, 1, r.questions("a"))
 			time.Sleep(period + restAfter - time.Second)
 			synctest.Wait()
-			assert.Equal(t, 1, r.asked["a"])
+			assert.Equal(t, 1, r.questions("a"))
 			time.Sleep(period)
 			synctest.Wait()
-			assert.Equal(t, 2, r.asked["a"], "somebody had come")
+			assert.Equal(t, 2, r.questions("a"), "somebody had come")
 		})
 	})
 }
