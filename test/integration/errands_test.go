@@ -109,7 +109,10 @@ func (j *errand) run(client *http.Client, random *rand.Rand) {
 		}
 		pause(ctx, time.Duration(20+random.IntN(200))*time.Millisecond)
 	}
-	j.poll(ctx, client)
+	for !j.told() && ctx.Err() == nil { // also while the service restarts
+		j.poll(ctx, client)
+		pause(ctx, time.Duration(20+random.IntN(200))*time.Millisecond)
+	}
 }
 
 // script is the entry of a stream with the same answer: one that is polled comes in pieces, too.
@@ -125,6 +128,11 @@ func (j *errand) over() bool {
 	if n := len(j.events); n > 0 && j.events[n-1].ends() {
 		return true
 	}
+	return j.told()
+}
+
+// told reports whether a poll has had the last status.
+func (j *errand) told() bool {
 	n := len(j.statuses)
 	return n > 0 && j.statuses[n-1] != "queued" && j.statuses[n-1] != "in_progress"
 }
