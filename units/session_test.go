@@ -21,7 +21,8 @@ func TestRulesAreNarrow(t *testing.T) {
 	mine, other := bus.Systemd.Unit(Worker("mine")), bus.Systemd.Unit(Worker("other"))
 	var got atomic.Int32
 	last := make(chan struct{}, 10)
-	s := &session{board: newBoard([]string{Worker("mine")}, newMetrics(nil, false)), step: func() {}}
+	s := &session{board: newBoard([]string{Worker("mine")}, newMetrics(nil, false)), others: func() []string { return nil },
+		step: func() {}}
 	var err error
 	s.bus, err = connect(t.Context(), time.Minute, func(s *dbus.Signal) {
 		got.Add(1)
@@ -53,7 +54,7 @@ func TestConnectIsBounded(t *testing.T) {
 		conn, err := silent.Accept()
 		if assert.NoError(t, err) {
 			_, _ = conn.Read(make([]byte, 1)) // the greeting
-			defer conn.Close()
+			t.Cleanup(func() { conn.Close() }) // it would be another error than the end of ctx
 		}
 	}()
 	_, err = connect(ctx, time.Minute, func(*dbus.Signal) {})
