@@ -89,6 +89,8 @@ func testRemoteAccounts(t *testing.T, suite string) {
 	assert.Equal(t, "c", a.borrows(r))
 	assert.Equal(t, 2, strings.Count(a.journal(r.unit), "another account serves a remote"))
 	a.untilMetric(`codex_account_remotes{account="c"} 1`)
+	a.untilMetric(`codex_remote_switches_total{remote="build"} 2`) // as its main process has told the service
+	a.untilMetric(`codex_remote_attached{remote="build",role="owner"} 1`)
 	assert.Equal(t, []string{"first", "second"}, a.said(), "no message is lost, or there twice")
 	assert.NotContains(t, a.journal(r.unit)+a.journal("codex-proxy.service"), "SECRET")
 }
