@@ -56,11 +56,13 @@ func TestValidName(t *testing.T) {
 		`cannot use "a b" as a worker name: use 1 to 64 letters, digits, _ or -, a letter or digit first`)
 }
 
-// ValidName and the polkit rule must agree.
+// The valid names and the polkit rule must agree.
 func TestPolkitAdmitsValidNames(t *testing.T) {
 	rule, err := os.ReadFile("../packaging/polkit/codex-proxy.rules")
 	require.NoError(t, err)
 	assert.Contains(t, string(rule), "/^codex-worker@"+strings.Trim(validName.String(), "^$")+`\.service$/`)
+	others := "/^codex-(dependency|remote)@" + strings.Trim(validDependency.String(), "^$") + `\.service$/`
+	assert.Contains(t, string(rule), others)
 }
 
 func TestUnitPath(t *testing.T) {

@@ -1,20 +1,15 @@
 package dependencies
 
 import (
-	"time"
-
 	"codex-proxy/probes"
 	"codex-proxy/units"
 )
 
 // state is what is known of one dependency.
 type state struct {
-	published  probes.Dependency
-	reported   bool // by systemd, at any time
-	restarts   units.RestartCounter
-	invocation string
-	restarted  bool // systemd has started this invocation by itself, so there is a delay to reset
-	reset      bool // it has been reset
+	published probes.Dependency
+	reported  bool // by systemd, at any time
+	restarts  units.RestartCounter
 }
 
 func newState(r Required) *state {
@@ -37,10 +32,6 @@ func Once(r Required, u units.State) probes.Dependency {
 func (s *state) set(u units.State) {
 	d := &s.published
 	s.restarts.Observe(u)
-	if u.InvocationID != s.invocation {
-		s.invocation, s.reset = u.InvocationID, false
-	}
-	s.restarted = u.NRestarts > 0
 	if end, ok := u.LastEnd(); ok {
 		d.LastExit = (*probes.Exit)(&end)
 	}
@@ -70,9 +61,4 @@ func factsOf(u units.State) probes.DependencyFacts {
 		f.ExitStatus = u.ExecMainStatus
 	}
 	return f
-}
-
-// resetDue returns when the restart delay is to be reset; false if it is not.
-func (s *state) resetDue(after time.Duration) (time.Time, bool) {
-	return s.published.Since.Add(after), s.published.Ready && s.restarted && !s.reset
 }

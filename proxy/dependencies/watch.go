@@ -4,12 +4,9 @@
 package dependencies
 
 import (
-	"context"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"codex-proxy/probes"
 	"codex-proxy/units"
@@ -24,33 +21,27 @@ type Required struct {
 
 // Settings configure a Watch.
 type Settings struct {
-	Dependencies []Required // sorted by name
-	// ResetAfter is how long a dependency must stay ready before systemd's restart delay is
-	// reset.
-	ResetAfter time.Duration
-	// ResetFailed is ResetFailedUnit of org.freedesktop.systemd1.Manager.
-	ResetFailed func(ctx context.Context, unit string) error
+	Dependencies []Required    // sorted by name
+	Resets       *units.Resets // told of each state
 	// OnChange is called after every change of a dependency, and OnReason before it, once for
 	// each change of a reason, in order; before has no reason at the first one. Both are called
 	// on the goroutine of the caller of UnitChanged or BusChanged.
 	OnChange func()
 	OnReason func(before, after probes.Dependency)
-	Logger   *slog.Logger
 }
 
 // Watch has the state of every dependency. Its methods are safe for concurrent use.
 type Watch struct {
 	settings Settings
 
-	mu      sync.Mutex // guards the rest
-	states  []*state   // in the order of the settings
-	absent  bool       // there is no bus, or it is away
-	changed chan struct{}
+	mu     sync.Mutex // guards the rest
+	states []*state   // in the order of the settings
+	absent bool       // there is no bus, or it is away
 }
 
 // New returns a watch that knows nothing yet of the units.
 func New(settings Settings) *Watch {
-	w := &Watch{settings: settings, changed: make(chan struct{}, 1)}
+	w := &Watch{settings: settings}
 	for _, r := range settings.Dependencies {
 		w.states = append(w.states, newState(r))
 	}
@@ -77,7 +68,7 @@ func (w *Watch) UnitChanged(u units.State) {
 	if after.Reason != before.Reason && w.settings.OnReason != nil {
 		w.settings.OnReason(before, after)
 	}
-	w.wake()
+	w.settings.Resets.Observe(u, after.Ready)
 	w.settings.OnChange()
 }
 
@@ -133,10 +124,3 @@ func (w *Watch) Unmet(names []string) (unmet []string, reason probes.DependencyR
 
 // unknown reports whether nothing can be known of the dependency.
 func (w *Watch) unknown(s *state) bool { return w.absent && !s.reported }
-
-func (w *Watch) wake() {
-	select {
-	case w.changed <- struct{}{}:
-	default: // the token that is there covers this change, too
-	}
-}

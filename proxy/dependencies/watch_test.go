@@ -2,14 +2,11 @@ package dependencies
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"codex-proxy/probes"
 	"codex-proxy/units"
@@ -21,7 +18,7 @@ var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func newWatch(required ...Required) (*Watch, *[]string) {
 	reasons := []string{}
 	return New(Settings{
-		Dependencies: required, ResetAfter: time.Minute, OnChange: func() {}, Logger: slog.New(slog.DiscardHandler),
+		Dependencies: required, Resets: units.NewResets(time.Minute, nil, nil), OnChange: func() {},
 		OnReason: func(before, after probes.Dependency) {
 			reasons = append(reasons, string(before.Reason)+">"+string(after.Reason))
 		},
@@ -147,52 +144,25 @@ func TestNoDependencies(t *testing.T) {
 	assert.Empty(t, *reasons)
 }
 
-// The delay is reset after a minute of readiness, once an invocation, and only if systemd has
-// restarted the unit; a failed call is repeated.
+// The restart delay is reset of a dependency that has become ready again.
 func TestReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newWatch(Required{Name: "a"}, Required{Name: "b"})
-		resets, calls := make(chan string, 9), 0
-		w.settings.ResetFailed = func(_ context.Context, unit string) error {
-			resets <- unit
-			if calls++; calls == 1 {
-				return errors.New("systemd is busy")
-			}
+		var reset []string
+		w.settings.Resets = units.NewResets(time.Minute, func(_ context.Context, unit string) error {
+			reset = append(reset, unit)
 			return nil
-		}
+		}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- w.Run(ctx) }()
-		ready := func(name, invocation string, restarts uint32) {
-			u := unit(name, "active", "running", invocation, restarts)
-			u.StateChangedAt = time.Now()
-			w.UnitChanged(u)
-		}
-		ready("a", "1", 2)
-		ready("b", "1", 0)
+		go func() { done <- w.settings.Resets.Run(ctx) }()
+		w.UnitChanged(unit("a", "active", "running", "1", 2))
+		w.UnitChanged(unit("b", "activating", "auto-restart", "1", 2))
+		w.UnitChanged(units.State{Unit: "codex-worker@a.service", ActiveState: "active", NRestarts: 2})
+		time.Sleep(time.Until(began.Add(time.Hour)))
 		synctest.Wait()
-		time.Sleep(59 * time.Second)
-		synctest.Wait()
-		assert.Empty(t, resets)
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		require.Len(t, resets, 1, "and the call fails")
-		time.Sleep(resetAgain)
-		synctest.Wait()
-		require.Len(t, resets, 2)
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		assert.Len(t, resets, 2, "b was never restarted, and a has been reset")
-		w.UnitChanged(unit("a", "activating", "auto-restart", "1", 0))
-		ready("a", "2", 1)
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-		assert.Len(t, resets, 3, "the next invocation")
+		assert.Equal(t, []string{"codex-dependency@a.service"}, reset)
 		cancel()
 		assert.NoError(t, <-done)
-		close(resets)
-		for unit := range resets {
-			assert.Equal(t, "codex-dependency@a.service", unit)
-		}
 	})
 }

@@ -20,7 +20,8 @@ type Settings struct {
 	// Names returns the names of all remotes with a file.
 	Names func() ([]string, error)
 	// Ask asks the main process of a remote that runs.
-	Ask func(ctx context.Context, name string) (remotes.Status, error)
+	Ask    func(ctx context.Context, name string) (remotes.Status, error)
+	Resets *units.Resets // told of each state
 	// OnChange is called after every change of a reason.
 	OnChange func()
 	Logger   *slog.Logger
@@ -81,10 +82,11 @@ func (w *Watch) set(u units.State, now time.Time) (changed bool) {
 	defer w.mu.Unlock()
 	for _, s := range w.states {
 		if s.published.Unit == u.Unit {
-			return s.set(u, now)
+			changed = s.set(u, now)
+			w.settings.Resets.Observe(u, s.published.Ready)
 		}
 	}
-	return false
+	return changed
 }
 
 // Report returns the state of every remote that systemd has reported, in the order of their names.

@@ -31,10 +31,11 @@ type rig struct {
 	says  map[string]remotes.Status
 	err   error
 	asked map[string]int
+	reset chan string // units
 }
 
 func newRig(names ...string) *rig {
-	r := &rig{names: names, says: map[string]remotes.Status{}, asked: map[string]int{}}
+	r := &rig{names: names, says: map[string]remotes.Status{}, asked: map[string]int{}, reset: make(chan string, 9)}
 	r.Watch = New(Settings{
 		Names: func() ([]string, error) { return r.names, r.listErr },
 		Ask: func(_ context.Context, name string) (remotes.Status, error) {
@@ -43,6 +44,10 @@ func newRig(names ...string) *rig {
 			r.asked[name]++
 			return r.says[name], r.err
 		},
+		Resets: units.NewResets(time.Minute, func(_ context.Context, unit string) error {
+			r.reset <- unit
+			return nil
+		}, nil),
 		OnChange: func() { r.changes++ }, Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 	})
 	r.Units()
@@ -157,6 +162,43 @@ func TestSilence(t *testing.T) {
 			assert.Equal(t, 1, r.one(t, "a").Use.Continued)
 			assert.Equal(t, 1, strings.Count(r.log.String(), "a remote does not say what it does"))
 		})
+	})
+}
+
+// The restart delay is reset of a remote that has been ready for the time, once a run.
+func TestReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig("a", "b", "c")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.settings.Resets.Run(ctx) }()
+		report := func(unit, active, sub, invocation string, restarts uint32) {
+			r.UnitChanged(units.State{Unit: unit, ActiveState: active, SubState: sub, Result: "success",
+				InvocationID: invocation, NRestarts: restarts, StateChangedAt: time.Now()})
+		}
+		after := func(d time.Duration) (reset []string) {
+			time.Sleep(d)
+			synctest.Wait()
+			for len(r.reset) > 0 {
+				reset = append(reset, <-r.reset)
+			}
+			return reset
+		}
+		a := units.Remote("a")
+		report(a, "activating", "start-pre", "1", 2)
+		report(units.Remote("b"), "active", "running", "1", 0)
+		report(units.Remote("c"), "activating", "auto-restart", "1", 4)
+		report(units.Remote("other"), "active", "running", "1", 4)
+		assert.Empty(t, after(time.Hour), "a starts, b was never restarted, c waits, and other has no file")
+		report(a, "active", "running", "1", 2)
+		assert.Empty(t, after(59*time.Second))
+		assert.Equal(t, []string{a}, after(2*time.Second))
+		assert.Empty(t, after(time.Hour), "once a run")
+		report(a, "activating", "auto-restart", "1", 1)
+		report(a, "active", "running", "2", 1)
+		assert.Equal(t, []string{a}, after(time.Hour), "the next run")
+		cancel()
+		assert.NoError(t, <-ended)
 	})
 }
 

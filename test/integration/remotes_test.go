@@ -156,6 +156,24 @@ func testRemoteGoesOn(t *testing.T, suite string) {
 	assert.Empty(t, b.find("/var/lib/codex-remote", "/var/lib/private/codex-remote", "-mindepth", "1"))
 }
 
+// A remote that has been ready for reset_after after a crash waits no longer after the next one.
+func TestRemoteRestartDelay(t *testing.T) { bothSuites(t, testRemoteRestartDelay) }
+
+func testRemoteRestartDelay(t *testing.T, suite string) {
+	b := newBed(t, suite, realWorker, "reset_after = \"1s\"\n")
+	b.start()
+	r := b.remote("build", "", "")
+	b.MustRun(t, "systemctl", "start", r.unit)
+	unit := dependency{bed: b, unit: r.unit}
+	for range 2 {
+		before := unit.run()
+		r.kill("keeper")
+		unit.readyAgain(before)
+		b.untilUnit(r.unit, "NRestarts", "0")
+	}
+	assert.Equal(t, 2, strings.Count(b.journal(r.unit), "restart counter is at 1."))
+}
+
 // kill kills a part of the remote.
 func (r remote) kill(what string) {
 	r.t.Helper()

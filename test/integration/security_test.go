@@ -78,7 +78,9 @@ func TestWhatTheServiceMayAskOfSystemd(t *testing.T) {
 		_, _, err := b.Run(t.Context(), "systemctl", "start", "codex-dependency@A_b.service") // systemd loads it
 		require.Error(t, err, "it has no file")
 		assert.Error(t, ask("ResetFailedUnit", "s", "codex-dependency@A_b.service"), "no dependency has that name")
-		for _, unit := range []string{workerUnit, proxyUnit, d.unit} {
+		r := b.remote("build", "", "")
+		b.MustRun(t, "systemctl", "enable", r.socket)
+		for _, unit := range []string{workerUnit, proxyUnit, d.unit, r.unit} {
 			assert.NoError(t, ask("ResetFailedUnit", "s", unit))
 			for _, mode := range []string{"replace", "flush", "replace-irreversibly", "ignore-dependencies"} {
 				for _, method := range []string{"StartUnit", "StopUnit", "RestartUnit", "ReloadUnit"} {
@@ -90,6 +92,7 @@ func TestWhatTheServiceMayAskOfSystemd(t *testing.T) {
 		}
 		assert.Error(t, ask("StartTransientUnit", "ssa(sv)a(sa(sv))", "codex-worker@other.service", "flush", "0", "0"))
 		assert.Error(t, ask("ResetFailedUnit", "s", "dbus.service"))
+		assert.Error(t, ask("ResetFailedUnit", "s", r.socket))
 		b.healthy()
 	})
 }

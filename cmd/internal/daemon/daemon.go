@@ -77,6 +77,7 @@ type Daemon struct {
 	watcher   *units.Watcher
 	needs     *needs
 	remotes   *remotewatch.Watch
+	resets    *units.Resets // of dependencies and remotes
 	pool      *workers.Pool
 	book      *accounts.Book
 	standby   *planner
@@ -169,9 +170,10 @@ func (d *Daemon) observe(registry prometheus.Registerer) *metrics {
 		d.textfile.writer = textfile.New(d.cfg.Textfile, d.version, d.health.report, d.logger)
 		d.changes.others = append(d.changes.others, d.textfile.writer.Changed)
 	}
-	d.needs = newNeeds(d.cfg, d.pool, d.systemd.ResetFailed, d.changes.reportChanged, d.logger)
+	d.resets = newResets(d.cfg.ResetAfter, d.systemd, d.logger)
+	d.needs = newNeeds(d.cfg, d.pool, d.resets, d.changes.reportChanged, d.logger)
 	d.health.dependencies = d.needs.watch.Report
-	d.remotes = newRemotes(d.changes.reportChanged, d.logger)
+	d.remotes = newRemotes(d.resets, d.changes.reportChanged, d.logger)
 	d.health.remotes = d.remotes.Report
 	d.watcher = units.NewWatcher(units.Config{
 		Units: append(unitNames(d.cfg.Workers), d.needs.units()...), Others: d.remotes.Units,

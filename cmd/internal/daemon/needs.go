@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -25,17 +24,16 @@ type needs struct {
 	watch    *dependencies.Watch
 }
 
-func newNeeds(cfg *config.Config, pool *workers.Pool, resetFailed func(context.Context, string) error,
+func newNeeds(cfg *config.Config, pool *workers.Pool, resets *units.Resets,
 	changed func(), logger *slog.Logger) *needs {
 	n := &needs{settings: cfg.Dependencies, workers: cfg.Workers, pool: pool}
 	n.watch = dependencies.New(dependencies.Settings{
-		Dependencies: required(cfg.Dependencies), ResetAfter: cfg.ResetAfter, ResetFailed: resetFailed,
+		Dependencies: required(cfg.Dependencies), Resets: resets,
 		OnChange: func() {
 			n.assign()
 			changed()
 		},
 		OnReason: newDependencyEvents(logger, watchdogOf).changed,
-		Logger:   logger,
 	})
 	for _, name := range cfg.Dependencies.Missing() {
 		logger.Warn("a dependency has no file", "dependency", name,

@@ -24,7 +24,7 @@ func needing(t *testing.T, d config.Dependencies) (*needs, *workers.Pool, *bytes
 	settings := workers.Settings{OnChange: func() {}, Logger: logger}
 	pool := workers.NewPool([]*workers.Worker{workers.New("a", "/nowhere", settings), workers.New("b", "/nowhere", settings)},
 		workers.Queue{Limit: 1, Timeout: time.Second, ReadyTimeout: time.Second}, func() {})
-	n := newNeeds(&config.Config{Workers: []string{"a", "b"}, Dependencies: d}, pool, nil, func() {}, logger)
+	n := newNeeds(&config.Config{Workers: []string{"a", "b"}, Dependencies: d}, pool, units.NewResets(time.Hour, nil, nil), func() {}, logger)
 	n.assign()
 	return n, pool, &log
 }

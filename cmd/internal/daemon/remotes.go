@@ -8,15 +8,16 @@ import (
 	"codex-proxy/cmd/internal/remote"
 	"codex-proxy/proxy/remotes"
 	"codex-proxy/proxy/remotewatch"
+	"codex-proxy/units"
 )
 
 // newRemotes follows the remotes of this machine.
-func newRemotes(changed func(), logger *slog.Logger) *remotewatch.Watch {
+func newRemotes(resets *units.Resets, changed func(), logger *slog.Logger) *remotewatch.Watch {
 	return remotewatch.New(remotewatch.Settings{
 		Names: func() ([]string, error) { return remote.Names(paths.RemoteSettings) },
 		Ask: func(ctx context.Context, name string) (remotes.Status, error) {
 			return remotes.AskStatus(ctx, paths.RemoteNetworkSocket(name))
 		},
-		OnChange: changed, Logger: logger,
+		Resets: resets, OnChange: changed, Logger: logger,
 	})
 }

@@ -10,6 +10,13 @@ import (
 	"codex-proxy/units"
 )
 
+// newResets resets the restart delays of dependencies and remotes that are healthy again.
+func newResets(after time.Duration, systemd *units.Manager, logger *slog.Logger) *units.Resets {
+	return units.NewResets(after, systemd.ResetFailed, func(unit string, err error) {
+		logger.Warn("cannot reset the restart delay of a unit", "unit", unit, "error", err)
+	})
+}
+
 // resetBound is the longest that one call of systemd takes: it answers at once or not at
 // all.
 const resetBound = 5 * time.Second

@@ -87,10 +87,7 @@ func (d *Daemon) serving() []Task {
 			return reloadServer{d.reloader.requests, d.cfg.StartTimeout + 2*handoffMargin, d.logger}.run(ctx, l)
 		}})
 	}
-	tasks = append(tasks, Task{"remotes", d.remotes.Run})
-	if len(d.needs.units()) > 0 {
-		tasks = append(tasks, Task{"dependencies", d.needs.watch.Run})
-	}
+	tasks = append(tasks, Task{"remotes", d.remotes.Run}, Task{"restart delays", d.resets.Run})
 	if d.notifier != nil { // without a service manager, no process restarts this one
 		tasks = append(tasks, Task{"restart delay", func(ctx context.Context) error {
 			return resetRestartDelay(ctx, d.cfg.ResetAfter, d.systemd, d.logger)

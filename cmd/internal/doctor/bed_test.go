@@ -87,7 +87,7 @@ func newBed(t *testing.T) *bed {
 		"root": {0, 0, []uint32{0}}, proxyUser: {995, 993, []uint32{993}}, workerUser: {994, 992, []uint32{992}},
 	}
 	b.may = map[string]bool{"995 reset-failed " + defaultUnit: true, "995 reset-failed " + proxyUnit: true,
-		"995 reset-failed codex-dependency@x.service": true}
+		"995 reset-failed codex-dependency@x.service": true, "995 reset-failed codex-remote@x.service": true}
 	b.clock = Clock{Now: time.Now(), Synced: true}
 	b.known = []workers.Account{{Worker: "default", State: accounts.Available, Left: 0.58,
 		Limits: []workers.Limit{{}}, At: b.clock.Now}}

@@ -47,6 +47,7 @@ func checkPolkit(ctx context.Context, s *survey) []Finding {
 	}{
 		{proxyUser, worker, "reset-failed", true}, {proxyUser, proxyUnit, "reset-failed", true},
 		{proxyUser, units.Dependency("x"), "reset-failed", true}, {proxyUser, units.Dependency("x"), "start", false},
+		{proxyUser, units.Remote("x"), "reset-failed", true}, {proxyUser, units.Remote("x"), "start", false},
 		{proxyUser, worker, "restart", false}, {workerUser, worker, "restart", false},
 		{proxyUser, "dbus.service", "restart", false}, {workerUser, worker, "reset-failed", false},
 	} {
@@ -54,7 +55,7 @@ func checkPolkit(ctx context.Context, s *survey) []Finding {
 			return []Finding{f}
 		}
 	}
-	return []Finding{ok("", "codex-proxy may reset its workers, its dependencies and itself, and nothing else")}
+	return []Finding{ok("", "codex-proxy may reset its workers, its dependencies, its remotes and itself, and nothing else")}
 }
 
 func (s *survey) askPolkit(ctx context.Context, user, unit, verb string, want bool) (Finding, bool) {

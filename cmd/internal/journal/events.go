@@ -138,8 +138,8 @@ func proxyEvents() []event {
 			"@CODEX_REQUIRED_BY@ requires @CODEX_DEPENDENCY@, and there is no file of that name in\n" +
 				"/etc/codex-proxy/dependencies. The service starts all the same. To mend it:\n" +
 				"@CODEX_REMEDY@."},
-		{"dependency-delay-kept", "cc66441bf91541d98c363acf56a5f0df", "cannot reset the restart delay of a dependency",
-			"The restart delay of a dependency could not be reset",
+		{"unit-delay-kept", "cc66441bf91541d98c363acf56a5f0df", "cannot reset the restart delay of a unit",
+			"The restart delay of a dependency or a remote could not be reset",
 			"@CODEX_UNIT@ is ready again, but systemd refused ResetFailedUnit, so its next failure has a\n" +
 				"longer delay. /usr/share/polkit-1/rules.d/codex-proxy.rules allows the call; polkitd has to\n" +
 				"run."},
