@@ -53,7 +53,7 @@ func TestConnectIsBounded(t *testing.T) {
 		defer cancel()
 		conn, err := silent.Accept()
 		if assert.NoError(t, err) {
-			_, _ = conn.Read(make([]byte, 1)) // the greeting
+			_, _ = conn.Read(make([]byte, 1))  // the greeting
 			t.Cleanup(func() { conn.Close() }) // it would be another error than the end of ctx
 		}
 	}()
