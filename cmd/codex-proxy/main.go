@@ -34,8 +34,8 @@ func commands() []cli.Group {
 		}},
 		{Title: "Commands for systemd units", Commands: []*cobra.Command{
 			serveCommand(), workerWaitCommand(), workerPrepareCommand(), generateUnitsCommand(),
-			dependencyBoundCommand(), dependencyPrepareCommand(), remoteWaitCommand(), remotePrepareCommand(),
-			remoteExecCommand(), remoteNotifyCommand(), fetchCommand(), fetchPrepareCommand(),
+			dependencyBoundCommand(), dependencyPrepareCommand(), remoteWaitCommand(), remoteExecCommand(),
+			remoteNotifyCommand(), fetchCommand(), fetchPrepareCommand(),
 			sendTracesCommand(), tracesPrepareCommand(), launchCommand(), notifyExecCommand(),
 			lockExecCommand(), appServerCommand(),
 		}},

@@ -28,25 +28,10 @@ func remoteWaitCommand() *cobra.Command {
 		Short: "wait for the rest of a remote's restart delay (codex-remote@.service)",
 		Long: `
 Waits, where systemd has no growing restart delays (before 254), for what is left of
-the delay, as worker-wait does. It is the first ExecStartPre of
+the delay, as worker-wait does. It is ExecStartPre of
 codex-remote@NAME.service, and runs as root.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return prepare.RemoteWait(c.Context(), args[0], c.ErrOrStderr())
-		},
-	}
-}
-
-func remotePrepareCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "remote-prepare NAME", Short: "write a remote's codex configuration (codex-remote@.service)",
-		Long: `
-Makes the CODEX_HOME of the remote NAME from /etc/codex-proxy/remotes/NAME.toml, has
-codex check it, and links RUNTIME_DIRECTORY/codex to the program to run and
-RUNTIME_DIRECTORY/workspace to its directory. It is ExecStartPre of
-codex-remote@NAME.service and takes its directories from systemd: STATE_DIRECTORY and
-RUNTIME_DIRECTORY. A fault is left to remote-exec, which reports it.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			return prepare.Remote(c.Context(), args[0], c.ErrOrStderr())
 		},
 	}
 }
@@ -55,8 +40,9 @@ func remoteExecCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "remote-exec NAME", Short: "run and keep the codex of a remote (codex-remote@.service)",
 		Long: `
-Runs the codex of the remote NAME in namespaces of its own, as the main process of
-codex-remote@NAME.service. It lends codex the provider's key, which it reads from
+Makes the CODEX_HOME of the remote NAME from /etc/codex-proxy/remotes/NAME.toml, has
+codex check it if anything has changed, and runs codex in namespaces of its own, as the
+main process of codex-remote@NAME.service. It lends codex the provider's key, which it reads from
 standard input, continues the turns that an end of codex has cut, and passes the
 people on to codex who connect to the unit's sockets, with the requests that they may
 make. The exit status is that of codex; 150 after a time without people and turns; 78

@@ -1,6 +1,7 @@
 package codexhome
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ type Home struct {
 	File        string            // the worker file
 	Dir         string            // CODEX_HOME
 	Runtime     string            // the unit's RuntimeDirectory
+	Private     string            // a directory that codex cannot see, for what is known of the last run; empty: Dir
 	Credentials string            // the unit's credentials directory; empty: it has none
 	Self        string            // our own executable, which is the demo worker
 	SearchPath  string            // the directories to search for codex, as $PATH
@@ -24,7 +26,7 @@ type Home struct {
 
 func (h *Home) configFile() string    { return filepath.Join(h.Dir, configName) }
 func (h *Home) catalogueFile() string { return filepath.Join(h.Dir, "model-catalogue.json") }
-func (h *Home) stampFile() string     { return filepath.Join(h.Dir, ".prepared.json") }
+func (h *Home) stampFile() string     { return filepath.Join(cmp.Or(h.Private, h.Dir), ".prepared.json") }
 func (h *Home) authFile() string      { return filepath.Join(h.Dir, authName) }
 
 // The files of codex's login and settings, in its home.

@@ -96,6 +96,49 @@ func TestARemotesCodex(t *testing.T) {
 	}
 }
 
+// codex checks what has changed, and nothing else. A tool, which writes to the home, spares a change no check.
+func TestARemoteIsCheckedWhenSomethingChanged(t *testing.T) {
+	f := newFake(t, "")
+	f.Private, f.Self = filepath.Join(f.dir, "private"), filepath.Join(f.dir, "codex-proxy")
+	require.NoError(t, os.Mkdir(f.Private, 0o700))
+	require.NoError(t, os.WriteFile(f.Self, []byte("1"), 0o700))
+	r := Remote{File: f.File, Text: []byte("1"), Model: "m", Provider: "p", BaseURL: "http://127.0.0.1:1", KeyName: "KEY",
+		Directory: f.dir}
+	full := []string{"--version", "debug models --bundled", "app-server --print-startup-config --strict-config"}
+	prepare := func(why string, want []string) {
+		t.Helper()
+		require.NoError(t, f.PrepareRemote(context.Background(), r), why)
+		assert.Equal(t, want, f.runs(t), why)
+	}
+	prepare("first", full)
+	prepare("unchanged", nil)
+	r.Text = []byte("2")
+	prepare("file", full)
+	require.NoError(t, os.Chtimes(filepath.Join(f.dir, "bin/codex"), time.Time{}, time.Unix(1, 0)))
+	prepare("codex", full)
+	require.NoError(t, os.WriteFile(f.Self, []byte("22"), 0o700))
+	prepare("codex-proxy", full)
+	prepare("unchanged", nil)
+
+	good, err := os.ReadFile(f.configFile())
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(f.configFile(), []byte("sandbox_mode = \"danger-full-access\""), 0o600))
+	forged := *f.Home
+	forged.Private = ""
+	require.NoError(t, forged.stamp(f.inputs(r.Text, filepath.Join(f.dir, "bin/codex"), f.dir), f.configFile()))
+	prepare("a tool's configuration", full)
+	now, err := os.ReadFile(f.configFile())
+	require.NoError(t, err)
+	assert.Equal(t, string(good), string(now))
+
+	f.answers(t, "refusal", `{"error":{"data":{"reason":"configLoad","detail":"no such thing"}}}`)
+	require.NoError(t, os.Chtimes(filepath.Join(f.dir, "bin/codex"), time.Time{}, time.Unix(2, 0)))
+	for range 2 {
+		assert.ErrorContains(t, f.PrepareRemote(context.Background(), r), "no such thing")
+		assert.NoFileExists(t, f.stampFile())
+	}
+}
+
 func TestABadWorkerFileLeavesNoConfigBehind(t *testing.T) {
 	f := newFake(t, `mode = "plain"`)
 	require.NoError(t, f.Prepare(context.Background()))

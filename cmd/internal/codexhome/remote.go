@@ -31,8 +31,8 @@ type Remote struct {
 	Extra     map[string]any // the [codex] table
 }
 
-// PrepareRemote makes the home of a remote ready for codex. Runtime/codex becomes a link to the program to run, and
-// Runtime/workspace one to Directory. Errors are those of Prepare.
+// PrepareRemote makes the home of a remote ready for codex. Runtime/codex becomes a link to the program to run. Errors
+// are those of Prepare.
 func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 	if err := h.checkOwner(); err != nil {
 		return err
@@ -57,16 +57,13 @@ func (h *Home) PrepareRemote(ctx context.Context, r Remote) error {
 	if err := os.MkdirAll(h.Runtime, 0o700); err != nil {
 		return fmt.Errorf("cannot make the runtime directory: %w", err)
 	}
-	if err := link(r.Directory, filepath.Join(h.Runtime, "workspace")); err != nil {
-		return err
-	}
 	return link(program, filepath.Join(h.Runtime, "codex"))
 }
 
 // clear removes what is not a file and stands where this program reads one. A tool of a remote writes to the home: a
-// pipe in place of the stamp would hold up every start.
+// pipe in place of the configuration would hold up every start.
 func (h *Home) clear() error {
-	for _, path := range []string{h.stampFile(), h.configFile(), h.catalogueFile(), h.authFile()} {
+	for _, path := range []string{h.configFile(), h.catalogueFile(), h.authFile()} {
 		info, err := os.Lstat(path)
 		if err != nil || info.Mode().IsRegular() {
 			continue

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -17,26 +16,20 @@ import (
 
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/codexhome"
-	"codex-proxy/cmd/internal/journal"
-	"codex-proxy/cmd/internal/paths"
-	"codex-proxy/cmd/internal/refusal"
 	"codex-proxy/cmd/internal/remote"
 	"codex-proxy/internal/strict"
-	"codex-proxy/notify"
 	"codex-proxy/units"
 )
 
 const (
-	// RemoteRefusal is the file in the unit's RuntimeDirectory by which remote-prepare refuses a start: the exit status
-	// for remote-exec, and the reason.
-	RemoteRefusal = "refused/start"
 	// LenderURL is where codex reaches the server that lends the provider's key or an account; remote-exec puts the port into it.
 	LenderURL = "http://127.0.0.1"
 	// AccountsProvider is the name by which codex has the accounts as a provider.
 	AccountsProvider = codexhome.OfAccounts
 	// LenderKey is the variable with the token for that server.
 	LenderKey = "CODEX_REMOTE_TOKEN"
-	// KeeperDir is a directory in the home: that of the ledger, which codex cannot see.
+	// KeeperDir is a directory in the home that codex cannot see: of the ledger, and of what is known of the last
+	// preparation, which a tool would forge.
 	KeeperDir = "keeper"
 )
 
@@ -45,38 +38,30 @@ func RemoteWait(ctx context.Context, name string, stderr io.Writer) error {
 	if err := units.ValidRemoteName(name); err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
-	return await(ctx, units.Remote(name), newLogger(stderr), func() error { return markStopped(runtimeDir()) })
+	return await(ctx, units.Remote(name), newLogger(stderr), func() error { return nil }) // nothing else runs then
 }
 
-// Remote is `codex-proxy remote-prepare`. A fault leaves its reason to remote-exec, and the exit status is 0: systemd
-// restarts a unit whose ExecStartPre= fails, which mends no file.
-func Remote(ctx context.Context, name string, stderr io.Writer) error {
-	if err := units.ValidRemoteName(name); err != nil {
-		return cli.Exit(cli.Usage, err)
-	}
-	runtime := runtimeDir()
-	if _, err := os.Lstat(filepath.Join(runtime, stoppedName)); err == nil {
-		return nil
-	}
-	notifier, err := notify.FromEnv(slog.New(journal.NewHandler(journal.Proxy, stderr, slog.LevelInfo)))
+// Remote makes the home of the remote of a file, within its unit, and returns its settings. codex checks what has
+// changed since its last check. An error has its exit status.
+func Remote(ctx context.Context, file, home, runtime string, stderr io.Writer) (*remote.Settings, error) {
+	s, err := remote.Load(file)
 	if err != nil {
-		return err
+		return nil, cli.Exit(cli.Config, err)
 	}
-	notifier.Status("Starting: the configuration is written and checked")
-	home, err := remoteHome(name, func(line string) {
-		fmt.Fprintf(stderr, "codex-remote@%s: %s\n", name, strings.Join(strings.Fields(line), " "))
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("cannot find codex-proxy itself: %w", err)
+	}
+	err = prepareRemote(ctx, s, &codexhome.Home{
+		Worker: s.Name, File: file, Dir: home, Runtime: runtime, Private: filepath.Join(home, KeeperDir), Self: self,
+		SearchPath: os.Getenv("PATH"), Note: func(line string) {
+			fmt.Fprintf(stderr, "codex-remote@%s: %s\n", s.Name, strings.Join(strings.Fields(line), " "))
+		},
 	})
 	if err != nil {
-		return err
+		return nil, cli.Exit(remoteStatus(err), err)
 	}
-	settings, err := remote.Load(home.File)
-	if err == nil {
-		err = prepareRemote(ctx, settings, home)
-	}
-	if err == nil {
-		return nil
-	}
-	return refusal.Write(filepath.Join(runtime, RemoteRefusal), fmt.Sprintf("%d %v", remoteStatus(err), err))
+	return s, nil
 }
 
 // remoteStatus is prepareStatus, with the faults of the file.
@@ -86,21 +71,6 @@ func remoteStatus(err error) int {
 		return cli.Config
 	}
 	return prepareStatus(err)
-}
-
-func remoteHome(name string, note func(string)) (*codexhome.Home, error) {
-	home := &codexhome.Home{
-		Worker: name, File: filepath.Join(paths.RemoteSettings, name+".toml"), Dir: first(os.Getenv("STATE_DIRECTORY")),
-		Runtime: runtimeDir(), SearchPath: os.Getenv("PATH"), Note: note,
-	}
-	if dir := first(os.Getenv("CONFIGURATION_DIRECTORY")); dir != "" {
-		home.File = filepath.Join(dir, "remotes", name+".toml")
-	}
-	if home.Dir == "" || home.Runtime == "" {
-		return nil, &codexhome.Problem{Text: "STATE_DIRECTORY and RUNTIME_DIRECTORY are not set",
-			Hint: "remote-prepare is run by codex-remote@.service, `systemctl start codex-remote@" + name + "`"}
-	}
-	return home, nil
 }
 
 func prepareRemote(ctx context.Context, s *remote.Settings, home *codexhome.Home) error {

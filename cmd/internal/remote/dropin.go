@@ -7,7 +7,7 @@ import (
 	"codex-proxy/units"
 )
 
-// HashVariable is the variable of the unit with the hash of the file that its drop-in is made of. remote-prepare
+// HashVariable is the variable of the unit with the hash of the file that its drop-in is made of. remote-exec
 // compares it with the file: what systemd grants has to be what the file asks for.
 const HashVariable = "CODEX_REMOTE_SETTINGS"
 
@@ -96,7 +96,7 @@ func (s *Settings) owner(b *unitfile.Lines) {
 	b.Add("RemoveIPC=no")
 }
 
-// directories opens the directories of the file. A missing one is a fault that remote-prepare reports.
+// directories opens the directories of the file. A missing one is a fault that remote-exec reports.
 func (s *Settings) directories(b *unitfile.Lines) {
 	for _, dir := range s.Directories() {
 		path := unitfile.Path("-" + dir)

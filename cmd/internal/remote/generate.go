@@ -10,7 +10,7 @@ import (
 )
 
 // Generate writes the drop-ins into dir, systemd's directory of generated units, for each valid file of the directory
-// settings. A file with a fault has none: remote-prepare reports the fault. The error joins all faults.
+// settings. A file with a fault has none: remote-exec reports the fault. The error joins all faults.
 func Generate(settings, dir string) error {
 	names, err := Names(settings)
 	errs := []error{err}

@@ -24,7 +24,6 @@ import (
 
 	"codex-proxy/cmd/internal/cli"
 	"codex-proxy/cmd/internal/fence"
-	"codex-proxy/cmd/internal/prepare"
 	"codex-proxy/cmd/internal/remote"
 	"codex-proxy/proxy/appserver/rpc"
 	"codex-proxy/test/modelserver"
@@ -51,8 +50,6 @@ func TestMain(m *testing.M) {
 		if status, err = fence.Init(os.Args[1], os.Args[3:]); err == nil {
 			err = cli.Exit(status, nil)
 		}
-	case os.Args[1] == "remote-prepare":
-		err = prepare.Remote(ctx, os.Args[2], os.Stderr)
 	case os.Args[1] == "remote-exec":
 		_ = os.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))
 		u := &Unit{Name: os.Args[2], Version: "test", Key: os.Stdin, Init: "/proc/self/exe", Stderr: os.Stderr,
@@ -199,17 +196,9 @@ func (b *bed) command(role string, files ...*os.File) *exec.Cmd {
 	return cmd
 }
 
-// prepare is the ExecStartPre=.
-func (b *bed) prepare() {
-	b.t.Helper()
-	out, err := b.command("remote-prepare").CombinedOutput()
-	require.NoError(b.t, err, string(out))
-}
-
 // start starts the main process, and waits until it is ready.
 func (b *bed) start() {
 	b.t.Helper()
-	b.prepare()
 	b.run()
 	b.until("READY=1")
 }

@@ -10,8 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -24,7 +22,6 @@ import (
 	"codex-proxy/cmd/internal/lender"
 	"codex-proxy/cmd/internal/paths"
 	"codex-proxy/cmd/internal/prepare"
-	"codex-proxy/cmd/internal/refusal"
 	"codex-proxy/cmd/internal/remote"
 	"codex-proxy/notify"
 	"codex-proxy/proxy/remotes"
@@ -65,7 +62,8 @@ func (u *Unit) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	settings, err := u.settings()
+	notifier.Status("Starting: the configuration is written and checked")
+	settings, err := prepare.Remote(ctx, u.File, u.Home, u.Runtime, u.Stderr)
 	if err == nil {
 		err = u.run(ctx, notifier, settings)
 	}
@@ -78,27 +76,6 @@ func (u *Unit) Run(ctx context.Context) error {
 		err = cli.Exit(notify.ExitExec, err)
 	}
 	return err
-}
-
-// settings are those of the file, unless remote-prepare has refused the start.
-func (u *Unit) settings() (*remote.Settings, error) {
-	refused, err := refusal.Read(filepath.Join(u.Runtime, prepare.RemoteRefusal))
-	if err != nil {
-		return nil, err
-	}
-	if refused != "" {
-		status, reason, _ := strings.Cut(refused, " ")
-		n, err := strconv.Atoi(status)
-		if err != nil {
-			n = cli.Failure
-		}
-		return nil, cli.Exit(n, errors.New(reason))
-	}
-	s, err := remote.Load(u.File)
-	if err != nil {
-		return nil, cli.Exit(cli.Config, err)
-	}
-	return s, nil
 }
 
 func (u *Unit) run(ctx context.Context, notifier *notify.Notifier, s *remote.Settings) error {

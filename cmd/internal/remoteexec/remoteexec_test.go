@@ -55,7 +55,6 @@ func TestFaultsOfTheFile(t *testing.T) {
 		"[codex]\nnot_a_key = 1\n[x]": `unknown key "x"`,
 	} {
 		b := newBed(t, text)
-		b.prepare()
 		b.listen()
 		waiting, err := net.Dial("unix", b.people)
 		require.NoError(t, err)
@@ -100,7 +99,6 @@ func TestDirectoryOfAnother(t *testing.T) {
 	b := newBed(t, "")
 	require.NoError(t, os.Chown(b.dir+"/work", 0, 0))
 	require.NoError(t, os.Chmod(b.dir+"/work", 0o755))
-	b.prepare()
 	b.run()
 	assert.Contains(t, b.until("Not started"), fmt.Sprintf("directory: the user %d may not write to %s/work", someone, b.dir))
 	<-b.ended

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // A tool sees neither the directories of other remotes nor what lies in /srv and /run, whenever that appears there.
@@ -67,7 +66,6 @@ func TestHiddenProgram(t *testing.T) {
 	b := newBed(t, "")
 	b.write("etc/remotes/two.toml", "directory = \""+filepath.Dir(b.codex)+"\"\nmodel = \"m\"\n[provider]\nname = \"x\"\n"+
 		"base_url = \"http://127.0.0.1:1\"\n")
-	b.prepare()
 	b.run()
 	assert.Contains(t, b.until("Not started"), "codex_path: "+b.codex+" is in a directory that is hidden")
 	<-b.ended
@@ -107,7 +105,6 @@ func TestToolsChangeNothingOutside(t *testing.T) {
 			}
 			b.write("etc/remotes/build.toml", table+string(text)+tail)
 			c.make(b)
-			b.prepare()
 			b.run()
 			assert.Contains(t, b.until("Not started"), c.want)
 			<-b.ended
@@ -128,14 +125,41 @@ func TestLinkOfTheOperator(t *testing.T) {
 	assert.FileExists(t, b.dir+"/work/made")
 }
 
+// What a tool makes of the configuration is gone with the next start: it cannot say that this is what was checked.
+func TestConfigurationOfATool(t *testing.T) {
+	b := newBed(t, "")
+	b.start()
+	good, err := os.ReadFile(b.dir + "/home/config.toml")
+	require.NoError(t, err)
+	mark, err := os.ReadFile(b.dir + "/home/keeper/.prepared.json")
+	require.NoError(t, err)
+	c := b.attach()
+	assert.Contains(t, c.shell(`echo forged >"$1/home/keeper/.prepared.json"`, b.dir), "Read-only file system")
+	assert.NotEmpty(t, c.shell(`mv "$1/home/keeper" "$1/home/other"`, b.dir))
+	c.shell(`echo 'sandbox_mode = "danger-full-access"' >"$1/home/config.toml"`, b.dir)
+	bad, err := os.ReadFile(b.dir + "/home/config.toml")
+	require.NoError(t, err)
+	require.NotEqual(t, string(good), string(bad))
+	require.NoError(t, b.cmd.Process.Kill())
+	<-b.ended
+	require.NoError(t, b.notify.Close())
+	require.NoError(t, os.Remove(b.dir+"/notify"))
+	b.start()
+	now, err := os.ReadFile(b.dir + "/home/config.toml")
+	require.NoError(t, err)
+	assert.Equal(t, string(good), string(now))
+	again, err := os.ReadFile(b.dir + "/home/keeper/.prepared.json")
+	require.NoError(t, err)
+	assert.JSONEq(t, string(mark), string(again))
+}
+
 // Whatever a tool leaves in place of the files of the home, the remote starts again.
 func TestHomeFullOfTraps(t *testing.T) {
 	b := newBed(t, "")
-	require.NoError(t, unix.Mkfifo(b.dir+"/home/.prepared.json", 0o600))
 	require.NoError(t, os.Symlink("/dev/zero", b.dir+"/home/config.toml"))
 	require.NoError(t, os.MkdirAll(b.dir+"/home/model-catalogue.json/full", 0o700))
 	require.NoError(t, os.Symlink("/etc/shadow", b.dir+"/home/auth.json"))
-	for _, name := range []string{".prepared.json", "config.toml", "model-catalogue.json", "model-catalogue.json/full"} {
+	for _, name := range []string{"config.toml", "model-catalogue.json", "model-catalogue.json/full"} {
 		require.NoError(t, os.Lchown(b.dir+"/home/"+name, someone, someone))
 	}
 	b.start()
