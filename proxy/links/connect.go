@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -45,7 +47,11 @@ func (l *Links) connect(r *http.Request, k *link) (remote *net.UnixConn, head, r
 		return remote, head, rest, nil
 	}
 	_ = remote.Close()
-	if known := new(openai.Error); !errors.As(err, &known) && ctx.Err() == nil { // it has closed
+	var away *turnedAway
+	switch known := new(openai.Error); {
+	case errors.As(err, &away):
+		err = l.down(ctx, k.Remote, away.words)
+	case !errors.As(err, &known) && ctx.Err() == nil: // it has closed
 		err = l.down(ctx, k.Remote, "it has closed the connection")
 	}
 	return nil, nil, nil, cause.Of(ctx, err)
@@ -110,7 +116,11 @@ func upgrade(ctx context.Context, remote *net.UnixConn, header http.Header, k *l
 		return nil, nil, err
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusSwitchingProtocols {
+	switch res.StatusCode {
+	case http.StatusSwitchingProtocols:
+	case http.StatusServiceUnavailable:
+		return nil, nil, away(res.Body)
+	default:
 		return nil, nil, &openai.Error{
 			Status: http.StatusBadRequest, Type: openai.TypeInvalidRequest, Code: "bad_upgrade",
 			Message: "this is no request for a WebSocket by RFC 6455 that the remote takes: it has answered " + res.Status,
@@ -122,6 +132,24 @@ func upgrade(ctx context.Context, remote *net.UnixConn, header http.Header, k *l
 	answer.WriteString("\r\n")
 	rest, _ = in.Peek(in.Buffered())
 	return answer.Bytes(), rest, nil
+}
+
+// turnedAway is the answer of a remote that does not start, or that has no place.
+type turnedAway struct{ words string }
+
+func (t *turnedAway) Error() string { return t.words }
+
+// away reads the reason: {"error": …}, or a text.
+func away(body io.Reader) error {
+	const longest = 4 << 10
+	text, _ := io.ReadAll(io.LimitReader(body, longest))
+	var reason struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(text, &reason) != nil {
+		reason.Error = string(text)
+	}
+	return &turnedAway{strings.TrimSpace(reason.Error)}
 }
 
 // request is the head of the request to the gate of the remote: of the client's it has what belongs to the WebSocket,

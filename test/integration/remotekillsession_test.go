@@ -306,7 +306,7 @@ func (c *killTurn) account() (good bool) {
 		good = assert.Equal(t, c.asked, personTexts(turns[len(turns)-1]), "%s: what the model has", why) && good
 	}
 	screen := c.term.screen()
-	good = assert.Equal(t, 1, strings.Count(screen, c.message()), "%s: the message is on the screen once\n%s", why, screen) && good
+	good = assert.Equal(t, 1, strings.Count(screen, "› "+c.message()), "%s: the message is on the screen once\n%s", why, screen) && good
 	if !c.interrupts {
 		painted, err := c.k.ReadFile(c.painted())
 		require.NoError(t, err)

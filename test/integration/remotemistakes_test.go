@@ -113,6 +113,7 @@ chown alice: /var/lib/codex-remote/build; chmod 700 /var/lib/codex-remote/build
 cat /dev/zero >/var/lib/codex-remote/build/filler 2>/dev/null || true`)
 	add("is made", "build", "/srv/app", "--user", "alice")
 	refused("no space left on device", "remotes", "send", "build", "hello")
+	settled()
 	b.MustRun(t, "rm", "/var/lib/codex-remote/build/filler")
 	require.NoError(t, b.models.Always(model, "text hello"))
 	b.MustRun(t, "codex-proxy", "remotes", "send", "build", "hello")
