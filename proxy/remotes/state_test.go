@@ -94,6 +94,8 @@ func TestStale(t *testing.T) {
 	s.started("running", "t1", now)
 	s.thread("running").status = threadStatus{Type: "active"}
 	*s.ensure("asked", now) = record{Since: now, Asked: true}
+	s.ensure("refilled", now.Add(-time.Hour))
+	s.thread("refilled").held = 1 // the keeper has asked for its turn just now
 	assert.Empty(t, s.stale(now.Add(settle)))
 	assert.Equal(t, []string{"refused"}, s.stale(now.Add(settle+1)))
 }

@@ -111,11 +111,13 @@ func (s *state) ended(thread, turnID string, now time.Time) {
 // codex has refused it.
 const settle = 5 * time.Second
 
-// stale are the threads whose records nothing will end: codex has refused the request, or did not report the end.
+// stale are the threads whose records nothing will end: codex has refused the request, or did not report the end. A record
+// that the keeper itself is starting a turn of is none, however old it is.
 func (s *state) stale(now time.Time) (threads []string) {
 	for id, r := range s.ledger.Threads {
 		t := s.threads[id]
-		if !r.Asked && (t == nil || !t.status.active()) && now.Sub(r.last()) > settle {
+		idle := t == nil || t.held == 0 && !t.status.active()
+		if !r.Asked && idle && now.Sub(r.last()) > settle {
 			threads = append(threads, id)
 		}
 	}

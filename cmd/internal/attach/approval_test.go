@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,9 +19,8 @@ const question = "Would you like to run the following command?"
 func (s *screen) approve() {
 	s.t.Helper()
 	s.forget()
-	for end := time.Now().Add(bound); !strings.Contains(s.shown(), "state=working"); time.Sleep(time.Second) { //nolint:forbidigo // a screen has no events
+	for end := time.Now().Add(bound); !s.shows("state=working", time.Second); s.typed("y") {
 		require.True(s.t, time.Now().Before(end), "the question stays")
-		s.typed("y")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -168,13 +169,15 @@ type screen struct {
 	emulator *os.File
 	terminal *os.File
 
-	mu   sync.Mutex
-	text bytes.Buffer
+	mu    sync.Mutex
+	text  bytes.Buffer
+	wrote chan struct{} // the TUI has
+	rest  []byte        // the last bytes, which may begin a question
 }
 
 func newScreen(t testing.TB) *screen {
 	t.Helper()
-	s := &screen{t: t}
+	s := &screen{t: t, wrote: make(chan struct{}, 1)}
 	s.emulator, s.terminal = pty.Open(t)
 	pty.Resize(t, s.emulator, 40, 120)
 	go s.emulate() // until the terminal closes
@@ -188,50 +191,68 @@ func (s *screen) emulate() {
 		if err != nil {
 			return
 		}
-		if bytes.Contains(b[:n], []byte("\x1b[6n")) { // where is the cursor?
-			_, _ = s.emulator.Write([]byte("\x1b[1;1R"))
+		s.rest = append(s.rest, b[:n]...)
+		for question, answer := range map[string]string{
+			"\x1b[6n": "\x1b[1;1R",  // where is the cursor?
+			"\x1b[c":  "\x1b[?1;2c", // which terminal is it?
+		} {
+			for range bytes.Count(s.rest, []byte(question)) {
+				_, _ = s.emulator.WriteString(answer)
+			}
 		}
-		if bytes.Contains(b[:n], []byte("\x1b[c")) { // which terminal is it?
-			_, _ = s.emulator.Write([]byte("\x1b[?1;2c"))
+		i := max(0, bytes.LastIndexByte(s.rest, '\x1b'))
+		switch string(s.rest[i:]) {
+		case "\x1b", "\x1b[", "\x1b[6": // the next bytes may complete a question
+			s.rest = append([]byte(nil), s.rest[i:]...)
+		default:
+			s.rest = nil
 		}
 		s.mu.Lock()
 		s.text.Write(b[:n])
 		s.mu.Unlock()
+		select {
+		case s.wrote <- struct{}{}:
+		default:
+		}
 	}
 }
 
-// shown is the text so far without spaces, and without the sequences that move the cursor in their place.
+// sequence is what moves the cursor or chooses a color, or, as its first group, a word to the terminal itself.
+var sequence = regexp.MustCompile("\x1b(?:\\[[^@-~]*[@-~]|\\]([^\x07\x1b]*)(?:\x07|\x1b\\\\)|[^\\[\\]])")
+
+// shown is the text so far without spaces, as the sequences in it stand for some, and then the words to the terminal itself,
+// such as its title.
 func (s *screen) shown() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var plain strings.Builder
-	rest := s.text.String()
-	for len(rest) > 0 {
-		i := strings.IndexByte(rest, '\x1b')
-		if i < 0 {
-			plain.WriteString(rest)
-			break
-		}
-		plain.WriteString(rest[:i])
-		rest = rest[i+1:]
-		if strings.HasPrefix(rest, "[") {
-			if end := strings.IndexFunc(rest[1:], func(r rune) bool { return r >= '@' && r <= '~' }); end >= 0 {
-				rest = rest[end+2:]
-			}
-		}
+	written := s.text.String()
+	text := sequence.ReplaceAllString(written, "")
+	for _, word := range sequence.FindAllStringSubmatch(written, -1) {
+		text += " " + word[1]
 	}
-	return strings.Join(strings.Fields(plain.String()), "")
+	return strings.Join(strings.Fields(text), "")
 }
 
 func (s *screen) wait(text string) {
 	s.t.Helper()
+	if !s.shows(text, bound) {
+		shown := s.shown()
+		s.t.Fatalf("no %q on the screen: %s", text, shown[max(0, len(shown)-4000):])
+	}
+}
+
+// shows waits for a text.
+func (s *screen) shows(text string, within time.Duration) bool {
 	text = strings.ReplaceAll(text, " ", "")
-	for end := time.Now().Add(bound); !strings.Contains(s.shown(), text); time.Sleep(20 * time.Millisecond) { //nolint:forbidigo // a screen has no events
-		if time.Now().After(end) {
-			shown := s.shown()
-			s.t.Fatalf("no %q on the screen: %s", text, shown[max(0, len(shown)-4000):])
+	end := time.After(within)
+	for !strings.Contains(s.shown(), text) {
+		select {
+		case <-s.wrote:
+		case <-end:
+			return false
 		}
 	}
+	return true
 }
 
 // forget begins the text anew.
@@ -241,12 +262,11 @@ func (s *screen) forget() {
 	s.text.Reset()
 }
 
-// ask types a message, and sends it.
+// ask pastes a message, which the TUI shows whole, and sends it.
 func (s *screen) ask(text string) {
 	s.t.Helper()
-	s.typed(text)
+	s.typed("\x1b[200~" + text + "\x1b[201~")
 	s.wait(text)
-	time.Sleep(300 * time.Millisecond) //nolint:forbidigo // a paste burst of the TUI has no other end
 	s.typed("\r")
 }
 
