@@ -23,7 +23,7 @@ const (
 	// dialBound bounds the connect to codex, whose socket is local.
 	dialBound = 5 * time.Second
 	// farewellBound bounds the time in which a client whose connection the gate ends reads the reason.
-	farewellBound = time.Second
+	farewellBound = 5 * time.Second
 	// answerBound bounds the time in which codex answers a client that has gone.
 	answerBound = 5 * time.Second
 	// largeMessages is how many messages of more than smallMessage the gate holds at a time.
