@@ -48,10 +48,23 @@ type Record struct {
 
 // Turn is one request for a model's answer.
 type Turn struct {
+	ID      string    `json:"id"` // codex's
 	At      time.Time `json:"at"`
 	Refused bool      `json:"refused"` // for the quota
 	Foreign bool      `json:"foreign"` // it has encrypted reasoning of another account
 	Text    string    `json:"text"`    // of the last user message
+}
+
+// Accepted counts the turns of codex that the account has served in part or in whole, whatever the number of their requests:
+// on a full machine codex 0.169 may send one more after the answer to the first message of a thread.
+func (r Record) Accepted() int {
+	accepted := map[string]bool{}
+	for _, t := range r.Turns {
+		if !t.Refused {
+			accepted[t.ID] = true
+		}
+	}
+	return len(accepted)
 }
 
 // Refused counts the turns that were refused for the quota.

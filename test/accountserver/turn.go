@@ -88,10 +88,14 @@ func describe(body []byte, a *Account) Turn {
 			Encrypted  string `json:"encrypted_content"`
 			Content    []struct{ Text string }
 		}
+		Metadata struct {
+			TurnID string `json:"turn_id"`
+		} `json:"client_metadata"`
 	}
 	if json.Unmarshal(body, &request) != nil {
 		return turn
 	}
+	turn.ID = request.Metadata.TurnID
 	for _, item := range request.Input {
 		if item.Type == "reasoning" && item.Encrypted != "" &&
 			!strings.HasPrefix(item.Encrypted, modelserver.Encrypted(a.ID())) {

@@ -26,10 +26,10 @@ func (a *accountsBed) lentRemote(name string) remote {
 	return r
 }
 
-// turnsOf is how many requests of turns an account has got.
+// turnsOf is how many turns an account has served, and how many it has refused.
 func (a *accountsBed) turnsOf(account string) (accepted, refused int) {
 	record := a.server.Account(account).Record()
-	return len(record.Turns) - record.Refused(), record.Refused()
+	return record.Accepted(), record.Refused()
 }
 
 // awaitSwitch waits until the account's server has refused a turn, and the next account has got one, and returns the time

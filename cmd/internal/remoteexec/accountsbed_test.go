@@ -180,7 +180,7 @@ func (s *service) worker(account string) *os.File {
 // turns counts the turns that an account was asked for, and those of them that it refused for its quota.
 func (s *service) turns(account string) (all, refused int) {
 	r := s.accounts.Account(account).Record()
-	return len(r.Turns), r.Refused()
+	return r.Accepted() + r.Refused(), r.Refused()
 }
 
 // status waits until the keeper's status is as wanted.
