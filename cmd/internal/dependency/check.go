@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/paths"
-	"codex-proxy/cmd/internal/unitfile"
+	"codex-proxy/cmd/internal/settingsfile"
 )
 
 // settings checks the values, and replaces the placeholders in them.
@@ -41,14 +41,8 @@ func (r raw) settings(name string) (*Settings, error) {
 }
 
 func (s *Settings) checkDescription() error {
-	switch err := unitfile.Printable(s.Description); {
-	case err != nil:
+	if err := settingsfile.CheckDescription(s.Description); err != nil {
 		return wrong("description", "%v", err)
-	case len(s.Description) > maxText:
-		return wrong("description", "is longer than %d bytes", maxText)
-	case strings.TrimSpace(s.Description) != s.Description || strings.HasSuffix(s.Description, `\`):
-		return wrong("description", "%q begins or ends with a space, or ends with a backslash: remove that",
-			s.Description)
 	}
 	return nil
 }

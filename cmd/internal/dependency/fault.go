@@ -15,5 +15,4 @@ func wrong(key, format string, args ...any) error { return &misfit{key, fmt.Spri
 const (
 	maxWords = 256
 	maxItems = 64
-	maxText  = 256 // of Description=
 )

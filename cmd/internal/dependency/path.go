@@ -3,7 +3,7 @@ package dependency
 import (
 	"cmp"
 
-	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/settingsfile"
 	"codex-proxy/cmd/internal/unitfile"
 )
 
@@ -29,11 +29,6 @@ func checkPath(key, path string) error {
 	return nil
 }
 
-// ours are the directories that no dependency writes to.
-var ours = []string{paths.Settings, paths.StateDir, paths.WorkerHomes, paths.DependencyStates, "/var/lib/private",
-	paths.WorkerSockets, paths.DependencyRuntimeDirs, "/run/codex-worker", "/run/credentials", "/run/systemd",
-	"/etc/systemd", "/usr", "/boot", "/proc", "/sys", "/dev"}
-
 func (s *Settings) checkDirectories() error {
 	if len(s.Directories) > maxItems {
 		return wrong("directories", "has more than %d", maxItems)
@@ -42,11 +37,9 @@ func (s *Settings) checkDirectories() error {
 		if err := cmp.Or(checkPath("directories", dir), checkVisible("directories", dir)); err != nil {
 			return err
 		}
-		for _, of := range ours {
-			if unitfile.Within(dir, of) || unitfile.Within(of, dir) {
-				return wrong("directories", "%q is, or holds, a directory of the system or of codex-proxy (%s): name "+
-					"a directory of the dependency's data alone", dir, of)
-			}
+		if of := settingsfile.Ours(dir); of != "" {
+			return wrong("directories", "%q is, or holds, a directory of the system or of codex-proxy (%s): name "+
+				"a directory of the dependency's data alone", dir, of)
 		}
 	}
 	return nil

@@ -4,23 +4,25 @@
 package dependency
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/settingsfile"
 	"codex-proxy/internal/strict"
 	"codex-proxy/units"
 )
 
-// maxFile bounds a file, in bytes.
-const maxFile = 64 << 10
+// files are those of dependencies.
+var files = settingsfile.Kind{One: "dependency", Many: "dependencies", Valid: units.ValidDependencyName}
+
+// MaxFiles bounds the dependencies of a machine.
+const MaxFiles = settingsfile.MaxFiles
+
+// Names returns the names of all dependencies with a file in dir, sorted. A directory that does not exist has none.
+// Files whose name no dependency can have do not count: a unit cannot have it either.
+func Names(dir string) ([]string, error) { return files.Names(dir) }
 
 // Settings is the valid file of a dependency. Its placeholders are replaced. Each field is the key of its name;
 // /usr/share/codex-proxy/dependencies explains the keys.
@@ -71,93 +73,58 @@ const (
 
 // raw is the file as it is written.
 type raw struct {
-	Description  string            `toml:"description"`
-	Command      []string          `toml:"command"`
-	Prepare      []string          `toml:"prepare"`
-	Environment  map[string]string `toml:"environment"`
-	Credentials  map[string]string `toml:"credentials"`
-	User         string            `toml:"user"`
-	Directories  []string          `toml:"directories"`
-	Network      string            `toml:"network"`
-	Ports        []int             `toml:"ports"`
-	Lock         string            `toml:"lock"`
-	StartTimeout duration          `toml:"start_timeout"`
-	StopTimeout  duration          `toml:"stop_timeout"`
-	StopSignal   string            `toml:"stop_signal"`
-	Probe        rawProbe          `toml:"probe"`
+	Description  string                `toml:"description"`
+	Command      []string              `toml:"command"`
+	Prepare      []string              `toml:"prepare"`
+	Environment  map[string]string     `toml:"environment"`
+	Credentials  map[string]string     `toml:"credentials"`
+	User         string                `toml:"user"`
+	Directories  []string              `toml:"directories"`
+	Network      string                `toml:"network"`
+	Ports        []int                 `toml:"ports"`
+	Lock         string                `toml:"lock"`
+	StartTimeout settingsfile.Duration `toml:"start_timeout"`
+	StopTimeout  settingsfile.Duration `toml:"stop_timeout"`
+	StopSignal   string                `toml:"stop_signal"`
+	Probe        rawProbe              `toml:"probe"`
 }
 
 type rawProbe struct {
-	Check    string   `toml:"check"`
-	Ready    string   `toml:"ready"`
-	Interval duration `toml:"interval"`
-	Timeout  duration `toml:"timeout"`
-	Failures int      `toml:"failures"`
-	Passes   int      `toml:"passes"`
-	Status   []int    `toml:"status"`
-	Body     string   `toml:"body"`
-	CA       string   `toml:"ca"`
+	Check    string                `toml:"check"`
+	Ready    string                `toml:"ready"`
+	Interval settingsfile.Duration `toml:"interval"`
+	Timeout  settingsfile.Duration `toml:"timeout"`
+	Failures int                   `toml:"failures"`
+	Passes   int                   `toml:"passes"`
+	Status   []int                 `toml:"status"`
+	Body     string                `toml:"body"`
+	CA       string                `toml:"ca"`
 }
 
 func defaults() raw {
 	return raw{
-		Network: string(Loopback), StartTimeout: duration{30 * time.Second}, StopTimeout: duration{10 * time.Second},
-		StopSignal: "SIGTERM",
-		Probe: rawProbe{Interval: duration{5 * time.Second}, Timeout: duration{time.Second}, Failures: 3,
-			Passes: 1},
+		Network: string(Loopback), StartTimeout: settingsfile.Lasting(30 * time.Second),
+		StopTimeout: settingsfile.Lasting(10 * time.Second), StopSignal: "SIGTERM",
+		Probe: rawProbe{Interval: settingsfile.Lasting(5 * time.Second), Timeout: settingsfile.Lasting(time.Second),
+			Failures: 3, Passes: 1},
 	}
 }
 
 // Load reads the file of a dependency, which has the name of the file. The error is a *strict.Error, or joins several
 // of them: each names the file, the line, the key and the remedy.
 func Load(file string) (*Settings, error) {
-	text, err := read(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, &strict.Error{File: file, Text: "there is no such file: `codex-proxy dependencies add` makes one"}
-	case err != nil:
-		return nil, &strict.Error{File: file, Text: fmt.Sprintf("cannot read the file: %v", reason(err))}
+	text, err := files.Read(file)
+	if err != nil {
+		return nil, err
 	}
 	return Parse(file, text)
 }
 
-// reason is the error without the path, which stands before it.
-func reason(err error) error {
-	var e *fs.PathError
-	if errors.As(err, &e) {
-		return e.Err
-	}
-	return err
-}
-
-// read opens no device and no pipe, which would block a boot.
-func read(file string) ([]byte, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is not a regular file")
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxFile+1))
-}
-
 // Parse is Load of a text that is the file's, or will be.
 func Parse(file string, text []byte) (*Settings, error) {
-	name, isTOML := strings.CutSuffix(filepath.Base(file), ".toml")
-	if err := units.ValidDependencyName(name); err != nil || !isTOML {
-		return nil, &strict.Error{File: file, Text: cmp.Or(err, errors.New("must be named NAME.toml")).Error()}
-	}
-	if len(text) > maxFile {
-		return nil, &strict.Error{File: file, Text: fmt.Sprintf("is longer than %d KiB", maxFile>>10)}
-	}
 	r := defaults()
-	if err := strict.Decode(file, text, &r); err != nil {
+	name, err := files.Decode(file, text, &r)
+	if err != nil {
 		return nil, err
 	}
 	s, err := r.settings(name)

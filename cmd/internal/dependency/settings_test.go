@@ -68,6 +68,8 @@ func TestFaults(t *testing.T) {
 		"no user": {server + `user = "A b"` + check, `x.toml:2: user: "A b" is not the name of a user; empty`},
 		"own directory": {server + `directories = ["/etc/codex-proxy"]` + check,
 			`x.toml:2: directories: "/etc/codex-proxy" is`},
+		"a remote's home": {server + `directories = ["/var/lib/codex-remote/build"]` + check,
+			`x.toml:2: directories: "/var/lib/codex-remote/build" is`},
 		"all of it": {server + `directories = ["/"]` + check,
 			`x.toml:2: directories: "/" is, or holds, a directory`},
 		"long way": {server + `directories = ["/srv/../x"]` + check,
@@ -145,7 +147,7 @@ func TestBounds(t *testing.T) {
 			"description: is longer than 256 bytes"},
 		"path": {server + "lock = \"/" + strings.Repeat("x", 1024) + "\"" + check,
 			"lock: the path is longer than 1024 bytes"},
-		"file": {server + check + strings.Repeat("#", maxFile), "x.toml: is longer than 64 KiB"},
+		"file": {server + check + strings.Repeat("#", 64<<10), "x.toml: is longer than 64 KiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse("x.toml", []byte(tc.text))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/settingsfile"
 	"codex-proxy/cmd/internal/unitfile"
 	"codex-proxy/units"
 )
@@ -16,7 +17,6 @@ import (
 // Bounds of lists and texts.
 const (
 	maxItems     = 64
-	maxText      = 256 // of Description=
 	maxTasks     = 1 << 20
 	maxContinues = 100
 	longestIdle  = 30 * 24 * time.Hour
@@ -33,14 +33,8 @@ func (s *Settings) check() error {
 }
 
 func (s *Settings) checkDescription() error {
-	switch err := unitfile.Printable(s.Description); {
-	case err != nil:
+	if err := settingsfile.CheckDescription(s.Description); err != nil {
 		return wrong("description", "%v", err)
-	case len(s.Description) > maxText:
-		return wrong("description", "is longer than %d bytes", maxText)
-	case strings.TrimSpace(s.Description) != s.Description || strings.HasSuffix(s.Description, `\`):
-		return wrong("description", "%q begins or ends with a space, or ends with a backslash: remove that",
-			s.Description)
 	}
 	return nil
 }

@@ -6,18 +6,14 @@ import (
 	"os"
 	"path/filepath"
 
+	"codex-proxy/cmd/internal/settingsfile"
 	"codex-proxy/units"
 )
 
 // Generate writes the drop-ins into dir, systemd's directory of generated units, for each valid file of the directory
 // settings. A file with a fault has none: remote-exec reports the fault. The error joins all faults.
 func Generate(settings, dir string) error {
-	names, err := Names(settings)
-	errs := []error{err}
-	for _, name := range names {
-		errs = append(errs, generate(filepath.Join(settings, name+".toml"), dir))
-	}
-	return errors.Join(errs...)
+	return files.Generate(settings, func(file string) error { return generate(file, dir) })
 }
 
 func generate(file, dir string) error {
@@ -28,11 +24,11 @@ func generate(file, dir string) error {
 	if p := s.Provider; p != nil && missing(p.KeyFile) {
 		p.KeyFile = "" // with it systemd could start nothing, not even what names the fault
 	}
-	errs := []error{write(filepath.Join(dir, units.Remote(s.Name)+".d"), s.ServiceDropIn()),
-		write(filepath.Join(dir, units.RemoteSocket(s.Name)+".d"), s.SocketDropIn())}
+	errs := []error{settingsfile.WriteDropIn(dir, units.Remote(s.Name), s.ServiceDropIn()),
+		settingsfile.WriteDropIn(dir, units.RemoteSocket(s.Name), s.SocketDropIn())}
 	if len(s.Notify) > 0 {
-		errs = append(errs, write(filepath.Join(dir, units.RemoteNotify(s.Name)+".d"), s.NotifyDropIn()),
-			write(filepath.Join(dir, units.RemoteNotifySocket(s.Name)+".d"), s.NotifySocketDropIn()))
+		errs = append(errs, settingsfile.WriteDropIn(dir, units.RemoteNotify(s.Name), s.NotifyDropIn()),
+			settingsfile.WriteDropIn(dir, units.RemoteNotifySocket(s.Name), s.NotifySocketDropIn()))
 	}
 	return errors.Join(errs...)
 }
@@ -44,11 +40,4 @@ func missing(path string) bool {
 	}
 	_, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist)
-}
-
-func write(dir string, text []byte) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "50-settings.conf"), text, 0o644)
 }

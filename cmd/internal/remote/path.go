@@ -3,7 +3,7 @@ package remote
 import (
 	"strings"
 
-	"codex-proxy/cmd/internal/paths"
+	"codex-proxy/cmd/internal/settingsfile"
 	"codex-proxy/cmd/internal/unitfile"
 )
 
@@ -26,12 +26,6 @@ func checkVisible(key, path string) error {
 	}
 	return nil
 }
-
-// ours are the directories that no remote works in.
-var ours = []string{paths.Settings, paths.StateDir, paths.WorkerHomes, paths.DependencyStates, paths.RemoteHomes,
-	"/var/lib/private", paths.WorkerSockets, paths.RemoteSockets, paths.RemoteRuntimeDirs, paths.LoginsDir, paths.DependencyRuntimeDirs,
-	"/run/codex-worker", "/run/credentials", "/run/systemd", "/run/dbus", "/etc/systemd", "/usr", "/boot", "/proc",
-	"/sys", "/dev"}
 
 func (s *Settings) checkDirectories() error {
 	if s.Directory == "" {
@@ -68,11 +62,9 @@ func checkDirectory(key, dir string) error {
 			return wrong(key, "%q holds the homes of users: name a directory in it", dir)
 		}
 	}
-	for _, of := range ours {
-		if unitfile.Within(dir, of) || unitfile.Within(of, dir) {
-			return wrong(key, "%q is, or holds, a directory of the system or of codex-proxy (%s): name a directory of "+
-				"the work alone", dir, of)
-		}
+	if of := settingsfile.Ours(dir); of != "" {
+		return wrong(key, "%q is, or holds, a directory of the system or of codex-proxy (%s): name a directory of "+
+			"the work alone", dir, of)
 	}
 	return nil
 }

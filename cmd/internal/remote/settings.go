@@ -9,19 +9,22 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
+	"codex-proxy/cmd/internal/settingsfile"
 	"codex-proxy/internal/strict"
 	"codex-proxy/units"
 )
 
-// maxFile bounds a file, in bytes.
-const maxFile = 64 << 10
+// files are those of remotes.
+var files = settingsfile.Kind{One: "remote", Many: "remotes", Valid: units.ValidRemoteName}
+
+// MaxFiles bounds the remotes of a machine.
+const MaxFiles = settingsfile.MaxFiles
+
+// Names returns the names of all remotes with a file in dir, sorted. A directory that does not exist has none. Files
+// whose name no remote can have do not count: a unit cannot have it either.
+func Names(dir string) ([]string, error) { return files.Names(dir) }
 
 // Settings is the valid file of a remote. Each field is the key of its name; /usr/share/codex-proxy/remote.toml explains
 // the keys.
@@ -95,25 +98,25 @@ const (
 
 // raw is the file as it is written.
 type raw struct {
-	Description   string         `toml:"description"`
-	Directory     string         `toml:"directory"`
-	User          string         `toml:"user"`
-	Group         string         `toml:"group"`
-	Network       string         `toml:"network"`
-	Sandbox       string         `toml:"sandbox"`
-	Writable      []string       `toml:"writable"`
-	Memory        string         `toml:"memory"`
-	CPU           string         `toml:"cpu"`
-	Tasks         int            `toml:"tasks"`
-	IdleStop      duration       `toml:"idle_stop"`
-	Continue      string         `toml:"continue"`
-	ContinueLimit int            `toml:"continue_limit"`
-	Model         string         `toml:"model"`
-	CodexPath     string         `toml:"codex_path"`
-	Accounts      []string       `toml:"accounts"`
-	Provider      *rawProvider   `toml:"provider"`
-	Notify        rawNotify      `toml:"notify"`
-	Codex         map[string]any `toml:"codex"`
+	Description   string                `toml:"description"`
+	Directory     string                `toml:"directory"`
+	User          string                `toml:"user"`
+	Group         string                `toml:"group"`
+	Network       string                `toml:"network"`
+	Sandbox       string                `toml:"sandbox"`
+	Writable      []string              `toml:"writable"`
+	Memory        string                `toml:"memory"`
+	CPU           string                `toml:"cpu"`
+	Tasks         int                   `toml:"tasks"`
+	IdleStop      settingsfile.Duration `toml:"idle_stop"`
+	Continue      string                `toml:"continue"`
+	ContinueLimit int                   `toml:"continue_limit"`
+	Model         string                `toml:"model"`
+	CodexPath     string                `toml:"codex_path"`
+	Accounts      []string              `toml:"accounts"`
+	Provider      *rawProvider          `toml:"provider"`
+	Notify        rawNotify             `toml:"notify"`
+	Codex         map[string]any        `toml:"codex"`
 }
 
 type rawProvider struct {
@@ -131,7 +134,7 @@ type rawNotify struct {
 func defaults() raw {
 	const halfAnHour, thrice = 30 * time.Minute, 3
 	return raw{
-		Network: string(AllOfIt), Sandbox: string(WorkspaceWrite), IdleStop: duration{halfAnHour},
+		Network: string(AllOfIt), Sandbox: string(WorkspaceWrite), IdleStop: settingsfile.Lasting(halfAnHour),
 		Continue: string(Always), ContinueLimit: thrice,
 	}
 }
@@ -139,53 +142,18 @@ func defaults() raw {
 // Load reads the file of a remote, which has the name of the file. The error is a *strict.Error, or joins several of
 // them: each names the file, the line, the key and the remedy.
 func Load(file string) (*Settings, error) {
-	text, err := read(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, &strict.Error{File: file, Text: "there is no such file: `codex-proxy remotes add` makes one"}
-	case err != nil:
-		return nil, &strict.Error{File: file, Text: fmt.Sprintf("cannot read the file: %v", reason(err))}
+	text, err := files.Read(file)
+	if err != nil {
+		return nil, err
 	}
 	return Parse(file, text)
 }
 
-// reason is the error without the path, which stands before it.
-func reason(err error) error {
-	var e *fs.PathError
-	if errors.As(err, &e) {
-		return e.Err
-	}
-	return err
-}
-
-// read opens no device and no pipe, which would block a boot.
-func read(file string) ([]byte, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is not a regular file")
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxFile+1))
-}
-
 // Parse is Load of a text that is the file's, or will be.
 func Parse(file string, text []byte) (*Settings, error) {
-	name, isTOML := strings.CutSuffix(filepath.Base(file), ".toml")
-	if err := units.ValidRemoteName(name); err != nil || !isTOML {
-		return nil, &strict.Error{File: file, Text: cmp.Or(err, errors.New("must be named NAME.toml")).Error()}
-	}
-	if len(text) > maxFile {
-		return nil, &strict.Error{File: file, Text: fmt.Sprintf("is longer than %d KiB", maxFile>>10)}
-	}
 	r := defaults()
-	if err := strict.Decode(file, text, &r); err != nil {
+	name, err := files.Decode(file, text, &r)
+	if err != nil {
 		return nil, err
 	}
 	s := r.settings(name)
