@@ -22,13 +22,24 @@ const (
 func nativeWorker() string { return strings.Replace(realWorker, "plain", "native", 1) }
 
 // tool makes the model call codex's own shell tool, and returns the result that codex
-// reports to the model.
+// reports to the model. Codex answers for a command that still runs after a while, so the
+// program waits for the command's end.
 func (b *bed) tool(command string) string {
 	b.t.Helper()
+	return b.code("let r = await tools.exec_command({cmd: `" + command + "`, login: false, yield_time_ms: 30000}); " +
+		"let out = r.output; while (r.session_id !== undefined) { " +
+		"r = await tools.write_stdin({session_id: r.session_id, chars: ``, yield_time_ms: 30000}); out += r.output } " +
+		"text(out)")
+}
+
+// code makes the model run a program in codex's own tool "exec", and returns the result
+// that codex reports to the model at the end of the program.
+func (b *bed) code(program string) string {
+	b.t.Helper()
 	before := len(b.models.Turns())
-	require.NotContains(b.t, command, "]]")
-	status, _, answer := b.chat(false, "[[custom exec text((await tools.exec_command({cmd: `"+command+
-		"`, login: false})).output)]]")
+	require.NotContains(b.t, program, "]]")
+	status, _, answer := b.chat(false, "[[custom exec // @exec: {\"yield_time_ms\": 300000}\n"+
+		"try { "+program+" } catch (e) { text(`error ${e}`) }]]")
 	require.Equal(b.t, http.StatusOK, status, answer)
 	turns := b.models.Turns()[before:]
 	require.Len(b.t, turns, 2, "the call, and its output")

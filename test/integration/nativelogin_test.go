@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 
@@ -67,19 +66,6 @@ func (b *bed) script(text string) string {
 	b.t.Helper()
 	b.write(tryFile, text)
 	return b.tool("sh " + tryFile + " 2>&1")
-}
-
-// code makes the model run a program in codex's own tool "exec", and returns the result
-// that codex reports to the model.
-func (b *bed) code(program string) string {
-	b.t.Helper()
-	before := len(b.models.Turns())
-	require.NotContains(b.t, program, "]]")
-	status, _, answer := b.chat(false, "[[custom exec try { "+program+" } catch (e) { text(`error ${e}`) }]]")
-	require.Equal(b.t, http.StatusOK, status, answer)
-	turns := b.models.Turns()[before:]
-	require.Len(b.t, turns, 2, "the call, and its output")
-	return string(turns[1].Body.Input[len(turns[1].Body.Input)-1])
 }
 
 // keptSecret asserts that the model has seen no secret, in any turn.

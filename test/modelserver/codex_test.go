@@ -56,6 +56,7 @@ func TestCodexUnderstandsTheScripts(t *testing.T) {
 		fails        bool
 	}{
 		"text":       {"[[text one ]] [[text two]]", `"text":"one two"`, false},
+		"lines":      {"[[text one\ntwo]]", `"text":"one\ntwo"`, false},
 		"split":      {"[[split héllo ☃]]", `"text":"héllo ☃"`, false},
 		"reasoning":  {"[[reasoning why]] [[text a]]", `"type":"reasoning","text":"why"`, false},
 		"usage":      {"[[text a]] [[usage 7 1 3 2]]", `"input_tokens":7,"cached_input_tokens":1`, false},

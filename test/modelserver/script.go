@@ -129,7 +129,7 @@ func (s *Server) choose(body Body) (string, []Step, error) {
 	return "default", []Step{{Verb: "text", Text: "hello from the model server"}}, nil
 }
 
-var mark = regexp.MustCompile(`\[\[(.+?)\]\]`)
+var mark = regexp.MustCompile(`(?s)\[\[(.+?)\]\]`)
 
 // markedSteps are those of the last user message that are due: the mark "then" separates the answers to the
 // requests of a loop of tools, each of which brings the results of one answer's calls.
