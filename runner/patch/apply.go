@@ -41,11 +41,17 @@ func (p *Patch) Apply(ctx context.Context, git Git, tree *os.Root) (Result, erro
 	if err := p.checkLinks(tree); err != nil {
 		return "", err
 	}
-	refused, err := g.apply("--check")
+	directory, err := p.checkPlaces(tree)
 	if err != nil {
 		return "", err
 	}
-	if refused != nil {
+	refused, err := g.apply("--check")
+	switch {
+	case err != nil:
+		return "", err
+	case refused != nil && directory:
+		return "", p.rejected(*refused)
+	case refused != nil:
 		backwards, err := g.apply("--check", "--reverse")
 		switch {
 		case err != nil:

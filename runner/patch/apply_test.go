@@ -235,13 +235,81 @@ func TestLinksOfTheTree(t *testing.T) {
 			assert.Equal(t, before, r.git("status", "--porcelain"))
 		})
 	}
-	t.Run("a path beyond a link", func(t *testing.T) {
+}
+
+// Whatever is there, no patch goes through a link.
+func TestPathBeyondALink(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, path string){
+		"nothing":            func(*testing.T, string) {},
+		"a file":             func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, []byte("x\n"), 0o600)) },
+		"an empty directory": func(t *testing.T, path string) { require.NoError(t, os.Mkdir(path, 0o700)) },
+	} {
+		for _, where := range []string{"outside", "inside"} {
+			t.Run(name+" "+where, func(t *testing.T) {
+				r := newTree(t)
+				target := map[string]string{"outside": t.TempDir(), "inside": filepath.Join(r.dir, "src")}[where]
+				prepare(t, filepath.Join(target, "x"))
+				r.link(target, "out")
+				r.commit()
+				for _, text := range []string{
+					"--- /dev/null\n+++ b/out/x\n@@ -0,0 +1 @@\n+x\n",
+					"--- a/out/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n",
+					"--- a/out/x\n+++ b/out/x\n@@ -1 +1,2 @@\n x\n+x\n",
+				} {
+					_, err := r.apply([]byte(text))
+					assert.EqualError(t, err, `line 1 of the patch, file "out/x": it is beyond a symbolic link, "out": `+
+						`make the patch against the commit that it is applied to`)
+				}
+			})
+		}
+	}
+}
+
+// A file may become a directory, and back. A directory with other files stays.
+func TestDirectories(t *testing.T) {
+	const refused = `line 1 of the patch, file "src": it is a directory in the tree: ` +
+		`make the patch against the commit that it is applied to`
+	for _, text := range []string{"--- /dev/null\n+++ b/src\n@@ -0,0 +1 @@\n+x\n", "--- a/src\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"} {
 		r := newTree(t)
-		r.link("/tmp", "out")
-		r.commit()
-		_, err := r.apply([]byte("--- /dev/null\n+++ b/out/x\n@@ -0,0 +1 @@\n+x\n"))
-		assert.ErrorContains(t, err, "beyond a symbolic link")
-	})
+		_, err := r.apply([]byte(text))
+		assert.EqualError(t, err, refused)
+		assert.Equal(t, "print(1)\n", r.read("src/main.py"))
+	}
+
+	r := newTree(t)
+	r.write("kind/a", "a\n")
+	r.commit()
+	toFile := r.changed(func() { require.NoError(t, os.RemoveAll(filepath.Join(r.dir, "kind"))); r.write("kind", "x\n") })
+	for _, want := range []Result{Applied, AppliedAlready} {
+		result, err := r.apply(toFile)
+		require.NoError(t, err)
+		assert.Equal(t, want, result)
+		assert.Equal(t, "x\n", r.read("kind"))
+	}
+	r.commit()
+	toDirectory := r.changed(func() { require.NoError(t, os.Remove(filepath.Join(r.dir, "kind"))); r.write("kind/b", "b\n") })
+	for _, want := range []Result{Applied, AppliedAlready} {
+		result, err := r.apply(toDirectory)
+		require.NoError(t, err)
+		assert.Equal(t, want, result)
+		assert.Equal(t, "b\n", r.read("kind/b"))
+	}
+
+	// An empty directory is no file.
+	require.NoError(t, os.Remove(filepath.Join(r.dir, "kind/b")))
+	_, err := r.apply(toFile)
+	assert.ErrorContains(t, err, `file "kind/a": kind/a: No such file or directory`)
+	_, err = r.apply([]byte("--- a/kind\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"))
+	assert.ErrorContains(t, err, `file "kind": it is a directory in the tree`)
+
+	// A link may become a directory.
+	r.link("src", "kind")
+	r.commit()
+	fromLink := r.changed(func() { require.NoError(t, os.Remove(filepath.Join(r.dir, "kind"))); r.write("kind/c", "c\n") })
+	result, err := r.apply(fromLink)
+	require.NoError(t, err)
+	assert.Equal(t, Applied, result)
+	assert.Equal(t, "c\n", r.read("kind/c"))
 }
 
 // Where git and Parse read a patch differently, the patch is refused.

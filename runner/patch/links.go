@@ -1,7 +1,6 @@
 package patch
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -26,8 +25,9 @@ func (p *Patch) checkLinks(tree *os.Root) error {
 }
 
 func (c *linkChecker) part(f *File) error {
-	was, err := c.isLink(f)
-	if err == nil && was && f.New != "" {
+	was := c.isLink(f)
+	var err error
+	if was && f.New != "" {
 		err = c.check(f)
 	}
 	switch {
@@ -42,22 +42,16 @@ func (c *linkChecker) part(f *File) error {
 }
 
 // isLink reports whether the file before the change is a symbolic link. git takes a file that is moved from the tree,
-// whatever other parts do with it.
-func (c *linkChecker) isLink(f *File) (bool, error) {
+// whatever other parts do with it, and refuses the patch of one that cannot be examined, as one beyond a link.
+func (c *linkChecker) isLink(f *File) bool {
 	if f.Old == "" {
-		return false, nil
+		return false
 	}
 	if is, changed := c.is[f.Old]; changed && f.Old == f.New {
-		return is, nil
+		return is
 	}
 	info, err := c.tree.Lstat(f.Old)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil // git refuses the patch
-	}
-	if err != nil {
-		return false, fmt.Errorf("cannot examine %q: %w", f.Old, err)
-	}
-	return info.Mode()&fs.ModeSymlink != 0, nil
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
 // check checks the change of a symbolic link.
