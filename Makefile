@@ -149,16 +149,18 @@ run-build: $(ONLINE)
 	@echo "codex-proxy and codex-runner are built"
 
 .PHONY: test
-test: ## run every check: lint, unit tests, then the real thing in booted machines
+test: ## run every check: unit tests, the real thing in booted machines, and lint
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
 	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
-	@# What mostly waits for systemd's clock runs beside lint and unit tests; what
-	@# measures time runs alone, after them.
+	@# What mostly waits for systemd's clock runs beside the unit tests. What measures
+	@# time runs after them, beside nothing but lint, which yields to it.
 	@mkdir -p build
 	@$(INTEGRATION) -parallel 8 -run '$(WAITING)' >build/waiting.log 2>&1 & waiting=$$!; \
-	status=0; $(MAKE) --no-print-directory lint && $(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race $$(go list ./... | grep -v /test/integration) || status=$$?; \
+	status=0; $(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race $$(go list ./... | grep -v /test/integration) || status=$$?; \
 	wait $$waiting || status=$$?; cat build/waiting.log; exit $$status
-	$(INTEGRATION) -parallel 4 -skip '$(WAITING)'
+	@nice -n 19 $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
+	status=0; $(INTEGRATION) -parallel 6 -skip '$(WAITING)' || status=$$?; \
+	wait $$lint || status=$$?; cat build/lint.log; exit $$status
 
 .PHONY: chaos
 chaos: ## all that may befall it, under load: DURATION=10m, SEED=N for the same order again
