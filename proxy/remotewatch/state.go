@@ -35,7 +35,7 @@ func (s *state) set(u units.State, now time.Time) (changed bool) {
 	if end, ok := u.LastEnd(); ok {
 		r.LastExit = (*probes.Exit)(&end)
 	}
-	reason := probes.JudgeRemote(factsOf(u))
+	reason := Judge(u)
 	if changed = reason != r.Reason || !s.reported; changed {
 		r.Since = u.StateChangedAt
 	}
@@ -60,6 +60,9 @@ func (s *state) count(now time.Time) {
 	}
 	s.counted = now
 }
+
+// Judge returns the one reason that holds for a remote whose unit is in a state.
+func Judge(u units.State) probes.RemoteReason { return probes.JudgeRemote(factsOf(u)) }
 
 func factsOf(u units.State) probes.DependencyFacts {
 	f := probes.DependencyFacts{

@@ -33,8 +33,9 @@ const (
 	ExitResting = 150
 	// stopTimeout bounds the end of codex, which has no bound of its own: what is cut goes on at the next start.
 	stopTimeout = 5 * time.Second
-	// relayLimit is the number of connections of people, with what their clients open besides.
-	relayLimit = 64
+	// relayLimit is the number of connections to all sockets together: 32 viewers, 32 over the network, and more than
+	// people with their clients need on the machine, so that they always find room.
+	relayLimit = 128
 )
 
 // Unit is what systemd gives the main process of a remote's unit.

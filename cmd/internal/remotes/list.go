@@ -9,7 +9,9 @@ import (
 
 	"codex-proxy/cmd/internal/listing"
 	"codex-proxy/cmd/internal/remote"
+	"codex-proxy/probes"
 	"codex-proxy/proxy/remotes"
+	"codex-proxy/proxy/remotewatch"
 	"codex-proxy/units"
 )
 
@@ -23,17 +25,19 @@ type list struct {
 
 // row is one remote: the state of its unit, and what its keeper says.
 type row struct {
-	Name        string    `json:"name"`
-	Unit        string    `json:"unit"`
-	ActiveState string    `json:"active_state"`
-	SubState    string    `json:"sub_state"`
-	StatusText  string    `json:"status_text,omitempty"`
-	Since       time.Time `json:"since,omitzero"`
-	Restarts    uint32    `json:"restarts"`
-	Listening   bool      `json:"listening"` // an attach starts it
-	AtBoot      bool      `json:"at_boot"`   // and likewise after a boot
-	Directory   string    `json:"directory,omitempty"`
-	User        string    `json:"user,omitempty"`
+	Name        string `json:"name"`
+	Unit        string `json:"unit"`
+	ActiveState string `json:"active_state"`
+	SubState    string `json:"sub_state"`
+	StatusText  string `json:"status_text,omitempty"`
+	// Reason is the word of codex-proxy status and the metrics.
+	Reason    probes.RemoteReason `json:"reason"`
+	Since     time.Time           `json:"since,omitzero"`
+	Restarts  uint32              `json:"restarts"`
+	Listening bool                `json:"listening"` // an attach starts it
+	AtBoot    bool                `json:"at_boot"`   // and likewise after a boot
+	Directory string              `json:"directory,omitempty"`
+	User      string              `json:"user,omitempty"`
 	remotes.Status
 	Error string `json:"error,omitempty"` // the fault of the file, or why the keeper is not known to say more
 }
@@ -71,7 +75,7 @@ func (r *Remotes) row(ctx context.Context, name string) (row, error) {
 	}
 	w := row{
 		Name: name, Unit: unit.Unit, ActiveState: unit.ActiveState, SubState: unit.SubState, StatusText: unit.StatusText,
-		Since: unit.StateChangedAt, Restarts: unit.NRestarts, Listening: socket.Active(),
+		Reason: remotewatch.Judge(unit.State), Since: unit.StateChangedAt, Restarts: unit.NRestarts, Listening: socket.Active(),
 		AtBoot: socket.FileState == "enabled",
 	}
 	s, err := remote.Load(r.fileOf(name))

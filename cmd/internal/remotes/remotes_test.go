@@ -16,6 +16,7 @@ import (
 
 	"codex-proxy/cmd/internal/listing"
 	"codex-proxy/cmd/internal/remote"
+	"codex-proxy/probes"
 	"codex-proxy/proxy/remotes"
 	"codex-proxy/units"
 	"codex-proxy/units/unitstest"
@@ -202,17 +203,18 @@ func TestTable(t *testing.T) {
 	now := time.Date(2026, 11, 23, 15, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	l := list{Remotes: []row{
-		{Name: "a", Unit: "codex-remote@a.service", ActiveState: "active", SubState: "running", Since: ago(time.Hour),
+		{Name: "a", Unit: "codex-remote@a.service", ActiveState: "active", SubState: "running", Reason: probes.RemoteReady, Since: ago(time.Hour),
 			Restarts: 2, Directory: "/srv/a", User: "alice", Status: remotes.Status{
 				Attached: []remotes.Client{{User: "alice"}, {User: "bob", Viewer: true}},
 				Turns:    []remotes.Turn{{Since: ago(time.Minute)}, {WaitingSince: ago(2 * time.Minute)}, {Cut: true}},
 				Words:    "done\x1b[2J", Continued: 1,
 			}},
-		{Name: "b", Unit: "codex-remote@b.service", ActiveState: "inactive", SubState: "dead", Listening: true, User: "cr-b",
+		{Name: "b", Unit: "codex-remote@b.service", ActiveState: "inactive", SubState: "dead", Reason: probes.RemoteAsleep, Listening: true, User: "cr-b",
 			Status: remotes.Status{Turns: []remotes.Turn{{Since: ago(time.Minute)}}}},
-		{Name: "c", Unit: "codex-remote@c.service", ActiveState: "failed", SubState: "failed",
+		{Name: "c", Unit: "codex-remote@c.service", ActiveState: "failed", SubState: "failed", Reason: probes.RemoteInvalid,
 			StatusText: "Not started: c.toml:1: x"},
-		{Name: "d", Unit: "codex-remote@d.service", ActiveState: "inactive", SubState: "dead", Since: ago(time.Hour)},
+		{Name: "d", Unit: "codex-remote@d.service", ActiveState: "inactive", SubState: "dead", Reason: probes.RemoteAsleep, Since: ago(time.Hour)},
+		{Name: "e", Unit: "codex-remote@e.service", ActiveState: "activating", SubState: "auto-restart", Reason: probes.RemoteBackingOff},
 	}}
 	var out bytes.Buffer
 	require.NoError(t, writeList(listing.Paper{Width: 100}, &out, l, now))
@@ -230,11 +232,14 @@ b  asleep; an attach starts it
   user      cr-b
   unit      codex-remote@b.service, inactive (dead)
 
-c  failed
+c  invalid
   why       Not started: c.toml:1: x
   unit      codex-remote@c.service, failed (failed)
 
 d  closed since 14:00, 1h0m; systemctl start codex-remote@d.socket opens it
   unit      codex-remote@d.service, inactive (dead)
+
+e  backing_off
+  unit      codex-remote@e.service, activating (auto-restart)
 `, out.String())
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"codex-proxy/cmd/internal/listing"
+	"codex-proxy/probes"
 	"codex-proxy/units"
 )
 
@@ -29,29 +30,26 @@ func writeList(p listing.Paper, w io.Writer, l list, now time.Time) error {
 	return err
 }
 
-// The states of a unit that does not run: with its sockets, and without.
+// The words that a list has besides the reasons of the probes: a ready remote in which turns run, and one that sleeps
+// without its socket.
 const (
-	asleep = "asleep"
+	works  = "works"
 	closed = "closed"
 )
 
-// state is that of the unit in one word, with its colour.
+// state is the remote's in one word, with its colour.
 func (r row) state() (word, colour string) {
 	switch {
-	case r.ActiveState == "active" && len(r.working()) > 0:
-		return "works", listing.Green
-	case r.ActiveState == "active":
-		return "ready", listing.Green
-	case r.ActiveState == "activating":
-		return "starting", listing.Yellow
-	case r.ActiveState == "failed":
-		return "failed", listing.Red
-	case r.ActiveState == "deactivating":
-		return "stopping", listing.Yellow
-	case r.Listening:
-		return asleep, listing.Green
+	case r.Reason == probes.RemoteReady && len(r.working()) > 0:
+		return works, listing.Green
+	case r.ActiveState == "", r.Reason == probes.RemoteAsleep && !r.Listening:
+		return closed, listing.Yellow
+	case r.Reason.Final():
+		return string(r.Reason), listing.Red
+	case r.Reason.Down(), r.Reason == probes.RemoteStopping:
+		return string(r.Reason), listing.Yellow
 	}
-	return closed, listing.Yellow
+	return string(r.Reason), listing.Green
 }
 
 func (r row) headline(p listing.Paper, now time.Time) string {
@@ -61,7 +59,7 @@ func (r row) headline(p listing.Paper, now time.Time) string {
 		words += " since " + listing.Clock(r.Since, now) + ", " + listing.Age(r.Since, now)
 	}
 	switch word {
-	case asleep:
+	case string(probes.RemoteAsleep):
 		words += "; an attach starts it"
 	case closed:
 		words += "; systemctl start " + units.RemoteSocket(r.Name) + " opens it"
