@@ -194,19 +194,17 @@ func (l *link) exhausted(ctx context.Context, thread string, t turn) {
 // as cut ones: each goes on only with an account that has quota.
 func (l *link) refill(ctx context.Context, thread string) {
 	waits := false
-	l.update(func(s *state) {
-		r := s.ledger.Threads[thread]
-		waits = r != nil && r.Quota
+	l.record(func(s *state) {
+		// Quota stays until the turn has started: after a crash before that, it waits again.
+		if r := s.ledger.Threads[thread]; r != nil && r.Quota && r.Asked {
+			waits, r.Asked, r.Kind = true, false, ""
+			s.hold(thread)
+		}
 	})
 	if !waits {
 		return
 	}
-	defer l.hold(thread)()
-	l.record(func(s *state) {
-		if r := s.ledger.Threads[thread]; r != nil && r.Quota {
-			r.Asked, r.Quota, r.Kind = false, false, ""
-		}
-	})
+	defer l.release(thread)
 	_, err := l.resume(ctx, thread)
 	var started turnStartResult
 	if err == nil {

@@ -27,7 +27,7 @@ func (k *Keeper) Attach(c Client) (detach func()) {
 		k.update(func(s *state) {
 			delete(s.clients, id)
 			s.since = time.Now()
-			if s.owners() == 0 {
+			if !c.Viewer && s.owners() == 0 {
 				s.left = s.since
 			}
 		})

@@ -3,6 +3,7 @@ package remotes
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"syscall"
+	"time"
 )
 
 // AskStatus asks the keeper behind a remote's socket for its status.
@@ -18,14 +21,34 @@ func AskStatus(ctx context.Context, socket string) (st Status, err error) {
 	return st, call(ctx, socket, http.MethodGet, statusPath, nil, &st)
 }
 
-// SendTo sends a message to a thread of a remote, like Keeper.Send.
+// SendTo sends a message to a thread of a remote, like Keeper.Send. If the remote ends before its answer, it is asked
+// again, which starts it, until ctx ends.
 func SendTo(ctx context.Context, socket, thread, text string) (threadID string, err error) {
-	return act(ctx, socket, sendPath, threadRequest{thread, text})
+	m := Message{Thread: thread, Text: text, ID: rand.Text()}
+	for {
+		threadID, err = act(ctx, socket, sendPath, m)
+		if !unsure(err) {
+			return threadID, err
+		}
+		m.Again = true
+		if pause(ctx, sendAgain); ctx.Err() != nil {
+			return threadID, fmt.Errorf("%w; the message may go out with the next start of the remote", err)
+		}
+	}
+}
+
+// sendAgain is the pause before a message goes out again.
+const sendAgain = 200 * time.Millisecond
+
+// unsure reports whether the remote has gone before its answer, and may have done what it was asked for.
+func unsure(err error) bool {
+	return errors.Is(err, errUnsure) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // ProceedTo continues a cut turn of a remote, like Keeper.Proceed.
 func ProceedTo(ctx context.Context, socket, thread string) (threadID string, err error) {
-	return act(ctx, socket, continuePath, threadRequest{Thread: thread})
+	return act(ctx, socket, continuePath, Message{Thread: thread})
 }
 
 // FindThread returns the id of the thread of a remote with that name, like Keeper.Find.
@@ -35,8 +58,8 @@ func FindThread(ctx context.Context, socket, name string) (id string, err error)
 	return r.Thread, err
 }
 
-func act(ctx context.Context, socket, path string, body threadRequest) (string, error) {
-	b, err := json.Marshal(body)
+func act(ctx context.Context, socket, path string, m Message) (string, error) {
+	b, err := json.Marshal(m)
 	if err != nil {
 		return "", err
 	}
@@ -71,6 +94,9 @@ func call(ctx context.Context, socket, method, path string, body []byte, v any) 
 		return fmt.Errorf("cannot read the remote's answer: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
+		if resp.StatusCode == http.StatusServiceUnavailable {
+			return errUnsure
+		}
 		var r threadReply
 		if json.Unmarshal(b, &r) == nil && r.Error != "" {
 			return &RefusedError{r.Error}

@@ -1,5 +1,7 @@
 package remotes
 
+import "time"
+
 // action is what the keeper does about a record after codex has started.
 type action int
 
@@ -17,6 +19,8 @@ type verdict struct {
 	action action
 	cut    bool    // the end of codex has cut the last turn
 	inputs []input // for proceed: the messages that codex has lost
+	// at is when these were read, if messages may have come since.
+	at time.Time
 }
 
 // policy is what the settings say about cut turns.
@@ -33,7 +37,7 @@ func decide(r record, last []turn, p policy) verdict {
 	switch {
 	case len(last) > 0 && last[0].Status == turnInProgress:
 		v.action = adopt
-	case r.Asked:
+	case r.Asked, r.Quota:
 		v.action = ask
 	case !cut && len(lost) == 0:
 		v.action = forget

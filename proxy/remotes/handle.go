@@ -178,11 +178,11 @@ func (l *link) ended(ctx context.Context, thread string, t turn) {
 
 func (l *link) closed(thread string, gone bool) {
 	if !gone {
-		l.update(func(s *state) { delete(s.threads, thread) })
+		l.update(func(s *state) { s.forget(thread) })
 		return
 	}
 	l.record(func(s *state) {
-		delete(s.threads, thread)
+		s.forget(thread)
 		s.drop(thread, time.Now())
 		if s.ledger.Last == thread {
 			s.ledger.Last = ""

@@ -19,13 +19,7 @@ const (
 // maxBody bounds a message: codex accepts 1 Mi characters.
 const maxBody = 8 << 20
 
-// threadRequest is the body of the requests that act on a thread.
-type threadRequest struct {
-	Thread string `json:"thread,omitempty"`
-	Text   string `json:"text,omitempty"`
-}
-
-// threadReply is their answer.
+// threadReply is the answer to a Message, and to a request to continue a thread.
 type threadReply struct {
 	Thread string `json:"thread,omitempty"`
 	Error  string `json:"error,omitempty"`
@@ -41,32 +35,36 @@ func (k *Keeper) Handler() http.Handler {
 	mux.HandleFunc("GET "+threadPath, func(w http.ResponseWriter, r *http.Request) {
 		writeThread(w)(k.Find(r.Context(), r.FormValue("name")))
 	})
-	mux.HandleFunc("POST "+sendPath, k.act(func(r *http.Request, body threadRequest) (string, error) {
-		if strings.TrimSpace(body.Text) == "" {
+	mux.HandleFunc("POST "+sendPath, k.act(func(r *http.Request, m Message) (string, error) {
+		if strings.TrimSpace(m.Text) == "" {
 			return "", errors.New("the message is empty")
 		}
-		return k.Send(r.Context(), body.Thread, body.Text)
+		return k.Send(r.Context(), m)
 	}))
-	mux.HandleFunc("POST "+continuePath, k.act(func(r *http.Request, body threadRequest) (string, error) {
-		return k.Proceed(r.Context(), body.Thread)
+	mux.HandleFunc("POST "+continuePath, k.act(func(r *http.Request, m Message) (string, error) {
+		return k.Proceed(r.Context(), m.Thread)
 	}))
 	return mux
 }
 
-func (k *Keeper) act(f func(*http.Request, threadRequest) (string, error)) http.HandlerFunc {
+func (k *Keeper) act(f func(*http.Request, Message) (string, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var body threadRequest
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&body); err != nil {
+		var m Message
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&m); err != nil {
 			writeJSON(w, http.StatusBadRequest, threadReply{Error: "the request does not parse: " + err.Error()})
 			return
 		}
-		writeThread(w)(f(r, body))
+		writeThread(w)(f(r, m))
 	}
 }
 
 func writeThread(w http.ResponseWriter) func(string, error) {
 	return func(thread string, err error) {
-		if err != nil {
+		switch {
+		case errors.Is(err, errUnsure):
+			writeJSON(w, http.StatusServiceUnavailable, threadReply{thread, err.Error()})
+			return
+		case err != nil:
 			writeJSON(w, http.StatusConflict, threadReply{thread, err.Error()})
 			return
 		}

@@ -70,6 +70,10 @@ type input struct {
 	ClientID string                     `json:"client_id,omitempty"`
 	Content  json.RawMessage            `json:"content"`
 	At       time.Time                  `json:"at"`
+	// With are the ids of other messages that this one was merged from.
+	With []string `json:"with,omitempty"`
+	// Request names the request that brought it, for codex's answer; empty: the keeper's own, or one before a restart.
+	Request string `json:"-"`
 	// Seen means that codex has reported the message as part of a turn; its files may still lack it.
 	Seen bool `json:"seen,omitempty"`
 }
@@ -148,7 +152,7 @@ func writeSynced(path string, content []byte) error {
 
 // encode is the content of the file.
 func (l *ledger) encode() []byte {
-	b, err := json.MarshalIndent(l, "", "\t")
+	b, err := json.Marshal(l) // without indentation, which can make a nested message a thousand times as long
 	if err != nil {
 		panic(err) // no value of a ledger can fail: its raw messages were parsed
 	}

@@ -3,6 +3,7 @@ package remotes
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,12 +15,12 @@ func TestLedgerOutlivesTheKeeper(t *testing.T) {
 	o := Options{State: filepath.Join(t.TempDir(), "keeper")}
 	k, err := New(o)
 	require.NoError(t, err)
-	k.Passing("turn/start", []byte(`{"threadId":"T","clientUserMessageId":"m","input":[{"type":"text","text":"x"}]}`))
-	k.Passing("turn/interrupt", []byte(`{"threadId":"U","turnId":"u1"}`))
-	k.Passing("turn/start", []byte(`not JSON`))
-	k.Passing("turn/start", []byte(`{}`))
-	k.Passing("turn/start", []byte(`{"threadId":"-cnotify=[]","input":[]}`))
-	k.Passing("turn/start", []byte(`{"threadid":"V","input":[]}`))
+	k.Passing("", "turn/start", []byte(`{"threadId":"T","clientUserMessageId":"m","input":[{"type":"text","text":"x"}]}`))
+	k.Passing("", "turn/interrupt", []byte(`{"threadId":"U","turnId":"u1"}`))
+	k.Passing("", "turn/start", []byte(`not JSON`))
+	k.Passing("", "turn/start", []byte(`{}`))
+	k.Passing("", "turn/start", []byte(`{"threadId":"-cnotify=[]","input":[]}`))
+	k.Passing("", "turn/start", []byte(`{"threadid":"V","input":[]}`))
 	again, err := New(o)
 	require.NoError(t, err)
 	assert.JSONEq(t, string(k.state.ledger.encode()), string(again.state.ledger.encode()))
@@ -48,7 +49,7 @@ func TestBadLedger(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		k, err := New(Options{State: dir})
 		require.NoError(t, err, "%q", text)
-		k.Passing("turn/interrupt", []byte(`{"threadId":"T","turnId":"t"}`))
+		k.Passing("", "turn/interrupt", []byte(`{"threadId":"T","turnId":"t"}`))
 	}
 	_, err := New(Options{State: filepath.Join(dir, "no", "such")})
 	assert.ErrorContains(t, err, "cannot make the directory of the ledger")
@@ -62,12 +63,46 @@ func TestTheLedgerIsBounded(t *testing.T) {
 			s.ensure(string(rune('a'+n)), now)
 		}
 	})
-	k.Passing("turn/start", []byte(`{"threadId":"one more","input":[]}`))
+	k.Passing("", "turn/start", []byte(`{"threadId":"one more","input":[]}`))
 	assert.Len(t, k.state.ledger.Threads, maxRecords)
 	for range 2 * maxInputs {
-		k.Passing("turn/start", []byte(`{"threadId":"a","input":[]}`))
+		k.Passing("", "turn/start", []byte(`{"threadId":"a","input":[]}`))
 	}
 	assert.Len(t, k.state.ledger.Threads["a"].Inputs, maxInputs)
+}
+
+// A message that no codex takes does not end the keeper, nor the ledger.
+func TestDeepMessages(t *testing.T) {
+	dir := t.TempDir()
+	k, err := New(Options{State: dir})
+	require.NoError(t, err)
+	for _, deep := range []string{
+		`"input":` + strings.Repeat("[", 9990) + strings.Repeat("]", 9990),
+		`"input":[],"model":` + strings.Repeat(`{"a":`, 200) + "1" + strings.Repeat("}", 200),
+	} {
+		k.Passing("1", "turn/start", []byte(`{"threadId":"T",`+deep+`}`))
+		assert.Empty(t, k.state.ledger.Threads["T"].Inputs)
+	}
+	k.Passing("2", "turn/start", []byte(`{"threadId":"T","input":[`+strings.Repeat("[", 100)+strings.Repeat("0,", 1<<18)+
+		"0"+strings.Repeat("]", 100)+`]}`))
+	assert.Len(t, k.state.ledger.Threads["T"].Inputs, 1)
+	assert.Less(t, len(k.state.ledger.encode()), maxInput)
+	l, err := readLedger(dir)
+	require.NoError(t, err)
+	assert.Len(t, l.Threads["T"].Inputs, 1)
+}
+
+func TestRefused(t *testing.T) {
+	dir := t.TempDir()
+	k, err := New(Options{State: dir})
+	require.NoError(t, err)
+	k.Passing("1 7", "turn/steer", []byte(`{"threadId":"T","input":[]}`))
+	k.Refused("1 8")
+	assert.Len(t, k.state.ledger.Threads, 1)
+	k.Refused("1 7")
+	l, err := readLedger(dir)
+	require.NoError(t, err)
+	assert.Empty(t, l.Threads)
 }
 
 // Whoever owns the directory of a remote that is stopped neither holds `codex-proxy remotes list` up, nor has root read

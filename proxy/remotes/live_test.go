@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -277,8 +278,55 @@ func TestSend(t *testing.T) {
 	_, err = u.models.Wait(bound(t), modelserver.AtLeast(2))
 	require.NoError(t, err)
 	assert.Equal(t, []string{"message one", "message two"}, userTexts(u.models.Turns()[1]))
+	// A message that was sent before is there, while its turn runs and after it.
+	require.NoError(t, u.models.Script("gate open"))
+	for _, release := range []bool{false, true} {
+		if release {
+			u.models.Release("open")
+			u.status("the turn ends", idle)
+		}
+		for range 2 {
+			require.Equal(t, http.StatusOK, u.post("/keeper/send", `{"text":"message three","id":"three","again":true}`))
+		}
+		_, err = u.models.Wait(bound(t), modelserver.AtLeast(3))
+		require.NoError(t, err)
+	}
+	assert.Equal(t, http.StatusConflict, u.post("/keeper/send", `{"text":"without an id"}`))
+	_, err = remotes.SendTo(bound(t), u.socket, "", "message four")
+	require.NoError(t, err)
+	turns, err := u.models.Wait(bound(t), modelserver.AtLeast(4))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"message one", "message two", "message three", "message four"}, userTexts(turns[len(turns)-1]))
 	_, err = remotes.SendTo(bound(t), u.socket, "", " ")
 	assert.EqualError(t, err, "the message is empty")
+}
+
+// A message that is sent while codex is killed arrives once: who sends it does not learn of the kill.
+func TestSendThroughAKill(t *testing.T) {
+	u := startUnit(t)
+	thread, err := remotes.SendTo(bound(t), u.socket, "", "message one")
+	require.NoError(t, err)
+	u.status("the turn ends", func(st remotes.Status) bool { return idle(st) && st.Words != "" })
+	random := rand.New(rand.NewPCG(seed(t), 0)) //nolint:gosec // moments
+	want := []string{"message one"}
+	for n := range 8 {
+		want = append(want, fmt.Sprint("message ", n))
+		sent := make(chan error, 1)
+		go func() {
+			_, err := remotes.SendTo(bound(t), u.socket, thread, want[len(want)-1])
+			sent <- err
+		}()
+		<-time.After(time.Duration(random.IntN(60)) * time.Millisecond)
+		u.kill("codex")
+		require.NoError(t, <-sent)
+	}
+	u.status("the turns end", idle)
+	before := len(u.models.Turns())
+	_, err = remotes.SendTo(bound(t), u.socket, thread, "message end")
+	require.NoError(t, err)
+	turns, err := u.models.Wait(bound(t), modelserver.AtLeast(before+1))
+	require.NoError(t, err)
+	assert.Equal(t, append(want, "message end"), userTexts(turns[len(turns)-1]))
 }
 
 // A thread is found by its name, and a name that does not name one says what would.
@@ -361,12 +409,12 @@ func TestIdleStop(t *testing.T) {
 	u := startUnit(t, "REMOTES_TEST_IDLE_STOP=1s")
 	c := u.attach()
 	thread := c.newThread()
-	require.NoError(t, u.models.Script("gate go on"))
+	require.NoError(t, u.models.Script("gate open"))
 	require.NotEmpty(t, <-c.ask(thread, "a", "message a"))
 	c.Close(nil)
 	<-time.After(2500 * time.Millisecond)
 	assert.NoFileExists(t, u.dir+"/rests", "a turn runs")
-	u.models.Release("go on")
+	u.models.Release("open")
 	require.Eventually(t, func() bool { _, err := os.Stat(u.dir + "/rests"); return err == nil }, 20*time.Second,
 		10*time.Millisecond)
 }

@@ -26,8 +26,9 @@ var kinds = map[string]string{
 }
 
 // Passing records a request of a client before it goes to codex, whose reading of it is exact: a name in other letters is
-// another one. It never refuses a request: one that does not parse is codex's to refuse.
-func (k *Keeper) Passing(method string, params json.RawMessage) {
+// another one. It never refuses a request: one that does not parse is codex's to refuse. The request has a name of its own,
+// for Refused.
+func (k *Keeper) Passing(request, method string, params json.RawMessage) {
 	var p struct {
 		ThreadID string          `json:"threadId"`
 		TurnID   string          `json:"turnId"`
@@ -45,7 +46,7 @@ func (k *Keeper) Passing(method string, params json.RawMessage) {
 		}
 		switch method {
 		case "turn/start", "turn/steer":
-			i := input{ClientID: p.ClientID, Content: slices.Clone(p.Input), At: now}
+			i := input{ClientID: p.ClientID, Content: slices.Clone(p.Input), At: now, Request: request}
 			if method == "turn/start" {
 				i.Settings = settings(params)
 			}
@@ -56,6 +57,15 @@ func (k *Keeper) Passing(method string, params json.RawMessage) {
 			s.other(p.ThreadID, kinds[method], now)
 		}
 	})
+}
+
+// Refused records that codex has answered a request with an error.
+func (k *Keeper) Refused(request string) {
+	known := false
+	k.update(func(s *state) { known = s.asks(request) })
+	if known { // of most requests there is nothing to write
+		k.record(func(s *state) { s.refused(request, time.Now()) })
+	}
 }
 
 // introduction bounds the wait for codex's description of a new thread. It is on its way when a client can name the thread.

@@ -21,7 +21,7 @@ func TestTurnsOfHiddenThreadsAreNotRecorded(t *testing.T) {
 		passed := make(chan struct{})
 		go func() {
 			defer close(passed)
-			k.Passing("turn/start", json.RawMessage(`{"threadId":"`+thread+`","input":[{"type":"text","text":"a title, please"}]}`))
+			k.Passing("", "turn/start", json.RawMessage(`{"threadId":"`+thread+`","input":[{"type":"text","text":"a title, please"}]}`))
 		}()
 		k.update(func(s *state) { s.describe(threadInfo{ID: thread, Ephemeral: hidden}) })
 		<-passed

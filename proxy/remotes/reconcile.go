@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -209,7 +210,7 @@ func (l *link) perform(ctx context.Context, thread string, r record, v verdict, 
 	case ask:
 		o.asked++
 		l.record(func(s *state) { s.ensure(thread, r.Since).Asked = true })
-		if !r.Asked {
+		if !r.Asked && !r.Quota { // it had been asked
 			l.emitKind(cut, Asked)
 			l.say(ctx, thread, "This turn was cut by a restart. It goes on after: codex-proxy remotes continue "+l.opts.Name)
 		}
@@ -256,10 +257,11 @@ func (l *link) proceed(ctx context.Context, thread string, v verdict) error {
 	l.record(func(s *state) {
 		r := s.ensure(thread, time.Now())
 		r.Continued++
-		r.Asked, r.Quota, r.Kind, r.Inputs = false, false, "", lost // codex has the others
-		if v.cut {
-			s.ledger.Continued++
+		var newer []input
+		if !v.at.IsZero() {
+			newer = r.since(v.at)
 		}
+		r.Asked, r.Quota, r.Kind, r.Inputs = false, false, "", append(slices.Clone(lost), newer...) // codex has the others
 	})
 	if _, err := l.resume(ctx, thread); err != nil {
 		return err
@@ -268,7 +270,12 @@ func (l *link) proceed(ctx context.Context, thread string, v verdict) error {
 	if err := l.c.Call(ctx, "turn/start", continuation(thread, lost), &started); err != nil {
 		return err
 	}
-	l.record(func(s *state) { s.started(thread, started.Turn.ID, time.Now()) })
+	l.record(func(s *state) {
+		s.started(thread, started.Turn.ID, time.Now())
+		if v.cut {
+			s.ledger.Continued++
+		}
+	})
 	if v.cut {
 		l.emit(Event{Kind: Continued, Thread: thread, Turn: started.Turn.ID})
 	}
@@ -291,6 +298,9 @@ func merged(lost []input) []input {
 			parts = append(parts, more...)
 		}
 		maps.Copy(all.Settings, i.Settings)
+		if all.With = append(all.With, i.With...); i.ClientID != all.ClientID {
+			all.With = append(all.With, i.ClientID)
+		}
 	}
 	all.Content, _ = json.Marshal(parts) // which were parsed
 	return []input{all}

@@ -2,11 +2,13 @@ package remotes
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"codex-proxy/proxy/appserver/rpc"
 )
 
 // ErrNotCut is the error of Proceed for a thread without a cut turn.
@@ -33,34 +35,86 @@ type textInput struct {
 	Elements []struct{} `json:"text_elements"`
 }
 
-// Send sends a message of a user to a thread, by its name or id. An empty thread is the one that was used last, or a new one if the remote
-// has none. A turn that runs takes the message up.
-func (k *Keeper) Send(ctx context.Context, thread, text string) (threadID string, err error) {
+// Message is a message of a user for a thread.
+type Message struct {
+	Thread string `json:"thread,omitempty"` // its name or id; empty: the one that was used last, or a new one if the remote has none
+	Text   string `json:"text,omitempty"`
+	// ID is the message's own. Again means that it was sent before: one that the remote has is not sent twice.
+	ID    string `json:"id,omitempty"`
+	Again bool   `json:"again,omitempty"`
+}
+
+// errUnsure is the error of Send if codex has ended before its answer.
+var errUnsure = errors.New("codex has ended before it took the message")
+
+// Send sends a message. A turn that runs takes it up.
+func (k *Keeper) Send(ctx context.Context, m Message) (threadID string, err error) {
+	if !plainID.MatchString(m.ID) {
+		return "", errors.New("the message has no id")
+	}
 	l, err := k.linked()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w: %w", errUnsure, err)
 	}
-	thread, release, err := l.loaded(ctx, thread)
+	if threadID, err = l.send(ctx, m); errors.Is(err, rpc.ErrLost) {
+		err = fmt.Errorf("%w: %w", errUnsure, err)
+	}
+	return threadID, err
+}
+
+func (l *link) send(ctx context.Context, m Message) (threadID string, err error) {
+	thread, release, err := l.loaded(ctx, m.Thread)
 	if err != nil {
 		return "", err
 	}
 	defer release()
-	part, err := json.Marshal(textInput{"text", text, []struct{}{}})
+	part, err := json.Marshal(textInput{"text", m.Text, []struct{}{}})
 	if err != nil {
 		return "", err
 	}
-	p := turnStartParams{ThreadID: thread, ClientID: "codex-proxy-" + rand.Text(), Input: []json.RawMessage{part}}
+	p := turnStartParams{ThreadID: thread, ClientID: "codex-proxy-" + m.ID, Input: []json.RawMessage{part}}
+	if m.Again {
+		if has, err := l.has(ctx, thread, p.ClientID); has || err != nil {
+			return thread, err
+		}
+	}
 	content, err := json.Marshal(p.Input)
 	if err != nil {
 		return "", err
 	}
 	now := time.Now()
-	k.record(func(s *state) { s.asked(thread, input{ClientID: p.ClientID, Content: content, At: now}, now) })
+	i := input{ClientID: p.ClientID, Content: content, At: now, Request: p.ClientID}
+	l.record(func(s *state) { s.asked(thread, i, now) })
 	var started turnStartResult
 	if err := l.c.Call(ctx, "turn/start", p, &started); err != nil {
+		if _, no := refused(err); no {
+			l.Refused(i.Request)
+		}
 		return thread, fmt.Errorf("cannot send the message: %w", err)
 	}
 	return thread, nil
+}
+
+// has reports whether a message has gone to codex.
+func (l *link) has(ctx context.Context, thread, clientID string) (bool, error) {
+	has := false
+	l.update(func(s *state) {
+		if r := s.ledger.Threads[thread]; r != nil {
+			has = slices.ContainsFunc(r.Inputs, func(i input) bool {
+				return i.ClientID == clientID || slices.Contains(i.With, clientID)
+			})
+		}
+	})
+	if has {
+		return true, nil
+	}
+	turns, err := l.turns(ctx, thread)
+	if err != nil {
+		return false, fmt.Errorf("cannot read thread %s: %w", thread, err)
+	}
+	return slices.ContainsFunc(turns, func(t turn) bool {
+		return slices.ContainsFunc(t.messages(), func(m userMessage) bool { return m.ClientID == clientID })
+	}), nil
 }
 
 // loaded loads a thread, or starts one. It stays loaded until release is called, and then as long as it runs.
@@ -85,13 +139,17 @@ func (l *link) loaded(ctx context.Context, thread string) (id string, release fu
 
 // hold keeps the subscription to a thread.
 func (l *link) hold(thread string) (release func()) {
-	l.update(func(s *state) {
-		t := s.thread(thread)
-		t.subscribed = true
-		t.held++
-	})
-	return func() { l.update(func(s *state) { s.thread(thread).held-- }) }
+	l.update(func(s *state) { s.hold(thread) })
+	return func() { l.release(thread) }
 }
+
+func (s *state) hold(thread string) {
+	t := s.thread(thread)
+	t.subscribed = true
+	t.held++
+}
+
+func (l *link) release(thread string) { l.update(func(s *state) { s.thread(thread).held-- }) }
 
 // choose is the thread that was used last if none is named; empty if the remote has none.
 func (l *link) choose(ctx context.Context, thread string) (string, error) {
@@ -119,16 +177,40 @@ func (k *Keeper) Proceed(ctx context.Context, thread string) (threadID string, e
 		return "", err
 	}
 	var r record
-	k.update(func(s *state) { thread, r, err = s.cutTurn(thread) })
+	k.record(func(s *state) {
+		if thread, r, err = s.cutTurn(thread); err == nil { // for one caller
+			s.ledger.Threads[thread].Asked = false
+			s.hold(thread)
+		}
+	})
 	if err != nil {
 		return thread, err
 	}
-	defer l.hold(thread)()
+	defer l.release(thread)
+	claimed := time.Now()
 	h, err := l.history(ctx, thread)
-	if err != nil {
-		return thread, fmt.Errorf("cannot read thread %s: %w", thread, err)
+	if err == nil {
+		err = l.proceed(ctx, thread, verdict{cut: true, inputs: missing(r, h.turns), at: claimed})
 	}
-	return thread, l.proceed(ctx, thread, verdict{cut: true, inputs: missing(r, h.turns)})
+	if err != nil {
+		k.record(func(s *state) { s.offer(thread, r, claimed) })
+		return thread, fmt.Errorf("cannot continue thread %s: %w", thread, err)
+	}
+	return thread, nil
+}
+
+// offer takes back that a cut turn goes on, unless something else runs in its thread.
+func (s *state) offer(thread string, before record, claimed time.Time) {
+	r := s.ledger.Threads[thread]
+	if r == nil || r.Turn != before.Turn || len(r.since(claimed)) > 0 {
+		return
+	}
+	*r = before
+}
+
+// since are the messages that have come after a time.
+func (r *record) since(at time.Time) []input {
+	return slices.DeleteFunc(slices.Clone(r.Inputs), func(i input) bool { return !i.At.After(at) })
 }
 
 func (s *state) cutTurn(thread string) (string, record, error) {

@@ -66,6 +66,15 @@ func (s *state) thread(id string) *live {
 	return t
 }
 
+// forget drops what is known of a thread that codex has unloaded. Requests of the keeper that hold it load it again.
+func (s *state) forget(id string) {
+	held := s.thread(id).held
+	delete(s.threads, id)
+	if held > 0 {
+		s.thread(id).held = held
+	}
+}
+
 // describe is what codex says of a new thread. It wakes Passing.
 func (s *state) describe(t threadInfo) {
 	l := s.thread(t.ID)

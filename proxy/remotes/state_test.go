@@ -76,6 +76,28 @@ func TestTurnState(t *testing.T) {
 			*s.ensure("T", now) = record{Since: now, Turn: "t1", Asked: true, Continued: 2}
 			s.asked("T", said("m", "x"), now)
 		}, &record{Inputs: []input{said("m", "x")}}},
+		"a message that codex refuses": {func(s *state) {
+			s.asked("T", from("1 7", said("m", "x")), now)
+			s.refused("1 7", now)
+		}, nil},
+		"a message for a turn, refused, is the next turn's": {func(s *state) {
+			s.started("T", "t1", now)
+			s.asked("T", from("1 7", said("m", "x")), now)
+			s.refused("1 7", now)
+			s.asked("T", from("1 8", said("m", "x")), now)
+			s.refused("2 8", now) // another session's
+		}, &record{Turn: "t1", Inputs: []input{from("1 8", said("m", "x"))}}},
+		"a message that codex has taken up is not refused": {func(s *state) {
+			s.asked("T", from("1 7", said("m", "x")), now)
+			s.started("T", "t1", now)
+			s.seen("T", userMessage{"m", said("m", "x").Content})
+			s.refused("1 7", now)
+			s.ledger.Threads["T"].Inputs[0].Seen = false
+		}, &record{Turn: "t1", Inputs: []input{from("1 7", said("m", "x"))}}},
+		"a turn that waits for quota, until it has started": {func(s *state) {
+			*s.ensure("T", now) = record{Since: now, Turn: "t1", Quota: true}
+			s.started("T", "t2", now)
+		}, &record{Turn: "t2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := empty()
@@ -86,6 +108,51 @@ func TestTurnState(t *testing.T) {
 			assert.Equal(t, c.want, s.ledger.Threads["T"])
 		})
 	}
+}
+
+// from gives a message the request that brought it.
+func from(request string, i input) input {
+	i.Request = request
+	return i
+}
+
+// What holds a thread outlives its unloading, which codex reports before it accepts a resume.
+func TestHeldThreads(t *testing.T) {
+	s := empty()
+	s.hold("T")
+	s.hold("T")
+	s.thread("T").subscribed = true
+	s.forget("T")
+	assert.Equal(t, 2, s.thread("T").held)
+	assert.False(t, s.thread("T").subscribed)
+	s.thread("T").held -= 2
+	s.forget("T")
+	assert.NotContains(t, s.threads, "T")
+}
+
+// Of two people who continue a turn, one does.
+func TestOffers(t *testing.T) {
+	s := empty()
+	before := record{Since: now, Turn: "t1", Asked: true, Inputs: []input{said("m", "x")}}
+	claim := func() record {
+		*s.ensure("T", now) = before.clone()
+		_, r, err := s.cutTurn("T")
+		assert.NoError(t, err)
+		s.ledger.Threads["T"].Asked = false
+		_, _, err = s.cutTurn("T")
+		assert.ErrorIs(t, err, ErrNotCut)
+		return r
+	}
+	s.offer("T", claim(), now.Add(1))
+	assert.Equal(t, before, *s.ledger.Threads["T"], "codex refused to continue: it can be repeated")
+
+	r := claim()
+	newer := said("n", "y")
+	newer.At = now.Add(2)
+	s.asked("T", newer, now.Add(2))
+	s.offer("T", r, now.Add(1))
+	assert.False(t, s.ledger.Threads["T"].Asked, "its user goes on with another message")
+	assert.Equal(t, []input{newer}, s.ledger.Threads["T"].since(now.Add(1)))
 }
 
 func TestStale(t *testing.T) {

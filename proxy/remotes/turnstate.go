@@ -1,8 +1,11 @@
 package remotes
 
 import (
+	"maps"
 	"slices"
 	"time"
+
+	"codex-proxy/proxy/appserver/jsonscan"
 )
 
 // The functions of this file move the record of a thread with what its clients ask for and what codex reports.
@@ -17,7 +20,7 @@ func (s *state) asked(thread string, i input, now time.Time) {
 		r.Kind = ""
 	}
 	r.Continued = 0
-	if i.size() <= maxInput && len(r.Inputs) < maxInputs {
+	if i.size() <= maxInput && i.depth() <= maxDepth && len(r.Inputs) < maxInputs {
 		r.Inputs = append(r.Inputs, i)
 	}
 	s.ledger.Last = thread
@@ -27,6 +30,7 @@ func (s *state) asked(thread string, i input, now time.Time) {
 const (
 	maxInput  = 1 << 20
 	maxInputs = 32
+	maxDepth  = 128 // of values within each other; codex refuses more
 )
 
 func (i input) size() (n int) {
@@ -34,6 +38,42 @@ func (i input) size() (n int) {
 		n += len(name) + len(v)
 	}
 	return n + len(i.Content)
+}
+
+// depth is how many arrays and objects lie within each other, at the deepest.
+func (i input) depth() (deepest int) {
+	for _, v := range append(slices.Collect(maps.Values(i.Settings)), i.Content) {
+		deepest = max(deepest, jsonscan.Depth(v))
+	}
+	return deepest
+}
+
+// of reports whether the request that brought the message may still be refused.
+func (i input) of(request string) bool { return i.Request == request && !i.Seen }
+
+// asks reports whether the ledger has a message of a request.
+func (s *state) asks(request string) bool {
+	for _, r := range s.ledger.Threads {
+		if slices.ContainsFunc(r.Inputs, func(i input) bool { return i.of(request) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// refused is that codex has answered a request of asked with an error: it does not have the message.
+func (s *state) refused(request string, now time.Time) {
+	for id, r := range s.ledger.Threads {
+		n := slices.IndexFunc(r.Inputs, func(i input) bool { return i.of(request) })
+		if n < 0 {
+			continue
+		}
+		r.Inputs = slices.Delete(r.Inputs, n, n+1)
+		if r.Turn == "" && len(r.Inputs) == 0 && r.Interrupted == "" && !r.Asked {
+			s.drop(id, now)
+		}
+		return
+	}
 }
 
 // other is that a client starts something in a thread that is no turn of the model.
@@ -69,7 +109,7 @@ func (s *state) started(thread, turnID string, now time.Time) {
 	if r.Turn != "" { // whatever Kind says, it said it of an earlier turn
 		r.Kind = ""
 	}
-	r.Turn, r.Since = turnID, now
+	r.Turn, r.Since, r.Quota = turnID, now, false
 	if r.Interrupted == anyTurn {
 		r.Interrupted = turnID
 	}

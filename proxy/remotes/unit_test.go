@@ -128,11 +128,12 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		pass(ctx, client, codex, func(b []byte) {
 			var m struct {
+				ID     json.RawMessage
 				Method string
 				Params json.RawMessage
 			}
 			if json.Unmarshal(b, &m) == nil && remotes.Watched(m.Method) {
-				g.k.Passing(m.Method, m.Params)
+				g.k.Passing(string(m.ID), m.Method, m.Params)
 			}
 		})
 	})
@@ -412,6 +413,21 @@ func (c *client) until(method string) json.RawMessage {
 			require.FailNow(c.t, "no "+method)
 		}
 	}
+}
+
+// post asks the keeper for something, in a body that no client of this version sends.
+func (u *unit) post(path, body string) (status int) {
+	u.t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", u.socket)
+		}}}
+	r, err := http.NewRequestWithContext(bound(u.t), http.MethodPost, "http://remote"+path, strings.NewReader(body))
+	require.NoError(u.t, err)
+	resp, err := client.Do(r)
+	require.NoError(u.t, err)
+	defer resp.Body.Close()
+	return resp.StatusCode
 }
 
 // turns are all turns of a thread, the oldest first.

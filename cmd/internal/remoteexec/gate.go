@@ -1,6 +1,7 @@
 package remoteexec
 
 import (
+	"strconv"
 	"sync"
 
 	"codex-proxy/cmd/internal/paths"
@@ -22,10 +23,14 @@ func (u *Unit) gate(keeper *remotes.Keeper) *gate.Gate {
 				detach.(func())()
 			}
 		},
-		Passing: func(_ gate.Session, r gate.Request) {
+		Passing: func(s gate.Session, r gate.Request) {
 			if remotes.Watched(r.Method) {
-				keeper.Passing(r.Method, r.Params)
+				keeper.Passing(requestName(s, r.ID), r.Method, r.Params)
 			}
 		},
+		Failed: func(s gate.Session, id string) { keeper.Refused(requestName(s, id)) },
 	}
 }
+
+// requestName tells the requests of all sessions apart: each session has ids of its own.
+func requestName(s gate.Session, id string) string { return strconv.FormatUint(s.ID, 10) + " " + id }

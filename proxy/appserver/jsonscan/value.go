@@ -51,6 +51,23 @@ func stringEnd(b []byte) int {
 	return 0
 }
 
+// Depth is how many arrays and objects of a valid JSON value lie within each other, at the deepest.
+func Depth(value []byte) (deepest int) {
+	depth := 0
+	for n := 0; n < len(value); n++ {
+		switch value[n] {
+		case '"':
+			n += max(stringEnd(value[n:]), 1) - 1
+		case '{', '[':
+			depth++
+			deepest = max(deepest, depth)
+		case '}', ']':
+			depth--
+		}
+	}
+	return deepest
+}
+
 // containerEnd is the length of the object or array with which b begins, 0 if it has no end.
 func containerEnd(b []byte) int {
 	depth := 0

@@ -231,3 +231,47 @@ func dialPlain(t testing.TB, socket string) (*websocket.Conn, context.Context) {
 	ws, _ := dial(t, owner)
 	return ws, bounded(t)
 }
+
+// codex refuses a message without the thread or the turn that it is for. Its keeper learns of that before the client, and
+// a client that leaves then is not waited for.
+func TestGateReportsWhatCodexRefuses(t *testing.T) {
+	var passed, failed []string
+	detached := make(chan Session, 1)
+	owner, _ := open(t, &Gate{
+		Passing:  func(_ Session, r Request) { passed = append(passed, r.ID+" "+r.Method) },
+		Failed:   func(s Session, id string) { failed = append(failed, fmt.Sprint(s.ID, " ", id)) },
+		Detached: func(s Session) { detached <- s },
+	}, appServer(t, modelserver.Start(t, "gpt-5.5")))
+	c := attach(t, owner)
+	words := c.call("turn/steer", `{"threadId":"01a20aba-7cdd-7362-82ac-fa590110caa5","input":[],"expectedTurnId":"x"}`).Error.Message
+	assert.Contains(t, words, "thread not found")
+	assert.Equal(t, []string{"1 2"}, failed)
+	assert.Equal(t, "2 turn/steer", passed[len(passed)-1])
+	assert.Empty(t, c.call("thread/list", `{}`).Error.Message)
+	assert.Len(t, failed, 1)
+	began := time.Now()
+	_ = c.ws.Close(websocket.StatusNormalClosure, "") // codex closes without an answer
+	<-detached
+	assert.Less(t, time.Since(began), answerBound, "every request has its answer")
+}
+
+func TestReadAnswer(t *testing.T) {
+	long := strings.Repeat("x", beginning)
+	for head, want := range map[string]string{
+		`{"id":1,"result":{"error":1}}`:                                 "an answer",
+		`{"id":"a","error":{"code":-1}}`:                                `an error to "a"`,
+		`{"error":{"code":-32600,"message":"no \"method\":"},"id":"a"}`: `an error to "a"`,
+		`{"error":{"code":-32600,"message":"` + long:                    "an answer",
+		`{"id":1,"result":{"x":"` + long:                                "an answer",
+		`{"method":"error","params":{}}`:                                "none",
+		`{"id":1,"method":"item/tool/call","params":{"error":1}}`:       "none",
+	} {
+		got := "none"
+		if is, failed := readAnswer([]byte(head)); failed != nil {
+			got = "an error to " + string(failed)
+		} else if is {
+			got = "an answer"
+		}
+		assert.Equal(t, want, got, "%.100s", head)
+	}
+}

@@ -51,6 +51,9 @@ type Gate struct {
 	Attached, Detached func(Session)
 	// Passing is called before a request of a client goes on to codex, in the client's order. It must not block.
 	Passing func(Session, Request)
+	// Failed is called when codex answers a request of a client with an error, before the client reads it. The id is the
+	// request's. Of an error of more than 2 KiB it may not be.
+	Failed func(s Session, id string)
 
 	once   sync.Once
 	large  chan struct{}
@@ -263,7 +266,12 @@ func (g *Gate) relay(
 		_ = client.SetReadDeadline(time.Now().Add(farewellBound)) // what it has sent still goes on
 	}}
 	copying := &outbound{codex: from, client: answers, role: s.Role, questions: &s.questions,
-		answered: func() { s.open.add(-1) }}
+		answered: func(failed []byte) {
+			if failed != nil && g.Failed != nil {
+				g.Failed(s.Session, string(failed))
+			}
+			s.open.add(-1)
+		}}
 	reading := g.inbound(s, client, in, codex, answers)
 	copied := make(chan struct{})
 	reading.stay = sync.OnceFunc(func() { s.stay(copied) })

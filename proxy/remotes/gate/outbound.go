@@ -21,7 +21,7 @@ type outbound struct {
 	client    *outlet
 	role      Role
 	questions *questions
-	answered  func() // at each answer of codex; may be nil
+	answered  func(failed []byte) // at each answer of codex, with the id of a request that it refuses, if it can be read
 
 	left    int64 // bytes of the payload of the current frame that are still to come
 	message bool  // a message lies open, in a frame or between two of its fragments
@@ -135,11 +135,11 @@ func (o *outbound) finish() {
 
 // drops decides on a message by its beginning: requests of codex go to owners alone, and some to no client.
 func (o *outbound) drops(head []byte) bool {
-	if bytes.HasPrefix(head, []byte(`{"id":`)) && !bytes.Contains(head, []byte(`"method":`)) {
+	if is, failed := readAnswer(head); is {
 		if o.answered != nil {
-			o.answered()
+			o.answered(failed)
 		}
-		return false // an answer
+		return false
 	}
 	var id []byte
 	method := ""
@@ -171,4 +171,30 @@ func (o *outbound) drops(head []byte) bool {
 	}
 	o.questions.add(string(id))
 	return false
+}
+
+// readAnswer reports whether a message is an answer, by its beginning: codex writes {"id":…,"result":…} and
+// {"error":…,"id":…}. Of an error it returns the id, nil if that comes too late.
+func readAnswer(head []byte) (is bool, failed []byte) {
+	if !bytes.HasPrefix(head, []byte(`{"id":`)) && !bytes.HasPrefix(head, []byte(`{"error":`)) ||
+		bytes.Contains(head, []byte(`"method":`)) {
+		return false, nil
+	}
+	var id []byte
+	isError := false
+	members := jsonscan.Open(head)
+	for name, ok := members.Name(); ok && string(name) != "result"; name, ok = members.Name() {
+		isError = isError || string(name) == "error"
+		value, valid := members.Value()
+		if !valid {
+			break
+		}
+		if string(name) == "id" {
+			id = value
+		}
+	}
+	if !isError {
+		return true, nil
+	}
+	return true, id
 }

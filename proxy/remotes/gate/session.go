@@ -37,6 +37,7 @@ func (s Session) User() string {
 
 // Request is a request of a client that goes on to codex.
 type Request struct {
+	ID       string // as JSON; empty: a notification
 	Method   string
 	ThreadID string // of its parameters; empty if they have none
 	TurnID   string
@@ -71,7 +72,7 @@ func (s *session) passing(m message) {
 
 // request reads the address of a request, in one pass.
 func request(m message) Request {
-	r := Request{Method: m.method, Params: m.params}
+	r := Request{ID: string(m.id), Method: m.method, Params: m.params}
 	members := jsonscan.Open(m.params)
 	for name, value, ok := members.Next(); ok; name, value, ok = members.Next() {
 		switch string(name) {
