@@ -23,10 +23,12 @@ func TestConfigurationInTheDocs(t *testing.T) {
 	require.NoError(t, err)
 	dependency, err := os.ReadFile(dependencyFile)
 	require.NoError(t, err)
+	remote, err := os.ReadFile(remoteFile)
+	require.NoError(t, err)
 	runner, err := os.ReadFile(runnerFile)
 	require.NoError(t, err)
 	for path, want := range map[string]string{
-		"docs/configuration.md":        configuration(string(proxy), string(worker), string(dependency)),
+		"docs/configuration.md":        configuration(string(proxy), string(worker), string(dependency), string(remote)),
 		"docs/runner-configuration.md": runnerConfiguration(string(runner)),
 	} {
 		if *update {
@@ -48,25 +50,26 @@ This page is made from the reference file in the package, ` + "`/etc/codex-runne
 
 // configuration is docs/configuration.md: the reference files, in the form of the
 // other documents.
-func configuration(proxy, worker, dependency string) string {
+func configuration(proxy, worker, dependency, remote string) string {
 	var b strings.Builder
 	b.WriteString(`# Configuration
 
-This page is made from the reference files in the package. codex-proxy.toml(5), codex-worker.toml(5) and codex-dependency.toml(5) have the same text.
+This page is made from the reference files in the package. codex-proxy.toml(5), codex-worker.toml(5), codex-dependency.toml(5) and codex-remote.toml(5) have the same text.
 
 | file | holds | takes effect |
 |---|---|---|
 | ` + "`/etc/codex-proxy/config.toml`" + ` | settings of the daemon | ` + "`systemctl reload codex-proxy`" + `; no request is lost |
 | ` + "`/etc/codex-proxy/workers/NAME.toml`" + ` | settings of a worker | ` + "`systemctl restart codex-worker@NAME`" + `, which finishes its turns first; for a new or removed file a reload of the daemon, too |
 | ` + "`/etc/codex-proxy/dependencies/NAME.toml`" + ` | a server beside the daemon | ` + "`systemctl daemon-reload`" + `, then ` + "`systemctl restart codex-dependency@NAME`" + ` |
+| ` + "`/etc/codex-proxy/remotes/NAME.toml`" + ` | a codex session that people attach to | ` + "`systemctl daemon-reload`" + `, then ` + "`systemctl restart codex-remote@NAME.socket codex-remote@NAME`" + `; cut turns go on |
 | ` + "`/etc/codex-proxy/api-keys`" + ` | API keys and their limits | at once, by ` + "`codex-proxy keys`" + ` |
 | ` + "`/etc/codex-proxy/traces-headers`" + ` | headers for the collector of traces | when codex-proxy-traces.service starts again |
 | drop-ins (` + "`systemctl edit`" + `) | restarts, watchdog, address, limits of memory and CPU | see ` + "[operations.md](operations.md#drop-ins)" + ` |
 
 ` + "`codex-proxy config check`" + ` finds mistakes, ` + "`codex-proxy serve --set KEY=VALUE`" + ` overrides one setting of the daemon. The address belongs to codex-proxy.socket. The [glossary](architecture.md#glossary) explains the words.
 `)
-	fmt.Fprintf(&b, "\n## config.toml\n%s\n## workers/NAME.toml\n%s\n## dependencies/NAME.toml\n%s",
-		markdownOf(proxy), markdownOf(worker), markdownOf(dependency))
+	fmt.Fprintf(&b, "\n## config.toml\n%s\n## workers/NAME.toml\n%s\n## dependencies/NAME.toml\n%s\n## remotes/NAME.toml\n%s",
+		markdownOf(proxy), markdownOf(worker), markdownOf(dependency), markdownOf(remote))
 	return b.String()
 }
 

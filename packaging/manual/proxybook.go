@@ -32,7 +32,7 @@ var proxyBook = book{
 			synopsis: "codex-proxy.service, codex-proxy.socket, codex-proxy-logins.socket, codex.target",
 			description: "codex-proxy.service answers HTTP on the socket of codex-proxy.socket, " +
 				"which keeps connections while the service restarts. On codex-proxy-logins.socket it lends the logins of accounts to remotes. codex.target contains these units and all workers. " +
-				strong + "systemctl start codex-proxy" + plain + " starts the target, too; " + strong + "systemctl stop codex.target" + plain + " stops everything.",
+				strong + "systemctl start codex-proxy" + plain + " starts the target, too; " + strong + "systemctl stop codex.target" + plain + " stops everything but remotes and dependencies.",
 			sections: []string{
 				"Processes and sockets", "What is going on", "Reasons", "What is wrong", "Upgrades", "Memory", "The control socket",
 			},
@@ -78,15 +78,16 @@ var proxyBook = book{
 			paragraphs: []string{
 				"codex and all that it runs, the commands of people who attach included, live in namespaces of their own " +
 					"within the unit. They see no other process, remote, terminal or home of their user, no credential, and not " +
-					"the main process of the unit, which has the key of the provider and lends it to codex.",
+					"the main process of the unit, which lends codex the provider's key or an account's login.",
 				"At boot and at each " + strong + "systemctl daemon-reload" + plain + " a generator makes a drop-in of the " +
 					"file; " + strong + "systemctl cat" + plain + " shows it. A start with a file that has a fault, or has changed " +
 					"since, fails with the reason in " + strong + "systemctl status" + plain + ".",
 				"The command of [notify] runs in a unit of its own, codex-remote-notify@NAME.service, which its socket starts " +
 					"for each event and which ends after the last one. Its output and its failures are in the journal: " +
 					strong + "codex-proxy remotes logs NAME" + plain + ".",
-				strong + "codex-proxy remotes" + plain + " makes, lists, checks, stops and removes remotes; " + strong +
-					"systemctl enable codex-remote@NAME.socket" + plain + " opens one at boot.",
+				strong + "codex-proxy remotes" + plain + " adds, lists, checks, stops and removes remotes, sends messages, " +
+					"continues cut turns and shows the journal; " + strong + "systemctl enable codex-remote@NAME.socket" + plain +
+					" opens one at boot.",
 			},
 		},
 		{
@@ -107,8 +108,9 @@ var proxyBook = book{
 		{"1", "Failure; the reason is on standard error."},
 		{"64", "Wrong usage, EX_USAGE of sysexits.h."},
 		{"75", "Failure for now, EX_TEMPFAIL: another try may succeed."},
-		{"78", "A fault of the configuration, EX_CONFIG: systemd does not restart codex-proxy.service."},
-		{"203", "The program of notify-exec cannot be started."},
+		{"78", "A fault of the configuration, EX_CONFIG: systemd does not restart codex-proxy.service or codex-remote@NAME.service."},
+		{"150", "The worker or the remote is not in use: the next connection to its socket starts it again."},
+		{"203", "The program of notify-exec, or the codex of remote-exec, cannot be started."},
 	},
 	files: [][2]string{
 		{"/etc/codex-proxy/config.toml", "Settings of the daemon."},

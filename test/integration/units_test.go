@@ -29,8 +29,8 @@ func testUnits(t *testing.T, suite string) {
 	}
 	assert.Empty(t, output)
 
-	rows := securityRows(t, `^codex-(proxy|worker|dependency).*\.service$`)
-	require.Len(t, rows, 5)
+	rows := securityRows(t, `^codex-(proxy|worker|dependency|remote).*\.service$`)
+	require.Len(t, rows, 7)
 	for _, row := range rows {
 		unit, most := strings.Replace(row[0], "@", "@default", 1), seconds(t, strings.TrimSpace(row[1]))
 		out := b.MustRun(t, "systemd-analyze", "security", "--no-pager", unit)
