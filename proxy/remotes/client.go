@@ -94,7 +94,7 @@ func call(ctx context.Context, socket, method, path string, body []byte, v any) 
 		return fmt.Errorf("cannot read the remote's answer: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		if resp.StatusCode == http.StatusServiceUnavailable {
+		if resp.StatusCode == http.StatusBadGateway {
 			return errUnsure
 		}
 		var r threadReply

@@ -62,7 +62,7 @@ func writeThread(w http.ResponseWriter) func(string, error) {
 	return func(thread string, err error) {
 		switch {
 		case errors.Is(err, errUnsure):
-			writeJSON(w, http.StatusServiceUnavailable, threadReply{thread, err.Error()})
+			writeJSON(w, http.StatusBadGateway, threadReply{thread, err.Error()})
 			return
 		case err != nil:
 			writeJSON(w, http.StatusConflict, threadReply{thread, err.Error()})
