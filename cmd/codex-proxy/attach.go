@@ -32,9 +32,9 @@ To detach, leave codex with /quit, or close the terminal: the turn goes on. Seve
 people can be attached; each approval goes to all of them, and the first answer
 counts. From another machine: ssh -t SERVER codex-proxy attach REMOTE.
 
-The owner of a remote and the members of its group may attach: see user and group in
-/etc/codex-proxy/remotes/REMOTE.toml. Who may attach has a shell with the remote's
-rights.`,
+Root, the user of the remote and the members of its group may attach: see user and
+group in /etc/codex-proxy/remotes/REMOTE.toml. To attach is to have a shell with the
+remote's rights; a viewer has none.`,
 	}
 	flags := c.Flags()
 	flags.BoolVar(&a.New, "new", false, "begin a new thread")

@@ -80,6 +80,7 @@ One request may exceed it; the excess delays the next`},
 One * in a name stands for any characters`},
 		{auth.Accounts, "LIST", "the only accounts, by the names of their workers, with a comma between them"},
 		{auth.Remotes, "LIST", `the remotes that it may attach to, with a comma between them; NAME:viewer only watches.
+To attach to NAME is to have a shell of the remote's user within its unit.
 Without it, a key reaches no remote`},
 		{auth.ChooseAccount, "yes|no", "whether requests may name one of the accounts in X-Codex-Account"},
 	} {

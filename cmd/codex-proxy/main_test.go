@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -64,6 +66,24 @@ func TestUsageNamesEveryCommand(t *testing.T) {
 			assert.Equal(t, exitUsage, got.status, c.Name())
 			assert.Empty(t, got.stdout)
 			assert.Contains(t, got.stderr, "no-such-option")
+		}
+	}
+}
+
+// The man page of a command with others below it has an option of several of them once, with one text for all.
+func TestOptionsOfOneNameHaveOneText(t *testing.T) {
+	for _, group := range commands() {
+		for _, parent := range group.Commands {
+			texts := map[string]string{}
+			compare := func(f *pflag.Flag) {
+				text := "--" + f.Name + " " + f.Value.Type() + " " + f.Usage
+				assert.Equal(t, cmp.Or(texts[f.Name], text), text, parent.Name())
+				texts[f.Name] = text
+			}
+			parent.LocalFlags().VisitAll(compare)
+			for _, c := range parent.Commands() {
+				c.LocalFlags().VisitAll(compare)
+			}
 		}
 	}
 }

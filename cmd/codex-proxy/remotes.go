@@ -82,8 +82,11 @@ need root.`,
 	proceed := &cobra.Command{
 		Use: "continue NAME", Short: "have a turn go on that a restart has cut", RunE: do(false, r.Continue),
 	}
-	proceed.Flags().Var(cli.Text(&r.Thread, "THREAD"), "thread", "the id of its thread; not needed if there is one such turn")
-	send.Flags().Var(cli.Text(&r.Thread, "THREAD"), "thread", "a thread, by its name or id; without it the last one, or a new one")
+	for _, one := range []*cobra.Command{send, proceed} {
+		one.Flags().Var(cli.Text(&r.Thread, "THREAD"), "thread", `the thread.
+For send its name or id; without it the last one, or a new one.
+For continue its id; not needed if one turn waits`)
+	}
 	stop := &cobra.Command{Use: "stop NAME", Short: "stop a remote until the next attach", RunE: do(true, r.Stop)}
 	remove := &cobra.Command{Use: "remove NAME", Short: "stop a remote, and remove it", RunE: do(true, r.Remove)}
 	remove.Flags().BoolVar(&r.Purge, "purge", false, "remove its threads and the drop-ins of systemctl edit, too")

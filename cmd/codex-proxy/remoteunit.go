@@ -42,11 +42,11 @@ func remoteExecCommand() *cobra.Command {
 		Long: `
 Makes the CODEX_HOME of the remote NAME from /etc/codex-proxy/remotes/NAME.toml, has
 codex check it if anything has changed, and runs codex in namespaces of its own, as the
-main process of codex-remote@NAME.service. It lends codex the provider's key, which it reads from
-standard input, continues the turns that an end of codex has cut, and passes the
-people on to codex who connect to the unit's sockets, with the requests that they may
-make. The exit status is that of codex; 150 after a time without people and turns; 78
-for a fault of the file.`,
+main process of codex-remote@NAME.service. It lends codex the provider's key, which
+it reads from standard input, or an account's login, and continues the turns that an
+end of codex has cut. It connects clients of the unit's sockets to codex, and passes
+on the requests that they may make. The exit status is that of codex; 150 after a time
+without people and turns; 78 for a fault of the file.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := units.ValidRemoteName(args[0]); err != nil {
 				return cli.Exit(cli.Usage, err)

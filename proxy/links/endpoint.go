@@ -74,7 +74,7 @@ func (e *Endpoint) attach(w http.ResponseWriter, r *http.Request, x *proxy.Excha
 	if !proxy.AsksForWebSocket(r) {
 		return &openai.Error{
 			Status: http.StatusUpgradeRequired, Type: openai.TypeInvalidRequest, Code: "upgrade_required",
-			Message: "GET " + r.URL.Path + " is a WebSocket for codex: codex --remote wss://HOST --remote-auth-token-env VARIABLE",
+			Message: "GET " + r.URL.Path + " is a WebSocket for codex: codex --remote wss://HOST:PORT --remote-auth-token-env VARIABLE",
 			Header:  http.Header{"Upgrade": {"websocket"}},
 		}
 	}

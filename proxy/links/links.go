@@ -173,7 +173,7 @@ func (l *Links) run(k *link) {
 	k.finish()
 	defer l.drop(k)
 	l.ended.WithLabelValues(k.end).Inc()
-	l.Logger.Info("a connection to a remote has ended", "remote", k.Remote, "key", k.Key, "role", k.role().String(),
+	l.Logger.Info("a connection of an API key to a remote has ended", "remote", k.Remote, "key", k.Key, "role", k.role().String(),
 		"sent_bytes", k.Sent.Load(), "received_bytes", k.Received.Load(),
 		"duration_ms", time.Since(k.Since).Milliseconds(), "reason", k.reason)
 }

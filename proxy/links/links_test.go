@@ -45,7 +45,7 @@ func TestLink(t *testing.T) {
 		require.NoError(t, conn.Close(websocket.StatusNormalClosure, "bye"))
 		b.none(b.links)
 	}
-	assert.Regexp(t, `msg="a connection to a remote has ended" remote=build key=one role=owner sent_bytes=31\d{5} `+
+	assert.Regexp(t, `msg="a connection of an API key to a remote has ended" remote=build key=one role=owner sent_bytes=31\d{5} `+
 		`received_bytes=31\d{5} duration_ms=\d+ reason="the client has closed"\n`, b.log)
 }
 
@@ -75,7 +75,7 @@ func TestErrors(t *testing.T) {
 		{"/", "gone", false, 404, "remote_not_found", "codex-proxy remotes list"},
 		{"/v1/remotes/plain", "two", false, 503, "remote_unavailable", "systemctl start codex-remote@plain.socket"},
 		{"/v1/remotes/down", "two", false, 503, "remote_unavailable", "(its unit is failed): Not started: no such directory"},
-		{"/v1/remotes/build", "one", true, 426, "upgrade_required", "codex --remote wss://HOST"},
+		{"/v1/remotes/build", "one", true, 426, "upgrade_required", "codex --remote wss://HOST:PORT "},
 		{"/", "one", true, 404, "not_found", "there is no / here"},
 	} {
 		var res *http.Response

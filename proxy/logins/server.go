@@ -107,7 +107,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		work.Go(func() {
 			defer func() { <-slots }()
 			if err := s.serve(ctx, conn); err != nil {
-				s.Logger.Debug("the connection of a remote has ended", "error", err)
+				s.Logger.Debug("the connection of a remote to the logins has ended", "error", err)
 			}
 		})
 	}

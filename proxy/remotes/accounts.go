@@ -183,7 +183,7 @@ func (l *link) exhausted(ctx context.Context, thread string, t turn) {
 	text := fmt.Sprintf("%s. This turn goes on by itself when an account has quota%s. A new message starts another one.",
 		why, when)
 	if l.opts.Continue == Ask {
-		text = fmt.Sprintf("%s. When an account has quota%s, this turn goes on after: codex-proxy remotes continue %s",
+		text = fmt.Sprintf("%s. When an account has quota%s, `codex-proxy remotes continue %s` continues this turn.",
 			why, when, l.opts.Name)
 	}
 	l.emit(Event{Kind: Exhausted, Thread: thread, Turn: t.ID, Detail: why})

@@ -8,7 +8,7 @@ type Continue string
 // The values of Continue.
 const (
 	Always Continue = "always" // at most Options.Limit times a turn
-	Ask    Continue = "ask"    // a user decides, with `remotes continue` or a message
+	Ask    Continue = "ask"    // a user decides: `remotes continue` has it go on, a new message leaves it
 	Never  Continue = "never"
 )
 

@@ -223,6 +223,8 @@ func TestContinueAsks(t *testing.T) {
 	require.Len(t, u.models.Turns(), 2)
 	assert.Equal(t, []string{"message a"}, userTexts(u.models.Turns()[1]))
 	_, err = remotes.ProceedTo(bound(t), u.socket, "")
+	assert.EqualError(t, err, "no cut turn of the remote build waits to go on: codex-proxy remotes send build TEXT sends a message")
+	_, err = remotes.ProceedTo(bound(t), u.socket, thread)
 	assert.EqualError(t, err, remotes.ErrNotCut.Error())
 }
 
@@ -237,7 +239,7 @@ func TestContinueNever(t *testing.T) {
 	u.status("it is left", idle)
 	c = u.attach()
 	c.resume(thread)
-	u.said(c, thread, `continue = "never"`)
+	u.said(c, thread, `continue = "never" in the remote's file. A message goes on with its work.`)
 	assert.Len(t, u.models.Turns(), 1)
 }
 

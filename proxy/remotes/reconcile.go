@@ -212,7 +212,7 @@ func (l *link) perform(ctx context.Context, thread string, r record, v verdict, 
 		l.record(func(s *state) { s.ensure(thread, r.Since).Asked = true })
 		if !r.Asked && !r.Quota { // it had been asked
 			l.emitKind(cut, Asked)
-			l.say(ctx, thread, "This turn was cut by a restart. It goes on after: codex-proxy remotes continue "+l.opts.Name)
+			l.say(ctx, thread, "This turn was cut by a restart. `codex-proxy remotes continue "+l.opts.Name+"` continues it.")
 		}
 	default:
 		o.ended++
@@ -223,13 +223,13 @@ func (l *link) perform(ctx context.Context, thread string, r record, v verdict, 
 			s.drop(thread, time.Now())
 			s.other(thread, kinds["thread/shellCommand"], time.Now()) // say is one
 		})
-		kind, text := Left, `This turn was cut by a restart and does not go on: continue = "never".`
+		kind, text := Left, "This turn was cut by a restart and does not go on, because of continue = \"never\" in the remote's file."
 		if v.action == giveUp {
-			kind, text = LimitReached, fmt.Sprintf("This turn was cut by a restart again, after it went on %d times. "+
-				"It does not go on: continue_limit.", r.Continued)
+			kind, text = LimitReached, fmt.Sprintf("This turn was cut by a restart again, after it went on %s, "+
+				"as often as continue_limit in the remote's file allows.", plural(r.Continued, "time"))
 		}
 		l.emitKind(cut, kind)
-		l.say(ctx, thread, text)
+		l.say(ctx, thread, text+" A message goes on with its work.")
 	}
 	return nil
 }

@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"codex-proxy/proxy/appserver/rpc"
 )
 
 // ErrNotCut is the error of Proceed for a thread without a cut turn.
-var ErrNotCut = errors.New("no turn of this thread waits to go on")
+var ErrNotCut = errors.New("no thread with this id has a turn that waits to go on")
 
 type threadListParams struct {
 	Limit  int    `json:"limit"`
@@ -178,7 +179,7 @@ func (k *Keeper) Proceed(ctx context.Context, thread string) (threadID string, e
 	}
 	var r record
 	k.record(func(s *state) {
-		if thread, r, err = s.cutTurn(thread); err == nil { // for one caller
+		if thread, r, err = s.cutTurn(k.opts.Name, thread); err == nil { // for one caller
 			s.ledger.Threads[thread].Asked = false
 			s.hold(thread)
 		}
@@ -213,18 +214,24 @@ func (r *record) since(at time.Time) []input {
 	return slices.DeleteFunc(slices.Clone(r.Inputs), func(i input) bool { return !i.At.After(at) })
 }
 
-func (s *state) cutTurn(thread string) (string, record, error) {
+// cutTurn is the turn that Proceed continues, of the remote with that name.
+func (s *state) cutTurn(remote, thread string) (string, record, error) {
 	var cut []string
 	for id, r := range s.ledger.Threads {
 		if r.Asked && (thread == "" || id == thread) {
 			cut = append(cut, id)
 		}
 	}
-	switch len(cut) {
-	case 0:
-		return thread, record{}, ErrNotCut
-	case 1:
+	switch {
+	case len(cut) == 1:
 		return cut[0], s.ledger.Threads[cut[0]].clone(), nil
+	case len(cut) > 1:
+		slices.Sort(cut)
+		return "", record{}, fmt.Errorf("%d threads have a turn that waits to go on: give one by --thread: %s",
+			len(cut), strings.Join(cut, ", "))
+	case thread != "":
+		return thread, record{}, ErrNotCut
 	}
-	return "", record{}, fmt.Errorf("%d threads have a turn that waits to go on: name one", len(cut))
+	return "", record{}, fmt.Errorf("no cut turn of the remote %s waits to go on: codex-proxy remotes send %[1]s TEXT "+
+		"sends a message", remote)
 }

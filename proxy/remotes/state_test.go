@@ -136,10 +136,10 @@ func TestOffers(t *testing.T) {
 	before := record{Since: now, Turn: "t1", Asked: true, Inputs: []input{said("m", "x")}}
 	claim := func() record {
 		*s.ensure("T", now) = before.clone()
-		_, r, err := s.cutTurn("T")
+		_, r, err := s.cutTurn("build", "T")
 		assert.NoError(t, err)
 		s.ledger.Threads["T"].Asked = false
-		_, _, err = s.cutTurn("T")
+		_, _, err = s.cutTurn("build", "T")
 		assert.ErrorIs(t, err, ErrNotCut)
 		return r
 	}
@@ -220,4 +220,24 @@ func TestStatus(t *testing.T) {
 	s.clients[2] = Client{User: "alice"}
 	assert.True(t, s.status().Turns[0].AloneSince.IsZero())
 	assert.Len(t, s.status().Attached, 2)
+}
+
+func TestCutTurn(t *testing.T) {
+	s := empty()
+	_, _, err := s.cutTurn("build", "")
+	assert.EqualError(t, err, "no cut turn of the remote build waits to go on: codex-proxy remotes send build TEXT sends a message")
+	*s.ensure("T2", now) = record{Since: now, Turn: "t2", Asked: true}
+	*s.ensure("T3", now) = record{Since: now, Turn: "t3"}
+	thread, r, err := s.cutTurn("build", "")
+	assert.NoError(t, err)
+	assert.Equal(t, "T2", thread)
+	assert.Equal(t, "t2", r.Turn)
+	_, _, err = s.cutTurn("build", "T3")
+	assert.ErrorIs(t, err, ErrNotCut)
+	*s.ensure("T1", now) = record{Since: now, Turn: "t1", Asked: true}
+	_, _, err = s.cutTurn("build", "")
+	assert.EqualError(t, err, "2 threads have a turn that waits to go on: give one by --thread: T1, T2")
+	thread, _, err = s.cutTurn("build", "T1")
+	assert.NoError(t, err)
+	assert.Equal(t, "T1", thread)
 }

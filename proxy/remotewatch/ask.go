@@ -76,6 +76,6 @@ func (w *Watch) answered(name string, st remotes.Status, err error, now time.Tim
 		s.answered(st, now)
 	case !s.mute:
 		s.mute = true
-		w.settings.Logger.Warn("a remote does not say what it does", "remote", name, "error", err)
+		w.settings.Logger.Warn("cannot read the status of a remote", "remote", name, "error", err)
 	}
 }

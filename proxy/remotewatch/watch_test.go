@@ -160,7 +160,7 @@ func TestSilence(t *testing.T) {
 			time.Sleep(3 * period)
 			synctest.Wait()
 			assert.Equal(t, 1, r.one(t, "a").Use.Continued)
-			assert.Equal(t, 1, strings.Count(r.log.String(), "a remote does not say what it does"))
+			assert.Equal(t, 1, strings.Count(r.log.String(), "cannot read the status of a remote"))
 		})
 	})
 }

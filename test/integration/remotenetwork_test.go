@@ -189,6 +189,6 @@ func (b *bed) upgrade(key, path string) (int, string) {
 // linkEnds are the entries about ended connections.
 func (b *bed) linkEnds() string {
 	b.t.Helper()
-	return b.MustRun(b.t, "sh", "-c", "journalctl -o json --output-fields=MESSAGE,CODEX_REASON,CODEX_REMOTE,CODEX_KEY | grep 'connection to a remote has ended' | "+
+	return b.MustRun(b.t, "sh", "-c", "journalctl -o json --output-fields=MESSAGE,CODEX_REASON,CODEX_REMOTE,CODEX_KEY | grep 'connection of an API key to a remote has ended' | "+
 		`sed 's/.*"CODEX_REASON":"\([^"]*\)".*/reason=\1/'`)
 }

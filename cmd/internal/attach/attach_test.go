@@ -72,7 +72,7 @@ func TestWordsOfCodex(t *testing.T) {
 	}
 	b.last("")
 	_, _, _, err := b.run(Attach{ReadOnly: true})
-	assert.ErrorContains(t, err, "nothing to watch yet")
+	assert.EqualError(t, err, "there is nothing to watch yet: the remote build has no thread: codex-proxy attach build begins one")
 	_, _, _, err = b.run(Attach{ReadOnly: true, New: true})
 	assert.ErrorContains(t, err, "leave out")
 }
@@ -99,6 +99,25 @@ func TestMistakesHaveRemedies(t *testing.T) {
 	defer l.Close()
 	_, _, _, err = b.run(Attach{})
 	assert.ErrorContains(t, err, "name one of build, other")
+}
+
+func TestRefused(t *testing.T) {
+	me := userName(uint32(os.Geteuid()))
+	socket := filepath.Join(t.TempDir(), "build.sock")
+	require.NoError(t, os.WriteFile(socket, nil, 0o600))
+	for ids, want := range map[[2]int]string{
+		{1, 0}: userName(1) + " may. To let " + me + " in, root sets group in /etc/codex-proxy/remotes/build.toml, then: " +
+			"systemctl daemon-reload && systemctl restart codex-remote@build.socket codex-remote@build.service; " + me +
+			" must be in that group",
+		{1, 2}: userName(1) + " and the members of " + groupName(2) + " may. The way in: usermod -aG " + groupName(2) + " " +
+			me + ", by root, and a new login",
+	} {
+		if err := os.Chown(socket, ids[0], ids[1]); err != nil {
+			t.Skip("needs root: ", err)
+		}
+		assert.EqualError(t, Refused("build", socket), me+" may not attach to the remote build: "+want)
+	}
+	assert.EqualError(t, Refused("build", socket+".none"), me+" may not attach to the remote build")
 }
 
 func TestAnotherVersion(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -60,8 +59,7 @@ func (a *Attach) find() (socket string, err error) {
 
 // reachable explains why a socket cannot be connected to, before a TUI or an editor tries.
 func (a *Attach) reachable(socket string, names []string) error {
-	info, err := os.Stat(socket)
-	switch {
+	switch _, err := os.Stat(socket); {
 	case errors.Is(err, fs.ErrNotExist):
 		return a.unknown(names)
 	case err != nil:
@@ -70,23 +68,25 @@ func (a *Attach) reachable(socket string, names []string) error {
 	if unix.Access(socket, unix.R_OK|unix.W_OK) == nil {
 		return nil
 	}
-	return a.refused(info)
+	return Refused(a.Remote, socket)
 }
 
-// refused says who may attach, and how a person becomes one of them.
-func (a *Attach) refused(socket fs.FileInfo) error {
+// Refused is the error of a user who may not connect to the socket of a remote: who may, and how the user becomes one
+// of them.
+func Refused(remote, socket string) error {
 	me := userName(uint32(os.Geteuid())) //nolint:gosec // an id of a user
-	st, ok := socket.Sys().(*syscall.Stat_t)
-	if !ok {
-		return fmt.Errorf("%s may not attach to the remote %s", me, a.Remote)
+	var st unix.Stat_t
+	if err := unix.Stat(socket, &st); err != nil {
+		return fmt.Errorf("%s may not attach to the remote %s", me, remote)
 	}
 	owner, group := userName(st.Uid), groupName(st.Gid)
 	if group == "root" || group == owner {
-		return fmt.Errorf("%s may not attach to the remote %s: %s may. The way in: group = \"…\" in its file, by root",
-			me, a.Remote, owner)
+		return fmt.Errorf("%s may not attach to the remote %s: %s may. To let %[1]s in, root sets group in "+
+			"/etc/codex-proxy/remotes/%[2]s.toml, then: systemctl daemon-reload && systemctl restart %[4]s %[5]s; "+
+			"%[1]s must be in that group", me, remote, owner, units.RemoteSocket(remote), units.Remote(remote))
 	}
 	return fmt.Errorf("%s may not attach to the remote %s: %s and the members of %s may. "+
-		"The way in: usermod -aG %s %s, by root, and a new login", me, a.Remote, owner, group, group, me)
+		"The way in: usermod -aG %[4]s %[1]s, by root, and a new login", me, remote, owner, group)
 }
 
 func (a *Attach) unknown(names []string) error {

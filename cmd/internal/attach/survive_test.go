@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"fmt"
 	"context"
 	"net"
 	"os"
@@ -69,11 +70,12 @@ func (u *unit) start(process *os.Process, socket string) {
 				f.(func())()
 			}
 		},
-		Passing: func(_ gate.Session, r gate.Request) {
+		Passing: func(s gate.Session, r gate.Request) {
 			if remotes.Watched(r.Method) {
-				keeper.Passing(r.Method, r.Params)
+				keeper.Passing(fmt.Sprint(s.ID, " ", r.ID), r.Method, r.Params)
 			}
-		}}
+		},
+		Failed: func(s gate.Session, id string) { keeper.Refused(fmt.Sprint(s.ID, " ", id)) }}
 	tasks.Go(func() {
 		for {
 			select {

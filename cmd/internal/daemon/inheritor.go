@@ -44,7 +44,7 @@ func (i *inheritor) follow(ctx context.Context) error {
 // adopt goes on with a connection to a remote.
 func (i *inheritor) adopt(m handoff.Message) {
 	if err := i.links.Adopt(m.Body, m.Files); err != nil {
-		i.logger.Error("a connection to a remote is lost", "error", err)
+		i.logger.Error("the reload has lost a connection of an API key to a remote", "error", err)
 	}
 }
 

@@ -5,8 +5,8 @@ func remoteEvents() []event {
 	return []event{
 		{"keeper-ready", "3655bcef5c8345648ec89127c713f083", "the keeper has readied codex",
 			"The codex of a remote is ready",
-			"Cut turns go on, and people can attach. CODEX_TURNS has what became of the turns that the\n" +
-				"end of the codex before has cut."},
+			"Cut turns go on, and people can attach. CODEX_TURNS counts the turns that were\n" +
+				"cut, and those that go on."},
 		{"keeper-lost", "056d5b214cd84d39947c645f080ca6a8", "the keeper has lost codex",
 			"The main process of a remote has lost its codex",
 			"If codex has ended, so does the unit, and systemd starts it again; else the connection is\n" +
@@ -46,12 +46,12 @@ func remoteEvents() []event {
 		{"client-request-refused", "d2f56012472b4a0cbe2ab41e3f36e0e0", "refused a request of a client",
 			"A client asked a remote for something that it may not do",
 			"docs/remotes.md has a table of what clients may ask for. The client was sent the reason."},
-		{"key-not-lent", "adcbd1ed81b8418cb4d2c6c9b4e7b796", "the provider's key is not lent",
+		{"key-not-lent", "adcbd1ed81b8418cb4d2c6c9b4e7b796", "the server that lends codex its key or login does not run",
 			"The codex of a remote cannot reach its model",
-			"The server that adds the provider's key to the requests of codex has ended. CODEX_ERROR has\n" +
-				"the reason; a restart of the unit starts it again."},
-		{"provider-unreachable", "d8ced3a1a3754e758de6e001e2d1ac05", "the provider cannot be reached",
-			"The provider of a remote cannot be reached",
+			"The server that adds the provider's key, or the login of an account, to the requests of codex\n" +
+				"does not run. CODEX_ERROR has the reason; a restart of the unit starts it again."},
+		{"provider-unreachable", "d8ced3a1a3754e758de6e001e2d1ac05", "the model endpoint of a remote cannot be reached",
+			"The model endpoint of a remote cannot be reached",
 			"codex repeats its request. CODEX_ERROR has the reason."},
 		{"codex-socket", "ee76abe8c4174c1789d36afbc6bb1c24", "codex's socket cannot be opened",
 			"The socket of a remote's codex cannot be opened",
@@ -84,7 +84,7 @@ func remoteEvents() []event {
 			"The service cannot list the remotes",
 			"The remotes themselves run as before; status and metrics of new ones are missing. CODEX_ERROR\n" +
 				"has the reason."},
-		{"remote-unasked", "001242b0b07d4dedb77637971911f275", "a remote does not say what it does",
+		{"remote-unasked", "001242b0b07d4dedb77637971911f275", "cannot read the status of a remote",
 			"The service cannot ask a remote for its status",
 			"The remote itself runs. Its metrics, but for the state of its unit, are old until it answers.\n" +
 				"The service asks on the socket of codex-remote-network@@CODEX_REMOTE@. CODEX_ERROR has the\n" +
@@ -121,7 +121,8 @@ func remoteEvents() []event {
 				"run, too, if the file of the remote has one."},
 		{"remote-tool-answered", "09e9d4de5ce2e2a19b7529a0a04cc84d", "the keeper has answered a tool of a client that is gone",
 			"A tool of a detached terminal was answered",
-			"The tool @CODEX_TOOL@ belongs to a client that is detached. The model was told so, and goes on."},
+			"The tool @CODEX_TOOL@ belongs to a client that is detached. The model received that answer,\n" +
+				"and goes on."},
 		{"notification-failed", "0751b05bce8f4dac842afac8801e09f5", "the command of [notify] has failed",
 			"The command of a remote's [notify] has failed",
 			"Nothing else is affected. CODEX_ERROR has its status and the beginning of its output."},
@@ -129,7 +130,7 @@ func remoteEvents() []event {
 			"A remote that asks for a login has to wait",
 			"The service has no file descriptor left, or the kernel no memory. It tries again. CODEX_ERROR\n" +
 				"has the reason."},
-		{"logins-ended", "c848839fed1a40909a4a21b4a12ffb01", "the connection of a remote has ended",
+		{"logins-ended", "c848839fed1a40909a4a21b4a12ffb01", "the connection of a remote to the logins has ended",
 			"The connection by which a remote asks for logins has ended",
 			"A remote that runs connects again. CODEX_ERROR has the reason."},
 		{"notice-lost", "163c23a906d5428294cd95bacbc1fb4b", "a notice for the command of [notify] is lost",
@@ -141,7 +142,7 @@ func remoteEvents() []event {
 		{"notice-unparsed", "496be1e396c24015a32c5568d683cdc5", "a notice is refused: it does not parse",
 			"A notice for the command of a remote's [notify] does not parse",
 			"A process of the remote's user has sent it that is not codex-proxy."},
-		{"remote-link-ended", "8970704cded771331605a2ca661133ee", "a connection to a remote has ended",
+		{"remote-link-ended", "8970704cded771331605a2ca661133ee", "a connection of an API key to a remote has ended",
 			"A connection of an API key to a remote has ended",
 			"CODEX_REASON has the reason. The remote goes on; codex's TUI connects again by itself unless\n" +
 				"its user has left."},
@@ -149,8 +150,8 @@ func remoteEvents() []event {
 			"A reload takes long to pass connections to remotes on",
 			"They follow in a moment, or end with the process before the reload; then their clients connect\n" +
 				"again. CODEX_ERROR has their number."},
-		{"remote-link-lost", "1af5841251da407830955729436fe124", "a connection to a remote is lost",
-			"A reload has lost a connection to a remote",
+		{"remote-link-lost", "1af5841251da407830955729436fe124", "the reload has lost a connection of an API key to a remote",
+			"A reload has lost a connection of an API key to a remote",
 			"Its client connects again, and the remote goes on. CODEX_ERROR has the reason."},
 	}
 }

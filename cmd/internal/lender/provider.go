@@ -117,6 +117,6 @@ func (p *provider) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return // codex has interrupted the turn
 	}
-	p.logger.Warn("the provider cannot be reached", "error", err)
+	p.logger.Warn("the model endpoint of a remote cannot be reached", "error", err)
 	refuse(w, http.StatusBadGateway, "cannot reach the provider at "+p.url.Host+": "+err.Error())
 }

@@ -151,7 +151,7 @@ func (u *Unit) serve(ctx context.Context, passage *fence.Passage, lend *lending,
 			err = lend.Run(ctx, listener)
 		}
 		if err != nil && ctx.Err() == nil {
-			u.logger.Error("the provider's key is not lent", "error", err)
+			u.logger.Error("the server that lends codex its key or login does not run", "error", err)
 		}
 	})
 	if lend.client != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"codex-proxy/cmd/internal/attach"
 	"codex-proxy/cmd/internal/listing"
 	"codex-proxy/notify"
 	"codex-proxy/proxy/remotes"
@@ -42,7 +43,7 @@ func (r *Remotes) act(ctx context.Context, name string, ask func(context.Context
 	defer cancel()
 	thread, err := ask(ctx, r.Socket(name))
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: be in the group of the remote, or try sudo", err)
+		return attach.Refused(name, r.Socket(name))
 	}
 	if refused := (*remotes.RefusedError)(nil); errors.As(err, &refused) {
 		return err
@@ -64,8 +65,16 @@ func (r *Remotes) Logs(name string, options ...string) error {
 	if err := r.known(name); err != nil {
 		return err
 	}
-	return notify.Become(append([]string{"journalctl", "-u", units.Remote(name), "-u", units.RemoteSocket(name),
-		"-u", units.RemoteNotify(name)}, options...))
+	args := []string{"journalctl"}
+	for _, unit := range unitsOf(name) {
+		args = append(args, "-u", unit)
+	}
+	return notify.Become(append(args, options...))
+}
+
+func unitsOf(name string) []string {
+	return []string{units.Remote(name), units.RemoteSocket(name), units.RemoteNetworkSocket(name), units.RemoteNotify(name),
+		units.RemoteNotifySocket(name)}
 }
 
 // Stop stops a remote. Its sockets stay: an attach starts it again, with its threads.
@@ -153,8 +162,11 @@ func (r *Remotes) takeDown(ctx context.Context, name string) error {
 }
 
 // dropInsOf are the directories of what `systemctl edit` has made for the units.
-func (r *Remotes) dropInsOf(name string) []string {
-	return []string{filepath.Join(r.Units, units.Remote(name)+".d"), filepath.Join(r.Units, units.RemoteSocket(name)+".d")}
+func (r *Remotes) dropInsOf(name string) (dirs []string) {
+	for _, unit := range unitsOf(name) {
+		dirs = append(dirs, filepath.Join(r.Units, unit+".d"))
+	}
+	return dirs
 }
 
 // homesOf are the places of the home: with a dynamic user the first one is a link to the second one.

@@ -1,4 +1,5 @@
-// Package remotes keeps the remotes: it makes, lists, checks, stops and removes them for an operator.
+// Package remotes keeps the remotes for an operator: it makes, lists, checks, stops and removes them, sends messages to
+// them, has their cut turns go on, and shows their journal.
 package remotes
 
 import (

@@ -156,19 +156,29 @@ func TestListAndRemove(t *testing.T) {
 	for _, path := range sockets { // systemd leaves them
 		require.NoError(t, os.WriteFile(path, nil, 0o600))
 	}
+	said := []string{"The remote build is removed.",
+		"Its threads stay: " + filepath.Join(b.Homes, "build") + " (--purge removes them)"}
+	dropIns := b.dropInsOf("build")
+	require.Len(t, dropIns, 5, "each unit has some")
+	for _, dir := range dropIns {
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		said = append(said, "The drop-ins of systemctl edit stay: "+dir+" (--purge removes them)")
+	}
 	b.stderr.Reset()
 	require.NoError(t, b.Remove(t.Context(), "build"))
 	for _, path := range sockets {
 		assert.NoFileExists(t, path)
 	}
-	assert.Equal(t, []string{"The remote build is removed.", "Its threads stay: " + filepath.Join(b.Homes, "build") +
-		" (--purge removes them)"}, b.lines())
+	assert.Equal(t, said, b.lines())
 	assert.NoFileExists(t, b.fileOf("build"))
 	assert.EqualError(t, b.Remove(t.Context(), "build"),
 		`there is no remote "build"; codex-proxy remotes list shows what there is`)
 	b.Purge = true
 	require.NoError(t, b.Remove(t.Context(), "build"), "what an earlier removal has left")
 	assert.NoDirExists(t, home)
+	for _, dir := range dropIns {
+		assert.NoDirExists(t, dir)
+	}
 }
 
 // A remote that runs is asked, by its socket; a message goes the same way.
@@ -222,7 +232,7 @@ func TestTable(t *testing.T) {
   attached  alice, bob (viewer)
   turns     one was cut: it goes on when a person says so; runs since 1m; waits for a person since 2m
   words     done[2J
-  restarts  2; 1 turns went on
+  restarts  2; 1 turn went on
   directory /srv/a
   user      alice
   unit      codex-remote@a.service, active (running)

@@ -136,7 +136,7 @@ func (r row) turns(now time.Time) string {
 func (r row) account(now time.Time) string {
 	words := listing.Printable(r.Account)
 	if r.Switches > 0 {
-		words += fmt.Sprintf(", %d switches", r.Switches)
+		words += ", " + plural(r.Switches, "switch", "switches")
 	}
 	if r.NoAccount == "" {
 		return words
@@ -152,5 +152,12 @@ func (r row) restarts() string {
 	if r.Restarts == 0 && r.Continued == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d; %d turns went on", r.Restarts, r.Continued)
+	return fmt.Sprintf("%d; %s went on", r.Restarts, plural(r.Continued, "turn", "turns"))
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
