@@ -1,8 +1,8 @@
 package attach
 
 import (
-	"fmt"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
