@@ -38,6 +38,9 @@ type Ask struct {
 	Token    string  `json:"token,omitempty"`
 	// Turn means that a turn runs: the account changes only if it must.
 	Turn bool `json:"turn,omitempty"`
+	// Waits means that a turn waits for quota. No account that is known to be exhausted is lent for it, also while the
+	// quota decides nothing.
+	Waits bool `json:"waits,omitempty"`
 	// Avoid are the accounts that have lent nothing. Client.Lease fills it.
 	Avoid []string `json:"avoid,omitempty"`
 }

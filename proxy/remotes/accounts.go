@@ -12,8 +12,9 @@ import (
 type Accounts interface {
 	// Login is the stand-in for the account that serves now.
 	Login() Login
-	// Settle changes the account if another one should serve. No turn runs. It is called about once a second.
-	Settle(ctx context.Context)
+	// Settle changes the account if another one should serve, and returns what Denied does. It is called about once a
+	// second while no turn runs. waits means that a turn waits for quota: it may go on if why is empty.
+	Settle(ctx context.Context, waits bool) (why string, until time.Time)
 	// Denied is why no account serves, and until when, if that is known; empty if one does.
 	Denied() (why string, until time.Time)
 }
@@ -112,13 +113,19 @@ func (l *link) account(ctx context.Context) {
 // that wait for quota.
 func (l *link) settle(ctx context.Context) {
 	runs := false
-	l.update(func(s *state) { runs = s.runs() })
+	var waiting []string
+	l.update(func(s *state) {
+		runs = s.runs()
+		for id, r := range s.ledger.Threads {
+			if r.Quota {
+				waiting = append(waiting, id)
+			}
+		}
+	})
 	if runs {
 		return
 	}
-	l.opts.Accounts.Settle(ctx)
-	why, _ := l.opts.Accounts.Denied()
-	if why != "" {
+	if why, _ := l.opts.Accounts.Settle(ctx, len(waiting) > 0); why != "" {
 		return
 	}
 	if l.opts.Accounts.Login().person() != l.shown {
@@ -126,14 +133,6 @@ func (l *link) settle(ctx context.Context) {
 			l.opts.Logger.Warn("codex shows people an account that does not serve any more", "error", err)
 		}
 	}
-	var waiting []string
-	l.update(func(s *state) {
-		for id, r := range s.ledger.Threads {
-			if r.Quota {
-				waiting = append(waiting, id)
-			}
-		}
-	})
 	for _, thread := range waiting {
 		l.refill(ctx, thread)
 	}
@@ -164,8 +163,11 @@ func (s *state) wantsQuota(thread string, t turn, mode Continue) bool {
 
 // exhausted keeps a turn that has ended for want of quota, until an account has some.
 func (l *link) exhausted(ctx context.Context, thread string, t turn) {
-	why, until := l.opts.Accounts.Denied()
-	if why == "" { // one has
+	why, until := l.opts.Accounts.Settle(ctx, true)
+	switch {
+	case ctx.Err() != nil: // it waits for the next codex
+		return
+	case why == "": // one has some
 		l.refill(ctx, thread)
 		return
 	}

@@ -95,7 +95,11 @@ func testRemoteAccounts(t *testing.T, suite string) {
 	assert.NotContains(t, a.journal(r.unit)+a.journal("codex-proxy.service"), "SECRET")
 }
 
-// Without a rotation the end of a quota moves nothing to another account, and the thread says so.
+// fewQuestions is longer than a remote with a turn that waits for quota takes to ask the service for an account twice.
+const fewQuestions = 12 * time.Second
+
+// Without a rotation the end of a quota moves nothing to another account, and the thread says so. The turn waits, also
+// through a restart of the service, no request is sent to find out, and it goes on when a reading shows quota.
 func TestRemoteAccountsOff(t *testing.T) { bothSuites(t, testRemoteAccountsOff) }
 
 func testRemoteAccountsOff(t *testing.T, suite string) {
@@ -111,9 +115,24 @@ func testRemoteAccountsOff(t *testing.T, suite string) {
 	for !strings.Contains(string(p.until("item/completed")), "goes on by itself when an account has quota") {
 		continue
 	}
+	a.MustRun(t, "systemctl", "restart", "codex-proxy.service")
+	a.untilMetric(`codex_account_state{account="a",state="exhausted"} 1`) // as the process before it has saved
+	pause(t.Context(), fewQuestions)
 	a.assertServed(map[string][2]int{"a": {1, 1}, "b": {0, 0}, "c": {0, 0}})
 	assert.Equal(t, "a", a.borrows(r))
-	assert.NotContains(t, a.journal(r.unit), "another account serves a remote")
+	a.script([]string{"text the end"})
+	a.server.Account("a").Reset()
+	a.awaitRecord(func() bool { accepted, _ := a.turnsOf("a"); return accepted == 2 })
+	assert.Equal(t, "completed", p.endOfTurn())
+	a.assertServed(map[string][2]int{"a": {2, 1}, "b": {0, 0}, "c": {0, 0}})
+	said := a.said()
+	require.Len(t, said, 3, "no message is lost, or there twice: %q", said)
+	assert.Equal(t, []string{"first", "second"}, said[:2])
+	assert.Contains(t, said[2], "goes on by itself when an account has quota") // codex's record of these words
+	journal := a.journal(r.unit)
+	assert.Equal(t, 1, strings.Count(journal, "a turn waits for quota"))
+	assert.Equal(t, 1, strings.Count(journal, "a turn that waited for quota goes on"))
+	assert.NotContains(t, journal, "another account serves a remote")
 }
 
 func (a *accountsBed) script(steps []string) {

@@ -162,6 +162,11 @@ func (l *loans) lend(_ context.Context, remote string, ask logins.Ask) (logins.L
 			return logins.Loan{}, l.refusal(ask, cs, loan, failed)
 		}
 		chosen := cs[loan.Index].Name
+		if ask.Waits && cs[loan.Index].State == accounts.Exhausted { // a rotation chooses no such account
+			l.mu.Unlock()
+			v, _ := l.book.View(chosen, now)
+			return logins.Loan{}, exhaustedUntil(v.Until, false)
+		}
 		if chosen == ask.Hold && ask.Have && ask.Refused == "" {
 			l.record(remote, ask, loan, now)
 			l.mu.Unlock()

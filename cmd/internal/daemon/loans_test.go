@@ -188,6 +188,47 @@ func TestLoansOff(t *testing.T) {
 	b.want("c", "paused", logins.Ask{Hold: "b", Have: true})
 }
 
+// Without a rotation, too, no account that is known to be exhausted is lent for a turn that waits for quota, also by the
+// next process. A reading ends it, before its reset or after it.
+func TestLoansOfAWaitingTurnOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLendingBed(t, accounts.Off)
+		b.want("a", "", logins.Ask{})
+		b.ask(limited("a"))
+		waits := logins.Ask{Hold: "a", Have: true, Waits: true}
+		for range 2 {
+			_, err := b.lend(t.Context(), "build", waits)
+			var refused *logins.Error
+			require.ErrorAs(t, err, &refused)
+			assert.Equal(t, logins.QuotaExhausted, refused.Code)
+			assert.Equal(t, time.Hour, time.Until(refused.RetryAt))
+			assert.Contains(t, refused.Message, `rotation = "off"`)
+			b.want("quota_exhausted", "", logins.Ask{Hold: "a", Waits: true})
+			b.want("a", "", logins.Ask{Hold: "a", Have: true, Turn: true}) // of a person
+			saved := b.book.Save()
+			b = newLendingBed(t, accounts.Off)
+			b.book.Restore(saved, time.Now())
+		}
+		<-time.After(2 * time.Hour)
+		b.want("quota_exhausted", "", waits)
+		b.book.Read("a", "a", quotaOf(0.1, time.Now()))
+		b.want("a", "", waits)
+	})
+}
+
+// A turn that waits goes on with the account that takes the place of a paused one, if that has quota.
+func TestLoansOfAWaitingTurnElsewhere(t *testing.T) {
+	b := newLendingBed(t, accounts.Off)
+	b.want("b", "", logins.Ask{Hold: "b"})
+	b.ask(limited("b"))
+	b.book.Refuse("a", time.Time{}, time.Now())
+	waits := logins.Ask{Hold: "b", Have: true, Waits: true}
+	require.NoError(t, b.book.Pause("b", true))
+	b.want("quota_exhausted", "", waits)
+	require.NoError(t, b.book.Pause("a", true))
+	b.want("c", "paused", waits)
+}
+
 func TestLoansThatThereAreNot(t *testing.T) {
 	b := newLendingBed(t, accounts.Ordered)
 	b.want("no_account", "", logins.Ask{Accounts: []string{"z"}})

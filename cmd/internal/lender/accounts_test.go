@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -197,8 +198,7 @@ func TestSettle(t *testing.T) {
 		_, err := b.borrow(t.Context())
 		require.NoError(t, err)
 		d.code = code
-		b.Settle(t.Context())
-		why, _ := b.Denied()
+		why, _ := b.Settle(t.Context(), false)
 		assert.Equal(t, denied, why != "", string(code))
 		d.code = ""
 		_, err = b.borrow(t.Context())
@@ -206,4 +206,96 @@ func TestSettle(t *testing.T) {
 		why, _ = b.Denied()
 		assert.Empty(t, why)
 	}
+}
+
+// single is a service whose rotation is off: it lends one account, except for a turn that waits for quota.
+type single struct {
+	*book
+	used bool // the account has no quota
+}
+
+func (s *single) Lease(_ context.Context, ask logins.Ask) (logins.Grant, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asks = append(s.asks, ask)
+	s.used = s.used || ask.Refused == logins.UsageLimit
+	if s.used && (ask.Waits || ask.Refused == logins.UsageLimit) {
+		return logins.Grant{}, &logins.Error{Code: logins.QuotaExhausted, Message: "none", RetryAt: resetOf(ask)}
+	}
+	if ask.Have {
+		return logins.Grant{Account: "a", Kept: true}, nil
+	}
+	return logins.Grant{Account: "a", Login: logins.Login{AccessToken: "token-a", AccountID: "id-a"}}, nil
+}
+
+// resetOf is the reset that the ask names.
+func resetOf(ask logins.Ask) time.Time {
+	if ask.ResetsAt == 0 {
+		return time.Time{}
+	}
+	return time.Unix(ask.ResetsAt, 0)
+}
+
+// Without a rotation a turn that waits for quota goes on waiting whatever the account is lent for meanwhile: at the
+// start, for a message of a person, or by a service that does not answer.
+func TestSettleForATurnThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &single{book: &book{}, used: true}
+		b := NewBorrower(s, nil, "a", slog.New(slog.DiscardHandler))
+		waits := func() bool {
+			why, _ := b.Settle(t.Context(), true)
+			return why != ""
+		}
+		b.Open(t.Context())
+		assert.True(t, waits(), "after a restart")
+		asked := len(s.asked())
+		assert.True(t, waits())
+		assert.Len(t, s.asked(), asked, "a question each 5 s is enough")
+		for range 3 {
+			<-time.After(again)
+			assert.True(t, waits())
+			why, _ := b.Denied()
+			assert.Equal(t, "none", why)
+		}
+		_, err := b.borrow(t.Context())
+		require.NoError(t, err, "a person may try")
+		assert.True(t, waits(), "a person has tried")
+		<-time.After(again)
+		s.used = false
+		assert.False(t, waits())
+
+		d := &deaf{book: &book{names: []string{"a"}}}
+		b = NewBorrower(d, nil, "", slog.New(slog.DiscardHandler))
+		b.Open(t.Context())
+		d.code = logins.Unavailable
+		assert.True(t, waits(), "nobody knows")
+		_, err = b.borrow(t.Context())
+		require.NoError(t, err, "that the service is gone changes nothing for a person")
+		d.code = ""
+		assert.False(t, waits())
+	})
+}
+
+// A request whose account has a reset soon waits for it, and does not go out before a reading shows quota.
+func TestResetWithinARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &single{book: &book{}}
+		b := NewBorrower(s, nil, "", slog.New(slog.DiscardHandler))
+		b.Open(t.Context())
+		with, err := b.borrow(t.Context())
+		require.NoError(t, err)
+		const soon = 30 * time.Second
+		began := time.Now()
+		limit := refusal{kind: logins.UsageLimit, resetsAt: began.Add(soon).Unix()}
+		_, err = b.replace(t.Context(), with, limit)
+		assert.Equal(t, logins.QuotaExhausted, logins.CodeOf(err))
+		assert.Equal(t, soon, time.Since(began))
+		work := make(chan error)
+		go func() { _, err := b.replace(t.Context(), with, limit); work <- err }()
+		synctest.Wait()
+		s.mu.Lock()
+		s.used = false
+		s.mu.Unlock()
+		assert.NoError(t, <-work)
+	})
 }

@@ -102,7 +102,7 @@ func (b *Borrower) ask(ctx context.Context, was loan, ask logins.Ask) (loan, err
 	}
 	for {
 		held, denied := b.now()
-		if denied == nil && held.AccessToken != was.AccessToken && held.Lasts(time.Now(), spare) {
+		if !ask.Waits && denied == nil && held.AccessToken != was.AccessToken && held.Lasts(time.Now(), spare) {
 			return held, nil // another request has asked meanwhile
 		}
 		err := b.lease(ctx, ask)
@@ -111,7 +111,7 @@ func (b *Borrower) ask(ctx context.Context, was loan, ask logins.Ask) (loan, err
 			return held, nil
 		}
 		if ask.Refused == logins.UsageLimit { // it is known now, and may end meanwhile
-			ask.Refused, ask.ResetsAt, ask.Token = "", 0, ""
+			ask.Refused, ask.ResetsAt, ask.Token, ask.Waits = "", 0, "", true
 		}
 		wait := time.Until(err.RetryAt)
 		if !ask.Turn || !ofQuota(err) || err.RetryAt.IsZero() || wait > shortWait {
@@ -183,11 +183,12 @@ func unix(seconds int64) time.Time {
 	return time.Unix(seconds, 0)
 }
 
-// Settle asks whether another account serves: after a turn, if the service has said so, or if none does. No turn runs.
-func (b *Borrower) Settle(ctx context.Context) {
+// Settle asks whether another account serves: after a turn, if the service has said so, if none does, or if a turn waits
+// for quota. Then an account that is held proves nothing: a request of a person may have borrowed it without quota.
+func (b *Borrower) Settle(ctx context.Context, waits bool) (why string, until time.Time) {
 	held, denied := b.now()
 	b.mu.Lock()
-	due := b.used
+	due := b.used || waits
 	if held.AccessToken == "" || denied != nil {
 		due = time.Since(b.asked) >= again
 	}
@@ -198,12 +199,16 @@ func (b *Borrower) Settle(ctx context.Context) {
 	default:
 	}
 	if !due {
-		return
+		return b.Denied()
 	}
-	_, err := b.ask(ctx, held, logins.Ask{Have: held.Lasts(time.Now(), spare)})
+	_, err := b.ask(ctx, held, logins.Ask{Have: held.Lasts(time.Now(), spare), Waits: waits})
+	if waits { // a request of a person may have an account again already
+		return reason(errorOf(err))
+	}
 	if err != nil && ctx.Err() == nil && denied == nil {
 		b.Logger.Warn("no account is lent to a remote", "error", err)
 	}
+	return b.Denied()
 }
 
 // Open asks for the first login. Without one codex starts all the same: its people see why, and its turns wait.
@@ -215,10 +220,15 @@ func (b *Borrower) Open(ctx context.Context) {
 
 // Denied is why no account serves, and until when, if that is known; empty if one does.
 func (b *Borrower) Denied() (why string, until time.Time) {
-	if _, denied := b.now(); denied != nil {
-		return denied.Message, denied.RetryAt
+	_, denied := b.now()
+	return reason(denied)
+}
+
+func reason(denied *logins.Error) (why string, until time.Time) {
+	if denied == nil {
+		return "", time.Time{}
 	}
-	return "", time.Time{}
+	return denied.Message, denied.RetryAt
 }
 
 // standInAccount is the account of the login that codex has: the same one whichever serves, because codex ends a turn

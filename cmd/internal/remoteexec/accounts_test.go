@@ -168,6 +168,47 @@ func TestATurnThatWaitsForQuota(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(fmt.Sprint(c.messages(thread)), "second"))
 }
 
+// Without a rotation, too, nothing is asked of an account while a turn waits for its quota, also after a restart; a
+// person may try.
+func TestATurnThatWaitsWithoutARotation(t *testing.T) {
+	b, s := newAccountsBed(t, "", "a", "b")
+	s.off = true
+	s.serve()
+	b.start()
+	c := b.attach()
+	assert.NotEmpty(t, c.turn("first"))
+	s.accounts.Account("a").Exhaust(time.Now().Add(2 * time.Hour))
+	thread := c.startTurn("second")
+	saysSo := func(m string, params string) bool {
+		return m == "item/completed" && strings.Contains(params, "goes on by itself when an account has quota")
+	}
+	c.until("the thread says so", saysSo)
+	s.awaitQuestions(b, 2)
+	b.stop()
+	b.start()
+	s.awaitQuestions(b, 2)
+	_, refused := s.turns("a")
+	assert.Equal(t, 1, refused, "no request is sent to find out")
+	b.status("it still waits", func(st remotes.Status) bool {
+		return len(st.Turns) == 1 && st.Turns[0].Quota && st.NoAccount == "No account has quota"
+	})
+	c = b.attach()
+	other := c.startTurn("third")
+	c.until("the other thread says so, too", saysSo)
+	s.awaitQuestions(b, 1)
+	_, refused = s.turns("a")
+	assert.Equal(t, 2, refused, "a person has tried")
+
+	s.renew("a")
+	b.status("both go on", func(st remotes.Status) bool { return st.NoAccount == "" && len(st.Turns) == 0 })
+	all, refused := s.turns("a")
+	assert.Equal(t, []int{5, 2}, []int{all, refused})
+	assert.Equal(t, 1, strings.Count(fmt.Sprint(c.messages(thread)), "second"))
+	assert.Equal(t, 1, strings.Count(fmt.Sprint(c.messages(other)), "third"))
+	all, _ = s.turns("b")
+	assert.Zero(t, all)
+}
+
 // A token that has expired is replaced within the request. A login that is refused ends the turn with the remedy, and
 // moves nothing to another account.
 func TestRefusedLogins(t *testing.T) {

@@ -40,7 +40,9 @@ type service struct {
 	mu       sync.Mutex
 	used     map[string]time.Time // accounts without quota, until when
 	dead     map[string]bool      // accounts whose logins are refused
+	off      bool                 // rotation = "off"
 	readings []string
+	waits    int // questions for an account on behalf of a turn that waits for quota
 
 	*logins.Server
 }
@@ -118,12 +120,16 @@ func (s *service) renew(account string) {
 	s.Tell(func(string, logins.Ask) bool { return true })
 }
 
-// lend chooses the account that is held, else the first one that has quota.
+// lend chooses the account that is held, else the first one that has quota. Without a rotation it lends no other one, and
+// that one without quota, too, except for a turn that was refused or waits.
 func (s *service) lend(_ context.Context, _ string, ask logins.Ask) (logins.Loan, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ask.Refused == logins.UsageLimit {
 		s.used[ask.Hold] = time.Unix(ask.ResetsAt, 0)
+	}
+	if ask.Waits {
+		s.waits++
 	}
 	var names []string
 	for _, a := range s.accounts.Accounts() {
@@ -132,9 +138,13 @@ func (s *service) lend(_ context.Context, _ string, ask logins.Ask) (logins.Loan
 	if i := slices.Index(names, ask.Hold); i > 0 {
 		names[0], names[i] = names[i], names[0]
 	}
+	if s.off {
+		names = names[:1]
+	}
 	var soonest time.Time
 	for _, name := range names {
 		resets, used := s.used[name]
+		used = used && (!s.off || ask.Waits || ask.Refused == logins.UsageLimit)
 		switch {
 		case len(ask.Accounts) > 0 && !slices.Contains(ask.Accounts, name), slices.Contains(ask.Avoid, name):
 			continue
@@ -181,6 +191,24 @@ func (s *service) worker(account string) *os.File {
 func (s *service) turns(account string) (all, refused int) {
 	r := s.accounts.Account(account).Record()
 	return r.Accepted() + r.Refused(), r.Refused()
+}
+
+// awaitQuestions waits for more questions of a remote for a turn that waits for quota.
+func (s *service) awaitQuestions(b *bed, more int) {
+	s.t.Helper()
+	s.mu.Lock()
+	enough := s.waits + more
+	s.mu.Unlock()
+	for ctx := b.bound(); ; {
+		s.mu.Lock()
+		asked := s.waits
+		s.mu.Unlock()
+		if asked >= enough {
+			return
+		}
+		require.NoError(s.t, ctx.Err(), "the remote does not ask")
+		<-time.After(5 * time.Millisecond)
+	}
 }
 
 // status waits until the keeper's status is as wanted.
