@@ -48,6 +48,8 @@ func TestDecide(t *testing.T) {
 			[]turn{{ID: "t2", Status: turnCompleted, Items: []item{had("m2", "two")}}}, always, verdict{action: forget}},
 		"a turn that failed is over": {
 			record{Turn: "t2"}, []turn{{ID: "t2", Status: "failed"}}, always, verdict{action: forget}},
+		"a turn that waits for quota waits on, if codex ended as it was to start again": {
+			record{Turn: "t2", Quota: true}, []turn{{ID: "t2", Status: "failed"}}, always, verdict{action: ask}},
 		"its user interrupted it": {
 			record{Turn: "t2", Interrupted: "t2"}, cut, always, verdict{action: forget}},
 		"its user interrupted it without knowing it": {

@@ -174,7 +174,7 @@ func (s *survey) remoteWords(r distant) string {
 	}
 	for _, known := range s.report.Remotes {
 		if known.Name == r.name && known.Use != nil {
-			return fmt.Sprintf("runs: %d attached, %d turns", known.Use.Owners+known.Use.Viewers, known.Use.Turns)
+			return fmt.Sprintf("runs: attached %d, turns %d", known.Use.Owners+known.Use.Viewers, known.Use.Turns)
 		}
 	}
 	return "runs"

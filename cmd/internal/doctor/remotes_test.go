@@ -51,7 +51,7 @@ func TestRemotesThatAreWell(t *testing.T) {
 	b.units[remoteUnit].ActiveState = "active"
 	assert.Equal(t, well("runs"), b.ofRemotes())
 	b.report.Remotes = []probes.Remote{{Name: "build", Use: &probes.RemoteUse{Owners: 1, Viewers: 1, Turns: 1}}}
-	assert.Equal(t, well("runs: 2 attached, 1 turns"), b.ofRemotes())
+	assert.Equal(t, well("runs: attached 2, turns 1"), b.ofRemotes())
 }
 
 func TestRemotesThatAreBroken(t *testing.T) {

@@ -123,9 +123,7 @@ func TestNoAccountHasQuota(t *testing.T) {
 	st := b.status("the turn waits", func(st remotes.Status) bool { return len(st.Turns) == 1 && st.Turns[0].Quota })
 	assert.Equal(t, "No account has quota", st.NoAccount)
 	assert.WithinDuration(t, time.Now().Add(2*time.Hour), st.QuotaAt, time.Minute)
-	c.until("the thread says so", func(m string, params string) bool {
-		return m == "item/completed" && strings.Contains(params, "goes on by itself when an account has quota")
-	})
+	c.until("the thread says so", waitsForQuota)
 	require.NoError(t, b.models.Script("text the end"))
 	s.renew("b")
 	c.until("the turn goes on", func(m string, params string) bool {
@@ -141,6 +139,11 @@ func TestNoAccountHasQuota(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(fmt.Sprint(c.messages(thread)), "second"))
 }
 
+// waitsForQuota reports whether a notification has what the thread says of a turn that waits for quota.
+func waitsForQuota(method, params string) bool {
+	return method == "item/completed" && strings.Contains(params, "goes on by itself when an account has quota")
+}
+
 // A restart leaves a turn that waits for quota waiting, and a person's message takes its place.
 func TestATurnThatWaitsForQuota(t *testing.T) {
 	b, s := newAccountsBed(t, "", "a")
@@ -152,9 +155,7 @@ func TestATurnThatWaitsForQuota(t *testing.T) {
 	thread := c.startTurn("second")
 	waits := func(st remotes.Status) bool { return len(st.Turns) == 1 && st.Turns[0].Quota && st.Codex != "" }
 	b.status("the turn waits", waits)
-	c.until("the thread says so", func(m string, params string) bool {
-		return m == "item/completed" && strings.Contains(params, "goes on by itself when an account has quota")
-	})
+	c.until("the thread says so", waitsForQuota)
 	b.stop()
 	b.start()
 	b.status("it still waits", waits)
@@ -179,10 +180,7 @@ func TestATurnThatWaitsWithoutARotation(t *testing.T) {
 	assert.NotEmpty(t, c.turn("first"))
 	s.accounts.Account("a").Exhaust(time.Now().Add(2 * time.Hour))
 	thread := c.startTurn("second")
-	saysSo := func(m string, params string) bool {
-		return m == "item/completed" && strings.Contains(params, "goes on by itself when an account has quota")
-	}
-	c.until("the thread says so", saysSo)
+	c.until("the thread says so", waitsForQuota)
 	s.awaitQuestions(b, 2)
 	b.stop()
 	b.start()
@@ -194,7 +192,7 @@ func TestATurnThatWaitsWithoutARotation(t *testing.T) {
 	})
 	c = b.attach()
 	other := c.startTurn("third")
-	c.until("the other thread says so, too", saysSo)
+	c.until("the other thread says so, too", waitsForQuota)
 	s.awaitQuestions(b, 1)
 	_, refused = s.turns("a")
 	assert.Equal(t, 2, refused, "a person has tried")
