@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +55,7 @@ type remoteKills struct {
 	whole    bool     // the table is to be complete, whatever fails
 	sessions []*killSession
 	took     map[string]sample // from the fault to the model's next request
+	wrong    findings          // of all rounds
 }
 
 // In mid-turn, whatever ends: the conversation goes on without a key, after a reboot after an attach. No message is lost
@@ -73,7 +75,13 @@ func testRemoteKills(t *testing.T, suite string) {
 		require.NoError(t, err, killsSeedEnv)
 	}
 	t.Logf("%s=%d", killsSeedEnv, seed)
-	k := newRemoteKills(t, suite, seed)
+	var k *remoteKills
+	t.Cleanup(func() { // the last of all
+		if k != nil && len(k.wrong) > 0 {
+			t.Log(strings.Join(k.wrong, "\n"))
+		}
+	})
+	k = newRemoteKills(t, suite, seed)
 	k.whole = os.Getenv(killsEnv) != ""
 	var singles, rounds []killKind
 	for _, kind := range killKinds {
@@ -165,16 +173,17 @@ func (k *remoteKills) round(n int, kinds []killKind) {
 	for _, turn := range began {
 		turn.goesOn()
 	}
-	good := true
+	var wrong findings
 	for _, turn := range began {
-		good = turn.account() && good
+		wrong = append(wrong, turn.account()...)
 	}
-	if good {
+	if len(wrong) == 0 {
 		return
 	}
+	k.wrong = append(k.wrong, wrong...)
 	journal, err := k.Journal(k.t.Context(), "--output=short-monotonic", fmt.Sprintf("--since=@%d", at.Unix()))
 	k.t.Logf("round %d: %v\n%s", n, err, journal)
-	if !k.whole {
+	if k.t.Fail(); !k.whole {
 		k.t.FailNow() // with what the machine has to say now
 	}
 }

@@ -147,7 +147,7 @@ func (s *killSession) begin(kind killKind) *killTurn {
 	if c.esc {
 		s.term.tmux("send-keys", "-t", s.term.name, "Escape")
 		s.untilLedger(func(text string) bool {
-			return !strings.Contains(text, `"turn"`) || strings.Contains(text, `"interrupted"`)
+			return strings.Contains(text, `"interrupted"`) || !strings.Contains(text, `"threads"`) // it has ended by now
 		})
 		pause(t.Context(), time.Duration(s.k.random.IntN(30))*time.Millisecond)
 	}
@@ -227,7 +227,9 @@ func (c *killTurn) goesOn() {
 	}
 	c.k.models.Release(c.mark)
 	require.NoError(c.k.t, c.k.WriteFile("/srv/"+c.r.name+"/end-"+c.mark, nil, 0o644))
-	if !c.esc {
+	if c.esc {
+		c.term.until("› " + c.message()) // a TUI that has just come paints its history after its composer
+	} else {
 		c.term.until("done-" + c.mark)
 	}
 	c.k.untilIdle(c.r)
@@ -289,52 +291,57 @@ func personTexts(r modelserver.Request) (texts []string) {
 	return texts
 }
 
-// account asserts what became of the turn.
-func (c *killTurn) account() (good bool) {
-	t := c.k.t
+// findings are assertions that do not hold. The end of a log is what is read first, and the machine's own words come before.
+type findings []string
+
+func (f *findings) Errorf(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
+
+// account says what is wrong with what became of the turn.
+func (c *killTurn) account() (wrong findings) {
+	t := &wrong
 	why := fmt.Sprintf("%s, %s", c, c.kind.name)
 	turns := c.turns()
 	switch {
 	case c.esc:
-		good = assert.Equal(t, c.requests, len(turns), "%s: what its person interrupted does not go on: %s", why, times(turns))
+		assert.Equal(t, c.requests, len(turns), "%s: what its person interrupted does not go on: %s", why, times(turns))
 	case c.kind.cuts:
-		good = assert.Len(t, ids(c.after()), 1, "%s: it goes on once: %s, %s", why, c.end, times(turns))
+		assert.Len(t, ids(c.after()), 1, "%s: it goes on once: %s, %s", why, c.end, times(turns))
 	default:
-		good = assert.Len(t, ids(turns), 1, "%s: nothing is cut: %s", why, times(turns))
+		assert.Len(t, ids(turns), 1, "%s: nothing is cut: %s", why, times(turns))
 	}
 	if len(turns) > 0 {
-		good = assert.Equal(t, c.asked, personTexts(turns[len(turns)-1]), "%s: what the model has", why) && good
+		assert.Equal(t, c.asked, personTexts(turns[len(turns)-1]), "%s: what the model has", why)
 	}
 	screen := c.term.screen()
-	good = assert.Equal(t, 1, strings.Count(screen, "› "+c.message()), "%s: the message is on the screen once\n%s", why, screen) && good
+	assert.Equal(t, 1, strings.Count(screen, "› "+c.message()), "%s: the message is on the screen once\n%s", why, screen)
 	if !c.interrupts {
 		painted, err := c.k.ReadFile(c.painted())
-		require.NoError(t, err)
-		good = assert.NotContains(t, strings.ToLower(string(painted)), "interrupted", why) && good
+		require.NoError(c.k.t, err)
+		assert.NotContains(t, strings.ToLower(string(painted)), "interrupted", why)
 	}
-	return c.accountHistory(why) && good
+	c.accountHistory(t, why)
+	return wrong
 }
 
-func (c *killTurn) accountHistory(why string) (good bool) {
-	t := c.k.t
+func (c *killTurn) accountHistory(t *findings, why string) {
 	p := c.r.attach()
 	defer p.Close(nil)
 	var ledger struct {
 		Last string `json:"last"`
 	}
 	b, err := c.k.ReadFile(c.r.home + "/keeper/turns.json")
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(b, &ledger))
+	require.NoError(c.k.t, err)
+	require.NoError(c.k.t, json.Unmarshal(b, &ledger))
 	if c.thread == "" {
 		c.thread = ledger.Last
 	}
-	good = assert.Equal(t, c.thread, ledger.Last, "%s: it is one conversation", why)
+	assert.Equal(t, c.thread, ledger.Last, "%s: it is one conversation", why)
 	had := p.history(c.thread, func(status string) {
 		if !c.interrupts {
-			good = assert.Equal(t, "completed", status, why) && good
+			assert.Equal(t, "completed", status, why)
 		}
 	})
-	return assert.Equal(t, c.asked, had, "%s: the history", why) && good
+	assert.Equal(t, c.asked, had, "%s: the history", why)
 }
 
 // history returns the messages of the people in a thread.
