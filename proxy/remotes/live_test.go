@@ -168,6 +168,36 @@ func (u *unit) asked(text string) bool {
 	})
 }
 
+// The turn of a client that leaves as soon as codex has its message runs on: in a new thread, in one that was not loaded,
+// and in one that the keeper follows.
+func TestTurnsOfClientsThatLeave(t *testing.T) {
+	u := startUnit(t)
+	c := u.attach()
+	thread := c.newThread()
+	for n := range 20 {
+		switch n % 3 {
+		case 1:
+			u.kill("both")
+			c.Close(nil)
+			c = u.attach()
+			c.resume(thread)
+		case 2:
+			thread = c.newThread()
+		}
+		id := fmt.Sprintf("id-%d", n)
+		require.NoError(t, u.models.Add(modelserver.Script{Word: id, Steps: []string{"text one ", "gate " + id, "text two"}}))
+		require.NotEmpty(t, <-c.ask(thread, id, "message "+id), "round %d", n)
+		c.Close(nil)
+		<-time.After(50 * time.Millisecond) // the thread could be unloaded
+		u.models.Release(id)
+		u.status("the turn ends", idle)
+		c = u.attach()
+		c.resume(thread)
+		turns := c.turns(thread)
+		assert.Equal(t, "completed", turns[len(turns)-1].Status, "round %d", n)
+	}
+}
+
 // What its user has interrupted never goes on, however soon after the interrupt codex dies.
 func TestInterruptsAreFinal(t *testing.T) {
 	u := startUnit(t)

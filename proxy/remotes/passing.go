@@ -2,6 +2,7 @@ package remotes
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -65,6 +66,24 @@ func (k *Keeper) Refused(request string) {
 	k.update(func(s *state) { known = s.asks(request) })
 	if known { // of most requests there is nothing to write
 		k.record(func(s *state) { s.refused(request, time.Now()) })
+	}
+}
+
+// Followed waits until the keeper is subscribed to all threads that run: codex interrupts the turn of a thread without
+// subscribers, so a client that leaves must stay until then. It returns when ctx ends at the latest.
+func (k *Keeper) Followed(ctx context.Context) {
+	for {
+		var alone bool
+		var changed <-chan struct{}
+		k.update(func(s *state) { alone, changed = s.alone(), s.changed })
+		if !alone {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

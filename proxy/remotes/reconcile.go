@@ -179,6 +179,7 @@ func (l *link) resume(ctx context.Context, thread string) (r resumeResult, err e
 		l.update(func(s *state) {
 			t := s.thread(thread)
 			t.subscribed, t.known, t.hidden, t.status = true, true, r.Thread.hidden(), r.Thread.Status
+			s.signal()
 		})
 	}
 	return r, err

@@ -43,7 +43,7 @@ func newState(l ledger, now time.Time) state {
 	}
 }
 
-// signal wakes those that wait for a change of open, or for a new thread.
+// signal wakes those that wait for a change of open, for a new thread, or for a subscription.
 func (s *state) signal() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -96,6 +96,19 @@ func (s *state) ensure(thread string, now time.Time) *record {
 func (s *state) drop(thread string, now time.Time) {
 	delete(s.ledger.Threads, thread)
 	s.since = now
+	s.signal()
+}
+
+// alone reports whether a thread has a turn, or will have one, that the keeper is not subscribed to.
+func (s *state) alone() bool {
+	for id, r := range s.ledger.Threads {
+		t := s.threads[id]
+		ends := r.Asked || r.Quota || r.Interrupted != ""
+		if !ends && (t == nil || !t.hidden && !t.subscribed) {
+			return true
+		}
+	}
+	return false
 }
 
 // owners counts the clients that may answer an approval.

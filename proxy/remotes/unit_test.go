@@ -126,6 +126,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	both.Go(func() { defer cancel(); pass(ctx, codex, client, func([]byte) {}) })
 	both.Go(func() {
 		defer cancel()
+		defer g.k.Followed(ctx)
 		pass(ctx, client, codex, func(b []byte) {
 			var m struct {
 				ID     json.RawMessage

@@ -28,7 +28,8 @@ func (u *Unit) gate(keeper *remotes.Keeper) *gate.Gate {
 				keeper.Passing(requestName(s, r.ID), r.Method, r.Params)
 			}
 		},
-		Failed: func(s gate.Session, id string) { keeper.Refused(requestName(s, id)) },
+		Failed:  func(s gate.Session, id string) { keeper.Refused(requestName(s, id)) },
+		Leaving: keeper.Followed,
 	}
 }
 

@@ -7,12 +7,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"codex-proxy/proxy/remotes"
 	"codex-proxy/test/modelserver"
 )
 
@@ -118,6 +121,25 @@ func TestKilledCodex(t *testing.T) {
 	_ = c.Call(b.bound(), "thread/shellCommand", map[string]any{"threadId": r.Thread.ID, "command": "kill -9 $PPID"}, nil)
 	<-b.ended
 	assert.Equal(t, syscall.SIGKILL, b.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
+}
+
+// The turn of a client that leaves as soon as codex has its message runs on.
+func TestTurnOfAClientThatLeaves(t *testing.T) {
+	b := newBed(t, "")
+	b.start()
+	for n := range 5 {
+		word := fmt.Sprint("question-", n)
+		require.NoError(t, b.models.Add(modelserver.Script{Word: word, Steps: []string{"text so ", "gate " + word, "text answered"}}))
+		c := b.attach()
+		c.startTurn(word)
+		c.Close(nil)
+		b.status("it has left, and the turn has not", func(st remotes.Status) bool {
+			return len(st.Attached) == 0 && len(st.Turns) == 1
+		})
+		b.models.Release(word)
+		require.Eventually(t, func() bool { return strings.Count(b.log.String(), `"status":"completed"`) == n+1 }, patience,
+			10*time.Millisecond, "the turn does not end by itself")
+	}
 }
 
 // Nobody is attached, and nothing runs: the status is the one after which systemd does not restart.

@@ -24,7 +24,7 @@ const (
 	dialBound = 5 * time.Second
 	// farewellBound bounds the time in which a client whose connection the gate ends reads the reason.
 	farewellBound = 5 * time.Second
-	// answerBound bounds the time in which codex answers a client that has gone.
+	// answerBound bounds the time in which codex answers a client that has gone, and Leaving returns.
 	answerBound = 5 * time.Second
 	// largeMessages is how many messages of more than smallMessage the gate holds at a time.
 	largeMessages = 2
@@ -54,6 +54,9 @@ type Gate struct {
 	// Failed is called when codex answers a request of a client with an error, before the client reads it. The id is the
 	// request's. Of an error of more than 2 KiB it may not be.
 	Failed func(s Session, id string)
+	// Leaving is called when a client has gone and codex has answered all that it asked for, before codex learns of it.
+	// codex learns when Leaving has returned, which must be soon after the end of ctx.
+	Leaving func(ctx context.Context)
 
 	once   sync.Once
 	large  chan struct{}
@@ -273,7 +276,7 @@ func (g *Gate) relay(
 			s.open.add(-1)
 		}}
 	reading := g.inbound(s, client, in, codex, answers)
-	copied := make(chan struct{})
+	copied, ended := context.WithCancel(context.Background())
 	reading.stay = sync.OnceFunc(func() { s.stay(copied) })
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -288,7 +291,7 @@ func (g *Gate) relay(
 		_ = codex.Close()
 	})
 	end("codex", copying.run())
-	close(copied)
+	ended()
 	_ = codex.Close()
 	_ = client.CloseWrite()
 	_ = client.SetReadDeadline(time.Now().Add(farewellBound)) // what it still sends goes nowhere
@@ -296,15 +299,19 @@ func (g *Gate) relay(
 	return reason
 }
 
-// stay returns when codex has answered all that a client has asked for before its end: codex drops what it has not done
-// when the connection closes, such as the message of a person whose terminal has just ended.
-func (s *session) stay(codexEnds <-chan struct{}) {
-	late := time.NewTimer(answerBound)
-	defer late.Stop()
+// stay returns when codex has answered all that a client has asked for before its end, and Leaving has returned: codex drops
+// what it has not done when the connection closes, such as the message of a person whose terminal has just ended. It
+// returns early when codex ends, with which ctx does.
+func (s *session) stay(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, answerBound)
+	defer cancel()
 	select {
 	case <-s.open.wait():
-	case <-codexEnds:
-	case <-late.C:
+	case <-ctx.Done():
+		return
+	}
+	if s.gate.Leaving != nil {
+		s.gate.Leaving(ctx)
 	}
 }
 

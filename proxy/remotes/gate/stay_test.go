@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// codex drops a request whose connection closes before it has answered, so the gate keeps the connection until then,
-// however its client ends: with a close frame, with the end of its process, or while the gate records the request.
+// codex drops a request whose connection closes before it has answered, so the gate keeps the connection until then, and
+// until Leaving returns, however its client ends: with a close frame, with the end of its process, or while the gate records the request.
 func TestRequestsOutliveTheirClient(t *testing.T) {
 	for name, leave := range map[string]func(*websocket.Conn){
 		"by a close frame": func(ws *websocket.Conn) { go func() { _ = ws.Close(websocket.StatusNormalClosure, "") }() },
@@ -25,7 +26,12 @@ func TestRequestsOutliveTheirClient(t *testing.T) {
 			t.Run(name+" during "+during, func(t *testing.T) {
 				var client *websocket.Conn
 				detached, outcome := make(chan Session, 1), make(chan error, 1)
-				g := &Gate{Detached: func(s Session) { detached <- s }, Passing: func(_ Session, r Request) {
+				var left atomic.Bool
+				leaving := func(context.Context) {
+					<-time.After(50 * time.Millisecond) // a close would have come
+					left.Store(true)
+				}
+				g := &Gate{Leaving: leaving, Detached: func(s Session) { detached <- s }, Passing: func(_ Session, r Request) {
 					if during == "passing" && r.Method == "turn/start" {
 						leave(client)
 					}
@@ -57,7 +63,11 @@ func TestRequestsOutliveTheirClient(t *testing.T) {
 							}
 							_ = ws.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"id":%s,"result":{}}`, m.ID))
 							<-closed.Done()
-							outcome <- nil
+							if left.Load() {
+								outcome <- nil
+							} else {
+								outcome <- fmt.Errorf("the connection closes before Leaving returns")
+							}
 							return
 						}
 						_ = ws.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"id":%s,"result":{}}`, m.ID))
