@@ -200,8 +200,7 @@ func (b *bed) readyz() (int, probes.Report) {
 // time at which it came.
 func (b *bed) until(what string, ok func(status int, r probes.Report) bool) (probes.Report, time.Time) {
 	b.t.Helper()
-	deadline := time.Now().Add(bound)
-	for {
+	for deadline := time.Now().Add(bound); ; pause(b.t.Context(), 2*time.Millisecond) {
 		status, report := b.readyz()
 		if ok(status, report) {
 			return report, time.Now()

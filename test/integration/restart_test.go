@@ -59,8 +59,7 @@ func testKill(t *testing.T, suite string) {
 func (b *bed) awaitReset() map[string]string {
 	b.t.Helper()
 	b.until("ready", ready)
-	deadline := time.Now().Add(bound)
-	for {
+	for deadline := time.Now().Add(bound); ; pause(b.t.Context(), 20*time.Millisecond) {
 		values := b.show(workerUnit, "NRestarts", "InvocationID")
 		if values["NRestarts"] == "0" {
 			return values
@@ -225,6 +224,7 @@ func startLimit(t *testing.T, suite string) {
 // A proxy that crashes at every start does not use up its start limit at once: a
 // temporary fault needs no human action, and requests that came meanwhile are answered.
 func TestProxyCrashLoop(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, newest, realWorker, "reset_after = \"1s\"\n")
 	b.start()
 	worker := b.codex()

@@ -234,8 +234,7 @@ func (b *bed) untilShow(unit, property, value string) {
 // untilShown reads properties of a unit from systemd until ok.
 func (b *bed) untilShown(unit string, ok func(map[string]string) bool, properties ...string) {
 	b.t.Helper()
-	deadline := time.Now().Add(bound)
-	for {
+	for deadline := time.Now().Add(bound); ; pause(b.t.Context(), 20*time.Millisecond) {
 		values := b.show(unit, properties...)
 		if ok(values) {
 			return

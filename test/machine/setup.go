@@ -9,24 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names under which this program runs again inside a machine's namespaces.
-const (
-	setupName = "codex-machine-setup" // becomes the machine's PID 1
-	enterName = "codex-machine-enter" // becomes a command in the machine
-)
+// setupName is the name under which this program runs again inside a machine's namespaces, to become its PID 1.
+const setupName = "codex-machine-setup"
 
 // systemPath is the PATH of everything in a machine.
 const systemPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// init runs instead of the program when it was started by spawn or Exec. It
+// init runs instead of the program when it was started by spawn. It
 // must come before anything of the program itself, hence no function that a
 // main could forget to call.
 func init() {
-	switch os.Args[0] {
-	case setupName:
+	if os.Args[0] == setupName {
 		runSetup()
-	case enterName:
-		runEnter()
 	}
 }
 
