@@ -22,6 +22,7 @@ import (
 // TestAccountsCommands is the control of accounts from the command line and by requests: which account serves is what
 // the stand-in of the accounts' server has counted.
 func TestAccountsCommands(t *testing.T) {
+	t.Parallel()
 	b := newAccountsBed(t, newest, "[accounts]\nrotation = \"ordered\"\n", "a", "b", "c=b")
 	b.server.Account("a").Change(func(q *accountserver.Quota) { q.Windows[0].Used = 42 })
 	b.start()

@@ -28,6 +28,7 @@ func question(text string) openai.ChatCompletionNewParams {
 
 // The official SDK receives the output of the model endpoint.
 func TestChat(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
 	client := b.client()

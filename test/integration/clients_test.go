@@ -88,6 +88,7 @@ func (c *clients) sdk(options ...option.RequestOption) openai.Client {
 
 // The official clients, and one other, work unchanged with the installed service.
 func TestClients(t *testing.T) {
+	t.Parallel()
 	c := newClients(t)
 	programs := c.writePages(t)
 	retried := []<-chan error{

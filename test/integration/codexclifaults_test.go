@@ -13,6 +13,7 @@ import (
 // The codex CLI sends a request again whose answer broke off, on both transports, and reports an error that another
 // attempt would meet again.
 func TestCodexFaults(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
 	for _, tc := range []struct {

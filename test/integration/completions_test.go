@@ -10,6 +10,7 @@ import (
 
 // The official SDK's legacy completions run as turns of codex, and stop.
 func TestCompletions(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
 	client := b.client()

@@ -26,6 +26,7 @@ exec env -i PATH=/usr/bin:/bin setpriv --reuid=1000 --regid=1000 --clear-groups 
 // The start of docs/containers.md: it serves, recovers from the death of its worker,
 // and finishes the requests in flight when it is stopped.
 func TestContainer(t *testing.T) {
+	t.Parallel()
 	doc := manual.Open(t, "docs/containers.md")
 	b := newBed(t, "trixie", realWorker, doc.File(configFile))
 	require.NoError(t, b.WriteFile("/usr/local/bin/start", []byte(doc.File("/usr/local/bin/start")), 0o755))

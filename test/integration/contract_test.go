@@ -16,6 +16,7 @@ import (
 // Answers of the real codex have the form of OpenAI or of Anthropic, by the schema and event by
 // event; the fake worker of package proxy has the volume of such tests.
 func TestContract(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
 	schema, err := contract.Compile()

@@ -20,6 +20,7 @@ import (
 // The promises of docs/reverse-proxies.md about each program hold for the program with
 // its file there.
 func TestReverseProxies(t *testing.T) {
+	t.Parallel()
 	doc := manual.Open(t, "docs/reverse-proxies.md")
 	b := bootBed(t, neighbours())
 	b.install(realWorker, "")

@@ -49,6 +49,7 @@ func buildClients(t *testing.T, module string) (program string) {
 // The pages of Go's clients have the lines of the tests, but for the address and the
 // model, and the versions of go.mod.
 func TestGoClientPages(t *testing.T) {
+	t.Parallel()
 	versions, err := os.ReadFile("../clients/go/go.mod")
 	require.NoError(t, err)
 	for source, page := range map[string]*manual.Manual{

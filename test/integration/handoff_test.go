@@ -21,6 +21,7 @@ const configFile = "/etc/codex-proxy/config.toml"
 // Reloads without Type=notify-reload, which systemd does not have before 253, lose no
 // request, no stream and no connection.
 func TestReloadOnOldSystemd(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "bookworm", realWorker, "")
 	b.start()
 	worker := b.codex()

@@ -71,6 +71,7 @@ func (b *bed) look(client *http.Client, images ...string) (status int, answer st
 // refused, and any number of requests with one wait for each other, and keep no other
 // request waiting.
 func TestHugeImages(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, newest, realWorker+"models = [\""+sharpModel+"\"]\n", "queue_timeout = \"5m\"\n")
 	b.start()
 	codex := b.codex()

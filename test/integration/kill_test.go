@@ -16,6 +16,7 @@ import (
 // `systemctl kill` sends SIGTERM to all processes of a worker. The turn in flight is
 // completed, and a request that comes meanwhile waits for the next start.
 func TestKillOfAWorker(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ suite, whom, pending string }{
 		{"trixie", "all", "4000"}, {"bookworm", "all", "4000"}, {"trixie", "main", "0000"},
 	} {

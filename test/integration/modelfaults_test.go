@@ -126,6 +126,7 @@ type reply struct {
 // the first byte as a status, after it in the stream; never as a hang and never as a
 // complete answer. On a WebSocket the first byte comes with the start of the turn.
 func TestModelFaults(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "trixie", realWorker, "idle_timeout = \"10s\"\nmax_inflight = 64\n")
 	b.start()
 	schema, err := contract.Compile()

@@ -88,6 +88,7 @@ func classOfAnthropic(status int) string {
 // The newest libraries of OpenAI and Anthropic raise the error of each fault, and send a request again only if that can
 // help.
 func TestFaultsInSDKs(t *testing.T) {
+	t.Parallel()
 	binds, node := nodeClients(t)
 	venvs := pythonVenvs(t)
 	b := newBed(t, "trixie", realWorker, "idle_timeout = \"10s\"\nmax_inflight = 64\n", binds...)

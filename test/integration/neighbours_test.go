@@ -11,6 +11,7 @@ import (
 // TestNeighbours asserts that the programs beside the service are installed, and run
 // only when a test starts them.
 func TestNeighbours(t *testing.T) {
+	t.Parallel()
 	b := bootBed(t, neighbours())
 	for _, unit := range []string{"prometheus", "prometheus-node-exporter", "haproxy", "nginx", "caddy"} {
 		out, _, err := b.Run(t.Context(), "systemctl", "show", "--value", "-p", "LoadState", "-p", "ActiveState", unit)
@@ -22,6 +23,7 @@ func TestNeighbours(t *testing.T) {
 // The service may write to node exporter's directory, whichever of the two packages is
 // installed first, and may no more when its package is removed.
 func TestTextfileDirectory(t *testing.T) {
+	t.Parallel()
 	const dir = "/var/lib/prometheus/node-exporter"
 	b := bootBed(t, neighbours())
 	rights := func() string { return b.MustRun(t, "stat", "-c", "%U:%G %a", dir) }

@@ -148,6 +148,7 @@ var needs = map[string]string{
 // Every parameter of a request has its documented effect, or is in the header, or is refused: for models that codex
 // knows, and for others.
 func TestParameters(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, newest, realWorker+"models = [\""+reasoner+"\", \"gpt-daybreak-blue-latest\"]\n", "")
 	b.start()
 	require.NoError(t, b.models.Add(modelserver.Script{Times: -1,

@@ -79,6 +79,7 @@ func (p promServer) until(promql string) []vectorElement {
 // TestPrometheus runs Debian's own Prometheus and node exporter, with the configuration
 // in docs/metrics.md, beside the service through the life of a worker.
 func TestPrometheus(t *testing.T) {
+	t.Parallel()
 	b := bootBed(t, neighbours())
 	b.install(realWorker, toCollector) // the metrics of traces, too
 	p, doc := promServer{b}, manual.Open(t, "docs/metrics.md")
@@ -306,6 +307,7 @@ func (p promServer) exists(t *testing.T, what, promql string) {
 // TestAlerts makes promtool run the tests of the alerts, and read the dashboard of codex-runner, whose alerts have one
 // too. Those of codex-proxy's dashboard are asked for in TestPrometheus.
 func TestAlerts(t *testing.T) {
+	t.Parallel()
 	b := bootBed(t, neighbours())
 	for _, program := range []string{"", "runner-"} {
 		rules, tests := program+"alerts.yaml", program+"alerts_test.yaml"

@@ -106,6 +106,7 @@ stream_max_retries = 0
 // transports. It treats models in three ways: unknown ones get functions, gpt-5.5 also
 // a patch tool of free text, and the newer ones a single tool that runs JavaScript.
 func TestCodexCLI(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "trixie", realWorker+"models = [\"gpt-5.5\", \"gpt-5.6-sol\"]\n", "")
 	b.start()
 	for _, sockets := range []bool{false, true} {
@@ -181,6 +182,7 @@ func (b *bed) codexExec(home, prompt string) (stdout, stderr string) {
 // The official SDK uses responses as it does those of OpenAI: streamed with a tool, and
 // over a WebSocket.
 func TestResponsesSDK(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
 	client := b.client()

@@ -16,6 +16,7 @@ import (
 // client of chat completions never has. The thread stays the same, and with it the key
 // of the endpoint's prompt cache.
 func TestThreadReuse(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "trixie", realWorker, "thread_cache = 0\n")
 	b.start()
 	apart := converse(t, b)

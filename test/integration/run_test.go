@@ -20,6 +20,7 @@ import (
 
 // `make run` in each of the README's ways, on a machine that plays the newcomer's host.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	b := newcomer(t)
 	endpoint := "MODEL_ENDPOINT=http://" + modelAddr + "/v1"
 	named := "CODEX=" + codexDir + "/bin/codex"

@@ -17,6 +17,7 @@ import (
 // endpoint, whose stream has no other end, sees its connection closed. The conversation
 // continues from the text that the client has.
 func TestStopSequence(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "trixie", realWorker, "")
 	b.start()
 	client := b.client()

@@ -4,7 +4,9 @@ import (
 	"go/ast"
 	"go/parser"
 	gotoken "go/token"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -90,15 +92,18 @@ var oneSuite = map[string]string{
 
 // Each test runs on both suites, or the table has the reason why it does not.
 func TestSuites(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("*_test.go")
 	require.NoError(t, err)
-	found := map[string]bool{}
+	found, measuring := map[string]bool{}, measuring(t)
 	for _, path := range files {
 		file, err := parser.ParseFile(gotoken.NewFileSet(), path, nil, 0)
 		require.NoError(t, err)
 		for _, d := range file.Decls {
 			if f, is := d.(*ast.FuncDecl); is && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
 				found[f.Name.Name] = true
+				assert.Equal(t, measuring.MatchString(f.Name.Name), !parallel(f),
+					"%s: what runs alone is in MEASURING of the Makefile, and only that", f.Name.Name)
 				assert.NotEqual(t, oneSuite[f.Name.Name] != "", onBoth(f),
 					"%s: pass it to bothSuites, or name it in oneSuite with the reason", f.Name.Name)
 			}
@@ -107,6 +112,26 @@ func TestSuites(t *testing.T) {
 	for name := range oneSuite {
 		assert.True(t, found[name], "there is no %s", name)
 	}
+}
+
+// measuring is the Makefile's pattern of the tests that run alone.
+func measuring(t *testing.T) *regexp.Regexp {
+	t.Helper()
+	text, err := os.ReadFile("../../Makefile")
+	require.NoError(t, err)
+	found := regexp.MustCompile(`(?m)^MEASURING += (.+)$`).FindSubmatch(text)
+	require.NotNil(t, found)
+	return regexp.MustCompile(strings.ReplaceAll(string(found[1]), "$$", "$"))
+}
+
+// parallel reports whether a test runs beside others.
+func parallel(f *ast.FuncDecl) (is bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		i, named := n.(*ast.Ident)
+		is = is || named && (i.Name == "Parallel" || i.Name == "bothSuites")
+		return true
+	})
+	return is
 }
 
 // onBoth reports whether a test names both suites, or leaves that to bothSuites.

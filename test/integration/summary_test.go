@@ -10,6 +10,7 @@ import (
 // The setting of the default summary takes effect at a reload, and reaches the model
 // endpoint for a request that names no summary.
 func TestSummary(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "trixie", realWorker+`models = ["`+reasoner+`"]`+"\n", "")
 	b.start()
 	_, body, _ := b.complete(t, justHi, "reasoning hm", "text ok")

@@ -59,6 +59,7 @@ const (
 
 // Names that codex keeps to itself reach the model in another form; the client sees its own names alone.
 func TestToolNames(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, newest, realWorker+`models = ["`+reasoner+`"]`+"\n", "")
 	b.start()
 	schema, err := contract.Compile()

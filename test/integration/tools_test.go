@@ -121,6 +121,7 @@ const justHi = `"messages":[{"role":"user","content":"hi"}]`
 // The parameters of a client arrive at the model endpoint, through the real codex, and
 // the answer of the model arrives at the client.
 func TestChatFeatures(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "trixie", realWorker+`models = ["`+reasoner+`"]`+"\n", "")
 	b.start()
 
