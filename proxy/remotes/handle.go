@@ -75,7 +75,7 @@ func (l *link) follow(ctx context.Context, thread string, status threadStatus) {
 		case t.waiting.IsZero():
 			t.waiting = now
 		}
-		subscribe = status.active() && !t.hidden && !t.subscribed && !t.wanted
+		subscribe = status.active() && !t.hidden && !t.subscribed && !t.wanted && t.held == 0
 		t.wanted = t.wanted || subscribe
 	})
 	l.announce()
@@ -93,26 +93,30 @@ const attempts = 400
 
 // subscribe subscribes to a thread as soon as codex can, and records the turn that it runs.
 func (l *link) subscribe(ctx context.Context, thread string) {
-	defer l.update(func(s *state) { s.thread(thread).wanted = false })
 	for range attempts {
 		found, err := l.resume(ctx, thread)
 		if err == nil {
-			l.subscribed(thread, found)
-			return
+			l.subscribed(ctx, thread, found)
+			break
 		}
 		if _, ok := refused(err); !ok {
-			return
+			break
 		}
 		active := false
-		l.update(func(s *state) { active = s.thread(thread).status.active() })
+		l.update(func(s *state) {
+			t := s.thread(thread)
+			active = t.status.active()
+			t.wanted = active // follow wants it again when the thread runs again
+		})
 		if !active {
 			return
 		}
 		pause(ctx, attempt)
 	}
+	l.update(func(s *state) { s.thread(thread).wanted = false })
 }
 
-func (l *link) subscribed(thread string, found resumeResult) {
+func (l *link) subscribed(ctx context.Context, thread string, found resumeResult) {
 	hidden, last := found.Thread.hidden(), found.Page.Data
 	running := len(last) > 0 && last[0].Status == turnInProgress
 	switch {
@@ -126,6 +130,12 @@ func (l *link) subscribed(thread string, found resumeResult) {
 				s.seen(thread, m)
 			}
 		})
+	case len(last) > 0:
+		missed := false
+		l.update(func(s *state) { missed = s.missed(thread, last[0], time.Now()) })
+		if missed {
+			l.ended(ctx, thread, last[0])
+		}
 	}
 }
 

@@ -91,7 +91,7 @@ func (l *link) rescue(ctx context.Context, thread string, lost []input) error {
 		return err
 	}
 	id := started.Thread.ID
-	defer l.hold(id)()
+	defer l.holdNew(id)()
 	l.record(func(s *state) { // in one write, so that the messages are sent once
 		s.drop(thread, time.Now())
 		s.asked(id, message, time.Now())
@@ -170,7 +170,7 @@ func (l *link) resume(ctx context.Context, thread string) (r resumeResult, err e
 	for {
 		err = l.c.Call(ctx, "thread/resume", params, &r)
 		e, ok := refused(err)
-		if !ok || !strings.Contains(e.Message, "is closing; retry thread/resume") || ctx.Err() != nil {
+		if !ok || !strings.Contains(e.Message, "is closing; retry ") || ctx.Err() != nil {
 			break
 		}
 		pause(ctx, attempt)
@@ -178,7 +178,10 @@ func (l *link) resume(ctx context.Context, thread string) (r resumeResult, err e
 	if err == nil {
 		l.update(func(s *state) {
 			t := s.thread(thread)
-			t.subscribed, t.known, t.hidden, t.status = true, true, r.Thread.hidden(), r.Thread.Status
+			t.subscribed, t.known, t.hidden = true, true, r.Thread.hidden()
+			if t.status.Type == "" { // else the notifications, whose order counts, have said more
+				t.status = r.Thread.Status
+			}
 			s.signal()
 		})
 	}

@@ -128,7 +128,7 @@ func (l *link) loaded(ctx context.Context, thread string) (id string, release fu
 		if err := l.c.Call(ctx, "thread/start", struct{}{}, &r); err != nil {
 			return "", nil, fmt.Errorf("cannot start a thread: %w", err)
 		}
-		return r.Thread.ID, l.hold(r.Thread.ID), nil
+		return r.Thread.ID, l.holdNew(r.Thread.ID), nil
 	}
 	release = l.hold(thread)
 	if _, err := l.resume(ctx, thread); err != nil {
@@ -138,16 +138,18 @@ func (l *link) loaded(ctx context.Context, thread string) (id string, release fu
 	return thread, release, nil
 }
 
-// hold keeps the subscription to a thread.
+// hold keeps the subscription to a thread, which comes with its resume.
 func (l *link) hold(thread string) (release func()) {
 	l.update(func(s *state) { s.hold(thread) })
 	return func() { l.release(thread) }
 }
 
-func (s *state) hold(thread string) {
-	t := s.thread(thread)
-	t.subscribed = true
-	t.held++
+func (s *state) hold(thread string) { s.thread(thread).held++ }
+
+// holdNew is hold for a thread that the keeper has started, which subscribes to it.
+func (l *link) holdNew(thread string) (release func()) {
+	l.update(func(s *state) { s.thread(thread).subscribed = true })
+	return l.hold(thread)
 }
 
 func (l *link) release(thread string) { l.update(func(s *state) { s.thread(thread).held-- }) }

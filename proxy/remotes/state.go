@@ -52,7 +52,7 @@ func (s *state) signal() {
 func (s *state) disconnected(err error) {
 	s.link, s.lastErr = nil, err
 	for _, t := range s.threads {
-		t.subscribed, t.wanted, t.calls = false, false, nil
+		t.subscribed, t.wanted, t.calls, t.status = false, false, nil, threadStatus{}
 	}
 	s.signal()
 }
@@ -103,8 +103,13 @@ func (s *state) drop(thread string, now time.Time) {
 func (s *state) alone() bool {
 	for id, r := range s.ledger.Threads {
 		t := s.threads[id]
-		ends := r.Asked || r.Quota || r.Interrupted != ""
-		if !ends && (t == nil || !t.hidden && !t.subscribed) {
+		waits, ends := r.Asked || r.Quota, r.Interrupted != "" && len(r.Inputs) == 0
+		if !waits && !ends && (t == nil || !t.hidden && !t.subscribed) {
+			return true
+		}
+	}
+	for _, t := range s.threads { // what runs without a record, such as a review
+		if t.wanted && !t.hidden && !t.subscribed {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package remotes
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -128,6 +129,46 @@ func TestHeldThreads(t *testing.T) {
 	s.thread("T").held -= 2
 	s.forget("T")
 	assert.NotContains(t, s.threads, "T")
+}
+
+// A client that leaves must stay while a thread runs, or is about to, without the keeper.
+func TestAlone(t *testing.T) {
+	now := time.Now()
+	for name, tc := range map[string]struct {
+		change func(*state)
+		want   bool
+	}{
+		"nothing runs":            {func(*state) {}, false},
+		"asked for":               {func(s *state) { s.asked("T", input{}, now) }, true},
+		"the keeper is there":     {func(s *state) { s.asked("T", input{}, now); s.thread("T").subscribed = true }, false},
+		"a thread for a title":    {func(s *state) { s.asked("T", input{}, now); s.thread("T").hidden = true }, false},
+		"interrupted":             {func(s *state) { s.started("T", "1", now); s.interrupt("T", "1", now) }, false},
+		"interrupted, then asked": {func(s *state) { s.interrupt("T", "1", now); s.asked("T", input{}, now) }, true},
+		"waits for its user":      {func(s *state) { s.ensure("T", now).Asked = true }, false},
+		"a review":                {func(s *state) { s.thread("T").wanted = true }, true},
+	} {
+		s := empty()
+		tc.change(s)
+		assert.Equal(t, tc.want, s.alone(), name)
+	}
+}
+
+// A turn may end before the keeper is subscribed to its thread.
+func TestMissedTurn(t *testing.T) {
+	now := time.Now()
+	message := input{ClientID: "c1", Content: json.RawMessage(`[]`), At: now}
+	had := turn{ID: "2", Status: turnCompleted, Items: []item{{Type: "userMessage", ClientID: "c1"}}}
+	s := empty()
+	assert.False(t, s.missed("T", had, now), "nobody asked for it")
+	s.asked("T", message, now)
+	assert.False(t, s.missed("T", turn{ID: "1"}, now), "an earlier one")
+	assert.True(t, s.missed("T", had, now))
+	s.ended("T", "2", now)
+	assert.Empty(t, s.ledger.Threads)
+	s.started("T", "2", now)
+	assert.Empty(t, s.ledger.Threads, "it has ended")
+	s.asked("T", message, now)
+	assert.False(t, s.missed("T", had, now), "its end is known")
 }
 
 // Of two people who continue a turn, one does.

@@ -100,8 +100,11 @@ func (s *state) interrupt(thread, turnID string, now time.Time) {
 	r.Inputs, r.Asked, r.Quota = nil, false, false // the client has them back
 }
 
-// started is that codex runs a turn.
+// started is that codex runs a turn. The answer to a request may say so after the news of its end.
 func (s *state) started(thread, turnID string, now time.Time) {
+	if turnID == s.thread(thread).ended {
+		return
+	}
 	r := s.ensure(thread, now)
 	if turnID <= r.Turn || r.Asked { // what a user starts beside an offer to continue does not take it back
 		return
@@ -128,6 +131,24 @@ func (s *state) seen(thread string, m userMessage) {
 			return
 		}
 	}
+}
+
+// missed reports whether a turn with a recorded message has ended before the keeper was subscribed to its thread, and
+// records that it ran.
+func (s *state) missed(thread string, t turn, now time.Time) bool {
+	r := s.ledger.Threads[thread]
+	if r == nil || r.Asked || t.ID <= r.After || t.ID == s.thread(thread).ended {
+		return false
+	}
+	ours := false
+	for _, m := range t.messages() {
+		ours = ours || slices.ContainsFunc(r.Inputs, func(i input) bool { return i.same(m.ClientID, m.Content) })
+		s.seen(thread, m)
+	}
+	if ours {
+		s.started(thread, t.ID, now)
+	}
+	return ours
 }
 
 // ended is that codex has ended a turn. Messages that it took up are in its files now; others start the next turn.

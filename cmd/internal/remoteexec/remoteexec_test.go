@@ -123,15 +123,19 @@ func TestKilledCodex(t *testing.T) {
 	assert.Equal(t, syscall.SIGKILL, b.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
 }
 
-// The turn of a client that leaves as soon as codex has its message runs on.
+// The turn of a client that leaves as soon as codex has its message runs on, also if it leaves the thread first, as the TUI
+// does at its end.
 func TestTurnOfAClientThatLeaves(t *testing.T) {
 	b := newBed(t, "")
 	b.start()
-	for n := range 5 {
+	for n := range 6 {
 		word := fmt.Sprint("question-", n)
 		require.NoError(t, b.models.Add(modelserver.Script{Word: word, Steps: []string{"text so ", "gate " + word, "text answered"}}))
 		c := b.attach()
-		c.startTurn(word)
+		thread := c.startTurn(word)
+		if n%2 == 0 {
+			require.NoError(t, c.Call(b.bound(), "thread/unsubscribe", map[string]any{"threadId": thread}, nil))
+		}
 		c.Close(nil)
 		b.status("it has left, and the turn has not", func(st remotes.Status) bool {
 			return len(st.Attached) == 0 && len(st.Turns) == 1

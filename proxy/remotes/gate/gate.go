@@ -26,6 +26,8 @@ const (
 	farewellBound = 5 * time.Second
 	// answerBound bounds the time in which codex answers a client that has gone, and Leaving returns.
 	answerBound = 5 * time.Second
+	// unsubscribeBound bounds Leaving before a thread/unsubscribe, for whose answer a TUI waits 2 s.
+	unsubscribeBound = time.Second
 	// largeMessages is how many messages of more than smallMessage the gate holds at a time.
 	largeMessages = 2
 	// clientBuffer is the size of each buffer of what a client sends.
@@ -54,8 +56,8 @@ type Gate struct {
 	// Failed is called when codex answers a request of a client with an error, before the client reads it. The id is the
 	// request's. Of an error of more than 2 KiB it may not be.
 	Failed func(s Session, id string)
-	// Leaving is called when a client has gone and codex has answered all that it asked for, before codex learns of it.
-	// codex learns when Leaving has returned, which must be soon after the end of ctx.
+	// Leaving is called when a client has gone and codex has answered all that it asked for, before codex learns of it,
+	// and before a thread/unsubscribe. codex learns when Leaving has returned, which must be soon after the end of ctx.
 	Leaving func(ctx context.Context)
 
 	once   sync.Once
@@ -284,8 +286,8 @@ func (g *Gate) relay(
 		end("the client", err)
 		g.farewell(client, answers, err)
 		reading.stay()
-		if err == nil || errors.Is(err, io.EOF) {
-			_ = codex.CloseWrite() // codex closes
+		if err == nil || errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+			_ = codex.CloseWrite() // codex reads all that the client has said, and closes
 			return
 		}
 		_ = codex.Close()
@@ -311,6 +313,15 @@ func (s *session) stay(ctx context.Context) {
 		return
 	}
 	if s.gate.Leaving != nil {
+		s.gate.Leaving(ctx)
+	}
+}
+
+// leaves is for a client that leaves a thread, of which codex has all that it has said before.
+func (s *session) leaves(ctx context.Context) {
+	if s.gate.Leaving != nil {
+		ctx, cancel := context.WithTimeout(ctx, unsubscribeBound)
+		defer cancel()
 		s.gate.Leaving(ctx)
 	}
 }

@@ -152,7 +152,7 @@ func (i *inbound) data(ctx context.Context, h header) error {
 	if !h.fin {
 		return nil
 	}
-	err := i.decide(i.message)
+	err := i.decide(ctx, i.message)
 	i.open = false
 	i.unplace()
 	if i.message = i.message[:0]; cap(i.message) > keptMessage {
@@ -230,7 +230,7 @@ func tooBig(what string, limit int64) error {
 }
 
 // decide passes a message on, answers it, or drops it.
-func (i *inbound) decide(raw []byte) error {
+func (i *inbound) decide(ctx context.Context, raw []byte) error {
 	m, err := parse(raw)
 	if err != nil {
 		return closeFor(codePolicy, "%v", err)
@@ -254,6 +254,12 @@ func (i *inbound) decide(raw []byte) error {
 	v := i.session.Role.judge(m, raw)
 	switch {
 	case v.pass != nil:
+		if m.method == "thread/unsubscribe" { // it is to a thread what the end of a connection is to all
+			if err := i.codex.Flush(); err != nil {
+				return err
+			}
+			i.session.leaves(ctx)
+		}
 		i.session.passing(m)
 		if m.id != nil {
 			i.session.open.add(1)
