@@ -130,7 +130,7 @@ func (l *link) subscribed(ctx context.Context, thread string, found resumeResult
 				s.seen(thread, m)
 			}
 		})
-	case len(last) > 0:
+	case len(last) > 0 && !found.Thread.Status.active():
 		missed := false
 		l.update(func(s *state) { missed = s.missed(thread, last[0], time.Now()) })
 		if missed {
