@@ -60,7 +60,7 @@ func TestRunnerLeftovers(t *testing.T) {
 				b.send(http.MethodPost, "/v1/sessions/"+id+"/cancel", wire.Cancel{}, nil)
 			}
 			// The sweeps come one after the other: none runs between two of them.
-			b.MustRun(t, "sh", "-c", "while ls -A "+paths.PrivateStates+"/codex-session | grep -q .; do :; done")
+			b.MustRun(t, "sh", "-c", "while ls -A "+paths.PrivateStates+"/codex-session | grep -q .; do sleep 0.02; done")
 			b.gone("codex-session*@*", "codex-sweep@*")
 			if n == 0 {
 				before = b.leftovers()
@@ -90,7 +90,7 @@ type leftovers struct {
 func (b *daemonBed) gone(patterns ...string) {
 	b.t.Helper()
 	units := `systemctl list-units --all --no-legend --plain "` + strings.Join(patterns, `" "`) + `" | grep -q .`
-	b.MustRun(b.t, "sh", "-c", "while "+units+"; do :; done")
+	b.MustRun(b.t, "sh", "-c", "while "+units+"; do sleep 0.02; done")
 }
 
 func (b *daemonBed) leftovers() leftovers {

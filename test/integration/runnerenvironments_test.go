@@ -225,7 +225,7 @@ func TestRunnerEnvironments(t *testing.T) {
 			b.set("[environments]\nstore = \"" + wheels + "\"\nmax_bytes = \"1K\"\n")
 			_, c := b.ran(b.create(use("cp /srv/project/* .", "true")), ends.EnvironmentFailed)
 			assert.Contains(t, c.Outcome.Text, "takes more than 1024 bytes")
-			b.MustRun(t, "sh", "-c", "until test -z \"$(ls -A "+paths.EnvironmentStates+")\"; do :; done")
+			b.MustRun(t, "sh", "-c", "until test -z \"$(ls -A "+paths.EnvironmentStates+")\"; do sleep 0.02; done")
 		})
 		t.Run("the network", func(t *testing.T) { b.network(t) })
 	})
@@ -320,7 +320,7 @@ func (b environmentsBed) deaths(t *testing.T) {
 func (b environmentsBed) building(s wire.Session) string {
 	b.t.Helper()
 	b.follow(s.ID, 1)
-	unit := b.MustRun(b.t, "sh", "-c", `until unit=$(pgrep --full --exact "cat `+gate+`" | head -n1 | xargs -I{} cat /proc/{}/cgroup) && test "$unit"; do :; done; echo "$unit"`)
+	unit := b.MustRun(b.t, "sh", "-c", `until unit=$(pgrep --full --exact "cat `+gate+`" | head -n1 | xargs -I{} cat /proc/{}/cgroup) && test "$unit"; do sleep 0.02; done; echo "$unit"`)
 	return regexp.MustCompile(`codex-environment@[0-9a-f]{16}\.service`).FindString(unit)
 }
 
@@ -332,7 +332,7 @@ func instance(unit string) string {
 // network has a session with the network reach a service of the host, and one without it not; the same of builds.
 func (b environmentsBed) network(t *testing.T) {
 	b.MustRun(t, "systemd-run", "--unit=service", "--property=Type=exec", "python3", "-m", "http.server", "--bind=127.0.0.1", "--directory="+wheels, "8000")
-	b.MustRun(t, "sh", "-c", "until curl -sf http://127.0.0.1:8000/ >/dev/null; do :; done")
+	b.MustRun(t, "sh", "-c", "until curl -sf http://127.0.0.1:8000/ >/dev/null; do sleep 0.02; done")
 	const wheel = "http://127.0.0.1:8000/demo-1.0-py3-none-any.whl"
 	get := "curl -sf " + wheel + " | wc -c"
 	n := use("true", get)

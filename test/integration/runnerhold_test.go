@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -76,8 +77,9 @@ func TestRunnerHold(t *testing.T) {
 
 		spec = shell("exit 0")
 		spec.Hold = 2 * bound
-		s.begin(spec).until(exec.Ended)
-		assert.Zero(t, s.finish().result.Status)
+		s.next(spec)
+		s.MustRun(t, "timeout", fmt.Sprint(bound.Seconds()), "systemctl", "start", "--wait", s.unit()) // nothing is held
+		assert.Zero(t, s.ending().result.Status)
 
 		spec = shell("head -c 20000000 /dev/zero >file; exec sleep 4321")
 		spec.Disk = 10_000_000

@@ -45,7 +45,7 @@ printf '[submodule "sub"]\n\tpath = sub\n\turl = ../sub\n' >.gitmodules
 git -c protocol.file.allow=always clone -q ../sub sub; git add .; git commit -qm first 2>/dev/null`)
 	b.MustRun(t, "systemd-run", "--unit=origin", "--property=Type=exec", "--setenv=HOME=/root", "git", "daemon", "--reuseaddr",
 		"--export-all", "--base-path=/srv", "--listen=127.0.0.1")
-	b.MustRun(t, "sh", "-c", "until git ls-remote "+originURL+" >/dev/null 2>&1; do :; done")
+	b.MustRun(t, "sh", "-c", "until git ls-remote "+originURL+" >/dev/null 2>&1; do sleep 0.02; done")
 	b.wheel()
 	return b
 }
@@ -172,7 +172,7 @@ func (s *runnerSession) begin(spec session.Spec) *follower {
 	// The socket is there when the unit has its main process.
 	s.MustRun(s.t, "systemctl", "start", "--no-block", s.unit())
 	socket := filepath.Join(paths.RuntimeDir, paths.ControlDir(s.id), paths.ControlSocket)
-	s.MustRun(s.t, "sh", "-c", "until test -S "+socket+"; do :; done")
+	s.MustRun(s.t, "sh", "-c", "until test -S "+socket+"; do sleep 0.02; done")
 	f := s.dial()
 	f.send(exec.Request{Do: exec.Follow})
 	return f
@@ -181,7 +181,7 @@ func (s *runnerSession) begin(spec session.Spec) *follower {
 // finish waits for the end of the unit.
 func (s *runnerSession) finish() ending {
 	s.t.Helper()
-	s.MustRun(s.t, "sh", "-c", "until systemctl show --property=ActiveState --value "+s.unit()+" | grep -q '^inactive'; do :; done")
+	s.MustRun(s.t, "sh", "-c", "until systemctl show --property=ActiveState --value "+s.unit()+" | grep -q '^inactive'; do sleep 0.02; done")
 	return s.ending()
 }
 

@@ -55,7 +55,7 @@ echo http://bot:`+teamToken+`@127.0.0.1:8480 >/etc/codex-runner/git-credentials
 chown root:codex-runner /etc/codex-runner/git-credentials; chmod 0640 /etc/codex-runner/git-credentials`)
 	require.NoError(t, b.WriteFile("/srv/server.py", []byte(teamServer), 0o600))
 	b.MustRun(t, "systemd-run", "--unit=team", "--property=Type=exec", "python3", "/srv/server.py")
-	b.MustRun(t, "sh", "-c", "until curl -so /dev/null http://127.0.0.1:8480/; do :; done")
+	b.MustRun(t, "sh", "-c", "until curl -so /dev/null http://127.0.0.1:8480/; do sleep 0.02; done")
 	b.settings("")
 	return b
 }
@@ -139,7 +139,7 @@ git config core.fsmonitor 'touch /workspace/ran; :'; git update-index --assume-u
 
 		// Beyond the bounds, the mirror and the workspaces that were used least recently go.
 		b.settings("workspace_bytes = \"0\"\n[repositories]\nmax_count = 1\n")
-		b.MustRun(t, "timeout", fmt.Sprint(bound.Seconds()), "sh", "-c", "codex-runner status >/dev/null; until test $(ls "+paths.RepositoryStates+" | wc -l) = 1; do :; done")
+		b.MustRun(t, "timeout", fmt.Sprint(bound.Seconds()), "sh", "-c", "codex-runner status >/dev/null; until test $(ls "+paths.RepositoryStates+" | wc -l) = 1; do sleep 0.02; done")
 		b.MustRun(t, "test", "-d", mirror)
 	})
 }
