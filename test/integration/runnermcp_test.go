@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -93,7 +94,13 @@ run\|[a-z]+\|-\|.*
 )*logs\|running\|-\|begun
 cancel\|ended\|cancelled\|begun$`, said)
 	id := strings.Fields(said)[1]
-	shown := b.MustRun(t, "codex-runner", "show", id)
-	assert.Contains(t, shown, id+", closed, of alice")
+	var shown string
+	for deadline := time.Now().Add(bound); ; pause(t.Context(), 20*time.Millisecond) { // it closes with codex's server of tools
+		shown = b.MustRun(t, "codex-runner", "show", id)
+		if strings.Contains(shown, id+", closed, of alice") {
+			break
+		}
+		require.True(t, time.Now().Before(deadline), shown)
+	}
 	assert.Contains(t, shown, "cancelled by alice")
 }
