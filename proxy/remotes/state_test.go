@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -122,6 +123,7 @@ func TestHeldThreads(t *testing.T) {
 	s := empty()
 	s.hold("T")
 	s.hold("T")
+	assert.False(t, s.thread("T").subscribed, "a resume may be refused")
 	s.thread("T").subscribed = true
 	s.forget("T")
 	assert.Equal(t, 2, s.thread("T").held)
@@ -151,6 +153,27 @@ func TestAlone(t *testing.T) {
 		tc.change(s)
 		assert.Equal(t, tc.want, s.alone(), name)
 	}
+}
+
+// A turn may end while the keeper is not connected: the next connection does not take it for a running one.
+func TestDisconnected(t *testing.T) {
+	s := empty()
+	*s.thread("T") = live{subscribed: true, status: threadStatus{Type: "active"}}
+	s.disconnected(nil)
+	assert.False(t, s.thread("T").subscribed)
+	assert.False(t, s.thread("T").status.active())
+}
+
+// A missed turn without quota waits for it, as one whose end the keeper has heard of.
+func TestMissedTurnWithoutQuota(t *testing.T) {
+	now := time.Now()
+	s := empty()
+	s.asked("T", input{ClientID: "c1", At: now}, now)
+	failed := turn{ID: "2", Status: "failed", Items: []item{{Type: "userMessage", ClientID: "c1"}}}
+	require.NoError(t, json.Unmarshal([]byte(`{"error":{"message":"x","codexErrorInfo":"usageLimitExceeded"}}`), &failed))
+	require.True(t, s.missed("T", failed, now))
+	assert.True(t, s.wantsQuota("T", failed, Always))
+	assert.True(t, s.ledger.Threads["T"].Quota)
 }
 
 // A turn may end before the keeper is subscribed to its thread.

@@ -51,7 +51,8 @@ type Gate struct {
 	// Attached is called when a client has sent its first request, before that goes on, and Detached at the end of
 	// its connection.
 	Attached, Detached func(Session)
-	// Passing is called before a request of a client goes on to codex, in the client's order. It must not block.
+	// Passing is called before a request of a client goes on to codex, in the client's order. The client's
+	// next message waits for it.
 	Passing func(Session, Request)
 	// Failed is called when codex answers a request of a client with an error, before the client reads it. The id is the
 	// request's. Of an error of more than 2 KiB it may not be.

@@ -16,7 +16,8 @@ import (
 )
 
 // codex drops a request whose connection closes before it has answered, so the gate keeps the connection until then, and
-// until Leaving returns, however its client ends: with a close frame, with the end of its process, or while the gate records the request.
+// until Leaving returns, however its client ends: with a close frame, with the end of its process, or while the gate
+// records the request.
 func TestRequestsOutliveTheirClient(t *testing.T) {
 	for name, leave := range map[string]func(*websocket.Conn){
 		"by a close frame": func(ws *websocket.Conn) { go func() { _ = ws.Close(websocket.StatusNormalClosure, "") }() },
