@@ -11,6 +11,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/codex-proxy
 hash   = $(shell cat $(1) | sha256sum | cut -c1-12)
 TOOLS := $(CACHE)/tools-$(call hash,test/tools/go.mod)
 NPM_CODEX := $(CACHE)/codex-$(call hash,test/codex/package-lock.json)
+OLDEST_CODEX := $(CACHE)/codex-$(call hash,test/codex/oldest/package-lock.json)
 CLIENTS := $(CACHE)/clients-$(call hash,test/clients/package-lock.json)
 PYTHON_CLIENTS := $(CACHE)/python-$(shell . /etc/os-release; echo $$ID$$VERSION_ID)-$(call hash,test/clients/python/*.txt)
 TEMPORAL := $(CACHE)/temporal-$(call hash,test/temporal/requirements.txt)
@@ -63,6 +64,7 @@ INTEGRATION = $(TOOLS)/gotestsum --format testname -- -count=1 -timeout 60m ./te
 MEASURING   = ^Test(UnderLoad|TemporalTimes|Panic|Hang|Kill|Stop|StoppedProxyStaysStopped|PeakMemory|Runner(Times|DaemonTimes|ManySessions))$$
 
 export CODEX_PROXY_TEST_CODEX := $(NPM_CODEX)/codex
+export CODEX_PROXY_TEST_CODEX_OLDEST := $(OLDEST_CODEX)/codex
 export CODEX_PROXY_TEST_CLIENTS := $(CLIENTS)
 export CODEX_PROXY_TEST_PYTHON := $(PYTHON_CLIENTS)
 export CODEX_PROXY_TEST_TEMPORAL := $(TEMPORAL)/temporal
@@ -152,7 +154,7 @@ run-build: $(ONLINE)
 .PHONY: test
 test: ## run every check: unit tests, the real thing in booted machines, and lint
 	@$(MAKE) --no-print-directory needs NEEDS="$(TEST_NEEDS)"
-	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
+	@$(MAKE) --no-print-directory $(DEBS) $(RPMS) $(RELEASED)/made $(NPM_CODEX)/codex $(OLDEST_CODEX)/codex $(CLIENTS)/node $(PYTHON_CLIENTS)/made $(TEMPORAL)/temporal $(UV)/uv $(MICROMAMBA)/micromamba $(TOOLS)/gotestsum $(TOOLS)/golangci-lint
 	@# What measures runs beside nothing but lint, which yields to it. The other booted machines mostly wait, so the unit
 	@# tests run beside them.
 	@mkdir -p build
@@ -258,12 +260,15 @@ $(RELEASED)/made:
 	env -u MAKEFLAGS -u MAKEOVERRIDES $(MAKE) --no-print-directory -C $(RELEASED)/tree deb rpm
 	@mv $(RELEASED)/tree/build/codex-proxy_*.deb $(RELEASED)/tree/build/codex-proxy-*.rpm $(RELEASED)/tree/build/codex-proxy $(RELEASED)/ && rm -rf $(RELEASED)/tree && touch $@
 
-# The codex of test/codex/package-lock.json: its native binary, by a link.
-$(NPM_CODEX)/codex:
-	@mkdir -p $(NPM_CODEX)
-	cp test/codex/package.json test/codex/package-lock.json $(NPM_CODEX)/
-	npm ci --prefix $(NPM_CODEX) --no-audit --no-fund --loglevel=error
-	ln -sf $(NPM_CODEX)/node_modules/@openai/codex-linux-*/vendor/*/bin/codex $@
+# The codex of a package-lock.json: its native binary, by a link. That of test/codex is the one for all tests, and that
+# of test/codex/oldest the oldest that the product accepts.
+$(NPM_CODEX)/codex:    LOCK := test/codex
+$(OLDEST_CODEX)/codex: LOCK := test/codex/oldest
+$(NPM_CODEX)/codex $(OLDEST_CODEX)/codex:
+	@mkdir -p $(@D)
+	cp $(LOCK)/package.json $(LOCK)/package-lock.json $(@D)/
+	npm ci --prefix $(@D) --no-audit --no-fund --loglevel=error
+	ln -sf $(@D)/node_modules/@openai/codex-linux-*/vendor/*/bin/codex $@
 
 # Debian's nginx, unpacked and not installed: installing it would start it.
 $(NGINX)/usr/sbin/nginx:
